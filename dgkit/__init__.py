@@ -1,0 +1,115 @@
+"""Read and write the memory of another process by DMA.
+
+The layout: `dma` moves bytes (devices, regions, queues), `memory` owns them, and both meet at
+`types`. `wire` carries messages, `agent` serves one side to the other, `session` puts the two
+sides together, `report` says how fast they were, `cli` is the `dgkit` command. `_native` is the C
+core (native/dgkit.h), known to `dma/_ffi.py` alone.
+
+Names load when they are first used: `import dgkit` itself reads this file and nothing else.
+"""
+
+import os
+import sys
+
+__version__ = "0.1.0"
+
+TYPE_CHECKING = False  # the same word to a type checker as typing's, which costs 3 ms to import
+if TYPE_CHECKING:
+    from .dma import WC_DTYPE as WC_DTYPE
+    from .dma import WR_DTYPE as WR_DTYPE
+    from .dma import Completion as Completion
+    from .dma import Device as Device
+    from .dma import FaultRule as FaultRule
+    from .dma import Queue as Queue
+    from .dma import Region as Region
+    from .dma import RemoteRegion as RemoteRegion
+    from .dma import Transfer as Transfer
+    from .errors import AccessDenied as AccessDenied
+    from .errors import BoundsError as BoundsError
+    from .errors import ClosedError as ClosedError
+    from .errors import DescriptorError as DescriptorError
+    from .errors import DeviceUnavailable as DeviceUnavailable
+    from .errors import DgkitError as DgkitError
+    from .errors import ExportError as ExportError
+    from .errors import LimitReached as LimitReached
+    from .errors import NativeError as NativeError
+    from .errors import OutOfMemory as OutOfMemory
+    from .errors import PeerError as PeerError
+    from .errors import PeerLost as PeerLost
+    from .errors import PeerRefused as PeerRefused
+    from .errors import PeerTimeout as PeerTimeout
+    from .errors import PeerVersion as PeerVersion
+    from .errors import QueueFull as QueueFull
+    from .errors import QueueInUse as QueueInUse
+    from .errors import RegionBusy as RegionBusy
+    from .errors import TransferError as TransferError
+    from .errors import Unsupported as Unsupported
+    from .memory import empty as empty
+    from .memory import wrap as wrap
+    from .report import BandwidthReport as BandwidthReport
+    from .report import LatencyReport as LatencyReport
+    from .session import Session as Session
+    from .session import connect as connect
+    from .types import Access as Access
+    from .types import Op as Op
+    from .types import Path as Path
+    from .types import Status as Status
+
+_NAMES = {
+    "dma": (
+        *("Completion", "Device", "FaultRule", "Queue", "Region", "RemoteRegion", "Transfer"),
+        *("WC_DTYPE", "WR_DTYPE"),
+    ),
+    "memory": ("empty", "wrap"),
+    "report": ("BandwidthReport", "LatencyReport"),
+    "session": ("Session", "connect"),
+    "types": ("Access", "Op", "Path", "Status"),
+    "errors": (
+        *("AccessDenied", "BoundsError", "ClosedError", "DescriptorError", "DeviceUnavailable"),
+        *("DgkitError", "ExportError", "LimitReached", "NativeError", "OutOfMemory"),
+        *("PeerError", "PeerLost", "PeerRefused", "PeerTimeout", "PeerVersion"),
+        *("QueueFull", "QueueInUse", "RegionBusy", "TransferError", "Unsupported"),
+    ),
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = (*_NAMES, "agent", "wire")
+
+__all__ = ["__version__"]
+__all__ += list(_HOME)
+
+
+def __getattr__(name: str) -> object:
+    """Imports a public name or submodule at its first use."""
+    from importlib import import_module
+
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """What there is, loaded or not."""
+    return sorted({*globals(), *__all__, *_MODULES})
+
+
+def _check_platform() -> None:
+    """Refuses what the core was not written for: it needs memfd, pidfd and a 64-bit machine."""
+    if sys.platform == "linux":
+        machine = os.uname().machine if sys.maxsize > 2**32 else "32-bit Python"
+        if machine in ("x86_64", "aarch64"):
+            return
+        here = f"Linux on {machine}"
+    else:
+        here = {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
+    raise ImportError(
+        f"dgkit runs on Linux, on x86-64 and aarch64; this is {here}. Use it in WSL2 "
+        "(Windows), in a Linux container (Docker, Podman), or by the Binder link in the README.",
+        name=__name__,
+    )
+
+
+_check_platform()

@@ -1,0 +1,20 @@
+"""The process that serves one side to the other: `dgkit serve`.
+
+serving.py    serve(), until a signal
+server.py     the loop
+handlers.py   what each request does
+holdings.py   what is held for each client, and the limits
+lane.py       a client's thread for long work
+mover.py      bytes from region to region
+jobs.py       digests, latencies, rates; floors.py: what they are compared with
+greeting.py   the first two messages
+telemetry.py  samples for plots
+unit.py       a systemd user unit
+__main__.py   the software DPU that connect() starts
+"""
+
+from .server import Agent, default_memory
+from .serving import leave, serve
+from .unit import unit
+
+__all__ = ["Agent", "default_memory", "leave", "serve", "unit"]

@@ -1,0 +1,84 @@
+"""A thread of its own for one client's long work, so that no client waits for another."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from ..errors import ClosedError, QueueFull
+
+__all__ = ["Lane"]
+
+_BACKLOG = 1024  # requests of one client that wait
+
+
+class Lane:
+    """Runs jobs in the order of submit(). The thread starts at the first job."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._last: Callable[[], None] | None = None
+        self._submitted = 0
+        self._finished = 0
+        self.stopping = False
+
+    @property
+    def idle(self) -> bool:
+        """No job waits or runs."""
+        return self._submitted == self._finished
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """QueueFull: too many wait already. ClosedError: the lane is ending."""
+        with self._condition:
+            if self.stopping:
+                raise ClosedError("this client is leaving")
+            if len(self._jobs) >= _BACKLOG:
+                raise QueueFull(errno.EAGAIN, f"{_BACKLOG} requests of this client wait already")
+            self._submitted += 1
+            self._jobs.append(job)
+            self._start()
+            self._condition.notify()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def finish(self, last: Callable[[], None] | None = None) -> None:
+        """Drops what waits, runs `last` after the job in progress, then ends the thread."""
+        with self._condition:
+            if self.stopping:
+                return
+            self.stopping = True
+            self._last = last
+            self._jobs.clear()
+            if last is not None:
+                self._start()
+            self._condition.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._jobs and not self.stopping:
+                    self._condition.wait()
+                job = self._last if self.stopping else self._jobs.popleft()
+            if job is not None:
+                job()
+            if self.stopping and job is self._last:
+                return
+
+    def finished(self) -> None:
+        """A job calls this before it sends its reply: the client's next request finds it idle."""
+        self._finished += 1
+
+    def join(self, timeout: float) -> bool:
+        """Waits for the thread to end; False when it has not within `timeout` seconds."""
+        if self._thread is None or self._thread is threading.current_thread():
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()

@@ -1,0 +1,8 @@
+"""`python -m dgkit.cli`, the same as `dgkit`."""
+
+import sys
+
+from .app import main
+
+if __name__ == "__main__":
+    sys.exit(main())

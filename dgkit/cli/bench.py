@@ -1,0 +1,203 @@
+"""`dgkit bench`: latency and bandwidth over sizes, depths, directions and paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .console import console, print_json, say, steps
+from .options import address, duration, listed, one_of, size, whole
+from .place import Place, on_option, settle
+from .sweep import Case
+
+if TYPE_CHECKING:
+    from ..report import BandwidthReport, LatencyReport
+    from ..session import Session
+
+__all__ = ["bench"]
+
+_STDOUT = "-"
+
+
+@click.command(short_help="Latency and bandwidth.")
+@click.option(
+    "--sizes",
+    type=listed(size),
+    default="8,64,4K,64K,1M",
+    show_default=True,
+    metavar="LIST",
+    help="Bytes of one operation; K is 1024.",
+)
+@click.option(
+    "--depths",
+    type=listed(whole(1, 65536)),
+    default="1,32,256",
+    show_default=True,
+    metavar="LIST",
+    help="Operations in flight, for the rates.",
+)
+@click.option(
+    "--ops",
+    type=listed(one_of("write", "read")),
+    default="write,read",
+    show_default=True,
+    metavar="LIST",
+    help="write: the DPU's bytes to the host; read: the host's to the DPU.",
+)
+@click.option(
+    "--paths",
+    type=listed(one_of("inline", "worker", "auto")),
+    show_default="inline,worker; auto with cuda",
+    metavar="LIST",
+    help="Who copies: the caller at once, the worker, or whichever is faster (auto).",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(1, 1_000_000),
+    default=10_000,
+    show_default=True,
+    help="Samples of one latency; fewer for large sizes.",
+)
+@click.option(
+    "--seconds",
+    type=duration(0.01, 60),
+    default=0.2,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long one rate is measured.",
+)
+@on_option
+@click.option(
+    "--provider",
+    show_default="soft; cuda for memory on a GPU",
+    help="What moves the bytes.",
+)
+@click.option(
+    "--address",
+    "endpoint",
+    type=address,
+    metavar="ADDRESS",
+    help="Of a running agent; without it, a software DPU is started.",
+)
+@click.option("--keys", metavar="NAME", help="Own key pair, for an address with tcp.")
+@click.option(
+    "--json",
+    "json_",
+    is_flag=False,
+    flag_value=_STDOUT,
+    metavar="[FILE]",
+    help="Write all reports to FILE; without FILE, to stdout and nothing else there.",
+)
+def bench(
+    sizes: Sequence[int],
+    depths: Sequence[int],
+    ops: Sequence[str],
+    paths: Sequence[str] | None,
+    count: int,
+    seconds: float,
+    on: str,
+    provider: str | None,
+    endpoint: str | None,
+    keys: str | None,
+    json_: str | None,
+) -> int:
+    """Time single transfers, then rates, with the floor of the machine measured beside each.
+
+    The samples are taken in C, at the DPU. The floor of a latency is one doorbell, one memcpy by a
+    second thread, one flag (or one memcpy, for the inline path); that of a rate is memcpy. For
+    memory of a GPU both are a bare C loop over CUDA's driver that does the same copies. A row whose
+    floor moved while it was measured says so, and is not to be compared.
+
+    \b
+    Examples:
+      dgkit bench
+      dgkit bench --sizes 64,4K --ops write --paths worker --depths 32
+      dgkit bench --on gpu --sizes 8,4K,1M,32M
+      dgkit bench --address "$(cat agent-address)" --json result.json
+    """
+    from .. import connect
+
+    where = _writable(json_)
+    place = settle(on, provider, here=endpoint is None)
+    with connect(endpoint, provider=place.provider, gpu=place.gpu, keys=keys) as session:
+        paths = paths or (("auto",) if session.dpu.provider == "cuda" else ("inline", "worker"))
+        cases = [Case(*row) for row in product(ops, paths, sizes)]
+        deep = [Case(*row) for row in product(ops, paths, sizes, depths)]
+        found = _measure(session, place, cases, deep, count=count, seconds=seconds)
+    if json_ != _STDOUT:
+        _show(found)
+    if json_:
+        _write(where, found)
+    return 0
+
+
+def _measure(
+    session: Session,
+    place: Place,
+    cases: Sequence[Case],
+    deep: Sequence[Case],
+    *,
+    count: int,
+    seconds: float,
+) -> dict[str, Any]:
+    from .sweep import latencies, rates
+
+    largest = max(case.size for case in cases)
+    with session.empty(largest, on=place.on, name="bench") as region, steps() as progress:
+        latency = list(latencies(session, region, cases, count=count, progress=progress))
+        rate = list(rates(session, region, deep, seconds=seconds, progress=progress))
+        where = {"place": region.place, "chosen": place.chosen or region.chosen}
+    return {"info": session.info, **where, "latency": latency, "bandwidth": rate}
+
+
+def _show(found: dict[str, Any]) -> None:
+    from .tables import floor_note, latency_table, rate_table
+
+    latency: Sequence[LatencyReport] = found["latency"]
+    rate: Sequence[BandwidthReport] = found["bandwidth"]
+    out = console()
+    if found["chosen"]:
+        out.print(f"auto: {found['chosen']}\n", markup=False, soft_wrap=True)
+    label = latency[0].label
+    for op in dict.fromkeys(report.op for report in latency):
+        single = [report for report in latency if report.op == op]
+        out.print(latency_table(single, f"Latency of one {op}, us ({label})"), "")
+        many = [report for report in rate if report.op == op]
+        out.print(rate_table(many, f"Rates of {op}s ({label})"), "")
+    if note := floor_note([*latency, *rate]):
+        out.print(f"[yellow]{note}[/]")
+    out.print(f"[dim]{latency[0].where}; {latency[0].machine}[/]", soft_wrap=True)
+
+
+def _writable(json_: str | None) -> Path | None:
+    """The file to write, checked before the sweep rather than after it."""
+    if json_ in (None, _STDOUT):
+        return None
+    path = Path(json_ or "")
+    if path.is_dir() or not path.parent.is_dir():
+        raise click.UsageError(f"--json {path}: there is no such folder, or it is a folder itself")
+    return path
+
+
+def _write(path: Path | None, found: dict[str, Any]) -> None:
+    """Whole or not at all: a file half written helps nobody."""
+    import json
+
+    from .. import __version__
+
+    rows = {name: [report.to_dict() for report in found[name]] for name in ("latency", "bandwidth")}
+    document = {"kind": "dgkit bench", "dgkit": __version__, **found, **rows}
+    if path is None:
+        print_json(document)
+        return
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    say(f"written to {path}")

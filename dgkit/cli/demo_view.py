@@ -1,0 +1,87 @@
+"""What a person sees of demo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from ..cards import size_text
+from .console import console
+from .hexview import hex_lines
+from .tables import floor_note, latency_table
+
+if TYPE_CHECKING:
+    from ..report import BandwidthReport, LatencyReport
+    from .demo_job import Moved
+
+__all__ = ["show_moved", "show_sides", "show_times"]
+
+
+def show_sides(who: dict[str, Any]) -> None:
+    """Both processes and what stands in for the hardware."""
+    out = console()
+    dpu = who["dpu"]
+    out.print(
+        f"[bold]dgkit demo[/] on a [bold yellow]{who['label']}[/] (provider {who['provider']})"
+    )
+    out.print(f"  host  pid {who['host']['pid']:<8} this process, owns the memory")
+    out.print(f"  DPU   pid {dpu['pid']:<8} a second process, moves the bytes")
+    if who["chosen"]:
+        out.print(Text(f"  auto  {who['chosen']}"), soft_wrap=True)
+
+
+def _rate(size: int, ns: int) -> str:
+    """GB/s; of a few bytes, for which two decimals say nothing, a bound."""
+    return f"{size / ns:.2f}" if size >= 0.005 * ns else "<0.01"
+
+
+def _ms(ns: int) -> str:
+    return f"{ns / 1e6:,.2f}" if ns >= 5000 else "<0.01"
+
+
+def show_moved(moved: Moved) -> None:
+    """The steps, the first bytes that came back, the digests of both sides."""
+    out = console()
+    out.print(f"  file  {size_text(moved.size)}, ", end="")
+    out.print(Text(moved.name), soft_wrap=True)
+    if moved.place != "host":
+        out.print(f"  place {moved.place}, both regions")
+    out.print("\n[bold]The move[/]" + f"{'ms':>60}{'GB/s':>9}")
+    for number, step in enumerate(moved.steps, 1):
+        rate = _rate(step.size, step.elapsed_ns)
+        out.print(f"  {number}. {step.text:<51}{_ms(step.elapsed_ns):>11}{rate:>9}")
+        for name, ns in (("reads", step.read_ns), ("writes", step.write_ns)):
+            if ns:
+                text = f"of this in DMA {name}"
+                out.print(f"     {text:<51}{_ms(ns):>11}{_rate(step.size, ns):>9}", style="dim")
+        if step.overlapped:
+            out.print(
+                "     (reads and writes overlap: they add up to more than the step)", style="dim"
+            )
+    out.print("\n[bold]The first bytes of the second region[/]")
+    for line in hex_lines(moved.first):
+        out.print(Text(f"  {line}"))
+    out.print("\n[bold]SHA-256[/]")
+    out.print(f"  host      {moved.host}\n  DPU       {moved.dpu}\n  came back {moved.copy}")
+    if moved.verified:
+        out.print("  [bold green]equal on both sides[/]")
+    else:
+        out.print("  [bold red]NOT EQUAL: the bytes did not arrive as they were sent[/]")
+
+
+def show_times(latency: Sequence[LatencyReport], rate: BandwidthReport) -> None:
+    """Latency over sizes, then the rate in one line."""
+    out = console()
+    label = latency[0].label
+    out.print()
+    out.print(latency_table(latency, f"Latency of one write, us ({label})"))
+    floor = rate.floor_kind.partition(",")[0]
+    ratio = f", {rate.floor_ratio:.2f} of {floor}" if rate.floor_ratio else ""
+    ratio = ", floor moved" if rate.floor_moved else ratio
+    out.print(f"\n[bold]Bandwidth[/] [bold green]{rate.gb_per_s:,.2f} GB/s[/], ", end="")
+    out.print(f"{rate.window} writes of {size_text(rate.size)} in flight{ratio} ({label})")
+    if note := floor_note([*latency, rate]):
+        out.print(f"[yellow]{note}[/]")
+    out.print(f"[dim]{latency[0].machine}[/]", soft_wrap=True)

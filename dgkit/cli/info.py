@@ -1,0 +1,127 @@
+"""`dgkit info`: what is usable here, and exactly why the rest is not."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+from typing import Any
+
+import click
+
+from . import info_gpu as gpu
+from .console import console, print_json
+from .failures import NO_DEVICE
+from .options import as_json
+from .place import driver_patience
+
+__all__ = ["info"]
+
+
+@click.command(short_help="What is usable here.")
+@as_json
+def info(json_: bool) -> int:
+    """Say which providers are usable on this machine, and exactly why the others are not; which
+    GPUs there are, how other devices reach their memory, or why there is none to use.
+
+    Exit code 3 if no provider is usable.
+
+    \b
+    Examples:
+      dgkit info
+      dgkit info --json | python3 -m json.tool
+    """
+    facts = collect()
+    if json_:
+        print_json(facts)
+    else:
+        show(facts)
+    return 0 if any(provider["usable"] for provider in facts["providers"]) else NO_DEVICE
+
+
+def collect() -> dict[str, Any]:
+    """All that is shown, as plain values. A core that does not load is a fact, not an error."""
+    from dataclasses import asdict
+
+    from .. import __version__
+    from ..report import Machine
+
+    package = {
+        "dgkit": __version__,
+        "python": platform.python_version(),
+        "libraries": _versions("cffi", "numpy", "pyzmq", "msgspec"),
+    }
+    try:
+        from .. import dma
+    except ImportError as exc:
+        core = {"loaded": False, "why": str(exc)}
+        machine = asdict(Machine.here())
+        return {"package": package, "core": core, "providers": [], "machine": machine, "limits": {}}
+    with driver_patience():
+        known, gpus = dma.providers(), gpu.collect()
+    return {
+        "package": package,
+        "core": {"loaded": True, "why": ""},
+        "providers": [_provider(one.name, one.usable, one.why) for one in known],
+        "gpu": gpus,
+        "machine": asdict(Machine.here(dma.cpus())),
+        "limits": _limits(str(dma.runtime_dir())),
+    }
+
+
+def _provider(name: str, usable: bool, why: str) -> dict[str, Any]:
+    from ..cards import provider_label
+
+    return {"name": name, "usable": usable, "why": why, "label": provider_label(name)}
+
+
+def _versions(*names: str) -> dict[str, str]:
+    from importlib import metadata
+
+    found = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def _limits(runtime_dir: str) -> dict[str, Any]:
+    from ..memory.available import available_bytes
+
+    return {
+        "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "memory_free": available_bytes(),
+        "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        "runtime_dir": runtime_dir,
+    }
+
+
+def show(facts: dict[str, Any]) -> None:
+    """For a person: a block a subject."""
+    from ..cards import size_text
+    from ..report import Machine
+
+    out = console()
+    package, limits = facts["package"], facts["limits"]
+    libraries = ", ".join(f"{name} {version}" for name, version in package["libraries"].items())
+    out.print(f"[bold]dgkit {package['dgkit']}[/], Python {package['python']}, {libraries}")
+    out.print("\n[bold]Providers[/]")
+    if not facts["core"]["loaded"]:
+        out.print("  [red]none[/]: the C core does not load:", style="")
+        click.echo(f"  {facts['core']['why']}")
+    for provider in facts["providers"]:
+        state = "[green]usable    [/]" if provider["usable"] else "[yellow]not usable[/]"
+        out.print(f"  {provider['name']:<6} {state}  ", end="")
+        click.echo(provider["why"] or provider["label"])
+    if "gpu" in facts:
+        out.print("\n[bold]GPU memory[/]")
+        for line in gpu.lines(facts["gpu"]):
+            click.echo(f"  {line}")
+    out.print("\n[bold]Machine[/]")
+    click.echo(f"  {Machine(**facts['machine'])}")
+    if limits:
+        free, whole = size_text(limits["memory_free"]), size_text(limits["memory"])
+        click.echo(f"  {free} of {whole} memory free, at most {limits['open_files']} open files")
+        click.echo(f"  sockets in {limits['runtime_dir']}")

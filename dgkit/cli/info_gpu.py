@@ -1,0 +1,93 @@
+"""What `dgkit info` says of GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from ..cards import size_text
+from ..errors import NativeError
+
+__all__ = ["collect", "lines"]
+
+_CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
+_FLAGS = {
+    "dma_buf": "dma-buf",
+    "dma_buf_mmap": "dma-buf mapped into the CPU",
+    "gpu_direct_rdma": "GPUDirect RDMA",
+    "gpu_direct_rdma_vmm": "GPUDirect RDMA of CUDA virtual memory",
+    "posix_fd": "POSIX fds",
+    "host_alloc_dma_buf": "dma-buf of pinned memory",
+}
+
+
+def collect() -> dict[str, Any]:
+    """Each GPU, `why` memory of a GPU cannot be had ("" if it can), and the libraries for it."""
+    from dataclasses import asdict
+
+    from .. import memory
+
+    why, gpus = memory.why_no_gpu(), []
+    try:
+        gpus = [asdict(gpu) for gpu in memory.gpus()]
+    except NativeError as error:  # it was lost a moment ago, or its driver is at odds with itself
+        why = why or str(error.strerror)
+    return {
+        "why": why,
+        "gpus": gpus,
+        "libraries": {
+            "CuPy": _version("cupy", *_CUPY),
+            "cuda-core": _version("cuda.core", "cuda-core"),
+            "cuda-bindings": _version("cuda.bindings", "cuda-bindings"),
+        },
+    }
+
+
+def _version(module: str, *names: str) -> str:
+    """Of the module, which one of these packages brings."""
+    from importlib import metadata, util
+
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    with contextlib.suppress(ImportError):  # of what it is a part of
+        if util.find_spec(module) is not None:
+            return "of unknown version"
+    return "missing"
+
+
+def lines(found: dict[str, Any]) -> Iterator[str]:
+    """The same for a person."""
+    for gpu in found["gpus"]:
+        yield from _gpu(gpu)
+    if found["why"]:
+        yield f"not usable: {found['why']}"
+    yield ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
+
+
+def _gpu(gpu: dict[str, Any]) -> Iterator[str]:
+    yield f"cuda:{gpu['index']}  {gpu['name']}, {gpu['uuid']}, at {gpu['pci']}"
+    yield f"        {_sizes(gpu['free'], gpu['total'])}"
+    flavour = f"{gpu['flavour']} kernel modules"
+    if gpu["flavour"] == "unknown":
+        flavour += f" ({gpu['flavour_why']})"
+    yield f"        driver {gpu['driver']} with CUDA {gpu['cuda']}, {flavour}"
+    bar1 = _sizes(gpu["bar1_free"], gpu["bar1_total"])
+    yield f"        BAR1 {bar1}" + (f" ({gpu['bar1_why']})" if gpu["bar1_why"] else "")
+    for name, text in _FLAGS.items():
+        yield f"        {text}: {_flag(gpu[name])}"
+    order = gpu["writes_ordering"] or "unknown"
+    yield f"        writes of other devices are seen in order by: {order}"
+
+
+def _flag(value: bool | None) -> str:
+    return "unknown to this driver" if value is None else "yes" if value else "no"
+
+
+def _sizes(free: int | None, total: int | None) -> str:
+    if total is None:
+        return "unknown"
+    if free is None:
+        return f"{size_text(total)}, how much of it is free: unknown"
+    return f"{size_text(free)} of {size_text(total)} free"

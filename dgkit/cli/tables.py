@@ -1,0 +1,95 @@
+"""Reports as tables of a terminal that is 80 columns wide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import log10
+from statistics import median
+from typing import TYPE_CHECKING
+
+from ..cards import size_text, us
+from ..report import FLOOR_MOVED, BandwidthReport, Histogram, LatencyReport
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["bar", "floor_note", "latency_table", "rate_table", "spark"]
+
+_LEVELS = " ▁▂▃▄▅▆▇█"
+
+
+def spark(histogram: Histogram, width: int = 7) -> str:
+    """Samples from the fastest to the slowest; both directions are logarithmic."""
+    edges, counts = histogram.edges_ns, histogram.counts
+    low, high = log10(max(edges[0], 1)), log10(max(edges[-1], 2))
+    cells = [0] * width
+    for (left, right), count in zip(pairwise(edges), counts, strict=True):
+        middle = (log10(max(left, 1)) + log10(max(right, 1))) / 2
+        at = int(width * (middle - low) / (high - low)) if high > low else 0
+        cells[min(max(at, 0), width - 1)] += count
+    top = log10(max(cells) + 1)
+    steps = len(_LEVELS) - 2
+    return "".join(_LEVELS[round(steps * log10(n + 1) / top) + 1 if n else 0] for n in cells)
+
+
+def bar(share: float, width: int = 10) -> str:
+    """A share of 1.0 as a bar, in eighths of a cell."""
+    full, eighths = divmod(round(max(0.0, min(share, 1.0)) * width * 8), 8)
+    return "█" * full + ("▏▎▍▌▋▊▉"[eighths - 1] if eighths else "")
+
+
+def _table(title: str, columns: Sequence[str], *, left: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    table.padding, table.pad_edge = (0, 2, 0, 0), False
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    return table
+
+
+def latency_table(reports: Sequence[LatencyReport], title: str) -> Table:
+    """A row a report, all of one op; times in us."""
+    columns = ("path", "size", "p50", "p99", "max", "floor", "x floor", "spread")
+    table = _table(title, columns, left=("path", "spread"))
+    for r in reports:
+        figures = [us(ns) for ns in (r.p50_ns, r.p99_ns, r.percentiles.max_ns)]
+        floor = us(median(r.floor_ns)) if r.floor_ns else "none"
+        drawn = spark(r.histogram)
+        table.add_row(r.path, size_text(r.size), *figures, floor, _ratio(r, _digits(r)), drawn)
+    return table
+
+
+def rate_table(reports: Sequence[BandwidthReport], title: str) -> Table:
+    """A row a report, all of one op; the bar is its share of the fastest row's GB/s.
+
+    The floor of a GPU's copy engine is the driver's own copy, of a CPU memcpy.
+    """
+    floor = "of driver" if any(r.by_gpu for r in reports) else "of memcpy"
+    columns = ("path", "size", "depth", "ops/s", "GB/s", floor, "")
+    table = _table(title, columns, left=("path", ""))
+    top = max((r.gb_per_s for r in reports), default=1.0)
+    for r in reports:
+        rate = (f"{r.ops_per_s:,.0f}", f"{r.gb_per_s:,.2f}", _ratio(r, 2))
+        drawn = bar(r.gb_per_s / top) if top else ""
+        table.add_row(r.path, size_text(r.size), str(r.window), *rate, drawn)
+    return table
+
+
+def _digits(report: LatencyReport) -> int:
+    """A copy engine's floor is the same copy, so that each hundredth counts."""
+    return 2 if report.by_gpu else 1
+
+
+def _ratio(report: LatencyReport | BandwidthReport, digits: int) -> str:
+    if report.floor_moved:
+        return "moved"
+    return "-" if report.floor_ratio is None else f"{report.floor_ratio:.{digits}f}"
+
+
+def floor_note(reports: Sequence[LatencyReport | BandwidthReport]) -> str:
+    """What `moved` and `none` in a table come to, if they are there."""
+    moved = [FLOOR_MOVED] if any(report.floor_moved for report in reports) else []
+    missing = dict.fromkeys(report.no_floor for report in reports if report.no_floor)
+    return "; ".join([*moved, *(f"no floor: {why}" for why in missing)])

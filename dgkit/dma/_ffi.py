@@ -1,0 +1,107 @@
+"""The one door to the C core: `ffi`, `lib`, and what a negative result means."""
+
+from __future__ import annotations
+
+import errno
+
+try:
+    from .. import _native
+except ImportError as error:
+    raise ImportError(
+        "the C core of dgkit is not beside its Python files. In a clone of the repository Python "
+        "takes the unbuilt package of the current folder: run Python in another folder, or with -P "
+        "(3.11 and later); or install dgkit by: pip install .",
+        name=__name__,
+    ) from error
+from ..errors import (
+    AccessDenied,
+    BoundsError,
+    ClosedError,
+    DescriptorError,
+    DeviceUnavailable,
+    ExportError,
+    LimitReached,
+    NativeError,
+    OutOfMemory,
+    PeerLost,
+    PeerRefused,
+    PeerTimeout,
+    PeerVersion,
+    QueueFull,
+    QueueInUse,
+    RegionBusy,
+    Unsupported,
+)
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+__all__ = ["FOREVER", "check", "error_of", "ffi", "last_error", "lib", "nanoseconds", "refuse"]
+
+ffi: Any = _native.ffi
+lib: Any = _native.lib
+
+FOREVER = (1 << 64) - 1
+
+# native/dgkit.h says what each errno of a control call means.
+_CLASSES: dict[int, type[Exception]] = {
+    errno.ERANGE: BoundsError,
+    errno.EACCES: AccessDenied,
+    errno.EAGAIN: QueueFull,
+    errno.EALREADY: QueueInUse,
+    errno.EBUSY: RegionBusy,
+    errno.EOPNOTSUPP: Unsupported,
+    errno.EXDEV: Unsupported,
+    errno.ENODEV: DeviceUnavailable,
+    errno.EOWNERDEAD: DeviceUnavailable,
+    errno.ESTALE: ClosedError,
+    errno.EBADMSG: DescriptorError,
+    errno.ENOKEY: DescriptorError,
+    errno.EPROTONOSUPPORT: PeerVersion,
+    errno.ENOTCONN: PeerLost,
+    errno.ETIMEDOUT: PeerTimeout,
+    errno.EPERM: PeerRefused,
+    errno.EMEDIUMTYPE: ExportError,
+    errno.EINVAL: ValueError,
+    errno.ENOMEM: OutOfMemory,
+    errno.ENOSPC: OutOfMemory,
+    errno.EMFILE: LimitReached,
+    errno.ENFILE: LimitReached,
+    errno.EINTR: InterruptedError,
+}
+
+
+def last_error() -> str:
+    """The C core's own sentence about this thread's last failing call."""
+    return str(ffi.string(lib.dg_last_error()).decode(errors="replace"))
+
+
+def error_of(rc: int) -> Exception:
+    """The exception that the negative result `rc` stands for, with this thread's last error."""
+    code, text = -rc, last_error()
+    kind = _CLASSES.get(code, NativeError)
+    if issubclass(kind, OSError) and kind not in (PeerLost, PeerTimeout, PeerRefused, AccessDenied):
+        return kind(code, text)
+    return kind(text)
+
+
+def refuse(rc: int) -> NoReturn:
+    """Raises what the negative result `rc` stands for."""
+    raise error_of(rc)
+
+
+def check(rc: int) -> int:
+    """Gives `rc` back, or raises if it is negative."""
+    if rc < 0:
+        refuse(rc)
+    return rc
+
+
+def nanoseconds(seconds: float | None, what: str = "timeout") -> int:
+    """Seconds as integer ns; None is for ever. ValueError for negative ones and NaN."""
+    if seconds is None:
+        return FOREVER
+    if not seconds >= 0:
+        raise ValueError(f"{what} is {seconds!r} s; it must be 0 or more, or None for no limit")
+    return min(int(seconds * 1e9), FOREVER) if seconds < 1e10 else FOREVER

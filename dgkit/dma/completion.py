@@ -1,0 +1,130 @@
+"""The result of one operation."""
+
+from __future__ import annotations
+
+from ..errors import TransferError
+from ..types import Op, Status
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Completion", "completion_at", "raise_failed"]
+
+_PATHS = ("auto", "inline", "worker")
+_LATE = "late: when the queue was next looked at"
+_STAMPS = ("its own", "shared by a batch", _LATE, f"shared by a batch, {_LATE}")
+
+_MEANING = {
+    Status.LOCAL_ERROR: "the local region was closed or its memory could not be read",
+    Status.REMOTE_ACCESS_ERROR: "the exporter revoked the region, or its memory cannot be reached",
+    Status.PEER_LOST: "the exporter is gone",
+    Status.TIMED_OUT: "no completion came in time (the queue's op_timeout)",
+    Status.FLUSHED: "the queue was closed first",
+    Status.IO_FAILED: "the provider reports a failure",
+}
+
+
+class Completion:
+    """A lazy view of one `dg_wc`: it reads a field when it is asked for.
+
+    Stamps are integer ns of CLOCK_MONOTONIC on the side that moved the bytes: `submit_ns` when
+    the operation was asked for, `post_ns` when the provider was told, `complete_ns` after the last
+    byte.
+    """
+
+    __slots__ = ("_i", "_wcs")
+
+    _wcs: Any
+    _i: int
+
+    @property
+    def status(self) -> Status:
+        """OK, or what went wrong."""
+        return Status(self._wcs[self._i].status)
+
+    @property
+    def size(self) -> int:
+        """Bytes moved: all rows, all parts. 0 if it failed."""
+        return int(self._wcs[self._i].size)
+
+    @property
+    def path(self) -> str:
+        """`inline` (the caller did it) or `worker` (the engine did it)."""
+        return _PATHS[self._wcs[self._i].path]
+
+    @property
+    def op(self) -> Op:
+        """READ or WRITE."""
+        return Op(self._wcs[self._i].op)
+
+    @property
+    def user(self) -> int:
+        """The number that the record carried."""
+        return int(self._wcs[self._i].user)
+
+    @property
+    def submit_ns(self) -> int:
+        """When the operation was asked for."""
+        return int(self._wcs[self._i].submit_ns)
+
+    @property
+    def post_ns(self) -> int:
+        """When the provider was told."""
+        return int(self._wcs[self._i].post_ns)
+
+    @property
+    def complete_ns(self) -> int:
+        """When the last byte had moved."""
+        return int(self._wcs[self._i].complete_ns)
+
+    @property
+    def latency_ns(self) -> int:
+        """complete_ns - submit_ns."""
+        return self.complete_ns - self.submit_ns
+
+    @property
+    def shared_stamp(self) -> bool:
+        """Whether a stamp was taken once for several operations of a batch."""
+        return bool(self._wcs[self._i].flags & 1)
+
+    @property
+    def late_stamp(self) -> bool:
+        """Whether complete_ns is when the queue was next looked at: the bytes were there before."""
+        return bool(self._wcs[self._i].flags & 2)
+
+    def __repr__(self) -> str:
+        return (
+            f"<dgkit.Completion {self.status.name} {self.op.name.lower()} of {self.size} bytes, "
+            f"{self.path}, {self.latency_ns} ns>"
+        )
+
+    def _repr_html_(self) -> str:
+        from ..cards import badge, card
+
+        rows = (
+            ("Operation", self.op.name.lower()),
+            ("Size", f"{self.size} bytes"),
+            ("Path", self.path),
+            ("Submit to post", f"{self.post_ns - self.submit_ns} ns"),
+            ("Post to complete", f"{self.complete_ns - self.post_ns} ns"),
+            ("Stamp", _STAMPS[self._wcs[self._i].flags & 3]),
+        )
+        tag = badge(self.status.name, warn=self.status is not Status.OK)
+        return card("Completion", rows, badge=tag)
+
+
+def completion_at(wcs: Any, i: int) -> Completion:
+    """The view of `wcs[i]`."""
+    completion = Completion()
+    completion._wcs = wcs
+    completion._i = i
+    return completion
+
+
+def raise_failed(completion: Completion) -> None:
+    """Raises TransferError if the status is not OK."""
+    status = completion.status
+    if status is not Status.OK:
+        text = f"{completion.op.name.lower()} completed with {status.name}: {_MEANING[status]}"
+        raise TransferError(text, completion)

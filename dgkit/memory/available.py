@@ -1,0 +1,35 @@
+"""How much memory can still be reserved: asking for more is an error here, and no OOM kill."""
+
+from __future__ import annotations
+
+import contextlib
+
+__all__ = ["available_bytes"]
+
+
+def available_bytes() -> int:
+    """The smaller of the machine's MemAvailable and what the cgroup has left, bytes.
+
+    Sources: proc_meminfo(5); cgroup v2, memory.max and memory.current.
+    """
+    return min(_machine(), _cgroup())
+
+
+def _text(name: str) -> str:
+    with open(name, encoding="ascii") as file:  # noqa: PTH123 - pathlib costs 8 ms to import
+        return file.read()
+
+
+def _machine() -> int:
+    for line in _text("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 1 << 62
+
+
+def _cgroup() -> int:
+    # No cgroup v2, or no limit there ("max"): then the machine's own figure counts.
+    with contextlib.suppress(OSError, ValueError):
+        most = int(_text("/sys/fs/cgroup/memory.max"))
+        return max(0, most - int(_text("/sys/fs/cgroup/memory.current")))
+    return 1 << 62

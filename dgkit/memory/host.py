@@ -1,0 +1,135 @@
+"""Host memory: a sealed memfd, which a process of this user maps when it holds a descriptor."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+
+from ..errors import ClosedError, LimitReached, OutOfMemory
+from .available import available_bytes
+from .on_host import OnHost
+from .shape import total_size
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy as np
+
+__all__ = ["Fd", "HostMemory"]
+
+# <linux/fcntl.h>; Python's fcntl has only some of them.
+_F_ADD_SEALS = 1033
+_SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE = 0x1, 0x2, 0x4, 0x10
+
+
+class Fd:
+    """An fd that is closed when nobody holds it any more."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+class HostMemory(OnHost):
+    """Host memory that other processes can map. Made by `dgkit.empty`.
+
+    `size` bytes, zero at first. The pages are reserved, so a full memory fails here and not at a
+    later touch; the memfd is sealed against shrinking and growing, so no importer can be killed by
+    it. Closing gives the bytes back once no region and no array uses them.
+    """
+
+    share_process = False
+    chosen = ""
+    _title = "Host memory"
+    _pages: type[mmap.mmap] | None = None  # what maps them, if not mmap itself
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: Any, *, readonly_export: bool, name: str | None
+    ) -> None:
+        self.size = total_size(shape, dtype)
+        self.shape = shape
+        self.dtype = dtype
+        self.name = name
+        self.readonly_export = readonly_export
+        self._keep, mapped = _allocate(self.size, readonly_export, self._pages or mmap.mmap)
+        self._buffer = memoryview(mapped)
+
+    @property
+    def keep(self) -> object:
+        """Hold this while `fd` is in use."""
+        return self._keep
+
+    @property
+    def fd(self) -> int:
+        """The memfd."""
+        if self._keep is None:
+            raise ClosedError(f"{self!r} is closed")
+        return self._keep.number
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """The bytes as a NumPy array of `shape` and `dtype`. Loads NumPy."""
+        import numpy as np
+
+        return np.frombuffer(self.buffer, dtype=self.dtype).reshape(self.shape)
+
+    def close(self) -> None:
+        """Gives the memory up. Regions and arrays over it stay valid and keep the bytes."""
+        super().close()
+        self._keep = None
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        chosen = f"; on='auto' chose {self.chosen}" if self.chosen else ""
+        what = f"{self.shape} {self.dtype} = {self.size} bytes"
+        return f"<dgkit.{type(self).__name__}{name} {what}{chosen}>"
+
+    def _repr_html_(self) -> str:
+        from ..cards import card
+
+        rows = [("Name", self.name)] if self.name else []
+        rows += [("Size", f"{self.size} bytes"), ("Shape", f"{self.shape} of {self.dtype}")]
+        rows += [("Chosen by on='auto'", self.chosen)] if self.chosen else []
+        rows += [("Importers may", "read" if self.readonly_export else "read and write")]
+        return card(f"{self._title} (closed)" if self.closed else self._title, rows)
+
+
+def _allocate(
+    size: int, readonly_export: bool, pages: type[mmap.mmap]
+) -> tuple[Fd | None, mmap.mmap]:
+    try:
+        limit = available_bytes()
+        if size > limit:
+            text = f"{size} bytes were asked for and {limit} are available: none were taken"
+            raise OutOfMemory(errno.ENOMEM, text)
+        keep = Fd(os.memfd_create("dgkit", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        os.posix_fallocate(keep.number, 0, size)
+        mapped = pages(keep.number, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    except OutOfMemory:
+        raise
+    except OSError as error:
+        raise _typed(error, size) from None
+    seals = _SEAL_SHRINK | _SEAL_GROW
+    if readonly_export:
+        fcntl.fcntl(keep.number, _F_ADD_SEALS, seals | _SEAL_FUTURE_WRITE)
+        seals = _SEAL_SEAL
+    fcntl.fcntl(keep.number, _F_ADD_SEALS, seals)
+    return keep, mapped
+
+
+def _typed(error: OSError, size: int) -> Exception:
+    code = error.errno or 0
+    if code in (errno.EMFILE, errno.ENFILE):
+        what = "open files (ulimit -n)" if code == errno.EMFILE else "open files of the system"
+        return LimitReached(code, f"the limit of {what} is reached; close some memory first")
+    if code == errno.ENOMEM and size < available_bytes() // 2:
+        what = "mappings (vm.max_map_count) or of address space (ulimit -v)"
+        return LimitReached(code, f"the limit of {what} is reached; close some memory first")
+    return OutOfMemory(code, f"{size} bytes could not be reserved: {error.strerror}")

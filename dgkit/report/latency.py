@@ -1,0 +1,112 @@
+"""How long one operation takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from .. import cards
+from ..cards import us
+from .base import Report, ends, own_fields
+from .machine import Machine
+from .samples import Histogram, Percentiles
+
+__all__ = ["LatencyReport"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LatencyReport(Report):
+    """How long one operation takes, from before its submit to after its completion is reaped.
+
+    `floor_ns` has the median of the machine's floor each time it was measured: before and after.
+    """
+
+    percentiles: Percentiles
+    histogram: Histogram
+    floor_ns: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls,
+        samples_ns: Sequence[int],
+        *,
+        size: int,
+        op: str,
+        provider: str,
+        path: str,
+        floor_ns: Sequence[int],
+        machine: Machine,
+        spinning: bool,
+        where: str = "",
+    ) -> LatencyReport:
+        """The report on samples in ns, in any order. ValueError if there are none."""
+        if not len(samples_ns):
+            raise ValueError("a latency report needs at least one sample")
+        ordered = sorted(samples_ns)
+        return cls(
+            size=size,
+            op=op,
+            provider=provider,
+            path=path,
+            spinning=spinning,
+            machine=machine,
+            where=where,
+            percentiles=Percentiles.of(ordered),
+            histogram=Histogram.of(ordered),
+            floor_ns=tuple(floor_ns),
+        )
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> LatencyReport:
+        """Of to_dict(), also after JSON. ValueError if it is of something else."""
+        own = own_fields(cls, data)
+        own["percentiles"] = Percentiles(**data["percentiles"])
+        own["histogram"] = Histogram(*(tuple(data["histogram"][k]) for k in ("edges_ns", "counts")))
+        return cls(**own | {"floor_ns": tuple(data["floor_ns"])})
+
+    @property
+    def p50_ns(self) -> int:
+        """The median."""
+        return self.percentiles.p50_ns
+
+    @property
+    def p99_ns(self) -> int:
+        """The time that 99 of 100 operations do not exceed."""
+        return self.percentiles.p99_ns
+
+    @property
+    def floor_ratio(self) -> float | None:
+        """The median over the median of the floor; None where the floor moved or was not taken."""
+        floor_now = 0 if self.floor_moved or not self.floor_ns else median(self.floor_ns)
+        return self.p50_ns / floor_now if floor_now else None
+
+    def _floors(self) -> Sequence[float]:
+        return self.floor_ns
+
+    def _floor(self) -> str:
+        by_caller = self.path == "inline" or self.provider == "cuda"
+        return "memcpy" if by_caller else "another thread copies"
+
+    def _figures(self) -> list[tuple[str, str]]:
+        figures = self.percentiles.rows()
+        width = max(len(us(ns)) for _, ns in figures)
+        rows = [("samples", f"{self.percentiles.n:,}")]
+        rows += [(name, f"{us(ns):>{width}} us") for name, ns in figures]
+        floors = " then ".join(us(ns) for ns in self.floor_ns)
+        ratio = f"; p50 is {self.floor_ratio:.2f} times that" if self.floor_ratio else ""
+        floor = f"{floors} us ({self.floor_kind}){ratio}"
+        known = floor if floors else f"no floor: {self.no_floor}"
+        return [*rows, ("floor p50", known)]
+
+    def _short(self) -> str:
+        n = self.percentiles.n
+        return f"p50 {us(self.p50_ns)} us, p99 {us(self.p99_ns)} us, {n:,} samples"
+
+    def _flat(self) -> dict[str, Any]:
+        return asdict(self.percentiles) | ends("floor_{}_ns", self.floor_ns)
+
+    def _repr_html_(self) -> str:
+        marks = [row for row in self.percentiles.rows() if row[0] in ("p50", "p99", "p99.9")]
+        return self._card(cards.chart(self.histogram.edges_ns, self.histogram.counts, marks))

@@ -1,0 +1,74 @@
+"""An exception on its way to the other side: its class goes by name, its words as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import errors
+from ..types import Op, Path, Status
+from .messages import Failed, Failure
+
+__all__ = ["FailedCompletion", "to_exception", "to_wire"]
+
+_KINDS: dict[str, type[Exception]] = {
+    name: cls
+    for name, cls in vars(errors).items()
+    if isinstance(cls, type) and issubclass(cls, errors.DgkitError)
+}
+_KINDS |= {cls.__name__: cls for cls in (ValueError, TypeError)}
+_MAX_TEXT = 4096
+
+
+class FailedCompletion:
+    """The completion of a transfer that failed at an agent; it moved no bytes that count."""
+
+    __slots__ = ("complete_ns", "op", "path", "post_ns", "size", "status", "submit_ns")
+
+    def __init__(self, failure: Failure) -> None:
+        self.status = Status(failure.status)
+        self.op = Op(failure.op)
+        self.path = str(Path(failure.path))
+        self.size = 0
+        self.submit_ns = failure.submit_ns
+        self.post_ns = failure.post_ns
+        self.complete_ns = failure.complete_ns
+
+    @property
+    def latency_ns(self) -> int:
+        """Nanoseconds from submit to completion."""
+        return self.complete_ns - self.submit_ns
+
+    def __repr__(self) -> str:
+        return f"<FailedCompletion {self.status.name} {self.op.name.lower()} path={self.path}>"
+
+
+def to_wire(exc: BaseException, request_id: int) -> Failed:
+    """The message for an exception. One that is not of dgkit's tree travels as PeerError."""
+    kind, text = type(exc).__name__, str(exc)
+    number = getattr(exc, "errno", None) or 0
+    if number and isinstance(exc, OSError):
+        text = str(exc.strerror or exc)
+    if kind not in _KINDS:
+        kind, text = "PeerError", f"the other side failed: {kind}: {text}"
+    failure = None
+    if isinstance(exc, errors.TransferError):
+        failure = _failure(exc.completion)
+    return Failed(request_id, kind, text[:_MAX_TEXT], number, failure)
+
+
+def _failure(completion: Any) -> Failure:
+    path = Path[str(completion.path).upper()].value
+    stamps = (completion.submit_ns, completion.post_ns, completion.complete_ns)
+    return Failure(int(completion.status), int(completion.op), path, *stamps)
+
+
+def to_exception(failed: Failed) -> Exception:
+    """The same exception on this side."""
+    cls = _KINDS.get(failed.kind, errors.PeerError)
+    if issubclass(cls, errors.TransferError):
+        if failed.completion is None:
+            return errors.PeerError(failed.text)
+        return cls(failed.text, FailedCompletion(failed.completion))  # type: ignore[arg-type]
+    if issubclass(cls, OSError) and failed.errno:
+        return cls(failed.errno, failed.text)
+    return cls(failed.text)

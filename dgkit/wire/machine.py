@@ -1,0 +1,52 @@
+"""Which machine this is, and how a process on it is doing."""
+
+from __future__ import annotations
+
+import os
+import select
+from functools import lru_cache
+from pathlib import Path
+
+__all__ = ["boot_id", "ends_within", "host_name", "process_state"]
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """The kernel's name for this boot: processes with the same one share a machine (random(4))."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def host_name() -> str:
+    """The machine's name as its kernel knows it."""
+    return os.uname().nodename[:256]
+
+
+def ends_within(pid: int, seconds: float) -> bool:
+    """Whether a process has ended, or does so soon: one that is killed loses its sockets first."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    except OSError:  # no descriptor left for it
+        return process_state(pid) == "gone"
+    try:
+        watch = select.poll()  # select() takes no descriptor above 1023
+        watch.register(fd, select.POLLIN)
+        return bool(watch.poll(1000 * seconds))
+    finally:
+        os.close(fd)
+
+
+def process_state(pid: int) -> str:
+    """`running`, `stopped` (SIGSTOP, Ctrl-Z, a debugger) or `gone` (no such process, or a zombie).
+
+    From the third field of /proc/PID/stat (proc_pid_stat(5)); the second may hold any byte.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone"
+    letter = stat.rpartition(b")")[2].split()[0]
+    if letter in (b"T", b"t"):
+        return "stopped"
+    return "gone" if letter in (b"Z", b"X") else "running"

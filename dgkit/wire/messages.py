@@ -1,0 +1,112 @@
+"""The messages, and the way to bytes and back: msgspec structs in MessagePack, one array a message.
+
+A message is measured before it is decoded: libzmq drops a connection that sends more than
+MAX_REQUEST, and a client takes no more than MAX_REPLY.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .replies import (
+    Allocated,
+    Block,
+    Digested,
+    Done,
+    Exported,
+    Failed,
+    Failure,
+    Imported,
+    LatencyDone,
+    Moved,
+    Progress,
+    RateDone,
+    Reply,
+    StatsDone,
+    Subscribed,
+    Welcome,
+)
+from .requests import (
+    MAX_SAMPLES,
+    VERSION,
+    Allocate,
+    Bye,
+    Cancel,
+    Digest,
+    Export,
+    Free,
+    Hello,
+    Import,
+    Latency,
+    Move,
+    Rate,
+    Request,
+    Stats,
+    Subscribe,
+)
+
+__all__ = [
+    "MAX_REPLY",
+    "MAX_REQUEST",
+    "MAX_SAMPLES",
+    "SAMPLES_A_BLOCK",
+    "VERSION",
+    "Allocate",
+    "Allocated",
+    "Block",
+    "Bye",
+    "Cancel",
+    "Digest",
+    "Digested",
+    "Done",
+    "Export",
+    "Exported",
+    "Failed",
+    "Failure",
+    "Free",
+    "Hello",
+    "Import",
+    "Imported",
+    "Latency",
+    "LatencyDone",
+    "Move",
+    "Moved",
+    "Progress",
+    "Rate",
+    "RateDone",
+    "Reply",
+    "Request",
+    "Stats",
+    "StatsDone",
+    "Subscribe",
+    "Subscribed",
+    "Welcome",
+    "decode_reply",
+    "decode_request",
+    "encode",
+    "number_of",
+]
+
+MAX_REQUEST = 1 << 16  # bytes
+MAX_REPLY = 1 << 18  # bytes
+SAMPLES_A_BLOCK = 4096  # 32 KiB a message
+
+encode = msgspec.msgpack.Encoder().encode
+decode_request = msgspec.msgpack.Decoder(Request).decode
+decode_reply = msgspec.msgpack.Decoder(Reply).decode
+
+
+def number_of(body: bytes, least: int) -> int:
+    """The number of a request that cannot be decoded, if it is `least` or more; else 0.
+
+    It comes after the kind, a positive fixint, in a fixarray (the MessagePack specification).
+    """
+    if len(body) < 3 or body[0] & 0xF0 != 0x90 or body[1] & 0x80:
+        return 0
+    number, code = body[2], body[2]
+    if 0xCC <= code <= 0xCF:  # uint 8 to uint 64
+        width = 1 << (code - 0xCC)
+        number = int.from_bytes(body[3 : 3 + width], "big")
+    elif code & 0x80:
+        return 0
+    return number if least <= number < 1 << 63 else 0

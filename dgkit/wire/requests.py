@@ -1,0 +1,168 @@
+"""What a client asks of an agent. Every field has a bound.
+
+The first three fields of Hello never change their place, so two versions can always tell each
+other apart.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Union
+
+from msgspec import Meta, Struct
+
+__all__ = [
+    "MAX_SAMPLES",
+    "VERSION",
+    "Allocate",
+    "Bye",
+    "Cancel",
+    "Digest",
+    "Export",
+    "Free",
+    "Hello",
+    "Import",
+    "Latency",
+    "Message",
+    "Move",
+    "Rate",
+    "Request",
+    "Stats",
+    "Subscribe",
+]
+
+VERSION = 2
+MAX_SAMPLES = 1_000_000  # of one latency request
+
+Id = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Count = Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
+Handle = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+Name = Annotated[str, Meta(max_length=256)]
+Text = Annotated[str, Meta(max_length=4096)]
+Token = Annotated[bytes, Meta(max_length=512)]
+Code = Annotated[int, Meta(ge=0, le=255)]
+Seconds = Annotated[float, Meta(gt=0, le=3600)]
+
+
+class Message(Struct, array_like=True, gc=False):
+    """All messages: a request's number, which its reply repeats."""
+
+    id: Id
+
+
+class Hello(Message, tag=1):
+    """A client's first words. `id` is free; the reply is Welcome or Failed."""
+
+    version: Annotated[int, Meta(ge=0, le=65535)]
+    pid: Annotated[int, Meta(ge=0, lt=2**31)]
+    boot: Name
+    machine: Name
+    package: Name
+
+
+class Allocate(Message, tag=2):
+    """Make `size` bytes of memory at the agent and register it; `export`: send its descriptor.
+
+    `place` is what dgkit.empty() calls `on`: host, pinned, gpu, cuda:N, auto.
+    """
+
+    size: Size
+    access: Annotated[int, Meta(ge=1, le=3)]
+    export: bool
+    name: Name
+    place: Name = "host"
+
+
+class Import(Message, tag=3):
+    """Make the region behind this descriptor known to the agent."""
+
+    token: Token
+
+
+class Export(Message, tag=4):
+    """Ask for the descriptor of an allocated region; `access` 0 is the region's own."""
+
+    region: Handle
+    access: Annotated[int, Meta(ge=0, le=3)]
+
+
+class Free(Message, tag=5):
+    """Close a region, wait at most `timeout` seconds for transfers in flight."""
+
+    region: Handle
+    timeout: Annotated[float, Meta(ge=0, le=3600)]
+
+
+class Move(Message, tag=6):
+    """The DPU reads `size` bytes of `src` and writes them to `dst`."""
+
+    src: Handle
+    src_offset: Size
+    dst: Handle
+    dst_offset: Size
+    size: Size
+
+
+class Digest(Message, tag=7):
+    """The DPU reads the bytes by DMA and hashes them (SHA-256)."""
+
+    region: Handle
+    offset: Size
+    size: Size
+
+
+class Latency(Message, tag=8):
+    """Time `count` transfers of `size` bytes; samples come as Block messages, then LatencyDone."""
+
+    region: Handle
+    offset: Size
+    size: Size
+    op: Annotated[int, Meta(ge=0, le=1)]
+    count: Count
+    path: Annotated[int, Meta(ge=0, le=2)]
+
+
+class Rate(Message, tag=9):
+    """Keep `window` transfers of `size` bytes in flight for `seconds`."""
+
+    region: Handle
+    size: Size
+    op: Annotated[int, Meta(ge=0, le=1)]
+    window: Annotated[int, Meta(ge=1, le=65536)]
+    seconds: Seconds
+    path: Annotated[int, Meta(ge=0, le=2)]
+
+
+class Cancel(Message, tag=10):
+    """End request `target` early; it fails, this one is always Done."""
+
+    target: Id
+
+
+class Stats(Message, tag=11):
+    """Ask for the agent's counters."""
+
+
+class Subscribe(Message, tag=12):
+    """Ask where the agent publishes telemetry; the socket is made at the first call."""
+
+
+class Bye(Message, tag=13):
+    """Free all that this client owns; Done comes when it is free."""
+
+
+Request = Union[  # noqa: UP007 (msgspec reads it at run time on 3.10)
+    Hello,
+    Allocate,
+    Import,
+    Export,
+    Free,
+    Move,
+    Digest,
+    Latency,
+    Rate,
+    Cancel,
+    Stats,
+    Subscribe,
+    Bye,
+]

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Opening providers, and the table of regions that a device's queues look things up in. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "door.h"
+#include "error.h"
+#include "provider.h"
+#include "queue.h"
+#include "region.h"
+
+static const struct dg_ops *const providers[] = {&dg_soft_ops, &dg_cuda_ops, &dg_fault_ops};
+#define N_PROVIDERS (sizeof providers / sizeof providers[0])
+static atomic_uint last_number;
+static pthread_mutex_t polled_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct dg_device *polled; /* those with a poll() */
+
+const char *dg_provider_name(uint32_t i)
+{
+	return i < N_PROVIDERS ? providers[i]->name : NULL;
+}
+
+const struct dg_ops *dg_ops_find(const char *name)
+{
+	for (uint32_t i = 0; i < N_PROVIDERS; i++)
+		if (name && !strcmp(providers[i]->name, name))
+			return providers[i];
+	return NULL;
+}
+
+int dg_provider_probe(const char *provider, uint32_t deep)
+{
+	const struct dg_ops *ops = dg_ops_find(provider);
+	if (!ops)
+		return dg_fail(ENODEV, "no provider is called '%s'; there are soft, cuda and fault",
+			       provider ? provider : "");
+	return ops->probe ? ops->probe(deep) : 0;
+}
+
+uint64_t dg_now_ns(void)
+{
+	return now_ns();
+}
+
+/* cpu.max of the cgroup that this process sees at its root: "QUOTA PERIOD" or "max PERIOD". */
+static uint32_t quota_cpus(void)
+{
+	char quota[32];
+	unsigned long period;
+	uint32_t cpus = UINT32_MAX;
+	FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+	if (!f)
+		return cpus;
+	if (fscanf(f, "%31s %lu", quota, &period) == 2 && strcmp(quota, "max") && period)
+		cpus = (uint32_t)(strtoul(quota, NULL, 10) / period);
+	fclose(f);
+	return cpus ? cpus : 1;
+}
+
+uint32_t dg_cpus(void)
+{
+	cpu_set_t set;
+	uint32_t n = 1, quota = quota_cpus();
+	if (!sched_getaffinity(0, sizeof set, &set))
+		n = (uint32_t)CPU_COUNT(&set);
+	return n < quota ? n : quota;
+}
+
+void dg_devices_move(void)
+{
+	/* Only tried, like each device's lock: dg_door_drop waits for the door's thread with a lock held
+	 * that others want with one of these held. */
+	if (pthread_mutex_trylock(&polled_lock))
+		return;
+	for (struct dg_device *dev = polled; dev; dev = dev->next)
+		if (dev->fork_generation == atomic_load(&dg_fork_generation))
+			dg_queues_move(dev);
+	pthread_mutex_unlock(&polled_lock);
+}
+
+void dg_devices_fork_lock(void)
+{
+	pthread_mutex_lock(&polled_lock);
+}
+
+void dg_devices_fork_unlock(bool child)
+{
+	if (child)
+		polled = NULL;
+	pthread_mutex_unlock(&polled_lock);
+}
+
+static void polled_add(struct dg_device *dev)
+{
+	pthread_mutex_lock(&polled_lock);
+	dev->next = polled;
+	polled = dev;
+	dg_door_pace(true);
+	pthread_mutex_unlock(&polled_lock);
+}
+
+static void polled_remove(struct dg_device *dev)
+{
+	struct dg_device **at = &polled;
+	pthread_mutex_lock(&polled_lock);
+	while (*at && *at != dev)
+		at = &(*at)->next;
+	if (*at)
+		*at = dev->next;
+	dg_door_pace(polled != NULL);
+	pthread_mutex_unlock(&polled_lock);
+}
+
+int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device **out)
+{
+	static const dg_device_config defaults = {.spin_ns = 200000};
+	*out = NULL;
+	int rc = dg_provider_probe(provider, false);
+	if (!rc)
+		rc = dg_fork_watch();
+	if (!rc)
+		rc = dg_table_open();
+	if (rc)
+		return rc;
+	dg_asymmetric_init();
+	struct dg_device *dev = calloc(1, sizeof *dev);
+	if (!dev)
+		return dg_fail(ENOMEM, "no memory for a device");
+	dev->ops = dg_ops_find(provider);
+	dev->fork_generation = atomic_load(&dg_fork_generation);
+	dev->number = atomic_fetch_add(&last_number, 1) + 1;
+	pthread_mutex_init(&dev->lock, NULL);
+	snprintf(dev->caps.provider, sizeof dev->caps.provider, "%s", dev->ops->name);
+	rc = dev->ops->open(dev, cfg ? cfg : &defaults, &dev->provider);
+	if (rc) {
+		pthread_mutex_destroy(&dev->lock);
+		free(dev);
+		return rc;
+	}
+	if (dev->ops->poll)
+		polled_add(dev);
+	*out = dev;
+	return 0;
+}
+
+int dg_device_caps(dg_device *dev, dg_caps *out)
+{
+	*out = dev->caps;
+	return 0;
+}
+
+/* In a forked child the engine does not run and the door is shut: there is only memory to free. */
+static int forget(struct dg_device *dev)
+{
+	if (dev->ops->poll)
+		polled_remove(dev);
+	free(dev);
+	return 0;
+}
+
+static struct dg_queue *first_queue(struct dg_device *dev)
+{
+	pthread_mutex_lock(&dev->lock);
+	struct dg_queue *q = dev->queues;
+	pthread_mutex_unlock(&dev->lock);
+	return q;
+}
+
+int dg_device_close(dg_device *dev, uint64_t timeout_ns)
+{
+	if (dev->fork_generation != atomic_load(&dg_fork_generation))
+		return forget(dev);
+	uint64_t deadline = add_sat(now_ns(), timeout_ns);
+	for (struct dg_queue *q; (q = first_queue(dev));) {
+		int rc = dg_queue_close(q);
+		if (rc)
+			return rc;
+	}
+	while (dev->regions) {
+		uint64_t now = now_ns();
+		int rc = dg_region_close(dev->regions, deadline > now ? deadline - now : 0);
+		if (rc)
+			return rc;
+	}
+	if (dev->ops->poll)
+		polled_remove(dev);
+	dev->ops->close(dev, dev->provider);
+	if (dev->door)
+		dg_door_drop();
+	pthread_mutex_destroy(&dev->lock);
+	free(dev);
+	return 0;
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From the completion ring to whoever waits, and what happens when nothing comes. */
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+
+#include "queue.h"
+
+typedef void (*poll_fn)(struct dg_device *dev, struct dg_pipe *p);
+
+void dg_slot_give(const struct dg_slot *s, dg_wc *wc)
+{
+	*wc = (dg_wc){
+		.user = s->user,
+		.size = s->status == DG_OK ? s->size : 0,
+		.submit_ns = s->submit_ns,
+		.post_ns = s->post_ns,
+		.complete_ns = s->complete_ns,
+		.status = s->status,
+		.op = s->op,
+		.path = s->path,
+		.flags = s->flags,
+	};
+}
+
+static inline void slot_free(struct dg_queue *q, uint32_t slot)
+{
+	q->slots[slot].state = SLOT_FREE;
+	q->free[q->n_free++] = slot;
+}
+
+/* The parts of a chain before its last: their places come back with the chain. */
+static void parts_free(struct dg_queue *q, struct dg_slot *s)
+{
+	for (uint32_t part = s->part; part != NO_SLOT;) {
+		uint32_t before = q->slots[part].part;
+		slot_free(q, part);
+		q->in_flight--;
+		q->credits++;
+		part = before;
+	}
+	s->part = NO_SLOT;
+}
+
+/* s has its result. Gives 1 if it went to *out. */
+static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out)
+{
+	struct dg_slot *s = &q->slots[slot];
+	bool freed = true;
+	uint32_t direct = 0;
+	switch (s->kind) {
+	case KIND_POLL:
+		dg_slot_give(s, out ? out : &q->ready[q->ready_tail++ & q->ready_mask]);
+		direct = out != NULL;
+		break;
+	case KIND_RUN:
+		dg_slot_give(s, &q->run_wc[s->run_index]);
+		q->run_left--;
+		q->credits++;
+		break;
+	case KIND_TRANSFER:
+		s->state = SLOT_DONE;
+		freed = false;
+		break;
+	default: /* KIND_DROPPED */
+		q->credits++;
+	}
+	if (freed && s->state == SLOT_PENDING)
+		slot_free(q, slot);
+	return direct;
+}
+
+/* What moves the provider on, if it needs that. Not in a forked child: nothing is its own there, and the
+ * gates are shared with the parent, who leaves them. */
+static inline poll_fn mover(const struct dg_queue *q)
+{
+	bool ours = q->fork_generation ==
+		    atomic_load_explicit(&dg_fork_generation, memory_order_relaxed);
+	return ours ? q->dev->ops->poll : NULL;
+}
+
+uint32_t dg_queue_drain(struct dg_queue *q, dg_wc *out, uint32_t n)
+{
+	struct dg_pipe *p = &q->pipe;
+	uint32_t given = 0;
+	if (q->closed)
+		return 0;
+	poll_fn poll = mover(q);
+	if (poll)
+		poll(q->dev, p);
+	for (struct dg_cqe *e; (!out || given < n) && (e = cq_peek(p)); p->cq_head++) {
+		uint32_t slot = e->slot_status >> 8;
+		struct dg_slot *s = &q->slots[slot];
+		q->in_flight--;
+		q->bytes_in_flight -= s->size;
+		if (__builtin_expect(s->part != NO_SLOT, 0))
+			parts_free(q, s);
+		if (__builtin_expect(s->overdue, 0)) {
+			s->overdue = 0;
+			if (s->state == SLOT_ZOMBIE)
+				slot_free(q, slot);
+			continue;
+		}
+		s->complete_ns = e->complete_ns;
+		s->status = (uint8_t)(e->slot_status & 0x3f);
+		if (e->slot_status & CQE_SHARED)
+			s->flags |= DG_SHARED_STAMP;
+		if (e->slot_status & CQE_LATE)
+			s->flags |= DG_LATE_STAMP;
+		given += deliver(q, slot, out ? out + given : NULL);
+	}
+	return given;
+}
+
+uint32_t dg_queue_expire(struct dg_queue *q, uint64_t now)
+{
+	uint32_t ended = 0;
+	if (now < q->expire_ns || q->closed)
+		return 0;
+	uint64_t step = q->op_timeout_ns / 8;
+	q->expire_ns = add_sat(now, step > 100000000u ? 100000000u : step);
+	for (uint32_t i = 0; i < q->depth && q->in_flight; i++) {
+		struct dg_slot *s = &q->slots[i];
+		if (s->state != SLOT_PENDING || s->kind == KIND_PART ||
+		    now < add_sat(s->post_ns, q->op_timeout_ns))
+			continue;
+		/* The provider may still have it: the result is given now, the slot when it comes back. */
+		s->complete_ns = now;
+		s->status = DG_TIMED_OUT;
+		s->overdue = 1;
+		s->state = SLOT_ZOMBIE;
+		deliver(q, i, NULL);
+		ended++;
+	}
+	return ended;
+}
+
+static int nap(struct dg_queue *q, uint64_t now, uint64_t deadline)
+{
+	uint64_t until = q->in_flight && q->expire_ns < deadline ? q->expire_ns : deadline;
+	uint64_t left = until > now ? until - now : 0;
+	struct timespec t = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+	struct pollfd fd = {q->pipe.wait_fd, POLLIN, 0};
+	if (t.tv_sec > 3600)
+		t.tv_sec = 3600;
+	if (ppoll(&fd, 1, &t, NULL) < 0 && errno == EINTR)
+		return dg_fail(EINTR, "interrupted by a signal");
+	return 0;
+}
+
+/* Looks between two looks at the clock, and looks between two pauses (a pause may cost 140 cycles). */
+enum { LOOKS = 64, LOOKS_A_PAUSE = 16 };
+
+static bool spin(struct dg_queue *q)
+{
+	poll_fn poll = mover(q);
+	for (uint32_t i = 1; i <= LOOKS; i++) {
+		if (poll)
+			poll(q->dev, &q->pipe);
+		if (cq_peek(&q->pipe))
+			return true;
+		if (i % LOOKS_A_PAUSE == 0)
+			cpu_relax();
+	}
+	return false;
+}
+
+int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline)
+{
+	const struct dg_ops *ops = q->dev->ops;
+	uint64_t began = 0;
+	int rc = 0;
+	if (cq_peek(&q->pipe))
+		return 0;
+	atomic_store_explicit(&q->in_use, QUEUE_WAITING, memory_order_release);
+	for (;;) {
+		if (spin(q))
+			break;
+		uint64_t now = now_ns();
+		if (now >= deadline || (q->in_flight && now >= q->expire_ns))
+			break;
+		began = began ? began : now;
+		if (now < spin_until) {
+			if (now - began > YIELD_AFTER_NS)
+				sched_yield();
+			continue;
+		}
+		/* In a forked child nothing comes any more, and the fd is the parent's too: clearing it here
+		 * would take the parent's wake-up away. */
+		rc = dg_queue_postable(q);
+		if (rc)
+			break;
+		if (ops->arm ? ops->arm(q->dev, &q->pipe) : dg_pipe_arm(&q->pipe)) {
+			rc = nap(q, now, deadline);
+			if (rc)
+				break;
+		}
+	}
+	atomic_exchange_explicit(&q->in_use, QUEUE_POSTING, memory_order_seq_cst);
+	return rc;
+}

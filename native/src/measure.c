@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Measuring loops: every sample is taken here, never in Python. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "queue.h"
+#include "thread.h"
+
+int dg_measure_latency(dg_prep *p, uint32_t count, uint64_t *samples_ns, int32_t *status)
+{
+	struct dg_queue *q = p->q;
+	uint32_t taken = 0;
+	*status = 0;
+	int rc = queue_enter(q);
+	if (rc)
+		return rc;
+	uint64_t before = now_ns();
+	for (; taken < count; taken++) {
+		rc = dg_prep_run_entered(p);
+		if (rc)
+			break;
+		uint64_t after = now_ns();
+		samples_ns[taken] = after - before;
+		before = after;
+	}
+	queue_leave(q);
+	if (rc < 0 && rc != -EINTR)
+		return rc;
+	*status = rc > 0 ? rc : 0;
+	return (int)taken;
+}
+
+int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *samples_ns)
+{
+	struct dg_queue *q = p->q;
+	struct dg_gates gates = {.pass = gate_enter};
+	const struct dg_ops *ops = q->dev->ops;
+	if (!ops->bare)
+		return dg_fail(EOPNOTSUPP, "the provider %s has no floor of its own", ops->name);
+	if (p->n != 1 || !count || !window)
+		return dg_fail(EINVAL, "%u copies, %u in flight, of %u records: it takes one record",
+			       count, window, p->n);
+	int rc = queue_enter(q);
+	if (rc)
+		return rc;
+	rc = dg_queue_postable(q);
+	if (!rc && q->in_flight)
+		rc = dg_fail(EBUSY, "a floor is measured on a queue with nothing in flight");
+	if (!rc) {
+		gates_add(&gates, &p->ops[0]);
+		gates_flush(&gates);
+		rc = dg_op_allowed(&p->ops[0])
+			     ? dg_fail(ESTALE, "a region of the operation is closed or lost")
+			     : ops->bare(q->dev, &q->pipe, &p->ops[0], count, window, samples_ns);
+		dg_op_leave(&p->ops[0]);
+	}
+	queue_leave(q);
+	return rc;
+}
+
+/* Reaps what is there, waiting for the first; all of it was posted by this loop. */
+static int reap(struct dg_queue *q, dg_wc *wc, uint32_t n, dg_rate *out)
+{
+	int got = dg_queue_poll(q, wc, n, 1000000000u);
+	for (int i = 0; i < got; i++) {
+		out->ops++;
+		out->bytes += wc[i].size;
+		out->failed += wc[i].status != DG_OK;
+		out->inlined += wc[i].path == DG_PATH_INLINE;
+	}
+	return got;
+}
+
+/* Posts up to `room` records from *next on, those that lie together in one call. */
+static int refill(struct dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t *next, uint32_t room)
+{
+	uint32_t posted = 0;
+	while (posted < room) {
+		uint32_t part = n - *next < room - posted ? n - *next : room - posted;
+		int rc = dg_queue_post(q, wr + *next, part);
+		if (rc) /* what was posted before counts; the next call says why this was not */
+			return posted ? (int)posted : rc;
+		posted += part;
+		*next = (*next + part) % n;
+	}
+	return (int)posted;
+}
+
+static int run_window(struct dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t window,
+		      uint64_t end_ns, dg_wc *wc, dg_rate *out)
+{
+	uint32_t next = 0, in_flight = 0, batch = window > 1 ? window / 2 : 1;
+	int rc = 0;
+	while (rc >= 0 && now_ns() < end_ns) {
+		/* Half a window at a time: a batch costs one doorbell, and the other half is under way. */
+		while (rc >= 0 && window - in_flight >= batch) {
+			rc = refill(q, wr, n, &next, batch);
+			if (rc > 0)
+				in_flight += (uint32_t)rc;
+		}
+		if (rc >= 0)
+			rc = reap(q, wc, window, out);
+		if (rc > 0)
+			in_flight -= (uint32_t)rc;
+	}
+	while (in_flight) {
+		int got = reap(q, wc, window, out);
+		if (got <= 0)
+			return got < 0 ? got
+				       : dg_fail(ETIMEDOUT, "%u operations did not complete",
+						 in_flight);
+		in_flight -= (uint32_t)got;
+	}
+	return rc < 0 ? rc : 0;
+}
+
+int dg_measure_rate(dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t window, uint64_t duration_ns,
+		    dg_rate *out)
+{
+	memset(out, 0, sizeof *out);
+	if (n == 0 || window == 0 || window > q->depth)
+		return dg_fail(EINVAL, "a window of %u over %u records in a queue of depth %u",
+			       window, n, q->depth);
+	if (dg_queue_pending(q))
+		return dg_fail(EBUSY, "a rate is measured on a queue with nothing posted");
+	dg_wc *wc = malloc(sizeof *wc * window);
+	if (!wc)
+		return dg_fail(ENOMEM, "no memory for a window of %u", window);
+	uint64_t start = now_ns();
+	int rc = run_window(q, wr, n, window, add_sat(start, duration_ns), wc, out);
+	out->elapsed_ns = now_ns() - start;
+	free(wc);
+	return rc;
+}
+
+/* The floor: what two threads need at least to hand a copy over and back. */
+struct floor {
+	_Alignas(64) atomic_uint doorbell;
+	_Alignas(64) atomic_uint flag;
+	_Alignas(64) char *dst;
+	const char *src;
+	uint64_t size;
+	uint32_t count;
+};
+
+static void *floor_side(void *arg)
+{
+	struct floor *f = arg;
+	for (uint32_t i = 1; i <= f->count; i++) {
+		while (atomic_load_explicit(&f->doorbell, memory_order_acquire) != i)
+			;
+		dg_copy(f->dst, f->src, f->size);
+		atomic_store_explicit(&f->flag, i, memory_order_release);
+	}
+	return NULL;
+}
+
+static int floor_handoff(struct floor *f, uint64_t *samples_ns)
+{
+	pthread_t t;
+	int rc = dg_thread_start(&t, "dgkit-floor", floor_side, f);
+	if (rc)
+		return dg_fail(rc, "the floor's thread: %s", strerror(rc));
+	for (uint32_t i = 1; i <= f->count; i++) {
+		uint64_t before = now_ns();
+		atomic_store_explicit(&f->doorbell, i, memory_order_release);
+		while (atomic_load_explicit(&f->flag, memory_order_acquire) != i)
+			;
+		samples_ns[i - 1] = now_ns() - before;
+	}
+	pthread_join(t, NULL);
+	return (int)f->count;
+}
+
+static int floor_memcpy(struct floor *f, uint64_t *samples_ns)
+{
+	for (uint32_t i = 0; i < f->count; i++) {
+		uint64_t before = now_ns();
+		dg_copy(f->dst, f->src, f->size);
+		samples_ns[i] = now_ns() - before;
+	}
+	return (int)f->count;
+}
+
+int dg_measure_floor(uint32_t handoff, uint64_t size, uint32_t count, uint64_t *samples_ns)
+{
+	struct floor f = {.size = size, .count = count};
+	if (!size || !count)
+		return dg_fail(EINVAL, "a floor of %u copies of %llu bytes", count,
+			       (unsigned long long)size);
+	if (handoff && dg_cpus() < 2)
+		return dg_fail(EOPNOTSUPP,
+			       "the hand-off floor needs two CPUs, and this process may use one");
+	uint64_t room = (size + 63) / 64 * 64;
+	f.dst = room < size ? NULL : aligned_alloc(64, room);
+	char *src = room < size ? NULL : aligned_alloc(64, room);
+	int rc = -ENOMEM;
+	if (f.dst && src) {
+		memset(src, 1, room);
+		memset(f.dst, 2, room);
+		f.src = src;
+		rc = handoff ? floor_handoff(&f, samples_ns) : floor_memcpy(&f, samples_ns);
+	} else {
+		dg_fail(ENOMEM, "no memory for a floor of %llu bytes", (unsigned long long)size);
+	}
+	free(f.dst);
+	free(src);
+	return rc;
+}

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From a work record to an operation that a provider may run: every check, once. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "copy.h"
+#include "queue.h"
+#include "region.h"
+
+static int lookup(const struct dg_device *dev, uint32_t id, bool remote, struct dg_hot **out)
+{
+	struct dg_hot *hot = dg_table_find(id);
+	const char *side = remote ? "remote" : "local";
+	if (!hot)
+		return dg_fail(ESTALE, "%s region %u is closed", side, id);
+	if (hot->device != dev->number)
+		return dg_fail(EINVAL, "%s region %u belongs to another device than this queue",
+			       side, id);
+	if (hot->remote != remote)
+		return dg_fail(EINVAL, "region %u is %s: the %s side of a transfer must be %s", id,
+			       hot->remote ? "imported" : "registered here", side,
+			       remote ? "an imported region" : "registered here");
+	*out = hot;
+	return 0;
+}
+
+static int check_shape(const dg_wr *wr)
+{
+	uint64_t total;
+	if (wr->size == 0)
+		return dg_fail(ERANGE, "a transfer of 0 bytes: the least is 1");
+	if (wr->op > DG_WRITE)
+		return dg_fail(EINVAL, "operation %u is neither DG_READ nor DG_WRITE", wr->op);
+	if (wr->flags & ~(DG_FENCE | DG_CHAIN))
+		return dg_fail(EINVAL, "unknown flags %#x in a record", wr->flags);
+	if (wr->rows <= 1)
+		return 0;
+	if (__builtin_mul_overflow(wr->size, wr->rows, &total) || total > INT64_MAX)
+		return dg_fail(ERANGE, "%u rows of %" PRIu64 " bytes are more than 2^63", wr->rows,
+			       wr->size);
+	uint64_t dst_stride = wr->op == DG_WRITE ? wr->remote_stride : wr->local_stride;
+	if (dst_stride < wr->size)
+		return dg_fail(EINVAL,
+			       "rows of %" PRIu64 " bytes, %" PRIu64
+			       " apart where they are written: they "
+			       "overlap",
+			       wr->size, dst_stride);
+	return 0;
+}
+
+static __attribute__((cold)) int out_of_bounds(const struct dg_hot *hot, const dg_wr *wr,
+					       uint64_t offset, uint64_t stride)
+{
+	const char *side = hot->remote ? "remote" : "local";
+	uint32_t id = hot->remote ? wr->remote : wr->local;
+	if (wr->rows > 1)
+		return dg_fail(ERANGE,
+			       "%s region %u: offset %" PRIu64 ", %u rows of size %" PRIu64
+			       ", %" PRIu64 " apart, leave its limit of %" PRIu64 " bytes",
+			       side, id, offset, wr->rows, wr->size, stride, hot->size);
+	return dg_fail(ERANGE,
+		       "%s region %u: offset %" PRIu64 " + size %" PRIu64
+		       " leaves its limit of %" PRIu64 " bytes",
+		       side, id, offset, wr->size, hot->size);
+}
+
+static inline int check_bounds(const struct dg_hot *hot, const dg_wr *wr, uint64_t offset,
+			       uint64_t stride)
+{
+	uint64_t span = wr->size;
+	if (wr->rows > 1 && (__builtin_mul_overflow((uint64_t)(wr->rows - 1), stride, &span) ||
+			     __builtin_add_overflow(span, wr->size, &span)))
+		return out_of_bounds(hot, wr, offset, stride);
+	if (__builtin_expect(offset > hot->size || span > hot->size - offset, 0))
+		return out_of_bounds(hot, wr, offset, stride);
+	return 0;
+}
+
+static int check_access(const struct dg_hot *local, const struct dg_hot *remote, const dg_wr *wr)
+{
+	bool write = wr->op == DG_WRITE;
+	if (!(local->access & (write ? DG_ACCESS_READ : DG_ACCESS_WRITE)))
+		return dg_fail(EACCES,
+			       "local region %u is %s-only: it cannot be the %s of a transfer",
+			       wr->local, write ? "write" : "read", write ? "source" : "target");
+	if (!(remote->access & (write ? DG_ACCESS_WRITE : DG_ACCESS_READ)))
+		return dg_fail(EACCES, "remote region %u is %s-only: a %s is not allowed",
+			       wr->remote, write ? "read" : "write", write ? "write" : "read");
+	return 0;
+}
+
+/* Where not both sides are ordinary memory: whether this provider gets from one to the other. */
+static __attribute__((noinline)) int check_reach(const struct dg_device *dev,
+						 const struct dg_hot *local,
+						 const struct dg_hot *remote)
+{
+	bool gpu = remote->method == DG_METHOD_GPU || local->method == DG_METHOD_GPU;
+	if (local->method == DG_METHOD_LENT)
+		return dg_fail(EOPNOTSUPP,
+			       "the local region is memory of another GPU than this device's (%s), "
+			       "which can lend it and not copy it: open Device('cuda', gpu=...) with "
+			       "that GPU",
+			       dev->caps.engine);
+	if (gpu && !dev->gpu)
+		return dg_fail(EOPNOTSUPP,
+			       "the %s region is GPU memory, which the provider %s cannot copy: use "
+			       "a device with the provider cuda",
+			       local->method == DG_METHOD_GPU ? "local" : "remote",
+			       dev->caps.provider);
+	if (local->method == DG_METHOD_GPU && (remote->method == DG_METHOD_VM ||
+					       remote->method == DG_METHOD_ASK || remote->may_fault))
+		return dg_fail(EOPNOTSUPP,
+			       "the GPU cannot reach the remote region, which its owner has to copy: "
+			       "have it export dgkit.empty() memory");
+	return 0;
+}
+
+static uint8_t sides(const struct dg_hot *local, const struct dg_hot *remote)
+{
+	return (uint8_t)((local->method == DG_METHOD_GPU ? OP_GPU_LOCAL : 0) |
+			 (remote->method == DG_METHOD_GPU ? OP_GPU_REMOTE : 0));
+}
+
+int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_run *run,
+	       bool *fresh)
+{
+	int rc = 0;
+	*fresh = wr->local != run->local_id || wr->remote != run->remote_id || !run->local;
+	struct dg_hot *local = run->local, *remote = run->remote;
+	if (*fresh) {
+		rc = lookup(q->dev, wr->local, false, &local);
+		if (!rc)
+			rc = lookup(q->dev, wr->remote, true, &remote);
+		if (rc)
+			return rc;
+	}
+	rc = check_shape(wr);
+	if (!rc)
+		rc = check_bounds(local, wr, wr->local_offset, wr->local_stride);
+	if (!rc)
+		rc = check_bounds(remote, wr, wr->remote_offset, wr->remote_stride);
+	if (!rc)
+		rc = check_access(local, remote, wr);
+	if (rc)
+		return rc;
+	bool write = wr->op == DG_WRITE,
+	     plain = !(remote->method | local->method | remote->may_fault | local->may_fault);
+	rc = plain ? 0 : check_reach(q->dev, local, remote);
+	if (rc)
+		return rc;
+	char *here = local->base + wr->local_offset;
+	/* For ASK base is 0, so this is the offset itself. */
+	char *there = (char *)((uintptr_t)remote->base + wr->remote_offset);
+	op->dst = write ? there : here;
+	op->src = write ? here : there;
+	op->size = wr->size;
+	op->dst_stride = write ? wr->remote_stride : wr->local_stride;
+	op->src_stride = write ? wr->local_stride : wr->remote_stride;
+	op->rows = wr->rows ? wr->rows : 1;
+	op->local = REGION_INDEX(wr->local);
+	op->remote = REGION_INDEX(wr->remote);
+	op->opcode = wr->op;
+	op->flags = (uint8_t)(wr->flags | (plain ? OP_PLAIN : sides(local, remote)));
+	if (*fresh)
+		*run = (struct op_run){local, remote, wr->local, wr->remote};
+	return 0;
+}
+
+static int in_record(uint32_t i, uint32_t n, int rc)
+{
+	char why[400];
+	if (n == 1)
+		return rc;
+	snprintf(why, sizeof why, "%s", dg_last_error());
+	return dg_fail(-rc, "record %u of %u: %s", i, n, why);
+}
+
+/* One pass: each record is read once, so that a caller who changes it meanwhile changes nothing. */
+int dg_queue_stage(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool *inline_able,
+		   uint64_t *total)
+{
+	struct op_run run = {0};
+	bool fresh;
+	*inline_able = q->dev->ops->inline_copies;
+	*total = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct dg_op *op = &q->scratch[i];
+		dg_wr record = wr[i];
+		int rc = dg_resolve(q, &record, op, &run, &fresh);
+		if (rc)
+			return in_record(i, n, rc);
+		*inline_able &= !!(op->flags & OP_PLAIN);
+		*total += op->size * op->rows;
+	}
+	if (q->scratch[n - 1].flags & DG_CHAIN)
+		return dg_fail(EINVAL,
+			       "the last record has DG_CHAIN: a chain ends within its batch");
+	return 0;
+}
+
+int dg_queue_room(struct dg_queue *q, uint32_t n)
+{
+	if (__builtin_expect(n <= q->credits && n <= q->n_free, 1))
+		return 0;
+	dg_queue_drain(q, NULL, 0);
+	if (n <= q->credits && n <= q->n_free)
+		return 0;
+	if (n > q->depth)
+		return dg_fail(EAGAIN, "%u operations at once do not fit a queue of depth %u", n,
+			       q->depth);
+	if (n <= q->credits)
+		return dg_fail(EAGAIN,
+			       "operations that timed out still hold %u of the queue's %u places: "
+			       "close it",
+			       q->depth - q->n_free, q->depth);
+	return dg_fail(EAGAIN,
+		       "the queue is full: %u of its depth %u are posted and not reaped, %u more "
+		       "do not fit; poll, "
+		       "or wait for a transfer",
+		       q->depth - q->credits, q->depth, n);
+}
+
+/* The caller's half of what was posted, filled in while the provider works already. */
+static void fill_slots(struct dg_queue *q, const struct dg_op *ops, const dg_wr *wr, uint32_t n,
+		       const struct dg_slot *like)
+{
+	uint32_t part = NO_SLOT, run_index = 0;
+	uint64_t size = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct dg_slot *s = &q->slots[ops[i].slot];
+		bool chained = ops[i].flags & DG_CHAIN;
+		size += ops[i].size * ops[i].rows;
+		*s = *like;
+		s->user = wr[i].user;
+		s->size = size;
+		s->part = part;
+		s->kind = chained ? KIND_PART : like->kind;
+		s->op = ops[i].opcode;
+		s->run_index = run_index;
+		q->bytes_in_flight += chained ? 0 : size;
+		part = chained ? ops[i].slot : NO_SLOT;
+		size = chained ? size : 0;
+		run_index += !chained;
+	}
+}
+
+uint32_t dg_queue_submit(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
+			 uint32_t kind, uint64_t submit_ns)
+{
+	struct dg_gates enterer = {.pass = gate_enter};
+	struct dg_slot like = {
+		.submit_ns = submit_ns,
+		.post_ns = n == 1 && kind != KIND_TRANSFER ? submit_ns : now_ns(),
+		.state = SLOT_PENDING,
+		.kind = (uint8_t)kind,
+		.path = DG_PATH_WORKER,
+		.q = q,
+		.flags = n > 1 ? DG_SHARED_STAMP : 0,
+	};
+	for (uint32_t i = 0; i < n; i++)
+		gates_add(&enterer, &ops[i]);
+	gates_flush(&enterer);
+	for (uint32_t i = 0; i < n; i++) {
+		ops[i].slot = q->free[--q->n_free];
+		sq_put(&q->pipe, &ops[i], i + 1 == n);
+	}
+	fill_slots(q, ops, wr, n, &like);
+	q->credits -= n;
+	q->in_flight += n;
+	q->dev->ops->doorbell(q->dev, &q->pipe);
+	return ops[n - 1].slot;
+}
+
+static inline int run_one(const struct dg_op *op)
+{
+	order_stores();
+	if (op->rows == 1 && op->size <= 64) {
+		copy_upto64(op->dst, op->src, op->size);
+		return DG_OK;
+	}
+	return dg_op_run(op);
+}
+
+/* Where the inline copies of one call stand. */
+struct inline_run {
+	struct dg_gate *gate; /* entered, of the remote region in hand */
+	uint32_t local, remote, since;
+	uint64_t bytes, size;
+	int status, allowed;
+};
+
+/* Whether op's regions may still be touched: looked at once for each pair and stamp. The local
+ * region needs no gate here: who closes it waits in dg_queues_grace() until this call has ended. */
+static inline void inline_check(struct inline_run *r, const struct dg_op *op)
+{
+	if (__builtin_expect(r->since && op->remote == r->remote && op->local == r->local, 1))
+		return;
+	if (!r->gate || op->remote != r->remote) {
+		if (r->gate)
+			gate_leave(r->gate, 1);
+		r->gate = hot_at(op->remote)->gate;
+		gate_enter(r->gate, 1);
+	}
+	r->local = op->local;
+	r->remote = op->remote;
+	r->allowed = dg_op_allowed(op);
+}
+
+uint32_t dg_queue_run_inline(const struct dg_op *ops, const dg_wr *wr, uint32_t n, dg_wc *wc,
+			     uint32_t first, uint32_t mask)
+{
+	struct inline_run r = {0};
+	uint32_t out = first, stamped = first;
+	uint64_t submit_ns = now_ns();
+	for (uint32_t i = 0; i < n; i++) {
+		const struct dg_op *op = &ops[i];
+		inline_check(&r, op);
+		if (r.status == DG_OK)
+			r.status = r.allowed;
+		if (r.status == DG_OK)
+			r.status = run_one(op);
+		r.size += op->size * op->rows;
+		r.bytes += op->size * op->rows;
+		r.since++;
+		if (!(op->flags & DG_CHAIN)) {
+			wc[out++ & mask] = (dg_wc){
+				.user = wr[i].user,
+				.size = r.status ? 0 : r.size,
+				.submit_ns = submit_ns,
+				.post_ns = submit_ns,
+				.status = r.status,
+				.op = op->opcode,
+				.path = DG_PATH_INLINE,
+				.flags = n > 1 ? DG_SHARED_STAMP : 0,
+			};
+			r.status = DG_OK;
+			r.size = 0;
+		}
+		if (r.since < STAMP_OPS && r.bytes < STAMP_BYTES && i + 1 < n)
+			continue;
+		for (uint64_t t = now_ns(); stamped != out; stamped++)
+			wc[stamped & mask].complete_ns = t;
+		r.since = 0;
+		r.bytes = 0;
+	}
+	gate_leave(r.gate, 1);
+	return out - first;
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * cuda: the GPU's copy engine moves the bytes. It has no thread: the caller's puts operations into a
+ * stream when it posts, and looks at a flag in pinned memory when it polls or waits. A caller who sleeps
+ * has the driver call a function behind them.
+ */
+#include "cuda.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "error.h"
+
+enum {
+	MAX_QUEUES = 1024,
+	LATE_NS = 1000, /* between two looks; what ended meanwhile has a late stamp */
+	QUERY_NS = 1000000, /* between two looks at the context while nothing comes */
+	FLAGS = 256, /* bytes of a lane's flags, a cache line each and some to spare */
+};
+
+bool cuda_enter(struct cuda *c)
+{
+	CUcontext current = NULL;
+	cuda.cuCtxGetCurrent(&current);
+	return current != c->ctx && !cuda.cuCtxPushCurrent(c->ctx);
+}
+
+void cuda_leave(bool entered)
+{
+	CUcontext ours;
+	if (entered)
+		cuda.cuCtxPopCurrent(&ours);
+}
+
+/* After these every call of the process on that GPU answers the same. */
+static bool ends_context(CUresult code)
+{
+	return code == CUDA_ERROR_ECC_UNCORRECTABLE || code == CUDA_ERROR_ILLEGAL_ADDRESS ||
+	       code == CUDA_ERROR_LAUNCH_TIMEOUT || code == CUDA_ERROR_ASSERT ||
+	       (code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED);
+}
+
+int cuda_fail(const char *what, CUresult code)
+{
+	if (code == CUDA_ERROR_OUT_OF_MEMORY)
+		return dg_fail(ENOMEM,
+			       "the GPU is full (%s: %s): free memory on it (nvidia-smi "
+			       "shows who has it)",
+			       what, cuda_name(code));
+	if (ends_context(code))
+		return dg_fail(ENODEV, "the GPU's context is lost (%s: %s): restart this process",
+			       what, cuda_name(code));
+	return dg_fail(EIO, "%s: %s (%d)", what, cuda_name(code), code);
+}
+
+static int cuda_probe(bool deep)
+{
+	int gpus = 0;
+	return deep ? cuda_start(&gpus) : cuda_load();
+}
+
+static int find_gpu(struct cuda *c, uint32_t gpu)
+{
+	int gpus = 0, value = 0, rc = cuda_start(&gpus);
+	CUuuid uuid;
+	if (rc)
+		return rc;
+	if (gpu >= (uint32_t)gpus)
+		return dg_fail(ENODEV, "there is no GPU %u: there are %d, counted from 0", gpu,
+			       gpus);
+	c->ordinal = (int)gpu;
+	CUresult code = cuda.cuDeviceGet(&c->dev, c->ordinal);
+	if (!code)
+		code = cuda.cuDeviceGetUuid(&uuid, c->dev);
+	if (!code)
+		code = cuda.cuDeviceGetAttribute(&value, CU_ATTRIBUTE_MAX_PITCH, c->dev);
+	if (code)
+		return cuda_fail("cuDeviceGet", code);
+	memcpy(c->uuid, &uuid, sizeof c->uuid);
+	c->max_pitch = (uint64_t)value;
+	value = 0;
+	cuda.cuDeviceGetAttribute(&value, CU_ATTRIBUTE_HOST_POINTER_FOR_REGISTERED, c->dev);
+	c->host_pointers = value;
+	return 0;
+}
+
+static int make_scratch(struct cuda *c)
+{
+	CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, c->ordinal},
+	};
+	size_t granularity = 0;
+	CUresult code = cuda.cuMemGetAllocationGranularity(&granularity, &prop, 0);
+	c->granularity = granularity;
+	if (code)
+		return cuda_fail("cuMemGetAllocationGranularity", code);
+	code = cuda.cuMemCreate(&c->scratch, granularity, &prop, 0);
+	return code ? cuda_fail("cuMemCreate", code) : 0;
+}
+
+static void describe(struct dg_device *dev, const struct cuda *c, uint64_t spin_ns)
+{
+	char name[64] = "";
+	cuda.cuDeviceGetName(name, sizeof name, c->dev);
+	snprintf(dev->caps.engine, sizeof dev->caps.engine, "GPU %d, %s", c->ordinal, name);
+	dev->gpu = true;
+	dev->caps.max_size = INT64_MAX;
+	dev->caps.inline_max = 0;
+	dev->caps.spin_ns = dg_cpus() > 1 ? spin_ns : 0;
+	dev->caps.ordered = 0;
+	dev->caps.max_queues = MAX_QUEUES;
+}
+
+static int cuda_open(struct dg_device *dev, const dg_device_config *cfg, void **state)
+{
+	struct cuda *c = calloc(1, sizeof *c);
+	if (!c)
+		return dg_fail(ENOMEM, "no memory for a device");
+	int rc = find_gpu(c, cfg->gpu);
+	if (rc)
+		goto free_state;
+	CUresult code = cuda.cuDevicePrimaryCtxRetain(&c->ctx, c->dev);
+	if (code) {
+		rc = cuda_fail("cuDevicePrimaryCtxRetain", code);
+		goto free_state;
+	}
+	bool entered = cuda_enter(c);
+	rc = make_scratch(c);
+	cuda_leave(entered);
+	if (rc)
+		goto release;
+	pthread_mutex_init(&c->lock, NULL);
+	describe(dev, c, cfg->spin_ns);
+	*state = c;
+	return 0;
+release:
+	cuda.cuDevicePrimaryCtxRelease(c->dev);
+free_state:
+	free(c);
+	return rc;
+}
+
+static void cuda_close(struct dg_device *dev, void *state)
+{
+	struct cuda *c = state;
+	(void)dev;
+	bool entered = cuda_enter(c);
+	if (c->module)
+		cuda.cuModuleUnload(c->module);
+	cuda.cuMemRelease(c->scratch);
+	cuda_leave(entered);
+	cuda.cuDevicePrimaryCtxRelease(c->dev);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+static int lane_open(struct lane *l)
+{
+	uint64_t n = (uint64_t)l->p->mask + 1;
+	uint64_t size = FLAGS + n * (sizeof(struct gather_op) + STAGED);
+	void *pinned;
+	CUresult code =
+		cuda.cuMemHostAlloc(&pinned, size, CU_MEMHOST_PORTABLE | CU_MEMHOST_DEVICEMAP);
+	if (code)
+		return cuda_fail("cuMemHostAlloc", code);
+	memset(pinned, 0, size);
+	l->flag = pinned;
+	l->bare_flag = (atomic_uint *)((char *)pinned + FLAGS / 2);
+	l->gathers = (struct gather_op *)((char *)pinned + FLAGS);
+	l->staging = (uint8_t *)(l->gathers + n);
+	code = cuda.cuStreamCreate(&l->stream, CU_STREAM_NON_BLOCKING);
+	if (code)
+		goto free_pinned;
+	code = cuda.cuStreamCreate(&l->waker, CU_STREAM_NON_BLOCKING);
+	if (!code)
+		return 0;
+	cuda.cuStreamDestroy(l->stream);
+free_pinned:
+	cuda.cuMemFreeHost(pinned);
+	return cuda_fail("a stream for a queue", code);
+}
+
+static int cuda_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
+{
+	struct cuda *c = state;
+	struct lane *l = calloc(1, sizeof *l);
+	(void)dev;
+	if (!l)
+		return dg_fail(ENOMEM, "no memory for a queue");
+	l->c = c;
+	l->p = p;
+	bool entered = cuda_enter(c);
+	int rc = lane_open(l);
+	cuda_leave(entered);
+	if (rc)
+		free(l);
+	else
+		p->provider = l;
+	return rc;
+}
+
+static void wake(void *arg)
+{
+	dg_pipe_wake(arg);
+}
+
+/* Has the driver wake the sleeper at the next completion. Where it was asked for that before and has done
+ * so, the flag is set: who looks at it after this sees it. */
+static void ask_for_wake(struct lane *l)
+{
+	CUdeviceptr flag = (CUdeviceptr)(uintptr_t)l->flag;
+	if (l->emitted == l->done || l->asked)
+		return;
+	bool entered = cuda_enter(l->c);
+	l->asked =
+		!cuda.cuStreamWaitValue32(l->waker, flag, l->done + 1, CU_STREAM_WAIT_VALUE_GEQ) &&
+		!cuda.cuLaunchHostFunc(l->waker, wake, l->p);
+	cuda_leave(entered);
+}
+
+static void cuda_doorbell(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct lane *l = p->provider;
+	(void)dev;
+	bool entered = cuda_enter(l->c);
+	cuda_emit(l);
+	/* The queue was armed before this was posted: its caller sleeps as it is. */
+	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed)) {
+		if (cq_peek(p))
+			dg_pipe_wake(p);
+		else
+			ask_for_wake(l);
+	}
+	cuda_leave(entered);
+}
+
+static void query(struct lane *l, uint64_t now)
+{
+	l->queried_ns = now;
+	bool entered = cuda_enter(l->c);
+	cuda_check(l);
+	cuda_leave(entered);
+}
+
+static void cuda_poll(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct lane *l = p->provider;
+	if (!l)
+		return; /* detached */
+	if (l->emitted != l->done) {
+		/* Acquire: what the GPU wrote to host memory before the flag is read after it. */
+		uint32_t upto = atomic_load_explicit(l->flag, memory_order_acquire);
+		uint64_t now = now_ns();
+		if (upto != l->done)
+			cuda_publish(l, upto, now, now - l->looked_ns > LATE_NS);
+		else if (now - l->queried_ns > QUERY_NS)
+			query(l, now);
+		l->looked_ns = now;
+	}
+	if (sq_peek(p)) /* held by a fence */
+		cuda_doorbell(dev, p);
+}
+
+static int cuda_arm(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct lane *l = p->provider;
+	cuda_poll(dev, p);
+	if (!dg_pipe_arm(p))
+		return 0;
+	ask_for_wake(l);
+	cuda_poll(dev, p);
+	if (!cq_peek(p))
+		return 1;
+	atomic_store_explicit(&p->cq_armed, 0, memory_order_relaxed);
+	return 0;
+}
+
+static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct lane *l = p->provider;
+	(void)dev;
+	bool entered = cuda_enter(l->c);
+	CUresult code = cuda.cuStreamSynchronize(l->stream);
+	if (!code) /* its function uses the pipe */
+		code = cuda.cuStreamSynchronize(l->waker);
+	if (code)
+		cuda_lose(l, code);
+	else
+		cuda_publish(l, l->emitted, now_ns(), true);
+	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++)
+		op->status = DG_FLUSHED;
+	cuda_publish(l, p->sq_head, now_ns(), false);
+	cuda.cuStreamDestroy(l->waker);
+	cuda.cuStreamDestroy(l->stream);
+	cuda.cuMemFreeHost(l->flag);
+	cuda_leave(entered);
+	p->provider = NULL;
+	free(l);
+}
+
+/* The driver's plain copy and a flag behind it, again and again: what any program has to pay. */
+static int cuda_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op,
+		     uint32_t count, uint32_t window, uint64_t *samples_ns)
+{
+	struct lane *l = p->provider;
+	CUdeviceptr flag = (CUdeviceptr)(uintptr_t)l->bare_flag;
+	uint32_t posted = 0, ended = 0;
+	CUresult code = 0;
+	(void)dev;
+	if (!(op->flags & OP_GPU) || op->rows != 1)
+		return dg_fail(EOPNOTSUPP, "the floor is a copy in one run, to or from GPU memory");
+	bool entered = cuda_enter(l->c);
+	code = cuda.cuStreamWriteValue32(l->stream, flag, 0, 0);
+	if (!code)
+		code = cuda.cuStreamSynchronize(l->stream);
+	uint64_t before = now_ns();
+	while (ended < count && !code) {
+		for (; posted < count && posted - ended < window && !code; posted++) {
+			code = cuda_plain(l, op);
+			if (!code)
+				code = cuda.cuStreamWriteValue32(l->stream, flag, posted + 1, 0);
+		}
+		uint32_t seen = atomic_load_explicit(l->bare_flag, memory_order_acquire);
+		uint64_t now = seen == ended ? 0 : now_ns();
+		for (; ended != seen && ended < count; before = now)
+			samples_ns[ended++] = now - before;
+		if (!now && now_ns() - before > 1000000000u)
+			code = cuda.cuStreamSynchronize(l->stream);
+	}
+	if (code)
+		cuda.cuStreamSynchronize(l->stream);
+	cuda_leave(entered);
+	return code ? cuda_fail("a plain copy", code) : (int)count;
+}
+
+const struct dg_ops dg_cuda_ops = {
+	.name = "cuda",
+	.probe = cuda_probe,
+	.open = cuda_open,
+	.close = cuda_close,
+	.attach = cuda_attach,
+	.detach = cuda_detach,
+	.doorbell = cuda_doorbell,
+	.poll = cuda_poll,
+	.arm = cuda_arm,
+	.map = cuda_map,
+	.unmap = cuda_unmap,
+	.bare = cuda_bare,
+	.inline_copies = false,
+};

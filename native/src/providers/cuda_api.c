@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Loading libcuda, and what to do where it cannot be used. */
+#include "cuda_api.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "error.h"
+
+struct cuda_api cuda;
+static char why_not[320]; /* of the library; "" once it is loaded */
+
+static void load(void)
+{
+	typedef CUresult (*get_v2)(const char *, void **, int, uint64_t, int *);
+	typedef CUresult (*get_v1)(const char *, void **, int, uint64_t);
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!lib) {
+		snprintf(why_not, sizeof why_not,
+			 "the NVIDIA driver's library is not here (%s): install the driver; in a "
+			 "container, start it with the GPU (docker run --gpus all)",
+			 dlerror());
+		return;
+	}
+	get_v2 get2 = (get_v2)(uintptr_t)dlsym(lib, "cuGetProcAddress_v2");
+	get_v1 get1 = (get_v1)(uintptr_t)dlsym(lib, "cuGetProcAddress");
+	if (!get2 && !get1) {
+		snprintf(why_not, sizeof why_not,
+			 "the NVIDIA driver is older than CUDA 11.3 (libcuda.so.1 has no "
+			 "cuGetProcAddress): install a newer one");
+		return;
+	}
+#define CUDA_TAKE(name, version, needed, params)                                            \
+	do {                                                                                \
+		void *found = NULL;                                                         \
+		int status = 0;                                                             \
+		CUresult rc = get2 ? get2(#name, &found, version, 0, &status)               \
+				   : get1(#name, &found, version, 0);                       \
+		if ((rc || !found) && (needed) && !why_not[0])                              \
+			snprintf(why_not, sizeof why_not,                                   \
+				 "the NVIDIA driver is too old: libcuda.so.1 has no " #name \
+				 " of CUDA %d.%d; install a newer one",                     \
+				 (version) / 1000, (version) % 1000 / 10);                  \
+		cuda.name = (CUresult(*) params)(uintptr_t)(rc ? NULL : found);             \
+	} while (0);
+	CUDA_FUNCTIONS(CUDA_TAKE)
+#undef CUDA_TAKE
+}
+
+int cuda_load(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, load);
+	return why_not[0] ? dg_fail(ENODEV, "no GPU can be used: %s", why_not) : 0;
+}
+
+const char *cuda_name(CUresult code)
+{
+	const char *name = NULL;
+	return cuda.cuGetErrorName && !cuda.cuGetErrorName(code, &name) && name ? name
+										: "unknown error";
+}
+
+static const char *remedy(CUresult code)
+{
+	switch (code) {
+	case CUDA_ERROR_NO_DEVICE:
+		return "there is no GPU, or CUDA_VISIBLE_DEVICES hides it, or a container was "
+		       "started without it (docker run --gpus all)";
+	case CUDA_ERROR_STUB_LIBRARY:
+		return "libcuda.so.1 is the toolkit's stub: take it off LD_LIBRARY_PATH, so that "
+		       "the driver's own is found";
+	case CUDA_ERROR_NOT_INITIALIZED:
+		return "CUDA was started before fork(), and does not work in the child: start "
+		       "processes by spawn (multiprocessing.set_start_method)";
+	case CUDA_ERROR_SYSTEM_NOT_READY:
+		return "the system is not ready: is nvidia-fabricmanager running? (systemctl "
+		       "status nvidia-fabricmanager)";
+	case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+		return "the kernel module and libcuda.so.1 are of different versions: reboot, or "
+		       "reload the module, after an update of the driver";
+	case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+		return "the CUDA compatibility package does not work on this GPU: take it off "
+		       "LD_LIBRARY_PATH";
+	default:
+		return "look at nvidia-smi and at the kernel's log (dmesg | grep -i nvrm)";
+	}
+}
+
+int cuda_start(int *gpus)
+{
+	int rc = cuda_load();
+	if (rc)
+		return rc;
+	CUresult code = cuda.cuInit(0);
+	if (!code)
+		code = cuda.cuDeviceGetCount(gpus);
+	if (!code && *gpus == 0)
+		code = CUDA_ERROR_NO_DEVICE;
+	if (code)
+		return dg_fail(ENODEV, "no GPU can be used: %s (%d): %s", cuda_name(code), code,
+			       remedy(code));
+	return 0;
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Memory that the GPU is to reach: this process's own, pinned; and blocks that other processes export. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda.h"
+#include "error.h"
+#include "region.h"
+
+/* Host memory that is registered with CUDA, for all devices of this process: it can be so only once. */
+struct pin {
+	struct pin *next;
+	char *lo, *hi;
+	uint32_t refs;
+	CUdevice dev; /* its context registered it, and is kept: what it registered ends with it */
+	CUcontext ctx;
+};
+
+static pthread_mutex_t pin_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pin *pins;
+
+static struct pin *pin_find(const char *lo, const char *hi)
+{
+	struct pin *p = pins;
+	while (p && (lo < p->lo || hi > p->hi))
+		p = p->next;
+	return p;
+}
+
+/* Whether all of these bytes are of one allocation, or registration, that CUDA knows. */
+static bool known(CUdeviceptr at, uint64_t reach)
+{
+	CUdeviceptr start = 0;
+	size_t size = 0;
+	return !cuda.cuPointerGetAttribute(&start, CU_POINTER_RANGE_START, at) &&
+	       !cuda.cuPointerGetAttribute(&size, CU_POINTER_RANGE_SIZE, at) && start <= at &&
+	       reach <= size && at - start <= size - reach;
+}
+
+static CUresult host_register(const dg_memory *m)
+{
+	unsigned flags = CU_MEMHOST_PORTABLE | CU_MEMHOST_DEVICEMAP;
+	CUresult code = cuda.cuMemHostRegister(m->addr, m->size, flags);
+	if (!code || !(m->flags & DG_MEMORY_READONLY) || code == CUDA_ERROR_OUT_OF_MEMORY ||
+	    code == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+		return code;
+	/* Pages that cannot be written. A read-only view of others is not pinned so: the memory that it is
+	 * a view of may be registered after it. */
+	CUresult readonly =
+		cuda.cuMemHostRegister(m->addr, m->size, flags | CU_MEMHOSTREGISTER_READ_ONLY);
+	return readonly == CUDA_ERROR_NOT_SUPPORTED ? code : readonly;
+}
+
+static int pin_refused(const dg_memory *m, CUresult code)
+{
+	if (code == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+		return dg_fail(EINVAL,
+			       "a part of these %" PRIu64 " bytes is pinned already, by a "
+			       "region or by the program: register the whole memory "
+			       "first, then its parts",
+			       m->size);
+	if (code == CUDA_ERROR_OUT_OF_MEMORY)
+		return dg_fail(ENOMEM,
+			       "%" PRIu64 " bytes of host memory could not be pinned (%s): "
+			       "look at the limit of locked memory (ulimit -l)",
+			       m->size, cuda_name(code));
+	if (code == CUDA_ERROR_INVALID_VALUE)
+		return dg_fail(EOPNOTSUPP,
+			       "CUDA cannot pin this memory (cuMemHostRegister: %s): copy "
+			       "it into dgkit.empty() memory",
+			       cuda_name(code));
+	return cuda_fail("cuMemHostRegister", code);
+}
+
+static int pin_take(struct cuda *c, const dg_memory *m, struct pin **out)
+{
+	CUcontext ctx = NULL;
+	char *lo = m->addr, *hi = lo + m->size;
+	struct pin *p = pin_find(lo, hi);
+	*out = p;
+	if (p) {
+		p->refs++;
+		return 0;
+	}
+	CUresult code = host_register(m);
+	if (code == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED &&
+	    known((CUdeviceptr)(uintptr_t)lo, m->size))
+		return 0; /* by the program itself, or CUDA allocated it */
+	if (code)
+		return pin_refused(m, code);
+	code = cuda.cuDevicePrimaryCtxRetain(&ctx, c->dev);
+	p = code ? NULL : malloc(sizeof *p);
+	if (!p) {
+		if (!code)
+			cuda.cuDevicePrimaryCtxRelease(c->dev);
+		cuda.cuMemHostUnregister(lo);
+		return code ? cuda_fail("cuDevicePrimaryCtxRetain", code)
+			    : dg_fail(ENOMEM, "no memory for a registration");
+	}
+	*p = (struct pin){.next = pins, .lo = lo, .hi = hi, .refs = 1, .dev = c->dev, .ctx = ctx};
+	pins = *out = p;
+	return 0;
+}
+
+static void pin_drop(struct pin *p)
+{
+	struct pin **at = &pins;
+	if (!p || --p->refs)
+		return;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	CUcontext ours;
+	bool entered = !cuda.cuCtxPushCurrent(p->ctx);
+	cuda.cuMemHostUnregister(p->lo);
+	if (entered)
+		cuda.cuCtxPopCurrent(&ours);
+	cuda.cuDevicePrimaryCtxRelease(p->dev);
+	free(p);
+}
+
+static int map_host(struct cuda *c, struct mapped *t, const dg_memory *m)
+{
+	if (m->flags & DG_MEMORY_MAY_FAULT)
+		return dg_fail(EOPNOTSUPP,
+			       "the memory is a mapped file, which a GPU cannot reach safely: copy "
+			       "it into dgkit.empty() memory");
+	t->kind = MAPPED_PIN;
+	pthread_mutex_lock(&pin_lock);
+	int rc = pin_take(c, m, &t->pin);
+	pthread_mutex_unlock(&pin_lock);
+	return rc;
+}
+
+static CUresult set_access(const struct cuda *c, CUdeviceptr at, uint64_t size, bool write)
+{
+	CUmemAccessDesc access = {
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, c->ordinal},
+		.flags = write ? CU_MEM_ACCESS_READWRITE : CU_MEM_ACCESS_READ,
+	};
+	return cuda.cuMemSetAccess(at, size, &access, 1);
+}
+
+static int block_refused(const struct cuda *c, const dg_memory *m, const char *what, CUresult code)
+{
+	if (memcmp(m->uuid, c->uuid, sizeof c->uuid))
+		return dg_fail(
+			EOPNOTSUPP,
+			"the memory is on another GPU than this device's (GPU %d), which has "
+			"no peer access to it (%s: %s): open Device('cuda', gpu=...) with "
+			"that GPU",
+			c->ordinal, what, cuda_name(code));
+	return cuda_fail(what, code);
+}
+
+/* Address space for the block and, behind it, a granule for the scratch; then both are mapped. */
+static int map_block(struct cuda *c, struct mapped *t, const dg_memory *m, bool write)
+{
+	const char *what = "cuMemImportFromShareableHandle";
+	CUresult code = cuda.cuMemImportFromShareableHandle(&t->handle, (void *)(intptr_t)m->fd,
+							    CU_MEM_HANDLE_POSIX_FD);
+	if (code)
+		return block_refused(c, m, what, code);
+	t->kind = MAPPED_BLOCK;
+	t->size = m->block;
+	what = "cuMemAddressReserve";
+	code = cuda.cuMemAddressReserve(&t->base, m->block + c->granularity, 0, 0, 0);
+	if (code)
+		goto release;
+	what = "cuMemMap";
+	code = cuda.cuMemMap(t->base, m->block, 0, t->handle, 0);
+	if (code)
+		goto free_address;
+	code = cuda.cuMemMap(t->base + m->block, c->granularity, 0, c->scratch, 0);
+	if (code)
+		goto unmap;
+	what = "cuMemSetAccess";
+	code = set_access(c, t->base, m->block + (write ? c->granularity : 0), write);
+	if (!code && !write)
+		code = set_access(c, t->base + m->block, c->granularity, true);
+	if (code)
+		goto unmap_all;
+	t->tail = t->base + m->block;
+	return 0;
+unmap_all:
+	cuda.cuMemUnmap(t->base + m->block, c->granularity);
+unmap:
+	cuda.cuMemUnmap(t->base, m->block);
+free_address:
+	cuda.cuMemAddressFree(t->base, m->block + c->granularity);
+release:
+	cuda.cuMemRelease(t->handle);
+	return block_refused(c, m, what, code);
+}
+
+static int map_ipc(struct cuda *c, struct mapped *t, const dg_memory *m)
+{
+	CUipcMemHandle handle;
+	memcpy(&handle, m->handle, sizeof handle);
+	CUresult code = cuda.cuIpcOpenMemHandle(&t->base, handle, CU_IPC_LAZY_PEER_ACCESS);
+	if (code)
+		return block_refused(c, m, "cuIpcOpenMemHandle", code);
+	if (!known(t->base, m->block)) {
+		cuda.cuIpcCloseMemHandle(t->base);
+		return dg_fail(EBADMSG, "the exporter's block is smaller than it says");
+	}
+	t->kind = MAPPED_IPC;
+	t->size = m->block;
+	return 0;
+}
+
+static int map_import(struct cuda *c, struct mapped *t, const dg_memory *m, struct dg_hot *hot)
+{
+	int rc;
+	if (m->kind == DG_KIND_CUDA_VMM) {
+		if (!m->block || m->block % c->granularity)
+			return dg_fail(EBADMSG, "the exporter's answer makes no sense");
+		rc = map_block(c, t, m, hot->access & DG_ACCESS_WRITE);
+	} else {
+		rc = map_ipc(c, t, m);
+	}
+	if (!rc)
+		hot->base = (char *)(uintptr_t)(t->base + m->fd_offset);
+	return rc;
+}
+
+/* GPU memory of this process. A kernel that touches another GPU's would cost the context. */
+static int own_memory(const struct cuda *c, const dg_memory *m, struct dg_hot *hot)
+{
+	if (!memcmp(m->uuid, c->uuid, sizeof c->uuid))
+		return 0;
+	hot->method = DG_METHOD_LENT;
+	return hot->remote ? dg_fail(EOPNOTSUPP,
+				     "the region is memory of another GPU than this device's (GPU "
+				     "%d): open Device('cuda', gpu=...) with that GPU",
+				     c->ordinal)
+			   : 0;
+}
+
+int cuda_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
+	     struct dg_hot *hot)
+{
+	struct cuda *c = state;
+	int lost = atomic_load(&c->lost), rc = 0;
+	(void)dev;
+	hot->base = m->addr;
+	if (m->kind != DG_KIND_HOST)
+		hot->method = DG_METHOD_GPU;
+	else if (hot->remote)
+		return 0; /* of this process: its own region has pinned it */
+	if (lost)
+		return dg_fail(ENODEV, "the GPU's context is lost (%s): restart this process",
+			       cuda_name(lost));
+	if (m->kind != DG_KIND_HOST && m->addr)
+		return own_memory(c, m, hot);
+	struct mapped *t = calloc(1, sizeof *t);
+	if (!t)
+		return dg_fail(ENOMEM, "no memory for a mapping");
+	bool entered = cuda_enter(c);
+	rc = m->kind == DG_KIND_HOST ? map_host(c, t, m) : map_import(c, t, m, hot);
+	cuda_leave(entered);
+	if (rc)
+		free(t);
+	else
+		r->mapped = t;
+	return rc;
+}
+
+void cuda_unmap(struct dg_device *dev, void *state, struct dg_region *r)
+{
+	struct cuda *c = state;
+	struct mapped *t = r->mapped;
+	(void)dev;
+	bool entered = cuda_enter(c);
+	if (t->kind == MAPPED_PIN) {
+		pthread_mutex_lock(&pin_lock);
+		pin_drop(t->pin);
+		pthread_mutex_unlock(&pin_lock);
+	} else if (t->kind == MAPPED_IPC) {
+		cuda.cuIpcCloseMemHandle(t->base);
+	} else {
+		cuda.cuMemUnmap(t->base, t->size);
+		cuda.cuMemUnmap(t->tail, c->granularity);
+		cuda.cuMemAddressFree(t->base, t->size + c->granularity);
+		cuda.cuMemRelease(t->handle);
+	}
+	cuda_leave(entered);
+	free(t);
+}

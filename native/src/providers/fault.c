@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * fault: wraps another provider and, by rule, makes its operations fail, come late, come out of
+ * order, or lose their completion. It has no thread: it moves operations from the queue's pipe to an
+ * inner pipe, and completions back, whenever the caller posts, polls or waits.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "error.h"
+#include "provider.h"
+
+#define REORDER_WAIT_NS 1000000u /* how long a reordered operation waits for one to go before it */
+
+struct fault {
+	const struct dg_ops *inner;
+	void *inner_state;
+	uint32_t n_rules;
+	dg_fault_rule rules[];
+};
+
+struct held {
+	struct dg_op op;
+	uint64_t due_ns;
+	bool swap; /* goes as soon as another went before it */
+};
+
+/* One queue: the inner pipe, what is held back, and how often each rule met an operation. */
+struct wrap {
+	struct fault *fault;
+	struct dg_pipe inner;
+	int timer_fd, epoll_fd;
+	uint32_t n_held, cap;
+	uint32_t in_inner; /* operations there, a chain counting as one */
+	struct held *held;
+	bool *lose; /* by slot */
+	struct {
+		uint64_t met, fired, random;
+	} rule[];
+};
+
+static uint64_t next_random(uint64_t *state)
+{
+	/* splitmix64 (Steele, Lea, Flood 2014): any seed is good, also 0. */
+	uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+static const dg_fault_rule *match(struct wrap *w, const struct dg_op *op)
+{
+	uint64_t size = op->size * op->rows;
+	for (uint32_t i = 0; i < w->fault->n_rules; i++) {
+		const dg_fault_rule *r = &w->fault->rules[i];
+		if (!(r->ops & 1u << op->opcode) || size < r->min_size || size > r->max_size)
+			continue;
+		uint64_t met = w->rule[i].met++;
+		if (met < r->skip || (met - r->skip) % (r->every ? r->every : 1))
+			continue;
+		if ((r->count && w->rule[i].fired >= r->count) ||
+		    next_random(&w->rule[i].random) % 1000000 >= r->ppm)
+			continue;
+		w->rule[i].fired++;
+		return r;
+	}
+	return NULL;
+}
+
+static void complete(struct dg_pipe *p, uint32_t slot, uint32_t status, uint64_t stamp_ns)
+{
+	uint32_t done =
+		slot << 8 | (status & 0xff); /* with CQE_SHARED, if the inner provider set it */
+	cq_publish(p, &done, 1, stamp_ns);
+}
+
+static void forward(struct dg_device *dev, struct wrap *w, const struct dg_op *op)
+{
+	w->in_inner += !(op->flags & DG_CHAIN);
+	sq_put(&w->inner, op, true);
+	w->fault->inner->doorbell(dev, &w->inner);
+}
+
+static void hold(struct wrap *w, const struct dg_op *op, uint64_t due_ns, bool swap)
+{
+	struct held *h = &w->held[w->n_held++];
+	memcpy(&h->op, op, offsetof(struct dg_op, seq));
+	h->due_ns = due_ns;
+	h->swap = swap;
+}
+
+/* Lets go what is due, in the order in which it was held; after == true: and what waited for another. */
+static void release(struct dg_device *dev, struct wrap *w, uint64_t now, bool after)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < w->n_held; i++) {
+		struct held *h = &w->held[i];
+		if (now >= h->due_ns || (after && h->swap))
+			forward(dev, w, &h->op);
+		else
+			w->held[kept++] = *h;
+	}
+	w->n_held = kept;
+}
+
+static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, const struct dg_op *op)
+{
+	/* A chain is one operation: its parts pass, so that its order holds. */
+	bool in_chain = p->moved || (op->flags & DG_CHAIN);
+	const dg_fault_rule *r = in_chain ? NULL : match(w, op);
+	p->moved = op->flags & DG_CHAIN;
+	uint64_t now = r ? now_ns() : 0;
+	if (!r || r->action == DG_FAULT_LOSE) {
+		w->lose[op->slot] = r != NULL;
+		forward(dev, w, op);
+		/* Never between the parts of a chain: the inner provider would take it for a part. */
+		if (w->n_held && !(op->flags & DG_CHAIN))
+			release(dev, w, 0, true);
+	} else if (r->action == DG_FAULT_ERROR) {
+		dg_op_leave(op);
+		complete(p, op->slot, (uint32_t)r->status, now);
+	} else {
+		w->lose[op->slot] = false;
+		bool swap = r->action == DG_FAULT_REORDER;
+		hold(w, op, add_sat(now, swap && !r->delay_ns ? REORDER_WAIT_NS : r->delay_ns),
+		     swap);
+	}
+}
+
+static void collect(struct dg_pipe *p, struct wrap *w)
+{
+	for (struct dg_cqe *e; (e = cq_peek(&w->inner)); w->inner.cq_head++) {
+		uint32_t slot = e->slot_status >> 8;
+		w->in_inner--;
+		if (!w->lose[slot])
+			complete(p, slot, e->slot_status, e->complete_ns);
+	}
+}
+
+/* Whether the chain at sq_head has a fence: then all of it waits, so that nothing comes within it. A
+ * chain is published by the thread that looks here, so it is there whole. */
+static bool fenced(struct dg_pipe *p)
+{
+	uint32_t i = p->sq_head;
+	while (!(sq_entry(p, i)->flags & DG_FENCE) && (sq_entry(p, i)->flags & DG_CHAIN))
+		i++;
+	return sq_entry(p, i)->flags & DG_FENCE;
+}
+
+static void fault_poll(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct wrap *w = p->provider;
+	if (!w)
+		return; /* detached */
+	if (w->fault->inner->poll)
+		w->fault->inner->poll(dev, &w->inner);
+	collect(p, w);
+	if (w->n_held)
+		release(dev, w, now_ns(), false);
+	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++) {
+		if (!p->moved && (w->n_held || w->in_inner) && fenced(p))
+			break;
+		apply(dev, p, w, op);
+	}
+	collect(p, w);
+}
+
+static void fault_doorbell(struct dg_device *dev, struct dg_pipe *p)
+{
+	fault_poll(dev, p);
+}
+
+static int fault_arm(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct wrap *w = p->provider;
+	struct itimerspec timer = {0};
+	fault_poll(dev, p);
+	if (cq_peek(p))
+		return 0;
+	uint64_t due = UINT64_MAX;
+	for (uint32_t i = 0; i < w->n_held; i++)
+		if (w->held[i].due_ns < due)
+			due = w->held[i].due_ns;
+	if (due != UINT64_MAX)
+		timer.it_value =
+			(struct timespec){(time_t)(due / 1000000000u), (long)(due % 1000000000u)};
+	timerfd_settime(w->timer_fd, TFD_TIMER_ABSTIME, &timer, NULL);
+	return w->fault->inner->arm ? w->fault->inner->arm(dev, &w->inner) : dg_pipe_arm(&w->inner);
+}
+
+static int check_rule(const dg_fault_rule *r)
+{
+	if (r->action > DG_FAULT_LOSE)
+		return dg_fail(EINVAL, "fault action %u is unknown", r->action);
+	if (r->action == DG_FAULT_ERROR && (r->status <= DG_OK || r->status > DG_IO_FAILED))
+		return dg_fail(EINVAL, "a fault rule injects status %d, which is no error",
+			       r->status);
+	if (!(r->ops & 3) || r->min_size > r->max_size || r->ppm > 1000000)
+		return dg_fail(
+			EINVAL,
+			"a fault rule that can never match (operations, sizes or probability)");
+	return 0;
+}
+
+static int fault_open(struct dg_device *dev, const dg_device_config *cfg, void **state)
+{
+	const char *over = cfg->over ? cfg->over : "soft";
+	const struct dg_ops *inner = dg_ops_find(over);
+	int rc = 0;
+	if (!inner || inner == &dg_fault_ops)
+		return dg_fail(ENODEV,
+			       "fault wraps another provider; '%s' is none that it can wrap", over);
+	for (uint32_t i = 0; i < cfg->n_rules && !rc; i++)
+		rc = check_rule(&cfg->rules[i]);
+	if (rc)
+		return rc;
+	struct fault *f = calloc(1, sizeof *f + sizeof *f->rules * cfg->n_rules);
+	if (!f)
+		return dg_fail(ENOMEM, "no memory for fault rules");
+	f->inner = inner;
+	f->n_rules = cfg->n_rules;
+	if (cfg->n_rules)
+		memcpy(f->rules, cfg->rules, sizeof *f->rules * cfg->n_rules);
+	rc = inner->open(dev, cfg, &f->inner_state);
+	if (rc) {
+		free(f);
+		return rc;
+	}
+	dev->caps.ordered = 0;
+	*state = f;
+	return 0;
+}
+
+static void fault_close(struct dg_device *dev, void *state)
+{
+	struct fault *f = state;
+	f->inner->close(dev, f->inner_state);
+	free(f);
+}
+
+static void wrap_free(struct wrap *w)
+{
+	dg_pipe_close(&w->inner);
+	if (w->timer_fd >= 0)
+		close(w->timer_fd);
+	if (w->epoll_fd >= 0)
+		close(w->epoll_fd);
+	free(w->held);
+	free(w->lose);
+	free(w);
+}
+
+static struct wrap *wrap_new(struct fault *f, uint32_t cap)
+{
+	size_t size = sizeof(struct wrap) + sizeof(((struct wrap *)0)->rule[0]) * f->n_rules;
+	struct wrap *w = aligned_alloc(64, (size + 63) / 64 * 64);
+	if (!w)
+		return NULL;
+	memset(w, 0, size);
+	w->fault = f;
+	w->cap = cap;
+	w->inner.event_fd = w->timer_fd = w->epoll_fd = -1;
+	w->held = calloc(cap, sizeof *w->held);
+	w->lose = calloc(DG_DEPTH_MAX, sizeof *w->lose);
+	for (uint32_t i = 0; i < f->n_rules; i++)
+		w->rule[i].random = f->rules[i].seed;
+	return w;
+}
+
+static int wrap_open(struct wrap *w, struct dg_device *dev)
+{
+	if (!w->held || !w->lose)
+		return dg_fail(ENOMEM, "no memory for a fault queue");
+	int rc = dg_pipe_open(&w->inner, w->cap);
+	if (rc)
+		return rc;
+	w->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event e = {.events = EPOLLIN};
+	if (w->timer_fd < 0 || w->epoll_fd < 0 ||
+	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->timer_fd, &e) ||
+	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->inner.wait_fd, &e))
+		return dg_fail_errno("a fault queue's timer");
+	return w->fault->inner->attach(dev, w->fault->inner_state, &w->inner);
+}
+
+static int fault_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
+{
+	struct wrap *w = wrap_new(state, p->mask + 1);
+	if (!w)
+		return dg_fail(ENOMEM, "no memory for a fault queue");
+	int rc = wrap_open(w, dev);
+	if (rc) {
+		wrap_free(w);
+		return rc;
+	}
+	p->provider = w;
+	p->wait_fd = w->epoll_fd;
+	return 0;
+}
+
+static void fault_detach(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct wrap *w = p->provider;
+	w->fault->inner->detach(dev, &w->inner);
+	collect(p, w);
+	for (uint32_t i = 0; i < w->n_held; i++) {
+		dg_op_leave(&w->held[i].op);
+		complete(p, w->held[i].op.slot, DG_FLUSHED, now_ns());
+	}
+	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++) {
+		dg_op_leave(op);
+		if (!(op->flags & DG_CHAIN))
+			complete(p, op->slot, DG_FLUSHED, now_ns());
+	}
+	p->wait_fd = p->event_fd;
+	p->provider = NULL;
+	wrap_free(w);
+}
+
+static int fault_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
+		     struct dg_hot *hot)
+{
+	struct fault *f = state;
+	if (!f->inner->map)
+		return dg_map_lent(dev, m, hot);
+	return f->inner->map(dev, f->inner_state, r, m, hot);
+}
+
+static void fault_unmap(struct dg_device *dev, void *state, struct dg_region *r)
+{
+	struct fault *f = state;
+	f->inner->unmap(dev, f->inner_state, r);
+}
+
+const struct dg_ops dg_fault_ops = {
+	.name = "fault",
+	.open = fault_open,
+	.close = fault_close,
+	.attach = fault_attach,
+	.detach = fault_detach,
+	.doorbell = fault_doorbell,
+	.poll = fault_poll,
+	.arm = fault_arm,
+	.map = fault_map,
+	.unmap = fault_unmap,
+	.inline_copies = false,
+};

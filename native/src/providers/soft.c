@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * soft: one engine thread of a device copies with the CPU what is not done inline. It looks at the
+ * submission rings of all the device's queues in turn, spins for a while when there is nothing, and
+ * then sleeps on a doorbell.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "copy.h"
+#include "error.h"
+#include "provider.h"
+#include "thread.h"
+
+enum {
+	MAX_PIPES = 1024,
+	GROUP_OPS = 16, /* completions that may share a stamp */
+	GROUP_BYTES = 8192, /* and how many bytes they may move, so that the stamp is not stale */
+	LOOKS = 256, /* between two looks at the clock */
+	LOOKS_A_PAUSE = 16,
+};
+#define CHUNK_BYTES (1u << 20) /* of one queue before the next one gets its turn */
+
+struct engine {
+	pthread_t thread;
+	uint64_t spin_ns;
+	int doorbell;
+	atomic_uint stop, high;
+	/* The sleeper's flag of the pair described in ring.h: here the engine sleeps. */
+	_Alignas(64) atomic_uint armed;
+	_Alignas(64) _Atomic(struct dg_pipe *) pipes[MAX_PIPES];
+	pthread_mutex_t lock; /* for finding a free place in pipes */
+};
+
+/* Whether the operation was finished, and how. */
+static int step(struct dg_pipe *p, const struct dg_op *op)
+{
+	if (p->chain_status)
+		return (int)p->chain_status;
+	order_stores();
+	if ((op->flags & OP_PLAIN) && op->rows == 1 && op->size <= 64) {
+		int status = dg_op_allowed(op);
+		if (status == DG_OK)
+			copy_upto64(op->dst, op->src, op->size);
+		return status;
+	}
+	return dg_op_step(op, &p->progress, CHUNK_BYTES);
+}
+
+/* What was finished and not published yet. */
+struct group {
+	struct dg_gates gates;
+	uint32_t n, done[GROUP_OPS];
+};
+
+/* Takes the operation at sq_head off the ring, with its completion unless a chain goes on. */
+static inline void finish(struct dg_pipe *p, const struct dg_op *op, int status, struct group *g)
+{
+	gates_add(&g->gates, op);
+	p->progress = 0;
+	if (op->flags & DG_CHAIN) {
+		p->chain_status = (uint32_t)status;
+	} else {
+		g->done[g->n++] = slot_status(op->slot, status);
+		p->chain_status = DG_OK;
+	}
+	p->sq_head++;
+}
+
+static void publish(struct dg_pipe *p, struct group *g)
+{
+	/* The gates first: who sees a completion may close the region without waiting. */
+	gates_flush(&g->gates);
+	if (!g->n)
+		return;
+	cq_publish(p, g->done, g->n, now_ns());
+	g->n = 0;
+	dg_pipe_wake(p);
+}
+
+static void give_back(struct engine *e, struct dg_pipe *p)
+{
+	struct group g = {.gates.pass = gate_leave};
+	for (struct dg_op *op; (op = sq_peek(p));) {
+		finish(p, op, DG_FLUSHED, &g);
+		publish(p, &g);
+	}
+	for (uint32_t i = 0; i < MAX_PIPES; i++)
+		if (atomic_load(&e->pipes[i]) == p)
+			atomic_store(&e->pipes[i], NULL);
+	/* Release: the caller frees the pipe when it sees this. */
+	atomic_store_explicit(&p->detached, 1, memory_order_release);
+}
+
+static bool serve(struct engine *e, struct dg_pipe *p)
+{
+	struct group g = {.gates.pass = gate_leave};
+	uint64_t bytes = 0;
+	struct dg_op *op = sq_peek(p);
+	if (__builtin_expect(atomic_load_explicit(&p->detach, memory_order_acquire), 0)) {
+		give_back(e, p);
+		return true;
+	}
+	if (!op)
+		return false;
+	for (uint32_t n = 0; n < GROUP_OPS && bytes < GROUP_BYTES && op; n++) {
+		/* One copy through another process may wait for it: look at detach after each. */
+		uint64_t size = op->flags & OP_PLAIN ? op->size * op->rows : GROUP_BYTES + 1;
+		/* What takes long must not make the stamps of those before it late. */
+		if (g.n && size > GROUP_BYTES - bytes)
+			break;
+		int status = step(p, op);
+		bytes += size;
+		if (status == OP_MORE)
+			break;
+		finish(p, op, status, &g);
+		op = sq_has(p, p->sq_head) ? sq_entry(p, p->sq_head) : NULL;
+	}
+	publish(p, &g);
+	return true;
+}
+
+static bool look(struct engine *e)
+{
+	bool busy = false;
+	uint32_t high = atomic_load_explicit(&e->high, memory_order_acquire);
+	for (uint32_t i = 0; i < high; i++) {
+		struct dg_pipe *p = atomic_load_explicit(&e->pipes[i], memory_order_acquire);
+		if (p)
+			busy |= serve(e, p);
+	}
+	return busy;
+}
+
+/* The last look before sleeping, after armed was set. */
+static bool anything(struct engine *e)
+{
+	uint32_t high = atomic_load(&e->high);
+	if (atomic_load(&e->stop))
+		return true;
+	for (uint32_t i = 0; i < high; i++) {
+		struct dg_pipe *p = atomic_load(&e->pipes[i]);
+		if (p && (sq_peek(p) || atomic_load(&p->detach)))
+			return true;
+	}
+	return false;
+}
+
+static void sleep_until_rung(struct engine *e)
+{
+	struct pollfd fd = {e->doorbell, POLLIN, 0};
+	eventfd_t n;
+	eventfd_read(e->doorbell, &n);
+	atomic_store_explicit(&e->armed, 1, memory_order_seq_cst);
+	dg_sleeper_barrier();
+	if (!anything(e))
+		poll(&fd, 1, -1);
+	atomic_store_explicit(&e->armed, 0, memory_order_relaxed);
+}
+
+static void *run(void *arg)
+{
+	struct engine *e = arg;
+	uint64_t idle_since = 0;
+	for (uint32_t looks = 1; !atomic_load_explicit(&e->stop, memory_order_acquire); looks++) {
+		if (look(e)) {
+			idle_since = 0;
+			looks = 0;
+			continue;
+		}
+		if (e->spin_ns && looks % LOOKS) {
+			if (looks % LOOKS_A_PAUSE == 0)
+				cpu_relax();
+			continue;
+		}
+		uint64_t now = now_ns();
+		if (!idle_since)
+			idle_since = now;
+		if (now - idle_since >= e->spin_ns) {
+			sleep_until_rung(e);
+			idle_since = 0;
+		} else if (now - idle_since > YIELD_AFTER_NS) {
+			sched_yield();
+		}
+	}
+	return NULL;
+}
+
+static void ring(struct engine *e)
+{
+	/* The producer's half: the entry's seq was stored seq_cst, now the flag is looked at. */
+	if (!atomic_load_explicit(&e->armed, memory_order_seq_cst))
+		return;
+	if (atomic_exchange_explicit(&e->armed, 0, memory_order_acq_rel))
+		eventfd_write(e->doorbell, 1);
+}
+
+static void soft_doorbell(struct dg_device *dev, struct dg_pipe *p)
+{
+	(void)dev;
+	ring(p->provider);
+}
+
+static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **state)
+{
+	struct engine *e = aligned_alloc(64, sizeof *e);
+	if (!e)
+		return dg_fail(ENOMEM, "no memory for an engine");
+	memset(e, 0, sizeof *e);
+	e->spin_ns = dg_cpus() > 1 ? cfg->spin_ns : 0;
+	e->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (e->doorbell < 0) {
+		int rc = dg_fail_errno("an engine's doorbell");
+		free(e);
+		return rc;
+	}
+	pthread_mutex_init(&e->lock, NULL);
+	int rc = dg_thread_start(&e->thread, "dgkit-engine", run, e);
+	if (rc) {
+		close(e->doorbell);
+		free(e);
+		return dg_fail(rc, "an engine's thread: %s", strerror(rc));
+	}
+	dev->caps.max_size = INT64_MAX;
+	dev->caps.inline_max = 16384;
+	dev->caps.spin_ns = e->spin_ns;
+	dev->caps.ordered = 1;
+	dev->caps.max_queues = MAX_PIPES;
+	*state = e;
+	return 0;
+}
+
+static void soft_close(struct dg_device *dev, void *state)
+{
+	struct engine *e = state;
+	(void)dev;
+	atomic_store(&e->stop, 1);
+	ring(e);
+	pthread_join(e->thread, NULL);
+	close(e->doorbell);
+	pthread_mutex_destroy(&e->lock);
+	free(e);
+}
+
+static int soft_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
+{
+	struct engine *e = state;
+	uint32_t i = 0;
+	(void)dev;
+	p->provider = e;
+	pthread_mutex_lock(&e->lock);
+	while (i < MAX_PIPES && atomic_load(&e->pipes[i]))
+		i++;
+	if (i < MAX_PIPES) {
+		atomic_store_explicit(&e->pipes[i], p, memory_order_release);
+		if (i >= atomic_load(&e->high))
+			atomic_store_explicit(&e->high, i + 1, memory_order_release);
+	}
+	pthread_mutex_unlock(&e->lock);
+	return i < MAX_PIPES ? 0
+			     : dg_fail(EMFILE, "a soft device has at most %u queues", MAX_PIPES);
+}
+
+static void soft_detach(struct dg_device *dev, struct dg_pipe *p)
+{
+	(void)dev;
+	atomic_store_explicit(&p->detach, 1, memory_order_seq_cst);
+	ring(p->provider);
+	/* At most one chunk away. */
+	while (!atomic_load_explicit(&p->detached, memory_order_acquire))
+		usleep(5);
+}
+
+const struct dg_ops dg_soft_ops = {
+	.name = "soft",
+	.open = soft_open,
+	.close = soft_close,
+	.attach = soft_attach,
+	.detach = soft_detach,
+	.doorbell = soft_doorbell,
+	.inline_copies = true,
+};

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A queue's life, and posting and reaping through it. */
+#include "queue.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int dg_queue_refuse(struct dg_queue *q, uint32_t found)
+{
+	while (found == QUEUE_MOVED) {
+		cpu_relax();
+		found = QUEUE_FREE;
+		if (atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_POSTING))
+			return 0;
+	}
+	return dg_fail(EALREADY, "another thread is %s in this queue: open one queue a thread",
+		       found == QUEUE_WAITING ? "waiting" : "posting");
+}
+
+void dg_queues_move(struct dg_device *dev)
+{
+	if (pthread_mutex_trylock(&dev->lock))
+		return;
+	for (struct dg_queue *q = dev->queues; q; q = q->next) {
+		uint32_t found = QUEUE_FREE;
+		if (!atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_MOVED))
+			continue;
+		if (!q->closed) {
+			dev->ops->poll(dev, &q->pipe);
+			/* Its caller may sleep on the fd, and the provider have failed to see to that. */
+			if (cq_peek(&q->pipe))
+				dg_pipe_wake(&q->pipe);
+		}
+		atomic_store_explicit(&q->in_use, QUEUE_FREE, memory_order_release);
+	}
+	pthread_mutex_unlock(&dev->lock);
+}
+
+int dg_queue_postable(struct dg_queue *q)
+{
+	if (q->closed)
+		return dg_fail(ESTALE, "the queue is closed");
+	if (q->fork_generation != atomic_load_explicit(&dg_fork_generation, memory_order_relaxed))
+		return dg_fail(EOWNERDEAD,
+			       "this queue was opened before fork(); open a device in the child");
+	return 0;
+}
+
+static int alloc_tables(struct dg_queue *q)
+{
+	uint32_t cap = 1;
+	while (cap < q->depth)
+		cap *= 2;
+	q->ready_mask = cap - 1;
+	q->slots = aligned_alloc(64, sizeof *q->slots * q->depth);
+	q->free = malloc(sizeof *q->free * q->depth);
+	q->ready = malloc(sizeof *q->ready * cap);
+	q->scratch = aligned_alloc(64, sizeof *q->scratch * q->depth);
+	if (!q->slots || !q->free || !q->ready || !q->scratch)
+		return dg_fail(ENOMEM, "no memory for a queue of depth %u", q->depth);
+	memset(q->slots, 0, sizeof *q->slots * q->depth);
+	memset(q->scratch, 0, sizeof *q->scratch * q->depth);
+	for (uint32_t i = 0; i < q->depth; i++)
+		q->free[i] = q->depth - 1 - i;
+	for (uint32_t i = 0; i < q->depth; i++)
+		q->slots[i].q = q;
+	q->n_free = q->credits = q->depth;
+	return 0;
+}
+
+static void free_tables(struct dg_queue *q)
+{
+	free(q->slots);
+	free(q->free);
+	free(q->ready);
+	free(q->scratch);
+}
+
+static int check_open(struct dg_device *dev, uint32_t depth, uint32_t path)
+{
+	if (dev->fork_generation != atomic_load(&dg_fork_generation))
+		return dg_fail(EOWNERDEAD,
+			       "this device was opened before fork(); open one in the child");
+	if (depth < 1 || depth > DG_DEPTH_MAX)
+		return dg_fail(EINVAL, "depth %u: a queue holds 1 to %u operations", depth,
+			       DG_DEPTH_MAX);
+	if (path > DG_PATH_WORKER)
+		return dg_fail(EINVAL, "path %u is neither auto, inline nor worker", path);
+	if (path == DG_PATH_INLINE && !dev->ops->inline_copies)
+		return dg_fail(EOPNOTSUPP,
+			       "the provider %s does nothing inline: use path auto or worker",
+			       dev->ops->name);
+	return 0;
+}
+
+int dg_queue_open(dg_device *dev, uint32_t depth, uint32_t path, uint64_t spin_ns,
+		  uint64_t op_timeout_ns, dg_queue **out)
+{
+	*out = NULL;
+	int rc = check_open(dev, depth, path);
+	if (rc)
+		return rc;
+	struct dg_queue *q = aligned_alloc(64, (sizeof *q + 63) / 64 * 64);
+	if (!q)
+		return dg_fail(ENOMEM, "no memory for a queue");
+	memset(q, 0, sizeof *q);
+	q->dev = dev;
+	atomic_store(&q->refs, 1);
+	q->depth = depth;
+	q->path = path;
+	/* On one CPU a spinning waiter only keeps the engine from running. */
+	q->spin_ns = dg_cpus() > 1 ? spin_ns : 0;
+	q->op_timeout_ns = op_timeout_ns;
+	q->fork_generation = dev->fork_generation;
+	rc = alloc_tables(q);
+	if (rc)
+		goto free_tables;
+	rc = dg_pipe_open(&q->pipe, depth);
+	if (rc)
+		goto free_tables;
+	rc = dev->ops->attach(dev, dev->provider, &q->pipe);
+	if (rc)
+		goto close_pipe;
+	pthread_mutex_lock(&dev->lock);
+	q->next = dev->queues;
+	dev->queues = q;
+	pthread_mutex_unlock(&dev->lock);
+	*out = q;
+	return 0;
+close_pipe:
+	dg_pipe_close(&q->pipe);
+free_tables:
+	free_tables(q);
+	free(q);
+	return rc;
+}
+
+static void unlist(struct dg_queue *q)
+{
+	pthread_mutex_lock(&q->dev->lock);
+	struct dg_queue **at = &q->dev->queues;
+	while (*at != q)
+		at = &(*at)->next;
+	*at = q->next;
+	pthread_mutex_unlock(&q->dev->lock);
+}
+
+/* The provider gave everything back, but for what it lost. */
+static void flush_rest(struct dg_queue *q)
+{
+	uint64_t now = now_ns();
+	for (uint32_t i = 0; i < q->depth; i++) {
+		struct dg_slot *s = &q->slots[i];
+		if (s->state != SLOT_PENDING || s->kind == KIND_PART)
+			continue;
+		s->complete_ns = now;
+		s->status = DG_FLUSHED;
+		s->state = SLOT_DONE;
+		q->credits += s->kind == KIND_DROPPED;
+		if (s->kind == KIND_POLL)
+			dg_slot_give(s, &q->ready[q->ready_tail++ & q->ready_mask]);
+	}
+}
+
+int dg_queue_close(dg_queue *q)
+{
+	int rc = queue_enter(q);
+	if (rc)
+		return rc;
+	bool listed = !q->closed && q->fork_generation == atomic_load(&dg_fork_generation);
+	if (listed) {
+		q->dev->ops->detach(q->dev, &q->pipe);
+		dg_queue_drain(q, NULL, 0);
+		flush_rest(q);
+	}
+	if (!q->closed)
+		dg_pipe_close(&q->pipe);
+	q->closed = true;
+	queue_leave(q);
+	/* Not from inside: dg_queues_grace waits, with the list's lock, for whoever is. */
+	if (listed)
+		unlist(q);
+	return 0;
+}
+
+void dg_queue_free_memory(struct dg_queue *q)
+{
+	free_tables(q);
+	free(q);
+}
+
+void dg_queue_free(dg_queue *q)
+{
+	/* Nobody else is inside, says the caller: a thread that died inside must not keep us out. Who moves
+	 * the queue on may be, and may come at any time: he is waited for, here and in dg_queue_close. */
+	uint32_t found = atomic_load(&q->in_use);
+	while (found == QUEUE_MOVED ||
+	       !atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_FREE)) {
+		cpu_relax();
+		found = atomic_load(&q->in_use);
+	}
+	dg_queue_close(q);
+	if (atomic_fetch_sub(&q->refs, 1) == 1)
+		dg_queue_free_memory(q);
+}
+
+int dg_queue_fileno(dg_queue *q)
+{
+	return q->closed ? dg_fail(ESTALE, "the queue is closed") : q->pipe.wait_fd;
+}
+
+int dg_queue_arm(dg_queue *q)
+{
+	int rc = queue_enter(q);
+	if (rc)
+		return rc;
+	rc = dg_queue_postable(q);
+	/* What just ended as TIMED_OUT is there already: no fd will say so. */
+	if (!rc && !dg_queue_expire(q, now_ns())) {
+		rc = q->dev->ops->arm ? q->dev->ops->arm(q->dev, &q->pipe) : dg_pipe_arm(&q->pipe);
+	}
+	queue_leave(q);
+	return rc;
+}
+
+int dg_queue_pending(dg_queue *q)
+{
+	return (int)(q->depth - q->credits);
+}
+
+/* The end of every post: at once in this thread, or to the provider. The records are staged. */
+static void post_staged(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool able, uint64_t total,
+			uint64_t submit_ns)
+{
+	if (!queue_inline(q, able, total)) {
+		dg_queue_submit(q, q->scratch, wr, n, KIND_POLL, submit_ns);
+		return;
+	}
+	uint32_t wcs =
+		dg_queue_run_inline(q->scratch, wr, n, q->ready, q->ready_tail, q->ready_mask);
+	q->ready_tail += wcs;
+	q->credits -= wcs;
+}
+
+int dg_queue_post(dg_queue *q, const dg_wr *wr, uint32_t n)
+{
+	bool able;
+	uint64_t total, submit_ns;
+	int rc = queue_enter(q);
+	if (rc)
+		return rc;
+	rc = dg_queue_postable(q);
+	if (!rc && n == 0)
+		goto leave;
+	if (!rc)
+		rc = dg_queue_room(q, n);
+	submit_ns = now_ns();
+	if (!rc)
+		rc = dg_queue_stage(q, wr, n, &able, &total);
+	if (!rc)
+		post_staged(q, wr, n, able, total, submit_ns);
+leave:
+	queue_leave(q);
+	return rc;
+}
+
+static uint32_t take_ready(struct dg_queue *q, dg_wc *wc, uint32_t n)
+{
+	uint32_t got = 0;
+	while (got < n && q->ready_head != q->ready_tail)
+		wc[got++] = q->ready[q->ready_head++ & q->ready_mask];
+	return got;
+}
+
+int dg_queue_poll(dg_queue *q, dg_wc *wc, uint32_t n, uint64_t timeout_ns)
+{
+	int rc = queue_enter(q);
+	if (rc)
+		return rc;
+	uint64_t start = 0;
+	uint32_t got;
+	for (;;) {
+		got = take_ready(q, wc, n);
+		if (got < n)
+			got += dg_queue_drain(q, wc + got, n - got);
+		if (got || q->closed || !n)
+			break;
+		uint64_t now = now_ns();
+		dg_queue_expire(q, now);
+		if (q->ready_head != q->ready_tail)
+			continue;
+		if (!start)
+			start = now;
+		if (!q->in_flight || now - start >= timeout_ns)
+			break;
+		rc = dg_queue_wait(q, spin_until(q, start, q->bytes_in_flight),
+				   add_sat(start, timeout_ns));
+		if (rc)
+			break;
+	}
+	q->credits += got;
+	queue_leave(q);
+	return rc ? rc : (int)got;
+}
+
+/* Until every KIND_RUN of the last submit is in run_wc. */
+static int wait_run(struct dg_queue *q, const struct dg_op *ops, uint32_t n, uint64_t timeout_ns)
+{
+	uint64_t start = 0, spin_end = 0, size = 0;
+	while (q->run_left) {
+		dg_queue_drain(q, NULL, 0);
+		if (!q->run_left)
+			break;
+		uint64_t now = now_ns();
+		dg_queue_expire(q, now);
+		if (!start) {
+			for (uint32_t i = 0; i < n; i++)
+				size += ops[i].size * ops[i].rows;
+			start = now;
+			spin_end = spin_until(q, start, size);
+		}
+		if (now - start >= timeout_ns)
+			return dg_fail(ETIMEDOUT, "%u completions are missing after %.3f s",
+				       q->run_left, (double)(now - start) / 1e9);
+		int rc = dg_queue_wait(q, spin_end, add_sat(start, timeout_ns));
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* A run that was given up: its completions are dropped when they come. */
+static void abandon_run(struct dg_queue *q)
+{
+	for (uint32_t i = 0; i < q->depth; i++)
+		if (q->slots[i].kind == KIND_RUN && q->slots[i].state == SLOT_PENDING)
+			q->slots[i].kind = KIND_DROPPED;
+	q->run_left = 0;
+}
+
+int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
+		     uint32_t n_wc, dg_wc *wc, uint64_t submit_ns, uint64_t timeout_ns)
+{
+	q->run_wc = wc;
+	q->run_left = n_wc;
+	dg_queue_submit(q, ops, wr, n, KIND_RUN, submit_ns);
+	int rc = wait_run(q, ops, n, timeout_ns);
+	if (rc)
+		abandon_run(q);
+	return rc;
+}
+
+int dg_queue_run(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t timeout_ns)
+{
+	bool able;
+	uint64_t total, submit_ns;
+	uint32_t n_wc = 0;
+	int rc = queue_enter(q);
+	if (rc)
+		return rc;
+	rc = dg_queue_postable(q);
+	if (!rc && n)
+		rc = dg_queue_room(q, n);
+	submit_ns = now_ns();
+	if (!rc && n)
+		rc = dg_queue_stage(q, wr, n, &able, &total);
+	if (rc || !n)
+		goto leave;
+	if (queue_inline(q, able, total)) {
+		n_wc = dg_queue_run_inline(q->scratch, wr, n, wc, 0, UINT32_MAX);
+		goto leave;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		n_wc += !(q->scratch[i].flags & DG_CHAIN);
+	rc = dg_queue_run_ops(q, q->scratch, wr, n, n_wc, wc, submit_ns, timeout_ns);
+leave:
+	queue_leave(q);
+	return rc ? rc : (int)n_wc;
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Regions: registered here, imported from elsewhere, revoked and closed. */
+#include "region.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "descriptor.h"
+#include "door.h"
+#include "error.h"
+#include "peer.h"
+#include "queue.h"
+
+static int usable(struct dg_device *dev)
+{
+	if (dev->fork_generation != atomic_load(&dg_fork_generation))
+		return dg_fail(EOWNERDEAD,
+			       "this device was opened before fork(); open one in the child");
+	return 0;
+}
+
+int dg_memory_may_fault(const void *addr, uint64_t size)
+{
+	uintptr_t lo = (uintptr_t)addr, hi = lo + size, from, to;
+	unsigned long inode;
+	char line[512];
+	int found = 0;
+	FILE *f = fopen("/proc/self/maps", "re");
+	if (!f)
+		return dg_fail_errno("/proc/self/maps");
+	while (!found && fgets(line, sizeof line, f))
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %lu", &from, &to, &inode) ==
+		    3)
+			found = from < hi && lo < to && inode != 0;
+	fclose(f);
+	return found;
+}
+
+/* GPU memory: the bytes must lie in the block that others import. */
+static int check_block(const dg_memory *m)
+{
+	if (m->kind > DG_KIND_CUDA_OWN)
+		return dg_fail(EINVAL, "memory of kind %u", m->kind);
+	if (m->kind == DG_KIND_CUDA_VMM && m->fd < 0)
+		return dg_fail(EINVAL, "CUDA virtual memory without the fd of its block");
+	if (m->kind != DG_KIND_CUDA_OWN &&
+	    (m->fd_offset > m->block || m->size > m->block - m->fd_offset))
+		return dg_fail(ERANGE,
+			       "%" PRIu64 " bytes at %" PRIu64 " leave their block of %" PRIu64
+			       " bytes",
+			       m->size, m->fd_offset, m->block);
+	return 0;
+}
+
+static int check_memory(const dg_memory *m, uint32_t access)
+{
+	if (!m->size || !m->addr)
+		return dg_fail(EINVAL, "a region needs at least one byte");
+	if ((uintptr_t)m->addr + m->size < (uintptr_t)m->addr)
+		return dg_fail(ERANGE, "a region of %" PRIu64 " bytes leaves the address space",
+			       m->size);
+	if (!access || access > 3)
+		return dg_fail(EINVAL, "access %u is neither read, write nor both", access);
+	if ((access & DG_ACCESS_WRITE) && (m->flags & DG_MEMORY_READONLY))
+		return dg_fail(
+			EACCES,
+			"the memory is read-only, so access 'w' cannot be given: register it "
+			"with access='r'");
+	if (m->kind != DG_KIND_HOST)
+		return check_block(m);
+	if (m->fd >= 0) {
+		if (m->fd_offset + m->size < m->size)
+			return dg_fail(ERANGE, "offset %" PRIu64 " + size %" PRIu64 " wraps",
+				       m->fd_offset, m->size);
+		return dg_memfd_check(m->fd, m->fd_offset + m->size);
+	}
+	char probe;
+	if ((m->flags & DG_MEMORY_MAY_FAULT) && dg_copy_guarded(&probe, m->addr, 1) == -EOPNOTSUPP)
+		return dg_fail(
+			EOPNOTSUPP,
+			"the memory is a mapped file, which could be truncated under a copy, and "
+			"this system lacks process_vm_readv: copy it into dgkit.empty() instead");
+	return 0;
+}
+
+int dg_map_lent(struct dg_device *dev, const dg_memory *m, struct dg_hot *hot)
+{
+	hot->base = m->addr;
+	if (m->kind == DG_KIND_HOST)
+		return 0;
+	hot->method = DG_METHOD_GPU;
+	return hot->remote ? dg_fail(EOPNOTSUPP,
+				     "the region is GPU memory, which the provider %s cannot "
+				     "reach: open a device with the provider cuda",
+				     dev->caps.provider)
+			   : 0;
+}
+
+int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_hot *hot)
+{
+	struct dg_device *dev = r->dev;
+	if (dev->ops->map)
+		return dev->ops->map(dev, dev->provider, r, m, hot);
+	return dg_map_lent(dev, m, hot);
+}
+
+void dg_region_unmap(struct dg_region *r)
+{
+	if (r->mapped)
+		r->dev->ops->unmap(r->dev, r->dev->provider, r);
+	r->mapped = NULL;
+}
+
+int dg_region_register(dg_device *dev, const dg_memory *mem, uint32_t access, dg_region **out)
+{
+	*out = NULL;
+	int rc = usable(dev);
+	if (!rc)
+		rc = check_memory(mem, access);
+	if (rc)
+		return rc;
+	struct dg_region *r = calloc(1, sizeof *r);
+	if (!r)
+		return dg_fail(ENOMEM, "no memory for a region");
+	r->dev = dev;
+	r->memory = *mem;
+	r->access = access;
+	struct dg_hot hot = {
+		.size = mem->size,
+		.access = (uint8_t)access,
+		.may_fault = !!(mem->flags & DG_MEMORY_MAY_FAULT),
+	};
+	rc = dg_region_map(r, mem, &hot);
+	if (rc)
+		goto free_region;
+	rc = dg_table_add(r, &hot);
+	if (rc)
+		goto unmap;
+	*out = r;
+	return 0;
+unmap:
+	dg_region_unmap(r);
+free_region:
+	free(r);
+	return rc;
+}
+
+static int hold_door(struct dg_device *dev)
+{
+	pthread_mutex_lock(&dev->lock);
+	int rc = dev->door ? 0 : dg_door_hold();
+	if (!rc)
+		dev->door = true;
+	pthread_mutex_unlock(&dev->lock);
+	return rc;
+}
+
+int dg_region_export(dg_region *r, uint32_t access, uint8_t *buf, size_t cap)
+{
+	struct dg_descriptor d = {.size = r->memory.size, .access = access};
+	int rc = usable(r->dev);
+	if (rc)
+		return rc;
+	if (r->remote)
+		return dg_fail(EINVAL, "an imported region is exported by its owner only");
+	if (r->closing)
+		return dg_fail(ESTALE, "the region is closed");
+	if (!access || (access & ~r->access))
+		return dg_fail(EACCES,
+			       "an export may narrow the region's access (%u), not widen it to %u",
+			       r->access, access);
+	if (r->memory.kind == DG_KIND_CUDA_OWN)
+		return dg_fail(EMEDIUMTYPE, "this GPU memory cannot be imported by another process");
+	rc = hold_door(r->dev);
+	if (!rc)
+		rc = dg_boot_id(d.boot_id);
+	if (!rc)
+		rc = dg_door_export(r, access, d.key);
+	if (rc)
+		return rc;
+	snprintf(d.path, sizeof d.path, "%s", dg_door_path());
+	return dg_descriptor_pack(&d, buf, cap);
+}
+
+/* Exporter and importer are one process: the bytes are where they are. */
+static int import_self(struct dg_region *r, const struct dg_descriptor *d, struct dg_hot *hot)
+{
+	struct door_answer a;
+	dg_memory m;
+	int rc = dg_door_import_self(d->key, &a, hot, &m);
+	if (rc)
+		return rc;
+	hot->size = a.size;
+	hot->access = (uint8_t)a.access;
+	r->slot = a.slot;
+	/* memory.addr: it lies in this process already, and stays mapped while its region is open */
+	rc = dg_region_map(r, &m, hot);
+	if (rc)
+		dg_door_release_self(r->slot);
+	return rc;
+}
+
+static int same_machine(const struct dg_descriptor *d)
+{
+	uint8_t boot_id[16];
+	int rc = dg_boot_id(boot_id);
+	if (!rc && memcmp(boot_id, d->boot_id, 16))
+		rc = dg_fail(EXDEV, "the descriptor is of another machine (or of an earlier boot "
+				    "of this one): soft "
+				    "reaches only memory of this machine; a provider that crosses "
+				    "machines (verbs, "
+				    "doca) could");
+	return rc;
+}
+
+int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t timeout_ns,
+		     dg_region **out)
+{
+	struct dg_descriptor d;
+	struct dg_hot hot = {.remote = 1};
+	*out = NULL;
+	int rc = usable(dev);
+	if (!rc)
+		rc = dg_descriptor_parse(desc, len, &d);
+	if (!rc)
+		rc = same_machine(&d);
+	if (!rc)
+		rc = hold_door(dev);
+	if (rc)
+		return rc;
+	struct dg_region *r = calloc(1, sizeof *r);
+	if (!r)
+		return dg_fail(ENOMEM, "no memory for a region");
+	r->dev = dev;
+	r->remote = true;
+	bool self = !strcmp(d.path, dg_door_path());
+	rc = self ? import_self(r, &d, &hot) : dg_peer_import(r, &d, timeout_ns, &hot);
+	if (rc)
+		goto free_region;
+	r->memory.size = hot.size;
+	r->access = hot.access;
+	hot.slot = r->slot;
+	rc = dg_table_add(r, &hot);
+	if (rc)
+		goto release;
+	if (r->peer)
+		dg_peer_add_region(r);
+	*out = r;
+	return 0;
+release:
+	dg_region_unmap(r);
+	if (self)
+		dg_door_release_self(r->slot);
+	else
+		dg_peer_release(r);
+free_region:
+	free(r);
+	return rc;
+}
+
+int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns)
+{
+	int rc = 0;
+	pthread_mutex_lock(&dev->lock);
+	for (struct dg_queue *q = dev->queues; q && !rc; q = q->next) {
+		/* QUEUE_POSTING lasts as long as a post, or an inline copy; a waiter is not in the way. leaves
+		 * is read after in_use was seen, so a change of it is the end of that very entry. */
+		if (atomic_load_explicit(&q->in_use, memory_order_seq_cst) != QUEUE_POSTING)
+			continue;
+		uint32_t leaves = atomic_load(&q->leaves);
+		for (uint32_t looks = 0;
+		     atomic_load(&q->in_use) == QUEUE_POSTING && atomic_load(&q->leaves) == leaves;
+		     looks++) {
+			if (looks < 1000)
+				cpu_relax();
+			else if (now_ns() < deadline_ns)
+				usleep(20);
+			else if (!rc)
+				rc = dg_fail(
+					EBUSY,
+					"a thread is still copying inline: close the region again");
+			if (rc)
+				break;
+		}
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return rc;
+}
+
+static int wait_quiet(struct dg_region *r, uint64_t deadline_ns)
+{
+	uint32_t naps = 0;
+	while (!gate_quiet(r->hot->gate)) {
+		dg_devices_move();
+		if (now_ns() >= deadline_ns)
+			return dg_fail(EBUSY,
+				       "%s region %u: transfers are still in flight; it stays "
+				       "refused to new ones "
+				       "and its memory stays: close it again",
+				       r->remote ? "remote" : "local", r->id);
+		usleep(naps++ < 50 ? 20 : 500);
+	}
+	return 0;
+}
+
+int dg_region_close(dg_region *r, uint64_t timeout_ns)
+{
+	struct dg_device *dev = r->dev;
+	if (dev->fork_generation != atomic_load(&dg_fork_generation)) {
+		free(r);
+		return 0;
+	}
+	uint64_t deadline = add_sat(now_ns(), timeout_ns);
+	r->closing = true;
+	/* seq_cst, against a post's exchange of in_use followed by its look at the id: see queue.h. */
+	atomic_store_explicit(&r->hot->id, 0, memory_order_seq_cst);
+	int rc = 0;
+	if (!r->remote) {
+		/* Before the grace: an inline copy sees it at its next chunk, and ends. */
+		atomic_store_explicit(&r->hot->gate->revoked, 1, memory_order_seq_cst);
+		rc = dg_door_revoke(r, deadline);
+	}
+	if (!rc)
+		rc = dg_queues_grace(dev, deadline);
+	if (!rc)
+		rc = wait_quiet(r, deadline);
+	if (rc)
+		return rc;
+	dg_region_unmap(r);
+	if (r->remote && r->peer)
+		dg_peer_release(r);
+	else if (r->remote)
+		dg_door_release_self(r->slot);
+	dg_table_remove(r);
+	free(r);
+	return 0;
+}
+
+int dg_region_info_get(dg_region *r, dg_region_info *out)
+{
+	/* In a forked child the gate of an import may be gone. */
+	int rc = usable(r->dev);
+	if (rc)
+		return rc;
+	*out = (dg_region_info){
+		.size = r->memory.size,
+		.id = r->id,
+		.access = r->access,
+		.remote = r->remote,
+		.method = r->hot->method,
+		.peer_pid = r->remote ? dg_peer_pid(r) : 0,
+		.revoked = gate_revoked(r->hot->gate),
+		.lost = atomic_load(&r->hot->lost),
+		.importers = r->remote ? 0 : dg_door_importers(r),
+	};
+	return 0;
+}

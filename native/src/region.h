@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A region as the control path sees it. The data path sees its dg_hot. */
+#ifndef DG_REGION_H
+#define DG_REGION_H
+
+#include <stdint.h>
+
+#include "provider.h"
+
+struct dg_export; /* export.c: an entry of the table */
+struct dg_importer; /* export.c: one import of this region */
+struct dg_peer; /* peer.c: the exporter that a remote region came from */
+struct dg_mapping; /* mapping.h: a memfd mapped here */
+
+struct dg_region {
+	struct dg_device *dev;
+	struct dg_hot *hot;
+	uint32_t index, id;
+	dg_memory memory;
+	uint32_t access;
+	bool remote, closing;
+	void *mapped; /* the provider's own, of its map() */
+	struct dg_region *next, *prev; /* of the device */
+	/* exported: guarded by the door's lock */
+	struct dg_export *exports;
+	struct dg_importer *importers;
+	/* remote: guarded by the peer lock */
+	struct dg_peer *peer; /* NULL: the exporter is this process */
+	struct dg_mapping *mapping;
+	struct dg_region *peer_next, *peer_prev;
+	uint32_t slot;
+};
+
+/* The device's map(), or dg_map_lent; and its unmap(). */
+int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_hot *hot);
+void dg_region_unmap(struct dg_region *r);
+
+/* Before the first device. -ENOMEM. */
+int dg_table_open(void);
+/* Takes a free entry of the table and fills it, with the gate given or the private one. */
+int dg_table_add(struct dg_region *r, const struct dg_hot *init);
+void dg_table_remove(struct dg_region *r);
+void dg_table_fork_lock(void);
+void dg_table_fork_unlock(void);
+/* The entry that may be posted to under this id, or NULL. seq_cst: the poster's half of
+ * dg_queues_grace(). */
+struct dg_hot *dg_table_find(uint32_t id);
+/* Waits until no queue of the device is still inside an entry that began before this call, or until
+ * the deadline: -EBUSY. */
+int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+
+#include "thread.h"
+
+int dg_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *arg)
+{
+	sigset_t all, old;
+	/* Signals are for the threads of the program that we live in. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int rc = pthread_create(t, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!rc)
+		pthread_setname_np(*t, name);
+	return rc;
+}

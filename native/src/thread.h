@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef DG_THREAD_H
+#define DG_THREAD_H
+
+#include <pthread.h>
+
+/* Starts a named thread that takes no signals. Returns a positive errno, as pthread_create. */
+int dg_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *arg);
+
+#endif

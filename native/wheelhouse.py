@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a folder from which a DPU without internet installs dgkit: its aarch64 wheel, cross-built
+here, and the wheels of all that it depends on.
+
+Needs Debian's or Ubuntu's cross compiler: apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+(RHEL's has no C library: use a Debian container there).
+"""
+
+import argparse
+import base64
+import hashlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ARM_ELF = 183  # EM_AARCH64, elf.h
+OLDEST_GLIBC = 17  # manylinux2014_aarch64 is glibc 2.17: the first that wheels for aarch64 name
+
+# pip asks this Python, not the one that --python-version names, whether `python_version < "3.11"`
+# and the like hold; so this pip is told what that one would say.
+PIP_THERE = """
+import sys
+from pip._internal.cli.main import main
+from pip._vendor.packaging import markers
+here, python = markers.default_environment(), sys.argv.pop(1)
+there = {"python_version": python, "python_full_version": python + ".0"}
+there["platform_machine"] = "aarch64"
+markers.default_environment = lambda: {**here, **there}
+sys.exit(main())
+"""
+
+EXAMPLES = """\
+examples:
+  native/wheelhouse.py wheelhouse                      for the Python of BlueField's Ubuntu 22.04
+  native/wheelhouse.py wheelhouse --python 3.12        for another Python there
+  native/wheelhouse.py wheelhouse --extra lab          with JupyterLab, to run notebooks on the DPU
+"""
+
+
+def run(*command: str | Path) -> str:
+    """Runs a command. Its output is returned; on failure it is shown and this program ends."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(done.stdout, done.stderr, sep="\n", file=sys.stderr)
+        sys.exit(f"{Path(str(command[0])).name} failed (exit status {done.returncode})")
+    return done.stdout
+
+
+def cross_headers(into: Path) -> Path:
+    """Python's headers with a pyconfig.h that does not ask for the machine it was made on.
+
+    Debian's chooses by architecture and refuses others. The stable ABI takes nothing from it but
+    sizes, and build_ffi.py makes the compiler check those.
+    """
+    headers = Path(sysconfig.get_path("include"))
+    if not (headers / "Python.h").exists():
+        sys.exit(f"there is no {headers}/Python.h: apt install python3-dev")
+    shutil.copytree(headers, into)
+    shutil.copy(sysconfig.get_config_h_filename(), into / "pyconfig.h")
+    return into
+
+
+def build(scratch: Path) -> Path:
+    """Cross-builds the wheel. Its tag still names this machine."""
+    if not shutil.which("aarch64-linux-gnu-gcc"):
+        sys.exit("no cross compiler: apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross")
+    defines = {
+        "CMAKE_TOOLCHAIN_FILE": ROOT / "native/aarch64.cmake",
+        "DG_PYTHON_INCLUDE": cross_headers(scratch / "include"),
+    }
+    settings = [f"--config-settings=cmake.define.{name}={path}" for name, path in defines.items()]
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    run(*pip, *settings, "--wheel-dir", scratch, ROOT)
+    return next(scratch.glob("dgkit-*.whl"))
+
+
+def needed_glibc(wheel: Path, scratch: Path) -> int:
+    """The newest glibc 2.x whose symbols the extension uses: x. Ends if it is not for aarch64."""
+    with zipfile.ZipFile(wheel) as archive:
+        extension = Path(archive.extract("dgkit/_native.abi3.so", scratch))
+    machine = struct.unpack_from("<H", extension.read_bytes(), 18)[0]
+    if machine != ARM_ELF:
+        sys.exit(f"the extension was built for ELF machine {machine}, not for aarch64")
+    listing = run("aarch64-linux-gnu-objdump", "-p", extension)
+    return max(map(int, re.findall(r"GLIBC_2\.(\d+)", listing)), default=OLDEST_GLIBC)
+
+
+def retag(wheel: Path, platform: str, into: Path) -> Path:
+    """Copies the wheel with another platform in its name, its WHEEL file and its RECORD."""
+    name, version, python, abi, _ = wheel.stem.split("-")
+    target = into / f"{name}-{version}-{python}-{abi}-{platform}.whl"
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
+        text, record = (old.read(f"{info}/{part}").decode() for part in ("WHEEL", "RECORD"))
+        text = re.sub(r"(?m)^Tag: .*$", f"Tag: {python}-{abi}-{platform}", text)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
+        line = f"{info}/WHEEL,sha256={digest.decode()},{len(text.encode())}"
+        record = re.sub(rf"(?m)^{re.escape(info)}/WHEEL,.*$", line, record)
+        changed = {f"{info}/WHEEL": text, f"{info}/RECORD": record}
+        for item in old.infolist():
+            new.writestr(item, changed.get(item.filename, old.read(item)))
+    return target
+
+
+def download(wheel: Path, folder: Path, *, python: str, glibc: int, extras: list[str]) -> None:
+    """Fetches what the wheel depends on, for that Python and for glibc 2.`glibc` on aarch64."""
+    platforms = [f"manylinux_2_{minor}_aarch64" for minor in range(glibc, OLDEST_GLIBC - 1, -1)]
+    platforms.append("manylinux2014_aarch64")
+    pip = [sys.executable, "-c", PIP_THERE, python, "download", "--quiet", "--only-binary=:all:"]
+    pip += ["--python-version", python, "--implementation", "cp"]
+    pip += ["--abi", f"cp{python.replace('.', '')}", "--abi", "abi3", "--abi", "none"]
+    pip += [f"--platform={platform}" for platform in platforms]
+    run(*pip, "--dest", folder, f"{wheel}[{','.join(extras)}]" if extras else wheel)
+
+
+def main() -> None:
+    """Reads the command line and makes the folder."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="where the wheels go; made if it is not there")
+    parser.add_argument("--python", default="3.10", help="the DPU's Python (default: 3.10)")
+    parser.add_argument(
+        "--glibc", default="2.35", help="the DPU's glibc (default: 2.35, that of Ubuntu 22.04)"
+    )
+    parser.add_argument("--extra", action="append", default=[], help="an extra, such as lab")
+    options = parser.parse_args()
+    glibc = int(options.glibc.removeprefix("2."))
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        built = build(scratch)
+        needs = max(needed_glibc(built, scratch), OLDEST_GLIBC)
+        if needs > glibc:
+            sys.exit(f"the extension came out for glibc 2.{needs}; the DPU has 2.{glibc}")
+        wheel = retag(built, f"manylinux_2_{needs}_aarch64", options.folder)
+    download(wheel, options.folder, python=options.python, glibc=glibc, extras=options.extra)
+    wanted = f"'dgkit[{','.join(options.extra)}]'" if options.extra else "dgkit"
+    print(f"{len(list(options.folder.glob('*.whl')))} wheels in {options.folder}. On the DPU:")
+    print("  python3 -m venv dgkit-venv")
+    print(f"  dgkit-venv/bin/pip install --no-index --find-links {options.folder.name} {wanted}")
+
+
+if __name__ == "__main__":
+    main()

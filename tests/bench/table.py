@@ -1,0 +1,82 @@
+"""Prints the table of figures to reach, with what this machine gives now.
+
+    python tests/bench/table.py                          all rows, about two minutes
+    python tests/bench/table.py prepared batches         some of them
+    python tests/bench/table.py --json results/NAME.json and stores them
+
+Nothing here passes or fails a test: it reports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import rows
+from rich.console import Console
+from rich.table import Table
+from rig import Figure, exporter, save
+
+import dgkit
+
+
+def measured(names: list[str]) -> Iterator[Figure]:
+    """The figures of the rows called `names`, or of all."""
+    chosen = [row for row in rows.ALL if not names or row.__name__ in names]
+    with exporter(rows.SIZE) as (token,), dgkit.Device("soft") as device:
+        bench = rows.Bench(
+            device, device.register(dgkit.empty(rows.SIZE)), device.import_region(token), token
+        )
+        for row in chosen:
+            yield from row(bench)
+
+
+TITLE = "dgkit, software DPU, from Python: medians of rounds"
+
+
+def shown(figures: list[Figure], title: str = TITLE) -> Table:
+    """The figures as a table."""
+    table = Table(title=title, title_justify="left")
+    for name, justify in (
+        ("what", "left"),
+        ("measured", "right"),
+        ("against", "right"),
+        ("reach", "left"),
+        ("", "left"),
+    ):
+        table.add_column(name, justify=justify)
+    for f in figures:
+        value = "no steady round" if f.value is None else f"{f.value:,.4g} {f.unit}"
+        beside = "" if f.reference is None else f"{f.against} {f.reference:,.4g}"
+        table.add_row(f.what, value, beside, f.reach, {True: "yes", False: "no", None: "?"}[f.met])
+    return table
+
+
+def main() -> None:
+    """Measures, prints, and stores if asked to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    known = [row.__name__ for row in rows.ALL]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    parser.add_argument("--json", type=Path, help="store the figures here")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(known):
+        parser.error(
+            f"no rows are called {', '.join(sorted(unknown))}; there are {', '.join(known)}"
+        )
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    figures = []
+    with console.status("measuring") as status:
+        for figure in measured(options.names):
+            figures.append(figure)
+            status.update(f"measured: {figure.what}")
+    console.print(shown(figures))
+    if options.json:
+        save(options.json, figures)
+
+
+if __name__ == "__main__":
+    main()

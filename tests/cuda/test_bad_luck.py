@@ -1,0 +1,202 @@
+"""Bad luck around a GPU: whatever dies or closes, there is a typed error and nothing leaks."""
+
+import signal
+
+import numpy as np
+import pytest
+from children import child
+from dma_rig import keep
+from gpu_rig import DPU, HOST, MIB, free, holdings, seen_here
+from waiting import until
+
+import dgkit
+from dgkit import Device, Status
+from dgkit.errors import PeerLost, TransferError
+
+# What a DPU does without an end, until it is refused: then it says how.
+ENDLESS = """
+def endless(size):
+    print("go", flush=True)
+    n = 0
+    while True:
+        try:
+            queue.write(local, remote, size=size, remote_offset=n % 7).wait(20)
+        except Exception as error:
+            return type(error).__name__, error.completion.status.name, n > 0
+        n += 1
+"""
+
+
+def statuses(transfers):
+    """Of those that were posted, once each has ended."""
+    ended = []
+    for transfer in transfers:
+        try:
+            ended.append(transfer.wait(20).status)
+        except TransferError as error:
+            ended.append(error.completion.status)
+    return ended
+
+
+# The host
+
+
+@pytest.mark.parametrize("size", [8, 5000, 100_000])
+def test_once_close_returned_nobody_writes_any_more(device, gpu, size):
+    region = device.register(gpu)
+    program = DPU.replace("kept = []", f"kept = []{ENDLESS}\nmemory.array.fill(9)")
+    with child(program, region.export().hex(), DGKIT_STAND_IN="copy_us=100") as dpu:
+        assert dpu.line() == "gpu"
+        dpu.say(f"endless({size})")
+        assert dpu.line() == "go"
+        until(seen_here(gpu)[:size].any, "the DPU writes")
+        region.close(timeout=1)
+        gpu.array.fill(0)
+        assert dpu.line() == "('TransferError', 'REMOTE_ACCESS_ERROR', True)"
+        assert dpu.end() == (0, "")
+        assert not seen_here(gpu).any()
+
+
+def test_a_host_that_gives_its_array_up_keeps_it_as_long_as_its_region(stand_in):
+    before = free()
+    with Device("cuda") as device:
+        keep(device)
+        memory = dgkit.empty(4 * MIB, on="gpu")
+        region = device.register(memory)
+        with child(DPU, region.export().hex()) as dpu:
+            assert dpu.line() == "gpu"
+            memory.close()
+            assert free() < before
+            assert dpu.ask("queue.write(local, remote, size=4096).wait(5).size") == "4096"
+            region.close()
+            assert dpu.end() == (0, "")
+    del memory, region
+    assert free() == before
+
+
+@pytest.mark.parametrize("size", [8, 100_000])
+def test_a_host_that_is_killed_while_the_engine_copies_is_lost(device, stand_in, size):
+    with child(HOST, MIB, "vmm", "rw") as host:
+        remote = device.import_region(bytes.fromhex(host.line()), timeout=10)
+        local, queue = device.register(dgkit.empty(MIB)), device.queue()
+        stand_in.order("copy_us=5000")
+        transfers = [queue.write(local, remote, size=size) for _ in range(20)]
+        host.kill()
+        assert set(statuses(transfers)) <= {Status.OK, Status.PEER_LOST}
+        until(lambda: remote.lost, "the region says so")
+        stand_in.order("")
+        assert statuses([queue.write(local, remote, size=size)]) == [Status.PEER_LOST]
+        assert statuses([queue.read(local, remote, size=size)]) == [Status.PEER_LOST]
+        remote.close()
+        local.close()
+
+
+def test_hosts_that_are_killed_leave_nothing_behind(device, stand_in):
+    def used():
+        with child(HOST, 2 * MIB, "vmm", "rw") as host, device.queue() as queue:
+            with Device("cuda") as other:
+                remote = keep(other).import_region(bytes.fromhex(host.line()), timeout=10)
+                local = other.register(bytearray(4096))
+                transfer = other.queue().write(local, remote, size=4096)
+                host.kill()
+                assert statuses([transfer])[0] in (Status.OK, Status.PEER_LOST)
+            assert queue.pending == 0
+
+    used()
+    before = holdings()
+    for _ in range(5):
+        used()
+    assert holdings() == before
+
+
+def test_a_killed_host_leaves_the_door_of_the_next_open(device, stand_in):
+    with child(HOST, 4096, "vmm", "rw") as host:
+        token = bytes.fromhex(host.line())
+        host.kill()
+        with pytest.raises(PeerLost):
+            device.import_region(token, timeout=5)
+
+
+# The DPU
+
+
+@pytest.mark.parametrize("size", [8, 100_000])
+def test_a_dpu_that_is_killed_while_it_copies_lets_the_host_go_on(device, gpu, size):
+    region = device.register(gpu)
+    with child(DPU, region.export().hex(), DGKIT_STAND_IN="copy_us=20000") as dpu:
+        assert dpu.line() == "gpu"
+        post = f"bool([kept.append(queue.write(local, remote, size={size})) for _ in range(100)])"
+        assert dpu.ask(post) == "True"
+        dpu.kill()
+        until(lambda: region.importers == 0, "the door has noticed")
+        region.close(timeout=1)
+    gpu.array.fill(1)
+    assert seen_here(gpu)[:MIB].all()
+
+
+def test_a_dpu_that_is_stopped_holds_the_host_up_no_longer_than_it_says(device, gpu):
+    region = device.register(gpu)
+    with child(DPU, region.export().hex(), DGKIT_STAND_IN="copy_us=300000") as dpu:
+        assert dpu.line() == "gpu"
+        assert dpu.ask("bool(kept.append(queue.write(local, remote)))") == "False"
+        dpu.send(signal.SIGSTOP)
+        with pytest.raises(dgkit.RegionBusy):
+            region.close(timeout=0.05)
+        dpu.kill()
+        region.close(timeout=5)
+        assert region.closed
+
+
+def test_dpus_that_are_killed_leave_nothing_behind(device, gpu):
+    region = device.register(gpu)
+
+    def used():
+        with child(DPU, region.export().hex()) as dpu:
+            dpu.line()
+            assert dpu.ask("queue.write(local, remote, size=64).wait(5).size") == "64"
+            dpu.kill()
+        until(lambda: region.importers == 0, "the door has noticed")
+
+    used()
+    before = holdings()
+    for _ in range(5):
+        used()
+    assert holdings() == before
+
+
+def test_two_dpus_that_write_the_same_array_never_mix_within_a_word(device, gpu):
+    region = device.register(gpu, size=65536)
+    write = """
+def fill(value, turns):
+    memory.array.fill(value)
+    batch = np.zeros(1000, dgkit.WR_DTYPE)
+    batch["local"], batch["remote"], batch["op"], batch["size"] = local.id, remote.id, 1, 8
+    out = np.zeros(1000, dgkit.WC_DTYPE)
+    rng = np.random.default_rng(value)
+    for _ in range(turns):
+        at, size = int(rng.integers(0, 8000)) * 8, int(rng.choice([8, 16, 24, 104, 1024]))
+        queue.write(local, remote, size=size, remote_offset=at).wait(20)
+        batch["remote_offset"] = rng.integers(0, 8192, 1000) * 8
+        queue.run(batch, out, timeout=20)
+    return int(out["status"].max())
+"""
+    program = DPU.replace("kept = []", f"kept = []{write}")
+    token = region.export().hex()
+    with child(program, token) as one, child(program, token) as two:
+        assert (one.line(), two.line()) == ("gpu", "gpu")
+        one.say("fill(1, 500)")
+        two.say("fill(2, 500)")
+        words = seen_here(gpu)[:65536].view("u8")
+        first, other, seen = 0x0101010101010101, 0x0202020202020202, set()
+
+        def both():
+            seen.update(np.unique(words.copy()).tolist())
+            return {first, other} <= seen
+
+        until(both, "both write", timeout=20)
+        for _ in range(200):
+            both()
+        assert (one.line(60), two.line(60)) == ("0", "0")
+        both()
+        assert seen <= {0, first, other}
+    region.close()

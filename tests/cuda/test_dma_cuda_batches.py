@@ -1,0 +1,259 @@
+"""Batches by a GPU: any addresses, fences, chains, rows; by a kernel where they are many."""
+
+import numpy as np
+import pytest
+from gpu_rig import MIB, completions, move, noise, records, rig
+
+from dgkit import WC_DTYPE, AccessDenied, BoundsError, QueueFull, Status
+
+FENCE, CHAIN = 1, 2
+SLOT = 5000  # bytes, more than the largest operation of a batch has
+SIZES = [1, 2, 3, 7, 8, 9, 16, 24, 63, 64, 65, 100, 512, 1000, 4095, 4096, 4097]
+
+
+@pytest.fixture(params=["one process", "two processes"], scope="module")
+def made(request):
+    with rig(request.param, size=6 * MIB, depth=2048) as opened:
+        yield opened
+
+
+@pytest.fixture
+def r(made, stand_in):
+    made.here[:], made.there[:] = noise(len(made.here), 1), noise(len(made.there), 2)
+    return made
+
+
+def apart(r, n, rng, sizes=SIZES):
+    """n records whose targets are apart from all else, in any order: reads and writes."""
+    batch = records(r, n)
+    batch["size"] = rng.choice(sizes, n)
+    batch["op"] = rng.integers(0, 2, n)
+    room = SLOT - batch["size"]
+    batch["local_offset"] = rng.permutation(n) * SLOT + rng.integers(0, room)
+    batch["remote_offset"] = rng.permutation(n) * SLOT + rng.integers(0, room)
+    return batch
+
+
+def wanted(r, batch):
+    """What both sides hold when each record was done in turn."""
+    here, there = r.here.copy(), r.there.copy()
+    for record in batch:
+        move(here, there, record)
+    return here, there
+
+
+def holds(r, here, there):
+    return np.array_equal(r.here, here) and np.array_equal(r.there, there)
+
+
+def check_all(batch, out):
+    assert set(out["status"]) == {Status.OK}
+    by_user = {int(c["user"]): c for c in out}
+    for record in batch:
+        done = by_user[int(record["user"])]
+        assert (done["size"], done["op"]) == (record["size"], record["op"])
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 256, 1000])
+@pytest.mark.parametrize("most", [64, 4096, 5000])
+@pytest.mark.parametrize("how", ["post", "run", "prepared"])
+def test_a_batch_of_any_addresses_moves_each_byte_once(r, stand_in, n, most, how):
+    rng = np.random.default_rng(n + most)
+    batch = apart(r, n, rng, [size for size in SIZES if size <= most])
+    here, there = wanted(r, batch)
+    stand_in.order("")
+    if how == "post":
+        r.queue.post(batch)
+        out = completions(r.queue, n)
+    elif how == "run":
+        out = np.zeros(n, WC_DTYPE)
+        assert r.queue.run(batch, out, timeout=20) == n
+    else:
+        with r.queue.prepare(batch) as prepared:
+            out = prepared.run()
+    if how != "post":
+        assert out["user"].tolist() == batch["user"].tolist()
+    check_all(batch, out)
+    assert holds(r, here, there)
+    if most <= 4096:
+        assert (stand_in.calls("cuLaunchKernel") > 0) == (n >= 8)
+    assert r.queue.pending == 0
+
+
+def test_a_prepared_batch_moves_what_is_there_each_time(r):
+    batch = apart(r, 100, np.random.default_rng(3))
+    with r.queue.prepare(batch) as prepared:
+        for turn in range(10):
+            r.here[:], r.there[:] = noise(len(r.here), turn), noise(len(r.there), turn + 50)
+            here, there = wanted(r, batch)
+            prepared.run()
+            assert holds(r, here, there)
+        r.here[:], r.there[:] = noise(len(r.here), 88), noise(len(r.there), 89)
+        here, there = wanted(r, batch)
+        prepared.post()
+        check_all(batch, completions(r.queue, 100))
+        assert holds(r, here, there)
+
+
+def fenced(r, n, rng, slots):
+    """n records in few slots; each that meets one since the last fence has a fence."""
+    batch = records(r, n)
+    near, far = rng.integers(0, slots, n), rng.integers(0, slots, n)
+    batch["size"], batch["op"] = rng.choice([1, 8, 13, 100, 4096, 4900], n), rng.integers(0, 2, n)
+    batch["local_offset"] = near * SLOT + rng.integers(0, 100, n)
+    batch["remote_offset"] = far * SLOT + rng.integers(0, 100, n)
+    used = set()
+    for i in range(n):
+        sides = {("near", near[i]), ("far", far[i])}
+        if used & sides:
+            batch["flags"][i] |= FENCE
+            used = set()
+        used |= sides
+    return batch
+
+
+@pytest.mark.parametrize("slots", [2, 40])
+def test_what_has_a_fence_comes_after_all_before_it(r, slots):
+    rng = np.random.default_rng(slots)
+    for _ in range(10):
+        batch = fenced(r, 200, rng, slots)
+        assert (batch["flags"] & FENCE).any()
+        here, there = wanted(r, batch)
+        r.queue.post(batch)
+        check_all(batch, completions(r.queue, len(batch)))
+        assert holds(r, here, there)
+
+
+def test_a_batch_comes_after_the_posts_before_it(r):
+    rng = np.random.default_rng(11)
+    here, there = r.here.copy(), r.there.copy()
+    total = 0
+    for _ in range(12):
+        batch = apart(r, 50, rng)
+        for record in batch:
+            move(here, there, record)
+        r.queue.post(batch)
+        total += len(batch)
+    out = completions(r.queue, total)
+    assert set(out["status"]) == {Status.OK}
+    assert holds(r, here, there)
+
+
+def test_a_chain_completes_once_with_its_last_records_number(r):
+    batch = apart(r, 30, np.random.default_rng(5))
+    batch["flags"][:] = CHAIN
+    batch["flags"][[0, 9, 29]] = 0  # chains of 1, 9 and 20
+    batch["op"][1:10], batch["op"][10:] = 1, 0
+    here, there = wanted(r, batch)
+    for post in (True, False):
+        out = np.zeros(30, WC_DTYPE)
+        if post:
+            r.queue.post(batch)
+            out = completions(r.queue, 3)
+        else:
+            assert r.queue.run(batch, out, timeout=20) == 3
+        assert out["user"][:3].tolist() == [100, 109, 129]
+        sizes = batch["size"]
+        assert out["size"][:3].tolist() == [sizes[0], sizes[1:10].sum(), sizes[10:].sum()]
+        assert holds(r, here, there)
+    assert r.queue.pending == 0
+
+
+def test_rows_and_runs_mix_in_a_batch(r):
+    batch = apart(r, 60, np.random.default_rng(6), sizes=[8, 64, 300])
+    batch["rows"][::3] = 10
+    batch["local_stride"][::3], batch["remote_stride"][::3] = 311, 401
+    batch["local_offset"] -= batch["local_offset"] % SLOT
+    batch["remote_offset"] -= batch["remote_offset"] % SLOT
+    here, there = r.here.copy(), r.there.copy()
+    for record in batch:
+        row = record.copy()
+        for _ in range(max(1, int(record["rows"]))):
+            move(here, there, row)
+            row["local_offset"] += record["local_stride"]
+            row["remote_offset"] += record["remote_stride"]
+    out = np.zeros(60, WC_DTYPE)
+    assert r.queue.run(batch, out, timeout=20) == 60
+    assert out["size"].tolist() == (batch["size"] * np.maximum(1, batch["rows"])).tolist()
+    assert holds(r, here, there)
+
+
+def test_a_batch_over_several_regions_goes_to_each_of_them(r, stand_in):
+    rng = np.random.default_rng(8)
+    with r.device.register(bytearray(noise(4000, 3).tobytes())) as other:
+        batch = apart(r, 40, rng, sizes=[8, 24, 90])
+        batch["op"] = 1
+        batch["local"][::2] = other.id
+        batch["local_offset"][::2] = np.arange(20) * 100
+        there = r.there.copy()
+        for record in batch:
+            source = r.here
+            if record["local"] == other.id:
+                source = np.frombuffer(other.memory, "u1")
+            move(source, there, record)
+        out = np.zeros(40, WC_DTYPE)
+        r.queue.run(batch, out, timeout=20)
+        check_all(batch, out)
+        assert np.array_equal(r.there, there)
+        assert stand_in.calls("cuLaunchKernel") == 1
+        del source
+
+
+def test_a_batch_with_a_bad_record_is_refused_whole(r):
+    batch = apart(r, 20, np.random.default_rng(9))
+    here, there = r.here.copy(), r.there.copy()
+    batch["remote_offset"][17] = r.remote.size
+    with pytest.raises(BoundsError, match="record 17 of 20"):
+        r.queue.post(batch)
+    batch["remote_offset"][17] = 0
+    with pytest.raises(QueueFull):
+        r.queue.post(np.resize(batch, 3000))
+    assert r.queue.pending == 0
+    assert holds(r, here, there)
+
+
+def test_without_the_kernel_the_batch_is_copies(stand_in):
+    with rig("two processes", size=MIB) as r:
+        stand_in.order("cuModuleLoadData=218")  # CUDA_ERROR_INVALID_PTX
+        batch = apart(r, 100, np.random.default_rng(10), sizes=[1, 8, 24, 100])
+        here, there = wanted(r, batch)
+        out = np.zeros(100, WC_DTYPE)
+        r.queue.run(batch, out, timeout=20)
+        check_all(batch, out)
+        assert holds(r, here, there)
+        assert stand_in.calls("cuLaunchKernel") == 0
+        assert stand_in.calls("cuMemcpyHtoDAsync") == 0
+
+
+def test_a_kernel_that_is_refused_fails_its_records_and_no_others(r, stand_in):
+    batch = apart(r, 16, np.random.default_rng(12), sizes=[8])
+    batch["local_offset"] -= batch["local_offset"] % SLOT
+    batch["remote_offset"] -= batch["remote_offset"] % SLOT
+    batch["size"][10] = 4900  # not for the kernel: 10 before it are, and 5 behind it are too few
+    here, there = r.here.copy(), r.there.copy()
+    for record in batch[10:]:
+        move(here, there, record)
+    stand_in.order("cuLaunchKernel=701")  # CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+    out = np.zeros(16, WC_DTYPE)
+    assert r.queue.run(batch, out, timeout=20) == 16
+    assert out["status"].tolist() == [Status.IO_FAILED] * 10 + [Status.OK] * 6
+    assert out["size"][:10].tolist() == [0] * 10
+    assert holds(r, here, there)
+    stand_in.order("")
+    assert r.queue.run(batch, out, timeout=20) == 16
+    check_all(batch, out)
+
+
+def test_a_batch_that_writes_to_a_read_only_import_is_refused(stand_in):
+    for where in ("one process", "two processes"):
+        with rig(where, size=MIB, access="r") as r:
+            batch = apart(r, 20, np.random.default_rng(13), sizes=[8])
+            batch["op"] = 1
+            with pytest.raises(AccessDenied, match="read-only"):
+                r.queue.post(batch)
+            batch["op"] = 0
+            here, there = wanted(r, batch)
+            out = np.zeros(20, WC_DTYPE)
+            r.queue.run(batch, out, timeout=20)
+            check_all(batch, out)
+            assert holds(r, here, there)

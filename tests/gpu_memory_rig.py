@@ -1,0 +1,114 @@
+"""For the tests of GPU memory: what is free, memory as other libraries make it, foreign arrays."""
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from dgkit.memory import cuda
+
+MIB = 1 << 20
+
+
+def free(gpu=0):
+    """Bytes of a GPU that are free."""
+    gc.collect()
+    with cuda.current(gpu):
+        return int(cuda.call("cuMemGetInfo")[0])
+
+
+def fds():
+    """The fds of this process."""
+    gc.collect()
+    return set(Path("/proc/self/fd").iterdir())
+
+
+def read(address, size):
+    """Bytes of GPU memory, by the driver."""
+    got = np.empty(size, "u1")
+    with cuda.current(0):
+        cuda.call("cuMemcpyDtoH", got.ctypes.data, address, size)
+    return got
+
+
+class Shown:
+    """An object that shows an address by __cuda_array_interface__, version 3 if not told else."""
+
+    def __init__(self, address, shape=(16,), typestr="|u1", readonly=False, **more):
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": typestr,
+            "data": (address, readonly),
+            "version": 3,
+            **more,
+        }
+
+
+class OnlyDlpack:
+    """An array that shows itself by DLPack alone."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __dlpack__(self, **options):
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+
+@contextlib.contextmanager
+def allocator() -> Iterator[SimpleNamespace]:
+    """Functions that allocate by CUDA itself, on the first GPU; all is freed at the end."""
+    given = []
+
+    def keep(free_by, address):
+        given.append((free_by, int(address)))
+        return int(address)
+
+    def malloc(size):
+        return keep("cuMemFree", cuda.call("cuMemAlloc", size))
+
+    def managed(size):
+        return keep("cuMemFree", cuda.call("cuMemAllocManaged", size, 1))
+
+    def pooled(size):
+        stream = cuda.driver().CUstream(0)
+        address = cuda.call("cuMemAllocAsync", size, stream)
+        cuda.call("cuStreamSynchronize", stream)
+        return keep("cuMemFree", address)
+
+    def host(size):
+        return keep("cuMemFreeHost", cuda.call("cuMemHostAlloc", size, 3))
+
+    with cuda.current(0):
+        yield SimpleNamespace(malloc=malloc, managed=managed, pooled=pooled, host=host)
+        for free_by, address in given:
+            cuda.call(free_by, address)
+
+
+@contextlib.contextmanager
+def virtual(size, *, blocks=1, shareable=True) -> Iterator[int]:
+    """Virtual memory as another library makes it: `blocks` handles, mapped side by side."""
+    driver = cuda.driver()
+    prop = driver.CUmemAllocationProp()
+    prop.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    prop.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    if shareable:
+        kinds = driver.CUmemAllocationHandleType
+        prop.requestedHandleTypes = kinds.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+    address = int(cuda.call("cuMemAddressReserve", size * blocks, 0, 0, 0))
+    for number in range(blocks):
+        handle = cuda.call("cuMemCreate", size, prop, 0)
+        cuda.call("cuMemMap", address + number * size, size, 0, handle, 0)
+        cuda.call("cuMemRelease", handle)
+    access = driver.CUmemAccessDesc()
+    access.location = prop.location
+    access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    cuda.call("cuMemSetAccess", address, size * blocks, [access], 1)
+    yield address
+    cuda.call("cuMemUnmap", address, size * blocks)
+    cuda.call("cuMemAddressFree", address, size * blocks)

@@ -1,0 +1,18 @@
+"""The driver of a real GPU refuses with the codes that the stand-in of tests/cuda was taught."""
+
+import pytest
+from children import run
+
+# The context is lost at the end: nothing may be cleaned up.
+PROGRAM = """
+import os, driver_cases as cases
+print(cases.answers(cases.lose_by_kernel), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.gpu
+def test_the_driver_answers_as_the_stand_in_does():
+    from driver_cases import CODES
+
+    assert eval(run(PROGRAM)) == CODES

@@ -1,0 +1,71 @@
+"""Memory of one GPU, copied by the engine of another of the same host."""
+
+import hashlib
+import os
+
+import pytest
+from children import child
+
+import dgkit
+from dgkit import Device, memory
+from dgkit.errors import Unsupported
+from dgkit.memory import cuda
+
+pytestmark = pytest.mark.gpu
+
+MIB = 1 << 20
+
+# Owns memory on GPU argv[1]; each line of Python that it reads it evaluates and prints.
+OWNER = """
+import sys, cupy, dgkit
+cupy.cuda.Device(int(sys.argv[1])).use()
+memory = dgkit.empty(1 << 20, on=f"cuda:{sys.argv[1]}")
+array = memory.array
+device = dgkit.Device()
+region = device.register(memory)
+print(region.export().hex(), flush=True)
+for line in sys.stdin:
+    print(eval(line), flush=True)
+region.close()
+device.close()
+"""
+
+
+@pytest.fixture(autouse=True)
+def two_gpus():
+    if len(memory.gpus()) < 2:
+        pytest.skip("there is one GPU")
+    cuda.ready()
+
+
+@pytest.mark.parametrize(("owner", "engine"), [(0, 1), (1, 0)])
+def test_the_engine_of_another_gpu_copies_where_there_is_peer_access(owner, engine):
+    data = os.urandom(MIB)
+    with child(OWNER, owner) as other, Device("cuda", gpu=engine) as device:
+        remote = device.import_region(bytes.fromhex(other.line(60)), timeout=10)
+        with device.queue() as queue, device.register(bytearray(data)) as local:
+            for size in (8, 24, 4096, MIB):
+                assert queue.write(local, remote, size=size).wait(10).size == size
+            there = other.ask("__import__('hashlib').sha256(array.get()).hexdigest()")
+            assert there == hashlib.sha256(data).hexdigest()
+            local.memory[:] = bytes(MIB)
+            queue.read(local, remote).wait(10)
+            assert local.memory == data
+        remote.close()
+
+
+
+
+def test_what_another_gpu_holds_of_this_process_is_lent_and_not_copied():
+    with (
+        dgkit.empty(4096, on="cuda:1") as there,
+        Device("cuda", gpu=0) as device,
+        device.register(there) as region,
+        device.queue() as queue,
+        device.register(bytearray(4096)) as local,
+        device.import_region(local.export()) as own,
+    ):
+        with pytest.raises(Unsupported, match="another GPU"):
+            device.import_region(region.export())
+        with pytest.raises(Unsupported, match="another GPU"):
+            queue.write(region, own).wait()

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks and a runner for the native tests. A test is a function that returns if all held.
+ *
+ *	static void a_closed_region_refuses_transfers(void) { CHECK_EQ(dg_queue_post(q, &wr, 1), -ESTALE); }
+ *	int main(int argc, char **argv)
+ *	{
+ *		static const struct test tests[] = { TEST(a_closed_region_refuses_transfers) };
+ *		return RUN_TESTS(tests, argc, argv);
+ *	}
+ *
+ * Each test runs in a child process, so one that crashes or hangs fails alone and leaves nothing to
+ * the next. A program given a test's name runs that test alone, in its own process (for a debugger).
+ */
+#ifndef DGKIT_CHECK_H
+#define DGKIT_CHECK_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "dgkit.h"
+
+#define CHECK_SKIPPED 77
+#define CHECK_SECONDS 120 /* a test that takes longer hangs */
+
+#define CHECK(cond) ((cond) ? (void)0 : check_failed(__FILE__, __LINE__, "%s", #cond))
+#define CHECK_EQ(got, want) \
+	check_eq(__FILE__, __LINE__, #got, (intmax_t)(got), #want, (intmax_t)(want))
+/* That `got`, a sentence for a person, says `part`. */
+#define CHECK_SAYS(got, part) check_says(__FILE__, __LINE__, #got, got, part)
+/* Ends the test: this machine lacks what it needs. Where DG_NO_SKIP is set, as in CI, it fails. */
+#define SKIP(why) check_skip(__FILE__, __LINE__, why)
+
+struct test {
+	const char *name;
+	void (*run)(void);
+};
+#define TEST(function) { #function, function }
+#define RUN_TESTS(tests, argc, argv) \
+	run_tests(tests, sizeof(tests) / sizeof((tests)[0]), (argc) > 1 ? (argv)[1] : NULL)
+
+/* Any thread may fail the test, so nothing is unwound. */
+__attribute__((noreturn, format(printf, 3, 4), unused)) static void check_failed(
+	const char *file, int line, const char *format, ...)
+{
+	__builtin_va_list args;
+
+	fprintf(stderr, "%s:%d: failed: ", file, line);
+	__builtin_va_start(args, format);
+	vfprintf(stderr, format, args);
+	__builtin_va_end(args);
+	fprintf(stderr, "\n\tlast error: %s\n", dg_last_error());
+	fflush(NULL);
+	_exit(1);
+}
+
+__attribute__((unused)) static void check_eq(const char *file, int line, const char *got_text,
+					     intmax_t got, const char *want_text, intmax_t want)
+{
+	if (got != want)
+		check_failed(file, line, "%s is %jd, not %s (%jd)", got_text, got, want_text, want);
+}
+
+__attribute__((unused)) static void check_says(const char *file, int line, const char *got_text,
+					       const char *got, const char *part)
+{
+	if (!got || !strstr(got, part))
+		check_failed(file, line, "%s is \"%s\" and says nothing of \"%s\"", got_text,
+			     got ? got : "(null)", part);
+}
+
+__attribute__((noreturn, unused)) static void check_skip(const char *file, int line, const char *why)
+{
+	if (getenv("DG_NO_SKIP"))
+		check_failed(file, line, "skipped: %s", why);
+	fprintf(stderr, "%s:%d: skipped: %s\n", file, line, why);
+	fflush(NULL);
+	_exit(CHECK_SKIPPED);
+}
+
+/* Runs one test in a child. Returns its exit status; 128 and more names the signal that ended it. */
+__attribute__((unused)) static int run_apart(const struct test *test)
+{
+	int status = 0;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		alarm(CHECK_SECONDS);
+		test->run();
+		exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return 1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+__attribute__((unused)) static int run_tests(const struct test *tests, size_t n, const char *only)
+{
+	size_t failed = 0, skipped = 0, ran = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int rc = 0;
+
+		if (only && strcmp(only, tests[i].name))
+			continue;
+		ran++;
+		if (only)
+			tests[i].run();
+		else
+			rc = run_apart(&tests[i]);
+		skipped += rc == CHECK_SKIPPED;
+		failed += rc != 0 && rc != CHECK_SKIPPED;
+		printf("%-4s %s", rc == CHECK_SKIPPED ? "skip" : rc ? "FAIL" : "ok", tests[i].name);
+		printf(rc >= 128 ? " (signal %d)\n" : "\n", rc - 128);
+	}
+	printf("%zu tests, %zu failed, %zu skipped\n", ran, failed, skipped);
+	if (failed || !ran)
+		return 1;
+	return skipped == ran ? CHECK_SKIPPED : 0;
+}
+
+#endif

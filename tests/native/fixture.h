@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What most tests stand on: a device, a local region, a remote region (exported and imported by
+ * this very process) and queues, over each provider in turn. With `cuda` the remote bytes are GPU memory.
+ */
+#ifndef DGKIT_FIXTURE_H
+#define DGKIT_FIXTURE_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+
+#include "check.h"
+#include "gpu_memory.h"
+
+#define MS 1000000ull
+#define SECOND 1000000000ull
+#define RW (DG_ACCESS_READ | DG_ACCESS_WRITE)
+#define UNUSED __attribute__((unused))
+
+static const char *provider UNUSED = "soft"; /* the one under test */
+
+/* A queue and the place where its transfers' completions go. */
+struct lane {
+	dg_queue *q;
+	dg_wc sink[64];
+};
+
+struct fix {
+	dg_device *dev;
+	size_t size;
+	bool gpu; /* there is GPU memory */
+	uint8_t *here, *there; /* the local bytes, and those behind the remote region */
+	dg_region *local, *source, *remote;
+	uint32_t l, r; /* the ids of local and remote */
+	struct lane lane;
+	dg_queue *q; /* lane.q */
+};
+
+/* A transfer that was posted: its ticket, or the completion that came at once (ticket 0), or an
+ * errno (ticket < 0). */
+struct transfer {
+	int64_t ticket;
+	dg_wc wc;
+};
+
+UNUSED static uint8_t pattern(size_t i, unsigned seed)
+{
+	return (uint8_t)(i * 31 + (i >> 8) * 7 + seed);
+}
+
+UNUSED static void fill(uint8_t *bytes, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		bytes[i] = pattern(i, seed);
+}
+
+/* That bytes[0..n) are what fill(base, .., seed) put at base + at. */
+UNUSED static void check_pattern(const uint8_t *bytes, size_t at, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		if (bytes[i] != pattern(at + i, seed))
+			check_failed(__FILE__, __LINE__, "byte %zu of %zu is %u, not %u", i, n, bytes[i],
+				     pattern(at + i, seed));
+}
+
+/* Zeroed memory that is no file. */
+UNUSED static uint8_t *pages(size_t size)
+{
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(at != MAP_FAILED);
+	return at;
+}
+
+UNUSED static dg_memory plain_memory(void *at, size_t size)
+{
+	return (dg_memory){ .addr = at, .size = size, .fd = -1 };
+}
+
+/* A sealed memfd, mapped. */
+UNUSED static dg_memory sealed_memory(size_t size)
+{
+	dg_memory m = { .size = size, .fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING) };
+
+	CHECK(m.fd >= 0);
+	CHECK_EQ(ftruncate(m.fd, size), 0);
+	CHECK_EQ(fcntl(m.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	m.addr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, m.fd, 0);
+	CHECK(m.addr != MAP_FAILED);
+	return m;
+}
+
+UNUSED static uint32_t id_of(dg_region *r)
+{
+	dg_region_info info;
+
+	CHECK_EQ(dg_region_info_get(r, &info), 0);
+	return info.id;
+}
+
+UNUSED static dg_region_info info_of(dg_region *r)
+{
+	dg_region_info info;
+
+	CHECK_EQ(dg_region_info_get(r, &info), 0);
+	return info;
+}
+
+UNUSED static dg_device *device_spinning(uint64_t spin_ns)
+{
+	dg_device_config config = { .spin_ns = spin_ns };
+	dg_device *dev;
+
+	CHECK_EQ(dg_device_open(provider, &config, &dev), 0);
+	return dev;
+}
+
+UNUSED static dg_region *registered(dg_device *dev, void *at, size_t size, uint32_t access)
+{
+	dg_memory m = plain_memory(at, size);
+	dg_region *r;
+
+	CHECK_EQ(dg_region_register(dev, &m, access, &r), 0);
+	return r;
+}
+
+UNUSED static dg_region *registered_gpu(dg_device *dev, void *at, size_t size, uint32_t access)
+{
+	dg_memory m = { .addr = at, .size = size, .fd = -1, .block = size, .kind = DG_KIND_CUDA_IPC };
+	dg_region *r;
+
+	gpu_uuid(m.uuid);
+	CHECK_EQ(dg_region_register(dev, &m, access, &r), 0);
+	return r;
+}
+
+/* Imports into dev what `source` exports. */
+UNUSED static dg_region *imported(dg_device *dev, dg_region *source, uint32_t access)
+{
+	uint8_t descriptor[DG_DESCRIPTOR_MAX];
+	dg_region *r;
+	int len = dg_region_export(source, access, descriptor, sizeof(descriptor));
+
+	CHECK(len > 0);
+	CHECK_EQ(dg_region_import(dev, descriptor, len, SECOND, &r), 0);
+	return r;
+}
+
+/* Sets l->q and its sink. Gives what dg_queue_open gave. */
+UNUSED static int lane_open(struct lane *l, dg_device *dev, uint32_t depth, uint32_t path,
+			    uint64_t spin_ns, uint64_t op_timeout_ns)
+{
+	int rc = dg_queue_open(dev, depth, path, spin_ns, op_timeout_ns, &l->q);
+
+	if (!rc)
+		CHECK_EQ(dg_queue_sink(l->q, l->sink, 64), 0);
+	return rc;
+}
+
+UNUSED static void fix_regions(struct fix *f, size_t size, uint64_t spin_ns)
+{
+	memset(f, 0, sizeof(*f));
+	f->dev = device_spinning(spin_ns);
+	f->size = size;
+	f->gpu = !strcmp(provider, "cuda");
+	f->here = pages(size);
+	f->there = f->gpu ? gpu_pages(size) : pages(size);
+	f->local = registered(f->dev, f->here, size, RW);
+	f->source = f->gpu ? registered_gpu(f->dev, f->there, size, RW)
+			   : registered(f->dev, f->there, size, RW);
+	f->remote = imported(f->dev, f->source, RW);
+	f->l = id_of(f->local);
+	f->r = id_of(f->remote);
+}
+
+UNUSED static void fix_close(struct fix *f)
+{
+	if (f->q) {
+		CHECK_EQ(dg_queue_close(f->q), 0);
+		dg_queue_free(f->q);
+	}
+	CHECK_EQ(dg_device_close(f->dev, SECOND), 0);
+	CHECK_EQ(munmap(f->here, f->size), 0);
+	if (f->gpu)
+		gpu_free(f->there);
+	else
+		CHECK_EQ(munmap(f->there, f->size), 0);
+}
+
+/* False where the provider does nothing inline, which only path `inline` asks for. */
+UNUSED static bool fix_try(struct fix *f, size_t size, uint32_t depth, uint32_t path)
+{
+	int rc;
+
+	fix_regions(f, size, 0);
+	rc = lane_open(&f->lane, f->dev, depth, path, 20000, 20 * SECOND);
+	if (rc == -EOPNOTSUPP && path == DG_PATH_INLINE) {
+		fix_close(f);
+		return false;
+	}
+	CHECK_EQ(rc, 0);
+	f->q = f->lane.q;
+	return true;
+}
+
+UNUSED static void fix_open(struct fix *f, size_t size, uint32_t depth)
+{
+	CHECK(fix_try(f, size, depth, DG_PATH_WORKER));
+}
+
+/* Calls body over each path that the provider has. */
+UNUSED static void each_path(size_t size, uint32_t depth, void (*body)(struct fix *f, uint32_t path))
+{
+	for (uint32_t path = DG_PATH_AUTO; path <= DG_PATH_WORKER; path++) {
+		struct fix f;
+
+		if (!fix_try(&f, size, depth, path))
+			continue;
+		body(&f, path);
+		fix_close(&f);
+	}
+}
+
+UNUSED static dg_wr record(const struct fix *f, uint32_t op, uint64_t size, uint64_t local_offset,
+			   uint64_t remote_offset)
+{
+	return (dg_wr){ .op = op, .local = f->l, .remote = f->r, .size = size,
+			.local_offset = local_offset, .remote_offset = remote_offset };
+}
+
+UNUSED static struct transfer begin_wr(struct lane *l, const dg_wr *wr, uint32_t n)
+{
+	struct transfer t = { .ticket = dg_transfer_post_wr(l->q, wr, n) };
+
+	if (t.ticket >= 0 && t.ticket < DG_TICKET) {
+		t.wc = l->sink[t.ticket % DG_FAILED];
+		t.ticket = 0;
+	}
+	return t;
+}
+
+UNUSED static struct transfer begin(struct lane *l, const dg_wr *wr)
+{
+	struct transfer t = { .ticket = dg_transfer_post(l->q, wr->op, wr->local, wr->remote, wr->size,
+							 wr->local_offset, wr->remote_offset, wr->flags) };
+
+	if (t.ticket >= 0 && t.ticket < DG_TICKET) {
+		t.wc = l->sink[t.ticket % DG_FAILED];
+		t.ticket = 0;
+	}
+	return t;
+}
+
+/* Takes the completion into t->wc: 0, or -ETIME, or another errno. */
+UNUSED static int take(struct lane *l, struct transfer *t, uint64_t timeout_ns)
+{
+	int64_t at;
+
+	if (t->ticket <= 0)
+		return (int)t->ticket;
+	at = dg_transfer_wait_for(t->ticket, timeout_ns);
+	if (at == -ENOSPC) {
+		CHECK_EQ(dg_queue_sink(l->q, l->sink, 64), 0);
+		at = dg_transfer_wait_for(t->ticket, timeout_ns);
+	}
+	if (at < 0)
+		return (int)at;
+	t->wc = l->sink[at % DG_FAILED];
+	CHECK_EQ(at >= DG_FAILED, t->wc.status != DG_OK);
+	t->ticket = 0;
+	return 0;
+}
+
+/* Posts a transfer, waits for it, and gives its completion. */
+UNUSED static dg_wc done(struct lane *l, const dg_wr *wr)
+{
+	struct transfer t = begin(l, wr);
+
+	CHECK(t.ticket >= 0);
+	CHECK_EQ(take(l, &t, 30 * SECOND), 0);
+	return t.wc;
+}
+
+/* The tests over each provider of this build, one after another. */
+UNUSED static int run_over_providers(const struct test *tests, size_t n, int argc, char **argv)
+{
+	int failed = 0, skipped = 0, i = 0;
+
+	for (; (provider = dg_provider_name(i)); i++) {
+		int rc;
+
+		printf("-- %s\n", provider);
+		if (dg_provider_probe(provider, false)) { /* each test is a process, and CUDA must not be started before the fork */
+			printf("skip %s: %s\n", provider, dg_last_error());
+			skipped++;
+			continue;
+		}
+		rc = run_tests(tests, n, argc > 1 ? argv[1] : NULL);
+		failed += rc && rc != CHECK_SKIPPED;
+		skipped += rc == CHECK_SKIPPED;
+	}
+	return failed ? 1 : skipped == i ? CHECK_SKIPPED : 0;
+}
+#define RUN_OVER_PROVIDERS(tests, argc, argv) \
+	run_over_providers(tests, sizeof(tests) / sizeof((tests)[0]), argc, argv)
+
+#endif

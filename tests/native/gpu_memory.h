@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPU memory for tests of the provider cuda. They run over the stand-in for the driver
+ * (tests/stand_in), whose GPU memory the CPU can read and write at the same address.
+ */
+#ifndef DGKIT_GPU_MEMORY_H
+#define DGKIT_GPU_MEMORY_H
+
+#include <dlfcn.h>
+
+#include "check.h"
+
+#define UNUSED_GPU __attribute__((unused))
+
+UNUSED_GPU static void *driver(const char *name)
+{
+	static void *lib;
+	void *found;
+
+	if (!lib)
+		lib = dlopen("libcuda.so.1", RTLD_NOW);
+	CHECK(lib != NULL);
+	found = dlsym(lib, name);
+	CHECK(found != NULL);
+	return found;
+}
+
+/* Calls a function of the driver, which must succeed. */
+#define DRIVER(name, types, ...) CHECK_EQ(((int (*) types)(uintptr_t)driver(name))(__VA_ARGS__), 0)
+
+UNUSED_GPU static void gpu_context(void)
+{
+	void *context;
+
+	DRIVER("cuInit", (unsigned), 0);
+	DRIVER("cuDevicePrimaryCtxRetain", (void **, int), &context, 0);
+	DRIVER("cuCtxSetCurrent", (void *), context);
+}
+
+/* Zeroed. */
+UNUSED_GPU static void *gpu_pages(size_t size)
+{
+	unsigned long long at = 0;
+
+	gpu_context();
+	DRIVER("cuMemAlloc_v2", (unsigned long long *, size_t), &at, size);
+	DRIVER("cuMemsetD8_v2", (unsigned long long, unsigned char, size_t), at, 0, size);
+	return (void *)(uintptr_t)at;
+}
+
+UNUSED_GPU static void gpu_free(void *at)
+{
+	gpu_context();
+	DRIVER("cuMemFree_v2", (unsigned long long), (unsigned long long)(uintptr_t)at);
+}
+
+/* The UUID of the first GPU, 16 bytes. */
+UNUSED_GPU static void gpu_uuid(uint8_t *uuid)
+{
+	gpu_context();
+	DRIVER("cuDeviceGetUuid_v2", (uint8_t *, int), uuid, 0);
+}
+
+/* Other knobs of the stand-in (DGKIT_STAND_IN); its counts start anew. */
+UNUSED_GPU static void gpu_knobs(const char *knobs)
+{
+	((void (*)(const char *))(uintptr_t)driver("dgkitStandIn"))(knobs);
+}
+
+/* How often a function of the driver was called. */
+UNUSED_GPU static unsigned long gpu_calls(const char *name)
+{
+	return ((unsigned long (*)(const char *))(uintptr_t)driver("dgkitStandInCalls"))(name);
+}
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is refused, and what closing does to work in flight. Over every provider and path. */
+#include <pthread.h>
+
+#include "fixture.h"
+#include "provider.h"
+
+#define HUGE_SIZE (1ull << 30)
+
+static int post(struct fix *f, const dg_wr *wr)
+{
+	return dg_queue_post(f->q, wr, 1);
+}
+
+static void bounds(struct fix *f, uint32_t path)
+{
+	static const struct {
+		uint64_t offset, size;
+	} out[] = {
+		{ 0, 4097 }, { 1, 4096 }, { 4095, 2 }, { 4096, 1 }, { 4097, 1 }, { 1ull << 63, 1 },
+		{ 1ull << 63, 1ull << 63 }, { UINT64_MAX, 1 }, { UINT64_MAX, UINT64_MAX }, { 1, UINT64_MAX },
+		{ 0, UINT64_MAX }, { 4096, UINT64_MAX - 4095 }, { 0, 1ull << 63 }, { 8, UINT64_MAX - 7 },
+	};
+	static const struct {
+		uint64_t offset, size;
+	} in[] = { { 0, 4096 }, { 4095, 1 }, { 1, 4095 }, { 0, 1 } };
+
+	(void)path;
+	for (size_t i = 0; i < sizeof(out) / sizeof(out[0]); i++) {
+		dg_wr wr = record(f, DG_WRITE, out[i].size, out[i].offset, 0);
+
+		CHECK_EQ(post(f, &wr), -ERANGE);
+		wr = record(f, DG_WRITE, out[i].size, 0, out[i].offset);
+		CHECK_EQ(post(f, &wr), -ERANGE);
+		CHECK_EQ(dg_transfer_post(f->q, DG_READ, f->l, f->r, out[i].size, 0, out[i].offset, 0), -ERANGE);
+		CHECK_SAYS(dg_last_error(), "4096");
+	}
+	for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
+		dg_wr wr = record(f, DG_READ, in[i].size, in[i].offset, in[i].offset);
+
+		CHECK_EQ(done(&f->lane, &wr).status, DG_OK);
+	}
+	CHECK_EQ(dg_queue_pending(f->q), 0);
+}
+
+static void not_one_byte_outside_a_region_is_allowed(void)
+{
+	each_path(4096, 4, bounds);
+}
+
+static void nonsense(struct fix *f, uint32_t path)
+{
+	dg_wr wr = record(f, DG_WRITE, 0, 0, 0);
+
+	(void)path;
+	CHECK_EQ(post(f, &wr), -ERANGE);
+	wr = record(f, 2, 8, 0, 0);
+	CHECK_EQ(post(f, &wr), -EINVAL);
+	wr = record(f, DG_WRITE, 8, 0, 0);
+	wr.flags = 4;
+	CHECK_EQ(post(f, &wr), -EINVAL);
+	wr.flags = 0;
+	wr.local = f->r; /* an import where a local region belongs */
+	CHECK_EQ(post(f, &wr), -EINVAL);
+	wr.local = f->l;
+	wr.remote = f->l;
+	CHECK_EQ(post(f, &wr), -EINVAL);
+	wr.remote = 0;
+	CHECK_EQ(post(f, &wr), -ESTALE);
+	wr.remote = UINT32_MAX;
+	CHECK_EQ(post(f, &wr), -ESTALE);
+	wr.remote = f->r ^ 1u << 20; /* another generation */
+	CHECK_EQ(post(f, &wr), -ESTALE);
+	CHECK_EQ(dg_queue_post(f->q, NULL, 0), 0);
+}
+
+static void records_without_sense_are_refused(void)
+{
+	each_path(4096, 4, nonsense);
+}
+
+static void a_region_of_another_device_is_refused(void)
+{
+	struct fix f, g;
+	dg_wr wr;
+
+	fix_open(&f, 4096, 4);
+	fix_open(&g, 4096, 4);
+	wr = record(&f, DG_WRITE, 8, 0, 0);
+	wr.local = g.l;
+	CHECK_EQ(post(&f, &wr), -EINVAL);
+	CHECK_SAYS(dg_last_error(), "another device");
+	wr.local = f.l;
+	wr.remote = g.r;
+	CHECK_EQ(post(&f, &wr), -EINVAL);
+	fix_close(&g);
+	fix_close(&f);
+}
+
+static void each_access(struct fix *f, uint32_t path)
+{
+	(void)path;
+	for (uint32_t mine = 1; mine <= 3; mine++)
+		for (uint32_t theirs = 1; theirs <= 3; theirs++)
+			for (uint32_t op = DG_READ; op <= DG_WRITE; op++) {
+				dg_region *local = registered(f->dev, f->here, 64, mine);
+				dg_region *remote = imported(f->dev, f->source, theirs);
+				uint32_t from = op == DG_WRITE ? mine : theirs, to = op == DG_WRITE ? theirs : mine;
+				bool allowed = (from & DG_ACCESS_READ) && (to & DG_ACCESS_WRITE);
+				dg_wr wr = record(f, op, 64, 0, 0);
+
+				wr.local = id_of(local);
+				wr.remote = id_of(remote);
+				CHECK_EQ(info_of(remote).access, theirs);
+				if (allowed)
+					CHECK_EQ(done(&f->lane, &wr).status, DG_OK);
+				else
+					CHECK_EQ(post(f, &wr), -EACCES);
+				CHECK_EQ(dg_region_close(remote, 0), 0);
+				CHECK_EQ(dg_region_close(local, 0), 0);
+			}
+}
+
+static void access_flags_are_kept(void)
+{
+	each_path(4096, 4, each_access);
+}
+
+static void access_can_be_narrowed_and_never_widened(void)
+{
+	uint8_t buf[DG_DESCRIPTOR_MAX];
+	dg_memory m = plain_memory(buf, sizeof(buf));
+	dg_region *r;
+	struct fix f;
+
+	fix_regions(&f, 4096, 0);
+	m.flags = DG_MEMORY_READONLY;
+	CHECK_EQ(dg_region_register(f.dev, &m, RW, &r), -EACCES);
+	CHECK_EQ(dg_region_register(f.dev, &m, 0, &r), -EINVAL);
+	CHECK_EQ(dg_region_register(f.dev, &m, 4, &r), -EINVAL);
+	CHECK_EQ(dg_region_register(f.dev, &m, DG_ACCESS_READ, &r), 0);
+	CHECK_EQ(dg_region_export(r, RW, buf, sizeof(buf)), -EACCES);
+	CHECK_EQ(dg_region_export(r, 0, buf, sizeof(buf)), -EACCES);
+	CHECK_EQ(dg_region_export(f.remote, DG_ACCESS_READ, buf, sizeof(buf)), -EINVAL);
+	CHECK_EQ(dg_region_export(r, DG_ACCESS_READ, buf, 10), -ENOSPC);
+	CHECK_EQ(dg_region_close(r, 0), 0);
+	m.size = 0;
+	CHECK_EQ(dg_region_register(f.dev, &m, RW, &r), -EINVAL);
+	m = plain_memory(buf, UINT64_MAX);
+	CHECK_EQ(dg_region_register(f.dev, &m, RW, &r), -ERANGE);
+	fix_close(&f);
+}
+
+static void after_close(struct fix *f, uint32_t path)
+{
+	dg_wr wr = record(f, DG_WRITE, 8, 0, 0);
+
+	(void)path;
+	CHECK_EQ(dg_region_close(f->local, 0), 0);
+	CHECK_EQ(post(f, &wr), -ESTALE);
+	CHECK_SAYS(dg_last_error(), "local region");
+	wr.local = id_of(f->source);
+	CHECK_EQ(dg_region_close(f->remote, 0), 0);
+	CHECK_EQ(post(f, &wr), -ESTALE);
+	CHECK_SAYS(dg_last_error(), "remote region");
+}
+
+static void a_closed_region_is_refused(void)
+{
+	each_path(4096, 4, after_close);
+}
+
+static void revoked(struct fix *f, uint32_t path)
+{
+	dg_wr wr = record(f, DG_WRITE, 64, 0, 0);
+	dg_wc wc;
+
+	(void)path;
+	CHECK_EQ(dg_region_close(f->source, 0), 0);
+	memset(f->here, 1, 64);
+	CHECK_EQ(info_of(f->remote).revoked, 1);
+	wc = done(&f->lane, &wr);
+	CHECK_EQ(wc.status, DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(wc.size, 0);
+	for (int i = 0; i < 64; i++)
+		CHECK_EQ(f->there[i], 0);
+	CHECK_EQ(dg_region_close(f->remote, 0), 0);
+}
+
+static void a_revoked_region_gives_errors_and_no_bytes(void)
+{
+	each_path(4096, 4, revoked);
+}
+
+static size_t huge(void)
+{
+	return strcmp(provider, "cuda") ? HUGE_SIZE : HUGE_SIZE / 32;
+}
+
+/* Huge operations, more of them than any machine copies in a second. What a GPU was given it finishes,
+ * however long that takes: there, a single one. */
+static void post_huge(struct fix *f, struct transfer *t, uint32_t n)
+{
+	dg_wr wr;
+
+	fix_open(f, huge(), 16);
+	wr = record(f, DG_WRITE, huge(), 0, 0);
+	for (uint32_t i = 0; i < (f->gpu ? 1 : n); i++) {
+		t[i] = begin(&f->lane, &wr);
+		CHECK(t[i].ticket >= DG_TICKET);
+	}
+}
+
+static void take_all(struct fix *f, struct transfer *t, uint32_t n, int status)
+{
+	for (uint32_t i = 0; i < (f->gpu ? 1 : n); i++) {
+		CHECK_EQ(take(&f->lane, &t[i], 30 * SECOND), 0);
+		CHECK_EQ(t[i].wc.status, f->gpu ? DG_OK : status);
+		CHECK_EQ(t[i].wc.size, f->gpu ? huge() : 0);
+	}
+	CHECK_EQ(dg_queue_pending(f->q), 0);
+}
+
+static void new_memory_there(struct fix *f)
+{
+	if (f->gpu)
+		gpu_free(f->there);
+	else
+		CHECK_EQ(munmap(f->there, f->size), 0);
+	f->there = f->gpu ? gpu_pages(f->size) : pages(f->size);
+}
+
+static void closing_the_exported_region_aborts_what_is_in_flight(void)
+{
+	struct transfer t[16];
+	struct fix f;
+
+	post_huge(&f, t, 16);
+	CHECK_EQ(dg_region_close(f.source, SECOND), 0);
+	new_memory_there(&f); /* nobody touches it any more */
+	take_all(&f, t, 16, DG_REMOTE_ACCESS_ERROR);
+	fix_close(&f);
+}
+
+static void closing_the_local_region_aborts_what_is_in_flight(void)
+{
+	struct transfer t[16];
+	struct fix f;
+
+	post_huge(&f, t, 16);
+	CHECK_EQ(dg_region_close(f.local, SECOND), 0);
+	CHECK_EQ(munmap(f.here, f.size), 0);
+	f.here = pages(f.size);
+	take_all(&f, t, 16, DG_LOCAL_ERROR);
+	fix_close(&f);
+}
+
+static void closing_the_queue_flushes_what_is_in_flight(void)
+{
+	struct transfer t[16];
+	uint64_t start;
+	struct fix f;
+
+	post_huge(&f, t, 16);
+	start = dg_now_ns();
+	CHECK_EQ(dg_queue_close(f.q), 0);
+	CHECK(dg_now_ns() - start < SECOND);
+	/* Its gates were left: the regions close without waiting, and their memory is free. */
+	CHECK_EQ(dg_region_close(f.source, 0), 0);
+	CHECK_EQ(dg_region_close(f.local, 0), 0);
+	CHECK_EQ(dg_region_close(f.remote, 0), 0);
+	take_all(&f, t, 16, DG_FLUSHED);
+	fix_close(&f);
+}
+
+static void closing_the_imported_region_waits_and_may_be_called_again(void)
+{
+	struct transfer t[1];
+	struct fix f;
+	dg_wr wr;
+	int rc;
+
+	post_huge(&f, t, 1);
+	wr = record(&f, DG_WRITE, 8, 0, 0);
+	rc = dg_region_close(f.remote, 0);
+	CHECK_EQ(rc, -EBUSY);
+	CHECK_EQ(post(&f, &wr), -ESTALE);
+	CHECK_EQ(dg_queue_close(f.q), 0); /* ends the wait */
+	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
+	take_all(&f, t, 1, DG_FLUSHED);
+	fix_close(&f);
+}
+
+/* One inline copy in a thread of its own. */
+struct copier {
+	struct fix *f;
+	dg_wr wr;
+	dg_wc wc;
+};
+
+static void *copy_inline(void *arg)
+{
+	struct copier *c = arg;
+
+	CHECK_EQ(dg_queue_run(c->f->q, &c->wr, 1, &c->wc, SECOND), 1);
+	return NULL;
+}
+
+/* Closes `which` region while a huge inline copy runs; gives the copy's status. */
+static int close_under_inline_copy(bool local)
+{
+	struct copier c;
+	pthread_t thread;
+	struct fix f;
+
+	if (!fix_try(&f, HUGE_SIZE, 4, DG_PATH_INLINE))
+		return -1;
+	c = (struct copier){ .f = &f, .wr = record(&f, DG_WRITE, HUGE_SIZE, 0, 0) };
+	CHECK_EQ(pthread_create(&thread, NULL, copy_inline, &c), 0);
+	while (!atomic_load(&hot_at(REGION_INDEX(f.r))->gate->posted))
+		; /* it is not under way yet */
+	CHECK_EQ(dg_region_close(local ? f.local : f.source, 20 * SECOND), 0);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	fix_close(&f);
+	return c.wc.status;
+}
+
+static void closing_a_region_aborts_an_inline_copy(void)
+{
+	int status = close_under_inline_copy(true);
+
+	if (status < 0)
+		return; /* this provider does nothing inline */
+	CHECK_EQ(status, DG_LOCAL_ERROR);
+	CHECK_EQ(close_under_inline_copy(false), DG_REMOTE_ACCESS_ERROR);
+}
+
+static void closing_the_device_closes_its_queues_and_regions(void)
+{
+	struct transfer t[16];
+	struct fix f;
+
+	post_huge(&f, t, 16);
+	CHECK_EQ(dg_device_close(f.dev, SECOND), 0);
+	take_all(&f, t, 16, DG_FLUSHED);
+	dg_queue_free(f.q);
+	f.q = NULL;
+	f.dev = device_spinning(0);
+	fix_close(&f);
+}
+
+static void unknown_providers_are_named(void)
+{
+	dg_device *dev;
+
+	CHECK_EQ(dg_device_open("nonesuch", NULL, &dev), -ENODEV);
+	CHECK_SAYS(dg_last_error(), "nonesuch");
+	CHECK_EQ(dg_device_open(NULL, NULL, &dev), -ENODEV);
+	CHECK(!dev);
+	CHECK(!dg_provider_name(1000));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(not_one_byte_outside_a_region_is_allowed),
+		TEST(records_without_sense_are_refused),
+		TEST(a_region_of_another_device_is_refused),
+		TEST(access_flags_are_kept),
+		TEST(access_can_be_narrowed_and_never_widened),
+		TEST(a_closed_region_is_refused),
+		TEST(a_revoked_region_gives_errors_and_no_bytes),
+		TEST(closing_the_exported_region_aborts_what_is_in_flight),
+		TEST(closing_the_local_region_aborts_what_is_in_flight),
+		TEST(closing_the_queue_flushes_what_is_in_flight),
+		TEST(closing_the_imported_region_waits_and_may_be_called_again),
+		TEST(closing_a_region_aborts_an_inline_copy),
+		TEST(closing_the_device_closes_its_queues_and_regions),
+		TEST(unknown_providers_are_named),
+	};
+
+	return RUN_OVER_PROVIDERS(tests, argc, argv);
+}

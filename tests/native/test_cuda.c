@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The provider cuda over the stand-in for the driver: which of the driver's calls a transfer becomes,
+ * and what becomes of it when one of them fails. Another process owns the GPU memory.
+ */
+#include <pthread.h>
+
+#include "provider.h"
+#include "providers/cuda_api.h"
+#include "queue.h"
+#include "region.h"
+#include "two_sides.h"
+
+#define BLOCK (2u << 20) /* the granularity */
+#define LOCAL (256u << 10)
+#define DEPTH 1024u
+
+/* A block of CUDA virtual memory, mapped, and its POSIX fd. */
+static dg_memory gpu_block(size_t size)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .requestedHandleTypes = CU_MEM_HANDLE_POSIX_FD,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAccessDesc access = { .location = prop.location, .flags = CU_MEM_ACCESS_READWRITE };
+	dg_memory m = { .size = size, .block = size, .kind = DG_KIND_CUDA_VMM };
+	CUdeviceptr at;
+	CUmemHandle handle;
+
+	gpu_uuid(m.uuid);
+	DRIVER("cuMemCreate", (CUmemHandle *, size_t, void *, unsigned long long), &handle, size, &prop, 0);
+	DRIVER("cuMemExportToShareableHandle", (int *, CUmemHandle, int, unsigned long long), &m.fd, handle,
+	       CU_MEM_HANDLE_POSIX_FD, 0);
+	DRIVER("cuMemAddressReserve", (CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long), &at,
+	       size, 0, 0, 0);
+	DRIVER("cuMemMap", (CUdeviceptr, size_t, size_t, CUmemHandle, unsigned long long), at, size, 0,
+	       handle, 0);
+	DRIVER("cuMemSetAccess", (CUdeviceptr, size_t, void *, size_t), at, size, &access, 1);
+	m.addr = (void *)(uintptr_t)at;
+	return m;
+}
+
+/* The host: hears a size and an access, says a descriptor, and ends when it hears no more. */
+static void lend(int fd)
+{
+	uint64_t size = 0;
+	uint32_t access = 0;
+	dg_region *r;
+	dg_memory m;
+	struct token t;
+	dg_device *dev;
+
+	hear(fd, &size, sizeof(size));
+	hear(fd, &access, sizeof(access));
+	provider = "soft";
+	dev = device_spinning(0);
+	m = gpu_block(size);
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), 0);
+	t = export_of(r, access);
+	say(fd, &t, sizeof(t));
+	while (hears(fd, &size, sizeof(size)))
+		;
+	CHECK_EQ(dg_device_close(dev, 5 * SECOND), 0);
+}
+
+/* Both sides. */
+struct two {
+	struct other host;
+	struct fix f;
+	uint8_t *there; /* the remote bytes, as the CPU sees them */
+};
+
+static void two_open(struct two *t, uint64_t size, uint32_t access, const char *knobs)
+{
+	struct token token;
+
+	t->host = start(lend);
+	say(t->host.fd, &size, sizeof(size));
+	say(t->host.fd, &access, sizeof(access));
+	hear(t->host.fd, &token, sizeof(token));
+	provider = "cuda";
+	gpu_knobs(knobs);
+	import_fix(&t->f, &token, LOCAL, DEPTH);
+	t->there = (uint8_t *)hot_at(REGION_INDEX(t->f.r))->base;
+}
+
+static void two_close(struct two *t)
+{
+	int fd = t->host.fd;
+
+	fix_close(&t->f);
+	shutdown(fd, SHUT_WR);
+	join(t->host);
+}
+
+/* A write of n bytes; nothing beside them changes. */
+static void write_once(struct two *t, size_t n, size_t at, size_t far)
+{
+	dg_wr wr = record(&t->f, DG_WRITE, n, at, far);
+
+	fill(t->f.here, LOCAL, (unsigned)n);
+	memset(t->there + far, 0xee, n + 64);
+	if (far)
+		t->there[far - 1] = 0xdd;
+	CHECK_EQ(done(&t->f.lane, &wr).status, DG_OK);
+	check_pattern(t->there + far, at, n, (unsigned)n);
+	for (size_t i = n; i < n + 64; i++)
+		CHECK_EQ(t->there[far + i], 0xee);
+	CHECK(!far || t->there[far - 1] == 0xdd);
+}
+
+static void a_small_write_is_always_a_copy_of_two_rows(void)
+{
+	static const size_t sizes[] = { 71, 100, 4095, 4096, 4097, 16384, 32767 };
+	struct two t;
+	unsigned long copies = 0;
+
+	two_open(&t, BLOCK, RW, "");
+	for (size_t n = 1; n <= 64; n++) {
+		write_once(&t, n, n % 9, n % 7);
+		write_once(&t, n, LOCAL - n, 4096 + n); /* nothing behind it to be a second row */
+	}
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		write_once(&t, sizes[i], 3, 5);
+		write_once(&t, sizes[i], LOCAL - sizes[i], 64);
+	}
+	copies = gpu_calls("cuMemcpy2DAsync");
+	CHECK(copies >= 2 * (64 + 7));
+	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
+	write_once(&t, 32768, 3, 5);
+	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 1);
+	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), copies);
+	CHECK_EQ(gpu_calls("cuLaunchKernel"), 0);
+	two_close(&t);
+}
+
+static void halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second(void)
+{
+	struct two t;
+
+	two_open(&t, BLOCK, RW, "");
+	gpu_knobs("");
+	write_once(&t, 64, 0, 0);
+	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 1); /* 2 x 32 */
+	write_once(&t, 8, 0, 0);
+	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 2); /* itself, and the scratch */
+	write_once(&t, 100, 0, 0);
+	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 3);
+	write_once(&t, 100, LOCAL - 100, 0); /* 2 x 48, and 4 with the scratch */
+	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 5);
+	two_close(&t);
+}
+
+static void far_from_the_scratch_the_two_rows_are_planes(void)
+{
+	struct two t;
+
+	two_open(&t, 3ull << 30, RW, "total=17179869184");
+	for (size_t n = 1; n <= 40; n++)
+		write_once(&t, n, n, n);
+	write_once(&t, 4095, 1, 1 << 20);
+	CHECK(gpu_calls("cuMemcpy3DAsync") >= 21);
+	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
+	write_once(&t, 3, 1, (3ull << 30) - 100);
+	two_close(&t);
+}
+
+static dg_wc done_rows(struct lane *l, const dg_wr *wr)
+{
+	struct transfer t = begin_wr(l, wr, 1);
+
+	CHECK(t.ticket >= 0);
+	CHECK_EQ(take(l, &t, 30 * SECOND), 0);
+	return t.wc;
+}
+
+static void reads_and_rows_are_one_call_each(void)
+{
+	struct two t;
+	dg_wr wr;
+
+	two_open(&t, BLOCK, RW, "");
+	fill(t.there, BLOCK, 3);
+	for (size_t n = 1; n < 70000; n = n * 3 + 1) {
+		wr = record(&t.f, DG_READ, n, 7, n);
+		gpu_knobs("");
+		memset(t.f.here, 0, LOCAL);
+		CHECK_EQ(done(&t.f.lane, &wr).status, DG_OK);
+		CHECK_EQ(gpu_calls("cuMemcpyDtoHAsync"), 1);
+		check_pattern(t.f.here + 7, n, n, 3);
+		CHECK_EQ(t.f.here[6], 0);
+		CHECK_EQ(t.f.here[7 + n], 0);
+	}
+	for (uint32_t op = DG_READ; op <= DG_WRITE; op++) {
+		wr = record(&t.f, op, 24, 0, 0);
+		wr.rows = 500;
+		wr.local_stride = 32;
+		wr.remote_stride = 100;
+		gpu_knobs("");
+		CHECK_EQ(done_rows(&t.f.lane, &wr).size, 500 * 24);
+		CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 1);
+	}
+	wr.local_stride = 8; /* the rows of the source overlap, which no pitch says: three columns */
+	gpu_knobs("");
+	CHECK_EQ(done_rows(&t.f.lane, &wr).size, 500 * 24);
+	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 3);
+	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
+	two_close(&t);
+}
+
+/* The caller makes the calls: he must not be held by as many as there are rows. */
+static void rows_that_repeat_or_overlap_are_few_calls(void)
+{
+	static const uint64_t sizes[] = { 1, 7, 8, 24 }, apart[] = { 0, 1, 5, 8, 23 };
+	struct two t;
+	dg_wr wr;
+
+	two_open(&t, BLOCK, RW, "");
+	for (int i = 0; i < 2 * 4 * 5; i++) {
+		uint32_t op = i % 2 ? DG_WRITE : DG_READ, rows = 9001;
+		uint64_t n = sizes[i / 2 % 4], stride = apart[i / 8];
+		uint8_t *from = op == DG_WRITE ? t.f.here : t.there, *to = op == DG_WRITE ? t.there : t.f.here;
+
+		if (stride >= n)
+			continue;
+		wr = record(&t.f, op, n, op == DG_WRITE ? 3 : 1, op == DG_WRITE ? 1 : 3);
+		wr.rows = rows;
+		wr.local_stride = op == DG_WRITE ? stride : n + 1;
+		wr.remote_stride = op == DG_WRITE ? n + 1 : stride;
+		fill(from, LOCAL, (unsigned)i);
+		memset(to, 0xee, LOCAL);
+		gpu_knobs("");
+		CHECK_EQ(done_rows(&t.f.lane, &wr).size, rows * n);
+		CHECK(gpu_calls("cuMemcpy2DAsync") + gpu_calls("cuMemcpyHtoDAsync") +
+			      gpu_calls("cuMemcpyDtoHAsync") <= 25);
+		for (uint32_t row = 0; row < rows; row++) {
+			check_pattern(to + 1 + row * (n + 1), 3 + row * stride, n, (unsigned)i);
+			CHECK_EQ(to[row * (n + 1)], 0xee);
+		}
+		CHECK_EQ(to[rows * (n + 1)], 0xee);
+	}
+	two_close(&t);
+}
+
+/* n writes of `size` bytes in one post, 64 bytes apart; gives how many launches they were. */
+static unsigned long launches(struct two *t, uint32_t n, uint64_t size, uint32_t fence_at)
+{
+	dg_wr wr[300];
+	dg_wc wc[300];
+
+	CHECK(n <= 300);
+	fill(t->f.here, LOCAL, n);
+	memset(t->there, 0, LOCAL);
+	for (uint32_t i = 0; i < n; i++) {
+		wr[i] = record(&t->f, DG_WRITE, size, 64 * i, 64 * (n - 1 - i));
+		wr[i].flags = fence_at && i == fence_at ? DG_FENCE : 0;
+	}
+	gpu_knobs("");
+	CHECK_EQ(dg_queue_run(t->f.q, wr, n, wc, 10 * SECOND), n);
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK_EQ(wc[i].status, DG_OK);
+		check_pattern(t->there + 64 * (n - 1 - i), 64 * i, size, n);
+		CHECK(size == 64 || !t->there[64 * (n - 1 - i) + size]);
+	}
+	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
+	return gpu_calls("cuLaunchKernel");
+}
+
+static void eight_small_operations_are_one_launch(void)
+{
+	struct two t;
+
+	two_open(&t, BLOCK, RW, "");
+	CHECK_EQ(launches(&t, 7, 8, 0), 0);
+	for (uint64_t size = 1; size <= 64; size++) {
+		CHECK_EQ(launches(&t, 8, size, 0), 1);
+		CHECK_EQ(launches(&t, 300, size, 0), 1);
+	}
+	CHECK_EQ(launches(&t, 16, 8, 8), 2); /* the fence stands between two launches */
+	CHECK_EQ(launches(&t, 16, 8, 4), 1); /* 4 copies, then a launch */
+	two_close(&t);
+}
+
+/* Over and over, so that operations lie across the end of the rings. */
+static void launches_go_round_the_ring(void)
+{
+	struct two t;
+
+	two_open(&t, BLOCK, RW, "");
+	for (int i = 0; i < 40; i++)
+		CHECK_EQ(launches(&t, 299, 1 + i, 0), 1);
+	two_close(&t);
+}
+
+static void without_the_kernel_they_are_copies(const char *knobs)
+{
+	struct two t;
+
+	two_open(&t, BLOCK, RW, knobs);
+	CHECK_EQ(launches(&t, 100, 8, 0), 0);
+	CHECK(gpu_calls("cuMemcpy2DAsync") >= 100);
+	two_close(&t);
+}
+
+static void a_driver_without_modules_copies_one_by_one(void)
+{
+	without_the_kernel_they_are_copies("missing=cuModuleLoadData");
+}
+
+static void a_driver_without_launches_copies_one_by_one(void)
+{
+	without_the_kernel_they_are_copies("missing=cuLaunchKernel+cuModuleUnload");
+}
+
+static void a_gpu_that_does_not_use_host_addresses_copies_one_by_one(void)
+{
+	without_the_kernel_they_are_copies("attr91=0");
+}
+
+/* What stops an importer that does not play by the rules: the GPU's own page tables. */
+static void a_read_only_import_is_read_only_on_the_gpu(void)
+{
+	static const size_t sizes[] = { 1, 8, 100, 4096, 40000 };
+	struct two t;
+	struct dg_hot *hot;
+	dg_wr wr;
+
+	two_open(&t, BLOCK, DG_ACCESS_READ, "");
+	hot = hot_at(REGION_INDEX(t.f.r));
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint8_t before = t.there[0];
+
+		wr = record(&t.f, DG_WRITE, sizes[i], 0, 0);
+		CHECK_EQ(dg_transfer_post_wr(t.f.q, &wr, 1), -EACCES);
+		hot->access = RW;
+		memset(t.f.here, before + 1, LOCAL);
+		CHECK_EQ(done(&t.f.lane, &wr).status, DG_REMOTE_ACCESS_ERROR);
+		CHECK_EQ(t.there[0], before);
+		hot->access = DG_ACCESS_READ;
+		wr.op = DG_READ; /* the context lives */
+		CHECK_EQ(done(&t.f.lane, &wr).status, DG_OK);
+		CHECK_EQ(t.f.here[0], before);
+	}
+	two_close(&t);
+}
+
+static void copies_whose_flag_is_refused_are_complete_all_the_same(void)
+{
+	struct two t;
+	dg_wr wr;
+
+	two_open(&t, BLOCK, RW, "");
+	for (int i = 0; i < 20; i++) {
+		gpu_knobs(i % 2 ? "copy_us=1000" : "cuStreamWriteValue32=1,copy_us=1000");
+		fill(t.f.here, LOCAL, (unsigned)i);
+		wr = record(&t.f, DG_WRITE, 5000, 0, 0);
+		CHECK_EQ(done(&t.f.lane, &wr).status, DG_OK);
+		check_pattern(t.there, 0, 5000, (unsigned)i);
+	}
+	gpu_knobs("");
+	two_close(&t);
+}
+
+static bool readable(int fd, int timeout_ms)
+{
+	struct pollfd p = { fd, POLLIN, 0 };
+
+	return poll(&p, 1, timeout_ms) == 1;
+}
+
+static void a_sleeper_is_woken_by_the_driver(void)
+{
+	struct two t;
+	dg_wr wr;
+	dg_wc wc[4];
+
+	two_open(&t, BLOCK, RW, "");
+	wr = record(&t.f, DG_WRITE, 5000, 0, 0);
+	for (int i = 0; i < 50; i++) {
+		gpu_knobs(i % 2 ? "copy_us=1000" : "");
+		CHECK_EQ(dg_queue_post(t.f.q, &wr, 1), 0);
+		if (dg_queue_arm(t.f.q) == 1 && dg_queue_arm(t.f.q) == 1) { /* twice, asked for once */
+			CHECK(gpu_calls("cuLaunchHostFunc") <= 1);
+			CHECK(readable(dg_queue_fileno(t.f.q), 20000));
+		}
+		CHECK_EQ(dg_queue_poll(t.f.q, wc, 4, 20 * SECOND), 1);
+		CHECK_EQ(wc[0].status, DG_OK);
+	}
+	two_close(&t);
+}
+
+static void a_sleeper_is_woken_at_the_first_of_many(void)
+{
+	struct two t;
+	dg_wr wr;
+	dg_wc wc[8];
+	int got = 0;
+
+	two_open(&t, BLOCK, RW, "");
+	wr = record(&t.f, DG_WRITE, 5000, 0, 0);
+	gpu_knobs("copy_us=20000");
+	for (int i = 0; i < 8; i++)
+		CHECK_EQ(dg_queue_post(t.f.q, &wr, 1), 0);
+	for (int woken = 0; got < 8; woken++) {
+		if (dg_queue_arm(t.f.q) == 1)
+			CHECK(readable(dg_queue_fileno(t.f.q), 20000));
+		got += dg_queue_poll(t.f.q, wc, 8, 0);
+		CHECK(woken || got < 8); /* not only when all was done */
+	}
+	two_close(&t);
+}
+
+/* Nobody looks at the queue but the door's thread, which finds the context gone. */
+static void a_sleeper_is_woken_when_the_context_is_lost(void)
+{
+	struct two t;
+	dg_wr wr;
+	dg_wc wc[1];
+
+	two_open(&t, BLOCK, RW, "");
+	wr = record(&t.f, DG_WRITE, 5000, 0, 0);
+	gpu_knobs("lost@0,copy_us=10000");
+	CHECK_EQ(dg_queue_post(t.f.q, &wr, 1), 0);
+	if (dg_queue_arm(t.f.q) == 1)
+		CHECK(readable(dg_queue_fileno(t.f.q), 20000));
+	CHECK_EQ(dg_queue_poll(t.f.q, wc, 1, 20 * SECOND), 1);
+	CHECK_EQ(wc[0].status, DG_IO_FAILED);
+	two_close(&t);
+}
+
+/* One thread's queue over regions that all share. */
+struct worker {
+	struct two *t;
+	uint32_t number;
+};
+
+enum { WORKERS = 4, OWN = 65536 };
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct fix *f = &w->t->f;
+	struct lane lane;
+	dg_wr wr[64];
+	dg_wc wc[64];
+
+	CHECK_EQ(lane_open(&lane, f->dev, 64, DG_PATH_WORKER, 0, 60 * SECOND), 0);
+	for (uint32_t turn = 0; turn < 60; turn++) {
+		/* One alone is two halves: all share the scratch, whose bytes race and mean nothing. */
+		uint32_t n = turn % 3 ? 64 : 1, size = n == 1 ? 16 * (turn + 1) : turn % 5 ? 8 + turn : 500;
+
+		for (uint32_t i = 0; i < n; i++) {
+			uint64_t at = (uint64_t)w->number * OWN + 1024 * i;
+
+			wr[i] = record(f, DG_WRITE, size, at, at);
+		}
+		if (turn % 2) {
+			CHECK_EQ(dg_queue_run(lane.q, wr, n, wc, 30 * SECOND), n);
+		} else {
+			CHECK_EQ(dg_queue_post(lane.q, wr, n), 0);
+			for (uint32_t got = 0; got < n;)
+				got += (uint32_t)dg_queue_poll(lane.q, wc + got, n - got, 30 * SECOND);
+		}
+		for (uint32_t i = 0; i < n; i++) {
+			CHECK_EQ(wc[i].status, DG_OK);
+			check_pattern(w->t->there + wr[i].remote_offset, wr[i].local_offset, size, 9);
+		}
+	}
+	CHECK_EQ(dg_queue_close(lane.q), 0);
+	dg_queue_free(lane.q);
+	return NULL;
+}
+
+static void each_thread_has_a_queue_and_others_look_at_it(void)
+{
+	struct worker workers[WORKERS];
+	pthread_t threads[WORKERS];
+	struct two t;
+
+	two_open(&t, BLOCK, RW, "");
+	fill(t.f.here, LOCAL, 9);
+	for (uint32_t i = 0; i < WORKERS; i++) {
+		workers[i] = (struct worker){ &t, i };
+		CHECK_EQ(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+	}
+	for (int i = 0; i < 300; i++) {
+		dg_region *r = registered(t.f.dev, t.f.here + 5, 100, RW); /* a part of what is pinned */
+
+		dg_devices_move();
+		CHECK_EQ(dg_region_close(r, SECOND), 0);
+	}
+	for (uint32_t i = 0; i < WORKERS; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	two_close(&t);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_small_write_is_always_a_copy_of_two_rows),
+		TEST(halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second),
+		TEST(far_from_the_scratch_the_two_rows_are_planes),
+		TEST(reads_and_rows_are_one_call_each),
+		TEST(rows_that_repeat_or_overlap_are_few_calls),
+		TEST(eight_small_operations_are_one_launch),
+		TEST(launches_go_round_the_ring),
+		TEST(a_driver_without_modules_copies_one_by_one),
+		TEST(a_driver_without_launches_copies_one_by_one),
+		TEST(a_gpu_that_does_not_use_host_addresses_copies_one_by_one),
+		TEST(a_read_only_import_is_read_only_on_the_gpu),
+		TEST(copies_whose_flag_is_refused_are_complete_all_the_same),
+		TEST(a_sleeper_is_woken_by_the_driver),
+		TEST(a_sleeper_is_woken_at_the_first_of_many),
+		TEST(a_sleeper_is_woken_when_the_context_is_lost),
+		TEST(each_thread_has_a_queue_and_others_look_at_it),
+	};
+
+	/* Not by dgkit, which takes what functions there are then and there. */
+	if (!dlopen("libcuda.so.1", RTLD_NOW)) {
+		printf("skip: %s\n", dlerror());
+		return CHECK_SKIPPED;
+	}
+	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
+}

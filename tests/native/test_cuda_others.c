@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The provider cuda beside what else goes on in its process: other threads, forks, other devices, and
+ * exporters that lie.
+ */
+#include <pthread.h>
+#include <sys/un.h>
+
+#include "descriptor.h"
+#include "door.h"
+#include "providers/cuda_api.h"
+#include "queue.h"
+#include "two_sides.h"
+
+enum { SIZE = 1 << 20 };
+
+static bool readable(int fd, int timeout_ms)
+{
+	struct pollfd p = { fd, POLLIN, 0 };
+
+	return poll(&p, 1, timeout_ms) == 1;
+}
+
+/* A queue over GPU memory, both of this process, and host memory that it can copy to as well. */
+static void gpu_fix(struct fix *f, const char *knobs)
+{
+	provider = "cuda";
+	gpu_knobs("");
+	fix_open(f, SIZE, 64);
+	gpu_knobs(knobs);
+}
+
+static void what_is_posted_to_an_armed_queue_wakes_its_sleeper(void)
+{
+	struct fix f;
+	dg_wc wc[2];
+	dg_wr wr;
+	uint8_t *more;
+	dg_region *source, *host;
+
+	gpu_fix(&f, "copy_us=1000");
+	more = pages(4096);
+	source = registered(f.dev, more, 4096, RW);
+	host = imported(f.dev, source, RW);
+	for (int i = 0; i < 4; i++) {
+		wr = record(&f, DG_WRITE, 4096, 0, 0);
+		if (i % 2) /* which the CPU copies */
+			wr.remote = id_of(host);
+		CHECK_EQ(dg_queue_arm(f.q), 1);
+		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
+		CHECK(readable(dg_queue_fileno(f.q), 10000));
+		CHECK_EQ(dg_queue_poll(f.q, wc, 2, 10 * SECOND), 1);
+		CHECK_EQ(wc[0].status, DG_OK);
+	}
+	CHECK_EQ(dg_region_close(host, SECOND), 0);
+	CHECK_EQ(dg_region_close(source, SECOND), 0);
+	fix_close(&f);
+	CHECK_EQ(munmap(more, 4096), 0);
+}
+
+/* What wakes a sleeper may be refused by the driver: then the door's thread does it. */
+static void a_sleeper_whom_the_driver_does_not_wake_is_woken(void)
+{
+	struct fix f;
+	dg_wc wc[2];
+	dg_wr wr;
+
+	gpu_fix(&f, "cuLaunchHostFunc=801,cuStreamWaitValue32=801,copy_us=30000");
+	wr = record(&f, DG_WRITE, 40000, 0, 0);
+	CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
+	if (dg_queue_arm(f.q) == 1)
+		CHECK(readable(dg_queue_fileno(f.q), 10000));
+	CHECK_EQ(dg_queue_poll(f.q, wc, 2, 0), 1);
+	fix_close(&f);
+}
+
+/* In the child the queue's memory is there as it was: a look at it must change nothing that is shared. */
+static void a_forked_child_that_polls_changes_nothing(void)
+{
+	struct fix f;
+	dg_wc wc[2];
+	dg_wr wr;
+	int status;
+	pid_t pid;
+
+	gpu_fix(&f, "copy_us=300000");
+	wr = record(&f, DG_WRITE, 40000, 0, 0);
+	CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		_exit(dg_queue_poll(f.q, wc, 2, SECOND / 10) > 0);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status & ~0xff00, 0); /* no signal */
+	CHECK_EQ(status, 0);
+	CHECK_EQ(dg_queue_poll(f.q, wc, 2, 10 * SECOND), 1);
+	CHECK_EQ(wc[0].status, DG_OK);
+	fix_close(&f);
+}
+
+/* A device whose caller is inside a queue for long, while a region of it is closed. */
+static void *measure(void *arg)
+{
+	struct fix *f = arg;
+	dg_wr wr = record(f, DG_WRITE, 40000, 0, 0);
+	uint64_t samples[60];
+	dg_prep *p;
+
+	CHECK_EQ(dg_prep_open(f->q, &wr, 1, &p), 0);
+	CHECK_EQ(dg_measure_bare(p, 60, 1, samples), 60);
+	CHECK_EQ(dg_prep_close(p), 0);
+	return NULL;
+}
+
+static void *close_slowly(void *arg)
+{
+	CHECK_EQ(dg_region_close(arg, SECOND), -EBUSY);
+	CHECK_EQ(dg_region_close(arg, 60 * SECOND), 0);
+	return NULL;
+}
+
+static int door_of(dg_region *r)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	struct dg_descriptor d;
+	struct token t = export_of(r, RW);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	CHECK_EQ(dg_descriptor_parse(t.bytes, (size_t)t.len, &d), 0);
+	memcpy(a.sun_path, d.path, sizeof(a.sun_path));
+	CHECK_EQ(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	return fd;
+}
+
+static void the_door_answers_while_a_region_is_being_closed(void)
+{
+	struct door_ask ask = { .magic = DOOR_MAGIC, .version = DOOR_VERSION, .kind = DOOR_GET };
+	struct fix f;
+	struct door_answer answer;
+	pthread_t measures, closes;
+	int door;
+
+	gpu_fix(&f, "copy_us=50000");
+	door = door_of(f.source);
+	CHECK_EQ(pthread_create(&measures, NULL, measure, &f), 0);
+	while (!atomic_load(&hot_at(REGION_INDEX(f.r))->gate->posted))
+		; /* it is not inside for long yet */
+	CHECK_EQ(pthread_create(&closes, NULL, close_slowly, registered(f.dev, f.here, 4096, RW)), 0);
+	for (int i = 0; i < 40; i++) { /* longer than the door's thread leaves the queues alone */
+		uint64_t before = dg_now_ns();
+
+		CHECK_EQ(send(door, &ask, sizeof(ask), 0), (ssize_t)sizeof(ask));
+		CHECK(readable(door, 400));
+		CHECK_EQ(recv(door, &answer, sizeof(answer), 0), (ssize_t)sizeof(answer));
+		CHECK_EQ(answer.status, DG_REMOTE_ACCESS_ERROR);
+		while (dg_now_ns() < before + 5 * MS)
+			;
+	}
+	pthread_join(closes, NULL);
+	pthread_join(measures, NULL);
+	close(door);
+	fix_close(&f);
+}
+
+static bool context_lives(int gpu)
+{
+	unsigned int flags;
+	int lives;
+
+	DRIVER("cuDevicePrimaryCtxGetState", (int, unsigned int *, int *), gpu, &flags, &lives);
+	return lives;
+}
+
+/* What a context registered ends with it. */
+static void pinned_memory_keeps_the_context_that_pinned_it(void)
+{
+	dg_device_config first = { .gpu = 0 }, second = { .gpu = 1 };
+	dg_device *a, *b;
+	uint8_t *at = pages(4096);
+
+	gpu_knobs("gpus=2");
+	CHECK_EQ(dg_device_open("cuda", &first, &a), 0);
+	CHECK_EQ(dg_device_open("cuda", &second, &b), 0);
+	registered(a, at, 4096, RW);
+	registered(b, at, 4096, RW);
+	CHECK_EQ(gpu_calls("cuMemHostRegister"), 1);
+	CHECK_EQ(dg_device_close(a, SECOND), 0);
+	CHECK(context_lives(0));
+	CHECK_EQ(gpu_calls("cuMemHostUnregister"), 0);
+	CHECK_EQ(dg_device_close(b, SECOND), 0);
+	CHECK_EQ(gpu_calls("cuMemHostUnregister"), 1);
+	CHECK(!context_lives(0) && !context_lives(1));
+	CHECK_EQ(munmap(at, 4096), 0);
+}
+
+/* A view that is read-only may lie in memory that is not, and that is registered after it. */
+static void a_read_only_view_is_pinned_as_what_it_lies_in(void)
+{
+	struct fix f;
+	unsigned int flags = 0;
+	uint8_t *at = pages(8192);
+	dg_memory view = { .addr = at, .size = 4096, .fd = -1, .flags = DG_MEMORY_READONLY };
+	dg_region *r;
+
+	gpu_fix(&f, "");
+	CHECK_EQ(dg_region_register(f.dev, &view, DG_ACCESS_READ, &r), 0);
+	registered(f.dev, at, 4096, RW);
+	gpu_context();
+	DRIVER("cuMemHostGetFlags", (unsigned int *, void *), &flags, at);
+	CHECK(!(flags & CU_MEMHOSTREGISTER_READ_ONLY));
+	/* Pages that cannot be written are. */
+	CHECK_EQ(mprotect(at + 4096, 4096, PROT_READ), 0);
+	view.addr = at + 4096;
+	CHECK_EQ(dg_region_register(f.dev, &view, DG_ACCESS_READ, &r), 0);
+	DRIVER("cuMemHostGetFlags", (unsigned int *, void *), &flags, at + 4096);
+	CHECK(flags & CU_MEMHOSTREGISTER_READ_ONLY);
+	fix_close(&f);
+	CHECK_EQ(munmap(at, 8192), 0);
+}
+
+/* Says of 64 KiB that they are 1 GiB. */
+static void boast(int fd)
+{
+	dg_memory m = { .size = 1u << 30, .fd = -1, .block = 1u << 30, .kind = DG_KIND_CUDA_IPC };
+	struct token t;
+	dg_device *dev;
+	dg_region *r;
+	char byte;
+
+	provider = "soft";
+	dev = device_spinning(0);
+	m.addr = gpu_pages(65536);
+	gpu_uuid(m.uuid);
+	DRIVER("cuIpcGetMemHandle", (void *, unsigned long long), m.handle,
+	       (unsigned long long)(uintptr_t)m.addr);
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), 0);
+	t = export_of(r, RW);
+	say(fd, &t, sizeof(t));
+	while (hears(fd, &byte, 1))
+		;
+	CHECK_EQ(dg_device_close(dev, 5 * SECOND), 0);
+}
+
+static void a_block_smaller_than_its_exporter_says_is_refused(void)
+{
+	struct other o = start(boast);
+	struct token t;
+	dg_device *dev;
+	dg_region *r;
+
+	hear(o.fd, &t, sizeof(t));
+	provider = "cuda";
+	dev = device_spinning(0);
+	CHECK_EQ(dg_region_import(dev, t.bytes, (size_t)t.len, 10 * SECOND, &r), -EBADMSG);
+	CHECK_EQ(gpu_calls("cuIpcCloseMemHandle"), gpu_calls("cuIpcOpenMemHandle"));
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	shutdown(o.fd, SHUT_WR);
+	join(o);
+}
+
+/* Opening, closing and exporting in threads, while the door's thread looks after queues. */
+static atomic_bool enough;
+
+static void *open_and_close(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&enough)) {
+		dg_device *dev;
+
+		CHECK_EQ(dg_device_open("cuda", NULL, &dev), 0);
+		CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	}
+	return NULL;
+}
+
+static void the_door_is_shut_while_devices_come_and_go(void)
+{
+	pthread_t threads[2];
+	uint8_t bytes[64];
+	uint64_t end;
+
+	provider = "cuda";
+	gpu_knobs("");
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, open_and_close, NULL), 0);
+	end = dg_now_ns() + 2 * SECOND;
+	while (dg_now_ns() < end) {
+		dg_device *dev;
+
+		CHECK_EQ(dg_device_open("soft", NULL, &dev), 0);
+		export_of(registered(dev, bytes, sizeof(bytes), RW), RW);
+		CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	}
+	atomic_store(&enough, true);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(what_is_posted_to_an_armed_queue_wakes_its_sleeper),
+		TEST(a_sleeper_whom_the_driver_does_not_wake_is_woken),
+		TEST(a_forked_child_that_polls_changes_nothing),
+		TEST(the_door_answers_while_a_region_is_being_closed),
+		TEST(pinned_memory_keeps_the_context_that_pinned_it),
+		TEST(a_read_only_view_is_pinned_as_what_it_lies_in),
+		TEST(a_block_smaller_than_its_exporter_says_is_refused),
+		TEST(the_door_is_shut_while_devices_come_and_go),
+	};
+
+	provider = "cuda";
+	if (dg_provider_probe("cuda", false))
+		return CHECK_SKIPPED;
+	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two processes, each way to the other's memory: bytes, access, files that shrink, strangers. */
+#include "descriptor.h"
+#include "door.h"
+#include "two_sides.h"
+
+#include <sys/un.h>
+
+#define SIZE ((3u << 20) + 5)
+
+/* Imports what it hears of, moves bytes both ways in every shape, says the method. */
+static void mover(int fd)
+{
+	struct token token;
+	struct fix f;
+	dg_wr wr[2];
+	dg_wc wc;
+
+	hear(fd, &token, sizeof(token));
+	import_fix(&f, &token, SIZE, 8);
+	wr[0] = record(&f, DG_READ, SIZE, 0, 0);
+	CHECK_EQ(done(&f.lane, wr).status, DG_OK);
+	check_pattern(f.here, 0, SIZE, 1);
+	fill(f.here, SIZE, 2);
+	for (uint32_t n = 1; n < 200; n++) { /* 100 bytes apart, so that what lies between is left */
+		wr[0] = record(&f, DG_WRITE, n % 90 + 1, 300 * n, 300 * n);
+		CHECK_EQ(done(&f.lane, wr).status, DG_OK);
+	}
+	wr[0] = record(&f, DG_WRITE, 1000000, 1 << 20, 1 << 20);
+	wr[0].flags = DG_CHAIN;
+	wr[1] = record(&f, DG_WRITE, SIZE - (2 << 20) - 3, (2 << 20) + 3, (2 << 20) + 3);
+	CHECK_EQ(dg_queue_run(f.q, wr, 2, &wc, 20 * SECOND), 1);
+	CHECK_EQ(wc.size, 1000000 + SIZE - (2 << 20) - 3);
+	wr[0] = record(&f, DG_WRITE, 10, 70000, 70000);
+	wr[0].rows = 500;
+	wr[0].local_stride = 1000;
+	wr[0].remote_stride = 1000;
+	CHECK_EQ(dg_queue_run(f.q, wr, 1, &wc, 20 * SECOND), 1);
+	CHECK_EQ(wc.status, DG_OK);
+	say_int(fd, info_of(f.remote).method);
+	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
+	fix_close(&f);
+}
+
+static void check_moved(const uint8_t *bytes)
+{
+	for (uint32_t n = 1; n < 200; n++) {
+		check_pattern(bytes + 300 * n, 300 * n, n % 90 + 1, 2);
+		check_pattern(bytes + 300 * n + n % 90 + 1, 300 * n + n % 90 + 1, 150, 1);
+	}
+	check_pattern(bytes + (1 << 20), 1 << 20, 1000000, 2);
+	check_pattern(bytes + (2 << 20) + 3, (2 << 20) + 3, SIZE - (2 << 20) - 3, 2);
+	check_pattern(bytes + (1 << 20) + 1000000, (1 << 20) + 1000000, 100, 1);
+	for (uint32_t i = 0; i < 500; i++) {
+		check_pattern(bytes + 70000 + 1000 * i, 70000 + 1000 * i, 10, 2);
+		check_pattern(bytes + 70010 + 1000 * i, 70010 + 1000 * i, 990, 1);
+	}
+}
+
+/* Exports SIZE bytes of m to another process, which moves them about. Gives the method it used. */
+static int moved_by(dg_memory m)
+{
+	struct other o = start(mover);
+	dg_device *dev = device_spinning(0);
+	dg_region *r = exportable(dev, &m);
+	struct token token;
+	int method;
+
+	fill(m.addr, SIZE, 1);
+	token = export_of(r, RW);
+	say(o.fd, &token, sizeof(token));
+	method = hear_int(o.fd);
+	join(o);
+	info_of(r); /* takes the lock that copies for others are made under, so that TSan sees an order */
+	check_moved(m.addr);
+	CHECK_EQ(dg_region_close(r, 0), 0);
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+	return method;
+}
+
+static void a_memfd_is_mapped(void)
+{
+	CHECK_EQ(moved_by(sealed_memory(SIZE)), BY_MAP);
+}
+
+static void a_part_of_a_memfd_is_mapped(void)
+{
+	dg_memory m = sealed_memory(SIZE + 12345);
+
+	m.addr = (char *)m.addr + 12345;
+	m.fd_offset = 12345;
+	m.size = SIZE;
+	CHECK_EQ(moved_by(m), BY_MAP);
+}
+
+static void plain_memory_is_copied_by_the_importer_where_it_may(void)
+{
+	if (!choose(BY_VM))
+		return; /* by capability: an emulator has no process_vm_readv */
+	CHECK_EQ(moved_by(plain_memory(pages(SIZE), SIZE)), BY_VM);
+}
+
+static void plain_memory_is_copied_by_the_exporter_else(void)
+{
+	choose(BY_ASK);
+	CHECK_EQ(moved_by(plain_memory(pages(SIZE), SIZE)), BY_ASK);
+}
+
+/* Imports for reading, and tries to write. */
+static void would_be_writer(int fd)
+{
+	struct token token;
+	struct fix f;
+	dg_wr wr;
+
+	hear(fd, &token, sizeof(token));
+	import_fix(&f, &token, 4096, 4);
+	CHECK_EQ(info_of(f.remote).access, DG_ACCESS_READ);
+	wr = record(&f, DG_READ, 4096, 0, 0);
+	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	check_pattern(f.here, 0, 4096, 1);
+	wr = record(&f, DG_WRITE, 1, 0, 0);
+	CHECK_EQ(dg_queue_post(f.q, &wr, 1), -EACCES);
+	fix_close(&f);
+}
+
+static void a_narrowed_export_is_read_only(void)
+{
+	for (enum how how = BY_MAP; how <= BY_ASK; how++) {
+		struct other o;
+		dg_memory m;
+		dg_device *dev;
+		struct token t;
+
+		if (!choose(how))
+			continue;
+		o = start(would_be_writer);
+		m = memory_for(how, 4096);
+		dev = device_spinning(0);
+		fill(m.addr, 4096, 1);
+		t = export_of(exportable(dev, &m), DG_ACCESS_READ);
+		say(o.fd, &t, sizeof(t));
+		join(o);
+		check_pattern(m.addr, 0, 4096, 1);
+		CHECK_EQ(dg_device_close(dev, 0), 0);
+	}
+}
+
+static int connect_door(const char *path)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0);
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	CHECK_EQ(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	return fd;
+}
+
+/* One question as a program would ask it that is not this library. */
+static struct door_answer ask_door(int fd, struct door_ask q)
+{
+	struct door_answer a;
+	int fds[2], n = 0;
+
+	q.magic = DOOR_MAGIC;
+	q.version = DOOR_VERSION;
+	CHECK_EQ(dg_sock_send(fd, &q, sizeof(q), NULL, 0), (ssize_t)sizeof(q));
+	CHECK_EQ(dg_sock_recv(fd, &a, sizeof(a), fds, &n), (ssize_t)sizeof(a));
+	while (n)
+		close(fds[--n]);
+	return a;
+}
+
+/* Asks for more than the export allows; the exporter's table decides, not the asker. */
+static void rule_breaker(int fd)
+{
+	struct door_ask q = { .kind = DOOR_IMPORT };
+	struct dg_descriptor d;
+	struct token token;
+	struct door_answer a;
+	int door;
+
+	hear(fd, &token, sizeof(token));
+	CHECK_EQ(dg_descriptor_parse(token.bytes, token.len, &d), 0);
+	door = connect_door(d.path);
+	memcpy(q.key, d.key, sizeof(q.key));
+	a = ask_door(door, q);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(a.access, DG_ACCESS_READ);
+	q = (struct door_ask){ .kind = DOOR_GET, .slot = a.slot, .size = 4096 };
+	CHECK_EQ(ask_door(door, q).status, DG_OK);
+	q.kind = DOOR_PUT;
+	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
+	q.kind = DOOR_GET;
+	q.offset = 1;
+	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
+	q.offset = UINT64_MAX;
+	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
+	q.offset = 0;
+	q.size = UINT64_MAX;
+	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
+	q.size = 1;
+	q.slot = a.slot + 1;
+	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
+	q.slot = UINT32_MAX;
+	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
+	q = (struct door_ask){ .kind = DOOR_IMPORT };
+	memcpy(q.key, d.key, sizeof(q.key));
+	q.key[3] ^= 1;
+	CHECK_EQ(ask_door(door, q).error, ENOKEY);
+	q.kind = 99;
+	CHECK_EQ(ask_door(door, q).error, EBADMSG);
+	close(door);
+}
+
+static void the_exporters_table_decides(void)
+{
+	struct other o = start(rule_breaker);
+	uint8_t *bytes = pages(8192);
+	dg_device *dev = device_spinning(0);
+	struct token t;
+
+	fill(bytes, 8192, 1);
+	t = export_of(registered(dev, bytes, 4096, RW), DG_ACCESS_READ);
+	say(o.fd, &t, sizeof(t));
+	join(o);
+	check_pattern(bytes, 0, 8192, 1);
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+}
+
+static void send_with_fds(int door, const void *bytes, size_t n)
+{
+	int fds[2] = { dup(2), dup(2) };
+
+	dg_sock_send(door, bytes, n, fds, 2);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* Says nonsense to a door, in every way; then imports as one should. */
+static void babbler(int fd)
+{
+	uint8_t noise[sizeof(struct door_ask) + 100];
+	struct door_ask q = { .magic = DOOR_MAGIC, .version = DOOR_VERSION, .kind = DOOR_RELEASE, .slot = 12345 };
+	struct dg_descriptor d;
+	struct token token;
+	struct fix f;
+	int door;
+
+	hear(fd, &token, sizeof(token));
+	CHECK_EQ(dg_descriptor_parse(token.bytes, token.len, &d), 0);
+	fill(noise, sizeof(noise), 99);
+	for (size_t n = 1; n <= sizeof(noise); n++) {
+		door = connect_door(d.path);
+		send_with_fds(door, noise, n);
+		close(door);
+		memcpy(noise, &q, sizeof(q) < n ? sizeof(q) : n); /* truncated and extended good ones */
+		door = connect_door(d.path);
+		send_with_fds(door, noise, n);
+		close(door);
+		fill(noise, sizeof(noise), (unsigned)n);
+	}
+	for (int i = 0; i < 50; i++)
+		close(connect_door(d.path));
+	door = connect_door(d.path); /* and this one says nothing at all */
+	q.kind = DOOR_IMPORT;
+	q.version = DOOR_VERSION + 1;
+	CHECK_EQ(dg_sock_send(door, &q, sizeof(q), NULL, 0), (ssize_t)sizeof(q));
+	import_fix(&f, &token, 4096, 4);
+	q.version = DOOR_VERSION;
+	q.kind = DOOR_RELEASE; /* slots of ours only, so this frees nobody's */
+	for (q.slot = 0; q.slot < 100; q.slot++)
+		dg_sock_send(door, &q, sizeof(q), NULL, 0);
+	say_int(fd, 0);
+	hear_int(fd);
+	CHECK_EQ(done(&f.lane, &(dg_wr){ .op = DG_READ, .local = f.l, .remote = f.r, .size = 4096 }).status, DG_OK);
+	close(door);
+	CHECK_EQ(dg_region_close(f.remote, 0), 0);
+	fix_close(&f);
+}
+
+static void nonsense_at_the_door_harms_nobody(void)
+{
+	struct other o = start(babbler);
+	dg_memory m = sealed_memory(4096);
+	dg_device *dev = device_spinning(0);
+	dg_region *r = exportable(dev, &m);
+	struct token t = export_of(r, RW);
+	int fds = entries("/proc/self/fd");
+
+	say(o.fd, &t, sizeof(t));
+	hear_int(o.fd);
+	CHECK_EQ(info_of(r).importers, 1);
+	say_int(o.fd, 0);
+	join(o);
+	for (uint64_t end = dg_now_ns() + 5 * SECOND; entries("/proc/self/fd") != fds - 1;) /* o.fd closed */
+		CHECK(dg_now_ns() < end);
+	CHECK_EQ(dg_region_close(r, 0), 0);
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+}
+
+/* A mapped file of 16 pages that can be cut. */
+static dg_memory file_memory(int *fd)
+{
+	char name[] = P_tmpdir "/dgkit-test-XXXXXX";
+	dg_memory m = { .size = 16 * 4096, .fd = -1, .flags = DG_MEMORY_MAY_FAULT };
+
+	*fd = mkstemp(name);
+	CHECK(*fd >= 0);
+	unlink(name);
+	CHECK_EQ(ftruncate(*fd, m.size), 0);
+	m.addr = mmap(NULL, m.size, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	CHECK(m.addr != MAP_FAILED);
+	fill(m.addr, m.size, 1);
+	CHECK_EQ(dg_memory_may_fault(m.addr, m.size), 1);
+	return m;
+}
+
+static void file_importer(int fd)
+{
+	struct token token;
+	struct fix f;
+	dg_wr wr;
+
+	hear(fd, &token, sizeof(token));
+	import_fix(&f, &token, 16 * 4096, 4);
+	wr = record(&f, DG_READ, 16 * 4096, 0, 0);
+	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	check_pattern(f.here, 0, 16 * 4096, 1);
+	say_int(fd, 0);
+	hear_int(fd); /* it is cut now */
+	CHECK_EQ(done(&f.lane, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	wr = record(&f, DG_WRITE, 4096, 0, 8 * 4096);
+	CHECK_EQ(done(&f.lane, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	wr = record(&f, DG_READ, 4096, 0, 0);
+	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	fix_close(&f);
+}
+
+static void an_exported_file_that_is_cut_gives_errors_and_no_signal(void)
+{
+	if (!choose(BY_VM))
+		return; /* by capability: no process_vm_readv, so no file is registered */
+	for (enum how how = BY_VM; how <= BY_ASK; how++) {
+		struct other o;
+		dg_device *dev;
+		struct token t;
+		dg_memory m;
+		int file;
+
+		choose(how);
+		o = start(file_importer);
+		m = file_memory(&file);
+		dev = device_spinning(0);
+		t = export_of(exportable(dev, &m), RW);
+		say(o.fd, &t, sizeof(t));
+		hear_int(o.fd);
+		CHECK_EQ(ftruncate(file, 4096), 0);
+		say_int(o.fd, 0);
+		join(o);
+		CHECK_EQ(dg_device_close(dev, 0), 0);
+		close(file);
+	}
+}
+
+static void a_local_file_that_is_cut_gives_errors_and_no_signal(void)
+{
+	dg_memory m;
+	struct fix f;
+	dg_wr wr;
+	int file;
+
+	fix_regions(&f, 16 * 4096, 0);
+	m = file_memory(&file);
+	if (!choose(BY_VM)) {
+		dg_region *r;
+
+		CHECK_EQ(dg_region_register(f.dev, &m, RW, &r), -EOPNOTSUPP);
+		return;
+	}
+	CHECK_EQ(lane_open(&f.lane, f.dev, 4, DG_PATH_AUTO, 0, 20 * SECOND), 0);
+	f.q = f.lane.q;
+	wr = record(&f, DG_WRITE, 16 * 4096, 0, 0);
+	wr.local = id_of(exportable(f.dev, &m));
+	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	check_pattern(f.there, 0, 16 * 4096, 1);
+	CHECK_EQ(ftruncate(file, 4096), 0);
+	CHECK_EQ(done(&f.lane, &wr).status, DG_LOCAL_ERROR);
+	wr.op = DG_READ;
+	CHECK_EQ(done(&f.lane, &wr).status, DG_LOCAL_ERROR);
+	fix_close(&f);
+	close(file);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_memfd_is_mapped),
+		TEST(a_part_of_a_memfd_is_mapped),
+		TEST(plain_memory_is_copied_by_the_importer_where_it_may),
+		TEST(plain_memory_is_copied_by_the_exporter_else),
+		TEST(a_narrowed_export_is_read_only),
+		TEST(the_exporters_table_decides),
+		TEST(nonsense_at_the_door_harms_nobody),
+		TEST(an_exported_file_that_is_cut_gives_errors_and_no_signal),
+		TEST(a_local_file_that_is_cut_gives_errors_and_no_signal),
+	};
+
+	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
+}

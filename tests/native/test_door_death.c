@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One side is revoked, stopped or killed while bytes move: the other is told in time. */
+#include "two_sides.h"
+
+#define BIG (256u << 20)
+#define DEPTH 16 /* of BIG each: more than is copied in a second */
+#define EACH_WAY(how) \
+	for (enum how how = BY_MAP; how <= BY_ASK; how++) \
+		if (!choose(how)) \
+			fprintf(stderr, "this machine has no process_vm_readv\n"); \
+		else
+
+static void post_all(struct fix *f, struct transfer *t, uint64_t size)
+{
+	dg_wr wr = record(f, DG_WRITE, size, 0, 0);
+
+	for (uint32_t i = 0; i < DEPTH; i++) {
+		t[i] = begin(&f->lane, &wr);
+		CHECK(t[i].ticket >= DG_TICKET);
+	}
+}
+
+/* Imports what it hears of, posts a lot, says so, and then what the transfers came to. */
+static void busy_importer(int fd)
+{
+	struct transfer t[DEPTH];
+	struct token token;
+	struct fix f;
+
+	hear(fd, &token, sizeof(token));
+	import_fix(&f, &token, BIG, DEPTH);
+	post_all(&f, t, BIG);
+	say_int(fd, info_of(f.remote).method);
+	for (uint32_t i = 0; i < DEPTH; i++) {
+		CHECK_EQ(take(&f.lane, &t[i], 60 * SECOND), 0);
+		say_int(fd, t[i].wc.status);
+	}
+	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
+	fix_close(&f);
+}
+
+struct exporting {
+	struct other importer;
+	dg_device *dev;
+	dg_memory memory;
+	dg_region *region;
+};
+
+static void export_to_busy(struct exporting *e, enum how how)
+{
+	struct token token;
+
+	e->importer = start(busy_importer);
+	e->dev = device_spinning(0);
+	e->memory = memory_for(how, BIG);
+	e->region = exportable(e->dev, &e->memory);
+	token = export_of(e->region, RW);
+	say(e->importer.fd, &token, sizeof(token));
+	CHECK_EQ(hear_int(e->importer.fd), how);
+}
+
+static void let_go(struct exporting *e)
+{
+	CHECK_EQ(dg_device_close(e->dev, SECOND), 0);
+	CHECK_EQ(munmap(e->memory.addr, e->memory.size), 0);
+	if (e->memory.fd >= 0)
+		close(e->memory.fd);
+}
+
+static void a_region_revoked_under_transfers_is_free_at_once(void)
+{
+	EACH_WAY(how) {
+		struct exporting e;
+		int status = DG_OK;
+
+		export_to_busy(&e, how);
+		CHECK_EQ(dg_region_close(e.region, SECOND), 0);
+		/* Nobody writes here any more: a byte that changed would be seen. */
+		memset(e.memory.addr, 0x5a, BIG);
+		for (uint32_t i = 0; i < DEPTH; i++) {
+			status = hear_int(e.importer.fd);
+			CHECK(status == DG_OK || status == DG_REMOTE_ACCESS_ERROR);
+		}
+		CHECK_EQ(status, DG_REMOTE_ACCESS_ERROR);
+		join(e.importer);
+		for (size_t i = 0; i < BIG; i += 509)
+			CHECK_EQ(((uint8_t *)e.memory.addr)[i], 0x5a);
+		let_go(&e);
+	}
+}
+
+static void an_importer_that_is_killed_holds_nothing(void)
+{
+	EACH_WAY(how) {
+		struct exporting e;
+
+		export_to_busy(&e, how);
+		CHECK_EQ(info_of(e.region).importers, 1);
+		CHECK_EQ(kill(e.importer.pid, SIGKILL), 0); /* and it is not even reaped yet */
+		CHECK_EQ(dg_region_close(e.region, SECOND), 0);
+		kill_and_reap(e.importer);
+		let_go(&e);
+	}
+}
+
+static void a_stopped_importer_holds_the_region_until_it_goes_on(void)
+{
+	EACH_WAY(how) {
+		uint8_t descriptor[DG_DESCRIPTOR_MAX];
+		struct exporting e;
+
+		export_to_busy(&e, how);
+		stop(e.importer);
+		CHECK_EQ(dg_region_close(e.region, 20 * MS), -EBUSY);
+		CHECK_SAYS(dg_last_error(), "in flight");
+		CHECK_EQ(dg_region_export(e.region, RW, descriptor, sizeof(descriptor)), -ESTALE);
+		CHECK_EQ(dg_region_close(e.region, 0), -EBUSY);
+		resume(e.importer);
+		CHECK_EQ(dg_region_close(e.region, 5 * SECOND), 0);
+		for (uint32_t i = 0; i < DEPTH; i++)
+			hear_int(e.importer.fd);
+		join(e.importer);
+		let_go(&e);
+	}
+}
+
+/* Exports BIG bytes, says its descriptor, then answers what ask() asks. */
+static void exporter_by(int fd, enum how how)
+{
+	dg_device *dev = device_spinning(0);
+	dg_memory m = memory_for(how, BIG);
+	dg_region *r = exportable(dev, &m);
+	struct token t = export_of(r, RW);
+	int what;
+
+	say(fd, &t, sizeof(t));
+	while (hears(fd, &what, sizeof(what))) {
+		int importers = (int)info_of(r).importers; /* under the lock that copies are made under, too */
+
+		say_int(fd, what < 0 ? importers : ((uint8_t *)m.addr)[what]);
+	}
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+static void map_exporter(int fd)
+{
+	exporter_by(fd, BY_MAP);
+}
+
+static void plain_exporter(int fd)
+{
+	exporter_by(fd, BY_VM);
+}
+
+static struct other start_exporter(enum how how, struct token *t)
+{
+	struct other o = start(how == BY_MAP ? map_exporter : plain_exporter);
+
+	hear(o.fd, t, sizeof(*t));
+	return o;
+}
+
+/* Asks the exporter: byte `what`, or (-1) how many importers it has. */
+static int ask(struct other o, int what)
+{
+	say_int(o.fd, what);
+	return hear_int(o.fd);
+}
+
+static void an_exporter_that_is_killed_ends_transfers_as_peer_lost(void)
+{
+	EACH_WAY(how) {
+		struct transfer t[DEPTH];
+		struct token token;
+		struct other o = start_exporter(how, &token);
+		uint64_t killed;
+		dg_region *again;
+		struct fix f;
+
+		import_fix(&f, &token, BIG, DEPTH);
+		CHECK_EQ(info_of(f.remote).method, how);
+		CHECK_EQ(info_of(f.remote).peer_pid, o.pid);
+		post_all(&f, t, BIG);
+		killed = dg_now_ns();
+		kill_and_reap(o);
+		for (uint32_t i = 0; i < DEPTH; i++) {
+			CHECK_EQ(take(&f.lane, &t[i], 60 * SECOND), 0);
+			CHECK(t[i].wc.status == DG_OK || t[i].wc.status == DG_PEER_LOST);
+		}
+		CHECK_EQ(t[DEPTH - 1].wc.status, DG_PEER_LOST);
+		CHECK(t[DEPTH - 1].wc.complete_ns - killed < SECOND);
+		while (!info_of(f.remote).lost) /* the copy may have learned it before the door did */
+			CHECK(dg_now_ns() - killed < SECOND);
+		CHECK_EQ(dg_region_import(f.dev, token.bytes, token.len, SECOND, &again), -ENOTCONN);
+		CHECK_EQ(dg_region_close(f.remote, 0), 0);
+		fix_close(&f);
+	}
+}
+
+static void a_stopped_exporter_is_named_at_import(void)
+{
+	struct token token;
+	struct other o = start_exporter(BY_MAP, &token);
+	dg_device *dev = device_spinning(0);
+	dg_region *r;
+
+	stop(o);
+	CHECK_EQ(dg_region_import(dev, token.bytes, token.len, 30 * MS, &r), -ETIMEDOUT);
+	CHECK_SAYS(dg_last_error(), "stopped");
+	resume(o);
+	r = import_of(dev, &token);
+	CHECK_EQ(dg_region_close(r, 0), 0);
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+	kill_and_reap(o);
+}
+
+static void an_import_that_came_too_late_is_given_back(void)
+{
+	struct token token;
+	struct other o = start_exporter(BY_MAP, &token);
+	dg_device *dev = device_spinning(0);
+	dg_region *held = import_of(dev, &token), *r;
+
+	stop(o);
+	CHECK_EQ(dg_region_import(dev, token.bytes, token.len, 30 * MS, &r), -ETIMEDOUT);
+	CHECK_EQ(dg_region_import(dev, token.bytes, token.len, 30 * MS, &r), -ETIMEDOUT);
+	resume(o);
+	r = import_of(dev, &token);
+	CHECK_EQ(dg_region_close(r, 0), 0);
+	for (uint64_t end = dg_now_ns() + 10 * SECOND; ask(o, -1) != 1;) /* the one that is held */
+		CHECK(dg_now_ns() < end);
+	CHECK_EQ(dg_region_close(held, 0), 0);
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+	kill_and_reap(o);
+}
+
+/* An answer that comes after its question was given up must not touch what was asked since. */
+static void a_copy_after_one_that_timed_out_moves_the_right_bytes(void)
+{
+	struct token token;
+	struct transfer t;
+	struct other o;
+	struct fix f;
+	dg_wr wr;
+
+	choose(BY_ASK);
+	o = start_exporter(BY_ASK, &token);
+	import_fix(&f, &token, 1 << 20, 4);
+	CHECK_EQ(info_of(f.remote).method, BY_ASK);
+	stop(o);
+	wr = record(&f, DG_READ, 1 << 20, 0, 1 << 20);
+	CHECK_EQ(done(&f.lane, &wr).status, DG_TIMED_OUT);
+	memset(f.here, 0x77, 1 << 20);
+	wr = record(&f, DG_WRITE, 1 << 20, 0, 0);
+	t = begin(&f.lane, &wr);
+	CHECK(t.ticket >= DG_TICKET);
+	resume(o);
+	CHECK_EQ(take(&f.lane, &t, 30 * SECOND), 0);
+	CHECK_EQ(t.wc.status, DG_OK);
+	CHECK_EQ(ask(o, 0), 0x77);
+	CHECK_EQ(ask(o, (1 << 20) - 1), 0x77);
+	wr = record(&f, DG_READ, 1 << 20, 0, 0);
+	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	for (size_t i = 0; i < 1 << 20; i++)
+		CHECK_EQ(f.here[i], 0x77);
+	fix_close(&f);
+	kill_and_reap(o);
+}
+
+static void closing_a_queue_does_not_wait_for_each_copy_of_a_stopped_exporter(void)
+{
+	struct transfer t[DEPTH];
+	struct token token;
+	struct other o;
+	uint64_t start_ns;
+	struct fix f;
+
+	choose(BY_ASK);
+	o = start_exporter(BY_ASK, &token);
+	import_fix(&f, &token, 4096, DEPTH);
+	stop(o);
+	post_all(&f, t, 64);
+	start_ns = dg_now_ns();
+	CHECK_EQ(dg_queue_close(f.q), 0);
+	CHECK(dg_now_ns() - start_ns < 4 * SECOND); /* one copy gives up after a second, DEPTH in DEPTH */
+	for (uint32_t i = 0; i < DEPTH; i++) {
+		CHECK_EQ(take(&f.lane, &t[i], 0), 0);
+		CHECK(t[i].wc.status == DG_FLUSHED || t[i].wc.status == DG_TIMED_OUT);
+	}
+	CHECK_EQ(dg_region_close(f.remote, 0), 0);
+	fix_close(&f);
+	kill_and_reap(o);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_region_revoked_under_transfers_is_free_at_once),
+		TEST(an_importer_that_is_killed_holds_nothing),
+		TEST(a_stopped_importer_holds_the_region_until_it_goes_on),
+		TEST(an_exporter_that_is_killed_ends_transfers_as_peer_lost),
+		TEST(a_stopped_exporter_is_named_at_import),
+		TEST(an_import_that_came_too_late_is_given_back),
+		TEST(a_copy_after_one_that_timed_out_moves_the_right_bytes),
+		TEST(closing_a_queue_does_not_wait_for_each_copy_of_a_stopped_exporter),
+	};
+
+	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
+}

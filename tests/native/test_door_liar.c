@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that could kill whoever maps it is refused on both sides, and so is an exporter that lies. */
+#include <sys/un.h>
+
+#include "descriptor.h"
+#include "door.h"
+#include "two_sides.h"
+
+static int memfd_of(size_t size, int seals)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(ftruncate(fd, size), 0);
+	CHECK_EQ(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+static void memory_that_could_kill_its_user_is_refused(void)
+{
+	dg_device *dev = device_spinning(0);
+	uint8_t *at = pages(8192);
+	dg_memory m = { .addr = at, .size = 4096 };
+	char name[] = P_tmpdir "/dgkit-test-XXXXXX";
+	dg_region *r;
+
+	m.fd = memfd_of(4096, 0);
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), -EMEDIUMTYPE);
+	CHECK_SAYS(dg_last_error(), "F_SEAL_SHRINK");
+	close(m.fd);
+	m.fd = memfd_of(4096, F_SEAL_GROW);
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), -EMEDIUMTYPE);
+	close(m.fd);
+	m.fd = memfd_of(4095, F_SEAL_SHRINK | F_SEAL_GROW);
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), -EMEDIUMTYPE);
+	CHECK_SAYS(dg_last_error(), "4095");
+	close(m.fd);
+	m.fd = memfd_of(4096, F_SEAL_SHRINK);
+	CHECK_EQ(dg_memfd_check(m.fd, 4096), 0);
+	CHECK_EQ(dg_memfd_check(m.fd, 4097), -EMEDIUMTYPE);
+	m.fd_offset = 1;
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), -EMEDIUMTYPE);
+	m.fd_offset = UINT64_MAX;
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), -ERANGE);
+	m.fd_offset = 0;
+	close(m.fd);
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), -EMEDIUMTYPE); /* a closed fd */
+	m.fd = mkstemp(name);
+	unlink(name);
+	CHECK_EQ(ftruncate(m.fd, 4096), 0);
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), -EMEDIUMTYPE);
+	close(m.fd);
+	CHECK(!r);
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+	CHECK_EQ(munmap(at, 8192), 0);
+}
+
+/* What a false exporter answers to the first question. */
+struct lie {
+	struct door_answer answer;
+	size_t size; /* of the message */
+	bool send_control, send_memory;
+	size_t memory_size;
+	int memory_seals;
+	size_t control_size;
+	int want; /* what dg_region_import says */
+};
+
+/* A lie that would be the truth: of 4096 bytes in a memfd. */
+static struct lie truth(void)
+{
+	return (struct lie){
+		.answer = { .magic = DOOR_MAGIC, .version = DOOR_VERSION, .access = DG_ACCESS_READ,
+			    .method = DG_METHOD_MAP, .has_control = 1, .size = 4096 },
+		.size = sizeof(struct door_answer), .send_control = true, .send_memory = true,
+		.memory_size = 4096, .memory_seals = F_SEAL_SHRINK, .control_size = CONTROL_SIZE,
+	};
+}
+
+static void tell(int conn, const struct lie *lie)
+{
+	struct door_answer a = lie->answer;
+	struct door_ask q;
+	int fds[2], n = 0;
+
+	CHECK_EQ(dg_sock_recv(conn, &q, sizeof(q), fds, &n), (ssize_t)sizeof(q));
+	a.tag += q.tag;
+	if (lie->send_control)
+		fds[n++] = memfd_of(lie->control_size, F_SEAL_SHRINK | F_SEAL_GROW);
+	if (lie->send_memory)
+		fds[n++] = memfd_of(lie->memory_size, lie->memory_seals);
+	CHECK_EQ(dg_sock_send(conn, &a, lie->size, fds, n), (ssize_t)lie->size);
+	while (n)
+		close(fds[--n]);
+	while (dg_sock_recv(conn, &q, sizeof(q), fds, &n) > 0)
+		; /* until the importer hangs up */
+}
+
+/* Serves lies from the folder of sockets, one connection each. */
+static void liar(int fd)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct lie lie;
+
+	hear(fd, a.sun_path, DESCRIPTOR_PATH);
+	CHECK_EQ(bind(door, (struct sockaddr *)&a, sizeof(a)), 0);
+	CHECK_EQ(listen(door, 5), 0);
+	say_int(fd, 0);
+	while (hears(fd, &lie, sizeof(lie))) {
+		int conn = accept(door, NULL, NULL);
+
+		CHECK(conn >= 0);
+		tell(conn, &lie);
+		close(conn);
+	}
+	unlink(a.sun_path);
+}
+
+static int import_of_lie(dg_device *dev, struct other o, const char *path, const struct lie *lie)
+{
+	struct dg_descriptor d = { .size = 4096, .access = DG_ACCESS_READ };
+	uint8_t buf[DG_DESCRIPTOR_MAX];
+	dg_region *r;
+	int len, rc;
+
+	CHECK_EQ(dg_boot_id(d.boot_id), 0);
+	snprintf(d.path, sizeof(d.path), "%s", path);
+	len = dg_descriptor_pack(&d, buf, sizeof(buf));
+	CHECK(len > 0);
+	say(o.fd, lie, sizeof(*lie));
+	rc = dg_region_import(dev, buf, len, 10 * SECOND, &r);
+	if (rc == 0)
+		CHECK_EQ(dg_region_close(r, 0), 0);
+	return rc;
+}
+
+static int lies(struct lie *all)
+{
+	int n = 0;
+
+#define LIE(error, change) (all[n] = truth(), all[n].want = (error), all[n].change, n++)
+	LIE(0, answer.text[0] = 0);
+	LIE(-EMEDIUMTYPE, memory_seals = 0);
+	LIE(-EMEDIUMTYPE, memory_size = 4095);
+	LIE(-EMEDIUMTYPE, answer.fd_offset = 1);
+	LIE(-EMEDIUMTYPE, answer.size = 1ull << 62);
+	LIE(-EMEDIUMTYPE, control_size = CONTROL_SIZE - 1);
+	LIE(-EBADMSG, answer.fd_offset = UINT64_MAX);
+	LIE(-EBADMSG, answer.size = 0);
+	LIE(-EBADMSG, answer.slot = CONTROL_SLOTS);
+	LIE(-EBADMSG, answer.slot = UINT32_MAX);
+	LIE(-EBADMSG, send_memory = false);
+	LIE(-EBADMSG, answer.has_control = 0);
+	LIE(-EPROTONOSUPPORT, answer.magic = 1);
+	LIE(-EPROTONOSUPPORT, answer.tag = 1);
+	LIE(-EPROTONOSUPPORT, size = 20);
+	LIE(-EPERM, answer.error = EPERM);
+	LIE(-ENOKEY, answer.error = ENOKEY);
+#undef LIE
+	return n;
+}
+
+static void an_exporter_that_lies_is_refused(void)
+{
+	struct other o = start(liar);
+	char path[DESCRIPTOR_PATH] = { 0 };
+	dg_device *dev = device_spinning(0);
+	struct lie all[32];
+	int n = lies(all), fds;
+
+	snprintf(path, sizeof(path), "%s/liar.sock", own_folder);
+	say(o.fd, path, sizeof(path));
+	hear_int(o.fd);
+	CHECK_EQ(import_of_lie(dev, o, path, &all[0]), 0); /* opens the door here, too */
+	fds = entries("/proc/self/fd");
+	for (int i = 0; i < n; i++) {
+		int rc = import_of_lie(dev, o, path, &all[i]);
+
+		if (rc != all[i].want)
+			check_failed(__FILE__, __LINE__, "lie %d: %d, not %d", i, rc, all[i].want);
+		CHECK_EQ(entries("/proc/self/fd"), fds);
+	}
+	CHECK_EQ(shutdown(o.fd, SHUT_WR), 0);
+	join(o);
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+}
+
+/* An error may be no errno at all: whatever it is, the import fails. */
+static void an_error_that_is_no_errno_is_still_an_error(void)
+{
+	static const uint32_t errors[] = { 100000, INT32_MAX, 1u << 31, UINT32_MAX };
+	struct other o = start(liar);
+	char path[DESCRIPTOR_PATH] = { 0 };
+	dg_device *dev = device_spinning(0);
+
+	snprintf(path, sizeof(path), "%s/liar.sock", own_folder);
+	say(o.fd, path, sizeof(path));
+	hear_int(o.fd);
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		struct lie lie = truth();
+
+		lie.answer.error = errors[i];
+		memset(lie.answer.text, 'x', sizeof(lie.answer.text)); /* and its text does not end */
+		CHECK(import_of_lie(dev, o, path, &lie) < 0);
+	}
+	CHECK_EQ(shutdown(o.fd, SHUT_WR), 0);
+	join(o);
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+}
+
+/* Exports the first page of a memfd that may grow; then makes it grow and exports its last page. */
+static void exporter_that_grows(int fd)
+{
+	dg_device *dev = device_spinning(0);
+	uint8_t buf[DG_DESCRIPTOR_MAX];
+	dg_memory m = { .size = 4096, .fd = memfd_of(4096, F_SEAL_SHRINK) };
+	dg_region *r;
+
+	for (uint64_t end = 4096; end <= 1 << 20; end <<= 8) {
+		CHECK_EQ(ftruncate(m.fd, end), 0);
+		m.fd_offset = end - 4096;
+		m.addr = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, m.fd, m.fd_offset);
+		CHECK(m.addr != MAP_FAILED);
+		CHECK_EQ(dg_region_register(dev, &m, RW, &r), 0);
+		say_int(fd, dg_region_export(r, RW, buf, sizeof(buf)));
+		say(fd, buf, sizeof(buf));
+		hear_int(fd); /* imported, or written */
+	}
+	CHECK_EQ(((uint8_t *)m.addr)[0], pattern(0, 1));
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+static void a_memfd_that_grew_is_mapped_anew(void)
+{
+	struct other o = start(exporter_that_grows);
+	struct fix f;
+	uint8_t buf[DG_DESCRIPTOR_MAX];
+	dg_region *r[2];
+	dg_wr wr;
+
+	fix_open(&f, 4096, 4);
+	fill(f.here, 4096, 1);
+	for (int i = 0; i < 2; i++) {
+		int len = hear_int(o.fd);
+
+		hear(o.fd, buf, sizeof(buf));
+		CHECK_EQ(dg_region_import(f.dev, buf, len, 10 * SECOND, &r[i]), 0);
+		if (i == 0)
+			say_int(o.fd, 0);
+	}
+	wr = record(&f, DG_WRITE, 4096, 0, 0);
+	wr.remote = id_of(r[1]);
+	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	say_int(o.fd, 0);
+	join(o);
+	fix_close(&f);
+}
+
+/* Answers the import of memory in place, and then each copy with a status that is none. */
+static void exporter_of_no_status(int fd)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), conn, fds[2], n;
+	struct lie lie = truth();
+	struct door_ask q;
+
+	hear(fd, a.sun_path, DESCRIPTOR_PATH);
+	CHECK_EQ(bind(door, (struct sockaddr *)&a, sizeof(a)), 0);
+	CHECK_EQ(listen(door, 5), 0);
+	say_int(fd, 0);
+	conn = accept(door, NULL, NULL);
+	CHECK(conn >= 0);
+	for (int i = 0; dg_sock_recv(conn, &q, sizeof(q), fds, &n) == (ssize_t)sizeof(q); i++) {
+		lie.answer.method = DG_METHOD_ASK;
+		lie.answer.tag = q.tag;
+		lie.answer.size = i ? 0 : 4096;
+		lie.answer.has_control = !i;
+		/* As the engine says that there is more to do: the last row's, then all is well. */
+		lie.answer.status = i && q.offset >= 2048 ? UINT32_MAX : 0;
+		fds[0] = i ? -1 : memfd_of(CONTROL_SIZE, F_SEAL_SHRINK | F_SEAL_GROW);
+		if (q.kind != DOOR_RELEASE)
+			CHECK(dg_sock_send(conn, &lie.answer, lie.size, fds, !i) > 0);
+	}
+	unlink(a.sun_path);
+}
+
+static void a_status_that_is_none_ends_the_transfer(void)
+{
+	struct other o = start(exporter_of_no_status);
+	struct dg_descriptor d = { .size = 4096, .access = DG_ACCESS_READ };
+	uint8_t buf[DG_DESCRIPTOR_MAX];
+	struct fix f;
+	dg_region *r;
+	dg_wr wr;
+	dg_wc wc;
+
+	snprintf(d.path, sizeof(d.path), "%s/liar.sock", own_folder);
+	say(o.fd, d.path, sizeof(d.path));
+	hear_int(o.fd);
+	fix_open(&f, 4096, 4);
+	CHECK_EQ(dg_boot_id(d.boot_id), 0);
+	CHECK_EQ(dg_region_import(f.dev, buf, dg_descriptor_pack(&d, buf, sizeof(buf)), SECOND, &r), 0);
+	wr = record(&f, DG_READ, 2048, 0, 0);
+	wr.remote = id_of(r);
+	wr.rows = 2;
+	wr.local_stride = wr.remote_stride = 2048;
+	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 10 * SECOND), 1);
+	CHECK_EQ(wc.status, DG_IO_FAILED);
+	CHECK_EQ(dg_region_close(r, SECOND), 0);
+	join(o);
+	fix_close(&f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(memory_that_could_kill_its_user_is_refused),
+		TEST(an_exporter_that_lies_is_refused),
+		TEST(an_error_that_is_no_errno_is_still_an_error),
+		TEST(a_memfd_that_grew_is_mapped_anew),
+		TEST(a_status_that_is_none_ends_the_transfer),
+	};
+
+	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fault provider does what its rules say, and nothing is left behind by it. */
+#include "fixture.h"
+
+#define ALWAYS .every = 1, .max_size = UINT64_MAX, .ppm = 1000000, .ops = 3
+#define SIZE (1 << 16)
+
+/* A fixture over soft wrapped by these rules. */
+static void fault_open(struct fix *f, const dg_fault_rule *rules, uint32_t n, uint64_t op_timeout_ns)
+{
+	dg_device_config config = { .over = "soft", .rules = rules, .n_rules = n };
+
+	memset(f, 0, sizeof(*f));
+	CHECK_EQ(dg_device_open("fault", &config, &f->dev), 0);
+	f->size = SIZE;
+	f->here = pages(SIZE);
+	f->there = pages(SIZE);
+	f->local = registered(f->dev, f->here, SIZE, RW);
+	f->source = registered(f->dev, f->there, SIZE, RW);
+	f->remote = imported(f->dev, f->source, RW);
+	f->l = id_of(f->local);
+	f->r = id_of(f->remote);
+	CHECK_EQ(lane_open(&f->lane, f->dev, 8, DG_PATH_AUTO, 20000, op_timeout_ns), 0);
+	f->q = f->lane.q;
+	fill(f->here, SIZE, 6);
+}
+
+static void close_regions(struct fix *f)
+{
+	CHECK_EQ(dg_region_close(f->source, 0), 0);
+	CHECK_EQ(dg_region_close(f->remote, 0), 0);
+	CHECK_EQ(dg_region_close(f->local, 0), 0);
+}
+
+/* Polls until n completions are there; their users go to order. */
+static void poll_order(struct fix *f, uint32_t n, uint64_t *order, dg_wc *last)
+{
+	for (uint32_t got = 0; got < n;) {
+		int rc = dg_queue_poll(f->q, last, 1, 20 * SECOND);
+
+		CHECK_EQ(rc, 1);
+		order[got++] = last->user;
+	}
+}
+
+static void an_error_is_reported_and_copies_nothing(void)
+{
+	for (int status = DG_LOCAL_ERROR; status <= DG_IO_FAILED; status++) {
+		const dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = status, ALWAYS };
+		struct fix f;
+		dg_wr wr;
+		dg_wc wc;
+
+		fault_open(&f, &rule, 1, 20 * SECOND);
+		wr = record(&f, DG_WRITE, 100, 0, 0);
+		wc = done(&f.lane, &wr);
+		CHECK_EQ(wc.status, status);
+		CHECK_EQ(wc.size, 0);
+		CHECK_EQ(f.there[1], 0);
+		close_regions(&f);
+		fix_close(&f);
+	}
+}
+
+/* Which of n writes of 100 + i bytes fail, as a bit mask. */
+static uint64_t failures(const dg_fault_rule *rule, uint32_t op, uint32_t n)
+{
+	uint64_t mask = 0;
+	struct fix f;
+
+	fault_open(&f, rule, 1, 20 * SECOND);
+	for (uint32_t i = 0; i < n; i++) {
+		dg_wr wr = record(&f, op, 100 + i, 0, 0);
+
+		mask |= (uint64_t)(done(&f.lane, &wr).status != DG_OK) << i;
+	}
+	fix_close(&f);
+	return mask;
+}
+
+static void a_rule_matches_what_it_says_and_no_more(void)
+{
+	dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = DG_IO_FAILED, ALWAYS };
+
+	CHECK_EQ(failures(&rule, DG_READ, 8), 0xff);
+	rule.ops = 2;
+	CHECK_EQ(failures(&rule, DG_READ, 8), 0);
+	CHECK_EQ(failures(&rule, DG_WRITE, 8), 0xff);
+	rule.min_size = 102;
+	rule.max_size = 104;
+	CHECK_EQ(failures(&rule, DG_WRITE, 8), 0x1c);
+	rule.min_size = 0;
+	rule.max_size = UINT64_MAX;
+	rule.skip = 2;
+	rule.every = 3;
+	CHECK_EQ(failures(&rule, DG_WRITE, 12), 1 << 2 | 1 << 5 | 1 << 8 | 1 << 11);
+	rule.count = 2;
+	CHECK_EQ(failures(&rule, DG_WRITE, 12), 1 << 2 | 1 << 5);
+	rule.ppm = 0;
+	CHECK_EQ(failures(&rule, DG_WRITE, 12), 0);
+}
+
+static void chance_follows_the_seed(void)
+{
+	dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = DG_IO_FAILED, ALWAYS, .seed = 42 };
+	uint64_t first, other;
+
+	rule.ppm = 500000;
+	first = failures(&rule, DG_WRITE, 60);
+	CHECK_EQ(failures(&rule, DG_WRITE, 60), first);
+	rule.seed = 43;
+	other = failures(&rule, DG_WRITE, 60);
+	CHECK(first != other);
+	CHECK(__builtin_popcountll(first) > 15 && __builtin_popcountll(first) < 45);
+}
+
+static void a_delayed_operation_takes_at_least_its_delay(void)
+{
+	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 30 * MS, .skip = 1, ALWAYS };
+	struct fix f;
+	dg_wr wr;
+	dg_wc wc;
+
+	fault_open(&f, &rule, 1, 20 * SECOND);
+	wr = record(&f, DG_WRITE, 100, 0, 0);
+	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	wr = record(&f, DG_WRITE, 100, 200, 200);
+	wc = done(&f.lane, &wr);
+	CHECK_EQ(wc.status, DG_OK);
+	CHECK(wc.complete_ns - wc.submit_ns >= 30 * MS);
+	check_pattern(f.there + 200, 200, 100, 6);
+	fix_close(&f);
+}
+
+/* The same for one who sleeps on the fd: a delay must wake him. */
+static void a_delay_that_ends_wakes_the_sleeper(void)
+{
+	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 20 * MS, ALWAYS };
+	struct pollfd fd = { .events = POLLIN };
+	struct fix f;
+	dg_wr wr;
+	dg_wc wc;
+
+	fault_open(&f, &rule, 1, 60 * SECOND);
+	for (int i = 0; i < 3; i++) {
+		wr = record(&f, DG_WRITE, 100, 0, 0);
+		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
+		while (dg_queue_poll(f.q, &wc, 1, 0) == 0) {
+			fd.fd = dg_queue_fileno(f.q);
+			if (dg_queue_arm(f.q) == 1)
+				CHECK_EQ(poll(&fd, 1, 20000), 1);
+		}
+		CHECK_EQ(wc.status, DG_OK);
+	}
+	fix_close(&f);
+}
+
+static void a_reordered_operation_comes_after_the_next(void)
+{
+	const dg_fault_rule rule = { .action = DG_FAULT_REORDER, .delay_ns = 10 * SECOND, .count = 1, ALWAYS };
+	uint64_t order[3];
+	struct fix f;
+	dg_wr wr[3];
+	dg_wc wc;
+
+	fault_open(&f, &rule, 1, 60 * SECOND);
+	for (uint32_t i = 0; i < 3; i++) {
+		wr[i] = record(&f, DG_WRITE, 100, 100 * i, 0); /* all to one place: the last wins */
+		wr[i].user = i;
+	}
+	CHECK_EQ(dg_queue_post(f.q, wr, 3), 0);
+	poll_order(&f, 3, order, &wc);
+	CHECK(order[0] == 1 && order[1] == 0 && order[2] == 2);
+	check_pattern(f.there, 200, 100, 6);
+	CHECK_EQ(dg_queue_post(f.q, wr, 2), 0);
+	poll_order(&f, 2, order, &wc);
+	CHECK(order[0] == 0 && order[1] == 1); /* its count is used up */
+	fix_close(&f);
+}
+
+static void a_reordered_operation_without_a_next_comes_all_the_same(void)
+{
+	const dg_fault_rule rule = { .action = DG_FAULT_REORDER, ALWAYS };
+	struct fix f;
+	dg_wr wr;
+
+	fault_open(&f, &rule, 1, 20 * SECOND);
+	wr = record(&f, DG_WRITE, 100, 0, 0);
+	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	fix_close(&f);
+}
+
+static void a_fence_holds_under_delays_and_reordering(void)
+{
+	static const uint32_t actions[] = { DG_FAULT_DELAY, DG_FAULT_REORDER };
+
+	for (size_t k = 0; k < 2; k++) {
+		const dg_fault_rule rule = { .action = actions[k], .delay_ns = 20 * MS, .every = 2,
+					     .max_size = UINT64_MAX, .ppm = 1000000, .ops = 3 };
+		uint64_t order[5];
+		struct fix f;
+		dg_wr wr[5];
+		dg_wc wc;
+
+		fault_open(&f, &rule, 1, 20 * SECOND);
+		for (uint32_t i = 0; i < 5; i++) {
+			wr[i] = record(&f, DG_WRITE, 100, 100 * i, 100 * (i % 3));
+			wr[i].user = i;
+		}
+		wr[3].flags = DG_FENCE;
+		CHECK_EQ(dg_queue_post(f.q, wr, 5), 0);
+		poll_order(&f, 5, order, &wc);
+		for (uint32_t i = 0; i < 5; i++)
+			CHECK_EQ(order[i] >= 3, i >= 3);
+		check_pattern(f.there, 300, 100, 6);
+		fix_close(&f);
+	}
+}
+
+/* Whatever is held back is let go between chains, never within one: a chain whose part fails, fails. */
+static void a_held_operation_never_comes_between_the_parts_of_a_chain(void)
+{
+	const dg_fault_rule rule = { .action = DG_FAULT_REORDER, .delay_ns = 10 * SECOND, .count = 1, ALWAYS };
+	uint64_t order[2];
+	uint8_t *gone = pages(4096);
+	dg_region *source, *revoked;
+	struct fix f;
+	dg_wr wr[3];
+	dg_wc wc;
+
+	fault_open(&f, &rule, 1, 60 * SECOND);
+	source = registered(f.dev, gone, 4096, RW);
+	revoked = imported(f.dev, source, RW);
+	CHECK_EQ(dg_region_close(source, 0), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
+		wr[i].user = i;
+	}
+	wr[1].flags = DG_CHAIN;
+	wr[1].remote = id_of(revoked);
+	CHECK_EQ(dg_queue_post(f.q, wr, 3), 0);
+	poll_order(&f, 1, order, &wc);
+	CHECK_EQ(wc.user, 2);
+	CHECK_EQ(wc.status, DG_REMOTE_ACCESS_ERROR);
+	poll_order(&f, 1, order, &wc);
+	CHECK_EQ(wc.user, 0);
+	CHECK_EQ(wc.status, DG_OK);
+	CHECK_EQ(f.there[200], 0); /* the part after the one that failed */
+	CHECK_EQ(dg_queue_pending(f.q), 0);
+	fix_close(&f);
+	CHECK_EQ(munmap(gone, 4096), 0);
+}
+
+static void a_fence_inside_a_chain_waits_for_what_is_held(void)
+{
+	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 20 * MS, .count = 1, ALWAYS };
+	uint64_t order[2];
+	struct fix f;
+	dg_wr wr[3];
+	dg_wc wc;
+
+	fault_open(&f, &rule, 1, 20 * SECOND);
+	for (uint32_t i = 0; i < 3; i++) {
+		wr[i] = record(&f, DG_WRITE, 100, 100 * i, 0);
+		wr[i].user = i;
+	}
+	wr[1].flags = DG_CHAIN;
+	wr[2].flags = DG_FENCE;
+	CHECK_EQ(dg_queue_post(f.q, wr, 3), 0);
+	poll_order(&f, 2, order, &wc);
+	CHECK(order[0] == 0 && order[1] == 2);
+	check_pattern(f.there, 200, 100, 6);
+	fix_close(&f);
+}
+
+static void a_lost_completion_ends_as_timed_out(void)
+{
+	const dg_fault_rule rule = { .action = DG_FAULT_LOSE, .count = 3, ALWAYS };
+	struct transfer t;
+	int64_t ticket;
+	struct fix f;
+	dg_wr wr;
+	dg_wc wc;
+
+	fault_open(&f, &rule, 1, 50 * MS);
+	wr = record(&f, DG_WRITE, 100, 0, 0);
+	wr.user = 5;
+	CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
+	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, 20 * SECOND), 1);
+	CHECK_EQ(wc.status, DG_TIMED_OUT);
+	CHECK_EQ(wc.user, 5);
+	CHECK(wc.complete_ns - wc.post_ns >= 50 * MS);
+	t = begin(&f.lane, &wr);
+	ticket = t.ticket;
+	CHECK_EQ(take(&f.lane, &t, 0), -ETIME);
+	CHECK_EQ(take(&f.lane, &t, 20 * SECOND), 0);
+	CHECK_EQ(t.wc.status, DG_TIMED_OUT);
+	CHECK_EQ(dg_transfer_wait_for(ticket, UINT64_MAX), -EINVAL);
+	CHECK_EQ(dg_transfer_drop(ticket), -EINVAL);
+	t = begin(&f.lane, &wr);
+	CHECK_EQ(dg_transfer_drop(t.ticket), 0);
+	wr.local_offset = wr.remote_offset = 1000;
+	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	close_regions(&f); /* nothing is in flight by the regions' account */
+	fix_close(&f);
+}
+
+static void a_sleeper_is_told_of_a_lost_completion(void)
+{
+	const dg_fault_rule rule = { .action = DG_FAULT_LOSE, .count = 1, ALWAYS };
+	uint64_t start;
+	struct fix f;
+	dg_wr wr;
+	dg_wc wc;
+
+	fault_open(&f, &rule, 1, 50 * MS);
+	wr = record(&f, DG_WRITE, 100, 0, 0);
+	CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
+	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, 0), 0);
+	start = dg_now_ns();
+	while (dg_now_ns() - start < 100 * MS)
+		;
+	/* It is overdue now, and no fd will ever say so: arm does. */
+	CHECK_EQ(dg_queue_arm(f.q), 0);
+	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, 0), 1);
+	CHECK_EQ(wc.status, DG_TIMED_OUT);
+	fix_close(&f);
+}
+
+static void places_of_lost_operations_are_missed_and_named(void)
+{
+	const dg_fault_rule rule = { .action = DG_FAULT_LOSE, .count = 6, ALWAYS };
+	struct fix f;
+	dg_wr wr[8];
+	dg_wc wc[8];
+
+	fault_open(&f, &rule, 1, 20 * MS);
+	for (uint32_t i = 0; i < 8; i++)
+		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
+	CHECK_EQ(dg_queue_run(f.q, wr, 6, wc, 20 * SECOND), 6);
+	for (uint32_t i = 0; i < 6; i++)
+		CHECK_EQ(wc[i].status, DG_TIMED_OUT);
+	CHECK_EQ(dg_queue_pending(f.q), 0);
+	CHECK_EQ(dg_queue_post(f.q, wr, 3), -EAGAIN);
+	CHECK_SAYS(dg_last_error(), "timed out");
+	CHECK_EQ(dg_queue_run(f.q, wr, 2, wc, 20 * SECOND), 2);
+	CHECK_EQ(wc[1].status, DG_OK);
+	CHECK_EQ(dg_queue_close(f.q), 0);
+	close_regions(&f);
+	fix_close(&f);
+}
+
+static void closing_flushes_what_is_held_and_what_was_lost(void)
+{
+	const dg_fault_rule rules[] = {
+		{ .action = DG_FAULT_LOSE, .count = 2, ALWAYS },
+		{ .action = DG_FAULT_DELAY, .delay_ns = 100 * SECOND, .count = 2, ALWAYS },
+		{ .action = DG_FAULT_REORDER, .delay_ns = 100 * SECOND, ALWAYS },
+	};
+	struct transfer t;
+	struct fix f;
+	dg_wr wr[6];
+	dg_wc wc[8];
+
+	fault_open(&f, rules, 3, 1000 * SECOND);
+	for (uint32_t i = 0; i < 6; i++)
+		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
+	CHECK_EQ(dg_queue_post(f.q, wr, 6), 0);
+	t = begin(&f.lane, wr);
+	CHECK(t.ticket > 0);
+	CHECK_EQ(dg_transfer_drop(begin(&f.lane, wr).ticket), 0);
+	CHECK_EQ(dg_queue_pending(f.q), 8);
+	CHECK_EQ(dg_queue_close(f.q), 0);
+	close_regions(&f);
+	CHECK_EQ(dg_queue_poll(f.q, wc, 8, 0), 6);
+	for (uint32_t i = 0; i < 6; i++)
+		CHECK_EQ(wc[i].status, DG_FLUSHED);
+	CHECK_EQ(take(&f.lane, &t, 0), 0);
+	CHECK_EQ(t.wc.status, DG_FLUSHED);
+	CHECK_EQ(dg_queue_pending(f.q), 0);
+	fix_close(&f);
+}
+
+static void a_lost_chain_gives_all_its_places_back_at_close(void)
+{
+	dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 1000 * SECOND, .count = 1, ALWAYS };
+	struct fix f;
+	dg_wr wr[5];
+	dg_wc wc[8];
+
+	fault_open(&f, &rule, 1, 1000 * SECOND);
+	for (uint32_t i = 0; i < 5; i++)
+		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
+	wr[1].flags = DG_FENCE | DG_CHAIN; /* waits in the ring behind the delayed one */
+	wr[2].flags = wr[3].flags = DG_CHAIN;
+	CHECK_EQ(dg_queue_post(f.q, wr, 5), 0);
+	CHECK_EQ(dg_queue_close(f.q), 0);
+	close_regions(&f);
+	CHECK_EQ(dg_queue_poll(f.q, wc, 8, 0), 2);
+	CHECK_EQ(wc[0].status, DG_FLUSHED);
+	CHECK_EQ(wc[1].status, DG_FLUSHED);
+	CHECK_EQ(dg_queue_pending(f.q), 0);
+	fix_close(&f);
+}
+
+static void a_stamp_that_was_shared_says_so(void)
+{
+	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 20 * MS, .count = 1, ALWAYS };
+	bool shared = false;
+	struct fix f;
+	dg_wr wr;
+	dg_wc wc[2];
+
+	fault_open(&f, &rule, 1, 20 * SECOND);
+	wr = record(&f, DG_WRITE, 100, 0, 0);
+	CHECK_EQ(dg_queue_run(f.q, &wr, 1, wc, SECOND), 1);
+	CHECK_EQ(wc[0].flags & DG_SHARED_STAMP, 0);
+	/* Two posts of one record: only the provider can have shared a stamp, and two that are equal were. */
+	for (uint32_t i = 0; i < 2000; i++) {
+		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
+		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
+		for (int got = 0; got < 2;)
+			got += dg_queue_poll(f.q, wc + got, 2 - got, SECOND);
+		if (wc[0].complete_ns == wc[1].complete_ns) {
+			shared = true;
+			CHECK(wc[0].flags & wc[1].flags & DG_SHARED_STAMP);
+		}
+	}
+	printf("a shared stamp was %sseen\n", shared ? "" : "not ");
+	fix_close(&f);
+}
+
+static void nonsense_rules_are_refused(void)
+{
+	const dg_fault_rule bad[] = {
+		{ .action = 4, ALWAYS }, { .action = DG_FAULT_ERROR, .status = DG_OK, ALWAYS },
+		{ .action = DG_FAULT_ERROR, .status = 7, ALWAYS }, { .action = DG_FAULT_LOSE, .max_size = 1, .ppm = 1 },
+		{ .action = DG_FAULT_LOSE, .ops = 1, .min_size = 2, .max_size = 1 },
+		{ .action = DG_FAULT_LOSE, .ops = 1, .ppm = 1000001 },
+	};
+	dg_device_config config = { .over = "soft", .n_rules = 1 };
+	dg_device *dev;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		config.rules = &bad[i];
+		CHECK_EQ(dg_device_open("fault", &config, &dev), -EINVAL);
+	}
+	config.n_rules = 0;
+	config.over = "fault";
+	CHECK_EQ(dg_device_open("fault", &config, &dev), -ENODEV);
+	config.over = "nonesuch";
+	CHECK_EQ(dg_device_open("fault", &config, &dev), -ENODEV);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(an_error_is_reported_and_copies_nothing),
+		TEST(a_rule_matches_what_it_says_and_no_more),
+		TEST(chance_follows_the_seed),
+		TEST(a_delayed_operation_takes_at_least_its_delay),
+		TEST(a_delay_that_ends_wakes_the_sleeper),
+		TEST(a_reordered_operation_comes_after_the_next),
+		TEST(a_reordered_operation_without_a_next_comes_all_the_same),
+		TEST(a_fence_holds_under_delays_and_reordering),
+		TEST(a_held_operation_never_comes_between_the_parts_of_a_chain),
+		TEST(a_fence_inside_a_chain_waits_for_what_is_held),
+		TEST(a_lost_completion_ends_as_timed_out),
+		TEST(a_sleeper_is_told_of_a_lost_completion),
+		TEST(places_of_lost_operations_are_missed_and_named),
+		TEST(closing_flushes_what_is_held_and_what_was_lost),
+		TEST(a_lost_chain_gives_all_its_places_back_at_close),
+		TEST(a_stamp_that_was_shared_says_so),
+		TEST(nonsense_rules_are_refused),
+	};
+
+	return RUN_TESTS(tests, argc, argv);
+}

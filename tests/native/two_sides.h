@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A test with two processes: start() forks the other side before this one calls dgkit, so neither
+ * has threads yet. The two talk over a socket; what one exports the other imports.
+ */
+#ifndef DGKIT_TWO_SIDES_H
+#define DGKIT_TWO_SIDES_H
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "fixture.h"
+
+enum how { BY_MAP = DG_METHOD_MAP, BY_VM = DG_METHOD_VM, BY_ASK = DG_METHOD_ASK };
+
+struct other {
+	pid_t pid;
+	int fd;
+};
+
+struct token {
+	int len;
+	uint8_t bytes[DG_DESCRIPTOR_MAX];
+};
+
+/* Runs side(fd) in a process of its own, which dies with this one. */
+UNUSED static struct other start(void (*side)(int fd))
+{
+	struct other o;
+	int fds[2];
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	fflush(NULL);
+	o.pid = fork();
+	CHECK(o.pid >= 0);
+	if (o.pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(fds[0]);
+		alarm(CHECK_SECONDS);
+		side(fds[1]);
+		exit(0);
+	}
+	close(fds[1]);
+	o.fd = fds[0];
+	return o;
+}
+
+UNUSED static void say(int fd, const void *what, size_t n)
+{
+	CHECK_EQ(send(fd, what, n, MSG_NOSIGNAL), (ssize_t)n);
+}
+
+/* False at the end. */
+UNUSED static bool hears(int fd, void *what, size_t n)
+{
+	for (size_t got = 0; got < n;) {
+		ssize_t rc = read(fd, (char *)what + got, n - got);
+
+		if (rc <= 0)
+			return false;
+		got += rc;
+	}
+	return true;
+}
+
+UNUSED static void hear(int fd, void *what, size_t n)
+{
+	CHECK(hears(fd, what, n));
+}
+
+UNUSED static void say_int(int fd, int value)
+{
+	say(fd, &value, sizeof(value));
+}
+
+UNUSED static int hear_int(int fd)
+{
+	int value;
+
+	hear(fd, &value, sizeof(value));
+	return value;
+}
+
+/* Waits for the other side to end well. */
+UNUSED static void join(struct other o)
+{
+	int status;
+
+	CHECK_EQ(waitpid(o.pid, &status, 0), o.pid);
+	CHECK_EQ(status, 0);
+	close(o.fd);
+}
+
+UNUSED static void kill_and_reap(struct other o)
+{
+	CHECK_EQ(kill(o.pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(o.pid, NULL, 0), o.pid);
+	close(o.fd);
+}
+
+/* Stops it, and returns when it has stopped. */
+UNUSED static void stop(struct other o)
+{
+	int status;
+
+	CHECK_EQ(kill(o.pid, SIGSTOP), 0);
+	CHECK_EQ(waitpid(o.pid, &status, WUNTRACED), o.pid);
+	CHECK(WIFSTOPPED(status));
+}
+
+UNUSED static void resume(struct other o)
+{
+	CHECK_EQ(kill(o.pid, SIGCONT), 0);
+}
+
+UNUSED static struct token export_of(dg_region *r, uint32_t access)
+{
+	struct token t;
+
+	t.len = dg_region_export(r, access, t.bytes, sizeof(t.bytes));
+	CHECK(t.len > 0);
+	return t;
+}
+
+UNUSED static dg_region *import_of(dg_device *dev, const struct token *t)
+{
+	dg_region *r;
+
+	CHECK_EQ(dg_region_import(dev, t->bytes, t->len, 10 * SECOND, &r), 0);
+	return r;
+}
+
+/* Memory that an importer reaches in this way. */
+UNUSED static dg_memory memory_for(enum how how, size_t size)
+{
+	return how == BY_MAP ? sealed_memory(size) : plain_memory(pages(size), size);
+}
+
+UNUSED static dg_region *exportable(dg_device *dev, const dg_memory *m)
+{
+	dg_region *r;
+
+	CHECK_EQ(dg_region_register(dev, m, RW, &r), 0);
+	return r;
+}
+
+/* Sets what importers that start from now on will do. False if this machine has no such way. */
+UNUSED static bool choose(enum how how)
+{
+	char here = 1, there = 2;
+	struct iovec a = { &here, 1 }, b = { &there, 1 };
+
+	setenv("DGKIT_NO_PROCESS_VM", how == BY_ASK ? "1" : "0", 1);
+	return how != BY_VM || process_vm_readv(getpid(), &a, 1, &b, 1, 0) == 1;
+}
+
+/* An importer's fixture: a local region of its own, the remote one by the token, a queue. */
+UNUSED static void import_fix(struct fix *f, const struct token *t, size_t local_size, uint32_t depth)
+{
+	memset(f, 0, sizeof(*f));
+	f->dev = device_spinning(0);
+	f->size = local_size;
+	f->here = pages(local_size);
+	f->there = pages(local_size);
+	f->local = registered(f->dev, f->here, local_size, RW);
+	f->remote = import_of(f->dev, t);
+	f->l = id_of(f->local);
+	f->r = id_of(f->remote);
+	CHECK_EQ(lane_open(&f->lane, f->dev, depth, DG_PATH_WORKER, 0, 20 * SECOND), 0);
+	f->q = f->lane.q;
+}
+
+/* How many entries a folder has, without . and .. and the fd that looks. */
+UNUSED static int entries(const char *folder)
+{
+	DIR *d = opendir(folder);
+	int n = -2 - !strcmp(folder, "/proc/self/fd");
+
+	CHECK(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static char own_folder[] = P_tmpdir "/dgkit-test-XXXXXX";
+
+/* What a killed exporter left is swept by the next one that opens its door. */
+UNUSED static void sweep(void)
+{
+	dg_device *dev = device_spinning(0);
+	uint8_t byte;
+	dg_region *r = registered(dev, &byte, 1, RW);
+
+	export_of(r, RW);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+/* The tests, with a runtime folder of their own that must be empty after them. */
+UNUSED static int run_with_own_folder(const struct test *tests, size_t n, int argc, char **argv)
+{
+	char inner[64];
+	int rc, left;
+
+	CHECK(mkdtemp(own_folder));
+	setenv("XDG_RUNTIME_DIR", own_folder, 1);
+	snprintf(inner, sizeof(inner), "%s/dgkit", own_folder);
+	CHECK_EQ(dg_runtime_dir(inner, sizeof(inner)), 0);
+	rc = run_tests(tests, n, argc > 1 ? argv[1] : NULL);
+	sweep();
+	left = entries(inner);
+	if (left)
+		printf("FAIL %d files are left in %s\n", left, inner);
+	rmdir(inner);
+	rmdir(own_folder);
+	return left ? 1 : rc;
+}
+#define RUN_WITH_OWN_FOLDER(tests, argc, argv) \
+	run_with_own_folder(tests, sizeof(tests) / sizeof((tests)[0]), argc, argv)
+
+#endif

@@ -1,0 +1,71 @@
+"""The programs that tests/run needs, and how to get them."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+
+def _finds(compiler: str, part: str) -> bool:
+    """Whether a C compiler is there and has this part of a C library."""
+    if not shutil.which(compiler):
+        return False
+    command = [compiler, f"-print-file-name={part}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return Path(found).is_absolute()
+
+
+def _can_make_venvs(python: str = sys.executable) -> bool:
+    command = [python, "-c", "import ensurepip, venv"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+# What is needed: how to see that it is there, and Debian's packages that bring it.
+PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
+    "venv": (_can_make_venvs, "python3-venv"),
+    "compiler": (lambda: _finds("cc", "crt1.o"), "gcc libc6-dev"),
+    "Python.h": (
+        lambda: Path(sysconfig.get_path("include"), "Python.h").exists(),
+        "python3-dev",
+    ),
+    "cross compiler": (
+        lambda: _finds("aarch64-linux-gnu-gcc", "libc.a"),
+        "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+    ),
+    "emulator": (lambda: bool(shutil.which("qemu-aarch64-static")), "qemu-user-static"),
+    "apt": (lambda: bool(shutil.which("apt-get") and shutil.which("dpkg-deb")), "apt dpkg"),
+}
+
+
+def missing(names: Iterable[str]) -> str:
+    """What of these is not there, and the command that brings it; empty if all are."""
+    absent = [name for name in names if not PROGRAMS[name][0]()]
+    if not absent:
+        return ""
+    packages = " ".join(PROGRAMS[name][1] for name in absent)
+    return f"{', '.join(absent)} (apt install {packages})"
+
+
+def install(names: Iterable[str]) -> None:
+    """Installs by apt-get what of these is not there, if this user may. Else does nothing."""
+    packages = [PROGRAMS[name][1] for name in sorted(names) if not PROGRAMS[name][0]()]
+    if not packages or not shutil.which("apt-get"):
+        return
+    may = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    if may and (not shutil.which("sudo") or subprocess.run([*may, "true"], check=False).returncode):
+        return
+    apt = [*may, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
+    subprocess.run([*apt, "update"], check=False)
+    command = [*apt, "install", "-y", "--no-install-recommends", *" ".join(packages).split()]
+    subprocess.run(command, check=False)
+
+
+def pythons() -> list[str]:
+    """This Python, and the oldest and the newest other one here that dgkit supports."""
+    minors = [minor for minor in range(10, 20) if minor != sys.version_info.minor]
+    paths = [shutil.which(f"python3.{minor}") for minor in minors]
+    others = [path for path in paths if path and _can_make_venvs(path)]
+    return [sys.executable, *others[:1], *others[1:][-1:]]

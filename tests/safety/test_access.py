@@ -1,0 +1,78 @@
+"""Access flags of both sides, for each way to post."""
+
+import numpy as np
+import pytest
+from dma_rig import rig
+
+import dgkit
+from dgkit.errors import AccessDenied, BoundsError
+
+
+def record(r, op):
+    batch = np.zeros(1, dgkit.WR_DTYPE)
+    batch["local"], batch["remote"], batch["size"], batch["op"] = r.local.id, r.remote.id, 8, op
+    return batch
+
+
+def ways(r, op):
+    out = np.zeros(1, dgkit.WC_DTYPE)
+    q, write = r.queue, op == 1
+    parts = [(r.local, 0, 8)]
+    return [
+        lambda: (q.write if write else q.read)(*r.pair, size=8),
+        lambda: (q.write_2d if write else q.read_2d)(*r.pair, size=8),
+        lambda: (q.prepare_write if write else q.prepare_read)(*r.pair, size=8),
+        lambda: q.gather(parts, r.remote) if write else q.scatter(r.remote, parts),
+        lambda: q.post(record(r, op)),
+        lambda: q.run(record(r, op), out),
+        lambda: q.prepare(record(r, op)),
+    ]
+
+
+@pytest.mark.parametrize("path", ["auto", "inline", "worker"])
+@pytest.mark.parametrize(
+    ("access", "remote_access", "op", "words"),
+    [
+        ("rw", "r", 1, "remote region {remote} is read-only: a write is not allowed"),
+        ("rw", "w", 0, "remote region {remote} is write-only: a read is not allowed"),
+        ("w", "rw", 1, "local region {local} is write-only: it cannot be the source"),
+        ("r", "rw", 0, "local region {local} is read-only: it cannot be the target"),
+    ],
+)
+def test_what_access_forbids_is_denied_and_named(path, access, remote_access, op, words):
+    with rig(path=path, access=access, remote_access=remote_access) as r:
+        text = words.format(local=r.local.id, remote=r.remote.id)
+        for way in ways(r, op):
+            with pytest.raises(AccessDenied, match=text):
+                way()
+        assert r.queue.pending == 0
+        assert not any(r.here)
+        assert not any(r.there)
+
+
+@pytest.mark.parametrize(
+    ("access", "remote_access", "op"), [("r", "w", 1), ("w", "r", 0), ("rw", "rw", 0)]
+)
+def test_what_access_allows_is_done(access, remote_access, op):
+    with rig(access=access, remote_access=remote_access) as r:
+        post = r.queue.write if op else r.queue.read
+        assert post(*r.pair, size=8).wait(5).size == 8
+
+
+def test_bytes_that_are_read_only_are_never_changed():
+    constant = bytes(range(64))
+    with rig() as r:
+        region = r.device.register(constant, "r")
+        with pytest.raises(AccessDenied, match="not widen"):
+            region.export("w")
+        remote = r.device.import_region(region.export())
+        with pytest.raises(AccessDenied, match="read-only"):
+            r.queue.write(r.local, remote, size=8)
+        with pytest.raises(AccessDenied, match="read-only"):
+            r.queue.read(region, r.remote, size=8)
+    assert constant == bytes(range(64))
+
+
+def test_bounds_and_access_are_both_checked():
+    with rig(remote_access="r") as r, pytest.raises((AccessDenied, BoundsError)):
+        r.queue.write(*r.pair, size=1 << 20)

@@ -1,0 +1,164 @@
+"""Descriptors that are truncated, altered, random, of another version, boot, or dead process."""
+
+import os
+import struct
+
+import pytest
+from children import EXPORTER, child
+from dma_rig import keep
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dgkit import Device
+from dgkit.errors import DescriptorError, DgkitError, PeerLost, PeerVersion, Unsupported
+
+QUICK = settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+BOOT_ID, KEY, SIZE, ACCESS, PATH = slice(16, 32), slice(32, 48), 48, 56, slice(64, 172)
+
+
+@pytest.fixture(scope="module")
+def device():
+    with Device() as opened:
+        yield keep(opened)
+
+
+@pytest.fixture(scope="module")
+def token(device):
+    return device.register(bytearray(64)).export()
+
+
+def summed(token):
+    """With the checksum that fits: FNV-1a over all bytes, its own four as 0."""
+    data = bytearray(token)
+    data[12:16] = bytes(4)
+    found = 2166136261
+    for byte in data:
+        found = (found ^ byte) * 16777619 & 0xFFFFFFFF
+    data[12:16] = struct.pack("<I", found)
+    return bytes(data)
+
+
+def altered(token, at, new):
+    data = bytearray(token)
+    data[at] = new
+    return summed(data)
+
+
+def refused(device, data, error=DescriptorError, words=""):
+    with pytest.raises(error, match=words or None):
+        device.import_region(data, timeout=1)
+
+
+def test_the_checksum_of_this_test_is_the_cores(token):
+    assert summed(token) == token
+
+
+def test_every_shorter_piece_is_refused(device, token):
+    for n in range(len(token)):
+        refused(device, token[:n], words=r"a truncated descriptor: \d+ bytes")
+
+
+def test_a_longer_one_is_refused(device, token):
+    refused(device, token + b"\0", words=r"of \d+ bytes, but \d+ were given")
+    refused(device, token + bytes(10_000), words="were given")
+
+
+def test_every_flipped_bit_is_refused(device, token):
+    for i in range(len(token) * 8):
+        data = bytearray(token)
+        data[i // 8] ^= 1 << i % 8
+        refused(device, bytes(data), (DescriptorError, PeerVersion))
+
+
+@QUICK
+@given(st.binary(max_size=600))
+def test_random_bytes_are_refused(device, data):
+    refused(device, data, (DescriptorError, PeerVersion))
+
+
+@QUICK
+@given(data=st.data())
+def test_random_bytes_anywhere_with_a_good_checksum_never_open_anything_else(device, token, data):
+    at = data.draw(st.integers(0, len(token) - 1))
+    new = data.draw(st.binary(min_size=1, max_size=16))
+    changed = bytearray(token)
+    changed[at : at + len(new)] = new
+    forged = summed(changed[: len(token)])
+    try:
+        region = Device.import_region(device, forged, timeout=0.2)
+    except DgkitError:
+        return
+    # What is only for display may differ; the exporter's table says what the region is.
+    with region:
+        assert (region.size, str(region.access)) == (64, "rw")
+
+
+def test_another_version_is_a_peer_version_error(device, token):
+    version = struct.pack("<H", 2)
+    refused(
+        device, altered(token, slice(8, 10), version), PeerVersion, "version 2; this dgkit reads"
+    )
+
+
+def test_another_boot_id_is_another_machine_and_the_error_names_what_could_cross(device, token):
+    forged = altered(token, BOOT_ID, os.urandom(16))
+    refused(device, forged, Unsupported, r"of another machine.*\(verbs, doca\)")
+
+
+def test_another_key_opens_nothing(device, token):
+    refused(device, altered(token, KEY, os.urandom(16)), words="the exporter knows no such region")
+
+
+def test_a_larger_size_or_wider_access_in_the_bytes_gives_no_more(device):
+    source = device.register(bytearray(64))
+    token = source.export("r")
+    larger = altered(token, slice(SIZE, SIZE + 8), struct.pack("<Q", 1 << 40))
+    wider = altered(larger, slice(ACCESS, ACCESS + 4), struct.pack("<I", 3))
+    region = device.import_region(wider)
+    assert (region.size, str(region.access)) == (64, "r")
+
+
+@pytest.mark.parametrize(
+    "path", [b"/nowhere/door.sock", b"/", b"relative", b"", b"/dev/null", b"\xff" * 108]
+)
+def test_another_socket_is_refused(device, token, path):
+    forged = altered(token, PATH, path.ljust(108, b"\0"))
+    refused(device, forged, (DescriptorError, PeerLost, OSError))
+
+
+def test_a_closed_region_is_known_no_more(device):
+    with device.register(bytearray(8)) as region:
+        token = region.export()
+    refused(device, token, words="it was closed, or the descriptor is forged")
+
+
+def test_a_closed_region_of_another_process_is_known_no_more(device):
+    with child(EXPORTER, 64, "memfd", "rw") as exporter:
+        token = bytes.fromhex(exporter.line())
+        assert exporter.ask("close 1") == "closed"
+        refused(device, token, words="it was closed")
+        assert exporter.end()[0] == 0
+
+
+def test_a_dead_process_is_lost_at_once(device):
+    with child(EXPORTER, 64, "memfd", "rw") as exporter:
+        token = bytes.fromhex(exporter.line())
+        exporter.kill()
+    refused(device, token, PeerLost, "the exporter is gone: nobody listens on /")
+
+
+def test_a_process_that_ended_well_is_lost_at_once(device):
+    with child(EXPORTER, 64, "memfd", "rw") as exporter:
+        token = bytes.fromhex(exporter.line())
+        assert exporter.end()[0] == 0
+    refused(device, token, PeerLost, "the exporter is gone")
+
+
+def test_refused_imports_leave_no_importer_behind(device):
+    with device.register(bytearray(8)) as region:
+        token = region.export()
+        for i in range(200):
+            refused(device, altered(token, KEY, struct.pack("<QQ", i, i)))
+        assert region.importers == 0

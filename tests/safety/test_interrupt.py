@@ -1,0 +1,133 @@
+"""Ctrl-C and other signals while something waits: the queue stays usable, nothing is lost."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from dma_rig import rig
+
+import dgkit
+from dgkit import FaultRule, Status
+from dgkit.dma import measure
+
+DELAY = [FaultRule("delay", delay_us=300_000, count=1)]
+
+
+class Sender:
+    """Sends this process a signal as soon as its main thread sleeps in the kernel."""
+
+    def __init__(self, number):
+        self.number = number
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        stat = f"/proc/self/task/{os.getpid()}/stat"
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            with open(stat) as file:  # noqa: PTH123
+                if file.read().rsplit(")", 1)[1].split()[0] == "S":
+                    break
+        signal.pthread_kill(threading.main_thread().ident, self.number)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.thread.join(10)
+
+
+def records(r):
+    batch = np.zeros(1, dgkit.WR_DTYPE)
+    batch["local"], batch["remote"], batch["size"], batch["op"] = r.local.id, r.remote.id, 8, 1
+    return batch
+
+
+def ways(r):
+    out = np.zeros(1, dgkit.WC_DTYPE)
+
+    def posted():
+        r.queue.post(records(r))
+        return r.queue.poll(out, timeout=5)
+
+    return {
+        "wait": lambda: r.queue.write(*r.pair, size=8).wait(),
+        "wait with a timeout": lambda: r.queue.write(*r.pair, size=8).wait(5),
+        "poll": posted,
+        "run": lambda: r.queue.run(records(r), out),
+        "run with a timeout": lambda: r.queue.run(records(r), out, 5),
+        "prepared run": lambda: r.queue.prepare_write(*r.pair, size=8).run(),
+        "prepared batch": lambda: r.queue.prepare(records(r)).run(),
+        "latency": lambda: measure.latency(r.queue, *r.pair, size=8, count=1),
+    }
+
+
+WAYS = ["wait", "wait with a timeout", "poll", "run", "run with a timeout", "prepared run"]
+WAYS += ["prepared batch", "latency"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ctrl_c_ends_a_wait_at_once_and_leaves_the_queue_usable(way):
+    with rig("fault", rules=DELAY, spin_us=0) as r:
+        start = time.monotonic()
+        with Sender(signal.SIGINT), pytest.raises(KeyboardInterrupt):
+            ways(r)[way]()
+        assert time.monotonic() - start < 0.25
+        assert r.queue.write(*r.pair, size=8, fence=True).wait(5).status is Status.OK
+        out = np.zeros(4, dgkit.WC_DTYPE)
+        while r.queue.pending:
+            r.queue.poll(out, timeout=0.01)
+        assert r.queue.run(records(r), out) == 1
+
+
+@pytest.fixture
+def seen():
+    """Where a handler of SIGUSR1 that returns notes that it ran."""
+    noted = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: noted.append(1))
+    yield noted
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("way", ["wait", "wait with a timeout", "poll", "latency"])
+def test_a_signal_whose_handler_returns_does_not_end_a_wait(way, seen):
+    with rig("fault", rules=DELAY, spin_us=0) as r, Sender(signal.SIGUSR1):
+        ways(r)[way]()
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("way", [w for w in WAYS if "run" in w or "batch" in w])
+def test_a_signal_during_a_run_gives_it_up_or_not_and_leaves_the_queue_usable(way, seen):
+    with rig("fault", rules=DELAY, spin_us=0) as r:
+        # What a run posted goes on; whether its completion is still waited for is not promised.
+        with Sender(signal.SIGUSR1), contextlib.suppress(InterruptedError):
+            ways(r)[way]()
+        assert seen == [1]
+        assert r.queue.write(*r.pair, size=8, fence=True).wait(5).status is Status.OK
+        assert r.queue.run(records(r), np.zeros(1, dgkit.WC_DTYPE)) == 1
+
+
+def test_ctrl_c_ends_a_long_measurement():
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    with rig(path="worker") as r:
+        timer.start()
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            measure.rate(r.queue, *r.pair, window=8, seconds=60)
+        assert time.monotonic() - start < 5
+        timer.join(5)
+        assert r.queue.write(*r.pair, size=8).wait(5).size == 8
+
+
+def test_ctrl_c_does_not_end_a_large_copy_in_two():
+    with rig(size=1 << 27, path="worker", spin_us=0) as r:
+        r.here[:] = b"x" * (1 << 27)
+        transfer = r.queue.write(*r.pair)
+        with contextlib.suppress(KeyboardInterrupt), Sender(signal.SIGINT):
+            transfer.wait()
+        assert transfer.wait(10).size == 1 << 27
+        assert r.there == r.here

@@ -1,0 +1,160 @@
+"""Either side killed or stopped, at the worst moment: a typed error within a second, no hang."""
+
+import signal
+import time
+
+import pytest
+from children import EXPORTER, IMPORTER, child
+from dma_rig import keep
+from waiting import stop, until
+
+import dgkit
+from dgkit import Device, Status
+from dgkit.errors import PeerLost, PeerTimeout, RegionBusy, TransferError
+
+GIB = 1 << 30
+KINDS = [("memfd", "0", "map"), ("bytearray", "0", "vm"), ("bytearray", "1", "ask")]
+
+
+def ended(transfer, timeout=1.0):
+    """The error of a transfer, and how long it took to come."""
+    start = time.monotonic()
+    with pytest.raises(TransferError) as info:
+        transfer.wait(timeout)
+    return info.value.completion.status, time.monotonic() - start
+
+
+@pytest.mark.parametrize(
+    ("kind", "no_vm", "method", "op"),
+    [(*KINDS[0], "read"), (*KINDS[0], "write"), (*KINDS[1], "write"), (*KINDS[2], "read")],
+)
+def test_an_exporter_killed_in_the_middle_of_a_large_copy_is_lost_within_a_second(
+    kind, no_vm, method, op, monkeypatch
+):
+    monkeypatch.setenv("DGKIT_NO_PROCESS_VM", no_vm)
+    with child(EXPORTER, GIB, kind, "rw") as exporter, Device() as device:
+        remote = keep(device).import_region(bytes.fromhex(exporter.line(60)), timeout=10)
+        assert remote.method == method
+        memory = dgkit.empty(GIB)
+        local, queue = device.register(memory), device.queue(path="worker")
+        transfer = getattr(queue, op)(local, remote)
+        if op == "read":
+            until(lambda: memory.buffer[1], "the copy has begun")
+        exporter.send(signal.SIGKILL)
+        status, seconds = ended(transfer)
+        assert status is Status.PEER_LOST
+        assert seconds < 1.0
+        until(lambda: remote.lost, "the region says so", timeout=1)
+        assert ", lost>" in repr(remote)
+        status, seconds = ended(getattr(queue, op)(local, remote, size=64))
+        assert (status, seconds < 1.0) == (Status.PEER_LOST, True)
+        remote.close()
+        local.close()
+        memory.close()
+
+
+@pytest.mark.parametrize(("kind", "no_vm", "method"), KINDS)
+def test_an_idle_exporter_killed_is_lost_within_a_second(kind, no_vm, method, monkeypatch):
+    monkeypatch.setenv("DGKIT_NO_PROCESS_VM", no_vm)
+    with child(EXPORTER, 4096, kind, "rw") as exporter, Device() as device:
+        token = bytes.fromhex(exporter.line())
+        remote = keep(device).import_region(token, timeout=10)
+        local, queue = device.register(bytearray(4096)), device.queue()
+        queue.write(local, remote).wait(5)
+        exporter.kill()
+        until(lambda: remote.lost, "the region says so", timeout=1)
+        assert ended(queue.read(local, remote))[0] is Status.PEER_LOST
+        with pytest.raises(PeerLost, match="the exporter is gone"):
+            device.import_region(token)
+        remote.close()
+
+
+@pytest.mark.parametrize("kind", ["memfd", "bytearray"])
+def test_an_importer_killed_while_it_holds_transfers_frees_the_region(kind):
+    memory = dgkit.empty(GIB // 4) if kind == "memfd" else bytearray(GIB // 4)
+    with Device() as device:
+        region = keep(device).register(memory)
+        with child(IMPORTER, region.export().hex()) as importer:
+            importer.line()
+            post = "[kept.append(queue.write(local, remote)) for _ in range(64)] and 'posted'"
+            assert importer.ask(post) == "posted"
+            importer.kill()
+            start = time.monotonic()
+            region.close(timeout=1.0)
+            assert time.monotonic() - start < 1.0
+        assert region.importers == 0
+        view = memoryview(memory.buffer if kind == "memfd" else memory)
+        seen = bytes(view[:64])
+        assert seen == bytes(view[:64])
+
+
+def test_an_importer_killed_is_forgotten_without_a_close():
+    with Device() as device:
+        region = keep(device).register(bytearray(64))
+        for _ in range(3):
+            with child(IMPORTER, region.export().hex()) as importer:
+                importer.line()
+                assert region.importers == 1
+                importer.kill()
+                until(lambda: region.importers == 0, "the importer is forgotten", timeout=1)
+
+
+def test_an_importer_that_is_stopped_while_it_copies_keeps_the_memory_and_close_says_who():
+    memory = dgkit.empty(GIB // 2)
+    with Device() as device:
+        region = keep(device).register(memory)
+        with child(IMPORTER, region.export().hex()) as importer:
+            assert importer.line() == "map"
+            post = "[kept.append(queue.write(local, remote)) for _ in range(64)] and 'posted'"
+            assert importer.ask(post) == "posted"
+            stop(importer.pid)
+            with pytest.raises(RegionBusy, match=f"process {importer.pid} still has transfers"):
+                region.close(timeout=0.2)
+            assert region.revoked
+            assert not region.closed
+            importer.send(signal.SIGCONT)
+            region.close(timeout=5)
+        assert region.closed
+
+
+def test_an_importer_that_is_stopped_and_idle_is_not_in_the_way():
+    with Device() as device:
+        region = keep(device).register(dgkit.empty(64))
+        with child(IMPORTER, region.export().hex()) as importer:
+            importer.line()
+            stop(importer.pid)
+            region.close(timeout=1)
+
+
+def test_an_import_from_a_stopped_exporter_times_out():
+    with child(EXPORTER, 64, "memfd", "rw") as exporter, Device() as device:
+        token = bytes.fromhex(exporter.line())
+        stop(exporter.pid)
+        start = time.monotonic()
+        with pytest.raises(PeerTimeout, match=r"\d+\) does not answer: is it stopped\?"):
+            device.import_region(token, timeout=0.2)
+        assert time.monotonic() - start < 1.0
+        exporter.send(signal.SIGCONT)
+        with device.import_region(token, timeout=5) as remote:
+            assert remote.size == 64
+
+
+def test_a_copy_through_a_stopped_exporter_times_out_and_works_again_later(monkeypatch):
+    monkeypatch.setenv("DGKIT_NO_PROCESS_VM", "1")
+    with child(EXPORTER, 4096, "bytearray", "rw") as exporter, Device() as device:
+        remote = keep(device).import_region(bytes.fromhex(exporter.line()), timeout=10)
+        local, queue = device.register(bytearray(4096)), device.queue()
+        stop(exporter.pid)
+        assert ended(queue.read(local, remote), 5)[0] is Status.TIMED_OUT
+        exporter.send(signal.SIGCONT)
+        assert queue.read(local, remote).wait(5).size == 4096
+        assert local.memory[:4] == bytes([0, 1, 2, 3])
+
+
+def test_a_mapped_region_of_a_stopped_exporter_can_be_copied():
+    with child(EXPORTER, 4096, "memfd", "rw") as exporter, Device() as device:
+        remote = keep(device).import_region(bytes.fromhex(exporter.line()), timeout=10)
+        local, queue = device.register(bytearray(4096)), device.queue()
+        stop(exporter.pid)
+        assert queue.read(local, remote).wait(5).size == 4096
+        remote.close()

@@ -1,0 +1,136 @@
+"""Limits of the system: files, memory, regions."""
+
+import time
+
+import pytest
+from children import run
+from dma_rig import keep
+
+import dgkit
+from dgkit import Device
+from dgkit.errors import OutOfMemory
+
+FILES = """
+import gc, os, resource, sys
+import dgkit
+import dgkit.dma
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+gc.collect()
+before = len(os.listdir("/proc/self/fd"))
+held, refusals = [], 0
+try:
+    while len(held) < 100:
+        held.append(dgkit.empty(4096))
+except dgkit.LimitReached as error:
+    assert error.errno == 24, error.errno
+    assert "open files (ulimit -n)" in str(error), error
+    refusals += 1
+assert 10 < len(held) < 64, len(held)
+for make in (dgkit.Device, lambda: dgkit.empty(1)):
+    try:
+        made = make()
+        held.append(made)
+    except dgkit.LimitReached as error:
+        refusals += 1
+    except OSError as error:
+        assert error.errno == 24, error
+held[0].buffer[:5] = b"alive"
+assert bytes(held[0].buffer[:5]) == b"alive"
+while held:
+    held.pop().close()
+gc.collect()
+assert len(os.listdir("/proc/self/fd")) == before, os.listdir("/proc/self/fd")
+with dgkit.Device() as device, device.register(dgkit.empty(4096)) as region:
+    with device.import_region(region.export()) as remote:
+        assert remote.size == 4096
+print(refusals)
+"""
+
+OPENS = """
+import gc, os, resource, dgkit
+with dgkit.Device() as warm, warm.register(dgkit.empty(8)) as region:
+    region.export()
+region = None
+gc.collect()
+before = len(os.listdir("/proc/self/fd"))
+refused = 0
+def cycle():
+    with dgkit.Device() as device, device.queue() as queue:
+        with device.register(dgkit.empty(64)) as a, device.register(bytearray(64)) as b:
+            with device.import_region(a.export()) as remote:
+                queue.write(b, remote).wait(5)
+for limit in range(before, before + 14):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, 4096))
+    try:
+        cycle()
+    except dgkit.DgkitError as error:
+        assert isinstance(error, dgkit.LimitReached), repr(error)
+        refused += 1
+    error = None
+    gc.collect()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    assert len(os.listdir("/proc/self/fd")) == before, (limit, os.listdir("/proc/self/fd"))
+assert 0 < refused < 14, refused
+print("ok")
+"""
+
+ADDRESS_SPACE = """
+import resource, dgkit
+dgkit.empty(1).close()
+resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
+try:
+    dgkit.empty(800 << 20)
+except (dgkit.OutOfMemory, dgkit.LimitReached) as error:
+    print(type(error).__name__)
+dgkit.empty(1 << 20).close()
+"""
+
+
+def test_one_memory_more_than_files_may_be_open_is_a_named_limit_and_nothing_leaks():
+    assert int(run(FILES)) >= 1
+
+
+def test_whatever_step_meets_the_limit_of_files_refuses_and_gives_all_back():
+    assert run(OPENS) == "ok\n"
+
+
+def test_too_little_address_space_is_a_named_limit():
+    assert run(ADDRESS_SPACE).strip() in ("OutOfMemory", "LimitReached")
+
+
+@pytest.mark.parametrize("size", [1 << 44, 1 << 56, (1 << 63) - 1])
+def test_absurd_sizes_are_out_of_memory_at_once(size):
+    start = time.monotonic()
+    with pytest.raises(OutOfMemory, match=f"{size} bytes were asked for"):
+        dgkit.empty(size)
+    assert time.monotonic() - start < 0.5
+
+
+def test_a_hundred_thousand_regions_over_one_buffer():
+    memory = dgkit.wrap(bytearray(1 << 16))
+    with Device() as device, device.queue() as queue:
+        regions = [device.register(memory, offset=i % 60_000, size=64) for i in range(100_000)]
+        assert len({r.id for r in regions}) == 100_000
+        source = device.register(bytearray(b"x" * 64))
+        for i in (0, 1, 50_000, 99_999):
+            with device.import_region(regions[i].export()) as remote:
+                assert queue.write(source, remote).wait(5).size == 64
+            at = i % 60_000
+            assert memory.buffer[at : at + 64] == b"x" * 64
+        for region in regions:
+            region.close()
+        source.close()
+    memory.close()
+
+
+def test_thousands_of_imports_of_one_region():
+    with Device() as device:
+        region = keep(device).register(bytearray(64))
+        token = region.export()
+        remotes = [device.import_region(token) for _ in range(5000)]
+        assert region.importers == 5000
+        for remote in remotes[:2500]:
+            remote.close()
+        assert region.importers == 2500
+        region.close()
+        assert all(remote.revoked for remote in remotes[2500:])

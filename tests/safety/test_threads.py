@@ -1,0 +1,175 @@
+"""Two threads on one queue: QueueInUse, and never a wrong byte or a wrong completion."""
+
+import asyncio
+import contextlib
+import threading
+import time
+
+import numpy as np
+import pytest
+from dma_rig import rig
+
+import dgkit
+from dgkit import FaultRule
+from dgkit.errors import QueueFull, QueueInUse
+
+
+def in_threads(*jobs):
+    """Runs all at once; what they raised."""
+    raised = []
+
+    def guarded(job):
+        try:
+            job()
+        except Exception as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return raised
+
+
+@pytest.mark.parametrize(("spin_us", "doing"), [(0, "waiting"), (1e6, "waiting")])
+def test_a_second_thread_is_refused_while_the_first_waits(spin_us, doing):
+    with rig("fault", rules=[FaultRule("delay", delay_us=200_000)], spin_us=spin_us) as r:
+        transfer = r.queue.write(*r.pair, size=8)
+        inside = threading.Thread(target=transfer.wait, args=(10,))
+        inside.start()
+        out, batch = np.zeros(1, dgkit.WC_DTYPE), np.zeros(1, dgkit.WR_DTYPE)
+        batch["local"], batch["remote"], batch["size"] = r.local.id, r.remote.id, 8
+        seen = None
+        while inside.is_alive() and seen is None:
+            try:
+                r.queue.poll(out)
+            except QueueInUse as error:
+                seen = error
+        assert seen is not None
+        assert f"another thread is {doing} in this queue: open one queue a thread" in str(seen)
+        for use in (
+            lambda: r.queue.write(*r.pair, size=8),
+            lambda: r.queue.post(batch),
+            lambda: r.queue.run(batch, out),
+            lambda: r.queue.prepare_write(*r.pair, size=8),
+            r.queue.arm,
+            r.queue.close,
+        ):
+            with pytest.raises(QueueInUse, match="another thread is"):
+                use()
+        inside.join(10)
+        assert transfer.wait(1).size == 8
+
+
+@pytest.mark.parametrize("path", ["auto", "worker"])
+def test_threads_that_share_a_queue_never_get_a_wrong_completion_or_byte(path):
+    def one(k, size):
+        end = time.monotonic() + 20
+        transfer = r.queue.write(locals_[k], r.remote, size=size, remote_offset=k * 256)
+        while True:
+            try:
+                done = transfer.wait(10)
+            except QueueInUse:
+                assert time.monotonic() < end
+                continue
+            assert done.size == size
+            return
+
+    def job(k):
+        def go():
+            for i in range(2000):
+                with contextlib.suppress(QueueInUse, QueueFull):
+                    one(k, 1 + (i * 4 + k) % 200)
+
+        return go
+
+    with rig(path=path, depth=64) as r:
+        locals_ = [r.device.register(bytearray([k + 1]) * 256) for k in range(4)]
+        assert in_threads(*(job(k) for k in range(4))) == []
+        for k in range(4):
+            assert set(r.there[k * 256 : k * 256 + 200]) <= {0, k + 1}
+
+
+def test_a_queue_a_thread_needs_no_lock():
+    def job(k):
+        def go():
+            with r.device.queue(8, "auto") as queue:
+                for i in range(500):
+                    size = 1 + i % 200
+                    done = queue.write(*r.pair, size=size, remote_offset=k * 256).wait(10)
+                    assert done.size == size
+
+        return go
+
+    with rig() as r:
+        assert in_threads(*(job(k) for k in range(4))) == []
+
+
+def test_regions_come_and_go_in_one_thread_while_another_moves_bytes():
+    stop = threading.Event()
+
+    def churn():
+        while not stop.is_set():
+            with r.device.register(bytearray(64)) as region:
+                r.device.import_region(region.export()).close()
+
+    def move():
+        try:
+            for _ in range(3000):
+                assert r.queue.write(*r.pair, size=64).wait(10).size == 64
+        finally:
+            stop.set()
+
+    with rig() as r:
+        assert in_threads(churn, move) == []
+
+
+def test_regions_closed_in_another_thread_end_a_stream_of_writes_cleanly():
+    def move():
+        while True:
+            try:
+                r.queue.write(*r.pair, size=64).wait(10)
+            except dgkit.TransferError as error:
+                ended.append(error.completion.status)
+                return
+            except dgkit.ClosedError:
+                ended.append("closed")
+                return
+
+    for _ in range(20):
+        ended = []
+        with rig() as r:
+            assert in_threads(move, r.target.close) == []
+        assert len(ended) == 1
+
+
+def test_a_transfer_dropped_in_another_thread_gives_its_place_back_at_the_latest_when_refused():
+    with rig("fault", depth=2, rules=[FaultRule("delay", delay_us=100_000)]) as r:
+        dropped = [r.queue.write(*r.pair, size=8)]
+        late = r.queue.write(*r.pair, size=8)
+        waiter = threading.Thread(target=late.wait, args=(10,))
+        waiter.start()
+        dropped.clear()  # the other thread is inside by now, or will be: both must work
+        waiter.join(10)
+        again = [r.queue.write(*r.pair, size=1)]
+        try:
+            again.append(r.queue.write(*r.pair, size=1))
+        except QueueFull:
+            again.append(r.queue.write(*r.pair, size=1))
+        assert [t.wait(10).size for t in again] == [1, 1]
+
+
+def test_a_queue_closed_by_another_thread_ends_an_await():
+    async def main(r, transfer):
+        closer = threading.Timer(0.02, r.queue.close)
+        closer.start()
+        try:
+            with pytest.raises(dgkit.TransferError, match="FLUSHED"):
+                await transfer
+        finally:
+            closer.join(10)
+
+    with rig("fault", rules=[FaultRule("delay", delay_us=500_000)]) as r:
+        asyncio.run(main(r, r.queue.write(*r.pair, size=8)))

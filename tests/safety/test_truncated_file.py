@@ -1,0 +1,88 @@
+"""A mapped file that somebody truncates: an error, and no SIGBUS."""
+
+import mmap
+
+import pytest
+from children import IMPORTER, child
+from dma_rig import keep, rig
+
+from dgkit import Device, Status
+from dgkit.errors import TransferError
+
+SIZE = 1 << 20
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"f" * SIZE)
+    with path.open("r+b") as file:
+        view = mmap.mmap(file.fileno(), SIZE)
+        yield file, view
+        view.close()
+
+
+@pytest.mark.parametrize("path", ["auto", "inline", "worker"])
+@pytest.mark.parametrize("op", ["write", "read"])
+def test_a_local_file_truncated_is_a_local_error(mapped, path, op):
+    file, view = mapped
+    with rig(path=path, size=SIZE) as r, r.device.register(view) as local:
+        post = getattr(r.queue, op)
+        assert post(local, r.remote, size=64).wait(5).status is Status.OK
+        file.truncate(0)
+        for size in (1, 64, SIZE):
+            with pytest.raises(TransferError) as info:
+                post(local, r.remote, size=size).wait(5)
+            assert info.value.completion.status is Status.LOCAL_ERROR
+
+
+@pytest.mark.parametrize("path", ["auto", "inline", "worker"])
+@pytest.mark.parametrize("op", ["write", "read"])
+def test_a_remote_file_truncated_is_a_remote_access_error(mapped, path, op):
+    file, view = mapped
+    with rig(path=path, size=SIZE) as r, r.device.register(view) as target:
+        remote = r.device.import_region(target.export())
+        post = getattr(r.queue, op)
+        assert post(r.local, remote, size=64).wait(5).status is Status.OK
+        file.truncate(4096)
+        assert post(r.local, remote, size=4096).wait(5).status is Status.OK
+        with pytest.raises(TransferError) as info:
+            post(r.local, remote).wait(5)
+        assert info.value.completion.status is Status.REMOTE_ACCESS_ERROR
+        rows = {"size": 4, "rows": 3, "local_stride": 4, "remote_stride": 8192}
+        with pytest.raises(TransferError):
+            r.queue.write_2d(r.local, remote, **rows).wait(5)
+        remote.close()
+
+
+def test_a_file_truncated_under_a_running_copy_gives_an_error_or_all_of_it(tmp_path):
+    path, size = tmp_path / "large", 1 << 27
+    with path.open("w+b") as file:
+        file.truncate(size)
+        with (
+            mmap.mmap(file.fileno(), size) as view,
+            rig(size=size, path="worker") as r,
+            r.device.register(view) as local,
+        ):
+            transfer = r.queue.read(local, r.remote)
+            file.truncate(0)
+            with pytest.raises(TransferError, match="LOCAL_ERROR"):
+                transfer.wait(30)
+
+
+@pytest.mark.parametrize("no_vm", ["0", "1"])
+def test_an_importer_in_another_process_gets_an_error_too(mapped, no_vm):
+    file, view = mapped
+    with Device() as device:
+        region = keep(device).register(view)
+        token = region.export().hex()
+        with child(IMPORTER, token, DGKIT_NO_PROCESS_VM=no_vm) as importer:
+            assert importer.line() == ("ask" if no_vm == "1" else "vm")
+            assert importer.ask("queue.read(local, remote).wait(5).size") == str(SIZE)
+            assert importer.ask("bytes(memory[-2:])") == "b'ff'"
+            file.truncate(0)
+            answer = importer.ask("queue.read(local, remote).wait(5).size")
+            assert answer.startswith("TransferError read completed with REMOTE_ACCESS_ERROR")
+            answer = importer.ask("queue.write(local, remote).wait(5).size")
+            assert answer.startswith("TransferError write completed with REMOTE_ACCESS_ERROR")
+            assert importer.end() == (0, "")

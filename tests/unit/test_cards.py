@@ -1,0 +1,145 @@
+"""Cards: whatever is in them, they stay inside their box, trusted or not."""
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dgkit import cards
+
+# What JupyterLab leaves of an untrusted notebook's output, of what a card could be made of.
+TAGS = {"div", "span", "strong", "table", "tbody", "tr", "th", "td"}
+ATTRIBUTES = {"style", "title", "scope"}
+nasty = st.text() | st.sampled_from(
+    ["</td></table><script>x()</script>", '"><img src=x onerror=x()>', "'\"<&>", "<!--", "]]>"]
+)
+
+
+class Reader(HTMLParser):
+    """Collects elements and text, and holds that what opens also closes."""
+
+    def __init__(self, page):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.attributes, self.texts, self.open, self.other = [], [], [], [], []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def handle_comment(self, data):
+        self.other.append(data)
+
+    handle_decl = unknown_decl = handle_pi = handle_comment
+
+
+def shape(page):
+    read = Reader(page)
+    assert not read.open
+    assert not read.other
+    return read.tags, [name for name, _ in read.attributes]
+
+
+@given(nasty, st.lists(st.tuples(nasty, nasty | st.integers() | st.none())), nasty, nasty, nasty)
+def test_no_input_adds_or_removes_an_element(title, rows, badge, body, note):
+    page = cards.card(title, rows, badge=badge, body=body, note=note)
+    plain = cards.card(
+        "a", [("b", "c") for _ in rows], badge="d" * bool(badge), body="e", note="f" * bool(note)
+    )
+    assert shape(page) == shape(plain)
+
+
+@given(nasty.filter(lambda text: text.strip() and "\r" not in text and "\0" not in text))
+def test_text_is_shown_as_it_is(text):
+    assert text in Reader(cards.card("title", [("name", text)])).texts
+
+
+def test_what_is_html_already_stays_html():
+    page = cards.card("t", [("state", cards.badge("on"))], badge=cards.badge("<soft>"))
+    assert Reader(page).texts[:3] == ["t", " ", "<soft>"]
+    assert Reader(page).tags.count("span") == 2
+
+
+bins = st.lists(st.integers(0, 10**12), min_size=2, max_size=60, unique=True).map(sorted)
+
+
+@given(bins.flatmap(lambda e: st.tuples(st.just(e), st.lists(
+    st.integers(0, 10**6), min_size=len(e) - 1, max_size=len(e) - 1))), nasty)  # fmt: skip
+@example(([0, 1], [0]), "p50")
+def test_a_chart_is_inside_its_box_whatever_the_samples(histogram, label):
+    edges, counts = histogram
+    read = Reader(cards.chart(edges, counts, [(label, edges[-1])]))
+    assert sum(
+        value.endswith(" samples") for name, value in read.attributes if name == "title"
+    ) == (sum(count > 0 for count in counts))
+    for name, value in read.attributes:
+        if name == "style":
+            for place in value.split(";"):
+                key, _, amount = place.partition(":")
+                if key in ("left", "bottom", "height", "width") and amount.endswith("%"):
+                    assert 0 <= float(amount[:-1]) <= 100.3
+
+
+@given(nasty)
+def test_nothing_that_jupyterlab_would_drop_is_needed(text):
+    """No svg, style or script; and each colour is there without the theme's variable, too."""
+    page = cards.card(
+        text, [(text, text)], badge=cards.badge(text, warn=True), note=text,
+        body=cards.chart([100, 200, 400], [3, 1], [("p50", 150)]),
+    )  # fmt: skip
+    read = Reader(page)
+    assert set(read.tags) <= TAGS
+    assert {name for name, _ in read.attributes} <= ATTRIBUTES
+    for name, value in read.attributes:
+        if name == "style":
+            themed = {p.partition(":")[0] for p in value.split(";") if "var(" in p}
+            plain = {p.partition(":")[0] for p in value.split(";") if "var(" not in p}
+            assert all(any(key in (p, f"{p}-color") for p in plain) or "border" in key
+                       for key in themed)  # fmt: skip
+
+
+def test_the_axis_names_its_unit_and_its_scale():
+    page = cards.chart([100, 200, 400], [3, 1])
+    assert "us, log scale" in page
+    assert "samples, log scale" in page
+
+
+@pytest.mark.parametrize("edges", [[100, 104], [100, 1000], [1, 10**9], [0, 1], [999_999, 10**6]])
+def test_an_axis_has_from_two_to_twelve_ticks(edges):
+    low, high = cards._span(edges[0], edges[-1])
+    assert 2 <= len(list(cards._round_times(low, high))) <= 12
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.50 KiB"), (1 << 20, "1 MiB"),
+     ((1 << 30) + 1, "1.00 GiB"), (1 << 44, "16 TiB"), (1 << 54, "16384 TiB")],
+)  # fmt: skip
+def test_sizes_are_short(size, text):
+    assert cards.size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("provider", "label"),
+    [("soft", "software DPU"), ("fault", "software DPU, injected faults"), ("doca", "hardware"),
+     ("cuda", "software DPU, GPU copy engine"), ("verbs", "hardware"), ("new", "software DPU")],
+)  # fmt: skip
+def test_only_a_dpu_of_its_own_is_called_hardware(provider, label):
+    assert cards.provider_label(provider) == label
+    shown = Reader(cards.provider_badge(provider))
+    assert shown.texts == [label]
+    warned = any("#a34a00" in value for name, value in shown.attributes if name == "style")
+    assert warned is (label != "hardware")
+
+
+def test_times_are_microseconds_with_two_decimals():
+    assert [cards.us(ns) for ns in (0, 5, 123, 1_234_567)] == ["0.00", "0.01", "0.12", "1,234.57"]

@@ -1,0 +1,194 @@
+"""The `dgkit` command: help, exit codes, one line for an error, nothing odd in a pipe."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cli_process
+import click
+import pytest
+
+import dgkit
+from dgkit import errors
+from dgkit.cli import app, failures, main
+
+COMMANDS = ["demo", "info", "serve", "bench", "keys"]
+
+
+def failing(monkeypatch, error):
+    """Makes `dgkit info` raise."""
+
+    @click.command()
+    def info():
+        raise error
+
+    monkeypatch.setattr("dgkit.cli.info.info", info)
+
+
+def test_help_names_every_command_and_every_exit_code(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for name in COMMANDS:
+        assert f"  {name} " in text
+    for code in (0, 1, 2, 3, 4, 130, 143):
+        assert str(code) in text.split("Exit codes:")[1]
+
+
+def test_python_m_dgkit_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "dgkit", "--version"], capture_output=True, text=True, check=False,
+        cwd=Path(dgkit.__file__).parent.parent,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, f"dgkit {dgkit.__version__}\n"), done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_each_command_has_an_example(name, capsys):
+    assert main([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"dgkit {name}" in text.split("Example")[1]
+
+
+def test_help_loads_no_command_and_nothing_heavy():
+    program = (
+        "import sys; from dgkit.cli import main; main(['--help']); "
+        "print([m for m in sys.modules if m.startswith('dgkit.cli.') or m in "
+        "('rich', 'numpy', 'zmq', 'msgspec', 'dgkit.dma', 'dgkit.session')], file=sys.stderr)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stderr.strip() == "['dgkit.cli.failures', 'dgkit.cli.app']"
+
+
+@pytest.mark.parametrize(
+    "args", [["nope"], ["demo", "--nope"], ["demo", "a", "b"], ["keys", "make", "/"]]
+)
+def test_wrong_usage_is_exit_code_2_and_says_so_on_stderr(args, capsys):
+    assert main(args) == 2
+    out, err = capsys.readouterr()
+    assert len(err.splitlines()) == 1
+    assert "--help`" in err
+    assert not out
+
+
+def test_without_a_command_it_says_what_there_is(capsys):
+    assert main([]) == 2
+    assert "demo" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.DeviceUnavailable(19, "no such device"), 3),
+        (errors.Unsupported(95, "not by soft"), 3),
+        (errors.PeerLost("it is gone"), 4),
+        (errors.PeerRefused("no key"), 4),
+        (errors.PeerTimeout("silent"), 4),
+        (errors.PeerVersion("it speaks 2"), 4),
+        (errors.OutOfMemory(12, "4 GiB"), 1),
+        (errors.BoundsError("too far"), 1),
+        (PermissionError(13, "Permission denied", "/a/file"), 1),
+        (ZeroDivisionError("division by zero"), 1),
+        (ImportError("no core"), 1),
+        (KeyboardInterrupt(), 130),
+        (app.Terminated(), 143),
+    ],
+)
+def test_each_error_has_its_exit_code_and_no_traceback(error, code, monkeypatch, capsys):
+    failing(monkeypatch, error)
+    assert main(["info"]) == code
+    out, err = capsys.readouterr()
+    assert not out
+    assert "Traceback" not in err
+    assert len(err.strip().splitlines()) == (0 if code == 143 else 1)
+
+
+def test_an_error_says_what_went_wrong_and_what_to_do(monkeypatch, capsys):
+    failing(monkeypatch, errors.DeviceUnavailable(19, "doca: no BlueField here"))
+    main(["info"])
+    err = capsys.readouterr().err
+    assert err.startswith("dgkit: doca: no BlueField here. Way out: `dgkit info`")
+
+
+def test_a_system_error_names_its_file_and_no_errno():
+    text = failures.explain(PermissionError(13, "Permission denied", "/a/file"))
+    assert text == "/a/file: Permission denied"
+
+
+@pytest.mark.parametrize("args", [["--traceback", "info"], ["info", "--traceback"]])
+def test_traceback_is_there_for_those_who_ask(args, monkeypatch, capsys):
+    failing(monkeypatch, ZeroDivisionError("division by zero"))
+    assert main(args) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "Way out" in err.splitlines()[-1]
+
+
+def test_a_defect_says_how_to_see_where(monkeypatch, capsys):
+    failing(monkeypatch, ZeroDivisionError("division by zero"))
+    main(["info"])
+    assert "ZeroDivisionError: division by zero. Way out: --traceback" in capsys.readouterr().err
+
+
+def test_version_is_the_package_s(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dgkit {dgkit.__version__}\n"
+
+
+def test_sigterm_s_handler_is_put_back():
+    import signal
+
+    before = signal.getsignal(signal.SIGTERM)
+    main(["--version"])
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_it_also_runs_as_a_module():
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "dgkit.cli", "--version"],
+        capture_output=True, text=True, env=environment, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("dgkit ")
+
+
+@pytest.mark.parametrize("args", [["info"], ["info", "--json"], ["--help"]])
+def test_a_reader_that_goes_away_is_no_defect(args, tmp_path):
+    with cli_process.started(tmp_path, *args) as process:
+        process.stdout.close()
+        error = process.stderr.read()
+        assert process.wait(30) == 1
+    assert not error
+
+
+def test_info_in_a_pipe_is_plain_text(tmp_path):
+    done = cli_process.run(tmp_path, "info")
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "software DPU" in done.stdout
+
+
+def test_info_says_of_each_provider_whether_and_why_not(tmp_path):
+    done = cli_process.run(tmp_path, "info", "--json")
+    facts = json.loads(done.stdout)
+    assert done.returncode == 0
+    found = {provider["name"]: provider for provider in facts["providers"]}
+    assert found["soft"]["usable"]
+    assert found["soft"]["label"] == "software DPU"
+    assert all(provider["why"] for provider in found.values() if not provider["usable"])
+    assert facts["limits"]["runtime_dir"].startswith(str(tmp_path))
+
+
+def test_info_shows_a_core_that_does_not_load_and_exits_3(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "dgkit.dma", None)
+    monkeypatch.delitem(vars(dgkit), "dma", raising=False)
+    assert main(["info"]) == 3
+    assert "does not load" in capsys.readouterr().out
+    assert main(["info", "--json"]) == 3
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["core"]["loaded"] is False
+    assert facts["core"]["why"]
+    assert facts["machine"]["cpu"]

@@ -1,0 +1,108 @@
+"""`dgkit serve`: it tells where it listens, serves, ends when told to, and leaves no file."""
+
+import os
+import shlex
+
+import cli_process
+import pytest
+
+import dgkit
+from dgkit.cli import main
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """This process and those it starts share a home of their own."""
+    for name, value in cli_process.environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+@pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
+def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(signal, home):
+    with cli_process.started(home, "serve", "--max-memory", "64M") as process:
+        address = process.stdout.readline().strip()
+        with dgkit.connect(address) as session:
+            assert session.info["dpu"]["pid"] == process.pid
+            assert session.info["dpu"]["max_memory"] == 64 << 20
+            with session.empty(100) as region:
+                session.write(region, b"hello", offset=7)
+                assert session.read(region, 5, offset=7) == b"hello"
+        cli_process.send(process, signal)
+        out, err = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert not out
+    assert f'dgkit.connect("{address}")' in err
+    assert "Traceback" not in err
+    assert err.endswith("dgkit serve: stopped\n")
+    assert not cli_process.files_under(home)
+
+
+def test_it_ends_while_a_client_is_connected(home):
+    with cli_process.started(home, "serve") as process:
+        address = process.stdout.readline().strip()
+        session = dgkit.connect(address)
+        cli_process.send(process, "SIGTERM")
+        assert process.wait(10) == 0
+        with session, pytest.raises(dgkit.PeerLost):
+            session.stats()
+
+
+def test_more_memory_than_allowed_is_refused_with_the_limit(home):
+    with cli_process.started(home, "serve", "--max-memory", "1M") as process:
+        address = process.stdout.readline().strip()
+        with dgkit.connect(address) as session:
+            with pytest.raises(dgkit.OutOfMemory, match="--max-memory"):
+                session.empty((1 << 20) + 1, on="dpu")
+            session.empty(1 << 20, on="dpu")
+        cli_process.send(process, "SIGTERM")
+        assert process.wait(10) == 0
+
+
+def test_tcp_without_keys_is_refused_with_the_way_to_make_them(home):
+    done = cli_process.run(home, "serve", "--address", "tcp://127.0.0.1:0")
+    assert done.returncode == 4
+    assert "dgkit keys make" in done.stderr
+    assert not done.stdout
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_tcp_takes_a_free_port_and_lets_in_who_has_a_key(home, capsys):
+    assert main(["keys", "make"]) == 0
+    public = capsys.readouterr().out.strip()
+    assert main(["keys", "allow", public]) == 0
+    with cli_process.started(home, "serve", "--address", "tcp://127.0.0.1:0") as process:
+        address = process.stdout.readline().strip()
+        assert not address.startswith("tcp://127.0.0.1:0")
+        assert public in address
+        with dgkit.connect(address) as session:
+            assert session.stats()
+        cli_process.send(process, "SIGINT")
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    "address", ["http://here", "ipc://relative", "tcp://host", "tcp://h:99999"]
+)
+def test_a_wrong_address_is_wrong_usage(address, home):
+    done = cli_process.run(home, "serve", "--address", address)
+    assert done.returncode == 2
+    assert "ipc://" in done.stderr or "tcp://" in done.stderr
+
+
+def test_an_unknown_provider_is_a_device_that_is_not_there(home):
+    done = cli_process.run(home, "serve", "--provider", "nope")
+    assert done.returncode in (2, 3)
+    assert "nope" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_unit_runs_this_command_with_these_options(capsys):
+    assert main(["serve", "--print-unit", "--max-memory", "1G", "--role", "host"]) == 0
+    text = capsys.readouterr().out
+    (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
+    words = shlex.split(line.removeprefix("ExecStart="))
+    assert os.access(words[0], os.X_OK)
+    assert words[1:4] == ["-m", "dgkit.cli", "serve"]
+    options = dict(zip(words[4::2], words[5::2], strict=True))
+    assert options == {"--role": "host", "--provider": "soft", "--max-memory": str(1 << 30)}

@@ -1,0 +1,296 @@
+"""Batches: post, poll and run with arrays of WR_DTYPE and WC_DTYPE."""
+
+import numpy as np
+import pytest
+from dma_rig import pattern, rig
+
+import dgkit
+from dgkit import WC_DTYPE, WR_DTYPE, FaultRule, Status
+from dgkit.errors import AccessDenied, BoundsError, ClosedError, PeerTimeout, QueueFull
+
+FENCE, CHAIN = 1, 2
+
+
+def batch_of(r, n, size=64, op=1):
+    batch = np.zeros(n, WR_DTYPE)
+    batch["local"], batch["remote"] = r.local.id, r.remote.id
+    batch["size"], batch["op"], batch["user"] = size, op, np.arange(n) + 100
+    batch["local_offset"] = batch["remote_offset"] = np.arange(n) * size
+    return batch
+
+
+def poll_all(queue, n):
+    out, got = np.zeros(n, WC_DTYPE), 0
+    while got < n:
+        count = queue.poll(out[got:], timeout=5)
+        assert count, f"{got} of {n}"
+        got += count
+    return out
+
+
+@pytest.fixture(
+    params=[("soft", "auto"), ("soft", "inline"), ("soft", "worker"), ("fault", "auto")]
+)
+def r(request):
+    with rig(request.param[0], path=request.param[1]) as opened:
+        opened.here[:] = pattern(4096)
+        yield opened
+
+
+def test_layouts_are_those_of_the_header():
+    assert (WR_DTYPE.itemsize, WC_DTYPE.itemsize) == (64, 48)
+    assert WR_DTYPE.fields["size"][1] == 32
+    assert WR_DTYPE.fields["flags"][1] == 61
+    assert WC_DTYPE["status"] == np.int32
+
+
+def test_a_posted_batch_moves_all_and_each_record_completes_once(r):
+    r.queue.post(batch_of(r, 16))
+    assert r.queue.pending == 16
+    out = poll_all(r.queue, 16)
+    assert sorted(out["user"]) == list(range(100, 116))
+    assert set(out["status"]) == {Status.OK}
+    assert set(out["size"]) == {64}
+    assert set(out["path"]) <= {1, 2}
+    assert (out["submit_ns"] <= out["post_ns"]).all()
+    assert (out["post_ns"] <= out["complete_ns"]).all()
+    assert r.there[:1024] == r.here[:1024]
+    assert not any(r.there[1024:])
+    assert r.queue.pending == 0
+
+
+def test_stamps_that_several_share_say_so(r):
+    out = np.zeros(16, WC_DTYPE)
+    assert r.queue.run(batch_of(r, 16), out) == 16
+    assert (out["flags"] & 1).all()
+    assert r.queue.run(batch_of(r, 1), out) == 1
+    assert out["flags"][0] & 1 == 0
+
+
+def test_run_gives_all_completions_in_the_order_of_the_records(r):
+    out = np.zeros(20, WC_DTYPE)
+    for _ in range(50):
+        assert r.queue.run(batch_of(r, 16), out) == 16
+        assert out["user"][:16].tolist() == list(range(100, 116))
+    assert not out[16:]["user"].any()
+    assert r.there[:1024] == r.here[:1024]
+
+
+def test_reads_and_writes_mix_in_one_batch(r):
+    r.there[:] = pattern(4096, 2)
+    before = bytes(r.there)
+    batch = batch_of(r, 2)
+    batch["op"] = [0, 1]
+    batch["local_offset"], batch["remote_offset"] = [0, 128], [0, 256]
+    out = np.zeros(2, WC_DTYPE)
+    r.queue.run(batch, out)
+    assert out["op"].tolist() == [0, 1]
+    assert r.here[:64] == before[:64]
+    assert r.there[256:320] == r.here[128:192]
+
+
+def test_a_chain_is_one_operation_with_the_last_records_user(r):
+    batch, out = batch_of(r, 6), np.zeros(6, WC_DTYPE)
+    batch["flags"] = [CHAIN, CHAIN, 0, 0, CHAIN, 0]
+    assert r.queue.run(batch, out) == 3
+    assert out["user"][:3].tolist() == [102, 103, 105]
+    assert out["size"][:3].tolist() == [192, 64, 128]
+    r.queue.post(batch)
+    assert sorted(poll_all(r.queue, 3)["user"]) == [102, 103, 105]
+    assert r.queue.pending == 0
+
+
+def test_a_chain_that_does_not_end_is_refused(r):
+    batch = batch_of(r, 2)
+    batch["flags"] = CHAIN
+    with pytest.raises(ValueError, match="DG_CHAIN: a chain ends within its batch"):
+        r.queue.post(batch)
+
+
+def test_rows_in_a_batch(r):
+    batch, out = batch_of(r, 1, size=4), np.zeros(1, WC_DTYPE)
+    batch["rows"], batch["local_stride"], batch["remote_stride"] = 3, 10, 4
+    assert r.queue.run(batch, out) == 1
+    assert out["size"][0] == 12
+    assert r.there[:12] == r.here[:4] + r.here[10:14] + r.here[20:24]
+
+
+def test_an_empty_batch_and_an_empty_out_do_nothing(r):
+    nothing, out = np.zeros(0, WR_DTYPE), np.zeros(0, WC_DTYPE)
+    r.queue.post(nothing)
+    assert r.queue.run(nothing, out) == 0
+    assert r.queue.poll(out, timeout=5) == 0
+    assert r.queue.poll(np.zeros(4, WC_DTYPE), timeout=0.001) == 0
+    assert r.queue.pending == 0
+
+
+def test_what_is_changed_after_the_post_has_no_effect():
+    with rig(path="worker") as r:
+        batch = batch_of(r, 8)
+        r.queue.post(batch)
+        batch["size"], batch["user"] = 1, 0
+        out = poll_all(r.queue, 8)
+        assert set(out["size"]) == {64}
+        assert 0 not in out["user"]
+
+
+def test_slices_are_arrays_of_their_own(r):
+    batch, out = batch_of(r, 16), np.zeros(16, WC_DTYPE)
+    for part in (slice(0, 4), slice(4, 16), slice(15, 16)):
+        n = len(batch[part])
+        assert r.queue.run(batch[part], out[:n]) == n
+        assert out["user"][:n].tolist() == batch["user"][part].tolist()
+
+
+def test_arrays_come_and_go_without_one_being_taken_for_another(r):
+    for n in range(1, 40):
+        out = np.zeros(n % 16 + 1, WC_DTYPE)
+        batch = batch_of(r, n % 16 + 1, size=n)
+        assert r.queue.run(batch, out) == n % 16 + 1
+        assert set(out["size"]) == {n}
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        np.zeros(4, "u8"),
+        np.zeros((2, 2), WR_DTYPE),
+        np.zeros(4, WC_DTYPE),
+        np.zeros(8, WR_DTYPE)[::2],
+        np.zeros((), WR_DTYPE),
+        [1, 2],
+        b"x" * 64,
+        None,
+    ],
+    ids=["u8", "2-d", "WC", "strided", "0-d", "list", "bytes", "None"],
+)
+def test_what_is_no_flat_array_of_records_is_a_type_error(batch):
+    with rig() as r:
+        for use in (r.queue.post, r.queue.prepare, lambda b: r.queue.run(b, np.zeros(9, WC_DTYPE))):
+            with pytest.raises(TypeError):
+                use(batch)
+
+
+@pytest.mark.parametrize(
+    "out", [np.zeros(4, WR_DTYPE), np.zeros((2, 2), WC_DTYPE), np.zeros(8, WC_DTYPE)[::2], [], None]
+)
+def test_an_out_that_is_no_flat_array_of_completions_is_a_type_error(out):
+    with rig() as r, pytest.raises(TypeError):
+        r.queue.poll(out)
+
+
+def test_an_out_that_cannot_be_written_is_a_type_error():
+    with rig() as r:
+        out = np.zeros(4, WC_DTYPE)
+        out.flags.writeable = False
+        with pytest.raises(TypeError, match="writable"):
+            r.queue.poll(out)
+
+
+def test_an_out_that_is_too_short_is_refused_before_anything_is_posted():
+    with rig() as r:
+        with pytest.raises(ValueError, match="out has 3 places for 4 completions"):
+            r.queue.run(batch_of(r, 4), np.zeros(3, WC_DTYPE))
+        assert r.queue.pending == 0
+
+
+@pytest.mark.parametrize("path", ["auto", "inline", "worker"])
+@pytest.mark.parametrize(
+    ("field", "value", "error", "words"),
+    [
+        ("size", 0, ValueError, "0 bytes"),
+        ("size", 1 << 63, BoundsError, "size 9223372036854775808 leaves its limit of 4096 bytes"),
+        ("local_offset", 4033, BoundsError, r"local region \d+: offset 4033 \+ size 64"),
+        ("remote_offset", 4033, BoundsError, r"remote region \d+: offset 4033 \+ size 64"),
+        ("remote_offset", (1 << 64) - 1, BoundsError, "offset 18446744073709551615"),
+        ("local", 0, ClosedError, "local region 0 is closed"),
+        ("remote", 0xFFFFFFFF, ClosedError, "remote region 4294967295 is closed"),
+        ("op", 2, ValueError, "operation 2 is neither DG_READ nor DG_WRITE"),
+        ("flags", 8, ValueError, "unknown flags 0x8"),
+    ],
+)
+def test_one_bad_record_refuses_the_whole_batch_and_is_named(path, field, value, error, words):
+    with rig(path=path) as r:
+        r.here[:] = pattern(4096)
+        batch = batch_of(r, 8)
+        batch[field][5] = value
+        for post in (
+            r.queue.post,
+            lambda b: r.queue.run(b, np.zeros(8, WC_DTYPE)),
+            r.queue.prepare,
+        ):
+            with pytest.raises(error, match=words):
+                post(batch)
+        with pytest.raises(error, match="record 5 of 8"):
+            r.queue.post(batch)
+        assert r.queue.pending == 0
+        assert not any(r.there)
+        r.local.close()
+        r.target.close()
+
+
+def test_access_is_checked_for_each_record():
+    with rig(remote_access="r") as r:
+        batch = batch_of(r, 3)
+        batch["op"] = [0, 1, 0]
+        with pytest.raises(AccessDenied, match=r"record 1 of 3: remote region .* is read-only"):
+            r.queue.post(batch)
+
+
+def test_a_batch_larger_than_the_queue_is_refused():
+    with rig(depth=4) as r:
+        for post in (r.queue.post, lambda b: r.queue.run(b, np.zeros(5, WC_DTYPE))):
+            with pytest.raises((QueueFull, ValueError), match="5"):
+                post(batch_of(r, 5))
+
+
+def test_failed_records_complete_with_their_status_and_others_with_theirs():
+    with rig("fault", rules=[FaultRule("error", every=2, status=Status.LOCAL_ERROR)]) as r:
+        out = np.zeros(8, WC_DTYPE)
+        assert r.queue.run(batch_of(r, 8), out) == 8
+        assert out["status"].tolist() == [Status.LOCAL_ERROR, Status.OK] * 4
+        assert out["size"].tolist() == [0, 64] * 4
+
+
+def test_run_with_a_lost_completion_says_how_many_are_missing():
+    with rig("fault", rules=[FaultRule("lose", count=1)], op_timeout=0.3) as r:
+        out = np.zeros(4, WC_DTYPE)
+        with pytest.raises(PeerTimeout, match=r"1 completions are missing after 0.0"):
+            r.queue.run(batch_of(r, 4), out, timeout=0.01)
+        assert r.queue.run(batch_of(r, 4), out, timeout=5) == 4
+
+
+def test_run_without_a_timeout_ends_lost_ones_as_timed_out():
+    with rig("fault", rules=[FaultRule("lose", skip=1, count=1)], op_timeout=0.02) as r:
+        out = np.zeros(3, WC_DTYPE)
+        assert r.queue.run(batch_of(r, 3), out) == 3
+        assert out["status"].tolist() == [Status.OK, Status.TIMED_OUT, Status.OK]
+
+
+def test_poll_never_gives_the_completion_of_a_transfer_or_a_run():
+    with rig(path="worker") as r:
+        transfer = r.queue.write(*r.pair, size=8)
+        r.queue.post(batch_of(r, 1))
+        assert poll_all(r.queue, 1)["user"].tolist() == [100]
+        assert r.queue.poll(np.zeros(4, WC_DTYPE), timeout=0.001) == 0
+        assert transfer.wait(5).size == 8
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_nonsense_timeout_is_refused(timeout):
+    with rig() as r:
+        with pytest.raises(ValueError, match="timeout is"):
+            r.queue.poll(np.zeros(1, WC_DTYPE), timeout)
+        with pytest.raises(ValueError, match="timeout is"):
+            r.queue.run(batch_of(r, 1), np.zeros(1, WC_DTYPE), timeout)
+        assert r.queue.pending == 0
+
+
+def test_an_array_whose_dtype_is_changed_in_place_is_not_read_past_its_end():
+    with rig() as r:
+        batch, out = batch_of(r, 4), np.zeros(4, WC_DTYPE)
+        r.queue.run(batch, out)
+        changed = batch.view("u8")
+        with pytest.raises(TypeError):
+            r.queue.post(changed)
+        assert dgkit.Status(int(out["status"][0])) is Status.OK

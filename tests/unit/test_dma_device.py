@@ -1,0 +1,223 @@
+"""Devices, providers and what this machine offers."""
+
+import gc
+import os
+import tempfile
+import time
+import warnings
+
+import pytest
+
+import dgkit
+from dgkit import Device, FaultRule, dma
+from dgkit.errors import ClosedError, DeviceUnavailable, PeerRefused
+
+
+def test_the_example_of_the_api_works_as_it_is_written():
+    np = pytest.importorskip("numpy")
+    with dgkit.Device("soft") as dev:
+        local = dev.register(dgkit.empty(1 << 20), access="rw")
+        local.memory.array[:64] = 7
+        token = local.export()
+        assert isinstance(token, bytes)
+        remote = dev.import_region(token)
+        with dev.queue(depth=256) as q:
+            t = q.write(local, remote, size=64, local_offset=0, remote_offset=128)
+            c = t.wait(timeout=1.0)
+            assert (c.status, c.size) == (dgkit.Status.OK, 64)
+            assert c.path in ("inline", "worker")
+            assert c.submit_ns <= c.post_ns <= c.complete_ns
+            assert local.memory.array[128:192].tolist() == [7] * 64
+            op = q.prepare_write(local, remote, size=64)
+            op.run()
+            op.post()
+            batch, out = np.zeros(3, dgkit.WR_DTYPE), np.zeros(8, dgkit.WC_DTYPE)
+            batch["local"], batch["remote"], batch["size"] = local.id, remote.id, 64
+            q.post(batch)
+            got = 0
+            while got < 4:
+                got += q.poll(out[got:], timeout=1.0)
+            assert got == 4
+        local.close()
+
+
+def test_soft_says_that_it_is_software():
+    with Device() as device:
+        assert device.provider == "soft"
+        assert repr(device) == "<dgkit.Device soft, software DPU, open>"
+    assert repr(device) == "<dgkit.Device soft, software DPU, closed>"
+
+
+def test_caps_are_those_of_the_provider():
+    with Device() as device, Device("fault") as fault:
+        caps = device.caps
+        assert caps.provider == "soft"
+        assert caps.ordered
+        assert not fault.caps.ordered
+        assert 0 < caps.inline_max < caps.max_size <= 1 << 63
+        assert caps.max_queues >= 16
+
+
+def test_spin_us_is_in_force_or_zero_on_one_cpu():
+    with Device(spin_us=12.5) as device:
+        assert device.caps.spin_ns == (12_500 if dma.cpus() > 1 else 0)
+    with Device(spin_us=0) as device:
+        assert device.caps.spin_ns == 0
+
+
+def test_why_names_every_other_provider():
+    with Device() as device:
+        assert set(device.why) == {"cuda", "fault"}
+        assert device.why["fault"] == "not asked for"
+        assert device.why["cuda"] == "not asked for" or "libcuda.so.1" in device.why["cuda"]
+
+
+def test_providers_says_for_each_whether_it_is_usable_and_why():
+    found = {p.name: p for p in dma.providers()}
+    assert list(found) == ["soft", "cuda", "fault"]
+    assert found["soft"].usable
+    assert found["fault"].usable
+    assert all(p.why for p in found.values())
+
+
+@pytest.mark.parametrize("name", ["verbs", "", "SOFT"])
+def test_an_unknown_provider_is_unavailable_and_named(name):
+    with pytest.raises(DeviceUnavailable, match=f"no provider is called '{name}'"):
+        Device(name)
+
+
+def test_fault_over_an_unknown_provider_or_itself_is_unavailable():
+    for over in ("verbs", "fault"):
+        with pytest.raises(DeviceUnavailable, match=f"fault wraps another provider; '{over}'"):
+            Device("fault", over=over)
+
+
+def test_rules_for_another_provider_than_fault_are_a_value_error():
+    with pytest.raises(ValueError, match="not for 'soft'"):
+        Device("soft", rules=[FaultRule("lose")])
+
+
+@pytest.mark.parametrize("arguments", [{"provider": 5}, {"provider": None}, {"over": 5}])
+def test_a_provider_that_is_no_text_is_a_type_error(arguments):
+    with pytest.raises(TypeError, match="must be text"):
+        Device(**arguments)
+
+
+@pytest.mark.parametrize("spin_us", [-1, float("nan")])
+def test_a_negative_or_undefined_spin_is_a_value_error(spin_us):
+    with pytest.raises(ValueError, match="spin_us is"):
+        Device(spin_us=spin_us)
+
+
+def test_close_is_idempotent_and_closes_queues_and_regions():
+    device = Device()
+    region, queue = device.register(bytearray(8)), device.queue()
+    remote = device.import_region(region.export())
+    device.close()
+    device.close()
+    assert device.closed
+    assert queue.closed
+    assert region.closed
+    assert remote.closed
+
+
+def test_a_closed_device_makes_nothing_more():
+    device = Device()
+    region = device.register(bytearray(8))
+    token = region.export()
+    device.close()
+    for use in (
+        lambda: device.caps,
+        lambda: device.register(bytearray(8)),
+        lambda: device.import_region(token),
+        device.queue,
+        device.__enter__,
+        region.export,
+    ):
+        with pytest.raises(ClosedError, match="closed"):
+            use()
+
+
+def test_a_device_that_was_not_closed_warns_and_closes():
+    device = Device()
+    with pytest.warns(ResourceWarning, match="Device soft, software DPU, open> was not closed"):
+        del device
+
+
+def test_a_device_that_could_not_open_warns_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DeviceUnavailable):
+            Device("verbs")
+        gc.collect()
+
+
+def test_device_closes_its_thread():
+    def engines():
+        tasks = os.listdir("/proc/self/task")  # noqa: PTH208
+        return len(tasks)
+
+    before = engines()
+    with Device():
+        assert engines() == before + 1
+    assert engines() == before
+
+
+def test_html_says_software_and_escapes_nothing_it_should_not():
+    with Device() as device:
+        assert "inline copy" in device._repr_html_()
+        assert "not asked for" not in device._repr_html_()
+    assert "Device (closed)" in device._repr_html_()
+
+
+def test_cpus_is_at_least_one_and_at_most_the_affinity():
+    assert 1 <= dma.cpus() <= len(os.sched_getaffinity(0))
+
+
+def test_now_ns_is_the_monotonic_clock():
+    before = time.monotonic_ns()
+    now = dma.now_ns()
+    assert before <= now <= time.monotonic_ns()
+
+
+def test_runtime_dir_is_ours_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    found = dma.runtime_dir()
+    assert found == tmp_path / "dgkit"
+    assert found.stat().st_mode & 0o777 == 0o700
+    assert dma.runtime_dir() == found
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_a_runtime_dir_that_others_may_enter_is_refused(tmp_path, monkeypatch, mode):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    dma.runtime_dir().chmod(mode)
+    with pytest.raises(PeerRefused, match="must be a folder of this user with mode 0700"):
+        dma.runtime_dir()
+
+
+def test_a_runtime_dir_that_is_a_link_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "dgkit").symlink_to(tmp_path / "real")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(PeerRefused, match=str(tmp_path / "dgkit")):
+        dma.runtime_dir()
+
+
+def test_without_xdg_runtime_dir_it_is_a_folder_of_the_user_under_tmp(monkeypatch):
+    for name in ("XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)  # what it found before
+    assert str(dma.runtime_dir()) == f"{tempfile.gettempdir()}/dgkit-{os.geteuid()}"
+
+
+def test_an_unknown_name_of_the_package_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = dma.nonsense
+    assert dma.WR_DTYPE.itemsize == 64
+    assert dma.WC_DTYPE.itemsize == 48
+
+
+def test_a_gpu_is_chosen_for_the_provider_cuda_alone():
+    with pytest.raises(ValueError, match="gpu=1 is for the provider 'cuda', not for 'soft'"):
+        Device("soft", gpu=1)

@@ -1,0 +1,103 @@
+"""What is packed is what was written: the header in the extension, the tag in the wheel."""
+
+import base64
+import hashlib
+import importlib.util
+import re
+import subprocess
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _script(path: str) -> ModuleType:
+    """A script of the repository as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_extension_has_every_function_and_constant_of_the_header() -> None:
+    from dgkit import _native
+
+    header = (ROOT / "native/dgkit.h").read_text(encoding="utf-8")
+    code = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    functions = set(re.findall(r"\b(dg_\w+)\(", code))
+    constants = set(re.findall(r"\b(DG_\w+) (?:= )?\d", code))
+    assert len(functions) >= 40
+    assert functions | constants <= set(dir(_native.lib))
+
+
+def _wheel(folder: Path) -> Path:
+    """A wheel of two files, as this machine's build names it."""
+    path = folder / "dgkit-1.2.3-cp310-abi3-linux_x86_64.whl"
+    info = "dgkit-1.2.3.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("dgkit/__init__.py", "")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: cp310-abi3-linux_x86_64\n")
+        archive.writestr(f"{info}/RECORD", f"{info}/WHEEL,sha256=old,1\n{info}/RECORD,,\n")
+    return path
+
+
+def test_a_retagged_wheel_agrees_with_its_own_record(tmp_path: Path) -> None:
+    retag = _script("native/wheelhouse.py").retag
+    (tmp_path / "out").mkdir()
+    path = retag(_wheel(tmp_path), "manylinux_2_34_aarch64", tmp_path / "out")
+    assert path.name == "dgkit-1.2.3-cp310-abi3-manylinux_2_34_aarch64.whl"
+    with zipfile.ZipFile(path) as archive:
+        tags = archive.read("dgkit-1.2.3.dist-info/WHEEL")
+        record = archive.read("dgkit-1.2.3.dist-info/RECORD").decode()
+        assert archive.namelist()[0] == "dgkit/__init__.py"
+    digest = base64.urlsafe_b64encode(hashlib.sha256(tags).digest()).rstrip(b"=").decode()
+    assert tags == b"Wheel-Version: 1.0\nTag: cp310-abi3-manylinux_2_34_aarch64\n"
+    assert f"dgkit-1.2.3.dist-info/WHEEL,sha256={digest},{len(tags)}" in record.splitlines()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A folder with .ci/run and nothing else."""
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci/run").write_text((ROOT / ".ci/run").read_text(encoding="utf-8"))
+    return tmp_path
+
+
+def _ci(repository: Path, readme: str) -> subprocess.CompletedProcess[str]:
+    (repository / "README.md").write_text(readme)
+    command = ["sh", repository / ".ci/run"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+BLOCK = "<!-- command: {} -->\n```sh\n{}\n```\n"
+
+
+def test_ci_runs_the_two_commands_of_the_readme_and_nothing_else(repository: Path) -> None:
+    other = "```sh\ntouch other\n```\n"
+    readme = BLOCK.format("main", "touch one") + other + BLOCK.format("test", "touch two") + other
+    assert _ci(repository, readme).returncode == 0
+    assert {path.name for path in repository.iterdir()} == {".ci", "README.md", "one", "two"}
+
+
+def test_ci_fails_with_the_first_command_that_fails(repository: Path) -> None:
+    readme = BLOCK.format("main", "exit 3") + BLOCK.format("test", "touch two")
+    assert _ci(repository, readme).returncode == 3
+    assert not (repository / "two").exists()
+
+
+def test_ci_fails_where_the_readme_lacks_a_command(repository: Path) -> None:
+    result = _ci(repository, BLOCK.format("main", "true"))
+    assert result.returncode == 1
+    assert "no <!-- command: test -->" in result.stderr
+
+
+def test_the_readme_has_both_commands() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"<!-- command: (\w+) -->\n```\w*\n(.*?)\n```", readme, flags=re.DOTALL)
+    assert [name for name, _ in blocks] == ["main", "test"]
+    assert blocks[1][1] == "tests/run"

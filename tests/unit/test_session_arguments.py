@@ -1,0 +1,212 @@
+"""A wrong argument is refused here, by name, and the session goes on."""
+
+import os
+import resource
+import signal
+
+import pytest
+from waiting import gone, until
+
+import dgkit
+from dgkit.errors import BoundsError, ClosedError, LimitReached, OutOfMemory
+from dgkit.wire.failures import to_exception
+from dgkit.wire.messages import Failed
+
+CALLS = {
+    "write": lambda s, r: s.write(r, b"x"),
+    "read": lambda s, r: s.read(r, 1),
+    "start_write": lambda s, r: s.start_write(r, b"x"),
+    "start_read": lambda s, r: s.start_read(r, 1),
+    "copy from": lambda s, r: s.copy(r, s.mine),
+    "copy to": lambda s, r: s.copy(s.mine, r),
+    "digest": lambda s, r: s.digest(r),
+    "latency": lambda s, r: s.latency(r, count=1),
+    "bandwidth": lambda s, r: s.bandwidth(r, 64, seconds=0.01),
+}
+
+
+@pytest.fixture(scope="module")
+def session():
+    with dgkit.connect() as made:
+        made.mine = made.empty(64, name="mine")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def other():
+    with dgkit.connect() as made:
+        yield made
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("on", ["host", "dpu"])
+def test_a_region_of_another_session_is_refused_and_nothing_is_written(session, other, call, on):
+    with other.empty(64, name="theirs", on=on) as theirs:
+        with pytest.raises(ValueError, match="region 'theirs' is of another session"):
+            CALLS[call](session, theirs)
+        assert other.read(theirs, 64) == bytes(64)
+    assert session.read(session.mine, 64) == bytes(64)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("wrong", [bytearray(64), None, 5, "mine"], ids=repr)
+def test_what_is_no_region_is_a_type_error_that_names_what_is_needed(session, call, wrong):
+    with pytest.raises(TypeError, match=rf"{type(wrong).__name__}.*SessionRegion.*register"):
+        CALLS[call](session, wrong)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_closed_region_is_refused(session, call):
+    region = session.empty(64, name="over")
+    region.close()
+    with pytest.raises(ClosedError, match="'over' is closed"):
+        CALLS[call](session, region)
+
+
+WRONG = [
+    (lambda s: s.read(s.mine, 1.5), TypeError, "size is 1.5; it must be a whole number"),
+    (lambda s: s.read(s.mine, "5"), TypeError, "size is '5'"),
+    (lambda s: s.read(s.mine, None), TypeError, "size is None"),
+    (lambda s: s.read(s.mine, 1, offset=None), TypeError, "offset is None"),
+    (lambda s: s.read(s.mine, 1, offset=-1), BoundsError, "offset is -1"),
+    (lambda s: s.write(s.mine, b"x", offset=1.5), TypeError, "offset is 1.5"),
+    (lambda s: s.write(s.mine, "hello"), TypeError, r"data is a str.*buffer.*encode"),
+    (lambda s: s.write(s.mine, 5), TypeError, "data is a int; it must be bytes"),
+    (lambda s: s.start_write(s.mine, None), TypeError, "data is a NoneType"),
+    (lambda s: s.digest(s.mine, offset="1"), TypeError, "offset is '1'"),
+    (lambda s: s.latency(s.mine, 1.5), TypeError, "size is 1.5"),
+    (lambda s: s.latency(s.mine, count=1.5), TypeError, "count is 1.5; it must be a whole"),
+    (lambda s: s.latency(s.mine, count="10"), TypeError, "count is '10'"),
+    (lambda s: s.latency(s.mine, count=0), ValueError, "count is 0; it must be 1 to 1000000"),
+    (lambda s: s.latency(s.mine, op="wrote"), ValueError, "op is 'wrote'"),
+    (lambda s: s.latency(s.mine, op=[]), ValueError, r"op is \[\]"),
+    (lambda s: s.latency(s.mine, path=1), ValueError, "path is 1"),
+    (lambda s: s.latency(s.mine, progress=5), TypeError, "progress is 5; it must be a function"),
+    (lambda s: s.bandwidth(s.mine, 64, window=1.5), TypeError, "window is 1.5"),
+    (lambda s: s.bandwidth(s.mine, 64, window=65537), ValueError, "window is 65537.*1 to 65536"),
+    (lambda s: s.bandwidth(s.mine, 64, seconds="1"), TypeError, "seconds is '1'"),
+    (lambda s: s.bandwidth(s.mine, 64, seconds=None), TypeError, "seconds is None"),
+    (lambda s: s.bandwidth(s.mine, 64, seconds=0), ValueError, "seconds is 0.*more than 0.*3600"),
+    (lambda s: s.bandwidth(s.mine, 64, seconds=float("nan")), ValueError, "seconds is nan"),
+    (lambda s: s.start_read(s.mine, 1).wait("1"), TypeError, "timeout is '1'"),
+    (lambda s: s.start_read(s.mine, 1).wait(-1), ValueError, "timeout is -1; .* 0 or more"),
+    (lambda s: s.mine.close("1"), TypeError, "timeout is '1'"),
+    (lambda s: s.mine.close(-1), ValueError, "timeout is -1"),
+    (lambda s: s.mine.close(3601), ValueError, "timeout is 3601.*3600"),
+    (lambda s: s.empty(2**63, on="dpu"), ValueError, r"9223372036854775808.*2\^63 - 1"),
+    (lambda s: s.empty(2**62, on="dpu"), OutOfMemory, "limit"),
+    (lambda s: s.empty(1.5, on="dpu"), TypeError, "shape is 1.5"),
+    (lambda s: s.empty(0, on="dpu"), ValueError, "shape"),
+    (lambda s: s.empty(5, "O", on="dpu"), TypeError, "object"),
+    (lambda s: s.empty(5, name=5), TypeError, "name is 5; it must be text"),
+    (lambda s: s.empty(5, name=5, on="dpu"), TypeError, "name is 5"),
+    (lambda s: s.empty(5, on=1), ValueError, "on is 1"),
+    (lambda s: s.register(bytearray(5), name=b"x"), TypeError, "name is b'x'"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), WRONG, ids=[row[2] for row in WRONG])
+def test_a_wrong_argument_is_named_and_the_session_goes_on(session, call, error, text):
+    with pytest.raises(error, match=text) as caught:
+        call(session)
+    assert "Errno 0" not in str(caught.value)
+    session.write(session.mine, bytes(64))
+    assert session.read(session.mine, 64) == bytes(64)
+
+
+def test_numpy_integers_are_whole_numbers(session):
+    np = pytest.importorskip("numpy")
+    two = np.uint16(2)
+    session.write(session.mine, b"ab", offset=two)
+    assert session.read(session.mine, two, offset=np.int64(2)) == b"ab"
+    session.write(session.mine, bytes(64))
+    assert session.latency(session.mine, two, count=np.int32(20)).size == 2
+    assert session.bandwidth(session.mine, two, window=two, seconds=np.float64(0.01)).failed == 0
+    with session.empty(two, on="dpu") as region:
+        assert region.size == 2
+        region.close(np.float32(1))
+
+
+def test_true_is_one(session):
+    assert session.latency(session.mine, True, count=True).size == 1
+
+
+def test_data_of_any_format_is_written_as_its_bytes(session):
+    np = pytest.importorskip("numpy")
+    for dtype in (">u4", [("a", "u1"), ("b", "<f4")], "S5", "?"):
+        data = np.zeros(3, dtype)
+        assert session.write(session.mine, data).size == data.nbytes
+    with pytest.raises(TypeError, match="Python objects"):
+        session.write(session.mine, np.array([None]))
+
+
+CONNECTIONS = [
+    ({"timeout": "5"}, TypeError, "timeout is '5'"),
+    ({"timeout": 0}, ValueError, "timeout is 0.*more than 0"),
+    ({"max_memory": -1}, ValueError, "max_memory is -1"),
+    ({"max_memory": 1.5}, TypeError, "max_memory is 1.5"),
+    ({"max_memory": 2**64}, ValueError, "max_memory is 18446744073709551616"),
+    ({"rules": [1]}, TypeError, "rules.* 1.*FaultRule"),
+    ({"rules": 1}, TypeError, "rules is 1.*FaultRule"),
+    ({"provider": 5}, TypeError, "provider is 5; it must be text"),
+    ({"keys": 5}, TypeError, "keys is 5; it must be text"),
+    ({"address": 5}, TypeError, "address is a str"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "text"), CONNECTIONS, ids=[r[2] for r in CONNECTIONS])
+def test_connect_names_the_argument_that_is_wrong(options, error, text):
+    with pytest.raises(error, match=text):
+        dgkit.connect(**options)
+
+
+def test_a_closed_session_cannot_be_entered_again():
+    session = dgkit.connect()
+    session.close()
+    with pytest.raises(ClosedError, match="the session is closed"), session:
+        pass
+
+
+def test_connect_without_descriptors_says_which_limit_it_met():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    try:
+        for room in (0, 8, 20):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, before[1]))
+            with pytest.raises(LimitReached, match=r"descriptors.*ulimit -n"):
+                dgkit.connect()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_bytes_at_the_agent_are_refused_with_a_number_that_means_something(session):
+    with session.empty(64, on="dpu") as region, pytest.raises(dgkit.Unsupported) as caught:
+        region.array  # noqa: B018
+    assert "Errno 0" not in str(caught.value)
+    failed = Failed(1, "NativeError", "no number", 0, None)
+    assert str(to_exception(failed)) == "no number"
+
+
+def test_a_session_says_that_it_is_lost_or_closed():
+    with dgkit.connect() as session:
+        assert "lost" not in repr(session)
+        assert "dgkit session" in session._repr_html_()
+        os.kill(session.owned_pid, signal.SIGKILL)
+        until(lambda: gone(session.owned_pid), "it is gone")
+        assert repr(session).endswith(", lost>")
+        assert "The session is lost." in session._repr_html_()
+    assert repr(session).endswith(", closed>")
+
+
+def test_a_transfer_says_how_far_it_is(session):
+    write = session.start_write(session.mine, bytes(64))
+    assert repr(write).startswith("<SessionTransfer write of 64 bytes, ")
+    report = write.wait()
+    assert repr(write) == "<SessionTransfer write of 64 bytes, done>"
+    assert "OK, 64 bytes by soft" in repr(report)
+    assert " us, in 1 piece" in repr(report)
+
+
+def test_a_gpu_is_chosen_for_the_provider_cuda_alone():
+    with pytest.raises(ValueError, match="gpu=1 is for the provider 'cuda', not for 'soft'"):
+        dgkit.connect(gpu=1)
