@@ -1,0 +1,205 @@
+// What the module of each panel begins with: elements, calls to the kernel, the frame of a panel.
+// A panel's own module follows in the same text, and ends in `export default panel({name, draw})`.
+
+// An element: attributes, `on...` handlers, properties by a leading dot, then children.
+function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key.startsWith(".")) element[key.slice(1)] = value;
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value != null) element.setAttribute(key, value);
+  }
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+
+let dgSerial = 0;
+const dgId = () => `dgkit-${++dgSerial}-${Math.random().toString(36).slice(2, 8)}`;
+
+// A control under its visible name, which is also its accessible one.
+function field(label, control, help) {
+  control.id ||= dgId();
+  const parts = [h("label", { for: control.id }, label), control];
+  if (help) {
+    const note = h("span", { class: "dg-help", id: dgId() }, help);
+    control.setAttribute("aria-describedby", note.id);
+    parts.push(note);
+  }
+  return h("div", { class: "dg-field" }, ...parts);
+}
+
+function choice(options, attributes = {}) {
+  const items = options.map((item) => {
+    const [value, text] = Array.isArray(item) ? item : [item, item];
+    return h("option", { value }, text);
+  });
+  return h("select", attributes, ...items);
+}
+
+// Sets the options of a select anew and keeps what was chosen, if it is still there.
+function refill(select, options, value = select.value) {
+  select.replaceChildren(...choice(options).children);
+  select.value = value;
+  if (select.selectedIndex < 0 && select.options.length) select.selectedIndex = 0;
+}
+
+const button = (text, onclick, attributes = {}) =>
+  h("button", { type: "button", class: "dg-button", onclick, ...attributes }, text);
+
+const bytesOf = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+
+const micros = (ns) =>
+  (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+
+// "4096", "0x1000", "4K", "1 MiB" as a number of bytes; NaN if it is none of these.
+function parseSize(text) {
+  const found = /^\s*(0x[0-9a-f_]+|\d[\d_,]*(?:\.\d+)?)\s*(?:([kmgt])i?b?|b)?\s*$/i.exec(text);
+  if (!found) return NaN;
+  const unit = { k: 10, m: 20, g: 30, t: 40 }[(found[2] || "").toLowerCase()] || 0;
+  const value = Number(found[1].replace(/[_,]/g, "")) * 2 ** unit;
+  return Number.isInteger(value) ? value : NaN;
+}
+
+function download(name, type, data) {
+  const url = URL.createObjectURL(new Blob([data], { type }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+const isDark = () => {
+  const light = document.body.dataset.jpThemeLight;
+  return light ? light === "false" : matchMedia("(prefers-color-scheme: dark)").matches;
+};
+
+// Calls `change` after each change of the page's theme, until the signal.
+function onTheme(change, signal) {
+  const watch = new MutationObserver(() => change(isDark()));
+  watch.observe(document.body, { attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
+  signal.addEventListener("abort", () => watch.disconnect());
+}
+
+// Calls `change(visible)` when the element comes into view or leaves it, until the signal.
+function onVisible(element, change, signal) {
+  const watch = new IntersectionObserver((entries) => change(entries.at(-1).isIntersecting));
+  watch.observe(element);
+  signal.addEventListener("abort", () => watch.disconnect());
+}
+
+// What a kernel's method raised.
+class KernelError extends Error {
+  constructor({ kind, text, way_out }) {
+    super(text);
+    Object.assign(this, { kind, way_out });
+  }
+}
+
+// One view's line to its panel in the kernel: call() asks, on() hears what the panel tells.
+class Line {
+  #model; #waiting = new Map(); #hearing = new Map(); #id = dgId(); #last = 0;
+  constructor(model, signal) {
+    this.#model = model;
+    const take = (message, buffers) => this.#take(message, buffers);
+    model.on("msg:custom", take);
+    signal.addEventListener("abort", () => model.off("msg:custom", take));
+  }
+  #take(message, buffers) {
+    if (message.kind !== "reply") {
+      this.#hearing.get(message.kind)?.forEach((hear) => hear(message, buffers));
+      return;
+    }
+    const waiting = this.#waiting.get(message.id);
+    if (!waiting) return; // another view asked
+    this.#waiting.delete(message.id);
+    if (message.error) waiting.reject(new KernelError(message.error));
+    else waiting.resolve({ ...message.value, buffers });
+  }
+  call(name, fields = {}, buffers = []) {
+    const id = `${this.#id}-${++this.#last}`;
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject });
+      this.#model.send({ id, call: name, fields }, undefined, buffers);
+    });
+  }
+  on(kind, hear) {
+    const all = this.#hearing.get(kind) ?? [];
+    this.#hearing.set(kind, [...all, hear]);
+  }
+}
+
+// The strip where errors are said, in words, with what to do. It stays until it is dismissed.
+function makeStrip() {
+  const text = h("span");
+  const close = button("Dismiss", () => (strip.hidden = true), { class: "dg-button dg-quiet" });
+  const live = h("div", { role: "alert" }, text);
+  const strip = h("div", { class: "dg-strip", hidden: true }, live, close);
+  const show = (error) => {
+    text.replaceChildren(h("strong", {}, error.message ?? error.text), " ", error.way_out ?? "");
+    strip.hidden = false;
+  };
+  return { strip, show, clear: () => (strip.hidden = true) };
+}
+
+const badgeOf = (label, provider) =>
+  h("span", { class: label === "hardware" ? "dg-badge" : "dg-badge dg-soft", title: provider }, label);
+
+// The default export of a panel. draw(view) fills view.body; it may return a clean-up function.
+// view: body, head, call, on, fail, attempt, signal, state (what `hello` returned), buffers.
+function panel({ name, draw }) {
+  return {
+    async render({ model, el }) {
+      const ending = new AbortController();
+      const view = makeView(name, model, ending.signal);
+      el.replaceChildren(view.root);
+      const late = setTimeout(() => (view.note.textContent =
+        "The kernel has not answered yet: a cell may be running. If this stays, run the cell again."), 2000);
+      let cleanUp;
+      view.call("hello").then(({ buffers, ...state }) => {
+        if (ending.signal.aborted) return;
+        Object.assign(view, { state, buffers });
+        view.note.remove();
+        view.root.setAttribute("aria-label", state.title);
+        view.titled(state);
+        cleanUp = draw(view);
+        view.root.dataset.ready = "";
+      }).catch(view.fail).finally(() => clearTimeout(late));
+      return () => {
+        clearTimeout(late);
+        ending.abort();
+        cleanUp?.();
+      };
+    },
+  };
+}
+
+function makeView(name, model, signal) {
+  const line = new Line(model, signal);
+  const { strip, show, clear } = makeStrip();
+  const note = h("p", { role: "status", class: "dg-help" }, "Waiting for the kernel…");
+  const head = h("div", { class: "dg-head" });
+  const body = h("div", { class: "dg-body" });
+  const root = h("section", { class: `dgkit dgkit-${name}`, "data-lm-suppress-shortcuts": "true" },
+    head, strip, note, body);
+  const titled = (state) => {
+    const badge = state.label ? badgeOf(state.label, state.provider) : null;
+    head.replaceChildren(...[h("h2", { class: "dg-title" }, state.title), badge].filter(Boolean));
+  };
+  for (const event of ["keydown", "keyup", "keypress", "paste", "copy", "cut"])
+    root.addEventListener(event, (happened) => happened.stopPropagation());
+  line.on("failed", (message) => show(message.error));
+  const attempt = async (name, fields, buffers) => {
+    try {
+      const reply = await line.call(name, fields, buffers);
+      clear();
+      return reply;
+    } catch (error) {
+      show(error);
+      return null;
+    }
+  };
+  const on = (kind, hear) => line.on(kind, (...args) => {
+    try { hear(...args); } catch (error) { show(error); }
+  });
+  const call = (...args) => line.call(...args);
+  return { root, head, body, note, titled, signal, call, attempt, on, fail: show, clear };
+}
