@@ -14,21 +14,21 @@ import contextvars
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from types import GeneratorType
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 __all__ = ["TICK_S", "Task", "every", "start"]
 
 TICK_S = 0.05  # 20 times a second are as often as anything is drawn
 
-Steps = GeneratorType[object, None, object]  # it yields True or None
+Steps = Generator[Any, None, Any]
 
 
 class Task:
     """A generator that was started. `cancel()` closes it: its `finally` runs before it returns."""
 
     def __init__(self, steps: Steps, failed: Callable[[Exception], None]) -> None:
-        self._steps: Steps | None = steps
+        self._steps: Any = steps  # a generator, until it has ended
         self._failed = failed
         self._lock = threading.RLock()  # a step runs, or the task ends: never both
         self.eager = True
