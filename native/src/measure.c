@@ -43,14 +43,14 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
 	int rc = queue_enter(q);
 	if (rc)
 		return rc;
-	rc = dg_queue_postable(q);
+	rc = dg_prep_still_open(p);
 	if (!rc && q->in_flight)
 		rc = dg_fail(EBUSY, "a floor is measured on a queue with nothing in flight");
 	if (!rc) {
 		gates_add(&gates, &p->ops[0]);
 		gates_flush(&gates);
 		rc = dg_op_allowed(&p->ops[0])
-			     ? dg_fail(ESTALE, "a region of the operation is closed or lost")
+			     ? dg_fail(ESTALE, "a region of the operation is revoked or lost")
 			     : ops->bare(q->dev, &q->pipe, &p->ops[0], count, window, samples_ns);
 		dg_op_leave(&p->ops[0]);
 	}

@@ -119,6 +119,12 @@ static inline int still_open(const struct dg_prep *p)
 	return 0;
 }
 
+int dg_prep_still_open(const struct dg_prep *p)
+{
+	int rc = dg_queue_postable(p->q);
+	return rc ? rc : still_open(p);
+}
+
 static inline int begin(struct dg_prep *p, bool inlined)
 {
 	int rc = dg_queue_postable(p->q);

@@ -149,6 +149,8 @@ int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uin
 void dg_queue_free_memory(struct dg_queue *q);
 /* prep.c: dg_prep_run for a caller who is inside the queue already. */
 int dg_prep_run_entered(struct dg_prep *p);
+/* After queue_enter, before its regions are touched: 0, or why they or the queue cannot be used. */
+int dg_prep_still_open(const struct dg_prep *p);
 
 /* post.c */
 /* Checks a record and fills *op. run is the current run of records over one pair of regions; *fresh

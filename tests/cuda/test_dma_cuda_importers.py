@@ -12,7 +12,14 @@ from gpu_rig import DPU, HOST, MIB, completions, noise, records, rig, seen_here
 import dgkit
 from dgkit import Device, FaultRule, Status
 from dgkit.dma.measure import measure_bare
-from dgkit.errors import AccessDenied, DeviceUnavailable, ExportError, TransferError, Unsupported
+from dgkit.errors import (
+    AccessDenied,
+    ClosedError,
+    DeviceUnavailable,
+    ExportError,
+    TransferError,
+    Unsupported,
+)
 
 WHERE = ["one process", "two processes"]
 
@@ -221,6 +228,15 @@ def test_the_floor_is_the_drivers_own_copy(where, window, stand_in):
             *r.pair, size=8, rows=2, local_stride=8, remote_stride=8
         ) as rows, pytest.raises(Unsupported, match="a copy in one run"):
             measure_bare(rows, 10)
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("side", ["local", "remote"])
+def test_the_floor_over_a_region_that_was_closed_is_refused(where, side, stand_in):
+    with rig(where) as r, r.queue.prepare_write(*r.pair, size=64) as prepared:
+        getattr(r, side).close()
+        with pytest.raises(ClosedError, match=f"{side} region [0-9]+ is closed"):
+            measure_bare(prepared, 10)
 
 
 def test_the_provider_soft_has_no_such_floor():

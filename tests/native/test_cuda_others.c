@@ -119,6 +119,24 @@ static void *close_slowly(void *arg)
 	return NULL;
 }
 
+/* Closed between two calls that measure: its memory is gone by the second. */
+static void no_floor_is_measured_over_a_region_that_was_closed(void)
+{
+	struct fix f;
+	uint64_t samples[2];
+	dg_prep *p;
+	dg_wr wr;
+
+	gpu_fix(&f, "");
+	wr = record(&f, DG_WRITE, 64, 0, 0);
+	CHECK_EQ(dg_prep_open(f.q, &wr, 1, &p), 0);
+	CHECK_EQ(dg_measure_bare(p, 2, 1, samples), 2);
+	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
+	CHECK_EQ(dg_measure_bare(p, 2, 1, samples), -ESTALE);
+	CHECK_EQ(dg_prep_close(p), 0);
+	fix_close(&f);
+}
+
 static int door_of(dg_region *r)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -302,6 +320,7 @@ int main(int argc, char **argv)
 		TEST(what_is_posted_to_an_armed_queue_wakes_its_sleeper),
 		TEST(a_sleeper_whom_the_driver_does_not_wake_is_woken),
 		TEST(a_forked_child_that_polls_changes_nothing),
+		TEST(no_floor_is_measured_over_a_region_that_was_closed),
 		TEST(the_door_answers_while_a_region_is_being_closed),
 		TEST(pinned_memory_keeps_the_context_that_pinned_it),
 		TEST(a_read_only_view_is_pinned_as_what_it_lies_in),
