@@ -1,0 +1,36 @@
+"""A session with a software DPU, panels that are closed, and nothing left on the frame thread."""
+
+import threading
+
+import pytest
+from waiting import until
+from widgets_rig import View
+
+import dgkit
+
+
+@pytest.fixture
+def session():
+    with dgkit.connect() as session:
+        yield session
+
+
+@pytest.fixture
+def view():
+    """Makes a view of a panel; the panel is closed after the test."""
+    made = []
+
+    def make(panel):
+        made.append(panel)
+        return View(panel)
+
+    yield make
+    for panel in made:
+        panel.close()
+
+
+@pytest.fixture(autouse=True)
+def no_frames_left():
+    yield
+    names = lambda: [thread.name for thread in threading.enumerate()]  # noqa: E731
+    until(lambda: "dgkit-frames" not in names(), "the frame thread has ended")

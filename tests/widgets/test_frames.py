@@ -1,0 +1,182 @@
+"""The frame thread: steps in turn, ticks, cancel, errors, and that it ends."""
+
+import contextvars
+import os
+import threading
+
+import pytest
+from waiting import until
+
+from dgkit.widgets import frames
+
+
+@pytest.fixture
+def failed():
+    return []
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "dgkit-frames"]
+
+
+def test_all_tasks_share_one_thread_and_it_ends_after_the_last(failed):
+    seen, go = [], threading.Event()
+
+    def steps():
+        while not go.is_set():
+            seen.append(threading.current_thread())
+            yield
+
+    tasks = [frames.start(steps(), failed.append) for _ in range(3)]
+    until(lambda: len(seen) >= 6, "each had a step")
+    assert set(seen) == set(threads())
+    go.set()
+    until(lambda: not threads(), "the thread has ended")
+    assert all(task.done for task in tasks)
+    assert not failed
+
+
+def test_a_task_that_yields_true_does_not_wait_for_the_tick(failed):
+    took = []
+
+    def steps():
+        for number in range(200):
+            took.append(number)
+            yield True
+
+    task = frames.start(steps(), failed.append)
+    until(lambda: task.done, "200 steps, which are 10 s of ticks", timeout=5)
+    assert took == list(range(200))
+
+
+def test_an_eager_task_does_not_starve_one_that_ticks(failed):
+    go, ticks = threading.Event(), []
+
+    def eager():
+        while not go.is_set():
+            yield True
+
+    def ticking():
+        for number in range(3):
+            ticks.append(number)
+            yield
+
+    frames.start(eager(), failed.append)
+    task = frames.start(ticking(), failed.append)
+    until(lambda: task.done, "the other task")
+    go.set()
+    assert ticks == [0, 1, 2]
+
+
+def test_cancel_runs_the_finally_before_it_returns(failed):
+    began, ended = threading.Event(), []
+
+    def steps():
+        try:
+            while True:
+                began.set()
+                yield
+        finally:
+            ended.append(True)
+
+    task = frames.start(steps(), failed.append)
+    assert began.wait(5)
+    task.cancel()
+    assert ended == [True]
+    assert task.done
+    task.cancel()
+    assert not failed
+
+
+def test_a_task_may_cancel_itself(failed):
+    ended, mine = [], []
+
+    def steps():
+        try:
+            yield
+            mine[0].cancel()
+            yield
+            ended.append("went on")
+        finally:
+            ended.append("closed")
+
+    mine.append(frames.start(steps(), failed.append))
+    until(lambda: mine[0].done, "it is done")
+    until(lambda: ended, "its finally")
+    assert ended == ["closed"]
+    assert not failed
+
+
+def test_an_error_ends_its_task_alone_and_is_told(failed):
+    go = threading.Event()
+
+    def bad():
+        yield
+        raise ValueError("no such thing")
+
+    def good():
+        while not go.is_set():
+            yield
+
+    other = frames.start(good(), failed.append)
+    task = frames.start(bad(), failed.append)
+    until(lambda: task.done, "it failed")
+    until(lambda: failed, "it is told")
+    assert [str(error) for error in failed] == ["no such thing"]
+    assert not other.done
+    go.set()
+
+
+def test_tasks_run_in_the_context_of_who_started_the_thread(failed):
+    number = contextvars.ContextVar("number", default=0)
+    number.set(7)
+    seen = []
+
+    def steps():
+        seen.append(number.get())
+        yield
+
+    frames.start(steps(), failed.append)
+    until(lambda: seen, "a step")
+    assert seen == [7]
+
+
+def test_a_pause_gives_way_for_so_long(failed):
+    order = []
+
+    def slow():
+        yield from frames.every(0.2)
+        order.append("slow")
+
+    def quick():
+        yield
+        order.append("quick")
+
+    task = frames.start(slow(), failed.append)
+    frames.start(quick(), failed.append)
+    until(lambda: task.done, "both")
+    assert order == ["quick", "slow"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12 warns of threads
+def test_a_forked_child_has_no_tasks_and_can_start_its_own(failed):
+    go = threading.Event()
+
+    def steps():
+        while not go.is_set():
+            yield
+
+    frames.start(steps(), failed.append)
+    child = os.fork()
+    if not child:
+        seen = []
+
+        def own():
+            seen.append(1)
+            yield
+
+        task = frames.start(own(), failed.append)
+        until(lambda: task.done, "a task of the child's own")
+        os._exit(0 if seen == [1] else 1)
+    go.set()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,0 +1,100 @@
+"""What all panels share: calls and errors, the state for a new view, what a saved notebook has."""
+
+import pytest
+from widgets_rig import PanelError
+
+from dgkit.errors import BoundsError, PeerLost
+from dgkit.widgets.panel import Panel, handler, source
+
+
+class Sample(Panel):
+    name = "sample"
+    title = "A sample"
+
+    def state(self):
+        return {"count": 3}
+
+    def state_buffers(self):
+        return [b"abc"]
+
+    @handler
+    def double(self, value, buffers=()):
+        return {"value": 2 * value}, [bytes(buffer)[::-1] for buffer in buffers]
+
+    @handler
+    def fails(self, how):
+        raise how if isinstance(how, Exception) else BoundsError("9 bytes at offset 8")
+
+    def secret(self):
+        raise AssertionError("no view may call this")
+
+
+@pytest.fixture
+def sample(view):
+    return view(Sample())
+
+
+def test_a_new_view_gets_the_whole_state(sample):
+    assert sample.ask("hello") == {"title": "A sample", "count": 3, "buffers": [b"abc"]}
+
+
+def test_a_call_returns_fields_and_buffers(sample):
+    assert sample.ask("double", value=4, buffers=[b"xyz"]) == {"value": 8, "buffers": [b"zyx"]}
+
+
+@pytest.mark.parametrize("name", ["secret", "close", "_call", "nothing", 7, None])
+def test_a_view_can_call_handlers_and_nothing_else(sample, name):
+    with pytest.raises(PanelError, match="no handler") as caught:
+        sample.ask(name)
+    assert caught.value.kind == "ValueError"
+
+
+def test_an_error_reaches_the_view_in_words_with_the_way_out(sample):
+    with pytest.raises(PanelError, match="9 bytes at offset 8") as caught:
+        sample.ask("fails", how=1)
+    assert caught.value.kind == "BoundsError"
+    assert caught.value.way_out
+
+
+def test_fields_that_a_handler_does_not_know_are_an_error(sample):
+    with pytest.raises(PanelError, match="does not know"):
+        sample.ask("double", size=1)
+
+
+def test_an_error_of_the_panel_itself_is_told_to_all_views(sample):
+    sample.panel.fail(PeerLost("the process is gone"))
+    (message,) = sample.of("failed")
+    assert message["error"]["text"] == "the process is gone"
+    assert "again" in message["error"]["way_out"]
+
+
+def test_an_error_that_nobody_foresaw_is_shown_and_logged(sample, caplog):
+    with pytest.raises(PanelError, match="division"):
+        sample.ask("fails", how=ZeroDivisionError("division by zero"))
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_the_module_is_what_all_share_and_then_its_own():
+    assert source("sample", "js").startswith("// What the module of each panel begins with")
+    assert source("sample", "css") == source("other", "css")
+
+
+def test_nothing_but_module_and_style_is_a_trait(sample):
+    kept = {key for key in sample.panel.get_state() if not key.startswith("_")}
+    assert kept <= {"comm", "layout", "tooltip", "tabbable"}
+
+
+def test_a_reader_without_a_kernel_sees_something(sample):
+    data = sample.panel._repr_mimebundle_()
+    bundle = data[0] if isinstance(data, tuple) else data
+    assert "A sample" in bundle["text/html"]
+    assert bundle["text/plain"] == "<dgkit.Sample>"
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+def test_a_closed_panel_answers_no_more_and_may_be_closed_again(sample):
+    sample.panel.close()
+    sample.panel.close()
+    sample.panel.tell("anything")
+    with pytest.raises(StopIteration):
+        sample.ask("hello")
