@@ -29,7 +29,7 @@ class View:
         self._send(content, buffers)
 
     def ask(self, name, buffers=(), **fields):
-        """The reply's fields, and its buffers as `buffers`. PanelError: what a person would read."""
+        """The reply, its buffers as `buffers`. PanelError: what a person would read."""
         number = f"test-{next(self._serial)}"
         message = {"id": number, "call": name, "fields": fields}
         self.panel._handle_custom_msg(message, [memoryview(buffer) for buffer in buffers])
