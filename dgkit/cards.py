@@ -1,4 +1,4 @@
-"""The HTML of what a notebook shows: one card, one chart, and how figures are written.
+"""The HTML of what a notebook shows: one card, one chart, and how figures and bytes are written.
 
 JupyterLab cleans the HTML of an untrusted notebook: it drops svg, style and script elements (and
 leaves their text behind), and each CSS value that is not a plain one, `var(...)` too (JupyterLab,
@@ -9,16 +9,20 @@ packages/apputils/src/sanitizer.ts). So cards and charts are plain boxes, a colo
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import log10
 
-__all__ = ["Html", "access_text", "badge", "card", "chart", "gb_per_s"]
-__all__ += ["provider_badge", "provider_label", "size_text", "us"]
+__all__ = ["Html", "access_text", "badge", "card", "chart", "gb_per_s", "hex_lines"]
+__all__ += ["parse_size", "provider_badge", "provider_label", "size_text", "us"]
 
 _HARDWARE = frozenset({"verbs", "doca"})
 _SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine"}
 _GREY = "#8a8a8a"
+_SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = ("", "k", "m", "g", "t")
+_LARGEST = 2**63 - 1  # what a request can carry (wire/requests.py)
 _LINE = 13  # px, of one line of the smallest text
 _SMALL = "position:absolute;font-size:10px;line-height:1;white-space:nowrap"
 
@@ -57,6 +61,37 @@ def size_text(size: int) -> str:
             break
         value, unit = value / 1024, larger
     return f"{value:.0f} {unit}" if value.is_integer() else f"{value:.2f} {unit}"
+
+
+def parse_size(text: str, *, least: int = 1) -> int:
+    """`4096`, `64K`, `1.5GiB`, `0x100` in bytes; K is 1024. ValueError: it is none, or too small.
+
+    Reads back what `size_text` writes without a fraction.
+    """
+    if re.fullmatch(r"0[xX][0-9a-fA-F]+", text.strip()):
+        found, left = int(text, 16), 0
+    elif match := _SIZE.fullmatch(text.strip()):
+        scaled = int(match[1] + (match[2] or "")) * (1 << 10 * _UNITS.index(match[3].lower()))
+        found, left = divmod(scaled, 10 ** len(match[2] or ""))
+    else:
+        raise ValueError(f"{text!r} is no size: write bytes, or 64K, 512M, 4G (K is 1024)")
+    if left or found < least:
+        words = {0: "", 1: ", one or more"}.get(least, f", {least} or more")
+        raise ValueError(f"{text!r} is no whole number of bytes{words}")
+    if found > _LARGEST:
+        raise ValueError(f"{text!r} is more than any machine has: the limit is {_LARGEST}")
+    return found
+
+
+def hex_lines(data: bytes, *, offset: int = 0) -> list[str]:
+    """16 bytes a line, 76 columns: offset, two groups of eight, printable ASCII or a dot."""
+    return [_hex_line(data[at : at + 16], offset + at) for at in range(0, len(data), 16)]
+
+
+def _hex_line(row: bytes, offset: int) -> str:
+    left, right = (" ".join(f"{byte:02x}" for byte in half) for half in (row[:8], row[8:]))
+    text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+    return f"{offset:08x}  {left:<23}  {right:<23}  {text}"
 
 
 def access_text(access: object) -> str:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from ..cards import size_text
+from ..cards import hex_lines, size_text
 from .console import console
-from .hexview import hex_lines
 from .tables import floor_note, latency_table
 
 if TYPE_CHECKING:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 __all__ = ["address", "as_json", "duration", "listed", "one_of", "size", "whole"]
-
-_SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
-_UNITS = ("", "k", "m", "g", "t")
-_LARGEST = 2**63 - 1  # what a request can carry (wire/requests.py)
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -22,18 +17,12 @@ def size(text: str | int) -> int:
     """`4096`, `64K`, `1.5GiB` in bytes; K is 1024. BadParameter unless it is one byte or more."""
     if isinstance(text, int):
         return text
-    match = _SIZE.fullmatch(text.strip())
-    if not match:
-        raise click.BadParameter(f"{text!r} is no size: write bytes, or 64K, 512M, 4G (K is 1024)")
-    whole, part, unit = match[1], match[2] or "", match[3].lower()
-    scaled = int(whole + part) * (1 << 10 * _UNITS.index(unit))
-    scale: int = 10 ** len(part)
-    found, left = divmod(scaled, scale)
-    if left or not found:
-        raise click.BadParameter(f"{text!r} is no whole number of bytes, one or more")
-    if found > _LARGEST:
-        raise click.BadParameter(f"{text!r} is more than any machine has: the limit is {_LARGEST}")
-    return found
+    from ..cards import parse_size
+
+    try:
+        return parse_size(text)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from None
 
 
 def duration(low: float, high: float) -> Callable[[str | float], float]:

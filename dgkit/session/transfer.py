@@ -143,6 +143,11 @@ class SessionTransfer(ABC):
         assert self._report is not None
         return self._report
 
+    def cancel(self) -> None:
+        """Ends it early: no more is posted, and wait() raises PeerError. Again: nothing."""
+        if not self._ended:
+            self._stop()
+
     def finish(self) -> TransferReport:
         """wait(), for a caller that keeps no hold of the transfer: what interrupts it ends it."""
         try:

@@ -143,3 +143,22 @@ def test_only_a_dpu_of_its_own_is_called_hardware(provider, label):
 
 def test_times_are_microseconds_with_two_decimals():
     assert [cards.us(ns) for ns in (0, 5, 123, 1_234_567)] == ["0.00", "0.01", "0.12", "1,234.57"]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("0x100", 256), (" 0XfF ", 255), ("1MiB", 1 << 20), ("1.5K", 1536)]
+)
+def test_sizes_are_read_as_people_and_programs_write_them(text, size):
+    assert cards.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "-1", "0x", "0xg", "4X", "1.3", "0x8000000000000000"])
+def test_what_is_no_size_says_so(text):
+    with pytest.raises(ValueError, match=r"no (size|whole number)|more than any machine"):
+        cards.parse_size(text)
+
+
+def test_an_offset_may_be_nothing_and_a_size_may_not():
+    assert cards.parse_size("0", least=0) == 0
+    with pytest.raises(ValueError, match="one or more"):
+        cards.parse_size("0x0")

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dgkit.cards import size_text
+from dgkit.cards import hex_lines, size_text
 from dgkit.cli import demo_job, options, source, sweep, tables
 from dgkit.cli.demo_job import Moved, Step
 from dgkit.cli.demo_view import show_moved
-from dgkit.cli.hexview import hex_lines
 from dgkit.cli.target import GpuTarget, HostTarget
 from dgkit.memory.available import available_bytes
 from dgkit.report import BandwidthReport, Histogram, LatencyReport, Machine
