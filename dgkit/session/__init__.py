@@ -4,6 +4,7 @@ opening.py    connect(): reach an agent, or start a software DPU
 spawn.py      the software DPU as a second process, and what ties its life to this one's
 session.py    Session: what a person calls
 region.py     memory that a session knows
+filing.py     all that is open, and who is told of changes
 making.py     how it gets to know it
 checks.py     what a caller gives, before it goes anywhere
 forks.py      what a forked child lets go of

@@ -83,7 +83,7 @@ def _at_agent(
     export = session.role == "dpu"
     fields = (size, int(Access.RW), export, (name or "")[:256], place)
     made = session._link.ask(Allocate, *fields, timeout=session.timeout)
-    region = session._new(side, size, Access.RW, name)
+    region = session.filing.new(side, size, Access.RW, name)
     region.handle, region.token = made.region, made.token
     region.place, region.chosen = made.place, chosen or made.chosen
     if export:
@@ -92,7 +92,7 @@ def _at_agent(
         except BaseException:
             session._link.ask(Free, made.region, 0.0, timeout=session.timeout)
             raise
-    return session._file(region)
+    return session.filing.file(region)
 
 
 def register(
@@ -115,11 +115,11 @@ def _registered(
     if getattr(mem, "gpu", None) is not None:
         _within_reach(session, "gpu")
     local = session.device.register(mem, access, name=name)
-    region = session._new(on, local.size, access, name)
+    region = session.filing.new(on, local.size, access, name)
     region.take(local)
     try:
         session.dpu.adopt(region)
     except BaseException:
         local.close()
         raise
-    return session._file(region)
+    return session.filing.file(region)

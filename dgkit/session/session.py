@@ -11,6 +11,7 @@ from ..errors import ClosedError, PeerError
 from ..types import Access, parse_access
 from ..wire.messages import Bye, Stats, Subscribe
 from . import checks, describe, making
+from .filing import Filing
 from .forks import opened
 from .region import SessionRegion
 from .staging import flat
@@ -44,8 +45,7 @@ class Session:
         self.timeout = timeout
         self._link = link
         self._owned = owned
-        self._regions: dict[int, SessionRegion] = {}
-        self._made = 0
+        self.filing = Filing(self)
         self._closed = False
         self._dpu: AgentDpu | LocalDpu
         if self.role == "host":
@@ -103,20 +103,22 @@ class Session:
         checks.text("name", name)
         return making.register(self, obj, parse_access(access), name, share_block)
 
-    def _new(self, on: str, size: int, access: Access, name: str | None) -> SessionRegion:
-        self._made += 1
-        return SessionRegion(self, self._made, on=on, size=size, access=access, name=name)
-
-    def _file(self, region: SessionRegion) -> SessionRegion:
-        self._regions[region.id] = region
-        return region
-
     def forget(self, region: SessionRegion, timeout: float) -> None:
         """Closes both sides of a region: SessionRegion.close() calls it."""
         if self._link.dead is None:
             self._dpu.forget(region, timeout)
         region.free(timeout)
-        self._regions.pop(region.id, None)
+        self.filing.drop(region)
+
+    @property
+    def regions(self) -> tuple[SessionRegion, ...]:
+        """Those that are open, in the order made."""
+        return self.filing.open
+
+    def on_change(self, call: Callable[[], object]) -> Callable[[], None]:
+        """Calls after a region was made or closed, and after the session was closed, in the thread
+        that did it. What it returns takes that back."""
+        return self.filing.on_change(call)
 
     def write(self, region: SessionRegion, data: Any, offset: int = 0) -> TransferReport:
         """Puts `data` (anything with the buffer protocol) into the region by DMA, and waits.
@@ -204,7 +206,7 @@ class Session:
         """The agent's counters, and how many regions this session has."""
         self._check()
         counters: dict[str, int] = self._link.ask(Stats, timeout=self.timeout).counters
-        return counters | {"session_regions": len(self._regions)}
+        return counters | {"session_regions": len(self.filing)}
 
     def telemetry(self) -> str:
         """The endpoint where the agent publishes latency samples (dgkit.agent.telemetry)."""
@@ -240,9 +242,9 @@ class Session:
         self._closed = True
         opened.discard(self)
         with contextlib.ExitStack() as last_to_first:
+            last_to_first.push(self.filing.ended)
             last_to_first.callback(self.device.close)
-            for region in self._regions.values():
-                last_to_first.callback(region.free, 1.0)
+            self.filing.free_all(last_to_first)
             last_to_first.callback(self._dpu.close)
             if self._owned is not None:
                 last_to_first.callback(self._owned.close)
@@ -250,9 +252,6 @@ class Session:
             if self._owned is None and self._link.dead is None:
                 with contextlib.suppress(PeerError):  # gone or stuck: it frees all without us
                     self._link.ask(Bye, timeout=min(self.timeout, 1.0))
-        for region in self._regions.values():
-            region.closed = True
-        self._regions.clear()
 
     def abandon(self) -> None:
         """In a forked child: lets go of what is the parent's."""

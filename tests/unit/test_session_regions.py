@@ -1,0 +1,61 @@
+"""A session's regions as a list, and who is told when it changes."""
+
+import pytest
+
+import dgkit
+
+
+@pytest.fixture
+def session():
+    with dgkit.connect() as made:
+        yield made
+
+
+def test_the_regions_are_those_that_are_open_in_the_order_made(session):
+    one, two, three = (session.empty(64) for _ in range(3))
+    assert session.regions == (one, two, three)
+    two.close()
+    four = session.register(bytearray(8))
+    assert session.regions == (one, three, four)
+    session.close()
+    assert session.regions == ()
+    assert all(region.closed for region in (one, three, four))
+
+
+def test_who_asked_is_told_after_each_change_and_not_after_taking_it_back(session):
+    seen = []
+    undo = session.on_change(lambda: seen.append([region.name for region in session.regions]))
+    one = session.empty(64, name="one")
+    with pytest.raises(ValueError, match="-1"):
+        session.empty(-1)
+    two = session.empty(64, name="two")
+    one.close()
+    one.close()
+    assert seen == [["one"], ["one", "two"], ["two"]]
+    undo()
+    undo()
+    two.close()
+    assert len(seen) == 3
+
+
+def test_a_region_that_closed_is_closed_when_it_is_told(session):
+    region = session.empty(64)
+    seen = []
+    session.on_change(lambda: seen.append((region.closed, session.closed)))
+    region.close()
+    session.close()
+    session.close()
+    assert seen == [(True, False), (True, True)]
+
+
+def test_a_call_that_fails_is_warned_of_and_stops_nothing(session):
+    told = []
+    session.on_change(lambda: 1 / 0)
+    session.on_change(lambda: told.append(1))
+    with pytest.warns(RuntimeWarning, match="ZeroDivisionError"):
+        region = session.empty(64)
+    assert told == [1]
+    assert session.write(region, b"works").size == 5
+    with pytest.warns(RuntimeWarning, match="ZeroDivisionError"):
+        session.close()
+    assert session.closed
