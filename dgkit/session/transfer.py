@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PeerTimeout
 from ..types import Op, Path, Status
-from .checks import seconds
+from .checks import function, seconds
 
 if TYPE_CHECKING:
     from ..wire.messages import Moved
@@ -125,11 +125,17 @@ class SessionTransfer(ABC):
             self._advance(0.0)
         return self._ended
 
-    def wait(self, timeout: float | None = None) -> TransferReport:
+    def wait(
+        self,
+        timeout: float | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> TransferReport:
         """Waits for the end. PeerTimeout: not done within `timeout` seconds; wait again.
 
+        `progress(done, total)` in bytes is called now and then and in the end, in this thread.
         TransferError, AccessDenied, PeerLost...: how the transfer ended.
         """
+        function("progress", progress)
         if timeout is not None:
             timeout = seconds("timeout", timeout, zero=True, most=float("inf"))
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -138,9 +144,13 @@ class SessionTransfer(ABC):
             if left <= 0:
                 raise PeerTimeout(f"{self._count()} of {self.size} bytes moved in {timeout} s")
             self._advance(min(left, 1.0))
+            if progress is not None:
+                progress(self._count(), self.size)
         if self._error is not None:
             raise self._error.with_traceback(None)
         assert self._report is not None
+        if progress is not None:
+            progress(self.size, self.size)
         return self._report
 
     def cancel(self) -> None:
