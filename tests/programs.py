@@ -36,6 +36,7 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
         "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
     ),
     "emulator": (lambda: bool(shutil.which("qemu-aarch64-static")), "qemu-user-static"),
+    "chromium": (lambda: bool(shutil.which("chromium")), "chromium"),
     "apt": (lambda: bool(shutil.which("apt-get") and shutil.which("dpkg-deb")), "apt dpkg"),
 }
 
