@@ -8,7 +8,8 @@ lane.py       a client's thread for long work
 mover.py      bytes from region to region
 jobs.py       digests, latencies, rates; floors.py: what they are compared with
 greeting.py   the first two messages
-telemetry.py  samples for plots
+monitor.py    samples every so often; sampling.py: how they are taken
+telemetry.py  the socket that they go out by
 unit.py       a systemd user unit
 __main__.py   the software DPU that connect() starts
 """

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import memory
-from ..errors import PeerError, Unsupported
+from ..errors import LimitReached, PeerError, Unsupported
 from ..types import Access
 from ..wire import messages as m
 from . import jobs
 from .holdings import SMALL, Client, Held, on_gpu
+from .monitor import Monitor
 from .telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Handlers:
             m.Digest: self.digest,
             m.Latency: self.latency,
             m.Rate: self.rate,
+            m.Watch: self.watch,
         }
         if self.agent.role == "host":
             return common | dict.fromkeys(mover, self.not_here)
@@ -110,7 +112,8 @@ class Handlers:
     def free(self, client: Client, request: m.Free) -> Any:
         """At once if it cannot wait for anybody; else in the lane."""
         held = client.held(request.region)
-        if held.region is None and client.moves.idle and client.measures.idle:
+        idle = client.moves.idle and client.measures.idle and not client.watched(request.region)
+        if held.region is None and idle:
             client.free(request.region, 0.0)
             return m.Done(request.id)
 
@@ -181,8 +184,23 @@ class Handlers:
 
         self.agent.job(client, client.measures, request, work)
 
-    def cancel(self, client: Client, request: m.Cancel) -> m.Done:
-        """A job sees it between two slices."""
+    def watch(self, client: Client, request: m.Watch) -> None:
+        """In a lane of its own, until it is cancelled."""
+        held = client.held(request.region)
+        if len(client.monitors) >= m.MONITORS:
+            raise LimitReached(
+                errno.ENOSPC,
+                f"a client may have {m.MONITORS} monitors at an agent at a time: close one first",
+            )
+        self._publish()
+        Monitor(self.agent, client, request, held).start()
+
+    def cancel(self, client: Client, request: m.Cancel) -> m.Done | None:
+        """A job sees it between two slices; a monitor's end is told when it is over."""
+        monitor = client.monitors.get(request.target)
+        if monitor is not None:
+            monitor.end(told=lambda: self.agent.send(client, m.Done(request.id)))
+            return None
         if request.target in client.active:
             client.cancelled.add(request.target)
         return m.Done(request.id)
@@ -194,6 +212,8 @@ class Handlers:
             "clients": len(agent.clients),
             "regions": sum(len(other.regions) for other in agent.clients.values()),
             "your_regions": len(client.regions),
+            "monitors": sum(len(other.monitors) for other in agent.clients.values()),
+            "your_monitors": len(client.monitors),
             "allocated": agent.limit.used,
             "max_memory": agent.limit.limit,
             "uptime_ns": time.monotonic_ns() - agent.started_ns,
@@ -202,12 +222,15 @@ class Handlers:
 
     def subscribe(self, _client: Client, request: m.Subscribe) -> m.Subscribed:
         """Where telemetry is published; nobody pays for it before the first call."""
+        return m.Subscribed(request.id, self._publish().endpoint)
+
+    def _publish(self) -> Telemetry:
         agent = self.agent
         if agent.telemetry is None:
             sock, address = agent.listener.publisher()
             agent.listener.router.rcvtimeo = 50  # the loop wakes to publish what was gathered
             agent.telemetry = Telemetry(sock, str(address), agent.device.provider)
-        return m.Subscribed(request.id, agent.telemetry.endpoint)
+        return agent.telemetry
 
     def _stepper(self, client: Client, number: int, total: int) -> Callable[[int], None]:
         reported = time.monotonic()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..dma import Device, Region, RemoteRegion
     from ..memory import HostMemory
     from ..wire.listener import Caller
+    from .monitor import Monitor
 
 __all__ = ["SMALL", "Client", "Held", "MemoryLimit", "on_gpu"]
 
@@ -26,6 +27,8 @@ _WINDOW_NS = 100_000_000
 _RELEASE_TRIES = 60  # seconds; longer than any transfer takes to time out
 SMALL = 1 << 16  # bytes that the loop itself may copy: some 10 us
 _LARGE = 1 << 20  # bytes: a lane's chunk; a large copy gives way to others as often
+
+_importing = threading.Lock()
 
 
 def on_gpu(place: str) -> bool:
@@ -82,10 +85,11 @@ class Held:
         """As the far end of a DMA; the agent's own memory by way of its own descriptor."""
         if self.remote is not None:
             return self.remote
-        if self._loop is None:
-            assert self.region is not None
-            self._loop = self.region.device.import_region(self.region.export())
-        return self._loop
+        with _importing:  # lanes ask beside one another
+            if self._loop is None:
+                assert self.region is not None
+                self._loop = self.region.device.import_region(self.region.export())
+            return self._loop
 
     def close_loop(self) -> None:
         """Gives up the import of its own memory; the memory stays."""
@@ -105,7 +109,7 @@ class Held:
 
 
 class Client:
-    """One connection: its regions, its three lanes, its share of the limits."""
+    """One connection: its regions, its lanes, its monitors, its share of the limits."""
 
     def __init__(self, route: bytes, caller: Caller, first_id: int, limit: MemoryLimit) -> None:
         self.route = route
@@ -117,6 +121,7 @@ class Client:
         self.control = Lane(f"dgkit-control-{caller.pid}")
         self.moves = Lane(f"dgkit-moves-{caller.pid}")
         self.measures = Lane(f"dgkit-measures-{caller.pid}")
+        self.monitors: dict[int, Monitor] = {}  # by the numbers of their requests
         self.mover: Mover | None = None
         self._limit = limit
         self._handles = 0
@@ -160,11 +165,24 @@ class Client:
         return held
 
     def free(self, handle: int, timeout: float) -> None:
-        """Closes a region. On RegionBusy it stays filed."""
+        """Ends its monitors, and closes a region. On RegionBusy it stays filed."""
         held = self.held(handle)
+        self._unwatch(handle, timeout)
         held.close(timeout)
         if self.regions.pop(handle, None) is not None:
             self._limit.give(held.counted)
+
+    def watched(self, handle: int) -> list[Monitor]:
+        """The monitors of a region."""
+        return [monitor for monitor in list(self.monitors.values()) if monitor.region == handle]
+
+    def _unwatch(self, handle: int, timeout: float) -> None:
+        watched = self.watched(handle)
+        for monitor in watched:
+            monitor.end(why=ClosedError(f"region {handle} was closed while it was monitored"))
+        deadline = time.monotonic() + timeout
+        for monitor in watched:
+            monitor.join(max(0.0, deadline - time.monotonic()))
 
     def leave(self, told: Callable[[], None] | None) -> None:
         """Ends the lanes, frees everything, then calls `told`. Returns at once."""
@@ -177,11 +195,15 @@ class Client:
         self.control.finish(last)
         self.moves.finish()
         self.measures.finish()
+        for monitor in list(self.monitors.values()):
+            monitor.end()
 
     def _release(self) -> None:
         """Runs last in the control lane."""
         self.moves.join(_RELEASE_TRIES)
         self.measures.join(_RELEASE_TRIES)
+        for monitor in list(self.monitors.values()):
+            monitor.join(_RELEASE_TRIES)
         if self.mover is not None:
             self.mover.close()
         for handle in list(self.regions):

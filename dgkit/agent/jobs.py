@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from array import array
 from collections.abc import Callable
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .holdings import Held
     from .mover import Mover
 
-__all__ = ["digest", "latency", "rate"]
+__all__ = ["Bench", "digest", "latency", "machine", "rate"]
 
 Send = Callable[[object], None]
 Check = Callable[[], None]
@@ -57,19 +58,29 @@ def digest(request: Digest, held: Held, mover: Mover, step: Callable[[int], None
     return Digested(request.id, hasher.hexdigest(), dma_ns)
 
 
-class _Bench:
+class Bench:
     """A queue and `size` bytes of local memory for one measurement."""
 
-    def __init__(self, device: Device, size: int, depth: int, path: int) -> None:
-        name = Path(path).name.lower()
-        self.queue: Queue = device.queue(depth=depth, path=name)
-        self._memory = memory.empty(size, name="agent measuring")
-        self.local: Region = device.register(self._memory)
+    def __init__(
+        self, device: Device, size: int, depth: int, path: int, op_timeout: float = 30.0
+    ) -> None:
+        with contextlib.ExitStack() as undo:
+            self._memory = memory.empty(size, name="agent measuring")
+            undo.callback(self._memory.close)
+            self.local: Region = device.register(self._memory)
+            undo.callback(self.local.close)
+            name = Path(path).name.lower()
+            self.queue: Queue = device.queue(depth=depth, path=name, op_timeout=op_timeout)
+            undo.pop_all()
 
-    def __enter__(self) -> _Bench:
+    def __enter__(self) -> Bench:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the queue, then frees the memory."""
         self.queue.close()
         self.local.close()
         self._memory.close()
@@ -81,7 +92,7 @@ def latency(request: Latency, held: Held, device: Device, send: Send, check: Che
 
     remote = held.reachable()
     op = Op(request.op).name.lower()
-    with _Bench(device, request.size, 16, request.path) as bench:
+    with Bench(device, request.size, 16, request.path) as bench:
         probe = measure.latency(
             bench.queue, bench.local, remote,
             op=op, size=request.size, count=1, remote_offset=request.offset,
@@ -94,7 +105,7 @@ def latency(request: Latency, held: Held, device: Device, send: Send, check: Che
     return LatencyDone(request.id, blocks, path, before, after, machine(device, remote))
 
 
-def _sample(request: Latency, bench: _Bench, remote: RemoteRegion, send: Send, check: Check) -> int:
+def _sample(request: Latency, bench: Bench, remote: RemoteRegion, send: Send, check: Check) -> int:
     from ..dma import measure
 
     block: array[int] = array("Q")
@@ -128,7 +139,7 @@ def rate(request: Rate, held: Held, device: Device, send: Send, check: Check) ->
     ops = moved = elapsed = failed = 0
     goal = int(request.seconds * 1e9)
     local = min(request.size * request.window, max(request.size, _RATE_BYTES))
-    with _Bench(device, min(local, held.size), request.window, request.path) as bench:
+    with Bench(device, min(local, held.size), request.window, request.path) as bench:
         floor = Floor(bench.queue, bench.local, remote, request, window=request.window)
         before = floor.now()
         while elapsed < goal:

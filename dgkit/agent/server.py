@@ -2,8 +2,8 @@
 
 The loop itself does what takes microseconds: it decodes, moves small data inline, answers. What may
 take longer (a large copy, an import, a measurement) runs in the client's lanes, whose replies come
-back through the outbox. A client's moves and frees keep their order; what it allocates, imports
-and measures runs beside them.
+back through the outbox. A client's moves and frees keep their order; what it allocates, imports,
+measures and monitors runs beside them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .handlers import Handlers
 from .holdings import SMALL, Client, MemoryLimit
 from .lane import Lane
 from .mover import Mover
-from .telemetry import Telemetry
+from .telemetry import Sampled, Telemetry
 
 if TYPE_CHECKING:
     from ..dma import FaultRule
@@ -223,6 +223,10 @@ class Agent:
     def _flush(self) -> None:
         while self._outbox:
             client, message = self._outbox.popleft()
+            if type(message) is Sampled:
+                assert self.telemetry is not None
+                self.telemetry.send(message)
+                continue
             self._reply(client.route, message)
             if self.telemetry is not None and isinstance(message, Block):
                 self.telemetry.publish("latency", message.samples)

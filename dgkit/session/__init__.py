@@ -7,31 +7,38 @@ region.py     memory that a session knows
 filing.py     all that is open, and who is told of changes
 making.py     how it gets to know it
 checks.py     what a caller gives, before it goes anywhere
+closing.py    what its end frees, in which order
 forks.py      what a forked child lets go of
 transfer.py   a write or read that was started, and the report of its DMA
 staging.py    memory that carries data between this process and the DPU
 there.py      the DPU is an agent: one message a transfer
 here.py       this process is the DPU: it moves the bytes itself
 measuring.py  latency and bandwidth reports
+monitor.py    latencies for as long as somebody looks; monitor_source.py: where they come from
 """
 
 from .opening import connect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .monitor import Monitor as Monitor
+    from .monitor import Sampled as Sampled
     from .region import SessionRegion as SessionRegion
     from .session import Session as Session
     from .transfer import SessionTransfer as SessionTransfer
     from .transfer import TransferReport as TransferReport
 
 _HOME = {
+    "Monitor": "monitor",
+    "Sampled": "monitor",
     "Session": "session",
     "SessionRegion": "region",
     "SessionTransfer": "transfer",
     "TransferReport": "transfer",
 }
 
-__all__ = ["Session", "SessionRegion", "SessionTransfer", "TransferReport", "connect"]
+__all__ = ["Monitor", "Sampled", "Session", "SessionRegion", "SessionTransfer"]
+__all__ += ["TransferReport", "connect"]
 
 
 def __getattr__(name: str) -> object:

@@ -28,15 +28,17 @@ def within(what: str, value: Any, least: int, most: int) -> int:
     return number
 
 
-def seconds(what: str, value: Any, *, zero: bool = False, most: float = LONGEST_S) -> float:
-    """A time in seconds; `zero`: it may be 0. TypeError, ValueError: it is none."""
+def seconds(
+    what: str, value: Any, *, zero: bool = False, least: float = 0.0, most: float = LONGEST_S
+) -> float:
+    """A time in seconds, from `least` on; `zero`: 0, too. TypeError, ValueError: it is none."""
     if isinstance(value, str | bytes | bytearray) or not hasattr(value, "__float__"):
         raise TypeError(f"{what} is {value!r}; it must be a number of seconds")
     number = float(value)
-    if not (number >= 0 if zero else number > 0) or number > most:
-        least = "0 or more" if zero else "more than 0"
+    if not (number >= least if zero or least else number > 0) or number > most:
+        start = f"{least:g} or more" if zero or least else "more than 0"
         limit = "" if most == float("inf") else f", at most {most:.0f}"
-        raise ValueError(f"{what} is {value}; it must be {least}{limit} seconds")
+        raise ValueError(f"{what} is {value}; it must be {start}{limit} seconds")
     return number
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .region import SessionRegion
     from .session import Session
 
-__all__ = ["bandwidth", "latency"]
+__all__ = ["bandwidth", "latency", "spinning", "where"]
 
 Told = Optional[Callable[[int, int], None]]  # noqa: UP045 (evaluated on 3.10)
 _GLANCE_S = 0.1  # how often progress is told
@@ -71,7 +71,7 @@ def latency(
     return LatencyReport.of(
         news.samples, size=size, op=op, provider=session.dpu.provider, path=done.path,
         floor_ns=floors, machine=Machine(**done.machine),
-        spinning=_spinning(session), where=_where(session, region),
+        spinning=spinning(session), where=where(session, region),
     )  # fmt: skip
 
 
@@ -96,8 +96,8 @@ def bandwidth(
     return BandwidthReport.of(
         done.moved, done.ops, done.elapsed_ns, size=size, op=op, window=window,
         provider=session.dpu.provider, path=done.path, floor_gbps=floors,
-        machine=Machine(**done.machine), spinning=_spinning(session),
-        where=_where(session, region), failed=done.failed,
+        machine=Machine(**done.machine), spinning=spinning(session),
+        where=where(session, region), failed=done.failed,
     )  # fmt: skip
 
 
@@ -127,11 +127,13 @@ def _run(
     return pending.result()
 
 
-def _spinning(session: Session) -> bool:
+def spinning(session: Session) -> bool:
+    """Whether the DPU waits for a completion by spinning, before it sleeps."""
     return bool(session.info["dpu"]["spinning"])
 
 
-def _where(session: Session, region: SessionRegion) -> str:
+def where(session: Session, region: SessionRegion) -> str:
+    """Which memory, and whose processes."""
     about = session.info
     pids = f"DPU pid {about['dpu']['pid']}, host pid {about['host']['pid']}"
     return f"{region.name} on {region.where}; {pids}"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ClosedError, PeerError
+from ..errors import ClosedError
 from ..types import Access, parse_access
-from ..wire.messages import Bye, Stats, Subscribe
-from . import checks, describe, making
+from ..wire.messages import Stats, Subscribe
+from . import checks, closing, describe, making
 from .filing import Filing
 from .forks import opened
 from .region import SessionRegion
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from ..report import BandwidthReport, LatencyReport
     from ..wire.link import Link
     from .here import LocalDpu
+    from .monitor import Monitor
     from .spawn import SoftwareDpu
     from .transfer import SessionTransfer, TransferReport
 
@@ -46,6 +46,7 @@ class Session:
         self._link = link
         self._owned = owned
         self.filing = Filing(self)
+        self.monitors: set[Monitor] = set()
         self._closed = False
         self._dpu: AgentDpu | LocalDpu
         if self.role == "host":
@@ -202,6 +203,27 @@ class Session:
             self, region, size, op=op, seconds=seconds, window=window, path=path, told=progress
         )
 
+    def monitor(
+        self,
+        region: SessionRegion,
+        size: int = 64,
+        op: str = "write",
+        path: str = "auto",
+        count: int = 50,
+        every_s: float = 0.05,
+        offset: int = 0,
+    ) -> Monitor:
+        """Times `count` (1 to 4,096) transfers of `size` bytes every `every_s` seconds (0.01 to
+        60), in C, at the DPU, beside all else, until it is closed; its read() has the samples.
+
+        A write puts zeros there. Errors as latency(). LimitReached: a session may have 8 open.
+        """
+        from .monitor import Monitor
+
+        self._check()
+        offset, size = self._span(region, offset, size)
+        return Monitor(self, region, offset, size, op=op, path=path, count=count, every_s=every_s)
+
     def stats(self) -> dict[str, int]:
         """The agent's counters, and how many regions this session has."""
         self._check()
@@ -237,26 +259,17 @@ class Session:
 
         RegionBusy: an importer elsewhere is in a transfer with memory of this session.
         """
-        if self._closed:
-            return
-        self._closed = True
-        opened.discard(self)
-        with contextlib.ExitStack() as last_to_first:
-            last_to_first.push(self.filing.ended)
-            last_to_first.callback(self.device.close)
-            self.filing.free_all(last_to_first)
-            last_to_first.callback(self._dpu.close)
-            if self._owned is not None:
-                last_to_first.callback(self._owned.close)
-            last_to_first.callback(self._link.close)
-            if self._owned is None and self._link.dead is None:
-                with contextlib.suppress(PeerError):  # gone or stuck: it frees all without us
-                    self._link.ask(Bye, timeout=min(self.timeout, 1.0))
+        if not self._closed:
+            self._closed = True
+            opened.discard(self)
+            closing.close(self)
 
     def abandon(self) -> None:
         """In a forked child: lets go of what is the parent's."""
         self._closed = True
         self._link.abandon()
+        for monitor in self.monitors:
+            monitor.abandon()
         if self._owned is not None:
             self._owned.abandon()
 

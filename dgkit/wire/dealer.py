@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import select
-import struct
-from collections.abc import Iterator
 
 import zmq
 
 from .address import Address
-from .listener import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS, fd_of, readable, z85_of
+from .listener import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS, fd_of, z85_of
 from .messages import MAX_REPLY
+from .standing import Standing
 
 __all__ = ["Dealer"]
 
@@ -35,11 +34,12 @@ class Dealer:
     def __init__(self, address: Address, identity: tuple[str, str] | None) -> None:
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.DEALER)
-        self._monitor = self.context.socket(zmq.PAIR)
+        self.monitor = self.context.socket(zmq.PAIR)
+        self.standing = Standing(self.context, address, identity)
         self.epoll = select.epoll()
         self.wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._set_up(address, identity)
-        self.monitor_fd = fd_of(self._monitor)
+        self.monitor_fd = fd_of(self.monitor)
         for fd in (fd_of(self.socket), self.monitor_fd, self.wake):
             self.epoll.register(fd, select.EPOLLIN)
         self.socket.connect(address.endpoint)
@@ -57,19 +57,14 @@ class Dealer:
             sock.curve_serverkey = z85_of(address.key)
         name = f"inproc://dgkit-link-{next(_serial)}"
         sock.monitor(name, _EVENTS)
-        self._monitor.linger = 0
-        self._monitor.connect(name)
-
-    def events(self) -> Iterator[tuple[int, int]]:
-        """What became of the connection since the last look (zmq_socket_monitor(3))."""
-        while readable(self._monitor):
-            event, value = struct.unpack("=Hi", self._monitor.recv_multipart()[0])
-            yield event, value
+        self.monitor.linger = 0
+        self.monitor.connect(name)
 
     def close(self) -> None:
-        """Ends the connection and libzmq's threads."""
+        """Ends the connections and libzmq's threads."""
+        self.standing.close()
         self.socket.monitor(None, 0)
-        self._monitor.close(linger=0)
+        self.monitor.close(linger=0)
         self.socket.close(linger=0)
         self.context.term()
         self.epoll.close()

@@ -25,14 +25,14 @@ from .address import Address
 from .dealer import Dealer
 from .failures import to_exception
 from .listener import readable
-from .liveness import Liveness, refusal
-from .messages import MAX_REQUEST, Block, Failed, Progress, Reply, decode_reply, encode
+from .liveness import Liveness, refused
+from .messages import MAX_REQUEST, Block, Ended, Failed, Progress, Reply, decode_reply, encode
 from .pending import Pending
 
 __all__ = ["Link"]
 
 SLICE_S = 0.1  # how often a waiting thread looks at the peer's process
-_NEWS = (Progress, Block)
+_NEWS = (Progress, Block, Ended)
 _SPECIAL = {*_NEWS, Failed}
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -54,6 +54,7 @@ class Link:
         self._heard = time.monotonic()
         self._dealer = Dealer(address, identity)
         self._socket = self._dealer.socket
+        self.standing = self._dealer.standing
         self._watch()  # libzmq tells of news only after a look that found none
 
     def fileno(self) -> int:
@@ -151,25 +152,29 @@ class Link:
         began = time.monotonic()
         deadline = None if timeout is None else began + timeout
         stopped = self.liveness.watcher()
-        while True:
-            with self.lock:
-                if not pending.done:
-                    self._drain()
-                if pending.done:
-                    return True
-                lead = self._leader is None
-                if lead:
-                    self._leader = pending
-                elif pending.gate is None:
-                    pending.gate = threading.Lock()
-                    pending.gate.acquire()
-            left = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
-            if left <= 0:
+        try:
+            while True:
+                with self.lock:
+                    if not pending.done:
+                        self._drain()
+                    if pending.done:
+                        return True
+                    lead = self._leader is None
+                    if lead:
+                        self._leader = pending
+                    elif pending.gate is None:
+                        pending.gate = threading.Lock()
+                        pending.gate.acquire()
+                left = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
+                if left <= 0:
+                    self._resign(pending)
+                    return pending.done
+                self._sleep(pending, lead, left)
+                if time.monotonic() - began > SLICE_S:
+                    stopped()
+        finally:
+            if self._leader is pending:  # Ctrl-C came before it slept
                 self._resign(pending)
-                return pending.done
-            self._sleep(pending, lead, left)
-            if time.monotonic() - began > SLICE_S:
-                stopped()
 
     def _sleep(self, pending: Pending, lead: bool, seconds: float) -> None:
         if not lead:
@@ -229,7 +234,9 @@ class Link:
     def _dispatch(self, reply: Reply) -> None:
         pending = self._pending.get(reply.id)
         if isinstance(reply, _NEWS):
-            if pending is not None and pending.news is not None:
+            if isinstance(reply, Ended):
+                self.standing.take(reply)
+            elif pending is not None and pending.news is not None:
                 pending.news(reply)
             return
         if isinstance(reply, Failed):
@@ -253,11 +260,9 @@ class Link:
             pending.then(pending)
 
     def _watch(self) -> None:
-        for event, value in self._dealer.events():
-            error = refusal(event, value, self.liveness)
-            if error is not None:
-                self.fail(error)
-                return
+        error = refused(self._dealer.monitor, self.liveness)
+        if error is not None:
+            self.fail(error)
 
     def oldest(self) -> Pending | None:
         """The request that has waited longest."""

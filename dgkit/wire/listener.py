@@ -24,12 +24,13 @@ from .address import Address, claimed, fresh, parse
 from .messages import MAX_REQUEST
 
 __all__ = ["HEARTBEAT_MS", "HEARTBEAT_TIMEOUT_MS", "Caller", "Listener", "fd_of"]
-__all__ += ["readable", "z85_of"]
+__all__ += ["WAITING_BLOCKS", "readable", "z85_of"]
 
 # A dead or stopped side of a TCP connection is noticed within 0.9 s: libzmq's I/O thread asks and
 # answers, whatever Python does. A local side needs none: its kernel closes the socket when it dies.
 HEARTBEAT_MS = 300
 HEARTBEAT_TIMEOUT_MS = 600
+WAITING_BLOCKS = 1000  # of telemetry, at either end of a connection; what comes then is lost
 _HANDSHAKE_MS = 2000  # libzmq allows 30 s to a client that never finishes its handshake
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
@@ -113,6 +114,7 @@ class Listener:
     def publisher(self) -> tuple[zmq.Socket[bytes], Address]:
         """A PUB socket beside the ROUTER, under the same keys, at a free address of its kind."""
         sock = self._socket(zmq.PUB)
+        sock.sndhwm = WAITING_BLOCKS
         wanted = fresh()
         if self._wanted.tcp:
             wanted = Address(self._wanted.endpoint.rpartition(":")[0] + ":0")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable
 
 import zmq
 
 from ..errors import PeerLost, PeerRefused, PeerTimeout
+from .listener import readable
 from .machine import ends_within, process_state
 
-__all__ = ["Liveness", "refusal"]
+__all__ = ["Liveness", "refused"]
 
 _STOPPED_S = 0.3  # longer than a debugger's glance, well within the second that is promised
 _ENDS_S = 0.1  # between the end of a process's connections and its own
@@ -62,7 +64,17 @@ def _nothing() -> None:
     """Nothing is known of a process on another machine."""
 
 
-def refusal(event: int, value: int, liveness: Liveness) -> Exception | None:
+def refused(monitor: zmq.Socket[bytes], liveness: Liveness) -> Exception | None:
+    """What ended the connection, if something did since the last look (zmq_socket_monitor(3))."""
+    while readable(monitor):
+        event, value = struct.unpack("=Hi", monitor.recv_multipart()[0])
+        error = _refusal(event, value, liveness)
+        if error is not None:
+            return error
+    return None
+
+
+def _refusal(event: int, value: int, liveness: Liveness) -> Exception | None:
     """The error that an event of the socket monitor means, if any (zmq_socket_monitor(3))."""
     where = liveness.endpoint
     if event == zmq.EVENT_CONNECTED:

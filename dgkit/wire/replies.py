@@ -13,6 +13,7 @@ __all__ = [
     "Block",
     "Digested",
     "Done",
+    "Ended",
     "Exported",
     "Failed",
     "Failure",
@@ -24,6 +25,7 @@ __all__ = [
     "Reply",
     "StatsDone",
     "Subscribed",
+    "Watching",
     "Welcome",
 ]
 
@@ -171,6 +173,19 @@ class Failed(Message, tag=127):
     completion: Failure | None
 
 
+class Watching(Message, tag=77):
+    """The monitor of request `id` runs. `machine` has the fields of dgkit.report.Machine."""
+
+    path: str
+    machine: dict[str, str | int | bool | None]
+
+
+class Ended(Message, tag=78):
+    """The monitor of request `id` ended by itself, and why."""
+
+    failed: Failed
+
+
 Reply = Union[  # noqa: UP007
     Welcome,
     Done,
@@ -185,5 +200,7 @@ Reply = Union[  # noqa: UP007
     RateDone,
     StatsDone,
     Subscribed,
+    Watching,
+    Ended,
     Failed,
 ]

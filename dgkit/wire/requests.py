@@ -11,7 +11,10 @@ from typing import Annotated, Union
 from msgspec import Meta, Struct
 
 __all__ = [
+    "EVERY_S",
     "MAX_SAMPLES",
+    "MONITORS",
+    "MONITOR_SAMPLES",
     "VERSION",
     "Allocate",
     "Bye",
@@ -28,10 +31,14 @@ __all__ = [
     "Request",
     "Stats",
     "Subscribe",
+    "Watch",
 ]
 
-VERSION = 2
+VERSION = 3
 MAX_SAMPLES = 1_000_000  # of one latency request
+MONITORS = 8  # of one client at a time
+MONITOR_SAMPLES = 4096  # of one block of a monitor
+EVERY_S = (0.01, 60.0)  # from one block of a monitor to the next
 
 Id = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -134,7 +141,10 @@ class Rate(Message, tag=9):
 
 
 class Cancel(Message, tag=10):
-    """End request `target` early; it fails, this one is always Done."""
+    """End request `target` early; it fails, this one is always Done.
+
+    That of a Watch ends the monitor, and is Done when all that the monitor had is free.
+    """
 
     target: Id
 
@@ -151,6 +161,21 @@ class Bye(Message, tag=13):
     """Free all that this client owns; Done comes when it is free."""
 
 
+class Watch(Message, tag=14):
+    """Take `count` samples every `every_s`, until Cancel. The reply is Watching or Failed; Ended
+    comes should it end by itself. Its blocks go out on the telemetry socket (Subscribe), under the
+    number `monitor`, which the client draws at random and subscribes to before it asks."""
+
+    monitor: Handle
+    region: Handle
+    offset: Size
+    size: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    op: Annotated[int, Meta(ge=0, le=1)]
+    count: Annotated[int, Meta(ge=1, le=MONITOR_SAMPLES)]
+    path: Annotated[int, Meta(ge=0, le=2)]
+    every_s: Annotated[float, Meta(ge=EVERY_S[0], le=EVERY_S[1])]
+
+
 Request = Union[  # noqa: UP007 (msgspec reads it at run time on 3.10)
     Hello,
     Allocate,
@@ -165,4 +190,5 @@ Request = Union[  # noqa: UP007 (msgspec reads it at run time on 3.10)
     Stats,
     Subscribe,
     Bye,
+    Watch,
 ]

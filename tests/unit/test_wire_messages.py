@@ -27,6 +27,7 @@ REQUESTS = [
     m.Stats(10),
     m.Subscribe(11),
     m.Bye(12),
+    m.Watch(13, 7, 1, 0, 64, 1, 50, 0, 0.05),
 ]
 
 
@@ -67,6 +68,11 @@ def test_random_bytes_are_refused_or_are_a_message(data):
         m.Rate(1, 1, 64, 1, 65537, 1.0, 0),
         m.Rate(1, 1, 64, 1, 1, 1e9, 0),
         m.Free(1, 1, -1.0),
+        m.Watch(1, 0, 1, 0, 64, 1, 50, 0, 0.05),
+        m.Watch(1, 7, 1, 0, 0, 1, 50, 0, 0.05),
+        m.Watch(1, 7, 1, 0, 64, 1, 4097, 0, 0.05),
+        m.Watch(1, 7, 1, 0, 64, 1, 50, 0, 0.009),
+        m.Watch(1, 7, 1, 0, 64, 1, 50, 0, 61.0),
     ],
     ids=repr,
 )
