@@ -1,0 +1,194 @@
+"""What was measured: points over time, a histogram, percentiles and the last samples. All bounded.
+
+Times are nanoseconds, but for the first column of the points: seconds since the run began, on the
+DPU's clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["COARSE", "EDGES_NS", "FINE", "TAIL", "History", "Ring", "percentile"]
+
+FINE = 2400  # points: 20 a second for 2 minutes
+COARSE = 3600  # points: one a second for an hour
+TAIL = 1_000_000  # samples that are kept as they are
+GAP = (np.nan, np.nan, np.nan, 0.0)  # the rest of a point where blocks are missing
+
+_FINE_BINS = 200  # a power of ten: a percentile from them is within 0.6 % of a sample
+_SHOWN = 5  # of them make one bin that is drawn: 40 a power of ten
+_DECADES = 11  # from 1 ns to 100 s
+EDGES_NS = 10.0 ** (np.arange(_DECADES * _FINE_BINS // _SHOWN + 1) * _SHOWN / _FINE_BINS)
+
+_NAMED = (("p50", 0.5, 2), ("p90", 0.9, 10), ("p99", 0.99, 100), ("p99.9", 0.999, 1000))
+
+Floats = Any  # np.ndarray of float64: NumPy's own name for it differs between its versions
+_CURVE = 10.0 ** (np.arange(9 * 24 + 1) / 24)  # 1/(1-p): 24 percentiles for each nine
+
+
+def percentile(ordered: Any, share: int, of: int = 100) -> int:
+    """The sample that `share` in `of` samples do not exceed (nearest rank), of rising ones."""
+    return int(ordered[-(-len(ordered) * share // of) - 1])
+
+
+class Ring:
+    """The last `capacity` rows of `width` numbers each, in the order they came."""
+
+    def __init__(self, capacity: int, width: int) -> None:
+        self.total = 0  # rows that ever came
+        self._capacity = capacity
+        self._rows = np.zeros((capacity, width))
+
+    def __len__(self) -> int:
+        return min(self.total, self._capacity)
+
+    def add(self, *row: float) -> None:
+        """One row more; the oldest goes if it is full."""
+        self._rows[self.total % self._capacity] = row
+        self.total += 1
+
+    def since(self, total: int) -> Floats:
+        """A copy of the rows that came after the first `total` ones, as far as they are kept."""
+        count = min(self.total - total, len(self))
+        places = np.arange(self.total - count, self.total) % self._capacity
+        return self._rows[places]
+
+    def all(self) -> Floats:
+        """A copy of what is kept."""
+        return self.since(0)
+
+
+class Tail:
+    """The last `capacity` samples. Its memory is taken at once: it does not grow."""
+
+    def __init__(self, capacity: int) -> None:
+        self.total = 0
+        self._kept = np.empty(capacity, np.uint64)
+        self._kept.fill(0)
+
+    def add(self, samples: Any) -> None:
+        """Samples in the order they were taken."""
+        capacity = len(self._kept)
+        kept = samples[-capacity:]
+        start = (self.total + len(samples) - len(kept)) % capacity
+        first = min(len(kept), capacity - start)
+        self._kept[start : start + first] = kept[:first]
+        self._kept[: len(kept) - first] = kept[first:]
+        self.total += len(samples)
+
+    def all(self) -> Any:
+        """A copy of what is kept, u64, in no order."""
+        return self._kept[: min(self.total, len(self._kept))].copy()
+
+
+class History:
+    """One run. `add` takes a block of samples; who draws takes the rings and the histogram.
+
+    The columns of `fine` (a point a block) and `coarse` (a point a second): seconds, p50, p99, max,
+    samples. A point of NaN is a gap: blocks were lost there, or nothing was measured.
+    """
+
+    def __init__(self, *, fine: int = FINE, coarse: int = COARSE, tail: int = TAIL) -> None:
+        self.fine, self.coarse, self.tail = Ring(fine, 5), Ring(coarse, 5), Tail(tail)
+        self.lost = 0  # blocks
+        self.min_ns = self.max_ns = 0
+        self._bins = np.zeros(_DECADES * _FINE_BINS, np.int64)
+        self._began: int | None = None
+        self._last_s = 0.0
+        self._gap = False
+        self._second: list[Any] = []
+
+    @property
+    def samples(self) -> int:
+        """How many were taken in all."""
+        return self.tail.total
+
+    @property
+    def seconds(self) -> float:
+        """From the first block to the last."""
+        return self._last_s
+
+    def gap(self, lost: int = 0) -> None:
+        """Before the next block `lost` ones are missing, or it was stopped."""
+        self.lost += lost
+        self._gap = self._began is not None
+
+    def add(self, t_ns: int, samples: Any) -> None:
+        """A block: u64 ns each, the last taken at `t_ns` of the DPU's clock. Empty: nothing."""
+        if not len(samples):
+            return
+        if self._began is None:
+            self._began = t_ns
+        second = (t_ns - self._began) / 1e9
+        if self._gap:
+            self._break((self._last_s + second) / 2)
+        ordered = np.sort(samples)
+        self.fine.add(second, *_point(ordered))
+        if int(second) > int(self._last_s):
+            self._close_second()
+        self._second.append(samples)
+        self._last_s = second
+        self._count(ordered)
+        self.tail.add(samples)
+
+    def _break(self, second: float) -> None:
+        self._gap = False
+        self._close_second()
+        self.fine.add(second, *GAP)
+        self.coarse.add(second, *GAP)
+
+    def _close_second(self) -> None:
+        if self._second:
+            self.coarse.add(self._last_s, *_point(np.sort(np.concatenate(self._second))))
+            self._second = []
+
+    def _count(self, ordered: Any) -> None:
+        places = np.log10(np.maximum(ordered, 1)) * _FINE_BINS
+        top = len(self._bins) - 1
+        counts = np.bincount(np.minimum(places, top).astype(np.int64))
+        self._bins[: len(counts)] += counts
+        low, high = int(ordered[0]), int(ordered[-1])
+        self.min_ns = min(self.min_ns, low) if self.samples else low
+        self.max_ns = max(self.max_ns, high)
+
+    def histogram(self) -> Floats:
+        """Rows (from, to, count), ns: 40 bins a power of ten, from the first to the last used."""
+        counts = self._bins.reshape(-1, _SHOWN).sum(axis=1)
+        used = np.flatnonzero(counts)
+        if not len(used):
+            return np.zeros((0, 3))
+        bins = slice(used[0], used[-1] + 1)
+        edges = EDGES_NS[used[0] : used[-1] + 2]
+        return np.column_stack((edges[:-1], edges[1:], counts[bins]))
+
+    def curve(self) -> Floats:
+        """Rows (1/(1-p), ns): the percentile p from 0 (the least) to as many nines as there are
+        samples for: of n, none beyond 1-1/n. Each within 0.6 % of a sample."""
+        kept = _CURVE[: np.searchsorted(_CURVE, self.samples, side="right")]
+        return np.column_stack((kept, self._times(1 - 1 / kept)))
+
+    def at(self, share: float) -> float:
+        """One percentile in ns, within 0.6 %; NaN without a sample."""
+        return float(self._times(np.array([share]))[0]) if self.samples else float("nan")
+
+    def _times(self, shares: Floats) -> Floats:
+        ranks = np.maximum(np.ceil(shares * self.samples - 1e-6), 1)
+        bins = np.searchsorted(np.cumsum(self._bins), ranks)
+        return np.clip(10.0 ** ((bins + 0.5) / _FINE_BINS), self.min_ns, self.max_ns)
+
+    def figures(self) -> dict[str, float]:
+        """What a table of the run shows, ns: of the percentiles those that it has samples for."""
+        if not self.samples:
+            return {}
+        known = {name: self.at(share) for name, share, least in _NAMED if self.samples >= least}
+        return {"min": self.min_ns, **known, "max": self.max_ns}
+
+
+def _point(ordered: Any) -> tuple[float, ...]:
+    return (
+        *(float(percentile(ordered, share)) for share in (50, 99)),
+        float(ordered[-1]),
+        float(len(ordered)),
+    )
