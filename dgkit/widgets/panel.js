@@ -88,9 +88,9 @@ function onVisible(element, change, signal) {
 
 // What a kernel's method raised.
 class KernelError extends Error {
-  constructor({ kind, text, way_out }) {
+  constructor({ kind, text, way_out, field }) {
     super(text);
-    Object.assign(this, { kind, way_out });
+    Object.assign(this, { kind, way_out, field });
   }
 }
 

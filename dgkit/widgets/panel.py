@@ -42,24 +42,28 @@ def handler(method: F) -> F:
 
 
 @cache
-def source(name: str, kind: str) -> str:
-    """The module (`js`) or the style (`css`) of a panel: what all share, then its own."""
-    shared = (_HERE / f"panel.{kind}").read_text(encoding="utf-8")
-    own = _HERE / f"{name}.{kind}"
-    return shared + (own.read_text(encoding="utf-8") if own.exists() else "")
+def source(name: str, kind: str, parts: tuple[str, ...] = ()) -> str:
+    """The module (`js`) or the style (`css`) of a panel: what all share, its parts, its own."""
+    files = [_HERE / f"{stem}.{kind}" for stem in ("panel", *parts, name)]
+    return "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
 
 
 class Panel(anywidget.AnyWidget):
-    """A widget that shows a session. `name` is that of its .js and .css; `title` is for people."""
+    """A widget that shows a session. `name` is that of its .js and .css; `title` is for people.
+
+    `parts` are the names of what its module and style have in files of their own, in order.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    parts: ClassVar[tuple[str, ...]] = ()
 
     _esm = traitlets.Unicode().tag(sync=True)
     _css = traitlets.Unicode().tag(sync=True)
 
     def __init__(self) -> None:
-        super().__init__(_esm=source(self.name, "js"), _css=source(self.name, "css"))
+        module, style = (source(self.name, kind, self.parts) for kind in ("js", "css"))
+        super().__init__(_esm=module, _css=style)
         self.on_msg(self._received)
 
     def state(self) -> dict[str, Any]:
@@ -128,13 +132,15 @@ class Panel(anywidget.AnyWidget):
 
 
 def explain(error: Exception) -> dict[str, str]:
-    """An exception as a view shows it: `kind`, `text`, and `way_out`, what to do about it."""
+    """An exception as a view shows it: `kind`, `text`, `way_out`: what to do about it, and `field`:
+    which field of a form it is about, if any (see forms.about)."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
     if isinstance(error, TypeError) and "argument" in text and "handler" not in text:
         text = f"a message that the panel does not know: {text}"
-    return {"kind": type(error).__name__, "text": text, "way_out": way_out(error)}
+    field = str(getattr(error, "field", ""))
+    return {"kind": type(error).__name__, "text": text, "way_out": way_out(error), "field": field}
 
 
 def label_of(session: Any) -> dict[str, Any]:
