@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import log10
 
 __all__ = ["Html", "access_text", "badge", "card", "chart", "gb_per_s", "hex_lines"]
-__all__ += ["parse_size", "provider_badge", "provider_label", "size_text", "us"]
+__all__ += ["parse_size", "provider_badge", "provider_label", "size_text", "table", "us"]
 
 _HARDWARE = frozenset({"verbs", "doca"})
 _SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine"}
@@ -28,7 +28,7 @@ _SMALL = "position:absolute;font-size:10px;line-height:1;white-space:nowrap"
 
 
 class Html(str):
-    """Text that is HTML already. Only `badge`, `card` and `chart` make it; the rest is escaped."""
+    """Text that is HTML already: of `badge`, `card`, `table`, `chart`. The rest is escaped."""
 
     __slots__ = ()
 
@@ -150,6 +150,23 @@ def _row(name: str, value: object) -> str:
     return (
         f'<tr><th scope="row" style="{cell};font-weight:normal;opacity:0.75;white-space:nowrap">'
         f'{html.escape(name)}</th><td style="{cell}">{_html(value)}</td></tr>'
+    )
+
+
+def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
+    """Rows of cells under a header, for the `body` of a card. A cell is escaped unless `Html`."""
+    cell = "text-align:left;vertical-align:middle;padding:2px 12px 2px 4px;"
+    cell += f"border-top:1px solid {_GREY}"
+    head = "".join(f'<th scope="col" style="{cell}">{html.escape(name)}</th>' for name in header)
+    lines = ""
+    for row in rows:
+        cells = "".join(f'<td style="{cell}">{_html(value)}</td>' for value in row)
+        lines += f"<tr>{cells}</tr>"
+    return Html(
+        '<div style="overflow-x:auto"><table style="border-collapse:collapse;table-layout:auto;'
+        'margin:8px 0px 0px 0px;font-size:12px"><caption style="text-align:left;padding:2px 4px;'
+        f'opacity:0.75">{html.escape(caption)}</caption><thead><tr>{head}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
     )
 
 

@@ -149,7 +149,7 @@ function panel({ name, draw }) {
   return {
     async render({ model, el }) {
       const ending = new AbortController();
-      const view = makeView(name, model, ending.signal);
+      const view = { model, ...makeView(name, model, ending.signal) };
       el.replaceChildren(view.root);
       const late = setTimeout(() => (view.note.textContent =
         "The kernel has not answered yet: a cell may be running. If this stays, run the cell again."), 2000);
