@@ -1,0 +1,106 @@
+"""What the panels of one session share: regions, the selected one, and who is told when."""
+
+import gc
+
+import pytest
+from waiting import until
+
+import dgkit
+from dgkit.widgets.desk import Desk, describe
+from dgkit.widgets.panel import Panel
+
+
+class Sample(Panel):
+    name = "sample"
+    title = "A sample"
+
+
+@pytest.fixture
+def shown(session, view):
+    """A view of a panel that subscribed."""
+    made = view(Sample())
+    Desk.of(session).subscribe(made.panel)
+    return made
+
+
+def test_a_session_has_one_desk(session):
+    assert Desk.of(session) is Desk.of(session)
+    with dgkit.connect() as other:
+        assert Desk.of(other) is not Desk.of(session)
+
+
+def test_a_region_is_described_in_plain_values(session):
+    region = session.empty((2, 3), "f4", name="grid")
+    about = describe(region)
+    assert (about["name"], about["size"], about["dtype"], about["shape"]) == (
+        "grid", 24, "float32", [2, 3],
+    )  # fmt: skip
+    assert (about["side"], about["place"], about["access"]) == ("host", "host", "rw")
+    assert about["here"]
+    at_the_dpu = describe(session.empty(16, on="dpu"))
+    assert (at_the_dpu["side"], at_the_dpu["here"], at_the_dpu["shape"]) == ("dpu", False, [16])
+
+
+def test_views_hear_of_regions_that_a_cell_makes_and_frees(session, shown):
+    region = session.empty(64, name="made in a cell")
+    message = shown.wait_for("desk", lambda told: told["desk"]["regions"])
+    assert message["what"] == "regions"
+    assert [about["name"] for about in message["desk"]["regions"]] == ["made in a cell"]
+    assert message["desk"]["label"] == "software DPU"
+    region.close()
+    shown.wait_for("desk", lambda told: not told["desk"]["regions"])
+
+
+def test_the_first_region_is_looked_at_until_another_is_chosen(session, shown):
+    desk = Desk.of(session)
+    assert desk.selected == 0
+    with pytest.raises(ValueError, match=r"no live region 0; live are: none"):
+        desk.region()
+    first, second = session.empty(64), session.empty(64)
+    assert desk.region() is first
+    desk.select(second.id)
+    assert shown.of("desk")[-1]["desk"]["selected"] == second.id
+    second.close()
+    assert desk.region() is first
+    with pytest.raises(ValueError, match=f"no live region {second.id}; live are: {first.id}"):
+        desk.select(second.id)
+
+
+def test_who_listens_is_called_for_as_long_as_it_lives(session):
+    class Listener:
+        def __init__(self):
+            self.heard = heard
+
+        def hear(self, what):
+            self.heard.append(what)
+
+    heard = []
+    listener = Listener()
+    desk = Desk.of(session)
+    desk.listen(listener.hear)
+    region = session.empty(64)
+    until(lambda: heard == ["regions"], "it heard of the region")
+    desk.written(region.id)
+    assert heard == ["regions", "written"]
+    del listener
+    gc.collect()
+    desk.written(region.id)
+    assert heard == ["regions", "written"]
+
+
+def test_a_closed_session_is_told_and_has_no_regions(session, shown):
+    session.empty(64)
+    session.close()
+    told = shown.wait_for("desk", lambda told: told["desk"]["closed"])
+    assert (told["desk"]["regions"], told["desk"]["label"]) == ([], "closed")
+
+
+def test_a_desk_does_not_keep_its_session():
+    session = dgkit.connect()
+    desk = Desk.of(session)
+    session.close()
+    until(lambda: desk._telling is None, "all were told")
+    del session
+    gc.collect()
+    with pytest.raises(ReferenceError):
+        _ = desk.session
