@@ -2,8 +2,9 @@
 
 The layout: `dma` moves bytes (devices, regions, queues), `memory` owns them, and both meet at
 `types`. `wire` carries messages, `agent` serves one side to the other, `session` puts the two
-sides together, `report` says how fast they were, `cli` is the `dgkit` command. `_native` is the C
-core (native/dgkit.h), known to `dma/_ffi.py` alone.
+sides together, `report` says how fast they were, `cli` is the `dgkit` command. `widgets` are panels
+for a notebook, `jupyter` its magics and its server's part: both need the extra `lab`. `_native` is
+the C core (native/dgkit.h), known to `dma/_ffi.py` alone.
 
 Names load when they are first used: `import dgkit` itself reads this file and nothing else.
 """
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from .errors import RegionBusy as RegionBusy
     from .errors import TransferError as TransferError
     from .errors import Unsupported as Unsupported
+    from .jupyter import load_ipython_extension as load_ipython_extension
+    from .jupyter import unload_ipython_extension as unload_ipython_extension
     from .memory import empty as empty
     from .memory import wrap as wrap
     from .report import BandwidthReport as BandwidthReport
@@ -54,6 +57,11 @@ if TYPE_CHECKING:
     from .types import Op as Op
     from .types import Path as Path
     from .types import Status as Status
+    from .widgets.allocate import AllocatePanel as AllocatePanel
+    from .widgets.dashboard import dashboard as dashboard
+    from .widgets.hexview import HexView as HexView
+    from .widgets.latency import LatencyPlot as LatencyPlot
+    from .widgets.transfer import TransferPanel as TransferPanel
 
 _NAMES = {
     "dma": (
@@ -72,7 +80,17 @@ _NAMES = {
     ),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
-_MODULES = (*_NAMES, "agent", "wire")
+# Not in `__all__`: `from dgkit import *` needs no notebook.
+_LAB = {
+    "AllocatePanel": "widgets.allocate",
+    "HexView": "widgets.hexview",
+    "LatencyPlot": "widgets.latency",
+    "TransferPanel": "widgets.transfer",
+    "dashboard": "widgets.dashboard",
+    "load_ipython_extension": "jupyter",
+    "unload_ipython_extension": "jupyter",
+}
+_MODULES = (*_NAMES, "agent", "jupyter", "widgets", "wire")
 
 __all__ = ["__version__"]
 __all__ += list(_HOME)
@@ -84,16 +102,23 @@ def __getattr__(name: str) -> object:
 
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    if name not in _HOME:
+    home = _HOME.get(name) or _LAB.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    try:
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+    except ModuleNotFoundError as exc:
+        if name not in _LAB or (exc.name or "").startswith(__name__):
+            raise
+        text = f"dgkit.{name} needs {exc.name}, which is not installed: pip install 'dgkit[lab]'"
+        raise ImportError(text, name=exc.name) from exc
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
     """What there is, loaded or not."""
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*globals(), *__all__, *_LAB, *_MODULES})
 
 
 def _check_platform() -> None:

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import dgkit
 from dgkit import errors
 
 PACKAGE = Path(dgkit.__file__).parent
+NOTEBOOK = {"IPython", "anywidget", "bokeh", "ipykernel", "ipywidgets", "jupyter_server", "tornado"}
 
 # What each part of dgkit may import of dgkit. `cli` stands on top and may import all of it.
 BELOW = {
@@ -25,6 +27,8 @@ BELOW = {
     "report": {"types", "errors", "cards"},
     "agent": {"types", "errors", "dma", "memory", "wire", "report"},
     "session": {"types", "errors", "buffers", "cards", "dma", "memory", "wire", "report", "agent"},
+    "widgets": {"types", "errors", "buffers", "cards", "memory", "report", "session"},
+    "jupyter": {"types", "errors", "cards", "memory", "report", "session", "widgets"},
 }
 
 # Who alone may import what is heavy, or belongs to one layer.
@@ -39,10 +43,14 @@ ALONE = {
     "msgspec": {"wire/", "agent", "session", "report.py", "cards.py"},
     "cupy": {"memory/"},
     "cuda": {"memory/"},
-    "IPython": set(),
-    "ipywidgets": set(),
-    "anywidget": set(),
-    "bokeh": set(),
+    "ipywidgets": {"widgets/"},
+    "anywidget": {"widgets/"},
+    "traitlets": {"widgets/"},
+    "bokeh": {"widgets/"},
+    "IPython": {"widgets/", "jupyter/"},
+    "ipykernel": {"widgets/", "jupyter/"},
+    "jupyter_server": {"jupyter/"},
+    "tornado": {"jupyter/"},
 }
 
 
@@ -139,7 +147,7 @@ def _python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-UNUSED = {"numpy", "cupy", "cuda", "ipywidgets", "zmq", "msgspec", "asyncio", "click", "rich"}
+UNUSED = {"numpy", "cupy", "cuda", "zmq", "msgspec", "asyncio", "click", "rich"} | NOTEBOOK
 HEAVY = UNUSED | {"dgkit._native"}
 
 
@@ -178,6 +186,36 @@ def test_each_public_name_is_there(name: str) -> None:
     assert name in dir(dgkit)
 
 
+LAB = ["AllocatePanel", "HexView", "LatencyPlot", "TransferPanel", "dashboard"]
+LAB += ["load_ipython_extension", "unload_ipython_extension"]
+
+
+@pytest.mark.parametrize("name", LAB)
+def test_each_name_for_notebooks_is_there_and_no_star_import_asks_for_it(name: str) -> None:
+    assert name in dir(dgkit)
+    assert name not in dgkit.__all__
+    if all(find_spec(needed) for needed in NOTEBOOK):
+        assert callable(getattr(dgkit, name))
+
+
+@pytest.mark.parametrize("name", LAB)
+def test_without_the_extra_a_name_for_notebooks_says_what_to_install(name: str) -> None:
+    gone = f"import sys; sys.modules.update(dict.fromkeys({sorted(NOTEBOOK)!r}))\n"
+    result = _python(f"{gone}import dgkit\nfrom dgkit import *\ndgkit.{name}")
+    assert result.returncode != 0
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: dgkit.{name} needs ")
+    assert last.endswith("which is not installed: pip install 'dgkit[lab]'")
+
+
+def test_a_module_of_dgkits_own_that_is_missing_is_no_missing_extra() -> None:
+    lost = "import sys; sys.modules['dgkit.jupyter.magics'] = None\n"
+    result = _python(f"{lost}import dgkit; dgkit.load_ipython_extension")
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError")
+    assert "lab" not in last
+
+
 def test_every_error_is_a_public_name() -> None:
     assert set(errors.__all__) <= set(dgkit.__all__)
 
@@ -192,7 +230,7 @@ def test_type_checkers_see_the_names_that_python_sees() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert typed == set(dgkit.__all__) - {"__version__"}
+    assert typed == {*dgkit.__all__, *LAB} - {"__version__"}
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
