@@ -150,3 +150,17 @@ class Monitor:
             f"<Monitor {self.op} of {self.size} bytes, {self.count} every {self.every_s:g} s, "
             f"{self.path}, {self.label}{state}>"
         )
+
+    def _repr_html_(self) -> str:
+        from ..cards import card, provider_badge, size_text
+
+        rows = [
+            ("Times", f"{self.op} of {size_text(self.size)} at offset {self.offset}"),
+            ("Samples", f"{self.count} every {self.every_s:g} s"),
+            ("Path", self.path),
+            ("Where", self.where),
+            ("Machine", str(self.machine)),
+            *([("Lost", f"{self.lost} blocks")] if self.lost else []),
+        ]
+        title = "Monitor (closed)" if self.closed else "Monitor"
+        return card(title, rows, badge=provider_badge(self.provider))
