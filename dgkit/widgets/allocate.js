@@ -1,0 +1,221 @@
+// AllocatePanel: the form, what is being filled, the regions, a descriptor, the notebook's names.
+
+const valueNames = { seed: "Seed", byte: "Byte", text: "Text" };
+const valueStarts = { seed: "1", byte: "0xab", text: "dgkit " };
+
+function makeForm(view, said) {
+  const c = {
+    name: h("input", { autocomplete: "off", placeholder: "optional" }),
+    shape: h("input", { value: "1M", autocomplete: "off", spellcheck: "false" }),
+    dtype: choice(view.state.dtypes),
+    on: h("select"),
+    fill: choice(view.state.fills),
+    value: h("input", { autocomplete: "off" }),
+  };
+  const size = h("output", { class: "dg-size", "aria-live": "polite" });
+  const value = field("Seed", c.value);
+  const go = button("Allocate", null, { class: "dg-button dg-main", type: "submit" });
+  const needs = () => view.state.fills.find(([kind]) => kind === c.fill.value)[2];
+  const chosen = () => {
+    c.value.value = valueStarts[needs()] ?? "";
+    value.hidden = !needs();
+    value.querySelector("label").textContent = valueNames[needs()] ?? "Value";
+    check();
+  };
+  const check = () => {
+    const lengths = parseShape(c.shape.value);
+    const good = mark(c.shape, lengths ? "" : "lengths, as 1024, 1024 or 4096 or 1M");
+    const bytes = (lengths ?? []).reduce((all, n) => all * n, Number(c.dtype.value.slice(1)));
+    size.textContent = good ? `= ${sizeText(bytes)}` : "";
+    mark(c.value, wrongValue(needs(), c.value.value));
+    mark(c.on);
+  };
+  const send = async (event) => {
+    event.preventDefault();
+    check();
+    const wrong = form.querySelector('[aria-invalid="true"]');
+    if (wrong) return wrong.focus();
+    const fill = needs() ? `${c.fill.value}:${c.value.value}` : c.fill.value;
+    const fields = { shape: c.shape.value, dtype: c.dtype.value, on: c.on.value, fill, name: c.name.value.trim() };
+    try {
+      await view.call("make", fields);
+      view.clear();
+      said.textContent = "Allocating…";
+    } catch (error) {
+      refuse(view, { ...c, fill: needs() ? c.value : c.fill }, error);
+    }
+  };
+  const form = h("form", { class: "dg-form", onsubmit: send, oninput: check, novalidate: true },
+    field("Name", c.name), field("Shape, items", c.shape), field("dtype", c.dtype),
+    field("Where", c.on), field("Fill pattern", c.fill), value,
+    h("div", { class: "dg-wide dg-bar" }, go, size));
+  c.fill.addEventListener("change", chosen);
+  chosen();
+  return { form, controls: c, go };
+}
+
+function wrongValue(kind, text) {
+  const number = /^\s*(0x[0-9a-f]+|\d+)\s*$/i.test(text) ? Number(text) : NaN;
+  if (kind === "seed" && !(number >= 0)) return "a whole number, 0 or more";
+  if (kind === "byte" && !(number >= 0 && number <= 255)) return "0 to 255, or 0x00 to 0xff";
+  return kind === "text" && !text ? "the text that is repeated" : "";
+}
+
+// Where memory can be: what is not usable is there, disabled, and says why.
+function showPlaces(select, why, places) {
+  const before = select.value || "host";
+  select.replaceChildren(...places.map((place) =>
+    h("option", { value: place.value, disabled: Boolean(place.why), title: place.why }, place.why ? `${place.text} (not usable)` : place.text)));
+  select.value = before;
+  if (!select.value) select.value = "host";
+  const closed = [...new Set(places.map((place) => place.why).filter(Boolean))];
+  why.replaceChildren(...closed.map((text) => h("p", { class: "dg-help" }, `GPU memory is not usable: ${text}`)));
+}
+
+function makeRegions(view, said, exported, form) {
+  const headers = ["Name", ">Size", "Items", "Place", "Provider", "Access", "Exported", "Actions"];
+  const { table, body, box } = tableOf("Live regions", headers);
+  const none = h("p", { class: "dg-help" }, "There is no region yet: allocate one, or register a variable.");
+  let asking = 0;
+  const free = async (region, sure) => {
+    const reply = await view.attempt("free", { region: region.id, sure });
+    asking = reply?.in_use ? region.id : 0;
+    if (reply?.in_use) said.textContent = `${reply.in_use}. Freeing it now ends that.`;
+    draw(view.desk);
+  };
+  const asked = (region) => [
+    button("Free anyway", () => free(region, true), { "data-key": `free:${region.id}` }),
+    button("Keep", () => { asking = 0; said.textContent = ""; draw(view.desk); }, { "data-key": `keep:${region.id}` }),
+  ];
+  const actions = (region, selected) => [
+    button("Look", () => view.attempt("look", { region: region.id }), {
+      "aria-pressed": String(region.id === selected), "aria-label": `Look at ${region.name}`, "data-key": `look:${region.id}` }),
+    button("Export", () => exported.open(region), { "aria-label": `Export ${region.name}`, "data-key": `export:${region.id}` }),
+    ...(asking === region.id ? asked(region)
+      : [button("Free", () => free(region, false), { "aria-label": `Free ${region.name}`, "data-key": `free:${region.id}` })]),
+  ];
+  const line = (region, selected) => h("tr", { class: region.id === selected ? "dg-row-chosen" : false },
+    h("th", { scope: "row", title: region.chosen || null }, region.name), h("td", { class: "dg-number", title: `${region.size.toLocaleString("en-US")} bytes` }, region.text),
+    h("td", {}, region.here ? `${region.shape.join(" × ")} ${region.dtype}` : "bytes, at the agent"),
+    h("td", {}, region.where), h("td", {}, region.provider), h("td", {}, region.access_text),
+    h("td", {}, region.exported ? "yes" : "no"), h("td", {}, ...actions(region, selected)));
+  const draw = (desk) => {
+    view.desk = desk;
+    rows(body, desk.regions.map((region) => line(region, desk.selected)), form.go);
+    none.hidden = desk.regions.length > 0;
+    box.hidden = !none.hidden;
+  };
+  return { part: h("div", {}, none, box), draw };
+}
+
+function makeExport(view) {
+  const area = h("textarea", { rows: 4, readonly: true, spellcheck: "false" });
+  const kind = choice([["hex", "hex"], ["base64", "base64"]]);
+  const what = h("p", { class: "dg-help" });
+  const done = statusLine();
+  let shown = { hex: "", base64: "" };
+  let from = null;
+  const write = () => { area.value = shown[kind.value]; done.textContent = ""; };
+  const copy = async () => {
+    const ok = await copyText(area);
+    done.textContent = ok ? "Copied." : "The browser copies nothing here: the text is selected, press Ctrl+C.";
+  };
+  const close = () => { part.hidden = true; area.value = ""; shown = {}; from?.isConnected && from.focus(); };
+  const title = h("strong");
+  const part = h("div", { class: "dg-export", role: "group", "aria-label": "Descriptor", hidden: true }, title, what,
+    h("div", { class: "dg-form" }, field("As", kind)), field("Descriptor", area),
+    h("div", { class: "dg-bar" }, button("Copy", copy, { class: "dg-button dg-main" }), button("Close", close), done));
+  kind.addEventListener("change", write);
+  const open = async (region) => {
+    from = document.activeElement;
+    const reply = await view.attempt("export", { region: region.id });
+    if (!reply) return;
+    shown = reply;
+    title.textContent = `Descriptor of ${reply.name}`;
+    what.textContent = reply.what;
+    part.hidden = false;
+    write();
+    await copy();
+  };
+  return { part, open };
+}
+
+function makeRegister(view, said) {
+  const list = h("datalist", { id: dgId() });
+  const c = {
+    variable: h("input", { list: list.id, autocomplete: "off", spellcheck: "false" }),
+    access: choice([["rw", "read and write"], ["r", "read"], ["w", "write"]]),
+    name: h("input", { autocomplete: "off", placeholder: "the variable's" }),
+    share: h("input", { type: "checkbox" }),
+  };
+  const found = h("p", { class: "dg-help", "aria-live": "polite" });
+  const look = async () => {
+    const reply = await view.call("variables").catch(view.fail);
+    const names = reply?.variables ?? [];
+    list.replaceChildren(...names.map((one) => h("option", { value: one.name }, `${one.text}${one.readonly ? ", read-only" : ""}`)));
+    found.textContent = names.length ? `${names.length} variables of the notebook are memory.` : "No variable of the notebook is memory yet.";
+  };
+  const send = async (event) => {
+    event.preventDefault();
+    const variable = c.variable.value.trim();
+    if (!mark(c.variable, variable ? "" : "the name of a variable")) return c.variable.focus();
+    const fields = { variable, access: c.access.value, share_block: c.share.checked, name: c.name.value.trim() };
+    try {
+      await view.call("register", fields);
+      view.clear();
+      said.textContent = `Registering ${variable}…`;
+    } catch (error) {
+      refuse(view, c, error);
+    }
+  };
+  const share = field("Share the whole block", c.share, "for arrays on a GPU that lie in a block with others");
+  const form = h("form", { class: "dg-form", onsubmit: send, novalidate: true }, field("Variable", c.variable), list,
+    field("Access", c.access), field("Name", c.name), share,
+    h("div", { class: "dg-wide dg-bar" }, button("Register", null, { type: "submit" }), found));
+  c.variable.addEventListener("input", () => mark(c.variable));
+  const part = h("details", {}, h("summary", {}, "Register a variable of the notebook"), form);
+  part.addEventListener("toggle", () => part.open && look());
+  c.variable.addEventListener("focus", look);
+  return { part, controls: c };
+}
+
+function drawJobs(view, part, jobs) {
+  const before = document.activeElement?.dataset.key;
+  part.replaceChildren(...jobs.map((job) => h("div", { class: "dg-bar" },
+    h("progress", { max: job.total || 1, value: job.total ? job.done : null, "aria-label": `Filling ${job.name}` }),
+    h("span", {}, job.total ? `${job.name}: ${sizeText(job.done)} of ${sizeText(job.total)}` : `${job.name}: waiting for its pages`),
+    button("Cancel", () => view.attempt("cancel", { job: job.id }), { "aria-label": `Cancel the fill of ${job.name}`, "data-key": `cancel:${job.id}` }))));
+  if (before?.startsWith("cancel:")) part.querySelector(`[data-key="${before}"]`)?.focus();
+}
+
+function drawAllocate(view) {
+  const said = statusLine();
+  const why = h("div");
+  const form = makeForm(view, said);
+  const exported = makeExport(view);
+  const regions = makeRegions(view, said, exported, form);
+  const register = makeRegister(view, said);
+  const jobs = h("div");
+  const fields = h("fieldset", {}, form.form, register.part);
+  const shown = (desk) => {
+    fields.disabled = desk.closed;
+    if (desk.closed) said.textContent = "The session is closed: run the cell that opens it again.";
+    regions.draw(desk);
+    view.titled({ title: view.state.title, ...desk });
+  };
+  view.body.append(fields, why, jobs, said, regions.part, exported.part);
+  showPlaces(form.controls.on, why, view.state.places);
+  drawJobs(view, jobs, view.state.jobs);
+  shown(view.state);
+  view.on("desk", (message) => shown(message.desk));
+  view.on("places", (message) => showPlaces(form.controls.on, why, message.places));
+  view.on("jobs", (message) => drawJobs(view, jobs, message.jobs));
+  view.on("said", (message) => (said.textContent = message.text));
+  view.on("failed", ({ error }) => {
+    said.textContent = "";
+    const control = { ...form.controls, ...register.controls }[error.field];
+    if (control) mark(control, error.text);
+  });
+}
+
+export default panel({ name: "allocate", draw: drawAllocate });
