@@ -22,6 +22,7 @@ _COMMANDS = {
     "demo": "Move a file through a DPU process by DMA, check every byte, time it.",
     "info": "What is usable on this machine, and exactly why the rest is not.",
     "serve": "Run an agent: the process that other processes connect to.",
+    "lab": "Start JupyterLab with a software DPU beside it.",
     "bench": "Latency and bandwidth over sizes, depths, directions and paths.",
     "keys": "Make, list and allow the keys that tcp:// needs.",
 }

@@ -6,7 +6,7 @@ regions.py    which region and which bytes are meant
 completion.py what Tab offers
 shown.py      what is shown of bytes and of sessions; bar.py: how far it is
 nodelay.py    the server extension
-lab.py        JupyterLab and a software DPU as children of `dgkit lab`; labchild.py: the first
+lab.py        JupyterLab as a child of `dgkit lab`
 """
 
 from importlib import import_module

@@ -14,7 +14,7 @@ import dgkit
 from dgkit import errors
 from dgkit.cli import app, failures, main
 
-COMMANDS = ["demo", "info", "serve", "bench", "keys"]
+COMMANDS = ["demo", "info", "serve", "lab", "bench", "keys"]
 
 
 def failing(monkeypatch, error):

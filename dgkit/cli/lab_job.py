@@ -1,0 +1,158 @@
+"""What `dgkit lab` starts and ends: a folder, a software DPU, and JupyterLab."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..dma import runtime_dir
+
+__all__ = ["HOST", "Lab", "agent", "own_port", "runtime_folder"]
+
+HOST = "127.0.0.1"
+_PROGRAM = (
+    "import sys; sys.path[:] = sys.argv.pop().split(':'); "
+    "from dgkit.jupyter.lab import main; sys.exit(main(int(sys.argv[1])))"
+)
+_END_S = 20.0  # JupyterLab gives its kernels five seconds, one after another
+_AGENT_START_S = 10.0
+
+
+def own_port(uid: int) -> int:
+    """Where the search for a free port starts: ten ports for each of 2,000 users of a machine."""
+    return 10_000 + uid * 10 % 20_000
+
+
+@contextlib.contextmanager
+def runtime_folder() -> Iterator[Path]:
+    """A new folder, for this user alone, that is gone in the end.
+
+    It is locked (flock(2)) while its process lives; so those of killed processes are known, and
+    removed here.
+    """
+    parent = runtime_dir()
+    with contextlib.ExitStack() as last_to_first:
+        with _locked(parent):
+            for path in parent.glob("lab-*"):
+                _remove_old(path)
+            folder = Path(tempfile.mkdtemp(prefix="lab-", dir=parent))
+            last_to_first.enter_context(_locked(folder))
+        last_to_first.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield folder
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, how)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _remove_old(path: Path) -> None:
+    lives_or_gone = contextlib.suppress(OSError)
+    with lives_or_gone, _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def agent() -> Iterator[str]:
+    """A software DPU, as `dgkit serve` is one; its address. It ends with this process, too."""
+    from ..session.spawn import SoftwareDpu
+
+    dpu = SoftwareDpu()
+    try:
+        yield dpu.listen("soft", rules=(), gpu=0, max_memory=None, timeout=_AGENT_START_S)
+    finally:
+        dpu.close()
+
+
+class Lab:
+    """JupyterLab in a process of its own, which ends when this one does. close() waits for that.
+
+    `port`: where to look first; `fixed`: there or nowhere. `more`: arguments for JupyterLab.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        runtime: Path,
+        *,
+        port: int,
+        fixed: bool,
+        browser: bool,
+        environment: Mapping[str, str],
+        more: Sequence[str] = (),
+    ) -> None:
+        self._token = secrets.token_hex(24)
+        self._tie, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        search = ":".join(path or str(Path.cwd()) for path in sys.path)
+        with theirs:
+            fd = theirs.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, str(fd), search],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # what it says is for a person
+                pass_fds=(fd,),
+                start_new_session=True,  # a Ctrl-C in the terminal ends it by way of this process
+                env={**os.environ, **environment, "JUPYTER_RUNTIME_DIR": str(runtime)},
+            )
+        retries = 0 if fixed else 50
+        options = {"ip": HOST, "port": port, "port_retries": retries, "root_dir": folder}
+        argv = [f"--ServerApp.{name}={value}" for name, value in options.items()]
+        argv += [f"--IdentityProvider.token={self._token}", "--log-level=WARN"]
+        argv += [] if browser else ["--no-browser"]
+        argv += ["--allow-root"] if os.geteuid() == 0 else []
+        with contextlib.suppress(ConnectionError):  # it is gone: ready() says so
+            self._tie.send(json.dumps([*argv, *more]).encode())
+
+    def ready(self) -> dict[str, Any]:
+        """Waits until it serves; `url` with the token, `port`. ChildProcessError: it ended."""
+        try:
+            answer = self._tie.recv(1 << 16)
+        except ConnectionError:
+            answer = b""
+        if not answer:
+            code = self._process.wait()
+            raise ChildProcessError(f"JupyterLab ended before it was ready (exit status {code})")
+        info = json.loads(answer)
+        if (info["hostname"], info["sock"], info["token"]) != (HOST, "", self._token):
+            raise PermissionError(
+                f"a configuration of Jupyter takes its address ({info['hostname']}) or its token "
+                "away: `jupyter --paths` lists where to look"
+            )
+        return {"url": f"{info['url']}lab?token={self._token}", "port": info["port"]}
+
+    def wait(self) -> int:
+        """Waits until it ends by itself; its exit status."""
+        return self._process.wait()
+
+    def close(self) -> None:
+        """Ends it and its kernels, by force if it takes too long. Again: nothing."""
+        self._tie.close()
+        try:
+            self._process.wait(_END_S)
+        except BaseException:  # it hangs, or a second Ctrl-C: its kernels see that it is gone
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.close()
