@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,7 +85,7 @@ class Notebook:
         outputs: list[dict[str, Any]] = self._ask(OUTPUTS, [self.path, index]) if wait else []
         for output in outputs:
             if output["output_type"] == "error":
-                raise Lost("\n".join(output["traceback"]))
+                raise Lost(re.sub(r"\x1b\[[\d;]*m", "", "\n".join(output["traceback"])))
         return outputs
 
     def cell(self, source: str, wait: bool = True) -> list[dict[str, Any]]:

@@ -1,0 +1,132 @@
+// The dashboard: a status line, and the views of the four panels in a grid.
+
+const COLUMNS = [["allocate", "transfer"], ["plot", "hex"]]; // below each other where it is narrow
+const SEEN_MS = 20000; // how often a view that is in sight says so
+
+function pairs(list) {
+  return list.flatMap(([name, text]) => [h("div", {}, h("dt", {}, name), h("dd", {}, text))]);
+}
+
+function reasons(why) {
+  const items = why.map(([provider, text]) => h("li", {}, h("strong", {}, provider), `: ${text}`));
+  return h("details", { class: "dgd-why", hidden: !why.length },
+    h("summary", {}, "Why no other provider?"), h("ul", {}, ...items));
+}
+
+function makeStatus(view) {
+  const sides = h("dl", { class: "dgd-facts", "aria-label": "Sides" });
+  const counters = h("dl", { class: "dgd-facts", "aria-label": "Counters" });
+  const why = h("div");
+  const monitor = button("Start monitor", () => toggle());
+  const again = button("Start the DPU again", () => view.attempt("restart"), {
+    class: "dg-button dg-main", hidden: true,
+  });
+  const buttons = h("div", { class: "dg-row", role: "group", "aria-label": "Session" }, monitor, again);
+  const element = h("div", { class: "dgd-status" }, buttons, sides, counters, why);
+  let running = false, told = "";
+  const toggle = async () => {
+    const status = await view.attempt(running ? "stop" : "start");
+    if (status) show(status);
+  };
+  const show = (status) => {
+    running = status.running;
+    monitor.textContent = running ? "Stop monitor" : "Start monitor";
+    monitor.disabled = Boolean(status.lost);
+    counters.replaceChildren(...pairs(status.counters));
+    element.classList.toggle("dgd-lost", Boolean(status.lost));
+    again.hidden = !(status.lost && view.state.owned);
+    const words = status.lost ? status.lost.text : "";
+    if (words && words !== told) view.fail(advice(status.lost, view.state.owned));
+    if (told && !words) view.clear();
+    told = words;
+  };
+  const draw = (state) => {
+    sides.replaceChildren(...pairs(state.sides));
+    why.replaceChildren(reasons(state.why));
+    show(state);
+  };
+  return { element, draw, show };
+}
+
+// What to do about a lost DPU depends on who started it.
+function advice(lost, owned) {
+  const way = owned
+    ? "“Start the DPU again” starts another; the regions of this one are gone."
+    : "Run the cell that connects to it again.";
+  return { text: lost.text, way_out: way };
+}
+
+// The views of other panels, through the manager of widgets that this page has.
+class Slots {
+  #manager; #grid; #fail; #views = []; #round = 0;
+  constructor(view) {
+    this.#manager = view.model.widget_manager;
+    this.#grid = h("div", { class: "dgd-grid" });
+    this.#fail = view.fail;
+  }
+  get element() { return this.#grid; }
+  async fill(models) {
+    const round = ++this.#round;
+    this.clear();
+    const filled = [];
+    const columns = COLUMNS.map((names) => h("div", { class: "dgd-column" }, ...names.map((name) => {
+      const slot = h("div", { class: "dgd-slot" });
+      filled.push(this.#host(models[name], slot, round));
+      return slot;
+    })));
+    this.#grid.replaceChildren(...columns);
+    await Promise.all(filled);
+  }
+  async #host(id, slot, round) {
+    try {
+      const made = await this.#manager.create_view(await this.#manager.get_model(id));
+      if (round !== this.#round) return made.remove();
+      this.#views.push(made);
+      slot.append(made.el);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+  clear() {
+    for (const made of this.#views.splice(0)) made.remove();
+  }
+  end() {
+    this.#round++;
+    this.clear();
+  }
+}
+
+// Tells the kernel while the dashboard is in sight: it counts for nobody else.
+function tellSight(view) {
+  const id = dgId();
+  let timer = 0;
+  const say = (now) => view.call("seen", { view: id, now }).catch(view.fail);
+  const change = (visible) => {
+    clearInterval(timer);
+    timer = visible ? setInterval(() => say(true), SEEN_MS) : 0;
+    say(visible);
+  };
+  onVisible(view.root, change, view.signal);
+  return () => change(false);
+}
+
+function drawDashboard(view) {
+  const status = makeStatus(view), slots = new Slots(view);
+  view.body.append(status.element, slots.element);
+  const draw = (state) => {
+    view.state = state;
+    view.titled(state);
+    status.draw(state);
+    slots.fill(state.panels);
+  };
+  view.on("status", status.show);
+  view.on("renewed", ({ state }) => draw(state));
+  draw(view.state);
+  const leave = tellSight(view);
+  return () => {
+    leave();
+    slots.end();
+  };
+}
+
+export default panel({ name: "dashboard", draw: drawDashboard });
