@@ -94,14 +94,28 @@ class KernelError extends Error {
   }
 }
 
+const GONE = {
+  kind: "KernelGone", text: "The kernel of this view has ended or was restarted.",
+  way_out: "Run the cell again.",
+};
+
 // One view's line to its panel in the kernel: call() asks, on() hears what the panel tells.
+// What still waits when the kernel ends fails; `onGone` is called.
 class Line {
   #model; #waiting = new Map(); #hearing = new Map(); #id = dgId(); #last = 0;
-  constructor(model, signal) {
+  constructor(model, signal, onGone) {
     this.#model = model;
     const take = (message, buffers) => this.#take(message, buffers);
-    model.on("msg:custom", take);
-    signal.addEventListener("abort", () => model.off("msg:custom", take));
+    const end = () => {
+      for (const { reject } of this.#waiting.values()) reject(new KernelError(GONE));
+      this.#waiting.clear();
+      onGone(GONE);
+    };
+    const heard = { "msg:custom": take, comm_live_update: end };
+    for (const [event, hear] of Object.entries(heard)) model.on(event, hear);
+    signal.addEventListener("abort", () => {
+      for (const [event, hear] of Object.entries(heard)) model.off(event, hear);
+    });
   }
   #take(message, buffers) {
     if (message.kind !== "reply") {
@@ -118,7 +132,12 @@ class Line {
     const id = `${this.#id}-${++this.#last}`;
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
-      this.#model.send({ id, call: name, fields }, undefined, buffers);
+      try {
+        this.#model.send({ id, call: name, fields }, undefined, buffers);
+      } catch {
+        this.#waiting.delete(id);
+        reject(new KernelError(GONE));
+      }
     });
   }
   on(kind, hear) {
@@ -173,8 +192,9 @@ function panel({ name, draw }) {
 }
 
 function makeView(name, model, signal) {
-  const line = new Line(model, signal);
   const { strip, show, clear } = makeStrip();
+  const outermost = () => !root.parentElement?.closest(".dgkit"); // one strip says it for all
+  const line = new Line(model, signal, (gone) => outermost() && show(gone));
   const note = h("p", { role: "status", class: "dg-help" }, "Waiting for the kernel…");
   const head = h("div", { class: "dg-head" });
   const body = h("div", { class: "dg-body" });
