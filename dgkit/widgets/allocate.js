@@ -1,8 +1,5 @@
 // AllocatePanel: the form, what is being filled, the regions, a descriptor, the notebook's names.
 
-const valueNames = { seed: "Seed", byte: "Byte", text: "Text" };
-const valueStarts = { seed: "1", byte: "0xab", text: "dgkit " };
-
 function makeForm(view, said) {
   const c = {
     name: h("input", { autocomplete: "off", placeholder: "optional" }),
@@ -52,13 +49,6 @@ function makeForm(view, said) {
   c.fill.addEventListener("change", chosen);
   chosen();
   return { form, controls: c, go };
-}
-
-function wrongValue(kind, text) {
-  const number = /^\s*(0x[0-9a-f]+|\d+)\s*$/i.test(text) ? Number(text) : NaN;
-  if (kind === "seed" && !(number >= 0)) return "a whole number, 0 or more";
-  if (kind === "byte" && !(number >= 0 && number <= 255)) return "0 to 255, or 0x00 to 0xff";
-  return kind === "text" && !text ? "the text that is repeated" : "";
 }
 
 // Where memory can be: what is not usable is there, disabled, and says why.

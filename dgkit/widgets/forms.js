@@ -35,6 +35,17 @@ function parseShape(text) {
   return lengths.every((length) => length > 0) ? lengths : null;
 }
 
+// What a pattern's value is called, begins as, and must be.
+const valueNames = { seed: "Seed", byte: "Byte", text: "Text" };
+const valueStarts = { seed: "1", byte: "0xab", text: "dgkit " };
+
+function wrongValue(kind, text) {
+  const number = /^\s*(0x[0-9a-f]+|\d+)\s*$/i.test(text) ? Number(text) : NaN;
+  if (kind === "seed" && !(number >= 0)) return "a whole number, 0 or more";
+  if (kind === "byte" && !(number >= 0 && number <= 255)) return "0 to 255, or 0x00 to 0xff";
+  return kind === "text" && !text ? "the text that is repeated" : "";
+}
+
 function sizeText(size) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
