@@ -1,0 +1,123 @@
+// The cursor of the hex view, what is selected, and what is typed: by mouse and by keyboard.
+
+const FAST = { KeyC: "copy", KeyA: "all", KeyG: "goto", KeyF: "find", KeyZ: "undo" };
+
+class Cursor {
+  // grid: box, layout, size(), page(), show(byte), marked(), and what keys ask for: does(what).
+  constructor(grid) {
+    Object.assign(this, { grid, at: 0, anchor: 0, digit: "", inText: false });
+    const { box } = grid;
+    box.addEventListener("keydown", (event) => this.#key(event));
+    box.addEventListener("pointerdown", (event) => this.#press(event));
+    box.addEventListener("pointermove", (event) => event.buttons & 1 && this.dragging && this.#drag(event));
+    box.addEventListener("pointerup", () => (this.dragging = false));
+    box.addEventListener("blur", () => this.#drop());
+  }
+  // Bytes that a step moves by: where only values are shown, a value.
+  get unit() {
+    const { hex, dtype } = this.grid.layout;
+    return hex ? 1 : DTYPES[dtype][0];
+  }
+  get span() {
+    const low = Math.min(this.at, this.anchor), high = Math.max(this.at, this.anchor) + this.unit;
+    return [low, Math.min(high, this.grid.size())];
+  }
+  select(start, stop) {
+    this.digit = "";
+    this.anchor = start;
+    this.at = Math.max(start, stop - this.unit);
+    this.grid.marked();
+  }
+  // Moves to a byte that is brought into view; with `extend` the selection grows to it.
+  move(to, extend = false) {
+    const last = this.grid.size() - 1;
+    if (last < 0) return;
+    this.digit = "";
+    const at = Math.max(0, Math.min(last, to));
+    this.at = at - (at % this.unit);
+    if (!extend) this.anchor = this.at;
+    this.grid.show(this.at);
+    this.grid.marked();
+  }
+  #byteUnder(event) {
+    const cell = event.target.closest?.("[data-k]");
+    if (!cell || !this.grid.page) return null;
+    const { k, n, side } = cell.dataset;
+    const at = this.grid.page.at + Number(k);
+    if (at >= this.grid.size()) return null;
+    return { at, n: Number(n), side: Number(side), text: cell.parentElement.className.includes("text") };
+  }
+  #press(event) {
+    const hit = event.button === 0 && this.#byteUnder(event);
+    if (!hit) return;
+    this.#drop();
+    this.inText = hit.text;
+    this.dragging = true;
+    if (event.shiftKey) this.at = hit.at;
+    else [this.anchor, this.at] = [hit.at, hit.at + hit.n - this.unit];
+    this.grid.marked();
+  }
+  #drag(event) {
+    const hit = this.#byteUnder(event);
+    if (!hit) return;
+    this.at = hit.at >= this.anchor ? hit.at + hit.n - this.unit : hit.at;
+    this.grid.marked();
+  }
+  #drop() {
+    if (!this.digit) return false;
+    this.digit = "";
+    this.grid.marked();
+    return true;
+  }
+  #target({ key, ctrlKey, metaKey }) {
+    const { per } = this.grid.layout, whole = ctrlKey || metaKey, page = per * Math.max(1, this.grid.count - 1);
+    const row = this.at - (this.at % per), end = this.grid.size() - 1;
+    switch (key) {
+      case "ArrowRight": return this.at + this.unit;
+      case "ArrowLeft": return this.at - this.unit;
+      case "ArrowDown": return this.at + per > end ? this.at : this.at + per;
+      case "ArrowUp": return this.at < per ? this.at : this.at - per;
+      case "PageDown": return this.at + page > end ? end : this.at + page;
+      case "PageUp": return Math.max(this.at % per, this.at - page);
+      case "Home": return whole ? 0 : row;
+      case "End": return whole ? end : Math.min(end, row + per - 1);
+    }
+    return null;
+  }
+  #key(event) {
+    const taken = () => event.preventDefault();
+    const to = this.#target(event);
+    if (to !== null) {
+      taken();
+      this.move(to, event.shiftKey);
+    } else if ((event.ctrlKey || event.metaKey) && !event.altKey && FAST[event.code]) {
+      taken();
+      this.grid.does(FAST[event.code]);
+    } else if (event.key === "Escape") {
+      if (!this.#drop() && this.at !== this.anchor) this.move(this.at);
+    } else if (event.key === "F2") {
+      taken();
+      this.inText = !this.inText;
+      this.grid.does("column");
+    } else if (event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      taken();
+      this.#type(event.key);
+    }
+  }
+  // Two hex digits are a byte, in the column of text a character is its bytes.
+  #type(key) {
+    if (!this.grid.mayWrite()) return;
+    let bytes;
+    if (this.inText) bytes = new TextEncoder().encode(key);
+    else if (!/^[0-9a-f]$/i.test(key)) return this.grid.does("nodigit");
+    else if (!this.digit) {
+      [this.anchor, this.digit] = [this.at, key.toLowerCase()];
+      this.grid.show(this.at);
+      this.grid.marked();
+      return;
+    } else bytes = Uint8Array.of(parseInt(this.digit + key, 16));
+    this.digit = "";
+    this.grid.write(this.at, bytes);
+    this.move(this.at + bytes.length);
+  }
+}
