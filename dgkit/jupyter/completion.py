@@ -19,8 +19,6 @@ _CELL = re.compile(r"\s*%%dma\b")
 _PLAIN = re.compile(r"[^\s\"'()\[\]{}#=;-][^\s\"'()\[\]{}=;]*")  # a name that needs no quotes
 _ID = "dgkit.dma"
 
-Offers = tuple[str, list[tuple[str, str]]]  # what was typed of it; (text, kind)
-
 
 def add(shell: Any) -> None:
     """Adds it to the shell's completer, where that takes matchers (IPython 8.6 and later)."""
@@ -58,7 +56,7 @@ def offers(before: str, space: dict[str, Any]) -> tuple[str, list[tuple[str, str
         return "", [], False
     rest = found["rest"] if found else line.lstrip()
     words = [word.text for word in split(rest)]
-    if "#" in rest and not split(rest + "x")[len(words) - bool(words) :]:
+    if split(rest + "x") == split(rest):  # it is in a comment
         return "", [], False
     typed = words.pop() if words and rest.endswith(words[-1]) else ""
     if not words:
@@ -93,8 +91,8 @@ def _in(
         return typed, _regions(typed, space), True
     if wanted == "command":
         return typed, _starting(typed, COMMANDS, "keyword"), True
-    if wanted == "data" and typed:
-        return typed, [], False  # Python of the notebook: IPython knows more
+    if wanted == "data" and typed:  # Python of the notebook: IPython may know more
+        return typed, _starting(typed, _own(space), "instance"), False
     return typed, [] if typed else _options(command, given, typed), not wanted
 
 
@@ -113,11 +111,15 @@ def _values(
     action = command.options[name]
     if action.choices is not None:
         return _starting(typed, map(str, action.choices), "keyword")
-    own = [name for name in space if not name.startswith("_")]
     if action.dest == "out":
-        return _starting(typed, sorted(own), "instance") if typed else []
-    whole = [name for name in own if type(space[name]) is int]
-    return _starting(typed, sorted(whole), "instance")
+        return _starting(typed, _own(space), "instance") if typed else []
+    whole = [name for name in _own(space) if type(space[name]) is int]
+    return _starting(typed, whole, "instance")
+
+
+def _own(space: dict[str, Any]) -> list[str]:
+    """The notebook's variables, without IPython's."""
+    return sorted(name for name in space if not name.startswith("_"))
 
 
 def _regions(typed: str, space: dict[str, Any]) -> list[tuple[str, str]]:

@@ -56,9 +56,12 @@ class Command(argparse.ArgumentParser):
 def _amount(text: str, least: int) -> int | str:
     """Bytes, or the notebook's expression for them, which is worked out when the line runs."""
     try:
-        return parse_size(text, least=least)
+        found = parse_size(text, least=0)
     except ValueError as exc:
         return _expression(text, str(exc))
+    if found < least:
+        raise argparse.ArgumentTypeError(f"{text} is too small: {least} or more")
+    return found
 
 
 def _offset(text: str) -> int | str:
