@@ -37,7 +37,6 @@ class Sampler:
         self._samples: array[int] = array("Q")
         self._number = 0
         self._each_ns = 1
-        self._due = time.monotonic()
         self._bench = Bench(device, request.size, 16, request.path, _OP_TIMEOUT_S)
         try:
             self.path = self._measure(1).path
@@ -45,6 +44,7 @@ class Sampler:
             self._bench.close()
             raise
         self.machine = machine(device, self._remote)
+        self._due = time.monotonic()
 
     @property
     def wait_s(self) -> float:
