@@ -58,41 +58,35 @@ function advice(lost, owned) {
 
 // The views of other panels, through the manager of widgets that this page has.
 class Slots {
-  #manager; #grid; #fail; #views = []; #round = 0;
+  #manager; #fail; #slots = {}; #ended = false;
   constructor(view) {
     this.#manager = view.model.widget_manager;
-    this.#grid = h("div", { class: "dgd-grid" });
     this.#fail = view.fail;
+    const slot = (name) => (this.#slots[name] = h("div", { class: "dgd-slot" }));
+    const column = (names) => h("div", { class: "dgd-column" }, ...names.map(slot));
+    this.element = h("div", { class: "dgd-grid" }, ...COLUMNS.map(column));
   }
-  get element() { return this.#grid; }
-  async fill(models) {
-    const round = ++this.#round;
-    this.clear();
-    const filled = [];
-    const columns = COLUMNS.map((names) => h("div", { class: "dgd-column" }, ...names.map((name) => {
-      const slot = h("div", { class: "dgd-slot" });
-      filled.push(this.#host(models[name], slot, round));
-      return slot;
-    })));
-    this.#grid.replaceChildren(...columns);
-    await Promise.all(filled);
+  fill(models) {
+    for (const [name, slot] of Object.entries(this.#slots)) {
+      if (slot.model === models[name]) continue; // the same panel stays as it is
+      slot.model = models[name];
+      slot.made?.remove();
+      this.#host(slot, models[name]);
+    }
   }
-  async #host(id, slot, round) {
+  async #host(slot, id) {
     try {
       const made = await this.#manager.create_view(await this.#manager.get_model(id));
-      if (round !== this.#round) return made.remove();
-      this.#views.push(made);
-      slot.append(made.el);
+      if (this.#ended || slot.model !== id) return made.remove();
+      slot.made = made;
+      slot.replaceChildren(made.el);
     } catch (error) {
       this.#fail(error);
     }
   }
-  clear() {
-    for (const made of this.#views.splice(0)) made.remove();
-  }
   end() {
-    this.#round++;
-    this.clear();
+    this.#ended = true;
+    for (const slot of Object.values(this.#slots)) slot.made?.remove();
   }
 }
 

@@ -10,7 +10,7 @@ import atexit
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..cards import size_text
@@ -66,15 +66,14 @@ class Panels(NamedTuple):
     plot: LatencyPlot
 
 
-def _panels(session: Session) -> Panels:
+def _panels(session: Session, plot: LatencyPlot | None = None) -> Panels:
     from .allocate import AllocatePanel
     from .hexview import HexView
     from .latency import LatencyPlot
     from .transfer import TransferPanel
 
-    return Panels(
-        AllocatePanel(session), TransferPanel(session), HexView(session), LatencyPlot(session)
-    )
+    plot = plot or LatencyPlot(session)
+    return Panels(AllocatePanel(session), TransferPanel(session), HexView(session), plot)
 
 
 class Dashboard(Panel):
@@ -169,7 +168,7 @@ class Dashboard(Panel):
 
     @handler
     def restart(self) -> dict[str, Any]:
-        """Another software DPU in place of the lost one, with new panels: its regions are gone."""
+        """Another software DPU in place of the lost one. Its regions are gone; the plot stays."""
         if not self.owned:
             raise ValueError(
                 "the dashboard did not start this DPU: run the cell that connects to it again"
@@ -179,9 +178,10 @@ class Dashboard(Panel):
                 return {}  # another view was quicker
             from ..session import connect
 
-            session, panels = self.session, self.panels
+            session, (*panels, plot) = self.session, self.panels
             self.session = connect()
-            self.panels = _panels(self.session)
+            plot.session = self.session  # it keeps what it has
+            self.panels = _panels(self.session, plot)
             self.tell("renewed", state={"title": self.title, **self.state()})
             _end(panels, session)
         return {}
@@ -214,7 +214,7 @@ class Dashboard(Panel):
         return f"<dgkit.Dashboard of {self.session!r}>"
 
 
-def _end(panels: Panels, session: Session | None) -> None:
+def _end(panels: Iterable[Panel], session: Session | None) -> None:
     with contextlib.ExitStack() as last_to_first:
         if session is not None:
             last_to_first.callback(session.close)

@@ -113,8 +113,11 @@ class Panel(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Ends the views. What the panel started ends, too. Again: nothing."""
+        if self.comm is None:
+            return
         self.on_msg(self._received, remove=True)
         super().close()
+        self.layout.close()  # ipywidgets keeps it for ever
 
     def static_html(self) -> str:
         """What is seen without a kernel: in an untrusted notebook, on a page, by nbconvert."""
