@@ -1,0 +1,17 @@
+"""The tutorial about GPU memory, with its GPU half, over the stand-in."""
+
+from notebook_rig import pictures, read, run, said
+
+ON_A_GPU = ("gpu-array", "gpu-foreign", "gpu-latency", "gpu-dmabuf")
+
+
+def test_with_a_gpu_it_leaves_nothing_out(stand_in, tmp_path):
+    done = run(read("04_gpu_memory"), tmp_path)
+    cells = {one.id: one for one in done.cells}
+    assert "dgkit stand-in" in said(cells["here"])
+    assert [name for name in ON_A_GPU if "Left out" in said(cells[name])] == []
+    assert "share_block=True" in said(cells["gpu-foreign"])
+    (card,) = cells["gpu-dmabuf"].outputs
+    assert "dma-buf" in card.data["text/html"]
+    assert "GPU, direct" in said(cells["stop-measure"])
+    assert pictures(done)
