@@ -128,8 +128,7 @@ def main(args: Sequence[str] | None = None) -> int:
         _show_usage(exc)
         return USAGE
     except (click.Abort, KeyboardInterrupt):
-        click.echo("dgkit: stopped", err=True)
-        return INTERRUPTED
+        return _stopped()
     except Terminated:
         return TERMINATED
     except BrokenPipeError:
@@ -137,8 +136,26 @@ def main(args: Sequence[str] | None = None) -> int:
     except Exception as exc:
         if group.traceback:
             traceback.print_exc()
-        click.echo(f"dgkit: {explain(exc)}", err=True)
-        return exit_code(exc)
+        return _failed(exc)
+
+
+def _failed(error: Exception) -> int:
+    """What went wrong while all was closed does not hide that Ctrl-C or SIGTERM ended the job."""
+    before: BaseException | None = error
+    while before is not None:
+        if isinstance(before, Terminated):
+            return TERMINATED
+        if isinstance(before, KeyboardInterrupt):
+            click.echo(err=True)  # as click does: the terminal shows ^C
+            return _stopped()
+        before = before.__context__
+    click.echo(f"dgkit: {explain(error)}", err=True)
+    return exit_code(error)
+
+
+def _stopped() -> int:
+    click.echo("dgkit: stopped", err=True)
+    return INTERRUPTED
 
 
 def _show_usage(error: click.UsageError) -> None:
