@@ -11,6 +11,7 @@ class PanelError(Exception):
     def __init__(self, error):
         super().__init__(error["text"])
         self.kind, self.way_out = error["kind"], error["way_out"]
+        self.field = error["field"]
 
 
 class View:
@@ -28,7 +29,7 @@ class View:
         self.told.append((content, [bytes(buffer) for buffer in buffers or []]))
         self._send(content, buffers)
 
-    def ask(self, name, buffers=(), **fields):
+    def ask(self, name, /, buffers=(), **fields):
         """The reply, its buffers as `buffers`. PanelError: what a person would read."""
         number = f"test-{next(self._serial)}"
         message = {"id": number, "call": name, "fields": fields}

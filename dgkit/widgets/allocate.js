@@ -38,6 +38,7 @@ function makeForm(view, said) {
       await view.call("make", fields);
       view.clear();
       said.textContent = "Allocating…";
+      c.name.value = ""; // the next one has another
     } catch (error) {
       refuse(view, { ...c, fill: needs() ? c.value : c.fill }, error);
     }
@@ -160,7 +161,7 @@ function makeRegister(view, said) {
   };
   const share = field("Share the whole block", c.share, "for arrays on a GPU that lie in a block with others");
   const form = h("form", { class: "dg-form", onsubmit: send, novalidate: true }, field("Variable", c.variable), list,
-    field("Access", c.access), field("Name", c.name), share,
+    field("Access", c.access), field("Name of the region", c.name), share,
     h("div", { class: "dg-wide dg-bar" }, button("Register", null, { type: "submit" }), found));
   c.variable.addEventListener("input", () => mark(c.variable));
   const part = h("details", {}, h("summary", {}, "Register a variable of the notebook"), form);

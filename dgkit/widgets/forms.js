@@ -55,14 +55,15 @@ function sizeText(size) {
   return unit ? `${text} ${units[unit]} (${size.toLocaleString("en-US")} bytes)` : `${text} bytes`;
 }
 
-// A table with a caption and headers; a header that starts with ">" is for numbers.
-function tableOf(caption, headers, attributes = {}) {
+// A table with a caption and headers; a header that starts with ">" is for numbers. A last column
+// of actions stays in sight when the table scrolls.
+function tableOf(caption, headers) {
   const cells = headers.map((name) => {
     const number = name.startsWith(">");
     return h("th", { scope: "col", class: number ? "dg-number" : false }, number ? name.slice(1) : name);
   });
   const body = h("tbody");
-  const table = h("table", attributes, h("caption", {}, caption),
+  const table = h("table", headers.at(-1) === "Actions" ? { class: "dg-acts" } : {}, h("caption", {}, caption),
     h("thead", {}, h("tr", {}, ...cells)), body);
   return { table, body, box: h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": caption }, table) };
 }

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["places"]
 
-_LOOKING = "looking for GPUs"
+_LOOKING = "dgkit is still looking for GPUs"
 _NO_REACH = (
     "this session's DPU uses {provider!r}, which does not reach GPU memory: "
     "connect(provider='cuda')"

@@ -52,7 +52,7 @@ function makeProgress(view, said, busy) {
 function timelineOf(record) {
   if (record.complete_ns === undefined) return record.error ?? "";
   const { post_ns: post, complete_ns: complete } = record;
-  const words = `submit 0, post ${micros(post)}, complete ${micros(complete)} µs`;
+  const words = `0 → ${micros(post)} → ${micros(complete)}`;
   const box = (name, ns) => h("span", { class: `dg-span ${name}`, style: `flex:${Math.max(ns, 0)} 1 0` });
   return h("div", { class: "dg-times" },
     h("div", { class: "dg-line", "aria-hidden": "true" }, box("dg-posting", post), box("dg-moving", complete - post)),
@@ -60,7 +60,7 @@ function timelineOf(record) {
 }
 
 function makeCompletions() {
-  const headers = [">No.", "Transfer", "Status", ">Size", "Path", "Last DMA: submit, post, complete", ">READs µs", ">WRITEs µs", ">Pieces"];
+  const headers = [">No.", "Transfer", "Status", ">Size", "Path", "Last DMA: submit → post → complete, µs", ">READs µs", ">WRITEs µs", ">Pieces"];
   const { table, body, box } = tableOf("Completions, the newest first", headers);
   const clock = h("p", { class: "dg-help" });
   const part = h("div", { hidden: true }, box, clock);
@@ -85,6 +85,7 @@ function makeCompletions() {
 function makeSummary() {
   const { table, body, box } = tableOf("", ["µs, from the completions' stamps", ">min", ">median", ">max"]);
   box.hidden = true;
+  box.classList.add("dg-summary");
   const draw = (summary) => {
     box.hidden = !summary;
     if (!summary) return;

@@ -26,7 +26,7 @@ __all__ = ["LISTED", "TransferPanel"]
 
 LISTED = 50  # completions
 _LONGEST = 100  # orders in the list
-_HEAD = 256  # bytes that are shown of what a read brought
+_HEAD = 128  # bytes that are shown of what a read brought
 _SHOWN = 10  # completions of a saved notebook
 _LIST_S = 0.25  # how often the completions of a repeat are shown
 _LIMITS = {"chunk": CHUNK, "upload": MOST, "largest": LARGEST, "repeat": OFTENEST}

@@ -1,7 +1,10 @@
 """A session with a software DPU, panels that are closed, and nothing left on the frame thread."""
 
+import sys
 import threading
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 from waiting import until
 from widgets_rig import View
@@ -34,3 +37,13 @@ def no_frames_left():
     yield
     names = lambda: [thread.name for thread in threading.enumerate()]  # noqa: E731
     until(lambda: "dgkit-frames" not in names(), "the frame thread has ended")
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """The variables of a notebook."""
+    variables = {"np": np}
+    module = ModuleType("IPython")
+    module.get_ipython = lambda: SimpleNamespace(user_ns=variables)
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    return variables

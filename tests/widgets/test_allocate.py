@@ -1,0 +1,359 @@
+"""AllocatePanel without a browser: what its handlers do, and what its views are told."""
+
+import base64
+import os
+import signal
+import time
+from threading import Event
+
+import numpy as np
+import pytest
+from agents import agent
+from waiting import gone, until
+from widgets_rig import PanelError
+
+import dgkit
+from dgkit.cards import size_text
+from dgkit.errors import RegionBusy
+from dgkit.widgets import allocate, filling
+from dgkit.widgets.allocate import AllocatePanel
+from dgkit.widgets.patterns import BLOCK, Pattern
+
+MIB = 1 << 20
+FORM = {"shape": "16", "dtype": "u1", "on": "host", "fill": "zeros", "name": ""}
+
+
+@pytest.fixture
+def panel(session, view):
+    return view(AllocatePanel(session))
+
+
+def told(panel):
+    """The regions that the views were told of last."""
+    return panel.of("desk")[-1]["desk"]["regions"] if panel.of("desk") else []
+
+
+def make(panel, **form):
+    """Fills the form in and waits for the region."""
+    before = {region.id for region in panel.panel._session.regions}
+    said = len(panel.of("said"))
+    panel.ask("make", **{**FORM, **form})
+    until(lambda: panel.of("said")[said:] or panel.errors, "it is made")
+    return next(r for r in panel.panel._session.regions if r.id not in before)
+
+
+def test_a_new_view_gets_all_that_a_form_offers(panel):
+    state = panel.ask("hello")
+    assert state["dtypes"][0] == "u1"
+    assert [kind for kind, _, _ in state["fills"]][:2] == ["zeros", "ones"]
+    assert (state["label"], state["regions"], state["jobs"]) == ("software DPU", [], [])
+    assert [place["value"] for place in state["places"]][:3] == ["host", "dpu", "pinned"]
+    panel.wait_for("places")
+
+
+def test_what_cannot_be_used_here_is_offered_with_the_reason(panel, monkeypatch):
+    monkeypatch.setattr("dgkit.memory.why_no_gpu", lambda: "there is no driver")
+    panel.ask("hello")
+    places = {place["value"]: place for place in panel.wait_for("places")["places"]}
+    assert {value for value, place in places.items() if not place["why"]} == {"host", "dpu", "auto"}
+    assert places["gpu"]["why"] == places["pinned"]["why"] == "there is no driver"
+
+
+def test_a_gpu_that_the_dpu_does_not_reach_says_what_to_call(session, view, monkeypatch):
+    monkeypatch.setattr("dgkit.memory.why_no_gpu", lambda: "")
+    gpu = type("Gpu", (), {"index": 0, "name": "a GPU", "total": 8 << 30, "free": None})
+    monkeypatch.setattr("dgkit.memory.gpus", lambda: [gpu()])
+    panel = view(AllocatePanel(session))
+    panel.ask("hello")
+    place = {place["value"]: place for place in panel.wait_for("places")["places"]}["cuda:0"]
+    assert place["text"] == "GPU 0: a GPU, 8 GiB"
+    assert "connect(provider='cuda')" in place["why"]
+
+
+@pytest.mark.parametrize("on", ["host", "dpu"])
+@pytest.mark.parametrize("fill", ["zeros", "ones", "counter", "random:3", "text:ab", "byte:7"])
+def test_memory_is_made_and_filled_here_and_at_the_agent(panel, session, on, fill):
+    region = make(panel, shape="1024, 1025", dtype="u2", on=on, fill=fill, name="grid")
+    assert (region.name, region.size, region.on) == ("grid", 2 * 1024 * 1025, on)
+    expected = b"".join(block.tobytes() for block in Pattern(fill).blocks(region.size, "u2"))
+    assert session.read(region, region.size) == expected
+    assert panel.wait_for("said")["text"].startswith("grid: 2.00 MiB on")
+
+
+def test_several_blocks_are_filled_one_after_the_other(panel, session):
+    region = make(panel, shape=str(2 * BLOCK + 8), fill="random:5")
+    assert region.array.tobytes() == np.random.default_rng(5).bytes(region.size)
+
+
+def test_a_region_that_was_made_is_the_one_that_is_looked_at(panel):
+    first, second = make(panel, name="first"), make(panel, name="second")
+    assert panel.ask("hello")["selected"] == second.id
+    panel.ask("look", region=first.id)
+    assert panel.ask("hello")["selected"] == first.id
+
+
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [
+        ({"shape": ""}, "shape"),
+        ({"shape": "12 monkeys"}, "shape"),
+        ({"shape": "-1"}, "shape"),
+        ({"shape": "0"}, "shape"),
+        ({"shape": "4,,4"}, "shape"),
+        ({"dtype": "O"}, "dtype"),
+        ({"dtype": ""}, "dtype"),
+        ({"fill": "byte:256"}, "fill"),
+        ({"fill": "nonsense"}, "fill"),
+    ],
+)
+def test_a_bad_field_is_named_before_anything_is_made(panel, session, form, field):
+    with pytest.raises(PanelError) as caught:
+        panel.ask("make", **{**FORM, **form})
+    assert caught.value.field == field
+    assert not session.regions
+
+
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [({"on": "moon"}, "on"), ({"on": "cuda:0"}, "on"), ({"shape": "99T"}, "shape")],
+)
+def test_what_the_session_refuses_is_about_its_field(panel, session, form, field):
+    panel.ask("make", **{**FORM, **form})
+    error = panel.wait_for("failed")["error"]
+    assert error["field"] == field
+    assert not session.regions
+    assert panel.wait_for("jobs", lambda fields: not fields["jobs"])
+
+
+class Slow:
+    """Blocks that come when the test lets them."""
+
+    def __init__(self, monkeypatch):
+        self.go, self.at = Event(), Event()
+        monkeypatch.setattr(Pattern, "blocks", self.blocks)
+
+    def blocks(self, size, dtype="u1"):
+        for at in range(0, size, 1024):
+            if at:
+                self.at.set()
+            yield np.full(min(1024, size - at), 7, "u1")
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """A fill of 64 MiB in pieces of 1 KiB is still going on when anybody looks."""
+    return Slow(monkeypatch)
+
+
+@pytest.mark.parametrize("on", ["host", "dpu"])
+def test_a_fill_tells_how_far_it_is_and_can_be_cancelled(panel, session, slow, on):
+    job = panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones", "on": on})["job"]
+    seen = panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
+    assert seen["jobs"][0]["total"] == 64 * MIB
+    assert panel.ask("hello")["jobs"][0]["id"] == job
+    panel.ask("cancel", job=job)
+    assert "cancelled after" in panel.wait_for("said")["text"]
+    assert panel.ask("hello")["jobs"] == []
+    (region,) = session.regions
+    assert session.read(region, 1, offset=region.size - 1) == b"\0"
+    panel.ask("cancel", job=job)
+
+
+def test_a_region_that_is_being_filled_is_freed_only_when_that_is_meant(panel, session, slow):
+    panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones", "name": "big"})
+    panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
+    (region,) = session.regions
+    assert panel.ask("free", region=region.id)["in_use"] == "a fill is using big"
+    assert not region.closed
+    panel.ask("free", region=region.id, sure=True)
+    panel.wait_for("said", lambda fields: fields["text"] == "big was freed")
+    assert not session.regions
+
+
+def test_a_fill_of_a_region_that_is_freed_elsewhere_says_so(panel, session, slow):
+    panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones"})
+    panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
+    session.regions[0].close()
+    until(lambda: panel.errors, "the fill ends")
+    assert "was freed after" in panel.errors[0]
+
+
+def test_from_python_memory_is_there_when_the_call_returns(panel, session):
+    region = panel.panel.allocate((4, 4), "f4", fill="counter", name="mine")
+    assert region.name == "mine"
+    assert region.array.tolist() == np.arange(16.0).reshape(4, 4).tolist()
+    assert panel.panel.allocate("1K", on="dpu").size == 1024
+    with pytest.raises(ValueError, match="no pattern"):
+        panel.panel.allocate(4, fill="nothing")
+    assert panel.ask("hello")["jobs"] == []
+
+
+def test_from_python_a_fill_that_fails_raises(panel, session, monkeypatch):
+    def broken(*_args):
+        raise MemoryError("no pages")
+        yield 1
+
+    monkeypatch.setattr(allocate, "filling", broken)
+    with pytest.raises(MemoryError, match="no pages"):
+        panel.panel.allocate(4, fill="ones")
+    assert panel.ask("hello")["jobs"] == []
+
+
+def test_free_closes_the_region_and_the_views_are_told(panel, session):
+    region = make(panel, name="mine")
+    assert panel.ask("free", region=region.id) == {"buffers": []}
+    panel.wait_for("said", lambda fields: fields["text"] == "mine was freed")
+    assert region.closed
+    until(lambda: told(panel) == [], "the table is empty")
+    with pytest.raises(PanelError, match="no live region"):
+        panel.ask("free", region=region.id)
+
+
+def test_a_region_in_a_transfer_stays_and_says_what_to_do(panel, session, monkeypatch):
+    region = make(panel, name="busy")
+    closes = []
+
+    def busy(self, timeout=1.0):
+        closes.append(timeout)
+        raise RegionBusy(16, "a transfer is still in flight")
+
+    monkeypatch.setattr(allocate, "_LET_GO_S", 0.1)
+    monkeypatch.setattr(type(region), "close", busy)
+    panel.ask("free", region=region.id)
+    error = panel.wait_for("failed")["error"]
+    assert (error["kind"], error["way_out"]) == (
+        "RegionBusy",
+        "Wait for the transfers that use it, then try again.",
+    )
+    assert len(closes) > 1
+    assert max(closes) < 0.02
+    assert [each["name"] for each in panel.ask("hello")["regions"]] == ["busy"]
+    monkeypatch.undo()
+    panel.ask("free", region=region.id)
+    panel.wait_for("said", lambda fields: fields["text"] == "busy was freed")
+
+
+def test_export_gives_the_descriptor_and_says_what_it_is(panel, session):
+    region = make(panel, fill="counter", name="mine")
+    reply = panel.ask("export", region=region.id)
+    token = bytes.fromhex(reply["hex"])
+    assert token == base64.b64decode(reply["base64"]) == region.token
+    assert "capability" in reply["what"]
+    assert "read and write" in reply["what"]
+    with dgkit.Device("soft") as device, device.import_region(token) as remote:
+        assert remote.size == 16
+    assert token.hex() not in panel.panel.static_html()
+
+
+def test_memory_of_the_agent_has_no_descriptor_here_and_says_so(panel, session):
+    region = make(panel, on="dpu")
+    with pytest.raises(PanelError, match="lie at the agent"):
+        panel.ask("export", region=region.id)
+
+
+def test_a_variable_is_registered_in_place(panel, session, notebook):
+    notebook["raw"] = bytearray(b"0123456789")
+    assert [each["name"] for each in panel.ask("variables")["variables"]] == ["raw"]
+    panel.ask("register", variable="raw", access="r")
+    panel.wait_for("said")
+    (region,) = session.regions
+    assert (region.name, str(region.access), region.size) == ("raw", "r", 10)
+    notebook["raw"][0] = 65
+    assert session.read(region, 3) == b"A12"
+
+
+@pytest.mark.parametrize("variable", ["", "missing", "a.b", "1"])
+def test_a_name_that_stands_for_nothing_is_about_the_variable(panel, notebook, variable):
+    with pytest.raises(PanelError) as caught:
+        panel.ask("register", variable=variable)
+    assert caught.value.field == "variable"
+
+
+@pytest.mark.parametrize(
+    ("value", "access"), [(4, "rw"), (b"read-only", "rw"), (bytearray(4), "x"), (bytearray(), "r")]
+)
+def test_what_cannot_be_registered_is_shown(panel, session, notebook, value, access):
+    notebook["it"] = value
+    panel.ask("register", variable="it", access=access)
+    assert panel.wait_for("failed")["error"]["field"] == "variable"
+    assert not session.regions
+
+
+def test_two_views_are_told_the_same(session, view):
+    panel = AllocatePanel(session)
+    first, second = view(panel), view(panel)
+    make(first, name="mine")
+    assert [each["name"] for each in second.ask("hello")["regions"]] == ["mine"]
+    assert second.of("said") == first.of("said")
+
+
+def test_a_killed_dpu_is_shown_and_nothing_hangs(panel, session):
+    region = make(panel, name="mine")
+    os.kill(session.owned_pid, signal.SIGKILL)
+    until(lambda: gone(session.owned_pid), "it is dead")
+    panel.ask(
+        "make",
+        **FORM,
+    )
+    assert panel.wait_for("failed")["error"]["kind"] == "PeerLost"
+    panel.ask("free", region=region.id)
+    panel.wait_for("said", lambda fields: fields["text"] == "mine was freed")
+
+
+def test_a_dpu_that_is_killed_during_a_fill_ends_the_fill(panel, session, slow):
+    panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones", "on": "dpu"})
+    panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
+    os.kill(session.owned_pid, signal.SIGKILL)
+    assert panel.wait_for("failed")["error"]["kind"] == "PeerLost"
+    panel.wait_for("jobs", lambda fields: not fields["jobs"])
+
+
+def test_a_closed_session_is_shown_as_closed(session, view):
+    panel = view(AllocatePanel(session))
+    session.close()
+    state = panel.ask("hello")
+    assert (state["closed"], state["regions"]) == (True, [])
+    panel.ask("make", **FORM)
+    assert panel.wait_for("failed")["error"]["kind"] == "ClosedError"
+    assert "The session is closed" in panel.panel.static_html()
+
+
+def test_closing_the_panel_ends_its_fills_and_leaves_the_regions(session, view, slow):
+    panel = view(AllocatePanel(session))
+    panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones"})
+    panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
+    panel.panel.close()
+    (region,) = session.regions
+    assert region.array[-1] == 0
+
+
+def test_where_this_process_is_the_dpu_the_places_are_named_from_there(view):
+    with agent(role="host") as lender, dgkit.connect(lender.address) as session:
+        panel = view(AllocatePanel(session))
+        panel.ask("hello")
+        texts = {place["value"]: place["text"] for place in panel.wait_for("places")["places"]}
+        assert texts["host"] == "host memory, at the agent"
+        region = make(panel, on="host", fill="counter")
+        assert session.read(region, 4) == b"\0\1\2\3"
+        assert panel.ask("export", region=region.id)["hex"] == region.token.hex()
+
+
+def test_a_reader_without_a_kernel_sees_the_regions(panel, session):
+    make(panel, name="<b>grid</b>", shape="4K")
+    shown = panel.panel.static_html()
+    assert all(words in shown for words in ("&lt;b&gt;grid", size_text(4096), "software DPU"))
+    assert "<script" not in shown
+    assert "<svg" not in shown
+    assert "var(" not in shown.replace("border-color:var(--jp-border-color1,#8a8a8a)", "")
+
+
+def test_a_step_of_a_fill_is_short(session):
+    region = session.empty(8 * BLOCK)
+    took = []
+    steps = filling.filling(region, Pattern("counter"), "f8")
+    while True:
+        began = time.perf_counter()
+        if next(steps, None) is None:
+            break
+        took.append(time.perf_counter() - began)
+    assert sorted(took)[len(took) // 2] < 0.02

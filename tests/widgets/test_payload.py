@@ -1,0 +1,188 @@
+"""What a write brings: each kind, and what is wrong with it before anything moves."""
+
+import numpy as np
+import pytest
+
+from dgkit.widgets import names
+from dgkit.widgets.payload import LARGEST, from_form, from_python, unhex
+from dgkit.widgets.uploads import MOST, Uploads
+
+
+def data_of(payload):
+    steps = payload.made()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bytes(end.value)
+
+
+def form(kind, value, size=None):
+    return data_of(from_form(kind, value, size, Uploads()))
+
+
+def field_of(kind, value, size=None):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        from_form(kind, value, size, Uploads())
+    return caught.value.field, str(caught.value)
+
+
+def test_text_is_utf_8():
+    assert form("text", "h\N{LATIN SMALL LETTER E WITH ACUTE}!") == b"h\xc3\xa9!"
+
+
+@pytest.mark.parametrize(
+    "text", ["00 ff 1a", "0x00ff1a", "00:FF:1a", "0x00, 0xff,\n0x1a", "00ff_1a"]
+)
+def test_hex_digits_are_read_as_people_write_them(text):
+    assert form("hex", text) == b"\x00\xff\x1a"
+
+
+@pytest.mark.parametrize(("text", "words"), [("0", "takes two"), ("zz", "'z' is no hex digit")])
+def test_what_is_no_hex_says_where(text, words):
+    with pytest.raises(ValueError, match=words):
+        unhex(text)
+    assert field_of("hex", text)[0] == "payload"
+
+
+def test_a_pattern_has_the_size_of_the_form():
+    assert form("pattern", "counter", "4") == b"\0\1\2\3"
+    assert form("pattern", "byte:9", 3) == b"\t\t\t"
+
+
+@pytest.mark.parametrize("size", [None, "", "0", "-1", "many", LARGEST + 1])
+def test_a_pattern_without_a_size_is_about_the_size(size):
+    assert field_of("pattern", "counter", size)[0] == "size"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("text", ""),
+        ("hex", " "),
+        ("pattern", "none"),
+        ("file", "key"),
+        ("expression", ""),
+        ("?", ""),
+    ],
+)
+def test_an_empty_or_unknown_payload_is_about_the_payload(kind, value):
+    assert field_of(kind, value, 4)[0] == "payload"
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("np.arange(3, dtype='<u2')", b"\0\0\1\0\2\0"),
+        ("b'ab' * 2", b"abab"),
+        ("memoryview(b'xy')[1:]", b"y"),
+        ("[1, 2]", np.array([1, 2]).tobytes()),
+        ("np.arange(4, dtype='u1').reshape(2, 2).T", b"\0\2\1\3"),
+    ],
+)
+def test_an_expression_of_the_notebook_gives_its_bytes(notebook, expression, result):
+    assert form("expression", expression) == result
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("missing + 1", "NameError: name 'missing' is not defined"),
+        ("1 +", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("'text'", "choose the payload 'text'"),
+        ("object()", "no bytes"),
+        ("np.zeros(0)", "empty"),
+    ],
+)
+def test_an_expression_that_fails_is_shown_in_its_own_words(notebook, expression, words):
+    field, text = field_of("expression", expression)
+    assert field == "payload"
+    assert words in text
+
+
+def test_the_result_of_an_expression_is_a_copy(notebook):
+    notebook["mine"] = np.zeros(4, "u1")
+    payload = from_form("expression", "mine", None, Uploads())
+    notebook["mine"][:] = 1
+    assert data_of(payload) == bytes(4)
+    assert "uint8 array (4,), 4 bytes" in payload.text
+
+
+def test_outside_a_notebook_there_are_no_variables():
+    assert "no IPython kernel" in field_of("expression", "1")[1]
+    assert names.candidates() == []
+
+
+def test_variables_that_are_memory_are_offered_and_nothing_else(notebook):
+    view = memoryview(b"abc")
+    notebook.update(grid=np.ones((2, 2)), raw=bytearray(5), seen=view, _hidden=bytearray(1))
+    notebook.update(text="abc", number=4, rows=np.ones((4, 4))[:, 1], objects=np.array([{}]))
+    found = {each["name"]: each for each in names.candidates()}
+    assert set(found) == {"grid", "raw", "seen"}
+    assert (found["grid"]["text"], found["grid"]["readonly"]) == ("ndarray, 32 B", False)
+    assert found["seen"]["readonly"]
+
+
+@pytest.mark.parametrize("name", ["", "2x", "a b", "class", "a.b", None])
+def test_a_name_that_is_none_is_refused(notebook, name):
+    with pytest.raises(ValueError, match="no name of a variable"):
+        names.keep(name, b"")
+
+
+def test_a_variable_is_not_overwritten_unless_it_was_kept_before(notebook):
+    names.keep("data", b"1")
+    with pytest.raises(ValueError, match="already"):
+        names.keep("data", b"2")
+    names.keep("data", b"3", over=frozenset({"data"}))
+    assert notebook["data"] == b"3"
+
+
+def test_python_gives_data_or_a_pattern():
+    assert data_of(from_python(b"ab", None, None)) == b"ab"
+    assert data_of(from_python(np.arange(2, dtype="u1"), None, None)) == b"\0\1"
+    assert data_of(from_python(None, "ones", 2)) == b"\xff\xff"
+    for wrong in ((None, None, 4), (b"a", "ones", 4), (b"a", None, 1), ("text", None, None)):
+        with pytest.raises(TypeError):
+            from_python(*wrong)
+
+
+def sent(uploads, data, key="k", step=3):
+    for at in range(0, len(data), step):
+        have = uploads.take(key, "f.bin", len(data), at, [memoryview(data[at : at + step])])
+    return have
+
+
+def test_a_file_comes_in_pieces():
+    uploads = Uploads()
+    assert sent(uploads, b"0123456789") == 10
+    payload = from_form("file", "k", None, uploads)
+    assert data_of(payload) == b"0123456789"
+    assert "f.bin" in payload.text
+    assert sent(uploads, b"again") == 5
+    assert uploads.whole("k")[1] == b"again"
+
+
+@pytest.mark.parametrize(
+    ("size", "at", "piece"),
+    [(0, 0, b""), (MOST + 1, 0, b"x"), (4, 2, b"xy"), (4, 0, b"12345"), ("4", 0, b"x")],
+)
+def test_a_piece_that_does_not_fit_is_refused(size, at, piece):
+    with pytest.raises(ValueError, match=r"f\.bin"):
+        Uploads().take("k", "f.bin", size, at, [memoryview(piece)])
+
+
+def test_half_a_file_is_no_payload():
+    uploads = Uploads()
+    uploads.take("k", "f.bin", 4, 0, [memoryview(b"12")])
+    with pytest.raises(ValueError, match="still being sent: 2 of 4"):
+        uploads.whole("k")
+
+
+def test_only_the_last_few_files_are_kept():
+    uploads = Uploads()
+    for number in range(9):
+        sent(uploads, b"data", key=f"view {number}")
+    assert uploads.whole("view 8")[1] == b"data"
+    with pytest.raises(ValueError, match="choose it again"):
+        uploads.whole("view 0")
