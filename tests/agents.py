@@ -22,7 +22,8 @@ if not serve(ready=lambda where: print(where, flush=True), **options):
 
 def python(source: str, *args: str) -> list[str]:
     """A command that runs `source` with this process's search path, whatever folder it is in."""
-    return [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{source}", *args]
+    begin = f"import sys; sys.path[:] = {sys.path!r}; import coverage_lock; coverage_lock.mend()"
+    return [sys.executable, "-c", f"{begin}\n{source}", *args]
 
 
 @dataclass

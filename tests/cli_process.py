@@ -4,24 +4,22 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+
+from agents import python
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 
 
 def command(*args):
     """By way of the same search path as this process, from any folder."""
-    program = (
-        f"import sys; sys.path[:] = {sys.path!r}; from dgkit.cli import main; sys.exit(main())"
-    )
-    return [sys.executable, "-c", program, *map(str, args)]
+    return python("from dgkit.cli import main; sys.exit(main())", *map(str, args))
 
 
 def environment(home):
-    """A home, a runtime folder and a temporary folder that nobody else uses."""
+    """A home, a runtime folder and a temporary folder that nobody else uses; stacks of a crash."""
     run = Path(home) / "run"
     run.mkdir(mode=0o700, exist_ok=True)
     own = {
@@ -29,6 +27,7 @@ def environment(home):
         "XDG_RUNTIME_DIR": str(run),
         "XDG_CONFIG_HOME": str(home),
         "LANG": "C",
+        "PYTHONFAULTHANDLER": "1",
     }
     kept = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "NO_COLOR")}
     return kept | own | {"TMPDIR": str(run)}
@@ -62,6 +61,24 @@ def send(process, name):
         os.killpg(process.pid, signal.SIGINT)
     else:
         process.send_signal(getattr(signal, name))
+
+
+def ended(process, seconds=30):
+    """What it still wrote to both streams until it ended; its exit code is process.returncode.
+
+    AssertionError if it does not end in time, with the Python stacks of its children and of itself.
+    """
+    try:
+        return process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        for pid in (*children_of(process.pid), process.pid):
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGABRT)  # faulthandler's, by the environment above
+    try:
+        _, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired as stuck:
+        err = f"{stuck.stderr}\n(nor by SIGABRT)"
+    raise AssertionError(f"it has not ended within {seconds} s:\n{err}")
 
 
 def children_of(pid):

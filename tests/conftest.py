@@ -4,7 +4,10 @@ import os
 import signal
 from collections.abc import Iterator
 
+import coverage_lock
 import pytest
+
+coverage_lock.mend()
 
 # Who starts a run in the background hands down an ignored SIGINT, also to the children of tests.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

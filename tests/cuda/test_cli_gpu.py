@@ -221,7 +221,7 @@ def test_ctrl_c_while_the_gpu_s_memory_is_timed_leaves_nothing(signal, code, tmp
         (dpu,) = cli_process.until(lambda: cli_process.children_of(process.pid))
         cli_process.until(lambda: any("equal on both sides" in line for line in process.stdout))
         cli_process.send(process, signal)
-        _, err = process.communicate(timeout=10)
+        _, err = cli_process.ended(process)
     assert process.returncode == code
     assert err == ("\ndgkit: stopped\n" if code == 130 else "")
     cli_process.until(lambda: not cli_process.alive(dpu), seconds=1)

@@ -107,6 +107,28 @@ def test_each_error_has_its_exit_code_and_no_traceback(error, code, monkeypatch,
     assert len(err.strip().splitlines()) == (0 if code == 143 else 1)
 
 
+@pytest.mark.parametrize(
+    ("ended", "code", "said"),
+    [(KeyboardInterrupt, 130, "\ndgkit: stopped\n"), (app.Terminated, 143, "")],
+)
+def test_what_fails_while_all_is_closed_hides_neither_ctrl_c_nor_sigterm(
+    ended, code, said, monkeypatch, capsys
+):
+    @click.command()
+    def info():
+        try:
+            raise ended
+        finally:
+            try:
+                raise errors.RegionBusy(16, "a transfer is in flight")
+            finally:
+                raise errors.PeerLost("the agent is gone")
+
+    monkeypatch.setattr("dgkit.cli.info.info", info)
+    assert main(["info"]) == code
+    assert capsys.readouterr() == ("", said)
+
+
 def test_an_error_says_what_went_wrong_and_what_to_do(monkeypatch, capsys):
     failing(monkeypatch, errors.DeviceUnavailable(19, "doca: no BlueField here"))
     main(["info"])

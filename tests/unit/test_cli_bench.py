@@ -131,7 +131,7 @@ def test_ctrl_c_while_it_measures_leaves_no_process_and_no_file(signal, home):
         # More than its start takes: it measures.
         cli_process.until(lambda: cli_process.cpu_seconds(dpu) > 1.5)
         cli_process.send(process, signal)
-        out, err = process.communicate(timeout=10)
+        out, err = cli_process.ended(process)
     assert process.returncode == (130 if signal == "SIGINT" else 143)
     assert not out
     assert "Traceback" not in err

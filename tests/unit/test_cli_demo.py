@@ -155,7 +155,7 @@ def test_ctrl_c_leaves_no_process_and_no_file(moment, signal, code, tmp_path):
         (dpu,) = cli_process.until(lambda: cli_process.children_of(process.pid))
         cli_process.until(lambda: MOMENTS[moment](process))
         cli_process.send(process, signal)
-        _, err = process.communicate(timeout=10)
+        _, err = cli_process.ended(process)
     assert process.returncode == code
     assert err == ("\ndgkit: stopped\n" if code == 130 else "")
     cli_process.until(lambda: not cli_process.alive(dpu), seconds=1)

@@ -29,13 +29,20 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(signal, home):
                 session.write(region, b"hello", offset=7)
                 assert session.read(region, 5, offset=7) == b"hello"
         cli_process.send(process, signal)
-        out, err = process.communicate(timeout=10)
+        out, err = cli_process.ended(process)
     assert process.returncode == 0
     assert not out
     assert f'dgkit.connect("{address}")' in err
     assert "Traceback" not in err
     assert err.endswith("dgkit serve: stopped\n")
     assert not cli_process.files_under(home)
+
+
+def test_a_process_that_does_not_end_when_it_should_is_told_with_its_stacks(home):
+    with cli_process.started(home, "serve") as process:
+        process.stdout.readline()
+        with pytest.raises(AssertionError, match=r"(?s)within 0.1 s.*server\.py.* in run"):
+            cli_process.ended(process, seconds=0.1)
 
 
 def test_it_ends_while_a_client_is_connected(home):
@@ -78,7 +85,8 @@ def test_tcp_takes_a_free_port_and_lets_in_who_has_a_key(home, capsys):
         with dgkit.connect(address) as session:
             assert session.stats()
         cli_process.send(process, "SIGINT")
-        assert process.wait(10) == 0
+        cli_process.ended(process)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,14 @@
-"""A transfer that is cancelled ends early, says so, and leaves the session as it was."""
+"""A transfer tells how far it is; one that is cancelled ends early, and the session goes on."""
+
+import os
+import signal
+import threading
+import time
 
 import pytest
 
 import dgkit
+from dgkit.wire.link import Link
 
 SIZE = 64 << 20
 
@@ -35,3 +41,23 @@ def test_cancelling_what_is_done_changes_nothing(session):
         report = transfer.wait()
         transfer.cancel()
         assert transfer.wait() is report
+
+
+def test_ctrl_c_before_a_wait_sleeps_does_not_keep_the_next_from_hearing_that_the_dpu_died(
+    monkeypatch,
+):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with dgkit.connect() as session, session.empty(1 << 20) as region:
+        with monkeypatch.context() as patch:
+            patch.setattr(Link, "_sleep", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.bandwidth(region, seconds=60)
+        killer = threading.Timer(0.3, os.kill, (session.owned_pid, signal.SIGKILL))
+        killer.start()
+        began = time.monotonic()
+        with pytest.raises(dgkit.PeerLost):
+            session.bandwidth(region, seconds=60)
+        assert time.monotonic() - began < 10
+        killer.join()
