@@ -6,6 +6,7 @@ DPU's clock.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ FINE = 2400  # points: 20 a second for 2 minutes
 COARSE = 3600  # points: one a second for an hour
 TAIL = 1_000_000  # samples that are kept as they are
 GAP = (np.nan, np.nan, np.nan, 0.0)  # the rest of a point where blocks are missing
+
+_FOR_P99, _ENOUGH = 100, 1000  # samples
 
 _FINE_BINS = 200  # a power of ten: a percentile from them is within 0.6 % of a sample
 _SHOWN = 5  # of them make one bin that is drawn: 40 a power of ten
@@ -87,7 +90,8 @@ class History:
     """One run. `add` takes a block of samples; who draws takes the rings and the histogram.
 
     The columns of `fine` (a point a block) and `coarse` (a point a second): seconds, p50, p99, max,
-    samples. A point of NaN is a gap: blocks were lost there, or nothing was measured.
+    samples. A point of NaN is a gap: blocks were lost there, or nothing was measured. p99 is of the
+    block and of those before it, up to a second or 1,000 samples; of less than 100 there is none.
     """
 
     def __init__(self, *, fine: int = FINE, coarse: int = COARSE, tail: int = TAIL) -> None:
@@ -99,6 +103,8 @@ class History:
         self._last_s = 0.0
         self._gap = False
         self._second: list[Any] = []
+        self._recent: deque[tuple[float, Any]] = deque()
+        self._in_recent = 0
 
     @property
     def samples(self) -> int:
@@ -125,7 +131,8 @@ class History:
         if self._gap:
             self._break((self._last_s + second) / 2)
         ordered = np.sort(samples)
-        self.fine.add(second, *_point(ordered))
+        p50, _, most, count = _point(ordered)
+        self.fine.add(second, p50, self._p99(second, samples), most, count)
         if int(second) > int(self._last_s):
             self._close_second()
         self._second.append(samples)
@@ -133,8 +140,26 @@ class History:
         self._count(ordered)
         self.tail.add(samples)
 
+    def _p99(self, second: float, samples: Any) -> float:
+        recent = self._recent
+        recent.append((second, samples))
+        self._in_recent += len(samples)
+        while True:
+            began, oldest = recent[0]
+            left = self._in_recent - len(oldest)
+            if left < _FOR_P99 or (left < _ENOUGH and second - began <= 1):
+                break
+            recent.popleft()
+            self._in_recent = left
+        if self._in_recent < _FOR_P99:
+            return float("nan")
+        rank = -(-99 * self._in_recent // 100) - 1
+        return float(np.partition(np.concatenate([block for _, block in recent]), rank)[rank])
+
     def _break(self, second: float) -> None:
         self._gap = False
+        self._recent.clear()
+        self._in_recent = 0
         self._close_second()
         self.fine.add(second, *GAP)
         self.coarse.add(second, *GAP)
@@ -186,9 +211,8 @@ class History:
         return {"min": self.min_ns, **known, "max": self.max_ns}
 
 
-def _point(ordered: Any) -> tuple[float, ...]:
-    return (
-        *(float(percentile(ordered, share)) for share in (50, 99)),
-        float(ordered[-1]),
-        float(len(ordered)),
-    )
+def _point(ordered: Any) -> tuple[float, float, float, float]:
+    """p50, p99 (NaN of too few), max and how many, of samples in rising order."""
+    count = len(ordered)
+    p99 = float(percentile(ordered, 99)) if count >= _FOR_P99 else float("nan")
+    return float(percentile(ordered, 50)), p99, float(ordered[-1]), float(count)

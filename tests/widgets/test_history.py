@@ -23,8 +23,30 @@ def filled(blocks, every_ns=SECOND // 20, count=50, **kept):
 def test_a_block_is_a_point_of_seconds_p50_p99_max_and_samples():
     history = History()
     history.add(5 * SECOND, block(*range(1, 101)))
-    history.add(5 * SECOND + SECOND // 2, block(7))
-    assert history.fine.all().tolist() == [[0, 50, 99, 100, 100], [0.5, 7, 7, 7, 1]]
+    history.add(5 * SECOND + SECOND // 2, block(*range(1001, 2001)))
+    assert history.fine.all().tolist() == [[0, 50, 99, 100, 100], [0.5, 1500, 1990, 2000, 1000]]
+
+
+def test_of_small_blocks_p99_is_of_the_last_second_and_of_too_few_samples_there_is_none():
+    history, samples = filled(60)
+    p99 = history.fine.all()[:, 2]
+    assert np.isnan(p99).tolist() == [True] + [False] * 59  # 50 samples, then 100
+    assert p99[1] == percentile(np.sort(samples[:100]), 99)
+    assert p99[-1] == percentile(np.sort(samples[-1000:]), 99)
+
+
+def test_after_a_gap_p99_begins_anew():
+    history, _ = filled(10)
+    history.gap(lost=1)
+    history.add(2 * SECOND, block(*[5] * 50))
+    assert np.isnan(history.fine.all()[-1][2])
+
+
+def test_rare_samples_make_a_p99_as_soon_as_there_are_a_hundred():
+    history, samples = filled(150, count=1)
+    p99 = history.fine.all()[:, 2]
+    assert np.isnan(p99[98])
+    assert p99[-1] == percentile(np.sort(samples[-100:]), 99)
 
 
 def test_a_second_is_a_point_of_all_its_samples():
@@ -56,7 +78,7 @@ def test_a_gap_is_one_gap_however_often_it_was_said():
     history.gap()
     history.gap(lost=1)
     history.add(2 * SECOND, block(1))
-    assert np.isnan(history.fine.all()).any(axis=1).sum() == 1
+    assert np.isnan(history.fine.all()[:, 1]).sum() == 1
 
 
 def test_the_rings_are_bounded_and_keep_the_newest():

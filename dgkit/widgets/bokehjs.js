@@ -1,0 +1,77 @@
+// Bokeh figures in a panel. BokehJS comes from the view's own kernel, once a page: no network.
+
+const bokehOf = (version) =>
+  window.Bokeh?.version === version ? window.Bokeh : window.Bokeh?.[version] ?? null;
+
+const bokehPage = (window.__dgkitBokeh ??= { asked: -Infinity, loading: new Map() });
+
+const pausing = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function runScripts(sources) {
+  for (const source of sources) {
+    const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+    try {
+      await new Promise((resolve, reject) => {
+        const gone = () => reject(new Error("the page refuses to run BokehJS"));
+        document.head.append(h("script", { src: url, onload: resolve, onerror: gone }));
+      });
+    } finally {
+      URL.revokeObjectURL(url);
+    }
+  }
+}
+
+// A view may wait for bytes that are in the page already, but for no other view's kernel: after
+// three seconds it asks its own.
+async function loadBokeh(view, version, components) {
+  const ready = () => bokehOf(version) && components.every((name) => bokehPage.loading.get(name)?.done);
+  const patience = performance.now() + 3000;
+  while (!ready() && performance.now() - bokehPage.asked < 3000 && performance.now() < patience)
+    await pausing(20);
+  if (!ready()) {
+    bokehPage.asked = performance.now();
+    const { buffers } = await view.call("bokehjs", { components });
+    await runOnce(["bokeh", ...components], buffers, version);
+  }
+  return bokehOf(version);
+}
+
+async function runOnce(names, sources, version) {
+  for (const [at, name] of names.entries()) {
+    if (name === "bokeh" && bokehOf(version)) continue;
+    const running = bokehPage.loading.get(name) ?? { done: false };
+    bokehPage.loading.set(name, running);
+    running.promise ??= runScripts([sources[at]]).then(() => (running.done = true));
+    await running.promise;
+  }
+}
+
+// Draws the kernel's figures: places(document) says into which element each root goes. It returns
+// what is drawn ({Bokeh, document, views, remove}), and is called anew when the theme changes.
+async function drawFigures(view, places) {
+  const figures = await view.call("figures", { dark: isDark() });
+  const Bokeh = await loadBokeh(view, figures.version, figures.components);
+  if (view.signal.aborted) return null;
+  const made = Bokeh.require("document").Document.from_json(JSON.parse(figures.document));
+  const elements = places(made);
+  elements.forEach((element) => element?.replaceChildren());
+  const roots = made.roots().map((_root, at) => elements[at] ?? h("div"));
+  const views = await Bokeh.require("embed/standalone").add_document_standalone(made, roots[0], roots);
+  return { Bokeh, document: made, views, remove: () => { views.clear(); made.clear(); } };
+}
+
+// Keeps figures drawn in the page's theme; drawn(figures) is called after each time they are.
+function keepFigures(view, places, drawn) {
+  let now = null, dark = null, busy = Promise.resolve();
+  const redraw = () => (busy = busy.then(async () => {
+    if (dark === isDark() || view.signal.aborted) return;
+    dark = isDark();
+    const made = await drawFigures(view, places);
+    now?.remove();
+    now = made;
+    if (now) drawn(now);
+  }).catch((error) => { dark = null; view.fail(error); }));
+  onTheme(redraw, view.signal);
+  view.signal.addEventListener("abort", () => busy.then(() => now?.remove()));
+  return redraw();
+}
