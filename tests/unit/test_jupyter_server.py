@@ -106,7 +106,7 @@ def test_jupyter_lists_it_and_finds_it_valid(folders):
     found.mkdir(parents=True)  # the list reads no other path
     (found / "dgkit.json").write_bytes(SHIPPED.read_bytes())
     done = subprocess.run(
-        [sys.executable, "-m", "jupyter", "server", "extension", "list"],
+        [sys.executable, "-m", "jupyter_server", "extension", "list"],
         env=os.environ | folders, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     lines = (done.stdout + done.stderr).splitlines()
