@@ -184,6 +184,8 @@ class Link:
         ready: list[tuple[int, int]] = []
         try:
             ready = self._dealer.epoll.poll(seconds)
+        except ValueError:  # closed meanwhile, and with that `pending` is done
+            pass
         finally:
             self._resign(pending, [fd for fd, _ in ready])
 
@@ -290,6 +292,7 @@ class Link:
             self.fail(ClosedError("the session is closed"))
             if self._forked or self._socket.closed:
                 return
+            self._leader = None  # what it sleeps on is closed here, and its request is done
             self._dealer.close()
 
     @property
