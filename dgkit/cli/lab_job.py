@@ -80,6 +80,15 @@ def agent() -> Iterator[str]:
         dpu.close()
 
 
+def _argv(folder: Path, port: int, token: str, *, fixed: bool, browser: bool) -> list[str]:
+    retries = 0 if fixed else 50
+    options = {"ip": HOST, "port": port, "port_retries": retries, "root_dir": folder}
+    argv = [f"--ServerApp.{name}={value}" for name, value in options.items()]
+    argv += [f"--IdentityProvider.token={token}", "--log-level=WARN"]
+    argv += [] if browser else ["--no-browser"]
+    return argv + (["--allow-root"] if os.geteuid() == 0 else [])
+
+
 class Lab:
     """JupyterLab in a process of its own, which ends when this one does. close() waits for that.
 
@@ -110,12 +119,7 @@ class Lab:
                 start_new_session=True,  # a Ctrl-C in the terminal ends it by way of this process
                 env={**os.environ, **environment, "JUPYTER_RUNTIME_DIR": str(runtime)},
             )
-        retries = 0 if fixed else 50
-        options = {"ip": HOST, "port": port, "port_retries": retries, "root_dir": folder}
-        argv = [f"--ServerApp.{name}={value}" for name, value in options.items()]
-        argv += [f"--IdentityProvider.token={self._token}", "--log-level=WARN"]
-        argv += [] if browser else ["--no-browser"]
-        argv += ["--allow-root"] if os.geteuid() == 0 else []
+        argv = _argv(folder, port, self._token, fixed=fixed, browser=browser)
         with contextlib.suppress(ConnectionError):  # it is gone: ready() says so
             self._tie.send(json.dumps([*argv, *more]).encode())
 
