@@ -12,7 +12,10 @@ from .regions import sessions
 __all__ = ["BytesRead", "Help", "Overview"]
 
 _LINES = 16
-_MONO = "margin:6px 0px 0px 0px;font-size:12px;line-height:1.35;overflow-x:auto"
+_MONO = (
+    "margin:6px 0px 0px 0px;font-size:12px;line-height:1.35;overflow-x:auto;"
+    "font-family:monospace;font-family:var(--jp-code-font-family,monospace)"
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -197,6 +197,7 @@ def test_bytes_are_shown_with_where_they_are_and_who_read_them(ip, session):
         assert "3c 62 3e 26" in text
         assert "software DPU" in text
     assert "&lt;b&gt;&amp;" in got._repr_html_()
+    assert "font-family:monospace;" in got._repr_html_()  # JupyterLab drops var() if untrusted
 
 
 def test_many_bytes_are_shown_in_part():
