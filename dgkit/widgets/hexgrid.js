@@ -2,7 +2,7 @@
 
 const ROW_PX = 20;
 const TALLEST_PX = 8_000_000; // Chromium clamps heights near 33.5 million: the bar is scaled
-const CHANGED = [1, 2], DIFFERS = 4, SELECTED = 8, CURSOR = 16, WRITING = 32, GONE = 64;
+const CHANGED = [1, 2], DIFFERS = 4, SELECTED = 8, CURSOR = 16, WRITING = 32;
 
 // The classes of a cell by its marks, and how they are read out; each is made once.
 const markClass = new Map(), markWords = (marks, side) => [
@@ -43,20 +43,17 @@ class Cell {
   }
 }
 
-// What is beside what, in a width of `chars` characters: bytes a row, hex, values, how many panes.
-function layoutFor(chars, { dtype, sources, size }) {
+// What is beside what in `room` characters: bytes a row, hex, values, panes, and the `chars` it takes.
+function layoutFor(room, { dtype, sources, size }) {
   const digits = Math.max(8, (size - 1).toString(16).length);
-  const hexWidth = (per) => per * 3 + per / 8 + per + 3;
-  const valueWidth = (per) => (dtype === "hex" ? 0 : (per / DTYPES[dtype][0]) * (DTYPES[dtype][1] + 1) + 2);
-  const offsets = digits + 3;
-  for (const per of [16, 8]) {
-    if (offsets + sources * hexWidth(per) + sources * valueWidth(per) <= chars)
-      return { per, digits, hex: true, values: dtype !== "hex", sources, dtype };
-  }
-  if (dtype === "hex" || sources === 2 && offsets + 2 * hexWidth(8) > chars)
-    return { per: 8, digits, hex: true, values: false, sources, dtype };
-  const per = offsets + sources * valueWidth(16) <= chars ? 16 : 8;
-  return { per, digits, hex: false, values: true, sources, dtype };
+  const valueWidth = (per) => (per / DTYPES[dtype][0]) * (DTYPES[dtype][1] + 1) + 1.5;
+  const make = (per, hex, values) => {
+    const pane = (hex ? per * 4 + per / 8 - 1 + 3 : 0) + (values ? valueWidth(per) : 0);
+    return { per, digits, hex, values, sources, dtype, chars: digits + 2 + sources * (pane + 1.5) };
+  };
+  const all = dtype === "hex" ? [make(16, true, false), make(8, true, false)]
+    : [make(16, true, true), make(8, true, true), make(16, false, true), make(8, false, true)];
+  return all.find(({ chars }) => chars <= room) ?? all.at(-1);
 }
 
 // The elements of one row of a layout.
@@ -98,15 +95,17 @@ class Row {
 function headRow(layout, names) {
   const { per, hex, values, dtype, sources, digits } = layout;
   let column = 2;
-  const cells = (texts, kind) => h("span", { class: `dg-hex-${kind}`, role: "presentation" },
-    ...texts.map((text) => h("span", { role: "columnheader", "aria-colindex": column++ }, text)));
+  const cells = (texts, kind, name) => h("span", { class: `dg-hex-${kind}`, role: "presentation" },
+    ...texts.map((text) => h("span", { role: "columnheader", "aria-colindex": column++,
+      "aria-label": sources === 2 ? `${text.trim()}, ${name}` : null }, text)));
   const numbers = (count, step) => Array.from({ length: count }, (_, k) => HEX[k * step]);
-  const panes = Array.from({ length: sources }, (_, side) => h("span",
-    { class: "dg-hex-pane", role: "presentation", "data-name": names[side] },
-    ...(hex ? [cells(numbers(per, 1), "bytes"), cells(["text".padEnd(per)], "text")] : []),
-    ...(values ? [cells(numbers(per / DTYPES[dtype][0], DTYPES[dtype][0]), "values")] : [])));
+  const panes = Array.from({ length: sources }, (_, side) => h("span", { class: "dg-hex-pane", role: "presentation" },
+    sources === 2 ? h("span", { class: "dg-hex-name", "aria-hidden": "true" }, names[side]) : null,
+    ...(hex ? [cells(numbers(per, 1), "bytes", names[side]), cells(["text".padEnd(per)], "text", names[side])] : []),
+    ...(values ? [cells(numbers(per / DTYPES[dtype][0], DTYPES[dtype][0]), "values", names[side])] : [])));
   const first = h("span", { role: "columnheader", class: "dg-hex-offset", "aria-colindex": 1 }, "offset".padEnd(digits));
-  return h("div", { role: "row", "aria-rowindex": 1, class: "dg-hex-row dg-hex-headrow" }, first, ...panes);
+  const named = sources === 2 ? " dg-named" : "";
+  return h("div", { role: "row", "aria-rowindex": 1, class: `dg-hex-row dg-hex-headrow${named}` }, first, ...panes);
 }
 
 // Scrolls over any number of rows: the bar is as tall as they are, or as tall as it may be.

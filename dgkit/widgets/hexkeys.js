@@ -23,9 +23,10 @@ class Cursor {
     return [low, Math.min(high, this.grid.size())];
   }
   select(start, stop) {
+    const unit = this.grid.layout ? this.unit : 1, last = Math.max(start, stop - 1);
     this.digit = "";
-    this.anchor = start;
-    this.at = Math.max(start, stop - this.unit);
+    this.anchor = start - (start % unit);
+    this.at = last - (last % unit);
     this.grid.marked();
   }
   // Moves to a byte that is brought into view; with `extend` the selection grows to it.

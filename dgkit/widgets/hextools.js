@@ -54,7 +54,7 @@ function makeSearch(does) {
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Searched" });
   const cancel = button("Cancel", () => does.stop(), { "aria-label": "Cancel the search" });
   const running = h("div", { class: "dg-join" }, bar, cancel);
-  const row = h("div", { class: "dg-row" },
+  const row = h("div", { class: "dg-hex-group" },
     h("div", { class: "dg-join" }, field("Find", text), field("as", kind), previous, next), unlike, running);
   const apply = (state) => {
     const hunt = state.hunt;
@@ -90,7 +90,7 @@ function makeActions(does) {
   const mark = button("Mark as seen", () => does.mark(), { title: "Forget which bytes have changed" });
   const again = button("Refresh", () => does.refresh());
   const copy = button("Copy", () => does.copy(), { "aria-label": "Copy the selection" });
-  const row = h("div", { class: "dg-row" },
+  const row = h("div", { class: "dg-hex-group" },
     h("div", { class: "dg-join" }, again, live, mark), h("div", { class: "dg-join" }, field("Copy as", form), copy), undo);
   const apply = (state) => {
     live.setAttribute("aria-pressed", String(state.live));
@@ -104,20 +104,22 @@ function makeActions(does) {
 function makeInspector() {
   const names = Object.keys(DTYPES);
   const cells = names.map(() => [h("td"), h("td")]);
-  const title = h("caption", {}, "At the cursor");
-  const table = h("table", { class: "dg-hex-inspector" }, title,
+  const title = h("summary", {}, "At the cursor");
+  const table = h("table", { "aria-label": "The bytes at the cursor as numbers" },
     h("thead", {}, h("tr", {}, ...["type", "little-endian", "big-endian"].map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, ...names.map((name, i) => h("tr", {}, h("th", { scope: "row" }, name), ...cells[i]))));
+  const box = h("details", { class: "dg-hex-inspector" }, title, table);
   let last = "";
   const set = (cell, text) => cell.textContent !== text && (cell.textContent = text);
   const show = (at, bytes) => {
     const key = `${at} ${bytes}`;
     if (key === last) return;
     last = key;
+    table.hidden = !bytes;
     set(title, bytes ? `At ${hexOffset(at)} (${at.toLocaleString("en-US")})` : "At the cursor: out of view");
     const view = bytes && new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     names.forEach((name, i) => [true, false].forEach((little, k) =>
       set(cells[i][k], view ? valueAt(view, 0, name, little) : "")));
   };
-  return { table, show };
+  return { box, show };
 }

@@ -7,11 +7,13 @@ const ASCII = Array.from({ length: 256 }, (_, byte) =>
 // A float with no more digits than tell it from its neighbours; `same` rounds to its type.
 function shortest(value, digits, same) {
   if (!Number.isFinite(value) || value === 0) return Object.is(value, -0) ? "-0" : String(value);
-  for (let count = 1; count < digits; count++) {
-    const tried = Number(value.toPrecision(count));
-    if (same(tried) === value) return String(tried);
-  }
-  return String(Number(value.toPrecision(digits)));
+  let count = 1;
+  while (count < digits && same(Number(value.toPrecision(count))) !== value) count++;
+  return written(Number(value.toPrecision(count)));
+}
+function written(value) {
+  const plain = Math.abs(value) >= 1e-4 && Math.abs(value) < 1e9 || !value || !Number.isFinite(value);
+  return plain ? String(value) : value.toExponential();
 }
 
 // IEEE 754 half precision: 1 sign, 5 exponent and 10 fraction bits.
@@ -43,10 +45,10 @@ const DTYPES = {
   u64: [8, 20, integer(8, false)], i64: [8, 20, integer(8, true)],
   f16: [2, 10, (view, at, little) => small(halfOf(view.getUint16(at, little)))],
   bf16: [2, 10, (view, at, little) => small(brainOf(view.getUint16(at, little)))],
-  f32: [4, 14, floating("getFloat32", 9, Math.fround)],
+  f32: [4, 15, floating("getFloat32", 9, Math.fround)],
   f64: [8, 24, floating("getFloat64", 17, (value) => value)],
 };
-const small = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(4))) : String(value));
+const small = (value) => written(Number(value.toPrecision(4)));
 const DTYPE_NAMES = {
   hex: "bytes (hex)", u8: "u8, unsigned 8 bit", i8: "i8, signed 8 bit", u16: "u16", i16: "i16",
   u32: "u32", i32: "i32", u64: "u64", i64: "i64", f16: "f16, half float", bf16: "bf16, brain float",

@@ -36,7 +36,7 @@ class HexView(Panel):
 
     name = "hexview"
     title = "Memory"
-    parts = ("hexvalues", "hexgrid", "hexkeys", "hextools")
+    parts = ("hexvalues", "hexgrid", "hexkeys", "hextools", "hexbox")
 
     def __init__(self, session: Session, region: SessionRegion | None = None) -> None:
         self._session = session
@@ -55,7 +55,14 @@ class HexView(Panel):
     @property
     def sources(self) -> tuple[str, ...]:
         """Whose view of the bytes is shown: `dpu`, `host`, or both."""
-        return SOURCES[self._options["source"]]
+        return SOURCES[self._source()]
+
+    def _source(self) -> str:
+        """What was chosen, or the only one that there is."""
+        region = self.here()
+        if region is not None and why_no_host(region):
+            return "dpu"
+        return "host" if region is not None and why_no_dpu(region) else self._options["source"]
 
     def here(self) -> SessionRegion | None:
         """The region that is shown, if it is there."""
@@ -63,11 +70,6 @@ class HexView(Panel):
 
     def _another(self) -> None:
         """The region is another one, or none: nothing of the one before is kept."""
-        region = self.here()
-        if region is not None and why_no_host(region):
-            self._options["source"] = "dpu"
-        elif region is not None and why_no_dpu(region):
-            self._options["source"] = "host"
         self._at, self._selection = 0, (0, 1)
         self._live.forget()
         self._edits.forget()
@@ -81,7 +83,7 @@ class HexView(Panel):
     def state(self) -> dict[str, Any]:
         """What is shown, and how."""
         return self._shown.state() | self._options | {
-            "live": self._live.on, "at": self._at, "selection": list(self._selection),
+            "source": self._source(), "live": self._live.on, "at": self._at, "selection": list(self._selection),
             "hunt": self._hunter.state, "undoable": self._edits.undoable,
             "dtypes": list(OPTIONS["dtype"]), "most": MOST,
         }  # fmt: skip

@@ -1,0 +1,208 @@
+// The box with the rows: asks the kernel for the bytes in view, draws them, and says what is seen.
+
+const LINES = 24, TAIL = 8; // rows at first; bytes past the page that the inspector may need
+const SLOW_MS = 1000, SAID_MS = 150, EDGE_PX = 32;
+
+class HexBox {
+  constructor(view) {
+    Object.assign(this, { view, id: dgId(), page: null, count: LINES, layout: null, writing: new Map() });
+    this.block = h("div", { class: "dg-hex-rows", role: "presentation" });
+    const spacer = h("div", { class: "dg-hex-spacer", role: "presentation" });
+    this.box = h("div", { class: "dg-hex-box", role: "grid", tabindex: "0", "aria-multiselectable": "true",
+      "aria-label": "Bytes" }, this.block, spacer);
+    this.ruler = h("span", { class: "dg-hex-ruler", "aria-hidden": "true" }, "0".repeat(100));
+    this.status = h("p", { class: "dg-hex-status", role: "status" });
+    this.scroller = new Scroller(this.box, spacer, () => this.look());
+    this.cursor = new Cursor(this);
+    this.inspector = makeInspector();
+    this.main = h("div", { class: "dg-hex-main" }, this.ruler, this.box, this.inspector.box);
+  }
+  size() {
+    return this.view.state.region?.size ?? 0;
+  }
+  // Makes the rows anew if the width, the type or the region asks for other ones.
+  arrange() {
+    const { state } = this.view, size = this.size(), room = this.main.clientWidth;
+    if (!size || !room) return;
+    const char = this.ruler.offsetWidth / 100, sources = state.source === "both" ? 2 : 1;
+    const layout = layoutFor((room - EDGE_PX) / char, { dtype: state.dtype, sources, size });
+    this.box.style.width = `${Math.ceil(layout.chars * char) + EDGE_PX}px`;
+    const count = Math.max(4, Math.min(64, Math.floor(this.box.clientHeight / ROW_PX) - sources));
+    const key = JSON.stringify([layout, count, size, state.source]);
+    if (key === this.key) return;
+    const seen = this.layout && this.sees(this.cursor.at);
+    const first = this.layout ? this.scroller.top * this.layout.per : state.at;
+    Object.assign(this, { key, layout, count, page: null });
+    this.#build(state);
+    this.scroller.resize(Math.ceil(size / layout.per), count);
+    this.scroller.go(Math.floor(first / layout.per));
+    if (seen) this.show(this.cursor.at);
+    this.look();
+  }
+  #build(state) {
+    const { layout, count } = this, names = ["as the DPU reads it", "as the host sees it"];
+    this.rows = Array.from({ length: count }, (_, row) => new Row(layout, this.id, row));
+    this.block.style.setProperty("--dg-digits", layout.digits);
+    this.block.style.setProperty("--dg-value", layout.values ? DTYPES[layout.dtype][1] : 0);
+    this.block.replaceChildren(headRow(layout, names), ...this.rows.map((row) => row.element));
+    this.box.setAttribute("aria-rowcount", Math.ceil(this.size() / layout.per) + 1);
+    const perPane = (layout.hex ? layout.per + 1 : 0) + (layout.values ? layout.per / DTYPES[layout.dtype][0] : 0);
+    this.box.setAttribute("aria-colcount", 1 + layout.sources * perPane);
+  }
+  // One request at a time: what is wanted meanwhile, the newest of it, comes after.
+  async look() {
+    this.began ??= performance.now();
+    if (this.asking) return void (this.again = true);
+    this.asking = true;
+    const slow = setTimeout(() => this.say("The kernel is busy; the bytes follow."), SLOW_MS);
+    try {
+      do {
+        this.again = false;
+        await this.#ask();
+      } while (this.again && !this.view.signal.aborted);
+    } catch (error) {
+      this.failed = true;
+      this.box.dataset.stale = "";
+      this.view.fail(error);
+      this.say("The bytes shown are from before the error above.");
+    } finally {
+      clearTimeout(slow);
+      this.asking = this.again = false;
+      this.began = undefined;
+    }
+  }
+  async #ask() {
+    if (!this.layout || !this.size()) return;
+    const { per } = this.layout;
+    const fields = { view: this.id, at: this.scroller.top * per, n: this.count * per + TAIL };
+    const reply = await this.view.call("look", fields);
+    if (this.again || reply.region !== this.view.state.region?.id || reply.sources !== this.layout.sources) return;
+    if (this.failed) this.view.clear();
+    this.failed = false;
+    delete this.box.dataset.stale;
+    this.draw(reply);
+    this.#measure();
+  }
+  #measure() {
+    const start = this.began;
+    performance.measure("dgkit-hex-jump", { start, detail: { at: this.page.at } });
+    requestAnimationFrame(() => {
+      performance.measure("dgkit-hex-frame", { start, detail: { at: this.page?.at } });
+      if (performance.getEntriesByName("dgkit-hex-jump").length < 1000) return;
+      performance.clearMeasures("dgkit-hex-jump");
+      performance.clearMeasures("dgkit-hex-frame");
+    });
+  }
+  // The kernel tells what changed in view.
+  told(message, buffers) {
+    if (message.view !== this.id) return;
+    this.view.call("got", { view: this.id }).catch(this.view.fail);
+    if (!this.asking && message.at === this.page?.at && message.sources === this.layout.sources)
+      this.draw({ ...message, buffers });
+  }
+  draw({ at, size, sources, flags, buffers }) {
+    const parts = buffers.slice(0, sources).map(bytesOf);
+    this.page = { at, size, parts, flags: flags ? bytesOf(buffers[sources]) : null,
+      views: parts.map((part) => new DataView(part.buffer, part.byteOffset, part.byteLength)) };
+    this.#paint();
+  }
+  #marksOf(k, span) {
+    const at = this.page.at + k;
+    const own = at >= span[0] && at < span[1] ? SELECTED : 0;
+    return (this.page.flags?.[k] ?? 0) | own | (at === this.cursor.at ? CURSOR : 0) | (this.writing.has(at) ? WRITING : 0);
+  }
+  #paint() {
+    const { at } = this.page, { per } = this.layout, span = this.cursor.span, size = this.size();
+    this.rows.forEach((row, r) => {
+      const first = at + r * per;
+      row.element.hidden = first >= size;
+      if (first >= size) return;
+      row.offset.say(first.toString(16).padStart(this.layout.digits, "0"));
+      row.element.ariaRowIndex = String(first / per + 2);
+      for (let side = 0; side < this.page.parts.length; side++) this.#paintRow(row, r * per, side, span);
+    });
+    this.#after();
+  }
+  #paintRow(row, k, side, span) {
+    const part = this.page.parts[side], { hex, values, per, dtype } = this.layout;
+    if (hex) {
+      for (let i = 0; i < per; i++) {
+        const byte = part[k + i], there = byte !== undefined, at = this.page.at + k + i;
+        const marks = there ? this.#marksOf(k + i, span) : 0, typed = this.writing.get(at);
+        const digit = at === this.cursor.at && this.cursor.digit;
+        row.hex[side][i].say(!there ? "" : digit ? `${digit}_` : typed !== undefined ? HEX[typed] : HEX[byte]);
+        row.text[side][i].say(there ? ASCII[typed ?? byte] : "");
+        row.hex[side][i].mark(marks, side);
+        row.text[side][i].mark(marks, side);
+      }
+    }
+    if (!values) return;
+    const little = this.view.state.endian === "little", step = DTYPES[dtype][0];
+    row.values[side].forEach((cell, j) => {
+      const from = k + j * step;
+      let marks = 0;
+      for (let i = from; i < from + step && i < part.length; i++) marks |= this.#marksOf(i, span);
+      cell.say(valueAt(this.page.views[side], from, dtype, little));
+      cell.mark(marks, side);
+    });
+  }
+  // The cursor or the selection is another one.
+  marked() {
+    if (this.page) this.#paint();
+    clearTimeout(this.telling);
+    const [start, stop] = this.cursor.span;
+    this.telling = setTimeout(() => this.size() && this.view.call("selected", { start, stop }).catch(() => {}), 300);
+  }
+  #after() {
+    const { at, unit } = this.cursor, k = at - this.page.at, { per, hex } = this.layout;
+    const seen = k >= 0 && k < this.count * per;
+    const id = `${this.id}-${hex ? "bytes" : "values"}0-${k - (k % unit)}`;
+    if (seen) this.box.setAttribute("aria-activedescendant", id);
+    else this.box.removeAttribute("aria-activedescendant");
+    this.inspector.show(at, seen ? this.page.parts[0].subarray(k, k + 8) : null);
+    clearTimeout(this.saying);
+    this.saying = setTimeout(() => this.say(this.#where()), SAID_MS);
+  }
+  #where() {
+    if (!this.page || !this.size()) return "";
+    const [start, stop] = this.cursor.span, { flags, parts, at } = this.page, shown = this.count * this.layout.per;
+    const byte = parts[0][this.cursor.at - at];
+    const count = (bits) => flags ? flags.subarray(0, shown).reduce((sum, flag) => sum + (flag & bits ? 1 : 0), 0) : 0;
+    const words = [stop - start > this.cursor.unit
+      ? `${plural(stop - start, "byte")} selected, ${hexOffset(start)} to ${hexOffset(stop - 1)}`
+      : `Byte ${hexOffset(this.cursor.at)}${byte === undefined ? "" : `: ${HEX[byte]}`}`];
+    const changed = count(3), differs = count(DIFFERS);
+    if (changed) words.push(`${plural(changed, "byte")} in view changed`);
+    if (parts.length === 2) words.push(differs ? `${plural(differs, "byte")} in view differ` : "no difference in view");
+    return `${words.join("; ")}.`;
+  }
+  say(text) {
+    clearTimeout(this.saying);
+    if (this.status.textContent !== text) this.status.textContent = text;
+  }
+  sees(at) {
+    const row = Math.floor(at / this.layout.per) - this.scroller.top;
+    return row >= 0 && row < this.count;
+  }
+  // Brings a byte into view, with `middle` some rows from the top.
+  show(at, middle = false) {
+    if (!this.layout || this.sees(at)) return;
+    const row = Math.floor(at / this.layout.per), { top } = this.scroller;
+    this.scroller.go(middle ? row - (this.count >> 2) : row < top ? row : row - this.count + 1);
+    if (this.scroller.top !== top) this.look();
+  }
+  mayWrite() {
+    const why = this.view.state.region?.no_write || (this.layout.hex ? "" : "Values are not edited: choose bytes (hex).");
+    if (why) this.say(why);
+    return !why;
+  }
+  async write(at, bytes) {
+    bytes.forEach((byte, i) => at + i < this.size() && this.writing.set(at + i, byte));
+    const whole = await this.view.attempt("put", { at }, [bytes]);
+    if (!whole) this.written(at, bytes.length);
+  }
+  written(at, size) {
+    for (let i = at; i < at + size; i++) this.writing.delete(i);
+    if (this.page) this.#paint();
+  }
+}
