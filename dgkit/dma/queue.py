@@ -270,7 +270,7 @@ class Queue(Batches):
         if not self._closed and self._pid == os.getpid():
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
         lib.dg_queue_free(self._q)
-        self._q = None
+        self._q, self._closed = None, True  # whoever has it may be finalized later, and close it
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.pending} pending"

@@ -1,9 +1,11 @@
 """A monitor: samples for as long as somebody looks, and an end that says why."""
 
+import gc
 import os
 import signal
 import threading
 import time
+import warnings
 from array import array
 
 import pytest
@@ -463,6 +465,22 @@ def test_what_others_subscribe_to_keeps_its_numbers(mine):
 def test_no_topic_is_the_start_of_another(monitor):
     others = [0, 1, 2, 127, 128, 129, 255, 256, 2**16, 2**32, 2**56, 2**63 - 1]
     assert not any(topic(o).startswith(topic(monitor)) for o in others if o != monitor)
+
+
+def test_one_that_nobody_closed_goes_with_its_session_when_the_collector_comes(dpu, host):
+    with dgkit.connect(dpu.address) as watcher:
+        for address in (dpu.address, host.address):
+            session = dgkit.connect(address)
+            region = session.empty(64)
+            monitor = session.monitor(region, every_s=0.01)
+            blocks_of(monitor, 1)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                del session, region, monitor
+                gc.collect()
+            assert any("<Session " in str(each.message) for each in said)
+        until(lambda: watcher.stats()["clients"] == 1, "the agent let go of it")
+        assert watcher.stats()["monitors"] == 0
 
 
 def test_memory_that_the_agent_may_not_allocate_is_refused_when_it_is_made():
