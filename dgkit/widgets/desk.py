@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..cards import access_text, size_text
+from ..errors import ClosedError
 from . import frames
 from .panel import Panel, label_of
 
@@ -21,15 +23,17 @@ _desks: weakref.WeakKeyDictionary[Session, Desk] = weakref.WeakKeyDictionary()
 def describe(region: SessionRegion) -> dict[str, Any]:
     """A region in plain values, for a table or a list to choose from."""
     dtype, shape = "uint8", [region.size]
-    if region.local is not None:
-        array = region.array
-        dtype, shape = str(array.dtype), list(array.shape)
+    local = region.local  # another thread may free it meanwhile
+    if local is not None:
+        with contextlib.suppress(ClosedError):
+            array = local.memory.array
+            dtype, shape = str(array.dtype), list(array.shape)
     return {
         "id": region.id, "name": region.name, "size": region.size, "text": size_text(region.size),
         "side": region.on, "place": region.place, "where": region.where, "dtype": dtype,
         "shape": shape, "access": str(region.access), "access_text": access_text(region.access),
         "provider": region.session.dpu.provider, "chosen": region.chosen,
-        "here": region.local is not None, "exported": bool(region.token),
+        "here": local is not None, "exported": bool(region.token),
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOCK", "KINDS", "Pattern"]
 
-BLOCK = 1 << 22  # bytes that are made, and copied, in one step: a few milliseconds
+BLOCK = 1 << 20  # bytes that are made, and copied, in one step: a few milliseconds
 
 # The kind, what it is for people, and what stands behind its colon, if anything.
 KINDS = (

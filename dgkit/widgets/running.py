@@ -27,7 +27,7 @@ class Run:
     """Carries orders out; the first failure ends it, and so does `cancel()`.
 
     `took(order, record, transfer)` is called for each transfer that ended, `told(run)` at most once
-    a tick and in the end; both on the frame thread.
+    a tick and in the end; both on the frame thread. `ended`: nothing of it is left to do.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Run:
         self.orders = list(orders)
         self.error: Exception | None = None
         self.stamps: dict[int, Stamps] = {}
+        self.ended = False
         self.silent_s = 0.0
         self.task: Task | None = None
         self._number, self._took, self._told = number, took, told
@@ -47,19 +48,14 @@ class Run:
         self._flying: deque[SessionTransfer] = deque()
         self._fraction = 0.0
         self._cancelled = False
-        self._ended = threading.Event()
+        self._waited = threading.Event()
         self._next = 0.0
 
     # For those who watch
 
-    @property
-    def ended(self) -> bool:
-        """Nothing of it is left to do."""
-        return self._ended.is_set()
-
     def wait(self, timeout: float | None = None) -> Run:
         """Until it has ended; itself. TimeoutError: it has not. Raises what it failed with."""
-        if not self._ended.wait(timeout):
+        if not self._waited.wait(timeout):
             raise TimeoutError(f"not done within {timeout} s: {self!r}")
         if self.error is not None:
             raise self.error
@@ -100,8 +96,11 @@ class Run:
             for transfer in self._flying:
                 transfer.cancel()
             self._settle_states()
-            self._ended.set()
-            self._told(self)
+            self.ended = True
+            try:
+                self._told(self)
+            finally:
+                self._waited.set()
 
     def _settle_states(self) -> None:
         for order in self.orders:

@@ -226,13 +226,13 @@ class TransferPanel(Panel):
     def _told(self, run: Run) -> None:
         """On the frame thread, at most once a tick."""
         self._tell_run(run)
-        wrote, self._wrote = self._wrote, set()
-        for region in wrote:
-            self._desk.written(region)
         if run.ended:
             self._finished(run)
         elif time.monotonic() - self._listed > _LIST_S:
             self._list()
+        wrote, self._wrote = self._wrote, set()
+        for region in wrote:
+            self._desk.written(region)
 
     def _list(self) -> None:
         self._listed = time.monotonic()

@@ -183,9 +183,8 @@ class Link:
             return
         ready: list[tuple[int, int]] = []
         try:
-            ready = self._dealer.epoll.poll(seconds)
-        except ValueError:  # closed meanwhile, and with that `pending` is done
-            pass
+            with contextlib.suppress(ValueError, OSError):  # closed: then `pending` is done
+                ready = self._dealer.epoll.poll(seconds)
         finally:
             self._resign(pending, [fd for fd, _ in ready])
 
