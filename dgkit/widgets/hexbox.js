@@ -5,7 +5,7 @@ const SLOW_MS = 1000, SAID_MS = 150, EDGE_PX = 32;
 
 class HexBox {
   constructor(view) {
-    Object.assign(this, { view, id: dgId(), page: null, count: LINES, layout: null, writing: new Map() });
+    Object.assign(this, { view, id: dgId(), page: null, count: LINES, layout: null, writing: new Map(), news: "" });
     this.block = h("div", { class: "dg-hex-rows", role: "presentation" });
     const spacer = h("div", { class: "dg-hex-spacer", role: "presentation" });
     this.box = h("div", { class: "dg-hex-box", role: "grid", tabindex: "0", "aria-multiselectable": "true",
@@ -174,7 +174,7 @@ class HexBox {
     const changed = count(3), differs = count(DIFFERS);
     if (changed) words.push(`${plural(changed, "byte")} in view changed`);
     if (parts.length === 2) words.push(differs ? `${plural(differs, "byte")} in view differ` : "no difference in view");
-    return `${words.join("; ")}.`;
+    return `${this.news} ${words.join("; ")}.`.trim();
   }
   say(text) {
     clearTimeout(this.saying);
@@ -199,10 +199,15 @@ class HexBox {
   async write(at, bytes) {
     bytes.forEach((byte, i) => at + i < this.size() && this.writing.set(at + i, byte));
     const whole = await this.view.attempt("put", { at }, [bytes]);
-    if (!whole) this.written(at, bytes.length);
+    if (!whole) this.written(at, bytes.length, false);
   }
-  written(at, size) {
-    for (let i = at; i < at + size; i++) this.writing.delete(i);
+  // The write of these bytes is over; if it went well, they are what is there.
+  written(at, size, ok) {
+    for (let i = at; i < at + size; i++) {
+      const k = i - (this.page?.at ?? i + 1), typed = this.writing.get(i);
+      if (ok && k >= 0 && typed !== undefined) this.page.parts.forEach((part) => k < part.length && (part[k] = typed));
+      this.writing.delete(i);
+    }
     if (this.page) this.#paint();
   }
 }

@@ -33,7 +33,7 @@ class Cursor {
   move(to, extend = false) {
     const last = this.grid.size() - 1;
     if (last < 0) return;
-    this.digit = "";
+    this.digit = this.grid.news = "";
     const at = Math.max(0, Math.min(last, to));
     this.at = at - (at % this.unit);
     if (!extend) this.anchor = this.at;
@@ -52,6 +52,7 @@ class Cursor {
     const hit = event.button === 0 && this.#byteUnder(event);
     if (!hit) return;
     this.#drop();
+    this.grid.news = "";
     this.inText = hit.text;
     this.dragging = true;
     if (event.shiftKey) this.at = hit.at;

@@ -91,7 +91,8 @@ function makeActions(does) {
   const again = button("Refresh", () => does.refresh());
   const copy = button("Copy", () => does.copy(), { "aria-label": "Copy the selection" });
   const row = h("div", { class: "dg-hex-group" },
-    h("div", { class: "dg-join" }, again, live, mark), h("div", { class: "dg-join" }, field("Copy as", form), copy), undo);
+    h("div", { class: "dg-join" }, again, live, mark, undo),
+    h("div", { class: "dg-join" }, field("Copy as", form), copy));
   const apply = (state) => {
     live.setAttribute("aria-pressed", String(state.live));
     undo.disabled = !state.undoable || !state.region;

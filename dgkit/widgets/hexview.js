@@ -111,20 +111,20 @@ function hearing(view, grid, tools, apply) {
   view.on("desk", (news) => news.what === "written" && news.id === view.state.region?.id && grid.look());
   view.on("again", () => grid.look());
   view.on("bytes", (message, buffers) => grid.told(message, buffers));
-  view.on("edited", ({ region, at, size, undoable }) => {
+  view.on("edited", ({ region, at, size, ok, undoable }) => {
     view.state.undoable = undoable;
     tools.actions.apply(view.state);
-    if (region === view.state.region?.id) grid.written(at, size);
+    if (region === view.state.region?.id) grid.written(at, size, ok);
   });
   view.on("hunt", ({ kind, ...hunt }) => {
     view.state.hunt = hunt;
     tools.search.apply(view.state);
+    grid.news = hunt.now === "running" ? "" : huntWords(hunt);
     grid.say(huntWords(hunt));
   });
   view.on("go", ({ start, stop }) => {
     grid.show(start, true);
     grid.cursor.select(start, stop);
-    grid.view.root.dataset.went = start;
   });
 }
 

@@ -83,9 +83,9 @@ class HexView(Panel):
     def state(self) -> dict[str, Any]:
         """What is shown, and how."""
         return self._shown.state() | self._options | {
-            "source": self._source(), "live": self._live.on, "at": self._at, "selection": list(self._selection),
-            "hunt": self._hunter.state, "undoable": self._edits.undoable,
-            "dtypes": list(OPTIONS["dtype"]), "most": MOST,
+            "source": self._source(), "live": self._live.on, "at": self._at,
+            "selection": list(self._selection), "hunt": self._hunter.state,
+            "undoable": self._edits.undoable,
         }  # fmt: skip
 
     # What a view asks.

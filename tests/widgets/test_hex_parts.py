@@ -117,7 +117,7 @@ def test_a_pattern_is_hex_or_text(text, kind, pattern):
     ("text", "kind"), [("", "hex"), ("", "text"), ("0", "hex"), ("xy", "hex"), ("a", "regex")]
 )
 def test_what_is_no_pattern_says_so(text, kind):
-    with pytest.raises(ValueError, match="pattern|hex digits"):
+    with pytest.raises(ValueError, match=r"pattern|hex digits"):
         parse_pattern(text, kind)
 
 

@@ -1,12 +1,7 @@
 """The hex view without a browser: what a view asks, what it is told, and what goes wrong."""
 
-import gc
-import os
-import signal
-import weakref
-
 import pytest
-from waiting import stop, until
+from waiting import until
 from widgets_rig import PanelError
 
 import dgkit
@@ -299,89 +294,6 @@ def test_no_region_yet_and_then_one(session, view):
     hexview.wait_for("state", lambda fields: (fields["region"] or {}).get("name") == "first")
 
 
-def test_a_freed_region_says_so_and_is_not_kept(session, hexview, region):
-    session.empty(10, name="other")
-    look(hexview)
-    hexview.ask("watch", on=True)
-    hexview.ask("put", at=0, buffers=[b"!"])
-    hexview.wait_for("edited")
-    region.close()
-    hexview.wait_for("state", lambda fields: "'counters' was freed" in fields["nothing"])
-    assert look(hexview)["region"] == 0
-    for name, fields in {
-        "search": {"text": "a", "kind": "text", "start": 0},
-        "copy": {"start": 0, "stop": 1, "form": "hex"},
-        "undo": {},
-    }.items():
-        with pytest.raises(PanelError, match="was freed"):
-            hexview.ask(name, **fields)
-    with pytest.raises(dgkit.ClosedError, match="was freed"):
-        hexview.panel.goto(0)
-    assert not hexview.errors
-    assert "was freed" in hexview.panel.static_html()
-
-
-def test_a_search_ends_with_its_region(session, view):
-    region = session.empty(1 << 28, name="large")
-    hexview = view(HexView(session))
-    hexview.ask("search", text="x", kind="text", start=0)
-    region.close(timeout=5)
-    hexview.wait_for("state", lambda fields: "was freed" in fields["nothing"])
-    assert hexview.ask("hello")["hunt"] == {}
-
-
-def test_a_closed_session_says_so(view):
-    with dgkit.connect() as session:
-        session.empty(10)
-        hexview = view(HexView(session))
-        look(hexview)
-        hexview.ask("watch", on=True)
-    hexview.wait_for("state", lambda fields: fields["closed"])
-    assert hexview.ask("hello")["nothing"] == "the session is closed"
-    assert look(hexview)["region"] == 0
-    assert "closed" in hexview.panel.static_html()
-
-
-def test_a_killed_dpu_is_said_once_and_watching_ends(session, hexview):
-    look(hexview)
-    hexview.ask("watch", on=True)
-    os.kill(session.owned_pid, signal.SIGKILL)
-    hexview.wait_for("failed")
-    hexview.wait_for("state", lambda fields: not fields["live"])
-    with pytest.raises(PanelError) as caught:
-        look(hexview)
-    assert caught.value.kind == "PeerLost"
-    assert caught.value.way_out
-    assert len(hexview.errors) == 1
-    with pytest.raises(PanelError):
-        hexview.ask("put", at=0, buffers=[b"a"])
-    hexview.ask("show", source="host")
-    assert look(hexview)["size"] == 64, "the host still has its memory"
-
-
-def test_a_stopped_dpu_costs_a_bounded_time_once_and_goes_on_when_it_does(session, hexview):
-    look(hexview)
-    stop(session.owned_pid)
-    try:
-        with pytest.raises(PanelError) as caught:
-            look(hexview)
-        assert caught.value.kind == "PeerTimeout"
-        with pytest.raises(PanelError, match="still not answered"):
-            look(hexview)
-        with pytest.raises(PanelError, match="still not answered"):
-            hexview.ask("put", at=0, buffers=[b"a"])
-    finally:
-        os.kill(session.owned_pid, signal.SIGCONT)
-
-    def again():
-        try:
-            return look(hexview)
-        except PanelError:
-            return None
-
-    assert until(again, "it answers")["size"] == 64
-
-
 def test_a_reader_without_a_kernel_sees_the_first_bytes(hexview, region):
     region.array[:5] = list(b"<&>ab")
     text = hexview.panel.static_html()
@@ -396,18 +308,3 @@ def test_a_reader_without_a_kernel_sees_the_first_bytes(hexview, region):
 def test_a_region_of_another_session_is_refused(session, region):
     with dgkit.connect() as other, pytest.raises(ValueError, match="no live region"):
         HexView(other, region)
-
-
-def test_a_closed_view_keeps_no_region_and_no_task(session, view):
-    hexview = view(HexView(session))
-    region = session.empty(1 << 24)
-    hexview.wait_for("state", lambda fields: fields["region"])
-    look(hexview)
-    hexview.ask("watch", on=True)
-    hexview.ask("search", text="x", kind="text", start=0)
-    array = weakref.ref(region.local)
-    hexview.panel.close()
-    region.close(timeout=5)
-    del region
-    gc.collect()
-    assert array() is None
