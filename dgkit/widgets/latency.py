@@ -7,7 +7,6 @@ to the views that somebody sees, in numbered frames. A view that misses one asks
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -258,7 +257,7 @@ class LatencyPlot(BokehPanel):
         shared = Desk.of(self._meter.session).state() if self._meter is not None else {}
         return {
             **shared, "running": self.running, "error": self._error, "waiting": self._waiting,
-            "setting": asdict(self._setting), **self._stage.state(),
+            "setting": self._setting.state(), **self._stage.state(),
         }  # fmt: skip
 
     def state_buffers(self) -> list[bytes]:

@@ -41,11 +41,8 @@ class LatencyDraw {
     if (!this.#byName.has(name)) this.#byName.set(name, this.#figures.document.get_model_by_name(name));
     return this.#byName.get(name);
   }
-  // Never empty: a legend draws no glyph for what has no point, not even one of NaN.
   #fill(name, columns) {
-    const [first] = Object.values(columns);
-    const none = Object.fromEntries(Object.keys(columns).map((column) => [column, [NaN]]));
-    this.#model(name).data = first.length ? columns : none;
+    this.#model(name).data = columns;
   }
   #setRange(range, wanted) {
     if (!wanted || (range.reset_start === wanted[0] && range.reset_end === wanted[1])) return;

@@ -11,8 +11,15 @@ from math import nan
 from typing import Any
 
 from bokeh.document import Document
-from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, PrintfTickFormatter, Range1d
+from bokeh.models import (
+    ColumnDataSource,
+    FixedTicker,
+    HoverTool,
+    PrintfTickFormatter,
+    Range1d,
+)
 from bokeh.models.annotations import Legend, LegendItem
+from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
 __all__ = ["document"]
@@ -52,7 +59,7 @@ def document(dark: bool) -> Document:
 
 
 def _source(name: str, columns: str) -> ColumnDataSource:
-    return ColumnDataSource(name=name, data={column: [nan] for column in columns.split()})
+    return ColumnDataSource(name=name, data={column: [] for column in columns.split()})
 
 
 def _figure(name: str, title: str, colours: _Colours, **options: Any) -> Any:
@@ -87,16 +94,29 @@ def _ticks(made: Any, which: str, axis: Any) -> None:
 def _legend(made: Any, entries: list[tuple[str, list[Any]]]) -> None:
     """Above the plot; a view names its entries anew (`<figure>_legend`) and hides the empty."""
     items = [
-        LegendItem(name=label.split()[0], label=label, renderers=renderers)
-        for label, renderers in entries
+        LegendItem(name=label.split()[0], label=label, renderers=[_still(made, r) for r in drawn])
+        for label, drawn in entries
     ]
     legend: Any = Legend(
         items=items, name=f"{made.name}_legend", orientation="horizontal", location="left",
         label_text_font_size="11px", background_fill_alpha=0, border_line_alpha=0,
-        margin=0, spacing=14, glyph_width=26, click_policy="hide",
+        margin=0, spacing=14, glyph_width=26,
     )  # fmt: skip
     legend.padding = 0
     made.add_layout(legend, "above")
+
+
+def _still(made: Any, drawn: Any) -> Any:
+    """A renderer that looks the same and never has a point.
+
+    BokehJS builds a legend anew, and empty, with each change of the data of what it names.
+    """
+    still = GlyphRenderer(
+        glyph=drawn.glyph,
+        data_source=ColumnDataSource({name: [nan] for name in drawn.data_source.column_names}),
+    )
+    made.renderers.append(still)
+    return still
 
 
 def _time(colours: _Colours) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..cards import size_text
 from . import forms
 from .desk import Desk
 
@@ -53,6 +54,11 @@ class Setting:
             with forms.about(name):
                 known[name] = _READ[name](value)
         return replace(self, **known)
+
+    def state(self) -> dict[str, Any]:
+        """As a view's controls show it."""
+        text = size_text(self.size)
+        return asdict(self) | {"size": str(self.size) if "." in text else text}
 
 
 class Meter:

@@ -1,0 +1,431 @@
+"""LatencyPlot over a real session: starts and stops, frames, runs, what ends it. No browser."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from waiting import gone, stop, until
+from widgets_rig import PanelError, View
+
+import dgkit
+from dgkit.errors import ClosedError
+from dgkit.session import Session
+from dgkit.widgets import cells
+from dgkit.widgets.latency import LatencyPlot
+
+SPREAD = ("histogram", "curve")
+
+
+def rows(buffer, width=5):
+    return np.frombuffer(buffer).reshape(-1, width)
+
+
+def taken(plot):
+    return plot._stage.run.history.samples if plot._stage.run else 0
+
+
+def measured(plot, samples=200):
+    until(lambda: taken(plot) >= samples, f"{samples} samples", timeout=20)
+    return plot
+
+
+@pytest.fixture
+def plot(session, view):
+    return view(LatencyPlot(session)).panel
+
+
+@pytest.fixture
+def seen(plot):
+    """A view that somebody looks at."""
+    seen = View(plot)
+    seen.ask("watch", view="seen", on=True)
+    return seen
+
+
+def test_it_measures_from_start_to_stop_and_keeps_what_it_has(plot):
+    assert not plot.running
+    plot.start()
+    assert plot.running
+    measured(plot).stop()
+    kept = taken(plot)
+    assert not plot.running
+    assert plot.report().percentiles.n == kept
+    assert "frame" not in plot.static_html()
+
+
+def test_started_again_the_run_goes_on_behind_a_gap(plot):
+    plot.start()
+    measured(plot).stop()
+    before = taken(plot)
+    plot.start()
+    measured(plot, before + 100)
+    assert np.isnan(plot._stage.run.history.fine.all()[:, 1]).sum() == 1
+    assert plot._stage.run.number == 1
+
+
+def test_a_view_that_is_seen_gets_numbered_frames_of_what_is_new(plot, seen):
+    plot.start()
+    seen.wait_for("frame", lambda frame: frame["n"] >= 5)
+    plot.stop()
+    frames = [(fields, out) for fields, out in list(seen.told) if fields["kind"] == "frame"]
+    assert [fields["n"] for fields, _ in frames] == list(range(1, len(frames) + 1))
+    points = np.concatenate([rows(out[0]) for _, out in frames])
+    kept = plot._stage.run.history.fine.all()
+    assert np.array_equal(points, kept[: len(points)], equal_nan=True)
+    assert all(len(out) in (2, 4) for _, out in frames)
+    assert [("figures" in fields) for fields, _ in frames] == [len(out) == 4 for _, out in frames]
+
+
+def test_a_frame_is_small(plot, seen):
+    plot.start()
+    seen.wait_for("frame", lambda frame: frame["n"] >= 12)
+    plot.stop()
+    plain = [out for fields, out in seen.told if fields["kind"] == "frame" and len(out) == 2]
+    assert np.median([sum(map(len, out)) for out in plain]) <= 200
+
+
+def test_who_looks_away_gets_no_frames_and_misses_nothing(plot, seen):
+    plot.start()
+    seen.wait_for("frame")
+    seen.ask("watch", view="seen", on=False)
+    number, before = len(seen.of("frame")), taken(plot)
+    measured(plot, before + 500)
+    assert len(seen.of("frame")) == number
+    seen.ask("watch", view="seen", on=True)
+    frame = seen.wait_for("frame", lambda fields: fields["n"] == number + 1)
+    out = next(out for fields, out in seen.told if fields is frame)
+    assert len(rows(out[0])) >= 10
+
+
+def test_without_a_view_it_measures_and_tells_nothing(plot):
+    mute = View(plot)
+    plot.start()
+    measured(plot)
+    assert mute.of("frame") == []
+
+
+def test_a_new_view_has_the_whole_and_the_next_frame_goes_on_from_it(plot, seen):
+    plot.start()
+    seen.wait_for("frame", lambda frame: frame["n"] >= 3)
+    whole = seen.ask("hello")
+    fine, coarse, histogram, curve, *before = whole["buffers"]
+    number = whole["n"]
+    seen.wait_for("frame", lambda frame: frame["n"] == number + 1)
+    assert whole["running"]
+    assert whole["run"]["label"] == "software DPU"
+    assert rows(fine)[-1, 0] >= rows(fine)[0, 0] == 0
+    assert rows(coarse).shape[1] == 5
+    assert rows(histogram, 3)[:, 2].sum() == rows(fine)[:, 4].sum() == whole["run"]["samples"]
+    assert rows(curve, 2)[0, 0] == 1
+    assert before == [b"", b""]
+
+
+def test_two_views_get_the_same_frames(plot, seen):
+    other = View(plot)
+    plot.start()
+    seen.wait_for("frame", lambda frame: frame["n"] >= 3)
+    plot.stop()
+    assert other.of("frame") == seen.of("frame")
+
+
+def test_what_was_kept_is_before_and_the_next_run_is_after(plot, seen):
+    plot.start()
+    measured(plot)
+    seen.ask("keep")
+    plot.change(size=4096, op="read")
+    measured(plot)
+    state = seen.ask("whole")
+    assert state["before"]["words"].startswith("write 64 B")
+    assert state["run"]["words"].startswith("read 4 KiB")
+    assert state["run"]["lost"] == 0
+    assert all(len(buffer) for buffer in state["buffers"][2:])
+    seen.ask("drop")
+    assert seen.of("whole")[-1]["before"] is None
+
+
+def test_keeping_while_it_runs_loses_no_block(plot):
+    plot.start()
+    measured(plot).keep()
+    measured(plot)
+    plot.clear()
+    measured(plot)
+    assert plot._stage.run.history.lost == plot._stage.before.history.lost == 0
+    assert not np.isnan(plot._stage.run.history.fine.all()[:, 1]).any()
+
+
+def test_cleared_it_begins_anew(plot, seen):
+    plot.start()
+    measured(plot)
+    plot.stop()
+    seen.ask("clear")
+    assert taken(plot) == 0
+    assert seen.of("whole")[-1]["run"]["figures"] == {}
+    with pytest.raises(ValueError, match="nothing was measured"):
+        plot.report()
+
+
+def test_with_nothing_measured_there_is_nothing_to_keep_or_export(plot, seen):
+    for name, fields in (("keep", {}), ("export", {"kind": "time"}), ("export", {"kind": "html"})):
+        with pytest.raises(PanelError, match="nothing was measured"):
+            seen.ask(name, **fields)
+    assert "nothing was measured" in plot.static_html()
+
+
+def test_a_change_while_it_runs_begins_a_new_run(plot, seen):
+    plot.start()
+    measured(plot)
+    seen.ask("change", size="1 KiB")
+    assert plot.running
+    measured(plot)
+    assert plot._stage.run.number == 2
+    assert plot._stage.run.what.size == 1024
+    assert seen.of("whole")[-1]["setting"]["size"] == "1 KiB"
+
+
+def test_a_change_while_it_stands_is_what_start_measures(plot, seen):
+    seen.ask("change", op="read", path="worker", count="7")
+    assert not plot.running
+    plot.start()
+    measured(plot, 50)
+    what = plot._stage.run.what
+    assert (what.op, what.path, what.count) == ("read", "worker", 7)
+    assert set(plot._stage.run.history.fine.all()[:, 4]) == {7}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"size": "lots"}, "no size"),
+        ({"op": "erase"}, "erase"),
+        ({"path": "scenic"}, "scenic"),
+        ({"count": 0}, "1 to 4,096"),
+        ({"region": 77}, "no live region 77"),
+        ({"speed": 3}, "no setting"),
+    ],
+)
+def test_a_change_that_is_nonsense_changes_nothing(plot, seen, change, words):
+    plot.start()
+    setting = plot.setting
+    with pytest.raises(PanelError, match=words):
+        seen.ask("change", **change)
+    assert plot.running
+    assert plot.setting == setting
+    measured(plot)
+
+
+def test_an_error_says_which_control_it_is_about(seen):
+    with pytest.raises(PanelError) as caught:
+        seen.ask("change", size="lots")
+    assert caught.value.field == "size"
+
+
+def test_too_large_for_the_region_is_said_and_what_ran_goes_on(session, plot, seen):
+    with session.empty(256) as region:
+        plot.start(region=region)
+        with pytest.raises(PanelError, match="256 bytes") as caught:
+            seen.ask("change", size=4096)
+        assert caught.value.way_out
+        assert plot.setting.size == 64
+        measured(plot)
+        plot.stop()
+
+
+def test_a_region_of_the_user_is_used_only_when_it_is_asked_for(session, plot):
+    with session.empty(4096) as region:
+        region.array[:] = 7
+        plot.start()
+        measured(plot)
+        assert (region.array == 7).all()
+        plot.change(region=region)
+        measured(plot)
+        assert (region.array[:64] == 0).all()
+        assert (region.array[64:] == 7).all()
+        plot.stop()
+
+
+def test_its_own_memory_grows_with_the_size_and_goes_with_it(session, plot):
+    plot.start()
+    assert [region.size for region in session.regions] == [1 << 16]
+    plot.change(size=1 << 20)
+    assert [region.size for region in session.regions] == [1 << 20]
+    plot.close()
+    assert session.regions == ()
+
+
+def test_closed_it_measures_no_more_and_keeps_no_session(session, plot):
+    plot.start()
+    monitor = plot._monitor
+    plot.close()
+    plot.close()
+    assert monitor.closed
+    with pytest.raises(ClosedError):
+        plot.start()
+    with pytest.raises(ClosedError):
+        _ = plot.session
+
+
+def test_a_killed_dpu_ends_it_with_words_and_what_was_measured_stays(plot, seen):
+    plot.start()
+    measured(plot)
+    os.kill(plot.session.owned_pid, signal.SIGKILL)
+    whole = seen.wait_for("whole", lambda fields: fields["error"])
+    assert not whole["running"]
+    assert "gone" in whole["error"]["text"]
+    assert "connect again" in whole["error"]["way_out"]
+    assert "stays" in whole["error"]["way_out"]
+    assert not plot.running
+    assert plot.report().percentiles.n >= 200
+    assert seen.ask("hello")["error"] == whole["error"]  # also who reloads the page reads it
+    with pytest.raises(PanelError, match="gone"):
+        seen.ask("start")
+    assert taken(plot) >= 200
+
+
+def test_after_another_connect_it_goes_on_there(plot, seen):
+    plot.start()
+    measured(plot)
+    os.kill(plot.session.owned_pid, signal.SIGKILL)
+    seen.wait_for("whole", lambda fields: fields["error"])
+    with dgkit.connect() as other:
+        plot.session = other
+        assert plot.report().percentiles.n >= 200
+        plot.start()
+        measured(plot)
+        assert plot._stage.run.number == 2
+        assert seen.of("whole")[-1]["error"] is None
+        plot.close()
+
+
+def test_a_closed_session_ends_it_with_words(plot, seen):
+    plot.start()
+    measured(plot)
+    plot.session.close()
+    whole = seen.wait_for("whole", lambda fields: fields["error"])
+    assert whole["label"] == "closed"
+    assert "closed" in whole["error"]["text"]
+    assert plot.report()
+
+
+def test_a_region_that_is_freed_meanwhile_ends_it_with_words(session, plot, seen):
+    region = session.empty(4096, name="mine")
+    plot.start(region=region)
+    measured(plot)
+    region.close()
+    whole = seen.wait_for("whole", lambda fields: fields["error"])
+    assert "'mine' was closed" in whole["error"]["text"]
+    assert whole["setting"]["region"] == region.id
+    plot.start(region=None)
+    measured(plot)
+
+
+def test_a_dpu_that_is_stopped_is_waited_for(plot, seen):
+    plot.start()
+    measured(plot)
+    pid = plot.session.owned_pid
+    stop(pid)
+    try:
+        assert seen.wait_for("waiting")["text"]
+        assert plot.running
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    seen.wait_for("waiting", lambda fields: fields["text"] == "")
+    before = taken(plot)
+    measured(plot, before + 100)
+
+
+def test_a_cell_that_is_run_again_closes_the_plot_of_its_last_run(session, monkeypatch):
+    monkeypatch.setattr(cells, "running", lambda: ("cell 1", "run 1"))
+    first, beside = LatencyPlot(session), LatencyPlot(session)
+    first.start()
+    monkeypatch.setattr(cells, "running", lambda: ("cell 2", "run 2"))
+    elsewhere = LatencyPlot(session)
+    monkeypatch.setattr(cells, "running", lambda: ("cell 1", "run 3"))
+    again = LatencyPlot(session)
+    assert first.comm is beside.comm is None
+    assert not first.running
+    assert session.monitors == set()
+    assert elsewhere.comm is not None
+    assert again.comm is not None
+    elsewhere.close()
+    again.close()
+
+
+def test_outside_a_cell_no_plot_closes_another(session):
+    first, second = LatencyPlot(session), LatencyPlot(session)
+    assert first.comm is not None
+    first.close()
+    second.close()
+
+
+def test_a_session_that_ended_is_not_kept_by_a_closed_plot():
+    session = dgkit.connect()
+    plot = LatencyPlot(session)
+    plot.start()
+    pid = session.owned_pid
+    plot.close()
+    session.close()
+    until(lambda: gone(pid), "the DPU has ended")
+    assert not [kept for kept in vars(plot).values() if isinstance(kept, Session)]
+
+
+def test_the_provider_fault_is_named_everywhere(view):
+    with dgkit.connect(provider="fault") as session:
+        plot = view(LatencyPlot(session)).panel
+        plot.start()
+        measured(plot)
+        state = View(plot).ask("hello")
+        assert state["run"]["label"] == state["label"] == "software DPU, injected faults"
+        assert "injected faults" in plot.to_csv()
+        assert "injected faults" in plot.static_html()
+        plot.close()
+
+
+@pytest.mark.parametrize("name", ["time", "histogram", "percentiles"])
+def test_a_table_says_whose_figures_it_has(plot, seen, name):
+    plot.start()
+    measured(plot)
+    plot.keep()
+    measured(plot).stop()
+    lines = plot.to_csv(name).splitlines()
+    notes = [line for line in lines if line.startswith("#")]
+    head, *body = lines[len(notes) :]
+    for run in ("before", "after"):
+        assert f"# {run}: label: software DPU" in notes
+        assert any(line.startswith(f"# {run}: machine: ") for line in notes)
+        assert any(line.startswith(f"# {run}: provider: soft") for line in notes)
+        assert any(line.startswith(f"{run},") for line in body)
+    assert head.startswith("run,")
+    assert {line.count(",") for line in body} == {head.count(",")}
+    reply = seen.ask("export", kind=name)
+    assert reply["name"] == f"latency-{name}.csv"
+    assert reply["buffers"][0].decode().splitlines() == lines
+
+
+def test_the_reports_are_files_of_their_own(plot, seen):
+    plot.start()
+    measured(plot).stop()
+    page = seen.ask("export", kind="html")["buffers"][0].decode()
+    assert page.startswith("<!doctype html>")
+    assert "software DPU" in page
+    assert "http" not in page
+    made = dgkit.LatencyReport.from_dict(
+        __import__("json").loads(seen.ask("export", kind="json")["buffers"][0])["run"]
+    )
+    assert made == plot.report()
+    with pytest.raises(PanelError, match="no table 'gif'"):
+        seen.ask("export", kind="gif")
+
+
+def test_a_notebook_keeps_a_report_and_no_points(plot):
+    shown = plot._repr_mimebundle_()
+    data = shown[0] if isinstance(shown, tuple) else shown
+    assert "nothing was measured" in data["text/html"]
+    plot.start()
+    measured(plot).stop()
+    shown = plot._repr_mimebundle_()
+    data = shown[0] if isinstance(shown, tuple) else shown
+    assert "software DPU" in data["text/html"]
+    assert len(str(data)) < 20_000
+    assert set(plot.get_state()) & {"_esm", "_css"}
+    assert not [key for key in plot.keys if key.startswith("_latency")]
