@@ -129,11 +129,9 @@ class Device:
         bytes, BoundsError for a part outside, ExportError for a memfd that is not sealed.
         """
         flags = parse_access(access)
-        region = Region(
+        return Region(
             self, memory, flags, offset=offset, size=size, name=name, share_process=share_process
         )
-        self._regions.add(region)
-        return region
 
     def import_region(self, token: bytes, timeout: float = 1.0) -> RemoteRegion:
         """Makes a remote region of a descriptor, of this process or of another of this user.
@@ -142,9 +140,7 @@ class Device:
         PeerTimeout if it does not answer within `timeout` seconds, PeerVersion, Unsupported if it
         is of another machine, ExportError if its memory could kill this process.
         """
-        region = RemoteRegion(self, token, timeout)
-        self._regions.add(region)
-        return region
+        return RemoteRegion(self, token, timeout)
 
     def queue(
         self,

@@ -47,15 +47,22 @@ class _Base:
         self._device = device
         self._pid = os.getpid()
         self.name = name
+        # Before the C core knows it: Ctrl-C may come at any moment, and the device closes them all.
+        device._regions.add(self)  # type: ignore[arg-type] # it is one of the two kinds
 
-    def _take(self, handle: Any) -> None:
-        self._r = handle
+    def _open(self, call: Any, *args: Any) -> None:
+        """A C call that makes the region. What it made is known, wherever Ctrl-C comes."""
+        out = ffi.new("dg_region **")
+        try:
+            check(call(*args, out))
+        finally:
+            self._r = out[0] or None
         info = self._info()
         self.id, self.size, self.access = info.id, info.size, Access(info.access)
 
     def _info(self) -> Any:
         info = ffi.new("dg_region_info *")
-        if self._r is not None:
+        if not self.closed:
             check(lib.dg_region_info_get(self._r, info))
         return info
 
@@ -66,8 +73,8 @@ class _Base:
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
-        return self._r is None
+        """Whether it is closed, by itself or with its device."""
+        return self._r is None or self._device.closed
 
     def close(self, timeout: float = 1.0) -> None:
         """Refuses new transfers, waits for those in flight, then lets go. Again: does nothing.
@@ -77,7 +84,8 @@ class _Base:
         """
         if self._r is None:
             return
-        check(lib.dg_region_close(self._r, nanoseconds(timeout)))
+        if not self._device.closed:  # else it went with the device: the collector knows no order
+            check(lib.dg_region_close(self._r, nanoseconds(timeout)))
         self._r = None
         self._let_go()
 
@@ -91,7 +99,7 @@ class _Base:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_r", None) is None:
+        if getattr(self, "_r", None) is None or self.closed:
             return
         if self._pid == os.getpid():
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
@@ -156,15 +164,11 @@ class Region(_Base):
                 raw = described_gpu(memory, memory.gpu, offset, size)
             else:
                 raw = self._describe(known, offset, size, share_process)
-            self._register(access, raw)
+            self._open(lib.dg_region_register, device._handle(), raw, int(access))
         except BaseException:
-            self._let_go()
+            if self._r is None:
+                self._let_go()
             raise
-
-    def _register(self, access: Access, raw: Any) -> None:
-        out = ffi.new("dg_region **")
-        check(lib.dg_region_register(self._device._handle(), raw, int(access), out))
-        self._take(out[0])
 
     def _describe(
         self, known: bool, offset: int, size: int | None, share_process: bool
@@ -213,7 +217,7 @@ class Region(_Base):
         if locked and (flags & Access.WRITE or not flags):
             raise AccessDenied(f"{self!r} has readonly_export=True: export it as 'r'")
         self._device._handle()
-        if self._r is None:
+        if self.closed:
             raise ClosedError(f"{self!r} is closed")
         buffer = ffi.new("uint8_t[]", 512)
         length = check(lib.dg_region_export(self._r, int(flags), buffer, 512))
@@ -227,7 +231,7 @@ class Region(_Base):
     @property
     def revoked(self) -> bool:
         """Whether close() was called, also when it could not finish."""
-        return self._r is None or bool(self._info().revoked)
+        return self.closed or bool(self._info().revoked)
 
     def _let_go(self) -> None:
         # A finalizer may come when the buffer is gone already; there is nothing to release then.
@@ -257,10 +261,8 @@ class RemoteRegion(_Base):
     def __init__(self, device: Device, token: bytes, timeout: float) -> None:
         super().__init__(device, None)
         token = bytes(memoryview(token))
-        out = ffi.new("dg_region **")
-        rc = lib.dg_region_import(device._handle(), token, len(token), nanoseconds(timeout), out)
-        check(rc)
-        self._take(out[0])
+        limit = nanoseconds(timeout)
+        self._open(lib.dg_region_import, device._handle(), token, len(token), limit)
         info = self._info()
         self.method = _METHODS[info.method]
         self.peer_pid = int(info.peer_pid)

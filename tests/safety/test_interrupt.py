@@ -1,8 +1,10 @@
 """Ctrl-C and other signals while something waits: the queue stays usable, nothing is lost."""
 
 import contextlib
+import itertools
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -131,3 +133,53 @@ def test_ctrl_c_does_not_end_a_large_copy_in_two():
             transfer.wait()
         assert transfer.wait(10).size == 1 << 27
         assert r.there == r.here
+
+
+class Interrupting:
+    """Raises KeyboardInterrupt at the n-th line that dgkit.dma begins, as Ctrl-C may at any."""
+
+    def __init__(self, n):
+        self.left = n
+
+    def __call__(self, frame, event, arg):
+        if f"{os.sep}dgkit{os.sep}dma{os.sep}" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+    def __enter__(self):
+        self.before = sys.gettrace()
+        sys.settrace(self)
+
+    def __exit__(self, *_):
+        sys.settrace(self.before)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda device, memory, token: device.register(memory),
+        lambda device, memory, token: device.import_region(token),
+    ],
+    ids=["register", "import"],
+)
+def test_ctrl_c_anywhere_in_making_a_region_leaves_the_device_closable(make):
+    memory = bytearray(4096)
+    for line in itertools.count(1):
+        with dgkit.Device() as device:
+            target, made = device.register(memory), []
+            token = target.export()
+            try:
+                with Interrupting(line):
+                    made.append(make(device, memory, token))
+            except KeyboardInterrupt as interrupt:
+                made.append(interrupt)  # and what its frames hold, for longer than the device
+        ended = type(made.pop()) is not KeyboardInterrupt
+        memory.append(0)  # nothing holds it any more
+        memory.pop()
+        if ended:
+            break
+    assert line > 10
