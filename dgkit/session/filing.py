@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -22,7 +23,7 @@ class Filing:
     """Those that are open, in the order made. Thread-safe."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._session = weakref.ref(session)  # with nothing open, it goes with its last name
         self._regions: dict[int, SessionRegion] = {}
         self._made = 0
         self._calls: list[Call] = []
@@ -38,7 +39,9 @@ class Filing:
     def new(self, on: str, size: int, access: Access, name: str | None) -> SessionRegion:
         """One that is filed once both sides know it."""
         self._made += 1
-        return SessionRegion(self._session, self._made, on=on, size=size, access=access, name=name)
+        session = self._session()
+        assert session is not None  # it is what calls
+        return SessionRegion(session, self._made, on=on, size=size, access=access, name=name)
 
     def file(self, region: SessionRegion) -> SessionRegion:
         """Both sides know it."""

@@ -26,6 +26,9 @@ _EVENTS = (
 )
 _AT_ONCE_MS = 10  # how long a receive waits inside libzmq, where nobody else can send meanwhile
 _serial = itertools.count()
+# From the collector: of what nobody closed it would end the context before the sockets, for which
+# that waits for ever.
+_open: set[Dealer] = set()
 
 
 class Dealer:
@@ -43,6 +46,7 @@ class Dealer:
         for fd in (fd_of(self.socket), self.monitor_fd, self.wake):
             self.epoll.register(fd, select.EPOLLIN)
         self.socket.connect(address.endpoint)
+        _open.add(self)
 
     def _set_up(self, address: Address, identity: tuple[str, str] | None) -> None:
         sock = self.socket
@@ -69,3 +73,4 @@ class Dealer:
         self.context.term()
         self.epoll.close()
         os.close(self.wake)
+        _open.discard(self)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -332,6 +333,19 @@ def test_a_session_that_nobody_closed_says_so():
     pid = session.owned_pid
     with pytest.warns(ResourceWarning, match="was not closed"):
         del session
+    assert gone(pid)
+
+
+def test_a_session_that_nobody_closed_goes_with_its_regions_when_the_collector_comes():
+    session = dgkit.connect()
+    pid = session.owned_pid
+    region = session.empty(64)
+    session.write(region, b"x")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        del session, region
+        gc.collect()
+    assert any("<Session " in str(each.message) for each in said)
     assert gone(pid)
 
 
