@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -223,6 +224,8 @@ def test_ctrl_c_while_the_gpu_s_memory_is_timed_leaves_nothing(signal, code, tmp
         cli_process.send(process, signal)
         _, err = cli_process.ended(process)
     assert process.returncode == code
+    # On a busy machine the driver's start is waited for longer than a person would without a word.
+    err = re.sub(r"\Adgkit: waiting for the NVIDIA driver.*\n", "", err)
     assert err == ("\ndgkit: stopped\n" if code == 130 else "")
     cli_process.until(lambda: not cli_process.alive(dpu), seconds=1)
     assert not cli_process.files_under(tmp_path)
