@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["empty", "register"]
 
+_PAGES_PER_S = 1 << 27  # bytes: no machine is slower to give pages, however busy it is
+
 
 def empty(session: Session, shape: Any, dtype: Any, on: str, name: str | None) -> SessionRegion:
     """As Session.empty()."""
@@ -82,7 +84,8 @@ def _at_agent(
 ) -> SessionRegion:
     export = session.role == "dpu"
     fields = (size, int(Access.RW), export, (name or "")[:256], place)
-    made = session._link.ask(Allocate, *fields, timeout=session.timeout)
+    timeout = session.timeout + size / _PAGES_PER_S
+    made = session._link.ask(Allocate, *fields, timeout=timeout)
     region = session.filing.new(side, size, Access.RW, name)
     region.handle, region.token = made.region, made.token
     region.place, region.chosen = made.place, chosen or made.chosen

@@ -7,11 +7,13 @@ import errno
 import threading
 import time
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import cards
 from ..errors import RegionBusy, Unsupported
 from . import busy, frames, names
+from .aside import aside
 from .desk import Desk
 from .filling import filling
 from .forms import about, shape_of
@@ -143,7 +145,8 @@ class AllocatePanel(Panel):
         try:
             name = None if job.name == "new memory" else job.name
             with about("on" if on != "host" else "shape"):
-                self._started(job, self._session.empty(shape, dtype, on=on, name=name))
+                empty = partial(self._session.empty, shape, dtype, on=on, name=name)
+                self._started(job, (yield from aside(empty)))
             yield from self._filling(job, pattern, dtype)
         finally:
             self._over(job)
@@ -227,7 +230,7 @@ class AllocatePanel(Panel):
         end = time.monotonic() + _LET_GO_S
         while not region.closed:
             try:
-                region.close(timeout=0.01)
+                yield from aside(partial(region.close, timeout=0.01))
             except RegionBusy:
                 if time.monotonic() > end:
                     raise
@@ -253,10 +256,9 @@ class AllocatePanel(Panel):
 
     def _registering(self, value: Any, access: str, share_block: bool, name: str) -> Steps:
         yield True
+        options: dict[str, Any] = {"access": access, "name": name, "share_block": share_block}
         with about("variable"):
-            region = self._session.register(
-                value, access=access, name=name, share_block=share_block
-            )
+            region = yield from aside(partial(self._session.register, value, **options))
         self._desk.select(region.id)
         self._say(f"{region.name}: {cards.size_text(region.size)}, registered in place")
 

@@ -27,14 +27,14 @@ def places(session: Session, *, look: bool = True) -> list[dict[str, Any]]:
     here = session.role == "host"
     why = (memory.why_no_gpu() if look else _LOOKING) if here else ""  # the agent's: it will say
     found = [
-        _place("host", "host memory" if here else "host memory, at the agent"),
-        _place("dpu", "DPU memory, at the agent" if here else "DPU memory, here"),
-        _place("pinned", "pinned host memory, which a GPU reaches", why),
+        _place("host", "host" if here else "host, at the agent"),
+        _place("dpu", "DPU, at the agent" if here else "DPU, here"),
+        _place("pinned", "pinned host memory", why),
     ]
     reach = why
     if not why and session.dpu.provider != "cuda":
         reach = _NO_REACH.format(provider=session.dpu.provider)
-    return [*found, *_gpus(reach, why, here), _place("auto", "auto: a GPU if usable, else host")]
+    return [*found, *_gpus(reach, why, here), _place("auto", "auto: a GPU, else host")]
 
 
 def _place(value: str, text: str, why: str = "") -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _place(value: str, text: str, why: str = "") -> dict[str, Any]:
 
 def _gpus(reach: str, why: str, here: bool) -> list[dict[str, Any]]:
     if why or not here:
-        return [_place("gpu", "GPU memory" if here else "GPU memory, at the agent", reach)]
+        return [_place("gpu", "GPU" if here else "GPU, at the agent", reach)]
     return [
         _place(f"cuda:{gpu.index}", f"GPU {gpu.index}: {gpu.name}, {_sizes(gpu)}", reach)
         for gpu in memory.gpus()

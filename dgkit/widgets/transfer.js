@@ -130,7 +130,10 @@ function drawTransfer(view) {
   const said = statusLine();
   const form = (view.form = makeTransferForm(view, (text) => (said.textContent = text)));
   const list = makeList(view, form);
-  const busy = (running) => { form.start.disabled = list.all.disabled = running; };
+  const busy = (running) => {
+    view.running = list.all.disabled = running;
+    form.start.disabled = running || !view.desk.regions.length;
+  };
   const progress = makeProgress(view, said, busy);
   const summary = makeSummary();
   const brought = makeBrought(view, said);

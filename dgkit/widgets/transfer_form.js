@@ -73,7 +73,7 @@ async function sendFile(view, key, file, told) {
 function makeControls(view) {
   const limits = view.state.limits;
   return {
-    op: choice([["write", "write (DPU to region)"], ["read", "read (region to DPU)"]]),
+    op: choice([["write", "write to region"], ["read", "read from region"]]),
     region: h("select"),
     offset: h("input", { value: "0", autocomplete: "off" }),
     size: h("input", { value: "64", autocomplete: "off" }),
@@ -89,8 +89,7 @@ function wrongSpan(view, c, size) {
   const offset = parseSize(c.offset.value);
   const access = { read: "r", write: "w" }[c.op.value];
   const wrong = { region: "", op: "", offset: "", size: "" };
-  if (!region) wrong.region = "there is no region: allocate one";
-  else if (!region.access.includes(access)) wrong.op = `this region is for ${region.access_text} only`;
+  if (region && !region.access.includes(access)) wrong.op = `this region is for ${region.access_text} only`;
   if (!(offset >= 0)) wrong.offset = "bytes, as 0, 4096, 0x100, 64K";
   else if (region && offset >= region.size) wrong.offset = `the region ends at ${region.size.toLocaleString("en-US")}`;
   else if (region && offset + size > region.size)
@@ -152,7 +151,10 @@ function makeTransferForm(view, told) {
     sizeBox, field("Repeat", c.repeat), field("Depth, at once", c.depth),
     h("div", { class: "dg-wide dg-bar" }, start, add, output));
   const regions = (desk, select) => {
-    refill(c.region, desk.regions.map((one) => [one.id, `${one.name}, ${one.text}, ${one.where}`]));
+    const none = [["", "no region yet"]];
+    start.disabled = view.running || !desk.regions.length;
+    add.disabled = !desk.regions.length;
+    refill(c.region, !desk.regions.length ? none : desk.regions.map((one) => [one.id, `${one.name}, ${one.text}, ${one.where}`]));
     if (select && desk.selected) c.region.value = desk.selected;
     check();
   };

@@ -331,7 +331,7 @@ def test_where_this_process_is_the_dpu_the_places_are_named_from_there(view):
         panel = view(AllocatePanel(session))
         panel.ask("hello")
         texts = {place["value"]: place["text"] for place in panel.wait_for("places")["places"]}
-        assert texts["host"] == "host memory, at the agent"
+        assert texts["host"] == "host, at the agent"
         region = make(panel, on="host", fill="counter")
         assert session.read(region, 4) == b"\0\1\2\3"
         assert panel.ask("export", region=region.id)["hex"] == region.token.hex()
