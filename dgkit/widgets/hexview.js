@@ -63,12 +63,12 @@ function draw(view) {
   grid.does = (what) => (special[what] ?? does[what])();
   const nothing = h("p", { class: "dg-hex-nothing" });
   const bytes = grid.main;
-  const legend = h("p", { class: "dg-help dg-hex-legend" }, h("span", { class: "dg-changed" }, "changed"),
-    " since it was marked as seen; ", h("span", { class: "dg-differs" }, "differs"),
-    " between DPU and host. Type hex digits to write a byte; F2: type text; Ctrl+Z: undo.");
+  const unlike = h("span", {}, h("b", { class: "dg-differs" }, "differs"), " between DPU and host; ");
+  const legend = h("p", { class: "dg-help dg-hex-legend" }, h("b", { class: "dg-changed" }, "changed"),
+    " since it was marked as seen; ", unlike, "type hex digits to write a byte; F2: type text; Ctrl+Z: undo");
   const second = h("div", { class: "dg-row" }, tools.search.row, tools.actions.row);
   view.body.append(tools.choices.row, tools.choices.note, second, nothing, bytes, grid.status, legend);
-  const apply = () => applyState(view, grid, tools, { nothing, bytes, legend });
+  const apply = () => applyState(view, grid, tools, { nothing, bytes, legend, unlike });
   hearing(view, grid, tools, apply);
   const watch = new ResizeObserver(() => grid.arrange());
   watch.observe(grid.box);
@@ -84,12 +84,14 @@ function draw(view) {
   };
 }
 
-function applyState(view, grid, tools, { nothing, bytes, legend }) {
+function applyState(view, grid, tools, { nothing, bytes, legend, unlike }) {
   const { state } = view;
   view.titled({ ...state, title: state.region ? `${view.title}: ${state.region.name}` : view.title });
   if (state.region?.no_write) view.head.append(h("span", { class: "dg-badge" }, "read only"));
   for (const tool of Object.values(tools)) tool.apply(state);
   nothing.hidden = Boolean(state.region);
+  unlike.hidden = state.source !== "both";
+  grid.news = "";
   bytes.hidden = legend.hidden = grid.status.hidden = !state.region;
   nothing.textContent = state.nothing;
   if (state.region?.id !== grid.region) {

@@ -284,16 +284,6 @@ def test_one_with_a_region_of_its_own_does_not_follow(session, region, view):
     assert own.ask("hello")["region"]["name"] == "counters"
 
 
-def test_no_region_yet_and_then_one(session, view):
-    hexview = view(HexView(session))
-    state = hexview.ask("hello")
-    assert state["region"] is None
-    assert "session.empty" in state["nothing"]
-    assert look(hexview)["region"] == 0
-    session.empty(10, name="first")
-    hexview.wait_for("state", lambda fields: (fields["region"] or {}).get("name") == "first")
-
-
 def test_a_reader_without_a_kernel_sees_the_first_bytes(hexview, region):
     region.array[:5] = list(b"<&>ab")
     text = hexview.panel.static_html()

@@ -1,4 +1,4 @@
-"""The hex view when its region, its session or its DPU goes, and when the DPU stops."""
+"""The hex view without a region, when that, its session or its DPU goes, and when it stops."""
 
 import gc
 import os
@@ -25,6 +25,16 @@ def hexview(session, region, view):
 
 def look(view, at=0, n=64, name="one"):
     return view.ask("look", view=name, at=at, n=n)
+
+
+def test_no_region_yet_and_then_one(session, view):
+    hexview = view(HexView(session))
+    state = hexview.ask("hello")
+    assert state["region"] is None
+    assert "session.empty" in state["nothing"]
+    assert look(hexview)["region"] == 0
+    session.empty(10, name="first")
+    hexview.wait_for("state", lambda fields: (fields["region"] or {}).get("name") == "first")
 
 
 def test_a_freed_region_says_so_and_is_not_kept(session, hexview, region):
