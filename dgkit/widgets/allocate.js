@@ -75,8 +75,8 @@ function makeRegions(view, said, exported, form) {
     draw(view.desk);
   };
   const asked = (region) => [
-    button("Free anyway", () => free(region, true), { "data-key": `free:${region.id}` }),
-    button("Keep", () => { asking = 0; said.textContent = ""; draw(view.desk); }, { "data-key": `keep:${region.id}` }),
+    button("Keep", () => { asking = 0; said.textContent = ""; draw(view.desk); }, { "data-key": `free:${region.id}` }),
+    button("Free anyway", () => free(region, true), { "data-key": `sure:${region.id}` }),
   ];
   const actions = (region, selected) => [
     button("Look", () => view.attempt("look", { region: region.id }), {

@@ -94,9 +94,10 @@ def timeline(record: dict[str, Any]) -> Html | str:
     post, complete = record["post_ns"], record["complete_ns"]
     share = 100 * post / complete if complete else 0
     text = f"0, {us(post)}, {us(complete)}"
-    box = "display:inline-block;height:8px"
+    box = "position:absolute;top:0px;bottom:0px"
     return Html(
-        f'<div style="width:90px;height:8px"><span style="{box};width:{share:.1f}%;'
-        f'background-color:#a34a00"></span><span style="{box};width:{100 - share:.1f}%;'
-        f'background-color:#1e88e5"></span></div><span style="font-size:11px">{text}</span>'
+        '<div style="position:relative;width:90px;height:8px">'
+        f'<div style="{box};left:0px;width:{share:.1f}%;background-color:#c75b00"></div>'
+        f'<div style="{box};right:0px;width:{100 - share:.1f}%;background-color:#1e88e5"></div>'
+        f'</div><div style="font-size:11px">{text}</div>'
     )

@@ -52,6 +52,7 @@ class TransferPanel(Panel):
         self._brought: tuple[dict[str, Any], SessionTransfer] | None = None
         self._kept: set[str] = set()
         self._wrote: set[int] = set()
+        self._states: list[str] = []
         self._summary: dict[str, Any] | None = None
         super().__init__()
         self._desk.subscribe(self)
@@ -154,6 +155,7 @@ class TransferPanel(Panel):
         self._tell_orders()
 
     def _tell_orders(self) -> None:
+        self._states = [order.state for order in self._orders]
         self.tell("orders", orders=self._described())
 
     @handler
@@ -226,6 +228,8 @@ class TransferPanel(Panel):
     def _told(self, run: Run) -> None:
         """On the frame thread, at most once a tick."""
         self._tell_run(run)
+        if self._states != [order.state for order in self._orders]:
+            self._tell_orders()
         if run.ended:
             self._finished(run)
         elif time.monotonic() - self._listed > _LIST_S:
@@ -281,7 +285,8 @@ class TransferPanel(Panel):
         body = cards.table("The last completions, the newest first", header, rows) if rows else ""
         closed = self._session.closed
         badge = "" if closed else cards.provider_badge(self._session.dpu.provider)
-        more = [("Clock", self._clock()), ("Live view", "run the cell")]
+        more = [("Live view", "run the cell")]
+        more += [] if closed else [("Clock", self._clock())]
         note = "The session is closed." if closed else ""
         return cards.card(self.title, more, badge=badge, body=body, note=note)
 

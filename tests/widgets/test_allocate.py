@@ -1,20 +1,17 @@
 """AllocatePanel without a browser: what its handlers do, and what its views are told."""
 
 import base64
-import os
-import signal
-from threading import Event
 
 import numpy as np
 import pytest
 from agents import agent
-from waiting import gone, until
+from waiting import until
 from widgets_rig import PanelError
 
 import dgkit
 from dgkit.cards import size_text
 from dgkit.errors import RegionBusy
-from dgkit.widgets import allocate, filling
+from dgkit.widgets import allocate
 from dgkit.widgets.allocate import AllocatePanel
 from dgkit.widgets.patterns import BLOCK, Pattern
 
@@ -122,59 +119,6 @@ def test_what_the_session_refuses_is_about_its_field(panel, session, form, field
     assert error["field"] == field
     assert not session.regions
     assert panel.wait_for("jobs", lambda fields: not fields["jobs"])
-
-
-class Slow:
-    """Blocks that come when the test lets them."""
-
-    def __init__(self, monkeypatch):
-        self.go, self.at = Event(), Event()
-        monkeypatch.setattr(Pattern, "blocks", self.blocks)
-
-    def blocks(self, size, dtype="u1"):
-        for at in range(0, size, 1024):
-            if at:
-                self.at.set()
-            yield np.full(min(1024, size - at), 7, "u1")
-
-
-@pytest.fixture
-def slow(monkeypatch):
-    """A fill of 64 MiB in pieces of 1 KiB is still going on when anybody looks."""
-    return Slow(monkeypatch)
-
-
-@pytest.mark.parametrize("on", ["host", "dpu"])
-def test_a_fill_tells_how_far_it_is_and_can_be_cancelled(panel, session, slow, on):
-    job = panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones", "on": on})["job"]
-    seen = panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
-    assert seen["jobs"][0]["total"] == 64 * MIB
-    assert panel.ask("hello")["jobs"][0]["id"] == job
-    panel.ask("cancel", job=job)
-    assert "cancelled after" in panel.wait_for("said")["text"]
-    assert panel.ask("hello")["jobs"] == []
-    (region,) = session.regions
-    assert session.read(region, 1, offset=region.size - 1) == b"\0"
-    panel.ask("cancel", job=job)
-
-
-def test_a_region_that_is_being_filled_is_freed_only_when_that_is_meant(panel, session, slow):
-    panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones", "name": "big"})
-    panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
-    (region,) = session.regions
-    assert panel.ask("free", region=region.id)["in_use"] == "a fill is using big"
-    assert not region.closed
-    panel.ask("free", region=region.id, sure=True)
-    panel.wait_for("said", lambda fields: fields["text"] == "big was freed")
-    assert not session.regions
-
-
-def test_a_fill_of_a_region_that_is_freed_elsewhere_says_so(panel, session, slow):
-    panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones"})
-    panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
-    session.regions[0].close()
-    until(lambda: panel.errors, "the fill ends")
-    assert "was freed after" in panel.errors[0]
 
 
 def test_from_python_memory_is_there_when_the_call_returns(panel, session):
@@ -286,46 +230,6 @@ def test_two_views_are_told_the_same(session, view):
     assert second.of("said") == first.of("said")
 
 
-def test_a_killed_dpu_is_shown_and_nothing_hangs(panel, session):
-    region = make(panel, name="mine")
-    os.kill(session.owned_pid, signal.SIGKILL)
-    until(lambda: gone(session.owned_pid), "it is dead")
-    panel.ask(
-        "make",
-        **FORM,
-    )
-    assert panel.wait_for("failed")["error"]["kind"] == "PeerLost"
-    panel.ask("free", region=region.id)
-    panel.wait_for("said", lambda fields: fields["text"] == "mine was freed")
-
-
-def test_a_dpu_that_is_killed_during_a_fill_ends_the_fill(panel, session, slow):
-    panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones", "on": "dpu"})
-    panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
-    os.kill(session.owned_pid, signal.SIGKILL)
-    assert panel.wait_for("failed")["error"]["kind"] == "PeerLost"
-    panel.wait_for("jobs", lambda fields: not fields["jobs"])
-
-
-def test_a_closed_session_is_shown_as_closed(session, view):
-    panel = view(AllocatePanel(session))
-    session.close()
-    state = panel.ask("hello")
-    assert (state["closed"], state["regions"]) == (True, [])
-    panel.ask("make", **FORM)
-    assert panel.wait_for("failed")["error"]["kind"] == "ClosedError"
-    assert "The session is closed" in panel.panel.static_html()
-
-
-def test_closing_the_panel_ends_its_fills_and_leaves_the_regions(session, view, slow):
-    panel = view(AllocatePanel(session))
-    panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones"})
-    panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
-    panel.panel.close()
-    (region,) = session.regions
-    assert region.array[-1] == 0
-
-
 def test_where_this_process_is_the_dpu_the_places_are_named_from_there(view):
     with agent(role="host") as lender, dgkit.connect(lender.address) as session:
         panel = view(AllocatePanel(session))
@@ -344,9 +248,3 @@ def test_a_reader_without_a_kernel_sees_the_regions(panel, session):
     assert "<script" not in shown
     assert "<svg" not in shown
     assert "var(" not in shown.replace("border-color:var(--jp-border-color1,#8a8a8a)", "")
-
-
-def test_a_step_fills_one_block(session):
-    region = session.empty(3 * BLOCK + 5)
-    steps = list(filling.filling(region, Pattern("counter"), "f8"))
-    assert steps == [BLOCK, 2 * BLOCK, 3 * BLOCK, 3 * BLOCK + 5]

@@ -207,68 +207,6 @@ def test_the_figures_are_those_of_the_stamps():
     assert (summary["count"], summary["bytes"]) == (4, 40)
 
 
-def test_the_list_is_run_from_the_top(panel, session, region):
-    panel.ask("append", form=form(region, payload="first"))
-    panel.ask("append", form=form(region, payload="2nd", repeat="3"))
-    panel.ask("append", form=form(region, op="read", size="5"))
-    listed = panel.ask("hello")["orders"]
-    assert [order["op"] for order in listed] == ["write", "write", "read"]
-    assert listed[0]["payload"] == "text 'first'"
-    panel.ask("run")
-    records = ended(panel)["completions"]
-    assert [record["what"] for record in records] == ["write r"] * 4 + ["read r"]
-    assert panel.ask("hello")["brought"]["lines"][0].endswith("2ndst")
-    assert [order["state"] for order in panel.of("orders")[-1]["orders"]] == ["done"] * 3
-    panel.ask("run")
-    assert len(ended(panel, 2)["completions"]) == 10
-
-
-def test_the_list_can_be_reordered_and_emptied(panel, region):
-    for text in ("a", "b", "c"):
-        panel.ask("append", form=form(region, payload=text))
-    first, second, third = (order["id"] for order in panel.ask("hello")["orders"])
-    ids = lambda: [order["id"] for order in panel.of("orders")[-1]["orders"]]  # noqa: E731
-    panel.ask("move", order=third, by=-1)
-    assert ids() == [first, third, second]
-    panel.ask("move", order=first, by=-1)
-    assert ids() == [first, third, second]
-    panel.ask("move", order=first, by=1)
-    assert ids() == [third, first, second]
-    for order in (first, second, third):
-        panel.ask("remove", order=order)
-    assert ids() == []
-    for name, fields in (("remove", {}), ("move", {"by": 1})):
-        with pytest.raises(PanelError, match="no transfer"):
-            panel.ask(name, order=first, **fields)
-    with pytest.raises(PanelError, match="the list is empty"):
-        panel.ask("run")
-
-
-def test_the_list_is_bounded(panel, region, monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.transfer._LONGEST", 2)
-    for _ in range(2):
-        panel.ask("append", form=form(region))
-    with pytest.raises(PanelError, match="the most"):
-        panel.ask("append", form=form(region))
-
-
-def test_a_sequence_stops_at_the_first_failure(panel, session, region):
-    with session.empty(64, name="gone") as gone:
-        panel.ask("append", form=form(region))
-        panel.ask("append", form=form(gone, payload="x"))
-        panel.ask("append", form=form(region, payload="never"))
-    panel.ask("run")
-    records = ended(panel)["completions"]
-    assert [record["status"] for record in records] == ["OK", "CLOSED"]
-    assert "'gone' is closed" in records[1]["error"]
-    states = [order["state"] for order in panel.of("orders")[-1]["orders"]]
-    assert states == ["done", "failed", "waiting"]
-    assert panel.of("orders")[-1]["orders"][1]["freed"]
-    assert "is closed" in panel.wait_for("failed")["error"]["text"]
-    assert panel.of("run")[-1]["ended"] == "1 transfer is complete, then one failed."
-    assert region.array[:5].tobytes() == b"hello"
-
-
 def test_from_python_a_run_can_be_waited_for(panel, session, region):
     run = panel.panel.transfer("write", region, np.arange(4, dtype="u1"), offset=2)
     assert run.wait(10) is run
