@@ -88,7 +88,7 @@ function makeRegions(view, said, exported, form) {
   const line = (region, selected) => h("tr", { class: region.id === selected ? "dg-row-chosen" : false },
     h("th", { scope: "row", title: region.chosen || null }, region.name), h("td", { class: "dg-number", title: `${region.size.toLocaleString("en-US")} bytes` }, region.text),
     h("td", {}, region.here ? `${region.shape.join(" × ")} ${region.dtype}` : "bytes, at the agent"),
-    h("td", {}, region.where), h("td", {}, region.provider), h("td", {}, region.access_text),
+    h("td", {}, region.where), h("td", {}, region.provider), h("td", { title: region.access_text }, region.access),
     h("td", {}, region.exported ? "yes" : "no"), h("td", {}, ...actions(region, selected)));
   const draw = (desk) => {
     view.desk = desk;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ class TransferPanel(Panel):
         self._completions: deque[dict[str, Any]] = deque(maxlen=LISTED)
         self._listed = 0.0
         self._run: Run | None = None
+        self._lock = threading.Lock()
         self._uploads = Uploads()
         self._brought: tuple[dict[str, Any], SessionTransfer] | None = None
         self._kept: set[str] = set()
@@ -88,10 +90,9 @@ class TransferPanel(Panel):
         if self._brought is None:
             return None
         record, transfer = self._brought
-        head = transfer.data[:_HEAD]
-        lines = cards.hex_lines(head, offset=record["offset"])
-        return {"number": record["number"], "what": record["what"], "size": transfer.size,
-                "lines": lines}  # fmt: skip
+        lines = cards.hex_lines(transfer.data[:_HEAD], offset=record["offset"])
+        about = {"number": record["number"], "what": record["what"]}
+        return about | {"size": transfer.size, "lines": lines}
 
     # The list
 
@@ -208,12 +209,13 @@ class TransferPanel(Panel):
     # What runs
 
     def _start(self, orders: list[Order]) -> Run:
-        if self._run is not None and not self._run.ended:
-            raise ValueError("transfers are running: wait, cancel them, or add this to the list")
+        run = Run(orders, lambda: next(self._numbers), self._took, self._told)
+        with self._lock:  # two views may click at once, each in a thread of its own
+            if self._run is not None and not self._run.ended:
+                raise ValueError("transfers are running: wait, cancel, or add this to the list")
+            self._run, self._summary, self._listed = run, None, 0.0
         for order in orders:
             order.state, order.done = "waiting", 0
-        run = Run(orders, lambda: next(self._numbers), self._took, self._told)
-        self._run, self._summary, self._listed = run, None, 0.0
         run.task = frames.start(run.steps(), self.fail)
         self._tell_run(run)
         return run
@@ -244,8 +246,7 @@ class TransferPanel(Panel):
 
     def _finished(self, run: Run) -> None:
         order = next((order for order in run.orders if order.state != "done"), run.orders[-1])
-        stamps = run.stamps.get(order.id)
-        summary = stamps.summary() if stamps is not None else None
+        summary = run.stamps[order.id].summary() if order.id in run.stamps else None
         self._summary = summary and {"what": f"{order.op} {order.region.name}", **summary}
         self._tell_orders()
         self._list()
@@ -253,8 +254,8 @@ class TransferPanel(Panel):
             self.fail(run.error)
 
     def _tell_run(self, run: Run) -> None:
-        ended = "" if not run.ended else _outcome(run)
-        self.tell("run", run=None if run.ended else run.state(), ended=ended)
+        now = (None, _outcome(run)) if run.ended else (run.state(), "")
+        self.tell("run", run=now[0], ended=now[1])
 
     @handler
     def keep(self, name: str) -> dict[str, str]:
@@ -285,8 +286,7 @@ class TransferPanel(Panel):
         body = cards.table("The last completions, the newest first", header, rows) if rows else ""
         closed = self._session.closed
         badge = "" if closed else cards.provider_badge(self._session.dpu.provider)
-        more = [("Live view", "run the cell")]
-        more += [] if closed else [("Clock", self._clock())]
+        more = [("Live view", "run the cell"), *([] if closed else [("Clock", self._clock())])]
         note = "The session is closed." if closed else ""
         return cards.card(self.title, more, badge=badge, body=body, note=note)
 
