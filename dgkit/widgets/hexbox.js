@@ -42,8 +42,7 @@ class HexBox {
   #build(state) {
     const { layout, count } = this, names = ["as the DPU reads it", "as the host sees it"];
     this.rows = Array.from({ length: count }, (_, row) => new Row(layout, this.id, row));
-    this.block.style.setProperty("--dg-digits", layout.digits);
-    this.block.style.setProperty("--dg-value", layout.values ? DTYPES[layout.dtype][1] : 0);
+    this.block.style.setProperty("--dg-chars", layout.chars);
     this.block.replaceChildren(headRow(layout, names), ...this.rows.map((row) => row.element));
     this.box.setAttribute("aria-rowcount", Math.ceil(this.size() / layout.per) + 1);
     const perPane = (layout.hex ? layout.per + 1 : 0) + (layout.values ? layout.per / DTYPES[layout.dtype][0] : 0);
@@ -130,19 +129,19 @@ class HexBox {
         const byte = part[k + i], there = byte !== undefined, at = this.page.at + k + i;
         const marks = there ? this.#marksOf(k + i, span) : 0, typed = this.writing.get(at);
         const digit = at === this.cursor.at && this.cursor.digit;
-        row.hex[side][i].say(!there ? "" : digit ? `${digit}_` : typed !== undefined ? HEX[typed] : HEX[byte]);
-        row.text[side][i].say(there ? ASCII[typed ?? byte] : "");
+        row.hex[side][i].say(!there ? "  " : digit ? `${digit}_` : typed !== undefined ? HEX[typed] : HEX[byte]);
+        row.text[side][i].say(there ? ASCII[typed ?? byte] : " ");
         row.hex[side][i].mark(marks, side);
         row.text[side][i].mark(marks, side);
       }
     }
     if (!values) return;
-    const little = this.view.state.endian === "little", step = DTYPES[dtype][0];
+    const little = this.view.state.endian === "little", [step, width] = DTYPES[dtype];
     row.values[side].forEach((cell, j) => {
       const from = k + j * step;
       let marks = 0;
       for (let i = from; i < from + step && i < part.length; i++) marks |= this.#marksOf(i, span);
-      cell.say(valueAt(this.page.views[side], from, dtype, little));
+      cell.say(valueAt(this.page.views[side], from, dtype, little).padStart(width));
       cell.mark(marks, side);
     });
   }

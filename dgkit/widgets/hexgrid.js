@@ -46,10 +46,10 @@ class Cell {
 // What is beside what in `room` characters: bytes a row, hex, values, panes, and the `chars` it takes.
 function layoutFor(room, { dtype, sources, size }) {
   const digits = Math.max(8, (size - 1).toString(16).length);
-  const valueWidth = (per) => (per / DTYPES[dtype][0]) * (DTYPES[dtype][1] + 1) + 1.5;
+  const valueWidth = (per) => (per / DTYPES[dtype][0]) * (DTYPES[dtype][1] + 1);
   const make = (per, hex, values) => {
     const pane = (hex ? per * 4 + per / 8 - 1 + 3 : 0) + (values ? valueWidth(per) : 0);
-    return { per, digits, hex, values, sources, dtype, chars: digits + 2 + sources * (pane + 1.5) };
+    return { per, digits, hex, values, sources, dtype, chars: digits + sources * (pane + 2.5) };
   };
   const all = dtype === "hex" ? [make(16, true, false), make(8, true, false)]
     : [make(16, true, true), make(8, true, true), make(16, false, true), make(8, false, true)];
@@ -99,10 +99,11 @@ function headRow(layout, names) {
     ...texts.map((text) => h("span", { role: "columnheader", "aria-colindex": column++,
       "aria-label": sources === 2 ? `${text.trim()}, ${name}` : null }, text)));
   const numbers = (count, step) => Array.from({ length: count }, (_, k) => HEX[k * step]);
+  const heads = () => numbers(per / DTYPES[dtype][0], DTYPES[dtype][0]).map((text) => text.padStart(DTYPES[dtype][1]));
   const panes = Array.from({ length: sources }, (_, side) => h("span", { class: "dg-hex-pane", role: "presentation" },
     sources === 2 ? h("span", { class: "dg-hex-name", "aria-hidden": "true" }, names[side]) : null,
     ...(hex ? [cells(numbers(per, 1), "bytes", names[side]), cells(["text".padEnd(per)], "text", names[side])] : []),
-    ...(values ? [cells(numbers(per / DTYPES[dtype][0], DTYPES[dtype][0]), "values", names[side])] : [])));
+    ...(values ? [cells(heads(), "values", names[side])] : [])));
   const first = h("span", { role: "columnheader", class: "dg-hex-offset", "aria-colindex": 1 }, "offset".padEnd(digits));
   const named = sources === 2 ? " dg-named" : "";
   return h("div", { role: "row", "aria-rowindex": 1, class: `dg-hex-row dg-hex-headrow${named}` }, first, ...panes);
