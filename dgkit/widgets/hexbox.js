@@ -32,7 +32,9 @@ class HexBox {
     if (key === this.key) return;
     const seen = this.layout && this.sees(this.cursor.at);
     const first = this.layout ? this.scroller.top * this.layout.per : state.at;
+    const span = this.layout ? this.cursor.span : null;
     Object.assign(this, { key, layout, count, page: null });
+    if (span) this.cursor.select(...span);
     this.#build(state);
     this.scroller.resize(Math.ceil(size / layout.per), count);
     this.scroller.go(Math.floor(first / layout.per));
