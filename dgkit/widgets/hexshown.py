@@ -71,13 +71,13 @@ class Shown:
 
     def heard(self, what: str) -> None:
         """The desk's news."""
-        if self.number and not self._freed and self.here() is None:
+        gone = self.here() is None
+        selected = self._selected() if self.follows and (gone or what == "select") else 0
+        if selected and selected != self.number:
+            self._take(selected)
+        elif gone and self.number and not self._freed:
             self._freed = True
             self._changed()
-        selected = self._selected()
-        wanted = self.follows and (what == "select" or not self.number)
-        if wanted and selected and selected != self.number:
-            self._take(selected)
 
     def _take(self, number: int) -> None:
         self.number = number

@@ -37,8 +37,22 @@ def test_no_region_yet_and_then_one(session, view):
     hexview.wait_for("state", lambda fields: (fields["region"] or {}).get("name") == "first")
 
 
-def test_a_freed_region_says_so_and_is_not_kept(session, hexview, region):
+def test_after_its_region_was_freed_it_follows_the_desk_to_another(session, hexview, region):
+    look(hexview)
     session.empty(10, name="other")
+    region.close()
+    hexview.wait_for("state", lambda fields: (fields["region"] or {}).get("name") == "other")
+
+
+def test_a_view_of_one_region_stays_with_it(session, region, view):
+    session.empty(10, name="other")
+    hexview = view(HexView(session, region))
+    region.close()
+    hexview.wait_for("state", lambda fields: "'counters' was freed" in fields["nothing"])
+    assert hexview.ask("hello")["region"] is None
+
+
+def test_a_freed_region_says_so_and_is_not_kept(hexview, region):
     look(hexview)
     hexview.ask("watch", on=True)
     hexview.ask("put", at=0, buffers=[b"!"])
