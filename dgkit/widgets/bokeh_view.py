@@ -32,6 +32,10 @@ class BokehPanel(Panel):
         super().__init__()
         cells.of_this_cell(self)
 
+    def state(self) -> dict[str, Any]:
+        """Which BokehJS it needs: a page loads it while the kernel makes the figures."""
+        return {"bokeh": bokehjs.version()}
+
     def document(self, dark: bool) -> Document:
         """The figures as a Bokeh document, for a dark page or a light one."""
         raise NotImplementedError
@@ -42,9 +46,9 @@ class BokehPanel(Panel):
         return drawn(self.document(dark), dark)
 
     @handler
-    def bokehjs(self, components: Sequence[str] = ()) -> Reply:
-        """BokehJS itself, 1.3 MB and more, for a page that has it not."""
-        return {"version": bokehjs.version()}, bokehjs.scripts(components)
+    def bokehjs(self, names: Sequence[str]) -> Reply:
+        """`bokeh`, which is 1.3 MB, or parts of it, for a page that has them not."""
+        return {}, bokehjs.scripts(names)
 
 
 class BokehView(BokehPanel):
@@ -77,7 +81,8 @@ class BokehView(BokehPanel):
 
     def state(self) -> dict[str, Any]:
         """What the picture shows, and which of the document's roots are its own."""
-        return {"alt": self.alt, "roots": [root.id for root in self._roots]}
+        roots = [root.id for root in self._roots]
+        return {**super().state(), "alt": self.alt, "roots": roots}
 
     def static_html(self) -> str:
         """The picture in words."""
@@ -90,12 +95,9 @@ class BokehView(BokehPanel):
 
 
 def drawn(document: Document, dark: bool) -> dict[str, Any]:
-    """What a view needs to draw a document: its JSON, and which parts of which BokehJS."""
-    return {
-        "document": bokehjs.snapshot(document, dark=dark),
-        "version": bokehjs.version(),
-        "components": bokehjs.components(document),
-    }
+    """What a view needs to draw a document: its JSON, and which parts of BokehJS."""
+    made = bokehjs.snapshot(document, dark=dark)
+    return {"document": made, "components": bokehjs.components(document)}
 
 
 def _titles(document: Document) -> str:

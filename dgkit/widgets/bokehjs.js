@@ -21,24 +21,36 @@ async function runScripts(sources) {
   }
 }
 
-// A view may wait for bytes that are in the page already, but for no other view's kernel: after
-// three seconds it asks its own.
-async function loadBokeh(view, version, components) {
-  const ready = () => bokehOf(version) && components.every((name) => bokehPage.loading.get(name)?.done);
-  const patience = performance.now() + 3000;
-  while (!ready() && performance.now() - bokehPage.asked < 3000 && performance.now() < patience)
-    await pausing(20);
-  if (!ready()) {
+// The parts that the page has not. A view may wait for bytes that are in the page already, but for
+// no other view's kernel: after three seconds it asks its own.
+async function loadBokeh(view, version, names) {
+  const missing = () => names.filter((name) =>
+    name === "bokeh" ? !bokehOf(version) : !bokehPage.loading.get(`${name} ${version}`)?.done);
+  while (missing().length && performance.now() - bokehPage.asked < 3000) await pausing(20);
+  const wanted = missing();
+  if (wanted.length) {
     bokehPage.asked = performance.now();
-    const { buffers } = await view.call("bokehjs", { components });
-    await runOnce(["bokeh", ...components], buffers, version);
+    const { buffers } = await view.call("bokehjs", { names: wanted });
+    await runOnce(wanted.map((name) => `${name} ${version}`), buffers);
   }
-  return bokehOf(version);
+  return calmStyles(bokehOf(version));
 }
 
-async function runOnce(names, sources, version) {
+// At each paint BokehJS writes the position of each part into a style element anew. Written as it
+// was it still makes the browser compute all styles and the layout again, which is half of a frame.
+function calmStyles(Bokeh) {
+  const sheet = Bokeh.require("core/dom").InlineStyleSheet?.prototype;
+  if (sheet && !Object.hasOwn(sheet, "dgkitWrite") && typeof sheet._update === "function") {
+    sheet.dgkitWrite = sheet._update;
+    sheet._update = function update(css) {
+      if (this.el.textContent !== css) this.dgkitWrite(css);
+    };
+  }
+  return Bokeh;
+}
+
+async function runOnce(names, sources) {
   for (const [at, name] of names.entries()) {
-    if (name === "bokeh" && bokehOf(version)) continue;
     const running = bokehPage.loading.get(name) ?? { done: false };
     bokehPage.loading.set(name, running);
     running.promise ??= runScripts([sources[at]]).then(() => (running.done = true));
@@ -49,8 +61,10 @@ async function runOnce(names, sources, version) {
 // Draws the kernel's figures: places(document) says into which element each root goes. It returns
 // what is drawn ({Bokeh, document, views, remove}), and is called anew when the theme changes.
 async function drawFigures(view, places) {
-  const figures = await view.call("figures", { dark: isDark() });
-  const Bokeh = await loadBokeh(view, figures.version, figures.components);
+  const { bokeh } = view.state;
+  const core = loadBokeh(view, bokeh, ["bokeh"]); // while the kernel makes the figures
+  const [figures] = await Promise.all([view.call("figures", { dark: isDark() }), core]);
+  const Bokeh = await loadBokeh(view, bokeh, figures.components);
   if (view.signal.aborted) return null;
   const made = Bokeh.require("document").Document.from_json(JSON.parse(figures.document));
   const elements = places(made);

@@ -28,19 +28,19 @@ def version() -> str:
     return installed("bokeh")
 
 
-def scripts(names: Sequence[str] = ()) -> list[bytes]:
-    """The source of BokehJS and of these parts of it, in the order that a page loads them.
+def scripts(names: Sequence[str]) -> list[bytes]:
+    """The source of BokehJS (`bokeh`) or of parts of it, in this order.
 
     ValueError: there is no such part.
     """
-    unknown = sorted({*names} - {*_PARTS})
+    unknown = sorted({*names} - {"bokeh", *_PARTS})
     if unknown:
         raise ValueError(f"BokehJS has no part {unknown[0]!r}; it has {', '.join(_PARTS)}")
     spec = find_spec("bokeh")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("bokeh is not installed", name="bokeh")
     folder = Path(spec.origin).parent / "server/static/js"
-    files = ["bokeh.min.js", *(f"bokeh-{name}.min.js" for name in _PARTS if name in names)]
+    files = ["bokeh.min.js" if name == "bokeh" else f"bokeh-{name}.min.js" for name in names]
     return [(folder / file).read_bytes() for file in files]
 
 

@@ -256,7 +256,7 @@ class LatencyPlot(BokehPanel):
         """All but the points."""
         shared = Desk.of(self._meter.session).state() if self._meter is not None else {}
         return {
-            **shared, "running": self.running, "error": self._error, "waiting": self._waiting,
+            **super().state(), **shared, "running": self.running, "error": self._error, "waiting": self._waiting,
             "setting": self._setting.state(), **self._stage.state(),
         }  # fmt: skip
 

@@ -32,10 +32,18 @@ function* chained(...lists) {
 }
 
 class LatencyDraw {
-  #figures; #data; #byName = new Map();
+  #figures; #data; #byName = new Map(); #levels = "";
   constructor(figures, data) {
     this.#figures = figures;
     this.#data = data;
+    this.#calm();
+  }
+  // BokehJS keeps an empty element where the points of each glyph are; moving it with each frame
+  // makes the browser compute the page's styles and layout anew.
+  #calm() {
+    for (const root of this.#figures.document.roots())
+      for (const [model, view] of this.#figures.views.get(root)?.renderer_views ?? [])
+        if (model.type === "GlyphRenderer") view.update_position = () => {};
   }
   #model(name) {
     if (!this.#byName.has(name)) this.#byName.set(name, this.#figures.document.get_model_by_name(name));
@@ -66,7 +74,8 @@ class LatencyDraw {
     const level = (name) => (then?.figures[name] ? [then.figures[name] / 1000, then.figures[name] / 1000] : []);
     const levels = { x: then ? [-span, 0] : [], p50: level("p50"), p99: level("p99") };
     for (const name of ["p50", "p99"]) if (levels[name].length < levels.x.length) levels[name] = [NaN, NaN];
-    this.#fill("levels", levels);
+    if (JSON.stringify(levels) !== this.#levels) this.#fill("levels", levels);
+    this.#levels = JSON.stringify(levels);
     this.#setRange(this.#model("time").x_range, [-span, span / 100]);
     this.#model("time_axis").axis_label = `${unit === 1 ? "seconds" : "minutes"} before the last sample`;
     this.#setLog("time", "y", logRange(chained(columns.p50, columns.p99, columns.max, levels.p50, levels.p99)));
