@@ -19,6 +19,7 @@ TAIL = 1_000_000  # samples that are kept as they are
 GAP = (np.nan, np.nan, np.nan, 0.0)  # the rest of a point where blocks are missing
 
 _FOR_P99, _ENOUGH = 100, 1000  # samples
+_AT_ONCE = 20  # blocks
 
 _FINE_BINS = 200  # a power of ten: a percentile from them is within 0.6 % of a sample
 _SHOWN = 5  # of them make one bin that is drawn: 40 a power of ten
@@ -95,9 +96,10 @@ class History:
     """
 
     def __init__(self, *, fine: int = FINE, coarse: int = COARSE, tail: int = TAIL) -> None:
-        self.fine, self.coarse, self.tail = Ring(fine, 5), Ring(coarse, 5), Tail(tail)
+        self.fine, self.coarse, self._tail = Ring(fine, 5), Ring(coarse, 5), Tail(tail)
         self.lost = 0  # blocks
-        self.min_ns = self.max_ns = 0
+        self.samples = 0  # in all
+        self._min_ns = self._max_ns = 0
         self._bins = np.zeros(_DECADES * _FINE_BINS, np.int64)
         self._began: int | None = None
         self._last_s = 0.0
@@ -105,11 +107,13 @@ class History:
         self._second: list[Any] = []
         self._recent: deque[tuple[float, Any]] = deque()
         self._in_recent = 0
+        self._uncounted: list[Any] = []
 
     @property
-    def samples(self) -> int:
-        """How many were taken in all."""
-        return self.tail.total
+    def tail(self) -> Tail:
+        """The last samples as they are."""
+        self._count()
+        return self._tail
 
     @property
     def seconds(self) -> float:
@@ -137,8 +141,10 @@ class History:
             self._close_second()
         self._second.append(samples)
         self._last_s = second
-        self._count(ordered)
-        self.tail.add(samples)
+        self.samples += len(samples)
+        self._uncounted.append(samples)
+        if len(self._uncounted) == _AT_ONCE:
+            self._count()
 
     def _p99(self, second: float, samples: Any) -> float:
         recent = self._recent
@@ -169,17 +175,23 @@ class History:
             self.coarse.add(self._last_s, *_point(np.sort(np.concatenate(self._second))))
             self._second = []
 
-    def _count(self, ordered: Any) -> None:
-        places = np.log10(np.maximum(ordered, 1)) * _FINE_BINS
+    def _count(self) -> None:
+        """What was not counted yet, at once: a call for each block would cost ten times as much."""
+        if not self._uncounted:
+            return
+        samples, self._uncounted = np.concatenate(self._uncounted), []
+        places = np.log10(np.maximum(samples, 1)) * _FINE_BINS
         top = len(self._bins) - 1
         counts = np.bincount(np.minimum(places, top).astype(np.int64))
         self._bins[: len(counts)] += counts
-        low, high = int(ordered[0]), int(ordered[-1])
-        self.min_ns = min(self.min_ns, low) if self.samples else low
-        self.max_ns = max(self.max_ns, high)
+        low, high = int(samples.min()), int(samples.max())
+        self._min_ns = min(self._min_ns, low) if self._tail.total else low
+        self._max_ns = max(self._max_ns, high)
+        self._tail.add(samples)
 
     def histogram(self) -> Floats:
         """Rows (from, to, count), ns: 40 bins a power of ten, from the first to the last used."""
+        self._count()
         counts = self._bins.reshape(-1, _SHOWN).sum(axis=1)
         used = np.flatnonzero(counts)
         if not len(used):
@@ -199,16 +211,19 @@ class History:
         return float(self._times(np.array([share]))[0]) if self.samples else float("nan")
 
     def _times(self, shares: Floats) -> Floats:
+        self._count()
         ranks = np.maximum(np.ceil(shares * self.samples - 1e-6), 1)
         bins = np.searchsorted(np.cumsum(self._bins), ranks)
-        return np.clip(10.0 ** ((bins + 0.5) / _FINE_BINS), self.min_ns, self.max_ns)
+        return np.clip(10.0 ** ((bins + 0.5) / _FINE_BINS), self._min_ns, self._max_ns)
 
     def figures(self) -> dict[str, float]:
         """What a table of the run shows, ns: of the percentiles those that it has samples for."""
         if not self.samples:
             return {}
-        known = {name: self.at(share) for name, share, least in _NAMED if self.samples >= least}
-        return {"min": self.min_ns, **known, "max": self.max_ns}
+        named = [(name, share) for name, share, least in _NAMED if self.samples >= least]
+        times = self._times(np.array([share for _, share in named]))
+        known = {name: float(ns) for (name, _), ns in zip(named, times, strict=True)}
+        return {"min": self._min_ns, **known, "max": self._max_ns}
 
 
 def _point(ordered: Any) -> tuple[float, float, float, float]:

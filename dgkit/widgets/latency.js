@@ -1,4 +1,12 @@
 
+// A figure's tools have no names to tell; the range, the table and the files do what they do.
+function mouseOnly(element) {
+  for (const inner of element.querySelectorAll("*")) {
+    if (inner.tabIndex >= 0) inner.tabIndex = -1;
+    if (inner.shadowRoot) mouseOnly(inner.shadowRoot);
+  }
+}
+
 const LATENCY_TYPES = { html: "text/html", json: "application/json" };
 
 class LatencyView {
@@ -33,24 +41,27 @@ class LatencyView {
       this.#figures = figures;
       this.#draw = new LatencyDraw(figures, this.#data);
       this.#redraw();
+      this.figures.forEach(mouseOnly);
+      setTimeout(() => this.figures.forEach(mouseOnly), 1000); // what was made anew since
       view.root.dataset.drawn = "";
     });
   }
   // Only who is in sight, on a page in sight, gets frames; who comes back asks for what it missed.
   #watch() {
     const { root, signal } = this.#view;
-    let inSight = true;
+    let inSight = true, waiting = 0;
     const tell = () => {
+      waiting += 1;
       const seen = inSight && !document.hidden;
       const back = seen && !this.#seen;
       this.#seen = seen;
       this.#view.call("watch", { view: this.#id, on: seen }).then(({ n }) => {
         if (back && n !== this.#data.number) this.#ask();
-      }).catch(this.#view.fail);
+      }).catch(this.#view.fail).finally(() => (waiting -= 1));
     };
     onVisible(root, (visible) => { inSight = visible; tell(); }, signal);
     document.addEventListener("visibilitychange", tell, { signal });
-    const still = setInterval(() => this.#seen && tell(), 5000);
+    const still = setInterval(() => this.#seen && !waiting && tell(), 5000);
     signal.addEventListener("abort", () => {
       clearInterval(still);
       this.#view.call("watch", { view: this.#id, on: false }).catch(() => {});
@@ -101,6 +112,7 @@ class LatencyView {
   }
   #desk(desk) {
     Object.assign(this.state, desk);
+    this.#view.titled(this.state);
     this.settings.update(this.state);
   }
   #later(spread) {

@@ -10,7 +10,7 @@ function logRange(values, room = 0.95) {
   }
   if (!high) return null;
   const step = (value, round) => 10 ** (round(2 * Math.log10(value)) / 2);
-  const start = step(low * room, Math.floor), end = step(high * 1.05, Math.ceil);
+  const start = step(low * room, Math.floor), end = step(high * 1.2, Math.ceil);
   return end > start ? [start, end] : [start, start * 10 ** 0.5];
 }
 

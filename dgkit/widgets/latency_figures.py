@@ -157,7 +157,7 @@ def _spread(colours: _Colours) -> Any:
         ("time", "@left{0,0.000} to @right{0,0.000} us"),
         ("samples", "@count{0,0} (@top{0.0000} %)"),
     ]
-    made.add_tools(HoverTool(renderers=[bars], tooltips=tips))
+    made.add_tools(HoverTool(renderers=[bars], mode="vline", tooltips=tips))
     return made
 
 
@@ -178,7 +178,7 @@ def _curve(colours: _Colours) -> Any:
     )
     _legend(made, [("now", [now, dots]), ("before", [then])])
     tips = [("percentile", "@percentile %"), ("time", "@us{0,0.000} us")]
-    made.add_tools(HoverTool(renderers=[dots, then], tooltips=tips))
+    made.add_tools(HoverTool(renderers=[now, then], mode="vline", tooltips=tips))
     return made
 
 

@@ -127,7 +127,6 @@ def test_times_beyond_the_bins_count_in_the_first_or_the_last(ns):
     history = History()
     history.add(SECOND, block(ns))
     assert history.histogram()[:, 2].tolist() == [1]
-    assert (history.min_ns, history.max_ns) == (ns, ns)
     assert history.figures() == {"min": ns, "max": ns}
 
 
@@ -146,7 +145,7 @@ def test_the_curve_rises_from_the_least_and_ends_where_the_samples_do():
     assert (np.diff(curve[:, 0]) > 0).all()
     assert (np.diff(curve[:, 1]) >= 0).all()
     assert len(samples) / 1.2 < curve[-1][0] <= len(samples)
-    assert curve[-1][1] <= history.max_ns
+    assert curve[-1][1] <= samples.max()
 
 
 def test_figures_have_the_percentiles_that_there_are_samples_for():
