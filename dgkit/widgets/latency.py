@@ -180,9 +180,12 @@ class LatencyPlot(BokehPanel):
         self._tell_whole()
 
     def _halt(self) -> None:
-        task, self._task, self._monitor, self._waiting = self._task, None, None, ""
+        task, self._task, self._waiting = self._task, None, ""
+        monitor, self._monitor = self._monitor, None
         if task is not None:
             task.cancel()
+        if monitor is not None:
+            monitor.close()  # a task that never took a step has not closed it
 
     @handler
     def clear(self) -> None:

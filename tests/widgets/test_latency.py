@@ -11,7 +11,7 @@ from widgets_rig import PanelError, View
 import dgkit
 from dgkit.errors import ClosedError
 from dgkit.session import Session
-from dgkit.widgets import cells
+from dgkit.widgets import cells, frames
 from dgkit.widgets.latency import LatencyPlot
 
 SPREAD = ("histogram", "curve")
@@ -332,6 +332,13 @@ def test_a_dpu_that_is_stopped_is_waited_for(plot, seen):
     seen.wait_for("waiting", lambda fields: fields["text"] == "")
     before = taken(plot)
     measured(plot, before + 100)
+
+
+def test_stopped_before_its_first_step_it_leaves_no_monitor(plot, monkeypatch):
+    monkeypatch.setattr(frames, "start", lambda steps, failed: frames.Task(steps, failed))
+    plot.start()
+    plot.stop()
+    assert plot.session.monitors == set()
 
 
 def test_a_cell_that_is_run_again_closes_the_plot_of_its_last_run(session, monkeypatch):
