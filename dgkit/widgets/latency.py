@@ -259,8 +259,8 @@ class LatencyPlot(BokehPanel):
         """All but the points."""
         shared = Desk.of(self._meter.session).state() if self._meter is not None else {}
         return {
-            **super().state(), **shared, "running": self.running, "error": self._error, "waiting": self._waiting,
-            "setting": self._setting.state(), **self._stage.state(),
+            **super().state(), **shared, **self._stage.state(), "running": self.running,
+            "error": self._error, "waiting": self._waiting, "setting": self._setting.state(),
         }  # fmt: skip
 
     def state_buffers(self) -> list[bytes]:

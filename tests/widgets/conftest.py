@@ -47,3 +47,16 @@ def notebook(monkeypatch):
     module.get_ipython = lambda: SimpleNamespace(user_ns=variables)
     monkeypatch.setitem(sys.modules, "IPython", module)
     return variables
+
+
+@pytest.fixture
+def plot(session, view):
+    return view(dgkit.LatencyPlot(session)).panel
+
+
+@pytest.fixture
+def seen(plot):
+    """A view that somebody looks at."""
+    seen = View(plot)
+    seen.ask("watch", view="seen", on=True)
+    return seen

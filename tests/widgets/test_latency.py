@@ -1,46 +1,17 @@
 """LatencyPlot over a real session: starts and stops, frames, runs, what ends it. No browser."""
 
-import os
-import signal
+import json
 
 import numpy as np
 import pytest
-from waiting import gone, stop, until
+from latency_rig import measured, taken
 from widgets_rig import PanelError, View
 
 import dgkit
-from dgkit.errors import ClosedError
-from dgkit.session import Session
-from dgkit.widgets import cells, frames
-from dgkit.widgets.latency import LatencyPlot
-
-SPREAD = ("histogram", "curve")
 
 
 def rows(buffer, width=5):
     return np.frombuffer(buffer).reshape(-1, width)
-
-
-def taken(plot):
-    return plot._stage.run.history.samples if plot._stage.run else 0
-
-
-def measured(plot, samples=200):
-    until(lambda: taken(plot) >= samples, f"{samples} samples", timeout=20)
-    return plot
-
-
-@pytest.fixture
-def plot(session, view):
-    return view(LatencyPlot(session)).panel
-
-
-@pytest.fixture
-def seen(plot):
-    """A view that somebody looks at."""
-    seen = View(plot)
-    seen.ask("watch", view="seen", on=True)
-    return seen
 
 
 def test_it_measures_from_start_to_stop_and_keeps_what_it_has(plot):
@@ -253,141 +224,6 @@ def test_its_own_memory_grows_with_the_size_and_goes_with_it(session, plot):
     assert session.regions == ()
 
 
-def test_closed_it_measures_no_more_and_keeps_no_session(session, plot):
-    plot.start()
-    monitor = plot._monitor
-    plot.close()
-    plot.close()
-    assert monitor.closed
-    with pytest.raises(ClosedError):
-        plot.start()
-    with pytest.raises(ClosedError):
-        _ = plot.session
-
-
-def test_a_killed_dpu_ends_it_with_words_and_what_was_measured_stays(plot, seen):
-    plot.start()
-    measured(plot)
-    os.kill(plot.session.owned_pid, signal.SIGKILL)
-    whole = seen.wait_for("whole", lambda fields: fields["error"])
-    assert not whole["running"]
-    assert "gone" in whole["error"]["text"]
-    assert "connect again" in whole["error"]["way_out"]
-    assert "stays" in whole["error"]["way_out"]
-    assert not plot.running
-    assert plot.report().percentiles.n >= 200
-    assert seen.ask("hello")["error"] == whole["error"]  # also who reloads the page reads it
-    with pytest.raises(PanelError, match="gone"):
-        seen.ask("start")
-    assert taken(plot) >= 200
-
-
-def test_after_another_connect_it_goes_on_there(plot, seen):
-    plot.start()
-    measured(plot)
-    os.kill(plot.session.owned_pid, signal.SIGKILL)
-    seen.wait_for("whole", lambda fields: fields["error"])
-    with dgkit.connect() as other:
-        plot.session = other
-        assert plot.report().percentiles.n >= 200
-        plot.start()
-        measured(plot)
-        assert plot._stage.run.number == 2
-        assert seen.of("whole")[-1]["error"] is None
-        plot.close()
-
-
-def test_a_closed_session_ends_it_with_words(plot, seen):
-    plot.start()
-    measured(plot)
-    plot.session.close()
-    whole = seen.wait_for("whole", lambda fields: fields["error"])
-    assert whole["label"] == "closed"
-    assert "closed" in whole["error"]["text"]
-    assert plot.report()
-
-
-def test_a_region_that_is_freed_meanwhile_ends_it_with_words(session, plot, seen):
-    region = session.empty(4096, name="mine")
-    plot.start(region=region)
-    measured(plot)
-    region.close()
-    whole = seen.wait_for("whole", lambda fields: fields["error"])
-    assert "'mine' was closed" in whole["error"]["text"]
-    assert whole["setting"]["region"] == region.id
-    plot.start(region=None)
-    measured(plot)
-
-
-def test_a_dpu_that_is_stopped_is_waited_for(plot, seen):
-    plot.start()
-    measured(plot)
-    pid = plot.session.owned_pid
-    stop(pid)
-    try:
-        assert seen.wait_for("waiting")["text"]
-        assert plot.running
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    seen.wait_for("waiting", lambda fields: fields["text"] == "")
-    before = taken(plot)
-    measured(plot, before + 100)
-
-
-def test_stopped_before_its_first_step_it_leaves_no_monitor(plot, monkeypatch):
-    monkeypatch.setattr(frames, "start", lambda steps, failed: frames.Task(steps, failed))
-    plot.start()
-    plot.stop()
-    assert plot.session.monitors == set()
-
-
-def test_a_cell_that_is_run_again_closes_the_plot_of_its_last_run(session, monkeypatch):
-    monkeypatch.setattr(cells, "running", lambda: ("cell 1", "run 1"))
-    first, beside = LatencyPlot(session), LatencyPlot(session)
-    first.start()
-    monkeypatch.setattr(cells, "running", lambda: ("cell 2", "run 2"))
-    elsewhere = LatencyPlot(session)
-    monkeypatch.setattr(cells, "running", lambda: ("cell 1", "run 3"))
-    again = LatencyPlot(session)
-    assert first.comm is beside.comm is None
-    assert not first.running
-    assert session.monitors == set()
-    assert elsewhere.comm is not None
-    assert again.comm is not None
-    elsewhere.close()
-    again.close()
-
-
-def test_outside_a_cell_no_plot_closes_another(session):
-    first, second = LatencyPlot(session), LatencyPlot(session)
-    assert first.comm is not None
-    first.close()
-    second.close()
-
-
-def test_a_session_that_ended_is_not_kept_by_a_closed_plot():
-    session = dgkit.connect()
-    plot = LatencyPlot(session)
-    plot.start()
-    pid = session.owned_pid
-    plot.close()
-    session.close()
-    until(lambda: gone(pid), "the DPU has ended")
-    assert not [kept for kept in vars(plot).values() if isinstance(kept, Session)]
-
-
-def test_the_provider_fault_is_named_everywhere(view):
-    with dgkit.connect(provider="fault") as session:
-        plot = view(LatencyPlot(session)).panel
-        plot.start()
-        measured(plot)
-        state = View(plot).ask("hello")
-        assert state["run"]["label"] == state["label"] == "software DPU, injected faults"
-        assert "injected faults" in plot.to_csv()
-        assert "injected faults" in plot.static_html()
-        plot.close()
-
-
 @pytest.mark.parametrize("name", ["time", "histogram", "percentiles"])
 def test_a_table_says_whose_figures_it_has(plot, seen, name):
     plot.start()
@@ -417,7 +253,7 @@ def test_the_reports_are_files_of_their_own(plot, seen):
     assert "software DPU" in page
     assert "http" not in page
     made = dgkit.LatencyReport.from_dict(
-        __import__("json").loads(seen.ask("export", kind="json")["buffers"][0])["run"]
+        json.loads(seen.ask("export", kind="json")["buffers"][0])["run"]
     )
     assert made == plot.report()
     with pytest.raises(PanelError, match="no table 'gif'"):
