@@ -54,8 +54,6 @@ def test_the_engine_of_another_gpu_copies_where_there_is_peer_access(owner, engi
         remote.close()
 
 
-
-
 def test_what_another_gpu_holds_of_this_process_is_lent_and_not_copied():
     with (
         dgkit.empty(4096, on="cuda:1") as there,

@@ -1,0 +1,55 @@
+"""The panels, a monitor and the tutorial over a real GPU's memory."""
+
+import pytest
+from notebook_rig import pictures, read, run, said
+from waiting import until
+from widgets_rig import View
+
+import dgkit
+from dgkit.widgets.allocate import AllocatePanel
+from dgkit.widgets.hexview import HexView
+from dgkit.widgets.latency import LatencyPlot
+from dgkit.widgets.transfer import TransferPanel
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def session():
+    with dgkit.connect(provider="cuda") as made:
+        yield made
+
+
+def test_an_array_is_filled_written_and_looked_at(session):
+    made = AllocatePanel(session).allocate((1 << 20,), "u4", "gpu", fill="counter", name="grid")
+    hexview, transfers = View(HexView(session)), View(TransferPanel(session))
+    assert transfers.panel.transfer("write", made, b"\xff" * 8, offset=4000, repeat=100).wait(30)
+    assert made.array[998:1004].get().tolist() == [998, 999, 0xFFFFFFFF, 0xFFFFFFFF, 1002, 1003]
+    hexview.ask("show", source="both")
+    there, here = hexview.ask("look", view="one", at=3992, n=32)["buffers"]
+    assert there == here == made.array[998:1006].get().tobytes()
+    assert "GPU copy engine" in transfers.ask("hello")["clock"]
+    for view in (hexview, transfers):
+        view.panel.close()
+
+
+def test_latencies_of_a_gpu_are_plotted_while_a_kernel_writes_there(session):
+    region = session.empty((1 << 20,), "f4", on="gpu")
+    plot = View(LatencyPlot(session, region, size=4096))
+    plot.panel.start()
+    plot.ask("watch", view="one", on=True)
+    until(lambda: len(plot.of("frame")) > 9, "ten frames", timeout=30)
+    region.array[:] = 1.0
+    plot.panel.stop()
+    report = plot.panel.report()
+    assert report.label == "software DPU, GPU copy engine"
+    assert report.size == 4096
+    assert report.p50_ns > 1000  # a copy by an engine beyond PCIe
+    plot.panel.close()
+
+
+def test_the_tutorial_leaves_nothing_out(tmp_path):
+    done = run(read("04_gpu_memory"), tmp_path)
+    code = [cell for cell in done.cells if cell.cell_type == "code"]
+    assert [cell.id for cell in code if "Left out" in said(cell)] == []
+    assert pictures(done)
