@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,17 +91,16 @@ class Lab:
             text = answer.read()
         return json.loads(text) if text else None
 
-    def end_sessions(self) -> None:
-        """Shuts down all kernels: they outlive the pages that started them."""
+    def end_kernels(self, paths: Collection[str]) -> None:
+        """Shuts down the kernels of these notebooks: they outlive the pages that started them."""
         for session in self.get("api/sessions"):
-            self.get(f"api/sessions/{session['id']}", "DELETE")
-        for kernel in self.get("api/kernels"):
-            self.get(f"api/kernels/{kernel['id']}", "DELETE")
+            if session["path"] in paths:
+                self.get(f"api/sessions/{session['id']}", "DELETE")
 
     def close(self) -> None:
         """Ends the kernels and the server."""
         try:
-            self.end_sessions()
+            self.end_kernels([session["path"] for session in self.get("api/sessions")])
         finally:
             self.process.send_signal(signal.SIGTERM)
             try:

@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import waiting
 from lab_rig import Lab
 from playwright.sync_api import Browser, Locator, Page, Playwright, sync_playwright
 
 SHOTS = Path(__file__).parent.parent / ".cache/browser"
 WAIT_MS = 20_000
+
+DASHBOARD = "import dgkit, numpy as np\nd = dgkit.dashboard()\nd"
+PANELS = ("dashboard", "allocate", "transfer", "hexview", "latency")
 
 # What each script below finds its notebook by.
 FIND = """
@@ -51,6 +55,8 @@ VALUE = """async ([path, code]) => {
   const reply = await kernel.requestExecute(asked).done;
   return reply.content.user_expressions.it;
 }"""
+BUSY = """(path) => find(path).content.widgets.some(
+  (cell) => cell.inputArea?.promptNode?.textContent.includes("*"))"""
 COMMAND = """async ([path, name, args]) => {
   app.shell.activateById(find(path).id);
   await app.commands.execute(name, args);
@@ -72,6 +78,7 @@ class Notebook:
 
     def open(self) -> Notebook:
         """Shows it, with a kernel that is ready."""
+        self.lab_page.opened.add(self.path)
         self._ask(OPEN, self.path)
         return self
 
@@ -92,6 +99,13 @@ class Notebook:
         """Runs code in a new cell at the end."""
         return self.run(self.add(source), wait)
 
+    def dashboard(self) -> Notebook:
+        """Runs the one cell that makes the dashboard `d`; all its panels are drawn."""
+        self.cell(DASHBOARD)
+        for name in PANELS:
+            self.ready(name)
+        return self
+
     def value(self, expression: str) -> Any:
         """What a Python expression is in the kernel, by its repr. Lost: it raised."""
         answer = self._ask(VALUE, [self.path, expression])
@@ -99,9 +113,23 @@ class Notebook:
             raise Lost(f"{expression}: {answer['ename']}: {answer['evalue']}")
         return ast.literal_eval(answer["data"]["text/plain"])
 
+    def quiet(self) -> None:
+        """Returns when the kernel has answered what the page asked, and what it asked upon that."""
+        for _ in range(2):
+            self.value("None")
+
     def command(self, name: str, **args: Any) -> None:
         """Runs a command of JupyterLab with this notebook in front."""
         self._ask(COMMAND, [self.path, name, args])
+
+    def busy(self) -> bool:
+        """Whether a cell runs: its number is a star. (A kernel that answers beside it is idle.)"""
+        return bool(self._ask(BUSY, self.path))
+
+    def interrupt(self) -> None:
+        """Ends the cell that runs, as by Ctrl-C, and waits for that."""
+        self._ask("(path) => find(path).sessionContext.session.kernel.interrupt()", self.path)
+        waiting.until(lambda: not self.busy(), "the cell has ended", timeout=20)
 
     def restart_kernel(self) -> None:
         """A new kernel process for the same notebook."""
@@ -141,6 +169,7 @@ class LabPage:
         self.errors: list[str] = []
         self.console: list[str] = []
         self.asked: list[str] = []
+        self.opened: set[str] = set()
         self.page = self._page()
 
     def _page(self) -> Page:
@@ -196,13 +225,20 @@ class LabPage:
     def shot(self, name: str, of: Locator | None = None) -> Path:
         """Keeps a picture of the page, or of a part of it."""
         SHOTS.mkdir(parents=True, exist_ok=True)
-        path = SHOTS / f"{name}.png"
+        path = SHOTS / (re.sub(r"[^\w.-]+", "-", name) + ".png")
         (of or self.page).screenshot(path=path, animations="disabled")
         return path
 
+    def check(self) -> None:
+        """AssertionError: an exception that nobody caught, or a look outside, since the last."""
+        errors, self.errors = self.errors, []
+        assert not errors, "\n".join(errors)
+        assert not self.strangers(), "the page asked outside"
+
     def close(self) -> None:
-        """Closes the tab and forgets its cookies."""
+        """Closes the tab, and ends the kernels of its notebooks."""
         self.context.close()
+        self.lab.end_kernels(self.opened)
 
 
 @contextmanager

@@ -1,14 +1,16 @@
-"""One JupyterLab and one Chromium for all tests here; pages and kernels are each test's own."""
+"""One JupyterLab and one Chromium for all tests here. `board` is one notebook with a dashboard that
+tests of single panels share; a test that breaks something has a page and a kernel of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from lab_rig import Lab, lab
-from page_rig import LabPage, Notebook, chromium
-from playwright.sync_api import Browser
+from page_rig import WAIT_MS, LabPage, Notebook, chromium
+from playwright.sync_api import Browser, expect
+
+expect.set_options(timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="session")
@@ -26,27 +28,24 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def new_page(
     server: Lab, browser: Browser, request: pytest.FixtureRequest
-) -> Iterator[Callable[..., LabPage]]:
+) -> Iterator[Callable[[], LabPage]]:
     """Opens tabs. At the end: no exception in any of them, and no kernel is left."""
     pages: list[LabPage] = []
 
-    def make(**options: Any) -> LabPage:
-        pages.append(LabPage(server, browser, **options))
+    def make() -> LabPage:
+        pages.append(LabPage(server, browser))
         return pages[-1].go()
 
     yield make
-    errors = [error for page in pages for error in page.errors]
-    asked = [url for page in pages for url in page.strangers()]
     for page in pages:
-        page.shot(f"last-{request.node.name}")
+        page.shot(request.node.name)
         page.close()
-    server.end_sessions()
-    assert not errors, "\n".join(errors)
-    assert not asked, "the page asked outside"
+    for page in pages:
+        page.check()
 
 
 @pytest.fixture
-def lab_page(new_page: Callable[..., LabPage]) -> LabPage:
+def lab_page(new_page: Callable[[], LabPage]) -> LabPage:
     return new_page()
 
 
@@ -54,3 +53,26 @@ def lab_page(new_page: Callable[..., LabPage]) -> LabPage:
 def notebook(lab_page: LabPage, request: pytest.FixtureRequest) -> Notebook:
     """An empty notebook, named after the test."""
     return lab_page.notebook(request.node.name)
+
+
+@pytest.fixture
+def own_board(notebook: Notebook) -> Notebook:
+    """A notebook of its own with a dashboard, to be broken."""
+    return notebook.dashboard()
+
+
+@pytest.fixture(scope="session")
+def shared_board(server: Lab, browser: Browser) -> Iterator[Notebook]:
+    page = LabPage(server, browser).go()
+    page.page.set_viewport_size({"width": 1600, "height": 1800})
+    yield page.notebook("shared").dashboard()
+    page.close()
+
+
+@pytest.fixture
+def board(shared_board: Notebook, request: pytest.FixtureRequest) -> Iterator[Notebook]:
+    """The notebook that tests share; `d` is the dashboard. Its regions are freed after each."""
+    yield shared_board
+    shared_board.lab_page.shot(request.node.name)
+    shared_board.value("[region.close() for region in d.session.regions] and None")
+    shared_board.lab_page.check()

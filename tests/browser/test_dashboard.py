@@ -1,0 +1,122 @@
+"""The dashboard as a whole: its status line, its layout, who cannot see or has no mouse."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+PANELS = ("allocate", "transfer", "hexview", "latency")
+
+
+@pytest.fixture
+def dashboard(board):
+    return board.panel("dashboard")
+
+
+def test_the_status_line_says_which_dpu_and_who_is_here(board, dashboard):
+    expect(dashboard.get_by_text(f"pid {board.value('d.session.owned_pid')}")).to_be_visible()
+    kernel = board.value("__import__('os').getpid()")
+    expect(dashboard.get_by_text(f"host, pid {kernel}", exact=True)).to_be_visible()
+    expect(dashboard.get_by_text(board.value("d.session.info['address']"))).to_be_visible()
+    dashboard.get_by_text("Why no other provider?").click()
+    expect(dashboard.get_by_text("not asked for")).to_be_visible()
+    dashboard.get_by_text("Why no other provider?").click()
+
+
+def test_its_counters_follow_the_session(board, dashboard):
+    moved = dashboard.locator(".dgd-facts").nth(1)
+    before = moved.text_content()
+    board.cell("d.session.write(d.session.empty(4096), bytes(4096))")
+    expect(moved).not_to_have_text(before)
+
+
+def test_every_panel_and_plot_names_the_provider(board):
+    for name in ("dashboard", *PANELS):
+        badge = board.panel(name).locator(".dg-badge").first
+        expect(badge).to_have_text("software DPU")
+
+
+def test_its_button_starts_and_stops_the_monitor(board, dashboard):
+    dashboard.get_by_role("button", name="Start monitor").click()
+    expect(board.panel("latency")).to_have_attribute("data-running", "true")
+    dashboard.get_by_role("button", name="Stop monitor").click()
+    expect(board.panel("latency")).to_have_attribute("data-running", "false")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [900, 1600])
+def test_it_fits(board, dashboard, width, dark):
+    page = board.lab_page
+    board.cell("d.session.empty((64, 1024), 'f4', name='image').array[:] = np.eye(64, 1024)")
+    page.theme(dark)
+    page.page.set_viewport_size({"width": width, "height": 2600 if width == 900 else 1800})
+    try:
+        for name in ("dashboard", *PANELS):
+            panel = board.panel(name)
+            wide = panel.evaluate("one => [one.scrollWidth, one.clientWidth]")
+            assert wide[0] <= wide[1], f"{name} is cut at {width}"
+        left, right = (board.panel(name).bounding_box() for name in ("allocate", "latency"))
+        beside = right["x"] > left["x"] + left["width"] - 1
+        assert beside == (width == 1600)
+        page.shot(f"dashboard-{width}-{'dark' if dark else 'light'}")
+    finally:
+        page.theme(False)
+        page.page.set_viewport_size({"width": 1600, "height": 1800})
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_no_serious_violation(board, dashboard, dark):
+    board.cell("d.session.empty(4096, name='seen by axe').id")
+    board.lab_page.theme(dark)
+    try:
+        found = Axe().run(board.page, context=".dgkit-dashboard").response
+    finally:
+        board.lab_page.theme(False)
+    grave = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+    said = [
+        f"{one['id']}: {node['target']} {node['html']}" for one in grave for node in one["nodes"]
+    ]
+    assert not said, "\n".join(said)
+    assert len(found["passes"]) > 10
+
+
+def test_the_tab_key_goes_through_all_panels_and_is_seen(board, dashboard):
+    """From the first button on; each stop has an outline."""
+    board.cell("d.session.empty(4096, name='to be looked at')")
+    expect(board.panel("hexview").get_by_role("grid")).to_be_visible()
+    dashboard.get_by_role("button", name="Start monitor").focus()
+    reached = set()
+    for _ in range(120):
+        stop = board.page.evaluate(
+            """() => {
+              let at = document.activeElement;
+              const name = at.closest(".dgkit")?.className.match(/dgkit-(\\w+)/)?.[1];
+              while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
+              const {outlineStyle, boxShadow} = getComputedStyle(at);
+              return [name, outlineStyle !== "none" || boxShadow !== "none", at.outerHTML];
+            }"""
+        )
+        if stop[0] is None:
+            break
+        assert stop[1], f"the focus is not seen: {stop[2][:200]}"
+        reached.add(stop[0])
+        board.page.keyboard.press("Tab")
+    assert reached == {"dashboard", *PANELS}
+
+
+def test_all_controls_have_names_and_panels_are_landmarks(board, dashboard):
+    unnamed = dashboard.evaluate(
+        """(root) => [...root.querySelectorAll("button, input, select, textarea")]
+          .filter((one) => !one.labels?.length && !one.ariaLabel && !one.textContent.trim())
+          .map((one) => one.outerHTML)"""
+    )
+    assert not unnamed
+    for title in ("Allocate memory", "Transfer", "Memory", "Latency"):
+        expect(dashboard.get_by_role("region", name=title).first).to_be_visible()
+        expect(dashboard.get_by_role("heading", name=title).first).to_be_visible()
+
+
+def test_a_key_that_is_typed_in_a_panel_is_no_command_of_the_notebook(board):
+    cells = board.lab_page.ask("(path) => find(path).content.widgets.length", board.path)
+    board.panel("allocate").get_by_role("button", name="Allocate").focus()
+    board.page.keyboard.type("abxdd")
+    assert board.lab_page.ask("(path) => find(path).content.widgets.length", board.path) == cells

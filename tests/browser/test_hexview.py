@@ -1,0 +1,180 @@
+"""HexView: go, find, edit, compare, copy, what has changed; by mouse and by keyboard; 1 GiB."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+SIZE = 1 << 20
+
+
+@pytest.fixture
+def panel(board):
+    board.cell(
+        f"page = d.session.empty({SIZE}, name='page')\n"
+        "page.array[:] = np.arange(page.size, dtype='u4').view('u1')[: page.size]"
+    )
+    panel = board.panel("hexview")
+    choose(panel, "page, 1 MiB")
+    panel.get_by_label("Values").select_option("hex")
+    panel.get_by_label("Shown").select_option("dpu")
+    panel.get_by_role("button", name="Refresh").click()
+    return panel
+
+
+def choose(panel, label):
+    panel.get_by_label("Region").select_option(label=label)
+    expect(panel.get_by_role("heading")).to_contain_text(label.split(",")[0])
+
+
+def grid(panel):
+    return panel.get_by_role("grid")
+
+
+def cell(panel, offset):
+    """The cell of a byte that is in view."""
+    first = int(
+        grid(panel).locator(".dg-hex-row:not(.dg-hex-headrow) .dg-hex-offset").first.text_content(),
+        16,
+    )
+    return grid(panel).locator(f".dg-hex-bytes [data-k='{offset - first}']").first
+
+
+def go(panel, where, offset):
+    panel.get_by_label("Go to offset", exact=True).first.fill(where)
+    panel.get_by_label("Go to offset", exact=True).first.press("Enter")
+    row = offset - offset % 16
+    expect(grid(panel).get_by_role("rowheader", name=f"{row:08x}")).to_be_visible()
+
+
+def test_it_goes_to_an_offset_and_shows_its_bytes(panel):
+    go(panel, "0x8000", 0x8000)
+    expect(cell(panel, 0x8001)).to_have_text("20")
+    go(panel, "end", SIZE - 1)
+    expect(grid(panel).locator(".dg-hex-offset").last).to_have_text(f"{SIZE - 16:08x}")
+
+
+def test_an_offset_that_is_not_there_is_said(panel):
+    field = panel.get_by_label("Go to offset", exact=True).first
+    field.fill("4M")
+    field.press("Enter")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(panel.get_by_role("status").filter(has_text="is the last")).to_be_visible()
+    field.fill("0")
+    field.press("Enter")
+
+
+def test_it_finds_bytes_and_text(board, panel):
+    board.cell("page.array[700001:700007] = np.frombuffer(b'needle', 'u1')")
+    panel.get_by_label("Find", exact=True).fill("needle")
+    panel.get_by_label("Find", exact=True).press("Enter")
+    expect(panel.get_by_role("status").filter(has_text="Found at 0xaae61")).to_be_visible()
+    panel.get_by_label("as", exact=True).select_option("hex")
+    panel.get_by_label("Find", exact=True).fill("6e6565 646c65")
+    panel.get_by_role("button", name="Find previous").click()
+    expect(panel.get_by_role("status").filter(has_text="Found at 0xaae61")).to_be_visible()
+    panel.get_by_label("as", exact=True).select_option("text")
+    panel.get_by_label("Find", exact=True).fill("no such words")
+    panel.get_by_role("button", name="Find next").click()
+    expect(panel.get_by_role("status").filter(has_text="Not found")).to_be_visible()
+
+
+def test_typed_digits_are_written_by_dma_and_taken_back(board, panel):
+    go(panel, "0x40", 0x40)
+    moves = board.value("d.session.stats()['moves']")
+    cell(panel, 0x42).click()
+    panel.page.keyboard.type("c0de")
+    expect(cell(panel, 0x43)).to_have_text("de")
+    expect(cell(panel, 0x43)).not_to_have_class(re.compile("dg-writing"))
+    assert board.value("bytes(page.array[0x42:0x44])") == b"\xc0\xde"
+    assert board.value("d.session.stats()['moves']") > moves
+    panel.page.keyboard.press("Control+Z")
+    expect(cell(panel, 0x43)).to_have_text("00")
+    panel.page.keyboard.press("F2")
+    panel.page.keyboard.type("D")
+    expect(cell(panel, 0x43)).to_have_text("44")
+    panel.page.keyboard.press("F2")
+
+
+def test_what_has_changed_is_marked_until_it_is_seen(board, panel):
+    go(panel, "0", 0)
+    panel.get_by_role("button", name="Mark as seen").click()
+    board.quiet()
+    board.cell("page.array[5] = 0x99")
+    panel.get_by_role("button", name="Refresh").click()
+    expect(cell(panel, 5)).to_have_class(re.compile("dg-changed"))
+    expect(cell(panel, 5)).to_have_text("99")
+    panel.get_by_role("button", name="Mark as seen").click()
+    expect(cell(panel, 5)).not_to_have_class(re.compile("dg-changed"))
+
+
+def test_watched_live_it_shows_what_a_cell_writes(board, panel):
+    go(panel, "0", 0)
+    panel.get_by_role("button", name="Watch live").click()
+    expect(panel.get_by_role("button", name="Watch live")).to_have_attribute("aria-pressed", "true")
+    board.cell("page.array[6] = 0x77")
+    expect(cell(panel, 6)).to_have_text("77")
+    panel.get_by_role("button", name="Watch live").click()
+
+
+def test_both_sides_stand_beside_each_other_and_agree(board, panel):
+    panel.get_by_label("Shown").select_option("both")
+    expect(panel.get_by_role("button", name="Count differences")).to_be_visible()
+    panel.get_by_role("button", name="Count differences").click()
+    expect(panel.get_by_role("status").filter(has_text="see the same bytes")).to_be_visible()
+
+
+def test_bytes_are_read_as_numbers_of_either_order(board, panel):
+    board.cell("page.array[:8] = np.frombuffer(np.array([1.5, -2], '>f4').tobytes(), 'u1')")
+    go(panel, "0", 0)
+    panel.get_by_label("Values").select_option("f32")
+    panel.get_by_label("Byte order").select_option("big")
+    expect(grid(panel).locator(".dg-hex-values").nth(1)).to_contain_text("1.5")
+    panel.get_by_label("Byte order").select_option("little")
+
+
+def test_a_selection_by_mouse_is_copied(board, panel):
+    board.cell("page.array[:4] = [1, 2, 3, 255]")
+    go(panel, "0", 0)
+    panel.get_by_role("button", name="Refresh").click()
+    cell(panel, 0).click()
+    cell(panel, 3).click(modifiers=["Shift"])
+    panel.get_by_label("Copy as").select_option("hex")
+    panel.get_by_role("button", name="Copy the selection").click()
+    expect(panel.get_by_role("status").filter(has_text="4 bytes copied")).to_be_visible()
+    copied = panel.page.evaluate("navigator.clipboard.readText()")
+    assert bytes.fromhex(copied) == bytes([1, 2, 3, 255])
+
+
+def test_the_keyboard_alone_moves_selects_and_copies(panel):
+    go(panel, "0", 0)
+    grid(panel).focus()
+    keys = panel.page.keyboard
+    keys.press("Control+Home")
+    keys.press("ArrowRight")
+    keys.press("Shift+ArrowDown")
+    keys.press("Control+C")
+    expect(panel.get_by_role("status").filter(has_text="17 bytes copied")).to_be_visible()
+    keys.press("Control+End")
+    expect(grid(panel).locator(".dg-hex-offset").last).to_have_text(f"{SIZE - 16:08x}")
+    keys.press("Control+Home")
+
+
+def test_a_gib_is_scrolled_and_jumped_through(board, panel):
+    size = 1 << 30
+    places = [0, size - 16, size // 2, 123_456_784, 0x2FFFFFF0]
+    board.cell(
+        f"large = d.session.empty({size}, name='large')\n"
+        f"for place in {places}: large.array[place : place + 8].view('u8')[:] = place + 1"
+    )
+    choose(panel, "large, 1 GiB")
+    for offset in places:
+        go(panel, hex(offset), offset)
+        for at, byte in enumerate((offset + 1).to_bytes(8, "little")):
+            expect(cell(panel, offset + at)).to_have_text(f"{byte:02x}")
+    grid(panel).hover()
+    panel.page.mouse.wheel(0, 4000)
+    expect(grid(panel).get_by_role("rowheader", name="2ffffff0")).to_have_count(0)
+    grid(panel).focus()
+    panel.page.keyboard.press("Control+End")
+    expect(grid(panel).locator(".dg-hex-offset").last).to_have_text(f"{size - 16:08x}")

@@ -1,0 +1,131 @@
+"""LatencyPlot: start, pause, clear, before and after, files; it moves while a cell is busy."""
+
+import json
+
+import pytest
+from playwright.sync_api import expect
+from waiting import until
+
+# Resolves when the number of samples on the page (of the run, not of the one before) has changed
+# so many times.
+MOVES = """([root, times]) => new Promise((resolve) => {
+  const samples = () => root.querySelector("tbody tr:last-child td")?.textContent;
+  let seen = samples();
+  const watch = new MutationObserver(() => {
+    const now = samples();
+    if (now === seen) return;
+    seen = now;
+    if (--times <= 0) { watch.disconnect(); resolve(true); }
+  });
+  watch.observe(root, {subtree: true, childList: true, characterData: true});
+})"""
+
+
+def moves(notebook, times=3):
+    """Waits until the plot has taken in new samples so many times."""
+    root = notebook.panel("latency").element_handle()
+    assert notebook.lab_page.ask(MOVES, [root, times])
+
+
+SAMPLES = "d.panels.plot.state()['run']['samples']"
+
+
+def press(panel, name):
+    panel.get_by_role("button", name=name, exact=True).click()
+
+
+@pytest.fixture
+def panel(board):
+    panel = board.panel("latency")
+    press(panel, "Start")
+    expect(panel.get_by_text("Running.")).to_be_visible()
+    yield panel
+    pause = panel.get_by_role("button", name="Pause drawing")
+    if pause.get_attribute("aria-pressed") == "true":
+        pause.click()
+    board.value("d.panels.plot.drop()")
+    if panel.get_attribute("data-running") == "true":
+        press(panel, "Stop")
+    expect(panel).to_have_attribute("data-running", "false")
+
+
+def test_it_runs_and_names_provider_path_and_machine(board, panel):
+    moves(board)
+    expect(panel.locator("[data-drawn]").or_(panel)).to_have_attribute("data-drawn", "")
+    shown = panel.locator(".dg-caption").text_content()
+    for words in ("software DPU", "provider soft", "write 64 B", "path", "cores"):
+        assert words in shown
+    assert panel.locator("canvas").count() >= 3
+    press(panel, "Stop")
+    expect(panel.get_by_text("Stopped.")).to_be_visible()
+
+
+def test_paused_it_stands_still_and_still_takes_samples(board, panel):
+    moves(board)
+    press(panel, "Pause drawing")
+    expect(panel.get_by_text("Drawing is paused")).to_be_visible()
+    shown, taken = panel.locator("tbody td").first.text_content(), board.value(SAMPLES)
+    until(lambda: board.value(SAMPLES) > taken + 500, "samples are taken")
+    assert panel.locator("tbody td").first.text_content() == shown
+    press(panel, "Pause drawing")
+    expect(panel.locator("tbody td").first).not_to_have_text(shown)
+
+
+def test_cleared_it_begins_anew(board, panel):
+    moves(board)
+    press(panel, "Stop")
+    expect(panel).to_have_attribute("data-running", "false")
+    press(panel, "Clear")
+    expect(panel.locator("tbody td").first).to_have_text("0")
+
+
+def test_what_is_kept_as_before_lies_under_the_next_run(board, panel):
+    moves(board)
+    press(panel, "Keep as before")
+    panel.get_by_label("Size", exact=False).fill("4096")
+    panel.get_by_label("Size", exact=False).press("Tab")
+    expect(panel.locator("tbody th")).to_have_text(
+        ["before: write 64 B, inline path", "after: write 4 KiB, inline path"]
+    )
+    moves(board)
+    board.lab_page.shot("overlay", panel)
+    press(panel, "Forget before")
+    expect(panel.locator("tbody th")).to_have_count(1)
+    panel.get_by_label("Size", exact=False).fill("64")
+    panel.get_by_label("Size", exact=False).press("Tab")
+
+
+@pytest.mark.parametrize(
+    ("button", "begins"),
+    [
+        ("PNG", b"\x89PNG"),
+        ("CSV", b"# "),
+        ("Histogram CSV", b"# "),
+        ("Report", b"<"),
+        ("Report JSON", b"{"),
+    ],
+)
+def test_it_is_saved_as(board, panel, button, begins, tmp_path):
+    moves(board)
+    with panel.page.expect_download() as saved:
+        press(panel, button)
+    path = tmp_path / saved.value.suggested_filename
+    saved.value.save_as(path)
+    data = path.read_bytes()
+    assert data.startswith(begins)
+    if button == "Report JSON":
+        assert "software DPU" in json.dumps(json.loads(data))
+    elif button != "PNG":
+        assert b"software DPU" in data
+
+
+@pytest.mark.parametrize(
+    "busy", ["import time; time.sleep(30)", "while True: pass"], ids=["sleeps", "computes"]
+)
+def test_it_moves_while_a_cell(board, panel, busy):
+    moves(board, 1)
+    board.cell(busy, wait=False)
+    until(board.busy, "the cell runs")
+    moves(board, 5)
+    assert board.busy()
+    board.interrupt()

@@ -1,0 +1,127 @@
+"""TransferPanel: each kind of payload, reads, a sequence, a repeat that is cancelled."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+SIZE = 1 << 16
+BYTES = "bytes(sheet.array)"
+
+
+@pytest.fixture
+def panel(board):
+    board.cell(f"sheet = d.session.empty({SIZE}, name='sheet')")
+    panel = board.panel("transfer")
+    expect(panel.get_by_label("Region")).to_contain_text("sheet")
+    panel.get_by_label("Operation").select_option("write")
+    panel.get_by_label("Repeat").fill("1")
+    panel.get_by_label("Depth, at once").fill("1")
+    panel.get_by_label("Offset, bytes").fill("0")
+    return panel
+
+
+def newest(panel):
+    """The newest completion."""
+    return panel.get_by_role("table", name="Completions").locator("tbody tr").first
+
+
+def start(panel):
+    number = newest(panel).locator("td").first
+    before = number.text_content() if number.count() else ""
+    panel.get_by_role("button", name="Start", exact=True).click()
+    if before:
+        expect(number).not_to_have_text(before)
+    return newest(panel)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "offset", "put"),
+    [
+        ("text", "Text", "grüezi", "16", "grüezi".encode()),
+        ("hex", "Hex digits", "de ad be ef", "0x100", bytes.fromhex("deadbeef")),
+        ("expression", "Expression", "np.arange(4, dtype='u1') * 2", "4K", bytes([0, 2, 4, 6])),
+    ],
+)  # fmt: skip
+def test_it_writes(board, panel, kind, field, value, offset, put):
+    panel.get_by_label("Payload").select_option(kind)
+    panel.get_by_label(field, exact=True).fill(value)
+    panel.get_by_label("Offset, bytes").fill(offset)
+    row = start(panel)
+    expect(row).to_contain_text("OK")
+    expect(row).to_contain_text(re.compile(r"0 → [\d.,]+ → [\d.,]+"))  # submit, post, complete
+    at = {"16": 16, "0x100": 256, "4K": 4096}[offset]
+    assert board.value(f"{BYTES}[{at}:{at + len(put)}]") == put
+
+
+def test_it_writes_a_pattern(board, panel):
+    panel.get_by_label("Payload").select_option("pattern")
+    panel.get_by_label("Pattern").select_option("byte")
+    panel.get_by_label("Byte", exact=True).fill("0xab")
+    panel.get_by_label("Size, bytes").fill("1K")
+    expect(start(panel)).to_contain_text("OK")
+    assert board.value(f"{BYTES}[:1025]") == b"\xab" * 1024 + b"\0"
+
+
+def test_it_writes_a_file(board, panel, tmp_path):
+    path = tmp_path / "page.bin"
+    path.write_bytes(bytes(range(256)) * 100)
+    panel.get_by_label("Payload").select_option("file")
+    panel.get_by_label("File", exact=True).set_input_files(path)
+    expect(start(panel)).to_contain_text("25,600")
+    assert board.value(f"{BYTES}[:25601]") == path.read_bytes() + b"\0"
+
+
+def test_it_reads_and_keeps_what_it_read(board, panel):
+    board.cell("sheet.array[:16] = np.frombuffer(b'read by the DPU.', 'u1')")
+    panel.get_by_label("Operation").select_option("read")
+    panel.get_by_label("Size, bytes").fill("16")
+    expect(start(panel)).to_contain_text("read sheet")
+    expect(panel.get_by_label("The first bytes that the read brought")).to_contain_text("72 65 61")
+    panel.get_by_label("Keep as variable").fill("got")
+    panel.get_by_role("button", name="Keep", exact=True).click()
+    expect(panel.get_by_role("status").filter(has_text="got")).to_be_visible()
+    assert board.value("bytes(got)") == b"read by the DPU."
+
+
+def test_a_write_past_the_end_is_refused_beside_its_field(panel):
+    panel.get_by_label("Payload").select_option("text")
+    panel.get_by_label("Text", exact=True).fill("too far")
+    panel.get_by_label("Offset, bytes").fill(str(SIZE - 3))
+    panel.get_by_role("button", name="Start", exact=True).click()
+    expect(panel.get_by_label("Text", exact=True)).to_have_attribute("aria-invalid", "true")
+
+
+def test_a_sequence_runs_from_the_top(board, panel):
+    panel.get_by_label("Payload").select_option("text")
+    for offset, word in (("0", "first"), ("100", "second")):
+        panel.get_by_label("Offset, bytes").fill(offset)
+        panel.get_by_label("Text", exact=True).fill(word)
+        panel.get_by_role("button", name="Add to the list").click()
+        expect(panel.get_by_role("table", name="Sequence")).to_contain_text(word)
+    panel.get_by_role("button", name="Run all").click()
+    orders = panel.get_by_role("table", name="Sequence").locator("tbody tr")
+    expect(orders.filter(has_text="done")).to_have_count(2)
+    assert board.value(f"{BYTES}[:5], {BYTES}[100:106]") == (b"first", b"second")
+    for left in (1, 0):
+        orders.first.get_by_role("button", name="Remove").click()
+        expect(orders).to_have_count(left)
+
+
+def test_a_repeat_says_how_it_went(panel):
+    panel.get_by_label("Payload").select_option("hex")
+    panel.get_by_label("Hex digits").fill("00" * 64)
+    panel.get_by_label("Repeat").fill("200")
+    panel.get_by_label("Depth, at once").fill("8")
+    start(panel)
+    expect(panel.get_by_text("200 transfers, 12.50 KiB")).to_be_visible()
+
+
+def test_a_long_repeat_is_cancelled(panel):
+    panel.get_by_label("Payload").select_option("hex")
+    panel.get_by_label("Hex digits").fill("00" * 64)
+    panel.get_by_label("Repeat").fill("100000")
+    panel.get_by_role("button", name="Start", exact=True).click()
+    panel.get_by_role("button", name="Cancel").click()
+    expect(panel.get_by_role("status").filter(has_text="cancelled")).to_be_visible()
+    expect(panel.get_by_role("button", name="Start", exact=True)).to_be_enabled()
