@@ -72,7 +72,8 @@ function latencyTable() {
   };
   const caption = h("caption", { class: "dg-help" }, "Times in us; percentiles by nearest rank, within 0.6 %. " +
     "Over time: p50 and max of a block, p99 of the last second or 1,000 samples.");
-  const table = h("div", { class: "dg-scroll" }, h("table", {}, caption, h("thead", {}, head), body));
+  const table = h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": "Percentiles" },
+    h("table", {}, caption, h("thead", {}, head), body));
   return { table, update };
 }
 

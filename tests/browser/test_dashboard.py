@@ -50,6 +50,7 @@ def test_it_fits(board, dashboard, width, dark):
     page.theme(dark)
     page.page.set_viewport_size({"width": width, "height": 2600 if width == 900 else 1800})
     try:
+        page.shot(f"dashboard-{width}-{'dark' if dark else 'light'}")
         for name in ("dashboard", *PANELS):
             panel = board.panel(name)
             wide = panel.evaluate("one => [one.scrollWidth, one.clientWidth]")
@@ -57,7 +58,6 @@ def test_it_fits(board, dashboard, width, dark):
         left, right = (board.panel(name).bounding_box() for name in ("allocate", "latency"))
         beside = right["x"] > left["x"] + left["width"] - 1
         assert beside == (width == 1600)
-        page.shot(f"dashboard-{width}-{'dark' if dark else 'light'}")
     finally:
         page.theme(False)
         page.page.set_viewport_size({"width": 1600, "height": 1800})
@@ -84,6 +84,8 @@ def test_the_tab_key_goes_through_all_panels_and_is_seen(board, dashboard):
     board.cell("d.session.empty(4096, name='to be looked at')")
     expect(board.panel("hexview").get_by_role("grid")).to_be_visible()
     dashboard.get_by_role("button", name="Start monitor").focus()
+    board.page.keyboard.press("Tab")  # now it is the keyboard that moves the focus
+    board.page.keyboard.press("Shift+Tab")
     reached = set()
     for _ in range(120):
         stop = board.page.evaluate(
