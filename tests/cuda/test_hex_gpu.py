@@ -6,8 +6,8 @@ from waiting import until
 from widgets_rig import View
 
 import dgkit
-from dgkit.widgets import hexbytes
-from dgkit.widgets.hexview import HexView
+from dgkit.widgets.hexview import reading as hexbytes
+from dgkit.widgets.hexview.hexview import HexView
 
 SIZE = 3 << 20
 

@@ -7,10 +7,10 @@ from waiting import until
 from widgets_rig import View
 
 import dgkit
-from dgkit.widgets import names
-from dgkit.widgets.allocate import AllocatePanel
-from dgkit.widgets.patterns import BLOCK, Pattern
-from dgkit.widgets.transfer import TransferPanel
+from dgkit.widgets.allocate.allocate import AllocatePanel
+from dgkit.widgets.base import names
+from dgkit.widgets.base.patterns import BLOCK, Pattern
+from dgkit.widgets.transfer.transfer import TransferPanel
 
 MIB = 1 << 20
 

@@ -6,10 +6,10 @@ from waiting import until
 from widgets_rig import View
 
 import dgkit
-from dgkit.widgets.allocate import AllocatePanel
-from dgkit.widgets.hexview import HexView
-from dgkit.widgets.latency import LatencyPlot
-from dgkit.widgets.transfer import TransferPanel
+from dgkit.widgets.allocate.allocate import AllocatePanel
+from dgkit.widgets.hexview.hexview import HexView
+from dgkit.widgets.latency.latency import LatencyPlot
+from dgkit.widgets.transfer.transfer import TransferPanel
 
 pytestmark = pytest.mark.gpu
 

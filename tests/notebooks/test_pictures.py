@@ -7,8 +7,8 @@ import json
 import numpy as np
 from bokeh.plotting import figure
 
-from dgkit.widgets import bokehjs
-from dgkit.widgets.bokeh_view import BokehView
+from dgkit.widgets.figure import bokehjs
+from dgkit.widgets.figure.figure import BokehView
 
 
 def buffers(part):

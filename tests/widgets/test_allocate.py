@@ -11,9 +11,9 @@ from widgets_rig import PanelError
 import dgkit
 from dgkit.cards import size_text
 from dgkit.errors import RegionBusy
-from dgkit.widgets import allocate
-from dgkit.widgets.allocate import AllocatePanel
-from dgkit.widgets.patterns import BLOCK, Pattern
+from dgkit.widgets.allocate import allocate
+from dgkit.widgets.allocate.allocate import AllocatePanel
+from dgkit.widgets.base.patterns import BLOCK, Pattern
 
 MIB = 1 << 20
 FORM = {"shape": "16", "dtype": "u1", "on": "host", "fill": "zeros", "name": ""}

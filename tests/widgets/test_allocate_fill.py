@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from waiting import gone, until
 
-from dgkit.widgets import filling
-from dgkit.widgets.allocate import AllocatePanel
-from dgkit.widgets.patterns import BLOCK, Pattern
+from dgkit.widgets.allocate import filling
+from dgkit.widgets.allocate.allocate import AllocatePanel
+from dgkit.widgets.base.patterns import BLOCK, Pattern
 
 MIB = 1 << 20
 FORM = {"shape": "16", "dtype": "u1", "on": "host", "fill": "zeros", "name": ""}

@@ -10,8 +10,10 @@ from bokeh.plotting import figure
 from widgets_rig import PanelError
 
 from dgkit import widgets
-from dgkit.widgets import bokeh_view, bokehjs, cells
-from dgkit.widgets.bokeh_view import BokehView
+from dgkit.widgets.base import cells
+from dgkit.widgets.figure import bokehjs
+from dgkit.widgets.figure import figure as bokeh_view
+from dgkit.widgets.figure.figure import BokehView
 
 
 def picture(title="Bytes over time"):
@@ -91,9 +93,7 @@ def test_show_displays_it_and_the_next_run_of_the_cell_closes_it(monkeypatch):
 
 
 def test_a_panel_with_figures_is_there_before_bokeh_is():
-    code = (
-        "import sys; from dgkit.widgets.latency import LatencyPlot; print('bokeh' in sys.modules)"
-    )
+    code = "import sys; from dgkit import LatencyPlot; print('bokeh' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

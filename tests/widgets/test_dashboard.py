@@ -12,7 +12,7 @@ from waiting import children, gone, held, steady, until
 
 import dgkit
 from dgkit.errors import PeerLost
-from dgkit.widgets.dashboard import dashboard
+from dgkit.widgets.dashboard.board import dashboard
 
 
 @pytest.fixture

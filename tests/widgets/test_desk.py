@@ -6,8 +6,8 @@ import pytest
 from waiting import until
 
 import dgkit
-from dgkit.widgets.desk import Desk, describe
-from dgkit.widgets.panel import Panel
+from dgkit.widgets.base.desk import Desk, describe
+from dgkit.widgets.base.panel import Panel
 
 
 class Sample(Panel):

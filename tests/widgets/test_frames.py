@@ -7,7 +7,7 @@ import threading
 import pytest
 from waiting import until
 
-from dgkit.widgets import frames
+from dgkit.widgets.base import frames
 
 
 @pytest.fixture

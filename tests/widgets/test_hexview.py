@@ -5,7 +5,7 @@ from waiting import until
 from widgets_rig import PanelError
 
 import dgkit
-from dgkit.widgets.hexview import IN_VIEW, HexView
+from dgkit.widgets.hexview.hexview import IN_VIEW, HexView
 
 SIZE = 5 << 20
 
@@ -68,7 +68,7 @@ def test_both_views_come_side_by_side_and_what_changed_is_flagged(hexview, regio
 
 def test_where_dpu_and_host_differ_is_flagged_found_and_counted(hexview, region, monkeypatch):
     """The host's view is made another one here: of one memory there is no honest difference."""
-    from dgkit.widgets import hexbytes
+    from dgkit.widgets.hexview import reading as hexbytes
 
     def other(region, at, size):
         data = bytearray(region.array[at : at + size].tobytes())

@@ -10,7 +10,7 @@ from waiting import stop, until
 from widgets_rig import PanelError
 
 import dgkit
-from dgkit.widgets.hexview import HexView
+from dgkit.widgets.hexview.hexview import HexView
 
 
 @pytest.fixture

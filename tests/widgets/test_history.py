@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dgkit.widgets.history import EDGES_NS, History, percentile
+from dgkit.widgets.latency.history import EDGES_NS, History, percentile
 
 SECOND = 10**9
 

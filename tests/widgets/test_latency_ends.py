@@ -11,8 +11,8 @@ from widgets_rig import PanelError, View
 import dgkit
 from dgkit.errors import ClosedError
 from dgkit.session import Session
-from dgkit.widgets import cells, frames
-from dgkit.widgets.latency import LatencyPlot
+from dgkit.widgets.base import cells, frames
+from dgkit.widgets.latency.latency import LatencyPlot
 
 
 def test_closed_it_measures_no_more_and_keeps_no_session(session, plot):

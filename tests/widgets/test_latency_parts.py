@@ -15,13 +15,14 @@ from widgets_rig import View
 import dgkit
 from dgkit.agent.telemetry import Sampled
 from dgkit.report import Machine
-from dgkit.widgets import audience, history, panel
-from dgkit.widgets.audience import Audience
-from dgkit.widgets.latency import LatencyPlot
-from dgkit.widgets.latency_files import table
-from dgkit.widgets.latency_run import Run, What
-from dgkit.widgets.latency_stage import Stage
-from dgkit.widgets.panel import source
+from dgkit.widgets.base import audience, panel
+from dgkit.widgets.base.audience import Audience
+from dgkit.widgets.base.panel import source
+from dgkit.widgets.latency import history
+from dgkit.widgets.latency.files import table
+from dgkit.widgets.latency.latency import LatencyPlot
+from dgkit.widgets.latency.run import Run, What
+from dgkit.widgets.latency.stage import Stage
 
 MACHINE = Machine(cpu="a cpu", cpus=4, arch="x86_64", kernel="6.1", page_size=4096, virtual=False)
 GPU = Machine("a cpu", 4, "x86_64", "6.1", 4096, False, engine="GPU 0")
@@ -166,7 +167,7 @@ def test_the_last_view_that_looks_away_ends_the_frames():
 
 @pytest.mark.parametrize("dark", [True, False])
 def test_the_figures_have_the_names_that_the_views_script_asks_for(dark):
-    from dgkit.widgets.latency_figures import document
+    from dgkit.widgets.latency.figures import document
 
     made = document(dark)
     script = source("latency", "js", LatencyPlot.parts)
@@ -182,7 +183,7 @@ def test_the_figures_have_the_names_that_the_views_script_asks_for(dark):
 
 
 def test_the_figures_differ_by_more_than_colour():
-    from dgkit.widgets.latency_figures import document
+    from dgkit.widgets.latency.figures import document
 
     made = document(False)
     for name in ("time", "spread", "curve"):
@@ -232,7 +233,7 @@ def test_the_views_own_code_joins_whole_and_frames(tmp_path):
     told = {
         "whole": _plain(whole), "frames": [_plain(frame) for frame in (first, second, third)],
     }  # fmt: skip
-    script = Path(panel.__file__).with_name("latency_data.js").read_text()
+    script = Path(panel.__file__).parent.parent.joinpath("latency/data.js").read_text()
     test = tmp_path / "view.mjs"
     test.write_text(script + _TEST)
     node, _ = compute_driver_executable()

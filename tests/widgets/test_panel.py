@@ -4,7 +4,7 @@ import pytest
 from widgets_rig import PanelError
 
 from dgkit.errors import BoundsError, PeerLost
-from dgkit.widgets.panel import Panel, handler, source
+from dgkit.widgets.base.panel import Panel, handler, source
 
 
 class Sample(Panel):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dgkit.widgets import names
-from dgkit.widgets.payload import LARGEST, from_form, from_python, unhex
-from dgkit.widgets.uploads import MOST, Uploads
+from dgkit.widgets.base import names
+from dgkit.widgets.transfer.payload import LARGEST, from_form, from_python, unhex
+from dgkit.widgets.transfer.uploads import MOST, Uploads
 
 
 def data_of(payload):

@@ -11,8 +11,8 @@ from widgets_rig import PanelError
 
 import dgkit
 from dgkit.errors import AccessDenied, BoundsError, ClosedError
-from dgkit.widgets import orders, payload
-from dgkit.widgets.transfer import LISTED, TransferPanel
+from dgkit.widgets.transfer import orders, payload
+from dgkit.widgets.transfer.transfer import LISTED, TransferPanel
 
 MIB = 1 << 20
 
@@ -189,7 +189,7 @@ def test_a_repeat_has_figures_of_the_completions_stamps(panel, session, region, 
 
 
 def test_the_figures_are_those_of_the_stamps():
-    from dgkit.widgets.completed import Stamps
+    from dgkit.widgets.transfer.completed import Stamps
 
     class Report:
         size = 10

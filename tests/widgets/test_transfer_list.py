@@ -4,7 +4,7 @@ import pytest
 from waiting import until
 from widgets_rig import PanelError
 
-from dgkit.widgets.transfer import TransferPanel
+from dgkit.widgets.transfer.transfer import TransferPanel
 
 MIB = 1 << 20
 
@@ -70,7 +70,7 @@ def test_the_list_can_be_reordered_and_emptied(panel, region):
 
 
 def test_the_list_is_bounded(panel, region, monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.transfer._LONGEST", 2)
+    monkeypatch.setattr("dgkit.widgets.transfer.transfer._LONGEST", 2)
     for _ in range(2):
         panel.ask("append", form=form(region))
     with pytest.raises(PanelError, match="the most"):

@@ -7,8 +7,8 @@ import pytest
 from waiting import gone, stop, until
 from widgets_rig import PanelError
 
-from dgkit.widgets import patience
-from dgkit.widgets.transfer import TransferPanel
+from dgkit.widgets.base import patience
+from dgkit.widgets.transfer.transfer import TransferPanel
 
 MIB = 1 << 20
 LONG = {"pattern": "ones", "size": 32 * MIB, "repeat": 10_000}  # minutes of it
@@ -154,7 +154,7 @@ def test_closing_the_panel_ends_its_transfers(session, region, view):
 
 
 def test_an_error_that_nobody_foresaw_ends_the_run_and_is_shown(panel, region, monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.running.success", lambda *_: 1 / 0)
+    monkeypatch.setattr("dgkit.widgets.transfer.running.success", lambda *_: 1 / 0)
     run = panel.panel.transfer("write", region, b"x")
     with pytest.raises(ZeroDivisionError):
         run.wait(10)

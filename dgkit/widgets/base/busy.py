@@ -1,0 +1,36 @@
+"""Which regions the panels' work is using now, so that a person is asked before one is freed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...session import Session, SessionRegion
+
+__all__ = ["uses", "using"]
+
+_lock = threading.Lock()
+_uses: weakref.WeakKeyDictionary[Session, list[tuple[int, str]]] = weakref.WeakKeyDictionary()
+
+
+@contextlib.contextmanager
+def using(region: SessionRegion, what: str) -> Iterator[None]:
+    """The block works on a region; `what` says how, for people: `a fill`."""
+    use = (region.id, what)
+    with _lock:
+        _uses.setdefault(region.session, []).append(use)
+    try:
+        yield
+    finally:
+        with _lock:
+            _uses[region.session].remove(use)
+
+
+def uses(region: SessionRegion) -> list[str]:
+    """What is being done with a region."""
+    with _lock:
+        return [what for number, what in _uses.get(region.session, ()) if number == region.id]

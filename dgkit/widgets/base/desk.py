@@ -1,0 +1,128 @@
+"""What the panels of one session share: its live regions, and which of them is looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...cards import access_text, size_text
+from ...errors import ClosedError
+from . import frames
+from .panel import Panel, label_of
+
+if TYPE_CHECKING:
+    from ...session import Session, SessionRegion
+
+__all__ = ["Desk", "describe"]
+
+_desks: weakref.WeakKeyDictionary[Session, Desk] = weakref.WeakKeyDictionary()
+
+
+def describe(region: SessionRegion) -> dict[str, Any]:
+    """A region in plain values, for a table or a list to choose from."""
+    dtype, shape = "uint8", [region.size]
+    local = region.local  # another thread may free it meanwhile
+    if local is not None:
+        with contextlib.suppress(ClosedError):
+            array = local.memory.array
+            dtype, shape = str(array.dtype), list(array.shape)
+    return {
+        "id": region.id, "name": region.name, "size": region.size, "text": size_text(region.size),
+        "side": region.on, "place": region.place, "where": region.where, "dtype": dtype,
+        "shape": shape, "access": str(region.access), "access_text": access_text(region.access),
+        "provider": region.session.dpu.provider, "chosen": region.chosen,
+        "here": local is not None, "exported": bool(region.token),
+    }  # fmt: skip
+
+
+class Desk:
+    """Made by `Desk.of(session)`, one a session. `subscribe`d panels get `regions` and `select`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = weakref.ref(session)
+        self._panels: weakref.WeakSet[Panel] = weakref.WeakSet()
+        self._listeners: list[weakref.WeakMethod[Callable[[str], None]]] = []
+        self._selected = 0
+        self._telling: frames.Task | None = None
+        session.on_change(self._changed)
+
+    @classmethod
+    def of(cls, session: Session) -> Desk:
+        """The desk of a session: the same one each time."""
+        desk = _desks.get(session)
+        if desk is None:
+            desk = _desks[session] = cls(session)
+        return desk
+
+    @property
+    def session(self) -> Session:
+        """ReferenceError: it is gone."""
+        session = self._session()
+        if session is None:
+            raise ReferenceError("the session is gone")
+        return session
+
+    @property
+    def selected(self) -> int:
+        """The id of the region that is looked at, 0 if there is none."""
+        ids = [region.id for region in self.session.regions]
+        if self._selected not in ids:
+            self._selected = ids[0] if ids else 0
+        return self._selected
+
+    def region(self, number: int | None = None) -> SessionRegion:
+        """The region with this id; without one, the selected. ValueError: there is none."""
+        wanted = self.selected if number is None else number
+        for region in self.session.regions:
+            if region.id == wanted:
+                return region
+        known = ", ".join(str(region.id) for region in self.session.regions) or "none"
+        raise ValueError(f"there is no live region {wanted}; live are: {known}")
+
+    def state(self) -> dict[str, Any]:
+        """The part of a panel's state that all share."""
+        if self.session.closed:
+            return {"regions": [], "selected": 0, "closed": True, "provider": "", "label": "closed"}
+        regions = [describe(region) for region in self.session.regions]
+        shared = {"regions": regions, "selected": self.selected, "closed": False}
+        return shared | label_of(self.session)
+
+    def select(self, number: int) -> None:
+        """Looks at another region, in all panels. ValueError: there is none of that id."""
+        self._selected = self.region(number).id
+        self._tell("select")
+
+    def written(self, number: int) -> None:
+        """Bytes of a region were changed by a panel: those that show them look again."""
+        self._tell("written", id=number)
+
+    def subscribe(self, panel: Panel) -> None:
+        """The panel's views get `desk` messages from now on, for as long as it lives."""
+        self._panels.add(panel)
+
+    def listen(self, call: Callable[[str], None]) -> None:
+        """A bound method that is called with `regions`, `select` or `written` after each change."""
+        self._listeners.append(weakref.WeakMethod(call))
+
+    def _changed(self) -> None:
+        """In whatever thread: the frame thread tells, once for as many changes as came together."""
+        if self._telling is None or self._telling.done:
+            self._telling = frames.start(self._tell_soon(), lambda _error: None)
+
+    def _tell_soon(self) -> Any:
+        yield
+        self._telling = None
+        if self._session() is not None:
+            self._tell("regions")
+
+    def _tell(self, what: str, **fields: Any) -> None:
+        state = self.state()
+        for panel in list(self._panels):
+            panel.tell("desk", what=what, desk=state, **fields)
+        self._listeners = [ref for ref in self._listeners if ref() is not None]
+        for ref in self._listeners:
+            call = ref()
+            if call is not None:
+                call(what)

@@ -1,0 +1,116 @@
+"""The notebook's variables: which are memory, what an expression is, a new name for bytes."""
+
+from __future__ import annotations
+
+import keyword
+import sys
+from typing import Any
+
+from ... import memory
+from ...buffers import has_objects
+from ...cards import size_text
+
+__all__ = ["candidates", "evaluated", "keep", "variable"]
+
+_MOST = 200  # names that are offered
+
+
+def namespace() -> dict[str, Any]:
+    """The user's variables, in place. ValueError: no notebook runs here."""
+    shell = None
+    if "IPython" in sys.modules:
+        from IPython import get_ipython
+
+        shell = get_ipython()
+    if shell is None:
+        raise ValueError("there are no variables of a notebook here: this is no IPython kernel")
+    found: dict[str, Any] = shell.user_ns
+    return found
+
+
+def variable(name: str) -> Any:
+    """What a name stands for. ValueError: for nothing."""
+    _check(name)
+    known = namespace()
+    if name not in known:
+        raise ValueError(f"the notebook has no variable {name!r}: run the cell that makes it")
+    return known[name]
+
+
+def candidates() -> list[dict[str, Any]]:
+    """Variables that may be registered: `name`, `text` (what they are), `readonly`."""
+    try:
+        known = list(namespace().items())
+    except ValueError:
+        return []
+    found: list[dict[str, Any]] = []
+    for name, value in known:
+        if not name.startswith("_") and len(found) < _MOST:
+            about = _about(value)
+            if about:
+                found.append({"name": name, **about})
+    return found
+
+
+def _about(value: Any) -> dict[str, Any] | None:
+    """What a value is, if it is memory. It is not touched: its class is asked."""
+    kind = type(value)
+    if hasattr(kind, "__cuda_array_interface__"):
+        size = getattr(value, "nbytes", 0)
+        return {"text": f"{kind.__name__} on a GPU, {size_text(size)}", "readonly": False}
+    try:
+        with memoryview(value) as view:
+            if not view.contiguous or not view.nbytes or has_objects(view):
+                return None
+            text = f"{kind.__name__}, {size_text(view.nbytes)}"
+            return {"text": text, "readonly": view.readonly}
+    except (TypeError, ValueError, BufferError):
+        return None
+
+
+def evaluated(expression: str) -> tuple[bytes, str]:
+    """The bytes of an expression's result, copied, and what it was.
+
+    ValueError: the expression fails, in its own words; TypeError: its result has no bytes.
+    """
+    if not expression.strip():
+        raise ValueError("the expression is empty")
+    names = namespace()
+    try:
+        result = eval(expression.strip(), names)
+    except Exception as error:
+        raise ValueError(f"the expression raised {type(error).__name__}: {error}") from error
+    return _bytes_of(result)
+
+
+def _bytes_of(result: Any) -> tuple[bytes, str]:
+    import numpy as np
+
+    if isinstance(result, str):
+        raise TypeError("the result is text: choose the payload 'text', or call .encode()")
+    if memory.is_gpu_array(result):
+        result = result.get() if hasattr(result, "get") else np.from_dlpack(result.cpu())
+    if isinstance(result, bytes | bytearray | memoryview):
+        made = bytes(result)
+        return made, f"{type(result).__name__}, {len(made)} bytes"
+    array = np.asarray(result)
+    if array.dtype.hasobject:
+        kind = type(result).__name__
+        raise TypeError(f"the result is a {kind}, which has no bytes that could be moved")
+    about = f"{array.dtype} array {array.shape}" if array.shape else f"{array.dtype} {array}"
+    return array.tobytes(), f"{about}, {array.nbytes} bytes"
+
+
+def keep(name: str, value: Any, *, over: frozenset[str] = frozenset()) -> None:
+    """Gives a value a name in the notebook. ValueError: it has another meaning there already."""
+    _check(name)
+    known = namespace()
+    if name in known and name not in over:
+        kind = type(known[name]).__name__
+        raise ValueError(f"the notebook has a variable {name!r} already (a {kind}): take another")
+    known[name] = value
+
+
+def _check(name: str) -> None:
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(f"{name!r} is no name of a variable")

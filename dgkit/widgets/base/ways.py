@@ -1,0 +1,30 @@
+"""What to do about an error, for a person who clicked."""
+
+from __future__ import annotations
+
+from ... import errors
+
+__all__ = ["way_out"]
+
+_WAYS_OUT: tuple[tuple[type[BaseException], str], ...] = (
+    (errors.ClosedError, "Make a new one; run the cell that opens the session again."),
+    (errors.PeerTimeout, "The DPU's process is stopped or very busy: wait, or start it again."),
+    (errors.PeerLost, "Start the DPU again, or connect again."),
+    (errors.PeerRefused, "`dgkit keys list` shows the keys that are known here."),
+    (errors.PeerError, "Install the same dgkit on both sides."),
+    (errors.BoundsError, "Take a smaller size or another offset."),
+    (errors.AccessDenied, "Register the memory with access 'rw'."),
+    (errors.RegionBusy, "Wait for the transfers that use it, then try again."),
+    (errors.OutOfMemory, "Free a region, or ask for less."),
+    (errors.DeviceUnavailable, "`dgkit info` says what is usable here, and why not."),
+    (errors.Unsupported, "`dgkit info` says what each provider can do."),
+    (errors.TransferError, "The completion's status says why: the region may be revoked or gone."),
+)
+
+
+def way_out(error: BaseException) -> str:
+    """One sentence, or nothing where the text says it already."""
+    text = str(error)
+    if "`" in text or "dgkit." in text or "connect(" in text:
+        return ""
+    return next((words for kind, words in _WAYS_OUT if isinstance(error, kind)), "")

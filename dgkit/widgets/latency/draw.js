@@ -1,0 +1,139 @@
+// Fills the figures that figures.py made; they are found by their names.
+
+// A range of whole half decades round what is to be seen, so that it seldom changes.
+function logRange(values, room = 0.95) {
+  let low = Infinity, high = 0;
+  for (const value of values) {
+    if (!(value > 0)) continue; // NaN: a gap
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  if (!high) return null;
+  const step = (value, round) => 10 ** (round(2 * Math.log10(value)) / 2);
+  const start = step(low * room, Math.floor), end = step(high * 1.2, Math.ceil);
+  return end > start ? [start, end] : [start, start * 10 ** 0.5];
+}
+
+// Round numbers to name on a logarithmic axis, some two to nine of them.
+function logTicks([start, end]) {
+  const span = Math.log10(end / start);
+  const steps = span < 1.2 ? [1, 1.5, 2, 3, 5, 7] : span < 3.5 ? [1, 3] : [1];
+  const every = span > 8 ? 2 : 1, ticks = [];
+  for (let power = Math.floor(Math.log10(start)); power <= Math.log10(end) + 1e-9; power += every)
+    for (const factor of steps) {
+      const tick = Number((factor * 10 ** power).toPrecision(3));
+      if (tick >= start * 0.999 && tick <= end * 1.001) ticks.push(tick);
+    }
+  return ticks;
+}
+
+function* chained(...lists) {
+  for (const list of lists) if (list) yield* list;
+}
+
+class LatencyDraw {
+  #figures; #data; #byName = new Map(); #levels = "";
+  constructor(figures, data) {
+    this.#figures = figures;
+    this.#data = data;
+    this.#calm();
+  }
+  // BokehJS keeps an empty element where the points of each glyph are; moving it with each frame
+  // makes the browser compute the page's styles and layout anew.
+  #calm() {
+    for (const root of this.#figures.document.roots())
+      for (const [model, view] of this.#figures.views.get(root)?.renderer_views ?? [])
+        if (model.type === "GlyphRenderer") view.update_position = () => {};
+  }
+  #model(name) {
+    if (!this.#byName.has(name)) this.#byName.set(name, this.#figures.document.get_model_by_name(name));
+    return this.#byName.get(name);
+  }
+  #fill(name, columns) {
+    this.#model(name).data = columns;
+  }
+  #setRange(range, wanted) {
+    if (!wanted || (range.reset_start === wanted[0] && range.reset_end === wanted[1])) return;
+    range.setv({ start: wanted[0], end: wanted[1], reset_start: wanted[0], reset_end: wanted[1] });
+  }
+  // The same, for the axis of a figure that is logarithmic.
+  #setLog(name, axis, wanted) {
+    if (!wanted) return;
+    const ticker = this.#model(`${name}_${axis}`), ticks = logTicks(wanted);
+    if (ticks.join() !== ticker.ticks.join()) ticker.ticks = ticks;
+    this.#setRange(this.#model(name)[`${axis}_range`], wanted);
+  }
+  // The last `seconds`. Up to two minutes it is a point a block, beyond that a point a second.
+  time(seconds) {
+    const { fine, coarse, then } = this.#data;
+    const points = seconds <= 120 ? fine : coarse;
+    const now = Math.max(fine.last, 0);
+    const unit = seconds <= 120 ? 1 : 60, span = seconds / unit;
+    const columns = points.window(now - seconds, now, unit);
+    this.#fill("points", columns);
+    const level = (name) => (then?.figures[name] ? [then.figures[name] / 1000, then.figures[name] / 1000] : []);
+    const levels = { x: then ? [-span, 0] : [], p50: level("p50"), p99: level("p99") };
+    for (const name of ["p50", "p99"]) if (levels[name].length < levels.x.length) levels[name] = [NaN, NaN];
+    if (JSON.stringify(levels) !== this.#levels) this.#fill("levels", levels);
+    this.#levels = JSON.stringify(levels);
+    this.#setRange(this.#model("time").x_range, [-span, span / 100]);
+    this.#model("time_axis").axis_label = `${unit === 1 ? "seconds" : "minutes"} before the last sample`;
+    this.#setLog("time", "y", logRange(chained(columns.p50, columns.p99, columns.max, levels.p50, levels.p99)));
+  }
+  spread() {
+    const { now, then } = this.#data;
+    this.#histogram(now, then);
+    this.#curve(now, then);
+  }
+  #histogram(now, then) {
+    const bins = now?.bins ?? { left: [], right: [], top: [], count: [] };
+    const outline = then?.outline ?? { x: [], y: [] };
+    const shares = logRange(chained(bins.top, outline.y), 0.4);
+    const bottom = shares?.[0] ?? 0.001;
+    this.#fill("bins", { ...bins, bottom: bins.left.map(() => bottom) });
+    this.#fill("bins_before", { x: outline.x, y: outline.y.map((share) => Math.max(share, bottom)) });
+    this.#setLog("spread", "x", logRange(chained(bins.left, bins.right, outline.x)));
+    this.#setLog("spread", "y", shares);
+  }
+  #curve(now, then) {
+    const none = { x: [], us: [], percentile: [] };
+    const [mine, old] = [now?.curve ?? none, then?.curve ?? none];
+    this.#fill("percentiles", mine);
+    this.#fill("percentiles_before", old);
+    const most = Math.max(10, ...mine.x, ...old.x);
+    this.#setRange(this.#model("curve").x_range, [1, 10 ** (Math.ceil(2 * Math.log10(most)) / 2)]);
+    this.#setLog("curve", "y", logRange(chained(mine.us, old.us)));
+  }
+  // The words of the runs, where they are on the figures.
+  words() {
+    const { run } = this.#data;
+    const whose = run ? `: ${run.label}, ${run.words}` : "";
+    const titles = { time: "Time of one operation", spread: "How the times spread", curve: "Percentiles" };
+    for (const [name, title] of Object.entries(titles)) {
+      this.#model(name).title.text = title + whose;
+      this.#legend(name);
+    }
+  }
+  #legend(name) {
+    const { run, before } = this.#data;
+    const legend = this.#model(`${name}_legend`);
+    for (const item of legend.items) {
+      const old = item.name === "before";
+      item.visible = old ? Boolean(before) : name === "time" || Boolean(run);
+      if (name === "time") continue;
+      const whose = !before ? "" : old ? "before: " : "after: ";
+      item.label = { value: whose + ((old ? before : run)?.words ?? "") };
+    }
+    legend.change.emit(); // a legend whose items changed loses its glyphs until it is rendered anew
+  }
+  all(seconds) {
+    this.words();
+    this.time(seconds);
+    this.spread();
+  }
+  // Each figure as a canvas.
+  canvases() {
+    const { document, views } = this.#figures;
+    return document.roots().map((root) => views.get(root).export("png", true).canvas);
+  }
+}
