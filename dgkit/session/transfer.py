@@ -55,6 +55,18 @@ class TransferReport:
             f"{us(self.read_ns)} us, write {us(self.write_ns)} us, in {_pieces(self.chunks)}>"
         )
 
+    def _repr_html_(self) -> str:
+        from ..cards import card, provider_badge, size_text, us
+
+        moved = (("DMA reads", self.read_ns), ("DMA writes", self.write_ns))
+        rows = [
+            ("Status", "OK"),
+            ("Size", f"{size_text(self.size)}, in {_pieces(self.chunks)}"),
+            *((name, f"{us(took)} us in all") for name, took in moved if took),
+            ("Last DMA", f"{self.op.name}, {self.path}, {us(self.latency_ns)} us"),
+        ]
+        return card("Transfer", rows, badge=provider_badge(self.provider))
+
 
 def _pieces(count: int) -> str:
     return "1 piece" if count == 1 else f"{count} pieces"

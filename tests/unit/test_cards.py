@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import dgkit
 from dgkit import cards
 
 # What JupyterLab leaves of an untrusted notebook's output, of what a card could be made of.
@@ -162,3 +163,12 @@ def test_an_offset_may_be_nothing_and_a_size_may_not():
     assert cards.parse_size("0", least=0) == 0
     with pytest.raises(ValueError, match="one or more"):
         cards.parse_size("0x0")
+
+
+def test_a_transfer_s_report_is_a_card_with_what_each_dma_took():
+    with dgkit.connect() as session:
+        report = session.write(session.empty(64), b"abc")
+        texts = Reader(report._repr_html_()).texts
+    assert {"Transfer", "software DPU", "OK", "3 B, in 1 piece", "DMA reads"} <= set(texts)
+    assert f"{report.write_ns / 1000:.2f} us in all" in texts
+    assert any(text.startswith("WRITE, inline, ") for text in texts)
