@@ -17,7 +17,7 @@ from typing import Any
 
 import waiting
 
-EXTENSION = "dgkit.jupyter"
+EXTENSION = "dgkit.jupyter.nodelay"
 
 
 class Lab:

@@ -94,3 +94,16 @@ def test_a_variable_of_the_notebook_is_registered_by_its_name(board, panel):
     board.cell(f"d.session.write({region('mine')}, bytes(4))")
     assert board.value("int(mine[0]), int(mine[1])") == (0, 1)
     panel.get_by_text("Register a variable of the notebook").click()
+
+
+def test_a_slow_click_is_heard_while_a_repeat_writes(board, panel):
+    """A person holds the button down for longer than a repeat takes to tell what it wrote."""
+    board.cell("first, second = (d.session.empty(4096, name=name) for name in ('one', 'two'))")
+    expect(row(panel, "two")).to_be_visible()
+    board.cell("run = d.transfer.transfer('write', second, b'x', repeat=100_000)")
+    for name in ("two", "one", "two"):
+        look = row(panel, name).get_by_role("button", name="Look at")
+        look.click(delay=90)
+        expect(look).to_have_attribute("aria-pressed", "true")
+    assert board.value("run.ended") is False
+    board.cell("run.cancel()")

@@ -27,7 +27,7 @@ def moves(notebook, times=3):
     assert notebook.lab_page.ask(MOVES, [root, times])
 
 
-SAMPLES = "d.panels.plot.state()['run']['samples']"
+SAMPLES = "(d.panels.plot.state()['run'] or {}).get('samples', 0)"
 
 
 def press(panel, name):

@@ -11,7 +11,7 @@ from page_rig import Notebook
 from playwright.sync_api import expect
 from waiting import children, gone, until
 
-SAMPLES = "d.panels.plot.state()['run']['samples']"
+SAMPLES = "(d.panels.plot.state()['run'] or {}).get('samples', 0)"
 RELOADS = 20
 
 
