@@ -180,3 +180,106 @@ def test_a_forked_child_has_no_tasks_and_can_start_its_own(failed):
         os._exit(0 if seen == [1] else 1)
     go.set()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.fixture
+def occupied():
+    """The frame thread is in a step of another task, until it is let go."""
+    began, go = threading.Event(), threading.Event()
+
+    def steps():
+        began.set()
+        go.wait(20)
+        yield
+
+    frames.start(steps(), pytest.fail)
+    assert began.wait(20)
+    yield go
+    go.set()
+
+
+def test_a_task_that_is_cancelled_before_its_first_step_is_told_that_it_ended(failed, occupied):
+    ran, ended = [], []
+
+    def steps():
+        ran.append(True)
+        yield
+
+    task = frames.start(steps(), failed.append, lambda: ended.append(task.done))
+    task.cancel()
+    assert ended == [True]
+    occupied.set()
+    until(lambda: not threads(), "the thread has ended")
+    task.cancel()
+    assert (ran, ended, failed) == ([], [True], [])
+
+
+@pytest.mark.parametrize("how", ["ends", "fails", "cancels itself", "is cancelled", "exits"])
+def test_a_task_is_told_once_that_it_ended_and_then_how_it_failed(how):
+    heard, began = [], threading.Event()
+
+    def steps():
+        try:
+            yield
+            if how == "fails":
+                raise ValueError("no such thing")
+            if how == "exits":
+                raise SystemExit(3)
+            if how == "cancels itself":
+                task.cancel()
+            while how != "ends":
+                began.set()
+                yield
+        finally:
+            heard.append("finally")
+
+    def failed(error):
+        heard.append(type(error).__name__)
+
+    task = frames.start(steps(), failed, lambda: heard.append("ended"))
+    if how == "is cancelled":
+        assert began.wait(20)
+        task.cancel()
+    until(lambda: not threads(), "the thread has ended")
+    errors = {"fails": ["ValueError"], "exits": ["RuntimeError"]}
+    assert heard == ["finally", "ended", *errors.get(how, [])]
+
+
+def test_what_hears_of_an_error_and_raises_ends_no_other_task(failed, caplog):
+    go = threading.Event()
+
+    def good():
+        while not go.is_set():
+            yield
+
+    def bad():
+        raise ValueError("no such thing")
+        yield
+
+    def worse(error):
+        raise LookupError("nobody can be told")
+
+    other = frames.start(good(), failed.append)
+    (thread,) = threads()
+    frames.start(bad(), worse, lambda: 1 / 0)
+    until(lambda: "nobody can be told" in caplog.text, "it is logged")
+    assert "ZeroDivisionError" in caplog.text
+    assert threads() == [thread]
+    assert not other.done
+    go.set()
+
+
+def test_a_thread_that_ends_by_what_nobody_foresaw_is_followed_by_another(failed, monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    ran = []
+
+    def steps():
+        ran.append(True)
+        yield
+
+    with monkeypatch.context() as broken:
+        broken.setattr(frames.Task, "step", lambda _: 1 / 0)
+        frames.start(steps(), failed.append)
+        until(lambda: not threads(), "the thread has ended")
+    frames.start(steps(), failed.append)
+    until(lambda: len(ran) == 2, "both ran")
