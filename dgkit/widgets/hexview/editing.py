@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import DgkitError, PeerTimeout
 from ..base import frames
-from ..base.patience import settled
+from ..base.patience import Patience, settled
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
@@ -45,7 +44,7 @@ class Edits:
         self._done, self._fail = done, fail
         self._flying: deque[Edit] = deque()
         self._kept: deque[tuple[int, int, bytes]] = deque(maxlen=KEPT)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._settling = False
 
     @property
@@ -59,9 +58,13 @@ class Edits:
         at: int,
         data: bytes,
         before: bytes | None,
-        undoes: bool = False,
     ) -> Edit:
         """Starts the write. AccessDenied, BoundsError, PeerLost...; PeerTimeout: too many wait."""
+        return self._start(region, at, data, before, False)
+
+    def _start(
+        self, region: SessionRegion, at: int, data: bytes, before: bytes | None, undoes: bool
+    ) -> Edit:
         if len(self._flying) >= FLYING:
             raise PeerTimeout(f"the DPU has not answered the last {len(self._flying)} writes")
         transfer = region.session.start_write(region, data, offset=at)
@@ -81,10 +84,11 @@ class Edits:
     def _settle(self) -> Generator[bool, None, None]:
         while (edit := self._next()) is not None:
             error = yield from _ended(edit.transfer)
-            if edit.undoes and error is not None:  # it may be undone again
-                self._kept.append((edit.region, edit.at, edit.data))
-            elif error is None and edit.before is not None and not edit.undoes:
-                self._kept.append((edit.region, edit.at, edit.before))
+            with self._lock:
+                if edit.undoes and error is not None:  # it may be undone again
+                    self._kept.append((edit.region, edit.at, edit.data))
+                elif error is None and edit.before is not None and not edit.undoes:
+                    self._kept.append((edit.region, edit.at, edit.before))
             self._done(edit, error)
 
     def _failed(self, error: Exception) -> None:
@@ -93,29 +97,36 @@ class Edits:
             self._flying.clear()
         self._fail(error)
 
-    def last(self, region: int) -> tuple[int, bytes] | None:
-        """Takes the last edit of a region out: where, and what was there. None: there is none."""
-        for kept in reversed(self._kept):
-            if kept[0] == region:
-                self._kept.remove(kept)
-                return kept[1:]
-        return None
+    def undo(self, region: SessionRegion) -> Edit:
+        """Starts to write back what the last edit of a region replaced. ValueError: there is none.
+
+        What start() raises: then it can still be undone.
+        """
+        with self._lock:
+            for place in reversed(range(len(self._kept))):
+                number, at, data = self._kept[place]
+                if number == region.id:
+                    edit = self._start(region, at, data, None, True)
+                    del self._kept[place]
+                    return edit
+        raise ValueError("nothing is left to undo")
 
     def forget(self) -> None:
         """The region is another one, or gone."""
-        self._kept.clear()
+        with self._lock:
+            self._kept.clear()
 
 
 def _ended(transfer: Any) -> Generator[bool, None, Exception | None]:
     """Gives way until the transfer is over; its error."""
-    end = time.monotonic() + PATIENCE_S
+    patience = Patience()
     while True:
         try:
             if settled(transfer):
                 return None
         except DgkitError as error:
             return error
-        if time.monotonic() > end:
+        if patience.look(transfer.progress) > PATIENCE_S:
             transfer.cancel()
             return PeerTimeout(f"the DPU has not answered a write for {PATIENCE_S:.0f} s")
         yield True

@@ -176,12 +176,8 @@ class HexView(Panel):
     @handler
     def undo(self) -> dict[str, Any]:
         """Starts to write back what the last edit replaced."""
-        region = self._shown.must()
-        kept = self._edits.last(region.id)
-        if kept is None:
-            raise ValueError("nothing is left to undo")
-        self._edits.start(region, kept[0], kept[1], None, undoes=True)
-        return {"at": kept[0], "size": len(kept[1])}
+        edit = self._edits.undo(self._shown.must())
+        return {"at": edit.at, "size": len(edit.data)}
 
     # What a cell asks.
 

@@ -6,13 +6,12 @@ time once; until it has answered, no further read is asked of it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DgkitError, PeerTimeout
+from ...errors import ClosedError, DgkitError, PeerTimeout
 from ...types import Access
-from ..base.patience import settled
+from ..base.patience import Patience, settled
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
@@ -44,10 +43,13 @@ def why_no_write(region: SessionRegion) -> str:
 
 
 def host_bytes(region: SessionRegion, at: int, size: int) -> bytes:
-    """The region's own bytes, of a GPU's no more than these. Unsupported: they are not here."""
+    """The region's own bytes, of a GPU's no more than these. ClosedError: it was freed."""
+    producer = region.producer
+    if region.local is None:
+        raise ClosedError(f"region {region.name!r} was freed")
     array: Any = region.array
-    if region.producer is not None:  # what the GPU still computes there comes first
-        region.producer()
+    if producer is not None:  # what the GPU still computes there comes first
+        producer()
     part = array.reshape(-1).view("u1")[at : at + size]
     if not hasattr(part, "get"):
         return bytes(part.tobytes())
@@ -84,14 +86,11 @@ class Fetch:
 
     def steps(self) -> Generator[bool, None, list[bytes]]:
         """take() for the frame thread: gives way until the bytes are there."""
-        moved, since = -1.0, time.monotonic()
+        patience = Patience()
         while True:
             if self._transfer is None or settled(self._transfer, STEP_S):
                 return self.take(0)
-            now = time.monotonic()
-            if self._transfer.progress != moved:
-                moved, since = self._transfer.progress, now
-            elif now - since > PATIENCE_S:
+            if patience.look(self._transfer.progress) > PATIENCE_S:
                 raise PeerTimeout(
                     f"the DPU has not answered a read of {self._name!r} for {PATIENCE_S} s"
                 )

@@ -1,0 +1,85 @@
+"""Edits of the hex view that cannot start or end, and what can be undone after that."""
+
+import threading
+
+import pytest
+from waiting import until
+from widgets_rig import PanelError
+
+import dgkit
+from dgkit.widgets.hexview import editing
+from dgkit.widgets.hexview.editing import Edits
+from dgkit.widgets.hexview.hexview import HexView
+
+
+@pytest.fixture
+def region(session):
+    return session.empty(4096, name="counters")
+
+
+@pytest.fixture
+def hexview(session, region, view):
+    return view(HexView(session))
+
+
+def test_an_undo_that_cannot_start_can_be_tried_again(session, hexview, region, monkeypatch):
+    hexview.ask("put", at=3, buffers=[b"!"])
+    hexview.wait_for("edited")
+
+    def lost(*_args, **_kwargs):
+        raise dgkit.PeerTimeout("the DPU is silent")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(session), "start_write", lost)
+        with pytest.raises(PanelError, match="silent"):
+            hexview.ask("undo")
+    assert hexview.ask("hello")["undoable"] == 1
+    hexview.ask("undo")
+    until(lambda: region.array[3] == 0, "it is undone")
+
+
+def test_undo_and_edits_that_end_meanwhile_lose_nothing(session, region):
+    ended, failed = [], []
+    edits = Edits(lambda edit, error: ended.append((edit, error)), failed.append)
+
+    def write():
+        for at in range(90):
+            edits.start(region, at, b"!", b"\0").transfer.wait(5)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    undone = 0
+    while writer.is_alive():
+        try:
+            edits.undo(region).transfer.wait(5)
+        except ValueError:
+            continue
+        undone += 1
+    writer.join()
+    until(lambda: len(ended) == 90 + undone, "all writes have ended")
+    assert not failed
+    assert edits.undoable == 90 - undone
+
+
+def test_a_write_that_nobody_answers_is_given_up(session, region, monkeypatch):
+    class Silent:
+        progress, cancelled = 0.0, False
+
+        def wait(self, _seconds):
+            raise dgkit.PeerTimeout("not yet")
+
+        def done(self):
+            return False
+
+        def cancel(self):
+            self.cancelled = True
+
+    silent, ended = Silent(), []
+    monkeypatch.setattr(type(session), "start_write", lambda *_args, **_kwargs: silent)
+    monkeypatch.setattr(editing, "PATIENCE_S", 0.05)
+    edits = Edits(lambda edit, error: ended.append(error), ended.append)
+    edits.start(region, 0, b"!", b"\0")
+    until(lambda: ended, "it is given up")
+    assert isinstance(ended[0], dgkit.PeerTimeout)
+    assert silent.cancelled
+    assert not edits.undoable
