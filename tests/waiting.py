@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(look: Callable[[], T], what: str, timeout: float = 5.0) -> T:
+def until(look: Callable[[], T], what: str, timeout: float = 20.0) -> T:
     """Looks again and again until it sees something true; AssertionError names it."""
     deadline = time.monotonic() + timeout
     while True:

@@ -10,6 +10,7 @@ from waiting import until
 from widgets_rig import View
 
 import dgkit
+from dgkit.widgets.base import frames
 
 
 @pytest.fixture
@@ -36,7 +37,23 @@ def view():
 def no_frames_left():
     yield
     names = lambda: [thread.name for thread in threading.enumerate()]  # noqa: E731
-    until(lambda: "dgkit-frames" not in names(), "the frame thread has ended")
+    until(lambda: "dgkit-frames" not in names(), "the frame thread has ended", timeout=30)
+
+
+@pytest.fixture
+def occupied():
+    """The frame thread is in a step of another task, until it is let go."""
+    began, go = threading.Event(), threading.Event()
+
+    def steps():
+        began.set()
+        go.wait(20)
+        yield
+
+    frames.start(steps(), pytest.fail)
+    assert began.wait(20)
+    yield go
+    go.set()
 
 
 @pytest.fixture

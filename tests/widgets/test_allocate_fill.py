@@ -2,6 +2,7 @@
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -49,6 +50,16 @@ def test_a_fill_tells_how_far_it_is_and_can_be_cancelled(panel, session, slow, o
     (region,) = session.regions
     assert session.read(region, 1, offset=region.size - 1) == b"\0"
     panel.ask("cancel", job=job)
+
+
+@pytest.mark.usefixtures("occupied")
+def test_closed_before_its_first_step_a_fill_has_ended_for_who_waits(panel, session):
+    with ThreadPoolExecutor() as pool:
+        made = pool.submit(panel.panel.allocate, 64, fill="ones")
+        until(lambda: any(job.task for job in panel.panel._jobs.values()), "the fill waits")
+        panel.panel.close()
+        assert made.result(20) is session.regions[0]
+    assert not panel.panel._jobs
 
 
 def test_a_region_that_is_being_filled_is_freed_only_when_that_is_meant(panel, session, slow):

@@ -182,22 +182,6 @@ def test_a_forked_child_has_no_tasks_and_can_start_its_own(failed):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-@pytest.fixture
-def occupied():
-    """The frame thread is in a step of another task, until it is let go."""
-    began, go = threading.Event(), threading.Event()
-
-    def steps():
-        began.set()
-        go.wait(20)
-        yield
-
-    frames.start(steps(), pytest.fail)
-    assert began.wait(20)
-    yield go
-    go.set()
-
-
 def test_a_task_that_is_cancelled_before_its_first_step_is_told_that_it_ended(failed, occupied):
     ran, ended = [], []
 

@@ -11,7 +11,7 @@ from widgets_rig import PanelError, View
 import dgkit
 from dgkit.errors import ClosedError
 from dgkit.session import Session
-from dgkit.widgets.base import cells, frames
+from dgkit.widgets.base import cells
 from dgkit.widgets.latency.latency import LatencyPlot
 
 
@@ -96,8 +96,8 @@ def test_a_dpu_that_is_stopped_is_waited_for(plot, seen):
     measured(plot, before + 100)
 
 
-def test_stopped_before_its_first_step_it_leaves_no_monitor(plot, monkeypatch):
-    monkeypatch.setattr(frames, "start", frames.Task)
+@pytest.mark.usefixtures("occupied")
+def test_stopped_before_its_first_step_it_leaves_no_monitor(plot):
     plot.start()
     plot.stop()
     assert plot.session.monitors == set()

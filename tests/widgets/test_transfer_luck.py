@@ -121,7 +121,7 @@ def test_a_session_that_is_closed_meanwhile_ends_the_run(session, view):
 
 
 def test_a_stopped_dpu_is_said_to_be_silent_and_given_up(panel, session, region, monkeypatch):
-    monkeypatch.setattr(patience, "SILENCE_S", 0.5)
+    monkeypatch.setattr(patience, "SILENCE_S", 2.0)
     run = long_run(panel, region)
     stop(session.owned_pid)
     try:
@@ -151,6 +151,16 @@ def test_closing_the_panel_ends_its_transfers(session, region, view):
     panel.panel.close()
     assert run.ended
     assert session.write(region, b"x").size == 1
+
+
+@pytest.mark.usefixtures("occupied")
+def test_closed_before_the_first_step_a_run_has_ended_for_who_waits(session, region, view):
+    panel = view(TransferPanel(session))
+    run = panel.panel.transfer("write", region, b"x")
+    panel.panel.close()
+    assert run.wait(5).ended
+    assert [order.state for order in run.orders] == ["cancelled"]
+    assert not session.regions[0].closed
 
 
 def test_an_error_that_nobody_foresaw_ends_the_run_and_is_shown(panel, region, monkeypatch):

@@ -6,7 +6,7 @@ import base64
 import errno
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -109,12 +109,12 @@ class AllocatePanel(Panel):
         shape, pattern = shape_of(shape), Pattern(fill)
         job = self._new_job(name)
         self._started(job, self._session.empty(shape, dtype, on=on, name=name))
-        job.task = frames.start(self._filling(job, pattern, dtype), lambda _error: None)
+        self._begin(job, self._filling(job, pattern, dtype), lambda _error: None)
         try:
             while not job.ended.wait(0.1):
                 pass
         finally:
-            job.task.cancel()
+            self.cancel(job.number)
         if job.error is not None:
             raise job.error
         assert job.region is not None
@@ -131,7 +131,7 @@ class AllocatePanel(Panel):
         with about("fill"):
             pattern = Pattern(fill)
         job = self._new_job(name)
-        job.task = frames.start(self._making(job, lengths, dtype, on, pattern), self.fail)
+        self._begin(job, self._making(job, lengths, dtype, on, pattern), self.fail)
         self.tell("jobs", jobs=self._states())
         return {"job": job.number}
 
@@ -139,17 +139,17 @@ class AllocatePanel(Panel):
         self._made += 1
         return Job(self._made, name or "new memory")
 
-    def _making(self, job: Job, shape: Any, dtype: str, on: str, pattern: Pattern) -> Steps:
+    def _begin(self, job: Job, steps: Steps, failed: Callable[[Exception], None]) -> None:
         self._jobs[job.number] = job
+        job.task = frames.start(steps, failed, partial(self._over, job))
+
+    def _making(self, job: Job, shape: Any, dtype: str, on: str, pattern: Pattern) -> Steps:
         yield True  # the views show it before the pages are there
-        try:
-            name = None if job.name == "new memory" else job.name
-            with about("on" if on != "host" else "shape"):
-                empty = partial(self._session.empty, shape, dtype, on=on, name=name)
-                self._started(job, (yield from aside(empty)))
-            yield from self._filling(job, pattern, dtype)
-        finally:
-            self._over(job)
+        name = None if job.name == "new memory" else job.name
+        with about("on" if on != "host" else "shape"):
+            empty = partial(self._session.empty, shape, dtype, on=on, name=name)
+            self._started(job, (yield from aside(empty)))
+        yield from self._filling(job, pattern, dtype)
 
     def _started(self, job: Job, region: SessionRegion) -> None:
         job.region, job.name, job.total = region, region.name, region.size
@@ -157,7 +157,6 @@ class AllocatePanel(Panel):
     def _filling(self, job: Job, pattern: Pattern, dtype: str) -> Steps:
         region = job.region
         assert region is not None
-        self._jobs[job.number] = job
         try:
             self._desk.select(region.id)
             told = 0.0
@@ -174,8 +173,6 @@ class AllocatePanel(Panel):
         except GeneratorExit:
             self._say(f"{region.name}: the fill was cancelled after {job.done:,} bytes")
             raise
-        finally:
-            self._over(job)
 
     def _over(self, job: Job) -> None:
         self._jobs.pop(job.number, None)

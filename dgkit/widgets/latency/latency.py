@@ -134,19 +134,18 @@ class LatencyPlot(BokehPanel):
         meter.tidy()
         self._stage.begin(What.of(monitor))
         self._setting, self._error, self._monitor = setting, None, monitor
-        self._task = frames.start(self._steps(monitor), lambda error: self._ended(monitor, error))
+        self._task = frames.start(
+            self._steps(monitor), lambda error: self._ended(monitor, error), monitor.close
+        )
         self._tell_whole()
 
     def _steps(self, monitor: Monitor) -> Any:
-        try:
-            while True:
-                self._read(monitor)
-                frame = self._stage.frame()
-                if frame is not None:
-                    self.tell("frame", frame[1], **frame[0])
-                yield
-        finally:
-            monitor.close()
+        while True:
+            self._read(monitor)
+            frame = self._stage.frame()
+            if frame is not None:
+                self.tell("frame", frame[1], **frame[0])
+            yield
 
     def _read(self, monitor: Monitor) -> None:
         try:
@@ -183,11 +182,9 @@ class LatencyPlot(BokehPanel):
 
     def _halt(self) -> None:
         task, self._task, self._waiting = self._task, None, ""
-        monitor, self._monitor = self._monitor, None
+        self._monitor = None
         if task is not None:
             task.cancel()
-        if monitor is not None:
-            monitor.close()  # a task that never took a step has not closed it
 
     @handler
     def clear(self) -> None:

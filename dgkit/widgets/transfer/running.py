@@ -82,30 +82,28 @@ class Run:
     # The frame thread's part
 
     def steps(self) -> Steps:
-        """For frames.start()."""
-        try:
-            for at, order in enumerate(self.orders):
-                self._at = at
-                order.state, order.done = "running", 0
-                self.stamps[order.id] = Stamps()
-                with busy.using(order.region, f"a {order.op}"):
-                    yield from self._carry_out(order)
-                if order.state != "done":
-                    break
-        finally:
-            for transfer in self._flying:
-                transfer.cancel()
-            self._settle_states()
-            self.ended = True
-            try:
-                self._told(self)
-            finally:
-                self._waited.set()
+        """For frames.start(), which calls over() in the end."""
+        for at, order in enumerate(self.orders):
+            self._at = at
+            order.state, order.done = "running", 0
+            self.stamps[order.id] = Stamps()
+            with busy.using(order.region, f"a {order.op}"):
+                yield from self._carry_out(order)
+            if order.state != "done":
+                break
 
-    def _settle_states(self) -> None:
-        for order in self.orders:
-            if order.state == "running":
-                order.state = "cancelled"
+    def over(self) -> None:
+        """It has ended, or its task was cancelled: who watches and who waits hears of it."""
+        for transfer in self._flying:
+            transfer.cancel()
+        order = self.orders[self._at]
+        if order.state in ("running", "waiting"):
+            order.state = "cancelled"
+        self.ended = True
+        try:
+            self._told(self)
+        finally:
+            self._waited.set()
 
     def _carry_out(self, order: Order) -> Steps:
         try:

@@ -216,7 +216,7 @@ class TransferPanel(Panel):
             self._run, self._summary, self._listed = run, None, 0.0
         for order in orders:
             order.state, order.done = "waiting", 0
-        run.task = frames.start(run.steps(), self.fail)
+        run.task = frames.start(run.steps(), self.fail, run.over)
         self._tell_run(run)
         return run
 
