@@ -100,7 +100,7 @@ def test_a_slow_click_is_heard_while_a_repeat_writes(board, panel):
     """A person holds the button down for longer than a repeat takes to tell what it wrote."""
     board.cell("first, second = (d.session.empty(4096, name=name) for name in ('one', 'two'))")
     expect(row(panel, "two")).to_be_visible()
-    board.cell("run = d.transfer.transfer('write', second, b'x', repeat=100_000)")
+    board.cell("run = d.panels.transfer.transfer('write', second, b'x', repeat=100_000)")
     for name in ("two", "one", "two"):
         look = row(panel, name).get_by_role("button", name="Look at")
         look.click(delay=90)

@@ -26,7 +26,8 @@ def panel(session, view):
 
 def told(panel):
     """The regions that the views were told of last."""
-    return panel.of("desk")[-1]["desk"]["regions"] if panel.of("desk") else []
+    desks = [message["desk"] for message in panel.of("desk") if "desk" in message]
+    return desks[-1]["regions"] if desks else []
 
 
 def make(panel, **form):

@@ -88,6 +88,25 @@ def test_who_listens_is_called_for_as_long_as_it_lives(session):
     assert heard == ["regions", "written"]
 
 
+def test_bytes_that_were_written_carry_no_state(session, shown):
+    region = session.empty(64)
+    shown.wait_for("desk")
+    Desk.of(session).written(region.id)
+    assert shown.of("desk")[-1] == {"kind": "desk", "what": "written", "id": region.id}
+
+
+def test_of_many_regions_the_newest_travel_and_the_one_that_is_looked_at(session, monkeypatch):
+    monkeypatch.setattr("dgkit.widgets.base.desk._MOST", 3)
+    made = [session.empty(64).id for _ in range(6)]
+    desk = Desk.of(session)
+    desk.select(made[1])
+    state = desk.state()
+    assert [about["id"] for about in state["regions"]] == [made[1], *made[3:]]
+    assert (state["count"], state["selected"]) == (6, made[1])
+    desk.select(made[4])
+    assert [about["id"] for about in desk.state()["regions"]] == made[3:]
+
+
 def test_a_closed_session_is_told_and_has_no_regions(session, shown):
     session.empty(64)
     session.close()

@@ -85,7 +85,7 @@ function makeRegions(view, said, exported, form) {
     ...(asking === region.id ? asked(region)
       : [button("Free", () => free(region, false), { "aria-label": `Free ${region.name}`, "data-key": `free:${region.id}` })]),
   ];
-  const line = (region, selected) => h("tr", { class: region.id === selected ? "dg-row-chosen" : false },
+  const line = (region, selected) => h("tr", { "data-row": region.id, class: region.id === selected ? "dg-row-chosen" : false },
     h("th", { scope: "row", title: region.chosen || null }, region.name), h("td", { class: "dg-number", title: `${region.size.toLocaleString("en-US")} bytes` }, region.text),
     h("td", {}, region.here ? `${region.shape.join(" × ")} ${region.dtype}` : "bytes, at the agent"),
     h("td", {}, region.where), h("td", {}, region.provider), h("td", { title: region.access_text }, region.access),
@@ -95,6 +95,8 @@ function makeRegions(view, said, exported, form) {
     rows(body, desk.regions.map((region) => line(region, desk.selected)), form.go);
     none.hidden = desk.regions.length > 0;
     box.hidden = !none.hidden;
+    table.caption.textContent = desk.count > desk.regions.length
+      ? `Live regions: the newest ${desk.regions.length} of ${desk.count.toLocaleString("en-US")}` : "Live regions";
   };
   return { part: h("div", {}, none, box), draw };
 }
@@ -170,13 +172,32 @@ function makeRegister(view, said) {
   return { part, controls: c };
 }
 
-function drawJobs(view, part, jobs) {
-  const before = document.activeElement?.dataset.key;
-  part.replaceChildren(...jobs.map((job) => h("div", { class: "dg-bar" },
-    h("progress", { max: job.total || 1, value: job.total ? job.done : null, "aria-label": `Filling ${job.name}` }),
-    h("span", {}, job.total ? `${job.name}: ${sizeText(job.done)} of ${sizeText(job.total)}` : `${job.name}: waiting for its pages`),
-    button("Cancel", () => view.attempt("cancel", { job: job.id }), { "aria-label": `Cancel the fill of ${job.name}`, "data-key": `cancel:${job.id}` }))));
-  if (before?.startsWith("cancel:")) part.querySelector(`[data-key="${before}"]`)?.focus();
+// One line a job, made once and changed in place: its button is clicked while it fills.
+function makeJobs(view) {
+  const part = h("div");
+  const lines = new Map();
+  const line = (job) => {
+    const bar = h("progress"), text = h("span");
+    const cancel = button("Cancel", () => view.attempt("cancel", { job: job.id }));
+    part.append(h("div", { class: "dg-bar" }, bar, text, cancel));
+    return { bar, text, cancel };
+  };
+  const update = ({ bar, text, cancel }, { name, done, total }) => {
+    bar.max = total || 1;
+    if (total) bar.value = done;
+    bar.setAttribute("aria-label", `Filling ${name}`);
+    cancel.setAttribute("aria-label", `Cancel the fill of ${name}`);
+    text.textContent = total ? `${name}: ${sizeText(done)} of ${sizeText(total)}` : `${name}: waiting for its pages`;
+  };
+  const draw = (jobs) => {
+    const live = new Set(jobs.map((job) => job.id));
+    for (const [id, { text }] of lines) if (!live.has(id)) { text.parentElement.remove(); lines.delete(id); }
+    for (const job of jobs) {
+      if (!lines.has(job.id)) lines.set(job.id, line(job));
+      update(lines.get(job.id), job);
+    }
+  };
+  return { part, draw };
 }
 
 function drawAllocate(view) {
@@ -186,7 +207,7 @@ function drawAllocate(view) {
   const exported = makeExport(view);
   const regions = makeRegions(view, said, exported, form);
   const register = makeRegister(view, said);
-  const jobs = h("div");
+  const jobs = makeJobs(view);
   const fields = h("fieldset", {}, form.form, register.part);
   const shown = (desk) => {
     fields.disabled = desk.closed;
@@ -194,13 +215,13 @@ function drawAllocate(view) {
     regions.draw(desk);
     view.titled({ title: view.state.title, ...desk });
   };
-  view.body.append(fields, why, jobs, said, regions.part, exported.part);
+  view.body.append(fields, why, jobs.part, said, regions.part, exported.part);
   showPlaces(form.controls.on, why, view.state.places);
-  drawJobs(view, jobs, view.state.jobs);
+  jobs.draw(view.state.jobs);
   shown(view.state);
-  view.on("desk", (message) => shown(message.desk));
+  view.on("desk", ({ what, desk }) => what !== "written" && shown(desk));
   view.on("places", (message) => showPlaces(form.controls.on, why, message.places));
-  view.on("jobs", (message) => drawJobs(view, jobs, message.jobs));
+  view.on("jobs", (message) => jobs.draw(message.jobs));
   view.on("said", (message) => (said.textContent = message.text));
   view.on("failed", ({ error }) => {
     said.textContent = "";

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Desk", "describe"]
 
+_MOST = 200  # regions that a message carries: the newest
+
 _desks: weakref.WeakKeyDictionary[Session, Desk] = weakref.WeakKeyDictionary()
 
 
@@ -82,21 +84,25 @@ class Desk:
         raise ValueError(f"there is no live region {wanted}; live are: {known}")
 
     def state(self) -> dict[str, Any]:
-        """The part of a panel's state that all share."""
+        """The part of a panel's state that all share. `regions`: the newest 200 of `count`, and the
+        selected one."""
         if self.session.closed:
-            return {"regions": [], "selected": 0, "closed": True, "provider": "", "label": "closed"}
-        regions = [describe(region) for region in self.session.regions]
-        shared = {"regions": regions, "selected": self.selected, "closed": False}
+            ended = {"closed": True, "provider": "", "label": "closed"}
+            return {"regions": [], "count": 0, "selected": 0, **ended}
+        live, chosen = self.session.regions, self.selected
+        older = [region for region in live[:-_MOST] if region.id == chosen]
+        regions = [describe(region) for region in (*older, *live[-_MOST:])]
+        shared = {"regions": regions, "count": len(live), "selected": chosen, "closed": False}
         return shared | label_of(self.session)
 
     def select(self, number: int) -> None:
         """Looks at another region, in all panels. ValueError: there is none of that id."""
         self._selected = self.region(number).id
-        self._tell("select")
+        self._tell("select", desk=self.state())
 
     def written(self, number: int) -> None:
         """Bytes of a region were changed by a panel: those that show them look again."""
-        self._tell("written", id=number)
+        self._tell("written", id=number)  # without the state: that is as it was
 
     def subscribe(self, panel: Panel) -> None:
         """The panel's views get `desk` messages from now on, for as long as it lives."""
@@ -115,12 +121,11 @@ class Desk:
         yield
         self._telling = None
         if self._session() is not None:
-            self._tell("regions")
+            self._tell("regions", desk=self.state())
 
     def _tell(self, what: str, **fields: Any) -> None:
-        state = self.state()
         for panel in list(self._panels):
-            panel.tell("desk", what=what, desk=state, **fields)
+            panel.tell("desk", what=what, **fields)
         self._listeners = [ref for ref in self._listeners if ref() is not None]
         for ref in self._listeners:
             call = ref()

@@ -68,19 +68,31 @@ function tableOf(caption, headers) {
   return { table, body, box: h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": caption }, table) };
 }
 
-// Puts new rows in a table; a control that had the focus has it again, by its data-key. Where its
-// row is gone, the same control of the next row has it, else of the last, else `rest`.
+// Puts new rows in a table. A row that is as it was (the same data-row, the same text) stays, and a
+// click that began on it ends on it. A control that had the focus has it again, by its data-key;
+// where its row is gone, the same control of the next row has it, else of the last, else `rest`.
 function rows(body, made, rest) {
   const active = body.contains(document.activeElement) ? document.activeElement : null;
   const key = active?.dataset.key;
   const at = active ? [...body.rows].indexOf(active.closest("tr")) : -1;
-  body.replaceChildren(...made);
-  if (!active) return;
+  exchange(body, made);
+  if (!active || active === document.activeElement) return;
   const same = key && body.querySelector(`[data-key="${CSS.escape(key)}"]`);
   const row = body.rows[Math.min(at, body.rows.length - 1)];
   const kind = key?.split(":")[0];
   const next = kind && row?.querySelector(`[data-key^="${CSS.escape(kind)}:"]:not(:disabled)`);
   (same && !same.disabled ? same : next ?? row?.querySelector("button") ?? rest)?.focus();
+}
+
+function exchange(body, made) {
+  const old = new Map([...body.rows].map((row) => [row.dataset.row, row]));
+  const wanted = made.map((row) => {
+    const was = old.get(row.dataset.row);
+    return was?.isEqualNode(row) ? was : row;
+  });
+  const kept = new Set(wanted);
+  for (const row of [...body.rows]) if (!kept.has(row)) row.remove();
+  wanted.forEach((row, at) => body.rows[at] === row || body.insertBefore(row, body.rows[at] ?? null));
 }
 
 // A polite status line: what has happened, for those who see it and those who hear it.

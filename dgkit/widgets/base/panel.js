@@ -38,9 +38,12 @@ function choice(options, attributes = {}) {
 }
 
 // Sets the options of a select anew and keeps what was chosen, if it is still there.
+// What is the same already is left alone: a list that is open stays open.
 function refill(select, options, value = select.value) {
-  select.replaceChildren(...choice(options).children);
-  select.value = value;
+  const made = [...choice(options).children];
+  const same = made.length === select.length && made.every((one, at) => one.isEqualNode(select[at]));
+  if (!same) select.replaceChildren(...made);
+  if (select.value !== String(value)) select.value = value;
   if (select.selectedIndex < 0 && select.options.length) select.selectedIndex = 0;
 }
 

@@ -35,7 +35,7 @@ class LatencyView {
     view.on("whole", (state, buffers) => this.#whole(state, buffers));
     view.on("frame", (message, buffers) => this.#frame(message, buffers));
     view.on("waiting", ({ text }) => this.#say({ ...this.state, waiting: text }));
-    view.on("desk", ({ desk }) => this.#desk(desk));
+    view.on("desk", ({ what, desk }) => what !== "written" && this.#desk(desk));
     this.#watch();
     return keepFigures(view, () => this.figures, (figures) => {
       this.#figures = figures;

@@ -9,7 +9,7 @@ function makeList(view, form) {
   const part = h("div", { hidden: true }, box, h("div", { class: "dg-bar" }, all));
   const act = (order, key, text, label, call, disabled = false) => button(text, call, {
     "aria-label": `${label}: ${order.op} ${order.region}`, title: label, "data-key": `${key}:${order.id}`, disabled });
-  const line = (order, at, orders) => h("tr", {},
+  const line = (order, at, orders) => h("tr", { "data-row": order.id },
     h("th", { scope: "row" }, order.op), h("td", {}, order.region + (order.freed ? " (freed)" : "")),
     h("td", { class: "dg-number" }, order.offset.toLocaleString("en-US")), h("td", { class: "dg-number" }, order.text),
     h("td", { class: "dg-cut", title: order.payload }, order.payload), h("td", { class: "dg-number" }, String(order.repeat)),
