@@ -5,7 +5,8 @@ from waiting import until
 from widgets_rig import PanelError
 
 import dgkit
-from dgkit.widgets.hexview.hexview import IN_VIEW, HexView
+from dgkit.widgets.hexview.hexview import HexView
+from dgkit.widgets.hexview.watching import IN_VIEW
 
 SIZE = 5 << 20
 
@@ -220,36 +221,6 @@ def test_the_cells_own_calls_say_what_is_wrong(hexview, region):
     hexview.wait_for("go", lambda fields: fields["start"] == 7)
     panel.find(b"xyz", backward=True, start=SIZE)
     hexview.wait_for("hunt", lambda fields: fields.get("at") == 7)
-
-
-def test_live_tells_a_view_what_changed_in_view_and_nothing_else(hexview, region):
-    look(hexview, at=512, n=64)
-    hexview.ask("watch", on=True)
-    assert hexview.of("state")[-1]["live"]
-    region.array[0] = 77  # out of view
-    region.array[515] = 200
-    news = hexview.wait_for("bytes")
-    assert (news["view"], news["at"], news["size"]) == ("one", 512, 64)
-    buffers = next(kept for told, kept in hexview.told if told["kind"] == "bytes")
-    assert buffers[0][3] == 200
-    assert buffers[1][3] == 1
-
-
-def test_a_view_that_does_not_answer_is_told_once(hexview, region):
-    look(hexview, name="slow")
-    hexview.ask("watch", on=True)
-    region.array[1] = 100
-    hexview.wait_for("bytes")
-    region.array[1] = 101
-    look(hexview, at=64, name="other")
-    region.array[64] = 102
-    hexview.wait_for("bytes", lambda fields: fields["view"] == "other")
-    assert [told["view"] for told in hexview.of("bytes")].count("slow") == 1
-    hexview.ask("got", view="slow")
-    until(lambda: [told["view"] for told in hexview.of("bytes")].count("slow") == 2, "the news")
-    hexview.ask("leave", view="slow")
-    hexview.ask("watch", on=False)
-    assert not hexview.of("state")[-1]["live"]
 
 
 def test_a_view_that_is_drawn_anew_gets_all_of_it_back(hexview, region):

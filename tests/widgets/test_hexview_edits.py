@@ -38,7 +38,8 @@ def test_an_undo_that_cannot_start_can_be_tried_again(session, hexview, region, 
     until(lambda: region.array[3] == 0, "it is undone")
 
 
-def test_undo_and_edits_that_end_meanwhile_lose_nothing(session, region):
+def test_undo_and_edits_that_end_meanwhile_lose_nothing(session, region, monkeypatch):
+    monkeypatch.setattr(editing, "FLYING", 1000)
     ended, failed = [], []
     edits = Edits(lambda edit, error: ended.append((edit, error)), failed.append)
 

@@ -1,7 +1,7 @@
 // The box with the rows: asks the kernel for the bytes in view, draws them, and says what is seen.
 
 const LINES = 24, TAIL = 8; // rows at first; bytes past the page that the inspector may need
-const SLOW_MS = 1000, SAID_MS = 150, EDGE_PX = 32;
+const SLOW_MS = 1000, SAID_MS = 150, EDGE_PX = 32, WIDE_PX = 1000;
 
 class HexBox {
   constructor(view) {
@@ -20,10 +20,15 @@ class HexBox {
   size() {
     return this.view.state.region?.size ?? 0;
   }
-  // Makes the rows anew if the width, the type or the region asks for other ones.
+  // Makes the rows anew if the width, the type or the region asks for other ones; where there is no
+  // width, as in a tab behind, there are none until there is.
   arrange() {
     const { state } = this.view, size = this.size(), room = this.main.clientWidth;
     if (!size || !room) return;
+    if (this.inspector.box.dataset.set === undefined) { // open at first where there is room
+      this.inspector.box.dataset.set = "";
+      this.inspector.box.open = this.view.body.clientWidth >= WIDE_PX;
+    }
     const char = this.ruler.offsetWidth / 100, sources = state.source === "both" ? 2 : 1;
     const layout = layoutFor((room - EDGE_PX) / char, { dtype: state.dtype, sources, size });
     this.box.style.width = `${Math.ceil(layout.chars * char) + EDGE_PX}px`;
@@ -32,9 +37,9 @@ class HexBox {
     if (key === this.key) return;
     const seen = this.layout && this.sees(this.cursor.at);
     const first = this.layout ? this.scroller.top * this.layout.per : state.at;
-    const span = this.layout ? this.cursor.span : null;
+    const { span } = this.cursor;
     Object.assign(this, { key, layout, count, page: null });
-    if (span) this.cursor.select(...span);
+    this.cursor.select(...span);
     this.#build(state);
     this.scroller.resize(Math.ceil(size / layout.per), count);
     this.scroller.go(Math.floor(first / layout.per));
@@ -77,6 +82,7 @@ class HexBox {
     const { per } = this.layout;
     const fields = { view: this.id, at: this.scroller.top * per, n: this.count * per + TAIL };
     const reply = await this.view.call("look", fields);
+    if (!reply.region) return this.say("The region is being freed.");
     if (this.again || reply.region !== this.view.state.region?.id || reply.sources !== this.layout.sources) return;
     if (this.failed) this.view.clear();
     this.failed = false;

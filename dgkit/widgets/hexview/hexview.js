@@ -1,6 +1,6 @@
 // The hex view: its controls, and what the kernel tells it.
 
-const WIDE_PX = 1000; // from here on the inspector is open at first
+const STILL_MS = 5000; // how often a view says that it is still seen
 
 // What the controls and the keys of the grid do.
 function makeDoes(view, grid, tools) {
@@ -70,18 +70,35 @@ function draw(view) {
   view.body.append(tools.choices.row, tools.choices.note, second, nothing, bytes, grid.status, legend);
   const apply = () => applyState(view, grid, tools, { nothing, bytes, legend, unlike });
   hearing(view, grid, tools, apply);
-  const watch = new ResizeObserver(() => grid.arrange());
-  watch.observe(grid.box);
-  watch.observe(grid.main);
-  grid.inspector.box.open = view.body.clientWidth >= WIDE_PX;
-  onVisible(grid.box, (visible) => visible ? grid.look() : view.call("leave", { view: grid.id }).catch(() => {}), view.signal);
+  watched(view, grid);
   apply();
   const [start, stop] = view.state.selection;
   if (view.state.region) grid.cursor.select(start, Math.min(stop, grid.size()));
-  return () => {
-    watch.disconnect();
-    view.call("leave", { view: grid.id }).catch(() => {});
+}
+
+// Rows as the box has room, and bytes for who sees it: it says that it does, still, or no more.
+function watched(view, grid) {
+  const { signal } = view, size = new ResizeObserver(() => grid.arrange());
+  let inSight = false, seen = false, waiting = false;
+  const tell = (on) => {
+    waiting = true;
+    view.call("seen", { view: grid.id, on }).catch(() => {}).finally(() => (waiting = false));
   };
+  const look = () => {
+    const before = seen;
+    seen = inSight && !document.hidden;
+    if (seen) grid.look();
+    else if (before) tell(false);
+  };
+  for (const element of [grid.box, grid.main]) size.observe(element);
+  onVisible(grid.box, (visible) => { inSight = visible; look(); }, signal);
+  document.addEventListener("visibilitychange", look, { signal });
+  const still = setInterval(() => seen && view.state.live && !waiting && tell(true), STILL_MS);
+  signal.addEventListener("abort", () => {
+    size.disconnect();
+    clearInterval(still);
+    tell(false);
+  });
 }
 
 function applyState(view, grid, tools, { nothing, bytes, legend, unlike }) {
@@ -125,6 +142,7 @@ function hearing(view, grid, tools, apply) {
     grid.say(huntWords(hunt));
   });
   view.on("go", ({ start, stop }) => {
+    view.state.at = start; // for one that has no rows yet
     grid.show(start, true);
     grid.cursor.select(start, stop);
   });

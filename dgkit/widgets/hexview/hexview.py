@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HexView"]
 
-IN_VIEW = 4096  # bytes of a page, at most
 STATIC = 256  # bytes that are shown without a kernel
 OPTIONS = {"source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big")}
 
@@ -92,19 +91,20 @@ class HexView(Panel):
 
     @handler
     def look(self, view: str, at: int, n: int) -> Reply:
-        """The bytes in view, one buffer a source, then one of flags if `flags` (hexseen)."""
-        region = self.here()
-        if region is None:
+        """The bytes in view, one buffer a source, then one of flags if `flags` (see changes).
+
+        `region` is 0 if it was freed, or is another one by now: the state follows.
+        """
+        page = self._live.look(str(view), int(at), int(n))
+        if page is None:
             return {"region": 0, "at": 0, "size": 0, "sources": 0, "flags": False}, []
-        at = max(0, min(int(at), region.size - 1))
-        n = max(1, min(int(n), IN_VIEW, region.size - at))
-        self._at = at
-        return self._live.look(region, str(view), at, n).reply()
+        self._at = page.at
+        return page.reply()
 
     @handler
-    def leave(self, view: str) -> None:
-        """Nobody sees that view now."""
-        self._live.leave(view)
+    def seen(self, view: str, on: bool) -> None:
+        """A view is seen, still or again (`on`), or it is not: then nothing is read for it."""
+        self._live.heard(str(view), bool(on))
 
     @handler
     def got(self, view: str) -> None:
@@ -129,7 +129,7 @@ class HexView(Panel):
     @handler
     def mark(self) -> None:
         """All is seen: what changes from now on is marked."""
-        self._live.seen.mark()
+        self._live.mark()
         self.tell("again")
 
     @handler

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...errors import ClosedError
 from ..base import frames
 from .finding import Differences, Found, Pattern, Probe, hunt
 
@@ -19,7 +20,7 @@ Hit = Callable[[int, int], None]
 
 class Hunter:
     """`state` is what views show of it: `what`, `now` (running, found, none, cancelled, failed,
-    counted), `done` and `size` in bytes, and the result. `tell("hunt", ...)` sends it."""
+    freed, counted), `done` and `size` in bytes, and the result. `tell("hunt", ...)` sends it."""
 
     def __init__(
         self, reader: Reader, tell: Callable[..., None], fail: Callable[[Exception], None]
@@ -94,6 +95,9 @@ class Hunter:
         self._say(done=done)
 
     def _failed(self, error: Exception) -> None:
+        if isinstance(error, ClosedError):  # the desk says it, too, when it is done
+            self._say(now="freed")
+            return
         self._say(now="failed")
         self._fail(error)
 

@@ -15,15 +15,15 @@ class Cursor {
   }
   // Bytes that a step moves by: where only values are shown, a value.
   get unit() {
-    const { hex, dtype } = this.grid.layout;
-    return hex ? 1 : DTYPES[dtype][0];
+    const { layout } = this.grid; // none before there is room
+    return !layout || layout.hex ? 1 : DTYPES[layout.dtype][0];
   }
   get span() {
     const low = Math.min(this.at, this.anchor), high = Math.max(this.at, this.anchor) + this.unit;
     return [low, Math.min(high, this.grid.size())];
   }
   select(start, stop) {
-    const unit = this.grid.layout ? this.unit : 1, last = Math.max(start, stop - 1);
+    const { unit } = this, last = Math.max(start, stop - 1);
     this.digit = "";
     this.anchor = start - (start % unit);
     this.at = last - (last % unit);
@@ -87,6 +87,7 @@ class Cursor {
     return null;
   }
   #key(event) {
+    if (!this.grid.layout) return;
     const taken = () => event.preventDefault();
     const to = this.#target(event);
     if (to !== null) {

@@ -73,6 +73,7 @@ function huntWords(hunt) {
     case "running": return `Searching: ${Math.floor((100 * hunt.done) / hunt.size)} %`;
     case "cancelled": return "The search was cancelled.";
     case "failed": return "The search ended by an error.";
+    case "freed": return "The search ended: the region was freed.";
     case "counted": return hunt.bytes
       ? `${plural(hunt.bytes, "byte")} in ${plural(hunt.runs, "place")} differ between DPU and host.`
       : "DPU and host see the same bytes.";
