@@ -33,12 +33,23 @@ def shape_of(value: Any) -> int | tuple[int, ...]:
 
 def size_of(value: Any) -> int:
     """`"64K"` or 65536 in bytes, one or more. TypeError, ValueError."""
-    return parse_size(value) if isinstance(value, str) else value
+    return parse_size(value) if isinstance(value, str) else _whole("the size", value, 1)
 
 
 def offset_of(value: Any) -> int:
     """`"0x100"` or 256 in bytes, zero or more. TypeError, ValueError."""
-    return parse_size(value, least=0) if isinstance(value, str) else value
+    return parse_size(value, least=0) if isinstance(value, str) else _whole("the offset", value, 0)
+
+
+def _whole(what: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(
+            f"{what} is {value!r}; it must be a whole number, or text as '64K'"
+        )
+    number = int(value)
+    if number < least:
+        raise ValueError(f"{what} is {number}; it must be {least} or more")
+    return number
 
 
 def within(what: str, value: Any, least: int, most: int) -> int:

@@ -26,8 +26,16 @@ def _one_of(value: Any, known: tuple[str, ...]) -> str:
     return str(value)
 
 
+def _region_of(value: Any) -> int:
+    """A region, its id as a number or as text, or nothing: the plot's own."""
+    value = 0 if value is None else getattr(value, "id", value)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise TypeError(f"{value!r} is no region: take one of session.regions, or its id")
+    return int(value)
+
+
 _READ: dict[str, Callable[[Any], Any]] = {
-    "region": lambda value: 0 if value is None else int(getattr(value, "id", value)),
+    "region": _region_of,
     "size": forms.size_of,
     "op": lambda value: _one_of(value, ("read", "write")),
     "path": lambda value: _one_of(value, ("auto", "inline", "worker")),
