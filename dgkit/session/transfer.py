@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import PeerTimeout
 from ..types import Op, Path, Status
-from .checks import function, seconds
+from .checks import function, seconds, within
 
 if TYPE_CHECKING:
     from ..wire.messages import Moved
@@ -189,8 +189,13 @@ class SessionTransfer(ABC):
 
     @property
     def data(self) -> bytes:
-        """What a read brought; waits for it. ValueError: it is a write."""
+        """What a read brought, a copy; waits for it. ValueError: it is a write."""
+        return self.first(self.size)
+
+    def first(self, size: int) -> bytes:
+        """The first `size` bytes of what a read brought (less: all), and as data in all else."""
         if self._data is None:
             raise ValueError("a write brings no data")
         self.wait()
-        return bytes(self._data)
+        with memoryview(self._data) as whole:
+            return bytes(whole[: within("size", size, 0, 1 << 63)])

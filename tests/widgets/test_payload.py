@@ -127,15 +127,43 @@ def test_variables_that_are_memory_are_offered_and_nothing_else(notebook):
 @pytest.mark.parametrize("name", ["", "2x", "a b", "class", "a.b", None])
 def test_a_name_that_is_none_is_refused(notebook, name):
     with pytest.raises(ValueError, match="no name of a variable"):
-        names.keep(name, b"")
+        names.keep(name, b"", mine={})
 
 
 def test_a_variable_is_not_overwritten_unless_it_was_kept_before(notebook):
-    names.keep("data", b"1")
+    mine = b"1" * 100
+    names.keep("data", mine, mine={})
     with pytest.raises(ValueError, match="already"):
-        names.keep("data", b"2")
-    names.keep("data", b"3", over=frozenset({"data"}))
+        names.keep("data", b"2", mine={})
+    names.keep("data", b"3", mine={"data": mine})
     assert notebook["data"] == b"3"
+    with pytest.raises(ValueError, match="already"):
+        names.keep("data", b"4", mine={"data": mine})
+    assert notebook["data"] == b"3"
+    assert names.still({"data": mine, "gone": mine}) == {}
+
+
+class Huge:
+    """More bytes than there are; who touches one fails."""
+
+    nbytes = 3 << 30
+
+    def __array__(self, *_args, **_kwargs):
+        raise AssertionError("it was copied")
+
+
+def test_an_expression_of_too_many_bytes_is_refused_before_it_is_copied(notebook):
+    notebook["huge"] = Huge()
+    notebook["wide"] = np.broadcast_to(np.uint8(1), (3 << 30,))  # one byte of memory
+    for name in ("huge", "wide"):
+        field, text = field_of("expression", name)
+        assert (field, text) == ("payload", "the result has 3 GiB; 1 GiB is the most")
+
+
+def test_data_of_too_many_bytes_is_refused_before_it_is_copied(monkeypatch):
+    monkeypatch.setattr("dgkit.widgets.transfer.payload.LARGEST", 64)
+    with pytest.raises(ValueError, match="64 B is the most"):
+        from_python(bytearray(65), None, None)
 
 
 def test_python_gives_data_or_a_pattern():

@@ -72,25 +72,6 @@ def test_a_write_is_told_to_the_panels_that_show_the_bytes(panel, session, regio
     assert written["id"] == region.id
 
 
-def test_a_read_brings_bytes_that_are_shown_and_can_be_kept(panel, session, region, notebook):
-    region.array[:] = np.arange(MIB) % 251
-    with pytest.raises(PanelError, match="no read has brought anything"):
-        panel.ask("keep", name="data")
-    start(panel, region, op="read", size="1K", offset="64K")
-    brought = panel.ask("hello")["brought"]
-    assert (brought["size"], brought["what"]) == (1024, "read r")
-    assert brought["lines"][0].startswith("00010000  19 1a 1b")
-    assert "1,024 bytes" in panel.ask("keep", name="data")["text"]
-    assert notebook["data"] == region.array[1 << 16 :][:1024].tobytes()
-    panel.ask("keep", name="data")
-    notebook["mine"] = 4
-    for name in ("mine", "2x"):
-        with pytest.raises(PanelError) as caught:
-            panel.ask("keep", name=name)
-        assert caught.value.field == "keep"
-    assert notebook["mine"] == 4
-
-
 @pytest.mark.parametrize(
     ("kind", "given", "expected"),
     [

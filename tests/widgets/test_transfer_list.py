@@ -77,6 +77,16 @@ def test_the_list_is_bounded(panel, region, monkeypatch):
         panel.ask("append", form=form(region))
 
 
+def test_the_data_that_the_list_holds_is_bounded(panel, region, monkeypatch):
+    monkeypatch.setattr("dgkit.widgets.transfer.orders.LARGEST", 64)
+    panel.ask("append", form=form(region, payload="x" * 40))
+    panel.ask("append", form=form(region, kind="pattern", payload="ones", size="1K"))
+    with pytest.raises(PanelError, match="would hold 80 B of data; 64 B is the most") as caught:
+        panel.ask("append", form=form(region, payload="x" * 40))
+    assert caught.value.field == "payload"
+    assert len(panel.ask("hello")["orders"]) == 2
+
+
 def test_a_sequence_stops_at_the_first_failure(panel, session, region):
     with session.empty(64, name="gone") as gone:
         panel.ask("append", form=form(region))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import keyword
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from ... import memory
 from ...buffers import has_objects
 from ...cards import size_text
 
-__all__ = ["candidates", "evaluated", "keep", "variable"]
+__all__ = ["candidates", "evaluated", "free", "keep", "still", "variable"]
+
+T = TypeVar("T")
 
 _MOST = 200  # names that are offered
 
@@ -68,10 +71,11 @@ def _about(value: Any) -> dict[str, Any] | None:
         return None
 
 
-def evaluated(expression: str) -> tuple[bytes, str]:
+def evaluated(expression: str, most: int) -> tuple[bytes, str]:
     """The bytes of an expression's result, copied, and what it was.
 
-    ValueError: the expression fails, in its own words; TypeError: its result has no bytes.
+    ValueError: the expression fails, in its own words, or its result has more than `most` bytes,
+    and none was copied; TypeError: its result has no bytes.
     """
     if not expression.strip():
         raise ValueError("the expression is empty")
@@ -80,14 +84,15 @@ def evaluated(expression: str) -> tuple[bytes, str]:
         result = eval(expression.strip(), names)
     except Exception as error:
         raise ValueError(f"the expression raised {type(error).__name__}: {error}") from error
-    return _bytes_of(result)
+    return _bytes_of(result, most)
 
 
-def _bytes_of(result: Any) -> tuple[bytes, str]:
+def _bytes_of(result: Any, most: int) -> tuple[bytes, str]:
     import numpy as np
 
     if isinstance(result, str):
         raise TypeError("the result is text: choose the payload 'text', or call .encode()")
+    _bounded(result, most)
     if memory.is_gpu_array(result):
         result = result.get() if hasattr(result, "get") else np.from_dlpack(result.cpu())
     if isinstance(result, bytes | bytearray | memoryview):
@@ -97,18 +102,36 @@ def _bytes_of(result: Any) -> tuple[bytes, str]:
     if array.dtype.hasobject:
         kind = type(result).__name__
         raise TypeError(f"the result is a {kind}, which has no bytes that could be moved")
+    _bounded(array, most)
     about = f"{array.dtype} array {array.shape}" if array.shape else f"{array.dtype} {array}"
     return array.tobytes(), f"{about}, {array.nbytes} bytes"
 
 
-def keep(name: str, value: Any, *, over: frozenset[str] = frozenset()) -> None:
-    """Gives a value a name in the notebook. ValueError: it has another meaning there already."""
+def _bounded(result: Any, most: int) -> None:
+    size = len(result) if isinstance(result, bytes | bytearray) else getattr(result, "nbytes", 0)
+    if isinstance(size, int) and size > most:
+        raise ValueError(f"the result has {size_text(size)}; {size_text(most)} is the most")
+
+
+def free(name: str, *, mine: Mapping[str, object]) -> None:
+    """ValueError: it is no name, or the notebook has it for something that is not in `mine`."""
     _check(name)
     known = namespace()
-    if name in known and name not in over:
+    if name in known and not (name in mine and known[name] is mine[name]):
         kind = type(known[name]).__name__
         raise ValueError(f"the notebook has a variable {name!r} already (a {kind}): take another")
-    known[name] = value
+
+
+def keep(name: str, value: Any, *, mine: Mapping[str, object]) -> None:
+    """Gives a value a name in the notebook. ValueError: as free()."""
+    free(name, mine=mine)
+    namespace()[name] = value
+
+
+def still(values: Mapping[str, T]) -> dict[str, T]:
+    """Those that the notebook has under their names."""
+    known = namespace() if values else {}
+    return {name: value for name, value in values.items() if known.get(name) is value}
 
 
 def _check(name: str) -> None:

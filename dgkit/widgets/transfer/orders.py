@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from .payload import LARGEST, Payload
 if TYPE_CHECKING:
     from ...session import SessionRegion, SessionTransfer
 
-__all__ = ["DEEPEST", "OFTENEST", "Order", "order_of"]
+__all__ = ["DEEPEST", "OFTENEST", "Order", "bounded_list", "order_of"]
 
 DEEPEST = 64  # transfers of an order in flight at once
 OFTENEST = 100_000  # transfers of an order
@@ -75,14 +76,28 @@ def order_of(
             raise ValueError("a read takes a size")
         size = size_of(size) if payload is None else payload.size
         region.span(offset, size)
+    often = _how_often(repeat, depth, size if op == "read" else 0)
+    return Order(number, op, region, offset, size, payload, *often)
+
+
+def _how_often(repeat: Any, depth: Any, size: int) -> tuple[int, int]:
+    """How often, and how many at once: of reads, which all lie in this process, `size` each."""
     with about("repeat"):
         repeat = within("repeat", repeat, 1, OFTENEST)
     with about("depth"):
         depth = within("depth", depth, 1, DEEPEST)
-        if op == "read" and size * min(depth, repeat) > LARGEST:
+        if size * min(depth, repeat) > LARGEST:
             most = size_text(LARGEST)
             raise ValueError(f"{depth} reads of {size_text(size)} at once; {most} are the most")
-    return Order(number, op, region, offset, size, payload, repeat, depth)
+    return repeat, depth
+
+
+def bounded_list(orders: Iterable[Order]) -> None:
+    """ValueError: they hold more data than one payload may. A pattern holds none."""
+    held = sum(len(order.payload.data or b"") for order in orders if order.payload is not None)
+    if held > LARGEST:
+        most = size_text(LARGEST)
+        raise ValueError(f"the list would hold {size_text(held)} of data; {most} is the most")
 
 
 def _check_op(op: str, region: SessionRegion) -> None:

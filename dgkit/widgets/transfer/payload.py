@@ -58,7 +58,7 @@ def from_form(kind: str, value: str, size: Any, uploads: Uploads) -> Payload:
             name, data = uploads.whole(value)
             return _of(f"file {_short(name)!r}", data)
         if kind == "expression":
-            data, what = names.evaluated(value)
+            data, what = names.evaluated(value, LARGEST)
             return _of(f"{_short(value)}: {what}", data)
         raise ValueError(f"{kind!r} is no kind of payload")
 
@@ -72,7 +72,9 @@ def from_python(data: Any, pattern: str | None, size: Any) -> Payload:
     if size is not None:
         raise TypeError("size= goes with pattern=: data has a size of its own")
     with about("payload"):
-        made = bytes(flat(data))
+        view = flat(data)
+        _bounded(view.nbytes)
+        made = bytes(view)
         return _of(f"{type(data).__name__} of {size_text(len(made))}", made)
 
 

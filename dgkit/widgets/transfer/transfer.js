@@ -112,11 +112,17 @@ function makeBrought(view, said) {
     }
   };
   const form = h("form", { class: "dg-bar dg-keep", onsubmit: keep, oninput: () => mark(name), novalidate: true },
-    field("Keep as variable", name), button("Keep", null, { type: "submit" }));
-  const part = h("div", { hidden: true }, title, lines, form);
+    field("Keep as variable", name), button("Keep", null, { type: "submit" }), button("Forget", () => view.attempt("forget")));
+  const held = h("p", { class: "dg-help" });
+  const part = h("div", { hidden: true }, title, lines, form, held);
   const draw = (brought) => {
     part.hidden = !brought;
-    if (!brought || part.dataset.number === String(brought.number)) return;
+    if (!brought) return;
+    form.hidden = !brought.whole;
+    held.textContent = brought.whole
+      ? `The kernel holds all ${sizeText(brought.size)} until they are kept or forgotten, or the next read is complete.`
+      : "The panel holds only the bytes that are shown: to keep all of them, read them again.";
+    if (part.dataset.number === String(brought.number)) return;
     part.dataset.number = brought.number;
     const rest = brought.size > 16 * brought.lines.length ? `, the first ${16 * brought.lines.length} of them` : "";
     title.textContent = `No. ${brought.number}, ${brought.what}: ${sizeText(brought.size)}${rest}`;

@@ -9,13 +9,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ... import cards
-from ..base import frames, names
+from ..base import frames
 from ..base.desk import Desk
 from ..base.forms import about
 from ..base.panel import Buffers, Panel, handler
 from ..base.patterns import KINDS
+from .brought import Brought
 from .completed import timeline
-from .orders import DEEPEST, OFTENEST, Order, order_of
+from .orders import DEEPEST, OFTENEST, Order, bounded_list, order_of
 from .payload import LARGEST, Payload, from_form, from_python
 from .running import Run
 from .uploads import CHUNK, MOST, Uploads
@@ -27,7 +28,6 @@ __all__ = ["LISTED", "TransferPanel"]
 
 LISTED = 50  # completions
 _LONGEST = 100  # orders in the list
-_HEAD = 128  # bytes that are shown of what a read brought
 _SHOWN = 10  # completions of a saved notebook
 _LIST_S = 0.25  # how often the completions of a repeat are shown
 _LIMITS = {"chunk": CHUNK, "upload": MOST, "largest": LARGEST, "repeat": OFTENEST}
@@ -51,8 +51,7 @@ class TransferPanel(Panel):
         self._run: Run | None = None
         self._lock = threading.Lock()
         self._uploads = Uploads()
-        self._brought: tuple[dict[str, Any], SessionTransfer] | None = None
-        self._kept: set[str] = set()
+        self._brought = Brought()
         self._wrote: set[int] = set()
         self._states: list[str] = []
         self._summary: dict[str, Any] | None = None
@@ -64,7 +63,11 @@ class TransferPanel(Panel):
     def state(self) -> dict[str, Any]:
         """The list, what runs, and the last completions."""
         offers = {"fills": [list(kind) for kind in KINDS], "limits": _LIMITS | {"depth": DEEPEST}}
-        now = {"orders": self._described(), "run": self._run_state(), "brought": self._head()}
+        now = {
+            "orders": self._described(),
+            "run": self._run_state(),
+            "brought": self._brought.state(),
+        }
         return self._desk.state() | offers | now | self._results()
 
     def _results(self) -> dict[str, Any]:
@@ -84,15 +87,6 @@ class TransferPanel(Panel):
 
     def _run_state(self) -> dict[str, Any] | None:
         return self._run.state() if self._run is not None and not self._run.ended else None
-
-    def _head(self) -> dict[str, Any] | None:
-        """The first bytes of the read that completed last."""
-        if self._brought is None:
-            return None
-        record, transfer = self._brought
-        lines = cards.hex_lines(transfer.data[:_HEAD], offset=record["offset"])
-        about = {"number": record["number"], "what": record["what"]}
-        return about | {"size": transfer.size, "lines": lines}
 
     # The list
 
@@ -152,6 +146,8 @@ class TransferPanel(Panel):
     def _append(self, order: Order) -> None:
         if len(self._orders) >= _LONGEST:
             raise ValueError(f"the list has {_LONGEST} transfers, the most: remove one")
+        with about("payload"):
+            bounded_list([*self._orders, order])
         self._orders.append(order)
         self._tell_orders()
 
@@ -225,7 +221,7 @@ class TransferPanel(Panel):
         if order.op == "write":
             self._wrote.add(order.region.id)
         elif transfer is not None:
-            self._brought = record, transfer
+            self._brought.take(record, transfer)
 
     def _told(self, run: Run) -> None:
         """On the frame thread, at most once a tick."""
@@ -242,12 +238,13 @@ class TransferPanel(Panel):
 
     def _list(self) -> None:
         self._listed = time.monotonic()
-        self.tell("results", brought=self._head(), **self._results())
+        self.tell("results", brought=self._brought.state(), **self._results())
 
     def _finished(self, run: Run) -> None:
         order = next((order for order in run.orders if order.state != "done"), run.orders[-1])
         summary = run.stamps[order.id].summary() if order.id in run.stamps else None
         self._summary = summary and {"what": f"{order.op} {order.region.name}", **summary}
+        self._brought.tidy()
         self._tell_orders()
         self._list()
         if run.error is not None:
@@ -261,17 +258,21 @@ class TransferPanel(Panel):
     def keep(self, name: str) -> dict[str, str]:
         """Gives what the last read brought a name in the notebook, as bytes."""
         with about("keep"):
-            if self._brought is None:
-                raise ValueError("no read has brought anything yet")
-            _, transfer = self._brought
-            names.keep(name, transfer.data, over=frozenset(self._kept))
-        self._kept.add(name)
-        return {"text": f"{name} has {transfer.size:,} bytes now"}
+            size = self._brought.keep(name)
+        self._list()
+        return {"text": f"{name} has {size:,} bytes now"}
+
+    @handler
+    def forget(self) -> None:
+        """Gives back the memory of what the last read brought."""
+        self._brought.forget()
+        self._list()
 
     def close(self) -> None:
         """Ends the views and the transfers."""
         if self._run is not None and self._run.task is not None:
             self._run.task.cancel()
+        self._brought.forget()
         super().close()
 
     def static_html(self) -> str:

@@ -1,0 +1,96 @@
+"""What a read of TransferPanel brought: shown, kept as a variable, held no longer than that."""
+
+import weakref
+
+import numpy as np
+import pytest
+from waiting import until
+from widgets_rig import PanelError
+
+from dgkit.session import SessionTransfer
+from dgkit.widgets.transfer.transfer import TransferPanel
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def panel(session, view):
+    return view(TransferPanel(session))
+
+
+@pytest.fixture
+def region(session):
+    with session.empty(MIB, name="r") as region:
+        yield region
+
+
+def form(region, /, **fields):
+    """What a view sends."""
+    usual = {"op": "write", "region": region.id, "offset": "0", "size": "64", "kind": "text"}
+    return usual | {"payload": "hello", "repeat": "1", "depth": "1"} | fields
+
+
+def ended(panel, count=1):
+    """The results that the views have when so many runs have ended."""
+    until(lambda: len([run for run in panel.of("run") if run["ended"]]) >= count, "the run ended")
+    return until(lambda: panel.of("results")[count - 1 :], "the results")[-1]
+
+
+def start(panel, region, /, **fields):
+    """Starts what the form says, and waits: the completions, the newest last."""
+    before = len([run for run in panel.of("run") if run["ended"]])
+    panel.ask("start", form=form(region, **fields))
+    return ended(panel, before + 1)["completions"]
+
+
+def test_a_read_brings_bytes_that_are_shown_and_can_be_kept(panel, session, region, notebook):
+    region.array[:] = np.arange(MIB) % 251
+    with pytest.raises(PanelError, match="no read has brought anything"):
+        panel.ask("keep", name="data")
+    start(panel, region, op="read", size="1K", offset="64K")
+    brought = panel.ask("hello")["brought"]
+    assert (brought["size"], brought["what"]) == (1024, "read r")
+    assert brought["lines"][0].startswith("00010000  19 1a 1b")
+    assert "1,024 bytes" in panel.ask("keep", name="data")["text"]
+    assert notebook["data"] == region.array[1 << 16 :][:1024].tobytes()
+    assert not panel.of("results")[-1]["brought"]["whole"]
+    with pytest.raises(PanelError, match="read them again"):
+        panel.ask("keep", name="other")
+    start(panel, region, op="read", size="1K")
+    panel.ask("keep", name="data")
+    assert notebook["data"] == region.array[:1024].tobytes()
+    start(panel, region, op="read", size="1K")
+    notebook["data"] = notebook["mine"] = 4
+    for name in ("mine", "data", "2x"):
+        with pytest.raises(PanelError) as caught:
+            panel.ask("keep", name=name)
+        assert caught.value.field == "keep"
+    assert (notebook["mine"], notebook["data"]) == (4, 4)
+
+
+def test_what_a_read_brought_is_held_until_it_is_kept_or_forgotten(panel, region, notebook):
+    held = panel.panel._brought
+    run = panel.panel.transfer("read", region, size=MIB).wait(10)
+    whole = weakref.ref(held._read.transfer)
+    assert panel.ask("hello")["brought"]["whole"]
+    panel.ask("forget")
+    del run
+    until(lambda: whole() is None, "its memory is given back")
+    brought = panel.ask("hello")["brought"]
+    assert (brought["whole"], brought["size"], len(brought["lines"])) == (False, MIB, 8)
+    panel.panel.transfer("read", region, size=MIB).wait(10)
+    panel.ask("keep", name="data")
+    assert list(held._kept) == ["data"]
+    del notebook["data"]
+    panel.panel.transfer("write", region, b"x").wait(10)
+    assert held._kept == {}
+
+
+def test_a_view_asks_for_the_first_bytes_of_a_read_and_copies_no_more(panel, region, monkeypatch):
+    copied = []
+    first = SessionTransfer.first
+    monkeypatch.setattr(SessionTransfer, "first", lambda *args: copied.append(args) or first(*args))
+    panel.panel.transfer("read", region, size=MIB).wait(10)
+    for _ in range(3):
+        panel.ask("hello")
+    assert [size for _, size in copied] == [128]
