@@ -128,11 +128,11 @@ class Handlers:
         """Small ones at once, when nothing of this client is before them; others in the lane."""
         agent, size = self.agent, request.size
         src, dst = client.held(request.src), client.held(request.dst)
-        agent.counters["moves"] += 1
-        agent.counters["bytes"] += size
         small = size <= SMALL and src.quick and dst.quick and client.moves.idle
         if small and agent.inline:
-            return self._move_now(request, src, dst)
+            reply = self._move_now(request, src, dst)
+            agent.moved(client, reply)
+            return reply
         spans = (src, request.src_offset, dst, request.dst_offset, size)
 
         def work() -> m.Moved:
@@ -206,7 +206,10 @@ class Handlers:
         return m.Done(request.id)
 
     def stats(self, client: Client, request: m.Stats) -> m.StatsDone:
-        """Counters since the agent started, and what is held now."""
+        """Counters since the agent started, and what is held now; `your_` is this client's alone.
+
+        `moves` counts requests for DMA that succeeded, `bytes` what they moved.
+        """
         agent = self.agent
         now = {
             "clients": len(agent.clients),
@@ -214,6 +217,8 @@ class Handlers:
             "your_regions": len(client.regions),
             "monitors": sum(len(other.monitors) for other in agent.clients.values()),
             "your_monitors": len(client.monitors),
+            "your_moves": client.moved,
+            "your_bytes": client.moved_bytes,
             "allocated": agent.limit.used,
             "max_memory": agent.limit.limit,
             "uptime_ns": time.monotonic_ns() - agent.started_ns,

@@ -123,6 +123,7 @@ class Client:
         self.measures = Lane(f"dgkit-measures-{caller.pid}")
         self.monitors: dict[int, Monitor] = {}  # by the numbers of their requests
         self.mover: Mover | None = None
+        self.moved = self.moved_bytes = 0  # requests that succeeded, and their bytes
         self._limit = limit
         self._handles = 0
         self._window_ns = 0

@@ -23,7 +23,7 @@ from ..errors import DgkitError, PeerError, RegionBusy
 from ..wire import address as addresses
 from ..wire.failures import to_wire
 from ..wire.listener import Listener
-from ..wire.messages import Block, Bye, Done, Hello, decode_request, encode, number_of
+from ..wire.messages import Block, Bye, Done, Hello, Moved, decode_request, encode, number_of
 from ..wire.watcher import Watcher
 from .greeting import check_hello, welcome
 from .handlers import Handlers
@@ -100,6 +100,13 @@ class Agent:
         """From a lane: the loop sends it."""
         self._outbox.append((client, message))
         os.eventfd_write(self._wake, 1)
+
+    def moved(self, client: Client, reply: Moved) -> None:
+        """Counts a Move that succeeded; only the loop calls it, before the client hears of it."""
+        self.counters["moves"] += 1
+        self.counters["bytes"] += reply.size
+        client.moved += 1
+        client.moved_bytes += reply.size
 
     def run(self) -> None:
         """Serves until stop(), or until the watched fd ends."""
@@ -227,6 +234,8 @@ class Agent:
                 assert self.telemetry is not None
                 self.telemetry.send(message)
                 continue
+            if type(message) is Moved:
+                self.moved(client, message)
             self._reply(client.route, message)
             if self.telemetry is not None and isinstance(message, Block):
                 self.telemetry.publish("latency", message.samples)

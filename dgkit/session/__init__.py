@@ -12,7 +12,8 @@ forks.py      what a forked child lets go of
 transfer.py   a write or read that was started, and the report of its DMA
 staging.py    memory that carries data between this process and the DPU
 there.py      the DPU is an agent: one message a transfer
-here.py       this process is the DPU: it moves the bytes itself
+here.py       this process is the DPU: it moves the bytes itself; turns.py: thread after thread
+beside.py     its copies and digests, which no transfer waits for
 measuring.py  latency and bandwidth reports
 monitor.py    latencies for as long as somebody looks; monitor_source.py: where they come from
 """

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from ..agent import jobs
 from ..agent.holdings import Held
-from ..agent.mover import Mover, moved
+from ..agent.mover import moved
 from ..errors import ClosedError, DgkitError, PeerError
 from ..types import Op
 from ..wire.messages import Digest, Free
+from .beside import Movers
 from .staging import Ring
 from .transfer import SessionTransfer, Totals, TransferReport
+from .turns import Turns
 
 if TYPE_CHECKING:
     from ..dma import Device, Queue, RemoteRegion, Transfer
@@ -25,21 +26,24 @@ if TYPE_CHECKING:
 __all__ = ["LocalDpu", "LocalTransfer"]
 
 SLOT, SLOTS = 1 << 21, 4
+_TURN_S = 0.02  # that a wait keeps other threads out
 
 
 class LocalDpu:
-    """Moves bytes by a queue of its own. Thread-safe."""
+    """Moves bytes by a queue of its own, and copies and digests beside it. Thread-safe."""
 
     def __init__(self, link: Link, device: Device, timeout: float) -> None:
         self.link = link
         self.device = device
         self.provider = device.provider
-        self.lock = threading.RLock()
+        self.lock = Turns()
         self._timeout = timeout
-        self._mover = Mover(device, chunk=1 << 20, op_timeout=30.0)
+        self._queue: Queue | None = None
+        self._movers = Movers(device)
         self._ring: Ring | None = None
         self._held: dict[int, Held] = {}
         self.flying: list[LocalTransfer] = []
+        self._moves = self._bytes = 0
         self._closed = False
 
     @property
@@ -47,7 +51,9 @@ class LocalDpu:
         """The session's queue; `lock` must be held."""
         if self._closed:
             raise ClosedError("the session is closed")
-        return self._mover.queue
+        if self._queue is None:
+            self._queue = self.device.queue(depth=64, op_timeout=30.0)
+        return self._queue
 
     @property
     def ring(self) -> Ring:
@@ -82,16 +88,41 @@ class LocalDpu:
         return LocalTransfer(self, self.held(region).reachable(), offset, size, view)
 
     def copy(self, src: SessionRegion, dst: SessionRegion, size: int) -> TransferReport:
-        """Reads `src` into this process, writes `dst`."""
-        with self.lock:
-            spans = (self.held(src), 0, self.held(dst), 0, size)
-            return TransferReport(self._mover.move(0, *spans, lambda _: None), self.provider)
+        """Reads `src` into this process, writes `dst`, after the transfers that were started."""
+        source, target = self.held(src), self.held(dst)
+        self._settle(source, target)
+        with self._movers.lent(source, target) as mover:
+            reply = mover.move(0, source, 0, target, 0, size, self._movers.go_on)
+        self.moved(size)
+        return TransferReport(reply, self.provider)
 
     def digest(self, region: SessionRegion, offset: int, size: int) -> str:
-        """SHA-256 in hex digits, of bytes that were READ by DMA."""
+        """SHA-256 in hex digits, of bytes that were READ by DMA; after what copy() comes after."""
+        held = self.held(region)
+        self._settle(held)
+        with self._movers.lent(held) as mover:
+            return jobs.digest(Digest(0, 1, offset, size), held, mover, self._movers.go_on).sha256
+
+    def _settle(self, *regions: Held) -> None:
+        """Waits for the transfers with these regions that were started before."""
+        far = [held.reachable() for held in regions]
         with self.lock:
-            request = Digest(0, 1, offset, size)
-            return jobs.digest(request, self.held(region), self._mover, lambda _: None).sha256
+            begun = [transfer for transfer in self.flying if transfer.remote in far]
+        for transfer in begun:
+            while not transfer.over:
+                with self.lock:
+                    self.pump(transfer.oldest(), _TURN_S)
+
+    def moved(self, size: int) -> None:
+        """Counts a request that succeeded."""
+        with self.lock:
+            self._moves, self._bytes = self._moves + 1, self._bytes + size
+
+    def counted(self) -> dict[str, int]:
+        """Of Session.stats(): the agent, which lends memory, knows nothing of it."""
+        with self.lock:
+            moves, size = self._moves, self._bytes
+        return {"moves": moves, "bytes": size, "your_moves": moves, "your_bytes": size}
 
     def adopt(self, region: SessionRegion) -> None:
         """Memory of this process is the DPU's own: the agent need not know it."""
@@ -102,7 +133,9 @@ class LocalDpu:
         """Closes this process's part, then the agent's."""
         with self.lock:
             held = self._held.pop(region.id, None)
-            if held is not None:
+        if held is not None:
+            self._movers.left(held)
+            with self.lock:
                 held.close(timeout)
         if region.handle:
             self.link.ask(Free, region.handle, timeout, timeout=self._timeout + timeout)
@@ -110,20 +143,23 @@ class LocalDpu:
     def pump(self, head: Transfer | None, timeout: float) -> None:
         """Waits for one DMA, then takes in all that are complete: one transfer's wait must not
         starve another of staging memory. The caller locks."""
-        head = head or next(filter(None, (other.head() for other in self.flying)), None)
+        head = head or next(filter(None, (other.oldest() for other in self.flying)), None)
         if head is not None and timeout:
             with contextlib.suppress(TimeoutError, DgkitError):  # collect() meets the error again
                 head.wait(timeout)
-        for transfer in list(self.flying):
+        for transfer in self.flying:
             transfer.collect()
-            if transfer.over:
-                self.flying.remove(transfer)
+        for transfer in sorted(self.flying, key=LocalTransfer.slots):  # who has none goes first
+            transfer.go_on()
+        self.flying[:] = [transfer for transfer in self.flying if not transfer.over]
 
     def close(self) -> None:
         """Ends the queue and frees the staging memory."""
+        self._movers.close()
         with self.lock:
             self._closed = True
-            self._mover.close()
+            if self._queue is not None:
+                self._queue.close()
             for held in self._held.values():
                 held.close_loop()
             self._held.clear()
@@ -138,7 +174,7 @@ class LocalTransfer(SessionTransfer):
         self, dpu: LocalDpu, remote: RemoteRegion, offset: int, size: int, view: memoryview | None
     ) -> None:
         super().__init__(size, None if view is not None else bytearray(size))
-        self._dpu, self._remote, self._offset, self._view = dpu, remote, offset, view
+        self._dpu, self.remote, self._offset, self._view = dpu, remote, offset, view
         self._ring = dpu.ring
         self._totals = Totals(size)
         self._flying: deque[tuple[Transfer, int, int, int]] = deque()
@@ -161,9 +197,9 @@ class LocalTransfer(SessionTransfer):
             try:
                 if self._view is not None:
                     self._ring.bytes[slot : slot + count] = self._view[at : at + count]
-                    transfer = self._dpu.queue.write(self._ring.region, self._remote, **spans)
+                    transfer = self._dpu.queue.write(self._ring.region, self.remote, **spans)
                 else:
-                    transfer = self._dpu.queue.read(self._ring.region, self._remote, **spans)
+                    transfer = self._dpu.queue.read(self._ring.region, self.remote, **spans)
             except DgkitError:
                 self._ring.give(slot)
                 raise
@@ -176,6 +212,7 @@ class LocalTransfer(SessionTransfer):
             ns = last.latency_ns
             reads, writes = (ns, 0) if last.op == Op.READ else (0, ns)
             self._totals.add(moved(0, count, last, reads, writes, 1))
+            self._dpu.moved(count)
             if self._data is not None:
                 self._data[at : at + count] = self._ring.bytes[slot : slot + count]
         except DgkitError as exc:
@@ -183,21 +220,31 @@ class LocalTransfer(SessionTransfer):
         finally:
             self._ring.give(slot)
 
-    def head(self) -> Transfer | None:
+    def oldest(self) -> Transfer | None:
         """The DMA that was posted first and is not taken in."""
         return self._flying[0][0] if self._flying else None
 
     def collect(self) -> None:
-        """Takes in what is complete, and posts what then fits. The caller locks."""
+        """Takes in what is complete. The caller locks."""
         while self._flying and self._flying[0][0].done():
             self._land(*self._flying.popleft())
-        self._fill()
         if self._totals.done == self.size:
             self._report = self._totals.report(self._dpu.provider)
 
+    def slots(self) -> int:
+        """How many it has of the staging memory."""
+        return len(self._flying)
+
+    def go_on(self) -> None:
+        """Posts what fits. The caller locks."""
+        try:
+            self._fill()
+        except DgkitError as exc:  # it is this one's, whoever waits here
+            self._error = self._error or exc
+
     def _advance(self, timeout: float) -> None:
         with self._dpu.lock:
-            self._dpu.pump(self.head(), min(timeout, 0.1))
+            self._dpu.pump(self.oldest(), min(timeout, _TURN_S))
 
     @property
     def _ended(self) -> bool:
@@ -217,7 +264,7 @@ class LocalTransfer(SessionTransfer):
 
     def __await__(self) -> Generator[Any, None, TransferReport]:
         while not self.done():
-            head = self.head()
+            head = self.oldest()
             if head is not None:
                 with contextlib.suppress(DgkitError):  # wait() raises it
                     yield from head.__await__()

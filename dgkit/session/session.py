@@ -225,10 +225,16 @@ class Session:
         return Monitor(self, region, offset, size, op=op, path=path, count=count, every_s=every_s)
 
     def stats(self) -> dict[str, int]:
-        """The agent's counters, and how many regions this session has."""
+        """The agent's counters, and how many regions this session has.
+
+        `moves` and `bytes`: requests for DMA that succeeded, of all clients, and what they moved;
+        `your_moves` and `your_bytes`: of this session. A transfer larger than 2 MiB is several
+        requests, and a panel that shows memory asks, too. What a monitor, a measurement or a digest
+        moves is in none of them.
+        """
         self._check()
         counters: dict[str, int] = self._link.ask(Stats, timeout=self.timeout).counters
-        return counters | {"session_regions": len(self.filing)}
+        return counters | self._dpu.counted() | {"session_regions": len(self.filing)}
 
     def telemetry(self) -> str:
         """The endpoint where the agent publishes latency samples (dgkit.agent.telemetry)."""

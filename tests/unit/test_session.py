@@ -6,11 +6,20 @@ import os
 import threading
 
 import pytest
+from agents import agent
 from waiting import gone, until
 
 import dgkit
-from dgkit.errors import BoundsError, ClosedError, OutOfMemory, TransferError, Unsupported
+from dgkit.errors import (
+    BoundsError,
+    ClosedError,
+    OutOfMemory,
+    PeerError,
+    TransferError,
+    Unsupported,
+)
 from dgkit.types import Access, Op, Status
+from dgkit.wire.messages import Move
 
 MIB = 1 << 20
 
@@ -413,3 +422,31 @@ def test_a_measurement_of_a_region_that_is_closed_meanwhile_fails_by_name(sessio
 
     with pytest.raises(ClosedError, match="not known here"):
         session._link.ask(Digest, handle, 0, 64)
+
+
+def test_stats_tell_this_sessions_requests_from_those_of_others(session, region):
+    with agent() as running, dgkit.connect(running.address) as mine:
+        mine.write(mine.empty(64), bytes(64))
+        with dgkit.connect(running.address) as other:
+            large = other.empty(4 * MIB)
+            other.write(large, bytes(4 * MIB))
+            assert (other.stats()["your_moves"], other.stats()["your_bytes"]) == (2, 4 * MIB)
+        mine_now = mine.stats()
+    assert (mine_now["your_moves"], mine_now["your_bytes"]) == (1, 64)
+    assert (mine_now["moves"], mine_now["bytes"]) == (3, 4 * MIB + 64)
+
+
+def test_stats_do_not_count_what_was_cancelled_or_refused(session):
+    with session.empty(64 * MIB) as large:
+        before = session.stats()["your_bytes"]
+        transfer = session.start_read(large, large.size)
+        transfer.cancel()
+        with pytest.raises(PeerError):
+            transfer.wait(timeout=20)
+        assert session.stats()["your_bytes"] - before < large.size
+    held = session.empty(64)
+    before = session.stats()
+    with pytest.raises(ClosedError):
+        session._link.ask(Move, held.handle, 0, 10_000, 0, 64)
+    after = session.stats()
+    assert (after["moves"], after["bytes"]) == (before["moves"], before["bytes"])

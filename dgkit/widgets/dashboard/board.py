@@ -10,12 +10,14 @@ import atexit
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...cards import size_text
-from ...errors import DgkitError
-from ..base import frames
+from ...errors import ClosedError, DgkitError
+from ..base import cells, frames
+from ..base.aside import aside
 from ..base.panel import Panel, explain, handler, label_of
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ def dashboard(session: Session | None = None) -> Dashboard:
     """The dashboard of a session; without one, of a software DPU that it starts and owns.
 
     Called again it is the same one, for as long as its session lives: a cell that runs twice starts
-    nothing twice and loses no region. `close()` ends it, and the DPU that it started. Errors as
+    nothing twice and loses no region. One of a session that was given is closed when its cell runs
+    again and does not ask for it; `close()` ends it, and the DPU that it started. Errors as
     dgkit.connect().
     """
     with _lock:
@@ -47,13 +50,22 @@ def dashboard(session: Session | None = None) -> Dashboard:
                 old.close()
         for known in _open:
             if known.owned if session is None else known.session is session:
-                if known.owned:
-                    known.restart()
-                return known
-        if session is not None:
-            return Dashboard(session)
-        from ...session import connect
+                break
+        else:
+            return _new(session)
+    if known.owned:
+        known.revive()
+    else:
+        cells.of_this_cell(known)
+    return known
 
+
+def _new(session: Session | None) -> Dashboard:
+    if session is not None:
+        return Dashboard(session)
+    from ...session import connect
+
+    with cells.apart():  # it stays, with its regions, whatever becomes of the cell
         return Dashboard(connect(), owned=True)
 
 
@@ -72,8 +84,9 @@ def _panels(session: Session, plot: LatencyPlot | None = None) -> Panels:
     from ..latency.latency import LatencyPlot
     from ..transfer.transfer import TransferPanel
 
-    plot = plot or LatencyPlot(session)
-    return Panels(AllocatePanel(session), TransferPanel(session), HexView(session), plot)
+    with cells.apart():
+        plot = plot or LatencyPlot(session)
+        return Panels(AllocatePanel(session), TransferPanel(session), HexView(session), plot)
 
 
 class Dashboard(Panel):
@@ -84,17 +97,35 @@ class Dashboard(Panel):
 
     name = "dashboard"
     title = "dgkit dashboard"
+    shared = True
 
     def __init__(self, session: Session, owned: bool = False) -> None:
-        self.session, self.owned = session, owned
+        self._session: Session | None = session
+        self.owned = owned
         self.lost: dict[str, str] | None = None  # why the DPU cannot be asked, and what to do
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()  # who has it waits for no task: the frame thread takes it
+        self._closed = self._renewing = False
         self._seen: dict[str, float] = {}
         self._watching: frames.Task | None = None
         self._counters: dict[str, int] = {}
-        self.panels = _panels(session)
+        self._told: dict[str, Any] | None = None
+        self._panels: Panels | None = _panels(session)
         super().__init__()
         _open.append(self)
+
+    @property
+    def session(self) -> Session:
+        """Whose panels these are. ClosedError: it was given, and the dashboard is closed."""
+        if self._session is None:
+            raise ClosedError("the dashboard is closed")
+        return self._session
+
+    @property
+    def panels(self) -> Panels:
+        """The four. ClosedError: the session was given, and the dashboard is closed."""
+        if self._panels is None:
+            raise ClosedError("the dashboard is closed")
+        return self._panels
 
     def state(self) -> dict[str, Any]:
         """Who the sides are, how they are, and the models of the four panels."""
@@ -114,14 +145,21 @@ class Dashboard(Panel):
         return (shown or label_of(self.session)) | {"sides": sides, "why": list(_why(dpu))}
 
     def _status(self) -> dict[str, Any]:
-        """Asks the agent, which is quick: also one that is stopped is seen within 0.1 s."""
-        try:
-            self._counters = self.session.stats()
-            self.lost = None
-        except DgkitError as error:
-            self.lost = explain(error)
+        """As it was when the agent was asked last."""
+        if self.session.closed:
+            self._ask()  # which asks nobody
         moving = self.panels.plot.running
         return {"counters": list(_counters(self._counters)), "lost": self.lost, "running": moving}
+
+    def _ask(self) -> None:
+        """Asks the agent. Never on the frame thread: it may wait for so long as the session does."""
+        session, counters, lost = self.session, self._counters, None
+        try:
+            counters = session.stats()
+        except DgkitError as error:
+            lost = explain(error)
+        if session is self._session:
+            self._counters, self.lost = counters, lost
 
     # While somebody looks
 
@@ -129,11 +167,15 @@ class Dashboard(Panel):
     def seen(self, view: str, now: bool) -> None:
         """A view came into sight (it says so again now and then), or left it."""
         with self._lock:
-            self._seen.pop(view, None)
-            if now:
-                self._seen[view] = time.monotonic()
-                if self._watching is None or self._watching.done:
-                    self._watching = frames.start(self._watch(), self.fail)
+            new = self._seen.pop(view, None) is None
+            if not now:
+                return
+            self._seen[view] = time.monotonic()
+            if self._watching is None or self._watching.done:
+                self._watching = frames.start(self._watch(), self.fail)
+        if new:
+            self._told = None
+            frames.start(self._look(), self.fail)
 
     def _is_seen(self) -> bool:
         with self._lock:
@@ -144,47 +186,90 @@ class Dashboard(Panel):
             return bool(self._seen)
 
     def _watch(self) -> frames.Steps:
-        told: dict[str, Any] = {}
         while self._is_seen():
-            status = self._status()
-            if status != told:
-                told = status
-                self.tell("status", **status)
             yield from frames.every(_EVERY_S)
+            yield from self._look()
+
+    def _look(self) -> frames.Steps:
+        """Asks, and tells what is new."""
+        yield from aside(self._ask)
+        status = self._status()
+        if status != self._told:
+            self._told = status
+            self.tell("status", **status)
 
     # What its buttons do
 
     @handler
-    def start(self) -> dict[str, Any]:
-        """Starts the monitor of the plot."""
-        self.panels.plot.start()
-        return self._status()
+    def start(self) -> None:
+        """Starts to start the monitor of the plot; `status` tells that it runs, `failed` if not."""
+        frames.start(self._doing(self.panels.plot.start), self.fail)
 
     @handler
-    def stop(self) -> dict[str, Any]:
-        """Stops it; the plot keeps what it has."""
-        self.panels.plot.stop()
-        return self._status()
+    def stop(self) -> None:
+        """Starts to stop it; the plot keeps what it has."""
+        frames.start(self._doing(self.panels.plot.stop), self.fail)
+
+    def _doing(self, call: Callable[[], None]) -> frames.Steps:
+        yield from aside(call)
+        yield from self._look()
 
     @handler
-    def restart(self) -> dict[str, Any]:
-        """Another software DPU in place of the lost one. Its regions are gone; the plot stays."""
+    def restart(self) -> None:
+        """Starts another software DPU in place of the lost one; `renewed` tells when it is there.
+
+        Its regions are gone; the plot stays.
+        """
         if not self.owned:
             raise ValueError(
                 "the dashboard did not start this DPU: run the cell that connects to it again"
             )
-        with self._lock:
-            if self._status()["lost"] is None:
-                return {}  # another view was quicker
-            from ...session import connect
+        frames.start(self._renew(), self.fail)
 
-            session, (*panels, plot) = self.session, self.panels
-            self.session = connect()
-            plot.session = self.session  # it keeps what it has
-            self.panels = _panels(self.session, plot)
-            self.tell("renewed", state={"title": self.title, **self.state()})
-            _end(panels, session)
-        return {}
+    def revive(self) -> None:
+        """The same from a cell, which waits for it. Errors as dgkit.connect()."""
+        over, errors = threading.Event(), list[Exception]()
+
+        def steps() -> frames.Steps:
+            try:
+                yield from self._renew()
+            except Exception as error:
+                errors.append(error)
+
+        frames.start(steps(), self.fail, over.set)
+        while not over.wait(0.1):
+            pass
+        if errors:
+            raise errors[0]
+
+    def _renew(self) -> frames.Steps:
+        while self._renewing:  # another view was quicker
+            yield
+        self._renewing = True
+        try:
+            yield from aside(self._ask)
+            if self.lost is not None and not self._closed:
+                yield from self._replace()
+        finally:
+            self._renewing = False
+
+    def _replace(self) -> frames.Steps:
+        from ...session import connect
+
+        new = yield from aside(connect)
+        session, (*panels, plot) = self.session, self.panels
+        made = _panels(new, plot)
+        with self._lock:
+            if not self._closed:
+                self._session, self._panels = new, made
+        if self._session is not new:
+            yield from aside(partial(_end, made[:3], new))
+            return
+        yield from aside(partial(setattr, plot, "session", new))  # it keeps what it has
+        yield from aside(self._ask)
+        self._told = None
+        self.tell("renewed", state={"title": self.title, **self.state()})
+        yield from aside(partial(_end, panels, session))
 
     def close(self) -> None:
         """Ends the views and the panels, and the DPU if the dashboard started it. Again: nothing.
@@ -196,14 +281,20 @@ class Dashboard(Panel):
                 return
             _open.remove(self)
         with self._lock:
+            self._closed = True
             self._seen.clear()
-            if self._watching is not None:
-                self._watching.cancel()
-            super().close()
-            _end(self.panels, self.session if self.owned else None)
+            watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+        super().close()
+        _end(self.panels, self.session if self.owned else None)
+        if not self.owned:  # who still has the dashboard (Out[3]) does not keep the session
+            self._session = self._panels = None
 
     def static_html(self) -> str:
         """The session as a card: what an untrusted notebook and a printed page show."""
+        if self._session is None:
+            return super().static_html()
         return (
             f"{self.session._repr_html_()}<p>This is a dashboard of dgkit: run the cell, in a "
             "notebook that you trust, for its live view.</p>"
@@ -211,7 +302,7 @@ class Dashboard(Panel):
 
     def static_text(self) -> str:
         """One line."""
-        return f"<dgkit.Dashboard of {self.session!r}>"
+        return f"<dgkit.Dashboard of {self._session!r}>" if self._session else "<closed Dashboard>"
 
 
 def _end(panels: Iterable[Panel], session: Session | None) -> None:
@@ -230,8 +321,8 @@ def _why(dpu: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _counters(counters: dict[str, int]) -> Iterator[tuple[str, str]]:
     if not counters:
         return
-    yield "transfers", f"{counters['moves']:,}"
-    yield "moved", size_text(counters["bytes"])
+    yield "DMA requests of this session", f"{counters['your_moves']:,}"
+    yield "moved by them", size_text(counters["your_bytes"])
     yield "regions", f"{counters['session_regions']:,}"
     yield "memory of the DPU", f"{size_text(counters['allocated'])} allocated"
     if counters["failed"]:

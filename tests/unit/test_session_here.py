@@ -1,0 +1,159 @@
+"""Where this process is the DPU: no thread's work keeps another's out for long."""
+
+import hashlib
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from agents import agent
+from waiting import until
+
+import dgkit
+from dgkit.agent import jobs
+from dgkit.errors import ClosedError
+from dgkit.session.turns import Turns
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def session():
+    with agent(role="host") as host, dgkit.connect(host.address) as made:
+        yield made
+
+
+@pytest.fixture
+def other():
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+class Held:
+    """Holds a copy or a digest between two of its pieces."""
+
+    def __init__(self, session, monkeypatch):
+        self.began, self.go = threading.Event(), threading.Event()
+        movers = session.dpu._movers
+        step = movers.go_on
+
+        def held(done=0):
+            if done:
+                self.began.set()
+                assert self.go.wait(20)
+            step(done)
+
+        monkeypatch.setattr(movers, "go_on", held)
+
+
+def start(session, kind, region, other):
+    if kind == "digest":
+        return other.submit(session.digest, region)
+    return other.submit(session.copy, region, session.empty(region.size))
+
+
+@pytest.mark.parametrize("kind", ["digest", "copy"])
+def test_transfers_and_other_digests_go_on_during_a_job(session, other, kind, monkeypatch):
+    data = os.urandom(4 * MIB)
+    region = session.empty(len(data))
+    session.write(region, data)
+    held = Held(session, monkeypatch)
+    job = start(session, kind, region, other)
+    assert held.began.wait(20)
+    assert session.read(region, 64) == data[:64]
+    session.write(region, data[:64])
+    monkeypatch.setattr(session.dpu._movers, "go_on", lambda _=0: None)
+    assert session.digest(region) == hashlib.sha256(data).hexdigest()
+    assert not job.done()
+    held.go.set()
+    job.result(20)
+
+
+@pytest.mark.parametrize("kind", ["digest", "copy"])
+def test_a_job_ends_with_the_session(session, other, kind, monkeypatch):
+    region = session.empty(4 * MIB)
+    held = Held(session, monkeypatch)
+    job = start(session, kind, region, other)
+    assert held.began.wait(20)
+    closing = threading.Thread(target=session.close)
+    closing.start()
+    until(lambda: session.dpu._movers._closed, "it is being closed")
+    held.go.set()
+    closing.join(20)
+    with pytest.raises(ClosedError):
+        job.result(20)
+    assert not closing.is_alive()
+
+
+def test_a_region_is_closed_after_the_digest_of_it(session, other, monkeypatch):
+    region = session.empty(4 * MIB)
+    held = Held(session, monkeypatch)
+    job = start(session, "digest", region, other)
+    assert held.began.wait(20)
+    closing = threading.Thread(target=region.close)
+    closing.start()
+    held.go.set()
+    assert job.result(20) == hashlib.sha256(bytes(4 * MIB)).hexdigest()
+    closing.join(20)
+    assert region.closed
+
+
+def test_after_a_digest_that_failed_the_next_one_is_right(session, monkeypatch):
+    region = session.empty(4 * MIB)
+    session.write(region, b"x" * 4 * MIB)
+
+    def failing(_request, _held, mover, step):
+        mover.queue.read(mover.bounce, _held.reachable(), size=MIB)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "digest", failing)
+        with pytest.raises(KeyboardInterrupt):
+            session.digest(region)
+    assert session.digest(region) == hashlib.sha256(b"x" * 4 * MIB).hexdigest()
+
+
+def test_a_digest_is_of_what_was_started_before(session):
+    data = os.urandom(64 * MIB)
+    region = session.empty(len(data))
+    writing = session.start_write(region, data)
+    assert session.digest(region) == hashlib.sha256(data).hexdigest()
+    assert writing.done()
+
+
+def test_a_small_transfer_waits_for_no_large_one_to_end(session):
+    region = session.empty(64 * MIB)
+    large = session.start_read(region, region.size)
+    small = session.start_read(region, 64)
+    small.wait(20)
+    assert large.progress < 1
+    large.wait(20)
+
+
+def test_who_waits_for_a_turn_gets_it_before_who_had_it_last(other):
+    turns, order = Turns(), []
+
+    def again_and_again():
+        for _ in range(2):
+            with turns, turns:
+                order.append("again")
+                if len(order) == 1:
+                    begun.set()
+                    until(turns._gate.locked, "the other one waits")
+
+    begun = threading.Event()
+    first = other.submit(again_and_again)
+    assert begun.wait(20)
+    with turns:
+        order.append("other")
+    first.result(20)
+    assert order == ["again", "other", "again"]
+
+
+def test_its_stats_count_what_it_moved_itself(session):
+    region = session.empty(4 * MIB)
+    session.write(region, bytes(4 * MIB))
+    counted = session.stats()
+    assert (counted["your_moves"], counted["your_bytes"]) == (2, 4 * MIB)
+    session.copy(region, session.empty(4 * MIB))
+    assert session.stats()["your_bytes"] == 8 * MIB
