@@ -1,6 +1,7 @@
 """AllocatePanel without a browser: what its handlers do, and what its views are told."""
 
 import base64
+import threading
 
 import numpy as np
 import pytest
@@ -54,6 +55,15 @@ def test_what_cannot_be_used_here_is_offered_with_the_reason(panel, monkeypatch)
     places = {place["value"]: place for place in panel.wait_for("places")["places"]}
     assert {value for value, place in places.items() if not place["why"]} == {"host", "dpu", "auto"}
     assert places["gpu"]["why"] == places["pinned"]["why"] == "there is no driver"
+
+
+def test_the_look_for_gpus_is_beside_the_frame_thread(panel, monkeypatch):
+    seen = []
+    look = lambda: seen.append(threading.current_thread().name) or "there is no driver"  # noqa: E731
+    monkeypatch.setattr("dgkit.memory.why_no_gpu", look)
+    panel.ask("hello")
+    panel.wait_for("places")
+    assert seen == ["dgkit-aside"]
 
 
 def test_a_gpu_that_the_dpu_does_not_reach_says_what_to_call(session, view, monkeypatch):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ... import cards
 from ...errors import RegionBusy, Unsupported
 from ..base import busy, frames, names
-from ..base.aside import aside
+from ..base.aside import Aside, aside
 from ..base.desk import Desk
 from ..base.forms import about, shape_of
 from ..base.panel import Panel, handler
@@ -82,9 +82,8 @@ class AllocatePanel(Panel):
         return [job.state() for job in list(self._jobs.values())]
 
     def _look(self) -> Steps:
-        """The first look for GPUs takes a while, so no view waits for it."""
-        yield
-        self._places = places(self._session)
+        """The first look for GPUs takes a while; all is drawn meanwhile."""
+        self._places = yield from aside(partial(places, self._session))
         self.tell("places", places=self._places)
 
     def _say(self, text: str) -> None:
@@ -147,9 +146,23 @@ class AllocatePanel(Panel):
         yield True  # the views show it before the pages are there
         name = None if job.name == "new memory" else job.name
         with about("on" if on != "host" else "shape"):
-            empty = partial(self._session.empty, shape, dtype, on=on, name=name)
-            self._started(job, (yield from aside(empty)))
+            begun = Aside(partial(self._session.empty, shape, dtype, on=on, name=name))
+            try:
+                region = yield from begun.wait()
+            except GeneratorExit:
+                self._say(
+                    f"{job.name}: cancelled; its memory is given back when its pages are there"
+                )
+                frames.start(self._unwanted(begun), self.fail)
+                raise
+        self._started(job, region)
         yield from self._filling(job, pattern, dtype)
+
+    def _unwanted(self, begun: Aside[SessionRegion]) -> Steps:
+        """Gives back what was cancelled before it was there; if it failed, that is said."""
+        region = yield from begun.wait()
+        yield from aside(region.close)
+        self._say(f"{region.name} was cancelled, and its memory is free again")
 
     def _started(self, job: Job, region: SessionRegion) -> None:
         job.region, job.name, job.total = region, region.name, region.size
@@ -181,7 +194,7 @@ class AllocatePanel(Panel):
 
     @handler
     def cancel(self, job: int) -> None:
-        """Ends a fill; the region stays."""
+        """Ends a fill: the region stays. What has no pages yet is given back when it has them."""
         found = self._jobs.get(job)
         if found is not None and found.task is not None:
             found.task.cancel()
@@ -260,7 +273,7 @@ class AllocatePanel(Panel):
         self._say(f"{region.name}: {cards.size_text(region.size)}, registered in place")
 
     def close(self) -> None:
-        """Ends the views and the fills. The regions stay: they are the session's."""
+        """Ends the views and the fills. The regions stay, but for one that is still being made."""
         for job in list(self._jobs.values()):
             if job.task is not None:
                 job.task.cancel()
@@ -278,5 +291,5 @@ class AllocatePanel(Panel):
         body = cards.table("Regions of the session", header, rows) if rows else ""
         note = "The session is closed." if state["closed"] else ""
         badge = "" if state["closed"] else cards.provider_badge(state["provider"])
-        more = [("Regions", len(state["regions"])), ("Live view", "run the cell")]
+        more = [("Regions", state["count"]), ("Live view", "run the cell")]
         return cards.card(self.title, more, badge=badge, body=body, note=note)
