@@ -178,3 +178,40 @@ def test_a_gib_is_scrolled_and_jumped_through(board, panel):
     grid(panel).focus()
     panel.page.keyboard.press("Control+End")
     expect(grid(panel).locator(".dg-hex-offset").last).to_have_text(f"{size - 16:08x}")
+
+
+def test_drawn_where_it_has_no_width_it_is_whole_once_it_has_some(notebook):
+    """As in a tab that is left before its cell has run."""
+    hide = notebook.page.add_style_tag(content=".jp-OutputArea { display: none !important }")
+    notebook.cell(
+        "import dgkit\ns = dgkit.connect()\nr = s.empty(4096, name='page')\n"
+        "r.array[512] = 7\nv = dgkit.HexView(s)\nv"
+    )
+    panel = notebook.panel("hexview")
+    panel.and_(notebook.page.locator("[data-ready]")).wait_for(state="attached")
+    notebook.cell("v.select(512, 516)")
+    notebook.quiet()
+    hide.evaluate("(style) => style.remove()")
+    expect(grid(panel).get_by_role("rowheader", name="00000200")).to_be_visible()
+    expect(cell(panel, 512)).to_have_text("07")
+    expect(cell(panel, 515)).to_have_class(re.compile("dg-selected"))
+    expect(panel.get_by_role("alert")).to_be_hidden()
+
+
+@pytest.mark.parametrize("dtype", ["hex", "f32"])
+def test_at_900_px_the_controls_take_three_lines_and_groups_stay_together(panel, dtype):
+    panel.get_by_label("Values").select_option(dtype)
+    panel.page.set_viewport_size({"width": 900, "height": 1800})
+    bottom = lambda control: round(control.evaluate("(at) => at.getBoundingClientRect().bottom"))  # noqa: E731
+    controls = panel.locator(".dg-row").first.locator("input, select, button")
+    lines = {bottom(one) for one in controls.all() if one.is_visible()}
+    offset, pattern = (panel.get_by_label(name, exact=True) for name in ("Go to offset", "Find"))
+    together = [
+        (offset.first, panel.get_by_role("button", name="Go to offset")),
+        (pattern, panel.get_by_role("button", name="Find next")),
+        (panel.get_by_label("Copy as"), panel.get_by_role("button", name="Copy the selection")),
+    ]
+    apart = [(one, other) for one, other in together if bottom(one) != bottom(other)]
+    panel.page.set_viewport_size({"width": 1600, "height": 1800})
+    assert len(lines) <= 3
+    assert not apart

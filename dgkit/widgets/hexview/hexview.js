@@ -66,8 +66,8 @@ function draw(view) {
   const unlike = h("span", {}, h("b", { class: "dg-differs" }, "differs"), " between DPU and host; ");
   const legend = h("p", { class: "dg-help dg-hex-legend" }, h("b", { class: "dg-changed" }, "changed"),
     " since it was marked as seen; ", unlike, "type hex digits to write a byte; F2: type text; Ctrl+Z: undo");
-  const second = h("div", { class: "dg-row" }, tools.search.row, tools.actions.row);
-  view.body.append(tools.choices.row, tools.choices.note, second, nothing, bytes, grid.status, legend);
+  const bar = h("div", { class: "dg-row" }, tools.choices.row, tools.search.row, tools.actions.row);
+  view.body.append(bar, tools.choices.note, nothing, bytes, grid.status, legend);
   const apply = () => applyState(view, grid, tools, { nothing, bytes, legend, unlike });
   hearing(view, grid, tools, apply);
   watched(view, grid);

@@ -19,7 +19,7 @@ function makeChoices(does) {
   const offset = h("input", { size: 12, spellcheck: "false", autocomplete: "off", placeholder: "0x40, 4K, +16, end",
     onkeydown: (event) => event.key === "Enter" && does.goto(offset) });
   const go = button("Go", () => does.goto(offset), { "aria-label": "Go to offset" });
-  const row = h("div", { class: "dg-row" }, field("Region", region), field("Shown", source),
+  const row = h("div", { class: "dg-hex-group" }, field("Region", region), field("Shown", source),
     field("Values", dtype), field("Byte order", endian),
     h("div", { class: "dg-join" }, field("Go to offset", offset), go));
   const note = h("p", { class: "dg-help" });

@@ -71,16 +71,3 @@ function parseOffset(text, cursor, size) {
   const sign = found.startsWith("+") ? 1 : found.startsWith("-") ? -1 : 0;
   return sign ? cursor + sign * parseSize(found.slice(1)) : parseSize(found);
 }
-
-// Puts text on the clipboard, also where the page may not use the newer way (plain http).
-async function toClipboard(text) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  const area = h("textarea", { ".value": text, style: "position:fixed;opacity:0", "aria-hidden": "true" });
-  document.body.append(area);
-  const before = document.activeElement;
-  area.select();
-  const done = document.execCommand("copy");
-  area.remove();
-  before?.focus();
-  if (!done) throw new Error("the browser did not let the page use the clipboard");
-}
