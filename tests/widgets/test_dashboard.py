@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import signal
+import threading
 
 import pytest
 from children import run
@@ -27,6 +28,10 @@ def kill_dpu(board):
     pid = board.session.owned_pid
     os.kill(pid, signal.SIGKILL)
     until(lambda: gone(pid), "the DPU has ended")
+
+
+def idle():
+    return "dgkit-frames" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_the_public_name_is_this_one():
@@ -53,14 +58,19 @@ def test_it_says_who_the_sides_are_and_why_no_better_provider(session, view):
     assert state["label"] == "software DPU"
 
 
+def counted(told):
+    names = ("DMA requests of this session", "moved by them", "regions")
+    counters = dict(told["counters"])
+    return [counters.get(name) for name in names]
+
+
 def test_its_counters_move_with_the_session(session, view):
     board = view(dashboard(session))
-    before = dict(board.ask("hello")["counters"])
+    board.ask("seen", view="one", now=True)
+    board.wait_for("status", lambda told: counted(told) == ["0", "0 B", "0"])
     session.write(session.empty(4096), bytes(4096))
-    after = dict(board.ask("hello")["counters"])
-    names = ("DMA requests of this session", "moved by them", "regions")
-    assert [before[name] for name in names] == ["0", "0 B", "0"]
-    assert [after[name] for name in names] == ["1", "4 KiB", "1"]
+    board.wait_for("status", lambda told: counted(told) == ["1", "4 KiB", "1"])
+    assert counted(board.ask("hello")) == ["1", "4 KiB", "1"]
 
 
 def test_called_again_it_is_the_same_one(session, owned):
@@ -132,7 +142,7 @@ def test_a_lost_dpu_is_started_again_and_the_plot_stays(view, owned):
     before, plot = board.ask("hello"), owned.panels.plot
     kill_dpu(owned)
     board.ask("restart")
-    renewed = board.of("renewed")[-1]["state"]
+    renewed = board.wait_for("renewed")["state"]
     assert renewed["lost"] is None
     assert owned.panels.plot is plot
     assert plot.session is owned.session
@@ -145,6 +155,7 @@ def test_a_dpu_that_lives_is_not_started_again(view, owned):
     pid = owned.session.owned_pid
     board = view(owned)
     board.ask("restart")
+    until(idle, "it has looked")
     assert owned.session.owned_pid == pid
     assert not board.of("renewed")
 
@@ -164,9 +175,69 @@ def test_the_dpu_of_somebody_else_is_not_started_again(session, view):
 
 def test_it_starts_and_stops_the_monitor(session, view):
     board = view(dashboard(session))
-    assert board.ask("start")["running"]
+    board.ask("start")
+    board.wait_for("status", lambda told: told["running"])
     assert board.panel.panels.plot.running
-    assert not board.ask("stop")["running"]
+    board.ask("stop")
+    until(lambda: not board.of("status")[-1]["running"], "it is told")
+    assert not board.panel.panels.plot.running
+
+
+def test_two_views_that_start_a_lost_dpu_again_start_one(view, owned):
+    board = view(owned)
+    kill_dpu(owned)
+    for _ in range(2):
+        board.ask("restart")
+    board.wait_for("renewed")
+    until(idle, "both have ended")
+    assert len(board.of("renewed")) == 1
+    assert children() == [owned.session.owned_pid]
+
+
+def test_closed_while_it_starts_a_dpu_again_it_leaves_none(view, owned):
+    board = view(owned)
+    kill_dpu(owned)
+    board.ask("restart")
+    owned.close()
+    until(idle, "it has ended")
+    until(lambda: not children(), "no DPU is left")
+
+
+def test_an_agent_that_does_not_answer_holds_no_other_panel_up(session, view, monkeypatch):
+    board, asked, go = view(dashboard(session)), threading.Event(), threading.Event()
+
+    def stats():
+        asked.set()
+        assert go.wait(20)
+        return {}
+
+    monkeypatch.setattr(session, "stats", stats)
+    board.ask("seen", view="one", now=True)
+    assert asked.wait(20)
+    with session.empty(64) as region:
+        board.panel.panels.transfer.transfer("write", region, b"x").wait(20)
+    go.set()
+
+
+def test_it_can_be_closed_while_the_frame_thread_looks_who_sees_it(session, view, monkeypatch):
+    board = view(dashboard(session))
+    looks, go = threading.Event(), threading.Event()
+    look = board.panel._is_seen
+
+    def is_seen():
+        looks.set()
+        assert go.wait(20)
+        return look()
+
+    monkeypatch.setattr(board.panel, "_is_seen", is_seen)
+    board.ask("seen", view="one", now=True)
+    assert looks.wait(20)
+    closing = threading.Thread(target=board.panel.close)
+    closing.start()
+    until(lambda: board.panel._closed, "close() has begun")
+    go.set()
+    closing.join(20)
+    assert not closing.is_alive()
 
 
 def test_without_a_kernel_it_shows_the_session_and_what_to_do(session, view):

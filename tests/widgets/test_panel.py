@@ -25,8 +25,17 @@ class Sample(Panel):
     def fails(self, how):
         raise how if isinstance(how, Exception) else BoundsError("9 bytes at offset 8")
 
+    @handler
+    def none(self):
+        buffers = b"a local variable, and no parameter"
+        return {"size": len(buffers)}
+
     def secret(self):
         raise AssertionError("no view may call this")
+
+    @property
+    def costly(self):
+        raise AssertionError("no view may run this")
 
 
 @pytest.fixture
@@ -42,11 +51,28 @@ def test_a_call_returns_fields_and_buffers(sample):
     assert sample.ask("double", value=4, buffers=[b"xyz"]) == {"value": 8, "buffers": [b"zyx"]}
 
 
-@pytest.mark.parametrize("name", ["secret", "close", "_call", "nothing", 7, None])
+@pytest.mark.parametrize("name", ["secret", "costly", "close", "_call", "nothing", 7, None])
 def test_a_view_can_call_handlers_and_nothing_else(sample, name):
     with pytest.raises(PanelError, match="no handler") as caught:
         sample.ask(name)
     assert caught.value.kind == "ValueError"
+
+
+def test_only_a_parameter_of_that_name_gets_the_buffers(sample):
+    assert sample.ask("none", buffers=[b"xyz"])["size"] == 34
+
+
+@pytest.mark.parametrize("fields", [[1], "text", 7])
+def test_fields_that_are_no_fields_are_an_error(sample, fields):
+    sample.panel._handle_custom_msg({"id": 1, "call": "hello", "fields": fields}, [])
+    assert "does not know" in sample.of("reply")[-1]["error"]["text"]
+
+
+@pytest.mark.parametrize("content", [None, [], "text", 7])
+def test_what_is_no_message_is_logged_and_no_more(sample, content, caplog):
+    sample.panel._handle_custom_msg(content, [])
+    assert "is no call" in caplog.text
+    assert sample.ask("hello")
 
 
 def test_an_error_reaches_the_view_in_words_with_the_way_out(sample):

@@ -8,6 +8,7 @@ and a saved notebook holds none of it.
 from __future__ import annotations
 
 import html
+import inspect
 import logging
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -19,6 +20,7 @@ import traitlets
 
 from ...cards import provider_label
 from ...errors import ClosedError, DgkitError
+from . import cells
 from .ways import way_out
 
 __all__ = ["Buffers", "Panel", "Reply", "handler", "source"]
@@ -37,7 +39,8 @@ def handler(method: F) -> F:
     Its keywords are the fields, and `buffers` if it has a parameter of that name; it returns a
     dict, or (dict, buffers). It runs in the kernel's loop or in a subshell of it.
     """
-    method._dgkit_handler = True  # type: ignore[attr-defined]
+    takes = "buffers" in inspect.signature(method).parameters
+    method._dgkit_handler = "buffers" if takes else "fields"  # type: ignore[attr-defined]
     return method
 
 
@@ -51,11 +54,14 @@ def source(name: str, kind: str, parts: tuple[str, ...] = ()) -> str:
 class Panel(anywidget.AnyWidget):
     """A widget that shows a session. `name` is that of its package, .js and .css; `title` is for
     people. `parts` are what its module and style have in files of their own: `hexview/grid`.
+
+    It is closed when its cell is run again (see cells), unless another panel made it.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     parts: ClassVar[tuple[str, ...]] = ()
+    shared: ClassVar[bool] = False  # a cell that runs again may get the same one again
 
     _esm = traitlets.Unicode().tag(sync=True)
     _css = traitlets.Unicode().tag(sync=True)
@@ -64,6 +70,7 @@ class Panel(anywidget.AnyWidget):
         module, style = (source(self.name, kind, self.parts) for kind in ("js", "css"))
         super().__init__(_esm=module, _css=style)
         self.on_msg(self._received)
+        cells.of_this_cell(self)
 
     def state(self) -> dict[str, Any]:
         """All that a new view draws."""
@@ -90,6 +97,9 @@ class Panel(anywidget.AnyWidget):
         self.tell("failed", error=explain(error))
 
     def _received(self, _widget: object, content: Any, buffers: Buffers) -> None:
+        if not isinstance(content, dict):
+            _log.error("%s was sent %r, which is no call", type(self).__name__, content)
+            return
         number, name = content.get("id"), content.get("call")
         try:
             reply, out = self._call(name, content.get("fields") or {}, buffers)
@@ -100,14 +110,16 @@ class Panel(anywidget.AnyWidget):
             return
         self.tell("reply", out, id=number, value=reply)
 
-    def _call(self, name: Any, fields: dict[str, Any], buffers: Buffers) -> Reply:
-        method = getattr(self, name, None) if isinstance(name, str) else None
-        if not getattr(method, "_dgkit_handler", False):
+    def _call(self, name: Any, fields: Any, buffers: Buffers) -> Reply:
+        method = getattr(type(self), name, None) if isinstance(name, str) else None
+        takes = getattr(method, "_dgkit_handler", "")
+        if method is None or not takes:
             raise ValueError(f"{type(self).__name__} has no handler {name!r}")
-        assert method is not None
-        if "buffers" in method.__code__.co_varnames:
+        if not isinstance(fields, dict):
+            raise ValueError(f"a message that the panel does not know: {fields!r}")
+        if takes == "buffers":
             fields = {**fields, "buffers": buffers}
-        made = method(**fields)
+        made = method(self, **fields)
         return made if isinstance(made, tuple) else (made or {}, [])
 
     def close(self) -> None:
@@ -127,6 +139,7 @@ class Panel(anywidget.AnyWidget):
         return f"<dgkit.{type(self).__name__}>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        cells.stays(self)
         bundle = super()._repr_mimebundle_(**kwargs)
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle or {},)
         data = {**data, "text/html": self.static_html(), "text/plain": self.static_text()}

@@ -10,22 +10,19 @@ import atexit
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...cards import size_text
 from ...errors import ClosedError, DgkitError
 from ..base import cells, frames
 from ..base.aside import aside
-from ..base.panel import Panel, explain, handler, label_of
+from ..base.panel import Panel, explain, handler
+from .panels import Panels, end, panels_of, sides_of
 
 if TYPE_CHECKING:
     from ...session import Session
-    from ..allocate.allocate import AllocatePanel
-    from ..hexview.hexview import HexView
-    from ..latency.latency import LatencyPlot
-    from ..transfer.transfer import TransferPanel
 
 __all__ = ["Dashboard", "dashboard"]
 
@@ -69,26 +66,6 @@ def _new(session: Session | None) -> Dashboard:
         return Dashboard(connect(), owned=True)
 
 
-class Panels(NamedTuple):
-    """The four of one session."""
-
-    allocate: AllocatePanel
-    transfer: TransferPanel
-    hex: HexView
-    plot: LatencyPlot
-
-
-def _panels(session: Session, plot: LatencyPlot | None = None) -> Panels:
-    from ..allocate.allocate import AllocatePanel
-    from ..hexview.hexview import HexView
-    from ..latency.latency import LatencyPlot
-    from ..transfer.transfer import TransferPanel
-
-    with cells.apart():
-        plot = plot or LatencyPlot(session)
-        return Panels(AllocatePanel(session), TransferPanel(session), HexView(session), plot)
-
-
 class Dashboard(Panel):
     """Made by dgkit.dashboard(). `panels`: `allocate`, `transfer`, `hex` and `plot`.
 
@@ -109,7 +86,7 @@ class Dashboard(Panel):
         self._watching: frames.Task | None = None
         self._counters: dict[str, int] = {}
         self._told: dict[str, Any] | None = None
-        self._panels: Panels | None = _panels(session)
+        self._panels: Panels | None = panels_of(session)
         super().__init__()
         _open.append(self)
 
@@ -130,19 +107,7 @@ class Dashboard(Panel):
     def state(self) -> dict[str, Any]:
         """Who the sides are, how they are, and the models of the four panels."""
         models = {name: panel.model_id for name, panel in self.panels._asdict().items()}
-        return self._sides() | self._status() | {"panels": models, "owned": self.owned}
-
-    def _sides(self) -> dict[str, Any]:
-        info = self.session.info
-        dpu, role = info["dpu"], info["role"]
-        shown = {"label": "closed", "provider": ""} if self.session.closed else {}
-        sides = [
-            ("DPU", f"{dpu['engine'] or dpu['provider']}, pid {dpu['pid']}"),
-            ("on", f"{dpu['machine']}, {dpu['cpus']} CPUs"),
-            ("this process", f"{role}, pid {info[role]['pid']}"),
-            ("address", info["address"]),
-        ]
-        return (shown or label_of(self.session)) | {"sides": sides, "why": list(_why(dpu))}
+        return sides_of(self.session) | self._status() | {"panels": models, "owned": self.owned}
 
     def _status(self) -> dict[str, Any]:
         """As it was when the agent was asked last."""
@@ -152,7 +117,7 @@ class Dashboard(Panel):
         return {"counters": list(_counters(self._counters)), "lost": self.lost, "running": moving}
 
     def _ask(self) -> None:
-        """Asks the agent. Never on the frame thread: it may wait for so long as the session does."""
+        """Asks the agent. Never on the frame thread: it waits for so long as the session does."""
         session, counters, lost = self.session, self._counters, None
         try:
             counters = session.stats()
@@ -258,18 +223,18 @@ class Dashboard(Panel):
 
         new = yield from aside(connect)
         session, (*panels, plot) = self.session, self.panels
-        made = _panels(new, plot)
+        made = panels_of(new, plot)
         with self._lock:
             if not self._closed:
                 self._session, self._panels = new, made
         if self._session is not new:
-            yield from aside(partial(_end, made[:3], new))
+            yield from aside(partial(end, made[:3], new))
             return
         yield from aside(partial(setattr, plot, "session", new))  # it keeps what it has
         yield from aside(self._ask)
         self._told = None
         self.tell("renewed", state={"title": self.title, **self.state()})
-        yield from aside(partial(_end, panels, session))
+        yield from aside(partial(end, panels, session))
 
     def close(self) -> None:
         """Ends the views and the panels, and the DPU if the dashboard started it. Again: nothing.
@@ -287,7 +252,7 @@ class Dashboard(Panel):
         if watching is not None:
             watching.cancel()
         super().close()
-        _end(self.panels, self.session if self.owned else None)
+        end(self.panels, self.session if self.owned else None)
         if not self.owned:  # who still has the dashboard (Out[3]) does not keep the session
             self._session = self._panels = None
 
@@ -303,19 +268,6 @@ class Dashboard(Panel):
     def static_text(self) -> str:
         """One line."""
         return f"<dgkit.Dashboard of {self._session!r}>" if self._session else "<closed Dashboard>"
-
-
-def _end(panels: Iterable[Panel], session: Session | None) -> None:
-    with contextlib.ExitStack() as last_to_first:
-        if session is not None:
-            last_to_first.callback(session.close)
-        for panel in panels:
-            last_to_first.callback(panel.close)
-
-
-def _why(dpu: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each provider that was not taken, and why not."""
-    yield from sorted(dpu["why"].items())
 
 
 def _counters(counters: dict[str, int]) -> Iterator[tuple[str, str]]:

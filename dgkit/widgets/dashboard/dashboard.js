@@ -24,9 +24,9 @@ function makeStatus(view) {
   const buttons = h("div", { class: "dg-row", role: "group", "aria-label": "Session" }, monitor, again);
   const element = h("div", { class: "dgd-status" }, buttons, sides, counters, why);
   let running = false, told = "";
-  const toggle = async () => {
-    const status = await view.attempt(running ? "stop" : "start");
-    if (status) show(status);
+  const toggle = () => { // a `status` tells how it went, or `failed`, perhaps before the reply
+    view.clear();
+    view.call(running ? "stop" : "start").catch(view.fail);
   };
   const show = (status) => {
     running = status.running;

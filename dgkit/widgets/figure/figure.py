@@ -10,7 +10,6 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..base import cells
 from ..base.panel import Panel, Reply, handler
 from . import bokehjs
 
@@ -22,16 +21,12 @@ __all__ = ["BokehPanel", "BokehView", "drawn", "show"]
 
 
 class BokehPanel(Panel):
-    """A panel with figures: `figures(dark)` makes them. It is closed when its cell is run again.
+    """A panel with figures: `figures(dark)` makes them.
 
     A view asks for the document, in its page's theme, and for BokehJS if the page has it not yet.
     """
 
     parts: ClassVar[tuple[str, ...]] = ("figure/bokehjs",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        cells.of_this_cell(self)
 
     def state(self) -> dict[str, Any]:
         """Which BokehJS it needs: a page loads it while the kernel makes the figures."""

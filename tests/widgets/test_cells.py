@@ -1,0 +1,125 @@
+"""A cell that is run again: which panels of its last run are closed, and when."""
+
+import pytest
+
+from dgkit.widgets.base import cells
+from dgkit.widgets.base.panel import Panel
+from dgkit.widgets.dashboard.board import dashboard
+
+
+class Sample(Panel):
+    name = "sample"
+    title = "A sample"
+
+
+class Notebook:
+    """`with notebook("cell"):` is one more run of a cell."""
+
+    def __init__(self, monkeypatch):
+        self._now, self._runs = ("", ""), 0
+        monkeypatch.setattr(cells, "running", lambda: self._now)
+
+    def __call__(self, cell):
+        self._runs += 1
+        self._now = (cell, f"run {self._runs}")
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        cells.ended()
+        self._now = ("", "")
+
+
+@pytest.fixture
+def book(monkeypatch):
+    return Notebook(monkeypatch)
+
+
+def test_the_first_new_panel_closes_what_the_last_run_made_and_nothing_else(book, view):
+    with book("one"):
+        first, beside = Sample(), Sample()
+    with book("two"):
+        elsewhere = view(Sample()).panel
+    with book("one"):
+        again = view(Sample()).panel
+        assert first.comm is beside.comm is None
+    assert elsewhere.comm is not None
+    assert again.comm is not None
+
+
+def test_a_cell_that_makes_none_any_more_closes_them_when_it_ends(book):
+    with book("one"):
+        panel = Sample()
+    with book("one"):
+        assert panel.comm is not None
+    assert panel.comm is None
+
+
+def test_a_panel_that_its_cell_shows_again_stays(book, view):
+    with book("one"):
+        panel = view(Sample()).panel
+    with book("one"):
+        panel._repr_mimebundle_()
+    assert panel.comm is not None
+
+
+def test_one_that_cannot_be_closed_is_logged_and_the_cell_goes_on(book, view, caplog, monkeypatch):
+    with book("one"):
+        bad, good = view(Sample()).panel, Sample()
+    with monkeypatch.context() as broken, book("one"):
+        broken.setattr(bad, "close", lambda: 1 / 0)
+        view(Sample())
+    assert good.comm is None
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_what_is_made_apart_is_of_no_cell(book, view):
+    with book("one"), cells.apart():
+        panel = view(Sample()).panel
+    with book("one"):
+        pass
+    assert panel.comm is not None
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_dashboard_that_its_cell_asks_for_again_stays_whole(book, session, view, first):
+    for _ in range(2):
+        with book("one"):
+            beside = None if first else view(Sample()).panel
+            board = view(dashboard(session)).panel
+            beside = beside or view(Sample()).panel
+    assert board.comm is not None
+    assert all(panel.comm is not None for panel in board.panels)
+    assert beside.comm is not None
+    board.panels.plot.start()
+
+
+def test_a_dashboard_of_a_session_that_its_cell_no_longer_has_is_closed(book, session):
+    with book("one"):
+        board = dashboard(session)
+        panels = board.panels
+    with book("one"):
+        pass
+    assert board.comm is None
+    assert all(panel.comm is None for panel in panels)
+    assert not session.closed
+
+
+def test_a_dashboard_that_another_cell_asked_for_too_stays(book, session, view):
+    with book("one"):
+        board = dashboard(session)
+    with book("two"):
+        view(dashboard(session))
+    with book("one"):
+        pass
+    assert board.comm is not None
+
+
+def test_a_dashboard_that_owns_its_dpu_stays_with_its_regions(book, view):
+    with book("one"):
+        board = view(dashboard()).panel
+    with book("one"):
+        pass
+    assert board.comm is not None
