@@ -20,7 +20,7 @@ __all__ += ["parse_size", "provider_badge", "provider_label", "size_text", "tabl
 _HARDWARE = frozenset({"verbs", "doca"})
 _SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine"}
 _GREY = "#8a8a8a"
-_SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
 _UNITS = ("", "k", "m", "g", "t")
 _LARGEST = 2**63 - 1  # what a request can carry (wire/requests.py)
 _LINE = 13  # px, of one line of the smallest text
@@ -66,12 +66,14 @@ def size_text(size: int) -> str:
 def parse_size(text: str, *, least: int = 1) -> int:
     """`4096`, `64K`, `1.5GiB`, `0x100` in bytes; K is 1024. ValueError: it is none, or too small.
 
-    Reads back what `size_text` writes without a fraction.
+    Reads back what `size_text` writes without a fraction. The panels read it as it is read here
+    (parseSize in widgets/base/panel.js).
     """
     if re.fullmatch(r"0[xX][0-9a-fA-F]+", text.strip()):
         found, left = int(text, 16), 0
     elif match := _SIZE.fullmatch(text.strip()):
-        scaled = int(match[1] + (match[2] or "")) * (1 << 10 * _UNITS.index(match[3].lower()))
+        unit = _UNITS.index((match[3] or "").lower())
+        scaled = int(match[1] + (match[2] or "")) << 10 * unit
         found, left = divmod(scaled, 10 ** len(match[2] or ""))
     else:
         raise ValueError(f"{text!r} is no size: write bytes, or 64K, 512M, 4G (K is 1024)")

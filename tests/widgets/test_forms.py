@@ -1,10 +1,56 @@
 """What a form reads: sizes and offsets, from Python and from text."""
 
+import json
+import subprocess
+
 import numpy as np
 import pytest
+from playwright._impl._driver import compute_driver_executable
 
 from dgkit.widgets.base.forms import offset_of, size_of
+from dgkit.widgets.base.panel import source
 from dgkit.widgets.latency.meter import Setting
+
+# What a person may write, and how many bytes it is; None: it is no size, here and on the page.
+SIZES = {
+    "0": 0, "4096": 4096, " 4096 ": 4096, "007": 7, "64b": 64, "64 B": 64, "0x0": 0, "0x1000": 4096,
+    " 0XfF ": 255, "4K": 4096, "4k": 4096, "4KB": 4096, "4KiB": 4096, "4 kib": 4096, "1M": 1 << 20,
+    "1 MiB": 1 << 20, "2G": 2 << 30, "3T": 3 << 40, "1.0": 1, "1.5K": 1536, "0.5 GiB": 1 << 29,
+    "0.125K": 128, "1.0009765625K": 1025, "4\tK": 4096, "0.30000000000000000001T": None,
+    "4,096": None, "4_096": None, "0x1_000": None, "0x10K": None, "0x": None, "0xg": None,
+    "": None, " ": None, "-1": None, "+1": None, "1e3": None, "1.": None, ".5K": None, "1.3": None,
+    "0.1K": None, "64ib": None, "64Ki": None, "4X": None, "4 K K": None, "K": None, "NaN": None,
+    "4\u212a": None, "\u0664": None, "Infinity": None, "8388608T": None,
+    "0x7fffffffffffffff": (1 << 63) - 1, "0x8000000000000000": None,
+    "9223372036854775807": (1 << 63) - 1, "9223372036854775808": None, "9" * 400: None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "size"), SIZES.items())
+def test_a_size_is_read_by_the_kernel(text, size):
+    if size is None:
+        with pytest.raises(ValueError, match=r"no size|no whole number|more than any"):
+            offset_of(text)
+    else:
+        assert offset_of(text) == size
+
+
+def test_a_size_is_read_by_the_page_as_by_the_kernel(tmp_path):
+    script = tmp_path / "sizes.mjs"
+    script.write_text(source("no-such-panel", "js") + _READ_ALL)
+    node, _ = compute_driver_executable()
+    given = json.dumps(list(SIZES))
+    run = subprocess.run(
+        [node, str(script)], input=given, capture_output=True, text=True, check=True
+    )
+    read = {text: None if size is None else float(size) for text, size in SIZES.items()}
+    assert dict(zip(SIZES, json.loads(run.stdout, parse_int=float), strict=True)) == read
+
+
+_READ_ALL = """
+import { readFileSync } from "node:fs";
+console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(parseSize)));
+"""
 
 
 @pytest.mark.parametrize("value", [3.5, True, "x", b"1", np.float64(4)])

@@ -110,8 +110,14 @@ function makeExport(view) {
   let from = null;
   const write = () => { area.value = shown[kind.value]; done.textContent = ""; };
   const copy = async () => {
-    const ok = await copyText(area);
-    done.textContent = ok ? "Copied." : "The browser copies nothing here: the text is selected, press Ctrl+C.";
+    try {
+      await toClipboard(area.value);
+      done.textContent = "Copied.";
+    } catch {
+      area.focus();
+      area.select();
+      done.textContent = "The browser copies nothing here: the text is selected, press Ctrl+C.";
+    }
   };
   const close = () => { part.hidden = true; area.value = ""; shown = {}; from?.isConnected && from.focus(); };
   const title = h("strong");

@@ -16,8 +16,6 @@ function mark(control, words = "") {
   return !words;
 }
 
-const clearMarks = (controls) => Object.values(controls).forEach((control) => mark(control));
-
 // Marks the field that an error is about, and shows the error in the strip.
 function refuse(view, controls, error) {
   view.fail(error);
@@ -97,14 +95,3 @@ function exchange(body, made) {
 
 // A polite status line: what has happened, for those who see it and those who hear it.
 const statusLine = () => h("p", { role: "status", class: "dg-status" });
-
-const copyText = async (area) => {
-  try {
-    await navigator.clipboard.writeText(area.value);
-    return true;
-  } catch {
-    area.focus();
-    area.select();
-    return document.execCommand("copy");
-  }
-};

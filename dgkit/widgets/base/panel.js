@@ -55,13 +55,33 @@ const bytesOf = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byte
 const micros = (ns) =>
   (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
-// "4096", "0x1000", "4K", "1 MiB" as a number of bytes; NaN if it is none of these.
+// "4096", "0x1000", "4K", "1.5 MiB" as a number of bytes; NaN if it is none. As cards.parse_size.
 function parseSize(text) {
-  const found = /^\s*(0x[0-9a-f_]+|\d[\d_,]*(?:\.\d+)?)\s*(?:([kmgt])i?b?|b)?\s*$/i.exec(text);
+  const words = text.trim();
+  if (/^0x[0-9a-f]+$/i.test(words)) return bytesWithin(BigInt(words));
+  const found = /^(\d+)(?:\.(\d+))?[ \t\n\r\f\v]*(?:([kmgt])(?:i?b)?|b)?$/i.exec(words);
   if (!found) return NaN;
-  const unit = { k: 10, m: 20, g: 30, t: 40 }[(found[2] || "").toLowerCase()] || 0;
-  const value = Number(found[1].replace(/[_,]/g, "")) * 2 ** unit;
-  return Number.isInteger(value) ? value : NaN;
+  const [, whole, part = "", unit = " "] = found;
+  const scaled = BigInt(whole + part) << BigInt(10 * " kmgt".indexOf(unit.toLowerCase()));
+  const parts = 10n ** BigInt(part.length);
+  return scaled % parts ? NaN : bytesWithin(scaled / parts);
+}
+
+const bytesWithin = (bytes) => (bytes < 1n << 63n ? Number(bytes) : NaN);
+
+// Puts text on the clipboard, also where the page may not use the newer way (plain http).
+async function toClipboard(text) {
+  try {
+    return await navigator.clipboard.writeText(text);
+  } catch { /* it is not there, or not allowed */ }
+  const area = h("textarea", { ".value": text, style: "position:fixed;opacity:0", "aria-hidden": "true" });
+  document.body.append(area);
+  const before = document.activeElement;
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  before?.focus();
+  if (!done) throw new Error("the browser did not let the page use the clipboard");
 }
 
 function download(name, type, data) {

@@ -60,7 +60,7 @@ function timelineOf(record) {
 }
 
 function makeCompletions() {
-  const headers = [">No.", "Transfer", "Status", ">Size", "Path", "Last DMA: submit → post → complete, µs", ">READs µs", ">WRITEs µs", ">Pieces"];
+  const headers = [">No.", "Transfer", "Status", ">Size", "Path", "Last DMA: submit → post → complete, us", ">READs, us", ">WRITEs, us", ">Pieces"];
   const { table, body, box } = tableOf("Completions, the newest first", headers);
   const clock = h("p", { class: "dg-help" });
   const part = h("div", { hidden: true }, box, clock);
@@ -83,7 +83,7 @@ function makeCompletions() {
 }
 
 function makeSummary() {
-  const { table, body, box } = tableOf("", ["µs, from the completions' stamps", ">min", ">median", ">max"]);
+  const { table, body, box } = tableOf("", ["us, from the completions' stamps", ">min", ">median", ">max"]);
   box.hidden = true;
   box.classList.add("dg-summary");
   const draw = (summary) => {
