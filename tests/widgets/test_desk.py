@@ -1,6 +1,7 @@
 """What the panels of one session share: regions, the selected one, and who is told when."""
 
 import gc
+import threading
 
 import pytest
 from waiting import until
@@ -105,6 +106,49 @@ def test_of_many_regions_the_newest_travel_and_the_one_that_is_looked_at(session
     assert (state["count"], state["selected"]) == (6, made[1])
     desk.select(made[4])
     assert [about["id"] for about in desk.state()["regions"]] == made[3:]
+
+
+def test_one_that_fails_takes_nothing_from_the_others(session, shown, view, caplog, monkeypatch):
+    class Listener:
+        def hear(self, what):
+            heard.append(what)
+            raise LookupError("it cannot hear")
+
+    heard, bad, desk = [], view(Sample()), Desk.of(session)
+    desk.subscribe(bad.panel)
+    listeners = Listener(), Listener()
+    for listener in listeners:
+        desk.listen(listener.hear)
+    monkeypatch.setattr(bad.panel, "tell", lambda *_, **__: 1 / 0)
+    desk.written(1)
+    assert [told["what"] for told in shown.of("desk")] == ["written"]
+    assert heard == ["written", "written"]
+    assert "ZeroDivisionError" in caplog.text
+    assert "it cannot hear" in caplog.text
+
+
+def test_panels_may_come_while_the_others_are_told(session):
+    class Quiet:
+        def tell(self, *_, **__):
+            pass
+
+    desk, ended, kept, errors = Desk.of(session), threading.Event(), [], []
+
+    def tell():
+        try:
+            while not ended.is_set():
+                desk.written(1)
+        except RuntimeError as error:
+            errors.append(error)
+
+    telling = threading.Thread(target=tell)
+    telling.start()
+    for _ in range(20_000):
+        kept = [*kept[-50:], Quiet()]
+        desk.subscribe(kept[-1])
+    ended.set()
+    telling.join()
+    assert not errors
 
 
 def test_a_closed_session_is_told_and_has_no_regions(session, shown):

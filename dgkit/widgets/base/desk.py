@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,8 @@ __all__ = ["Desk", "describe"]
 
 _MOST = 200  # regions that a message carries: the newest
 
+_log = logging.getLogger("dgkit.widgets")
+_making = threading.Lock()
 _desks: weakref.WeakKeyDictionary[Session, Desk] = weakref.WeakKeyDictionary()
 
 
@@ -44,6 +48,7 @@ class Desk:
 
     def __init__(self, session: Session) -> None:
         self._session = weakref.ref(session)
+        self._lock = threading.RLock()  # who is told, and whether that is to come
         self._panels: weakref.WeakSet[Panel] = weakref.WeakSet()
         self._listeners: list[weakref.WeakMethod[Callable[[str], None]]] = []
         self._selected = 0
@@ -53,10 +58,11 @@ class Desk:
     @classmethod
     def of(cls, session: Session) -> Desk:
         """The desk of a session: the same one each time."""
-        desk = _desks.get(session)
-        if desk is None:
-            desk = _desks[session] = cls(session)
-        return desk
+        with _making:
+            desk = _desks.get(session)
+            if desk is None:
+                desk = _desks[session] = cls(session)
+            return desk
 
     @property
     def session(self) -> Session:
@@ -106,28 +112,45 @@ class Desk:
 
     def subscribe(self, panel: Panel) -> None:
         """The panel's views get `desk` messages from now on, for as long as it lives."""
-        self._panels.add(panel)
+        with self._lock:
+            self._panels.add(panel)
 
     def listen(self, call: Callable[[str], None]) -> None:
         """A bound method that is called with `regions`, `select` or `written` after each change."""
-        self._listeners.append(weakref.WeakMethod(call))
+        with self._lock:
+            self._listeners = [ref for ref in self._listeners if ref() is not None]
+            self._listeners.append(weakref.WeakMethod(call))
 
     def _changed(self) -> None:
         """In whatever thread: the frame thread tells, once for as many changes as came together."""
-        if self._telling is None or self._telling.done:
-            self._telling = frames.start(self._tell_soon(), lambda _error: None)
+        with self._lock:
+            if self._telling is None or self._telling.done:
+                self._telling = frames.start(self._tell_soon(), _failed)
 
     def _tell_soon(self) -> Any:
         yield
-        self._telling = None
+        with self._lock:
+            self._telling = None
         if self._session() is not None:
             self._tell("regions", desk=self.state())
 
     def _tell(self, what: str, **fields: Any) -> None:
-        for panel in list(self._panels):
-            panel.tell("desk", what=what, **fields)
-        self._listeners = [ref for ref in self._listeners if ref() is not None]
-        for ref in self._listeners:
+        """One that fails takes nothing from the others."""
+        with self._lock:
+            panels, listeners = list(self._panels), list(self._listeners)
+        for panel in panels:
+            try:
+                panel.tell("desk", what=what, **fields)
+            except Exception as error:
+                _failed(error)
+        for ref in listeners:
             call = ref()
-            if call is not None:
-                call(what)
+            try:
+                if call is not None:
+                    call(what)
+            except Exception as error:
+                _failed(error)
+
+
+def _failed(error: Exception) -> None:
+    _log.error("a panel was told of its session", exc_info=error)
