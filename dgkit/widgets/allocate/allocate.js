@@ -1,7 +1,7 @@
 // AllocatePanel: the form, what is being filled, the regions, a descriptor, the notebook's names.
 
-function makeForm(view, said) {
-  const c = {
+function memoryControls(view) {
+  return {
     name: h("input", { autocomplete: "off", placeholder: "optional" }),
     shape: h("input", { value: "1M", autocomplete: "off", spellcheck: "false" }),
     dtype: choice(view.state.dtypes),
@@ -9,39 +9,50 @@ function makeForm(view, said) {
     fill: choice(view.state.fills),
     value: h("input", { autocomplete: "off" }),
   };
+}
+
+// Marks what is wrong, and says in `size` how many bytes it would be. `needs` is what the fill needs.
+function checkMemory(c, needs, size) {
+  const lengths = parseShape(c.shape.value);
+  const good = mark(c.shape, lengths ? "" : "lengths, as 1024, 1024 or 4096 or 1M");
+  const bytes = (lengths ?? []).reduce((all, n) => all * n, Number(c.dtype.value.slice(1)));
+  size.textContent = good ? `= ${sizeText(bytes)}` : "";
+  mark(c.value, wrongValue(needs, c.value.value));
+  mark(c.on);
+}
+
+async function sendMemory(view, c, needs, said) {
+  const fill = needs ? `${c.fill.value}:${c.value.value}` : c.fill.value;
+  const fields = { shape: c.shape.value, dtype: c.dtype.value, on: c.on.value, fill, name: c.name.value.trim() };
+  try {
+    await view.call("make", fields);
+    view.clear();
+    said.textContent = "Allocating…";
+    c.name.value = ""; // the next one has another
+  } catch (error) {
+    refuse(view, { ...c, fill: needs ? c.value : c.fill }, error);
+  }
+}
+
+function makeForm(view, said) {
+  const c = memoryControls(view);
   const size = h("output", { class: "dg-size", "aria-live": "polite" });
   const value = field("Seed", c.value);
   const go = button("Allocate", null, { class: "dg-button dg-main", type: "submit" });
   const needs = () => view.state.fills.find(([kind]) => kind === c.fill.value)[2];
+  const check = () => checkMemory(c, needs(), size);
   const chosen = () => {
     c.value.value = valueStarts[needs()] ?? "";
     value.hidden = !needs();
     value.querySelector("label").textContent = valueNames[needs()] ?? "Value";
     check();
   };
-  const check = () => {
-    const lengths = parseShape(c.shape.value);
-    const good = mark(c.shape, lengths ? "" : "lengths, as 1024, 1024 or 4096 or 1M");
-    const bytes = (lengths ?? []).reduce((all, n) => all * n, Number(c.dtype.value.slice(1)));
-    size.textContent = good ? `= ${sizeText(bytes)}` : "";
-    mark(c.value, wrongValue(needs(), c.value.value));
-    mark(c.on);
-  };
-  const send = async (event) => {
+  const send = (event) => {
     event.preventDefault();
     check();
     const wrong = form.querySelector('[aria-invalid="true"]');
-    if (wrong) return wrong.focus();
-    const fill = needs() ? `${c.fill.value}:${c.value.value}` : c.fill.value;
-    const fields = { shape: c.shape.value, dtype: c.dtype.value, on: c.on.value, fill, name: c.name.value.trim() };
-    try {
-      await view.call("make", fields);
-      view.clear();
-      said.textContent = "Allocating…";
-      c.name.value = ""; // the next one has another
-    } catch (error) {
-      refuse(view, { ...c, fill: needs() ? c.value : c.fill }, error);
-    }
+    if (wrong) wrong.focus();
+    else sendMemory(view, c, needs(), said);
   };
   const form = h("form", { class: "dg-form", onsubmit: send, oninput: check, novalidate: true },
     field("Name", c.name), field("Shape, items", c.shape), field("dtype", c.dtype),

@@ -97,69 +97,93 @@ function wrongSpan(view, c, size) {
   return wrong;
 }
 
-function makeTransferForm(view, told) {
-  const c = makeControls(view);
-  const payload = makePayloads(view);
-  const key = dgId();
-  let fresh = null;
-  const output = h("output", { class: "dg-size", "aria-live": "polite" });
-  const kind = field("Payload", c.kind);
-  const sizeBox = field("Size, bytes", c.size);
-  const isRead = () => c.op.value === "read";
-  const sized = () => isRead() || c.kind.value === "pattern";
-  const where = () => ({ ...c, payload: payload.control(c.kind.value) });
-  const check = () => {
-    kind.hidden = isRead();
-    payload.show(isRead() ? "" : c.kind.value);
-    sizeBox.hidden = !sized();
-    const size = sized() ? parseSize(c.size.value) : payloadSize(c.kind.value, payload.control(c.kind.value));
-    const wrong = wrongSpan(view, c, size);
+// What is filled in: which fields count, how many bytes they make, and as the kernel takes it.
+class Filled {
+  #file = null; #key = dgId();
+  constructor(view) {
+    this.view = view;
+    this.c = makeControls(view);
+    this.payload = makePayloads(view);
+  }
+  get isRead() { return this.c.op.value === "read"; }
+  get kind() { return this.c.kind.value; }
+  get given() { return this.payload.control(this.kind); }
+  get hasSize() { return this.isRead || this.kind === "pattern"; }
+  get size() { return this.hasSize ? parseSize(this.c.size.value) : payloadSize(this.kind, this.given); }
+  get controls() { return { ...this.c, payload: this.given }; }
+  fields() {
+    const { op, region, offset, size, repeat, depth } = this.c;
+    return { op: op.value, region: Number(region.value), offset: offset.value, size: size.value, kind: this.kind,
+      payload: this.isRead ? "" : this.payload.sent(this.kind, this.#key), repeat: repeat.value, depth: depth.value };
+  }
+  // Marks each field that is wrong.
+  check() {
+    const { c, payload, size } = this, { repeat, depth } = this.view.state.limits;
+    const wrong = wrongSpan(this.view, c, size);
     payload.all.forEach((control) => mark(control));
     for (const name of ["region", "op", "offset"]) mark(c[name], wrong[name]);
-    mark(c.size, sized() && !(size > 0) ? "bytes, as 64, 4096, 1M" : sized() ? wrong.size : "");
-    if (!isRead()) mark(payload.control(c.kind.value), payload.wrong(c.kind.value) || (sized() ? "" : wrong.size));
-    const { repeat, depth } = view.state.limits;
+    mark(c.size, this.hasSize && !(size > 0) ? "bytes, as 64, 4096, 1M" : this.hasSize ? wrong.size : "");
+    if (!this.isRead) mark(this.given, payload.wrong(this.kind) || (this.hasSize ? "" : wrong.size));
     mark(c.repeat, within(c.repeat.value, repeat));
     mark(c.depth, within(c.depth.value, depth));
-    output.textContent = size > 0 ? `= ${sizeText(size)}${c.repeat.value > 1 ? ` × ${c.repeat.value}` : ""}` : "";
-  };
-  const fields = () => ({ op: c.op.value, region: Number(c.region.value), offset: c.offset.value,
-    size: c.size.value, kind: c.kind.value, payload: isRead() ? "" : payload.sent(c.kind.value, key),
-    repeat: c.repeat.value, depth: c.depth.value });
-  const send = async (name) => {
+  }
+  // Sends the file, if it is another one, and then asks `name`.
+  async send(name, told) {
+    try {
+      const file = this.payload.file.files[0];
+      if (!this.isRead && this.kind === "file" && this.#file !== file) {
+        await sendFile(this.view, this.#key, file, told);
+        this.#file = file;
+      }
+      await this.view.call(name, { form: this.fields() });
+      this.view.clear();
+    } catch (error) {
+      if (error.field === "payload") this.#file = null;
+      refuse(this.view, this.controls, error);
+    }
+  }
+}
+
+// Shows the boxes that count, what is wrong in them, and how many bytes it would be.
+function showFilled(filled, { kind, size, output }) {
+  kind.hidden = filled.isRead;
+  filled.payload.show(filled.isRead ? "" : filled.kind);
+  size.hidden = !filled.hasSize;
+  filled.check();
+  const { repeat } = filled.c, bytes = filled.size;
+  output.textContent = bytes > 0 ? `= ${sizeText(bytes)}${repeat.value > 1 ? ` × ${repeat.value}` : ""}` : "";
+}
+
+function makeTransferForm(view, told) {
+  const filled = new Filled(view), { c, payload } = filled;
+  const output = h("output", { class: "dg-size", "aria-live": "polite" });
+  const kind = field("Payload", c.kind), size = field("Size, bytes", c.size);
+  const check = () => showFilled(filled, { kind, size, output });
+  const send = (name) => {
     check();
     const wrong = [...form.querySelectorAll('[aria-invalid="true"]')].find((one) => one.offsetParent);
-    if (wrong) return wrong.focus();
-    try {
-      const file = payload.file.files[0];
-      if (!isRead() && c.kind.value === "file" && fresh !== file) {
-        await sendFile(view, key, file, told);
-        fresh = file;
-      }
-      await view.call(name, { form: fields() });
-      view.clear();
-    } catch (error) {
-      if (error.field === "payload") fresh = null;
-      refuse(view, where(), error);
-    }
+    if (wrong) wrong.focus();
+    else filled.send(name, told);
   };
   const start = button("Start", null, { class: "dg-button dg-main", type: "submit" });
   const add = button("Add to the list", () => send("append"));
   const form = h("form", { class: "dg-form", novalidate: true, oninput: check, onchange: check,
     onsubmit: (event) => { event.preventDefault(); send("start"); } },
     field("Operation", c.op), field("Region", c.region), field("Offset, bytes", c.offset), kind, ...payload.boxes,
-    sizeBox, field("Repeat", c.repeat), field("Depth, at once", c.depth),
+    size, field("Repeat", c.repeat), field("Depth, at once", c.depth),
     h("div", { class: "dg-wide dg-bar" }, start, add, output));
   const regions = (desk, select) => {
-    const none = [["", "no region yet"]];
     start.disabled = view.running || !desk.regions.length;
     add.disabled = !desk.regions.length;
-    refill(c.region, !desk.regions.length ? none : desk.regions.map((one) => [one.id, `${one.name}, ${one.text}, ${one.where}`]));
+    refill(c.region, regionOptions(desk.regions));
     if (select && desk.selected) c.region.value = desk.selected;
     check();
   };
-  return { form, controls: where, start, add, regions };
+  return { form, start, add, regions };
 }
+
+const regionOptions = (regions) => regions.length
+  ? regions.map((one) => [one.id, `${one.name}, ${one.text}, ${one.where}`]) : [["", "no region yet"]];
 
 const within = (text, most) =>
   /^\d+$/.test(text) && text >= 1 && text <= most ? "" : `1 to ${most.toLocaleString("en-US")}`;
