@@ -169,24 +169,45 @@ class Line {
   }
 }
 
-// The strip where errors are said, in words, with what to do. It stays until it is dismissed.
-function makeStrip() {
+// Runs `change`, which may hide, disable or remove what has the focus: then the first of `others`
+// that can take it has it.
+function keepFocus(change, ...others) {
+  const had = document.activeElement;
+  const usable = (one) => one?.isConnected && !one.matches(":disabled") && one.getClientRects().length;
+  const could = usable(had);
+  change();
+  const next = could && !usable(had) && others.find(usable);
+  if (!next) return;
+  if (next.tabIndex < 0 && !next.hasAttribute("tabindex")) { // for this once: no click goes there
+    next.tabIndex = -1;
+    next.addEventListener("blur", () => next.removeAttribute("tabindex"), { once: true });
+  }
+  next.focus();
+}
+
+// The strip where errors are said, in words, with what to do. It stays until it is dismissed: then
+// the focus is where it was in the panel, or on the panel.
+function makeStrip(root) {
   const text = h("span");
-  const close = button("Dismiss", () => (strip.hidden = true), { class: "dg-button dg-quiet" });
+  let last = null;
+  root.addEventListener("focusin", ({ target }) => { if (!strip.contains(target)) last = target; });
+  const hide = () => keepFocus(() => (strip.hidden = true), last, root);
+  const close = button("Dismiss", hide, { class: "dg-button dg-quiet" });
   const live = h("div", { role: "alert" }, text);
   const strip = h("div", { class: "dg-strip", hidden: true }, live, close);
   const show = (error) => {
     text.replaceChildren(h("strong", {}, error.message ?? error.text), " ", error.way_out ?? "");
     strip.hidden = false;
   };
-  return { strip, show, clear: () => (strip.hidden = true) };
+  return { strip, show, clear: hide };
 }
 
 const badgeOf = (label, provider) =>
   h("span", { class: label === "hardware" ? "dg-badge" : "dg-badge dg-soft", title: provider }, label);
 
 // The default export of a panel. draw(view) fills view.body; it may return a clean-up function.
-// view: body, head, call, on, fail, attempt, signal, state (what `hello` returned), buffers.
+// view: root, body, head, call, on, fail, attempt, state (what `hello` returned), buffers; signal,
+// which is aborted when the view ends, and live, which is when the kernel has ended, too.
 function panel({ name, draw }) {
   return {
     async render({ model, el }) {
@@ -214,21 +235,38 @@ function panel({ name, draw }) {
   };
 }
 
+// Which keys JupyterLab does not get: in what takes text or handles keys itself all of them, and
+// elsewhere those without Ctrl, Alt or Meta. It has commands on single letters, and may look for
+// them before the event is here: so it is told by its own attribute.
+const TAKES_KEYS = "input, textarea, select, [contenteditable], [role=grid]";
+function keepKeys(root, signal) {
+  const own = (event) => event.composedPath().includes(root) &&
+    (event.target.closest(TAKES_KEYS) || !(event.ctrlKey || event.metaKey || event.altKey));
+  const tell = (event) => root.toggleAttribute("data-lm-suppress-shortcuts", Boolean(own(event)));
+  window.addEventListener("keydown", tell, { capture: true, signal });
+  for (const kind of ["keydown", "keyup", "keypress", "paste", "copy", "cut"])
+    root.addEventListener(kind, (event) => own(event) && event.stopPropagation());
+}
+
 function makeView(name, model, signal) {
-  const { strip, show, clear } = makeStrip();
+  const root = h("section", { class: `dgkit dgkit-${name}` });
+  const { strip, show, clear } = makeStrip(root);
   const outermost = () => !root.parentElement?.closest(".dgkit"); // one strip says it for all
-  const line = new Line(model, signal, (gone) => outermost() && show(gone));
+  const living = new AbortController();
+  signal.addEventListener("abort", () => living.abort());
+  const line = new Line(model, signal, (gone) => {
+    living.abort();
+    if (outermost()) show(gone);
+  });
   const note = h("p", { role: "status", class: "dg-help" }, "Waiting for the kernel…");
   const head = h("div", { class: "dg-head" });
   const body = h("div", { class: "dg-body" });
-  const root = h("section", { class: `dgkit dgkit-${name}`, "data-lm-suppress-shortcuts": "true" },
-    head, strip, note, body);
+  root.append(head, strip, note, body);
+  keepKeys(root, signal);
   const titled = (state) => {
     const badge = state.label ? badgeOf(state.label, state.provider) : null;
     head.replaceChildren(...[h("h2", { class: "dg-title" }, state.title), badge].filter(Boolean));
   };
-  for (const event of ["keydown", "keyup", "keypress", "paste", "copy", "cut"])
-    root.addEventListener(event, (happened) => happened.stopPropagation());
   line.on("failed", (message) => show(message.error));
   const attempt = async (name, fields, buffers) => {
     try {
@@ -244,5 +282,5 @@ function makeView(name, model, signal) {
     try { hear(...args); } catch (error) { show(error); }
   });
   const call = (...args) => line.call(...args);
-  return { root, head, body, note, titled, signal, call, attempt, on, fail: show, clear };
+  return { root, head, body, note, titled, signal, live: living.signal, call, attempt, on, fail: show, clear };
 }

@@ -28,7 +28,8 @@ function makeStatus(view) {
     view.clear();
     view.call(running ? "stop" : "start").catch(view.fail);
   };
-  const show = (status) => {
+  const show = (status) => keepFocus(() => update(status), again, monitor, view.root);
+  const update = (status) => {
     running = status.running;
     monitor.textContent = running ? "Stop monitor" : "Start monitor";
     monitor.disabled = Boolean(status.lost);
@@ -100,8 +101,11 @@ function tellSight(view) {
     timer = visible ? setInterval(() => say(true), SEEN_MS) : 0;
     say(visible);
   };
-  onVisible(view.root, change, view.signal);
-  return () => change(false);
+  onVisible(view.root, change, view.live);
+  view.live.addEventListener("abort", () => {
+    clearInterval(timer);
+    view.call("seen", { view: id, now: false }).catch(() => {}); // the kernel may have ended
+  });
 }
 
 function drawDashboard(view) {
@@ -116,11 +120,8 @@ function drawDashboard(view) {
   view.on("status", status.show);
   view.on("renewed", ({ state }) => draw(state));
   draw(view.state);
-  const leave = tellSight(view);
-  return () => {
-    leave();
-    slots.end();
-  };
+  tellSight(view);
+  return () => slots.end();
 }
 
 export default panel({ name: "dashboard", draw: drawDashboard });

@@ -48,7 +48,7 @@ class LatencyView {
   }
   // Only who is in sight, on a page in sight, gets frames; who comes back asks for what it missed.
   #watch() {
-    const { root, signal } = this.#view;
+    const { root, live: signal } = this.#view;
     let inSight = true, waiting = 0;
     const tell = () => {
       waiting += 1;
