@@ -3,6 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
+from waiting import until
 
 PANELS = ("allocate", "transfer", "hexview", "latency")
 
@@ -117,8 +118,42 @@ def test_all_controls_have_names_and_panels_are_landmarks(board, dashboard):
         expect(dashboard.get_by_role("heading", name=title).first).to_be_visible()
 
 
+def cells(board):
+    return board.lab_page.ask("(path) => find(path).content.widgets.length", board.path)
+
+
 def test_a_key_that_is_typed_in_a_panel_is_no_command_of_the_notebook(board):
-    cells = board.lab_page.ask("(path) => find(path).content.widgets.length", board.path)
-    board.panel("allocate").get_by_role("button", name="Allocate").focus()
+    before = cells(board)
+    panel = board.panel("allocate")
+    panel.get_by_role("button", name="Allocate").focus()
     board.page.keyboard.type("abxdd")
-    assert board.lab_page.ask("(path) => find(path).content.widgets.length", board.path) == cells
+    name = panel.get_by_label("Name").first
+    name.fill("")
+    name.focus()
+    board.page.keyboard.type("abxdd")
+    expect(name).to_have_value("abxdd")
+    name.fill("")
+    board.cell("d.session.empty(64, name='typed').id")
+    grid = board.panel("hexview").get_by_role("grid")
+    grid.focus()
+    board.page.keyboard.type("abdd")
+    assert cells(board) == before + 1  # the cell above
+
+
+def test_the_keys_of_jupyterlab_with_ctrl_work_on_a_button_of_a_panel(board):
+    board.cell("None")
+    dirty = "(path) => find(path).context.model.dirty"
+    assert board.lab_page.ask(dirty, board.path)
+    board.panel("allocate").get_by_role("button", name="Allocate").focus()
+    board.page.keyboard.press("Control+S")
+    until(lambda: not board.lab_page.ask(dirty, board.path), "it is saved")
+
+
+def test_who_dismisses_an_error_by_the_keyboard_is_where_it_came_from(board):
+    panel = board.panel("allocate")
+    board.value("d.panels.allocate.fail(ValueError('nothing is wrong'))")
+    panel.get_by_role("button", name="Allocate").focus()
+    panel.get_by_role("button", name="Dismiss").focus()
+    board.page.keyboard.press("Enter")
+    expect(panel.get_by_role("button", name="Dismiss")).to_be_hidden()
+    expect(panel.get_by_role("button", name="Allocate")).to_be_focused()
