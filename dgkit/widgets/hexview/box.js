@@ -69,6 +69,7 @@ class HexBox {
     } catch (error) {
       this.failed = true;
       this.box.dataset.stale = "";
+      if (this.page) this.#paint();
       this.view.fail(error);
       this.say("The bytes shown are from before the error above.");
     } finally {
@@ -153,9 +154,10 @@ class HexBox {
       cell.mark(marks, side);
     });
   }
-  // The cursor or the selection is another one.
+  // The cursor or the selection is another one. Where its bytes are on their way, they paint it.
   marked() {
-    if (this.page) this.#paint();
+    const k = this.cursor.at - this.page?.at;
+    if (this.page && !(this.asking && !(k >= 0 && k < this.page.size))) this.#paint();
     clearTimeout(this.telling);
     const [start, stop] = this.cursor.span;
     this.telling = setTimeout(() => this.size() && this.view.call("selected", { start, stop }).catch(() => {}), 300);
