@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-__all__ = ["Access", "GpuSpan", "Memory", "Op", "Path", "Status", "parse_access", "parse_path"]
+__all__ = ["MIXED", "Access", "GpuSpan", "Memory", "Op", "Path", "Status", "parse_access"]
+__all__ += ["parse_path"]
+
+MIXED = "mixed"  # the path of several operations, where some went inline and some by the worker
 
 
 class Access(IntFlag):

@@ -7,7 +7,7 @@ import time
 from array import array
 from typing import TYPE_CHECKING
 
-from ..types import Op
+from ..types import MIXED, Op
 from .jobs import Bench, machine
 from .telemetry import Sampled
 
@@ -37,6 +37,7 @@ class Sampler:
         self._remote = held.reachable()
         self._op = Op(request.op).name.lower()
         self._samples: array[int] = array("Q")
+        self._paths: set[str] = set()  # of the block that is being taken
         self._number = 0
         self._each_ns = 1
         self._bench = Bench(device, request.size, 16, request.path, _OP_TIMEOUT_S)
@@ -66,8 +67,9 @@ class Sampler:
             missing = self._request.count - len(self._samples)
             taken = self._measure(max(1, min(missing, room // self._each_ns)))
             self._samples += taken.ns
+            self._paths.add(taken.path)
             if len(self._samples) >= self._request.count:
-                return self._block(taken.path)
+                return self._block()
             if time.monotonic_ns() >= deadline:
                 return None
 
@@ -82,8 +84,10 @@ class Sampler:
         self._each_ns = max(1, (time.monotonic_ns() - began) // count)
         return taken
 
-    def _block(self, path: str) -> Sampled:
+    def _block(self) -> Sampled:
         request, now = self._request, time.monotonic_ns()
+        path = MIXED if len(self._paths) > 1 else self._paths.pop()
+        self._paths.clear()
         raw, self._samples = self._samples.tobytes(), array("Q")
         late = now / 1e9 - self._due
         self._due += request.every_s * max(1, math.ceil(late / request.every_s))

@@ -23,7 +23,8 @@ class Sampled(Struct, array_like=True, frozen=True, gc=False):
     of the publisher's monotonic clock. `number` counts the blocks of one `monitor`: one that is
     missing was lost. `monitor` 0 has what others asked for: its `source` is "move" or "latency",
     and `size` is 0. A monitor's own say what was timed: `source` "monitor", `op` of `size` bytes by
-    `path`.
+    `path`, or "mixed" if by both. `t_ns` is stamped by Python once the block is whole:
+    it says when the block came about, and is no part of a figure.
     """
 
     monitor: int

@@ -91,7 +91,7 @@ class Report(ABC):
     @property
     def _mover(self) -> str:
         """The provider that does what was done: where `cuda` has the CPU copy, that is `soft`."""
-        return "soft" if self.provider == "cuda" and not self.by_gpu else self.provider
+        return self.machine.mover(self.provider)
 
     @property
     def floor_moved(self) -> bool:

@@ -40,6 +40,11 @@ class Machine:
         known = (usable, name.machine, name.release, page, _virtual(facts))
         return cls(_cpu_name(facts), *known, engine and f"{engine}{_nvidia()}")
 
+    def mover(self, provider: str) -> str:
+        """The provider whose label figures of `provider` get: where `cuda` had the CPU copy, as it
+        does between memories of the host, that is `soft`."""
+        return "soft" if provider == "cuda" and not self.engine else provider
+
     def __str__(self) -> str:
         cores = "1 core" if self.cpus == 1 else f"{self.cpus} cores"
         kind = {True: "virtual", False: "not virtual", None: "virtual or not: unknown"}

@@ -27,8 +27,9 @@ class Monitor:
 
     The DPU takes `count` samples every `every_s` seconds, whatever this process does meanwhile;
     where this process is the DPU, read() takes them when they are due. `path` is that of a first
-    transfer, which is no sample. `lost` counts the blocks that did not come: some 1,000 wait for
-    a read(). `where` says which memory, and whose processes.
+    transfer, which is no sample. A block's `t_ns` is stamped by Python when the block is whole: it
+    is for the axis of a plot, and no sample is made of it. `lost` counts the blocks that did not
+    come: some 1,000 wait for a read(). `where` says which memory, and whose processes.
     """
 
     def __init__(
@@ -83,10 +84,11 @@ class Monitor:
 
     @property
     def label(self) -> str:
-        """What the figures are to be called: `software DPU` unless the provider is hardware."""
+        """What the figures are to be called: `software DPU` unless the provider is hardware; that a
+        GPU copied is said only where it did."""
         from ..cards import provider_label
 
-        return provider_label(self.provider)
+        return provider_label(self.machine.mover(self.provider))
 
     def read(self) -> list[Sampled]:
         """The blocks that came since the last read, oldest first; it never waits for one.
@@ -163,4 +165,4 @@ class Monitor:
             *([("Lost", f"{self.lost} blocks")] if self.lost else []),
         ]
         title = "Monitor (closed)" if self.closed else "Monitor"
-        return card(title, rows, badge=provider_badge(self.provider))
+        return card(title, rows, badge=provider_badge(self.machine.mover(self.provider)))

@@ -8,39 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from agents import agent
+from latency_rig import GPU, block, what
 from playwright._impl._driver import compute_driver_executable
 from waiting import until
 from widgets_rig import View
 
 import dgkit
-from dgkit.agent.telemetry import Sampled
-from dgkit.report import Machine
 from dgkit.widgets.base import audience, panel
 from dgkit.widgets.base.audience import Audience
 from dgkit.widgets.base.panel import source
 from dgkit.widgets.latency import history
 from dgkit.widgets.latency.files import table
 from dgkit.widgets.latency.latency import LatencyPlot
-from dgkit.widgets.latency.run import Run, What
+from dgkit.widgets.latency.run import Run
 from dgkit.widgets.latency.stage import Stage
-
-MACHINE = Machine(cpu="a cpu", cpus=4, arch="x86_64", kernel="6.1", page_size=4096, virtual=False)
-GPU = Machine("a cpu", 4, "x86_64", "6.1", 4096, False, engine="GPU 0")
-SECOND = 10**9
-
-
-def what(**changes):
-    known = {
-        "size": 64, "op": "write", "path": "inline", "provider": "soft", "machine": MACHINE,
-        "where": "here", "spinning": True, "count": 50, "every_s": 0.05,
-    }  # fmt: skip
-    return What(**known | changes)
-
-
-def block(number, ns=100, count=50, t_s=None):
-    samples = np.full(count, ns, np.uint64).tobytes()
-    at = number / 20 if t_s is None else t_s
-    return Sampled(1, number, int((1 + at) * SECOND), "soft", "monitor", samples)
 
 
 def test_numbers_that_are_missing_are_lost_blocks_and_a_gap():
@@ -62,7 +43,7 @@ def test_a_gap_is_a_row_without_figures_in_the_table():
 def test_a_table_has_seconds_where_it_has_no_blocks_any_more():
     run = Run(1, what(), history.History(fine=40))
     run.take(block(number, ns=100 + number) for number in range(200))
-    rows = [line.split(",") for line in table({"run": run}).splitlines()[9:]]
+    rows = [line.split(",") for line in table({"run": run}).splitlines()[10:]]
     seconds = [float(row[1]) for row in rows]
     assert seconds == sorted(seconds)
     assert {int(row[5]) for row in rows[:-40]} == {1000}
@@ -92,7 +73,7 @@ def test_a_report_of_more_than_is_kept_says_so():
 def test_a_run_is_called_as_its_report_is(changes, label, how):
     made = what(**changes)
     run = Run(1, made)
-    run.take([block(0)])
+    run.take([block(0, path=made.path, provider=made.provider)])
     assert (made.label, made.how) == (label, how)
     assert run.report().label == label
     assert how in run.report()._title()

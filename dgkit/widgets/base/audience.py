@@ -14,6 +14,7 @@ __all__ = ["Audience"]
 
 _SURE_S, _PERHAPS_S = 60.0, 3600.0
 _SLOW_S = 1.0
+_VIEWS, _NAME = 32, 64  # that are remembered, and the characters of a view's name
 
 
 class Audience:
@@ -24,11 +25,14 @@ class Audience:
         self._drawn = 0.0
 
     def heard(self, view: str, watching: bool) -> None:
-        """A view said that it is seen, or that it is not."""
+        """A view said that it is seen, or that it is not. Of more than 32 the one that was not
+        heard of for longest is forgotten until it says so again."""
+        view = view[:_NAME]
+        self._heard.pop(view, None)
         if watching:
             self._heard[view] = time.monotonic()
-        else:
-            self._heard.pop(view, None)
+            while len(self._heard) > _VIEWS:
+                del self._heard[next(iter(self._heard))]
 
     def due(self) -> bool:
         """Whether to draw now; who calls it 20 times a second draws that often for who is there."""

@@ -116,7 +116,7 @@ class LatencyData {
     const [fine, coarse, ...spread] = buffers.map(floats);
     this.fine.add(fine);
     this.coarse.add(coarse);
-    Object.assign(this.run, { samples: message.samples, lost: message.lost });
+    Object.assign(this.run, { samples: message.samples, lost: message.lost, rate: message.rate });
     if (!spread.length) return false;
     this.run.figures = message.figures;
     this.now = this.#spread(...spread, this.run);

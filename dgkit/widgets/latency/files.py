@@ -68,7 +68,11 @@ def table(runs: Runs, what: str = "time") -> str:
 
 
 def _counts(run: Run) -> dict[str, int]:
-    return {"samples": run.history.samples, "blocks lost": run.history.lost}
+    counted = run.history.counted()
+    return {
+        "samples": counted["samples"], "blocks lost": counted["lost"],
+        "samples a second": round(counted["rate"]),
+    }  # fmt: skip
 
 
 def _figure(value: float) -> str:

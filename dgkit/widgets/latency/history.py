@@ -90,6 +90,8 @@ class Tail:
 class History:
     """One run. `add` takes a block of samples; who draws takes the rings and the histogram.
 
+    When a block was taken is Python's stamp of its end: it places the block on the axis, no more.
+
     The columns of `fine` (a point a block) and `coarse` (a point a second): seconds, p50, p99, max,
     samples. A point of NaN is a gap: blocks were lost there, or nothing was measured. p99 is of the
     block and of those before it, up to a second or 1,000 samples; of less than 100 there is none.
@@ -103,6 +105,7 @@ class History:
         self._bins = np.zeros(_DECADES * _FINE_BINS, np.int64)
         self._began: int | None = None
         self._last_s = 0.0
+        self._paced, self._paced_s = 0, 0.0  # samples that came after others without a gap
         self._gap = False
         self._second: list[Any] = []
         self._recent: deque[tuple[float, Any]] = deque()
@@ -120,6 +123,15 @@ class History:
         """From the first block to the last."""
         return self._last_s
 
+    @property
+    def rate(self) -> float:
+        """Samples a second while it was measured, gaps left out; 0: too few to know."""
+        return self._paced / self._paced_s if self._paced_s else 0.0
+
+    def counted(self) -> dict[str, Any]:
+        """How many there are, how many blocks are not, and how fast they came."""
+        return {"samples": self.samples, "lost": self.lost, "rate": self.rate}
+
     def gap(self, lost: int = 0) -> None:
         """Before the next block `lost` ones are missing, or it was stopped."""
         self.lost += lost
@@ -134,6 +146,10 @@ class History:
         second = (t_ns - self._began) / 1e9
         if self._gap:
             self._break((self._last_s + second) / 2)
+        elif self.samples:
+            self._paced, self._paced_s = (
+                self._paced + len(samples), self._paced_s + second - self._last_s,
+            )  # fmt: skip
         ordered = np.sort(samples)
         p50, _, most, count = _point(ordered)
         self.fine.add(second, p50, self._p99(second, samples), most, count)

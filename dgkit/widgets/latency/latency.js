@@ -111,7 +111,8 @@ class LatencyView {
     waiting.forEach((frame) => this.#frame(...frame));
   }
   #desk(desk) {
-    Object.assign(this.state, desk);
+    const { label, ...rest } = desk; // the badge is of what is measured here
+    Object.assign(this.state, rest, desk.closed ? { label } : {});
     this.#view.titled(this.state);
     this.settings.update(this.state);
   }

@@ -128,15 +128,25 @@ class LatencyPlot(BokehPanel):
     def _switch(self, setting: Setting) -> None:
         if self.running and setting == self._setting:
             return
-        meter = self._ready()
-        monitor = meter.open(setting)
+        meter, refused = self._ready(), None
+        if self.running:
+            monitor, refused = meter.exchange(self._setting, setting, self._stopped)
+        else:
+            monitor = meter.open(setting)
         self._halt()
         meter.tidy()
         self._stage.begin(What.of(monitor))
-        self._setting, self._error, self._monitor = setting, None, monitor
+        self._setting = self._setting if refused else setting
+        self._error, self._monitor = None, monitor
         self._task = frames.start(
             self._steps(monitor), lambda error: self._ended(monitor, error), monitor.close
         )
+        self._tell_whole()
+        if refused:
+            raise refused
+
+    def _stopped(self) -> None:
+        self._halt()
         self._tell_whole()
 
     def _steps(self, monitor: Monitor) -> Any:
@@ -154,7 +164,8 @@ class LatencyPlot(BokehPanel):
             self._wait(str(error))
             return
         if blocks:
-            self._stage.take(blocks)
+            if self._stage.take(blocks):
+                self._tell_whole()
             self._wait("")
 
     def _wait(self, text: str) -> None:
@@ -177,8 +188,7 @@ class LatencyPlot(BokehPanel):
     def stop(self) -> None:
         """Measures no longer; what was measured stays. Again: nothing."""
         with self._control:
-            self._halt()
-        self._tell_whole()
+            self._stopped()
 
     def _halt(self) -> None:
         task, self._task, self._waiting = self._task, None, ""
@@ -208,21 +218,20 @@ class LatencyPlot(BokehPanel):
     def report(self) -> LatencyReport:
         """The run's last samples, at most 1,000,000, as a report. ValueError: there are none."""
         with self._stage.lock:
-            return self._stage.measured().report()
+            run = self._stage.measured().copy()
+        return run.report()
 
     def to_csv(self, what: str = "time") -> str:
         """`time`, `histogram` or `percentiles` of this run and of the one before, as CSV.
 
         Comment lines (#) say what was measured, by which provider, on which machine.
         """
-        with self._stage.lock:
-            return table(self._stage.runs(), what)
+        return table(self._stage.runs(), what)
 
     @handler
     def export(self, kind: str) -> Reply:
         """A file: `time`, `histogram`, `percentiles` (CSV), `html` or `json` (the reports)."""
-        with self._stage.lock:
-            name, text = file(self._stage.runs(), kind)
+        name, text = file(self._stage.runs(), kind)
         return {"name": name}, [text.encode()]
 
     @handler
@@ -257,6 +266,8 @@ class LatencyPlot(BokehPanel):
     def state(self) -> dict[str, Any]:
         """All but the points."""
         shared = Desk.of(self._meter.session).state() if self._meter is not None else {}
+        if self._meter is not None and not shared["closed"]:
+            shared["label"] = self._meter.label(self._setting, self._stage.run)
         return {
             **super().state(), **shared, **self._stage.state(), "running": self.running,
             "error": self._error, "waiting": self._waiting, "setting": self._setting.state(),
@@ -272,12 +283,11 @@ class LatencyPlot(BokehPanel):
 
     def static_html(self) -> str:
         """The reports of what was measured so far."""
-        with self._stage.lock:
-            try:
-                runs = self._stage.runs().values()
-            except ValueError:
-                return "<p>Latency plot: nothing was measured yet. Run the cell to see it.</p>"
-            return "".join(run.report()._repr_html_() for run in runs)
+        try:
+            runs = self._stage.runs().values()
+        except ValueError:
+            return "<p>Latency plot: nothing was measured yet. Run the cell to see it.</p>"
+        return "".join(run.report()._repr_html_() for run in runs)
 
     def close(self) -> None:
         """Ends the views and the measuring, and frees the plot's own memory. Again: nothing."""

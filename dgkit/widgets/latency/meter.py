@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...cards import size_text
+from ...cards import provider_label, size_text
+from ...errors import LimitReached
+from ...memory.place import parse_on
 from ..base import forms
 from ..base.desk import Desk
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
     from ...session.monitor import Monitor
+    from .run import Run
 
 __all__ = ["Meter", "Setting"]
 
@@ -84,6 +87,31 @@ class Meter:
             region, size=setting.size, op=setting.op, path=setting.path, count=setting.count,
             every_s=_EVERY_S,
         )  # fmt: skip
+
+    def exchange(
+        self, old: Setting, new: Setting, end: Callable[[], None]
+    ) -> tuple[Monitor, Exception | None]:
+        """A monitor of `new` in place of that of `old`, which end() ends: first, if as many are
+        open as may be. If then none of `new` can be, it is one of `old`, and why. Errors as open().
+        """
+        try:
+            return self.open(new), None
+        except LimitReached:
+            end()
+        try:
+            return self.open(new), None
+        except Exception as error:
+            return self.open(old), error
+
+    def label(self, setting: Setting, run: Run | None) -> str:
+        """Of the run, or of what would be measured: a GPU is named only where one copies, and
+        between memories of the host the provider `cuda` has the CPU copy."""
+        provider = self.session.dpu.provider
+        if run is not None and run.what.provider == provider:
+            return run.what.label
+        chosen = [one for one in self.session.regions if one.id == setting.region]
+        by_cpu = provider == "cuda" and not any(parse_on(one.place)[0] == "gpu" for one in chosen)
+        return provider_label("soft" if by_cpu else provider)
 
     def _region(self, setting: Setting) -> SessionRegion:
         if setting.region:

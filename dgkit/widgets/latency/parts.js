@@ -81,8 +81,9 @@ function latencyTable() {
 function latencyCaption({ run, before }) {
   if (!run) return ["Nothing was measured yet. Start takes samples at the DPU until it is stopped."];
   const lost = run.lost ? `; ${run.lost.toLocaleString("en-US")} blocks lost, shown as gaps` : "";
+  const rate = run.rate ? `, measured ${Math.round(run.rate).toLocaleString("en-US")} a second` : "";
   const lines = [
-    `${run.label} (provider ${run.provider}), ${run.words}; ${run.taken}${lost}`,
+    `${run.label} (provider ${run.provider}), ${run.words}; ${run.taken}${rate}${lost}`,
     `${run.where}; ${run.machine}`,
   ];
   if (before) lines.push(`before: ${before.label} (provider ${before.provider}), ${before.words}; ${before.where}`);

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ...cards import provider_label, size_text
+from ...errors import PeerError
 from ...report import LatencyReport, Machine
+from ...types import MIXED
 from .history import History
 
 __all__ = ["Run", "What"]
@@ -37,14 +40,13 @@ class What:
     @property
     def label(self) -> str:
         """`software DPU` unless the provider is hardware, as a report of it says."""
-        by_cpu = self.provider == "cuda" and not self.machine.engine
-        return provider_label("soft" if by_cpu else self.provider)
+        return provider_label(self.machine.mover(self.provider))
 
     @property
     def how(self) -> str:
         """Which path, and by whom."""
         if self.path != "worker":
-            return f"{self.path} path"
+            return f"{'inline and worker' if self.path == MIXED else self.path} path"
         if self.provider == "cuda":
             return "copy engine" if self.machine.engine else "copied by the CPU"
         return f"worker path ({'spinning' if self.spinning else 'sleeping'})"
@@ -56,8 +58,8 @@ class What:
 
     @property
     def taken(self) -> str:
-        """How often."""
-        return f"{self.count:,} samples every {self.every_s * 1000:g} ms"
+        """How often it was to be measured; how often it was, the history knows."""
+        return f"asked for {self.count:,} samples every {self.every_s * 1000:g} ms"
 
     def state(self) -> dict[str, str]:
         """For a view."""
@@ -85,13 +87,34 @@ class Run:
         """The same monitor goes on: its next block is not the first."""
         self._next = before._next
 
-    def take(self, blocks: Any) -> None:
-        """Blocks in the order they came; a number that is missing is a gap."""
+    def take(self, blocks: Any) -> bool:
+        """Blocks in the order they came; a number that is missing is a gap.
+
+        True: they went another path than those before, and `what` says that now. PeerError: they
+        are of something else than was asked for.
+        """
+        before = self.what
         for block in blocks:
+            self._compare(block)
             if block.number > self._next:
                 self.history.gap(lost=block.number - self._next)
             self._next = block.number + 1
             self.history.add(block.t_ns, np.frombuffer(block.samples, np.uint64))
+        return self.what is not before
+
+    def _compare(self, block: Any) -> None:
+        what = self.what
+        if (block.provider, block.op, block.size) != (what.provider, what.op, what.size):
+            raise PeerError(
+                f"samples of a {block.op} of {block.size} bytes by {block.provider} came, and a "
+                f"{what.op} of {what.size} bytes by {what.provider} was asked for"
+            )
+        if what.path not in (block.path, MIXED):
+            self.what = replace(what, path=MIXED)
+
+    def copy(self) -> Run:
+        """As it is now: for who reads it while samples come."""
+        return replace(self, history=deepcopy(self.history))
 
     def report(self) -> LatencyReport:
         """On the last samples, at most 1,000,000; `where` says how many that are of how many.
@@ -103,6 +126,7 @@ class Run:
             raise ValueError("nothing was measured yet: start() the plot first")
         kept = f"the last {len(samples):,} of" if len(samples) < took.samples else "all"
         about = f"{kept} {took.samples:,} samples of {took.seconds:,.0f} s, {what.taken}"
+        about += f", measured {took.rate:,.0f} a second" if took.rate else ""
         lost = f", {took.lost:,} blocks lost" if took.lost else ""
         return LatencyReport.of(
             samples.tolist(), size=what.size, op=what.op, provider=what.provider, path=what.path,
@@ -112,7 +136,7 @@ class Run:
 
     def state(self) -> dict[str, Any]:
         """For a view."""
-        about = {"samples": self.history.samples, "lost": self.history.lost}
+        about = self.history.counted()
         figures = self.history.figures()
         return {**self.what.state(), **about, "number": self.number, "figures": figures}
 

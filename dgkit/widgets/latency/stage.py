@@ -59,10 +59,9 @@ class Stage:
         return run
 
     @_locked
-    def take(self, blocks: Any) -> None:
-        """Blocks of the run, as they came."""
-        if self.run is not None:
-            self.run.take(blocks)
+    def take(self, blocks: Any) -> bool:
+        """Blocks of the run, as they came. True: what it measures is called otherwise now."""
+        return self.run is not None and self.run.take(blocks)
 
     @_locked
     def clear(self) -> None:
@@ -89,11 +88,12 @@ class Stage:
 
     @_locked
     def runs(self) -> dict[str, Run]:
-        """Those with samples, by the names that a person knows. ValueError: there is none."""
+        """Copies of those with samples, by the names that a person knows: what takes long is done
+        with them, and no sample waits for it. ValueError: there is none."""
         if self.before is None:
-            return {"run": self.measured()}
+            return {"run": self.measured().copy()}
         after = self.run if self.run and self.run.history.samples else None
-        return {"before": self.before} | ({"after": after} if after else {})
+        return {"before": self.before.copy()} | ({"after": after.copy()} if after else {})
 
     @_locked
     def frame(self) -> Frame | None:
@@ -107,7 +107,7 @@ class Stage:
             ring.since(sent).tobytes()
             for ring, sent in zip((history.fine, history.coarse), self._sent, strict=True)
         ]
-        about: dict[str, Any] = {"samples": history.samples, "lost": history.lost}
+        about: dict[str, Any] = history.counted()
         if time.monotonic() - self._spread_at >= _SPREAD_S:
             self._spread_at = time.monotonic()
             made += run.spread()
