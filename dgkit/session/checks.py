@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from ..dma import FaultRule
     from .session import Session
 
-__all__ = ["fault_rules", "function", "op", "path", "seconds", "stranger", "text", "within"]
+__all__ = ["fault_rules", "function", "name", "op", "path", "seconds", "stranger", "text", "within"]
 
 LONGEST_S = 3600.0
+NAME = 128  # characters of a region's name: a panel shows them, and a message carries them
 
 
 def within(what: str, value: Any, least: int, most: int) -> int:
@@ -46,6 +47,13 @@ def text(what: str, value: Any) -> None:
     """TypeError: neither text nor None."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{what} is {value!r}; it must be text")
+
+
+def name(value: Any) -> None:
+    """Of a region. TypeError: neither text nor None. ValueError: it is too long."""
+    text("name", value)
+    if value is not None and len(value) > NAME:
+        raise ValueError(f"name has {len(value)} characters; it may have {NAME}")
 
 
 def function(what: str, value: Any) -> None:

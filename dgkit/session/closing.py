@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from typing import TYPE_CHECKING
 
 from ..errors import PeerError
@@ -11,7 +12,7 @@ from ..wire.messages import Bye
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["close"]
+__all__ = ["close", "forgotten"]
 
 
 def close(session: Session) -> None:
@@ -30,3 +31,11 @@ def close(session: Session) -> None:
         if owned is None and link.dead is None:
             with contextlib.suppress(PeerError):  # gone or stuck: it frees all without us
                 link.ask(Bye, timeout=min(session.timeout, 1.0))
+
+
+def forgotten(session: Session) -> None:
+    """Nobody closed it, and nobody will: warns, and closes it."""
+    try:
+        warnings.warn(f"{session!r} was not closed", ResourceWarning, source=session, stacklevel=3)
+    finally:
+        session.close()

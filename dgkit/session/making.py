@@ -83,7 +83,7 @@ def _at_agent(
     session: Session, side: str, place: str, chosen: str, size: int, name: str | None
 ) -> SessionRegion:
     export = session.role == "dpu"
-    fields = (size, int(Access.RW), export, (name or "")[:256], place)
+    fields = (size, int(Access.RW), export, name or "", place)
     timeout = session.timeout + size / _PAGES_PER_S
     made = session._link.ask(Allocate, *fields, timeout=timeout)
     region = session.filing.new(side, size, Access.RW, name)

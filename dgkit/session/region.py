@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
         def close(self) -> None: ...
 
+
 __all__ = ["SessionRegion"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe
 from . import checks, closing, describe, making
 from .filing import Filing
-from .forks import opened
+from .forks import at_exit, opened
 from .region import SessionRegion
 from .staging import flat
 from .there import AgentDpu
@@ -56,6 +56,7 @@ class Session:
 
             self._dpu = LocalDpu(link, device, timeout)
         opened.add(self)
+        at_exit()
 
     def _check(self) -> None:
         if self._link.dead is not None:  # closed, forked, or the other side is gone
@@ -81,10 +82,11 @@ class Session:
         `on` the "dpu", or the "host": there also "pinned" (the GPU reaches it), "gpu" (the current
         or the first), "cuda:1", or "auto" (a GPU where one is usable and this session's DPU reaches
         it, else host; the region says which, and why). `shape` and `dtype` as NumPy's; at the agent
-        the bytes are flat. OutOfMemory, DeviceUnavailable, Unsupported: nothing was made.
+        the bytes are flat. `name`: at most 128 characters. OutOfMemory, DeviceUnavailable,
+        Unsupported: nothing was made.
         """
         self._check()
-        checks.text("name", name)
+        checks.name(name)
         return making.empty(self, shape, dtype, on, name)
 
     def register(
@@ -101,7 +103,7 @@ class Session:
         needs `share_block`. ExportError: no other process can have it, and what to do. Unsupported.
         """
         self._check()
-        checks.text("name", name)
+        checks.name(name)
         return making.register(self, obj, parse_access(access), name, share_block)
 
     def forget(self, region: SessionRegion, timeout: float) -> None:
@@ -288,9 +290,8 @@ class Session:
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
-            self.close()
+        if not getattr(self, "_closed", True) and not sys.is_finalizing():
+            closing.forgotten(self)
 
     def __repr__(self) -> str:
         return f"<Session {describe.line(self)}>"
