@@ -25,13 +25,13 @@ async function runScripts(sources) {
 // no other view's kernel: after three seconds it asks its own.
 async function loadBokeh(view, version, names) {
   const missing = () => names.filter((name) =>
-    name === "bokeh" ? !bokehOf(version) : !bokehPage.loading.get(`${name} ${version}`)?.done);
+    name === "bokeh" ? !bokehOf(version) : !bokehPage.loading.get(`${version}/${name}`)?.done);
   while (missing().length && performance.now() - bokehPage.asked < 3000) await pausing(20);
   const wanted = missing();
   if (wanted.length) {
     bokehPage.asked = performance.now();
     const { buffers } = await view.call("bokehjs", { names: wanted });
-    await runOnce(wanted.map((name) => `${name} ${version}`), buffers);
+    await runOnce(wanted.map((name) => `${version}/${name}`), buffers);
   }
   return calmStyles(bokehOf(version));
 }
@@ -51,9 +51,15 @@ function calmStyles(Bokeh) {
 
 async function runOnce(names, sources) {
   for (const [at, name] of names.entries()) {
-    const running = bokehPage.loading.get(name) ?? { done: false };
+    const known = bokehPage.loading.get(name);
+    const running = known && !known.done ? known : { done: false }; // done and wanted: it is gone
     bokehPage.loading.set(name, running);
-    running.promise ??= runScripts([sources[at]]).then(() => (running.done = true));
+    const failed = (error) => {
+      bokehPage.loading.delete(name); // who comes next tries again
+      bokehPage.asked = -Infinity;
+      throw error;
+    };
+    running.promise ??= runScripts([sources[at]]).then(() => (running.done = true)).catch(failed);
     await running.promise;
   }
 }
@@ -71,7 +77,14 @@ async function drawFigures(view, places) {
   elements.forEach((element) => element?.replaceChildren());
   const roots = made.roots().map((_root, at) => elements[at] ?? h("div"));
   const views = await Bokeh.require("embed/standalone").add_document_standalone(made, roots[0], roots);
-  return { Bokeh, document: made, views, remove: () => { views.clear(); made.clear(); } };
+  const remove = () => { views.clear(); made.clear(); forget(Bokeh, made); };
+  return { Bokeh, document: made, views, remove };
+}
+
+// BokehJS keeps each document of a page, also an empty one.
+function forget(Bokeh, made) {
+  const at = Bokeh.documents.indexOf(made);
+  if (at >= 0) Bokeh.documents.splice(at, 1);
 }
 
 // Keeps figures drawn in the page's theme; drawn(figures) is called after each time they are.
