@@ -15,7 +15,7 @@ from ..types import Op
 from ..wire.messages import Digest, Free
 from .beside import Movers
 from .staging import Ring
-from .transfer import SessionTransfer, Totals, TransferReport
+from .transfer import SessionTransfer, Totals, TransferReport, room
 from .turns import Turns
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class LocalTransfer(SessionTransfer):
     def __init__(
         self, dpu: LocalDpu, remote: RemoteRegion, offset: int, size: int, view: memoryview | None
     ) -> None:
-        super().__init__(size, None if view is not None else bytearray(size))
+        super().__init__(size, None if view is not None else room(size))
         self._dpu, self.remote, self._offset, self._view = dpu, remote, offset, view
         self._ring = dpu.ring
         self._totals = Totals(size)

@@ -11,7 +11,7 @@ from ..wire.link import Link
 from ..wire.messages import Cancel, Digest, Free, Import, Move
 from ..wire.pending import Pending
 from .staging import Ring
-from .transfer import SessionTransfer, Totals, TransferReport
+from .transfer import SessionTransfer, Totals, TransferReport, room
 
 if TYPE_CHECKING:
     from ..dma import Device
@@ -154,7 +154,7 @@ class AgentTransfer(SessionTransfer):
         size: int,
         view: memoryview | None,
     ) -> None:
-        super().__init__(size, None if view is not None else bytearray(size))
+        super().__init__(size, None if view is not None else room(size))
         self._dpu, self._region, self._offset, self._view = dpu, region, offset, view
         self._ring = dpu.ring(size)
         self._totals = Totals(size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
@@ -14,7 +15,9 @@ from .checks import function, seconds, within
 if TYPE_CHECKING:
     from ..wire.messages import Moved
 
-__all__ = ["SessionTransfer", "Totals", "TransferReport"]
+__all__ = ["SessionTransfer", "Totals", "TransferReport", "room"]
+
+_LARGE = 8 << 20  # bytes; less gets its pages within some milliseconds
 
 
 class TransferReport:
@@ -97,11 +100,24 @@ class Totals:
         return TransferReport(last, provider)
 
 
+def room(size: int) -> bytearray | mmap.mmap:
+    """Memory for what a read brings. MemoryError: there is none.
+
+    A large one gets its pages as the bytes come: all at once would hold up every thread.
+    """
+    if size < _LARGE:
+        return bytearray(size)
+    try:
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"no memory for the {size} bytes of a read") from error
+
+
 class SessionTransfer(ABC):
     """A transfer on its way. What is larger than the staging memory moves on while it is waited
     for, awaited, or asked whether it is done()."""
 
-    def __init__(self, size: int, data: bytearray | None) -> None:
+    def __init__(self, size: int, data: bytearray | mmap.mmap | None) -> None:
         self.size = size
         self._data = data
         self._report: TransferReport | None = None
