@@ -23,7 +23,7 @@ MOVES = """([root, times]) => new Promise((resolve) => {
 
 def moves(notebook, times=3):
     """Waits until the plot has taken in new samples so many times."""
-    notebook.panel("latency").locator("tbody tr").last.scroll_into_view_if_needed()
+    notebook.panel("latency").get_by_role("button", name="PNG").scroll_into_view_if_needed()
     root = notebook.panel("latency").element_handle()
     assert notebook.lab_page.ask(MOVES, [root, times])
 
