@@ -121,9 +121,8 @@ def hex_jump(bench: Bench) -> Iterator[Figure]:
     for number in range(JUMPS + 10):
         offset = random.Random(number).randrange(GIB // 16) * 16
         field.fill(hex(offset))
-        wanted = [f"{offset:08x}", (offset // 8).to_bytes(8, "little").hex()]
-        handles = [field.element_handle(), grid.element_handle()]
-        took = page.ask(JUMP, [*handles, *wanted])
+        wanted = (f"{offset:08x}", (offset // 8).to_bytes(8, "little").hex())
+        took = page.ask(JUMP, [field.element_handle(), grid.element_handle(), *wanted])
         if number >= 10:
             shown_ms.append(took[0])
             painted_ms.append(took[1])
