@@ -6,6 +6,10 @@ from collections.abc import Iterator
 
 import coverage_lock
 import pytest
+from hypothesis import settings
+
+settings.register_profile("shared", deadline=None)  # a machine that others use is slow at times
+settings.load_profile("shared")
 
 coverage_lock.mend()
 

@@ -167,3 +167,17 @@ def test_a_desk_does_not_keep_its_session():
     gc.collect()
     with pytest.raises(ReferenceError):
         _ = desk.session
+
+
+def test_memory_that_is_a_panel_s_own_is_not_offered(session, shown):
+    desk = Desk.of(session)
+    own = session.empty(64, name="own")
+    desk.hide(own)
+    assert desk.state()["regions"] == []
+    assert desk.selected == 0
+    region = session.empty(64, name="mine")
+    told = shown.wait_for("desk", lambda told: told["desk"]["regions"])
+    assert [about["name"] for about in told["desk"]["regions"]] == ["mine"]
+    assert desk.region() is region
+    with pytest.raises(ValueError, match="no live region"):
+        desk.select(own.id)

@@ -179,7 +179,8 @@ class AllocatePanel(Panel):
                     self.tell("jobs", jobs=self._states())
                 yield True
             self._desk.written(region.id)
-            self._say(f"{region.name}: {cards.size_text(region.size)} on {region.where}, {pattern}")
+            size = cards.size_text(region.size)
+            self._say(f"{region.name}: {size} on {region.where}, filled: {pattern}")
         except Exception as error:
             job.error = error
             raise

@@ -52,6 +52,7 @@ class Desk:
         self._panels: weakref.WeakSet[Panel] = weakref.WeakSet()
         self._listeners: list[weakref.WeakMethod[Callable[[str], None]]] = []
         self._selected = 0
+        self._hidden: set[int] = set()
         self._telling: frames.Task | None = None
         session.on_change(self._changed)
 
@@ -73,9 +74,18 @@ class Desk:
         return session
 
     @property
+    def regions(self) -> tuple[SessionRegion, ...]:
+        """The live regions of the session, without those that are a panel's own."""
+        return tuple(one for one in self.session.regions if one.id not in self._hidden)
+
+    def hide(self, region: SessionRegion) -> None:
+        """A panel's own memory, which nobody is to choose, write or free."""
+        self._hidden.add(region.id)
+
+    @property
     def selected(self) -> int:
         """The id of the region that is looked at, 0 if there is none."""
-        ids = [region.id for region in self.session.regions]
+        ids = [region.id for region in self.regions]
         if self._selected not in ids:
             self._selected = ids[0] if ids else 0
         return self._selected
@@ -83,10 +93,10 @@ class Desk:
     def region(self, number: int | None = None) -> SessionRegion:
         """The region with this id; without one, the selected. ValueError: there is none."""
         wanted = self.selected if number is None else number
-        for region in self.session.regions:
+        for region in self.regions:
             if region.id == wanted:
                 return region
-        known = ", ".join(str(region.id) for region in self.session.regions) or "none"
+        known = ", ".join(str(region.id) for region in self.regions) or "none"
         raise ValueError(f"there is no live region {wanted}; live are: {known}")
 
     def state(self) -> dict[str, Any]:
@@ -95,7 +105,7 @@ class Desk:
         if self.session.closed:
             ended = {"closed": True, "provider": "", "label": "closed"}
             return {"regions": [], "count": 0, "selected": 0, **ended}
-        live, chosen = self.session.regions, self.selected
+        live, chosen = self.regions, self.selected
         older = [region for region in live[:-_MOST] if region.id == chosen]
         regions = [describe(region) for region in (*older, *live[-_MOST:])]
         shared = {"regions": regions, "count": len(live), "selected": chosen, "closed": False}

@@ -43,9 +43,7 @@ def offset_of(value: Any) -> int:
 
 def _whole(what: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(
-            f"{what} is {value!r}; it must be a whole number, or text as '64K'"
-        )
+        raise TypeError(f"{what} is {value!r}; it must be a whole number, or text as '64K'")
     number = int(value)
     if number < least:
         raise ValueError(f"{what} is {number}; it must be {least} or more")

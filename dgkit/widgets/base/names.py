@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import sys
 from collections.abc import Mapping
@@ -117,6 +118,8 @@ def free(name: str, *, mine: Mapping[str, object]) -> None:
     """ValueError: it is no name, or the notebook has it for something that is not in `mine`."""
     _check(name)
     known = namespace()
+    if hasattr(builtins, name):
+        raise ValueError(f"{name!r} is a name of Python's own: take another")
     if name in known and not (name in mine and known[name] is mine[name]):
         kind = type(known[name]).__name__
         raise ValueError(f"the notebook has a variable {name!r} already (a {kind}): take another")

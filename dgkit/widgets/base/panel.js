@@ -196,7 +196,8 @@ function makeStrip(root) {
   const live = h("div", { role: "alert" }, text);
   const strip = h("div", { class: "dg-strip", hidden: true }, live, close);
   const show = (error) => {
-    text.replaceChildren(h("strong", {}, error.message ?? error.text), " ", error.way_out ?? "");
+    const said = error.message ?? error.text;
+    text.replaceChildren(h("strong", {}, /[.!?:]$/.test(said) ? said : `${said}.`), " ", error.way_out ?? "");
     strip.hidden = false;
   };
   return { strip, show, clear: hide };

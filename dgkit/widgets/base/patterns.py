@@ -58,6 +58,9 @@ class Pattern:
             return _counted(size, dtype)
         return _random(size, self._seed) if self.kind == "random" else _repeated(size, self._unit)
 
+    def __str__(self) -> str:
+        return self.text
+
     def __repr__(self) -> str:
         return f"<Pattern {self.text}>"
 

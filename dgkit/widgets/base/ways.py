@@ -7,7 +7,7 @@ from ... import errors
 __all__ = ["way_out"]
 
 _WAYS_OUT: tuple[tuple[type[BaseException], str], ...] = (
-    (errors.ClosedError, "Make a new one; run the cell that opens the session again."),
+    (errors.ClosedError, "Allocate another region, or open another session."),
     (errors.PeerTimeout, "The DPU's process is stopped or very busy: wait, or start it again."),
     (errors.PeerLost, "Start the DPU again, or connect again."),
     (errors.PeerRefused, "`dgkit keys list` shows the keys that are known here."),
@@ -25,6 +25,6 @@ _WAYS_OUT: tuple[tuple[type[BaseException], str], ...] = (
 def way_out(error: BaseException) -> str:
     """One sentence, or nothing where the text says it already."""
     text = str(error)
-    if "`" in text or "dgkit." in text or "connect(" in text:
+    if any(way in text for way in ("`", "dgkit.", "connect(", "access=")):
         return ""
     return next((words for kind, words in _WAYS_OUT if isinstance(error, kind)), "")

@@ -1,6 +1,6 @@
 // The dashboard: a status line, and the views of the four panels in a grid.
 
-const COLUMNS = [["allocate", "transfer", "hex"], ["plot"]]; // in the order of the Tab key
+const COLUMNS = [["allocate", "transfer"], ["hex", "plot"]]; // in the order of the Tab key
 const SEEN_MS = 20000; // how often a view that is in sight says so
 
 function pairs(list) {

@@ -122,6 +122,7 @@ class Meter:
             size = max(setting.size, _OWN_BYTES)
             with forms.about("size"):
                 self._own = self.session.empty(size, name="latency plot")
+            Desk.of(self.session).hide(self._own)
             self._outgrown += [own] if own is not None else []
             own = self._own
         return own
