@@ -78,7 +78,7 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(name, code, home):
         below = family(process.pid)
         assert len(below) >= 3  # JupyterLab, a kernel, the software DPU
         cli_process.send(process, name)
-        out, err = process.communicate(timeout=60)
+        out, err = cli_process.ended(process, 60)
     assert process.returncode == code, err
     assert not out
     cli_process.until(lambda: not any(map(cli_process.alive, below)))
@@ -156,7 +156,7 @@ def test_a_person_gets_the_url_on_stdout_and_the_rest_on_stderr(home):
             assert url.port != own_port(os.getuid())
             assert get(url.port, f"{url.path}?{url.query}".replace("/lab", "/api/status"))[0] == 200
             cli_process.send(process, "SIGINT")
-            out, err = process.communicate(timeout=60)
+            out, err = cli_process.ended(process, 60)
     assert not out
     assert f"serves {home} on this machine alone" in err
     assert "DGKIT_ADDRESS" not in err
