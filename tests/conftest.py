@@ -16,6 +16,8 @@ coverage_lock.mend()
 # Who starts a run in the background hands down an ignored SIGINT, also to the children of tests.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # who starts it by nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 IN_CI = os.environ.get("CI") == "true"
 
