@@ -44,8 +44,7 @@ class TransferPanel(Panel):
         self._session = session
         self._desk = Desk.of(session)
         self._orders: list[Order] = []
-        self._ids = itertools.count(1)
-        self._numbers = itertools.count(1)
+        self._ids, self._numbers = itertools.count(1), itertools.count(1)
         self._completions: deque[dict[str, Any]] = deque(maxlen=LISTED)
         self._listed = 0.0
         self._run: Run | None = None
