@@ -149,7 +149,7 @@ class LocalDpu:
                 head.wait(timeout)
         for transfer in self.flying:
             transfer.collect()
-        for transfer in sorted(self.flying, key=LocalTransfer.slots):  # who has none goes first
+        for transfer in sorted(self.flying, key=LocalTransfer.turn):
             transfer.go_on()
         self.flying[:] = [transfer for transfer in self.flying if not transfer.over]
 
@@ -231,9 +231,9 @@ class LocalTransfer(SessionTransfer):
         if self._totals.done == self.size:
             self._report = self._totals.report(self._dpu.provider)
 
-    def slots(self) -> int:
-        """How many it has of the staging memory."""
-        return len(self._flying)
+    def turn(self) -> tuple[int, int]:
+        """Who has least of the staging memory goes first, then who was given least of it so far."""
+        return len(self._flying), self._posted
 
     def go_on(self) -> None:
         """Posts what fits. The caller locks."""
