@@ -6,6 +6,7 @@ import signal
 import numpy as np
 import pytest
 from agents import agent
+from transfer_rig import ended, form, start
 from waiting import until
 from widgets_rig import PanelError
 
@@ -33,25 +34,6 @@ def steady():
     """A session and a region for what starts nothing."""
     with dgkit.connect() as session:
         yield session, session.empty(MIB, name="r")
-
-
-def form(region, /, **fields):
-    """What a view sends."""
-    usual = {"op": "write", "region": region.id, "offset": "0", "size": "64", "kind": "text"}
-    return usual | {"payload": "hello", "repeat": "1", "depth": "1"} | fields
-
-
-def ended(panel, count=1):
-    """The results that the views have when so many runs have ended."""
-    until(lambda: len([run for run in panel.of("run") if run["ended"]]) >= count, "the run ended")
-    return until(lambda: panel.of("results")[count - 1 :], "the results")[-1]
-
-
-def start(panel, region, /, **fields):
-    """Starts what the form says, and waits: the completions, the newest last."""
-    before = len([run for run in panel.of("run") if run["ended"]])
-    panel.ask("start", form=form(region, **fields))
-    return ended(panel, before + 1)["completions"]
 
 
 def test_a_write_is_started_and_its_completion_is_listed(panel, session, region):

@@ -4,6 +4,7 @@ import weakref
 
 import numpy as np
 import pytest
+from transfer_rig import start
 from waiting import until
 from widgets_rig import PanelError
 
@@ -22,25 +23,6 @@ def panel(session, view):
 def region(session):
     with session.empty(MIB, name="r") as region:
         yield region
-
-
-def form(region, /, **fields):
-    """What a view sends."""
-    usual = {"op": "write", "region": region.id, "offset": "0", "size": "64", "kind": "text"}
-    return usual | {"payload": "hello", "repeat": "1", "depth": "1"} | fields
-
-
-def ended(panel, count=1):
-    """The results that the views have when so many runs have ended."""
-    until(lambda: len([run for run in panel.of("run") if run["ended"]]) >= count, "the run ended")
-    return until(lambda: panel.of("results")[count - 1 :], "the results")[-1]
-
-
-def start(panel, region, /, **fields):
-    """Starts what the form says, and waits: the completions, the newest last."""
-    before = len([run for run in panel.of("run") if run["ended"]])
-    panel.ask("start", form=form(region, **fields))
-    return ended(panel, before + 1)["completions"]
 
 
 def test_a_read_brings_bytes_that_are_shown_and_can_be_kept(panel, session, region, notebook):

@@ -1,7 +1,7 @@
 """The list of TransferPanel: a sequence of transfers that is put together, run, and stops."""
 
 import pytest
-from waiting import until
+from transfer_rig import ended, form
 from widgets_rig import PanelError
 
 from dgkit.widgets.transfer.transfer import TransferPanel
@@ -18,18 +18,6 @@ def panel(session, view):
 def region(session):
     with session.empty(MIB, name="r") as region:
         yield region
-
-
-def form(region, /, **fields):
-    """What a view sends."""
-    usual = {"op": "write", "region": region.id, "offset": "0", "size": "64", "kind": "text"}
-    return usual | {"payload": "hello", "repeat": "1", "depth": "1"} | fields
-
-
-def ended(panel, count=1):
-    """The results that the views have when so many runs have ended."""
-    until(lambda: len([run for run in panel.of("run") if run["ended"]]) >= count, "the run ended")
-    return until(lambda: panel.of("results")[count - 1 :], "the results")[-1]
 
 
 def test_the_list_is_run_from_the_top(panel, session, region):
