@@ -24,6 +24,11 @@
 
 #include "dgkit.h"
 
+/* The detail behind the last failing call, where there is one. */
+#ifndef CHECK_DETAIL
+#define CHECK_DETAIL() dg_last_error()
+#endif
+
 #define CHECK_SKIPPED 77
 #define CHECK_SECONDS 120 /* a test that takes longer hangs */
 
@@ -53,7 +58,7 @@ __attribute__((noreturn, format(printf, 3, 4), unused)) static void check_failed
 	__builtin_va_start(args, format);
 	vfprintf(stderr, format, args);
 	__builtin_va_end(args);
-	fprintf(stderr, "\n\tlast error: %s\n", dg_last_error());
+	fprintf(stderr, "\n\tlast error: %s\n", CHECK_DETAIL());
 	fflush(NULL);
 	_exit(1);
 }

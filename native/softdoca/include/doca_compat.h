@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How functions are declared, and for which side this is built. */
+#ifndef DOCA_COMPAT_H
+#define DOCA_COMPAT_H
+
+#include "doca_config.h"
+
+#define DOCA_STABLE	  __attribute__((visibility("default")))
+#define DOCA_EXPERIMENTAL __attribute__((visibility("default")))
+#define DOCA_USED	  __attribute__((used))
+#define DOCA_UNUSED	  __attribute__((unused))
+
+#endif

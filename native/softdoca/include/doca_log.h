@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log records of programs and of the library itself. */
+#ifndef DOCA_LOG_H
+#define DOCA_LOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "doca_compat.h"
+#include "doca_error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include <stdio.h>
+
+struct doca_log_backend;
+
+enum doca_log_level {
+	DOCA_LOG_LEVEL_DISABLE = 10,
+	DOCA_LOG_LEVEL_CRIT = 20,
+	DOCA_LOG_LEVEL_ERROR = 30,
+	DOCA_LOG_LEVEL_WARNING = 40,
+	DOCA_LOG_LEVEL_INFO = 50,
+	DOCA_LOG_LEVEL_DEBUG = 60,
+	DOCA_LOG_LEVEL_TRACE = 70,
+};
+
+/* At the top of a file: its records carry this name. */
+#define DOCA_LOG_REGISTER(SOURCE) \
+	static int log_source; \
+	static void __attribute__((constructor(101), used)) softdoca_log_register(void) \
+	{ \
+		doca_log_register_source(#SOURCE, &log_source); \
+	} \
+	struct softdoca_takes_a_semicolon
+
+#define DOCA_LOG(level, ...) \
+	doca_log(level, log_source, __FILE__, __LINE__, __func__, __VA_ARGS__)
+#define DOCA_LOG_CRIT(...) DOCA_LOG(DOCA_LOG_LEVEL_CRIT, __VA_ARGS__)
+#define DOCA_LOG_ERR(...) DOCA_LOG(DOCA_LOG_LEVEL_ERROR, __VA_ARGS__)
+#define DOCA_LOG_WARN(...) DOCA_LOG(DOCA_LOG_LEVEL_WARNING, __VA_ARGS__)
+#define DOCA_LOG_INFO(...) DOCA_LOG(DOCA_LOG_LEVEL_INFO, __VA_ARGS__)
+#define DOCA_LOG_DBG(...) DOCA_LOG(DOCA_LOG_LEVEL_DEBUG, __VA_ARGS__)
+#define DOCA_LOG_TRC(...) DOCA_LOG(DOCA_LOG_LEVEL_TRACE, __VA_ARGS__)
+/* DOCA_DLOG_*: only where DOCA_LOGGING_ALLOW_DLOG is defined. */
+#ifdef DOCA_LOGGING_ALLOW_DLOG
+#define DOCA_DLOG(level, ...) DOCA_LOG(level, __VA_ARGS__)
+#else
+#define DOCA_DLOG(level, ...) \
+	do { \
+		if (0) \
+			DOCA_LOG(level, __VA_ARGS__); \
+	} while (0)
+#endif
+#define DOCA_DLOG_CRIT(...) DOCA_DLOG(DOCA_LOG_LEVEL_CRIT, __VA_ARGS__)
+#define DOCA_DLOG_ERR(...) DOCA_DLOG(DOCA_LOG_LEVEL_ERROR, __VA_ARGS__)
+#define DOCA_DLOG_WARN(...) DOCA_DLOG(DOCA_LOG_LEVEL_WARNING, __VA_ARGS__)
+#define DOCA_DLOG_INFO(...) DOCA_DLOG(DOCA_LOG_LEVEL_INFO, __VA_ARGS__)
+#define DOCA_DLOG_DBG(...) DOCA_DLOG(DOCA_LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, const char *func,
+		const char *format, ...);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_log_backend_create_standard(void);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_log_backend_create_with_file_sdk(FILE *fptr, struct doca_log_backend **backend);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_log_backend_set_sdk_level(struct doca_log_backend *backend, uint32_t level);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_log_register_source(const char *source_name, int *source);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * softdoca inside: the objects behind the handles, and what its files do for each other.
+ *
+ *   dev.c      devices and representors, as described (devices.c); a device holds dgkit's own engine
+ *   mmap.c     memory maps; export.c their export descriptors; dmabuf.c memory behind a dma-buf
+ *   buf.c      buffers and lists of them; inventory.c where they come from
+ *   ctx.c      the states of contexts; pe.c progress and notification; task.c
+ *   engine.c   a task's bytes through dgkit's provider
+ *   ../dma     DMA contexts; ../comch channels; ../argp command lines
+ *
+ * Errors: a doca_error_t and nothing else; why stands in the log (softdoca_log, level WARNING).
+ */
+#ifndef SOFTDOCA_H
+#define SOFTDOCA_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dgkit.h"
+#include "doca_buf.h"
+#include "doca_buf_array.h"
+#include "doca_buf_inventory.h"
+#include "doca_ctx.h"
+#include "doca_dev.h"
+#include "doca_dma.h"
+#include "doca_error.h"
+#include "doca_log.h"
+#include "doca_mmap.h"
+#include "doca_pe.h"
+#include "doca_types.h"
+#include "doca_version.h"
+#include "object.h"
+
+/* Limits. As a BlueField reports them where facts are known (MEMCPY_MAX: 2 MiB), else chosen. */
+#define MEMCPY_MAX	((uint64_t)2 << 20)
+#define LIST_MAX	64u /* buffers of one list in a memcpy task */
+#define TASKS_MAX	65536u /* of one context */
+#define MMAP_DEVS_MAX	8u
+#define EXPORT_DESC_MAX 512u
+
+/* log.c. The library's own records; level is a doca_log_level. */
+SOFTDOCA_INTERNAL void softdoca_log(uint32_t level, const char *func, const char *format, ...)
+	__attribute__((format(printf, 3, 4), cold));
+/* Logs why (WARNING) and gives the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the context runs"); */
+#define REFUSE(error, ...) \
+	(softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, __VA_ARGS__), (error))
+/* error.c. The doca_error_t that stands for a negative result of dgkit.h, logged with its sentence. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_failed(const char *func, int rc) __attribute__((cold));
+
+/* ---- devices: devices.c reads what there is, dev.c hands it out ---- */
+
+enum softdoca_side { SIDE_HOST = 1, SIDE_DPU = 2, SIDE_BOTH = 3 };
+enum softdoca_cap {
+	CAP_DMA = 1,
+	CAP_EXPORT_PCI = 2,
+	CAP_FROM_EXPORT_PCI = 4,
+	CAP_COMCH_CLIENT = 8,
+	CAP_COMCH_SERVER = 16,
+};
+
+/* What is known of a function; of a representor, too. */
+struct function {
+	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE]; /* 0000:03:00.0 */
+	char ibdev[DOCA_DEVINFO_IBDEV_NAME_SIZE];
+	char iface[DOCA_DEVINFO_IFACE_NAME_SIZE];
+	char vuid[DOCA_DEVINFO_VUID_SIZE];
+	enum doca_pci_func_type type;
+	uint32_t sf_index, caps;
+	uint16_t vhca_id;
+	enum softdoca_side side;
+};
+
+struct doca_devinfo {
+	struct object o;
+	struct function f;
+};
+
+struct doca_devinfo_rep {
+	struct object o;
+	struct function f; /* of the function on the host that it stands for */
+	struct doca_dev *dev;
+};
+
+struct doca_dev {
+	struct object o;
+	uint32_t opened; /* doca_dev_open of an open device gives the same one */
+	struct doca_devinfo info;
+	dg_device *engine; /* provider soft, or fault over it */
+	dg_device *gpu; /* provider cuda, opened at the first GPU memory; NULL: none so far */
+	atomic_uint users; /* maps and contexts that are still there: closing gives IN_USE */
+	struct doca_dev *next;
+};
+
+struct doca_dev_rep {
+	struct object o;
+	struct doca_dev *dev;
+	struct function f;
+};
+
+/* dev.c: dev->gpu, opened if need be. NULL: there is no GPU here; logged. */
+SOFTDOCA_INTERNAL dg_device *softdoca_dev_gpu(struct doca_dev *dev);
+
+/* ---- memory maps ---- */
+
+enum mmap_state { MMAP_NEW, MMAP_STARTED, MMAP_STOPPED };
+enum mmap_backing {
+	BACKING_NONE,
+	BACKING_HOST, /* set_memrange; a udmabuf, too */
+	BACKING_GPU, /* the bytes move by dgkit's CUDA import: dma-buf identity only */
+};
+
+/* A map as one device sees it: registered with that device's engine, or imported into it. */
+struct attachment {
+	struct doca_dev *dev;
+	dg_region *host; /* in dev->engine; NULL for GPU memory */
+	dg_region *gpu; /* in dev->gpu: GPU memory, or host memory that met GPU memory */
+	uint8_t *desc; /* its export descriptor, made once; owned by the map */
+	size_t desc_len;
+};
+
+struct doca_mmap {
+	struct object o;
+	enum mmap_state state;
+	enum mmap_backing backing;
+	bool exported, from_export, thread_safe;
+	uint32_t permissions; /* doca_access_flag */
+	char *addr; /* as programs say it: in a map from an export, the exporter's own address */
+	size_t len;
+	char *base; /* where the bytes lie here; of a udmabuf another place than addr. NULL: elsewhere */
+	int dmabuf_fd; /* our own duplicate, or -1 */
+	size_t dmabuf_offset;
+	uint32_t n_attached, max_attached;
+	struct attachment attached[MMAP_DEVS_MAX];
+	atomic_uint bufs; /* buffers that were taken over it and not given back */
+	union doca_data user_data;
+	doca_mmap_memrange_free_cb_t *free_cb;
+	void *free_opaque;
+	pthread_mutex_t lock; /* attachments, where two threads meet */
+};
+
+/* The attachment of a started map for this device, or NULL. */
+SOFTDOCA_INTERNAL struct attachment *softdoca_mmap_attachment(const struct doca_mmap *m,
+							      const struct doca_dev *dev);
+/* Its region in dev->gpu, made if need be: a task joins host memory and GPU memory. NULL: it cannot be. */
+SOFTDOCA_INTERNAL dg_region *softdoca_mmap_for_gpu(struct doca_mmap *m, struct attachment *a);
+
+/* ---- buffers ---- */
+
+struct doca_buf {
+	struct object o;
+	uint16_t refcount;
+	char *head, *data;
+	size_t len, data_len;
+	struct doca_buf *next; /* in its list */
+	struct doca_buf *first; /* of its list; itself when alone */
+	struct doca_buf *last; /* of its list; kept up to date in the first only */
+	uint32_t list_len; /* likewise */
+	atomic_uint in_tasks; /* submitted and not complete: its data must not be given back */
+	struct doca_mmap *mmap;
+	struct doca_buf_inventory *inventory;
+	struct doca_buf *next_free;
+};
+
+struct doca_buf_inventory {
+	struct object o;
+	bool started;
+	size_t n, n_free;
+	struct doca_buf *free; /* OBJECT_FREE while they lie here */
+	struct doca_buf **all;
+	union doca_data user_data;
+};
+
+/* ---- contexts, tasks, progress engines ---- */
+
+struct ctx_ops {
+	/* DOCA_SUCCESS: it runs. DOCA_ERROR_IN_PROGRESS: it starts, and progress() makes it run. */
+	doca_error_t (*start)(struct doca_ctx *ctx);
+	/* Gives up what can be; progress() ends the rest. Called once on the way to IDLE. */
+	void (*stop)(struct doca_ctx *ctx);
+	/* Whether nothing is left that keeps it STOPPING (tasks in flight are counted apart). */
+	bool (*quiet)(struct doca_ctx *ctx);
+	/* After the last: the state is IDLE in a moment. Frees what start() made. */
+	void (*ended)(struct doca_ctx *ctx);
+	doca_error_t (*submit)(struct doca_task *task, uint32_t flags);
+	/* Delivers at most one event: calls at most one callback of the program. Whether it did. */
+	bool (*progress)(struct doca_ctx *ctx);
+	/* Readable when something is to be delivered, once armed. -1: none. */
+	int (*fileno)(struct doca_ctx *ctx);
+	/* Before the program sleeps: true if something is to be delivered already. */
+	bool (*arm)(struct doca_ctx *ctx);
+	/* Takes the wake-up back. */
+	void (*disarm)(struct doca_ctx *ctx);
+	void (*free_task)(struct doca_task *task);
+};
+
+struct doca_ctx {
+	struct object o; /* within its library's object, on a boundary of 64 bytes */
+	const struct ctx_ops *ops;
+	enum doca_ctx_states state;
+	struct doca_dev *dev;
+	struct doca_pe *pe;
+	struct doca_ctx *next; /* of the engine */
+	union doca_data user_data;
+	doca_ctx_state_changed_callback_t state_cb;
+	size_t in_flight; /* submitted, and not yet given to a callback */
+	size_t tasks; /* allocated and not freed */
+	bool stopping_asked;
+};
+
+struct doca_task {
+	struct object o; /* within its library's object, on a boundary of 64 bytes */
+	struct doca_ctx *ctx;
+	union doca_data user_data;
+	doca_error_t status;
+	bool in_flight;
+	struct doca_task *next; /* the context's own list */
+};
+
+struct doca_pe {
+	struct object o;
+	struct doca_ctx *first; /* round robin: where the next progress begins */
+	uint32_t n;
+	int epoll_fd, event_fd; /* epoll_fd is the notification handle; event_fd says "at once" */
+	enum doca_pe_event_mode mode;
+	_Atomic(uintptr_t) thread; /* inside: 0, or who. A second thread is turned away. */
+	uint32_t depth; /* calls of progress inside callbacks */
+};
+
+/* ctx.c, for libraries: fills in a context, or ends it. destroy: BAD_STATE unless IDLE. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
+						 const struct ctx_ops *ops);
+SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx);
+/* Moves the state on, and tells the program. */
+SOFTDOCA_INTERNAL void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next);
+/* A fatal error: RUNNING becomes STOPPING, as if stop had been called. */
+SOFTDOCA_INTERNAL void softdoca_ctx_fail(struct doca_ctx *ctx);
+/* task.c: a task belongs to ctx; before a completion callback: it is no longer in flight. */
+SOFTDOCA_INTERNAL void softdoca_task_init(struct doca_task *task, struct doca_ctx *ctx,
+					  union doca_data user_data);
+SOFTDOCA_INTERNAL void softdoca_task_landed(struct doca_task *task, doca_error_t status);
+/* After a callback, or after stop(): STOPPING and quiet becomes IDLE. */
+SOFTDOCA_INTERNAL void softdoca_ctx_settle(struct doca_ctx *ctx);
+
+/* ---- the engine: engine.c ---- */
+
+struct engine; /* of one running DMA context */
+struct memcpy_job; /* in engine.h */
+
+#endif
