@@ -1,0 +1,180 @@
+"""Prints the figures of the provider doca, over softdoca or, on a BlueField, over DOCA itself.
+
+    python tests/bench/doca.py                            all rows over softdoca
+    python tests/bench/doca.py --provider doca            the same over NVIDIA's libraries
+    python tests/bench/doca.py --json results/NAME.json   and stores them
+
+The bare loop beside a figure is the library's own submit and progress in C, over the same
+addresses, with no queue and no checks of dgkit's. Both sides are this process, so the bytes are
+mapped; the last rows have a second process, whose own thread copies. Nothing here passes or fails
+a test: it reports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rig import Figure, floor_ns, per_call, rounds, save
+from table import shown
+
+import dgkit
+from dgkit.dma import measure
+
+BATCH, MIB = 256, 1 << 20
+OWNER = """
+import sys, dgkit
+provider, size = sys.argv[1], int(sys.argv[2])
+with dgkit.Device(provider) as device:
+    print(device.register(dgkit.empty(size)).export().hex(), flush=True)
+    sys.stdin.read()
+"""
+
+
+@dataclass
+class Bench:
+    """What the rows share: a region here, and its own import."""
+
+    device: dgkit.Device
+    local: dgkit.Region
+    remote: dgkit.RemoteRegion
+
+    def records(self, n: int) -> np.ndarray[Any, Any]:
+        """n writes of 64 bytes, one behind another."""
+        batch = np.zeros(n, dgkit.WR_DTYPE)
+        batch["local"], batch["remote"] = self.local.id, self.remote.id
+        batch["size"], batch["op"] = 64, 1
+        batch["local_offset"] = batch["remote_offset"] = np.arange(n) * 64
+        return batch
+
+
+def bare_ns(operation: Any, window: int, count: int = 4000) -> float:
+    """Mean ns of the bare loop, the median of five."""
+    loops = (measure.measure_bare(operation, count, window) for _ in range(5))
+    return statistics.median(sum(loop) / len(loop) for loop in loops)
+
+
+def small(bench: Bench) -> Iterator[Figure]:
+    """64 B one after another: the C core's own loop against the bare one."""
+    with bench.device.queue() as queue:
+        operation = queue.prepare_write(bench.local, bench.remote, size=64)
+
+        def latency() -> float:
+            taken = measure.latency(queue, bench.local, bench.remote, size=64, count=4000)
+            return sum(taken.ns) / len(taken.ns)
+
+        within = (lambda value, floor: value <= floor + 60, "bare loop")
+        yield rounds(latency, partial(bare_ns, operation, 1)).figure(
+            "64 B, one after another, in C", "ns", "bare loop + 60 ns", *within
+        )
+        call = partial(per_call, operation.run, 4000)
+        yield rounds(call, partial(bare_ns, operation, 1)).figure(
+            "64 B, op.run() from Python", "ns", "published", lambda *_: True, "bare loop"
+        )
+
+
+def batches(bench: Bench) -> Iterator[Figure]:
+    """A prepared batch of 256 operations of 64 B in one call."""
+    with bench.device.queue(BATCH) as queue:
+        one = queue.prepare_write(bench.local, bench.remote, size=64)
+        batch = queue.prepare(bench.records(BATCH))
+        taken = rounds(
+            lambda: BATCH * 1e3 / per_call(batch.run, 200), lambda: 1e3 / bare_ns(one, BATCH)
+        )
+        yield taken.figure(
+            f"64 B, batch of {BATCH}", "M/s", "10 M/s",
+            lambda value, _: value >= 10, "bare loop, M/s",
+        )  # fmt: skip
+
+
+def _rate(bench: Bench, queue: dgkit.Queue, size: int, window: int) -> float:
+    shape = {"op": "write", "size": size, "window": window, "seconds": 0.05}
+    taken = measure.rate(queue, bench.local, bench.remote, **shape)
+    return taken.bytes / taken.elapsed_ns
+
+
+def large(bench: Bench) -> Iterator[Figure]:
+    """2 MiB, the largest task of a BlueField, against memcpy."""
+    with bench.device.queue() as queue:
+        taken = rounds(
+            lambda: _rate(bench, queue, 2 * MIB, 4),
+            lambda: 2 * MIB / floor_ns(2 * MIB, handoff=False, count=50),
+        )
+        yield taken.figure(
+            "2 MiB copies of mapped memory", "GB/s", "0.95 x memcpy",
+            lambda value, base: value >= 0.95 * base, "memcpy, GB/s",
+        )  # fmt: skip
+
+
+def another(bench: Bench) -> Iterator[Figure]:
+    """The same with a second process, which owns the remote bytes and copies them itself."""
+    code = f"import sys; sys.path[:] = {sys.path!r}\n{OWNER}"
+    command = [sys.executable, "-c", code, bench.device.provider, str(16 * MIB)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as owner:
+        token = bytes.fromhex(owner.stdout.readline())
+        with bench.device.import_region(token) as remote, bench.device.queue() as queue:
+            far = Bench(bench.device, bench.local, remote)
+            one = queue.prepare_write(far.local, remote, size=64)
+            taken = rounds(partial(per_call, one.run, 500), partial(bare_ns, one, 1, 500))
+            free = ("published", lambda *_: True)
+            yield taken.figure("64 B, a second process", "ns", *free, "bare loop")
+            taken = rounds(
+                lambda: _rate(far, queue, 2 * MIB, 4),
+                lambda: 2 * MIB / floor_ns(2 * MIB, handoff=False, count=50),
+            )
+            yield taken.figure("2 MiB, a second process", "GB/s", *free, "memcpy, GB/s")
+        owner.stdin.close()
+
+
+ALL = (small, batches, large, another)
+
+
+def measured(provider: str, names: list[str]) -> Iterator[Figure]:
+    """The figures of the rows called `names`, or of all."""
+    with dgkit.Device(provider) as device:
+        local = device.register(dgkit.empty(16 * MIB))
+        there = device.register(dgkit.empty(16 * MIB))
+        bench = Bench(device, local, device.import_region(there.export()))
+        for row in ALL:
+            if not names or row.__name__ in names:
+                yield from row(bench)
+
+
+def main() -> None:
+    """Measures, prints, and stores if asked to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    known = [row.__name__ for row in ALL]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    parser.add_argument("--provider", choices=("softdoca", "doca"), default="softdoca")
+    parser.add_argument("--json", type=Path, help="store the figures here")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(known):
+        parser.error(f"no rows are called {', '.join(sorted(unknown))}; there are {known}")
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    figures = []
+    with console.status("measuring") as status:
+        for figure in measured(options.provider, options.names):
+            figures.append(figure)
+            status.update(f"measured: {figure.what}")
+    software = options.provider == "softdoca"
+    label = "softdoca (software DPU)" if software else "doca"
+    console.print(shown(figures, f"dgkit, {label}: medians of rounds"))
+    if options.json:
+        with dgkit.Device(options.provider) as device:
+            save(options.json, figures, provider=label, engine=device.caps.engine)
+
+
+if __name__ == "__main__":
+    main()
