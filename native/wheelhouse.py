@@ -82,14 +82,23 @@ def build(scratch: Path) -> Path:
     return next(scratch.glob("dgkit-*.whl"))
 
 
-def needed_glibc(wheel: Path, scratch: Path) -> int:
-    """The newest glibc 2.x whose symbols the extension uses: x. Ends if it is not for aarch64."""
+def libraries(wheel: Path, into: Path) -> list[Path]:
+    """The ELF files of a wheel: the extension, and softdoca's libraries. Ends if one is not for
+    aarch64.
+    """
     with zipfile.ZipFile(wheel) as archive:
-        extension = Path(archive.extract("dgkit/_native.abi3.so", scratch))
-    machine = struct.unpack_from("<H", extension.read_bytes(), 18)[0]
-    if machine != ARM_ELF:
-        sys.exit(f"the extension was built for ELF machine {machine}, not for aarch64")
-    listing = run("aarch64-linux-gnu-objdump", "-p", extension)
+        names = [name for name in archive.namelist() if archive.open(name).read(4) == b"\x7fELF"]
+        found = [Path(archive.extract(name, into)) for name in names]
+    for path in found:
+        machine = struct.unpack_from("<H", path.read_bytes(), 18)[0]
+        if machine != ARM_ELF:
+            sys.exit(f"{path.name} was built for ELF machine {machine}, not for aarch64")
+    return found
+
+
+def needed_glibc(wheel: Path, scratch: Path) -> int:
+    """The newest glibc 2.x whose symbols what is in the wheel uses: x."""
+    listing = run("aarch64-linux-gnu-objdump", "-p", *libraries(wheel, scratch))
     return max(map(int, re.findall(r"GLIBC_2\.(\d+)", listing)), default=OLDEST_GLIBC)
 
 
@@ -140,7 +149,7 @@ def main() -> None:
         built = build(scratch)
         needs = max(needed_glibc(built, scratch), OLDEST_GLIBC)
         if needs > glibc:
-            sys.exit(f"the extension came out for glibc 2.{needs}; the DPU has 2.{glibc}")
+            sys.exit(f"the wheel came out for glibc 2.{needs}; the DPU has 2.{glibc}")
         wheel = retag(built, f"manylinux_2_{needs}_aarch64", options.folder)
     download(wheel, options.folder, python=options.python, glibc=glibc, extras=options.extra)
     wanted = f"'dgkit[{','.join(options.extra)}]'" if options.extra else "dgkit"
