@@ -48,8 +48,15 @@ SOFTDOCA_INTERNAL void softdoca_log(uint32_t level, const char *func, const char
 /* Logs why (WARNING) and gives the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the context runs"); */
 #define REFUSE(error, ...) \
 	(softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, __VA_ARGS__), (error))
+/* The limit of the program's own records, and that of every SDK backend. False: no such level. */
+SOFTDOCA_INTERNAL bool softdoca_log_limit(uint32_t level);
+SOFTDOCA_INTERNAL bool softdoca_log_sdk_limit(uint32_t level);
 /* error.c. The doca_error_t that stands for a negative result of dgkit.h, logged with its sentence. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_failed(const char *func, int rc) __attribute__((cold));
+/* runtime.c. The path, in dgkit's folder of sockets, that stands for a Comch server's name on the function
+ * of this vuid. OPERATING_SYSTEM and others: no such folder, or a path longer than cap. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_runtime_path(const char *name, const char *function,
+						     const char *ending, char *out, size_t cap);
 
 /* ---- devices: devices.c reads what there is, dev.c hands it out ---- */
 
@@ -88,7 +95,8 @@ struct doca_devinfo_rep {
 struct doca_dev {
 	struct object o;
 	uint32_t opened; /* doca_dev_open of an open device gives the same one */
-	struct doca_devinfo info;
+	int pid; /* opened by: a fork's child opens its own */
+	_Alignas(64) struct doca_devinfo info;
 	dg_device *engine; /* provider soft, or fault over it */
 	dg_device *gpu; /* provider cuda, opened at the first GPU memory; NULL: none so far */
 	atomic_uint users; /* maps and contexts that are still there: closing gives IN_USE */
