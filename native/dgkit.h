@@ -269,6 +269,10 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
 const char *dg_copy_method(uint32_t method);
 int dg_copy_with(uint32_t method, void *dst, const void *src, uint64_t size);
 
+/* A completion callback for DOCA, by its address: stores 1 into the uint32_t that task_data points to.
+ * DOCA passes a `union doca_data` by value; a uint64_t goes in the same register. */
+void dg_doca_note(void *task, uint64_t task_data, uint64_t ctx_data);
+
 /* cdef: end. */
 
 #endif
