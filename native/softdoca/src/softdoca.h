@@ -45,6 +45,8 @@
 /* log.c. The library's own records; level is a doca_log_level. */
 SOFTDOCA_INTERNAL void softdoca_log(uint32_t level, const char *func, const char *format, ...)
 	__attribute__((format(printf, 3, 4), cold));
+/* The last sentence of this thread at WARNING or worse, for bindings that raise it; "": none so far. */
+SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
 /* Logs why (WARNING) and gives the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the context runs"); */
 #define REFUSE(error, ...) \
 	(softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, __VA_ARGS__), (error))
