@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is known of a function or a representor. */
+#include <string.h>
+
+#include "devices.h"
+
+static const struct function *of_info(const struct doca_devinfo *info)
+{
+	return object_is(info, OBJECT_DEVINFO) ? &info->f : NULL;
+}
+
+static const struct function *of_rep(const struct doca_devinfo_rep *info)
+{
+	return object_is(info, OBJECT_DEVINFO_REP) ? &info->f : NULL;
+}
+
+/* DOCA API reference, Device: a text's buffer has at least the size that the header names. */
+#define COPY_TEXT(f, field, out, size) \
+	copy_text(__func__, f, (f) ? (f)->field : "", sizeof((f)->field), out, size)
+
+static doca_error_t copy_text(const char *func, const struct function *f, const char *text,
+			      size_t least, char *out, uint32_t size)
+{
+	if (!f || !out || size < least) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+			     "no such function, no buffer, or one of %u bytes where %zu are needed",
+			     size, least);
+		return DOCA_ERROR_INVALID_VALUE;
+	}
+	memcpy(out, text, strlen(text) + 1);
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t is_equal(const char *func, const struct function *f, const char *text,
+			     uint8_t *equal)
+{
+	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE];
+	if (!f || !text || !equal || !softdoca_pci_parse(text, pci)) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+			     "no such function, no output, or '%.32s' is no address like "
+			     "0000:03:00.0 or 03:00.0",
+			     text ? text : "NULL");
+		return DOCA_ERROR_INVALID_VALUE;
+	}
+	*equal = !strcmp(pci, f->pci);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_get_ibdev_name(const struct doca_devinfo *devinfo, char *ibdev_name,
+					 uint32_t size)
+{
+	const struct function *f = of_info(devinfo);
+	return COPY_TEXT(f, ibdev, ibdev_name, size);
+}
+
+doca_error_t doca_devinfo_get_iface_name(const struct doca_devinfo *devinfo, char *iface_name,
+					 uint32_t size)
+{
+	const struct function *f = of_info(devinfo);
+	return COPY_TEXT(f, iface, iface_name, size);
+}
+
+doca_error_t doca_devinfo_get_pci_addr_str(const struct doca_devinfo *devinfo, char *pci_addr_str)
+{
+	const struct function *f = of_info(devinfo);
+	return COPY_TEXT(f, pci, pci_addr_str, sizeof f->pci);
+}
+
+doca_error_t doca_devinfo_rep_get_vuid(const struct doca_devinfo_rep *devinfo_rep, char *rep_vuid,
+				       uint32_t size)
+{
+	const struct function *f = of_rep(devinfo_rep);
+	return COPY_TEXT(f, vuid, rep_vuid, size);
+}
+
+doca_error_t doca_devinfo_rep_get_pci_addr_str(const struct doca_devinfo_rep *devinfo_rep,
+					       char *pci_addr_str)
+{
+	const struct function *f = of_rep(devinfo_rep);
+	return COPY_TEXT(f, pci, pci_addr_str, sizeof f->pci);
+}
+
+doca_error_t doca_devinfo_is_equal_pci_addr(const struct doca_devinfo *devinfo,
+					    const char *pci_addr_str, uint8_t *is_equal_out)
+{
+	return is_equal(__func__, of_info(devinfo), pci_addr_str, is_equal_out);
+}
+
+doca_error_t doca_devinfo_rep_is_equal_pci_addr(const struct doca_devinfo_rep *devinfo_rep,
+						const char *pci_addr_str, uint8_t *is_equal_out)
+{
+	return is_equal(__func__, of_rep(devinfo_rep), pci_addr_str, is_equal_out);
+}
+
+doca_error_t doca_devinfo_get_pci_func_type(const struct doca_devinfo *devinfo,
+					    enum doca_pci_func_type *t)
+{
+	const struct function *f = of_info(devinfo);
+	if (!f || !t)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo, or t is NULL",
+			      (const void *)devinfo);
+	*t = f->type;
+	return DOCA_SUCCESS;
+}
+
+/* Of a function that is no SF: guess. */
+doca_error_t doca_devinfo_get_sf_index(const struct doca_devinfo *devinfo, uint32_t *sf_index)
+{
+	const struct function *f = of_info(devinfo);
+	if (!f || !sf_index)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo, or sf_index is NULL",
+			      (const void *)devinfo);
+	if (f->type != DOCA_PCI_FUNC_TYPE_SF)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s is no SF", f->pci);
+	*sf_index = f->sf_index;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_get_vhca_id(const struct doca_devinfo *devinfo, uint16_t *vhca_id)
+{
+	const struct function *f = of_info(devinfo);
+	if (!f || !vhca_id)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo, or vhca_id is NULL",
+			      (const void *)devinfo);
+	*vhca_id = f->vhca_id;
+	return DOCA_SUCCESS;
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Names and descriptions of errors, and what dgkit's errors are called here. */
+#include <errno.h>
+
+#include "softdoca.h"
+
+struct word {
+	const char *name, *descr;
+};
+
+#define WORD(name, descr) [DOCA_##name] = {"DOCA_" #name, descr}
+static const struct word words[] = {
+	WORD(SUCCESS, "success"),
+	WORD(ERROR_UNKNOWN, "an error of unknown kind"),
+	WORD(ERROR_NOT_PERMITTED, "this is not permitted"),
+	WORD(ERROR_IN_USE, "it is still in use"),
+	WORD(ERROR_NOT_SUPPORTED, "this is not supported"),
+	WORD(ERROR_AGAIN, "not now, try again"),
+	WORD(ERROR_INVALID_VALUE, "an argument is invalid"),
+	WORD(ERROR_NO_MEMORY, "out of memory"),
+	WORD(ERROR_INITIALIZATION, "it could not be set up"),
+	WORD(ERROR_TIME_OUT, "the time is over"),
+	WORD(ERROR_SHUTDOWN, "it was shut down"),
+	WORD(ERROR_CONNECTION_RESET, "the peer ended the connection"),
+	WORD(ERROR_CONNECTION_ABORTED, "the connection was given up"),
+	WORD(ERROR_CONNECTION_INPROGRESS, "the connection is not there yet"),
+	WORD(ERROR_NOT_CONNECTED, "there is no connection"),
+	WORD(ERROR_NO_LOCK, "the lock could not be taken"),
+	WORD(ERROR_NOT_FOUND, "there is no such thing"),
+	WORD(ERROR_IO_FAILED, "the data could not be moved"),
+	WORD(ERROR_BAD_STATE, "not in this state"),
+	WORD(ERROR_UNSUPPORTED_VERSION, "a version that is not supported"),
+	WORD(ERROR_OPERATING_SYSTEM, "the operating system refused"),
+	WORD(ERROR_DRIVER, "the driver refused"),
+	WORD(ERROR_UNEXPECTED, "this should not have happened"),
+	WORD(ERROR_ALREADY_EXIST, "it is there already"),
+	WORD(ERROR_FULL, "there is no room left"),
+	WORD(ERROR_EMPTY, "nothing is there"),
+	WORD(ERROR_IN_PROGRESS, "under way, not complete"),
+	WORD(ERROR_TOO_BIG, "too large"),
+	WORD(ERROR_AUTHENTICATION, "the peer could not be authenticated"),
+	WORD(ERROR_BAD_CONFIG, "the configuration is wrong"),
+	WORD(ERROR_SKIPPED, "it was left out"),
+	WORD(ERROR_DEVICE_FATAL_ERROR, "the device failed for good"),
+};
+#define N_WORDS (sizeof words / sizeof words[0])
+/* DOCA API reference, Errors: a value that is no error has a text of its own, not NULL. */
+static const struct word no_word = {"unrecognized error code", "unrecognized error code"};
+
+static const struct word *word_of(doca_error_t error)
+{
+	return (uint32_t)error < N_WORDS ? &words[(uint32_t)error] : &no_word;
+}
+
+const char *doca_error_get_name(doca_error_t error)
+{
+	return word_of(error)->name;
+}
+
+const char *doca_error_get_descr(doca_error_t error)
+{
+	return word_of(error)->descr;
+}
+
+/* What each errno of a control call means stands at the top of dgkit.h. */
+static const struct {
+	int number;
+	doca_error_t error;
+} meanings[] = {
+	{EINVAL, DOCA_ERROR_INVALID_VALUE},
+	{ERANGE, DOCA_ERROR_INVALID_VALUE},
+	{EBADMSG, DOCA_ERROR_INVALID_VALUE},
+	{EMEDIUMTYPE, DOCA_ERROR_INVALID_VALUE},
+	{EFAULT, DOCA_ERROR_INVALID_VALUE},
+	{EACCES, DOCA_ERROR_NOT_PERMITTED},
+	{EPERM, DOCA_ERROR_NOT_PERMITTED},
+	{EAGAIN, DOCA_ERROR_AGAIN},
+	{EBUSY, DOCA_ERROR_IN_USE},
+	{EALREADY, DOCA_ERROR_IN_USE},
+	{EOPNOTSUPP, DOCA_ERROR_NOT_SUPPORTED},
+	{EXDEV, DOCA_ERROR_NOT_SUPPORTED},
+	{ENODEV, DOCA_ERROR_NOT_FOUND},
+	{ENOKEY, DOCA_ERROR_NOT_FOUND},
+	{ESTALE, DOCA_ERROR_BAD_STATE},
+	{EOWNERDEAD, DOCA_ERROR_BAD_STATE},
+	{EPROTONOSUPPORT, DOCA_ERROR_UNSUPPORTED_VERSION},
+	{ENOTCONN, DOCA_ERROR_NOT_CONNECTED},
+	{ETIMEDOUT, DOCA_ERROR_TIME_OUT},
+	{ETIME, DOCA_ERROR_TIME_OUT},
+	{ENOMEM, DOCA_ERROR_NO_MEMORY},
+	{EIO, DOCA_ERROR_IO_FAILED},
+};
+
+static doca_error_t meaning_of(int number)
+{
+	for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
+		if (meanings[i].number == number)
+			return meanings[i].error;
+	return DOCA_ERROR_OPERATING_SYSTEM; /* EMFILE, ENFILE, ENOSPC: the system's own limits */
+}
+
+doca_error_t softdoca_failed(const char *func, int rc)
+{
+	doca_error_t error = rc < 0 ? meaning_of(-rc) : DOCA_ERROR_UNEXPECTED;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s: %s", doca_error_get_name(error),
+		     rc < 0 ? dg_last_error() : "a call that failed gave no error");
+	return error;
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * SOFTDOCA_FAULTS: rules for dgkit's provider fault, apart by `;`. A rule is an action and what it may
+ * be limited to, the fields of dg_fault_rule:
+ *
+ *	error every=10 status=io_failed; delay ms=5 min_size=4096; lose skip=3 count=1; reorder ppm=1000
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices.h"
+
+struct named {
+	const char *name;
+	uint64_t value;
+};
+
+static const struct named actions[] = {{"error", DG_FAULT_ERROR},
+				       {"delay", DG_FAULT_DELAY},
+				       {"reorder", DG_FAULT_REORDER},
+				       {"lose", DG_FAULT_LOSE},
+				       {NULL, 0}};
+static const struct named statuses[] = {{"local_error", DG_LOCAL_ERROR},
+					{"remote_access_error", DG_REMOTE_ACCESS_ERROR},
+					{"peer_lost", DG_PEER_LOST},
+					{"timed_out", DG_TIMED_OUT},
+					{"flushed", DG_FLUSHED},
+					{"io_failed", DG_IO_FAILED},
+					{NULL, 0}};
+static const struct named opcodes[] = {
+	{"read", 1u << DG_READ}, {"write", 1u << DG_WRITE}, {"both", 3}, {NULL, 0}};
+
+enum field { OPS, STATUS, EVERY, MIN_SIZE, MAX_SIZE, SKIP, COUNT, DELAY, PPM, SEED };
+static const struct {
+	const char *name;
+	enum field field;
+	const struct named *names; /* NULL: a number */
+	uint64_t most, unit;
+} keys[] = {
+	{"ops", OPS, opcodes, 0, 1},
+	{"status", STATUS, statuses, 0, 1},
+	{"every", EVERY, NULL, UINT32_MAX, 1},
+	{"min_size", MIN_SIZE, NULL, UINT64_MAX, 1},
+	{"max_size", MAX_SIZE, NULL, UINT64_MAX, 1},
+	{"skip", SKIP, NULL, UINT64_MAX, 1},
+	{"count", COUNT, NULL, UINT64_MAX, 1},
+	{"delay_ns", DELAY, NULL, UINT64_MAX, 1},
+	{"us", DELAY, NULL, UINT64_MAX / 1000, 1000},
+	{"ms", DELAY, NULL, UINT64_MAX / 1000000, 1000000},
+	{"ppm", PPM, NULL, 1000000, 1},
+	{"seed", SEED, NULL, UINT32_MAX, 1},
+};
+#define N_KEYS (sizeof keys / sizeof keys[0])
+
+static bool look_up(const struct named *names, const char *text, uint64_t *out)
+{
+	for (; names->name; names++)
+		if (!strcmp(names->name, text)) {
+			*out = names->value;
+			return true;
+		}
+	return false;
+}
+
+static void put(dg_fault_rule *rule, enum field field, uint64_t value)
+{
+	switch (field) {
+	case OPS:
+		rule->ops = (uint32_t)value;
+		break;
+	case STATUS:
+		rule->status = (int32_t)value;
+		break;
+	case EVERY:
+		rule->every = (uint32_t)value;
+		break;
+	case MIN_SIZE:
+		rule->min_size = value;
+		break;
+	case MAX_SIZE:
+		rule->max_size = value;
+		break;
+	case SKIP:
+		rule->skip = value;
+		break;
+	case COUNT:
+		rule->count = value;
+		break;
+	case DELAY:
+		rule->delay_ns = value;
+		break;
+	case PPM:
+		rule->ppm = (uint32_t)value;
+		break;
+	case SEED:
+		rule->seed = (uint32_t)value;
+		break;
+	}
+}
+
+#define BAD(...) (softdoca_log(DOCA_LOG_LEVEL_WARNING, "SOFTDOCA_FAULTS", __VA_ARGS__), false)
+
+static bool set_key(dg_fault_rule *rule, int number, char *word)
+{
+	uint64_t value;
+	char *text = softdoca_split(word);
+	if (!text)
+		return BAD("rule %d: '%s' is not key=value", number, word);
+	for (size_t i = 0; i < N_KEYS; i++) {
+		if (strcmp(keys[i].name, word))
+			continue;
+		if (keys[i].names ? !look_up(keys[i].names, text, &value)
+				  : !softdoca_number(text, keys[i].most, &value))
+			return BAD("rule %d: %s='%s' is no %s", number, word, text,
+				   keys[i].names ? "such name" : "number that is small enough");
+		put(rule, keys[i].field, value * keys[i].unit);
+		return true;
+	}
+	return BAD(
+		"rule %d: key %s (value '%s') is none of ops status every min_size max_size skip "
+		"count delay_ns us ms ppm seed",
+		number, word, text);
+}
+
+static bool read_rule(dg_fault_rule *rule, int number, char *text)
+{
+	char *rest = NULL, *word = strtok_r(text, " \t\n", &rest);
+	uint64_t action;
+	if (!word || !look_up(actions, word, &action))
+		return BAD("rule %d: action '%s' is none of error delay reorder lose", number,
+			   word ? word : "");
+	*rule = (dg_fault_rule){.action = (uint32_t)action,
+				.ops = 3,
+				.status = DG_IO_FAILED,
+				.every = 1,
+				.max_size = UINT64_MAX,
+				.ppm = 1000000};
+	while ((word = strtok_r(NULL, " \t\n", &rest)))
+		if (!set_key(rule, number, word))
+			return false;
+	return true;
+}
+
+int softdoca_faults(dg_fault_rule rules[FAULTS_MAX])
+{
+	const char *given = getenv("SOFTDOCA_FAULTS");
+	int n = 0;
+	if (!given || !given[strspn(given, "; \t\n")])
+		return 0;
+	char *text = strdup(given), *rest = NULL;
+	bool good = text != NULL;
+	for (char *rule = good ? strtok_r(text, ";", &rest) : NULL; good && rule;
+	     rule = strtok_r(NULL, ";", &rest)) {
+		if (!rule[strspn(rule, " \t\n")])
+			continue; /* behind the last ; */
+		if (n == FAULTS_MAX)
+			good = BAD("rule %d: more than %d rules", n + 1, FAULTS_MAX);
+		else
+			good = read_rule(&rules[n], n + 1, rule);
+		n++;
+	}
+	free(text);
+	return good ? n : -1;
+}

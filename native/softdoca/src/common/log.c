@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Log records. A program's own go to the standard backend, the library's to SDK backends and, as
+ * SOFTDOCA_LOG says, to stderr. Neither is written where nobody made a backend for it.
+ *
+ * Backends and sources are only ever added, so their lists are read without a lock, also in a signal
+ * handler's shadow and in the child of a fork. A record is one write to its stream.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "softdoca.h"
+
+#define SOURCES_MAX 4096
+#define RECORD_MAX  2048 /* bytes of a record; what is longer is cut, and ends in "..." */
+#define SDK_SOURCE  "SOFTDOCA"
+
+struct doca_log_backend {
+	struct object o;
+	FILE *file;
+	_Atomic uint32_t level; /* records of this level and of lower numbers */
+	struct doca_log_backend *next;
+};
+
+struct record {
+	uint32_t level;
+	const char *source, *file, *func;
+	int line;
+};
+
+static _Atomic(struct doca_log_backend *) sdk_backends;
+static atomic_bool standard;
+static _Atomic uint32_t app_limit = DOCA_LOG_LEVEL_INFO, sdk_limit = DOCA_LOG_LEVEL_INFO;
+static _Atomic(const char *) sources[SOURCES_MAX];
+static atomic_int n_sources;
+
+/* SOFTDOCA_LOG as a level; 0: not looked at yet. */
+static _Atomic uint32_t asked;
+
+static const struct {
+	uint32_t level;
+	const char *tag, *name;
+} levels[] = {
+	{DOCA_LOG_LEVEL_DISABLE, "", "disable"}, {DOCA_LOG_LEVEL_CRIT, "CRT", "crit"},
+	{DOCA_LOG_LEVEL_ERROR, "ERR", "error"},  {DOCA_LOG_LEVEL_WARNING, "WRN", "warning"},
+	{DOCA_LOG_LEVEL_INFO, "INF", "info"},    {DOCA_LOG_LEVEL_DEBUG, "DBG", "debug"},
+	{DOCA_LOG_LEVEL_TRACE, "TRC", "trace"},
+};
+#define N_LEVELS (sizeof levels / sizeof levels[0])
+
+static const char *tag_of(uint32_t level)
+{
+	for (size_t i = 0; i < N_LEVELS; i++)
+		if (levels[i].level == level)
+			return levels[i].tag;
+	return NULL;
+}
+
+static uint32_t level_named(const char *text)
+{
+	char number[16];
+	for (size_t i = 0; i < N_LEVELS; i++) {
+		snprintf(number, sizeof number, "%u", levels[i].level);
+		if (!strcasecmp(text, levels[i].name) || !strcmp(text, number))
+			return levels[i].level;
+	}
+	return 0;
+}
+
+/* What SOFTDOCA_LOG asks for, read once. A wrong value is said on stderr, and means WARNING. */
+static uint32_t asked_level(void)
+{
+	uint32_t level = atomic_load_explicit(&asked, memory_order_relaxed), none = 0;
+	if (level)
+		return level;
+	const char *text = getenv("SOFTDOCA_LOG");
+	level = text && *text ? level_named(text) : DOCA_LOG_LEVEL_DISABLE;
+	bool bad = !level;
+	if (bad)
+		level = DOCA_LOG_LEVEL_WARNING;
+	if (atomic_compare_exchange_strong(&asked, &none, level) && bad)
+		fprintf(stderr,
+			"softdoca: SOFTDOCA_LOG=%s is no level (disable crit error warning info "
+			"debug trace, or 10 to 70): warning is taken\n",
+			text);
+	return level;
+}
+
+/* "[time][pid][DOCA][LVL][source][file:line][func] message\n" into out; gives its length. */
+static size_t format_record(char *out, const struct record *r, const char *format, va_list args)
+{
+	struct timespec now;
+	struct tm tm;
+	clock_gettime(CLOCK_REALTIME, &now);
+	localtime_r(&now.tv_sec, &tm);
+	size_t n = strftime(out, RECORD_MAX, "[%Y-%m-%d %H:%M:%S", &tm), room = RECORD_MAX - 5;
+	int k = snprintf(out + n, room - n, ":%06ld][%d][DOCA][%s][%.64s]", now.tv_nsec / 1000,
+			 (int)getpid(), tag_of(r->level), r->source);
+	n += (size_t)k;
+	if (r->file)
+		k = snprintf(out + n, room - n, "[%.256s:%d][%.128s] ", r->file, r->line, r->func);
+	else
+		k = snprintf(out + n, room - n, "[%.128s] ", r->func);
+	n += (size_t)k;
+	k = vsnprintf(out + n, room - n, format, args);
+	if (k >= 0 && (size_t)k >= room - n) {
+		memcpy(out + room - 1, "...", 3);
+		n = room + 2;
+	} else if (k > 0) {
+		n += (size_t)k;
+	}
+	while (n && out[n - 1] == '\n')
+		n--;
+	out[n++] = '\n';
+	out[n] = '\0';
+	return n;
+}
+
+static void put(FILE *file, const char *text, size_t n)
+{
+	fwrite(text, 1, n, file);
+	fflush(file);
+}
+
+static void put_sdk(const struct record *r, const char *text, size_t n)
+{
+	bool on_stderr = false;
+	for (struct doca_log_backend *b = atomic_load_explicit(&sdk_backends, memory_order_acquire);
+	     b; b = b->next)
+		if (r->level <= atomic_load_explicit(&b->level, memory_order_relaxed)) {
+			put(b->file, text, n);
+			on_stderr |= b->file == stderr;
+		}
+	if (!on_stderr && r->level <= asked_level())
+		put(stderr, text, n);
+}
+
+static bool sdk_heard(uint32_t level)
+{
+	for (struct doca_log_backend *b = atomic_load_explicit(&sdk_backends, memory_order_acquire);
+	     b; b = b->next)
+		if (level <= atomic_load_explicit(&b->level, memory_order_relaxed))
+			return true;
+	return level <= asked_level();
+}
+
+void softdoca_log(uint32_t level, const char *func, const char *format, ...)
+{
+	char text[RECORD_MAX];
+	const struct record r = {.level = level, .source = SDK_SOURCE, .func = func};
+	int saved = errno;
+	if (tag_of(level) && sdk_heard(level)) {
+		va_list args;
+		va_start(args, format);
+		put_sdk(&r, text, format_record(text, &r, format, args));
+		va_end(args);
+	}
+	errno = saved;
+}
+
+/* DOCA API reference, Logging: the standard backend prints INFO and lower to stdout, WARNING and higher
+ * to stderr. What is wrong with a call of doca_log itself: guess. */
+doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, const char *func,
+		      const char *format, ...)
+{
+	if (!tag_of(level) || level == DOCA_LOG_LEVEL_DISABLE)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 20 to 70", level);
+	if (source < 0 || source >= atomic_load_explicit(&n_sources, memory_order_acquire))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "source %d was not registered", source);
+	if (!fname || !func || !format)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "fname, func or format is NULL");
+	if (!atomic_load_explicit(&standard, memory_order_acquire) ||
+	    level > atomic_load_explicit(&app_limit, memory_order_relaxed))
+		return DOCA_SUCCESS;
+	char text[RECORD_MAX];
+	const char *name = atomic_load_explicit(&sources[source], memory_order_acquire);
+	const struct record r = {level, name ? name : "?", fname, func, line};
+	int saved = errno;
+	va_list args;
+	va_start(args, format);
+	size_t n = format_record(text, &r, format, args);
+	va_end(args);
+	put(level >= DOCA_LOG_LEVEL_INFO ? stdout : stderr, text, n);
+	errno = saved;
+	return DOCA_SUCCESS;
+}
+
+/* A second one would print each record twice, so it is the first again. guess */
+doca_error_t doca_log_backend_create_standard(void)
+{
+	atomic_store_explicit(&standard, true, memory_order_release);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_log_backend_create_with_file_sdk(FILE *fptr, struct doca_log_backend **backend)
+{
+	if (!fptr || !backend)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "fptr or backend is NULL");
+	struct doca_log_backend *b = softdoca_object_new(OBJECT_LOG_BACKEND, sizeof *b);
+	if (!b)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a backend");
+	b->file = fptr;
+	/* DOCA API reference, Logging: a new one begins with the limit of all. */
+	atomic_init(&b->level, atomic_load_explicit(&sdk_limit, memory_order_relaxed));
+	b->next = atomic_load_explicit(&sdk_backends, memory_order_relaxed);
+	/* Release: who finds b finds what is in it. */
+	while (!atomic_compare_exchange_weak_explicit(&sdk_backends, &b->next, b,
+						      memory_order_release, memory_order_relaxed))
+		;
+	*backend = b;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_log_backend_set_sdk_level(struct doca_log_backend *backend, uint32_t level)
+{
+	if (!object_is(backend, OBJECT_LOG_BACKEND))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no backend", (void *)backend);
+	if (!tag_of(level))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 10 to 70", level);
+	atomic_store_explicit(&backend->level, level, memory_order_relaxed);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_log_register_source(const char *source_name, int *source)
+{
+	if (!source_name || !source)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "source_name or source is NULL");
+	char *name = strdup(source_name); /* a plugin that is unloaded takes its own with it */
+	if (!name)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a source's name");
+	int i = atomic_load_explicit(&n_sources, memory_order_relaxed);
+	do {
+		if (i >= SOURCES_MAX) {
+			free(name);
+			return REFUSE(DOCA_ERROR_FULL, "%d sources are the most", SOURCES_MAX);
+		}
+	} while (!atomic_compare_exchange_weak(&n_sources, &i, i + 1));
+	atomic_store_explicit(&sources[i], name, memory_order_release);
+	*source = i;
+	return DOCA_SUCCESS;
+}
+
+/* For argp's --log-level: the program's own records. */
+bool softdoca_log_limit(uint32_t level)
+{
+	if (!tag_of(level))
+		return false;
+	atomic_store_explicit(&app_limit, level, memory_order_relaxed);
+	return true;
+}
+
+/* For argp's --sdk-log-level: all SDK backends, and those yet to come. */
+bool softdoca_log_sdk_limit(uint32_t level)
+{
+	if (!tag_of(level))
+		return false;
+	atomic_store_explicit(&sdk_limit, level, memory_order_relaxed);
+	for (struct doca_log_backend *b = atomic_load_explicit(&sdk_backends, memory_order_acquire);
+	     b; b = b->next)
+		atomic_store_explicit(&b->level, level, memory_order_relaxed);
+	return true;
+}
