@@ -37,6 +37,7 @@ enum object_kind {
 	OBJECT_COMCH_CONNECTION,
 	OBJECT_COMCH_SEND,
 	OBJECT_COMCH_EVENT,
+	OBJECT_BUF_IDLE, /* a buffer that lies in its inventory */
 	OBJECT_LIST, /* before an array of handles that the program holds */
 };
 

@@ -137,12 +137,16 @@ struct doca_mmap {
 	enum mmap_state state;
 	enum mmap_backing backing;
 	bool exported, from_export, thread_safe;
+	bool writable; /* a task of this process may write to it */
 	uint32_t permissions; /* doca_access_flag */
 	char *addr; /* as programs say it: in a map from an export, the exporter's own address */
 	size_t len;
 	char *base; /* where the bytes lie here; of a udmabuf another place than addr. NULL: elsewhere */
 	int dmabuf_fd; /* our own duplicate, or -1 */
 	size_t dmabuf_offset;
+	size_t mapped; /* bytes of a udmabuf that lie at `window` */
+	void *window;
+	dg_memory gpu; /* GPU memory of this process; its fd is ours */
 	uint32_t n_attached, max_attached;
 	struct attachment attached[MMAP_DEVS_MAX];
 	atomic_uint bufs; /* buffers that were taken over it and not given back */
@@ -179,7 +183,7 @@ struct doca_buf_inventory {
 	struct object o;
 	bool started;
 	size_t n, n_free;
-	struct doca_buf *free; /* OBJECT_FREE while they lie here */
+	struct doca_buf *free; /* OBJECT_BUF_IDLE while they lie here */
 	struct doca_buf **all;
 	union doca_data user_data;
 };

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Lists of buffers. Each knows its first, and the first knows the last and how many there are; the
+ * reference count is that of the first, the others have one reference each.
+ * Sources: "DOCA Buf" is the published reference of that library, "guess" is ours.
+ */
+#include "memory.h"
+
+doca_error_t doca_buf_get_next_in_list(struct doca_buf *buf, struct doca_buf **next_buf)
+{
+	CHECK_BUF(buf);
+	CHECK_OUT(next_buf);
+	*next_buf = buf->next;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_get_last_in_list(struct doca_buf *buf, struct doca_buf **last_buf)
+{
+	CHECK_BUF(buf);
+	CHECK_OUT(last_buf);
+	*last_buf = buf->first->last;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_is_last_in_list(const struct doca_buf *buf, uint8_t *is_last)
+{
+	CHECK_BUF(buf);
+	CHECK_OUT(is_last);
+	*is_last = !buf->next;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_is_first_in_list(const struct doca_buf *buf, uint8_t *is_first)
+{
+	CHECK_BUF(buf);
+	CHECK_OUT(is_first);
+	*is_first = buf->first == buf;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_is_in_list(const struct doca_buf *buf, uint8_t *is_in_list)
+{
+	CHECK_BUF(buf);
+	CHECK_OUT(is_in_list);
+	*is_in_list = buf->next || buf->first != buf;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_get_list_len(const struct doca_buf *buf, uint32_t *num_elements)
+{
+	CHECK_BUF(buf);
+	CHECK_OUT(num_elements);
+	if (buf->first != buf) /* DOCA Buf, doca_buf_get_list_len */
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the buffer is not the first of its list");
+	*num_elements = buf->list_len;
+	return DOCA_SUCCESS;
+}
+
+/* The engine walks a submitted list: it must stay as it is. */
+static bool in_task(const struct doca_buf *b)
+{
+	return atomic_load_explicit(&b->in_tasks, memory_order_relaxed);
+}
+
+doca_error_t doca_buf_chain_list(struct doca_buf *list1, struct doca_buf *list2)
+{
+	CHECK_BUF(list1);
+	CHECK_BUF(list2);
+	if (list1 == list2) /* guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a list cannot follow itself");
+	/* DOCA Buf, doca_buf_chain_list: both are heads, which error it gives else is a guess; list2 has
+	 * one reference */
+	if (list1->first != list1 || list2->first != list2)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "list%d is not the first of its list",
+			      list1->first != list1 ? 1 : 2);
+	if (list2->refcount != 1)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "list2 has %u references, not one",
+			      list2->refcount);
+	if (in_task(list1) || in_task(list2)) /* guess */
+		return REFUSE(DOCA_ERROR_IN_USE, "a submitted task still uses list%d",
+			      in_task(list1) ? 1 : 2);
+	list1->last->next = list2;
+	list1->last = list2->last;
+	list1->list_len += list2->list_len;
+	for (struct doca_buf *b = list2; b; b = b->next)
+		b->first = list1;
+	return DOCA_SUCCESS;
+}
+
+/* The buffer in front of `b`, from `from` on. NULL: b does not come after it. */
+static struct doca_buf *before(struct doca_buf *from, const struct doca_buf *b)
+{
+	while (from && from->next != b)
+		from = from->next;
+	return from;
+}
+
+doca_error_t doca_buf_unchain_list(struct doca_buf *list1, struct doca_buf *list2)
+{
+	CHECK_BUF(list1);
+	CHECK_BUF(list2);
+	struct doca_buf *first = list1->first;
+	/* DOCA Buf, doca_buf_unchain_list */
+	struct doca_buf *prev = list2->first == first ? before(list1, list2) : NULL;
+	if (!prev)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "list2 is not a part of list1");
+	if (in_task(first)) /* guess */
+		return REFUSE(DOCA_ERROR_IN_USE, "a submitted task still uses the list");
+	list2->last = first->last;
+	list2->list_len = 0;
+	for (struct doca_buf *b = list2; b; b = b->next) {
+		b->first = list2;
+		list2->list_len++;
+	}
+	prev->next = NULL;
+	first->last = prev;
+	first->list_len -= list2->list_len;
+	return DOCA_SUCCESS;
+}

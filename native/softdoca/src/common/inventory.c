@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Inventories of buffers. All of them are made at create() and expand(): taking one and giving it back
+ * allocates nothing and takes no lock; an inventory belongs to one thread at a time.
+ * Sources: "DOCA Buf Inventory" is the published reference of that library, "guess" is ours.
+ */
+#include "memory.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Of the machine's memory, what the buffers of one inventory may take: more is a mistake. */
+static bool room_for(size_t n)
+{
+	size_t half = (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
+	return softdoca_object_room(sizeof(struct doca_buf), n) &&
+	       n <= half / sizeof(struct doca_buf);
+}
+
+static void end_bufs(struct doca_buf_inventory *inv, size_t from, size_t to)
+{
+	for (size_t i = from; i < to; i++)
+		softdoca_object_free(inv->all[i]);
+}
+
+/* n more. All of them or none. */
+static bool grow(struct doca_buf_inventory *inv, size_t n)
+{
+	size_t total;
+	if (__builtin_add_overflow(inv->n, n, &total) || !room_for(n))
+		return false;
+	struct doca_buf **all = realloc(inv->all, total * sizeof(struct doca_buf *));
+	if (!all)
+		return false;
+	inv->all = all;
+	for (size_t i = inv->n; i < total; i++) {
+		all[i] = softdoca_object_new(OBJECT_BUF_IDLE, sizeof(struct doca_buf));
+		if (!all[i]) {
+			end_bufs(inv, inv->n, i);
+			return false;
+		}
+		all[i]->inventory = inv;
+	}
+	/* The lowest address is taken first. */
+	for (size_t i = total; i-- > inv->n;) {
+		all[i]->next_free = inv->free;
+		inv->free = all[i];
+	}
+	inv->n = total;
+	inv->n_free += n;
+	return true;
+}
+
+doca_error_t doca_buf_inventory_create(size_t num_elements, struct doca_buf_inventory **inventory)
+{
+	CHECK_OUT(inventory);
+	if (!num_elements) /* guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "an inventory of no buffers");
+	struct doca_buf_inventory *inv = softdoca_object_new(OBJECT_INVENTORY, sizeof *inv);
+	if (inv && grow(inv, num_elements)) {
+		*inventory = inv;
+		return DOCA_SUCCESS;
+	}
+	if (inv) {
+		free(inv->all);
+		softdoca_object_free(inv);
+	}
+	return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %zu buffers", num_elements);
+}
+
+doca_error_t doca_buf_inventory_expand(struct doca_buf_inventory *inventory, uint32_t num_elements)
+{
+	CHECK_INVENTORY(inventory);
+	if (!num_elements) /* guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "no buffers to expand by");
+	if (!grow(inventory, num_elements))
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u buffers more", num_elements);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_inventory_destroy(struct doca_buf_inventory *inventory)
+{
+	CHECK_INVENTORY(inventory);
+	struct doca_buf_inventory *inv = inventory;
+	if (inv->n_free != inv->n) /* DOCA Buf Inventory, doca_buf_inventory_destroy */
+		return REFUSE(DOCA_ERROR_IN_USE, "%zu of its %zu buffers were not given back",
+			      inv->n - inv->n_free, inv->n);
+	end_bufs(inv, 0, inv->n);
+	free(inv->all);
+	softdoca_object_free(inv);
+	return DOCA_SUCCESS;
+}
+
+/* DOCA Buf Inventory names no error of a second start, or of a stop without one: guess, it is none. */
+doca_error_t doca_buf_inventory_start(struct doca_buf_inventory *inventory)
+{
+	CHECK_INVENTORY(inventory);
+	inventory->started = true;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_inventory_stop(struct doca_buf_inventory *inventory)
+{
+	CHECK_INVENTORY(inventory);
+	inventory->started = false;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_inventory_get_num_elements(const struct doca_buf_inventory *inventory,
+						 uint32_t *num_of_elements)
+{
+	CHECK_INVENTORY(inventory);
+	CHECK_OUT(num_of_elements);
+	*num_of_elements = (uint32_t)inventory->n;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_inventory_get_num_free_elements(const struct doca_buf_inventory *inventory,
+						      uint32_t *num_of_free_elements)
+{
+	CHECK_INVENTORY(inventory);
+	CHECK_OUT(num_of_free_elements);
+	*num_of_free_elements = (uint32_t)inventory->n_free;
+	return DOCA_SUCCESS;
+}
+
+struct doca_buf *inventory_take(struct doca_buf_inventory *inv)
+{
+	struct doca_buf *b = inv->free;
+	if (!b)
+		return NULL;
+	inv->free = b->next_free;
+	inv->n_free--;
+	b->refcount = 1;
+	b->next = NULL;
+	b->first = b->last = b;
+	b->list_len = 1;
+	return b;
+}
+
+/* One that was taken, over the same memory and with the same data as given. */
+static struct doca_buf *fill(struct doca_buf *b, struct doca_mmap *m, char *head, size_t len,
+			     char *data, size_t data_len)
+{
+	b->mmap = m;
+	b->head = head;
+	b->len = len;
+	b->data = data;
+	b->data_len = data_len;
+	/* relaxed: a count that others read, which orders nothing */
+	atomic_fetch_add_explicit(&m->bufs, 1, memory_order_relaxed);
+	object_become(b, OBJECT_BUF);
+	return b;
+}
+
+static __attribute__((cold, noinline)) doca_error_t refuse_get(const struct doca_buf_inventory *inv,
+							       const struct doca_mmap *m,
+							       const void *addr, size_t len,
+							       const void *data, size_t data_len)
+{
+	const char *func = "doca_buf_inventory_buf_get_by_args";
+	doca_error_t e = DOCA_ERROR_INVALID_VALUE; /* DOCA Buf Inventory: no such memory range */
+	if (!inv->started || !mmap_started(m)) {
+		/* both must be started; the error is that of doca_buf_inventory_buf_dup: guess */
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s is not started",
+			     inv->started ? "the map" : "the inventory");
+		e = DOCA_ERROR_BAD_STATE;
+	} else if (!range_within(addr, len, m->addr, m->len)) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+			     "%zu bytes at %p are not within the map: %zu bytes at %p", len, addr,
+			     m->len, (void *)m->addr);
+	} else if (!range_within(data, data_len, addr, len)) { /* DOCA: undefined */
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+			     "data of %zu bytes at %p is not within the buffer: %zu bytes at %p",
+			     data_len, data, len, addr);
+	} else {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "all %zu buffers are in use", inv->n);
+		e = DOCA_ERROR_NO_MEMORY; /* DOCA Buf Inventory: empty */
+	}
+	return e;
+}
+
+doca_error_t doca_buf_inventory_buf_get_by_args(struct doca_buf_inventory *inventory,
+						struct doca_mmap *mmap, void *addr, size_t len,
+						void *data, size_t data_len, struct doca_buf **buf)
+{
+	CHECK_INVENTORY(inventory);
+	CHECK_MMAP(mmap);
+	CHECK_OUT(buf);
+	struct doca_buf *b = NULL;
+	if (inventory->started && mmap_started(mmap) &&
+	    range_within(addr, len, mmap->addr, mmap->len) &&
+	    range_within(data, data_len, addr, len))
+		b = inventory_take(inventory);
+	if (!b)
+		return refuse_get(inventory, mmap, addr, len, data, data_len);
+	*buf = fill(b, mmap, addr, len, data, data_len);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_inventory_buf_dup(struct doca_buf_inventory *inventory,
+					const struct doca_buf *src_buf, struct doca_buf **dst_buf)
+{
+	CHECK_INVENTORY(inventory);
+	CHECK_BUF(src_buf);
+	CHECK_OUT(dst_buf);
+	/* DOCA Buf Inventory, doca_buf_inventory_buf_dup. A head stands for its list: guess. */
+	if (!inventory->started || !mmap_started(src_buf->mmap))
+		return REFUSE(DOCA_ERROR_BAD_STATE, "%s is not started",
+			      inventory->started ? "the map" : "the inventory");
+	if (src_buf->first != src_buf)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the buffer is not the first of its list");
+	if (inventory->n_free < src_buf->list_len)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "%u buffers are needed, %zu are free",
+			      src_buf->list_len, inventory->n_free);
+	struct doca_buf *first = NULL, *last = NULL;
+	for (const struct doca_buf *s = src_buf; s; s = s->next) {
+		struct doca_buf *b = inventory_take(inventory);
+		fill(b, s->mmap, s->head, s->len, s->data, s->data_len);
+		if (last)
+			last->next = b;
+		else
+			first = b;
+		b->first = first;
+		last = b;
+	}
+	first->last = last;
+	first->list_len = src_buf->list_len;
+	*dst_buf = first;
+	return DOCA_SUCCESS;
+}

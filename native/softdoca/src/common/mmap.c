@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Memory maps. A started one is registered with the engine of each of its devices, in place.
+ * Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
+ */
+#include "memory.h"
+
+#include <stdlib.h>
+
+#define LOCAL_WRITE DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
+#define WRITES                                                                      \
+	(LOCAL_WRITE | DOCA_ACCESS_FLAG_RDMA_WRITE | DOCA_ACCESS_FLAG_RDMA_ATOMIC | \
+	 DOCA_ACCESS_FLAG_PCI_READ_WRITE)
+#define ALL_FLAGS 0x7fu
+
+void mmap_lock(struct doca_mmap *m)
+{
+	if (m->thread_safe)
+		pthread_mutex_lock(&m->lock);
+}
+
+void mmap_unlock(struct doca_mmap *m)
+{
+	if (m->thread_safe)
+		pthread_mutex_unlock(&m->lock);
+}
+
+uint32_t mmap_access(uint32_t permissions)
+{
+	return DG_ACCESS_READ | (permissions & WRITES ? DG_ACCESS_WRITE : 0);
+}
+
+struct doca_mmap *mmap_new(void)
+{
+	struct doca_mmap *m = softdoca_object_new(OBJECT_MMAP, sizeof *m);
+	if (!m)
+		return NULL;
+	m->permissions = LOCAL_WRITE;
+	m->dmabuf_fd = m->gpu.fd = -1;
+	m->max_attached = MMAP_DEVS_MAX;
+	pthread_mutex_init(&m->lock, NULL);
+	return m;
+}
+
+doca_error_t doca_mmap_create(struct doca_mmap **mmap)
+{
+	CHECK_OUT(mmap);
+	struct doca_mmap *m = mmap_new();
+	if (!m)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a memory map");
+	*mmap = m;
+	return DOCA_SUCCESS;
+}
+
+struct attachment *softdoca_mmap_attachment(const struct doca_mmap *m, const struct doca_dev *dev)
+{
+	if (!mmap_started(m))
+		return NULL;
+	for (uint32_t i = 0; i < m->n_attached; i++)
+		if (m->attached[i].dev == dev)
+			return (struct attachment *)&m->attached[i];
+	return NULL;
+}
+
+/* Host memory in a device's engine: a GPU's pins it, which a map of a GPU's partner asks for. */
+static int register_host(const struct doca_mmap *m, dg_device *engine, dg_region **out)
+{
+	const char *share = getenv("SOFTDOCA_SHARE_PROCESS");
+	dg_memory mem = {.addr = m->base, .size = m->len, .fd = -1};
+	if (share && *share && *share != '0')
+		mem.flags |= DG_MEMORY_SHARE_PROCESS;
+	int faults = dg_memory_may_fault(m->base, m->len);
+	if (faults < 0)
+		return faults;
+	if (faults)
+		mem.flags |= DG_MEMORY_MAY_FAULT;
+	return dg_region_register(engine, &mem, mmap_access(m->permissions), out);
+}
+
+static dg_region *make_for_gpu(struct doca_mmap *m, struct attachment *a)
+{
+	dg_region *r = NULL;
+	dg_device *gpu = softdoca_dev_gpu(a->dev);
+	if (!gpu)
+		return NULL;
+	int rc = m->from_export ? dg_region_import(gpu, a->desc, a->desc_len, MMAP_CLOSE_NS, &r)
+				: register_host(m, gpu, &r);
+	if (rc < 0)
+		softdoca_failed(__func__, rc);
+	return r;
+}
+
+dg_region *softdoca_mmap_for_gpu(struct doca_mmap *m, struct attachment *a)
+{
+	/* acquire: what the thread that made the region wrote into it comes with the pointer */
+	dg_region *r = __atomic_load_n(&a->gpu, __ATOMIC_ACQUIRE);
+	if (r)
+		return r;
+	pthread_mutex_lock(&m->lock);
+	r = a->gpu;
+	if (!r) {
+		r = make_for_gpu(m, a);
+		__atomic_store_n(&a->gpu, r, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return r;
+}
+
+static doca_error_t attach(struct doca_mmap *m, struct attachment *a)
+{
+	int rc;
+	if (m->backing == BACKING_GPU) {
+		dg_device *gpu = softdoca_dev_gpu(a->dev);
+		if (!gpu)
+			return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "there is no GPU to reach %p with",
+				      (void *)m->addr);
+		rc = dg_region_register(gpu, &m->gpu, mmap_access(m->permissions), &a->gpu);
+	} else {
+		rc = register_host(m, a->dev->engine, &a->host);
+	}
+	return rc < 0 ? softdoca_failed(__func__, rc) : DOCA_SUCCESS;
+}
+
+static int drop(dg_region **r)
+{
+	int rc = *r ? dg_region_close(*r, MMAP_CLOSE_NS) : 0;
+	if (!rc)
+		*r = NULL;
+	return rc;
+}
+
+doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
+{
+	int rc = 0;
+	for (uint32_t i = 0; i < m->n_attached && !rc; i++) {
+		struct attachment *a = &m->attached[i];
+		rc = drop(&a->gpu);
+		if (!rc)
+			rc = drop(&a->host);
+		if (rc)
+			break;
+		free(a->desc);
+		a->desc = NULL;
+		a->desc_len = 0;
+	}
+	if (!rc)
+		return DOCA_SUCCESS;
+	softdoca_failed(func, rc);
+	return DOCA_ERROR_NOT_PERMITTED; /* DOCA Mmap: deregistration failed */
+}
+
+/* ---- what a map is made of: before it starts ---- */
+
+/* started: what the function gives for a started map. */
+static doca_error_t may_change(const struct doca_mmap *m, doca_error_t started, const char *func)
+{
+	if (m->from_export) { /* DOCA Mmap, create_from_export: neither set nor add nor export */
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map was made of an export");
+		return DOCA_ERROR_NOT_PERMITTED;
+	}
+	if (m->state == MMAP_STARTED) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map is started");
+		return started;
+	}
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t add_dev(struct doca_mmap *m, struct doca_dev *dev)
+{
+	/* DOCA Mmap, doca_mmap_add_dev */
+	doca_error_t e = may_change(m, DOCA_ERROR_NOT_PERMITTED, "doca_mmap_add_dev");
+	if (e)
+		return e;
+	for (uint32_t i = 0; i < m->n_attached; i++)
+		if (m->attached[i].dev == dev)
+			return REFUSE(DOCA_ERROR_ALREADY_EXIST, "the map has %s already",
+				      dev->info.f.pci);
+	if (m->n_attached == m->max_attached)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "the map has %u devices, its limit",
+			      m->n_attached);
+	m->attached[m->n_attached++] = (struct attachment){.dev = dev};
+	atomic_fetch_add(&dev->users, 1);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_add_dev(struct doca_mmap *mmap, struct doca_dev *dev)
+{
+	CHECK_MMAP(mmap);
+	CHECK_DEV(dev);
+	mmap_lock(mmap);
+	doca_error_t e = add_dev(mmap, dev);
+	mmap_unlock(mmap);
+	return e;
+}
+
+static doca_error_t rm_dev(struct doca_mmap *m, const struct doca_dev *dev)
+{
+	/* DOCA Mmap, doca_mmap_rm_dev */
+	doca_error_t e = may_change(m, DOCA_ERROR_NOT_PERMITTED, "doca_mmap_rm_dev");
+	if (e)
+		return e;
+	for (uint32_t i = 0; i < m->n_attached; i++)
+		if (m->attached[i].dev == dev) {
+			atomic_fetch_sub(&m->attached[i].dev->users, 1);
+			m->attached[i] = m->attached[--m->n_attached];
+			return DOCA_SUCCESS;
+		}
+	return REFUSE(DOCA_ERROR_NOT_FOUND, "the map does not have %s", dev->info.f.pci);
+}
+
+doca_error_t doca_mmap_rm_dev(struct doca_mmap *mmap, struct doca_dev *dev)
+{
+	CHECK_MMAP(mmap);
+	CHECK_DEV(dev);
+	mmap_lock(mmap);
+	doca_error_t e = rm_dev(mmap, dev);
+	mmap_unlock(mmap);
+	return e;
+}
+
+static doca_error_t set_memrange(struct doca_mmap *m, void *addr, size_t len)
+{
+	/* DOCA Mmap, doca_mmap_set_memrange */
+	doca_error_t e = may_change(m, DOCA_ERROR_BAD_STATE, "doca_mmap_set_memrange");
+	if (e)
+		return e;
+	if (m->backing != BACKING_NONE)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the range is set already: %zu bytes at %p",
+			      m->len, (void *)m->addr);
+	m->addr = m->base = addr;
+	m->len = len;
+	m->backing = BACKING_HOST;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_set_memrange(struct doca_mmap *mmap, void *addr, size_t len)
+{
+	CHECK_MMAP(mmap);
+	if (!addr || !len || (uintptr_t)addr + len < len)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes at %p are no range of memory",
+			      len, addr);
+	mmap_lock(mmap);
+	doca_error_t e = set_memrange(mmap, addr, len);
+	mmap_unlock(mmap);
+	return e;
+}
+
+doca_error_t doca_mmap_set_permissions(struct doca_mmap *mmap, uint32_t access_mask)
+{
+	CHECK_MMAP(mmap);
+	/* DOCA Mmap, doca_mmap_set_permissions. Which combinations it means is not said. */
+	if (access_mask & ~ALL_FLAGS)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "permissions %#x: known are %#x",
+			      access_mask, ALL_FLAGS);
+	mmap_lock(mmap);
+	doca_error_t e = may_change(mmap, DOCA_ERROR_BAD_STATE, __func__);
+	if (!e)
+		mmap->permissions = access_mask;
+	mmap_unlock(mmap);
+	return e;
+}
+
+doca_error_t doca_mmap_set_free_cb(struct doca_mmap *mmap, doca_mmap_memrange_free_cb_t *free_cb,
+				   void *opaque)
+{
+	CHECK_MMAP(mmap);
+	mmap_lock(mmap);
+	doca_error_t e = may_change(mmap, DOCA_ERROR_BAD_STATE, __func__);
+	if (!e) {
+		mmap->free_cb = free_cb; /* NULL takes it away: guess */
+		mmap->free_opaque = opaque;
+	}
+	mmap_unlock(mmap);
+	return e;
+}
+
+doca_error_t doca_mmap_set_user_data(struct doca_mmap *mmap, union doca_data user_data)
+{
+	CHECK_MMAP(mmap);
+	mmap_lock(mmap);
+	doca_error_t e = may_change(mmap, DOCA_ERROR_BAD_STATE, __func__);
+	if (!e)
+		mmap->user_data = user_data;
+	mmap_unlock(mmap);
+	return e;
+}
+
+static doca_error_t set_max(struct doca_mmap *m, uint32_t n)
+{
+	/* DOCA Mmap, doca_mmap_set_max_num_devices: not after the first start */
+	doca_error_t e = may_change(m, DOCA_ERROR_NOT_PERMITTED, "doca_mmap_set_max_num_devices");
+	if (e)
+		return e;
+	if (m->state != MMAP_NEW)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was started before");
+	if (n > MMAP_DEVS_MAX || n < m->n_attached)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u devices: it has %u, at most %u can be",
+			      n, m->n_attached, MMAP_DEVS_MAX);
+	m->max_attached = n;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_set_max_num_devices(struct doca_mmap *mmap, uint32_t max_num_devices)
+{
+	CHECK_MMAP(mmap);
+	if (!max_num_devices) /* guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a map of no devices");
+	mmap_lock(mmap);
+	doca_error_t e = set_max(mmap, max_num_devices);
+	mmap_unlock(mmap);
+	return e;
+}
+
+doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap)
+{
+	CHECK_MMAP(mmap);
+	doca_error_t e = may_change(mmap, DOCA_ERROR_BAD_STATE, __func__); /* guess */
+	if (!e)
+		mmap->thread_safe = true;
+	return e;
+}
+
+/* ---- started, stopped, gone ---- */
+
+/* A device that pins these pages would find out. GPU addresses are handled where there is a GPU. */
+static doca_error_t check_range(struct doca_mmap *m)
+{
+	if (m->backing ==
+	    BACKING_NONE) /* DOCA Mmap: the range is mandatory; the error is a guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the map has no memory range");
+	if (m->backing == BACKING_GPU)
+		return DOCA_SUCCESS;
+	bool write = mmap_access(m->permissions) & DG_ACCESS_WRITE;
+	enum range_found found = range_look(m->base, m->len, write);
+	if (found == RANGE_OK)
+		return DOCA_SUCCESS;
+	return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p %s", m->len, (void *)m->base, /* guess */
+		      found == RANGE_MISSING ? "are not all mapped"
+					     : "may not be accessed as the permissions say");
+}
+
+static doca_error_t start(struct doca_mmap *m)
+{
+	/* DOCA Mmap, doca_mmap_start. A second start: guess */
+	doca_error_t e = may_change(m, DOCA_ERROR_BAD_STATE, "doca_mmap_start");
+	if (!e)
+		e = check_range(m);
+	for (uint32_t i = 0; i < m->n_attached && !e; i++)
+		e = attach(m, &m->attached[i]);
+	if (e) {
+		if (m->state != MMAP_STARTED)
+			mmap_detach(m, "doca_mmap_start");
+		return e;
+	}
+	m->writable = m->permissions & LOCAL_WRITE;
+	/* release: see mmap_started() */
+	__atomic_store_n(&m->state, MMAP_STARTED, __ATOMIC_RELEASE);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_start(struct doca_mmap *mmap)
+{
+	CHECK_MMAP(mmap);
+	mmap_lock(mmap);
+	doca_error_t e = start(mmap);
+	mmap_unlock(mmap);
+	return e;
+}
+
+static doca_error_t no_bufs(const struct doca_mmap *m, const char *func)
+{
+	uint32_t bufs = atomic_load(&m->bufs);
+	if (!bufs)
+		return DOCA_SUCCESS;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%u buffers point into the map", bufs);
+	return DOCA_ERROR_NOT_PERMITTED;
+}
+
+static doca_error_t stop(struct doca_mmap *m)
+{
+	/* DOCA Mmap, doca_mmap_stop. Its list of errors refuses a map that was exported, too; its text
+	 * says that stopping ends the exports. The text is followed. */
+	if (m->from_export)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was made of an export");
+	if (m->state != MMAP_STARTED)
+		return DOCA_SUCCESS; /* guess: as doca_ctx_stop() of an idle context */
+	doca_error_t e = no_bufs(m, "doca_mmap_stop");
+	if (e)
+		return e;
+	e = mmap_detach(m, "doca_mmap_stop");
+	if (e)
+		return e;
+	__atomic_store_n(&m->state, MMAP_STOPPED, __ATOMIC_RELEASE);
+	m->exported = m->writable = false;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_stop(struct doca_mmap *mmap)
+{
+	CHECK_MMAP(mmap);
+	mmap_lock(mmap);
+	doca_error_t e = stop(mmap);
+	mmap_unlock(mmap);
+	return e;
+}
+
+doca_error_t doca_mmap_destroy(struct doca_mmap *mmap)
+{
+	CHECK_MMAP(mmap);
+	/* DOCA Mmap, doca_mmap_destroy: stops it; NOT_PERMITTED while buffers point into it */
+	doca_error_t e = no_bufs(mmap, __func__);
+	if (!e)
+		e = mmap_detach(mmap, __func__);
+	if (e)
+		return e;
+	struct doca_mmap was = *mmap;
+	for (uint32_t i = 0; i < was.n_attached; i++)
+		atomic_fetch_sub(&was.attached[i].dev->users, 1);
+	dmabuf_drop(mmap);
+	pthread_mutex_destroy(&mmap->lock);
+	softdoca_object_free(mmap);
+	/* DOCA Mmap, doca_mmap_set_free_cb: if it was started */
+	if (was.free_cb && was.state != MMAP_NEW)
+		was.free_cb(was.addr, was.len, was.free_opaque);
+	return DOCA_SUCCESS;
+}

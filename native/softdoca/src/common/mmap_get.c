@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a memory map says of itself. */
+#include "memory.h"
+
+doca_error_t doca_mmap_get_memrange(const struct doca_mmap *mmap, void **addr, size_t *len)
+{
+	CHECK_MMAP(mmap);
+	CHECK_OUT(addr);
+	CHECK_OUT(len);
+	if (mmap->backing == BACKING_NONE) /* DOCA Mmap, doca_mmap_get_memrange */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the map has no memory range yet");
+	*addr = mmap->addr;
+	*len = mmap->len;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_get_user_data(const struct doca_mmap *mmap, union doca_data *user_data)
+{
+	CHECK_MMAP(mmap);
+	CHECK_OUT(user_data);
+	*user_data = mmap->user_data;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_get_num_bufs(const struct doca_mmap *mmap, uint32_t *num_bufs)
+{
+	CHECK_MMAP(mmap);
+	CHECK_OUT(num_bufs);
+	*num_bufs = atomic_load(&mmap->bufs);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_get_exported(const struct doca_mmap *mmap, uint8_t *exported)
+{
+	CHECK_MMAP(mmap);
+	CHECK_OUT(exported);
+	*exported = mmap->exported;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_get_from_export(const struct doca_mmap *mmap, uint8_t *from_export)
+{
+	CHECK_MMAP(mmap);
+	CHECK_OUT(from_export);
+	*from_export = mmap->from_export;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_get_max_num_devices(const struct doca_mmap *mmap, uint32_t *max_num_devices)
+{
+	CHECK_MMAP(mmap);
+	CHECK_OUT(max_num_devices);
+	*max_num_devices = mmap->max_attached;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_cap_is_export_pci_supported(const struct doca_devinfo *devinfo,
+						   uint8_t *mmap_export)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a device's description");
+	CHECK_OUT(mmap_export);
+	*mmap_export = !!(devinfo->f.caps & CAP_EXPORT_PCI);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_cap_is_create_from_export_pci_supported(const struct doca_devinfo *devinfo,
+							       uint8_t *from_export)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a device's description");
+	CHECK_OUT(from_export);
+	*from_export = !!(devinfo->f.caps & CAP_FROM_EXPORT_PCI);
+	return DOCA_SUCCESS;
+}
