@@ -123,13 +123,18 @@ enum mmap_backing {
 	BACKING_GPU, /* the bytes move by dgkit's CUDA import: dma-buf identity only */
 };
 
+enum export_kind { EXPORT_PCI, EXPORT_RDMA, EXPORT_KINDS };
+
 /* A map as one device sees it: registered with that device's engine, or imported into it. */
 struct attachment {
 	struct doca_dev *dev;
 	dg_region *host; /* in dev->engine; NULL for GPU memory */
 	dg_region *gpu; /* in dev->gpu: GPU memory, or host memory that met GPU memory */
-	uint8_t *desc; /* its export descriptor, made once; owned by the map */
-	size_t desc_len;
+	/* Its export descriptors by kind, made once; of an import [0], what it was imported by. */
+	struct export_bytes {
+		uint8_t *bytes;
+		size_t len;
+	} desc[EXPORT_KINDS];
 };
 
 struct doca_mmap {

@@ -83,7 +83,8 @@ static dg_region *make_for_gpu(struct doca_mmap *m, struct attachment *a)
 	dg_device *gpu = softdoca_dev_gpu(a->dev);
 	if (!gpu)
 		return NULL;
-	int rc = m->from_export ? dg_region_import(gpu, a->desc, a->desc_len, MMAP_CLOSE_NS, &r)
+	int rc = m->from_export ? dg_region_import(gpu, a->desc[0].bytes, a->desc[0].len,
+						   MMAP_CLOSE_NS, &r)
 				: register_host(m, gpu, &r);
 	if (rc < 0)
 		softdoca_failed(__func__, rc);
@@ -139,9 +140,10 @@ doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 			rc = drop(&a->host);
 		if (rc)
 			break;
-		free(a->desc);
-		a->desc = NULL;
-		a->desc_len = 0;
+		for (uint32_t kind = 0; kind < EXPORT_KINDS; kind++) {
+			free(a->desc[kind].bytes);
+			a->desc[kind] = (struct export_bytes){0};
+		}
 	}
 	if (!rc)
 		return DOCA_SUCCESS;
