@@ -59,21 +59,23 @@ static inline uint32_t object_tag(const void *p, enum object_kind kind)
 	return ((uint32_t)((uintptr_t)p >> 6) * 0x9e3779b1u ^ softdoca_arena.secret) + kind;
 }
 
-/* Whether p is a living object of this kind. Any value may be asked about. */
+/* Whether p is a living object of this kind. Any value may be asked about. The size is looked at first: it
+ * is stored last, so with it the base and the secret are there, and it only grows, and what lies below it
+ * stays readable. */
 static inline bool object_is(const void *p, enum object_kind kind)
 {
-	uintptr_t at = (uintptr_t)p - softdoca_arena.base;
-	/* softdoca_arena.size only grows, and what lies below it stays readable. */
-	return at < __atomic_load_n(&softdoca_arena.size, __ATOMIC_ACQUIRE) && !(at & 63) &&
+	size_t size = __atomic_load_n(&softdoca_arena.size, __ATOMIC_ACQUIRE);
+	return size && (uintptr_t)p - softdoca_arena.base < size && !((uintptr_t)p & 63) &&
 	       __atomic_load_n(&((const struct object *)p)->tag, __ATOMIC_ACQUIRE) ==
 		       object_tag(p, kind);
 }
 
 /* A new object of `size` bytes, zeroed but for its header. NULL: no memory. Any thread. */
 SOFTDOCA_INTERNAL void *softdoca_object_new(enum object_kind kind, size_t size);
-/* Whether n objects of that size may still be made: so that an absurd number is refused at once. */
+/* Whether n objects of that size may still be made: so that an absurd number is refused at once, not by
+ * the system once its memory is gone. */
 SOFTDOCA_INTERNAL bool softdoca_object_room(size_t size, size_t n);
-/* Ends the object's life: from now on object_is() is false. */
+/* Ends the object's life, and that of the objects within it: from now on object_is() is false. */
 SOFTDOCA_INTERNAL void softdoca_object_free(void *p);
 static inline size_t object_lines(size_t size)
 {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "devices.h"
+#include "door.h"
 
 #define CLOSE_NS 5000000000u /* how long doca_dev_close waits for what still moves */
 
@@ -35,8 +36,12 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Handlers run the latest first before a fork, as their locks are taken: this one, then those of the core
+ * and of object.c, which are called with it held. */
 static void watch_forks(void)
 {
+	dg_fork_watch();
+	softdoca_object_room(sizeof(struct doca_dev), 1);
 	pthread_atfork(before_fork, after_fork, after_fork);
 }
 

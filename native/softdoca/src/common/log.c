@@ -42,6 +42,7 @@ static atomic_int n_sources;
 
 /* SOFTDOCA_LOG as a level; 0: not looked at yet. */
 static _Atomic uint32_t asked;
+static _Thread_local char last_refusal[512];
 
 static const struct {
 	uint32_t level;
@@ -155,13 +156,23 @@ void softdoca_log(uint32_t level, const char *func, const char *format, ...)
 	char text[RECORD_MAX];
 	const struct record r = {.level = level, .source = SDK_SOURCE, .func = func};
 	int saved = errno;
+	va_list args;
+	if (level <= DOCA_LOG_LEVEL_WARNING) {
+		va_start(args, format);
+		vsnprintf(last_refusal, sizeof last_refusal, format, args);
+		va_end(args);
+	}
 	if (tag_of(level) && sdk_heard(level)) {
-		va_list args;
 		va_start(args, format);
 		put_sdk(&r, text, format_record(text, &r, format, args));
 		va_end(args);
 	}
 	errno = saved;
+}
+
+const char *softdoca_last_refusal(void)
+{
+	return last_refusal;
 }
 
 /* DOCA API reference, Logging: the standard backend prints INFO and lower to stdout, WARNING and higher

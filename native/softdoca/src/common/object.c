@@ -5,11 +5,21 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define RESERVED ((size_t)16 << 30)
-#define LEAST	 ((size_t)64 << 20) /* where addresses are few (RLIMIT_AS) */
-#define STEP	 ((size_t)1 << 20) /* made usable at a time */
-enum { CLASSES = 64 }; /* free lists by size, in lines of 64 bytes */
+#define LEAST    ((size_t)16 << 20) /* where addresses are few (RLIMIT_AS) */
+#define SHARE    8 /* of RLIMIT_AS, at most this part is reserved: the rest is the program's */
+#define STEP     ((size_t)1 << 20) /* made usable at a time; a multiple of any page */
+
+/*
+ * Free lists by size: one for each number of lines up to EXACT, then one for each power of two. A list gives
+ * what lies in it longest, and only while more than KEPT objects do: so a freed handle is known as one for
+ * a while, where the next object would else get its address and be mistaken for it.
+ */
+enum { EXACT = 64, CLASSES = EXACT + 32, KEPT = 64 };
+#define LISTED 0x80000000u /* in lines: it lies in its list */
 
 struct object_arena softdoca_arena;
 
@@ -18,8 +28,14 @@ struct free_object {
 	struct free_object *next;
 };
 
+struct free_list {
+	struct free_object *first, *last;
+	size_t n;
+};
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct free_object *free_lists[CLASSES + 1];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct free_list lists[CLASSES];
 static size_t reserved, usable, used;
 
 static void before_fork(void)
@@ -32,20 +48,36 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void lock_arena(void)
+{
+	pthread_once(&once, watch_forks);
+	pthread_mutex_lock(&lock);
+}
+
 static bool reserve(void)
 {
+	struct rlimit limit;
+	size_t size = RESERVED;
 	void *at = MAP_FAILED;
-	for (reserved = RESERVED; at == MAP_FAILED && reserved >= LEAST; reserved /= 2)
-		at = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-			  -1, 0);
+	if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY)
+		while (size > LEAST && size > limit.rlim_cur / SHARE)
+			size /= 2;
+	for (; at == MAP_FAILED && size >= LEAST; size /= 2) {
+		at = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+			  0);
+		reserved = size;
+	}
 	if (at == MAP_FAILED)
 		return false;
-	reserved *= 2; /* the loop halved it once more */
 	/* Without randomness handles are still checked, only guessable. */
 	if (getrandom(&softdoca_arena.secret, sizeof softdoca_arena.secret, GRND_NONBLOCK) < 0)
-		softdoca_arena.secret = (uint32_t)(uintptr_t)at;
+		softdoca_arena.secret = (uint32_t)((uintptr_t)at >> 12);
 	softdoca_arena.base = (uintptr_t)at;
-	pthread_atfork(before_fork, after_fork, after_fork);
 	return true;
 }
 
@@ -59,8 +91,6 @@ static char *extend(size_t size)
 		return NULL;
 	if (used + size > usable) {
 		size_t more = (used + size - usable + STEP - 1) & ~(STEP - 1);
-		if (more > reserved - usable)
-			more = reserved - usable;
 		if (mprotect(base + usable, more, PROT_READ | PROT_WRITE))
 			return NULL;
 		usable += more;
@@ -70,39 +100,62 @@ static char *extend(size_t size)
 	return at;
 }
 
-static void *begin(char *at, enum object_kind kind, size_t lines)
+/* The list for an object of so many lines, and how many lines each object of that list has. */
+static struct free_list *list_for(size_t *lines)
 {
-	((struct object *)at)->lines = (uint32_t)lines;
-	object_become(at, kind);
-	return at;
+	if (*lines <= EXACT)
+		return &lists[*lines - 1];
+	unsigned power = 0;
+	while (((size_t)EXACT << power) < *lines)
+		power++;
+	*lines = (size_t)EXACT << power;
+	return &lists[EXACT - 1 + power];
+}
+
+static char *take(struct free_list *l)
+{
+	struct free_object *f = l->first;
+	if (l->n <= KEPT)
+		return NULL;
+	l->first = f->next;
+	l->n--;
+	f->o.lines &= ~LISTED;
+	memset((char *)f + sizeof f->o, 0, (size_t)f->o.lines * 64 - sizeof f->o);
+	return (char *)f;
 }
 
 void *softdoca_object_new(enum object_kind kind, size_t size)
 {
 	size_t lines = object_lines(size);
-	pthread_mutex_lock(&lock);
-	struct free_object *found = lines <= CLASSES ? free_lists[lines] : NULL;
-	char *at = (char *)found;
-	if (found) {
-		free_lists[lines] = found->next;
-		memset(at + sizeof(struct object), 0, lines * 64 - sizeof(struct object));
-	} else {
+	if (!lines || size > RESERVED)
+		return NULL;
+	lock_arena();
+	struct free_list *l = list_for(&lines);
+	char *at = take(l);
+	if (!at)
 		at = extend(lines * 64);
+	if (at) {
+		((struct object *)at)->lines = (uint32_t)lines;
+		object_become(at, kind);
 	}
-	if (at)
-		begin(at, kind, lines);
-	/* After the tag: who sees the size may look at what lies below it. */
+	/* After the tag, the base and the secret: who sees the size may look at what lies below it. */
 	__atomic_store_n(&softdoca_arena.size, used, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&lock);
 	return at;
 }
 
+/* Half of the machine's memory is the most: an object is written to when it is made, so more than there is
+ * would not be refused but have the process killed. */
 bool softdoca_object_room(size_t size, size_t n)
 {
-	size_t total;
-	pthread_mutex_lock(&lock);
+	size_t total, lines = object_lines(size);
+	size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
+	if (!lines || size > RESERVED)
+		return false;
+	lock_arena();
+	(void)list_for(&lines);
 	bool room = (softdoca_arena.base || reserve()) &&
-		    !__builtin_mul_overflow(object_lines(size) * 64, n, &total) &&
+		    !__builtin_mul_overflow(lines * 64, n, &total) && total <= machine &&
 		    total <= reserved - used;
 	pthread_mutex_unlock(&lock);
 	return room;
@@ -111,12 +164,19 @@ bool softdoca_object_room(size_t size, size_t n)
 void softdoca_object_free(void *p)
 {
 	struct free_object *f = p;
-	size_t lines = f->o.lines;
-	object_become(p, OBJECT_FREE);
-	if (!lines || lines > CLASSES)
-		return;
-	pthread_mutex_lock(&lock);
-	f->next = free_lists[lines];
-	free_lists[lines] = f;
+	lock_arena();
+	/* Of two threads that free it at once, one is too late. */
+	if (f->o.lines && !(f->o.lines & LISTED)) {
+		size_t lines = f->o.lines;
+		/* On every line: objects within this one end with it. */
+		for (size_t i = 0; i < lines; i++)
+			object_become((char *)p + i * 64, OBJECT_FREE);
+		struct free_list *l = list_for(&lines);
+		f->next = NULL;
+		f->o.lines |= LISTED;
+		*(l->n ? &l->last->next : &l->first) = f;
+		l->last = f;
+		l->n++;
+	}
 	pthread_mutex_unlock(&lock);
 }
