@@ -178,11 +178,21 @@ struct doca_buf {
 	struct doca_buf *first; /* of its list; itself when alone */
 	struct doca_buf *last; /* of its list; kept up to date in the first only */
 	uint32_t list_len; /* likewise */
-	atomic_uint in_tasks; /* submitted and not complete: its data must not be given back */
+	/* Submitted and not complete: its data must not be given back. Of a list, in its first. See
+	 * buf_begin(); in_tasks counts the tasks of `owner`, in_others those of other engines. */
+	atomic_uint in_tasks, in_others;
+	_Atomic(struct doca_pe *) owner; /* NULL from when it is taken until its first task */
 	struct doca_mmap *mmap;
 	struct doca_buf_inventory *inventory;
 	struct doca_buf *next_free;
 };
+
+/* Whether a submitted task uses the list that begins with b. */
+static inline bool buf_in_tasks(const struct doca_buf *b)
+{
+	return atomic_load_explicit(&b->in_tasks, memory_order_relaxed) ||
+	       atomic_load_explicit(&b->in_others, memory_order_relaxed);
+}
 
 struct doca_buf_inventory {
 	struct object o;
@@ -214,7 +224,11 @@ struct ctx_ops {
 	/* Takes the wake-up back. */
 	void (*disarm)(struct doca_ctx *ctx);
 	void (*free_task)(struct doca_task *task);
+	/* What was submitted without DOCA_TASK_SUBMIT_FLAG_FLUSH may go now. NULL: it goes at once. */
+	void (*flush)(struct doca_ctx *ctx);
 };
+/* In submit's flags: doca_task_try_submit, which refuses what could only fail. */
+#define SUBMIT_CHECKED 0x80000000u
 
 struct doca_ctx {
 	struct object o; /* within its library's object, on a boundary of 64 bytes */
@@ -222,12 +236,14 @@ struct doca_ctx {
 	enum doca_ctx_states state;
 	struct doca_dev *dev;
 	struct doca_pe *pe;
-	struct doca_ctx *next; /* of the engine */
+	struct doca_ctx *next; /* of the engine: a ring */
 	union doca_data user_data;
 	doca_ctx_state_changed_callback_t state_cb;
 	size_t in_flight; /* submitted, and not yet given to a callback */
-	size_t tasks; /* allocated and not freed */
-	bool stopping_asked;
+	size_t tasks; /* allocated and not freed: it is STOPPING until there are none */
+	bool stopping_asked; /* ops->stop was called */
+	bool busy; /* within its progress: it must not be destroyed by a callback */
+	int fd; /* ops->fileno(), while it is not IDLE */
 };
 
 struct doca_task {
@@ -246,8 +262,16 @@ struct doca_pe {
 	int epoll_fd, event_fd; /* epoll_fd is the notification handle; event_fd says "at once" */
 	enum doca_pe_event_mode mode;
 	_Atomic(uintptr_t) thread; /* inside: 0, or who. A second thread is turned away. */
-	uint32_t depth; /* calls of progress inside callbacks */
+	bool armed; /* the program waits for the notification handle */
 };
+
+/* pe.c. One thread is inside an engine, its contexts and their tasks: PE_BUSY turns another away. A
+ * callback is inside already. Nobody is kept out of what has no engine (NULL). */
+enum pe_entry { PE_ENTERED, PE_NESTED, PE_BUSY };
+SOFTDOCA_INTERNAL enum pe_entry softdoca_pe_enter(struct doca_pe *pe);
+SOFTDOCA_INTERNAL void softdoca_pe_leave(struct doca_pe *pe, enum pe_entry how);
+/* There is something to deliver: wakes the program, if it waits. */
+SOFTDOCA_INTERNAL void softdoca_pe_kick(struct doca_pe *pe);
 
 /* ctx.c, for libraries: fills in a context, or ends it. destroy: BAD_STATE unless IDLE. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
