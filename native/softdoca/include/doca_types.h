@@ -3,6 +3,8 @@
 #ifndef DOCA_TYPES_H
 #define DOCA_TYPES_H
 
+/* PRIu64: programs print sizes and addresses and include nothing for it themselves */
+#include <inttypes.h>
 #include <stdint.h>
 
 #include "doca_compat.h"
