@@ -118,8 +118,14 @@ enum {
 	CU_IPC_LAZY_PEER_ACCESS = 1,
 	CU_ATTRIBUTE_MAX_PITCH = 11,
 	CU_ATTRIBUTE_HOST_POINTER_FOR_REGISTERED = 91,
+	CU_POINTER_MEMORY_TYPE = 2,
+	CU_POINTER_IS_MANAGED = 8,
+	CU_POINTER_DEVICE_ORDINAL = 9,
 	CU_POINTER_RANGE_START = 11,
 	CU_POINTER_RANGE_SIZE = 12,
+	CU_POINTER_MEMPOOL = 17,
+	CU_POINTER_MAPPING_SIZE = 18,
+	CU_POINTER_MAPPING_BASE = 19,
 };
 
 /* X(name, version it is asked for at, whether dgkit needs it, parameters) */
@@ -174,6 +180,10 @@ enum {
 	  (CUdeviceptr addr, size_t n, const CUmemAccessDesc *access, size_t count))             \
 	X(cuMemGetAllocationGranularity, 10020, 1,                                               \
 	  (size_t *n, const CUmemAllocationProp *prop, unsigned option))                         \
+	X(cuMemRetainAllocationHandle, 11000, 0, (CUmemHandle * handle, void *addr))             \
+	X(cuMemExportToShareableHandle, 10020, 0,                                                \
+	  (void *os_handle, CUmemHandle handle, unsigned type, unsigned long long flags))        \
+	X(cuIpcGetMemHandle, 4010, 0, (CUipcMemHandle * handle, CUdeviceptr addr))               \
 	X(cuIpcOpenMemHandle, 11000, 1,                                                          \
 	  (CUdeviceptr * addr, CUipcMemHandle handle, unsigned flags))                           \
 	X(cuIpcCloseMemHandle, 4010, 1, (CUdeviceptr addr))                                      \

@@ -49,7 +49,11 @@ struct doca_mmap *mmap_new(void);
 doca_error_t mmap_detach(struct doca_mmap *m, const char *func);
 /* The dg_access that permissions stand for. */
 uint32_t mmap_access(uint32_t permissions);
-/* dmabuf.c: gives back what set_dmabuf_memrange() took. */
+/* Whether its range may be set now. */
+doca_error_t mmap_may_take_range(const struct doca_mmap *m, const char *func);
+/* dmabuf.c: the map's range as memory of a GPU, BACKING_GPU. Negative: it is none; dg_last_error(). */
+int dmabuf_find_gpu(struct doca_mmap *m);
+/* Gives back what set_dmabuf_memrange() and dmabuf_find_gpu() took. */
 void dmabuf_drop(struct doca_mmap *m);
 
 /* range.c */

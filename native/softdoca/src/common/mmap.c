@@ -67,9 +67,10 @@ static int register_host(const struct doca_mmap *m, dg_device *engine, dg_region
 {
 	const char *share = getenv("SOFTDOCA_SHARE_PROCESS");
 	dg_memory mem = {.addr = m->base, .size = m->len, .fd = -1};
-	if (share && *share && *share != '0')
+	if (share && *share && *share != '0' && !m->window)
 		mem.flags |= DG_MEMORY_SHARE_PROCESS;
-	int faults = dg_memory_may_fault(m->base, m->len);
+	/* Nobody truncates a dma-buf, and its pages are none that process_vm_readv would reach. */
+	int faults = m->window ? 0 : dg_memory_may_fault(m->base, m->len);
 	if (faults < 0)
 		return faults;
 	if (faults)
@@ -220,15 +221,23 @@ doca_error_t doca_mmap_rm_dev(struct doca_mmap *mmap, struct doca_dev *dev)
 	return e;
 }
 
+doca_error_t mmap_may_take_range(const struct doca_mmap *m, const char *func)
+{
+	/* DOCA Mmap, doca_mmap_set_memrange and doca_mmap_set_dmabuf_memrange */
+	doca_error_t e = may_change(m, DOCA_ERROR_BAD_STATE, func);
+	if (!e && m->backing != BACKING_NONE) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+			     "the range is set already: %zu bytes at %p", m->len, (void *)m->addr);
+		e = DOCA_ERROR_NOT_PERMITTED;
+	}
+	return e;
+}
+
 static doca_error_t set_memrange(struct doca_mmap *m, void *addr, size_t len)
 {
-	/* DOCA Mmap, doca_mmap_set_memrange */
-	doca_error_t e = may_change(m, DOCA_ERROR_BAD_STATE, "doca_mmap_set_memrange");
+	doca_error_t e = mmap_may_take_range(m, "doca_mmap_set_memrange");
 	if (e)
 		return e;
-	if (m->backing != BACKING_NONE)
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the range is set already: %zu bytes at %p",
-			      m->len, (void *)m->addr);
 	m->addr = m->base = addr;
 	m->len = len;
 	m->backing = BACKING_HOST;
@@ -324,14 +333,19 @@ doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap)
 
 /* ---- started, stopped, gone ---- */
 
-/* A device that pins these pages would find out. GPU addresses are handled where there is a GPU. */
+/* A device that pins these pages would find out. Memory of a GPU is looked for each time: the program
+ * may have freed it and allocated anew. */
 static doca_error_t check_range(struct doca_mmap *m)
 {
 	if (m->backing ==
 	    BACKING_NONE) /* DOCA Mmap: the range is mandatory; the error is a guess */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the map has no memory range");
-	if (m->backing == BACKING_GPU)
+	if (!m->window &&
+	    !dmabuf_find_gpu(m)) /* facts/doca.md: nvidia-peermem, where it was no fd */
 		return DOCA_SUCCESS;
+	if (m->backing == BACKING_GPU)
+		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no GPU memory any more",
+			      m->len, (void *)m->addr);
 	bool write = mmap_access(m->permissions) & DG_ACCESS_WRITE;
 	enum range_found found = range_look(m->base, m->len, write);
 	if (found == RANGE_OK)

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPU memory that this process has already, by its address. */
+#ifndef DG_CUDA_FIND_H
+#define DG_CUDA_FIND_H
+
+#include "dgkit.h"
+
+/* What dg_region_register() needs to know of `size` bytes at `addr` on a GPU: the block that they lie in
+ * and how others import it, whole. out->fd is the caller's to close, -1 if there is none; it, and the
+ * block, must stay as long as the region. DG_KIND_CUDA_OWN: CUDA shares it with no other process (it is
+ * from a pool, of several blocks side by side, or was made without a handle).
+ * ENODEV nobody uses CUDA here; EINVAL no memory of a GPU; EOPNOTSUPP managed memory, or the host's;
+ * ERANGE the bytes leave their allocation. Any thread; no context need be current. */
+int dg_cuda_find(const void *addr, uint64_t size, dg_memory *out);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests of memory: a device, maps and buffers, and values that are no handle. */
+#ifndef SOFTDOCA_MEMORY_CHECK_H
+#define SOFTDOCA_MEMORY_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+const char *softdoca_last_refusal(void);
+#define CHECK_DETAIL() softdoca_last_refusal()
+#include "check.h"
+
+#include <doca_buf.h>
+#include <doca_buf_inventory.h>
+#include <doca_dev.h>
+#include <doca_mmap.h>
+
+#define UNUSED               __attribute__((unused))
+#define OK(call)             CHECK_EQ(call, DOCA_SUCCESS)
+#define REFUSED(call, error) CHECK_EQ(call, DOCA_ERROR_##error)
+
+#define READ_WRITE DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
+#define PCI_RO     DOCA_ACCESS_FLAG_PCI_READ_ONLY
+#define PCI_RW     DOCA_ACCESS_FLAG_PCI_READ_WRITE
+
+/* The first device that there is. */
+UNUSED static struct doca_dev *a_dev(void)
+{
+	struct doca_devinfo **list;
+	struct doca_dev *dev;
+	uint32_t n;
+
+	OK(doca_devinfo_create_list(&list, &n));
+	CHECK(n > 0);
+	OK(doca_dev_open(list[0], &dev));
+	OK(doca_devinfo_destroy_list(list));
+	return dev;
+}
+
+/* Not started; dev may be NULL. */
+UNUSED static struct doca_mmap *a_map(struct doca_dev *dev, void *at, size_t len,
+				      uint32_t permissions)
+{
+	struct doca_mmap *m;
+
+	OK(doca_mmap_create(&m));
+	OK(doca_mmap_set_memrange(m, at, len));
+	OK(doca_mmap_set_permissions(m, permissions));
+	if (dev)
+		OK(doca_mmap_add_dev(m, dev));
+	return m;
+}
+
+UNUSED static struct doca_mmap *a_started_map(struct doca_dev *dev, void *at, size_t len,
+					      uint32_t permissions)
+{
+	struct doca_mmap *m = a_map(dev, at, len, permissions);
+
+	OK(doca_mmap_start(m));
+	return m;
+}
+
+UNUSED static struct doca_buf_inventory *an_inventory(size_t n)
+{
+	struct doca_buf_inventory *inv;
+
+	OK(doca_buf_inventory_create(n, &inv));
+	OK(doca_buf_inventory_start(inv));
+	return inv;
+}
+
+UNUSED static struct doca_buf *a_buf(struct doca_buf_inventory *inv, struct doca_mmap *m, void *at,
+				     size_t len)
+{
+	struct doca_buf *b;
+
+	OK(doca_buf_inventory_buf_get_by_addr(inv, m, at, len, &b));
+	return b;
+}
+
+UNUSED static uint32_t free_bufs(const struct doca_buf_inventory *inv)
+{
+	uint32_t n;
+
+	OK(doca_buf_inventory_get_num_free_elements(inv, &n));
+	return n;
+}
+
+UNUSED static uint32_t bufs_of(const struct doca_mmap *m)
+{
+	uint32_t n;
+
+	OK(doca_mmap_get_num_bufs(m, &n));
+	return n;
+}
+
+/* A map that was destroyed. */
+UNUSED static struct doca_mmap *a_dead_map(void)
+{
+	struct doca_mmap *m;
+
+	OK(doca_mmap_create(&m));
+	OK(doca_mmap_destroy(m));
+	return m;
+}
+
+/* What is no handle of any kind: each function must refuse it. `living` is one of another kind. */
+#define NO_HANDLES(living)                  \
+	{NULL,                              \
+	 (void *)1,                         \
+	 (void *)(uintptr_t)-64,            \
+	 (void *)(uintptr_t)0x7fff00000000, \
+	 (char[64]){0},                     \
+	 (void *)"a string",                \
+	 (char *)(living) + 8,              \
+	 (char *)(living) + 64,             \
+	 (living)}
+
+typedef doca_error_t (*call_with)(void *handle);
+
+struct named_call {
+	const char *name;
+	call_with call;
+};
+
+/* That every call refuses every one of the handles as invalid. */
+UNUSED static void all_refuse(const struct named_call *calls, size_t n, void *const *handles,
+			      size_t m)
+{
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < m; k++)
+			if (calls[i].call(handles[k]) != DOCA_ERROR_INVALID_VALUE)
+				check_failed(__FILE__, __LINE__, "%s takes handle %zu, %p",
+					     calls[i].name, k, handles[k]);
+}
+
+#endif

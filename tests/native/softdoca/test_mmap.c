@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Memory maps: what they are made of, their states, and what each function refuses. */
+#include "memory_check.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#define MAP_CALL(name, ...)                                \
+	static doca_error_t with_##name(void *m)           \
+	{                                                  \
+		return doca_mmap_##name(m, ##__VA_ARGS__); \
+	}
+#define NAMED(name) {#name, with_##name}
+
+static char bytes[8192];
+static struct doca_dev *dev;
+static void *out;
+static size_t len;
+static uint32_t number;
+static uint8_t flag;
+static union doca_data data;
+
+static void free_nothing(void *addr, size_t n, void *opaque)
+{
+	(void)addr, (void)n, (void)opaque;
+}
+
+MAP_CALL(destroy)
+MAP_CALL(start)
+MAP_CALL(stop)
+MAP_CALL(enable_thread_safety)
+MAP_CALL(add_dev, dev)
+MAP_CALL(rm_dev, dev)
+MAP_CALL(set_memrange, bytes, sizeof bytes)
+MAP_CALL(set_dmabuf_memrange, 0, bytes, 0, sizeof bytes)
+MAP_CALL(set_permissions, 0)
+MAP_CALL(set_free_cb, free_nothing, NULL)
+MAP_CALL(set_user_data, data)
+MAP_CALL(set_max_num_devices, 1)
+MAP_CALL(get_memrange, &out, &len)
+MAP_CALL(get_user_data, &data)
+MAP_CALL(get_num_bufs, &number)
+MAP_CALL(get_exported, &flag)
+MAP_CALL(get_from_export, &flag)
+MAP_CALL(get_max_num_devices, &number)
+MAP_CALL(export_pci, dev, (const void **)&out, &len)
+MAP_CALL(export_rdma, dev, (const void **)&out, &len)
+
+static const struct named_call calls[] = {
+	NAMED(destroy),
+	NAMED(start),
+	NAMED(stop),
+	NAMED(enable_thread_safety),
+	NAMED(add_dev),
+	NAMED(rm_dev),
+	NAMED(set_memrange),
+	NAMED(set_dmabuf_memrange),
+	NAMED(set_permissions),
+	NAMED(set_free_cb),
+	NAMED(set_user_data),
+	NAMED(set_max_num_devices),
+	NAMED(get_memrange),
+	NAMED(get_user_data),
+	NAMED(get_num_bufs),
+	NAMED(get_exported),
+	NAMED(get_from_export),
+	NAMED(get_max_num_devices),
+	NAMED(export_pci),
+	NAMED(export_rdma),
+};
+
+static void no_function_takes_what_is_no_map(void)
+{
+	struct doca_buf_inventory *inv = an_inventory(1);
+	void *handles[] = NO_HANDLES(inv), *dead[] = {a_dead_map()};
+
+	dev = a_dev();
+	all_refuse(calls, sizeof calls / sizeof calls[0], handles,
+		   sizeof handles / sizeof *handles);
+	all_refuse(calls, sizeof calls / sizeof calls[0], dead, 1);
+	OK(doca_buf_inventory_destroy(inv));
+	OK(doca_dev_close(dev));
+}
+
+static void no_function_takes_what_is_no_device(void)
+{
+	struct doca_dev *d = a_dev();
+	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE | PCI_RW);
+	struct doca_mmap *fresh = a_map(NULL, bytes, sizeof bytes, READ_WRITE);
+	void *none[] = NO_HANDLES(m);
+
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+		REFUSED(doca_mmap_add_dev(fresh, none[i]), INVALID_VALUE);
+		REFUSED(doca_mmap_rm_dev(fresh, none[i]), INVALID_VALUE);
+		REFUSED(doca_mmap_export_pci(m, none[i], (const void **)&out, &len), INVALID_VALUE);
+		REFUSED(doca_mmap_export_rdma(m, none[i], (const void **)&out, &len),
+			INVALID_VALUE);
+		REFUSED(doca_mmap_cap_is_export_pci_supported(none[i], &flag), INVALID_VALUE);
+		REFUSED(doca_mmap_cap_is_create_from_export_pci_supported(none[i], &flag),
+			INVALID_VALUE);
+	}
+	OK(doca_mmap_destroy(m));
+	OK(doca_mmap_destroy(fresh));
+	OK(doca_dev_close(d));
+}
+
+static void a_missing_place_for_the_answer_is_refused(void)
+{
+	struct doca_dev *d = a_dev();
+	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE | PCI_RW);
+
+	REFUSED(doca_mmap_create(NULL), INVALID_VALUE);
+	REFUSED(doca_mmap_get_memrange(m, NULL, &len), INVALID_VALUE);
+	REFUSED(doca_mmap_get_memrange(m, &out, NULL), INVALID_VALUE);
+	REFUSED(doca_mmap_get_user_data(m, NULL), INVALID_VALUE);
+	REFUSED(doca_mmap_get_num_bufs(m, NULL), INVALID_VALUE);
+	REFUSED(doca_mmap_get_exported(m, NULL), INVALID_VALUE);
+	REFUSED(doca_mmap_get_from_export(m, NULL), INVALID_VALUE);
+	REFUSED(doca_mmap_get_max_num_devices(m, NULL), INVALID_VALUE);
+	REFUSED(doca_mmap_export_pci(m, d, NULL, &len), INVALID_VALUE);
+	REFUSED(doca_mmap_export_pci(m, d, (const void **)&out, NULL), INVALID_VALUE);
+	REFUSED(doca_mmap_export_rdma(m, d, NULL, &len), INVALID_VALUE);
+	REFUSED(doca_mmap_cap_is_export_pci_supported(doca_dev_as_devinfo(d), NULL), INVALID_VALUE);
+	CHECK_EQ(flag, 0);
+	OK(doca_mmap_get_exported(m, &flag));
+	CHECK_EQ(flag, 0); /* none of the refused exports was one */
+	OK(doca_mmap_destroy(m));
+	OK(doca_dev_close(d));
+}
+
+static void a_map_says_what_it_was_given(void)
+{
+	struct doca_mmap *m;
+
+	OK(doca_mmap_create(&m));
+	REFUSED(doca_mmap_get_memrange(m, &out, &len), BAD_STATE);
+	OK(doca_mmap_get_user_data(m, &data));
+	CHECK_EQ(data.u64, 0);
+	OK(doca_mmap_set_user_data(m, (union doca_data){.u64 = 42}));
+	OK(doca_mmap_get_user_data(m, &data));
+	CHECK_EQ(data.u64, 42);
+	OK(doca_mmap_set_memrange(m, bytes + 1, 100));
+	OK(doca_mmap_get_memrange(m, &out, &len));
+	CHECK(out == bytes + 1);
+	CHECK_EQ(len, 100);
+	OK(doca_mmap_get_max_num_devices(m, &number));
+	CHECK(number >= 1);
+	OK(doca_mmap_set_max_num_devices(m, 1));
+	OK(doca_mmap_get_max_num_devices(m, &number));
+	CHECK_EQ(number, 1);
+	OK(doca_mmap_get_from_export(m, &flag));
+	CHECK_EQ(flag, 0);
+	CHECK_EQ(bufs_of(m), 0);
+	OK(doca_mmap_destroy(m));
+}
+
+static void a_range_that_is_none_is_refused(void)
+{
+	struct doca_mmap *m;
+
+	OK(doca_mmap_create(&m));
+	REFUSED(doca_mmap_set_memrange(m, NULL, 100), INVALID_VALUE);
+	REFUSED(doca_mmap_set_memrange(m, bytes, 0), INVALID_VALUE);
+	REFUSED(doca_mmap_set_memrange(m, bytes, SIZE_MAX), INVALID_VALUE);
+	REFUSED(doca_mmap_start(m), INVALID_VALUE); /* it still has none */
+	OK(doca_mmap_set_memrange(m, bytes, 100));
+	REFUSED(doca_mmap_set_memrange(m, bytes, 100), NOT_PERMITTED); /* once only */
+	REFUSED(doca_mmap_set_dmabuf_memrange(m, 0, bytes, 0, 100), NOT_PERMITTED);
+	OK(doca_mmap_destroy(m));
+}
+
+static void memory_that_is_not_there_is_refused_at_start(void)
+{
+	struct doca_dev *d = a_dev();
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *at = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct doca_mmap *whole, *reader;
+
+	CHECK(at != MAP_FAILED);
+	CHECK_EQ(munmap(at + page, page), 0);
+	CHECK_EQ(mprotect(at + 3 * page, page, PROT_READ), 0);
+	whole = a_map(d, at, 3 * page, READ_WRITE);
+	REFUSED(doca_mmap_start(whole), DRIVER);
+	reader = a_map(d, at + 2 * page, 2 * page, READ_WRITE);
+	REFUSED(doca_mmap_start(reader), DRIVER); /* the last page cannot be written */
+	OK(doca_mmap_set_permissions(reader, PCI_RO));
+	OK(doca_mmap_start(reader)); /* what failed can be put right */
+	OK(doca_mmap_destroy(reader));
+	OK(doca_mmap_destroy(whole));
+	whole = a_map(d, (void *)(uintptr_t)page, (size_t)1 << 46, READ_WRITE);
+	REFUSED(doca_mmap_start(whole), DRIVER);
+	OK(doca_mmap_destroy(whole));
+	OK(doca_dev_close(d));
+}
+
+static void unknown_permissions_are_refused(void)
+{
+	struct doca_mmap *m = a_map(NULL, bytes, sizeof bytes, 0x7f);
+
+	REFUSED(doca_mmap_set_permissions(m, 0x80), INVALID_VALUE);
+	REFUSED(doca_mmap_set_permissions(m, UINT32_MAX), INVALID_VALUE);
+	OK(doca_mmap_destroy(m));
+}
+
+static void a_started_map_does_not_change(void)
+{
+	struct doca_dev *d = a_dev();
+	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE);
+
+	REFUSED(doca_mmap_start(m), BAD_STATE);
+	REFUSED(doca_mmap_set_memrange(m, bytes, 1), BAD_STATE);
+	REFUSED(doca_mmap_set_dmabuf_memrange(m, 0, bytes, 0, 1), BAD_STATE);
+	REFUSED(doca_mmap_set_permissions(m, 0), BAD_STATE);
+	REFUSED(doca_mmap_set_free_cb(m, free_nothing, NULL), BAD_STATE);
+	REFUSED(doca_mmap_set_user_data(m, data), BAD_STATE);
+	REFUSED(doca_mmap_enable_thread_safety(m), BAD_STATE);
+	REFUSED(doca_mmap_add_dev(m, d), NOT_PERMITTED);
+	REFUSED(doca_mmap_rm_dev(m, d), NOT_PERMITTED);
+	REFUSED(doca_mmap_set_max_num_devices(m, 2), NOT_PERMITTED);
+	OK(doca_mmap_stop(m));
+	OK(doca_mmap_stop(m));
+	OK(doca_mmap_set_permissions(m, 0));
+	OK(doca_mmap_set_user_data(m, data));
+	REFUSED(doca_mmap_set_max_num_devices(m, 2),
+		NOT_PERMITTED); /* before the first start only */
+	OK(doca_mmap_rm_dev(m, d));
+	OK(doca_mmap_add_dev(m, d));
+	OK(doca_mmap_start(m));
+	OK(doca_mmap_destroy(m));
+	OK(doca_dev_close(d));
+}
+
+static void a_device_is_in_a_map_once(void)
+{
+	struct doca_dev *d = a_dev();
+	struct doca_mmap *m = a_map(NULL, bytes, sizeof bytes, READ_WRITE);
+
+	REFUSED(doca_mmap_rm_dev(m, d), NOT_FOUND);
+	OK(doca_mmap_add_dev(m, d));
+	REFUSED(doca_mmap_add_dev(m, d), ALREADY_EXIST);
+	OK(doca_mmap_rm_dev(m, d));
+	REFUSED(doca_mmap_rm_dev(m, d), NOT_FOUND);
+	REFUSED(doca_mmap_set_max_num_devices(m, 0), INVALID_VALUE);
+	REFUSED(doca_mmap_set_max_num_devices(m, UINT32_MAX), INVALID_VALUE);
+	OK(doca_mmap_destroy(m));
+	OK(doca_dev_close(d));
+}
+
+static void more_devices_than_a_map_may_have_are_refused(void)
+{
+	static const char *three = "side=host pci=0000:03:00.0 ibdev=a\n"
+				   "side=host pci=0000:04:00.0 ibdev=b\n"
+				   "side=host pci=0000:05:00.0 ibdev=c\n";
+	char path[] = "/tmp/softdoca-devices-XXXXXX";
+	int fd = mkstemp(path);
+	struct doca_devinfo **list;
+	struct doca_dev *devs[3];
+	struct doca_mmap *m = a_map(NULL, bytes, sizeof bytes, READ_WRITE);
+
+	CHECK_EQ(write(fd, three, strlen(three)), (ssize_t)strlen(three));
+	close(fd);
+	setenv("SOFTDOCA_DEVICES", path, 1);
+	OK(doca_devinfo_create_list(&list, &number));
+	unlink(path);
+	CHECK_EQ(number, 3);
+	for (int i = 0; i < 3; i++)
+		OK(doca_dev_open(list[i], &devs[i]));
+	OK(doca_mmap_set_max_num_devices(m, 2));
+	OK(doca_mmap_add_dev(m, devs[0]));
+	OK(doca_mmap_add_dev(m, devs[1]));
+	REFUSED(doca_mmap_set_max_num_devices(m, 1), INVALID_VALUE);
+	REFUSED(doca_mmap_add_dev(m, devs[2]), NO_MEMORY);
+	OK(doca_mmap_start(m));
+	OK(doca_mmap_destroy(m));
+	for (int i = 0; i < 3; i++)
+		OK(doca_dev_close(devs[i]));
+	OK(doca_devinfo_destroy_list(list));
+}
+
+static void a_device_stays_open_while_a_map_has_it(void)
+{
+	struct doca_dev *d = a_dev();
+	struct doca_mmap *m = a_map(d, bytes, sizeof bytes, READ_WRITE);
+
+	REFUSED(doca_dev_close(d), IN_USE);
+	OK(doca_mmap_rm_dev(m, d));
+	OK(doca_mmap_add_dev(m, d));
+	OK(doca_mmap_start(m));
+	REFUSED(doca_dev_close(d), IN_USE);
+	OK(doca_mmap_destroy(m));
+	OK(doca_dev_close(d));
+}
+
+static void a_map_that_buffers_point_into_stays(void)
+{
+	struct doca_dev *d = a_dev();
+	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE);
+	struct doca_buf_inventory *inv = an_inventory(2);
+	struct doca_buf *b = a_buf(inv, m, bytes, 64);
+
+	CHECK_EQ(bufs_of(m), 1);
+	REFUSED(doca_mmap_stop(m), NOT_PERMITTED);
+	REFUSED(doca_mmap_destroy(m), NOT_PERMITTED);
+	OK(doca_buf_dec_refcount(b, NULL));
+	CHECK_EQ(bufs_of(m), 0);
+	OK(doca_mmap_stop(m));
+	OK(doca_mmap_destroy(m));
+	REFUSED(doca_mmap_destroy(m), INVALID_VALUE);
+	OK(doca_buf_inventory_destroy(inv));
+	OK(doca_dev_close(d));
+}
+
+static void an_exported_map_is_stopped_and_destroyed(void)
+{
+	struct doca_dev *d = a_dev();
+	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE | PCI_RW);
+
+	OK(doca_mmap_export_pci(m, d, (const void **)&out, &len));
+	OK(doca_mmap_stop(m));
+	OK(doca_mmap_get_exported(m, &flag));
+	CHECK_EQ(flag, 0);
+	OK(doca_mmap_start(m));
+	OK(doca_mmap_export_pci(m, d, (const void **)&out, &len));
+	OK(doca_mmap_destroy(m));
+	OK(doca_dev_close(d));
+}
+
+struct freed {
+	void *addr;
+	size_t len;
+	int times;
+};
+
+static void note_free(void *addr, size_t n, void *opaque)
+{
+	struct freed *f = opaque;
+
+	f->addr = addr;
+	f->len = n;
+	f->times++;
+}
+
+static void the_free_callback_comes_at_destroy_of_what_was_started(void)
+{
+	struct freed f = {0};
+	struct doca_mmap *m = a_map(NULL, bytes, 100, READ_WRITE);
+
+	OK(doca_mmap_set_free_cb(m, note_free, &f));
+	OK(doca_mmap_start(m));
+	OK(doca_mmap_stop(m));
+	CHECK_EQ(f.times, 0);
+	OK(doca_mmap_destroy(m));
+	CHECK_EQ(f.times, 1);
+	CHECK(f.addr == bytes);
+	CHECK_EQ(f.len, 100);
+
+	m = a_map(NULL, bytes, 100, READ_WRITE);
+	OK(doca_mmap_set_free_cb(m, note_free, &f));
+	OK(doca_mmap_destroy(m)); /* never started */
+	CHECK_EQ(f.times, 1);
+
+	m = a_map(NULL, bytes, 100, READ_WRITE);
+	OK(doca_mmap_set_free_cb(m, note_free, &f));
+	OK(doca_mmap_set_free_cb(m, NULL, NULL)); /* taken away */
+	OK(doca_mmap_start(m));
+	OK(doca_mmap_destroy(m));
+	CHECK_EQ(f.times, 1);
+}
+
+/* What a thread does again and again; ThreadSanitizer sees what is not guarded. */
+static void *turn(void *arg)
+{
+	struct doca_mmap *m = arg;
+	const void *desc;
+	size_t n;
+
+	for (int i = 0; i < 200; i++) {
+		doca_error_t e = doca_mmap_start(m);
+
+		CHECK(e == DOCA_SUCCESS || e == DOCA_ERROR_BAD_STATE);
+		e = doca_mmap_export_pci(m, dev, &desc, &n);
+		CHECK(e == DOCA_SUCCESS || e == DOCA_ERROR_NOT_PERMITTED ||
+		      e == DOCA_ERROR_NOT_FOUND);
+		e = doca_mmap_stop(m);
+		CHECK_EQ(e, DOCA_SUCCESS);
+		e = doca_mmap_rm_dev(m, dev);
+		CHECK(e == DOCA_SUCCESS || e == DOCA_ERROR_NOT_FOUND ||
+		      e == DOCA_ERROR_NOT_PERMITTED);
+		e = doca_mmap_add_dev(m, dev);
+		CHECK(e == DOCA_SUCCESS || e == DOCA_ERROR_ALREADY_EXIST ||
+		      e == DOCA_ERROR_NOT_PERMITTED);
+	}
+	return NULL;
+}
+
+static void threads_may_share_a_map_that_was_made_safe(void)
+{
+	pthread_t threads[4];
+	struct doca_mmap *m;
+
+	dev = a_dev();
+	m = a_map(dev, bytes, sizeof bytes, READ_WRITE | PCI_RW);
+	OK(doca_mmap_enable_thread_safety(m));
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, turn, m), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	OK(doca_mmap_destroy(m));
+	OK(doca_dev_close(dev)); /* no use of it was lost or counted twice */
+}
+
+static void thousands_of_maps_leave_nothing_behind(void)
+{
+	struct doca_dev *d = a_dev();
+
+	for (int i = 0; i < 5000; i++) {
+		struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE | PCI_RW);
+
+		OK(doca_mmap_export_pci(m, d, (const void **)&out, &len));
+		OK(doca_mmap_destroy(m));
+	}
+	OK(doca_dev_close(d));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(no_function_takes_what_is_no_map),
+		TEST(no_function_takes_what_is_no_device),
+		TEST(a_missing_place_for_the_answer_is_refused),
+		TEST(a_map_says_what_it_was_given),
+		TEST(a_range_that_is_none_is_refused),
+		TEST(memory_that_is_not_there_is_refused_at_start),
+		TEST(unknown_permissions_are_refused),
+		TEST(a_started_map_does_not_change),
+		TEST(a_device_is_in_a_map_once),
+		TEST(more_devices_than_a_map_may_have_are_refused),
+		TEST(a_device_stays_open_while_a_map_has_it),
+		TEST(a_map_that_buffers_point_into_stays),
+		TEST(an_exported_map_is_stopped_and_destroyed),
+		TEST(the_free_callback_comes_at_destroy_of_what_was_started),
+		TEST(threads_may_share_a_map_that_was_made_safe),
+		TEST(thousands_of_maps_leave_nothing_behind),
+	};
+	return RUN_TESTS(tests, argc, argv);
+}
