@@ -25,6 +25,7 @@ _COMMANDS = {
     "lab": "Start JupyterLab with a software DPU beside it.",
     "bench": "Latency and bandwidth over sizes, depths, directions and paths.",
     "keys": "Make, list and allow the keys that tcp:// needs.",
+    "softdoca": "Build and run programs written for DOCA without a BlueField.",
 }
 
 

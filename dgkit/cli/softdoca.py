@@ -1,0 +1,181 @@
+"""`dgkit softdoca`: programs written for DOCA, built and run without a BlueField."""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import os
+import shlex
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from .console import print_json, say
+from .options import as_json
+
+__all__ = ["softdoca"]
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as a shell says it (POSIX, "Exit Status for Commands")
+
+_side = click.option(
+    "--side",
+    type=click.Choice(["host", "dpu", "both"]),
+    envvar="SOFTDOCA_SIDE",
+    show_envvar=True,
+    default="both",
+    show_default=True,
+    help="Which side's devices a program sees.",
+)
+
+
+@click.group(short_help="Programs for DOCA without a BlueField.")
+def softdoca() -> None:
+    """Build and run programs written for DOCA DMA, unmodified, without a BlueField.
+
+    softdoca is DOCA in software: this machine's CPU copies, and no DPU is part of it. Two
+    processes, one with --side host and one with --side dpu, are the two sides on one machine.
+
+    \b
+    Examples:
+      eval "$(dgkit softdoca env)"               # what pkg-config, the linker and the loader need
+      dgkit softdoca samples samples && make -C samples
+      dgkit softdoca run -- samples/local_copy
+    """
+
+
+@softdoca.command()
+@_side
+@as_json
+def env(side: str, json_: bool) -> int:
+    """Print what a shell needs to build against softdoca and to run with it.
+
+    \b
+    Examples:
+      eval "$(dgkit softdoca env)"
+      cc program.c $(pkg-config --cflags --libs doca-dma doca-common)
+      eval "$(dgkit softdoca env --side dpu)"    # in the shell that plays the DPU
+    """
+    home = _home()
+    paths = _paths(home)
+    if json_:
+        facts = {"include": str(home / "include"), "lib": str(home / "lib"), "side": side}
+        print_json({"provider": "softdoca", **facts, "environment": _environment(home, side)})
+        return 0
+    click.echo("# softdoca: DOCA in software, by this machine's CPU; no BlueField is part of it.")
+    click.echo('# For a shell: eval "$(dgkit softdoca env)"')
+    for name, path in paths.items():
+        click.echo(f'export {name}={shlex.quote(path)}"${{{name}:+:${name}}}"')
+    click.echo(f"export SOFTDOCA_SIDE={side}")
+    return 0
+
+
+@softdoca.command(context_settings={"allow_interspersed_args": False})
+@_side
+@click.option(
+    "--devices",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    help="A file that says which devices there are, one a line: side=host pci=0000:03:00.0 ...",
+)
+@click.option("--faults", metavar="TEXT", help='What goes wrong: "error every=10; delay ms=5".')
+@click.argument("command", metavar="-- PROGRAM [ARGS]...", nargs=-1, type=click.UNPROCESSED)
+def run(side: str, devices: str | None, faults: str | None, command: tuple[str, ...]) -> int:
+    """Run a program that was built for DOCA with softdoca in its place.
+
+    Its exit code is the program's; 127 if there is no such program, 126 if it cannot be run. The
+    README of softdoca says what may stand in a file of devices and in --faults.
+
+    \b
+    Examples:
+      dgkit softdoca run -- ./local_copy --text hello
+      dgkit softdoca run --side host -- ./remote_copy_sender
+      dgkit softdoca run --side dpu --faults "error every=10" -- ./remote_copy_receiver
+    """
+    if not command:
+        raise click.UsageError("which program? It stands behind the --")
+    environment = os.environ | _environment(_home(), side)
+    if devices is not None:
+        environment["SOFTDOCA_DEVICES"] = devices
+    if faults is not None:
+        environment["SOFTDOCA_FAULTS"] = faults
+    try:
+        _become(command, environment)
+    except OSError as exc:
+        say(f"dgkit: {command[0]}: {_why(exc)}")
+        return NOT_FOUND if exc.errno == errno.ENOENT else NOT_EXECUTABLE
+
+
+@softdoca.command()
+@click.argument("folder", default="softdoca-samples", type=click.Path(path_type=Path))
+def samples(folder: Path) -> int:
+    """Copy the sources of softdoca's samples to FOLDER (default: ./softdoca-samples).
+
+    They use nothing but DOCA's public functions, so the same sources build against NVIDIA's.
+
+    \b
+    Example:
+      dgkit softdoca samples && eval "$(dgkit softdoca env)" && make -C softdoca-samples
+    """
+    sources = sorted((_home() / "samples").iterdir())
+    if there := [path.name for path in sources if (folder / path.name).exists()]:
+        raise click.UsageError(f"{folder} has {', '.join(there)} already; they are kept")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sources:
+        shutil.copyfile(path, folder / path.name)
+    click.echo(folder)
+    say(f'Build them: eval "$(dgkit softdoca env)" && make -C {shlex.quote(str(folder))}')
+    return 0
+
+
+def _home() -> Path:
+    """The folder with lib, include and samples: that of $SOFTDOCA_LIB, else beside the extension.
+
+    FileNotFoundError: this installation has none.
+    """
+    if given := os.environ.get("SOFTDOCA_LIB"):
+        home = Path(given).resolve().parent
+    else:
+        core = importlib.util.find_spec("dgkit._native")
+        beside = Path(core.origin) if core and core.origin else Path(__file__).parent
+        home = beside.parent / "_softdoca"
+    if not (home / "lib/libdoca_common.so.3").exists():
+        raise FileNotFoundError(
+            f"softdoca is not in {home}: `pip install .` builds it, on Linux with x86-64 or aarch64"
+        )
+    return home
+
+
+def _paths(home: Path) -> dict[str, str]:
+    """What comes before whatever these search paths hold already."""
+    return {
+        "PKG_CONFIG_PATH": str(home / "lib/pkgconfig"),
+        "LD_LIBRARY_PATH": str(home / "lib"),
+    }
+
+
+def _environment(home: Path, side: str) -> dict[str, str]:
+    """The same as values, with what this process's environment holds already."""
+    paths = {
+        name: os.pathsep.join(filter(None, (path, os.environ.get(name))))
+        for name, path in _paths(home).items()
+    }
+    return {**paths, "SOFTDOCA_SIDE": side}
+
+
+def _become(command: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
+    """Replaces this process. OSError: it could not."""
+    sys.stdout.flush()
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and a program would inherit that
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    os.execvpe(command[0], command, environment)
+
+
+def _why(error: OSError) -> str:
+    if error.errno == errno.ENOENT:
+        return "there is no such program"
+    if error.errno == errno.ENOEXEC:
+        return "it is no program for this machine"
+    return os.strerror(error.errno or 0)
