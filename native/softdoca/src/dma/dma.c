@@ -1,2 +1,223 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softdoca.h"
+/*
+ * libdoca_dma: DMA contexts and memcpy tasks as programs see them. What they do is libdoca_common's.
+ *
+ * Sources: "DMA reference" and "DMA guide" are DOCA's published ones; "guess" is ours.
+ */
+#include "common/engine.h"
+
+#define CHECK_DMA(dma)                                                                     \
+	do {                                                                               \
+		if (!object_is(dma, OBJECT_DMA))                                           \
+			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a DMA context", \
+				      (const void *)(dma));                                \
+	} while (0)
+
+/* ---- capabilities ---- */
+
+static doca_error_t check_devinfo(const struct doca_devinfo *devinfo, const char *func)
+{
+	if (!object_is(devinfo, OBJECT_DEVINFO)) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a devinfo",
+			     (const void *)devinfo);
+		return DOCA_ERROR_INVALID_VALUE;
+	}
+	if (devinfo->f.caps & CAP_DMA)
+		return DOCA_SUCCESS;
+	/* Asked of each device in a list, so this is no mistake. */
+	softdoca_log(DOCA_LOG_LEVEL_INFO, func, "%s has no DMA", devinfo->f.pci);
+	return DOCA_ERROR_NOT_SUPPORTED; /* DMA reference */
+}
+
+doca_error_t doca_dma_cap_task_memcpy_is_supported(const struct doca_devinfo *devinfo)
+{
+	return check_devinfo(devinfo, __func__);
+}
+
+doca_error_t doca_dma_cap_task_memcpy_get_max_buf_size(const struct doca_devinfo *devinfo,
+						       uint64_t *buf_size)
+{
+	if (!buf_size)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "buf_size is NULL");
+	doca_error_t error = check_devinfo(devinfo, __func__);
+	if (!error)
+		*buf_size = MEMCPY_MAX;
+	return error;
+}
+
+doca_error_t doca_dma_cap_task_memcpy_get_max_buf_list_len(const struct doca_devinfo *devinfo,
+							   uint32_t *max_buf_list_len)
+{
+	if (!max_buf_list_len)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "max_buf_list_len is NULL");
+	doca_error_t error = check_devinfo(devinfo, __func__);
+	if (!error)
+		*max_buf_list_len = LIST_MAX;
+	return error;
+}
+
+doca_error_t doca_dma_cap_get_max_num_tasks(struct doca_dma *dma, uint32_t *max_num_tasks)
+{
+	CHECK_DMA(dma);
+	if (!max_num_tasks)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "max_num_tasks is NULL");
+	*max_num_tasks = TASKS_MAX;
+	return DOCA_SUCCESS;
+}
+
+/* ---- contexts ---- */
+
+doca_error_t doca_dma_create(struct doca_dev *dev, struct doca_dma **dma)
+{
+	if (!object_is(dev, OBJECT_DEV) || !dma)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open device, or dma is NULL",
+			      (void *)dev);
+	doca_error_t error = check_devinfo(&dev->info, __func__);
+	if (error)
+		return error;
+	struct doca_dma *d = softdoca_object_new(OBJECT_DMA, sizeof *d);
+	if (!d)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a DMA context");
+	error = softdoca_ctx_init(&d->ctx, dev, &softdoca_dma_ops);
+	if (error) {
+		softdoca_object_free(d);
+		return error;
+	}
+	*dma = d;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_dma_destroy(struct doca_dma *dma)
+{
+	CHECK_DMA(dma);
+	doca_error_t error = softdoca_ctx_destroy(&dma->ctx);
+	if (!error)
+		softdoca_object_free(dma);
+	return error;
+}
+
+struct doca_ctx *doca_dma_as_ctx(struct doca_dma *dma)
+{
+	if (object_is(dma, OBJECT_DMA))
+		return &dma->ctx;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a DMA context", (void *)dma);
+	return NULL;
+}
+
+doca_error_t doca_dma_get_gpu_handle(struct doca_dma *dma, struct doca_gpu_dma **gpu_dma)
+{
+	CHECK_DMA(dma);
+	if (!gpu_dma)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "gpu_dma is NULL");
+	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no data path on a GPU");
+}
+
+doca_error_t doca_dma_task_memcpy_set_conf(struct doca_dma *dma,
+					   doca_dma_task_memcpy_completion_cb_t task_completion_cb,
+					   doca_dma_task_memcpy_completion_cb_t task_error_cb,
+					   uint32_t num_memcpy_tasks)
+{
+	CHECK_DMA(dma);
+	if (dma->ctx.state !=
+	    DOCA_CTX_STATE_IDLE) /* DMA guide: before start; the error is a guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
+	if (!task_completion_cb || !task_error_cb) /* guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
+	if (!num_memcpy_tasks || num_memcpy_tasks > TASKS_MAX) /* guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: 1 to %u can be",
+			      num_memcpy_tasks, TASKS_MAX);
+	dma->done_cb = task_completion_cb;
+	dma->error_cb = task_error_cb;
+	dma->num_tasks = num_memcpy_tasks;
+	return DOCA_SUCCESS;
+}
+
+/* ---- tasks ---- */
+
+static doca_error_t new_task(struct doca_dma *dma, union doca_data user_data,
+			     struct doca_dma_task_memcpy **task)
+{
+	if (dma->ctx.state != DOCA_CTX_STATE_RUNNING) /* Core guide: a running one; guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context does not run");
+	*task = softdoca_memcpy_new(dma, user_data);
+	if (!*task) /* DMA reference */
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated", dma->num_tasks);
+	return DOCA_SUCCESS;
+}
+
+/* Buffers may be set later, and are looked at when the task is submitted. */
+static bool may_be_buf(const struct doca_buf *buf)
+{
+	return !buf || object_is(buf, OBJECT_BUF);
+}
+
+doca_error_t doca_dma_task_memcpy_alloc_init(struct doca_dma *dma, const struct doca_buf *src,
+					     struct doca_buf *dst, union doca_data user_data,
+					     struct doca_dma_task_memcpy **task)
+{
+	CHECK_DMA(dma);
+	if (!task)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "task is NULL");
+	if (!may_be_buf(src) || !may_be_buf(dst)) /* guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the %s, %p, is not a buffer",
+			      may_be_buf(src) ? "destination" : "source",
+			      may_be_buf(src) ? (const void *)dst : (const void *)src);
+	enum pe_entry how = softdoca_pe_enter(dma->ctx.pe);
+	if (how == PE_BUSY) /* guess */
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	struct doca_dma_task_memcpy *t;
+	doca_error_t error = new_task(dma, user_data, &t);
+	if (!error) {
+		t->src = src;
+		t->dst = dst;
+		*task = t;
+	}
+	softdoca_pe_leave(dma->ctx.pe, how);
+	return error;
+}
+
+static bool is_task(const struct doca_dma_task_memcpy *task, const char *func)
+{
+	if (object_is(task, OBJECT_MEMCPY))
+		return true;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a memcpy task", (const void *)task);
+	return false;
+}
+
+/* Whether its buffers may be set: not those that a submitted task copies from or to. */
+static bool is_idle_task(const struct doca_dma_task_memcpy *task, const char *func)
+{
+	if (!is_task(task, func))
+		return false;
+	if (task->task.in_flight)
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is in flight: nothing is set",
+			     (const void *)task);
+	return !task->task.in_flight;
+}
+
+struct doca_task *doca_dma_task_memcpy_as_task(struct doca_dma_task_memcpy *task)
+{
+	return is_task(task, __func__) ? &task->task : NULL;
+}
+
+void doca_dma_task_memcpy_set_src(struct doca_dma_task_memcpy *task, const struct doca_buf *src)
+{
+	if (is_idle_task(task, __func__))
+		task->src = src;
+}
+
+const struct doca_buf *doca_dma_task_memcpy_get_src(const struct doca_dma_task_memcpy *task)
+{
+	return is_task(task, __func__) ? task->src : NULL;
+}
+
+void doca_dma_task_memcpy_set_dst(struct doca_dma_task_memcpy *task, struct doca_buf *dst)
+{
+	if (is_idle_task(task, __func__))
+		task->dst = dst;
+}
+
+struct doca_buf *doca_dma_task_memcpy_get_dst(const struct doca_dma_task_memcpy *task)
+{
+	return is_task(task, __func__) ? task->dst : NULL;
+}

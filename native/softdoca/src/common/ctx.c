@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The states of a context:
+ *
+ *            start                          stop, with nothing left
+ *   IDLE ------------> RUNNING ----------------------------------------> IDLE
+ *     |                  ^   \                                            ^
+ *     | start, not yet   |    \  stop, or a fatal error                   |
+ *     +---> STARTING ----+     +----------> STOPPING --------------------+
+ *               \                             ^    every task is complete and freed
+ *                +----------------------------+
+ *
+ * Sources: "PE reference", "CTX reference" and "Core guide" are DOCA's published ones; "guess" is ours.
+ */
+#include "pe.h"
+
+#define CHECK_CTX(ctx)                                                                 \
+	do {                                                                           \
+		if (!object_is(ctx, OBJECT_CTX))                                       \
+			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a context", \
+				      (const void *)(ctx));                            \
+	} while (0)
+
+static const char *state_name(enum doca_ctx_states s)
+{
+	static const char *const names[] = {"idle", "starting", "running", "stopping"};
+	return names[s];
+}
+
+/* ---- its life ---- */
+
+doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
+			       const struct ctx_ops *ops)
+{
+	ctx->ops = ops;
+	ctx->dev = dev;
+	ctx->state = DOCA_CTX_STATE_IDLE;
+	ctx->fd = -1;
+	/* relaxed: a count that others read, which orders nothing */
+	atomic_fetch_add_explicit(&dev->users, 1, memory_order_relaxed);
+	object_become(ctx, OBJECT_CTX);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx)
+{
+	enum pe_entry how = pe_enter(ctx->pe);
+	if (how == PE_BUSY) /* guess */
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	doca_error_t error = DOCA_SUCCESS;
+	/* guess: the guide says to stop it first. Within its own callback the library still needs it. */
+	if (ctx->state != DOCA_CTX_STATE_IDLE)
+		error = REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s: stop it first",
+			       state_name(ctx->state));
+	else if (ctx->busy)
+		error = REFUSE(DOCA_ERROR_BAD_STATE, "a callback of the context is running");
+	struct doca_pe *pe = ctx->pe;
+	if (!error) {
+		if (pe)
+			pe_remove(pe, ctx);
+		object_become(ctx, OBJECT_FREE);
+		atomic_fetch_sub_explicit(&ctx->dev->users, 1, memory_order_relaxed);
+	}
+	pe_leave(pe, how);
+	return error;
+}
+
+void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next)
+{
+	enum doca_ctx_states prev = ctx->state;
+	bool was_busy = ctx->busy;
+	ctx->state = next;
+	if (!ctx->state_cb)
+		return;
+	ctx->busy = true;
+	ctx->state_cb(ctx->user_data, ctx, prev, next);
+	ctx->busy = was_busy;
+}
+
+/* PE reference, doca_task_free: all tasks must be freed for a context to be stopped. */
+static bool nothing_left(const struct doca_ctx *ctx)
+{
+	return !ctx->in_flight && !ctx->tasks && ctx->ops->quiet((struct doca_ctx *)ctx);
+}
+
+static void end(struct doca_ctx *ctx)
+{
+	if (ctx->fd >= 0)
+		pe_unwatch(ctx->pe, ctx->fd);
+	ctx->fd = -1;
+	ctx->ops->ended(ctx);
+	softdoca_ctx_move(ctx, DOCA_CTX_STATE_IDLE);
+}
+
+void softdoca_ctx_settle(struct doca_ctx *ctx)
+{
+	if (ctx->state == DOCA_CTX_STATE_STOPPING && nothing_left(ctx))
+		end(ctx);
+}
+
+static void begin_stop(struct doca_ctx *ctx)
+{
+	if (ctx->stopping_asked)
+		return;
+	ctx->stopping_asked = true;
+	ctx->ops->stop(ctx);
+	if (ctx->pe->armed)
+		pe_arm_ctx(ctx->pe, ctx);
+}
+
+void softdoca_ctx_fail(struct doca_ctx *ctx)
+{
+	if (ctx->state != DOCA_CTX_STATE_RUNNING && ctx->state != DOCA_CTX_STATE_STARTING)
+		return;
+	begin_stop(ctx);
+	softdoca_ctx_move(ctx, DOCA_CTX_STATE_STOPPING);
+}
+
+static doca_error_t start(struct doca_ctx *ctx)
+{
+	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s already",
+			      state_name(ctx->state));
+	if (!ctx->pe) /* CTX reference has this error for stop; for start a guess */
+		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the context has no progress engine");
+	ctx->stopping_asked = false;
+	doca_error_t error = ctx->ops->start(ctx);
+	if (error && error != DOCA_ERROR_IN_PROGRESS)
+		return error;
+	int fd = ctx->ops->fileno(ctx);
+	if (fd >= 0 && pe_watch(ctx->pe, fd))
+		ctx->fd = fd;
+	if (ctx->pe->armed)
+		pe_arm_ctx(ctx->pe, ctx);
+	softdoca_ctx_move(ctx, error ? DOCA_CTX_STATE_STARTING : DOCA_CTX_STATE_RUNNING);
+	return error;
+}
+
+doca_error_t doca_ctx_start(struct doca_ctx *ctx)
+{
+	CHECK_CTX(ctx);
+	enum pe_entry how = pe_enter(ctx->pe);
+	if (how == PE_BUSY) /* guess */
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	doca_error_t error = start(ctx);
+	pe_leave(ctx->pe, how);
+	return error;
+}
+
+/* facts/doca.md, line 2: SUCCESS for an idle one. CTX reference: IN_PROGRESS while tasks are there. */
+static doca_error_t stop(struct doca_ctx *ctx)
+{
+	if (ctx->state == DOCA_CTX_STATE_IDLE)
+		return DOCA_SUCCESS;
+	begin_stop(ctx);
+	if (nothing_left(ctx)) {
+		end(ctx);
+		return DOCA_SUCCESS;
+	}
+	if (ctx->state != DOCA_CTX_STATE_STOPPING)
+		softdoca_ctx_move(ctx, DOCA_CTX_STATE_STOPPING);
+	return ctx->state == DOCA_CTX_STATE_IDLE ? DOCA_SUCCESS : DOCA_ERROR_IN_PROGRESS;
+}
+
+doca_error_t doca_ctx_stop(struct doca_ctx *ctx)
+{
+	CHECK_CTX(ctx);
+	enum pe_entry how = pe_enter(ctx->pe);
+	if (how == PE_BUSY) /* guess */
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	doca_error_t error = stop(ctx);
+	pe_leave(ctx->pe, how);
+	return error;
+}
+
+/* ---- what is set, and asked for ---- */
+
+doca_error_t doca_ctx_get_state(const struct doca_ctx *ctx, enum doca_ctx_states *state)
+{
+	CHECK_CTX(ctx);
+	if (!state)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "state is NULL");
+	*state = ctx->state;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_ctx_set_state_changed_cb(struct doca_ctx *ctx,
+					   doca_ctx_state_changed_callback_t cb)
+{
+	CHECK_CTX(ctx);
+	if (ctx->state !=
+	    DOCA_CTX_STATE_IDLE) /* guess: Core guide, configuration is before start */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s", state_name(ctx->state));
+	ctx->state_cb = cb; /* NULL takes it away: guess */
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_ctx_set_user_data(struct doca_ctx *ctx, union doca_data user_data)
+{
+	CHECK_CTX(ctx);
+	ctx->user_data = user_data;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_ctx_get_user_data(const struct doca_ctx *ctx, union doca_data *user_data)
+{
+	CHECK_CTX(ctx);
+	if (!user_data)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "user_data is NULL");
+	*user_data = ctx->user_data;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_ctx_get_num_inflight_tasks(const struct doca_ctx *ctx, size_t *num_inflight_tasks)
+{
+	CHECK_CTX(ctx);
+	if (!num_inflight_tasks)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "num_inflight_tasks is NULL");
+	*num_inflight_tasks = ctx->in_flight;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_ctx_set_datapath_on_gpu(struct doca_ctx *ctx, struct doca_gpu *gpu_dev)
+{
+	CHECK_CTX(ctx);
+	if (!gpu_dev)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "gpu_dev is NULL");
+	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no data path on a GPU");
+}

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The engine of a DMA context: see engine.h.
+ *
+ * Sources: "DMA guide" is the published one; "guess" is ours.
+ */
+#include "engine.h"
+
+#include <stdlib.h>
+#include <sys/eventfd.h>
+
+#include "pe.h"
+#include "provider.h"
+
+enum { RING_MIN = 256, RING_MAX = 65536 }; /* entries of a pipe; a task takes up to 2 * LIST_MAX */
+
+/* ---- lists ---- */
+
+static inline void append(struct task_list *l, struct doca_dma_task_memcpy *t)
+{
+	t->next = NULL;
+	if (l->first)
+		l->last->next = t;
+	else
+		l->first = t;
+	l->last = t;
+}
+
+static inline void append_all(struct task_list *l, struct task_list *more)
+{
+	if (!more->first)
+		return;
+	if (l->first)
+		l->last->next = more->first;
+	else
+		l->first = more->first;
+	l->last = more->last;
+	more->first = NULL;
+}
+
+static inline struct doca_dma_task_memcpy *take(struct task_list *l)
+{
+	struct doca_dma_task_memcpy *t = l->first;
+	l->first = t->next;
+	return t;
+}
+
+/* ---- buffers of submitted tasks ---- */
+
+/*
+ * A buffer that a submitted task uses cannot be given back. A source may be in tasks of several engines
+ * at once, in several threads; that is rare, and an atomic addition costs as much as the copy. So the first
+ * engine that uses a buffer becomes its owner until it is given back, and counts in in_tasks, which only the
+ * one thread inside the owner changes; others add to in_others.
+ */
+static __attribute__((noinline)) bool owns(struct doca_buf *b, struct doca_pe *pe)
+{
+	struct doca_pe *nobody = NULL;
+	/* relaxed: it orders nothing; who takes a buffer from its inventory made the owner NULL before */
+	return atomic_compare_exchange_strong_explicit(&b->owner, &nobody, pe, memory_order_relaxed,
+						       memory_order_relaxed);
+}
+
+static inline void buf_count(const struct doca_buf *buf, struct doca_pe *pe, uint32_t by)
+{
+	struct doca_buf *b = (struct doca_buf *)buf;
+	struct doca_pe *owner = atomic_load_explicit(&b->owner, memory_order_relaxed);
+	if (__builtin_expect(owner == pe, 1) || (!owner && owns(b, pe))) {
+		uint32_t n = atomic_load_explicit(&b->in_tasks, memory_order_relaxed);
+		atomic_store_explicit(&b->in_tasks, n + by, memory_order_relaxed);
+	} else {
+		atomic_fetch_add_explicit(&b->in_others, by, memory_order_relaxed);
+	}
+}
+
+static inline void bufs_count(const struct doca_dma_task_memcpy *t, uint32_t by)
+{
+	struct doca_pe *pe = t->task.ctx->pe;
+	buf_count(t->src, pe, by);
+	buf_count(t->dst, pe, by);
+}
+
+/* ---- lanes ---- */
+
+static bool lane_open(struct lane *l, dg_device *dev, struct doca_pe *pe, uint32_t entries)
+{
+	int rc = dg_pipe_open(&l->pipe, entries);
+	if (rc) {
+		softdoca_failed(__func__, rc);
+		return false;
+	}
+	rc = dev->ops->attach(dev, dev->provider, &l->pipe);
+	if (rc) {
+		softdoca_failed(__func__, rc);
+		dg_pipe_close(&l->pipe);
+		return false;
+	}
+	l->dev = dev;
+	l->tasks = l->used = 0;
+	/* Without it a sleeper would not be woken, which is logged. */
+	pe_watch(pe, l->pipe.wait_fd);
+	return true;
+}
+
+static uint32_t entries_for(uint32_t tasks)
+{
+	uint32_t n = tasks < RING_MIN ? RING_MIN : tasks;
+	return n > RING_MAX ? RING_MAX : n;
+}
+
+/* The pipe of a task; that of the GPU is opened when the first task needs it. NULL: it cannot be. */
+static struct lane *lane_of(struct engine *e, const struct doca_dma_task_memcpy *t)
+{
+	const struct doca_ctx *ctx = t->task.ctx;
+	if (t->way == WAY_CPU || t->way == WAY_HERE)
+		return &e->cpu;
+	if (e->gpu.dev ||
+	    lane_open(&e->gpu, softdoca_dev_gpu(ctx->dev), ctx->pe, entries_for(e->n)))
+		return &e->gpu;
+	return NULL;
+}
+
+static inline bool fits(const struct lane *l, const struct doca_dma_task_memcpy *t)
+{
+	return l->used + t->pieces <= l->pipe.mask + 1;
+}
+
+/* Puts what waits into the pipes, in turn, until something has to wait on. */
+static void push(struct engine *e)
+{
+	while (e->ready.first && e->ready.first->way != WAY_FAILED) {
+		struct doca_dma_task_memcpy *t = e->ready.first;
+		struct lane *l = lane_of(e, t);
+		if (l && !fits(l, t))
+			break;
+		if (!l || !pieces_post(t, l)) {
+			t->way = WAY_FAILED;
+			t->outcome = DOCA_ERROR_IO_FAILED;
+			break;
+		}
+		take(&e->ready);
+		t->posted = true;
+		e->in_lanes++;
+	}
+}
+
+static doca_error_t outcome_of(uint32_t status)
+{
+	if (status == DG_OK)
+		return DOCA_SUCCESS;
+	return status == DG_FLUSHED ? FLUSHED : DOCA_ERROR_IO_FAILED;
+}
+
+/* A task whose completion is in the pipe, or NULL. */
+static struct doca_dma_task_memcpy *reap(struct engine *e, struct lane *l)
+{
+	struct dg_cqe *cqe = cq_peek(&l->pipe);
+	if (!cqe)
+		return NULL;
+	struct doca_dma_task_memcpy *t = e->all[cqe->slot_status >> 8];
+	t->outcome = outcome_of(cqe->slot_status & 0x3f);
+	t->posted = false;
+	l->pipe.cq_head++;
+	l->used -= t->pieces;
+	l->tasks--;
+	e->in_lanes--;
+	return t;
+}
+
+static struct doca_dma_task_memcpy *look(struct engine *e, struct lane *l)
+{
+	if (!l->tasks)
+		return NULL;
+	if (l->dev->ops->poll)
+		l->dev->ops->poll(l->dev, &l->pipe);
+	return reap(e, l);
+}
+
+/* ---- the context's operations ---- */
+
+static void free_tasks(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->n; i++)
+		softdoca_object_free(e->all[i]);
+	free(e->all);
+	e->all = NULL;
+	e->free = NULL;
+	e->n = 0;
+}
+
+static bool make_tasks(struct engine *e, uint32_t n)
+{
+	if (!softdoca_object_room(sizeof(struct doca_dma_task_memcpy), n))
+		return false;
+	e->all = calloc(n, sizeof *e->all);
+	if (!e->all)
+		return false;
+	for (; e->n < n; e->n++) {
+		struct doca_dma_task_memcpy *t = softdoca_object_new(OBJECT_FREE, sizeof *t);
+		if (!t)
+			return false;
+		t->index = e->n;
+		t->next = e->free;
+		e->free = e->all[e->n] = t;
+	}
+	return true;
+}
+
+static doca_error_t dma_start(struct doca_ctx *ctx)
+{
+	struct doca_dma *dma = dma_of(ctx);
+	struct engine *e = &dma->e;
+	const struct dg_device *dev = ctx->dev->engine;
+	if (!dma->num_tasks) /* DMA guide: a task's configuration is mandatory; which error is a guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "no tasks are configured");
+	e->inline_max = dev->ops->inline_copies ? dev->caps.inline_max : 0;
+	if (!make_tasks(e, dma->num_tasks)) {
+		free_tasks(e);
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", dma->num_tasks);
+	}
+	if (!lane_open(&e->cpu, ctx->dev->engine, ctx->pe, entries_for(e->n))) {
+		free_tasks(e);
+		return DOCA_ERROR_INITIALIZATION; /* CTX reference */
+	}
+	return DOCA_SUCCESS;
+}
+
+/* Ends the pipe. What it had done is kept in `ended`. */
+static void lane_close(struct engine *e, struct lane *l, struct doca_pe *pe,
+		       struct task_list *ended)
+{
+	if (!l->dev)
+		return;
+	pe_unwatch(pe, l->pipe.wait_fd);
+	l->dev->ops->detach(l->dev, &l->pipe);
+	for (struct doca_dma_task_memcpy *t; (t = reap(e, l));) {
+		t->way = WAY_FAILED;
+		append(ended, t);
+	}
+	dg_pipe_close(&l->pipe);
+	l->dev = NULL;
+}
+
+/* DMA guide: what is in flight ends as a failure, by progress. What the pipes still finish is kept. */
+static void dma_stop(struct doca_ctx *ctx)
+{
+	struct engine *e = &dma_of(ctx)->e;
+	struct task_list ended = {0};
+	lane_close(e, &e->cpu, ctx->pe, &ended);
+	lane_close(e, &e->gpu, ctx->pe, &ended);
+	/* A provider that lost a completion (fault) has none for it now either. */
+	for (uint32_t i = 0; i < e->n && e->in_lanes; i++) {
+		struct doca_dma_task_memcpy *t = e->all[i];
+		if (!t->posted)
+			continue;
+		t->posted = false;
+		t->way = WAY_FAILED;
+		t->outcome = FLUSHED;
+		append(&ended, t);
+		e->in_lanes--;
+	}
+	append_all(&e->ready, &e->held);
+	for (struct doca_dma_task_memcpy *t = e->ready.first; t; t = t->next) {
+		t->outcome = t->way == WAY_FAILED ? t->outcome : FLUSHED;
+		t->way = WAY_FAILED;
+	}
+	append_all(&ended, &e->ready);
+	e->ready = ended;
+}
+
+static bool dma_quiet(struct doca_ctx *ctx)
+{
+	(void)ctx; /* its tasks are counted by the context */
+	return true;
+}
+
+static void dma_ended(struct doca_ctx *ctx)
+{
+	free_tasks(&dma_of(ctx)->e);
+}
+
+static __attribute__((cold, noinline)) doca_error_t refuse_bufs(const struct doca_buf *src,
+								const struct doca_buf *dst)
+{
+	bool s = object_is(src, OBJECT_BUF), d = object_is(dst, OBJECT_BUF);
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_task_submit", "the %s is not %s",
+		     s && (!d || src->first == src) ? "destination" : "source",
+		     s && d ? "the first buffer of its list" : "a buffer");
+	return DOCA_ERROR_INVALID_VALUE; /* PE reference, of doca_task_try_submit */
+}
+
+static doca_error_t dma_submit(struct doca_task *task, uint32_t flags)
+{
+	struct doca_dma_task_memcpy *t = memcpy_of(task);
+	struct doca_dma *dma = dma_of(task->ctx);
+	struct engine *e = &dma->e;
+	const struct doca_buf *src = t->src, *dst = t->dst;
+	if (!object_is(src, OBJECT_BUF) || !object_is(dst, OBJECT_BUF) || src->first != src ||
+	    dst->first != dst)
+		return refuse_bufs(src, dst);
+	if (__builtin_expect(!pieces_plan(t, dma), 0)) {
+		if (flags & SUBMIT_CHECKED)
+			return DOCA_ERROR_INVALID_VALUE; /* PE reference */
+		t->way = WAY_FAILED;
+		t->outcome = DOCA_ERROR_IO_FAILED;
+	}
+	bufs_count(t, 1);
+	if (__builtin_expect(!(flags & DOCA_TASK_SUBMIT_FLAG_FLUSH), 0)) {
+		append(&e->held, t);
+		return DOCA_SUCCESS;
+	}
+	append_all(&e->ready, &e->held);
+	append(&e->ready, t);
+	if (t->way != WAY_HERE || e->in_lanes)
+		push(e);
+	return DOCA_SUCCESS;
+}
+
+static void dma_flush(struct doca_ctx *ctx)
+{
+	struct engine *e = &dma_of(ctx)->e;
+	bool here = !e->in_lanes;
+	for (struct doca_dma_task_memcpy *t = e->held.first; t && here; t = t->next)
+		here = t->way == WAY_HERE;
+	append_all(&e->ready, &e->held);
+	if (!here)
+		push(e);
+}
+
+/* The one place where a task leaves the engine. Nothing of the engine is touched after the callback: it
+ * may have stopped the context. */
+static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
+{
+	const struct doca_dma *dma = dma_of(ctx);
+	doca_error_t outcome = t->outcome;
+	bufs_count(t, UINT32_MAX);
+	if (__builtin_expect(outcome == DOCA_SUCCESS, 1)) {
+		pieces_arrived(t);
+		task_landed(&t->task, outcome);
+		dma->done_cb(t, t->task.user_data, ctx->user_data);
+		return;
+	}
+	task_landed(&t->task, outcome);
+	/* facts/doca.md, line 9: a failure stops the context. That its state changes first is a guess. */
+	softdoca_ctx_fail(ctx);
+	dma->error_cb(t, t->task.user_data, ctx->user_data);
+}
+
+static bool dma_progress(struct doca_ctx *ctx)
+{
+	struct engine *e = &dma_of(ctx)->e;
+	struct doca_dma_task_memcpy *t;
+	if (__builtin_expect(e->in_lanes, 0)) {
+		t = look(e, &e->cpu);
+		if (!t)
+			t = look(e, &e->gpu);
+		if (e->ready.first)
+			push(e);
+		if (!t)
+			return false;
+	} else {
+		if (!e->ready.first)
+			return false;
+		t = take(&e->ready);
+		if (t->way == WAY_HERE)
+			t->outcome = outcome_of((uint32_t)pieces_copy(t));
+	}
+	deliver(ctx, t);
+	return true;
+}
+
+/* True: it has something already. */
+static bool lane_arm(struct lane *l, struct doca_pe *pe)
+{
+	if (!l->tasks)
+		return false;
+	int rc = l->dev->ops->arm ? l->dev->ops->arm(l->dev, &l->pipe) : dg_pipe_arm(&l->pipe);
+	if (rc <= 0)
+		return true;
+	pe_wakes(pe, l->pipe.wait_fd, true);
+	return false;
+}
+
+static bool dma_arm(struct doca_ctx *ctx)
+{
+	struct engine *e = &dma_of(ctx)->e;
+	if (!e->in_lanes)
+		return e->ready.first ||
+		       (ctx->state == DOCA_CTX_STATE_STOPPING && !ctx->tasks && !ctx->in_flight);
+	bool cpu = lane_arm(&e->cpu, ctx->pe), gpu = lane_arm(&e->gpu, ctx->pe);
+	return cpu || gpu;
+}
+
+static void lane_disarm(struct lane *l, struct doca_pe *pe)
+{
+	if (l->dev)
+		pe_wakes(pe, l->pipe.wait_fd, false);
+}
+
+static void dma_disarm(struct doca_ctx *ctx)
+{
+	struct engine *e = &dma_of(ctx)->e;
+	lane_disarm(&e->cpu, ctx->pe);
+	lane_disarm(&e->gpu, ctx->pe);
+}
+
+static int dma_fileno(struct doca_ctx *ctx)
+{
+	(void)ctx; /* its lanes are watched one by one */
+	return -1;
+}
+
+static void dma_free_task(struct doca_task *task)
+{
+	struct doca_dma_task_memcpy *t = memcpy_of(task);
+	struct engine *e = &dma_of(task->ctx)->e;
+	object_become(task, OBJECT_FREE);
+	object_become(t, OBJECT_FREE);
+	t->next = e->free;
+	e->free = t;
+}
+
+struct doca_dma_task_memcpy *softdoca_memcpy_new(struct doca_dma *dma, union doca_data user_data)
+{
+	struct doca_dma_task_memcpy *t = dma->e.free;
+	if (!t)
+		return NULL;
+	dma->e.free = t->next;
+	softdoca_task_init(&t->task, &dma->ctx, user_data);
+	object_become(t, OBJECT_MEMCPY);
+	return t;
+}
+
+const struct ctx_ops softdoca_dma_ops = {
+	.start = dma_start,
+	.stop = dma_stop,
+	.quiet = dma_quiet,
+	.ended = dma_ended,
+	.submit = dma_submit,
+	.progress = dma_progress,
+	.fileno = dma_fileno,
+	.arm = dma_arm,
+	.disarm = dma_disarm,
+	.free_task = dma_free_task,
+	.flush = dma_flush,
+};

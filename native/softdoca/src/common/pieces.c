@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A task's bytes: the data of the source's list, one buffer after the other, go to the room behind the data
+ * of the destination's list, one buffer after the other. A piece is what is of one buffer on either side.
+ *
+ * Gates (provider.h) keep memory from being given back while bytes move. An imported region's is entered
+ * for each copy: its exporter may revoke it at any time. A region of this process, in contrast, is closed by
+ * its map alone (mmap.c), which refuses as long as a buffer points into the map, and a buffer cannot be
+ * given back while a task uses it (buf_begin). So a copy by progress between maps of this process needs no
+ * gate; one in a pipe enters both, as the provider leaves both.
+ *
+ * Sources: "DMA guide" is the published one; "guess" is ours.
+ */
+#include "engine.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "copy.h"
+#include "provider.h"
+#include "region.h"
+
+struct piece {
+	char *to;
+	const char *from;
+	size_t n;
+	struct dg_hot *to_hot, *from_hot;
+};
+
+/* Where a walk over both lists stands. */
+struct walk {
+	const struct doca_buf *src, *dst;
+	size_t src_done, dst_done; /* of the buffer at hand */
+	struct doca_dev *dev;
+	bool gpu;
+};
+
+static inline size_t room_of(const struct doca_buf *b)
+{
+	return (size_t)(b->head + b->len - b->data) - b->data_len;
+}
+
+/* The map as the device's engine, or its GPU, sees it. NULL: it cannot be reached. */
+static inline struct attachment *attachment_of(const struct doca_mmap *m,
+					       const struct doca_dev *dev)
+{
+	struct attachment *a = (struct attachment *)m->attached;
+	for (uint32_t i = 0; i < m->n_attached; i++, a++)
+		if (a->dev == dev)
+			return a;
+	return NULL;
+}
+
+static inline struct dg_hot *reach(struct doca_mmap *m, const struct doca_dev *dev, bool gpu)
+{
+	struct attachment *a = attachment_of(m, dev);
+	if (__builtin_expect(!a || m->state != MMAP_STARTED, 0))
+		return NULL;
+	const dg_region *r = gpu ? softdoca_mmap_for_gpu(m, a) : a->host;
+	return r ? r->hot : NULL;
+}
+
+static inline char *place(const struct dg_hot *hot, const struct doca_mmap *m, const char *at)
+{
+	/* base is an address in the exporter, or an offset, where the bytes are not mapped here */
+	return (char *)((uintptr_t)hot->base + (uintptr_t)(at - m->addr));
+}
+
+/* The next piece. False: there is none, or one that cannot be reached. */
+static bool next_piece(struct walk *w, struct piece *p)
+{
+	while (w->src && w->src_done == w->src->data_len) {
+		w->src = w->src->next;
+		w->src_done = 0;
+	}
+	while (w->dst && w->dst_done == room_of(w->dst)) {
+		w->dst = w->dst->next;
+		w->dst_done = 0;
+	}
+	if (!w->src || !w->dst)
+		return false;
+	size_t src_left = w->src->data_len - w->src_done, dst_left = room_of(w->dst) - w->dst_done;
+	p->n = src_left < dst_left ? src_left : dst_left;
+	p->from_hot = reach(w->src->mmap, w->dev, w->gpu);
+	p->to_hot = reach(w->dst->mmap, w->dev, w->gpu);
+	if (!p->from_hot || !p->to_hot)
+		return false;
+	p->from = place(p->from_hot, w->src->mmap, w->src->data + w->src_done);
+	p->to = place(p->to_hot, w->dst->mmap, w->dst->data + w->dst->data_len + w->dst_done);
+	w->src_done += p->n;
+	w->dst_done += p->n;
+	return true;
+}
+
+/* ---- what a task is: at submit ---- */
+
+static __attribute__((cold, noinline, format(printf, 1, 2))) bool cannot(const char *format, ...)
+{
+	char text[256];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_task_submit", "%s", text);
+	return false;
+}
+
+/* DMA guide: the permissions of the maps; that it shows at completion only is a guess. An import's are those
+ * that its exporter gave. */
+static inline bool may_write(const struct doca_mmap *m, const struct dg_hot *hot)
+{
+	return m->from_export ? hot->access & DG_ACCESS_WRITE : m->writable;
+}
+
+static inline bool is_plain(const struct dg_hot *a, const struct dg_hot *b)
+{
+	return !(a->method | b->method | a->may_fault | b->may_fault);
+}
+
+static inline bool gpu_reaches(const struct dg_hot *hot)
+{
+	return hot->method == DG_METHOD_GPU || (hot->method == DG_METHOD_MAP && !hot->may_fault);
+}
+
+/* One piece is fine, and what it needs. */
+static bool look_at(const struct piece *p, const struct walk *w, struct doca_dma_task_memcpy *t)
+{
+	const struct dg_hot *from = p->from_hot, *to = p->to_hot;
+	if (!may_write(w->dst->mmap, to))
+		return cannot("the map of the destination may not be written to");
+	if (!(from->access & DG_ACCESS_READ))
+		return cannot("the map of the source may not be read");
+	bool far = from->remote && to->remote, plain = is_plain(from, to);
+	if (far && !plain && from->method != DG_METHOD_MAP && to->method != DG_METHOD_MAP &&
+	    !w->gpu)
+		return cannot("both maps are of other processes, and neither is mapped here");
+	if (w->gpu && (!gpu_reaches(from) || !gpu_reaches(to)))
+		return cannot("the GPU cannot reach the other side: another process copies it");
+	if (!plain || w->gpu)
+		t->way = w->gpu ? WAY_GPU : WAY_CPU;
+	t->gated |= from->remote || to->remote;
+	return true;
+}
+
+static bool uses_gpu(const struct doca_buf *b)
+{
+	while (b && b->mmap->backing != BACKING_GPU)
+		b = b->next;
+	return b;
+}
+
+static size_t list_size(const struct doca_buf *b, bool room, uint32_t *n)
+{
+	size_t total = 0;
+	for (*n = 0; b && *n <= LIST_MAX; b = b->next, ++*n)
+		total += room ? room_of(b) : b->data_len;
+	return total;
+}
+
+/* The general case: lists, and whatever is not in order. */
+static __attribute__((noinline)) bool plan(struct doca_dma_task_memcpy *t, struct doca_dev *dev)
+{
+	uint32_t n_src, n_dst;
+	size_t size = list_size(t->src, false, &n_src), room = list_size(t->dst, true, &n_dst);
+	struct walk w = {.src = t->src, .dst = t->dst, .dev = dev};
+	struct piece p;
+	if (n_src > LIST_MAX || n_dst > LIST_MAX)
+		return cannot("a list of more than %u buffers", LIST_MAX);
+	if (!size) /* guess */
+		return cannot("the source has no data");
+	if (size > MEMCPY_MAX) /* facts/doca.md, line 9 */
+		return cannot("%zu bytes: a task copies at most %zu", size, (size_t)MEMCPY_MAX);
+	if (room < size)
+		return cannot("%zu bytes do not fit behind the destination's data: %zu", size,
+			      room);
+	w.gpu = uses_gpu(t->src) || uses_gpu(t->dst);
+	t->size = size;
+	t->way = size <= dma_of(t->task.ctx)->e.inline_max ? WAY_HERE : WAY_CPU;
+	for (size_t done = 0; done < size; done += p.n, t->pieces++)
+		if (!next_piece(&w, &p))
+			return cannot("a map is not started, or without the context's device");
+		else if (!look_at(&p, &w, t))
+			return false;
+	t->to = p.to;
+	t->from = p.from;
+	t->to_region = (uint32_t)(p.to_hot - dg_table);
+	t->from_region = (uint32_t)(p.from_hot - dg_table);
+	return true;
+}
+
+bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
+{
+	const struct doca_buf *src = t->src, *dst = t->dst;
+	struct doca_dev *dev = dma->ctx.dev;
+	t->pieces = 0;
+	t->gated = false;
+	/* The common case, in few steps: one buffer to one buffer, few bytes, memory of this process. */
+	if (src->next || dst->next || src->data_len - 1 >= dma->e.inline_max ||
+	    src->data_len > room_of(dst) || !dst->mmap->writable)
+		return plan(t, dev);
+	struct dg_hot *from = reach(src->mmap, dev, false), *to = reach(dst->mmap, dev, false);
+	if (!from || !to || !is_plain(from, to) || from->remote || to->remote ||
+	    !(from->access & DG_ACCESS_READ))
+		return plan(t, dev);
+	t->from = place(from, src->mmap, src->data);
+	t->to = place(to, dst->mmap, dst->data + dst->data_len);
+	t->from_region = (uint32_t)(from - dg_table);
+	t->to_region = (uint32_t)(to - dg_table);
+	t->size = src->data_len;
+	t->way = WAY_HERE;
+	t->pieces = 1;
+	return true;
+}
+
+/* ---- its bytes ---- */
+
+/* An operation of dgkit: the imported side is the remote one; of two, the one that is not mapped here. */
+static void make_op(struct dg_op *op, const struct piece *p, const struct doca_dma_task_memcpy *t,
+		    bool last)
+{
+	const struct dg_hot *from = p->from_hot, *to = p->to_hot;
+	bool read = from->remote && (!to->remote || from->method != DG_METHOD_MAP);
+	const struct dg_hot *local = read ? to : from, *remote = read ? from : to;
+	*op = (struct dg_op){
+		.dst = p->to,
+		.src = p->from,
+		.size = p->n,
+		.rows = 1,
+		.slot = t->index,
+		.local = (uint32_t)(local - dg_table),
+		.remote = (uint32_t)(remote - dg_table),
+		.opcode = read ? DG_READ : DG_WRITE,
+		.flags = (uint8_t)((last ? 0 : DG_CHAIN) | (is_plain(from, to) ? OP_PLAIN : 0) |
+				   (local->method == DG_METHOD_GPU ? OP_GPU_LOCAL : 0) |
+				   (remote->method == DG_METHOD_GPU ? OP_GPU_REMOTE : 0)),
+	};
+}
+
+static void begin_walk(struct walk *w, const struct doca_dma_task_memcpy *t)
+{
+	*w = (struct walk){
+		.src = t->src, .dst = t->dst, .dev = t->task.ctx->dev, .gpu = t->way == WAY_GPU};
+}
+
+/* A task of pieces that are not alone, or not ours. */
+static __attribute__((noinline)) int copy_pieces(struct doca_dma_task_memcpy *t)
+{
+	struct walk w;
+	struct piece p;
+	struct dg_op op;
+	int status = DG_OK;
+	begin_walk(&w, t);
+	for (size_t done = 0; done < t->size && !status; done += p.n) {
+		/* The program may have changed a buffer meanwhile, which DOCA leaves undefined. */
+		if (!next_piece(&w, &p))
+			return DG_LOCAL_ERROR;
+		if (p.n > t->size - done)
+			p.n = t->size - done;
+		make_op(&op, &p, t, true);
+		gate_enter(hot_at(op.local)->gate, 1);
+		gate_enter(hot_at(op.remote)->gate, 1);
+		status = dg_op_allowed(&op);
+		if (!status)
+			dg_copy(p.to, p.from, p.n);
+		dg_op_leave(&op);
+	}
+	return status;
+}
+
+int pieces_copy(struct doca_dma_task_memcpy *t)
+{
+	/* Copies of one context become visible in their order. */
+	order_stores();
+	if (__builtin_expect(t->pieces > 1 || t->gated, 0))
+		return copy_pieces(t);
+	if (t->size <= 64)
+		copy_upto64(t->to, t->from, t->size);
+	else
+		memcpy(t->to, t->from, t->size);
+	return DG_OK;
+}
+
+static inline struct piece only_piece(const struct doca_dma_task_memcpy *t)
+{
+	return (struct piece){.to = t->to,
+			      .from = t->from,
+			      .n = t->size,
+			      .to_hot = hot_at(t->to_region),
+			      .from_hot = hot_at(t->from_region)};
+}
+
+/* Whether the pieces are what they were at submit: a chain must not end early. */
+static bool as_planned(const struct doca_dma_task_memcpy *t)
+{
+	struct walk w;
+	struct piece p;
+	size_t size = 0;
+	begin_walk(&w, t);
+	for (uint32_t i = 0; i < t->pieces; i++, size += p.n)
+		if (!next_piece(&w, &p))
+			return false;
+	return size == t->size;
+}
+
+static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, struct lane *l,
+		bool last)
+{
+	struct dg_op op;
+	make_op(&op, p, t, last);
+	gate_enter(hot_at(op.local)->gate, 1);
+	gate_enter(hot_at(op.remote)->gate, 1);
+	sq_put(&l->pipe, &op, last);
+}
+
+bool pieces_post(struct doca_dma_task_memcpy *t, struct lane *l)
+{
+	struct piece p = only_piece(t);
+	struct walk w;
+	if (t->pieces > 1 && !as_planned(t))
+		return cannot("the program changed a buffer of a submitted task");
+	begin_walk(&w, t);
+	for (uint32_t i = 0; i < t->pieces; i++) {
+		if (t->pieces > 1)
+			next_piece(&w, &p);
+		put(&p, t, l, i + 1u == t->pieces);
+	}
+	l->used += t->pieces;
+	l->tasks++;
+	l->dev->ops->doorbell(l->dev, &l->pipe);
+	return true;
+}
+
+void pieces_arrived(struct doca_dma_task_memcpy *t)
+{
+	struct doca_buf *b = t->dst;
+	for (size_t left = t->size; b && left; b = b->next) {
+		size_t n = left < room_of(b) ? left : room_of(b);
+		b->data_len += n;
+		left -= n;
+	}
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tasks, whatever they do. Sources: "PE reference" is DOCA's published one; "guess" is ours.
+ */
+#include "engine.h"
+#include "pe.h"
+
+void softdoca_task_init(struct doca_task *task, struct doca_ctx *ctx, union doca_data user_data)
+{
+	task->ctx = ctx;
+	task->user_data = user_data;
+	task->status = DOCA_SUCCESS;
+	task->in_flight = false;
+	task->next = NULL;
+	ctx->tasks++;
+	object_become(task, OBJECT_TASK);
+}
+
+void softdoca_task_landed(struct doca_task *task, doca_error_t status)
+{
+	task_landed(task, status);
+}
+
+static __attribute__((cold, noinline)) doca_error_t refuse(const struct doca_task *task,
+							   enum pe_entry how, const char *func)
+{
+	const char *why = "the task is in flight already";
+	doca_error_t error = DOCA_ERROR_BAD_STATE; /* guess */
+	if (!object_is(task, OBJECT_TASK)) {
+		why = "not a task";
+		error = DOCA_ERROR_INVALID_VALUE;
+	} else if (how == PE_BUSY) {
+		why = "another thread is in its progress engine";
+		error = DOCA_ERROR_IN_USE; /* guess */
+	} else if (task->ctx->state != DOCA_CTX_STATE_RUNNING) {
+		why = "its context does not run"; /* Core guide: tasks go to a running context */
+	}
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p: %s", (const void *)task, why);
+	return error;
+}
+
+static inline doca_error_t submit(struct doca_task *task, uint32_t flags, const char *func)
+{
+	if (!object_is(task, OBJECT_TASK))
+		return refuse(task, PE_NESTED, func);
+	struct doca_ctx *ctx = task->ctx;
+	struct doca_pe *pe = ctx->pe;
+	enum pe_entry how = pe_enter(pe);
+	if (__builtin_expect(how == PE_BUSY, 0))
+		return refuse(task, how, func);
+	doca_error_t error;
+	if (__builtin_expect(task->in_flight || ctx->state != DOCA_CTX_STATE_RUNNING, 0)) {
+		error = refuse(task, how, func);
+		goto leave;
+	}
+	error = ctx->ops->submit(task, flags);
+	if (__builtin_expect(error != DOCA_SUCCESS, 0))
+		goto leave;
+	task->in_flight = true;
+	ctx->in_flight++;
+	if (__builtin_expect(pe->armed, 0))
+		pe_arm_ctx(pe, ctx);
+leave:
+	pe_leave(pe, how);
+	return error;
+}
+
+doca_error_t doca_task_submit(struct doca_task *task)
+{
+	return submit(task, DOCA_TASK_SUBMIT_FLAG_FLUSH, __func__);
+}
+
+/* PE reference: INVALID_VALUE where a field is wrong, before anything is done. */
+doca_error_t doca_task_try_submit(struct doca_task *task)
+{
+	return submit(task, DOCA_TASK_SUBMIT_FLAG_FLUSH | SUBMIT_CHECKED, __func__);
+}
+
+doca_error_t doca_task_submit_ex(struct doca_task *task, uint32_t flags)
+{
+	const uint32_t known = DOCA_TASK_SUBMIT_FLAG_FLUSH | DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS;
+	if (flags & ~known) /* guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "flags %#x: known are %#x", flags, known);
+	return submit(task, flags, __func__);
+}
+
+void doca_ctx_flush_tasks(struct doca_ctx *ctx)
+{
+	if (!object_is(ctx, OBJECT_CTX)) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a context", (void *)ctx);
+		return;
+	}
+	struct doca_pe *pe = ctx->pe;
+	enum pe_entry how = pe_enter(pe);
+	if (how == PE_BUSY) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
+			     "another thread is in its progress engine");
+		return;
+	}
+	if (ctx->state == DOCA_CTX_STATE_RUNNING && ctx->ops->flush) {
+		ctx->ops->flush(ctx);
+		if (pe->armed)
+			pe_arm_ctx(pe, ctx);
+	}
+	pe_leave(pe, how);
+}
+
+void doca_task_free(struct doca_task *task)
+{
+	if (!object_is(task, OBJECT_TASK)) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a task", (void *)task);
+		return;
+	}
+	struct doca_ctx *ctx = task->ctx;
+	struct doca_pe *pe = ctx->pe;
+	enum pe_entry how = pe_enter(pe);
+	if (how == PE_BUSY || task->in_flight) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is %s: it is not freed",
+			     (void *)task,
+			     how == PE_BUSY ? "in another thread's engine" : "in flight");
+	} else {
+		ctx->tasks--;
+		ctx->ops->free_task(task);
+		/* The next progress makes it idle. */
+		if (!ctx->tasks && ctx->state == DOCA_CTX_STATE_STOPPING)
+			softdoca_pe_kick(pe);
+	}
+	pe_leave(pe, how);
+}
+
+/* ---- what is known of it ---- */
+
+doca_error_t doca_task_get_status(const struct doca_task *task)
+{
+	if (!object_is(task, OBJECT_TASK))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a task", (const void *)task);
+	return task->in_flight ? DOCA_ERROR_IN_PROGRESS : task->status; /* guess */
+}
+
+union doca_data doca_task_get_user_data(const struct doca_task *task)
+{
+	if (object_is(task, OBJECT_TASK))
+		return task->user_data;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a task", (const void *)task);
+	return (union doca_data){.u64 = 0};
+}
+
+void doca_task_set_user_data(struct doca_task *task, union doca_data user_data)
+{
+	if (object_is(task, OBJECT_TASK))
+		task->user_data = user_data;
+	else
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a task", (void *)task);
+}
+
+struct doca_ctx *doca_task_get_ctx(const struct doca_task *task)
+{
+	if (object_is(task, OBJECT_TASK))
+		return task->ctx;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a task", (const void *)task);
+	return NULL;
+}
