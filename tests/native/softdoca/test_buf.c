@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Inventories and single buffers. */
+#include "memory_check.h"
+
+#include <pthread.h>
+
+#include <doca_buf_array.h>
+
+#define BUF_CALL(name, ...)                               \
+	static doca_error_t with_##name(void *b)          \
+	{                                                 \
+		return doca_buf_##name(b, ##__VA_ARGS__); \
+	}
+#define NAMED(name)  {#name, with_##name}
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static char bytes[8192];
+static struct doca_buf *got;
+static void *out;
+static size_t len;
+static uint16_t count;
+static uint32_t number;
+static uint8_t flag;
+
+BUF_CALL(dec_refcount, &count)
+BUF_CALL(inc_refcount, &count)
+BUF_CALL(get_refcount, &count)
+BUF_CALL(get_len, &len)
+BUF_CALL(get_head, &out)
+BUF_CALL(get_data, &out)
+BUF_CALL(get_data_len, &len)
+BUF_CALL(set_data, bytes, 1)
+BUF_CALL(set_data_len, 1)
+BUF_CALL(reset_data_len)
+BUF_CALL(get_next_in_list, &got)
+BUF_CALL(get_last_in_list, &got)
+BUF_CALL(is_last_in_list, &flag)
+BUF_CALL(is_first_in_list, &flag)
+BUF_CALL(is_in_list, &flag)
+BUF_CALL(get_list_len, &number)
+BUF_CALL(inventory_destroy)
+BUF_CALL(inventory_start)
+BUF_CALL(inventory_stop)
+BUF_CALL(inventory_expand, 1)
+BUF_CALL(inventory_get_num_elements, &number)
+BUF_CALL(inventory_get_num_free_elements, &number)
+
+static const struct named_call buf_calls[] = {
+	NAMED(dec_refcount),    NAMED(inc_refcount),     NAMED(get_refcount),
+	NAMED(get_len),         NAMED(get_head),         NAMED(get_data),
+	NAMED(get_data_len),    NAMED(set_data),         NAMED(set_data_len),
+	NAMED(reset_data_len),  NAMED(get_next_in_list), NAMED(get_last_in_list),
+	NAMED(is_last_in_list), NAMED(is_first_in_list), NAMED(is_in_list),
+	NAMED(get_list_len),
+};
+static const struct named_call inventory_calls[] = {
+	NAMED(inventory_destroy),
+	NAMED(inventory_start),
+	NAMED(inventory_stop),
+	NAMED(inventory_expand),
+	NAMED(inventory_get_num_elements),
+	NAMED(inventory_get_num_free_elements),
+};
+
+/* What most tests begin with. */
+struct setup {
+	struct doca_mmap *map;
+	struct doca_buf_inventory *inv;
+};
+
+static struct setup begin(size_t n)
+{
+	return (struct setup){a_started_map(NULL, bytes, sizeof bytes, READ_WRITE),
+			      an_inventory(n)};
+}
+
+static void end(struct setup s)
+{
+	OK(doca_buf_inventory_destroy(s.inv));
+	OK(doca_mmap_destroy(s.map));
+}
+
+static void no_function_takes_what_is_no_buffer(void)
+{
+	struct setup s = begin(1);
+	void *handles[] = NO_HANDLES(s.map);
+
+	all_refuse(buf_calls, COUNT(buf_calls), handles, COUNT(handles));
+	end(s);
+}
+
+static void no_function_takes_what_is_no_inventory(void)
+{
+	struct setup s = begin(1);
+	void *handles[] = NO_HANDLES(s.map);
+	struct doca_buf *b = a_buf(s.inv, s.map, bytes, 64);
+
+	all_refuse(inventory_calls, COUNT(inventory_calls), handles, COUNT(handles));
+	for (size_t i = 0; i < COUNT(handles); i++) {
+		REFUSED(doca_buf_inventory_buf_get_by_addr(handles[i], s.map, bytes, 1, &got),
+			INVALID_VALUE);
+		REFUSED(doca_buf_inventory_buf_dup(handles[i], b, &got), INVALID_VALUE);
+		REFUSED(doca_buf_inventory_buf_dup(s.inv, handles[i], &got), INVALID_VALUE);
+		if (handles[i] != s.map)
+			REFUSED(doca_buf_inventory_buf_get_by_addr(s.inv, handles[i], bytes, 1,
+								   &got),
+				INVALID_VALUE);
+	}
+	OK(doca_buf_dec_refcount(b, NULL));
+	end(s);
+}
+
+static void a_missing_place_for_the_answer_is_refused(void)
+{
+	struct setup s = begin(1);
+	struct doca_buf *b;
+
+	REFUSED(doca_buf_inventory_create(1, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_inventory_buf_get_by_addr(s.inv, s.map, bytes, 1, NULL), INVALID_VALUE);
+	b = a_buf(s.inv, s.map, bytes, 64);
+	REFUSED(doca_buf_inventory_buf_dup(s.inv, b, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_inventory_get_num_elements(s.inv, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_inventory_get_num_free_elements(s.inv, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_get_refcount(b, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_get_len(b, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_get_head(b, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_get_data(b, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_get_data_len(b, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_get_next_in_list(b, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_get_last_in_list(b, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_is_last_in_list(b, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_is_first_in_list(b, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_is_in_list(b, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_get_list_len(b, NULL), INVALID_VALUE);
+	OK(doca_buf_inc_refcount(b, NULL)); /* this one may be left out */
+	OK(doca_buf_dec_refcount(b, NULL));
+	OK(doca_buf_dec_refcount(b, NULL));
+	end(s);
+}
+
+static void a_buffer_got_by_address_is_empty_and_by_data_full(void)
+{
+	struct setup s = begin(2);
+	struct doca_buf *b = a_buf(s.inv, s.map, bytes + 100, 200);
+
+	OK(doca_buf_get_head(b, &out));
+	CHECK(out == bytes + 100);
+	OK(doca_buf_get_len(b, &len));
+	CHECK_EQ(len, 200);
+	OK(doca_buf_get_data(b, &out));
+	CHECK(out == bytes + 100);
+	OK(doca_buf_get_data_len(b, &len));
+	CHECK_EQ(len, 0);
+	OK(doca_buf_dec_refcount(b, NULL));
+	OK(doca_buf_inventory_buf_get_by_data(s.inv, s.map, bytes, 300, &b));
+	OK(doca_buf_get_len(b, &len));
+	CHECK_EQ(len, 300);
+	OK(doca_buf_get_data_len(b, &len));
+	CHECK_EQ(len, 300);
+	OK(doca_buf_dec_refcount(b, NULL));
+	end(s);
+}
+
+static void data_moves_within_its_buffer_only(void)
+{
+	struct setup s = begin(1);
+	struct doca_buf *b = a_buf(s.inv, s.map, bytes + 100, 200);
+
+	OK(doca_buf_set_data(b, bytes + 150, 150));
+	OK(doca_buf_get_data(b, &out));
+	CHECK(out == bytes + 150);
+	REFUSED(doca_buf_set_data(b, bytes + 150, 151), INVALID_VALUE);
+	REFUSED(doca_buf_set_data(b, bytes + 99, 1), INVALID_VALUE);
+	REFUSED(doca_buf_set_data(b, bytes + 301, 0), INVALID_VALUE);
+	REFUSED(doca_buf_set_data(b, bytes + 150, SIZE_MAX), INVALID_VALUE);
+	REFUSED(doca_buf_set_data(b, NULL, 0), INVALID_VALUE);
+	REFUSED(doca_buf_set_data_len(b, 151), INVALID_VALUE);
+	OK(doca_buf_get_data_len(b, &len));
+	CHECK_EQ(len, 150); /* as it was before what was refused */
+	OK(doca_buf_set_data_len(b, 7));
+	OK(doca_buf_get_data_len(b, &len));
+	CHECK_EQ(len, 7);
+	OK(doca_buf_reset_data_len(b));
+	OK(doca_buf_get_data_len(b, &len));
+	CHECK_EQ(len, 0);
+	OK(doca_buf_get_data(b, &out));
+	CHECK(out == bytes + 150);
+	OK(doca_buf_set_data(b, bytes + 300, 0)); /* its very end */
+	OK(doca_buf_dec_refcount(b, NULL));
+	end(s);
+}
+
+static void a_buffer_lies_within_its_map(void)
+{
+	struct setup s = begin(1);
+	char *before = (char *)((uintptr_t)bytes - 1);
+
+	REFUSED(doca_buf_inventory_buf_get_by_addr(s.inv, s.map, before, 1, &got), INVALID_VALUE);
+	REFUSED(doca_buf_inventory_buf_get_by_addr(s.inv, s.map, bytes, sizeof bytes + 1, &got),
+		INVALID_VALUE);
+	REFUSED(doca_buf_inventory_buf_get_by_addr(s.inv, s.map, bytes + 1, sizeof bytes, &got),
+		INVALID_VALUE);
+	REFUSED(doca_buf_inventory_buf_get_by_addr(s.inv, s.map, bytes + 1, SIZE_MAX, &got),
+		INVALID_VALUE);
+	REFUSED(doca_buf_inventory_buf_get_by_addr(s.inv, s.map, NULL, 1, &got), INVALID_VALUE);
+	REFUSED(doca_buf_inventory_buf_get_by_args(s.inv, s.map, bytes, 64, bytes + 60, 5, &got),
+		INVALID_VALUE);
+	REFUSED(doca_buf_inventory_buf_get_by_args(s.inv, s.map, bytes + 1, 64, bytes, 1, &got),
+		INVALID_VALUE);
+	CHECK_EQ(free_bufs(s.inv), 1);
+	CHECK_EQ(bufs_of(s.map), 0);
+	end(s);
+}
+
+static void nothing_is_taken_before_map_and_inventory_are_started(void)
+{
+	struct doca_mmap *m = a_map(NULL, bytes, sizeof bytes, READ_WRITE);
+	struct doca_buf_inventory *inv;
+	struct doca_buf *b;
+
+	OK(doca_buf_inventory_create(2, &inv));
+	REFUSED(doca_buf_inventory_buf_get_by_addr(inv, m, bytes, 1, &got), BAD_STATE);
+	OK(doca_mmap_start(m));
+	REFUSED(doca_buf_inventory_buf_get_by_addr(inv, m, bytes, 1, &got), BAD_STATE);
+	OK(doca_buf_inventory_start(inv));
+	OK(doca_buf_inventory_start(inv));
+	b = a_buf(inv, m, bytes, 1);
+	OK(doca_buf_inventory_stop(inv));
+	OK(doca_buf_inventory_stop(inv));
+	REFUSED(doca_buf_inventory_buf_get_by_addr(inv, m, bytes, 1, &got), BAD_STATE);
+	REFUSED(doca_buf_inventory_buf_dup(inv, b, &got), BAD_STATE);
+	OK(doca_buf_dec_refcount(b, NULL)); /* what was taken goes back */
+	OK(doca_mmap_stop(m));
+	OK(doca_buf_inventory_start(inv));
+	REFUSED(doca_buf_inventory_buf_get_by_addr(inv, m, bytes, 1, &got), BAD_STATE);
+	OK(doca_buf_inventory_destroy(inv));
+	OK(doca_mmap_destroy(m));
+}
+
+static void an_empty_inventory_has_no_memory(void)
+{
+	struct setup s = begin(3);
+	struct doca_buf *all[3];
+
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 3; i++) {
+			CHECK_EQ(free_bufs(s.inv), 3 - i);
+			all[i] = a_buf(s.inv, s.map, bytes + i, 1);
+		}
+		REFUSED(doca_buf_inventory_buf_get_by_addr(s.inv, s.map, bytes, 1, &got),
+			NO_MEMORY);
+		REFUSED(doca_buf_inventory_buf_dup(s.inv, all[0], &got), NO_MEMORY);
+		CHECK_EQ(bufs_of(s.map), 3);
+		for (int i = 0; i < 3; i++)
+			OK(doca_buf_dec_refcount(all[i], NULL));
+	}
+	OK(doca_buf_inventory_get_num_elements(s.inv, &number));
+	CHECK_EQ(number, 3);
+	end(s);
+}
+
+static void an_inventory_grows_also_while_it_is_used(void)
+{
+	struct setup s = begin(1);
+	struct doca_buf *all[300];
+
+	all[0] = a_buf(s.inv, s.map, bytes, 1);
+	REFUSED(doca_buf_inventory_expand(s.inv, 0), INVALID_VALUE);
+	OK(doca_buf_inventory_expand(s.inv, 299));
+	OK(doca_buf_inventory_get_num_elements(s.inv, &number));
+	CHECK_EQ(number, 300);
+	CHECK_EQ(free_bufs(s.inv), 299);
+	for (int i = 1; i < 300; i++)
+		all[i] = a_buf(s.inv, s.map, bytes + i, 1);
+	for (int i = 0; i < 300; i++) {
+		OK(doca_buf_get_head(all[i], &out));
+		CHECK(out == bytes + i);
+		OK(doca_buf_dec_refcount(all[i], NULL));
+	}
+	end(s);
+}
+
+static void an_absurd_number_of_buffers_is_refused_at_once(void)
+{
+	static const size_t absurd[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 60, (size_t)1 << 40,
+					(size_t)1 << 34};
+	struct setup s = begin(1);
+
+	for (size_t i = 0; i < COUNT(absurd); i++) {
+		struct doca_buf_inventory *inv;
+
+		REFUSED(doca_buf_inventory_create(absurd[i], &inv), NO_MEMORY);
+	}
+	REFUSED(doca_buf_inventory_create(0, &s.inv), INVALID_VALUE);
+	REFUSED(doca_buf_inventory_expand(s.inv, UINT32_MAX), NO_MEMORY);
+	CHECK_EQ(free_bufs(s.inv), 1); /* still usable */
+	end(s);
+}
+
+static void an_inventory_whose_buffers_are_out_stays(void)
+{
+	struct setup s = begin(2);
+	struct doca_buf *b = a_buf(s.inv, s.map, bytes, 1);
+
+	REFUSED(doca_buf_inventory_destroy(s.inv), IN_USE);
+	OK(doca_buf_dec_refcount(b, NULL));
+	OK(doca_buf_inventory_destroy(s.inv));
+	REFUSED(doca_buf_inventory_destroy(s.inv), INVALID_VALUE);
+	REFUSED(doca_buf_dec_refcount(b, NULL), INVALID_VALUE);
+	OK(doca_mmap_destroy(s.map));
+}
+
+static void references_are_counted_and_told_as_they_were_before(void)
+{
+	struct setup s = begin(1);
+	struct doca_buf *b = a_buf(s.inv, s.map, bytes, 1);
+
+	OK(doca_buf_get_refcount(b, &count));
+	CHECK_EQ(count, 1);
+	OK(doca_buf_inc_refcount(b, &count));
+	CHECK_EQ(count, 1);
+	OK(doca_buf_dec_refcount(b, &count));
+	CHECK_EQ(count, 2);
+	CHECK_EQ(free_bufs(s.inv), 0);
+	OK(doca_buf_dec_refcount(b, &count));
+	CHECK_EQ(count, 1);
+	CHECK_EQ(free_bufs(s.inv), 1);
+	end(s);
+}
+
+static void references_do_not_wrap(void)
+{
+	struct setup s = begin(1);
+	struct doca_buf *b = a_buf(s.inv, s.map, bytes, 1);
+
+	for (int i = 1; i < UINT16_MAX; i++)
+		OK(doca_buf_inc_refcount(b, NULL));
+	REFUSED(doca_buf_inc_refcount(b, NULL), TOO_BIG);
+	for (int i = 0; i < UINT16_MAX; i++)
+		OK(doca_buf_dec_refcount(b, NULL));
+	CHECK_EQ(free_bufs(s.inv), 1);
+	end(s);
+}
+
+static void a_buffer_that_was_given_back_is_none(void)
+{
+	struct setup s = begin(2);
+	struct doca_buf *b = a_buf(s.inv, s.map, bytes, 1);
+
+	OK(doca_buf_dec_refcount(b, NULL));
+	REFUSED(doca_buf_dec_refcount(b, NULL), BAD_STATE); /* its count is 0 */
+	CHECK_EQ(free_bufs(s.inv), 2);
+	for (size_t i = 1; i < COUNT(buf_calls); i++)
+		if (buf_calls[i].call(b) != DOCA_ERROR_INVALID_VALUE)
+			check_failed(__FILE__, __LINE__, "%s takes it", buf_calls[i].name);
+	end(s);
+}
+
+static void a_duplicate_is_a_buffer_of_its_own(void)
+{
+	struct setup s = begin(1);
+	struct doca_buf_inventory *other = an_inventory(1);
+	struct doca_buf *a, *b;
+
+	OK(doca_buf_inventory_buf_get_by_args(s.inv, s.map, bytes, 100, bytes + 10, 20, &a));
+	OK(doca_buf_inc_refcount(a, NULL));
+	OK(doca_buf_inventory_buf_dup(other, a, &b));
+	CHECK(a != b);
+	CHECK_EQ(bufs_of(s.map), 2);
+	OK(doca_buf_get_refcount(b, &count));
+	CHECK_EQ(count, 1);
+	OK(doca_buf_set_data(a, bytes, 0));
+	OK(doca_buf_get_data(b, &out));
+	CHECK(out == bytes + 10);
+	OK(doca_buf_get_data_len(b, &len));
+	CHECK_EQ(len, 20);
+	OK(doca_buf_dec_refcount(a, NULL));
+	OK(doca_buf_dec_refcount(a, NULL));
+	OK(doca_buf_dec_refcount(b, NULL));
+	OK(doca_buf_inventory_destroy(other));
+	end(s);
+}
+
+static void *take_and_give(void *arg)
+{
+	struct doca_buf_inventory *inv = an_inventory(8);
+	struct doca_buf *b[8];
+
+	for (int round = 0; round < 2000; round++) {
+		for (int i = 0; i < 8; i++)
+			b[i] = a_buf(inv, arg, bytes, 8);
+		for (int i = 0; i < 8; i++)
+			OK(doca_buf_dec_refcount(b[i], NULL));
+	}
+	OK(doca_buf_inventory_destroy(inv));
+	return NULL;
+}
+
+static void threads_with_an_inventory_each_share_a_map(void)
+{
+	struct doca_mmap *m = a_started_map(NULL, bytes, sizeof bytes, READ_WRITE);
+	pthread_t threads[4];
+
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, take_and_give, m), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	CHECK_EQ(bufs_of(m), 0);
+	OK(doca_mmap_destroy(m));
+}
+
+static void inventories_come_and_go(void)
+{
+	for (int i = 0; i < 2000; i++)
+		OK(doca_buf_inventory_destroy(an_inventory(1 + (size_t)i % 300)));
+}
+
+/* softdoca has no data path on a GPU; an array's parameters are checked all the same. */
+static void an_array_for_a_gpu_is_not_supported(void)
+{
+	struct doca_mmap *m = a_started_map(NULL, bytes, sizeof bytes, READ_WRITE);
+	struct doca_gpu_buf_arr *gpu;
+	struct doca_buf_arr *arr;
+
+	REFUSED(doca_buf_arr_create(0, &arr), INVALID_VALUE);
+	REFUSED(doca_buf_arr_create(1, NULL), INVALID_VALUE);
+	OK(doca_buf_arr_create(8, &arr));
+	REFUSED(doca_buf_arr_start(arr), BAD_STATE);
+	REFUSED(doca_buf_arr_set_params(arr, m, sizeof bytes, 0), INVALID_VALUE);
+	REFUSED(doca_buf_arr_set_params(arr, m, SIZE_MAX, 0), INVALID_VALUE);
+	REFUSED(doca_buf_arr_set_params(arr, m, 64, UINT64_MAX), INVALID_VALUE);
+	REFUSED(doca_buf_arr_set_params(arr, NULL, 64, 0), INVALID_VALUE);
+	OK(doca_buf_arr_set_params(arr, m, 64, 0));
+	REFUSED(doca_buf_arr_set_target_gpu(arr, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_arr_set_target_gpu(arr, (void *)bytes), NOT_SUPPORTED);
+	REFUSED(doca_buf_arr_start(arr), NOT_SUPPORTED);
+	REFUSED(doca_buf_arr_get_gpu_handle(arr, &gpu), BAD_STATE);
+	OK(doca_buf_arr_stop(arr));
+	OK(doca_buf_arr_destroy(arr));
+	REFUSED(doca_buf_arr_destroy(arr), INVALID_VALUE);
+	REFUSED(doca_buf_arr_stop(NULL), INVALID_VALUE);
+	REFUSED(doca_buf_arr_start((void *)m), INVALID_VALUE);
+	OK(doca_mmap_destroy(m));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(no_function_takes_what_is_no_buffer),
+		TEST(no_function_takes_what_is_no_inventory),
+		TEST(a_missing_place_for_the_answer_is_refused),
+		TEST(a_buffer_got_by_address_is_empty_and_by_data_full),
+		TEST(data_moves_within_its_buffer_only),
+		TEST(a_buffer_lies_within_its_map),
+		TEST(nothing_is_taken_before_map_and_inventory_are_started),
+		TEST(an_empty_inventory_has_no_memory),
+		TEST(an_inventory_grows_also_while_it_is_used),
+		TEST(an_absurd_number_of_buffers_is_refused_at_once),
+		TEST(an_inventory_whose_buffers_are_out_stays),
+		TEST(references_are_counted_and_told_as_they_were_before),
+		TEST(references_do_not_wrap),
+		TEST(a_buffer_that_was_given_back_is_none),
+		TEST(a_duplicate_is_a_buffer_of_its_own),
+		TEST(threads_with_an_inventory_each_share_a_map),
+		TEST(inventories_come_and_go),
+		TEST(an_array_for_a_gpu_is_not_supported),
+	};
+	return RUN_TESTS(tests, argc, argv);
+}
