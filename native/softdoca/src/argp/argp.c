@@ -1,2 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softdoca.h"
+/* The state, from doca_argp_init to doca_argp_destroy. Which error a call in the wrong state gives: guess. */
+#include "argp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct argp argp;
+
+/* DOCA API reference, ARGP: INVALID_VALUE. A second one without destroy: guess. A program that gives no
+ * configuration gets NULL in its callbacks. */
+doca_error_t doca_argp_init(const char *program_name, void *program_config)
+{
+	if (!program_name || !*program_name)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "program_name is NULL or empty");
+	if (argp.ready)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "init was called already, for %s",
+			      argp.program);
+	argp.program = strdup(program_name);
+	if (!argp.program)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for the program's name");
+	argp.config = program_config;
+	argp.ready = true;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_argp_destroy(void)
+{
+	if (argp.running)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "called inside a callback of doca_argp_start");
+	if (!argp.ready)
+		return REFUSE(DOCA_ERROR_INITIALIZATION, "doca_argp_init was not called");
+	argp_params_free(argp.params);
+	argp_params_free(argp.loose);
+	free(argp.program);
+	memset(&argp, 0, sizeof argp);
+	return DOCA_SUCCESS;
+}
+
+/* DOCA API reference, ARGP: INVALID_VALUE. The last one counts: guess. */
+doca_error_t doca_argp_register_validation_callback(doca_argp_validation_cb_t callback)
+{
+	if (!callback)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "callback is NULL");
+	if (!argp.ready || argp.running)
+		return REFUSE(DOCA_ERROR_INITIALIZATION, "called before doca_argp_init or inside "
+							 "doca_argp_start");
+	argp.validate = callback;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_argp_register_version_callback(doca_argp_param_cb_t callback)
+{
+	if (!callback)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "callback is NULL");
+	if (!argp.ready || argp.running)
+		return REFUSE(DOCA_ERROR_INITIALIZATION, "called before doca_argp_init or inside "
+							 "doca_argp_start");
+	argp.version = callback;
+	return DOCA_SUCCESS;
+}

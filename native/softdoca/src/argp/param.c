@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Parameters: made, described by setters, registered. From then on they are argp's. */
+#include "argp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void param_free(struct doca_argp_param *p)
+{
+	free(p->flag.short_name);
+	free(p->flag.long_name);
+	free(p->flag.description);
+	softdoca_object_free(p);
+}
+
+void argp_params_free(struct doca_argp_param *first)
+{
+	while (first) {
+		struct doca_argp_param *next = first->next;
+		param_free(first);
+		first = next;
+	}
+}
+
+struct doca_argp_param *argp_param_of(const struct flag *flag)
+{
+	for (struct doca_argp_param *p = argp.params; p; p = p->next)
+		if (flag == &p->flag)
+			return p;
+	return NULL;
+}
+
+static bool named(const struct flag *f, const char *text, size_t n, bool is_long)
+{
+	const char *name = is_long ? f->long_name : f->short_name;
+	return name && strlen(name) == n && !memcmp(name, text, n);
+}
+
+const struct flag *argp_flag(const char *text, size_t n, bool is_long)
+{
+	for (int i = 0; i < N_OWN; i++)
+		if (named(&argp_own[i], text, n, is_long))
+			return &argp_own[i];
+	for (struct doca_argp_param *p = argp.params; p; p = p->next)
+		if (named(&p->flag, text, n, is_long))
+			return &p->flag;
+	return NULL;
+}
+
+/* DOCA API reference, ARGP: INVALID_VALUE, NO_MEMORY. */
+doca_error_t doca_argp_param_create(struct doca_argp_param **param)
+{
+	if (!param)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "param is NULL");
+	struct doca_argp_param *p = softdoca_object_new(OBJECT_PARAM, sizeof *p);
+	if (!p)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a parameter");
+	p->next = argp.loose;
+	argp.loose = p;
+	*param = p;
+	return DOCA_SUCCESS;
+}
+
+/* DOCA leaves open what a setter does with NULL. Here it changes nothing and says so. */
+static bool settable(const char *func, const struct doca_argp_param *p, bool good)
+{
+	const char *why = !object_is(p, OBJECT_PARAM) ? "it is no parameter"
+			  : p->registered             ? "it was registered already"
+			  : !good                     ? "the value is NULL or unknown"
+						      : NULL;
+	if (why)
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p: %s", (const void *)p, why);
+	return !why;
+}
+
+static void set_text(const char *func, struct doca_argp_param *p, char **to, const char *text)
+{
+	char *copy = strdup(text);
+	free(*to);
+	*to = copy;
+	p->unset |= !copy;
+	if (!copy)
+		softdoca_log(DOCA_LOG_LEVEL_ERROR, func, "no memory for a text");
+}
+
+void doca_argp_param_set_short_name(struct doca_argp_param *param, const char *name)
+{
+	if (settable(__func__, param, name))
+		set_text(__func__, param, &param->flag.short_name, name);
+}
+
+void doca_argp_param_set_long_name(struct doca_argp_param *param, const char *name)
+{
+	if (settable(__func__, param, name))
+		set_text(__func__, param, &param->flag.long_name, name);
+}
+
+void doca_argp_param_set_description(struct doca_argp_param *param, const char *description)
+{
+	if (settable(__func__, param, description))
+		set_text(__func__, param, &param->flag.description, description);
+}
+
+void doca_argp_param_set_callback(struct doca_argp_param *param, doca_argp_param_cb_t callback)
+{
+	if (settable(__func__, param, callback))
+		param->callback = callback;
+}
+
+void doca_argp_param_set_type(struct doca_argp_param *param, enum doca_argp_type type)
+{
+	if (settable(__func__, param, true))
+		param->flag.type = type;
+}
+
+void doca_argp_param_set_mandatory(struct doca_argp_param *param)
+{
+	if (settable(__func__, param, true))
+		param->mandatory = true;
+}
+
+/* A name must be one that can be typed: no `-` in front, no `=`, no space. */
+static bool typable(const char *name)
+{
+	return *name && *name != '-' && !name[strcspn(name, "= \t\r\n")];
+}
+
+static doca_error_t check_name(const char *name, bool is_long)
+{
+	if (!name)
+		return DOCA_SUCCESS;
+	if (!typable(name))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "'%s' cannot be a parameter's name", name);
+	if (argp_flag(name, strlen(name), is_long))
+		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "there is a parameter %s%s already",
+			      is_long ? "--" : "-", name);
+	return DOCA_SUCCESS;
+}
+
+/* DOCA API reference, ARGP: INITIALIZATION if the description, the callback, the type or both names were
+ * not set. A name that is taken, also by argp's own: guess. */
+static doca_error_t check(const struct doca_argp_param *p)
+{
+	const struct flag *f = &p->flag;
+	if (!argp.ready || argp.running)
+		return REFUSE(DOCA_ERROR_INITIALIZATION, "called before doca_argp_init or inside "
+							 "doca_argp_start");
+	if (p->unset)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "a text of the parameter could not be kept");
+	if (!f->short_name && !f->long_name)
+		return REFUSE(DOCA_ERROR_INITIALIZATION, "the parameter has no name");
+	const char *name = f->long_name ? f->long_name : f->short_name;
+	if (!f->description || !p->callback || f->type == DOCA_ARGP_TYPE_UNKNOWN)
+		return REFUSE(DOCA_ERROR_INITIALIZATION, "parameter %s has no %s", name,
+			      !f->description ? "description"
+			      : !p->callback  ? "callback"
+					      : "type");
+	if ((unsigned)f->type > DOCA_ARGP_TYPE_JSON_OBJ)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "parameter %s: type %u is unknown", name,
+			      (unsigned)f->type);
+	doca_error_t error = check_name(f->short_name, false);
+	return error == DOCA_SUCCESS ? check_name(f->long_name, true) : error;
+}
+
+/* DOCA API reference, ARGP: the parameter is argp's from here on, and freed also on failure. */
+doca_error_t doca_argp_register_param(struct doca_argp_param *input_param)
+{
+	struct doca_argp_param *p = input_param, **at = &argp.loose, **end = &argp.params;
+	if (!object_is(p, OBJECT_PARAM) || p->registered)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no parameter, or it was registered",
+			      (void *)p);
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	p->next = NULL;
+	doca_error_t error = check(p);
+	if (error != DOCA_SUCCESS) {
+		param_free(p);
+		return error;
+	}
+	while (*end)
+		end = &(*end)->next;
+	*end = p;
+	p->registered = true;
+	return DOCA_SUCCESS;
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a person at the terminal reads. */
+#include "argp.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDTH = 100, NAMES_MAX = 40 }; /* columns of a line; of its part before the description */
+
+#define LEVELS "10 disable, 20 critical, 30 error, 40 warning, 50 info, 60 debug, 70 trace"
+
+const struct flag argp_own[N_OWN] = {
+	[OWN_HELP] = {"h", "help", "print this text and exit", DOCA_ARGP_TYPE_BOOLEAN},
+	[OWN_VERSION] = {"v", "version", "print the version and exit", DOCA_ARGP_TYPE_BOOLEAN},
+	[OWN_LOG] = {"l", "log-level", "level of the program's log: " LEVELS, DOCA_ARGP_TYPE_INT},
+	[OWN_SDK_LOG] = {NULL, "sdk-log-level", "level of the libraries' log: the same numbers",
+			 DOCA_ARGP_TYPE_INT},
+	[OWN_JSON] = {"j", "json",
+		      "read parameters from this JSON file; those given here count more",
+		      DOCA_ARGP_TYPE_STRING},
+};
+
+/* "  -p, --pci-addr <text>" into out; gives its length. */
+static int names(char *out, size_t cap, const struct flag *f)
+{
+	static const char *const argument[] = {[DOCA_ARGP_TYPE_STRING] = " <text>",
+					       [DOCA_ARGP_TYPE_INT] = " <number>",
+					       [DOCA_ARGP_TYPE_BOOLEAN] = "",
+					       [DOCA_ARGP_TYPE_JSON_OBJ] = " (JSON only)"};
+	int n = snprintf(out, cap, "  %s%s%s%s%s%s", f->short_name ? "-" : "    ",
+			 f->short_name ? f->short_name : "",
+			 f->short_name && f->long_name ? ", " : "", f->long_name ? "--" : "",
+			 f->long_name ? f->long_name : "",
+			 f == &argp_own[OWN_JSON] ? " <path>" : argument[f->type]);
+	return n < 0 ? 0 : n;
+}
+
+/* The description from column `indent` on, broken between words. */
+static void describe(FILE *out, const char *text, int indent, bool mandatory)
+{
+	int column = indent;
+	for (text += strspn(text, " \n\t"); *text; text += strspn(text, " \n\t")) {
+		int n = (int)strcspn(text, " \n\t");
+		if (column > indent && column + 1 + n > WIDTH) {
+			fprintf(out, "\n%*s", indent, "");
+			column = indent;
+		}
+		fprintf(out, "%s%.*s", column > indent ? " " : "", n, text);
+		column += n + (column > indent);
+		text += n;
+	}
+	fputs(mandatory ? " (required)\n" : "\n", out);
+}
+
+static void line(FILE *out, const struct flag *f, int indent, bool mandatory)
+{
+	char text[256];
+	int n = names(text, sizeof text, f);
+	fputs(text, out);
+	if (n + 2 > indent) /* too long for its column: the description begins below it */
+		fprintf(out, "\n%*s", indent, "");
+	else
+		fprintf(out, "%*s", indent - n, "");
+	describe(out, f->description, indent, mandatory);
+}
+
+static int wider(int indent, const struct flag *f)
+{
+	char text[256];
+	int n = names(text, sizeof text, f) + 2;
+	return n > indent && n <= NAMES_MAX ? n : indent;
+}
+
+void argp_usage(FILE *out)
+{
+	int indent = 0;
+	for (int i = 0; i < N_OWN; i++)
+		indent = wider(indent, &argp_own[i]);
+	for (struct doca_argp_param *p = argp.params; p; p = p->next)
+		indent = wider(indent, &p->flag);
+	fprintf(out, "Usage: %s [DOCA Flags]%s\n\nDOCA Flags:\n", argp.program,
+		argp.params ? " [Program Flags]" : "");
+	for (int i = 0; i < N_OWN; i++)
+		line(out, &argp_own[i], indent, false);
+	if (argp.params)
+		fputs("\nProgram Flags:\n", out);
+	for (struct doca_argp_param *p = argp.params; p; p = p->next)
+		line(out, &p->flag, indent, p->mandatory);
+}
+
+/* DOCA Arg Parser guide: the error is printed, then the usage. The guide says that the program is ended,
+ * the API reference that an error is given back; programs are written for the latter. */
+doca_error_t argp_wrong(doca_error_t error, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_argp_start", "%s", text);
+	fflush(stdout);
+	fprintf(stderr, "%s: %s\n", argp.program, text);
+	argp_usage(stderr);
+	return error;
+}
