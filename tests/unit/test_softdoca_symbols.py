@@ -1,0 +1,204 @@
+"""softdoca's libraries from outside: functions and nodes, SONAMEs, programs that link them.
+
+softdoca_symbols.txt is the list that programs for DOCA DMA were seen to need.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dgkit.cli.softdoca import _home
+
+HOME = _home()
+LIST = Path(__file__).with_name("softdoca_symbols.txt")
+PARTS = ["common", "dma", "argp", "comch"]
+NODES = ["DOCA_2", "EXPERIMENTAL", "INTERNAL"]
+
+
+def tool(name, package):
+    """Its path. Where it is not here the test is skipped, and says what brings it."""
+    found = shutil.which(name)
+    if not found:
+        pytest.skip(f"{name} is not here: apt install {package}")
+    return found
+
+
+def readelf(path, *options):
+    command = [tool("readelf", "binutils"), "--wide", *options, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def wanted(part):
+    """What the list says of a library: {function: node}."""
+    found, section = {}, None
+    for line in LIST.read_text(encoding="ascii").splitlines():
+        if line.startswith("["):
+            section = line.strip("[]").split()
+        elif line and not line.startswith("#") and section[0] == part:
+            found[line.split()[0]] = section[1]
+    return found
+
+
+def exported(path):
+    """{function: node} of a library; what has no node has None."""
+    found = {}
+    for line in readelf(path, "--dyn-syms").splitlines():
+        match = re.search(r"(?:FUNC|OBJECT) +(?:GLOBAL|WEAK) +\w+ +(\S+) (\S+)", line)
+        if match and match[1] not in ("UND", "ABS"):  # ABS: the nodes themselves
+            name, _, node = match[2].replace("@@", "@").partition("@")
+            found[name] = node or None
+    return found
+
+
+def nodes(path):
+    return re.findall(r"Rev: 1 +Flags: (?!BASE).* Name: (\S+)", readelf(path, "--version-info"))
+
+
+def dynamic(path, tag):
+    return re.findall(rf"\({tag}\).*\[(.*)\]", readelf(path, "--dynamic"))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_function_that_programs_need_is_exported_at_its_node(part):
+    public = {
+        name: node
+        for name, node in exported(HOME / f"lib/libdoca_{part}.so.3").items()
+        if name.startswith("doca_")
+    }
+    assert public == wanted(part)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_all_else_that_is_visible_is_softdoca_s_own_and_internal(part):
+    others = {
+        (name, node)
+        for name, node in exported(HOME / f"lib/libdoca_{part}.so.3").items()
+        if not name.startswith("doca_")
+    }
+    assert {name.split("_")[0] for name, _ in others} <= {"softdoca"}
+    assert {node for _, node in others} <= {"INTERNAL"}
+
+
+def test_the_headers_declare_what_the_libraries_export_and_nothing_else():
+    text = "".join(path.read_text() for path in (HOME / "include").glob("*.h"))
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    declared = re.findall(r"^DOCA_(STABLE|EXPERIMENTAL)\n[^;{]*?\b(doca_\w+)\(", code, re.MULTILINE)
+    all_wanted = {name: node for part in PARTS for name, node in wanted(part).items()}
+    assert {name for _, name in declared} == set(all_wanted)
+    stability = {"STABLE": "DOCA_2", "EXPERIMENTAL": "EXPERIMENTAL"}
+    assert {name: stability[word] for word, name in declared} == all_wanted
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_library_has_the_nodes_of_doca_and_finds_its_neighbours(part):
+    path = HOME / f"lib/libdoca_{part}.so.3"
+    assert nodes(path) == NODES
+    assert dynamic(path, "SONAME") == [f"libdoca_{part}.so.3"]
+    assert dynamic(path, "RUNPATH") == ["$ORIGIN"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_library_for_doca_2_is_empty_and_needs_the_other(part):
+    path = HOME / f"lib/libdoca_{part}.so.2"
+    assert not exported(path)
+    assert nodes(path) == NODES
+    assert dynamic(path, "SONAME") == [f"libdoca_{part}.so.2"]
+    assert f"libdoca_{part}.so.3" in dynamic(path, "NEEDED")
+
+
+def test_no_file_is_a_link_since_a_wheel_would_make_it_a_copy():
+    assert not [path for path in HOME.rglob("*") if path.is_symlink()]
+
+
+PROGRAM = """
+#include <stdio.h>
+#include <doca_argp.h>
+#include <doca_comch.h>
+#include <doca_dma.h>
+#include <doca_error.h>
+#include <doca_version.h>
+int main(void)
+{
+	void *libraries[] = { doca_argp_init, doca_comch_client_create, doca_dma_create };
+	int all = libraries[0] && libraries[1] && libraries[2];
+	printf("%s %s %d\\n", doca_error_get_name(DOCA_ERROR_AGAIN), doca_version_runtime(), all);
+	return 0;
+}
+"""
+SAYS = "DOCA_ERROR_AGAIN 3.0.0058 1\n"
+
+
+def environment():
+    paths = {"PKG_CONFIG_PATH": f"{HOME}/lib/pkgconfig", "LD_LIBRARY_PATH": f"{HOME}/lib"}
+    return os.environ | paths
+
+
+def pkg_config(*words):
+    command = [tool("pkg-config", "pkgconf"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
+    return done.stdout.split()
+
+
+def build(folder, compiler, *flags):
+    source = folder / "program.c"
+    source.write_text(PROGRAM)
+    command = [compiler, "-Wall", "-Werror", source, *flags, "-o", folder / "program"]
+    subprocess.run(command, check=True, cwd=folder)
+    return folder / "program"
+
+
+def run(program):
+    """Its output; nothing may have been said on stderr, not by the loader either."""
+    done = subprocess.run(
+        [program], capture_output=True, text=True, env=environment(), check=True, timeout=30
+    )
+    assert not done.stderr
+    return done.stdout
+
+
+LINKERS = ["", "bfd", "gold", "lld"]
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("linker", LINKERS)
+def test_a_program_builds_by_pkg_config_with_whatever_compiler_is_here(compiler, linker, tmp_path):
+    if not shutil.which(compiler) or (linker and not shutil.which(f"ld.{linker}")):
+        if compiler == "gcc" and not linker:
+            tool("gcc", "gcc")
+        return  # another compiler than the one that dgkit needs: used where it is
+    chosen = [f"-fuse-ld={linker}"] if linker else []
+    flags = pkg_config("--cflags", "--libs", "doca-argp", "doca-comch", "doca-dma")
+    program = build(tmp_path, compiler, *flags, *chosen)
+    assert {f"libdoca_{part}.so.3" for part in PARTS} <= set(dynamic(program, "NEEDED"))
+    assert run(program) == SAYS
+
+
+def test_pkg_config_says_the_version_whose_functions_these_are():
+    for part in PARTS:
+        assert pkg_config("--modversion", f"doca-{part}") == ["3.0.0058"]
+        assert pkg_config("--atleast-version=2.5.0108", f"doca-{part}") == []
+
+
+def test_a_program_that_was_linked_with_doca_2_runs_without_a_word(tmp_path):
+    """As DOCA 2.5's libraries are seen by a linker: .so.2, and the functions at their nodes."""
+    cc = tool("cc", "gcc")
+    for part in PARTS:
+        names = wanted(part)
+        functions = "".join(f"void {name}(void) {{}}\n" for name in names)
+        groups = "".join(
+            f"{node} {{ {''.join(f'{name}; ' for name in names if names[name] == node)}}};\n"
+            for node in NODES
+        )
+        (tmp_path / f"{part}.c").write_text(functions)
+        (tmp_path / f"{part}.map").write_text(groups)
+        soname, script = f"-Wl,-soname,libdoca_{part}.so.2", f"-Wl,--version-script={part}.map"
+        command = [cc, "-shared", "-fPIC", f"{part}.c", soname, script, "-o", f"libdoca_{part}.so"]
+        subprocess.run(command, check=True, cwd=tmp_path)
+    libraries = [f"-ldoca_{part}" for part in PARTS]
+    program = build(tmp_path, cc, f"-I{HOME}/include", f"-L{tmp_path}", *libraries)
+    assert {f"libdoca_{part}.so.2" for part in PARTS} <= set(dynamic(program, "NEEDED"))
+    assert run(program) == SAYS
