@@ -3,8 +3,9 @@
 The layout: `dma` moves bytes (devices, regions, queues), `memory` owns them, and both meet at
 `types`. `wire` carries messages, `agent` serves one side to the other, `session` puts the two
 sides together, `report` says how fast they were, `cli` is the `dgkit` command. `widgets` are panels
-for a notebook, `jupyter` its magics and its server's part: both need the extra `lab`. `_native` is
-the C core (native/dgkit.h), known to `dma/_ffi.py` alone.
+for a notebook, `jupyter` its magics and its server's part: both need the extra `lab`. `doca` is
+DOCA's own API, for who wants that. `_native` is the C core (native/dgkit.h), known to `dma/_ffi.py`
+alone.
 
 Names load when they are first used: `import dgkit` itself reads this file and nothing else.
 """
@@ -90,7 +91,7 @@ _LAB = {
     "load_ipython_extension": "jupyter",
     "unload_ipython_extension": "jupyter",
 }
-_MODULES = (*_NAMES, "agent", "jupyter", "widgets", "wire")
+_MODULES = (*_NAMES, "agent", "doca", "jupyter", "widgets", "wire")
 
 __all__ = ["__version__"]
 __all__ += list(_HOME)

@@ -23,6 +23,7 @@ BELOW = {
     "cards": {"types", "errors"},
     "dma": {"types", "errors", "buffers", "cards", "_native"},
     "memory": {"types", "errors", "buffers", "cards"},
+    "doca": {"types", "errors", "buffers", "cards", "dma"},
     "wire": {"types", "errors", "dma"},  # dma: for the folder that its sockets share with export.c
     "report": {"types", "errors", "cards"},
     "agent": {"types", "errors", "dma", "memory", "wire", "report"},
@@ -34,7 +35,7 @@ BELOW = {
 # Who alone may import what is heavy, or belongs to one layer.
 ALONE = {
     "_native": {"dma/_ffi.py"},
-    "cffi": {"dma/_ffi.py"},
+    "cffi": {"dma/_ffi.py", "doca/_library.py"},  # doca: DOCA's libraries, which no wheel brings
     "ctypes": {"memory/cuda.py", "memory/gdrcopy.py"},  # libraries that no wheel brings
     "pickle": set(),
     "click": {"cli/"},
