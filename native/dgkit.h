@@ -19,7 +19,8 @@
  *   EXDEV  of another machine         ENOKEY the exporter knows no such region
  *   ENOTCONN the exporter is gone     ETIMEDOUT the exporter does not answer
  *   EPERM  the exporter refused       EOWNERDEAD opened before fork()
- *   EMEDIUMTYPE memory that could kill its user (not sealed, or shorter than it says)
+ *   EMEDIUMTYPE memory that could kill its user (not sealed, or shorter than it says), or that the
+ *          provider's hardware cannot be given
  *   ENOMEM, EMFILE, ENFILE, ENOSPC    the system's own limits
  */
 #ifndef DGKIT_H
@@ -29,7 +30,7 @@
 #include <stdint.h>
 
 #define DG_VERSION 1
-#define DG_DESCRIPTOR_MAX 512
+#define DG_DESCRIPTOR_MAX 768
 #define DG_DEPTH_MAX 65536
 #define DG_FAILED 65536
 #define DG_TICKET 131072
@@ -61,7 +62,8 @@ enum dg_method {
 	DG_METHOD_VM = 1,
 	DG_METHOD_ASK = 2,
 	DG_METHOD_GPU = 3,
-	DG_METHOD_LENT = 4 /* memory of another GPU than the device's: others import it */
+	DG_METHOD_LENT = 4, /* memory of another GPU than the device's: others import it */
+	DG_METHOD_DOCA = 5 /* through a DOCA memory map */
 };
 enum dg_memory_kind { DG_KIND_HOST = 0, DG_KIND_CUDA_VMM = 1, DG_KIND_CUDA_IPC = 2, DG_KIND_CUDA_OWN = 3 };
 
@@ -133,6 +135,7 @@ typedef struct dg_device_config {
 	const dg_fault_rule *rules;
 	uint32_t n_rules;
 	uint32_t gpu; /* cuda: which one, counted from 0 */
+	const char *pci; /* doca: the address of its function, as 03:00.0; NULL: the first that can */
 } dg_device_config;
 
 typedef struct dg_caps {

@@ -12,7 +12,7 @@
 #define HEADER offsetof(struct dg_descriptor, blob)
 
 _Static_assert(sizeof(struct dg_descriptor) <= DG_DESCRIPTOR_MAX,
-	       "a descriptor is at most 512 bytes");
+	       "a descriptor is at most DG_DESCRIPTOR_MAX bytes");
 _Static_assert(sizeof(struct dg_descriptor) == 184 + DESCRIPTOR_BLOB, "no padding");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the struct is the format");
 

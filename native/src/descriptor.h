@@ -10,7 +10,7 @@
 
 #define DESCRIPTOR_MAGIC 0x54494b4744ull /* "DGKIT" */
 #define DESCRIPTOR_PATH  108
-#define DESCRIPTOR_BLOB  256
+#define DESCRIPTOR_BLOB  584
 
 /* Little-endian, no padding. It is a capability: the key opens the region, the exporter's table and
  * not these bytes decides range and access. size and access are for display and early errors. */

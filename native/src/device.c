@@ -13,7 +13,9 @@
 #include "queue.h"
 #include "region.h"
 
-static const struct dg_ops *const providers[] = {&dg_soft_ops, &dg_cuda_ops, &dg_fault_ops};
+static const struct dg_ops *const providers[] = {
+	&dg_soft_ops, &dg_cuda_ops, &dg_doca_ops, &dg_softdoca_ops, &dg_fault_ops,
+};
 #define N_PROVIDERS (sizeof providers / sizeof providers[0])
 static atomic_uint last_number;
 static pthread_mutex_t polled_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -36,7 +38,9 @@ int dg_provider_probe(const char *provider, uint32_t deep)
 {
 	const struct dg_ops *ops = dg_ops_find(provider);
 	if (!ops)
-		return dg_fail(ENODEV, "no provider is called '%s'; there are soft, cuda and fault",
+		return dg_fail(ENODEV,
+			       "no provider is called '%s'; there are soft, cuda, doca, softdoca "
+			       "and fault",
 			       provider ? provider : "");
 	return ops->probe ? ops->probe(deep) : 0;
 }

@@ -12,10 +12,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "answer.h"
 #include "clock.h"
-#include "door.h"
 #include "error.h"
-#include "mapping.h"
 
 struct dg_peer {
 	struct dg_peer *next;
@@ -250,62 +249,6 @@ static void peer_drop(struct dg_peer *p)
 	free(p);
 }
 
-/* Whether this process may copy the exporter's memory itself: Yama, containers and emulators differ,
- * so it is tried. DGKIT_NO_PROCESS_VM=1 leaves it out, for tests. */
-static bool can_open(struct dg_peer *p, uint64_t address)
-{
-	char byte;
-	struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)address, 1};
-	const char *no = getenv("DGKIT_NO_PROCESS_VM");
-	return !(no && no[0] == '1') && process_vm_readv(p->pid, &here, 1, &there, 1, 0) == 1;
-}
-
-/* GPU memory: the device's provider imports the block. */
-static int take_block(struct dg_region *r, const struct door_answer *a, int fd, struct dg_hot *hot)
-{
-	dg_memory m = {.size = a->size,
-		       .fd = fd,
-		       .fd_offset = a->fd_offset,
-		       .block = a->block,
-		       .kind = a->kind};
-	if (a->kind == DG_KIND_HOST || a->kind >= DG_KIND_CUDA_OWN ||
-	    (a->kind == DG_KIND_CUDA_VMM) != (fd >= 0) || a->fd_offset > a->block ||
-	    a->size > a->block - a->fd_offset)
-		return dg_fail(EBADMSG, "the exporter's answer makes no sense");
-	memcpy(m.uuid, a->uuid, sizeof m.uuid);
-	memcpy(m.handle, a->handle, sizeof m.handle);
-	return dg_region_map(r, &m, hot);
-}
-
-static int take_answer(struct dg_region *r, const struct door_answer *a, const int fds[2],
-		       int n_fds, struct dg_hot *hot)
-{
-	struct dg_peer *p = r->peer;
-	int rc, used = a->has_control ? 1 : 0;
-	if (!p->control || a->slot >= CONTROL_SLOTS || !a->size ||
-	    a->fd_offset + a->size < a->size || (a->method == DG_METHOD_MAP && n_fds <= used))
-		return dg_fail(EBADMSG, "the exporter's answer makes no sense");
-	hot->gate = (struct dg_gate *)p->control + a->slot;
-	hot->size = a->size;
-	hot->access = (uint8_t)(a->access & 3);
-	hot->method = DG_METHOD_ASK;
-	if (a->method == DG_METHOD_MAP) {
-		rc = dg_mapping_take(&p->mappings, fds[used], a->access & DG_ACCESS_WRITE,
-				     a->fd_offset + a->size, &r->mapping);
-		if (rc)
-			return rc;
-		hot->base = r->mapping->base + a->fd_offset;
-		hot->method = DG_METHOD_MAP;
-	} else if (a->method == DG_METHOD_GPU) {
-		return take_block(r, a, n_fds > used ? fds[used] : -1, hot);
-	} else if (can_open(p, a->address)) {
-		hot->base = (char *)(uintptr_t)a->address;
-		hot->pid = p->pid;
-		hot->method = DG_METHOD_VM;
-	}
-	return 0;
-}
-
 /* Another thread may be in the middle of a long wait for this exporter. 0 or -ETIMEDOUT. */
 static int lock_talk(struct dg_peer *p, uint64_t deadline_ns)
 {
@@ -354,8 +297,12 @@ static int ask_import(struct dg_region *r, const struct dg_descriptor *d, uint64
 	if (!rc) {
 		r->slot = a.slot;
 		pthread_mutex_lock(&lock);
-		rc = kept ? kept : take_answer(r, &a, fds, n_fds, hot);
+		const struct exporter from = {p->pid, p->control, &p->mappings};
+		rc = kept ? kept : dg_answer_take(r, &from, &a, fds, n_fds, hot);
 		pthread_mutex_unlock(&lock);
+		/* Not under the lock: the provider's own library may ask the exporter, too. */
+		if (!rc && r->from)
+			rc = dg_answer_open(r, &a, hot);
 		if (rc)
 			send_release(p, a.slot);
 	}
@@ -404,7 +351,13 @@ void dg_peer_add_region(struct dg_region *r)
 
 int32_t dg_peer_pid(struct dg_region *r)
 {
-	return r->peer ? r->peer->pid : getpid();
+	return r->peer ? r->peer->pid : r->far ? 0 : getpid();
+}
+
+bool dg_peer_gone(struct dg_region *r)
+{
+	return r->peer && (atomic_load(&r->peer->lost) ||
+			   (r->peer->pidfd >= 0 && dg_pid_dead(r->peer->pidfd)));
 }
 
 void dg_peer_release(struct dg_region *r)

@@ -14,8 +14,10 @@ int dg_peer_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t 
 		   struct dg_hot *hot);
 /* Once the region is in its table: from now on it learns of its exporter's death. */
 void dg_peer_add_region(struct dg_region *r);
-/* The exporter's process id. */
+/* The exporter's process id; 0 on another machine. */
 int32_t dg_peer_pid(struct dg_region *r);
+/* Whether the exporter is dead; also when nobody was told yet. */
+bool dg_peer_gone(struct dg_region *r);
 /* Gives the import back. The region must be quiet. */
 void dg_peer_release(struct dg_region *r);
 /* Copies through the exporter. Gives a dg_status. */

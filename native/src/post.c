@@ -266,6 +266,7 @@ uint32_t dg_queue_submit(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr,
 		sq_put(&q->pipe, &ops[i], i + 1 == n);
 	}
 	fill_slots(q, ops, wr, n, &like);
+	q->pipe.posted_ns = like.post_ns;
 	q->credits -= n;
 	q->in_flight += n;
 	q->dev->ops->doorbell(q->dev, &q->pipe);

@@ -86,6 +86,7 @@ static inline struct dg_hot *hot_at(uint32_t index)
 }
 
 struct dg_ops;
+struct dg_descriptor;
 
 struct dg_device {
 	const struct dg_ops *ops;
@@ -98,6 +99,8 @@ struct dg_device {
 	uint32_t fork_generation;
 	bool door; /* this device holds a reference to the door */
 	bool gpu; /* its provider reaches GPU memory */
+	bool registers; /* it moves only what map() was given: also memory that is mapped here already */
+	const char *blob; /* whose exports map() takes, and export() makes; NULL: none */
 	dg_caps caps;
 };
 
@@ -128,10 +131,14 @@ struct dg_ops {
 	/* As dg_pipe_arm. NULL: the pipe's own is right. */
 	int (*arm)(struct dg_device *dev, struct dg_pipe *p);
 	/* Makes memory usable that is this process's own (m->addr), or a GPU block that another exports
-	 * (m->addr NULL): fills hot->base and method, and r->mapped for unmap. NULL: dg_map_lent. */
+	 * (m->addr NULL), or what the blob of r->from opens: fills hot->base and method, and r->mapped for
+	 * unmap. NULL: dg_map_lent. */
 	int (*map)(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
 		   struct dg_hot *hot);
 	void (*unmap)(struct dg_device *dev, void *state, struct dg_region *r);
+	/* Puts the provider's own export of r into d: provider, blob and blob_length. NULL: it has none. */
+	int (*export)(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,
+		      struct dg_descriptor *d);
 	/* dg_measure_bare over one checked operation. NULL: there is no such floor. */
 	int (*bare)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op,
 		    uint32_t count, uint32_t window, uint64_t *samples_ns);
@@ -139,7 +146,7 @@ struct dg_ops {
 	bool inline_copies;
 };
 
-extern const struct dg_ops dg_soft_ops, dg_fault_ops, dg_cuda_ops;
+extern const struct dg_ops dg_soft_ops, dg_fault_ops, dg_cuda_ops, dg_doca_ops, dg_softdoca_ops;
 /* region.c: what a provider without a GPU does: host memory as it is; GPU memory is lent, not copied. */
 int dg_map_lent(struct dg_device *dev, const dg_memory *m, struct dg_hot *hot);
 const struct dg_ops *dg_ops_find(const char *name);
@@ -173,14 +180,23 @@ static inline void gates_flush(struct dg_gates *l)
 	l->n = 0;
 }
 
-static inline void gates_add(struct dg_gates *l, const struct dg_op *op)
+static inline void gates_pair(struct dg_gates *l, uint32_t local, uint32_t remote)
 {
-	if (l->n && (op->local != l->local || op->remote != l->remote))
+	if (l->n && (local != l->local || remote != l->remote))
 		gates_flush(l);
-	l->local = op->local;
-	l->remote = op->remote;
+	l->local = local;
+	l->remote = remote;
 	l->n++;
 }
+
+static inline void gates_add(struct dg_gates *l, const struct dg_op *op)
+{
+	gates_pair(l, op->local, op->remote);
+}
+
+/* cuda_dmabuf.c: a dma-buf of the pages that m->addr[0..size) lies in, memory of a GPU, and where in it
+ * the bytes begin. The fd is the caller's. */
+int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset);
 
 /* copy.c */
 void dg_copy(void *dst, const void *src, uint64_t n);

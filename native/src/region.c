@@ -174,9 +174,13 @@ int dg_region_export(dg_region *r, uint32_t access, uint8_t *buf, size_t cap)
 		return dg_fail(EACCES,
 			       "an export may narrow the region's access (%u), not widen it to %u",
 			       r->access, access);
-	if (r->memory.kind == DG_KIND_CUDA_OWN)
+	const struct dg_ops *ops = r->dev->ops;
+	if (r->memory.kind == DG_KIND_CUDA_OWN && !r->dev->blob)
 		return dg_fail(EMEDIUMTYPE, "this GPU memory cannot be imported by another process");
-	rc = hold_door(r->dev);
+	if (r->dev->blob)
+		rc = ops->export(r->dev, r->dev->provider, r, access, &d);
+	if (!rc)
+		rc = hold_door(r->dev);
 	if (!rc)
 		rc = dg_boot_id(d.boot_id);
 	if (!rc)
@@ -205,17 +209,57 @@ static int import_self(struct dg_region *r, const struct dg_descriptor *d, struc
 	return rc;
 }
 
-static int same_machine(const struct dg_descriptor *d)
+/* Another machine has no door here: what the descriptor says is all there is, and what it says wrong
+ * the provider finds out. */
+static int import_far(struct dg_region *r, const struct dg_descriptor *d, struct dg_hot *hot)
+{
+	const dg_memory m = {.size = d->size, .fd = -1};
+	hot->size = d->size;
+	hot->access = (uint8_t)d->access;
+	return dg_region_map(r, &m, hot);
+}
+
+/* Whether it is of another machine, which only a provider's own export crosses. */
+static int find_machine(const struct dg_descriptor *d, struct dg_region *r)
 {
 	uint8_t boot_id[16];
 	int rc = dg_boot_id(boot_id);
-	if (!rc && memcmp(boot_id, d->boot_id, 16))
-		rc = dg_fail(EXDEV, "the descriptor is of another machine (or of an earlier boot "
-				    "of this one): soft "
-				    "reaches only memory of this machine; a provider that crosses "
-				    "machines (verbs, "
-				    "doca) could");
-	return rc;
+	if (rc)
+		return rc;
+	if (r->dev->blob && d->blob_length &&
+	    !strncmp((const char *)d->provider, r->dev->blob, sizeof d->provider))
+		r->from = d;
+	r->far = memcmp(boot_id, d->boot_id, 16);
+	if (!r->far || r->from)
+		return 0;
+	return dg_fail(EXDEV,
+		       "the descriptor is of another machine (or of an earlier boot of this one), "
+		       "and the provider %s reaches only memory of this machine; doca crosses "
+		       "machines, where both sides use it",
+		       r->dev->caps.provider);
+}
+
+static int import_from(struct dg_region *r, const struct dg_descriptor *d, uint64_t timeout_ns,
+		       struct dg_hot *hot)
+{
+	if (r->far)
+		return import_far(r, d, hot);
+	int rc = hold_door(r->dev);
+	if (rc)
+		return rc;
+	if (strcmp(d->path, dg_door_path()))
+		return dg_peer_import(r, d, timeout_ns, hot);
+	r->from = NULL; /* the memory itself is here */
+	return import_self(r, d, hot);
+}
+
+/* Tells the exporter that r is not imported any more. */
+static void give_up(struct dg_region *r)
+{
+	if (r->peer)
+		dg_peer_release(r);
+	else if (!r->far)
+		dg_door_release_self(r->slot);
 }
 
 int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t timeout_ns,
@@ -227,10 +271,6 @@ int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t t
 	int rc = usable(dev);
 	if (!rc)
 		rc = dg_descriptor_parse(desc, len, &d);
-	if (!rc)
-		rc = same_machine(&d);
-	if (!rc)
-		rc = hold_door(dev);
 	if (rc)
 		return rc;
 	struct dg_region *r = calloc(1, sizeof *r);
@@ -238,8 +278,10 @@ int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t t
 		return dg_fail(ENOMEM, "no memory for a region");
 	r->dev = dev;
 	r->remote = true;
-	bool self = !strcmp(d.path, dg_door_path());
-	rc = self ? import_self(r, &d, &hot) : dg_peer_import(r, &d, timeout_ns, &hot);
+	rc = find_machine(&d, r);
+	if (!rc)
+		rc = import_from(r, &d, timeout_ns, &hot);
+	r->from = NULL;
 	if (rc)
 		goto free_region;
 	r->memory.size = hot.size;
@@ -254,10 +296,7 @@ int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t t
 	return 0;
 release:
 	dg_region_unmap(r);
-	if (self)
-		dg_door_release_self(r->slot);
-	else
-		dg_peer_release(r);
+	give_up(r);
 free_region:
 	free(r);
 	return rc;
@@ -332,10 +371,8 @@ int dg_region_close(dg_region *r, uint64_t timeout_ns)
 	if (rc)
 		return rc;
 	dg_region_unmap(r);
-	if (r->remote && r->peer)
-		dg_peer_release(r);
-	else if (r->remote)
-		dg_door_release_self(r->slot);
+	if (r->remote)
+		give_up(r);
 	dg_table_remove(r);
 	free(r);
 	return 0;

@@ -11,6 +11,7 @@ struct dg_export; /* export.c: an entry of the table */
 struct dg_importer; /* export.c: one import of this region */
 struct dg_peer; /* peer.c: the exporter that a remote region came from */
 struct dg_mapping; /* mapping.h: a memfd mapped here */
+struct dg_descriptor;
 
 struct dg_region {
 	struct dg_device *dev;
@@ -19,13 +20,15 @@ struct dg_region {
 	dg_memory memory;
 	uint32_t access;
 	bool remote, closing;
+	bool far; /* of another machine: it has no door */
+	const struct dg_descriptor *from; /* while it is imported: whose blob map() takes, or NULL */
 	void *mapped; /* the provider's own, of its map() */
 	struct dg_region *next, *prev; /* of the device */
 	/* exported: guarded by the door's lock */
 	struct dg_export *exports;
 	struct dg_importer *importers;
 	/* remote: guarded by the peer lock */
-	struct dg_peer *peer; /* NULL: the exporter is this process */
+	struct dg_peer *peer; /* NULL: the exporter is this process, or far */
 	struct dg_mapping *mapping;
 	struct dg_region *peer_next, *peer_prev;
 	uint32_t slot;

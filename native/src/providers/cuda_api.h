@@ -123,6 +123,7 @@ enum {
 	CU_POINTER_DEVICE_ORDINAL = 9,
 	CU_POINTER_RANGE_START = 11,
 	CU_POINTER_RANGE_SIZE = 12,
+	CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
 	CU_POINTER_MEMPOOL = 17,
 	CU_POINTER_MAPPING_SIZE = 18,
 	CU_POINTER_MAPPING_BASE = 19,
@@ -187,6 +188,8 @@ enum {
 	X(cuIpcOpenMemHandle, 11000, 1,                                                          \
 	  (CUdeviceptr * addr, CUipcMemHandle handle, unsigned flags))                           \
 	X(cuIpcCloseMemHandle, 4010, 1, (CUdeviceptr addr))                                      \
+	X(cuMemGetHandleForAddressRange, 11070, 0,                                               \
+	  (void *handle, CUdeviceptr addr, size_t n, int type, unsigned long long flags))        \
 	X(cuGetErrorName, 6000, 1, (CUresult code, const char **name))                           \
 	X(cuModuleLoadData, 2000, 0, (CUmodule * module, const void *image))                     \
 	X(cuModuleUnload, 2000, 0, (CUmodule module))                                            \

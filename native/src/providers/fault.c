@@ -157,6 +157,7 @@ static void fault_poll(struct dg_device *dev, struct dg_pipe *p)
 	struct wrap *w = p->provider;
 	if (!w)
 		return; /* detached */
+	w->inner.posted_ns = p->posted_ns;
 	if (w->fault->inner->poll)
 		w->fault->inner->poll(dev, &w->inner);
 	collect(p, w);
@@ -283,10 +284,15 @@ static int wrap_open(struct wrap *w, struct dg_device *dev)
 	w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	struct epoll_event e = {.events = EPOLLIN};
 	if (w->timer_fd < 0 || w->epoll_fd < 0 ||
-	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->timer_fd, &e) ||
-	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->inner.wait_fd, &e))
+	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->timer_fd, &e))
 		return dg_fail_errno("a fault queue's timer");
-	return w->fault->inner->attach(dev, w->fault->inner_state, &w->inner);
+	rc = w->fault->inner->attach(dev, w->fault->inner_state, &w->inner);
+	/* Only now: the provider may have another fd to wait on than the pipe's own. */
+	if (!rc && epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->inner.wait_fd, &e)) {
+		rc = dg_fail_errno("a fault queue's wake-up");
+		w->fault->inner->detach(dev, &w->inner);
+	}
+	return rc;
 }
 
 static int fault_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
@@ -338,6 +344,13 @@ static void fault_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 	f->inner->unmap(dev, f->inner_state, r);
 }
 
+static int fault_export(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,
+			struct dg_descriptor *d)
+{
+	struct fault *f = state;
+	return f->inner->export(dev, f->inner_state, r, access, d);
+}
+
 const struct dg_ops dg_fault_ops = {
 	.name = "fault",
 	.open = fault_open,
@@ -349,5 +362,6 @@ const struct dg_ops dg_fault_ops = {
 	.arm = fault_arm,
 	.map = fault_map,
 	.unmap = fault_unmap,
+	.export = fault_export,
 	.inline_copies = false,
 };

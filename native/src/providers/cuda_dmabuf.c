@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The dma-buf of GPU memory, for a provider whose hardware reaches it so. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cuda.h"
+#include "error.h"
+
+/* The primary context of the GPU that has this UUID, retained. */
+static int context_of(const uint8_t uuid[16], CUdevice *dev, CUcontext *ctx)
+{
+	int gpus = 0, rc = cuda_start(&gpus);
+	CUuuid found;
+	for (int i = 0; i < gpus && !rc; i++) {
+		if (cuda.cuDeviceGet(dev, i) || cuda.cuDeviceGetUuid(&found, *dev) ||
+		    memcmp(&found, uuid, sizeof found))
+			continue;
+		CUresult code = cuda.cuDevicePrimaryCtxRetain(ctx, *dev);
+		return code ? cuda_fail("cuDevicePrimaryCtxRetain", code) : 0;
+	}
+	return rc ? rc : dg_fail(ENODEV, "this process sees no GPU that has the memory");
+}
+
+int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset)
+{
+	/* CUDA takes whole pages of the system only. */
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), addr = (uintptr_t)m->addr;
+	uint64_t from = addr - addr % page, upto = (addr + m->size + page - 1) / page * page;
+	CUdevice dev;
+	CUcontext ctx = NULL, ours;
+	int rc = context_of(m->uuid, &dev, &ctx);
+	if (rc)
+		return rc;
+	CUresult code = CUDA_ERROR_NOT_SUPPORTED;
+	if (cuda.cuMemGetHandleForAddressRange && !(code = cuda.cuCtxPushCurrent(ctx))) {
+		code = cuda.cuMemGetHandleForAddressRange(fd, from, upto - from,
+							  CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+		cuda.cuCtxPopCurrent(&ours);
+	}
+	cuda.cuDevicePrimaryCtxRelease(dev);
+	if (code) {
+		*fd = -1;
+		return dg_fail(EOPNOTSUPP, "the driver gives no dma-buf of it (%s)",
+			       cuda_name(code));
+	}
+	*offset = addr - from;
+	return 0;
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * doca and softdoca: DMA tasks of libdoca move the bytes, on a BlueField or in softdoca. Neither has a
+ * thread of ours: the caller's submits tasks when it posts, and takes completions out of the progress
+ * engine when it polls or waits; who sleeps does so on the engine's notification handle.
+ */
+#include "doca.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "error.h"
+
+enum { MAX_QUEUES = 1024 };
+#define MAX_TASK ((uint64_t)1 << 30) /* bytes: what a task counts with is 32 bits */
+
+static bool can_move(const struct doca_devinfo *info)
+{
+	return !dg_doca.doca_dma_cap_task_memcpy_is_supported(info);
+}
+
+/* What a capability says; where this DOCA has no such question, trying will tell. */
+static bool capable(doca_error_t (*ask)(const struct doca_devinfo *, uint8_t *),
+		    const struct doca_devinfo *info)
+{
+	uint8_t yes = 0;
+	return !ask || (!ask(info, &yes) && yes);
+}
+
+static void name_of(const struct doca_devinfo *info, char *out, size_t cap)
+{
+	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE + 1] = "", ibdev[DOCA_DEVINFO_IBDEV_NAME_SIZE + 1] = "";
+	dg_doca.doca_devinfo_get_pci_addr_str(info, pci);
+	if (dg_doca.doca_devinfo_get_ibdev_name)
+		dg_doca.doca_devinfo_get_ibdev_name(info, ibdev, DOCA_DEVINFO_IBDEV_NAME_SIZE);
+	snprintf(out, cap, "%s%s%s", pci, ibdev[0] ? " " : "", ibdev);
+}
+
+/* The one at that address; or the first that moves bytes, else the first that can lend memory. */
+static struct doca_devinfo *choose(struct doca_devinfo **list, uint32_t n, const char *pci)
+{
+	struct doca_devinfo *lends = NULL;
+	for (uint32_t i = 0; i < n; i++) {
+		uint8_t same = 0;
+		if (pci) {
+			if (!dg_doca.doca_devinfo_is_equal_pci_addr(list[i], pci, &same) && same)
+				return list[i];
+			continue;
+		}
+		if (can_move(list[i]))
+			return list[i];
+		if (!lends && capable(dg_doca.doca_mmap_cap_is_export_pci_supported, list[i]))
+			lends = list[i];
+	}
+	return lends;
+}
+
+static int none_found(enum doca_kind kind, struct doca_devinfo **list, uint32_t n, const char *pci)
+{
+	char names[300] = "", name[90];
+	for (uint32_t i = 0; i < n; i++) {
+		size_t at = strlen(names);
+		name_of(list[i], name, sizeof name);
+		if (at + strlen(name) + 3 < sizeof names)
+			snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", name);
+	}
+	if (n && pci)
+		return dg_fail(ENODEV, "there is no DOCA device at %s; there are %s", pci, names);
+	if (n)
+		return dg_fail(ENODEV,
+			       "no DOCA device here does DMA or exports memory (there are %s)",
+			       names);
+	return dg_fail(ENODEV, "there is no DOCA device%s",
+		       kind == DOCA_SOFT ? ": SOFTDOCA_DEVICES names none for this side"
+					 : ": is there a BlueField (lspci -d 15b3:), and may this "
+					   "user open it? DOCA needs root, or rights on "
+					   "/dev/infiniband");
+}
+
+/* Opens a function, and asks what it can do. */
+static int open_function(struct doca *d, struct doca_devinfo *info)
+{
+	char name[100];
+	name_of(info, name, sizeof name);
+	d->moves = can_move(info);
+	d->exports = capable(dg_doca.doca_mmap_cap_is_export_pci_supported, info);
+	d->imports = capable(dg_doca.doca_mmap_cap_is_create_from_export_pci_supported, info);
+	doca_error_t e = 0;
+	if (d->moves)
+		e = dg_doca.doca_dma_cap_task_memcpy_get_max_buf_size(info, &d->max_size);
+	if (e)
+		return dg_doca_fail(0, "doca_dma_cap_task_memcpy_get_max_buf_size", e);
+	if (d->moves && !d->max_size)
+		return dg_fail(EOPNOTSUPP, "%s says that a DMA task may have 0 bytes", name);
+	if (d->max_size > MAX_TASK)
+		d->max_size = MAX_TASK;
+	e = dg_doca.doca_dev_open(info, &d->dev);
+	if (!e)
+		return 0;
+	int rc = dg_doca_fail(ENODEV, "doca_dev_open", e);
+	char why[300];
+	snprintf(why, sizeof why, "%s", dg_last_error());
+	return dg_fail(-rc, "%s: %s", name, why);
+}
+
+/* Finds the function and its name; opens it, too, unless it is only looked for. */
+static int find_function(struct doca *d, const char *pci, bool open, char *name, size_t cap)
+{
+	struct doca_devinfo **list = NULL, *info;
+	uint32_t n = 0;
+	doca_error_t e = dg_doca.doca_devinfo_create_list(&list, &n);
+	if (e)
+		return dg_doca_fail(ENODEV, "doca_devinfo_create_list", e);
+	info = choose(list, n, pci);
+	int rc = info ? 0 : none_found(d->kind, list, n, pci);
+	if (info)
+		name_of(info, name, cap);
+	if (!rc && open)
+		rc = open_function(d, info);
+	dg_doca.doca_devinfo_destroy_list(list);
+	return rc;
+}
+
+/* In a process of its own: the real libraries stay once they are loaded, and then softdoca cannot be; and
+ * what fails in them is no end of this one. */
+static int look(enum doca_kind kind)
+{
+	struct doca d = {.kind = kind};
+	char name[100];
+	int rc = dg_doca_load(kind);
+	return rc ? rc : find_function(&d, NULL, false, name, sizeof name);
+}
+
+static int look_apart(enum doca_kind kind)
+{
+	char why[400] = "";
+	int fds[2], status = 0;
+	size_t got = 0;
+	if (pipe2(fds, O_CLOEXEC))
+		return dg_fail_errno("a pipe to look for DOCA with");
+	pid_t pid = fork();
+	if (pid == 0) {
+		const char *text = look(kind) ? dg_last_error() : "+";
+		_exit(write(fds[1], text, strlen(text)) < 0);
+	}
+	close(fds[1]);
+	for (ssize_t n = 1; pid > 0 && n > 0 && got < sizeof why - 1; got += n > 0 ? (size_t)n : 0)
+		n = read(fds[0], why + got, sizeof why - 1 - got);
+	close(fds[0]);
+	if (pid < 0)
+		return dg_fail_errno("a process to look for DOCA with");
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!strcmp(why, "+"))
+		return 0;
+	return dg_fail(ENODEV, "%s",
+		       why[0] ? why : "DOCA's libraries end a process that looks for devices");
+}
+
+static int probe(enum doca_kind kind, bool deep)
+{
+	int rc = dg_doca_find(kind);
+	return rc || !deep ? rc : look_apart(kind);
+}
+
+static int probe_real(bool deep)
+{
+	return probe(DOCA_REAL, deep);
+}
+
+static int probe_soft(bool deep)
+{
+	return probe(DOCA_SOFT, deep);
+}
+
+static void describe(struct dg_device *dev, const struct doca *d, const char *name)
+{
+	const char *version = dg_doca.doca_version_runtime ? dg_doca.doca_version_runtime() : "";
+	snprintf(dev->caps.engine, sizeof dev->caps.engine, "%s %s, %s",
+		 d->kind == DOCA_SOFT ? "softdoca" : "DOCA", version ? version : "", name);
+	dev->blob = d->kind == DOCA_SOFT ? "softdoca" : "doca";
+	dev->registers = true;
+	dev->gpu = true;
+	dev->caps.max_size = INT64_MAX;
+	dev->caps.inline_max = 0;
+	dev->caps.spin_ns = 0;
+	dev->caps.ordered = 0;
+	dev->caps.max_queues = MAX_QUEUES;
+}
+
+static int open_kind(enum doca_kind kind, struct dg_device *dev, const dg_device_config *cfg,
+		     void **state)
+{
+	char name[100] = "";
+	long page = sysconf(_SC_PAGESIZE);
+	int rc = dg_doca_load(kind);
+	if (rc)
+		return rc;
+	struct doca *d = calloc(1, sizeof *d);
+	if (!d || !(d->scratch = aligned_alloc((size_t)page, (size_t)page))) {
+		free(d);
+		return dg_fail(ENOMEM, "no memory for a device");
+	}
+	d->kind = kind;
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->lanes_lock, NULL);
+	rc = find_function(d, cfg->pci, true, name, sizeof name);
+	if (rc)
+		goto free_device;
+	rc = dg_doca_map_new(d, d->scratch, (uint64_t)page, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE,
+			     &d->scratch_map);
+	if (rc)
+		goto close_device;
+	describe(dev, d, name);
+	*state = d;
+	return 0;
+close_device:
+	dg_doca.doca_dev_close(d->dev);
+free_device:
+	free(d->scratch);
+	free(d);
+	return rc;
+}
+
+static int open_real(struct dg_device *dev, const dg_device_config *cfg, void **state)
+{
+	return open_kind(DOCA_REAL, dev, cfg, state);
+}
+
+static int open_soft(struct dg_device *dev, const dg_device_config *cfg, void **state)
+{
+	return open_kind(DOCA_SOFT, dev, cfg, state);
+}
+
+static void close_device(struct dg_device *dev, void *state)
+{
+	struct doca *d = state;
+	(void)dev;
+	dg_doca_map_free(d->scratch_map);
+	dg_doca.doca_dev_close(d->dev);
+	pthread_mutex_destroy(&d->lock);
+	pthread_mutex_destroy(&d->lanes_lock);
+	free(d->scratch);
+	free(d);
+}
+
+/* The same code over two libraries, each under its own name: no label ever says one for the other. */
+#define DOCA_OPS                                                                   \
+	.close = close_device, .attach = dg_doca_attach, .detach = dg_doca_detach, \
+	.doorbell = dg_doca_doorbell, .poll = dg_doca_poll, .arm = dg_doca_arm,    \
+	.map = dg_doca_map, .unmap = dg_doca_unmap, .export = dg_doca_export,      \
+	.bare = dg_doca_bare, .inline_copies = false
+
+const struct dg_ops dg_doca_ops = {
+	.name = "doca",
+	.probe = probe_real,
+	.open = open_real,
+	DOCA_OPS,
+};
+
+const struct dg_ops dg_softdoca_ops = {
+	.name = "softdoca",
+	.probe = probe_soft,
+	.open = open_soft,
+	DOCA_OPS,
+};

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Finding and loading DOCA's libraries, and what to do where they cannot be used. */
+#include "doca_api.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+
+struct dg_doca_api dg_doca;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool loaded;
+static enum doca_kind loaded_kind;
+
+/* Where DOCA's packages put them: it is not always a folder that the loader looks in by itself. */
+#if defined(__aarch64__)
+#define DOCA_FOLDER "/opt/mellanox/doca/lib/aarch64-linux-gnu"
+#else
+#define DOCA_FOLDER "/opt/mellanox/doca/lib/x86_64-linux-gnu"
+#endif
+#define INSTALL                                                                                \
+	"install DOCA: on a BlueField it is part of the image (bfb); on the host the package " \
+	"doca-sdk-dma, or doca-all, of NVIDIA's DOCA-Host repository"
+
+static const char *const versions[] = {".so.3", ".so.2", ".so"};
+enum { N_VERSIONS = sizeof versions / sizeof versions[0] };
+
+/* $SOFTDOCA_LIB, else beside this code: _softdoca/lib. */
+static int soft_folder(char *out, size_t cap)
+{
+	Dl_info self;
+	char real[PATH_MAX];
+	const char *said = getenv("SOFTDOCA_LIB");
+	if (said && said[0] == '/') {
+		snprintf(out, cap, "%s", said);
+		return 0;
+	}
+	if (said && *said)
+		return dg_fail(ENODEV, "SOFTDOCA_LIB is '%s'; it must be an absolute path", said);
+	if (!dladdr(&dg_doca, &self) || !realpath(self.dli_fname, real))
+		return dg_fail(ENODEV, "where dgkit's own library lies cannot be told: set "
+				       "SOFTDOCA_LIB to the folder with softdoca's libraries");
+	char *slash = strrchr(real, '/');
+	snprintf(out, cap, "%.*s/_softdoca/lib", (int)(slash - real), real);
+	return 0;
+}
+
+/* Where the i-th attempt for lib<name> is, or "" past the last. */
+static void attempt(enum doca_kind kind, const char *folder, const char *name, unsigned i,
+		    char *out, size_t cap)
+{
+	out[0] = 0;
+	if (kind == DOCA_SOFT && i == 0)
+		snprintf(out, cap, "%s/lib%s.so.3", folder, name);
+	else if (kind == DOCA_REAL && i < N_VERSIONS)
+		snprintf(out, cap, "lib%s%s", name, versions[i]);
+	else if (kind == DOCA_REAL && i < 2 * N_VERSIONS)
+		snprintf(out, cap, DOCA_FOLDER "/lib%s%s", name, versions[i - N_VERSIONS]);
+}
+
+/* Whether the loader's cache has a library of this name: it holds the paths of what it would find. */
+static bool in_cache(const char *file)
+{
+	FILE *f = fopen("/etc/ld.so.cache", "re");
+	if (!f)
+		return false;
+	char *bytes = NULL;
+	long size = fseek(f, 0, SEEK_END) ? -1 : ftell(f);
+	if (size > 0 && !fseek(f, 0, SEEK_SET))
+		bytes = malloc((size_t)size);
+	bool found = bytes && fread(bytes, 1, (size_t)size, f) == (size_t)size &&
+		     memmem(bytes, (size_t)size, file, strlen(file) + 1);
+	free(bytes);
+	fclose(f);
+	return found;
+}
+
+static bool in_path(const char *list, const char *file)
+{
+	char at[PATH_MAX];
+	while (list && *list) {
+		size_t n = strcspn(list, ":");
+		snprintf(at, sizeof at, "%.*s/%s", (int)n, list, file);
+		if (n && !access(at, R_OK))
+			return true;
+		list += n + (list[n] == ':');
+	}
+	return false;
+}
+
+static int not_here(enum doca_kind kind, const char *tried, const char *why)
+{
+	if (kind == DOCA_SOFT)
+		return dg_fail(
+			ENODEV,
+			"softdoca cannot be loaded (%s): it is built with dgkit; SOFTDOCA_LIB "
+			"names another folder for its libraries",
+			why);
+	return dg_fail(ENODEV, "DOCA's libraries are not here (tried %s%s%s): " INSTALL, tried,
+		       why[0] ? "; " : "", why);
+}
+
+static int other_is_loaded(enum doca_kind kind)
+{
+	return dg_fail(ENODEV,
+		       "this process has loaded %s, and can have only one of DOCA's libraries and "
+		       "softdoca: open %s in another process",
+		       kind == DOCA_SOFT ? "DOCA's libraries" : "softdoca",
+		       kind == DOCA_SOFT ? "Device('softdoca')" : "Device('doca')");
+}
+
+#define TRIED "libdoca_common.so.3, .so.2, .so, also in " DOCA_FOLDER
+
+int dg_doca_find(enum doca_kind kind)
+{
+	char folder[PATH_MAX - 32] = "", at[PATH_MAX];
+	pthread_mutex_lock(&lock);
+	bool ours = loaded && loaded_kind == kind, other = loaded && !ours;
+	pthread_mutex_unlock(&lock);
+	if (ours)
+		return 0;
+	if (other)
+		return other_is_loaded(kind);
+	int rc = kind == DOCA_SOFT ? soft_folder(folder, sizeof folder) : 0;
+	if (rc)
+		return rc;
+	for (unsigned i = 0;; i++) {
+		attempt(kind, folder, "doca_common", i, at, sizeof at);
+		if (!at[0])
+			return not_here(kind, TRIED, kind == DOCA_SOFT ? folder : "");
+		const char *file = strrchr(at, '/') ? strrchr(at, '/') + 1 : at;
+		if (at[0] == '/' ? !access(at, R_OK)
+				 : in_path(getenv("LD_LIBRARY_PATH"), file) || in_cache(file))
+			return 0;
+	}
+}
+
+/* The library, or NULL with the loader's last word in `why`. */
+static void *open_library(enum doca_kind kind, const char *folder, const char *name, char *why,
+			  size_t cap)
+{
+	char at[PATH_MAX];
+	for (unsigned i = 0;; i++) {
+		attempt(kind, folder, name, i, at, sizeof at);
+		if (!at[0])
+			return NULL;
+		void *lib = dlopen(at, RTLD_NOW | RTLD_LOCAL);
+		if (lib)
+			return lib;
+		const char *said = dlerror();
+		/* That a file is missing says less than why one that is there does not load. */
+		if (!why[0] || !strstr(said, "No such file"))
+			snprintf(why, cap, "%s", said);
+	}
+}
+
+/* A library of the other kind, by way of LD_LIBRARY_PATH or because somebody has loaded it. */
+static int wrong_kind(enum doca_kind kind, void *common, void *dma)
+{
+	void *arena = dlsym(common, "softdoca_arena");
+	if (kind == DOCA_REAL && arena)
+		return dg_fail(ENODEV,
+			       "the libdoca_common that the loader finds is softdoca's, a "
+			       "software DPU: ask for it by its name, Device('softdoca'), or "
+			       "take its folder off LD_LIBRARY_PATH");
+	/* Through its dependencies: both must have the same libdoca_common. */
+	if (dlsym(dma, "softdoca_arena") != arena || (kind == DOCA_SOFT && !arena))
+		return other_is_loaded(kind);
+	return 0;
+}
+
+static int take_functions(void *common, void *dma)
+{
+	const char *lacks = NULL;
+#define DOCA_TAKE(lib, name, needed)                                             \
+	do {                                                                     \
+		dg_doca.name = (__typeof__(name) *)(uintptr_t)dlsym(lib, #name); \
+		lacks = !dg_doca.name && (needed) && !lacks ? #name : lacks;     \
+	} while (0);
+#define FROM_COMMON(name, needed) DOCA_TAKE(common, name, needed)
+#define FROM_DMA(name, needed)    DOCA_TAKE(dma, name, needed)
+	DOCA_COMMON_FUNCTIONS(FROM_COMMON)
+	DOCA_DMA_FUNCTIONS(FROM_DMA)
+	dg_doca.softdoca_last_refusal =
+		(const char *(*)(void))(uintptr_t)dlsym(common, "softdoca_last_refusal");
+	return lacks ? dg_fail(ENODEV,
+			       "the DOCA here is older than 2.5, or not DOCA (it has no %s): "
+			       "install a newer one",
+			       lacks)
+		     : 0;
+}
+
+static int load(enum doca_kind kind)
+{
+	char folder[PATH_MAX - 32] = "", why[400] = "";
+	int rc = kind == DOCA_SOFT ? soft_folder(folder, sizeof folder) : 0;
+	if (rc)
+		return rc;
+	void *common = open_library(kind, folder, "doca_common", why, sizeof why), *dma = NULL;
+	if (common)
+		dma = open_library(kind, folder, "doca_dma", why, sizeof why);
+	rc = dma ? wrong_kind(kind, common, dma)
+		 : not_here(kind, common ? "libdoca_dma.so.3, .so.2, .so" : TRIED, why);
+	if (!rc)
+		rc = take_functions(common, dma);
+	if (!rc)
+		return 0;
+	/* Nothing was called in them. */
+	if (dma)
+		dlclose(dma);
+	if (common)
+		dlclose(common);
+	return rc;
+}
+
+int dg_doca_load(enum doca_kind kind)
+{
+	pthread_mutex_lock(&lock);
+	int rc = 0;
+	if (loaded && loaded_kind != kind)
+		rc = other_is_loaded(kind);
+	else if (!loaded)
+		rc = load(kind);
+	if (!rc) {
+		loaded = true;
+		loaded_kind = kind;
+	}
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+static int errno_of(doca_error_t e)
+{
+	switch (e) {
+	case DOCA_ERROR_NOT_PERMITTED:
+		return EACCES;
+	case DOCA_ERROR_IN_USE:
+		return EBUSY;
+	case DOCA_ERROR_NOT_SUPPORTED:
+		return EOPNOTSUPP;
+	case DOCA_ERROR_NO_MEMORY:
+		return ENOMEM;
+	case DOCA_ERROR_NOT_FOUND:
+		return ENODEV;
+	case DOCA_ERROR_INVALID_VALUE:
+		return EINVAL;
+	default:
+		return EIO;
+	}
+}
+
+int dg_doca_fail(int err, const char *what, doca_error_t e)
+{
+	/* softdoca says why; of the real libraries the log does. */
+	const char *why = dg_doca.softdoca_last_refusal ? dg_doca.softdoca_last_refusal() : "";
+	return dg_fail(err ? err : errno_of(e), "%s: %s (%s)", what, dg_doca.doca_error_get_name(e),
+		       why[0] ? why : dg_doca.doca_error_get_descr(e));
+}

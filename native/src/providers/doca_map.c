@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Memory that DOCA is to reach: this process's own, of the host or of a GPU, and what others export. */
+#include "doca.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "descriptor.h"
+#include "error.h"
+
+/* In front of DOCA's own bytes in a blob: where the exporter has the memory. */
+#define BLOB_HEAD sizeof(uint64_t)
+
+/* A map has one memory range, which is set once and never again: a second way needs a second map. */
+struct range {
+	void *addr;
+	uint64_t size;
+	uint32_t permissions;
+	int fd; /* of a dma-buf, or -1: by the address */
+	uint64_t offset;
+};
+
+static const char *set_up(struct doca *d, struct doca_mmap *map, const struct range *r,
+			  doca_error_t *e)
+{
+	*e = dg_doca.doca_mmap_add_dev(map, d->dev);
+	if (*e)
+		return "doca_mmap_add_dev";
+	*e = dg_doca.doca_mmap_set_permissions(map, r->permissions);
+	if (*e)
+		return "doca_mmap_set_permissions";
+	if (r->fd < 0) {
+		*e = dg_doca.doca_mmap_set_memrange(map, r->addr, r->size);
+		if (*e)
+			return "doca_mmap_set_memrange";
+	} else {
+		*e = dg_doca.doca_mmap_set_dmabuf_memrange(map, r->fd, r->addr, r->offset, r->size);
+		if (*e)
+			return "doca_mmap_set_dmabuf_memrange";
+	}
+	*e = dg_doca.doca_mmap_start(map);
+	return *e ? "doca_mmap_start" : NULL;
+}
+
+/* Under the device's lock. */
+static int start(struct doca *d, const struct range *r, struct doca_mmap **out)
+{
+	struct doca_mmap *map = NULL;
+	const char *what = "doca_mmap_create";
+	doca_error_t e = dg_doca.doca_mmap_create(&map);
+	if (!e)
+		what = set_up(d, map, r, &e);
+	if (!e) {
+		*out = map;
+		return 0;
+	}
+	/* As the caller gave it: a range that DOCA cannot pin or does not take. */
+	int rc = dg_doca_fail(0, what, e);
+	if (map)
+		dg_doca.doca_mmap_destroy(map);
+	return rc;
+}
+
+int dg_doca_map_new(struct doca *d, void *addr, uint64_t size, uint32_t permissions,
+		    struct doca_mmap **out)
+{
+	const struct range r = {.addr = addr, .size = size, .permissions = permissions, .fd = -1};
+	pthread_mutex_lock(&d->lock);
+	int rc = start(d, &r, out);
+	pthread_mutex_unlock(&d->lock);
+	return rc;
+}
+
+void dg_doca_map_free(struct doca_mmap *map)
+{
+	if (!map)
+		return;
+	dg_doca.doca_mmap_stop(map);
+	dg_doca.doca_mmap_destroy(map);
+}
+
+static uint32_t permissions(const struct doca *d, uint32_t access, bool may_export)
+{
+	bool write = access & DG_ACCESS_WRITE;
+	uint32_t p = write ? DOCA_ACCESS_FLAG_LOCAL_READ_WRITE : DOCA_ACCESS_FLAG_LOCAL_READ_ONLY;
+	if (may_export && d->exports)
+		p |= write ? DOCA_ACCESS_FLAG_PCI_READ_WRITE : DOCA_ACCESS_FLAG_PCI_READ_ONLY;
+	return p;
+}
+
+/* GPU memory by its address: nvidia-peermem lets DOCA's driver find it. `first` says why not otherwise. */
+static int by_address(struct doca *d, struct range *r, struct doca_mmap **out, const char *first)
+{
+	r->fd = -1;
+	r->offset = 0;
+	if (!start(d, r, out))
+		return 0;
+	char second[300];
+	snprintf(second, sizeof second, "%s", dg_last_error());
+	return dg_fail(
+		EMEDIUMTYPE,
+		"DOCA cannot be given this GPU memory: as a dma-buf: %s; by its address, for "
+		"nvidia-peermem: %s",
+		first, second);
+}
+
+static int map_gpu(struct doca *d, struct doca_mapped *t, const dg_memory *m, uint32_t perms,
+		   struct doca_mmap **out)
+{
+	struct range r = {.addr = m->addr, .size = m->size, .permissions = perms, .fd = t->fd};
+	char first[200];
+	int rc = 0;
+	if (t->by_address)
+		return start(d, &r, out);
+	if (!dg_doca.doca_mmap_set_dmabuf_memrange)
+		rc = dg_fail(EOPNOTSUPP, "this DOCA has no doca_mmap_set_dmabuf_memrange");
+	else if (t->fd < 0)
+		rc = dg_cuda_dmabuf(m, &t->fd, &t->offset);
+	r.fd = t->fd;
+	r.offset = t->offset;
+	if (!rc)
+		rc = start(d, &r, out);
+	if (!rc)
+		return 0;
+	snprintf(first, sizeof first, "%s", dg_last_error());
+	rc = by_address(d, &r, out, first);
+	t->by_address = !rc;
+	return rc;
+}
+
+/* One map more over the memory of t. Under the device's lock. */
+static int map_own(struct doca *d, struct doca_mapped *t, const dg_memory *m, uint32_t perms,
+		   struct doca_mmap **out)
+{
+	const struct range r = {.addr = m->addr, .size = m->size, .permissions = perms, .fd = -1};
+	return m->kind == DG_KIND_HOST ? start(d, &r, out) : map_gpu(d, t, m, perms, out);
+}
+
+/* What the errors of an import say of the exporter or its bytes. */
+static int import_errno(doca_error_t e)
+{
+	switch (e) {
+	case DOCA_ERROR_INVALID_VALUE:
+	case DOCA_ERROR_UNSUPPORTED_VERSION:
+		return EBADMSG;
+	case DOCA_ERROR_TIME_OUT:
+		return ETIMEDOUT;
+	case DOCA_ERROR_NOT_FOUND:
+	case DOCA_ERROR_NOT_CONNECTED:
+	case DOCA_ERROR_CONNECTION_RESET:
+	case DOCA_ERROR_CONNECTION_ABORTED:
+	case DOCA_ERROR_SHUTDOWN:
+		return ENOTCONN;
+	default:
+		return 0;
+	}
+}
+
+/* The map's own range, where DOCA tells it, must be what the blob says. */
+static int check_range(const struct doca_mmap *map, uint64_t addr, uint64_t size)
+{
+	void *start = NULL;
+	size_t len = 0;
+	if (!dg_doca.doca_mmap_get_memrange || dg_doca.doca_mmap_get_memrange(map, &start, &len))
+		return 0;
+	if ((uintptr_t)start == addr && len >= size)
+		return 0;
+	return dg_fail(EBADMSG,
+		       "an altered descriptor: it says %" PRIu64 " bytes at %#" PRIx64
+		       ", and DOCA's export has %zu at %p",
+		       size, addr, len, start);
+}
+
+static int map_export(struct doca *d, struct doca_mapped *t, const struct dg_descriptor *from,
+		      const dg_memory *m, struct dg_hot *hot)
+{
+	uint64_t addr;
+	if (from->blob_length <= BLOB_HEAD)
+		return dg_fail(EBADMSG, "the descriptor lacks DOCA's export");
+	if (!d->imports)
+		return dg_fail(EOPNOTSUPP, "this device cannot import what another exports "
+					   "(doca_mmap_cap_is_create_from_export_pci_supported)");
+	memcpy(&addr, from->blob, sizeof addr);
+	doca_error_t e = dg_doca.doca_mmap_create_from_export(
+		NULL, from->blob + BLOB_HEAD, from->blob_length - BLOB_HEAD, d->dev, &t->mmap);
+	int rc = e ? dg_doca_fail(import_errno(e), "doca_mmap_create_from_export", e)
+		   : check_range(t->mmap, addr, m->size);
+	if (rc && !e)
+		dg_doca_map_free(t->mmap);
+	hot->base = (char *)(uintptr_t)addr;
+	return rc;
+}
+
+int dg_doca_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
+		struct dg_hot *hot)
+{
+	struct doca *d = state;
+	int rc;
+	if (!m->addr && !r->from)
+		return dg_fail(EOPNOTSUPP,
+			       "the region is GPU memory that its owner did not register with the "
+			       "provider %s, which can reach it only so",
+			       dev->blob);
+	struct doca_mapped *t = calloc(1, sizeof *t);
+	if (!t)
+		return dg_fail(ENOMEM, "no memory for a mapping");
+	t->fd = -1;
+	/* Of this process the bytes are where they are: "mapped" says all. */
+	hot->method = m->addr && m->kind == DG_KIND_HOST ? DG_METHOD_MAP : DG_METHOD_DOCA;
+	pthread_mutex_lock(&d->lock);
+	if (m->addr) {
+		hot->base = m->addr;
+		rc = map_own(d, t, m, permissions(d, hot->access, !hot->remote), &t->mmap);
+	} else {
+		rc = map_export(d, t, r->from, m, hot);
+	}
+	pthread_mutex_unlock(&d->lock);
+	if (!rc) {
+		r->mapped = t;
+		return 0;
+	}
+	if (t->fd >= 0)
+		close(t->fd);
+	free(t);
+	return rc;
+}
+
+void dg_doca_unmap(struct dg_device *dev, void *state, struct dg_region *r)
+{
+	struct doca *d = state;
+	struct doca_mapped *t = r->mapped;
+	(void)dev;
+	if (r->hot) /* else it was never in the table, and no queue knows it */
+		dg_doca_forget(d, r->index);
+	pthread_mutex_lock(&d->lock);
+	dg_doca_map_free(t->readonly);
+	dg_doca_map_free(t->mmap);
+	pthread_mutex_unlock(&d->lock);
+	if (t->fd >= 0)
+		close(t->fd);
+	free(t);
+}
+
+/* The map to export: that of the region, or one that nobody may write through. */
+static int exportable(struct doca *d, struct dg_region *r, uint32_t access, struct doca_mmap **out)
+{
+	struct doca_mapped *t = r->mapped;
+	int rc = 0;
+	if (!(r->access & DG_ACCESS_WRITE) || (access & DG_ACCESS_WRITE)) {
+		*out = t->mmap;
+		return 0;
+	}
+	if (!t->readonly)
+		rc = map_own(d, t, &r->memory, permissions(d, DG_ACCESS_READ, true), &t->readonly);
+	*out = t->readonly;
+	return rc;
+}
+
+int dg_doca_export(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,
+		   struct dg_descriptor *out)
+{
+	struct doca *d = state;
+	struct doca_mmap *map = NULL;
+	const void *bytes = NULL;
+	size_t size = 0;
+	uint64_t addr = (uintptr_t)r->memory.addr;
+	/* A DPU's own function may have no exports: its memory is then for its own processes. */
+	if (!d->exports)
+		return 0;
+	pthread_mutex_lock(&d->lock);
+	int rc = exportable(d, r, access, &map);
+	doca_error_t e = rc ? 0 : dg_doca.doca_mmap_export_pci(map, d->dev, &bytes, &size);
+	pthread_mutex_unlock(&d->lock);
+	if (rc || e)
+		return rc ? rc : dg_doca_fail(EMEDIUMTYPE, "doca_mmap_export_pci", e);
+	if (size > sizeof out->blob - BLOB_HEAD)
+		return dg_fail(EMEDIUMTYPE,
+			       "DOCA's export has %zu bytes; a descriptor has room for %zu", size,
+			       sizeof out->blob - BLOB_HEAD);
+	snprintf((char *)out->provider, sizeof out->provider, "%s", dev->blob);
+	memcpy(out->blob, &addr, BLOB_HEAD);
+	memcpy(out->blob + BLOB_HEAD, bytes, size);
+	out->blob_length = (uint16_t)(BLOB_HEAD + size);
+	return 0;
+}
