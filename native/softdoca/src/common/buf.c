@@ -19,13 +19,6 @@ void buf_give_back(struct doca_buf *b)
 	}
 }
 
-static bool in_tasks(const struct doca_buf *b)
-{
-	while (b && !atomic_load_explicit(&b->in_tasks, memory_order_relaxed))
-		b = b->next;
-	return b;
-}
-
 static __attribute__((cold, noinline)) doca_error_t refuse_dec(const struct doca_buf *b)
 {
 	const char *func = "doca_buf_dec_refcount";
@@ -50,7 +43,7 @@ static __attribute__((cold, noinline)) doca_error_t refuse_dec(const struct doca
 doca_error_t doca_buf_dec_refcount(struct doca_buf *buf, uint16_t *refcount)
 {
 	if (!object_is(buf, OBJECT_BUF) || buf->first != buf ||
-	    (buf->refcount == 1 && in_tasks(buf)))
+	    (buf->refcount == 1 && buf_in_tasks(buf)))
 		return refuse_dec(buf);
 	if (refcount) /* DOCA Buf: as it was before */
 		*refcount = buf->refcount;

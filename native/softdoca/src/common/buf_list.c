@@ -56,12 +56,6 @@ doca_error_t doca_buf_get_list_len(const struct doca_buf *buf, uint32_t *num_ele
 	return DOCA_SUCCESS;
 }
 
-/* The engine walks a submitted list: it must stay as it is. */
-static bool in_task(const struct doca_buf *b)
-{
-	return atomic_load_explicit(&b->in_tasks, memory_order_relaxed);
-}
-
 doca_error_t doca_buf_chain_list(struct doca_buf *list1, struct doca_buf *list2)
 {
 	CHECK_BUF(list1);
@@ -76,9 +70,9 @@ doca_error_t doca_buf_chain_list(struct doca_buf *list1, struct doca_buf *list2)
 	if (list2->refcount != 1)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "list2 has %u references, not one",
 			      list2->refcount);
-	if (in_task(list1) || in_task(list2)) /* guess */
+	if (buf_in_tasks(list1) || buf_in_tasks(list2)) /* the engine walks it: guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "a submitted task still uses list%d",
-			      in_task(list1) ? 1 : 2);
+			      buf_in_tasks(list1) ? 1 : 2);
 	list1->last->next = list2;
 	list1->last = list2->last;
 	list1->list_len += list2->list_len;
@@ -104,7 +98,7 @@ doca_error_t doca_buf_unchain_list(struct doca_buf *list1, struct doca_buf *list
 	struct doca_buf *prev = list2->first == first ? before(list1, list2) : NULL;
 	if (!prev)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "list2 is not a part of list1");
-	if (in_task(first)) /* guess */
+	if (buf_in_tasks(first)) /* the engine walks it: guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "a submitted task still uses the list");
 	list2->last = first->last;
 	list2->list_len = 0;

@@ -135,6 +135,7 @@ struct doca_buf *inventory_take(struct doca_buf_inventory *inv)
 	b->next = NULL;
 	b->first = b->last = b;
 	b->list_len = 1;
+	atomic_store_explicit(&b->owner, NULL, memory_order_relaxed); /* engine.c */
 	return b;
 }
 
