@@ -8,15 +8,16 @@
 struct argp argp;
 
 /* DOCA API reference, ARGP: INVALID_VALUE. A second one without destroy: guess. A program that gives no
- * configuration gets NULL in its callbacks. */
+ * configuration gets NULL in its callbacks; one that gives no name, as those of DOCA 3 do, goes by that of
+ * its file, known at the start. */
 doca_error_t doca_argp_init(const char *program_name, void *program_config)
 {
-	if (!program_name || !*program_name)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "program_name is NULL or empty");
+	if (program_name && !*program_name)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "program_name is empty");
 	if (argp.ready)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "init was called already, for %s",
 			      argp.program);
-	argp.program = strdup(program_name);
+	argp.program = strdup(program_name ? program_name : "");
 	if (!argp.program)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for the program's name");
 	argp.config = program_config;

@@ -237,6 +237,18 @@ static doca_error_t run(struct line *l)
 	return error == DOCA_SUCCESS ? complete() : error;
 }
 
+/* A program that gave no name: the last part of argv[0]. */
+static bool take_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *name = strdup(slash ? slash + 1 : path);
+	if (!name)
+		return false;
+	free(argp.program);
+	argp.program = name;
+	return true;
+}
+
 /* DOCA API reference, ARGP: NOT_SUPPORTED, INVALID_VALUE, IO_FAILED (JSON), NO_MEMORY, INITIALIZATION; and
  * what a callback gave. A second start: allowed (guess). */
 doca_error_t doca_argp_start(int argc, char **argv)
@@ -255,6 +267,8 @@ doca_error_t doca_argp_start(int argc, char **argv)
 				      argc);
 		letters += strlen(argv[i]);
 	}
+	if (!*argp.program && !take_name(argv[0]))
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for the program's name");
 	l.given = calloc(letters + 1, sizeof *l.given);
 	if (!l.given)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %zu flags", letters);
