@@ -24,9 +24,10 @@ doca_error_t softdoca_runtime_path(const char *name, const char *function, const
 	size_t dir = strnlen(out, cap);
 	int n = snprintf(out + dir, cap - dir, "/comch-%016llx%s", (unsigned long long)h, ending);
 	if (n < 0 || (size_t)n >= cap - dir)
-		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM,
-			      "the runtime folder's name is too long for a socket's path (%zu bytes): "
-			      "set XDG_RUNTIME_DIR to a shorter one",
-			      cap);
+		return REFUSE(
+			DOCA_ERROR_OPERATING_SYSTEM,
+			"the runtime folder's name is too long for a socket's path (%zu bytes): "
+			"set XDG_RUNTIME_DIR to a shorter one",
+			cap);
 	return DOCA_SUCCESS;
 }

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What devices can do with Comch. Errors: Comch API reference, doca_comch_cap_*: INVALID_VALUE, NOT_SUPPORTED. */
+#include "comch.h"
+
+static doca_error_t supported(const struct doca_devinfo *devinfo, uint32_t cap, const char *what)
+{
+	if (!object_is(devinfo, OBJECT_DEVINFO))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo", (const void *)devinfo);
+	/* A question, so no warning. */
+	if (!(devinfo->f.caps & cap)) {
+		softdoca_log(DOCA_LOG_LEVEL_DEBUG, __func__, "%s (%s) is no Comch %s",
+			     devinfo->f.pci, devinfo->f.ibdev, what);
+		return DOCA_ERROR_NOT_SUPPORTED;
+	}
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_comch_cap_client_is_supported(const struct doca_devinfo *devinfo)
+{
+	return supported(devinfo, CAP_COMCH_CLIENT, "client");
+}
+
+doca_error_t doca_comch_cap_server_is_supported(const struct doca_devinfo *devinfo)
+{
+	return supported(devinfo, CAP_COMCH_SERVER, "server");
+}
+
+/* A limit of every device that can be a client or a server. */
+static doca_error_t limit(const struct doca_devinfo *devinfo, uint32_t value, uint32_t *out)
+{
+	doca_error_t error =
+		supported(devinfo, CAP_COMCH_CLIENT | CAP_COMCH_SERVER, "client or server");
+	if (error != DOCA_SUCCESS)
+		return error;
+	if (!out)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "nowhere to put the limit");
+	*out = value;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_comch_cap_get_max_msg_size(const struct doca_devinfo *devinfo, uint32_t *size)
+{
+	return limit(devinfo, MSG_MAX, size);
+}
+
+doca_error_t doca_comch_cap_get_max_name_len(const struct doca_devinfo *devinfo,
+					     uint32_t *max_name_len)
+{
+	return limit(devinfo, NAME_MAX_LEN, max_name_len);
+}
+
+doca_error_t doca_comch_cap_get_max_recv_queue_size(const struct doca_devinfo *devinfo,
+						    uint32_t *size)
+{
+	return limit(devinfo, RECV_QUEUE_MAX, size);
+}
+
+doca_error_t doca_comch_cap_get_max_clients(const struct doca_devinfo *devinfo,
+					    uint32_t *num_clients)
+{
+	return limit(devinfo, CLIENTS_MAX, num_clients);
+}
+
+doca_error_t doca_comch_cap_get_max_send_tasks(const struct doca_devinfo *devinfo,
+					       uint32_t *max_send_tasks)
+{
+	return limit(devinfo, SEND_TASKS_MAX, max_send_tasks);
+}

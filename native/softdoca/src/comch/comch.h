@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Comch inside: messages between two processes of one user, over a SEQPACKET socket in dgkit's folder.
+ *
+ *   endpoint.c    what a client and a server share: their configuration, their states, progress
+ *   connection.c  packets: who may connect, what arrives, what waits for room, the end
+ *   send.c        send tasks
+ *   client.c, server.c   the public functions of each; caps.c what devices can do
+ *
+ *      client                                   server
+ *      doca_ctx_start: connect, HELLO --------> accepted, in doca_pe_progress: GREETING
+ *      STARTING                        WELCOME  OPEN, the connect event
+ *      RUNNING, OPEN <------------------------- (or REFUSED: the client goes STOPPING, IDLE)
+ *      MESSAGE <------------------------------> MESSAGE
+ *      end of file: STOPPING, IDLE <----------> end of file: the disconnect event
+ */
+#ifndef SOFTDOCA_COMCH_H
+#define SOFTDOCA_COMCH_H
+
+#include <sys/types.h>
+
+#include "doca_comch.h"
+#include "softdoca.h"
+
+/* What public programs were seen to set on BlueField-3 as the largest message. */
+#define MSG_MAX 4080u
+/* guesses: no public figure is known */
+#define NAME_MAX_LEN   120u /* with its end */
+#define CLIENTS_MAX    512u
+#define SEND_TASKS_MAX 8192u
+#define RECV_QUEUE_MAX 8192u
+#define RECV_QUEUE     512u
+/* How long a client that starts waits for a server that does not listen yet. (guess: the guide says that
+ * the server starts first, not what happens if it does not.) */
+#define CONNECT_NS ((uint64_t)3 * 1000 * 1000 * 1000)
+#define RETRY_NS   (5 * 1000 * 1000)
+
+enum packet_kind { PACKET_HELLO = 1, PACKET_WELCOME, PACKET_REFUSED, PACKET_MESSAGE };
+#define PACKET_MAGIC   0x63636473u
+#define PACKET_VERSION 1u
+
+struct packet {
+	uint32_t magic;
+	uint16_t version, kind;
+};
+struct hello {
+	struct packet p;
+	uint32_t max_msg;
+	char name[NAME_MAX_LEN];
+	char function[DOCA_DEVINFO_VUID_SIZE];
+};
+/* WELCOME and REFUSED. */
+struct reply {
+	struct packet p;
+	uint32_t max_msg;
+	uint32_t error; /* doca_error_t */
+};
+struct message {
+	struct packet p;
+	uint8_t bytes[MSG_MAX];
+};
+
+/* What waits for doca_pe_progress to tell the program: a task that is done, or a connection that ended. */
+struct item {
+	struct item *next;
+	struct doca_comch_task_send *task; /* else the connection */
+	struct doca_comch_connection *connection;
+};
+struct items {
+	struct item *first, *last;
+};
+
+enum connection_state {
+	GREETING, /* a server's: accepted, HELLO has not come; a client's: WELCOME has not come */
+	OPEN,
+	OVER,
+};
+
+struct doca_comch_connection {
+	struct object o;
+	struct endpoint *e;
+	struct doca_comch_connection *next, **link; /* of the endpoint's list */
+	enum connection_state state;
+	int fd;
+	uint64_t id; /* handles are used again, ids are not */
+	uint32_t peer_max;
+	union doca_data user_data;
+	struct items pending; /* tasks that found the socket full, in order */
+	struct item over;
+};
+
+struct doca_comch_task_send {
+	struct object o; /* OBJECT_COMCH_SEND, or OBJECT_FREE while it lies with the endpoint */
+	_Alignas(64) struct doca_task task;
+	struct doca_comch_connection *connection;
+	uint64_t connection_id;
+	struct message *message;
+	uint32_t len;
+	doca_error_t status;
+	struct item item;
+	struct doca_comch_task_send *next_free, *next;
+};
+
+/* A client or a server. */
+struct endpoint {
+	struct object o;
+	_Alignas(64) struct doca_ctx ctx;
+	_Alignas(64) struct object event; /* what the callbacks of events get as the event */
+	bool is_server;
+	char name[NAME_MAX_LEN];
+	char function
+		[DOCA_DEVINFO_VUID_SIZE]; /* of the host: the server that serves it, the client on it */
+	struct doca_dev_rep *rep;
+	uint32_t max_msg, recv_queue, n_tasks;
+	doca_comch_task_send_completion_cb_t completion_cb, error_cb;
+	doca_comch_event_msg_recv_cb_t recv_cb;
+	doca_comch_event_connection_status_changed_cb_t connect_cb, disconnect_cb;
+	doca_comch_event_consumer_cb_t new_consumer_cb, expired_consumer_cb; /* never called */
+
+	/* From start() to ended(). */
+	pid_t pid; /* who started it: a fork's child only has its handles */
+	int epoll_fd, timer_fd, listen_fd, lock_fd, spare_fd;
+	bool sockets_first;
+	uint64_t deadline_ns, last_id;
+	struct doca_comch_connection *connections;
+	uint32_t n_connections;
+	struct items items;
+	struct doca_comch_task_send *tasks, *free_tasks;
+	uint8_t *slots;
+	struct endpoint *next_started;
+};
+
+struct doca_comch_client {
+	struct endpoint e;
+};
+struct doca_comch_server {
+	struct endpoint e;
+};
+
+static inline struct endpoint *endpoint_of(const struct doca_ctx *ctx)
+{
+	return (void *)((char *)(uintptr_t)ctx - offsetof(struct endpoint, ctx));
+}
+
+static inline void items_add(struct items *q, struct item *i)
+{
+	i->next = NULL;
+	*(q->first ? &q->last->next : &q->first) = i;
+	q->last = i;
+}
+
+static inline struct item *items_take(struct items *q)
+{
+	struct item *i = q->first;
+	if (i)
+		q->first = i->next;
+	return i;
+}
+
+/* What a task in flight ends with when its context is stopped: as for DMA. */
+#define FLUSHED DOCA_ERROR_IO_FAILED /* guess */
+
+#define OUT(p)                                                                                \
+	do {                                                                                  \
+		if (!(p))                                                                     \
+			return REFUSE(DOCA_ERROR_INVALID_VALUE, "nowhere to put the result"); \
+	} while (0)
+
+/* ---- endpoint.c ---- */
+
+/* A client on dev's own function, or a server of the function on the host that rep stands for. */
+doca_error_t comch_endpoint_new(struct doca_dev *dev, struct doca_dev_rep *rep, const char *name,
+				enum object_kind kind, struct endpoint **out);
+doca_error_t comch_endpoint_destroy(struct endpoint *e);
+/* That configuration is allowed now: BAD_STATE, logged, unless the context is IDLE. */
+doca_error_t comch_configurable(const struct endpoint *e, const char *what);
+doca_error_t comch_set_max_msg(struct endpoint *e, uint32_t size);
+doca_error_t comch_set_recv_queue(struct endpoint *e, uint32_t size);
+doca_error_t comch_set_recv_cb(struct endpoint *e, doca_comch_event_msg_recv_cb_t cb);
+doca_error_t comch_set_consumer_cbs(struct endpoint *e, doca_comch_event_consumer_cb_t added,
+				    doca_comch_event_consumer_cb_t expired);
+/* Puts it among what doca_pe_progress will tell; a program that waits wakes up. */
+void comch_tell(struct endpoint *e, struct item *i);
+/* Has e->epoll_fd watch fd; what: a pointer that says whose it is. */
+doca_error_t comch_watch(struct endpoint *e, int fd, void *what);
+
+/* ---- listen.c: how a server is found ---- */
+
+doca_error_t comch_listen(struct endpoint *e);
+void comch_listen_end(struct endpoint *e);
+/* Somebody wants to connect. */
+void comch_accept(struct endpoint *e);
+/* A client's try. IN_PROGRESS: nobody listens yet. */
+doca_error_t comch_connect(struct endpoint *e);
+
+/* ---- connection.c ---- */
+
+struct doca_comch_connection *comch_connection_new(struct endpoint *e, int fd);
+/* Its socket has news: calls at most one callback. Whether it did. */
+bool comch_connection_event(struct doca_comch_connection *c, uint32_t events);
+/* Ends it here: what was not sent completes with `error`. The object stays. */
+void comch_connection_end(struct doca_comch_connection *c, doca_error_t error);
+/* Takes it from the endpoint's list: a callback comes that may end the endpoint. */
+void comch_connection_unlist(struct doca_comch_connection *c);
+void comch_connection_free(struct doca_comch_connection *c);
+/* 0: sent. -EAGAIN: the socket is full. */
+int comch_put(int fd, const void *packet, size_t size);
+int comch_reply(int fd, enum packet_kind kind, uint32_t max_msg, doca_error_t error);
+/* Whether fd's other end is a process of this user. */
+bool comch_same_user(int fd);
+
+/* ---- send.c ---- */
+
+doca_error_t comch_tasks_new(struct endpoint *e);
+void comch_tasks_free(struct endpoint *e);
+doca_error_t comch_send_set_conf(struct endpoint *e, doca_comch_task_send_completion_cb_t done,
+				 doca_comch_task_send_completion_cb_t failed, uint32_t n);
+doca_error_t comch_send_alloc(struct endpoint *e, struct doca_comch_connection *peer,
+			      const void *msg, uint32_t len, struct doca_comch_task_send **task);
+doca_error_t comch_submit(struct doca_task *task, uint32_t flags);
+void comch_free_task(struct doca_task *task);
+void comch_send_done(struct doca_comch_task_send *t, doca_error_t status);
+/* The socket has room again. */
+void comch_send_pending(struct doca_comch_connection *c);
+void comch_deliver(struct doca_comch_task_send *t);
+
+#endif

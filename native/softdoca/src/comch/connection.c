@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One client and its server. Bytes from a socket are trusted in nothing: the folder is this user's, but any
+ * of their programs may connect.
+ */
+#include "comch.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LOG_INFO(...) softdoca_log(DOCA_LOG_LEVEL_INFO, __func__, __VA_ARGS__)
+
+int comch_put(int fd, const void *packet, size_t size)
+{
+	ssize_t n;
+	do
+		n = send(fd, packet, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0; /* a packet goes whole or not at all */
+}
+
+int comch_reply(int fd, enum packet_kind kind, uint32_t max_msg, doca_error_t error)
+{
+	struct reply r = {{PACKET_MAGIC, PACKET_VERSION, (uint16_t)kind}, max_msg, (uint32_t)error};
+	return comch_put(fd, &r, sizeof r);
+}
+
+struct doca_comch_connection *comch_connection_new(struct endpoint *e, int fd)
+{
+	struct doca_comch_connection *c = softdoca_object_new(OBJECT_COMCH_CONNECTION, sizeof *c);
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+	if (!c || epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
+		if (c)
+			softdoca_object_free(c);
+		return NULL;
+	}
+	c->e = e;
+	c->fd = fd;
+	c->id = ++e->last_id;
+	c->over.connection = c;
+	c->link = &e->connections;
+	c->next = e->connections;
+	if (c->next)
+		c->next->link = &c->next;
+	e->connections = c;
+	e->n_connections++;
+	return c;
+}
+
+void comch_connection_unlist(struct doca_comch_connection *c)
+{
+	if (!c->link)
+		return;
+	*c->link = c->next;
+	if (c->next)
+		c->next->link = c->link;
+	c->link = NULL;
+}
+
+void comch_connection_end(struct doca_comch_connection *c, doca_error_t error)
+{
+	struct item *i;
+	if (c->state == OVER)
+		return;
+	c->state = OVER;
+	c->e->n_connections--;
+	if (c->fd >= 0) {
+		epoll_ctl(c->e->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+		close(c->fd);
+		c->fd = -1;
+	}
+	while ((i = items_take(&c->pending)))
+		comch_send_done(i->task, error);
+}
+
+void comch_connection_free(struct doca_comch_connection *c)
+{
+	comch_connection_unlist(c);
+	softdoca_object_free(c);
+}
+
+/* The other side closed it, died, or does not keep to the packets. May call a callback: then true. */
+static bool ended(struct doca_comch_connection *c, doca_error_t error)
+{
+	struct endpoint *e = c->e;
+	bool greeting = c->state == GREETING;
+	comch_connection_end(c, error);
+	if (e->is_server) {
+		/* The program was never told of who did not greet. */
+		if (greeting)
+			comch_connection_free(c);
+		else
+			comch_tell(e, &c->over);
+		return false;
+	}
+	LOG_INFO(greeting ? "server '%s' did not take the connection" : "server '%s' hung up",
+		 e->name);
+	softdoca_ctx_fail(&e->ctx);
+	return true;
+}
+
+static bool malformed(struct doca_comch_connection *c, ssize_t n)
+{
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
+		     "Comch '%s': %zd bytes arrived that are none of softdoca's packets",
+		     c->e->name, n);
+	return ended(c, DOCA_ERROR_CONNECTION_ABORTED);
+}
+
+static bool refuse(struct doca_comch_connection *c, doca_error_t error)
+{
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "server '%s' refuses a client: %s",
+		     c->e->name, doca_error_get_descr(error));
+	comch_reply(c->fd, PACKET_REFUSED, c->e->max_msg, error);
+	return ended(c, error);
+}
+
+/* A client's HELLO. */
+static bool greet(struct doca_comch_connection *c, const struct hello *h)
+{
+	struct endpoint *e = c->e;
+	if (h->p.version != PACKET_VERSION)
+		return refuse(c, DOCA_ERROR_UNSUPPORTED_VERSION);
+	if (memcmp(h->name, e->name, sizeof h->name) ||
+	    memcmp(h->function, e->function, sizeof h->function))
+		return refuse(c, DOCA_ERROR_NOT_FOUND); /* another name with the same path */
+	if (!h->max_msg || h->max_msg > MSG_MAX)
+		return refuse(c, DOCA_ERROR_INVALID_VALUE);
+	c->peer_max = h->max_msg;
+	if (!comch_reply(c->fd, PACKET_WELCOME, e->max_msg, DOCA_SUCCESS)) {
+		c->state = OPEN;
+		LOG_INFO("server '%s': a client connected, %u now", e->name, e->n_connections);
+		e->connect_cb((void *)&e->event, c, 1);
+		return true; /* the callback may have ended c, or the server */
+	}
+	/* It left again meanwhile. */
+	comch_connection_end(c, DOCA_ERROR_CONNECTION_RESET);
+	comch_connection_unlist(c);
+	e->connect_cb((void *)&e->event, c, 0);
+	comch_connection_free(c);
+	return true;
+}
+
+/* The server's answer. */
+static bool answered(struct doca_comch_connection *c, const struct reply *r)
+{
+	if (r->p.kind == PACKET_REFUSED) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "server '%s' refuses: %s",
+			     c->e->name, doca_error_get_descr((doca_error_t)r->error));
+		return ended(c, DOCA_ERROR_CONNECTION_ABORTED);
+	}
+	if (r->p.version != PACKET_VERSION || !r->max_msg || r->max_msg > MSG_MAX)
+		return malformed(c, sizeof *r);
+	c->peer_max = r->max_msg;
+	c->state = OPEN;
+	LOG_INFO("connected to server '%s'", c->e->name);
+	softdoca_ctx_move(&c->e->ctx, DOCA_CTX_STATE_RUNNING);
+	return true;
+}
+
+static bool arrived(struct doca_comch_connection *c, struct message *m, ssize_t n)
+{
+	struct endpoint *e = c->e;
+	size_t len = (size_t)n - sizeof m->p;
+	if ((size_t)n < sizeof m->p || m->p.magic != PACKET_MAGIC)
+		return malformed(c, n);
+	if (c->state == OPEN) {
+		if (m->p.kind != PACKET_MESSAGE || m->p.version != PACKET_VERSION || !len ||
+		    len > e->max_msg)
+			return malformed(c, n);
+		e->recv_cb((void *)&e->event, m->bytes, (uint32_t)len, c);
+		return true;
+	}
+	if (e->is_server)
+		return m->p.kind == PACKET_HELLO && n == (ssize_t)sizeof(struct hello)
+			       ? greet(c, (void *)m)
+			       : malformed(c, n);
+	return (m->p.kind == PACKET_WELCOME || m->p.kind == PACKET_REFUSED) &&
+			       n == (ssize_t)sizeof(struct reply)
+		       ? answered(c, (void *)m)
+		       : malformed(c, n);
+}
+
+bool comch_connection_event(struct doca_comch_connection *c, uint32_t events)
+{
+	struct message m; /* here, as a callback may call doca_pe_progress and receive the next */
+	ssize_t n;
+	if (events & EPOLLOUT)
+		comch_send_pending(c);
+	if (!(events & ~(uint32_t)EPOLLOUT))
+		return false;
+	/* ECONNRESET only says that the other side left without having read all of ours; what it sent
+	 * itself comes after, then the end. It is said once. */
+	do
+		n = recv(c->fd, &m, sizeof m, MSG_DONTWAIT | MSG_TRUNC);
+	while (n < 0 && (errno == EINTR || errno == ECONNRESET));
+	if (n < 0 && errno == EAGAIN)
+		return false;
+	return n > 0 ? arrived(c, &m, n) : ended(c, DOCA_ERROR_CONNECTION_RESET);
+}
+
+doca_error_t doca_comch_connection_set_user_data(struct doca_comch_connection *connection,
+						 union doca_data user_data)
+{
+	if (!object_is(connection, OBJECT_COMCH_CONNECTION))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no connection", (void *)connection);
+	connection->user_data = user_data;
+	return DOCA_SUCCESS;
+}
+
+union doca_data doca_comch_connection_get_user_data(const struct doca_comch_connection *connection)
+{
+	if (!object_is(connection, OBJECT_COMCH_CONNECTION))
+		return REFUSE((union doca_data){0}, "%p is no connection",
+			      (const void *)connection);
+	return connection->user_data;
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How a client finds its server: a socket whose path is made of the server's name and the host function's
+ * vuid. A lock on the file beside it says that the server lives, so what a killed one left is taken over.
+ */
+#include "comch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static doca_error_t socket_path(const struct endpoint *e, const char *ending, struct sockaddr_un *a)
+{
+	*a = (struct sockaddr_un){.sun_family = AF_UNIX};
+	return softdoca_runtime_path(e->name, e->function, ending, a->sun_path, sizeof a->sun_path);
+}
+
+static doca_error_t system_error(const char *path)
+{
+	int code = errno;
+	return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "%s: %s", path, strerror(code));
+}
+
+/* That fd is still the file of that name: the one who held it before may have removed it. */
+static bool same_file(int fd, const char *path)
+{
+	struct stat a, b;
+	return !fstat(fd, &a) && !stat(path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+static doca_error_t take_name(struct endpoint *e, const char *path)
+{
+	for (;;) {
+		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (fd < 0)
+			return system_error(path);
+		if (flock(fd, LOCK_EX | LOCK_NB)) {
+			bool taken = errno == EWOULDBLOCK;
+			close(fd);
+			/* guess */
+			return taken ? REFUSE(DOCA_ERROR_ALREADY_EXIST,
+					      "a server '%s' runs for this function already",
+					      e->name)
+				     : system_error(path);
+		}
+		if (same_file(fd, path)) {
+			e->lock_fd = fd;
+			return DOCA_SUCCESS;
+		}
+		close(fd);
+	}
+}
+
+doca_error_t comch_listen(struct endpoint *e)
+{
+	struct sockaddr_un lock, a;
+	doca_error_t error = socket_path(e, ".lock", &lock);
+	if (error == DOCA_SUCCESS)
+		error = socket_path(e, ".sock", &a);
+	if (error == DOCA_SUCCESS)
+		error = take_name(e, lock.sun_path);
+	if (error != DOCA_SUCCESS)
+		return error;
+	/* Whoever bound it does not live, or the lock were theirs. */
+	unlink(a.sun_path);
+	e->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	e->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (e->listen_fd < 0 || bind(e->listen_fd, (struct sockaddr *)&a, sizeof a) ||
+	    chmod(a.sun_path, 0600) || listen(e->listen_fd, 128))
+		return system_error(a.sun_path);
+	return comch_watch(e, e->listen_fd, &e->listen_fd);
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void comch_listen_end(struct endpoint *e)
+{
+	struct sockaddr_un a;
+	/* The name is ours while the lock is; a fork's child must leave its parent's alone. */
+	if (e->lock_fd >= 0 && e->pid == getpid()) {
+		if (socket_path(e, ".sock", &a) == DOCA_SUCCESS)
+			unlink(a.sun_path);
+		if (socket_path(e, ".lock", &a) == DOCA_SUCCESS)
+			unlink(a.sun_path);
+	}
+	close_fd(&e->listen_fd);
+	close_fd(&e->spare_fd);
+	close_fd(&e->lock_fd);
+}
+
+bool comch_same_user(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof cred;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		return false;
+	if (cred.uid == geteuid())
+		return true;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "process %d of user %u is not ours",
+		     (int)cred.pid, (unsigned)cred.uid);
+	return false;
+}
+
+/* No fd is left, and one that is not accepted would keep the handle readable: take it and hang up. */
+static void hang_up_on_one(struct endpoint *e)
+{
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "no file descriptor is left for a client");
+	close_fd(&e->spare_fd);
+	int fd = accept4(e->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+	close_fd(&fd);
+	e->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+void comch_accept(struct endpoint *e)
+{
+	int fd = accept4(e->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+		hang_up_on_one(e);
+	if (fd < 0)
+		return;
+	if (!comch_same_user(fd)) {
+		close(fd);
+	} else if (e->n_connections >= CLIENTS_MAX || !comch_connection_new(e, fd)) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
+			     "no room for one more client: there are %u", e->n_connections);
+		comch_reply(fd, PACKET_REFUSED, e->max_msg, DOCA_ERROR_FULL);
+		close(fd);
+	}
+}
+
+/* Connected: says who it is. */
+static doca_error_t say_hello(struct endpoint *e, int fd)
+{
+	struct hello h = {.p = {PACKET_MAGIC, PACKET_VERSION, PACKET_HELLO}, .max_msg = e->max_msg};
+	memcpy(h.name, e->name, sizeof h.name);
+	memcpy(h.function, e->function, sizeof h.function);
+	if (!comch_same_user(fd))
+		return DOCA_ERROR_NOT_PERMITTED;
+	/* It ended meanwhile: another may come. */
+	if (comch_put(fd, &h, sizeof h))
+		return DOCA_ERROR_IN_PROGRESS;
+	return comch_connection_new(e, fd) ? DOCA_SUCCESS : DOCA_ERROR_NO_MEMORY;
+}
+
+doca_error_t comch_connect(struct endpoint *e)
+{
+	struct sockaddr_un a;
+	doca_error_t error = socket_path(e, ".sock", &a);
+	if (error != DOCA_SUCCESS)
+		return error;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return system_error("a socket");
+	if (!connect(fd, (struct sockaddr *)&a, sizeof a)) {
+		error = say_hello(e, fd);
+	} else if (errno == ENOENT || errno == ECONNREFUSED || errno == EAGAIN) {
+		error = DOCA_ERROR_IN_PROGRESS; /* EAGAIN: so many wait that one more cannot */
+	} else {
+		error = system_error(a.sun_path);
+	}
+	if (error != DOCA_SUCCESS)
+		close(fd);
+	return error;
+}
