@@ -22,7 +22,7 @@
 
 DOCA_LOG_REGISTER(COMCH_COPY);
 
-#define CHANNEL "comch_copy"
+#define CHANNEL       "comch_copy"
 #define SIZE_MAX_HERE ((uint64_t)1 << 30) /* what a server takes from a client it does not know */
 
 /* The one message each way; both sides are little-endian. */
@@ -90,7 +90,7 @@ static doca_error_t submit(struct doca_comch_task_send *task)
 /* Progress until *flag, an error, or Ctrl-C. */
 static doca_error_t progress_until(struct comch_copy *c, const bool *flag)
 {
-	const struct timespec nap = { .tv_nsec = 100000 };
+	const struct timespec nap = {.tv_nsec = 100000};
 
 	while (!*flag && c->result == DOCA_SUCCESS) {
 		if (doca_pe_progress(c->pe))
@@ -104,7 +104,7 @@ static doca_error_t progress_until(struct comch_copy *c, const bool *flag)
 
 static void stop_context(struct comch_copy *c)
 {
-	const struct timespec nap = { .tv_nsec = 100000 };
+	const struct timespec nap = {.tv_nsec = 100000};
 
 	if (!c->ctx)
 		return;
@@ -151,8 +151,9 @@ static doca_error_t client_offer(struct comch_copy *c, const char *text)
 		return failed("strdup", DOCA_ERROR_NO_MEMORY);
 	c->offer.addr = (uintptr_t)c->memory;
 	TRY(map_memory(c->dev, c->memory, c->offer.size,
-		       DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | DOCA_ACCESS_FLAG_PCI_READ_ONLY, &c->map));
-	TRY(doca_mmap_export_pci(c->map, c->dev, &descriptor, &n));
+		       DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | DOCA_ACCESS_FLAG_PCI_READ_ONLY,
+		       &c->map));
+	TRY_DOCA(doca_mmap_export_pci(c->map, c->dev, &descriptor, &n));
 	if (n > DESCRIPTOR_MAX)
 		return failed("The descriptor's size", DOCA_ERROR_TOO_BIG);
 	c->offer.descriptor_size = n;
@@ -162,29 +163,29 @@ static doca_error_t client_offer(struct comch_copy *c, const char *text)
 
 static doca_error_t client_open(struct comch_copy *c)
 {
-	union doca_data data = { .ptr = c };
+	union doca_data data = {.ptr = c};
 
-	TRY(doca_pe_create(&c->pe));
-	TRY(doca_comch_client_create(c->dev, CHANNEL, &c->client));
+	TRY_DOCA(doca_pe_create(&c->pe));
+	TRY_DOCA(doca_comch_client_create(c->dev, CHANNEL, &c->client));
 	c->ctx = doca_comch_client_as_ctx(c->client);
-	TRY(doca_ctx_set_user_data(c->ctx, data));
-	TRY(doca_ctx_set_state_changed_cb(c->ctx, state_changed));
-	TRY(doca_comch_client_task_send_set_conf(c->client, sent, sent, 1));
-	TRY(doca_comch_client_event_msg_recv_register(c->client, client_heard));
-	TRY(doca_pe_connect_ctx(c->pe, c->ctx));
+	TRY_DOCA(doca_ctx_set_user_data(c->ctx, data));
+	TRY_DOCA(doca_ctx_set_state_changed_cb(c->ctx, state_changed));
+	TRY_DOCA(doca_comch_client_task_send_set_conf(c->client, sent, sent, 1));
+	TRY_DOCA(doca_comch_client_event_msg_recv_register(c->client, client_heard));
+	TRY_DOCA(doca_pe_connect_ctx(c->pe, c->ctx));
 	return DOCA_SUCCESS;
 }
 
 /* A client's start takes as long as connecting does: it is running once there is a connection. */
 static doca_error_t client_connect(struct comch_copy *c)
 {
-	union doca_data data = { .ptr = c };
-	const struct timespec nap = { .tv_nsec = 100000 };
+	union doca_data data = {.ptr = c};
+	const struct timespec nap = {.tv_nsec = 100000};
 	doca_error_t result = doca_ctx_start(c->ctx);
 
 	if (result != DOCA_SUCCESS && result != DOCA_ERROR_IN_PROGRESS)
 		return failed("doca_ctx_start", result);
-	TRY(doca_ctx_get_state(c->ctx, &c->state));
+	TRY_DOCA(doca_ctx_get_state(c->ctx, &c->state));
 	while (c->state == DOCA_CTX_STATE_STARTING) {
 		if (doca_pe_progress(c->pe))
 			continue;
@@ -194,8 +195,8 @@ static doca_error_t client_connect(struct comch_copy *c)
 	}
 	if (c->state != DOCA_CTX_STATE_RUNNING)
 		return failed("Connecting: is the server there?", DOCA_ERROR_NOT_CONNECTED);
-	TRY(doca_comch_client_get_connection(c->client, &c->connection));
-	TRY(doca_comch_connection_set_user_data(c->connection, data));
+	TRY_DOCA(doca_comch_client_get_connection(c->client, &c->connection));
+	TRY_DOCA(doca_comch_connection_set_user_data(c->connection, data));
 	return DOCA_SUCCESS;
 }
 
@@ -209,8 +210,8 @@ static doca_error_t client(struct comch_copy *c, const struct options *o)
 	TRY(client_open(c));
 	TRY(client_connect(c));
 	n = offsetof(struct offer, descriptor) + c->offer.descriptor_size;
-	TRY(doca_comch_client_task_send_alloc_init(c->client, c->connection, &c->offer, (uint32_t)n,
-						   &task));
+	TRY_DOCA(doca_comch_client_task_send_alloc_init(c->client, c->connection, &c->offer,
+							(uint32_t)n, &task));
 	TRY(submit(task));
 	print_text("offered", c->memory, c->offer.size);
 	TRY(progress_until(c, &c->done));
@@ -223,7 +224,7 @@ static doca_error_t client(struct comch_copy *c, const struct options *o)
 
 static struct comch_copy *of_server(struct doca_comch_connection *connection)
 {
-	union doca_data data = { .ptr = NULL };
+	union doca_data data = {.ptr = NULL};
 	struct doca_comch_server *server = doca_comch_server_get_server_ctx(connection);
 
 	doca_ctx_get_user_data(doca_comch_server_as_ctx(server), &data);
@@ -285,7 +286,8 @@ static doca_error_t open_rep(struct comch_copy *c, const char *pci)
 	doca_error_t result = DOCA_ERROR_NOT_FOUND;
 	uint32_t n, i;
 
-	TRY(doca_devinfo_rep_create_list(c->copier.dev, DOCA_DEVINFO_REP_FILTER_NET, &list, &n));
+	TRY_DOCA(doca_devinfo_rep_create_list(c->copier.dev, DOCA_DEVINFO_REP_FILTER_NET, &list,
+					      &n));
 	for (i = 0; i < n; i++) {
 		uint8_t same = !pci[0];
 
@@ -302,19 +304,19 @@ static doca_error_t open_rep(struct comch_copy *c, const char *pci)
 
 static doca_error_t server_open(struct comch_copy *c)
 {
-	union doca_data data = { .ptr = c };
+	union doca_data data = {.ptr = c};
 
-	TRY(doca_pe_create(&c->pe));
-	TRY(doca_comch_server_create(c->copier.dev, c->rep, CHANNEL, &c->server));
+	TRY_DOCA(doca_pe_create(&c->pe));
+	TRY_DOCA(doca_comch_server_create(c->copier.dev, c->rep, CHANNEL, &c->server));
 	c->ctx = doca_comch_server_as_ctx(c->server);
-	TRY(doca_ctx_set_user_data(c->ctx, data));
-	TRY(doca_ctx_set_state_changed_cb(c->ctx, state_changed));
-	TRY(doca_comch_server_task_send_set_conf(c->server, sent, sent, 1));
-	TRY(doca_comch_server_event_msg_recv_register(c->server, server_heard));
-	TRY(doca_comch_server_event_connection_status_changed_register(c->server, connected,
-								       disconnected));
-	TRY(doca_pe_connect_ctx(c->pe, c->ctx));
-	TRY(doca_ctx_start(c->ctx));
+	TRY_DOCA(doca_ctx_set_user_data(c->ctx, data));
+	TRY_DOCA(doca_ctx_set_state_changed_cb(c->ctx, state_changed));
+	TRY_DOCA(doca_comch_server_task_send_set_conf(c->server, sent, sent, 1));
+	TRY_DOCA(doca_comch_server_event_msg_recv_register(c->server, server_heard));
+	TRY_DOCA(doca_comch_server_event_connection_status_changed_register(c->server, connected,
+									    disconnected));
+	TRY_DOCA(doca_pe_connect_ctx(c->pe, c->ctx));
+	TRY_DOCA(doca_ctx_start(c->ctx));
 	return DOCA_SUCCESS;
 }
 
@@ -324,11 +326,10 @@ static doca_error_t take(struct comch_copy *c)
 	struct doca_mmap *remote = NULL, *local = NULL;
 	size_t size = (size_t)c->offer.size;
 	char *memory = calloc(1, size);
-	doca_error_t result =
-		memory ? doca_mmap_create_from_export(NULL, c->offer.descriptor,
-						      c->offer.descriptor_size, c->copier.dev,
-						      &remote)
-		       : DOCA_ERROR_NO_MEMORY;
+	doca_error_t result = memory ? doca_mmap_create_from_export(NULL, c->offer.descriptor,
+								    c->offer.descriptor_size,
+								    c->copier.dev, &remote)
+				     : DOCA_ERROR_NO_MEMORY;
 
 	if (result == DOCA_SUCCESS)
 		result = map_memory(c->copier.dev, memory, size, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE,
@@ -358,8 +359,8 @@ static doca_error_t server(struct comch_copy *c, const struct options *o)
 	fflush(stdout);
 	TRY(progress_until(c, &c->received));
 	TRY(take(c));
-	TRY(doca_comch_server_task_send_alloc_init(c->server, c->connection, answer, sizeof answer,
-						   &task));
+	TRY_DOCA(doca_comch_server_task_send_alloc_init(c->server, c->connection, answer,
+							sizeof answer, &task));
 	TRY(submit(task));
 	TRY(progress_until(c, &c->sent));
 	return progress_until(c, &c->done); /* the client ends first: then it has heard */
@@ -389,8 +390,8 @@ static void give_back(struct comch_copy *c)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .text = "a text whose descriptor went by Comch" };
-	struct comch_copy c = { .state = DOCA_CTX_STATE_IDLE };
+	struct options o = {.text = "a text whose descriptor went by Comch"};
+	struct comch_copy c = {.state = DOCA_CTX_STATE_IDLE};
 	doca_error_t result = sample_begin(argc, argv, "comch_copy", WANT_TEXT | WANT_COMCH, &o);
 
 	if (result == DOCA_SUCCESS && !strcmp(o.role, "client"))

@@ -40,9 +40,9 @@ static doca_error_t start_log(void)
 {
 	struct doca_log_backend *sdk;
 
-	TRY(doca_log_backend_create_standard());
-	TRY(doca_log_backend_create_with_file_sdk(stderr, &sdk));
-	TRY(doca_log_backend_set_sdk_level(sdk, DOCA_LOG_LEVEL_WARNING));
+	TRY_DOCA(doca_log_backend_create_standard());
+	TRY_DOCA(doca_log_backend_create_with_file_sdk(stderr, &sdk));
+	TRY_DOCA(doca_log_backend_set_sdk_level(sdk, DOCA_LOG_LEVEL_WARNING));
 	return DOCA_SUCCESS;
 }
 
@@ -125,46 +125,46 @@ static const struct option {
 	const char *short_name, *long_name, *description;
 	doca_argp_param_cb_t set;
 } known_options[] = {
-	{ 0, DOCA_ARGP_TYPE_STRING, "p", "pci-addr",
-	  "PCI address of the device (default: the first that can)", set_pci },
-	{ WANT_TEXT, DOCA_ARGP_TYPE_STRING, "t", "text", "Text to move", set_text },
-	{ WANT_FILES, DOCA_ARGP_TYPE_STRING, "d", "descriptor-path",
-	  "File of the export descriptor", set_descriptor },
-	{ WANT_FILES, DOCA_ARGP_TYPE_STRING, "b", "buffer-path",
-	  "File of the exported address and length", set_buffer },
-	{ WANT_WRITE, DOCA_ARGP_TYPE_BOOLEAN, "w", "write",
-	  "Sender: let the other side write. Receiver: write --text there", set_write },
-	{ WANT_COUNT, DOCA_ARGP_TYPE_INT, "n", "count", "How many copies", set_count },
-	{ WANT_SIZE, DOCA_ARGP_TYPE_INT, "s", "size", "Bytes", set_size },
-	{ WANT_GPU, DOCA_ARGP_TYPE_INT, "g", "gpu", "Number of the GPU (default: 0)", set_gpu },
-	{ WANT_COMCH, DOCA_ARGP_TYPE_STRING, "r", "rep-pci",
-	  "Server: PCI address of the client's function (default: the first)", set_rep_pci },
-	{ WANT_COMCH, DOCA_ARGP_TYPE_STRING, "m", "role", "client (on the host) or server (on the DPU)",
-	  set_role },
+	{0, DOCA_ARGP_TYPE_STRING, "p", "pci-addr",
+	 "PCI address of the device (default: the first that can)", set_pci},
+	{WANT_TEXT, DOCA_ARGP_TYPE_STRING, "t", "text", "Text to move", set_text},
+	{WANT_FILES, DOCA_ARGP_TYPE_STRING, "d", "descriptor-path", "File of the export descriptor",
+	 set_descriptor},
+	{WANT_FILES, DOCA_ARGP_TYPE_STRING, "b", "buffer-path",
+	 "File of the exported address and length", set_buffer},
+	{WANT_WRITE, DOCA_ARGP_TYPE_BOOLEAN, "w", "write",
+	 "Sender: let the other side write. Receiver: write --text there", set_write},
+	{WANT_COUNT, DOCA_ARGP_TYPE_INT, "n", "count", "How many copies", set_count},
+	{WANT_SIZE, DOCA_ARGP_TYPE_INT, "s", "size", "Bytes", set_size},
+	{WANT_GPU, DOCA_ARGP_TYPE_INT, "g", "gpu", "Number of the GPU (default: 0)", set_gpu},
+	{WANT_COMCH, DOCA_ARGP_TYPE_STRING, "r", "rep-pci",
+	 "Server: PCI address of the client's function (default: the first)", set_rep_pci},
+	{WANT_COMCH, DOCA_ARGP_TYPE_STRING, "m", "role",
+	 "client (on the host) or server (on the DPU)", set_role},
 };
 
 static doca_error_t add_option(const struct option *option)
 {
 	struct doca_argp_param *param;
 
-	TRY(doca_argp_param_create(&param));
+	TRY_DOCA(doca_argp_param_create(&param));
 	doca_argp_param_set_short_name(param, option->short_name);
 	doca_argp_param_set_long_name(param, option->long_name);
 	doca_argp_param_set_description(param, option->description);
 	doca_argp_param_set_callback(param, option->set);
 	doca_argp_param_set_type(param, option->type);
-	TRY(doca_argp_register_param(param));
+	TRY_DOCA(doca_argp_register_param(param));
 	return DOCA_SUCCESS;
 }
 
 static doca_error_t read_options(int argc, char **argv, const char *name, int wanted,
 				 struct options *o)
 {
-	TRY(doca_argp_init(name, o));
+	TRY_DOCA(doca_argp_init(name, o));
 	for (size_t i = 0; i < sizeof known_options / sizeof known_options[0]; i++)
 		if (!known_options[i].wanted || (known_options[i].wanted & wanted))
 			TRY(add_option(&known_options[i]));
-	TRY(doca_argp_start(argc, argv));
+	TRY_DOCA(doca_argp_start(argc, argv));
 	return DOCA_SUCCESS;
 }
 
@@ -215,7 +215,7 @@ bool stopped(void)
 
 bool wait_readable(int fd)
 {
-	struct pollfd fds[] = { { .fd = signals, .events = POLLIN }, { .fd = fd, .events = POLLIN } };
+	struct pollfd fds[] = {{.fd = signals, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
 
 	while (!stopped()) {
 		if (poll(fds, 2, -1) < 0 && errno != EINTR)
@@ -253,7 +253,7 @@ doca_error_t open_device(const char *pci, device_can can, struct doca_dev **dev)
 	doca_error_t result = DOCA_ERROR_NOT_FOUND;
 	uint32_t n, i;
 
-	TRY(doca_devinfo_create_list(&list, &n));
+	TRY_DOCA(doca_devinfo_create_list(&list, &n));
 	for (i = 0; i < n && !is_wanted(list[i], pci, can); i++)
 		;
 	if (i < n) {

@@ -13,15 +13,22 @@
 #include <doca_dev.h>
 #include <doca_error.h>
 
-#define TEXT_MAX 4096 /* bytes of a text or a path on the command line, with its end */
+#define TEXT_MAX       4096 /* bytes of a text or a path on the command line, with its end */
 #define DESCRIPTOR_MAX 1024 /* an export descriptor has at most 512 bytes as far as is known */
 
-/* Calls, and returns from this function with the error, logged, if it is one. */
-#define TRY(call) \
-	do { \
-		doca_error_t try_result = (call); \
-		if (try_result != DOCA_SUCCESS) \
+/* Calls a function of DOCA, and returns from this one with the error, logged, if it is one. */
+#define TRY_DOCA(call)                                    \
+	do {                                              \
+		doca_error_t try_result = (call);         \
+		if (try_result != DOCA_SUCCESS)           \
 			return failed(#call, try_result); \
+	} while (0)
+/* The same for a function of the samples, which has logged its error already. */
+#define TRY(call)                                 \
+	do {                                      \
+		doca_error_t try_result = (call); \
+		if (try_result != DOCA_SUCCESS)   \
+			return try_result;        \
 	} while (0)
 
 /* What a sample reads from its command line; `wanted` below names the members. */

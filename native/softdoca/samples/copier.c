@@ -35,16 +35,16 @@ doca_error_t copier_open_on(struct copier *c, size_t bufs)
 {
 	const struct doca_devinfo *info = doca_dev_as_devinfo(c->dev);
 
-	TRY(doca_dma_cap_task_memcpy_get_max_buf_size(info, &c->max_size));
-	TRY(doca_dma_cap_task_memcpy_get_max_buf_list_len(info, &c->max_list));
-	TRY(doca_buf_inventory_create(bufs, &c->inventory));
-	TRY(doca_buf_inventory_start(c->inventory));
-	TRY(doca_pe_create(&c->pe));
-	TRY(doca_dma_create(c->dev, &c->dma));
+	TRY_DOCA(doca_dma_cap_task_memcpy_get_max_buf_size(info, &c->max_size));
+	TRY_DOCA(doca_dma_cap_task_memcpy_get_max_buf_list_len(info, &c->max_list));
+	TRY_DOCA(doca_buf_inventory_create(bufs, &c->inventory));
+	TRY_DOCA(doca_buf_inventory_start(c->inventory));
+	TRY_DOCA(doca_pe_create(&c->pe));
+	TRY_DOCA(doca_dma_create(c->dev, &c->dma));
 	c->ctx = doca_dma_as_ctx(c->dma);
-	TRY(doca_dma_task_memcpy_set_conf(c->dma, copied, copied, 1));
-	TRY(doca_pe_connect_ctx(c->pe, c->ctx));
-	TRY(doca_ctx_start(c->ctx));
+	TRY_DOCA(doca_dma_task_memcpy_set_conf(c->dma, copied, copied, 1));
+	TRY_DOCA(doca_pe_connect_ctx(c->pe, c->ctx));
+	TRY_DOCA(doca_ctx_start(c->ctx));
 	DOCA_LOG_INFO("A copy has at most %lu bytes, and lists of %u buffers",
 		      (unsigned long)c->max_size, c->max_list);
 	return DOCA_SUCCESS;
@@ -77,13 +77,13 @@ void copier_close(struct copier *c)
 
 doca_error_t copier_run(struct copier *c, const struct doca_buf *src, struct doca_buf *dst)
 {
-	struct copy copy = { .done = false };
-	union doca_data data = { .ptr = &copy };
+	struct copy copy = {.done = false};
+	union doca_data data = {.ptr = &copy};
 	struct doca_dma_task_memcpy *memcpy_task;
 	struct doca_task *task;
 	bool stopping = false;
 
-	TRY(doca_dma_task_memcpy_alloc_init(c->dma, src, dst, data, &memcpy_task));
+	TRY_DOCA(doca_dma_task_memcpy_alloc_init(c->dma, src, dst, data, &memcpy_task));
 	task = doca_dma_task_memcpy_as_task(memcpy_task);
 	copy.result = doca_task_submit(task);
 	copy.done = copy.result != DOCA_SUCCESS;
@@ -104,7 +104,7 @@ static doca_error_t copy_part(struct copier *c, struct doca_mmap *from, char *sr
 	struct doca_buf *src_buf, *dst_buf;
 	doca_error_t result;
 
-	TRY(doca_buf_inventory_buf_get_by_data(c->inventory, from, src, size, &src_buf));
+	TRY_DOCA(doca_buf_inventory_buf_get_by_data(c->inventory, from, src, size, &src_buf));
 	result = doca_buf_inventory_buf_get_by_addr(c->inventory, to, dst, size, &dst_buf);
 	if (result == DOCA_SUCCESS) {
 		result = copier_run(c, src_buf, dst_buf);
@@ -123,8 +123,7 @@ doca_error_t copier_copy(struct copier *c, struct doca_mmap *from, void *src, st
 
 	for (size_t at = 0; at < size; at += n) {
 		n = size - at < c->max_size ? size - at : (size_t)c->max_size;
-		doca_error_t result =
-			copy_part(c, from, (char *)src + at, to, (char *)dst + at, n);
+		doca_error_t result = copy_part(c, from, (char *)src + at, to, (char *)dst + at, n);
 		if (result != DOCA_SUCCESS)
 			return result;
 	}
@@ -134,10 +133,10 @@ doca_error_t copier_copy(struct copier *c, struct doca_mmap *from, void *src, st
 doca_error_t map_memory(struct doca_dev *dev, void *addr, size_t size, uint32_t access,
 			struct doca_mmap **map)
 {
-	TRY(doca_mmap_create(map));
-	TRY(doca_mmap_set_memrange(*map, addr, size));
-	TRY(doca_mmap_set_permissions(*map, access));
-	TRY(doca_mmap_add_dev(*map, dev));
-	TRY(doca_mmap_start(*map));
+	TRY_DOCA(doca_mmap_create(map));
+	TRY_DOCA(doca_mmap_set_memrange(*map, addr, size));
+	TRY_DOCA(doca_mmap_set_permissions(*map, access));
+	TRY_DOCA(doca_mmap_add_dev(*map, dev));
+	TRY_DOCA(doca_mmap_start(*map));
 	return DOCA_SUCCESS;
 }

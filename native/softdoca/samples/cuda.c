@@ -36,21 +36,21 @@ static const struct {
 	void *function; /* a pointer to the variable above */
 	bool optional;
 } functions[] = {
-	{ "cuInit", &cuInit, false },
-	{ "cuDeviceGet", &cuDeviceGet, false },
-	{ "cuDeviceGetName", &cuDeviceGetName, false },
-	{ "cuDevicePrimaryCtxRetain", &cuDevicePrimaryCtxRetain, false },
-	{ "cuDevicePrimaryCtxRelease_v2", &cuDevicePrimaryCtxRelease, false },
-	{ "cuCtxSetCurrent", &cuCtxSetCurrent, false },
-	{ "cuCtxSynchronize", &cuCtxSynchronize, false },
-	{ "cuMemAlloc_v2", &cuMemAlloc, false },
-	{ "cuMemFree_v2", &cuMemFree, false },
-	{ "cuMemcpyHtoD_v2", &cuMemcpyHtoD, false },
-	{ "cuMemcpyDtoH_v2", &cuMemcpyDtoH, false },
-	{ "cuMemsetD8_v2", &cuMemsetD8, false },
-	{ "cuPointerSetAttribute", &cuPointerSetAttribute, false },
-	{ "cuMemGetHandleForAddressRange", &cuMemGetHandleForAddressRange, true }, /* from 11.7 on */
-	{ "cuGetErrorString", &cuGetErrorString, false },
+	{"cuInit", &cuInit, false},
+	{"cuDeviceGet", &cuDeviceGet, false},
+	{"cuDeviceGetName", &cuDeviceGetName, false},
+	{"cuDevicePrimaryCtxRetain", &cuDevicePrimaryCtxRetain, false},
+	{"cuDevicePrimaryCtxRelease_v2", &cuDevicePrimaryCtxRelease, false},
+	{"cuCtxSetCurrent", &cuCtxSetCurrent, false},
+	{"cuCtxSynchronize", &cuCtxSynchronize, false},
+	{"cuMemAlloc_v2", &cuMemAlloc, false},
+	{"cuMemFree_v2", &cuMemFree, false},
+	{"cuMemcpyHtoD_v2", &cuMemcpyHtoD, false},
+	{"cuMemcpyDtoH_v2", &cuMemcpyDtoH, false},
+	{"cuMemsetD8_v2", &cuMemsetD8, false},
+	{"cuPointerSetAttribute", &cuPointerSetAttribute, false},
+	{"cuMemGetHandleForAddressRange", &cuMemGetHandleForAddressRange, true}, /* from 11.7 on */
+	{"cuGetErrorString", &cuGetErrorString, false},
 };
 
 static doca_error_t cuda_failed(const char *what, int error)
@@ -62,10 +62,10 @@ static doca_error_t cuda_failed(const char *what, int error)
 	return DOCA_ERROR_DRIVER;
 }
 
-#define TRY_CUDA(call) \
-	do { \
-		int try_error = (call); \
-		if (try_error) \
+#define TRY_CUDA(call)                                        \
+	do {                                                  \
+		int try_error = (call);                       \
+		if (try_error)                                \
 			return cuda_failed(#call, try_error); \
 	} while (0)
 

@@ -106,12 +106,12 @@ static doca_error_t can_copy(const struct doca_devinfo *info)
 
 static doca_error_t open_context(struct event_driven *e, const struct options *o)
 {
-	union doca_data data = { .ptr = e };
+	union doca_data data = {.ptr = e};
 	size_t all = 2 * IN_FLIGHT * e->size;
 	uint64_t max_size;
 
 	TRY(open_device(o->pci, can_copy, &e->dev));
-	TRY(doca_dma_cap_task_memcpy_get_max_buf_size(doca_dev_as_devinfo(e->dev), &max_size));
+	TRY_DOCA(doca_dma_cap_task_memcpy_get_max_buf_size(doca_dev_as_devinfo(e->dev), &max_size));
 	if (e->size > max_size) {
 		DOCA_LOG_ERR("--size is %zu; this device copies at most %lu bytes at a time",
 			     e->size, (unsigned long)max_size);
@@ -121,32 +121,32 @@ static doca_error_t open_context(struct event_driven *e, const struct options *o
 	if (!e->memory)
 		return failed("calloc", DOCA_ERROR_NO_MEMORY);
 	TRY(map_memory(e->dev, e->memory, all, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE, &e->map));
-	TRY(doca_buf_inventory_create(2 * IN_FLIGHT, &e->inventory));
-	TRY(doca_buf_inventory_start(e->inventory));
-	TRY(doca_pe_create(&e->pe));
-	TRY(doca_dma_create(e->dev, &e->dma));
+	TRY_DOCA(doca_buf_inventory_create(2 * IN_FLIGHT, &e->inventory));
+	TRY_DOCA(doca_buf_inventory_start(e->inventory));
+	TRY_DOCA(doca_pe_create(&e->pe));
+	TRY_DOCA(doca_dma_create(e->dev, &e->dma));
 	e->ctx = doca_dma_as_ctx(e->dma);
-	TRY(doca_ctx_set_user_data(e->ctx, data));
-	TRY(doca_dma_task_memcpy_set_conf(e->dma, copied, copied, IN_FLIGHT));
-	TRY(doca_pe_connect_ctx(e->pe, e->ctx));
-	TRY(doca_ctx_start(e->ctx));
+	TRY_DOCA(doca_ctx_set_user_data(e->ctx, data));
+	TRY_DOCA(doca_dma_task_memcpy_set_conf(e->dma, copied, copied, IN_FLIGHT));
+	TRY_DOCA(doca_pe_connect_ctx(e->pe, e->ctx));
+	TRY_DOCA(doca_ctx_start(e->ctx));
 	return DOCA_SUCCESS;
 }
 
 static doca_error_t open_lane(struct event_driven *e, size_t i)
 {
 	struct lane *lane = &e->lanes[i];
-	union doca_data data = { .ptr = lane };
+	union doca_data data = {.ptr = lane};
 	struct doca_dma_task_memcpy *task;
 
 	lane->all = e;
 	lane->from = e->memory + 2 * i * e->size;
 	lane->to = lane->from + e->size;
-	TRY(doca_buf_inventory_buf_get_by_data(e->inventory, e->map, lane->from, e->size,
-					       &lane->src));
-	TRY(doca_buf_inventory_buf_get_by_addr(e->inventory, e->map, lane->to, e->size,
-					       &lane->dst));
-	TRY(doca_dma_task_memcpy_alloc_init(e->dma, lane->src, lane->dst, data, &task));
+	TRY_DOCA(doca_buf_inventory_buf_get_by_data(e->inventory, e->map, lane->from, e->size,
+						    &lane->src));
+	TRY_DOCA(doca_buf_inventory_buf_get_by_addr(e->inventory, e->map, lane->to, e->size,
+						    &lane->dst));
+	TRY_DOCA(doca_dma_task_memcpy_alloc_init(e->dma, lane->src, lane->dst, data, &task));
 	lane->task = doca_dma_task_memcpy_as_task(task);
 	return DOCA_SUCCESS;
 }
@@ -154,9 +154,9 @@ static doca_error_t open_lane(struct event_driven *e, size_t i)
 /* The engine's handle is an fd that epoll takes, beside the program's own. */
 static doca_error_t open_epoll(struct event_driven *e, doca_notification_handle_t *handle)
 {
-	struct epoll_event event = { .events = EPOLLIN };
+	struct epoll_event event = {.events = EPOLLIN};
 
-	TRY(doca_pe_get_notification_handle(e->pe, handle));
+	TRY_DOCA(doca_pe_get_notification_handle(e->pe, handle));
 	e->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (e->epoll < 0 || epoll_ctl(e->epoll, EPOLL_CTL_ADD, *handle, &event))
 		return failed_system("epoll", "");
@@ -174,13 +174,13 @@ static doca_error_t run(struct event_driven *e)
 	for (size_t i = 0; i < IN_FLIGHT; i++)
 		submit(&e->lanes[i]);
 	while (e->in_flight) {
-		TRY(doca_pe_request_notification(e->pe));
+		TRY_DOCA(doca_pe_request_notification(e->pe));
 		e->sleeps++;
 		if (!wait_readable(e->epoll))
 			return failed("The copies", DOCA_ERROR_SHUTDOWN);
 		if (epoll_wait(e->epoll, &event, 1, 0) < 0)
 			return failed_system("epoll_wait", "");
-		TRY(doca_pe_clear_notification(e->pe, handle));
+		TRY_DOCA(doca_pe_clear_notification(e->pe, handle));
 		while (doca_pe_progress(e->pe))
 			;
 	}
@@ -195,7 +195,8 @@ static doca_error_t event_driven(struct event_driven *e, const struct options *o
 	for (size_t i = 0; i < IN_FLIGHT; i++)
 		TRY(open_lane(e, i));
 	TRY(run(e));
-	printf("%zu copies of %zu bytes, %d in flight; the thread slept, or could have, %zu times\n",
+	printf("%zu copies of %zu bytes, %d in flight; the thread slept, or could have, %zu "
+	       "times\n",
 	       e->complete, e->size, IN_FLIGHT, e->sleeps);
 	fflush(stdout);
 	return DOCA_SUCCESS;
@@ -245,8 +246,8 @@ static void give_back(struct event_driven *e)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .count = 1000, .size = 4096 };
-	struct event_driven e = { .epoll = -1 };
+	struct options o = {.count = 1000, .size = 4096};
+	struct event_driven e = {.epoll = -1};
 	doca_error_t result = sample_begin(argc, argv, "event_driven", WANT_COUNT | WANT_SIZE, &o);
 
 	if (result == DOCA_SUCCESS)

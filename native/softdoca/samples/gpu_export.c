@@ -42,14 +42,14 @@ static doca_error_t map_gpu(struct gpu_export *e, int fd)
 	uint32_t access = DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | DOCA_ACCESS_FLAG_PCI_READ_WRITE;
 	void *addr = (void *)(uintptr_t)e->gpu.addr;
 
-	TRY(doca_mmap_create(&e->map));
-	TRY(doca_mmap_set_permissions(e->map, access));
-	TRY(doca_mmap_add_dev(e->map, e->dev));
+	TRY_DOCA(doca_mmap_create(&e->map));
+	TRY_DOCA(doca_mmap_set_permissions(e->map, access));
+	TRY_DOCA(doca_mmap_add_dev(e->map, e->dev));
 	if (fd >= 0)
-		TRY(doca_mmap_set_dmabuf_memrange(e->map, fd, addr, 0, e->gpu.size));
+		TRY_DOCA(doca_mmap_set_dmabuf_memrange(e->map, fd, addr, 0, e->gpu.size));
 	else
-		TRY(doca_mmap_set_memrange(e->map, addr, e->gpu.size));
-	TRY(doca_mmap_start(e->map));
+		TRY_DOCA(doca_mmap_set_memrange(e->map, addr, e->gpu.size));
+	TRY_DOCA(doca_mmap_start(e->map));
 	return DOCA_SUCCESS;
 }
 
@@ -75,7 +75,8 @@ static doca_error_t map_either_way(struct gpu_export *e)
 		doca_mmap_destroy(e->map);
 	e->map = NULL;
 	if (access("/sys/module/nvidia_peermem", F_OK))
-		DOCA_LOG_WARN("No dma-buf, and nvidia-peermem is not loaded: modprobe nvidia-peermem");
+		DOCA_LOG_WARN(
+			"No dma-buf, and nvidia-peermem is not loaded: modprobe nvidia-peermem");
 	TRY(map_gpu(e, -1));
 	DOCA_LOG_INFO("The DPU will reach it by its address: nvidia-peermem");
 	return DOCA_SUCCESS;
@@ -101,11 +102,12 @@ static doca_error_t gpu_export(struct gpu_export *e, const struct options *o)
 	TRY(gpu_alloc(&e->gpu, o->gpu, size > TEXT_MAX ? size : TEXT_MAX));
 	TRY(gpu_write(&e->gpu, o->text, length));
 	TRY(map_either_way(e));
-	TRY(doca_mmap_export_pci(e->map, e->dev, &descriptor, &n));
+	TRY_DOCA(doca_mmap_export_pci(e->map, e->dev, &descriptor, &n));
 	TRY(write_export(o, descriptor, n, (void *)(uintptr_t)e->gpu.addr, size));
 	TRY(show(e, "the GPU's memory holds"));
 	printf("The DPU may read and write %zu bytes of it now. "
-	       "Run remote_copy_receiver --write there, then press Enter here.\n", size);
+	       "Run remote_copy_receiver --write there, then press Enter here.\n",
+	       size);
 	fflush(stdout);
 	wait_for_enter();
 	return show(e, "the GPU's memory holds");
@@ -125,8 +127,8 @@ static void give_back(struct gpu_export *e, const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .text = "a text in the GPU's memory" };
-	struct gpu_export e = { .map = NULL };
+	struct options o = {.text = "a text in the GPU's memory"};
+	struct gpu_export e = {.map = NULL};
 	doca_error_t result = sample_begin(argc, argv, "gpu_export",
 					   WANT_TEXT | WANT_FILES | WANT_SIZE | WANT_GPU, &o);
 

@@ -56,7 +56,7 @@ static void copied(struct doca_dma_task_memcpy *task, union doca_data task_data,
 static void state_changed(const union doca_data data, struct doca_ctx *ctx,
 			  enum doca_ctx_states before, enum doca_ctx_states now)
 {
-	static const char *const names[] = { "idle", "starting", "running", "stopping" };
+	static const char *const names[] = {"idle", "starting", "running", "stopping"};
 
 	(void)data;
 	(void)ctx;
@@ -68,29 +68,29 @@ static doca_error_t open_memory(struct local_copy *l, const struct options *o, s
 {
 	TRY(open_device(o->pci, can_copy, &l->dev));
 
-	TRY(doca_mmap_create(&l->map));
-	TRY(doca_mmap_set_memrange(l->map, l->memory, 2 * size));
-	TRY(doca_mmap_add_dev(l->map, l->dev));
-	TRY(doca_mmap_start(l->map));
+	TRY_DOCA(doca_mmap_create(&l->map));
+	TRY_DOCA(doca_mmap_set_memrange(l->map, l->memory, 2 * size));
+	TRY_DOCA(doca_mmap_add_dev(l->map, l->dev));
+	TRY_DOCA(doca_mmap_start(l->map));
 
-	TRY(doca_buf_inventory_create(2, &l->inventory));
-	TRY(doca_buf_inventory_start(l->inventory));
+	TRY_DOCA(doca_buf_inventory_create(2, &l->inventory));
+	TRY_DOCA(doca_buf_inventory_start(l->inventory));
 	return DOCA_SUCCESS;
 }
 
 /* 4 and 5: a progress engine, and a DMA context that it drives. Its settings come before its start. */
 static doca_error_t open_context(struct local_copy *l)
 {
-	union doca_data data = { .ptr = l };
+	union doca_data data = {.ptr = l};
 
-	TRY(doca_pe_create(&l->pe));
-	TRY(doca_dma_create(l->dev, &l->dma));
+	TRY_DOCA(doca_pe_create(&l->pe));
+	TRY_DOCA(doca_dma_create(l->dev, &l->dma));
 	l->ctx = doca_dma_as_ctx(l->dma);
-	TRY(doca_ctx_set_user_data(l->ctx, data));
-	TRY(doca_ctx_set_state_changed_cb(l->ctx, state_changed));
-	TRY(doca_dma_task_memcpy_set_conf(l->dma, copied, copied, 1));
-	TRY(doca_pe_connect_ctx(l->pe, l->ctx));
-	TRY(doca_ctx_start(l->ctx));
+	TRY_DOCA(doca_ctx_set_user_data(l->ctx, data));
+	TRY_DOCA(doca_ctx_set_state_changed_cb(l->ctx, state_changed));
+	TRY_DOCA(doca_dma_task_memcpy_set_conf(l->dma, copied, copied, 1));
+	TRY_DOCA(doca_pe_connect_ctx(l->pe, l->ctx));
+	TRY_DOCA(doca_ctx_start(l->ctx));
 	return DOCA_SUCCESS;
 }
 
@@ -98,14 +98,15 @@ static doca_error_t open_context(struct local_copy *l)
 static doca_error_t copy(struct local_copy *l, size_t size)
 {
 	struct doca_dma_task_memcpy *task;
-	union doca_data data = { .u64 = 0 };
+	union doca_data data = {.u64 = 0};
 
-	TRY(doca_buf_inventory_buf_get_by_data(l->inventory, l->map, l->memory, size, &l->src));
-	TRY(doca_buf_inventory_buf_get_by_addr(l->inventory, l->map, l->memory + size, size,
-					       &l->dst));
-	TRY(doca_dma_task_memcpy_alloc_init(l->dma, l->src, l->dst, data, &task));
+	TRY_DOCA(
+		doca_buf_inventory_buf_get_by_data(l->inventory, l->map, l->memory, size, &l->src));
+	TRY_DOCA(doca_buf_inventory_buf_get_by_addr(l->inventory, l->map, l->memory + size, size,
+						    &l->dst));
+	TRY_DOCA(doca_dma_task_memcpy_alloc_init(l->dma, l->src, l->dst, data, &task));
 	l->task = doca_dma_task_memcpy_as_task(task);
-	TRY(doca_task_submit(l->task));
+	TRY_DOCA(doca_task_submit(l->task));
 	DOCA_LOG_INFO("Submitted a copy of %zu bytes", size);
 	while (!l->done) {
 		if (doca_pe_progress(l->pe) || l->stopping || !stopped())
@@ -166,8 +167,8 @@ static doca_error_t local_copy(struct local_copy *l, const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .text = "a text, copied by DMA" };
-	struct local_copy l = { .done = false };
+	struct options o = {.text = "a text, copied by DMA"};
+	struct local_copy l = {.done = false};
 	doca_error_t result = sample_begin(argc, argv, "local_copy", WANT_TEXT, &o);
 
 	if (result == DOCA_SUCCESS)

@@ -32,7 +32,7 @@ static doca_error_t import(struct receiver *r, const struct options *o)
 	size_t n;
 
 	TRY(read_export(o, descriptor, &n, &r->remote_addr, &r->size));
-	TRY(doca_mmap_create_from_export(NULL, descriptor, n, r->copier.dev, &r->remote));
+	TRY_DOCA(doca_mmap_create_from_export(NULL, descriptor, n, r->copier.dev, &r->remote));
 	DOCA_LOG_INFO("The host lends %zu bytes", r->size);
 	r->memory = calloc(1, r->size);
 	if (!r->memory)
@@ -75,8 +75,8 @@ static void give_back(struct receiver *r)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .text = "a text from the DPU" };
-	struct receiver r = { .size = 0 };
+	struct options o = {.text = "a text from the DPU"};
+	struct receiver r = {.size = 0};
 	doca_error_t result = sample_begin(argc, argv, "remote_copy_receiver",
 					   WANT_TEXT | WANT_FILES | WANT_WRITE, &o);
 

@@ -37,17 +37,18 @@ static doca_error_t can_export(const struct doca_devinfo *info)
 
 static doca_error_t lend(struct sender *s, const struct options *o)
 {
-	uint32_t access = o->write ? DOCA_ACCESS_FLAG_PCI_READ_WRITE : DOCA_ACCESS_FLAG_PCI_READ_ONLY;
+	uint32_t access =
+		o->write ? DOCA_ACCESS_FLAG_PCI_READ_WRITE : DOCA_ACCESS_FLAG_PCI_READ_ONLY;
 	const void *descriptor;
 	size_t size;
 
 	TRY(open_device(o->pci, can_export, &s->dev));
-	TRY(doca_mmap_create(&s->map));
-	TRY(doca_mmap_set_memrange(s->map, s->memory, s->size));
-	TRY(doca_mmap_set_permissions(s->map, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | access));
-	TRY(doca_mmap_add_dev(s->map, s->dev));
-	TRY(doca_mmap_start(s->map));
-	TRY(doca_mmap_export_pci(s->map, s->dev, &descriptor, &size));
+	TRY_DOCA(doca_mmap_create(&s->map));
+	TRY_DOCA(doca_mmap_set_memrange(s->map, s->memory, s->size));
+	TRY_DOCA(doca_mmap_set_permissions(s->map, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | access));
+	TRY_DOCA(doca_mmap_add_dev(s->map, s->dev));
+	TRY_DOCA(doca_mmap_start(s->map));
+	TRY_DOCA(doca_mmap_export_pci(s->map, s->dev, &descriptor, &size));
 	return write_export(o, descriptor, size, s->memory, s->size);
 }
 
@@ -62,7 +63,8 @@ static doca_error_t send_memory(struct sender *s, const struct options *o)
 	memcpy(s->memory, o->text, length);
 	print_text("sent", s->memory, s->size);
 	TRY(lend(s, o));
-	printf("The DPU may %s %zu bytes now. Run remote_copy_receiver there, then press Enter here.\n",
+	printf("The DPU may %s %zu bytes now. Run remote_copy_receiver there, then press Enter "
+	       "here.\n",
 	       o->write ? "read and write" : "read", s->size);
 	fflush(stdout);
 	wait_for_enter();
@@ -84,8 +86,8 @@ static void give_back(struct sender *s, const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .text = "a text in the host's memory" };
-	struct sender s = { .size = 0 };
+	struct options o = {.text = "a text in the host's memory"};
+	struct sender s = {.size = 0};
 	doca_error_t result = sample_begin(argc, argv, "remote_copy_sender",
 					   WANT_TEXT | WANT_FILES | WANT_WRITE | WANT_SIZE, &o);
 

@@ -58,12 +58,12 @@ static doca_error_t list_of(struct scatter_gather *s, const struct cells *cells,
 		size_t size;
 		char *at = cell(cells, i, &size);
 
-		TRY(doca_buf_inventory_buf_get_by_args(s->copier.inventory, s->map, at, size, at,
-						       full ? size : 0, &buf));
+		TRY_DOCA(doca_buf_inventory_buf_get_by_args(s->copier.inventory, s->map, at, size,
+							    at, full ? size : 0, &buf));
 		if (!*list)
 			*list = buf;
 		else
-			TRY(doca_buf_chain_list(*list, buf));
+			TRY_DOCA(doca_buf_chain_list(*list, buf));
 	}
 	return DOCA_SUCCESS;
 }
@@ -106,7 +106,8 @@ static doca_error_t check(const struct cells *cells, const char *text)
 		size_t size;
 		const char *at = cell(cells, i, &size);
 
-		if (memcmp(at, text + i * cells->piece, size) || memcmp(at + size, untouched, GAP)) {
+		if (memcmp(at, text + i * cells->piece, size) ||
+		    memcmp(at + size, untouched, GAP)) {
 			DOCA_LOG_ERR("Cell %zu holds something else", i);
 			return DOCA_ERROR_UNEXPECTED;
 		}
@@ -126,16 +127,17 @@ static doca_error_t scatter_gather(struct scatter_gather *s, const struct option
 	s->memory = calloc(1, whole);
 	if (!s->memory)
 		return failed("calloc", DOCA_ERROR_NO_MEMORY);
-	first = (struct cells){ s->memory, (s->length + count - 1) / count, s->length };
-	middle = (struct cells){ s->memory + part, s->length, s->length };
-	last = (struct cells){ s->memory + 2 * part, first.piece + first.piece / 2 + 1, s->length };
+	first = (struct cells){s->memory, (s->length + count - 1) / count, s->length};
+	middle = (struct cells){s->memory + part, s->length, s->length};
+	last = (struct cells){s->memory + 2 * part, first.piece + first.piece / 2 + 1, s->length};
 	TRY(copier_open(&s->copier, o->pci, 2 * s->length));
 	if (cells_count(&first) > s->copier.max_list) {
 		DOCA_LOG_ERR("%zu pieces are more than the %u buffers of a list",
 			     cells_count(&first), s->copier.max_list);
 		return DOCA_ERROR_TOO_BIG;
 	}
-	TRY(map_memory(s->copier.dev, s->memory, whole, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE, &s->map));
+	TRY(map_memory(s->copier.dev, s->memory, whole, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE,
+		       &s->map));
 	for (size_t i = 0, size; i < cells_count(&first); i++) {
 		char *at = cell(&first, i, &size);
 		memcpy(at, o->text + i * first.piece, size);
@@ -151,9 +153,10 @@ static doca_error_t scatter_gather(struct scatter_gather *s, const struct option
 
 int main(int argc, char **argv)
 {
-	struct options o = { .text = "one text that lies in many places", .count = 7 };
-	struct scatter_gather s = { .length = 0 };
-	doca_error_t result = sample_begin(argc, argv, "scatter_gather", WANT_TEXT | WANT_COUNT, &o);
+	struct options o = {.text = "one text that lies in many places", .count = 7};
+	struct scatter_gather s = {.length = 0};
+	doca_error_t result =
+		sample_begin(argc, argv, "scatter_gather", WANT_TEXT | WANT_COUNT, &o);
 
 	if (result == DOCA_SUCCESS)
 		result = scatter_gather(&s, &o);
