@@ -30,12 +30,6 @@ struct doca_devinfo;
 struct doca_dev_rep;
 struct doca_devinfo_rep;
 
-enum doca_pci_func_type {
-	DOCA_PCI_FUNC_TYPE_PF = 0,
-	DOCA_PCI_FUNC_TYPE_VF = 1,
-	DOCA_PCI_FUNC_TYPE_SF = 2,
-};
-
 enum doca_devinfo_rep_filter {
 	DOCA_DEVINFO_REP_FILTER_ALL = 0,
 	DOCA_DEVINFO_REP_FILTER_NET = 2,

@@ -18,11 +18,6 @@ struct doca_ctx;
 struct doca_pe;
 struct doca_task;
 
-/* On Linux a file descriptor that epoll takes. */
-typedef int doca_notification_handle_t;
-typedef doca_notification_handle_t doca_event_handle_t;
-#define doca_event_invalid_handle -1
-
 enum doca_pe_event_mode {
 	DOCA_PE_EVENT_MODE_PROGRESS_SELECTIVE = 0,
 	DOCA_PE_EVENT_MODE_PROGRESS_ALL = 1,

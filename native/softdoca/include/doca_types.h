@@ -19,6 +19,21 @@ union doca_data {
 	uint64_t u64;
 };
 
+/* Pieces of memory, one behind the other. */
+struct doca_gather_list {
+	void *addr;
+	uint64_t len;
+	struct doca_gather_list *next;
+};
+
+#define DOCA_GID_BYTE_LENGTH 16
+
+/* What doca_pe_get_notification_handle gives: on Linux a file descriptor that epoll takes. The second
+ * name is that of DOCA 3. */
+typedef int doca_event_handle_t;
+typedef doca_event_handle_t doca_notification_handle_t;
+#define doca_event_invalid_handle -1
+
 /* What may be done with the memory of a map: the low bits by this process and its devices, RDMA_* by
  * peers of exports for RDMA, PCI_* by the DPU, through an export for PCI. */
 enum doca_access_flag {
@@ -30,6 +45,12 @@ enum doca_access_flag {
 	DOCA_ACCESS_FLAG_PCI_READ_ONLY = 1 << 4,
 	DOCA_ACCESS_FLAG_PCI_READ_WRITE = 1 << 5,
 	DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING = 1 << 6,
+};
+
+enum doca_pci_func_type {
+	DOCA_PCI_FUNC_TYPE_PF = 0,
+	DOCA_PCI_FUNC_TYPE_VF = 1,
+	DOCA_PCI_FUNC_TYPE_SF = 2,
 };
 
 #ifdef __cplusplus
