@@ -35,7 +35,8 @@ OWNER = """
 import sys, dgkit
 provider, size = sys.argv[1], int(sys.argv[2])
 with dgkit.Device(provider) as device:
-    print(device.register(dgkit.empty(size)).export().hex(), flush=True)
+    region = device.register(dgkit.empty(size))
+    print(region.export().hex(), flush=True)
     sys.stdin.read()
 """
 
