@@ -120,6 +120,11 @@ static struct lane *lane_of(struct engine *e, const struct doca_dma_task_memcpy 
 	return NULL;
 }
 
+static inline bool needs_pipe(const struct doca_dma_task_memcpy *t)
+{
+	return t->way == WAY_CPU || t->way == WAY_GPU;
+}
+
 static inline bool fits(const struct lane *l, const struct doca_dma_task_memcpy *t)
 {
 	return l->used + t->pieces <= l->pipe.mask + 1;
@@ -128,11 +133,11 @@ static inline bool fits(const struct lane *l, const struct doca_dma_task_memcpy 
 /* Puts what waits into the pipes, in turn, until something has to wait on. */
 static void push(struct engine *e)
 {
-	while (e->ready.first && e->ready.first->way != WAY_FAILED) {
-		struct doca_dma_task_memcpy *t = e->ready.first;
+	for (struct doca_dma_task_memcpy *t; (t = e->ready.first) && t->way != WAY_FAILED;) {
 		struct lane *l = lane_of(e, t);
 		if (l && !fits(l, t))
 			break;
+		e->for_pipe -= needs_pipe(t);
 		if (!l || !pieces_post(t, l)) {
 			t->way = WAY_FAILED;
 			t->outcome = DOCA_ERROR_IO_FAILED;
@@ -260,6 +265,7 @@ static void dma_stop(struct doca_ctx *ctx)
 		e->in_lanes--;
 	}
 	append_all(&e->ready, &e->held);
+	e->for_pipe = 0;
 	for (struct doca_dma_task_memcpy *t = e->ready.first; t; t = t->next) {
 		t->outcome = t->way == WAY_FAILED ? t->outcome : FLUSHED;
 		t->way = WAY_FAILED;
@@ -305,13 +311,14 @@ static doca_error_t dma_submit(struct doca_task *task, uint32_t flags)
 		t->outcome = DOCA_ERROR_IO_FAILED;
 	}
 	bufs_count(t, 1);
+	e->for_pipe += needs_pipe(t);
 	if (__builtin_expect(!(flags & DOCA_TASK_SUBMIT_FLAG_FLUSH), 0)) {
 		append(&e->held, t);
 		return DOCA_SUCCESS;
 	}
 	append_all(&e->ready, &e->held);
 	append(&e->ready, t);
-	if (t->way != WAY_HERE || e->in_lanes)
+	if (__builtin_expect(e->in_lanes || e->for_pipe, 0))
 		push(e);
 	return DOCA_SUCCESS;
 }
@@ -319,11 +326,8 @@ static doca_error_t dma_submit(struct doca_task *task, uint32_t flags)
 static void dma_flush(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
-	bool here = !e->in_lanes;
-	for (struct doca_dma_task_memcpy *t = e->held.first; t && here; t = t->next)
-		here = t->way == WAY_HERE;
 	append_all(&e->ready, &e->held);
-	if (!here)
+	if (e->in_lanes || e->for_pipe)
 		push(e);
 }
 

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The states of contexts and tasks, in order and out of order. */
+#include "doca_check.h"
+
+#define SIZE 65536
+#define BIG  (48 << 10) /* more than progress copies itself */
+
+static void check_seen(const struct rig *r, unsigned n, const enum doca_ctx_states *want)
+{
+	CHECK_EQ(r->n_seen, n);
+	for (unsigned i = 0; i < n; i++)
+		CHECK_EQ(r->seen[i], want[i]);
+}
+
+#define CHECK_SEEN(r, ...)                                                       \
+	check_seen(r, sizeof((enum doca_ctx_states[]){ __VA_ARGS__ }) / sizeof(int), \
+		   (enum doca_ctx_states[]){ __VA_ARGS__ })
+
+static void start_and_stop_of_a_quiet_context_are_at_once(void)
+{
+	struct rig r;
+
+	rig_make(&r, SIZE, 4);
+	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_IDLE);
+	OK(doca_ctx_start(r.ctx));
+	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_RUNNING);
+	OK(doca_ctx_stop(r.ctx));
+	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_IDLE);
+	CHECK_SEEN(&r, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_IDLE);
+	rig_close(&r);
+}
+
+static void a_stopped_context_starts_again_and_works(void)
+{
+	struct rig r;
+
+	rig_open(&r, SIZE, 4);
+	for (int i = 0; i < 5; i++) {
+		OK(copied_at(&r, 0, 0, 100));
+		OK(copied_at(&r, 0, 0, BIG));
+		OK(doca_ctx_stop(r.ctx));
+		OK(doca_ctx_start(r.ctx));
+	}
+	CHECK_EQ(r.done, 10);
+	rig_close(&r);
+}
+
+static void starting_twice_is_a_bad_state(void)
+{
+	struct rig r;
+
+	rig_open(&r, SIZE, 4);
+	CHECK_DOCA(doca_ctx_start(r.ctx), DOCA_ERROR_BAD_STATE);
+	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_RUNNING);
+	rig_close(&r);
+}
+
+static void a_context_without_an_engine_does_not_start(void)
+{
+	struct doca_dev *dev = a_dev();
+	struct doca_dma *dma;
+	enum doca_ctx_states state;
+
+	OK(doca_dma_create(dev, &dma));
+	OK(doca_dma_task_memcpy_set_conf(dma, on_done, on_error, 1));
+	CHECK_DOCA(doca_ctx_start(doca_dma_as_ctx(dma)), DOCA_ERROR_NOT_CONNECTED);
+	OK(doca_ctx_get_state(doca_dma_as_ctx(dma), &state));
+	CHECK_EQ(state, DOCA_CTX_STATE_IDLE);
+	OK(doca_ctx_stop(doca_dma_as_ctx(dma)));
+	OK(doca_dma_destroy(dma));
+	OK(doca_dev_close(dev));
+}
+
+static void a_context_without_configured_tasks_does_not_start(void)
+{
+	struct doca_dev *dev = a_dev();
+	struct doca_dma *dma;
+	struct doca_pe *pe;
+
+	OK(doca_dma_create(dev, &dma));
+	OK(doca_pe_create(&pe));
+	OK(doca_pe_connect_ctx(pe, doca_dma_as_ctx(dma)));
+	CHECK_DOCA(doca_ctx_start(doca_dma_as_ctx(dma)), DOCA_ERROR_BAD_STATE);
+	OK(doca_dma_destroy(dma));
+	OK(doca_pe_destroy(pe));
+	OK(doca_dev_close(dev));
+}
+
+static void nothing_is_configured_after_the_start(void)
+{
+	struct rig r;
+	struct doca_pe *other;
+
+	rig_open(&r, SIZE, 4);
+	OK(doca_pe_create(&other));
+	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, 8), DOCA_ERROR_BAD_STATE);
+	CHECK_DOCA(doca_ctx_set_state_changed_cb(r.ctx, on_state), DOCA_ERROR_BAD_STATE);
+	CHECK_DOCA(doca_pe_connect_ctx(other, r.ctx), DOCA_ERROR_BAD_STATE);
+	CHECK_DOCA(doca_pe_connect_ctx(r.pe, r.ctx), DOCA_ERROR_BAD_STATE);
+	OK(doca_pe_destroy(other));
+	rig_close(&r);
+}
+
+static void a_context_has_one_engine(void)
+{
+	struct rig r;
+	struct doca_pe *other;
+
+	rig_make(&r, SIZE, 4);
+	OK(doca_pe_create(&other));
+	CHECK_DOCA(doca_pe_connect_ctx(other, r.ctx), DOCA_ERROR_IN_USE);
+	CHECK_DOCA(doca_pe_connect_ctx(r.pe, r.ctx), DOCA_ERROR_IN_USE);
+	OK(doca_pe_destroy(other));
+	rig_close(&r);
+}
+
+static void configuration_has_limits(void)
+{
+	struct rig r;
+	uint32_t most;
+
+	rig_make(&r, SIZE, 4);
+	OK(doca_dma_cap_get_max_num_tasks(r.dma, &most));
+	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, 0),
+		   DOCA_ERROR_INVALID_VALUE);
+	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, most + 1),
+		   DOCA_ERROR_INVALID_VALUE);
+	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, NULL, on_error, 1),
+		   DOCA_ERROR_INVALID_VALUE);
+	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, NULL, 1),
+		   DOCA_ERROR_INVALID_VALUE);
+	OK(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, most));
+	OK(doca_ctx_start(r.ctx));
+	OK(copied_at(&r, 0, 0, 100));
+	rig_close(&r);
+}
+
+static void tasks_are_allocated_only_while_it_runs(void)
+{
+	struct rig r;
+	struct doca_dma_task_memcpy *t = NULL;
+	union doca_data data = { .u64 = 1 };
+
+	rig_make(&r, SIZE, 4);
+	CHECK_DOCA(doca_dma_task_memcpy_alloc_init(r.dma, NULL, NULL, data, &t),
+		   DOCA_ERROR_BAD_STATE);
+	OK(doca_ctx_start(r.ctx));
+	OK(doca_dma_task_memcpy_alloc_init(r.dma, NULL, NULL, data, &t));
+	doca_task_free(doca_dma_task_memcpy_as_task(t));
+	OK(doca_ctx_stop(r.ctx));
+	CHECK_DOCA(doca_dma_task_memcpy_alloc_init(r.dma, NULL, NULL, data, &t),
+		   DOCA_ERROR_BAD_STATE);
+	rig_close(&r);
+}
+
+static void as_many_tasks_as_configured_and_no_more(void)
+{
+	struct rig r;
+	struct doca_dma_task_memcpy *t, *all[8];
+	union doca_data data = { .u64 = 1 };
+
+	rig_open(&r, SIZE, 8);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 8; i++)
+			OK(doca_dma_task_memcpy_alloc_init(r.dma, NULL, NULL, data, &all[i]));
+		CHECK_DOCA(doca_dma_task_memcpy_alloc_init(r.dma, NULL, NULL, data, &t),
+			   DOCA_ERROR_NO_MEMORY);
+		for (int i = 0; i < 8; i++)
+			doca_task_free(doca_dma_task_memcpy_as_task(all[i]));
+	}
+	rig_close(&r);
+}
+
+static void stop_waits_for_tasks_that_are_not_freed(void)
+{
+	struct rig r;
+	struct doca_task *task;
+
+	rig_open(&r, SIZE, 4);
+	task = a_task(&r, NULL, NULL, 0);
+	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
+	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_STOPPING);
+	CHECK_EQ(doca_pe_progress(r.pe), 0);
+	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
+	CHECK_DOCA(doca_ctx_start(r.ctx), DOCA_ERROR_BAD_STATE);
+	doca_task_free(task);
+	CHECK_EQ(doca_pe_progress(r.pe), 1);
+	CHECK_SEEN(&r, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_STOPPING, DOCA_CTX_STATE_IDLE);
+	CHECK_EQ(doca_pe_progress(r.pe), 0);
+	rig_close(&r);
+}
+
+static void a_second_stop_ends_what_nothing_holds_any_more(void)
+{
+	struct rig r;
+	struct doca_task *task;
+
+	rig_open(&r, SIZE, 4);
+	task = a_task(&r, NULL, NULL, 0);
+	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
+	doca_task_free(task);
+	OK(doca_ctx_stop(r.ctx));
+	CHECK_SEEN(&r, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_STOPPING, DOCA_CTX_STATE_IDLE);
+	rig_close(&r);
+}
+
+static void tasks_in_flight_end_by_progress_after_a_stop(void)
+{
+	struct rig r;
+	struct doca_buf *src, *dst, *big_src, *big_dst;
+
+	rig_open(&r, SIZE, 4);
+	src = source(&r, 0, 64);
+	dst = target(&r, 0, 64);
+	big_src = source(&r, 0, BIG);
+	big_dst = target(&r, 1000, BIG);
+	OK(doca_task_submit(a_task(&r, src, dst, 7)));
+	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
+	CHECK_EQ(r.done + r.failed, 0);
+	CHECK_EQ(in_flight(&r), 1);
+	CHECK_EQ(doca_pe_progress(r.pe), 1);
+	CHECK_EQ(r.failed, 1); /* it had not begun */
+	CHECK_DOCA(r.last, DOCA_ERROR_IO_FAILED);
+	CHECK_EQ(data_len(dst), 0);
+	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_IDLE);
+	OK(doca_ctx_start(r.ctx));
+	OK(doca_task_submit(a_task(&r, big_src, big_dst, 8)));
+	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
+	run_until_idle(&r);
+	CHECK_EQ(r.done + r.failed, 2);
+	CHECK_EQ(r.order[1], 8);
+	CHECK_EQ(data_len(big_dst), r.last == DOCA_SUCCESS ? BIG : 0);
+	drop(src);
+	drop(dst);
+	drop(big_src);
+	drop(big_dst);
+	rig_close(&r);
+}
+
+static void a_stopped_context_takes_no_task(void)
+{
+	struct rig r;
+	struct doca_buf *src, *dst;
+	struct doca_task *task;
+
+	rig_open(&r, SIZE, 4);
+	src = source(&r, 0, 64);
+	dst = target(&r, 0, 64);
+	task = a_task(&r, src, dst, 0);
+	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
+	CHECK_DOCA(doca_task_submit(task), DOCA_ERROR_BAD_STATE);
+	CHECK_EQ(in_flight(&r), 0);
+	doca_task_free(task);
+	run_until_idle(&r);
+	drop(src);
+	drop(dst);
+	rig_close(&r);
+}
+
+static void what_is_in_use_is_not_destroyed(void)
+{
+	struct rig r;
+	struct doca_buf *src, *dst;
+
+	rig_open(&r, SIZE, 4);
+	src = source(&r, 0, 64);
+	dst = target(&r, 0, 64);
+	CHECK_DOCA(doca_dma_destroy(r.dma), DOCA_ERROR_BAD_STATE);
+	CHECK_DOCA(doca_pe_destroy(r.pe), DOCA_ERROR_IN_USE);
+	CHECK_DOCA(doca_dev_close(r.dev), DOCA_ERROR_IN_USE);
+	OK(doca_task_submit(a_task(&r, src, dst, 0)));
+	CHECK_DOCA(doca_dma_destroy(r.dma), DOCA_ERROR_BAD_STATE);
+	CHECK_DOCA(doca_buf_dec_refcount(src, NULL), DOCA_ERROR_IN_USE);
+	CHECK_DOCA(doca_buf_dec_refcount(dst, NULL), DOCA_ERROR_IN_USE);
+	CHECK_DOCA(doca_mmap_destroy(r.from_map), DOCA_ERROR_NOT_PERMITTED);
+	run_until(&r, 1);
+	OK(doca_ctx_stop(r.ctx));
+	CHECK_DOCA(doca_pe_destroy(r.pe), DOCA_ERROR_IN_USE); /* still connected */
+	drop(src);
+	drop(dst);
+	rig_close(&r);
+}
+
+static void a_task_in_flight_is_neither_freed_nor_submitted_nor_changed(void)
+{
+	struct rig r;
+	struct doca_buf *src, *dst, *other;
+	struct doca_dma_task_memcpy *t;
+	struct doca_task *task;
+
+	rig_open(&r, SIZE, 4);
+	src = source(&r, 0, 64);
+	dst = target(&r, 0, 64);
+	other = target(&r, 128, 64);
+	t = a_memcpy(&r, src, dst, 0);
+	task = doca_dma_task_memcpy_as_task(t);
+	OK(doca_task_submit(task));
+	CHECK_DOCA(doca_task_get_status(task), DOCA_ERROR_IN_PROGRESS);
+	CHECK_DOCA(doca_task_submit(task), DOCA_ERROR_BAD_STATE);
+	doca_task_free(task);
+	doca_dma_task_memcpy_set_dst(t, other);
+	CHECK(doca_dma_task_memcpy_get_dst(t) == dst);
+	CHECK_EQ(in_flight(&r), 1);
+	run_until(&r, 1);
+	OK(r.last);
+	CHECK_EQ(data_len(dst), 64);
+	CHECK_EQ(data_len(other), 0);
+	CHECK_EQ(in_flight(&r), 0);
+	drop(src);
+	drop(dst);
+	drop(other);
+	rig_close(&r);
+}
+
+static void a_task_is_freed_once(void)
+{
+	struct rig r;
+	struct doca_dma_task_memcpy *t;
+	struct doca_task *task;
+
+	rig_open(&r, SIZE, 2);
+	t = a_memcpy(&r, NULL, NULL, 5);
+	task = doca_dma_task_memcpy_as_task(t);
+	doca_task_free(task);
+	doca_task_free(task);
+	CHECK(!doca_dma_task_memcpy_as_task(t));
+	CHECK(!doca_task_get_ctx(task));
+	CHECK_EQ(doca_task_get_user_data(task).u64, 0);
+	CHECK_DOCA(doca_task_submit(task), DOCA_ERROR_INVALID_VALUE);
+	CHECK_DOCA(doca_task_get_status(task), DOCA_ERROR_INVALID_VALUE);
+	OK(doca_ctx_stop(r.ctx)); /* none is left */
+	rig_close(&r);
+}
+
+static void a_failed_task_stops_the_context_and_ends_the_others(void)
+{
+	struct rig r;
+	struct doca_buf *src, *dst, *none;
+
+	rig_open(&r, SIZE, 8);
+	src = source(&r, 0, 64);
+	dst = target(&r, 0, 1024);
+	none = target(&r, 2048, 8); /* no room for 64 bytes */
+	OK(doca_task_submit(a_task(&r, src, dst, 1)));
+	OK(doca_task_submit(a_task(&r, src, none, 2)));
+	OK(doca_task_submit(a_task(&r, src, dst, 3)));
+	OK(doca_task_submit(a_task(&r, src, dst, 4)));
+	CHECK_EQ(doca_pe_progress(r.pe), 1);
+	CHECK_EQ(r.done, 1);
+	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_RUNNING);
+	CHECK_EQ(doca_pe_progress(r.pe), 1);
+	CHECK_EQ(r.failed, 1);
+	CHECK_DOCA(r.last, DOCA_ERROR_IO_FAILED);
+	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_STOPPING);
+	run_until_idle(&r);
+	CHECK_EQ(r.done, 1);
+	CHECK_EQ(r.failed, 3);
+	for (unsigned i = 0; i < 4; i++)
+		CHECK_EQ(r.order[i], i + 1);
+	CHECK_EQ(data_len(dst), 64);
+	CHECK_SEEN(&r, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_STOPPING, DOCA_CTX_STATE_IDLE);
+	drop(src);
+	drop(dst);
+	drop(none);
+	rig_close(&r);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(start_and_stop_of_a_quiet_context_are_at_once),
+		TEST(a_stopped_context_starts_again_and_works),
+		TEST(starting_twice_is_a_bad_state),
+		TEST(a_context_without_an_engine_does_not_start),
+		TEST(a_context_without_configured_tasks_does_not_start),
+		TEST(nothing_is_configured_after_the_start),
+		TEST(a_context_has_one_engine),
+		TEST(configuration_has_limits),
+		TEST(tasks_are_allocated_only_while_it_runs),
+		TEST(as_many_tasks_as_configured_and_no_more),
+		TEST(stop_waits_for_tasks_that_are_not_freed),
+		TEST(a_second_stop_ends_what_nothing_holds_any_more),
+		TEST(tasks_in_flight_end_by_progress_after_a_stop),
+		TEST(a_stopped_context_takes_no_task),
+		TEST(what_is_in_use_is_not_destroyed),
+		TEST(a_task_in_flight_is_neither_freed_nor_submitted_nor_changed),
+		TEST(a_task_is_freed_once),
+		TEST(a_failed_task_stops_the_context_and_ends_the_others),
+	};
+
+	return RUN_TESTS(tests, argc, argv);
+}
