@@ -217,9 +217,8 @@ static void answer(const struct line *l)
 	if (argp.version)
 		argp.version(NULL, argp.config);
 	else
-		printf("DOCA SDK     Version (Compilation): %s\n"
-		       "DOCA Runtime Version (Runtime):     %s\n",
-		       doca_version(), doca_version_runtime());
+		printf("built for DOCA %s, runs with softdoca %s\n", doca_version(),
+		       doca_version_runtime());
 	exit(EXIT_SUCCESS);
 }
 

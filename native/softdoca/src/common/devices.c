@@ -7,7 +7,8 @@
 
 #include "devices.h"
 
-#define CAPS_HOST (CAP_DMA | CAP_EXPORT_PCI | CAP_COMCH_CLIENT)
+/* A host imports, too: public programs have it copy from and to what the DPU exported. */
+#define CAPS_HOST (CAP_DMA | CAP_FROM_EXPORT_PCI | CAP_EXPORT_PCI | CAP_COMCH_CLIENT)
 #define CAPS_DPU  (CAP_DMA | CAP_FROM_EXPORT_PCI | CAP_EXPORT_PCI | CAP_COMCH_SERVER)
 #define REP_PCI   "0000:3b:00.0"
 
