@@ -16,7 +16,7 @@ int dg_measure_latency(dg_prep *p, uint32_t count, uint64_t *samples_ns, int32_t
 		return rc;
 	uint64_t before = now_ns();
 	for (; taken < count; taken++) {
-		rc = dg_prep_run_entered(p);
+		rc = dg_prep_run_entered(p, before);
 		if (rc)
 			break;
 		uint64_t after = now_ns();

@@ -273,6 +273,55 @@ uint32_t dg_queue_submit(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr,
 	return ops[n - 1].slot;
 }
 
+static __attribute__((noinline)) int adopt(struct dg_queue *q, struct dg_op *op, const dg_wr *wr,
+					   uint64_t submit_ns)
+{
+	const struct dg_slot like = {
+		.submit_ns = submit_ns,
+		.post_ns = submit_ns,
+		.state = SLOT_PENDING,
+		.kind = KIND_RUN,
+		.path = DG_PATH_WORKER,
+		.q = q,
+	};
+	/* Until now who closes the local region waited for this very entry to the queue. */
+	gate_enter(hot_at(op->local)->gate, 1);
+	q->n_free--;
+	fill_slots(q, op, wr, 1, &like);
+	q->credits--;
+	q->in_flight++;
+	return 0;
+}
+
+int dg_queue_direct(struct dg_queue *q, struct dg_op *op, const dg_wr *wr, dg_wc *wc,
+		    uint64_t submit_ns)
+{
+	struct dg_gate *gate = hot_at(op->remote)->gate;
+	op->slot = q->free[q->n_free - 1];
+	q->pipe.posted_ns = submit_ns;
+	/* As for an inline copy: the local region needs no gate. See dg_queues_grace(). */
+	gate_enter(gate, 1);
+	int status = dg_op_allowed(op);
+	if (status == DG_OK)
+		status = q->dev->ops->direct(q->dev, &q->pipe, op);
+	if (status == OP_MORE)
+		return adopt(q, op, wr, submit_ns);
+	gate_leave(gate, 1);
+	if (status == OP_NOT)
+		return OP_NOT;
+	*wc = (dg_wc){
+		.user = wr->user,
+		.size = status ? 0 : op->size,
+		.submit_ns = submit_ns,
+		.post_ns = submit_ns,
+		.complete_ns = now_ns(),
+		.status = status,
+		.op = op->opcode,
+		.path = DG_PATH_WORKER,
+	};
+	return 1;
+}
+
 static inline int run_one(const struct dg_op *op)
 {
 	order_stores();

@@ -142,14 +142,14 @@ static int first_failure(const struct dg_prep *p)
 }
 
 /* dg_queue_run_inline for records that are all alike, straight into their completions. */
-static int run_even(struct dg_prep *p)
+static int run_even(struct dg_prep *p, uint64_t submit_ns)
 {
 	struct dg_gate *gate = p->runs[0].remote->gate;
 	dg_wc wc = {.op = p->ops[0].opcode,
 		    .path = DG_PATH_INLINE,
 		    .flags = p->n > 1 ? DG_SHARED_STAMP : 0};
 	int failed = DG_OK;
-	wc.submit_ns = wc.post_ns = now_ns();
+	wc.submit_ns = wc.post_ns = submit_ns;
 	gate_enter(gate, 1);
 	for (uint32_t i = 0, n; i < p->n; i += n) {
 		n = p->n - i < STAMP_OPS ? p->n - i : STAMP_OPS;
@@ -166,16 +166,15 @@ static int run_even(struct dg_prep *p)
 	return failed;
 }
 
-int dg_prep_run_entered(struct dg_prep *p)
+int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns)
 {
 	struct dg_queue *q = p->q;
 	bool inlined = queue_inline(q, p->inline_able, p->total);
-	uint64_t submit_ns = inlined ? 0 : now_ns();
 	int rc = begin(p, inlined);
 	if (rc)
 		return rc;
 	if (inlined && p->even)
-		return run_even(p);
+		return run_even(p, submit_ns);
 	if (inlined) {
 		dg_queue_run_inline(p->ops, p->wr, p->n, p->wc, 0, UINT32_MAX);
 	} else {
@@ -189,7 +188,7 @@ int dg_prep_run(dg_prep *p)
 	int rc = queue_enter(p->q);
 	if (rc)
 		return rc;
-	rc = dg_prep_run_entered(p);
+	rc = dg_prep_run_entered(p, now_ns());
 	queue_leave(p->q);
 	return rc;
 }

@@ -113,6 +113,9 @@ void dg_devices_move(void);
 void dg_devices_fork_lock(void);
 void dg_devices_fork_unlock(bool child);
 
+/* What an operation that has no dg_status yet gives: it goes on; or it was not begun. */
+enum { OP_MORE = -1, OP_NOT = -2 };
+
 struct dg_ops {
 	const char *name;
 	/* 0 if it can be opened here; else dg_fail() says why not. !deep: as far as a look at once tells. */
@@ -139,6 +142,10 @@ struct dg_ops {
 	/* Puts the provider's own export of r into d: provider, blob and blob_length. NULL: it has none. */
 	int (*export)(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,
 		      struct dg_descriptor *d);
+	/* Runs one operation to its end in the caller's thread, if that takes no longer than a few looks.
+	 * Its gates are not its concern. A dg_status; OP_MORE: it is under way, as if it came from the ring, and
+	 * completes op->slot; OP_NOT: nothing was done, it has to be posted. NULL: all are posted. */
+	int (*direct)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
 	/* dg_measure_bare over one checked operation. NULL: there is no such floor. */
 	int (*bare)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op,
 		    uint32_t count, uint32_t window, uint64_t *samples_ns);
@@ -155,7 +162,6 @@ const struct dg_ops *dg_ops_find(const char *name);
 extern atomic_uint dg_fork_generation;
 
 /* execute.c: what every provider that copies with the CPU does with one operation. */
-enum { OP_MORE = -1 };
 /* Moves at most `budget` bytes of op, from *progress on. OP_MORE, or the final dg_status. */
 int dg_op_step(const struct dg_op *op, uint64_t *progress, uint64_t budget);
 /* The whole operation at once. */

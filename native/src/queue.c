@@ -343,10 +343,16 @@ static void abandon_run(struct dg_queue *q)
 int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
 		     uint32_t n_wc, dg_wc *wc, uint64_t submit_ns, uint64_t timeout_ns)
 {
+	int rc = OP_NOT;
 	q->run_wc = wc;
 	q->run_left = n_wc;
-	dg_queue_submit(q, ops, wr, n, KIND_RUN, submit_ns);
-	int rc = wait_run(q, ops, n, timeout_ns);
+	if (n == 1 && !q->in_flight && q->dev->ops->direct)
+		rc = dg_queue_direct(q, ops, wr, wc, submit_ns);
+	if (rc == 1)
+		return 0;
+	if (rc == OP_NOT)
+		dg_queue_submit(q, ops, wr, n, KIND_RUN, submit_ns);
+	rc = wait_run(q, ops, n, timeout_ns);
 	if (rc)
 		abandon_run(q);
 	return rc;

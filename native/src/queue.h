@@ -147,8 +147,8 @@ int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uin
 		     uint32_t n_wc, dg_wc *wc, uint64_t submit_ns, uint64_t timeout_ns);
 
 void dg_queue_free_memory(struct dg_queue *q);
-/* prep.c: dg_prep_run for a caller who is inside the queue already. */
-int dg_prep_run_entered(struct dg_prep *p);
+/* prep.c: dg_prep_run for a caller who is inside the queue already, and has looked at the clock. */
+int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns);
 /* After queue_enter, before its regions are touched: 0, or why they or the queue cannot be used. */
 int dg_prep_still_open(const struct dg_prep *p);
 
@@ -163,6 +163,10 @@ int dg_queue_room(struct dg_queue *q, uint32_t n);
  * last. */
 uint32_t dg_queue_submit(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
 			 uint32_t kind, uint64_t submit_ns);
+/* One operation that the caller waits for, by the provider's direct(): there is room, and nothing is
+ * pending. 1: it is complete, in *wc. 0: it is in flight as a KIND_RUN. OP_NOT: it was not begun. */
+int dg_queue_direct(struct dg_queue *q, struct dg_op *op, const dg_wr *wr, dg_wc *wc,
+		    uint64_t submit_ns);
 /* Runs n checked operations in this thread; completions go to wc[i & mask], from i = first on. Gives
  * how many. */
 uint32_t dg_queue_run_inline(const struct dg_op *ops, const dg_wr *wr, uint32_t n, dg_wc *wc,

@@ -254,7 +254,7 @@ static void close_device(struct dg_device *dev, void *state)
 	.close = close_device, .attach = dg_doca_attach, .detach = dg_doca_detach, \
 	.doorbell = dg_doca_doorbell, .poll = dg_doca_poll, .arm = dg_doca_arm,    \
 	.map = dg_doca_map, .unmap = dg_doca_unmap, .export = dg_doca_export,      \
-	.bare = dg_doca_bare, .inline_copies = false
+	.bare = dg_doca_bare, .direct = dg_doca_direct, .inline_copies = false
 
 const struct dg_ops dg_doca_ops = {
 	.name = "doca",

@@ -88,7 +88,7 @@ struct lane {
 	/* After an error that stopped the context. */
 	bool broken, dead;
 	bool closing; /* what fails now is FLUSHED */
-	uint32_t *bare; /* while only this is counted */
+	uint32_t *counted; /* not NULL: tasks end by counting here, and in no other way */
 	/* Inside: the owner of the queue stores busy and then looks at wanted; who unmaps a region stores
 	 * wanted and then looks at busy. Forbidden: both go on. See ring.h for the same shape. */
 	_Alignas(64) atomic_uint busy;
@@ -120,6 +120,8 @@ void dg_doca_ended(struct doca_dma_task_memcpy *task, union doca_data task_data,
 		   union doca_data ctx_data);
 void dg_doca_failed(struct doca_dma_task_memcpy *task, union doca_data task_data,
 		    union doca_data ctx_data);
+/* As dg_ops.direct. */
+int dg_doca_run(struct lane *l, const struct dg_op *op);
 /* Puts op's regions and direction into t. 0, or -EIO. */
 int dg_doca_bind(struct lane *l, struct task *t, const struct dg_op *op);
 
@@ -129,6 +131,7 @@ void dg_doca_detach(struct dg_device *dev, struct dg_pipe *p);
 int dg_doca_arm(struct dg_device *dev, struct dg_pipe *p);
 void dg_doca_doorbell(struct dg_device *dev, struct dg_pipe *p);
 void dg_doca_poll(struct dg_device *dev, struct dg_pipe *p);
+int dg_doca_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
 int dg_doca_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op, uint32_t count,
 		 uint32_t window, uint64_t *samples_ns);
 /* Every lane gives up its buffers over the region with this index. */

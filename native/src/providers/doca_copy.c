@@ -78,9 +78,9 @@ void dg_doca_ended(struct doca_dma_task_memcpy *task, union doca_data task_data,
 	struct lane *l = ctx_data.ptr;
 	struct task *t = task_data.ptr;
 	(void)task;
-	if (__builtin_expect(l->bare != NULL, 0)) {
+	if (__builtin_expect(l->counted != NULL, 0)) {
 		l->free[l->n_free++] = t;
-		++*l->bare;
+		++*l->counted;
 		return;
 	}
 	land(l, t, t->region[LOCAL], t->region[REMOTE], DG_OK);
@@ -105,7 +105,7 @@ void dg_doca_failed(struct doca_dma_task_memcpy *task, union doca_data task_data
 	struct lane *l = ctx_data.ptr;
 	struct task *t = task_data.ptr;
 	l->broken = true; /* it may have stopped the context: dg_doca_progress looks */
-	if (l->bare)
+	if (l->counted)
 		dg_doca_ended(task, task_data, ctx_data);
 	else
 		land(l, t, t->region[LOCAL], t->region[REMOTE], failure(l, t));
@@ -156,35 +156,75 @@ static inline void submit_held(struct lane *l, uint32_t flags)
 	}
 }
 
+/* Points t at n bytes of op. */
+static inline doca_error_t aim(struct lane *l, struct task *t, const struct dg_op *op, char *dst,
+			       const char *src, uint64_t n)
+{
+	bool write = op->opcode == DG_WRITE;
+	if (__builtin_expect(t->region[LOCAL] != op->local || t->region[REMOTE] != op->remote ||
+				     t->op != op->opcode,
+			     0) &&
+	    dg_doca_bind(l, t, op))
+		return DOCA_ERROR_UNKNOWN;
+	/* Behind its data a destination is written: it has none. */
+	doca_error_t e = dg_doca.doca_buf_set_data(t->buf[write ? REMOTE : LOCAL], dst, 0);
+	return e ? e
+		 : dg_doca.doca_buf_set_data(t->buf[write ? LOCAL : REMOTE], (char *)(uintptr_t)src,
+					     n);
+}
+
 /* n bytes of op by one task, for which there is room. */
 static inline void send(struct lane *l, const struct dg_op *op, char *dst, const char *src,
 			uint64_t n, uint32_t slot, uint16_t flight)
 {
 	struct task *t = l->free[--l->n_free];
-	doca_error_t e = 0;
 	t->slot = slot;
 	t->flight = flight;
 	t->size = (uint32_t)n;
 	l->in_flight++;
 	l->bytes += n;
-	if (__builtin_expect(t->region[LOCAL] != op->local || t->region[REMOTE] != op->remote ||
-				     t->op != op->opcode,
-			     0) &&
-	    dg_doca_bind(l, t, op))
-		goto fail;
-	/* Behind its data a destination is written: it has none. */
-	e = dg_doca.doca_buf_set_data(t->buf[op->opcode == DG_WRITE ? REMOTE : LOCAL], dst, 0);
-	if (!e)
-		e = dg_doca.doca_buf_set_data(t->buf[op->opcode == DG_WRITE ? LOCAL : REMOTE],
-					      (char *)(uintptr_t)src, n);
-	if (__builtin_expect(e != DOCA_SUCCESS, 0))
-		goto fail;
+	if (__builtin_expect(aim(l, t, op, dst, src, n) != DOCA_SUCCESS, 0)) {
+		land(l, t, op->local, op->remote, DG_IO_FAILED);
+		return;
+	}
 	if (l->held)
 		submit_held(l, DOCA_TASK_SUBMIT_FLAG_NONE);
 	l->held = t;
-	return;
-fail:
-	land(l, t, op->local, op->remote, DG_IO_FAILED);
+}
+
+int dg_doca_run(struct lane *l, const struct dg_op *op)
+{
+	enum {
+		LOOKS = 64
+	}; /* a copy of a few KiB by a BlueField; then it is waited for as others are */
+	uint32_t ended = 0;
+	if (op->rows != 1 || op->size > l->d->max_size || !l->n_free || l->in_flight || l->broken ||
+	    l->dead || lane_op(l))
+		return OP_NOT;
+	struct task *t = l->free[l->n_free - 1];
+	if (aim(l, t, op, op->dst, op->src, op->size))
+		return DG_IO_FAILED;
+	l->n_free--;
+	l->counted = &ended;
+	doca_error_t e = dg_doca.doca_task_submit(t->task);
+	for (uint32_t i = 0; i < LOOKS && !ended && !e; i++)
+		dg_doca.doca_pe_progress(l->pe);
+	l->counted = NULL;
+	if (__builtin_expect(e != DOCA_SUCCESS, 0)) {
+		l->free[l->n_free++] = t;
+		l->broken = true;
+	}
+	if (__builtin_expect(l->broken, 0))
+		return failure(l, t);
+	if (__builtin_expect(ended, 1))
+		return DG_OK;
+	t->slot = op->slot;
+	t->flight = NO_FLIGHT;
+	t->size = (uint32_t)op->size;
+	l->in_flight = 1;
+	l->bytes = op->size;
+	l->looked_ns = l->p->posted_ns;
+	return OP_MORE;
 }
 
 static inline bool room(const struct lane *l)
@@ -282,6 +322,9 @@ void dg_doca_submit(struct lane *l)
 	l->first = l->late = false;
 	if (!l->in_flight && p->posted_ns > l->looked_ns)
 		l->looked_ns = p->posted_ns;
+	/* All in the ring have entered their gates: one look holds for those between the same regions. */
+	uint32_t local = NO_REGION, remote = NO_REGION;
+	int status = DG_OK;
 	for (struct dg_op *op; !l->broken && (op = lane_op(l));) {
 		if (!simple(l, op)) {
 			if (!send_pieces(l, op))
@@ -290,7 +333,11 @@ void dg_doca_submit(struct lane *l)
 		}
 		if (!room(l))
 			break;
-		int status = dg_op_allowed(op);
+		if (op->local != local || op->remote != remote) {
+			status = dg_op_allowed(op);
+			local = op->local;
+			remote = op->remote;
+		}
 		p->sq_head++;
 		if (__builtin_expect(status == DG_OK, 1))
 			send(l, op, op->dst, op->src, op->size, op->slot, NO_FLIGHT);

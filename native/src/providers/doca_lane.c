@@ -326,6 +326,16 @@ void dg_doca_poll(struct dg_device *dev, struct dg_pipe *p)
 	leave(l);
 }
 
+int dg_doca_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op)
+{
+	struct lane *l = p->provider;
+	(void)dev;
+	enter(l);
+	int status = dg_doca_run(l, op);
+	leave(l);
+	return status;
+}
+
 /* Has DOCA make the handle readable at the next completion. Whether it does. */
 static bool request(struct lane *l)
 {
@@ -357,7 +367,7 @@ static int bare_loop(struct lane *l, const struct dg_op *op, uint32_t count, uin
 	struct task *t;
 	uint32_t posted = 0, ended = 0, seen = 0;
 	uint64_t before = now_ns();
-	l->bare = &seen;
+	l->counted = &seen;
 	while (ended < count && !l->broken) {
 		for (; posted < count && posted - ended < window; posted++) {
 			t = l->free[--l->n_free];
@@ -378,7 +388,7 @@ static int bare_loop(struct lane *l, const struct dg_op *op, uint32_t count, uin
 	}
 	while (seen != posted && dg_doca.doca_pe_progress(l->pe))
 		;
-	l->bare = NULL;
+	l->counted = NULL;
 	return l->broken ? dg_fail(EIO, "a task of the bare loop failed") : (int)count;
 }
 
