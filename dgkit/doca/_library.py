@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["CONTROL", "Library", "label", "library", "use", "version"]
+__all__ = ["CONTROL", "Library", "after_fork", "forked", "label", "library", "use", "version"]
 
 # One control call at a time, of whatever thread: DOCA's objects are not for several at once. A
 # finalizer may come inside one, so its thread may enter again.

@@ -44,7 +44,7 @@ class BufInventory(Handle):
         self._started = True
 
     def stop(self) -> None:
-        """No buffer can be taken any more. InUse while some are out."""
+        """No buffer can be taken until the next `start()`; those that are out stay."""
         self._call("doca_buf_inventory_stop")
         self._started = False
 
@@ -157,6 +157,11 @@ class Buf(Handle):
         return int(self._get("doca_buf_get_data_len", "size_t *"))
 
     @property
+    def room(self) -> int:
+        """Bytes that a task can still put behind its data."""
+        return self.offset + self.size - self.data_offset - self.data_size
+
+    @property
     def data(self) -> memoryview:
         """Its data, in place. NotSupported if Python cannot see that memory."""
         start = self.data_offset
@@ -192,7 +197,7 @@ class Buf(Handle):
     def chain(self, other: Buf) -> Buf:
         """Puts another list behind this one, and gives this one.
 
-        InvalidValue unless both are the first of their lists, or alone.
+        NotPermitted unless both are the first of their lists, or alone.
         """
         with CONTROL:
             self._call("doca_buf_chain_list", other._handle())

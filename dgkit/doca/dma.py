@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ..dma.whole import whole
-from ._library import CONTROL, library
+from ._library import CONTROL, forked, library
 from .codes import Code, State
 from .errors import InUse
 from .handle import CLOSING_S, Handle, Turn
@@ -84,9 +84,11 @@ class Dma(Handle):
             library().call("doca_ctx_start", self._context())
 
     def stop(self, timeout: float | None = 1.0) -> State:
-        """To IDLE; what is in flight completes first, for which this makes progress.
+        """To IDLE: what is in flight comes to its end, well or not, and all tasks are freed.
 
-        The state that it has after at most `timeout` seconds (None: no limit; 0: it is only asked).
+        The state that it has after at most `timeout` seconds (None: no limit). 0: it is only asked,
+        and STOPPING until `progress()` and `close()` of each task have done the rest. (DOCA's API
+        reference, doca_task_free: a context is stopped when all of its tasks are freed.)
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self._lock:
@@ -96,10 +98,28 @@ class Dma(Handle):
             if code not in (Code.SUCCESS, Code.IN_PROGRESS):
                 raise lib.error(code, "doca_ctx_stop")
             while (state := self.state) != State.IDLE and self._pe is not None:
-                self._pe._look()
-                if end is not None and time.monotonic() >= end:
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
                     break
+                self._free_landed()
+                self._pe.wait(left)
             return state
+
+    def _free_landed(self) -> None:
+        for child in self._living():
+            if isinstance(child, MemcpyTask) and not child.in_flight:
+                child.close()
+
+    def close(self) -> None:
+        """Stops it, then closes it. Again: does nothing. InUse if it does not come to its end."""
+        with self._lock:
+            if self._h is not None and not forked():
+                self._stop_whole()
+            super().close()
+
+    def _stop_whole(self) -> None:
+        if self.state != State.IDLE and self.stop(CLOSING_S) != State.IDLE:
+            raise InUse(f"{self!r} did not come to its end within {CLOSING_S} s")
 
     def flush(self) -> None:
         """Hands over what was submitted with `flush=False`."""
@@ -115,8 +135,7 @@ class Dma(Handle):
         return MemcpyTask(self, src, dst)
 
     def _destroy(self) -> None:
-        if self.state != State.IDLE and self.stop(CLOSING_S) != State.IDLE:
-            raise InUse(f"{self!r} did not come to its end within {CLOSING_S} s")
+        self._stop_whole()
         with CONTROL:
             library().call("doca_dma_destroy", self._h)
 

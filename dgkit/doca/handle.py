@@ -143,9 +143,13 @@ class Handle:
                 self._destroy()
                 self._gone()
 
+    def _living(self) -> list[Handle]:
+        """Its children, in the order in which they are closed."""
+        children = [child for ref in list(self._children.values()) if (child := ref()) is not None]
+        return sorted(children, key=lambda child: child._order)
+
     def _close_children(self) -> None:
-        children = [child for child in (ref() for ref in list(self._children.values())) if child]
-        for child in sorted(children, key=lambda child: child._order):
+        for child in self._living():
             child.close()
 
     def _gone(self) -> None:

@@ -116,7 +116,7 @@ class Mmap(Handle):
         self._started = True
 
     def stop(self) -> None:
-        """The opposite. InUse while buffers of it are there."""
+        """The opposite of `start()`. NotPermitted while buffers of it are there."""
         self._call("doca_mmap_stop")
         self._started = False
 

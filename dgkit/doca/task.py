@@ -126,7 +126,20 @@ class MemcpyTask(Handle):
             return None
         lib = library()
         why = lib.text(lib.common.doca_error_get_descr(self._status))
-        return lib.error(self._status, f"memcpy of {self._sizes()}", why)
+        likely = "" if self.closed else self._likely()
+        return lib.error(self._status, f"memcpy of {self._sizes()}", why + likely)
+
+    def _likely(self) -> str:
+        """What would explain a failure, as far as it can be seen from here: DOCA says nothing."""
+        size = sum(part.data_size for part in self._src.parts)
+        room = sum(part.room for part in self._dst.parts)
+        if size > (most := self.dma.device.info.max_copy):
+            return f" (the device copies at most {most} bytes at once)"
+        if size > room:
+            return f" (the destination has room for {room} bytes behind its data)"
+        if self._dst.mmap.permissions == 0:
+            return " (the destination's map is LOCAL_READ_ONLY)"
+        return ""
 
     def wait(self, timeout: float | None = None) -> MemcpyTask:
         """Makes progress until it is complete, and gives it back. Raises the error that it had.
