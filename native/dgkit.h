@@ -191,7 +191,7 @@ int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t t
  * timeout_ns: new transfers stay refused, r stays valid, the call may be made again. */
 int dg_region_close(dg_region *r, uint64_t timeout_ns);
 int dg_region_info_get(dg_region *r, dg_region_info *out);
-/* 1 if a file lies under these bytes (a truncation would raise SIGBUS: register them with
+/* 1 if a file that can shrink lies under these bytes (that would raise SIGBUS: register them with
  * DG_MEMORY_MAY_FAULT, and they are copied by a system call that fails instead); else 0. */
 int dg_memory_may_fault(const void *addr, uint64_t size);
 /* Checks a descriptor's bytes and says how many are its own. Touches no socket. EBADMSG... */

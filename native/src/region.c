@@ -24,23 +24,6 @@ static int usable(struct dg_device *dev)
 	return 0;
 }
 
-int dg_memory_may_fault(const void *addr, uint64_t size)
-{
-	uintptr_t lo = (uintptr_t)addr, hi = lo + size, from, to;
-	unsigned long inode;
-	char line[512];
-	int found = 0;
-	FILE *f = fopen("/proc/self/maps", "re");
-	if (!f)
-		return dg_fail_errno("/proc/self/maps");
-	while (!found && fgets(line, sizeof line, f))
-		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %lu", &from, &to, &inode) ==
-		    3)
-			found = from < hi && lo < to && inode != 0;
-	fclose(f);
-	return found;
-}
-
 /* GPU memory: the bytes must lie in the block that others import. */
 static int check_block(const dg_memory *m)
 {

@@ -317,6 +317,20 @@ static dg_memory file_memory(int *fd)
 	return m;
 }
 
+static void only_a_file_that_can_shrink_may_fault(void)
+{
+	dg_memory file, memfd = sealed_memory(4096), odd = sealed_memory(100);
+	int fd;
+
+	file = file_memory(&fd); /* which may */
+	CHECK_EQ(dg_memory_may_fault(pages(4096), 4096), 0);
+	CHECK_EQ(dg_memory_may_fault(memfd.addr, memfd.size), 0);
+	CHECK_EQ(dg_memory_may_fault(odd.addr, odd.size), 0);
+	close(memfd.fd); /* nothing here says any more that it is sealed */
+	CHECK_EQ(dg_memory_may_fault(memfd.addr, memfd.size), 1);
+	CHECK_EQ(dg_memory_may_fault(file.addr, file.size), 1);
+}
+
 static void file_importer(int fd)
 {
 	struct token token;
@@ -396,6 +410,7 @@ static void a_local_file_that_is_cut_gives_errors_and_no_signal(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
+		TEST(only_a_file_that_can_shrink_may_fault),
 		TEST(a_memfd_is_mapped),
 		TEST(a_part_of_a_memfd_is_mapped),
 		TEST(plain_memory_is_copied_by_the_importer_where_it_may),

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Whether a file lies under memory, so that its truncation would raise SIGBUS in who copies it. */
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "dgkit.h"
+#include "error.h"
+
+/* A line of /proc/self/maps (proc(5)): addresses, and what file is mapped from where on. */
+struct mapped_file {
+	uintptr_t from, to;
+	uint64_t offset;
+	unsigned major, minor;
+	unsigned long inode; /* 0: no file */
+};
+
+static bool parse(const char *line, struct mapped_file *m)
+{
+	return sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %" SCNx64 " %x:%x %lu", &m->from, &m->to,
+		      &m->offset, &m->major, &m->minor, &m->inode) == 6;
+}
+
+/* What is mapped ends with a page, what it is mapped of may end within that. */
+static bool is_sealed(int fd, const struct mapped_file *m)
+{
+	struct stat st;
+	if (fstat(fd, &st) || st.st_ino != m->inode || major(st.st_dev) != m->major ||
+	    minor(st.st_dev) != m->minor)
+		return false;
+	uint64_t end = m->offset + (m->to - m->from);
+	return !dg_memfd_check(fd, end - (uint64_t)sysconf(_SC_PAGESIZE) + 1);
+}
+
+/* A memfd that nobody can shrink. Seals are read from an fd, and a mapping has none: one that is open
+ * here is looked for. */
+static bool sealed(const struct mapped_file *m)
+{
+	bool found = false;
+	DIR *fds = opendir("/proc/self/fd");
+	if (!fds)
+		return false;
+	for (struct dirent *e; !found && (e = readdir(fds));)
+		found = e->d_name[0] != '.' && is_sealed(atoi(e->d_name), m);
+	closedir(fds);
+	return found;
+}
+
+int dg_memory_may_fault(const void *addr, uint64_t size)
+{
+	uintptr_t lo = (uintptr_t)addr, hi = lo + size;
+	struct mapped_file m;
+	char line[512];
+	int found = 0;
+	FILE *f = fopen("/proc/self/maps", "re");
+	if (!f)
+		return dg_fail_errno("/proc/self/maps");
+	while (!found && fgets(line, sizeof line, f))
+		found = parse(line, &m) && m.from < hi && lo < m.to && m.inode && !sealed(&m);
+	fclose(f);
+	return found;
+}
