@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays of buffers for the GPU. softdoca has no data path on the GPU. */
+/*
+ * Arrays of buffers for the GPU. softdoca has no data path on the GPU: parameters are checked and
+ * kept, and what needs the GPU gives NOT_SUPPORTED. /
+ */
 #ifndef DOCA_BUF_ARRAY_H
 #define DOCA_BUF_ARRAY_H
 
@@ -18,17 +21,21 @@ struct doca_gpu;
 struct doca_gpu_buf_arr;
 struct doca_mmap;
 
+/* INVALID_VALUE: no elements. NO_MEMORY. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_create(size_t num_elem, struct doca_buf_arr **buf_arr);
 
+/* NOT_SUPPORTED. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_set_target_gpu(struct doca_buf_arr *buf_arr,
 		struct doca_gpu *gpu_handler);
 
+/* INVALID_VALUE: the elements leave the map. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_set_params(struct doca_buf_arr *buf_arr, struct doca_mmap *mmap,
 		size_t elem_size, uint64_t start_offset);
 
+/* BAD_STATE: no parameters. NOT_SUPPORTED. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_start(struct doca_buf_arr *buf_arr);
 
@@ -38,6 +45,7 @@ doca_error_t doca_buf_arr_stop(struct doca_buf_arr *buf_arr);
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_destroy(struct doca_buf_arr *buf_arr);
 
+/* BAD_STATE: the array is not started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_get_gpu_handle(const struct doca_buf_arr *buf_arr,
 		struct doca_gpu_buf_arr **gpu_buf_arr);
