@@ -7,7 +7,7 @@
  * A buffer comes from an inventory with one reference, and goes back with its last. A list is
  * known by its first buffer, whose references are the list's. A buffer belongs to one thread at a
  * time, and while a submitted task uses it nobody changes it. Every function gives INVALID_VALUE
- * for what is no buffer in use, or no place for its answer. /
+ * for what is no buffer in use, or no place for its answer.
  */
 #ifndef DOCA_BUF_H
 #define DOCA_BUF_H

@@ -3,7 +3,7 @@
  * Inventories, from which buffers are taken. All its buffers are made when it is, so that taking
  * one costs nanoseconds. An inventory, with the buffers from it, belongs to one thread at a time.
  * Every function gives INVALID_VALUE for what is no inventory, no map, no buffer, or no place for
- * its answer. /
+ * its answer.
  */
 #ifndef DOCA_BUF_INVENTORY_H
 #define DOCA_BUF_INVENTORY_H

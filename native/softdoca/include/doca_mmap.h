@@ -2,13 +2,13 @@
 /*
  * Memory maps: memory that devices may reach, of this process or exported by another.
  *
- *   create, set a range, permissions and devices -> start -> take buffers, export -> stop or destroy
+ *   create, set range, permissions, devices -> start -> take buffers, export -> stop or destroy
  *
  * One range a map. A map belongs to one thread at a time, unless doca_mmap_enable_thread_safety();
  * taking buffers over a started map is safe in any number of threads, each with an inventory of
  * its own. Every function gives INVALID_VALUE for what is no map, no device, or no place for its
  * answer. A map that was made of an export is started and stays as it is: what would change it
- * gives NOT_PERMITTED. /
+ * gives NOT_PERMITTED.
  */
 #ifndef DOCA_MMAP_H
 #define DOCA_MMAP_H
@@ -80,9 +80,9 @@ doca_error_t doca_mmap_set_permissions(struct doca_mmap *mmap, uint32_t access_m
 DOCA_STABLE
 doca_error_t doca_mmap_start(struct doca_mmap *mmap);
 
-/* Ends the exports; then the map can be changed and started again. Stopping what is not started is
- * none of its errors. NOT_PERMITTED, and the map goes on: buffers point into it, or a transfer is
- * in flight. */
+/* Ends the exports; then the map can be changed and started again. SUCCESS, too, if it is not
+ * started. NOT_PERMITTED, and the map goes on: buffers point into it, or a transfer is in
+ * flight. */
 DOCA_STABLE
 doca_error_t doca_mmap_stop(struct doca_mmap *mmap);
 
