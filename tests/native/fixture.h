@@ -21,6 +21,7 @@
 #define UNUSED __attribute__((unused))
 
 static const char *provider UNUSED = "soft"; /* the one under test */
+static const char *over UNUSED; /* the one that the provider fault wraps, soft if NULL */
 
 /* A queue and the place where its transfers' completions go. */
 struct lane {
@@ -111,7 +112,7 @@ UNUSED static dg_region_info info_of(dg_region *r)
 
 UNUSED static dg_device *device_spinning(uint64_t spin_ns)
 {
-	dg_device_config config = { .spin_ns = spin_ns };
+	dg_device_config config = { .spin_ns = spin_ns, .over = over };
 	dg_device *dev;
 
 	CHECK_EQ(dg_device_open(provider, &config, &dev), 0);
@@ -284,21 +285,35 @@ UNUSED static dg_wc done(struct lane *l, const dg_wr *wr)
 	return t.wc;
 }
 
-/* The tests over each provider of this build, one after another. */
+/* The tests over the provider in hand. */
+UNUSED static int run_over(const struct test *tests, size_t n, const char *only)
+{
+	const char *needs = over ? over : provider;
+
+	printf("-- %s%s%s\n", provider, over ? " over " : "", over ? over : "");
+	/* Not deep: each test is a process, and CUDA must not be started before the fork. */
+	if (dg_provider_probe(needs, false)) {
+		printf("skip %s: %s\n", needs, dg_last_error());
+		return CHECK_SKIPPED;
+	}
+	return run_tests(tests, n, only);
+}
+
+/* The tests over each provider of this build, one after another, and over fault around softdoca. */
 UNUSED static int run_over_providers(const struct test *tests, size_t n, int argc, char **argv)
 {
 	int failed = 0, skipped = 0, i = 0;
 
-	for (; (provider = dg_provider_name(i)); i++) {
+	for (bool last = false; !last; i++) {
 		int rc;
 
-		printf("-- %s\n", provider);
-		if (dg_provider_probe(provider, false)) { /* each test is a process, and CUDA must not be started before the fork */
-			printf("skip %s: %s\n", provider, dg_last_error());
-			skipped++;
-			continue;
+		provider = dg_provider_name(i);
+		last = !provider;
+		if (last) {
+			provider = "fault";
+			over = "softdoca";
 		}
-		rc = run_tests(tests, n, argc > 1 ? argv[1] : NULL);
+		rc = run_over(tests, n, argc > 1 ? argv[1] : NULL);
 		failed += rc && rc != CHECK_SKIPPED;
 		skipped += rc == CHECK_SKIPPED;
 	}

@@ -5,10 +5,10 @@
 #define ALWAYS .every = 1, .max_size = UINT64_MAX, .ppm = 1000000, .ops = 3
 #define SIZE (1 << 16)
 
-/* A fixture over soft wrapped by these rules. */
+/* A fixture over the provider in `over`, wrapped by these rules. */
 static void fault_open(struct fix *f, const dg_fault_rule *rules, uint32_t n, uint64_t op_timeout_ns)
 {
-	dg_device_config config = { .over = "soft", .rules = rules, .n_rules = n };
+	dg_device_config config = { .over = over, .rules = rules, .n_rules = n };
 
 	memset(f, 0, sizeof(*f));
 	CHECK_EQ(dg_device_open("fault", &config, &f->dev), 0);
@@ -474,5 +474,18 @@ int main(int argc, char **argv)
 		TEST(nonsense_rules_are_refused),
 	};
 
-	return RUN_TESTS(tests, argc, argv);
+	static const char *const wrapped[] = { "soft", "softdoca" };
+	const size_t n = sizeof(tests) / sizeof(tests[0]);
+	int failed = 0, skipped = 0;
+
+	provider = "fault";
+	for (int i = 0; i < 2; i++) {
+		int rc;
+
+		over = wrapped[i];
+		rc = run_over(tests, n, argc > 1 ? argv[1] : NULL);
+		failed += rc && rc != CHECK_SKIPPED;
+		skipped += rc == CHECK_SKIPPED;
+	}
+	return failed ? 1 : skipped == 2 ? CHECK_SKIPPED : 0;
 }
