@@ -2,11 +2,12 @@
 /*
  * Comch: messages between a program on the host (the client) and one on the DPU (the server).
  *
- * softdoca carries them over a Unix socket between two processes of one user on one machine. The server
- * starts first. Callbacks are called by doca_pe_progress alone, one a call; what comes with an event (the
- * message's bytes, the event itself) is valid until the callback returns. A handle that is NULL, freed or of
- * another kind gives DOCA_ERROR_INVALID_VALUE, or NULL; settings are refused with DOCA_ERROR_BAD_STATE once the
- * context is started. One thread at a time uses a progress engine and all that is connected to it.
+ * softdoca carries them over a Unix socket between two processes of one user on one machine. The
+ * server starts first. Callbacks are called by doca_pe_progress alone, one a call; what comes with
+ * an event (the message's bytes, the event itself) is valid until the callback returns. A handle
+ * that is NULL, freed or of another kind gives DOCA_ERROR_INVALID_VALUE, or NULL; settings are
+ * refused with DOCA_ERROR_BAD_STATE once the context is started. One thread at a time uses a
+ * progress engine and all that is connected to it.
  */
 #ifndef DOCA_COMCH_H
 #define DOCA_COMCH_H
@@ -35,15 +36,16 @@ struct doca_comch_event_msg_recv;
 struct doca_comch_event_connection_status_changed;
 struct doca_comch_event_consumer;
 
-/* Of a task that was sent (the message is with the peer's system), or that failed: its status says why. */
+/* Of a task that was sent (the message is with the peer's system), or that failed: its status
+ * says why. */
 typedef void (*doca_comch_task_send_completion_cb_t)(struct doca_comch_task_send *task,
 						     union doca_data task_user_data,
 						     union doca_data ctx_user_data);
 typedef void (*doca_comch_event_msg_recv_cb_t)(struct doca_comch_event_msg_recv *event,
 					       uint8_t *recv_buffer, uint32_t msg_len,
 					       struct doca_comch_connection *comch_connection);
-/* change_successful: 0 if a client left before it was told that it is connected; the connection then ends
- * with the callback. */
+/* change_successful: 0 if a client left before it was told that it is connected; the connection
+ * then ends with the callback. */
 typedef void (*doca_comch_event_connection_status_changed_cb_t)(
 	struct doca_comch_event_connection_status_changed *event,
 	struct doca_comch_connection *comch_connection, uint8_t change_successful);
@@ -84,8 +86,8 @@ doca_error_t doca_comch_cap_get_max_send_tasks(const struct doca_devinfo *devinf
 
 /* ---- the client ---- */
 
-/* A client, on the device's own function, of the server of this name. DOCA_ERROR_NOT_SUPPORTED: the device
- * cannot be one. */
+/* A client, on the device's own function, of the server of this name. DOCA_ERROR_NOT_SUPPORTED:
+ * the device cannot be one. */
 DOCA_STABLE
 doca_error_t doca_comch_client_create(struct doca_dev *dev, const char *name,
 		struct doca_comch_client **comch_client);
@@ -94,9 +96,9 @@ doca_error_t doca_comch_client_create(struct doca_dev *dev, const char *name,
 DOCA_STABLE
 doca_error_t doca_comch_client_destroy(struct doca_comch_client *comch_client);
 
-/* Its context. doca_ctx_start gives DOCA_ERROR_IN_PROGRESS; doca_pe_progress makes it run once the server
- * has accepted. If no server listens within three seconds, or when the server ends the connection, it
- * goes by STOPPING to IDLE; why stands in the log. */
+/* Its context. doca_ctx_start gives DOCA_ERROR_IN_PROGRESS; doca_pe_progress makes it run once
+ * the server has accepted. If no server listens within three seconds, or when the server ends
+ * the connection, it goes by STOPPING to IDLE; why stands in the log. */
 DOCA_STABLE
 struct doca_ctx *doca_comch_client_as_ctx(struct doca_comch_client *comch_client);
 
@@ -144,9 +146,9 @@ DOCA_STABLE
 doca_error_t doca_comch_client_get_connection(const struct doca_comch_client *comch_client,
 		struct doca_comch_connection **connection);
 
-/* A task that sends msg, which is copied here. DOCA_ERROR_INVALID_VALUE: no message, one that is empty or
- * longer than this side sends or the peer takes, or a peer that is not connected to this client.
- * DOCA_ERROR_NO_MEMORY: all tasks are taken; free some. */
+/* A task that sends msg, which is copied here. DOCA_ERROR_INVALID_VALUE: no message, one that is
+ * empty or longer than this side sends or the peer takes, or a peer that is not connected to
+ * this client. DOCA_ERROR_NO_MEMORY: all tasks are taken; free some. */
 DOCA_STABLE
 doca_error_t doca_comch_client_task_send_alloc_init(struct doca_comch_client *comch_client,
 		struct doca_comch_connection *peer, const void *msg, uint32_t len,
@@ -154,8 +156,8 @@ doca_error_t doca_comch_client_task_send_alloc_init(struct doca_comch_client *co
 
 /* ---- the server ---- */
 
-/* A server of the host's function that repr, of dev, stands for. DOCA_ERROR_NOT_SUPPORTED: the device
- * cannot be one. */
+/* A server of the host's function that repr, of dev, stands for. DOCA_ERROR_NOT_SUPPORTED: the
+ * device cannot be one. */
 DOCA_STABLE
 doca_error_t doca_comch_server_create(struct doca_dev *dev, struct doca_dev_rep *repr,
 		const char *name, struct doca_comch_server **comch_server);
@@ -164,8 +166,8 @@ doca_error_t doca_comch_server_create(struct doca_dev *dev, struct doca_dev_rep 
 DOCA_STABLE
 doca_error_t doca_comch_server_destroy(struct doca_comch_server *comch_server);
 
-/* Its context, which runs as soon as it is started. DOCA_ERROR_ALREADY_EXIST: another server has this name
- * on this function. Stopping it ends all connections, without disconnect events. */
+/* Its context, which runs as soon as it is started. DOCA_ERROR_ALREADY_EXIST: another server has
+ * this name on this function. Stopping it ends all connections, without disconnect events. */
 DOCA_STABLE
 struct doca_ctx *doca_comch_server_as_ctx(struct doca_comch_server *comch_server);
 
@@ -180,8 +182,8 @@ DOCA_STABLE
 doca_error_t doca_comch_server_event_msg_recv_register(struct doca_comch_server *comch_server,
 		doca_comch_event_msg_recv_cb_t recv_event_cb);
 
-/* Must be set before the start. The disconnect event is for clients that leave or die; it comes after
- * their last message, and after the completions of what could not be sent to them. */
+/* Must be set before the start. The disconnect event is for clients that leave or die; it comes
+ * after their last message, and after the completions of what could not be sent to them. */
 DOCA_STABLE
 doca_error_t doca_comch_server_event_connection_status_changed_register(
 		struct doca_comch_server *comch_server,
@@ -218,8 +220,8 @@ DOCA_STABLE
 doca_error_t doca_comch_server_get_device_repr(const struct doca_comch_server *comch_server,
 		struct doca_dev_rep **repr);
 
-/* Sends a client away: its context goes idle, after the messages sent so far. Tasks that wait for room
- * fail with DOCA_ERROR_CONNECTION_ABORTED. No event follows, and the handle is no more. */
+/* Sends a client away: its context goes idle, after the messages sent so far. Tasks that wait
+ * for room fail with DOCA_ERROR_CONNECTION_ABORTED. No event follows, and the handle is no more. */
 DOCA_STABLE
 doca_error_t doca_comch_server_disconnect(struct doca_comch_server *comch_server,
 		struct doca_comch_connection *connection);
@@ -250,8 +252,8 @@ DOCA_STABLE
 struct doca_comch_client *doca_comch_client_get_client_ctx(
 		const struct doca_comch_connection *connection);
 
-/* The task, to be submitted. doca_task_submit gives DOCA_ERROR_NOT_CONNECTED when its connection is over; a
- * task that finds the socket full waits, in order. One whose peer is gone fails with
+/* The task, to be submitted. doca_task_submit gives DOCA_ERROR_NOT_CONNECTED when its connection
+ * is over; a task that finds the socket full waits, in order. One whose peer is gone fails with
  * DOCA_ERROR_CONNECTION_RESET. */
 DOCA_STABLE
 struct doca_task *doca_comch_task_send_as_task(struct doca_comch_task_send *task);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Comch and bad input: wrong handles, values and orders, and strangers on its
- * sockets. */
+/* Comch and bad input: wrong handles, values and orders. */
 #include "comch_check.h"
 
 /* ---- handles ---- */
 
-static struct side s, c; /* a connected pair; what the calls below get beside
-                            the handle in question */
+/* A connected pair: what the calls below get beside the handle in question. */
+static struct side s, c;
 static struct doca_comch_task_send *task_out;
 static struct doca_comch_client *client_out;
 static struct doca_comch_server *server_out;
@@ -15,8 +14,11 @@ static struct doca_dev *dev_out;
 static struct doca_dev_rep *rep_out;
 static uint32_t number;
 
-#define CALL(name, expression)                                                 \
-  static doca_error_t name(void *h) { return expression; }
+#define CALL(name, expression)            \
+	static doca_error_t name(void *h) \
+	{                                 \
+		return expression;        \
+	}
 
 CALL(cap_client, doca_comch_cap_client_is_supported(h))
 CALL(cap_server, doca_comch_cap_server_is_supported(h))
@@ -27,32 +29,25 @@ CALL(cap_clients, doca_comch_cap_get_max_clients(h, &number))
 CALL(cap_tasks, doca_comch_cap_get_max_send_tasks(h, &number))
 CALL(client_create, doca_comch_client_create(h, "x", &client_out))
 CALL(client_destroy, doca_comch_client_destroy(h))
-CALL(client_conf,
-     doca_comch_client_task_send_set_conf(h, sent_cb, failed_cb, 1))
+CALL(client_conf, doca_comch_client_task_send_set_conf(h, sent_cb, failed_cb, 1))
 CALL(client_recv, doca_comch_client_event_msg_recv_register(h, message_cb))
-CALL(client_consumer,
-     doca_comch_client_event_consumer_register(h, consumer_cb, consumer_cb))
+CALL(client_consumer, doca_comch_client_event_consumer_register(h, consumer_cb, consumer_cb))
 CALL(client_set_msg, doca_comch_client_set_max_msg_size(h, 8))
 CALL(client_get_msg, doca_comch_client_get_max_msg_size(h, &number))
 CALL(client_set_recv, doca_comch_client_set_recv_queue_size(h, 8))
 CALL(client_get_recv, doca_comch_client_get_recv_queue_size(h, &number))
 CALL(client_get_dev, doca_comch_client_get_device(h, &dev_out))
 CALL(client_connection, doca_comch_client_get_connection(h, &connection_out))
-CALL(client_send,
-     doca_comch_client_task_send_alloc_init(h, c.peer, "x", 1, &task_out))
-CALL(client_peer,
-     doca_comch_client_task_send_alloc_init(c.client, h, "x", 1, &task_out))
+CALL(client_send, doca_comch_client_task_send_alloc_init(h, c.peer, "x", 1, &task_out))
+CALL(client_peer, doca_comch_client_task_send_alloc_init(c.client, h, "x", 1, &task_out))
 CALL(server_create, doca_comch_server_create(h, s.rep, "x", &server_out))
 CALL(server_rep, doca_comch_server_create(s.dev, h, "x", &server_out))
 CALL(server_destroy, doca_comch_server_destroy(h))
-CALL(server_conf,
-     doca_comch_server_task_send_set_conf(h, sent_cb, failed_cb, 1))
+CALL(server_conf, doca_comch_server_task_send_set_conf(h, sent_cb, failed_cb, 1))
 CALL(server_recv, doca_comch_server_event_msg_recv_register(h, message_cb))
 CALL(server_status,
-     doca_comch_server_event_connection_status_changed_register(h, connect_cb,
-                                                                disconnect_cb))
-CALL(server_consumer,
-     doca_comch_server_event_consumer_register(h, consumer_cb, consumer_cb))
+     doca_comch_server_event_connection_status_changed_register(h, connect_cb, disconnect_cb))
+CALL(server_consumer, doca_comch_server_event_consumer_register(h, consumer_cb, consumer_cb))
 CALL(server_set_msg, doca_comch_server_set_max_msg_size(h, 8))
 CALL(server_get_msg, doca_comch_server_get_max_msg_size(h, &number))
 CALL(server_set_recv, doca_comch_server_set_recv_queue_size(h, 8))
@@ -61,465 +56,253 @@ CALL(server_get_dev, doca_comch_server_get_device(h, &dev_out))
 CALL(server_get_rep, doca_comch_server_get_device_repr(h, &rep_out))
 CALL(server_disconnect, doca_comch_server_disconnect(h, s.peer))
 CALL(server_disconnect_peer, doca_comch_server_disconnect(s.server, h))
-CALL(server_send,
-     doca_comch_server_task_send_alloc_init(h, s.peer, "x", 1, &task_out))
-CALL(server_peer,
-     doca_comch_server_task_send_alloc_init(s.server, h, "x", 1, &task_out))
+CALL(server_send, doca_comch_server_task_send_alloc_init(h, s.peer, "x", 1, &task_out))
+CALL(server_peer, doca_comch_server_task_send_alloc_init(s.server, h, "x", 1, &task_out))
 CALL(set_data, doca_comch_connection_set_user_data(h, (union doca_data){0}))
 CALL(submit, doca_task_submit(h))
 
 #define ALL_OF(name) {#name, name}
 static const struct named_call calls[] = {
-    ALL_OF(cap_client),
-    ALL_OF(cap_server),
-    ALL_OF(cap_msg),
-    ALL_OF(cap_name),
-    ALL_OF(cap_recv),
-    ALL_OF(cap_clients),
-    ALL_OF(cap_tasks),
-    ALL_OF(client_create),
-    ALL_OF(client_destroy),
-    ALL_OF(client_conf),
-    ALL_OF(client_recv),
-    ALL_OF(client_consumer),
-    ALL_OF(client_set_msg),
-    ALL_OF(client_get_msg),
-    ALL_OF(client_set_recv),
-    ALL_OF(client_get_recv),
-    ALL_OF(client_get_dev),
-    ALL_OF(client_connection),
-    ALL_OF(client_send),
-    ALL_OF(client_peer),
-    ALL_OF(server_create),
-    ALL_OF(server_rep),
-    ALL_OF(server_destroy),
-    ALL_OF(server_conf),
-    ALL_OF(server_recv),
-    ALL_OF(server_status),
-    ALL_OF(server_consumer),
-    ALL_OF(server_set_msg),
-    ALL_OF(server_get_msg),
-    ALL_OF(server_set_recv),
-    ALL_OF(server_get_recv),
-    ALL_OF(server_get_dev),
-    ALL_OF(server_get_rep),
-    ALL_OF(server_disconnect),
-    ALL_OF(server_disconnect_peer),
-    ALL_OF(server_send),
-    ALL_OF(server_peer),
-    ALL_OF(set_data),
-    ALL_OF(submit),
+	ALL_OF(cap_client),
+	ALL_OF(cap_server),
+	ALL_OF(cap_msg),
+	ALL_OF(cap_name),
+	ALL_OF(cap_recv),
+	ALL_OF(cap_clients),
+	ALL_OF(cap_tasks),
+	ALL_OF(client_create),
+	ALL_OF(client_destroy),
+	ALL_OF(client_conf),
+	ALL_OF(client_recv),
+	ALL_OF(client_consumer),
+	ALL_OF(client_set_msg),
+	ALL_OF(client_get_msg),
+	ALL_OF(client_set_recv),
+	ALL_OF(client_get_recv),
+	ALL_OF(client_get_dev),
+	ALL_OF(client_connection),
+	ALL_OF(client_send),
+	ALL_OF(client_peer),
+	ALL_OF(server_create),
+	ALL_OF(server_rep),
+	ALL_OF(server_destroy),
+	ALL_OF(server_conf),
+	ALL_OF(server_recv),
+	ALL_OF(server_status),
+	ALL_OF(server_consumer),
+	ALL_OF(server_set_msg),
+	ALL_OF(server_get_msg),
+	ALL_OF(server_set_recv),
+	ALL_OF(server_get_recv),
+	ALL_OF(server_get_dev),
+	ALL_OF(server_get_rep),
+	ALL_OF(server_disconnect),
+	ALL_OF(server_disconnect_peer),
+	ALL_OF(server_send),
+	ALL_OF(server_peer),
+	ALL_OF(set_data),
+	ALL_OF(submit),
 };
 
-static void every_function_refuses_what_is_no_handle_of_its_kind(void) {
-  struct doca_comch_client *dead;
+static void every_function_refuses_what_is_no_handle_of_its_kind(void)
+{
+	struct doca_comch_client *dead;
 
-  a_pair(&s, &c, "handles");
-  OK(doca_comch_client_create(c.dev, "dead", &dead));
-  OK(doca_comch_client_destroy(dead));
-  /* The engine is a living object of a kind that none of them takes. */
-  void *const handles[] = NO_HANDLES((void *)s.pe);
-  all_refuse(calls, sizeof(calls) / sizeof(calls[0]), handles,
-             sizeof(handles) / sizeof(handles[0]));
-  void *const dead_one[] = {dead};
-  all_refuse(calls, sizeof(calls) / sizeof(calls[0]), dead_one, 1);
-  for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++) {
-    CHECK(!doca_comch_client_as_ctx(handles[i]));
-    CHECK(!doca_comch_server_as_ctx(handles[i]));
-    CHECK(!doca_comch_task_send_as_task(handles[i]));
-    CHECK(!doca_comch_server_get_server_ctx(handles[i]));
-    CHECK(!doca_comch_client_get_client_ctx(handles[i]));
-    CHECK_EQ(doca_comch_connection_get_user_data(handles[i]).u64, 0);
-  }
-  /* A client is no server, and a connection of one side is not one of the
-   * other. */
-  REFUSED(doca_comch_server_destroy((void *)c.client), INVALID_VALUE);
-  REFUSED(doca_comch_client_destroy((void *)s.server), INVALID_VALUE);
-  REFUSED(server_peer(c.peer), INVALID_VALUE);
-  REFUSED(client_peer(s.peer), INVALID_VALUE);
-  REFUSED(server_disconnect_peer(c.peer), INVALID_VALUE);
-  both_stopped(&s, &c);
+	a_pair(&s, &c, "handles");
+	OK(doca_comch_client_create(c.dev, "dead", &dead));
+	OK(doca_comch_client_destroy(dead));
+	/* The engine is a living object of a kind that none of them takes. */
+	void *const handles[] = NO_HANDLES((void *)s.pe);
+	all_refuse(calls, sizeof(calls) / sizeof(calls[0]), handles,
+		   sizeof(handles) / sizeof(handles[0]));
+	void *const dead_one[] = {dead};
+	all_refuse(calls, sizeof(calls) / sizeof(calls[0]), dead_one, 1);
+	for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++) {
+		CHECK(!doca_comch_client_as_ctx(handles[i]));
+		CHECK(!doca_comch_server_as_ctx(handles[i]));
+		CHECK(!doca_comch_task_send_as_task(handles[i]));
+		CHECK(!doca_comch_server_get_server_ctx(handles[i]));
+		CHECK(!doca_comch_client_get_client_ctx(handles[i]));
+		CHECK_EQ(doca_comch_connection_get_user_data(handles[i]).u64, 0);
+	}
+	/* A client is no server, and a connection of one side is not one of the other. */
+	REFUSED(doca_comch_server_destroy((void *)c.client), INVALID_VALUE);
+	REFUSED(doca_comch_client_destroy((void *)s.server), INVALID_VALUE);
+	REFUSED(server_peer(c.peer), INVALID_VALUE);
+	REFUSED(client_peer(s.peer), INVALID_VALUE);
+	REFUSED(server_disconnect_peer(c.peer), INVALID_VALUE);
+	both_stopped(&s, &c);
 }
 
 /* ---- values ---- */
 
-static void every_missing_or_absurd_value_is_refused(void) {
-  char name[200];
+static void every_missing_or_absurd_value_is_refused(void)
+{
+	char name[200];
 
-  a_server(&s, "values");
-  a_client(&c, "values");
-  memset(name, 'n', sizeof(name));
-  name[120] = '\0';
-  REFUSED(doca_comch_client_create(c.dev, NULL, &client_out), INVALID_VALUE);
-  REFUSED(doca_comch_client_create(c.dev, "", &client_out), INVALID_VALUE);
-  REFUSED(doca_comch_client_create(c.dev, name, &client_out), INVALID_VALUE);
-  REFUSED(doca_comch_client_create(c.dev, "x", NULL), INVALID_VALUE);
-  REFUSED(doca_comch_server_create(s.dev, s.rep, NULL, &server_out),
-          INVALID_VALUE);
-  REFUSED(doca_comch_server_create(s.dev, s.rep, name, &server_out),
-          INVALID_VALUE);
-  REFUSED(doca_comch_server_create(s.dev, s.rep, "x", NULL), INVALID_VALUE);
-  name[119] = '\0';
-  OK(doca_comch_client_create(c.dev, name, &client_out));
-  OK(doca_comch_client_destroy(client_out));
+	a_server(&s, "values");
+	a_client(&c, "values");
+	memset(name, 'n', sizeof(name));
+	name[120] = '\0';
+	REFUSED(doca_comch_client_create(c.dev, NULL, &client_out), INVALID_VALUE);
+	REFUSED(doca_comch_client_create(c.dev, "", &client_out), INVALID_VALUE);
+	REFUSED(doca_comch_client_create(c.dev, name, &client_out), INVALID_VALUE);
+	REFUSED(doca_comch_client_create(c.dev, "x", NULL), INVALID_VALUE);
+	REFUSED(doca_comch_server_create(s.dev, s.rep, NULL, &server_out), INVALID_VALUE);
+	REFUSED(doca_comch_server_create(s.dev, s.rep, name, &server_out), INVALID_VALUE);
+	REFUSED(doca_comch_server_create(s.dev, s.rep, "x", NULL), INVALID_VALUE);
+	name[119] = '\0';
+	OK(doca_comch_client_create(c.dev, name, &client_out));
+	OK(doca_comch_client_destroy(client_out));
 
-  REFUSED(doca_comch_client_set_max_msg_size(c.client, 0), INVALID_VALUE);
-  REFUSED(doca_comch_client_set_max_msg_size(c.client, MAX_MSG + 1),
-          INVALID_VALUE);
-  REFUSED(doca_comch_server_set_max_msg_size(s.server, UINT32_MAX),
-          INVALID_VALUE);
-  REFUSED(doca_comch_server_set_recv_queue_size(s.server, 0), INVALID_VALUE);
-  REFUSED(doca_comch_client_set_recv_queue_size(c.client, UINT32_MAX),
-          INVALID_VALUE);
-  REFUSED(doca_comch_client_get_max_msg_size(c.client, NULL), INVALID_VALUE);
-  REFUSED(doca_comch_server_get_max_msg_size(s.server, NULL), INVALID_VALUE);
-  REFUSED(doca_comch_client_get_connection(c.client, NULL), INVALID_VALUE);
-  REFUSED(doca_comch_client_task_send_set_conf(c.client, NULL, failed_cb, 1),
-          INVALID_VALUE);
-  REFUSED(doca_comch_client_task_send_set_conf(c.client, sent_cb, NULL, 1),
-          INVALID_VALUE);
-  REFUSED(doca_comch_client_task_send_set_conf(c.client, sent_cb, failed_cb, 0),
-          INVALID_VALUE);
-  REFUSED(doca_comch_server_task_send_set_conf(s.server, sent_cb, failed_cb,
-                                               UINT32_MAX),
-          INVALID_VALUE);
-  REFUSED(doca_comch_client_event_msg_recv_register(c.client, NULL),
-          INVALID_VALUE);
-  REFUSED(doca_comch_server_event_msg_recv_register(s.server, NULL),
-          INVALID_VALUE);
-  REFUSED(doca_comch_server_event_connection_status_changed_register(
-              s.server, connect_cb, NULL),
-          INVALID_VALUE);
-  REFUSED(
-      doca_comch_server_event_consumer_register(s.server, NULL, consumer_cb),
-      INVALID_VALUE);
-  REFUSED(doca_comch_cap_get_max_msg_size(doca_dev_as_devinfo(c.dev), NULL),
-          INVALID_VALUE);
-  destroyed(&c);
-  destroyed(&s);
+	REFUSED(doca_comch_client_set_max_msg_size(c.client, 0), INVALID_VALUE);
+	REFUSED(doca_comch_client_set_max_msg_size(c.client, MAX_MSG + 1), INVALID_VALUE);
+	REFUSED(doca_comch_server_set_max_msg_size(s.server, UINT32_MAX), INVALID_VALUE);
+	REFUSED(doca_comch_server_set_recv_queue_size(s.server, 0), INVALID_VALUE);
+	REFUSED(doca_comch_client_set_recv_queue_size(c.client, UINT32_MAX), INVALID_VALUE);
+	REFUSED(doca_comch_client_get_max_msg_size(c.client, NULL), INVALID_VALUE);
+	REFUSED(doca_comch_server_get_max_msg_size(s.server, NULL), INVALID_VALUE);
+	REFUSED(doca_comch_client_get_connection(c.client, NULL), INVALID_VALUE);
+	REFUSED(doca_comch_client_task_send_set_conf(c.client, NULL, failed_cb, 1), INVALID_VALUE);
+	REFUSED(doca_comch_client_task_send_set_conf(c.client, sent_cb, NULL, 1), INVALID_VALUE);
+	REFUSED(doca_comch_client_task_send_set_conf(c.client, sent_cb, failed_cb, 0),
+		INVALID_VALUE);
+	REFUSED(doca_comch_server_task_send_set_conf(s.server, sent_cb, failed_cb, UINT32_MAX),
+		INVALID_VALUE);
+	REFUSED(doca_comch_client_event_msg_recv_register(c.client, NULL), INVALID_VALUE);
+	REFUSED(doca_comch_server_event_msg_recv_register(s.server, NULL), INVALID_VALUE);
+	REFUSED(doca_comch_server_event_connection_status_changed_register(s.server, connect_cb,
+									   NULL),
+		INVALID_VALUE);
+	REFUSED(doca_comch_server_event_consumer_register(s.server, NULL, consumer_cb),
+		INVALID_VALUE);
+	REFUSED(doca_comch_cap_get_max_msg_size(doca_dev_as_devinfo(c.dev), NULL), INVALID_VALUE);
+	destroyed(&c);
+	destroyed(&s);
 }
 
-static void
-a_message_is_between_one_byte_and_the_smaller_limit_of_both_sides(void) {
-  struct doca_task *task;
-  uint8_t bytes[MAX_MSG + 1] = {1};
+static void a_message_is_between_one_byte_and_the_smaller_limit_of_both_sides(void)
+{
+	struct doca_task *task;
+	uint8_t bytes[MAX_MSG + 1] = {1};
 
-  a_server(&s, "limits");
-  a_client(&c, "limits");
-  OK(doca_comch_cap_get_max_msg_size(doca_dev_as_devinfo(s.dev), &number));
-  CHECK_EQ(number, MAX_MSG);
-  OK(doca_comch_server_get_max_msg_size(s.server, &number));
-  CHECK_EQ(number, MAX_MSG);
-  OK(doca_comch_server_set_max_msg_size(s.server, 100));
-  OK(doca_comch_client_set_recv_queue_size(c.client, 16));
-  OK(doca_comch_client_get_recv_queue_size(c.client, &number));
-  CHECK_EQ(number, 16);
-  OK(doca_ctx_start(s.ctx));
-  REFUSED(doca_ctx_start(c.ctx), IN_PROGRESS);
-  UNTIL2(&s, &c, running(&c));
-  connected(&c);
-  REFUSED(alloc_send(&s, s.peer, bytes, 101, &task), INVALID_VALUE);
-  REFUSED(alloc_send(&c, c.peer, bytes, 101, &task), INVALID_VALUE);
-  REFUSED(alloc_send(&c, c.peer, bytes, MAX_MSG + 1, &task), INVALID_VALUE);
-  REFUSED(alloc_send(&c, c.peer, bytes, 0, &task), INVALID_VALUE);
-  REFUSED(alloc_send(&c, c.peer, NULL, 1, &task), INVALID_VALUE);
-  REFUSED(
-      doca_comch_client_task_send_alloc_init(c.client, c.peer, bytes, 1, NULL),
-      INVALID_VALUE);
-  say(&c, bytes, 100);
-  say(&s, bytes, 1);
-  UNTIL2(&s, &c, s.received && c.received);
-  both_stopped(&s, &c);
+	a_server(&s, "limits");
+	a_client(&c, "limits");
+	OK(doca_comch_cap_get_max_msg_size(doca_dev_as_devinfo(s.dev), &number));
+	CHECK_EQ(number, MAX_MSG);
+	OK(doca_comch_server_get_max_msg_size(s.server, &number));
+	CHECK_EQ(number, MAX_MSG);
+	OK(doca_comch_server_set_max_msg_size(s.server, 100));
+	OK(doca_comch_client_set_recv_queue_size(c.client, 16));
+	OK(doca_comch_client_get_recv_queue_size(c.client, &number));
+	CHECK_EQ(number, 16);
+	OK(doca_ctx_start(s.ctx));
+	REFUSED(doca_ctx_start(c.ctx), IN_PROGRESS);
+	UNTIL2(&s, &c, running(&c));
+	connected(&c);
+	REFUSED(alloc_send(&s, s.peer, bytes, 101, &task), INVALID_VALUE);
+	REFUSED(alloc_send(&c, c.peer, bytes, 101, &task), INVALID_VALUE);
+	REFUSED(alloc_send(&c, c.peer, bytes, MAX_MSG + 1, &task), INVALID_VALUE);
+	REFUSED(alloc_send(&c, c.peer, bytes, 0, &task), INVALID_VALUE);
+	REFUSED(alloc_send(&c, c.peer, NULL, 1, &task), INVALID_VALUE);
+	REFUSED(doca_comch_client_task_send_alloc_init(c.client, c.peer, bytes, 1, NULL),
+		INVALID_VALUE);
+	say(&c, bytes, 100);
+	say(&s, bytes, 1);
+	UNTIL2(&s, &c, s.received && c.received);
+	both_stopped(&s, &c);
 }
 
 /* ---- orders ---- */
 
-static void nothing_is_configured_or_destroyed_while_it_runs(void) {
-  struct doca_task *task, *again;
+static void nothing_is_configured_or_destroyed_while_it_runs(void)
+{
+	struct doca_task *task, *again;
 
-  a_pair(&s, &c, "running");
-  REFUSED(doca_ctx_start(s.ctx), BAD_STATE);
-  REFUSED(client_destroy(c.client), BAD_STATE);
-  REFUSED(server_destroy(s.server), BAD_STATE);
-  REFUSED(client_conf(c.client), BAD_STATE);
-  REFUSED(client_recv(c.client), BAD_STATE);
-  REFUSED(client_consumer(c.client), BAD_STATE);
-  REFUSED(client_set_msg(c.client), BAD_STATE);
-  REFUSED(client_set_recv(c.client), BAD_STATE);
-  REFUSED(server_conf(s.server), BAD_STATE);
-  REFUSED(server_recv(s.server), BAD_STATE);
-  REFUSED(server_status(s.server), BAD_STATE);
-  REFUSED(server_consumer(s.server), BAD_STATE);
-  REFUSED(server_set_msg(s.server), BAD_STATE);
-  REFUSED(server_set_recv(s.server), BAD_STATE);
-  /* A task in flight is neither submitted again nor freed; one that is not
-   * holds its context. */
-  OK(alloc_send(&c, c.peer, "x", 1, &task));
-  OK(doca_task_submit(task));
-  CHECK(doca_task_submit(task) != DOCA_SUCCESS);
-  doca_task_free(task);
-  UNTIL(&c, c.sent);
-  doca_task_free(task); /* the callback has freed it */
-  OK(alloc_send(&c, c.peer, "x", 1, &again));
-  REFUSED(doca_ctx_stop(c.ctx), IN_PROGRESS);
-  CHECK(doca_task_submit(again) != DOCA_SUCCESS);
-  doca_task_free(again);
-  UNTIL(&c, idle(&c));
-  REFUSED(client_connection(c.client), BAD_STATE);
-  CHECK(doca_task_submit(again) != DOCA_SUCCESS);
-  REFUSED(client_peer(c.peer), INVALID_VALUE);
-  destroyed(&c);
-  stopped(&s);
+	a_pair(&s, &c, "running");
+	REFUSED(doca_ctx_start(s.ctx), BAD_STATE);
+	REFUSED(client_destroy(c.client), BAD_STATE);
+	REFUSED(server_destroy(s.server), BAD_STATE);
+	REFUSED(client_conf(c.client), BAD_STATE);
+	REFUSED(client_recv(c.client), BAD_STATE);
+	REFUSED(client_consumer(c.client), BAD_STATE);
+	REFUSED(client_set_msg(c.client), BAD_STATE);
+	REFUSED(client_set_recv(c.client), BAD_STATE);
+	REFUSED(server_conf(s.server), BAD_STATE);
+	REFUSED(server_recv(s.server), BAD_STATE);
+	REFUSED(server_status(s.server), BAD_STATE);
+	REFUSED(server_consumer(s.server), BAD_STATE);
+	REFUSED(server_set_msg(s.server), BAD_STATE);
+	REFUSED(server_set_recv(s.server), BAD_STATE);
+	/* A task in flight is neither submitted again nor freed; one that is not holds its
+	 * context. */
+	OK(alloc_send(&c, c.peer, "x", 1, &task));
+	OK(doca_task_submit(task));
+	CHECK(doca_task_submit(task) != DOCA_SUCCESS);
+	doca_task_free(task);
+	UNTIL(&c, c.sent);
+	doca_task_free(task); /* the callback has freed it */
+	OK(alloc_send(&c, c.peer, "x", 1, &again));
+	REFUSED(doca_ctx_stop(c.ctx), IN_PROGRESS);
+	CHECK(doca_task_submit(again) != DOCA_SUCCESS);
+	doca_task_free(again);
+	UNTIL(&c, idle(&c));
+	REFUSED(client_connection(c.client), BAD_STATE);
+	CHECK(doca_task_submit(again) != DOCA_SUCCESS);
+	REFUSED(client_peer(c.peer), INVALID_VALUE);
+	destroyed(&c);
+	stopped(&s);
 }
 
-static void nothing_starts_that_is_not_configured(void) {
-  struct doca_comch_client *client;
-  struct doca_comch_server *server;
-  struct doca_pe *pe;
+static void nothing_starts_that_is_not_configured(void)
+{
+	struct doca_comch_client *client;
+	struct doca_comch_server *server;
+	struct doca_pe *pe;
 
-  a_server(&s, "bare");
-  OK(doca_pe_create(&pe));
-  OK(doca_comch_client_create(s.dev, "bare", &client));
-  OK(doca_comch_server_create(s.dev, s.rep, "bare 2", &server));
-  OK(doca_pe_connect_ctx(pe, doca_comch_client_as_ctx(client)));
-  OK(doca_pe_connect_ctx(pe, doca_comch_server_as_ctx(server)));
-  REFUSED(doca_ctx_start(doca_comch_client_as_ctx(client)), BAD_STATE);
-  REFUSED(doca_ctx_start(doca_comch_server_as_ctx(server)), BAD_STATE);
-  OK(client_conf(client));
-  REFUSED(doca_ctx_start(doca_comch_client_as_ctx(client)), BAD_STATE);
-  OK(server_conf(server));
-  OK(server_recv(server));
-  REFUSED(doca_ctx_start(doca_comch_server_as_ctx(server)), BAD_STATE);
-  OK(doca_comch_client_destroy(client));
-  OK(doca_comch_server_destroy(server));
-  OK(doca_pe_destroy(pe));
-  destroyed(&s);
+	a_server(&s, "bare");
+	OK(doca_pe_create(&pe));
+	OK(doca_comch_client_create(s.dev, "bare", &client));
+	OK(doca_comch_server_create(s.dev, s.rep, "bare 2", &server));
+	OK(doca_pe_connect_ctx(pe, doca_comch_client_as_ctx(client)));
+	OK(doca_pe_connect_ctx(pe, doca_comch_server_as_ctx(server)));
+	REFUSED(doca_ctx_start(doca_comch_client_as_ctx(client)), BAD_STATE);
+	REFUSED(doca_ctx_start(doca_comch_server_as_ctx(server)), BAD_STATE);
+	OK(client_conf(client));
+	REFUSED(doca_ctx_start(doca_comch_client_as_ctx(client)), BAD_STATE);
+	OK(server_conf(server));
+	OK(server_recv(server));
+	REFUSED(doca_ctx_start(doca_comch_server_as_ctx(server)), BAD_STATE);
+	OK(doca_comch_client_destroy(client));
+	OK(doca_comch_server_destroy(server));
+	OK(doca_pe_destroy(pe));
+	destroyed(&s);
 }
 
-static void a_side_without_the_capability_is_refused(void) {
-  struct doca_dev *dev;
+static void a_side_without_the_capability_is_refused(void)
+{
+	struct doca_dev *dev;
 
-  setenv("SOFTDOCA_SIDE", "host", 1);
-  dev = a_comch_dev(doca_comch_cap_client_is_supported);
-  REFUSED(doca_comch_cap_server_is_supported(doca_dev_as_devinfo(dev)),
-          NOT_SUPPORTED);
-  OK(doca_dev_close(dev));
-  setenv("SOFTDOCA_SIDE", "dpu", 1);
-  dev = a_comch_dev(doca_comch_cap_server_is_supported);
-  REFUSED(doca_comch_cap_client_is_supported(doca_dev_as_devinfo(dev)),
-          NOT_SUPPORTED);
-  REFUSED(doca_comch_client_create(dev, "x", &client_out), NOT_SUPPORTED);
-  OK(doca_dev_close(dev));
+	setenv("SOFTDOCA_SIDE", "host", 1);
+	dev = a_comch_dev(doca_comch_cap_client_is_supported);
+	REFUSED(doca_comch_cap_server_is_supported(doca_dev_as_devinfo(dev)), NOT_SUPPORTED);
+	OK(doca_dev_close(dev));
+	setenv("SOFTDOCA_SIDE", "dpu", 1);
+	dev = a_comch_dev(doca_comch_cap_server_is_supported);
+	REFUSED(doca_comch_cap_client_is_supported(doca_dev_as_devinfo(dev)), NOT_SUPPORTED);
+	REFUSED(doca_comch_client_create(dev, "x", &client_out), NOT_SUPPORTED);
+	OK(doca_dev_close(dev));
 }
 
-/* ---- strangers ---- */
-
-static int dial(void) {
-  struct sockaddr_un a;
-  int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-  CHECK(fd >= 0 && socket_path(&a));
-  CHECK_EQ(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-  return fd;
-}
-
-static uint32_t seed = 1;
-
-static uint32_t rnd(void) {
-  seed ^= seed << 13;
-  seed ^= seed >> 17;
-  return seed ^= seed << 5;
-}
-
-/* The first packet of a client, overheard. */
-static size_t overhear(uint8_t *out, size_t cap) {
-  struct side spy = {0};
-  struct sockaddr_un a;
-  char hidden[sizeof(a.sun_path) + 8];
-  int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-  /* In the server's place for a moment. */
-  CHECK(socket_path(&a));
-  snprintf(hidden, sizeof(hidden), "%s.away", a.sun_path);
-  CHECK_EQ(rename(a.sun_path, hidden), 0);
-  CHECK_EQ(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-  CHECK_EQ(listen(fd, 1), 0);
-  a_client(&spy, "strangers");
-  REFUSED(doca_ctx_start(spy.ctx), IN_PROGRESS);
-  int in = accept(fd, NULL, NULL);
-  ssize_t n = recv(in, out, cap, 0);
-  CHECK(n > 0);
-  close(in);
-  close(fd);
-  CHECK_EQ(rename(hidden, a.sun_path), 0);
-  UNTIL(&spy, idle(&spy));
-  destroyed(&spy);
-  return (size_t)n;
-}
-
-static void served(const char *name) {
-  struct side friend = {0};
-  uint32_t before = s.received;
-
-  a_client(&friend, name);
-  REFUSED(doca_ctx_start(friend.ctx), IN_PROGRESS);
-  UNTIL2(&s, &friend, running(&friend));
-  connected(&friend);
-  say(&friend, "hello", 5);
-  UNTIL2(&s, &friend, s.received == before + 1 && friend.sent);
-  uint32_t left = s.disconnects;
-  stopped(&friend);
-  UNTIL(&s, s.disconnects == left + 1);
-}
-
-static void quiet_server(void) {
-  while (doca_pe_progress(s.pe))
-    ;
-}
-
-static void a_server_outlives_strangers_who_say_anything(void) {
-  uint8_t hello[4096], bytes[8192];
-  size_t n;
-
-  a_server(&s, "strangers");
-  OK(doca_ctx_start(s.ctx));
-  n = overhear(hello, sizeof(hello));
-  for (uint32_t i = 0; i < 3000; i++) {
-    int fd = dial();
-    size_t len = i % 3 ? n : 1 + rnd() % sizeof(bytes);
-    for (size_t k = 0; k < len; k++)
-      bytes[k] = i % 3 ? hello[k] : (uint8_t)rnd();
-    if (i % 3 == 1) /* a hello with an altered bit, or cut short */
-      bytes[rnd() % n] ^= (uint8_t)(1u << rnd() % 8);
-    else if (i % 3 == 2)
-      len = rnd() % n;
-    send(fd, bytes, len, MSG_NOSIGNAL);
-    if (i % 2)
-      quiet_server();
-    close(fd);
-    quiet_server();
-  }
-  /* Some altered bits make another size of the largest message: a good hello
-   * all the same. */
-  CHECK_EQ(s.connects, s.disconnects);
-  CHECK_EQ(s.received, 0);
-  served("strangers");
-  stopped(&s);
-}
-
-static void
-one_who_leaves_before_it_is_welcome_is_an_unsuccessful_connection(void) {
-  uint8_t hello[4096];
-  size_t n;
-
-  a_server(&s, "strangers");
-  OK(doca_ctx_start(s.ctx));
-  n = overhear(hello, sizeof(hello));
-  for (uint32_t i = 1; i <= 10; i++) {
-    int fd = dial();
-    CHECK_EQ(send(fd, hello, n, MSG_NOSIGNAL), (ssize_t)n);
-    close(fd);
-    UNTIL(&s, s.unsuccessful == i);
-  }
-  quiet_server();
-  CHECK_EQ(s.connects, 0);
-  CHECK_EQ(s.disconnects, 0);
-  served("strangers");
-  stopped(&s);
-}
-
-static void one_who_greets_well_and_then_says_anything_is_gone(void) {
-  uint8_t hello[4096], bytes[8192];
-  size_t n;
-
-  a_server(&s, "strangers");
-  OK(doca_ctx_start(s.ctx));
-  n = overhear(hello, sizeof(hello));
-  for (uint32_t i = 1; i <= 300; i++) {
-    int fd = dial();
-    CHECK_EQ(send(fd, hello, n, MSG_NOSIGNAL), (ssize_t)n);
-    UNTIL(&s, s.connects == i);
-    size_t len =
-        i % 8 ? 1 + rnd() % sizeof(bytes) : 0; /* an empty packet, too */
-    for (size_t k = 0; k < len; k++)
-      bytes[k] = (uint8_t)rnd();
-    if (i % 4 == 1)
-      memcpy(bytes, hello,
-             len < 8 ? len : 8); /* a hello where a message goes */
-    CHECK_EQ(send(fd, bytes, len, MSG_NOSIGNAL), (ssize_t)len);
-    UNTIL(&s, s.disconnects == i);
-    close(fd);
-  }
-  CHECK_EQ(s.received, 0);
-  served("strangers");
-  stopped(&s);
-}
-
-static void one_who_says_nothing_keeps_nobody_waiting(void) {
-  int fds[100];
-
-  a_server(&s, "silent");
-  OK(doca_ctx_start(s.ctx));
-  for (int i = 0; i < 100; i++)
-    fds[i] = dial();
-  served("silent");
-  for (int i = 0; i < 100; i++)
-    close(fds[i]);
-  quiet_server();
-  CHECK_EQ(s.connects, 1);
-  stopped(&s);
-}
-
-/* What answers in a server's place is no server: the client ends, with no
- * callback but its state's. */
-static void a_client_outlives_a_liar_in_its_servers_place(void) {
-  struct sockaddr_un a;
-  uint8_t bytes[8192];
-
-  a_server(&s, "liar");
-  a_client(&c, "liar");
-  OK(doca_ctx_start(s.ctx));
-  CHECK(socket_path(&a));
-  OK(doca_ctx_stop(s.ctx));
-  int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  CHECK_EQ(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-  CHECK_EQ(listen(fd, 8), 0);
-  for (int i = 0; i < 500; i++) {
-    memset(c.states, 0, sizeof(c.states));
-    REFUSED(doca_ctx_start(c.ctx), IN_PROGRESS);
-    int in = accept(fd, NULL, NULL);
-    ssize_t n = recv(in, bytes, sizeof(bytes), 0);
-    CHECK(n > 8);
-    size_t len = i % 4 ? 16 : rnd() % sizeof(bytes);
-    for (size_t k = i % 2 ? 8 : 0; k < len; k++)
-      bytes[k] = (uint8_t)rnd();
-    if (i % 2)
-      bytes[6] = (uint8_t)(rnd() % 6); /* each kind, after a good magic */
-    send(in, bytes, len, MSG_NOSIGNAL);
-    close(in);
-    UNTIL(&c, idle(&c));
-    CHECK(!strcmp(c.states, "SPI") || !strcmp(c.states, "SRPI"));
-  }
-  CHECK_EQ(c.received, 0);
-  close(fd);
-  destroyed(&c);
-  destroyed(&s);
-  unlink(a.sun_path);
-}
-
-int main(int argc, char **argv) {
-  static const struct test tests[] = {
-      TEST(every_function_refuses_what_is_no_handle_of_its_kind),
-      TEST(every_missing_or_absurd_value_is_refused),
-      TEST(a_message_is_between_one_byte_and_the_smaller_limit_of_both_sides),
-      TEST(nothing_is_configured_or_destroyed_while_it_runs),
-      TEST(nothing_starts_that_is_not_configured),
-      TEST(a_side_without_the_capability_is_refused),
-      TEST(a_server_outlives_strangers_who_say_anything),
-      TEST(one_who_leaves_before_it_is_welcome_is_an_unsuccessful_connection),
-      TEST(one_who_greets_well_and_then_says_anything_is_gone),
-      TEST(one_who_says_nothing_keeps_nobody_waiting),
-      TEST(a_client_outlives_a_liar_in_its_servers_place),
-  };
-  return in_a_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(every_function_refuses_what_is_no_handle_of_its_kind),
+		TEST(every_missing_or_absurd_value_is_refused),
+		TEST(a_message_is_between_one_byte_and_the_smaller_limit_of_both_sides),
+		TEST(nothing_is_configured_or_destroyed_while_it_runs),
+		TEST(nothing_starts_that_is_not_configured),
+		TEST(a_side_without_the_capability_is_refused),
+	};
+	return in_a_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
 }

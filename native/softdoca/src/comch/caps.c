@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What devices can do with Comch. Errors: Comch API reference, doca_comch_cap_*: INVALID_VALUE, NOT_SUPPORTED. */
+/* What devices can do with Comch. Errors: Comch API reference, doca_comch_cap_*: INVALID_VALUE,
+ * NOT_SUPPORTED. */
 #include "comch.h"
 
 static doca_error_t supported(const struct doca_devinfo *devinfo, uint32_t cap, const char *what)

@@ -95,7 +95,8 @@ doca_error_t doca_comch_client_event_consumer_register(
 				      expired_consumer_event_cb);
 }
 
-/* Comch API reference: BAD_STATE before the context is started. Before the server accepted: guess. */
+/* Comch API reference: BAD_STATE before the context is started. Before the server accepted:
+ * guess. */
 doca_error_t doca_comch_client_get_connection(const struct doca_comch_client *comch_client,
 					      struct doca_comch_connection **connection)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Comch inside: messages between two processes of one user, over a SEQPACKET socket in dgkit's folder.
+ * Comch inside: messages between two processes of one user, over a SEQPACKET socket in dgkit's
+ * folder.
  *
  *   endpoint.c    what a client and a server share: their configuration, their states, progress
  *   connection.c  packets: who may connect, what arrives, what waits for room, the end
@@ -30,8 +31,8 @@
 #define SEND_TASKS_MAX 8192u
 #define RECV_QUEUE_MAX 8192u
 #define RECV_QUEUE     512u
-/* How long a client that starts waits for a server that does not listen yet. (guess: the guide says that
- * the server starts first, not what happens if it does not.) */
+/* How long a client that starts waits for a server that does not listen yet. (guess: the guide
+ * says that the server starts first, not what happens if it does not.) */
 #define CONNECT_NS ((uint64_t)3 * 1000 * 1000 * 1000)
 #define RETRY_NS   (5 * 1000 * 1000)
 
@@ -60,7 +61,8 @@ struct message {
 	uint8_t bytes[MSG_MAX];
 };
 
-/* What waits for doca_pe_progress to tell the program: a task that is done, or a connection that ended. */
+/* What waits for doca_pe_progress to tell the program: a task that is done, or a connection that
+ * ended. */
 struct item {
 	struct item *next;
 	struct doca_comch_task_send *task; /* else the connection */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One client and its server. Bytes from a socket are trusted in nothing: the folder is this user's, but any
- * of their programs may connect.
+ * One client and its server. Bytes from a socket are trusted in nothing: the folder is this user's,
+ * but any of their programs may connect.
  */
 #include "comch.h"
 
@@ -83,7 +83,8 @@ void comch_connection_free(struct doca_comch_connection *c)
 	softdoca_object_free(c);
 }
 
-/* The other side closed it, died, or does not keep to the packets. May call a callback: then true. */
+/* The other side closed it, died, or does not keep to the packets. May call a callback: then
+ * true. */
 static bool ended(struct doca_comch_connection *c, doca_error_t error)
 {
 	struct endpoint *e = c->e;
@@ -193,8 +194,8 @@ bool comch_connection_event(struct doca_comch_connection *c, uint32_t events)
 		comch_send_pending(c);
 	if (!(events & ~(uint32_t)EPOLLOUT))
 		return false;
-	/* ECONNRESET only says that the other side left without having read all of ours; what it sent
-	 * itself comes after, then the end. It is said once. */
+	/* ECONNRESET only says that the other side left without having read all of ours; what it
+	 * sent itself comes after, then the end. It is said once. */
 	do
 		n = recv(c->fd, &m, sizeof m, MSG_DONTWAIT | MSG_TRUNC);
 	while (n < 0 && (errno == EINTR || errno == ECONNRESET));

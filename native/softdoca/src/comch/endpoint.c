@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a client and a server share. The notification handle of such a context is an epoll of its own over
- * all its sockets, so a program may sleep on it. (The real library's guide says that Comch has no
- * event-triggered completions: a program for the real one polls doca_pe_progress instead.)
+ * What a client and a server share. The notification handle of such a context is an epoll of its
+ * own over all its sockets, so a program may sleep on it. (The real library's guide says that Comch
+ * has no event-triggered completions: a program for the real one polls doca_pe_progress instead.)
  * Sources: "Comch API reference" is the published header's documentation, "guess" is ours.
  */
 #include "comch.h"
@@ -287,7 +287,8 @@ static const struct ctx_ops ops = {
 
 /* ---- objects and their configuration ---- */
 
-/* Comch API reference, doca_comch_*_create: INVALID_VALUE, NO_MEMORY. A device that cannot: guess. */
+/* Comch API reference, doca_comch_*_create: INVALID_VALUE, NO_MEMORY. A device that cannot:
+ * guess. */
 doca_error_t comch_endpoint_new(struct doca_dev *dev, struct doca_dev_rep *rep, const char *name,
 				enum object_kind kind, struct endpoint **out)
 {
@@ -369,7 +370,8 @@ doca_error_t comch_set_recv_cb(struct endpoint *e, doca_comch_event_msg_recv_cb_
 	return error;
 }
 
-/* Consumers belong to Comch's fast path, which softdoca has not: none appears, so neither is ever called. */
+/* Consumers belong to Comch's fast path, which softdoca has not: none appears, so neither is
+ * ever called. */
 doca_error_t comch_set_consumer_cbs(struct endpoint *e, doca_comch_event_consumer_cb_t added,
 				    doca_comch_event_consumer_cb_t expired)
 {

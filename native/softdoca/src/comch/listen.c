@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How a client finds its server: a socket whose path is made of the server's name and the host function's
- * vuid. A lock on the file beside it says that the server lives, so what a killed one left is taken over.
+ * How a client finds its server: a socket whose path is made of the server's name and the host
+ * function's vuid. A lock on the file beside it says that the server lives, so what a killed one
+ * left is taken over.
  */
 #include "comch.h"
 
@@ -111,7 +112,8 @@ bool comch_same_user(int fd)
 	return false;
 }
 
-/* No fd is left, and one that is not accepted would keep the handle readable: take it and hang up. */
+/* No fd is left, and one that is not accepted would keep the handle readable: take it and hang
+ * up. */
 static void hang_up_on_one(struct endpoint *e)
 {
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "no file descriptor is left for a client");

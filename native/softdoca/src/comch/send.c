@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Send tasks. A message is copied when its task is made, and goes into the socket when that is submitted, or
- * as soon as there is room. The task is done when the socket has it, as on the device when it is on its way.
+ * Send tasks. A message is copied when its task is made, and goes into the socket when that is
+ * submitted, or as soon as there is room. The task is done when the socket has it, as on the device
+ * when it is on its way.
  */
 #include "comch.h"
 

@@ -143,9 +143,10 @@ static doca_error_t disconnect(struct endpoint *e, struct doca_comch_connection 
 	return DOCA_SUCCESS;
 }
 
-/* Comch API reference: INVALID_VALUE; IN_USE, which is for consumers and producers; AGAIN for a full queue,
- * but a socket can always be closed. No disconnect event follows, as was measured in public on a BlueField-3
- * with DOCA 3.1: 1,412 disconnects by the server, no event. The handle ends here. */
+/* Comch API reference: INVALID_VALUE; IN_USE, which is for consumers and producers; AGAIN for a
+ * full queue, but a socket can always be closed. No disconnect event follows, as was measured in
+ * public on a BlueField-3 with DOCA 3.1: 1,412 disconnects by the server, no event. The handle
+ * ends here. */
 doca_error_t doca_comch_server_disconnect(struct doca_comch_server *comch_server,
 					  struct doca_comch_connection *connection)
 {
