@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For tests with two processes: a host that exports memory, and this one, which copies from and to it as
+ * a DPU would. start() forks before either has called DOCA. The two talk over a socket.
+ */
+#ifndef SOFTDOCA_PAIR_CHECK_H
+#define SOFTDOCA_PAIR_CHECK_H
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include "doca_check.h"
+
+struct other {
+	pid_t pid;
+	int fd;
+};
+
+/* What the host tells of its memory. */
+struct offer {
+	uint64_t addr, len, desc_len;
+	uint8_t desc[512];
+};
+
+UNUSED static void say(int fd, const void *what, size_t n)
+{
+	CHECK_EQ(send(fd, what, n, MSG_NOSIGNAL), (ssize_t)n);
+}
+
+/* False at the end. */
+UNUSED static bool hears(int fd, void *what, size_t n)
+{
+	for (size_t got = 0; got < n;) {
+		ssize_t rc = read(fd, (char *)what + got, n - got);
+
+		if (rc <= 0)
+			return false;
+		got += (size_t)rc;
+	}
+	return true;
+}
+
+/* Runs side(fd) in a process of its own, which dies with this one. */
+UNUSED static struct other start(void (*side)(int fd))
+{
+	struct other o;
+	int fds[2];
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	fflush(NULL);
+	o.pid = fork();
+	CHECK(o.pid >= 0);
+	if (o.pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(fds[0]);
+		alarm(CHECK_SECONDS);
+		side(fds[1]);
+		exit(0);
+	}
+	close(fds[1]);
+	o.fd = fds[0];
+	return o;
+}
+
+/* Tells the other side to end, and waits until it has ended well. */
+UNUSED static void join(struct other o)
+{
+	int status;
+
+	shutdown(o.fd, SHUT_WR);
+	CHECK_EQ(waitpid(o.pid, &status, 0), o.pid);
+	CHECK_EQ(status, 0);
+	close(o.fd);
+}
+
+UNUSED static void kill_and_reap(struct other o)
+{
+	CHECK_EQ(kill(o.pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(o.pid, NULL, 0), o.pid);
+	close(o.fd);
+}
+
+/* A host: exports `size` bytes of plain memory, filled with seed 5, until it is told to end. The first
+ * byte that it hears asks for a look: it says whether all bytes are as seed 6 has them. */
+UNUSED static void export_and_wait(int fd, size_t size, uint32_t permissions)
+{
+	struct doca_dev *dev = a_dev();
+	uint8_t *bytes = malloc(size), *want = malloc(size), asked;
+	struct offer offer = { .addr = (uintptr_t)bytes, .len = size };
+	struct doca_mmap *m;
+	const void *desc;
+	size_t desc_len;
+
+	CHECK(bytes && want);
+	fill(bytes, size, 5);
+	fill(want, size, 6);
+	m = a_started_map(dev, bytes, size, permissions);
+	OK(doca_mmap_export_pci(m, dev, &desc, &desc_len));
+	CHECK(desc_len <= sizeof(offer.desc));
+	offer.desc_len = desc_len;
+	memcpy(offer.desc, desc, desc_len);
+	say(fd, &offer, sizeof(offer));
+	while (hears(fd, &asked, 1)) {
+		uint8_t same = !memcmp(bytes, want, size);
+
+		say(fd, &same, 1);
+	}
+	OK(doca_mmap_destroy(m));
+	OK(doca_dev_close(dev));
+	free(bytes);
+	free(want);
+}
+
+/* The memory of the host, in this process. */
+UNUSED static struct doca_mmap *imported(struct rig *r, const struct offer *offer)
+{
+	struct doca_mmap *m;
+
+	OK(doca_mmap_create_from_export(NULL, offer->desc, offer->desc_len, r->dev, &m));
+	return m;
+}
+
+/* A buffer over n bytes of it, full or empty, by the host's own address. */
+UNUSED static struct doca_buf *far_buf(struct rig *r, struct doca_mmap *m, const struct offer *offer,
+				       size_t offset, size_t n, bool full)
+{
+	void *at = (void *)(uintptr_t)(offer->addr + offset);
+	struct doca_buf *b;
+
+	OK(doca_buf_inventory_buf_get_by_args(r->inv, m, at, n, at, full ? n : 0, &b));
+	return b;
+}
+
+/* How importers reach memory that is not shared, from now on and in the processes that start: by the
+ * exporter's thread, or by the kernel where it lets them (else it is the thread again). */
+UNUSED static void choose(bool by_thread)
+{
+	setenv("DGKIT_NO_PROCESS_VM", by_thread ? "1" : "0", 1);
+	setenv("SOFTDOCA_SHARE_PROCESS", by_thread ? "0" : "1", 1);
+}
+
+#endif
