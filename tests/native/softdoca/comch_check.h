@@ -33,8 +33,7 @@ struct side {
 	struct doca_comch_connection *peer; /* who connected last */
 	uint32_t connects, unsuccessful, disconnects, received, sent, failed, told;
 	doca_error_t last_error;
-	char states[32]; /* the way it went: IDLE is I, STARTING S, RUNNING R,
-                      STOPPING P */
+	char states[32]; /* the way it went: I idle, S starting, R running, P stopping */
 	uint32_t last_len;
 	uint8_t last[MAX_MSG];
 	void *extra;
