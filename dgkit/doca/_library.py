@@ -36,11 +36,14 @@ _forked = False
 class Library:
     """libdoca_common and libdoca_dma, as cffi's ABI mode gives them."""
 
-    def __init__(self, ffi: Any, common: Any, dma: Any) -> None:
-        self.ffi, self.common, self.dma = ffi, common, dma
-        self._why = getattr(common, "softdoca_last_refusal", None)
+    def __init__(self, ffi: Any, names: Sequence[str]) -> None:
+        # Global: libdoca_dma finds its libdoca_common by SONAME, whatever this one's name is.
+        found = (ffi.dlopen(name, os.RTLD_NOW | os.RTLD_GLOBAL) for name in names)
+        self.ffi, self.where = ffi, names[0]
+        self.common, self.dma = found
+        self._why = getattr(self.common, "softdoca_last_refusal", None)
         self.kind = "doca" if self._why is None else "softdoca"
-        self.version = self.text(common.doca_version_runtime())
+        self.version = self.text(self.common.doca_version_runtime())
         self.note = _note(ffi)
 
     def text(self, chars: Any) -> str:
@@ -167,20 +170,13 @@ def _load(kind: str) -> Library:
 
 def _there(ffi: Any) -> str | None:
     """Which kind somebody else in this process, dgkit's provider for one, has loaded already."""
-    for suffix in _SUFFIXES[:2]:
-        try:
-            # os has what dlopen(3) takes; cffi's own flags have no RTLD_NOLOAD in older versions.
-            found = ffi.dlopen(f"libdoca_common{suffix}", os.RTLD_NOW | os.RTLD_NOLOAD)
-        except OSError:
-            continue
-        return "softdoca" if hasattr(found, "softdoca_last_refusal") else "doca"
+    # Not by RTLD_NOLOAD: where that finds a file that is not loaded, dlerror() has no text for cffi.
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.partition("/")[2]
+        if path.rpartition("/")[2].startswith("libdoca_common.so"):
+            found = ffi.dlopen(f"/{path}", os.RTLD_NOW)
+            return "softdoca" if hasattr(found, "softdoca_last_refusal") else "doca"
     return None
-
-
-def _open(ffi: Any, names: Sequence[str]) -> Library:
-    """Loads both libraries by their names. OSError if one is not there."""
-    # Global: libdoca_dma finds its libdoca_common by SONAME, whatever this one's name is.
-    return Library(ffi, *(ffi.dlopen(name, os.RTLD_NOW | os.RTLD_GLOBAL) for name in names))
 
 
 def _load_softdoca(ffi: Any) -> Library:
@@ -188,7 +184,7 @@ def _load_softdoca(ffi: Any) -> Library:
     folder = Path(given) if given else Path(__file__).parent.parent / "_softdoca" / "lib"
     names = [str(folder.resolve() / f"libdoca_{part}.so.3") for part in ("common", "dma")]
     try:
-        return _open(ffi, names)
+        return Library(ffi, names)
     except OSError as error:
         where = "where $SOFTDOCA_LIB points" if given else "beside dgkit"
         text = f"softdoca is not {where}: {error}"
@@ -199,7 +195,7 @@ def _load_doca(ffi: Any) -> Library:
     failures = []
     for suffix in _SUFFIXES:
         try:
-            return _open(ffi, [f"libdoca_{part}{suffix}" for part in ("common", "dma")])
+            return Library(ffi, [f"libdoca_{part}{suffix}" for part in ("common", "dma")])
         except OSError as error:
             failures.append(str(error))
     raise DeviceUnavailable(

@@ -39,7 +39,7 @@ def test_asking_for_the_same_library_again_does_nothing():
 
 def test_asking_for_the_other_library_is_refused_once_one_is_in_use():
     doca.version()
-    with pytest.raises(doca.BadState, match="this process uses softdoca already.*one kind"):
+    with pytest.raises(doca.BadState, match=r"this process uses softdoca already.*one kind"):
         doca.use("doca")
 
 
@@ -227,13 +227,15 @@ def test_an_export_is_bytes_and_the_map_remembers(device):
 def test_a_map_is_imported_into_the_process_that_made_it(device):
     memory = bytearray(b"0123456789")
     flags = Access.PCI_READ_WRITE | Access.LOCAL_READ_WRITE
-    with doca.Mmap(memory, device, permissions=flags) as made:
-        with doca.Mmap.from_export(made.export_pci(), device) as imported:
-            assert imported.imported
-            assert imported.started
-            assert (imported.address, imported.size) == (made.address, 10)
-            assert imported.permissions is None
-            assert imported.place == "another process"
+    with (
+        doca.Mmap(memory, device, permissions=flags) as made,
+        doca.Mmap.from_export(made.export_pci(), device) as imported,
+    ):
+        assert imported.imported
+        assert imported.started
+        assert (imported.address, imported.size) == (made.address, 10)
+        assert imported.permissions is None
+        assert imported.place == "another process"
 
 
 def test_a_map_counts_its_buffers(copy):
@@ -287,9 +289,7 @@ def test_data_may_lie_anywhere_in_a_buffer_and_nowhere_else(copy):
         with pytest.raises(dgkit.BoundsError, match="leaves the buffer's 50 bytes at 100"):
             part.set_data(*wrong)
         with pytest.raises(dgkit.BoundsError):
-            copy.inventory.buf_by_args(
-                copy.source_map, 100, 50, data=wrong[0], data_size=wrong[1]
-            )
+            copy.inventory.buf_by_args(copy.source_map, 100, 50, data=wrong[0], data_size=wrong[1])
 
 
 @pytest.mark.parametrize("part", [(4097,), (0, 4097), (4096, 1), (1, 1 << 63), (-1,), (0, -1)])
