@@ -36,6 +36,12 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
         "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
     ),
     "emulator": (lambda: bool(shutil.which("qemu-aarch64-static")), "qemu-user-static"),
+    "make, pkg-config": (
+        lambda: bool(shutil.which("make") and shutil.which("pkg-config")),
+        "make pkg-config",
+    ),
+    # libc6-dbg: without it Valgrind does not know the loader's own functions.
+    "valgrind": (lambda: bool(shutil.which("valgrind")), "valgrind libc6-dbg"),
     "chromium": (lambda: bool(shutil.which("chromium")), "chromium"),
     "apt": (lambda: bool(shutil.which("apt-get") and shutil.which("dpkg-deb")), "apt dpkg"),
 }
