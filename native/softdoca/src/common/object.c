@@ -59,6 +59,9 @@ static void lock_arena(void)
 	pthread_mutex_lock(&lock);
 }
 
+/* Where the sanitizers' search for leaks is in the process: what objects point to is not leaked. */
+__attribute__((weak)) extern void __lsan_register_root_region(const void *p, size_t size);
+
 static bool reserve(void)
 {
 	struct rlimit limit;
@@ -93,6 +96,8 @@ static char *extend(size_t size)
 		size_t more = (used + size - usable + STEP - 1) & ~(STEP - 1);
 		if (mprotect(base + usable, more, PROT_READ | PROT_WRITE))
 			return NULL;
+		if (__lsan_register_root_region)
+			__lsan_register_root_region(base + usable, more);
 		usable += more;
 	}
 	char *at = base + used;
@@ -119,8 +124,7 @@ static char *take(struct free_list *l)
 		return NULL;
 	l->first = f->next;
 	l->n--;
-	f->o.lines &= ~LISTED;
-	memset((char *)f + sizeof f->o, 0, (size_t)f->o.lines * 64 - sizeof f->o);
+	f->next = NULL;
 	return (char *)f;
 }
 
@@ -168,11 +172,10 @@ void softdoca_object_free(void *p)
 	/* Of two threads that free it at once, one is too late. */
 	if (f->o.lines && !(f->o.lines & LISTED)) {
 		size_t lines = f->o.lines;
-		/* On every line: objects within this one end with it. */
-		for (size_t i = 0; i < lines; i++)
-			object_become((char *)p + i * 64, OBJECT_FREE);
+		object_become(p, OBJECT_FREE);
+		/* Objects within this one end with it, and no stale pointer hides a leak. */
+		memset((char *)p + sizeof f->o, 0, lines * 64 - sizeof f->o);
 		struct free_list *l = list_for(&lines);
-		f->next = NULL;
 		f->o.lines |= LISTED;
 		*(l->n ? &l->last->next : &l->first) = f;
 		l->last = f;
