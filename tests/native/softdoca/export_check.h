@@ -14,7 +14,7 @@ struct desc {
 
 UNUSED static struct desc exported(struct doca_mmap *m, struct doca_dev *dev)
 {
-	struct desc d;
+	struct desc d = {0}; /* all of it: tests send it whole */
 	const void *bytes;
 
 	OK(doca_mmap_export_pci(m, dev, &bytes, &d.len));

@@ -118,6 +118,21 @@ static void an_altered_descriptor_with_right_checksums_opens_nothing_more(void)
 	release(v);
 }
 
+static void a_size_other_than_the_exporters_is_refused(void)
+{
+	static const uint64_t sizes[] = {0, 1, 4095, 4097, 1ull << 40, UINT64_MAX};
+	enum { SIZE_AT = 32 };
+	struct victim v = a_victim();
+	struct desc d = v.desc;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		memcpy(d.bytes + SIZE_AT, &sizes[i], sizeof(sizes[i]));
+		seal(&d);
+		REFUSED(import_error(d.bytes, d.len, v.dev), INVALID_VALUE);
+	}
+	release(v);
+}
+
 static void an_altered_access_does_not_make_it_writable(void)
 {
 	enum { INNER_ACCESS = INNER_AT + 56 };
@@ -163,6 +178,7 @@ int main(int argc, char **argv)
 		TEST(a_descriptor_with_any_bit_flipped_is_refused),
 		TEST(random_bytes_are_refused),
 		TEST(an_altered_descriptor_with_right_checksums_opens_nothing_more),
+		TEST(a_size_other_than_the_exporters_is_refused),
 		TEST(an_altered_access_does_not_make_it_writable),
 		TEST(bytes_behind_a_descriptor_are_not_looked_at),
 	};

@@ -337,11 +337,11 @@ doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap)
  * may have freed it and allocated anew. */
 static doca_error_t check_range(struct doca_mmap *m)
 {
-	if (m->backing ==
-	    BACKING_NONE) /* DOCA Mmap: the range is mandatory; the error is a guess */
+	/* DOCA Mmap: the range is mandatory; the error is a guess */
+	if (m->backing == BACKING_NONE)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the map has no memory range");
-	if (!m->window &&
-	    !dmabuf_find_gpu(m)) /* facts/doca.md: nvidia-peermem, where it was no fd */
+	/* A GPU's address in doca_mmap_set_memrange(): as with nvidia-peermem (facts/doca.md, line 12) */
+	if (!m->window && !dmabuf_find_gpu(m))
 		return DOCA_SUCCESS;
 	if (m->backing == BACKING_GPU)
 		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no GPU memory any more",
