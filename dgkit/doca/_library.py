@@ -170,7 +170,7 @@ def _load(kind: str) -> Library:
 
 def _there(ffi: Any) -> str | None:
     """Which kind somebody else in this process, dgkit's provider for one, has loaded already."""
-    # Not by RTLD_NOLOAD: where that finds a file that is not loaded, dlerror() has no text for cffi.
+    # Not by RTLD_NOLOAD: of a file that is there and not loaded dlerror() has no text for cffi.
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]
         if path.rpartition("/")[2].startswith("libdoca_common.so"):
