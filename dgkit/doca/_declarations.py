@@ -43,8 +43,6 @@ doca_error_t doca_devinfo_get_iface_name(const struct doca_devinfo *devinfo, cha
 doca_error_t doca_devinfo_get_pci_addr_str(const struct doca_devinfo *devinfo, char *pci_addr_str);
 doca_error_t doca_devinfo_get_pci_func_type(const struct doca_devinfo *devinfo, int *t);
 doca_error_t doca_devinfo_get_sf_index(const struct doca_devinfo *devinfo, uint32_t *sf_index);
-doca_error_t doca_devinfo_is_equal_pci_addr(const struct doca_devinfo *devinfo,
-    const char *pci_addr_str, uint8_t *is_equal);
 doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter,
     struct doca_devinfo_rep ***dev_list_rep, uint32_t *nb_devs_rep);
 doca_error_t doca_devinfo_rep_destroy_list(struct doca_devinfo_rep **dev_list_rep);

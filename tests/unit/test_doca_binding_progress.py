@@ -1,0 +1,300 @@
+"""dgkit.doca: waiting, notification, asyncio, signals, and several threads."""
+
+import asyncio
+import select
+import threading
+
+import pytest
+from binding_rig import START, copying
+from children import child, run
+
+from dgkit import doca
+from dgkit.doca import Code, State
+
+
+@pytest.fixture
+def copy():
+    with copying(200_000) as made:
+        yield made
+
+
+def halves(copy, count):
+    """Tasks that copy the source, one part each."""
+    size = len(copy.source) // count
+    return [
+        copy.dma.memcpy(
+            copy.inventory.buf_by_data(copy.source_map, at * size, size),
+            copy.inventory.buf_by_addr(copy.target_map, at * size, size),
+        )
+        for at in range(count)
+    ]
+
+
+# ---- waiting ----
+
+
+def test_progress_with_nothing_to_do_gives_nothing(copy):
+    assert copy.pe.progress() == ()
+
+
+def test_a_wait_with_nothing_in_flight_returns_at_once(copy):
+    assert copy.pe.wait() == ()
+
+
+def test_a_wait_gives_the_tasks_that_completed(copy):
+    tasks = [task.submit() for task in halves(copy, 4)]
+    landed = []
+    while copy.pe.in_flight:
+        landed += copy.pe.wait(10)
+    assert landed == tasks
+    assert copy.pe.wait(10) == ()
+
+
+def test_a_task_that_is_waited_for_lets_others_land_too(copy):
+    first, second = (task.submit() for task in halves(copy, 2))
+    second.wait(10)
+    assert first.done
+    assert first.wait() is first
+
+
+LOST = """
+from binding_rig import copying
+with copying(4096) as copy:
+    task = copy.dma.memcpy(copy.src, copy.dst).submit()
+    print(copy.pe.wait(0.01), copy.pe.in_flight)
+    try:
+        task.wait(0.01)
+    except doca.TimeOut as error:
+        print(error.code, task.in_flight)
+    print(copy.dma.stop(10), task.done, task.status != doca.Code.SUCCESS)
+"""
+
+
+def test_what_never_completes_ends_a_wait_by_its_time_and_itself_with_the_context():
+    said = run(START + LOST, SOFTDOCA_FAULTS="lose").splitlines()
+    assert said == ["() 1", "TIME_OUT True", "IDLE True True"]
+
+
+def test_a_wait_sleeps_and_is_woken():
+    program = """
+from binding_rig import copying
+import resource
+with copying(4096) as copy:
+    task = copy.dma.memcpy(copy.src, copy.dst).submit()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+    print(task.wait(30) is task, resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw > before)
+"""
+    assert run(START + program, SOFTDOCA_FAULTS="delay ms=100") == "True True\n"
+
+
+def test_ctrl_c_ends_a_wait_and_nothing_else():
+    program = """
+from binding_rig import copying
+with copying(4096) as copy:
+    task = copy.dma.memcpy(copy.src, copy.dst).submit()
+    try:
+        print("waits", flush=True)
+        task.wait()
+    except KeyboardInterrupt:
+        print("interrupted", task.in_flight, copy.pe.progress(), flush=True)
+    copy.dma.stop(10)
+    copy.dma.start()
+    print(copy.dma.state)
+"""
+    with child(START + program, SOFTDOCA_FAULTS="lose") as it:
+        assert it.line() == "waits"
+        it.send(2)
+        assert it.line() == "interrupted True ()"
+        assert it.line() == "RUNNING"
+        assert it.end() == (0, "")
+
+
+# ---- the notification handle ----
+
+
+def test_the_handle_is_readable_when_there_is_something_and_only_then(copy):
+    fd = copy.pe.fileno()
+    copy.pe.request_notification()
+    assert not select.select([fd], [], [], 0)[0]
+    task = copy.dma.memcpy(copy.src, copy.dst).submit()
+    assert select.select([copy.pe], [], [], 10)[0]  # an object with fileno() will do
+    copy.pe.clear_notification()
+    assert not select.select([fd], [], [], 0)[0]
+    assert copy.pe.wait(10) == (task,)
+
+
+def test_what_was_there_before_the_request_is_told_at_once(copy):
+    task = copy.dma.memcpy(copy.src, copy.dst).submit()
+    for _ in range(3):
+        copy.pe.request_notification()
+        assert select.select([copy.pe], [], [], 10)[0]
+        copy.pe.clear_notification()
+    assert copy.pe.wait(10) == (task,)
+
+
+def test_epoll_takes_it(copy):
+    with select.epoll() as epoll:
+        epoll.register(copy.pe, select.EPOLLIN)
+        for task in halves(copy, 4):
+            task.submit()
+            while not task.done:
+                copy.pe.request_notification()
+                assert epoll.poll(10)
+                copy.pe.clear_notification()
+                while copy.pe.progress():
+                    pass
+    assert copy.target == copy.source
+
+
+async def landed(pe, task):
+    """Waits in the event loop, as a program with asyncio would."""
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def look():
+        pe.clear_notification()
+        while pe.progress():
+            pass
+        if task.done:
+            done.set_result(task)
+        else:
+            pe.request_notification()
+
+    loop.add_reader(pe.fileno(), look)
+    pe.request_notification()
+    try:
+        return await asyncio.wait_for(done, 20)
+    finally:
+        loop.remove_reader(pe.fileno())
+
+
+def test_an_event_loop_waits_for_it_and_does_other_things_meanwhile(copy):
+    turns = []
+
+    async def others():
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    async def main():
+        beside = asyncio.ensure_future(others())
+        for task in halves(copy, 4):
+            assert await landed(copy.pe, task.submit()) is task
+        beside.cancel()
+
+    asyncio.run(main())
+    assert copy.target == copy.source
+    assert turns
+
+
+# ---- threads ----
+
+
+def in_threads(*works):
+    """Runs each in a thread of its own; what they raised."""
+    raised = []
+
+    def safely(work):
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=safely, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return raised
+
+
+def test_each_thread_may_have_an_engine_of_its_own():
+    def work():
+        with copying(50_000) as copy:
+            task = copy.dma.memcpy(copy.src, copy.dst)
+            for turn in range(200):
+                copy.again()
+                copy.source[turn] ^= 0xFF
+                task.submit().wait(20)
+                assert copy.target == copy.source
+
+    assert in_threads(*[work] * 4) == []
+
+
+def test_threads_may_share_a_device_maps_and_an_inventory():
+    with copying(4096, bufs=64) as copy:
+
+        def work():
+            for _ in range(200):
+                memory = bytearray(b"shared")
+                with doca.Mmap(memory, copy.device) as mapped:
+                    bufs = [copy.inventory.buf_by_data(mapped) for _ in range(5)]
+                    bufs[0].chain(bufs[1]).chain(bufs[2])
+                    assert bytes(bufs[4].data) == b"shared"
+                memory.append(1)
+
+        assert in_threads(*[work] * 4) == []
+        assert copy.inventory.free == 62
+
+
+BUSY = """
+import threading
+from binding_rig import copying
+with copying(4096) as copy:
+    task, other = (copy.dma.memcpy(copy.src, copy.dst) for _ in range(2))
+    task.submit()
+    inside = threading.Event()
+    leave = threading.Event()
+    class Sleep:
+        def poll(self, timeout):
+            inside.set()
+            leave.wait(20)
+    copy.pe._poll = Sleep()
+    thread = threading.Thread(target=copy.pe.wait, args=(0.01,))
+    thread.start()
+    inside.wait(20)
+    for use in (copy.pe.progress, copy.pe.wait, copy.pe.fileno, copy.pe.request_notification,
+                copy.pe.close, copy.device.close, copy.src.close, other.submit, other.close,
+                copy.dma.stop, copy.dma.start, copy.dma.close, copy.dma.flush,
+                lambda: copy.dma.state, lambda: copy.dma.memcpy(copy.src, copy.dst)):
+        try:
+            use()
+        except doca.InUse as error:
+            assert "another thread is in this progress engine" in str(error), error
+        else:
+            raise AssertionError(use)
+    leave.set()
+    thread.join()
+    copy.pe._poll = None
+    print(copy.dma.state, copy.pe.progress())
+"""
+
+
+def test_a_second_thread_in_an_engine_is_turned_away_and_harms_nothing():
+    assert run(START + BUSY, SOFTDOCA_FAULTS="lose") == "RUNNING ()\n"
+
+
+def test_several_contexts_share_an_engine(copy):
+    with doca.Dma(copy.device, tasks=2) as second:
+        copy.pe.connect(second)
+        second.start()
+        src = copy.inventory.buf_by_data(copy.source_map, 100, 50)
+        dst = copy.inventory.buf_by_addr(copy.target_map, 100, 50)
+        tasks = [copy.dma.memcpy(copy.src, copy.dst).submit(), second.memcpy(src, dst).submit()]
+        landed = []
+        while len(landed) < 2:
+            landed += copy.pe.wait(10)
+        assert set(landed) == set(tasks)
+        second.stop()
+        assert copy.dma.state == State.RUNNING
+
+
+def test_tasks_that_land_out_of_their_order_are_all_found(copy):
+    tasks = [task.submit() for task in halves(copy, 4)]
+    copy.pe._flying.rotate(1)  # as if another had been submitted first
+    landed = []
+    while len(landed) < 4:
+        landed += copy.pe.wait(10)
+    assert sorted(map(id, landed)) == sorted(map(id, tasks))
+    assert all(task.status == Code.SUCCESS for task in tasks)
+    assert copy.target == copy.source
