@@ -18,7 +18,7 @@ __all__ = ["Html", "access_text", "badge", "card", "chart", "gb_per_s", "hex_lin
 __all__ += ["parse_size", "provider_badge", "provider_label", "size_text", "table", "us"]
 
 _HARDWARE = frozenset({"verbs", "doca"})
-_SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine"}
+_SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine", "softdoca": " (softdoca)"}
 _GREY = "#8a8a8a"
 _SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
 _UNITS = ("", "k", "m", "g", "t")
@@ -37,6 +37,7 @@ def provider_label(provider: str) -> str:
     """`hardware` for providers that are a DPU's; for all others `software DPU`, and what of it.
 
     `cuda` is one of the others: the GPU's copy engine is real, the DPU that uses it is a process.
+    So is `softdoca`: DOCA's interface, and this machine's CPU behind it.
     """
     if provider in _HARDWARE:
         return "hardware"

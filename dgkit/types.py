@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-__all__ = ["MIXED", "Access", "GpuSpan", "Memory", "Op", "Path", "Status", "parse_access"]
-__all__ += ["parse_path"]
+__all__ = ["DOCA", "MIXED", "Access", "GpuSpan", "Memory", "Op", "Path", "Status"]
+__all__ += ["parse_access", "parse_path"]
 
+DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by DMA tasks of libdoca
 MIXED = "mixed"  # the path of several operations, where some went inline and some by the worker
 
 

@@ -54,6 +54,7 @@ def _serve(start: Any, tie: socket.socket) -> bool:
     return serve(
         provider=start.provider,
         gpu=start.gpu,
+        pci=start.pci,
         rules=rules,
         max_memory=start.max_memory or None,
         ready=lambda endpoint: _tell(tie, Started(endpoint, None)),

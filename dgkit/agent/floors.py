@@ -6,7 +6,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
-from ..types import Op
+from ..types import DOCA, Op
 
 if TYPE_CHECKING:
     from ..dma import Queue, Region, RemoteRegion
@@ -25,8 +25,9 @@ class Floor:
     """The floor of what `request` asks for, over the memory that it is measured with.
 
     Of GPU memory it is a bare C loop over the driver that does the same copy, with up to `window`
-    in flight. Of other memory it is the machine's: one memcpy, or with `handoff` one by another
-    thread, its doorbell and its flag; never that one of the provider `cuda`, whose caller copies.
+    in flight; with `doca` and `softdoca` one over DOCA's own calls, of any memory. Of other
+    memory it is the machine's: one memcpy, or with `handoff` one by another thread, its
+    doorbell and its flag; never that one of the provider `cuda`, whose caller copies.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Floor:
         """In ns of one copy. 0: there is none; a hand-off needs two CPUs."""
         from ..dma import cpus, measure
 
-        if self._remote.method == "gpu":
+        if self._remote.method == "gpu" or self._queue.device.provider in DOCA:
             return self._rate() if self._window > 1 else self._one()
         handoff = self._handoff and self._queue.device.provider != "cuda"
         if handoff and cpus() == 1:

@@ -78,8 +78,11 @@ class Held:
         self.counted = counted  # bytes that the agent's limit knows of
         self.size = (region or remote).size  # type: ignore[union-attr]
         self._loop: RemoteRegion | None = None
-        #: Whether the loop itself may copy a few bytes: no other process takes part.
+        #: Whether the loop itself may copy a few bytes: no other process takes part. In softdoca,
+        #: which has no hardware to reach it with, the exporter may.
         self.quick = remote is None or remote.method in ("map", "gpu")
+        if remote is not None and remote.method == "doca":
+            self.quick = remote.device.provider == "doca"
 
     def reachable(self) -> RemoteRegion:
         """As the far end of a DMA; the agent's own memory by way of its own descriptor."""

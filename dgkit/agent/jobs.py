@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from .. import memory
-from ..types import Op, Path
+from ..types import DOCA, Op, Path
 from ..wire.messages import (
     SAMPLES_A_BLOCK,
     Block,
@@ -169,4 +169,5 @@ def machine(device: Device, remote: RemoteRegion) -> dict[str, str | int | bool 
     from ..dma import cpus
     from ..report import Machine
 
-    return asdict(Machine.here(cpus(), device.caps.engine if remote.method == "gpu" else ""))
+    named = remote.method == "gpu" or device.provider in DOCA
+    return asdict(Machine.here(cpus(), device.caps.engine if named else ""))

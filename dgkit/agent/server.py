@@ -55,6 +55,7 @@ class Agent:
         max_memory: int | None = None,
         provider: str = "soft",
         gpu: int = 0,
+        pci: str | None = None,
         rules: Sequence[FaultRule] = (),
         keys: str | None = None,
         watch_fd: int = -1,
@@ -67,7 +68,7 @@ class Agent:
         self.listener = Listener(address, keys)
         with contextlib.ExitStack() as undo:
             undo.callback(self.listener.close)
-            self.device = Device(provider, rules=rules, gpu=gpu)
+            self.device = Device(provider, rules=rules, gpu=gpu, pci=pci)
             undo.callback(self.device.close)
             self.mover = Mover(self.device, chunk=SMALL, op_timeout=1.0)
             undo.pop_all()

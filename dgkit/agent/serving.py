@@ -25,6 +25,7 @@ def serve(
     max_memory: int | None = None,
     provider: str = "soft",
     gpu: int = 0,
+    pci: str | None = None,
     rules: Sequence[FaultRule] = (),
     keys: str | None = None,
     ready: Callable[[str], None] | None = None,
@@ -32,18 +33,19 @@ def serve(
 ) -> bool:
     """Serves until SIGTERM, SIGINT or SIGHUP; `ready` is told the address.
 
-    `role`: "dpu" moves the bytes, "host" lends its memory. Without `address` it listens on a
-    socket of its own in the runtime folder; tcp://HOST:0 takes a free port. Over tcp `keys` names
-    its key pair (default "default"). `gpu`: the number of the GPU that copies, for the provider
-    "cuda". `max_memory`: bytes of the host that clients may allocate, half of the machine's if
-    None. `watch_fd`: it ends, too, when this descriptor does.
+    `role`: "dpu" moves the bytes, "host" lends its memory. Without `address` it listens on a socket
+    of its own in the runtime folder; tcp://HOST:0 takes a free port. Over tcp `keys` names its
+    key pair (default "default"). `gpu`: the number of the GPU that copies, for the provider
+    "cuda"; `pci`: the address of the function, for "doca" and "softdoca". `max_memory`: bytes
+    of the host that clients may allocate, half of the machine's if None. `watch_fd`: it ends,
+    too, when this descriptor does.
     PeerRefused: tcp without keys. NativeError: the address is taken. DeviceUnavailable.
     False: it ended while a client's work would not; leave() ends the process, whose thread hangs.
     """
     with _signals() as ends:
         agent = Agent(
-            address, role=role, max_memory=max_memory, provider=provider, gpu=gpu, rules=rules,
-            keys=keys, watch_fd=watch_fd, signal_fd=ends.fd,
+            address, role=role, max_memory=max_memory, provider=provider, gpu=gpu, pci=pci,
+            rules=rules, keys=keys, watch_fd=watch_fd, signal_fd=ends.fd,
         )  # fmt: skip
         ends.stops(agent)
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..types import DOCA
 from .console import console, print_json, say, steps
 from .options import address, duration, listed, one_of, size, whole
 from .place import Place, on_option, settle
@@ -51,7 +52,7 @@ _STDOUT = "-"
 @click.option(
     "--paths",
     type=listed(one_of("inline", "worker", "auto")),
-    show_default="inline,worker; auto with cuda",
+    show_default="inline,worker; auto with cuda, doca, softdoca",
     metavar="LIST",
     help="Who copies: the caller at once, the worker, or whichever is faster (auto).",
 )
@@ -109,8 +110,9 @@ def bench(
 
     The samples are taken in C, at the DPU. The floor of a latency is one doorbell, one memcpy by a
     second thread, one flag (or one memcpy, for the inline path); that of a rate is memcpy. For
-    memory of a GPU both are a bare C loop over CUDA's driver that does the same copies. A row whose
-    floor moved while it was measured says so, and is not to be compared.
+    memory of a GPU both are a bare C loop over CUDA's driver that does the same copies, with
+    DOCA one over DOCA's own calls. A row whose floor moved while it was measured says so, and
+    is not to be compared.
 
     \b
     Examples:
@@ -124,7 +126,8 @@ def bench(
     where = _writable(json_)
     place = settle(on, provider, here=endpoint is None)
     with connect(endpoint, provider=place.provider, gpu=place.gpu, keys=keys) as session:
-        paths = paths or (("auto",) if session.dpu.provider == "cuda" else ("inline", "worker"))
+        alone = session.dpu.provider in {"cuda", *DOCA}  # it has no two ways
+        paths = paths or (("auto",) if alone else ("inline", "worker"))
         cases = [Case(*row) for row in product(ops, paths, sizes)]
         deep = [Case(*row) for row in product(ops, paths, sizes, depths)]
         found = _measure(session, place, cases, deep, count=count, seconds=seconds)

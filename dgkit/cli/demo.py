@@ -31,8 +31,13 @@ _COPIES = {"host": 2, "pinned": 2}  # of the file in the host's memory: that of 
 )
 @click.option("--quick", is_flag=True, help="A tenth of the samples: rougher figures, sooner.")
 @on_option
+@click.option(
+    "--provider",
+    show_default="soft; cuda for memory on a GPU",
+    help="What moves the bytes: soft, cuda, softdoca, doca.",
+)
 @as_json
-def demo(file: Path | None, quick: bool, on: str, json_: bool) -> int:
+def demo(file: Path | None, quick: bool, on: str, provider: str | None, json_: bool) -> int:
     """Move FILE (default: 16 MiB that are made up) through a second process by DMA.
 
     This process, the host, puts the file into a memory region. The software DPU, a process of its
@@ -46,13 +51,14 @@ def demo(file: Path | None, quick: bool, on: str, json_: bool) -> int:
       dgkit demo /etc/services
       dgkit demo --quick --json
       dgkit demo --on gpu
+      dgkit demo --provider softdoca
     """
     from .. import connect
     from . import demo_view as view
     from .demo_job import move, sides
 
     source = Source(file, copies=_COPIES.get(on, 0))
-    place = settle(on, None)
+    place = settle(on, provider)
     with connect(provider=place.provider, gpu=place.gpu) as session:
         who = sides(session) | {"chosen": place.chosen}
         if not json_:

@@ -113,7 +113,7 @@ def show(facts: dict[str, Any]) -> None:
         click.echo(f"  {facts['core']['why']}")
     for provider in facts["providers"]:
         state = "[green]usable    [/]" if provider["usable"] else "[yellow]not usable[/]"
-        out.print(f"  {provider['name']:<6} {state}  ", end="")
+        out.print(f"  {provider['name']:<8} {state}  ", end="")
         click.echo(provider["why"] or provider["label"])
     if "gpu" in facts:
         out.print("\n[bold]GPU memory[/]")

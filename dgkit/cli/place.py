@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 
 import click
 
+from ..types import DOCA
 from .console import patience
 
 __all__ = ["Place", "driver_patience", "on_option", "settle"]
 
+_REACH_GPU = {None, "cuda", *DOCA}
 F = TypeVar("F", bound=Callable[..., Any])
 _HANGS = (
     "dgkit: waiting for the NVIDIA driver (cuInit). If it never answers: `nvidia-smi`, and "
@@ -69,7 +71,7 @@ def settle(on: str, provider: str | None, *, here: bool = True) -> Place:
         found = _auto(provider)
         return found if here else Place(on, found.provider)
     on_gpu = on not in ("host", "pinned")
-    if here and on_gpu and provider not in (None, "cuda"):
+    if here and on_gpu and provider not in _REACH_GPU:
         raise click.UsageError(
             f"--provider {provider} cannot reach memory on a GPU: leave it out, or take cuda"
         )
@@ -84,7 +86,7 @@ def _auto(provider: str | None) -> Place:
 
     with driver_patience():
         on, chosen = choose(readonly_export=False)
-    if on == "gpu" and provider not in (None, "cuda"):
+    if on == "gpu" and provider not in _REACH_GPU:
         on, chosen = "host", f"host memory: the provider {provider!r} cannot reach GPU memory"
     return Place(on, provider or ("cuda" if on == "gpu" else "soft"), chosen)
 

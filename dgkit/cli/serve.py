@@ -28,13 +28,24 @@ __all__ = ["serve"]
     show_default=True,
     help="dpu: it moves the bytes. host: it lends its memory.",
 )
-@click.option("--provider", default="soft", show_default=True, help="What moves the bytes.")
+@click.option(
+    "--provider",
+    default="soft",
+    show_default=True,
+    help="What moves the bytes: soft, cuda, doca, softdoca.",
+)
 @click.option(
     "--gpu",
     type=click.IntRange(0, 1 << 16),
     default=0,
     show_default=True,
     help="With --provider cuda: the number of the GPU that copies.",
+)
+@click.option(
+    "--pci",
+    metavar="ADDRESS",
+    help="With --provider doca or softdoca: the function's address, as 03:00.0. Default: the first "
+    "that does DMA.",
 )
 @click.option(
     "--max-memory",
@@ -49,6 +60,7 @@ def serve(
     role: str,
     provider: str,
     gpu: int,
+    pci: str | None,
     max_memory: int | None,
     keys: str | None,
     print_unit: bool,
@@ -62,6 +74,7 @@ def serve(
     Examples:
       dgkit serve --max-memory 4G
       dgkit serve --provider cuda
+      dgkit serve --provider doca --pci 03:00.0 --address tcp://0.0.0.0:0
       dgkit serve --address tcp://0.0.0.0:0 --role host
       dgkit serve --print-unit > ~/.config/systemd/user/dgkit.service
       systemctl --user enable --now dgkit
@@ -71,14 +84,14 @@ def serve(
     if print_unit:
         options = {"address": address, "role": role, "provider": provider, "keys": keys}
         options["max-memory"] = None if max_memory is None else str(max_memory)
-        options["gpu"] = str(gpu) if gpu else None
+        options["gpu"], options["pci"] = str(gpu) if gpu else None, pci
         given = [f"--{name} {shlex.quote(text)}" for name, text in options.items() if text]
         click.echo(agent.unit(" ".join(given)), nl=False)
         return 0
     try:
         ended = agent.serve(
-            address, role=role, provider=provider, gpu=gpu, max_memory=max_memory, keys=keys,
-            ready=_tell,
+            address, role=role, provider=provider, gpu=gpu, pci=pci, max_memory=max_memory,
+            keys=keys, ready=_tell,
         )  # fmt: skip
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc

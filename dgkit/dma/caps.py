@@ -11,9 +11,9 @@ __all__ = ["Caps"]
 class Caps:
     """What a provider can do. Sizes are bytes; spin_ns 0: its engine sleeps at once.
 
-    `engine` is what copies, in words: "GPU 0, NVIDIA H200"; "" for this machine's CPU. `ordered`:
-    writes of one queue become visible in posting order; where it is False, only those of different
-    calls do, and those behind a fence.
+    `engine` is what copies, in words: "GPU 0, NVIDIA H200", "DOCA 3.0.0058, 0000:03:00.0 mlx5_0";
+    "" for this machine's CPU. `ordered`: writes of one queue become visible in posting order; where
+    it is False, those behind a fence do, and with `cuda` those of different calls.
     """
 
     provider: str

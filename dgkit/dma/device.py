@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 
 from ..errors import ClosedError, DgkitError
-from ..types import Access, Path, parse_access
+from ..types import DOCA, Access, Path, parse_access
 from ._ffi import check, ffi, lib, nanoseconds
 from .queue import Queue
 from .region import Region, RemoteRegion
@@ -27,6 +27,7 @@ __all__ = ["Device"]
 
 
 _GPU_MAX = (1 << 32) - 1
+_ORDER, _FENCED = {"cuda": "between posts"}, "behind a fence"
 _UNASKED = "not asked for"  # a provider that works here, too
 _open_devices: weakref.WeakSet[Device] = weakref.WeakSet()
 
@@ -35,10 +36,12 @@ class Device:
     """An open provider. `with` is its normal lifetime; closing it closes its queues and regions.
 
     `provider` is `"soft"` (this machine's CPU copies: the software DPU), `"cuda"` (GPU number `gpu`
-    copies, by its copy engine) or `"fault"`, which wraps the provider `over` and does to its
-    operations what `rules` say. The engine spins `spin_us` before it sleeps; on one CPU it sleeps
-    at once. Any thread may use a device. DeviceUnavailable if the provider is not there, or after
-    fork(); OutOfMemory if the GPU has no room for a context.
+    copies, by its copy engine), `"doca"` (a BlueField's DMA engine, through DOCA), `"softdoca"`
+    (the same code over DOCA in software; a process has one of the two) or `"fault"`, which wraps
+    the provider `over` and does to its operations what `rules` say. `pci`: the address of DOCA's
+    function, as "03:00.0"; None: the first that does DMA. The engine spins `spin_us` before it
+    sleeps; on one CPU it sleeps at once. Any thread may use a device. DeviceUnavailable if the
+    provider is not there, or after fork(); OutOfMemory if the GPU has no room for a context.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Device:
         over: str = "soft",
         rules: Sequence[FaultRule] = (),
         gpu: int = 0,
+        pci: str | None = None,
     ) -> None:
         self._d: Any = None
         for what in (provider, over):
@@ -58,16 +62,23 @@ class Device:
             raise ValueError(f"rules are for the provider 'fault', not for {provider!r}")
         if gpu and "cuda" not in (provider, over):
             raise ValueError(f"gpu={gpu!r} is for the provider 'cuda', not for {provider!r}")
+        if pci is not None and not isinstance(pci, str):
+            raise TypeError(f"pci is {pci!r}; it must be text, as '03:00.0', or None")
+        if pci is not None and DOCA.isdisjoint((provider, over)):
+            raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
         config = ffi.new("dg_device_config *")
         config.spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
         config.gpu = min(whole("gpu", gpu), _GPU_MAX)
         keep = [ffi.new("char[]", over.encode())]
         config.over = keep[0]
+        if pci is not None:
+            keep.append(ffi.new("char[]", pci.encode()))
+            config.pci = keep[-1]
         if rules:
             from .fault import native_rules
 
             keep.append(native_rules(rules))
-            config.rules, config.n_rules = keep[1], len(rules)
+            config.rules, config.n_rules = keep[-1], len(rules)
         out = ffi.new("dg_device **")
         check(lib.dg_device_open(provider.encode(), config, out))
         self._d = out[0]
@@ -121,12 +132,13 @@ class Device:
         """Registers a Memory (`dgkit.empty`) or any contiguous buffer, in place.
 
         An array on a GPU: register `dgkit.wrap(array)`. With a provider that cannot copy GPU memory
-        such a region can be exported, and no more.
+        such a region can be exported, and no more; `doca` and `softdoca` are given its dma-buf.
 
         `offset` and `size` (bytes; None: to the end) take a part. `access` says what DMA may do:
         `"r"`, `"w"`, `"rw"`. With `share_process` importers may open this process to copy (Yama's
         PR_SET_PTRACER, prctl(2)). TypeError without a buffer, AccessDenied for "w" on read-only
-        bytes, BoundsError for a part outside, ExportError for a memfd that is not sealed.
+        bytes, BoundsError for a part outside, ExportError for a memfd that is not sealed, and for
+        GPU memory that DOCA cannot be given.
         """
         flags = parse_access(access)
         return Region(
@@ -191,9 +203,10 @@ class Device:
 
     def __repr__(self) -> str:
         state = "closed" if self._d is None else "open"
-        gpu = ", GPU copy engine" if self.provider == "cuda" else ""
-        soft = f", software DPU{gpu}" if self.provider in ("soft", "cuda", "fault") else ""
-        return f"<dgkit.Device {self.provider}{soft}, {state}>"
+        from ..cards import provider_label
+
+        label = provider_label(self.provider).partition(", injected")[0]
+        return f"<dgkit.Device {self.provider}, {label}, {state}>"
 
     def _repr_html_(self) -> str:
         from ..cards import card, provider_badge
@@ -205,7 +218,7 @@ class Device:
             rows += [
                 ("Largest inline copy", f"{caps.inline_max} bytes"),
                 ("Engine spins", f"{caps.spin_ns / 1000:g} us before it sleeps"),
-                ("Keeps order", "yes" if caps.ordered else "between posts"),
+                ("Keeps order", "yes" if caps.ordered else _ORDER.get(self.provider, _FENCED)),
             ]
             rows += [(f"Not {name}", why) for name, why in self.why.items() if why != _UNASKED]
         title = "Device (closed)" if self.closed else "Device"

@@ -8,7 +8,7 @@ import warnings
 
 from ..buffers import flat_view
 from ..errors import AccessDenied, ClosedError, DgkitError, ExportError
-from ..types import Access, GpuSpan, is_memory, parse_access
+from ..types import DOCA, Access, GpuSpan, is_memory, parse_access
 from ._ffi import check, ffi, lib, nanoseconds
 from .described import READONLY, described_gpu, part
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["Region", "RemoteRegion"]
 
 _SHARE_PROCESS, _MAY_FAULT = 2, 4
-_METHODS = ("map", "vm", "ask", "gpu")
+_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca")
 _HOW = {
     "map": "mapped into this process",
     "vm": "copied by the kernel (process_vm_readv)",
     "ask": "copied by its owner, which is asked",
     "gpu": "mapped on the GPU",
+    "doca": "by DOCA, which the owner exported it to",
 }
 
 # What a finalizer could not close because transfers are still in flight: it must not be freed.
@@ -203,12 +204,12 @@ class Region(_Base):
         return bool(found)
 
     def export(self, access: str | Access | None = None) -> bytes:
-        """A descriptor of at most 512 bytes: whoever of this user holds it can import the region.
+        """A descriptor of at most 768 bytes: whoever of this user holds it can import the region.
 
         `access` narrows the region's own. AccessDenied if it would widen it, or write to memory
         that was allocated with readonly_export=True.
         """
-        if self._span is not None and self._span.kind == "none":
+        if self._span is not None and self._span.kind == "none" and not self._by_doca:
             raise ExportError(self._span.why)
         locked = getattr(self.memory, "readonly_export", False)
         flags = self.access if access is None else parse_access(access)
@@ -219,9 +220,15 @@ class Region(_Base):
         self._device._handle()
         if self.closed:
             raise ClosedError(f"{self!r} is closed")
-        buffer = ffi.new("uint8_t[]", 512)
-        length = check(lib.dg_region_export(self._r, int(flags), buffer, 512))
+        room = lib.DG_DESCRIPTOR_MAX
+        buffer = ffi.new("uint8_t[]", room)
+        length = check(lib.dg_region_export(self._r, int(flags), buffer, room))
         return bytes(ffi.buffer(buffer, length))
+
+    @property
+    def _by_doca(self) -> bool:
+        """DOCA exports GPU memory that CUDA has no other way to share."""
+        return self._device.provider in DOCA
 
     @property
     def importers(self) -> int:

@@ -22,6 +22,8 @@ class ProviderInfo:
 _ABOUT = {
     "soft": "the software DPU: this machine's CPU copies",
     "cuda": "a software DPU whose copies the GPU's copy engine does, for GPU memory",
+    "doca": "the DMA engine of a BlueField, through DOCA",
+    "softdoca": "a software DPU (softdoca): DOCA's interface, and this machine's CPU behind it",
     "fault": "wraps another provider and injects errors by rule",
 }
 
@@ -30,7 +32,7 @@ def providers(*, deep: bool = True) -> list[ProviderInfo]:
     """All providers that are built in, in the order in which they are preferred.
 
     Unless `deep` it is only looked whether a provider's library is there: starting the driver of a
-    GPU may take a second.
+    GPU may take a second, and DOCA's devices are looked for by a process of their own.
     """
     found = []
     names = iter(range(1 << 10))

@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import cards
 from ..cards import provider_label, size_text
+from ..types import DOCA
 from .machine import Machine
 
 __all__ = ["FLOOR_MOVED", "Report", "ends", "own_fields"]
@@ -70,8 +71,11 @@ class Report(ABC):
     def floor_kind(self) -> str:
         """What the floor is: the least that this machine needs for the same bytes, without dgkit.
 
-        Of a GPU's copy engine it is a bare loop over CUDA's driver that does the same copy.
+        Of a GPU's copy engine it is a bare loop over CUDA's driver that does the same copy, of
+        DOCA one that submits the same task and looks for its completion.
         """
+        if self.provider in DOCA:
+            return "DOCA's own calls, bare C loop"
         return "the driver's own copy, bare C loop" if self.by_gpu else self._floor()
 
     def _floor(self) -> str:
@@ -142,6 +146,8 @@ class Report(ABC):
             return f"{self.path} path"
         if self.provider == "cuda":  # which has no worker thread
             return "copy engine" if self.by_gpu else "copied by the CPU"
+        if self.provider in DOCA:
+            return "DMA tasks"
         return f"worker path ({'spinning' if self.spinning else 'sleeping'})"
 
     def _rows(self) -> list[tuple[str, str]]:

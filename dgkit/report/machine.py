@@ -18,7 +18,8 @@ __all__ = ["Machine"]
 class Machine:
     """The machine that took the figures; not its name. `virtual` is None where nothing tells.
 
-    `engine` is what copied, if that was no CPU: a GPU's number and name, and its driver's version.
+    `engine` is what copied, if that was not plainly the CPU: a GPU's number and name, and its
+    driver's version; DOCA's version and the function's name.
     """
 
     cpu: str
@@ -38,7 +39,8 @@ class Machine:
         name = os.uname()
         page = os.sysconf("SC_PAGE_SIZE")
         known = (usable, name.machine, name.release, page, _virtual(facts))
-        return cls(_cpu_name(facts), *known, engine and f"{engine}{_nvidia()}")
+        driver = _nvidia() if engine.startswith("GPU") else ""
+        return cls(_cpu_name(facts), *known, f"{engine}{driver}")
 
     def mover(self, provider: str) -> str:
         """The provider whose label figures of `provider` get: where `cuda` had the CPU copy, as it

@@ -55,8 +55,9 @@ def line(session: Session) -> str:
     about = info(session)
     dpu, host = about["dpu"], about["host"]
     state = _state(session)
+    kind = _kind(about).removesuffix(f" ({dpu['provider']})")  # once is enough
     return (
-        f"{_kind(about)} ({dpu['provider']}, pid {dpu['pid']}) with host (pid {host['pid']}), "
+        f"{kind} ({dpu['provider']}, pid {dpu['pid']}) with host (pid {host['pid']}), "
         f"this process is the {about['role']}{', ' if state else ''}{state}"
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import PeerRefused, PeerTimeout, Unsupported
+from ..types import DOCA
 from ..wire import keys as keyring
 from ..wire.address import Address
 from ..wire.link import Link
@@ -44,10 +45,16 @@ def greet(link: Link, provider: str, timeout: float) -> Any:
     mover = welcome.provider if welcome.role == "dpu" else provider
     if welcome.boot == boot_id():
         link.liveness.pid = welcome.pid
-    elif mover in ("soft", "fault", "cuda"):
+    elif mover in ("soft", "fault", "cuda", "softdoca"):
         raise Unsupported(
             errno.EXDEV,
             f"the agent runs on another machine ({welcome.machine}) and provider {mover!r} reaches "
             "only memory of its own machine; providers 'doca' and 'verbs' reach across",
+        )
+    elif mover in DOCA and welcome.provider not in DOCA:
+        raise Unsupported(
+            errno.EXDEV,
+            f"the agent on {welcome.machine} lends its memory by {welcome.provider!r}, and DOCA "
+            f"reaches there only what DOCA exports: `dgkit serve --role host --provider {mover}`",
         )
     return welcome

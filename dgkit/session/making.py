@@ -9,7 +9,7 @@ from .. import memory
 from ..errors import DeviceUnavailable, NativeError, Unsupported
 from ..memory.place import parse_on
 from ..memory.shape import as_shape, total_size
-from ..types import Access, is_memory
+from ..types import DOCA, Access, is_memory
 from ..wire.messages import Allocate, Free
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _within_reach(session: Session, place: str, *, here: bool = False) -> tuple[
 
     `here`: the memory is to be made in this process.
     """
-    if session.dpu.provider == "cuda" or place in ("host", "pinned"):
+    if session.dpu.provider in {"cuda", *DOCA} or place in ("host", "pinned"):
         return place, ""
     error = _no_reach(session, memory.why_no_gpu() if here else "")
     if place == "auto":

@@ -60,6 +60,7 @@ class SoftwareDpu:
         rules: Sequence[FaultRule],
         gpu: int,
         max_memory: int | None,
+        pci: str | None = None,
         timeout: float,
     ) -> str:
         """Tells it what to be; returns its address. What it could not do is raised here."""
@@ -72,7 +73,7 @@ class SoftwareDpu:
         plain = [{**asdict(rule), "status": int(rule.status)} for rule in rules]
         self._tie.settimeout(timeout)
         try:
-            self._tie.sendall(encode(Start(provider, plain, max_memory or 0, gpu)))
+            self._tie.sendall(encode(Start(provider, plain, max_memory or 0, gpu, pci)))
             answer = self._tie.recv(1 << 16)
         except TimeoutError:
             more = ": a GPU's driver may take long, connect(timeout=60)" * (provider == "cuda")

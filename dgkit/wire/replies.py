@@ -75,7 +75,7 @@ class Imported(Message, tag=67):
 
 
 class Exported(Message, tag=68):
-    """A descriptor, at most 512 bytes."""
+    """A descriptor, at most 768 bytes."""
 
     token: bytes
 

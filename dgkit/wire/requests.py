@@ -34,7 +34,7 @@ __all__ = [
     "Watch",
 ]
 
-VERSION = 3
+VERSION = 4
 MAX_SAMPLES = 1_000_000  # of one latency request
 MONITORS = 8  # of one client at a time
 MONITOR_SAMPLES = 4096  # of one block of a monitor
@@ -46,7 +46,7 @@ Count = Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
 Handle = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Name = Annotated[str, Meta(max_length=256)]
 Text = Annotated[str, Meta(max_length=4096)]
-Token = Annotated[bytes, Meta(max_length=512)]
+Token = Annotated[bytes, Meta(max_length=768)]  # DG_DESCRIPTOR_MAX of native/dgkit.h
 Code = Annotated[int, Meta(ge=0, le=255)]
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 

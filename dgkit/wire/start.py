@@ -18,6 +18,7 @@ class Start(Struct, frozen=True):
     rules: list[dict[str, object]]
     max_memory: int
     gpu: int = 0
+    pci: str | None = None
 
 
 class Started(Struct, frozen=True):

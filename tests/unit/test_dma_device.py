@@ -67,14 +67,14 @@ def test_spin_us_is_in_force_or_zero_on_one_cpu():
 
 def test_why_names_every_other_provider():
     with Device() as device:
-        assert set(device.why) == {"cuda", "fault"}
+        assert set(device.why) == {"cuda", "doca", "softdoca", "fault"}
         assert device.why["fault"] == "not asked for"
         assert device.why["cuda"] == "not asked for" or "libcuda.so.1" in device.why["cuda"]
 
 
 def test_providers_says_for_each_whether_it_is_usable_and_why():
     found = {p.name: p for p in dma.providers()}
-    assert list(found) == ["soft", "cuda", "fault"]
+    assert list(found) == ["soft", "cuda", "doca", "softdoca", "fault"]
     assert found["soft"].usable
     assert found["fault"].usable
     assert all(p.why for p in found.values())

@@ -16,7 +16,7 @@ HANDLE = st.integers(1, 2**63 - 1)
 REQUESTS = [
     m.Hello(0, m.VERSION, 17, "boot", "machine", "0.1.0"),
     m.Allocate(1, 4096, 3, True, "name", "cuda:0"),
-    m.Import(2, b"x" * 512),
+    m.Import(2, b"x" * 768),
     m.Export(3, 1, 1),
     m.Free(4, 1, 1.0),
     m.Move(5, 1, 0, 2, 0, 64),
@@ -59,7 +59,7 @@ def test_random_bytes_are_refused_or_are_a_message(data):
         m.Move(1, 1, 0, 2, 0, -64),
         m.Move(2**64 - 1, 1, 0, 2, 0, 64),
         m.Move(1, 1, 0, 2, 0, 1.5),
-        m.Import(1, b"x" * 513),
+        m.Import(1, b"x" * 769),
         m.Allocate(1, 64, 4, False, ""),
         m.Allocate(1, 64, 3, False, "n" * 257),
         m.Allocate(1, 64, 3, False, "n", "p" * 257),

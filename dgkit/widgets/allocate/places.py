@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import memory
 from ...cards import size_text
+from ...types import DOCA
 
 if TYPE_CHECKING:
     from ...session import Session
@@ -32,7 +33,7 @@ def places(session: Session, *, look: bool = True) -> list[dict[str, Any]]:
         _place("pinned", "pinned host memory", why),
     ]
     reach = why
-    if not why and session.dpu.provider != "cuda":
+    if not why and session.dpu.provider not in {"cuda", *DOCA}:
         reach = _NO_REACH.format(provider=session.dpu.provider)
     return [*found, *_gpus(reach, why, here), _place("auto", "auto: a GPU, else host")]
 

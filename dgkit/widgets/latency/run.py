@@ -11,7 +11,7 @@ import numpy as np
 from ...cards import provider_label, size_text
 from ...errors import PeerError
 from ...report import LatencyReport, Machine
-from ...types import MIXED
+from ...types import DOCA, MIXED
 from .history import History
 
 __all__ = ["Run", "What"]
@@ -49,6 +49,8 @@ class What:
             return f"{'inline and worker' if self.path == MIXED else self.path} path"
         if self.provider == "cuda":
             return "copy engine" if self.machine.engine else "copied by the CPU"
+        if self.provider in DOCA:
+            return "DMA tasks"
         return f"worker path ({'spinning' if self.spinning else 'sleeping'})"
 
     @property

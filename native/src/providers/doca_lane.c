@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A queue's DMA context: made, waited for, lent to whoever unmaps a region, and ended. */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -10,7 +11,11 @@
 #include "doca.h"
 #include "error.h"
 
-enum { TASKS_MAX = 1024, LANES_MAX = 1024 };
+enum {
+	TASKS_MAX = 1024,
+	LANES_MAX = 1024,
+	LOOKS = 64, /* of the bare loop, between two looks at the clock */
+};
 #define STATE_NS 5000000000ull /* how long a context may take to start, or to stop */
 
 static void enter(struct lane *l)
@@ -365,7 +370,7 @@ static int bare_loop(struct lane *l, const struct dg_op *op, uint32_t count, uin
 		     uint64_t *samples_ns)
 {
 	struct task *t;
-	uint32_t posted = 0, ended = 0, seen = 0;
+	uint32_t posted = 0, ended = 0, seen = 0, empty = 0;
 	uint64_t before = now_ns();
 	l->counted = &seen;
 	while (ended < count && !l->broken) {
@@ -380,14 +385,17 @@ static int bare_loop(struct lane *l, const struct dg_op *op, uint32_t count, uin
 			}
 		}
 		dg_doca.doca_pe_progress(l->pe);
-		if (seen == ended)
+		if (seen == ended && ++empty % LOOKS)
 			continue;
 		uint64_t now = now_ns();
+		/* Where the CPUs are all busy, what is waited for may need this very one. */
+		if (seen == ended && now - before > YIELD_AFTER_NS)
+			sched_yield();
 		for (; ended != seen; before = now)
 			samples_ns[ended++] = now - before;
 	}
-	while (seen != posted && dg_doca.doca_pe_progress(l->pe))
-		;
+	for (uint64_t start = now_ns(); seen != posted && now_ns() - start < STATE_NS;)
+		dg_doca.doca_pe_progress(l->pe);
 	l->counted = NULL;
 	return l->broken ? dg_fail(EIO, "a task of the bare loop failed") : (int)count;
 }
