@@ -3,9 +3,10 @@
 #ifndef DOCA_TYPES_H
 #define DOCA_TYPES_H
 
-/* PRIu64: programs print sizes and addresses and include nothing for it themselves */
+/* PRIu64 and memset: programs use them and include nothing for it but DOCA's headers. */
 #include <inttypes.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "doca_compat.h"
 
