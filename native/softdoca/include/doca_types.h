@@ -36,7 +36,8 @@ typedef doca_event_handle_t doca_notification_handle_t;
 #define doca_event_invalid_handle -1
 
 /* What may be done with the memory of a map: the low bits by this process and its devices, RDMA_* by
- * peers of exports for RDMA, PCI_* by the DPU, through an export for PCI. */
+ * peers of exports for RDMA, PCI_* by the DPU, through an export for PCI. PCI_READ_WRITE lets this
+ * process's devices write, too. */
 enum doca_access_flag {
 	DOCA_ACCESS_FLAG_LOCAL_READ_ONLY = 0,
 	DOCA_ACCESS_FLAG_LOCAL_READ_WRITE = 1 << 0,

@@ -341,8 +341,14 @@ static doca_error_t check_range(struct doca_mmap *m)
 	if (m->backing == BACKING_NONE)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the map has no memory range");
 	/* A GPU's address in doca_mmap_set_memrange(): as with nvidia-peermem (facts/doca.md, line 12) */
-	if (!m->window && !dmabuf_find_gpu(m))
+	if (!m->window && !dmabuf_find_gpu(m)) {
+		if (m->dmabuf_fd < 0)
+			softdoca_log(DOCA_LOG_LEVEL_INFO, "doca_mmap_start",
+				     "as with nvidia-peermem: %zu bytes at %p are GPU memory by "
+				     "their address alone, and move by CUDA",
+				     m->len, (void *)m->addr);
 		return DOCA_SUCCESS;
+	}
 	if (m->backing == BACKING_GPU)
 		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no GPU memory any more",
 			      m->len, (void *)m->addr);
@@ -368,7 +374,9 @@ static doca_error_t start(struct doca_mmap *m)
 			mmap_detach(m, "doca_mmap_start");
 		return e;
 	}
-	m->writable = m->permissions & LOCAL_WRITE;
+	/* PCI_READ_WRITE is for devices on the bus, of which the own one is one: programs that copy into such
+	 * a map ran on hardware. */
+	m->writable = m->permissions & (LOCAL_WRITE | DOCA_ACCESS_FLAG_PCI_READ_WRITE);
 	/* release: see mmap_started() */
 	__atomic_store_n(&m->state, MMAP_STARTED, __ATOMIC_RELEASE);
 	return DOCA_SUCCESS;
