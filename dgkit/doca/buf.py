@@ -251,6 +251,10 @@ class Buf(Handle):
         return f"{text}, {chained} more behind it" if chained else text
 
     def _rows(self) -> list[tuple[str, object]]:
-        rows: list[tuple[str, object]] = [("Room", f"{self.size} bytes from {self.offset}")]
-        rows += [("Data", f"{self.data_size} bytes from {self.data_offset}")]
-        return [*rows, ("Behind it", len(self.parts) - 1), ("Place", self.mmap.place)]
+        parts = self.parts
+        rows: list[tuple[str, object]] = [("Bytes", f"{self.size} from byte {self.offset} on")]
+        rows += [("Of them data", f"{self.data_size} from byte {self.data_offset} on")]
+        if len(parts) > 1:
+            total = sum(part.data_size for part in parts)
+            rows += [("Its list", f"{len(parts)} buffers from here on, {total} bytes of data")]
+        return [*rows, ("Place", self.mmap.place)]

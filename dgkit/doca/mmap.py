@@ -187,7 +187,7 @@ class Mmap(Handle):
     def _about(self) -> str:
         flags = "imported" if self._permissions is None else self._permissions
         state = "started" if self._started else "not started"
-        return f"{self.size} bytes at {self.address:#x} on {self.place}, {flags}, {state}"
+        return f"{self.size} bytes at {self.address:#x} ({self.place}), {flags}, {state}"
 
     def _rows(self) -> list[tuple[str, object]]:
         flags = "the exporter knows" if self._permissions is None else self._permissions

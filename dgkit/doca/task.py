@@ -139,6 +139,8 @@ class MemcpyTask(Handle):
             return f" (the destination has room for {room} bytes behind its data)"
         if self._dst.mmap.permissions == 0:
             return " (the destination's map is LOCAL_READ_ONLY)"
+        if self._src.mmap.imported or self._dst.mmap.imported:
+            return " (the memory's owner may not permit it, may have closed its map, or be gone)"
         return ""
 
     def wait(self, timeout: float | None = None) -> MemcpyTask:

@@ -16,6 +16,11 @@ public_token = public.export()
     "03_latency_and_bandwidth": "time_us = [1e6 / rate.ops_per_s for rate in rates]",
     "04_gpu_memory": "    return address // page * page, -(-size // page) * page",
     "05_when_things_go_wrong": "    return queue.write(local, remote, size=64).wait()",
+    "06_doca_in_python": """
+last_first = inventory.buf_by_data(blocks_map, 0, 16)
+for at in range(16, 128, 16):
+    last_first.chain(inventory.buf_by_data(blocks_map, at, 16))
+""",
 }
 RIGHT = {
     "01_first_dma": "session.write(target, bytes(range(256)), offset=1000)",
@@ -36,6 +41,11 @@ public_token = public.export()
         except dgkit.TransferError as error:
             if error.completion.status != Status.IO_FAILED or not left:
                 raise
+""",
+    "06_doca_in_python": """
+last_first = inventory.buf_by_data(blocks_map, 112, 16)
+for at in range(96, -16, -16):
+    last_first.chain(inventory.buf_by_data(blocks_map, at, 16))
 """,
 }
 NAMES = sorted(path.stem for path in TUTORIALS.glob("*.ipynb"))
