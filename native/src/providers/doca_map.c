@@ -111,7 +111,7 @@ static int by_address(struct doca *d, struct range *r, struct doca_mmap **out, c
 static int map_gpu(struct doca *d, struct doca_mapped *t, const dg_memory *m, uint32_t perms,
 		   struct doca_mmap **out)
 {
-	struct range r = {.addr = m->addr, .size = m->size, .permissions = perms, .fd = t->fd};
+	struct range r = {.addr = m->addr, .size = m->size, .permissions = perms, .fd = -1};
 	char first[200];
 	int rc = 0;
 	if (t->by_address)

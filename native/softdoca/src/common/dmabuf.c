@@ -93,7 +93,10 @@ static doca_error_t back(struct doca_mmap *m, const struct request *r)
 {
 	m->addr = r->addr;
 	m->len = r->len;
-	if (!dmabuf_find_gpu(m)) {
+	int rc = dmabuf_find_gpu(m);
+	if (rc == -ERANGE) /* guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s", dg_last_error());
+	if (!rc) {
 		softdoca_log(DOCA_LOG_LEVEL_INFO, "doca_mmap_set_dmabuf_memrange",
 			     "dma-buf identity only: %zu bytes at %p are GPU memory, whose bytes "
 			     "move by CUDA",

@@ -5,6 +5,7 @@
  */
 #include "memory.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #define LOCAL_WRITE DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
@@ -341,7 +342,8 @@ static doca_error_t check_range(struct doca_mmap *m)
 	if (m->backing == BACKING_NONE)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the map has no memory range");
 	/* A GPU's address in doca_mmap_set_memrange(): as with nvidia-peermem (facts/doca.md, line 12) */
-	if (!m->window && !dmabuf_find_gpu(m)) {
+	int rc = m->window ? -ENODEV : dmabuf_find_gpu(m);
+	if (!rc) {
 		if (m->dmabuf_fd < 0)
 			softdoca_log(DOCA_LOG_LEVEL_INFO, "doca_mmap_start",
 				     "as with nvidia-peermem: %zu bytes at %p are GPU memory by "
@@ -352,6 +354,8 @@ static doca_error_t check_range(struct doca_mmap *m)
 	if (m->backing == BACKING_GPU)
 		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no GPU memory any more",
 			      m->len, (void *)m->addr);
+	if (rc == -ERANGE) /* it begins as GPU memory */
+		return REFUSE(DOCA_ERROR_DRIVER, "%s", dg_last_error());
 	bool write = mmap_access(m->permissions) & DG_ACCESS_WRITE;
 	enum range_found found = range_look(m->base, m->len, write);
 	if (found == RANGE_OK)
