@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a call answers. */
+/* What a call answers. Any thread may call the functions here. */
 #ifndef DOCA_ERROR_H
 #define DOCA_ERROR_H
 
@@ -56,9 +56,12 @@ typedef enum doca_error {
 
 #define DOCA_IS_ERROR(error) ((error) != DOCA_SUCCESS)
 
+/* What went wrong, in a few words. Never NULL; of a value that is no error, words that say so. The
+ * text is the library's own and stays. */
 DOCA_STABLE
 const char *doca_error_get_descr(doca_error_t error);
 
+/* The name as it stands above: "DOCA_ERROR_IN_USE". Otherwise as doca_error_get_descr(). */
 DOCA_STABLE
 const char *doca_error_get_name(doca_error_t error);
 

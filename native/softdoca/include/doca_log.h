@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log records of programs and of the library itself. */
+/*
+ * Log records, of programs and of the library itself. Nothing is written where nobody made a
+ * backend, but that SOFTDOCA_LOG=LEVEL has the library's own records go to stderr. Any thread may
+ * call the functions here. INVALID_VALUE: NULL, or a value that is none.
+ */
 #ifndef DOCA_LOG_H
 #define DOCA_LOG_H
 
@@ -43,7 +47,16 @@ enum doca_log_level {
 #define DOCA_LOG_WARN(...) DOCA_LOG(DOCA_LOG_LEVEL_WARNING, __VA_ARGS__)
 #define DOCA_LOG_INFO(...) DOCA_LOG(DOCA_LOG_LEVEL_INFO, __VA_ARGS__)
 #define DOCA_LOG_DBG(...) DOCA_LOG(DOCA_LOG_LEVEL_DEBUG, __VA_ARGS__)
+/* TRACE: only where DOCA_LOGGING_ALLOW_TRACE is defined. */
+#ifdef DOCA_LOGGING_ALLOW_TRACE
 #define DOCA_LOG_TRC(...) DOCA_LOG(DOCA_LOG_LEVEL_TRACE, __VA_ARGS__)
+#else
+#define DOCA_LOG_TRC(...) \
+	do { \
+		if (0) \
+			DOCA_LOG(DOCA_LOG_LEVEL_TRACE, __VA_ARGS__); \
+	} while (0)
+#endif
 /* DOCA_DLOG_*: only where DOCA_LOGGING_ALLOW_DLOG is defined. */
 #ifdef DOCA_LOGGING_ALLOW_DLOG
 #define DOCA_DLOG(level, ...) DOCA_LOG(level, __VA_ARGS__)
@@ -60,19 +73,32 @@ enum doca_log_level {
 #define DOCA_DLOG_INFO(...) DOCA_DLOG(DOCA_LOG_LEVEL_INFO, __VA_ARGS__)
 #define DOCA_DLOG_DBG(...) DOCA_DLOG(DOCA_LOG_LEVEL_DEBUG, __VA_ARGS__)
 
+/* Writes a record of the program: to the standard backend if its level is within the limit
+ * (INFO, or what --log-level says), else nowhere. One record is one line; what is longer than
+ * 2,000 bytes is cut and ends in "...". Programs use DOCA_LOG_*. INVALID_VALUE: no level from
+ * CRIT to TRACE, a source that was not registered, NULL. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, const char *func,
-		const char *format, ...);
+		const char *format, ...) __attribute__((format(printf, 6, 7)));
 
+/* From now on records of the program are printed: WARNING and worse to stderr, the rest to
+ * stdout. A second call changes nothing. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_backend_create_standard(void);
 
+/* From now on records of the library are printed to fptr, too; INFO and worse, unless
+ * doca_log_backend_set_sdk_level() or --sdk-log-level say otherwise. fptr stays the program's, and
+ * open as long as the process runs: a backend is never given up. NO_MEMORY. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_backend_create_with_file_sdk(FILE *fptr, struct doca_log_backend **backend);
 
+/* Records of this level and worse go to the backend. INVALID_VALUE: no level, or a backend that is
+ * none. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_backend_set_sdk_level(struct doca_log_backend *backend, uint32_t level);
 
+/* A number for the name by which records say where they come from. DOCA_LOG_REGISTER() calls this.
+ * The name is copied. NO_MEMORY. FULL: 4,096 are the most. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_register_source(const char *source_name, int *source);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Versions. */
+/* Versions, as texts that can be compared. */
 #ifndef DOCA_VERSION_H
 #define DOCA_VERSION_H
 
@@ -24,6 +24,8 @@ static inline const char *doca_version(void)
 	return DOCA_VER_STRING;
 }
 
+/* The version of the library that runs: that of the API it follows, so what doca_version() gives if
+ * headers and library belong together. The text is the library's own and stays. */
 DOCA_EXPERIMENTAL
 const char *doca_version_runtime(void);
 

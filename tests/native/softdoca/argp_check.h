@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of command lines: a program with a parameter of each type, which writes down what it got. */
+/* For tests of command lines: a program with a parameter of each type, which writes down what it
+ * got. */
 #ifndef SOFTDOCA_ARGP_CHECK_H
 #define SOFTDOCA_ARGP_CHECK_H
 
@@ -101,7 +102,8 @@ UNUSED static doca_error_t start(char **argv)
 	return doca_argp_start(argc, argv);
 }
 
-/* Runs one start in a child; what it wrote to stdout and stderr goes to out. Gives its exit status. */
+/* Runs one start in a child; what it wrote to stdout and stderr goes to out. Gives its exit
+ * status. */
 UNUSED static int start_apart(char **argv, char *out, size_t cap)
 {
 	int pipe_fds[2], status;

@@ -103,7 +103,7 @@ static void help_lists_every_parameter_aligned_and_exits_0(void)
 		make("p", "a-name-that-is-far-too-long-for-the-column", DOCA_ARGP_TYPE_STRING,
 		     on_text);
 	doca_argp_param_set_description(p, "a description that is so long that it takes more than "
-					   "one line of a terminal, and is broken between two words");
+					   "one line of a terminal, and is broken between words");
 	doca_argp_param_set_mandatory(p);
 	CHECK_EQ(doca_argp_register_param(p), DOCA_SUCCESS);
 	CHECK_EQ(start_apart((char *[]){"prog", "-t", "x", "--help", NULL}, out, sizeof out), 0);
@@ -244,12 +244,18 @@ static void a_name_that_is_taken_or_cannot_be_typed_is_refused(void)
 		const char *short_name, *long_name;
 		doca_error_t error;
 	} names[] = {
-		{"t", NULL, DOCA_ERROR_ALREADY_EXIST},	    {NULL, "text", DOCA_ERROR_ALREADY_EXIST},
-		{"h", NULL, DOCA_ERROR_ALREADY_EXIST},	    {"j", NULL, DOCA_ERROR_ALREADY_EXIST},
-		{NULL, "json", DOCA_ERROR_ALREADY_EXIST},   {"x", "version", DOCA_ERROR_ALREADY_EXIST},
-		{"-", NULL, DOCA_ERROR_INVALID_VALUE},	    {"", NULL, DOCA_ERROR_INVALID_VALUE},
-		{NULL, "", DOCA_ERROR_INVALID_VALUE},	    {NULL, "--dash", DOCA_ERROR_INVALID_VALUE},
-		{NULL, "a=b", DOCA_ERROR_INVALID_VALUE},    {NULL, "a b", DOCA_ERROR_INVALID_VALUE},
+		{"t", NULL, DOCA_ERROR_ALREADY_EXIST},
+		{NULL, "text", DOCA_ERROR_ALREADY_EXIST},
+		{"h", NULL, DOCA_ERROR_ALREADY_EXIST},
+		{"j", NULL, DOCA_ERROR_ALREADY_EXIST},
+		{NULL, "json", DOCA_ERROR_ALREADY_EXIST},
+		{"x", "version", DOCA_ERROR_ALREADY_EXIST},
+		{"-", NULL, DOCA_ERROR_INVALID_VALUE},
+		{"", NULL, DOCA_ERROR_INVALID_VALUE},
+		{NULL, "", DOCA_ERROR_INVALID_VALUE},
+		{NULL, "--dash", DOCA_ERROR_INVALID_VALUE},
+		{NULL, "a=b", DOCA_ERROR_INVALID_VALUE},
+		{NULL, "a b", DOCA_ERROR_INVALID_VALUE},
 		{"w", "a-new-one", DOCA_SUCCESS},
 	};
 	set_up();

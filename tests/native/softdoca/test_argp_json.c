@@ -5,10 +5,12 @@
 static void a_json_file_gives_values_of_each_type(void)
 {
 	set_up();
-	CHECK_EQ(start_json("{ \"doca_general_flags\": {\"log-level\": 60, \"sdk-log-level\": 40},\n"
-			    "  \"doca_program_flags\": {\"text\": \"a\\u00e4\\ud83d\\ude00\\n\\\"\","
-			    " \"number\": -12, \"flag\": true, \"object\": {\"a\": [1, 2.5e3, null]}}"
-			    "}\n"),
+	CHECK_EQ(start_json("{ \"doca_general_flags\": {\"log-level\": 60,\n"
+			    "\"sdk-log-level\": 40},\n"
+			    "  \"doca_program_flags\": {"
+			    "\"text\": \"a\\u00e4\\ud83d\\ude00\\n\\\"\","
+			    " \"number\": -12, \"flag\": true,"
+			    " \"object\": {\"a\": [1, 2.5e3, null]}}}\n"),
 		 DOCA_SUCCESS);
 	CHECK(!strcmp(config.text, "a\xc3\xa4\xf0\x9f\x98\x80\n\""));
 	CHECK_EQ(config.number, -12);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Devices and representors: what there is by default, what is known of each, and their lifetimes. */
+/* Devices and representors: what there is by default, what is known of each, and their
+ * lifetimes. */
 #define CHECK_DETAIL() softdoca_last_refusal()
 const char *softdoca_last_refusal(void);
 #include "check.h"
@@ -357,8 +358,9 @@ static void threads_share_a_device(void)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 }
 
-/* The address sanitizer's allocator does not survive a fork among threads that allocate, and with the
- * thread sanitizer a child of such a process may start no thread, which a device's engine is. */
+/* The address sanitizer's allocator does not survive a fork among threads that allocate, and
+ * with the thread sanitizer a child of such a process may start no thread, which a device's
+ * engine is. */
 #ifndef __SANITIZE_THREAD__
 #ifdef __SANITIZE_ADDRESS__
 enum { OTHERS = 0 };

@@ -27,7 +27,7 @@ static const char world[] =
 	"# two functions of the host, two of the DPU\n"
 	"\n"
 	"side=host pci=0000:03:00.0 ibdev=mlx5_0 iface=ens3f0np0 vuid=HOSTPF type=pf\n"
-	"side=host pci=0000:03:00.2 ibdev=mlx5_2 iface=ens3f0v0 vuid=HOSTVF type=vf caps=dma # a VF\n"
+	"side=host pci=0000:03:00.2 ibdev=mlx5_2 iface=ens3f0v0 vuid=HOSTVF type=vf caps=dma #\n"
 	"  side=dpu pci=0000:03:00.0 ibdev=mlx5_0 iface=p0 caps=dma,import,server\r\n"
 	"side=dpu pci=03:00.1 type=sf sf=4 ibdev=mlx5_3\tiface=en3f0pf0sf4 caps=";
 
@@ -89,8 +89,10 @@ static void representors_are_the_host_s_functions_of_the_file(void)
 
 static void functions_of_one_address_are_devices_apart(void)
 {
-	static const char text[] = "side=dpu pci=03:00.0 type=pf\nside=dpu pci=03:00.0 type=sf sf=1\n"
-				   "side=dpu pci=03:00.0 type=sf sf=2\nside=host pci=03:00.0\n";
+	static const char text[] = "side=dpu pci=03:00.0 type=pf\n"
+				   "side=dpu pci=03:00.0 type=sf sf=1\n"
+				   "side=dpu pci=03:00.0 type=sf sf=2\n"
+				   "side=host pci=03:00.0\n";
 	struct doca_devinfo **list;
 	struct doca_dev *dev[4];
 	uint32_t n;

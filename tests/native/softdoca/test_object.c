@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Handles: whatever a program passes where one is wanted, it gets an error and nothing is touched. Each
- * function that takes a handle is called with each value that is none of its kind.
+ * Handles: whatever a program passes where one is wanted, it gets an error and nothing is touched.
+ * Each function that takes a handle is called with each value that is none of its kind.
  */
 #define CHECK_DETAIL() softdoca_last_refusal()
 const char *softdoca_last_refusal(void);
@@ -60,8 +60,8 @@ static void on_state(const union doca_data d, struct doca_ctx *ctx, enum doca_ct
 	{ \
 		return (expression); \
 	}
-/* Functions that give something else: NULL, 0 or nothing are their refusal. Where NULL is a value of its
- * own (nothing to close, a buffer that comes later) it is left out. */
+/* Functions that give something else: NULL, 0 or nothing are their refusal. Where NULL is a
+ * value of its own (nothing to close, a buffer that comes later) it is left out. */
 #define REFUSED(condition) ((condition) ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS)
 #define QUIET(call) ((call), DOCA_ERROR_INVALID_VALUE)
 
@@ -170,7 +170,8 @@ static void on_state(const union doca_data d, struct doca_ctx *ctx, enum doca_ct
 	X(DMA, dma_destroy, doca_dma_destroy(p)) \
 	X(DMA, dma_ctx, REFUSED(!doca_dma_as_ctx(p))) \
 	X(DMA, dma_conf, doca_dma_task_memcpy_set_conf(p, on_task, on_task, 4)) \
-	X(DMA, dma_alloc, doca_dma_task_memcpy_alloc_init(p, living[BUF], living[BUF], nothing, OUT)) \
+	X(DMA, dma_alloc, \
+	  doca_dma_task_memcpy_alloc_init(p, living[BUF], living[BUF], nothing, OUT)) \
 	X(DMA, dma_tasks, doca_dma_cap_get_max_num_tasks(p, OUT)) \
 	X(DMA, dma_gpu, doca_dma_get_gpu_handle(p, OUT)) \
 	X(CTX, connect_ctx, doca_pe_connect_ctx(living[PE], p)) \

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The state, from doca_argp_init to doca_argp_destroy. Which error a call in the wrong state gives: guess. */
+/* The state, from doca_argp_init to doca_argp_destroy. Which error a call in the wrong state
+ * gives: guess. */
 #include "argp.h"
 
 #include <stdlib.h>
@@ -7,9 +8,9 @@
 
 struct argp argp;
 
-/* DOCA API reference, ARGP: INVALID_VALUE. A second one without destroy: guess. A program that gives no
- * configuration gets NULL in its callbacks; one that gives no name, as those of DOCA 3 do, goes by that of
- * its file, known at the start. */
+/* DOCA API reference, ARGP: INVALID_VALUE. A second one without destroy: guess. A program that
+ * gives no configuration gets NULL in its callbacks; one that gives no name, as those of DOCA 3
+ * do, goes by that of its file, known at the start. */
 doca_error_t doca_argp_init(const char *program_name, void *program_config)
 {
 	if (program_name && !*program_name)

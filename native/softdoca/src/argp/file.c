@@ -4,8 +4,8 @@
  *
  *	{"doca_general_flags": {"log-level": 60}, "doca_program_flags": {"pci-addr": "03:00.0"}}
  *
- * (DOCA Arg Parser guide, JSON file.) A parameter of type JSON_OBJ gets the value as it stands there. The
- * file is checked whole before any callback runs.
+ * (DOCA Arg Parser guide, JSON file.) A parameter of type JSON_OBJ gets the value as it stands
+ * there. The file is checked whole before any callback runs.
  */
 #include "argp.h"
 

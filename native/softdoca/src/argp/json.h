@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A strict reader of JSON (RFC 8259) over a text in memory. It allocates nothing and stops at the first
- * mistake; what it hands out are pieces of the text. */
+/* A strict reader of JSON (RFC 8259) over a text in memory. It allocates nothing and stops at
+ * the first mistake; what it hands out are pieces of the text. */
 #ifndef SOFTDOCA_JSON_H
 #define SOFTDOCA_JSON_H
 
@@ -38,8 +38,8 @@ bool json_enter(struct json *j);
 bool json_member(struct json *j, struct json_value *key, struct json_value *value);
 /* That nothing is left but space. */
 bool json_ended(struct json *j);
-/* A string's characters, decoded, with a NUL behind them; out has room for v->size bytes. False: the text
- * holds a NUL, which a C string cannot. */
+/* A string's characters, decoded, with a NUL behind them; out has room for v->size bytes. False:
+ * the text holds a NUL, which a C string cannot. */
 bool json_text(const struct json_value *v, char *out);
 /* The line, from 1 on, where `at` stands. */
 unsigned json_line(const struct json *j);

@@ -137,8 +137,8 @@ static doca_error_t check_name(const char *name, bool is_long)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA API reference, ARGP: INITIALIZATION if the description, the callback, the type or both names were
- * not set. A name that is taken, also by argp's own: guess. */
+/* DOCA API reference, ARGP: INITIALIZATION if the description, the callback, the type or both
+ * names were not set. A name that is taken, also by argp's own: guess. */
 static doca_error_t check(const struct doca_argp_param *p)
 {
 	const struct flag *f = &p->flag;

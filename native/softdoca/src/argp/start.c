@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The command line. It is read whole before any callback runs, so a mistake in it has no effect but the
- * error. Then come the values of the JSON file, then those of the command line, in their order.
+ * The command line. It is read whole before any callback runs, so a mistake in it has no effect but
+ * the error. Then come the values of the JSON file, then those of the command line, in their order.
  */
 #include "argp.h"
 
@@ -38,8 +38,8 @@ bool argp_int(const char *text, int *out)
 	return !errno && n >= INT_MIN && n <= INT_MAX;
 }
 
-/* DOCA API reference, ARGP: the value is argp's and valid in the callback only; so a text is a copy that
- * the callback may write to. */
+/* DOCA API reference, ARGP: the value is argp's and valid in the callback only; so a text is a
+ * copy that the callback may write to. */
 static doca_error_t deliver_text(struct doca_argp_param *p, const char *value)
 {
 	char *copy = strdup(value);
@@ -248,8 +248,8 @@ static bool take_name(const char *path)
 	return true;
 }
 
-/* DOCA API reference, ARGP: NOT_SUPPORTED, INVALID_VALUE, IO_FAILED (JSON), NO_MEMORY, INITIALIZATION; and
- * what a callback gave. A second start: allowed (guess). */
+/* DOCA API reference, ARGP: NOT_SUPPORTED, INVALID_VALUE, IO_FAILED (JSON), NO_MEMORY,
+ * INITIALIZATION; and what a callback gave. A second start: allowed (guess). */
 doca_error_t doca_argp_start(int argc, char **argv)
 {
 	struct line l = {.argc = argc, .next = 1, .argv = argv};

@@ -89,8 +89,8 @@ void argp_usage(FILE *out)
 		line(out, &p->flag, indent, p->mandatory);
 }
 
-/* DOCA Arg Parser guide: the error is printed, then the usage. The guide says that the program is ended,
- * the API reference that an error is given back; programs are written for the latter. */
+/* DOCA Arg Parser guide: the error is printed, then the usage. The guide says that the program
+ * is ended, the API reference that an error is given back; programs are written for the latter. */
 doca_error_t argp_wrong(doca_error_t error, const char *format, ...)
 {
 	char text[512];

@@ -36,8 +36,8 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Handlers run the latest first before a fork, as their locks are taken: this one, then those of the core
- * and of object.c, which are called with it held. */
+/* Handlers run the latest first before a fork, as their locks are taken: this one, then those of
+ * the core and of object.c, which are called with it held. */
 static void watch_forks(void)
 {
 	dg_fork_watch();
@@ -118,8 +118,8 @@ doca_error_t doca_devinfo_destroy_list(struct doca_devinfo **dev_list)
 	return list_destroy(dev_list, OBJECT_DEVINFO);
 }
 
-/* DOCA API reference, Device: NOT_SUPPORTED where the device has no representors, as on a host. All of
- * softdoca's are of the kind NET. */
+/* DOCA API reference, Device: NOT_SUPPORTED where the device has no representors, as on a host.
+ * All of softdoca's are of the kind NET. */
 doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter,
 					  struct doca_devinfo_rep ***dev_list_rep,
 					  uint32_t *nb_devs_rep)
@@ -202,8 +202,8 @@ static doca_error_t dev_new(const struct function *f, struct doca_dev **out)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA API reference, Device: who opens an open device gets the same one. In the child of a fork the
- * parent's device has no engine, so the child opens one of its own. */
+/* DOCA API reference, Device: who opens an open device gets the same one. In the child of a fork
+ * the parent's device has no engine, so the child opens one of its own. */
 doca_error_t doca_dev_open(struct doca_devinfo *devinfo, struct doca_dev **dev)
 {
 	doca_error_t error = DOCA_SUCCESS;

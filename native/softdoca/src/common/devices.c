@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which functions there are: by default, or by a file of one `key=value key=value` line a function. */
+/* Which functions there are: by default, or by a file of one `key=value key=value` line a
+ * function. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,12 +13,13 @@ struct functions {
 	struct function f[FUNCTIONS_MAX];
 	/* Which of them this process may open. */
 	enum softdoca_side side;
-	/* Where the DPU says that the host's function lies, if that is not f.pci. By default both sides see
-	 * their own at 0000:03:00.0, and the DPU the host's at 0000:3b:00.0. */
+	/* Where the DPU says that the host's function lies, if that is not f.pci. By default
+	 * both sides see their own at 0000:03:00.0, and the DPU the host's at 0000:3b:00.0. */
 	const char *rep_pci;
 };
 
-/* By SOFTDOCA_SIDE and SOFTDOCA_DEVICES. BAD_CONFIG: what is wrong, and where, stands in the log. */
+/* By SOFTDOCA_SIDE and SOFTDOCA_DEVICES. BAD_CONFIG: what is wrong, and where, stands in the
+ * log. */
 doca_error_t softdoca_functions(struct functions *out);
 /* "0000:03:00.0" or "03:00.0" as "0000:03:00.0"; false: it is neither. */
 bool softdoca_pci_parse(const char *text, char out[DOCA_DEVINFO_PCI_ADDR_SIZE]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * SOFTDOCA_FAULTS: rules for dgkit's provider fault, apart by `;`. A rule is an action and what it may
- * be limited to, the fields of dg_fault_rule:
+ * SOFTDOCA_FAULTS: rules for dgkit's provider fault, apart by `;`. A rule is an action and what it
+ * may be limited to, the fields of dg_fault_rule:
  *
- *	error every=10 status=io_failed; delay ms=5 min_size=4096; lose skip=3 count=1; reorder ppm=1000
+ *	error every=10 status=io_failed; delay ms=5 min_size=4096; lose skip=3 count=1
  */
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * Log records. A program's own go to the standard backend, the library's to SDK backends and, as
  * SOFTDOCA_LOG says, to stderr. Neither is written where nobody made a backend for it.
  *
- * Backends and sources are only ever added, so their lists are read without a lock, also in a signal
- * handler's shadow and in the child of a fork. A record is one write to its stream.
+ * Backends and sources are only ever added, so their lists are read without a lock, also in the
+ * child of a fork. A record is one write to its stream.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -175,8 +175,8 @@ const char *softdoca_last_refusal(void)
 	return last_refusal;
 }
 
-/* DOCA API reference, Logging: the standard backend prints INFO and lower to stdout, WARNING and higher
- * to stderr. What is wrong with a call of doca_log itself: guess. */
+/* DOCA API reference, Logging: the standard backend prints INFO and lower to stdout, WARNING and
+ * higher to stderr. What is wrong with a call of doca_log itself: guess. */
 doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, const char *func,
 		      const char *format, ...)
 {

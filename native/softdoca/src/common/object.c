@@ -14,9 +14,10 @@
 #define STEP     ((size_t)1 << 20) /* made usable at a time; a multiple of any page */
 
 /*
- * Free lists by size: one for each number of lines up to EXACT, then one for each power of two. A list gives
- * what lies in it longest, and only while more than KEPT objects do: so a freed handle is known as one for
- * a while, where the next object would else get its address and be mistaken for it.
+ * Free lists by size: one for each number of lines up to EXACT, then one for each power of two. A
+ * list gives what lies in it longest, and only while more than KEPT objects do: so a freed handle
+ * is known as one for a while, where the next object would else get its address and be mistaken for
+ * it.
  */
 enum { EXACT = 64, CLASSES = EXACT + 32, KEPT = 64 };
 #define LISTED 0x80000000u /* in lines: it lies in its list */
@@ -142,14 +143,15 @@ void *softdoca_object_new(enum object_kind kind, size_t size)
 		((struct object *)at)->lines = (uint32_t)lines;
 		object_become(at, kind);
 	}
-	/* After the tag, the base and the secret: who sees the size may look at what lies below it. */
+	/* After the tag, the base and the secret: who sees the size may look at what lies below
+	 * it. */
 	__atomic_store_n(&softdoca_arena.size, used, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&lock);
 	return at;
 }
 
-/* Half of the machine's memory is the most: an object is written to when it is made, so more than there is
- * would not be refused but have the process killed. */
+/* Half of the machine's memory is the most: an object is written to when it is made, so more
+ * than there is would not be refused but have the process killed. */
 bool softdoca_object_room(size_t size, size_t n)
 {
 	size_t total, lines = object_lines(size);
