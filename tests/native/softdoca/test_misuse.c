@@ -58,6 +58,7 @@ CALL(dma_create, &rig.dma)
 CALL(dma_destroy)
 CALL(dma_cap_get_max_num_tasks, &count)
 CALL(dma_get_gpu_handle, &gpu_dma)
+CALL(dma_set_ordered_completions, 1)
 CALL(dma_task_memcpy_set_conf, on_done, on_error, 1)
 CALL(dma_task_memcpy_alloc_init, NULL, NULL, data, &task)
 CALL(dma_cap_task_memcpy_is_supported)
@@ -151,6 +152,7 @@ static void functions_of_dma_refuse_what_is_none(void)
 		NAMED(dma_destroy),
 		NAMED(dma_cap_get_max_num_tasks),
 		NAMED(dma_get_gpu_handle),
+		NAMED(dma_set_ordered_completions),
 		NAMED(dma_task_memcpy_set_conf),
 		NAMED(dma_task_memcpy_alloc_init),
 	};

@@ -95,6 +95,7 @@ static void nothing_is_configured_after_the_start(void)
 	OK(doca_pe_create(&other));
 	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, 8), DOCA_ERROR_BAD_STATE);
 	CHECK_DOCA(doca_ctx_set_state_changed_cb(r.ctx, on_state), DOCA_ERROR_BAD_STATE);
+	CHECK_DOCA(doca_dma_set_ordered_completions(r.dma, 1), DOCA_ERROR_BAD_STATE);
 	CHECK_DOCA(doca_pe_connect_ctx(other, r.ctx), DOCA_ERROR_BAD_STATE);
 	CHECK_DOCA(doca_pe_connect_ctx(r.pe, r.ctx), DOCA_ERROR_BAD_STATE);
 	OK(doca_pe_destroy(other));
@@ -129,6 +130,9 @@ static void configuration_has_limits(void)
 		   DOCA_ERROR_INVALID_VALUE);
 	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, NULL, 1),
 		   DOCA_ERROR_INVALID_VALUE);
+	CHECK_DOCA(doca_dma_set_ordered_completions(r.dma, 2), DOCA_ERROR_INVALID_VALUE);
+	OK(doca_dma_set_ordered_completions(r.dma, 0));
+	OK(doca_dma_set_ordered_completions(r.dma, 1));
 	OK(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, most));
 	OK(doca_ctx_start(r.ctx));
 	OK(copied_at(&r, 0, 0, 100));

@@ -112,6 +112,17 @@ doca_error_t doca_dma_get_gpu_handle(struct doca_dma *dma, struct doca_gpu_dma *
 	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no data path on a GPU");
 }
 
+/* facts/doca.md has its name and type; what it refuses is a guess. */
+doca_error_t doca_dma_set_ordered_completions(struct doca_dma *dma, uint8_t enable)
+{
+	CHECK_DMA(dma);
+	if (dma->ctx.state != DOCA_CTX_STATE_IDLE)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
+	if (enable > 1)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u is neither 0 nor 1", enable);
+	return DOCA_SUCCESS;
+}
+
 doca_error_t doca_dma_task_memcpy_set_conf(struct doca_dma *dma,
 					   doca_dma_task_memcpy_completion_cb_t task_completion_cb,
 					   doca_dma_task_memcpy_completion_cb_t task_error_cb,
