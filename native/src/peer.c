@@ -354,10 +354,29 @@ int32_t dg_peer_pid(struct dg_region *r)
 	return r->peer ? r->peer->pid : r->far ? 0 : getpid();
 }
 
+/* Whether the process ends now: its memory is gone a while before its pidfd says so. */
+static bool ending(pid_t pid)
+{
+	enum { PF_EXITING = 4 }; /* <linux/sched.h>; in proc_pid_stat(5) the field `flags` */
+	char text[512], path[32];
+	unsigned flags = 0;
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return true;
+	size_t n = fread(text, 1, sizeof text - 1, f);
+	fclose(f);
+	text[n] = 0;
+	const char *name_end = strrchr(text, ')');
+	return name_end && sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+	       (flags & PF_EXITING);
+}
+
 bool dg_peer_gone(struct dg_region *r)
 {
-	return r->peer && (atomic_load(&r->peer->lost) ||
-			   (r->peer->pidfd >= 0 && dg_pid_dead(r->peer->pidfd)));
+	const struct dg_peer *p = r->peer;
+	return p && (atomic_load(&p->lost) || (p->pidfd >= 0 && dg_pid_dead(p->pidfd)) ||
+		     ending(p->pid));
 }
 
 void dg_peer_release(struct dg_region *r)

@@ -119,6 +119,22 @@ UNUSED static dg_device *device_spinning(uint64_t spin_ns)
 	return dev;
 }
 
+/* A softdoca device where this text describes those there are. */
+UNUSED static dg_device *device_of(const char *text)
+{
+	char path[] = P_tmpdir "/dgkit-devices-XXXXXX";
+	int fd = mkstemp(path);
+	dg_device *dev;
+
+	CHECK(fd >= 0);
+	CHECK_EQ(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+	setenv("SOFTDOCA_DEVICES", path, 1);
+	dev = device_spinning(0);
+	CHECK_EQ(unlink(path), 0);
+	return dev;
+}
+
 UNUSED static dg_region *registered(dg_device *dev, void *at, size_t size, uint32_t access)
 {
 	dg_memory m = plain_memory(at, size);

@@ -121,27 +121,13 @@ static void a_function_is_found_by_its_address(void)
 	CHECK_SAYS(dg_last_error(), "0000:03:00.0");
 }
 
-/* Devices as this text describes them. */
-static void describe(const char *text)
-{
-	char path[] = P_tmpdir "/dgkit-devices-XXXXXX";
-	int fd = mkstemp(path);
-
-	CHECK(fd >= 0);
-	CHECK_EQ(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-	close(fd);
-	setenv("SOFTDOCA_DEVICES", path, 1);
-}
-
 static void the_first_that_does_dma_is_taken(void)
 {
 	dg_device *dev;
 	dg_caps caps;
 
-	describe("side=both pci=0000:05:00.0 ibdev=mlx5_5 caps=export\n"
+	dev = device_of("side=both pci=0000:05:00.0 ibdev=mlx5_5 caps=export\n"
 		 "side=both pci=0000:06:00.0 ibdev=mlx5_6 caps=dma,export,import\n");
-	dev = device_spinning(0);
-	unlink(getenv("SOFTDOCA_DEVICES"));
 	CHECK_EQ(dg_device_caps(dev, &caps), 0);
 	CHECK_SAYS(caps.engine, "0000:06:00.0");
 	CHECK_EQ(dg_device_close(dev, 0), 0);
@@ -156,9 +142,7 @@ static void a_function_without_dma_lends_and_moves_nothing(void)
 	dg_queue *q;
 	int len;
 
-	describe("side=both pci=0000:05:00.0 ibdev=mlx5_5 caps=export\n");
-	dev = device_spinning(0);
-	unlink(getenv("SOFTDOCA_DEVICES"));
+	dev = device_of("side=both pci=0000:05:00.0 ibdev=mlx5_5 caps=export\n");
 	CHECK_EQ(dg_queue_open(dev, 4, DG_PATH_AUTO, 0, SECOND, &q), -EOPNOTSUPP);
 	CHECK_SAYS(dg_last_error(), "lend");
 	r = registered(dev, bytes, sizeof(bytes), RW);

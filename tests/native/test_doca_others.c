@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two processes over softdoca: what one exports by DOCA the other imports, also as from another machine. */
+#include "descriptor.h"
+#include "two_sides.h"
+
+#define SIZE (8u << 20)
+#define BIG (256u << 20)
+#define DEPTH 16
+
+/* The exporter's part: memory with a pattern, its descriptor said; then it is told what to do. */
+enum { LEAVE, FILL, CLOSE };
+
+static void lend(int fd, const dg_memory *m)
+{
+	dg_device *dev = device_spinning(0);
+	dg_region *r = exportable(dev, m);
+	struct token token = export_of(r, RW);
+
+	fill(m->addr, m->size, 1);
+	say(fd, &token, sizeof(token));
+	for (int what; (what = hear_int(fd)) != LEAVE;) {
+		if (what == FILL)
+			fill(m->addr, m->size, 2);
+		else
+			CHECK_EQ(dg_region_close(r, 5 * SECOND), 0);
+		say_int(fd, 0);
+	}
+	CHECK_EQ(dg_device_close(dev, 5 * SECOND), 0);
+}
+
+static void lend_plain(int fd)
+{
+	const dg_memory m = plain_memory(pages(SIZE), SIZE);
+
+	lend(fd, &m);
+}
+
+static void lend_sealed(int fd)
+{
+	const dg_memory m = sealed_memory(SIZE);
+
+	lend(fd, &m);
+}
+
+static void lend_big(int fd)
+{
+	const dg_memory m = plain_memory(pages(BIG), BIG);
+
+	lend(fd, &m);
+}
+
+static void lend_by_soft(int fd)
+{
+	provider = "soft";
+	lend_plain(fd);
+}
+
+static void lend_sealed_by_soft(int fd)
+{
+	provider = "soft";
+	lend_sealed(fd);
+}
+
+static void lend_as_host(int fd)
+{
+	setenv("SOFTDOCA_SIDE", "host", 1);
+	lend_plain(fd);
+}
+
+static void tell(struct other o, int what)
+{
+	say_int(o.fd, what);
+	CHECK_EQ(hear_int(o.fd), 0);
+}
+
+static void leave(struct other o)
+{
+	say_int(o.fd, LEAVE);
+	join(o);
+}
+
+static struct other borrow(void (*side)(int fd), struct token *t)
+{
+	struct other o = start(side);
+
+	hear(o.fd, t, sizeof(*t));
+	return o;
+}
+
+static void check_read(struct fix *f, size_t size, unsigned seed)
+{
+	dg_wr wr = record(f, DG_READ, size, 11, 7);
+	dg_wc wc;
+
+	memset(f->here, 0xee, f->size);
+	CHECK_EQ(dg_queue_run(f->q, &wr, 1, &wc, 30 * SECOND), 1);
+	CHECK_EQ(wc.status, DG_OK);
+	check_pattern(f->here + 11, 7, size, seed);
+	CHECK_EQ(f->here[10], 0xee);
+	CHECK_EQ(f->here[11 + size], 0xee);
+}
+
+/* Reads, writes and reads again, each larger than one task. */
+static void exchange(struct fix *f, struct other o)
+{
+	dg_wr wr = record(f, DG_WRITE, SIZE / 2, 100, 0);
+
+	for (size_t size = 1; size < SIZE - 32; size = 7 * size + 1)
+		check_read(f, size, 1);
+	fill(f->here, SIZE, 5);
+	CHECK_EQ(done(&f->lane, &wr).status, DG_OK);
+	memset(f->here, 0, SIZE);
+	wr.op = DG_READ;
+	wr.local_offset = 0;
+	CHECK_EQ(done(&f->lane, &wr).status, DG_OK);
+	check_pattern(f->here, 100, SIZE / 2, 5);
+	tell(o, FILL);
+	check_read(f, SIZE - 32, 2);
+}
+
+static void bytes_go_both_ways_through_docas_export(void)
+{
+	for (enum how how = BY_VM; how <= BY_ASK; how++) {
+		struct token token;
+		struct other o;
+		struct fix f;
+
+		if (!choose(how))
+			continue;
+		o = borrow(lend_plain, &token);
+		import_fix(&f, &token, SIZE, 8);
+		CHECK_EQ(info_of(f.remote).method, DG_METHOD_DOCA);
+		CHECK_EQ(info_of(f.remote).peer_pid, o.pid);
+		exchange(&f, o);
+		fix_close(&f);
+		leave(o);
+	}
+}
+
+static void a_host_and_a_dpu_function_meet(void)
+{
+	struct token token;
+	struct other o = borrow(lend_as_host, &token);
+	struct fix f;
+
+	setenv("SOFTDOCA_SIDE", "dpu", 1);
+	import_fix(&f, &token, SIZE, 8);
+	exchange(&f, o);
+	fix_close(&f);
+	leave(o);
+}
+
+static void a_function_that_cannot_import_says_so(void)
+{
+	struct token token;
+	struct other o = borrow(lend_plain, &token);
+	dg_device *dev;
+	dg_region *r;
+
+	dev = device_of("side=both pci=0000:05:00.0 ibdev=mlx5_5 caps=dma,export\n");
+	CHECK_EQ(dg_region_import(dev, token.bytes, token.len, SECOND, &r), -EOPNOTSUPP);
+	CHECK_SAYS(dg_last_error(), "import");
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+	leave(o);
+}
+
+static void memory_that_soft_lends_is_reached_if_it_can_be_mapped(void)
+{
+	struct token token;
+	struct other o = borrow(lend_sealed_by_soft, &token);
+	dg_device *dev;
+	dg_region *r;
+	struct fix f;
+
+	import_fix(&f, &token, SIZE, 8);
+	CHECK_EQ(info_of(f.remote).method, DG_METHOD_MAP);
+	exchange(&f, o);
+	fix_close(&f);
+	leave(o);
+	o = borrow(lend_by_soft, &token);
+	dev = device_spinning(0);
+	CHECK_EQ(dg_region_import(dev, token.bytes, token.len, SECOND, &r), -EOPNOTSUPP);
+	CHECK_SAYS(dg_last_error(), "Device('softdoca')");
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+	leave(o);
+}
+
+static void what_softdoca_lends_soft_reaches_as_before(void)
+{
+	struct token token;
+	struct other o = borrow(lend_sealed, &token);
+	struct fix f;
+
+	provider = "soft";
+	import_fix(&f, &token, SIZE, 8);
+	CHECK_EQ(info_of(f.remote).method, DG_METHOD_MAP);
+	exchange(&f, o);
+	fix_close(&f);
+	leave(o);
+}
+
+/* The descriptor as one of another machine, where there is no door to its exporter. */
+static struct dg_descriptor from_afar(const struct token *t)
+{
+	struct dg_descriptor d;
+
+	CHECK_EQ(dg_descriptor_parse(t->bytes, t->len, &d), 0);
+	d.boot_id[0] ^= 1;
+	return d;
+}
+
+static int import_far(dg_device *dev, struct dg_descriptor d, dg_region **r)
+{
+	uint8_t buf[DG_DESCRIPTOR_MAX];
+	int len = dg_descriptor_pack(&d, buf, sizeof(buf));
+
+	CHECK(len > 0);
+	return dg_region_import(dev, buf, len, SECOND, r);
+}
+
+static void another_machines_memory_is_reached_without_its_door(void)
+{
+	struct dg_descriptor d;
+	struct token token;
+	struct other o = borrow(lend_plain, &token);
+	struct fix f;
+	dg_wr wr;
+	int status;
+
+	d = from_afar(&token);
+	token.len = dg_descriptor_pack(&d, token.bytes, sizeof(token.bytes));
+	CHECK(token.len > 0);
+	import_fix(&f, &token, SIZE, 8);
+	CHECK_EQ(info_of(f.remote).method, DG_METHOD_DOCA);
+	CHECK_EQ(info_of(f.remote).peer_pid, 0);
+	exchange(&f, o);
+	/* What is revoked there only DOCA knows. */
+	tell(o, CLOSE);
+	wr = record(&f, DG_READ, 64, 0, 0);
+	status = done(&f.lane, &wr).status;
+	CHECK_EQ(status, DG_IO_FAILED);
+	CHECK_EQ(info_of(f.remote).revoked, 0);
+	fix_close(&f);
+	leave(o);
+}
+
+static void an_altered_descriptor_from_afar_opens_nothing(void)
+{
+	struct dg_descriptor d, good;
+	struct token token;
+	struct other o = borrow(lend_plain, &token);
+	dg_device *dev = device_spinning(0);
+	dg_region *r = NULL;
+
+	good = d = from_afar(&token);
+	d.blob[3] ^= 1; /* the address */
+	CHECK_EQ(import_far(dev, d, &r), -EBADMSG);
+	d = good;
+	d.size *= 2;
+	CHECK_EQ(import_far(dev, d, &r), -EBADMSG);
+	d = good;
+	d.blob_length = 8;
+	CHECK_EQ(import_far(dev, d, &r), -EBADMSG);
+	d.blob_length = 0;
+	CHECK_EQ(import_far(dev, d, &r), -EXDEV);
+	d = good;
+	strcpy((char *)d.provider, "doca");
+	CHECK_EQ(import_far(dev, d, &r), -EXDEV);
+	CHECK_SAYS(dg_last_error(), "machine");
+	for (uint32_t i = 8; i < good.blob_length; i++) {
+		d = good;
+		d.blob[i] ^= 1u << i % 8;
+		CHECK(import_far(dev, d, &r) < 0);
+		CHECK(!r);
+	}
+	CHECK_EQ(import_far(dev, good, &r), 0);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	leave(o);
+}
+
+static void post_all(struct fix *f, struct transfer *t)
+{
+	dg_wr wr = record(f, DG_READ, BIG, 0, 0);
+
+	for (uint32_t i = 0; i < DEPTH; i++) {
+		t[i] = begin(&f->lane, &wr);
+		CHECK(t[i].ticket >= DG_TICKET);
+	}
+}
+
+static void an_exporter_that_dies_under_transfers_ends_them(void)
+{
+	for (enum how how = BY_VM; how <= BY_ASK; how++) {
+		struct transfer t[DEPTH];
+		struct token token;
+		struct other o;
+		struct fix f;
+		dg_wr wr;
+
+		if (!choose(how))
+			continue;
+		o = borrow(lend_big, &token);
+		import_fix(&f, &token, BIG, DEPTH);
+		post_all(&f, t);
+		CHECK_EQ(take(&f.lane, &t[0], 5 * MS), -ETIME);
+		kill_and_reap(o);
+		for (uint32_t i = 0; i < DEPTH; i++) {
+			CHECK_EQ(take(&f.lane, &t[i], 30 * SECOND), 0);
+			CHECK(t[i].wc.status == DG_OK || t[i].wc.status == DG_PEER_LOST);
+		}
+		CHECK_EQ(t[DEPTH - 1].wc.status, DG_PEER_LOST);
+		/* The queue goes on, with memory that is still there. */
+		CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
+		f.source = registered(f.dev, f.there, BIG, RW);
+		f.remote = imported(f.dev, f.source, RW);
+		f.r = id_of(f.remote);
+		wr = record(&f, DG_WRITE, 4096, 0, 0);
+		CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+		fix_close(&f);
+	}
+}
+
+static void busy_importer(int fd)
+{
+	struct transfer t[DEPTH];
+	struct token token;
+	struct fix f;
+
+	hear(fd, &token, sizeof(token));
+	import_fix(&f, &token, BIG, DEPTH);
+	post_all(&f, t);
+	say_int(fd, info_of(f.remote).method);
+	for (uint32_t i = 0; i < DEPTH; i++) {
+		CHECK_EQ(take(&f.lane, &t[i], 60 * SECOND), 0);
+		say_int(fd, t[i].wc.status);
+	}
+	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
+	fix_close(&f);
+}
+
+static void export_to(struct other importer, dg_device **dev, dg_region **region)
+{
+	const dg_memory m = plain_memory(pages(BIG), BIG);
+	struct token token;
+
+	*dev = device_spinning(0);
+	*region = exportable(*dev, &m);
+	token = export_of(*region, RW);
+	say(importer.fd, &token, sizeof(token));
+	CHECK_EQ(hear_int(importer.fd), DG_METHOD_DOCA);
+}
+
+static void a_region_revoked_under_transfers_is_free_soon(void)
+{
+	struct other importer = start(busy_importer);
+	int status = DG_OK;
+	dg_device *dev;
+	dg_region *region;
+
+	export_to(importer, &dev, &region);
+	CHECK_EQ(dg_region_close(region, 10 * SECOND), 0);
+	for (uint32_t i = 0; i < DEPTH; i++) {
+		status = hear_int(importer.fd);
+		CHECK(status == DG_OK || status == DG_REMOTE_ACCESS_ERROR);
+	}
+	CHECK_EQ(status, DG_REMOTE_ACCESS_ERROR);
+	join(importer);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+static void an_importer_that_is_killed_holds_nothing(void)
+{
+	struct other importer = start(busy_importer);
+	dg_device *dev;
+	dg_region *region;
+
+	export_to(importer, &dev, &region);
+	CHECK_EQ(info_of(region).importers, 1);
+	CHECK_EQ(kill(importer.pid, SIGKILL), 0); /* and it is not even reaped yet */
+	CHECK_EQ(dg_region_close(region, 10 * SECOND), 0);
+	kill_and_reap(importer);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(bytes_go_both_ways_through_docas_export),
+		TEST(a_host_and_a_dpu_function_meet),
+		TEST(a_function_that_cannot_import_says_so),
+		TEST(memory_that_soft_lends_is_reached_if_it_can_be_mapped),
+		TEST(what_softdoca_lends_soft_reaches_as_before),
+		TEST(another_machines_memory_is_reached_without_its_door),
+		TEST(an_altered_descriptor_from_afar_opens_nothing),
+		TEST(an_exporter_that_dies_under_transfers_ends_them),
+		TEST(a_region_revoked_under_transfers_is_free_soon),
+		TEST(an_importer_that_is_killed_holds_nothing),
+	};
+
+	provider = "softdoca";
+	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
+}
