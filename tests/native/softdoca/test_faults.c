@@ -86,7 +86,7 @@ static void a_task_that_is_overtaken_completes_after_the_other(void)
 	struct rig r;
 	struct doca_buf *src, *dst;
 
-	open_with(&r, "reorder count=1", 4);
+	open_with(&r, "reorder count=1 ms=10000", 4); /* or when another has gone */
 	src = source(&r, 0, 64);
 	dst = target(&r, 0, 1024);
 	OK(doca_task_submit(a_task(&r, src, dst, 1)));
