@@ -23,8 +23,11 @@ __all__ = ["CONTROL", "Library", "after_fork", "forked", "label", "library", "us
 CONTROL = threading.RLock()
 
 _KINDS = ("doca", "softdoca")
-# The names of 3.x, of 2.x, and that of a development package.
+_PARTS = ("common", "dma")
+# The names of 3.x, of 2.x, and that of a development package; as the C core's provider takes them
+# (native/src/providers/doca_api.c), so that both have the same library.
 _SUFFIXES = (".so.3", ".so.2", ".so")
+_FOLDERS = ("", f"/opt/mellanox/doca/lib/{os.uname().machine}-linux-gnu/")
 _SOFTDOCA = "const char *softdoca_last_refusal(void);"
 _SOFTWARE = "softdoca: software DOCA, no hardware"
 
@@ -85,7 +88,8 @@ def use(kind: str) -> None:
     """Says which DOCA this process uses: `"doca"`, the real one, or `"softdoca"`.
 
     Once, before the first object is made; without it the real one is used. softdoca does the same
-    in software, on any machine; all that it shows is labelled so. Its libraries are those in
+    in software, on any machine; all that it shows is labelled so, also where it takes the real
+    one's place by LD_LIBRARY_PATH (`dgkit softdoca run`). Its libraries are those in
     `$SOFTDOCA_LIB`, else those that came with dgkit. BadState if the process uses the other one
     already: one kind a process.
     """
@@ -181,10 +185,12 @@ def _there(ffi: Any) -> str | None:
 
 def _load_softdoca(ffi: Any) -> Library:
     given = os.environ.get("SOFTDOCA_LIB")
-    folder = Path(given) if given else Path(__file__).parent.parent / "_softdoca" / "lib"
-    names = [str(folder.resolve() / f"libdoca_{part}.so.3") for part in ("common", "dma")]
+    if given and not given.startswith("/"):
+        text = f"SOFTDOCA_LIB is {given!r}; it must be an absolute path"
+        raise DeviceUnavailable(errno.ENODEV, text)
+    folder = Path(given) if given else Path(__file__).resolve().parent.parent / "_softdoca/lib"
     try:
-        return Library(ffi, names)
+        return Library(ffi, [str(folder / f"libdoca_{part}.so.3") for part in _PARTS])
     except OSError as error:
         where = "where $SOFTDOCA_LIB points" if given else "beside dgkit"
         text = f"softdoca is not {where}: {error}"
@@ -193,15 +199,17 @@ def _load_softdoca(ffi: Any) -> Library:
 
 def _load_doca(ffi: Any) -> Library:
     failures = []
-    for suffix in _SUFFIXES:
-        try:
-            return Library(ffi, [f"libdoca_{part}{suffix}" for part in ("common", "dma")])
-        except OSError as error:
-            failures.append(str(error))
+    for folder in _FOLDERS:
+        for suffix in _SUFFIXES:
+            try:
+                return Library(ffi, [f"{folder}libdoca_{part}{suffix}" for part in _PARTS])
+            except OSError as error:
+                failures.append(str(error))
     raise DeviceUnavailable(
         errno.ENODEV,
-        f"DOCA is not here: {failures[0]}. Install NVIDIA's DOCA (the packages doca-sdk-common and "
-        "doca-sdk-dma), or use software DOCA: dgkit.doca.use('softdoca') before anything else",
+        f"DOCA is not here: {failures[0]}. Install NVIDIA's DOCA (on a BlueField it is part of the "
+        "image, on the host the package doca-sdk-dma), or use software DOCA: "
+        "dgkit.doca.use('softdoca') before anything else",
     )
 
 

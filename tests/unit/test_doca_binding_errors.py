@@ -287,6 +287,15 @@ def test_without_softdoca_the_error_names_the_folder(tmp_path):
     assert str(tmp_path) in said
 
 
+def test_a_folder_that_is_not_absolute_is_refused():
+    said = run(
+        "import dgkit\nfrom dgkit import doca\ndoca.use('softdoca')\n"
+        "try:\n    doca.devices()\nexcept dgkit.DeviceUnavailable as error:\n    print(error)\n",
+        SOFTDOCA_LIB="some/where",
+    )
+    assert "SOFTDOCA_LIB is 'some/where'; it must be an absolute path" in said
+
+
 def test_a_library_that_lacks_a_function_says_which():
     with pytest.raises(doca.NotSupported, match=r"doca_nothing: softdoca 3\.0\.0058 has no such"):
         library().call("doca_nothing")
