@@ -39,7 +39,7 @@ struct doca_mapped {
 
 /* A DOCA task with its two buffers, each over a whole region; used again and again. */
 struct task {
-	struct doca_task *task;
+	_Alignas(64) struct doca_task *task;
 	struct doca_dma_task_memcpy *memcpy;
 	struct doca_buf *buf[2]; /* over the local and the remote region */
 	uint32_t region[2]; /* table indices of what they are over, or NO_REGION */
