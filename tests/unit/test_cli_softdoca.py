@@ -8,11 +8,9 @@ from pathlib import Path
 
 import cli_process
 import pytest
+from softdoca_rig import HOME
 
 from dgkit.cli import main
-from dgkit.cli import softdoca as command
-
-HOME = command._home()
 
 
 @pytest.fixture(autouse=True)

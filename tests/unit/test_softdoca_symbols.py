@@ -10,26 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from softdoca_rig import HOME, NODES, PARTS, dynamic, exported, nodes, public, tool
 
-from dgkit.cli.softdoca import _home
-
-HOME = _home()
 LIST = Path(__file__).with_name("softdoca_symbols.txt")
-PARTS = ["common", "dma", "argp", "comch"]
-NODES = ["DOCA_2", "EXPERIMENTAL", "INTERNAL"]
-
-
-def tool(name, package):
-    """Its path. Where it is not here the test is skipped, and says what brings it."""
-    found = shutil.which(name)
-    if not found:
-        pytest.skip(f"{name} is not here: apt install {package}")
-    return found
-
-
-def readelf(path, *options):
-    command = [tool("readelf", "binutils"), "--wide", *options, str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def wanted(part):
@@ -41,31 +24,6 @@ def wanted(part):
         elif line and not line.startswith("#") and section[0] == part:
             found[line.split()[0]] = section[1]
     return found
-
-
-def exported(path):
-    """{function: node} of a library; what has no node has None."""
-    found = {}
-    for line in readelf(path, "--dyn-syms").splitlines():
-        match = re.search(r"(?:FUNC|OBJECT) +(?:GLOBAL|WEAK) +\w+ +(\S+) (\S+)", line)
-        if match and match[1] not in ("UND", "ABS"):  # ABS: the nodes themselves
-            name, _, node = match[2].replace("@@", "@").partition("@")
-            found[name] = node or None
-    return found
-
-
-def nodes(path):
-    return re.findall(r"Rev: 1 +Flags: (?!BASE).* Name: (\S+)", readelf(path, "--version-info"))
-
-
-def dynamic(path, tag):
-    return re.findall(rf"\({tag}\).*\[(.*)\]", readelf(path, "--dynamic"))
-
-
-def public(part):
-    """What programs may call in a library: {function: node}."""
-    found = exported(HOME / f"lib/libdoca_{part}.so.3")
-    return {name: node for name, node in found.items() if name.startswith("doca_")}
 
 
 @pytest.mark.parametrize("part", PARTS)

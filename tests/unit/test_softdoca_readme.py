@@ -1,0 +1,64 @@
+"""softdoca's README says of each function whether it is there, and what its examples say works."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from softdoca_rig import HOME, PARTS, public
+
+README = (Path(__file__).resolve().parents[2] / "native/softdoca/README.md").read_text("utf-8")
+ROWS = re.findall(r"^\| `(doca_\w+)` \| (\w+) \| (.*?) ?\| (.*?) ?\|$", README, re.MULTILINE)
+
+
+def test_the_table_lists_exactly_the_functions_that_are_exported() -> None:
+    exported = [name for part in PARTS for name in public(part)]
+    listed = [name for name, *_ in ROWS]
+    assert sorted(listed) == sorted(exported)
+
+
+def test_each_row_says_what_is_here_and_where_its_errors_come_from() -> None:
+    for name, here, differs, errors in ROWS:
+        assert here in ("yes", "kept", "no"), name
+        assert here == "yes" or differs, f"{name} says nothing of what it does instead"
+        assert re.fullmatch(r"(doc(; .+)?|guess(: .+)?)?", errors), name
+
+
+def test_the_installed_readme_is_this_one() -> None:
+    assert (HOME / "README.md").read_text("utf-8") == README
+
+
+# Lists the devices and opens the first. Prints both results and the number of devices.
+OPENS = """
+import ctypes, sys
+doca = ctypes.CDLL(sys.argv[1])
+devices, n, dev = ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_uint32(), ctypes.c_void_p()
+listed = doca.doca_devinfo_create_list(ctypes.byref(devices), ctypes.byref(n))
+opened = doca.doca_dev_open(ctypes.c_void_p(devices[0]), ctypes.byref(dev)) if n else None
+print(listed, n.value, opened)
+"""
+
+
+def opened(**environment: str) -> str:
+    command = [sys.executable, "-c", OPENS, str(HOME / "lib/libdoca_common.so.3")]
+    done = subprocess.run(
+        command, env=os.environ | {"SOFTDOCA_LOG": "warning"} | environment, check=True,
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert not done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(("side", "count"), [("host", 1), ("dpu", 2)])
+def test_the_example_of_a_file_of_devices_is_one(side: str, count: int, tmp_path: Path) -> None:
+    (example,) = re.findall(r"```\n(side=.*?)```", README, re.DOTALL)
+    (tmp_path / "devices").write_text(example)
+    says = opened(SOFTDOCA_SIDE=side, SOFTDOCA_DEVICES=str(tmp_path / "devices"))
+    assert says == f"0 {count} 0"
+
+
+def test_the_example_of_faults_is_one() -> None:
+    (example,) = re.findall(r"`(error every=10.*?)`", README)
+    assert opened(SOFTDOCA_SIDE="both", SOFTDOCA_FAULTS=example) == "0 1 0"
