@@ -17,11 +17,12 @@ from dgkit import WC_DTYPE, WR_DTYPE, Device
 SLOT = 4096  # bytes: where each record of a batch has its place
 SIZES = (1, 3, 7, 8, 16, 24, 64, 100, 1000, 4096)  # of records
 
-# Imports the descriptor argv[1]; evaluates each line that it reads, and prints what came out.
+# Imports the descriptor argv[1] by the provider argv[2]; evaluates each line that it reads, and
+# prints what came out.
 PROGRAM = """
 import sys
 from gpu_work import Dpu, answer
-dpu = Dpu(bytes.fromhex(sys.argv[1]))
+dpu = Dpu(bytes.fromhex(sys.argv[1]), sys.argv[2])
 print(dpu.remote.method, flush=True)
 for line in sys.stdin:
     print(answer(line, dpu), flush=True)
@@ -59,10 +60,10 @@ def batch_of(n: int, op: int, seed: int, local: int = 0, remote: int = 0) -> np.
 
 
 class Dpu:
-    """The provider cuda over an imported region, and host memory of its size under `local`."""
+    """A provider over an imported region, and host memory of its size under `local`."""
 
-    def __init__(self, token: bytes) -> None:
-        self.device = Device("cuda")
+    def __init__(self, token: bytes, provider: str = "cuda") -> None:
+        self.device = Device(provider)
         self.remote = self.device.import_region(token, timeout=10)
         self.memory = dgkit.empty(self.remote.size)
         self.local = self.device.register(self.memory)
@@ -171,29 +172,59 @@ class Dpu:
         return "done"
 
 
+# What lends GPU memory to a DPU of a provider: DOCA reaches only what it exported itself.
+LENDERS = {"cuda": "soft", "softdoca": "softdoca"}
+METHODS = {"cuda": "gpu", "softdoca": "doca"}
+
+
 @contextlib.contextmanager
-def here(memory: Any) -> Iterator[Callable[[str], str]]:
+def here(memory: Any, provider: str = "cuda") -> Iterator[Callable[[str], str]]:
     """A DPU in this process, over GPU memory of it: what evaluates a line there."""
-    with Device() as device, device.register(memory) as region:
-        dpu = Dpu(region.export())
+    with Device(LENDERS[provider]) as device, device.register(memory) as region:
+        dpu = Dpu(region.export(), provider)
         yield lambda line: answer(line, dpu)
         dpu.close()
 
 
+class Side:
+    """An array of this process, and who copies it: `do` evaluates a line there."""
+
+    def __init__(self, memory: Any, do: Callable[[str], str]) -> None:
+        self.memory, self.array, self.do = memory, memory.array, do
+        self.bytes = noise(memory.size + 5000, 1)
+
+    def set(self, seed: int) -> np.ndarray:
+        """Fills the array, and gives what it holds."""
+        wanted = self.bytes[seed % 5000 :][: self.memory.size].copy()
+        self.array.set(wanted)
+        self.memory.synchronize()
+        return wanted
+
+    def holds(self, wanted: np.ndarray) -> bool:
+        """Whether a kernel sees these bytes."""
+        import cupy
+
+        return bool(cupy.array_equal(self.array, cupy.asarray(wanted)))
+
+
 @contextlib.contextmanager
-def second(region: Any) -> Iterator[Child]:
+def second(region: Any, provider: str = "cuda") -> Iterator[Child]:
     """A DPU in a process of its own, which has imported the region."""
-    with child(PROGRAM, region.export().hex()) as dpu:
-        assert dpu.line(60) == "gpu"
+    with child(PROGRAM, region.export().hex(), provider) as dpu:
+        assert dpu.line(60) == METHODS[provider]
         yield dpu
         if dpu.process.poll() is None:
             assert dpu.end(60) == (0, "")
 
 
 @contextlib.contextmanager
-def there(memory: Any) -> Iterator[Callable[[str], str]]:
+def there(memory: Any, provider: str = "cuda") -> Iterator[Callable[[str], str]]:
     """As `here`, with the DPU in a process of its own."""
-    with Device() as device, device.register(memory) as region, second(region) as dpu:
+    with (
+        Device(LENDERS[provider]) as device,
+        device.register(memory) as region,
+        second(region, provider) as dpu,
+    ):
         yield lambda line: dpu.ask(line, timeout=60)
 
 

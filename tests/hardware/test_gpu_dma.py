@@ -7,7 +7,7 @@ copy into such a mapping is INVALID_VALUE, and the context lives. dgkit never as
 import numpy as np
 import pytest
 from gpu_memory_rig import MIB
-from gpu_work import SLOT, batch_of, digest, here, noise, second, there
+from gpu_work import SLOT, Side, batch_of, digest, here, noise, second, there
 
 import dgkit
 from dgkit import WC_DTYPE, WR_DTYPE, Device
@@ -18,27 +18,6 @@ pytestmark = pytest.mark.gpu
 SIZE = 8 * MIB + 100  # of the array: its block is larger
 SIZES = [*range(1, 41), 4095, 4096, 4097, 32767, 32768, 32769, MIB]
 WHERE = {"one process": here, "two processes": there}
-
-
-class Side:
-    """An array of this process, and who copies it: `do` evaluates a line there."""
-
-    def __init__(self, memory, do):
-        self.memory, self.array, self.do = memory, memory.array, do
-        self.bytes = noise(SIZE + 5000, 1)
-
-    def set(self, seed):
-        """Fills the array, and gives what it holds."""
-        wanted = self.bytes[seed % 5000 :][:SIZE].copy()
-        self.array.set(wanted)
-        self.memory.synchronize()
-        return wanted
-
-    def holds(self, wanted):
-        """Whether a kernel sees these bytes."""
-        import cupy
-
-        return bool(cupy.array_equal(self.array, cupy.asarray(wanted)))
 
 
 @pytest.fixture(scope="module", params=WHERE)

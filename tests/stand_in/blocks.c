@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NAME "dgkit-stand-in-gpu"
-
 enum { EDGE = 1 << 20, STALE = 0xdb };
 
 pthread_rwlock_t maps;
@@ -73,7 +71,7 @@ struct block *block_new(enum kind kind, CUdevice device, size_t size, int *code)
 	size = (size + PAGE - 1) / PAGE * PAGE;
 	if (kind != MANAGED && (size > knobs.total || used(device) > knobs.total - size))
 		return NULL;
-	snprintf(name, sizeof(name), NAME "%d", device);
+	snprintf(name, sizeof(name), BLOCK_NAME "%d", device);
 	fd = memfd_create(name, MFD_CLOEXEC);
 	if (fd >= 0 && !ftruncate(fd, (off_t)size)) {
 		*code = CUDA_SUCCESS;
@@ -98,7 +96,7 @@ struct block *block_import(int fd)
 	if (length < 0 || fstat(fd, &stat))
 		return NULL;
 	name[length] = '\0';
-	if (sscanf(name, "/memfd:" NAME "%d", &device) != 1 || !is_device(device))
+	if (sscanf(name, "/memfd:" BLOCK_NAME "%d", &device) != 1 || !is_device(device))
 		return NULL;
 	struct block *block = block_add(VMM, device, fd, (size_t)stat.st_size);
 	block->imported = true;

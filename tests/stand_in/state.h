@@ -38,6 +38,8 @@ struct context {
 
 enum kind { VMM, LINEAR, POOLED, MANAGED };
 
+#define BLOCK_NAME "dgkit-stand-in-gpu" /* of its memfd; the device's number follows */
+
 struct block { /* physical memory: a memfd */
 	struct block *next;
 	enum kind kind;
