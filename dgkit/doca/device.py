@@ -109,7 +109,7 @@ def _info(lib: Library, raw: Any) -> DeviceInfo:
         pci=_text(lib, "doca_devinfo_get_pci_addr_str", raw, _PCI),
         ibdev=_text(lib, "doca_devinfo_get_ibdev_name", raw, _IBDEV),
         iface=_text(lib, "doca_devinfo_get_iface_name", raw, _IFACE),
-        function=None if function is None else FunctionType(function),
+        function=FunctionType(function) if function in tuple(FunctionType) else None,
         sf_index=_number(lib, "doca_devinfo_get_sf_index", "uint32_t *", raw) if is_sf else None,
         dma=dma,
         export_pci=bool(_number(lib, "doca_mmap_cap_is_export_pci_supported", "uint8_t *", raw)),

@@ -63,6 +63,8 @@ class Span:
 def span_of(memory: Any, ffi: Any, dmabuf: int | None, offset: int) -> Span:
     """The span of any kind of memory that `Mmap` takes."""
     if isinstance(memory, tuple):
+        if len(memory) != 2:
+            raise TypeError(f"memory is {memory!r}; as a tuple it must be (address, size)")
         return _by_address(*memory, dmabuf=dmabuf, offset=offset)
     if dmabuf is not None:
         raise TypeError("with a dma-buf, memory is given as (address, size)")

@@ -154,10 +154,15 @@ def test_a_map_without_a_device_is_refused(devices):
         doca.Mmap(bytearray(8), devices)
 
 
-@pytest.mark.parametrize("memory", [3, None, "text", [1, 2]])
+@pytest.mark.parametrize("memory", [3, None, "text", [1, 2], (), (1,), (1, 2, 3), ("1", 2)])
 def test_what_has_no_bytes_makes_no_map(memory, device):
     with pytest.raises(TypeError):
         doca.Mmap(memory, device)
+
+
+def test_a_dma_buf_goes_with_an_address(device):
+    with pytest.raises(TypeError, match=r"given as \(address, size\)"):
+        doca.Mmap(bytearray(8), device, dmabuf=3)
 
 
 def test_memory_without_a_byte_makes_no_map(device):
@@ -458,10 +463,11 @@ def test_everything_says_that_it_is_software(copy):
     task = copy.dma.memcpy(copy.src, copy.dst)
     (representor,) = copy.device.representors()
     things = [task, representor, copy.device.info, copy.device, copy.source_map, copy.inventory]
-    things += [copy.src, copy.pe, copy.dma]
-    for thing in things:
-        assert "softdoca: software DOCA, no hardware" in repr(thing)
-        assert "softdoca: software DOCA, no hardware" in thing._repr_html_()
+    things += [copy.inventory.buf_by_data(copy.source_map).chain(copy.src), copy.pe, copy.dma]
+    with doca.Representor(copy.device, representor) as opened:
+        for thing in (*things, opened):
+            assert "softdoca: software DOCA, no hardware" in repr(thing)
+            assert "softdoca: software DOCA, no hardware" in thing._repr_html_()
 
 
 def test_a_repr_says_what_there_is_to_know(copy):

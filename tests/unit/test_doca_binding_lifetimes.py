@@ -9,6 +9,7 @@ from binding_rig import START, Copy, copying
 from children import run
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import held, steady, until
 
 import dgkit
 from dgkit import doca
@@ -152,6 +153,19 @@ def test_a_close_that_is_refused_may_be_made_again(copy, monkeypatch):
     monkeypatch.undo()
     copy.source_map.close()
     copy.source.append(1)
+
+
+def test_a_hundred_copies_leave_no_fd_no_mapping_and_no_thread():
+    def once():
+        with copying(100_000) as copy:
+            copy.dma.memcpy(copy.src, copy.dst).submit().wait(10)
+            copy.pe.fileno()
+
+    once()
+    before = steady(held)
+    for _ in range(100):
+        once()
+    until(lambda: held() == before, "all of it was given back")
 
 
 # ---- forgetting ----
