@@ -66,6 +66,25 @@ doca_error_t doca_buf_inventory_get_num_free_elements(const struct doca_buf_inve
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_inventory_expand(struct doca_buf_inventory *inventory, uint32_t num_elements);
 
+/* The same buffer from now on over [addr, addr + len) of its map, with data: cheaper than a new one.
+ * NOT_PERMITTED: it is in a list, has several users, or a task that was submitted uses it.
+ * INVALID_VALUE, BAD_STATE: as doca_buf_inventory_buf_get_by_args(). */
+DOCA_EXPERIMENTAL
+doca_error_t doca_buf_inventory_buf_reuse_by_args(struct doca_buf *buf, void *addr, size_t len,
+		void *data, size_t data_len);
+
+static inline doca_error_t doca_buf_inventory_buf_reuse_by_addr(struct doca_buf *buf, void *addr,
+								size_t len)
+{
+	return doca_buf_inventory_buf_reuse_by_args(buf, addr, len, addr, 0);
+}
+
+static inline doca_error_t doca_buf_inventory_buf_reuse_by_data(struct doca_buf *buf, void *data,
+								size_t data_len)
+{
+	return doca_buf_inventory_buf_reuse_by_args(buf, data, data_len, data, data_len);
+}
+
 /* A buffer over [addr, addr + len), empty: its data begins at addr and has no bytes. */
 static inline doca_error_t doca_buf_inventory_buf_get_by_addr(struct doca_buf_inventory *inventory,
 							      struct doca_mmap *mmap, void *addr,

@@ -31,14 +31,13 @@ enum doca_log_level {
 	DOCA_LOG_LEVEL_TRACE = 70,
 };
 
-/* At the top of a file: its records carry this name. */
+/* At the top of a file: its records carry this name. With a semicolon behind it or without. */
 #define DOCA_LOG_REGISTER(SOURCE) \
 	static int log_source; \
 	static void __attribute__((constructor(101), used)) softdoca_log_register(void) \
 	{ \
 		doca_log_register_source(#SOURCE, &log_source); \
-	} \
-	struct softdoca_takes_a_semicolon
+	}
 
 #define DOCA_LOG(level, ...) \
 	doca_log(level, log_source, __FILE__, __LINE__, __func__, __VA_ARGS__)
@@ -101,6 +100,20 @@ doca_error_t doca_log_backend_set_sdk_level(struct doca_log_backend *backend, ui
  * The name is copied. NO_MEMORY. FULL: 4,096 are the most. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_register_source(const char *source_name, int *source);
+
+/* Changes nothing: programs built with the headers of some DOCA 2 call it as they end. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_log_unregister_source(int source);
+
+/* Records of the program of this level and worse are printed, as --log-level says. INVALID_VALUE: no
+ * level. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_log_level_set_global_lower_limit(uint32_t level);
+
+/* The same for records of the library: for all its backends and those to come, as --sdk-log-level
+ * says. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_log_level_set_global_sdk_limit(uint32_t level);
 
 #ifdef __cplusplus
 }

@@ -199,6 +199,28 @@ doca_error_t doca_buf_inventory_buf_get_by_args(struct doca_buf_inventory *inven
 	return DOCA_SUCCESS;
 }
 
+/* Which of these is refused: guess. Public programs call it for buffers of their own, one a task. */
+doca_error_t doca_buf_inventory_buf_reuse_by_args(struct doca_buf *buf, void *addr, size_t len,
+						  void *data, size_t data_len)
+{
+	CHECK_BUF(buf);
+	const struct doca_mmap *m = buf->mmap;
+	if (buf->list_len != 1 || buf->first != buf || buf->refcount != 1 || buf_in_tasks(buf))
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the buffer is in a list or a task, or "
+							"has several users");
+	if (!mmap_started(m))
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the map is not started");
+	if (!range_within(addr, len, m->addr, m->len) || !range_within(data, data_len, addr, len))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%zu bytes at %p with %zu at %p: not within the map, %zu at %p", len,
+			      addr, data_len, data, m->len, (void *)m->addr);
+	buf->head = addr;
+	buf->len = len;
+	buf->data = data;
+	buf->data_len = data_len;
+	return DOCA_SUCCESS;
+}
+
 doca_error_t doca_buf_inventory_buf_dup(struct doca_buf_inventory *inventory,
 					const struct doca_buf *src_buf, struct doca_buf **dst_buf)
 {

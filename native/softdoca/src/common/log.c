@@ -277,3 +277,24 @@ bool softdoca_log_sdk_limit(uint32_t level)
 		atomic_store_explicit(&b->level, level, memory_order_relaxed);
 	return true;
 }
+
+/* DOCA API reference, Logging: SUCCESS always, and nothing is done. */
+doca_error_t doca_log_unregister_source(int source)
+{
+	(void)source;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_log_level_set_global_lower_limit(uint32_t level)
+{
+	if (!softdoca_log_limit(level))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 10 to 70", level);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_log_level_set_global_sdk_limit(uint32_t level)
+{
+	if (!softdoca_log_sdk_limit(level))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 10 to 70", level);
+	return DOCA_SUCCESS;
+}
