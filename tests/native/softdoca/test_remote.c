@@ -113,6 +113,42 @@ static void lists_join_memory_of_two_processes(void)
 	join(m.host);
 }
 
+/* From one place of the host to another, which is not mapped here at all. */
+static void far_to_far(bool by_thread)
+{
+	struct remote m;
+	const size_t half = SIZE / 2, sizes[] = { 1, 1000, 262144, 262145, half };
+
+	choose(by_thread);
+	remote_open(&m, host_rw);
+	fill(m.r.from, SIZE, 5);
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		size_t n = sizes[i];
+		struct doca_buf *src = far_buf(&m.r, m.map, &m.offer, 0, n / 3, true);
+		struct doca_buf *dst = far_buf(&m.r, m.map, &m.offer, half, n, false);
+
+		OK(doca_buf_chain_list(
+			src, far_buf(&m.r, m.map, &m.offer, n / 3, n - n / 3, true)));
+		OK(copied(&m.r, src, dst));
+		OK(pull(&m, half, n));
+		CHECK_EQ(memcmp(m.r.from, m.r.to + half, n), 0);
+		drop(src);
+		drop(dst);
+	}
+	remote_close(&m);
+	join(m.host);
+}
+
+static void bytes_go_from_host_to_host_by_its_thread(void)
+{
+	far_to_far(true);
+}
+
+static void bytes_go_from_host_to_host_by_the_kernel(void)
+{
+	far_to_far(false);
+}
+
 static void a_read_only_export_is_not_written_to(void)
 {
 	struct remote m;
@@ -261,6 +297,8 @@ int main(int argc, char **argv)
 		TEST(plain_memory_of_another_process_is_copied_by_its_own_thread),
 		TEST(plain_memory_of_another_process_is_copied_by_the_kernel),
 		TEST(lists_join_memory_of_two_processes),
+		TEST(bytes_go_from_host_to_host_by_its_thread),
+		TEST(bytes_go_from_host_to_host_by_the_kernel),
 		TEST(a_read_only_export_is_not_written_to),
 		TEST(a_host_that_dies_fails_the_copies_by_its_thread),
 		TEST(a_host_that_dies_fails_the_copies_by_the_kernel),

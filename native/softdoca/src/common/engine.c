@@ -12,7 +12,8 @@
 #include "pe.h"
 #include "provider.h"
 
-enum { RING_MIN = 256, RING_MAX = 65536 }; /* entries of a pipe; a task takes up to 2 * LIST_MAX */
+/* Entries of a pipe. A task takes at most two for each of 2 * LIST_MAX pieces and of its 256 KiB. */
+enum { RING_MIN = 512, RING_MAX = 65536 };
 
 /* ---- lists ---- */
 
@@ -282,6 +283,7 @@ static bool dma_quiet(struct doca_ctx *ctx)
 
 static void dma_ended(struct doca_ctx *ctx)
 {
+	pieces_end(&dma_of(ctx)->e);
 	free_tasks(&dma_of(ctx)->e);
 }
 

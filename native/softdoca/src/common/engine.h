@@ -36,7 +36,7 @@ struct doca_dma_task_memcpy {
 	uint32_t to_region, from_region; /* indices in dg_table */
 	_Alignas(64) struct doca_task task;
 	uint32_t index; /* in the engine's table: the slot in a pipe */
-	uint16_t pieces;
+	uint16_t pieces; /* operations in a pipe */
 	uint8_t way; /* enum memcpy_way */
 	bool posted, gated;
 	doca_error_t outcome;
@@ -61,6 +61,7 @@ struct engine {
 	struct doca_dma_task_memcpy *free; /* not allocated */
 	struct doca_dma_task_memcpy **all; /* n of them */
 	uint32_t n;
+	dg_region *stop_over; /* for bytes between two other processes; NULL: none so far */
 	uint64_t inline_max; /* what progress copies itself; 0: nothing */
 	struct lane cpu, gpu;
 };
@@ -108,6 +109,8 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma);
 int pieces_copy(struct doca_dma_task_memcpy *t);
 /* Puts a task into a pipe that has room for its pieces. False: the program changed its buffers. */
 bool pieces_post(struct doca_dma_task_memcpy *t, struct lane *l);
+/* Frees what tasks needed. */
+void pieces_end(struct engine *e);
 /* Its bytes are there: they are data of the destination now. */
 void pieces_arrived(struct doca_dma_task_memcpy *t);
 

@@ -15,12 +15,15 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
 #include "copy.h"
 #include "provider.h"
 #include "region.h"
+
+#define STOP_OVER ((size_t)256 << 10)
 
 struct piece {
 	char *to;
@@ -119,9 +122,53 @@ static inline bool is_plain(const struct dg_hot *a, const struct dg_hot *b)
 	return !(a->method | b->method | a->may_fault | b->may_fault);
 }
 
+static inline bool elsewhere(const struct dg_hot *hot)
+{
+	return hot->method == DG_METHOD_VM || hot->method == DG_METHOD_ASK;
+}
+
 static inline bool gpu_reaches(const struct dg_hot *hot)
 {
 	return hot->method == DG_METHOD_GPU || (hot->method == DG_METHOD_MAP && !hot->may_fault);
+}
+
+/* Neither side is mapped here: dgkit copies between one such and this process. So the bytes stop over in
+ * memory of the engine. There is one such place, as a pipe does one operation after the other. */
+static inline bool is_far(const struct piece *p)
+{
+	const struct dg_hot *from = p->from_hot, *to = p->to_hot;
+	return from->remote && to->remote && elsewhere(from) && elsewhere(to);
+}
+
+/* How many operations of dgkit a piece is. */
+static inline uint32_t ops_for(const struct piece *p)
+{
+	return is_far(p) ? 2 * (uint32_t)((p->n + STOP_OVER - 1) / STOP_OVER) : 1;
+}
+
+static bool have_stop_over(struct engine *e, struct doca_dev *dev)
+{
+	if (e->stop_over)
+		return true;
+	void *at = malloc(STOP_OVER);
+	dg_memory m = {.addr = at, .size = STOP_OVER, .fd = -1};
+	if (!at ||
+	    dg_region_register(dev->engine, &m, DG_ACCESS_READ | DG_ACCESS_WRITE, &e->stop_over)) {
+		free(at);
+		return cannot("no memory for bytes from one process to another");
+	}
+	return true;
+}
+
+void pieces_end(struct engine *e)
+{
+	if (!e->stop_over)
+		return;
+	void *at = e->stop_over->memory.addr;
+	/* Its pipe is closed, so nothing holds it. */
+	if (!dg_region_close(e->stop_over, 0))
+		free(at);
+	e->stop_over = NULL;
 }
 
 /* One piece is fine, and what it needs. */
@@ -132,16 +179,13 @@ static bool look_at(const struct piece *p, const struct walk *w, struct doca_dma
 		return cannot("the map of the destination may not be written to");
 	if (!(from->access & DG_ACCESS_READ))
 		return cannot("the map of the source may not be read");
-	bool far = from->remote && to->remote, plain = is_plain(from, to);
-	if (far && !plain && from->method != DG_METHOD_MAP && to->method != DG_METHOD_MAP &&
-	    !w->gpu)
-		return cannot("both maps are of other processes, and neither is mapped here");
 	if (w->gpu && (!gpu_reaches(from) || !gpu_reaches(to)))
 		return cannot("the GPU cannot reach the other side: another process copies it");
-	if (!plain || w->gpu)
+	if (!is_plain(from, to) || w->gpu)
 		t->way = w->gpu ? WAY_GPU : WAY_CPU;
 	t->gated |= from->remote || to->remote;
-	return true;
+	t->pieces = (uint16_t)(t->pieces + ops_for(p));
+	return !is_far(p) || have_stop_over(&dma_of(t->task.ctx)->e, w->dev);
 }
 
 static bool uses_gpu(const struct doca_buf *b)
@@ -178,7 +222,7 @@ static __attribute__((noinline)) bool plan(struct doca_dma_task_memcpy *t, struc
 	w.gpu = uses_gpu(t->src) || uses_gpu(t->dst);
 	t->size = size;
 	t->way = size <= dma_of(t->task.ctx)->e.inline_max ? WAY_HERE : WAY_CPU;
-	for (size_t done = 0; done < size; done += p.n, t->pieces++)
+	for (size_t done = 0; done < size; done += p.n)
 		if (!next_piece(&w, &p))
 			return cannot("a map is not started, or without the context's device");
 		else if (!look_at(&p, &w, t))
@@ -297,11 +341,12 @@ static bool as_planned(const struct doca_dma_task_memcpy *t)
 	struct walk w;
 	struct piece p;
 	size_t size = 0;
+	uint32_t ops = 0;
 	begin_walk(&w, t);
-	for (uint32_t i = 0; i < t->pieces; i++, size += p.n)
+	for (; size < t->size; size += p.n, ops += ops_for(&p))
 		if (!next_piece(&w, &p))
 			return false;
-	return size == t->size;
+	return size == t->size && ops == t->pieces;
 }
 
 static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, struct lane *l,
@@ -314,6 +359,22 @@ static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, str
 	sq_put(&l->pipe, &op, last);
 }
 
+/* In two operations for each part: here, and on. */
+static void put_far(struct piece p, const struct doca_dma_task_memcpy *t, struct lane *l, bool last)
+{
+	struct dg_hot *here = dma_of(t->task.ctx)->e.stop_over->hot;
+	for (size_t left = p.n; left; left -= p.n, p.from += p.n, p.to += p.n) {
+		p.n = left < STOP_OVER ? left : STOP_OVER;
+		struct piece in = p, out = p;
+		in.to = here->base;
+		in.to_hot = here;
+		out.from = here->base;
+		out.from_hot = here;
+		put(&in, t, l, false);
+		put(&out, t, l, last && left == p.n);
+	}
+}
+
 bool pieces_post(struct doca_dma_task_memcpy *t, struct lane *l)
 {
 	struct piece p = only_piece(t);
@@ -321,10 +382,14 @@ bool pieces_post(struct doca_dma_task_memcpy *t, struct lane *l)
 	if (t->pieces > 1 && !as_planned(t))
 		return cannot("the program changed a buffer of a submitted task");
 	begin_walk(&w, t);
-	for (uint32_t i = 0; i < t->pieces; i++) {
+	for (size_t done = 0; done < t->size; done += p.n) {
 		if (t->pieces > 1)
 			next_piece(&w, &p);
-		put(&p, t, l, i + 1u == t->pieces);
+		bool last = done + p.n == t->size;
+		if (is_far(&p))
+			put_far(p, t, l, last);
+		else
+			put(&p, t, l, last);
 	}
 	l->used += t->pieces;
 	l->tasks++;
