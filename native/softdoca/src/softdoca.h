@@ -36,10 +36,10 @@
 #include "object.h"
 
 /* Limits. As a BlueField reports them where facts are known (MEMCPY_MAX: 2 MiB), else chosen. */
-#define MEMCPY_MAX	((uint64_t)2 << 20)
-#define LIST_MAX	64u /* buffers of one list in a memcpy task */
-#define TASKS_MAX	65536u /* of one context */
-#define MMAP_DEVS_MAX	8u
+#define MEMCPY_MAX      ((uint64_t)2 << 20)
+#define LIST_MAX        64u /* buffers of one list in a memcpy task */
+#define TASKS_MAX       65536u /* of one context */
+#define MMAP_DEVS_MAX   8u
 #define EXPORT_DESC_MAX 512u
 
 /* log.c. The library's own records; level is a doca_log_level. */
@@ -48,8 +48,7 @@ SOFTDOCA_INTERNAL void softdoca_log(uint32_t level, const char *func, const char
 /* The last sentence of this thread at WARNING or worse, for bindings that raise it; "": none so far. */
 SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
 /* Logs why (WARNING) and gives the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the context runs"); */
-#define REFUSE(error, ...) \
-	(softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, __VA_ARGS__), (error))
+#define REFUSE(error, ...) (softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, __VA_ARGS__), (error))
 /* The limit of the program's own records, and that of every SDK backend. False: no such level. */
 SOFTDOCA_INTERNAL bool softdoca_log_limit(uint32_t level);
 SOFTDOCA_INTERNAL bool softdoca_log_sdk_limit(uint32_t level);
@@ -164,6 +163,8 @@ struct doca_mmap {
 /* The attachment of a started map for this device, or NULL. */
 SOFTDOCA_INTERNAL struct attachment *softdoca_mmap_attachment(const struct doca_mmap *m,
 							      const struct doca_dev *dev);
+/* dmabuf.c: for dgkit's core outside of softdoca, which calls it by name: see dg_cuda_share_pins(). */
+SOFTDOCA_INTERNAL void *softdoca_share_pins(void *theirs);
 /* Its region in dev->gpu, made if need be: a task joins host memory and GPU memory. NULL: it cannot be. */
 SOFTDOCA_INTERNAL dg_region *softdoca_mmap_for_gpu(struct doca_mmap *m, struct attachment *a);
 
@@ -263,6 +264,7 @@ struct doca_pe {
 	enum doca_pe_event_mode mode;
 	_Atomic(uintptr_t) thread; /* inside: 0, or who. A second thread is turned away. */
 	bool armed; /* the program waits for the notification handle */
+	uint32_t fork_generation; /* when it was made: see pe_forked() */
 };
 
 /* pe.c. One thread is inside an engine, its contexts and their tasks: PE_BUSY turns another away. A

@@ -247,6 +247,74 @@ static void user_data_is_given_back_as_it_was(void)
 	rig_close(&r);
 }
 
+/* ---- fork ---- */
+
+/* In the child: everything ends, nothing begins, and the parent feels nothing of it. */
+static void end_in_child(struct rig *r, struct doca_task *task)
+{
+	enum doca_ctx_states before = state_of(r);
+
+	CHECK_DOCA(doca_task_submit(task), DOCA_ERROR_BAD_STATE);
+	CHECK_DOCA(doca_pe_request_notification(r->pe), DOCA_ERROR_BAD_STATE);
+	CHECK_DOCA(doca_pe_clear_notification(r->pe, 0), DOCA_ERROR_BAD_STATE);
+	CHECK_EQ(before, DOCA_CTX_STATE_RUNNING);
+	doca_task_free(task);
+	CHECK_DOCA(doca_ctx_stop(r->ctx), DOCA_ERROR_IN_PROGRESS);
+	run_until_idle(r);
+	CHECK_EQ(r->failed, 1); /* what was in the parent's pipe */
+	CHECK_DOCA(doca_ctx_start(r->ctx), DOCA_ERROR_BAD_STATE);
+	OK(doca_dma_destroy(r->dma));
+	OK(doca_pe_destroy(r->pe));
+}
+
+static void a_forked_child_ends_what_it_has_and_the_parent_goes_on(void)
+{
+	struct rig r;
+	struct doca_buf *src, *dst, *big_src, *big_dst;
+	struct doca_task *task;
+	doca_notification_handle_t handle;
+	int status;
+	pid_t pid;
+
+	setenv("SOFTDOCA_FAULTS", "delay ms=100 min_size=1000", 1);
+	rig_open(&r, SIZE, 8);
+	OK(doca_pe_get_notification_handle(r.pe, &handle));
+	src = source(&r, 0, 64);
+	dst = target(&r, 0, 1024);
+	big_src = source(&r, 0, BIG);
+	big_dst = target(&r, 2048, BIG);
+	task = a_task(&r, src, dst, 1);
+	OK(doca_task_submit(a_task(&r, big_src, big_dst, 2)));
+	OK(doca_pe_request_notification(r.pe));
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		alarm(CHECK_SECONDS);
+		end_in_child(&r, task);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	while (!r.done) {
+		struct pollfd p = { .fd = handle, .events = POLLIN };
+
+		CHECK_EQ(poll(&p, 1, WAIT_SECONDS * 1000), 1);
+		OK(doca_pe_clear_notification(r.pe, handle));
+		while (doca_pe_progress(r.pe))
+			;
+		OK(doca_pe_request_notification(r.pe));
+	}
+	OK(r.last);
+	OK(doca_task_submit(task));
+	run_until(&r, 2);
+	OK(r.last);
+	drop(src);
+	drop(dst);
+	drop(big_src);
+	drop(big_dst);
+	rig_close(&r);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -257,6 +325,7 @@ int main(int argc, char **argv)
 		TEST(tasks_wait_for_a_flush),
 		TEST(a_large_one_that_was_held_moves_with_a_small_one),
 		TEST(unknown_submit_flags_are_refused),
+		TEST(a_forked_child_ends_what_it_has_and_the_parent_goes_on),
 		TEST(user_data_is_given_back_as_it_was),
 	};
 

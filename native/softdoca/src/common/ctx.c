@@ -123,6 +123,8 @@ static doca_error_t start(struct doca_ctx *ctx)
 			      state_name(ctx->state));
 	if (!ctx->pe) /* CTX reference has this error for stop; for start a guess */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the context has no progress engine");
+	if (pe_forked(ctx->pe)) /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, FORKED);
 	ctx->stopping_asked = false;
 	doca_error_t error = ctx->ops->start(ctx);
 	if (error && error != DOCA_ERROR_IN_PROGRESS)

@@ -238,7 +238,9 @@ static void lane_close(struct engine *e, struct lane *l, struct doca_pe *pe,
 	if (!l->dev)
 		return;
 	pe_unwatch(pe, l->pipe.wait_fd);
-	l->dev->ops->detach(l->dev, &l->pipe);
+	/* In a fork's child nobody is at the far end. */
+	if (!pe_forked(pe))
+		l->dev->ops->detach(l->dev, &l->pipe);
 	for (struct doca_dma_task_memcpy *t; (t = reap(e, l));) {
 		t->way = WAY_FAILED;
 		append(ended, t);
@@ -357,6 +359,8 @@ static bool dma_progress(struct doca_ctx *ctx)
 	struct engine *e = &dma_of(ctx)->e;
 	struct doca_dma_task_memcpy *t;
 	if (__builtin_expect(e->in_lanes, 0)) {
+		if (pe_forked(ctx->pe))
+			return false;
 		t = look(e, &e->cpu);
 		if (!t)
 			t = look(e, &e->gpu);

@@ -59,6 +59,7 @@ doca_error_t doca_pe_create(struct doca_pe **pe)
 		softdoca_object_free(p);
 		return error;
 	}
+	p->fork_generation = atomic_load(&dg_fork_generation);
 	*pe = p;
 	return DOCA_SUCCESS;
 }
@@ -206,7 +207,7 @@ uint8_t doca_pe_progress(struct doca_pe *pe)
 bool pe_watch(struct doca_pe *pe, int fd)
 {
 	struct epoll_event e = {0};
-	if (!epoll_ctl(pe->epoll_fd, EPOLL_CTL_ADD, fd, &e))
+	if (!pe_forked(pe) && !epoll_ctl(pe->epoll_fd, EPOLL_CTL_ADD, fd, &e))
 		return true;
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "the notification handle: %s",
 		     strerror(errno));
@@ -215,23 +216,27 @@ bool pe_watch(struct doca_pe *pe, int fd)
 
 void pe_unwatch(struct doca_pe *pe, int fd)
 {
-	epoll_ctl(pe->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	if (!pe_forked(pe))
+		epoll_ctl(pe->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
 void pe_wakes(struct doca_pe *pe, int fd, bool on)
 {
 	struct epoll_event e = {.events = on ? EPOLLIN : 0};
-	epoll_ctl(pe->epoll_fd, EPOLL_CTL_MOD, fd, &e);
+	if (!pe_forked(pe))
+		epoll_ctl(pe->epoll_fd, EPOLL_CTL_MOD, fd, &e);
 }
 
 void softdoca_pe_kick(struct doca_pe *pe)
 {
-	if (pe && pe->armed)
+	if (pe && pe->armed && !pe_forked(pe))
 		eventfd_write(pe->event_fd, 1);
 }
 
 void pe_arm_ctx(struct doca_pe *pe, struct doca_ctx *ctx)
 {
+	if (pe_forked(pe))
+		return;
 	if (ctx->ops->arm(ctx))
 		eventfd_write(pe->event_fd, 1);
 	if (ctx->fd >= 0)
@@ -254,6 +259,10 @@ doca_error_t doca_pe_request_notification(struct doca_pe *pe)
 	enum pe_entry how = pe_enter(pe);
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in the engine");
+	if (pe_forked(pe)) {
+		pe_leave(pe, how);
+		return REFUSE(DOCA_ERROR_BAD_STATE, FORKED); /* guess */
+	}
 	struct doca_ctx *ctx = pe->first;
 	pe->armed = true;
 	for (uint32_t i = 0; i < pe->n; i++, ctx = ctx->next)
@@ -271,6 +280,10 @@ doca_error_t doca_pe_clear_notification(struct doca_pe *pe, doca_notification_ha
 	enum pe_entry how = pe_enter(pe);
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in the engine");
+	if (pe_forked(pe)) {
+		pe_leave(pe, how);
+		return REFUSE(DOCA_ERROR_BAD_STATE, FORKED); /* guess */
+	}
 	struct doca_ctx *ctx = pe->first;
 	eventfd_t n;
 	pe->armed = false;

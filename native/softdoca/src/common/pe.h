@@ -3,6 +3,7 @@
 #ifndef SOFTDOCA_PE_H
 #define SOFTDOCA_PE_H
 
+#include "provider.h"
 #include "softdoca.h"
 
 /* Its address stands for the thread. initial-exec: one load instead of a call. */
@@ -28,6 +29,16 @@ static inline void pe_leave(struct doca_pe *pe, enum pe_entry how)
 		atomic_store_explicit(&pe->thread, 0, memory_order_release);
 }
 
+/* Whether this is the child of a fork and the engine its parent's. The child has neither the threads that copy
+ * nor a notification handle of its own: what it did to the handle, the parent would feel. So there nothing
+ * is started or submitted any more, and what is there can be stopped and destroyed. */
+#define FORKED "the progress engine is this process's parent's"
+static inline bool pe_forked(const struct doca_pe *pe)
+{
+	return pe->fork_generation !=
+	       atomic_load_explicit(&dg_fork_generation, memory_order_relaxed);
+}
+
 /* fd belongs to a context of pe. It wakes the program only while pe_wakes(.., true). */
 bool pe_watch(struct doca_pe *pe, int fd);
 void pe_unwatch(struct doca_pe *pe, int fd);
@@ -35,7 +46,7 @@ void pe_wakes(struct doca_pe *pe, int fd, bool on);
 /* ctx.c: pe becomes the engine of ctx; before ctx ends. */
 void pe_add(struct doca_pe *pe, struct doca_ctx *ctx);
 void pe_remove(struct doca_pe *pe, struct doca_ctx *ctx);
-/* The program waits, or has ceased to: has ctx look for what is to be delivered, and say so. */
+/* The program waits: has ctx look for what is to be delivered, and say so. */
 void pe_arm_ctx(struct doca_pe *pe, struct doca_ctx *ctx);
 
 #endif

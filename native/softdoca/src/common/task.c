@@ -32,6 +32,8 @@ static __attribute__((cold, noinline)) doca_error_t refuse(const struct doca_tas
 	} else if (how == PE_BUSY) {
 		why = "another thread is in its progress engine";
 		error = DOCA_ERROR_IN_USE; /* guess */
+	} else if (pe_forked(task->ctx->pe)) {
+		why = FORKED;
 	} else if (task->ctx->state != DOCA_CTX_STATE_RUNNING) {
 		why = "its context does not run"; /* Core guide: tasks go to a running context */
 	}
@@ -49,7 +51,8 @@ static inline doca_error_t submit(struct doca_task *task, uint32_t flags, const 
 	if (__builtin_expect(how == PE_BUSY, 0))
 		return refuse(task, how, func);
 	doca_error_t error;
-	if (__builtin_expect(task->in_flight || ctx->state != DOCA_CTX_STATE_RUNNING, 0)) {
+	if (__builtin_expect(
+		    task->in_flight || ctx->state != DOCA_CTX_STATE_RUNNING || pe_forked(pe), 0)) {
 		error = refuse(task, how, func);
 		goto leave;
 	}
@@ -97,7 +100,7 @@ void doca_ctx_flush_tasks(struct doca_ctx *ctx)
 			     "another thread is in its progress engine");
 		return;
 	}
-	if (ctx->state == DOCA_CTX_STATE_RUNNING && ctx->ops->flush) {
+	if (ctx->state == DOCA_CTX_STATE_RUNNING && ctx->ops->flush && !pe_forked(pe)) {
 		ctx->ops->flush(ctx);
 		if (pe->armed)
 			pe_arm_ctx(pe, ctx);
