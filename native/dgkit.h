@@ -275,6 +275,9 @@ int dg_copy_with(uint32_t method, void *dst, const void *src, uint64_t size);
 /* A completion callback for DOCA, by its address: stores 1 into the uint32_t that task_data points to.
  * DOCA passes a `union doca_data` by value; a uint64_t goes in the same register. */
 void dg_doca_note(void *task, uint64_t task_data, uint64_t ctx_data);
+/* Who has loaded softdoca calls it with the address of its softdoca_share_pins, or NULL: CUDA registers
+ * memory once in a process, and softdoca and this core then have one list of it. */
+void dg_softdoca_join(void *share_pins);
 
 /* cdef: end. */
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from children import child
+from children import child, run
 from doca_gpu_rig import IDENTITY, MIB, SIZE, SIZES, TASK, environment
 from gpu_work import SLOT, Side, batch_of, digest, here, noise, second, there
 from waiting import held, steady, until
@@ -149,6 +149,56 @@ def test_cycles_leave_both_processes_as_they_were():
 
         before = cycles(5)
         assert cycles(50) == before
+
+
+# Host memory that softdoca pins and then dgkit's own core does, or the other way round; the first
+# gives it up, and a kernel of the second reads it. It loses the context if it is pinned no more.
+PINNED_TWICE = """
+import sys, numpy as np, dgkit
+from dgkit import Device, WC_DTYPE, WR_DTYPE
+if sys.argv[2] == "doca":
+    from dgkit import doca
+    doca.use("softdoca")
+    doca.version()
+host, there = dgkit.empty(65536), dgkit.empty(65536, on="gpu")
+host.array[:] = np.arange(65536) % 251
+
+class Use:
+    def __init__(self, name):
+        self.ends = lender, self.device = Device("soft" if name == "cuda" else name), Device(name)
+        lent = lender.register(there)
+        self.local, self.far = self.device.register(host), self.device.import_region(lent.export())
+        self.ends = self.far, self.local, lent, *self.ends
+
+    def run(self):
+        batch, out = np.zeros(1024, WR_DTYPE), np.zeros(1024, WC_DTYPE)
+        batch["local"], batch["remote"] = self.local.id, self.far.id
+        batch["op"], batch["size"] = 1, 64
+        batch["local_offset"] = batch["remote_offset"] = np.arange(1024) * 64
+        with self.device.queue(1024) as queue:
+            queue.run(batch, out, timeout=20)
+        return set(out["status"].tolist())
+
+    def close(self):
+        for end in self.ends:
+            end.close()
+
+first, second = sys.argv[1].split()
+one = Use(first)
+print(one.run())
+two = Use(second)
+one.close()
+there.array.fill(0)
+there.synchronize()
+print(two.run(), (there.array.get() == host.array).all())
+two.close()
+"""
+
+
+@pytest.mark.parametrize("order", ["softdoca cuda", "cuda softdoca", "softdoca softdoca"])
+@pytest.mark.parametrize("before", ["", "doca"])
+def test_memory_that_two_pinned_stays_so_for_the_second(order, before):
+    assert run(PINNED_TWICE, order, before).splitlines() == ["{0}", "{0} True"]
 
 
 OWNER = """

@@ -28,7 +28,7 @@ _PARTS = ("common", "dma")
 # (native/src/providers/doca_api.c), so that both have the same library.
 _SUFFIXES = (".so.3", ".so.2", ".so")
 _FOLDERS = ("", f"/opt/mellanox/doca/lib/{os.uname().machine}-linux-gnu/")
-_SOFTDOCA = "const char *softdoca_last_refusal(void);"
+_SOFTDOCA = "const char *softdoca_last_refusal(void); void *softdoca_share_pins(void *theirs);"
 _SOFTWARE = "softdoca: software DOCA, no hardware"
 
 _asked: str | None = None
@@ -48,6 +48,8 @@ class Library:
         self.kind = "doca" if self._why is None else "softdoca"
         self.version = self.text(self.common.doca_version_runtime())
         self.note = _note(ffi)
+        if hasattr(self.common, "softdoca_share_pins"):
+            _join(ffi, self.common)
 
     def text(self, chars: Any) -> str:
         """A C string."""
@@ -162,6 +164,14 @@ def _note(ffi: Any) -> Any:
 
     address = int(core.ffi.cast("uintptr_t", core.ffi.addressof(core.lib, "dg_doca_note")))
     return ffi.cast("doca_dma_task_memcpy_completion_cb_t", address)
+
+
+def _join(ffi: Any, softdoca: Any) -> None:
+    """Has softdoca and dgkit's core know of the memory that either has pinned for the GPU."""
+    from ..dma import _ffi as core
+
+    address = int(ffi.cast("uintptr_t", ffi.addressof(softdoca, "softdoca_share_pins")))
+    core.lib.dg_softdoca_join(core.ffi.cast("void *", address))
 
 
 def _load(kind: str) -> Library:

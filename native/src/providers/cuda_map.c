@@ -6,8 +6,11 @@
 #include <string.h>
 
 #include "cuda.h"
+#include "cuda_find.h"
 #include "error.h"
 #include "region.h"
+
+enum { PINS_VERSION = 1 };
 
 /* Host memory that is registered with CUDA, for all devices of this process: it can be so only once. */
 struct pin {
@@ -18,12 +21,41 @@ struct pin {
 	CUcontext ctx;
 };
 
-static pthread_mutex_t pin_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pin *pins;
+/* All of them. softdoca has this file inside it once more: the two use one list, or the first to end a
+ * registration would end it for the other's kernels. */
+struct pins {
+	uint32_t version; /* of this struct and the one above */
+	pthread_mutex_t lock;
+	struct pin *first;
+};
 
-static struct pin *pin_find(const char *lo, const char *hi)
+static struct pins own_pins = {PINS_VERSION, PTHREAD_MUTEX_INITIALIZER, NULL};
+static _Atomic(struct pins *) shared_pins = &own_pins;
+
+static struct pins *pins_lock(void)
 {
-	struct pin *p = pins;
+	for (;;) {
+		struct pins *pins = atomic_load(&shared_pins);
+		pthread_mutex_lock(&pins->lock);
+		if (pins == atomic_load(&shared_pins))
+			return pins;
+		pthread_mutex_unlock(&pins->lock); /* the other list was taken meanwhile */
+	}
+}
+
+void *dg_cuda_share_pins(void *theirs)
+{
+	struct pins *pins = pins_lock(), *other = theirs, *now = pins;
+	if (other && other->version == PINS_VERSION && !pins->first)
+		now = other;
+	atomic_store(&shared_pins, now);
+	pthread_mutex_unlock(&pins->lock);
+	return now;
+}
+
+static struct pin *pin_find(const struct pins *pins, const char *lo, const char *hi)
+{
+	struct pin *p = pins->first;
 	while (p && (lo < p->lo || hi > p->hi))
 		p = p->next;
 	return p;
@@ -74,11 +106,11 @@ static int pin_refused(const dg_memory *m, CUresult code)
 	return cuda_fail("cuMemHostRegister", code);
 }
 
-static int pin_take(struct cuda *c, const dg_memory *m, struct pin **out)
+static int pin_take(struct cuda *c, struct pins *pins, const dg_memory *m, struct pin **out)
 {
 	CUcontext ctx = NULL;
 	char *lo = m->addr, *hi = lo + m->size;
-	struct pin *p = pin_find(lo, hi);
+	struct pin *p = pin_find(pins, lo, hi);
 	*out = p;
 	if (p) {
 		p->refs++;
@@ -99,14 +131,15 @@ static int pin_take(struct cuda *c, const dg_memory *m, struct pin **out)
 		return code ? cuda_fail("cuDevicePrimaryCtxRetain", code)
 			    : dg_fail(ENOMEM, "no memory for a registration");
 	}
-	*p = (struct pin){.next = pins, .lo = lo, .hi = hi, .refs = 1, .dev = c->dev, .ctx = ctx};
-	pins = *out = p;
+	*p = (struct pin){
+		.next = pins->first, .lo = lo, .hi = hi, .refs = 1, .dev = c->dev, .ctx = ctx};
+	pins->first = *out = p;
 	return 0;
 }
 
-static void pin_drop(struct pin *p)
+static void pin_drop(struct pins *pins, struct pin *p)
 {
-	struct pin **at = &pins;
+	struct pin **at = &pins->first;
 	if (!p || --p->refs)
 		return;
 	while (*at != p)
@@ -128,9 +161,9 @@ static int map_host(struct cuda *c, struct mapped *t, const dg_memory *m)
 			       "the memory is a mapped file, which a GPU cannot reach safely: copy "
 			       "it into dgkit.empty() memory");
 	t->kind = MAPPED_PIN;
-	pthread_mutex_lock(&pin_lock);
-	int rc = pin_take(c, m, &t->pin);
-	pthread_mutex_unlock(&pin_lock);
+	struct pins *pins = pins_lock();
+	int rc = pin_take(c, pins, m, &t->pin);
+	pthread_mutex_unlock(&pins->lock);
 	return rc;
 }
 
@@ -275,9 +308,9 @@ void cuda_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 	(void)dev;
 	bool entered = cuda_enter(c);
 	if (t->kind == MAPPED_PIN) {
-		pthread_mutex_lock(&pin_lock);
-		pin_drop(t->pin);
-		pthread_mutex_unlock(&pin_lock);
+		struct pins *pins = pins_lock();
+		pin_drop(pins, t->pin);
+		pthread_mutex_unlock(&pins->lock);
 	} else if (t->kind == MAPPED_IPC) {
 		cuda.cuIpcCloseMemHandle(t->base);
 	} else {

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cuda_find.h"
 #include "error.h"
 
 struct dg_doca_api dg_doca;
@@ -196,6 +197,13 @@ static int take_functions(void *common, void *dma)
 		     : 0;
 }
 
+void dg_softdoca_join(void *share_pins)
+{
+	void *(*share)(void *) = (void *(*)(void *))(uintptr_t)share_pins;
+	if (share)
+		dg_cuda_share_pins(share(dg_cuda_share_pins(NULL)));
+}
+
 static int load(enum doca_kind kind)
 {
 	char folder[PATH_MAX - 32] = "", why[400] = "";
@@ -209,8 +217,10 @@ static int load(enum doca_kind kind)
 		 : not_here(kind, common ? "libdoca_dma.so.3, .so.2, .so" : TRIED, why);
 	if (!rc)
 		rc = take_functions(common, dma);
-	if (!rc)
+	if (!rc) {
+		dg_softdoca_join(dlsym(common, "softdoca_share_pins"));
 		return 0;
+	}
 	/* Nothing was called in them. */
 	if (dma)
 		dlclose(dma);

@@ -53,6 +53,11 @@ static bool is_dmabuf(int fd)
 	return found;
 }
 
+void *softdoca_share_pins(void *theirs)
+{
+	return dg_cuda_share_pins(theirs);
+}
+
 int dmabuf_find_gpu(struct doca_mmap *m)
 {
 	dg_memory found;
