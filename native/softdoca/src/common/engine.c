@@ -116,7 +116,7 @@ static struct lane *lane_of(struct engine *e, const struct doca_dma_task_memcpy 
 	if (t->way == WAY_CPU || t->way == WAY_HERE)
 		return &e->cpu;
 	if (e->gpu.dev ||
-	    lane_open(&e->gpu, softdoca_dev_gpu(ctx->dev), ctx->pe, entries_for(e->n)))
+	    lane_open(&e->gpu, softdoca_dev_gpu(ctx->dev, NULL), ctx->pe, entries_for(e->n)))
 		return &e->gpu;
 	return NULL;
 }
