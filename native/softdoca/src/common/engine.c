@@ -115,8 +115,8 @@ static struct lane *lane_of(struct engine *e, const struct doca_dma_task_memcpy 
 	const struct doca_ctx *ctx = t->task.ctx;
 	if (t->way == WAY_CPU || t->way == WAY_HERE)
 		return &e->cpu;
-	if (e->gpu.dev ||
-	    lane_open(&e->gpu, softdoca_dev_gpu(ctx->dev, NULL), ctx->pe, entries_for(e->n)))
+	dg_device *gpu = ctx->dev->gpu; /* a map of the task opened it */
+	if (e->gpu.dev || (gpu && lane_open(&e->gpu, gpu, ctx->pe, entries_for(e->n))))
 		return &e->gpu;
 	return NULL;
 }
