@@ -110,8 +110,9 @@ struct doca_dev_rep {
 	struct function f;
 };
 
-/* dev.c: dev->gpu, opened if need be. NULL: there is no GPU here; logged. */
-SOFTDOCA_INTERNAL dg_device *softdoca_dev_gpu(struct doca_dev *dev);
+/* dev.c: dev->gpu, opened if need be: then the GPU of this UUID, or with NULL the first. NULL: there is no
+ * GPU here; logged. */
+SOFTDOCA_INTERNAL dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid);
 
 /* ---- memory maps ---- */
 

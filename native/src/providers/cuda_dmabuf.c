@@ -1,25 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The dma-buf of GPU memory, for a provider whose hardware reaches it so. */
+/* The dma-buf of GPU memory, for a provider whose hardware reaches it so; and which GPU it is on. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cuda.h"
+#include "cuda_find.h"
 #include "error.h"
+
+int dg_cuda_number(const uint8_t uuid[16])
+{
+	int gpus = 0, rc = cuda_start(&gpus);
+	CUuuid found;
+	CUdevice dev;
+	for (int i = 0; i < gpus && !rc; i++)
+		if (!cuda.cuDeviceGet(&dev, i) && !cuda.cuDeviceGetUuid(&found, dev) &&
+		    !memcmp(&found, uuid, sizeof found))
+			return i;
+	return rc ? rc : dg_fail(ENODEV, "this process sees no GPU that has the memory");
+}
 
 /* The primary context of the GPU that has this UUID, retained. */
 static int context_of(const uint8_t uuid[16], CUdevice *dev, CUcontext *ctx)
 {
-	int gpus = 0, rc = cuda_start(&gpus);
-	CUuuid found;
-	for (int i = 0; i < gpus && !rc; i++) {
-		if (cuda.cuDeviceGet(dev, i) || cuda.cuDeviceGetUuid(&found, *dev) ||
-		    memcmp(&found, uuid, sizeof found))
-			continue;
-		CUresult code = cuda.cuDevicePrimaryCtxRetain(ctx, *dev);
-		return code ? cuda_fail("cuDevicePrimaryCtxRetain", code) : 0;
-	}
-	return rc ? rc : dg_fail(ENODEV, "this process sees no GPU that has the memory");
+	int number = dg_cuda_number(uuid);
+	if (number < 0)
+		return number;
+	CUresult code = cuda.cuDeviceGet(dev, number);
+	if (!code)
+		code = cuda.cuDevicePrimaryCtxRetain(ctx, *dev);
+	return code ? cuda_fail("cuDevicePrimaryCtxRetain", code) : 0;
 }
 
 int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset)

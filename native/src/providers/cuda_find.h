@@ -13,6 +13,9 @@
  * ERANGE the bytes leave their allocation. Any thread; no context need be current. */
 int dg_cuda_find(const void *addr, uint64_t size, dg_memory *out);
 
+/* The number of the GPU that has this UUID, as dg_device_config has it. ENODEV: this process sees none. */
+int dg_cuda_number(const uint8_t uuid[16]);
+
 /* Where two copies of this core are in one process, dgkit's own and the one inside softdoca: what the one
  * gives is for the other, and what the other then gives for this one. From then on they know of the memory
  * that either has registered with CUDA. NULL only asks. Nothing changes for who has registered some. */

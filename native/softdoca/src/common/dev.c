@@ -11,6 +11,7 @@
 
 #include "devices.h"
 #include "door.h"
+#include "providers/cuda_find.h"
 
 #define CLOSE_NS 5000000000u /* how long doca_dev_close waits for what still moves */
 
@@ -274,12 +275,18 @@ struct doca_devinfo *doca_dev_as_devinfo(const struct doca_dev *dev)
 	return (struct doca_devinfo *)&dev->info;
 }
 
-dg_device *softdoca_dev_gpu(struct doca_dev *dev)
+dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid)
 {
 	dg_device_config cfg = {.spin_ns = 200000};
+	int rc = 0;
 	lock_devices();
-	int rc = dev->gpu ? 0 : dg_device_open("cuda", &cfg, &dev->gpu);
-	if (rc) {
+	if (!dev->gpu && uuid)
+		rc = dg_cuda_number(uuid);
+	if (!dev->gpu && rc >= 0) {
+		cfg.gpu = (uint32_t)rc;
+		rc = dg_device_open("cuda", &cfg, &dev->gpu);
+	}
+	if (rc < 0) {
 		dev->gpu = NULL;
 		softdoca_failed(__func__, rc);
 	}

@@ -240,7 +240,7 @@ static doca_error_t import(struct doca_mmap *m, const struct parsed *p, struct d
 {
 	struct attachment *a = &m->attached[0];
 	const bool gpu = p->h.backing == BACKING_GPU;
-	dg_device *engine = gpu ? softdoca_dev_gpu(dev) : dev->engine;
+	dg_device *engine = gpu ? softdoca_dev_gpu(dev, NULL) : dev->engine;
 	if (!engine)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "the export is GPU memory, and no GPU can "
 							"be used here");

@@ -82,7 +82,7 @@ static int register_host(const struct doca_mmap *m, dg_device *engine, dg_region
 static dg_region *make_for_gpu(struct doca_mmap *m, struct attachment *a)
 {
 	dg_region *r = NULL;
-	dg_device *gpu = softdoca_dev_gpu(a->dev);
+	dg_device *gpu = softdoca_dev_gpu(a->dev, NULL);
 	if (!gpu)
 		return NULL;
 	int rc = m->from_export ? dg_region_import(gpu, a->desc[0].bytes, a->desc[0].len,
@@ -109,18 +109,31 @@ dg_region *softdoca_mmap_for_gpu(struct doca_mmap *m, struct attachment *a)
 	return r;
 }
 
+static doca_error_t attach_gpu(struct doca_mmap *m, struct attachment *a)
+{
+	dg_region_info info = {0};
+	dg_device *gpu = softdoca_dev_gpu(a->dev, m->gpu.uuid);
+	if (!gpu)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "there is no GPU to reach %p with",
+			      (void *)m->addr);
+	int rc = dg_region_register(gpu, &m->gpu, mmap_access(m->permissions), &a->gpu);
+	if (!rc)
+		rc = dg_region_info_get(a->gpu, &info);
+	if (rc < 0)
+		return softdoca_failed(__func__, rc);
+	if (info.method == DG_METHOD_LENT)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "%p is on another GPU than the memory before it: in a process a "
+			      "device of softdoca reaches one GPU",
+			      (void *)m->addr);
+	return DOCA_SUCCESS;
+}
+
 static doca_error_t attach(struct doca_mmap *m, struct attachment *a)
 {
-	int rc;
-	if (m->backing == BACKING_GPU) {
-		dg_device *gpu = softdoca_dev_gpu(a->dev);
-		if (!gpu)
-			return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "there is no GPU to reach %p with",
-				      (void *)m->addr);
-		rc = dg_region_register(gpu, &m->gpu, mmap_access(m->permissions), &a->gpu);
-	} else {
-		rc = register_host(m, a->dev->engine, &a->host);
-	}
+	if (m->backing == BACKING_GPU)
+		return attach_gpu(m, a);
+	int rc = register_host(m, a->dev->engine, &a->host);
 	return rc < 0 ? softdoca_failed(__func__, rc) : DOCA_SUCCESS;
 }
 
