@@ -264,7 +264,7 @@ struct doca_pe {
 	int epoll_fd, event_fd; /* epoll_fd is the notification handle; event_fd says "at once" */
 	enum doca_pe_event_mode mode;
 	_Atomic(uintptr_t) thread; /* inside: 0, or who. A second thread is turned away. */
-	bool armed; /* the program waits for the notification handle */
+	bool armed; /* the program waits for the notification handle, which says nothing yet */
 	uint32_t fork_generation; /* when it was made: see pe_forked() */
 };
 

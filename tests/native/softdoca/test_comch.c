@@ -439,6 +439,21 @@ static void the_clients_of_a_server_are_limited_and_one_more_is_refused(void)
 	stopped(&s);
 }
 
+/* The program frees its last task while it does not wait, and waits for the end only then. */
+static void the_end_of_a_stop_wakes_who_waits_for_it(void)
+{
+	struct side s = {0}, c = {0};
+	struct doca_task *task;
+
+	a_pair(&s, &c, "stop");
+	OK(alloc_send(&c, c.peer, "x", 1, &task));
+	REFUSED(doca_ctx_stop(c.ctx), IN_PROGRESS);
+	doca_task_free(task);
+	while (!idle(&c))
+		wake_up(&c);
+	both_stopped(&s, &c);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -459,6 +474,7 @@ int main(int argc, char **argv)
 		TEST(the_notification_handle_wakes_for_all_that_comes),
 		TEST(contexts_start_again_and_leave_nothing_behind),
 		TEST(the_clients_of_a_server_are_limited_and_one_more_is_refused),
+		TEST(the_end_of_a_stop_wakes_who_waits_for_it),
 	};
 	return in_a_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
 }

@@ -92,9 +92,14 @@ static void end(struct doca_ctx *ctx)
 	softdoca_ctx_move(ctx, DOCA_CTX_STATE_IDLE);
 }
 
+bool ctx_at_end(const struct doca_ctx *ctx)
+{
+	return ctx->state == DOCA_CTX_STATE_STOPPING && nothing_left(ctx);
+}
+
 void softdoca_ctx_settle(struct doca_ctx *ctx)
 {
-	if (ctx->state == DOCA_CTX_STATE_STOPPING && nothing_left(ctx))
+	if (ctx_at_end(ctx))
 		end(ctx);
 }
 

@@ -6,6 +6,7 @@
  */
 #include "engine.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
@@ -14,6 +15,7 @@
 
 /* Entries of a pipe. A task takes at most two for each of 2 * LIST_MAX pieces and of its 256 KiB. */
 enum { RING_MIN = 512, RING_MAX = 65536 };
+enum { LOOKS_A_YIELD = 256 }; /* some microseconds */
 
 /* ---- lists ---- */
 
@@ -354,6 +356,15 @@ static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 	dma->error_cb(t, t->task.user_data, ctx->user_data);
 }
 
+/* Who calls progress on and on may keep the thread that copies from running, where there are more threads
+ * than CPUs. */
+static inline bool look_again(struct engine *e)
+{
+	if (++e->looks % LOOKS_A_YIELD == 0)
+		sched_yield();
+	return false;
+}
+
 static bool dma_progress(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
@@ -367,7 +378,8 @@ static bool dma_progress(struct doca_ctx *ctx)
 		if (e->ready.first)
 			push(e);
 		if (!t)
-			return false;
+			return look_again(e);
+		e->looks = 0;
 	} else {
 		if (!e->ready.first)
 			return false;
@@ -395,8 +407,7 @@ static bool dma_arm(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
 	if (!e->in_lanes)
-		return e->ready.first ||
-		       (ctx->state == DOCA_CTX_STATE_STOPPING && !ctx->tasks && !ctx->in_flight);
+		return e->ready.first;
 	bool cpu = lane_arm(&e->cpu, ctx->pe), gpu = lane_arm(&e->gpu, ctx->pe);
 	return cpu || gpu;
 }

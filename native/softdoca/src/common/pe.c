@@ -227,18 +227,26 @@ void pe_wakes(struct doca_pe *pe, int fd, bool on)
 		epoll_ctl(pe->epoll_fd, EPOLL_CTL_MOD, fd, &e);
 }
 
+/* The handle is readable from now on until it is cleared: until then nothing has to be said again, so a
+ * program that has woken up and goes on to submit makes no system call by it. */
+static void say(struct doca_pe *pe)
+{
+	pe->armed = false;
+	eventfd_write(pe->event_fd, 1);
+}
+
 void softdoca_pe_kick(struct doca_pe *pe)
 {
 	if (pe && pe->armed && !pe_forked(pe))
-		eventfd_write(pe->event_fd, 1);
+		say(pe);
 }
 
 void pe_arm_ctx(struct doca_pe *pe, struct doca_ctx *ctx)
 {
 	if (pe_forked(pe))
 		return;
-	if (ctx->ops->arm(ctx))
-		eventfd_write(pe->event_fd, 1);
+	if (ctx->ops->arm(ctx) || ctx_at_end(ctx))
+		say(pe);
 	if (ctx->fd >= 0)
 		pe_wakes(pe, ctx->fd, true);
 }

@@ -46,6 +46,8 @@ void pe_wakes(struct doca_pe *pe, int fd, bool on);
 /* ctx.c: pe becomes the engine of ctx; before ctx ends. */
 void pe_add(struct doca_pe *pe, struct doca_ctx *ctx);
 void pe_remove(struct doca_pe *pe, struct doca_ctx *ctx);
+/* ctx.c: it is STOPPING and nothing is left of it, so that the next progress makes it IDLE. */
+bool ctx_at_end(const struct doca_ctx *ctx);
 /* The program waits: has ctx look for what is to be delivered, and say so. */
 void pe_arm_ctx(struct doca_pe *pe, struct doca_ctx *ctx);
 
