@@ -56,6 +56,7 @@ struct lane {
 
 struct engine {
 	uint32_t in_lanes; /* tasks in both */
+	uint32_t looks; /* without a completion, one after the other */
 	uint32_t for_pipe; /* tasks that wait, and that progress cannot copy itself */
 	struct task_list ready, held;
 	struct doca_dma_task_memcpy *free; /* not allocated */
