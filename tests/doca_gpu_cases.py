@@ -5,6 +5,7 @@ stand-in. No BlueField takes part: a dma-buf only says which memory is meant, an
 engine moves the bytes.
 """
 
+import cli_process
 import pytest
 from doca_gpu_rig import IDENTITY, MIB, SIZE, SIZES, TASK, digest, end, noise, pair, side
 from doca_samples_rig import export_of_the_sample, samples_in
@@ -136,3 +137,11 @@ def test_the_sample_that_exports_gpu_memory_meets_the_one_that_copies(samples, t
     said = export_of_the_sample(samples, tmp_path, size=5_000_000)
     assert "by a dma-buf" in said
     assert IDENTITY in said
+
+
+def test_the_demo_over_gpu_memory_says_that_the_dpu_is_software(tmp_path):
+    done = cli_process.run(tmp_path, "demo", "--provider", "softdoca", "--on", "gpu")
+    assert done.returncode == 0, done.stderr
+    assert "equal on both sides" in done.stdout
+    assert "software DPU (softdoca)" in done.stdout
+    assert "hardware" not in done.stdout + done.stderr
