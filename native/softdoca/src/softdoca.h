@@ -189,11 +189,12 @@ struct doca_buf {
 	struct doca_buf *next_free;
 };
 
-/* Whether a submitted task uses the list that begins with b. */
+/* Whether a submitted task uses the list that begins with b. Acquire: whose answer is no may write to the
+ * memory, and the engine of another thread has read it by then. */
 static inline bool buf_in_tasks(const struct doca_buf *b)
 {
-	return atomic_load_explicit(&b->in_tasks, memory_order_relaxed) ||
-	       atomic_load_explicit(&b->in_others, memory_order_relaxed);
+	return atomic_load_explicit(&b->in_tasks, memory_order_acquire) ||
+	       atomic_load_explicit(&b->in_others, memory_order_acquire);
 }
 
 struct doca_buf_inventory {

@@ -4,6 +4,7 @@
  * side; who comes in between on one of them is turned away, and nothing is lost or broken by it.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "doca_check.h"
@@ -221,6 +222,61 @@ static void an_engine_goes_from_thread_to_thread(void)
 	rig_close(&r);
 }
 
+/* ---- the end of memory that another thread's engine used ---- */
+
+/* What a thread does as soon as it may: nobody else told it that the copy is over. For a race detector, and
+ * for a CPU that moves loads behind stores. */
+static void *destroy_the_map(void *map)
+{
+	while (doca_mmap_destroy(map))
+		sched_yield();
+	rig.from[0] = 7;
+	return NULL;
+}
+
+static void a_map_may_end_in_another_thread_once_its_buffers_have(void)
+{
+	struct doca_buf *src, *dst;
+	struct doca_mmap *map;
+	pthread_t thread;
+
+	rig_open(&rig, SIZE, 4);
+	map = a_started_map(rig.dev, rig.from, 4096, READ_WRITE);
+	OK(doca_buf_inventory_buf_get_by_data(rig.inv, map, rig.from, 4096, &src));
+	dst = target(&rig, 0, 4096);
+	CHECK_EQ(pthread_create(&thread, NULL, destroy_the_map, map), 0);
+	OK(copied(&rig, src, dst));
+	drop(src);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	drop(dst);
+	rig_close(&rig);
+}
+
+static void *give_back(void *src)
+{
+	while (doca_buf_dec_refcount(src, NULL))
+		sched_yield();
+	rig.from[0] = 7;
+	return NULL;
+}
+
+static void a_buffer_may_go_back_in_another_thread_once_no_task_uses_it(void)
+{
+	struct doca_buf *src, *dst;
+	pthread_t thread;
+
+	rig_open(&rig, SIZE, 4);
+	src = source(&rig, 0, 4096);
+	dst = target(&rig, 0, 4096);
+	OK(doca_task_submit(a_task(&rig, src, dst, 0)));
+	CHECK_EQ(pthread_create(&thread, NULL, give_back, src), 0);
+	run_until(&rig, 1);
+	OK(rig.last);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	drop(dst);
+	rig_close(&rig);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -228,6 +284,8 @@ int main(int argc, char **argv)
 		TEST(two_threads_at_one_engine_lose_nothing),
 		TEST(another_thread_is_turned_away_while_one_is_inside),
 		TEST(an_engine_goes_from_thread_to_thread),
+		TEST(a_map_may_end_in_another_thread_once_its_buffers_have),
+		TEST(a_buffer_may_go_back_in_another_thread_once_no_task_uses_it),
 	};
 
 	return RUN_TESTS(tests, argc, argv);

@@ -10,7 +10,8 @@ void buf_give_back(struct doca_buf *b)
 	while (b) {
 		struct doca_buf *next = b->next;
 		struct doca_buf_inventory *inv = b->inventory;
-		atomic_fetch_sub_explicit(&b->mmap->bufs, 1, memory_order_relaxed);
+		/* release: who sees the map without buffers may end it, in any thread */
+		atomic_fetch_sub_explicit(&b->mmap->bufs, 1, memory_order_release);
 		object_become(b, OBJECT_BUF_IDLE);
 		b->next_free = inv->free;
 		inv->free = b;

@@ -70,9 +70,10 @@ static inline void buf_count(const struct doca_buf *buf, struct doca_pe *pe, uin
 	struct doca_pe *owner = atomic_load_explicit(&b->owner, memory_order_relaxed);
 	if (__builtin_expect(owner == pe, 1) || (!owner && owns(b, pe))) {
 		uint32_t n = atomic_load_explicit(&b->in_tasks, memory_order_relaxed);
-		atomic_store_explicit(&b->in_tasks, n + by, memory_order_relaxed);
+		/* release, here and below: see buf_in_tasks() */
+		atomic_store_explicit(&b->in_tasks, n + by, memory_order_release);
 	} else {
-		atomic_fetch_add_explicit(&b->in_others, by, memory_order_relaxed);
+		atomic_fetch_add_explicit(&b->in_others, by, memory_order_release);
 	}
 }
 
