@@ -4,6 +4,7 @@
 #define CHECK_DETAIL() softdoca_last_refusal()
 const char *softdoca_last_refusal(void);
 #include "check.h"
+#include "fork_check.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -358,22 +359,16 @@ static void threads_share_a_device(void)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 }
 
-/* The address sanitizer's allocator does not survive a fork among threads that allocate, and
- * with the thread sanitizer a child of such a process may start no thread, which a device's
+/* With the thread sanitizer a child of a process with threads may start none, which a device's
  * engine is. */
 #ifndef __SANITIZE_THREAD__
-#ifdef __SANITIZE_ADDRESS__
-enum { OTHERS = 0 };
-#else
-enum { OTHERS = 3 };
-#endif
-
 /* Forks while other threads open and close: the child must find no lock held. */
 static void a_child_opens_a_device_of_its_own(void)
 {
-	pthread_t threads[OTHERS + 1];
+	pthread_t threads[3];
+	int others = fork_among_threads() ? 3 : 0;
 	struct doca_dev *mine = first_of(NULL);
-	for (int i = 0; i < OTHERS; i++)
+	for (int i = 0; i < others; i++)
 		CHECK_EQ(pthread_create(&threads[i], NULL, open_and_close, NULL), 0);
 	for (int i = 0; i < 50; i++) {
 		int status;
@@ -389,7 +384,7 @@ static void a_child_opens_a_device_of_its_own(void)
 		CHECK_EQ(waitpid(pid, &status, 0), pid);
 		CHECK_EQ(status, 0);
 	}
-	for (int i = 0; i < OTHERS; i++)
+	for (int i = 0; i < others; i++)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	CHECK_EQ(doca_dev_close(mine), DOCA_SUCCESS);
 }

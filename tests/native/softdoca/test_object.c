@@ -6,6 +6,7 @@
 #define CHECK_DETAIL() softdoca_last_refusal()
 const char *softdoca_last_refusal(void);
 #include "check.h"
+#include "fork_check.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -398,20 +399,14 @@ static void threads_make_and_free_objects_of_their_own(void)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 }
 
-/* The thread sanitizer takes a child's missing threads for lost ones. */
-#ifdef __SANITIZE_THREAD__
-enum { OTHERS = 0 };
-#else
-enum { OTHERS = 2 };
-#endif
-
 static void a_child_has_objects_and_makes_more(void)
 {
-	pthread_t threads[OTHERS + 1];
+	pthread_t threads[2];
+	int others = fork_among_threads() ? 2 : 0;
 	struct doca_mmap *mine;
 	int status;
 	OK(doca_mmap_create(&mine));
-	for (int i = 0; i < OTHERS; i++)
+	for (int i = 0; i < others; i++)
 		CHECK_EQ(pthread_create(&threads[i], NULL, make_and_free, NULL), 0);
 	for (int i = 0; i < 100; i++) {
 		pid_t pid = fork();
@@ -428,7 +423,7 @@ static void a_child_has_objects_and_makes_more(void)
 		CHECK_EQ(waitpid(pid, &status, 0), pid);
 		CHECK_EQ(status, 0);
 	}
-	for (int i = 0; i < OTHERS; i++)
+	for (int i = 0; i < others; i++)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	OK(doca_mmap_destroy(mine));
 }
