@@ -5,9 +5,10 @@
  */
 #include "doca_check.h"
 
-#define SIZE ((size_t)1 << 20)
+#define AREA ((size_t)210000) /* of the destination, for each slot */
+#define SIZE (CONTEXTS * SLOTS * AREA)
 
-enum { CONTEXTS = 2, TASKS = 12, SLOTS = 32, STEPS = 20000 };
+enum { CONTEXTS = 2, TASKS = 12, SLOTS = 32, STEPS = 5000 };
 
 struct slot {
 	struct doca_task *task; /* NULL: none */
@@ -109,13 +110,14 @@ static void make_task(struct side *s, struct slot *slot)
 	size_t n = sizes[draw(6)], room = draw(200) ? n : n - 1; /* seldom one that cannot be */
 	union doca_data data = { .ptr = slot };
 	struct doca_dma_task_memcpy *t;
+	size_t at = ((size_t)(s - sides) * SLOTS + (size_t)(slot - s->slots)) * AREA;
 	doca_error_t error;
 
 	slot->src = source(&rig, draw(1000), n);
 	if (draw(3) == 0)
 		OK(doca_buf_chain_list(slot->src, source(&rig, 500000, 1 + draw(300))));
-	slot->dst = target(&rig, draw(1000), room);
-	OK(doca_buf_chain_list(slot->dst, target(&rig, 400000, 300)));
+	slot->dst = target(&rig, at + draw(1000), room);
+	OK(doca_buf_chain_list(slot->dst, target(&rig, at + 205000, 300)));
 	error = doca_dma_task_memcpy_alloc_init(s->dma, slot->src, slot->dst, data, &t);
 	if (error == DOCA_SUCCESS) {
 		slot->task = doca_dma_task_memcpy_as_task(t);
