@@ -288,8 +288,14 @@ static void *run(void *unused)
 	}
 }
 
+/* How many times these handlers are registered and have been called for the fork in hand. The first
+ * call before it locks, the last one after it unlocks: see dg_fork_watch_last(). */
+static _Thread_local int forking;
+
 static void fork_prepare(void)
 {
+	if (forking++)
+		return;
 	dg_devices_fork_lock();
 	pthread_mutex_lock(&hold_lock);
 	dg_peer_fork_lock();
@@ -308,7 +314,8 @@ static void fork_unlock(bool child)
 
 static void fork_parent(void)
 {
-	fork_unlock(false);
+	if (!--forking)
+		fork_unlock(false);
 }
 
 static void close_all(void)
@@ -330,6 +337,8 @@ static void close_all(void)
 /* The child has no threads and must not hold sockets whose end tells others that the parent died. */
 static void fork_child(void)
 {
+	if (--forking)
+		return;
 	atomic_fetch_add(&dg_fork_generation, 1);
 	dg_peer_forget();
 	close_all();
@@ -348,6 +357,13 @@ static void fork_watch(void)
 }
 
 int dg_fork_watch(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, fork_watch);
+	return fork_rc ? dg_fail(fork_rc, "pthread_atfork: %s", strerror(fork_rc)) : 0;
+}
+
+int dg_fork_watch_last(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, fork_watch);

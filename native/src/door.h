@@ -57,6 +57,9 @@ struct door_answer {
 
 /* Before the first device: forks are counted from now on. */
 int dg_fork_watch(void);
+/* After a library was loaded that is called with our locks held, and has locks and handlers of its own:
+ * those registered last are called first before a fork, so ours are registered once more. */
+int dg_fork_watch_last(void);
 /* Opens the door if it is shut, and takes a reference. */
 int dg_door_hold(void);
 void dg_door_drop(void);

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "door.h"
 #include "error.h"
 
 enum { MAX_QUEUES = 1024 };
@@ -214,12 +215,15 @@ static int open_kind(enum doca_kind kind, struct dg_device *dev, const dg_device
 		goto free_device;
 	rc = dg_doca_map_new(d, d->scratch, (uint64_t)page, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE,
 			     &d->scratch_map);
+	if (!rc)
+		rc = dg_fork_watch_last();
 	if (rc)
 		goto close_device;
 	describe(dev, d, name);
 	*state = d;
 	return 0;
 close_device:
+	dg_doca_map_free(d->scratch_map);
 	dg_doca.doca_dev_close(d->dev);
 free_device:
 	free(d->scratch);
