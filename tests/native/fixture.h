@@ -21,7 +21,7 @@
 #define UNUSED __attribute__((unused))
 
 static const char *provider UNUSED = "soft"; /* the one under test */
-static const char *over UNUSED; /* the one that the provider fault wraps, soft if NULL */
+static const char *wrapped UNUSED; /* the one that the provider fault wraps, soft if NULL */
 
 /* A queue and the place where its transfers' completions go. */
 struct lane {
@@ -112,7 +112,7 @@ UNUSED static dg_region_info info_of(dg_region *r)
 
 UNUSED static dg_device *device_spinning(uint64_t spin_ns)
 {
-	dg_device_config config = { .spin_ns = spin_ns, .over = over };
+	dg_device_config config = { .spin_ns = spin_ns, .over = wrapped };
 	dg_device *dev;
 
 	CHECK_EQ(dg_device_open(provider, &config, &dev), 0);
@@ -308,7 +308,7 @@ UNUSED static int run_over(const struct test *tests, size_t n, const char *only)
 
 	if (chosen && strcmp(chosen, needs))
 		return CHECK_SKIPPED;
-	printf("-- %s%s%s\n", provider, over ? " over " : "", over ? over : "");
+	printf("-- %s%s%s\n", provider, wrapped ? " over " : "", wrapped ? wrapped : "");
 	/* Not deep: each test is a process, and CUDA must not be started before the fork. */
 	if (dg_provider_probe(needs, false)) {
 		printf("skip %s: %s\n", needs, dg_last_error());
@@ -330,7 +330,7 @@ UNUSED static int run_over_providers(const struct test *tests, size_t n, int arg
 		last = !provider;
 		if (last) {
 			provider = "fault";
-			over = "softdoca";
+			wrapped = "softdoca";
 		}
 		rc = run_over(tests, n, argc > 1 ? argv[1] : NULL);
 		failed += rc && rc != CHECK_SKIPPED;

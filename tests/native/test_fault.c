@@ -5,10 +5,10 @@
 #define ALWAYS .every = 1, .max_size = UINT64_MAX, .ppm = 1000000, .ops = 3
 #define SIZE (1 << 16)
 
-/* A fixture over the provider in `over`, wrapped by these rules. */
+/* A fixture over the provider in `wrapped`, under these rules. */
 static void fault_open(struct fix *f, const dg_fault_rule *rules, uint32_t n, uint64_t op_timeout_ns)
 {
-	dg_device_config config = { .over = over, .rules = rules, .n_rules = n };
+	dg_device_config config = { .over = wrapped, .rules = rules, .n_rules = n };
 
 	memset(f, 0, sizeof(*f));
 	CHECK_EQ(dg_device_open("fault", &config, &f->dev), 0);
@@ -474,7 +474,7 @@ int main(int argc, char **argv)
 		TEST(nonsense_rules_are_refused),
 	};
 
-	static const char *const wrapped[] = { "soft", "softdoca" };
+	static const char *const inner[] = { "soft", "softdoca" };
 	const size_t n = sizeof(tests) / sizeof(tests[0]);
 	int failed = 0, skipped = 0;
 
@@ -482,7 +482,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 2; i++) {
 		int rc;
 
-		over = wrapped[i];
+		wrapped = inner[i];
 		rc = run_over(tests, n, argc > 1 ? argv[1] : NULL);
 		failed += rc && rc != CHECK_SKIPPED;
 		skipped += rc == CHECK_SKIPPED;
