@@ -304,7 +304,7 @@ UNUSED static dg_wc done(struct lane *l, const dg_wr *wr)
 /* The tests over the provider in hand; or none, where DG_ONLY_PROVIDER names another (Valgrind is slow). */
 UNUSED static int run_over(const struct test *tests, size_t n, const char *only)
 {
-	const char *needs = over ? over : provider, *chosen = getenv("DG_ONLY_PROVIDER");
+	const char *needs = wrapped ? wrapped : provider, *chosen = getenv("DG_ONLY_PROVIDER");
 
 	if (chosen && strcmp(chosen, needs))
 		return CHECK_SKIPPED;
