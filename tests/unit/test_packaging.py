@@ -60,6 +60,26 @@ def test_a_retagged_wheel_agrees_with_its_own_record(tmp_path: Path) -> None:
     assert f"dgkit-1.2.3.dist-info/WHEEL,sha256={digest},{len(tags)}" in record.splitlines()
 
 
+def _elf(machine: int) -> bytes:
+    """The first bytes of an ELF file: its identification, its type, its machine (elf(5))."""
+    return b"\x7fELF" + bytes(12) + b"\x03\0" + machine.to_bytes(2, "little")
+
+
+def test_each_library_in_the_wheel_must_be_for_the_dpu(tmp_path: Path) -> None:
+    wheelhouse = _script("native/wheelhouse.py")
+    wheel = _wheel(tmp_path)
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("dgkit/_native.abi3.so", _elf(183))
+        archive.writestr("dgkit/_softdoca/lib/libdoca_dma.so.2", _elf(183))
+        archive.writestr("dgkit/_softdoca/lib/libdoca_dma.so", "INPUT(libdoca_dma.so.3)\n")
+    found = wheelhouse.libraries(wheel, tmp_path)
+    assert [path.name for path in found] == ["_native.abi3.so", "libdoca_dma.so.2"]
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("dgkit/_softdoca/lib/libdoca_dma.so.3", _elf(62))
+    with pytest.raises(SystemExit, match=r"libdoca_dma\.so\.3 was built for ELF machine 62"):
+        wheelhouse.libraries(wheel, tmp_path)
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A folder with .ci/run and nothing else."""
