@@ -203,8 +203,13 @@ def _load_softdoca(ffi: Any) -> Library:
         return Library(ffi, [str(folder / f"libdoca_{part}.so.3") for part in _PARTS])
     except OSError as error:
         where = "where $SOFTDOCA_LIB points" if given else "beside dgkit"
-        text = f"softdoca is not {where}: {error}"
+        text = f"softdoca is not {where}: {_first(error)}"
         raise DeviceUnavailable(errno.ENODEV, text) from None
+
+
+def _first(error: OSError) -> str:
+    """What the loader said; cffi adds what ctypes found, which is another search."""
+    return str(error).partition(".  Additionally,")[0]
 
 
 def _load_doca(ffi: Any) -> Library:
@@ -214,11 +219,11 @@ def _load_doca(ffi: Any) -> Library:
             try:
                 return Library(ffi, [f"{folder}libdoca_{part}{suffix}" for part in _PARTS])
             except OSError as error:
-                failures.append(str(error))
+                failures.append(_first(error))
     raise DeviceUnavailable(
         errno.ENODEV,
         f"DOCA is not here: {failures[0]}. Install NVIDIA's DOCA (on a BlueField it is part of the "
-        "image, on the host the package doca-sdk-dma), or use software DOCA: "
+        "image, on the host the package doca-sdk-dma or doca-all), or use software DOCA: "
         "dgkit.doca.use('softdoca') before anything else",
     )
 

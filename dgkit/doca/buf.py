@@ -8,12 +8,11 @@ from ..dma.whole import whole
 from ..errors import BoundsError
 from ._library import CONTROL, library
 from .handle import Handle
+from .mmap import Mmap
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
-
-    from .mmap import Mmap
 
 __all__ = ["Buf", "BufInventory"]
 
@@ -89,6 +88,7 @@ class BufInventory(Handle):
     def dup(self, buf: Buf) -> Buf:
         """Another buffer of the same bytes, with the same data."""
         with CONTROL:
+            Buf._expect("buf", buf)
             raw = self._get("doca_buf_inventory_buf_dup", "struct doca_buf **", buf._handle())
             return Buf(raw, self, buf.mmap)
 
@@ -105,6 +105,7 @@ class BufInventory(Handle):
 
 def _part(mmap: Mmap, offset: int, size: int | None) -> tuple[int, int]:
     """Where a part of a map begins, and how long it is."""
+    Mmap._expect("mmap", mmap)
     total, start = mmap.size, whole("offset", offset)
     length = total - start if size is None else whole("size", size)
     if length < 0 or start + length > total:
@@ -199,6 +200,7 @@ class Buf(Handle):
 
         NotPermitted unless both are the first of their lists, or alone.
         """
+        Buf._expect("other", other)
         with CONTROL:
             self._call("doca_buf_chain_list", other._handle())
             self._rest += [other, *other._rest]
@@ -209,6 +211,7 @@ class Buf(Handle):
 
     def unchain(self, at: Buf) -> Buf:
         """Splits its list before `at`, which is the first of the second half now. Gives `at`."""
+        Buf._expect("at", at)
         with CONTROL:
             self._call("doca_buf_unchain_list", at._handle())
             cut = self._rest.index(at)

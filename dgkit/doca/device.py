@@ -218,6 +218,7 @@ class Representor(Handle):
 
     def __init__(self, device: Device, which: str | RepresentorInfo) -> None:
         super().__init__()
+        Device._expect("device", device)
         lib = library()
         self.device = device
         with CONTROL, _listed("doca_devinfo_rep", device._handle(), 0) as found:

@@ -7,6 +7,7 @@ import time
 from ..dma.whole import whole
 from ._library import CONTROL, forked, library
 from .codes import Code, State
+from .device import Device
 from .errors import InUse
 from .handle import CLOSING_S, Handle, Turn
 from .task import MemcpyTask
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .buf import Buf
-    from .device import Device
     from .pe import ProgressEngine
 
 __all__ = ["Dma"]
@@ -35,6 +35,7 @@ class Dma(Handle):
 
     def __init__(self, device: Device, *, tasks: int = 32) -> None:
         super().__init__()
+        Device._expect("device", device)
         self.device, self.tasks = device, whole("tasks", tasks, 1)
         self._lock = Turn("DMA context")
         self._pe: ProgressEngine | None = None

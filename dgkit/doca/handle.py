@@ -83,6 +83,13 @@ class Handle:
     _order: ClassVar[int]  # of its parent's children those with the lowest are closed first
     _pooled: ClassVar[bool] = False  # an element of its parent: forgetting it gives it back
 
+    @classmethod
+    def _expect(cls, what: str, value: object) -> None:
+        """TypeError if what was given for the argument `what` is none of these."""
+        if not isinstance(value, cls):
+            kind = type(value).__name__
+            raise TypeError(f"{what} is of type {kind}; it must be a doca.{cls.__name__}")
+
     def __init__(self) -> None:
         self._h: Any = None
         self._parents: tuple[Handle, ...] = ()

@@ -98,6 +98,7 @@ class Mmap(Handle):
         Its device can reach the memory as far as the exporter permits, this process cannot. It is
         started already. InvalidValue if the bytes are no descriptor.
         """
+        Device._expect("device", device)
         made = cls.__new__(cls)
         Handle.__init__(made)
         made.devices, made.imported, made._started = (device,), True, True

@@ -7,11 +7,11 @@ import time
 from collections import deque
 
 from ._library import CONTROL, library
+from .dma import Dma
 from .handle import Handle, Turn
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from .dma import Dma
     from .task import MemcpyTask
 
 __all__ = ["ProgressEngine"]
@@ -43,6 +43,7 @@ class ProgressEngine(Handle):
 
     def connect(self, dma: Dma) -> None:
         """Takes a context, before its start. BadState if it runs or has an engine already."""
+        Dma._expect("dma", dma)
         with self._lock, dma._turn, CONTROL:
             self._call("doca_pe_connect_ctx", dma._context())
             dma._joined(self)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from ._library import library
+from .buf import Buf
 from .codes import Code
 from .errors import BadState, DocaError, InUse, TimeOut
 from .handle import CLOSING_S, Handle, Turn
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from .buf import Buf
     from .dma import Dma
 
 __all__ = ["MemcpyTask"]
@@ -29,6 +29,8 @@ class MemcpyTask(Handle):
 
     def __init__(self, dma: Dma, src: Buf, dst: Buf) -> None:
         super().__init__()
+        Buf._expect("src", src)
+        Buf._expect("dst", dst)
         self.dma, self._src, self._dst = dma, src, dst
         self._status: int | None = None
         lib = library()
@@ -67,6 +69,7 @@ class MemcpyTask(Handle):
         self._dst = buf
 
     def _set(self, name: str, buf: Buf) -> None:
+        Buf._expect("buf", buf)
         with self._turn:
             self._refuse_in_flight()
             library().function(name)(self._handle(), buf._handle())
@@ -133,6 +136,8 @@ class MemcpyTask(Handle):
         """What would explain a failure, as far as it can be seen from here: DOCA says nothing."""
         size = sum(part.data_size for part in self._src.parts)
         room = sum(part.room for part in self._dst.parts)
+        if not size:
+            return " (the source has no data)"
         if size > (most := self.dma.device.info.max_copy):
             return f" (the device copies at most {most} bytes at once)"
         if size > room:

@@ -108,6 +108,40 @@ def test_misuse_has_its_error(what, copy):
     assert copy.target == copy.source
 
 
+FOREIGN = {
+    "mmap is of type bytearray; it must be a doca.Mmap": (
+        lambda c: c.inventory.buf_by_data(bytearray(8)),
+        lambda c: c.inventory.buf_by_addr(bytearray(8), 0, 1),
+    ),
+    "buf is of type Mmap; it must be a doca.Buf": (lambda c: c.inventory.dup(c.source_map),),
+    "src is of type bytearray; it must be a doca.Buf": (
+        lambda c: c.dma.memcpy(bytearray(8), c.dst),
+    ),
+    "dst is of type Mmap; it must be a doca.Buf": (lambda c: c.dma.memcpy(c.src, c.target_map),),
+    "other is of type NoneType; it must be a doca.Buf": (lambda c: c.src.chain(None),),
+    "at is of type int; it must be a doca.Buf": (lambda c: c.src.unchain(1),),
+    "dma is of type Device; it must be a doca.Dma": (lambda c: c.pe.connect(c.device),),
+    "device is of type str; it must be a doca.Device": (
+        lambda c: doca.Dma("mlx5_0"),
+        lambda c: doca.Mmap.from_export(b"", "mlx5_0"),
+        lambda c: doca.Representor("mlx5_0", "3b:00.0"),
+    ),
+}
+
+
+@pytest.mark.parametrize("says", FOREIGN)
+def test_an_object_of_another_kind_is_named_with_the_argument(says, copy):
+    for wrong in FOREIGN[says]:
+        with pytest.raises(TypeError) as caught:
+            wrong(copy)
+        assert str(caught.value) == says
+
+
+def test_a_source_without_data_fails_and_the_error_says_so(copy):
+    with pytest.raises(doca.IoFailed, match="the source has no data"):
+        copy.dma.memcpy(copy.dst, copy.src).submit().wait(10)
+
+
 def test_the_message_names_the_call_the_code_and_why(copy):
     with pytest.raises(doca.BadState) as caught:
         copy.source_map.start()
@@ -275,6 +309,7 @@ except dgkit.DeviceUnavailable as error:
     said = run(program)
     assert "DOCA is not here: cannot load library 'libdoca_common.so.3'" in said
     assert "use('softdoca')" in said
+    assert "find_library" not in said  # cffi's own, of a search that was not asked for
 
 
 def test_without_softdoca_the_error_names_the_folder(tmp_path):
