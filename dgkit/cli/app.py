@@ -41,7 +41,8 @@ class Dgkit(click.Group):
             "dgkit",
             help="Read and write the memory of another process by DMA.\n\n"
             "A software DPU, a second process on this machine, moves the bytes: the CPU copies, "
-            "or a GPU's copy engine. Every figure says so. BlueField is not in this version.",
+            "or a GPU's copy engine. On a BlueField its DMA engine does, by NVIDIA's DOCA. Every "
+            "figure says which.",
             epilog=f"\b\nExit codes:\n{EXIT_CODES}\n\n\b\nStart with:\n  dgkit demo",
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         )

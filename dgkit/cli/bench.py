@@ -75,7 +75,7 @@ _STDOUT = "-"
 @click.option(
     "--provider",
     show_default="soft; cuda for memory on a GPU",
-    help="What moves the bytes.",
+    help="What moves the bytes: soft, cuda, softdoca, doca.",
 )
 @click.option(
     "--address",

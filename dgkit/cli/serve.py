@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from ..cards import provider_label
 from .console import say
 from .failures import FAILED
 from .options import size
@@ -91,7 +92,7 @@ def serve(
     try:
         ended = agent.serve(
             address, role=role, provider=provider, gpu=gpu, pci=pci, max_memory=max_memory,
-            keys=keys, ready=_tell,
+            keys=keys, ready=lambda endpoint: _tell(endpoint, role, provider),
         )  # fmt: skip
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
@@ -102,8 +103,10 @@ def serve(
     return 0
 
 
-def _tell(endpoint: str) -> None:
+def _tell(endpoint: str, role: str, provider: str) -> None:
     print(endpoint, flush=True)
+    moves = f"moves bytes by the provider {provider}: {provider_label(provider)}"
+    say(f"It {'lends its memory' if role == 'host' else moves}.")
     say(
         f'Connect with:  dgkit.connect("{endpoint}")\n'
         f'Time it with:  dgkit bench --address "{endpoint}"'

@@ -47,7 +47,7 @@ def softdoca() -> None:
     """
 
 
-@softdoca.command()
+@softdoca.command(short_help="What a shell needs to build and run programs.")
 @_side
 @as_json
 def env(side: str, json_: bool) -> int:
@@ -73,7 +73,9 @@ def env(side: str, json_: bool) -> int:
     return 0
 
 
-@softdoca.command(context_settings={"allow_interspersed_args": False})
+@softdoca.command(
+    context_settings={"allow_interspersed_args": False}, short_help="Run a program over softdoca."
+)
 @_side
 @click.option(
     "--devices",
@@ -108,7 +110,7 @@ def run(side: str, devices: str | None, faults: str | None, command: tuple[str, 
         return NOT_FOUND if exc.errno == errno.ENOENT else NOT_EXECUTABLE
 
 
-@softdoca.command()
+@softdoca.command(short_help="Copy the samples' sources to a folder.")
 @click.argument("folder", default="softdoca-samples", type=click.Path(path_type=Path))
 def samples(folder: Path) -> int:
     """Copy the sources of softdoca's samples to FOLDER (default: ./softdoca-samples).
@@ -142,6 +144,11 @@ def _home() -> Path:
         beside = Path(core.origin) if core and core.origin else Path(__file__).parent
         home = beside.parent / "_softdoca"
     if not (home / "lib/libdoca_common.so.3").exists():
+        if given:
+            raise FileNotFoundError(
+                f"SOFTDOCA_LIB is {given!r}: no libdoca_common.so.3 lies in it. Name softdoca's "
+                "folder lib, or unset it for that of this installation"
+            )
         raise FileNotFoundError(
             f"softdoca is not in {home}: `pip install .` builds it, on Linux with x86-64 or aarch64"
         )

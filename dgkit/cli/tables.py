@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..cards import size_text, us
 from ..report import FLOOR_MOVED, BandwidthReport, Histogram, LatencyReport
+from ..types import DOCA
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,9 +65,12 @@ def latency_table(reports: Sequence[LatencyReport], title: str) -> Table:
 def rate_table(reports: Sequence[BandwidthReport], title: str) -> Table:
     """A row a report, all of one op; the bar is its share of the fastest row's GB/s.
 
-    The floor of a GPU's copy engine is the driver's own copy, of a CPU memcpy.
+    The floor of a GPU's copy engine is the driver's own copy, of DOCA its own calls, of a CPU
+    memcpy.
     """
     floor = "of driver" if any(r.by_gpu for r in reports) else "of memcpy"
+    if any(r.provider in DOCA for r in reports):
+        floor = "of DOCA"
     columns = ("path", "size", "depth", "ops/s", "GB/s", floor, "")
     table = _table(title, columns, left=("path", ""))
     top = max((r.gb_per_s for r in reports), default=1.0)

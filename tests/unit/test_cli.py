@@ -32,6 +32,7 @@ def test_help_names_every_command_and_every_exit_code(capsys):
     text = capsys.readouterr().out
     for name in COMMANDS:
         assert f"  {name} " in text
+    assert "DOCA" in text.split("Options:")[0]
     for code in (0, 1, 2, 3, 4, 130, 143):
         assert str(code) in text.split("Exit codes:")[1]
 

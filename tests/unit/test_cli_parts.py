@@ -229,6 +229,13 @@ def test_a_table_of_a_copy_engine_names_its_floor_and_shows_hundredths():
     assert " 19.05 " in lines(tables.latency_table([latency(**GPU)], "Latency"))[-1]
 
 
+@pytest.mark.parametrize("provider", ["doca", "softdoca"])
+def test_a_table_of_dma_tasks_names_its_floor(provider):
+    header = lines(tables.rate_table([rate(provider=provider)], "Rates"))[1]
+    assert "of DOCA" in header
+    assert "memcpy" not in header
+
+
 def test_a_row_whose_floor_moved_has_no_ratio():
     moved, still = latency(floor_ns=(100, 490)), latency()
     text = lines(tables.latency_table([moved, still], "Latency"))

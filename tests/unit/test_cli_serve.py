@@ -38,6 +38,22 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(signal, home):
     assert not cli_process.files_under(home)
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--provider", "softdoca"), "by the provider softdoca: software DPU (softdoca)."),
+        (("--provider", "soft"), "by the provider soft: software DPU."),
+        (("--role", "host"), "It lends its memory."),
+    ],
+)
+def test_it_says_what_moves_the_bytes(options, says, home):
+    with cli_process.started(home, "serve", *options) as process:
+        process.stdout.readline()
+        cli_process.send(process, "SIGTERM")
+        _, err = cli_process.ended(process)
+    assert says in err
+
+
 def test_a_process_that_does_not_end_when_it_should_is_told_with_its_stacks(home):
     with cli_process.started(home, "serve") as process:
         process.stdout.readline()

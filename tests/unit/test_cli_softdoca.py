@@ -1,5 +1,6 @@
 """`dgkit softdoca`: what a shell gets, programs run in its environment, the samples' sources."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -87,11 +88,28 @@ def test_json_is_nothing_but_json_and_the_same_environment(monkeypatch, capsys):
 
 
 def test_an_installation_without_it_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("SOFTDOCA_LIB", str(tmp_path / "lib"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("dgkit.cli.softdoca.__file__", str(tmp_path / "cli/softdoca.py"))
     assert main(["softdoca", "env"]) == 1
     out, err = capsys.readouterr()
     assert not out
     assert f"softdoca is not in {tmp_path}" in err
+    assert "pip install" in err
+
+
+def test_a_folder_without_it_is_named_with_its_variable(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SOFTDOCA_LIB", str(tmp_path))
+    assert main(["softdoca", "env"]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert f"SOFTDOCA_LIB is '{tmp_path}'" in err
+
+
+def test_help_says_of_each_command_what_it_does_in_whole_words(capsys):
+    assert main(["softdoca", "--help"]) == 0
+    commands = capsys.readouterr().out.split("Commands:")[1]
+    assert "..." not in commands
+    assert all(f"  {name} " in commands for name in ("env", "run", "samples"))
 
 
 def test_run_gives_the_program_its_arguments_and_the_environment(tmp_path):
