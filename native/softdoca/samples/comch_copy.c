@@ -194,7 +194,7 @@ static doca_error_t client_connect(struct comch_copy *c)
 		nanosleep(&nap, NULL);
 	}
 	if (c->state != DOCA_CTX_STATE_RUNNING)
-		return failed("Connecting: is the server there?", DOCA_ERROR_NOT_CONNECTED);
+		return failed("Connecting (does the server run?)", DOCA_ERROR_NOT_CONNECTED);
 	TRY_DOCA(doca_comch_client_get_connection(c->client, &c->connection));
 	TRY_DOCA(doca_comch_connection_set_user_data(c->connection, data));
 	return DOCA_SUCCESS;
@@ -388,6 +388,13 @@ static void give_back(struct comch_copy *c)
 	free(c->memory);
 }
 
+static doca_error_t no_role(const char *given)
+{
+	DOCA_LOG_ERR("--role is '%s'; it must be client (on the host) or server (on the DPU)",
+		     given);
+	return DOCA_ERROR_INVALID_VALUE;
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = {.text = "a text whose descriptor went by Comch"};
@@ -399,7 +406,7 @@ int main(int argc, char **argv)
 	else if (result == DOCA_SUCCESS && !strcmp(o.role, "server"))
 		result = server(&c, &o);
 	else if (result == DOCA_SUCCESS)
-		result = failed("--role client or --role server", DOCA_ERROR_INVALID_VALUE);
+		result = no_role(o.role);
 	give_back(&c);
 	return sample_end(result);
 }

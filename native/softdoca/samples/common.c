@@ -134,7 +134,7 @@ static const struct option {
 	 "File of the exported address and length", set_buffer},
 	{WANT_WRITE, DOCA_ARGP_TYPE_BOOLEAN, "w", "write",
 	 "Sender: let the other side write. Receiver: write --text there", set_write},
-	{WANT_COUNT, DOCA_ARGP_TYPE_INT, "n", "count", "How many copies", set_count},
+	{WANT_COUNT, DOCA_ARGP_TYPE_INT, "n", "count", "How many copies, or pieces", set_count},
 	{WANT_SIZE, DOCA_ARGP_TYPE_INT, "s", "size", "Bytes", set_size},
 	{WANT_GPU, DOCA_ARGP_TYPE_INT, "g", "gpu", "Number of the GPU (default: 0)", set_gpu},
 	{WANT_COMCH, DOCA_ARGP_TYPE_STRING, "r", "rep-pci",

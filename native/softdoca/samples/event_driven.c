@@ -47,7 +47,7 @@ struct event_driven {
 	struct lane lanes[IN_FLIGHT];
 	unsigned char *memory;
 	size_t size;
-	size_t to_submit, in_flight, complete, sleeps;
+	size_t to_submit, in_flight, complete, waits;
 	doca_error_t result; /* the first error */
 	int epoll;
 };
@@ -175,7 +175,7 @@ static doca_error_t run(struct event_driven *e)
 		submit(&e->lanes[i]);
 	while (e->in_flight) {
 		TRY_DOCA(doca_pe_request_notification(e->pe));
-		e->sleeps++;
+		e->waits++;
 		if (!wait_readable(e->epoll))
 			return failed("The copies", DOCA_ERROR_SHUTDOWN);
 		if (epoll_wait(e->epoll, &event, 1, 0) < 0)
@@ -189,15 +189,18 @@ static doca_error_t run(struct event_driven *e)
 
 static doca_error_t event_driven(struct event_driven *e, const struct options *o)
 {
-	e->size = o->size > 0 ? (size_t)o->size : 1;
+	if (!o->size) {
+		DOCA_LOG_ERR("--size is 0; a copy has 1 byte or more");
+		return DOCA_ERROR_INVALID_VALUE;
+	}
+	e->size = (size_t)o->size;
 	e->to_submit = (size_t)o->count;
 	TRY(open_context(e, o));
 	for (size_t i = 0; i < IN_FLIGHT; i++)
 		TRY(open_lane(e, i));
 	TRY(run(e));
-	printf("%zu copies of %zu bytes, %d in flight; the thread slept, or could have, %zu "
-	       "times\n",
-	       e->complete, e->size, IN_FLIGHT, e->sleeps);
+	printf("%zu copies of %zu bytes, %d in flight; waits in epoll: %zu\n", e->complete, e->size,
+	       IN_FLIGHT, e->waits);
 	fflush(stdout);
 	return DOCA_SUCCESS;
 }
