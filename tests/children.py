@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # Exports a region and answers one line to each line that it reads. Its bytes are a count modulo
-# 251. argv: the size; "memfd", "bytearray" or "readonly"; the access.
+# 251. argv: the size; "memfd", "bytearray" or "readonly"; the access; the provider, if not soft.
 EXPORTER = """
 import hashlib, sys, dgkit
 size, kind, access = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -18,7 +18,7 @@ memory = bytearray(size) if kind == "bytearray" else dgkit.empty(
     size, readonly_export=kind == "readonly")
 view = memoryview(memory) if kind == "bytearray" else memory.buffer
 view[:] = (bytes(range(251)) * (size // 251 + 1))[:size]
-device = dgkit.Device()
+device = dgkit.Device(*sys.argv[4:])
 region = device.register(memory)
 print(region.export(access).hex(), flush=True)
 for line in sys.stdin:
@@ -37,10 +37,11 @@ view = None
 device.close()
 """
 
-# Imports the descriptor argv[1]; each line of Python that it reads it evaluates and prints.
+# Imports the descriptor argv[1]; each line of Python that it reads it evaluates and prints. argv[2]:
+# the provider, if not soft.
 IMPORTER = """
 import sys, dgkit
-device = dgkit.Device()
+device = dgkit.Device(*sys.argv[2:])
 queue = device.queue(path="worker")
 remote = device.import_region(bytes.fromhex(sys.argv[1]), timeout=5)
 memory = bytearray(remote.size)

@@ -1,0 +1,396 @@
+"""The provider softdoca: devices, regions, sessions in both roles, labels, errors.
+
+The same code is the provider doca, over the real libraries, which no machine of these tests has.
+"""
+
+import hashlib
+import os
+
+import cli_process
+import pytest
+from agents import agent
+from children import EXPORTER, IMPORTER, child, run
+from dma_rig import keep
+
+import dgkit
+from dgkit import Device, dma
+from dgkit.cards import provider_badge, provider_label
+from dgkit.dma import measure
+from dgkit.errors import DeviceUnavailable, RegionBusy, TransferError, Unsupported
+from dgkit.report import BandwidthReport, LatencyReport
+from dgkit.types import Status
+
+MIB = 1 << 20
+TASK = 2 * MIB  # bytes of one DMA task
+SOFTWARE = "software DPU (softdoca)"
+
+
+@pytest.fixture
+def device():
+    with Device("softdoca") as made:
+        yield keep(made)
+
+
+@pytest.fixture(scope="module")
+def session():
+    with dgkit.connect(provider="softdoca") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def dpu():
+    """A session whose DPU is this process, with a host's agent that lends by softdoca."""
+    with (
+        agent(role="host", provider="softdoca") as host,
+        dgkit.connect(host.address, provider="softdoca") as made,
+    ):
+        yield made
+
+
+# ---- the device ----
+
+
+def test_every_label_says_that_it_is_software(device):
+    assert provider_label("softdoca") == SOFTWARE
+    assert provider_label("doca") == "hardware"
+    assert SOFTWARE in provider_badge("softdoca")
+    assert repr(device) == f"<dgkit.Device softdoca, {SOFTWARE}, open>"
+    card = device._repr_html_()
+    assert SOFTWARE in card
+    assert "behind a fence" in card
+    assert device.caps.engine.startswith("softdoca ")
+    assert "mlx5_0" in device.caps.engine
+    assert not device.caps.ordered
+
+
+def test_providers_says_what_both_are_or_what_to_install():
+    found = {one.name: one for one in dma.providers()}
+    assert found["softdoca"].usable
+    assert SOFTWARE in found["softdoca"].why
+    if not found["doca"].usable:
+        assert "install DOCA" in found["doca"].why or "only one" in found["doca"].why
+
+
+def test_looking_for_the_real_one_loads_nothing_that_keeps_softdoca_out():
+    program = """
+from dgkit import Device, dma
+dma.providers()
+Device("soft").why
+Device("softdoca").close()
+"""
+    run(program)
+
+
+def test_a_process_has_doca_or_softdoca_and_not_both(device):
+    with pytest.raises(DeviceUnavailable, match="only one"):
+        Device("doca")
+    assert "only one" in device.why["doca"]
+
+
+def test_a_folder_without_libraries_is_named():
+    program = """
+import dgkit
+try:
+    dgkit.Device("softdoca")
+except dgkit.errors.DeviceUnavailable as error:
+    print(error)
+"""
+    assert "/nonexistent" in run(program, SOFTDOCA_LIB="/nonexistent")
+
+
+def test_a_function_is_chosen_by_its_address():
+    for pci in ("03:00.0", "0000:03:00.0"):
+        with Device("softdoca", pci=pci) as device:
+            assert "0000:03:00.0" in device.caps.engine
+    with pytest.raises(DeviceUnavailable, match=r"ff:00\.0.*there are .*03:00\.0"):
+        Device("softdoca", pci="ff:00.0")
+
+
+@pytest.mark.parametrize("provider", ["soft", "cuda", "fault"])
+def test_an_address_for_a_provider_without_functions_is_a_value_error(provider):
+    with pytest.raises(ValueError, match="pci='03:00.0'"):
+        Device(provider, pci="03:00.0")
+    with pytest.raises(ValueError, match="pci='03:00.0'"):
+        dgkit.connect(provider=provider, pci="03:00.0")
+
+
+def test_an_address_that_is_no_text_is_a_type_error():
+    with pytest.raises(TypeError, match="pci is 3"):
+        Device("softdoca", pci=3)
+    with pytest.raises(TypeError, match="pci is 3"):
+        dgkit.connect(provider="softdoca", pci=3)
+
+
+def test_faults_are_injected_over_softdoca():
+    rules = [dgkit.FaultRule("error", every=2)]
+    with Device("fault", over="softdoca", rules=rules) as made:
+        device = keep(made)
+        local, there = bytearray(b"x" * 64), bytearray(64)
+        queue = device.queue()
+        remote = device.import_region(device.register(there).export())
+        region = device.register(local)
+        with pytest.raises(TransferError) as info:
+            queue.write(region, remote).wait()
+        assert info.value.completion.status is Status.IO_FAILED
+        queue.write(region, remote).wait()
+        assert there == local
+
+
+def test_two_devices_work_beside_each_other():
+    data = os.urandom(3 * TASK + 5)
+    with Device("softdoca") as one, Device("softdoca") as two:
+        for first, second in ((keep(one), keep(two)), (keep(two), keep(one))):
+            there = bytearray(len(data))
+            source = first.register(there)
+            remote = second.import_region(source.export())
+            local = second.register(bytearray(data))
+            assert second.queue().write(local, remote).wait().size == len(data)
+            assert there == data
+            remote.close()
+            source.close()
+            local.close()
+
+
+def test_a_child_of_a_fork_opens_its_own():
+    program = """
+import os, dgkit
+from dma_rig import keep
+def copy(device):
+    keep(device)
+    there = bytearray(64)
+    remote = device.import_region(device.register(there).export())
+    device.queue().write(device.register(bytearray(b"y" * 64)), remote).wait()
+    assert there == b"y" * 64
+device = dgkit.Device("softdoca")
+copy(device)
+pid = os.fork()
+if pid == 0:
+    try:
+        device.queue()
+    except dgkit.errors.DeviceUnavailable:
+        with dgkit.Device("softdoca") as own:
+            copy(own)
+        os._exit(7)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+copy(device)
+device.close()
+"""
+    run(program)
+
+
+# ---- regions ----
+
+
+def test_a_descriptor_has_room_for_docas_export_and_is_read_by_soft(device):
+    region = device.register(bytearray(b"abc" * 100))
+    token = region.export()
+    assert 184 < len(token) <= 768
+    with Device() as made:
+        soft = keep(made)
+        assert len(soft.register(bytearray(8)).export()) == 184
+        remote, local = soft.import_region(token), soft.register(bytearray(300))
+        soft.queue().read(local, remote).wait()
+        assert local.memory == b"abc" * 100
+
+
+def test_what_another_process_exports_is_reached_by_doca(device):
+    data = (bytes(range(251)) * (TASK // 251 * 2))[: 3 * MIB]
+    for kind in ("memfd", "bytearray"):
+        with child(EXPORTER, len(data), kind, "rw", "softdoca") as exporter:
+            remote = device.import_region(bytes.fromhex(exporter.line()))
+            assert remote.method == "doca"
+            assert remote.peer_pid == exporter.pid
+            assert "doca" in repr(remote)
+            assert "by DOCA" in remote._repr_html_()
+            local = device.register(bytearray(len(data)))
+            queue = device.queue()
+            assert queue.read(local, remote).wait().size == len(data)
+            assert local.memory == data
+            local.memory[:] = os.urandom(len(data))
+            queue.write(local, remote).wait()
+            assert exporter.ask("digest") == hashlib.sha256(local.memory).hexdigest()
+            remote.close()
+
+
+def test_access_of_an_export_is_kept(device):
+    there = bytearray(64)
+    region = device.register(there)
+    local, queue = device.register(bytearray(64)), device.queue()
+    remote = device.import_region(region.export("r"))
+    queue.read(local, remote).wait()
+    with pytest.raises(dgkit.errors.AccessDenied):
+        queue.write(local, remote)
+
+
+def test_soft_memory_is_reached_where_it_can_be_mapped(device):
+    with child(EXPORTER, 4096, "memfd", "rw") as exporter:
+        remote = device.import_region(bytes.fromhex(exporter.line()))
+        assert remote.method == "map"
+        local = device.register(bytearray(4096))
+        device.queue().read(local, remote).wait()
+        assert local.memory[:3] == bytes(range(3))
+    with child(EXPORTER, 4096, "bytearray", "rw") as exporter:
+        token = bytes.fromhex(exporter.line())
+        with pytest.raises(Unsupported, match=r"Device\('softdoca'\)"):
+            device.import_region(token)
+
+
+def test_regions_close_while_a_queue_keeps_buffers_over_them():
+    there = bytearray(4096)
+    with Device("softdoca") as device, device.queue(depth=64) as queue:
+        with device.register(there) as source, device.import_region(source.export()) as remote:
+            for number in range(200):
+                with device.register(bytearray([number]) * 64) as local:
+                    queue.write(local, remote).wait()
+                assert there[:64] == bytes([number]) * 64
+        there.extend(b"free")  # a bytearray that is still held would refuse
+
+
+def test_a_region_is_busy_while_a_large_transfer_runs(device):
+    size = 512 * MIB
+    there, here = dgkit.empty(size), dgkit.empty(size)
+    source, local = device.register(there), device.register(here)
+    remote, queue = device.import_region(source.export()), device.queue()
+    transfer = queue.write(local, remote)
+    with pytest.raises(RegionBusy):
+        remote.close(timeout=0)
+    source.close(timeout=20)
+    with pytest.raises(TransferError) as info:
+        transfer.wait()
+    assert info.value.completion.status is Status.REMOTE_ACCESS_ERROR
+
+
+# ---- what is measured ----
+
+
+def test_the_bare_loop_is_the_floor_and_figures_say_who_made_them(device):
+    region = device.register(bytearray(4096))
+    remote, local = device.import_region(region.export()), device.register(bytearray(4096))
+    queue = device.queue()
+    with queue.prepare_write(local, remote, size=64) as op:
+        assert len(measure.measure_bare(op, 100)) == 100
+        assert op.run().path == "worker"
+    assert measure.latency(queue, local, remote, count=100).provider == "softdoca"
+    with pytest.raises(Unsupported, match="nothing inline"):
+        device.queue(path="inline")
+
+
+# ---- sessions ----
+
+
+def exchange(session):
+    """Bytes through each of the session's calls, of sizes around a task's limit."""
+    data = os.urandom(TASK + 4099)
+    with session.empty(len(data), name="a") as a, session.empty(len(data), name="b") as b:
+        for size in (1, 64, 4097, 70_000, TASK, len(data)):
+            report = session.write(a, data[:size])
+            assert (report.size, report.provider) == (size, "softdoca")
+            assert session.read(a, size=size) == data[:size]
+        assert session.digest(a) == hashlib.sha256(data).hexdigest()
+        assert session.copy(a, b).size == len(data)
+        assert session.read(b, size=len(data)) == data
+    with session.empty(4096, on="dpu") as c:
+        session.write(c, data[:4096])
+        assert session.read(c, size=4096) == data[:4096]
+
+
+def test_bytes_go_both_ways_where_this_process_is_the_host(session):
+    assert session.role == "host"
+    assert session.device.provider == "softdoca"
+    exchange(session)
+
+
+def test_bytes_go_both_ways_where_this_process_is_the_dpu(dpu):
+    assert dpu.role == "dpu"
+    exchange(dpu)
+
+
+def test_a_session_says_that_its_dpu_is_softdoca(session):
+    assert session.info["dpu"]["provider"] == "softdoca"
+    assert session.info["dpu"]["software"] is True
+    assert session.info["dpu"]["engine"].startswith("softdoca ")
+    assert "software DPU (softdoca, pid" in repr(session)
+    assert SOFTWARE in session._repr_html_()
+    with session.empty(64, name="r") as region:
+        assert SOFTWARE in region._repr_html_()
+        assert 184 < len(region.token) <= 768
+
+
+def test_memory_of_the_user_is_registered_in_place(session):
+    there = bytearray(5000)
+    with session.register(there) as region:
+        session.write(region, b"hello", offset=7)
+        assert there[7:12] == b"hello"
+
+
+def test_reports_name_the_provider_its_label_and_its_own_floor(session):
+    with session.empty(64 * 1024) as region:
+        latency = session.latency(region, size=64, count=500)
+        rate = session.bandwidth(region, size=4096, seconds=0.05)
+    assert isinstance(latency, LatencyReport)
+    assert isinstance(rate, BandwidthReport)
+    for report in (latency, rate):
+        assert (report.provider, report.label) == ("softdoca", SOFTWARE)
+        assert report.floor_kind == "DOCA's own calls, bare C loop"
+        assert "DMA tasks" in str(report)
+        assert SOFTWARE in report._repr_html_()
+        assert report.machine.engine.startswith("softdoca ")
+        assert not report.no_floor
+
+
+def test_a_host_that_lends_by_soft_is_reached_on_the_same_machine():
+    with agent(role="host") as host, dgkit.connect(host.address, provider="softdoca") as session:
+        assert session.device.provider == "softdoca"
+        data = os.urandom(70_000)
+        with session.empty(len(data)) as region:
+            session.write(region, data)
+            assert session.read(region, size=len(data)) == data
+
+
+def test_an_agent_serves_softdoca_to_several_sessions():
+    with agent(provider="softdoca", pci="03:00.0") as serving:
+        with dgkit.connect(serving.address) as one, dgkit.connect(serving.address) as two:
+            for session in (one, two):
+                exchange(session)
+        with pytest.raises(ValueError, match="pci"), agent() as soft:
+            dgkit.connect(soft.address, provider="softdoca", pci="03:00.0")
+
+
+def test_many_regions_of_a_session_come_and_go(session):
+    for number in range(50):
+        with session.empty(4096) as region:
+            session.write(region, bytes([number]) * 4096)
+            assert session.read(region, size=4) == bytes([number]) * 4
+
+
+# ---- commands ----
+
+
+def test_demo_and_bench_run_over_softdoca(tmp_path):
+    done = cli_process.run(tmp_path, "demo", "--quick", "--provider", "softdoca")
+    assert done.returncode == 0, done.stderr
+    assert SOFTWARE in done.stdout
+    assert "equal on both sides" in done.stdout
+    few = ("--sizes", "64,4K", "--depths", "8", "--count", "200", "--seconds", "0.02")
+    done = cli_process.run(tmp_path, "bench", "--provider", "softdoca", *few)
+    assert done.returncode == 0, done.stderr
+    assert SOFTWARE in done.stdout
+
+
+def test_info_shows_both_and_why_not(tmp_path):
+    done = cli_process.run(tmp_path, "info")
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
+    assert "usable" in lines["softdoca"]
+    assert SOFTWARE in lines["softdoca"]
+    assert "DOCA" in lines["doca"]
+
+
+def test_an_importer_in_another_process_uses_doca_too(device):
+    there = bytearray(b"z" * 4096)
+    region = device.register(there)
+    with child(IMPORTER, region.export().hex(), "softdoca") as importer:
+        assert importer.line() == "doca"
+        assert importer.ask("queue.read(local, remote).wait().status.name") == "OK"
+        assert importer.ask("bytes(memory[:4])") == "b'zzzz'"
+        assert region.importers == 1
