@@ -35,20 +35,22 @@ static const struct {
 	const char *name;
 	enum field field;
 	const struct named *names; /* NULL: a number */
-	uint64_t most, unit;
+	const char *known; /* the names */
+	uint64_t least, most, unit;
 } keys[] = {
-	{"ops", OPS, opcodes, 0, 1},
-	{"status", STATUS, statuses, 0, 1},
-	{"every", EVERY, NULL, UINT32_MAX, 1},
-	{"min_size", MIN_SIZE, NULL, UINT64_MAX, 1},
-	{"max_size", MAX_SIZE, NULL, UINT64_MAX, 1},
-	{"skip", SKIP, NULL, UINT64_MAX, 1},
-	{"count", COUNT, NULL, UINT64_MAX, 1},
-	{"delay_ns", DELAY, NULL, UINT64_MAX, 1},
-	{"us", DELAY, NULL, UINT64_MAX / 1000, 1000},
-	{"ms", DELAY, NULL, UINT64_MAX / 1000000, 1000000},
-	{"ppm", PPM, NULL, 1000000, 1},
-	{"seed", SEED, NULL, UINT32_MAX, 1},
+	{"ops", OPS, opcodes, "read write both", 0, 0, 1},
+	{"status", STATUS, statuses,
+	 "local_error remote_access_error peer_lost timed_out flushed io_failed", 0, 0, 1},
+	{"every", EVERY, NULL, NULL, 1, UINT32_MAX, 1},
+	{"min_size", MIN_SIZE, NULL, NULL, 0, UINT64_MAX, 1},
+	{"max_size", MAX_SIZE, NULL, NULL, 0, UINT64_MAX, 1},
+	{"skip", SKIP, NULL, NULL, 0, UINT64_MAX, 1},
+	{"count", COUNT, NULL, NULL, 0, UINT64_MAX, 1},
+	{"delay_ns", DELAY, NULL, NULL, 1, UINT64_MAX, 1},
+	{"us", DELAY, NULL, NULL, 1, UINT64_MAX / 1000, 1000},
+	{"ms", DELAY, NULL, NULL, 1, UINT64_MAX / 1000000, 1000000},
+	{"ppm", PPM, NULL, NULL, 0, 1000000, 1},
+	{"seed", SEED, NULL, NULL, 0, UINT32_MAX, 1},
 };
 #define N_KEYS (sizeof keys / sizeof keys[0])
 
@@ -100,7 +102,8 @@ static void put(dg_fault_rule *rule, enum field field, uint64_t value)
 
 #define BAD(...) (softdoca_log(DOCA_LOG_LEVEL_WARNING, "SOFTDOCA_FAULTS", __VA_ARGS__), false)
 
-static bool set_key(dg_fault_rule *rule, int number, char *word)
+/* `given` are the fields that the rule has said. */
+static bool set_key(dg_fault_rule *rule, uint32_t *given, int number, char *word)
 {
 	uint64_t value;
 	char *text = softdoca_split(word);
@@ -109,10 +112,17 @@ static bool set_key(dg_fault_rule *rule, int number, char *word)
 	for (size_t i = 0; i < N_KEYS; i++) {
 		if (strcmp(keys[i].name, word))
 			continue;
-		if (keys[i].names ? !look_up(keys[i].names, text, &value)
-				  : !softdoca_number(text, keys[i].most, &value))
-			return BAD("rule %d: %s='%s' is no %s", number, word, text,
-				   keys[i].names ? "such name" : "number that is small enough");
+		if (*given & 1u << keys[i].field)
+			return BAD("rule %d: %s='%s' is said twice", number, word, text);
+		*given |= 1u << keys[i].field;
+		if (keys[i].names && !look_up(keys[i].names, text, &value))
+			return BAD("rule %d: %s='%s' is none of %s", number, word, text,
+				   keys[i].known);
+		if (!keys[i].names &&
+		    (!softdoca_number(text, keys[i].most, &value) || value < keys[i].least))
+			return BAD("rule %d: %s='%s' is no number from %llu to %llu", number, word,
+				   text, (unsigned long long)keys[i].least,
+				   (unsigned long long)keys[i].most);
 		put(rule, keys[i].field, value * keys[i].unit);
 		return true;
 	}
@@ -126,6 +136,7 @@ static bool read_rule(dg_fault_rule *rule, int number, char *text)
 {
 	char *rest = NULL, *word = strtok_r(text, " \t\n", &rest);
 	uint64_t action;
+	uint32_t given = 0;
 	if (!word || !look_up(actions, word, &action))
 		return BAD("rule %d: action '%s' is none of error delay reorder lose", number,
 			   word ? word : "");
@@ -136,8 +147,10 @@ static bool read_rule(dg_fault_rule *rule, int number, char *text)
 				.max_size = UINT64_MAX,
 				.ppm = 1000000};
 	while ((word = strtok_r(NULL, " \t\n", &rest)))
-		if (!set_key(rule, number, word))
+		if (!set_key(rule, &given, number, word))
 			return false;
+	if (action == DG_FAULT_DELAY && !rule->delay_ns)
+		return BAD("rule %d: delay wants a time: ms=, us= or delay_ns=", number);
 	return true;
 }
 
