@@ -221,6 +221,54 @@ static void what_was_exported_for_reading_is_not_written(void)
 	rig_close(&r);
 }
 
+/* A stop waits for transfers, but not for ever. What it has ended by then stays ended. */
+static void a_stop_that_failed_half_way_leaves_a_map_to_stop_again(void)
+{
+	struct doca_devinfo **list;
+	struct doca_dev *second;
+	struct doca_buf *src, *dst;
+	struct doca_mmap *m, *far;
+	struct desc d;
+	struct rig r;
+	const void *desc;
+	size_t len;
+	uint32_t n;
+	char path[] = "/tmp/softdoca-devices-XXXXXX";
+	static const char *two = "side=both pci=0000:03:00.0\nside=both pci=0000:04:00.0\n";
+	int fd = mkstemp(path);
+
+	CHECK_EQ(write(fd, two, strlen(two)), (ssize_t)strlen(two));
+	close(fd);
+	setenv("SOFTDOCA_DEVICES", path, 1);
+	setenv("SOFTDOCA_FAULTS", "delay ms=3000 min_size=1000", 1);
+	rig_open(&r, SIZE, 4);
+	OK(doca_devinfo_create_list(&list, &n));
+	unlink(path);
+	CHECK_EQ(n, 2);
+	OK(doca_dev_open(list[1], &second));
+	m = a_map(second, r.from, SIZE, READ_WRITE | PCI_RW);
+	OK(doca_mmap_add_dev(m, r.dev));
+	OK(doca_mmap_start(m));
+	d = exported(m, r.dev);
+	far = imported(&d, r.dev);
+	OK(doca_buf_inventory_buf_get_by_data(r.inv, far, r.from, SIZE, &src));
+	dst = target(&r, 0, SIZE);
+	OK(doca_task_submit(a_task(&r, src, dst, 0)));
+	REFUSED(doca_mmap_stop(m), NOT_PERMITTED);
+	REFUSED(doca_mmap_export_pci(m, second, &desc, &len), NOT_PERMITTED);
+	run_until(&r, 1);
+	OK(doca_mmap_stop(m));
+	OK(doca_mmap_start(m));
+	d = exported(m, second);
+	OK(doca_mmap_destroy(m));
+	drop(src);
+	drop(dst);
+	OK(doca_mmap_destroy(far));
+	OK(doca_dev_close(second));
+	OK(doca_devinfo_destroy_list(list));
+	rig_close(&r);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -232,6 +280,7 @@ int main(int argc, char **argv)
 		TEST(importing_nothing_is_refused),
 		TEST(an_export_that_ended_is_not_imported),
 		TEST(what_was_exported_for_reading_is_not_written),
+		TEST(a_stop_that_failed_half_way_leaves_a_map_to_stop_again),
 	};
 	return RUN_TESTS(tests, argc, argv);
 }
