@@ -178,10 +178,13 @@ def main() -> None:
         parser.error(f"no rows are called {', '.join(sorted(unknown))}; there are {known}")
     console = Console(width=None if sys.stdout.isatty() else 140)
     figures = []
-    with console.status("measuring") as status:
-        for figure in measured(options.provider, options.names):
-            figures.append(figure)
-            status.update(f"measured: {figure.what}")
+    try:
+        with console.status("measuring") as status:
+            for figure in measured(options.provider, options.names):
+                figures.append(figure)
+                status.update(f"measured: {figure.what}")
+    except dgkit.DeviceUnavailable as error:
+        sys.exit(f"doca.py: {error}")
     software = options.provider == "softdoca"
     label = "softdoca (software DPU)" if software else "doca"
     console.print(shown(figures, f"dgkit, {label}: medians of rounds"))

@@ -48,10 +48,15 @@ def shown(figures: list[Figure], title: str = TITLE) -> Table:
     ):
         table.add_column(name, justify=justify)
     for f in figures:
-        value = "no steady round" if f.value is None else f"{f.value:,.4g} {f.unit}"
-        beside = "" if f.reference is None else f"{f.against} {f.reference:,.4g}"
+        value = "no steady round" if f.value is None else f"{_digits(f.value)} {f.unit}"
+        beside = "" if f.reference is None else f"{f.against} {_digits(f.reference)}"
         table.add_row(f.what, value, beside, f.reach, {True: "yes", False: "no", None: "?"}[f.met])
     return table
+
+
+def _digits(value: float) -> str:
+    """Four digits that count; all of those before the point, never as a power of ten."""
+    return f"{value:,.0f}" if value >= 10_000 else f"{value:,.4g}"
 
 
 def main() -> None:
