@@ -120,9 +120,7 @@ def _memcpy(bench: Bench, size: int, window: int) -> float:
 def large(bench: Bench) -> Iterator[Figure]:
     """2 MiB, the largest task of a BlueField, against memcpy over the same bytes."""
     with bench.device.queue() as queue:
-        taken = rounds(
-            lambda: _rate(bench, queue, 2 * MIB, 4), lambda: _memcpy(bench, 2 * MIB, 4)
-        )
+        taken = rounds(lambda: _rate(bench, queue, 2 * MIB, 4), lambda: _memcpy(bench, 2 * MIB, 4))
         yield taken.figure(
             "2 MiB copies of mapped memory", "GB/s", "0.95 x memcpy",
             lambda value, base: value >= 0.95 * base, "memcpy, GB/s",
@@ -142,9 +140,7 @@ def another(bench: Bench) -> Iterator[Figure]:
             taken = rounds(partial(per_call, one.run, 500), partial(bare_ns, one, 1, 500))
             free = ("published", lambda *_: True)
             yield taken.figure("64 B, a second process", "ns", *free, "bare loop")
-            taken = rounds(
-                lambda: _rate(far, queue, 2 * MIB, 4), lambda: _memcpy(far, 2 * MIB, 4)
-            )
+            taken = rounds(lambda: _rate(far, queue, 2 * MIB, 4), lambda: _memcpy(far, 2 * MIB, 4))
             yield taken.figure("2 MiB, a second process", "GB/s", *free, "memcpy, GB/s")
         owner.stdin.close()
 
