@@ -148,7 +148,6 @@ struct doca_mmap {
 	size_t len;
 	char *base; /* where the bytes lie here; of a udmabuf another place than addr. NULL: elsewhere */
 	int dmabuf_fd; /* our own duplicate, or -1 */
-	size_t dmabuf_offset;
 	size_t mapped; /* bytes of a udmabuf that lie at `window` */
 	void *window;
 	dg_memory gpu; /* GPU memory of this process; its fd is ours */
@@ -181,7 +180,7 @@ struct doca_buf {
 	struct doca_buf *last; /* of its list; kept up to date in the first only */
 	uint32_t list_len; /* likewise */
 	/* Submitted and not complete: its data must not be given back. Of a list, in its first. See
-	 * buf_begin(); in_tasks counts the tasks of `owner`, in_others those of other engines. */
+	 * buf_count(); in_tasks counts the tasks of `owner`, in_others those of other engines. */
 	atomic_uint in_tasks, in_others;
 	_Atomic(struct doca_pe *) owner; /* NULL from when it is taken until its first task */
 	struct doca_mmap *mmap;
@@ -203,7 +202,6 @@ struct doca_buf_inventory {
 	size_t n, n_free;
 	struct doca_buf *free; /* OBJECT_BUF_IDLE while they lie here */
 	struct doca_buf **all;
-	union doca_data user_data;
 };
 
 /* ---- contexts, tasks, progress engines ---- */
@@ -255,7 +253,6 @@ struct doca_task {
 	union doca_data user_data;
 	doca_error_t status;
 	bool in_flight;
-	struct doca_task *next; /* the context's own list */
 };
 
 struct doca_pe {
@@ -291,10 +288,5 @@ SOFTDOCA_INTERNAL void softdoca_task_init(struct doca_task *task, struct doca_ct
 SOFTDOCA_INTERNAL void softdoca_task_landed(struct doca_task *task, doca_error_t status);
 /* After a callback, or after stop(): STOPPING and quiet becomes IDLE. */
 SOFTDOCA_INTERNAL void softdoca_ctx_settle(struct doca_ctx *ctx);
-
-/* ---- the engine: engine.c ---- */
-
-struct engine; /* of one running DMA context */
-struct memcpy_job; /* in engine.h */
 
 #endif

@@ -117,7 +117,6 @@ struct endpoint {
 	doca_comch_task_send_completion_cb_t completion_cb, error_cb;
 	doca_comch_event_msg_recv_cb_t recv_cb;
 	doca_comch_event_connection_status_changed_cb_t connect_cb, disconnect_cb;
-	doca_comch_event_consumer_cb_t new_consumer_cb, expired_consumer_cb; /* never called */
 
 	/* From start() to ended(). */
 	pid_t pid; /* who started it: a fork's child only has its handles */

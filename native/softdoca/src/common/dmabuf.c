@@ -128,10 +128,8 @@ static doca_error_t set(struct doca_mmap *m, const struct request *r)
 	if (m->dmabuf_fd < 0)
 		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "fd %d: %s", r->fd, strerror(errno));
 	e = back(m, r);
-	if (!e) {
-		m->dmabuf_offset = r->offset;
+	if (!e)
 		return DOCA_SUCCESS;
-	}
 	dmabuf_drop(m);
 	m->addr = m->base = NULL;
 	m->len = 0;

@@ -96,8 +96,9 @@ static doca_error_t make(const struct doca_mmap *m, struct attachment *a, enum e
 	};
 	dg_region *r = m->backing == BACKING_GPU ? a->gpu : a->host;
 	if (!r) /* guess: as for a map that is stopped */
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED,
-			      "the map is half stopped, as a transfer was in flight: stop it again");
+		return REFUSE(
+			DOCA_ERROR_NOT_PERMITTED,
+			"the map is half stopped, as a transfer was in flight: stop it again");
 	int len = dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
 				   sizeof bytes - sizeof h);
 	if (len < 0)

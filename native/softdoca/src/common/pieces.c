@@ -6,8 +6,8 @@
  * Gates (provider.h) keep memory from being given back while bytes move. An imported region's is entered
  * for each copy: its exporter may revoke it at any time. A region of this process, in contrast, is closed by
  * its map alone (mmap.c), which refuses as long as a buffer points into the map, and a buffer cannot be
- * given back while a task uses it (buf_begin). So a copy by progress between maps of this process needs no
- * gate; one in a pipe enters both, as the provider leaves both.
+ * given back while a task uses it (engine.c, buf_count). So a copy by progress between maps of this process
+ * needs no gate; one in a pipe enters both, as the provider leaves both.
  *
  * Sources: "DMA guide" is the published one; "guess" is ours.
  */

@@ -11,7 +11,6 @@ void softdoca_task_init(struct doca_task *task, struct doca_ctx *ctx, union doca
 	task->user_data = user_data;
 	task->status = DOCA_SUCCESS;
 	task->in_flight = false;
-	task->next = NULL;
 	ctx->tasks++;
 	object_become(task, OBJECT_TASK);
 }
