@@ -37,8 +37,8 @@ view = None
 device.close()
 """
 
-# Imports the descriptor argv[1]; each line of Python that it reads it evaluates and prints. argv[2]:
-# the provider, if not soft.
+# Imports the descriptor argv[1]; each line of Python that it reads it evaluates and prints.
+# argv[2]: the provider, if not soft.
 IMPORTER = """
 import sys, dgkit
 device = dgkit.Device(*sys.argv[2:])

@@ -217,8 +217,8 @@ static int find_machine(const struct dg_descriptor *d, struct dg_region *r)
 		return 0;
 	return dg_fail(EXDEV,
 		       "the descriptor is of another machine (or of an earlier boot of this one), "
-		       "and the provider %s reaches only memory of this machine; doca crosses "
-		       "machines, where both sides use it",
+		       "and the provider %s reaches only memory of this machine; one that crosses "
+		       "machines (verbs, doca) could, where both sides use it",
 		       r->dev->caps.provider);
 }
 

@@ -108,9 +108,9 @@ def test_a_function_is_chosen_by_its_address():
 
 @pytest.mark.parametrize("provider", ["soft", "cuda", "fault"])
 def test_an_address_for_a_provider_without_functions_is_a_value_error(provider):
-    with pytest.raises(ValueError, match="pci='03:00.0'"):
+    with pytest.raises(ValueError, match=r"pci='03:00\.0'"):
         Device(provider, pci="03:00.0")
-    with pytest.raises(ValueError, match="pci='03:00.0'"):
+    with pytest.raises(ValueError, match=r"pci='03:00\.0'"):
         dgkit.connect(provider=provider, pci="03:00.0")
 
 
