@@ -87,8 +87,8 @@ static bool in_path(const char *list, const char *file)
 	char at[PATH_MAX];
 	while (list && *list) {
 		size_t n = strcspn(list, ":");
-		snprintf(at, sizeof at, "%.*s/%s", (int)n, list, file);
-		if (n && !access(at, R_OK))
+		int whole = snprintf(at, sizeof at, "%.*s/%s", (int)n, list, file);
+		if (n && whole > 0 && (size_t)whole < sizeof at && !access(at, R_OK))
 			return true;
 		list += n + (list[n] == ':');
 	}
