@@ -260,4 +260,4 @@ class Buf(Handle):
         if len(parts) > 1:
             total = sum(part.data_size for part in parts)
             rows += [("Its list", f"{len(parts)} buffers from here on, {total} bytes of data")]
-        return [*rows, ("Place", self.mmap.place)]
+        return [*rows, ("Place", self.mmap._where)]

@@ -173,6 +173,11 @@ class Mmap(Handle):
         """Where the memory is: `host`, `cuda:0`, `another process`."""
         return "another process" if self._span is None else self._span.place
 
+    @property
+    def _where(self) -> str:
+        """The same for a reader, who may be on the DPU: its memory is not the host's."""
+        return "this process" if self.place == "host" else self.place
+
     def _view(self) -> memoryview:
         """Its bytes in this process. NotSupported if they are elsewhere."""
         self._handle()
@@ -188,11 +193,11 @@ class Mmap(Handle):
     def _about(self) -> str:
         flags = "imported" if self._permissions is None else self._permissions
         state = "started" if self._started else "not started"
-        return f"{self.size} bytes at {self.address:#x} ({self.place}), {flags}, {state}"
+        return f"{self.size} bytes at {self.address:#x} ({self._where}), {flags}, {state}"
 
     def _rows(self) -> list[tuple[str, object]]:
         flags = "the exporter knows" if self._permissions is None else self._permissions
         rows: list[tuple[str, object]] = [("Size", f"{self.size} bytes")]
-        rows += [("Address", f"{self.address:#x}"), ("Place", self.place)]
+        rows += [("Address", f"{self.address:#x}"), ("Place", self._where)]
         rows += [("Permissions", flags), ("Buffers", self.bufs)]
         return [*rows, ("State", "started" if self._started else "not started")]

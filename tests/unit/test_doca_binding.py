@@ -470,6 +470,13 @@ def test_everything_says_that_it_is_software(copy):
             assert "softdoca: software DOCA, no hardware" in thing._repr_html_()
 
 
+def test_memory_of_this_process_is_not_called_the_host_s_on_the_dpu_too(copy):
+    for thing in (copy.source_map, copy.src):
+        assert "this process" in thing._repr_html_()
+        assert ">host<" not in thing._repr_html_()
+    assert "(this process)" in repr(copy.source_map)
+
+
 def test_a_repr_says_what_there_is_to_know(copy):
     head = copy.inventory.buf_by_data(copy.source_map, 16, 32)
     head.chain(copy.inventory.buf_by_data(copy.source_map, 0, 8))
