@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The providers doca and softdoca, over softdoca: what the conformance suite does not see. */
-#include <dlfcn.h>
+/* The provider softdoca: what the conformance suite does not see. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -8,88 +7,6 @@
 #include "fixture.h"
 
 #define TASK_MAX (2u << 20) /* softdoca's limit, that of a BlueField */
-
-static void softdoca_folder(char *out, size_t size)
-{
-	const char *folder = getenv("SOFTDOCA_LIB");
-
-	if (!folder)
-		SKIP("SOFTDOCA_LIB is not set");
-	snprintf(out, size, "%s", folder);
-}
-
-/* Runs this very test again, with a variable that the loader reads when a program starts. */
-static void again_with(const char *name, const char *value, const char *test)
-{
-	if (getenv("DG_TEST_AGAIN"))
-		return;
-	setenv("DG_TEST_AGAIN", "1", 1);
-	setenv(name, value, 1);
-	execl("/proc/self/exe", "test_doca", test, NULL);
-	CHECK(!"exec");
-}
-
-static int refused(const char *name, const char *says)
-{
-	dg_device *dev = NULL;
-	int rc = dg_device_open(name, NULL, &dev);
-
-	CHECK(rc < 0);
-	CHECK(!dev);
-	CHECK_SAYS(dg_last_error(), says);
-	return rc;
-}
-
-static void without_softdoca_its_folder_is_named(void)
-{
-	setenv("SOFTDOCA_LIB", "/nonexistent/lib", 1);
-	CHECK_EQ(refused("softdoca", "/nonexistent/lib"), -ENODEV);
-	setenv("SOFTDOCA_LIB", "relative/lib", 1);
-	CHECK_EQ(refused("softdoca", "absolute"), -ENODEV);
-	unsetenv("SOFTDOCA_LIB"); /* beside this program there is none */
-	CHECK_EQ(refused("softdoca", "_softdoca/lib"), -ENODEV);
-	CHECK_EQ(dg_provider_probe("softdoca", false), -ENODEV);
-}
-
-static void without_doca_what_was_tried_and_what_to_install_is_named(void)
-{
-	void *real;
-
-	again_with("LD_LIBRARY_PATH", "", __func__);
-	real = dlopen("libdoca_common.so.3", RTLD_NOW);
-	if (real)
-		SKIP("DOCA is installed here");
-	CHECK_EQ(refused("doca", "libdoca_common.so.3"), -ENODEV);
-	CHECK_SAYS(dg_last_error(), "install DOCA");
-	CHECK_EQ(dg_provider_probe("doca", true), -ENODEV);
-	CHECK_SAYS(dg_last_error(), "install DOCA");
-}
-
-static void softdoca_on_the_loaders_path_is_no_doca(void)
-{
-	char folder[400];
-	dg_device *dev;
-
-	softdoca_folder(folder, sizeof(folder));
-	again_with("LD_LIBRARY_PATH", folder, __func__);
-	CHECK_EQ(refused("doca", "softdoca"), -ENODEV);
-	CHECK_SAYS(dg_last_error(), "Device('softdoca')");
-	CHECK_EQ(dg_provider_probe("doca", true), -ENODEV);
-	CHECK_SAYS(dg_last_error(), "Device('softdoca')");
-	/* The refusal holds nothing: by its name it can be had. */
-	CHECK_EQ(dg_device_open("softdoca", NULL, &dev), 0);
-	CHECK_EQ(dg_device_close(dev, 0), 0);
-}
-
-static void a_process_has_one_of_the_two(void)
-{
-	dg_device *dev = device_spinning(0);
-
-	CHECK_EQ(refused("doca", "only one"), -ENODEV);
-	CHECK_EQ(dg_provider_probe("doca", false), -ENODEV);
-	CHECK_EQ(dg_provider_probe("softdoca", true), 0);
-	CHECK_EQ(dg_device_close(dev, 0), 0);
-}
 
 static void a_device_says_what_it_is(void)
 {
@@ -482,10 +399,6 @@ static void a_child_of_a_fork_opens_its_own(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(without_softdoca_its_folder_is_named),
-		TEST(without_doca_what_was_tried_and_what_to_install_is_named),
-		TEST(softdoca_on_the_loaders_path_is_no_doca),
-		TEST(a_process_has_one_of_the_two),
 		TEST(a_device_says_what_it_is),
 		TEST(a_function_is_found_by_its_address),
 		TEST(the_first_that_does_dma_is_taken),

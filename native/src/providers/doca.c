@@ -8,16 +8,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "door.h"
 #include "error.h"
 
 enum { MAX_QUEUES = 1024 };
+#define LOOK_NS  10000000000ull /* how long DOCA may take to name its devices */
 #define MAX_TASK ((uint64_t)1 << 30) /* bytes: what a task counts with is 32 bits */
 
 static bool can_move(const struct doca_devinfo *info)
@@ -137,11 +141,30 @@ static int look(enum doca_kind kind)
 	return rc ? rc : find_function(&d, NULL, false, name, sizeof name);
 }
 
+/* What comes out of fd until its end. False: it had no end in time. */
+static bool hear(int fd, char *out, size_t cap)
+{
+	struct pollfd p = {fd, POLLIN, 0};
+	uint64_t end = now_ns() + LOOK_NS;
+	size_t got = 0;
+	for (uint64_t now; (now = now_ns()) < end;) {
+		ssize_t n = -1;
+		if (poll(&p, 1, (int)((end - now) / 1000000) + 1) == 1)
+			n = read(fd, out + got, cap - 1 - got);
+		got += n > 0 ? (size_t)n : 0;
+		out[got] = '\0';
+		if (!n)
+			return true;
+	}
+	return false;
+}
+
+/* A driver may wait for its device for ever; and of a process with threads the child of a fork may wait for
+ * a lock that one of them held. */
 static int look_apart(enum doca_kind kind)
 {
 	char why[400] = "";
 	int fds[2], status = 0;
-	size_t got = 0;
 	if (pipe2(fds, O_CLOEXEC))
 		return dg_fail_errno("a pipe to look for DOCA with");
 	pid_t pid = fork();
@@ -150,13 +173,19 @@ static int look_apart(enum doca_kind kind)
 		_exit(write(fds[1], text, strlen(text)) < 0);
 	}
 	close(fds[1]);
-	for (ssize_t n = 1; pid > 0 && n > 0 && got < sizeof why - 1; got += n > 0 ? (size_t)n : 0)
-		n = read(fds[0], why + got, sizeof why - 1 - got);
+	bool answered = pid > 0 && hear(fds[0], why, sizeof why);
 	close(fds[0]);
 	if (pid < 0)
 		return dg_fail_errno("a process to look for DOCA with");
+	if (!answered)
+		kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
+	if (!answered)
+		return dg_fail(ENODEV,
+			       "DOCA's libraries do not answer within %u s: does the BlueField "
+			       "(dmesg, mlxfwmanager)?",
+			       (unsigned)(LOOK_NS / 1000000000u));
 	if (!strcmp(why, "+"))
 		return 0;
 	return dg_fail(ENODEV, "%s",

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The providers doca and softdoca: the libraries that they load, or do not. */
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include "fixture.h"
+
+static void softdoca_folder(char *out, size_t size)
+{
+	const char *folder = getenv("SOFTDOCA_LIB");
+
+	if (!folder)
+		SKIP("SOFTDOCA_LIB is not set");
+	snprintf(out, size, "%s", folder);
+}
+
+/* Runs this very test again, with a variable that the loader reads when a program starts. */
+static void again_with(const char *name, const char *value, const char *test)
+{
+	if (getenv("DG_TEST_AGAIN"))
+		return;
+	setenv("DG_TEST_AGAIN", "1", 1);
+	setenv(name, value, 1);
+	execl("/proc/self/exe", "test_doca_load", test, NULL);
+	CHECK(!"exec");
+}
+
+static int refused(const char *name, const char *says)
+{
+	dg_device *dev = NULL;
+	int rc = dg_device_open(name, NULL, &dev);
+
+	CHECK(rc < 0);
+	CHECK(!dev);
+	CHECK_SAYS(dg_last_error(), says);
+	return rc;
+}
+
+static void without_softdoca_its_folder_is_named(void)
+{
+	setenv("SOFTDOCA_LIB", "/nonexistent/lib", 1);
+	CHECK_EQ(refused("softdoca", "/nonexistent/lib"), -ENODEV);
+	setenv("SOFTDOCA_LIB", "relative/lib", 1);
+	CHECK_EQ(refused("softdoca", "absolute"), -ENODEV);
+	unsetenv("SOFTDOCA_LIB"); /* beside this program there is none */
+	CHECK_EQ(refused("softdoca", "_softdoca/lib"), -ENODEV);
+	CHECK_EQ(dg_provider_probe("softdoca", false), -ENODEV);
+}
+
+static void without_doca_what_was_tried_and_what_to_install_is_named(void)
+{
+	void *real;
+
+	again_with("LD_LIBRARY_PATH", "", __func__);
+	real = dlopen("libdoca_common.so.3", RTLD_NOW);
+	if (real)
+		SKIP("DOCA is installed here");
+	CHECK_EQ(refused("doca", "libdoca_common.so.3"), -ENODEV);
+	CHECK_SAYS(dg_last_error(), "install DOCA");
+	CHECK_EQ(dg_provider_probe("doca", true), -ENODEV);
+	CHECK_SAYS(dg_last_error(), "install DOCA");
+}
+
+static void softdoca_on_the_loaders_path_is_no_doca(void)
+{
+	char folder[400];
+	dg_device *dev;
+
+	softdoca_folder(folder, sizeof(folder));
+	again_with("LD_LIBRARY_PATH", folder, __func__);
+	CHECK_EQ(refused("doca", "softdoca"), -ENODEV);
+	CHECK_SAYS(dg_last_error(), "Device('softdoca')");
+	CHECK_EQ(dg_provider_probe("doca", true), -ENODEV);
+	CHECK_SAYS(dg_last_error(), "Device('softdoca')");
+	/* The refusal holds nothing: by its name it can be had. */
+	CHECK_EQ(dg_device_open("softdoca", NULL, &dev), 0);
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+}
+
+static void a_process_has_one_of_the_two(void)
+{
+	dg_device *dev = device_spinning(0);
+
+	CHECK_EQ(refused("doca", "only one"), -ENODEV);
+	CHECK_EQ(dg_provider_probe("doca", false), -ENODEV);
+	CHECK_EQ(dg_provider_probe("softdoca", true), 0);
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+}
+
+/* A FIFO in the library's place: the loader waits for a writer, as a driver may wait for its device. */
+static void libraries_that_do_not_answer_hold_nobody_up(void)
+{
+	char folder[] = P_tmpdir "/dgkit-no-doca-XXXXXX", fifo[sizeof(folder) + 24];
+	const char *made = getenv("DG_TEST_FOLDER");
+	int rc;
+
+	if (!made) {
+		CHECK(mkdtemp(folder));
+		setenv("DG_TEST_FOLDER", folder, 1);
+		again_with("LD_LIBRARY_PATH", folder, __func__);
+	}
+	snprintf(fifo, sizeof(fifo), "%s/libdoca_common.so.3", made);
+	CHECK_EQ(mkfifo(fifo, 0600), 0);
+	rc = dg_provider_probe("doca", true);
+	CHECK_EQ(unlink(fifo), 0);
+	CHECK_EQ(rmdir(made), 0);
+	CHECK_EQ(rc, -ENODEV);
+	CHECK_SAYS(dg_last_error(), "do not answer");
+	CHECK_EQ(waitpid(-1, NULL, 0), -1); /* the process that looked is gone */
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(without_softdoca_its_folder_is_named),
+		TEST(without_doca_what_was_tried_and_what_to_install_is_named),
+		TEST(softdoca_on_the_loaders_path_is_no_doca),
+		TEST(a_process_has_one_of_the_two),
+		TEST(libraries_that_do_not_answer_hold_nobody_up),
+	};
+
+	provider = "softdoca";
+	if (dg_provider_probe(provider, false))
+		SKIP(dg_last_error());
+	return RUN_TESTS(tests, argc, argv);
+}
