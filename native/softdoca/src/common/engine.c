@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
+#include "clock.h"
 #include "pe.h"
 #include "provider.h"
 
 /* Entries of a pipe. A task takes at most two for each of 2 * LIST_MAX pieces and of its 256 KiB. */
 enum { RING_MIN = 512, RING_MAX = 65536 };
-enum { LOOKS_A_YIELD = 256 }; /* some microseconds */
+enum { LOOKS_A_PAUSE = 16, LOOKS_A_YIELD = 256 /* some microseconds */ };
 
 /* ---- lists ---- */
 
@@ -357,11 +358,13 @@ static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 	dma->error_cb(t, t->task.user_data, ctx->user_data);
 }
 
-/* Who calls progress on and on may keep the thread that copies from running, where there are more threads
- * than CPUs. */
+/* Who calls progress on and on takes from the thread that copies: of the core that they share, and where there
+ * are more threads than CPUs the CPU itself. */
 static inline bool look_again(struct engine *e)
 {
-	if (++e->looks % LOOKS_A_YIELD == 0)
+	if (++e->looks % LOOKS_A_PAUSE == 0)
+		cpu_relax();
+	if (e->looks % LOOKS_A_YIELD == 0)
 		sched_yield();
 	return false;
 }
