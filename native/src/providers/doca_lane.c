@@ -42,13 +42,16 @@ static void forget_in(struct lane *l, uint32_t region)
 	dg_sleeper_barrier();
 	while (atomic_load_explicit(&l->busy, memory_order_seq_cst))
 		cpu_relax();
-	/* None of them is under way: the region's gate is quiet. */
+	/* None of them is under way: the region's gate is quiet. Under the device's lock, as a buffer's end
+	 * counts in its map, where other queues take and give back theirs. */
+	pthread_mutex_lock(&l->d->lock);
 	for (uint32_t i = 0; i < l->n_tasks; i++)
 		for (int side = 0; side < 2; side++)
 			if (l->tasks[i].region[side] == region) {
 				dg_doca.doca_buf_dec_refcount(l->tasks[i].buf[side], NULL);
 				l->tasks[i].region[side] = NO_REGION;
 			}
+	pthread_mutex_unlock(&l->d->lock);
 	atomic_store_explicit(&l->wanted, 0, memory_order_release);
 }
 
