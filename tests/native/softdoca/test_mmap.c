@@ -177,7 +177,8 @@ static void memory_that_is_not_there_is_refused_at_start(void)
 	struct doca_mmap *whole, *reader;
 
 	CHECK(at != MAP_FAILED);
-	CHECK_EQ(munmap(at + page, page), 0);
+	/* A hole would be found by a sanitizer's own allocations, and filled. */
+	CHECK_EQ(mprotect(at + page, page, PROT_NONE), 0);
 	CHECK_EQ(mprotect(at + 3 * page, page, PROT_READ), 0);
 	whole = a_map(d, at, 3 * page, READ_WRITE);
 	REFUSED(doca_mmap_start(whole), DRIVER);

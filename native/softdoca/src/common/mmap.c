@@ -76,6 +76,14 @@ static int register_host(const struct doca_mmap *m, dg_device *engine, dg_region
 		return faults;
 	if (faults)
 		mem.flags |= DG_MEMORY_MAY_FAULT;
+	int rc = dg_region_register(engine, &mem, mmap_access(m->permissions), out);
+	if (!faults || rc != -EOPNOTSUPP)
+		return rc;
+	/* Without process_vm_readv, as under an emulator: a device would take the memory all the same. */
+	softdoca_log(DOCA_LOG_LEVEL_INFO, __func__,
+		     "a file lies under [%p, +%zu): should it be cut, who copies ends by SIGBUS",
+		     (void *)m->base, m->len);
+	mem.flags &= ~(uint32_t)DG_MEMORY_MAY_FAULT;
 	return dg_region_register(engine, &mem, mmap_access(m->permissions), out);
 }
 
