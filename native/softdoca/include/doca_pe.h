@@ -36,7 +36,7 @@ enum doca_task_submit_flag {
 	DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS = 2,
 };
 
-/* From now on progress moves the context on. IN_USE: the context has an engine already. BAD_STATE: it is
+/* From now on progress moves the context on. NOT_PERMITTED: it has an engine already. BAD_STATE: it is
  * started. */
 DOCA_STABLE
 doca_error_t doca_pe_connect_ctx(struct doca_pe *pe, struct doca_ctx *ctx);

@@ -109,8 +109,8 @@ static void a_context_has_one_engine(void)
 
 	rig_make(&r, SIZE, 4);
 	OK(doca_pe_create(&other));
-	CHECK_DOCA(doca_pe_connect_ctx(other, r.ctx), DOCA_ERROR_IN_USE);
-	CHECK_DOCA(doca_pe_connect_ctx(r.pe, r.ctx), DOCA_ERROR_IN_USE);
+	CHECK_DOCA(doca_pe_connect_ctx(other, r.ctx), DOCA_ERROR_NOT_PERMITTED);
+	CHECK_DOCA(doca_pe_connect_ctx(r.pe, r.ctx), DOCA_ERROR_NOT_PERMITTED);
 	OK(doca_pe_destroy(other));
 	rig_close(&r);
 }

@@ -120,10 +120,10 @@ doca_error_t doca_pe_connect_ctx(struct doca_pe *pe, struct doca_ctx *ctx)
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in the engine");
 	doca_error_t error = DOCA_SUCCESS;
-	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
+	if (ctx->state != DOCA_CTX_STATE_IDLE) /* PE reference, as the next */
 		error = REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
-	else if (ctx->pe) /* PE reference: a context has one engine; which error is a guess */
-		error = REFUSE(DOCA_ERROR_IN_USE, "the context has an engine already");
+	else if (ctx->pe)
+		error = REFUSE(DOCA_ERROR_NOT_PERMITTED, "the context has an engine already");
 	else
 		pe_add(pe, ctx);
 	pe_leave(pe, how);
