@@ -3,6 +3,7 @@
  * Event-driven programs: who sleeps on the notification handle gets every completion, once. The loop is
  * the documented one: request, wait, clear, progress until there is nothing.
  */
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -340,12 +341,12 @@ static void clearing_takes_any_handle(void)
 	rig_close(&r);
 }
 
-/* In place of the C library's: the library says through it that there is something. */
-static unsigned said;
+/* In place of the C library's: the library says through it that there is something, from any thread. */
+static atomic_uint said;
 
 __attribute__((visibility("default"))) int eventfd_write(int fd, eventfd_t n)
 {
-	said++;
+	atomic_fetch_add(&said, 1);
 	return write(fd, &n, sizeof(n)) == sizeof(n) ? 0 : -1;
 }
 
@@ -361,7 +362,7 @@ static void what_was_said_is_not_said_again_until_it_is_cleared(void)
 		OK(doca_pe_request_notification(r.pe));
 		for (unsigned i = 0; i < 100; i++)
 			OK(copied(&r, src, dst));
-		CHECK_EQ(said, round);
+		CHECK_EQ(atomic_load(&said), round);
 		CHECK(readable(handle_of(&r), 0));
 		OK(doca_pe_clear_notification(r.pe, 0));
 		CHECK(!readable(handle_of(&r), 0));

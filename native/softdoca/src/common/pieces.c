@@ -212,7 +212,7 @@ static __attribute__((noinline)) bool plan(struct doca_dma_task_memcpy *t, struc
 	struct piece p;
 	if (n_src > LIST_MAX || n_dst > LIST_MAX)
 		return cannot("a list of more than %u buffers", LIST_MAX);
-	if (!size) /* guess */
+	if (!size) /* NVIDIA's sample pe_task_error relies on it */
 		return cannot("the source has no data");
 	if (size > MEMCPY_MAX) /* facts/doca.md, line 9 */
 		return cannot("%zu bytes: a task copies at most %zu", size, (size_t)MEMCPY_MAX);
