@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from . import info_doca as doca
 from . import info_gpu as gpu
 from .console import console, print_json
 from .failures import NO_DEVICE
@@ -22,7 +23,8 @@ __all__ = ["info"]
 @as_json
 def info(json_: bool) -> int:
     """Say which providers are usable on this machine, and exactly why the others are not; which
-    GPUs there are, how other devices reach their memory, or why there is none to use.
+    functions DOCA finds and what they can do; which GPUs there are, how other devices reach their
+    memory, or why there is none to use.
 
     Exit code 3 if no provider is usable.
 
@@ -63,6 +65,7 @@ def collect() -> dict[str, Any]:
         "package": package,
         "core": {"loaded": True, "why": ""},
         "providers": [_provider(one.name, one.usable, one.why) for one in known],
+        "doca": doca.collect(),
         "gpu": gpus,
         "machine": asdict(Machine.here(dma.cpus())),
         "limits": _limits(str(dma.runtime_dir())),
@@ -115,6 +118,10 @@ def show(facts: dict[str, Any]) -> None:
         state = "[green]usable    [/]" if provider["usable"] else "[yellow]not usable[/]"
         out.print(f"  {provider['name']:<8} {state}  ", end="")
         click.echo(provider["why"] or provider["label"])
+    if found := doca.lines(facts.get("doca", {})):
+        out.print("\n[bold]DOCA[/]")
+        for line in found:
+            click.echo(f"  {line}")
     if "gpu" in facts:
         out.print("\n[bold]GPU memory[/]")
         for line in gpu.lines(facts["gpu"]):
