@@ -10,7 +10,7 @@
  *               \                             ^    every task is complete and freed
  *                +----------------------------+
  *
- * Sources: "PE reference", "CTX reference" and "Core guide" are DOCA's published ones; "guess" is ours.
+ * Sources: "PE reference" and "CTX reference" are DOCA's published ones; "guess" is ours.
  */
 #include "pe.h"
 
@@ -48,7 +48,7 @@ doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx)
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
 	doca_error_t error = DOCA_SUCCESS;
-	/* guess: the guide says to stop it first. Within its own callback the library still needs it. */
+	/* guess. Within its own callback the library still needs it. */
 	if (ctx->state != DOCA_CTX_STATE_IDLE)
 		error = REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s: stop it first",
 			       state_name(ctx->state));
@@ -195,8 +195,7 @@ doca_error_t doca_ctx_set_state_changed_cb(struct doca_ctx *ctx,
 					   doca_ctx_state_changed_callback_t cb)
 {
 	CHECK_CTX(ctx);
-	if (ctx->state !=
-	    DOCA_CTX_STATE_IDLE) /* guess: Core guide, configuration is before start */
+	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s", state_name(ctx->state));
 	ctx->state_cb = cb; /* NULL takes it away: guess */
 	return DOCA_SUCCESS;

@@ -2,7 +2,7 @@
 /*
  * The engine of a DMA context: see engine.h.
  *
- * Sources: "DMA guide" is the published one; "guess" is ours.
+ * Sources: DOCA's published references and samples, as said; "guess" is ours.
  */
 #include "engine.h"
 
@@ -221,7 +221,7 @@ static doca_error_t dma_start(struct doca_ctx *ctx)
 	struct doca_dma *dma = dma_of(ctx);
 	struct engine *e = &dma->e;
 	const struct dg_device *dev = ctx->dev->engine;
-	if (!dma->num_tasks) /* DMA guide: a task's configuration is mandatory; which error is a guess */
+	if (!dma->num_tasks) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "no tasks are configured");
 	e->inline_max = dev->ops->inline_copies ? dev->caps.inline_max : 0;
 	if (!make_tasks(e, dma->num_tasks)) {
@@ -253,7 +253,8 @@ static void lane_close(struct engine *e, struct lane *l, struct doca_pe *pe,
 	l->dev = NULL;
 }
 
-/* DMA guide: what is in flight ends as a failure, by progress. What the pipes still finish is kept. */
+/* NVIDIA's samples pe_task_error and pe_async_stop rely on it: what is in flight ends as a failure, by
+ * progress. What the pipes still finish is kept. */
 static void dma_stop(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;

@@ -9,7 +9,8 @@
  * given back while a task uses it (engine.c, buf_count). So a copy by progress between maps of this process
  * needs no gate; one in a pipe enters both, as the provider leaves both.
  *
- * Sources: "DMA guide" is the published one; "guess" is ours.
+ * That the destination's data is kept and grows, public programs show: they reset its length before they use
+ * it again. "guess" is ours.
  */
 #include "engine.h"
 
@@ -110,8 +111,8 @@ static __attribute__((cold, noinline, format(printf, 1, 2))) bool cannot(const c
 	return false;
 }
 
-/* DMA guide: the permissions of the maps; that it shows at completion only is a guess. An import's are those
- * that its exporter gave. */
+/* guess: the permissions bind this process's own tasks too, and that shows at completion. An import's are
+ * those that its exporter gave. */
 static inline bool may_write(const struct doca_mmap *m, const struct dg_hot *hot)
 {
 	return m->from_export ? hot->access & DG_ACCESS_WRITE : m->writable;

@@ -34,7 +34,7 @@ static __attribute__((cold, noinline)) doca_error_t refuse(const struct doca_tas
 	} else if (pe_forked(task->ctx->pe)) {
 		why = FORKED;
 	} else if (task->ctx->state != DOCA_CTX_STATE_RUNNING) {
-		why = "its context does not run"; /* Core guide: tasks go to a running context */
+		why = "its context does not run"; /* guess */
 	}
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p: %s", (const void *)task, why);
 	return error;

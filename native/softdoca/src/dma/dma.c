@@ -2,7 +2,7 @@
 /*
  * libdoca_dma: DMA contexts and memcpy tasks as programs see them. What they do is libdoca_common's.
  *
- * Sources: "DMA reference" and "DMA guide" are DOCA's published ones; "guess" is ours.
+ * Sources: "DMA reference" is DOCA's published one; "guess" is ours.
  */
 #include "common/engine.h"
 
@@ -26,7 +26,7 @@ static doca_error_t check_devinfo(const struct doca_devinfo *devinfo, const char
 		return DOCA_SUCCESS;
 	/* Asked of each device in a list, so this is no mistake. */
 	softdoca_log(DOCA_LOG_LEVEL_INFO, func, "%s has no DMA", devinfo->f.pci);
-	return DOCA_ERROR_NOT_SUPPORTED; /* DMA reference */
+	return DOCA_ERROR_NOT_SUPPORTED; /* guess: programs look for SUCCESS only */
 }
 
 doca_error_t doca_dma_cap_task_memcpy_is_supported(const struct doca_devinfo *devinfo)
@@ -129,8 +129,7 @@ doca_error_t doca_dma_task_memcpy_set_conf(struct doca_dma *dma,
 					   uint32_t num_memcpy_tasks)
 {
 	CHECK_DMA(dma);
-	if (dma->ctx.state !=
-	    DOCA_CTX_STATE_IDLE) /* DMA guide: before start; the error is a guess */
+	if (dma->ctx.state != DOCA_CTX_STATE_IDLE) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
 	if (!task_completion_cb || !task_error_cb) /* guess */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
@@ -148,7 +147,7 @@ doca_error_t doca_dma_task_memcpy_set_conf(struct doca_dma *dma,
 static doca_error_t new_task(struct doca_dma *dma, union doca_data user_data,
 			     struct doca_dma_task_memcpy **task)
 {
-	if (dma->ctx.state != DOCA_CTX_STATE_RUNNING) /* Core guide: a running one; guess */
+	if (dma->ctx.state != DOCA_CTX_STATE_RUNNING) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context does not run");
 	*task = softdoca_memcpy_new(dma, user_data);
 	if (!*task) /* DMA reference */
