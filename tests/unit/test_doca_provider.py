@@ -104,6 +104,8 @@ def test_a_function_is_chosen_by_its_address():
             assert "0000:03:00.0" in device.caps.engine
     with pytest.raises(DeviceUnavailable, match=r"ff:00\.0.*there are .*03:00\.0"):
         Device("softdoca", pci="ff:00.0")
+    with pytest.raises(DeviceUnavailable, match=r"at ''; there are 0000:03:00\.0"):
+        Device("softdoca", pci="")
 
 
 @pytest.mark.parametrize("provider", ["soft", "cuda", "fault"])

@@ -75,7 +75,7 @@ static int none_found(enum doca_kind kind, struct doca_devinfo **list, uint32_t 
 			snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", name);
 	}
 	if (n && pci)
-		return dg_fail(ENODEV, "there is no DOCA device at %s; there are %s", pci, names);
+		return dg_fail(ENODEV, "there is no DOCA device at '%s'; there are %s", pci, names);
 	if (n)
 		return dg_fail(ENODEV,
 			       "no DOCA device here does DMA or exports memory (there are %s)",
