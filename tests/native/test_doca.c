@@ -281,6 +281,27 @@ static void the_bare_loop_takes_its_samples(void)
 	fix_close(&f);
 }
 
+/* One that DOCA never ends: the loop gives up, its memory stays, and the queue goes on. */
+static void the_bare_loop_ends_though_a_task_does_not(void)
+{
+	uint64_t samples[100];
+	struct fix f;
+	dg_prep *p;
+	dg_wr wr;
+
+	setenv("SOFTDOCA_FAULTS", "lose skip=10 count=1", 1);
+	fix_open(&f, 4096, 8);
+	wr = record(&f, DG_WRITE, 64, 0, 0);
+	CHECK_EQ(dg_prep_open(f.q, &wr, 1, &p), 0);
+	CHECK_EQ(dg_measure_bare(p, 100, 4, samples), -EIO);
+	CHECK_EQ(dg_prep_run(p), DG_OK);
+	CHECK_EQ(dg_region_close(f.source, 0), -EBUSY);
+	CHECK_EQ(dg_prep_close(p), 0);
+	CHECK_EQ(dg_queue_close(f.q), 0);
+	CHECK_EQ(dg_region_close(f.source, 0), 0);
+	fix_close(&f);
+}
+
 /* Regions come and go in one thread while a queue, which keeps buffers over them, is used in another. */
 struct busy {
 	struct fix *f;
@@ -411,6 +432,7 @@ int main(int argc, char **argv)
 		TEST(a_single_one_that_fails_says_so_and_the_next_is_good),
 		TEST(a_sleeper_is_woken_by_docas_notification),
 		TEST(the_bare_loop_takes_its_samples),
+		TEST(the_bare_loop_ends_though_a_task_does_not),
 		TEST(regions_close_while_a_queue_is_busy_with_others),
 		TEST(a_queue_goes_from_region_to_region),
 		TEST(a_child_of_a_fork_opens_its_own),

@@ -11,6 +11,7 @@ enum {
 	GROUP = 16, /* completions that share a stamp */
 	NO_FLIGHT = UINT16_MAX, /* of a task: it is all of its operation */
 	NO_REGION = UINT32_MAX,
+	NO_SLOT = UINT32_MAX, /* of a flight: nobody waits for its completion */
 };
 
 /* An open device: one function of a BlueField, or of softdoca. */

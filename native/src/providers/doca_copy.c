@@ -56,7 +56,8 @@ static void leave_flight(struct lane *l, struct flight *f, int status)
 	if (--f->left)
 		return;
 	l->free_flights[l->n_free_flights++] = (uint16_t)(f - l->flights);
-	done(l, f->slot, f->status);
+	if (f->slot != NO_SLOT)
+		done(l, f->slot, f->status);
 }
 
 /* The task is DOCA's no more; it was between these regions. */

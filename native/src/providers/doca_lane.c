@@ -369,6 +369,18 @@ int dg_doca_arm(struct dg_device *dev, struct dg_pipe *p)
 	return 0;
 }
 
+/* n tasks of the bare loop have not ended. DOCA may still copy: they count as under way and hold their
+ * regions until they end, and then complete nothing. Their flight is the one on top. */
+static void strand(struct lane *l, const struct dg_op *op, uint32_t n)
+{
+	l->flights[l->free_flights[--l->n_free_flights]] =
+		(struct flight){.left = n, .slot = NO_SLOT};
+	l->in_flight += n;
+	l->bytes += n * op->size;
+	gate_enter(hot_at(op->local)->gate, n);
+	gate_enter(hot_at(op->remote)->gate, n);
+}
+
 static int bare_loop(struct lane *l, const struct dg_op *op, uint32_t count, uint32_t window,
 		     uint64_t *samples_ns)
 {
@@ -394,13 +406,17 @@ static int bare_loop(struct lane *l, const struct dg_op *op, uint32_t count, uin
 		/* Where the CPUs are all busy, what is waited for may need this very one. */
 		if (seen == ended && now - before > YIELD_AFTER_NS)
 			sched_yield();
+		l->broken |= seen == ended && now - before > STATE_NS;
 		for (; ended != seen; before = now)
 			samples_ns[ended++] = now - before;
 	}
-	for (uint64_t start = now_ns(); seen != posted && now_ns() - start < STATE_NS;)
+	while (seen != posted && now_ns() - before < STATE_NS)
 		dg_doca.doca_pe_progress(l->pe);
 	l->counted = NULL;
-	return l->broken ? dg_fail(EIO, "a task of the bare loop failed") : (int)count;
+	if (seen != posted)
+		strand(l, op, posted - seen);
+	return l->broken ? dg_fail(EIO, "a task of the bare loop failed, or does not end")
+			 : (int)count;
 }
 
 /* DOCA's own calls in a loop: a task submitted, progress until it is complete. */
@@ -410,18 +426,20 @@ int dg_doca_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *o
 	struct lane *l = p->provider;
 	int rc = 0;
 	(void)dev;
-	if (op->rows != 1 || op->size > l->d->max_size || window > l->n_tasks)
+	if (op->rows != 1 || op->size > l->d->max_size || window > l->n_free)
 		return dg_fail(
 			EOPNOTSUPP,
 			"the floor is a copy in one run, of %llu bytes at most, with at most "
 			"%u in flight",
-			(unsigned long long)l->d->max_size, l->n_tasks);
+			(unsigned long long)l->d->max_size, l->n_free);
 	enter(l);
 	if (l->broken || l->dead)
 		rc = dg_fail(EIO, "the queue's DMA context is stopped");
 	/* The tasks that the loop takes: those on top, bound to the regions, their sources as they stay. */
 	for (uint32_t i = 0; i < window && !rc; i++) {
 		struct task *t = l->free[l->n_free - 1 - i];
+		t->size = (uint32_t)op->size;
+		t->flight = l->free_flights[l->n_free_flights - 1]; /* see strand() */
 		rc = dg_doca_bind(l, t, op);
 		if (!rc && dg_doca.doca_buf_set_data(t->buf[op->opcode != DG_WRITE],
 						     (char *)(uintptr_t)op->src, op->size))
