@@ -382,8 +382,9 @@ def test_demo_and_bench_run_over_softdoca(tmp_path):
 
 def test_info_shows_both_and_why_not(tmp_path):
     done = cli_process.run(tmp_path, "info")
-    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
-    assert "usable" in lines["softdoca"]
+    providers = done.stdout.partition("Providers")[2].partition("\n\n")[0]
+    lines = {line.split()[0]: line for line in providers.splitlines() if line.strip()}
+    assert " usable" in lines["softdoca"]
     assert SOFTWARE in lines["softdoca"]
     assert "DOCA" in lines["doca"]
 
