@@ -49,6 +49,19 @@ SOFTDOCA_INTERNAL void softdoca_log(uint32_t level, const char *func, const char
 SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
 /* Logs why (WARNING) and gives the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the context runs"); */
 #define REFUSE(error, ...) (softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, __VA_ARGS__), (error))
+/* The first checks of a public function: they return from it. DOCA's documentation gives INVALID_VALUE
+ * for invalid input in general. */
+#define CHECK_OBJECT(p, kind, what)                                                \
+	do {                                                                       \
+		if (__builtin_expect(!object_is(p, kind), 0))                      \
+			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not " what, \
+				      (const void *)(p));                          \
+	} while (0)
+#define CHECK_OUT(p)                                                               \
+	do {                                                                       \
+		if (__builtin_expect(!(p), 0))                                     \
+			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is NULL", #p); \
+	} while (0)
 /* The limit of the program's own records, and that of every SDK backend. False: no such level. */
 SOFTDOCA_INTERNAL bool softdoca_log_limit(uint32_t level);
 SOFTDOCA_INTERNAL bool softdoca_log_sdk_limit(uint32_t level);
@@ -273,6 +286,9 @@ SOFTDOCA_INTERNAL enum pe_entry softdoca_pe_enter(struct doca_pe *pe);
 SOFTDOCA_INTERNAL void softdoca_pe_leave(struct doca_pe *pe, enum pe_entry how);
 /* There is something to deliver: wakes the program, if it waits. */
 SOFTDOCA_INTERNAL void softdoca_pe_kick(struct doca_pe *pe);
+
+/* What a stopped context does to tasks that it did not finish. */
+#define FLUSHED DOCA_ERROR_IO_FAILED /* guess */
 
 /* ctx.c, for libraries: fills in a context, or ends it. destroy: BAD_STATE unless IDLE. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,

@@ -3,12 +3,7 @@
 #include "comch.h"
 
 /* Comch API reference: a handle that is none gives INVALID_VALUE. */
-#define CLIENT(p)                                                                        \
-	do {                                                                             \
-		if (!object_is(p, OBJECT_COMCH_CLIENT))                                  \
-			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no Comch client", \
-				      (const void *)(p));                                \
-	} while (0)
+#define CLIENT(p) CHECK_OBJECT(p, OBJECT_COMCH_CLIENT, "a Comch client")
 
 doca_error_t doca_comch_client_create(struct doca_dev *dev, const char *name,
 				      struct doca_comch_client **comch_client)
@@ -16,7 +11,7 @@ doca_error_t doca_comch_client_create(struct doca_dev *dev, const char *name,
 	struct endpoint *e;
 	if (!object_is(dev, OBJECT_DEV))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open device", (void *)dev);
-	OUT(comch_client);
+	CHECK_OUT(comch_client);
 	doca_error_t error = comch_endpoint_new(dev, NULL, name, OBJECT_COMCH_CLIENT, &e);
 	if (error == DOCA_SUCCESS)
 		*comch_client = (struct doca_comch_client *)e;
@@ -48,7 +43,7 @@ doca_error_t doca_comch_client_get_max_msg_size(const struct doca_comch_client *
 						uint32_t *size)
 {
 	CLIENT(comch_client);
-	OUT(size);
+	CHECK_OUT(size);
 	*size = comch_client->e.max_msg;
 	return DOCA_SUCCESS;
 }
@@ -64,7 +59,7 @@ doca_error_t doca_comch_client_get_recv_queue_size(const struct doca_comch_clien
 						   uint32_t *size)
 {
 	CLIENT(comch_client);
-	OUT(size);
+	CHECK_OUT(size);
 	*size = comch_client->e.recv_queue;
 	return DOCA_SUCCESS;
 }
@@ -73,7 +68,7 @@ doca_error_t doca_comch_client_get_device(const struct doca_comch_client *comch_
 					  struct doca_dev **dev)
 {
 	CLIENT(comch_client);
-	OUT(dev);
+	CHECK_OUT(dev);
 	*dev = comch_client->e.ctx.dev;
 	return DOCA_SUCCESS;
 }
@@ -101,7 +96,7 @@ doca_error_t doca_comch_client_get_connection(const struct doca_comch_client *co
 					      struct doca_comch_connection **connection)
 {
 	CLIENT(comch_client);
-	OUT(connection);
+	CHECK_OUT(connection);
 	struct doca_comch_connection *c = comch_client->e.connections;
 	if (!c || c->state == GREETING)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "client '%s' is not connected",

@@ -158,15 +158,6 @@ static inline struct item *items_take(struct items *q)
 	return i;
 }
 
-/* What a task in flight ends with when its context is stopped: as for DMA. */
-#define FLUSHED DOCA_ERROR_IO_FAILED /* guess */
-
-#define OUT(p)                                                                                \
-	do {                                                                                  \
-		if (!(p))                                                                     \
-			return REFUSE(DOCA_ERROR_INVALID_VALUE, "nowhere to put the result"); \
-	} while (0)
-
 /* ---- endpoint.c ---- */
 
 /* A client on dev's own function, or a server of the function on the host that rep stands for. */

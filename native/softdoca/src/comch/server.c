@@ -3,12 +3,7 @@
 #include "comch.h"
 
 /* Comch API reference: a handle that is none gives INVALID_VALUE. */
-#define SERVER(p)                                                                        \
-	do {                                                                             \
-		if (!object_is(p, OBJECT_COMCH_SERVER))                                  \
-			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no Comch server", \
-				      (const void *)(p));                                \
-	} while (0)
+#define SERVER(p) CHECK_OBJECT(p, OBJECT_COMCH_SERVER, "a Comch server")
 
 doca_error_t doca_comch_server_create(struct doca_dev *dev, struct doca_dev_rep *repr,
 				      const char *name, struct doca_comch_server **comch_server)
@@ -19,7 +14,7 @@ doca_error_t doca_comch_server_create(struct doca_dev *dev, struct doca_dev_rep 
 	if (!object_is(repr, OBJECT_DEV_REP) || repr->dev != dev)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open representor of %s",
 			      (void *)repr, dev->info.f.pci);
-	OUT(comch_server);
+	CHECK_OUT(comch_server);
 	doca_error_t error = comch_endpoint_new(dev, repr, name, OBJECT_COMCH_SERVER, &e);
 	if (error == DOCA_SUCCESS)
 		*comch_server = (struct doca_comch_server *)e;
@@ -51,7 +46,7 @@ doca_error_t doca_comch_server_get_max_msg_size(const struct doca_comch_server *
 						uint32_t *size)
 {
 	SERVER(comch_server);
-	OUT(size);
+	CHECK_OUT(size);
 	*size = comch_server->e.max_msg;
 	return DOCA_SUCCESS;
 }
@@ -67,7 +62,7 @@ doca_error_t doca_comch_server_get_recv_queue_size(const struct doca_comch_serve
 						   uint32_t *size)
 {
 	SERVER(comch_server);
-	OUT(size);
+	CHECK_OUT(size);
 	*size = comch_server->e.recv_queue;
 	return DOCA_SUCCESS;
 }
@@ -76,7 +71,7 @@ doca_error_t doca_comch_server_get_device(const struct doca_comch_server *comch_
 					  struct doca_dev **dev)
 {
 	SERVER(comch_server);
-	OUT(dev);
+	CHECK_OUT(dev);
 	*dev = comch_server->e.ctx.dev;
 	return DOCA_SUCCESS;
 }
@@ -85,7 +80,7 @@ doca_error_t doca_comch_server_get_device_repr(const struct doca_comch_server *c
 					       struct doca_dev_rep **repr)
 {
 	SERVER(comch_server);
-	OUT(repr);
+	CHECK_OUT(repr);
 	*repr = comch_server->e.rep;
 	return DOCA_SUCCESS;
 }

@@ -14,12 +14,7 @@
  */
 #include "pe.h"
 
-#define CHECK_CTX(ctx)                                                                 \
-	do {                                                                           \
-		if (!object_is(ctx, OBJECT_CTX))                                       \
-			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a context", \
-				      (const void *)(ctx));                            \
-	} while (0)
+#define CHECK_CTX(ctx) CHECK_OBJECT(ctx, OBJECT_CTX, "a context")
 
 static const char *state_name(enum doca_ctx_states s)
 {
@@ -185,8 +180,7 @@ doca_error_t doca_ctx_stop(struct doca_ctx *ctx)
 doca_error_t doca_ctx_get_state(const struct doca_ctx *ctx, enum doca_ctx_states *state)
 {
 	CHECK_CTX(ctx);
-	if (!state)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "state is NULL");
+	CHECK_OUT(state);
 	*state = ctx->state;
 	return DOCA_SUCCESS;
 }
@@ -211,8 +205,7 @@ doca_error_t doca_ctx_set_user_data(struct doca_ctx *ctx, union doca_data user_d
 doca_error_t doca_ctx_get_user_data(const struct doca_ctx *ctx, union doca_data *user_data)
 {
 	CHECK_CTX(ctx);
-	if (!user_data)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "user_data is NULL");
+	CHECK_OUT(user_data);
 	*user_data = ctx->user_data;
 	return DOCA_SUCCESS;
 }
@@ -220,8 +213,7 @@ doca_error_t doca_ctx_get_user_data(const struct doca_ctx *ctx, union doca_data 
 doca_error_t doca_ctx_get_num_inflight_tasks(const struct doca_ctx *ctx, size_t *num_inflight_tasks)
 {
 	CHECK_CTX(ctx);
-	if (!num_inflight_tasks)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "num_inflight_tasks is NULL");
+	CHECK_OUT(num_inflight_tasks);
 	*num_inflight_tasks = ctx->in_flight;
 	return DOCA_SUCCESS;
 }
@@ -229,7 +221,6 @@ doca_error_t doca_ctx_get_num_inflight_tasks(const struct doca_ctx *ctx, size_t 
 doca_error_t doca_ctx_set_datapath_on_gpu(struct doca_ctx *ctx, struct doca_gpu *gpu_dev)
 {
 	CHECK_CTX(ctx);
-	if (!gpu_dev)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "gpu_dev is NULL");
+	CHECK_OUT(gpu_dev);
 	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no data path on a GPU");
 }

@@ -75,9 +75,6 @@ struct doca_dma {
 	struct engine e;
 };
 
-/* What a stopped context does to tasks that it did not finish. */
-#define FLUSHED DOCA_ERROR_IO_FAILED /* guess */
-
 extern SOFTDOCA_INTERNAL const struct ctx_ops softdoca_dma_ops;
 /* A task of a running context. NULL: all are in use. */
 SOFTDOCA_INTERNAL struct doca_dma_task_memcpy *softdoca_memcpy_new(struct doca_dma *dma,

@@ -5,19 +5,7 @@
 
 #include "softdoca.h"
 
-/* The first checks of a public function: they return from it. DOCA's documentation gives INVALID_VALUE
- * for invalid input in general. */
-#define CHECK_OBJECT(p, kind, what)                                                \
-	do {                                                                       \
-		if (__builtin_expect(!object_is(p, kind), 0))                      \
-			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not " what, \
-				      (const void *)(p));                          \
-	} while (0)
-#define CHECK_OUT(p)                                                               \
-	do {                                                                       \
-		if (__builtin_expect(!(p), 0))                                     \
-			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is NULL", #p); \
-	} while (0)
+/* The first checks of a public function, as CHECK_OBJECT. */
 #define CHECK_MMAP(m)      CHECK_OBJECT(m, OBJECT_MMAP, "a memory map")
 #define CHECK_DEV(d)       CHECK_OBJECT(d, OBJECT_DEV, "an open device")
 #define CHECK_BUF(b)       CHECK_OBJECT(b, OBJECT_BUF, "a buffer in use")

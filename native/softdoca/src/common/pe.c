@@ -17,12 +17,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define CHECK_PE(pe)                                                                           \
-	do {                                                                                   \
-		if (!object_is(pe, OBJECT_PE))                                                 \
-			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a progress engine", \
-				      (const void *)(pe));                                     \
-	} while (0)
+#define CHECK_PE(pe) CHECK_OBJECT(pe, OBJECT_PE, "a progress engine")
 
 _Thread_local char pe_self;
 
@@ -40,8 +35,7 @@ void softdoca_pe_leave(struct doca_pe *pe, enum pe_entry how)
 
 doca_error_t doca_pe_create(struct doca_pe **pe)
 {
-	if (!pe)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "pe is NULL");
+	CHECK_OUT(pe);
 	struct doca_pe *p = softdoca_object_new(OBJECT_PE, sizeof *p);
 	if (!p)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a progress engine");
@@ -133,8 +127,7 @@ doca_error_t doca_pe_connect_ctx(struct doca_pe *pe, struct doca_ctx *ctx)
 doca_error_t doca_pe_get_num_inflight_tasks(const struct doca_pe *pe, size_t *num_inflight_tasks)
 {
 	CHECK_PE(pe);
-	if (!num_inflight_tasks)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "num_inflight_tasks is NULL");
+	CHECK_OUT(num_inflight_tasks);
 	const struct doca_ctx *ctx = pe->first;
 	size_t total = 0;
 	for (uint32_t i = 0; i < pe->n; i++, ctx = ctx->next)
@@ -255,8 +248,7 @@ doca_error_t doca_pe_get_notification_handle(const struct doca_pe *pe,
 					     doca_notification_handle_t *handle)
 {
 	CHECK_PE(pe);
-	if (!handle)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "handle is NULL");
+	CHECK_OUT(handle);
 	*handle = pe->epoll_fd;
 	return DOCA_SUCCESS;
 }

@@ -6,12 +6,7 @@
  */
 #include "common/engine.h"
 
-#define CHECK_DMA(dma)                                                                     \
-	do {                                                                               \
-		if (!object_is(dma, OBJECT_DMA))                                           \
-			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a DMA context", \
-				      (const void *)(dma));                                \
-	} while (0)
+#define CHECK_DMA(dma) CHECK_OBJECT(dma, OBJECT_DMA, "a DMA context")
 
 /* ---- capabilities ---- */
 
@@ -37,8 +32,7 @@ doca_error_t doca_dma_cap_task_memcpy_is_supported(const struct doca_devinfo *de
 doca_error_t doca_dma_cap_task_memcpy_get_max_buf_size(const struct doca_devinfo *devinfo,
 						       uint64_t *buf_size)
 {
-	if (!buf_size)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "buf_size is NULL");
+	CHECK_OUT(buf_size);
 	doca_error_t error = check_devinfo(devinfo, __func__);
 	if (!error)
 		*buf_size = MEMCPY_MAX;
@@ -48,8 +42,7 @@ doca_error_t doca_dma_cap_task_memcpy_get_max_buf_size(const struct doca_devinfo
 doca_error_t doca_dma_cap_task_memcpy_get_max_buf_list_len(const struct doca_devinfo *devinfo,
 							   uint32_t *max_buf_list_len)
 {
-	if (!max_buf_list_len)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "max_buf_list_len is NULL");
+	CHECK_OUT(max_buf_list_len);
 	doca_error_t error = check_devinfo(devinfo, __func__);
 	if (!error)
 		*max_buf_list_len = LIST_MAX;
@@ -59,8 +52,7 @@ doca_error_t doca_dma_cap_task_memcpy_get_max_buf_list_len(const struct doca_dev
 doca_error_t doca_dma_cap_get_max_num_tasks(struct doca_dma *dma, uint32_t *max_num_tasks)
 {
 	CHECK_DMA(dma);
-	if (!max_num_tasks)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "max_num_tasks is NULL");
+	CHECK_OUT(max_num_tasks);
 	*max_num_tasks = TASKS_MAX;
 	return DOCA_SUCCESS;
 }
@@ -107,8 +99,7 @@ struct doca_ctx *doca_dma_as_ctx(struct doca_dma *dma)
 doca_error_t doca_dma_get_gpu_handle(struct doca_dma *dma, struct doca_gpu_dma **gpu_dma)
 {
 	CHECK_DMA(dma);
-	if (!gpu_dma)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "gpu_dma is NULL");
+	CHECK_OUT(gpu_dma);
 	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no data path on a GPU");
 }
 
@@ -166,8 +157,7 @@ doca_error_t doca_dma_task_memcpy_alloc_init(struct doca_dma *dma, const struct 
 					     struct doca_dma_task_memcpy **task)
 {
 	CHECK_DMA(dma);
-	if (!task)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "task is NULL");
+	CHECK_OUT(task);
 	if (!may_be_buf(src) || !may_be_buf(dst)) /* guess */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the %s, %p, is not a buffer",
 			      may_be_buf(src) ? "destination" : "source",
