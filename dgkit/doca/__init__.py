@@ -1,5 +1,17 @@
 """DOCA's own objects in Python, for those who think in DOCA's terms.
 
+    from dgkit import doca
+
+    doca.use("softdoca")  # DOCA in software; without this line NVIDIA's own
+    with (
+        doca.Device() as device, doca.ProgressEngine() as engine, doca.BufInventory(2) as bufs,
+        doca.Mmap(text, device) as source, doca.Mmap(room, device) as target,
+        doca.Dma(device) as dma,
+    ):
+        engine.connect(dma)
+        dma.start()
+        dma.memcpy(bufs.buf_by_data(source), bufs.buf_by_addr(target)).submit().wait()
+
 `codes` has DOCA's numbers and `errors` its errors, each a class of its own. `device`, `mmap`,
 `buf`, `dma`, `task` and `pe` are the objects, over `handle`, which knows their lifetimes; `span` is
 what a map is told of memory, `shown` how all of it looks in a notebook. `_library` loads DOCA, or

@@ -2,6 +2,7 @@
 
 import dataclasses
 import select
+import textwrap
 
 import numpy as np
 import pytest
@@ -468,6 +469,13 @@ def test_everything_says_that_it_is_software(copy):
         for thing in (*things, opened):
             assert "softdoca: software DOCA, no hardware" in repr(thing)
             assert "softdoca: software DOCA, no hardware" in thing._repr_html_()
+
+
+def test_the_example_of_the_module_copies():
+    text, room = bytearray(b"some text"), bytearray(9)
+    example = textwrap.dedent(doca.__doc__.partition("\n\n")[2].partition("\n`codes`")[0])
+    exec(example, {"text": text, "room": room})
+    assert room == text
 
 
 def test_memory_of_this_process_is_not_called_the_host_s_on_the_dpu_too(copy):
