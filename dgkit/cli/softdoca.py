@@ -106,7 +106,7 @@ def run(side: str, devices: str | None, faults: str | None, command: tuple[str, 
     try:
         _become(command, environment)
     except OSError as exc:
-        say(f"dgkit: {command[0]}: {_why(exc)}")
+        say(f"dgkit: {command[0]}: {_why(exc, command[0])}")
         return NOT_FOUND if exc.errno == errno.ENOENT else NOT_EXECUTABLE
 
 
@@ -180,9 +180,11 @@ def _become(command: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
     os.execvpe(command[0], command, environment)
 
 
-def _why(error: OSError) -> str:
+def _why(error: OSError, program: str) -> str:
     if error.errno == errno.ENOENT:
-        return "there is no such program"
+        on_path = os.sep not in program  # looked for there, and not in this folder
+        hint = f" on PATH; here is ./{program}" if on_path and Path(program).is_file() else ""
+        return f"there is no such program{hint}"
     if error.errno == errno.ENOEXEC:
         return "it is no program for this machine"
     return os.strerror(error.errno or 0)

@@ -154,6 +154,13 @@ def test_a_program_that_is_not_there_is_127(tmp_path):
     assert done.stderr == "dgkit: ./nowhere: there is no such program\n"
 
 
+def test_a_program_of_this_folder_without_its_folder_is_127_and_named_right(tmp_path):
+    (tmp_path / "mine").touch(mode=0o755)
+    done = cli_process.run(tmp_path, "softdoca", "run", "--", "mine", cwd=tmp_path)
+    assert done.returncode == 127
+    assert done.stderr == "dgkit: mine: there is no such program on PATH; here is ./mine\n"
+
+
 def test_a_file_that_cannot_be_run_is_126(tmp_path):
     (tmp_path / "data").write_text("no program")
     done = cli_process.run(tmp_path, "softdoca", "run", "--", "./data", cwd=tmp_path)
