@@ -116,6 +116,8 @@ static void a_wrong_line_is_bad_config_and_named(void)
 		{"side=gpu pci=03:00.0", "side=", "'gpu'"},
 		{"side=host pci=nowhere", "pci=", "'nowhere'"},
 		{"side=host pci=", "pci=", "''"},
+		{"side=host pci=03:20.0", "pci=", "'03:20.0'"},
+		{"side=host pci=03:00.8", "pci=", "'03:00.8'"},
 		{"side=host pci=03:00.0 type=nic", "type=", "'nic'"},
 		{"side=host pci=03:00.0 sf=-1", "sf=", "'-1'"},
 		{"side=host pci=03:00.0 sf=4294967296", "sf=", "'4294967296'"},

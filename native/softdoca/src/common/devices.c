@@ -76,7 +76,7 @@ bool softdoca_pci_parse(const char *text, char out[DOCA_DEVINFO_PCI_ADDR_SIZE])
 			return false;
 		out[skip + i] = c;
 	}
-	return true;
+	return out[8] <= '1' && out[11] <= '7'; /* 32 devices a bus, 8 functions a device */
 }
 
 static bool word_in(const char *text, const char *const *words, uint32_t n, uint32_t *out)
