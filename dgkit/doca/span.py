@@ -71,7 +71,13 @@ def span_of(memory: Any, ffi: Any, dmabuf: int | None, offset: int) -> Span:
     if getattr(memory, "gpu", None) is not None:
         return _on_gpu(memory)
     known = is_memory(memory)
-    view = flat_view(memory.buffer if known else memory)
+    try:
+        view = flat_view(memory.buffer if known else memory)
+    except TypeError:
+        raise TypeError(
+            f"memory is of type {type(memory).__name__}; it must have a buffer, as a bytearray or a "
+            "NumPy array has, or be memory of a GPU, or (address, size)"
+        ) from None
     pin = ffi.from_buffer("char[]", view)  # a bytearray cannot be resized while this is held
     address = int(ffi.cast("uintptr_t", pin))
     span = Span(address, view.nbytes, getattr(memory, "place", "host"), pin, memory)

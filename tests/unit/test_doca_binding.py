@@ -457,6 +457,12 @@ def test_a_stop_without_time_only_asks(copy):
     assert copy.dma.state == State.IDLE
 
 
+@pytest.mark.parametrize("memory", [[1, 2], "text", 4096, None], ids=["list", "str", "int", "none"])
+def test_what_has_no_bytes_is_named_with_what_has(memory, device):
+    with pytest.raises(TypeError, match=rf"memory is of type {type(memory).__name__}; .*buffer"):
+        doca.Mmap(memory, device)
+
+
 # ---- how it looks ----
 
 
