@@ -369,6 +369,45 @@ static void a_failed_task_stops_the_context_and_ends_the_others(void)
 	rig_close(&r);
 }
 
+/* The program hears of the state first, and may free all that it can: not the task whose callback is next. */
+static struct doca_task *owned[2];
+
+static void free_all(const union doca_data user_data, struct doca_ctx *ctx,
+		     enum doca_ctx_states prev, enum doca_ctx_states next)
+{
+	struct rig *r = user_data.ptr;
+
+	(void)prev;
+	if (next != DOCA_CTX_STATE_STOPPING)
+		return;
+	CHECK_EQ(in_flight(r), 1);
+	for (int i = 0; i < 2; i++)
+		doca_task_free(owned[i]);
+	CHECK_DOCA(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
+}
+
+static void a_failed_task_lives_until_its_callback(void)
+{
+	struct rig r;
+	struct doca_buf *src, *none;
+
+	rig_make(&r, SIZE, 8);
+	OK(doca_ctx_set_state_changed_cb(r.ctx, free_all));
+	OK(doca_ctx_start(r.ctx));
+	src = source(&r, 0, 64);
+	none = target(&r, 0, 8); /* no room for 64 bytes */
+	for (int i = 0; i < 2; i++)
+		owned[i] = a_task(&r, src, none, 7 + i);
+	OK(doca_task_submit(owned[0]));
+	run_until(&r, 1);
+	CHECK_EQ(r.failed, 1);
+	CHECK_DOCA(r.last, DOCA_ERROR_IO_FAILED);
+	CHECK_EQ(r.order[0], 7);
+	drop(src);
+	drop(none);
+	rig_close(&r);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -390,6 +429,7 @@ int main(int argc, char **argv)
 		TEST(a_task_in_flight_is_neither_freed_nor_submitted_nor_changed),
 		TEST(a_task_is_freed_once),
 		TEST(a_failed_task_stops_the_context_and_ends_the_others),
+		TEST(a_failed_task_lives_until_its_callback),
 	};
 
 	return RUN_TESTS(tests, argc, argv);

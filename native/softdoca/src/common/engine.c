@@ -353,9 +353,10 @@ static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 		dma->done_cb(t, t->task.user_data, ctx->user_data);
 		return;
 	}
-	task_landed(&t->task, outcome);
-	/* facts/doca.md, line 9: a failure stops the context. That its state changes first is a guess. */
+	/* facts/doca.md, line 9: a failure stops the context. That its state changes first is a guess. The task
+	 * is in flight meanwhile, so that the callback for the state cannot free it. */
 	softdoca_ctx_fail(ctx);
+	task_landed(&t->task, outcome);
 	dma->error_cb(t, t->task.user_data, ctx->user_data);
 }
 
