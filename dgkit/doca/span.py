@@ -75,8 +75,8 @@ def span_of(memory: Any, ffi: Any, dmabuf: int | None, offset: int) -> Span:
         view = flat_view(memory.buffer if known else memory)
     except TypeError:
         raise TypeError(
-            f"memory is of type {type(memory).__name__}; it must have a buffer, as a bytearray or a "
-            "NumPy array has, or be memory of a GPU, or (address, size)"
+            f"memory is of type {type(memory).__name__}; it must have a buffer, as a bytearray or "
+            "a NumPy array has, or be memory of a GPU, or (address, size)"
         ) from None
     pin = ffi.from_buffer("char[]", view)  # a bytearray cannot be resized while this is held
     address = int(ffi.cast("uintptr_t", pin))
