@@ -99,28 +99,26 @@ def batches(bench: Bench) -> Iterator[Figure]:
         )  # fmt: skip
 
 
-def _rate(bench: Bench, queue: dgkit.Queue, size: int, window: int) -> float:
-    shape = {"op": "write", "size": size, "window": window, "seconds": 0.05}
-    taken = measure.rate(queue, bench.local, bench.remote, **shape)
-    return taken.bytes / taken.elapsed_ns
+def _rate(bench: Bench, queue: dgkit.Queue, size: int) -> float:
+    """16 in one call over the first `size` bytes, bytes per ns."""
+    records = bench.records(16)
+    records["size"], records["local_offset"], records["remote_offset"] = size, 0, 0
+    with queue.prepare(records) as batch:
+        return size * len(records) / statistics.median(per_call(batch.run, 2) for _ in range(9))
 
 
-def _memcpy(bench: Bench, size: int, window: int) -> float:
-    """The same stretches of the same memory, by libc in this thread, bytes per ns."""
+def _memcpy(bench: Bench, size: int) -> float:
+    """The first `size` bytes of the same memory, by libc in this thread, bytes per ns."""
     source, target = (memory.array.ctypes.data for memory in (bench.local.memory, bench.there))
-    steps = [at * size for at in range(window)] * 10
-
-    def walk() -> None:
-        for at in steps:
-            ctypes.memmove(target + at, source + at, size)
-
-    return size * len(steps) / statistics.median(per_call(walk, 1) for _ in range(5))
+    copies = 20
+    took = (per_call(partial(ctypes.memmove, target, source, size), copies) for _ in range(9))
+    return size / statistics.median(took)
 
 
 def large(bench: Bench) -> Iterator[Figure]:
     """2 MiB, the largest task of a BlueField, against memcpy over the same bytes."""
     with bench.device.queue() as queue:
-        taken = rounds(lambda: _rate(bench, queue, 2 * MIB, 4), lambda: _memcpy(bench, 2 * MIB, 4))
+        taken = rounds(lambda: _rate(bench, queue, 2 * MIB), lambda: _memcpy(bench, 2 * MIB))
         yield taken.figure(
             "2 MiB copies of mapped memory", "GB/s", "0.95 x memcpy",
             lambda value, base: value >= 0.95 * base, "memcpy, GB/s",
@@ -140,7 +138,7 @@ def another(bench: Bench) -> Iterator[Figure]:
             taken = rounds(partial(per_call, one.run, 500), partial(bare_ns, one, 1, 500))
             free = ("published", lambda *_: True)
             yield taken.figure("64 B, a second process", "ns", *free, "bare loop")
-            taken = rounds(lambda: _rate(far, queue, 2 * MIB, 4), lambda: _memcpy(far, 2 * MIB, 4))
+            taken = rounds(lambda: _rate(far, queue, 2 * MIB), lambda: _memcpy(far, 2 * MIB))
             yield taken.figure("2 MiB, a second process", "GB/s", *free, "memcpy, GB/s")
         owner.stdin.close()
 
