@@ -49,6 +49,9 @@ SOFTDOCA_INTERNAL void softdoca_log(uint32_t level, const char *func, const char
 SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
 /* Logs why (WARNING) and gives the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the context runs"); */
 #define REFUSE(error, ...) (softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, __VA_ARGS__), (error))
+/* For what softdoca's own variables say, which no program knows of: heard on stderr by itself. */
+#define MISCONFIGURED(...) \
+	(softdoca_log(DOCA_LOG_LEVEL_CRIT, __func__, __VA_ARGS__), DOCA_ERROR_BAD_CONFIG)
 /* The first checks of a public function: they return from it. DOCA's documentation gives INVALID_VALUE
  * for invalid input in general. */
 #define CHECK_OBJECT(p, kind, what)                                                \

@@ -230,6 +230,21 @@ static void altered_files_never_do_harm(void)
 	}
 }
 
+static void what_the_environment_gets_wrong_is_said_without_a_backend(void)
+{
+	struct doca_devinfo **list;
+	char said[512] = "";
+	uint32_t n;
+	FILE *out = tmpfile();
+	CHECK(out && dup2(fileno(out), STDERR_FILENO) == STDERR_FILENO);
+	unsetenv("SOFTDOCA_LOG");
+	setenv("SOFTDOCA_SIDE", "neither", 1);
+	CHECK_EQ(doca_devinfo_create_list(&list, &n), DOCA_ERROR_BAD_CONFIG);
+	rewind(out);
+	CHECK(fgets(said, sizeof said, out));
+	CHECK_SAYS(said, "SOFTDOCA_SIDE='neither'");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -242,6 +257,7 @@ int main(int argc, char **argv)
 		TEST(a_file_that_cannot_be_read_is_bad_config),
 		TEST(functions_beyond_the_limit_are_refused),
 		TEST(altered_files_never_do_harm),
+		TEST(what_the_environment_gets_wrong_is_said_without_a_backend),
 	};
 	return RUN_TESTS(tests, argc, argv);
 }

@@ -186,23 +186,20 @@ static doca_error_t set_key(struct line *l, char *word)
 {
 	char *value = softdoca_split(word);
 	if (!value)
-		return REFUSE(DOCA_ERROR_BAD_CONFIG, "%s line %u: '%s' is not key=value", l->path,
-			      l->number, word);
+		return MISCONFIGURED("%s line %u: '%s' is not key=value", l->path, l->number, word);
 	for (uint32_t i = 0; i < N_KEYS; i++) {
 		if (strcmp(word, keys[i].name))
 			continue;
 		if (l->given & 1u << i)
-			return REFUSE(DOCA_ERROR_BAD_CONFIG,
-				      "%s line %u: key %s stands there twice", l->path, l->number,
-				      word);
+			return MISCONFIGURED("%s line %u: key %s stands there twice", l->path,
+					     l->number, word);
 		l->given |= 1u << i;
 		return keys[i].set(l->f, value)
 			       ? DOCA_SUCCESS
-			       : REFUSE(DOCA_ERROR_BAD_CONFIG, "%s line %u: %s='%s' is not %s",
-					l->path, l->number, word, value, keys[i].wanted);
+			       : MISCONFIGURED("%s line %u: %s='%s' is not %s", l->path, l->number,
+					       word, value, keys[i].wanted);
 	}
-	return REFUSE(
-		DOCA_ERROR_BAD_CONFIG,
+	return MISCONFIGURED(
 		"%s line %u: key %s (value '%s') is none of side pci ibdev iface vuid type sf "
 		"caps",
 		l->path, l->number, word, value);
@@ -213,8 +210,8 @@ static doca_error_t complete(struct line *l, uint32_t index)
 {
 	struct function *f = l->f;
 	if (!(l->given & 1u << KEY_SIDE) || !(l->given & 1u << KEY_PCI))
-		return REFUSE(DOCA_ERROR_BAD_CONFIG, "%s line %u: key %s is missing", l->path,
-			      l->number, l->given & 1u << KEY_SIDE ? "pci" : "side");
+		return MISCONFIGURED("%s line %u: key %s is missing", l->path, l->number,
+				     l->given & 1u << KEY_SIDE ? "pci" : "side");
 	if (!(l->given & 1u << KEY_CAPS))
 		f->caps =
 			(f->side & SIDE_HOST ? CAPS_HOST : 0) | (f->side & SIDE_DPU ? CAPS_DPU : 0);
@@ -236,8 +233,8 @@ static doca_error_t read_line(struct functions *out, struct line *l, char *text)
 	if (!word)
 		return DOCA_SUCCESS;
 	if (out->n == FUNCTIONS_MAX)
-		return REFUSE(DOCA_ERROR_BAD_CONFIG, "%s line %u: more than %d functions", l->path,
-			      l->number, FUNCTIONS_MAX);
+		return MISCONFIGURED("%s line %u: more than %d functions", l->path, l->number,
+				     FUNCTIONS_MAX);
 	l->f = &out->f[out->n];
 	l->given = 0;
 	memset(l->f, 0, sizeof *l->f);
@@ -259,14 +256,14 @@ static doca_error_t read_file(struct functions *out, const char *path, FILE *fil
 	while (error == DOCA_SUCCESS && fgets(text, sizeof text, file)) {
 		l.number++;
 		if (!strchr(text, '\n') && !feof(file))
-			error = REFUSE(DOCA_ERROR_BAD_CONFIG, "%s line %u: longer than %zu bytes",
-				       path, l.number, sizeof text - 2);
+			error = MISCONFIGURED("%s line %u: longer than %zu bytes", path, l.number,
+					      sizeof text - 2);
 		else
 			error = read_line(out, &l, text);
 	}
 	if (error == DOCA_SUCCESS && ferror(file))
-		error = REFUSE(DOCA_ERROR_BAD_CONFIG, "SOFTDOCA_DEVICES=%s cannot be read: %s",
-			       path, strerror(errno));
+		error = MISCONFIGURED("SOFTDOCA_DEVICES=%s cannot be read: %s", path,
+				      strerror(errno));
 	return error;
 }
 
@@ -289,8 +286,7 @@ doca_error_t softdoca_functions(struct functions *out)
 	const char *side = getenv("SOFTDOCA_SIDE"), *path = getenv("SOFTDOCA_DEVICES");
 	*out = (struct functions){0};
 	if (side && *side && !set_side(&of_side, side))
-		return REFUSE(DOCA_ERROR_BAD_CONFIG, "SOFTDOCA_SIDE='%s' is not %s", side,
-			      keys[KEY_SIDE].wanted);
+		return MISCONFIGURED("SOFTDOCA_SIDE='%s' is not %s", side, keys[KEY_SIDE].wanted);
 	out->side = of_side.side;
 	if (!path || !*path) {
 		defaults(out);
@@ -298,8 +294,8 @@ doca_error_t softdoca_functions(struct functions *out)
 	}
 	FILE *file = fopen(path, "re");
 	if (!file)
-		return REFUSE(DOCA_ERROR_BAD_CONFIG, "SOFTDOCA_DEVICES=%s cannot be opened: %s",
-			      path, strerror(errno));
+		return MISCONFIGURED("SOFTDOCA_DEVICES=%s cannot be opened: %s", path,
+				     strerror(errno));
 	doca_error_t error = read_file(out, path, file);
 	fclose(file);
 	return error;

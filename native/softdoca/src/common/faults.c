@@ -100,7 +100,7 @@ static void put(dg_fault_rule *rule, enum field field, uint64_t value)
 	}
 }
 
-#define BAD(...) (softdoca_log(DOCA_LOG_LEVEL_WARNING, "SOFTDOCA_FAULTS", __VA_ARGS__), false)
+#define BAD(...) (softdoca_log(DOCA_LOG_LEVEL_CRIT, "SOFTDOCA_FAULTS", __VA_ARGS__), false)
 
 /* `given` are the fields that the rule has said. */
 static bool set_key(dg_fault_rule *rule, uint32_t *given, int number, char *word)

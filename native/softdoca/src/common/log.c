@@ -74,14 +74,14 @@ static uint32_t level_named(const char *text)
 	return 0;
 }
 
-/* What SOFTDOCA_LOG asks for, read once. A wrong value is said on stderr, and means WARNING. */
+/* What SOFTDOCA_LOG asks for, read once; without it, what keeps softdoca from working at all. A wrong value is said on stderr, and means WARNING. */
 static uint32_t asked_level(void)
 {
 	uint32_t level = atomic_load_explicit(&asked, memory_order_relaxed), none = 0;
 	if (level)
 		return level;
 	const char *text = getenv("SOFTDOCA_LOG");
-	level = text && *text ? level_named(text) : DOCA_LOG_LEVEL_DISABLE;
+	level = text && *text ? level_named(text) : DOCA_LOG_LEVEL_CRIT;
 	bool bad = !level;
 	if (bad)
 		level = DOCA_LOG_LEVEL_WARNING;

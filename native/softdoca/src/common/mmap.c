@@ -68,7 +68,7 @@ static int register_host(const struct doca_mmap *m, dg_device *engine, dg_region
 {
 	const char *share = getenv("SOFTDOCA_SHARE_PROCESS");
 	dg_memory mem = {.addr = m->base, .size = m->len, .fd = -1};
-	if (share && *share && *share != '0' && !m->window)
+	if (share && !strcmp(share, "1") && !m->window)
 		mem.flags |= DG_MEMORY_SHARE_PROCESS;
 	/* Nobody truncates a dma-buf, and its pages are none that process_vm_readv would reach. */
 	int faults = m->window ? 0 : dg_memory_may_fault(m->base, m->len);
