@@ -108,6 +108,8 @@ class Report(ABC):
         """Why there is no floor beside the figure; "" where there is one."""
         if self._floors():
             return ""
+        if self.provider in DOCA:
+            return "not measured: it takes several DMA tasks"
         return "one CPU" if self.machine.cpus == 1 else "not measured"
 
     def to_dict(self) -> dict[str, Any]:

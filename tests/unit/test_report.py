@@ -139,6 +139,7 @@ def test_a_figure_is_not_compared_with_a_floor_that_moved_or_was_not_taken():
     assert latency([220], floor_ns=(100, 151)).floor_ratio is None
     assert latency([220], floor_ns=()).floor_ratio is None
     assert "not measured" in str(latency([220], floor_ns=()))
+    assert "several DMA tasks" in str(latency([220], floor_ns=(), provider="softdoca"))
     assert bandwidth().floor_ratio == 0.5
     assert bandwidth(floor_gbps=(5.0, 10.0)).floor_ratio is None
 
