@@ -18,7 +18,7 @@ __all__ = ["Html", "access_text", "badge", "card", "chart", "gb_per_s", "hex_lin
 __all__ += ["parse_size", "provider_badge", "provider_label", "size_text", "table", "us"]
 
 _HARDWARE = frozenset({"verbs", "doca"})
-_SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine", "softdoca": " (softdoca)"}
+_SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine", "softdoca": ", softdoca"}
 _GREY = "#8a8a8a"
 _SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
 _UNITS = ("", "k", "m", "g", "t")

@@ -143,5 +143,5 @@ def test_the_demo_over_gpu_memory_says_that_the_dpu_is_software(tmp_path):
     done = cli_process.run(tmp_path, "demo", "--provider", "softdoca", "--on", "gpu")
     assert done.returncode == 0, done.stderr
     assert "equal on both sides" in done.stdout
-    assert "software DPU (softdoca)" in done.stdout
+    assert "software DPU, softdoca" in done.stdout
     assert "hardware" not in done.stdout + done.stderr

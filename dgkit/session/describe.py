@@ -55,7 +55,7 @@ def line(session: Session) -> str:
     about = info(session)
     dpu, host = about["dpu"], about["host"]
     state = _state(session)
-    kind = _kind(about).removesuffix(f" ({dpu['provider']})")  # once is enough
+    kind = _kind(about).removesuffix(f", {dpu['provider']}")  # once is enough
     return (
         f"{kind} ({dpu['provider']}, pid {dpu['pid']}) with host (pid {host['pid']}), "
         f"this process is the {about['role']}{', ' if state else ''}{state}"

@@ -41,7 +41,7 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(signal, home):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--provider", "softdoca"), "by the provider softdoca: software DPU (softdoca)."),
+        (("--provider", "softdoca"), "by the provider softdoca: software DPU, softdoca."),
         (("--provider", "soft"), "by the provider soft: software DPU."),
         (("--role", "host"), "It lends its memory."),
     ],

@@ -22,7 +22,7 @@ from dgkit.types import Status
 
 MIB = 1 << 20
 TASK = 2 * MIB  # bytes of one DMA task
-SOFTWARE = "software DPU (softdoca)"
+SOFTWARE = "software DPU, softdoca"
 
 
 @pytest.fixture
