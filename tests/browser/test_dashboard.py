@@ -19,7 +19,7 @@ def test_the_status_line_says_which_dpu_and_who_is_here(board, dashboard):
     expect(dashboard.get_by_text(f"host, pid {kernel}", exact=True)).to_be_visible()
     expect(dashboard.get_by_text(board.value("d.session.info['address']"))).to_be_visible()
     dashboard.get_by_text("Why no other provider?").click()
-    expect(dashboard.get_by_text("not asked for")).to_be_visible()
+    expect(dashboard.get_by_text("softdoca: not asked for")).to_be_visible()
     dashboard.get_by_text("Why no other provider?").click()
 
 

@@ -59,6 +59,8 @@ def test_the_example_of_a_file_of_devices_is_one(side: str, count: int, tmp_path
     assert says == f"0 {count} 0"
 
 
-def test_the_example_of_faults_is_one() -> None:
-    (example,) = re.findall(r"`(error every=10.*?)`", README)
-    assert opened(SOFTDOCA_SIDE="both", SOFTDOCA_FAULTS=example) == "0 1 0"
+def test_each_example_of_faults_is_one() -> None:
+    examples = re.findall(r"`(error (?:every|skip)=.*?)`", README)
+    assert len(examples) == 3
+    for example in examples:
+        assert opened(SOFTDOCA_SIDE="both", SOFTDOCA_FAULTS=example) == "0 1 0"
