@@ -113,6 +113,8 @@ def test_watched_live_it_shows_what_a_cell_writes(board, panel):
     panel.get_by_role("button", name="Watch live").click()
     expect(panel.get_by_role("button", name="Watch live")).to_have_attribute("aria-pressed", "true")
     board.cell("page.array[6] = 0x77")
+    # The new cell may have scrolled the panel away, and what nobody sees is not read.
+    cell(panel, 6).scroll_into_view_if_needed()
     expect(cell(panel, 6)).to_have_text("77")
     panel.get_by_role("button", name="Watch live").click()
 
