@@ -1,75 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A test with two processes: start() forks the other side before this one calls dgkit, so neither
- * has threads yet. The two talk over a socket; what one exports the other imports.
+ * A test with two processes (other_process.h): what one exports the other imports.
  */
 #ifndef DGKIT_TWO_SIDES_H
 #define DGKIT_TWO_SIDES_H
 
 #include <dirent.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "fixture.h"
+#include "other_process.h"
 
 enum how { BY_MAP = DG_METHOD_MAP, BY_VM = DG_METHOD_VM, BY_ASK = DG_METHOD_ASK };
-
-struct other {
-	pid_t pid;
-	int fd;
-};
 
 struct token {
 	int len;
 	uint8_t bytes[DG_DESCRIPTOR_MAX];
 };
-
-/* Runs side(fd) in a process of its own, which dies with this one. */
-UNUSED static struct other start(void (*side)(int fd))
-{
-	struct other o;
-	int fds[2];
-
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-	fflush(NULL);
-	o.pid = fork();
-	CHECK(o.pid >= 0);
-	if (o.pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(fds[0]);
-		alarm(CHECK_SECONDS);
-		side(fds[1]);
-		exit(0);
-	}
-	close(fds[1]);
-	o.fd = fds[0];
-	return o;
-}
-
-UNUSED static void say(int fd, const void *what, size_t n)
-{
-	CHECK_EQ(send(fd, what, n, MSG_NOSIGNAL), (ssize_t)n);
-}
-
-/* False at the end. */
-UNUSED static bool hears(int fd, void *what, size_t n)
-{
-	for (size_t got = 0; got < n;) {
-		ssize_t rc = read(fd, (char *)what + got, n - got);
-
-		if (rc <= 0)
-			return false;
-		got += rc;
-	}
-	return true;
-}
-
-UNUSED static void hear(int fd, void *what, size_t n)
-{
-	CHECK(hears(fd, what, n));
-}
 
 UNUSED static void say_int(int fd, int value)
 {
@@ -91,13 +38,6 @@ UNUSED static void join(struct other o)
 
 	CHECK_EQ(waitpid(o.pid, &status, 0), o.pid);
 	CHECK_EQ(status, 0);
-	close(o.fd);
-}
-
-UNUSED static void kill_and_reap(struct other o)
-{
-	CHECK_EQ(kill(o.pid, SIGKILL), 0);
-	CHECK_EQ(waitpid(o.pid, NULL, 0), o.pid);
 	close(o.fd);
 }
 

@@ -3,6 +3,7 @@
 #ifndef SOFTDOCA_MEMORY_CHECK_H
 #define SOFTDOCA_MEMORY_CHECK_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -22,6 +23,19 @@ const char *softdoca_last_refusal(void);
 #define READ_WRITE DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
 #define PCI_RO     DOCA_ACCESS_FLAG_PCI_READ_ONLY
 #define PCI_RW     DOCA_ACCESS_FLAG_PCI_READ_WRITE
+
+/* Entries of /proc/self/fd, with a few that always are: for comparing. */
+UNUSED static int open_fds(void)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	int n = 0;
+
+	CHECK(fds);
+	while (readdir(fds))
+		n++;
+	closedir(fds);
+	return n;
+}
 
 /* The first device that there is. */
 UNUSED static struct doca_dev *a_dev(void)

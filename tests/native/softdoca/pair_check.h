@@ -1,67 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests with two processes: a host that exports memory, and this one, which copies from and to it as
- * a DPU would. start() forks before either has called DOCA. The two talk over a socket.
+ * a DPU would.
  */
 #ifndef SOFTDOCA_PAIR_CHECK_H
 #define SOFTDOCA_PAIR_CHECK_H
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-
 #include "doca_check.h"
-
-struct other {
-	pid_t pid;
-	int fd;
-};
+#include "other_process.h"
 
 /* What the host tells of its memory. */
 struct offer {
 	uint64_t addr, len, desc_len;
 	uint8_t desc[512];
 };
-
-UNUSED static void say(int fd, const void *what, size_t n)
-{
-	CHECK_EQ(send(fd, what, n, MSG_NOSIGNAL), (ssize_t)n);
-}
-
-/* False at the end. */
-UNUSED static bool hears(int fd, void *what, size_t n)
-{
-	for (size_t got = 0; got < n;) {
-		ssize_t rc = read(fd, (char *)what + got, n - got);
-
-		if (rc <= 0)
-			return false;
-		got += (size_t)rc;
-	}
-	return true;
-}
-
-/* Runs side(fd) in a process of its own, which dies with this one. */
-UNUSED static struct other start(void (*side)(int fd))
-{
-	struct other o;
-	int fds[2];
-
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-	fflush(NULL);
-	o.pid = fork();
-	CHECK(o.pid >= 0);
-	if (o.pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(fds[0]);
-		alarm(CHECK_SECONDS);
-		side(fds[1]);
-		exit(0);
-	}
-	close(fds[1]);
-	o.fd = fds[0];
-	return o;
-}
 
 /* Tells the other side to end, and waits until it has ended well. */
 UNUSED static void join(struct other o)
@@ -71,13 +23,6 @@ UNUSED static void join(struct other o)
 	shutdown(o.fd, SHUT_WR);
 	CHECK_EQ(waitpid(o.pid, &status, 0), o.pid);
 	CHECK_EQ(status, 0);
-	close(o.fd);
-}
-
-UNUSED static void kill_and_reap(struct other o)
-{
-	CHECK_EQ(kill(o.pid, SIGKILL), 0);
-	CHECK_EQ(waitpid(o.pid, NULL, 0), o.pid);
 	close(o.fd);
 }
 

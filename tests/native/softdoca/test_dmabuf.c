@@ -4,7 +4,6 @@
  * the system has /dev/udmabuf. The stand-in's dma-bufs are memfds, so this program says of them what
  * the kernel would say of a dma-buf: see readlink() below.
  */
-#include <dirent.h>
 #include <doca_log.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -340,17 +339,6 @@ static void gpu_memory_that_was_freed_does_not_start(void)
 	OK(doca_mmap_destroy(m));
 	close(fd);
 	OK(doca_dev_close(dev));
-}
-
-static int open_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 static void gpu_maps_leave_no_fd_behind(void)

@@ -2,9 +2,9 @@
 /* Memory maps: what they are made of, their states, and what each function refuses. */
 #include "memory_check.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define MAP_CALL(name, ...)                                \
 	static doca_error_t with_##name(void *m)           \
@@ -411,18 +411,6 @@ static void threads_may_share_a_map_that_was_made_safe(void)
 	OK(doca_dev_close(dev)); /* no use of it was lost or counted twice */
 }
 
-static int open_fds(void)
-{
-	int n = 0;
-	DIR *fds = opendir("/proc/self/fd");
-
-	CHECK(fds);
-	while (readdir(fds))
-		n++;
-	closedir(fds);
-	return n;
-}
-
 static void export_one(struct doca_dev *d)
 {
 	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE | PCI_RW);
@@ -439,7 +427,9 @@ static void hundreds_of_maps_leave_nothing_behind(void)
 	int before = open_fds();
 	for (int i = 0; i < 300; i++)
 		export_one(d);
-	CHECK_EQ(open_fds(), before);
+	/* The door's thread has some of its own, now and then. */
+	for (time_t end = time(NULL) + 10; open_fds() > before;)
+		CHECK(time(NULL) < end);
 	OK(doca_dev_close(d));
 }
 
