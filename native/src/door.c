@@ -356,18 +356,22 @@ static void fork_watch(void)
 	fork_rc = pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
+static int fork_watch_once(pthread_once_t *once)
+{
+	pthread_once(once, fork_watch);
+	return fork_rc ? dg_fail(fork_rc, "pthread_atfork: %s", strerror(fork_rc)) : 0;
+}
+
 int dg_fork_watch(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	pthread_once(&once, fork_watch);
-	return fork_rc ? dg_fail(fork_rc, "pthread_atfork: %s", strerror(fork_rc)) : 0;
+	return fork_watch_once(&once);
 }
 
 int dg_fork_watch_last(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	pthread_once(&once, fork_watch);
-	return fork_rc ? dg_fail(fork_rc, "pthread_atfork: %s", strerror(fork_rc)) : 0;
+	return fork_watch_once(&once);
 }
 
 static void set_pace(void)
