@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import rows
 from rich.console import Console
 from rig import Figure, per_call, rounds, save
 from table import shown
@@ -43,21 +43,10 @@ with dgkit.Device(provider) as device:
 
 
 @dataclass
-class Bench:
-    """What the rows share: a region here, and its own import."""
+class Bench(rows.Bench):
+    """The region here, and its own import; or that of a second process."""
 
-    device: dgkit.Device
-    local: dgkit.Region
-    remote: dgkit.RemoteRegion
     there: Any  # the memory behind remote, where it is of this process
-
-    def records(self, n: int) -> np.ndarray[Any, Any]:
-        """n writes of 64 bytes, one behind another."""
-        batch = np.zeros(n, dgkit.WR_DTYPE)
-        batch["local"], batch["remote"] = self.local.id, self.remote.id
-        batch["size"], batch["op"] = 64, 1
-        batch["local_offset"] = batch["remote_offset"] = np.arange(n) * 64
-        return batch
 
 
 def bare_ns(operation: Any, window: int, count: int = 4000) -> float:
@@ -133,7 +122,7 @@ def another(bench: Bench) -> Iterator[Figure]:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as owner:
         token = bytes.fromhex(owner.stdout.readline())
         with bench.device.import_region(token) as remote, bench.device.queue() as queue:
-            far = Bench(bench.device, bench.local, remote, bench.there)
+            far = Bench(bench.device, bench.local, remote, token, bench.there)
             one = queue.prepare_write(far.local, remote, size=64)
             taken = rounds(partial(per_call, one.run, 500), partial(bare_ns, one, 1, 500))
             free = ("published", lambda *_: True)
@@ -152,7 +141,8 @@ def measured(provider: str, names: list[str]) -> Iterator[Figure]:
         local = device.register(dgkit.empty(16 * MIB))
         there = dgkit.empty(16 * MIB)
         owned = device.register(there)
-        bench = Bench(device, local, device.import_region(owned.export()), there)
+        token = owned.export()
+        bench = Bench(device, local, device.import_region(token), token, there)
         for row in ALL:
             if not names or row.__name__ in names:
                 yield from row(bench)
