@@ -91,7 +91,7 @@ _LAB = {
     "load_ipython_extension": "jupyter",
     "unload_ipython_extension": "jupyter",
 }
-_MODULES = (*_NAMES, "agent", "doca", "jupyter", "widgets", "wire")
+_MODULES = (*_NAMES, "agent", "doca", "doctor", "jupyter", "widgets", "wire")
 
 __all__ = ["__version__"]
 __all__ += list(_HOME)

@@ -25,23 +25,25 @@ BELOW = {
     "memory": {"types", "errors", "buffers", "cards"},
     "doca": {"types", "errors", "buffers", "cards", "dma"},
     "wire": {"types", "errors", "dma"},  # dma: for the folder that its sockets share with export.c
+    "doctor": {"types", "errors", "cards"},
     "report": {"types", "errors", "cards"},
     "agent": {"types", "errors", "dma", "memory", "wire", "report"},
     "session": {"types", "errors", "buffers", "cards", "dma", "memory", "wire", "report", "agent"},
-    "widgets": {"types", "errors", "buffers", "cards", "memory", "report", "session"},
-    "jupyter": {"types", "errors", "cards", "memory", "report", "session", "widgets"},
+    "widgets": {"types", "errors", "buffers", "cards", "doctor", "memory", "report", "session"},
+    "jupyter": {"types", "errors", "cards", "doctor", "memory", "report", "session", "widgets"},
 }
 
 # Who alone may import what is heavy, or belongs to one layer.
 ALONE = {
     "_native": {"dma/_ffi.py"},
     "cffi": {"dma/_ffi.py", "doca/_library.py"},  # doca: DOCA's libraries, which no wheel brings
-    "ctypes": {"memory/cuda.py", "memory/gdrcopy.py"},  # libraries that no wheel brings
+    # libraries that no wheel brings
+    "ctypes": {"doctor/probes.py", "memory/cuda.py", "memory/gdrcopy.py"},
     "pickle": set(),
     "click": {"cli/"},
     "rich": {"cli/"},
     "zmq": {"wire/", "agent", "session"},
-    "msgspec": {"wire/", "agent", "session", "report.py", "cards.py"},
+    "msgspec": {"doctor/", "wire/", "agent", "session", "report.py", "cards.py"},
     "cupy": {"memory/"},
     "cuda": {"memory/"},
     "ipywidgets": {"widgets/"},

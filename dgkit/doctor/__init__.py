@@ -1,0 +1,15 @@
+"""Why GPU and DPU do not talk, and what to do. `dgkit.doctor()` reads this machine and judges it.
+
+The data flows one way: a `Reader` looks at files, commands and the system (`live`) or at a snapshot
+of them (`snapshot`); `facts` parse what it gave; `checks` judge the facts; `diagnosis` runs the
+checks and puts together what they found; `cards`, the command line and a panel show it. Nothing is
+ever changed, and no rights are needed.
+"""
+
+from __future__ import annotations
+
+from .diagnosis import Diagnosis, diagnose
+from .finding import Finding, Verdict
+from .goals import Goal
+
+__all__ = ["Diagnosis", "Finding", "Goal", "Verdict", "diagnose"]

@@ -1,0 +1,1 @@
+"""ACS on the bridges between a GPU and a NIC."""

@@ -1,0 +1,1 @@
+"""The BlueField: generation, mode, representors, the way to its Arm cores."""

@@ -1,0 +1,1 @@
+"""dgkit itself: its core, its providers, its optional parts."""

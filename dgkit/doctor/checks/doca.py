@@ -1,0 +1,1 @@
+"""DOCA, MLNX_OFED and rdma-core: versions against what each feature needs."""

@@ -1,0 +1,1 @@
+"""Firmware of BlueFields and ConnectX NICs."""

@@ -1,0 +1,1 @@
+"""GDRCopy: GPU memory for the CPU."""

@@ -1,0 +1,1 @@
+"""The IOMMU and the kernel's command line."""

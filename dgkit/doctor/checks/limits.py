@@ -1,0 +1,1 @@
+"""Limits of the system: locked memory, page size, open files."""

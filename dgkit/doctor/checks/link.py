@@ -1,0 +1,1 @@
+"""The speed and width of PCIe links, now and at most."""

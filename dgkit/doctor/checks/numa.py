@@ -1,0 +1,1 @@
+"""NUMA nodes and the CPUs near a device."""

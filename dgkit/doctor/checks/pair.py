@@ -1,0 +1,1 @@
+"""A host and a DPU together."""

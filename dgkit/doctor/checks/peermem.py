@@ -1,0 +1,1 @@
+"""nvidia-peermem, the older way of mapping GPU memory for a NIC."""

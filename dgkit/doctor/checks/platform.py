@@ -1,0 +1,1 @@
+"""Machines that have no GPUDirect: DGX Spark and others."""

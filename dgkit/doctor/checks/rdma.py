@@ -1,0 +1,1 @@
+"""RDMA devices, and whether they take dma-buf regions."""
