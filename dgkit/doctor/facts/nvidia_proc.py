@@ -1,0 +1,106 @@
+"""What the NVIDIA kernel modules say of themselves: /proc/driver/nvidia, /proc/modules."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ..machine import Machine
+
+__all__ = ["Driver", "Module", "colons", "driver", "information", "modules", "registry"]
+__all__ += ["read_modules", "read_version", "version_key"]
+
+_PROC = "/proc/driver/nvidia"
+_VERSION = re.compile(r"\b(\d{2,4}\.\d{1,3}(?:\.\d{1,3})?)\b")
+
+
+class Driver(msgspec.Struct, frozen=True):
+    """The loaded kernel module. `flavour` is "open", "closed" or ""; `why`: why it is not known.
+
+    `loaded` is None where nothing tells.
+    """
+
+    loaded: bool | None
+    version: str = ""
+    flavour: str = ""
+    why: str = ""
+
+
+class Module(msgspec.Struct, frozen=True):
+    """A line of /proc/modules: `users` are the modules that use it, `state` Live, Loading, ..."""
+
+    name: str
+    users: tuple[str, ...] = ()
+    state: str = ""
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """A version as numbers, to compare: `580.159.04` is (580, 159, 4); () if it is none."""
+    numbers = re.match(r"\d+(?:\.\d+)*", version.strip())
+    return tuple(int(part) for part in numbers[0].split(".")) if numbers else ()
+
+
+def read_version(text: str) -> tuple[str, str]:
+    """Version and flavour by /proc/driver/nvidia/version; "" for what it does not tell.
+
+    Its first line is `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04 ...` for
+    the open modules, `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.07 ...` else.
+    """
+    line = next((one for one in text.splitlines() if "NVRM" in one), "")
+    found = _VERSION.search(line.replace("x86_64", ""))
+    if "Kernel Module" not in line:
+        return found[1] if found else "", ""
+    return found[1] if found else "", "open" if "Open Kernel Module" in line else "closed"
+
+
+def read_modules(text: str) -> dict[str, Module]:
+    """/proc/modules: `nvidia 5234688 5 nvidia_uvm,nvidia_modeset, Live 0x0000000000000000 (OE)`."""
+    found = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 5:
+            users = tuple(one for one in words[3].split(",") if one not in ("", "-"))
+            found[words[0]] = Module(words[0], users, words[4])
+    return found
+
+
+def colons(text: str) -> dict[str, str]:
+    """Lines of `Name: value`, as in the files of /proc/driver/nvidia."""
+    parts = (line.partition(":") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, colon, value in parts if colon and name.strip()}
+
+
+def registry(params: str) -> dict[str, str]:
+    """The keys of RegistryDwords in /proc/driver/nvidia/params, as `PeerMappingOverride`: `1`."""
+    words = colons(params).get("RegistryDwords", "").strip('"').split(";")
+    parts = (word.partition("=") for word in words)
+    return {name.strip(): value.strip() for name, equals, value in parts if equals}
+
+
+def modules(machine: Machine) -> dict[str, Module] | None:
+    """The kernel modules that are loaded, by name; None where that cannot be read."""
+    listing = machine.read.text("/proc/modules")
+    return read_modules(listing.text) if listing.ok else None
+
+
+def driver(machine: Machine) -> Driver:
+    """The NVIDIA kernel module that is loaded."""
+    proc, sysfs, listing = machine.read.together(
+        [f"text {_PROC}/version", "text /sys/module/nvidia/version", "text /proc/modules"]
+    )
+    if proc.ok:
+        version, flavour = read_version(proc.text)
+        why = "" if flavour else f"{_PROC}/version has no words that are known"
+        return Driver(True, version or sysfs.text.strip(), flavour, why)
+    if sysfs.ok:
+        return Driver(True, sysfs.text.strip(), "", proc.why)
+    if listing.ok:
+        return Driver("nvidia" in read_modules(listing.text), "", "", proc.why)
+    return Driver(False if proc.absent and sysfs.absent else None, "", "", proc.why)
+
+
+def information(machine: Machine, address: str) -> dict[str, str]:
+    """What the driver says of a GPU: Model, GPU UUID, Bus Location, Device Minor and so on."""
+    found = colons(machine.read.text(f"{_PROC}/gpus/{address}/information").text)
+    return {name: value for name, value in found.items() if "?" not in value}

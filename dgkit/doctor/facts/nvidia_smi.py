@@ -1,0 +1,136 @@
+"""What `nvidia-smi -q` says: one command for all that NVML tells of every GPU.
+
+Its format is the same since driver 390: two spaces or more of indentation a level, `Key : Value`,
+and a line without a colon begins a section. It has no other language than English.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ..machine import Machine
+
+__all__ = ["Smi", "SmiGpu", "pci_address", "read_smi", "smi"]
+
+_LINE = re.compile(r"^(\s*)(\S.*?)\s+:(?:\s+(.*))?$")
+_GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")
+_ADDRESS = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
+_SIZE = re.compile(r"(\d+) (KiB|MiB|GiB|MB)$")
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "MB": 1 << 20, "GiB": 1 << 30}
+# What stands where a value cannot be had: nvidia-smi(1), and what is seen of GPUs that fail.
+_NOTHING = (
+    *("", "n/a", "not supported", "not found", "unknown error", "err!", "insufficient permissions"),
+    *("requested functionality has been deprecated", "gpu is lost", "gpu requires reset"),
+)
+
+
+class SmiGpu(msgspec.Struct, frozen=True):
+    """One GPU. `fields`: values by their path, as `BAR1 Memory Usage/Total`."""
+
+    address: str
+    fields: dict[str, str]
+
+    def said(self, *paths: str) -> str:
+        """The value of the first of these paths that has one; "" for none, N/A and errors."""
+        for path in paths:
+            value = self.fields.get(path, "").strip()
+            if value.strip("[]").lower() not in _NOTHING:
+                return value
+        return ""
+
+    def size(self, path: str) -> int | None:
+        """A value like `131072 MiB` as bytes."""
+        match = _SIZE.match(self.said(path))
+        return int(match[1]) * _UNITS[match[2]] if match else None
+
+    def flag(self, path: str) -> bool | None:
+        """A value that is Enabled or Disabled."""
+        return {"enabled": True, "disabled": False}.get(self.said(path).lower())
+
+
+class Smi(msgspec.Struct, frozen=True):
+    """The whole output. `why`: what went wrong, in nvidia-smi's words or the reader's.
+
+    `trouble` sorts that: "" (nothing), "absent" (no such command), "driver" (it reaches no driver),
+    "mismatch" (library and kernel module differ), "devices" (none found), "lost" (a GPU fell off
+    the bus), "denied", "library" (libnvidia-ml is missing), "late", "other".
+    """
+
+    driver: str = ""
+    cuda: str = ""
+    gpus: tuple[SmiGpu, ...] = ()
+    trouble: str = ""
+    why: str = ""
+
+
+_TROUBLES = (
+    ("mismatch", "version mismatch"),
+    ("driver", "couldn't communicate with the nvidia driver"),
+    ("driver", "driver not loaded"),
+    ("devices", "no devices were found"),
+    ("lost", "gpu is lost"),
+    ("lost", "unable to determine the device handle"),
+    ("denied", "insufficient permissions"),
+    ("library", "couldn't find libnvidia-ml"),
+    ("library", "library not found"),
+)
+
+
+def pci_address(text: str) -> str:
+    """As sysfs writes it: `00000000:CA:00.0` is `0000:ca:00.0`; "" if it is no address."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None:
+        return ""
+    return f"{int(match[1], 16):04x}:{match[2]}:{match[3]}.{match[4]}".lower()
+
+
+def read_smi(text: str) -> Smi:
+    """Parses an output; of any other text it makes what it can."""
+    top: dict[str, str] = {}
+    gpus: list[SmiGpu] = []
+    fields = top
+    path: list[tuple[int, str]] = []
+    for line in text.splitlines():
+        found = _GPU.match(line)
+        if found is not None:
+            fields, path = {}, []
+            gpus.append(SmiGpu(pci_address(found[1]), fields))
+            continue
+        match = _LINE.match(line)
+        indent = len(line) - len(line.lstrip())
+        while path and path[-1][0] >= indent:
+            path.pop()
+        if match is not None:
+            names = "/".join([name for _, name in path] + [match[2]])
+            fields.setdefault(names, match[3] or "")
+        elif line.strip():
+            path.append((indent, line.strip()))
+    trouble, why = _trouble(text) if not gpus else ("", "")
+    return Smi(
+        top.get("Driver Version", ""), top.get("CUDA Version", ""), tuple(gpus), trouble, why
+    )
+
+
+def _trouble(text: str) -> tuple[str, str]:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for trouble, words in _TROUBLES:
+        for line in lines:
+            if words in line.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"):
+                return trouble, line
+    return "other", lines[0] if lines else "nvidia-smi said nothing"
+
+
+def smi(machine: Machine) -> Smi:
+    """Runs it."""
+    ran = machine.read.run("nvidia-smi", "-q")
+    if ran.absent:
+        return Smi(trouble="absent", why=ran.why)
+    if ran.fault:
+        return Smi(trouble=ran.fault if ran.fault in ("late", "denied") else "other", why=ran.why)
+    found = read_smi(ran.text)
+    if not found.gpus:
+        trouble, why = _trouble(f"{ran.text}\n{ran.said}")
+        found = msgspec.structs.replace(found, trouble=trouble, why=why)
+    return found
