@@ -40,3 +40,28 @@ FORUM = Document("NVIDIA developer forum", "https://forums.developer.nvidia.com"
 P2PDMA = Document(
     "Linux kernel, PCI peer-to-peer DMA", "https://docs.kernel.org/driver-api/pci/p2pdma.html"
 )
+GPU_OPERATOR = Document(
+    "NVIDIA GPU Operator documentation",
+    "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html",
+)
+CUDA_COMPATIBILITY = Document(
+    "NVIDIA CUDA Compatibility",
+    "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
+)
+CUDA_DRIVER_API = Document(
+    "CUDA Driver API", "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"
+)
+DGX_SPARK = Document(
+    "NVIDIA DGX Spark Porting Guide",
+    "https://docs.nvidia.com/dgx/dgx-spark-porting-guide/porting/cuda.html",
+)
+GRACE_CX8 = Document(
+    "NVIDIA Grace Blackwell with ConnectX-8, GPUDirect RDMA guide",
+    "https://docs.nvidia.com/multi-node-nvlink-systems/grace-blackwell-cx8-gpudirect-rdma-guide/"
+    "platform_software_and_configuration.html",
+)
+NVIDIA_SMI = Document("nvidia-smi(1)", "https://docs.nvidia.com/deploy/nvidia-smi/index.html")
+OPEN_MODULES = Document(
+    "NVIDIA open GPU kernel modules", "https://github.com/NVIDIA/open-gpu-kernel-modules"
+)
+GDRCOPY = Document("GDRCopy", "https://github.com/NVIDIA/gdrcopy")
