@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from ..machine import Machine
+from . import config_space, pci_ids
+from .pci_ids import BLUEFIELD, MELLANOX, NVIDIA
 
-__all__ = ["BLUEFIELD", "PciDevice", "PciTree", "tree"]
+__all__ = [
+    "BLUEFIELD",
+    "DEVICES",
+    "MELLANOX",
+    "NVIDIA",
+    "PciDevice",
+    "PciTree",
+    "address",
+    "is_host_bridge",
+    "numbers",
+    "tree",
+]
 
-_DEVICES = "/sys/bus/pci/devices"
-NVIDIA, MELLANOX = 0x10DE, 0x15B3
-# Device numbers of vendor 15b3, as the PCI ID list has them: the DPU's network functions.
-BLUEFIELD = {0xA2D2: "BlueField", 0xA2D6: "BlueField-2", 0xA2DC: "BlueField-3"}
+DEVICES = "/sys/bus/pci/devices"
+_ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])", re.IGNORECASE)
+# A host bridge as sysfs has it; VMD and other bridges of their own make domains from 10000 on.
+_HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+
+
+def address(text: str) -> str:
+    """`00000000:B3:00.0` of nvidia-smi and `b3:00.0` of lspci as sysfs has it; "" for neither."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None:
+        return ""
+    domain, bus, slot, function = match.groups()
+    return f"{int(domain or '0', 16):04x}:{bus}:{slot}.{function}".lower()
 
 
 class PciDevice(msgspec.Struct, frozen=True):
     """`path`: from the host bridge (`pci0000:b0`) down to the device's own address.
 
-    `kind` is the class code without its last byte: 0x0302 is a 3D controller. `numa` is -1 where
-    the system does not tell.
+    It is the address alone where sysfs does not tell. `kind` is the class code without its last
+    byte: 0x0302 is a 3D controller. `numa` is -1 where the system does not tell. `port`: what its
+    PCIe capability says that it is (config_space.PORTS), "" if that may not be read. `physfn`: the
+    address of the function that a virtual function belongs to.
     """
 
     address: str
@@ -28,6 +54,9 @@ class PciDevice(msgspec.Struct, frozen=True):
     kind: int
     driver: str = ""
     numa: int = -1
+    subsystem: tuple[int, int] = (0, 0)
+    port: str = ""
+    physfn: str = ""
 
     @property
     def is_gpu(self) -> bool:
@@ -49,12 +78,32 @@ class PciDevice(msgspec.Struct, frozen=True):
         """The generation, "" if it is no network function of a BlueField."""
         return BLUEFIELD.get(self.device, "") if self.vendor == MELLANOX and self.is_nic else ""
 
+    @property
+    def management(self) -> str:
+        """The generation of the BlueField whose SoC management function this is, else ""."""
+        return pci_ids.MANAGEMENT.get(self.device, "") if self.vendor == MELLANOX else ""
+
+    @property
+    def name(self) -> str:
+        """For people, without lspci: `ConnectX-7`, `NVIDIA 2330`, `8086:09a2`."""
+        return pci_ids.name(self.vendor, self.device)
+
+    @property
+    def slot(self) -> str:
+        """The address without the function: what the functions of one card share."""
+        return self.address.rpartition(".")[0]
+
 
 class PciTree(msgspec.Struct, frozen=True):
-    """All devices by address. `why`: why there are none to be told of, "" if there are."""
+    """All devices by address. `why`: why there are none to be told of, "" if there are.
+
+    A container may hide devices: the path of one that is there names its bridges all the same.
+    `nodes`: the NUMA nodes of the machine, () if it does not tell.
+    """
 
     devices: dict[str, PciDevice]
     why: str = ""
+    nodes: tuple[int, ...] = ()
 
     @property
     def gpus(self) -> tuple[PciDevice, ...]:
@@ -71,36 +120,159 @@ class PciTree(msgspec.Struct, frozen=True):
         """The network functions of BlueFields, by address."""
         return tuple(one for one in self.devices.values() if one.bluefield)
 
+    def above(self, address: str) -> tuple[str, ...]:
+        """The host bridge, the root port and all bridges above a device or bridge, from the top."""
+        known = self.devices.get(address)
+        if known is not None:
+            return known.path[:-1]
+        for one in self.devices.values():  # hidden, but others name it
+            if address in one.path:
+                return one.path[: one.path.index(address)]
+        return ()
+
+    def parent(self, address: str) -> str:
+        """The next bridge or host bridge above, "" if there is none or it is not known."""
+        return (self.above(address) or ("",))[-1]
+
+    def children(self, address: str) -> tuple[str, ...]:
+        """The devices right below a bridge or a host bridge, in the order of addresses."""
+        below = {
+            one.path[one.path.index(address) + 1]
+            for one in self.devices.values()
+            if address in one.path[:-1]
+        }
+        return tuple(sorted(below))
+
+    def host_bridge(self, address: str) -> str:
+        """The lowest host bridge above, "" if it is not known."""
+        found = [part for part in self.above(address) if is_host_bridge(part)]
+        return found[-1] if found else ""
+
+    def root_port(self, address: str) -> str:
+        """The root port that a device hangs on, "" for one right at its host bridge."""
+        path = (*self.above(address), address)
+        below = path[_last_host_bridge(path) + 1 :]
+        return below[0] if len(below) > 1 else ""
+
+    def port(self, address: str) -> str:
+        """Which kind of bridge it is, one of config_space.PORTS; "" for what is no bridge.
+
+        By its PCIe capability, or where this user may not read that, by its place: a bridge at a
+        host bridge is a root port, below a root port or a downstream port comes an upstream port.
+        """
+        known = self.devices.get(address)
+        if known is not None and not known.is_bridge:
+            return ""
+        if known is not None and known.port:
+            return known.port
+        over = self.parent(address)
+        if not over or is_host_bridge(over):
+            return config_space.ROOT_PORT
+        upstream = self.port(over) in (config_space.ROOT_PORT, config_space.DOWNSTREAM)
+        return config_space.UPSTREAM if upstream else config_space.DOWNSTREAM
+
+    def numa(self, address: str) -> int:
+        """The NUMA node of a device or of the nearest bridge above it that has one, else -1."""
+        for one in (address, *reversed(self.above(address))):
+            known = self.devices.get(one)
+            if known is not None and known.numa >= 0:
+                return known.numa
+        return -1
+
+
+def is_host_bridge(part: str) -> bool:
+    """Whether a part of a path is one: `pci0000:b0`."""
+    return _HOST_BRIDGE.fullmatch(part) is not None
+
+
+def _last_host_bridge(path: tuple[str, ...]) -> int:
+    return max((at for at, part in enumerate(path) if is_host_bridge(part)), default=-1)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """What the kernel's list format says: `0-3,8` is 0, 1, 2, 3, 8. What is odd is left out."""
+    found: list[int] = []
+    for match in re.finditer(r"(\d{1,5})(?:-(\d{1,5}))?", text):
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(sorted(set(found)))
+
 
 def tree(machine: Machine) -> PciTree:
     """Reads it."""
-    listing = machine.read.names(_DEVICES)
+    listing = machine.read.names(DEVICES)
     if not listing.ok:
         return PciTree({}, listing.why)
-    files = [f"text {_DEVICES}/{name}/{file}" for name in listing.names for file in _FILES]
-    machine.read.together([f"link {_DEVICES}/{name}" for name in listing.names] + files)
-    found = (_device(machine, name) for name in listing.names)
-    return PciTree({one.address: one for one in found if one is not None})
+    names = [name for name in listing.names if address(name) == name]
+    looks = [f"text {DEVICES}/{name}/{file}" for name in names for file in ("uevent", "numa_node")]
+    looks += [f"link {DEVICES}/{name}" for name in names]
+    machine.read.together(["text /sys/devices/system/node/online", *looks])
+    found = (_device(machine, name) for name in names)
+    devices = {one.address: one for one in found if one is not None}
+    return PciTree(
+        _finished(machine, devices),
+        nodes=numbers(machine.read.text("/sys/devices/system/node/online").text),
+    )
 
 
-_FILES = ("uevent", "numa_node")
-
-
-def _device(machine: Machine, address: str) -> PciDevice | None:
-    folder = f"{_DEVICES}/{address}"
+def _device(machine: Machine, name: str) -> PciDevice | None:
+    folder = f"{DEVICES}/{name}"
     link, numa = machine.read.link(folder), machine.read.text(f"{folder}/numa_node")
-    uevent = machine.read.text(f"{folder}/uevent").text
-    said = dict(line.split("=", 1) for line in uevent.splitlines() if "=" in line)
-    vendor, _, device = said.get("PCI_ID", "").partition(":")
-    try:
-        return PciDevice(
-            address=address,
-            path=tuple(part for part in link.text.split("/")[3:] if ":" in part) or (address,),
-            vendor=int(vendor, 16),
-            device=int(device, 16),
-            kind=int(said.get("PCI_CLASS", "0"), 16) >> 8,
-            driver=said.get("DRIVER", ""),
-            numa=int(numa.text) if numa.ok else -1,
-        )
-    except ValueError:
+    said = _uevent(machine.read.text(f"{folder}/uevent").text)
+    if "PCI_ID" not in said:
+        said |= _files(machine, folder)
+    ids, subsystem = _pair(said.get("PCI_ID", "")), _pair(said.get("PCI_SUBSYS_ID", ""))
+    kind = _hex(said.get("PCI_CLASS", ""))
+    if ids is None:
         return None
+    parts = link.text.split("/")
+    path = tuple(part for part in parts if is_host_bridge(part) or address(part) == part)
+    return PciDevice(
+        address=name,
+        path=path if path and path[-1] == name else (name,),
+        vendor=ids[0],
+        device=ids[1],
+        kind=(kind or 0) >> 8,
+        driver=said.get("DRIVER", ""),
+        numa=int(numa.text) if re.fullmatch(r"\s*\d{1,5}\s*", numa.text) else -1,
+        subsystem=subsystem or (0, 0),
+    )
+
+
+def _uevent(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def _files(machine: Machine, folder: str) -> dict[str, str]:
+    """What uevent says, from the files that say it one by one."""
+    looks = [f"text {folder}/{file}" for file in ("vendor", "device", "class")]
+    vendor, device, kind = (one.text.strip() for one in machine.read.together(looks))
+    return {"PCI_ID": f"{vendor}:{device}", "PCI_CLASS": kind}
+
+
+def _hex(text: str) -> int | None:
+    return int(text, 16) if re.fullmatch(r"(0x)?[0-9A-Fa-f]{1,8}", text) else None
+
+
+def _pair(text: str) -> tuple[int, int] | None:
+    first, second = (_hex(part) for part in (*text.split(":", 1), "")[:2])
+    return None if first is None or second is None else (first, second)
+
+
+def _finished(machine: Machine, devices: dict[str, PciDevice]) -> dict[str, PciDevice]:
+    """With what only some have: bridges above a GPU or NIC their kind, virtual ones their owner."""
+    chosen = [one for one in devices.values() if one.is_gpu or one.is_nic]
+    bridges = {part for one in chosen for part in one.path[:-1] if part in devices}
+    nics = [one.address for one in chosen if one.is_nic]
+    machine.read.together(
+        [f"raw {DEVICES}/{one}/config" for one in sorted(bridges)]
+        + [f"link {DEVICES}/{one}/physfn" for one in nics]
+    )
+    change = msgspec.structs.replace
+    done = dict(devices)
+    for one in bridges:
+        raw = machine.read.raw(f"{DEVICES}/{one}/config").raw
+        done[one] = change(devices[one], port=config_space.port(raw))
+    for one in nics:
+        owner = address(machine.read.link(f"{DEVICES}/{one}/physfn").text.rpartition("/")[2])
+        done[one] = change(devices[one], physfn=owner)
+    return done

@@ -1,0 +1,55 @@
+"""Numbers of NVIDIA's devices in the public PCI ID list (pci-ids.ucw.cz), vendors 10de and 15b3."""
+
+from __future__ import annotations
+
+__all__ = ["BLUEFIELD", "CONNECTX", "MANAGEMENT", "MELLANOX", "NVIDIA", "name"]
+
+NVIDIA, MELLANOX = 0x10DE, 0x15B3
+
+# A DPU's network functions, on the host and on the Arm side. a2d9 is BlueField-3 Lx.
+BLUEFIELD = {
+    0xA2D2: "BlueField",
+    0xA2D6: "BlueField-2",
+    0xA2D9: "BlueField-3",
+    0xA2DC: "BlueField-3",
+    0xA2DF: "BlueField-4",
+}
+# The function by which a host boots a DPU and talks to its Arm side (rshim): a DMA controller.
+MANAGEMENT = {
+    0xC2D2: "BlueField",
+    0xC2D3: "BlueField-2",
+    0xC2D4: "BlueField-3",
+    0xC2D5: "BlueField-3",
+}
+CONNECTX = {
+    0x1003: "ConnectX-3",
+    0x1007: "ConnectX-3 Pro",
+    0x1011: "Connect-IB",
+    0x1013: "ConnectX-4",
+    0x1014: "ConnectX-4 VF",
+    0x1015: "ConnectX-4 Lx",
+    0x1016: "ConnectX-4 Lx VF",
+    0x1017: "ConnectX-5",
+    0x1018: "ConnectX-5 VF",
+    0x1019: "ConnectX-5 Ex",
+    0x101A: "ConnectX-5 Ex VF",
+    0x101B: "ConnectX-6",
+    0x101C: "ConnectX-6 VF",
+    0x101D: "ConnectX-6 Dx",
+    0x101E: "ConnectX VF",
+    0x101F: "ConnectX-6 Lx",
+    0x1021: "ConnectX-7",
+    0x1023: "ConnectX-8",
+    0x1025: "ConnectX-9",
+    0xA2D3: "BlueField VF",
+}
+
+
+def name(vendor: int, device: int) -> str:
+    """For people: `BlueField-3`, `ConnectX-7`, `NVIDIA 2330`, else the two numbers."""
+    if vendor == MELLANOX:
+        known = BLUEFIELD.get(device) or CONNECTX.get(device)
+        if device in MANAGEMENT:
+            known = f"{MANAGEMENT[device]} management"
+        return known or f"Mellanox {device:04x}"
+    return f"NVIDIA {device:04x}" if vendor == NVIDIA else f"{vendor:04x}:{device:04x}"
