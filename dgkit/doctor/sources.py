@@ -65,3 +65,34 @@ OPEN_MODULES = Document(
     "NVIDIA open GPU kernel modules", "https://github.com/NVIDIA/open-gpu-kernel-modules"
 )
 GDRCOPY = Document("GDRCopy", "https://github.com/NVIDIA/gdrcopy")
+MODES = Document(
+    "NVIDIA BlueField modes of operation",
+    "https://docs.nvidia.com/doca/sdk/BlueField+Modes+of+Operation/index.html",
+)
+REPRESENTORS = Document(
+    "NVIDIA DPU kernel representors model",
+    "https://docs.nvidia.com/doca/sdk/DPU+Kernel+Representors+Model/index.html",
+)
+RSHIM = Document(
+    "NVIDIA BlueField BSP, host-side interface configuration",
+    "https://docs.nvidia.com/networking/display/BlueFieldDPUOSv390/"
+    "Host-side+Interface+Configuration",
+)
+DOCA = Document("NVIDIA DOCA documentation", "https://docs.nvidia.com/doca/sdk/index.html")
+DOCA_SUPPORT = Document(
+    "NVIDIA DOCA documentation, General Support",
+    "https://docs.nvidia.com/doca/archive/3-2-2/General+Support",
+)
+DOCA_FIRMWARE = Document(
+    "NVIDIA DOCA documentation, Firmware Compatibility Matrix",
+    "https://docs.nvidia.com/doca/sdk/Firmware+Compatibility+Matrix/index.html",
+)
+MLNX_OFED = Document(
+    "NVIDIA MLNX_OFED documentation",
+    "https://docs.nvidia.com/networking/display/mlnxofedv24040700/introduction",
+)
+RDMA_CORE = Document("rdma-core", "https://github.com/linux-rdma/rdma-core")
+RDMA_DMABUF = Document(
+    "Linux kernel, RDMA memory regions of a dma-buf",
+    "https://git.kernel.org/torvalds/c/bfe0cc6eb2491aeae2bba02a305fcce13cd90624",
+)
