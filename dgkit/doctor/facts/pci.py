@@ -225,7 +225,7 @@ def _device(machine: Machine, name: str) -> PciDevice | None:
     if ids is None:
         return None
     parts = link.text.split("/")
-    path = tuple(part for part in parts if is_host_bridge(part) or address(part) == part)
+    path = tuple(one for one in parts if one and (is_host_bridge(one) or address(one) == one))
     return PciDevice(
         address=name,
         path=path if path and path[-1] == name else (name,),

@@ -85,10 +85,13 @@ def path(tree: PciTree, a: str, b: str) -> Path:
     up = _ports(one.path[shared:-1])[::-1]
     down = _ports(other.path[shared:-1])
     bridges = (*up, *common[-1:], *down) if inside else (*up, *down)
-    switches = tuple(dict.fromkeys(part for part in bridges if tree.port(part) == UPSTREAM))
+    if one.slot == other.slot:  # functions of one card
+        return Path(a, b, Near.PIX, (), (), common)
+    switches = tuple(part for part in bridges if tree.port(part) == UPSTREAM)
+    if inside:
+        near = Near.PIX if len(switches) < 2 else Near.PXB
+        return Path(a, b, near, bridges, switches, common)
     near, why = _near(tree, a, b, common)
-    if inside or (one.slot == other.slot and one.path[:-1] == other.path[:-1]):
-        near, why = (Near.PIX if len(switches) < 2 else Near.PXB), ""
     return Path(a, b, near, bridges, switches, common, why)
 
 
