@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,16 +20,21 @@ from .machine import Case, Machine
 from .registry import Check, checks, named
 from .ways import Way, ways
 
-__all__ = ["Diagnosis", "diagnose", "here"]
+__all__ = ["Diagnosis", "diagnose", "here", "read_everything"]
+
+T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
 _GRACE_S = 0.5  # for a check to say what it could not read
+_CREW = 64  # more than there are checks: one that hangs holds up no other
+_EXIT_CODES = {Verdict.FAIL: 1, Verdict.WARN: 5, Verdict.CANNOT_TELL: 6}
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """What `dgkit doctor` shows. `findings`: the worst first, then in the order of the checks.
 
-    `chosen`: why this goal, "" if it was asked for. `took_s`: seconds that the checks took.
+    `ways`: the better ones first; none if only some of the checks were asked for. `chosen`: why
+    this goal, "" if it was asked for. `took_s`: seconds that the checks took.
     """
 
     case: Case
@@ -44,13 +49,48 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         return self.case.goal
 
     @property
+    def best(self) -> Way | None:
+        """The best way that works, None if none does."""
+        return next((one for one in self.ways if one.works), None)
+
+    @property
     def verdict(self) -> Verdict:
-        """The worst of all findings."""
-        return worst(self.findings)
+        """FAIL if no way serves the goal; a failure that only blocks the better of them is WARN."""
+        serving = [one for one in self.ways if one.serves]
+        if serving and all(one.verdict is Verdict.FAIL for one in serving):
+            return Verdict.FAIL
+        level = worst(self.findings)
+        if level is Verdict.FAIL and any(one.works for one in serving):
+            spared = {check for one in serving for check in one.blocked_by}
+            failed = {one.check for one in self.findings if one.verdict is Verdict.FAIL}
+            return Verdict.WARN if failed <= spared else Verdict.FAIL
+        return level
+
+    @property
+    def exit_code(self) -> int:
+        """Of `dgkit doctor`: 0 fine, 1 something fails, 5 warnings, 6 cannot tell."""
+        return _EXIT_CODES.get(self.verdict, 0)
 
     def of(self, check: str) -> tuple[Finding, ...]:
         """The findings of one check."""
         return tuple(one for one in self.findings if one.check == check)
+
+    def summary(self) -> str:
+        """One sentence: the best way, and what blocks the better ones."""
+        best = self.best
+        if best is None:
+            return _counted(self.findings) if not self.ways else "No way of moving bytes works."
+        said = f"{best.title} {best.word}"
+        better = self.ways[: self.ways.index(best)]
+        if better and not best.serves:
+            said = f"Only {said}"
+        if not better:
+            return f"{said}."
+        first = better[0]
+        if first.verdict is Verdict.CANNOT_TELL:
+            return f"{said}; whether {first.title} does cannot be told. {first.why}".rstrip()
+        by = f" by {_and(first.blocked_by)}" if first.blocked_by else f": {first.why.rstrip('.')}"
+        return f"{said}; {first.title} is blocked{by}."
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -59,15 +99,27 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
             "goal": str(self.goal),
             "chosen": self.chosen,
             "verdict": str(self.verdict),
+            "summary": self.summary(),
+            "best": self.best.name if self.best is not None else None,
             "machines": {name: one.name for name, one in sides.items() if one is not None},
             "ways": [{**msgspec.structs.asdict(w), "verdict": str(w.verdict)} for w in self.ways],
             "findings": [one.as_dict() for one in self.findings],
             "took_s": round(self.took_s, 3),
         }
 
+    def __str__(self) -> str:
+        from .shown import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        from .shown import html
+
+        return html(self)
+
 
 def here(*, fast: bool = False) -> Machine:
-    """This machine, to be read from now on for at most 10 s, or 2 s."""
+    """This machine, to be read from now on for at most 10 s, or 2 s; `with here() as machine:`."""
     return Machine(Live(FAST_S if fast else FULL_S))
 
 
@@ -80,83 +132,125 @@ def diagnose(
     limit_s: float = FULL_S,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Judges one machine, or a host and a DPU together.
+    """Judges one machine, or a host and a DPU together; ends `limit_s` and half a second later.
 
     `only`: the names of checks or of families, all if there are none. `size`: bytes of GPU memory
-    to be lent at once. ValueError: a name is not known, or two machines are the same side.
+    to be lent at once. `progress`: called with how many checks of how many have ended. ValueError:
+    a name is not known, there is no machine, or two machines are the same side.
     """
     start = time.monotonic()
-    until = start + limit_s + _GRACE_S
-    wanted = tuple(named(only)) if only else checks()
-    crew = Crew("dgkit-doctor-check")
-    sides = _sides(machines, crew, until)
-    chosen_goal, chosen = (goal, "") if goal else _choose(sides)
-    host, dpu = sides.get("host"), sides.get("dpu")
-
-    def case(machine: Machine) -> Case:
-        return Case(machine=machine, goal=chosen_goal, size=size, host=host, dpu=dpu)
-
-    def start_one(check: Check, name: str) -> Job[tuple[Finding, ...]]:
-        machine = sides.get(name, machines[0])
-        return crew.start(lambda: tuple(check.judge(case(machine))))
-
-    jobs = [
-        (check, name, start_one(check, name))
-        for check in wanted
-        for name in _asked(check, sides, chosen_goal)
-    ]
-    found: list[Finding] = []
-    for at, (check, name, job) in enumerate(jobs):
-        found += _findings(check, name, job, until)
-        if progress is not None:
-            progress(at + 1, len(jobs))
+    run = _Run(machines, size, start + limit_s + _GRACE_S)
+    wanted = tuple(dict.fromkeys(named(only))) if only else checks()
+    chosen_goal, chosen = (goal, "") if goal else run.choose()
+    found = run.findings(run.begin(wanted, chosen_goal), progress)
     ordered = tuple(sorted(found, key=lambda one: -one.verdict))
-    main = case(host or dpu or machines[0])
+    case = run.case(run.main, chosen_goal)
+    known = () if only else run.ways(case, ordered)
     took = time.monotonic() - start
-    known = ways(main, ordered)
-    return Diagnosis(case=main, findings=ordered, ways=known, chosen=chosen, took_s=took)
+    return Diagnosis(case=case, findings=ordered, ways=known, chosen=chosen, took_s=took)
 
 
-def _sides(machines: Sequence[Machine], crew: Crew, until: float) -> dict[str, Machine]:
-    jobs = [(one, crew.start(partial(one.know, side))) for one in machines]
-    sides: dict[str, Machine] = {}
-    for machine, job in jobs:
+def read_everything(
+    machine: Machine,
+    *,
+    size: int = 64 << 20,
+    limit_s: float = FULL_S,
+    progress: Progress | None = None,
+) -> None:
+    """Lets each check look for each goal, so that a recording has what any judgement needs."""
+    run = _Run([machine], size, time.monotonic() + limit_s + _GRACE_S)
+    jobs = [job for goal in Goal for job in run.begin(checks(), goal)]
+    for _ in run.findings(jobs, progress):
+        pass
+
+
+_Asked = tuple[Check, str, Job[tuple[Finding, ...]]]
+
+
+class _Run:
+    """Checks at work on the same machines until the same time."""
+
+    def __init__(self, machines: Sequence[Machine], size: int, until: float) -> None:
+        if not machines:
+            raise ValueError("there is no machine to judge")
+        self.size, self.until = size, until
+        self.crew = Crew("dgkit-doctor-check", most=_CREW)
+        self.sides = self._sides(machines)
+        self.main = self.sides.get("host") or machines[0]
+
+    def _sides(self, machines: Sequence[Machine]) -> dict[str, Machine]:
+        jobs = [(one, self.crew.start(partial(one.know, side))) for one in machines]
+        sides: dict[str, Machine] = {}
+        for machine, job in jobs:
+            name = self._of(job, "host")
+            if name in sides:
+                both = f"{sides[name].name} and {machine.name}"
+                what = "the Arm cores of a DPU" if name == "dpu" else "hosts"
+                raise ValueError(f"{both} are both {what}: judge a host and a DPU together")
+            sides[name] = machine
+        return sides
+
+    def _of(self, job: Job[T], otherwise: T) -> T:
         try:
-            name = job.result(until)
+            return job.result(self.until)
+        except Exception:  # odd readings; the checks that rest on them say so
+            return otherwise
+
+    def ways(self, case: Case, findings: tuple[Finding, ...]) -> tuple[Way, ...]:
+        """All of them; none if the PCI devices are not known before the deadline."""
+        try:
+            return self.crew.start(partial(ways, case, findings)).result(self.until)
         except TimeoutError:
-            name = "host"
-        if name in sides:
-            both = f"{sides[name].name} and {machine.name}"
-            what = "the Arm cores of a DPU" if name == "dpu" else "hosts"
-            raise ValueError(f"{both} are both {what}: judge a host and a DPU together")
-        sides[name] = machine
-    return sides
+            return ()
+
+    def case(self, machine: Machine, goal: Goal) -> Case:
+        """As a check on this machine is given it."""
+        host, dpu = self.sides.get("host"), self.sides.get("dpu")
+        return Case(machine=machine, goal=goal, size=self.size, host=host, dpu=dpu)
+
+    def begin(self, wanted: Sequence[Check], goal: Goal) -> list[_Asked]:
+        """Starts the checks that count for the goal, each on the sides it is asked on."""
+        return [
+            (check, name, self.crew.start(partial(_judged, check, self.case(machine, goal))))
+            for check in wanted
+            if goal in check.goals
+            for name, machine in self._asked(check)
+        ]
+
+    def _asked(self, check: Check) -> Iterator[tuple[str, Machine]]:
+        if "pair" in check.sides:
+            yield "pair", self.main
+        yield from ((name, one) for name, one in self.sides.items() if name in check.sides)
+
+    def findings(self, jobs: Sequence[_Asked], progress: Progress | None) -> list[Finding]:
+        """Of all of them, in their order; what has not ended by the deadline cannot be told."""
+        found: list[Finding] = []
+        for at, (check, name, job) in enumerate(jobs):
+            words = {"check": check.name, "title": check.title, "side": name}
+            found += [finding.named(one, **words) for one in self._found(job)]
+            if progress is not None:
+                progress(at + 1, len(jobs))
+        return found
+
+    def _found(self, job: Job[tuple[Finding, ...]]) -> tuple[Finding, ...]:
+        try:
+            return job.result(self.until)
+        except TimeoutError:
+            return (finding.unknown("no answer", why="It did not end before the deadline."),)
+        except Exception as error:  # one check that fails takes nothing from the others
+            return (finding.unknown("no answer", why=f"The check failed: {error!r}"),)
+
+    def choose(self) -> tuple[Goal, str]:
+        """The goal that the machine looks like, and why."""
+        nothing = (Goal.LAPTOP, "nothing could be read")
+        return self._of(self.crew.start(partial(_choose, self.sides)), nothing)
 
 
-def _asked(check: Check, sides: dict[str, Machine], goal: Goal) -> Iterator[str]:
-    """The sides on which a check is asked."""
-    if goal not in check.goals:
-        return
-    if "pair" in check.sides:
-        yield "pair"
-    yield from (name for name in sides if name in check.sides)
+def _judged(check: Check, case: Case) -> tuple[Finding, ...]:
+    return tuple(check.judge(case))
 
 
-def _findings(
-    check: Check, name: str, job: Job[tuple[Finding, ...]], until: float
-) -> Iterator[Finding]:
-    try:
-        found = job.result(until)
-    except TimeoutError:
-        found = (finding.unknown("no answer", why="It did not end before the deadline."),)
-    except Exception as error:  # one check that fails takes nothing from the others
-        found = (finding.unknown("no answer", why=f"The check failed: {error!r}"),)
-    for one in found:
-        yield msgspec.structs.replace(one, check=check.name, title=check.title, side=name)
-
-
-def _choose(sides: dict[str, Machine]) -> tuple[Goal, str]:
-    """What the machine looks like."""
+def _choose(sides: Mapping[str, Machine]) -> tuple[Goal, str]:
     if "dpu" in sides:
         return Goal.ARM_DMA, "this is the Arm side of a BlueField"
     devices = sides["host"].know(pci.tree)
@@ -169,3 +263,11 @@ def _choose(sides: dict[str, Machine]) -> tuple[Goal, str]:
     return Goal.LAPTOP, "there is neither a GPU nor a BlueField"
 
 
+def _counted(findings: Sequence[Finding]) -> str:
+    many = {level: sum(one.verdict is level for one in findings) for level in Verdict}
+    said = [f"{many[level]} {level}" for level in sorted(Verdict, reverse=True) if many[level]]
+    return f"{', '.join(said) or 'nothing was found'}."
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

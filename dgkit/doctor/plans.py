@@ -1,0 +1,188 @@
+"""The ways of moving bytes that there are, the better ones first, and the checks each rests on."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from .goals import ALL, Goal
+
+__all__ = ["ANY_WILL_DO", "PLANS", "Plan", "Thing"]
+
+
+class Thing(Enum):
+    """A device without which a way makes no sense: why not, and the check that looks for it."""
+
+    GPU = ("There is no NVIDIA GPU.", "driver-loaded")
+    BLUEFIELD = ("There is no BlueField.", "bluefield-present")
+    NIC = ("There is no NIC of NVIDIA's.", "rdma-devices")
+
+    @property
+    def missing(self) -> str:
+        """In words."""
+        return self.value[0]
+
+    @property
+    def check(self) -> str:
+        """Which check tells more."""
+        return self.value[1]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """`what`: one sentence. `goals`: those it is shown for; `serves`: those that ask for it.
+
+    `either`: sets of checks, one of which must pass whole; there a warning blocks, too, since it
+    says that another set is to be taken, unless two documents disagree about it. The first check
+    of a set is the one that must have been answered. `needs`: a failure blocks, and without an
+    answer nothing can be told. `wants`: a failure blocks, no answer does not matter. `slow`: why it
+    is slower at its best.
+    """
+
+    name: str
+    title: str
+    what: str
+    goals: frozenset[Goal]
+    serves: frozenset[Goal] = frozenset()
+    things: tuple[Thing, ...] = ()
+    either: tuple[tuple[str, ...], ...] = ()
+    needs: tuple[str, ...] = ()
+    wants: tuple[str, ...] = ()
+    slow: str = ""
+
+
+# Checks that look at several devices of a kind, of which one that is right will do.
+ANY_WILL_DO = frozenset(
+    {
+        *("bar1-size", "bar1-resizable", "dmabuf-gpu", "dmabuf-mmap", "topology", "link", "acs"),
+        *("numa", "rdma-devices", "rdma-dmabuf", "driver-persistence"),
+    }
+)
+
+_DMABUF = ("dmabuf-gpu", "driver-flavour", "kernel-version", "gpudirect-platform")
+_PEERMEM = ("peermem", "gpudirect-platform")
+_RDMA_DMABUF = ("rdma-dmabuf", *_DMABUF)
+_DIRECT = ("bar1-size", "iommu", "acs", "topology", "virtual-machine", "container")
+_ARM = ("dgkit-core", "bluefield-present", "bluefield-mode", "doca-libraries")
+_ARM_WANTS = (
+    *("bluefield-link", "bluefield-representors", "doca-version", "memlock"),
+    *("pair-bluefield", "pair-versions"),
+)
+_ARM_DMA, _RDMA = frozenset({Goal.ARM_DMA}), frozenset({Goal.RDMA})
+_GPUNETIO, _LAPTOP = frozenset({Goal.GPUNETIO}), frozenset({Goal.LAPTOP})
+
+
+def _arm(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> Plan:
+    return Plan(
+        name=name, title=title, what=what, goals=_ARM_DMA, serves=_ARM_DMA,
+        things=(Thing.BLUEFIELD, Thing.GPU), either=(gpu_memory,),
+        needs=(*_ARM, "driver-loaded"), wants=(*_ARM_WANTS, *_DIRECT, "pair-memory"),
+    )  # fmt: skip
+
+
+def _rdma(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> Plan:
+    return Plan(
+        name=name, title=title, what=what, goals=_RDMA, serves=_RDMA,
+        things=(Thing.NIC, Thing.GPU), either=(gpu_memory,),
+        needs=("dgkit-core", "rdma-devices", "driver-loaded"),
+        wants=("rdma-core", "ofed-version", "memlock", *_DIRECT),
+    )  # fmt: skip
+
+
+def _gpunetio(part: str, title: str, does: str) -> Plan:
+    return Plan(
+        name=f"gpunetio-{part}", title=f"GPUNetIO, {title}",
+        what=f"Kernels on the GPU {does}, with the data in the GPU's memory.",
+        goals=_GPUNETIO, serves=_GPUNETIO, things=(Thing.NIC, Thing.GPU),
+        either=(_DMABUF, _PEERMEM), needs=(f"gpunetio-{part}", "driver-loaded"),
+        wants=("bluefield-mode", "bluefield-link", "doca-version", "doca-libraries", *_DIRECT),
+    )  # fmt: skip
+
+
+PLANS = (
+    _arm(
+        "doca-gpu-dmabuf",
+        "DOCA DMA to GPU memory (dma-buf)",
+        "The Arm cores read and write the GPU's memory by DOCA DMA, which has it as a dma-buf.",
+        _DMABUF,
+    ),
+    _arm(
+        "doca-gpu-peermem",
+        "DOCA DMA to GPU memory (peermem)",
+        "The Arm cores read and write the GPU's memory by DOCA DMA, which nvidia-peermem maps.",
+        _PEERMEM,
+    ),
+    Plan(
+        name="doca-host",
+        title="DOCA DMA to host memory",
+        what="The Arm cores read and write pinned memory of the host; the GPU copies from there.",
+        goals=_ARM_DMA,
+        things=(Thing.BLUEFIELD,),
+        needs=_ARM,
+        wants=_ARM_WANTS,
+        slow="Data in GPU memory takes a second copy, through the host's memory.",
+    ),
+    _rdma(
+        "rdma-gpu-dmabuf",
+        "RDMA to GPU memory (dma-buf)",
+        "The NIC reads and writes the GPU's memory, which is registered with it as a dma-buf.",
+        _RDMA_DMABUF,
+    ),
+    _rdma(
+        "rdma-gpu-peermem",
+        "RDMA to GPU memory (peermem)",
+        "The NIC reads and writes the GPU's memory, which nvidia-peermem maps for it.",
+        _PEERMEM,
+    ),
+    Plan(
+        name="rdma-host",
+        title="RDMA to host memory",
+        what="The NIC reads and writes pinned memory of the host; the GPU copies from there.",
+        goals=_RDMA,
+        things=(Thing.NIC,),
+        needs=("dgkit-core", "rdma-devices"),
+        wants=("rdma-core", "ofed-version", "memlock", "container"),
+        slow="Data in GPU memory takes a second copy, through the host's memory.",
+    ),
+    _gpunetio("ethernet", "Ethernet", "send and receive packets"),
+    _gpunetio("rdma", "RDMA", "start RDMA reads, writes and sends"),
+    _gpunetio("verbs", "Verbs", "post work to RDMA queues themselves"),
+    _gpunetio("dma", "DMA", "start copies of the NIC's DMA engine"),
+    Plan(
+        name="gpunetio-pinned",
+        title="GPUNetIO, pinned CPU memory",
+        what="Kernels on the GPU use the NIC, with queues and data in pinned memory of the host.",
+        goals=_GPUNETIO,
+        serves=_GPUNETIO,
+        things=(Thing.NIC, Thing.GPU),
+        needs=("driver-loaded", "doca-libraries"),
+        wants=("bluefield-mode", "bluefield-link", "doca-version", "container", "memlock"),
+        slow="The data lies in the host's memory, and a CPU thread may have to ring the doorbell.",
+    ),
+    Plan(
+        name="cuda",
+        title="software DPU, GPU memory (cuda)",
+        what="A second process in the DPU's place copies by the GPU's own copy engine.",
+        goals=ALL,
+        serves=_LAPTOP,
+        things=(Thing.GPU,),
+        needs=("dgkit-core", "driver-loaded"),
+        wants=("cuda-driver", "cuda-python"),
+    ),
+    Plan(
+        name="soft",
+        title="software DPU (soft)",
+        what="A second process in the DPU's place copies by the CPU, in the host's memory.",
+        goals=ALL,
+        serves=_LAPTOP,
+        needs=("dgkit-core",),
+    ),
+    Plan(
+        name="softdoca",
+        title="softdoca",
+        what="Programs written for DOCA run on the CPU, with no DPU.",
+        goals=ALL,
+        serves=_LAPTOP,
+        needs=("dgkit-core",),
+    ),
+)
