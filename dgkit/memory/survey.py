@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import DeviceUnavailable, NativeError
 from . import cuda
 
-__all__ = ["GpuInfo", "gpus", "kernel_modules", "uuid_of", "uuid_text", "why_no_gpu"]
+__all__ = ["GpuInfo", "gpu_error", "gpus", "kernel_modules", "uuid_of", "uuid_text", "why_no_gpu"]
 
 _VERSION = Path("/proc/driver/nvidia/version")
 _PCI = Path("/sys/bus/pci/devices")
@@ -51,13 +51,19 @@ class GpuInfo:
     writes_ordering: str | None
 
 
-def why_no_gpu() -> str:
-    """Why `on="gpu"` fails here, and what to do; "" if it works."""
+def gpu_error() -> DeviceUnavailable | None:
+    """What `on="gpu"` raises here; None if it works."""
     try:
         cuda.ready()
     except DeviceUnavailable as error:
-        return str(error.strerror)
-    return ""
+        return error
+    return None
+
+
+def why_no_gpu() -> str:
+    """Why `on="gpu"` fails here, and what to do; "" if it works."""
+    error = gpu_error()
+    return "" if error is None else str(error.strerror)
 
 
 def gpus() -> list[GpuInfo]:
@@ -171,10 +177,14 @@ def _nvml() -> Any:
 
 
 def _resource1(pci: str) -> int | None:
-    """The size of BAR1: the second line of the PCI device's `resource` has its first, last byte."""
+    """The size of BAR1: of the second region in use in the PCI device's `resource`.
+
+    A line has a region's first byte, last byte and flags; BAR0 takes two where it is a 64-bit one.
+    """
     try:
-        line = (_PCI / pci / "resource").read_text(encoding="ascii").splitlines()[1]
-        first, last = (int(word, 16) for word in line.split()[:2])
-    except (OSError, ValueError, IndexError):
+        lines = (_PCI / pci / "resource").read_text(encoding="ascii").splitlines()[:6]
+        ends = [[int(word, 16) for word in line.split()[:2]] for line in lines]
+        sizes = [last - first + 1 for first, last in ends if last > first]
+    except (OSError, ValueError):
         return None
-    return last - first + 1
+    return sizes[1] if len(sizes) > 1 else None

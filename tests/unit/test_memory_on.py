@@ -203,6 +203,21 @@ def test_the_size_of_bar1_is_that_of_the_devices_second_resource(monkeypatch, tm
     assert "cannot be read" in why
 
 
+def test_a_64_bit_bar0_takes_two_lines_and_the_next_in_use_is_bar1(monkeypatch, tmp_path):
+    device = tmp_path / "0000:17:00.0"
+    device.mkdir()
+    unused = "0x0000000000000000 0x0000000000000000 0x0000000000000000"
+    lines = [
+        *("0x00000000c0000000 0x00000000c0ffffff 0x000000000014220c", unused),
+        *("0x0000204000000000 0x0000207fffffffff 0x000000000014220c", unused),
+    ]
+    (device / "resource").write_text("\n".join(lines))
+    monkeypatch.setattr(survey, "_PCI", tmp_path)
+    assert survey._resource1("0000:17:00.0") == 256 << 30
+    (device / "resource").write_text("\n".join(lines[:2]))
+    assert survey._resource1("0000:17:00.0") is None
+
+
 class _Nvml:
     """NVML's functions, for one GPU."""
 
