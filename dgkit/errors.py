@@ -50,7 +50,32 @@ class NativeError(DgkitError, OSError):
     """The C core or the system refused; `errno` says which way."""
 
 
-class DeviceUnavailable(NativeError):
+class _Explained(DgkitError):
+    """An error about this machine. `check`: which check of `dgkit doctor` explains it, "" if none.
+
+    str() ends with that check; `words` is without it, for who tells the error on.
+    """
+
+    def __init__(self, *args: object, check: str = "") -> None:
+        super().__init__(*args)
+        self.check = check
+
+    @property
+    def words(self) -> str:
+        """What went wrong and what to do, without an errno and without the check."""
+        return str(self.args[-1] if self.args else "")
+
+    @property
+    def way_out(self) -> str:
+        """Where to read more, for the end of a message; "" if no check can say more."""
+        return f"`dgkit doctor {self.check}` explains" if self.check else ""
+
+    def __str__(self) -> str:
+        words = super().__str__()
+        return f"{words.rstrip('.')}. {self.way_out}" if self.check else words
+
+
+class DeviceUnavailable(_Explained, NativeError):
     """The provider cannot be used here; the message says why and what to do."""
 
 
@@ -86,7 +111,7 @@ class TransferError(DgkitError):
         self.completion = completion
 
 
-class ExportError(DgkitError):
+class ExportError(_Explained):
     """Memory cannot be shared, or not safely; the message says what is wrong with it."""
 
 

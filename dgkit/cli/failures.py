@@ -14,10 +14,11 @@ EXIT_CODES = """\
 2  wrong usage
 3  the device (provider) cannot be used here
 4  the other side is lost, refused, silent, or of another version
+5, 6  doctor: it works with warnings; something cannot be told
 130, 143  ended by Ctrl-C, by SIGTERM (serve: 0, it was told to end)"""
 
 _WAYS_OUT: tuple[tuple[type[BaseException], int, str], ...] = (
-    (errors.DeviceUnavailable, NO_DEVICE, "`dgkit info` says what is usable here, and why not"),
+    (errors.DeviceUnavailable, NO_DEVICE, "`dgkit doctor` says what works here and what does not"),
     (errors.Unsupported, NO_DEVICE, "`dgkit info` says what each provider can do"),
     (errors.PeerRefused, NO_PEER, "`dgkit keys list` shows the keys that are known here"),
     (errors.PeerTimeout, NO_PEER, "is `dgkit serve` running there, and is the address right?"),
@@ -42,6 +43,8 @@ def explain(error: BaseException) -> str:
     for kind, _, way_out in _WAYS_OUT:
         if isinstance(error, kind):
             words = _words(error)
+            if explained := getattr(error, "way_out", ""):  # the check that can say more
+                return f"{words}. Way out: {explained}"
             known = "`" in words or not way_out  # what is written like this is a command to give
             return words if known else f"{words}. Way out: {way_out}"
     return f"{type(error).__name__}: {_words(error)}. Way out: --traceback shows where"
@@ -49,7 +52,7 @@ def explain(error: BaseException) -> str:
 
 def _words(error: BaseException) -> str:
     """Without the `[Errno 12]` that Python writes before a system error."""
-    text = str(error)
+    text = str(getattr(error, "words", error))
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(text.split()).rstrip(".") or type(error).__name__

@@ -71,6 +71,41 @@ _CLASSES: dict[int, type[Exception]] = {
     errno.EINTR: InterruptedError,
 }
 
+# Which check of `dgkit doctor` explains an ENODEV or EMEDIUMTYPE of the core, by words of its
+# sentence; the first that fits. "": it is about this process or this memory, and no check sees it.
+_EXPLAINED: tuple[tuple[str, str], ...] = (
+    ("before fork()", ""),
+    ("context is lost", ""),
+    ("memfd", ""),
+    ("this GPU memory cannot be imported by another process", ""),
+    ("this process does not use CUDA", ""),
+    ("this process has loaded", ""),
+    ("no provider is called", "dgkit-providers"),
+    ("none that it can wrap", "dgkit-providers"),
+    ("NVIDIA driver's library is not here", "driver-loaded"),
+    ("NVIDIA driver is older", "driver-version"),
+    ("NVIDIA driver is too old", "driver-version"),
+    ("CUDA_ERROR_NO_DEVICE", "driver-loaded"),
+    ("there is no GPU", "driver-loaded"),
+    ("sees no GPU", "driver-loaded"),
+    ("no GPU can be used", "cuda-driver"),
+    ("DOCA's export has", "doca-version"),
+    ("doca_mmap_export_pci", "bluefield-mode"),
+    ("cannot be given this GPU memory", "dmabuf-gpu"),
+    ("that the loader finds is softdoca's", "doca-libraries"),
+    ("softdoca cannot be loaded", "dgkit-providers"),
+    ("SOFTDOCA_", "dgkit-providers"),
+    ("DOCA's libraries are not here", "doca-libraries"),
+    ("the DOCA here is older", "doca-version"),
+    ("DOCA", "bluefield-present"),
+    ("doca_", "bluefield-present"),
+)
+
+
+def check_of(text: str) -> str | None:
+    """The check of the doctor that explains this sentence of the core; None: not in the table."""
+    return next((check for words, check in _EXPLAINED if words in text), None)
+
 
 def last_error() -> str:
     """The C core's own sentence about this thread's last failing call."""
@@ -81,6 +116,10 @@ def error_of(rc: int) -> Exception:
     """The exception that the negative result `rc` stands for, with this thread's last error."""
     code, text = -rc, last_error()
     kind = _CLASSES.get(code, NativeError)
+    if kind is DeviceUnavailable:
+        return DeviceUnavailable(code, text, check=check_of(text) or "")
+    if kind is ExportError:
+        return ExportError(text, check=check_of(text) or "")
     if issubclass(kind, OSError) and kind not in (PeerLost, PeerTimeout, PeerRefused, AccessDenied):
         return kind(code, text)
     return kind(text)

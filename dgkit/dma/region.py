@@ -210,7 +210,7 @@ class Region(_Base):
         that was allocated with readonly_export=True.
         """
         if self._span is not None and self._span.kind == "none" and not self._by_doca:
-            raise ExportError(self._span.why)
+            raise ExportError(self._span.why, check="")
         locked = getattr(self.memory, "readonly_export", False)
         flags = self.access if access is None else parse_access(access)
         if locked and access is None:

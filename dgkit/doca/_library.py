@@ -125,6 +125,7 @@ def after_fork(what: str) -> DeviceUnavailable:
         errno.EOWNERDEAD,
         f"{what} was opened before fork(), and does not work in the child: start a new process "
         "(multiprocessing: the method 'spawn')",
+        check="",
     )
 
 
@@ -197,14 +198,14 @@ def _load_softdoca(ffi: Any) -> Library:
     given = os.environ.get("SOFTDOCA_LIB")
     if given and not given.startswith("/"):
         text = f"SOFTDOCA_LIB is {given!r}; it must be an absolute path"
-        raise DeviceUnavailable(errno.ENODEV, text)
+        raise DeviceUnavailable(errno.ENODEV, text, check="dgkit-providers")
     folder = Path(given) if given else Path(__file__).resolve().parent.parent / "_softdoca/lib"
     try:
         return Library(ffi, [str(folder / f"libdoca_{part}.so.3") for part in _PARTS])
     except OSError as error:
         where = "where $SOFTDOCA_LIB points" if given else "beside dgkit"
         text = f"softdoca is not {where}: {_first(error)}"
-        raise DeviceUnavailable(errno.ENODEV, text) from None
+        raise DeviceUnavailable(errno.ENODEV, text, check="dgkit-providers") from None
 
 
 def _first(error: OSError) -> str:
@@ -225,6 +226,7 @@ def _load_doca(ffi: Any) -> Library:
         f"DOCA is not here: {failures[0]}. Install NVIDIA's DOCA (on a BlueField it is part of the "
         "image, on the host the package doca-sdk-dma or doca-all), or use software DOCA: "
         "dgkit.doca.use('softdoca') before anything else",
+        check="doca-libraries",
     )
 
 

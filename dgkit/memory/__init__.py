@@ -13,14 +13,23 @@ from .wrapping import is_gpu_array, wrap
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
+    from ..errors import DeviceUnavailable
     from .survey import GpuInfo
 
-__all__ = ["ForeignMemory", "HostMemory", "empty", "gpus", "is_gpu_array", "why_no_gpu", "wrap"]
+__all__ = ["ForeignMemory", "HostMemory", "empty", "gpu_error", "gpus", "is_gpu_array"]
+__all__ += ["why_no_gpu", "wrap"]
 
 
 def gpus() -> "list[GpuInfo]":
     """Every GPU that this process may use; none where `why_no_gpu` says why."""
     from .survey import gpus as found
+
+    return found()
+
+
+def gpu_error() -> "DeviceUnavailable | None":
+    """What `on="gpu"` raises here; None if it works."""
+    from .survey import gpu_error as found
 
     return found()
 

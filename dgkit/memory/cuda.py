@@ -29,7 +29,7 @@ def driver() -> Any:
     if _driver is None:
         _driver, _pid = _load(), os.getpid()
     if forked():
-        raise DeviceUnavailable(errno.ENODEV, FORKED)
+        raise DeviceUnavailable(errno.ENODEV, FORKED, check="")
     return _driver
 
 
@@ -128,7 +128,7 @@ def ready() -> Any:
     except Exception as why:  # CuPy's errors have no common base
         extra = _extra(int(call("cuDriverGetVersion")))
         text = f"CuPy cannot use what the driver finds, {found} GPU(s): {why}. pip install {extra}"
-        raise DeviceUnavailable(errno.ENODEV, text) from None
+        raise DeviceUnavailable(errno.ENODEV, text, check="cuda-python") from None
     return cupy
 
 
@@ -155,7 +155,7 @@ def _library() -> Any:
                 "was not given it. Install the driver (https://docs.nvidia.com/datacenter/tesla/"
                 "driver-installation-guide), or start the container with --gpus all"
             )
-        raise DeviceUnavailable(errno.ENODEV, text) from None
+        raise DeviceUnavailable(errno.ENODEV, text, check="driver-loaded") from None
 
 
 def _not_installed(module: str, why: ImportError, library: Any = None) -> DeviceUnavailable:
@@ -165,7 +165,8 @@ def _not_installed(module: str, why: ImportError, library: Any = None) -> Device
     version = ctypes.c_int(13000)
     with contextlib.suppress(AttributeError):  # it needs no cuInit
         (library or _library()).cuDriverGetVersion(ctypes.byref(version))
-    return DeviceUnavailable(errno.ENODEV, f"{what}: pip install {_extra(version.value)}")
+    text = f"{what}: pip install {_extra(version.value)}"
+    return DeviceUnavailable(errno.ENODEV, text, check="cuda-python")
 
 
 def _extra(version: int) -> str:

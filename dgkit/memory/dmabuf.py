@@ -142,7 +142,8 @@ def dmabuf(memory: OnGpu) -> DmaBuf:
     span = memory.gpu
     if memory.managed:
         raise ExportError(
-            "managed memory has no place of its own on the GPU, and so no dma-buf: " + _ALLOCATE
+            "managed memory has no place of its own on the GPU, and so no dma-buf: " + _ALLOCATE,
+            check="",
         )
     start, length = _pages(span, memory.share_block)
     kind = cuda.driver().CUmemRangeHandleType.CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
@@ -164,7 +165,7 @@ def dmabuf_or_peermem(memory: OnGpu) -> DmaBuf | PeerMem:
     except ExportError as why:
         if memory.managed or not cuda.attribute(memory.gpu.gpu, "GPU_DIRECT_RDMA_SUPPORTED"):
             raise
-        return PeerMem(memory.gpu.address, memory.size, str(why))
+        return PeerMem(memory.gpu.address, memory.size, why.words)
 
 
 def _pages(span: GpuSpan, share_block: bool) -> tuple[int, int]:
@@ -177,7 +178,8 @@ def _pages(span: GpuSpan, share_block: bool) -> tuple[int, int]:
         raise ExportError(
             f"a dma-buf is of whole pages ({page} bytes), and the allocation of {span.block} bytes "
             "under this memory does not begin and end with them: a device could reach what else is "
-            f"in them. If it may, wrap it with share_block=True; else {_ALLOCATE}"
+            f"in them. If it may, wrap it with share_block=True; else {_ALLOCATE}",
+            check="page-size",
         )
     return start, end - start
 
@@ -197,11 +199,13 @@ def _refusal(gpu: int, code: int) -> Exception:
     error = cuda.error("cuMemGetHandleForAddressRange", code)
     if is_lost(code):  # nothing about dma-bufs
         return error
-    return ExportError(f"no dma-buf of this memory: {_cause(gpu, code)} ({error.strerror})")
+    cause, check = _cause(gpu, code)
+    text = f"no dma-buf of this memory: {cause} ({error.strerror})"
+    return ExportError(text, check=check)
 
 
-def _cause(gpu: int, code: int) -> str:
-    """Why, as far as can be known, and what to do."""
+def _cause(gpu: int, code: int) -> tuple[str, str]:
+    """Why, as far as can be known, and what to do; and the check of the doctor that explains it."""
     from .survey import kernel_modules
 
     _, flavour, _ = kernel_modules()
@@ -209,20 +213,25 @@ def _cause(gpu: int, code: int) -> str:
     kernel = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdecimal())
     if not cuda.attribute(gpu, "DMA_BUF_SUPPORTED"):
         if flavour == "closed":
-            return "the driver's kernel modules are the closed ones: install the open (nvidia-open)"
+            text = "the driver's kernel modules are the closed ones: install the open (nvidia-open)"
+            return text, "driver-flavour"
         if kernel < (5, 12):
-            return f"Linux is {release}: CUDA asks for 5.12 or later, DOCA for 6.2 or later"
-        return (
+            text = f"Linux is {release}: CUDA asks for 5.12 or later, DOCA for 6.2 or later"
+            return text, "kernel-version"
+        text = (
             "this GPU or its driver has none: it takes Turing or later, CUDA 11.7 or later and the "
             "open kernel modules (nvidia-open)"
         )
+        return text, "dmabuf-gpu"
     if code == 1:
-        return (
+        text = (
             "the address range is not one that is wholly backed by memory of this GPU, or does not "
             f"begin and end with a page: {_ALLOCATE}"
         )
+        return text, ""
     if code == 801:
-        return f"CUDA has none for memory of this kind: {_ALLOCATE}"
+        return f"CUDA has none for memory of this kind: {_ALLOCATE}", "dmabuf-gpu"
     if code in (2, 304):
-        return "the system gave no descriptor: close some files (ulimit -n), or free GPU memory"
-    return f"an error that should not come here: {_ALLOCATE}, and look at dmesg"
+        text = "the system gave no descriptor: close some files (ulimit -n), or free GPU memory"
+        return text, "open-files"
+    return f"an error that should not come here: {_ALLOCATE}, and look at dmesg", "driver-loaded"

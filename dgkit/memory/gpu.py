@@ -95,4 +95,5 @@ def _number(gpu: int | None) -> int:
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")
     hides = "" if seen is None else f"; CUDA_VISIBLE_DEVICES is {seen!r}"
     has = "1 GPU, cuda:0" if found == 1 else f"{found} GPUs, cuda:0 to cuda:{found - 1}"
-    raise DeviceUnavailable(errno.ENODEV, f"there is no cuda:{gpu}: this process has {has}{hides}")
+    text = f"there is no cuda:{gpu}: this process has {has}{hides}"
+    raise DeviceUnavailable(errno.ENODEV, text, check="driver-loaded")

@@ -45,6 +45,6 @@ def _by_dmabuf(memory: OnGpu, keep: Any) -> tuple[memoryview | None, str]:
             mapped = shared.map(keep)
             return memoryview(mapped)[shared.offset : shared.offset + shared.size], ""
     except ExportError as why:
-        return None, str(why)
+        return None, why.words
     except OSError as why:
         return None, f"the driver maps none ({why.strerror or why})"

@@ -10,7 +10,7 @@ import os
 
 from ..errors import DeviceUnavailable, NativeError, OutOfMemory, Unsupported
 
-__all__ = ["CLOSING", "FORKED", "error_of", "is_lost"]
+__all__ = ["CLOSING", "FORKED", "check_of", "error_of", "is_lost"]
 
 FORKED = (
     "CUDA was in use in the process that this one was forked from, and cannot be used on this side "
@@ -27,7 +27,10 @@ _MISMATCH = (
     "the nvidia modules and load them again"
 )
 
-# Codes that say that this GPU, or any, cannot be used.
+# Codes that say that this GPU, or any, cannot be used. What no check of the doctor sees, because it
+# is about this process alone, stands in _OWN.
+_OWN = frozenset((3, CLOSING))
+_CHECKS = {36: "driver-version", 100: "driver-loaded", 102: "virtual-machine"}
 _UNAVAILABLE = {
     3: FORKED,
     CLOSING: "this process is ending, and CUDA with it",
@@ -58,12 +61,18 @@ def is_lost(code: int) -> bool:
     return code in _LOSSES
 
 
+def check_of(code: int) -> str:
+    """The check of `dgkit doctor` that explains a code of _UNAVAILABLE or _LOSSES; "" if none."""
+    return "" if code in _OWN | _LOSSES else _CHECKS.get(code, "cuda-driver")
+
+
 def error_of(function: str, code: int, name: str) -> NativeError:
     """The exception for the result `code`, called `name`, of a function of the driver."""
     said = f"{function} answers {name} ({code})"
     if code in _UNAVAILABLE or code in _LOSSES:
         why = _LOST if code in _LOSSES else _UNAVAILABLE[code]
-        return DeviceUnavailable(errno.ENODEV, f"{why}{_hidden(code)}. {said}.")
+        text = f"{why}{_hidden(code)}. {said}."
+        return DeviceUnavailable(errno.ENODEV, text, check=check_of(code))
     if code == 2:
         text = "the GPU has no memory left for this; nothing was allocated"
         return OutOfMemory(errno.ENOMEM, f"{text}. {said}.")

@@ -39,7 +39,7 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
         for attribute, what in _NEEDED.items():
             if not cuda.attribute(gpu, attribute):
                 text = f"cuda:{gpu} has no {what}: use on='pinned', which the GPU reaches too"
-                raise DeviceUnavailable(errno.ENODEV, text)
+                raise DeviceUnavailable(errno.ENODEV, text, check="gpudirect-platform")
         self._gpu = gpu
         self.fds: dict[int, int] = {}
         self._prop = _prop(gpu)

@@ -6,7 +6,7 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 from .. import memory
-from ..errors import DeviceUnavailable, NativeError, Unsupported
+from ..errors import NativeError, Unsupported
 from ..memory.place import parse_on
 from ..memory.shape import as_shape, total_size
 from ..types import DOCA, Access, is_memory
@@ -59,16 +59,16 @@ def _within_reach(session: Session, place: str, *, here: bool = False) -> tuple[
     """
     if session.dpu.provider in {"cuda", *DOCA} or place in ("host", "pinned"):
         return place, ""
-    error = _no_reach(session, memory.why_no_gpu() if here else "")
+    error = _no_reach(session, memory.gpu_error() if here else None)
     if place == "auto":
         return "host", f"host memory: {error.strerror}"
     raise error
 
 
-def _no_reach(session: Session, why_no_gpu: str) -> NativeError:
+def _no_reach(session: Session, no_gpu: NativeError | None) -> NativeError:
     """Another provider would reach GPU memory; but first there has to be a GPU."""
-    if why_no_gpu:
-        return DeviceUnavailable(errno.ENODEV, why_no_gpu)
+    if no_gpu is not None:
+        return no_gpu
     way = "connect(provider='cuda')"
     if session.role == "dpu":
         way = "connect(address, provider='cuda')"

@@ -10,11 +10,8 @@ from .messages import Failed, Failure
 
 __all__ = ["FailedCompletion", "to_exception", "to_wire"]
 
-_KINDS: dict[str, type[Exception]] = {
-    name: cls
-    for name, cls in vars(errors).items()
-    if isinstance(cls, type) and issubclass(cls, errors.DgkitError)
-}
+_KINDS: dict[str, type[Exception]] = {name: getattr(errors, name) for name in errors.__all__}
+_EXPLAINED = (errors.DeviceUnavailable, errors.ExportError)
 _KINDS |= {cls.__name__: cls for cls in (ValueError, TypeError)}
 _MAX_TEXT = 4096
 
@@ -48,12 +45,15 @@ def to_wire(exc: BaseException, request_id: int) -> Failed:
     number = getattr(exc, "errno", None) or 0
     if number and isinstance(exc, OSError):
         text = str(exc.strerror or exc)
+    check = ""
+    if isinstance(exc, _EXPLAINED):
+        check, text = exc.check, exc.words
     if kind not in _KINDS:
         kind, text = "PeerError", f"the other side failed: {kind}: {text}"
     failure = None
     if isinstance(exc, errors.TransferError):
         failure = _failure(exc.completion)
-    return Failed(request_id, kind, text[:_MAX_TEXT], number, failure)
+    return Failed(request_id, kind, text[:_MAX_TEXT], number, failure, check)
 
 
 def _failure(completion: Any) -> Failure:
@@ -69,6 +69,11 @@ def to_exception(failed: Failed) -> Exception:
         if failed.completion is None:
             return errors.PeerError(failed.text)
         return cls(failed.text, FailedCompletion(failed.completion))  # type: ignore[arg-type]
-    if issubclass(cls, OSError) and failed.errno:
-        return cls(failed.errno, failed.text)
-    return cls(failed.text)
+    words = (failed.errno, failed.text) if _by_number(cls, failed) else (failed.text,)
+    if issubclass(cls, _EXPLAINED):
+        return cls(*words, check=failed.check)
+    return cls(*words)
+
+
+def _by_number(cls: type[Exception], failed: Failed) -> bool:
+    return issubclass(cls, OSError) and bool(failed.errno)

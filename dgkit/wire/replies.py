@@ -164,13 +164,14 @@ class Failure(Struct, array_like=True, frozen=True, gc=False):
 
 
 class Failed(Message, tag=127):
-    """An exception: its class by name, its words, its errno if it has one. With `id` 0 it is about
-    a message that could not be read."""
+    """An exception: its class by name, its words, its errno and the doctor's check that explains it
+    if it has them. With `id` 0 it is about a message that could not be read."""
 
     kind: str
     text: str
     errno: int
     completion: Failure | None
+    check: str = ""  # in no agent's answer before dgkit doctor
 
 
 class Watching(Message, tag=77):

@@ -134,7 +134,7 @@ def test_an_error_says_what_went_wrong_and_what_to_do(monkeypatch, capsys):
     failing(monkeypatch, errors.DeviceUnavailable(19, "doca: no BlueField here"))
     main(["info"])
     err = capsys.readouterr().err
-    assert err.startswith("dgkit: doca: no BlueField here. Way out: `dgkit info`")
+    assert err.startswith("dgkit: doca: no BlueField here. Way out: `dgkit doctor`")
 
 
 def test_a_system_error_names_its_file_and_no_errno():

@@ -24,7 +24,7 @@ def test_gpu_memory_that_the_dpu_cannot_reach_is_refused_before_it_is_made(
     session, on, monkeypatch
 ):
     monkeypatch.setattr("dgkit.memory.empty", lambda *_, **__: pytest.fail("it was allocated"))
-    monkeypatch.setattr("dgkit.memory.why_no_gpu", lambda: "")
+    monkeypatch.setattr("dgkit.memory.gpu_error", lambda: None)
     before = session.stats()["session_regions"]
     words = r"this session's DPU uses 'soft', which cannot reach GPU memory: connect\(provider="
     with pytest.raises(Unsupported, match=words):
@@ -34,7 +34,8 @@ def test_gpu_memory_that_the_dpu_cannot_reach_is_refused_before_it_is_made(
 
 @pytest.mark.parametrize("on", ["gpu", "cuda:0"])
 def test_where_no_gpu_can_be_used_that_is_what_is_said(session, on, monkeypatch):
-    monkeypatch.setattr("dgkit.memory.why_no_gpu", lambda: "no driver: install it")
+    error = DeviceUnavailable(19, "no driver: install it", check="driver-loaded")
+    monkeypatch.setattr("dgkit.memory.gpu_error", lambda: error)
     with pytest.raises(DeviceUnavailable, match="no driver: install it"):
         session.empty(64, on=on)
     with session.empty(64, on="auto") as region:
@@ -42,7 +43,7 @@ def test_where_no_gpu_can_be_used_that_is_what_is_said(session, on, monkeypatch)
 
 
 def test_with_an_agent_the_way_out_is_where_the_agent_was_started(host, monkeypatch):
-    monkeypatch.setattr("dgkit.memory.why_no_gpu", lambda: "")
+    monkeypatch.setattr("dgkit.memory.gpu_error", lambda: None)
     with (
         agent() as dpu,
         dgkit.connect(dpu.address) as session,
@@ -57,7 +58,7 @@ def test_with_an_agent_the_way_out_is_where_the_agent_was_started(host, monkeypa
 
 @pytest.mark.parametrize("role", ["host", "dpu"])
 def test_auto_takes_the_host_and_says_that_the_dpu_is_why(session, host, role, monkeypatch):
-    monkeypatch.setattr("dgkit.memory.why_no_gpu", lambda: "")
+    monkeypatch.setattr("dgkit.memory.gpu_error", lambda: None)
     address = host.address if role == "dpu" else None
     with dgkit.connect(address) as made, made.empty(64, on="auto") as region:
         assert (made.role, region.on, region.place) == (role, "host", "host")

@@ -149,7 +149,7 @@ class Panel(anywidget.AnyWidget):
 def explain(error: Exception) -> dict[str, str]:
     """An exception as a view shows it: `kind`, `text`, `way_out`: what to do about it, and `field`:
     which field of a form it is about, if any (see forms.about)."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(getattr(error, "words", error)).split()) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
     if isinstance(error, TypeError) and "argument" in text and "handler" not in text:

@@ -16,7 +16,7 @@ _WAYS_OUT: tuple[tuple[type[BaseException], str], ...] = (
     (errors.AccessDenied, "Register the memory with access 'rw'."),
     (errors.RegionBusy, "Wait for the transfers that use it, then try again."),
     (errors.OutOfMemory, "Free a region, or ask for less."),
-    (errors.DeviceUnavailable, "`dgkit info` says what is usable here, and why not."),
+    (errors.DeviceUnavailable, "`dgkit doctor` says what works here, and what blocks the rest."),
     (errors.Unsupported, "`dgkit info` says what each provider can do."),
     (errors.TransferError, "The completion's status says why: the region may be revoked or gone."),
 )
@@ -24,6 +24,8 @@ _WAYS_OUT: tuple[tuple[type[BaseException], str], ...] = (
 
 def way_out(error: BaseException) -> str:
     """One sentence, or nothing where the text says it already."""
+    if explained := getattr(error, "way_out", ""):  # the check of the doctor that can say more
+        return f"{explained}."
     text = str(error)
     if any(way in text for way in ("`", "dgkit.", "connect(", "access=")):
         return ""

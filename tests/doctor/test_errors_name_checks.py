@@ -1,0 +1,167 @@
+"""Each DeviceUnavailable and ExportError names the check that explains it, or says that none does."""
+
+import ast
+import errno
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+import dgkit
+from dgkit import errors
+from dgkit.cli import failures
+from dgkit.dma import _ffi
+from dgkit.doctor.registry import checks
+from dgkit.memory import refusals
+from dgkit.widgets.base.ways import way_out
+from dgkit.wire import messages
+from dgkit.wire.failures import to_exception, to_wire
+
+PACKAGE = Path(dgkit.__file__).parent
+NATIVE = Path(__file__).parents[2] / "native" / "src"
+KINDS = {"DeviceUnavailable": errors.DeviceUnavailable, "ExportError": errors.ExportError}
+EXPLAINED = sorted(KINDS.values(), key=str)
+# Where the check is worked out: the tests below hold what comes of it.
+TABLES = {"memory/refusals.py", "memory/dmabuf.py", "dma/_ffi.py", "wire/failures.py"}
+
+# Those that errors name and that are still being written.
+SOON = {"dgkit-providers", "bluefield-present", "bluefield-mode", "open-files", "cuda-driver"}
+SOON |= {"cuda-python", "virtual-machine", "doca-libraries", "doca-version", "page-size"}
+SOON |= {"driver-loaded", "driver-version", "gpudirect-platform", "dmabuf-gpu", "driver-flavour"}
+KNOWN = {one.name for one in checks()} | SOON
+
+
+def calls():
+    """Each call that makes one of the two: the file, the line and what it gives as `check`."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in KINDS:
+                given = [word.value for word in node.keywords if word.arg == "check"]
+                yield path.relative_to(PACKAGE).as_posix(), node.lineno, given
+
+
+def test_each_place_that_makes_one_names_a_check_that_there_is_or_says_that_none_explains_it():
+    made = list(calls())
+    assert len(made) > 12
+    for file, line, given in made:
+        assert given, f"{file}:{line} names no check"
+        if isinstance(given[0], ast.Constant):
+            assert given[0].value in KNOWN | {""}, f"{file}:{line}"
+        else:
+            assert file in TABLES, f"{file}:{line} works its check out and no test holds it"
+
+
+def strings(path):
+    """The string constants of a file of C, those that stand in a row put together."""
+    text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r'"\s*INSTALL', '"', text)
+    return re.sub(r'"\s+"', "", text)
+
+
+def refused(number):
+    """Each sentence with which the core refuses by this errno, in whatever file."""
+    pattern = rf'fail\(\s*{number},\s*(?:[a-z_]+,\s*)?"((?:[^"\\]|\\.)*)"'
+    for path in sorted(NATIVE.rglob("*.c")):
+        for match in re.finditer(pattern, strings(path)):
+            yield f"{path.name}: {match[1]}"
+
+
+@pytest.mark.skipif(not NATIVE.exists(), reason="the core's source lies in the source tree")
+@pytest.mark.parametrize("number", ["ENODEV", "EOWNERDEAD", "EMEDIUMTYPE"])
+def test_each_sentence_of_the_core_is_in_the_table(number):
+    found = [words for words in refused(number) if not words.endswith(": %s")]
+    assert found
+    for words in found:
+        assert _ffi.check_of(words) is not None, words
+
+
+def test_the_table_of_the_core_names_checks_that_there_are():
+    assert {check for _, check in _ffi._EXPLAINED} <= KNOWN | {""}
+
+
+@pytest.mark.parametrize(
+    ("words", "check"),
+    [
+        ("this device was opened before fork(); open one in the child", ""),
+        ("no GPU can be used: the NVIDIA driver's library is not here (x)", "driver-loaded"),
+        ("no GPU can be used: CUDA_ERROR_NO_DEVICE (100): there is no GPU", "driver-loaded"),
+        ("no GPU can be used: CUDA_ERROR_UNKNOWN (999): look at", "cuda-driver"),
+        ("DOCA's libraries are not here (tried x)", "doca-libraries"),
+        ("there is no DOCA device: is there a BlueField", "bluefield-present"),
+        ("a sentence that nobody foresaw", ""),
+    ],
+)
+def test_an_error_of_the_core_names_the_check_by_its_sentence(words, check, monkeypatch):
+    monkeypatch.setattr(_ffi, "last_error", lambda: words)
+    error = _ffi.error_of(-errno.ENODEV)
+    assert error.check == check
+    assert str(error).endswith(f"`dgkit doctor {check}` explains" if check else words)
+
+
+def test_each_result_of_cuda_that_makes_a_gpu_unusable_names_a_check():
+    for code in refusals._UNAVAILABLE:
+        check = refusals.error_of("cuInit", code, "CUDA_ERROR").check
+        assert check in KNOWN if code not in refusals._OWN else check == "", code
+
+
+def test_a_lost_context_is_explained_by_no_check():
+    assert {refusals.check_of(code) for code in refusals._LOSSES} == {""}
+
+
+def test_each_check_that_a_refused_dma_buf_names_is_there():
+    source = (PACKAGE / "memory/dmabuf.py").read_text(encoding="utf-8")
+    (cause,) = [
+        node for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef) and node.name == "_cause"
+    ]  # fmt: skip
+    named = [
+        node.value.elts[1].value for node in ast.walk(cause)
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple)
+    ]  # fmt: skip
+    assert len(named) == len([node for node in ast.walk(cause) if isinstance(node, ast.Return)])
+    assert set(named) <= KNOWN | {""}
+    assert "driver-flavour" in named
+
+
+def made(kind, check="bar1-size"):
+    words = (errno.ENODEV, "what is wrong.") if issubclass(kind, OSError) else ("what is wrong.",)
+    return kind(*words, check=check)
+
+
+@pytest.mark.parametrize("kind", EXPLAINED)
+def test_the_message_ends_with_the_way_out_once(kind):
+    assert str(made(kind)).endswith("what is wrong. `dgkit doctor bar1-size` explains")
+    assert made(kind).words == "what is wrong."
+    assert str(made(kind, "")).endswith("what is wrong.")
+
+
+@pytest.mark.parametrize("kind", EXPLAINED)
+@pytest.mark.parametrize("check", ["", "bar1-size"])
+def test_the_check_and_the_words_survive_the_wire_and_pickling(kind, check):
+    error = made(kind, check)
+    sent = messages.decode_reply(messages.encode(to_wire(error, 3)))
+    for other in (to_exception(sent), pickle.loads(pickle.dumps(error))):
+        assert type(other) is kind
+        assert (other.check, other.words, str(other)) == (check, error.words, str(error))
+        assert getattr(other, "errno", None) == getattr(error, "errno", None)
+
+
+def test_an_answer_of_a_side_that_knows_no_checks_has_none():
+    import msgspec
+
+    old = msgspec.msgpack.encode([127, 1, "ExportError", "no", 0, None])
+    assert to_exception(messages.decode_reply(old)).check == ""
+
+
+@pytest.mark.parametrize("kind", EXPLAINED)
+def test_the_command_line_and_the_panels_show_the_check_as_the_way_out(kind):
+    assert way_out(made(kind)) == "`dgkit doctor bar1-size` explains."
+    text = failures.explain(made(kind))
+    assert text == "what is wrong. Way out: `dgkit doctor bar1-size` explains"
+
+
+def test_a_device_that_no_check_explains_still_has_a_way_out():
+    error = made(errors.DeviceUnavailable, "")
+    assert "`dgkit doctor`" in failures.explain(error)
+    assert "`dgkit doctor`" in way_out(error)
