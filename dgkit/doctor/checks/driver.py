@@ -1,1 +1,285 @@
 """The NVIDIA driver: version, open or closed kernel modules, persistence mode, registry keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .. import finding, sources
+from ..facts import gpudirect, gpus, nvidia_proc, pci
+from ..facts.gpus import Gpu
+from ..facts.nvidia_proc import Driver, version_key
+from ..facts.nvidia_smi import smi
+from ..facts.system import install
+from ..finding import Finding
+from ..goals import WITH_GPU, Goal
+from ..machine import Case, Machine
+from ..registry import check
+from .each import NO_GPU, each, nothing
+
+_HOST = ("host",)
+_GUIDE = sources.GPUNETIO
+_INSTALL = _GUIDE("GPU Memory Mapping, Using dmabuf")
+_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_CONF = "/etc/modprobe.d/nvidia.conf"
+
+
+def _install(machine: Machine) -> str:
+    return install(machine, "nvidia-open", "nvidia-open")
+
+
+@check("gpu-present", "NVIDIA GPU", goals=WITH_GPU, sides=_HOST)
+def present(case: Case) -> Iterator[Finding]:
+    """Is there an NVIDIA GPU in this machine?"""
+    found = case.machine.know(gpus.gpus)
+    source = sources.GPUDIRECT("Overview")
+    if found:
+        names = sorted({one.name or one.address for one in found})
+        count = "" if len(found) == 1 else f"{len(found)} x "
+        yield finding.ok(count + ", ".join(names), needed="one or more", sources=[source])
+        return
+    tree = case.machine.know(pci.tree)
+    if tree.why:
+        why = f"The PCI devices cannot be listed: {tree.why}."
+        yield finding.unknown("?", needed="one or more", why=why, sources=[source])
+        return
+    yield finding.fail(
+        NO_GPU,
+        needed="one or more",
+        why="No PCI device is an NVIDIA GPU: there is none, it is switched off, or it was not "
+        "handed to this virtual machine.",
+        remedy=["lspci -d 10de:", "# With no GPU at all: dgkit doctor --goal laptop"],
+        sources=[source],
+    )
+
+
+@check("driver-loaded", "NVIDIA driver", goals=WITH_GPU, sides=_HOST)
+def loaded(case: Case) -> Iterator[Finding]:
+    """Is NVIDIA's kernel driver loaded, and do its libraries and device files work?"""
+    empty = nothing(case, driver=False)
+    if empty is not None:
+        yield empty
+        return
+    driver, said = case.machine.know(nvidia_proc.driver), case.machine.know(smi)
+    if driver.loaded is False and not said.driver:
+        yield _not_loaded(case.machine)
+    elif said.trouble in _TROUBLES:
+        found, why, remedy = _TROUBLES[said.trouble]
+        why = f"{why} nvidia-smi: {said.why}"
+        yield finding.fail(found, why=why, remedy=remedy, sources=[sources.NVIDIA_SMI()])
+    elif _no_file(case.machine):
+        why = "Programs reach the GPU through /dev/nvidia0 and /dev/nvidiactl, which are not there."
+        do = ["sudo nvidia-modprobe -c 0 -u", "# In a container: start it with --gpus all"]
+        yield finding.fail("no device files", why=why, remedy=do, sources=[_OPEN])
+    elif driver.loaded is None and not said.driver:
+        yield finding.unknown("?", why=driver.why, remedy=["nvidia-smi"], sources=[_OPEN])
+    else:
+        version = driver.version or said.driver or "version not known"
+        yield _rights(case.machine) or finding.ok(f"{version}, loaded", sources=[_OPEN])
+
+
+_OPEN = sources.OPEN_MODULES("README")
+_REBOOT = ("sudo reboot",)
+_TROUBLES = {
+    "mismatch": (
+        "library and kernel module differ",
+        "The driver was updated while the old kernel module stayed loaded: CUDA does not start.",
+        _REBOOT,
+    ),
+    "driver": (
+        "loaded, but does not answer",
+        "CUDA does not start.",
+        ("sudo dmesg | grep -i nvrm", *_REBOOT),
+    ),
+    "devices": (
+        "loaded, finds no GPU",
+        "The driver refuses the GPU that is on the bus; the kernel's log says why.",
+        ("sudo dmesg | grep -i nvrm",),
+    ),
+    "lost": (
+        "GPU has fallen off the bus",
+        "The GPU no longer answers; only a restart brings it back.",
+        ("sudo dmesg | grep -i xid", "# Power the machine off and on."),
+    ),
+    "denied": (
+        "device files are not for this user",
+        "This user may not open /dev/nvidia*.",
+        ("ls -l /dev/nvidia*", "sudo usermod -aG video $USER", "# Then log in again."),
+    ),
+}
+
+
+def _not_loaded(machine: Machine) -> Finding:
+    other = _other_driver(machine)
+    if other is not None:
+        return other
+    installed = machine.read.run("modinfo", "-F", "filename", "nvidia")
+    if not (installed.ok and installed.code == 0 and installed.text.strip()):
+        why = "Without NVIDIA's kernel modules there is no CUDA and no GPU memory."
+        remedy = [_install(machine), *_REBOOT]
+        return finding.fail("not installed", why=why, remedy=remedy, sources=[_INSTALL])
+    why = "The module is installed but not in the kernel."
+    remedy = ["sudo modprobe nvidia", "sudo dmesg | grep -i -e nvrm -e 'module verification'"]
+    if machine.read.raw(_SECURE_BOOT).raw[4:5] == b"\1":
+        why += " Secure Boot is on: the kernel loads only modules whose signature it knows."
+        remedy.append("sudo mokutil --import /var/lib/shim-signed/mok/MOK.der && sudo reboot")
+    return finding.fail("installed, not loaded", why=why, remedy=remedy, sources=[_OPEN])
+
+
+def _other_driver(machine: Machine) -> Finding | None:
+    """What to say where another driver has the GPU."""
+    devices = machine.know(pci.tree).devices
+    found = machine.know(gpus.gpus)
+    held = {devices[one.address].driver for one in found if one.address in devices}
+    if "vfio-pci" in held:
+        why = "The GPU is set aside for a virtual machine: this system cannot use it."
+        do = ["# Run dgkit doctor in the virtual machine that has the GPU."]
+        return finding.fail("held by vfio-pci", why=why, remedy=do, sources=[_OPEN])
+    if "nouveau" in held:
+        why = "The kernel's own driver holds the GPU, and it has no CUDA."
+        do = [_install(machine), "# The package keeps nouveau from loading.", *_REBOOT]
+        return finding.fail("nouveau instead", why=why, remedy=do, sources=[_OPEN])
+    return None
+
+
+def _no_file(machine: Machine) -> bool:
+    """Whether /dev is known and lacks them; nvidia-smi makes them, where it may."""
+    listing = machine.read.names("/dev")
+    lacks = "nvidiactl" not in listing.names and "dxg" not in listing.names  # dxg: WSL
+    return listing.ok and lacks and not machine.know(smi).gpus
+
+
+def _rights(machine: Machine) -> Finding | None:
+    """A warning where device files are not for everybody, by the driver's DeviceFileMode."""
+    params = nvidia_proc.colons(machine.read.text("/proc/driver/nvidia/params").text)
+    mode = params.get("DeviceFileMode", "")
+    if not mode.isdecimal() or int(mode) & 0o6 == 0o6 or machine.read.ask("euid").data == 0:
+        return None
+    if machine.know(smi).gpus:  # this user is in the group
+        return None
+    group = params.get("DeviceFileGID", "0")
+    return finding.warn(
+        f"device files are {int(mode) & 0o777:04o}",
+        needed="0666, or the group",
+        why=f"Only root and the group {group} may open /dev/nvidia*.",
+        remedy=[f"sudo usermod -aG $(getent group {group} | cut -d: -f1) $USER"],
+        sources=[_OPEN],
+    )
+
+
+@check("driver-flavour", "Open kernel modules", goals=WITH_GPU, sides=_HOST)
+def flavour(case: Case) -> Iterator[Finding]:
+    """Are the kernel modules the open ones, which dma-buf needs?"""
+    machine = case.machine
+    driver = machine.know(nvidia_proc.driver)
+    empty = nothing(case)
+    if empty is not None:
+        yield empty
+    elif driver.flavour == "open":
+        yield finding.ok(f"open, {driver.version}", needed="open", sources=[_INSTALL])
+    elif not driver.flavour:
+        yield finding.unknown(
+            driver.version or "?",
+            needed="open",
+            why=f"{driver.why}.",
+            remedy=["cat /proc/driver/nvidia/version", "modinfo -F license nvidia"],
+            sources=[_INSTALL],
+        )
+    else:
+        yield _closed(machine, driver)
+
+
+def _closed(machine: Machine, driver: Driver) -> Finding:
+    older = {"loaded": "is loaded", "loadable": "can be loaded", "absent": "is not there"}
+    state = machine.know(gpudirect.peermem)
+    way = f"nvidia-peermem, the older way, {older.get(state, 'may be there')}."
+    say = finding.fail if state == "absent" else finding.warn
+    return say(
+        f"closed, {driver.version}",
+        needed="open",
+        why=f"GPU memory cannot be handed on as a dma-buf; {way}",
+        remedy=[_install(machine), *_REBOOT],
+        sources=[_INSTALL],
+    )
+
+
+@check("driver-version", "NVIDIA driver version", goals=WITH_GPU, sides=_HOST)
+def version(case: Case) -> Iterator[Finding]:
+    """Is the driver new enough for CUDA, DOCA and GPUNetIO?"""
+    machine = case.machine
+    driver = machine.know(nvidia_proc.driver)
+    known = driver.version or machine.know(smi).driver
+    source = sources.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
+    empty = nothing(case)
+    if empty is not None:
+        yield empty
+        return
+    if not version_key(known):
+        why, remedy = f"{driver.why}.", ["cat /proc/driver/nvidia/version"]
+        yield finding.unknown(known or "?", needed="525", why=why, remedy=remedy, sources=[source])
+        return
+    needed = "580" if case.goal is Goal.GPUNETIO else "525"
+    remedy = [_install(machine), *_REBOOT]
+    if version_key(known) < (525,):
+        why = "CUDA 12, the oldest that dgkit and GPUNetIO take, asks for driver 525."
+        yield finding.fail(known, needed=needed, why=why, remedy=remedy, sources=[source])
+    elif needed == "580" and version_key(known) < (580,):
+        why = (
+            "GPUNetIO's static library (DMA, Comch, RDMA) is built with CUDA 13.0, which asks for "
+            "driver 580; its header-only parts (Ethernet, Verbs) take CUDA 12."
+        )
+        both = [source, _GUIDE("CUDA Dependency")]
+        yield finding.warn(known, needed=needed, why=why, remedy=remedy, sources=both)
+    else:
+        yield finding.ok(known, needed=needed, sources=[source])
+
+
+@check("driver-persistence", "Persistence mode", goals=WITH_GPU, sides=_HOST)
+def persistence(case: Case) -> Iterator[Finding]:
+    """Does the driver stay initialised while nobody uses the GPU?"""
+    source = _GUIDE("CUDA Dependency")
+
+    def judge(gpu: Gpu) -> Finding:
+        if gpu.persistence is None:
+            why = case.machine.know(smi).why or "nvidia-smi says nothing of it"
+            ask = ["sudo nvidia-smi -q -d PERFORMANCE"]
+            return finding.unknown("?", needed="on", why=f"{why}.", remedy=ask, sources=[source])
+        if gpu.persistence:
+            return finding.ok("on", needed="on", sources=[source])
+        return finding.warn(
+            "off",
+            needed="on",
+            why="The driver is set up anew for the first program, which takes seconds.",
+            remedy=["sudo nvidia-smi -pm 1", "sudo systemctl enable --now nvidia-persistenced"],
+            sources=[source],
+        )
+
+    yield from each(case, judge)
+
+
+@check("driver-registry", "Use without root", goals=[Goal.GPUNETIO], sides=_HOST)
+def registry(case: Case) -> Iterator[Finding]:
+    """Does the driver let GPUNetIO's Verbs, RDMA and DMA run without root (PeerMappingOverride)?"""
+    params = case.machine.read.text("/proc/driver/nvidia/params")
+    source = _GUIDE("Running without Root Privileges")
+    needed = "PeerMappingOverride=1"
+    empty = nothing(case)
+    if empty is not None:
+        yield empty
+    elif params.absent or case.machine.read.ask("euid").data == 0:
+        yield finding.n_a("the driver has no such file" if params.absent else "runs as root")
+    elif not params.ok:
+        ask = ["sudo grep RegistryDwords /proc/driver/nvidia/params"]
+        yield finding.unknown("?", needed=needed, why=params.why, remedy=ask, sources=[source])
+    elif nvidia_proc.registry(params.text).get("PeerMappingOverride") == "1":
+        yield finding.ok(needed, needed=needed, sources=[source])
+    else:
+        written = "PeerMappingOverride=1" in case.machine.read.text(_CONF).text
+        line = 'options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"'
+        write = [] if written else [f"echo '{line}' | sudo tee -a {_CONF}"]
+        yield finding.warn(
+            "written, not in force yet" if written else "not set",
+            needed=needed,
+            why="GPUNetIO's Verbs, RDMA and DMA programs need root; those of Ethernet always do.",
+            remedy=[*write, "# Switch the machine off and on: the guide asks for a cold reboot."],
+            sources=[source],
+        )

@@ -1,1 +1,65 @@
 """nvidia-peermem, the older way of mapping GPU memory for a NIC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .. import finding, sources
+from ..facts import gpudirect, gpus, nvidia_proc
+from ..facts.system import install
+from ..finding import Finding
+from ..goals import WITH_GPU
+from ..machine import Case, Machine
+from ..registry import check
+from .each import nothing
+
+_SOURCES = (
+    sources.GPUNETIO("GPU Memory Mapping, Using nvidia-peermem"),
+    sources.GPUDIRECT("Using nvidia-peermem"),
+)
+
+
+@check("peermem", "nvidia-peermem", goals=WITH_GPU, sides=("host",))
+def peermem(case: Case) -> Iterator[Finding]:
+    """Can GPU memory be mapped by nvidia-peermem, where there is no dma-buf?"""
+    machine = case.machine
+    state = machine.know(gpudirect.peermem)
+    found = machine.know(gpus.gpus)
+    direct = any(gpudirect.kind(machine, gpu).direct for gpu in found)
+    works = {gpudirect.dma_buf(machine, gpu).works for gpu in found}
+    empty = nothing(case)
+    if empty is not None:
+        yield empty
+    elif not direct:
+        yield finding.n_a("not on this machine: see gpudirect-platform")
+    elif state == "loaded":
+        yield finding.ok("loaded", needed="where there is no dma-buf", sources=_SOURCES)
+    elif works == {True}:
+        yield finding.n_a("not loaded; dma-buf does without")
+    elif state and False in works:
+        yield _blocks(machine, state)
+    else:
+        yield finding.unknown(
+            {"loadable": "installed, not loaded", "absent": "not installed"}.get(state, "?"),
+            needed="where there is no dma-buf",
+            why="Whether it is installed is not known."
+            if not state
+            else "Whether dma-buf works is not known: without it, this module is needed.",
+            remedy=["sudo modprobe nvidia-peermem"],
+            sources=_SOURCES,
+        )
+
+
+def _blocks(machine: Machine, state: str) -> Finding:
+    core = machine.know(nvidia_proc.modules)
+    lacks = core is not None and "ib_core" not in core
+    ofed = install(machine, "doca-ofed", "doca-ofed")
+    if state == "absent":
+        found, why = "not installed", "The driver was installed without it."
+        remedy = [ofed, "# Then install NVIDIA's driver again: it builds the module."]
+    else:
+        found, why = "installed, not loaded", "There is no dma-buf, so a NIC needs this module."
+        remedy = [*([ofed] if lacks else []), "sudo modprobe nvidia-peermem"]
+    if lacks:
+        why += " It plugs into ib_core of MLNX_OFED or DOCA-OFED, which is not loaded."
+    return finding.fail(found, needed="loaded", why=why, remedy=remedy, sources=_SOURCES)

@@ -1,0 +1,118 @@
+"""The ways to a GPU's memory for other devices: dma-buf, nvidia-peermem; and machines without."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from ..machine import Machine
+from . import nvidia_proc
+from .cuda import attribute
+from .gpus import Gpu
+from .nvidia_proc import version_key
+
+__all__ = ["DmaBuf", "Kind", "dma_buf", "kernel", "kind", "peermem"]
+
+# Before Turing there are no open kernel modules, and without them no dma-buf.
+_TOO_OLD = frozenset({"fermi", "kepler", "maxwell", "pascal", "volta"})
+
+
+class Kind(Enum):
+    """What a GPU is, as far as GPUDirect goes. `direct`: whether other devices reach its memory."""
+
+    SPARK = "GB10 (DGX Spark)"
+    TEGRA = "integrated GPU (Tegra)"
+    GEFORCE = "GeForce"
+    GRACE = "coherent with the CPU (Grace)"
+    BOARD = "PCIe GPU"
+
+    @property
+    def direct(self) -> bool:
+        """By NVIDIA's documents; a GPU's own attributes count more."""
+        return self in (Kind.GRACE, Kind.BOARD)
+
+
+class DmaBuf(msgspec.Struct, frozen=True):
+    """Whether CUDA gives a dma-buf of a GPU's memory; None if nothing tells.
+
+    `asked`: CUDA said so itself; otherwise it follows from what `why` names.
+    """
+
+    works: bool | None
+    asked: bool
+    why: str
+
+
+def dma_buf(machine: Machine, gpu: Gpu) -> DmaBuf:
+    """By CUDA's attribute DMA_BUF_SUPPORTED; else by kernel, modules, driver and GPU.
+
+    What it takes: NVIDIA GPU Operator documentation, GPUDirect RDMA, Prerequisites (Linux 5.12,
+    open kernel modules, Turing, CUDA 11.7, which came with driver 515).
+    """
+    value = attribute(machine, gpu, "DMA_BUF_SUPPORTED")
+    against = _against(machine, gpu)
+    if value is not None:
+        return DmaBuf(bool(value), True, "" if value else against)
+    if against:
+        return DmaBuf(False, False, against)
+    driver = machine.know(nvidia_proc.driver)
+    linux = kernel(machine)
+    if driver.flavour != "open" or not linux:
+        what = "the kernel's version" if driver.flavour == "open" else "the modules' flavour"
+        return DmaBuf(None, False, f"CUDA was not asked, and {what} is not known")
+    release = ".".join(map(str, linux))
+    return DmaBuf(True, False, f"open modules {driver.version}, Linux {release}")
+
+
+def kernel(machine: Machine) -> tuple[int, ...]:
+    """Linux's version as (6, 8); () where it is not known."""
+    data = machine.read.ask("uname").data
+    return version_key(str(data.get("release", "")))[:2] if isinstance(data, dict) else ()
+
+
+def _against(machine: Machine, gpu: Gpu) -> str:
+    """What rules a dma-buf out, "" if nothing is known to."""
+    driver, linux = machine.know(nvidia_proc.driver), kernel(machine)
+    if driver.flavour == "closed":
+        return "the kernel modules are the closed ones"
+    if gpu.architecture.lower() in _TOO_OLD:
+        return f"{gpu.architecture} is older than Turing"
+    if linux and linux < (5, 12):
+        return f"Linux {linux[0]}.{linux[1]} is older than 5.12"
+    if driver.version and (0,) < version_key(driver.version) < (515,):
+        return f"driver {driver.version} is older than 515"
+    return "" if kind(machine, gpu).direct else f"a {kind(machine, gpu).value} has no GPUDirect"
+
+
+def peermem(machine: Machine) -> str:
+    """nvidia-peermem: "loaded", "loadable", "absent", or "" where nothing tells."""
+    loaded = machine.know(nvidia_proc.modules)
+    if loaded is not None and {"nvidia_peermem", "nv_peer_mem"} & set(loaded):
+        return "loaded"
+    if machine.read.names("/sys/module/nvidia_peermem").ok:
+        return "loaded"
+    found = machine.read.run("modinfo", "-F", "filename", "nvidia-peermem")
+    if found.ok and found.code == 0 and found.text.strip():
+        return "loadable"
+    return "absent" if found.ok and found.code else ""
+
+
+def kind(machine: Machine, gpu: Gpu) -> Kind:
+    """By the GPU's name, CUDA's attribute INTEGRATED and what the firmware calls the machine."""
+    tree, product = machine.read.together(
+        ["text /proc/device-tree/model", "text /sys/class/dmi/id/product_name"]
+    )
+    model = f"{tree.text} {product.text}".lower()
+    words = gpu.name.lower()
+    if "gb10" in words.split() or "dgx spark" in model or "dgx_spark" in model:
+        return Kind.SPARK
+    grace = any(word in words for word in ("gh200", "gb200", "gb300"))
+    if grace or gpu.addressing.upper() == "ATS":
+        return Kind.GRACE
+    jetson = any(word in model for word in ("jetson", "tegra", "thor", "orin"))
+    if attribute(machine, gpu, "INTEGRATED") or jetson or "(nvgpu)" in words:
+        return Kind.TEGRA
+    if "geforce" in words or gpu.brand.lower() == "geforce":
+        return Kind.GEFORCE
+    return Kind.BOARD
