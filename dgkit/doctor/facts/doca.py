@@ -1,0 +1,88 @@
+"""What is installed of DOCA."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ..machine import Machine
+from . import versions
+from .versions import Version
+
+__all__ = ["Doca", "Release", "doca", "release"]
+
+_ROOT = "/opt/mellanox/doca"
+# Debian and Ubuntu on x86 and on Arm, then RHEL.
+_LIBRARIES = ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64")
+
+
+class Release(msgspec.Struct, frozen=True):
+    """What /etc/mlnx-release of a BlueField's Arm side says: the image that it was given."""
+
+    text: str = ""
+    doca: Version | None = None
+    bsp: Version | None = None
+
+
+class Doca(msgspec.Struct, frozen=True):
+    """`version`: None if there is no DOCA, or none that tells. `source`: what told it.
+
+    `packages`: the names of its pkg-config files, without `doca-`: common, dma, gpunetio. `device`:
+    whether the static library for GPU code is there. `why`: why nothing can be told.
+    """
+
+    version: Version | None = None
+    source: str = ""
+    packages: frozenset[str] = frozenset()
+    device: bool = False
+    release: Release = Release()
+    why: str = ""
+
+
+def release(text: str) -> Release:
+    """DOCA_2.2.1_BSP_4.2.2_Ubuntu_22.04-13.23-09.prod; bf-bundle-2.9.1-40_24.11-ubuntu-22.04."""
+    line = text.strip().partition("\n")[0]
+    match = re.search(r"(?:DOCA_v?|bf-bundle-)(\d{1,9}(?:\.\d{1,9})*)", line)
+    bsp = re.search(r"BSP_(\d{1,9}(?:\.\d{1,9})*)", line)
+    return Release(
+        line,
+        versions.find(match[1]) if match else None,
+        versions.find(bsp[1]) if bsp else None,
+    )
+
+
+def doca(machine: Machine) -> Doca:
+    """Looks where DOCA installs itself; softdoca counts for nothing here."""
+    installed, image, *listings = machine.read.together(
+        [f"text {_ROOT}/applications/VERSION", "text /etc/mlnx-release"]
+        + [f"names {_ROOT}/{folder}{sub}" for folder in _LIBRARIES for sub in ("", "/pkgconfig")]
+    )
+    names = {name for listing in listings for name in listing.names}
+    found = release(image.text)
+    version, source = _version(installed.text, names, found)
+    faults = [one.why for one in (installed, *listings) if one.fault not in ("", "absent")]
+    return Doca(
+        version=version,
+        source=source,
+        packages=frozenset(
+            name[len("doca-") : -len(".pc")]
+            for name in names
+            if name.startswith("doca-") and name.endswith(".pc")
+        ),
+        device="libdoca_gpunetio_device.a" in names,
+        release=found,
+        why="" if version or not faults else faults[0],
+    )
+
+
+def _version(installed: str, names: set[str], image: Release) -> tuple[Version | None, str]:
+    """The installation's own word, else the name of its library's file, else the image's name."""
+    if found := versions.find(installed):
+        return found, f"{_ROOT}/applications/VERSION"
+    files = (name for name in names if name.startswith("libdoca_common.so."))
+    real = max(files, key=len, default="")
+    found = versions.library(real)
+    if found is not None and len(found.parts) > 1:
+        return found, real
+    return (image.doca, "/etc/mlnx-release") if image.doca else (None, "")
