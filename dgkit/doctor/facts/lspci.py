@@ -1,0 +1,105 @@
+"""What `lspci` prints: names for people, and with -vvv what stands in configuration space.
+
+The same stands in sysfs for who may read it there (config_space); documents and people quote lspci.
+Line formats: pciutils, lspci.c, ls-caps.c, ls-ecaps.c, of 3.2 to 3.13.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ..machine import Machine
+from .config_space import ACS_BITS, Acs, Link
+from .pci import PciDevice, address
+
+__all__ = ["Details", "details", "name", "names", "parse_names"]
+
+# 0000:b3:00.0 Ethernet controller [0200]: Mellanox Technologies MT42822 ... [15b3:a2d6] (rev 01)
+_DEVICE = re.compile(
+    r"(?P<address>\S+) (?P<kind>[^\[\]]{1,80}?)(?: \[[0-9a-f]{4}\])?: (?P<name>.*?)"
+    r"(?: \[(?P<ids>[0-9a-f]{4}:[0-9a-f]{4})\])?(?: \(rev [0-9a-f]{2}\))?(?: \(prog-if .*\))?",
+    re.IGNORECASE,
+)
+_REGION = re.compile(r"Region (\d): Memory at .*\[size=(\d+)([KMGTP]?)\]")
+_LINK = re.compile(r"Lnk(Cap|Sta):.*?Speed ([0-9.]+)GT/s.*?Width x(\d{1,2})")
+_BIT = re.compile(r"(\w+)([+-])")
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
+# GT/s of each generation of PCIe.
+GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
+
+
+class Details(msgspec.Struct, frozen=True):
+    """Of one device by `lspci -vvv`. `denied`: it may not read the capabilities.
+
+    `regions`: the size in bytes of each memory region, by its number.
+    """
+
+    name: str
+    denied: bool = False
+    acs: Acs | None = None
+    link: Link | None = None
+    regions: dict[int, int] = {}
+
+
+def _blocks(text: str) -> dict[str, tuple[str, list[str]]]:
+    """For each device its name and the lines below it."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        match = None if line[:1].isspace() else _DEVICE.fullmatch(line.rstrip())
+        if match is not None and (at := address(match["address"])):
+            lines = []
+            found[at] = match["name"], lines
+        elif line.strip():
+            lines.append(line)
+    return found
+
+
+def parse_names(text: str) -> dict[str, str]:
+    """The name of each device, by address, of `lspci -D -nn` or plain `lspci`."""
+    return {at: name for at, (name, _) in _blocks(text).items() if name}
+
+
+def names(machine: Machine) -> dict[str, str]:
+    """The names that lspci gives; {} without lspci."""
+    return parse_names(machine.read.run("lspci", "-D", "-nn").text)
+
+
+def name(machine: Machine, device: PciDevice) -> str:
+    """Of one device, for people: lspci's, or by the numbers."""
+    return machine.know(names).get(device.address, device.name)
+
+
+def details(text: str) -> dict[str, Details]:
+    """What `lspci -D -vvv` says of each device, by address."""
+    return {at: _details(name, lines) for at, (name, lines) in _blocks(text).items()}
+
+
+def _details(name: str, lines: list[str]) -> Details:
+    can = on = None
+    links: dict[str, tuple[int, int]] = {}
+    regions: dict[int, int] = {}
+    for line in lines:
+        word, _, rest = line.strip().partition(":")
+        if word in ("ACSCap", "ACSCtl"):
+            bits = dict(_BIT.findall(rest))
+            known = tuple(bit for bit in ACS_BITS.values() if bits.get(bit) == "+")
+            can, on = (known, on) if word == "ACSCap" else (can, known)
+        if (region := _REGION.search(line)) is not None:
+            regions[int(region[1])] = int(region[2]) << _UNITS[region[3]]
+        if (link := _LINK.search(line)) is not None:
+            links[link[1]] = _generation(link[2]), int(link[3])
+    most, now = links.get("Cap", (0, 0)), links.get("Sta", (0, 0))
+    return Details(
+        name,
+        denied=any("<access denied>" in line for line in lines),
+        acs=None if can is None and on is None else Acs(can or (), on or ()),
+        link=Link(*most, *now) if links else None,
+        regions=regions,
+    )
+
+
+def _generation(text: str) -> int:
+    return GENERATIONS.get(float(text), 0) if re.fullmatch(r"\d{1,4}(\.\d)?", text) else 0
