@@ -96,3 +96,37 @@ RDMA_DMABUF = Document(
     "Linux kernel, RDMA memory regions of a dma-buf",
     "https://git.kernel.org/torvalds/c/bfe0cc6eb2491aeae2bba02a305fcce13cd90624",
 )
+DEVICE_PRIVATE = Document(
+    "Phoronix, NVIDIA's patches for RDMA on device-private pages (2024-10-15)",
+    "https://www.phoronix.com/news/NVIDIA-GPU-Direct-RDMA-DPP",
+)
+HMM = Document(
+    "Linux kernel, Heterogeneous Memory Management", "https://docs.kernel.org/mm/hmm.html"
+)
+CUDA_HMM = Document(
+    "NVIDIA, Simplifying GPU Application Development with HMM",
+    "https://developer.nvidia.com/blog/"
+    "simplifying-gpu-application-development-with-heterogeneous-memory-management/",
+)
+IOMMU_GROUPS = Document(
+    "Linux kernel, sysfs-kernel-iommu_groups",
+    "https://docs.kernel.org/admin-guide/abi-testing.html",
+)
+KERNEL_PARAMETERS = Document(
+    "Linux kernel, kernel parameters",
+    "https://docs.kernel.org/admin-guide/kernel-parameters.html",
+)
+CUDA_GUIDE = Document(
+    "CUDA C++ Programming Guide", "https://docs.nvidia.com/cuda/cuda-c-programming-guide/"
+)
+GRACE_TUNING = Document(
+    "NVIDIA Grace Performance Tuning Guide",
+    "https://docs.nvidia.com/grace-perf-tuning-guide/index.html",
+)
+LIMITS = Document("limits.conf(5)", "https://man7.org/linux/man-pages/man5/limits.conf.5.html")
+GETRLIMIT = Document("getrlimit(2)", "https://man7.org/linux/man-pages/man2/getrlimit.2.html")
+VERBS = Document("ibv_reg_mr(3)", "https://man7.org/linux/man-pages/man3/ibv_reg_mr.3.html")
+CONTAINER_TOOLKIT = Document(
+    "NVIDIA Container Toolkit",
+    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/",
+)
