@@ -1,0 +1,79 @@
+// DoctorPanel: what it judges and for what, the headline, the findings, the tree.
+
+function makeHead() {
+  const machines = h("div", { class: "dg-machines" });
+  const headline = h("div", { class: "dg-headline" });
+  const machine = ({ name, kind, source, side }) => h("div", {},
+    h("strong", {}, name), side ? ` (${side === "dpu" ? "DPU" : "host"}) ` : " ",
+    kind ? h("span", { class: kind === "synthetic" ? "dg-badge dg-soft" : "dg-badge" }, `snapshot, ${kind}`) : null,
+    source ? h("span", { class: "dg-help" }, ` ${source}`) : null);
+  const tell = (all) => machines.replaceChildren(...all.map(machine));
+  const draw = (result) => {
+    if (!result) return;
+    const { counts, goal, goal_text: text, chosen, verdict } = result;
+    headline.replaceChildren(
+      h("p", { class: "dg-line" }, verdictOf(verdict), h("strong", {}, goal), h("span", {}, text), chosen ? h("span", { class: "dg-help" }, `chosen: ${chosen}`) : null),
+      ...bestOf(result), h("p", { class: "dg-help" }, `${counts}; took ${result.took_s} s`));
+  };
+  return { parts: [machines, headline], tell, draw };
+}
+
+function makeControls(view, findings) {
+  const goal = choice(view.state.goals, { onchange: () => view.attempt("aim", { goal: goal.value }) });
+  const again = steady("Check again", () => view.attempt("check"), { class: "dg-button dg-main" });
+  const only = h("input", { type: "checkbox", onchange: () => findings.only(only.checked) });
+  const bar = h("progress", { "aria-label": "Checks that are done" });
+  const text = h("span");
+  const said = statusLine();
+  only.id = dgId();
+  const box = h("div", { class: "dg-bar", hidden: true }, bar, text);
+  const row = h("div", { class: "dg-row" }, field("Goal", goal), again,
+    h("div", { class: "dg-tick" }, only, h("label", { for: only.id }, "Only what is wrong")));
+  const progress = ([done, of]) => {
+    if (of) Object.assign(bar, { max: of, value: done });
+    else bar.removeAttribute("value");
+    text.textContent = of ? `${done} of ${plural(of, "check")}` : "Looking at the machine…";
+  };
+  const draw = (run, now, result) => {
+    goal.value = now;
+    box.hidden = !run;
+    able(again, !run);
+    for (const one of view.body.querySelectorAll("[data-again]")) able(one, !run);
+    view.root.dataset.running = Boolean(run);
+    if (run) progress(run.at);
+    said.textContent = run ? (run.check ? `Checking ${run.check}.` : "Checking.") : result ? `Checked: ${result.verdict}.` : "";
+  };
+  return { row, box, said, again, draw, progress };
+}
+
+function drawDoctor(view) {
+  const copied = async (text) => {
+    try {
+      await toClipboard(text);
+      view.clear();
+      controls.said.textContent = `Copied: ${text.split("\n").length > 1 ? plural(text.split("\n").length, "line") : text}`;
+    } catch (error) {
+      view.fail({ text: error.message, way_out: "Select the command and copy it by the keyboard." });
+    }
+  };
+  const findings = makeFindings({ copied, again: (check) => view.attempt("check", { check }) });
+  const controls = makeControls(view, findings);
+  const head = makeHead(), ways = makeWays(), tree = makeTree(view);
+  view.body.append(...head.parts, controls.row, controls.box, controls.said, findings.part, ways.part, tree.part);
+  const all = (state) => {
+    head.draw(state.result);
+    if (state.result) {
+      findings.show(state.result, controls.again);
+      ways.draw(state.result.ways);
+    }
+    tree.draw(state.picture);
+    controls.draw(state.run, state.goal, state.result);
+  };
+  head.tell(view.state.machines);
+  all(view.state);
+  view.on("state", all);
+  view.on("progress", ({ at }) => controls.progress(at));
+  view.on("picture", ({ picture }) => tree.draw(picture));
+}
+
+export default panel({ name: "doctor", draw: drawDoctor });

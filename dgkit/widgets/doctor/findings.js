@@ -1,0 +1,139 @@
+// One finding, the lists of them, and the ways: what was found, what it blocks, what to type.
+
+const verdictClass = { "fail": "dg-fail", "warn": "dg-warn", "cannot tell": "dg-unknown", "ok": "dg-ok", "n.a.": "dg-na" };
+const WRONG = ["fail", "warn", "cannot tell"];
+
+const verdictOf = (word) => h("span", { class: `dg-verdict ${verdictClass[word] ?? "dg-na"}` }, word);
+
+const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en-US")} ${count === 1 ? one : many}`;
+
+// A button that keeps the focus while it can do nothing.
+function steady(text, onclick, attributes = {}) {
+  const made = button(text, (event) => made.getAttribute("aria-disabled") || onclick(event), attributes);
+  return made;
+}
+
+function able(control, can) {
+  if (can) control.removeAttribute("aria-disabled");
+  else control.setAttribute("aria-disabled", "true");
+}
+
+const isWords = (line) => line.trimStart().startsWith("#");
+
+// Commands in order, each with a button; `copied(text)` puts it on the clipboard.
+function remedyOf(finding, copied) {
+  const about = finding.subject ? `${finding.title}, ${finding.subject}` : finding.title;
+  const lines = finding.remedy.map((line, at) => isWords(line)
+    ? h("li", { class: "dg-said" }, line.replace(/^[\s#]+/, ""))
+    : h("li", {}, h("code", { class: "dg-mono" }, line),
+      button("Copy", () => copied(line), { "aria-label": `Copy: ${line}`, "data-key": `copy:${finding.key}:${at}` })));
+  const commands = finding.remedy.filter((line) => !isWords(line));
+  const all = commands.length < 2 ? null : button("Copy all", () => copied(finding.remedy.join("\n")),
+    { "aria-label": `Copy all of: ${about}`, "data-key": `all:${finding.key}` });
+  return h("div", { class: "dg-remedy" }, h("ol", {}, ...lines), all);
+}
+
+function sourcesOf({ sources }) {
+  const one = ({ text, url }) => (/^https?:/.test(url)
+    ? h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, text) : text);
+  const items = sources.map((source) => h("li", {}, one(source)));
+  return h("div", { class: "dg-help" }, items.length === 1 ? "Source:" : "Sources:", h("ul", {}, ...items));
+}
+
+function detailsOf(finding, opened, acts) {
+  const { remedy, sources, disagree } = finding;
+  const counted = remedy.filter((line) => !isWords(line)).length;
+  const what = [
+    remedy.length && (counted ? `What to do (${plural(counted, "command")})` : "What to do"),
+    disagree && "where documents disagree", sources.length && plural(sources.length, "source"),
+  ].filter(Boolean).join(", ");
+  const again = steady("Check this again", () => acts.again(finding.check),
+    { "aria-label": `Check this again: ${finding.check}`, class: "dg-button dg-quiet", "data-again": "", "data-key": `again:${finding.key}` });
+  const open = opened.get(finding.key) ?? (finding.verdict === "fail" && remedy.length > 0);
+  const made = h("details", { open, ontoggle: () => opened.set(finding.key, made.open) },
+    h("summary", { "data-key": `open:${finding.key}` }, what ? what[0].toUpperCase() + what.slice(1) : "More"),
+    remedy.length ? remedyOf(finding, acts.copied) : null,
+    disagree ? h("p", {}, h("strong", {}, "Documents disagree. "), disagree) : null,
+    sources.length ? sourcesOf(finding) : null,
+    h("p", { class: "dg-bar" }, again, h("span", { class: "dg-help dg-mono" }, finding.check)));
+  return made;
+}
+
+function findingOf(finding, opened, acts, sides) {
+  const { verdict, title, subject, found, needed, why, side } = finding;
+  const where = sides && ["host", "dpu"].includes(side) ? `on the ${side === "dpu" ? "DPU" : "host"}` : "";
+  return h("li", { class: `dg-finding ${verdictClass[verdict] ?? ""}` },
+    h("div", { class: "dg-line" }, verdictOf(verdict), h("strong", {}, title),
+      subject ? h("span", { class: "dg-subject" }, subject) : null, where ? h("span", { class: "dg-help" }, where) : null),
+    h("div", { class: "dg-what" }, h("span", {}, found), needed ? h("span", { class: "dg-help" }, `needed: ${needed}`) : null),
+    why ? h("p", { class: "dg-why" }, why) : null,
+    detailsOf(finding, opened, acts));
+}
+
+// The best way that works, and what keeps the better ones from it.
+function bestOf({ best, better, ways }) {
+  if (!ways.length) return [];
+  const first = best
+    ? h("p", {}, h("strong", {}, "Works: "), `${best.title}${best.verdict === "ok" ? "" : ` (${best.word})`}. `, best.why || best.what)
+    : h("p", {}, h("strong", {}, "No way works here yet."));
+  const by = (one) => (one.blocked_by.length ? h("span", {}, " by ", h("span", { class: "dg-mono" }, one.blocked_by.join(", "))) : ` ${one.why}`);
+  const line = (one) => h("li", {}, `${one.title}: ${one.word}`, by(one));
+  const rest = better.length ? [h("p", {}, best ? "Better:" : "There are:"), h("ul", { class: "dg-better" }, ...better.map(line))] : [];
+  return [first, ...rest];
+}
+
+function makeWays() {
+  const { body, box } = tableOf("Ways of the bytes, the better ones first", ["Way", "Verdict", "Blocked by", "Why"]);
+  const part = h("details", { hidden: true }, h("summary", {}, "All ways of the bytes"), box);
+  const verdict = (way) => h("span", { class: `dg-verdict ${verdictClass[way.verdict] ?? "dg-na"}` }, way.word);
+  const row = (way) => h("tr", {}, h("th", { scope: "row", title: way.what }, way.title), h("td", {}, verdict(way)),
+    h("td", { class: "dg-mono" }, way.blocked_by.join(", ")), h("td", { class: "dg-wrap" }, way.why));
+  const draw = (ways) => {
+    part.hidden = !ways.length;
+    body.replaceChildren(...ways.map(row));
+  };
+  return { part, draw };
+}
+
+// What is wrong as a list, and what is right or does not matter folded below it.
+function makeFindings(acts) {
+  const opened = new Map();
+  const wrong = h("ul", { class: "dg-findings", "aria-label": "What is wrong, the worst first" });
+  const none = h("p", { class: "dg-help" });
+  const folds = ["ok", "n.a."].map((verdict) => {
+    const list = h("ul", { class: "dg-findings", "aria-label": verdict === "ok" ? "What is right" : "What does not apply" });
+    const text = h("summary", { "data-key": `fold:${verdict}` });
+    return { verdict, list, text, box: h("details", {}, text, list) };
+  });
+  const part = h("div", {}, wrong, none, ...folds.map(({ box }) => box));
+  let result = null, onlyWrong = false;
+  const fold = ({ verdict, list, text, box }, items) => {
+    const its = result.findings.filter((one) => one.verdict === verdict);
+    box.hidden = onlyWrong || !its.length;
+    text.textContent = verdict === "ok" ? `${its.length} ok` : `${its.length} not applicable`;
+    list.replaceChildren(...its.map(items));
+  };
+  const fill = () => {
+    const sides = new Set(result.findings.map(({ side }) => side)).size > 1;
+    const items = (one) => findingOf(one, opened, acts, sides);
+    const bad = result.findings.filter((one) => WRONG.includes(one.verdict));
+    wrong.hidden = !bad.length;
+    wrong.replaceChildren(...bad.map(items));
+    const left = result.left_out ? `${plural(result.left_out, "more finding")}: dgkit doctor --json has all.` : "";
+    none.textContent = [bad.length ? "" : "Nothing is wrong.", left].filter(Boolean).join(" ");
+    folds.forEach((one) => fold(one, items));
+  };
+  const draw = (rest) => {
+    if (!result) return;
+    const key = part.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    fill();
+    if (!key) return;
+    const same = part.querySelector(`[data-key="${CSS.escape(key)}"]`);
+    (same ?? rest).focus();
+  };
+  return {
+    part,
+    show: (now, rest) => { result = now; draw(rest); },
+    only: (on) => { onlyWrong = on; draw(null); },
+  };
+}

@@ -1,0 +1,68 @@
+"""One run of the doctor for a panel: of this machine or of snapshots, of all checks or of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...doctor.diagnosis import Diagnosis, diagnose, here
+from ...doctor.goals import Goal
+from ...doctor.machine import Machine
+from ...doctor.registry import checks
+from ...doctor.snapshot import Recorded, load
+from ...doctor.ways import ways
+from .picture import Picture, picture
+
+__all__ = ["Judged", "Order", "judge", "machines"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be run. `goal` None: as the machine looks. `check` "": all of them."""
+
+    goal: Goal | None
+    check: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a run gave. `picture` is None where no PCI device is to be seen."""
+
+    diagnosis: Diagnosis
+    picture: Picture | None
+
+
+def machines(snapshots: Sequence[Path]) -> list[Machine]:
+    """Those of the files, read now; else this one. ValueError, OSError: a file is no snapshot."""
+    if not snapshots:
+        return [here()]
+    return [Machine(Recorded(load(path)), path.name) for path in snapshots]
+
+
+def judge(
+    snapshots: Sequence[Path], order: Order, before: Judged | None, progress: Progress
+) -> Judged:
+    """Takes as long as the doctor does: never called from the kernel's loop.
+
+    One check is put into what was found `before`; ValueError as of `diagnose`.
+    """
+    found = machines(snapshots)
+    if not order.check or before is None:
+        made = diagnose(found, goal=order.goal, progress=progress)
+        return Judged(made, picture(made))
+    old = before.diagnosis
+    new = diagnose(found, goal=old.goal, only=[order.check], progress=progress)
+    return Judged(_renewed(old, new, order.check), before.picture)
+
+
+def _renewed(old: Diagnosis, new: Diagnosis, check: str) -> Diagnosis:
+    at = {one.name: at for at, one in enumerate(checks())}
+    kept = [one for one in old.findings if one.check != check]
+    order = sorted([*kept, *new.findings], key=lambda one: (-one.verdict, at.get(one.check, 0)))
+    return Diagnosis(
+        case=new.case, findings=tuple(order), ways=ways(new.case, order),
+        chosen=old.chosen, took_s=new.took_s,
+    )  # fmt: skip

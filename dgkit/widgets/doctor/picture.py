@@ -1,0 +1,167 @@
+"""The PCIe tree as a drawing shows it: its nodes, the pairs to choose from, the answer in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...doctor.diagnosis import Diagnosis
+from ...doctor.facts import pci
+from ...doctor.facts.gpus import Gpu, gpus
+from ...doctor.facts.topology import Node, Path, drawing, one_bridge, path, route
+from ...doctor.machine import Machine
+
+__all__ = ["DEVICES", "Pair", "Picture", "picture"]
+
+Pair = tuple[str, str]
+DEVICES = 64  # that are drawn: GPUs first, then DPUs, then NICs
+_RANK = {"gpu": 0, "dpu": 1, "nic": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Of one machine, read once. `lines`: by a node's id what a person may want to know of it.
+
+    `short`: by a node's id, its name for a narrow box. `left_out`: devices that are not drawn.
+    """
+
+    tree: pci.PciTree
+    nodes: tuple[Node, ...]
+    lines: dict[str, dict[str, str]]
+    short: dict[str, str]
+    left_out: int = 0
+
+    def of(self, *kinds: str) -> list[Node]:
+        """The nodes of these kinds."""
+        return [node for node in self.nodes if node.kind in kinds]
+
+    def has(self, pair: Pair | None) -> bool:
+        """Whether both are devices of it, the first a GPU and the second a NIC or a DPU."""
+        first, second = ([node.id for node in self.of(*kinds)] for kinds in _ENDS)
+        return pair is not None and pair[0] in first and pair[1] in second
+
+    @property
+    def nearest(self) -> Pair | None:
+        """The pair to begin with: a DPU where there is one, then the nearest."""
+        pairs = [(gpu, nic) for gpu in self.of(_ENDS[0][0]) for nic in self.of(*_ENDS[1])]
+        if not pairs:
+            return None
+        ranked = ((_RANK[nic.kind], self.way((gpu.id, nic.id)).near) for gpu, nic in pairs)
+        _, (gpu, nic) = min(zip(ranked, pairs, strict=True), key=lambda one: one[0])
+        return gpu.id, nic.id
+
+    def way(self, pair: Pair) -> Path:
+        """Between the two. ValueError: there are no such two."""
+        if not self.has(pair):
+            raise ValueError(f"there are no {pair[0]} and {pair[1]}, a GPU and a NIC, to draw")
+        return path(self.tree, *pair)
+
+    def route(self, pair: Pair) -> tuple[str, ...]:
+        """The ids of the nodes between the two, and the two."""
+        return route(self.tree, self.way(pair))
+
+    def title(self, pair: Pair | None) -> str:
+        """The two and how near they are."""
+        if pair is None:
+            return "PCIe devices"
+        near = self.way(pair).near
+        return f"{self.short[pair[0]]} and {self.short[pair[1]]}: {near}, {near.text}"
+
+    def alt(self, pair: Pair | None) -> str:
+        """What there is to see, in words."""
+        many = [(len(self.of(kind)), kind.upper()) for kind in _RANK]
+        words = ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for n, kind in many if n)
+        more = f" {self.left_out} more are not drawn." if self.left_out else ""
+        text = f"PCIe tree with {words or 'no GPU and no NIC'}.{more}"
+        if pair is None:
+            return text
+        steps = " → ".join(self.lines[each]["name"] for each in self.route(pair))
+        return f"{text} {self.title(pair)}. The way: {steps}."
+
+    def told(self, pair: Pair | None) -> dict[str, Any]:
+        """What a view shows beside the drawing. ValueError: there is no such pair."""
+        choices = [
+            [[node.id, self.lines[node.id]["name"]] for node in self.of(*kinds)] for kinds in _ENDS
+        ]
+        answer = _ALONE if pair is None else one_bridge(self.way(pair))
+        question = "" if pair is None else "Need they be under one PCIe bridge? "
+        return {
+            "gpus": choices[0], "nics": choices[1], "pair": pair,
+            "near": "" if pair is None else str(self.way(pair).near),
+            "title": self.title(pair), "answer": question + answer, "alt": self.alt(pair),
+        }  # fmt: skip
+
+
+_ENDS = (("gpu",), ("nic", "dpu"))
+_ALONE = "This needs a GPU and a NIC or a DPU; a DPU's Arm side sees the host's GPUs in no case."
+
+
+def picture(of: Diagnosis | Machine) -> Picture | None:
+    """Of the host where it is known. None: sysfs shows neither GPU nor NIC."""
+    machine = (of.case.host or of.case.machine) if isinstance(of, Diagnosis) else of
+    tree = machine.know(pci.tree)
+    nodes = drawing(tree)
+    ends = [node for node in nodes if node.kind in _RANK]
+    if not ends:
+        return None
+    drawn = sorted(ends, key=lambda node: _RANK[node.kind])[:DEVICES]
+    kept = _above(nodes, drawn)
+    named = {one.address: _gpu(one) for one in machine.know(gpus)}
+    names = {node.id: named.get(node.id) or node.label for node in kept}
+    lines = {node.id: _lines(machine, tree, node, names[node.id]) for node in kept}
+    short = {node.id: _short(tree, node, names[node.id]) for node in kept}
+    return Picture(tree, tuple(kept), lines, short, len(ends) - len(drawn))
+
+
+def _gpu(gpu: Gpu) -> str:
+    """`GPU 0 (0000:1a:00.0), NVIDIA H100 PCIe`, "" if the driver says nothing of it."""
+    if gpu.index is None:
+        return f"{gpu.name} {gpu.address}" if gpu.name else ""
+    return f"{gpu.label}, {gpu.name}" if gpu.name else gpu.label
+
+
+def _above(nodes: tuple[Node, ...], drawn: list[Node]) -> list[Node]:
+    """Those and all that they hang on, in the order of `nodes`."""
+    by_id = {node.id: node for node in nodes}
+    wanted: set[str] = set()
+    for node in drawn:
+        at: Node | None = node
+        while at is not None and at.id not in wanted:
+            wanted.add(at.id)
+            at = by_id.get(at.parent)
+    return [node for node in nodes if node.id in wanted]
+
+
+def _lines(machine: Machine, tree: pci.PciTree, node: Node, name: str) -> dict[str, str]:
+    known = tree.devices.get(node.id)
+    return {
+        "name": name,
+        "address": node.id if known is not None else "",
+        "driver": (known.driver if known is not None else "") or "none",
+        "link": _link(machine, node.id) if known is not None else "not a PCIe device",
+        "numa": str(node.numa) if node.numa >= 0 else "not told",
+    }
+
+
+def _link(machine: Machine, address: str) -> str:
+    """`16.0 GT/s PCIe x16`, now; and at most, where that is more."""
+    files = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
+    found = machine.read.together([f"text {pci.DEVICES}/{address}/{file}" for file in files])
+    speed, width, best, widest = (one.text.strip() if one.ok else "" for one in found)
+    if not speed or not width:
+        return "not told"
+    most = f" (at most {best} x{widest})" if (best, widest) != (speed, width) and best else ""
+    return f"{speed} x{width}{most}"
+
+
+def _short(tree: pci.PciTree, node: Node, name: str) -> str:
+    """`GPU 0`, `BlueField-3 c8:00.0`: the domain is named where it is not 0."""
+    address = node.id.removeprefix("pci").removeprefix("0000:")
+    if node.kind == "socket":
+        return name
+    if node.kind == "gpu" and name.startswith("GPU "):
+        return f"{name.partition(' (')[0]} {address}"
+    known = tree.devices.get(node.id)
+    if node.kind in _RANK and known is not None:
+        return f"{known.name} {address}"
+    return f"{node.kind} {address}"

@@ -1,0 +1,90 @@
+"""What a view is told of a diagnosis: plain values, bounded whatever the machine is like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...doctor.diagnosis import Diagnosis
+from ...doctor.facts.side import side
+from ...doctor.machine import Machine
+from ...doctor.snapshot import Recorded
+from ...doctor.sources import Source
+from ...doctor.summary import Entry, better, clean, counts, entries, works
+from ...doctor.ways import Way
+
+__all__ = ["ENTRIES", "described", "machine_told"]
+
+ENTRIES = 300  # the worst of them
+_TEXT, _LINES = 2000, 40  # characters of a text; commands, sources and subjects of a finding
+
+
+def described(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Findings that differ in their subject alone are one; a `key` is the same in the next run."""
+    found = entries(diagnosis.findings)
+    best = works(diagnosis)
+    return {
+        "goal": str(diagnosis.goal),
+        "goal_text": diagnosis.goal.text,
+        "chosen": diagnosis.chosen,
+        "verdict": str(diagnosis.verdict),
+        "best": None if best is None else _way(best),
+        "better": [_way(one) for one in better(diagnosis)],
+        "ways": [_way(one) for one in diagnosis.ways],
+        "findings": list(_findings(found[:ENTRIES])),
+        "left_out": max(0, len(found) - ENTRIES),
+        "counts": counts(diagnosis),
+        "took_s": round(diagnosis.took_s, 1),
+    }
+
+
+def machine_told(machine: Machine) -> dict[str, str]:
+    """Its name, and for a snapshot how it came to be: `kind` is recorded or synthetic."""
+    reader = machine.read
+    if not isinstance(reader, Recorded):
+        return {"name": machine.name, "kind": "", "source": "", "side": ""}
+    known = reader.snapshot
+    made, _, after = known.source.partition(":")
+    synthetic = made == "synthetic"
+    by = f"by dgkit {known.dgkit}" if known.dgkit else ""
+    source = after.strip() if synthetic else " ".join(word for word in (known.taken, by) if word)
+    return {
+        "name": _cut(machine.name), "kind": "synthetic" if synthetic else "recorded",
+        "source": _cut(source), "side": machine.know(side),
+    }  # fmt: skip
+
+
+def _way(way: Way) -> dict[str, Any]:
+    return {
+        "title": _cut(way.title), "what": _cut(way.what), "verdict": str(way.verdict),
+        "word": way.word, "why": _cut(way.why), "blocked_by": list(way.blocked_by)[:_LINES],
+    }  # fmt: skip
+
+
+def _findings(found: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+    known: Counter[str] = Counter()
+    for entry in found:
+        one = entry.finding
+        name = f"{one.check}/{one.side}/{' '.join(entry.subjects)[:_TEXT]}"
+        known[name] += 1
+        yield {
+            "key": f"{name}/{known[name]}",
+            "verdict": str(one.verdict),
+            "check": one.check,
+            "side": one.side,
+            "title": _cut(one.title),
+            "subject": _cut(entry.about),
+            **{each: _cut(getattr(one, each)) for each in ("found", "needed", "why", "disagree")},
+            "remedy": [_cut(line) for line in one.remedy[:_LINES]],
+            "sources": [_source(source) for source in one.sources[:_LINES]],
+        }
+
+
+def _source(source: Source) -> dict[str, str]:
+    return {"text": str(source), "url": source.url}
+
+
+def _cut(text: str) -> str:
+    """On one line: what is copied to a terminal must not hold another command."""
+    return clean(text if len(text) <= _TEXT else f"{text[:_TEXT]}…")
