@@ -98,7 +98,7 @@ RDMA_DMABUF = Document(
 )
 DEVICE_PRIVATE = Document(
     "Phoronix, NVIDIA's patches for RDMA on device-private pages (2024-10-15)",
-    "https://www.phoronix.com/news/NVIDIA-GPU-Direct-RDMA-DPP",
+    "https://www.phoronix.com/news/Linux-GPU-P2P-DMA-Device-Priv",
 )
 HMM = Document(
     "Linux kernel, Heterogeneous Memory Management", "https://docs.kernel.org/mm/hmm.html"
@@ -119,13 +119,16 @@ KERNEL_PARAMETERS = Document(
 CUDA_GUIDE = Document(
     "CUDA C++ Programming Guide", "https://docs.nvidia.com/cuda/cuda-c-programming-guide/"
 )
-GRACE_TUNING = Document(
-    "NVIDIA Grace Performance Tuning Guide",
-    "https://docs.nvidia.com/grace-perf-tuning-guide/index.html",
+MULTI_GPU = Document(
+    "NVIDIA Maxine, PCIe Multi-GPU Systems",
+    "https://docs.nvidia.com/maxine/triton/latest/Appendicies/PCIeMultiGPUSystems.html",
 )
-LIMITS = Document("limits.conf(5)", "https://man7.org/linux/man-pages/man5/limits.conf.5.html")
+RED_HAT_RDMA = Document(
+    "Red Hat, Configuring InfiniBand and RDMA networks",
+    "https://docs.redhat.com/en/documentation/red_hat_enterprise_linux/9/html/"
+    "configuring_infiniband_and_rdma_networks/",
+)
 GETRLIMIT = Document("getrlimit(2)", "https://man7.org/linux/man-pages/man2/getrlimit.2.html")
-VERBS = Document("ibv_reg_mr(3)", "https://man7.org/linux/man-pages/man3/ibv_reg_mr.3.html")
 CONTAINER_TOOLKIT = Document(
     "NVIDIA Container Toolkit",
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/",
