@@ -1,1 +1,185 @@
 """CUDA: what the driver speaks, which toolkit is there, what each library needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .. import finding, sources
+from ..facts import cuda
+from ..facts.cuda import Cuda, Toolkits
+from ..facts.nvidia_proc import version_key
+from ..facts.system import install
+from ..finding import Finding
+from ..goals import WITH_GPU, Goal
+from ..machine import Case, Machine
+from ..registry import check
+from .each import nothing
+
+_HOST = ("host",)
+_RESULTS = sources.CUDA_DRIVER_API("CUresult")
+_TABLE = sources.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
+_DEPENDENCY = sources.GPUNETIO("CUDA Dependency")
+_FILES = ("ls -l /dev/nvidia*", "sudo nvidia-modprobe -u -c 0")
+# What cuInit says, what it means, and what helps.
+_ERRORS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "CUDA_ERROR_NO_DEVICE": (
+        "CUDA sees no GPU: CUDA_VISIBLE_DEVICES hides it, or this container was not given it.",
+        ("echo $CUDA_VISIBLE_DEVICES", *_FILES, "# In a container: start it with --gpus all"),
+    ),
+    "CUDA_ERROR_SYSTEM_NOT_READY": (
+        "The GPUs are joined by NVSwitch, and the service that sets it up does not run.",
+        ("sudo systemctl enable --now nvidia-fabricmanager",),
+    ),
+    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": (
+        "libcuda and the loaded kernel module are of different versions.",
+        ("sudo reboot",),
+    ),
+    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": (
+        "libcuda comes from a forward compatibility package, which this GPU does not take.",
+        ("echo $LD_LIBRARY_PATH", "# Take the folder cuda/compat out of it."),
+    ),
+    "CUDA_ERROR_OPERATING_SYSTEM": ("The device files cannot be opened.", _FILES),
+    "CUDA_ERROR_UNKNOWN": (
+        "Most often the module nvidia-uvm or its device file is missing.",
+        ("sudo modprobe nvidia-uvm", *_FILES),
+    ),
+}
+
+
+@check("cuda-driver", "CUDA of the driver", goals=WITH_GPU, sides=_HOST)
+def driver(case: Case) -> Iterator[Finding]:
+    """Does CUDA start, and is it new enough for dgkit and for GPUNetIO?"""
+    known = case.machine.know(cuda.cuda)
+    empty = nothing(case)
+    if empty is not None:
+        yield empty
+    elif known.code:
+        name = known.error or f"cuInit: {known.code}"
+        why, remedy = _ERRORS.get(name, ("CUDA does not start.", ("sudo dmesg | grep -i nvrm",)))
+        yield finding.fail(name, needed="12.0", why=why, remedy=remedy, sources=[_RESULTS])
+    elif known.missing:
+        driver_package = install(case.machine, "nvidia-open", "nvidia-open")
+        do = [driver_package, "# In a container: start it with --gpus all"]
+        why = f"CUDA's library libcuda.so.1 cannot be loaded ({known.why})."
+        yield finding.fail("no libcuda", needed="12.0", why=why, remedy=do, sources=[_TABLE])
+    elif known.stuck or not known.version:
+        why = f"CUDA was not asked: {known.why}."
+        yield finding.unknown(
+            "?", needed="12.0", why=why, remedy=["nvidia-smi"], sources=[_RESULTS]
+        )
+    else:
+        yield _version(known, case.machine)
+
+
+def _version(known: Cuda, machine: Machine) -> Finding:
+    found = f"CUDA {known.text}" + ("" if known.by == "CUDA" else f", says {known.by}")
+    if known.version < (12, 0):
+        why = "dgkit's CUDA libraries and GPUNetIO take CUDA 12 or newer."
+        remedy = [install(machine, "nvidia-open", "nvidia-open"), "sudo reboot"]
+        return finding.fail(found, needed="12.0", why=why, remedy=remedy, sources=[_TABLE])
+    why = "" if known.by == "CUDA" else f"CUDA itself was not asked: {known.why}."
+    return finding.ok(found, needed="12.0", why=why, sources=[_TABLE])
+
+
+@check("cuda-toolkit", "CUDA toolkit", goals=WITH_GPU, sides=_HOST)
+def toolkit(case: Case) -> Iterator[Finding]:
+    """Is there a CUDA toolkit that GPUNetIO's programs can be built with?"""
+    machine, building = case.machine, case.goal is Goal.GPUNETIO
+    known = machine.know(cuda.toolkits)
+    empty = nothing(case, driver=False)
+    if empty is not None:
+        yield empty
+    elif known.version:
+        yield _toolkit(known, machine, building=building)
+    elif not building:
+        yield finding.n_a("none, and none is needed")
+    elif known.why:
+        yield finding.unknown(
+            "?",
+            needed="13.0",
+            why=f"{known.why}.",
+            remedy=["nvcc --version"],
+            sources=[_DEPENDENCY],
+        )
+    else:
+        why = "GPUNetIO's device functions are compiled with the program: there is no nvcc."
+        remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
+        yield finding.fail("none", needed="13.0", why=why, remedy=remedy, sources=[_DEPENDENCY])
+
+
+_FLOORS = (
+    "The GPUNetIO guide recommends CUDA 12.6 or newer for all, and builds its static library (DMA, "
+    "Comch, RDMA) with CUDA 13.0, which programs that use it must match or pass."
+)
+
+
+def _toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Finding:
+    text = ".".join(map(str, known.version))
+    others = f" (also {', '.join(known.others)})" if known.others else ""
+    found, needed = f"{text}, by {known.where}{others}", "13.0" if building else "not needed"
+    speaks = machine.know(cuda.cuda).version
+    if speaks and known.version[0] > speaks[0]:
+        driver = ".".join(map(str, speaks))
+        why = f"The driver speaks CUDA {driver}: programs of a newer major version do not start."
+        remedy = [install(machine, "nvidia-open", "nvidia-open"), "sudo reboot"]
+        say = finding.fail if building else finding.warn
+        return say(found, needed=needed, why=why, remedy=remedy, sources=[_TABLE])
+    if not building or known.version >= (13, 0):
+        return finding.ok(found, needed=needed, sources=[_DEPENDENCY])
+    remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
+    if known.version < (12, 0):
+        why = "GPUNetIO's headers take CUDA 12 or newer."
+        return finding.fail(found, needed=needed, why=why, remedy=remedy, sources=[_DEPENDENCY])
+    why = "Ethernet and Verbs can be built; DMA, Comch and RDMA cannot."
+    if known.version < (12, 6):
+        why += (
+            " Up to 12.5 the toolkit's installer takes the open modules with -m=kernel-open only."
+        )
+    return finding.warn(
+        found, needed=needed, why=why, remedy=remedy, sources=[_DEPENDENCY], disagree=_FLOORS
+    )
+
+
+# What the extras cuda12 and cuda13 of dgkit ask for.
+_LEAST = {"CuPy": (13, 6), "cuda-core": (1, 2)}
+
+
+@check("cuda-python", "CuPy and cuda-core", goals=[Goal.ARM_DMA, Goal.RDMA], sides=_HOST)
+def python(case: Case) -> Iterator[Finding]:
+    """Are CuPy and cuda-core there, which dgkit's GPU memory is made with?"""
+    empty = nothing(case)
+    if empty is not None:
+        yield empty
+        return
+    answer = case.machine.read.probe("info")
+    gpu = answer.data.get("gpu") if isinstance(answer.data, dict) else None
+    listed = gpu.get("libraries") if isinstance(gpu, dict) else None
+    speaks = case.machine.know(cuda.cuda).version
+    remedy = [f"pip install 'dgkit[cuda{13 if speaks >= (13,) else 12}]'"]
+    source = [sources.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")]
+    if not isinstance(listed, dict):
+        why = f"{answer.why or 'dgkit info names no libraries'}."
+        yield finding.unknown("?", why=why, remedy=["dgkit info"], sources=source)
+        return
+    found = ", ".join(f"{name} {version}" for name, version in listed.items())
+    why = _python(listed, speaks) or str(gpu.get("why") or "") if isinstance(gpu, dict) else ""
+    needed = "CuPy 13.6, cuda-core 1.2"
+    if why:
+        yield finding.fail(found, needed=needed, why=why, remedy=remedy, sources=source)
+    else:
+        yield finding.ok(found, needed=needed, sources=source)
+
+
+def _python(listed: dict[str, object], speaks: tuple[int, ...]) -> str:
+    """What is wrong with these versions, "" if nothing is."""
+    for name, least in _LEAST.items():
+        version = str(listed.get(name, "missing"))
+        if version == "missing":
+            return f"{name} is not installed: dgkit.empty(on='gpu') does not work."
+        if () < version_key(version) < least:
+            return f"{name} {version} is older than {'.'.join(map(str, least))}."
+    bindings = version_key(str(listed.get("cuda-bindings", "")))
+    if bindings and speaks and bindings[0] > speaks[0]:
+        said = ".".join(map(str, speaks))
+        return f"The libraries are made for CUDA {bindings[0]}, and the driver speaks {said}."
+    return ""

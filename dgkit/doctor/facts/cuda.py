@@ -19,6 +19,7 @@ class Cuda(msgspec.Struct, frozen=True):
     """What libcuda says. `version` is (13, 0), or () where nothing tells; `by` names who told.
 
     `code` and `error` are those of cuInit, None and "" where it was not asked; `why`: why not.
+    `missing`: there is no libcuda. `stuck`: asking it crashed or did not end in time.
     `devices`: attributes without CU_DEVICE_ATTRIBUTE_, by PCI address.
     """
 
@@ -28,6 +29,8 @@ class Cuda(msgspec.Struct, frozen=True):
     error: str = ""
     devices: dict[str, dict[str, int]] = {}
     why: str = ""
+    missing: bool = False
+    stuck: bool = False
 
     @property
     def text(self) -> str:
@@ -65,7 +68,13 @@ def cuda(machine: Machine) -> Cuda:
         )
     said = machine.know(smi)
     why = answer.why or str(data.get("why") or "the probe of CUDA gave no answer")
-    return Cuda(version=version_key(said.cuda)[:2], by="nvidia-smi", why=why)
+    return Cuda(
+        version=version_key(said.cuda)[:2],
+        by="nvidia-smi",
+        why=why,
+        missing=answer.ok and "init" in data,
+        stuck=answer.fault in ("late", "failed"),
+    )
 
 
 def _devices(listed: Any) -> dict[str, dict[str, int]]:

@@ -110,7 +110,7 @@ def kind(machine: Machine, gpu: Gpu) -> Kind:
     grace = any(word in words for word in ("gh200", "gb200", "gb300"))
     if grace or gpu.addressing.upper() == "ATS":
         return Kind.GRACE
-    jetson = any(word in model for word in ("jetson", "tegra", "thor", "orin"))
+    jetson = any(word in model for word in ("jetson", "tegra"))
     if attribute(machine, gpu, "INTEGRATED") or jetson or "(nvgpu)" in words:
         return Kind.TEGRA
     if "geforce" in words or gpu.brand.lower() == "geforce":
