@@ -16,8 +16,12 @@ T = TypeVar("T")
 class Job(Generic[T]):
     """A function at work. `result(until)` waits for it no longer than that."""
 
-    def __init__(self, work: Callable[[], T]) -> None:
+    __slots__ = ("_crew", "_done", "_error", "_value", "_work", "asked")
+
+    def __init__(self, work: Callable[[], T], crew: Crew) -> None:
+        self.asked = time.monotonic()
         self._work = work
+        self._crew = crew
         self._done = threading.Event()
         self._value: T | None = None
         self._error: Exception | None = None
@@ -37,40 +41,74 @@ class Job(Generic[T]):
 
     def result(self, until: float) -> T:
         """What it returns or raises; TimeoutError at `until`, by time.monotonic()."""
-        if not self._done.wait(max(0.0, until - time.monotonic())):
-            raise TimeoutError
+        while not self._done.wait(self._crew.patience(until)):
+            if time.monotonic() >= until:
+                raise TimeoutError
+            self._crew.hurry()
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]
 
 
 class Crew:
-    """As many threads as there are jobs that wait, up to `most`. They end when nothing is to do."""
+    """At most `most` threads, which end when nothing is to do.
 
-    def __init__(self, name: str, most: int = 32) -> None:
-        self._name, self._most = name, most
+    Without `patience_s` each job begins in a thread of its own. With it one thread does all, which
+    is best for many small jobs; a further one joins it whenever somebody has waited that long.
+    """
+
+    def __init__(self, name: str, most: int = 32, *, patience_s: float = 0.0) -> None:
+        self._name, self._most, self._patience_s = name, most, patience_s
         self._jobs: queue.SimpleQueue[Job[object]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
 
     def start(self, work: Callable[[], T]) -> Job[T]:
-        """The function begins as soon as a thread is free."""
-        job = Job(work)
+        """The function begins as soon as a thread is free. Here and now if there can be none."""
+        job = Job(work, self)
         self._jobs.put(job)  # type: ignore[arg-type]
-        with self._lock:
-            if self._threads < self._most:
-                self._threads += 1
-                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        if self._threads and self._patience_s:
+            with self._lock:  # the thread may just be ending
+                wanted = not self._threads
+        else:
+            wanted = True
+        if wanted and not self._add():
+            self._work_off()
         return job
 
-    def _work(self) -> None:
+    def patience(self, until: float) -> float:
+        """How long to wait before hurry()."""
+        left = max(0.0, until - time.monotonic())
+        return min(left, self._patience_s) if self._patience_s else left
+
+    def hurry(self) -> None:
+        """One more thread, if jobs wait: the others may hang."""
+        if not self._jobs.empty():
+            self._add()
+
+    def _add(self) -> bool:
+        """Whether there is a thread at all now."""
+        with self._lock:
+            if self._threads < self._most:
+                try:
+                    threading.Thread(target=self._live, name=self._name, daemon=True).start()
+                    self._threads += 1
+                except RuntimeError:  # the system gives no more
+                    return self._threads > 0
+        return True
+
+    def _live(self) -> None:
+        while True:
+            self._work_off()
+            with self._lock:
+                if self._jobs.empty():  # start() puts first, and then looks at the threads
+                    self._threads -= 1
+                    return
+
+    def _work_off(self) -> None:
         while True:
             try:
                 job = self._jobs.get_nowait()
             except queue.Empty:
-                with self._lock:
-                    if self._jobs.empty():  # start() puts first, and then looks at the threads
-                        self._threads -= 1
-                        return
-                continue
+                return
             job.do()

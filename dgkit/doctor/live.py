@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import platform
 import resource
 import shlex
-import shutil
 import socket
-import subprocess
+import stat
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
+from .commands import COMMAND_S, Commands
 from .crew import Crew, Job
-from .reader import Reader
+from .reader import KINDS, Reader
 from .reading import Reading
 
-__all__ = ["ASKED", "COMMAND_S", "FAST_S", "FULL_S", "Live"]
+__all__ = ["ASKED", "COMMAND_S", "FAST_S", "FILE_S", "FULL_S", "Live"]
 
 FULL_S, FAST_S = 10.0, 2.0  # for all checks together
-COMMAND_S = 5.0  # for one command
+FILE_S = 3.0  # for one file: the driver may have to wake a GPU first
 _TEXT_MOST = 1 << 20
 _RAW_MOST = 4096
-# Where what DOCA, MLNX_OFED and the CUDA toolkit install lies, for who has no such PATH.
-_PLACES = (
-    *("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/cuda/bin"),
-    *("/opt/mellanox/doca/tools", "/opt/mellanox/ethtool/sbin"),
-)
+_NAMES_MOST = 1 << 16
 
 
 def _limit(which: int) -> dict[str, int | None]:
@@ -48,7 +48,7 @@ _ENVIRON = (
 _UNAME = ("system", "node", "release", "version", "machine")
 # What `ask` may be. None: there is no limit, or it is not set.
 ASKED: dict[str, Callable[[], Any]] = {
-    "uname": lambda: dict(zip(_UNAME, os.uname(), strict=True)),
+    "uname": lambda: dict(zip(_UNAME, map(_clean, os.uname()), strict=True)),
     "page-size": lambda: os.sysconf("SC_PAGE_SIZE"),
     "memlock": lambda: _limit(resource.RLIMIT_MEMLOCK),
     "open-files": lambda: _limit(resource.RLIMIT_NOFILE),
@@ -56,45 +56,87 @@ ASKED: dict[str, Callable[[], Any]] = {
     "cpus": lambda: sorted(os.sched_getaffinity(0)),
     "libc": lambda: list(platform.libc_ver()),
     "python": platform.python_version,
-    "hostname": socket.gethostname,
-    "environ": lambda: {name: os.environ[name] for name in _ENVIRON if name in os.environ},
+    "hostname": lambda: _clean(socket.gethostname()),
+    "environ": lambda: {n: _clean(os.environ[n]) for n in _ENVIRON if n in os.environ},
 }
 
 
 class Live(Reader):
-    """Looks at this machine, each thing once. All of it ends `limit_s` after it was made."""
+    """Looks at this machine, each thing once. All of it ends `limit_s` after it was made.
+
+    close() ends the commands that run; it comes by itself when the process exits.
+    """
 
     def __init__(self, limit_s: float = FULL_S) -> None:
         self.until = time.monotonic() + limit_s
         self.limit_s = limit_s
-        self._crew = Crew("dgkit-doctor-read")
+        self._files = Crew("dgkit-doctor-read", patience_s=0.05)
+        self._runs = Crew("dgkit-doctor-run")
+        self._commands = Commands()
         self._lock = threading.Lock()
         self._jobs: dict[str, Job[Reading]] = {}
+        self._late: dict[str, Reading] = {}
+        self._finalizer = weakref.finalize(self, Commands.close, self._commands)
+
+    def close(self) -> None:
+        """Ends what runs. Whatever is read from now on is late."""
+        self.until = min(self.until, time.monotonic())
+        self._finalizer()
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def read(self, key: str) -> Reading:
-        """Looks, or hands out what the first look gave."""
+        """Looks, or hands out what the first look gave. ValueError: there is no such key."""
+        job = self._start(key)
+        if job is None:
+            return self._late[key]
+        limit = FILE_S if _is_file(key) else self.limit_s
         try:
-            return self._start(key).result(self.until)
+            found = job.result(min(self.until, job.asked + limit))
         except TimeoutError:
-            return Reading(fault="late", why=f"no answer within {self.limit_s:g} s")
+            with self._lock:
+                if not job.done:  # what was late stays late, for all who ask
+                    return self._late.setdefault(key, _too_late(limit))
+            found = job.result(self.until)
+        with self._lock:
+            return self._late.get(key, found)
 
     def together(self, keys: Sequence[str]) -> list[Reading]:
-        """Begins all of them, then waits."""
+        """Begins all of them, then waits: for the last first, as most are done by then."""
         for key in keys:
             self._start(key)
-        return [self.read(key) for key in keys]
+        found = [self.read(key) for key in reversed(keys)]
+        return found[::-1]
 
     def seen(self) -> dict[str, Reading]:
         """All that was read so far."""
         with self._lock:
-            keys = [key for key, job in self._jobs.items() if job.done]
-        return {key: self.read(key) for key in sorted(keys)}
+            done = [key for key, job in self._jobs.items() if job.done]
+            keys = sorted({*done, *self._late})
+        return {key: self.read(key) for key in keys}
 
-    def _start(self, key: str) -> Job[Reading]:
+    def _start(self, key: str) -> Job[Reading] | None:
+        """None: nothing is begun any more, and nobody had asked before."""
         with self._lock:
             job = self._jobs.get(key)
-            if job is None:
-                job = self._jobs[key] = self._crew.start(lambda: self._look(key))
+            if job is not None or key in self._late:
+                return job
+            if key.partition(" ")[0] not in KINDS:
+                raise ValueError(f"{key!r} names no look; it begins with one of {', '.join(KINDS)}")
+            if time.monotonic() >= self.until:
+                self._late[key] = _too_late(self.limit_s)
+                return None
+            crew = self._files if _is_file(key) else self._runs
+            job = self._jobs[key] = crew.start(lambda: self._look(key))
         return job
 
     def _look(self, key: str) -> Reading:
@@ -107,58 +149,43 @@ class Live(Reader):
             return Reading(fault="denied", why=f"{what} may be read by root alone")
         except OSError as error:
             return Reading(fault="failed", why=f"{what}: {error.strerror or error}")
+        except (RuntimeError, ValueError) as error:  # a loop of links; a name with a NUL
+            return Reading(fault="failed", why=f"{what}: {error}")
 
     def _text(self, path: str) -> Reading:
-        with Path(path).open("rb") as file:
-            return Reading(text=file.read(_TEXT_MOST).decode("utf-8", "replace"))
+        return Reading(text=_bytes(path, _TEXT_MOST).decode("utf-8", "replace"))
 
     def _raw(self, path: str) -> Reading:
-        with Path(path).open("rb") as file:
-            return Reading(raw=file.read(_RAW_MOST))
+        return Reading(raw=_bytes(path, _RAW_MOST))
 
     def _names(self, path: str) -> Reading:
-        return Reading(names=tuple(sorted(os.listdir(path))))  # noqa: PTH208 (names are wanted)
+        with os.scandir(path) as entries:
+            names = [_clean(entry.name) for entry in itertools.islice(entries, _NAMES_MOST)]
+        return Reading(names=tuple(sorted(names)))
 
     def _link(self, path: str) -> Reading:
-        return Reading(text=str(Path(path).resolve(strict=True)))
+        return Reading(text=_clean(str(Path(path).resolve(strict=True))))
 
     def _ask(self, what: str) -> Reading:
         return Reading(data=ASKED[what]())
 
     def _run(self, line: str) -> Reading:
-        return self._command(shlex.split(line))
+        return self._commands.run(shlex.split(line), self.until)
 
     def _probe(self, line: str) -> Reading:
         import msgspec
 
-        command = [sys.executable, "-m", "dgkit.doctor.probes", *shlex.split(line)]
-        ran = self._command(command)
-        if ran.fault or ran.code:
-            return Reading(fault=ran.fault or "failed", why=ran.why or ran.said.strip()[-300:])
+        ran = self._commands.run(_probe_command(line), self.until)
+        if ran.fault:
+            return Reading(fault=ran.fault, why=f"the probe {line}: {ran.why}")
+        if ran.code < 0:
+            why = f"the library that was asked crashed the probe {line} (signal {-ran.code})"
+            return Reading(fault="failed", why=why)
         try:
             return Reading(data=msgspec.json.decode(ran.text))
-        except msgspec.DecodeError as error:
-            return Reading(fault="failed", why=f"the probe {line} answered no JSON: {error}")
-
-    def _command(self, command: list[str]) -> Reading:
-        path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_PLACES])
-        found = shutil.which(command[0], path=path)
-        if found is None:
-            return Reading(fault="absent", why=f"there is no command {command[0]}")
-        limit = min(COMMAND_S, self.until - time.monotonic())
-        environ = {**os.environ, "LC_ALL": "C", "LANGUAGE": "C", "PATH": path}
-        with subprocess.Popen(
-            [found, *command[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=environ, start_new_session=True,
-        ) as process:  # fmt: skip
-            try:
-                out, said = process.communicate(timeout=max(0.05, limit))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, 9)
-                why = f"{command[0]} gave no answer within {limit:.1f} s"
-                return Reading(fault="late", why=why)
-        text, words = (part[:_TEXT_MOST].decode("utf-8", "replace") for part in (out, said))
-        return Reading(text=text, said=words, code=process.returncode)
+        except msgspec.DecodeError:
+            why = ran.said.strip()[-300:] or "no JSON"
+            return Reading(fault="failed", why=f"the probe {line} answered: {why}")
 
 
 _LOOKS: dict[str, Callable[[Live, str], Reading]] = {
@@ -170,3 +197,45 @@ _LOOKS: dict[str, Callable[[Live, str], Reading]] = {
     "ask": Live._ask,
     "probe": Live._probe,
 }
+
+
+def _is_file(key: str) -> bool:
+    return not key.startswith(("run ", "probe "))
+
+
+def _too_late(limit: float) -> Reading:
+    return Reading(fault="late", why=f"no answer within {limit:g} s")
+
+
+def _clean(name: str) -> str:
+    """Bytes that are no UTF-8 as \\udc.., so that it can be printed and stored."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _bytes(path: str, most: int) -> bytes:
+    """The beginning of a file. Devices and pipes are not touched: to open one may do something."""
+    mode = Path(path).stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "a folder" if stat.S_ISDIR(mode) else "no plain file")
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        parts, left = [], most
+        while left > 0 and (part := os.read(file, left)):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)
+
+
+def _probe_command(line: str) -> list[str]:
+    """A Python of its own: bare for libraries, with this one's paths for what dgkit itself says."""
+    if line == "info":
+        program = (
+            f"import runpy, sys; sys.path[:] = {sys.path!r}; "
+            "sys.argv[:] = ['dgkit', 'info', '--json']; "
+            "runpy.run_module('dgkit', run_name='__main__')"
+        )
+        return [sys.executable, "-c", program]
+    probes = Path(__file__).with_name("probes.py")
+    return [sys.executable, "-I", "-S", str(probes), *shlex.split(line)]

@@ -15,7 +15,8 @@ __all__ = ["KINDS", "Reader"]
 
 # text: a file's text. raw: its first 4,096 bytes. names: of a folder. link: a symbolic link's
 # target, resolved to an absolute path. run: a command, in the C locale. ask: the system (ASKED in
-# live.py says what). probe: a question that needs a library, in a process of its own (probes.py).
+# live.py says what). probe: a question that needs a library, in a process of its own (probes.py),
+# or `info`: what `dgkit info` says.
 KINDS = ("text", "raw", "names", "link", "run", "ask", "probe")
 
 
@@ -57,3 +58,6 @@ class Reader:
     def together(self, keys: Sequence[str]) -> list[Reading]:
         """Several looks at once; a recorded reader has them all already."""
         return [self.read(key) for key in keys]
+
+    def close(self) -> None:
+        """Ends what it has begun on the machine; nothing for a recorded one."""

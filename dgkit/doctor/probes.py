@@ -1,0 +1,251 @@
+"""Questions that need a library, asked in a process of its own: a crash or a hang stops nothing.
+
+`python -m dgkit.doctor.probes QUESTION...` prints one JSON document: `cuda`, `rdma-dmabuf DEVICE`
+or `libraries`. This file knows nothing of dgkit and is run as it is, in a bare Python. No memory is
+allocated on a GPU, no context made, nothing registered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["LIBRARIES", "main"]
+
+# CUdevice_attribute, NVIDIA CUDA driver API, "Data types used by CUDA driver". 152 is of CUDA 13.3.
+_ATTRIBUTES = {
+    "INTEGRATED": 18,
+    "COMPUTE_MODE": 20,
+    "PAGEABLE_MEMORY_ACCESS": 88,
+    "CONCURRENT_MANAGED_ACCESS": 89,
+    "PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES": 100,
+    "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED": 102,
+    "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED": 103,
+    "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED": 110,
+    "GPU_DIRECT_RDMA_SUPPORTED": 116,
+    "GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS": 117,
+    "GPU_DIRECT_RDMA_WRITES_ORDERING": 118,
+    "DMA_BUF_SUPPORTED": 124,
+    "HANDLE_TYPE_FABRIC_SUPPORTED": 128,
+    "HOST_NUMA_ID": 134,
+    "HOST_ALLOC_DMA_BUF_SUPPORTED": 146,
+    "DMA_BUF_MMAP_SUPPORTED": 152,
+}
+_CAPABILITY = (75, 76)
+
+_DOCA = ("common", "dma", "comch", "rdma", "eth", "verbs", "gpunetio")
+LIBRARIES = (
+    *("libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.13", "libcudart.so.12", "libcudart.so"),
+    *("libgdrapi.so.2", "libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),
+    *(f"libdoca_{part}.so{end}" for part in _DOCA for end in (".3", ".2", "")),
+)
+_LIBRARIES_S = 3.0  # for all of them
+
+
+def main(words: list[str]) -> int:
+    """Answers on standard output; 2 if it knows no such question."""
+    question, *names = words or [""]
+    if question not in _QUESTIONS or len(names) != _QUESTIONS[question][1]:
+        print(f"no such question: {' '.join(words)}", file=sys.stderr)  # noqa: T201
+        return 2
+    answer = _QUESTIONS[question][0](*names)
+    print(json.dumps(answer, indent=1))  # noqa: T201 (it is a program)
+    return 0
+
+
+def _load(name: str) -> tuple[Any, str]:
+    """The library, or None and why not."""
+    try:
+        return ctypes.CDLL(name, use_errno=True), ""
+    except OSError as error:
+        return None, str(error)
+
+
+def _mapped(name: str) -> str:
+    """The file that a loaded library comes from: `libcuda.so.1` leads to `libcuda.so.580.95.05`."""
+    stem = name.split(".so")[0]
+    for line in Path("/proc/self/maps").read_text("utf-8", "replace").splitlines():
+        path = line.partition("/")[2]
+        if path.rpartition("/")[2].startswith((f"{stem}.so", f"{stem}-")):
+            return f"/{path.removesuffix(' (deleted)')}"
+    return ""
+
+
+def cuda() -> dict[str, Any]:
+    """What CUDA's driver says of itself and of each GPU."""
+    answer: dict[str, Any] = {"library": "", "why": "", "init": None, "driver": None, "devices": []}
+    driver, answer["why"] = _load("libcuda.so.1")
+    if driver is None:
+        return answer
+    answer["library"] = _mapped("libcuda.so.1")
+    code = driver.cuInit(0)
+    answer["init"] = {"code": code, "name": _name_of(driver, code)}
+    number = ctypes.c_int()
+    if driver.cuDriverGetVersion(ctypes.byref(number)) == 0:
+        answer["driver"] = number.value
+    if code == 0 and driver.cuDeviceGetCount(ctypes.byref(number)) == 0:
+        answer["devices"] = [_gpu(driver, ordinal) for ordinal in range(number.value)]
+    return answer
+
+
+def _name_of(driver: Any, code: int) -> str:
+    text = ctypes.c_char_p()
+    found = driver.cuGetErrorName(code, ctypes.byref(text)) == 0 and text.value
+    return found.decode("ascii", "replace") if found else ""
+
+
+def _gpu(driver: Any, ordinal: int) -> dict[str, Any]:
+    device, text, uuid = ctypes.c_int(), ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
+    driver.cuDeviceGet(ctypes.byref(device), ordinal)
+
+    def asked(name: str) -> str:
+        failed = getattr(driver, name)(text, len(text), device)
+        return "" if failed else text.value.decode("utf-8", "replace")
+
+    def attribute(number: int) -> int | None:
+        value = ctypes.c_int()
+        failed = driver.cuDeviceGetAttribute(ctypes.byref(value), number, device)
+        return None if failed else value.value
+
+    get_uuid = getattr(driver, "cuDeviceGetUuid_v2", driver.cuDeviceGetUuid)
+    hexes = "" if get_uuid(uuid, device) else bytes(uuid).hex()
+    cuts = (hexes[:8], hexes[8:12], hexes[12:16], hexes[16:20], hexes[20:])
+    return {
+        "ordinal": ordinal,
+        "address": asked("cuDeviceGetPCIBusId").lower(),
+        "name": asked("cuDeviceGetName"),
+        "uuid": f"GPU-{'-'.join(cuts)}" if hexes else "",
+        "capability": [attribute(number) for number in _CAPABILITY],
+        "attributes": {name: attribute(number) for name, number in _ATTRIBUTES.items()},
+    }
+
+
+def rdma_dmabuf(device: str) -> dict[str, Any]:
+    """Whether the driver of an RDMA device takes dma-bufs.
+
+    It is offered fd -1: who takes none says EOPNOTSUPP or EPROTONOSUPPORT, who takes them EBADF.
+    NCCL asks in this way (src/transport/net_ib.cc).
+    """
+    answer: dict[str, Any] = {"device": device, "library": "", "version": "", "symbol": False}
+    answer.update(takes=None, errno="", why="")
+    verbs, answer["why"] = _load("libibverbs.so.1")
+    if verbs is None:
+        return answer
+    answer["library"] = _mapped("libibverbs.so.1")
+    answer["version"] = answer["library"].partition(".so.")[2]
+    answer["symbol"] = hasattr(verbs, "ibv_reg_dmabuf_mr")
+    if not answer["symbol"]:
+        answer.update(takes=False, why="this libibverbs has no ibv_reg_dmabuf_mr")
+        return answer
+    with _domain(verbs, device) as (domain, why):
+        answer["why"] = why
+        if domain:
+            answer["takes"], answer["errno"] = _offer(verbs, domain)
+    return answer
+
+
+@contextlib.contextmanager
+def _domain(verbs: Any, name: str) -> Iterator[tuple[int | None, str]]:
+    """A protection domain of the device, or None and why."""
+    for function in ("ibv_get_device_list", "ibv_open_device", "ibv_alloc_pd"):
+        getattr(verbs, function).restype = ctypes.c_void_p
+    verbs.ibv_get_device_name.restype = ctypes.c_char_p
+    count = ctypes.c_int()
+    listed = verbs.ibv_get_device_list(ctypes.byref(count))
+    devices = (ctypes.c_void_p * count.value).from_address(listed) if listed else ()
+    known = {verbs.ibv_get_device_name(ctypes.c_void_p(one)): one for one in devices}
+    context = domain = None
+    if found := known.get(os.fsencode(name)):
+        context = verbs.ibv_open_device(ctypes.c_void_p(found))
+        why = f"ibv_open_device: {os.strerror(ctypes.get_errno())}"
+        if context and not (domain := verbs.ibv_alloc_pd(ctypes.c_void_p(context))):
+            why = f"ibv_alloc_pd: {os.strerror(ctypes.get_errno())}"
+    else:
+        why = f"libibverbs knows no {name}"
+    try:
+        yield domain, "" if domain else why
+    finally:
+        if domain:
+            verbs.ibv_dealloc_pd(ctypes.c_void_p(domain))
+        if context:
+            verbs.ibv_close_device(ctypes.c_void_p(context))
+        if listed:
+            verbs.ibv_free_device_list(ctypes.c_void_p(listed))
+
+
+def _offer(verbs: Any, domain: int) -> tuple[bool | None, str]:
+    register = verbs.ibv_reg_dmabuf_mr
+    register.restype = ctypes.c_void_p
+    wide = ctypes.c_uint64
+    register.argtypes = (ctypes.c_void_p, wide, ctypes.c_size_t, wide, ctypes.c_int, ctypes.c_int)
+    ctypes.set_errno(0)
+    region = register(domain, 0, 0, 0, -1, 0)
+    said = ctypes.get_errno()
+    if region:  # it cannot be, but then it is let go
+        verbs.ibv_dereg_mr(ctypes.c_void_p(region))
+    name = errno.errorcode.get(said, str(said))
+    if said in (errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.ENOSYS):
+        return False, name
+    return (True if said == errno.EBADF else None), name
+
+
+def libraries() -> dict[str, Any]:
+    """Which shared libraries the loader finds, and the files that they are.
+
+    Each is loaded by a child: one that crashes or hangs when it is loaded hides no other.
+    """
+    begun = {name: _apart(lambda name=name: _find(name)) for name in LIBRARIES}  # type: ignore[misc]
+    until = time.monotonic() + _LIBRARIES_S
+    return {name: _answer(*child, until) for name, child in begun.items()}
+
+
+def _find(name: str) -> dict[str, str]:
+    library, why = _load(name)
+    return {"path": "" if library is None else _mapped(name) or name, "why": why}
+
+
+def _apart(work: Callable[[], dict[str, str]]) -> tuple[int, int]:
+    """A child that does it: its number, and a pipe with its answer."""
+    end, start = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the library prints is nobody's
+            os.write(start, json.dumps(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(start)
+    return child, end
+
+
+def _answer(child: int, end: int, until: float) -> dict[str, str]:
+    ready, _, _ = select.select([end], [], [], max(0.0, until - time.monotonic()))
+    said = os.read(end, 1 << 16) if ready else b""
+    if not ready:
+        os.kill(child, signal.SIGKILL)
+    os.close(end)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if said:
+        return dict(json.loads(said))
+    why = f"loading it ended with signal {-status}" if ready else "loading it did not end"
+    return {"path": "", "why": why}
+
+
+_QUESTIONS: dict[str, tuple[Callable[..., dict[str, Any]], int]] = {
+    "cuda": (cuda, 0),
+    "rdma-dmabuf": (rdma_dmabuf, 1),
+    "libraries": (libraries, 0),
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
