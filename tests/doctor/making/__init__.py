@@ -1,0 +1,29 @@
+"""Whole machines as snapshots, out of a few lines each.
+
+`tree` reads a drawing of the PCIe tree; `kinds` knows what the names in it are; `config_space`,
+`sysfs`, `nvidia`, `network`, `probes` and `system` write what a machine with that tree would show,
+key by key as dgkit/doctor reads them; `servers`, `cards` and `others` describe the machines. From
+dgkit nothing is imported but the form of a reading: the doctor's parsers meet texts that they did
+not write.
+"""
+
+from __future__ import annotations
+
+from .cards import CARDS
+from .hosts import Host
+from .hosts import readings as host_readings
+from .others import ARMS, OTHERS
+from .servers import SERVERS
+
+__all__ = ["MACHINES", "TUTORIAL", "readings"]
+
+# By name: what it was made after, and its description.
+MACHINES = {**SERVERS, **CARDS, **ARMS, **OTHERS}
+# What the tutorial calls them: the names tell nothing.
+TUTORIAL = {"machine-a": "acs-on", "machine-b": "closed-driver", "machine-c": "bf3-nic-mode"}
+
+
+def readings(name: str) -> dict[str, object]:
+    """All that this machine shows."""
+    about = MACHINES[name][1]
+    return host_readings(about) if isinstance(about, Host) else about()
