@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .dma import Region as Region
     from .dma import RemoteRegion as RemoteRegion
     from .dma import Transfer as Transfer
+    from .doctor.asking import doctor as doctor
     from .errors import AccessDenied as AccessDenied
     from .errors import BoundsError as BoundsError
     from .errors import ClosedError as ClosedError

@@ -21,6 +21,7 @@ __all__ = ["Dgkit", "main"]
 _COMMANDS = {
     "demo": "Move a file through a DPU process by DMA, check every byte, time it.",
     "info": "What is usable on this machine, and exactly why the rest is not.",
+    "doctor": "Why GPU and DPU do not talk, and the commands that mend it.",
     "serve": "Run an agent: the process that other processes connect to.",
     "lab": "Start JupyterLab with a software DPU beside it.",
     "bench": "Latency and bandwidth over sizes, depths, directions and paths.",

@@ -2,14 +2,22 @@
 
 The data flows one way: a `Reader` looks at files, commands and the system (`live`) or at a snapshot
 of them (`snapshot`); `facts` parse what it gave; `checks` judge the facts; `diagnosis` runs the
-checks and puts together what they found; `cards`, the command line and a panel show it. Nothing is
+checks and puts together what they found; `shown`, the command line and a panel show it. Nothing is
 ever changed, and no rights are needed.
+
+The module itself is a function: `dgkit.doctor(...)` is `asking.doctor(...)`.
 """
 
 from __future__ import annotations
 
+import sys
+
+from .asking import Callable
 from .diagnosis import Diagnosis, diagnose
 from .finding import Finding, Verdict
 from .goals import Goal
+from .snapshot import load
 
-__all__ = ["Diagnosis", "Finding", "Goal", "Verdict", "diagnose"]
+__all__ = ["Diagnosis", "Finding", "Goal", "Verdict", "diagnose", "load"]
+
+sys.modules[__name__].__class__ = Callable

@@ -1,4 +1,4 @@
-"""Each DeviceUnavailable and ExportError names the check that explains it, or says that none does."""
+"""Each DeviceUnavailable and ExportError names the check that explains it, or that none does."""
 
 import ast
 import errno

@@ -14,7 +14,7 @@ import dgkit
 from dgkit import errors
 from dgkit.cli import app, failures, main
 
-COMMANDS = ["demo", "info", "serve", "lab", "bench", "keys", "softdoca"]
+COMMANDS = ["demo", "info", "doctor", "serve", "lab", "bench", "keys", "softdoca"]
 
 
 def failing(monkeypatch, error):

@@ -1,0 +1,147 @@
+"""`dgkit doctor`: why GPU and DPU do not talk, and what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .console import console, print_json, step, steps
+from .options import as_json, size
+
+if TYPE_CHECKING:
+    from ..doctor import Diagnosis
+    from ..doctor.page import Line
+
+__all__ = ["doctor"]
+
+_STYLES = {
+    "fail": "bold red",
+    "warn": "yellow",
+    "cannot tell": "magenta",
+    "ok": "green",
+    "strong": "bold",
+    "command": "cyan",
+    "faint": "dim",
+}
+_WIDEST = 100
+
+
+@click.command(short_help="Why GPU and DPU do not talk, and what to do.")
+@click.argument("checks", nargs=-1, metavar="[CHECK]...")
+@click.option(
+    "--goal",
+    default="auto",
+    metavar="GOAL",
+    help="arm-dma, rdma, gpunetio or laptop; auto is what this machine looks like.",
+)
+@click.option(
+    "--size", "lent", default="64M", type=size, help="GPU memory to be lent at once.  [64M]"
+)
+@click.option("--fast", is_flag=True, help="Take 2 s at most, instead of 10 s.")
+@click.option("--verbose", is_flag=True, help="Show all checks, their questions and sources.")
+@click.option(
+    "--from", "files", multiple=True, metavar="FILE", help="Judge a recorded machine. Repeatable."
+)
+@click.option("--list", "list_", is_flag=True, help="List the checks and what each asks.")
+@as_json
+def doctor(
+    checks: tuple[str, ...],
+    goal: str,
+    lent: int,
+    fast: bool,
+    verbose: bool,
+    files: tuple[str, ...],
+    list_: bool,
+    json_: bool,
+) -> int:
+    """Read this machine, host or DPU, and say in one page which way of moving bytes works, what
+    blocks the better ones, and the commands that mend it. CHECK is a check or a family of them.
+
+    It changes nothing and needs no root: what it cannot see, it names. A command that it prints is
+    for you to run.
+
+    `--from FILE` judges what was recorded elsewhere. The Arm cores cannot see the GPU, so judge
+    both sides together.
+
+    \b
+    Exit codes:
+      0  all is well, for this goal      1  something fails
+      5  works, with warnings            6  something cannot be told, the rest is well
+      2  wrong usage: no such check, no snapshot
+
+    \b
+    Examples:
+      dgkit doctor
+      dgkit doctor --goal gpunetio --size 4G
+      dgkit doctor driver-flavour bar1-size --verbose
+      dgkit doctor --from host.snap --from dpu.snap
+    """
+    if list_:
+        return _list(json_)
+    found = _judged(checks, goal=goal, lent=lent, fast=fast, files=files)
+    if json_:
+        print_json(found.as_dict())
+    else:
+        _show(found, verbose=verbose)
+    return found.exit_code
+
+
+def _judged(checks: tuple[str, ...], *, files: tuple[str, ...], **how: Any) -> Diagnosis:
+    from ..doctor.asking import ask
+
+    with _usage(), _progress("Reading this machine" if not files else "Judging") as progress:
+        return ask(
+            how["goal"],
+            checks=checks,
+            size=how["lent"],
+            fast=how["fast"],
+            snapshots=files,
+            progress=progress,
+        )
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """A name that is not known and a file that is no snapshot are the caller's: one line."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.UsageError(f"{error}") from None
+    except OSError as error:
+        raise click.UsageError(f"{error.filename}: {error.strerror}") from None
+
+
+@contextmanager
+def _progress(text: str) -> Iterator[Callable[[int, int], None]]:
+    with steps() as progress, step(progress, text) as advance:
+        yield advance
+
+
+def _show(found: Diagnosis, *, verbose: bool) -> None:
+    from ..doctor.page import page
+
+    out = console()
+    for line in page(found, verbose=verbose, width=min(out.width, _WIDEST)):
+        out.print(_styled(line), soft_wrap=True)
+
+
+def _styled(line: Line) -> Any:
+    from rich.text import Text
+
+    return Text.assemble(*((span.text, _STYLES.get(span.style, "")) for span in line))
+
+
+def _list(json_: bool) -> int:
+    from ..doctor.registry import checks
+
+    known = checks()
+    if json_:
+        print_json([{"name": c.name, "family": c.family, "asks": c.asks} for c in known])
+        return 0
+    wide = max(len(one.name) for one in known)
+    for one in known:
+        click.echo(f"{one.name:<{wide}}  {one.asks}")
+    return 0

@@ -1,0 +1,95 @@
+"""`dgkit.doctor()`: the package is called like a function, with plain values for everything."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from msgspec import structs
+
+from ..cards import parse_size
+from .diagnosis import Diagnosis, Progress, diagnose, here
+from .goals import Goal
+from .live import FAST_S, FULL_S
+from .machine import Machine
+from .registry import named
+from .snapshot import Recorded, load
+
+__all__ = ["Callable", "ask", "goal_of", "recorded"]
+
+SIZE = 64 << 20  # bytes of GPU memory that are lent at once, if nobody says how many
+
+
+def goal_of(goal: Goal | str | None) -> Goal | None:
+    """A goal by its name; None for "auto". ValueError names those that there are."""
+    if goal is None or isinstance(goal, Goal) or goal == "auto":
+        return goal if isinstance(goal, Goal) else None
+    try:
+        return Goal(goal)
+    except ValueError:
+        names = ", ".join(str(one) for one in Goal)
+        raise ValueError(f"there is no goal {goal!r}; there are auto, {names}") from None
+
+
+def recorded(path: str | PathLike[str]) -> Machine:
+    """The machine of a snapshot. ValueError: the file is none; OSError."""
+    return Machine(Recorded(load(Path(path))), Path(path).name)
+
+
+def ask(
+    goal: Goal | str | None = None,
+    *,
+    checks: str | Collection[str] = (),
+    size: int | str = SIZE,
+    fast: bool = False,
+    snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Reads this machine, or the snapshots, and judges it: what works, what blocks the rest, why.
+
+    `goal`: "arm-dma", "rdma", "gpunetio" or "laptop"; None takes what the machine looks like.
+    `checks`: names of checks or families, all if there are none. `size`: GPU memory that is lent at
+    once, in bytes or as "4G". `fast`: 2 s instead of 10 s. `snapshots`: files that were recorded
+    elsewhere, of a host, a DPU, or both. ValueError: a name is not known, a file is no snapshot, or
+    both files are of the same side; OSError. Nothing on the machine is changed.
+    """
+    wanted = goal_of(goal)
+    lent = parse_size(size) if isinstance(size, str) else size
+    if lent < 1:
+        raise ValueError(f"size is {lent}; it must be one byte or more")
+    files = [snapshots] if isinstance(snapshots, (str, PathLike)) else snapshots
+    only = [checks] if isinstance(checks, str) else checks
+    how: dict[str, Any] = {
+        "size": lent,
+        "limit_s": FAST_S if fast else FULL_S,
+        "progress": progress,
+    }
+    with ExitStack() as stack:  # Ctrl-C leaves no command behind
+        machines = [recorded(path) for path in files] or [stack.enter_context(here(fast=fast))]
+        found = diagnose(machines, goal=wanted, only=only, **how)
+        other = _goal_for(only, found.goal) if wanted is None else None
+        if other is None:
+            return found
+        again = diagnose(machines, goal=other, only=only, **how)
+        return structs.replace(again, chosen=f"{found.goal} does not ask for these checks")
+
+
+def _goal_for(only: Collection[str], chosen: Goal) -> Goal | None:
+    """Another goal, if a check was asked for by name that does not count for the one chosen."""
+    left_out = [one for one in named(only) if chosen not in one.goals]
+    return next((goal for goal in Goal if left_out and goal in left_out[0].goals), None)
+
+
+class Callable(ModuleType):
+    """The class of the module `dgkit.doctor`: a module that is called as `ask` is."""
+
+    __call__ = staticmethod(ask)
+    diagnose = staticmethod(diagnose)
+    load = staticmethod(load)
+
+
+doctor: Callable  # what `dgkit.doctor` is, for type checkers
