@@ -133,3 +133,19 @@ CONTAINER_TOOLKIT = Document(
     "NVIDIA Container Toolkit",
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/",
 )
+VFIO = Document("Linux kernel, VFIO", "https://docs.kernel.org/driver-api/vfio.html")
+VM_TUNING = Document(
+    "NVIDIA AI Enterprise, optimizing VM configuration for AI inference",
+    "https://docs.nvidia.com/ai-enterprise/planning-resource/optimizing-vm-configuration-ai-inference/"
+    "latest/appendix.html",
+)
+SYSFS_PCI = Document(
+    "Linux kernel, ABI of /sys/bus/pci", "https://docs.kernel.org/admin-guide/abi-testing.html"
+)
+PCI_SPEEDS = Document(
+    "Linux kernel, drivers/pci/pci.h",
+    "https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/tree/drivers/pci/pci.h",
+)
+NUMA_ABI = Document(
+    "Linux kernel, ABI of NUMA nodes", "https://docs.kernel.org/admin-guide/abi-stable.html"
+)
