@@ -55,10 +55,22 @@ class Mode(Enum):
 
 
 class Representor(msgspec.Struct, frozen=True):
-    """`net`: the interface; `port`: what it stands for: p0 (uplink), pf0hpf (host), pf0vf0."""
+    """`net`: the interface; `port`: what it stands for, as the driver names it: p0 is an uplink.
+
+    The host's function 0 is c1pf0, of an external controller (Linux, devlink-port), and pf0hpf in
+    NVIDIA's naming; its VFs are c1pf0vf0 and pf0vf0.
+    """
 
     net: str
     port: str
+
+    @property
+    def host(self) -> bool:
+        """Whether it stands for a function of the host."""
+        return bool(_HOST.fullmatch(self.port) or _HOST.fullmatch(self.net))
+
+
+_HOST = re.compile(r"pf\d+hpf|c[1-9]\d*pf\d+")
 
 
 class Tmfifo(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ __all__ = ["Doca", "Release", "doca", "release"]
 _ROOT = "/opt/mellanox/doca"
 # Debian and Ubuntu on x86 and on Arm, then RHEL.
 _LIBRARIES = ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64")
+_PART = re.compile(r"(?:doca-(?=.*\.pc)|libdoca_(?=.*\.so))(\w+)\.(?:pc|so[\d.]*)")
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -28,13 +29,13 @@ class Release(msgspec.Struct, frozen=True):
 class Doca(msgspec.Struct, frozen=True):
     """`version`: None if there is no DOCA, or none that tells. `source`: what told it.
 
-    `packages`: the names of its pkg-config files, without `doca-`: common, dma, gpunetio. `device`:
-    whether the static library for GPU code is there. `why`: why nothing can be told.
+    `parts`: the libraries that are installed, as pkg-config or their files name them: common, dma,
+    gpunetio. `device`: whether the static library for GPU code is. `why`: why nothing can be told.
     """
 
     version: Version | None = None
     source: str = ""
-    packages: frozenset[str] = frozenset()
+    parts: frozenset[str] = frozenset()
     device: bool = False
     release: Release = Release()
     why: str = ""
@@ -65,11 +66,7 @@ def doca(machine: Machine) -> Doca:
     return Doca(
         version=version,
         source=source,
-        packages=frozenset(
-            name[len("doca-") : -len(".pc")]
-            for name in names
-            if name.startswith("doca-") and name.endswith(".pc")
-        ),
+        parts=frozenset(match[1] for name in names if (match := _PART.fullmatch(name))),
         device="libdoca_gpunetio_device.a" in names,
         release=found,
         why="" if version or not faults else faults[0],

@@ -29,7 +29,7 @@ FAMILIES = {
 }
 # The second number of the firmware that a DOCA brings for the families below. The same document,
 # of DOCA 2.9, 2.10, 3.0, 3.1 and 3.2; older cards have stayed at an older one.
-BUNDLED = {(2, 9): 43, (2, 10): 44, (3, 0): 45, (3, 1): 46, (3, 2): 47}
+BUNDLED: dict[tuple[int, ...], int] = {(2, 9): 43, (2, 10): 44, (3, 0): 45, (3, 1): 46, (3, 2): 47}
 WITH_DOCA = (24, 32, 22, 26, 28, 40)
 
 

@@ -12,6 +12,7 @@ from ..machine import Machine
 __all__ = [
     "Libraries",
     "Version",
+    "driver",
     "find",
     "libraries",
     "library",
@@ -65,6 +66,15 @@ def ofed(text: str) -> Version | None:
     """What `ofed_info -s` says: MLNX_OFED_LINUX-5.8-1.0.1.1:, OFED-internal-24.10-0.7.0:."""
     match = re.search(r"OFED[\w-]*?-(\d{1,9}[\d.-]*)", text)
     return find(match[1]) if match else None
+
+
+def driver(text: str) -> Version | None:
+    """What /sys/module/mlx5_core/version says: MLNX_OFED's and DOCA's driver has 24.10-0.7.0.
+
+    The kernel's own has no such file, or says 5.0-0.
+    """
+    found = find(text)
+    return None if found is None or found == version(5) else found
 
 
 def library(path: str) -> Version | None:
