@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from .diagnosis import Diagnosis
 from .finding import Finding, Verdict
 from .registry import checks
 from .summary import Entry, by, clean, counts, entries, origins
-from .ways import Way
 
 __all__ = ["Line", "Span", "page"]
 
 WIDTH = 100
-_ROOM = 40  # lines; warnings that do not fit are shown without their reasons
-_MARGIN, _INDENT = " " * 2, " " * 6
+_ROOM = 32  # lines; the warnings after them are shown without their reasons
+_MARGIN, _INDENT, _REMEDY = " " * 2, " " * 6, " " * 8
 
 
 class Span(NamedTuple):
@@ -31,17 +30,16 @@ Line = tuple[Span, ...]
 
 def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> list[Line]:
     """All lines, the worst first. None is wider than `width`, but for commands: they are whole."""
-    lines = [*_head(diagnosis, width), *_ways(diagnosis.ways, width, verbose=verbose)]
+    lines = [*_head(diagnosis, width), *_ways(diagnosis, width, verbose=verbose)]
     every = verbose or not diagnosis.ways  # then these checks were asked for by name
-    two = len({one.side for one in diagnosis.findings}) > 1
+    two = None not in (diagnosis.case.host, diagnosis.case.dpu)
     writer = _Writer(width, verbose=verbose, two_sides=two)
     for entry in entries(diagnosis.findings):
         verdict = entry.finding.verdict
         if verdict is Verdict.FAIL or every:
             lines += [(), *writer.full(entry)]
         elif verdict is Verdict.WARN:
-            whole = [(), *writer.full(entry)]
-            lines += whole if len(lines) + len(whole) <= _ROOM else writer.short(entry)
+            lines += [(), *writer.full(entry)] if len(lines) < _ROOM else writer.short(entry)
     if not every:
         lines += _untold(diagnosis, writer)
     return [*lines, (), *_foot(diagnosis, width, every=every)]
@@ -49,7 +47,8 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
 
 def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     for line in origins(diagnosis):
-        yield (Span(clean(line), "warn" if line.startswith("synthetic") else "faint"),)
+        style = "warn" if line.startswith("synthetic") else "faint"
+        yield from _said(line, width, "", style)
     goal, verdict = diagnosis.goal, str(diagnosis.verdict)
     yield (Span(f"{goal}: ", "strong"), Span(verdict, verdict), Span(f" ({counts(diagnosis)})"))
     chosen = f" This goal: {diagnosis.chosen}; --goal takes another." if diagnosis.chosen else ""
@@ -58,19 +57,25 @@ def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     yield from _said(f"Goal: {goal.text}.{chosen}", width, _MARGIN)
 
 
-def _ways(ways: Sequence[Way], width: int, *, verbose: bool) -> Iterator[Line]:
+def _ways(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[Line]:
+    """Those up to the best one that works, a line each; the rest in one, unless all are wanted."""
+    ways, best = diagnosis.ways, diagnosis.best
     if not ways:
         return
+    ahead = ways if verbose or best is None else ways[: ways.index(best) + 1]
     yield ()
-    yield (Span("Ways of moving bytes, the better ones first", "strong"),)
-    wide = max(len(way.title) for way in ways)
-    for way in ways:
+    yield from _said("Ways of moving bytes, the better ones first", width, "", "strong")
+    wide = max(len(way.title) for way in ahead)
+    for way in ahead:
         label, word = f"{_MARGIN}{way.title:<{wide}}  ", way.word
         first, *rest = _wrapped(word + by(way), width - len(label))
         yield (Span(label), Span(first[: len(word)], str(way.verdict)), Span(first[len(word) :]))
         yield from ((Span(" " * len(label) + line),) for line in rest)
         if verbose:
-            yield from _said(f"{way.what} {way.why}".strip(), width, _INDENT)
+            why = way.why if way.why not in by(way) else ""
+            yield from _said(f"{way.what} {why}", width, _INDENT)
+    if after := "; ".join(f"{way.title} {way.word}" for way in ways[len(ahead) :]):
+        yield from _said(f"Further: {after}.", width, _MARGIN)
 
 
 def _untold(diagnosis: Diagnosis, writer: _Writer) -> Iterator[Line]:
@@ -96,6 +101,7 @@ class _Writer:
     def __init__(self, width: int, *, verbose: bool, two_sides: bool) -> None:
         self._width, self._verbose, self._two_sides = width, verbose, two_sides
         self._given: dict[tuple[str, ...], str] = {}
+        self._check = ""  # the last one that was shown
         self._asks = {one.name: one.asks for one in checks()} if verbose else {}
 
     def full(self, entry: Entry) -> Iterator[Line]:
@@ -108,20 +114,23 @@ class _Writer:
         yield from self._commands(finding)
         if self._verbose:
             yield from _said(finding.disagree, self._width, _INDENT)
-        for source in finding.sources if self._verbose else finding.sources[:1]:
+        again = self._check == finding.check and not self._verbose
+        self._check = finding.check
+        for source in finding.sources if self._verbose else finding.sources[: not again]:
             link = f" <{source.url}>" if self._verbose and source.url else ""
             yield from _said(f"Source: {source}{link}", self._width, _INDENT, "faint")
 
     def short(self, entry: Entry, *, why: bool = False) -> Iterator[Line]:
         """A heading and the commands."""
-        yield from self._heading(entry, f". {entry.finding.why}" if why else "")
+        said = entry.finding.why.rstrip(".")
+        yield from self._heading(entry, f" ({said})" if why and said else "")
         yield from self._commands(entry.finding)
 
     def _heading(self, entry: Entry, more: str = "") -> Iterator[Line]:
         finding = entry.finding
         word = str(finding.verdict)
         name = f"{finding.side} {finding.check}" if self._two_sides else finding.check
-        about = f" of {entry.about}" if entry.about else ""
+        about = f", {entry.about}" if entry.about else ""
         needed = f"; needed: {finding.needed}" if finding.needed else ""
         text = f"{finding.title}{about}: {finding.found}{needed}{more}"
         label = f"{word:<4}  "
@@ -130,13 +139,25 @@ class _Writer:
         yield from ((Span(_INDENT + line),) for line in rest)
 
     def _commands(self, finding: Finding) -> Iterator[Line]:
-        before = self._given.setdefault(finding.remedy, finding.check)
-        if finding.remedy and before != finding.check:
-            yield from _said(f"The commands of {before} mend this, too.", self._width, _INDENT)
+        if finding.remedy in self._given:
+            before = self._given[finding.remedy]
+            if finding.remedy and before != finding.check:
+                yield from _said(
+                    f"What {before} gives to type mends this, too.", self._width, _INDENT
+                )
             return
+        self._given[finding.remedy] = finding.check
         for command in finding.remedy:
-            style = "faint" if command.startswith("#") else "command"
-            yield (Span(_INDENT + "  "), Span(clean(command), style))
+            if command.startswith("#"):  # words, which no shell is to be given
+                first, *rest = _wrapped(command, self._width - len(_REMEDY) - 2)
+                yield from ((Span(_REMEDY + line, "faint"),) for line in [first, *_more(rest)])
+            else:
+                yield (Span(_REMEDY), Span(clean(command), "command"))
+
+
+def _more(lines: list[str]) -> list[str]:
+    """As comments, too, so that all of it may be pasted."""
+    return [f"# {line}" for line in lines]
 
 
 def _said(text: str, width: int, indent: str, style: str = "") -> Iterator[Line]:

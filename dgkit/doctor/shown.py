@@ -65,7 +65,7 @@ def _ways(ways: Iterable[Way]) -> str:
 
 def _entry(entry: Entry) -> str:
     one = entry.finding
-    about = f" of {entry.about}" if entry.about else ""
+    about = f", {entry.about}" if entry.about else ""
     needed = f"; needed: {one.needed}" if one.needed else ""
     side = f"{one.side} " if one.side == "dpu" else ""
     found = _text(f"{one.title}{about}: {one.found}{needed}")

@@ -73,7 +73,7 @@ def by(way: Way) -> str:
     checks = way.blocked_by or way.warned_by
     if checks:
         return f" by {', '.join(checks)}" if way.blocked_by else f": {', '.join(checks)}"
-    return f": {way.why.rstrip('.')}" if way.why else ""
+    return f": {way.why}" if way.why else ""
 
 
 def counts(diagnosis: Diagnosis) -> str:
