@@ -27,6 +27,11 @@ _BY_DRIVER = "options nvidia NVreg_EnableResizableBar=1"
 _NONE = "no BAR1: the CPU's own memory"
 
 
+def _mib(size: int) -> str:
+    """As nvidia-smi writes it."""
+    return f"{size >> 20} MiB"
+
+
 @check("bar1-size", "BAR1 size", goals=WITH_GPU, sides=("host",))
 def size(case: Case) -> Iterator[Finding]:
     """Is BAR1 large enough for the memory that is to be lent at once, and enough of it free?"""
@@ -37,16 +42,14 @@ def size(case: Case) -> Iterator[Finding]:
         if total is None:
             return _no_size(case.machine, gpu, needed)
         left = total if free is None else free
-        found = f"{size_text(total)}, " + (
-            "free not known" if free is None else f"{size_text(free)} free"
-        )
+        found = f"{_mib(total)}, {'free not known' if free is None else _mib(free) + ' free'}"
         if total < case.size:
-            why = f"No more than {size_text(total)} of GPU memory can be mapped for other devices."
-            do = [*_BIOS, f"# Or lend less at once than {size_text(left)}."]
+            why = f"No more than {_mib(total)} of GPU memory can be mapped for other devices."
+            do = [*_BIOS, f"# Or lend less at once than {_mib(left)}."]
             return finding.fail(found, needed=needed, why=why, remedy=do, sources=_SOURCE)
         if left < case.size:
             why = "Other programs have GPU memory mapped for devices; it is free when they end."
-            do = ["nvidia-smi", f"# Lend less at once than {size_text(left)}, or end them."]
+            do = ["nvidia-smi", f"# Lend less at once than {_mib(left)}, or end them."]
             return finding.fail(found, needed=needed, why=why, remedy=do, sources=_SOURCE)
         if total <= _SMALL:
             why = "Enough for now, but all that is lent together must fit in it."
@@ -78,7 +81,7 @@ def resizable(case: Case) -> Iterator[Finding]:
         bars = [one for one in config_space.resizable_bars(raw) if one.number]
         if gpu.bar1_total is None or gpu.memory is None:
             return _unsized(gpu, bars)
-        found = f"BAR1 {size_text(gpu.bar1_total)}, memory {size_text(gpu.memory)}"
+        found = f"BAR1 {_mib(gpu.bar1_total)}, memory {_mib(gpu.memory)}"
         if gpu.bar1_total >= gpu.memory:
             return finding.ok(found, needed="all of the memory", sources=_SOURCE)
         return _smaller(found, bars, known=config_space.whole(raw), gpu=gpu)

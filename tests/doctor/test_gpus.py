@@ -1,0 +1,87 @@
+"""GPUs: from sysfs, the driver's files and nvidia-smi, joined by address."""
+
+from __future__ import annotations
+
+from doctor_gpu_rig import ADDRESS, h200, smi, with_gpu
+from doctor_rig import machine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dgkit.doctor.facts.gpus import bar1_size, gpus
+
+RESOURCE = f"text /sys/bus/pci/devices/{ADDRESS}/resource"
+NONE = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+# As seen on an H200: BAR0 has 64 bits, so it takes two lines.
+HOPPER = (
+    "0x0000104002000000 0x0000104002ffffff 0x000000000014220c\n"
+    f"{NONE}"
+    "0x0000100000000000 0x0000103fffffffff 0x000000000014220c\n"
+    f"{NONE}"
+    "0x0000104000000000 0x0000104001ffffff 0x000000000014220c\n"
+    f"{NONE}{NONE}"
+)
+# A GPU with a BAR0 of 32 bits, and 256 MiB of BAR1.
+AMPERE = (
+    "0x00000000a6000000 0x00000000a6ffffff 0x0000000000040200\n"
+    "0x0000004000000000 0x000000400fffffff 0x000000000014220c\n"
+    f"{NONE}"
+    "0x0000004010000000 0x0000004011ffffff 0x000000000014220c\n"
+    f"{NONE}"
+    "0x0000000000004000 0x000000000000407f 0x0000000000040101\n"
+    "0x00000000a7000000 0x00000000a707ffff 0x0000000000046200\n"
+)
+
+
+def test_bar1_is_the_second_region_whatever_the_width_of_bar0() -> None:
+    assert bar1_size(HOPPER) == 262144 << 20
+    assert bar1_size(AMPERE) == 256 << 20
+    assert bar1_size(NONE * 7) is None
+    assert bar1_size("") is None
+    assert bar1_size("no numbers\n") is None
+
+
+def test_all_that_nvidia_smi_says_is_there() -> None:
+    (gpu,) = gpus(h200())
+    assert (gpu.index, gpu.address, gpu.name) == (0, ADDRESS, "NVIDIA H200")
+    assert (gpu.bar1_total, gpu.bar1_free) == (262144 << 20, 262143 << 20)
+    assert gpu.memory == 143771 << 20
+    assert (gpu.persistence, gpu.mig, gpu.architecture) == (True, False, "Hopper")
+    assert gpu.uuid.startswith("GPU-")
+    assert gpu.label == f"GPU 0 ({ADDRESS})"
+
+
+def test_without_nvidia_smi_sysfs_and_the_driver_tell_what_they_can() -> None:
+    information = "Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-1234\nDevice Minor: \t 0\n"
+    key = f"text /proc/driver/nvidia/gpus/{ADDRESS}/information"
+    (gpu,) = gpus(with_gpu({RESOURCE: HOPPER, key: information}))
+    assert (gpu.index, gpu.name, gpu.uuid) == (None, "NVIDIA H200", "GPU-1234")
+    assert (gpu.bar1_total, gpu.bar1_free) == (262144 << 20, None)
+    assert gpu.persistence is None
+    assert gpu.label == ADDRESS
+
+
+def test_gpus_are_joined_by_address_in_its_order_and_keep_nvidia_smis_number() -> None:
+    other = "0000:17:00.0"
+    text = smi(addresses=("00000000:CA:00.0", "00000000:17:00.0"))
+    found = gpus(with_gpu({"run nvidia-smi -q": text}))
+    assert [(gpu.address, gpu.index) for gpu in found] == [(other, 1), (ADDRESS, 0)]
+
+
+def test_a_machine_without_one_has_none() -> None:
+    assert gpus(machine({})) == ()
+    assert gpus(machine({"names /sys/bus/pci/devices": ()})) == ()
+
+
+@given(st.text(alphabet="0123456789abcdefx \n-", max_size=300) | st.text(max_size=60))
+def test_no_resource_file_is_too_odd(text: str) -> None:
+    size = bar1_size(text)
+    assert size is None or size > 1
+
+
+@given(st.booleans(), st.integers(20, 38), st.integers(0, 1 << 40))
+def test_bar1_is_read_back_from_regions_as_linux_writes_them(
+    wide: bool, bits: int, start: int
+) -> None:
+    regions = [(1 << 44, 16 << 20), *([(0, 0)] if wide else []), (start << 20, 1 << bits)]
+    lines = [f"{at:#018x} {at + max(size, 1) - 1:#018x} 0x0" for at, size in regions]
+    assert bar1_size("\n".join(lines)) == 1 << bits
