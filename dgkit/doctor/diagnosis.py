@@ -82,7 +82,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
             return _counted(self.findings) if not self.ways else "No way of moving bytes works."
         said = f"{best.title} {best.word}"
         better = self.ways[: self.ways.index(best)]
-        if better and not best.serves:
+        if better and all(one.verdict is Verdict.FAIL for one in better) and not best.serves:
             said = f"Only {said}"
         if not better:
             return f"{said}."

@@ -31,7 +31,7 @@ class _Once:
 class Machine:
     """`know(facts.pci.tree)` works a fact out, once for all checks, which run side by side.
 
-    `name` is for people: `this machine`, or the snapshot's file.
+    `name` is for people: `this machine`, or the snapshot's file. `with` closes the reader.
     """
 
     def __init__(self, reader: Reader, name: str = "this machine") -> None:
@@ -39,6 +39,16 @@ class Machine:
         self.name = name
         self._lock = threading.Lock()
         self._facts: dict[Callable[[Machine], Any], _Once] = {}
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the commands that still run; what is asked afterwards gets no answer."""
+        self.read.close()
 
     def know(self, fact: Callable[[Machine], T]) -> T:
         """`fact(self)`, worked out at the first call. What it raises, each caller gets."""

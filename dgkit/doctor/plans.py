@@ -6,7 +6,7 @@ from enum import Enum
 
 import msgspec
 
-from .goals import ALL, Goal
+from .goals import ALL, WITH_GPU, Goal
 
 __all__ = ["ANY_WILL_DO", "PLANS", "Plan", "Thing"]
 
@@ -14,7 +14,7 @@ __all__ = ["ANY_WILL_DO", "PLANS", "Plan", "Thing"]
 class Thing(Enum):
     """A device without which a way makes no sense: why not, and the check that looks for it."""
 
-    GPU = ("There is no NVIDIA GPU.", "driver-loaded")
+    GPU = ("There is no NVIDIA GPU.", "gpu-present")
     BLUEFIELD = ("There is no BlueField.", "bluefield-present")
     NIC = ("There is no NIC of NVIDIA's.", "rdma-devices")
 
@@ -65,8 +65,7 @@ _RDMA_DMABUF = ("rdma-dmabuf", *_DMABUF)
 _DIRECT = ("bar1-size", "iommu", "acs", "topology", "virtual-machine", "container")
 _ARM = ("dgkit-core", "bluefield-present", "bluefield-mode", "doca-libraries")
 _ARM_WANTS = (
-    *("bluefield-link", "bluefield-representors", "doca-version", "memlock"),
-    *("pair-bluefield", "pair-versions"),
+    *("bluefield-representors", "doca-version", "memlock", "pair-bluefield", "pair-versions"),
 )
 _ARM_DMA, _RDMA = frozenset({Goal.ARM_DMA}), frozenset({Goal.RDMA})
 _GPUNETIO, _LAPTOP = frozenset({Goal.GPUNETIO}), frozenset({Goal.LAPTOP})
@@ -163,8 +162,7 @@ PLANS = (
         name="cuda",
         title="software DPU, GPU memory (cuda)",
         what="A second process in the DPU's place copies by the GPU's own copy engine.",
-        goals=ALL,
-        serves=_LAPTOP,
+        goals=WITH_GPU,
         things=(Thing.GPU,),
         needs=("dgkit-core", "driver-loaded"),
         wants=("cuda-driver", "cuda-python"),

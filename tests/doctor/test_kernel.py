@@ -1,10 +1,18 @@
-"""The kernel's version, as checks see it."""
+"""The kernel's version and options, as checks see them."""
 
 import pytest
 from doctor_rig import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.goals import Goal
 from dgkit.doctor.reading import Reading
+
+CONFIG = f"text /boot/config-{UNAME['release']}"
+
+
+def old(release: str = "5.15.0-91-generic", **said: str) -> dict[str, object]:
+    lines = "".join(f'{name}="{value}"\n' for name, value in said.items())
+    return {"ask uname": {**UNAME, "release": release}, "text /etc/os-release": lines}
 
 
 @pytest.mark.parametrize(
@@ -13,8 +21,9 @@ from dgkit.doctor.reading import Reading
         ("6.2.0-39-generic", Verdict.OK),
         ("6.18.44", Verdict.OK),
         ("10.0", Verdict.OK),
-        ("5.15.0-1021-bluefield", Verdict.WARN),
+        ("5.15.0-1021-oracle", Verdict.WARN),
         ("6.1.0-18-amd64", Verdict.WARN),
+        ("5.4.0-200-generic", Verdict.WARN),
         ("strange", Verdict.CANNOT_TELL),
     ],
 )
@@ -24,7 +33,72 @@ def test_kernels_from_6_2_on_are_new_enough_for_a_dma_buf(release: str, verdict:
     assert release in found.found
 
 
+def test_from_5_12_to_6_2_the_documents_disagree_and_the_finding_says_so() -> None:
+    for release, disagrees in (
+        ("5.11.22", False),
+        ("5.12.0", True),
+        ("6.1.9", True),
+        ("6.2", False),
+    ):
+        (found,) = judge("kernel-version", machine({"ask uname": {**UNAME, "release": release}}))
+        assert ("5.12" in found.disagree) is disagrees, release
+
+
 def test_a_kernel_that_does_not_say_its_version_is_not_judged() -> None:
-    late = Reading(fault="late", why="no answer")
-    (found,) = judge("kernel-version", machine({"ask uname": late}))
+    for answer in (Reading(fault="late", why="no answer"), Reading(data="odd"), Reading(data={})):
+        (found,) = judge("kernel-version", machine({"ask uname": answer}))
+        assert found.verdict is Verdict.CANNOT_TELL
+
+
+def test_the_arm_cores_kernel_makes_no_dma_buf_so_an_old_one_will_do() -> None:
+    uname = {**UNAME, "release": "5.15.0-1021-bluefield", "machine": "aarch64"}
+    (found,) = judge("kernel-version", machine({"ask uname": uname}))
+    assert (found.verdict, found.side) == (Verdict.OK, "dpu")
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ({"ID": "ubuntu", "VERSION_ID": "22.04"}, "linux-generic-hwe-22.04"),
+        ({"ID": "ubuntu", "VERSION_ID": "20.04"}, "do-release-upgrade"),
+        ({"ID": "debian", "VERSION_ID": "12"}, "bookworm-backports linux-image-amd64"),
+        ({"ID": "debian", "VERSION_ID": "11"}, "# Debian"),
+        ({"ID": "fedora", "VERSION_ID": "36"}, "dnf upgrade"),
+        ({"ID": "rocky", "ID_LIKE": "rhel centos fedora", "VERSION_ID": "9.4"}, "# Red Hat"),
+        ({"ID": "opensuse-leap", "ID_LIKE": "suse opensuse"}, "# SUSE"),
+        ({}, "# Install a kernel"),
+    ],
+)
+def test_each_distribution_has_its_own_way_to_a_newer_kernel(
+    said: dict[str, str], word: str
+) -> None:
+    (found,) = judge("kernel-version", machine(old(**said)))
+    assert word in "\n".join(found.remedy)
+
+
+def test_p2pdma_is_on_off_or_not_known() -> None:
+    on = machine({CONFIG: "CONFIG_PCI_P2PDMA=y\n"})
+    off = machine({CONFIG: "# CONFIG_PCI_P2PDMA is not set\nCONFIG_PCI=y\n"})
+    without = machine({CONFIG: "CONFIG_PCI=y\n"})
+    verdicts = [judge("kernel-p2pdma", one)[0].verdict for one in (on, off, without, machine({}))]
+    assert verdicts == [Verdict.OK, Verdict.WARN, Verdict.WARN, Verdict.CANNOT_TELL]
+
+
+def test_hmm_wants_both_options_and_names_the_one_that_is_off() -> None:
+    both = "CONFIG_HMM_MIRROR=y\nCONFIG_DEVICE_PRIVATE=y\n"
+    (found,) = judge("kernel-hmm", machine({CONFIG: both}), goal=Goal.RDMA)
+    assert found.verdict is Verdict.OK
+    (found,) = judge("kernel-hmm", machine({CONFIG: "CONFIG_HMM_MIRROR=y\n"}), goal=Goal.RDMA)
+    assert (found.verdict, found.found) == (Verdict.WARN, "DEVICE_PRIVATE not set")
+    (found,) = judge("kernel-hmm", machine({}), goal=Goal.RDMA)
     assert found.verdict is Verdict.CANNOT_TELL
+
+
+def test_hmm_is_not_asked_for_arm_cores_that_copy() -> None:
+    assert judge("kernel-hmm", machine({CONFIG: "CONFIG_PCI=y\n"}), goal=Goal.ARM_DMA) == ()
+
+
+def test_a_config_that_root_may_read_is_told_of_with_the_command() -> None:
+    (found,) = judge("kernel-p2pdma", machine({CONFIG: Reading(fault="denied", why="by root")}))
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.remedy == ('sudo "$(command -v dgkit)" doctor kernel-p2pdma',)

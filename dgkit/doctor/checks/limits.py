@@ -1,1 +1,118 @@
 """Limits of the system: locked memory, page size, open files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from .. import finding, sources
+from ..facts import pci
+from ..finding import Finding
+from ..goals import WITH_GPU
+from ..machine import Case
+from ..reading import Reading
+from ..registry import check
+
+_FILES = 1024  # what systems give a process at first; a region takes two, a connection a few
+_MEMLOCK_SOURCES = (
+    sources.RED_HAT_RDMA("Increasing the amount of memory that users are allowed to pin"),
+    sources.GETRLIMIT("RLIMIT_MEMLOCK"),
+)
+
+
+def _soft_and_hard(reading: Reading) -> tuple[int | None, int | None] | None:
+    """The two limits, None for one that is not set; None if they are not known."""
+    said = reading.data
+    if not isinstance(said, Mapping) or not {"soft", "hard"} <= said.keys():
+        return None
+    if any(value is not None and not isinstance(value, int) for value in said.values()):
+        return None
+    return said["soft"], said["hard"]
+
+
+def _size(number: int) -> str:
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if number >= 1 << shift:
+            return f"{number / (1 << shift):.4g} {unit}"
+    return f"{number} bytes"
+
+
+@check("memlock", "Locked memory", goals=WITH_GPU)
+def memlock(case: Case) -> Iterator[Finding]:
+    """May a program lock as much memory as is to be registered with a NIC?"""
+    if not any(one.vendor == pci.MELLANOX for one in case.machine.know(pci.tree).nics):
+        yield finding.n_a("no NIC to register memory with")
+        return
+    reading, root = case.machine.read.together(["ask memlock", "ask euid"])
+    known = _soft_and_hard(reading)
+    if known is None:
+        why = reading.why or "the system gave no number"
+        yield finding.unknown("?", needed="unlimited", why=f"{why}.", sources=_MEMLOCK_SOURCES)
+        return
+    soft, hard = known
+    if soft is None or root.data == 0:
+        found = "unlimited" if soft is None else f"{_size(soft)}, which does not bind root"
+        yield finding.ok(found, needed="unlimited", sources=_MEMLOCK_SOURCES)
+        return
+    enough = soft >= case.size
+    say = finding.warn if enough else finding.fail
+    why = f"Registering host memory locks it: more than {_size(soft)} of one user's is refused."
+    yield say(
+        _size(soft),
+        needed="unlimited" if enough else f"unlimited, at least {_size(case.size)}",
+        why=why,
+        remedy=_unlock(hard),
+        sources=_MEMLOCK_SOURCES,
+    )
+
+
+def _unlock(hard: int | None) -> list[str]:
+    if hard is None:
+        return ["ulimit -l unlimited  # in the shell that starts the program"]
+    return [
+        "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/99-memlock.conf",
+        "# log in again; a service wants LimitMEMLOCK=infinity, docker --ulimit memlock=-1",
+    ]
+
+
+@check("page-size", "Page size", goals=WITH_GPU)
+def page_size(case: Case) -> Iterator[Finding]:
+    """How large are the pages, in which memory is lent?"""
+    reading = case.machine.read.ask("page-size")
+    size, used = reading.data, [sources.CUDA_DRIVER_API("cuMemGetHandleForAddressRange")]
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        why = f"{reading.why or 'the system gave no number'}."
+        yield finding.unknown("?", needed="4 KiB to 64 KiB", why=why, sources=used)
+    elif size <= 4096:
+        yield finding.ok(_size(size), needed="4 KiB to 64 KiB", sources=used)
+    else:
+        why = (
+            f"A dma-buf begins and ends at a multiple of {_size(size)}: the pages around what you "
+            "ask for are lent."
+        )
+        say = finding.ok if size <= 65536 else finding.warn
+        remedy = [] if size <= 65536 else ["# Boot a kernel with pages of 4 or 64 KiB"]
+        yield say(_size(size), needed="4 KiB to 64 KiB", why=why, remedy=remedy, sources=used)
+
+
+@check("open-files", "Open files")
+def open_files(case: Case) -> Iterator[Finding]:
+    """May a process open as many files as regions and connections need?"""
+    reading = case.machine.read.ask("open-files")
+    known, used = _soft_and_hard(reading), [sources.GETRLIMIT("RLIMIT_NOFILE")]
+    if known is None:
+        why = f"{reading.why or 'the system gave no number'}."
+        yield finding.unknown("?", needed=f"{_FILES}", why=why, sources=used)
+        return
+    soft, hard = known
+    found = "unlimited" if soft is None else f"{soft}"
+    if soft is None or soft >= _FILES:
+        yield finding.ok(found, needed=f"{_FILES}", sources=used)
+        return
+    more = "4096" if hard is None or hard >= 4096 else f"{hard}"
+    yield finding.warn(
+        found,
+        needed=f"{_FILES}",
+        why="A region that is lent or imported holds two or three files open, a connection a few.",
+        remedy=[f"ulimit -n {more}  # in the shell that starts the program"],
+        sources=used,
+    )

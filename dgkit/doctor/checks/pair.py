@@ -1,1 +1,183 @@
 """A host and a DPU together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from .. import finding, sources
+from ..facts import bluefield, pci
+from ..facts.doca import doca
+from ..finding import Finding, Verdict, worst
+from ..goals import Goal
+from ..machine import Case, Machine
+from ..registry import check, named
+
+_ARM_DMA = {Goal.ARM_DMA}
+_BOTH = "judge both: --from host.snap --from dpu.snap"
+
+
+def _alone(case: Case) -> Finding | None:
+    """N.a. while one side is missing."""
+    if case.host is None:
+        return finding.n_a("only the DPU is known", why=f"To compare, {_BOTH}")
+    if case.dpu is None:
+        return finding.n_a("only the host is known", why=f"To compare, {_BOTH}")
+    return None
+
+
+@check("pair-bluefield", "Host and DPU: the same BlueField", goals=_ARM_DMA, sides=("pair",))
+def same(case: Case) -> Iterator[Finding]:
+    """Are these a host and its own DPU, and does the DPU see the host?"""
+    alone = _alone(case)
+    if alone is not None or case.host is None or case.dpu is None:
+        yield alone or finding.n_a("one side is missing")
+        return
+    trees = case.host.know(pci.tree), case.dpu.know(pci.tree)
+    used = [sources.REPRESENTORS(), sources.MODES()]
+    for tree, name in zip(trees, ("host", "DPU"), strict=True):
+        if tree.why:
+            yield finding.unknown(f"no PCI devices of the {name}", why=tree.why, sources=used)
+            return
+    there, here = ({one.bluefield for one in tree.bluefields} for tree in trees)
+    seen = f"host {_or(there)}, DPU {_or(here)}"
+    if not there:
+        why = "The host has no BlueField on its PCI bus: this DPU is in another machine."
+        remedy = ["lspci -d 15b3:  # on the host: is the card there?"]
+        yield finding.fail(seen, needed="the same", why=why, remedy=remedy, sources=used)
+    elif not here or there & here:
+        yield from _ports(case.host, case.dpu, seen, used)
+    else:
+        why = "They are of different generations: this DPU is in another machine."
+        remedy = ["# Record the DPU and the host that it sits in"]
+        yield finding.fail(seen, needed="the same", why=why, remedy=remedy, sources=used)
+
+
+def _or(names: set[str]) -> str:
+    return " and ".join(sorted(names)) or "none"
+
+
+def _ports(host: Machine, dpu: Machine, seen: str, used: list[sources.Source]) -> Iterator[Finding]:
+    """The host's ports have representors on the DPU."""
+    listing = dpu.read.names("/sys/class/net")
+    ports = sum(one.is_nic for one in host.know(pci.tree).bluefields)
+    stand = [one for one in dpu.know(bluefield.representors) if "hpf" in one.net + one.port]
+    if not listing.ok and not listing.absent:
+        yield finding.unknown(seen, needed="representors", why=f"{listing.why}.", sources=used)
+    elif not stand:
+        yield finding.fail(
+            "the DPU does not see the host",
+            needed="pf0hpf on the DPU",
+            why="No representor of the host's function is there: DOCA on the DPU finds no host.",
+            remedy=["sudo mlxconfig -d /dev/mst/mt*_pciconf0 q INTERNAL_CPU_OFFLOAD_ENGINE"],
+            sources=used,
+        )
+    else:
+        names = ", ".join(sorted(one.net for one in stand)[:2])
+        found = f"{_or({one.bluefield for one in host.know(pci.tree).bluefields})}: {names}"
+        needed = f"representors of {ports} ports" if ports > 1 else "a representor"
+        yield finding.ok(found[:45], needed=needed, sources=used)
+
+
+@check("pair-versions", "Host and DPU: versions", goals=_ARM_DMA, sides=("pair",))
+def versions(case: Case) -> Iterator[Finding]:
+    """Do DOCA and dgkit of both sides go together?"""
+    alone = _alone(case)
+    if alone is not None or case.host is None or case.dpu is None:
+        yield alone or finding.n_a("one side is missing")
+        return
+    yield _docas(case.host, case.dpu)
+    yield _dgkits(case.host, case.dpu)
+
+
+def _docas(host: Machine, dpu: Machine) -> Finding:
+    used = [sources.DOCA_SUPPORT()]
+    there, here = host.know(doca), dpu.know(doca)
+    both = f"host {there.version or '?'}, DPU {here.version or '?'}"
+    if there.version is None or here.version is None:
+        silent, name = (there, "host") if there.version is None else (here, "DPU")
+        why = f"{silent.why or f'The {name} has no DOCA that tells its version'}."
+        return finding.unknown(both, needed="the same", subject="DOCA", why=why, sources=used)
+    if there.version.parts[:2] == here.version.parts[:2]:
+        return finding.ok(both, needed="the same", subject="DOCA", sources=used)
+    return finding.warn(
+        both,
+        needed="the same",
+        subject="DOCA",
+        why="What one side exports the other must understand: releases are tested as a pair.",
+        remedy=["# Install the same release of DOCA on the host and in the BlueField's image"],
+        sources=used,
+    )
+
+
+def _dgkits(host: Machine, dpu: Machine) -> Finding:
+    there, here = (one.read.ask("dgkit") for one in (host, dpu))
+    known = [one.data for one in (there, here) if isinstance(one.data, Mapping)]
+    if len(known) < 2:
+        silent, name = (there, "host") if not isinstance(there.data, Mapping) else (here, "DPU")
+        why = f"{silent.why or f'The {name} does not tell'}."
+        return finding.unknown("?", needed="the same", subject="dgkit", why=why)
+    words = [f"{one.get('version', '?')} (wire {one.get('wire', '?')})" for one in known]
+    both = f"host {words[0]}, DPU {words[1]}"
+    if known[0].get("wire") != known[1].get("wire"):
+        return finding.fail(
+            both,
+            needed="the same wire",
+            subject="dgkit",
+            why="The two sides do not understand each other's messages.",
+            remedy=["pip install --upgrade dgkit  # on the older side"],
+        )
+    if known[0].get("version") != known[1].get("version"):
+        return finding.ok(both, needed="the same wire", subject="dgkit")
+    return finding.ok(f"{words[0]} on both", needed="the same wire", subject="dgkit")
+
+
+@check("pair-memory", "Host and DPU: GPU memory", goals=_ARM_DMA, sides=("pair",))
+def memory(case: Case) -> Iterator[Finding]:
+    """Can the host lend GPU memory, and can the DPU import it?"""
+    alone = _alone(case)
+    if alone is not None or case.host is None or case.dpu is None:
+        yield alone or finding.n_a("one side is missing")
+        return
+    used = [sources.DMA_SAMPLES("DMA Copy"), sources.FORUM("BF2/BF3: Arm and GPU memory")]
+    ways = {name: _level(case, case.host, name) for name in ("dmabuf-gpu", "peermem")}
+    takes = _level(case, case.dpu, "doca-libraries")
+    lent = [name for name, level in ways.items() if level is Verdict.OK]
+    why = "DOCA's guides have no sample that lends GPU memory to the DPU: the forum says it works."
+    if Verdict.CANNOT_TELL in (takes, *ways.values()) and not lent:
+        yield finding.unknown("not told", needed="lent and imported", why=_see(ways), sources=used)
+    elif not lent:
+        yield finding.fail(
+            "the host lends no GPU memory",
+            needed="dma-buf or nvidia-peermem",
+            why=_see(ways),
+            remedy=["dgkit doctor dmabuf-gpu peermem  # on the host"],
+            sources=used,
+        )
+    elif takes is Verdict.FAIL:
+        yield finding.fail(
+            "the DPU imports nothing",
+            needed="DOCA DMA on the DPU",
+            why="DOCA's libraries are missing on the DPU.",
+            remedy=["dgkit doctor doca-libraries  # on the DPU"],
+            sources=used,
+        )
+    else:
+        names = {"dmabuf-gpu": "as a dma-buf", "peermem": "by nvidia-peermem"}
+        found = f"lent {names[lent[0]]}"
+        yield finding.ok(found, needed="lent and imported", why=why, sources=used)
+
+
+def _level(case: Case, machine: Machine, name: str) -> Verdict:
+    """What another check says of one side; its readings are made already."""
+    asked = msgspec.structs.replace(case, machine=machine)
+    found = [one for check in named([name]) for one in check.judge(asked)]
+    if any(one.verdict is Verdict.OK for one in found):
+        return Verdict.OK
+    return worst(found)
+
+
+def _see(ways: Mapping[str, Verdict]) -> str:
+    said = " and ".join(f"{name} says {level}" for name, level in ways.items())
+    return f"On the host, {said}."

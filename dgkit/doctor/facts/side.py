@@ -10,18 +10,19 @@ __all__ = ["side"]
 def side(machine: Machine) -> str:
     """`dpu` or `host`.
 
-    NVIDIA's image for BlueField has /etc/mlnx-release; its firmware tables name the platform
-    devices MLNXBF.. (Linux, drivers/platform/mellanox) and the product.
+    NVIDIA's image for BlueField has /etc/mlnx-release and a kernel `..-bluefield`; its firmware
+    tables name the product, and platform devices MLNXBF.. (Linux, drivers/platform/mellanox).
     """
-    read = machine.read
-    release, product, platform = read.together(
+    release, product, platform, uname = machine.read.together(
         [
             "text /etc/mlnx-release",
             "text /sys/class/dmi/id/product_name",
             "names /sys/bus/platform/devices",
+            "ask uname",
         ]
     )
-    named = "bluefield" in product.text.lower() and read.ask("uname").data is not None
-    arm = (read.ask("uname").data or {}).get("machine") == "aarch64"
+    said = uname.data if isinstance(uname.data, dict) else {}
+    arm = said.get("machine") == "aarch64"
+    named = "bluefield" in f"{product.text} {said.get('release', '')}".lower()
     devices = any(name.startswith("MLNXBF") for name in platform.names)
     return "dpu" if arm and (release.ok or named or devices) else "host"
