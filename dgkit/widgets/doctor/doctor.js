@@ -10,10 +10,10 @@ function makeHead() {
   const tell = (all) => machines.replaceChildren(...all.map(machine));
   const draw = (result) => {
     if (!result) return;
-    const { counts, goal, goal_text: text, chosen, verdict } = result;
+    const { counts, summary, goal, goal_text: text, chosen, verdict } = result;
     headline.replaceChildren(
       h("p", { class: "dg-line" }, verdictOf(verdict), h("strong", {}, goal), h("span", {}, text), chosen ? h("span", { class: "dg-help" }, `chosen: ${chosen}`) : null),
-      ...bestOf(result), h("p", { class: "dg-help" }, `${counts}; took ${result.took_s} s`));
+      h("p", {}, h("strong", {}, summary)), h("p", { class: "dg-help" }, `${counts}; took ${result.took_s} s`));
   };
   return { parts: [machines, headline], tell, draw };
 }
@@ -59,7 +59,7 @@ function drawDoctor(view) {
   const findings = makeFindings({ copied, again: (check) => view.attempt("check", { check }) });
   const controls = makeControls(view, findings);
   const head = makeHead(), ways = makeWays(), tree = makeTree(view);
-  view.body.append(...head.parts, controls.row, controls.box, controls.said, findings.part, ways.part, tree.part);
+  view.body.append(...head.parts, controls.row, controls.box, controls.said, ways.part, findings.part, tree.part);
   const all = (state) => {
     head.draw(state.result);
     if (state.result) {

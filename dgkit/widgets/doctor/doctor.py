@@ -15,7 +15,7 @@ from ..base.aside import Aside
 from ..base.panel import handler
 from ..figure.figure import BokehPanel
 from .judging import Judged, Order, judge, machines
-from .told import described, machine_told
+from .told import HERE, described, machine_told
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -57,7 +57,7 @@ class DoctorPanel(BokehPanel):
         self._over = False
         given = [snapshots] if isinstance(snapshots, (str, os.PathLike)) else snapshots
         self._paths = [Path(each) for each in given]
-        self._machines = [machine_told(each) for each in machines(self._paths)]
+        self._machines = [machine_told(each) for each in machines(self._paths)] if given else [HERE]
         self._goal = goal_of(goal)
         super().__init__()
         self._ask(Order(self._goal))

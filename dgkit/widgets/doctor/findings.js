@@ -70,24 +70,14 @@ function findingOf(finding, opened, acts, sides) {
     detailsOf(finding, opened, acts));
 }
 
-// The best way that works, and what keeps the better ones from it.
-function bestOf({ best, better, ways }) {
-  if (!ways.length) return [];
-  const first = best
-    ? h("p", {}, h("strong", {}, "Works: "), `${best.title}${best.verdict === "ok" ? "" : ` (${best.word})`}. `, best.why || best.what)
-    : h("p", {}, h("strong", {}, "No way works here yet."));
-  const by = (one) => (one.blocked_by.length ? h("span", {}, " by ", h("span", { class: "dg-mono" }, one.blocked_by.join(", "))) : ` ${one.why}`);
-  const line = (one) => h("li", {}, `${one.title}: ${one.word}`, by(one));
-  const rest = better.length ? [h("p", {}, best ? "Better:" : "There are:"), h("ul", { class: "dg-better" }, ...better.map(line))] : [];
-  return [first, ...rest];
-}
-
+// The ways of moving bytes; what one is, stands below its name.
 function makeWays() {
-  const { body, box } = tableOf("Ways of the bytes, the better ones first", ["Way", "Verdict", "Blocked by", "Why"]);
-  const part = h("details", { hidden: true }, h("summary", {}, "All ways of the bytes"), box);
+  const { body, box: part } = tableOf("Ways of moving bytes, the better ones first", ["Way", "Verdict", "Why"]);
   const verdict = (way) => h("span", { class: `dg-verdict ${verdictClass[way.verdict] ?? "dg-na"}` }, way.word);
-  const row = (way) => h("tr", {}, h("th", { scope: "row", title: way.what }, way.title), h("td", {}, verdict(way)),
-    h("td", { class: "dg-mono" }, way.blocked_by.join(", ")), h("td", { class: "dg-wrap" }, way.why));
+  const why = (way) => (way.by === way.why.replace(/[.]$/, "") ? way.why : `${way.why} (${way.by})`);
+  const row = (way) => h("tr", {},
+    h("th", { scope: "row", class: "dg-wrap" }, way.title, h("div", { class: "dg-help" }, way.what)),
+    h("td", {}, verdict(way)), h("td", { class: "dg-wrap" }, way.why ? why(way) : ""));
   const draw = (ways) => {
     part.hidden = !ways.length;
     body.replaceChildren(...ways.map(row));

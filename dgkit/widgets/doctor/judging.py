@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,13 +50,14 @@ def judge(
 
     One check is put into what was found `before`; ValueError as of `diagnose`.
     """
-    found = machines(snapshots)
-    if not order.check or before is None:
-        made = diagnose(found, goal=order.goal, progress=progress)
-        return Judged(made, picture(made))
-    old = before.diagnosis
-    new = diagnose(found, goal=old.goal, only=[order.check], progress=progress)
-    return Judged(_renewed(old, new, order.check), before.picture)
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(machine) for machine in machines(snapshots)]
+        if not order.check or before is None:
+            made = diagnose(found, goal=order.goal, progress=progress)
+            return Judged(made, picture(made))
+        old = before.diagnosis
+        new = diagnose(found, goal=old.goal, only=[order.check], progress=progress)
+        return Judged(_renewed(old, new, order.check), before.picture)
 
 
 def _renewed(old: Diagnosis, new: Diagnosis, check: str) -> Diagnosis:

@@ -9,6 +9,7 @@ from ...doctor.diagnosis import Diagnosis
 from ...doctor.facts import pci
 from ...doctor.facts.gpus import Gpu, gpus
 from ...doctor.facts.topology import Node, Path, drawing, one_bridge, path, route
+from ...doctor.goals import Goal
 from ...doctor.machine import Machine
 
 __all__ = ["DEVICES", "Pair", "Picture", "picture"]
@@ -22,13 +23,15 @@ _RANK = {"gpu": 0, "dpu": 1, "nic": 2}
 class Picture:
     """Of one machine, read once. `lines`: by a node's id what a person may want to know of it.
 
-    `short`: by a node's id, its name for a narrow box. `left_out`: devices that are not drawn.
+    `short`: by a node's id, its name for a narrow box. `dpus_first`: a pair with a DPU is what the
+    goal is about. `left_out`: devices that are not drawn.
     """
 
     tree: pci.PciTree
     nodes: tuple[Node, ...]
     lines: dict[str, dict[str, str]]
     short: dict[str, str]
+    dpus_first: bool = False
     left_out: int = 0
 
     def of(self, *kinds: str) -> list[Node]:
@@ -42,13 +45,16 @@ class Picture:
 
     @property
     def nearest(self) -> Pair | None:
-        """The pair to begin with: a DPU where there is one, then the nearest."""
+        """The pair to begin with. Of those as near, one with a DPU."""
         pairs = [(gpu, nic) for gpu in self.of(_ENDS[0][0]) for nic in self.of(*_ENDS[1])]
         if not pairs:
             return None
-        ranked = ((_RANK[nic.kind], self.way((gpu.id, nic.id)).near) for gpu, nic in pairs)
-        _, (gpu, nic) = min(zip(ranked, pairs, strict=True), key=lambda one: one[0])
+        gpu, nic = min(pairs, key=lambda pair: self._rank(*pair))
         return gpu.id, nic.id
+
+    def _rank(self, gpu: Node, nic: Node) -> tuple[int, int]:
+        kind, near = _RANK[nic.kind], self.way((gpu.id, nic.id)).near
+        return (kind, near) if self.dpus_first else (near, kind)
 
     def way(self, pair: Pair) -> Path:
         """Between the two. ValueError: there are no such two."""
@@ -110,7 +116,8 @@ def picture(of: Diagnosis | Machine) -> Picture | None:
     names = {node.id: named.get(node.id) or node.label for node in kept}
     lines = {node.id: _lines(machine, tree, node, names[node.id]) for node in kept}
     short = {node.id: _short(tree, node, names[node.id]) for node in kept}
-    return Picture(tree, tuple(kept), lines, short, len(ends) - len(drawn))
+    arm = isinstance(of, Diagnosis) and of.goal is Goal.ARM_DMA
+    return Picture(tree, tuple(kept), lines, short, arm, len(ends) - len(drawn))
 
 
 def _gpu(gpu: Gpu) -> str:

@@ -11,26 +11,25 @@ from ...doctor.facts.side import side
 from ...doctor.machine import Machine
 from ...doctor.snapshot import Recorded
 from ...doctor.sources import Source
-from ...doctor.summary import Entry, better, clean, counts, entries, works
+from ...doctor.summary import Entry, by, clean, counts, entries
 from ...doctor.ways import Way
 
-__all__ = ["ENTRIES", "described", "machine_told"]
+__all__ = ["ENTRIES", "HERE", "described", "machine_told"]
 
 ENTRIES = 300  # the worst of them
+HERE = {"name": "this machine", "kind": "", "source": "", "side": ""}
 _TEXT, _LINES = 2000, 40  # characters of a text; commands, sources and subjects of a finding
 
 
 def described(diagnosis: Diagnosis) -> dict[str, Any]:
     """Findings that differ in their subject alone are one; a `key` is the same in the next run."""
     found = entries(diagnosis.findings)
-    best = works(diagnosis)
     return {
         "goal": str(diagnosis.goal),
         "goal_text": diagnosis.goal.text,
         "chosen": diagnosis.chosen,
         "verdict": str(diagnosis.verdict),
-        "best": None if best is None else _way(best),
-        "better": [_way(one) for one in better(diagnosis)],
+        "summary": _cut(diagnosis.summary()),
         "ways": [_way(one) for one in diagnosis.ways],
         "findings": list(_findings(found[:ENTRIES])),
         "left_out": max(0, len(found) - ENTRIES),
@@ -40,11 +39,10 @@ def described(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def machine_told(machine: Machine) -> dict[str, str]:
-    """Its name, and for a snapshot how it came to be: `kind` is recorded or synthetic."""
-    reader = machine.read
-    if not isinstance(reader, Recorded):
-        return {"name": machine.name, "kind": "", "source": "", "side": ""}
-    known = reader.snapshot
+    """A snapshot's file and side, and how it came to be: `kind` is recorded or synthetic."""
+    if not isinstance(machine.read, Recorded):
+        return HERE
+    known = machine.read.snapshot
     made, _, after = known.source.partition(":")
     synthetic = made == "synthetic"
     by = f"by dgkit {known.dgkit}" if known.dgkit else ""
@@ -55,10 +53,10 @@ def machine_told(machine: Machine) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _way(way: Way) -> dict[str, Any]:
+def _way(way: Way) -> dict[str, str]:
     return {
         "title": _cut(way.title), "what": _cut(way.what), "verdict": str(way.verdict),
-        "word": way.word, "why": _cut(way.why), "blocked_by": list(way.blocked_by)[:_LINES],
+        "word": way.word, "why": _cut(way.why), "by": _cut(by(way).lstrip(": ")),
     }  # fmt: skip
 
 

@@ -54,7 +54,8 @@ class _Box:
 def topology_figure(of: Diagnosis | Machine, pair: Pair | None = None) -> figure:
     """A figure of a machine's GPUs, NICs and DPUs, and what they hang on.
 
-    `pair`: the PCI addresses of a GPU and of a NIC or DPU; without it the nearest two, a DPU first.
+    `pair`: the PCI addresses of a GPU and of a NIC or DPU; without it the nearest two (for
+    the goal arm-dma the nearest with a DPU).
     ValueError: there are no such two, or sysfs shows neither GPU nor NIC.
     """
     return drawn(*_wanted(of, pair))
@@ -92,6 +93,7 @@ def drawn(shown: Picture, pair: Pair | None) -> figure:
     for part in (made.xaxis, made.yaxis, made.xgrid, made.ygrid):
         part.visible = False
     made.outline_line_color = None
+    made.background_fill_alpha = made.border_fill_alpha = 0  # the page's own
     steps = shown.route(pair) if pair is not None else ()
     colour = COLOURS[shown.way(pair).near] if pair is not None else _GREY
     _lines(made, boxes, steps, colour)
@@ -182,8 +184,10 @@ def _boxes(
 
 def _text(name: str, wide: float) -> str:
     """In lines that fit into the box, at most three."""
-    lines = textwrap.wrap(name, int(16 * wide), max_lines=3, placeholder="…")
-    return "\n".join(lines)
+    room = int(16 * wide)
+    parts = [name] if len(name) <= room else name.split(", ")
+    lines = [line for part in parts for line in textwrap.wrap(part, room)]
+    return "\n".join(lines[:3])
 
 
 def _legend(made: figure, near: Near) -> None:
@@ -196,8 +200,7 @@ def _legend(made: figure, near: Near) -> None:
         items.append(LegendItem(label=f"{one}: {one.text}{mark}", renderers=drawn_as))
     made.add_layout(
         Legend(
-            items=items, title="How near two devices are", label_text_font_size="11px",
-            title_text_font_size="11px", spacing=1, glyph_height=14, label_height=14,
+            items=items, label_text_font_size="11px", spacing=1, glyph_height=14, label_height=14,
             background_fill_alpha=0, border_line_alpha=0, location="top_left", margin=0,
         ),
         "below",
