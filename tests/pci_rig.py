@@ -107,3 +107,18 @@ def config(
             count = len(bars) << 5 if index == 0 else 0
             put(at + 8 + 8 * index, number | count | now << 8 | mask >> 28 << 16, 4)
     return bytes(raw[:size])
+
+
+# What tells bare metal from a virtual machine.
+BARE = {"text /proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu vme sse2\n"}
+GUEST = {"text /proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu vme sse2 hypervisor\n"}
+
+
+def link(now: str, width: str, most: str = "32.0 GT/s PCIe", widest: str = "16") -> dict[str, str]:
+    """The files of a PCIe link."""
+    return {
+        "current_link_speed": f"{now}\n",
+        "current_link_width": f"{width}\n",
+        "max_link_speed": f"{most}\n",
+        "max_link_width": f"{widest}\n",
+    }

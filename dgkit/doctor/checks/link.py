@@ -1,1 +1,115 @@
 """The speed and width of PCIe links, now and at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from .. import finding, sources
+from ..facts import link as link_facts
+from ..facts import partners, pci, virtual
+from ..facts.link import PcieLink
+from ..facts.pci import PciDevice
+from ..finding import Finding
+from ..goals import WITH_GPU
+from ..machine import Case
+from ..registry import check
+
+__all__ = ["judge"]
+
+_FILES = sources.SYSFS_PCI("current_link_speed, max_link_speed, current_link_width")
+_RATE = sources.PCI_SPEEDS("PCIE_SPEED2MBS_ENC: GB/s of GT/s")
+
+
+@check("link", "PCIe links", goals=WITH_GPU)
+def judge(case: Case) -> Iterator[Finding]:
+    """Do GPUs, NICs and DPUs have all the speed and all the lanes that they can have?"""
+    tree = case.machine.know(pci.tree)
+    devices = (*tree.gpus, *partners.others(case.machine, case.goal))
+    if tree.why:
+        yield finding.unknown("no PCI tree", why=tree.why)
+        return
+    if not devices:
+        yield finding.n_a("no GPU, NIC or DPU")
+        return
+    pairs = partners.pairs(case.machine, case.goal)
+    between = {one for pair in pairs for one in link_facts.passed(pair.path)}
+    above = {tree.parent(one.address) for one in devices} & set(tree.devices)
+    wanted = sorted({one.address for one in devices} | above | between)
+    known = link_facts.links(case.machine, wanted)
+    for device in devices:
+        over = known.get(tree.parent(device.address), PcieLink(""))
+        yield _judged(case, device, known[device.address], over)
+    for pair in pairs:
+        yield from _narrowest(case, pair, known)
+
+
+def _judged(case: Case, device: PciDevice, link: PcieLink, over: PcieLink) -> Finding:
+    subject = partners.label(case.machine, device)
+    if not link.known:
+        guest = case.machine.know(virtual.virtual).is_vm
+        no_link = "The kernel tells no speed: a device inside the CPU or chip set has no link."
+        return finding.unknown(
+            "sysfs does not say",
+            needed="speed and width",
+            subject=subject,
+            why="A virtual machine has no links of its own." if guest else no_link,
+            remedy=[f"sudo lspci -s {device.address} -vvv | grep -E 'LnkCap:|LnkSta:'"],
+            sources=[_FILES],
+        )
+    if link.lanes < link.most_lanes:
+        found = finding.warn(link.now, why=_few_lanes(link, over), remedy=_SEAT)
+    elif link.speed < link.most_speed:
+        found = _slow(device, link, over)
+    else:
+        found = finding.ok(link.now)
+    return msgspec.structs.replace(
+        found, needed=link.most, subject=subject, sources=(_FILES, _RATE)
+    )
+
+
+_SEAT = (
+    "# Power off, seat the card and its riser again; the board's manual says which slot is whole",
+    "# In the BIOS: the slot's bifurcation and link speed on Auto",
+)
+
+
+def _few_lanes(link: PcieLink, over: PcieLink) -> str:
+    if 0 < over.most_lanes < link.most_lanes:
+        return f"The slot has {over.most_lanes} lanes, the card {link.most_lanes}."
+    return f"{link.lanes} of {link.most_lanes} lanes are in use: a slot, a riser or a contact."
+
+
+def _slow(device: PciDevice, link: PcieLink, over: PcieLink) -> Finding:
+    if 0 < over.most_speed < link.most_speed:
+        why = f"The port above it, {over.address}, does {over.most_speed:g} GT/s at most."
+        return finding.warn(link.now, why=why, remedy=_SEAT[:1])
+    if device.is_gpu:
+        return finding.warn(
+            link.now,
+            why="A GPU lowers its speed when idle: only if it stays low under load is it slow.",
+            remedy=["# Start work on the GPU, then look again", "dgkit doctor link"],
+        )
+    why = "It runs slower than card and slot can: a riser, a cable, or a limit in the BIOS."
+    return finding.warn(link.now, why=why, remedy=_SEAT)
+
+
+def _narrowest(case: Case, pair: partners.Pair, known: dict[str, PcieLink]) -> Iterator[Finding]:
+    """If a switch on the way carries less than both ends can."""
+    ends = [known[one.address] for one in (pair.gpu, pair.other)]
+    inner = [known[one] for one in link_facts.passed(pair.path)[1:-1] if known[one].known]
+    if not inner or not all(one.known for one in ends):
+        return
+    slowest = min(inner, key=lambda one: one.rate)
+    needed = min(ends, key=lambda one: one.most_rate)
+    if slowest.rate < needed.most_rate:
+        labels = [partners.label(case.machine, one) for one in (pair.gpu, pair.other)]
+        yield finding.warn(
+            f"{slowest.now} at {slowest.address}",
+            needed=needed.most,
+            subject=" and ".join(labels),
+            why="A switch between the two carries less than both of them can.",
+            remedy=_SEAT[1:],
+            sources=[_FILES, _RATE],
+        )

@@ -1,0 +1,121 @@
+"""What the doctor says of PCIe links."""
+
+from __future__ import annotations
+
+import pytest
+from doctor_rig import judge, machine
+from hypothesis import given
+from hypothesis import strategies as st
+from pci_rig import BARE, GUEST, Dev, dpu, gpu, link, nic, sysfs
+
+from dgkit.doctor import Goal, Verdict
+from dgkit.doctor.facts.link import gigabytes, links
+
+PORT = "pci0000:16/0000:16:01.0"
+FULL = link("32.0 GT/s PCIe", "16")
+
+
+def judged(files: dict[str, str], make: object = gpu, port: dict[str, str] = FULL):  # type: ignore[no-untyped-def]
+    device = make(f"{PORT}/0000:17:00.0", files=files)  # type: ignore[operator]
+    made = machine({**BARE, **sysfs([device, Dev(PORT, files=port)])})
+    (found,) = judge("link", made, goal=Goal.RDMA)
+    return found
+
+
+def test_a_link_at_its_best_is_fine_and_says_what_it_carries() -> None:
+    found = judged(FULL)
+    assert (found.verdict, found.found) == (Verdict.OK, "PCIe 5 x16, 63.0 GB/s")
+    assert any("PCIE_SPEED2MBS_ENC" in one.section for one in found.sources)
+
+
+def test_lanes_that_are_missing_are_a_warning() -> None:
+    found = judged(link("32.0 GT/s PCIe", "8"))
+    assert (found.verdict, found.found) == (Verdict.WARN, "PCIe 5 x8, 31.5 GB/s")
+    assert "8 of 16 lanes" in found.why
+
+
+def test_a_slot_with_fewer_lanes_is_named_as_the_reason() -> None:
+    slot = link("32.0 GT/s PCIe", "8", widest="8")
+    assert "slot has 8 lanes" in judged(link("32.0 GT/s PCIe", "8"), port=slot).why
+
+
+def test_a_gpu_that_runs_slower_may_be_idle() -> None:
+    found = judged(link("2.5 GT/s PCIe", "16"))
+    assert found.verdict is Verdict.WARN
+    assert "idle" in found.why
+
+
+def test_a_nic_that_runs_slower_is_not_idle() -> None:
+    found = judged(link("16.0 GT/s PCIe", "16"), nic)
+    assert found.verdict is Verdict.WARN
+    assert "idle" not in found.why
+    assert found.needed == "PCIe 5 x16, 63.0 GB/s"
+
+
+@pytest.mark.parametrize("make", [gpu, nic])
+def test_a_slot_of_an_older_generation_is_named_as_the_reason(make: object) -> None:
+    slot = link("16.0 GT/s PCIe", "16", most="16.0 GT/s PCIe")
+    found = judged(link("16.0 GT/s PCIe", "16"), make, slot)
+    assert "16 GT/s at most" in found.why
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        link("Unknown", "16"),
+        link("Unknown speed", "0"),
+        link("32.0 GT/s PCIe", "255"),
+        link("16.0 GT/s PCIe", "63"),
+        link("strange", "strange", "strange", "strange"),
+    ],
+)
+def test_what_is_not_told_is_not_judged(files: dict[str, str]) -> None:
+    assert judged(files).verdict is Verdict.CANNOT_TELL
+
+
+def test_a_guest_has_no_links() -> None:
+    made = machine({**sysfs([gpu("pci0000:00/0000:00:05.0")]), **GUEST})
+    (found,) = judge("link", made)
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert "virtual machine" in found.why
+
+
+def test_older_kernels_write_speeds_in_their_own_way() -> None:
+    assert judged(link("8 GT/s", "16", "8 GT/s")).found == "PCIe 3 x16, 15.8 GB/s"
+
+
+def switched(inner: dict[str, str]) -> tuple[Verdict, ...]:
+    """A GPU below a second switch, whose link to the first is as given."""
+    first = "pci0000:16/0000:16:01.0/0000:17:00.0"
+    second = f"{first}/0000:18:01.0/0000:1a:00.0"
+    devices = [
+        dpu(f"{first}/0000:18:00.0/0000:19:00.0", files=FULL),
+        gpu(f"{second}/0000:1b:00.0/0000:1c:00.0", files=FULL),
+        Dev(first, files=link("2.5 GT/s PCIe", "1")),  # above both: nothing passes there
+        Dev(second, files=inner),
+    ]
+    return tuple(one.verdict for one in judge("link", machine({**BARE, **sysfs(devices)})))
+
+
+def test_the_narrowest_link_on_the_way_is_found() -> None:
+    assert switched(FULL) == (Verdict.OK, Verdict.OK)
+    assert switched(link("32.0 GT/s PCIe", "4", widest="16")) == (
+        *(Verdict.WARN, Verdict.OK, Verdict.OK),
+    )
+
+
+@pytest.mark.parametrize(
+    ("speed", "lanes", "rate"),
+    [(2.5, 16, 4.0), (5.0, 16, 8.0), (8.0, 16, 15.75), (16.0, 8, 15.75), (32.0, 16, 63.0)],
+)
+def test_the_rate_is_that_of_the_standard(speed: float, lanes: int, rate: float) -> None:
+    assert gigabytes(speed, lanes) == pytest.approx(rate, rel=0.001)
+
+
+@given(st.text(max_size=30), st.text(max_size=10))
+def test_no_text_raises(speed: str, width: str) -> None:
+    device = gpu("pci0000:00/0000:00:05.0", files=link(speed, width, speed, width))
+    found = links(machine(sysfs([device])), [device.address])[device.address]
+    assert found.rate >= 0
+    assert found.now

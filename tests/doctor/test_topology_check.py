@@ -1,0 +1,211 @@
+"""What the doctor says of a machine's topology."""
+
+from __future__ import annotations
+
+import pytest
+from doctor_rig import judge as judge_all
+from doctor_rig import machine
+from pci_rig import BARE, GUEST, Dev, dpu, gpu, nic, sysfs
+
+from dgkit.doctor import Finding, Goal, Verdict
+from dgkit.doctor.facts import partners
+from dgkit.doctor.machine import Machine
+from dgkit.doctor.reading import Reading
+
+SWITCH = "pci0000:16/0000:16:01.0/0000:17:00.0"
+GPU = gpu(f"{SWITCH}/0000:18:00.0/0000:19:00.0")
+PLACES = {
+    "PIX": f"{SWITCH}/0000:18:01.0/0000:1a:00.0",
+    "PXB": f"{SWITCH}/0000:18:01.0/0000:1a:00.0/0000:1b:00.0/0000:1c:00.0",
+    "PHB": "pci0000:16/0000:16:02.0/0000:1d:00.0",
+    "NODE": "pci0000:40/0000:40:02.0/0000:41:00.0",
+    "SYS": "pci0000:80/0000:80:02.0/0000:81:00.0",
+}
+
+
+def judge(check: str, box: Machine, goal: Goal = Goal.ARM_DMA) -> tuple[Finding, ...]:
+    """Of this check alone: `topology` is the name of a family, too."""
+    return tuple(one for one in judge_all(check, box, goal=goal) if one.check == check)
+
+
+def box(*devices: Dev, nodes: str = "0-1", **more: object) -> Machine:
+    return machine({**BARE, **sysfs(devices, nodes=nodes), **more})
+
+
+def placed(near: str, numa: int | None = None, **more: object) -> Machine:
+    where = numa if numa is not None else int(near == "SYS")
+    return box(GPU, dpu(PLACES[near], where), **more)
+
+
+def said(found: Finding) -> tuple[Verdict, str]:
+    return found.verdict, found.found.partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("near", "verdict"),
+    [
+        ("PIX", Verdict.OK),
+        ("PXB", Verdict.OK),
+        ("PHB", Verdict.OK),
+        ("NODE", Verdict.WARN),
+        ("SYS", Verdict.WARN),
+    ],
+)
+@pytest.mark.parametrize("goal", [Goal.ARM_DMA, Goal.RDMA, Goal.GPUNETIO])
+def test_a_pair_is_judged_by_its_class(near: str, verdict: Verdict, goal: Goal) -> None:
+    (found,) = judge("topology", placed(near), goal=goal)
+    assert said(found) == (verdict, near)
+    assert found.subject == f"{GPU.address} and BlueField-3 {PLACES[near][-12:]}"
+    assert found.sources
+
+
+def test_two_far_apart_are_told_what_the_documents_say_of_it() -> None:
+    (found,) = judge("topology", placed("SYS"))
+    for document in ("GPUNetIO guide", "GPUDirect RDMA guide", "P2PDMA document"):
+        assert document in found.disagree
+    assert any("Move" in line for line in found.remedy)
+    assert judge("topology", placed("PIX"))[0].disagree == ""
+
+
+def test_without_numa_nodes_the_class_is_not_told() -> None:
+    (found,) = judge("topology", placed("NODE", -1))
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert "0000:41:00.0" in found.why
+
+
+def test_a_guest_is_not_believed() -> None:
+    guest = machine({**sysfs([GPU, dpu(PLACES["PIX"])]), **GUEST})
+    (found,) = judge("topology", guest)
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert "hypervisor" in found.why
+
+
+def test_without_a_pci_tree_nothing_can_be_told() -> None:
+    denied = {"names /sys/bus/pci/devices": Reading(fault="denied", why="root alone")}
+    (found,) = judge("topology", machine({**BARE, **denied}))
+    assert (found.verdict, found.why) == (Verdict.CANNOT_TELL, "root alone")
+
+
+@pytest.mark.parametrize("check", ["topology", "topology-nvidia-smi", "acs", "numa", "link"])
+def test_a_machine_with_no_gpu_and_no_nic_is_not_asked(check: str) -> None:
+    (found,) = judge(check, box(Dev("pci0000:00/0000:00:02.0", "8086:9A49", "30000")))
+    assert found.verdict is Verdict.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize("devices", [[GPU], [dpu(PLACES["PIX"])]])
+@pytest.mark.parametrize("check", ["topology", "acs"])
+def test_one_device_makes_no_pair(check: str, devices: list[Dev]) -> None:
+    (found,) = judge(check, box(*devices))
+    assert found.verdict is Verdict.NOT_APPLICABLE
+
+
+def test_a_nic_that_knows_no_rdma_is_no_partner() -> None:
+    intel = nic(PLACES["PIX"], ids="8086:1593")
+    (found,) = judge("topology", box(GPU, intel), goal=Goal.RDMA)
+    assert found.verdict is Verdict.NOT_APPLICABLE
+    able = {
+        "names /sys/class/infiniband": ["irdma0"],
+        "link /sys/class/infiniband/irdma0/device": f"/sys/devices/{intel.path}",
+    }
+    (found,) = judge("topology", box(GPU, intel, **able), goal=Goal.RDMA)
+    assert found.verdict is Verdict.OK
+
+
+def wide() -> list[Dev]:
+    """Eight GPUs, each with a NIC below its switch, and two NICs elsewhere."""
+    devices = []
+    for at in range(8):
+        domain, numa = f"{0x10 * (at + 1):02x}", at // 4
+        switch = f"pci0000:{domain}/0000:{domain}:01.0/0000:{domain[0]}1:00.0"
+        devices.append(gpu(f"{switch}/0000:{domain[0]}2:00.0/0000:{domain[0]}3:00.0", numa))
+        devices.append(nic(f"{switch}/0000:{domain[0]}2:01.0/0000:{domain[0]}4:00.0", numa))
+    devices += [nic(f"pci0000:a{at}/0000:a{at}:01.0/0000:b{at}:00.0", at) for at in range(2)]
+    return devices
+
+
+def test_on_a_wide_machine_each_gpu_is_told_its_nearest_nic() -> None:
+    found = judge("topology", box(*wide()), goal=Goal.RDMA)
+    assert len(found) == 8
+    assert {said(one) for one in found} == {(Verdict.OK, "PIX")}
+    for one in found:
+        ours, _, theirs = one.subject.partition(" and ")
+        assert ours[:6] == theirs.split()[-1][:6]
+
+
+def test_gpus_that_are_as_near_to_several_nics_share_them_out() -> None:
+    devices = [gpu(f"pci0000:10/0000:10:0{at}.0/0000:1{at}:00.0") for at in range(1, 3)]
+    devices += [nic(f"pci0000:10/0000:10:0{at}.0/0000:1{at}:00.0") for at in range(3, 5)]
+    pairs = partners.pairs(box(*devices), Goal.RDMA)
+    assert [one.other.address for one in pairs] == ["0000:13:00.0", "0000:14:00.0"]
+
+
+def test_for_the_arm_cores_each_dpu_is_told_its_nearest_gpu() -> None:
+    devices = [GPU, dpu(PLACES["PIX"]), dpu(PLACES["SYS"], 1), nic(PLACES["PHB"])]
+    found = judge("topology", box(*devices), goal=Goal.ARM_DMA)
+    assert {said(one) for one in found} == {(Verdict.OK, "PIX"), (Verdict.WARN, "SYS")}
+    assert [said(one) for one in judge("topology", box(*devices), goal=Goal.RDMA)] == [
+        (Verdict.OK, "PIX")
+    ]
+
+
+def test_ports_of_one_card_are_one_partner_and_virtual_functions_none() -> None:
+    card = PLACES["PIX"][:-1]
+    links = {"physfn": f"/sys/devices/{card}0"}
+    devices = [nic(f"{card}0"), nic(f"{card}1"), nic(f"{card}2", ids="15B3:101E", links=links)]
+    assert len(partners.others(box(GPU, *devices), Goal.RDMA)) == 1
+
+
+def test_a_virtual_function_alone_is_a_partner() -> None:
+    """As in a container or a virtual machine that was given one."""
+    virtual = nic(PLACES["PIX"], ids="15B3:101E", links={"physfn": "/sys/devices/x/0000:99:00.0"})
+    assert len(partners.others(box(GPU, virtual), Goal.RDMA)) == 1
+
+
+MATRIX = "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \t{0}\t0-23\nNIC0\t{0}\t X \t\n\nNIC Legend:\n\n"
+
+
+def with_smi(near: str, smi: str) -> Machine:
+    readings = {
+        "run nvidia-smi -q": f"==============NVSMI LOG==============\n\nGPU 0000{GPU.address}\n"
+        "    Product Name : NVIDIA H100\n",
+        "run nvidia-smi topo -m": f"{MATRIX.format(smi)}  NIC0: mlx5_0\n",
+        "names /sys/class/infiniband": ["mlx5_0"],
+        "link /sys/class/infiniband/mlx5_0/device": f"/sys/devices/{PLACES[near]}",
+    }
+    return placed(near, **readings)
+
+
+@pytest.mark.parametrize("near", PLACES)
+def test_nvidia_smi_that_says_the_same_is_fine(near: str) -> None:
+    (found,) = judge("topology-nvidia-smi", with_smi(near, near))
+    assert (found.verdict, found.found) == (Verdict.OK, "the same for 1 pairs")
+
+
+def test_nvidia_smi_that_says_otherwise_is_told_with_the_pair() -> None:
+    (found,) = judge("topology-nvidia-smi", with_smi("PHB", "SYS"))
+    assert found.verdict is Verdict.WARN
+    assert "SYS, by sysfs PHB" in found.why
+
+
+def test_a_path_that_is_not_sure_is_not_compared() -> None:
+    made = with_smi("NODE", "PHB")
+    readings = made.read.snapshot.readings  # type: ignore[attr-defined]
+    for address in ("0000:40:02.0", "0000:41:00.0"):
+        readings[f"text /sys/bus/pci/devices/{address}/numa_node"] = Reading(text="-1\n")
+    (found,) = judge("topology-nvidia-smi", made)
+    assert found.verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("reading", "verdict"),
+    [
+        (Reading(fault="absent", why="there is no command"), Verdict.NOT_APPLICABLE),
+        (Reading(fault="late", why="no answer"), Verdict.CANNOT_TELL),
+        (Reading(text="Failed to initialize NVML\n", code=9), Verdict.CANNOT_TELL),
+        (Reading(text="nothing of use"), Verdict.CANNOT_TELL),
+        (Reading(text="\tGPU0\tCPU Affinity\nGPU0\t X \t0-1\n"), Verdict.NOT_APPLICABLE),
+    ],
+)
+def test_without_a_matrix_there_is_nothing_to_compare(reading: Reading, verdict: Verdict) -> None:
+    (found,) = judge("topology-nvidia-smi", placed("PIX", **{"run nvidia-smi topo -m": reading}))
+    assert found.verdict is verdict
