@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from doctor_gpu_rig import ADDRESS, h200, smi, with_gpu
-from doctor_rig import machine
+import pytest
+from doctor_gpu_rig import ADDRESS, CLOSED, h200, smi, with_gpu
+from doctor_rig import judge, machine
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.facts.gpus import bar1_size, gpus
+from dgkit.doctor.machine import Machine
+from dgkit.doctor.snapshot import Recorded, Snapshot
 
 RESOURCE = f"text /sys/bus/pci/devices/{ADDRESS}/resource"
 NONE = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
@@ -85,3 +89,38 @@ def test_bar1_is_read_back_from_regions_as_linux_writes_them(
     regions = [(1 << 44, 16 << 20), *([(0, 0)] if wide else []), (start << 20, 1 << bits)]
     lines = [f"{at:#018x} {at + max(size, 1) - 1:#018x} 0x0" for at, size in regions]
     assert bar1_size("\n".join(lines)) == 1 << bits
+
+
+FAMILIES = ("driver", "cuda", "dmabuf", "peermem", "gdrcopy", "bar1", "platform")
+SPARK = smi("NVIDIA GB10", bar1=("N/A", "N/A"), memory="N/A", persistence="Disabled")
+RTX = smi("NVIDIA RTX A4000", bar1=("256 MiB", "3 MiB"), memory="16376 MiB", driver="470.10")
+MACHINES = {
+    "h200": h200(),
+    "spark": h200({"run nvidia-smi -q": SPARK}),
+    "small and closed": h200(
+        {"run nvidia-smi -q": RTX, "text /proc/driver/nvidia/version": CLOSED}
+    ),
+    "no driver": with_gpu(),
+    "no gpu": machine({}),
+    "nothing may be read": Machine(
+        Recorded(Snapshot(source="synthetic: a test", otherwise="unrecorded", readings={}))
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("goal", Goal)
+def test_each_finding_is_short_has_a_source_and_says_what_to_do(
+    family: str, name: str, goal: Goal
+) -> None:
+    for one in judge(family, MACHINES[name], goal=goal):
+        assert 0 < len(one.found) <= 45, one.found
+        assert len(one.needed) <= 45, one.needed
+        assert "The check failed" not in one.why, one.why
+        if one.verdict is not Verdict.NOT_APPLICABLE:
+            assert one.sources, one.check
+        if one.verdict > Verdict.OK:
+            assert one.why, one.check
+            assert one.remedy, one.check
+            assert one.why.endswith("."), one.why

@@ -40,7 +40,8 @@ def present(case: Case) -> Iterator[Finding]:
     tree = case.machine.know(pci.tree)
     if tree.why:
         why = f"The PCI devices cannot be listed: {tree.why}."
-        yield finding.unknown("?", needed="one or more", why=why, sources=[source])
+        ask = ["lspci -d 10de:"]
+        yield finding.unknown("?", needed="one or more", why=why, remedy=ask, sources=[source])
         return
     yield finding.fail(
         NO_GPU,

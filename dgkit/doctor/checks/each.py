@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from .. import finding
-from ..facts import gpus, nvidia_proc
+from ..facts import gpus, nvidia_proc, pci
 from ..facts.gpus import Gpu
 from ..facts.nvidia_smi import smi
 from ..finding import Finding
@@ -24,7 +24,8 @@ def nothing(case: Case, *, driver: bool = True) -> Finding | None:
     The checks gpu-present and driver-loaded say why.
     """
     if not case.machine.know(gpus.gpus):
-        return finding.n_a(NO_GPU)
+        known = not case.machine.know(pci.tree).why
+        return finding.n_a(NO_GPU if known else "no NVIDIA GPU is known of")
     loaded = case.machine.know(nvidia_proc.driver).loaded
     if driver and loaded is False and not case.machine.know(smi).gpus:
         return finding.n_a(NO_DRIVER)

@@ -114,9 +114,8 @@ def toolkits(machine: Machine) -> Toolkits:
     )
     where, version = next((way for way in ways if way[1]), ("", ()))
     if not version and folders:
-        where, version = max(
-            (f"/usr/local/{one}", version_key(one.removeprefix("cuda-"))) for one in folders
-        )
+        version = max(version_key(one.removeprefix("cuda-")) for one in folders)
+        where = f"/usr/local/cuda-{'.'.join(map(str, version))}"
     used = f"cuda-{'.'.join(map(str, version))}"
     why = "" if version or nvcc.absent else nvcc.why or "nvcc names no version"
     others = tuple(one for one in folders if one != used)

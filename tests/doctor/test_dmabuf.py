@@ -1,0 +1,114 @@
+"""dma-buf of GPU memory: as CUDA says, or as follows from the rest."""
+
+from __future__ import annotations
+
+import pytest
+from doctor_gpu_rig import ADDRESS, CLOSED, NO_MODULE, OPEN, h200, smi
+from doctor_rig import UNAME, judge
+
+from dgkit.doctor import Verdict
+from dgkit.doctor.finding import Finding
+from dgkit.doctor.machine import Machine
+from dgkit.doctor.reading import Reading
+
+VERSION, SMI, PROBE = "text /proc/driver/nvidia/version", "run nvidia-smi -q", "probe cuda"
+PEERMEM = "run modinfo -F filename nvidia-peermem"
+LOADED = {"names /sys/module/nvidia_peermem": ("version",)}
+
+
+def asked(**attributes: int | None) -> dict[str, object]:
+    """What CUDA answers of the one GPU."""
+    device = {"ordinal": 0, "address": ADDRESS, "attributes": attributes}
+    init = {"code": 0, "name": "CUDA_SUCCESS"}
+    return {PROBE: {"init": init, "driver": 13000, "devices": [device]}}
+
+
+def linux(release: str) -> dict[str, object]:
+    return {"ask uname": {**UNAME, "release": release}}
+
+
+def one(on: Machine, check: str = "dmabuf-gpu") -> Finding:
+    (found,) = judge(check, on)
+    return found
+
+
+def test_what_cuda_says_counts() -> None:
+    yes, no = asked(DMA_BUF_SUPPORTED=1), asked(DMA_BUF_SUPPORTED=0)
+    assert one(h200({**yes, VERSION: CLOSED})).verdict is Verdict.OK
+    assert one(h200({**no, PEERMEM: NO_MODULE})).verdict is Verdict.FAIL
+    assert one(h200({**no, **LOADED})).verdict is Verdict.WARN
+
+
+@pytest.mark.parametrize(
+    ("readings", "names"),
+    [
+        ({VERSION: CLOSED}, "closed"),
+        (linux("5.10.0-28-amd64"), "5.10"),
+        ({SMI: smi("Tesla V100-PCIE-32GB", architecture="Volta")}, "Volta"),
+        ({VERSION: OPEN.replace("580.159.04", "510.39.01")}, "510.39.01"),
+    ],
+)
+def test_each_cause_that_rules_a_dma_buf_out_is_named(
+    readings: dict[str, object], names: str
+) -> None:
+    found = one(h200({**readings, PEERMEM: NO_MODULE}))
+    assert found.verdict is Verdict.FAIL
+    assert names in found.why
+
+
+def test_without_cuda_it_follows_from_modules_and_kernel_which_are_named() -> None:
+    found = one(h200())
+    assert found.verdict is Verdict.OK
+    assert "580.159.04" in found.why
+    assert "6.8" in found.why
+
+
+def test_the_older_way_decides_between_a_warning_and_a_failure() -> None:
+    closed = {VERSION: CLOSED}
+    loadable = one(h200({**closed, PEERMEM: "/lib/modules/6.8.0/nvidia-peermem.ko\n"}))
+    assert loadable.verdict is Verdict.FAIL
+    assert loadable.remedy[0] == "sudo modprobe nvidia-peermem"
+    assert one(h200({**closed, **LOADED})).verdict is Verdict.WARN
+    assert one(h200(closed)).verdict is Verdict.WARN  # not known whether it is there
+
+
+@pytest.mark.parametrize(
+    ("release", "both"), [("5.15.0-91", True), ("6.1.0", True), ("6.2", False)]
+)
+def test_between_the_two_kernels_that_documents_name_the_check_says_so(
+    release: str, both: bool
+) -> None:
+    found = one(h200(linux(release)))
+    assert found.verdict is Verdict.OK
+    assert bool(found.disagree) is both
+    assert not both or ("6.2" in found.disagree and "5.12" in found.disagree)
+
+
+def test_a_flavour_that_is_not_known_leaves_it_open() -> None:
+    denied = Reading(fault="denied", why="it may be read by root alone")
+    found = one(h200({VERSION: denied}))
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert "flavour" in found.why
+
+
+def test_a_dgx_spark_is_a_warning_that_leads_to_pinned_memory() -> None:
+    spark = h200({SMI: smi("NVIDIA GB10", bar1=("N/A", "N/A")), **asked(DMA_BUF_SUPPORTED=0)})
+    found = one(spark)
+    assert found.verdict is Verdict.WARN
+    assert "pinned" in found.remedy[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict", "text"),
+    [
+        (1, Verdict.OK, "yes"),
+        (0, Verdict.NOT_APPLICABLE, "nothing needs it"),
+        (None, Verdict.NOT_APPLICABLE, "not known"),
+    ],
+)
+def test_a_mapping_by_the_cpu_is_told_and_never_asked_for(
+    value: int | None, verdict: Verdict, text: str
+) -> None:
+    found = one(h200(asked(DMA_BUF_MMAP_SUPPORTED=value)), "dmabuf-mmap")
+    assert found.verdict is verdict
+    assert text in found.found

@@ -1,0 +1,58 @@
+"""nvidia-peermem: needed only where there is no dma-buf."""
+
+from __future__ import annotations
+
+import pytest
+from doctor_gpu_rig import CLOSED, MODULES, NO_MODULE, h200, smi, with_gpu
+from doctor_rig import judge, machine
+
+from dgkit.doctor import Verdict
+from dgkit.doctor.finding import Finding
+from dgkit.doctor.machine import Machine
+from dgkit.doctor.reading import Reading
+
+VERSION, LIST = "text /proc/driver/nvidia/version", "text /proc/modules"
+MODINFO = "run modinfo -F filename nvidia-peermem"
+FILE = "/lib/modules/6.8.0-45-generic/updates/dkms/nvidia-peermem.ko\n"
+CORE = "ib_core 524288 3 mlx5_ib, Live 0x0\n"
+PEERMEM = "nvidia_peermem 16384 0 - Live 0x0 (OE)\n"
+
+
+def one(on: Machine) -> Finding:
+    (found,) = judge("peermem", on)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("readings", "verdict"),
+    [
+        ({LIST: MODULES + PEERMEM}, Verdict.OK),
+        ({LIST: MODULES + "nv_peer_mem 16384 0 - Live 0x0 (OE)\n"}, Verdict.OK),
+        ({MODINFO: FILE}, Verdict.NOT_APPLICABLE),
+        ({}, Verdict.NOT_APPLICABLE),
+        ({VERSION: CLOSED, LIST: MODULES + PEERMEM}, Verdict.OK),
+        ({VERSION: CLOSED, MODINFO: FILE}, Verdict.FAIL),
+        ({VERSION: CLOSED, MODINFO: NO_MODULE}, Verdict.FAIL),
+        ({VERSION: CLOSED}, Verdict.CANNOT_TELL),
+        ({VERSION: Reading(fault="denied", why="root"), MODINFO: FILE}, Verdict.CANNOT_TELL),
+    ],
+)
+def test_it_counts_only_where_there_is_no_dma_buf(
+    readings: dict[str, object], verdict: Verdict
+) -> None:
+    assert one(h200(readings)).verdict is verdict
+
+
+def test_a_module_that_can_be_loaded_is_and_needs_ib_core() -> None:
+    alone = one(h200({VERSION: CLOSED, MODINFO: FILE}))
+    assert "ib_core" in alone.why
+    assert alone.remedy[-1] == "sudo modprobe nvidia-peermem"
+    beside = one(h200({VERSION: CLOSED, MODINFO: FILE, LIST: MODULES + CORE}))
+    assert "ib_core" not in beside.why
+    assert beside.remedy == ("sudo modprobe nvidia-peermem",)
+
+
+def test_machines_without_gpudirect_a_gpu_or_a_driver_are_not_asked() -> None:
+    spark = h200({"run nvidia-smi -q": smi("NVIDIA GB10")})
+    for on in (spark, with_gpu(), machine({})):
+        assert one(on).verdict is Verdict.NOT_APPLICABLE

@@ -1,0 +1,116 @@
+"""Machines on which other devices may, or may not, reach GPU memory."""
+
+from __future__ import annotations
+
+import pytest
+from doctor_gpu_rig import ADDRESS, h200, smi, with_gpu
+from doctor_rig import UNAME, judge, machine
+
+from dgkit.doctor import Goal, Verdict
+from dgkit.doctor.facts.gpudirect import Kind, kind
+from dgkit.doctor.facts.gpus import gpus
+from dgkit.doctor.finding import Finding
+from dgkit.doctor.machine import Machine
+
+SMI, PROBE = "run nvidia-smi -q", "probe cuda"
+
+
+def asked(**attributes: int) -> dict[str, object]:
+    device = {"ordinal": 0, "address": ADDRESS, "attributes": attributes}
+    init = {"code": 0, "name": "CUDA_SUCCESS"}
+    return {PROBE: {"init": init, "driver": 13000, "devices": [device]}}
+
+
+def one(on: Machine, goal: Goal = Goal.ARM_DMA) -> Finding:
+    (found,) = judge("gpudirect-platform", on, goal=goal)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "expected"),
+    [
+        ("NVIDIA H200", {}, Kind.BOARD),
+        ("NVIDIA RTX A6000", {}, Kind.BOARD),
+        ("NVIDIA RTX 6000 Ada Generation", {}, Kind.BOARD),
+        ("Quadro RTX 8000", {}, Kind.BOARD),
+        ("NVIDIA GeForce RTX 4090", {}, Kind.GEFORCE),
+        ("GeForce GTX 1080", {}, Kind.GEFORCE),
+        ("NVIDIA GB10", {}, Kind.SPARK),
+        ("", {"text /sys/class/dmi/id/product_name": "NVIDIA_DGX_Spark\n"}, Kind.SPARK),
+        ("NVIDIA GH200 480GB", {}, Kind.GRACE),
+        ("NVIDIA GB200", {}, Kind.GRACE),
+        ("Orin (nvgpu)", {}, Kind.TEGRA),
+        ("NVIDIA Thor", {"text /proc/device-tree/model": "NVIDIA Jetson AGX Thor\0"}, Kind.TEGRA),
+        ("NVIDIA X", asked(INTEGRATED=1), Kind.TEGRA),
+    ],
+)
+def test_machines_are_told_apart_by_name_attribute_and_firmware(
+    name: str, more: dict[str, object], expected: Kind
+) -> None:
+    on = h200({SMI: smi(name), **more})
+    (gpu,) = gpus(on)
+    assert kind(on, gpu) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("NVIDIA H200", Verdict.OK),
+        ("NVIDIA A100 80GB PCIe", Verdict.OK),
+        ("NVIDIA GH200 480GB", Verdict.OK),
+        ("NVIDIA GB10", Verdict.WARN),
+        ("NVIDIA GeForce RTX 4090", Verdict.WARN),
+        ("Orin (nvgpu)", Verdict.WARN),
+    ],
+)
+def test_where_documents_rule_gpudirect_out_pinned_memory_is_the_way(
+    name: str, verdict: Verdict
+) -> None:
+    found = one(h200({SMI: smi(name)}))
+    assert found.verdict is verdict
+    assert found.sources
+    assert bool(found.remedy) is (verdict is Verdict.WARN)
+    assert verdict is Verdict.OK or "pinned" in found.remedy[0]
+
+
+def test_gpunetio_is_given_its_own_kind_of_memory() -> None:
+    found = one(h200({SMI: smi("NVIDIA GB10")}), Goal.GPUNETIO)
+    assert "DOCA_GPU_MEM_TYPE_CPU_GPU" in found.remedy[0]
+
+
+def test_what_cuda_says_counts_more_than_the_name() -> None:
+    geforce, board = {SMI: smi("NVIDIA GeForce RTX 4090")}, {SMI: smi("NVIDIA H200")}
+    yes = asked(GPU_DIRECT_RDMA_SUPPORTED=0, DMA_BUF_SUPPORTED=1)
+    no = asked(GPU_DIRECT_RDMA_SUPPORTED=0, DMA_BUF_SUPPORTED=0)
+    assert one(h200({**geforce, **yes})).verdict is Verdict.OK
+    assert one(h200({**board, **no})).verdict is Verdict.WARN
+
+
+@pytest.mark.parametrize(
+    ("release", "device", "verdict"),
+    [
+        ("6.8.0-1021-nvidia-64k", "1023", Verdict.WARN),
+        ("6.14.0-1007-nvidia-64k", "1023", Verdict.OK),
+        ("6.8.0-1021-nvidia-64k", "1021", Verdict.OK),
+    ],
+)
+def test_grace_beside_a_connectx8_needs_the_kernel_that_its_guide_names(
+    release: str, device: str, verdict: Verdict
+) -> None:
+    nic = "0000:03:00.0"
+    folder = f"/sys/bus/pci/devices/{nic}"
+    on = h200(
+        {
+            SMI: smi("NVIDIA GB200", addressing="ATS"),
+            "ask uname": {**UNAME, "release": release, "machine": "aarch64"},
+            "names /sys/bus/pci/devices": (nic, ADDRESS),
+            f"link {folder}": f"/sys/devices/pci0000:00/{nic}",
+            f"text {folder}/uevent": f"PCI_CLASS=20000\nPCI_ID=15B3:{device}\n",
+        }
+    )
+    assert one(on).verdict is verdict
+
+
+def test_a_gpu_that_nobody_names_is_not_judged_and_none_is_not_asked() -> None:
+    assert one(with_gpu()).verdict is Verdict.CANNOT_TELL
+    assert one(machine({})).verdict is Verdict.NOT_APPLICABLE
