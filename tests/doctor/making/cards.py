@@ -15,15 +15,16 @@ _GUIDE = "NVIDIA DOCA GPUNetIO guide"
 
 def tree(card: str, gpu: str, *, port: str = "", words: str = "") -> str:
     """A BlueField and a GPU below one switch. `port`: words of its ports, `words`: the GPU's."""
+    gen = "5" if card == "bf3" else ""
     return f"""
 pci0000:9c numa=1 cpus=12-23,36-47
   01.0 root
-    00.0 up
-      00.0 down {port}
+    00.0 up{gen}
+      00.0 down{gen} {port}
         00.0 {card} rdma=mlx5_0 net=ens6f0np0
         00.1 {card} rdma=mlx5_1 net=ens6f1np1
         00.2 {card}-soc
-      01.0 down {port}
+      01.0 down{gen} {port}
         00.0 {gpu} {words}
 pci0000:00 numa=0 cpus=0-11,24-35
   1d.0 root
@@ -31,6 +32,20 @@ pci0000:00 numa=0 cpus=0-11,24-35
 """
 
 
+# The same two on host bridges of their own, at one socket.
+APART = """
+pci0000:9c numa=1 cpus=12-23,36-47
+  01.0 root
+    00.0 h100
+pci0000:b0 numa=1 cpus=12-23,36-47
+  02.0 root
+    00.0 bf3 rdma=mlx5_0 net=ens6f0np0
+    00.1 bf3 rdma=mlx5_1 net=ens6f1np1
+    00.2 bf3-soc
+pci0000:00 numa=0 cpus=0-11,24-35
+  1d.0 root
+    00.0 nvme
+"""
 CARD = "0000:9f:00.0"  # of this tree
 
 
@@ -68,7 +83,12 @@ CARDS = {
     ),
     "closed-driver": (
         f"{_GUIDE}, Using dmabuf, cuda-drivers instead of nvidia-open",
-        replace(_GOOD, driver=Driver("535.183.01", "12.2", "closed", persistence=False)),
+        replace(
+            _GOOD,
+            tree=APART,
+            driver=Driver("535.183.01", "12.2", "closed", persistence=False),
+            firmware={"0000:b1:00.0": DPU_MODE},
+        ),
     ),
     "acs-on": (
         f"{_GUIDE}, BlueField NIC, ACSCtl",
@@ -79,9 +99,7 @@ CARDS = {
         replace(
             _GOOD,
             iommu="DMA-FQ",
-            system=System(
-                cmdline=f"quiet {_ON}", more={"names /sys/class/iommu": ["dmar0", "dmar1"]}
-            ),
+            system=System(cmdline=f"quiet {_ON}"),
         ),
     ),
     "old-kernel": (

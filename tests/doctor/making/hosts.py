@@ -16,7 +16,7 @@ class Host:
     """`driver`: None is none. `root`: who reads is root. `firmware`: what mlxconfig says, by the
     address of the card's first function. `doca`: the release, "" for none. `cuda`: whether libcuda
     answers. `dmabuf`: whether it gives GPU memory as a dma-buf, None is by the driver. `rshim`: the
-    mode that the rshim driver shows, "" if it is not there.
+    mode that the rshim driver shows, "" if it is not there. `tools`: whether mlxconfig is there.
     """
 
     tree: str
@@ -30,6 +30,7 @@ class Host:
     verbs: str = "1.14.56.0"
     dmabuf: bool | None = None
     rshim: str = ""
+    tools: bool = True
     more: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -55,13 +56,12 @@ def readings(host: Host) -> dict[str, object]:
 
 def _cards(host: Host, tree: Sequence[Node]) -> dict[str, object]:
     made: dict[str, object] = {}
-    for node in tree:
-        if node.kind.rdma is None:
+    for node in tree if host.tools else ():
+        if node.kind.rdma is None or not node.slot.endswith(".0"):
             continue
-        for asked in network.ASKED:
-            if not host.root:
-                made |= network.denied(node, asked)
-            elif node.address in host.firmware:
-                now = host.firmware[node.address]
-                made |= network.settings(node, asked, now, host.later.get(node.address, now))
+        if host.root:
+            now = host.firmware.get(node.address, {})
+            made |= network.settings(node, now, host.later.get(node.address, now))
+        else:
+            made |= network.denied(node)
     return made

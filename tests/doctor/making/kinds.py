@@ -61,6 +61,8 @@ KINDS = {
     "root-arm": _port(0x15B3, 0xA2DA, ROOT_PORT, 4),
     "up": _port(0x1000, 0xC010, UPSTREAM, 4),
     "down": _port(0x1000, 0xC010, DOWNSTREAM, 4),
+    "up5": _port(0x1000, 0xC030, UPSTREAM),
+    "down5": _port(0x1000, 0xC030, DOWNSTREAM),
     "bf2-up": _port(0x15B3, 0x1976, UPSTREAM, 4),
     "bf2-down": _port(0x15B3, 0x1976, DOWNSTREAM, 4),
     "bf3-up": _port(0x15B3, 0x197B, UPSTREAM),

@@ -52,20 +52,25 @@ NIC_MODE = {
     "INTERNAL_CPU_OFFLOAD_ENGINE": "DISABLED(1)",
     "INTERNAL_CPU_RSHIM": "ENABLED(0)",
 }
-# As dgkit asks: all that the GPUNetIO guide sets.
-ASKED = (
-    (
-        *("LINK_TYPE_P1", "LINK_TYPE_P2", "INTERNAL_CPU_MODEL", "INTERNAL_CPU_PAGE_SUPPLIER"),
-        *("INTERNAL_CPU_ESWITCH_MANAGER", "INTERNAL_CPU_IB_VPORT0", "INTERNAL_CPU_OFFLOAD_ENGINE"),
-        *("ACCURATE_TX_SCHEDULER", "REAL_TIME_CLOCK_ENABLE"),
-    ),
+# As dgkit asks: a BlueField for its mode, other NICs for what keeps their link up.
+_SENDING = ("ACCURATE_TX_SCHEDULER", "REAL_TIME_CLOCK_ENABLE")
+_ASKED_DPU = (
+    *("LINK_TYPE_P1", "LINK_TYPE_P2", "INTERNAL_CPU_MODEL", "INTERNAL_CPU_PAGE_SUPPLIER"),
+    *("INTERNAL_CPU_ESWITCH_MANAGER", "INTERNAL_CPU_IB_VPORT0", "INTERNAL_CPU_OFFLOAD_ENGINE"),
+    *_SENDING,
 )
-_LINKS = {"LINK_TYPE_P1": "ETH(2)", "LINK_TYPE_P2": "ETH(2)"}
+_ASKED_NIC = ("LINK_TYPE_P1", "KEEP_ETH_LINK_UP_P1", "KEEP_IB_LINK_UP_P1", *_SENDING)
+_LINKS = {
+    "LINK_TYPE_P1": "ETH(2)",
+    "LINK_TYPE_P2": "ETH(2)",
+    "KEEP_ETH_LINK_UP_P1": "True(1)",
+    "KEEP_IB_LINK_UP_P1": "False(0)",
+}
 _MORE = {"ACCURATE_TX_SCHEDULER": "False(0)", "REAL_TIME_CLOCK_ENABLE": "False(0)"}
 
 
 def network(nodes: Sequence[Node]) -> dict[str, object]:
-    """/sys/class/infiniband, /sys/class/net of the tree's NICs, and `ibv_devinfo`."""
+    """/sys/class/infiniband and the names in /sys/class/net of the tree's NICs, `ibv_devinfo`."""
     rdma = sorted(
         (node for node in nodes if "rdma" in node.words), key=lambda one: one.words["rdma"]
     )
@@ -73,19 +78,14 @@ def network(nodes: Sequence[Node]) -> dict[str, object]:
     if rdma:
         made[f"names {_IB}"] = [node.words["rdma"] for node in rdma]
         made["run ibv_devinfo"] = devinfo(rdma)
-    for number, node in enumerate(rdma):
-        made |= _device(node, number)
+    for node in rdma:
+        made |= _device(node)
     nets = [node for node in nodes if "net" in node.words]
     made[f"names {_NET}"] = sorted(["lo", *(node.words["net"] for node in nets)])
-    for node in nets:
-        folder = f"{_NET}/{node.words['net']}"
-        made[f"link {folder}/device"] = f"/sys/devices/{'/'.join(node.path)}"
-        made[f"text {folder}/operstate"] = "down\n" if "down" in node.words else "up\n"
-        made[f"names /sys/bus/pci/devices/{node.address}/net"] = [node.words["net"]]
     return made
 
 
-def _device(node: Node, number: int) -> dict[str, object]:
+def _device(node: Node) -> dict[str, object]:
     folder, words = f"{_IB}/{node.words['rdma']}", node.words
     model, firmware, board = node.kind.rdma or ("", "", "")
     infiniband = node.kind.code == 0x020700
@@ -93,7 +93,6 @@ def _device(node: Node, number: int) -> dict[str, object]:
         "fw_ver": words.get("fw", firmware),
         "board_id": board,
         "hca_type": model,
-        "node_guid": f"0000:0000:0000:{number + 1:04x}",
         "ports/1/link_layer": "InfiniBand" if infiniband else "Ethernet",
         "ports/1/state": "1: DOWN" if "down" in words else "4: ACTIVE",
         "ports/1/phys_state": "3: Disabled" if "down" in words else "5: LinkUp",
@@ -140,16 +139,26 @@ def devinfo(rdma: Sequence[Node]) -> str:
     return "\n".join(blocks)
 
 
+def _asked(node: Node) -> tuple[str, ...]:
+    return _ASKED_DPU if node.word.startswith("bf") else _ASKED_NIC
+
+
+def _command(node: Node) -> str:
+    return f"run mlxconfig -d {node.address} -e q {' '.join(_asked(node))}"
+
+
 def settings(
-    node: Node,
-    asked: Sequence[str],
-    now: Mapping[str, str],
-    later: Mapping[str, str] | None = None,
+    node: Node, now: Mapping[str, str], later: Mapping[str, str] | None = None
 ) -> dict[str, object]:
     """`mlxconfig -d ADDRESS -e q NAMES`: what is in force, and what will be."""
     kind, name, words = _DESCRIBED[node.word]
+    asked = _asked(node)
     known = {**_LINKS, **_MORE, **now}
-    columns = [{**known, **DPU_MODE}, known, {**known, **(later or {})}]
+    columns = [
+        {**known, **(DPU_MODE if node.word.startswith("bf") else {})},
+        known,
+        {**known, **(later or {})},
+    ]
     lines = [
         "",
         "Device #1:",
@@ -167,15 +176,13 @@ def settings(
             mark = "*" if following != default else " "
             lines.append(f"{mark:<8}{one:<44}{default:<20}{current:<20}{following:<20}")
     lines.append("The '*' shows parameters with next value different from default/current value.")
-    command = f"run mlxconfig -d {node.address} -e q {' '.join(asked)}".strip()
-    return {command: "\n".join(lines) + "\n"}
+    return {_command(node): "\n".join(lines) + "\n"}
 
 
-def denied(node: Node, asked: Sequence[str]) -> dict[str, object]:
+def denied(node: Node) -> dict[str, object]:
     """The same without root."""
     said = "-E- You need to be root to run this tool\n"
-    command = f"run mlxconfig -d {node.address} -e q {' '.join(asked)}".strip()
-    return {command: Reading(said=said, text="", code=3)}
+    return {_command(node): Reading(said=said, text="", code=3)}
 
 
 def rshim(made: Mapping[str, object], card: Node, mode: str) -> dict[str, object]:
@@ -195,7 +202,6 @@ def rshim(made: Mapping[str, object], card: Node, mode: str) -> dict[str, object
         "OPN_STR": "N/A",
     }
     return {
-        "names /dev/rshim0": ["boot", "console", "misc", "rshim"],
         "text /dev/rshim0/misc": "".join(f"{name:<16}{value}\n" for name, value in lines.items()),
         f"names {_NET}": sorted([*nets, "tmfifo_net0"]),
         "run ip -j addr show": addresses({"tmfifo_net0": "192.168.100.1/30"}),

@@ -62,10 +62,6 @@ def driver(made: Driver, nodes: Sequence[Node]) -> dict[str, object]:
     found: dict[str, object] = {
         f"text {_PROC}/version": _version(made),
         f"text {_PROC}/params": _params(made),
-        f"names {_PROC}": sorted(
-            ["capabilities", "gpus", "params", "patches", "registry", "version"]
-        ),
-        f"names {_PROC}/gpus": [node.address for node in gpus],
         "text /sys/module/nvidia/version": f"{made.version}\n",
     }
     for minor, node in enumerate(gpus):

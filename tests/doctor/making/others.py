@@ -51,8 +51,7 @@ pci0000:00 cpus=0-{7 if number == 2 else 15}
             **network.network(tree),
             **probes.probes(host, tree),
         }
-        for asked in network.ASKED:
-            found |= network.settings(first, asked, DPU_MODE)
+        found |= network.settings(first, DPU_MODE)
         found["text /etc/mlnx-release"] = f"{image}\n"
         found["names /sys/bus/platform/devices"] = [
             "MLNXBF01:00",
@@ -92,14 +91,13 @@ _HOME = System(
     memlock=8 << 20,
     loaded=("i915", "iwlwifi"),
 )
+_NODES = ["null", "zero", "shm", "nvidia0", "nvidiactl", "nvidia-uvm"]
 _CGROUP = f"0::/system.slice/docker-{1:064x}.scope\n"
 _CONTAINER = {
-    "names /": [".dockerenv", "bin", "dev", "etc", "proc", "sys", "usr"],
     "text /.dockerenv": "",
     "text /proc/1/cgroup": _CGROUP,
-    "text /proc/self/cgroup": "0::/\n",
-    "text /proc/1/sched": "bash (1, #threads: 1)\n",
-    "text /run/systemd/container": fault("absent", "there is no /run/systemd/container"),
+    "names /dev": _NODES,
+    "names /dev/infiniband": fault("absent", "there is no /dev/infiniband"),
 }
 _WSL = System(
     release="5.15.167.4-microsoft-standard-WSL2",
@@ -114,7 +112,6 @@ _WSL = System(
 _GOOD = CARDS["bf3-dpu-mode"][1]
 
 _BARE = Host(_LAPTOP, None, _HOME, root=False, doca="", verbs="")
-_NODES = ["null", "zero", "shm", "nvidia0", "nvidiactl", "nvidia-uvm"]
 
 OTHERS = {
     "laptop": ("a notebook with Intel graphics and wireless", _BARE),
@@ -129,7 +126,6 @@ OTHERS = {
             verbs="",
             more={
                 "names /dev": ["null", "zero", "mem", "shm", "kmsg", "dxg"],
-                "text /proc/sys/fs/binfmt_misc/WSLInterop": "enabled\ninterpreter /init\n",
             },
         ),
     ),
@@ -143,10 +139,11 @@ OTHERS = {
             _GOOD,
             root=False,
             rshim="",
+            tools=False,
             doca="",
             firmware={},
             system=System(memlock=8 << 20),
-            more={**_CONTAINER, "names /dev": _NODES},
+            more=_CONTAINER,
         ),
     ),
 }

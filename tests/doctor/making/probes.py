@@ -10,9 +10,10 @@ from .tree import Node
 if TYPE_CHECKING:
     from .hosts import Host
 
-_PACKAGES = ("common", "dma", "comch", "rdma", "eth", "gpunetio", "verbs", "argp")
-_LOADED = ("common", "dma", "gpunetio", "rdma", "verbs", "eth")
+_PACKAGES = ("common", "dma", "comch", "rdma", "eth", "gpunetio", "verbs", "flow", "argp")
+_LOADED = ("common", "dma", "comch", "rdma", "eth", "verbs", "gpunetio")
 _CAPABILITY = {"t4": [7, 5], "l40s": [8, 9], "rtx": [8, 6], "h100": [9, 0], "gb10": [12, 1]}
+_OFED = "OFED-internal-25.10-1.7.1:\n"
 _NOT_THERE = "cannot open shared object file: No such file or directory"
 
 
@@ -28,10 +29,37 @@ def probes(host: Host, tree: Sequence[Node]) -> dict[str, object]:
             )
     if host.doca:
         made |= doca(host.doca, machine)
+        made["run ofed_info -s"] = _OFED
     if host.driver:
         made |= _installed(host)
     made["names /dev"] = _devices(host, tree)
+    rdma = [node for node in tree if "rdma" in node.words]
+    if rdma:
+        made["names /dev/infiniband"] = ["rdma_cm", *(f"uverbs{at}" for at in range(len(rdma)))]
+    made["probe info"] = _info(host)
     return made
+
+
+def _info(host: Host) -> dict[str, Any]:
+    """What `dgkit info --json` says, as far as the doctor asks."""
+    why = "the NVIDIA driver's library is not here"
+    old = host.driver is not None and host.driver.cuda.startswith("12")
+    there = {"CuPy": "13.6.0" if old else "14.2.0", "cuda-core": "1.2.2"}
+    there["cuda-bindings"] = "12.9.4" if old else "13.3.1"
+    libraries = there if host.driver else dict.fromkeys(there, "missing")
+    providers = [
+        {"name": "soft", "usable": True, "why": "the software DPU: this machine's CPU copies"},
+        {"name": "cuda", "usable": bool(host.driver), "why": "" if host.driver else why},
+        {"name": "doca", "usable": bool(host.doca), "why": "" if host.doca else "no DOCA here"},
+        {"name": "softdoca", "usable": True, "why": "a software DPU, softdoca"},
+    ]
+    packages = {"cffi": "2.1.1", "numpy": "2.4.6", "pyzmq": "27.3.0", "msgspec": "0.22.0"}
+    return {
+        "package": {"dgkit": "0.1.0", "python": "3.12.3", "libraries": packages},
+        "core": {"loaded": True, "why": ""},
+        "providers": providers,
+        "gpu": {"why": "" if host.driver else why, "gpus": [], "libraries": libraries},
+    }
 
 
 def _folder(machine: str) -> str:
@@ -151,11 +179,7 @@ def _installed(host: Host) -> dict[str, object]:
     assert driver is not None
     folder = f"/lib/modules/{host.system.release}/updates/dkms"
     return {
-        "run modinfo -F filename nvidia": f"{folder}/nvidia.ko.zst\n",
         "run modinfo -F filename nvidia-peermem": f"{folder}/nvidia-peermem.ko.zst\n",
-        "run modinfo -F license nvidia": "Dual MIT/GPL\n"
-        if driver.flavour == "open"
-        else "NVIDIA\n",
         "run nvcc --version": (
             "nvcc: NVIDIA (R) Cuda compiler driver\n"
             f"Cuda compilation tools, release {driver.cuda}, V{driver.cuda}.88\n"

@@ -45,15 +45,9 @@ def pci(nodes: list[Node], *, root: bool = True, iommu: str = "") -> dict[str, o
             : None if root else 64
         ]
         made.update(_texts(node, folder))
-        if node.kind.driver and "nodriver" not in node.words:
-            made[f"link {folder}/driver"] = f"/sys/bus/pci/drivers/{_driver(node)}"
         if iommu:
             made[f"link {folder}/iommu_group"] = f"/sys/kernel/iommu_groups/{group}"
             made[f"text /sys/kernel/iommu_groups/{group}/type"] = f"{iommu}\n"
-    if iommu:
-        made["names /sys/kernel/iommu_groups"] = [str(group) for group in range(len(nodes))]
-    else:
-        made["names /sys/kernel/iommu_groups"] = []
     return made
 
 
@@ -74,11 +68,9 @@ def _texts(node: Node, folder: str) -> dict[str, str]:
     made = {
         "uevent": "\n".join(lines),
         "numa_node": str(node.numa),
-        "local_cpulist": node.cpus,
-        "vendor": f"0x{kind.vendor:04x}",
-        "device": f"0x{kind.device:04x}",
-        "class": f"0x{kind.code:06x}",
     }
+    if kind.is_gpu or kind.rdma:
+        made["local_cpulist"] = node.cpus
     if kind.express is not None and kind.express != INTEGRATED:
         most = node.at_most
         made |= {
@@ -146,7 +138,6 @@ def nodes_of_system(nodes: Iterable[Node]) -> dict[str, object]:
     folder = "/sys/devices/system/node"
     cpus = {max(node.numa, 0): node.cpus for node in nodes} or {0: ""}
     made: dict[str, object] = {f"text {folder}/online": ",".join(map(str, sorted(cpus))) + "\n"}
-    made[f"names {folder}"] = [f"node{number}" for number in sorted(cpus)]
     made |= {f"text {folder}/node{number}/cpulist": f"{text}\n" for number, text in cpus.items()}
     return made
 

@@ -6,21 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 _ON = (
-    "PCI_P2PDMA",
-    "ZONE_DEVICE",
-    "DEVICE_PRIVATE",
-    "HMM_MIRROR",
-    "DMA_SHARED_BUFFER",
-    "SYNC_FILE",
-    "INFINIBAND",
-    "INFINIBAND_USER_ACCESS",
-    "MLX5_CORE",
-    "INFINIBAND_ON_DEMAND_PAGING",
-    "DMABUF_MOVE_NOTIFY",
-    "UDMABUF",
-    "MEMORY_HOTPLUG",
-    "MEMORY_HOTREMOVE",
+    *("PCI_P2PDMA", "ZONE_DEVICE", "DEVICE_PRIVATE", "HMM_MIRROR", "DMA_SHARED_BUFFER"),
+    *("INFINIBAND", "INFINIBAND_USER_ACCESS", "MLX5_CORE", "IOMMU_DEFAULT_DMA_LAZY"),
 )
+_IOMMU = {
+    "x86_64": ("INTEL_IOMMU", "INTEL_IOMMU_DEFAULT_ON", "AMD_IOMMU"),
+    "aarch64": ("ARM_SMMU_V3",),
+}
+_NEVER = ("IOMMU_DEFAULT_PASSTHROUGH", "IOMMU_DEFAULT_DMA_STRICT")
 _MODULES = ("INFINIBAND", "INFINIBAND_USER_ACCESS", "MLX5_CORE")
 
 
@@ -50,7 +43,6 @@ def system(made: System, modules: Iterable[tuple[str, tuple[str, ...]]] = ()) ->
     """What it shows."""
     version = "#52-Ubuntu SMP PREEMPT_DYNAMIC"
     lines = [*((name, ()) for name in made.loaded), *modules]
-    names = [name for name, _ in lines]
     vendor, product = made.product
     found: dict[str, object] = {
         "ask uname": {
@@ -65,22 +57,17 @@ def system(made: System, modules: Iterable[tuple[str, tuple[str, ...]]] = ()) ->
         "ask open-files": {"soft": 1024, "hard": 1048576},
         "ask euid": made.euid,
         "ask cpus": list(range(made.cpus)),
-        "ask libc": ["glibc", "2.39"],
-        "ask python": "3.12.3",
-        "ask hostname": "host-1",
+        "ask dgkit": {"version": "0.1.0", "wire": 1},
         "ask environ": {},
         "text /proc/cmdline": f"BOOT_IMAGE=/boot/vmlinuz-{made.release} ro {made.cmdline}\n",
         "text /proc/modules": "".join(_module(*line) for line in lines),
         f"text /boot/config-{made.release}": _options(made),
-        "text /proc/version": f"Linux version {made.release} (buildd@host-2) {version}\n",
         "text /etc/os-release": _os(made.distribution),
-        "text /proc/sys/kernel/osrelease": f"{made.release}\n",
+        "text /proc/1/cgroup": "0::/init.scope\n",
         "text /proc/cpuinfo": _cpuinfo(made),
         "text /sys/class/dmi/id/sys_vendor": f"{vendor}\n",
         "text /sys/class/dmi/id/product_name": f"{product}\n",
-        "names /sys/class/iommu": [],
     }
-    found |= {f"names /sys/module/{name}": ["holders", "refcnt", "sections"] for name in names}
     return {**found, **made.more}
 
 
@@ -91,9 +78,9 @@ def _module(name: str, users: tuple[str, ...]) -> str:
 
 def _options(made: System) -> str:
     lines = ["# Automatically generated file; DO NOT EDIT.", "CONFIG_64BIT=y"]
-    for name in _ON:
+    for name in (*_ON, *_IOMMU[made.machine], *_NEVER):
         value = "m" if name in _MODULES else "y"
-        off = name in made.off
+        off = name in (*made.off, *_NEVER)
         lines.append(f"# CONFIG_{name} is not set" if off else f"CONFIG_{name}={value}")
     return "\n".join(lines) + "\n"
 
