@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import pci_rig
 import pytest
 from doctor_rig import machine
 
@@ -12,19 +13,12 @@ from dgkit.doctor.machine import Case, Machine
 from dgkit.doctor.plans import PLANS
 from dgkit.doctor.ways import Way, ways
 
-DEVICES = "/sys/bus/pci/devices"
-GPU, BLUEFIELD = ("10DE:2330", "30200"), ("15B3:A2DC", "20000")
+GPU, BLUEFIELD = pci_rig.gpu("pci0000:16/0000:17:00.0"), pci_rig.dpu("pci0000:b0/0000:b3:00.0")
 
 
-def box(*devices: tuple[str, str]) -> Machine:
+def box(*devices: pci_rig.Dev) -> Machine:
     """A machine with these PCI devices, and nothing else."""
-    addresses = [f"0000:0{at}:00.0" for at in range(1, len(devices) + 1)]
-    readings: dict[str, object] = {f"names {DEVICES}": addresses}
-    for address, (ids, kind) in zip(addresses, devices, strict=True):
-        uevent = f"PCI_CLASS={kind}\nPCI_ID={ids}\nPCI_SLOT_NAME={address}\n"
-        readings[f"text {DEVICES}/{address}/uevent"] = uevent
-        readings[f"link {DEVICES}/{address}"] = f"/sys/devices/pci0000:00/{address}"
-    return machine(readings)
+    return machine(pci_rig.sysfs(devices))
 
 
 FULL = box(GPU, BLUEFIELD)
