@@ -56,7 +56,7 @@ SMALL = {
     "2a/2a:01.0/2b:00.0": ("gpu", 0),
     "b0/b0:01.0/b1:00.0": ("gpu", 1),
 }
-GPU, DPU, SAME_BRIDGE, SAME_SOCKET, FAR = (
+GPU, DPU, NIC, SAME_SOCKET, FAR = (
     f"0000:{one}:00.0" for one in ("1a", "1b", "1d", "2b", "b1")
 )
 

@@ -61,7 +61,7 @@ function detailsOf(finding, opened, acts) {
 
 function findingOf(finding, opened, acts, sides) {
   const { verdict, title, subject, found, needed, why, side } = finding;
-  const where = sides && ["host", "dpu"].includes(side) ? `on the ${side === "dpu" ? "DPU" : "host"}` : "";
+  const where = sides ? { host: "on the host", dpu: "on the DPU" }[side] : "";
   return h("li", { class: `dg-finding ${verdictClass[verdict] ?? ""}` },
     h("div", { class: "dg-line" }, verdictOf(verdict), h("strong", {}, title),
       subject ? h("span", { class: "dg-subject" }, subject) : null, where ? h("span", { class: "dg-help" }, where) : null),
@@ -104,7 +104,7 @@ function makeFindings(acts) {
     list.replaceChildren(...its.map(items));
   };
   const fill = () => {
-    const sides = new Set(result.findings.map(({ side }) => side)).size > 1;
+    const sides = ["host", "dpu"].every((name) => result.findings.some(({ side }) => side === name));
     const items = (one) => findingOf(one, opened, acts, sides);
     const bad = result.findings.filter((one) => WRONG.includes(one.verdict));
     wrong.hidden = !bad.length;
