@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .types import Status as Status
     from .widgets.allocate import AllocatePanel as AllocatePanel
     from .widgets.dashboard import dashboard as dashboard
+    from .widgets.doctor import DoctorPanel as DoctorPanel
     from .widgets.hexview import HexView as HexView
     from .widgets.latency import LatencyPlot as LatencyPlot
     from .widgets.transfer import TransferPanel as TransferPanel
@@ -85,6 +86,7 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 # Not in `__all__`: `from dgkit import *` needs no notebook.
 _LAB = {
     "AllocatePanel": "widgets.allocate",
+    "DoctorPanel": "widgets.doctor",
     "HexView": "widgets.hexview",
     "LatencyPlot": "widgets.latency",
     "TransferPanel": "widgets.transfer",

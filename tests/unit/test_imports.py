@@ -189,7 +189,7 @@ def test_each_public_name_is_there(name: str) -> None:
     assert name in dir(dgkit)
 
 
-LAB = ["AllocatePanel", "HexView", "LatencyPlot", "TransferPanel", "dashboard"]
+LAB = ["AllocatePanel", "DoctorPanel", "HexView", "LatencyPlot", "TransferPanel", "dashboard"]
 LAB += ["load_ipython_extension", "unload_ipython_extension"]
 
 
