@@ -1,0 +1,309 @@
+"""All checks together: their order, the verdict, the goal, and the deadline."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pci_rig
+import pytest
+from doctor_rig import UNAME, machine
+
+from dgkit.doctor import Verdict, diagnose, diagnosis, finding
+from dgkit.doctor.diagnosis import Diagnosis, read_everything
+from dgkit.doctor.finding import Finding
+from dgkit.doctor.goals import Goal
+from dgkit.doctor.machine import Case, Machine
+from dgkit.doctor.reader import Reader
+from dgkit.doctor.reading import Reading
+from dgkit.doctor.registry import Check
+from dgkit.doctor.ways import Way
+
+GPU, BLUEFIELD = pci_rig.gpu("pci0000:16/0000:17:00.0"), pci_rig.dpu("pci0000:b0/0000:b3:00.0")
+NIC = pci_rig.nic("pci0000:b0/0000:b4:00.0")
+ARM = {"ask uname": {**UNAME, "machine": "aarch64"}, "text /etc/mlnx-release": "bf-bundle-3.0.0"}
+HOST, DPU = machine({}, name="host.snap"), machine(ARM, name="dpu.snap")
+Judge = Callable[[Case], Iterator[Finding]]
+
+
+def check(
+    name: str, judge: Judge, sides: tuple[str, ...] = ("host", "dpu"), goals: object = Goal
+) -> Check:
+    return Check(name, name.title(), "Is it?", judge, name, frozenset(goals), sides)  # type: ignore[call-overload]
+
+
+def says(*findings: Finding) -> Judge:
+    return lambda case: iter(findings)
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes these all the checks that there are."""
+
+    def put(*those: Check) -> None:
+        monkeypatch.setattr(diagnosis, "checks", lambda: those)
+
+    return put
+
+
+def test_the_worst_come_first_and_then_the_order_of_the_checks(only: Callable[..., None]) -> None:
+    only(
+        check("one", says(finding.ok("a"), finding.warn("b"))),
+        check("two", says(finding.n_a("c"), finding.fail("d"))),
+        check("three", says(finding.unknown("e"), finding.warn("f"))),
+    )
+    found = diagnose([HOST], goal=Goal.RDMA).findings
+    assert [one.found for one in found] == ["d", "b", "f", "e", "a", "c"]
+    assert {(one.check, one.title, one.side) for one in found[:1]} == {("two", "Two", "host")}
+
+
+@pytest.mark.parametrize(
+    ("findings", "code"),
+    [
+        ([finding.ok("a"), finding.n_a("b")], 0),
+        ([], 0),
+        ([finding.unknown("a"), finding.ok("b")], 6),
+        ([finding.warn("a"), finding.unknown("b")], 5),
+        ([finding.fail("a"), finding.warn("b")], 1),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst(
+    findings: list[Finding], code: int, only: Callable[..., None]
+) -> None:
+    only(check("one", says(*findings)))
+    assert diagnose([HOST], goal=Goal.LAPTOP).exit_code == code
+
+
+def made(ways: list[Way], *findings: Finding) -> Diagnosis:
+    case = Case(HOST, Goal.ARM_DMA, host=HOST)
+    return Diagnosis(case=case, findings=findings, ways=tuple(ways), chosen="", took_s=0.0)
+
+
+def way(name: str, verdict: Verdict, *blocked: str, serves: bool = True) -> Way:
+    return Way(
+        name=name, title=name.upper(), what=".", serves=serves, verdict=verdict,
+        why="There is none.", blocked_by=blocked,
+    )  # fmt: skip
+
+
+def test_a_failure_that_blocks_only_the_better_of_two_ways_is_a_warning() -> None:
+    shut, works = way("dmabuf", Verdict.FAIL, "flavour"), way("peermem", Verdict.OK)
+    flavour = finding.named(finding.fail("closed"), check="flavour", title="", side="host")
+    other = finding.named(finding.fail("x"), check="memlock", title="", side="host")
+    assert made([shut, works], flavour).verdict is Verdict.WARN
+    assert made([shut, works], flavour).exit_code == 5
+    assert made([shut, works], flavour, other).verdict is Verdict.FAIL
+    stand_in = way("soft", Verdict.OK, serves=False)
+    assert made([shut, stand_in], flavour).verdict is Verdict.FAIL
+
+
+def test_the_goal_fails_if_each_way_to_it_is_blocked_be_it_by_warnings() -> None:
+    shut = [way("dmabuf", Verdict.FAIL, "flavour"), way("peermem", Verdict.FAIL, "peermem")]
+    assert made([*shut, way("soft", Verdict.OK, serves=False)]).verdict is Verdict.FAIL
+
+
+def test_the_best_way_is_the_first_that_works_be_it_slower() -> None:
+    ways = [way("a", Verdict.CANNOT_TELL), way("b", Verdict.WARN), way("c", Verdict.OK)]
+    best = made(ways).best
+    assert best is not None
+    assert best.name == "b"
+    assert made([way("a", Verdict.FAIL)]).best is None
+
+
+@pytest.mark.parametrize(
+    ("ways", "sentence"),
+    [
+        ([way("a", Verdict.OK)], "A works."),
+        (
+            [way("a", Verdict.FAIL, "x", "y", "z"), way("b", Verdict.OK)],
+            "B works; A is blocked by x, y and z.",
+        ),
+        (
+            [way("a", Verdict.FAIL), way("b", Verdict.OK, serves=False)],
+            "Only B works; A is blocked: There is none.",
+        ),
+        (
+            [way("a", Verdict.CANNOT_TELL), way("b", Verdict.WARN)],
+            "B works slower; whether A does cannot be told. There is none.",
+        ),
+        ([way("a", Verdict.FAIL, "x")], "No way of moving bytes works."),
+    ],
+)
+def test_the_summary_names_the_best_way_and_what_blocks_a_better_one(
+    ways: list[Way], sentence: str
+) -> None:
+    assert made(ways).summary() == sentence
+
+
+def test_without_ways_the_summary_counts() -> None:
+    assert (
+        made([], finding.fail("a"), finding.ok("b"), finding.ok("c")).summary() == "1 fail, 2 ok."
+    )
+    assert made([]).summary() == "nothing was found."
+
+
+@pytest.mark.parametrize(
+    ("one", "goal", "why"),
+    [
+        (machine(ARM), Goal.ARM_DMA, "Arm side"),
+        (machine(pci_rig.sysfs([GPU, BLUEFIELD])), Goal.ARM_DMA, "BlueField-3"),
+        (machine(pci_rig.sysfs([BLUEFIELD])), Goal.ARM_DMA, "BlueField-3"),
+        (machine(pci_rig.sysfs([GPU, NIC])), Goal.RDMA, "a NIC"),
+        (machine(pci_rig.sysfs([GPU])), Goal.ARM_DMA, "no BlueField yet"),
+        (machine(pci_rig.sysfs([NIC])), Goal.LAPTOP, "neither"),
+        (machine({}), Goal.LAPTOP, "neither"),
+    ],
+)
+def test_the_goal_is_what_the_machine_looks_like(
+    one: Machine, goal: Goal, why: str, only: Callable[..., None]
+) -> None:
+    only()
+    found = diagnose([one])
+    assert found.goal is goal
+    assert why in found.chosen
+
+
+def test_a_goal_that_was_asked_for_is_not_explained(only: Callable[..., None]) -> None:
+    only()
+    found = diagnose([HOST], goal=Goal.GPUNETIO)
+    assert (found.goal, found.chosen) == (Goal.GPUNETIO, "")
+
+
+def test_checks_of_other_goals_and_sides_are_not_asked(only: Callable[..., None]) -> None:
+    only(
+        check("mine", says(finding.ok("a"))),
+        check("other-goal", says(finding.fail("b")), goals=[Goal.GPUNETIO]),
+        check("dpu-only", says(finding.fail("c")), ("dpu",)),
+        check("both", says(finding.ok("d")), ("pair",)),
+    )
+    found = diagnose([HOST], goal=Goal.RDMA).findings
+    assert [(one.check, one.side) for one in found] == [("mine", "host"), ("both", "pair")]
+
+
+def test_both_sides_are_asked_and_a_pair_once(only: Callable[..., None]) -> None:
+    only(
+        check("each", lambda case: iter([finding.ok(case.machine.name)])),
+        check(
+            "both", lambda case: iter([finding.ok(f"{case.host and case.dpu and 1}")]), ("pair",)
+        ),
+    )
+    found = diagnose([DPU, HOST]).findings
+    assert sorted((one.side, one.found) for one in found) == [
+        ("dpu", "dpu.snap"),
+        ("host", "host.snap"),
+        ("pair", "1"),
+    ]
+
+
+def test_two_machines_of_one_side_are_refused() -> None:
+    with pytest.raises(ValueError, match="are both hosts"):
+        diagnose([HOST, machine({})])
+    with pytest.raises(ValueError, match="Arm cores"):
+        diagnose([DPU, machine(ARM)])
+    with pytest.raises(ValueError, match="no machine"):
+        diagnose([])
+
+
+def test_a_check_that_raises_takes_nothing_from_the_others(only: Callable[..., None]) -> None:
+    def bad(case: Case) -> Iterator[Finding]:
+        yield finding.ok("before")
+        raise RuntimeError("a bug")
+
+    only(check("bad", bad), check("good", says(finding.ok("fine"))))
+    found = diagnose([HOST], goal=Goal.RDMA)
+    (said,) = found.of("bad")
+    assert said.verdict is Verdict.CANNOT_TELL
+    assert "RuntimeError('a bug')" in said.why
+    assert found.of("good")[0].verdict is Verdict.OK
+
+
+@pytest.fixture
+def hang() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_check_that_hangs_ends_with_the_deadline(
+    only: Callable[..., None], hang: threading.Event
+) -> None:
+    def hangs(case: Case) -> Iterator[Finding]:
+        hang.wait()
+        yield finding.ok("late")
+
+    only(*(check(f"bad-{at}", hangs) for at in range(40)), check("good", says(finding.ok("fine"))))
+    found = diagnose([HOST], goal=Goal.RDMA, limit_s=0.1)
+    assert found.of("bad-0")[0].why == "It did not end before the deadline."
+    assert found.of("good")[0].verdict is Verdict.OK
+
+
+class Hanging(Reader):
+    """Gives no answer until it is let go."""
+
+    def __init__(self, hang: threading.Event) -> None:
+        self._hang = hang
+
+    def read(self, key: str) -> Reading:
+        self._hang.wait()
+        return Reading(fault="late", why="no answer")
+
+
+def test_a_machine_that_answers_nothing_is_judged_all_the_same(hang: threading.Event) -> None:
+    found = diagnose([Machine(Hanging(hang))], limit_s=0.1)
+    assert found.goal is Goal.LAPTOP
+    assert found.chosen == "nothing could be read"
+    assert found.findings
+    assert found.exit_code == 6
+
+
+def test_ctrl_c_ends_it_at_once(only: Callable[..., None], hang: threading.Event) -> None:
+    def interrupted(done: int, of: int) -> None:
+        raise KeyboardInterrupt
+
+    def hangs(case: Case) -> Iterator[Finding]:
+        hang.wait()
+        yield finding.ok("late")
+
+    only(check("good", says(finding.ok("fine"))), check("bad", hangs))
+    with pytest.raises(KeyboardInterrupt):
+        diagnose([HOST], goal=Goal.RDMA, limit_s=1e6, progress=interrupted)
+
+
+def test_progress_counts_the_checks(only: Callable[..., None]) -> None:
+    only(check("one", says()), check("two", says(finding.ok("a"))))
+    seen: list[tuple[int, int]] = []
+    diagnose([HOST], goal=Goal.RDMA, progress=lambda done, of: seen.append((done, of)))
+    assert seen == [(1, 2), (2, 2)]
+
+
+def test_a_check_asked_for_by_two_of_its_names_is_asked_once() -> None:
+    found = diagnose([HOST], goal=Goal.ARM_DMA, only=["open-files", "limits"])
+    assert [one.check for one in found.findings].count("open-files") == 1
+    assert found.ways == ()
+
+
+def test_plain_values_hold_all_that_a_face_shows() -> None:
+    found = diagnose([HOST], goal=Goal.ARM_DMA)
+    plain = found.as_dict()
+    assert plain["summary"] == found.summary()
+    assert plain["best"] == "soft"
+    assert plain["machines"] == {"host": "host.snap"}
+    assert {one["verdict"] for one in plain["ways"]} <= {str(one) for one in Verdict}
+
+
+class Listening(Reader):
+    """A machine with nothing, which notes what was looked for."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+
+    def read(self, key: str) -> Reading:
+        self.keys.add(key)
+        return Reading(fault="absent", why="nothing is there")
+
+
+def test_reading_everything_looks_wherever_a_judgement_for_any_goal_does() -> None:
+    everything = Listening()
+    read_everything(Machine(everything))
+    for goal in Goal:
+        judged = Listening()
+        diagnose([Machine(judged)], goal=goal)
+        assert judged.keys <= everything.keys
