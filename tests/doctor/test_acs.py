@@ -66,7 +66,7 @@ def test_bridges_that_are_alike_share_a_finding() -> None:
 def test_without_root_nothing_is_told_but_how_to_ask() -> None:
     (found,) = judge("acs", box(REDIRECT, REDIRECT, size=64))
     assert (found.verdict, found.found) == (Verdict.CANNOT_TELL, "needs root")
-    assert found.remedy[0] == "sudo dgkit doctor acs"
+    assert found.remedy[0] == 'sudo "$(command -v dgkit)" doctor acs'
     assert any("lspci" in line for line in found.remedy)
 
 

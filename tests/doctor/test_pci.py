@@ -168,6 +168,13 @@ def test_a_device_takes_the_numa_node_of_a_bridge_above_it() -> None:
     assert found.numa("0000:81:00.0") == 1
 
 
+def test_a_path_that_names_a_bridge_twice_is_no_path() -> None:
+    readings = sysfs([gpu("pci0000:00/0000:00:01.0/0000:01:00.0")])
+    twice = "/sys/devices/pci0000:00/0000:00:01.0/0000:00:01.0/0000:01:00.0"
+    readings[f"link {FOLDER}/0000:01:00.0"] = twice
+    assert tree(readings).above("0000:01:00.0") == ()
+
+
 def test_a_machine_without_pci_says_why() -> None:
     found = tree({})
     assert (found.devices, found.gpus) == ({}, ())

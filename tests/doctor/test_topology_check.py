@@ -9,6 +9,7 @@ from pci_rig import BARE, GUEST, Dev, dpu, gpu, nic, sysfs
 
 from dgkit.doctor import Finding, Goal, Verdict
 from dgkit.doctor.facts import partners
+from dgkit.doctor.facts.topology import Near
 from dgkit.doctor.machine import Machine
 from dgkit.doctor.reading import Reading
 
@@ -67,6 +68,18 @@ def test_two_far_apart_are_told_what_the_documents_say_of_it() -> None:
     assert judge("topology", placed("PIX"))[0].disagree == ""
 
 
+def test_a_gpu_that_is_one_with_its_cpu_is_not_to_be_moved() -> None:
+    product = {"text /sys/class/dmi/id/product_name": "NVIDIA_DGX_Spark\n"}
+    (found,) = judge("topology", placed("NODE", **product))
+    assert found.verdict is Verdict.WARN
+    assert not any("Move" in line for line in found.remedy)
+
+
+@pytest.mark.parametrize("near", list(Near))
+def test_the_classes_are_said_in_a_cells_width(near: Near) -> None:
+    assert len(f"{near}: {near.text}") <= 45
+
+
 def test_without_numa_nodes_the_class_is_not_told() -> None:
     (found,) = judge("topology", placed("NODE", -1))
     assert found.verdict is Verdict.CANNOT_TELL
@@ -107,8 +120,11 @@ def test_a_nic_that_knows_no_rdma_is_no_partner() -> None:
         "names /sys/class/infiniband": ["irdma0"],
         "link /sys/class/infiniband/irdma0/device": f"/sys/devices/{intel.path}",
     }
-    (found,) = judge("topology", box(GPU, intel, **able), goal=Goal.RDMA)
-    assert found.verdict is Verdict.OK
+    names = {"run lspci -D -nn": f"{intel.address} Ethernet controller [0200]: E810 [8086:1593]\n"}
+    for more, name in ((names, "E810"), ({}, "8086:1593")):
+        (found,) = judge("topology", box(GPU, intel, **able, **more), goal=Goal.RDMA)
+        assert found.verdict is Verdict.OK
+        assert found.subject.endswith(f" and {name} {intel.address}")
 
 
 def wide() -> list[Dev]:
@@ -178,7 +194,7 @@ def with_smi(near: str, smi: str) -> Machine:
 @pytest.mark.parametrize("near", PLACES)
 def test_nvidia_smi_that_says_the_same_is_fine(near: str) -> None:
     (found,) = judge("topology-nvidia-smi", with_smi(near, near))
-    assert (found.verdict, found.found) == (Verdict.OK, "the same for 1 pairs")
+    assert (found.verdict, found.found) == (Verdict.OK, "the same for 1 pair")
 
 
 def test_nvidia_smi_that_says_otherwise_is_told_with_the_pair() -> None:

@@ -25,6 +25,7 @@ _PARAMETERS = sources.KERNEL_PARAMETERS("pci=disable_acs_redir=")
 # These send a request up to the root complex which would have gone to its neighbour. The others
 # only test or block (Linux, drivers/pci/p2pdma.c, pci_bridge_has_acs_redir).
 _REDIRECT = frozenset({"ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl"})
+_AS_ROOT = 'sudo "$(command -v dgkit)" doctor acs'  # sudo may have another PATH
 _NEEDED = "redirection off (all ACSCtl -)"
 _DISAGREE = (
     "The GPUNetIO guide wants ACS off; the kernel's VFIO document rests on it to part devices that "
@@ -49,14 +50,14 @@ def judge(case: Case) -> Iterator[Finding]:
     if empty is not None:
         yield empty
         return
+    if case.machine.know(virtual.virtual).is_vm:
+        yield _guest()
+        return
     bridges = _bridges(case)
     if not bridges:
         yield finding.n_a("no bridge between GPU and NIC")
-    elif case.machine.know(virtual.virtual).is_vm:
-        yield _guest()
-    else:
-        for those in _alike(bridges):
-            yield _judged(case, those)
+    for those in _alike(bridges):
+        yield _judged(case, those)
 
 
 def _bridges(case: Case) -> list[_Bridge]:
@@ -102,7 +103,7 @@ def _guest() -> Finding:
         "a virtual machine's own bridges",
         needed=_NEEDED,
         why="The bridges that count are the host's.",
-        remedy=["# On the host: sudo dgkit doctor acs"],
+        remedy=["# On the host:", _AS_ROOT],
         sources=[_GUIDE, _VM],
         disagree=_DISAGREE,
     )
@@ -116,7 +117,7 @@ def _judged(case: Case, those: list[_Bridge]) -> Finding:
         lines = [f"sudo lspci -s {one} -vvv | grep ACSCtl" for one in names[:8]]
         return finding.unknown(
             "needs root", needed=_NEEDED, subject=subject, why=f"{first.why}.",
-            remedy=["sudo dgkit doctor acs", *lines], sources=[_GUIDE],
+            remedy=[_AS_ROOT, *lines], sources=[_GUIDE],
         )  # fmt: skip
     on = () if first.acs is None else first.acs.on
     if not _REDIRECT & set(on):

@@ -69,7 +69,7 @@ def _near(case: Case, nodes: list[int]) -> Finding:
     mine = (
         {cpu for cpu in asked.data if type(cpu) is int} if isinstance(asked.data, list) else set()
     )
-    names = " and ".join(str(node) for node in nodes)
+    names = ", ".join(str(node) for node in nodes)
     facts = {"needed": f"CPUs of node {names}", "subject": "CPUs of this process"}
     if not near or not mine:
         bad = next((one.why for one in (asked, *lists) if not one.ok), "")

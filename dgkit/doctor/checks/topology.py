@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from .. import finding, sources
-from ..facts import partners, pci, topo_m, topology, virtual
+from ..facts import gpudirect, gpus, partners, pci, topo_m, topology, virtual
 from ..facts.partners import Pair
 from ..facts.topology import Near
 from ..finding import Finding
@@ -19,7 +19,6 @@ __all__ = ["nothing"]
 _GUIDE = sources.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
 _RDMA = sources.GPUDIRECT("Overview, Supported Systems")
 _KERNEL = sources.P2PDMA("PCI Peer-to-Peer DMA Support")
-_MOVE = "# Move one of the two cards to a slot below the same PCIe switch or host bridge"
 
 
 def nothing(case: Case) -> Finding | None:
@@ -67,9 +66,13 @@ def _judged(machine: Machine, pair: Pair) -> Finding:
     needed = "PIX or PXB; PHB is acceptable"
     if path.why:
         return finding.unknown(
-            f"{path.near} at worst", needed=needed, subject=subject, sources=[_GUIDE],
-            why=f"{path.why[0].upper()}{path.why[1:]}.", remedy=["nvidia-smi topo -m"],
-        )  # fmt: skip
+            f"{path.near} at worst",
+            needed=needed,
+            subject=subject,
+            why=f"{path.why[0].upper()}{path.why[1:]}.",
+            remedy=[topo_m.COMMAND],
+            sources=[_GUIDE],
+        )
     found = f"{path.near}: {path.near.text}"
     if path.near <= Near.PXB:
         return finding.ok(found, needed=needed, subject=subject, sources=[_GUIDE])
@@ -80,10 +83,22 @@ def _judged(machine: Machine, pair: Pair) -> Finding:
             disagree=_HAIRPIN,
         )  # fmt: skip
     return finding.warn(
-        found, needed=needed, subject=subject, remedy=[_MOVE, "nvidia-smi topo -m"],
-        sources=[_GUIDE, _RDMA, _KERNEL], disagree=_FAR,
-        why=f"Bytes pass {path.near.text}: that works mostly, and is slower.",
-    )  # fmt: skip
+        found,
+        needed=needed,
+        subject=subject,
+        why=f"Bytes pass {path.near.text}: slower, and on some platforms not at all.",
+        remedy=[*_move(machine, pair), topo_m.COMMAND],
+        sources=[_GUIDE, _RDMA, _KERNEL],
+        disagree=_FAR,
+    )
+
+
+def _move(machine: Machine, pair: Pair) -> list[str]:
+    """For cards: a GPU that is one with its CPU has no slot."""
+    found = (one for one in machine.know(gpus.gpus) if one.address == pair.gpu.address)
+    kinds = [gpudirect.kind(machine, one) for one in found]
+    card = all(kind in (gpudirect.Kind.BOARD, gpudirect.Kind.GEFORCE) for kind in kinds)
+    return ["# Move a card to a slot below the same PCIe switch or host bridge"] if card else []
 
 
 _HAIRPIN = (
@@ -128,7 +143,8 @@ def compared(case: Case) -> Iterator[Finding]:
             sources=[source, sources.GPUNETIO("Installation and Setup, nvidia-smi topo -m")],
         )
     else:
-        yield finding.ok(f"the same for {len(both)} pairs", sources=[source])
+        pairs = f"{len(both)} pair{'s' if len(both) > 1 else ''}"
+        yield finding.ok(f"the same for {pairs}", sources=[source])
 
 
 def _differs(

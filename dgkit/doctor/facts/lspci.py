@@ -25,6 +25,7 @@ _DEVICE = re.compile(
 _REGION = re.compile(r"Region (\d): Memory at .*\[size=(\d+)([KMGTP]?)\]")
 _LINK = re.compile(r"Lnk(Cap|Sta):.*?Speed ([0-9.]+)GT/s.*?Width x(\d{1,2})")
 _BIT = re.compile(r"(\w+)([+-])")
+_LONGEST = 1000  # a line of lspci is no longer
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
 # GT/s of each generation of PCIe.
 GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
@@ -48,6 +49,8 @@ def _blocks(text: str) -> dict[str, tuple[str, list[str]]]:
     found: dict[str, tuple[str, list[str]]] = {}
     lines: list[str] = []
     for line in text.splitlines():
+        if len(line) > _LONGEST:
+            continue
         match = None if line[:1].isspace() else _DEVICE.fullmatch(line.rstrip())
         if match is not None and (at := address(match["address"])):
             lines = []

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from ..goals import Goal
 from ..machine import Machine
-from . import gpus, pci, rdma, topology
+from . import gpus, lspci, pci, pci_ids, rdma, topology
 from .pci import PciDevice
 from .topology import Path
 
@@ -71,8 +69,8 @@ def _nearest(machine: Machine, other: PciDevice) -> Pair:
 
 def label(machine: Machine, device: PciDevice) -> str:
     """What findings call a device: `GPU 0 (0000:17:00.0)`, `ConnectX-7 0000:18:00.0`."""
-    known: Sequence[gpus.Gpu] = machine.know(gpus.gpus) if device.is_gpu else ()
-    found = (one.label for one in known if one.address == device.address)
     if device.is_gpu:
+        found = (one.label for one in machine.know(gpus.gpus) if one.address == device.address)
         return next(found, device.address)
-    return f"{device.name} {device.address}"
+    name = pci_ids.known(device.vendor, device.device) or lspci.name(machine, device)
+    return f"{name} {device.address}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 import msgspec
 
@@ -36,6 +37,14 @@ def address(text: str) -> str:
         return ""
     domain, bus, slot, function = match.groups()
     return f"{int(domain or '0', 16):04x}:{bus}:{slot}.{function}".lower()
+
+
+# The kind of a bridge by that of the one above it, where nothing else tells; "" is a host bridge.
+_BELOW = {
+    "": config_space.ROOT_PORT,
+    config_space.ROOT_PORT: config_space.UPSTREAM,
+    config_space.DOWNSTREAM: config_space.UPSTREAM,
+}
 
 
 class PciDevice(msgspec.Struct, frozen=True):
@@ -163,13 +172,11 @@ class PciTree(msgspec.Struct, frozen=True):
         known = self.devices.get(address)
         if known is not None and not known.is_bridge:
             return ""
-        if known is not None and known.port:
-            return known.port
-        over = self.parent(address)
-        if not over or is_host_bridge(over):
-            return config_space.ROOT_PORT
-        upstream = self.port(over) in (config_space.ROOT_PORT, config_space.DOWNSTREAM)
-        return config_space.UPSTREAM if upstream else config_space.DOWNSTREAM
+        path, kind = (*self.above(address), address), ""
+        for part in path[_last_host_bridge(path) + 1 :]:
+            told = self.devices[part].port if part in self.devices else ""
+            kind = told or _BELOW.get(kind, config_space.DOWNSTREAM)
+        return kind
 
     def numa(self, address: str) -> int:
         """The NUMA node of a device or of the nearest bridge above it that has one, else -1."""
@@ -189,12 +196,15 @@ def _last_host_bridge(path: tuple[str, ...]) -> int:
     return max((at for at, part in enumerate(path) if is_host_bridge(part)), default=-1)
 
 
+_RANGES = 4096  # in a list that is read: no machine has more
+
+
 def numbers(text: str) -> tuple[int, ...]:
     """What the kernel's list format says: `0-3,8` is 0, 1, 2, 3, 8. What is odd is left out."""
-    found: list[int] = []
-    for match in re.finditer(r"(\d{1,5})(?:-(\d{1,5}))?", text):
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return tuple(sorted(set(found)))
+    found: set[int] = set()
+    for match in islice(re.finditer(r"(\d{1,4})(?:-(\d{1,4}))?", text), _RANGES):
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(found))
 
 
 def tree(machine: Machine) -> PciTree:
@@ -228,7 +238,7 @@ def _device(machine: Machine, name: str) -> PciDevice | None:
     path = tuple(one for one in parts if one and (is_host_bridge(one) or address(one) == one))
     return PciDevice(
         address=name,
-        path=path if path and path[-1] == name else (name,),
+        path=path if path[-1:] == (name,) and len(set(path)) == len(path) else (name,),
         vendor=ids[0],
         device=ids[1],
         kind=(kind or 0) >> 8,

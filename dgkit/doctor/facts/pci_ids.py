@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BLUEFIELD", "CONNECTX", "MANAGEMENT", "MELLANOX", "NVIDIA", "name"]
+__all__ = ["BLUEFIELD", "CONNECTX", "MANAGEMENT", "MELLANOX", "NVIDIA", "known", "name"]
 
 NVIDIA, MELLANOX = 0x10DE, 0x15B3
 
@@ -45,11 +45,16 @@ CONNECTX = {
 }
 
 
+def known(vendor: int, device: int) -> str:
+    """`BlueField-3`, `ConnectX-7`; "" for what is not in these lists."""
+    if vendor != MELLANOX:
+        return ""
+    if device in MANAGEMENT:
+        return f"{MANAGEMENT[device]} management"
+    return BLUEFIELD.get(device) or CONNECTX.get(device, "")
+
+
 def name(vendor: int, device: int) -> str:
-    """For people: `BlueField-3`, `ConnectX-7`, `NVIDIA 2330`, else the two numbers."""
-    if vendor == MELLANOX:
-        known = BLUEFIELD.get(device) or CONNECTX.get(device)
-        if device in MANAGEMENT:
-            known = f"{MANAGEMENT[device]} management"
-        return known or f"Mellanox {device:04x}"
-    return f"NVIDIA {device:04x}" if vendor == NVIDIA else f"{vendor:04x}:{device:04x}"
+    """For people: as `known` has it, else with the vendor, `NVIDIA 2330`, or the two numbers."""
+    of = {NVIDIA: "NVIDIA ", MELLANOX: "Mellanox "}.get(vendor, f"{vendor:04x}:")
+    return known(vendor, device) or f"{of}{device:04x}"

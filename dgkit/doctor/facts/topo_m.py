@@ -22,6 +22,7 @@ COMMAND = "nvidia-smi topo -m"
 _ESCAPE = re.compile(r"\x1b?\[[0-9;]*m|\x1b")  # a copy may have lost the escape itself
 _FIRST = re.compile(r"GPU\d{1,3}")
 _CELL = re.compile(r"X|PIX|PXB|PHB|NODE|SYS|SOC|PSB|NV\d{1,2}|N/A|\?+")
+_MOST = 256  # columns that a matrix may have
 _LEGEND = re.compile(r"\s*(NIC\d{1,3})\s*:\s*(\S+)\s*")
 # SOC was what now is NODE or SYS, PSB what now is PIX, in drivers before 384.
 _NEAR = {**{str(near): near for near in Near}, "SOC": Near.SYS, "PSB": Near.PIX}
@@ -66,7 +67,8 @@ def _header(words: list[str]) -> list[str]:
     """The names of the columns, up to CPU Affinity; [] if the line is no header."""
     names = words[: words.index("CPU")] if "CPU" in words else words
     odd = len(set(names)) < len(names) or any(map(_CELL.fullmatch, names))
-    return [] if odd or not names or _FIRST.fullmatch(names[0]) is None else names
+    odd |= not 0 < len(names) <= _MOST
+    return [] if odd or _FIRST.fullmatch(names[0]) is None else names
 
 
 def _row(words: list[str]) -> list[str]:

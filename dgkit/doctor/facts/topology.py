@@ -47,10 +47,10 @@ class Near(IntEnum):
 
 _TEXTS = {
     Near.PIX: "one PCIe switch at most",
-    Near.PXB: "several PCIe switches, no host bridge",
-    Near.PHB: "one PCIe host bridge, which is mostly a part of the CPU",
-    Near.NODE: "two PCIe host bridges of one NUMA node",
-    Near.SYS: "the link between two CPU sockets or NUMA nodes",
+    Near.PXB: "several PCIe switches",
+    Near.PHB: "one PCIe host bridge (the CPU)",
+    Near.NODE: "two host bridges of a NUMA node",
+    Near.SYS: "two CPU sockets or NUMA nodes",
 }
 
 
