@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -141,7 +142,8 @@ def _list(json_: bool) -> int:
     if json_:
         print_json([{"name": c.name, "family": c.family, "asks": c.asks} for c in known])
         return 0
-    wide = max(len(one.name) for one in known)
+    wide = max(len(one.name) for one in known) + 2
     for one in known:
-        click.echo(f"{one.name:<{wide}}  {one.asks}")
+        first, *rest = textwrap.wrap(one.asks, _WIDEST - wide)
+        click.echo("\n".join([f"{one.name:<{wide}}{first}", *(" " * wide + line for line in rest)]))
     return 0

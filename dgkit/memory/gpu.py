@@ -96,4 +96,4 @@ def _number(gpu: int | None) -> int:
     hides = "" if seen is None else f"; CUDA_VISIBLE_DEVICES is {seen!r}"
     has = "1 GPU, cuda:0" if found == 1 else f"{found} GPUs, cuda:0 to cuda:{found - 1}"
     text = f"there is no cuda:{gpu}: this process has {has}{hides}"
-    raise DeviceUnavailable(errno.ENODEV, text, check="driver-loaded")
+    raise DeviceUnavailable(errno.ENODEV, text, check="gpu-present")

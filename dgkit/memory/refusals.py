@@ -30,7 +30,7 @@ _MISMATCH = (
 # Codes that say that this GPU, or any, cannot be used. What no check of the doctor sees, because it
 # is about this process alone, stands in _OWN.
 _OWN = frozenset((3, CLOSING))
-_CHECKS = {36: "driver-version", 100: "driver-loaded", 102: "virtual-machine"}
+_CHECKS = {36: "driver-version", 101: "gpu-present"}  # for the rest: cuda-driver
 _UNAVAILABLE = {
     3: FORKED,
     CLOSING: "this process is ending, and CUDA with it",
