@@ -35,6 +35,7 @@ pci0000:00 cpus=0-{7 if number == 2 else 15}
         machine="aarch64",
         cpus=8 if number == 2 else 16,
         cmdline="console=hvc0",
+        page_size=65536 if release.endswith("64k") else 4096,
         distribution="ubuntu 22.04",
         product=("https://www.mellanox.com", f"BlueField-{number} DPU"),
         loaded=("mlx5_ib", "mlx5_core", "ib_uverbs", "ib_core", "mlxbf_tmfifo"),
