@@ -67,9 +67,3 @@ def test_without_the_cpus_of_the_process_they_are_not_compared(asked: object) ->
     assert {one.subject: one.verdict for one in found}["CPUs of this process"] is (
         Verdict.CANNOT_TELL
     )
-
-
-def test_without_a_pci_tree_nothing_can_be_told() -> None:
-    denied = Reading(fault="denied", why="root alone")
-    (found,) = judge("numa", machine({**BARE, "names /sys/bus/pci/devices": denied}))
-    assert found.verdict is Verdict.CANNOT_TELL

@@ -87,6 +87,7 @@ def test_management_functions_are_no_nics() -> None:
     assert found.nics == ()
     told = [one.management for one in found.devices.values() if one.management]
     assert told == ["BlueField", "BlueField-2", "BlueField-3"]
+    assert found.devices["0000:01:00.2"].name == "BlueField-3 management"
 
 
 def test_a_vmd_makes_a_domain_and_a_host_bridge_of_its_own() -> None:
