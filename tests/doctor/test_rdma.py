@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from doctor_rig import machine
+import pytest
+from doctor_rig import UNAME, judge, machine
 
+from dgkit.doctor import Verdict
 from dgkit.doctor.facts import rdma
+from dgkit.doctor.finding import Finding
+from dgkit.doctor.goals import Goal
 from dgkit.doctor.reading import Reading
 
 CLASS = "/sys/class/infiniband"
@@ -63,3 +67,97 @@ def test_a_kernel_without_rdma_has_none_and_a_denied_folder_says_why() -> None:
     assert machine({}).know(rdma.devices) == rdma.RdmaDevices()
     denied = Reading(fault="denied", why="root alone")
     assert machine({f"names {CLASS}": denied}).know(rdma.devices).why == "root alone"
+
+
+NIC: dict[str, object] = {
+    "names /sys/bus/pci/devices": ["0000:9f:00.0"],
+    "text /sys/bus/pci/devices/0000:9f:00.0/uevent": "PCI_CLASS=20000\nPCI_ID=15B3:1021\n",
+}
+
+
+def one(check: str, *readings: dict[str, object], goal: Goal = Goal.RDMA) -> Finding:
+    made = {key: value for part in readings for key, value in part.items()}
+    (found,) = judge(check, machine(made), goal=goal)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("goal", "readings", "verdict"),
+    [
+        (Goal.RDMA, device(), Verdict.OK),
+        (Goal.RDMA, device(state="1: DOWN"), Verdict.WARN),
+        (Goal.GPUNETIO, device(state="1: DOWN"), Verdict.WARN),
+        (Goal.ARM_DMA, device(state="1: DOWN"), Verdict.OK),
+        (Goal.RDMA, device("rxe0", parent="eth0"), Verdict.WARN),
+        (Goal.ARM_DMA, device("rxe0", parent="eth0"), Verdict.OK),
+        (Goal.RDMA, {}, Verdict.FAIL),
+        (Goal.ARM_DMA, {}, Verdict.NOT_APPLICABLE),
+        (Goal.ARM_DMA, NIC, Verdict.FAIL),
+        (Goal.RDMA, {f"names {CLASS}": Reading(fault="denied", why="no")}, Verdict.CANNOT_TELL),
+    ],
+)
+def test_rdma_devices_are_judged_by_what_the_goal_needs_of_them(
+    goal: Goal, readings: dict[str, object], verdict: Verdict
+) -> None:
+    assert one("rdma-devices", readings, goal=goal).verdict is verdict
+
+
+def test_a_nic_without_an_rdma_device_lacks_its_module() -> None:
+    assert one("rdma-devices", NIC).remedy == ("sudo modprobe mlx5_ib",)
+    assert "rxe" in one("rdma-devices").remedy[-1]
+
+
+def test_an_infiniband_port_that_is_down_may_lack_its_subnet_manager() -> None:
+    found = one("rdma-devices", device(state="2: INIT", layer="InfiniBand"))
+    assert any("opensm" in line for line in found.remedy)
+    assert found.found == "InfiniBand INIT"
+
+
+def test_a_second_port_without_a_link_is_no_fault_where_the_first_has_one() -> None:
+    second = device("mlx5_1", "0000:9f:00.1", state="1: DOWN")
+    both = {**second, **device(), f"names {CLASS}": ["mlx5_0", "mlx5_1"]}
+    verdicts = {found.verdict for found in judge("rdma-devices", machine(both), goal=Goal.RDMA)}
+    assert verdicts == {Verdict.OK}
+
+
+def test_a_device_that_libibverbs_does_not_list_cannot_be_used() -> None:
+    none = Reading(said="No IB devices found\n", code=255)
+    found = one("rdma-devices", device(), {"run ibv_devinfo": none})
+    assert found.verdict is Verdict.FAIL
+    assert any("/dev/infiniband" in line for line in found.remedy)
+    seen = one("rdma-devices", device(), {"run ibv_devinfo": "hca_id:\tmlx5_0\n"})
+    assert seen.verdict is Verdict.OK
+
+
+def probed(takes: bool | None, errno: str = "", why: str = "") -> dict[str, object]:
+    said = {"device": "mlx5_0", "symbol": True, "takes": takes, "errno": errno, "why": why}
+    return {"probe rdma-dmabuf mlx5_0": said}
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        (probed(True, "EBADF"), Verdict.OK),
+        (probed(False, "EOPNOTSUPP"), Verdict.WARN),
+        (probed(None, why="ibv_open_device: Permission denied"), Verdict.CANNOT_TELL),
+        ({"probe rdma-dmabuf mlx5_0": Reading(fault="late", why="late")}, Verdict.CANNOT_TELL),
+        ({"probe rdma-dmabuf mlx5_0": ["odd"]}, Verdict.CANNOT_TELL),
+    ],
+)
+def test_a_device_takes_a_dma_buf_or_not(answer: dict[str, object], verdict: Verdict) -> None:
+    assert one("rdma-dmabuf", device(), answer).verdict is verdict
+
+
+def test_a_refusal_is_explained_by_the_kernel_the_library_or_the_kind_of_device() -> None:
+    refused = probed(False, "EOPNOTSUPP")
+    old = {"ask uname": {**UNAME, "release": "5.4.0-100-generic"}}
+    assert "5.12" in one("rdma-dmabuf", device(), refused, old).why
+    assert "rdma-core 34" in one("rdma-dmabuf", device(), refused).why
+    soft = {"probe rdma-dmabuf rxe0": {"takes": False, "errno": "EOPNOTSUPP"}}
+    found = one("rdma-dmabuf", device("rxe0", parent="eth0"), soft)
+    assert found.verdict is Verdict.WARN
+    assert "Soft-RoCE" in found.why
+
+
+def test_without_rdma_devices_there_is_nothing_to_try() -> None:
+    assert one("rdma-dmabuf").verdict is Verdict.NOT_APPLICABLE

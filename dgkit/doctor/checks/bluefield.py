@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .. import finding, sources
 from ..facts import bluefield, firmware, mlxconfig, pci, system
@@ -116,51 +116,52 @@ def _shown(case: Case, card: Adapter) -> tuple[Mode, str]:
 
 
 def _untold(case: Case, card: Adapter, settings: Config) -> Finding:
-    query = shlex.join(mlxconfig.command(card.address, bluefield.MODE))
-    remedy = [f"sudo {query}"]
-    if settings.fault == "absent":
-        install = system.install(case.machine, "mstflint", "mstflint")
-        remedy = [install, f"sudo {query.replace('mlxconfig', 'mstconfig')}"]
+    wanted = WANTED.get(case.goal)
+    if wanted is None:
+        why = "RDMA from the host works in DPU mode and in NIC mode."
+        return finding.ok("not read", why=why, subject=subject(card), sources=[MODES])
     return finding.unknown(
         "mode not read",
-        needed=str(WANTED.get(case.goal, "")),
+        needed=str(wanted),
         why=settings.why or "mlxconfig tells nothing of INTERNAL_CPU_OFFLOAD_ENGINE.",
         subject=subject(card),
-        remedy=remedy,
+        remedy=_asking(case, [(card, settings)], bluefield.MODE),
         sources=[MODES],
     )
+
+
+def _asking(
+    case: Case, cards: Sequence[tuple[Adapter, Config]], names: tuple[str, ...]
+) -> list[str]:
+    """The commands by which root reads the settings; mstconfig is in every distribution."""
+    queries = [f"sudo {shlex.join(mlxconfig.command(card.address, names))}" for card, _ in cards]
+    if any(settings.fault == "absent" for _, settings in cards):
+        install = system.install(case.machine, "mstflint", "mstflint")
+        return [install, *(query.replace("mlxconfig", "mstconfig") for query in queries[:4])]
+    return queries[:4]
 
 
 @check("bluefield-link", "Link settings for GPUNetIO", goals={Goal.GPUNETIO}, sides=("host",))
 def link(case: Case) -> Iterator[Finding]:
     """Do the ports speak Ethernet or InfiniBand, and do they keep their link as GPUNetIO asks?"""
-    cards = case.machine.know(firmware.adapters)
+    others = [one for one in case.machine.know(firmware.adapters) if not one.bluefield]
+    asked = mlxconfig.queries(case.machine, [one.address for one in others], bluefield.LINKS)
+    cards = [*case.machine.know(bluefield.configs), *zip(others, asked, strict=True)]
     if not cards:
         yield finding.n_a("no NIC of NVIDIA's")
-        return
-    asked = mlxconfig.queries(case.machine, [one.address for one in cards], _LINKS)
-    untold = [
-        (card, settings) for card, settings in zip(cards, asked, strict=True) if settings.fault
-    ]
-    for card, settings in zip(cards, asked, strict=True):
-        if not settings.fault:
-            yield _link(card, settings)
+    untold = [(card, settings) for card, settings in cards if settings.fault]
+    yield from (_link(card, settings) for card, settings in cards if not settings.fault)
     if untold:
-        names = ("LINK_TYPE_P1",)
-        queries = [shlex.join(mlxconfig.command(card.address, names)) for card, _ in untold]
         yield finding.unknown(
             "link settings not read",
             why=untold[0][1].why,
             subject=", ".join(card.address for card, _ in untold),
-            remedy=[f"sudo {query}" for query in queries[:4]],
+            remedy=_asking(case, untold, ("LINK_TYPE_P1",)),
             sources=[GUIDE],
         )
 
 
-_KEEP = {2: ("KEEP_ETH_LINK_UP_P1", "KEEP_IB_LINK_UP_P1")}
-_KEEP[1] = _KEEP[2][::-1]
-_SENDING = ("ACCURATE_TX_SCHEDULER", "REAL_TIME_CLOCK_ENABLE")
-_LINKS = ("LINK_TYPE_P1", "LINK_TYPE_P2", *_KEEP[2], *_SENDING)
+_KEEP = {2: bluefield.KEEP, 1: bluefield.KEEP[::-1]}
 _NAMES = {1: "InfiniBand", 2: "Ethernet"}
 
 
@@ -189,12 +190,12 @@ def _link(card: Adapter, settings: Config) -> Finding:
             remedy=["# only for GPUNetIO Ethernet:", _set(card, ("LINK_TYPE_P1", 2)), POWER],
             sources=[source],
         )
-    why = "" if all(settings.now(name) == 1 for name in _SENDING) else _UNSCHEDULED
+    why = "" if all(settings.now(name) == 1 for name in bluefield.SENDING) else _UNSCHEDULED
     return finding.ok(found, needed="its link type", why=why, subject=about, sources=[source])
 
 
 _UNSCHEDULED = "Accurate Send Scheduling is off; a program that uses it wants " + (
-    " ".join(f"{name}=1" for name in _SENDING) + "."
+    " ".join(f"{name}=1" for name in bluefield.SENDING) + "."
 )
 
 

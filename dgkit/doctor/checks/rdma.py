@@ -76,19 +76,23 @@ def _judged(case: Case, device: RdmaDevice) -> Finding:
     if device.active or case.goal is Goal.ARM_DMA:
         why = "" if device.active else "DMA over PCIe needs no link."
         return finding.ok(ports, why=why, subject=device.name, sources=[_SOURCE])
-    net = device.nets[0] if device.nets else ""
-    up = [f"sudo ip link set {net} up"] if net else ["sudo ibstat"]
-    layers = {port.link_layer for port in device.ports}
-    if "InfiniBand" in layers:
-        up = ["sudo ibstat", "# an InfiniBand port gets ACTIVE by a subnet manager: start opensm"]
+    if any(one.active and not one.software for one in case.machine.know(rdma.devices).devices):
+        why = "It has no link; another device has one."
+        return finding.ok(ports, why=why, subject=device.name, sources=[_SOURCE])
     return finding.warn(
         ports,
         needed="ACTIVE",
         why="No port has a link, so nothing reaches another machine by it.",
         subject=device.name,
-        remedy=["# plug in the cable, and see to the switch's port", *up],
+        remedy=["# plug in the cable, and see to the switch's port", *_raising(device)],
         sources=[_SOURCE],
     )
+
+
+def _raising(device: RdmaDevice) -> list[str]:
+    if "InfiniBand" in {port.link_layer for port in device.ports}:
+        return ["sudo ibstat", "# an InfiniBand port gets ACTIVE by a subnet manager: start opensm"]
+    return [f"sudo ip link set {net} up" for net in device.nets[:1]]
 
 
 @check("rdma-dmabuf", "RDMA regions of a dma-buf", goals=WITH_GPU, sides=("host",))

@@ -15,7 +15,10 @@ from .mlxconfig import Config
 
 __all__ = [
     "ASKED",
+    "KEEP",
+    "LINKS",
     "MODE",
+    "SENDING",
     "Mode",
     "Representor",
     "Tmfifo",
@@ -36,10 +39,11 @@ MODE = (
     "INTERNAL_CPU_IB_VPORT0",
     "INTERNAL_CPU_OFFLOAD_ENGINE",
 )
-ASKED = (
-    *("LINK_TYPE_P1", "LINK_TYPE_P2", *MODE),
-    *("ACCURATE_TX_SCHEDULER", "REAL_TIME_CLOCK_ENABLE"),
-)
+SENDING = ("ACCURATE_TX_SCHEDULER", "REAL_TIME_CLOCK_ENABLE")
+ASKED = ("LINK_TYPE_P1", "LINK_TYPE_P2", *MODE, *SENDING)
+# What it asks for of a ConnectX: which link is kept up, by its type.
+KEEP = ("KEEP_ETH_LINK_UP_P1", "KEEP_IB_LINK_UP_P1")
+LINKS = ("LINK_TYPE_P1", *KEEP, *SENDING)
 
 
 class Mode(Enum):
