@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import weakref
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +42,13 @@ def _limit(which: int) -> dict[str, int | None]:
     }
 
 
+def _dgkit() -> dict[str, str | int]:
+    from .. import __version__
+    from ..wire.requests import VERSION
+
+    return {"version": __version__, "wire": VERSION}
+
+
 _ENVIRON = (
     *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GDRCOPY_PATH_L", "CUDA_HOME"),
     *("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "SOFTDOCA_LIB", "SOFTDOCA_SIDE"),
@@ -56,6 +64,7 @@ ASKED: dict[str, Callable[[], Any]] = {
     "cpus": lambda: sorted(os.sched_getaffinity(0)),
     "libc": lambda: list(platform.libc_ver()),
     "python": platform.python_version,
+    "dgkit": _dgkit,
     "hostname": lambda: _clean(socket.gethostname()),
     "environ": lambda: {n: _clean(os.environ[n]) for n in _ENVIRON if n in os.environ},
 }
@@ -149,11 +158,14 @@ class Live(Reader):
             return Reading(fault="denied", why=f"{what} may be read by root alone")
         except OSError as error:
             return Reading(fault="failed", why=f"{what}: {error.strerror or error}")
-        except (RuntimeError, ValueError) as error:  # a loop of links; a name with a NUL
+        except (RuntimeError, ValueError, zlib.error) as error:  # a loop of links; a NUL
             return Reading(fault="failed", why=f"{what}: {error}")
 
     def _text(self, path: str) -> Reading:
-        return Reading(text=_bytes(path, _TEXT_MOST).decode("utf-8", "replace"))
+        found = _bytes(path, _TEXT_MOST)
+        if path.endswith(".gz"):  # /proc/config.gz
+            found = zlib.decompressobj(wbits=31).decompress(found, _TEXT_MOST)
+        return Reading(text=found.decode("utf-8", "replace"))
 
     def _raw(self, path: str) -> Reading:
         return Reading(raw=_bytes(path, _RAW_MOST))

@@ -43,7 +43,7 @@ _ATTRIBUTES = {
 }
 _CAPABILITY = (75, 76)
 
-_DOCA = ("common", "dma", "comch", "rdma", "eth", "verbs", "gpunetio")
+_DOCA = ("common", "dma", "comch", "rdma", "eth", "flow", "verbs", "gpunetio")
 LIBRARIES = (
     *("libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.13", "libcudart.so.12", "libcudart.so"),
     *("libgdrapi.so.2", "libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from .diagnosis import Progress, read_everything
+from .facts import cmdline, kconfig
+from .live import ASKED, FULL_S, Live
+from .machine import Machine
+from .pseudonyms import Pseudonyms
 from .reader import Reader
 from .reading import Reading
 
-__all__ = ["Recorded", "Snapshot", "load"]
+__all__ = ["Recorded", "Snapshot", "load", "record"]
 
 FORMAT, VERSION = "dgkit snapshot", 1
 _LARGEST = 64 << 20  # bytes of a file that is read
@@ -56,17 +63,94 @@ class Recorded(Reader):
         return Reading(fault="unrecorded", why=f"{by} did not look at {key.partition(' ')[2]}")
 
 
+def record(
+    machine: Machine,
+    *,
+    word: str = "",
+    size: int = 64 << 20,
+    limit_s: float = FULL_S,
+    progress: Progress | None = None,
+) -> Snapshot:
+    """All that any check looks at on this machine, for each goal, with nothing secret in it.
+
+    `word`: two recordings with the same word have the same pseudonyms, as a host's and its DPU's
+    should. The rest is as in diagnose(). ValueError: `machine` is a recorded one itself.
+    """
+    from .. import __version__
+
+    reader = machine.read
+    if not isinstance(reader, Live):
+        raise ValueError(f"{machine.name} cannot be recorded: it is a recording")
+    reader.together([f"ask {what}" for what in ASKED])
+    read_everything(machine, size=size, limit_s=limit_s, progress=progress)
+    kept = {key: _kept(key, one) for key, one in reader.seen().items()}
+    return Snapshot(
+        dgkit=__version__,
+        taken=datetime.date.today().isoformat(),
+        source="recorded",
+        readings=Pseudonyms(word).all(kept),
+    )
+
+
+_DEVICES = re.compile(r"null|nvidia|infiniband|gdrdrv|rshim|mst|dma_heap|udmabuf|dri|vfio|tmfifo")
+
+
+def _kept(key: str, one: Reading) -> Reading:
+    """Without what no check looks at, in the few readings that tell much about a machine."""
+    text, names = one.text, one.names
+    if key == f"text {cmdline.PATH}" and one.ok:
+        text = cmdline.kept(text)
+    elif key.startswith(("text /boot/config", "text /lib/modules/", "text /proc/config")):
+        text = kconfig.kept(text)
+    elif key == "text /proc/cpuinfo":  # the first CPU is as good as all
+        text = text.partition("\n\n")[0]
+    elif key == "names /dev":
+        names = tuple(name for name in names if _DEVICES.match(name))
+    return msgspec.structs.replace(one, text=text, names=names)
+
+
 def load(path: Path) -> Snapshot:
-    """Reads a snapshot. ValueError: it is none, or of a version that is not known; OSError."""
+    """Reads a snapshot. ValueError names the file and says why it is none; OSError."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, no snapshot of dgkit doctor")
     with path.open("rb") as file:
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         raise ValueError(f"{path} is larger than any snapshot ({_LARGEST >> 20} MiB)")
+    if data.startswith(b"\x1f\x8b"):
+        raise ValueError(f"{path} is compressed: gunzip it first")
     try:
-        found = msgspec.json.decode(data, type=Snapshot)
-    except (msgspec.DecodeError, RecursionError) as error:
+        head = msgspec.json.decode(data, type=_Head)
+        if (head.format, head.version) == (FORMAT, VERSION):
+            found = msgspec.json.decode(data, type=Snapshot)
+            for what, kind in _ANSWERS.items():  # which facts rely on
+                if (one := found.readings.get(f"ask {what}")) and one.ok:
+                    msgspec.convert(one.data, kind)
+            return found
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no snapshot of dgkit doctor: {error}") from None
-    if found.format != FORMAT or found.version != VERSION:
-        what = f"format {found.format!r}, version {found.version}"
-        raise ValueError(f"{path} has {what}; this dgkit reads {FORMAT!r}, version {VERSION}")
-    return found
+    what = f"format {head.format!r}, version {head.version}"
+    raise ValueError(f"{path} has {what}; this dgkit reads {FORMAT!r}, version {VERSION}")
+
+
+class _Head(msgspec.Struct):
+    """What is looked at first: the rest may be otherwise in another version."""
+
+    format: str
+    version: int
+
+
+# What `ask` gives.
+_ANSWERS: dict[str, Any] = {
+    "uname": dict[str, str],
+    "page-size": int,
+    "memlock": dict[str, int | None],
+    "open-files": dict[str, int | None],
+    "euid": int,
+    "cpus": list[int],
+    "libc": list[str],
+    "python": str,
+    "hostname": str,
+    "environ": dict[str, str],
+    "dgkit": dict[str, str | int],
+}

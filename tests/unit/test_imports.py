@@ -25,7 +25,7 @@ BELOW = {
     "memory": {"types", "errors", "buffers", "cards"},
     "doca": {"types", "errors", "buffers", "cards", "dma"},
     "wire": {"types", "errors", "dma"},  # dma: for the folder that its sockets share with export.c
-    "doctor": {"types", "errors", "cards"},
+    "doctor": {"types", "errors", "cards", "wire"},  # wire: for the number of its version
     "report": {"types", "errors", "cards"},
     "agent": {"types", "errors", "dma", "memory", "wire", "report"},
     "session": {"types", "errors", "buffers", "cards", "dma", "memory", "wire", "report", "agent"},

@@ -1,0 +1,114 @@
+"""What in a text names one machine or one person, and how each such thing looks.
+
+One expression finds them all, in one pass, so that no stand-in is taken for a secret again. What
+looks alike is told apart by what stands around it: `10.1.2.3` is an address, `version: 5.15.0.1`
+and `libx.so.1.2.3.4` are not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["NO_SERIAL", "VERSIONS_ONLY", "expression", "is_version", "kind_near", "names_somebody"]
+
+_H = "[0-9A-Fa-f]"
+_QUAD = r"\d{1,3}(?:\.\d{1,3}){3}"
+_GROUPS = rf"{_H}{{1,4}}(?::{_H}{{1,4}}){{0,6}}"
+_FORMS = {
+    # Serial Number : 1654922000123, <serial>..., "board_serial": "...", SERIAL=...
+    "serial": r"(?i:(?<![A-Za-z])(?:\w{1,32}_)?serial(?:[ _]?(?:number|num|no))?\.?[\"']?[ \t]*"
+    r"[:=>][ \t]*[\"']?)(?P<serial_value>[^\s<>,;\"']+)",
+    "home": r"(?<=/home/)[^\s/:,;'\"<>()]+",
+    "disk": r"(?<=by-id/)[^\s/,:'\"]+",
+    "uuid": rf"(?<!{_H}){_H}{{8}}(?:-{_H}{{4}}){{3}}-{_H}{{12}}(?!{_H})",
+    "volume": rf"(?<=UUID=){_H}[0-9A-Fa-f-]+",  # of a FAT or MBR: shorter than a UUID
+    # MAC, EUI-64, the 20 bytes of IP over InfiniBand
+    "pairs": rf"(?<![0-9A-Za-z]){_H}{{2}}(?P<_cut>[:-]){_H}{{2}}(?:(?P=_cut){_H}{{2}}){{4,62}}"
+    rf"(?!{_H})",
+    "ipv6": rf"(?<![0-9A-Za-z])(?<!\d\.)(?:{_H}{{1,4}}(?::{_H}{{1,4}}){{7}}"
+    rf"|(?:{_GROUPS})?::(?:(?:{_H}{{1,4}}:){{0,6}}(?:{_QUAD}|{_H}{{1,4}}))?)(?![0-9A-Za-z])",
+    "guid": rf"(?<![0-9A-Za-z]){_H}{{4}}(?::{_H}{{4}}){{3}}(?![0-9A-Za-z]|:{_H})",
+    "ipv4": rf"(?<![0-9A-Za-z])(?<![0-9A-Za-z]\.){_QUAD}(?![0-9A-Za-z]|\.\d)",
+    "board": r"(?<![0-9A-Za-z])MT\d{4}[A-Z][0-9A-Z]{5}(?=MLNX|[^0-9A-Za-z]|$)",
+    "enx": rf"(?<![0-9A-Za-z])(?:en|wl)x{_H}{{12}}(?![0-9A-Za-z])",
+    "hexes": rf"(?<![0-9A-Za-z])(?:0x)?(?:{_H}{{64}}|{_H}{{32}}|{_H}{{16}}|{_H}{{12}})"
+    r"(?![0-9A-Za-z])",
+    "built": r"(?<=\()[\w.-]{1,64}@[\w.-]{1,64}(?=\))",  # /proc/version: who built the kernel
+}
+
+
+def expression(hosts: Iterable[str], serials: Iterable[str]) -> re.Pattern[str]:
+    """Finds all forms, these names of hosts with what domain follows, and these serial numbers."""
+    forms = dict(_FORMS)
+    if names := _any_of(hosts):
+        end = r"(?:-[0-9A-Za-z-]+)?(?:\.[0-9A-Za-z-]+)*(?![0-9A-Za-z])"
+        forms = {"host": rf"(?<![0-9A-Za-z])(?i:{names}){end}", **forms}
+    if known := _any_of(serials):
+        forms = {"known": rf"(?<![0-9A-Za-z])(?:{known})(?![0-9A-Za-z])", **forms}
+    return re.compile("|".join(f"(?P<{name}>{form})" for name, form in forms.items()))
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return "|".join(map(re.escape, sorted(words, key=lambda word: (-len(word), word))))
+
+
+# Names of hosts that name nobody, and words that mean something else in what is read here.
+_COMMON = frozenset(
+    (
+        *("localhost", "localdomain", "linux", "ubuntu", "debian", "rocky", "rhel", "centos"),
+        *("fedora", "sles", "nvidia", "mellanox", "bluefield", "dgx", "spark", "cuda", "doca"),
+        *("gpu", "nic", "dpu", "host", "server", "node", "box", "machine", "computer", "root"),
+        *("port", "device", "driver", "kernel", "pci", "mlx5", "active", "down", "default"),
+        *("unknown", "none", "true", "false"),
+    )
+)
+_PRODUCT = re.compile(r"(?:[abhltv]|gh|gb|rtx|bf|cx|connectx|bluefield)-?\d{1,4}[a-z]?\Z")
+
+
+def names_somebody(host: str) -> bool:
+    """Whether the name of a host says anything, and may be replaced wherever it stands."""
+    return len(host) > 2 and host not in _COMMON and not _PRODUCT.match(host)
+
+
+# What stands where there is no serial number.
+NO_SERIAL = re.compile(
+    r"(?i)(?:\[?n/?a\]?|none|not|unknown|default|to|system|no|0+|x+|-+|\.+)\Z",
+)
+
+# Readings where four numbers in a row are versions.
+VERSIONS_ONLY = re.compile(
+    r"run (?:\S*/)?(?:dpkg|dpkg-query|rpm|apt|apt-cache|pip3?|modinfo|ofed_info|uname)\b"
+    r"|text \S*(?:version|fw_ver|_rev|release)[^/\s]*\Z"
+)
+
+_VERSION_BEFORE = re.compile(
+    r"(?i)(?:(?:version|(?<![a-z])ver|(?<![a-z])rev|revision|release|firmware|(?<![a-z])fw|bios)"
+    r"[\w.-]*[\"']?[\s:=(\[\"']*"
+    r"|(?<![a-z])(?:linux|kernel|driver|build)[ \t]+"
+    r"|[a-z]\w*-|\d-)v?\Z"
+)
+_ADDRESS_BEFORE = re.compile(rf"(?i)(?:(?<![a-z])(?:ip|host|node|addr|peer|from|to)-|{_QUAD}-)\Z")
+_VERSION_AFTER = re.compile(rf"[-+~_](?!{_QUAD})[0-9A-Za-z]")
+
+
+def is_version(text: str, start: int, end: int) -> bool:
+    """Whether the four numbers there are a version: by the word before, or by what hangs on."""
+    before = text[max(text.rfind("\n", 0, start) + 1, start - 64) : start]
+    if _VERSION_AFTER.match(text, end):
+        return True
+    return bool(_VERSION_BEFORE.search(before)) and not _ADDRESS_BEFORE.search(before)
+
+
+_NEAR = {
+    "mac": re.compile(r"(?i)(?<![a-z])mac(?![a-z])"),
+    "guid": re.compile(r"(?i)guid|wwn|wwid|eui|naa\."),
+}
+
+
+def kind_near(text: str, start: int, end: int, key: str) -> str:
+    """`mac` or `guid` if the line or the reading's key says that there is one; else ""."""
+    stop = text.find("\n", end)
+    line = text[text.rfind("\n", 0, start) + 1 : stop if stop >= 0 else len(text)]
+    line = f"{key} {line[:400]}"
+    return next((kind for kind, words in _NEAR.items() if words.search(line)), "")

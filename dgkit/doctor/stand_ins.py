@@ -1,0 +1,123 @@
+"""What takes a secret's place: of the same shape, and the same wherever the secret stands."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+from collections.abc import Callable
+
+__all__ = ["StandIns", "like"]
+
+_BENCHMARK = int(ipaddress.IPv4Address("198.18.0.0"))  # /15, RFC 2544
+_DOCUMENTATION = int(ipaddress.IPv6Address("2001:db8::"))  # /32, RFC 3849
+_KEPT = tuple(
+    map(ipaddress.IPv4Network, ("127.0.0.0/8", "0.0.0.0/32", "255.0.0.0/8", "192.168.100.0/24"))
+)
+_LOW = 2**64 - 1
+
+
+class StandIns:
+    """Made by HMAC-SHA512 under a key: of `word`, or else one that nobody has."""
+
+    def __init__(self, word: str) -> None:
+        self._key = hashlib.sha256(word.encode()).digest() if word else os.urandom(32)
+        self._known: dict[tuple[str, str], str] = {}
+        self._taken: set[tuple[str, str]] = set()
+
+    def knows(self, kind: str, value: str) -> bool:
+        """Whether it was met before."""
+        return (kind, value) in self._known
+
+    def hex(self, kind: str, digits: str) -> str:
+        """Of a `mac`, a `guid`, a `uuid` or other bytes: lower case, without cuts."""
+        if set(digits) in ({"0"}, {"f"}):
+            return digits
+        if kind == "uuid" and digits.startswith("fe80000000000000"):  # a GID
+            return digits[:16] + self.hex("guid", digits[16:])
+        start = "02" if kind == "mac" else ""
+        return self._keep(kind, digits, lambda stream: (start + stream.hex())[: len(digits)])
+
+    def ipv4(self, text: str) -> str:
+        """Of an IPv4 address; what is none, and the nets that are kept, as they are."""
+        try:
+            address = ipaddress.IPv4Address(text)
+        except ValueError:  # a number above 255, or with a zero in front
+            return text
+        if any(address in net for net in _KEPT):
+            return text
+
+        def make(stream: bytes) -> str:
+            host = int.from_bytes(stream[:4], "big") % 2**17
+            return str(ipaddress.IPv4Address(_BENCHMARK + host))
+
+        return self._keep("ipv4", text, make)
+
+    def ipv6(self, text: str) -> str:
+        """Of an IPv6 address or a GID, written out or short as it was."""
+        try:
+            address = ipaddress.IPv6Address(text)
+        except ValueError:
+            head, cut, last = text.rpartition(":")
+            return f"{head}{cut}{self.ipv4(last)}"
+        if int(address) <= 1:  # :: and ::1
+            return text
+        made = self._ipv6(address)
+        if "." in text:
+            return f"{text.rpartition(':')[0]}:{made.ipv4_mapped or made}"
+        return like(text, made.exploded.replace(":", "")) if len(text) == 39 else str(made)
+
+    def name(self, kind: str, name: str) -> str:
+        """`host-ab12f3`."""
+        return self._keep(kind, name, lambda stream: f"{kind}-{stream[:3].hex()}")
+
+    def shaped(self, value: str) -> str:
+        """Digits for digits and letters for letters."""
+        return self._keep("serial", value, lambda stream: _shaped(value, stream))
+
+    def _ipv6(self, address: ipaddress.IPv6Address) -> ipaddress.IPv6Address:
+        if address.ipv4_mapped:
+            ipv4 = ipaddress.IPv4Address(self.ipv4(str(address.ipv4_mapped)))
+            return ipaddress.IPv6Address(0xFFFF << 32 | int(ipv4))
+        if address.is_link_local and int(address) & _LOW > 1:
+            guid = self.hex("guid", f"{int(address) & _LOW:016x}")
+            return ipaddress.IPv6Address(int(address) & ~_LOW | int(guid, 16))
+
+        def make(stream: bytes) -> str:
+            host = int.from_bytes(stream[:12], "big")
+            return str(ipaddress.IPv6Address(_DOCUMENTATION | host))
+
+        return ipaddress.IPv6Address(self._keep("ipv6", str(address), make))
+
+    def _keep(self, kind: str, value: str, make: Callable[[bytes], str]) -> str:
+        """`make` makes one out of 64 bytes, and is asked again if another thing has that one."""
+        attempt = 0
+        while (kind, value) not in self._known:
+            words = f"{kind}\0{value}\0{attempt}".encode("utf-8", "surrogatepass")
+            made = make(hmac.digest(self._key, words, "sha512"))
+            attempt += 1
+            if (made != value and (kind, made) not in self._taken) or attempt > 100:
+                self._taken.add((kind, made))
+                self._known[kind, value] = made
+        return self._known[kind, value]
+
+
+def like(found: str, digits: str) -> str:
+    """The digits, cut and in the case of what was found."""
+    upper = found != found.lower()
+    left = iter(digits.upper() if upper else digits)
+    return "".join(next(left) if letter.isalnum() else letter for letter in found)
+
+
+def _shaped(value: str, stream: bytes) -> str:
+    made = []
+    for at, letter in enumerate(value):
+        byte = stream[at % len(stream)]
+        if letter.isdecimal():
+            made.append(str(byte % 10) if at else str(1 + byte % 9))
+        elif letter.isalpha():
+            made.append(chr((65 if letter.isupper() else 97) + byte % 26))
+        else:
+            made.append(letter)
+    return "".join(made)

@@ -1,0 +1,172 @@
+"""A machine in a file: what stands in it, and what a file that is none is told."""
+
+import datetime
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from doctor_rig import machine
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dgkit
+from dgkit.doctor import Goal, diagnose
+from dgkit.doctor.diagnosis import here
+from dgkit.doctor.live import ASKED
+from dgkit.doctor.machine import Machine
+from dgkit.doctor.reading import Fault, Reading
+from dgkit.doctor.snapshot import Recorded, Snapshot, load, record
+
+
+TELLING = ["text /proc/cmdline", "text /proc/cpuinfo", "names /dev"]
+
+
+@pytest.fixture(scope="module")
+def live() -> Machine:
+    with here() as machine:
+        machine.read.together(TELLING)
+        record(machine)  # all is read once, before the time is over
+        yield machine
+
+
+PLAIN = {"format": "dgkit snapshot", "version": 1, "source": "synthetic: a test", "readings": {}}
+
+
+def _written(folder: Path, what: object) -> Path:
+    path = folder / "machine.snap"
+    path.write_bytes(what if isinstance(what, bytes) else json.dumps(what).encode())
+    return path
+
+
+def test_a_recording_says_when_and_by_what_it_was_made(live: Machine) -> None:
+    made = record(live)
+    assert made.source == "recorded"
+    assert made.dgkit == dgkit.__version__
+    assert datetime.date.fromisoformat(made.taken) <= datetime.date.today()
+    assert {f"ask {what}" for what in ASKED} <= set(made.readings)
+
+
+@pytest.mark.parametrize("goal", Goal)
+def test_judged_from_the_file_is_as_judged_live(live: Machine, goal: Goal, tmp_path: Path) -> None:
+    path = tmp_path / "this.snap"
+    record(live).save(path)
+    again = Machine(Recorded(load(path)), live.name)
+    here_and_now, from_file = (diagnose([one], goal=goal) for one in (live, again))
+    assert from_file.findings == here_and_now.findings
+    assert from_file.ways == here_and_now.ways
+    assert not [one for one in from_file.findings if "did not look" in one.why]
+
+
+def test_only_a_live_machine_can_be_recorded() -> None:
+    with pytest.raises(ValueError, match="a test machine cannot be recorded"):
+        record(machine({}, name="a test machine"))
+
+
+def test_what_tells_much_and_is_never_looked_at_is_not_recorded(live: Machine) -> None:
+    made = record(live).readings
+    words = made["text /proc/cmdline"].text.split()
+    assert not [word for word in words if re.match(r"root=|BOOT_IMAGE|ip=", word)]
+    assert made["text /proc/cpuinfo"].text.count("processor") <= 1
+    assert not {"sda", "vda", "tty", "stdin", "shm"} & set(made["names /dev"].names)
+
+
+def test_a_recording_knows_what_it_did_not_look_at() -> None:
+    real = Recorded(Snapshot(source="recorded", dgkit="0.1.0", readings={}))
+    assert real.text("/etc/x") == Reading(
+        fault="unrecorded", why="dgkit 0.1.0 did not look at /etc/x"
+    )
+    made = Recorded(Snapshot(source="synthetic: a test", otherwise="absent", readings={}))
+    assert made.text("/etc/x").absent
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+readings = st.builds(
+    Reading,
+    text=st.text(),
+    said=st.text(),
+    code=st.integers(-64, 255),
+    names=st.lists(st.text()).map(tuple),
+    raw=st.binary(),
+    data=plain,
+    fault=st.sampled_from(Fault.__args__),  # type: ignore[attr-defined]
+    why=st.text(),
+)
+
+
+@given(st.dictionaries(st.text().map(lambda what: f"text {what}"), readings))
+def test_what_is_saved_is_loaded(tmp_path_factory: Any, found: dict[str, Reading]) -> None:
+    path = tmp_path_factory.getbasetemp() / "round.snap"
+    made = Snapshot(source="synthetic: a test", readings=found)
+    made.save(path)
+    assert load(path) == made
+
+
+@given(st.binary() | plain.map(lambda value: json.dumps(value).encode()))
+def test_a_file_that_is_none_is_named(tmp_path_factory: Any, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "odd.snap"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        load(path)
+
+
+@given(st.data())
+def test_a_file_that_was_cut_is_named(tmp_path_factory: Any, data: st.DataObject) -> None:
+    whole = json.dumps({**PLAIN, "readings": {"text /a": {"text": "b"}}}).encode()
+    path = tmp_path_factory.getbasetemp() / "cut.snap"
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"version": 2}, "version 2; this dgkit reads"),
+        ({"version": 2, "readings": []}, "version 2; this dgkit reads"),
+        ({"format": "something"}, "format 'something'"),
+        ({"version": "1"}, "no snapshot"),
+        ({"readings": []}, "no snapshot"),
+        ({"readings": {"text /a": "b"}}, "no snapshot"),
+        ({"readings": {"text /a": {"text": 1}}}, "no snapshot"),
+        ({"readings": {"text /a": {"fault": "gone"}}}, "no snapshot"),
+        ({"readings": {"raw /a": {"raw": "no base 64!"}}}, "no snapshot"),
+        ({"readings": {"ask uname": {"data": "Linux"}}}, "no snapshot"),
+        ({"readings": {"ask memlock": {"data": {"soft": "much"}}}}, "no snapshot"),
+        ({"otherwise": "fine"}, "no snapshot"),
+    ],
+)
+def test_a_file_that_is_not_as_it_should_be_is_told_why(
+    tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    path = _written(tmp_path, {**PLAIN, **change})
+    with pytest.raises(ValueError, match=re.escape(said)) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_folders_packed_deep_and_huge_files_are_told_why(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is a folder"):
+        load(tmp_path)
+    with pytest.raises(ValueError, match="gunzip it first"):
+        load(_written(tmp_path, gzip.compress(json.dumps(PLAIN).encode())))
+    with pytest.raises(ValueError, match="no snapshot"):
+        load(_written(tmp_path, b'{"readings":' + b"[" * 100_000))
+    with (tmp_path / "huge.snap").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    with pytest.raises(ValueError, match="larger than any snapshot"):
+        load(tmp_path / "huge.snap")
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nothing.snap")
+
+
+def test_a_field_of_a_later_dgkit_does_no_harm(tmp_path: Path) -> None:
+    found = load(_written(tmp_path, {**PLAIN, "weather": "fine"}))
+    assert msgspec.structs.asdict(found)["readings"] == {}
