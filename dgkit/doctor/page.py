@@ -34,12 +34,17 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
     every = verbose or not diagnosis.ways  # then these checks were asked for by name
     two = None not in (diagnosis.case.host, diagnosis.case.dpu)
     writer = _Writer(width, verbose=verbose, two_sides=two)
+    short = False
     for entry in entries(diagnosis.findings):
         verdict = entry.finding.verdict
         if verdict is Verdict.FAIL or every:
             lines += [(), *writer.full(entry)]
         elif verdict is Verdict.WARN:
-            lines += [(), *writer.full(entry)] if len(lines) < _ROOM else writer.short(entry)
+            whole = len(lines) < _ROOM
+            if whole or not short:
+                lines.append(())
+            lines += writer.full(entry) if whole else writer.short(entry)
+            short = not whole
     if not every:
         lines += _untold(diagnosis, writer)
     return [*lines, (), *_foot(diagnosis, width, every=every)]

@@ -18,7 +18,9 @@ __all__ = ["html", "text"]
 
 _QUIET = (Verdict.OK, Verdict.NOT_APPLICABLE)
 _GREY = "#8a8a8a"
-_BLOCK = f"margin:8px 0px 0px 0px;padding:6px 0px 0px 0px;border-top:1px solid {_GREY}"
+_BLOCK = (
+    f"font-size:12px;margin:8px 0px 0px 0px;padding:6px 4px 0px 4px;border-top:1px solid {_GREY}"
+)
 
 
 def text(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> str:
@@ -39,7 +41,7 @@ def html(diagnosis: Diagnosis) -> Html:
         list(_rows(diagnosis)),
         badge=_badge(diagnosis.verdict),
         body=Html(body),
-        note="; ".join(line for line in origins(diagnosis) if line.startswith("synthetic")),
+        note="synthetic machine" if _is_synthetic(diagnosis) else "",
     )
 
 
@@ -53,8 +55,13 @@ def _rows(diagnosis: Diagnosis) -> Iterator[tuple[str, object]]:
         yield "Machine", clean(line)
 
 
+def _is_synthetic(diagnosis: Diagnosis) -> bool:
+    return any(line.startswith("synthetic") for line in origins(diagnosis))
+
+
 def _badge(verdict: Verdict, word: str = "") -> Html:
-    return cards.badge(word or str(verdict), warn=verdict not in _QUIET)
+    whole = (word or str(verdict)).replace(" ", "\N{NO-BREAK SPACE}")
+    return cards.badge(whole, warn=verdict not in _QUIET)
 
 
 def _ways(ways: Iterable[Way]) -> str:
