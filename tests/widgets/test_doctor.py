@@ -7,7 +7,7 @@ import pytest
 from doctor_panel_rig import DPU, FAR, GPU, large, saved
 from msgspec.structs import replace
 from waiting import until
-from widgets_rig import PanelError
+from widgets_rig import PanelError, View
 
 import dgkit.widgets.doctor.judging as judging
 from dgkit.doctor import Goal, Verdict
@@ -147,6 +147,25 @@ def test_what_is_asked_for_while_it_runs_comes_next_and_only_the_last_of_it(tmp_
     held.set()
     assert shown.panel.wait(20).goal is Goal.GPUNETIO
     assert len(held.asked) == 2
+
+
+def test_a_check_that_is_asked_for_takes_no_goal_from_the_queue(tmp_path, view, held):
+    shown = view(DoctorPanel(saved(tmp_path)))
+    shown.ask("aim", goal="rdma")
+    shown.ask("check", check="kernel-version")
+    held.set()
+    assert shown.panel.wait(20).goal is Goal.RDMA
+    assert held.asked == [[], []]
+
+
+def test_all_views_hear_the_same(panel):
+    other = View(panel.panel)
+    panel.ask("aim", goal="rdma")
+    panel.panel.wait(20)
+    heard = other.of("state")
+    assert len(heard) == 2
+    assert heard == panel.of("state")[-2:]
+    assert other.ask("hello")["goal"] == "rdma"
 
 
 def test_a_snapshot_that_is_gone_or_spoiled_is_said_and_what_was_found_stays(tmp_path, panel):

@@ -155,7 +155,7 @@ def test_without_a_gpu_or_without_a_nic_the_tree_is_drawn_and_says_what_it_needs
         alone = picture(machine({"17/17:01.0/18:00.0": (kind, -1)}))
         assert alone.nearest is None
         told = alone.told(None)
-        assert "needs a GPU and a NIC" in told["answer"]
+        assert "of a GPU and a NIC" in told["answer"]
         assert "under one PCIe bridge" not in told["answer"]
         assert "0000:18:00.0" in boxes(topology_figure(machine({"17/17:01.0/18:00.0": (kind, -1)})))
 

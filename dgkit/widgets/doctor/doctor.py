@@ -148,7 +148,8 @@ class DoctorPanel(BokehPanel):
             if self._over:
                 return
             if self._now is not None:
-                self._next = order
+                if not order.check or self._next is None or self._next.check:
+                    self._next = order  # one check is a part of all that wait already
                 return
             self._begin(order)
         self._tell()

@@ -74,10 +74,9 @@ function findingOf(finding, opened, acts, sides) {
 function makeWays() {
   const { body, box: part } = tableOf("Ways of moving bytes, the better ones first", ["Way", "Verdict", "Why"]);
   const verdict = (way) => h("span", { class: `dg-verdict ${verdictClass[way.verdict] ?? "dg-na"}` }, way.word);
-  const why = (way) => (way.by === way.why.replace(/[.]$/, "") ? way.why : `${way.why} (${way.by})`);
   const row = (way) => h("tr", {},
     h("th", { scope: "row", class: "dg-wrap" }, way.title, h("div", { class: "dg-help" }, way.what)),
-    h("td", {}, verdict(way)), h("td", { class: "dg-wrap" }, way.why ? why(way) : ""));
+    h("td", {}, verdict(way)), h("td", { class: "dg-wrap" }, way.why, way.checks ? h("div", { class: "dg-help dg-mono" }, way.checks) : null));
   const draw = (ways) => {
     part.hidden = !ways.length;
     body.replaceChildren(...ways.map(row));
@@ -100,7 +99,7 @@ function makeFindings(acts) {
   const fold = ({ verdict, list, text, box }, items) => {
     const its = result.findings.filter((one) => one.verdict === verdict);
     box.hidden = onlyWrong || !its.length;
-    text.textContent = verdict === "ok" ? `${its.length} ok` : `${its.length} not applicable`;
+    text.textContent = `${result.numbers[verdict] ?? 0} ${verdict === "ok" ? "ok" : "not applicable"}`;
     list.replaceChildren(...its.map(items));
   };
   const fill = () => {

@@ -99,7 +99,10 @@ class Picture:
 
 
 _ENDS = (("gpu",), ("nic", "dpu"))
-_ALONE = "This needs a GPU and a NIC or a DPU; a DPU's Arm side sees the host's GPUs in no case."
+_ALONE = (
+    "How near two devices are is told of a GPU and a NIC or DPU, and not both are to be seen here. "
+    "The Arm cores of a DPU do not see the host's GPUs: judge the host, or both sides together."
+)
 
 
 def picture(of: Diagnosis | Machine) -> Picture | None:

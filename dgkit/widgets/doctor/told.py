@@ -11,7 +11,7 @@ from ...doctor.facts.side import side
 from ...doctor.machine import Machine
 from ...doctor.snapshot import Recorded
 from ...doctor.sources import Source
-from ...doctor.summary import Entry, by, clean, counts, entries
+from ...doctor.summary import Entry, clean, counts, entries
 from ...doctor.ways import Way
 
 __all__ = ["ENTRIES", "HERE", "described", "machine_told"]
@@ -34,6 +34,9 @@ def described(diagnosis: Diagnosis) -> dict[str, Any]:
         "findings": list(_findings(found[:ENTRIES])),
         "left_out": max(0, len(found) - ENTRIES),
         "counts": counts(diagnosis),
+        "numbers": {
+            str(one): n for one, n in Counter(f.verdict for f in diagnosis.findings).items()
+        },
         "took_s": round(diagnosis.took_s, 1),
     }
 
@@ -56,7 +59,8 @@ def machine_told(machine: Machine) -> dict[str, str]:
 def _way(way: Way) -> dict[str, str]:
     return {
         "title": _cut(way.title), "what": _cut(way.what), "verdict": str(way.verdict),
-        "word": way.word, "why": _cut(way.why), "by": _cut(by(way).lstrip(": ")),
+        "word": way.word, "why": _cut(way.why),
+        "checks": ", ".join(way.blocked_by or way.warned_by),
     }  # fmt: skip
 
 

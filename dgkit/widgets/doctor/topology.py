@@ -30,7 +30,7 @@ COLOURS = {
     Near.SYS: "#c0609a",
 }
 _GREY, _BOX, _TEXT = "#8a8a8a", "#eceff1", "#202124"
-_ACROSS, _DOWN, _LEGEND = 104, 74, 150  # px: a device's column, a row, the legend below
+_ACROSS, _DOWN, _LEGEND = 104, 74, 110  # px: a device's column, a row, the legend below
 _WIDE, _HIGH = 0.92, 0.66  # of a column and of a row
 _TIPS = [
     *(("", "@name"), ("address", "@address"), ("driver", "@driver")),
@@ -86,7 +86,8 @@ def drawn(shown: Picture, pair: Pair | None) -> figure:
     rows = 1 + max(box.y for box in boxes.values())
     made = figure(
         title=shown.title(pair), toolbar_location=None, tools="",
-        width=max(560, int(columns * _ACROSS) + 20), height=int(rows * _DOWN) + _LEGEND + 40,
+        width=max(560, int(columns * _ACROSS) + 20),
+        height=int(rows * _DOWN) + 40 + (_LEGEND if pair is not None else 0),
         x_range=Range1d(start=-0.6, end=max(columns, 5) - 0.4),
         y_range=Range1d(start=rows - 0.4, end=-0.6),
     )  # fmt: skip
