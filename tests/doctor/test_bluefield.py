@@ -177,7 +177,8 @@ def test_the_rshim_driver_tells_the_mode_where_mlxconfig_does_not(
     ("device", "ports", "verdict"),
     [
         (BF2, {"p0": "p0\n", "pf0hpf": "c1pf0\n"}, Verdict.OK),
-        (BF2, {"p0": "p0\n", "rep": "pf0hpf\n"}, Verdict.OK),
+        (BF2, {"p0": "p0\n", "rep": "pf0\n"}, Verdict.OK),
+        (BF2, {"p0": "p0\n", "en3f0pf0sf0": "pf0sf0\n"}, Verdict.CANNOT_TELL),
         (BF2, {"oob_net0": ""}, Verdict.CANNOT_TELL),
         (BF3, {"oob_net0": ""}, Verdict.OK),  # its Arm cores run in DPU mode alone
     ],
@@ -196,6 +197,15 @@ def test_a_dpu_beside_the_host_tells_the_mode_of_the_hosts_only_card() -> None:
     two = machine(cards((AT, BF2), ("0000:b1:00.0", BF2)))
     unsure = [one for one in judge("bluefield-mode", two, arm) if one.side == "host"]
     assert {one.verdict for one in unsure} == {Verdict.CANNOT_TELL}
+
+
+@pytest.mark.parametrize("level", ["RESTRICTED", "PRIVILEGED"])
+def test_an_arm_side_that_restricts_the_host_says_where_to_type(level: str) -> None:
+    query = f"Current device configurations:\n-----\nlevel                         : {level}\n"
+    said = {f"run mlxprivhost -d {AT} q": query}
+    found = mode(Goal.ARM_DMA, settings(DPU), ARM, said)
+    assert found.verdict is Verdict.OK
+    assert ("zero trust" in found.why) is (level == "RESTRICTED")
 
 
 def test_no_card_has_no_mode() -> None:

@@ -159,5 +159,15 @@ def test_a_refusal_is_explained_by_the_kernel_the_library_or_the_kind_of_device(
     assert "Soft-RoCE" in found.why
 
 
+def test_devices_of_one_kind_share_an_answer() -> None:
+    both = {
+        **device("mlx5_1", "0000:9f:00.1"),
+        **device(),
+        **probed(True, "EBADF"),
+        f"names {CLASS}": ["mlx5_0", "mlx5_1"],
+    }
+    assert one("rdma-dmabuf", both).subject == "mlx5_0, mlx5_1"
+
+
 def test_without_rdma_devices_there_is_nothing_to_try() -> None:
     assert one("rdma-dmabuf").verdict is Verdict.NOT_APPLICABLE

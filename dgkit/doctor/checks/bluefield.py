@@ -96,10 +96,18 @@ def mode(case: Case) -> Iterator[Finding]:
         if now is Mode.UNKNOWN:
             now, how = _shown(case, card)
             after = now
+        if case.machine.know(side) == "dpu" and bluefield.restricted(case.machine, card):
+            how = f"{how} {_ZERO_TRUST}".strip()
         if now is Mode.UNKNOWN:
             yield _untold(case, card, settings)
         else:
             yield judged(case.goal, Seen(card, settings, now, after, how))
+
+
+_ZERO_TRUST = (
+    "The host is restricted (zero trust): it may not change the mode, so type the commands for it "
+    "on the Arm side."
+)
 
 
 def _shown(case: Case, card: Adapter) -> tuple[Mode, str]:

@@ -105,37 +105,40 @@ def dmabuf(case: Case) -> Iterator[Finding]:
     if not known.devices:
         yield finding.n_a("no RDMA devices")
         return
-    names = [device.name for device in known.devices]
-    case.machine.read.together([f"probe rdma-dmabuf {name}" for name in names])
-    for device in known.devices:
-        yield _takes(case, device)
+    kinds: dict[tuple[str, bool], list[RdmaDevice]] = {}
+    for device in known.devices:  # the answer is the driver's: one of each kind is asked
+        kinds.setdefault((device.model, device.software), []).append(device)
+    case.machine.read.together([f"probe rdma-dmabuf {kind[0].name}" for kind in kinds.values()])
+    for kind in kinds.values():
+        yield _takes(case, kind)
 
 
-def _takes(case: Case, device: RdmaDevice) -> Finding:
-    reading = case.machine.read.probe("rdma-dmabuf", device.name)
+def _takes(case: Case, kind: list[RdmaDevice]) -> Finding:
+    reading = case.machine.read.probe("rdma-dmabuf", kind[0].name)
     said = reading.data if isinstance(reading.data, dict) else {}
     takes, errno = said.get("takes"), str(said.get("errno") or "")
+    about = ", ".join(device.name for device in kind)
     if takes is True:
-        return finding.ok("takes a dma-buf", subject=device.name, sources=[_DMABUF])
+        return finding.ok("takes a dma-buf", subject=about, sources=[_DMABUF])
     if takes is False:
-        return _refuses(case, device, errno)
+        return _refuses(case, kind[0], about, errno)
     why = reading.why or str(said.get("why") or "") or "the probe gave no answer"
     return finding.unknown(
         f"not tried{f' ({errno})' if errno else ''}",
         needed="takes a dma-buf",
         why=why,
-        subject=device.name,
-        remedy=["sudo dgkit doctor rdma-dmabuf"],
+        subject=about,
+        remedy=['sudo "$(command -v dgkit)" doctor rdma-dmabuf'],
         sources=[_DMABUF],
     )
 
 
-def _refuses(case: Case, device: RdmaDevice, errno: str) -> Finding:
+def _refuses(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
     found, need = f"refuses it{f' ({errno})' if errno else ''}", "takes a dma-buf"
     if device.software or _SOFTWARE.match(device.name):
         why = "No Soft-RoCE or Soft-iWARP of Linux takes a dma-buf: GPU memory goes another way."
         return finding.warn(
-            found, needed=need, why=why, subject=device.name, sources=[_DMABUF],
+            found, needed=need, why=why, subject=about, sources=[_DMABUF],
             remedy=["# use host memory on this device, or a ConnectX for GPU memory"],
         )  # fmt: skip
     data = case.machine.read.ask("uname").data
@@ -149,7 +152,7 @@ def _refuses(case: Case, device: RdmaDevice, errno: str) -> Finding:
         found,
         needed=need,
         why=f"{why} nvidia-peermem is the other way.",
-        subject=device.name,
+        subject=about,
         remedy=["sudo modprobe nvidia-peermem", "# for good: Linux 5.12 and rdma-core 34 or later"],
         sources=[_DMABUF, sources.RDMA_CORE("debian/libibverbs1.symbols")],
     )

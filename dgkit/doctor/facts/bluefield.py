@@ -27,6 +27,7 @@ __all__ = [
     "configs",
     "mode",
     "representors",
+    "restricted",
     "rshim",
     "tmfifo",
 ]
@@ -61,8 +62,8 @@ class Mode(Enum):
 class Representor(msgspec.Struct, frozen=True):
     """`net`: the interface; `port`: what it stands for, as the driver names it: p0 is an uplink.
 
-    The host's function 0 is c1pf0, of an external controller (Linux, devlink-port), and pf0hpf in
-    NVIDIA's naming; its VFs are c1pf0vf0 and pf0vf0.
+    The host's function 0 is c1pf0, of an external controller (Linux, devlink-port), pf0 in kernels
+    without controllers; NVIDIA's naming makes the interface pf0hpf of both.
     """
 
     net: str
@@ -74,7 +75,7 @@ class Representor(msgspec.Struct, frozen=True):
         return bool(_HOST.fullmatch(self.port) or _HOST.fullmatch(self.net))
 
 
-_HOST = re.compile(r"pf\d+hpf|c[1-9]\d*pf\d+")
+_HOST = re.compile(r"(?:c[1-9]\d*)?pf\d+(?:hpf)?")
 
 
 class Tmfifo(msgspec.Struct, frozen=True):
@@ -124,6 +125,12 @@ def rshim(machine: Machine) -> dict[str, Mode]:
             address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
             found[address] = _MODES.get(said.get("BF_MODE", "").lower(), Mode.UNKNOWN)
     return found
+
+
+def restricted(machine: Machine, card: Adapter) -> bool:
+    """Whether the card, asked from its Arm side, trusts the host in nothing (zero trust)."""
+    reading = machine.read.run("mlxprivhost", "-d", card.address, "q")
+    return bool(re.search(r"^[ \t]*level[ \t]*:[ \t]*RESTRICTED", reading.text, re.MULTILINE))
 
 
 _MODES = {"dpu mode": Mode.DPU, "nic mode": Mode.NIC}
