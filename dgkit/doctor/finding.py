@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from .reading import Reading
 from .sources import Source
 
-__all__ = ["Finding", "Verdict", "fail", "n_a", "named", "ok", "unknown", "unread", "warn", "worst"]
+__all__ = ["Finding", "Verdict", "fail", "n_a", "named", "ok", "unknown", "warn", "worst"]
 
 
 class Verdict(IntEnum):
@@ -93,18 +92,6 @@ warn = _Maker(Verdict.WARN)
 fail = _Maker(Verdict.FAIL)
 unknown = _Maker(Verdict.CANNOT_TELL)
 n_a = _Maker(Verdict.NOT_APPLICABLE)
-
-
-def unread(reading: Reading, *, check: str, needed: str = "", subject: str = "") -> Finding:
-    """CANNOT_TELL for a look that gave nothing: why, and the way out where root can see more."""
-    denied = reading.fault == "denied"
-    return unknown(
-        "readable by root alone" if denied else "not readable",
-        needed=needed,
-        why=f"{reading.why[:1].upper()}{reading.why[1:].rstrip('.')}." if reading.why else "",
-        subject=subject,
-        remedy=[f'sudo "$(command -v dgkit)" doctor {check}'] if denied else (),
-    )
 
 
 def named(one: Finding, *, check: str, title: str, side: str) -> Finding:

@@ -58,8 +58,11 @@ class _Levels:
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._of: dict[str, list[Finding]] = {}
+        self._na: dict[str, Finding] = {}
         for one in findings:
-            if one.verdict is not Verdict.NOT_APPLICABLE:
+            if one.verdict is Verdict.NOT_APPLICABLE:
+                self._na[one.check] = one
+            else:
                 self._of.setdefault(one.check, []).append(one)
 
     def __contains__(self, check: str) -> bool:
@@ -93,6 +96,8 @@ class _Levels:
     def why(self, checks: Sequence[str]) -> str:
         """What the first of these checks says of its worst finding."""
         found = self._of.get(checks[0], []) if checks else []
+        if not found and checks and checks[0] in self._na:
+            return f"{checks[0]} does not apply: {self._na[checks[0]].found}."
         return max(found, key=lambda one: one.verdict).why if found else ""
 
 

@@ -111,7 +111,9 @@ def test_no_answer_to_what_a_way_needs_leaves_it_open() -> None:
         assert way.verdict is Verdict.CANNOT_TELL
         assert way.word == "cannot tell"
         assert way.why == f"{check} is odd."
-    assert judged({"peermem": "n.a."})["doca-gpu-peermem"].verdict is Verdict.CANNOT_TELL
+    way = judged({"peermem": "n.a."})["doca-gpu-peermem"]
+    assert way.verdict is Verdict.CANNOT_TELL
+    assert way.why == "peermem does not apply: odd."
 
 
 def test_one_device_that_is_right_will_do_where_there_are_several() -> None:
