@@ -114,3 +114,14 @@ def test_grace_beside_a_connectx8_needs_the_kernel_that_its_guide_names(
 def test_a_gpu_that_nobody_names_is_not_judged_and_none_is_not_asked() -> None:
     assert one(with_gpu()).verdict is Verdict.CANNOT_TELL
     assert one(machine({})).verdict is Verdict.NOT_APPLICABLE
+
+
+def test_what_dgkits_own_gpu_memory_is_made_with_is_looked_for() -> None:
+    direct = {"GPU_DIRECT_RDMA_SUPPORTED": 1, "DMA_BUF_SUPPORTED": 1}
+    no_fd = one(h200(asked(**direct, HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED=0)))
+    assert no_fd.verdict is Verdict.WARN
+    assert "pinned" in no_fd.remedy[0]
+    no_virtual = one(h200(asked(**direct, GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED=0)))
+    assert no_virtual.verdict is Verdict.WARN
+    assert "cupy" in no_virtual.remedy[0]
+    assert one(h200(asked(**direct))).verdict is Verdict.OK

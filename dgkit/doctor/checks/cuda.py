@@ -8,7 +8,7 @@ from .. import finding, sources
 from ..facts import cuda
 from ..facts.cuda import Cuda, Toolkits
 from ..facts.nvidia_proc import version_key
-from ..facts.system import install
+from ..facts.system import driver_anew, install
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
@@ -58,8 +58,7 @@ def driver(case: Case) -> Iterator[Finding]:
         why, remedy = _ERRORS.get(name, ("CUDA does not start.", ("sudo dmesg | grep -i nvrm",)))
         yield finding.fail(name, needed="12.0", why=why, remedy=remedy, sources=[_RESULTS])
     elif known.missing:
-        driver_package = install(case.machine, "nvidia-open", "nvidia-open")
-        do = [driver_package, "# In a container: start it with --gpus all"]
+        do = [*driver_anew(case.machine), "# In a container: start it with --gpus all"]
         why = f"CUDA's library libcuda.so.1 cannot be loaded ({known.why})."
         yield finding.fail("no libcuda", needed="12.0", why=why, remedy=do, sources=[_TABLE])
     elif known.stuck or not known.version:
@@ -75,7 +74,7 @@ def _version(known: Cuda, machine: Machine) -> Finding:
     found = f"CUDA {known.text}" + ("" if known.by == "CUDA" else f", says {known.by}")
     if known.version < (12, 0):
         why = "dgkit's CUDA libraries and GPUNetIO take CUDA 12 or newer."
-        remedy = [install(machine, "nvidia-open", "nvidia-open"), "sudo reboot"]
+        remedy = driver_anew(machine)
         return finding.fail(found, needed="12.0", why=why, remedy=remedy, sources=[_TABLE])
     why = "" if known.by == "CUDA" else f"CUDA itself was not asked: {known.why}."
     return finding.ok(found, needed="12.0", why=why, sources=[_TABLE])
@@ -121,7 +120,7 @@ def _toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Finding:
     if speaks and known.version[0] > speaks[0]:
         driver = ".".join(map(str, speaks))
         why = f"The driver speaks CUDA {driver}: programs of a newer major version do not start."
-        remedy = [install(machine, "nvidia-open", "nvidia-open"), "sudo reboot"]
+        remedy = driver_anew(machine)
         say = finding.fail if building else finding.warn
         return say(found, needed=needed, why=why, remedy=remedy, sources=[_TABLE])
     if not building or known.version >= (13, 0):

@@ -8,7 +8,7 @@ from .. import finding, sources
 from ..facts import cuda, gpudirect, gpus, nvidia_proc
 from ..facts.gpudirect import DmaBuf
 from ..facts.gpus import Gpu
-from ..facts.system import install
+from ..facts.system import driver_anew
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
@@ -67,7 +67,7 @@ def _none(one: DmaBuf, machine: Machine, gpu: Gpu) -> Finding:
     }.get(older, "Whether nvidia-peermem, the other way, is there is not known.")
     remedy = ["sudo modprobe nvidia-peermem"] if direct and older == "loadable" else []
     if machine.know(nvidia_proc.driver).flavour == "closed":
-        remedy.append(f"{install(machine, 'nvidia-open', 'nvidia-open')} && sudo reboot")
+        remedy += driver_anew(machine)
     say = finding.fail if direct and older in ("loadable", "absent") else finding.warn
     return say(
         "no, says CUDA" if one.asked else "not to be expected",
@@ -88,7 +88,7 @@ def mapped(case: Case) -> Iterator[Finding]:
         return
     known = {
         cuda.attribute(case.machine, gpu, "DMA_BUF_MMAP_SUPPORTED")
-        for gpu in case.machine.know(gpus.gpus)
+        for gpu in gpus.usable(case.machine)
     }
     if known == {1}:
         yield finding.ok("yes", sources=source)

@@ -9,22 +9,18 @@ from ..facts import gpudirect, gpus, nvidia_proc, pci
 from ..facts.gpus import Gpu
 from ..facts.nvidia_proc import Driver, version_key
 from ..facts.nvidia_smi import smi
-from ..facts.system import install
+from ..facts.system import driver_anew
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from .each import NO_GPU, each, nothing
+from .no_driver import MODULES, TROUBLES, not_loaded
 
 _HOST = ("host",)
 _GUIDE = sources.GPUNETIO
 _INSTALL = _GUIDE("GPU Memory Mapping, Using dmabuf")
-_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _CONF = "/etc/modprobe.d/nvidia.conf"
-
-
-def _install(machine: Machine) -> str:
-    return install(machine, "nvidia-open", "nvidia-open")
 
 
 @check("gpu-present", "NVIDIA GPU", goals=WITH_GPU, sides=_HOST)
@@ -33,9 +29,7 @@ def present(case: Case) -> Iterator[Finding]:
     found = case.machine.know(gpus.gpus)
     source = sources.GPUDIRECT("Overview")
     if found:
-        names = sorted({one.name or one.address for one in found})
-        count = "" if len(found) == 1 else f"{len(found)} x "
-        yield finding.ok(count + ", ".join(names), needed="one or more", sources=[source])
+        yield _present(case.machine, [source])
         return
     tree = case.machine.know(pci.tree)
     if tree.why:
@@ -53,6 +47,23 @@ def present(case: Case) -> Iterator[Finding]:
     )
 
 
+def _present(machine: Machine, source: list[sources.Source]) -> Finding:
+    found, used = machine.know(gpus.gpus), gpus.usable(machine)
+    names = sorted({one.name or one.address for one in used})
+    text = ("" if len(used) == 1 else f"{len(used)} x ") + ", ".join(names)
+    if len(used) == len(found):
+        return finding.ok(text, needed="one or more", sources=source)
+    others = ", ".join(one.address for one in found if one not in used)
+    return finding.warn(
+        f"{text}, of {len(found)}",
+        needed="one or more",
+        why=f"nvidia-smi does not list {others}: not handed to this container, held by another "
+        "driver, or no longer answering.",
+        remedy=["nvidia-smi -L", "sudo dmesg | grep -i xid"],
+        sources=source,
+    )
+
+
 @check("driver-loaded", "NVIDIA driver", goals=WITH_GPU, sides=_HOST)
 def loaded(case: Case) -> Iterator[Finding]:
     """Is NVIDIA's kernel driver loaded, and do its libraries and device files work?"""
@@ -62,84 +73,27 @@ def loaded(case: Case) -> Iterator[Finding]:
         return
     driver, said = case.machine.know(nvidia_proc.driver), case.machine.know(smi)
     if driver.loaded is False and not said.driver:
-        yield _not_loaded(case.machine)
-    elif said.trouble in _TROUBLES:
-        found, why, remedy = _TROUBLES[said.trouble]
+        yield not_loaded(case.machine)
+    elif said.trouble in TROUBLES:
+        found, why, remedy = TROUBLES[said.trouble]
         why = f"{why} nvidia-smi: {said.why}"
-        yield finding.fail(found, why=why, remedy=remedy, sources=[sources.NVIDIA_SMI()])
+        source = [sources.NVIDIA_SMI()]
+        yield finding.fail(found, needed="loaded", why=why, remedy=remedy, sources=source)
     elif _no_file(case.machine):
         why = "Programs reach the GPU through /dev/nvidia0 and /dev/nvidiactl, which are not there."
         do = ["sudo nvidia-modprobe -c 0 -u", "# In a container: start it with --gpus all"]
-        yield finding.fail("no device files", why=why, remedy=do, sources=[_OPEN])
+        yield finding.fail(
+            "no device files", needed="loaded", why=why, remedy=do, sources=[MODULES]
+        )
     elif driver.loaded is None and not said.driver:
-        yield finding.unknown("?", why=driver.why, remedy=["nvidia-smi"], sources=[_OPEN])
+        yield finding.unknown(
+            "?", needed="loaded", why=driver.why, remedy=["nvidia-smi"], sources=[MODULES]
+        )
     else:
         version = driver.version or said.driver or "version not known"
-        yield _rights(case.machine) or finding.ok(f"{version}, loaded", sources=[_OPEN])
-
-
-_OPEN = sources.OPEN_MODULES("README")
-_REBOOT = ("sudo reboot",)
-_TROUBLES = {
-    "mismatch": (
-        "library and kernel module differ",
-        "The driver was updated while the old kernel module stayed loaded: CUDA does not start.",
-        _REBOOT,
-    ),
-    "driver": (
-        "loaded, but does not answer",
-        "CUDA does not start.",
-        ("sudo dmesg | grep -i nvrm", *_REBOOT),
-    ),
-    "devices": (
-        "loaded, finds no GPU",
-        "The driver refuses the GPU that is on the bus; the kernel's log says why.",
-        ("sudo dmesg | grep -i nvrm",),
-    ),
-    "lost": (
-        "GPU has fallen off the bus",
-        "The GPU no longer answers; only a restart brings it back.",
-        ("sudo dmesg | grep -i xid", "# Power the machine off and on."),
-    ),
-    "denied": (
-        "device files are not for this user",
-        "This user may not open /dev/nvidia*.",
-        ("ls -l /dev/nvidia*", "sudo usermod -aG video $USER", "# Then log in again."),
-    ),
-}
-
-
-def _not_loaded(machine: Machine) -> Finding:
-    other = _other_driver(machine)
-    if other is not None:
-        return other
-    installed = machine.read.run("modinfo", "-F", "filename", "nvidia")
-    if not (installed.ok and installed.code == 0 and installed.text.strip()):
-        why = "Without NVIDIA's kernel modules there is no CUDA and no GPU memory."
-        remedy = [_install(machine), *_REBOOT]
-        return finding.fail("not installed", why=why, remedy=remedy, sources=[_INSTALL])
-    why = "The module is installed but not in the kernel."
-    remedy = ["sudo modprobe nvidia", "sudo dmesg | grep -i -e nvrm -e 'module verification'"]
-    if machine.read.raw(_SECURE_BOOT).raw[4:5] == b"\1":
-        why += " Secure Boot is on: the kernel loads only modules whose signature it knows."
-        remedy.append("sudo mokutil --import /var/lib/shim-signed/mok/MOK.der && sudo reboot")
-    return finding.fail("installed, not loaded", why=why, remedy=remedy, sources=[_OPEN])
-
-
-def _other_driver(machine: Machine) -> Finding | None:
-    """What to say where another driver has the GPU."""
-    devices = machine.know(pci.tree).devices
-    found = machine.know(gpus.gpus)
-    held = {devices[one.address].driver for one in found if one.address in devices}
-    if "vfio-pci" in held:
-        why = "The GPU is set aside for a virtual machine: this system cannot use it."
-        do = ["# Run dgkit doctor in the virtual machine that has the GPU."]
-        return finding.fail("held by vfio-pci", why=why, remedy=do, sources=[_OPEN])
-    if "nouveau" in held:
-        why = "The kernel's own driver holds the GPU, and it has no CUDA."
-        do = [_install(machine), "# The package keeps nouveau from loading.", *_REBOOT]
-        return finding.fail("nouveau instead", why=why, remedy=do, sources=[_OPEN])
-    return None
+        yield _rights(case.machine) or finding.ok(
+            f"{version}, loaded", needed="loaded", sources=[MODULES]
+        )
 
 
 def _no_file(machine: Machine) -> bool:
@@ -163,7 +117,7 @@ def _rights(machine: Machine) -> Finding | None:
         needed="0666, or the group",
         why=f"Only root and the group {group} may open /dev/nvidia*.",
         remedy=[f"sudo usermod -aG $(getent group {group} | cut -d: -f1) $USER"],
-        sources=[_OPEN],
+        sources=[MODULES],
     )
 
 
@@ -198,7 +152,7 @@ def _closed(machine: Machine, driver: Driver) -> Finding:
         f"closed, {driver.version}",
         needed="open",
         why=f"GPU memory cannot be handed on as a dma-buf; {way}",
-        remedy=[_install(machine), *_REBOOT],
+        remedy=driver_anew(machine),
         sources=[_INSTALL],
     )
 
@@ -219,7 +173,7 @@ def version(case: Case) -> Iterator[Finding]:
         yield finding.unknown(known or "?", needed="525", why=why, remedy=remedy, sources=[source])
         return
     needed = "580" if case.goal is Goal.GPUNETIO else "525"
-    remedy = [_install(machine), *_REBOOT]
+    remedy = driver_anew(machine)
     if version_key(known) < (525,):
         why = "CUDA 12, the oldest that dgkit and GPUNetIO take, asks for driver 525."
         yield finding.fail(known, needed=needed, why=why, remedy=remedy, sources=[source])
@@ -242,7 +196,7 @@ def persistence(case: Case) -> Iterator[Finding]:
     def judge(gpu: Gpu) -> Finding:
         if gpu.persistence is None:
             why = case.machine.know(smi).why or "nvidia-smi says nothing of it"
-            ask = ["sudo nvidia-smi -q -d PERFORMANCE"]
+            ask = ["nvidia-smi --query-gpu=persistence_mode --format=csv"]
             return finding.unknown("?", needed="on", why=f"{why}.", remedy=ask, sources=[source])
         if gpu.persistence:
             return finding.ok("on", needed="on", sources=[source])

@@ -38,7 +38,7 @@ def each(case: Case, judge: Callable[[Gpu], Finding], *, driver: bool = True) ->
     if empty is not None:
         yield empty
         return
-    found = case.machine.know(gpus.gpus)
+    found = gpus.usable(case.machine)
     alike: dict[bytes, tuple[Finding, list[Gpu]]] = {}
     for gpu in found:
         said = judge(gpu)

@@ -27,7 +27,7 @@ def gdrcopy(case: Case) -> Iterator[Finding]:
     if empty is not None:
         yield empty
         return
-    if not any(gpudirect.kind(machine, gpu).direct for gpu in machine.know(gpus.gpus)):
+    if not any(gpudirect.kind(machine, gpu).direct for gpu in gpus.usable(machine)):
         yield finding.n_a("not on this machine: see gpudirect-platform")
         return
     module, library = _module(machine), _library(machine)

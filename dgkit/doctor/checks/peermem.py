@@ -17,6 +17,10 @@ _SOURCES = (
     sources.GPUNETIO("GPU Memory Mapping, Using nvidia-peermem"),
     sources.GPUDIRECT("Using nvidia-peermem"),
 )
+_FROM = (
+    "The GPUNetIO guide says that the module comes with the CUDA toolkit, the GPU Operator's "
+    "documentation that it comes with the driver, from R470 on."
+)
 
 
 @check("peermem", "nvidia-peermem", goals=WITH_GPU, sides=("host",))
@@ -24,7 +28,7 @@ def peermem(case: Case) -> Iterator[Finding]:
     """Can GPU memory be mapped by nvidia-peermem, where there is no dma-buf?"""
     machine = case.machine
     state = machine.know(gpudirect.peermem)
-    found = machine.know(gpus.gpus)
+    found = gpus.usable(machine)
     direct = any(gpudirect.kind(machine, gpu).direct for gpu in found)
     works = {gpudirect.dma_buf(machine, gpu).works for gpu in found}
     empty = nothing(case)
@@ -62,4 +66,6 @@ def _blocks(machine: Machine, state: str) -> Finding:
         remedy = [*([ofed] if lacks else []), "sudo modprobe nvidia-peermem"]
     if lacks:
         why += " It plugs into ib_core of MLNX_OFED or DOCA-OFED, which is not loaded."
-    return finding.fail(found, needed="loaded", why=why, remedy=remedy, sources=_SOURCES)
+    return finding.fail(
+        found, needed="loaded", why=why, remedy=remedy, sources=_SOURCES, disagree=_FROM
+    )

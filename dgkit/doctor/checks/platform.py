@@ -52,7 +52,9 @@ def platform(case: Case) -> Iterator[Finding]:
         if says is None and not gpu.name:
             why = "Neither the driver nor nvidia-smi names the GPU."
             return finding.unknown("?", why=why, remedy=["nvidia-smi -L"], sources=source)
-        return finding.ok(f"{found}, {kind.value}", needed="GPUDirect", sources=source)
+        return _virtual(case.machine, gpu, found) or finding.ok(
+            f"{found}, {kind.value}", needed="GPUDirect", sources=source
+        )
 
     yield from each(case, judge, driver=False)
 
@@ -62,6 +64,27 @@ def _says(machine: Machine, gpu: Gpu) -> bool | None:
     names = ("GPU_DIRECT_RDMA_SUPPORTED", "DMA_BUF_SUPPORTED")
     values = [cuda.attribute(machine, gpu, name) for name in names]
     return None if values == [None, None] else any(values)
+
+
+_SHARED_FD = ("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")
+
+
+def _virtual(machine: Machine, gpu: Gpu, found: str) -> Finding | None:
+    """What to say where CUDA's virtual memory lacks what dgkit.empty(on='gpu') is made with."""
+    source = [sources.CUDA_DRIVER_API("CUdevice_attribute")]
+    if any(cuda.attribute(machine, gpu, name) == 0 for name in _SHARED_FD):
+        found, remedy = f"{found}: no memory that is shared", [_PINNED]
+        why = "CUDA has no virtual memory with a POSIX fd here, as on some vGPUs: dgkit allocates "
+        why += "no GPU memory."
+    elif cuda.attribute(machine, gpu, "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED") == 0:
+        found = f"{found}: not for virtual memory"
+        remedy = ["# Lend memory of CuPy's own pool instead: cupy.empty(...), then wrap it"]
+        why = (
+            "CUDA's virtual memory, of which dgkit.empty(on='gpu') is made, has no GPUDirect here."
+        )
+    else:
+        return None
+    return finding.warn(found, needed="GPUDirect", why=why, remedy=remedy, sources=source)
 
 
 def _without(found: str, kind: Kind, goal: Goal) -> Finding:

@@ -25,7 +25,7 @@ class Kind(Enum):
     TEGRA = "integrated GPU (Tegra)"
     GEFORCE = "GeForce"
     GRACE = "coherent with the CPU (Grace)"
-    BOARD = "PCIe GPU"
+    BOARD = "discrete GPU"
 
     @property
     def direct(self) -> bool:
@@ -82,7 +82,11 @@ def _against(machine: Machine, gpu: Gpu) -> str:
         return f"Linux {linux[0]}.{linux[1]} is older than 5.12"
     if driver.version and (0,) < version_key(driver.version) < (515,):
         return f"driver {driver.version} is older than 515"
-    return "" if kind(machine, gpu).direct else f"a {kind(machine, gpu).value} has no GPUDirect"
+    return (
+        ""
+        if kind(machine, gpu).direct
+        else f"no GPUDirect on this kind: {kind(machine, gpu).value}"
+    )
 
 
 def peermem(machine: Machine) -> str:

@@ -8,7 +8,7 @@ from ..machine import Machine
 from . import nvidia_proc, pci
 from .nvidia_smi import SmiGpu, smi
 
-__all__ = ["Gpu", "bar1_size", "gpus"]
+__all__ = ["Gpu", "bar1_size", "gpus", "usable"]
 
 _DEVICES = "/sys/bus/pci/devices"
 
@@ -65,6 +65,15 @@ def gpus(machine: Machine) -> tuple[Gpu, ...]:
     return tuple(
         _gpu(machine, address, *said.get(address, (None, None))) for address in sorted(known)
     )
+
+
+def usable(machine: Machine) -> tuple[Gpu, ...]:
+    """Those that nvidia-smi lists; all where it lists none.
+
+    sysfs shows a container all GPUs of its machine, whichever it was given.
+    """
+    found = machine.know(gpus)
+    return tuple(one for one in found if one.index is not None) or found
 
 
 def _gpu(machine: Machine, address: str, index: int | None, said: SmiGpu | None) -> Gpu:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..machine import Machine
 
-__all__ = ["family", "install"]
+__all__ = ["driver_anew", "family", "install"]
 
 _RED_HAT = frozenset({"rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"})
 
@@ -21,3 +21,12 @@ def family(machine: Machine) -> str:
 def install(machine: Machine, apt: str, dnf: str) -> str:
     """The command that installs packages here, as root: `apt` and `dnf` are their names there."""
     return f"sudo dnf install {dnf}" if machine.know(family) == "dnf" else f"sudo apt install {apt}"
+
+
+def driver_anew(machine: Machine) -> list[str]:
+    """What installs NVIDIA's driver, or a newer one, with the open kernel modules."""
+    source = {
+        "apt": "# It is in NVIDIA's CUDA repository; Ubuntu's own is nvidia-driver-580-open.",
+        "dnf": "# It is in NVIDIA's CUDA repository (cuda-rhel*.repo).",
+    }[machine.know(family)]
+    return [install(machine, "nvidia-open", "nvidia-open"), source, "sudo reboot"]
