@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from bluefield_rig import AT, BF3, cards
 from doctor_rig import UNAME, judge, machine
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,7 +161,12 @@ def test_libraries_that_are_installed_and_not_found_are_the_loaders_matter() -> 
 def test_the_network_drivers_are_those_of_ofed_of_doca_or_of_the_kernel(
     goal: Goal, readings: dict[str, object], verdict: Verdict
 ) -> None:
-    assert one("ofed-version", readings, goal=goal).verdict is verdict
+    card = cards((AT, BF3))
+    assert one("ofed-version", card, readings, goal=goal).verdict is verdict
+
+
+def test_without_a_nic_it_does_not_matter_whose_drivers_there_are() -> None:
+    assert one("ofed-version", installed()).verdict is Verdict.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(

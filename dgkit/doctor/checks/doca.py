@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import finding, sources
-from ..facts import system, versions
+from ..facts import firmware, system, versions
 from ..facts.doca import doca
 from ..facts.side import side
 from ..facts.versions import version
@@ -64,8 +64,7 @@ def doca_version(case: Case) -> Iterator[Finding]:
             disagree=disagree,
         )
     else:
-        why = f"By {found.source}."
-        text = f"DOCA {found.version}"
+        text, why = f"DOCA {found.version}", f"By {found.source}."
         yield finding.ok(text, needed="2.5", why=why, sources=[source], disagree=disagree)
 
 
@@ -158,6 +157,8 @@ def _arm(case: Case) -> bool:
 
 def _own_drivers(case: Case, arm: bool) -> Finding:
     """No ofed_info: the drivers are those of the kernel."""
+    if not case.machine.know(firmware.adapters):
+        return finding.n_a("no NIC of NVIDIA's")
     if not arm:
         return finding.ok("the kernel's own drivers", sources=[sources.MLNX_OFED("Introduction")])
     if case.machine.know(doca).version is None:

@@ -13,7 +13,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from .modes import POWER
+from .modes import POWER, subject
 
 DMA_NEEDS = version(24, 33, 100)  # of a BlueField-2; a BlueField-3 began later
 OFTEN_TESTED = 2  # releases of firmware before its own that a DOCA was tested with
@@ -47,8 +47,7 @@ def firmware_version(case: Case) -> Iterator[Finding]:
 
 
 def _judged(case: Case, card: Adapter) -> Finding:
-    about = f"{card.model} ({card.address})"
-    found = card.firmware
+    about, found = subject(card), card.firmware
     if found is None:
         return finding.unknown(
             "firmware not read",
