@@ -160,8 +160,10 @@ def python(case: Case) -> Iterator[Finding]:
         why = f"{answer.why or 'dgkit info names no libraries'}."
         yield finding.unknown("?", why=why, remedy=["dgkit info"], sources=source)
         return
-    found = ", ".join(f"{name} {version}" for name, version in listed.items())
-    why = _python(listed, speaks) or str(gpu.get("why") or "") if isinstance(gpu, dict) else ""
+    found = ", ".join(f"{name} {listed.get(name, 'missing')}" for name in _LEAST)
+    why = _python(listed, speaks)
+    if not why and isinstance(gpu, dict) and gpu.get("why"):
+        why = f"{str(gpu['why']).rstrip('.')}."
     needed = "CuPy 13.6, cuda-core 1.2"
     if why:
         yield finding.fail(found, needed=needed, why=why, remedy=remedy, sources=source)

@@ -76,7 +76,7 @@ def loaded(case: Case) -> Iterator[Finding]:
         yield not_loaded(case.machine)
     elif said.trouble in TROUBLES:
         found, why, remedy = TROUBLES[said.trouble]
-        why = f"{why} nvidia-smi: {said.why}"
+        why = f"{why} nvidia-smi: {said.why.rstrip('.')}."
         source = [sources.NVIDIA_SMI()]
         yield finding.fail(found, needed="loaded", why=why, remedy=remedy, sources=source)
     elif _no_file(case.machine):
@@ -87,7 +87,7 @@ def loaded(case: Case) -> Iterator[Finding]:
         )
     elif driver.loaded is None and not said.driver:
         yield finding.unknown(
-            "?", needed="loaded", why=driver.why, remedy=["nvidia-smi"], sources=[MODULES]
+            "?", needed="loaded", why=f"{driver.why}.", remedy=["nvidia-smi"], sources=[MODULES]
         )
     else:
         version = driver.version or said.driver or "version not known"
@@ -224,7 +224,9 @@ def registry(case: Case) -> Iterator[Finding]:
         yield finding.n_a("the driver has no such file" if params.absent else "runs as root")
     elif not params.ok:
         ask = ["sudo grep RegistryDwords /proc/driver/nvidia/params"]
-        yield finding.unknown("?", needed=needed, why=params.why, remedy=ask, sources=[source])
+        yield finding.unknown(
+            "?", needed=needed, why=f"{params.why}.", remedy=ask, sources=[source]
+        )
     elif nvidia_proc.registry(params.text).get("PeerMappingOverride") == "1":
         yield finding.ok(needed, needed=needed, sources=[source])
     else:
