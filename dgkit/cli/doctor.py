@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,6 +47,10 @@ _WIDEST = 100
 @click.option(
     "--from", "files", multiple=True, metavar="FILE", help="Judge a recorded machine. Repeatable."
 )
+@click.option("--record", "file", metavar="FILE", help="Store what is read, for others to judge.")
+@click.option(
+    "--word", default="", metavar="WORD", help="With --record: the same word, the same pseudonyms."
+)
 @click.option("--list", "list_", is_flag=True, help="List the checks and what each asks.")
 @as_json
 def doctor(
@@ -55,6 +60,8 @@ def doctor(
     fast: bool,
     verbose: bool,
     files: tuple[str, ...],
+    file: str | None,
+    word: str,
     list_: bool,
     json_: bool,
 ) -> int:
@@ -64,8 +71,9 @@ def doctor(
     It changes nothing and needs no root: what it cannot see, it names. A command that it prints is
     for you to run.
 
-    `--from FILE` judges what was recorded elsewhere. The Arm cores cannot see the GPU, so judge
-    both sides together.
+    `--record FILE` stores what it reads, with pseudonyms in place of serial numbers, addresses and
+    names; `--from FILE` judges that elsewhere. The Arm cores cannot see the GPU, so record host and
+    DPU with the same --word, and judge them together.
 
     \b
     Exit codes:
@@ -78,10 +86,16 @@ def doctor(
       dgkit doctor
       dgkit doctor --goal gpunetio --size 4G
       dgkit doctor driver-flavour bar1-size --verbose
+      dgkit doctor --record host.snap --word rack7
       dgkit doctor --from host.snap --from dpu.snap
     """
     if list_:
         return _list(json_)
+    if file is not None:
+        _check_recording(file, checks, files)
+        return _record(file, word=word, lent=lent, json_=json_)
+    if word:
+        raise click.UsageError("--word goes with --record FILE")
     found = _judged(checks, goal=goal, lent=lent, fast=fast, files=files)
     if json_:
         print_json(found.as_dict())
@@ -133,6 +147,39 @@ def _styled(line: Line) -> Any:
     from rich.text import Text
 
     return Text.assemble(*((span.text, _STYLES.get(span.style, "")) for span in line))
+
+
+_REPLACED = (
+    *("serial numbers", "GUIDs", "UUIDs", "MAC addresses", "IP addresses"),
+    *("host names", "user names", "disks"),
+)
+
+
+def _check_recording(file: str, checks: tuple[str, ...], files: tuple[str, ...]) -> None:
+    if file == "-":
+        raise click.UsageError("--record takes the name of a file that is not there yet, not `-`")
+    if checks or files:
+        given = checks[0] if checks else "--from"
+        raise click.UsageError(f"--record stores what all checks read here: leave {given} out")
+
+
+def _record(file: str, *, word: str, lent: int, json_: bool) -> int:
+    from ..doctor.asking import record
+
+    with _usage(), _progress("Recording this machine") as progress:
+        made = record(file, word=word, size=lent, progress=progress)
+    if json_:
+        print_json({"file": file, "readings": len(made.readings), "replaced": _REPLACED})
+        return 0
+    click.echo(f"{file}: {len(made.readings)} readings of this machine.")
+    click.echo(f"Replaced by pseudonyms: {', '.join(_REPLACED)}.")
+    click.echo(
+        "It is text: look it through, then send it to whoever is to help (an issue, a forum)."
+    )
+    click.echo(f"They judge it by:\n  dgkit doctor --from {shlex.quote(file)}")
+    if not word:
+        click.echo("To go with a recording of the other side, both need the same --word.")
+    return 0
 
 
 def _list(json_: bool) -> int:

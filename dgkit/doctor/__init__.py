@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import sys
 
-from .asking import Callable
+from .asking import Callable, record
 from .diagnosis import Diagnosis, diagnose
 from .finding import Finding, Verdict
 from .goals import Goal
 from .snapshot import load
 
-__all__ = ["Diagnosis", "Finding", "Goal", "Verdict", "diagnose", "load"]
+__all__ = ["Diagnosis", "Finding", "Goal", "Verdict", "diagnose", "load", "record"]
 
 sys.modules[__name__].__class__ = Callable

@@ -17,9 +17,10 @@ from .goals import Goal
 from .live import FAST_S, FULL_S
 from .machine import Machine
 from .registry import named
-from .snapshot import Recorded, load
+from .snapshot import Recorded, Snapshot, load
+from .snapshot import record as store
 
-__all__ = ["Callable", "ask", "goal_of", "recorded"]
+__all__ = ["Callable", "ask", "goal_of", "record", "recorded"]
 
 SIZE = 64 << 20  # bytes of GPU memory that are lent at once, if nobody says how many
 
@@ -84,12 +85,38 @@ def _goal_for(only: Collection[str], chosen: Goal) -> Goal | None:
     return next((goal for goal in Goal if left_out and goal in left_out[0].goals), None)
 
 
+def record(
+    path: str | PathLike[str],
+    *,
+    word: str = "",
+    size: int = SIZE,
+    progress: Progress | None = None,
+) -> Snapshot:
+    """Stores all that any check reads of this machine in a new file, fit to be shown to others.
+
+    Serial numbers, GUIDs, UUIDs, addresses and names are replaced; with the same `word` by the same
+    pseudonyms, so that a host's file and its DPU's fit together. Whoever knows the word can try out
+    what stands behind a pseudonym. FileExistsError; OSError. It takes 10 s at most.
+    """
+    file = Path(path)
+    file.open("xb").close()  # before anything is read: a folder may not be writable
+    try:
+        with here() as machine:
+            made = store(machine, word=word, size=size, limit_s=FULL_S, progress=progress)
+        made.save(file)
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+    return made
+
+
 class Callable(ModuleType):
     """The class of the module `dgkit.doctor`: a module that is called as `ask` is."""
 
     __call__ = staticmethod(ask)
     diagnose = staticmethod(diagnose)
     load = staticmethod(load)
+    record = staticmethod(record)
 
 
 doctor: Callable  # what `dgkit.doctor` is, for type checkers

@@ -122,6 +122,46 @@ def test_two_hosts_cannot_be_judged_together(old, capsys):
     assert "both hosts" in capsys.readouterr().err
 
 
+def test_a_recording_of_this_machine_can_be_judged_and_is_never_overwritten(tmp_path, capsys):
+    path = tmp_path / "here.snap"
+    assert main(["doctor", "--record", str(path), "--word", "x"]) == 0
+    out = capsys.readouterr().out
+    assert f"dgkit doctor --from {path}" in out
+    assert "pseudonyms" in out
+    before = path.read_bytes()
+    assert main(["doctor", "--from", str(path)]) in (0, 1, 5, 6)
+    assert capsys.readouterr().out.startswith("recorded on ")
+    assert main(["doctor", "--record", str(path)]) == 2
+    assert "File exists" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_a_recording_that_fails_leaves_no_file(tmp_path, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dgkit.doctor.asking.store", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        dgkit.doctor.record(tmp_path / "here.snap")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--record", "-"],
+        ["--record", "x.snap", "kernel"],
+        ["--record", "x.snap", "--from", "y.snap"],
+        ["--word", "x"],
+    ],
+)
+def test_what_makes_no_sense_with_a_recording_is_a_usage_error(args, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor", *args]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_help_has_the_exit_codes_and_that_nothing_is_changed(capsys):
     main(["doctor", "--help"])
     out = " ".join(capsys.readouterr().out.split())
