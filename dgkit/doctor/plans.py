@@ -12,21 +12,21 @@ __all__ = ["ANY_WILL_DO", "PLANS", "Plan", "Thing"]
 
 
 class Thing(Enum):
-    """A device without which a way makes no sense: why not, and the check that looks for it."""
+    """A device without which a way makes no sense: why not, and the checks that look for it."""
 
-    GPU = ("There is no NVIDIA GPU.", "gpu-present")
-    BLUEFIELD = ("There is no BlueField.", "bluefield-present")
-    NIC = ("There is no NIC of NVIDIA's.", "rdma-devices")
+    GPU = ("There is no NVIDIA GPU.", ("gpu-present",))
+    BLUEFIELD = ("There is no BlueField.", ("bluefield-present",))
+    NIC = ("There is no NIC of NVIDIA's.", ("rdma-devices", "bluefield-present"))
 
     @property
     def missing(self) -> str:
         """In words."""
-        return self.value[0]
+        return str(self.value[0])
 
     @property
-    def check(self) -> str:
-        """Which check tells more."""
-        return self.value[1]
+    def checks(self) -> tuple[str, ...]:
+        """Which tell more."""
+        return tuple(self.value[1])
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

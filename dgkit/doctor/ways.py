@@ -117,7 +117,8 @@ def _things(case: Case) -> dict[Thing, bool | None]:
 def _way(plan: Plan, case: Case, there: dict[Thing, bool | None], levels: _Levels) -> Way:
     lacking = [one for one in plan.things if there[one] is False]
     if lacking:
-        shut = tuple(one.check for one in lacking if levels.of(one.check) is Verdict.FAIL)
+        looked = (check for one in lacking for check in one.checks)
+        shut = tuple(levels.with_level(looked, Verdict.FAIL))
         why = " ".join(one.missing for one in lacking)
         return _made(plan, case, Verdict.FAIL, why, blocked_by=shut)
     shut, turned, dark, taken = _either(plan, levels)

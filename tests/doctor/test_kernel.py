@@ -1,10 +1,12 @@
 """The kernel's version and options, as checks see them."""
 
+import pci_rig
 import pytest
 from doctor_rig import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
 from dgkit.doctor.goals import Goal
+from dgkit.doctor.machine import Machine
 from dgkit.doctor.reading import Reading
 
 CONFIG = f"text /boot/config-{UNAME['release']}"
@@ -76,29 +78,64 @@ def test_each_distribution_has_its_own_way_to_a_newer_kernel(
     assert word in "\n".join(found.remedy)
 
 
-def test_p2pdma_is_on_off_or_not_known() -> None:
-    on = machine({CONFIG: "CONFIG_PCI_P2PDMA=y\n"})
-    off = machine({CONFIG: "# CONFIG_PCI_P2PDMA is not set\nCONFIG_PCI=y\n"})
-    without = machine({CONFIG: "CONFIG_PCI=y\n"})
-    verdicts = [judge("kernel-p2pdma", one)[0].verdict for one in (on, off, without, machine({}))]
-    assert verdicts == [Verdict.OK, Verdict.WARN, Verdict.WARN, Verdict.CANNOT_TELL]
+def gpu(driver: str = "nvidia", **more: object) -> Machine:
+    """A GPU that this driver has."""
+    readings = pci_rig.sysfs([pci_rig.gpu("pci0000:16/0000:17:00.0")])
+    key = f"text {pci_rig.FOLDER}/0000:17:00.0/uevent"
+    return machine({**readings, key: f"{readings[key]}DRIVER={driver}\n", **more})
 
 
-def test_hmm_wants_both_options_and_names_the_one_that_is_off() -> None:
-    both = "CONFIG_HMM_MIRROR=y\nCONFIG_DEVICE_PRIVATE=y\n"
-    (found,) = judge("kernel-hmm", machine({CONFIG: both}), goal=Goal.RDMA)
-    assert found.verdict is Verdict.OK
-    (found,) = judge("kernel-hmm", machine({CONFIG: "CONFIG_HMM_MIRROR=y\n"}), goal=Goal.RDMA)
-    assert (found.verdict, found.found) == (Verdict.WARN, "DEVICE_PRIVATE not set")
-    (found,) = judge("kernel-hmm", machine({}), goal=Goal.RDMA)
-    assert found.verdict is Verdict.CANNOT_TELL
+ON, OFF = "CONFIG_PCI_P2PDMA=y\n", "# CONFIG_PCI_P2PDMA is not set\nCONFIG_PCI=y\n"
+
+
+@pytest.mark.parametrize(
+    ("driver", "config", "verdict"),
+    [
+        ("nvidia", ON, Verdict.OK),
+        ("nouveau", ON, Verdict.OK),
+        ("nvidia", OFF, Verdict.NOT_APPLICABLE),
+        ("nvidia", None, Verdict.NOT_APPLICABLE),
+        ("nouveau", OFF, Verdict.WARN),
+        ("nouveau", "CONFIG_PCI=y\n", Verdict.WARN),
+        ("nouveau", None, Verdict.CANNOT_TELL),
+    ],
+)
+def test_p2pdma_matters_to_drivers_that_are_not_nvidia_s(
+    driver: str, config: str | None, verdict: Verdict
+) -> None:
+    readings = {} if config is None else {CONFIG: config}
+    (found,) = judge("kernel-p2pdma", gpu(driver, **readings))
+    assert found.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("config", "verdict", "words"),
+    [
+        ("CONFIG_HMM_MIRROR=y\nCONFIG_DEVICE_PRIVATE=y\n", Verdict.OK, "HMM_MIRROR=y"),
+        ("CONFIG_HMM_MIRROR=y\n", Verdict.NOT_APPLICABLE, "DEVICE_PRIVATE not set"),
+        (Reading(fault="absent", why="none"), Verdict.NOT_APPLICABLE, "nothing needs it"),
+        (Reading(fault="denied", why="by root"), Verdict.CANNOT_TELL, "no config"),
+    ],
+)
+def test_hmm_wants_both_options_and_nothing_needs_it(
+    config: object, verdict: Verdict, words: str
+) -> None:
+    (found,) = judge("kernel-hmm", gpu(**{CONFIG: config}), goal=Goal.RDMA)
+    assert found.verdict is verdict
+    assert words in found.found
+
+
+def test_without_a_gpu_the_options_do_not_matter() -> None:
+    for check in ("kernel-p2pdma", "kernel-hmm"):
+        (found,) = judge(check, machine({CONFIG: OFF}), goal=Goal.RDMA)
+        assert found.verdict is Verdict.NOT_APPLICABLE
 
 
 def test_hmm_is_not_asked_for_arm_cores_that_copy() -> None:
-    assert judge("kernel-hmm", machine({CONFIG: "CONFIG_PCI=y\n"}), goal=Goal.ARM_DMA) == ()
+    assert judge("kernel-hmm", gpu(**{CONFIG: OFF}), goal=Goal.ARM_DMA) == ()
 
 
 def test_a_config_that_root_may_read_is_told_of_with_the_command() -> None:
-    (found,) = judge("kernel-p2pdma", machine({CONFIG: Reading(fault="denied", why="by root")}))
-    assert found.verdict is Verdict.CANNOT_TELL
+    locked = Reading(fault="denied", why="by root")
+    (found,) = judge("kernel-p2pdma", gpu("nouveau", **{CONFIG: locked}))
     assert found.remedy == ('sudo "$(command -v dgkit)" doctor kernel-p2pdma',)

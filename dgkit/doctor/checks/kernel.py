@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from .. import finding, sources
+from ..facts import pci
 from ..facts.kconfig import Kconfig, kconfig
 from ..facts.side import side
 from ..finding import Finding
@@ -106,58 +107,65 @@ def _machine(machine: Machine) -> str:
 @check("kernel-p2pdma", "Kernel: PCI peer-to-peer DMA", goals=WITH_GPU, sides=("host",))
 def p2pdma(case: Case) -> Iterator[Finding]:
     """Does the kernel itself know of DMA between two PCI devices?"""
-    yield _options(
-        case,
-        ("CONFIG_PCI_P2PDMA",),
-        name="kernel-p2pdma",
-        why="NVIDIA's driver maps a dma-buf without it. Other drivers (NVMe, nouveau, vfio) and "
-        "RDMA on device-private pages lend a device's memory through it alone.",
-        used=(
-            sources.P2PDMA("Driver Writer's Guide"),
-            sources.DEVICE_PRIVATE(),
-            sources.OPEN_MODULES("nvidia/nv-dmabuf.c and nv-dma.c"),
-        ),
+    gpus = case.machine.know(pci.tree).gpus
+    if not gpus:
+        yield finding.n_a("no NVIDIA GPU")
+        return
+    others = sorted({one.driver for one in gpus} - {"nvidia", ""})
+    known = case.machine.know(kconfig)
+    used = (
+        sources.P2PDMA("Driver Writer's Guide"),
+        sources.DEVICE_PRIVATE(),
+        sources.OPEN_MODULES("nvidia/nv-dmabuf.c and nv-dma.c"),
     )
+    if known.options and known["CONFIG_PCI_P2PDMA"] != "n":
+        yield finding.ok("PCI_P2PDMA=y", sources=used)
+    elif not others:
+        state = "not set" if known.options else "not known"
+        yield finding.n_a(
+            f"{state}; NVIDIA's driver does without",
+            why="Only other drivers (NVMe, nouveau, vfio) and RDMA on device-private pages lend a "
+            "device's memory through it.",
+        )
+    elif known.options:
+        yield finding.warn(
+            "PCI_P2PDMA not set",
+            needed="PCI_P2PDMA=y",
+            why=f"Without it the driver {others[0]} lends no memory of a GPU to other devices.",
+            remedy=["# Take a kernel that has it, or NVIDIA's driver, which does without"],
+            sources=used,
+        )
+    else:
+        yield _no_config(known, "PCI_P2PDMA=y", "kernel-p2pdma", used)
 
 
 @check("kernel-hmm", "Kernel: HMM", goals={Goal.RDMA, Goal.GPUNETIO}, sides=("host",))
 def hmm(case: Case) -> Iterator[Finding]:
-    """Can the kernel share a process's plain memory with a GPU?"""
-    yield _options(
-        case,
-        ("CONFIG_HMM_MIRROR", "CONFIG_DEVICE_PRIVATE"),
-        name="kernel-hmm",
-        why="Memory of CUDA and of dgkit works without. Kernels on the GPU cannot use memory of "
-        "malloc, and RDMA on device-private pages is out.",
-        used=(sources.HMM(), sources.CUDA_HMM(), sources.DEVICE_PRIVATE()),
-    )
-
-
-def _options(
-    case: Case,
-    names: tuple[str, ...],
-    *,
-    name: str,
-    why: str,
-    used: tuple[sources.Source, ...],
-) -> Finding:
-    known: Kconfig = case.machine.know(kconfig)
-    needed = " and ".join(f"{one.removeprefix('CONFIG_')}=y" for one in names)
-    if not known.options:
-        return finding.unknown(
-            "no config of this kernel",
-            needed=needed,
-            why=f"{known.why[:1].upper()}{known.why[1:]}.",
-            remedy=[f'sudo "$(command -v dgkit)" doctor {name}'] if known.denied else [],
-            sources=used,
+    """Can a GPU use a process's plain memory? No memory of CUDA or dgkit needs it."""
+    if not case.machine.know(pci.tree).gpus:
+        yield finding.n_a("no NVIDIA GPU")
+        return
+    known = case.machine.know(kconfig)
+    used = (sources.HMM(), sources.CUDA_HMM(), sources.DEVICE_PRIVATE())
+    names = ("HMM_MIRROR", "DEVICE_PRIVATE")
+    off = [name for name in names if known[f"CONFIG_{name}"] == "n"]
+    if known.options and not off:
+        yield finding.ok("HMM_MIRROR=y, DEVICE_PRIVATE=y", sources=used)
+    elif known.options or not known.denied:
+        yield finding.n_a(
+            f"{' and '.join(off)} not set" if known.options else "not known; nothing needs it",
+            why="Kernels on the GPU cannot use memory of malloc, and RDMA on device-private pages "
+            "is out. All other memory works.",
         )
-    off = [one.removeprefix("CONFIG_") for one in names if known[one] == "n"]
-    if not off:
-        return finding.ok(needed, needed=needed, sources=used)
-    return finding.warn(
-        f"{' and '.join(off)} not set",
+    else:
+        yield _no_config(known, "HMM_MIRROR=y, DEVICE_PRIVATE=y", "kernel-hmm", used)
+
+
+def _no_config(known: Kconfig, needed: str, name: str, used: tuple[sources.Source, ...]) -> Finding:
+    return finding.unknown(
+        "no config of this kernel",
         needed=needed,
-        why=why,
-        remedy=["# Take a kernel of your distribution that has it, or build one with it"],
+        why=f"{known.why[:1].upper()}{known.why[1:]}.",
+        remedy=[f'sudo "$(command -v dgkit)" doctor {name}'] if known.denied else [],
         sources=used,
     )
