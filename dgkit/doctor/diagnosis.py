@@ -83,7 +83,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         said = f"{best.title} {best.word}"
         better = self.ways[: self.ways.index(best)]
         if better and all(one.verdict is Verdict.FAIL for one in better) and not best.serves:
-            said = f"Only {said}"
+            said = f"Only {best.title} {best.word.replace(' slower', ', and slower')}"
         if not better:
             return f"{said}."
         first = better[0]

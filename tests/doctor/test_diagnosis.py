@@ -121,6 +121,10 @@ def test_the_best_way_is_the_first_that_works_be_it_slower() -> None:
             "Only B works; A is blocked: There is none.",
         ),
         (
+            [way("a", Verdict.FAIL, "x"), way("b", Verdict.WARN, serves=False)],
+            "Only B works, and slower; A is blocked by x.",
+        ),
+        (
             [way("a", Verdict.CANNOT_TELL), way("b", Verdict.WARN)],
             "B works slower; whether A does cannot be told. There is none.",
         ),

@@ -34,23 +34,23 @@ def version(case: Case) -> Iterator[Finding]:
     match = re.match(r"(\d+)\.(\d+)", release)
     if match is None:
         yield finding.unknown(
-            release[:40] or "?",
-            needed="6.2",
+            release[:45] or "?",
+            needed="6.2 or later",
             why="uname names no version.",
             sources=_VERSION_SOURCES,
         )
         return
-    found, number = f"Linux {release}"[:45], (int(match[1]), int(match[2]))
+    found, number = release[:45], (int(match[1]), int(match[2]))
     if case.machine.know(side) == "dpu":
         why = "A dma-buf is made on the host: the Arm cores' kernel does not matter for it."
         yield finding.ok(found, needed="any, on a DPU", why=why, sources=_VERSION_SOURCES)
     elif number >= _SURE:
-        yield finding.ok(found, needed="6.2", sources=_VERSION_SOURCES)
+        yield finding.ok(found, needed="6.2 or later", sources=_VERSION_SOURCES)
     elif number >= _LEAST:
         why = "It may be too old for GPU memory as a dma-buf; nvidia-peermem is the other way."
         yield finding.warn(
             found,
-            needed="6.2",
+            needed="6.2 or later",
             why=why,
             remedy=_newer(case.machine),
             sources=_VERSION_SOURCES,
@@ -59,7 +59,7 @@ def version(case: Case) -> Iterator[Finding]:
     else:
         yield finding.warn(
             found,
-            needed="6.2, at the least 5.12",
+            needed="6.2 or later, at least 5.12",
             why="No device takes GPU memory as a dma-buf; nvidia-peermem is the other way.",
             remedy=_newer(case.machine),
             sources=_VERSION_SOURCES,
