@@ -65,6 +65,8 @@ bf2-arm arm-dma 0 doca-host
     bluefield-mode=ok bluefield-representors=ok bluefield-tmfifo=ok doca-libraries=ok
 bf3-arm arm-dma 0 doca-host
     bluefield-mode=ok page-size=ok memlock=ok
+bf3-arm-zero-trust arm-dma 0 doca-host
+    bluefield-mode=ok bluefield-representors=ok
 bf2-dpu-mode+bf2-arm arm-dma 5 doca-gpu-dmabuf
     pair-bluefield=ok pair-versions=warn pair-memory=ok
 bf3-dpu-mode+bf3-arm arm-dma 0 doca-gpu-dmabuf

@@ -2,17 +2,18 @@
 
 `tree` reads a drawing of the PCIe tree; `kinds` knows what the names in it are; `config_space`,
 `sysfs`, `nvidia`, `network`, `probes` and `system` write what a machine with that tree would show,
-key by key as dgkit/doctor reads them; `servers`, `cards` and `others` describe the machines. From
-dgkit nothing is imported but the form of a reading: the doctor's parsers meet texts that they did
-not write.
+key by key as dgkit/doctor reads them; `servers`, `cards`, `arms` and `others` describe the machines.
+From dgkit nothing is imported but the form of a reading: the doctor's parsers meet texts that they
+did not write.
 """
 
 from __future__ import annotations
 
+from .arms import ARMS, Arm
+from .arms import readings as arm_readings
 from .cards import CARDS
-from .hosts import Host
 from .hosts import readings as host_readings
-from .others import ARMS, OTHERS
+from .others import OTHERS
 from .servers import SERVERS
 
 __all__ = ["MACHINES", "TUTORIAL", "readings"]
@@ -26,4 +27,4 @@ TUTORIAL = {"machine-a": "small-bar1", "machine-b": "closed-driver", "machine-c"
 def readings(name: str) -> dict[str, object]:
     """All that this machine shows."""
     about = MACHINES[name][1]
-    return host_readings(about) if isinstance(about, Host) else about()
+    return arm_readings(about) if isinstance(about, Arm) else host_readings(about)

@@ -185,6 +185,15 @@ def denied(node: Node) -> dict[str, object]:
     return {_command(node): Reading(said=said, text="", code=3)}
 
 
+def privileges(node: Node, level: str) -> dict[str, object]:
+    """`mlxprivhost -d ADDRESS q` on the Arm side: what the host may do."""
+    held = "TRUE" if level == "RESTRICTED" else "FALSE"
+    names = ("disable_rshim", "disable_tracer", "disable_port_owner", "disable_counter_rd")
+    lines = ["Current device configurations:", "-" * 30, f"{'level':<30}: {level}", ""]
+    lines += ["Port functions status:", "-" * 23, *(f"{name:<30}: {held}" for name in names)]
+    return {f"run mlxprivhost -d {node.address} q": "\n".join(lines) + "\n"}
+
+
 def rshim(made: Mapping[str, object], card: Node, mode: str) -> dict[str, object]:
     """The driver of the way to the Arm cores: rshim(8)'s file, and its network interface."""
     nets = made[f"names {_NET}"]

@@ -1,72 +1,14 @@
-"""The Arm side of a BlueField, and machines that are no servers: laptop, WSL, VM, container."""
+"""Machines that are no servers: laptop, WSL, virtual machine, container."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from . import network, probes, sysfs, system
 from .cards import CARDS
 from .hosts import Host
-from .network import DPU_MODE
 from .nvidia import Driver
 from .sysfs import fault
 from .system import System
-from .tree import nodes
-
-Readings = dict[str, object]
-
-
-def arm(card: str, release: str, image: str, doca: str, verbs: str) -> Callable[[], Readings]:
-    """What the Arm cores of a card in DPU mode show: its own tree, and the ports of its switch."""
-    number = 2 if card == "bf2" else 3
-    tree = nodes(
-        f"""
-pci0000:00 cpus=0-{7 if number == 2 else 15}
-  00.0 root-arm
-    00.0 {card}-up
-      00.0 {card}-down
-        00.0 {card} rdma=mlx5_0 net=p0 reps=pf0hpf,en3f0pf0sf0
-        00.1 {card} rdma=mlx5_1 net=p1 reps=pf1hpf
-"""
-    )
-    about = System(
-        release=release,
-        machine="aarch64",
-        cpus=8 if number == 2 else 16,
-        cmdline="console=hvc0",
-        page_size=65536 if release.endswith("64k") else 4096,
-        distribution="ubuntu 22.04",
-        product=("https://www.mellanox.com", f"BlueField-{number} DPU"),
-        loaded=("mlx5_ib", "mlx5_core", "ib_uverbs", "ib_core", "mlxbf_tmfifo"),
-    )
-    host = Host("", driver=None, system=about, doca=doca, verbs=verbs)
-    first = next(node for node in tree if "rdma" in node.words)
-    names = {"p0": "p0", "p1": "p1", "pf0hpf": "c1pf0", "pf1hpf": "c1pf1", "en3f0pf0sf0": "pf0sf0"}
-
-    def made() -> Readings:
-        found: Readings = {
-            **sysfs.pci(tree),
-            **sysfs.nodes_of_system(tree),
-            **system.system(about),
-            **network.network(tree),
-            **probes.probes(host, tree),
-        }
-        found |= network.settings(first, DPU_MODE)
-        found["text /etc/mlnx-release"] = f"{image}\n"
-        found["names /sys/bus/platform/devices"] = [
-            "MLNXBF01:00",
-            "MLNXBF22:00",
-            "alarmtimer.0.auto",
-        ]
-        found["names /sys/class/net"] = sorted(["lo", "oob_net0", "tmfifo_net0", *names])
-        for net, port in names.items():
-            found[f"text /sys/class/net/{net}/phys_port_name"] = f"{port}\n"
-        found["run ip -j addr show"] = network.addresses({"tmfifo_net0": "192.168.100.2/30"})
-        return found
-
-    return made
-
 
 _LAPTOP = """
 pci0000:00
@@ -145,28 +87,6 @@ OTHERS = {
             firmware={},
             system=System(memlock=8 << 20),
             more=_CONTAINER,
-        ),
-    ),
-}
-ARMS = {
-    "bf2-arm": (
-        "NVIDIA BlueField BSP and DOCA documentation, the Arm side in DPU mode",
-        arm(
-            "bf2",
-            "5.15.0-1060-bluefield",
-            "bf-bundle-2.9.1-40_24.11_ubuntu-22.04_prod",
-            "2.9.1004",
-            "1.14.54.0",
-        ),
-    ),
-    "bf3-arm": (
-        "NVIDIA BlueField BSP and DOCA documentation, the Arm side in DPU mode",
-        arm(
-            "bf3",
-            "6.8.0-1013-bluefield-64k",
-            "bf-bundle-3.2.1-34_25.11_ubuntu-24.04_64k_prod",
-            "3.2.1025",
-            "1.14.56.0",
         ),
     ),
 }
