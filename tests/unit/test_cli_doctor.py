@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -9,15 +11,18 @@ import time
 from pathlib import Path
 
 import cli_process
+import click
 import pytest
 from doctor_rig import UNAME, machine
 from waiting import until
 
 import dgkit
 from dgkit.cli import main
-from dgkit.doctor import live
+from dgkit.cli.app import Dgkit
+from dgkit.doctor import Goal, live
 from dgkit.doctor.registry import FAMILIES, checks
 
+GOALS = {str(goal) for goal in Goal}
 OLD = {**UNAME, "release": "5.15.0-91-generic"}
 
 
@@ -236,3 +241,31 @@ def test_the_function_takes_plain_values_and_snapshots(old):
 def test_the_function_says_what_is_wrong_with_its_arguments(wrong, words, old):
     with pytest.raises(ValueError, match=words):
         dgkit.doctor(snapshots=old, **wrong)
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_example_of_the_readme_is_what_the_command_prints(monkeypatch, capsys):
+    """But for how many checks there are in all."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```text\n\$ dgkit (doctor .*?)```", readme, flags=re.DOTALL)
+    command, *shown = example.splitlines()
+    monkeypatch.chdir(ROOT)
+    main(shlex.split(command))
+    printed = capsys.readouterr().out
+    counts = re.compile(r"\d+ (?=fail|warn|ok|n\.a\.|cannot tell)")
+    wanted = "\n".join(line.rstrip() for line in shown)
+    assert counts.sub("N ", printed).startswith(counts.sub("N ", wanted))
+
+
+def test_the_commands_of_the_readme_are_understood(capsys):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^dgkit (doctor.*?)(?: +#.*)?$", readme, flags=re.MULTILINE)
+    assert len(lines) > 7
+    for line in lines:
+        command = Dgkit().get_command(click.Context(Dgkit()), "doctor")
+        command.make_context("doctor", shlex.split(line)[1:])
+        known = {name for one in checks() for name in (one.name, one.family)}
+        words = [word for word in shlex.split(line)[1:] if re.fullmatch(r"[a-z0-9-]+", word)]
+        assert {word for word in words if not word.startswith("--")} - GOALS - {"rack7"} <= known
