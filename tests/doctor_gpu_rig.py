@@ -35,6 +35,7 @@ def smi(
     persistence: str = "Enabled",
     architecture: str = "Hopper",
     addressing: str = "None",
+    virtualization: str = "None",
 ) -> str:
     """An output of `nvidia-smi -q`, with what the doctor looks at; `bar1`: total and free."""
     head = (
@@ -50,6 +51,8 @@ def smi(
         f"    Product Architecture                  : {architecture}\n"
         f"    Persistence Mode                      : {persistence}\n"
         f"    Addressing Mode                       : {addressing}\n"
+        "    GPU Virtualization Mode\n"
+        f"        Virtualization Mode               : {virtualization}\n"
         "    MIG Mode\n"
         "        Current                           : Disabled\n"
         "        Pending                           : Disabled\n"

@@ -149,3 +149,8 @@ PCI_SPEEDS = Document(
 NUMA_ABI = Document(
     "Linux kernel, ABI of NUMA nodes", "https://docs.kernel.org/admin-guide/abi-stable.html"
 )
+AI_ENTERPRISE = Document(
+    "NVIDIA AI Enterprise, vGPU",
+    "https://docs.nvidia.com/ai-enterprise/release-7/latest/infra-software/vgpu/features/"
+    "gpudirect.html",
+)

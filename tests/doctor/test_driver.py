@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from doctor_gpu_rig import ADDRESS, CLOSED, MODULES, NO_MODULE, OPEN, h200, smi, with_gpu
-from doctor_rig import judge, machine
+from doctor_rig import UNAME, judge, machine
 
 from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.finding import Finding
@@ -35,6 +35,22 @@ def test_a_machine_without_a_gpu_fails_once_and_asks_nothing_more() -> None:
     findings = judge("driver", empty)
     assert [f.check for f in findings if f.verdict is Verdict.FAIL] == ["gpu-present"]
     assert all(f.verdict in (Verdict.FAIL, Verdict.NOT_APPLICABLE) for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("readings", "word"),
+    [
+        ({}, "switched off"),
+        ({"text /proc/device-tree/model": "NVIDIA Jetson AGX Orin Developer Kit\0"}, "Tegra"),
+        ({"ask uname": {**UNAME, "release": "5.15.153.1-microsoft-standard-WSL2"}}, "Windows"),
+    ],
+)
+def test_a_gpu_that_is_no_pci_device_is_told_from_none(
+    readings: dict[str, object], word: str
+) -> None:
+    found = one("gpu-present", machine({"names /sys/bus/pci/devices": (), **readings}))
+    assert found.verdict is Verdict.FAIL
+    assert word in found.why
 
 
 def test_a_bus_that_cannot_be_listed_is_no_proof_of_no_gpu() -> None:

@@ -125,3 +125,10 @@ def test_what_dgkits_own_gpu_memory_is_made_with_is_looked_for() -> None:
     assert no_virtual.verdict is Verdict.WARN
     assert "cupy" in no_virtual.remedy[0]
     assert one(h200(asked(**direct))).verdict is Verdict.OK
+
+
+def test_a_vgpu_is_judged_by_what_cuda_says_alone() -> None:
+    guest = {SMI: smi("NVIDIA H100-40C", virtualization="VGPU")}
+    assert one(h200(guest)).verdict is Verdict.CANNOT_TELL
+    assert one(h200({**guest, **asked(DMA_BUF_SUPPORTED=1)})).verdict is Verdict.OK
+    assert one(h200({**guest, **asked(DMA_BUF_SUPPORTED=0)})).verdict is Verdict.WARN

@@ -37,14 +37,22 @@ def present(case: Case) -> Iterator[Finding]:
         ask = ["lspci -d 10de:"]
         yield finding.unknown("?", needed="one or more", why=why, remedy=ask, sources=[source])
         return
-    yield finding.fail(
-        NO_GPU,
-        needed="one or more",
-        why="No PCI device is an NVIDIA GPU: there is none, it is switched off, or it was not "
-        "handed to this virtual machine.",
-        remedy=["lspci -d 10de:", "# With no GPU at all: dgkit doctor --goal laptop"],
-        sources=[source],
-    )
+    yield _absent(case.machine, [source])
+
+
+def _absent(machine: Machine, source: list[sources.Source]) -> Finding:
+    model = machine.read.text("/proc/device-tree/model").text.lower()
+    uname = machine.read.ask("uname").data
+    why = "No PCI device is an NVIDIA GPU: there is none, it is switched off, or it was not handed "
+    why += "to this virtual machine."
+    if "jetson" in model or "tegra" in model:
+        why = "The GPU of a Tegra is no PCI device: CPU and GPU share one memory, which other "
+        why += "devices reach where it is pinned."
+    elif isinstance(uname, dict) and "microsoft" in str(uname.get("release", "")).lower():
+        why = "Under WSL the GPU is a part of Windows and no PCI device: its memory cannot be "
+        why += "handed to a NIC or DPU."
+    remedy = ["lspci -d 10de:", "# With no GPU at all: dgkit doctor --goal laptop"]
+    return finding.fail(NO_GPU, needed="one or more", why=why, remedy=remedy, sources=source)
 
 
 def _present(machine: Machine, source: list[sources.Source]) -> Finding:

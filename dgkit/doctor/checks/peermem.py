@@ -17,6 +17,10 @@ _SOURCES = (
     sources.GPUNETIO("GPU Memory Mapping, Using nvidia-peermem"),
     sources.GPUDIRECT("Using nvidia-peermem"),
 )
+_REFUSED = (
+    "# 'Invalid argument': it was built for another ib_core. Install MLNX_OFED or DOCA-OFED, then "
+    "NVIDIA's driver again."
+)
 _FROM = (
     "The GPUNetIO guide says that the module comes with the CUDA toolkit, the GPU Operator's "
     "documentation that it comes with the driver, from R470 on."
@@ -63,7 +67,7 @@ def _blocks(machine: Machine, state: str) -> Finding:
         remedy = [ofed, "# Then install NVIDIA's driver again: it builds the module."]
     else:
         found, why = "installed, not loaded", "There is no dma-buf, so a NIC needs this module."
-        remedy = [*([ofed] if lacks else []), "sudo modprobe nvidia-peermem"]
+        remedy = [*([ofed] if lacks else []), "sudo modprobe nvidia-peermem", _REFUSED]
     if lacks:
         why += " It plugs into ib_core of MLNX_OFED or DOCA-OFED, which is not loaded."
     return finding.fail(

@@ -16,6 +16,7 @@ from .each import each
 
 _CONNECTX8 = frozenset({0x1023, 0x1025})  # PCI ID list, vendor 15b3: ConnectX-8, ConnectX-9
 _PINNED = "# Use pinned memory: dgkit.empty(..., on='pinned')"
+_VGPU = sources.AI_ENTERPRISE("GPUDirect RDMA and GPUDirect Storage")
 _SHARED = (
     "GPU memory cannot be reached coherently by PCIe devices: dma-buf, nvidia-peermem and GDRCopy "
     "do not work. Pinned memory is as near: CPU and GPU share it."
@@ -47,6 +48,10 @@ def platform(case: Case) -> Iterator[Finding]:
         source: list[sources.Source] = [sources.GPUDIRECT("Supported Systems")]
         if says is False or (says is None and not kind.direct):
             return _without(found, kind, case.goal)
+        if says is None and gpu.virtualization.upper() == "VGPU":
+            why = "GPUDirect is there on some vGPUs and guest systems only, and CUDA was not asked."
+            ask = ["python -c 'import dgkit; print(dgkit.gpus())'"]
+            return finding.unknown(f"{found}, a vGPU", why=why, remedy=ask, sources=[_VGPU])
         if kind is Kind.GRACE:
             return _coherent(found, case.machine)
         if says is None and not gpu.name:
