@@ -79,7 +79,7 @@ def _ways(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[Line]:
         if verbose:
             why = way.why if way.why not in by(way) else ""
             yield from _said(f"{way.what} {why}", width, _INDENT)
-    if after := "; ".join(f"{way.title} {way.word}" for way in ways[len(ahead) :]):
+    if after := "; ".join(f"{way.title}: {way.word}" for way in ways[len(ahead) :]):
         yield from _said(f"Further: {after}.", width, _MARGIN)
 
 
