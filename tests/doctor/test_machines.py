@@ -83,6 +83,14 @@ acs-on rdma 5 rdma-gpu-dmabuf
     acs=warn
 iommu-on arm-dma 5 doca-gpu-dmabuf
     iommu=warn acs=ok
+iommu-passthrough arm-dma 0 doca-gpu-dmabuf
+    iommu=ok acs=ok
+mode-pending arm-dma 1 cuda
+    bluefield-mode=fail
+mode-pending gpunetio 5 gpunetio-ethernet
+    bluefield-mode=warn
+nouveau arm-dma 1 doca-host
+    driver-loaded=fail gpu-present=ok topology=ok
 old-kernel arm-dma 5 doca-gpu-dmabuf
     kernel-version=warn dmabuf-gpu=ok driver-flavour=ok peermem=na
 peermem-fallback arm-dma 5 doca-gpu-peermem

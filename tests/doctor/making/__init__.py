@@ -2,7 +2,7 @@
 
 `tree` reads a drawing of the PCIe tree; `kinds` knows what the names in it are; `config_space`,
 `sysfs`, `nvidia`, `network`, `probes` and `system` write what a machine with that tree would show,
-key by key as dgkit/doctor reads them; `servers`, `cards`, `arms` and `others` describe the machines.
+key by key as dgkit/doctor reads them; `servers`, `cards`, `arms` and `others` describe machines.
 From dgkit nothing is imported but the form of a reading: the doctor's parsers meet texts that they
 did not write.
 """

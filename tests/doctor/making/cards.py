@@ -102,6 +102,23 @@ CARDS = {
             system=System(cmdline=f"quiet {_ON}"),
         ),
     ),
+    "iommu-passthrough": (
+        "Linux, kernel-parameters, iommu=pt",
+        replace(_GOOD, iommu="identity", system=System(cmdline=f"quiet {_ON} iommu=pt")),
+    ),
+    "mode-pending": (
+        f"{_GUIDE}, BlueField NIC, mlxconfig, before the cold reboot that it asks for",
+        _host("bf3", NIC_MODE, "h100", later={CARD: DPU_MODE}),
+    ),
+    "nouveau": (
+        "a GPU that the kernel's own driver took",
+        replace(
+            _GOOD,
+            tree=tree("bf3", "h100", words="driver=nouveau"),
+            driver=None,
+            system=System(loaded=("nouveau", *System.loaded)),
+        ),
+    ),
     "old-kernel": (
         f"{_GUIDE}, Using dmabuf, Linux 6.2",
         replace(_GOOD, driver=Driver("550.163.01", "12.4"), system=_OLD),

@@ -51,14 +51,10 @@ def pci(nodes: list[Node], *, root: bool = True, iommu: str = "") -> dict[str, o
     return made
 
 
-def _driver(node: Node) -> str:
-    return node.words.get("driver", node.kind.driver)
-
-
 def _texts(node: Node, folder: str) -> dict[str, str]:
     kind = node.kind
-    bound = kind.driver and "nodriver" not in node.words
-    lines = [f"DRIVER={_driver(node)}"] if bound else []
+    driver = node.words.get("driver", kind.driver)
+    lines = [f"DRIVER={driver}"] if driver else []
     lines += [
         f"PCI_CLASS={kind.code:X}",
         f"PCI_ID={kind.vendor:04X}:{kind.device:04X}",
