@@ -1,4 +1,4 @@
-"""Panels for a notebook: allocate memory, start transfers, look at bytes, watch latency.
+"""Panels for a notebook: memory, transfers, bytes, latency, and what the doctor found.
 
 `base` is what they share; then one package a panel, its .js and .css beside its Python. `figure` is
 for any figure of Bokeh.
