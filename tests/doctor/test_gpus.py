@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from doctor_gpu_rig import ADDRESS, CLOSED, h200, smi, with_gpu
 from doctor_rig import judge, machine
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.facts.gpus import bar1_size, gpus
-from dgkit.doctor.machine import Machine
+from dgkit.doctor.machine import Case, Machine
+from dgkit.doctor.reading import Reading
+from dgkit.doctor.registry import checks
 from dgkit.doctor.snapshot import Recorded, Snapshot
 
 RESOURCE = f"text /sys/bus/pci/devices/{ADDRESS}/resource"
@@ -124,3 +126,62 @@ def test_each_finding_is_short_has_a_source_and_says_what_to_do(
             assert one.why, one.check
             assert one.remedy, one.check
             assert one.why.endswith("."), one.why
+
+
+# All that these families look at on a machine with one GPU.
+LOOKED_AT = (
+    *("run nvidia-smi -q", "text /proc/driver/nvidia/version", "text /proc/driver/nvidia/params"),
+    *("text /sys/module/nvidia/version", "text /proc/modules", "text /etc/os-release", RESOURCE),
+    *("run modinfo -F filename nvidia", "run modinfo -F filename nvidia-peermem"),
+    *("run nvcc --version", "link /usr/local/cuda", "text /usr/local/cuda/version.json"),
+    *("text /usr/local/cuda/version.txt", "text /proc/device-tree/model"),
+    *("text /sys/class/dmi/id/product_name", "text /etc/modprobe.d/nvidia.conf"),
+    f"text /proc/driver/nvidia/gpus/{ADDRESS}/information",
+)
+ANSWERED = ("probe cuda", "probe libraries", "probe info", "ask uname", "ask environ", "ask euid")
+WORDS = st.sampled_from(
+    (
+        *(
+            "GPU 00000000:CA:00.0",
+            "NVRM version: ",
+            "Kernel Module ",
+            "Open ",
+            "580.1",
+            "\n",
+            " : ",
+        ),
+        *("RegistryDwords: ", '"', "release ", "13.0", "MiB", "N/A", "0x1 ", "{}", '{"cuda":'),
+        *("=", ";"),
+    )
+)
+TEXTS = st.text(max_size=60) | st.lists(WORDS, max_size=30).map("".join)
+FAULTS = st.sampled_from(("absent", "denied", "late", "failed", "unrecorded"))
+LOOKS = TEXTS | FAULTS.map(lambda fault: Reading(fault=fault, why=f"it is {fault}"))
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(("init", "code", "name", "driver", "devices", "address", "attributes"))
+            | st.sampled_from(("gpu", "libraries", "CuPy", "libgdrapi.so.2", "path", "release")),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    st.fixed_dictionaries({}, optional=dict.fromkeys(LOOKED_AT, LOOKS)),
+    st.fixed_dictionaries({}, optional=dict.fromkeys(ANSWERED, PLAIN)),
+    st.sampled_from([Goal.ARM_DMA, Goal.RDMA, Goal.GPUNETIO]),
+)
+@settings(max_examples=60)
+def test_whatever_a_machine_says_no_check_fails_itself(
+    looks: dict[str, object], answers: dict[str, object], goal: Goal
+) -> None:
+    case = Case(machine=with_gpu({**looks, **answers}), goal=goal)
+    for check in checks():
+        if check.family in FAMILIES and goal in check.goals:
+            assert tuple(check.judge(case)), check.name
