@@ -46,7 +46,7 @@ def expression(hosts: Iterable[str], serials: Iterable[str]) -> re.Pattern[str]:
         forms = {"host": rf"(?<![0-9A-Za-z])(?i:{names}){end}", **forms}
     if known := _any_of(serials):
         forms = {"known": rf"(?<![0-9A-Za-z])(?:{known})(?![0-9A-Za-z])", **forms}
-    return re.compile("|".join(f"(?P<{name}>{form})" for name, form in forms.items()))
+    return re.compile("|".join(f"(?P<{name}>{form})" for name, form in forms.items()), re.ASCII)
 
 
 def _any_of(words: Iterable[str]) -> str:

@@ -21,7 +21,6 @@ from dgkit.doctor.machine import Machine
 from dgkit.doctor.reading import Fault, Reading
 from dgkit.doctor.snapshot import Recorded, Snapshot, load, record
 
-
 TELLING = ["text /proc/cmdline", "text /proc/cpuinfo", "names /dev"]
 
 
