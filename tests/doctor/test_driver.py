@@ -245,6 +245,12 @@ def test_a_key_that_is_written_but_not_in_force_asks_for_a_restart_alone() -> No
     assert restart.startswith("#")
 
 
+def test_registry_keys_that_are_set_already_are_kept() -> None:
+    known = {PARAMS: 'RegistryDwords: "RmX=0x2;PeerMappingOverride=0;"\n', "ask euid": 1000}
+    command = one("driver-registry", h200(known), Goal.GPUNETIO).remedy[0]
+    assert 'NVreg_RegistryDwords="RmX=0x2;PeerMappingOverride=1;"' in command
+
+
 def test_other_goals_do_not_ask_for_the_registry_key() -> None:
     assert judge("driver-registry", h200({PARAMS: SET}), goal=Goal.RDMA) == ()
 

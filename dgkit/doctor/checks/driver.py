@@ -239,7 +239,9 @@ def registry(case: Case) -> Iterator[Finding]:
         yield finding.ok(needed, needed=needed, sources=[source])
     else:
         written = "PeerMappingOverride=1" in case.machine.read.text(_CONF).text
-        line = 'options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"'
+        keys = {**nvidia_proc.registry(params.text), "PeerMappingOverride": "1"}
+        words = "".join(f"{name}={value};" for name, value in keys.items())
+        line = f'options nvidia NVreg_RegistryDwords="{words}"'  # the last such line counts alone
         write = [] if written else [f"echo '{line}' | sudo tee -a {_CONF}"]
         yield finding.warn(
             "written, not in force yet" if written else "not set",
