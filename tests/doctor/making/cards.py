@@ -111,7 +111,7 @@ CARDS = {
         _host("bf3", NIC_MODE, "h100", later={CARD: DPU_MODE}),
     ),
     "nouveau": (
-        "a GPU that the kernel's own driver took",
+        "NVIDIA driver installation guide, Disabling Nouveau, before that",
         replace(
             _GOOD,
             tree=tree("bf3", "h100", words="driver=nouveau"),
@@ -128,11 +128,11 @@ CARDS = {
         replace(_GOOD, driver=Driver("535.183.01", "12.2", "closed", peermem=True), system=_OLD),
     ),
     "driver-broken": (
-        "nvidia-smi after an update of the driver, in many public reports",
+        "NVML, NVML_ERROR_LIB_RM_VERSION_MISMATCH, as nvidia-smi prints it in public reports",
         replace(_GOOD, driver=Driver("570.195.03", "12.8", broken=_MISMATCH)),
     ),
     "not-root": (
-        "a user who may read the first 64 bytes of the configuration space, and run no mlxconfig",
+        "Linux, drivers/pci/pci-sysfs.c: 64 bytes of config space; mlxconfig for root alone",
         replace(
             _GOOD,
             root=False,

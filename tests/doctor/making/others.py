@@ -57,9 +57,12 @@ _GOOD = CARDS["bf3-dpu-mode"][1]
 _BARE = Host(_LAPTOP, None, _HOME, root=False, doca="", verbs="")
 
 OTHERS = {
-    "laptop": ("a notebook with Intel graphics and wireless", _BARE),
+    "laptop": (
+        "Linux, ABI of sysfs: a notebook with Intel graphics and wireless, and nothing of NVIDIA's",
+        _BARE,
+    ),
     "wsl": (
-        "Windows Subsystem for Linux: no PCI devices of its own, no NVIDIA driver in Linux",
+        "Microsoft's WSL 2 documentation: /dev/dxg, no PCI devices, no NVIDIA driver of its own",
         Host(
             "",
             None,
@@ -73,11 +76,11 @@ OTHERS = {
         ),
     ),
     "vm-passthrough": (
-        "a KVM guest (Q35) that has a GPU and a NIC, and the GPUNetIO guide's words on VMs",
+        "QEMU's Q35 machine with a GPU and a NIC, and the GPUNetIO guide's words on VMs",
         Host(_VM, driver=Driver(virtual="Pass-Through"), system=_KVM),
     ),
     "container": (
-        "a Docker container on the machine bf3-dpu-mode, started with --gpus all and no more",
+        "NVIDIA Container Toolkit, docker run --gpus all and no more, on bf3-dpu-mode",
         replace(
             _GOOD,
             root=False,
@@ -85,7 +88,7 @@ OTHERS = {
             tools=False,
             doca="",
             firmware={},
-            system=System(memlock=8 << 20),
+            system=System(memlock=8 << 20, capabilities=0xA80425FB),
             more=_CONTAINER,
         ),
     ),

@@ -21,7 +21,7 @@ _MODULES = ("INFINIBAND", "INFINIBAND_USER_ACCESS", "MLX5_CORE")
 class System:
     """`off`: options of the kernel's configuration that are not set. `memlock`: bytes, or None.
 
-    `product`: vendor and name in DMI. `loaded`: modules besides NVIDIA's.
+    `capabilities`: root's. `product`: vendor and name in DMI. `loaded`: modules besides NVIDIA's.
     """
 
     release: str = "6.8.0-51-generic"
@@ -31,6 +31,7 @@ class System:
     memlock: int | None = None
     page_size: int = 4096
     euid: int = 0
+    capabilities: int = 0x1FFFFFFFFFF
     distribution: str = "ubuntu 24.04"
     product: tuple[str, str] = ("Supermicro", "SYS-420GP-TNR")
     cpus: int = 48
@@ -57,6 +58,7 @@ def system(made: System, modules: Iterable[tuple[str, tuple[str, ...]]] = ()) ->
         "ask open-files": {"soft": 1024, "hard": 1048576},
         "ask euid": made.euid,
         "ask cpus": list(range(made.cpus)),
+        "text /proc/self/status": _status(made),
         "ask dgkit": {"version": "0.1.0", "wire": 1},
         "ask environ": {},
         "text /proc/cmdline": f"BOOT_IMAGE=/boot/vmlinuz-{made.release} ro {made.cmdline}\n",
@@ -69,6 +71,11 @@ def system(made: System, modules: Iterable[tuple[str, tuple[str, ...]]] = ()) ->
         "text /sys/class/dmi/id/product_name": f"{product}\n",
     }
     return {**found, **made.more}
+
+
+def _status(made: System) -> str:
+    able = 0 if made.euid else made.capabilities
+    return f"Name:\tpython3\nUid:\t{made.euid}\t{made.euid}\nCapEff:\t{able:016x}\n"
 
 
 def _module(name: str, users: tuple[str, ...]) -> str:
