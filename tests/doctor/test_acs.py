@@ -84,6 +84,19 @@ def test_root_ports_of_different_trees_never_fail() -> None:
     ]
 
 
+def test_a_bridge_on_a_near_and_on_a_far_path_counts_as_near() -> None:
+    far = dpu("pci0000:80/0000:80:01.0/0000:81:00.0", 1)
+    bridge = Dev(RIGHT, config=config(port=6, acs=REDIRECT))
+    rest = [Dev(one, config=config(port=5)) for one in (UP, ROOT, LEFT, "pci0000:80/0000:80:01.0")]
+    found = judge("acs", machine({**BARE, **sysfs([DPU, GPU, far, bridge, *rest])}))
+    assert [one.subject for one in found] == [
+        "0000:b2:01.0",
+        "0000:b1:00.0, 0000:b2:00.0, 0000:b0:02.0, 0000:80:01.0",
+    ]
+    assert "switch could pass it on" in found[0].why
+    assert found[1].verdict is Verdict.OK
+
+
 LSPCI = """\
 0000:b1:00.0 PCI bridge: Mellanox Technologies Device 1978
 \tCapabilities: [60] Express (v2) Upstream Port, MSI 00

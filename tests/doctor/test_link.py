@@ -85,13 +85,13 @@ def test_older_kernels_write_speeds_in_their_own_way() -> None:
     assert judged(link("8 GT/s", "16", "8 GT/s")).found == "PCIe 3 x16, 15.8 GB/s"
 
 
-def switched(inner: dict[str, str]) -> tuple[Verdict, ...]:
+def switched(inner: dict[str, str], end: dict[str, str] = FULL) -> tuple[Verdict, ...]:
     """A GPU below a second switch, whose link to the first is as given."""
     first = "pci0000:16/0000:16:01.0/0000:17:00.0"
     second = f"{first}/0000:18:01.0/0000:1a:00.0"
     devices = [
         dpu(f"{first}/0000:18:00.0/0000:19:00.0", files=FULL),
-        gpu(f"{second}/0000:1b:00.0/0000:1c:00.0", files=FULL),
+        gpu(f"{second}/0000:1b:00.0/0000:1c:00.0", files=end),
         Dev(first, files=link("2.5 GT/s PCIe", "1")),  # above both: nothing passes there
         Dev(second, files=inner),
     ]
@@ -103,6 +103,10 @@ def test_the_narrowest_link_on_the_way_is_found() -> None:
     assert switched(link("32.0 GT/s PCIe", "4", widest="16")) == (
         *(Verdict.WARN, Verdict.OK, Verdict.OK),
     )
+
+
+def test_a_gpu_that_idles_behind_a_switch_is_told_of_once() -> None:
+    assert switched(FULL, link("2.5 GT/s PCIe", "16")) == (Verdict.WARN, Verdict.OK)
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,9 @@ def test_for_the_arm_cores_each_dpu_is_told_its_nearest_gpu() -> None:
 def test_ports_of_one_card_are_one_partner_and_virtual_functions_none() -> None:
     card = PLACES["PIX"][:-1]
     links = {"physfn": f"/sys/devices/{card}0"}
-    devices = [nic(f"{card}0"), nic(f"{card}1"), nic(f"{card}2", ids="15B3:101E", links=links)]
+    virtual = [f"{card}2", f"{card[:-3]}01.0"]  # the ninth function of a card has the next slot
+    devices = [nic(f"{card}0"), nic(f"{card}1")]
+    devices += [nic(one, ids="15B3:101E", links=links) for one in virtual]
     assert len(partners.others(box(GPU, *devices), Goal.RDMA)) == 1
 
 

@@ -152,7 +152,7 @@ def _differs(
 ) -> str:
     """In words; "" if both say the same, or one says nothing (NVLink, a path that is not sure)."""
     a, b = pair
-    theirs = said.near(a, b) or said.near(b, a)
+    theirs = said.near(a, b)
     ours = topology.path(tree, known[a], known[b])
     if theirs is None or ours.why or theirs is ours.near:
         return ""

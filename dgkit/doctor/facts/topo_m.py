@@ -92,6 +92,6 @@ def named(machine: Machine, found: TopoM) -> dict[str, str]:
     """The PCI address of each name in the matrix, as far as it can be told."""
     gpus = {f"GPU{one.index}": one.address for one in machine.know(gpu_facts.gpus)}
     nics = {one.name: one.address for one in machine.know(rdma.devices).devices}
-    names = {name for pair in found.cells for name in pair}
+    names = sorted({name for pair in found.cells for name in pair})
     known = {name: gpus.get(name) or nics.get(found.nics.get(name, name)) for name in names}
     return {name: address for name, address in known.items() if address}
