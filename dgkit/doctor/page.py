@@ -14,7 +14,7 @@ from .summary import Entry, by, clean, counts, entries, origins
 __all__ = ["Line", "Span", "page"]
 
 WIDTH = 100
-_ROOM = 32  # lines; the warnings after them are shown without their reasons
+_ROOM = 32  # lines; after them warnings, and failures that the same commands mend, are short
 _MARGIN, _INDENT, _REMEDY = " " * 2, " " * 6, " " * 8
 
 
@@ -37,14 +37,14 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
     short = False
     for entry in entries(diagnosis.findings):
         verdict = entry.finding.verdict
-        if verdict is Verdict.FAIL or every:
-            lines += [(), *writer.full(entry)]
-        elif verdict is Verdict.WARN:
-            whole = len(lines) < _ROOM
-            if whole or not short:
-                lines.append(())
-            lines += writer.full(entry) if whole else writer.short(entry)
-            short = not whole
+        if verdict < Verdict.WARN and not every:
+            break
+        new = verdict is Verdict.FAIL and not writer.gave(entry)
+        whole = every or new or len(lines) < _ROOM
+        if whole or not short:
+            lines.append(())
+        lines += writer.full(entry) if whole else writer.short(entry)
+        short = not whole
     if not every:
         lines += _untold(diagnosis, writer)
     return [*lines, (), *_foot(diagnosis, width, every=every)]
@@ -94,7 +94,7 @@ def _untold(diagnosis: Diagnosis, writer: _Writer) -> Iterator[Line]:
 
 def _foot(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[Line]:
     hidden = sum(f.verdict in (Verdict.OK, Verdict.NOT_APPLICABLE) for f in diagnosis.findings)
-    text = f"Read and judged in {diagnosis.took_s:.1f} s."
+    text = f"{diagnosis.goal}: {diagnosis.verdict}. Read and judged in {diagnosis.took_s:.1f} s."
     if hidden and not every:
         text += f" --verbose shows the {hidden} that are ok or do not apply."
     yield from _said(text, width, "", "faint")
@@ -108,6 +108,10 @@ class _Writer:
         self._given: dict[tuple[str, ...], str] = {}
         self._check = ""  # the last one that was shown
         self._asks = {one.name: one.asks for one in checks()} if verbose else {}
+
+    def gave(self, entry: Entry) -> bool:
+        """Whether its commands stand on the page already."""
+        return entry.finding.remedy in self._given
 
     def full(self, entry: Entry) -> Iterator[Line]:
         """What was found and needed, why it matters, the commands, the source."""
