@@ -40,10 +40,11 @@ def pci(nodes: list[Node], *, root: bool = True, iommu: str = "") -> dict[str, o
         folder = f"{DEVICES}/{node.address}"
         made[f"link {folder}"] = "/sys/devices/" + "/".join(node.path)
         regions, at = _regions(node, at)
-        made[f"text {folder}/resource"] = _resource(regions, node)
-        made[f"raw {folder}/config"] = config(_function(node, nodes, regions))[
-            : None if root else 64
-        ]
+        if node.kind.is_gpu:  # nobody looks at the others'
+            made[f"text {folder}/resource"] = _resource(regions)
+        if node.kind.is_gpu or node.kind.is_bridge:
+            space = config(_function(node, nodes, regions))
+            made[f"raw {folder}/config"] = space[: None if root else 64]
         made.update(_texts(node, folder))
         if iommu:
             made[f"link {folder}/iommu_group"] = f"/sys/kernel/iommu_groups/{group}"
@@ -96,9 +97,8 @@ def _regions(node: Node, at: int) -> tuple[dict[int, tuple[int, int, int]], int]
     return found, at
 
 
-def _resource(regions: Mapping[int, tuple[int, int, int]], node: Node) -> str:
-    lines = 17 if node.kind.is_bridge else 13
-    rows = (regions.get(number, (0, 0, 0)) for number in range(lines))
+def _resource(regions: Mapping[int, tuple[int, int, int]]) -> str:
+    rows = (regions.get(number, (0, 0, 0)) for number in range(13))
     return "".join(f"0x{first:016x} 0x{last:016x} 0x{flags:016x}\n" for first, last, flags in rows)
 
 
