@@ -8,7 +8,7 @@ __all__ = ["ALL", "WITH_GPU", "Goal"]
 
 
 class Goal(Enum):
-    """`auto` in the command line is the first of these that the machine looks like."""
+    """Without one (`auto`) the machine is judged for what it looks like: diagnosis.py."""
 
     ARM_DMA = "arm-dma"
     RDMA = "rdma"

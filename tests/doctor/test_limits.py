@@ -44,7 +44,26 @@ def test_the_size_that_is_wanted_decides() -> None:
 
 def test_root_is_not_bound() -> None:
     found = locked(64 * 1024, 64 * 1024, euid=0)
-    assert (found.verdict, found.found) == (Verdict.OK, "64 KiB, which does not bind root")
+    assert (found.verdict, found.found) == (Verdict.OK, "64 KiB, which does not bind this user")
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "euid", "verdict"),
+    [
+        ("000001ffffffffff", 0, Verdict.OK),
+        ("00000000a80425fb", 0, Verdict.FAIL),  # what Docker leaves root
+        ("0000000000000000", 1000, Verdict.FAIL),
+        ("0000000000004000", 1000, Verdict.OK),
+        ("odd", 0, Verdict.OK),
+    ],
+)
+def test_the_capability_decides_and_root_may_lack_it_in_a_container(
+    capabilities: str, euid: int, verdict: Verdict
+) -> None:
+    limits = {"ask memlock": {"soft": 65536, "hard": 65536}, "ask euid": euid}
+    status = {"text /proc/self/status": f"Name:\tx\nCapEff:\t{capabilities}\nCapBnd:\t0\n"}
+    (found,) = judge("memlock", machine({**NIC, **limits, **status}))
+    assert found.verdict is verdict
 
 
 def test_a_soft_limit_is_raised_in_the_shell_and_a_hard_one_by_the_system() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from .. import finding, sources
 from ..facts import pci
 from ..finding import Finding
 from ..goals import WITH_GPU
-from ..machine import Case
+from ..machine import Case, Machine
 from ..reading import Reading
 from ..registry import check
 
@@ -29,6 +30,16 @@ def _soft_and_hard(reading: Reading) -> tuple[int | None, int | None] | None:
     return said["soft"], said["hard"]
 
 
+_IPC_LOCK = 1 << 14  # linux/capability.h
+
+
+def _is_free(machine: Machine) -> bool:
+    """Whether the limit does not bind: who has CAP_IPC_LOCK, as root has outside of containers."""
+    status, euid = machine.read.together(["text /proc/self/status", "ask euid"])
+    match = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status.text, re.MULTILINE)
+    return bool(int(match[1], 16) & _IPC_LOCK) if match else euid.data == 0
+
+
 def _size(number: int) -> str:
     for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if number >= 1 << shift:
@@ -42,15 +53,15 @@ def memlock(case: Case) -> Iterator[Finding]:
     if not any(one.vendor == pci.MELLANOX for one in case.machine.know(pci.tree).nics):
         yield finding.n_a("no NIC to register memory with")
         return
-    reading, root = case.machine.read.together(["ask memlock", "ask euid"])
-    known = _soft_and_hard(reading)
+    reading = case.machine.read.ask("memlock")
+    known, free = _soft_and_hard(reading), _is_free(case.machine)
     if known is None:
         why = reading.why or "the system gave no number"
         yield finding.unknown("?", needed="unlimited", why=f"{why}.", sources=_MEMLOCK_SOURCES)
         return
     soft, hard = known
-    if soft is None or root.data == 0:
-        found = "unlimited" if soft is None else f"{_size(soft)}, which does not bind root"
+    if soft is None or free:
+        found = "unlimited" if soft is None else f"{_size(soft)}, which does not bind this user"
         yield finding.ok(found, needed="unlimited", sources=_MEMLOCK_SOURCES)
         return
     enough = soft >= case.size
