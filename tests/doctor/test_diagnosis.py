@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 import pci_rig
 import pytest
 from doctor_rig import UNAME, machine
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dgkit.doctor import Verdict, diagnose, diagnosis, finding
 from dgkit.doctor.diagnosis import Diagnosis, read_everything
@@ -311,3 +313,28 @@ def test_reading_everything_looks_wherever_a_judgement_for_any_goal_does() -> No
         judged = Listening()
         diagnose([Machine(judged)], goal=goal)
         assert judged.keys <= everything.keys
+
+
+ODD = st.one_of(
+    st.none(), st.text(), st.integers(), st.lists(st.text()), st.dictionaries(st.text(), st.none())
+)
+LOOKS = (
+    *("text /proc/cmdline", "text /proc/cpuinfo", "text /etc/os-release", "text /proc/1/cgroup"),
+    *("text /proc/self/status", "text /boot/config-6.8.0", "text /etc/mlnx-release"),
+    *("text /sys/kernel/iommu_groups/0/type", "text /sys/class/dmi/id/product_name"),
+)
+
+
+@given(texts=st.lists(st.text(), min_size=len(LOOKS), max_size=len(LOOKS)), answer=ODD)
+def test_whatever_a_machine_says_no_check_of_the_system_fails_itself(
+    texts: list[str], answer: object
+) -> None:
+    asked = ("memlock", "open-files", "page-size", "euid", "dgkit")
+    readings = {**dict(zip(LOOKS, texts, strict=True)), **{f"ask {one}": answer for one in asked}}
+    group = f"link {pci_rig.FOLDER}/{GPU.address}/iommu_group"
+    both = {**pci_rig.sysfs([GPU, BLUEFIELD]), group: "/sys/kernel/iommu_groups/0", **readings}
+    families = ["kernel", "iommu", "virtual", "limits", "pair"]
+    odd = {**both, "ask uname": answer}
+    for machines in ([machine(odd)], [machine(both), machine({**ARM, **readings})]):
+        found = diagnose(machines, goal=Goal.ARM_DMA, only=families).findings
+        assert [one for one in found if "The check failed" in one.why] == []
