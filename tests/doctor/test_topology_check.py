@@ -75,6 +75,25 @@ def test_a_gpu_that_is_one_with_its_cpu_is_not_to_be_moved() -> None:
     assert not any("Move" in line for line in found.remedy)
 
 
+@pytest.mark.parametrize("kind", ["20000", "80100"])
+@pytest.mark.parametrize(
+    ("nic_id", "where", "verdict"),
+    [
+        ("15B3:1023", "PIX", Verdict.OK),
+        ("15B3:1023", "SYS", Verdict.WARN),
+        ("15B3:1021", "PIX", Verdict.WARN),
+    ],
+)
+def test_a_data_direct_function_brings_a_far_connectx_8_near(
+    nic_id: str, where: str, verdict: Verdict, kind: str
+) -> None:
+    side = Dev(PLACES[where], "15B3:2100", kind, int(where == "SYS"))
+    made = box(GPU, nic(PLACES["NODE"], ids=nic_id), side)
+    (found,) = judge("topology", made, goal=Goal.RDMA)
+    assert found.verdict is verdict
+    assert ("Data Direct" in found.found) is (verdict is Verdict.OK)
+
+
 @pytest.mark.parametrize("near", list(Near))
 def test_the_classes_are_said_in_a_cells_width(near: Near) -> None:
     assert len(f"{near}: {near.text}") <= 45

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
+import msgspec
+
 from .. import finding, sources
 from ..facts import gpudirect, gpus, partners, pci, topo_m, topology, virtual
 from ..facts.partners import Pair
@@ -18,6 +20,7 @@ __all__ = ["nothing"]
 
 _GUIDE = sources.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
 _RDMA = sources.GPUDIRECT("Overview, Supported Systems")
+_SMI = sources.NVIDIA_SMI("topo -m, Legend")
 _KERNEL = sources.P2PDMA("PCI Peer-to-Peer DMA Support")
 
 
@@ -62,35 +65,61 @@ def _guest(machine: Machine, pair: Pair) -> Finding:
 
 
 def _judged(machine: Machine, pair: Pair) -> Finding:
-    path, subject = pair.path, _subject(machine, pair)
-    needed = "PIX or PXB; PHB is acceptable"
+    path = pair.path
+    found = f"{path.near}: {path.near.text}"
     if path.why:
-        return finding.unknown(
+        said = finding.unknown(
             f"{path.near} at worst",
-            needed=needed,
-            subject=subject,
             why=f"{path.why[0].upper()}{path.why[1:]}.",
             remedy=[topo_m.COMMAND],
             sources=[_GUIDE],
         )
-    found = f"{path.near}: {path.near.text}"
-    if path.near <= Near.PXB:
-        return finding.ok(found, needed=needed, subject=subject, sources=[_GUIDE])
-    if path.near is Near.PHB:
-        return finding.ok(
-            found, needed=needed, subject=subject, sources=[_GUIDE, _KERNEL],
+    elif path.near <= Near.PXB:
+        said = finding.ok(found, sources=[_GUIDE])
+    elif path.near is Near.PHB:
+        said = finding.ok(
+            found,
             why="It works on the same host bridge and NUMA node; how fast depends on the CPU.",
+            sources=[_GUIDE, _KERNEL],
             disagree=_HAIRPIN,
-        )  # fmt: skip
+        )
+    else:
+        said = _far(machine, pair)
+    subject = _subject(machine, pair)
+    return msgspec.structs.replace(said, needed="PIX or PXB; PHB is acceptable", subject=subject)
+
+
+def _far(machine: Machine, pair: Pair) -> Finding:
+    """Of two on different host bridges."""
+    near, side = pair.path.near, _data_direct(machine, pair)
+    if side is not None:
+        return finding.ok(
+            f"{near}, and {side.near} by Data Direct",
+            why=f"The NIC's Data Direct function, {side.b}, is nearer to the GPU: data goes there "
+            "where memory is registered for it.",
+            sources=[sources.GRACE_CX8("Platform Software and Configuration")],
+        )
     return finding.warn(
-        found,
-        needed=needed,
-        subject=subject,
-        why=f"Bytes pass {path.near.text}: slower, and on some platforms not at all.",
+        f"{near}: {near.text}",
+        why=f"Bytes pass {near.text}: slower, and on some platforms not at all.",
         remedy=[*_move(machine, pair), topo_m.COMMAND],
         sources=[_GUIDE, _RDMA, _KERNEL],
         disagree=_FAR,
     )
+
+
+def _data_direct(machine: Machine, pair: Pair) -> topology.Path | None:
+    """The path from the GPU to a ConnectX-8's second function, if that is a near one.
+
+    Whose function it is stands in its VPD, which root alone may read: on one switch with the GPU it
+    is the one that is meant for it.
+    """
+    tree = machine.know(pci.tree)
+    if not pair.other.name.startswith("ConnectX-8"):
+        return None
+    those = [one.address for one in tree.devices.values() if partners.data_direct(one)]
+    paths = [topology.path(tree, pair.gpu.address, one) for one in those]
+    return next((one for one in paths if one.near <= Near.PXB), None)
 
 
 def _move(machine: Machine, pair: Pair) -> list[str]:
@@ -122,29 +151,31 @@ def compared(case: Case) -> Iterator[Finding]:
         yield finding.n_a("no nvidia-smi" if tree.gpus else "no NVIDIA GPU")
         return
     said = case.machine.know(topo_m.topo_m)
-    source = sources.NVIDIA_SMI("topo -m, Legend")
     if said.why:
-        yield finding.unknown("no matrix", why=said.why, remedy=[topo_m.COMMAND], sources=[source])
+        yield finding.unknown("no matrix", why=said.why, remedy=[topo_m.COMMAND], sources=[_SMI])
         return
     known = topo_m.named(case.machine, said)
-    both = [
-        pair for pair in combinations(known, 2) if {known[one] for one in pair} <= {*tree.devices}
-    ]
+    names = [name for name in known if known[name] in tree.devices]
+    both = list(combinations(names, 2))
     odd = [words for pair in both if (words := _differs(tree, said, known, pair))]
     if not both:
         yield finding.n_a("nothing to compare: one device")
     elif odd:
-        yield finding.warn(
-            f"{len(odd)} of {len(both)} pairs differ",
-            needed="the same",
-            why=f"{'; '.join(odd[:4])}{' ...' if len(odd) > 4 else ''}. The driver knows more of "
-            "the board than sysfs shows; a container or a virtual machine may show less.",
-            remedy=[topo_m.COMMAND],
-            sources=[source, sources.GPUNETIO("Installation and Setup, nvidia-smi topo -m")],
-        )
+        yield _odd(odd, len(both))
     else:
         pairs = f"{len(both)} pair{'s' if len(both) > 1 else ''}"
-        yield finding.ok(f"the same for {pairs}", sources=[source])
+        yield finding.ok(f"the same for {pairs}", sources=[_SMI])
+
+
+def _odd(odd: list[str], of: int) -> Finding:
+    return finding.warn(
+        f"{len(odd)} of {of} pairs differ",
+        needed="the same",
+        why=f"{'; '.join(odd[:4])}{' ...' if len(odd) > 4 else ''}. The driver knows more of the "
+        "board than sysfs shows; a container or a virtual machine may show less.",
+        remedy=[topo_m.COMMAND],
+        sources=[_SMI, _GUIDE],
+    )
 
 
 def _differs(

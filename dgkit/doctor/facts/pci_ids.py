@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["BLUEFIELD", "CONNECTX", "MANAGEMENT", "MELLANOX", "NVIDIA", "known", "name"]
+__all__ = [
+    "BLUEFIELD",
+    "CONNECTX",
+    "DATA_DIRECT",
+    "MANAGEMENT",
+    "MELLANOX",
+    "NVIDIA",
+    "known",
+    "name",
+]
 
 NVIDIA, MELLANOX = 0x10DE, 0x15B3
 
@@ -43,6 +52,10 @@ CONNECTX = {
     0x1025: "ConnectX-9",
     0xA2D3: "BlueField VF",
 }
+
+# A second function of ConnectX-8, in another PCIe tree, through which data can go (Linux,
+# drivers/infiniband/hw/mlx5/data_direct.c).
+DATA_DIRECT = 0x2100
 
 
 def known(vendor: int, device: int) -> str:
