@@ -43,13 +43,12 @@ pci0000:00 cpus=0-{7 if arm.number == 2 else 15}
         00.1 {arm.card} rdma=mlx5_1 net=p1 reps=pf1hpf
 """
     )
-    about = _system(arm)
-    host = Host("", driver=None, system=about, doca=arm.doca, verbs=arm.verbs)
+    host = Host("", driver=None, system=_system(arm), doca=arm.doca, verbs=arm.verbs)
     card = next(node for node in tree if "rdma" in node.words)
     found: dict[str, object] = {
         **sysfs.pci(tree),
         **sysfs.nodes_of_system(tree),
-        **system.system(about),
+        **system.system(host.system),
         **network.network(tree),
         **probes.probes(host, tree),
         **network.settings(card, DPU_MODE),

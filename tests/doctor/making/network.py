@@ -104,9 +104,8 @@ def _device(node: Node) -> dict[str, object]:
     made[f"link {folder}/device"] = f"/sys/devices/{'/'.join(node.path)}"
     made[f"names {folder}/ports"] = ["1"]
     if "net" in words:
-        made[f"names {folder}/device/net"] = [words["net"], *words.get("reps", "").split(",")][
-            : None if words.get("reps") else 1
-        ]
+        others = words["reps"].split(",") if "reps" in words else []
+        made[f"names {folder}/device/net"] = [words["net"], *others]
     return made
 
 

@@ -13,7 +13,6 @@ from .tree import Node
 
 _PROC = "/proc/driver/nvidia"
 _MEMORY = {"a100x": 80, "a100": 80, "a100-sxm": 40, "h100": 80, "l40s": 48, "t4": 16, "rtx": 16}
-_MEMORY_ROWS = ("Total", "Reserved", "Used", "Free")
 _AGES = {
     "a100x": "Ampere",
     "a100": "Ampere",
@@ -93,18 +92,15 @@ def _version(made: Driver) -> str:
 
 
 def _params(made: Driver) -> str:
-    lines = ["ResmanDebugLevel: 4294967295", "EnableMSI: 1", "EnableResizableBar: 0"]
-    lines += [
-        "PreserveVideoMemoryAllocations: 0",
-        "EnableStreamMemOPs: 0",
-        "OpenRmEnableUnsupportedGpus: 1",
-    ]
-    lines += [
-        "DmaRemapPeerMmio: 1",
-        f'RegistryDwords: "{made.registry}"',
-        'RegistryDwordsPerDevice: ""',
-    ]
-    return "\n".join(lines) + "\n"
+    lines = {
+        "EnableMSI": "1",
+        "EnableResizableBar": "0",
+        "EnableStreamMemOPs": "0",
+        "DmaRemapPeerMmio": "1",
+        "RegistryDwords": f'"{made.registry}"',
+        "RegistryDwordsPerDevice": '""',
+    }
+    return "".join(f"{name}: {value}\n" for name, value in lines.items())
 
 
 def _information(made: Driver, node: Node, minor: int) -> str:
@@ -128,72 +124,90 @@ def _uuid(number: int) -> str:
     return f"GPU-00000000-0000-4000-8000-{number + 1:012x}"
 
 
-def _row(depth: int, name: str, value: str = "") -> str:
-    text = f"{' ' * 4 * depth}{name}"
-    return f"{text:<50}: {value}" if value else text
+_QUERY = """
+==============NVSMI LOG==============
+
+Timestamp: Sat Nov 21 12:00:00 2026
+Driver Version: {made.version}
+CUDA Version: {made.cuda}
+
+Attached GPUs: {count}
+"""
+_QUERY_GPU = """\
+GPU {bus}
+    Product Name: {node.kind.name}
+    Product Brand: NVIDIA
+    Product Architecture: {age}
+    Display Mode: Disabled
+    Persistence Mode: {persistence}
+    Addressing Mode: {addressing}
+    MIG Mode
+        Current: Disabled
+        Pending: Disabled
+    Serial Number: N/A
+    GPU UUID: {uuid}
+    Minor Number: {number}
+    VBIOS Version: 92.00.90.00.01
+    GSP Firmware Version: {gsp}
+    GPU Virtualization Mode
+        Virtualization Mode: {made.virtual}
+        Host VGPU Mode: N/A
+    PCI
+        Device Id: 0x{node.kind.device:04X}10DE
+        Bus Id: {bus}
+        GPU Link Info
+            PCIe Generation
+                Max: {node.at_most.gen}
+                Current: {node.now.gen}
+            Link Width
+                Max: {node.at_most.lanes}x
+                Current: {node.now.lanes}x
+    FB Memory Usage
+        Total: {memory[0]}
+        Reserved: {memory[1]}
+        Used: {memory[2]}
+        Free: {memory[3]}
+    BAR1 Memory Usage
+        Total: {bar1[0]}
+        Used: {bar1[1]}
+        Free: {bar1[2]}
+    Compute Mode: Default
+    Processes: None
+
+"""
 
 
 def query(made: Driver, gpus: Sequence[Node]) -> str:
     """`nvidia-smi -q`, without the sections that nobody here asks for."""
-    lines = ["", "==============NVSMI LOG==============", ""]
-    lines += [
-        _row(0, "Timestamp", "Sat Nov 21 12:00:00 2026"),
-        _row(0, "Driver Version", made.version),
-    ]
-    lines += [_row(0, "CUDA Version", made.cuda), "", _row(0, "Attached GPUs", str(len(gpus)))]
-    for number, node in enumerate(gpus):
-        lines += _one(made, node, number)
-    return "\n".join(lines) + "\n"
+    text = _QUERY.format(made=made, count=len(gpus))
+    text += "".join(_query_gpu(made, node, number) for number, node in enumerate(gpus))
+    parts = (line.partition(": ") for line in text.splitlines())
+    return "".join(
+        f"{name:<50}: {value}\n" if colon else f"{name}\n" for name, colon, value in parts
+    )
 
 
-def _one(made: Driver, node: Node, number: int) -> list[str]:
+def _query_gpu(made: Driver, node: Node, number: int) -> str:
     domain, _, rest = node.address.partition(":")
-    bus = f"{int(domain, 16):08X}:{rest.upper()}"
-    hmm = "HMM" if made.flavour == "open" else "None"
-    integrated = node.word == "gb10"
-    memory = _MEMORY.get(node.word, 0) * 1024
-    sizes = ["N/A"] * 4 if integrated else [f"{one} MiB" for one in (memory, 600, 4, memory - 604)]
-    bar1 = window(node) // MIB
-    bars = [f"{bar1} MiB", f"{made.used} MiB", f"{bar1 - made.used} MiB"] if bar1 else ["N/A"] * 3
-    rows = [
-        (1, "Product Name", node.kind.name),
-        (1, "Product Brand", "NVIDIA"),
-        (1, "Product Architecture", _AGES[node.word]),
-        (1, "Display Mode", "Disabled"),
-        (1, "Persistence Mode", "Enabled" if made.persistence else "Disabled"),
-        (1, "Addressing Mode", "ATS" if integrated else hmm),
-        (1, "MIG Mode", ""),
-        (2, "Current", "Disabled"),
-        (2, "Pending", "Disabled"),
-        (1, "Serial Number", "N/A"),
-        (1, "GPU UUID", _uuid(number)),
-        (1, "Minor Number", str(number)),
-        (1, "VBIOS Version", "92.00.90.00.01"),
-        (1, "GSP Firmware Version", made.version if made.flavour == "open" else "N/A"),
-        (1, "GPU Virtualization Mode", ""),
-        (2, "Virtualization Mode", made.virtual),
-        (2, "Host VGPU Mode", "N/A"),
-        (1, "PCI", ""),
-        (2, "Bus", f"0x{bus[9:11]}"),
-        (2, "Device", f"0x{bus[12:14]}"),
-        (2, "Domain", f"0x{bus[4:8]}"),
-        (2, "Device Id", f"0x{node.kind.device:04X}10DE"),
-        (2, "Bus Id", bus),
-        (2, "GPU Link Info", ""),
-        (3, "PCIe Generation", ""),
-        (4, "Max", str(node.at_most.gen)),
-        (4, "Current", str(node.now.gen)),
-        (3, "Link Width", ""),
-        (4, "Max", f"{node.at_most.lanes}x"),
-        (4, "Current", f"{node.now.lanes}x"),
-        (1, "FB Memory Usage", ""),
-        *((2, what, one) for what, one in zip(_MEMORY_ROWS, sizes, strict=True)),
-        (1, "BAR1 Memory Usage", ""),
-        *((2, what, one) for what, one in zip(("Total", "Used", "Free"), bars, strict=True)),
-        (1, "Compute Mode", "Default"),
-        (1, "Processes", "None"),
-    ]
-    return [f"GPU {bus}", *(_row(*row) for row in rows), ""]
+    spark, opened = node.word == "gb10", made.flavour == "open"
+    bar1, memory = window(node) // MIB, _MEMORY.get(node.word, 0) * 1024
+    return _QUERY_GPU.format(
+        made=made,
+        node=node,
+        number=number,
+        bus=f"{int(domain, 16):08X}:{rest.upper()}",
+        age=_AGES[node.word],
+        persistence="Enabled" if made.persistence else "Disabled",
+        addressing="ATS" if spark else "HMM" if opened else "None",
+        uuid=_uuid(number),
+        gsp=made.version if opened else "N/A",
+        memory=_mib(memory, 600, 4, memory - 604) if memory else ["N/A"] * 4,
+        bar1=_mib(bar1, made.used, bar1 - made.used) if bar1 else ["N/A"] * 3,
+    )
+
+
+def _mib(*sizes: int) -> list[str]:
+    return [f"{size} MiB" for size in sizes]
 
 
 def relation(one: Node, other: Node) -> str:

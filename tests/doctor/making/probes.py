@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from .hosts import Host
 
 _PACKAGES = ("common", "dma", "comch", "rdma", "eth", "gpunetio", "verbs", "flow", "argp")
-_LOADED = ("common", "dma", "comch", "rdma", "eth", "verbs", "gpunetio")
+# As dgkit/doctor/probes.py asks for them.
+_DOCA = ("common", "dma", "comch", "rdma", "eth", "verbs", "gpunetio")
+_ASKED = (
+    *("libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.13", "libcudart.so.12", "libcudart.so"),
+    *("libgdrapi.so.2", "libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),
+)
 _CAPABILITY = {"t4": [7, 5], "l40s": [8, 9], "rtx": [8, 6], "h100": [9, 0], "gb10": [12, 1]}
 _OFED = "OFED-internal-25.10-1.7.1:\n"
 _NOT_THERE = "cannot open shared object file: No such file or directory"
@@ -67,36 +72,31 @@ def _folder(machine: str) -> str:
 
 
 def _libraries(host: Host, machine: str) -> dict[str, dict[str, str]]:
-    folder, root = _folder(machine), f"/opt/mellanox/doca/lib/{machine}-linux-gnu"
-    there: dict[str, str] = {}
-    if host.driver:
-        version = host.driver.version
-        there |= {"libcuda.so.1": f"{folder}/libcuda.so.{version}"}
-        there |= {"libnvidia-ml.so.1": f"{folder}/libnvidia-ml.so.{version}"}
-    if host.verbs:
-        there |= {"libibverbs.so.1": f"{folder}/libibverbs.so.{host.verbs}"}
-        there |= {"libmlx5.so.1": f"{folder}/libmlx5.so.1.25.{host.verbs.split('.')[2]}.0"}
-        there |= {"librdmacm.so.1": f"{folder}/librdmacm.so.1.3.{host.verbs.split('.')[2]}.0"}
-    if host.driver and host.driver.gdrdrv:
-        there |= {"libgdrapi.so.2": f"{folder}/libgdrapi.so.2.5"}
-    if host.doca:
-        number = host.doca.split(".")[0]
-        for part in _LOADED:
-            there |= {f"libdoca_{part}.so.{number}": f"{root}/libdoca_{part}.so.{host.doca}"}
-            there |= {f"libdoca_{part}.so": f"{root}/libdoca_{part}.so.{host.doca}"}
-    asked = [
-        "libcuda.so.1",
-        "libnvidia-ml.so.1",
-        "libcudart.so.12",
-        "libcudart.so.13",
-        "libcudart.so",
-    ]
-    asked += ["libgdrapi.so.2", "libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"]
-    asked += [f"libdoca_{part}.so{end}" for part in _LOADED for end in (".3", ".2", "")]
+    there = _there(host, _folder(machine), f"/opt/mellanox/doca/lib/{machine}-linux-gnu")
+    asked = (*_ASKED, *(f"libdoca_{part}.so{end}" for part in _DOCA for end in (".3", ".2", "")))
     return {
         name: {"path": there.get(name, ""), "why": "" if name in there else f"{name}: {_NOT_THERE}"}
         for name in asked
     }
+
+
+def _there(host: Host, folder: str, doca: str) -> dict[str, str]:
+    there: dict[str, str] = {}
+    if host.driver:
+        for name in ("libcuda", "libnvidia-ml"):
+            there[f"{name}.so.1"] = f"{folder}/{name}.so.{host.driver.version}"
+    if host.verbs:
+        release = host.verbs.split(".")[2]
+        there["libibverbs.so.1"] = f"{folder}/libibverbs.so.{host.verbs}"
+        there["libmlx5.so.1"] = f"{folder}/libmlx5.so.1.25.{release}.0"
+        there["librdmacm.so.1"] = f"{folder}/librdmacm.so.1.3.{release}.0"
+    if host.driver and host.driver.gdrdrv:
+        there["libgdrapi.so.2"] = f"{folder}/libgdrapi.so.2.5"
+    if host.doca:
+        for part in _DOCA:
+            for end in ("", f".{host.doca.split('.')[0]}"):
+                there[f"libdoca_{part}.so{end}"] = f"{doca}/libdoca_{part}.so.{host.doca}"
+    return there
 
 
 def _cuda(host: Host, gpus: Sequence[Node]) -> dict[str, Any]:

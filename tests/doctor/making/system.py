@@ -45,14 +45,9 @@ def system(made: System, modules: Iterable[tuple[str, tuple[str, ...]]] = ()) ->
     version = "#52-Ubuntu SMP PREEMPT_DYNAMIC"
     lines = [*((name, ()) for name in made.loaded), *modules]
     vendor, product = made.product
+    names = {"node": "host-1", "release": made.release, "machine": made.machine}
     found: dict[str, object] = {
-        "ask uname": {
-            "system": "Linux",
-            "node": "host-1",
-            "release": made.release,
-            "version": version,
-            "machine": made.machine,
-        },
+        "ask uname": {"system": "Linux", "version": version, **names},
         "ask page-size": made.page_size,
         "ask memlock": {"soft": made.memlock, "hard": made.memlock},
         "ask open-files": {"soft": 1024, "hard": 1048576},
