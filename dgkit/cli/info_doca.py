@@ -52,7 +52,7 @@ def tell(kind: str) -> None:
         else:  # softdoca's folder is on LD_LIBRARY_PATH
             told = {"why": f"the libdoca_common that the loader finds is that of {there}"}
     except DgkitError as error:
-        told = {"why": str(error)}
+        told = {"why": str(getattr(error, "words", error))}
     print(json.dumps(told))
 
 
