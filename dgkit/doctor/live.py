@@ -49,6 +49,25 @@ def _dgkit() -> dict[str, str | int]:
     return {"version": __version__, "wire": VERSION}
 
 
+_PACKAGES = (
+    *("jupyterlab", "ipython", "ipywidgets", "anywidget", "bokeh", "numpy"),
+    *("cupy-cuda13x", "cupy-cuda12x", "cupy", "cuda-core", "cuda-bindings"),
+)
+
+
+def _packages() -> dict[str, str]:
+    """Versions of what this Python has; "" for what it has not."""
+    from importlib import metadata
+
+    def version(name: str) -> str:
+        try:
+            return str(metadata.version(name))
+        except metadata.PackageNotFoundError:
+            return ""
+
+    return {name: version(name) for name in _PACKAGES}
+
+
 _ENVIRON = (
     *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GDRCOPY_PATH_L", "CUDA_HOME"),
     *("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "SOFTDOCA_LIB", "SOFTDOCA_SIDE"),
@@ -65,6 +84,7 @@ ASKED: dict[str, Callable[[], Any]] = {
     "libc": lambda: list(platform.libc_ver()),
     "python": platform.python_version,
     "dgkit": _dgkit,
+    "packages": _packages,
     "hostname": lambda: _clean(socket.gethostname()),
     "environ": lambda: {n: _clean(os.environ[n]) for n in _ENVIRON if n in os.environ},
 }

@@ -164,6 +164,7 @@ class Pseudonyms:
         digits = text.removeprefix("0x")
         kind = _HEXES[len(digits)]
         likely = text == digits and not digits.isdecimal() and kind != "mac"
+        likely = likely and not key.startswith("text /proc/self/")  # capabilities
         if not likely and not self._made.knows(kind, digits):
             near = kind_near(match.string, *match.span(), key)
             if near != kind and not (kind == "uuid" and near):

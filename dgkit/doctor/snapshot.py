@@ -104,6 +104,8 @@ def _kept(key: str, one: Reading) -> Reading:
         text = kconfig.kept(text)
     elif key == "text /proc/cpuinfo":  # the first CPU is as good as all
         text = text.partition("\n\n")[0]
+    elif key == "text /proc/self/status":
+        text = "".join(line for line in text.splitlines(True) if line.startswith("Cap"))
     elif key == "names /dev":
         names = tuple(name for name in names if _DEVICES.match(name))
     return msgspec.structs.replace(one, text=text, names=names)
@@ -153,4 +155,5 @@ _ANSWERS: dict[str, Any] = {
     "hostname": str,
     "environ": dict[str, str],
     "dgkit": dict[str, str | int],
+    "packages": dict[str, str],
 }

@@ -154,3 +154,4 @@ AI_ENTERPRISE = Document(
     "https://docs.nvidia.com/ai-enterprise/release-7/latest/infra-software/vgpu/features/"
     "gpudirect.html",
 )
+DGKIT = Document("dgkit's README")

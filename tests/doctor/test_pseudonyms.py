@@ -19,7 +19,7 @@ UNAME = {"ask uname": Reading(data={"node": f"{HOST}.lab.example", "release": "6
 def _hex(digits: int, cut: str = "", each: int = 2) -> st.SearchStrategy[str]:
     """Hexadecimal digits that are not all alike, with a letter among them."""
     found = st.text("0123456789abcdef", min_size=digits, max_size=digits)
-    found = found.filter(lambda text: len(set(text)) > 3 and re.search("[a-f]", text))
+    found = found.filter(lambda text: len(set(text)) > 4 and re.search("[a-f]", text))
     return found.map(lambda t: cut.join(t[at : at + each] for at in range(0, digits, each)))
 
 
@@ -41,7 +41,9 @@ SECRETS = {
     "bare GUID": _hex(16, "", 16),
     "EUI-64": _hex(16, "-"),
     "GID": _hex(16, ":", 4).map(lambda low: f"fe80:0000:0000:0000:{low}"),
-    "RoCE GID": _hex(8, ":", 4).map(lambda low: f"0000:0000:0000:0000:0000:ffff:{low}"),
+    "RoCE GID": ipv4.map(lambda one: f"{int(ipaddress.ip_address(one)):08x}").map(
+        lambda low: f"0000:0000:0000:0000:0000:ffff:{low[:4]}:{low[4:]}"
+    ),
     "GPU": _hex(32, "", 32).map(_uuid).map(lambda uuid: f"GPU-{uuid}"),
     "UUID": _hex(32, "", 32).map(_uuid),
     "machine id": _hex(32, "", 32),
@@ -154,10 +156,12 @@ std::vector<dead> GPU 0 GPU0 X NODE NODE 12-23,36-47 1 N/A mlx5_0 enp23s0f0np0 p
 
 def test_what_is_not_secret_is_unchanged() -> None:
     found = Reading(text=PLAIN, data={"version": "1.2.3.4", "driver": 13000, "ok": True, "x": None})
-    made = Pseudonyms().all({**UNAME, "text /a": found, "run dpkg -l": Reading(text="a 1.2.3.4 b")})
+    named = {"run dpkg -l": Reading(text="a 1.2.3.4 b")}
+    named["text /proc/self/status"] = Reading(text="CapEff:\t000001ffffffffff\n")
+    made = Pseudonyms().all({**UNAME, "text /a": found, **named})
     assert made["text /a"].text.splitlines() == PLAIN.splitlines()
     assert made["text /a"].data == found.data
-    assert made["run dpkg -l"].text == "a 1.2.3.4 b"
+    assert {key: made[key] for key in named} == named
 
 
 def test_addresses_are_told_from_versions_by_what_stands_around_them() -> None:
