@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from doctor.make_machines import MACHINE_FOLDER, files, snapshot
 from doctor.making import MACHINES
@@ -17,6 +18,7 @@ from dgkit.doctor.facts import pci, topo_m, topology
 from dgkit.doctor.finding import worst
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.pseudonyms import Pseudonyms
 from dgkit.doctor.reading import Reading
 from dgkit.doctor.snapshot import Recorded, load
 
@@ -99,10 +101,11 @@ peermem-fallback rdma 5 rdma-gpu-peermem
     peermem=ok
 driver-broken arm-dma 1 doca-host
     driver-loaded=fail cuda-driver=fail topology-nvidia-smi=dark topology=ok
+    dgkit-providers=warn
 not-root arm-dma 1 cuda
     acs=dark bluefield-mode=dark memlock=fail topology=ok
 container arm-dma 1 cuda
-    container=fail doca-libraries=fail bluefield-mode=dark
+    container=fail doca-libraries=fail bluefield-mode=dark dgkit-providers=fail
 vm-passthrough rdma 5 rdma-gpu-dmabuf
     virtual-machine=warn topology=dark
 laptop arm-dma 1 soft
@@ -110,7 +113,9 @@ laptop arm-dma 1 soft
 wsl rdma 1 soft
     virtual-machine=warn gpu-present=fail
 laptop laptop 0 soft
+    dgkit-core=ok dgkit-providers=ok dgkit-extras=ok
 wsl laptop 0 soft
+    dgkit-core=ok open-files=ok
 """
 ROWS = re.split(r"\n(?! )", EXPECTED.strip())
 WORDS = {"ok": "ok", "warn": "warn", "fail": "fail", "na": "n.a.", "dark": "cannot tell"}
@@ -199,6 +204,28 @@ def test_a_machine_is_judged_as_one_who_knows_it_would(row: str) -> None:
     }
     assert found.best is not None
     assert (found.best.name, found.exit_code) == (best, int(code))
+
+
+def under_pseudonyms(names: str) -> list[Machine]:
+    """As a recording would have them: one word for both sides."""
+    found = []
+    for name in names.split("+"):
+        known = load(MACHINE_FOLDER / f"{name}.snap")
+        hidden = Pseudonyms("a word").all(known.readings)
+        found.append(Machine(Recorded(msgspec.structs.replace(known, readings=hidden)), name))
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(row.split()[:2]))
+def test_pseudonyms_change_no_verdict(row: str) -> None:
+    names, goal = row.split()[:2]
+    plain, hidden = (
+        diagnose(machines, goal=Goal(goal)) for machines in (sides(names), under_pseudonyms(names))
+    )
+    assert sorted((one.check, one.side, one.found) for one in plain.findings) == sorted(
+        (one.check, one.side, one.found) for one in hidden.findings
+    )
+    assert plain.ways == hidden.ways
 
 
 class Asked(Recorded):

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from .hosts import Host
 
 _PACKAGES = ("common", "dma", "comch", "rdma", "eth", "gpunetio", "verbs", "flow", "argp")
+_LAB = {
+    "jupyterlab": "4.5.0",
+    "ipython": "9.6.0",
+    "ipywidgets": "8.1.8",
+    "anywidget": "0.9.18",
+    "bokeh": "3.8.1",
+    "numpy": "2.4.6",
+}
 # As dgkit/doctor/probes.py asks for them.
 _DOCA = ("common", "dma", "comch", "rdma", "eth", "verbs", "gpunetio")
 _ASKED = (
@@ -42,28 +50,47 @@ def probes(host: Host, tree: Sequence[Node]) -> dict[str, object]:
     if rdma:
         made["names /dev/infiniband"] = ["rdma_cm", *(f"uverbs{at}" for at in range(len(rdma)))]
     made["probe info"] = _info(host)
+    made["ask packages"] = _packages(host)
     return made
+
+
+def _gpu_packages(host: Host) -> dict[str, str]:
+    if host.driver is None:
+        return dict.fromkeys(("CuPy", "cuda-core", "cuda-bindings"), "missing")
+    old = host.driver.cuda.startswith("12")
+    cupy, bindings = ("13.6.0", "12.9.4") if old else ("14.2.0", "13.3.1")
+    return {"CuPy": cupy, "cuda-core": "1.2.2", "cuda-bindings": bindings}
+
+
+def _packages(host: Host) -> dict[str, str]:
+    """Versions of what dgkit and its notebooks take, "" for what is not there."""
+    gpu = {name: "" if v == "missing" else v for name, v in _gpu_packages(host).items()}
+    cupy = {"cupy-cuda13x": "", "cupy-cuda12x": "", "cupy": ""}
+    if host.driver:
+        cupy[f"cupy-cuda{host.driver.cuda[:2]}x"] = gpu["CuPy"]
+    del gpu["CuPy"]
+    return {**_LAB, **cupy, **gpu}
 
 
 def _info(host: Host) -> dict[str, Any]:
     """What `dgkit info --json` says, as far as the doctor asks."""
     why = "the NVIDIA driver's library is not here"
-    old = host.driver is not None and host.driver.cuda.startswith("12")
-    there = {"CuPy": "13.6.0" if old else "14.2.0", "cuda-core": "1.2.2"}
-    there["cuda-bindings"] = "12.9.4" if old else "13.3.1"
-    libraries = there if host.driver else dict.fromkeys(there, "missing")
-    providers = [
-        {"name": "soft", "usable": True, "why": "the software DPU: this machine's CPU copies"},
-        {"name": "cuda", "usable": bool(host.driver), "why": "" if host.driver else why},
-        {"name": "doca", "usable": bool(host.doca), "why": "" if host.doca else "no DOCA here"},
-        {"name": "softdoca", "usable": True, "why": "a software DPU, softdoca"},
-    ]
+    if host.driver and host.driver.broken:
+        why = "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
+    cuda, doca = bool(host.driver and not host.driver.broken), bool(host.doca)
+    rows = (
+        ("soft", True, "software DPU", "this machine's CPU copies"),
+        ("cuda", cuda, "software DPU, GPU copy engine", "" if cuda else why),
+        ("doca", doca, "hardware", "" if doca else "DOCA's libraries are not here"),
+        ("softdoca", True, "software DPU, softdoca", "this machine's CPU behind DOCA's interface"),
+    )
+    providers = [dict(zip(("name", "usable", "label", "why"), row, strict=True)) for row in rows]
     packages = {"cffi": "2.1.1", "numpy": "2.4.6", "pyzmq": "27.3.0", "msgspec": "0.22.0"}
     return {
         "package": {"dgkit": "0.1.0", "python": "3.12.3", "libraries": packages},
         "core": {"loaded": True, "why": ""},
         "providers": providers,
-        "gpu": {"why": "" if host.driver else why, "gpus": [], "libraries": libraries},
+        "gpu": {"why": "" if cuda else why, "gpus": [], "libraries": _gpu_packages(host)},
     }
 
 
