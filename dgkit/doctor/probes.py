@@ -50,6 +50,8 @@ LIBRARIES = (
     *(f"libdoca_{part}.so{end}" for part in _DOCA for end in (".3", ".2", "")),
 )
 _LIBRARIES_S = 3.0  # for all of them
+# Where DOCA's packages put it; dgkit looks there, too, where the loader does not.
+_DOCA_FOLDER = f"/opt/mellanox/doca/lib/{os.uname().machine}-linux-gnu"
 
 
 def main(words: list[str]) -> int:
@@ -211,7 +213,11 @@ def libraries() -> dict[str, Any]:
 
 def _find(name: str) -> dict[str, str]:
     library, why = _load(name)
-    return {"path": "" if library is None else _mapped(name) or name, "why": why}
+    if library is None and name.startswith("libdoca"):
+        library, _ = _load(f"{_DOCA_FOLDER}/{name}")
+    if library is None:
+        return {"path": "", "why": why}
+    return {"path": _mapped(name) or name, "why": ""}
 
 
 def _apart(work: Callable[[], dict[str, str]]) -> tuple[int, int]:
