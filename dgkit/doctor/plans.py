@@ -63,9 +63,10 @@ _DMABUF = ("dmabuf-gpu", "driver-flavour", "kernel-version", "gpudirect-platform
 _PEERMEM = ("peermem", "gpudirect-platform")
 _RDMA_DMABUF = ("rdma-dmabuf", *_DMABUF)
 _DIRECT = ("bar1-size", "iommu", "acs", "topology", "virtual-machine", "container")
-_ARM = ("dgkit-core", "bluefield-present", "bluefield-mode", "doca-libraries")
+_ARM = ("bluefield-present", "bluefield-mode", "doca-libraries")
 _ARM_WANTS = (
-    *("bluefield-representors", "doca-version", "memlock", "pair-bluefield", "pair-versions"),
+    *("dgkit-core", "bluefield-representors", "doca-version", "memlock"),
+    *("pair-bluefield", "pair-versions"),
 )
 _ARM_DMA, _RDMA = frozenset({Goal.ARM_DMA}), frozenset({Goal.RDMA})
 _GPUNETIO, _LAPTOP = frozenset({Goal.GPUNETIO}), frozenset({Goal.LAPTOP})
@@ -83,8 +84,8 @@ def _rdma(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> Plan
     return Plan(
         name=name, title=title, what=what, goals=_RDMA, serves=_RDMA,
         things=(Thing.NIC, Thing.GPU), either=(gpu_memory,),
-        needs=("dgkit-core", "rdma-devices", "driver-loaded"),
-        wants=("rdma-core", "ofed-version", "memlock", *_DIRECT),
+        needs=("rdma-devices", "driver-loaded"),
+        wants=("dgkit-core", "rdma-core", "ofed-version", "memlock", *_DIRECT),
     )  # fmt: skip
 
 
@@ -139,8 +140,8 @@ PLANS = (
         what="The NIC reads and writes pinned memory of the host; the GPU copies from there.",
         goals=_RDMA,
         things=(Thing.NIC,),
-        needs=("dgkit-core", "rdma-devices"),
-        wants=("rdma-core", "ofed-version", "memlock", "container"),
+        needs=("rdma-devices",),
+        wants=("dgkit-core", "rdma-core", "ofed-version", "memlock", "container"),
         slow="Data in GPU memory takes a second copy, through the host's memory.",
     ),
     _gpunetio("ethernet", "Ethernet", "send and receive packets"),
@@ -164,8 +165,8 @@ PLANS = (
         what="A second process in the DPU's place copies by the GPU's own copy engine.",
         goals=WITH_GPU,
         things=(Thing.GPU,),
-        needs=("dgkit-core", "driver-loaded"),
-        wants=("cuda-driver", "cuda-python"),
+        needs=("driver-loaded",),
+        wants=("dgkit-core", "cuda-driver", "cuda-python"),
     ),
     Plan(
         name="soft",
@@ -173,7 +174,7 @@ PLANS = (
         what="A second process in the DPU's place copies by the CPU, in the host's memory.",
         goals=ALL,
         serves=_LAPTOP,
-        needs=("dgkit-core",),
+        wants=("dgkit-core",),
     ),
     Plan(
         name="softdoca",
@@ -181,6 +182,6 @@ PLANS = (
         what="Programs written for DOCA run on the CPU, with no DPU.",
         goals=ALL,
         serves=_LAPTOP,
-        needs=("dgkit-core",),
+        wants=("dgkit-core",),
     ),
 )

@@ -116,6 +116,15 @@ def test_no_answer_to_what_a_way_needs_leaves_it_open() -> None:
     assert way.why == "peermem does not apply: odd."
 
 
+def test_a_core_that_does_not_load_blocks_all_and_one_that_is_late_blocks_nothing() -> None:
+    for goal in (Goal.ARM_DMA, Goal.RDMA, Goal.LAPTOP):
+        assert not any(one.works for one in judged({"dgkit-core": "fail"}, goal).values())
+        late = judged({"dgkit-core": "dark"}, goal)
+        assert {name for name, one in late.items() if one.works} == {
+            name for name, one in judged(goal=goal).items() if one.works
+        }
+
+
 def test_one_device_that_is_right_will_do_where_there_are_several() -> None:
     good, bad = finding.ok("131072 MiB", subject="GPU 0"), finding.fail("256 MiB", subject="GPU 1")
     said = [
