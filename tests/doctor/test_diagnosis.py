@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dgkit.doctor import Verdict, diagnose, diagnosis, finding
-from dgkit.doctor.diagnosis import Diagnosis, read_everything
+from dgkit.doctor.diagnosis import read_everything
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
 from dgkit.doctor.reader import Reader
 from dgkit.doctor.reading import Reading
 from dgkit.doctor.registry import Check
-from dgkit.doctor.ways import Way
 
 GPU, BLUEFIELD = pci_rig.gpu("pci0000:16/0000:17:00.0"), pci_rig.dpu("pci0000:b0/0000:b3:00.0")
 NIC = pci_rig.nic("pci0000:b0/0000:b4:00.0")
@@ -72,78 +71,6 @@ def test_the_exit_code_is_that_of_the_worst(
 ) -> None:
     only(check("one", says(*findings)))
     assert diagnose([HOST], goal=Goal.LAPTOP).exit_code == code
-
-
-def made(ways: list[Way], *findings: Finding) -> Diagnosis:
-    case = Case(HOST, Goal.ARM_DMA, host=HOST)
-    return Diagnosis(case=case, findings=findings, ways=tuple(ways), chosen="", took_s=0.0)
-
-
-def way(name: str, verdict: Verdict, *blocked: str, serves: bool = True) -> Way:
-    return Way(
-        name=name, title=name.upper(), what=".", serves=serves, verdict=verdict,
-        why="There is none.", blocked_by=blocked,
-    )  # fmt: skip
-
-
-def test_a_failure_that_blocks_only_the_better_of_two_ways_is_a_warning() -> None:
-    shut, works = way("dmabuf", Verdict.FAIL, "flavour"), way("peermem", Verdict.OK)
-    flavour = finding.named(finding.fail("closed"), check="flavour", title="", side="host")
-    other = finding.named(finding.fail("x"), check="memlock", title="", side="host")
-    assert made([shut, works], flavour).verdict is Verdict.WARN
-    assert made([shut, works], flavour).exit_code == 5
-    assert made([shut, works], flavour, other).verdict is Verdict.FAIL
-    stand_in = way("soft", Verdict.OK, serves=False)
-    assert made([shut, stand_in], flavour).verdict is Verdict.FAIL
-
-
-def test_the_goal_fails_if_each_way_to_it_is_blocked_be_it_by_warnings() -> None:
-    shut = [way("dmabuf", Verdict.FAIL, "flavour"), way("peermem", Verdict.FAIL, "peermem")]
-    assert made([*shut, way("soft", Verdict.OK, serves=False)]).verdict is Verdict.FAIL
-
-
-def test_the_best_way_is_the_first_that_works_be_it_slower() -> None:
-    ways = [way("a", Verdict.CANNOT_TELL), way("b", Verdict.WARN), way("c", Verdict.OK)]
-    best = made(ways).best
-    assert best is not None
-    assert best.name == "b"
-    assert made([way("a", Verdict.FAIL)]).best is None
-
-
-@pytest.mark.parametrize(
-    ("ways", "sentence"),
-    [
-        ([way("a", Verdict.OK)], "A works."),
-        (
-            [way("a", Verdict.FAIL, "x", "y", "z"), way("b", Verdict.OK)],
-            "B works; A is blocked by x, y and z.",
-        ),
-        (
-            [way("a", Verdict.FAIL), way("b", Verdict.OK, serves=False)],
-            "Only B works; A is blocked: There is none.",
-        ),
-        (
-            [way("a", Verdict.FAIL, "x"), way("b", Verdict.WARN, serves=False)],
-            "Only B works, and slower; A is blocked by x.",
-        ),
-        (
-            [way("a", Verdict.CANNOT_TELL), way("b", Verdict.WARN)],
-            "B works slower; whether A does cannot be told. There is none.",
-        ),
-        ([way("a", Verdict.FAIL, "x")], "No way of moving bytes works."),
-    ],
-)
-def test_the_summary_names_the_best_way_and_what_blocks_a_better_one(
-    ways: list[Way], sentence: str
-) -> None:
-    assert made(ways).summary() == sentence
-
-
-def test_without_ways_the_summary_counts() -> None:
-    assert (
-        made([], finding.fail("a"), finding.ok("b"), finding.ok("c")).summary() == "1 fail, 2 ok."
-    )
-    assert made([]).summary() == "nothing was found."
 
 
 @pytest.mark.parametrize(
