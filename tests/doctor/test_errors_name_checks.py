@@ -25,8 +25,7 @@ EXPLAINED = sorted(KINDS.values(), key=str)
 # Where the check is worked out: the tests below hold what comes of it.
 TABLES = {"memory/refusals.py", "memory/dmabuf.py", "dma/_ffi.py", "wire/failures.py"}
 
-SOON = {"dgkit-providers"}  # errors name it, and it is still being written
-KNOWN = {one.name for one in checks()} | SOON
+KNOWN = {one.name for one in checks()}
 
 
 def calls():
