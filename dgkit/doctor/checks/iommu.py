@@ -29,6 +29,7 @@ _DISAGREE = (
     "turned off only if nothing arrives; NVIDIA's open driver maps a GPU's memory through it "
     "(nvidia/nv-dma.c, nv_dma_map_peer)."
 )
+_NEEDED = "off or passthrough"
 _OFF, _THROUGH, _ON, _LENT, _DARK = "off", "passthrough", "translating", "lent", "?"
 # What /sys/kernel/iommu_groups/*/type may say (Linux, drivers/iommu/iommu.c).
 _TYPES = {
@@ -87,13 +88,12 @@ def _state(machine: Machine, group: Reading, types: Mapping[str, Reading], words
 
 def _said(machine: Machine, state: str, subject: str, words: Cmdline) -> Finding:
     given = f" ({words.about_iommu})"[:28] if words.about_iommu else ""
-    needed = "off or passthrough"
     if state in (_OFF, _THROUGH):
-        return finding.ok(state + given, needed=needed, subject=subject, sources=_SOURCES)
+        return finding.ok(state + given, needed=_NEEDED, subject=subject, sources=_SOURCES)
     if state == _DARK:
         return finding.unknown(
             "not told",
-            needed=needed,
+            needed=_NEEDED,
             why="Neither the IOMMU groups nor the kernel's command line tell.",
             subject=subject,
             remedy=["sudo dmesg | grep -i -e DMAR -e IOMMU"],
@@ -102,15 +102,19 @@ def _said(machine: Machine, state: str, subject: str, words: Cmdline) -> Finding
     if state == _LENT:
         return finding.fail(
             "lent to a virtual machine",
-            needed=needed,
+            needed=_NEEDED,
             why="Its memory is mapped for a virtual machine (VFIO): this system cannot use it.",
             subject=subject,
             remedy=["# Give it back to NVIDIA's driver, or run the doctor in the virtual machine"],
             sources=_SOURCES,
         )
+    return _translating(machine, state + given, subject)
+
+
+def _translating(machine: Machine, found: str, subject: str) -> Finding:
     return finding.warn(
-        state + given,
-        needed=needed,
+        found,
+        needed=_NEEDED,
         why="Traffic between GPU and NIC may go up to the CPU to be translated, or not arrive.",
         subject=subject,
         remedy=_passthrough(machine),

@@ -40,30 +40,27 @@ def version(case: Case) -> Iterator[Finding]:
             sources=_VERSION_SOURCES,
         )
         return
-    found, number = release[:45], (int(match[1]), int(match[2]))
+    number = int(match[1]), int(match[2])
     if case.machine.know(side) == "dpu":
         why = "A dma-buf is made on the host: the Arm cores' kernel does not matter for it."
-        yield finding.ok(found, needed="any, on a DPU", why=why, sources=_VERSION_SOURCES)
+        yield finding.ok(release[:45], needed="any, on a DPU", why=why, sources=_VERSION_SOURCES)
     elif number >= _SURE:
-        yield finding.ok(found, needed="6.2 or later", sources=_VERSION_SOURCES)
-    elif number >= _LEAST:
-        why = "It may be too old for GPU memory as a dma-buf; nvidia-peermem is the other way."
-        yield finding.warn(
-            found,
-            needed="6.2 or later",
-            why=why,
-            remedy=_newer(case.machine),
-            sources=_VERSION_SOURCES,
-            disagree=_DISAGREE,
-        )
+        yield finding.ok(release[:45], needed="6.2 or later", sources=_VERSION_SOURCES)
     else:
-        yield finding.warn(
-            found,
-            needed="6.2 or later, at least 5.12",
-            why="No device takes GPU memory as a dma-buf; nvidia-peermem is the other way.",
-            remedy=_newer(case.machine),
-            sources=_VERSION_SOURCES,
-        )
+        yield _old(case.machine, release, maybe=number >= _LEAST)
+
+
+def _old(machine: Machine, release: str, *, maybe: bool) -> Finding:
+    known = "It may be too old for GPU memory as a dma-buf"
+    too = known if maybe else "No device takes GPU memory as a dma-buf"
+    return finding.warn(
+        release[:45],
+        needed="6.2 or later" if maybe else "6.2 or later, at least 5.12",
+        why=f"{too}; nvidia-peermem is the other way.",
+        remedy=_newer(machine),
+        sources=_VERSION_SOURCES,
+        disagree=_DISAGREE if maybe else "",
+    )
 
 
 def _os_release(machine: Machine) -> dict[str, str]:
@@ -104,6 +101,13 @@ def _machine(machine: Machine) -> str:
     return str(said.get("machine", "")) if isinstance(said, Mapping) else ""
 
 
+_P2PDMA_SOURCES = (
+    sources.P2PDMA("Driver Writer's Guide"),
+    sources.DEVICE_PRIVATE(),
+    sources.OPEN_MODULES("nvidia/nv-dmabuf.c and nv-dma.c"),
+)
+
+
 @check("kernel-p2pdma", "Kernel: PCI peer-to-peer DMA", goals=WITH_GPU, sides=("host",))
 def p2pdma(case: Case) -> Iterator[Finding]:
     """Does the kernel itself know of DMA between two PCI devices?"""
@@ -113,13 +117,8 @@ def p2pdma(case: Case) -> Iterator[Finding]:
         return
     others = sorted({one.driver for one in gpus} - {"nvidia", ""})
     known = case.machine.know(kconfig)
-    used = (
-        sources.P2PDMA("Driver Writer's Guide"),
-        sources.DEVICE_PRIVATE(),
-        sources.OPEN_MODULES("nvidia/nv-dmabuf.c and nv-dma.c"),
-    )
     if known.options and known["CONFIG_PCI_P2PDMA"] != "n":
-        yield finding.ok("PCI_P2PDMA=y", sources=used)
+        yield finding.ok("PCI_P2PDMA=y", sources=_P2PDMA_SOURCES)
     elif not others:
         state = "not set" if known.options else "not known"
         yield finding.n_a(
@@ -133,10 +132,10 @@ def p2pdma(case: Case) -> Iterator[Finding]:
             needed="PCI_P2PDMA=y",
             why=f"Without it the driver {others[0]} lends no memory of a GPU to other devices.",
             remedy=["# Take a kernel that has it, or NVIDIA's driver, which does without"],
-            sources=used,
+            sources=_P2PDMA_SOURCES,
         )
     else:
-        yield _no_config(known, "PCI_P2PDMA=y", "kernel-p2pdma", used)
+        yield _no_config(known, "PCI_P2PDMA=y", "kernel-p2pdma", _P2PDMA_SOURCES)
 
 
 @check("kernel-hmm", "Kernel: HMM", goals={Goal.RDMA, Goal.GPUNETIO}, sides=("host",))

@@ -133,6 +133,13 @@ def _dgkits(host: Machine, dpu: Machine) -> Finding:
     return finding.ok(f"{words[0]} on both", needed="the same wire", subject="dgkit")
 
 
+_LENT = {"dmabuf-gpu": "as a dma-buf", "peermem": "by nvidia-peermem"}
+_MEMORY_SOURCES = (
+    sources.DMA_SAMPLES("Remote Copy Sender"),
+    sources.FORUM("Can the DPU Arm Directly Access GPU Memory on the Same Host?"),
+)
+
+
 @check("pair-memory", "Host and DPU: GPU memory", goals=_ARM_DMA, sides=("pair",))
 def memory(case: Case) -> Iterator[Finding]:
     """Can the host lend GPU memory, and can the DPU import it?"""
@@ -140,33 +147,22 @@ def memory(case: Case) -> Iterator[Finding]:
     if alone is not None or case.host is None or case.dpu is None:
         yield alone or finding.n_a("one side is missing")
         return
-    used = [sources.DMA_SAMPLES("DMA Copy"), sources.FORUM("BF2/BF3: Arm and GPU memory")]
-    ways = {name: _level(case, case.host, name) for name in ("dmabuf-gpu", "peermem")}
+    levels = {name: _level(case, case.host, name) for name in _LENT}
     takes = _level(case, case.dpu, "doca-libraries")
-    lent = [name for name, level in ways.items() if level is Verdict.OK]
-    why = "DOCA's guides have no sample that lends GPU memory to the DPU: the forum says it works."
-    if Verdict.CANNOT_TELL in (takes, *ways.values()) and not lent:
-        yield finding.unknown("not told", needed="lent and imported", why=_see(ways), sources=used)
+    lent = [words for name, words in _LENT.items() if levels[name] is Verdict.OK]
+    needed, see = "lent and imported", _see(levels)
+    if Verdict.CANNOT_TELL in (takes, *levels.values()) and not lent:
+        yield finding.unknown("not told", needed=needed, why=see, sources=_MEMORY_SOURCES)
     elif not lent:
-        yield finding.fail(
-            "the host lends no GPU memory",
-            needed="dma-buf or nvidia-peermem",
-            why=_see(ways),
-            remedy=["dgkit doctor dmabuf-gpu peermem  # on the host"],
-            sources=used,
-        )
+        found, do = "the host lends no GPU memory", "dgkit doctor dmabuf-gpu peermem  # on the host"
+        yield finding.fail(found, needed=needed, why=see, remedy=[do], sources=_MEMORY_SOURCES)
     elif takes is Verdict.FAIL:
-        yield finding.fail(
-            "the DPU imports nothing",
-            needed="DOCA DMA on the DPU",
-            why="DOCA's libraries are missing on the DPU.",
-            remedy=["dgkit doctor doca-libraries  # on the DPU"],
-            sources=used,
-        )
+        found, do = "the DPU imports nothing", "dgkit doctor doca-libraries  # on the DPU"
+        why = "DOCA's libraries are missing on the DPU."
+        yield finding.fail(found, needed=needed, why=why, remedy=[do], sources=_MEMORY_SOURCES)
     else:
-        names = {"dmabuf-gpu": "as a dma-buf", "peermem": "by nvidia-peermem"}
-        found = f"lent {names[lent[0]]}"
-        yield finding.ok(found, needed="lent and imported", why=why, sources=used)
+        why = "No sample of DOCA lends GPU memory to the DPU; NVIDIA says in its forum it works."
+        yield finding.ok(f"lent {lent[0]}", needed=needed, why=why, sources=_MEMORY_SOURCES)
 
 
 def _level(case: Case, machine: Machine, name: str) -> Verdict:
@@ -178,6 +174,6 @@ def _level(case: Case, machine: Machine, name: str) -> Verdict:
     return worst(found)
 
 
-def _see(ways: Mapping[str, Verdict]) -> str:
-    said = " and ".join(f"{name} says {level}" for name, level in ways.items())
+def _see(levels: Mapping[str, Verdict]) -> str:
+    said = " and ".join(f"{name} says {level}" for name, level in levels.items())
     return f"On the host, {said}."

@@ -63,10 +63,8 @@ def virtual(machine: Machine) -> Virtual:
     firmware = " ".join(f"{vendor.text} {product.text}".split())
     if "microsoft" in release.lower():
         return Virtual(True, "WSL 2", firmware)
-    flags = re.search(r"^flags\s*:(.*)$", cpu.text, re.MULTILINE)
-    by = next((name for word, name in _NAMES if word in firmware.lower()), "")
-    by = by or xen.text.strip().capitalize() or tree.text.strip("\0 \n").rpartition(",")[2].upper()
-    if flags is not None:
+    by = _named(firmware, xen.text, tree.text)
+    if flags := re.search(r"^flags\s*:(.*)$", cpu.text, re.MULTILINE):
         there = "hypervisor" in flags[1].split()
         return Virtual(there, by if there else "", firmware)
     if by:
@@ -75,6 +73,11 @@ def virtual(machine: Machine) -> Virtual:
     if firmware:
         return Virtual(False, firmware=firmware)
     return Virtual(None, why=cpu.why or "neither the CPU nor the firmware's tables tell")
+
+
+def _named(firmware: str, xen: str, tree: str) -> str:
+    by = next((name for word, name in _NAMES if word in firmware.lower()), "")
+    return by or xen.strip().capitalize() or tree.strip("\0 \n").rpartition(",")[2].upper()
 
 
 class Container(msgspec.Struct, frozen=True):
