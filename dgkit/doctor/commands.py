@@ -56,8 +56,8 @@ class Commands:
                 outputs, ended = _gather(process, now + limit)
         except PermissionError:  # of a file system where nothing may be run
             return _denied(found)
-        if not ended:
-            return _late(command[0], limit)
+        if not ended or self._closed:  # or was ended by close()
+            return _late(command[0], min(limit, time.monotonic() - now))
         if max(outputs.sizes) >= _WITHOUT_END:
             why = f"{command[0]} printed more than {_WITHOUT_END >> 20} MiB"
             return Reading(fault="failed", why=why)

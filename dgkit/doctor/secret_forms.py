@@ -102,7 +102,7 @@ def is_version(text: str, start: int, end: int) -> bool:
 
 _NEAR = {
     "mac": re.compile(r"(?i)(?<![a-z])mac(?![a-z])"),
-    "guid": re.compile(r"(?i)guid|wwn|wwid|eui|naa\."),
+    "guid": re.compile(r"(?i)guid|wwn|wwid|eui|naa\.|(?<![a-z])pdi(?![a-z])"),
 }
 
 

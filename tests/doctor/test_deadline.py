@@ -15,6 +15,7 @@ from dgkit.doctor import diagnose
 from dgkit.doctor.diagnosis import here
 from dgkit.doctor.live import Live
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.reading import Reading
 
 HANG = "trap '' TERM; echo $$ >>{pids}; exec sleep 1000"
 
@@ -63,13 +64,14 @@ def test_close_ends_what_runs_and_nothing_begins_after_it(
     tools, pids = _hanging(tmp_path)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     reader = Live(limit_s=60.0)
-    asking = threading.Thread(target=reader.run, args=("hang",))
+    said: list[Reading] = []
+    asking = threading.Thread(target=lambda: said.append(reader.run("hang")))
     asking.start()
     until(lambda: _begun(pids), "the command runs")
     reader.close()
     assert all(gone(pid) for pid in _begun(pids))
     asking.join(20)
-    assert not asking.is_alive()
+    assert [one.fault for one in said] == ["late"]
     assert reader.run("true").fault == "late"
     reader.close()
 

@@ -217,6 +217,23 @@ def test_a_serial_number_known_from_one_place_is_gone_everywhere() -> None:
     assert isinstance(made["probe c"].data["serial"], int)
 
 
+def test_numbers_that_only_their_line_tells_from_others_are_gone() -> None:
+    lines = [
+        "    GPU PDI                : 0x3fe48144a2e805bb",
+        "    GPU Fabric GUID        : 0x1234567890123456",
+        "Base MAC: 0c42a198a4b2",
+        "ID_WWN=0x5000c500a1b2c3d4",
+        "<serial>1654922000123</serial>",
+        '{"board_serial": "ABC-1234567"}',
+    ]
+    made = Pseudonyms().all({"run a": Reading(text="\n".join(lines))})["run a"].text.splitlines()
+    for line, instead in zip(lines, made, strict=True):
+        assert line != instead
+        assert (line[:7], len(line)) == (instead[:7], len(instead))
+    others = "0x3fe48144a2e805bb 0c42a198a4b2 [mem 0x00000000c6000000-0x00000000c6ffffff]"
+    assert Pseudonyms().text(others) == others
+
+
 def test_the_serial_number_in_pci_config_space_is_gone_and_nothing_else() -> None:
     config = bytearray(range(256)) + bytearray(4096 - 256)
     config[0x100:0x104] = (0x0001 | 1 << 16 | 0x150 << 20).to_bytes(4, "little")
