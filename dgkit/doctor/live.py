@@ -162,7 +162,8 @@ class Live(Reader):
             if key.partition(" ")[0] not in KINDS:
                 raise ValueError(f"{key!r} names no look; it begins with one of {', '.join(KINDS)}")
             if time.monotonic() >= self.until:
-                self._late[key] = _too_late(self.limit_s)
+                closed = not self._finalizer.alive
+                self._late[key] = _DONE if closed else _too_late(self.limit_s)
                 return None
             crew = self._files if _is_file(key) else self._runs
             job = self._jobs[key] = crew.start(lambda: self._look(key))
@@ -235,6 +236,9 @@ def _is_file(key: str) -> bool:
     return not key.startswith(("run ", "probe "))
 
 
+_DONE = Reading(fault="late", why="the doctor is done with this machine, and reads no more")
+
+
 def _too_late(limit: float) -> Reading:
     return Reading(fault="late", why=f"no answer within {limit:g} s")
 
@@ -262,12 +266,26 @@ def _bytes(path: str, most: int) -> bytes:
 
 def _probe_command(line: str) -> list[str]:
     """A Python of its own: bare for libraries, with this one's paths for what dgkit itself says."""
-    if line == "info":
-        program = (
-            f"import runpy, sys; sys.path[:] = {sys.path!r}; "
-            "sys.argv[:] = ['dgkit', 'info', '--json']; "
-            "runpy.run_module('dgkit', run_name='__main__')"
-        )
+    if line in _OWN:
+        program = f"import sys; sys.path[:] = {sys.path!r}\n{_OWN[line]}"
         return [sys.executable, "-c", program]
     probes = Path(__file__).with_name("probes.py")
     return [sys.executable, "-I", "-S", str(probes), *shlex.split(line)]
+
+
+_OWN = {
+    "core": """
+import json, platform, dgkit
+said = {"dgkit": dgkit.__version__, "python": platform.python_version(), "loaded": True, "why": ""}
+try:
+    import dgkit.dma
+except Exception as error:
+    said.update(loaded=False, why=str(error))
+print(json.dumps(said))
+""",
+    "info": """
+import runpy
+sys.argv[:] = ["dgkit", "info", "--json"]
+runpy.run_module("dgkit", run_name="__main__")
+""",
+}

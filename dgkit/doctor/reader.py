@@ -16,7 +16,7 @@ __all__ = ["KINDS", "Reader"]
 # text: a file's text. raw: its first 4,096 bytes. names: of a folder. link: a symbolic link's
 # target, resolved to an absolute path. run: a command, in the C locale. ask: the system (ASKED in
 # live.py says what). probe: a question that needs a library, in a process of its own (probes.py),
-# or `info`: what `dgkit info` says.
+# `core`: whether dgkit's C core loads, or `info`: what `dgkit info` says.
 KINDS = ("text", "raw", "names", "link", "run", "ask", "probe")
 
 

@@ -61,6 +61,17 @@ def test_a_core_that_does_not_load_is_the_end_and_says_why() -> None:
     assert other.verdict is Verdict.NOT_APPLICABLE
 
 
+def test_the_core_is_known_where_the_rest_is_late() -> None:
+    own = {"dgkit": "0.1.0", "python": "3.12.3", "loaded": True, "why": ""}
+    late = Reading(fault="late", why="no answer within 2 s")
+    (found,) = judge("dgkit-core", machine({"probe core": own, "probe info": late}))
+    assert (found.verdict, found.found) == (Verdict.OK, "dgkit 0.1.0, Python 3.12.3")
+    broken = {**own, "loaded": False, "why": "no libffi.so.8"}
+    (found,) = judge("dgkit-core", machine({"probe core": broken, "probe info": late}))
+    assert found.verdict is Verdict.FAIL
+    assert "no libffi.so.8" in found.why
+
+
 @pytest.mark.parametrize("check", ["dgkit-core", "dgkit-providers"])
 @pytest.mark.parametrize("fault", ["late", "failed", "unrecorded"])
 def test_what_dgkit_info_does_not_answer_cannot_be_told(check: str, fault: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import dgkit
 from dgkit.doctor import live, probes
 from dgkit.doctor.live import Live
 
@@ -282,6 +283,8 @@ def test_what_dgkit_says_of_itself_comes_from_the_same_python(
     assert said.ok, said.why
     assert {"soft", "doca"} <= {one["name"] for one in said.data["providers"]}
     assert ask("libraries").ok
+    core = ask("core").data
+    assert (core["loaded"], core["dgkit"]) == (True, dgkit.__version__)
 
 
 def test_a_python_without_a_name_is_no_error(monkeypatch: pytest.MonkeyPatch, ask: Any) -> None:

@@ -21,7 +21,8 @@ from dgkit.doctor.machine import Machine
 from dgkit.doctor.reading import Fault, Reading
 from dgkit.doctor.snapshot import Recorded, Snapshot, load, record
 
-TELLING = ["text /proc/cmdline", "text /proc/cpuinfo", "names /dev"]
+TELLING = ["text /proc/cmdline", "text /proc/cpuinfo", "text /proc/1/cgroup", "names /dev"]
+TELLING += ["text /proc/self/status"]
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,9 @@ def test_what_tells_much_and_is_never_looked_at_is_not_recorded(live: Machine) -
     words = made["text /proc/cmdline"].text.split()
     assert not [word for word in words if re.match(r"root=|BOOT_IMAGE|ip=", word)]
     assert made["text /proc/cpuinfo"].text.count("processor") <= 1
+    assert not re.search(r"[0-9]", made["text /proc/1/cgroup"].text)
+    status = made["text /proc/self/status"].text.splitlines()
+    assert {line[:3] for line in status} == {"Cap"}
     assert not {"sda", "vda", "tty", "stdin", "shm"} & set(made["names /dev"].names)
 
 

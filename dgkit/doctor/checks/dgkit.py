@@ -36,10 +36,14 @@ def info(machine: Machine) -> tuple[dict[str, Any], Reading]:
 @check("dgkit-core", "dgkit's core")
 def core(case: Case) -> Iterator[Finding]:
     """Does the C core of dgkit load?"""
-    said, read = case.machine.know(info)
-    loaded, package = said.get("core"), said.get("package")
+    said = case.machine.read.probe("core")  # `info` starts CUDA, which may take long
+    loaded = said.data if said.ok and isinstance(said.data, dict) else None
+    package = loaded
+    if loaded is None:
+        info_said, said = case.machine.know(info)
+        loaded, package = info_said.get("core"), info_said.get("package")
     if not isinstance(loaded, dict) or not isinstance(package, dict):
-        yield _untold(read)
+        yield _untold(said)
         return
     found = f"dgkit {package.get('dgkit', '?')}, Python {package.get('python', '?')}"
     if loaded.get("loaded"):
