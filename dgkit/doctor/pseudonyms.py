@@ -64,37 +64,43 @@ class Pseudonyms:
         return self._find.sub(lambda match: self._replaced(match, key), text)
 
     def _replaced(self, match: re.Match[str], key: str) -> str:
-        found, made = match[0], self._made
+        found = match[0]
         match match.lastgroup:
-            case "host":
-                return made.name("host", found.partition(".")[0].lower())
-            case "home":
-                return made.name("user", found)
-            case "disk":
-                return made.name("disk", found)
-            case "built":
-                return f"{made.name('user', found)}@host"
             case "serial":
                 value = match["serial_value"]
                 return found[: -len(value)] + self._serial(value)
-            case "known":
-                return made.shaped(found)
-            case "board":
-                return f"MT{made.shaped(found[2:])}"
-            case "uuid" | "volume":
-                return like(found, made.hex("uuid", found.replace("-", "").lower()))
-            case "guid":
-                return like(found, made.hex("guid", found.replace(":", "").lower()))
-            case "enx":
-                return found[:3] + made.hex("mac", found[3:].lower())
-            case "pairs":
-                return self._pairs(found)
+            case "ipv4":
+                if VERSIONS_ONLY.match(key) or is_version(match.string, *match.span()):
+                    return found
+                return self._made.ipv4(found)
             case "hexes":
                 return self._hexes(match, key)
+            case "pairs":
+                return self._pairs(found)
+            case kind:
+                return self._plain(kind or "", found)
+
+    def _plain(self, kind: str, found: str) -> str:
+        """Of what is secret wherever it stands."""
+        made, digits = self._made, re.sub("[:-]", "", found.lower())
+        match kind:
+            case "uuid" | "volume":
+                return like(found, made.hex("uuid", digits))
+            case "guid":
+                return like(found, made.hex("guid", digits))
+            case "enx":
+                return found[:3] + made.hex("mac", digits[3:])
             case "ipv6":
                 return made.ipv6(found)
-        version = VERSIONS_ONLY.match(key) or is_version(match.string, *match.span())
-        return found if version else made.ipv4(found)
+            case "host":
+                return made.name("host", found.partition(".")[0].lower())
+            case "built":
+                return f"{made.name('user', found)}@host"
+            case "board":
+                return f"MT{made.shaped(found[2:])}"
+            case "known":
+                return made.shaped(found)
+        return made.name({"home": "user"}.get(kind, kind), found)
 
     def _learn_hosts(self, readings: Mapping[str, Reading]) -> None:
         found = [one.text or one.data for key in _NAMED if (one := readings.get(key))]
