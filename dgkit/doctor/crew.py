@@ -32,6 +32,8 @@ class Job(Generic[T]):
             self._value = self._work()
         except Exception as error:
             self._error = error
+        except BaseException as error:  # sys.exit() in a check ends no thread
+            self._error = RuntimeError(repr(error))
         self._done.set()
 
     @property

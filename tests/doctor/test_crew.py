@@ -1,5 +1,6 @@
 """Jobs side by side."""
 
+import sys
 import threading
 import time
 
@@ -24,6 +25,13 @@ def test_each_job_gives_what_it_returns_or_raises(patience_s: float) -> None:
     assert [job.result(_later()) for job in good] == [n * n for n in range(200)]
     with pytest.raises(ZeroDivisionError):
         bad.result(_later())
+
+
+def test_a_job_that_leaves_the_program_fails_alone() -> None:
+    jobs = Crew("t-leaves", patience_s=0.01)
+    with pytest.raises(RuntimeError, match="SystemExit"):
+        jobs.start(sys.exit).result(_later())
+    assert jobs.start(lambda: 7).result(_later()) == 7
 
 
 @pytest.mark.parametrize("patience_s", [0.0, 0.01])
