@@ -3,14 +3,18 @@
 import ipaddress
 import re
 import string
+from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dgkit.doctor import Goal, diagnose
+from dgkit.doctor.machine import Machine
 from dgkit.doctor.pseudonyms import Pseudonyms
 from dgkit.doctor.reading import Reading
+from dgkit.doctor.snapshot import Recorded, load
 
 HOST = "rack7-gx"
 UNAME = {"ask uname": Reading(data={"node": f"{HOST}.lab.example", "release": "6.8.0"})}
@@ -286,3 +290,18 @@ def test_many_addresses_all_get_pseudonyms_of_their_own() -> None:
 @pytest.mark.parametrize("text", ["a:" * 200_000, "aa:" * 200_000, "1." * 200_000, "f" * 400_000])
 def test_long_odd_texts_take_no_time_worth_naming(text: str) -> None:
     Pseudonyms().text(text)  # the test's own time limit would end it
+
+
+MACHINES = sorted((Path(__file__).parent / "machines").glob("*.snap"))
+
+
+@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("goal", Goal)
+def test_a_machine_is_judged_with_pseudonyms_as_without(path: Path, goal: Goal) -> None:
+    found = load(path)
+    made = msgspec.structs.replace(found, readings=Pseudonyms().all(found.readings))
+    as_it_was, as_shown = (
+        [(one.check, one.subject, one.verdict, one.found, one.remedy) for one in judged.findings]
+        for judged in (diagnose([Machine(Recorded(one))], goal=goal) for one in (found, made))
+    )
+    assert as_shown == as_it_was
