@@ -49,6 +49,7 @@ def probes(host: Host, tree: Sequence[Node]) -> dict[str, object]:
     rdma = [node for node in tree if "rdma" in node.words]
     if rdma:
         made["names /dev/infiniband"] = ["rdma_cm", *(f"uverbs{at}" for at in range(len(rdma)))]
+    made["probe core"] = {"dgkit": "0.1.0", "python": "3.12.3", "loaded": True, "why": ""}
     made["probe info"] = _info(host)
     made["ask packages"] = _packages(host)
     return made
