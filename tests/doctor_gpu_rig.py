@@ -5,7 +5,7 @@ from __future__ import annotations
 from doctor_rig import machine
 
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 # As the kernel modules write it: open 580 (seen on an H200), closed 535, and on Arm.
 OPEN = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from doctor_rig import UNAME, reading
 
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.snapshot import Recorded, Snapshot
+from dgkit.doctor.readers.snapshot import Recorded, Snapshot
 
 DEVICES = "/sys/bus/pci/devices"
 # Name: PCI number, class, driver.

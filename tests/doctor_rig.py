@@ -8,8 +8,8 @@ from dgkit.doctor.diagnosis import diagnose
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
-from dgkit.doctor.snapshot import Recorded, Snapshot
+from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.readers.snapshot import Recorded, Snapshot
 
 UNAME = {"system": "Linux", "node": "box", "release": "6.8.0", "version": "#1", "machine": "x86_64"}
 

@@ -15,7 +15,7 @@ from .options import as_json, size
 
 if TYPE_CHECKING:
     from ..doctor import Diagnosis
-    from ..doctor.page import Line
+    from ..doctor.faces.page import Line
 
 __all__ = ["doctor"]
 
@@ -136,7 +136,7 @@ def _progress(text: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _show(found: Diagnosis, *, verbose: bool) -> None:
-    from ..doctor.page import page
+    from ..doctor.faces.page import page
 
     out = console()
     for line in page(found, verbose=verbose, width=min(out.width, _WIDEST)):

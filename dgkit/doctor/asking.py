@@ -14,11 +14,11 @@ from msgspec import structs
 from ..cards import parse_size
 from .diagnosis import Diagnosis, Progress, diagnose, here
 from .goals import Goal
-from .live import FAST_S, FULL_S
 from .machine import Machine
+from .readers.live import FAST_S, FULL_S
+from .readers.snapshot import Recorded, Snapshot, load
+from .readers.snapshot import record as store
 from .registry import named
-from .snapshot import Recorded, Snapshot, load
-from .snapshot import record as store
 
 __all__ = ["Callable", "ask", "goal_of", "record", "recorded"]
 

@@ -15,8 +15,8 @@ from .facts import pci
 from .facts.side import side
 from .finding import Finding, Verdict, worst
 from .goals import Goal
-from .live import FAST_S, FULL_S, Live
 from .machine import Case, Machine
+from .readers.live import FAST_S, FULL_S, Live
 from .registry import Check, checks, named
 from .ways import Way, ways
 
@@ -108,12 +108,12 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def __str__(self) -> str:
-        from .shown import text
+        from .faces.shown import text
 
         return text(self)
 
     def _repr_html_(self) -> str:
-        from .shown import html
+        from .faces.shown import html
 
         return html(self)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from .goals import Goal
-from .reader import Reader
+from .readers.reader import Reader
 
 __all__ = ["Case", "Machine"]
 

@@ -11,7 +11,7 @@ from page_rig import LabPage, Notebook
 from playwright.sync_api import Locator, expect
 from waiting import until
 
-from dgkit.doctor.snapshot import load
+from dgkit.doctor.readers.snapshot import load
 
 CELL = """from dgkit.widgets.doctor import DoctorPanel
 p = DoctorPanel({})

@@ -17,7 +17,7 @@ if __name__ == "__main__":
 from doctor.making import MACHINES, TUTORIAL, readings  # noqa: E402
 from doctor_rig import reading  # noqa: E402
 
-from dgkit.doctor.snapshot import Snapshot  # noqa: E402
+from dgkit.doctor.readers.snapshot import Snapshot  # noqa: E402
 
 MACHINE_FOLDER = _HERE / "machines"
 TUTORIAL_FOLDER = _HERE.parent.parent / "notebooks/tutorials/machines"

@@ -9,7 +9,7 @@ from doctor_rig import judge, machine
 from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 SMI = "run nvidia-smi -q"
 CONFIG = f"raw /sys/bus/pci/devices/{ADDRESS}/config"

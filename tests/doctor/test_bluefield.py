@@ -15,7 +15,7 @@ from dgkit.doctor.facts.firmware import adapters
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 # (model, page supplier, switch manager, vport 0, offload engine)
 DPU, NIC = (1, 0, 0, 0, 0), (1, 1, 1, 1, 1)

@@ -14,7 +14,7 @@ from dgkit.doctor import Verdict
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 
 def link(device: str, answer: object) -> Finding:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dgkit.doctor.facts.cmdline import KEPT, PATH, cmdline, kept, parse
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 
 @pytest.mark.parametrize(

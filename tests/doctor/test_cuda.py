@@ -12,7 +12,7 @@ from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.facts.cuda import Cuda, cuda, read_nvcc, toolkits
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 PROBE, NVCC, INFO = "probe cuda", "run nvcc --version", "probe info"
 JSON = "text /usr/local/cuda/version.json"

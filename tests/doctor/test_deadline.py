@@ -13,9 +13,9 @@ from waiting import gone, until
 
 from dgkit.doctor import diagnose
 from dgkit.doctor.diagnosis import here
-from dgkit.doctor.live import Live
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.live import Live
+from dgkit.doctor.readers.reading import Reading
 
 HANG = "trap '' TERM; echo $$ >>{pids}; exec sleep 1000"
 
@@ -85,7 +85,7 @@ def test_a_reader_that_is_forgotten_leaves_nothing() -> None:
 
 def test_a_fork_does_not_end_what_its_parent_runs(tmp_path: Path) -> None:
     text = (
-        "import os, sys\nfrom dgkit.doctor.live import Live\n"
+        "import os, sys\nfrom dgkit.doctor.readers.live import Live\n"
         "with Live(60.0) as reader:\n"
         "    job = reader._start('run sh -c \"sleep 0.3; echo whole\"')\n"
         "    reader.run('true')\n"
@@ -111,7 +111,7 @@ def test_hanging_tools_hold_up_no_diagnosis(
 
 def test_an_exit_is_not_held_up_and_leaves_no_command(tmp_path: Path) -> None:
     text = (
-        "import threading\nfrom dgkit.doctor.live import Live\n"
+        "import threading\nfrom dgkit.doctor.readers.live import Live\n"
         "reader = Live(60.0)\n"
         "threading.Thread(target=reader.run, args=('hang',), daemon=True).start()\n"
         f"while not open({str(tmp_path / 'pids')!r}).read().strip(): pass\n"
@@ -124,7 +124,8 @@ def test_an_exit_is_not_held_up_and_leaves_no_command(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_in_the_middle_leaves_no_command(tmp_path: Path) -> None:
-    text = "from dgkit.doctor.live import Live\nwith Live(60.0) as reader: reader.run('hang')"
+    text = "from dgkit.doctor.readers.live import Live\n"
+    text += "with Live(60.0) as reader: reader.run('hang')"
     with _program(tmp_path, text) as program:
         pids = tmp_path / "pids"
         until(lambda: _begun(pids), "the command runs")

@@ -14,8 +14,8 @@ from dgkit.doctor.diagnosis import read_everything
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
-from dgkit.doctor.reader import Reader
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reader import Reader
+from dgkit.doctor.readers.reading import Reading
 from dgkit.doctor.registry import Check
 
 GPU, BLUEFIELD = pci_rig.gpu("pci0000:16/0000:17:00.0"), pci_rig.dpu("pci0000:b0/0000:b3:00.0")

@@ -9,7 +9,7 @@ from doctor_rig import UNAME, judge
 from dgkit.doctor import Verdict
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 VERSION, SMI, PROBE = "text /proc/driver/nvidia/version", "run nvidia-smi -q", "probe cuda"
 PEERMEM = "run modinfo -F filename nvidia-peermem"

@@ -13,7 +13,7 @@ from dgkit.doctor.facts import doca
 from dgkit.doctor.facts.versions import version
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 ROOT = "/opt/mellanox/doca"
 LIB = f"{ROOT}/lib/x86_64-linux-gnu"

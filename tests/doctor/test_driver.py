@@ -9,7 +9,7 @@ from doctor_rig import UNAME, judge, machine
 from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 VERSION = "text /proc/driver/nvidia/version"
 PARAMS = "text /proc/driver/nvidia/params"

@@ -6,7 +6,7 @@ import pytest
 
 from dgkit.doctor.diagnosis import here
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reader import Reader
+from dgkit.doctor.readers.reader import Reader
 
 
 class Closing(Reader):

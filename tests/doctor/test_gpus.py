@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.facts.gpus import bar1_size, gpus
 from dgkit.doctor.machine import Case, Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.readers.snapshot import Recorded, Snapshot
 from dgkit.doctor.registry import checks
-from dgkit.doctor.snapshot import Recorded, Snapshot
 
 RESOURCE = f"text /sys/bus/pci/devices/{ADDRESS}/resource"
 NONE = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dgkit.doctor.facts import ibv
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 # After rdma-core's libibverbs/examples/devinfo.c; GUIDs are invented.
 SHORT = """hca_id:\tmlx5_0

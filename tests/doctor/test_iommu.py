@@ -8,7 +8,7 @@ from doctor_rig import UNAME, judge, machine
 
 from dgkit.doctor import Finding, Verdict
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 GROUPS = "/sys/kernel/iommu_groups"
 DEVICES = (pci_rig.gpu("pci0000:16/0000:17:00.0"), pci_rig.dpu("pci0000:b0/0000:b3:00.0"))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dgkit.doctor.facts.kconfig import KEPT, kconfig, kept, parse, paths
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 UBUNTU = """\
 #

@@ -7,7 +7,7 @@ from doctor_rig import UNAME, judge, machine
 from dgkit.doctor import Verdict
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 CONFIG = f"text /boot/config-{UNAME['release']}"
 

@@ -6,7 +6,7 @@ from doctor_rig import judge, machine
 
 from dgkit.doctor import Finding, Verdict
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 MIB = 1 << 20
 NIC = pci_rig.sysfs([pci_rig.nic("pci0000:b0/0000:b3:00.0")])

@@ -8,7 +8,7 @@ from pci_rig import gpu, sysfs
 
 from dgkit.doctor.facts import lspci, pci
 from dgkit.doctor.facts.config_space import ACS_BITS, Acs, Link
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 NAMES = """\
 0000:b2:00.0 PCI bridge [0604]: Mellanox Technologies MT42822 Family [BlueField-2 SoC PCIe Bridge] \

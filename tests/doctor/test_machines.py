@@ -18,9 +18,9 @@ from dgkit.doctor.facts import pci, topo_m, topology
 from dgkit.doctor.finding import worst
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.pseudonyms import Pseudonyms
-from dgkit.doctor.reading import Reading
-from dgkit.doctor.snapshot import Recorded, load
+from dgkit.doctor.readers.pseudonyms import Pseudonyms
+from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.readers.snapshot import Recorded, load
 
 # Of a machine, or of a host and a DPU, for a goal: the exit code, the best way that works, and what
 # the checks say that matter here. `dark`: it cannot be told.

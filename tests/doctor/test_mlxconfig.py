@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dgkit.doctor.facts import mlxconfig
 from dgkit.doctor.facts.mlxconfig import Setting
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 # Written after public outputs (k8snetworkplumbingwg/sriov-network-operator, Mellanox/mstflint and
 # NVIDIA's own pages); what names a single card is invented.

@@ -8,7 +8,7 @@ from pci_rig import BARE, dpu, gpu, sysfs
 
 from dgkit.doctor import Verdict
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 NODES = {
     "text /sys/devices/system/node/node0/cpulist": "0-3\n",

@@ -19,7 +19,7 @@ from dgkit.doctor.facts.nvidia_proc import (
     registry,
     version_key,
 )
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 ARM = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release Build  (x@y)  "

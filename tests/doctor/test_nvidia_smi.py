@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dgkit.doctor.facts.nvidia_smi import pci_address, read_smi, smi
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 # Short forms after public outputs: netdata/netdata#4892 (410), NVIDIA/nvidia-docker#954 (396),
 # fastfetch-cli/fastfetch#1029 (555), hashicorp/nomad-device-nvidia#87 (580 on a DGX Spark).

@@ -11,7 +11,7 @@ from dgkit.doctor.checks import pair
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 HOST = [pci_rig.gpu("pci0000:16/0000:17:00.0"), pci_rig.dpu("pci0000:b0/0000:b3:00.0")]
 ARM = {"ask uname": {**UNAME, "machine": "aarch64"}, "text /etc/mlnx-release": "bf-bundle-3.0.0\n"}

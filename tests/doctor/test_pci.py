@@ -8,7 +8,7 @@ from pci_rig import FOLDER, Dev, config, dpu, gpu, nic, sysfs
 
 from dgkit.doctor.facts import pci
 from dgkit.doctor.facts.pci import PciTree
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 # The converged card of the GPUNetIO guide (lspci -tvvv there), with a root port of its own.
 CARD = "pci0000:b0/0000:b0:02.0/0000:b1:00.0"

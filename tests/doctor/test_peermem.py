@@ -9,7 +9,7 @@ from doctor_rig import judge, machine
 from dgkit.doctor import Verdict
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 VERSION, LIST = "text /proc/driver/nvidia/version", "text /proc/modules"
 MODINFO = "run modinfo -F filename nvidia-peermem"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dgkit.doctor import Goal, diagnose
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.pseudonyms import Pseudonyms
-from dgkit.doctor.reading import Reading
-from dgkit.doctor.snapshot import Recorded, load
+from dgkit.doctor.readers.pseudonyms import Pseudonyms
+from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.readers.snapshot import Recorded, load
 
 HOST = "rack7-gx"
 UNAME = {"ask uname": Reading(data={"node": f"{HOST}.lab.example", "release": "6.8.0"})}

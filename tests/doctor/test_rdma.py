@@ -9,7 +9,7 @@ from dgkit.doctor import Verdict
 from dgkit.doctor.facts import rdma
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 CLASS = "/sys/class/infiniband"
 

@@ -15,10 +15,10 @@ from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
 from dgkit.doctor.plans import PLANS
-from dgkit.doctor.reader import Reader
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reader import Reader
+from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.readers.snapshot import Recorded, load
 from dgkit.doctor.registry import FAMILIES, check, checks, named
-from dgkit.doctor.snapshot import Recorded, load
 
 HERE = Path(__file__).parent
 MACHINES = sorted((HERE / "machines").glob("*.snap"), key=lambda path: path.name)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import dgkit.doctor
 from dgkit.doctor import Goal, Verdict, finding
 from dgkit.doctor.diagnosis import Diagnosis
+from dgkit.doctor.faces.page import page
+from dgkit.doctor.faces.shown import html, text
+from dgkit.doctor.faces.summary import entries
 from dgkit.doctor.machine import Case
-from dgkit.doctor.page import page
-from dgkit.doctor.shown import html, text
 from dgkit.doctor.sources import Source
-from dgkit.doctor.summary import entries
 from dgkit.doctor.ways import Way
 
 MACHINES = sorted((Path(__file__).parent / "machines").glob("*.snap"))

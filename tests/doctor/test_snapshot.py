@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import dgkit
 from dgkit.doctor import Goal, diagnose
 from dgkit.doctor.diagnosis import here
-from dgkit.doctor.live import ASKED
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Fault, Reading
-from dgkit.doctor.snapshot import Recorded, Snapshot, load, record
+from dgkit.doctor.readers.live import ASKED
+from dgkit.doctor.readers.reading import Fault, Reading
+from dgkit.doctor.readers.snapshot import Recorded, Snapshot, load, record
 
 TELLING = ["text /proc/cmdline", "text /proc/cpuinfo", "text /proc/1/cgroup", "names /dev"]
 TELLING += ["text /proc/self/status"]

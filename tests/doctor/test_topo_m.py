@@ -12,7 +12,7 @@ from pci_rig import gpu, nic, sysfs
 
 from dgkit.doctor.facts import topo_m
 from dgkit.doctor.facts.topology import Near
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 # The GPUNetIO guide, Installation and Setup: tabs became blanks.
 GUIDE = """\

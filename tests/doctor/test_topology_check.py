@@ -11,7 +11,7 @@ from dgkit.doctor import Finding, Goal, Verdict
 from dgkit.doctor.facts import partners
 from dgkit.doctor.facts.topology import Near
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 SWITCH = "pci0000:16/0000:16:01.0/0000:17:00.0"
 GPU = gpu(f"{SWITCH}/0000:18:00.0/0000:19:00.0")

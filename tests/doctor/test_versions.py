@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dgkit.doctor.facts import versions
 from dgkit.doctor.facts.versions import Version, version
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 
 @pytest.mark.parametrize(

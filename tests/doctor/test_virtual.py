@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dgkit.doctor import Finding, Verdict
 from dgkit.doctor.facts.virtual import container, virtual
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 DMI = "text /sys/class/dmi/id"
 CPU = "text /proc/cpuinfo"

@@ -19,7 +19,8 @@ from waiting import until
 import dgkit
 from dgkit.cli import main
 from dgkit.cli.app import Dgkit
-from dgkit.doctor import Goal, live
+from dgkit.doctor import Goal
+from dgkit.doctor.readers import live
 from dgkit.doctor.registry import FAMILIES, checks
 
 GOALS = {str(goal) for goal in Goal}

@@ -38,7 +38,7 @@ ALONE = {
     "_native": {"dma/_ffi.py"},
     "cffi": {"dma/_ffi.py", "doca/_library.py"},  # doca: DOCA's libraries, which no wheel brings
     # libraries that no wheel brings
-    "ctypes": {"doctor/probes.py", "memory/cuda.py", "memory/gdrcopy.py"},
+    "ctypes": {"doctor/readers/probes.py", "memory/cuda.py", "memory/gdrcopy.py"},
     "pickle": set(),
     "click": {"cli/"},
     "rich": {"cli/"},

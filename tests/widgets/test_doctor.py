@@ -12,7 +12,7 @@ from widgets_rig import PanelError, View
 import dgkit.widgets.doctor.judging as judging
 from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.finding import Finding
-from dgkit.doctor.snapshot import load
+from dgkit.doctor.readers.snapshot import load
 from dgkit.widgets.doctor import DoctorPanel
 from dgkit.widgets.doctor.told import ENTRIES, described
 

@@ -12,7 +12,7 @@ from dgkit.doctor.diagnosis import diagnose
 from dgkit.doctor.facts import pci
 from dgkit.doctor.facts.topology import Near
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.snapshot import Recorded, load
+from dgkit.doctor.readers.snapshot import Recorded, load
 from dgkit.widgets.doctor import topology_figure
 from dgkit.widgets.doctor.picture import DEVICES, picture
 from dgkit.widgets.doctor.topology import COLOURS, show_topology

@@ -12,7 +12,7 @@ from ..facts.side import side
 from ..finding import Finding, Verdict
 from ..goals import Goal
 from ..machine import Case, Machine
-from ..reading import Reading
+from ..readers.reading import Reading
 from ..registry import check
 
 # The extra `lab` in pyproject.toml, and the least versions.

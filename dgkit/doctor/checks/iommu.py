@@ -13,7 +13,7 @@ from ..facts.system import family
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
-from ..reading import Reading
+from ..readers.reading import Reading
 from ..registry import check
 
 _DEVICES = "/sys/bus/pci/devices"

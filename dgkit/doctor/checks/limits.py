@@ -10,7 +10,7 @@ from ..facts import pci
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
-from ..reading import Reading
+from ..readers.reading import Reading
 from ..registry import check
 
 _FILES = 1024  # what systems give a process at first; a region takes two, a connection a few

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from ..machine import Machine
-from ..reading import Reading
+from ..readers.reading import Reading
 
 __all__ = ["PATH", "Cmdline", "cmdline", "kept", "parse"]
 

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from ..machine import Machine
-from ..reading import Reading
+from ..readers.reading import Reading
 
 __all__ = ["Config", "Setting", "command", "number", "parse", "queries", "query"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from ...doctor.diagnosis import Diagnosis, diagnose, here
 from ...doctor.goals import Goal
 from ...doctor.machine import Machine
+from ...doctor.readers.snapshot import Recorded, load
 from ...doctor.registry import checks
-from ...doctor.snapshot import Recorded, load
 from ...doctor.ways import ways
 from .picture import Picture, picture
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...doctor.diagnosis import Diagnosis
+from ...doctor.faces.summary import Entry, clean, counts, entries
 from ...doctor.facts.side import side
 from ...doctor.machine import Machine
-from ...doctor.snapshot import Recorded
+from ...doctor.readers.snapshot import Recorded
 from ...doctor.sources import Source
-from ...doctor.summary import Entry, clean, counts, entries
 from ...doctor.ways import Way
 
 __all__ = ["ENTRIES", "HERE", "described", "machine_told"]

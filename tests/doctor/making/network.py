@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 from .tree import Node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 from .kinds import MIB
 from .sysfs import window

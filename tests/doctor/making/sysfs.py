@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dgkit.doctor.reading import Reading
+from dgkit.doctor.readers.reading import Reading
 
 from .config_space import INTEGRATED, MIB, Function, config
 from .kinds import GIB, PREFETCHABLE

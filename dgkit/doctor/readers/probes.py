@@ -1,8 +1,8 @@
 """Questions that need a library, asked in a process of its own: a crash or a hang stops nothing.
 
-`python -m dgkit.doctor.probes QUESTION...` prints one JSON document: `cuda`, `rdma-dmabuf DEVICE`
-or `libraries`. This file knows nothing of dgkit and is run as it is, in a bare Python. No memory is
-allocated on a GPU, no context made, nothing registered.
+`python probes.py QUESTION...` prints one JSON document: `cuda`, `rdma-dmabuf DEVICE`, `libraries`.
+It knows nothing of dgkit and is run as a file, in a bare Python. No memory is allocated on a GPU,
+no context made, nothing registered.
 """
 
 from __future__ import annotations

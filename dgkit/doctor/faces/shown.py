@@ -5,14 +5,14 @@ from __future__ import annotations
 import html as escaping
 from collections.abc import Iterable, Iterator
 
-from .. import cards
-from ..cards import Html
-from .diagnosis import Diagnosis
-from .finding import Finding, Verdict
+from ... import cards
+from ...cards import Html
+from ..diagnosis import Diagnosis
+from ..finding import Finding, Verdict
+from ..sources import Source
+from ..ways import Way
 from .page import WIDTH, page
-from .sources import Source
 from .summary import Entry, by, clean, counts, entries, origins
-from .ways import Way
 
 __all__ = ["html", "text"]
 

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .diagnosis import Diagnosis
-from .finding import Finding, Verdict
-from .registry import checks
+from ..diagnosis import Diagnosis
+from ..finding import Finding, Verdict
+from ..registry import checks
 from .summary import Entry, by, clean, counts, entries, origins
 
 __all__ = ["Line", "Span", "page"]

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ..crew import Crew, Job
 from .commands import COMMAND_S, Commands
-from .crew import Crew, Job
 from .reader import KINDS, Reader
 from .reading import Reading
 
@@ -43,8 +43,8 @@ def _limit(which: int) -> dict[str, int | None]:
 
 
 def _dgkit() -> dict[str, str | int]:
-    from .. import __version__
-    from ..wire.requests import VERSION
+    from ... import __version__
+    from ...wire.requests import VERSION
 
     return {"version": __version__, "wire": VERSION}
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from .diagnosis import Diagnosis
-from .finding import Finding, Verdict
-from .machine import Machine
-from .snapshot import Recorded
-from .ways import Way
+from ..diagnosis import Diagnosis
+from ..finding import Finding, Verdict
+from ..machine import Machine
+from ..readers.snapshot import Recorded
+from ..ways import Way
 
 __all__ = ["Entry", "by", "clean", "counts", "entries", "origins"]
 

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from .diagnosis import Progress, read_everything
-from .facts import cmdline, kconfig
+from ..diagnosis import Progress, read_everything
+from ..facts import cmdline, kconfig
+from ..machine import Machine
 from .live import ASKED, FULL_S, Live
-from .machine import Machine
 from .pseudonyms import Pseudonyms
 from .reader import Reader
 from .reading import Reading
@@ -76,7 +76,7 @@ def record(
     `word`: two recordings with the same word have the same pseudonyms, as a host's and its DPU's
     should. The rest is as in diagnose(). ValueError: `machine` is a recorded one itself.
     """
-    from .. import __version__
+    from ... import __version__
 
     reader = machine.read
     if not isinstance(reader, Live):
