@@ -76,13 +76,15 @@ def ask(
         if other is None:
             return found
         again = diagnose(machines, goal=other, only=only, **how)
-        return structs.replace(again, chosen=f"{found.goal} does not ask for these checks")
+        return structs.replace(again, chosen=f"{found.goal} asks for none of these checks")
 
 
 def _goal_for(only: Collection[str], chosen: Goal) -> Goal | None:
-    """Another goal, if a check was asked for by name that does not count for the one chosen."""
-    left_out = [one for one in named(only) if chosen not in one.goals]
-    return next((goal for goal in Goal if left_out and goal in left_out[0].goals), None)
+    """Another goal, if none of the checks that were asked for by name count for the one chosen."""
+    wanted = list(named(only))
+    if not wanted or any(chosen in one.goals for one in wanted):
+        return None
+    return next(goal for goal in Goal if goal in wanted[0].goals)
 
 
 def record(

@@ -55,16 +55,21 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """FAIL if no way serves the goal; a failure that only blocks the better of them is WARN."""
-        serving = [one for one in self.ways if one.serves]
+        """FAIL if no way serves the goal, CANNOT_TELL if nobody knows whether one does.
+
+        Where one does, a failure that only blocks other ways is WARN.
+        """
+        serving = [one for one in self.ways if one.serves and one.verdict]
         if serving and all(one.verdict is Verdict.FAIL for one in serving):
             return Verdict.FAIL
         level = worst(self.findings)
-        if level is Verdict.FAIL and any(one.works for one in serving):
-            spared = {check for one in serving for check in one.blocked_by}
-            failed = {one.check for one in self.findings if one.verdict is Verdict.FAIL}
-            return Verdict.WARN if failed <= spared else Verdict.FAIL
-        return level
+        spared = {check for one in self.ways for check in one.blocked_by}
+        failed = {one.check for one in self.findings if one.verdict is Verdict.FAIL}
+        if not serving or not failed <= spared:
+            return level
+        if not any(one.works for one in serving):
+            return Verdict.CANNOT_TELL
+        return min(level, Verdict.WARN)
 
     @property
     def exit_code(self) -> int:
@@ -81,16 +86,10 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         if best is None:
             return _counted(self.findings) if not self.ways else "No way of moving bytes works."
         said = f"{best.title} {best.word}"
-        better = self.ways[: self.ways.index(best)]
+        better = [one for one in self.ways[: self.ways.index(best)] if one.verdict]
         if better and all(one.verdict is Verdict.FAIL for one in better) and not best.serves:
             said = f"Only {best.title} {best.word.replace(' slower', ', and slower')}"
-        if not better:
-            return f"{said}."
-        first = better[0]
-        if first.verdict is Verdict.CANNOT_TELL:
-            return f"{said}; whether {first.title} does cannot be told. {first.why}".rstrip()
-        by = f" by {_and(first.blocked_by)}" if first.blocked_by else f": {first.why.rstrip('.')}"
-        return f"{said}; {first.title} is blocked{by}."
+        return f"{said}{_beside(better)}. {best.proviso}".rstrip()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -134,14 +133,16 @@ def diagnose(
 ) -> Diagnosis:
     """Judges one machine, or a host and a DPU together; ends `limit_s` and half a second later.
 
-    `only`: the names of checks or of families, all if there are none. `size`: bytes of GPU memory
+    `only`: the names of checks or of families, all if there are none; those that do not count for
+    the goal are not applicable. `size`: bytes of GPU memory
     to be lent at once. `progress`: called with how many checks of how many have ended. ValueError:
     a name is not known, there is no machine, or two machines are the same side.
     """
     start = time.monotonic()
     run = _Run(machines, size, start + limit_s + _GRACE_S)
-    wanted = tuple(dict.fromkeys(named(only))) if only else checks()
     chosen_goal, chosen = (goal, "") if goal else run.choose()
+    counting = (one for one in checks() if chosen_goal in one.goals)
+    wanted = tuple(dict.fromkeys(named(only) if only else counting))
     found = run.findings(run.begin(wanted, chosen_goal), progress)
     ordered = tuple(sorted(found, key=lambda one: -one.verdict))
     case = run.case(run.main, chosen_goal)
@@ -159,7 +160,11 @@ def read_everything(
 ) -> None:
     """Lets each check look for each goal, so that a recording has what any judgement needs."""
     run = _Run([machine], size, time.monotonic() + limit_s + _GRACE_S)
-    jobs = [job for goal in Goal for job in run.begin(checks(), goal)]
+    jobs = [
+        job
+        for goal in Goal
+        for job in run.begin([one for one in checks() if goal in one.goals], goal)
+    ]
     for _ in run.findings(jobs, progress):
         pass
 
@@ -209,11 +214,10 @@ class _Run:
         return Case(machine=machine, goal=goal, size=self.size, host=host, dpu=dpu)
 
     def begin(self, wanted: Sequence[Check], goal: Goal) -> list[_Asked]:
-        """Starts the checks that count for the goal, each on the sides it is asked on."""
+        """Starts the checks, each on the sides it is asked on."""
         return [
             (check, name, self.crew.start(partial(_judged, check, self.case(machine, goal))))
             for check in wanted
-            if goal in check.goals
             for name, machine in self._asked(check)
         ]
 
@@ -247,7 +251,10 @@ class _Run:
 
 
 def _judged(check: Check, case: Case) -> tuple[Finding, ...]:
-    return tuple(check.judge(case))
+    if case.goal in check.goals:
+        return tuple(check.judge(case))
+    goals = ", ".join(str(goal) for goal in Goal if goal in check.goals)
+    return (finding.n_a(f"{case.goal} does not ask for it", needed=f"--goal {goals}"),)
 
 
 def _choose(sides: Mapping[str, Machine]) -> tuple[Goal, str]:
@@ -267,6 +274,17 @@ def _counted(findings: Sequence[Finding]) -> str:
     many = {level: sum(one.verdict is level for one in findings) for level in Verdict}
     said = [f"{many[level]} {level}" for level in sorted(Verdict, reverse=True) if many[level]]
     return f"{', '.join(said) or 'nothing was found'}."
+
+
+def _beside(better: Sequence[Way]) -> str:
+    """Of the best of those that are better and do not work: why not."""
+    if not better:
+        return ""
+    first, why = better[0], better[0].why.rstrip(".")
+    if first.verdict is Verdict.CANNOT_TELL:
+        return f"; whether {first.title} does cannot be told{f' ({why})' if why else ''}"
+    by = f" by {_and(first.blocked_by)}" if first.blocked_by else f": {why}"
+    return f"; {first.title} is blocked{by}"
 
 
 def _and(names: Sequence[str]) -> str:

@@ -35,8 +35,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     `either`: sets of checks, one of which must pass whole; there a warning blocks, too, since it
     says that another set is to be taken, unless two documents disagree about it. The first check
     of a set is the one that must have been answered. `needs`: a failure blocks, and without an
-    answer nothing can be told. `wants`: a failure blocks, no answer does not matter. `slow`: why it
-    is slower at its best.
+    answer nothing can be told. `wants`: a failure blocks, no answer is a proviso. `slow`: why it is
+    slower at its best. `stands_in`: checks that, by a warning, make this the way to the goal.
+    `untried`: why nobody can promise it.
     """
 
     name: str
@@ -49,12 +50,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
     wants: tuple[str, ...] = ()
     slow: str = ""
+    stands_in: tuple[str, ...] = ()
+    untried: str = ""
 
 
 # Checks that look at several devices of a kind, of which one that is right will do.
 ANY_WILL_DO = frozenset(
     {
-        *("bar1-size", "bar1-resizable", "dmabuf-gpu", "dmabuf-mmap", "topology", "link", "acs"),
+        *("bar1-size", "bar1-resizable", "dmabuf-gpu", "dmabuf-mmap", "topology", "link"),
         *("numa", "rdma-devices", "rdma-dmabuf", "driver-persistence"),
     }
 )
@@ -65,9 +68,12 @@ _RDMA_DMABUF = ("rdma-dmabuf", *_DMABUF)
 _DIRECT = ("bar1-size", "iommu", "acs", "topology", "virtual-machine", "container")
 _ARM = ("bluefield-present", "bluefield-mode", "doca-libraries")
 _ARM_WANTS = (
-    *("dgkit-core", "bluefield-representors", "doca-version", "memlock"),
+    *("dgkit-core", "bluefield-representors", "doca-version"),
     *("pair-bluefield", "pair-versions"),
 )
+_TWICE = "Data in GPU memory takes a second copy, through the host's memory."
+# Where CPU and GPU share their memory, pinned memory is the way that NVIDIA's documents name.
+_NO_GPUDIRECT = ("gpudirect-platform",)
 _ARM_DMA, _RDMA = frozenset({Goal.ARM_DMA}), frozenset({Goal.RDMA})
 _GPUNETIO, _LAPTOP = frozenset({Goal.GPUNETIO}), frozenset({Goal.LAPTOP})
 
@@ -77,6 +83,7 @@ def _arm(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> Plan:
         name=name, title=title, what=what, goals=_ARM_DMA, serves=_ARM_DMA,
         things=(Thing.BLUEFIELD, Thing.GPU), either=(gpu_memory,),
         needs=(*_ARM, "driver-loaded"), wants=(*_ARM_WANTS, *_DIRECT, "pair-memory"),
+        untried="NVIDIA's forum says that it is possible; no document describes it.",
     )  # fmt: skip
 
 
@@ -85,7 +92,7 @@ def _rdma(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> Plan
         name=name, title=title, what=what, goals=_RDMA, serves=_RDMA,
         things=(Thing.NIC, Thing.GPU), either=(gpu_memory,),
         needs=("rdma-devices", "driver-loaded"),
-        wants=("dgkit-core", "rdma-core", "ofed-version", "memlock", *_DIRECT),
+        wants=("dgkit-core", "rdma-core", "ofed-version", *_DIRECT),
     )  # fmt: skip
 
 
@@ -94,8 +101,8 @@ def _gpunetio(part: str, title: str, does: str) -> Plan:
         name=f"gpunetio-{part}", title=f"GPUNetIO, {title}",
         what=f"Kernels on the GPU {does}, with the data in the GPU's memory.",
         goals=_GPUNETIO, serves=_GPUNETIO, things=(Thing.NIC, Thing.GPU),
-        either=(_DMABUF, _PEERMEM), needs=(f"gpunetio-{part}", "driver-loaded"),
-        wants=("bluefield-mode", "bluefield-link", "doca-version", "doca-libraries", *_DIRECT),
+        either=(_DMABUF, _PEERMEM), needs=(f"gpunetio-{part}", "bluefield-mode", "driver-loaded"),
+        wants=("bluefield-link", "doca-version", "doca-libraries", "driver-registry", *_DIRECT),
     )  # fmt: skip
 
 
@@ -119,8 +126,9 @@ PLANS = (
         goals=_ARM_DMA,
         things=(Thing.BLUEFIELD,),
         needs=_ARM,
-        wants=_ARM_WANTS,
-        slow="Data in GPU memory takes a second copy, through the host's memory.",
+        wants=(*_ARM_WANTS, "memlock"),
+        slow=_TWICE,
+        stands_in=_NO_GPUDIRECT,
     ),
     _rdma(
         "rdma-gpu-dmabuf",
@@ -142,7 +150,8 @@ PLANS = (
         things=(Thing.NIC,),
         needs=("rdma-devices",),
         wants=("dgkit-core", "rdma-core", "ofed-version", "memlock", "container"),
-        slow="Data in GPU memory takes a second copy, through the host's memory.",
+        slow=_TWICE,
+        stands_in=_NO_GPUDIRECT,
     ),
     _gpunetio("ethernet", "Ethernet", "send and receive packets"),
     _gpunetio("rdma", "RDMA", "start RDMA reads, writes and sends"),
@@ -155,8 +164,8 @@ PLANS = (
         goals=_GPUNETIO,
         serves=_GPUNETIO,
         things=(Thing.NIC, Thing.GPU),
-        needs=("driver-loaded", "doca-libraries"),
-        wants=("bluefield-mode", "bluefield-link", "doca-version", "container", "memlock"),
+        needs=("driver-loaded", "doca-libraries", "bluefield-mode"),
+        wants=("bluefield-link", "doca-version", "container", "memlock"),
         slow="The data lies in the host's memory, and a CPU thread may have to ring the doorbell.",
     ),
     Plan(

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -21,8 +23,10 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     """One way. `what`: in one sentence. `serves`: the goal asks for it; others stand in for those.
 
     `verdict`: OK, it works; WARN, it works slower, or with what `warned_by` says; FAIL, it is
-    blocked; CANNOT_TELL. `why`: in a sentence. `blocked_by`, `warned_by`: names of checks, worst
-    first. A way that lacks a device may be blocked by no check: then `why` says what is missing.
+    blocked; CANNOT_TELL; NOT_APPLICABLE, it is not set up, and another does without. `why`: in a
+    sentence. `blocked_by`, `warned_by`: names of checks, worst first. A way that lacks a device may
+    be blocked by no check: then `why` says what is missing. `proviso`: why it should work, rather
+    than works: something that it rests on was not seen.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     serves: bool
     verdict: Verdict
     why: str = ""
+    proviso: str = ""
     blocked_by: tuple[str, ...] = ()
     warned_by: tuple[str, ...] = ()
 
@@ -42,9 +47,18 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def word(self) -> str:
         """The verdict, for people."""
-        if self.verdict is Verdict.WARN:
-            return "works, with warnings" if self.warned_by else "works slower"
-        return {Verdict.OK: "works", Verdict.FAIL: "blocked"}.get(self.verdict, "cannot tell")
+        if self.works:
+            how = ", with warnings" if self.warned_by else ""
+            slower = " slower" if self.verdict is Verdict.WARN and not self.warned_by else ""
+            return f"{'should work' if self.proviso else 'works'}{slower}{how}"
+        return _WORDS[self.verdict]
+
+
+_WORDS = {
+    Verdict.FAIL: "blocked",
+    Verdict.CANNOT_TELL: "cannot tell",
+    Verdict.NOT_APPLICABLE: "not set up",
+}
 
 
 def ways(case: Case, findings: Sequence[Finding]) -> tuple[Way, ...]:
@@ -89,6 +103,10 @@ class _Levels:
             return False
         return not all(one.disagree for one in found if one.verdict is Verdict.WARN)
 
+    def does_not_apply(self, check: str) -> bool:
+        """Whether all that a check found is that."""
+        return check in self._na and check not in self._of
+
     def with_level(self, checks: Iterable[str], level: Verdict) -> list[str]:
         """Those of the checks that are at that level, each once."""
         return [check for check in dict.fromkeys(checks) if self.of(check) is level]
@@ -97,7 +115,7 @@ class _Levels:
         """What the first of these checks says of its worst finding."""
         found = self._of.get(checks[0], []) if checks else []
         if not found and checks and checks[0] in self._na:
-            return f"{checks[0]} does not apply: {self._na[checks[0]].found}."
+            return f"{checks[0]}: {self._na[checks[0]].found}."
         return max(found, key=lambda one: one.verdict).why if found else ""
 
 
@@ -126,29 +144,27 @@ def _way(plan: Plan, case: Case, there: dict[Thing, bool | None], levels: _Level
     shut = tuple(dict.fromkeys((*shut, *levels.with_level(rest, Verdict.FAIL))))
     if shut:
         return _made(plan, case, Verdict.FAIL, levels.why(shut), blocked_by=shut)
-    dark = [*dark, *levels.with_level(plan.needs, Verdict.CANNOT_TELL)]
     unseen = [one for one in plan.things if there[one] is None]
+    if dark and not unseen and all(map(levels.does_not_apply, dark)):
+        return _made(plan, case, Verdict.NOT_APPLICABLE, levels.why(dark))
+    dark = [*dark, *levels.with_level(plan.needs, Verdict.CANNOT_TELL)]
     if dark or unseen:
         return _made(plan, case, Verdict.CANNOT_TELL, _dark(case, levels, dark))
+    proviso = _proviso(plan, case, levels)
     warned = (*turned, *levels.with_level((*taken, *rest), Verdict.WARN))
-    if warned or plan.slow:
-        why = levels.why(warned) or plan.slow
-        return _made(plan, case, Verdict.WARN, why, warned_by=warned)
-    return _made(plan, case, Verdict.OK, _one_sided(plan, case))
+    instead = tuple(levels.with_level(plan.stands_in, Verdict.WARN))
+    slow = "" if instead else plan.slow
+    made = partial(_made, plan, case, proviso=proviso, serves=bool(instead))
+    if warned or slow:
+        return made(Verdict.WARN, levels.why(warned) or slow, warned_by=warned)
+    return made(Verdict.OK, levels.why(instead) or proviso)
 
 
-def _made(
-    plan: Plan,
-    case: Case,
-    verdict: Verdict,
-    why: str,
-    *,
-    blocked_by: tuple[str, ...] = (),
-    warned_by: tuple[str, ...] = (),
-) -> Way:
+def _made(plan: Plan, case: Case, verdict: Verdict, why: str, **more: Any) -> Way:
+    serves = more.pop("serves", False) or case.goal in plan.serves
     return Way(
-        name=plan.name, title=plan.title, what=plan.what, serves=case.goal in plan.serves,
-        verdict=verdict, why=why, blocked_by=blocked_by, warned_by=warned_by,
+        name=plan.name, title=plan.title, what=plan.what, serves=serves, verdict=verdict, why=why,
+        **more,
     )  # fmt: skip
 
 
@@ -178,7 +194,12 @@ def _dark(case: Case, levels: _Levels, checks: Sequence[str]) -> str:
     return said or (f"{checks[0]} has no answer." if checks else "The PCI devices are not known.")
 
 
-def _one_sided(plan: Plan, case: Case) -> str:
+def _proviso(plan: Plan, case: Case, levels: _Levels) -> str:
+    """What was not seen of that on which the way rests."""
+    said = [plan.untried] if plan.untried else []
     if Thing.BLUEFIELD in plan.things and case.dpu is None:
-        return "As far as the host tells: the DPU was not looked at."
-    return ""
+        said.append("The DPU was not looked at.")
+    silent = levels.with_level(plan.wants, Verdict.CANNOT_TELL)
+    if silent:
+        said.append(f"No answer: {', '.join(silent)}.")
+    return " ".join(said)

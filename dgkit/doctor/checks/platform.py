@@ -50,7 +50,7 @@ def platform(case: Case) -> Iterator[Finding]:
             return _without(found, kind, case.goal)
         if says is None and gpu.virtualization.upper() == "VGPU":
             why = "GPUDirect is there on some vGPUs and guest systems only, and CUDA was not asked."
-            ask = ["python -c 'import dgkit; print(dgkit.gpus())'"]
+            ask = ["dgkit info"]
             return finding.unknown(f"{found}, a vGPU", why=why, remedy=ask, sources=[_VGPU])
         if kind is Kind.GRACE:
             return _coherent(found, case.machine)
@@ -107,7 +107,9 @@ def _without(found: str, kind: Kind, goal: Goal) -> Finding:
             "# doca_eth_rxq_gpu_set_rq_mem_type, doca_eth_txq_gpu_set_sq_mem_type,",
             "# doca_eth_txq_gpu_set_uar_on_cpu",
         ]
-    return finding.warn(
+    shared = kind in (Kind.SPARK, Kind.TEGRA)  # then pinned memory is all the memory there is
+    say = finding.warn if shared or goal is Goal.GPUNETIO else finding.fail
+    return say(
         f"{found}: no GPUDirect", needed="GPUDirect", why=why, remedy=remedy, sources=source
     )
 
