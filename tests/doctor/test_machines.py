@@ -43,7 +43,7 @@ sys rdma 5 rdma-gpu-dmabuf
     topology=warn numa=warn
 dgx-a100 rdma 0 rdma-gpu-dmabuf
     topology=ok numa=ok acs=ok link=ok peermem=ok
-dgx-spark rdma 1 rdma-host
+dgx-spark rdma 5 rdma-host
     gpudirect-platform=warn dmabuf-gpu=warn topology=warn
 dgx-spark laptop 0 soft
     gpudirect-platform=na
@@ -63,11 +63,11 @@ bf3-nic-mode arm-dma 1 cuda
     bluefield-mode=fail
 bf3-nic-mode gpunetio 5 gpunetio-ethernet
     bluefield-mode=ok bluefield-link=ok gpunetio-ethernet=ok
-bf2-arm arm-dma 0 doca-host
+bf2-arm arm-dma 6 doca-host
     bluefield-mode=ok bluefield-representors=ok bluefield-tmfifo=ok doca-libraries=ok
-bf3-arm arm-dma 0 doca-host
+bf3-arm arm-dma 6 doca-host
     bluefield-mode=ok page-size=ok memlock=ok
-bf3-arm-zero-trust arm-dma 0 doca-host
+bf3-arm-zero-trust arm-dma 6 doca-host
     bluefield-mode=ok bluefield-representors=ok
 bf2-dpu-mode+bf2-arm arm-dma 5 doca-gpu-dmabuf
     pair-bluefield=ok pair-versions=warn pair-memory=ok
@@ -102,7 +102,7 @@ peermem-fallback rdma 5 rdma-gpu-peermem
 driver-broken arm-dma 1 doca-host
     driver-loaded=fail cuda-driver=fail topology-nvidia-smi=dark topology=ok
     dgkit-providers=warn
-not-root arm-dma 1 cuda
+not-root arm-dma 6 cuda
     acs=dark bluefield-mode=dark memlock=fail topology=ok
 container arm-dma 1 cuda
     container=fail doca-libraries=fail bluefield-mode=dark dgkit-providers=fail

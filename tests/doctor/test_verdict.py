@@ -36,6 +36,21 @@ def test_a_failure_that_blocks_only_the_better_of_two_ways_is_a_warning() -> Non
     assert made([shut, stand_in], flavour).verdict is Verdict.FAIL
 
 
+def test_what_blocks_a_way_that_the_goal_does_not_ask_for_is_a_warning() -> None:
+    memlock = finding.named(finding.fail("8 MiB"), check="memlock", title="", side="host")
+    ways = [way("dmabuf", Verdict.OK), way("host", Verdict.FAIL, "memlock", serves=False)]
+    assert made(ways, memlock).verdict is Verdict.WARN
+
+
+def test_where_nobody_knows_whether_a_way_works_the_goal_cannot_be_told() -> None:
+    ways = [way("dmabuf", Verdict.CANNOT_TELL), way("host", Verdict.OK, serves=False)]
+    fine = finding.named(finding.warn("fine"), check="link", title="", side="dpu")
+    assert made(ways, fine).verdict is Verdict.CANNOT_TELL
+    assert made(ways, fine).exit_code == 6
+    other = finding.named(finding.fail("x"), check="page-size", title="", side="host")
+    assert made(ways, other).verdict is Verdict.FAIL
+
+
 def test_the_goal_fails_if_each_way_to_it_is_blocked_be_it_by_warnings() -> None:
     shut = [way("dmabuf", Verdict.FAIL, "flavour"), way("peermem", Verdict.FAIL, "peermem")]
     assert made([*shut, way("soft", Verdict.OK, serves=False)]).verdict is Verdict.FAIL
@@ -67,7 +82,7 @@ def test_the_best_way_is_the_first_that_works_be_it_slower() -> None:
         ),
         (
             [way("a", Verdict.CANNOT_TELL), way("b", Verdict.WARN)],
-            "B works slower; whether A does cannot be told. There is none.",
+            "B works slower; whether A does cannot be told (There is none).",
         ),
         ([way("a", Verdict.FAIL, "x")], "No way of moving bytes works."),
     ],

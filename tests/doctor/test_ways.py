@@ -77,15 +77,36 @@ def test_where_two_documents_disagree_a_warning_does_not_block() -> None:
     way = judged({"kernel-version": doubt})["doca-gpu-dmabuf"]
     assert way.verdict is Verdict.WARN
     assert way.warned_by == ("kernel-version",)
-    assert way.word == "works, with warnings"
+    assert way.word == "should work, with warnings"
 
 
 def test_without_peermem_and_dma_buf_the_gpu_s_memory_goes_through_the_host() -> None:
     way = judged({"driver-flavour": "warn", "peermem": "fail"})
     assert next(one.name for one in way.values() if one.works) == "doca-host"
     assert way["doca-host"].verdict is Verdict.WARN
-    assert way["doca-host"].word == "works slower"
+    assert way["doca-host"].word == "should work slower"
     assert not way["doca-host"].serves
+
+
+def test_where_cpu_and_gpu_share_their_memory_pinned_memory_is_the_way_to_the_goal() -> None:
+    shared = judged({"gpudirect-platform": "warn"}, Goal.RDMA)
+    assert shared["rdma-gpu-dmabuf"].verdict is Verdict.FAIL
+    host = shared["rdma-host"]
+    assert (host.verdict, host.serves, host.why) == (Verdict.OK, True, "gpudirect-platform is odd.")
+    apart = judged({"gpudirect-platform": "fail"}, Goal.RDMA)["rdma-host"]
+    assert (apart.verdict, apart.serves) == (Verdict.WARN, False)
+
+
+def test_a_small_limit_of_locked_memory_blocks_host_memory_alone() -> None:
+    """A dma-buf pins no page of the process: umem_dmabuf.c counts none, ib_umem_get does."""
+    for goal, gpu, host in (
+        (Goal.ARM_DMA, "doca-gpu-dmabuf", "doca-host"),
+        (Goal.RDMA, "rdma-gpu-dmabuf", "rdma-host"),
+        (Goal.GPUNETIO, "gpunetio-rdma", "gpunetio-pinned"),
+    ):
+        way = judged({"memlock": "fail"}, goal)
+        assert way[gpu].verdict is Verdict.OK
+        assert way[host].blocked_by == ("memlock",)
 
 
 def test_gpunetio_falls_back_to_peermem_within_one_way() -> None:
@@ -102,7 +123,9 @@ def test_a_failure_on_the_way_blocks_it_and_a_warning_does_not() -> None:
     assert judged({"bar1-size": "fail"})["doca-gpu-dmabuf"].blocked_by == ("bar1-size",)
     way = judged({"iommu": "warn"})["doca-gpu-dmabuf"]
     assert (way.verdict, way.warned_by) == (Verdict.WARN, ("iommu",))
-    assert judged({"iommu": "dark"})["doca-gpu-dmabuf"].verdict is Verdict.OK
+    way = judged({"iommu": "dark"})["doca-gpu-dmabuf"]
+    assert (way.verdict, way.word) == (Verdict.OK, "should work")
+    assert "No answer: iommu." in way.proviso
 
 
 def test_no_answer_to_what_a_way_needs_leaves_it_open() -> None:
@@ -111,9 +134,14 @@ def test_no_answer_to_what_a_way_needs_leaves_it_open() -> None:
         assert way.verdict is Verdict.CANNOT_TELL
         assert way.word == "cannot tell"
         assert way.why == f"{check} is odd."
-    way = judged({"peermem": "n.a."})["doca-gpu-peermem"]
+    way = judged({"bluefield-mode": "dark"}, Goal.GPUNETIO)["gpunetio-verbs"]
     assert way.verdict is Verdict.CANNOT_TELL
-    assert way.why == "peermem does not apply: odd."
+
+
+def test_what_does_not_apply_is_not_set_up_rather_than_unknown() -> None:
+    way = judged({"peermem": "n.a."})["doca-gpu-peermem"]
+    assert (way.verdict, way.word) == (Verdict.NOT_APPLICABLE, "not set up")
+    assert way.why == "peermem: odd."
 
 
 def test_a_core_that_does_not_load_blocks_all_and_one_that_is_late_blocks_nothing() -> None:
@@ -154,8 +182,14 @@ def test_the_dpu_alone_cannot_tell_what_the_host_has() -> None:
 
 
 def test_the_host_alone_says_that_the_dpu_was_not_looked_at() -> None:
-    assert "DPU was not" in judged()["doca-gpu-dmabuf"].why
-    assert judged(dpu=box(BLUEFIELD))["doca-gpu-dmabuf"].why == ""
+    assert "DPU was not" in judged()["doca-host"].proviso
+    assert judged(dpu=box(BLUEFIELD))["doca-host"].proviso == ""
+
+
+def test_what_no_document_describes_is_not_promised() -> None:
+    way = judged(dpu=box(BLUEFIELD))["doca-gpu-dmabuf"]
+    assert (way.word, way.works) == ("should work", True)
+    assert "no document" in way.proviso
 
 
 def test_each_goal_has_a_way_that_serves_it_and_one_that_needs_no_device() -> None:
