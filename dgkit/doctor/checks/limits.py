@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from ...cards import size_text
 from .. import finding, sources
 from ..facts import pci
 from ..finding import Finding
@@ -40,13 +41,6 @@ def _is_free(machine: Machine) -> bool:
     return bool(int(match[1], 16) & _IPC_LOCK) if match else euid.data == 0
 
 
-def _size(number: int) -> str:
-    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if number >= 1 << shift:
-            return f"{number / (1 << shift):.4g} {unit}"
-    return f"{number} bytes"
-
-
 @check("memlock", "Locked memory", goals=WITH_GPU)
 def memlock(case: Case) -> Iterator[Finding]:
     """May a program lock as much memory as is to be registered with a NIC?"""
@@ -61,15 +55,16 @@ def memlock(case: Case) -> Iterator[Finding]:
         return
     soft, hard = known
     if soft is None or free:
-        found = "unlimited" if soft is None else f"{_size(soft)}, which does not bind this user"
+        found = "unlimited" if soft is None else f"{size_text(soft)}, which does not bind this user"
         yield finding.ok(found, needed="unlimited", sources=_MEMLOCK_SOURCES)
         return
     enough = soft >= case.size
     say = finding.warn if enough else finding.fail
-    why = f"Registering host memory locks it: more than {_size(soft)} of one user's is refused."
+    why = f"Registering host memory locks it: more than {size_text(soft)} of a process is refused. "
+    why += "GPU memory that is a dma-buf locks none."
     yield say(
-        _size(soft),
-        needed="unlimited" if enough else f"unlimited, at least {_size(case.size)}",
+        size_text(soft),
+        needed="unlimited" if enough else f"unlimited, at least {size_text(case.size)}",
         why=why,
         remedy=_unlock(hard),
         sources=_MEMLOCK_SOURCES,
@@ -86,7 +81,7 @@ def _unlock(hard: int | None) -> list[str]:
 
 
 @check("page-size", "Page size", goals=WITH_GPU)
-def page_size(case: Case) -> Iterator[Finding]:
+def pagesize_text(case: Case) -> Iterator[Finding]:
     """How large are the pages, in which memory is lent?"""
     reading = case.machine.read.ask("page-size")
     size, used = reading.data, [sources.CUDA_DRIVER_API("cuMemGetHandleForAddressRange")]
@@ -94,15 +89,15 @@ def page_size(case: Case) -> Iterator[Finding]:
         why = f"{reading.why or 'the system gave no number'}."
         yield finding.unknown("?", needed="4 KiB to 64 KiB", why=why, sources=used)
     elif size <= 4096:
-        yield finding.ok(_size(size), needed="4 KiB to 64 KiB", sources=used)
+        yield finding.ok(size_text(size), needed="4 KiB to 64 KiB", sources=used)
     else:
         why = (
-            f"A dma-buf begins and ends at a multiple of {_size(size)}: the pages around what you "
-            "ask for are lent."
+            f"A dma-buf begins and ends at a multiple of {size_text(size)}: the pages around what "
+            "you ask for are lent."
         )
         say = finding.ok if size <= 65536 else finding.warn
         remedy = [] if size <= 65536 else ["# Boot a kernel with pages of 4 or 64 KiB"]
-        yield say(_size(size), needed="4 KiB to 64 KiB", why=why, remedy=remedy, sources=used)
+        yield say(size_text(size), needed="4 KiB to 64 KiB", why=why, remedy=remedy, sources=used)
 
 
 @check("open-files", "Open files")
