@@ -1,8 +1,7 @@
 """Cards: whatever is in them, they stay inside their box, trusted or not."""
 
-from html.parser import HTMLParser
-
 import pytest
+from html_rig import Reader
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -15,32 +14,6 @@ ATTRIBUTES = {"style", "title", "scope"}
 nasty = st.text() | st.sampled_from(
     ["</td></table><script>x()</script>", '"><img src=x onerror=x()>', "'\"<&>", "<!--", "]]>"]
 )
-
-
-class Reader(HTMLParser):
-    """Collects elements and text, and holds that what opens also closes."""
-
-    def __init__(self, page):
-        super().__init__(convert_charrefs=True)
-        self.tags, self.attributes, self.texts, self.open, self.other = [], [], [], [], []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-    def handle_comment(self, data):
-        self.other.append(data)
-
-    handle_decl = unknown_decl = handle_pi = handle_comment
 
 
 def shape(page):
