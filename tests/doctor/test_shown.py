@@ -1,10 +1,10 @@
 """A diagnosis as a page and as a card: what is on it, and that nothing a machine said breaks it."""
 
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from doctor_rig import machine
+from html_rig import Reader
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,32 +62,6 @@ BAD = finding.fail(
     "closed", needed="open", why="It blocks.", remedy=[COMMAND, "# Set it in the BIOS."],
     sources=[SOURCE],
 )  # fmt: skip
-
-
-class Reader(HTMLParser):
-    """Collects elements, attributes and text, and holds that what opens also closes."""
-
-    def __init__(self, card):
-        super().__init__(convert_charrefs=True)
-        self.tags, self.attributes, self.texts, self.open, self.other = [], [], [], [], []
-        self.feed(card)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-    def handle_comment(self, data):
-        self.other.append(data)
-
-    handle_decl = unknown_decl = handle_pi = handle_comment
 
 
 def test_the_page_begins_with_the_verdict_the_best_way_and_what_blocks_a_better_one():
@@ -171,6 +145,34 @@ def test_of_two_machines_each_finding_says_whose_it_is():
     both = Diagnosis(case=case, findings=found, ways=WAYS, chosen="", took_s=0.0)
     assert "fail  dpu some-check" in text(both)
     assert "dpu some-check" in html(both)
+
+
+def test_why_a_way_should_work_rather_than_works_is_said_once():
+    """In the headline for the best one; beside the others only where all is shown."""
+    ways = (
+        way("direct", Verdict.OK, why="Untried.", proviso="Untried."),
+        way("staged", Verdict.WARN, why="It copies twice.", proviso="Nobody looked."),
+    )
+    found = diagnosis(named(finding.ok("fine")), ways=ways)
+    for shown in (text(found), text(found, verbose=True), html(found)):
+        assert shown.count("Untried.") == 1
+        assert "should work" in shown.replace("\N{NO-BREAK SPACE}", " ")
+    assert "Nobody looked." not in text(found)
+    for shown in (text(found, verbose=True), html(found)):
+        assert shown.count("Nobody looked.") == shown.count("It copies twice.") == 1
+
+
+def test_what_the_goal_does_not_ask_for_says_which_goals_do():
+    found = diagnosis(named(finding.n_a("rdma does not ask for it", needed="--goal gpunetio")))
+    for shown in (text(found), html(found)):
+        assert "rdma does not ask for it; try: --goal gpunetio" in shown
+        assert "n.a.." not in shown
+
+
+def test_nothing_found_says_where_it_is_looked_at():
+    for shown in (text(diagnosis()), html(diagnosis())):
+        assert "on the other side, host or DPU" in shown
+        assert "()" not in shown
 
 
 def test_no_style_stands_for_a_word():

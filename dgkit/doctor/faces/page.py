@@ -9,12 +9,16 @@ from typing import NamedTuple
 from ..diagnosis import Diagnosis
 from ..finding import Finding, Verdict
 from ..registry import checks
-from .summary import Entry, by, clean, counts, entries, origins
+from .summary import Entry, by, clean, counts, entries, needed, origins, proviso
 
 __all__ = ["Line", "Span", "page"]
 
 WIDTH = 100
 _ROOM = 32  # lines; after them warnings, and failures that the same commands mend, are short
+_NOBODY = (
+    "What was asked for is looked at on the other side, host or DPU: ask there, or record that "
+    "side (dgkit doctor --record FILE) and judge both (--from)."
+)
 _MARGIN, _INDENT, _REMEDY = " " * 2, " " * 6, " " * 8
 
 
@@ -45,6 +49,8 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
             lines.append(())
         lines += writer.full(entry) if whole else writer.short(entry)
         short = not whole
+    if not diagnosis.findings:
+        lines += [(), *_said(_NOBODY, width, _MARGIN)]
     if not every:
         lines += _untold(diagnosis, writer)
     return [*lines, (), *_foot(diagnosis, width, every=every)]
@@ -55,7 +61,8 @@ def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
         style = "warn" if line.startswith("synthetic") else "faint"
         yield from _said(line, width, "", style)
     goal, verdict = diagnosis.goal, str(diagnosis.verdict)
-    yield (Span(f"{goal}: ", "strong"), Span(verdict, verdict), Span(f" ({counts(diagnosis)})"))
+    many = f" ({counts(diagnosis)})" if diagnosis.findings else ""
+    yield (Span(f"{goal}: ", "strong"), Span(verdict, verdict), Span(many))
     chosen = f" This goal: {diagnosis.chosen}; --goal takes another." if diagnosis.chosen else ""
     if diagnosis.ways:
         yield from _said(diagnosis.summary(), width, _MARGIN, "strong")
@@ -77,8 +84,8 @@ def _ways(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[Line]:
         yield (Span(label), Span(first[: len(word)], str(way.verdict)), Span(first[len(word) :]))
         yield from ((Span(" " * len(label) + line),) for line in rest)
         if verbose:
-            why = way.why if way.why not in by(way) else ""
-            yield from _said(f"{way.what} {why}", width, _INDENT)
+            why = way.why if way.why not in (way.proviso, by(way).removeprefix(": ")) else ""
+            yield from _said(f"{way.what} {why} {proviso(diagnosis, way)}", width, _INDENT)
     if after := "; ".join(f"{way.title}: {way.word}" for way in ways[len(ahead) :]):
         yield from _said(f"Further: {after}.", width, _MARGIN)
 
@@ -94,7 +101,8 @@ def _untold(diagnosis: Diagnosis, writer: _Writer) -> Iterator[Line]:
 
 def _foot(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[Line]:
     hidden = sum(f.verdict in (Verdict.OK, Verdict.NOT_APPLICABLE) for f in diagnosis.findings)
-    text = f"{diagnosis.goal}: {diagnosis.verdict}. Read and judged in {diagnosis.took_s:.1f} s."
+    verdict = str(diagnosis.verdict).rstrip(".")
+    text = f"{diagnosis.goal}: {verdict}. Read and judged in {diagnosis.took_s:.1f} s."
     if hidden and not every:
         text += f" --verbose shows the {hidden} that are ok or do not apply."
     yield from _said(text, width, "", "faint")
@@ -140,8 +148,7 @@ class _Writer:
         word = str(finding.verdict)
         name = f"{finding.side} {finding.check}" if self._two_sides else finding.check
         about = f", {entry.about}" if entry.about else ""
-        needed = f"; needed: {finding.needed}" if finding.needed else ""
-        text = f"{finding.title}{about}: {finding.found}{needed}{more}"
+        text = f"{finding.title}{about}: {finding.found}{needed(finding)}{more}"
         label = f"{word:<4}  "
         first, *rest = _wrapped(f"{name}  {text}", self._width - len(label))
         yield (Span(label, word), Span(name, "strong"), Span(first[len(name) :]))

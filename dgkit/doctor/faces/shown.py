@@ -12,7 +12,7 @@ from ..finding import Finding, Verdict
 from ..sources import Source
 from ..ways import Way
 from .page import WIDTH, page
-from .summary import Entry, by, clean, counts, entries, origins
+from .summary import Entry, by, clean, counts, entries, needed, origins, proviso
 
 __all__ = ["html", "text"]
 
@@ -33,7 +33,7 @@ def html(diagnosis: Diagnosis) -> Html:
     """A card: the verdict, the ways, what blocks them and the commands; the rest folded away."""
     loud = [one for one in diagnosis.findings if one.verdict not in _QUIET]
     quiet = [one for one in diagnosis.findings if one.verdict in _QUIET]
-    body = _ways(diagnosis.ways) + "".join(_entry(entry) for entry in entries(loud))
+    body = _ways(diagnosis) + "".join(_entry(entry) for entry in entries(loud))
     if quiet:
         body += _folded(f"{len(quiet)} that are ok or do not apply", _table(entries(quiet)))
     return cards.card(
@@ -50,7 +50,7 @@ def _rows(diagnosis: Diagnosis) -> Iterator[tuple[str, object]]:
         yield "In short", clean(diagnosis.summary())
     chosen = f" ({diagnosis.chosen})" if diagnosis.chosen else ""
     yield "Goal", f"{diagnosis.goal.text}{chosen}"
-    yield "Found", counts(diagnosis)
+    yield "Found", counts(diagnosis) or "nothing: it is looked at on the other side, host or DPU"
     for line in origins(diagnosis):
         yield "Machine", clean(line)
 
@@ -64,8 +64,11 @@ def _badge(verdict: Verdict, word: str = "") -> Html:
     return cards.badge(whole, warn=verdict not in _QUIET)
 
 
-def _ways(ways: Iterable[Way]) -> str:
-    rows = [(way.title, _badge(way.verdict, way.word), clean(by(way)[1:].strip())) for way in ways]
+def _ways(diagnosis: Diagnosis) -> str:
+    def why(way: Way) -> str:
+        return clean(f"{by(way)[1:].strip()} {proviso(diagnosis, way)}".strip())
+
+    rows = [(way.title, _badge(way.verdict, way.word), why(way)) for way in diagnosis.ways]
     header = ("way", "", "why")
     return cards.table("Ways of moving bytes, the better ones first", header, rows) if rows else ""
 
@@ -73,9 +76,8 @@ def _ways(ways: Iterable[Way]) -> str:
 def _entry(entry: Entry) -> str:
     one = entry.finding
     about = f", {entry.about}" if entry.about else ""
-    needed = f"; needed: {one.needed}" if one.needed else ""
     side = f"{one.side} " if one.side == "dpu" else ""
-    found = _text(f"{one.title}{about}: {one.found}{needed}")
+    found = _text(f"{one.title}{about}: {one.found}{needed(one)}")
     name = f'<span style="opacity:0.75">{_text(side + one.check)}</span>'
     said = "".join(f"<div>{_text(line)}</div>" for line in (one.why, one.disagree) if line)
     return (
@@ -105,10 +107,14 @@ def _link(source: Source) -> str:
 def _table(found: Iterable[Entry]) -> str:
     header = ("verdict", "check", "found")
     rows = [
-        (str(e.finding.verdict), e.finding.check, clean(f"{e.about} {e.finding.found}".strip()))
+        (str(e.finding.verdict), e.finding.check, clean(f"{e.about} {_found(e.finding)}".strip()))
         for e in found
     ]
     return cards.table("", header, rows)
+
+
+def _found(one: Finding) -> str:
+    return one.found + (needed(one) if one.verdict is Verdict.NOT_APPLICABLE else "")
 
 
 def _folded(title: str, inside: str) -> str:

@@ -12,7 +12,7 @@ from ..machine import Machine
 from ..readers.snapshot import Recorded
 from ..ways import Way
 
-__all__ = ["Entry", "by", "clean", "counts", "entries", "origins"]
+__all__ = ["Entry", "by", "clean", "counts", "entries", "needed", "origins", "proviso"]
 
 _SUBJECTS = 4  # that are named; of more than that, the rest are counted
 
@@ -69,11 +69,24 @@ def _origin(machine: Machine) -> str:
 
 def by(way: Way) -> str:
     """The checks that block a way or warn of it, as the end of a sentence that says so; else why it
-    is as it is."""
+    is as it is, but for its proviso."""
     checks = way.blocked_by or way.warned_by
     if checks:
         return f" by {', '.join(checks)}" if way.blocked_by else f": {', '.join(checks)}"
-    return f": {way.why}" if way.why else ""
+    return f": {way.why}" if way.why and way.why != way.proviso else ""
+
+
+def proviso(diagnosis: Diagnosis, way: Way) -> str:
+    """Why a way should work, rather than works; that of the best is in the summary already."""
+    return "" if way is diagnosis.best else way.proviso
+
+
+def needed(finding: Finding) -> str:
+    """What it would take, as the end of a sentence; for what does not apply: what to ask for."""
+    if not finding.needed:
+        return ""
+    word = "try" if finding.verdict is Verdict.NOT_APPLICABLE else "needed"
+    return f"; {word}: {finding.needed}"
 
 
 def counts(diagnosis: Diagnosis) -> str:

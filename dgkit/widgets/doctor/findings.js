@@ -65,7 +65,7 @@ function findingOf(finding, opened, acts, sides) {
   return h("li", { class: `dg-finding ${verdictClass[verdict] ?? ""}` },
     h("div", { class: "dg-line" }, verdictOf(verdict), h("strong", {}, title),
       subject ? h("span", { class: "dg-subject" }, subject) : null, where ? h("span", { class: "dg-help" }, where) : null),
-    h("div", { class: "dg-what" }, h("span", {}, found), needed ? h("span", { class: "dg-help" }, `needed: ${needed}`) : null),
+    h("div", { class: "dg-what" }, h("span", {}, found), needed ? h("span", { class: "dg-help" }, `${verdict === "n.a." ? "try" : "needed"}: ${needed}`) : null),
     why ? h("p", { class: "dg-why" }, why) : null,
     detailsOf(finding, opened, acts));
 }

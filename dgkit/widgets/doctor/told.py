@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...doctor.diagnosis import Diagnosis
-from ...doctor.faces.summary import Entry, clean, counts, entries
+from ...doctor.faces.summary import Entry, clean, counts, entries, proviso
 from ...doctor.facts.side import side
 from ...doctor.machine import Machine
 from ...doctor.readers.snapshot import Recorded
@@ -30,7 +30,7 @@ def described(diagnosis: Diagnosis) -> dict[str, Any]:
         "chosen": diagnosis.chosen,
         "verdict": str(diagnosis.verdict),
         "summary": _cut(diagnosis.summary()),
-        "ways": [_way(one) for one in diagnosis.ways],
+        "ways": [_way(one, proviso(diagnosis, one)) for one in diagnosis.ways],
         "findings": list(_findings(found[:ENTRIES])),
         "left_out": max(0, len(found) - ENTRIES),
         "counts": counts(diagnosis),
@@ -56,10 +56,11 @@ def machine_told(machine: Machine) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _way(way: Way) -> dict[str, str]:
+def _way(way: Way, proviso: str) -> dict[str, str]:
+    why = way.why if way.why != way.proviso else ""
     return {
         "title": _cut(way.title), "what": _cut(way.what), "verdict": str(way.verdict),
-        "word": way.word, "why": _cut(way.why),
+        "word": way.word, "why": _cut(f"{why} {proviso}".strip()),
         "checks": ", ".join(way.blocked_by or way.warned_by),
     }  # fmt: skip
 
