@@ -88,7 +88,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         said = f"{best.title} {best.word}"
         better = [one for one in self.ways[: self.ways.index(best)] if one.verdict]
         if better and all(one.verdict is Verdict.FAIL for one in better) and not best.serves:
-            said = f"Only {best.title} {best.word.replace(' slower', ', and slower')}"
+            said = f"Only {best.title} {best.word}"
         return f"{said}{_beside(better)}. {best.proviso}".rstrip()
 
     def as_dict(self) -> dict[str, Any]:
@@ -105,6 +105,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
             "findings": [one.as_dict() for one in self.findings],
             "took_s": round(self.took_s, 3),
         }
+
+    def __repr__(self) -> str:
+        return f"<Diagnosis of {self.case.machine.name}: {self.goal}, {self.verdict}>"
 
     def __str__(self) -> str:
         from .faces.shown import text

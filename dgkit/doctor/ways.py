@@ -49,7 +49,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
         """The verdict, for people."""
         if self.works:
             how = ", with warnings" if self.warned_by else ""
-            slower = " slower" if self.verdict is Verdict.WARN and not self.warned_by else ""
+            slower = ", but slower" if self.verdict is Verdict.WARN and not self.warned_by else ""
             return f"{'should work' if self.proviso else 'works'}{slower}{how}"
         return _WORDS[self.verdict]
 

@@ -69,7 +69,7 @@ def test_the_page_begins_with_the_verdict_the_best_way_and_what_blocks_a_better_
     assert lines[0].startswith("synthetic machine: a test")
     assert lines[1].startswith("rdma: ")
     top = " ".join(" ".join(lines[1:6]).split())
-    assert "staged works slower; direct is blocked by some-check" in top
+    assert "staged works, but slower; direct is blocked by some-check" in top
     assert "there is a NIC" in top
 
 

@@ -78,11 +78,11 @@ def test_the_best_way_is_the_first_that_works_be_it_slower() -> None:
         ),
         (
             [way("a", Verdict.FAIL, "x"), way("b", Verdict.WARN, serves=False)],
-            "Only B works, and slower; A is blocked by x.",
+            "Only B works, but slower; A is blocked by x.",
         ),
         (
             [way("a", Verdict.CANNOT_TELL), way("b", Verdict.WARN)],
-            "B works slower; whether A does cannot be told (There is none).",
+            "B works, but slower; whether A does cannot be told (There is none).",
         ),
         ([way("a", Verdict.FAIL, "x")], "No way of moving bytes works."),
     ],
@@ -98,3 +98,7 @@ def test_without_ways_the_summary_counts() -> None:
         made([], finding.fail("a"), finding.ok("b"), finding.ok("c")).summary() == "1 fail, 2 ok."
     )
     assert made([]).summary() == "nothing was found."
+
+
+def test_a_diagnosis_that_is_only_looked_at_is_one_line() -> None:
+    assert repr(made([way("a", Verdict.OK)])) == "<Diagnosis of host.snap: arm-dma, n.a.>"

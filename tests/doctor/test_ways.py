@@ -84,7 +84,7 @@ def test_without_peermem_and_dma_buf_the_gpu_s_memory_goes_through_the_host() ->
     way = judged({"driver-flavour": "warn", "peermem": "fail"})
     assert next(one.name for one in way.values() if one.works) == "doca-host"
     assert way["doca-host"].verdict is Verdict.WARN
-    assert way["doca-host"].word == "should work slower"
+    assert way["doca-host"].word == "should work, but slower"
     assert not way["doca-host"].serves
 
 
