@@ -51,7 +51,7 @@ _WIDEST = 100
 @click.option(
     "--word", default="", metavar="WORD", help="With --record: the same word, the same pseudonyms."
 )
-@click.option("--list", "list_", is_flag=True, help="List the checks and what each asks.")
+@click.option("--list", "list_", is_flag=True, help="List families, checks and what each asks.")
 @as_json
 def doctor(
     checks: tuple[str, ...],
@@ -77,8 +77,10 @@ def doctor(
 
     \b
     Exit codes:
-      0  all is well, for this goal      1  something fails
-      5  works, with warnings            6  something cannot be told, the rest is well
+      0  all is well, for this goal
+      1  something fails: no way to the goal works, or a check that no way rests on fails
+      5  it works, with warnings; what fails blocks other ways only
+      6  something cannot be told: whether it works; or it does, and a check has no answer
       2  wrong usage: no such check, no snapshot
 
     \b
@@ -90,7 +92,7 @@ def doctor(
       dgkit doctor --from host.snap --from dpu.snap
     """
     if list_:
-        return _list(json_)
+        return _list(checks, json_)
     if file is not None:
         _check_recording(file, checks, files)
         return _record(file, word=word, lent=lent, json_=json_)
@@ -107,26 +109,29 @@ def doctor(
 def _judged(checks: tuple[str, ...], *, files: tuple[str, ...], **how: Any) -> Diagnosis:
     from ..doctor.asking import ask
 
-    with _usage(), _progress("Reading this machine" if not files else "Judging") as progress:
+    if "" in files:
+        raise click.UsageError("--from takes the name of a file, not ''")
+    with _usage(*files), _progress("Judging" if files else "Reading this machine") as progress:
         return ask(
-            how["goal"],
+            how["goal"].lower(),
             checks=checks,
             size=how["lent"],
             fast=how["fast"],
-            snapshots=files,
+            snapshots=files or None,
             progress=progress,
         )
 
 
 @contextmanager
-def _usage() -> Iterator[None]:
+def _usage(*files: str) -> Iterator[None]:
     """A name that is not known and a file that is no snapshot are the caller's: one line."""
     try:
         yield
     except ValueError as error:
         raise click.UsageError(f"{error}") from None
     except OSError as error:
-        raise click.UsageError(f"{error.filename}: {error.strerror}") from None
+        name = error.filename or ", ".join(files)  # to read may fail, too, and then has no name
+        raise click.UsageError(f"{name}: {error.strerror or error}") from None
 
 
 @contextmanager
@@ -166,7 +171,7 @@ def _check_recording(file: str, checks: tuple[str, ...], files: tuple[str, ...])
 def _record(file: str, *, word: str, lent: int, json_: bool) -> int:
     from ..doctor.asking import record
 
-    with _usage(), _progress("Recording this machine") as progress:
+    with _usage(file), _progress("Recording this machine") as progress:
         made = record(file, word=word, size=lent, progress=progress)
     if json_:
         print_json({"file": file, "readings": len(made.readings), "replaced": _REPLACED})
@@ -182,15 +187,20 @@ def _record(file: str, *, word: str, lent: int, json_: bool) -> int:
     return 0
 
 
-def _list(json_: bool) -> int:
-    from ..doctor.registry import checks
+def _list(words: tuple[str, ...], json_: bool) -> int:
+    from ..doctor.registry import checks, named
 
-    known = checks()
+    with _usage():
+        known = tuple(dict.fromkeys(named(words))) if words else checks()
     if json_:
         print_json([{"name": c.name, "family": c.family, "asks": c.asks} for c in known])
         return 0
-    wide = max(len(one.name) for one in known) + 2
+    wide = max(len(one.name) for one in known) + 4
+    family = ""
     for one in known:
+        if one.family != family:
+            family = one.family
+            click.echo(family)
         first, *rest = textwrap.wrap(one.asks, _WIDEST - wide)
-        click.echo("\n".join([f"{one.name:<{wide}}{first}", *(" " * wide + line for line in rest)]))
+        click.echo("\n".join([f"  {one.name:<{wide - 2}}{first}", *(" " * wide + r for r in rest)]))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
+from operator import index
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +21,7 @@ from .readers.snapshot import Recorded, Snapshot, load
 from .readers.snapshot import record as store
 from .registry import named
 
-__all__ = ["Callable", "ask", "goal_of", "record", "recorded"]
+__all__ = ["Callable", "ask", "files_of", "goal_of", "record", "recorded", "size_of"]
 
 SIZE = 64 << 20  # bytes of GPU memory that are lent at once, if nobody says how many
 
@@ -36,6 +37,26 @@ def goal_of(goal: Goal | str | None) -> Goal | None:
         raise ValueError(f"there is no goal {goal!r}; there are auto, {names}") from None
 
 
+def size_of(size: int | str) -> int:
+    """Bytes, of a number or a text like "4G". TypeError, ValueError: it is no size."""
+    lent = parse_size(size) if isinstance(size, str) else index(size)
+    if lent < 1:
+        raise ValueError(f"size is {lent}; it must be one byte or more")
+    return lent
+
+
+def files_of(
+    snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] | None,
+) -> list[Path]:
+    """The files; none where this machine is meant. ValueError: a list of files with none in it."""
+    if snapshots is None:
+        return []
+    files = [snapshots] if isinstance(snapshots, (str, PathLike)) else snapshots
+    if not files:
+        raise ValueError("there is no file in snapshots; without snapshots this machine is judged")
+    return [Path(one) for one in files]
+
+
 def recorded(path: str | PathLike[str]) -> Machine:
     """The machine of a snapshot. ValueError: the file is none; OSError."""
     return Machine(Recorded(load(Path(path))), Path(path).name)
@@ -47,7 +68,7 @@ def ask(
     checks: str | Collection[str] = (),
     size: int | str = SIZE,
     fast: bool = False,
-    snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Reads this machine, or the snapshots, and judges it: what works, what blocks the rest, why.
@@ -55,14 +76,12 @@ def ask(
     `goal`: "arm-dma", "rdma", "gpunetio" or "laptop"; None takes what the machine looks like.
     `checks`: names of checks or families, all if there are none. `size`: GPU memory that is lent at
     once, in bytes or as "4G". `fast`: 2 s instead of 10 s. `snapshots`: files that were recorded
-    elsewhere, of a host, a DPU, or both. ValueError: a name is not known, a file is no snapshot, or
-    both files are of the same side; OSError. Nothing on the machine is changed.
+    elsewhere, of a host, a DPU, or both. ValueError: a name is not known, a file is no snapshot,
+    both files are of the same side, or there is no file in `snapshots`; OSError. Nothing on the
+    machine is changed.
     """
     wanted = goal_of(goal)
-    lent = parse_size(size) if isinstance(size, str) else size
-    if lent < 1:
-        raise ValueError(f"size is {lent}; it must be one byte or more")
-    files = [snapshots] if isinstance(snapshots, (str, PathLike)) else snapshots
+    lent, files = size_of(size), files_of(snapshots)
     only = [checks] if isinstance(checks, str) else checks
     how: dict[str, Any] = {
         "size": lent,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 import msgspec
@@ -71,11 +72,21 @@ def checks() -> tuple[Check, ...]:
 
 
 def named(words: Collection[str]) -> Iterator[Check]:
-    """Those with these names, or of families with these names. ValueError names one not known."""
+    """Those with these names, or of families with these names, in capitals or not.
+
+    ValueError names one that is not known.
+    """
     known = checks()
     for word in words:
-        found = [one for one in known if word in (one.name, one.family)]
+        found = [one for one in known if word.lower() in (one.name, one.family)]
         if not found:
-            names = ", ".join(one.name for one in known)
-            raise ValueError(f"there is no check {word!r}; there are {names}")
+            raise ValueError(f"there is no check {word!r};{_meant(word, known)}")
         yield from found
+
+
+def _meant(word: str, known: Sequence[Check]) -> str:
+    """What may have been meant, as the end of a sentence; and where all are."""
+    names = dict.fromkeys([*(one.name for one in known), *FAMILIES])
+    like = get_close_matches(word.lower(), names, n=3)
+    meant = f" did you mean {' or '.join(like)}?" if like else ""
+    return f"{meant} `dgkit doctor --list` has all"

@@ -64,8 +64,11 @@ def test_each_check_is_tested(name: str) -> None:
 def test_checks_are_found_by_name_and_by_family_and_unknown_ones_are_refused() -> None:
     assert [one.name for one in named(["iommu"])] == ["iommu"]
     assert [one.name for one in named(["limits"])] == ["memlock", "page-size", "open-files"]
-    with pytest.raises(ValueError, match=r"no check 'nothing'; there are .*iommu"):
+    assert [one.name for one in named(["IOMMU"])] == ["iommu"]
+    with pytest.raises(ValueError, match=r"no check 'nothing'; `dgkit doctor --list` has all"):
         list(named(["nothing"]))
+    with pytest.raises(ValueError, match=r"did you mean limits\?"):
+        list(named(["limit"]))
 
 
 def test_two_checks_of_one_name_are_refused() -> None:
