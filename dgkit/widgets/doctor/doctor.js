@@ -71,6 +71,7 @@ function drawDoctor(view) {
   };
   head.tell(view.state.machines);
   all(view.state);
+  if (view.state.failed) view.fail(view.state.failed);
   view.on("state", all);
   view.on("progress", ({ at }) => controls.progress(at));
   view.on("picture", ({ picture }) => tree.draw(picture));

@@ -6,16 +6,16 @@ import html
 import os
 import threading
 from collections.abc import Generator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...doctor.asking import SIZE, files_of, goal_of, size_of
 from ...doctor.goals import Goal
 from ..base import frames
 from ..base.aside import Aside
-from ..base.panel import handler
+from ..base.panel import explain, handler
 from ..figure.figure import BokehPanel
 from .judging import Judged, Order, judge, machines
-from .told import HERE, described, machine_told
+from .told import HERE, described, machine_told, one_of_a_side
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -33,7 +33,8 @@ class DoctorPanel(BokehPanel):
 
     It begins at once and beside the notebook: cells and other panels go on. `goal` is a Goal or its
     name (`arm-dma`, `rdma`, `gpunetio`, `laptop`); without one the doctor chooses by what it sees.
-    ValueError, OSError: there is no such goal, or a file is no snapshot.
+    `size`: GPU memory to be lent at once, in bytes or as "4G". ValueError, OSError: there is no
+    such goal, a file is no snapshot, or two are of the same side.
     """
 
     name = "doctor"
@@ -42,8 +43,9 @@ class DoctorPanel(BokehPanel):
 
     def __init__(
         self,
-        snapshots: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+        snapshots: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         goal: Goal | str | None = None,
+        size: int | str = SIZE,
     ) -> None:
         self._judged: Judged | None = None
         self._pair: tuple[str, str] | None = None
@@ -55,12 +57,12 @@ class DoctorPanel(BokehPanel):
         self._task: frames.Task | None = None
         self._idle = threading.Event()
         self._over = False
-        given = [snapshots] if isinstance(snapshots, (str, os.PathLike)) else snapshots
-        self._paths = [Path(each) for each in given]
-        self._machines = [machine_told(each) for each in machines(self._paths)] if given else [HERE]
-        self._goal = goal_of(goal)
+        self._paths = files_of(snapshots)
+        known = [machine_told(each) for each in machines(self._paths)] if self._paths else [HERE]
+        self._machines = one_of_a_side(known)
+        self._goal, self._size = goal_of(goal), size_of(size)
         super().__init__()
-        self._ask(Order(self._goal))
+        self._ask(Order(self._goal, size=self._size))
 
     # For Python
 
@@ -89,13 +91,13 @@ class DoctorPanel(BokehPanel):
     @handler
     def check(self, check: str = "") -> None:
         """Reads the machine anew: all checks, or one by its name. One run at a time."""
-        self._ask(Order(self._goal, str(check)))
+        self._ask(Order(self._goal, str(check), self._size))
 
     @handler
     def aim(self, goal: str) -> None:
         """Judges for another goal; `auto`: for what the machine looks like."""
-        self._goal = goal_of(None if goal == AUTO else goal)
-        self._ask(Order(self._goal))
+        self._goal = goal_of(goal)
+        self._ask(Order(self._goal, size=self._size))
 
     @handler
     def pair(self, gpu: str, nic: str) -> None:
@@ -123,6 +125,7 @@ class DoctorPanel(BokehPanel):
             **super().state(),
             "goals": [AUTO, *map(str, Goal)],
             "machines": self._machines,
+            "failed": None if self._error is None else explain(self._error),
             **self._state(),
         }  # fmt: skip
 
@@ -202,6 +205,8 @@ class DoctorPanel(BokehPanel):
 
     def close(self) -> None:
         """Ends the views. Checks that run end by themselves, and are not heard."""
+        if "_lock" not in vars(self):
+            return  # its arguments were refused: there is nothing to end
         with self._lock:
             self._over = True
         if self._task is not None:
@@ -222,16 +227,3 @@ class DoctorPanel(BokehPanel):
         if found is not None:
             words = f"{found.verdict} for {found.goal}; run the cell for the findings."
         return f"<p><em>{html.escape(self.title)}:</em> {html.escape(words)}</p>"
-
-
-def goal_of(goal: Goal | str | None) -> Goal | None:
-    """A goal, or its name; None and `auto`: what the machine looks like."""
-    if goal is None or isinstance(goal, Goal):
-        return goal
-    if goal == AUTO:
-        return None
-    try:
-        return Goal(goal)
-    except ValueError:
-        names = ", ".join([AUTO, *map(str, Goal)])
-        raise ValueError(f"there is no goal {goal!r}; there are {names}") from None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...doctor.asking import SIZE
 from ...doctor.diagnosis import Diagnosis, diagnose, here
 from ...doctor.goals import Goal
 from ...doctor.machine import Machine
@@ -22,10 +23,12 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be run. `goal` None: as the machine looks. `check` "": all of them."""
+    """What is to be run. `goal` None: as the machine looks. `check` "": all of them. `size`: of
+    GPU memory that is lent at once."""
 
     goal: Goal | None
     check: str = ""
+    size: int = SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +56,11 @@ def judge(
     with contextlib.ExitStack() as stack:
         found = [stack.enter_context(machine) for machine in machines(snapshots)]
         if not order.check or before is None:
-            made = diagnose(found, goal=order.goal, progress=progress)
+            made = diagnose(found, goal=order.goal, size=order.size, progress=progress)
             return Judged(made, picture(made))
         old = before.diagnosis
-        new = diagnose(found, goal=old.goal, only=[order.check], progress=progress)
+        only = [order.check]
+        new = diagnose(found, goal=old.goal, only=only, size=order.size, progress=progress)
         return Judged(_renewed(old, new, order.check), before.picture)
 
 

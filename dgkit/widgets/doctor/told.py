@@ -14,7 +14,7 @@ from ...doctor.readers.snapshot import Recorded
 from ...doctor.sources import Source
 from ...doctor.ways import Way
 
-__all__ = ["ENTRIES", "HERE", "described", "machine_told"]
+__all__ = ["ENTRIES", "HERE", "described", "machine_told", "one_of_a_side"]
 
 ENTRIES = 300  # the worst of them
 HERE = {"name": "this machine", "kind": "", "source": "", "side": ""}
@@ -54,6 +54,16 @@ def machine_told(machine: Machine) -> dict[str, str]:
         "name": _cut(machine.name), "kind": "synthetic" if synthetic else "recorded",
         "source": _cut(source), "side": machine.know(side),
     }  # fmt: skip
+
+
+def one_of_a_side(machines: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The same. ValueError: two of them are hosts, or DPUs."""
+    for which, what in (("host", "hosts"), ("dpu", "the Arm cores of a DPU")):
+        names = [one["name"] for one in machines if one["side"] == which]
+        if len(names) > 1:
+            said = f"{' and '.join(names)} are both {what}"
+            raise ValueError(f"{said}: judge a host and a DPU together")
+    return machines
 
 
 def _way(way: Way, proviso: str) -> dict[str, str]:

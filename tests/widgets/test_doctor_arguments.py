@@ -1,0 +1,59 @@
+"""DoctorPanel(...): which machines, which goal, how much memory, and what is refused."""
+
+import gc
+from pathlib import Path
+
+import pytest
+from doctor_panel_rig import saved
+
+import dgkit.widgets.doctor.judging as judging
+from dgkit.doctor import Goal, Verdict
+from dgkit.widgets.doctor import DoctorPanel
+
+MACHINES = Path(__file__).parents[1] / "doctor" / "machines"
+
+
+def test_a_goal_is_given_by_its_name_or_as_a_goal(tmp_path, view):
+    for goal in ("laptop", Goal.LAPTOP):
+        assert view(DoctorPanel(saved(tmp_path), goal)).panel.wait(20).goal is Goal.LAPTOP
+    with pytest.raises(ValueError, match="no goal 'fast'; there are auto, arm-dma"):
+        DoctorPanel(saved(tmp_path), goal="fast")
+
+
+def test_two_machines_of_one_side_are_refused_at_once(tmp_path):
+    both = [saved(tmp_path), saved(tmp_path, name="other")]
+    with pytest.raises(ValueError, match=r"test.snap and other.snap are both hosts"):
+        DoctorPanel(both)
+
+
+def test_no_file_at_all_is_not_this_machine():
+    with pytest.raises(ValueError, match="no file in snapshots"):
+        DoctorPanel([])
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_arguments_that_are_refused_leave_nothing_to_close(tmp_path):
+    for wrong in ({"cheese": 1}, {"size": 1.5}):
+        with pytest.raises(TypeError):
+            DoctorPanel(saved(tmp_path), **wrong)
+        gc.collect()
+
+
+def test_the_memory_to_be_lent_is_judged_as_on_the_command_line(tmp_path, view):
+    path = MACHINES / "small-bar1.snap"
+    for size, verdict in (("64M", Verdict.WARN), ("1G", Verdict.FAIL)):
+        shown = view(DoctorPanel(path, size=size))
+        assert shown.panel.wait(20).of("bar1-size")[0].verdict is verdict
+        shown.ask("check", check="bar1-size")
+        assert shown.panel.wait(20).of("bar1-size")[0].verdict is verdict
+
+
+def test_what_went_wrong_before_a_view_was_there_is_told_to_it(tmp_path, view, monkeypatch):
+    def refuse(*_, **__):
+        raise ValueError("this is why")
+
+    monkeypatch.setattr(judging, "diagnose", refuse)
+    shown = view(DoctorPanel(saved(tmp_path)))
+    with pytest.raises(ValueError, match="this is why"):
+        shown.panel.wait(20)
+    assert shown.ask("hello")["failed"]["text"] == "this is why"
