@@ -40,6 +40,10 @@ FORUM = Document("NVIDIA developer forum", "https://forums.developer.nvidia.com"
 P2PDMA = Document(
     "Linux kernel, PCI peer-to-peer DMA", "https://docs.kernel.org/driver-api/pci/p2pdma.html"
 )
+P2PDMA_CODE = Document(
+    "Linux kernel, drivers/pci/p2pdma.c",
+    "https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/tree/drivers/pci/p2pdma.c",
+)
 GPU_OPERATOR = Document(
     "NVIDIA GPU Operator documentation",
     "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html",
@@ -64,10 +68,22 @@ NVIDIA_SMI = Document("nvidia-smi(1)", "https://docs.nvidia.com/deploy/nvidia-sm
 OPEN_MODULES = Document(
     "NVIDIA open GPU kernel modules", "https://github.com/NVIDIA/open-gpu-kernel-modules"
 )
+DRIVER_GUIDE = Document(
+    "NVIDIA driver installation guide",
+    "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
+)
+UBUNTU_PEERMEM = Document(
+    "Ubuntu, NVIDIA GPUDirect over InfiniBand migration paths",
+    "https://discourse.ubuntu.com/t/nvidia-gpudirect-over-infiniband-migration-paths/44425",
+)
 GDRCOPY = Document("GDRCopy", "https://github.com/NVIDIA/gdrcopy")
 MODES = Document(
     "NVIDIA BlueField modes of operation",
     "https://docs.nvidia.com/doca/sdk/BlueField+Modes+of+Operation/index.html",
+)
+RESETS = Document(
+    "NVIDIA BlueField reset and reboot procedures",
+    "https://docs.nvidia.com/doca/sdk/NVIDIA+BlueField+Reset+and+Reboot+Procedures/index.html",
 )
 REPRESENTORS = Document(
     "NVIDIA DPU kernel representors model",
@@ -92,6 +108,10 @@ MLNX_OFED = Document(
     "https://docs.nvidia.com/networking/display/mlnxofedv24040700/introduction",
 )
 RDMA_CORE = Document("rdma-core", "https://github.com/linux-rdma/rdma-core")
+RDMA_TOPO = Document(
+    "rdma-core, rdma_topo",
+    "https://github.com/linux-rdma/rdma-core/blob/master/kernel-boot/rdma_topo",
+)
 RDMA_DMABUF = Document(
     "Linux kernel, RDMA memory regions of a dma-buf",
     "https://git.kernel.org/torvalds/c/bfe0cc6eb2491aeae2bba02a305fcce13cd90624",

@@ -73,6 +73,28 @@ def test_machines_with_one_memory_have_no_bar1(name: str) -> None:
         assert one(check, machine({})).verdict is Verdict.NOT_APPLICABLE
 
 
+def test_a_grace_with_a_bar1_is_judged_by_it() -> None:
+    """GB200 and GB300 have one that devices reach."""
+    shown = h200({SMI: smi("NVIDIA GB200", bar1=("262144 MiB", "262143 MiB"), memory="189471 MiB")})
+    for check in ("bar1-size", "bar1-resizable"):
+        assert one(check, shown).verdict is Verdict.OK
+
+
+def test_an_option_of_the_driver_goes_into_the_image_before_the_restart() -> None:
+    for release, image in (("", "sudo update-initramfs -u"), ("ID=rhel\n", "sudo dracut -f")):
+        known = {**SMALL, CONFIG: config(8, 12, now=8), "text /etc/os-release": release}
+        write, made, bios, *_ = one("bar1-resizable", h200(known)).remedy
+        assert "modprobe.d" in write
+        assert made == image
+        assert "then restart" in bios
+
+
+def test_where_there_is_no_nvidia_smi_none_is_to_be_typed() -> None:
+    for check in ("bar1-size", "bar1-resizable", "gpudirect-platform"):
+        absent = with_gpu({SMI: Reading(fault="absent", why="there is no nvidia-smi")})
+        assert "nvidia-smi" not in " ".join(one(check, absent).remedy)
+
+
 def config(*sizes: int, now: int, number: int = 1) -> bytes:
     """A configuration space with the resizable BAR capability: sizes as powers of two of MiB."""
     raw = bytearray(4096)

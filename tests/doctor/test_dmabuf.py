@@ -68,6 +68,10 @@ def test_the_older_way_decides_between_a_warning_and_a_failure() -> None:
     loadable = one(h200({**closed, PEERMEM: "/lib/modules/6.8.0/nvidia-peermem.ko\n"}))
     assert loadable.verdict is Verdict.FAIL
     assert loadable.remedy[0] == "sudo modprobe nvidia-peermem"
+    assert loadable.remedy.count("# or:") == 2  # the module, pinned memory, another driver
+    ubuntu = {"text /etc/os-release": "ID=ubuntu\n", **linux("6.8.0-51-generic")}
+    kernel = one(h200({**closed, **ubuntu, PEERMEM: "/lib/modules/6.8.0/nvidia-peermem.ko\n"}))
+    assert "sudo modprobe nvidia-peermem" not in kernel.remedy
     assert one(h200({**closed, **LOADED})).verdict is Verdict.WARN
     assert one(h200(closed)).verdict is Verdict.WARN  # not known whether it is there
 

@@ -91,9 +91,26 @@ def test_secure_boot_is_named_where_a_module_is_not_loaded() -> None:
     assert "Secure Boot" not in off.why
 
 
+def test_the_key_that_secure_boot_asks_for_is_where_the_distribution_has_it() -> None:
+    boot = "raw /sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    known = {MODINFO: "/lib/modules/6.8.0/nvidia.ko\n", boot: b"\6\0\0\0\1"}
+    for release, key in (
+        ("ID=ubuntu\n", "shim-signed/mok/MOK.der"),
+        ("ID=rocky\n", "dkms/mok.pub"),
+    ):
+        found = one("driver-loaded", with_gpu({**known, "text /etc/os-release": release}))
+        assert key in found.remedy[-1]
+
+
+def test_what_is_not_there_without_a_gpu_is_said_where_errors_point_to() -> None:
+    found = one("driver-loaded", machine({"names /sys/bus/pci/devices": ()}))
+    assert (found.verdict, found.needed) == (Verdict.NOT_APPLICABLE, "dgkit doctor gpu-present")
+    assert "No PCI device" in found.why
+
+
 def test_red_hat_gets_its_own_command() -> None:
     found = one("driver-loaded", with_gpu({"text /etc/os-release": 'ID="rocky"\nVERSION="9"\n'}))
-    assert "sudo dnf install nvidia-open" in found.remedy
+    assert "sudo dnf -y install nvidia-open && sudo reboot" in found.remedy
 
 
 @pytest.mark.parametrize(
@@ -157,7 +174,7 @@ def test_closed_modules_fail_only_where_peermem_is_missing_too(
     found = one("driver-flavour", h200(readings))
     assert found.verdict is verdict
     if verdict in (Verdict.WARN, Verdict.FAIL):
-        assert "sudo apt install nvidia-open" in found.remedy
+        assert "nvidia-open && sudo reboot" in found.remedy[-1]
 
 
 @pytest.mark.parametrize(
@@ -235,14 +252,16 @@ def test_use_without_root_needs_the_registry_key(
     assert found.verdict is verdict
 
 
-def test_a_key_that_is_written_but_not_in_force_asks_for_a_restart_alone() -> None:
+def test_a_key_that_is_written_but_not_in_force_is_not_written_again() -> None:
     conf = 'options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"\n'
     known = {PARAMS: 'RegistryDwords: ""\n', "ask euid": 1000}
     written = h200({**known, "text /etc/modprobe.d/nvidia.conf": conf})
-    assert one("driver-registry", written, Goal.GPUNETIO).remedy[0].startswith("#")
-    command, restart = one("driver-registry", h200(known), Goal.GPUNETIO).remedy
-    assert conf.strip() in command
+    image, restart = one("driver-registry", written, Goal.GPUNETIO).remedy
+    assert image == "sudo update-initramfs -u"  # where nvidia is in the image, it counts there
     assert restart.startswith("#")
+    command, *rest = one("driver-registry", h200(known), Goal.GPUNETIO).remedy
+    assert conf.strip() in command
+    assert rest == [image, restart]
 
 
 def test_registry_keys_that_are_set_already_are_kept() -> None:
@@ -252,7 +271,8 @@ def test_registry_keys_that_are_set_already_are_kept() -> None:
 
 
 def test_other_goals_do_not_ask_for_the_registry_key() -> None:
-    assert judge("driver-registry", h200({PARAMS: SET}), goal=Goal.RDMA) == ()
+    found = one("driver-registry", h200({PARAMS: SET}), Goal.RDMA)
+    assert (found.verdict, found.needed) == (Verdict.NOT_APPLICABLE, "--goal gpunetio")
 
 
 def test_modules_in_use_by_others_do_not_make_the_driver() -> None:

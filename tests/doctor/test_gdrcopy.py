@@ -29,7 +29,7 @@ def one(on: Machine) -> Finding:
         ({"names /dev": ("gdrdrv", "null"), **THERE}, Verdict.OK, "module and library"),
         (THERE, Verdict.WARN, "no gdrdrv"),
         ({**MODULE, **GONE}, Verdict.WARN, "no libgdrapi"),
-        (GONE, Verdict.WARN, "no gdrdrv and no libgdrapi"),
+        (GONE, Verdict.NOT_APPLICABLE, "not installed, and optional"),
         ({**MODULE, PROBE: Reading(fault="late", why="no")}, Verdict.CANNOT_TELL, "?"),
         ({**THERE, LIST: Reading(fault="denied", why="no")}, Verdict.CANNOT_TELL, "?"),
     ],
@@ -51,8 +51,17 @@ def test_a_library_alone_needs_the_module_loaded_and_nothing_built() -> None:
     assert one(h200(THERE)).remedy[0] == "sudo modprobe gdrdrv"
 
 
+def test_what_is_advised_outlasts_a_restart() -> None:
+    for release, command in (("", "sudo dpkg -i gdrdrv-dkms"), ('ID="rhel"\n', "sudo rpm -Uvh")):
+        lines = "\n".join(one(h200({**GONE, "text /etc/os-release": release})).remedy)
+        assert command in lines
+        assert "insmod" not in lines
+    assert "modules-load.d" in "\n".join(one(h200(THERE)).remedy)
+
+
 def test_other_goals_and_machines_without_gpudirect_do_not_ask() -> None:
-    assert judge("gdrcopy", h200(GONE), goal=Goal.ARM_DMA) == ()
+    (found,) = judge("gdrcopy", h200({**MODULE, **THERE}), goal=Goal.ARM_DMA)
+    assert found.verdict is Verdict.NOT_APPLICABLE
     spark = h200({**GONE, "run nvidia-smi -q": smi("NVIDIA GB10")})
     for on in (spark, machine({})):
         assert one(on).verdict is Verdict.NOT_APPLICABLE

@@ -2,6 +2,7 @@
 
 import pci_rig
 import pytest
+from doctor_gpu_rig import CLOSED, OPEN
 from doctor_rig import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
@@ -46,6 +47,63 @@ def test_from_5_12_to_6_2_the_documents_disagree_and_the_finding_says_so() -> No
         assert ("5.12" in found.disagree) is disagrees, release
 
 
+GPU = "0000:17:00.0"
+VERSION, LIST = "text /proc/driver/nvidia/version", "text /proc/modules"
+
+
+def asked(dma_buf: int, takes: bool | None) -> dict[str, object]:
+    """What CUDA says of a GPU, and an RDMA device of a dma-buf."""
+    init = {"code": 0, "name": "CUDA_SUCCESS"}
+    device = {"ordinal": 0, "address": GPU, "attributes": {"DMA_BUF_SUPPORTED": dma_buf}}
+    return {
+        "probe cuda": {"init": init, "driver": 13000, "devices": [device]},
+        "names /sys/class/infiniband": ("mlx5_0",),
+        "probe rdma-dmabuf mlx5_0": {"device": "mlx5_0", "takes": takes},
+    }
+
+
+@pytest.mark.parametrize(
+    ("release", "dma_buf", "takes", "verdict"),
+    [
+        ("5.14.0-427.el9.x86_64", 1, True, Verdict.OK),
+        ("5.14.0-427.el9.x86_64", 1, False, Verdict.WARN),
+        ("5.14.0-427.el9.x86_64", 1, None, Verdict.WARN),
+        ("5.14.0-427.el9.x86_64", 0, True, Verdict.WARN),
+        ("5.4.0-200-generic", 1, True, Verdict.WARN),
+    ],
+)
+def test_what_cuda_and_the_rdma_device_say_counts_more_than_what_documents_ask(
+    release: str, dma_buf: int, takes: bool | None, verdict: Verdict
+) -> None:
+    on = gpu(**asked(dma_buf, takes), **old(release, ID="rhel"), **{VERSION: OPEN})
+    (found,) = judge("kernel-version", on)
+    assert found.verdict is verdict
+    assert bool(found.disagree) is (release[:3] == "5.1")
+
+
+PEERMEM = "nvidia 1 0 - Live 0x0\nnvidia_peermem 16384 0 - Live 0x0 (OE)\n"
+
+
+def test_no_newer_kernel_is_offered_that_takes_a_peermem_away_that_works() -> None:
+    (found,) = judge("kernel-version", gpu(**old(), **{VERSION: CLOSED, LIST: PEERMEM}))
+    assert (found.verdict, found.remedy) == (Verdict.OK, ())
+    assert "6.8" in found.why
+
+
+def test_with_closed_modules_the_open_ones_come_before_a_newer_kernel() -> None:
+    (found,) = judge(
+        "kernel-version", gpu(**old(ID="ubuntu", VERSION_ID="22.04"), **{VERSION: CLOSED})
+    )
+    assert found.verdict is Verdict.WARN
+    assert all(line.startswith("#") for line in found.remedy)
+
+
+def test_the_kernel_of_wsl_is_microsofts() -> None:
+    uname = {**UNAME, "release": "5.15.153.1-microsoft-standard-WSL2"}
+    (found,) = judge("kernel-version", machine({"ask uname": uname}))
+    assert found.verdict is Verdict.NOT_APPLICABLE
+
+
 def test_a_kernel_that_does_not_say_its_version_is_not_judged() -> None:
     for answer in (Reading(fault="late", why="no answer"), Reading(data="odd"), Reading(data={})):
         (found,) = judge("kernel-version", machine({"ask uname": answer}))
@@ -63,9 +121,12 @@ def test_the_arm_cores_kernel_makes_no_dma_buf_so_an_old_one_will_do() -> None:
     [
         ({"ID": "ubuntu", "VERSION_ID": "22.04"}, "linux-generic-hwe-22.04"),
         ({"ID": "ubuntu", "VERSION_ID": "20.04"}, "do-release-upgrade"),
-        ({"ID": "debian", "VERSION_ID": "12"}, "bookworm-backports linux-image-amd64"),
+        (
+            {"ID": "debian", "VERSION_ID": "12"},
+            "bookworm-backports linux-image-amd64 linux-headers-amd64",
+        ),
         ({"ID": "debian", "VERSION_ID": "11"}, "# Debian"),
-        ({"ID": "fedora", "VERSION_ID": "36"}, "dnf upgrade"),
+        ({"ID": "fedora", "VERSION_ID": "36"}, "dnf -y upgrade"),
         ({"ID": "rocky", "ID_LIKE": "rhel centos fedora", "VERSION_ID": "9.4"}, "# Red Hat"),
         ({"ID": "opensuse-leap", "ID_LIKE": "suse opensuse"}, "# SUSE"),
         ({}, "# Install a kernel"),
@@ -132,7 +193,8 @@ def test_without_a_gpu_the_options_do_not_matter() -> None:
 
 
 def test_hmm_is_not_asked_for_arm_cores_that_copy() -> None:
-    assert judge("kernel-hmm", gpu(**{CONFIG: OFF}), goal=Goal.ARM_DMA) == ()
+    (found,) = judge("kernel-hmm", gpu(**{CONFIG: OFF}), goal=Goal.ARM_DMA)
+    assert found.verdict is Verdict.NOT_APPLICABLE
 
 
 def test_a_config_that_root_may_read_is_told_of_with_the_command() -> None:

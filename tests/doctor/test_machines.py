@@ -27,7 +27,7 @@ from dgkit.doctor.readers.snapshot import Recorded, load
 EXPECTED = """
 pix rdma 0 rdma-gpu-dmabuf
     topology=ok link=ok acs=ok iommu=ok rdma-dmabuf=ok numa=ok
-pix gpunetio 5 gpunetio-ethernet
+pix gpunetio 0 gpunetio-ethernet
     topology=ok bluefield-mode=na gpunetio-ethernet=ok gpunetio-dma=ok
 pxb gpunetio 0 gpunetio-ethernet
     topology=ok bluefield-mode=ok gpunetio-verbs=ok gdrcopy=ok
@@ -44,7 +44,7 @@ sys rdma 5 rdma-gpu-dmabuf
 dgx-a100 rdma 0 rdma-gpu-dmabuf
     topology=ok numa=ok acs=ok link=ok peermem=ok
 dgx-spark rdma 5 rdma-host
-    gpudirect-platform=warn dmabuf-gpu=warn topology=warn
+    gpudirect-platform=warn dmabuf-gpu=warn topology=na acs=na
 dgx-spark laptop 0 soft
     gpudirect-platform=na
 bf2-dpu-mode arm-dma 0 doca-gpu-dmabuf
@@ -53,7 +53,7 @@ bf2-dpu-mode gpunetio 1 cuda
     bluefield-mode=fail
 bf2-nic-mode arm-dma 1 cuda
     bluefield-mode=fail
-bf2-nic-mode gpunetio 5 gpunetio-ethernet
+bf2-nic-mode gpunetio 0 gpunetio-ethernet
     bluefield-mode=ok gpunetio-rdma=ok
 bf3-dpu-mode arm-dma 0 doca-gpu-dmabuf
     bluefield-mode=ok firmware-version=ok doca-version=ok dmabuf-gpu=ok kernel-version=ok
@@ -61,7 +61,7 @@ bf3-dpu-mode rdma 0 rdma-gpu-dmabuf
     rdma-dmabuf=ok rdma-devices=ok
 bf3-nic-mode arm-dma 1 cuda
     bluefield-mode=fail
-bf3-nic-mode gpunetio 5 gpunetio-ethernet
+bf3-nic-mode gpunetio 0 gpunetio-ethernet
     bluefield-mode=ok bluefield-link=ok gpunetio-ethernet=ok
 bf2-arm arm-dma 6 doca-host
     bluefield-mode=ok bluefield-representors=ok bluefield-tmfifo=ok doca-libraries=ok
@@ -76,7 +76,7 @@ bf3-dpu-mode+bf3-arm arm-dma 0 doca-gpu-dmabuf
 bf3-dpu-mode+bf2-arm arm-dma 1 cuda
     pair-bluefield=fail
 small-bar1 arm-dma 5 doca-gpu-dmabuf
-    bar1-size=warn bar1-resizable=warn link=warn
+    bar1-size=warn bar1-resizable=warn link=ok
 closed-driver arm-dma 1 doca-host
     driver-flavour=warn dmabuf-gpu=fail peermem=fail driver-persistence=warn topology=warn
 acs-on arm-dma 5 doca-gpu-dmabuf
@@ -93,10 +93,10 @@ mode-pending gpunetio 5 gpunetio-ethernet
     bluefield-mode=warn
 nouveau arm-dma 1 doca-host
     driver-loaded=fail gpu-present=ok topology=ok
-old-kernel arm-dma 5 doca-gpu-dmabuf
-    kernel-version=warn dmabuf-gpu=ok driver-flavour=ok peermem=na
+old-kernel arm-dma 0 doca-gpu-dmabuf
+    kernel-version=ok dmabuf-gpu=ok driver-flavour=ok peermem=na
 peermem-fallback arm-dma 5 doca-gpu-peermem
-    kernel-version=warn driver-flavour=warn dmabuf-gpu=warn peermem=ok
+    kernel-version=ok driver-flavour=warn dmabuf-gpu=warn peermem=ok
 peermem-fallback rdma 5 rdma-gpu-peermem
     peermem=ok
 driver-broken arm-dma 1 doca-host
@@ -107,7 +107,7 @@ not-root arm-dma 6 cuda
 container arm-dma 1 cuda
     container=fail doca-libraries=fail bluefield-mode=dark dgkit-providers=fail
 vm-passthrough rdma 5 rdma-gpu-dmabuf
-    virtual-machine=warn topology=dark
+    virtual-machine=warn topology=dark acs=dark iommu=dark
 laptop arm-dma 1 soft
     gpu-present=fail bluefield-present=fail
 wsl rdma 1 soft

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from doctor_gpu_rig import CLOSED, MODULES, NO_MODULE, h200, smi, with_gpu
-from doctor_rig import judge, machine
+from doctor_rig import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
 from dgkit.doctor.finding import Finding
@@ -50,6 +50,38 @@ def test_a_module_that_can_be_loaded_is_and_needs_ib_core() -> None:
     beside = one(h200({VERSION: CLOSED, MODINFO: FILE, LIST: MODULES + CORE}))
     assert "ib_core" not in beside.why
     assert beside.remedy[0] == "sudo modprobe nvidia-peermem"
+
+
+UBUNTU = {"text /etc/os-release": "ID=ubuntu\n", LIST: MODULES + CORE, VERSION: CLOSED}
+
+
+def linux(release: str) -> dict[str, object]:
+    return {"ask uname": {**UNAME, "release": release}}
+
+
+@pytest.mark.parametrize("state", [FILE, NO_MODULE])
+def test_ubuntus_newer_kernels_need_an_ofed_first_and_documents_disagree(state: object) -> None:
+    found = one(h200({**UBUNTU, **linux("6.8.0-51-generic"), MODINFO: state}))
+    assert found.verdict is Verdict.FAIL
+    assert found.remedy[0] == "sudo apt install doca-ofed"
+    assert "linux-nvidia" in "\n".join(found.remedy)
+    assert found.remedy.index("sudo modprobe nvidia-peermem") == 2
+    assert "6.8" in found.disagree
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        linux("6.5.0-45-generic"),
+        linux("6.8.0-1021-nvidia"),
+        {**linux("6.8.0-51-generic"), "run ofed_info -s": "OFED-internal-24.10-0.7.0:\n"},
+        {**linux("6.8.0-51-generic"), "text /sys/module/mlx5_core/version": "24.10-0.7.0\n"},
+        {**linux("6.8.0-51-generic"), "text /etc/os-release": "ID=debian\n"},
+    ],
+)
+def test_other_kernels_load_it_as_it_is(more: dict[str, object]) -> None:
+    found = one(h200({**UBUNTU, MODINFO: FILE, **more}))
+    assert found.remedy[0] == "sudo modprobe nvidia-peermem"
 
 
 def test_machines_without_gpudirect_a_gpu_or_a_driver_are_not_asked() -> None:

@@ -59,7 +59,7 @@ def test_machines_are_told_apart_by_name_attribute_and_firmware(
         ("NVIDIA A100 80GB PCIe", Verdict.OK),
         ("NVIDIA GH200 480GB", Verdict.OK),
         ("NVIDIA GB10", Verdict.WARN),
-        ("NVIDIA GeForce RTX 4090", Verdict.WARN),
+        ("NVIDIA GeForce RTX 4090", Verdict.FAIL),
         ("Orin (nvgpu)", Verdict.WARN),
     ],
 )
@@ -69,12 +69,14 @@ def test_where_documents_rule_gpudirect_out_pinned_memory_is_the_way(
     found = one(h200({SMI: smi(name)}))
     assert found.verdict is verdict
     assert found.sources
-    assert bool(found.remedy) is (verdict is Verdict.WARN)
+    assert bool(found.remedy) is (verdict is not Verdict.OK)
     assert verdict is Verdict.OK or "pinned" in found.remedy[0]
 
 
-def test_gpunetio_is_given_its_own_kind_of_memory() -> None:
-    found = one(h200({SMI: smi("NVIDIA GB10")}), Goal.GPUNETIO)
+@pytest.mark.parametrize("name", ["NVIDIA GB10", "NVIDIA GeForce RTX 4090"])
+def test_gpunetio_is_given_its_own_kind_of_memory(name: str) -> None:
+    found = one(h200({SMI: smi(name)}), Goal.GPUNETIO)
+    assert found.verdict is Verdict.WARN
     assert "DOCA_GPU_MEM_TYPE_CPU_GPU" in found.remedy[0]
 
 
@@ -83,7 +85,7 @@ def test_what_cuda_says_counts_more_than_the_name() -> None:
     yes = asked(GPU_DIRECT_RDMA_SUPPORTED=0, DMA_BUF_SUPPORTED=1)
     no = asked(GPU_DIRECT_RDMA_SUPPORTED=0, DMA_BUF_SUPPORTED=0)
     assert one(h200({**geforce, **yes})).verdict is Verdict.OK
-    assert one(h200({**board, **no})).verdict is Verdict.WARN
+    assert one(h200({**board, **no})).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
@@ -131,4 +133,4 @@ def test_a_vgpu_is_judged_by_what_cuda_says_alone() -> None:
     guest = {SMI: smi("NVIDIA H100-40C", virtualization="VGPU")}
     assert one(h200(guest)).verdict is Verdict.CANNOT_TELL
     assert one(h200({**guest, **asked(DMA_BUF_SUPPORTED=1)})).verdict is Verdict.OK
-    assert one(h200({**guest, **asked(DMA_BUF_SUPPORTED=0)})).verdict is Verdict.WARN
+    assert one(h200({**guest, **asked(DMA_BUF_SUPPORTED=0)})).verdict is Verdict.FAIL

@@ -11,11 +11,12 @@ from ..facts.config_space import Bar
 from ..facts.gpudirect import Kind
 from ..facts.gpus import Gpu
 from ..facts.nvidia_smi import smi
+from ..facts.system import initramfs
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from .each import each
+from .each import by_smi, each
 
 _SOURCE = (sources.GPUNETIO("GPU BAR1 Size"), sources.GPUDIRECT("Displaying GPU BAR space"))
 _SMALL = 256 << 20  # bytes: what a GPU has without resizable BAR (the guide's example)
@@ -25,6 +26,7 @@ _BIOS = (
 )
 _BY_DRIVER = "options nvidia NVreg_EnableResizableBar=1"
 _NONE = "no BAR1: the CPU's own memory"
+_ONE_MEMORY = (Kind.SPARK, Kind.TEGRA, Kind.GRACE)
 
 
 def _mib(size: int) -> str:
@@ -60,12 +62,12 @@ def size(case: Case) -> Iterator[Finding]:
 
 
 def _no_size(machine: Machine, gpu: Gpu, needed: str) -> Finding:
-    """Where CPU and GPU share their memory there is no BAR1, and nvidia-smi says N/A."""
-    if gpudirect.kind(machine, gpu) in (Kind.SPARK, Kind.TEGRA, Kind.GRACE):
+    """Where CPU and GPU share their memory nvidia-smi says N/A, but for some of Grace."""
+    if gpudirect.kind(machine, gpu) in _ONE_MEMORY:
         return finding.n_a(_NONE)
     said = machine.know(smi).why or "nvidia-smi says N/A"
     why = f"{said}, and the PCI device's file `resource` does not tell."
-    ask = ["nvidia-smi -q -d MEMORY"]
+    ask = by_smi(machine, "nvidia-smi -q -d MEMORY")
     return finding.unknown("?", needed=needed, why=why, remedy=ask, sources=_SOURCE)
 
 
@@ -75,37 +77,38 @@ def resizable(case: Case) -> Iterator[Finding]:
 
     def judge(gpu: Gpu) -> Finding:
         machine = case.machine
-        if gpudirect.kind(machine, gpu) in (Kind.SPARK, Kind.TEGRA, Kind.GRACE):
+        if gpu.bar1_total is None and gpudirect.kind(machine, gpu) in _ONE_MEMORY:
             return finding.n_a(_NONE)
         raw = machine.read.raw(f"/sys/bus/pci/devices/{gpu.address}/config").raw
         bars = [one for one in config_space.resizable_bars(raw) if one.number]
         if gpu.bar1_total is None or gpu.memory is None:
-            return _unsized(gpu, bars)
+            return _unsized(machine, gpu, bars)
         found = f"BAR1 {_mib(gpu.bar1_total)}, memory {_mib(gpu.memory)}"
         if gpu.bar1_total >= gpu.memory:
             return finding.ok(found, needed="all of the memory", sources=_SOURCE)
-        return _smaller(found, bars, known=config_space.whole(raw), gpu=gpu)
+        return _smaller(machine, gpu, found, bars, known=config_space.whole(raw))
 
     yield from each(case, judge, driver=False)
 
 
-def _unsized(gpu: Gpu, bars: list[Bar]) -> Finding:
+def _unsized(machine: Machine, gpu: Gpu, bars: list[Bar]) -> Finding:
     """By the PCI capability alone, where the driver tells no sizes."""
     needed = "all of the memory"
     if bars and all(one.size == max(one.sizes, default=0) for one in bars):
         return finding.ok("at its largest", needed=needed, sources=_SOURCE)
     what = "memory" if gpu.bar1_total is not None else "BAR1"
     why = f"The size of {'the GPU memory' if what == 'memory' else what} is not known."
-    ask = ["nvidia-smi -q -d MEMORY"]
+    ask = by_smi(machine, "nvidia-smi -q -d MEMORY")
     return finding.unknown("?", needed=needed, why=why, remedy=ask, sources=_SOURCE)
 
 
-def _smaller(found: str, bars: list[Bar], *, known: bool, gpu: Gpu) -> Finding:
+def _smaller(machine: Machine, gpu: Gpu, found: str, bars: list[Bar], *, known: bool) -> Finding:
     most = max((size for one in bars for size in one.sizes), default=0)
     remedy = [*_BIOS]
     if most > (gpu.bar1_total or 0):
         why = f"The GPU can have a BAR1 of {size_text(most)}; the BIOS gave it less."
-        remedy.append(f"echo '{_BY_DRIVER}' | sudo tee /etc/modprobe.d/nvidia-bar.conf")
+        write = f"echo '{_BY_DRIVER}' | sudo tee /etc/modprobe.d/nvidia-bar.conf"
+        remedy = [write, initramfs(machine), *_BIOS]  # the BIOS last: it is reached by a restart
     elif known and not bars:
         why = "The GPU's BAR1 has a fixed size, unless its firmware has another mode."
         remedy = ["# Some professional boards: NVIDIA's Display Mode Selector Tool, mode compute."]

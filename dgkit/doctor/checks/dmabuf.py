@@ -8,6 +8,7 @@ from .. import finding, sources
 from ..facts import cuda, gpudirect, gpus, nvidia_proc
 from ..facts.gpudirect import DmaBuf
 from ..facts.gpus import Gpu
+from ..facts.peermem import dropped
 from ..facts.system import driver_anew
 from ..finding import Finding
 from ..goals import WITH_GPU
@@ -51,7 +52,7 @@ def _not_known(one: DmaBuf, machine: Machine) -> Finding:
         "?",
         needed="yes",
         why=f"{one.why}{f' ({why})' if why else ''}.",
-        remedy=["python -c 'import dgkit; print(dgkit.gpus())'"],
+        remedy=["dgkit info"],
         sources=_SOURCES,
     )
 
@@ -65,17 +66,26 @@ def _none(one: DmaBuf, machine: Machine, gpu: Gpu) -> Finding:
         "loadable": "nvidia-peermem, the other way, is installed but not loaded.",
         "absent": "nvidia-peermem, the other way, is not installed either.",
     }.get(older, "Whether nvidia-peermem, the other way, is there is not known.")
-    remedy = ["sudo modprobe nvidia-peermem"] if direct and older == "loadable" else []
-    if machine.know(nvidia_proc.driver).flavour == "closed":
-        remedy += driver_anew(machine)
     say = finding.fail if direct and older in ("loadable", "absent") else finding.warn
     return say(
         "no, says CUDA" if one.asked else "not to be expected",
         needed="yes",
         why=f"{cause[:1].upper()}{cause[1:]}. {left if direct else 'Use pinned memory instead.'}",
-        remedy=[*remedy, "# Pinned memory works without: dgkit.empty(..., on='pinned')"],
+        remedy=_remedy(machine, peermem=direct and older == "loadable"),
         sources=_SOURCES,
     )
+
+
+def _remedy(machine: Machine, *, peermem: bool) -> list[str]:
+    """The ways out, those that change little first, with `# or:` between them."""
+    closed = machine.know(nvidia_proc.driver).flavour == "closed"
+    ways = [["# Pinned memory works without: dgkit.empty(..., on='pinned')"]]
+    if peermem:
+        more = "# nvidia-peermem takes more than its module here: dgkit doctor peermem"
+        ways.insert(0, [more if machine.know(dropped) else "sudo modprobe nvidia-peermem"])
+    if closed and not machine.know(gpudirect.before_turing):
+        ways.append(driver_anew(machine))
+    return [line for at, way in enumerate(ways) for line in (["# or:"] if at else []) + way]
 
 
 @check("dmabuf-mmap", "dma-buf mapped by the CPU", goals=WITH_GPU, sides=_HOST)

@@ -9,7 +9,7 @@ from ..facts import gpudirect, gpus, nvidia_proc, pci
 from ..facts.gpus import Gpu
 from ..facts.nvidia_proc import Driver, version_key
 from ..facts.nvidia_smi import smi
-from ..facts.system import driver_anew
+from ..facts.system import driver_anew, initramfs
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
@@ -20,6 +20,7 @@ from .no_driver import MODULES, TROUBLES, not_loaded
 _HOST = ("host",)
 _GUIDE = sources.GPUNETIO
 _INSTALL = _GUIDE("GPU Memory Mapping, Using dmabuf")
+_KERNEL_MODULES = sources.DRIVER_GUIDE("Kernel Modules")
 _CONF = "/etc/modprobe.d/nvidia.conf"
 
 
@@ -41,6 +42,14 @@ def present(case: Case) -> Iterator[Finding]:
 
 
 def _absent(machine: Machine, source: list[sources.Source]) -> Finding:
+    remedy = ["lspci -d 10de:", "# With no GPU at all: dgkit doctor --goal laptop"]
+    return finding.fail(
+        NO_GPU, needed="one or more", why=_no_gpu(machine), remedy=remedy, sources=source
+    )
+
+
+def _no_gpu(machine: Machine) -> str:
+    """Why none may be seen."""
     model = machine.read.text("/proc/device-tree/model").text.lower()
     uname = machine.read.ask("uname").data
     why = "No PCI device is an NVIDIA GPU: there is none, it is switched off, or it was not handed "
@@ -51,8 +60,7 @@ def _absent(machine: Machine, source: list[sources.Source]) -> Finding:
     elif isinstance(uname, dict) and "microsoft" in str(uname.get("release", "")).lower():
         why = "Under WSL the GPU is a part of Windows and no PCI device: its memory cannot be "
         why += "handed to a NIC or DPU."
-    remedy = ["lspci -d 10de:", "# With no GPU at all: dgkit doctor --goal laptop"]
-    return finding.fail(NO_GPU, needed="one or more", why=why, remedy=remedy, sources=source)
+    return why
 
 
 def _present(machine: Machine, source: list[sources.Source]) -> Finding:
@@ -75,9 +83,10 @@ def _present(machine: Machine, source: list[sources.Source]) -> Finding:
 @check("driver-loaded", "NVIDIA driver", goals=WITH_GPU, sides=_HOST)
 def loaded(case: Case) -> Iterator[Finding]:
     """Is NVIDIA's kernel driver loaded, and do its libraries and device files work?"""
-    empty = nothing(case, driver=False)
-    if empty is not None:
-        yield empty
+    if nothing(case, driver=False) is not None:  # errors name this check: it says what is wrong
+        known = not case.machine.know(pci.tree).why
+        why = _no_gpu(case.machine) if known else "The PCI devices cannot be listed."
+        yield finding.n_a(NO_GPU, needed="dgkit doctor gpu-present", why=why)
         return
     driver, said = case.machine.know(nvidia_proc.driver), case.machine.know(smi)
     if driver.loaded is False and not said.driver:
@@ -147,6 +156,11 @@ def flavour(case: Case) -> Iterator[Finding]:
             remedy=["cat /proc/driver/nvidia/version", "modinfo -F license nvidia"],
             sources=[_INSTALL],
         )
+    elif len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus)):
+        why = "The open modules drive no GPU before Turing: nvidia-peermem is the way, with the "
+        why += "closed ones, whose last branch for it is 580."
+        found, needed = f"closed, {driver.version}", "closed: before Turing"
+        yield finding.ok(found, needed=needed, why=why, sources=[_KERNEL_MODULES])
     else:
         yield _closed(machine, driver)
 
@@ -160,9 +174,18 @@ def _closed(machine: Machine, driver: Driver) -> Finding:
         f"closed, {driver.version}",
         needed="open",
         why=f"GPU memory cannot be handed on as a dma-buf; {way}",
-        remedy=driver_anew(machine),
-        sources=[_INSTALL],
+        remedy=_open(machine),
+        sources=[_INSTALL, _KERNEL_MODULES],
     )
+
+
+def _open(machine: Machine) -> list[str]:
+    """How to come by the open modules, unless a GPU would be lost to them."""
+    old = machine.know(gpudirect.before_turing)
+    if not old:
+        return driver_anew(machine)
+    names = ", ".join(one.name or one.address for one in old)
+    return [f"# The open modules do not drive {names}: take it out first, or use nvidia-peermem"]
 
 
 @check("driver-version", "NVIDIA driver version", goals=WITH_GPU, sides=_HOST)
@@ -243,6 +266,7 @@ def registry(case: Case) -> Iterator[Finding]:
         words = "".join(f"{name}={value};" for name, value in keys.items())
         line = f'options nvidia NVreg_RegistryDwords="{words}"'  # the last such line counts alone
         write = [] if written else [f"echo '{line}' | sudo tee -a {_CONF}"]
+        write.append(initramfs(case.machine))
         yield finding.warn(
             "written, not in force yet" if written else "not set",
             needed=needed,

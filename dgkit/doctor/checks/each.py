@@ -11,9 +11,9 @@ from ..facts import gpus, nvidia_proc, pci
 from ..facts.gpus import Gpu
 from ..facts.nvidia_smi import smi
 from ..finding import Finding
-from ..machine import Case
+from ..machine import Case, Machine
 
-__all__ = ["each", "nothing"]
+__all__ = ["by_smi", "each", "nothing"]
 
 NO_GPU, NO_DRIVER = "no NVIDIA GPU", "no NVIDIA driver is loaded"
 
@@ -30,6 +30,13 @@ def nothing(case: Case, *, driver: bool = True) -> Finding | None:
     if driver and loaded is False and not case.machine.know(smi).gpus:
         return finding.n_a(NO_DRIVER)
     return None
+
+
+def by_smi(machine: Machine, command: str) -> list[str]:
+    """What shows it: a command of nvidia-smi, or the driver, with which that comes."""
+    if machine.know(smi).trouble != "absent":
+        return [command]
+    return ["# The driver tells, once it is there: dgkit doctor driver-loaded"]
 
 
 def each(case: Case, judge: Callable[[Gpu], Finding], *, driver: bool = True) -> Iterator[Finding]:

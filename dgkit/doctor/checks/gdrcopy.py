@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from .. import finding, sources
 from ..facts import gpudirect, gpus, nvidia_proc
+from ..facts.system import family
 from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine
@@ -13,10 +14,21 @@ from ..registry import check
 from .each import nothing
 
 _SOURCES = (sources.GPUNETIO("GDRCopy Installation"), sources.GDRCOPY("README"))
-_BUILD = (
-    "git clone https://github.com/NVIDIA/gdrcopy.git && cd gdrcopy && make",
-    "sudo make lib_install && sudo ./insmod.sh",
-)
+_CLONE = "git clone https://github.com/NVIDIA/gdrcopy.git"
+_DEB = "build-essential devscripts debhelper check libsubunit-dev fakeroot pkg-config dkms"
+# Packages, whose module DKMS builds and each start loads: insmod.sh's is gone after a restart.
+_PACKAGES = {
+    "apt": (
+        f"sudo apt install {_DEB}",
+        f"{_CLONE} && cd gdrcopy/packages && CUDA=/usr/local/cuda ./build-deb-packages.sh",
+        "sudo dpkg -i gdrdrv-dkms_*.deb libgdrapi_*.deb",
+    ),
+    "dnf": (
+        "sudo dnf install rpm-build make check check-devel dkms",
+        f"{_CLONE} && cd gdrcopy/packages && CUDA=/usr/local/cuda ./build-rpm-packages.sh",
+        "sudo rpm -Uvh gdrcopy-kmod-*dkms*.rpm gdrcopy-[0-9]*.rpm",
+    ),
+}
 
 
 @check("gdrcopy", "GDRCopy", goals=[Goal.GPUNETIO], sides=("host",))
@@ -33,10 +45,12 @@ def gdrcopy(case: Case) -> Iterator[Finding]:
     module, library = _module(machine), _library(machine)
     lacks = [name for name, there in (("gdrdrv", module), ("libgdrapi", library)) if there is False]
     needed = "module gdrdrv, libgdrapi"
-    if lacks:
-        why = "Optional: without it no memory of the type DOCA_GPU_MEM_TYPE_GPU_CPU."
-        remedy = _remedy(machine, lacks)
-        found = f"no {' and no '.join(lacks)}"
+    why = "Optional: memory of the type DOCA_GPU_MEM_TYPE_GPU_CPU alone needs it."
+    if lacks and not (module or library):
+        remedy = list(_PACKAGES[machine.know(family)])
+        yield finding.n_a("not installed, and optional", why=why, remedy=remedy)
+    elif lacks:
+        remedy, found = _remedy(machine, lacks), f"no {lacks[0]}"
         yield finding.warn(found, needed=needed, why=why, remedy=remedy, sources=_SOURCES)
     elif module and library:
         yield finding.ok("module and library", needed=needed, sources=_SOURCES)
@@ -68,9 +82,13 @@ def _library(machine: Machine) -> bool | None:
 
 
 def _remedy(machine: Machine, lacks: list[str]) -> list[str]:
+    """Where one of the two is there, built or installed."""
+    packages = _PACKAGES[machine.know(family)]
     if lacks == ["gdrdrv"]:
-        return ["sudo modprobe gdrdrv", "# or, where it was built: sudo ./insmod.sh"]
+        start = "echo gdrdrv | sudo tee /etc/modules-load.d/gdrdrv.conf  # at each start, too"
+        built = "# where modprobe finds none, it was built by hand: install the packages instead"
+        return ["sudo modprobe gdrdrv", start, built, *packages]
     environ = machine.read.ask("environ").data
     named = isinstance(environ, dict) and environ.get("GDRCOPY_PATH_L")
-    path = ["export GDRCOPY_PATH_L=$PWD/src"] if not named else []
-    return [*_BUILD, *path] if "gdrdrv" in lacks else [_BUILD[0], "sudo make lib_install", *path]
+    path = ["# or, where it was built by hand: export GDRCOPY_PATH_L=.../gdrcopy/src"]
+    return [*packages, *([] if named else path)]

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from .. import finding, sources
-from ..facts import pci
+from ..facts import gpudirect, gpus, nvidia_proc, pci, rdma
 from ..facts.kconfig import Kconfig, kconfig
 from ..facts.side import side
+from ..facts.system import os_release, restart
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
@@ -44,6 +45,8 @@ def version(case: Case) -> Iterator[Finding]:
     if case.machine.know(side) == "dpu":
         why = "A dma-buf is made on the host: the Arm cores' kernel does not matter for it."
         yield finding.ok(release[:45], needed="any, on a DPU", why=why, sources=_VERSION_SOURCES)
+    elif "microsoft" in release.lower():
+        yield finding.n_a("Microsoft's, of WSL: see virtual-machine")
     elif number >= _SURE:
         yield finding.ok(release[:45], needed="6.2 or later", sources=_VERSION_SOURCES)
     else:
@@ -51,6 +54,13 @@ def version(case: Case) -> Iterator[Finding]:
 
 
 def _old(machine: Machine, release: str, *, maybe: bool) -> Finding:
+    if machine.know(nvidia_proc.driver).flavour == "closed":
+        return _closed(machine, release)
+    if maybe and _works(machine):
+        why = "CUDA gives a dma-buf, and an RDMA device takes one: both were asked."
+        return finding.ok(
+            release[:45], needed="5.12", why=why, sources=_VERSION_SOURCES, disagree=_DISAGREE
+        )
     known = "It may be too old for GPU memory as a dma-buf"
     too = known if maybe else "No device takes GPU memory as a dma-buf"
     return finding.warn(
@@ -63,32 +73,54 @@ def _old(machine: Machine, release: str, *, maybe: bool) -> Finding:
     )
 
 
-def _os_release(machine: Machine) -> dict[str, str]:
-    lines = machine.read.text("/etc/os-release").text.splitlines()
-    parts = (line.partition("=") for line in lines)
-    return {name: value.strip("\"' ") for name, _, value in parts}
+def _closed(machine: Machine, release: str) -> Finding:
+    """With the closed modules a newer kernel gives no dma-buf, and it may take the other way."""
+    old = len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus))
+    loaded = machine.know(gpudirect.peermem) == "loaded"
+    used = (*_VERSION_SOURCES, sources.UBUNTU_PEERMEM())
+    why = "With the closed modules no kernel gives a dma-buf. nvidia-peermem is the way, for which "
+    why += "Ubuntu's kernels from 6.8 on have no interface: keep this one."
+    if old or loaded:
+        return finding.ok(release[:45], needed="any, for nvidia-peermem", why=why, sources=used)
+    return finding.warn(
+        release[:45],
+        needed="6.2 or later",
+        why=why.replace(": keep this one", ""),
+        remedy=["# First the open kernel modules, which a newer kernel helps: driver-flavour"],
+        sources=used,
+    )
+
+
+def _works(machine: Machine) -> bool:
+    """Whether CUDA and the RDMA devices were asked, and all GPUs and one device say yes."""
+    said = [gpudirect.dma_buf(machine, gpu) for gpu in gpus.usable(machine)]
+    if not said or not all(one.asked and one.works for one in said):
+        return False
+    kinds = {one.model: one.name for one in reversed(machine.know(rdma.devices).devices)}
+    answers = [machine.read.probe("rdma-dmabuf", name).data for name in kinds.values()]
+    return any(isinstance(one, Mapping) and one.get("takes") is True for one in answers)
 
 
 def _newer(machine: Machine) -> list[str]:
     """How a distribution comes by a kernel 6.2: of its own, or not at all."""
-    said = _os_release(machine)
+    said = machine.know(os_release)
     name, number = said.get("ID", "").lower(), said.get("VERSION_ID", "")
     like = {name, *said.get("ID_LIKE", "").lower().split()}
     if name == "ubuntu" and number >= "22.04":
-        return [f"sudo apt install linux-generic-hwe-{number[:5]}", "sudo reboot"]
+        return [restart(f"sudo apt install -y linux-generic-hwe-{number[:5]}")]
     if name == "ubuntu":
         return ["# Ubuntu has it from 22.04 on", "sudo do-release-upgrade"]
     if name == "debian" and number == "12":
         arch = "arm64" if _machine(machine) == "aarch64" else "amd64"
+        names = f"linux-image-{arch} linux-headers-{arch}"  # DKMS builds NVIDIA's modules for it
         return [
             "# with bookworm-backports in /etc/apt/sources.list",
-            f"sudo apt install -t bookworm-backports linux-image-{arch}",
-            "sudo reboot",
+            restart(f"sudo apt install -y -t bookworm-backports {names}"),
         ]
     if name == "debian":
         return ["# Debian has it from 13 on, and in the backports of 12"]
     if name == "fedora":
-        return ["sudo dnf upgrade --refresh kernel", "sudo reboot"]
+        return [restart("sudo dnf -y upgrade --refresh kernel kernel-devel")]
     if like & {"rhel", "centos", "fedora"}:
         return ["# Red Hat's 9 has 5.14 with newer parts put in, its 10 has 6.12: take 10"]
     if like & {"suse", "sles", "opensuse"}:
@@ -111,11 +143,11 @@ _P2PDMA_SOURCES = (
 @check("kernel-p2pdma", "Kernel: PCI peer-to-peer DMA", goals=WITH_GPU, sides=("host",))
 def p2pdma(case: Case) -> Iterator[Finding]:
     """Does the kernel itself know of DMA between two PCI devices?"""
-    gpus = case.machine.know(pci.tree).gpus
-    if not gpus:
+    found = case.machine.know(pci.tree).gpus
+    if not found:
         yield finding.n_a("no NVIDIA GPU")
         return
-    others = sorted({one.driver for one in gpus} - {"nvidia", ""})
+    others = sorted({one.driver for one in found} - {"nvidia", ""})
     known = case.machine.know(kconfig)
     if known.options and known["CONFIG_PCI_P2PDMA"] != "n":
         yield finding.ok("PCI_P2PDMA=y", sources=_P2PDMA_SOURCES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import finding, sources
 from ..facts import gpus, pci
-from ..facts.system import driver_anew
+from ..facts.system import driver_anew, os_release, restart
 from ..finding import Finding
 from ..machine import Machine
 
@@ -59,10 +59,16 @@ def not_loaded(machine: Machine) -> Finding:
     remedy = ["sudo modprobe nvidia", "sudo dmesg | grep -i -e nvrm -e 'module verification'"]
     if machine.read.raw(_SECURE_BOOT).raw[4:5] == b"\1":
         why += " Secure Boot is on: the kernel loads only modules whose signature it knows."
-        remedy.append("sudo mokutil --import /var/lib/shim-signed/mok/MOK.der && sudo reboot")
+        remedy.append(restart(f"sudo mokutil --import {_key(machine)}"))
     return finding.fail(
         "installed, not loaded", needed="loaded", why=why, remedy=remedy, sources=[MODULES]
     )
+
+
+def _key(machine: Machine) -> str:
+    """The key with which DKMS signs modules: Ubuntu has its own, elsewhere it is DKMS's."""
+    ubuntu = machine.know(os_release).get("ID", "").lower() == "ubuntu"
+    return "/var/lib/shim-signed/mok/MOK.der" if ubuntu else "/var/lib/dkms/mok.pub"
 
 
 def _other_driver(machine: Machine) -> Finding | None:

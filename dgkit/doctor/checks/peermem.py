@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from .. import finding, sources
 from ..facts import gpudirect, gpus, nvidia_proc
-from ..facts.system import install
+from ..facts.peermem import dropped
+from ..facts.system import install, restart
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
@@ -16,6 +17,10 @@ from .each import nothing
 _SOURCES = (
     sources.GPUNETIO("GPU Memory Mapping, Using nvidia-peermem"),
     sources.GPUDIRECT("Using nvidia-peermem"),
+    sources.GPUDIRECT("Changes in CUDA 13.0, Deprecation Notice: NV-P2P API Support"),
+)
+_DEPRECATED = (
+    "CUDA 13.0 calls the interface under it (NV-P2P) deprecated: dma-buf is to come after it."
 )
 _REFUSED = (
     "# 'Invalid argument': it was built for another ib_core. Install MLNX_OFED or DOCA-OFED, then "
@@ -41,7 +46,8 @@ def peermem(case: Case) -> Iterator[Finding]:
     elif not direct:
         yield finding.n_a("not on this machine: see gpudirect-platform")
     elif state == "loaded":
-        yield finding.ok("loaded", needed="where there is no dma-buf", sources=_SOURCES)
+        needed = "where there is no dma-buf"
+        yield finding.ok("loaded", needed=needed, why=_DEPRECATED, sources=_SOURCES)
     elif works == {True}:
         yield finding.n_a("not loaded; dma-buf does without")
     elif state and False in works:
@@ -58,7 +64,28 @@ def peermem(case: Case) -> Iterator[Finding]:
         )
 
 
+def _without_interface(machine: Machine, state: str) -> Finding:
+    return finding.fail(
+        "installed, not loaded" if state == "loadable" else "not installed",
+        needed="loaded",
+        why="Ubuntu's kernels from 6.8 on have no interface for it: modprobe says 'Invalid "
+        "argument', unless MLNX_OFED or DOCA-OFED brings one.",
+        remedy=[
+            install(machine, "doca-ofed", "doca-ofed"),
+            "# Then install NVIDIA's driver again: it builds the module.",
+            "sudo modprobe nvidia-peermem",
+            "# or: NVIDIA's kernel for Ubuntu, which keeps the interface",
+            restart("sudo apt install -y linux-nvidia"),
+        ],
+        sources=[*_SOURCES, sources.UBUNTU_PEERMEM("")],
+        disagree="The GPUNetIO guide asks for `modprobe nvidia-peermem` alone; Ubuntu says that "
+        "its kernels from 6.8 on take it with MLNX_OFED or as linux-nvidia only.",
+    )
+
+
 def _blocks(machine: Machine, state: str) -> Finding:
+    if machine.know(dropped):
+        return _without_interface(machine, state)
     core = machine.know(nvidia_proc.modules)
     lacks = core is not None and "ib_core" not in core
     ofed = install(machine, "doca-ofed", "doca-ofed")

@@ -8,11 +8,12 @@ from .. import finding, sources
 from ..facts import cuda, gpudirect, pci
 from ..facts.gpudirect import Kind
 from ..facts.gpus import Gpu
+from ..facts.system import restart
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from .each import each
+from .each import by_smi, each
 
 _CONNECTX8 = frozenset({0x1023, 0x1025})  # PCI ID list, vendor 15b3: ConnectX-8, ConnectX-9
 _PINNED = "# Use pinned memory: dgkit.empty(..., on='pinned')"
@@ -24,11 +25,11 @@ _SHARED = (
 _NO = {
     Kind.SPARK: (
         _SHARED,
-        (sources.DGX_SPARK("GPUDirect RDMA"), sources.GPUNETIO("DGX Spark")),
+        (sources.DGX_SPARK("GPUDirect RDMA"), sources.GPUNETIO("GPUNetIO Installation and Setup")),
     ),
     Kind.TEGRA: (
         "CPU and GPU share one memory, and devices reach it where it was allocated as pinned.",
-        (sources.GPUDIRECT("Porting to Tegra"),),
+        (sources.GPUDIRECT("Porting to Tegra (CUDA 13.0)"),),
     ),
     Kind.GEFORCE: (
         "NVIDIA offers GPUDirect RDMA on data-centre and professional GPUs only.",
@@ -56,7 +57,9 @@ def platform(case: Case) -> Iterator[Finding]:
             return _coherent(found, case.machine)
         if says is None and not gpu.name:
             why = "Neither the driver nor nvidia-smi names the GPU."
-            return finding.unknown("?", why=why, remedy=["nvidia-smi -L"], sources=source)
+            return finding.unknown(
+                "?", why=why, remedy=by_smi(case.machine, "nvidia-smi -L"), sources=source
+            )
         return _virtual(case.machine, gpu, found) or finding.ok(
             f"{found}, {kind.value}", needed="GPUDirect", sources=source
         )
@@ -109,9 +112,7 @@ def _without(found: str, kind: Kind, goal: Goal) -> Finding:
         ]
     shared = kind in (Kind.SPARK, Kind.TEGRA)  # then pinned memory is all the memory there is
     say = finding.warn if shared or goal is Goal.GPUNETIO else finding.fail
-    return say(
-        f"{found}: no GPUDirect", needed="GPUDirect", why=why, remedy=remedy, sources=source
-    )
+    return say(f"{found}: no GPUDirect", needed="GPUDirect", why=why, remedy=remedy, sources=source)
 
 
 def _coherent(found: str, machine: Machine) -> Finding:
@@ -122,6 +123,6 @@ def _coherent(found: str, machine: Machine) -> Finding:
     if near and (0,) < gpudirect.kernel(machine) < (6, 14):
         why = "A ConnectX-8 reaches GPU memory through its Data Direct interface, which takes "
         why += "NVIDIA's kernel 6.14 or later."
-        do = ["sudo apt install linux-nvidia-64k-6.14", "sudo reboot"]
+        do = [restart("sudo apt install -y linux-nvidia-64k-6.14")]
         return finding.warn(found, needed="Linux 6.14", why=why, remedy=do, sources=source)
     return finding.ok(f"{found}, coherent with the CPU", needed="GPUDirect", sources=source)

@@ -7,15 +7,17 @@ from enum import Enum
 import msgspec
 
 from ..machine import Machine
-from . import nvidia_proc
+from . import gpus, nvidia_proc, pci
 from .cuda import attribute
 from .gpus import Gpu
 from .nvidia_proc import version_key
 
-__all__ = ["DmaBuf", "Kind", "dma_buf", "kernel", "kind", "peermem"]
+__all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "kernel", "kind"]
+__all__ += ["peermem", "release"]
 
 # Before Turing there are no open kernel modules, and without them no dma-buf.
 _TOO_OLD = frozenset({"fermi", "kepler", "maxwell", "pascal", "volta"})
+_TURING = 0x1E00  # the PCI ID list: Volta's devices end at 1dff, Turing's begin at 1e02
 
 
 class Kind(Enum):
@@ -61,14 +63,31 @@ def dma_buf(machine: Machine, gpu: Gpu) -> DmaBuf:
     if driver.flavour != "open" or not linux:
         what = "the kernel's version" if driver.flavour == "open" else "the modules' flavour"
         return DmaBuf(None, False, f"CUDA was not asked, and {what} is not known")
-    release = ".".join(map(str, linux))
-    return DmaBuf(True, False, f"open modules {driver.version}, Linux {release}")
+    number = ".".join(map(str, linux))
+    return DmaBuf(True, False, f"open modules {driver.version}, Linux {number}")
+
+
+def before_turing(machine: Machine) -> tuple[Gpu, ...]:
+    """GPUs that the open kernel modules do not drive: by architecture, else by the device's ID."""
+    devices = machine.know(pci.tree).devices
+
+    def older(gpu: Gpu) -> bool:
+        if gpu.architecture:
+            return gpu.architecture.lower() in _TOO_OLD
+        return gpu.address in devices and 0 < devices[gpu.address].device < _TURING
+
+    return tuple(gpu for gpu in machine.know(gpus.gpus) if older(gpu))
+
+
+def release(machine: Machine) -> str:
+    """Linux's version in full, as uname has it; "" where it is not known."""
+    data = machine.read.ask("uname").data
+    return str(data.get("release", "")) if isinstance(data, dict) else ""
 
 
 def kernel(machine: Machine) -> tuple[int, ...]:
     """Linux's version as (6, 8); () where it is not known."""
-    data = machine.read.ask("uname").data
-    return version_key(str(data.get("release", "")))[:2] if isinstance(data, dict) else ()
+    return version_key(release(machine))[:2]
 
 
 def _against(machine: Machine, gpu: Gpu) -> str:

@@ -1,0 +1,85 @@
+"""The open kernel modules: how distributions come by them, and which GPUs they do not drive."""
+
+from __future__ import annotations
+
+import pytest
+from doctor_gpu_rig import ADDRESS, CLOSED, NO_MODULE, h200, smi, with_gpu
+from doctor_rig import judge
+
+from dgkit.doctor import Goal, Verdict
+from dgkit.doctor.finding import Finding
+from dgkit.doctor.machine import Machine
+
+VERSION, SMI = "text /proc/driver/nvidia/version", "run nvidia-smi -q"
+PEERMEM = "run modinfo -F filename nvidia-peermem"
+
+
+def one(check: str, on: Machine) -> Finding:
+    (found,) = judge(check, on, goal=Goal.RDMA)
+    return found
+
+
+UBUNTU, DEBIAN = 'ID=ubuntu\nVERSION_ID="22.04"\n', 'ID=debian\nVERSION_ID="12"\n'
+ROCKY, FEDORA = (
+    'ID="rocky"\nID_LIKE="rhel fedora"\nVERSION_ID="9.4"\n',
+    "ID=fedora\nVERSION_ID=42\n",
+)
+RHEL10 = 'ID="rhel"\nVERSION_ID="10.0"\n'
+
+
+@pytest.mark.parametrize(
+    ("release", "closed", "absent"),
+    [
+        (UBUNTU, "--autoremove --purge nvidia-open nvidia-driver-open &&", "-y nvidia-open &&"),
+        (DEBIAN, "--autoremove --purge nvidia-open &&", "-y nvidia-open &&"),
+        (ROCKY, "module switch-to nvidia-driver:open-dkms --allowerasing &&", "module enable"),
+        (RHEL10, "install --allowerasing nvidia-open &&", "-y install nvidia-open &&"),
+        (FEDORA, "install --allowerasing nvidia-open &&", "-y install nvidia-open &&"),
+    ],
+)
+def test_each_distribution_switches_to_the_open_modules_in_its_own_way(
+    release: str, closed: str, absent: str
+) -> None:
+    known = {"text /etc/os-release": release}
+    switch = one("driver-flavour", h200({VERSION: CLOSED, **known}))
+    assert closed in switch.remedy[-1]
+    anew = one("driver-loaded", with_gpu(known))
+    assert absent in anew.remedy[-1]
+    assert "allowerasing" not in anew.remedy[-1]
+
+
+VOLTA = smi("Tesla V100-PCIE-32GB", architecture="Volta", driver="535.161.07")
+MIXED = smi(addresses=("00000000:17:00.0", "00000000:CA:00.0"), driver="535.161.07")
+MIXED = MIXED.replace("Hopper", "Pascal", 1).replace("NVIDIA H200", "Quadro P400", 1)
+
+
+@pytest.mark.parametrize("release", [UBUNTU, DEBIAN, ROCKY, RHEL10, FEDORA])
+@pytest.mark.parametrize("state", [NO_MODULE, "/lib/modules/6.8.0/nvidia-peermem.ko\n"])
+def test_open_modules_are_never_offered_where_a_gpu_would_be_lost_to_them(
+    release: str, state: object
+) -> None:
+    known = {"text /etc/os-release": release, PEERMEM: state, VERSION: CLOSED}
+    for text in (VOLTA, MIXED):
+        for goal in (Goal.RDMA, Goal.GPUNETIO):
+            for family in ("driver", "dmabuf", "peermem", "cuda", "kernel"):
+                found = judge(family, h200({SMI: text, **known}), goal=goal)
+                assert "nvidia-open" not in "\n".join(line for f in found for line in f.remedy)
+
+
+def test_a_gpu_before_turing_is_well_with_the_closed_modules_of_the_last_branch() -> None:
+    found = one("driver-flavour", h200({SMI: VOLTA, VERSION: CLOSED}))
+    assert found.verdict is Verdict.OK
+    assert "nvidia-peermem" in found.why
+    assert "580" in found.why
+    mixed = one("driver-flavour", h200({SMI: MIXED, VERSION: CLOSED}))
+    assert mixed.verdict is Verdict.WARN
+    assert "Quadro P400" in mixed.remedy[0]
+
+
+@pytest.mark.parametrize(("device", "package"), [("1DB4", "cuda-drivers"), ("1E04", "nvidia-open")])
+def test_where_no_driver_names_the_gpu_its_device_id_tells_what_drives_it(
+    device: str, package: str
+) -> None:
+    folder = f"text /sys/bus/pci/devices/{ADDRESS}/uevent"
+    bare = with_gpu({folder: f"PCI_CLASS=30200\nPCI_ID=10DE:{device}\n"})
+    assert package in one("driver-loaded", bare).remedy[-1]
