@@ -57,9 +57,9 @@ for at in range(96, -16, -16):
 """,
     "07_doctor": """
 answers = {
-    "machine-a": ("bar1-size", "# Or lend less at once than 250 MiB."),
+    "machine-a": ("bar1-size", "Or lend less at once than 250 MiB."),
     "machine-b": ("peermem", "sudo modprobe nvidia-peermem"),
-    "machine-c": ("bluefield-mode", "sudo ipmitool power cycle"),
+    "machine-c": ("bluefield-mode", machines["machine-c"].of("bluefield-mode")[0].remedy[0]),
 }
 """,
 }
