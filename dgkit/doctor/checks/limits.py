@@ -81,7 +81,7 @@ def _unlock(hard: int | None) -> list[str]:
 
 
 @check("page-size", "Page size", goals=WITH_GPU)
-def pagesize_text(case: Case) -> Iterator[Finding]:
+def page_size(case: Case) -> Iterator[Finding]:
     """How large are the pages, in which memory is lent?"""
     reading = case.machine.read.ask("page-size")
     size, used = reading.data, [sources.CUDA_DRIVER_API("cuMemGetHandleForAddressRange")]
