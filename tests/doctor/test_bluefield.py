@@ -105,11 +105,126 @@ def test_arm_cores_want_dpu_mode_and_gpunetio_wants_nic_mode(
 def test_the_way_to_nic_mode_is_the_guides_line_with_the_link_types_as_they_are() -> None:
     found = mode(Goal.GPUNETIO, settings(DPU, LINK_TYPE_P1=1, LINK_TYPE_P2=2))
     line = (
-        f"sudo mlxconfig -d {AT} --yes set LINK_TYPE_P1=1 INTERNAL_CPU_MODEL=1 "
+        f"sudo mlxconfig -d {AT} --yes set LINK_TYPE_P1=1 LINK_TYPE_P2=2 INTERNAL_CPU_MODEL=1 "
         "INTERNAL_CPU_PAGE_SUPPLIER=1 INTERNAL_CPU_ESWITCH_MANAGER=1 INTERNAL_CPU_IB_VPORT0=1 "
         "INTERNAL_CPU_OFFLOAD_ENGINE=1"
     )
-    assert found.remedy == (line, "sudo ipmitool power cycle")
+    assert found.remedy[0] == line
+
+
+POWER = "(sudo ipmitool power cycle cuts it at once, without a shutdown)"
+
+
+def test_a_power_cycle_begins_with_the_arm_cores_and_the_host_shut_down() -> None:
+    found = mode(Goal.GPUNETIO, settings(DPU))
+    assert f"sudo mlxfwreset -d {AT} --yes -l 1 -t 4 r" in found.remedy
+    assert found.remedy[-1].startswith("# then shut the host down")
+    assert POWER in found.remedy[-1]
+    assert "warm reboot" in found.disagree
+    assert not any(line.startswith("sudo ipmitool") for line in found.remedy)
+
+
+def test_a_bluefield_3_in_nic_mode_has_no_arm_cores_to_shut_down() -> None:
+    three, two = (mode(Goal.ARM_DMA, settings(NIC), device=one) for one in (BF3, BF2))
+    assert not any("mlxfwreset" in line for line in three.remedy)
+    assert any("mlxfwreset" in line for line in two.remedy)
+
+
+def test_the_arm_side_is_not_told_to_cut_power_itself() -> None:
+    found = mode(Goal.GPUNETIO, settings(DPU), ARM)
+    assert found.remedy[0].startswith("sudo mlxconfig")
+    assert all(line.startswith("#") and "ipmitool" not in line for line in found.remedy[1:])
+
+
+def test_only_settings_that_the_card_showed_are_set() -> None:
+    now = {"INTERNAL_CPU_MODEL": 1, "INTERNAL_CPU_OFFLOAD_ENGINE": 0}
+    found = mode(Goal.GPUNETIO, asked(bluefield.ASKED, table(now)))
+    set_ = f"sudo mlxconfig -d {AT} --yes set INTERNAL_CPU_MODEL=1 INTERNAL_CPU_OFFLOAD_ENGINE=1"
+    assert found.remedy[0] == set_
+
+
+OTHER = "0000:b1:00.0"
+
+
+def two(
+    goal: Goal, first: tuple[int, ...], second: tuple[int, ...] | None, device: str = BF3
+) -> dict[str, Finding]:
+    """What is said of two cards, the second of which may have settings, too."""
+    there = cards((AT, BF3), (OTHER, device)) | settings(first)
+    if second is not None:
+        values = dict(zip(bluefield.MODE, second, strict=True))
+        there |= asked(bluefield.ASKED, table(values), OTHER)
+    said = judge("bluefield-mode", machine(there), goal=goal)
+    return {found.subject.partition("(")[2].rstrip(")"): found for found in said}
+
+
+def test_where_one_card_is_in_the_right_mode_the_other_may_stay_as_it_is() -> None:
+    for goal, fits, other in ((Goal.ARM_DMA, AT, OTHER), (Goal.GPUNETIO, OTHER, AT)):
+        for second in (NIC, None) if goal is Goal.ARM_DMA else (NIC,):
+            said = two(goal, DPU, second)
+            assert said[fits].verdict is Verdict.OK
+            assert said[other].verdict is Verdict.NOT_APPLICABLE
+            assert fits in said[other].why
+            assert not said[other].remedy
+    both = two(Goal.ARM_DMA, NIC, NIC)
+    assert {one.verdict for one in both.values()} == {Verdict.FAIL}
+
+
+def test_a_connectx_drives_gpunetio_beside_a_bluefield_in_any_mode() -> None:
+    (found,) = two(Goal.GPUNETIO, DPU, None, CX7).values()
+    assert found.verdict is Verdict.NOT_APPLICABLE
+    assert "ConnectX-7" in found.why
+    (found,) = two(Goal.ARM_DMA, NIC, None, CX7).values()
+    assert found.verdict is Verdict.FAIL
+
+
+def test_a_first_bluefield_beside_a_later_one_is_no_fault() -> None:
+    here = machine(cards((AT, BF1), (OTHER, BF3)))
+    verdicts = {one.subject: one.verdict for one in judge("bluefield-present", here)}
+    assert verdicts == {AT: Verdict.NOT_APPLICABLE, OTHER: Verdict.OK}
+
+
+def test_a_virtual_machine_has_its_card_passed_through() -> None:
+    guest = {**cards(), "text /proc/cpuinfo": "flags\t\t: fpu hypervisor\n"}
+    for goal in (Goal.ARM_DMA, Goal.GPUNETIO):
+        (found,) = judge("bluefield-present", machine(guest), goal=goal)
+        assert "passed through" in found.remedy[0]
+
+
+ARM_AT = "0000:03:00.0"
+
+
+def arm_side(level: str = "PRIVILEGED", now: tuple[int, ...] = DPU) -> Machine:
+    values = dict(zip(bluefield.MODE, now, strict=True))
+    query = f"Current device configurations:\n-----\nlevel                         : {level}\n"
+    return machine(
+        {
+            **cards((ARM_AT, BF3)),
+            **ARM,
+            **asked(bluefield.ASKED, table(values), ARM_AT),
+            **nets(p0="p0", pf0hpf="c1pf0"),
+            f"run mlxprivhost -d {ARM_AT} q": query,
+        }
+    )
+
+
+def test_under_zero_trust_no_command_for_the_mode_is_for_the_host() -> None:
+    host = machine({**cards((AT, BF3)), **settings(DPU)})
+    for level in ("RESTRICTED", "PRIVILEGED"):
+        said = judge("bluefield-mode", host, arm_side(level), goal=Goal.GPUNETIO)
+        found = {one.side: one for one in said}
+        assert found["dpu"].verdict is Verdict.NOT_APPLICABLE
+        assert found["host"].verdict is Verdict.FAIL
+        typed = [line for line in found["host"].remedy if not line.startswith("#")]
+        assert bool(typed) is (level == "PRIVILEGED")
+        assert any(ARM_AT in line for line in found["host"].remedy) is (level == "RESTRICTED")
+
+
+def test_a_wrong_mode_is_told_of_once_for_both_sides() -> None:
+    host = machine({**cards((AT, BF3)), **settings(NIC)})
+    said = {one.side: one for one in judge("bluefield-mode", host, arm_side(now=NIC))}
+    assert said["host"].verdict is Verdict.FAIL
+    assert said["dpu"].verdict is Verdict.NOT_APPLICABLE
 
 
 def test_the_way_back_to_dpu_mode_leaves_the_links_alone() -> None:
@@ -121,13 +236,15 @@ def test_the_way_back_to_dpu_mode_leaves_the_links_alone() -> None:
 
 def test_a_mode_that_is_set_and_not_yet_in_force_wants_a_power_cycle_only() -> None:
     found = mode(Goal.ARM_DMA, settings(NIC, DPU))
-    assert (found.verdict, found.remedy) == (Verdict.FAIL, ("sudo ipmitool power cycle",))
+    assert found.verdict is Verdict.FAIL
+    assert not any("mlxconfig" in line for line in found.remedy)
     assert "takes effect after a power cycle" in found.why
 
 
 def test_a_mode_that_the_next_power_cycle_will_take_away_is_warned_about() -> None:
     found = mode(Goal.ARM_DMA, settings(DPU, NIC))
     assert found.verdict is Verdict.WARN
+    assert "works now" in found.why
     assert "INTERNAL_CPU_OFFLOAD_ENGINE=0" in found.remedy[0]
 
 

@@ -31,7 +31,7 @@ ETH = {"LINK_TYPE_P1": 2, "KEEP_ETH_LINK_UP_P1": 1, "KEEP_IB_LINK_UP_P1": 0}
     ("device", "values", "verdict"),
     [
         (BF3, {"LINK_TYPE_P1": 2}, Verdict.OK),
-        (BF3, {"LINK_TYPE_P1": 1}, Verdict.WARN),
+        (BF3, {"LINK_TYPE_P1": 1}, Verdict.OK),  # gpunetio-ethernet alone wants Ethernet
         (CX7, ETH, Verdict.OK),
         (CX7, ETH | {"KEEP_ETH_LINK_UP_P1": 0}, Verdict.WARN),
         (CX7, ETH | {"KEEP_IB_LINK_UP_P1": 1}, Verdict.WARN),
@@ -61,8 +61,18 @@ def test_links_that_are_not_read_share_one_finding() -> None:
     (found,) = judge("bluefield-link", here, goal=Goal.GPUNETIO)
     assert found.verdict is Verdict.CANNOT_TELL
     assert found.subject == f"{AT}, 0000:b1:00.0"
+    assert found.needed
+    assert not any("LINK_TYPE" in line for line in found.remedy), "some cards have no such setting"
     none = judge("bluefield-link", machine(cards()), goal=Goal.GPUNETIO)
     assert none[0].verdict is Verdict.NOT_APPLICABLE
+
+
+def test_the_link_of_a_bluefield_in_dpu_mode_does_not_count_beside_a_nic() -> None:
+    dpu = asked(bluefield.ASKED, table({"LINK_TYPE_P1": 1, "INTERNAL_CPU_OFFLOAD_ENGINE": 0}))
+    other = "0000:b1:00.0"
+    here = {**cards((AT, BF3), (other, CX7)), **dpu, **asked(bluefield.LINKS, table(ETH), other)}
+    (found,) = judge("bluefield-link", machine(here), goal=Goal.GPUNETIO)
+    assert other in found.subject
 
 
 @pytest.mark.parametrize(
@@ -118,6 +128,12 @@ def test_host_and_arm_cores_need_an_address_over_rshim(
         assert found.verdict is verdict
         if verdict is Verdict.WARN and found.needed != "tmfifo_net0":
             assert usual in found.remedy[0]
+
+
+def test_a_container_is_not_told_to_start_services() -> None:
+    here = {**cards((AT, BF3)), "names /sys/class/net": ["lo"], "text /.dockerenv": ""}
+    (found,) = judge("bluefield-tmfifo", machine(here))
+    assert [line[:1] for line in found.remedy] == ["#"]
 
 
 def test_a_host_without_a_card_needs_no_network_to_one() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from bluefield_rig import AT, BF3, cards
+from bluefield_rig import AT, BF3, asked, cards, table
 from doctor_rig import UNAME, judge, machine
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.facts import doca
+from dgkit.doctor.facts import bluefield, doca
 from dgkit.doctor.facts.versions import version
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
@@ -186,15 +186,46 @@ def test_libibverbs_is_judged_by_the_release_of_rdma_core(
     goal: Goal, file: str, verdict: Verdict
 ) -> None:
     files = {"libibverbs": f"/usr/lib/{file}"} if file else {}
-    found = one("rdma-core", loadable(**files), goal=goal)
+    found = one("rdma-core", cards((AT, BF3)), loadable(**files), goal=goal)
     assert found.verdict is verdict
 
 
+def test_an_old_distribution_gets_its_libibverbs_from_doca() -> None:
+    old = loadable(libibverbs="/usr/lib/libibverbs.so.1.14.39.0")
+    lines = {
+        number: one("rdma-core", cards((AT, BF3)), old, {"text /etc/os-release": said}).remedy
+        for number in ("22.04", "24.04")
+        for said in [f'ID=ubuntu\nVERSION_ID="{number}"\n']
+    }
+    assert "doca-ofed" in lines["22.04"][-1]
+    assert "rdma-core 39" in lines["22.04"][0]
+    assert "libibverbs1" in lines["24.04"][-1]
+
+
+@pytest.mark.parametrize(
+    ("goal", "device", "checks"),
+    [
+        (Goal.ARM_DMA, None, ("doca-version", "doca-libraries", "rdma-core")),
+        (Goal.ARM_DMA, "1021", ("doca-version", "doca-libraries")),
+        (Goal.GPUNETIO, None, ("doca-version", "doca-libraries", "gpunetio-ethernet")),
+        (Goal.GPUNETIO, None, ("gpunetio-rdma", "gpunetio-verbs", "gpunetio-dma", "rdma-core")),
+        (Goal.RDMA, None, ("rdma-core",)),
+    ],
+)
+def test_without_a_card_for_it_doca_is_not_missed(
+    goal: Goal, device: str | None, checks: tuple[str, ...]
+) -> None:
+    here = cards((AT, device)) if device else cards()
+    for check in checks:
+        assert one(check, here, loadable(), goal=goal).verdict is Verdict.NOT_APPLICABLE
+
+
 def test_the_two_numberings_of_libibverbs_are_said_to_disagree() -> None:
-    found = one("rdma-core", loadable(libibverbs="/usr/lib/libibverbs.so.1.14.39.0"))
+    card = cards((AT, BF3))
+    found = one("rdma-core", card, loadable(libibverbs="/usr/lib/libibverbs.so.1.14.39.0"))
     assert "rdma-core 44" in found.disagree
     assert "since 34" in found.disagree
-    late = one("rdma-core", {"probe libraries": LATE})
+    late = one("rdma-core", card, {"probe libraries": LATE})
     assert late.verdict is Verdict.CANNOT_TELL
 
 
@@ -252,13 +283,36 @@ def test_without_the_static_library_two_parts_are_missing() -> None:
         assert found.verdict is verdict
 
 
-def test_gpunetio_ethernet_needs_root_and_the_others_do_not() -> None:
-    user: dict[str, object] = {"ask euid": 1000}
-    found = one("gpunetio-ethernet", installed(), user, CUDA_13, goal=Goal.GPUNETIO)
-    assert (found.verdict, found.needed) == (Verdict.WARN, "root")
-    for part in ("rdma", "verbs", "dma"):
-        other = one(f"gpunetio-{part}", installed(), user, CUDA_13, goal=Goal.GPUNETIO)
-        assert other.verdict is Verdict.OK
+def test_that_programs_of_gpunetio_ethernet_need_root_is_no_fault_of_the_machine() -> None:
+    for user in (0, 1000):
+        who: dict[str, object] = {"ask euid": user}
+        found = one("gpunetio-ethernet", installed(), who, CUDA_13, goal=Goal.GPUNETIO)
+        assert found.verdict is Verdict.OK
+        assert "root" in found.why
+    verbs = one("gpunetio-verbs", installed(), CUDA_13, goal=Goal.GPUNETIO)
+    assert "root" not in verbs.why
+
+
+@pytest.mark.parametrize(
+    ("types", "verdict"),
+    [
+        ({"LINK_TYPE_P1": 1, "LINK_TYPE_P2": 1}, Verdict.FAIL),
+        ({"LINK_TYPE_P1": 1, "LINK_TYPE_P2": 2}, Verdict.OK),
+        ({"LINK_TYPE_P1": 2}, Verdict.OK),
+        ({}, Verdict.OK),
+    ],
+)
+def test_only_gpunetio_ethernet_is_blocked_by_infiniband(
+    types: dict[str, int], verdict: Verdict
+) -> None:
+    card = {**cards((AT, BF3)), **asked(bluefield.ASKED, table({"INTERNAL_CPU_MODEL": 1} | types))}
+    there = {**card, **installed(), **CUDA_13}
+    found = one("gpunetio-ethernet", there, goal=Goal.GPUNETIO)
+    assert found.verdict is verdict
+    if verdict is Verdict.FAIL:
+        assert found.remedy[0].endswith("set LINK_TYPE_P1=2 LINK_TYPE_P2=2")
+    for check in ("gpunetio-rdma", "gpunetio-verbs", "gpunetio-dma", "bluefield-link"):
+        assert one(check, there, goal=Goal.GPUNETIO).verdict is Verdict.OK
 
 
 def test_without_doca_no_part_is_there_and_an_unread_doca_is_not_judged() -> None:

@@ -74,6 +74,25 @@ def test_firmware_is_judged_by_the_goal_and_by_the_doca_beside_it(
         assert found.needed
 
 
+def test_beside_a_card_for_gpunetio_an_older_one_is_not_judged() -> None:
+    other = "0000:b1:00.0"
+    there = {**card(CX7, "28.47.1026"), f"names {PCI}": [AT, other]}
+    there |= {
+        f"link {PCI}/{other}": f"/sys/devices/pci0000:b0/{other}",
+        f"text {PCI}/{other}/uevent": f"PCI_CLASS=20000\nPCI_ID=15B3:{CX5}\n",
+    }
+    assert judged(Goal.GPUNETIO, there).verdict is Verdict.OK
+    assert len(judge("firmware-version", machine(there), goal=Goal.RDMA)) == 2
+
+
+def test_new_firmware_wants_an_orderly_power_cycle() -> None:
+    found = judged(Goal.ARM_DMA, card(BF3, "32.40.1000", "2.9.1008"))
+    assert "mlxfwreset" in found.remedy[2]
+    nic = judged(Goal.RDMA, card(CX7, "28.39.1002", "3.2.1025"))
+    assert not any("mlxfwreset" in line for line in nic.remedy)
+    assert not any(line.startswith("sudo ipmitool") for line in (*found.remedy, *nic.remedy))
+
+
 def test_the_sample_guide_and_doca_are_said_to_disagree() -> None:
     assert "24.33.0100" in judged(Goal.ARM_DMA, card(BF2, "24.43.1014", "2.9.1008")).disagree
     assert judged(Goal.RDMA, card(BF2, "24.43.1014", "2.9.1008")).disagree == ""

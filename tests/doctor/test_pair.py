@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping
 
 import pci_rig
 import pytest
+from bluefield_rig import asked, table
 from doctor_rig import UNAME, judge, machine
 
 from dgkit.doctor import Verdict, finding, registry
 from dgkit.doctor.checks import pair
+from dgkit.doctor.facts import bluefield
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
@@ -59,6 +61,26 @@ def test_a_dpu_of_another_generation_is_in_another_machine() -> None:
 
 def test_a_dpu_that_does_not_see_the_host_fails() -> None:
     assert one("pair-bluefield", host(), dpu({f"names {NET}": ["p0"]})).verdict is Verdict.FAIL
+
+
+def modes(address: str, engine: int) -> dict[str, object]:
+    values = {"INTERNAL_CPU_MODEL": 1, "INTERNAL_CPU_OFFLOAD_ENGINE": engine}
+    return asked(bluefield.ASKED, table(values), address)
+
+
+def test_sides_that_tell_different_modes_are_not_one_card_now() -> None:
+    for arm in (modes("0000:03:00.0", 0), {}):  # an Arm side with representors is in DPU mode
+        same = one("pair-bluefield", host(**modes("0000:b3:00.0", 0)), dpu({**SEES, **arm}))
+        assert same.verdict is Verdict.OK
+        found = one("pair-bluefield", host(**modes("0000:b3:00.0", 1)), dpu({**SEES, **arm}))
+        assert (found.verdict, found.found) == (Verdict.FAIL, "host NIC mode, Arm DPU mode")
+        assert "one snapshot is older" in found.why
+
+
+def test_the_way_to_the_hosts_mode_names_its_card() -> None:
+    there = host(**modes("0000:b3:00.0", 0))
+    found = one("pair-bluefield", there, dpu({f"names {NET}": ["p0"]}))
+    assert found.remedy[1].startswith("sudo mlxconfig -d 0000:b3:00.0 -e q ")
 
 
 def test_what_was_not_read_on_one_side_cannot_be_told() -> None:

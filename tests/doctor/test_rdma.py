@@ -104,7 +104,17 @@ def test_rdma_devices_are_judged_by_what_the_goal_needs_of_them(
 
 def test_a_nic_without_an_rdma_device_lacks_its_module() -> None:
     assert one("rdma-devices", NIC).remedy == ("sudo modprobe mlx5_ib",)
-    assert "rxe" in one("rdma-devices").remedy[-1]
+
+
+def test_soft_roce_is_told_of_with_an_interface_that_is_there() -> None:
+    nets = {"names /sys/class/net": ["br0", "docker0", "enp3s0", "lo"]}
+    assert one("rdma-devices", nets).remedy[-1].endswith("rxe0 type rxe netdev enp3s0")
+    assert "rxe" not in " ".join(one("rdma-devices").remedy)
+
+
+def test_a_virtual_machine_has_its_nic_passed_through() -> None:
+    guest = {"text /proc/cpuinfo": "flags\t\t: fpu hypervisor\n"}
+    assert "passed through" in one("rdma-devices", guest).remedy[0]
 
 
 def test_an_infiniband_port_that_is_down_may_lack_its_subnet_manager() -> None:

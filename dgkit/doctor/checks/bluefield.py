@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+
+import msgspec
 
 from .. import finding, sources
-from ..facts import bluefield, firmware, mlxconfig, pci, system
+from ..facts import bluefield, firmware, pci, system, virtual
 from ..facts.bluefield import Mode, Tmfifo
 from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
 from ..facts.side import side
-from ..finding import Finding
+from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
-from ..machine import Case
+from ..machine import Case, Machine
 from ..registry import check
-from .modes import GUIDE, MODES, POWER, WANTED, Seen, judged, subject
+from . import nic_links
+from .modes import GUIDE, MODES, WANTED, Seen, judged, subject
+from .resets import Where
+from .several import one_will_do
 
 NONE = "no BlueField"
 
@@ -28,25 +32,26 @@ def present(case: Case) -> Iterator[Finding]:
     if devices.why:
         yield finding.unknown("PCI devices not read", why=devices.why, sources=[source])
         return
-    cards = case.machine.know(bluefield.cards)
     arm = case.machine.know(side) == "dpu"
-    for card in cards:
-        ports = len(card.functions)
-        seen = "from its Arm cores" if arm else "from the host"
-        found = f"{card.model}, {ports} port{'s' if ports > 1 else ''}, {seen}"
-        if card.model == "BlueField" and case.goal in (Goal.ARM_DMA, Goal.GPUNETIO):
-            yield finding.fail(
-                found,
-                needed="BlueField-2 or later",
-                why="DOCA supports BlueField-2 and later; the first BlueField has no DOCA DMA.",
-                subject=card.address,
-                remedy=["# put a BlueField-2 or a BlueField-3 in its place"],
-                sources=[source],
-            )
-        else:
-            yield finding.ok(found, subject=card.address, sources=[source])
-    if not cards:
-        yield _nothing(case, arm)
+    said = [_card(case, card, arm) for card in case.machine.know(bluefield.cards)]
+    yield from one_will_do(said, _connectx(case)) if said else [_nothing(case, arm)]
+
+
+def _card(case: Case, card: Adapter, arm: bool) -> Finding:
+    source = sources.DOCA_SUPPORT("Supported devices")
+    ports = len(card.functions)
+    seen = "from its Arm cores" if arm else "from the host"
+    found = f"{card.model}, {ports} port{'s' if ports > 1 else ''}, {seen}"
+    if card.model != "BlueField" or case.goal not in (Goal.ARM_DMA, Goal.GPUNETIO):
+        return finding.ok(found, subject=card.address, sources=[source])
+    return finding.fail(
+        found,
+        needed="BlueField-2 or later",
+        why="DOCA supports BlueField-2 and later; the first BlueField has no DOCA DMA.",
+        subject=card.address,
+        remedy=["# put a BlueField-2 or a BlueField-3 in its place"],
+        sources=[source],
+    )
 
 
 def _nothing(case: Case, arm: bool) -> Finding:
@@ -54,6 +59,8 @@ def _nothing(case: Case, arm: bool) -> Finding:
     missing = _ARM if arm else _MISSING.get(case.goal)
     if missing is None or (case.goal is Goal.GPUNETIO and others):
         return finding.n_a(f"none; there is {others[0]}" if others else NONE)
+    if not arm and case.machine.know(virtual.virtual).is_vm:
+        return msgspec.structs.replace(missing, remedy=(f"# have {missing.needed} passed through",))
     return missing
 
 
@@ -62,7 +69,10 @@ _ARM = finding.fail(
     needed="the card's network functions",
     why="This is the Arm side of a BlueField, yet none of its network functions is on the PCI bus: "
     "its firmware did not start, or the card is in NIC mode.",
-    remedy=["sudo dmesg | grep -i mlx5", f"# on the host: {POWER}"],
+    remedy=[
+        "sudo dmesg | grep -i mlx5",
+        "# on the host: shut it down, and switch its power off and on",
+    ],
     sources=[MODES],
 )
 _MISSING = {
@@ -87,21 +97,56 @@ _MISSING = {
 @check("bluefield-mode", "Mode of the BlueField", goals=WITH_GPU)
 def mode(case: Case) -> Iterator[Finding]:
     """Is the card in the mode that the goal needs: DPU mode, or NIC mode?"""
-    found = case.machine.know(bluefield.configs)
-    if not found:
+    arm = case.machine.know(side) == "dpu"
+    if not case.machine.know(bluefield.cards):
         yield finding.n_a(NONE)
-    for card, settings in found:
-        now, after = bluefield.mode(settings), bluefield.mode(settings, after=True)
-        how = ""
-        if now is Mode.UNKNOWN:
-            now, how = _shown(case, card)
-            after = now
-        if case.machine.know(side) == "dpu" and bluefield.restricted(case.machine, card):
-            how = f"{how} {_ZERO_TRUST}".strip()
-        if now is Mode.UNKNOWN:
-            yield _untold(case, card, settings)
-        else:
-            yield judged(case.goal, Seen(card, settings, now, after, how))
+    elif arm and case.host is not None and case.goal is Goal.GPUNETIO:
+        yield finding.n_a("GPUNetIO runs on the host")
+    else:
+        there = _failing(case) if arm else set()
+        for one in one_will_do(_modes(case, arm), "" if arm else _connectx(case)):
+            twice = one.verdict is Verdict.FAIL and one.found in there
+            yield finding.n_a(one.found, why="As the host says.") if twice else one
+
+
+def _connectx(case: Case) -> str:
+    """A card that GPUNetIO drives in any mode of the BlueFields, "" if there is none."""
+    others = [one for one in case.machine.know(firmware.adapters) if not one.bluefield]
+    return subject(others[0]) if others and case.goal is Goal.GPUNETIO else ""
+
+
+def _failing(case: Case) -> set[str]:
+    """The wrong modes that the check finds on the host, where that is known."""
+    if case.host is None:
+        return set()
+    host = msgspec.structs.replace(case, machine=case.host)
+    return {one.found for one in _modes(host, arm=False) if one.verdict is Verdict.FAIL}
+
+
+def _modes(case: Case, arm: bool) -> list[Finding]:
+    known = case.machine.know(bluefield.configs)
+    return [_mode(case, card, settings, arm) for card, settings in known]
+
+
+def _mode(case: Case, card: Adapter, settings: Config, arm: bool) -> Finding:
+    now, after = bluefield.mode(settings), bluefield.mode(settings, after=True)
+    how, where = "", Where(arm=arm)
+    if now is Mode.UNKNOWN:
+        now, how = _shown(case, card)
+        after = now
+    locked = bluefield.locked(case.machine if arm else _own_arm(case))
+    if locked is not None and arm:
+        how = f"{how} {_ZERO_TRUST}".strip()
+    elif locked is not None:
+        where = Where(at=locked.address)
+    if now is Mode.UNKNOWN:
+        return _untold(case, card, settings)
+    return judged(case.goal, Seen(card, settings, now, after, how, where))
+
+
+def _own_arm(case: Case) -> Machine | None:
+    """The Arm side of the host's only card."""
+    return case.dpu if len(case.machine.know(bluefield.cards)) == 1 else None
 
 
 _ZERO_TRUST = (
@@ -112,8 +157,7 @@ _ZERO_TRUST = (
 
 def _shown(case: Case, card: Adapter) -> tuple[Mode, str]:
     """The mode by what shows without root: representors, a running Arm side, the rshim driver."""
-    alone = len(case.machine.know(bluefield.cards)) == 1  # so a DPU beside it is this card's
-    arm = case.machine if case.machine.know(side) == "dpu" else case.dpu if alone else None
+    arm = case.machine if case.machine.know(side) == "dpu" else _own_arm(case)
     if arm is not None:
         if any(one.host for one in arm.know(bluefield.representors)):
             return Mode.DPU, "The Arm side has representors of the host's functions."
@@ -133,85 +177,29 @@ def _untold(case: Case, card: Adapter, settings: Config) -> Finding:
         needed=str(wanted),
         why=settings.why or "mlxconfig tells nothing of INTERNAL_CPU_OFFLOAD_ENGINE.",
         subject=subject(card),
-        remedy=_asking(case, [(card, settings)], bluefield.MODE),
+        remedy=nic_links.asking(case, [(card, settings)], bluefield.MODE),
         sources=[MODES],
     )
-
-
-def _asking(
-    case: Case, cards: Sequence[tuple[Adapter, Config]], names: tuple[str, ...]
-) -> list[str]:
-    """The commands by which root reads the settings; mstconfig is in every distribution."""
-    queries = [f"sudo {shlex.join(mlxconfig.command(card.address, names))}" for card, _ in cards]
-    if any(settings.fault == "absent" for _, settings in cards):
-        install = system.install(case.machine, "mstflint", "mstflint")
-        return [install, *(query.replace("mlxconfig", "mstconfig") for query in queries[:4])]
-    return queries[:4]
 
 
 @check("bluefield-link", "Link settings for GPUNetIO", goals={Goal.GPUNETIO}, sides=("host",))
 def link(case: Case) -> Iterator[Finding]:
     """Do the ports speak Ethernet or InfiniBand, and do they keep their link as GPUNetIO asks?"""
-    others = [one for one in case.machine.know(firmware.adapters) if not one.bluefield]
-    asked = mlxconfig.queries(case.machine, [one.address for one in others], bluefield.LINKS)
-    cards = [*case.machine.know(bluefield.configs), *zip(others, asked, strict=True)]
-    if not cards:
+    known = nic_links.cards(case.machine)
+    if not known:
         yield finding.n_a("no NIC of NVIDIA's")
-    untold = [(card, settings) for card, settings in cards if settings.fault]
-    yield from (_link(card, settings) for card, settings in cards if not settings.fault)
+    untold = [(card, settings) for card, settings in known if settings.fault]
+    yield from (nic_links.judged(card, settings) for card, settings in known if not settings.fault)
     if untold:
         yield finding.unknown(
             "link settings not read",
+            needed="the link type, KEEP_*_LINK_UP",
             why=untold[0][1].why,
             subject=", ".join(card.address for card, _ in untold),
-            remedy=_asking(case, untold, ("LINK_TYPE_P1",)),
+            # all settings: a card that speaks Ethernet alone has no LINK_TYPE_P1
+            remedy=nic_links.asking(case, untold, ()),
             sources=[GUIDE],
         )
-
-
-_KEEP = {2: bluefield.KEEP, 1: bluefield.KEEP[::-1]}
-_NAMES = {1: "InfiniBand", 2: "Ethernet"}
-
-
-def _link(card: Adapter, settings: Config) -> Finding:
-    source = GUIDE if card.bluefield else sources.GPUNETIO("ConnectX NIC")
-    # a card that speaks Ethernet alone has no such setting
-    kind = settings.now("LINK_TYPE_P1") or 2
-    found, about = _NAMES.get(kind, f"type {kind}"), subject(card)
-    keep, drop = _KEEP.get(kind, _KEEP[2])
-    if not card.bluefield and (settings.now(keep) == 0 or settings.now(drop) == 1):
-        return finding.warn(
-            f"{found}, {keep}={settings.now(keep)}",
-            needed=f"{keep}=1, {drop}=0",
-            why="The guide asks for it before an application takes the NIC.",
-            subject=about,
-            remedy=[_set(card, (keep, 1), (drop, 0)), POWER],
-            sources=[source],
-        )
-    if kind == 1:
-        return finding.warn(
-            found,
-            needed="Ethernet for GPUNetIO Ethernet",
-            why="GPUNetIO's RDMA and Verbs work over InfiniBand; its Ethernet part, and Accurate "
-            "Send Scheduling, do not.",
-            subject=about,
-            remedy=["# only for GPUNetIO Ethernet:", _set(card, ("LINK_TYPE_P1", 2)), POWER],
-            sources=[source],
-        )
-    why = "" if all(settings.now(name) == 1 for name in bluefield.SENDING) else _UNSCHEDULED
-    return finding.ok(found, needed="its link type", why=why, subject=about, sources=[source])
-
-
-_UNSCHEDULED = "Accurate Send Scheduling is off; a program that uses it wants " + (
-    " ".join(f"{name}=1" for name in bluefield.SENDING) + "."
-)
-
-
-def _set(card: Adapter, *settings: tuple[str, int]) -> str:
-    """A line that sets something on each port."""
-    ports = ("P1", "P2")[: len(card.functions)]
-    words = [f"{name[:-2]}{port}={value}" for name, value in settings for port in ports]
-    return f"sudo mlxconfig -d {card.address} --yes set {' '.join(words)}"
 
 
 @check("bluefield-representors", "Representors", goals={Goal.ARM_DMA}, sides=("dpu",))
@@ -282,6 +270,8 @@ def _address(found: Tmfifo, usual: str) -> Finding:
 
 
 def _rshim(case: Case, arm: bool) -> list[str]:
+    if case.machine.know(virtual.container).engine:
+        return ["# outside of this container: install rshim and start its service"]
     if arm:
         return ["sudo modprobe mlxbf-tmfifo"]
     return [system.install(case.machine, "rshim", "rshim"), "sudo systemctl enable --now rshim"]

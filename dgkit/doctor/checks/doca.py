@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from .. import finding, sources
-from ..facts import firmware, system, versions
+from ..facts import firmware, rdma, system, versions
 from ..facts.doca import doca
 from ..facts.side import side
 from ..facts.versions import version
@@ -13,7 +15,8 @@ from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from .gpunetio import DMA, ETHERNET, INSTALL, RDMA, VERBS_PART, installing, judged
+from . import nic_links
+from .gpunetio import DMA, ETHERNET, INSTALL, RDMA, VERBS_PART, installing, judged, no_card
 
 PROVIDER = version(2, 5)  # what dgkit's provider loads: README.md, native/src/providers/doca_api.c
 SAMPLES_OFED = version(5, 5)
@@ -43,6 +46,8 @@ def doca_version(case: Case) -> Iterator[Finding]:
     disagree = OLD_API if case.goal is Goal.ARM_DMA else ""
     if case.goal is Goal.GPUNETIO and case.machine.know(side) == "dpu":
         yield finding.n_a("GPUNetIO runs on the host")
+    elif missing := no_card(case):
+        yield missing
     elif found.version is None and found.why:
         yield finding.unknown("DOCA not read", needed="2.5", why=found.why, sources=[source])
     elif found.version is None:
@@ -73,6 +78,9 @@ def doca_libraries(case: Case) -> Iterator[Finding]:
     """Does the loader find the libraries of DOCA, and are they NVIDIA's?"""
     if case.goal is Goal.GPUNETIO and case.machine.know(side) == "dpu":
         yield finding.n_a("GPUNetIO runs on the host")
+        return
+    if nothing := no_card(case):
+        yield nothing
         return
     known = case.machine.know(versions.libraries)
     names = [f"libdoca_{part}" for part in _PARTS[case.goal]]
@@ -176,11 +184,15 @@ def _own_drivers(case: Case, arm: bool) -> Finding:
 @check("rdma-core", "libibverbs", goals=WITH_GPU)
 def rdma_core(case: Case) -> Iterator[Finding]:
     """Is libibverbs new enough to register a dma-buf?"""
+    devices = case.machine.know(rdma.devices)
+    if not (devices.devices or devices.why) and not case.machine.know(firmware.adapters):
+        yield finding.n_a("no RDMA devices, no NIC of NVIDIA's")
+        return
     known = case.machine.know(versions.libraries)
     verbs = known.version("libibverbs")
     release = versions.rdma_core(verbs)
     said = [sources.GPUNETIO("Using dmabuf"), sources.RDMA_CORE("Documentation/versioning.md")]
-    upgrade = [system.install(case.machine, "rdma-core libibverbs1", "rdma-core libibverbs")]
+    upgrade = _newer_verbs(case)
     if known.why or ("libibverbs" in known.files and release is None):
         why = known.why or f"The name of {known.files['libibverbs']} tells no version."
         yield finding.unknown("version not known", needed="1.14.44", why=why, sources=said)
@@ -205,18 +217,35 @@ def rdma_core(case: Case) -> Iterator[Finding]:
         yield finding.ok(text, needed="1.14.44", sources=said, disagree=VERBS)
 
 
+# Of the distributions whose own is older than that: packages.ubuntu.com, packages.debian.org.
+_SHIPPED = {("ubuntu", "20.04"): 28, ("ubuntu", "22.04"): 39, ("debian", "11"): 33}
+
+
+def _newer_verbs(case: Case) -> list[str]:
+    """Where the distribution's own is too old, DOCA's: another install would change nothing."""
+    said = case.machine.know(system.os_release)
+    name, number = said.get("ID", "").lower(), said.get("VERSION_ID", "")
+    own = _SHIPPED.get((name, number))
+    if own is None:
+        return [system.install(case.machine, "rdma-core libibverbs1", "rdma-core libibverbs")]
+    return [
+        f"# {name.capitalize()} {number} itself has rdma-core {own}; DOCA brings a later one",
+        *installing(case)[:1],
+        system.install(case.machine, "doca-ofed", "doca-ofed"),
+    ]
+
+
 @check("gpunetio-ethernet", "GPUNetIO Ethernet", goals={Goal.GPUNETIO}, sides=("host",))
 def gpunetio_ethernet(case: Case) -> Iterator[Finding]:
-    """Is there what GPUNetIO Ethernet needs: DOCA Ethernet, DOCA Flow, and root?"""
+    """Is there what GPUNetIO Ethernet needs: DOCA Ethernet, DOCA Flow, and Ethernet ports?"""
     found = judged(case, ETHERNET)
-    if found.verdict is Verdict.OK and case.machine.read.ask("euid").data != 0:
-        found = finding.warn(
-            "not root",
-            needed="root",
-            why="DOCA Flow needs root: run programs that use it with sudo.",
-            remedy=["sudo ./PROGRAM"],
-            sources=[sources.GPUNETIO("Running without Root Privileges")],
-        )
+    source = sources.GPUNETIO("Running without Root Privileges")
+    card = nic_links.infiniband(case)
+    if card is not None and found.verdict in (Verdict.OK, Verdict.WARN):
+        found = nic_links.to_ethernet(*card, sources.GPUNETIO("BlueField NIC"))
+    elif found.verdict is Verdict.OK:
+        why = f"{found.why} DOCA Flow needs root: start programs that use it with sudo.".strip()
+        found = msgspec.structs.replace(found, why=why, sources=(*found.sources, source))
     yield found
 
 

@@ -8,12 +8,14 @@ from .. import finding, sources
 from ..facts import firmware
 from ..facts.doca import doca
 from ..facts.firmware import Adapter
+from ..facts.side import side
 from ..facts.versions import Version, version
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from .modes import POWER, subject
+from .modes import subject
+from .resets import RESETS, TWO_WAYS, Where, cycle
 
 DMA_NEEDS = version(24, 33, 100)  # of a BlueField-2; a BlueField-3 began later
 OFTEN_TESTED = 2  # releases of firmware before its own that a DOCA was tested with
@@ -42,8 +44,9 @@ def firmware_version(case: Case) -> Iterator[Finding]:
     if not cards:
         what = "BlueField" if case.goal is Goal.ARM_DMA else "NIC of NVIDIA's"
         yield finding.n_a(f"no {what}")
-    for card in cards:
-        yield _judged(case, card)
+    # where one card is of a generation for GPUNetIO, the older ones need not be
+    wanted = [card for card in cards if card.model not in _OLD or case.goal is not Goal.GPUNETIO]
+    yield from (_judged(case, card) for card in wanted or cards)
 
 
 def _judged(case: Case, card: Adapter) -> Finding:
@@ -62,9 +65,9 @@ def _judged(case: Case, card: Adapter) -> Finding:
             needed="24.33.0100",
             why="DOCA DMA asks for it.",
             subject=about,
-            remedy=_update(card),
-            sources=[_SAMPLES],
-            disagree=TWO_DOCUMENTS,
+            remedy=_update(case, card),
+            sources=[_SAMPLES, RESETS],
+            disagree=f"{TWO_DOCUMENTS} {TWO_WAYS}",
         )
     if case.goal is Goal.GPUNETIO and card.model in _OLD:
         return finding.warn(
@@ -97,11 +100,13 @@ def _beside_doca(case: Case, card: Adapter, found: Version, about: str) -> Findi
         why="It is more than two releases older than the firmware that comes with this DOCA, which "
         "was not tested with it.",
         subject=about,
-        remedy=_update(card),
-        sources=support,
-        disagree=disagree,
+        remedy=_update(case, card),
+        sources=[*support, RESETS],
+        disagree=f"{disagree} {TWO_WAYS}".strip(),
     )
 
 
-def _update(card: Adapter) -> list[str]:
-    return [f"sudo mlxfwmanager -d {card.address} --online -u", POWER]
+def _update(case: Case, card: Adapter) -> list[str]:
+    where = Where(arm=case.machine.know(side) == "dpu")
+    line = f"sudo mlxfwmanager -d {card.address} --online -u"
+    return [line, *cycle(card.address, where, running=card.bluefield)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from .. import finding, sources
-from ..facts import system
+from ..facts import pci, system
 from ..facts.cuda import Toolkits, toolkits
 from ..facts.doca import doca
 from ..facts.side import side
@@ -13,7 +13,17 @@ from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case
 
-__all__ = ["DMA", "ETHERNET", "INSTALL", "RDMA", "VERBS_PART", "Part", "installing", "judged"]
+__all__ = [
+    "DMA",
+    "ETHERNET",
+    "INSTALL",
+    "RDMA",
+    "VERBS_PART",
+    "Part",
+    "installing",
+    "judged",
+    "no_card",
+]
 
 INSTALL = sources.GPUNETIO("Installation and Setup")
 _CUDA = sources.GPUNETIO("CUDA Dependency")
@@ -59,8 +69,21 @@ def installing(case: Case) -> list[str]:
     ]
 
 
+def no_card(case: Case) -> Finding | None:
+    """N.a. on a host that has no card for DOCA to drive: bluefield-present says what to do."""
+    tree = case.machine.know(pci.tree)
+    if tree.why or case.machine.know(side) == "dpu":
+        return None
+    if case.goal is Goal.ARM_DMA:
+        return None if tree.bluefields else finding.n_a("no BlueField")
+    there = any(one.vendor == pci.MELLANOX for one in tree.nics)
+    return None if there else finding.n_a("no NIC of NVIDIA's")
+
+
 def judged(case: Case, part: Part) -> Finding:
     """Whether programs that use it can be built here."""
+    if missing_card := no_card(case):
+        return missing_card
     source = sources.GPUNETIO(f"GPUNetIO {part.name}")
     installed = case.machine.know(doca)
     if installed.why:

@@ -13,12 +13,12 @@ from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
 from ..finding import Finding
 from ..goals import Goal
+from .resets import RESETS, TWO_WAYS, Where, cycle
 
-__all__ = ["GUIDE", "MODES", "POWER", "WANTED", "Seen", "judged", "subject"]
+__all__ = ["GUIDE", "MODES", "WANTED", "Seen", "judged", "subject"]
 
 MODES = sources.MODES("DPU mode, NIC mode")
 GUIDE = sources.GPUNETIO("BlueField NIC")
-POWER = "sudo ipmitool power cycle"
 ONE_MODE = (
     "The GPUNetIO guide wants NIC mode, in which the Arm cores take no part; moving bytes from the "
     "Arm cores (modes of operation) wants DPU mode. One card is in one of them at a time: use two "
@@ -36,13 +36,17 @@ def subject(card: Adapter) -> str:
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A card's mode now and after the next power cycle; `how`: by what it was seen."""
+    """A card's mode now and after the next power cycle; `how`: by what it was seen.
+
+    `where`: from where its settings may be changed.
+    """
 
     card: Adapter
     settings: Config
     now: Mode
     after: Mode
     how: str = ""
+    where: Where = Where()
 
 
 WANTED = {Goal.ARM_DMA: Mode.DPU, Goal.GPUNETIO: Mode.NIC}
@@ -59,10 +63,14 @@ def judged(goal: Goal, seen: Seen) -> Finding:
     if wanted is None:
         found = str(seen.now)
         return finding.ok(found, subject=subject(seen.card), why=seen.how, sources=sources_)
-    make, found, why, remedy = (_right if seen.now is wanted else _wrong)(goal, seen, wanted)
-    disagree = ONE_MODE
+    right = seen.now is wanted
+    make, found, why, remedy = _right(seen, wanted) if right else _wrong(goal, seen, wanted)
+    disagree = [ONE_MODE]
     if wanted is Mode.NIC and seen.card.model == "BlueField-3":
-        disagree = f"{ONE_MODE} {NIC_SETTINGS}"
+        disagree.append(NIC_SETTINGS)
+    if remedy:
+        disagree.append(TWO_WAYS)
+        sources_.append(RESETS)
     return make(
         found,
         needed=str(wanted),
@@ -70,7 +78,7 @@ def judged(goal: Goal, seen: Seen) -> Finding:
         subject=subject(seen.card),
         remedy=remedy,
         sources=sources_,
-        disagree=disagree,
+        disagree=" ".join(disagree),
     )
 
 
@@ -80,20 +88,20 @@ _Said = tuple[Callable[..., Finding], str, str, list[str]]
 def _wrong(goal: Goal, seen: Seen, wanted: Mode) -> _Said:
     if seen.after is wanted:
         why = f"{wanted} is set, and takes effect after a power cycle. {_BLOCKS[goal]}"
-        return finding.fail, f"{seen.now}; {seen.after} at the next boot", why, [POWER]
+        return finding.fail, f"{seen.now}; {seen.after} at the next boot", why, _cycle(seen)
     why = f"{_BLOCKS[goal]} {seen.how}".strip()
-    return finding.fail, str(seen.now), why, [_change(seen, wanted), POWER]
+    return finding.fail, str(seen.now), why, [_change(seen, wanted), *_cycle(seen)]
 
 
-def _right(goal: Goal, seen: Seen, wanted: Mode) -> _Said:
+def _right(seen: Seen, wanted: Mode) -> _Said:
     if seen.after is not wanted:
         found = f"{seen.now}; {seen.after} at the next boot"
-        why = f"The change takes effect after a power cycle. {_BLOCKS[goal]}"
+        why = f"It works now. The next power cycle puts the card in {seen.after}; then it does not."
         return finding.warn, found, why, [_change(seen, wanted)]
     odd = [name for name in bluefield.MODE[1:4] if _odd(seen, wanted, name)]
     if odd:
         why = f"In {wanted} the {'host' if wanted is Mode.NIC else 'Arm side'} owns all of these."
-        remedy = [_change(seen, wanted), POWER]
+        remedy = [_change(seen, wanted), *_cycle(seen)]
         return finding.warn, f"{seen.now}, {len(odd)} settings of the other", why, remedy
     return finding.ok, str(seen.now), seen.how, []
 
@@ -108,11 +116,24 @@ def _odd(seen: Seen, wanted: Mode, name: str) -> bool:
     return seen.card.model == "BlueField-2" and value is not None and value != expected
 
 
+def _cycle(seen: Seen) -> list[str]:
+    # in NIC mode the Arm cores of a BlueField-3 do not run
+    running = seen.card.bluefield and (seen.now, seen.card.model) != (Mode.NIC, "BlueField-3")
+    return cycle(seen.card.address, seen.where, running=running)
+
+
 def _change(seen: Seen, wanted: Mode) -> str:
-    """The guide's line for NIC mode, with the link types as they are; and its reverse."""
-    owner = 1 if wanted is Mode.NIC else 0
-    names = ("LINK_TYPE_P1", "LINK_TYPE_P2")[: len(seen.card.functions)]
-    links = [f"{name}={seen.settings.now(name) or 2}" for name in names] if owner else []
-    owners = [f"{name}={owner}" for name in bluefield.MODE[1:]]
-    words = " ".join([*links, "INTERNAL_CPU_MODEL=1", *owners])
-    return f"sudo mlxconfig -d {seen.card.address} --yes set {words}"
+    """The guide's line for NIC mode, with the link types as they are; and its reverse.
+
+    It has the settings that the card showed alone: for one that it lacks, mlxconfig refuses the
+    whole line. The guide's five, if it showed none.
+    """
+    owner, shown = 1 if wanted is Mode.NIC else 0, seen.settings.settings
+    links = ["LINK_TYPE_P1", "LINK_TYPE_P2"] if owner else []
+    words = [f"{name}={seen.settings.now(name) or 2}" for name in links if name in shown]
+    known = [name for name in bluefield.MODE if name in shown] or bluefield.MODE
+    words += [f"{name}={1 if name == bluefield.MODE[0] else owner}" for name in known]
+    return seen.where.typed(
+        lambda address: f"sudo mlxconfig -d {address} --yes set {' '.join(words)}",
+        seen.card.address,
+    )

@@ -8,11 +8,13 @@ import msgspec
 
 from .. import finding, sources
 from ..facts import bluefield, pci
+from ..facts.bluefield import Mode
 from ..facts.doca import doca
 from ..finding import Finding, Verdict, worst
 from ..goals import Goal
 from ..machine import Case, Machine
 from ..registry import check, named
+from . import nic_links
 
 _ARM_DMA = {Goal.ARM_DMA}
 _BOTH = "judge both: --from host.snap --from dpu.snap"
@@ -35,7 +37,7 @@ def same(case: Case) -> Iterator[Finding]:
         yield alone or finding.n_a("one side is missing")
         return
     trees = case.host.know(pci.tree), case.dpu.know(pci.tree)
-    used = [sources.REPRESENTORS(), sources.MODES()]
+    used = [sources.REPRESENTORS(), sources.MODES("DPU mode, NIC mode")]
     for tree, name in zip(trees, ("host", "DPU"), strict=True):
         if tree.why:
             yield finding.unknown(f"no PCI devices of the {name}", why=tree.why, sources=used)
@@ -47,7 +49,7 @@ def same(case: Case) -> Iterator[Finding]:
         remedy = ["lspci -d 15b3:  # on the host: is the card there?"]
         yield finding.fail(seen, needed="the same", why=why, remedy=remedy, sources=used)
     elif not here or there & here:
-        yield from _ports(case.host, case.dpu, seen, used)
+        yield _modes(case.host, case.dpu, used) or _ports(case, case.host, case.dpu, seen, used)
     else:
         why = "They are of different generations: this DPU is in another machine."
         remedy = ["# Record the DPU and the host that it sits in"]
@@ -58,26 +60,47 @@ def _or(names: set[str]) -> str:
     return " and ".join(sorted(names)) or "none"
 
 
-def _ports(host: Machine, dpu: Machine, seen: str, used: list[sources.Source]) -> Iterator[Finding]:
+def _modes(host: Machine, dpu: Machine, used: list[sources.Source]) -> Finding | None:
+    """That the sides tell different modes, each of its own card: then these are not one card."""
+    there = {bluefield.mode(settings) for _, settings in host.know(bluefield.configs)}
+    here = {bluefield.mode(settings) for _, settings in dpu.know(bluefield.configs)}
+    if Mode.UNKNOWN in here and any(one.host for one in dpu.know(bluefield.representors)):
+        here = {Mode.DPU}
+    if not there or not here or Mode.UNKNOWN in there | here or there & here:
+        return None
+    return finding.fail(
+        f"host {_or(set(map(str, there)))}, Arm {_or(set(map(str, here)))}",
+        needed="the same mode",
+        why="One card is in one mode: the two cannot be one card now, or one snapshot is older "
+        "than a change of the mode.",
+        remedy=["# record both sides anew, of a host and the DPU that sits in it"],
+        sources=used,
+    )
+
+
+def _ports(
+    case: Case, host: Machine, dpu: Machine, seen: str, used: list[sources.Source]
+) -> Finding:
     """The host's ports have representors on the DPU."""
     listing = dpu.read.names("/sys/class/net")
     ports = sum(one.is_nic for one in host.know(pci.tree).bluefields)
     stand = [one for one in dpu.know(bluefield.representors) if "hpf" in one.net + one.port]
     if not listing.ok and not listing.absent:
-        yield finding.unknown(seen, needed="representors", why=f"{listing.why}.", sources=used)
-    elif not stand:
-        yield finding.fail(
+        return finding.unknown(seen, needed="representors", why=f"{listing.why}.", sources=used)
+    if not stand:
+        there = msgspec.structs.replace(case, machine=host)
+        lines = nic_links.asking(there, host.know(bluefield.configs), bluefield.MODE)
+        return finding.fail(
             "the DPU does not see the host",
             needed="pf0hpf on the DPU",
             why="No representor of the host's function is there: DOCA on the DPU finds no host.",
-            remedy=["sudo mlxconfig -d /dev/mst/mt*_pciconf0 q INTERNAL_CPU_OFFLOAD_ENGINE"],
+            remedy=["# on the host: in which mode is the card?", *lines],
             sources=used,
         )
-    else:
-        names = ", ".join(sorted(one.net for one in stand)[:2])
-        found = f"{_or({one.bluefield for one in host.know(pci.tree).bluefields})}: {names}"
-        needed = f"representors of {ports} ports" if ports > 1 else "a representor"
-        yield finding.ok(found[:45], needed=needed, sources=used)
+    names = ", ".join(sorted(one.net for one in stand)[:2])
+    found = f"{_or({one.bluefield for one in host.know(pci.tree).bluefields})}: {names}"
+    needed = f"representors of {ports} ports" if ports > 1 else "a representor"
+    return finding.ok(found[:45], needed=needed, sources=used)
 
 
 @check("pair-versions", "Host and DPU: versions", goals=_ARM_DMA, sides=("pair",))
@@ -161,7 +184,10 @@ def memory(case: Case) -> Iterator[Finding]:
         why = "DOCA's libraries are missing on the DPU."
         yield finding.fail(found, needed=needed, why=why, remedy=[do], sources=_MEMORY_SOURCES)
     else:
-        why = "No sample of DOCA lends GPU memory to the DPU; NVIDIA says in its forum it works."
+        why = (
+            "NVIDIA's forum says that the Arm cores can reach GPU memory, and that no document "
+            "describes it; nothing confirms that DOCA DMA takes a dma-buf of it."
+        )
         yield finding.ok(f"lent {lent[0]}", needed=needed, why=why, sources=_MEMORY_SOURCES)
 
 

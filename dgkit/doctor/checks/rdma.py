@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from .. import finding, sources
-from ..facts import firmware, ibv, rdma, system
+from ..facts import firmware, ibv, rdma, system, virtual
 from ..facts.rdma import RdmaDevice
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
@@ -17,6 +17,7 @@ KERNEL = (5, 12)  # mlx5 takes dma-buf regions from this Linux on
 _SOURCE = sources.RDMA_CORE("ibv_devinfo(1)")
 _DMABUF = sources.RDMA_DMABUF("Linux 5.12")
 _SOFTWARE = re.compile(r"(?:rxe|siw)")
+_DEVICE = re.compile(r"(?:en|eth|wl)\w+")  # as systemd and the kernel name a device's interface
 
 
 @check("rdma-devices", "RDMA devices", goals=WITH_GPU)
@@ -44,11 +45,26 @@ def _none(case: Case) -> Finding:
         remedy = ["sudo modprobe mlx5_ib"]
     else:
         why = "No NIC here does RDMA; Soft-RoCE stands in for tests."
-        remedy = ["# put a ConnectX or BlueField into this host; for tests, over eth0:"]
-        remedy += ["sudo modprobe rdma_rxe", "sudo rdma link add rxe0 type rxe netdev eth0"]
+        guest = case.machine.know(virtual.virtual).is_vm
+        remedy = [
+            "# have a ConnectX or BlueField passed through"
+            if guest
+            else "# put a ConnectX or BlueField into this host",
+            *_soft_roce(case),
+        ]
     return finding.fail(
         "none", needed="mlx5_0 or the like", why=why, remedy=remedy, sources=[_SOURCE]
     )
+
+
+def _soft_roce(case: Case) -> list[str]:
+    """RDMA in software, over the first interface that is named like a device's."""
+    nets = case.machine.read.names("/sys/class/net").names
+    net = next((one for one in nets if _DEVICE.match(one)), "")
+    if not net:
+        return []
+    line = f"sudo modprobe rdma_rxe && sudo rdma link add rxe0 type rxe netdev {net}"
+    return ["# for tests, in software:", line]
 
 
 def _hidden(case: Case, device: RdmaDevice) -> Finding:

@@ -25,9 +25,9 @@ __all__ = [
     "addresses",
     "cards",
     "configs",
+    "locked",
     "mode",
     "representors",
-    "restricted",
     "rshim",
     "tmfifo",
 ]
@@ -127,10 +127,15 @@ def rshim(machine: Machine) -> dict[str, Mode]:
     return found
 
 
-def restricted(machine: Machine, card: Adapter) -> bool:
-    """Whether the card, asked from its Arm side, trusts the host in nothing (zero trust)."""
-    reading = machine.read.run("mlxprivhost", "-d", card.address, "q")
-    return bool(re.search(r"^[ \t]*level[ \t]*:[ \t]*RESTRICTED", reading.text, re.MULTILINE))
+def locked(arm: Machine | None) -> Adapter | None:
+    """The card of an Arm side that trusts the host in nothing (zero trust), None if it does."""
+    if arm is None:
+        return None
+    for card in arm.know(cards):
+        reading = arm.read.run("mlxprivhost", "-d", card.address, "q")
+        if re.search(r"^[ \t]*level[ \t]*:[ \t]*RESTRICTED", reading.text, re.MULTILINE):
+            return card
+    return None
 
 
 _MODES = {"dpu mode": Mode.DPU, "nic mode": Mode.NIC}
