@@ -34,25 +34,22 @@ def test_bridges_without_redirection_are_fine() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("goal", "verdict"),
-    [(Goal.GPUNETIO, Verdict.FAIL), (Goal.RDMA, Verdict.WARN), (Goal.ARM_DMA, Verdict.WARN)],
-)
-def test_a_bridge_that_redirects_is_named_with_what_mends_it(goal: Goal, verdict: Verdict) -> None:
+@pytest.mark.parametrize("goal", [Goal.GPUNETIO, Goal.RDMA, Goal.ARM_DMA])
+def test_a_bridge_that_redirects_is_named_with_what_mends_it(goal: Goal) -> None:
     found = judge("acs", box(0, REDIRECT), goal=goal)[0]
-    assert (found.verdict, found.subject) == (verdict, "0000:b2:01.0")
+    assert (found.verdict, found.subject) == (Verdict.WARN, "0000:b2:01.0")
     assert found.found == "SrcValid+ ReqRedir+ CmpltRedir+ UpstreamFwd+"
     assert "sudo setpci -s 0000:b2:01.0 ECAP_ACS+0x6.w=0000" in found.remedy
     assert "BIOS" in found.remedy[0]
     assert "virtual machines" in found.disagree
 
 
-@pytest.mark.parametrize("bit", [0x04, 0x08, 0x10, 0x20])
+@pytest.mark.parametrize("bit", [0x04, 0x08, 0x20])
 def test_each_bit_that_redirects_counts(bit: int) -> None:
     assert judge("acs", box(bit, 0))[0].verdict is Verdict.WARN
 
 
-@pytest.mark.parametrize("bit", [0x00, 0x01, 0x02, 0x40])
+@pytest.mark.parametrize("bit", [0x00, 0x01, 0x02, 0x10, 0x40])
 def test_a_bit_that_does_not_redirect_is_no_reason_to_worry(bit: int) -> None:
     assert {one.verdict for one in judge("acs", box(bit, 0))} == {Verdict.OK}
 
@@ -61,6 +58,18 @@ def test_bridges_that_are_alike_share_a_finding() -> None:
     found = judge("acs", box(REDIRECT, REDIRECT))
     assert found[0].subject == "0000:b2:01.0, 0000:b2:00.0"
     assert sum("setpci" in line for line in found[0].remedy) == 2
+
+
+def test_for_good_the_addresses_stand_in_quotes_since_grub_ends_a_command_at_a_semicolon() -> None:
+    (found, _) = judge("acs", box(REDIRECT, REDIRECT))
+    line = r"""pci=disable_acs_redir=\"0000:b2:01.0;0000:b2:00.0\""' | sudo tee """
+    assert line in found.remedy[-2]
+    assert found.remedy[-1] == "sudo update-grub"
+    (found, _) = judge("acs", box(REDIRECT, REDIRECT, **{"text /etc/os-release": "ID=rhel\n"}))
+    assert found.remedy[-1] == (
+        "sudo grubby --update-kernel=ALL "
+        """--args='pci=disable_acs_redir="0000:b2:01.0;0000:b2:00.0"'"""
+    )
 
 
 def test_without_root_nothing_is_told_but_how_to_ask() -> None:

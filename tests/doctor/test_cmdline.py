@@ -1,11 +1,13 @@
 """The kernel's command line."""
 
+import subprocess
+
 import pytest
 from doctor_rig import machine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dgkit.doctor.facts.cmdline import KEPT, PATH, cmdline, kept, parse
+from dgkit.doctor.facts.cmdline import KEPT, PATH, added, cmdline, kept, parse
 from dgkit.doctor.readers.reading import Reading
 
 
@@ -67,3 +69,21 @@ def test_what_is_written_is_read(words: list[tuple[str, str]]) -> None:
 def test_one_that_is_not_readable_says_why() -> None:
     found = machine({f"text {PATH}": Reading(fault="denied", why="no")}).know(cmdline)
     assert (found.words, found.reading.why) == ((), "no")
+
+
+@pytest.mark.parametrize("word", ["iommu=pt", 'pci=disable_acs_redir="0000:b2:00.0;0000:b2:01.0"'])
+def test_a_word_that_is_added_is_what_grub_gets_of_its_file(word: str) -> None:
+    """The file is read by a shell, after others that may have set the line."""
+    write, update = added(machine({}), word, "name")
+    assert update == "sudo update-grub"
+    echo, _, tee = write.partition(" | ")
+    assert tee == "sudo tee /etc/default/grub.d/99-name.cfg"
+    made = subprocess.run(["sh", "-c", echo], capture_output=True, text=True, check=True).stdout
+    read = f'GRUB_CMDLINE_LINUX=before\n{made}printf %s "$GRUB_CMDLINE_LINUX"'
+    got = subprocess.run(["sh", "-c", read], capture_output=True, text=True, check=True).stdout
+    assert got == f"before {word}"
+
+
+def test_where_grubby_sets_words_the_value_keeps_its_quotes() -> None:
+    (line,) = added(machine({"text /etc/os-release": "ID=fedora\n"}), 'a="b;c"', "name")
+    assert line == "sudo grubby --update-kernel=ALL --args='a=\"b;c\"'"

@@ -87,9 +87,9 @@ def test_a_translating_iommu_is_a_matter_on_which_documents_disagree() -> None:
 @pytest.mark.parametrize(
     ("more", "lines"),
     [
-        ({}, ("&iommu=pt /", "update-grub")),
-        ({"text /etc/os-release": 'ID="rhel"\n'}, ("grubby", "--args=iommu=pt")),
-        ({"ask uname": {**UNAME, "machine": "aarch64"}}, ("&iommu.passthrough=1 /", "SMMU")),
+        ({}, ('="$GRUB_CMDLINE_LINUX iommu=pt"', "/etc/default/grub.d/99-", "update-grub")),
+        ({"text /etc/os-release": 'ID="rhel"\n'}, ("grubby", "--args='iommu=pt'")),
+        ({"ask uname": {**UNAME, "machine": "aarch64"}}, (" iommu.passthrough=1", "SMMU")),
     ],
 )
 def test_passthrough_is_set_as_the_distribution_and_the_cpu_have_it(
@@ -97,6 +97,14 @@ def test_passthrough_is_set_as_the_distribution_and_the_cpu_have_it(
 ) -> None:
     remedy = "\n".join(both("DMA\n", "", **more).remedy)
     assert all(line in remedy for line in lines)
+
+
+@pytest.mark.parametrize("types", [{}, {GPU: "DMA\n", NIC: "identity\n"}])
+def test_in_a_virtual_machine_the_iommu_that_counts_is_the_hosts(types: dict[str, str]) -> None:
+    (found,) = judge("iommu", box(types, **pci_rig.GUEST))
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert "ATS_ENABLED" in found.why
+    assert "host" in found.remedy[0]
 
 
 def test_without_gpu_and_nic_it_does_not_apply() -> None:

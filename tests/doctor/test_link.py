@@ -8,16 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pci_rig import BARE, GUEST, Dev, dpu, gpu, link, nic, sysfs
 
-from dgkit.doctor import Goal, Verdict
+from dgkit.doctor import Finding, Goal, Verdict
 from dgkit.doctor.facts.link import gigabytes, links
 
 PORT = "pci0000:16/0000:16:01.0"
 FULL = link("32.0 GT/s PCIe", "16")
 
 
-def judged(files: dict[str, str], make: object = gpu, port: dict[str, str] = FULL):  # type: ignore[no-untyped-def]
+def judged(
+    files: dict[str, str], make: object = gpu, port: dict[str, str] = FULL, **more: object
+) -> Finding:
     device = make(f"{PORT}/0000:17:00.0", files=files)  # type: ignore[operator]
-    made = machine({**BARE, **sysfs([device, Dev(PORT, files=port)])})
+    made = machine({**BARE, **sysfs([device, Dev(PORT, files=port)]), **more})
     (found,) = judge("link", made, goal=Goal.RDMA)
     return found
 
@@ -39,10 +41,47 @@ def test_a_slot_with_fewer_lanes_is_named_as_the_reason() -> None:
     assert "slot has 8 lanes" in judged(link("32.0 GT/s PCIe", "8"), port=slot).why
 
 
-def test_a_gpu_that_runs_slower_may_be_idle() -> None:
-    found = judged(link("2.5 GT/s PCIe", "16"))
+SLOW = link("2.5 GT/s PCIe", "16")
+SMI = """==============NVSMI LOG==============
+
+Attached GPUs                             : 1
+GPU 00000000:17:00.0
+    Product Name                          : NVIDIA H100
+    Performance State                     : {}
+"""
+
+
+def in_state(state: str, files: dict[str, str] = SLOW, port: dict[str, str] = FULL) -> Finding:
+    return judged(files, port=port, **{"run nvidia-smi -q": SMI.format(state)})
+
+
+@pytest.mark.parametrize("state", ["P3", "P8", "P12"])
+def test_a_gpu_that_runs_slower_since_it_is_idle_is_fine(state: str) -> None:
+    found = in_state(state)
+    assert (found.verdict, found.found) == (
+        Verdict.OK,
+        f"PCIe 1 now (idle, {state}), at most 5",
+    )
+
+
+@pytest.mark.parametrize("state", ["P0", "P2"])
+def test_a_gpu_that_runs_slower_at_work_is_a_warning(state: str) -> None:
+    found = in_state(state)
     assert found.verdict is Verdict.WARN
-    assert "idle" in found.why
+    assert state in found.why
+    assert "dgkit doctor link" in found.remedy
+
+
+@pytest.mark.parametrize("state", ["N/A", "[Unknown Error]", "P", "P-1", ""])
+def test_a_gpu_of_which_no_state_is_known_may_be_idle(state: str) -> None:
+    assert in_state(state).verdict is Verdict.CANNOT_TELL
+    assert judged(SLOW).verdict is Verdict.CANNOT_TELL
+
+
+def test_an_idle_gpu_in_a_slot_of_few_lanes_or_an_old_one_is_a_warning_all_the_same() -> None:
+    assert in_state("P8", link("2.5 GT/s PCIe", "8")).verdict is Verdict.WARN
+    old = link("2.5 GT/s PCIe", "16", most="16.0 GT/s PCIe")
+    assert in_state("P8", port=old).verdict is Verdict.WARN
 
 
 def test_a_nic_that_runs_slower_is_not_idle() -> None:
@@ -106,7 +145,7 @@ def test_the_narrowest_link_on_the_way_is_found() -> None:
 
 
 def test_a_gpu_that_idles_behind_a_switch_is_told_of_once() -> None:
-    assert switched(FULL, link("2.5 GT/s PCIe", "16")) == (Verdict.WARN, Verdict.OK)
+    assert switched(FULL, SLOW) == (Verdict.CANNOT_TELL, Verdict.OK)
 
 
 @pytest.mark.parametrize(

@@ -68,11 +68,54 @@ def test_two_far_apart_are_told_what_the_documents_say_of_it() -> None:
     assert judge("topology", placed("PIX"))[0].disagree == ""
 
 
-def test_a_gpu_that_is_one_with_its_cpu_is_not_to_be_moved() -> None:
-    product = {"text /sys/class/dmi/id/product_name": "NVIDIA_DGX_Spark\n"}
-    (found,) = judge("topology", placed("NODE", **product))
-    assert found.verdict is Verdict.WARN
-    assert not any("Move" in line for line in found.remedy)
+SPARK = {"text /sys/class/dmi/id/product_name": "NVIDIA_DGX_Spark\n"}
+
+
+@pytest.mark.parametrize("check", ["topology", "acs"])
+@pytest.mark.parametrize(
+    "more", [SPARK, {"text /proc/device-tree/model": "NVIDIA Jetson AGX Orin\0"}]
+)
+def test_where_cpu_and_gpu_share_their_memory_no_bytes_go_between_gpu_and_nic(
+    check: str, more: dict[str, object]
+) -> None:
+    (found,) = judge(check, placed("NODE", **more))
+    assert (found.verdict, found.found[:12]) == (Verdict.NOT_APPLICABLE, "no GPUDirect")
+
+
+def named_by_smi(name: str) -> dict[str, object]:
+    log = "==============NVSMI LOG==============\n\n"
+    return {"run nvidia-smi -q": f"{log}GPU 0000{GPU.address}\n    Product Name : {name}\n"}
+
+
+@pytest.mark.parametrize(
+    ("near", "verdict"), [("PHB", Verdict.OK), ("NODE", Verdict.OK), ("SYS", Verdict.WARN)]
+)
+def test_a_gpu_that_is_coherent_with_its_cpu_is_reached_by_c2c(near: str, verdict: Verdict) -> None:
+    (found,) = judge("topology", placed(near, **named_by_smi("NVIDIA GH200 480GB")), Goal.RDMA)
+    assert found.verdict is verdict
+    assert ("NVLink-C2C" in found.found) is (near != "PHB")
+    assert not any("slot" in line for line in found.remedy)
+
+
+PARAMS = "text /proc/driver/nvidia/params"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [("", "holds unfit"), ("0", "holds unfit"), ("1", "Override=1")]
+)
+@pytest.mark.parametrize("near", ["PHB", "NODE", "SYS"])
+def test_two_that_no_switch_joins_are_told_of_the_drivers_own_test(
+    near: str, value: str, said: str
+) -> None:
+    params = {PARAMS: f"EnableMSI: 1\nGrdmaPciTopoCheckOverride: {value}\n"} if value else {}
+    (found,) = judge("topology", placed(near, **params))
+    assert said in found.why
+
+
+def test_a_driver_that_was_told_to_refuse_is_a_warning() -> None:
+    found = judge("topology", placed("PIX", **{PARAMS: "GrdmaPciTopoCheckOverride: 2\n"}))
+    assert [one.verdict for one in found] == [Verdict.WARN, Verdict.OK]
+    assert found[0].found == "GrdmaPciTopoCheckOverride is 2"
 
 
 @pytest.mark.parametrize("kind", ["20000", "80100"])

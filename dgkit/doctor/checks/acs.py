@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-import msgspec
+from collections.abc import Iterator, Mapping, Sequence
 
 from .. import finding, sources
-from ..facts import config_space, lspci, partners, pci, virtual
-from ..facts.config_space import Acs
+from ..facts import bridges, cmdline, data_direct, partners, virtual
+from ..facts.bridges import Bridge
 from ..facts.topology import Near
 from ..finding import Finding
-from ..goals import WITH_GPU, Goal
+from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
+from . import data_direct_ports
 from .topology import nothing
 
 __all__ = ["judge"]
 
 _GUIDE = sources.GPUNETIO("Installation and Setup, ACSCtl")
+_LINUX = sources.P2PDMA_CODE("pci_bridge_has_acs_redir")
 _VFIO = sources.VFIO("Groups, Devices, and IOMMUs")
 _VM = sources.VM_TUNING("ATS and ACS configuration")
 _PARAMETERS = sources.KERNEL_PARAMETERS("pci=disable_acs_redir=")
-# These send a request up to the root complex which would have gone to its neighbour. The others
-# only test or block (Linux, drivers/pci/p2pdma.c, pci_bridge_has_acs_redir).
-_REDIRECT = frozenset({"ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl"})
+# These keep what would go to a neighbour from it (Linux, drivers/pci/p2pdma.c,
+# pci_bridge_has_acs_redir); pci=disable_acs_redir= clears these alone (pci.c, pci_enable_acs).
+_REDIRECT = frozenset({"ReqRedir", "CmpltRedir", "EgressCtrl"})
 _AS_ROOT = 'sudo "$(command -v dgkit)" doctor acs'  # sudo may have another PATH
-_NEEDED = "redirection off (all ACSCtl -)"
+_NEEDED = "ReqRedir- CmpltRedir- EgressCtrl-"
 _DISAGREE = (
-    "The GPUNetIO guide wants ACS off; the kernel's VFIO document rests on it to part devices that "
-    "are given to virtual machines, and NVIDIA's guide to GPUDirect RDMA in virtual machines sets "
-    "it on these bridges, with ATS."
+    "The GPUNetIO guide wants all ACSCtl bits off, on some x86 machines; Linux minds these three "
+    "alone (P2PDMA); the kernel's VFIO document rests on ACS to part devices that are given to "
+    "virtual machines, and NVIDIA's guide to GPUDirect RDMA in virtual machines sets it on these "
+    "bridges, with ATS."
 )
-
-
-class _Bridge(msgspec.Struct, frozen=True):
-    """`acs`: None for a bridge without. `why`: why it cannot be told. `low`: below the CPU."""
-
-    address: str
-    acs: Acs | None = None
-    why: str = ""
-    low: bool = True
 
 
 @check("acs", "PCIe Access Control Services", goals=WITH_GPU)
@@ -53,48 +45,30 @@ def judge(case: Case) -> Iterator[Finding]:
     if case.machine.know(virtual.virtual).is_vm:
         yield _guest()
         return
-    bridges = _bridges(case)
-    if not bridges:
+    if data_direct.functions(case.machine):
+        yield from data_direct_ports.acs(case.machine)
+        return
+    low = _low(case)
+    if not low:
         yield finding.n_a("no bridge between GPU and NIC")
-    for those in _alike(bridges):
-        yield _judged(case, those)
+    for those in _alike(bridges.bridges(case.machine, low), low):
+        yield _judged(case.machine, those, low[those[0].address])
 
 
-def _bridges(case: Case) -> list[_Bridge]:
-    """Those on the way from each GPU to its NIC or DPU, each once."""
+def _low(case: Case) -> dict[str, bool]:
+    """The bridges on the way from each GPU to its NIC or DPU: whether one lies below the CPU."""
     low: dict[str, bool] = {}
     for pair in partners.pairs(case.machine, case.goal):
         for one in pair.path.bridges:
             low[one] = low.get(one, False) or pair.path.near <= Near.PXB
-    case.machine.read.together([f"raw {pci.DEVICES}/{one}/config" for one in low])
-    return [_read(case.machine, one, below) for one, below in low.items()]
+    return low
 
 
-def _read(machine: Machine, address: str, low: bool) -> _Bridge:
-    """By sysfs; by lspci only where sysfs has nothing, since it reads the same file."""
-    reading = machine.read.raw(f"{pci.DEVICES}/{address}/config")
-    if reading.ok and config_space.whole(reading.raw):
-        return _Bridge(address, config_space.acs(reading.raw), low=low)
-    if reading.ok:
-        return _Bridge(
-            address, why="Only root may read more than 64 bytes of config space", low=low
-        )
-    known = machine.know(_lspci).get(address)
-    if known is None or known.denied:
-        why = f"Without root there is no telling: {reading.why}"
-        return _Bridge(address, why=why, low=low)
-    return _Bridge(address, known.acs, low=low)
-
-
-def _lspci(machine: Machine) -> dict[str, lspci.Details]:
-    return lspci.details(machine.read.run("lspci", "-D", "-vvv").text)
-
-
-def _alike(bridges: Sequence[_Bridge]) -> list[list[_Bridge]]:
-    groups: dict[object, list[_Bridge]] = {}
-    for one in bridges:
-        on = one.acs.on if one.acs is not None else None
-        groups.setdefault((one.why, on, one.low or not on), []).append(one)
+def _alike(found: Sequence[Bridge], low: Mapping[str, bool]) -> list[list[Bridge]]:
+    groups: dict[object, list[Bridge]] = {}
+    for one in found:
+        on = one.on if one.acs is not None else None
+        groups.setdefault((one.why, on, low[one.address] or not on), []).append(one)
     return list(groups.values())
 
 
@@ -109,7 +83,7 @@ def _guest() -> Finding:
     )
 
 
-def _judged(case: Case, those: list[_Bridge]) -> Finding:
+def _judged(machine: Machine, those: list[Bridge], low: bool) -> Finding:
     names = [one.address for one in those]
     subject = ", ".join(names) if len(names) <= 4 else f"{len(names)} bridges"
     first = those[0]
@@ -119,19 +93,22 @@ def _judged(case: Case, those: list[_Bridge]) -> Finding:
             "needs root", needed=_NEEDED, subject=subject, why=f"{first.why}.",
             remedy=[_AS_ROOT, *lines], sources=[_GUIDE],
         )  # fmt: skip
-    on = () if first.acs is None else first.acs.on
-    if not _REDIRECT & set(on):
-        found = "no ACS" if first.acs is None else " ".join(f"{one}+" for one in on) or "all off"
-        why = "These bits check and block; they send nothing another way." if on else ""
-        return finding.ok(found, needed=_NEEDED, subject=subject, why=why, sources=[_GUIDE])
-    make = finding.fail if case.goal is Goal.GPUNETIO and first.low else finding.warn
-    return make(
-        " ".join(f"{bit}+" for bit in on),
+    if not _REDIRECT & set(first.on):
+        bits = " ".join(f"{one}+" for one in first.on) or "all off"
+        why = (
+            "These bits check and block; they send nothing to the CPU that a switch could pass on."
+        )
+        return finding.ok(
+            "no ACS" if first.acs is None else bits,
+            needed=_NEEDED, subject=subject, why=why if first.on else "", sources=[_GUIDE, _LINUX],
+        )  # fmt: skip
+    return finding.warn(
+        " ".join(f"{bit}+" for bit in first.on),
         needed=_NEEDED,
         subject=subject,
-        why=_why(first.low),
-        remedy=_remedy(names),
-        sources=[_GUIDE, _VFIO, _VM, _PARAMETERS],
+        why=_why(low),
+        remedy=_remedy(machine, names),
+        sources=[_GUIDE, _LINUX, _VFIO, _VM, _PARAMETERS],
         disagree=_DISAGREE,
     )
 
@@ -148,11 +125,11 @@ def _why(low: bool) -> str:
     )
 
 
-def _remedy(names: Sequence[str]) -> list[str]:
+def _remedy(machine: Machine, names: Sequence[str]) -> list[str]:
     """By the BIOS; till the next boot; by the kernel, for good."""
-    for_good = f"pci=disable_acs_redir={';'.join(names)}"
     return [
         "# In the BIOS: switch off ACS (Access Control) for these bridges, if it has that line",
         *(f"sudo setpci -s {one} ECAP_ACS+0x6.w=0000" for one in names),
-        f"# That holds till the next boot; for good, on the kernel's command line: {for_good}",
+        "# That holds till the next boot; for good, on the kernel's command line:",
+        *cmdline.added(machine, f'pci=disable_acs_redir="{";".join(names)}"', "acs"),
     ]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from .. import finding, sources
-from ..facts import pci
-from ..facts.cmdline import Cmdline, cmdline
+from ..facts import data_direct, pci, virtual
+from ..facts.cmdline import Cmdline, added, cmdline
 from ..facts.kconfig import kconfig
 from ..facts.pci import PciDevice
-from ..facts.system import family
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..readers.reading import Reading
 from ..registry import check
+from . import data_direct_ports
 
 _DEVICES = "/sys/bus/pci/devices"
 _SHOWN = 2  # devices that are named; of more, the rest are counted
@@ -53,6 +53,12 @@ def iommu(case: Case) -> Iterator[Finding]:
     if not near:
         yield finding.n_a("neither GPU nor NIC")
         return
+    if machine.know(virtual.virtual).is_vm:
+        yield _guest()
+        return
+    if tree.gpus and data_direct.functions(machine):
+        yield from data_direct_ports.groups(machine)
+        return
     words = machine.know(cmdline)
     states: dict[str, list[PciDevice]] = {}
     for device, state in zip(near, _states(machine, near, words), strict=True):
@@ -60,6 +66,17 @@ def iommu(case: Case) -> Iterator[Finding]:
     for state, devices in states.items():
         subject = _names(devices) if len(states) > 1 else ""
         yield _said(machine, state, subject, words)
+
+
+def _guest() -> Finding:
+    return finding.unknown(
+        "the hypervisor's",
+        needed=_NEEDED,
+        why="What is passed through to a virtual machine goes through the host's IOMMU, which is "
+        "not to be seen from here. There NVIDIA's guide has ATS on (mlxconfig, ATS_ENABLED).",
+        remedy=["# On the host: dgkit doctor iommu"],
+        sources=[*_SOURCES, sources.VM_TUNING("ATS and ACS configuration")],
+    )
 
 
 def _states(machine: Machine, devices: tuple[PciDevice, ...], words: Cmdline) -> list[str]:
@@ -127,11 +144,7 @@ def _passthrough(machine: Machine) -> list[str]:
     said = machine.read.ask("uname").data
     arm = isinstance(said, Mapping) and said.get("machine") == "aarch64"
     word = "iommu.passthrough=1" if arm else "iommu=pt"
-    if machine.know(family) == "dnf":
-        lines = [f"sudo grubby --update-kernel=ALL --args={word}"]
-    else:
-        edit = f's/^GRUB_CMDLINE_LINUX_DEFAULT="/&{word} /'
-        lines = [f"sudo sed -i '{edit}' /etc/default/grub", "sudo update-grub"]
+    lines = added(machine, word, "iommu")
     off = "the SMMU" if arm else "VT-d (Intel) or IOMMU (AMD)"
     return [*lines, "sudo reboot", f"# If nothing arrives even so: turn off {off} in the BIOS"]
 

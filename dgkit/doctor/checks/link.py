@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -10,6 +11,7 @@ from .. import finding, sources
 from ..facts import link as link_facts
 from ..facts import partners, pci, virtual
 from ..facts.link import PcieLink
+from ..facts.nvidia_smi import smi
 from ..facts.pci import PciDevice
 from ..finding import Finding
 from ..goals import WITH_GPU
@@ -19,7 +21,11 @@ from ..registry import check
 __all__ = ["judge"]
 
 _FILES = sources.SYSFS_PCI("current_link_speed, max_link_speed, current_link_width")
+_STATES = sources.NVIDIA_SMI("Performance State")
 _RATE = sources.PCI_SPEEDS("PCIE_SPEED2MBS_ENC: GB/s of GT/s")
+
+
+_BUSY = 2  # performance states P0 to P2 are for work: CUDA has P2 on some GPUs
 
 
 @check("link", "PCIe links", goals=WITH_GPU)
@@ -61,11 +67,11 @@ def _judged(case: Case, device: PciDevice, link: PcieLink, over: PcieLink) -> Fi
     if link.lanes < link.most_lanes:
         found = finding.warn(link.now, why=_few_lanes(link, over), remedy=_SEAT)
     elif link.speed < link.most_speed:
-        found = _slow(device, link, over)
+        found = _slow(case, device, link, over)
     else:
         found = finding.ok(link.now)
     return msgspec.structs.replace(
-        found, needed=link.most, subject=subject, sources=(_FILES, _RATE)
+        found, needed=link.most, subject=subject, sources=(_FILES, _RATE, *found.sources)
     )
 
 
@@ -81,18 +87,36 @@ def _few_lanes(link: PcieLink, over: PcieLink) -> str:
     return f"{link.lanes} of {link.most_lanes} lanes are in use: a slot, a riser or a contact."
 
 
-def _slow(device: PciDevice, link: PcieLink, over: PcieLink) -> Finding:
+def _slow(case: Case, device: PciDevice, link: PcieLink, over: PcieLink) -> Finding:
     if 0 < over.most_speed < link.most_speed:
         why = f"The port above it, {over.address}, does {over.most_speed:g} GT/s at most."
         return finding.warn(link.now, why=why, remedy=_SEAT[:1])
     if device.is_gpu:
-        return finding.warn(
-            link.now,
-            why="A GPU lowers its speed when idle: only if it stays low under load is it slow.",
-            remedy=["# Start work on the GPU, then look again", "dgkit doctor link"],
-        )
+        return _slow_gpu(case, device, link)
     why = "It runs slower than card and slot can: a riser, a cable, or a limit in the BIOS."
     return finding.warn(link.now, why=why, remedy=_SEAT)
+
+
+def _slow_gpu(case: Case, gpu: PciDevice, link: PcieLink) -> Finding:
+    """A GPU lowers its speed when idle: by its performance state, P0 (the highest) to P15."""
+    those = (one for one in case.machine.know(smi).gpus if one.address == gpu.address)
+    state = next((one.said("Performance State") for one in those), "")
+    now, most = link.speeds
+    idle = re.fullmatch(r"P([0-9]{1,2})", state)
+    if idle is not None and int(idle[1]) > _BUSY:
+        return finding.ok(
+            f"{now} now (idle, {state}), at most {most.removeprefix('PCIe ')}",
+            why="A GPU lowers its speed when idle, and raises it when it has work.",
+            sources=[_STATES],
+        )
+    again = ["# Start work on the GPU, then look again", "dgkit doctor link"]
+    if idle is None:
+        why = "A GPU lowers its speed when idle, and nvidia-smi does not say whether it is."
+        return finding.unknown(
+            f"{now} now", why=why, remedy=["nvidia-smi -q -d PERFORMANCE"], sources=[_STATES]
+        )
+    why = f"Its performance state, {state}, is one for work: only when idle may it be as slow."
+    return finding.warn(link.now, why=why, remedy=[*again, *_SEAT], sources=[_STATES])
 
 
 def _narrowest(case: Case, pair: partners.Pair, known: dict[str, PcieLink]) -> Iterator[Finding]:

@@ -8,7 +8,18 @@ from itertools import combinations
 import msgspec
 
 from .. import finding, sources
-from ..facts import gpudirect, gpus, partners, pci, topo_m, topology, virtual
+from ..facts import (
+    cuda,
+    data_direct,
+    gpudirect,
+    gpus,
+    partners,
+    pci,
+    topo_m,
+    topology,
+    virtual,
+)
+from ..facts.gpudirect import Kind
 from ..facts.partners import Pair
 from ..facts.topology import Near
 from ..finding import Finding
@@ -22,10 +33,14 @@ _GUIDE = sources.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
 _RDMA = sources.GPUDIRECT("Overview, Supported Systems")
 _SMI = sources.NVIDIA_SMI("topo -m, Legend")
 _KERNEL = sources.P2PDMA("PCI Peer-to-Peer DMA Support")
+_DRIVER = sources.OPEN_MODULES("nvidia/nv-pci.c, nv_grdma_pci_topology_supported")
 
 
 def nothing(case: Case) -> Finding | None:
-    """What to say where there is no GPU, or no NIC and no DPU, or the tree cannot be read."""
+    """What to say where no bytes go from GPU to NIC: one is missing, or they have no GPUDirect.
+
+    Also where the tree cannot be read.
+    """
     tree = case.machine.know(pci.tree)
     if tree.why:
         return finding.unknown("no PCI tree", why=tree.why)
@@ -33,7 +48,26 @@ def nothing(case: Case) -> Finding | None:
         return finding.n_a("no NVIDIA GPU in this machine's PCI tree")
     if not partners.others(case.machine, case.goal):
         return finding.n_a("no NIC or DPU that could reach a GPU")
+    if all(_shares(case.machine, one) for one in tree.gpus):
+        return finding.n_a("no GPUDirect: CPU and GPU share their memory")
     return None
+
+
+def _shares(machine: Machine, gpu: pci.PciDevice) -> bool:
+    """Whether a GPU is part of the CPU, and CUDA does not say that it has GPUDirect all the same.
+
+    Its memory is the CPU's own then: nothing goes to it from a NIC.
+    """
+    if _kind(machine, gpu.address) not in (Kind.SPARK, Kind.TEGRA):
+        return False
+    those = [one for one in machine.know(gpus.gpus) if one.address == gpu.address]
+    names = ("GPU_DIRECT_RDMA_SUPPORTED", "DMA_BUF_SUPPORTED")
+    return not any(cuda.attribute(machine, one, name) for one in those for name in names)
+
+
+def _kind(machine: Machine, address: str) -> Kind | None:
+    found = (one for one in machine.know(gpus.gpus) if one.address == address)
+    return next((gpudirect.kind(machine, one) for one in found), None)
 
 
 @check("topology", "PCIe topology", goals=WITH_GPU)
@@ -43,9 +77,36 @@ def near(case: Case) -> Iterator[Finding]:
     if empty is not None:
         yield empty
         return
+    yield from _denied(topology.override(case.machine))
     virtual_machine = case.machine.know(virtual.virtual).is_vm
     for pair in partners.pairs(case.machine, case.goal):
         yield _guest(case.machine, pair) if virtual_machine else _judged(case.machine, pair)
+
+
+def _denied(override: str) -> Iterator[Finding]:
+    """0 leaves the test to the driver, 1 allows all; there is a value that forbids all."""
+    if override not in ("", "0", "1"):
+        yield finding.warn(
+            f"{topology.OVERRIDE} is {override}"[:45],
+            needed="0 or 1",
+            subject="NVIDIA's driver",
+            why="By this setting the driver may keep every NIC and DPU from the GPU's memory.",
+            remedy=[
+                f"grep -rn {topology.OVERRIDE} /etc/modprobe.d",
+                "# Remove it there, then start the machine anew",
+            ],
+            sources=[_DRIVER],
+        )
+
+
+def _tested(machine: Machine) -> str:
+    """What NVIDIA's driver does about two that no switch joins."""
+    if topology.override(machine) == "1":
+        return f"The driver's own test of the place is off ({topology.OVERRIDE}=1)."
+    return (
+        "On chip sets that it holds unfit NVIDIA's driver refuses two that no switch joins; then "
+        "dmesg says 'topology not supported'."
+    )
 
 
 def _subject(machine: Machine, pair: Pair) -> str:
@@ -79,8 +140,9 @@ def _judged(machine: Machine, pair: Pair) -> Finding:
     elif path.near is Near.PHB:
         said = finding.ok(
             found,
-            why="It works on the same host bridge and NUMA node; how fast depends on the CPU.",
-            sources=[_GUIDE, _KERNEL],
+            why="It works on the same host bridge and NUMA node; how fast depends on the CPU. "
+            + _tested(machine),
+            sources=[_GUIDE, _KERNEL, _DRIVER],
             disagree=_HAIRPIN,
         )
     else:
@@ -99,12 +161,28 @@ def _far(machine: Machine, pair: Pair) -> Finding:
             "where memory is registered for it.",
             sources=[sources.GRACE_CX8("Platform Software and Configuration")],
         )
+    if _kind(machine, pair.gpu.address) is Kind.GRACE:
+        return _coherent(near)
     return finding.warn(
         f"{near}: {near.text}",
-        why=f"Bytes pass {near.text}: slower, and on some platforms not at all.",
-        remedy=[*_move(machine, pair), topo_m.COMMAND],
-        sources=[_GUIDE, _RDMA, _KERNEL],
+        why=f"Bytes pass {near.text}: slower, and on some platforms not at all. {_tested(machine)}",
+        remedy=[*_MOVE, topo_m.COMMAND, "sudo dmesg | grep -i 'topology not supported'"],
+        sources=[_GUIDE, _RDMA, _KERNEL, _DRIVER],
         disagree=_FAR,
+    )
+
+
+def _coherent(near: Near) -> Finding:
+    """Of a GPU whose memory the CPU has, too: the driver makes no test there."""
+    by = "The NIC reaches the GPU's memory through the CPU, by NVLink-C2C: their places in the "
+    by += "PCIe tree do not matter"
+    if near is not Near.SYS:
+        return finding.ok(f"{near}, by NVLink-C2C", why=f"{by}.", sources=[_DRIVER])
+    return finding.warn(
+        f"{near}, by NVLink-C2C",
+        why=f"{by}, but the bytes pass two CPU sockets.",
+        remedy=["# Use the NIC of the GPU's own socket", topo_m.COMMAND],
+        sources=[_DRIVER, _GUIDE],
     )
 
 
@@ -117,19 +195,12 @@ def _data_direct(machine: Machine, pair: Pair) -> topology.Path | None:
     tree = machine.know(pci.tree)
     if not pair.other.name.startswith("ConnectX-8"):
         return None
-    those = [one.address for one in tree.devices.values() if partners.data_direct(one)]
-    paths = [topology.path(tree, pair.gpu.address, one) for one in those]
+    those = data_direct.functions(machine)
+    paths = [topology.path(tree, pair.gpu.address, one.address) for one in those]
     return next((one for one in paths if one.near <= Near.PXB), None)
 
 
-def _move(machine: Machine, pair: Pair) -> list[str]:
-    """For cards: a GPU that is one with its CPU has no slot."""
-    found = (one for one in machine.know(gpus.gpus) if one.address == pair.gpu.address)
-    kinds = [gpudirect.kind(machine, one) for one in found]
-    card = all(kind in (gpudirect.Kind.BOARD, gpudirect.Kind.GEFORCE) for kind in kinds)
-    return ["# Move a card to a slot below the same PCIe switch or host bridge"] if card else []
-
-
+_MOVE = ["# Move a card to a slot below the same PCIe switch or host bridge"]
 _HAIRPIN = (
     "The GPUNetIO guide takes PHB for acceptable; the kernel's P2PDMA document says that the way "
     "from one root port to another is not defined by PCIe, and allows it (for drivers that use "

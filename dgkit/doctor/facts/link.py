@@ -57,6 +57,11 @@ class PcieLink(msgspec.Struct, frozen=True):
         return gigabytes(self.most_speed, self.most_lanes)
 
     @property
+    def speeds(self) -> tuple[str, str]:
+        """Now and at most, without the lanes: `PCIe 1`, `PCIe 5`."""
+        return _name(self.speed), _name(self.most_speed)
+
+    @property
     def now(self) -> str:
         """For people: `PCIe 4 x16, 31.5 GB/s`."""
         return _words(self.speed, self.lanes)
@@ -67,10 +72,13 @@ class PcieLink(msgspec.Struct, frozen=True):
         return _words(self.most_speed, self.most_lanes)
 
 
-def _words(speed: float, lanes: int) -> str:
+def _name(speed: float) -> str:
     generation, _ = _SPEEDS.get(speed, (0, 0.0))
-    name = f"PCIe {generation}" if generation else f"{speed:g} GT/s"
-    return f"{name} x{lanes}, {gigabytes(speed, lanes):.1f} GB/s"
+    return f"PCIe {generation}" if generation else f"{speed:g} GT/s"
+
+
+def _words(speed: float, lanes: int) -> str:
+    return f"{_name(speed)} x{lanes}, {gigabytes(speed, lanes):.1f} GB/s"
 
 
 def _speed(text: str) -> float:

@@ -7,10 +7,11 @@ import msgspec
 from ..goals import Goal
 from ..machine import Machine
 from . import gpus, lspci, pci, pci_ids, rdma, topology
+from .data_direct import is_function
 from .pci import PciDevice
 from .topology import Path
 
-__all__ = ["Pair", "data_direct", "label", "others", "pairs"]
+__all__ = ["Pair", "label", "others", "pairs"]
 
 
 def others(machine: Machine, goal: Goal) -> tuple[PciDevice, ...]:
@@ -25,16 +26,11 @@ def others(machine: Machine, goal: Goal) -> tuple[PciDevice, ...]:
     found = [one for one in tree.nics if one.vendor == pci.MELLANOX or one.address in able]
     if goal is Goal.ARM_DMA and any(one.bluefield for one in found):
         found = [one for one in found if one.bluefield]
-    found = [one for one in found if one.physfn not in tree.devices and not data_direct(one)]
+    found = [one for one in found if one.physfn not in tree.devices and not is_function(one)]
     cards: dict[tuple[str, ...], PciDevice] = {}
     for one in sorted(found, key=lambda one: one.address):
         cards.setdefault((*one.path[:-1], one.slot), one)
     return tuple(cards.values())
-
-
-def data_direct(device: PciDevice) -> bool:
-    """Whether it is the Data Direct function of a ConnectX-8: data alone, no NIC of its own."""
-    return (device.vendor, device.device) == (pci.MELLANOX, pci_ids.DATA_DIRECT)
 
 
 class Pair(msgspec.Struct, frozen=True):

@@ -21,10 +21,14 @@ from enum import IntEnum
 
 import msgspec
 
+from ..machine import Machine
+from . import nvidia_proc
 from .config_space import DOWNSTREAM, ROOT_PORT, UPSTREAM
 from .pci import PciTree, is_host_bridge
 
-__all__ = ["Near", "Node", "Path", "drawing", "one_bridge", "path", "route"]
+__all__ = ["OVERRIDE", "Near", "Node", "Path", "drawing", "one_bridge", "override", "path", "route"]
+
+PARAMS, OVERRIDE = "/proc/driver/nvidia/params", "GrdmaPciTopoCheckOverride"
 
 
 class Near(IntEnum):
@@ -214,3 +218,12 @@ def route(tree: PciTree, path: Path) -> tuple[str, ...]:
     turn = first[shared - 1 : shared] if shared else []
     found = (*first[shared:][::-1], *turn, *second[shared:])
     return tuple(dict.fromkeys(found))
+
+
+def override(machine: Machine) -> str:
+    """What NVIDIA's driver was told about its own test of the place; "" if that is not known.
+
+    0: it tests; 1: it lets all devices to the GPU's memory; there is a value that forbids it all
+    (open-gpu-kernel-modules, nvidia/nv-pci.c).
+    """
+    return nvidia_proc.colons(machine.read.text(PARAMS).text).get(OVERRIDE, "")

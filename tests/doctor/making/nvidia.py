@@ -162,6 +162,7 @@ GPU {bus}
             Link Width
                 Max: {node.at_most.lanes}x
                 Current: {node.now.lanes}x
+    Performance State: {state}
     FB Memory Usage
         Total: {memory[0]}
         Reserved: {memory[1]}
@@ -197,6 +198,7 @@ def _query_gpu(made: Driver, node: Node, number: int) -> str:
         number=number,
         bus=f"{int(domain, 16):08X}:{rest.upper()}",
         age=_AGES[node.word],
+        state="P8" if "now" in node.words else "P0",
         persistence="Enabled" if made.persistence else "Disabled",
         addressing="ATS" if spark else "HMM" if opened else "None",
         uuid=_uuid(number),
