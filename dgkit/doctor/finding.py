@@ -83,8 +83,13 @@ class _Maker:
     ) -> Finding:
         return Finding(
             verdict=self._verdict, found=found, needed=needed, why=why, subject=subject,
-            remedy=tuple(remedy), sources=tuple(sources), disagree=disagree,
+            remedy=tuple(map(_line, remedy)), sources=tuple(sources), disagree=disagree,
         )  # fmt: skip
+
+
+def _line(text: str) -> str:
+    """One line of it, as people see it: what stands for itself alone ends no comment."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 ok = _Maker(Verdict.OK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import msgspec
@@ -264,7 +265,10 @@ def _address(found: Tmfifo, usual: str) -> Finding:
         f"{name} without an address",
         needed=usual,
         why="The other side cannot be reached over it until both have an address.",
-        remedy=[f"sudo ip addr add {usual} dev {name}", f"sudo ip link set {name} up"],
+        remedy=[
+            f"sudo ip addr add {usual} dev {shlex.quote(name)}",
+            f"sudo ip link set {shlex.quote(name)} up",
+        ],
         sources=[source],
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from .. import finding, sources
@@ -22,6 +23,7 @@ _GUIDE = sources.GPUNETIO
 _INSTALL = _GUIDE("GPU Memory Mapping, Using dmabuf")
 _KERNEL_MODULES = sources.DRIVER_GUIDE("Kernel Modules")
 _CONF = "/etc/modprobe.d/nvidia.conf"
+_PLAIN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # a key or a value that may go into it
 
 
 @check("gpu-present", "NVIDIA GPU", goals=WITH_GPU, sides=_HOST)
@@ -129,6 +131,7 @@ def _rights(machine: Machine) -> Finding | None:
     if machine.know(smi).gpus:  # this user is in the group
         return None
     group = params.get("DeviceFileGID", "0")
+    group = group if re.fullmatch(r"\d{1,10}", group, re.ASCII) else "0"
     return finding.warn(
         f"device files are {int(mode) & 0o777:04o}",
         needed="0666, or the group",
@@ -265,7 +268,10 @@ def registry(case: Case) -> Iterator[Finding]:
         keys = {**nvidia_proc.registry(params.text), "PeerMappingOverride": "1"}
         words = "".join(f"{name}={value};" for name, value in keys.items())
         line = f'options nvidia NVreg_RegistryDwords="{words}"'  # the last such line counts alone
-        write = [] if written else [f"echo '{line}' | sudo tee -a {_CONF}"]
+        add = f"echo '{line}' | sudo tee -a {_CONF}"
+        if not all(_PLAIN.fullmatch(word) for one in keys.items() for word in one):
+            add = f"# add PeerMappingOverride=1; to NVreg_RegistryDwords in {_CONF}"
+        write = [] if written else [add]
         write.append(initramfs(case.machine))
         yield finding.warn(
             "written, not in force yet" if written else "not set",

@@ -106,8 +106,8 @@ def _newer(machine: Machine) -> list[str]:
     said = machine.know(os_release)
     name, number = said.get("ID", "").lower(), said.get("VERSION_ID", "")
     like = {name, *said.get("ID_LIKE", "").lower().split()}
-    if name == "ubuntu" and number >= "22.04":
-        return [restart(f"sudo apt install -y linux-generic-hwe-{number[:5]}")]
+    if name == "ubuntu" and re.fullmatch(r"[2-9]\d\.\d\d", number, re.ASCII) and number >= "22.04":
+        return [restart(f"sudo apt install -y linux-generic-hwe-{number}")]
     if name == "ubuntu":
         return ["# Ubuntu has it from 22.04 on", "sudo do-release-upgrade"]
     if name == "debian" and number == "12":

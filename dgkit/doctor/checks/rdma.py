@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from .. import finding, sources
@@ -63,7 +64,7 @@ def _soft_roce(case: Case) -> list[str]:
     net = next((one for one in nets if _DEVICE.match(one)), "")
     if not net:
         return []
-    line = f"sudo modprobe rdma_rxe && sudo rdma link add rxe0 type rxe netdev {net}"
+    line = f"sudo modprobe rdma_rxe && sudo rdma link add rxe0 type rxe netdev {shlex.quote(net)}"
     return ["# for tests, in software:", line]
 
 
@@ -108,7 +109,7 @@ def _judged(case: Case, device: RdmaDevice) -> Finding:
 def _raising(device: RdmaDevice) -> list[str]:
     if "InfiniBand" in {port.link_layer for port in device.ports}:
         return ["sudo ibstat", "# an InfiniBand port gets ACTIVE by a subnet manager: start opensm"]
-    return [f"sudo ip link set {net} up" for net in device.nets[:1]]
+    return [f"sudo ip link set {shlex.quote(net)} up" for net in device.nets[:1]]
 
 
 @check("rdma-dmabuf", "RDMA regions of a dma-buf", goals=WITH_GPU, sides=("host",))

@@ -1,0 +1,96 @@
+"""Snapshots of strangers: what they say is shown, and never becomes a command to be typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from doctor.make_machines import MACHINE_FOLDER
+
+from dgkit.doctor.finding import Finding
+from dgkit.doctor.goals import Goal
+from dgkit.doctor.machine import Case, Machine
+from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.readers.snapshot import Recorded, Snapshot, load
+from dgkit.doctor.registry import checks
+
+# Leaves a single-quoted word, begins a line of its own, begins a command.
+PLANTS = ("';$(id)", "\n$(id)\n")
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\$`]|\\.)*\"")
+_BORING = re.compile(r"(raw|link) |text /sys/bus/pci/|text /boot/")
+_WORD, _END, _VERSION = re.compile(r"(?<=[\w.-])(?![\w.-])"), re.compile("$", re.M), r"(\d+\.\d+)"
+
+
+def findings(goal: Goal, readings: dict[str, Reading], *names: str) -> Iterator[Finding]:
+    """Of all checks, or of some, one after the other."""
+    machine = Machine(Recorded(Snapshot(source="synthetic: a stranger's", readings=readings)), "x")
+    case = Case(machine=machine, goal=goal, size=64 << 20, host=machine, dpu=None)
+    for one in checks():
+        if goal in one.goals and "pair" not in one.sides and (not names or one.name in names):
+            yield from one.judge(case)
+
+
+def typed(found: Finding) -> list[str]:
+    """The lines of the remedy in which what was planted stands unquoted."""
+    lines = [line for one in found.remedy for line in one.split("\n")]
+    bare = [line for line in lines if not line.startswith("#")]
+    return [line for line in bare if "$(id)" in _QUOTED.sub("", line)]
+
+
+def planted(one: Reading, plant: str) -> Iterator[Reading]:
+    """The reading with it behind each word, each line, each version; behind each name."""
+    if one.text:
+        put = (re.sub(what, lambda at: at[0] + plant, one.text) for what in (_WORD, _END, _VERSION))
+        yield from (Reading(text=text) for text in put)
+    if one.names:
+        yield Reading(names=tuple(name + plant for name in one.names))
+    if isinstance(one.data, dict):
+        strings = {k: v + plant if isinstance(v, str) else v for k, v in one.data.items()}
+        yield Reading(data=strings)
+
+
+@pytest.mark.parametrize(
+    ("name", "goal"),
+    [("not-root", Goal.ARM_DMA), ("old-kernel", Goal.RDMA), ("mode-pending", Goal.GPUNETIO)],
+)
+def test_no_remedy_holds_a_machines_text_unquoted(name: str, goal: Goal) -> None:
+    known = load(MACHINE_FOLDER / f"{name}.snap").readings
+    bad = [
+        (key, found.check, line)
+        for key, one in known.items()
+        if not _BORING.match(key)
+        for plant in PLANTS
+        for put in planted(one, plant)
+        for found in findings(goal, {**known, key: put})
+        for line in typed(found)
+    ]
+    assert not bad
+
+
+_PARAMS = "text /proc/driver/nvidia/params"
+
+
+@pytest.mark.parametrize(
+    ("check", "readings", "bad"),
+    [
+        ("driver-loaded", {_PARAMS: "DeviceFileMode: 432\nDeviceFileGID: 0 | id\n"}, "| id"),
+        ("driver-registry", {_PARAMS: 'RegistryDwords: "A=1\'|id #"\n'}, "|id"),
+        (
+            "driver-registry",
+            {_PARAMS: 'RegistryDwords: "A=1\\ninstall nvidia x"\n'},
+            "install nvidia",
+        ),
+        ("kernel-version", {"text /etc/os-release": "ID=ubuntu\nVERSION_ID=3|id\n"}, "|id"),
+    ],
+)
+def test_a_strangers_settings_become_no_command(
+    check: str, readings: dict[str, str], bad: str
+) -> None:
+    known = load(MACHINE_FOLDER / "old-kernel.snap").readings
+    known |= {key: Reading(text=text) for key, text in readings.items()}
+    known |= {"ask euid": Reading(data=1000), "run nvidia-smi -q": Reading(text="-")}
+    known["ask uname"] = Reading(data={"release": "5.4.0"})
+    found = list(findings(Goal.RDMA if check[0] == "k" else Goal.GPUNETIO, known, check))
+    assert [one.remedy for one in found if one.remedy]
+    assert bad not in " ".join(line for one in found for line in one.remedy)
