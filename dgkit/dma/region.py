@@ -171,9 +171,7 @@ class Region(_Base):
                 self._let_go()
             raise
 
-    def _describe(
-        self, known: bool, offset: int, size: int | None, share_process: bool
-    ) -> Any:
+    def _describe(self, known: bool, offset: int, size: int | None, share_process: bool) -> Any:
         view = flat_view(self.memory.buffer if known else self.memory)
         self._bytes = ffi.from_buffer("char[]", view)
         flags = READONLY if view.readonly else 0

@@ -104,7 +104,7 @@ def _in_one_piece(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -
     """In C's order or in Fortran's: the same bytes, as on the host."""
     for order in (1, -1):
         step = item
-        for length, stride in list(zip(shape, strides, strict=True))[:: -order]:
+        for length, stride in list(zip(shape, strides, strict=True))[::-order]:
             if length != 1 and stride != step:
                 break
             step *= length

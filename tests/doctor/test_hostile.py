@@ -94,3 +94,33 @@ def test_a_strangers_settings_become_no_command(
     found = list(findings(Goal.RDMA if check[0] == "k" else Goal.GPUNETIO, known, check))
     assert [one.remedy for one in found if one.remedy]
     assert bad not in " ".join(line for one in found for line in one.remedy)
+
+
+_MANY = "9" * 5000  # Python makes no number of so many digits
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        {"ask page-size": Reading(data=10**400)},
+        {"ask memlock": Reading(data={"soft": 10**400, "hard": None})},
+        {"ask uname": Reading(data={"release": f"{_MANY}.1", "machine": "x86_64"})},
+        {"names /sys/class/infiniband/mlx5_0/ports": Reading(names=(_MANY,))},
+        {
+            "text /sys/module/nvidia/version": Reading(text=_MANY),
+            "text /proc/driver/nvidia/version": Reading(fault="absent"),
+        },
+        {
+            "run nvidia-smi -q": Reading(
+                text=f"GPU 00000000:17:00.0\n    BAR1 Memory Usage\n        Total  : {_MANY} MiB\n"
+            )
+        },
+        {"run nvcc --version": Reading(text=f"release {_MANY}.1")},
+        {"names /usr/local": Reading(names=(f"cuda-{_MANY}.1",))},
+        {_PARAMS: Reading(text=f"DeviceFileMode: {_MANY}\n"), "ask euid": Reading(data=1)},
+    ],
+)
+def test_no_number_is_too_long(readings: dict[str, Reading]) -> None:
+    known = load(MACHINE_FOLDER / "pix.snap").readings
+    assert list(findings(Goal.GPUNETIO, {**known, **readings}))
+    assert list(findings(Goal.RDMA, {**known, **readings}))

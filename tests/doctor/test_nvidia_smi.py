@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from doctor_gpu_rig import smi as output
 from doctor_rig import machine
@@ -207,3 +209,14 @@ def test_what_is_written_in_its_format_is_read_back(gpus: list[dict], width: int
             for inner, text in (value.items() if isinstance(value, dict) else [("", value)])
         }
         assert one.fields == flat
+
+
+def test_long_names_of_sections_cost_no_memory() -> None:
+    name = "x" * 100_000
+    many = "\n".join(f"  k{at} : v" for at in range(8_000))
+    tracemalloc.start()
+    read_smi(f"{name}\n{many}\n")
+    read_smi("\n".join(" " * at + "section" for at in range(900)) + f"\n{' ' * 900}k : v\n" * 500)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 16 << 20

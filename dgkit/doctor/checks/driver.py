@@ -126,7 +126,11 @@ def _rights(machine: Machine) -> Finding | None:
     """A warning where device files are not for everybody, by the driver's DeviceFileMode."""
     params = nvidia_proc.colons(machine.read.text("/proc/driver/nvidia/params").text)
     mode = params.get("DeviceFileMode", "")
-    if not mode.isdecimal() or int(mode) & 0o6 == 0o6 or machine.read.ask("euid").data == 0:
+    if (
+        not re.fullmatch("[0-9]{1,9}", mode)
+        or int(mode) & 0o6 == 0o6
+        or machine.read.ask("euid").data == 0
+    ):
         return None
     if machine.know(smi).gpus:  # this user is in the group
         return None

@@ -30,14 +30,14 @@ _DISAGREE = (
 @check("kernel-version", "Linux kernel", goals=WITH_GPU)
 def version(case: Case) -> Iterator[Finding]:
     """Is the kernel new enough to hand GPU memory on as a dma-buf?"""
-    said = case.machine.read.ask("uname").data
-    release = str(said.get("release", "")) if isinstance(said, Mapping) else ""
-    match = re.match(r"(\d+)\.(\d+)", release)
+    asked = case.machine.read.ask("uname")
+    release = str(asked.data.get("release", "")) if isinstance(asked.data, Mapping) else ""
+    match = re.match(r"(\d{1,9})\.(\d{1,9})", release)
     if match is None:
         yield finding.unknown(
             release[:45] or "?",
             needed="6.2 or later",
-            why="uname names no version.",
+            why=f"{asked.why or 'uname names no version'}.",
             sources=_VERSION_SOURCES,
         )
         return

@@ -26,9 +26,12 @@ def _soft_and_hard(reading: Reading) -> tuple[int | None, int | None] | None:
     said = reading.data
     if not isinstance(said, Mapping) or not {"soft", "hard"} <= said.keys():
         return None
-    if any(value is not None and not isinstance(value, int) for value in said.values()):
-        return None
-    return said["soft"], said["hard"]
+    soft, hard = said["soft"], said["hard"]
+    return (soft, hard) if all(one is None or _is_size(one) for one in (soft, hard)) else None
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 64
 
 
 _IPC_LOCK = 1 << 14  # linux/capability.h
@@ -85,7 +88,7 @@ def page_size(case: Case) -> Iterator[Finding]:
     """How large are the pages, in which memory is lent?"""
     reading = case.machine.read.ask("page-size")
     size, used = reading.data, [sources.CUDA_DRIVER_API("cuMemGetHandleForAddressRange")]
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+    if not _is_size(size) or size < 1:
         why = f"{reading.why or 'the system gave no number'}."
         yield finding.unknown("?", needed="4 KiB to 64 KiB", why=why, sources=used)
     elif size <= 4096:

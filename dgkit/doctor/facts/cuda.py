@@ -93,7 +93,7 @@ def attribute(machine: Machine, gpu: Gpu, name: str) -> int | None:
 
 def read_nvcc(text: str) -> tuple[int, ...]:
     """The version by `nvcc --version`: `Cuda compilation tools, release 13.0, V13.0.88`."""
-    found = re.search(r"release (\d+)\.(\d+)", text)
+    found = re.search(r"release (\d{1,9})\.(\d{1,9})", text)
     return (int(found[1]), int(found[2])) if found else ()
 
 
@@ -105,7 +105,7 @@ def toolkits(machine: Machine) -> Toolkits:
             *("text /usr/local/cuda/version.json", "text /usr/local/cuda/version.txt"),
         ]
     )
-    folders = tuple(one for one in listing.names if re.fullmatch(r"cuda-\d+\.\d+", one))
+    folders = tuple(one for one in listing.names if re.fullmatch(r"cuda-\d{1,9}\.\d{1,9}", one))
     ways = (
         ("nvcc", read_nvcc(nvcc.text)),
         ("/usr/local/cuda", _json_version(json.text)),

@@ -50,7 +50,7 @@ def bar1_size(resource: str) -> int | None:
     sizes = []
     for line in resource.splitlines()[:6]:
         try:
-            first, last = (int(word, 16) for word in line.split()[:2])
+            first, last = (int(word[:20], 16) for word in line.split()[:2])
         except ValueError:
             return None
         if last > first >= 0:

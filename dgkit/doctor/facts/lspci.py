@@ -22,7 +22,7 @@ _DEVICE = re.compile(
     r"(?: \[(?P<ids>[0-9a-f]{4}:[0-9a-f]{4})\])?(?: \(rev [0-9a-f]{2}\))?(?: \(prog-if .*\))?",
     re.IGNORECASE,
 )
-_REGION = re.compile(r"Region (\d): Memory at .*\[size=(\d+)([KMGTP]?)\]")
+_REGION = re.compile(r"Region (\d): Memory at .*\[size=(\d{1,12})([KMGTP]?)\]")
 _LINK = re.compile(r"Lnk(Cap|Sta):.*?Speed ([0-9.]+)GT/s.*?Width x(\d{1,2})")
 _BIT = re.compile(r"(\w+)([+-])")
 _LONGEST = 1000  # a line of lspci is no longer

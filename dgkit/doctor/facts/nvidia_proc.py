@@ -37,7 +37,7 @@ class Module(msgspec.Struct, frozen=True):
 
 def version_key(version: str) -> tuple[int, ...]:
     """A version as numbers, to compare: `580.159.04` is (580, 159, 4); () if it is none."""
-    numbers = re.match(r"\d+(?:\.\d+)*", version.strip())
+    numbers = re.match(r"\d{1,9}(?:\.\d{1,9})*", version.strip())
     return tuple(int(part) for part in numbers[0].split(".")) if numbers else ()
 
 

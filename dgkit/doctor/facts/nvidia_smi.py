@@ -17,8 +17,9 @@ __all__ = ["Smi", "SmiGpu", "pci_address", "read_smi", "smi"]
 _LINE = re.compile(r"^(\s*)(\S.*?)\s+:(?:\s+(.*))?$")
 _GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")
 _ADDRESS = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
-_SIZE = re.compile(r"(\d+) (KiB|MiB|GiB|MB)$")
+_SIZE = re.compile(r"(\d{1,12}) (KiB|MiB|GiB|MB)$")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "MB": 1 << 20, "GiB": 1 << 30}
+_LONGEST, _DEEPEST = 1000, 8  # a line and its sections of nvidia-smi are less
 # What stands where a value cannot be had: nvidia-smi(1), and what is seen of GPUs that fail.
 _NOTHING = (
     *("", "n/a", "not supported", "not found", "unknown error", "err!", "insufficient permissions"),
@@ -93,6 +94,8 @@ def read_smi(text: str) -> Smi:
     fields = top
     path: list[tuple[int, str]] = []
     for line in text.splitlines():
+        if len(line) > _LONGEST:
+            continue
         found = _GPU.match(line)
         if found is not None:
             fields, path = {}, []
@@ -105,7 +108,7 @@ def read_smi(text: str) -> Smi:
         if match is not None:
             names = "/".join([name for _, name in path] + [match[2]])
             fields.setdefault(names, match[3] or "")
-        elif line.strip():
+        elif line.strip() and len(path) < _DEEPEST:
             path.append((indent, line.strip()))
     trouble, why = _trouble(text) if not gpus else ("", "")
     return Smi(

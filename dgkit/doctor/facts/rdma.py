@@ -109,7 +109,9 @@ def _device(machine: Machine, name: str, ports: tuple[str, ...]) -> RdmaDevice:
         model=model,
         parent=parent,
         nets=machine.read.names(f"{folder}/{_NETS}").names,
-        ports=tuple(_port(machine, folder, port) for port in ports if port.isdecimal()),
+        ports=tuple(
+            _port(machine, folder, port) for port in ports if re.fullmatch("[0-9]{1,9}", port)
+        ),
     )
 
 
