@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .. import errors
@@ -14,6 +15,7 @@ _KINDS: dict[str, type[Exception]] = {name: getattr(errors, name) for name in er
 _EXPLAINED = (errors.DeviceUnavailable, errors.ExportError)
 _KINDS |= {cls.__name__: cls for cls in (ValueError, TypeError)}
 _MAX_TEXT = 4096
+_CHECK = re.compile(r"[a-z0-9-]{1,40}")  # `dgkit doctor` and this is a command to be typed
 
 
 class FailedCompletion:
@@ -71,7 +73,7 @@ def to_exception(failed: Failed) -> Exception:
         return cls(failed.text, FailedCompletion(failed.completion))  # type: ignore[arg-type]
     words = (failed.errno, failed.text) if _by_number(cls, failed) else (failed.text,)
     if issubclass(cls, _EXPLAINED):
-        return cls(*words, check=failed.check)
+        return cls(*words, check=failed.check if _CHECK.fullmatch(failed.check) else "")
     return cls(*words)
 
 

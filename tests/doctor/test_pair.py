@@ -122,6 +122,8 @@ def test_doca_is_of_one_release_on_both_sides(there: str, here: str, verdict: Ve
         ({"version": "0.1.0", "wire": 4}, {"version": "0.2.0", "wire": 5}, Verdict.FAIL),
         ({"version": "0.1.0", "wire": 4}, None, Verdict.CANNOT_TELL),
         ("odd", {"version": "0.1.0", "wire": 4}, Verdict.CANNOT_TELL),
+        ({}, {}, Verdict.CANNOT_TELL),
+        ({"version": "0.1.0"}, {"version": "0.1.0", "wire": 4}, Verdict.CANNOT_TELL),
     ],
 )
 def test_dgkit_speaks_one_wire_on_both_sides(there: object, here: object, verdict: Verdict) -> None:

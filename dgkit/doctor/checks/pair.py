@@ -13,6 +13,7 @@ from ..facts.doca import doca
 from ..finding import Finding, Verdict, worst
 from ..goals import Goal
 from ..machine import Case, Machine
+from ..readers.reading import Reading
 from ..registry import check, named
 from . import nic_links
 
@@ -136,9 +137,9 @@ def _docas(host: Machine, dpu: Machine) -> Finding:
 
 def _dgkits(host: Machine, dpu: Machine) -> Finding:
     there, here = (one.read.ask("dgkit") for one in (host, dpu))
-    known = [one.data for one in (there, here) if isinstance(one.data, Mapping)]
+    known = [one.data for one in (there, here) if _tells_wire(one)]
     if len(known) < 2:
-        silent, name = (there, "host") if not isinstance(there.data, Mapping) else (here, "DPU")
+        silent, name = (here, "DPU") if _tells_wire(there) else (there, "host")
         why = f"{silent.why or f'The {name} does not tell'}."
         return finding.unknown("?", needed="the same", subject="dgkit", why=why)
     words = [f"{one.get('version', '?')} (wire {one.get('wire', '?')})" for one in known]
@@ -154,6 +155,10 @@ def _dgkits(host: Machine, dpu: Machine) -> Finding:
     if known[0].get("version") != known[1].get("version"):
         return finding.ok(both, needed="the same wire", subject="dgkit")
     return finding.ok(f"{words[0]} on both", needed="the same wire", subject="dgkit")
+
+
+def _tells_wire(said: Reading) -> bool:
+    return isinstance(said.data, Mapping) and isinstance(said.data.get("wire"), int)
 
 
 _LENT = {"dmabuf-gpu": "as a dma-buf", "peermem": "by nvidia-peermem"}
