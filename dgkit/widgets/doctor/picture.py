@@ -75,8 +75,7 @@ class Picture:
 
     def alt(self, pair: Pair | None) -> str:
         """What there is to see, in words."""
-        many = [(len(self.of(kind)), kind.upper()) for kind in _RANK]
-        words = ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for n, kind in many if n)
+        words = ", ".join(_counted(self.of(kind), kind.upper()) for kind in _RANK if self.of(kind))
         more = f" {self.left_out} more are not drawn." if self.left_out else ""
         text = f"PCIe tree with {words or 'no GPU and no NIC'}.{more}"
         if pair is None:
@@ -96,6 +95,13 @@ class Picture:
             "near": "" if pair is None else str(self.way(pair).near),
             "title": self.title(pair), "answer": question + answer, "alt": self.alt(pair),
         }  # fmt: skip
+
+
+def _counted(nodes: list[Node], kind: str) -> str:
+    """`1 DPU (2 ports)`: the functions of a card are its ports."""
+    cards = len({node.id.rpartition(".")[0] for node in nodes})
+    ports = f" ({len(nodes)} ports)" if len(nodes) > cards else ""
+    return f"{cards} {kind}{'s' if cards > 1 else ''}{ports}"
 
 
 _ENDS = (("gpu",), ("nic", "dpu"))
