@@ -91,7 +91,7 @@ def _judged(machine: Machine, those: list[Bridge], low: bool) -> Finding:
         lines = [f"sudo lspci -s {one} -vvv | grep ACSCtl" for one in names[:8]]
         return finding.unknown(
             "needs root", needed=_NEEDED, subject=subject, why=f"{first.why}.",
-            remedy=[_AS_ROOT, *lines], sources=[_GUIDE],
+            remedy=[*_outside(machine), _AS_ROOT, *lines], sources=[_GUIDE],
         )  # fmt: skip
     if not _REDIRECT & set(first.on):
         bits = " ".join(f"{one}+" for one in first.on) or "all off"
@@ -113,6 +113,11 @@ def _judged(machine: Machine, those: list[Bridge], low: bool) -> Finding:
     )
 
 
+def _outside(machine: Machine) -> list[str]:
+    """Where to type what needs root: a container's root may not read it either."""
+    return ["# On the host, outside the container:"] * bool(machine.know(virtual.container).engine)
+
+
 def _why(low: bool) -> str:
     if low:
         return (
@@ -120,8 +125,8 @@ def _why(low: bool) -> str:
             "lost there, though a switch could pass it on."
         )
     return (
-        "These bridges are root ports of different trees, or lie below them: the bytes pass the "
-        "CPU in any case, and ACS may still block or slow them."
+        "As far as is known no switch below the CPU joins GPU and NIC: the bytes pass the CPU in "
+        "any case, and ACS may still block or slow them."
     )
 
 
@@ -131,5 +136,5 @@ def _remedy(machine: Machine, names: Sequence[str]) -> list[str]:
         "# In the BIOS: switch off ACS (Access Control) for these bridges, if it has that line",
         *(f"sudo setpci -s {one} ECAP_ACS+0x6.w=0000" for one in names),
         "# That holds till the next boot; for good, on the kernel's command line:",
-        *cmdline.added(machine, f'pci=disable_acs_redir="{";".join(names)}"', "acs"),
+        cmdline.added(machine, f'pci=disable_acs_redir="{";".join(names)}"', "acs"),
     ]

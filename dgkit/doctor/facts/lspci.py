@@ -23,7 +23,7 @@ _DEVICE = re.compile(
     re.IGNORECASE,
 )
 _REGION = re.compile(r"Region (\d): Memory at .*\[size=(\d+)([KMGTP]?)\]")
-_LINK = re.compile(r"Lnk(Cap|Sta):.*?Speed ([0-9.]+)GT/s.*?Width x(\d{1,2})")
+_LINK = re.compile(r"Lnk(Cap|Sta):.{0,40}?Speed ([0-9.]{1,8})GT/s.{0,40}?Width x(\d{1,2})")
 _BIT = re.compile(r"(\w+)([+-])")
 _LONGEST = 1000  # a line of lspci is no longer
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
