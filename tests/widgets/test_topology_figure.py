@@ -156,7 +156,7 @@ def test_hovering_tells_address_driver_link_and_numa_node():
     row = boxes(figure)[GPU]
     assert row["address"] == GPU
     assert row["driver"] == "nvidia"
-    assert row["link"] == "16.0 GT/s PCIe x8 (at most 32.0 GT/s PCIe x16)"
+    assert row["link"] == "PCIe 4 x8, 15.8 GB/s (at most PCIe 5 x16, 63.0 GB/s)"
     assert row["numa"] == "0"
     (hover,) = figure.select({"type": HoverTool})
     assert {"@address", "@driver", "@link", "@numa"} <= {tip for _, tip in hover.tooltips}
@@ -204,6 +204,17 @@ def test_of_very_many_devices_the_gpus_are_kept_and_the_rest_is_counted():
     assert many.of("gpu")
     assert many.left_out == len(paths) - DEVICES
     assert f"{many.left_out} more are not drawn" in many.alt(None)
+
+
+def test_a_name_is_short_and_moves_no_cursor_whatever_the_driver_says():
+    odd = "\x1b[2J" + "x" * 900
+    said = f"GPU 0000{GPU.upper()}\n    Product Name : {odd}\n    Minor Number : 0\n"
+    shown = picture(machine(SMALL, **{"run nvidia-smi -q": said}))
+    told = shown.told((GPU, NIC))
+    assert "xxx" in told["alt"]
+    assert len(str(told)) < 2000
+    assert "\x1b" not in str(told) + str(shown.lines)
+    assert max(len(one["name"]) for one in shown.lines.values()) < 200
 
 
 def test_in_words_there_is_all_that_the_picture_shows():

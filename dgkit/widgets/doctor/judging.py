@@ -57,11 +57,18 @@ def judge(
         found = [stack.enter_context(machine) for machine in machines(snapshots)]
         if not order.check or before is None:
             made = diagnose(found, goal=order.goal, size=order.size, progress=progress)
-            return Judged(made, picture(made))
+            return Judged(made, _pictured(made))
         old = before.diagnosis
         only = [order.check]
         new = diagnose(found, goal=old.goal, only=only, size=order.size, progress=progress)
         return Judged(_renewed(old, new, order.check), before.picture)
+
+
+def _pictured(made: Diagnosis) -> Picture | None:
+    try:
+        return picture(made)
+    except Exception:  # odd readings take the drawing, and nothing else
+        return None
 
 
 def _renewed(old: Diagnosis, new: Diagnosis, check: str) -> Diagnosis:
