@@ -57,7 +57,7 @@ def driver(case: Case) -> Iterator[Finding]:
         name, why, remedy = _refusal(known)
         yield finding.fail(name, needed="12.0", why=why, remedy=remedy, sources=[_RESULTS])
     elif known.missing:
-        do = [*driver_anew(case.machine), "# In a container: start it with --gpus all"]
+        do = ["# In a container: start it with --gpus all", "# or:", *driver_anew(case.machine)]
         why = f"CUDA's library libcuda.so.1 cannot be loaded ({known.why})."
         yield finding.fail("no libcuda", needed="12.0", why=why, remedy=do, sources=[_TABLE])
     elif known.stuck or not known.version:
