@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from .. import finding, sources
 from ..facts import bridges, cmdline, data_direct, partners, virtual
 from ..facts.bridges import Bridge
+from ..facts.system import as_root
 from ..facts.topology import Near
 from ..finding import Finding
 from ..goals import WITH_GPU
@@ -25,7 +26,7 @@ _PARAMETERS = sources.KERNEL_PARAMETERS("pci=disable_acs_redir=")
 # These keep what would go to a neighbour from it (Linux, drivers/pci/p2pdma.c,
 # pci_bridge_has_acs_redir); pci=disable_acs_redir= clears these alone (pci.c, pci_enable_acs).
 _REDIRECT = frozenset({"ReqRedir", "CmpltRedir", "EgressCtrl"})
-_AS_ROOT = 'sudo "$(command -v dgkit)" doctor acs'  # sudo may have another PATH
+_AS_ROOT = as_root("acs")
 _NEEDED = "ReqRedir- CmpltRedir- EgressCtrl-"
 _DISAGREE = (
     "The GPUNetIO guide wants all ACSCtl bits off, on some x86 machines; Linux minds these three "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..machine import Machine
 from . import gpudirect, nvidia_proc
 
-__all__ = ["driver_anew", "family", "initramfs", "install", "of_dgkit", "os_release"]
+__all__ = ["as_root", "driver_anew", "family", "initramfs", "install", "of_dgkit", "os_release"]
 __all__ += ["restart"]
 
 _RED_HAT = frozenset({"rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"})
@@ -39,6 +39,12 @@ def install(machine: Machine, apt: str, dnf: str) -> str:
 def of_dgkit(what: str) -> list[str]:
     """What installs dgkit with an extra (`.[lab]`), or anew (`.`): it is on no index."""
     return ["# in dgkit's folder:", f".venv/bin/pip install '{what}'"]
+
+
+def as_root(check: str) -> str:
+    """What asks a check with all rights. sudo may have another PATH, and whoever has dgkit by its
+    folder's .venv/bin has it in none."""
+    return f'sudo "$(command -v dgkit || echo .venv/bin/dgkit)" doctor {check}'
 
 
 def restart(command: str) -> str:
