@@ -114,7 +114,8 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as exc:
         if name not in _LAB or (exc.name or "").startswith(__name__):
             raise
-        text = f"dgkit.{name} needs {exc.name}, which is not installed: pip install 'dgkit[lab]'"
+        text = f"dgkit.{name} needs {exc.name}, which is not installed: `pip install '.[lab]'` in "
+        text += "dgkit's folder"
         raise ImportError(text, name=exc.name) from exc
     globals()[name] = value
     return value

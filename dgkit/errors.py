@@ -68,7 +68,7 @@ class _Explained(DgkitError):
     @property
     def way_out(self) -> str:
         """Where to read more, for the end of a message; "" if no check can say more."""
-        return f"`dgkit doctor {self.check}` explains" if self.check else ""
+        return f"`dgkit doctor {self.check}` explains it" if self.check else ""
 
     def __str__(self) -> str:
         words = super().__str__()

@@ -6,10 +6,10 @@ import shlex
 
 from doctor_rig import UNAME
 
-from dgkit.doctor.facts import mlxconfig
+from dgkit.doctor.facts import bluefield, mlxconfig
 
 PCI = "/sys/bus/pci/devices"
-AT = "0000:9f:00.0"
+AT, OTHER = "0000:9f:00.0", "0000:b1:00.0"
 BF1, BF2, BF3, CX7 = "A2D2", "A2D6", "A2DC", "1021"
 ARM = {"ask uname": {**UNAME, "machine": "aarch64"}, "text /etc/mlnx-release": "bf-bundle-2.9.1"}
 
@@ -43,3 +43,16 @@ def nets(**ports: str) -> dict[str, object]:
         "names /sys/class/net": sorted(ports),
         **{f"text /sys/class/net/{net}/phys_port_name": port for net, port in ports.items()},
     }
+
+
+# (model, page supplier, switch manager, vport 0, offload engine)
+DPU, NIC = (1, 0, 0, 0, 0), (1, 1, 1, 1, 1)
+
+
+def settings(
+    now: tuple[int, ...], then: tuple[int, ...] | None = None, **more: int
+) -> dict[str, object]:
+    """The readings of a card's mode."""
+    before = dict(zip(bluefield.MODE, now, strict=True)) | more
+    after = dict(zip(bluefield.MODE, then or now, strict=True)) | more
+    return asked(bluefield.ASKED, table(before, after))

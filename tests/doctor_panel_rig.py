@@ -83,9 +83,9 @@ def snapshot(paths: Mapping[str, tuple[str, int]], **more: object) -> Snapshot:
     return Snapshot(source="synthetic: a test's machine", otherwise="absent", readings=answers)
 
 
-def machine(paths: Mapping[str, tuple[str, int]]) -> Machine:
+def machine(paths: Mapping[str, tuple[str, int]], **more: object) -> Machine:
     """The same as the doctor sees it."""
-    return Machine(Recorded(snapshot(paths)), "test.snap")
+    return Machine(Recorded(snapshot(paths, **more)), "test.snap")
 
 
 def saved(folder: Path, paths: Mapping[str, tuple[str, int]] = SMALL, name: str = "test") -> Path:

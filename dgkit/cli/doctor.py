@@ -49,7 +49,10 @@ _WIDEST = 100
 )
 @click.option("--record", "file", metavar="FILE", help="Store what is read, for others to judge.")
 @click.option(
-    "--word", default="", metavar="WORD", help="With --record: the same word, the same pseudonyms."
+    "--word",
+    default="",
+    metavar="WORD",
+    help="With --record: the same word, the same pseudonyms. Take one that nobody guesses.",
 )
 @click.option("--list", "list_", is_flag=True, help="List families, checks and what each asks.")
 @as_json

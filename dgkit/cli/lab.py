@@ -123,7 +123,7 @@ def lab(
     JupyterLab of the host: it breaks the binary messages of widgets.
     """
     if importlib.util.find_spec("jupyterlab") is None:
-        raise ImportError("JupyterLab is not installed: `pip install 'dgkit[lab]'`")
+        raise ImportError("JupyterLab is not installed: `pip install '.[lab]'` in dgkit's folder")
     found = folder or next(path for path in (Path("notebooks"), Path()) if path.is_dir())
     if port:
         _check_free(port)

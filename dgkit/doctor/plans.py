@@ -58,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 ANY_WILL_DO = frozenset(
     {
         *("bar1-size", "bar1-resizable", "dmabuf-gpu", "dmabuf-mmap", "topology", "link"),
-        *("numa", "rdma-devices", "rdma-dmabuf", "driver-persistence"),
+        *("numa", "rdma-devices", "rdma-dmabuf", "driver-persistence", "firmware-version"),
     }
 )
 
@@ -68,7 +68,7 @@ _RDMA_DMABUF = ("rdma-dmabuf", *_DMABUF)
 _DIRECT = ("bar1-size", "iommu", "acs", "topology", "virtual-machine", "container")
 _ARM = ("bluefield-present", "bluefield-mode", "doca-libraries")
 _ARM_WANTS = (
-    *("dgkit-core", "bluefield-representors", "doca-version"),
+    *("dgkit-core", "bluefield-representors", "doca-version", "firmware-version", "container"),
     *("pair-bluefield", "pair-versions"),
 )
 _TWICE = "Data in GPU memory takes a second copy, through the host's memory."
@@ -102,7 +102,10 @@ def _gpunetio(part: str, title: str, does: str) -> Plan:
         what=f"Kernels on the GPU {does}, with the data in the GPU's memory.",
         goals=_GPUNETIO, serves=_GPUNETIO, things=(Thing.NIC, Thing.GPU),
         either=(_DMABUF, _PEERMEM), needs=(f"gpunetio-{part}", "bluefield-mode", "driver-loaded"),
-        wants=("bluefield-link", "doca-version", "doca-libraries", "driver-registry", *_DIRECT),
+        wants=(
+            *("bluefield-link", "firmware-version", "doca-version", "doca-libraries"),
+            *("driver-registry", *_DIRECT),
+        ),
     )  # fmt: skip
 
 

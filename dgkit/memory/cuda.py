@@ -127,7 +127,7 @@ def ready() -> Any:
         cupy.cuda.runtime.getDeviceCount()
     except Exception as why:  # CuPy's errors have no common base
         extra = _extra(int(call("cuDriverGetVersion")))
-        text = f"CuPy cannot use what the driver finds, {found} GPU(s): {why}. pip install {extra}"
+        text = f"CuPy cannot use what the driver finds, {found} GPU(s): {why}. {extra}"
         raise DeviceUnavailable(errno.ENODEV, text, check="cuda-python") from None
     return cupy
 
@@ -165,10 +165,10 @@ def _not_installed(module: str, why: ImportError, library: Any = None) -> Device
     version = ctypes.c_int(13000)
     with contextlib.suppress(AttributeError):  # it needs no cuInit
         (library or _library()).cuDriverGetVersion(ctypes.byref(version))
-    text = f"{what}: pip install {_extra(version.value)}"
+    text = f"{what}: {_extra(version.value)}"
     return DeviceUnavailable(errno.ENODEV, text, check="cuda-python")
 
 
 def _extra(version: int) -> str:
     """What to install for a driver that knows CUDA up to `version` (13000 is 13.0)."""
-    return "'dgkit[cuda12]'" if version < 13000 else "'dgkit[cuda13]'"
+    return f"`pip install '.[cuda{12 if version < 13000 else 13}]'` in dgkit's folder"

@@ -123,7 +123,7 @@ def without(path, *args, home):
 
 
 MISSING = {
-    "stand_in": "CuPy is not installed: pip install 'dgkit[cuda13]'",
+    "stand_in": "CuPy is not installed: `pip install '.[cuda13]'` in dgkit's folder",
     "libcuda": "libcuda.so.1 is not here",
 }
 

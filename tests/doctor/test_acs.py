@@ -63,19 +63,15 @@ def test_bridges_that_are_alike_share_a_finding() -> None:
 def test_for_good_the_addresses_stand_in_quotes_since_grub_ends_a_command_at_a_semicolon() -> None:
     (found, _) = judge("acs", box(REDIRECT, REDIRECT))
     line = r"""pci=disable_acs_redir=\"0000:b2:01.0;0000:b2:00.0\""' | sudo tee """
-    assert line in found.remedy[-2]
-    assert found.remedy[-1] == "sudo update-grub"
+    assert line in found.remedy[-1]
     (found, _) = judge("acs", box(REDIRECT, REDIRECT, **{"text /etc/os-release": "ID=rhel\n"}))
-    assert found.remedy[-1] == (
-        "sudo grubby --update-kernel=ALL "
-        """--args='pci=disable_acs_redir="0000:b2:01.0;0000:b2:00.0"'"""
-    )
+    assert """--args='pci=disable_acs_redir="0000:b2:01.0;0000:b2:00.0"'""" in found.remedy[-1]
 
 
 def test_without_root_nothing_is_told_but_how_to_ask() -> None:
     (found,) = judge("acs", box(REDIRECT, REDIRECT, size=64))
     assert (found.verdict, found.found) == (Verdict.CANNOT_TELL, "needs root")
-    assert found.remedy[0] == 'sudo "$(command -v dgkit)" doctor acs'
+    assert found.remedy[0] == 'sudo "$(command -v dgkit || echo .venv/bin/dgkit)" doctor acs'
     assert any("lspci" in line for line in found.remedy)
 
 
@@ -124,6 +120,11 @@ def test_what_lspci_says_counts_where_sysfs_has_no_config_space() -> None:
         "0000:b2:00.0": Verdict.OK,
         "0000:b2:01.0": Verdict.WARN,
     }
+
+
+def test_in_a_container_root_is_of_use_outside_alone() -> None:
+    (found,) = judge("acs", box(REDIRECT, 0, size=64, **{"text /.dockerenv": ""}))
+    assert "outside the container" in found.remedy[0]
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,9 @@ def test_one_that_is_not_readable_says_why() -> None:
 @pytest.mark.parametrize("word", ["iommu=pt", 'pci=disable_acs_redir="0000:b2:00.0;0000:b2:01.0"'])
 def test_a_word_that_is_added_is_what_grub_gets_of_its_file(word: str) -> None:
     """The file is read by a shell, after others that may have set the line."""
-    write, update = added(machine({}), word, "name")
-    assert update == "sudo update-grub"
-    echo, _, tee = write.partition(" | ")
-    assert tee == "sudo tee /etc/default/grub.d/99-name.cfg"
+    echo, _, rest = added(machine({}), word, "name").partition(" | ")
+    file = "/etc/default/grub.d/99-name.cfg"
+    assert rest == f"sudo tee {file} && sudo update-grub && sudo reboot"
     made = subprocess.run(["sh", "-c", echo], capture_output=True, text=True, check=True).stdout
     read = f'GRUB_CMDLINE_LINUX=before\n{made}printf %s "$GRUB_CMDLINE_LINUX"'
     got = subprocess.run(["sh", "-c", read], capture_output=True, text=True, check=True).stdout
@@ -85,5 +84,5 @@ def test_a_word_that_is_added_is_what_grub_gets_of_its_file(word: str) -> None:
 
 
 def test_where_grubby_sets_words_the_value_keeps_its_quotes() -> None:
-    (line,) = added(machine({"text /etc/os-release": "ID=fedora\n"}), 'a="b;c"', "name")
-    assert line == "sudo grubby --update-kernel=ALL --args='a=\"b;c\"'"
+    line = added(machine({"text /etc/os-release": "ID=fedora\n"}), 'a="b;c"', "name")
+    assert line == "sudo grubby --update-kernel=ALL --args='a=\"b;c\"' && sudo reboot"

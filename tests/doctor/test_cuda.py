@@ -111,7 +111,7 @@ def test_no_answer_of_the_probe_is_too_odd(data: object) -> None:
         ({NVCC: nvcc("14.0")}, Goal.GPUNETIO, Verdict.FAIL),  # the driver speaks 13.0
         ({NVCC: nvcc("14.0")}, Goal.RDMA, Verdict.WARN),
         ({NVCC: nvcc("11.8")}, Goal.RDMA, Verdict.OK),
-        ({}, Goal.GPUNETIO, Verdict.FAIL),
+        ({}, Goal.GPUNETIO, Verdict.WARN),  # programs that are built already need none
         ({}, Goal.ARM_DMA, Verdict.NOT_APPLICABLE),
         ({NVCC: Reading(fault="late", why="no answer")}, Goal.GPUNETIO, Verdict.CANNOT_TELL),
     ],
@@ -184,9 +184,19 @@ def test_the_libraries_of_gpu_memory_must_be_there_and_fit_the_driver(
 
 def test_the_extra_that_is_advised_is_that_of_the_driver() -> None:
     missing = info(CuPy="missing")
-    for driver, extra in ((13000, "dgkit[cuda13]"), (12040, "dgkit[cuda12]")):
+    for driver, extra in ((13000, "'.[cuda13]'"), (12040, "'.[cuda12]'")):
         found = one("cuda-python", h200({INFO: missing, PROBE: answer(driver=driver)}))
-        assert extra in found.remedy[0]
+        assert found.remedy[-1] == f".venv/bin/pip install {extra}"
+
+
+def test_where_cuda_does_not_start_the_driver_is_to_be_mended_and_no_library() -> None:
+    name = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
+    broken = {PROBE: answer(803, name)}
+    found = one("cuda-python", h200({INFO: info(f"cuInit: {name}"), **broken}))
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.remedy == one("cuda-driver", h200(broken)).remedy
+    missing = one("cuda-python", h200({INFO: info(CuPy="missing"), **broken}))
+    assert missing.verdict is Verdict.FAIL  # that is so whatever CUDA does
 
 
 def test_nothing_is_asked_where_no_driver_is_loaded() -> None:

@@ -93,7 +93,7 @@ def test_an_error_of_the_core_names_the_check_by_its_sentence(words, check, monk
     monkeypatch.setattr(_ffi, "last_error", lambda: words)
     error = _ffi.error_of(-errno.ENODEV)
     assert error.check == check
-    assert str(error).endswith(f"`dgkit doctor {check}` explains" if check else words)
+    assert str(error).endswith(f"`dgkit doctor {check}` explains it" if check else words)
 
 
 def test_each_result_of_cuda_that_makes_a_gpu_unusable_names_a_check():
@@ -128,7 +128,7 @@ def made(kind, check="bar1-size"):
 
 @pytest.mark.parametrize("kind", EXPLAINED)
 def test_the_message_ends_with_the_way_out_once(kind):
-    assert str(made(kind)).endswith("what is wrong. `dgkit doctor bar1-size` explains")
+    assert str(made(kind)).endswith("what is wrong. `dgkit doctor bar1-size` explains it")
     assert made(kind).words == "what is wrong."
     assert str(made(kind, "")).endswith("what is wrong.")
 
@@ -153,9 +153,9 @@ def test_an_answer_of_a_side_that_knows_no_checks_has_none():
 
 @pytest.mark.parametrize("kind", EXPLAINED)
 def test_the_command_line_and_the_panels_show_the_check_as_the_way_out(kind):
-    assert way_out(made(kind)) == "`dgkit doctor bar1-size` explains."
+    assert way_out(made(kind)) == "`dgkit doctor bar1-size` explains it."
     text = failures.explain(made(kind))
-    assert text == "what is wrong. Way out: `dgkit doctor bar1-size` explains"
+    assert text == "what is wrong. Way out: `dgkit doctor bar1-size` explains it"
 
 
 def test_a_device_that_no_check_explains_still_has_a_way_out():

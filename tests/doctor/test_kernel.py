@@ -6,6 +6,7 @@ from doctor_gpu_rig import CLOSED, OPEN
 from doctor_rig import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.facts.system import as_root
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
 from dgkit.doctor.readers.reading import Reading
@@ -200,4 +201,4 @@ def test_hmm_is_not_asked_for_arm_cores_that_copy() -> None:
 def test_a_config_that_root_may_read_is_told_of_with_the_command() -> None:
     locked = Reading(fault="denied", why="by root")
     (found,) = judge("kernel-p2pdma", gpu("nouveau", **{CONFIG: locked}))
-    assert found.remedy == ('sudo "$(command -v dgkit)" doctor kernel-p2pdma',)
+    assert found.remedy == (as_root("kernel-p2pdma"),)

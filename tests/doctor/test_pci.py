@@ -8,7 +8,7 @@ from pci_rig import FOLDER, Dev, config, dpu, gpu, nic, sysfs
 
 from dgkit.doctor.facts import pci
 from dgkit.doctor.facts.pci import PciTree
-from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.readers.reading import Fault, Reading
 
 # The converged card of the GPUNetIO guide (lspci -tvvv there), with a root port of its own.
 CARD = "pci0000:b0/0000:b0:02.0/0000:b1:00.0"
@@ -31,7 +31,6 @@ def test_the_converged_card_of_the_guide_is_read_whole() -> None:
     assert found.devices["0000:b3:00.2"].management == "BlueField-2"
     assert found.parent("0000:b6:00.0") == "0000:b5:08.0"
     assert found.children("0000:b1:00.0") == ("0000:b2:00.0", "0000:b2:01.0")
-    assert found.root_port("0000:b6:00.0") == "0000:b0:02.0"
     assert found.host_bridge("0000:b6:00.0") == "pci0000:b0"
     assert found.numa("0000:b6:00.0") == 1
     assert found.nodes == (0, 1)
@@ -94,7 +93,6 @@ def test_a_vmd_makes_a_domain_and_a_host_bridge_of_its_own() -> None:
     below = "pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:06.0/10000:e1:00.0"
     found = tree(sysfs([nic(below), Dev("pci0000:00/0000:00:0e.0", "8086:467F", "10400")]))
     assert found.host_bridge("10000:e1:00.0") == "pci10000:e0"
-    assert found.root_port("10000:e1:00.0") == "10000:e0:06.0"
     assert found.port("10000:e0:06.0") == "root port"
     assert found.above("10000:e1:00.0")[:2] == ("pci0000:00", "0000:00:0e.0")
 
@@ -199,6 +197,17 @@ def test_addresses_are_one_however_a_tool_writes_them(text: str, wanted: str) ->
     assert pci.address(text) == wanted
 
 
+@pytest.mark.parametrize("fault", ["denied", "late", "failed", "unrecorded"])
+def test_a_device_whose_files_give_no_answer_is_not_taken_for_none(fault: Fault) -> None:
+    readings = sysfs(CONVERGED)
+    lost = Reading(fault=fault, why="no answer within 3 s")
+    files = ("uevent", "vendor", "device", "class")
+    readings |= {f"text {FOLDER}/0000:b6:00.0/{file}": lost for file in files}
+    assert tree(readings).why == "no answer within 3 s"
+    gone = {f"text {FOLDER}/0000:b6:00.0/{file}": Reading(fault="absent") for file in files}
+    assert tree({**readings, **gone}).why == ""
+
+
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=20), st.text(max_size=60))
 def test_no_text_in_sysfs_raises(uevent: str, link: str, numa: str, nodes: str) -> None:
     readings = sysfs([gpu("pci0000:00/0000:00:01.0")], nodes=nodes)
@@ -208,7 +217,7 @@ def test_no_text_in_sysfs_raises(uevent: str, link: str, numa: str, nodes: str) 
     readings[f"names {FOLDER}"] = ["0000:00:01.0", nodes or "x", "..", "0000:00:02.0"]
     found = tree(readings)
     for one in found.devices:
-        found.port(one), found.numa(one), found.host_bridge(one), found.root_port(one)
+        found.port(one), found.numa(one), found.host_bridge(one)
 
 
 @given(st.sets(st.integers(0, 300)))

@@ -52,6 +52,13 @@ def test_a_module_that_can_be_loaded_is_and_needs_ib_core() -> None:
     assert beside.remedy[0] == "sudo modprobe nvidia-peermem"
 
 
+def test_kernels_of_other_distributions_need_an_ofed_too() -> None:
+    red_hat = {"text /etc/os-release": "ID=rhel\n", **linux("5.14.0-503.el9.x86_64")}
+    found = one(h200({**UBUNTU, **red_hat, MODINFO: FILE}))
+    assert found.remedy[0] == "sudo dnf install doca-ofed"
+    assert "linux-nvidia" not in "\n".join(found.remedy)
+
+
 UBUNTU = {"text /etc/os-release": "ID=ubuntu\n", LIST: MODULES + CORE, VERSION: CLOSED}
 
 
@@ -76,7 +83,8 @@ def test_ubuntus_newer_kernels_need_an_ofed_first_and_documents_disagree(state: 
         linux("6.8.0-1021-nvidia"),
         {**linux("6.8.0-51-generic"), "run ofed_info -s": "OFED-internal-24.10-0.7.0:\n"},
         {**linux("6.8.0-51-generic"), "text /sys/module/mlx5_core/version": "24.10-0.7.0\n"},
-        {**linux("6.8.0-51-generic"), "text /etc/os-release": "ID=debian\n"},
+        {**linux("6.8.0-51-generic"), "text /etc/os-release": ""},
+        {**linux("6.8.0-51-generic"), "run ofed_info -s": Reading(fault="late", why="no answer")},
     ],
 )
 def test_other_kernels_load_it_as_it_is(more: dict[str, object]) -> None:

@@ -219,6 +219,12 @@ def test_gpus_that_are_as_near_to_several_nics_share_them_out() -> None:
     assert [one.other.address for one in pairs] == ["0000:13:00.0", "0000:14:00.0"]
 
 
+def test_pairs_are_worked_out_once_for_all_checks() -> None:
+    made = box(*wide())
+    assert partners.pairs(made, Goal.RDMA) is partners.pairs(made, Goal.RDMA)
+    assert len(partners.pairs(made, Goal.ARM_DMA)) > len(partners.pairs(made, Goal.RDMA))
+
+
 def test_for_the_arm_cores_each_dpu_is_told_its_nearest_gpu() -> None:
     devices = [GPU, dpu(PLACES["PIX"]), dpu(PLACES["SYS"], 1), nic(PLACES["PHB"])]
     found = judge("topology", box(*devices), goal=Goal.ARM_DMA)

@@ -67,13 +67,20 @@ def test_the_cpu_the_firmware_or_the_kernel_tells_of_a_hypervisor(
 
 def test_bare_metal_is_fine_and_a_virtual_machine_a_warning() -> None:
     assert one({CPU: BARE}).verdict is Verdict.OK
-    assert one({CPU: GUEST}).verdict is Verdict.WARN
+    assert one({**DEVICES, CPU: GUEST}).verdict is Verdict.WARN
     assert one({}).verdict is Verdict.CANNOT_TELL
 
 
+def test_a_virtual_machine_with_no_nic_has_nothing_that_could_be_passed_through() -> None:
+    alone = pci_rig.sysfs([pci_rig.gpu("pci0000:16/0000:17:00.0")])
+    assert one({**alone, CPU: GUEST}).verdict is Verdict.NOT_APPLICABLE
+    hidden = Reading(fault="denied", why="by root")
+    assert one({"names /sys/bus/pci/devices": hidden, CPU: GUEST}).verdict is Verdict.WARN
+
+
 def test_only_gpunetio_calls_a_virtual_machine_experimental() -> None:
-    assert "experimental" in one({CPU: GUEST}, Goal.GPUNETIO).why
-    assert "experimental" not in one({CPU: GUEST}, Goal.ARM_DMA).why
+    assert "experimental" in one({**DEVICES, CPU: GUEST}, Goal.GPUNETIO).why
+    assert "experimental" not in one({**DEVICES, CPU: GUEST}, Goal.ARM_DMA).why
 
 
 def test_under_wsl_the_gpu_is_out_of_reach() -> None:
@@ -126,9 +133,10 @@ def test_a_container_without_them_fails_with_the_options_that_give_them() -> Non
         Verdict.FAIL,
         "Docker, without GPU and /dev/infiniband",
     )
-    assert "--gpus all --device=/dev/infiniband --ulimit memlock=-1" in found.remedy[0]
+    assert all(line.startswith("# ") for line in found.remedy)  # not to be typed in here
+    assert "--gpus all --device=/dev/infiniband --ulimit memlock=-1" in found.remedy[1]
     (found,) = inside(["nvidia0", "null"], [])
-    assert "--gpus" not in found.remedy[0]
+    assert "--gpus" not in found.remedy[1]
 
 
 def test_a_container_whose_dev_is_not_readable_cannot_be_told_of() -> None:

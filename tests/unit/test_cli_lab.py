@@ -205,7 +205,7 @@ def test_without_jupyterlab_it_says_what_to_install(home, monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert main(["lab"]) == 1
     assert capsys.readouterr().err == (
-        "dgkit: JupyterLab is not installed: `pip install 'dgkit[lab]'`\n"
+        "dgkit: JupyterLab is not installed: `pip install '.[lab]'` in dgkit's folder\n"
     )
 
 

@@ -208,7 +208,7 @@ def test_without_the_extra_a_name_for_notebooks_says_what_to_install(name: str) 
     assert result.returncode != 0
     last = result.stderr.splitlines()[-1]
     assert last.startswith(f"ImportError: dgkit.{name} needs ")
-    assert last.endswith("which is not installed: pip install 'dgkit[lab]'")
+    assert last.endswith("which is not installed: `pip install '.[lab]'` in dgkit's folder")
 
 
 def test_a_module_of_dgkits_own_that_is_missing_is_no_missing_extra() -> None:

@@ -115,17 +115,6 @@ def test_one_check_is_run_again_and_the_rest_stays(tmp_path, panel):
     assert "kernel-version" not in blocked
 
 
-def test_what_cannot_be_drawn_takes_no_finding_away(tmp_path, view, monkeypatch):
-    def odd(made):
-        raise ValueError("an odd reading")
-
-    monkeypatch.setattr(judging, "picture", odd)
-    shown = view(DoctorPanel(saved(tmp_path)))
-    shown.panel.wait(20)
-    assert shown.ask("hello")["picture"] is None
-    assert shown.ask("hello")["result"]["findings"]
-
-
 def test_run_again_it_reads_the_snapshot_anew(tmp_path, panel):
     saved(tmp_path, {"17/17:01.0/18:00.0": ("nic", 0)})
     panel.ask("check")

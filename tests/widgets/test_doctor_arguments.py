@@ -1,4 +1,4 @@
-"""DoctorPanel(...): which machines, which goal, how much memory, and what is refused."""
+"""DoctorPanel(...): which machines, which goal, how much memory; what is refused, what fails."""
 
 import gc
 from pathlib import Path
@@ -57,3 +57,13 @@ def test_what_went_wrong_before_a_view_was_there_is_told_to_it(tmp_path, view, m
     with pytest.raises(ValueError, match="this is why"):
         shown.panel.wait(20)
     assert shown.ask("hello")["failed"]["text"] == "this is why"
+
+
+def test_a_drawing_that_fails_takes_no_finding_with_it(tmp_path, view, monkeypatch):
+    def fails(_):
+        raise OverflowError("an odd reading")
+
+    monkeypatch.setattr(judging, "picture", fails)
+    shown = view(DoctorPanel(saved(tmp_path)))
+    assert shown.panel.wait(20).findings
+    assert shown.ask("hello")["picture"] is None

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from .. import finding, sources
 from ..facts import bridges, cmdline, data_direct, partners, virtual
 from ..facts.bridges import Bridge
+from ..facts.system import as_root
 from ..facts.topology import Near
 from ..finding import Finding
 from ..goals import WITH_GPU
@@ -25,7 +26,7 @@ _PARAMETERS = sources.KERNEL_PARAMETERS("pci=disable_acs_redir=")
 # These keep what would go to a neighbour from it (Linux, drivers/pci/p2pdma.c,
 # pci_bridge_has_acs_redir); pci=disable_acs_redir= clears these alone (pci.c, pci_enable_acs).
 _REDIRECT = frozenset({"ReqRedir", "CmpltRedir", "EgressCtrl"})
-_AS_ROOT = 'sudo "$(command -v dgkit)" doctor acs'  # sudo may have another PATH
+_AS_ROOT = as_root("acs")
 _NEEDED = "ReqRedir- CmpltRedir- EgressCtrl-"
 _DISAGREE = (
     "The GPUNetIO guide wants all ACSCtl bits off, on some x86 machines; Linux minds these three "
@@ -91,7 +92,7 @@ def _judged(machine: Machine, those: list[Bridge], low: bool) -> Finding:
         lines = [f"sudo lspci -s {one} -vvv | grep ACSCtl" for one in names[:8]]
         return finding.unknown(
             "needs root", needed=_NEEDED, subject=subject, why=f"{first.why}.",
-            remedy=[_AS_ROOT, *lines], sources=[_GUIDE],
+            remedy=[*_outside(machine), _AS_ROOT, *lines], sources=[_GUIDE],
         )  # fmt: skip
     if not _REDIRECT & set(first.on):
         bits = " ".join(f"{one}+" for one in first.on) or "all off"
@@ -113,6 +114,11 @@ def _judged(machine: Machine, those: list[Bridge], low: bool) -> Finding:
     )
 
 
+def _outside(machine: Machine) -> list[str]:
+    """Where to type what needs root: a container's root may not read it either."""
+    return ["# On the host, outside the container:"] * bool(machine.know(virtual.container).engine)
+
+
 def _why(low: bool) -> str:
     if low:
         return (
@@ -120,8 +126,8 @@ def _why(low: bool) -> str:
             "lost there, though a switch could pass it on."
         )
     return (
-        "These bridges are root ports of different trees, or lie below them: the bytes pass the "
-        "CPU in any case, and ACS may still block or slow them."
+        "As far as is known no switch below the CPU joins GPU and NIC: the bytes pass the CPU in "
+        "any case, and ACS may still block or slow them."
     )
 
 
@@ -131,5 +137,5 @@ def _remedy(machine: Machine, names: Sequence[str]) -> list[str]:
         "# In the BIOS: switch off ACS (Access Control) for these bridges, if it has that line",
         *(f"sudo setpci -s {one} ECAP_ACS+0x6.w=0000" for one in names),
         "# That holds till the next boot; for good, on the kernel's command line:",
-        *cmdline.added(machine, f'pci=disable_acs_redir="{";".join(names)}"', "acs"),
+        cmdline.added(machine, f'pci=disable_acs_redir="{";".join(names)}"', "acs"),
     ]

@@ -61,7 +61,9 @@ def _nothing(case: Case, arm: bool) -> Finding:
     if missing is None or (case.goal is Goal.GPUNETIO and others):
         return finding.n_a(f"none; there is {others[0]}" if others else NONE)
     if not arm and case.machine.know(virtual.virtual).is_vm:
-        return msgspec.structs.replace(missing, remedy=(f"# have {missing.needed} passed through",))
+        return msgspec.structs.replace(
+            missing, remedy=(f"# have one passed through: {missing.needed}",)
+        )
     return missing
 
 

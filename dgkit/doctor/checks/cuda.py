@@ -8,7 +8,7 @@ from .. import finding, sources
 from ..facts import cuda
 from ..facts.cuda import Cuda, Toolkits
 from ..facts.nvidia_proc import version_key
-from ..facts.system import driver_anew, install
+from ..facts.system import driver_anew, install, of_dgkit
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
@@ -54,11 +54,10 @@ def driver(case: Case) -> Iterator[Finding]:
     if empty is not None:
         yield empty
     elif known.code:
-        name = known.error or f"cuInit: {known.code}"
-        why, remedy = _ERRORS.get(name, ("CUDA does not start.", ("sudo dmesg | grep -i nvrm",)))
+        name, why, remedy = _refusal(known)
         yield finding.fail(name, needed="12.0", why=why, remedy=remedy, sources=[_RESULTS])
     elif known.missing:
-        do = [*driver_anew(case.machine), "# In a container: start it with --gpus all"]
+        do = ["# In a container: start it with --gpus all", "# or:", *driver_anew(case.machine)]
         why = f"CUDA's library libcuda.so.1 cannot be loaded ({known.why})."
         yield finding.fail("no libcuda", needed="12.0", why=why, remedy=do, sources=[_TABLE])
     elif known.stuck or not known.version:
@@ -68,6 +67,15 @@ def driver(case: Case) -> Iterator[Finding]:
         )
     else:
         yield _version(known, case.machine)
+
+
+def _refusal(known: Cuda) -> tuple[str, str, tuple[str, ...]]:
+    """What cuInit says, what it means, and what helps."""
+    name = known.error or f"cuInit: {known.code}"
+    return (
+        name,
+        *_ERRORS.get(name, ("CUDA does not start.", ("sudo dmesg | grep -i nvrm",))),
+    )
 
 
 def _version(known: Cuda, machine: Machine) -> Finding:
@@ -103,7 +111,8 @@ def toolkit(case: Case) -> Iterator[Finding]:
     else:
         why = "GPUNetIO's device functions are compiled with the program: there is no nvcc."
         remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
-        yield finding.fail("none", needed="13.0", why=why, remedy=remedy, sources=[_DEPENDENCY])
+        why += " Programs that are built already need none."
+        yield finding.warn("none", needed="13.0", why=why, remedy=remedy, sources=[_DEPENDENCY])
 
 
 _FLOORS = (
@@ -153,18 +162,25 @@ def python(case: Case) -> Iterator[Finding]:
     answer = case.machine.read.probe("info")
     gpu = answer.data.get("gpu") if isinstance(answer.data, dict) else None
     listed = gpu.get("libraries") if isinstance(gpu, dict) else None
-    speaks = case.machine.know(cuda.cuda).version
-    remedy = [f"pip install 'dgkit[cuda{13 if speaks >= (13,) else 12}]'"]
+    known = case.machine.know(cuda.cuda)
+    remedy = of_dgkit(f".[cuda{13 if known.version >= (13,) else 12}]")
     source = [sources.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")]
     if not isinstance(listed, dict):
         why = f"{answer.why or 'dgkit info names no libraries'}."
         yield finding.unknown("?", why=why, remedy=["dgkit info"], sources=source)
         return
     found = ", ".join(f"{name} {listed.get(name, 'missing')}" for name in _LEAST)
-    why = _python(listed, speaks)
+    needed = "CuPy 13.6, cuda-core 1.2"
+    why = _python(listed, known.version)
+    if not why and known.code:
+        name, _, remedy_of_cuda = _refusal(known)
+        why = f"CUDA does not start ({name}), so what they do is not seen: cuda-driver says more."
+        yield finding.unknown(
+            found, needed=needed, why=why, remedy=remedy_of_cuda, sources=[_RESULTS]
+        )
+        return
     if not why and isinstance(gpu, dict) and gpu.get("why"):
         why = f"{str(gpu['why']).rstrip('.')}."
-    needed = "CuPy 13.6, cuda-core 1.2"
     if why:
         yield finding.fail(found, needed=needed, why=why, remedy=remedy, sources=source)
     else:

@@ -8,6 +8,7 @@ from .. import finding, sources
 from ..facts import bridges, data_direct, pci, topology
 from ..facts.bridges import Bridge
 from ..facts.data_direct import Place
+from ..facts.system import restart
 from ..finding import Finding
 from ..machine import Machine
 
@@ -18,9 +19,10 @@ _GUIDE = sources.GRACE_CX8("Platform Software and Configuration")
 _SOURCES = (_TOPO, _GUIDE)
 _CHECK = "sudo rdma_topo check"
 _WRITE = (
-    "sudo rdma_topo write-grub-acs",
-    "# That writes pci=config_acs=... for GRUB, for kernels that know it; then restart",
+    "# This writes pci=config_acs=... for GRUB, for kernels that know it:",
+    restart("sudo rdma_topo write-grub-acs"),
 )
+_STRANGE = "not a place that is known"
 _NEEDED = "as rdma_topo has it"
 _DISAGREE = (
     "The GPUNetIO guide wants all ACSCtl bits off; NVIDIA's rdma_topo sets some of them, on which "
@@ -32,7 +34,7 @@ def acs(machine: Machine) -> Iterator[Finding]:
     """Are the ports' bits those that Data Direct needs?"""
     places = data_direct.places(machine)
     if places is None:
-        yield _unknown("not a place that is known", "rdma_topo's rules are for Grace machines.")
+        yield _unknown(_STRANGE, "It is no tree that rdma_topo's rules are about.")
         return
     masks = data_direct.masks(machine, places)
     read = [one for one in bridges.bridges(machine, masks) if one.why or one.acs is not None]
@@ -74,7 +76,7 @@ def groups(machine: Machine) -> Iterator[Finding]:
     needed = "one IOMMU group"
     if places is None:
         yield finding.unknown(
-            "not a place that is known", needed=needed, remedy=[_CHECK], sources=_SOURCES,
+            _STRANGE, needed=needed, remedy=[_CHECK], sources=_SOURCES,
             why="Which GPU a Data Direct function belongs to is not to be told here.",
         )  # fmt: skip
         return

@@ -9,6 +9,7 @@ from .. import finding, sources
 from ..facts import pci
 from ..facts.nvidia_proc import version_key
 from ..facts.side import side
+from ..facts.system import of_dgkit
 from ..finding import Finding, Verdict
 from ..goals import Goal
 from ..machine import Case, Machine
@@ -53,7 +54,7 @@ def core(case: Case) -> Iterator[Finding]:
         f"{found}: it does not load",
         needed="the C core",
         why=f"Nothing of dgkit works without it: {loaded.get('why', '')}",
-        remedy=["pip install --force-reinstall dgkit"],
+        remedy=["# in dgkit's folder:", ".venv/bin/pip install --force-reinstall ."],
         sources=[_START],
     )
 
@@ -147,6 +148,6 @@ def extras(case: Case) -> Iterator[Finding]:
             f"{len(missing)} missing, {len(old)} too old",
             needed=", ".join(LAB) if len(missing) == len(LAB) else gone or least,
             why=f"{why}Panels, plots and `dgkit lab` need them.",
-            remedy=["pip install 'dgkit[lab]'"],
+            remedy=of_dgkit(".[lab]"),
             sources=source,
         )

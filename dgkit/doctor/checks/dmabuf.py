@@ -8,7 +8,7 @@ from .. import finding, sources
 from ..facts import cuda, gpudirect, gpus, nvidia_proc
 from ..facts.gpudirect import DmaBuf
 from ..facts.gpus import Gpu
-from ..facts.peermem import dropped
+from ..facts.peermem import lacking
 from ..facts.system import driver_anew
 from ..finding import Finding
 from ..goals import WITH_GPU
@@ -82,7 +82,7 @@ def _remedy(machine: Machine, *, peermem: bool) -> list[str]:
     ways = [["# Pinned memory works without: dgkit.empty(..., on='pinned')"]]
     if peermem:
         more = "# nvidia-peermem takes more than its module here: dgkit doctor peermem"
-        ways.insert(0, [more if machine.know(dropped) else "sudo modprobe nvidia-peermem"])
+        ways.insert(0, [more if machine.know(lacking) else "sudo modprobe nvidia-peermem"])
     if closed and not machine.know(gpudirect.before_turing):
         ways.append(driver_anew(machine))
     return [line for at, way in enumerate(ways) for line in (["# or:"] if at else []) + way]

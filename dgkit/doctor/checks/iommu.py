@@ -144,9 +144,11 @@ def _passthrough(machine: Machine) -> list[str]:
     said = machine.read.ask("uname").data
     arm = isinstance(said, Mapping) and said.get("machine") == "aarch64"
     word = "iommu.passthrough=1" if arm else "iommu=pt"
-    lines = added(machine, word, "iommu")
     off = "the SMMU" if arm else "VT-d (Intel) or IOMMU (AMD)"
-    return [*lines, "sudo reboot", f"# If nothing arrives even so: turn off {off} in the BIOS"]
+    return [
+        added(machine, word, "iommu"),
+        f"# If nothing arrives even so: turn off {off} in the BIOS",
+    ]
 
 
 def _names(devices: list[PciDevice]) -> str:

@@ -9,7 +9,7 @@ from .. import finding, sources
 from ..facts import gpudirect, gpus, nvidia_proc, pci, rdma
 from ..facts.kconfig import Kconfig, kconfig
 from ..facts.side import side
-from ..facts.system import os_release, restart
+from ..facts.system import as_root, os_release, restart
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
@@ -197,6 +197,6 @@ def _no_config(known: Kconfig, needed: str, name: str, used: tuple[sources.Sourc
         "no config of this kernel",
         needed=needed,
         why=f"{known.why[:1].upper()}{known.why[1:]}.",
-        remedy=[f'sudo "$(command -v dgkit)" doctor {name}'] if known.denied else [],
+        remedy=[as_root(name)] if known.denied else [],
         sources=used,
     )

@@ -54,6 +54,7 @@ _BLOCKS = {
     Goal.ARM_DMA: "Outside DPU mode the Arm cores own nothing of the card and cannot move bytes.",
     Goal.GPUNETIO: "Outside NIC mode the host has no ConnectX of its own for GPUNetIO to drive.",
 }
+_NIC_SERVES = "In NIC mode it serves --goal rdma and --goal gpunetio."
 
 
 def judged(goal: Goal, seen: Seen) -> Finding:
@@ -89,7 +90,8 @@ def _wrong(goal: Goal, seen: Seen, wanted: Mode) -> _Said:
     if seen.after is wanted:
         why = f"{wanted} is set, and takes effect after a power cycle. {_BLOCKS[goal]}"
         return finding.fail, f"{seen.now}; {seen.after} at the next boot", why, _cycle(seen)
-    why = f"{_BLOCKS[goal]} {seen.how}".strip()
+    other = _NIC_SERVES if seen.now is Mode.NIC else ""
+    why = " ".join(text for text in (_BLOCKS[goal], seen.how, other) if text)
     return finding.fail, str(seen.now), why, [_change(seen, wanted), *_cycle(seen)]
 
 

@@ -62,7 +62,8 @@ def to_ethernet(card: Adapter, settings: Config, source: sources.Source) -> Find
         subject=subject(card),
         remedy=[
             _set(card, settings, ("LINK_TYPE_P1", _ETHERNET)),
-            *cycle(card.address, Where(), running=False),
+            # in NIC mode the Arm cores of a BlueField-2 run on
+            *cycle(card.address, Where(), running=card.model == "BlueField-2"),
         ],
         sources=[source, RESETS],
         disagree=TWO_WAYS,

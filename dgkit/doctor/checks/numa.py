@@ -54,7 +54,9 @@ def _together(case: Case, pair: Pair) -> Finding:
         needed="one node",
         subject=subject,
         why="Each byte crosses the link between two CPU sockets or NUMA nodes.",
-        remedy=[f"# Move one of the two cards to a slot of node {gpu} or node {other}"],
+        remedy=[
+            f"# Move one of the two, where it is a card, to a slot of node {gpu} or node {other}"
+        ],
         sources=[_GUIDE],
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 
 import msgspec
 
@@ -14,30 +15,33 @@ from ..finding import Finding, Verdict, worst
 from ..goals import Goal
 from ..machine import Case, Machine
 from ..readers.reading import Reading
-from ..registry import check, named
+from ..registry import Judge, check, named
 from . import nic_links
 
 _ARM_DMA = {Goal.ARM_DMA}
-_BOTH = "judge both: --from host.snap --from dpu.snap"
+_JUDGE = "judge both: --from host.snap --from dpu.snap"
 
 
-def _alone(case: Case) -> Finding | None:
-    """N.a. while one side is missing."""
-    if case.host is None:
-        return finding.n_a("only the DPU is known", why=f"To compare, {_BOTH}")
-    if case.dpu is None:
-        return finding.n_a("only the host is known", why=f"To compare, {_BOTH}")
-    return None
+def _both(judge: Callable[[Case, Machine, Machine], Iterator[Finding]]) -> Judge:
+    """A check of a host and a DPU; n.a. while one side is missing."""
+
+    @wraps(judge)
+    def judged(case: Case) -> Iterator[Finding]:
+        if case.host is None:
+            yield finding.n_a("only the DPU is known", why=f"To compare, {_JUDGE}")
+        elif case.dpu is None:
+            yield finding.n_a("only the host is known", why=f"To compare, {_JUDGE}")
+        else:
+            yield from judge(case, case.host, case.dpu)
+
+    return judged
 
 
 @check("pair-bluefield", "Host and DPU: the same BlueField", goals=_ARM_DMA, sides=("pair",))
-def same(case: Case) -> Iterator[Finding]:
+@_both
+def same(case: Case, host: Machine, dpu: Machine) -> Iterator[Finding]:
     """Are these a host and its own DPU, and does the DPU see the host?"""
-    alone = _alone(case)
-    if alone is not None or case.host is None or case.dpu is None:
-        yield alone or finding.n_a("one side is missing")
-        return
-    trees = case.host.know(pci.tree), case.dpu.know(pci.tree)
+    trees = host.know(pci.tree), dpu.know(pci.tree)
     used = [sources.REPRESENTORS(), sources.MODES("DPU mode, NIC mode")]
     for tree, name in zip(trees, ("host", "DPU"), strict=True):
         if tree.why:
@@ -50,7 +54,7 @@ def same(case: Case) -> Iterator[Finding]:
         remedy = ["lspci -d 15b3:  # on the host: is the card there?"]
         yield finding.fail(seen, needed="the same", why=why, remedy=remedy, sources=used)
     elif not here or there & here:
-        yield _modes(case.host, case.dpu, used) or _ports(case, case.host, case.dpu, seen, used)
+        yield _modes(host, dpu, used) or _ports(case, host, dpu, seen, used)
     else:
         why = "They are of different generations: this DPU is in another machine."
         remedy = ["# Record the DPU and the host that it sits in"]
@@ -101,18 +105,16 @@ def _ports(
     names = ", ".join(sorted(one.net for one in stand)[:2])
     found = f"{_or({one.bluefield for one in host.know(pci.tree).bluefields})}: {names}"
     needed = f"representors of {ports} ports" if ports > 1 else "a representor"
-    return finding.ok(found[:45], needed=needed, sources=used)
+    why = "By generation, mode and representors: cards that are alike in these are not told apart."
+    return finding.ok(found[:45], needed=needed, why=why, sources=used)
 
 
 @check("pair-versions", "Host and DPU: versions", goals=_ARM_DMA, sides=("pair",))
-def versions(case: Case) -> Iterator[Finding]:
+@_both
+def versions(_case: Case, host: Machine, dpu: Machine) -> Iterator[Finding]:
     """Do DOCA and dgkit of both sides go together?"""
-    alone = _alone(case)
-    if alone is not None or case.host is None or case.dpu is None:
-        yield alone or finding.n_a("one side is missing")
-        return
-    yield _docas(case.host, case.dpu)
-    yield _dgkits(case.host, case.dpu)
+    yield _docas(host, dpu)
+    yield _dgkits(host, dpu)
 
 
 def _docas(host: Machine, dpu: Machine) -> Finding:
@@ -169,14 +171,11 @@ _MEMORY_SOURCES = (
 
 
 @check("pair-memory", "Host and DPU: GPU memory", goals=_ARM_DMA, sides=("pair",))
-def memory(case: Case) -> Iterator[Finding]:
+@_both
+def memory(case: Case, host: Machine, dpu: Machine) -> Iterator[Finding]:
     """Can the host lend GPU memory, and can the DPU import it?"""
-    alone = _alone(case)
-    if alone is not None or case.host is None or case.dpu is None:
-        yield alone or finding.n_a("one side is missing")
-        return
-    levels = {name: _level(case, case.host, name) for name in _LENT}
-    takes = _level(case, case.dpu, "doca-libraries")
+    levels = {name: _level(case, host, name) for name in _LENT}
+    takes = _level(case, dpu, "doca-libraries")
     lent = [words for name, words in _LENT.items() if levels[name] is Verdict.OK]
     needed, see = "lent and imported", _see(levels)
     if Verdict.CANNOT_TELL in (takes, *levels.values()) and not lent:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from .. import finding, sources
 from ..facts import gpudirect, gpus, nvidia_proc
-from ..facts.peermem import dropped
-from ..facts.system import install, restart
+from ..facts.peermem import lacking
+from ..facts.system import install, os_release, restart
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
@@ -65,26 +65,28 @@ def peermem(case: Case) -> Iterator[Finding]:
 
 
 def _without_interface(machine: Machine, state: str) -> Finding:
+    remedy = [
+        install(machine, "doca-ofed", "doca-ofed"),
+        "# Then install NVIDIA's driver again: it builds the module.",
+        "sudo modprobe nvidia-peermem",
+    ]
+    if machine.know(os_release).get("ID", "").lower() == "ubuntu":
+        remedy.append("# or: NVIDIA's kernel for Ubuntu, which keeps the interface")
+        remedy.append(restart("sudo apt install -y linux-nvidia"))
     return finding.fail(
         "installed, not loaded" if state == "loadable" else "not installed",
         needed="loaded",
-        why="Ubuntu's kernels from 6.8 on have no interface for it: modprobe says 'Invalid "
-        "argument', unless MLNX_OFED or DOCA-OFED brings one.",
-        remedy=[
-            install(machine, "doca-ofed", "doca-ofed"),
-            "# Then install NVIDIA's driver again: it builds the module.",
-            "sudo modprobe nvidia-peermem",
-            "# or: NVIDIA's kernel for Ubuntu, which keeps the interface",
-            restart("sudo apt install -y linux-nvidia"),
-        ],
-        sources=[*_SOURCES, sources.UBUNTU_PEERMEM("")],
+        why="This kernel has no interface for it, which MLNX_OFED or DOCA-OFED brings: modprobe "
+        "says 'Invalid argument'. Of Ubuntu's own kernels those before 6.8 have one.",
+        remedy=remedy,
+        sources=[*_SOURCES, sources.UBUNTU_PEERMEM()],
         disagree="The GPUNetIO guide asks for `modprobe nvidia-peermem` alone; Ubuntu says that "
         "its kernels from 6.8 on take it with MLNX_OFED or as linux-nvidia only.",
     )
 
 
 def _blocks(machine: Machine, state: str) -> Finding:
-    if machine.know(dropped):
+    if machine.know(lacking):
         return _without_interface(machine, state)
     core = machine.know(nvidia_proc.modules)
     lacks = core is not None and "ib_core" not in core

@@ -145,7 +145,7 @@ def _takes(case: Case, kind: list[RdmaDevice]) -> Finding:
         needed="takes a dma-buf",
         why=why,
         subject=about,
-        remedy=['sudo "$(command -v dgkit)" doctor rdma-dmabuf'],
+        remedy=[system.as_root("rdma-dmabuf")],
         sources=[_DMABUF],
     )
 

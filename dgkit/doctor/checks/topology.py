@@ -21,6 +21,7 @@ from ..facts import (
 )
 from ..facts.gpudirect import Kind
 from ..facts.partners import Pair
+from ..facts.system import initramfs, restart
 from ..facts.topology import Near
 from ..finding import Finding
 from ..goals import WITH_GPU
@@ -77,14 +78,15 @@ def near(case: Case) -> Iterator[Finding]:
     if empty is not None:
         yield empty
         return
-    yield from _denied(topology.override(case.machine))
+    yield from _denied(case.machine)
     virtual_machine = case.machine.know(virtual.virtual).is_vm
     for pair in partners.pairs(case.machine, case.goal):
         yield _guest(case.machine, pair) if virtual_machine else _judged(case.machine, pair)
 
 
-def _denied(override: str) -> Iterator[Finding]:
+def _denied(machine: Machine) -> Iterator[Finding]:
     """0 leaves the test to the driver, 1 allows all; there is a value that forbids all."""
+    override = topology.override(machine)
     if override not in ("", "0", "1"):
         yield finding.warn(
             f"{topology.OVERRIDE} is {override}"[:45],
@@ -93,7 +95,8 @@ def _denied(override: str) -> Iterator[Finding]:
             why="By this setting the driver may keep every NIC and DPU from the GPU's memory.",
             remedy=[
                 f"grep -rn {topology.OVERRIDE} /etc/modprobe.d",
-                "# Remove it there, then start the machine anew",
+                "# Remove it there, then:",
+                restart(initramfs(machine)),
             ],
             sources=[_DRIVER],
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from .. import finding, sources
 from ..facts import pci
+from ..facts.partners import others
 from ..facts.virtual import Container, container, virtual
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
@@ -36,6 +37,10 @@ def machine(case: Case) -> Iterator[Finding]:
             remedy=["# Start Linux on the machine itself, or use the software DPU"],
             sources=used,
         )
+        return
+    tree = case.machine.know(pci.tree)
+    if not tree.why and not (tree.gpus and others(case.machine, case.goal)):
+        yield finding.n_a(f"{by}, but with no GPU and NIC")
         return
     only = "GPUNetIO calls virtual machines experimental. " * (case.goal is Goal.GPUNETIO)
     yield finding.warn(
@@ -68,7 +73,10 @@ def inside(case: Case) -> Iterator[Finding]:
         f"{found.engine}, without {' and '.join(name for name, _ in missing)}"[:45],
         needed="devices",
         why="The machine has them on its PCI bus, but the container was not given them.",
-        remedy=[f"docker run {flags} --ulimit memlock=-1 --cap-add=IPC_LOCK ...  # start it so"],
+        remedy=[
+            "# Start it with these options of docker run, too:",
+            f"# {flags} --ulimit memlock=-1 --cap-add=IPC_LOCK",
+        ],
         sources=[_GUIDE, sources.CONTAINER_TOOLKIT("Running a Sample Workload")],
     )
 

@@ -120,7 +120,7 @@ def rshim(machine: Machine) -> dict[str, Mode]:
     for reading in machine.read.together([f"text /dev/{name}/misc" for name in names]):
         lines = (line.split(None, 1) for line in reading.text.splitlines())
         said = {words[0]: words[1].strip() for words in lines if len(words) == 2}
-        match = re.search(r"([0-9a-f:]+)\.[0-7]", said.get("DEV_NAME", ""))
+        match = re.search(r"(?<![0-9a-f:])([0-9a-f:]+)\.[0-7]", said.get("DEV_NAME", ""))
         if match:
             address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
             found[address] = _MODES.get(said.get("BF_MODE", "").lower(), Mode.UNKNOWN)

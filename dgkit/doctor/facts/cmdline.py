@@ -8,7 +8,7 @@ import msgspec
 
 from ..machine import Machine
 from ..readers.reading import Reading
-from .system import family
+from .system import family, restart
 
 __all__ = ["PATH", "Cmdline", "added", "cmdline", "kept", "parse"]
 
@@ -87,15 +87,16 @@ def cmdline(machine: Machine) -> Cmdline:
     return parse(reading.text) if reading.ok else Cmdline((), reading)
 
 
-def added(machine: Machine, word: str, name: str) -> list[str]:
-    """What adds a word for good; it counts from the next start on.
+def added(machine: Machine, word: str, name: str) -> str:
+    """The command that adds a word for good, and restarts the machine.
 
     With apt by a file of that name: it is read after those of cloud images and DGX OS, which set
     the whole line, and can be removed again. A value with `;` must stand in double quotes, as GRUB
     ends a command there (rdma-core, kernel-boot/rdma_topo, write-grub-acs).
     """
     if machine.know(family) == "dnf":
-        return [f"sudo grubby --update-kernel=ALL --args='{word}'"]
+        return restart(f"sudo grubby --update-kernel=ALL --args='{word}'")
     quoted = word.replace('"', r"\"")
     line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {quoted}"'
-    return [f"echo '{line}' | sudo tee /etc/default/grub.d/99-{name}.cfg", "sudo update-grub"]
+    write = f"echo '{line}' | sudo tee /etc/default/grub.d/99-{name}.cfg"
+    return restart(f"{write} && sudo update-grub")

@@ -93,10 +93,10 @@ def kernel(machine: Machine) -> tuple[int, ...]:
 def _against(machine: Machine, gpu: Gpu) -> str:
     """What rules a dma-buf out, "" if nothing is known to."""
     driver, linux = machine.know(nvidia_proc.driver), kernel(machine)
+    if gpu.architecture.lower() in _TOO_OLD:
+        return f"{gpu.architecture} is older than Turing, and open kernel modules do not drive it"
     if driver.flavour == "closed":
         return "the kernel modules are the closed ones"
-    if gpu.architecture.lower() in _TOO_OLD:
-        return f"{gpu.architecture} is older than Turing"
     if linux and linux < (5, 12):
         return f"Linux {linux[0]}.{linux[1]} is older than 5.12"
     if driver.version and (0,) < version_key(driver.version) < (515,):

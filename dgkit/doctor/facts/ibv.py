@@ -58,7 +58,7 @@ def _device(said: dict[str, list[str]]) -> IbvDevice:
     part = first("vendor_part_id")
     return IbvDevice(
         name=first("hca_id"),
-        transport=re.sub(r"\s*\(-?\d+\)$", "", first("transport")),
+        transport=re.sub(r"\(-?\d+\)$", "", first("transport")).rstrip(),
         firmware=first("fw_ver"),
         board=first("board_id"),
         part=int(part) if re.fullmatch("[0-9]{1,9}", part) else 0,

@@ -11,7 +11,7 @@ from ..machine import Machine
 from .pci import DEVICES
 from .topology import Path
 
-__all__ = ["PcieLink", "gigabytes", "links", "passed"]
+__all__ = ["PcieLink", "generation", "gigabytes", "links", "passed"]
 
 _FILES = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
 # GT/s: the generation, and the share of the bits on the wire that is payload. 8b/10b up to PCIe 2,
@@ -25,6 +25,11 @@ _SPEEDS = {
     64.0: (6, 1.0),
     128.0: (7, 1.0),
 }
+
+
+def generation(speed: float) -> int:
+    """Of PCIe, by its GT/s; 0 for a speed that it has not."""
+    return _SPEEDS.get(speed, (0, 0.0))[0]
 
 
 def gigabytes(speed: float, lanes: int) -> float:
@@ -73,8 +78,7 @@ class PcieLink(msgspec.Struct, frozen=True):
 
 
 def _name(speed: float) -> str:
-    generation, _ = _SPEEDS.get(speed, (0, 0.0))
-    return f"PCIe {generation}" if generation else f"{speed:g} GT/s"
+    return f"PCIe {generation(speed)}" if generation(speed) else f"{speed:g} GT/s"
 
 
 def _words(speed: float, lanes: int) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from ..machine import Machine
 from .config_space import ACS_BITS, Acs, Link
+from .link import generation
 from .pci import PciDevice, address
 
 __all__ = ["Details", "details", "name", "names", "parse_names"]
@@ -23,12 +24,10 @@ _DEVICE = re.compile(
     re.IGNORECASE,
 )
 _REGION = re.compile(r"Region (\d): Memory at .*\[size=(\d{1,12})([KMGTP]?)\]")
-_LINK = re.compile(r"Lnk(Cap|Sta):.*?Speed ([0-9.]+)GT/s.*?Width x(\d{1,2})")
-_BIT = re.compile(r"(\w+)([+-])")
+_LINK = re.compile(r"Lnk(Cap|Sta):.{0,40}?Speed ([0-9.]{1,8})GT/s.{0,40}?Width x(\d{1,2})")
+_BIT = re.compile(r"\b(\w+)([+-])")
 _LONGEST = 1000  # a line of lspci is no longer
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
-# GT/s of each generation of PCIe.
-GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
 
 
 class Details(msgspec.Struct, frozen=True):
@@ -105,4 +104,4 @@ def _details(name: str, lines: list[str]) -> Details:
 
 
 def _generation(text: str) -> int:
-    return GENERATIONS.get(float(text), 0) if re.fullmatch(r"\d{1,4}(\.\d)?", text) else 0
+    return generation(float(text)) if re.fullmatch(r"\d{1,4}(\.\d)?", text) else 0

@@ -16,7 +16,7 @@ __all__ = ["Config", "Setting", "command", "number", "parse", "queries", "query"
 
 _NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:\[\d+(?:\.\.\d+)?\])?")
 _COLUMNS = {"Default": "default", "Current": "current", "Next": "next", "New": "new"}
-_END = re.compile(r"^\s*(?:The '|Apply new|-[EIW]-)", re.MULTILINE)
+_END = re.compile(r"^[ \t]*(?:The '|Apply new|-[EIW]-)", re.MULTILINE)
 _HEAD = re.compile(r"^[ \t]*Configurations:(.*)$", re.MULTILINE)
 
 
@@ -94,8 +94,8 @@ def _device(text: str) -> Config:
 
 
 def _field(text: str, name: str) -> str:
-    match = re.search(rf"^[ \t]*{name}:[ \t]*(.*?)[ \t]*$", text, re.MULTILINE)
-    return match[1] if match else ""
+    match = re.search(rf"^[ \t]*{name}:(.*)$", text, re.MULTILINE)
+    return match[1].strip() if match else ""
 
 
 def _settings(body: str, columns: list[str]) -> Iterator[Setting]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from ..goals import Goal
@@ -44,8 +46,12 @@ class Pair(msgspec.Struct, frozen=True):
 def pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
     """Each GPU with its nearest NIC or DPU; for the Arm cores, each DPU with its nearest GPU too.
 
-    Of several that are as near, the first that no other GPU has.
+    Of several that are as near, the first that no other GPU has. Worked out once for a goal.
     """
+    return machine.know(_PAIRS[goal])
+
+
+def _pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
     tree, those = machine.know(pci.tree), others(machine, goal)
     if not those:
         return ()
@@ -60,6 +66,9 @@ def pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
         taken = {one.other.address for one in chosen}
         chosen += [_nearest(machine, other) for other in those if other.address not in taken]
     return tuple(chosen)
+
+
+_PAIRS = {goal: partial(_pairs, goal=goal) for goal in Goal}
 
 
 def _nearest(machine: Machine, other: PciDevice) -> Pair:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 
 import msgspec
 
@@ -104,7 +103,7 @@ class PciDevice(msgspec.Struct, frozen=True):
 
 
 class PciTree(msgspec.Struct, frozen=True):
-    """All devices by address. `why`: why there are none to be told of, "" if there are.
+    """All devices by address. `why`: why they are not known, or not all, "" if they are.
 
     A container may hide devices: the path of one that is there names its bridges all the same.
     `nodes`: the NUMA nodes of the machine, () if it does not tell.
@@ -157,12 +156,6 @@ class PciTree(msgspec.Struct, frozen=True):
         found = [part for part in self.above(address) if is_host_bridge(part)]
         return found[-1] if found else ""
 
-    def root_port(self, address: str) -> str:
-        """The root port that a device hangs on, "" for one right at its host bridge."""
-        path = (*self.above(address), address)
-        below = path[_last_host_bridge(path) + 1 :]
-        return below[0] if len(below) > 1 else ""
-
     def port(self, address: str) -> str:
         """Which kind of bridge it is, one of config_space.PORTS; "" for what is no bridge.
 
@@ -196,14 +189,19 @@ def _last_host_bridge(path: tuple[str, ...]) -> int:
     return max((at for at, part in enumerate(path) if is_host_bridge(part)), default=-1)
 
 
-_RANGES = 4096  # in a list that is read: no machine has more
+_MOST = 1 << 16  # numbers in a list that is read: no machine has more
 
 
 def numbers(text: str) -> tuple[int, ...]:
     """What the kernel's list format says: `0-3,8` is 0, 1, 2, 3, 8. What is odd is left out."""
     found: set[int] = set()
-    for match in islice(re.finditer(r"(\d{1,4})(?:-(\d{1,4}))?", text), _RANGES):
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    left = _MOST
+    for match in re.finditer(r"(\d{1,4})(?:-(\d{1,4}))?", text):
+        run = range(int(match[1]), int(match[2] or match[1]) + 1)
+        found.update(run)
+        left -= len(run) + 1
+        if left < 0:
+            break
     return tuple(sorted(found))
 
 
@@ -220,6 +218,7 @@ def tree(machine: Machine) -> PciTree:
     devices = {one.address: one for one in found if one is not None}
     return PciTree(
         _finished(machine, devices),
+        next((why for name in names if name not in devices if (why := _unread(machine, name))), ""),
         nodes=numbers(machine.read.text("/sys/devices/system/node/online").text),
     )
 
@@ -246,6 +245,12 @@ def _device(machine: Machine, name: str) -> PciDevice | None:
         numa=int(numa.text) if re.fullmatch(r"\s*\d{1,5}\s*", numa.text) else -1,
         subsystem=subsystem or (0, 0),
     )
+
+
+def _unread(machine: Machine, name: str) -> str:
+    """Why a device's files tell nothing; "" for one that has gone, or has none."""
+    read = (machine.read.text(f"{DEVICES}/{name}/{file}") for file in ("uevent", "vendor"))
+    return next((one.why for one in read if not one.ok and not one.absent), "")
 
 
 def _uevent(text: str) -> dict[str, str]:

@@ -6,18 +6,22 @@ from ..machine import Machine
 from . import gpudirect, versions
 from .system import os_release
 
-__all__ = ["dropped"]
+__all__ = ["lacking"]
 
 
-def dropped(machine: Machine) -> bool:
-    """Whether this is a kernel of Ubuntu's that has none any more: from 6.8 on, unless it is the
-    flavour linux-nvidia, or MLNX_OFED or DOCA-OFED brings one.
+def lacking(machine: Machine) -> bool:
+    """Whether modprobe will say 'Invalid argument': the kernel has no interface for it.
+
+    MLNX_OFED and DOCA-OFED bring one. Linux itself never had it, and Ubuntu's kernels alone did
+    without: up to 6.7, and in the flavour linux-nvidia. False where nothing tells.
 
     Ubuntu, NVIDIA GPUDirect over InfiniBand migration paths.
     """
-    if machine.know(os_release).get("ID", "").lower() != "ubuntu":
-        return False
-    if gpudirect.kernel(machine) < (6, 8) or "nvidia" in gpudirect.release(machine):
-        return False
+    name = machine.know(os_release).get("ID", "").lower()
     info, module = machine.read.together(["run ofed_info -s", "text /sys/module/mlx5_core/version"])
-    return not (versions.ofed(info.text) or versions.driver(module.text))
+    known = info.ok or info.absent
+    if not name or not known or versions.ofed(info.text) or versions.driver(module.text):
+        return False
+    if name != "ubuntu":
+        return True
+    return gpudirect.kernel(machine) >= (6, 8) and "nvidia" not in gpudirect.release(machine)

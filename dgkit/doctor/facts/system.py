@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..machine import Machine
 from . import gpudirect, nvidia_proc
 
-__all__ = ["driver_anew", "family", "initramfs", "install", "os_release", "restart"]
+__all__ = ["as_root", "driver_anew", "family", "initramfs", "install", "of_dgkit", "os_release"]
+__all__ += ["restart"]
 
 _RED_HAT = frozenset({"rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"})
 _MODULAR = frozenset({"8", "9", "2023"})  # Red Hat's 8 and 9, Amazon Linux: streams of a module
@@ -33,6 +34,17 @@ def family(machine: Machine) -> str:
 def install(machine: Machine, apt: str, dnf: str) -> str:
     """The command that installs packages here, as root: `apt` and `dnf` are their names there."""
     return f"sudo dnf install {dnf}" if machine.know(family) == "dnf" else f"sudo apt install {apt}"
+
+
+def of_dgkit(what: str) -> list[str]:
+    """What installs dgkit with an extra (`.[lab]`), or anew (`.`): it is on no index."""
+    return ["# in dgkit's folder:", f".venv/bin/pip install '{what}'"]
+
+
+def as_root(check: str) -> str:
+    """What asks a check with all rights. sudo may have another PATH, and whoever has dgkit by its
+    folder's .venv/bin has it in none."""
+    return f'sudo "$(command -v dgkit || echo .venv/bin/dgkit)" doctor {check}'
 
 
 def restart(command: str) -> str:

@@ -139,7 +139,7 @@ def one_bridge(path: Path) -> str:
     }.get(
         path.near,
         "NVIDIA's GPUNetIO guide says that it works and is slower; its GPUDirect RDMA guide asks "
-        "for one root complex. Move one card if it is slow or fails.",
+        "for one root complex. If it is slow or fails, move one of them, where that is a card.",
     )
     return f"{place} {need}"
 

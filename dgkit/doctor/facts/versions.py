@@ -64,7 +64,7 @@ def find(text: str) -> Version | None:
 
 def ofed(text: str) -> Version | None:
     """What `ofed_info -s` says: MLNX_OFED_LINUX-5.8-1.0.1.1:, OFED-internal-24.10-0.7.0:."""
-    match = re.search(r"OFED[\w-]*?-(\d{1,9}[\d.-]*)", text)
+    match = re.search(r"OFED[\w-]{0,40}?-(\d{1,9}[\d.-]*)", text)
     return find(match[1]) if match else None
 
 

@@ -20,17 +20,29 @@ function able(control, can) {
 
 const isWords = (line) => line.trimStart().startsWith("#");
 
-// Commands in order, each with a button; `copied(text)` puts it on the clipboard.
+// How many commands in a row end at a line. Words between commands are a step, or another way out.
+function rowOf(lines, at) {
+  if (isWords(lines[at]) || (lines[at + 1] && !isWords(lines[at + 1]))) return 0;
+  return at - lines.slice(0, at).findLastIndex(isWords);
+}
+
+// One that fails ends the row, and none is read as the answer to a question of the one before.
+const inARow = (lines) => lines.join(lines.some((line) => line.includes(" #")) ? "\n" : " && ");
+
+// Commands in order, each with a button, and one for a row; `copied(text)` puts it on the clipboard.
 function remedyOf(finding, copied) {
   const about = finding.subject ? `${finding.title}, ${finding.subject}` : finding.title;
-  const lines = finding.remedy.map((line, at) => isWords(line)
+  const lines = finding.remedy;
+  const row = (at) => {
+    const count = rowOf(lines, at), text = inARow(lines.slice(at + 1 - count, at + 1));
+    return count < 2 ? null : button(`Copy these ${count}`, () => copied(text),
+      { "aria-label": `Copy these ${count} of: ${about}`, "data-key": `row:${finding.key}:${at}` });
+  };
+  const items = lines.map((line, at) => isWords(line)
     ? h("li", { class: "dg-said" }, line.replace(/^[\s#]+/, ""))
     : h("li", {}, h("code", { class: "dg-mono" }, line),
-      button("Copy", () => copied(line), { "aria-label": `Copy: ${line}`, "data-key": `copy:${finding.key}:${at}` })));
-  const commands = finding.remedy.filter((line) => !isWords(line));
-  const all = commands.length < 2 ? null : button("Copy all", () => copied(finding.remedy.join("\n")),
-    { "aria-label": `Copy all of: ${about}`, "data-key": `all:${finding.key}` });
-  return h("div", { class: "dg-remedy" }, h("ol", {}, ...lines), all);
+      button("Copy", () => copied(line), { "aria-label": `Copy: ${line}`, "data-key": `copy:${finding.key}:${at}` }), row(at)));
+  return h("div", { class: "dg-remedy" }, h("ol", {}, ...items));
 }
 
 function sourcesOf({ sources }) {

@@ -33,7 +33,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a run gave. `picture` is None where no PCI device is to be seen, or none drawn."""
+    """What a run gave. `picture` is None where no PCI device is to be seen."""
 
     diagnosis: Diagnosis
     picture: Picture | None
@@ -57,17 +57,17 @@ def judge(
         found = [stack.enter_context(machine) for machine in machines(snapshots)]
         if not order.check or before is None:
             made = diagnose(found, goal=order.goal, size=order.size, progress=progress)
-            return Judged(made, _drawn(made))
+            return Judged(made, _pictured(made))
         old = before.diagnosis
         only = [order.check]
         new = diagnose(found, goal=old.goal, only=only, size=order.size, progress=progress)
         return Judged(_renewed(old, new, order.check), before.picture)
 
 
-def _drawn(made: Diagnosis) -> Picture | None:
+def _pictured(made: Diagnosis) -> Picture | None:
     try:
         return picture(made)
-    except Exception:  # odd readings: the findings, which say so, are shown all the same
+    except Exception:  # odd readings take the drawing, and nothing else
         return None
 
 

@@ -8,13 +8,16 @@ from typing import Any
 from ...doctor.diagnosis import Diagnosis
 from ...doctor.facts import pci
 from ...doctor.facts.gpus import Gpu, gpus
+from ...doctor.facts.link import PcieLink, links
 from ...doctor.facts.topology import Node, Path, drawing, one_bridge, path, route
 from ...doctor.goals import Goal
 from ...doctor.machine import Machine
+from .told import cut
 
 __all__ = ["DEVICES", "Pair", "Picture", "picture"]
 
 Pair = tuple[str, str]
+_NAME = 120  # characters of a device's name
 DEVICES = 64  # that are drawn: GPUs first, then DPUs, then NICs
 _RANK = {"gpu": 0, "dpu": 1, "nic": 2}
 
@@ -75,8 +78,7 @@ class Picture:
 
     def alt(self, pair: Pair | None) -> str:
         """What there is to see, in words."""
-        many = [(len(self.of(kind)), kind.upper()) for kind in _RANK]
-        words = ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for n, kind in many if n)
+        words = ", ".join(_counted(self.of(kind), kind.upper()) for kind in _RANK if self.of(kind))
         more = f" {self.left_out} more are not drawn." if self.left_out else ""
         text = f"PCIe tree with {words or 'no GPU and no NIC'}.{more}"
         if pair is None:
@@ -98,6 +100,13 @@ class Picture:
         }  # fmt: skip
 
 
+def _counted(nodes: list[Node], kind: str) -> str:
+    """`1 DPU (2 ports)`: the functions of a card are its ports."""
+    cards = len({node.id.rpartition(".")[0] for node in nodes})
+    ports = f" ({len(nodes)} ports)" if len(nodes) > cards else ""
+    return f"{cards} {kind}{'s' if cards > 1 else ''}{ports}"
+
+
 _ENDS = (("gpu",), ("nic", "dpu"))
 _ALONE = (
     "How near two devices are is told of a GPU and a NIC or DPU, and not both are to be seen here. "
@@ -116,8 +125,9 @@ def picture(of: Diagnosis | Machine) -> Picture | None:
     drawn = sorted(ends, key=lambda node: _RANK[node.kind])[:DEVICES]
     kept = _above(nodes, drawn)
     named = {one.address: _gpu(one) for one in machine.know(gpus)}
-    names = {node.id: named.get(node.id) or node.label for node in kept}
-    lines = {node.id: _lines(machine, tree, node, names[node.id]) for node in kept}
+    names = {node.id: cut(named.get(node.id) or node.label, _NAME) for node in kept}
+    known = links(machine, [node.id for node in kept if node.id in tree.devices])
+    lines = {node.id: _lines(tree, node, names[node.id], known.get(node.id)) for node in kept}
     short = {node.id: _short(tree, node, names[node.id]) for node in kept}
     arm = isinstance(of, Diagnosis) and of.goal is Goal.ARM_DMA
     return Picture(tree, tuple(kept), lines, short, arm, len(ends) - len(drawn))
@@ -142,26 +152,25 @@ def _above(nodes: tuple[Node, ...], drawn: list[Node]) -> list[Node]:
     return [node for node in nodes if node.id in wanted]
 
 
-def _lines(machine: Machine, tree: pci.PciTree, node: Node, name: str) -> dict[str, str]:
+def _lines(tree: pci.PciTree, node: Node, name: str, link: PcieLink | None) -> dict[str, str]:
     known = tree.devices.get(node.id)
     return {
         "name": name,
         "address": node.id if known is not None else "",
-        "driver": (known.driver if known is not None else "") or "none",
-        "link": _link(machine, node.id) if known is not None else "not a PCIe device",
+        "driver": cut(known.driver if known is not None else "") or "none",
+        "link": _link(link),
         "numa": str(node.numa) if node.numa >= 0 else "not told",
     }
 
 
-def _link(machine: Machine, address: str) -> str:
-    """`16.0 GT/s PCIe x16`, now; and at most, where that is more."""
-    files = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
-    found = machine.read.together([f"text {pci.DEVICES}/{address}/{file}" for file in files])
-    speed, width, best, widest = (one.text.strip() if one.ok else "" for one in found)
-    if not speed or not width:
+def _link(link: PcieLink | None) -> str:
+    """`PCIe 4 x16, 31.5 GB/s`, now; and at most, where that is more."""
+    if link is None:
+        return "not a PCIe device"
+    if not link.speed or not link.lanes:
         return "not told"
-    most = f" (at most {best} x{widest})" if (best, widest) != (speed, width) and best else ""
-    return f"{speed} x{width}{most}"
+    more = link.known and link.most != link.now
+    return f"{link.now} (at most {link.most})" if more else link.now
 
 
 def _short(tree: pci.PciTree, node: Node, name: str) -> str:

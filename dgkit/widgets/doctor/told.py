@@ -14,7 +14,7 @@ from ...doctor.readers.snapshot import Recorded
 from ...doctor.sources import Source
 from ...doctor.ways import Way
 
-__all__ = ["ENTRIES", "HERE", "described", "machine_told", "one_of_a_side"]
+__all__ = ["ENTRIES", "HERE", "cut", "described", "machine_told", "one_of_a_side"]
 
 ENTRIES = 300  # the worst of them
 HERE = {"name": "this machine", "kind": "", "source": "", "side": ""}
@@ -29,7 +29,7 @@ def described(diagnosis: Diagnosis) -> dict[str, Any]:
         "goal_text": diagnosis.goal.text,
         "chosen": diagnosis.chosen,
         "verdict": str(diagnosis.verdict),
-        "summary": _cut(diagnosis.summary()),
+        "summary": cut(diagnosis.summary()),
         "ways": [_way(one, proviso(diagnosis, one)) for one in diagnosis.ways],
         "findings": list(_findings(found[:ENTRIES])),
         "left_out": max(0, len(found) - ENTRIES),
@@ -51,8 +51,8 @@ def machine_told(machine: Machine) -> dict[str, str]:
     by = f"by dgkit {known.dgkit}" if known.dgkit else ""
     source = after.strip() if synthetic else " ".join(word for word in (known.taken, by) if word)
     return {
-        "name": _cut(machine.name), "kind": "synthetic" if synthetic else "recorded",
-        "source": _cut(source), "side": machine.know(side),
+        "name": cut(machine.name), "kind": "synthetic" if synthetic else "recorded",
+        "source": cut(source), "side": machine.know(side),
     }  # fmt: skip
 
 
@@ -69,8 +69,8 @@ def one_of_a_side(machines: list[dict[str, str]]) -> list[dict[str, str]]:
 def _way(way: Way, proviso: str) -> dict[str, str]:
     why = way.why if way.why != way.proviso else ""
     return {
-        "title": _cut(way.title), "what": _cut(way.what), "verdict": str(way.verdict),
-        "word": way.word, "why": _cut(f"{why} {proviso}".strip()),
+        "title": cut(way.title), "what": cut(way.what), "verdict": str(way.verdict),
+        "word": way.word, "why": cut(f"{why} {proviso}".strip()),
         "checks": ", ".join(way.blocked_by or way.warned_by),
     }  # fmt: skip
 
@@ -86,10 +86,10 @@ def _findings(found: Sequence[Entry]) -> Iterator[dict[str, Any]]:
             "verdict": str(one.verdict),
             "check": one.check,
             "side": one.side,
-            "title": _cut(one.title),
-            "subject": _cut(entry.about),
-            **{each: _cut(getattr(one, each)) for each in ("found", "needed", "why", "disagree")},
-            "remedy": [_cut(line) for line in one.remedy[:_LINES]],
+            "title": cut(one.title),
+            "subject": cut(entry.about),
+            **{each: cut(getattr(one, each)) for each in ("found", "needed", "why", "disagree")},
+            "remedy": [cut(line) for line in one.remedy[:_LINES]],
             "sources": [_source(source) for source in one.sources[:_LINES]],
         }
 
@@ -98,6 +98,6 @@ def _source(source: Source) -> dict[str, str]:
     return {"text": str(source), "url": source.url}
 
 
-def _cut(text: str) -> str:
+def cut(text: str, most: int = _TEXT) -> str:
     """On one line: what is copied to a terminal must not hold another command."""
-    return clean(text if len(text) <= _TEXT else f"{text[:_TEXT]}…")
+    return clean(text if len(text) <= most else f"{text[:most]}…")

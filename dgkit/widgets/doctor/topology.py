@@ -7,7 +7,7 @@ a way is written, too.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ COLOURS = {
 _GREY, _BOX, _TEXT = "#8a8a8a", "#eceff1", "#202124"
 _ACROSS, _DOWN, _LEGEND = 104, 74, 110  # px: a device's column, a row, the legend below
 _WIDE, _HIGH = 0.92, 0.66  # of a column and of a row
+_PAGE = 6  # columns that a notebook shows without a bar to scroll by
+_ARCH = -0.48  # rows: between the top of a socket's box and the title
 _TIPS = [
     *(("", "@name"), ("address", "@address"), ("driver", "@driver")),
     *(("link", "@link"), ("NUMA node", "@numa")),
@@ -81,7 +83,8 @@ def _wanted(of: Diagnosis | Machine, pair: Pair | None) -> tuple[Picture, Pair |
 
 def drawn(shown: Picture, pair: Pair | None) -> figure:
     """The figure of what was read already."""
-    boxes = _laid_out(shown.nodes)
+    steps = shown.route(pair) if pair is not None else ()
+    boxes = _laid_out(shown.nodes, steps)
     columns = sum(1 for box in boxes.values() if box.wide == _WIDE)
     rows = 1 + max(box.y for box in boxes.values())
     made = figure(
@@ -95,7 +98,6 @@ def drawn(shown: Picture, pair: Pair | None) -> figure:
         part.visible = False
     made.outline_line_color = None
     made.background_fill_alpha = made.border_fill_alpha = 0  # the page's own
-    steps = shown.route(pair) if pair is not None else ()
     colour = COLOURS[shown.way(pair).near] if pair is not None else _GREY
     _lines(made, boxes, steps, colour)
     _boxes(made, shown, boxes, steps, colour)
@@ -104,11 +106,41 @@ def drawn(shown: Picture, pair: Pair | None) -> figure:
     return made
 
 
-def _laid_out(nodes: Sequence[Node]) -> dict[str, _Box]:
-    """Each device has a column of its own, in the lowest row; what it hangs on is above it."""
+def _below(nodes: Sequence[Node], steps: Sequence[str]) -> dict[str, list[Node]]:
+    """By a node's id what hangs on it, from left to right: sockets by their numbers.
+
+    Where there are more columns than a page is wide, the two ends of the way stand side by side, on
+    the left: what leads to them comes first, then the first's branch with it at its end, then the
+    second's with it at the beginning.
+    """
+    parents = {node.id: node.parent for node in nodes}
     below: dict[str, list[Node]] = {}
-    for node in nodes:
+    for node in sorted(nodes, key=lambda node: node.numa if node.kind == "socket" else 0):
         below.setdefault(node.parent, []).append(node)
+    if not steps or sum(node.id not in below for node in nodes) <= _PAGE:
+        return below
+    first = _with_above(steps[0], parents)
+    last = _with_above(steps[-1], parents)
+
+    def rank(node: Node) -> int:
+        if node.parent in first and node.parent not in last:
+            return int(node.id in first)
+        return 0 if node.id in first else 1 if node.id in last else 2
+
+    return {over: sorted(under, key=rank) for over, under in below.items()}
+
+
+def _with_above(node: str, parents: Mapping[str, str]) -> set[str]:
+    found = set()
+    while node:
+        found.add(node)
+        node = parents[node]
+    return found
+
+
+def _laid_out(nodes: Sequence[Node], steps: Sequence[str]) -> dict[str, _Box]:
+    """Each device has a column of its own, in the lowest row; what it hangs on is above it."""
+    below = _below(nodes, steps)
     boxes: dict[str, _Box] = {}
     columns = 0
 
@@ -144,7 +176,8 @@ def _lines(made: figure, boxes: dict[str, _Box], steps: Sequence[str], colour: s
             (on if chosen else off).append(_elbow(over, box))
     sockets = [boxes[one] for one in steps if boxes[one].node.kind == "socket"]
     if len(sockets) == 2:
-        on.append(([box.x for box in sockets], [box.y for box in sockets]))
+        one, other = (box.x for box in sockets)  # over the boxes of those between
+        on.append(([one, one, other, other], [0, _ARCH, _ARCH, 0]))
     for lines, shade, width in ((off, _GREY, 1), (on, colour, 4)):
         if lines:
             xs, ys = zip(*lines, strict=True)

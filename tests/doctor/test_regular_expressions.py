@@ -1,0 +1,84 @@
+"""No expression of the doctor goes over a long odd text again and again.
+
+What a command prints may be 4 MiB, and `re` lets no other thread run: neither a deadline nor
+Ctrl-C would end it.
+"""
+
+import ast
+import importlib
+import itertools
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import dgkit.doctor
+
+LONG = 3_000
+# How much slower than a look at each letter: a row of alternatives is, and a bounded repetition.
+# What begins anew at each letter, and goes to the end, is LONG / 2 times as slow.
+SLOWER = LONG // 16
+Look = tuple[re.Pattern[str], str]
+PLAIN = re.compile(r"(?:[^\0])*\0")
+
+
+# What is looked at in a short text alone.
+SHORT = {"_VERSION_BEFORE", "_ADDRESS_BEFORE"}  # 64 letters before an address
+ROOT = Path(dgkit.doctor.__file__).parent
+LOOK = r"(search|match|fullmatch|findall|finditer|split|sub)\("
+
+
+def written() -> Iterator[tuple[str, Look]]:
+    """Each as it is used: constants by name, and those that are written in the call."""
+    program = {path: path.read_text("utf-8") for path in sorted(ROOT.rglob("*.py"))}
+    for path, text in program.items():
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for what, value in vars(importlib.import_module(f"dgkit.doctor.{name}")).items():
+            values = value.values() if isinstance(value, dict) else [value]
+            looks = {
+                how for one in program.values() for how in re.findall(rf"\b{what}\.{LOOK}", one)
+            }
+            for number, one in enumerate(values):
+                if isinstance(one, re.Pattern) and what not in SHORT:
+                    for how in looks or {"search"}:
+                        yield f"{what}.{number}.{how}", (one, how)
+        for call in ast.walk(ast.parse(text)):
+            if isinstance(call, ast.Call) and re.fullmatch(
+                rf"re\.{LOOK}", ast.unparse(call.func) + "("
+            ):
+                found = call.args[0]
+                if isinstance(found, ast.Constant) and isinstance(found.value, str):
+                    flags = re.MULTILINE if "MULTILINE" in ast.unparse(call) else 0
+                    how = ast.unparse(call.func).removeprefix("re.")
+                    yield f"{name}:{call.lineno}", (re.compile(found.value, flags), how)
+
+
+def odd_texts(pattern: str) -> Iterator[str]:
+    """Each word of an expression, and then one thing without end, which is no end of a match."""
+    words = ["", *dict.fromkeys(re.findall(r"[A-Za-z]{2,}", pattern))]
+    ends = ("\n", " ", "a", "A_", "1.", "0:", "-")
+    for word, cut, again in itertools.product(words, ("", ": a"), ends):
+        yield word + cut + again * (LONG // len(again)) + "!"
+    for word, cut in itertools.product(words, ("", "-", "=", ": ")):
+        again = word + cut
+        if again:
+            yield again * (LONG // len(again)) + "!"
+
+
+def cost(look: Callable[[str], object], text: str) -> float:
+    start = time.thread_time()
+    look(text)
+    return time.thread_time() - start
+
+
+@pytest.mark.parametrize("look", [pytest.param(look, id=name) for name, look in written()])
+def test_it_takes_a_long_text_at_one_go(look: Look) -> None:
+    pattern, how = look
+    plain = min(cost(PLAIN.match, "a" * LONG) for _ in range(5))
+    asked = {"finditer": "findall", "sub": "findall"}.get(how, how)
+    for text in odd_texts(pattern.pattern):
+        if cost(getattr(pattern, asked), text) > SLOWER * plain:
+            again = min(cost(getattr(pattern, asked), text) for _ in range(3))
+            assert again <= SLOWER * plain, text[:40]
