@@ -262,7 +262,8 @@ def _judged(check: Check, case: Case) -> tuple[Finding, ...]:
 
 def _choose(sides: Mapping[str, Machine]) -> tuple[Goal, str]:
     if "dpu" in sides:
-        return Goal.ARM_DMA, "this is the Arm side of a BlueField"
+        both = "these are a host and the Arm side of a BlueField"
+        return Goal.ARM_DMA, both if "host" in sides else "this is the Arm side of a BlueField"
     devices = sides["host"].know(pci.tree)
     if devices.bluefields:
         return Goal.ARM_DMA, f"there is a {devices.bluefields[0].bluefield}"

@@ -150,6 +150,14 @@ def test_what_is_mended_goes_to_what_is_right_after_check_again(book):
     expect(panel.get_by_role("button", name="Check again", exact=True)).to_be_focused()
 
 
+def test_a_run_that_fails_is_said_and_nothing_is_called_checked(book):
+    panel = book.panel("doctor")
+    book.path_of_snapshot.unlink()
+    panel.get_by_role("button", name="Check again", exact=True).click()
+    expect(panel.get_by_text("No such file")).to_be_visible()
+    expect(panel.get_by_role("status")).to_have_text("Not checked: it failed.")
+
+
 def test_another_goal_is_judged_for(book):
     panel = book.panel("doctor")
     panel.get_by_label("Goal").select_option("gpunetio")

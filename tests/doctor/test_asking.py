@@ -21,6 +21,13 @@ def test_a_family_that_the_goal_asks_for_in_part_leaves_the_goal_as_it_is() -> N
     assert found.verdict is Verdict.OK
 
 
+def test_two_sides_are_both_named_as_the_reason_for_the_goal() -> None:
+    host, dpu = MACHINES / "bf3-dpu-mode.snap", MACHINES / "bf3-arm.snap"
+    assert dgkit.doctor(snapshots=dpu).chosen == "this is the Arm side of a BlueField"
+    both = dgkit.doctor(snapshots=[host, dpu]).chosen
+    assert both == "these are a host and the Arm side of a BlueField"
+
+
 def test_a_check_that_the_goal_does_not_have_turns_to_one_that_has_it() -> None:
     found = dgkit.doctor(checks="bar1-size", snapshots=MACHINES / "laptop.snap")
     assert found.goal is not Goal.LAPTOP

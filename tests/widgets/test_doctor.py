@@ -172,7 +172,9 @@ def test_a_snapshot_that_is_gone_or_spoiled_is_said_and_what_was_found_stays(tmp
         with pytest.raises((ValueError, OSError)):
             panel.panel.wait(20)
         assert words in panel.errors[-1]
-        assert panel.ask("hello")["result"]
+        state = panel.ask("hello")
+        assert state["result"]
+        assert words in state["failed"]["text"]
         assert panel.panel.diagnosis is found
     with pytest.raises(FileNotFoundError):
         DoctorPanel(path)

@@ -34,14 +34,15 @@ function makeControls(view, findings) {
     else bar.removeAttribute("value");
     text.textContent = of ? `${done} of ${plural(of, "check")}` : "Looking at the machine…";
   };
-  const draw = (run, now, result) => {
+  const draw = ({ run, goal: now, result, failed }) => {
     goal.value = now;
     box.hidden = !run;
     able(again, !run);
     for (const one of view.body.querySelectorAll("[data-again]")) able(one, !run);
     view.root.dataset.running = Boolean(run);
     if (run) progress(run.at);
-    said.textContent = run ? (run.check ? `Checking ${run.check}.` : "Checking.") : result ? `Checked: ${result.verdict}.` : "";
+    const done = failed ? "Not checked: it failed." : result ? `Checked: ${result.verdict}.` : "";
+    said.textContent = run ? (run.check ? `Checking ${run.check}.` : "Checking.") : done;
   };
   return { row, box, said, again, draw, progress };
 }
@@ -67,7 +68,7 @@ function drawDoctor(view) {
       ways.draw(state.result.ways);
     }
     tree.draw(state.picture);
-    controls.draw(state.run, state.goal, state.result);
+    controls.draw(state);
   };
   head.tell(view.state.machines);
   all(view.state);

@@ -125,7 +125,6 @@ class DoctorPanel(BokehPanel):
             **super().state(),
             "goals": [AUTO, *map(str, Goal)],
             "machines": self._machines,
-            "failed": None if self._error is None else explain(self._error),
             **self._state(),
         }  # fmt: skip
 
@@ -136,6 +135,7 @@ class DoctorPanel(BokehPanel):
             "run": None if now is None else {"check": now.check, "at": list(self._progress)},
             "result": None if judged is None else described(judged.diagnosis),
             "picture": self._picture(),
+            "failed": None if self._error is None else explain(self._error),
         }
 
     def _picture(self) -> dict[str, Any] | None:
