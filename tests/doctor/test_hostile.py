@@ -22,13 +22,15 @@ _BORING = re.compile(r"(raw|link) |text /sys/bus/pci/|text /boot/")
 _WORD, _END, _VERSION = re.compile(r"(?<=[\w.-])(?![\w.-])"), re.compile("$", re.M), r"(\d+\.\d+)"
 
 
-def findings(goal: Goal, readings: dict[str, Reading], *names: str) -> Iterator[Finding]:
+def findings(
+    goal: Goal, readings: dict[str, Reading], *names: str
+) -> Iterator[tuple[str, Finding]]:
     """Of all checks, or of some, one after the other."""
     machine = Machine(Recorded(Snapshot(source="synthetic: a stranger's", readings=readings)), "x")
     case = Case(machine=machine, goal=goal, size=64 << 20, host=machine, dpu=None)
     for one in checks():
         if goal in one.goals and "pair" not in one.sides and (not names or one.name in names):
-            yield from one.judge(case)
+            yield from ((one.name, found) for found in one.judge(case))
 
 
 def typed(found: Finding) -> list[str]:
@@ -57,12 +59,12 @@ def planted(one: Reading, plant: str) -> Iterator[Reading]:
 def test_no_remedy_holds_a_machines_text_unquoted(name: str, goal: Goal) -> None:
     known = load(MACHINE_FOLDER / f"{name}.snap").readings
     bad = [
-        (key, found.check, line)
+        (key, check, line)
         for key, one in known.items()
         if not _BORING.match(key)
         for plant in PLANTS
         for put in planted(one, plant)
-        for found in findings(goal, {**known, key: put})
+        for check, found in findings(goal, {**known, key: put})
         for line in typed(found)
     ]
     assert not bad
@@ -91,7 +93,9 @@ def test_a_strangers_settings_become_no_command(
     known |= {key: Reading(text=text) for key, text in readings.items()}
     known |= {"ask euid": Reading(data=1000), "run nvidia-smi -q": Reading(text="-")}
     known["ask uname"] = Reading(data={"release": "5.4.0"})
-    found = list(findings(Goal.RDMA if check[0] == "k" else Goal.GPUNETIO, known, check))
+    found = [
+        one for _, one in findings(Goal.RDMA if check[0] == "k" else Goal.GPUNETIO, known, check)
+    ]
     assert [one.remedy for one in found if one.remedy]
     assert bad not in " ".join(line for one in found for line in one.remedy)
 

@@ -18,6 +18,7 @@ from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from . import nic_links
+from .each import none
 from .modes import GUIDE, MODES, WANTED, Seen, judged, subject
 from .resets import Where
 from .several import one_will_do
@@ -102,7 +103,7 @@ def mode(case: Case) -> Iterator[Finding]:
     """Is the card in the mode that the goal needs: DPU mode, or NIC mode?"""
     arm = case.machine.know(side) == "dpu"
     if not case.machine.know(bluefield.cards):
-        yield finding.n_a(NONE)
+        yield none(case.machine, NONE)
     elif arm and case.host is not None and case.goal is Goal.GPUNETIO:
         yield finding.n_a("GPUNetIO runs on the host")
     else:
@@ -190,7 +191,7 @@ def link(case: Case) -> Iterator[Finding]:
     """Do the ports speak Ethernet or InfiniBand, and do they keep their link as GPUNetIO asks?"""
     known = nic_links.cards(case.machine)
     if not known:
-        yield finding.n_a("no NIC of NVIDIA's")
+        yield none(case.machine, "no NIC of NVIDIA's")
     untold = [(card, settings) for card, settings in known if settings.fault]
     yield from (nic_links.judged(card, settings) for card, settings in known if not settings.fault)
     if untold:
@@ -239,7 +240,7 @@ def tmfifo(case: Case) -> Iterator[Finding]:
     arm = case.machine.know(side) == "dpu"
     source = sources.RSHIM("tmfifo_net0")
     if not arm and not case.machine.know(bluefield.cards):
-        yield finding.n_a(NONE)
+        yield none(case.machine, NONE)
         return
     found = case.machine.know(bluefield.tmfifo)
     if not found.nets and found.why:

@@ -15,6 +15,7 @@ from ..goals import Goal
 from ..machine import Case, Machine
 from ..readers.reading import Reading
 from ..registry import check
+from .each import unread
 
 # The extra `lab` in pyproject.toml, and the least versions.
 LAB = {
@@ -88,6 +89,10 @@ def _provider(case: Case, one: dict[str, Any]) -> Finding:
         found = f"usable: {label}" if label and len(label) < 38 else "usable"
         return finding.ok(found, subject=name, sources=[_SECTIONS.get(name, _START)])
     blocks = _blocks(case, name)
+    devices = unread(case.machine) if case.machine.know(side) == "host" else ""
+    if blocks is None and devices and name in ("cuda", "doca"):
+        why = f"Whether it is needed is not known: {devices} {why}"
+        return finding.unknown("not usable", needed=name, why=why, subject=name)
     if blocks is None:
         return finding.n_a("not usable here, and not needed", subject=name, why=why)
     judged, words = blocks

@@ -16,6 +16,7 @@ from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
 from . import nic_links
+from .each import none
 from .gpunetio import DMA, ETHERNET, INSTALL, RDMA, VERBS_PART, installing, judged, no_card
 
 PROVIDER = version(2, 5)  # what dgkit's provider loads: README.md, native/src/providers/doca_api.c
@@ -166,7 +167,7 @@ def _arm(case: Case) -> bool:
 def _own_drivers(case: Case, arm: bool) -> Finding:
     """No ofed_info: the drivers are those of the kernel."""
     if not case.machine.know(firmware.adapters):
-        return finding.n_a("no NIC of NVIDIA's")
+        return none(case.machine, "no NIC of NVIDIA's")
     if not arm:
         return finding.ok("the kernel's own drivers", sources=[sources.MLNX_OFED("Introduction")])
     if case.machine.know(doca).version is None:
@@ -186,7 +187,7 @@ def rdma_core(case: Case) -> Iterator[Finding]:
     """Is libibverbs new enough to register a dma-buf?"""
     devices = case.machine.know(rdma.devices)
     if not (devices.devices or devices.why) and not case.machine.know(firmware.adapters):
-        yield finding.n_a("no RDMA devices, no NIC of NVIDIA's")
+        yield none(case.machine, "no RDMA devices, no NIC of NVIDIA's")
         return
     known = case.machine.know(versions.libraries)
     verbs = known.version("libibverbs")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from .. import finding, sources
 from ..facts import gpudirect, gpus, nvidia_proc, pci
 from ..facts.gpus import Gpu
@@ -85,10 +87,10 @@ def _present(machine: Machine, source: list[sources.Source]) -> Finding:
 @check("driver-loaded", "NVIDIA driver", goals=WITH_GPU, sides=_HOST)
 def loaded(case: Case) -> Iterator[Finding]:
     """Is NVIDIA's kernel driver loaded, and do its libraries and device files work?"""
-    if nothing(case, driver=False) is not None:  # errors name this check: it says what is wrong
-        known = not case.machine.know(pci.tree).why
-        why = _no_gpu(case.machine) if known else "The PCI devices cannot be listed."
-        yield finding.n_a(NO_GPU, needed="dgkit doctor gpu-present", why=why)
+    empty = nothing(case, driver=False)
+    if empty is not None:  # errors name this check: it says what is wrong
+        why = empty.why or _no_gpu(case.machine)
+        yield msgspec.structs.replace(empty, needed="dgkit doctor gpu-present", why=why)
         return
     driver, said = case.machine.know(nvidia_proc.driver), case.machine.know(smi)
     if driver.loaded is False and not said.driver:

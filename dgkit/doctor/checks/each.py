@@ -6,16 +6,32 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from .. import finding
+from .. import finding, sources
 from ..facts import gpus, nvidia_proc, pci
 from ..facts.gpus import Gpu
 from ..facts.nvidia_smi import smi
 from ..finding import Finding
 from ..machine import Case, Machine
 
-__all__ = ["by_smi", "each", "nothing"]
+__all__ = ["by_smi", "each", "none", "nothing", "unread"]
 
 NO_GPU, NO_DRIVER = "no NVIDIA GPU", "no NVIDIA driver is loaded"
+
+
+def none(machine: Machine, found: str) -> Finding:
+    """Not applicable for want of a device; cannot tell, if not all PCI devices were read."""
+    if why := unread(machine):
+        return finding.unknown(
+            "PCI devices not read", why=why, remedy=["lspci -tv"], sources=[sources.SYSFS_PCI("")]
+        )
+    return finding.n_a(found)
+
+
+def unread(machine: Machine) -> str:
+    """Why there may be more PCI devices than are known, a sentence; "" if there are no more."""
+    why = machine.know(pci.tree).why
+    absent = machine.read.names(pci.DEVICES).absent  # a machine without PCI
+    return f"{why.rstrip('.')}." if why and not absent else ""
 
 
 def nothing(case: Case, *, driver: bool = True) -> Finding | None:
@@ -24,8 +40,7 @@ def nothing(case: Case, *, driver: bool = True) -> Finding | None:
     The checks gpu-present and driver-loaded say why.
     """
     if not case.machine.know(gpus.gpus):
-        known = not case.machine.know(pci.tree).why
-        return finding.n_a(NO_GPU if known else "no NVIDIA GPU is known of")
+        return none(case.machine, NO_GPU)
     loaded = case.machine.know(nvidia_proc.driver).loaded
     if driver and loaded is False and not case.machine.know(smi).gpus:
         return finding.n_a(NO_DRIVER)

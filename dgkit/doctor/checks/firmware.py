@@ -14,6 +14,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
+from .each import none
 from .modes import subject
 from .resets import RESETS, TWO_WAYS, Where, cycle
 
@@ -43,7 +44,7 @@ def firmware_version(case: Case) -> Iterator[Finding]:
     ]
     if not cards:
         what = "BlueField" if case.goal is Goal.ARM_DMA else "NIC of NVIDIA's"
-        yield finding.n_a(f"no {what}")
+        yield none(case.machine, f"no {what}")
     # where one card is of a generation for GPUNetIO, the older ones need not be
     wanted = [card for card in cards if card.model not in _OLD or case.goal is not Goal.GPUNETIO]
     yield from (_judged(case, card) for card in wanted or cards)

@@ -12,6 +12,7 @@ from ..facts.side import side
 from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case
+from .each import none, unread
 
 __all__ = [
     "DMA",
@@ -72,12 +73,12 @@ def installing(case: Case) -> list[str]:
 def no_card(case: Case) -> Finding | None:
     """N.a. on a host that has no card for DOCA to drive: bluefield-present says what to do."""
     tree = case.machine.know(pci.tree)
-    if tree.why or case.machine.know(side) == "dpu":
+    if case.machine.know(side) == "dpu" or (tree.why and not unread(case.machine)):
         return None
     if case.goal is Goal.ARM_DMA:
-        return None if tree.bluefields else finding.n_a("no BlueField")
+        return None if tree.bluefields else none(case.machine, "no BlueField")
     there = any(one.vendor == pci.MELLANOX for one in tree.nics)
-    return None if there else finding.n_a("no NIC of NVIDIA's")
+    return None if there else none(case.machine, "no NIC of NVIDIA's")
 
 
 def judged(case: Case, part: Part) -> Finding:

@@ -14,6 +14,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
+from .each import NO_GPU, none
 
 _LEAST, _SURE = (5, 12), (6, 2)
 _VERSION_SOURCES = (
@@ -56,6 +57,10 @@ def version(case: Case) -> Iterator[Finding]:
 def _old(machine: Machine, release: str, *, maybe: bool) -> Finding:
     if machine.know(nvidia_proc.driver).flavour == "closed":
         return _closed(machine, release)
+    driver = machine.know(nvidia_proc.driver)
+    if driver.loaded and not driver.flavour and driver.why:
+        why = f"Whether the kernel modules are the open ones is not known: {driver.why}."
+        return finding.unknown(release[:45], needed="6.2 or later", why=why)
     if maybe and _works(machine):
         why = "CUDA gives a dma-buf, and an RDMA device takes one: both were asked."
         return finding.ok(
@@ -82,7 +87,9 @@ def _closed(machine: Machine, release: str) -> Finding:
     why += "Ubuntu's kernels from 6.8 on have no interface: keep this one."
     if old or loaded:
         return finding.ok(release[:45], needed="any, for nvidia-peermem", why=why, sources=used)
-    return finding.warn(
+    unread = machine.read.text("/proc/modules").fault not in ("", "absent")
+    say = finding.unknown if unread else finding.warn
+    return say(
         release[:45],
         needed="6.2 or later",
         why=why.replace(": keep this one", ""),
@@ -145,7 +152,7 @@ def p2pdma(case: Case) -> Iterator[Finding]:
     """Does the kernel itself know of DMA between two PCI devices?"""
     found = case.machine.know(pci.tree).gpus
     if not found:
-        yield finding.n_a("no NVIDIA GPU")
+        yield none(case.machine, NO_GPU)
         return
     others = sorted({one.driver for one in found} - {"nvidia", ""})
     known = case.machine.know(kconfig)
@@ -174,7 +181,7 @@ def p2pdma(case: Case) -> Iterator[Finding]:
 def hmm(case: Case) -> Iterator[Finding]:
     """Can a GPU use a process's plain memory? No memory of CUDA or dgkit needs it."""
     if not case.machine.know(pci.tree).gpus:
-        yield finding.n_a("no NVIDIA GPU")
+        yield none(case.machine, NO_GPU)
         return
     known = case.machine.know(kconfig)
     used = (sources.HMM(), sources.CUDA_HMM(), sources.DEVICE_PRIVATE())

@@ -13,6 +13,7 @@ from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..readers.reading import Reading
 from ..registry import check
+from .each import none
 
 _FILES = 1024  # what systems give a process at first; a region takes two, a connection a few
 _MEMLOCK_SOURCES = (
@@ -37,10 +38,15 @@ def _is_size(value: object) -> bool:
 _IPC_LOCK = 1 << 14  # linux/capability.h
 
 
-def _is_free(machine: Machine) -> bool:
-    """Whether the limit does not bind: who has CAP_IPC_LOCK, as root has outside of containers."""
+def _is_free(machine: Machine) -> bool | None:
+    """Whether the limit does not bind: who has CAP_IPC_LOCK, as root has outside of containers.
+
+    None: root's rights are not told.
+    """
     status, euid = machine.read.together(["text /proc/self/status", "ask euid"])
     match = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status.text, re.MULTILINE)
+    if status.fault not in ("", "absent") and euid.data == 0:
+        return None
     return bool(int(match[1], 16) & _IPC_LOCK) if match else euid.data == 0
 
 
@@ -48,7 +54,7 @@ def _is_free(machine: Machine) -> bool:
 def memlock(case: Case) -> Iterator[Finding]:
     """May a program lock as much memory as is to be registered with a NIC?"""
     if not any(one.vendor == pci.MELLANOX for one in case.machine.know(pci.tree).nics):
-        yield finding.n_a("no NIC to register memory with")
+        yield none(case.machine, "no NIC to register memory with")
         return
     reading = case.machine.read.ask("memlock")
     known, free = _soft_and_hard(reading), _is_free(case.machine)
@@ -57,6 +63,12 @@ def memlock(case: Case) -> Iterator[Finding]:
         yield finding.unknown("?", needed="unlimited", why=f"{why}.", sources=_MEMLOCK_SOURCES)
         return
     soft, hard = known
+    if soft is not None and free is None:
+        why = "Whether this root's rights are whole is not known: /proc/self/status was not read."
+        yield finding.unknown(
+            size_text(soft), needed="unlimited", why=why, sources=_MEMLOCK_SOURCES
+        )
+        return
     if soft is None or free:
         found = "unlimited" if soft is None else f"{size_text(soft)}, which does not bind this user"
         yield finding.ok(found, needed="unlimited", sources=_MEMLOCK_SOURCES)

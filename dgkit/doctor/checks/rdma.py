@@ -13,6 +13,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
+from .each import none
 
 KERNEL = (5, 12)  # mlx5 takes dma-buf regions from this Linux on
 _SOURCE = sources.RDMA_CORE("ibv_devinfo(1)")
@@ -39,8 +40,9 @@ def present(case: Case) -> Iterator[Finding]:
 
 def _none(case: Case) -> Finding:
     cards = case.machine.know(firmware.adapters)
-    if not cards and case.goal is not Goal.RDMA:
-        return finding.n_a("no RDMA devices, no NIC of NVIDIA's")
+    missing = none(case.machine, "no RDMA devices, no NIC of NVIDIA's")
+    if not cards and (case.goal is not Goal.RDMA or missing.why):
+        return missing
     if cards:
         why = "A NIC is here, but the kernel has no RDMA device of it: mlx5_ib is not loaded."
         remedy = ["sudo modprobe mlx5_ib"]
@@ -85,6 +87,9 @@ def _hidden(case: Case, device: RdmaDevice) -> Finding:
 
 def _judged(case: Case, device: RdmaDevice) -> Finding:
     ports = ", ".join(f"{p.link_layer} {p.state}" for p in device.ports) or "no ports"
+    if device.why and not (device.address and device.active):
+        why = f"{device.why.rstrip('.')}."
+        return finding.unknown("not read", why=why, subject=device.name, sources=[_SOURCE])
     if device.software:
         over = f" over {device.parent}" if device.parent else ""
         make = finding.warn if case.goal is Goal.RDMA else finding.ok

@@ -15,6 +15,7 @@ from ..facts import (
     gpus,
     partners,
     pci,
+    rdma,
     topo_m,
     topology,
     virtual,
@@ -232,7 +233,10 @@ def compared(case: Case) -> Iterator[Finding]:
     names = [name for name in known if known[name] in tree.devices]
     both = list(combinations(names, 2))
     odd = [words for pair in both if (words := _differs(tree, said, known, pair))]
-    if not both:
+    why = tree.why or case.machine.know(rdma.devices).why
+    if not both and why:
+        yield finding.unknown("nothing to compare", why=f"{why.rstrip('.')}.", sources=[_SMI])
+    elif not both:
         yield finding.n_a("nothing to compare: one device")
     elif odd:
         yield _odd(odd, len(both))

@@ -12,6 +12,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
+from .each import unread
 
 _GUIDE = sources.GPUNETIO("GPUNetIO Installation and Setup")
 
@@ -65,6 +66,10 @@ def inside(case: Case) -> Iterator[Finding]:
         yield finding.unknown(found.engine, needed="devices", why=why, sources=[_GUIDE])
         return
     missing = list(_missing(case, found))
+    if not missing and (devices := unread(case.machine)):
+        why = f"What should be in it is not known: {devices}"
+        yield finding.unknown(found.engine, needed="devices", why=why, sources=[_GUIDE])
+        return
     if not missing:
         yield finding.ok(f"{found.engine}, devices are in it", needed="devices", sources=[_GUIDE])
         return

@@ -30,7 +30,8 @@ class Doca(msgspec.Struct, frozen=True):
     """`version`: None if there is no DOCA, or none that tells. `source`: what told it.
 
     `parts`: the libraries that are installed, as pkg-config or their files name them: common, dma,
-    gpunetio. `device`: whether the static library for GPU code is. `why`: why nothing can be told.
+    gpunetio. `device`: whether the static library for GPU code is. `why`: why the
+    version, or which parts there are, cannot be told.
     """
 
     version: Version | None = None
@@ -62,14 +63,15 @@ def doca(machine: Machine) -> Doca:
     names = {name for listing in listings for name in listing.names}
     found = release(image.text)
     version, source = _version(installed.text, names, found)
-    faults = [one.why for one in (installed, *listings) if one.fault not in ("", "absent")]
+    looks = listings if version else [installed, *listings]
+    faults = [one.why for one in looks if one.fault not in ("", "absent")]
     return Doca(
         version=version,
         source=source,
         parts=frozenset(match[1] for name in names if (match := _PART.fullmatch(name))),
         device="libdoca_gpunetio_device.a" in names,
         release=found,
-        why="" if version or not faults else faults[0],
+        why=next(iter(faults), ""),
     )
 
 

@@ -115,6 +115,8 @@ def peermem(machine: Machine) -> str:
         return "loaded"
     if machine.read.names("/sys/module/nvidia_peermem").ok:
         return "loaded"
+    if loaded is None:
+        return ""
     found = machine.read.run("modinfo", "-F", "filename", "nvidia-peermem")
     if found.ok and found.code == 0 and found.text.strip():
         return "loadable"

@@ -131,7 +131,7 @@ def smi(machine: Machine) -> Smi:
     if ran.absent:
         return Smi(trouble="absent", why=ran.why)
     if ran.fault:
-        return Smi(trouble=ran.fault if ran.fault in ("late", "denied") else "other", why=ran.why)
+        return Smi(trouble=ran.fault if ran.fault == "late" else "other", why=ran.why)
     found = read_smi(ran.text)
     if not found.gpus:
         trouble, why = _trouble(f"{ran.text}\n{ran.said}")

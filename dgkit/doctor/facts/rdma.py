@@ -34,6 +34,7 @@ class RdmaDevice(msgspec.Struct, frozen=True):
 
     `firmware`: `32.41.1000`. `board`: the board's PSID, `MT_0000000884`. `model`: `MT41692`.
     `nets`: the network interfaces of the same PCI function, `parent`: that of one in software.
+    `why`: why the PCI function or the ports' state is not known, "" if they are.
     """
 
     name: str
@@ -44,11 +45,12 @@ class RdmaDevice(msgspec.Struct, frozen=True):
     parent: str = ""
     nets: tuple[str, ...] = ()
     ports: tuple[RdmaPort, ...] = ()
+    why: str = ""
 
     @property
     def software(self) -> bool:
         """Soft-RoCE, Soft-iWARP: no PCI function of its own."""
-        return not self.address
+        return not self.address and not self.why
 
     @property
     def active(self) -> bool:
@@ -100,8 +102,12 @@ _NETS = "device/net"
 def _device(machine: Machine, name: str, ports: tuple[str, ...]) -> RdmaDevice:
     folder = f"{_CLASS}/{name}"
     firmware, board, model, parent = (_line(machine, f"{folder}/{file}") for file in _FILES)
-    last = machine.read.link(f"{folder}/device").text.rpartition("/")[2]
+    device = machine.read.link(f"{folder}/device")
+    last = device.text.rpartition("/")[2]
+    looks = [device, machine.read.names(f"{folder}/ports")]
+    looks += [machine.read.text(f"{folder}/ports/{port}/state") for port in ports]
     return RdmaDevice(
+        why=next((one.why for one in looks if one.fault not in ("", "absent")), ""),
         name=name,
         address=last if _ADDRESS.fullmatch(last) else "",
         firmware=firmware,

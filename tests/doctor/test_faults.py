@@ -1,0 +1,63 @@
+"""What could not be read makes no verdict: it stays what it was, or nobody can tell."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from doctor.make_machines import MACHINE_FOLDER
+from doctor.test_hostile import findings
+
+from dgkit.doctor.finding import Verdict
+from dgkit.doctor.goals import Goal
+from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.readers.snapshot import load
+
+# Another verdict, all the same: by check and reading, a line each. What is not known is not needed;
+# without root's mlxconfig the rshim driver tells the mode; what CUDA refuses is no failure yet.
+MAY = """
+kernel-(p2pdma|hmm) (ask uname|text /boot/config-)
+driver-registry ask euid
+(bluefield-mode|doca-version|doca-libraries) ask uname
+bluefield-mode (run mlxconfig|text /sys/bus/pci/devices/.*/uevent)
+numa text /sys/bus/pci/devices/.*/uevent
+dmabuf-gpu (run modinfo|text /proc/modules)
+"""
+
+
+def verdicts(goal: Goal, readings: dict[str, Reading]) -> dict[str, Verdict]:
+    """The worst of each check."""
+    found: dict[str, Verdict] = {}
+    for one, said in findings(goal, readings):
+        found[one] = max(found.get(one, Verdict.NOT_APPLICABLE), said.verdict)
+    return found
+
+
+@pytest.mark.parametrize("fault", ["denied", "unrecorded"])
+@pytest.mark.parametrize(
+    ("name", "goal"),
+    [
+        ("bf3-dpu-mode", Goal.ARM_DMA),
+        ("acs-on", Goal.GPUNETIO),
+        ("peermem-fallback", Goal.RDMA),
+        ("bf3-arm", Goal.ARM_DMA),
+        ("laptop", Goal.GPUNETIO),
+        ("container", Goal.ARM_DMA),
+        ("mode-pending", Goal.GPUNETIO),
+    ],
+)
+def test_no_check_judges_by_what_was_not_read(name: str, goal: Goal, fault: str) -> None:
+    known = load(MACHINE_FOLDER / f"{name}.snap").readings
+    plain = verdicts(goal, known)
+    allowed = [re.compile(line.strip()) for line in MAY.strip().splitlines()]
+    odd = [
+        f"{check} {key}: {plain.get(check)!s} {verdict!s}"
+        for key, one in known.items()
+        if not one.fault
+        for check, verdict in verdicts(
+            goal, {**known, key: Reading(fault=fault, why="not read")}
+        ).items()
+        if verdict not in (plain.get(check), Verdict.CANNOT_TELL)
+        if not any(may.match(f"{check} {key}") for may in allowed)
+    ]
+    assert not odd
