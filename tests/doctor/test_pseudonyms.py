@@ -184,6 +184,9 @@ def test_the_kernels_ip_parameter_keeps_its_form() -> None:
     assert re.fullmatch(form, made)
 
 
+GID = "text /sys/class/infiniband/mlx5_0/ports/1/gids/0"
+
+
 def test_one_thing_written_in_several_ways_stays_one() -> None:
     made = Pseudonyms().all(
         {
@@ -191,7 +194,7 @@ def test_one_thing_written_in_several_ways_stays_one() -> None:
             "run ibv_devices": Reading(text="    mlx5_0    \t0c42a1030098a4b2\n"),
             "run ibstat": Reading(text="Node GUID: 0x0c42a1030098a4b2\nlid 0x0c42a1030098a4b2"),
             "run lspci -vvv": Reading(text="Device Serial Number 0c-42-a1-03-00-98-a4-b2"),
-            "text /gids/0": Reading(text="fe80:0000:0000:0000:0c42:a103:0098:a4b2\n"),
+            GID: Reading(text="fe80:0000:0000:0000:0c42:a103:0098:a4b2\n"),
             "run flint": Reading(text="Base MAC:   0c42a198a4b2\n"),
             "text /sys/class/net/enx0c42a198a4b2/address": Reading(text="0C:42:A1:98:A4:B2\n"),
         }
@@ -200,7 +203,7 @@ def test_one_thing_written_in_several_ways_stays_one() -> None:
     assert made["run ibv_devices"].text.split()[1] == guid
     assert made["run ibstat"].text.count(guid) == 2
     assert made["run lspci -vvv"].text.rpartition(" ")[2].replace("-", "") == guid
-    assert made["text /gids/0"].text.strip().replace(":", "") == "fe80" + "0" * 12 + guid
+    assert made[GID].text.strip().replace(":", "") == "fe80" + "0" * 12 + guid
     mac = made["run flint"].text.split()[-1]
     assert (
         made[f"text /sys/class/net/enx{mac}/address"].text.strip().replace(":", "").lower() == mac
@@ -266,10 +269,83 @@ def test_any_text_is_taken(text: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["localhost", "nvidia", "h200", "GPU", "bf3", "vm"])
+NOBODY = [
+    "localhost",
+    "nvidia",
+    "h200",
+    "GPU",
+    "bf3",
+    "vm",
+    "core",
+    "gpu0",
+    "loaded",
+    "a2dc",
+    "hca",
+]
+
+
+@pytest.mark.parametrize("name", NOBODY)
 def test_the_name_of_a_host_that_names_nobody_changes_nothing_else(name: str) -> None:
-    found = {"ask hostname": Reading(data=name), "run a": Reading(text="NVIDIA H200 gpu bf3 vm")}
-    assert Pseudonyms().all(found) == found
+    found = {"run a": Reading(text=" ".join(NOBODY)), "probe core": Reading(data={"loaded": True})}
+    named = {"ask hostname": Reading(data=name), "text /etc/hostname": Reading(text=f"{name}\n")}
+    made = Pseudonyms().all({**found, **named, "ask uname": Reading(data={"node": name})})
+    assert {key: made[key] for key in found} == found
+    assert name not in (made["ask hostname"].data, made["ask uname"].data["node"])
+    assert made["text /etc/hostname"].text == f"{made['ask hostname'].data}\n"
+
+
+@pytest.mark.parametrize("host", ["gw.acme.corp", "node.acme.corp", "rack7-gx.lab.acme.corp"])
+def test_nothing_in_the_hosts_domain_is_named(host: str) -> None:
+    text = f"{host} other.acme.corp a.b.ACME.corp, root@{host}:~#"
+    named = {"ask hostname": Reading(data=host), "ask uname": Reading(data={"node": host})}
+    assert "acme" not in _all_text(Pseudonyms().all({**named, "run a": Reading(text=text)})).lower()
+
+
+@pytest.mark.parametrize("host", ["a1b2c3d4e5f6", "ip-10-1-2-3", "merlin", "gpu-merlin"])
+def test_a_host_that_is_known_by_its_name_is_gone_everywhere(host: str) -> None:
+    readings = {"ask hostname": Reading(data=host), "run a": Reading(text=f"root@{host}:~#")}
+    assert host not in _all_text(Pseudonyms().all(readings))
+
+
+def test_folders_name_nobody_and_still_lead_into_each_other() -> None:
+    own = "/data/bobby/merger/softdoca/lib"
+    made = Pseudonyms().all(
+        {
+            "ask environ": Reading(
+                data={"SOFTDOCA_LIB": own, "GDRCOPY_PATH_L": "/mnt/acme-corp/x"}
+            ),
+            "names /mnt/acme-corp/x": Reading(names=("libgdrapi.so.2",)),
+            "probe libraries": Reading(data={"a": {"path": f"{own}/libdoca_common.so.2.5.0"}}),
+            "run a": Reading(said="/home/bobby/x: bobby has no /root/merger/y, /data/bobby"),
+            "text /sys/class/net/p0/address": Reading(text="/usr/lib/libcuda.so.1\n"),
+        }
+    )
+    assert not re.search("bobby|merger|acme", _all_text(made))
+    folder = made["ask environ"].data["SOFTDOCA_LIB"]
+    assert made["probe libraries"].data["a"]["path"] == f"{folder}/libdoca_common.so.2.5.0"
+    assert folder.endswith("/softdoca/lib")
+    assert f"names {made['ask environ'].data['GDRCOPY_PATH_L']}" in made
+    assert made["text /sys/class/net/p0/address"].text == "/usr/lib/libcuda.so.1\n"
+
+
+def test_serial_numbers_within_serial_numbers_end() -> None:
+    assert Pseudonyms().text("serial=" * 400)
+    made = Pseudonyms().text("serial=serial=AB12345678")
+    assert "AB12345678" not in made
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("address b83f.d2aa.bbcc", "b83f.d2aa"),
+        ("S/N: ABC1234567", "ABC1234567"),
+        ("Service Tag: 7XYZ123", "7XYZ123"),
+        ("Asset Tag: ACME-0012", "ACME"),
+        ("docker bridge br-0123456789ab", "0123456789ab"),
+    ],
+)
+def test_less_usual_forms_are_gone(text: str, secret: str) -> None:
+    assert secret not in Pseudonyms().text(text)
 
 
 SECRET = {"text /a": Reading(text="0c:42:a1:98:a4:b2 10.1.2.3")}
