@@ -147,6 +147,8 @@ def test_a_file_that_was_cut_is_named(tmp_path_factory: Any, data: st.DataObject
         ({"readings": {"raw /a": {"raw": "no base 64!"}}}, "no snapshot"),
         ({"readings": {"ask uname": {"data": "Linux"}}}, "no snapshot"),
         ({"readings": {"ask memlock": {"data": {"soft": "much"}}}}, "no snapshot"),
+        ({"readings": {"ask page-size": {"data": 10**400}}}, "no snapshot"),
+        ({"readings": {"ask open-files": {"data": {"soft": -1}}}}, "no snapshot"),
         ({"otherwise": "fine"}, "no snapshot"),
     ],
 )

@@ -205,6 +205,8 @@ class Live(Reader):
     def _probe(self, line: str) -> Reading:
         import msgspec
 
+        if not sys.executable:  # a program that has Python in it
+            return Reading(fault="failed", why=f"there is no Python to run the probe {line} with")
         ran = self._commands.run(_probe_command(line), self.until)
         if ran.fault:
             return Reading(fault=ran.fault, why=f"the probe {line}: {ran.why}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -122,18 +122,19 @@ class _Head(msgspec.Struct):
     version: int
 
 
+_Number = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]  # what the system may say
 # What `ask` gives.
 _ANSWERS: dict[str, Any] = {
     "uname": dict[str, str],
-    "page-size": int,
-    "memlock": dict[str, int | None],
-    "open-files": dict[str, int | None],
-    "euid": int,
-    "cpus": list[int],
+    "page-size": _Number,
+    "memlock": dict[str, _Number | None],
+    "open-files": dict[str, _Number | None],
+    "euid": _Number,
+    "cpus": list[_Number],
     "libc": list[str],
     "python": str,
     "hostname": str,
     "environ": dict[str, str],
-    "dgkit": dict[str, str | int],
+    "dgkit": dict[str, str | _Number],
     "packages": dict[str, str],
 }
