@@ -34,7 +34,10 @@ class Job(Generic[T]):
             self._error = error
         except BaseException as error:  # sys.exit() in a check ends no thread
             self._error = RuntimeError(repr(error))
-        self._done.set()
+            if isinstance(error, KeyboardInterrupt) and _in_main_thread():
+                raise  # there was no thread for it: Ctrl-C is the user's
+        finally:
+            self._done.set()
 
     @property
     def done(self) -> bool:
@@ -50,6 +53,10 @@ class Job(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 class Crew:

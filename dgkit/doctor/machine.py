@@ -19,10 +19,11 @@ T = TypeVar("T")
 class _Once:
     """A fact that is worked out once, by the first who asks, while the others wait."""
 
-    __slots__ = ("error", "known", "lock", "value")
+    __slots__ = ("begun", "error", "known", "lock", "value")
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        self.begun = False
         self.known = False
         self.value: Any = None
         self.error: Exception | None = None
@@ -51,18 +52,24 @@ class Machine:
         self.read.close()
 
     def know(self, fact: Callable[[Machine], T]) -> T:
-        """`fact(self)`, worked out at the first call. What it raises, each caller gets."""
+        """`fact(self)`, worked out at the first call. What it raises, each caller gets.
+
+        RuntimeError: the fact asks for itself, by way of others perhaps.
+        """
         with self._lock:
             once = self._facts.setdefault(fact, _Once())
         with once.lock:
             if not once.known:
+                if once.begun:  # by this very thread: the lock keeps the others out
+                    raise RuntimeError(f"the fact {fact.__name__} asks for itself")
+                once.begun = True
                 try:
                     once.value = fact(self)
                 except Exception as error:
                     once.error = error
                 once.known = True
         if once.error is not None:
-            raise once.error
+            raise once.error.with_traceback(None)  # which would grow with each who asks
         return once.value  # type: ignore[no-any-return]
 
 

@@ -34,6 +34,18 @@ def test_a_job_that_leaves_the_program_fails_alone() -> None:
     assert jobs.start(lambda: 7).result(_later()) == 7
 
 
+def test_ctrl_c_ends_the_main_thread_where_it_does_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(crew.Crew, "_add", lambda self: False)
+
+    def pressed() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Crew("t-ctrl-c").start(pressed)
+
+
 @pytest.mark.parametrize("patience_s", [0.0, 0.01])
 def test_no_thread_is_left_when_nothing_is_to_do(patience_s: float) -> None:
     jobs = Crew("t-left", patience_s=patience_s)

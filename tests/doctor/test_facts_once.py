@@ -52,6 +52,33 @@ def test_what_a_fact_raises_each_who_asks_is_told() -> None:
     assert made == [machine]
 
 
+def test_a_fact_that_asks_for_itself_is_told_so_and_hangs_nobody() -> None:
+    def one(machine: Machine) -> int:
+        return machine.know(other)
+
+    def other(machine: Machine) -> int:
+        return machine.know(one)
+
+    machine = Machine(Reader())
+    for fact in (one, other):
+        with pytest.raises(RuntimeError, match="the fact one asks for itself"):
+            machine.know(fact)
+
+
+def test_what_a_fact_raises_does_not_grow_with_each_who_asks() -> None:
+    def fact(machine: Machine) -> int:
+        raise ValueError("odd")
+
+    def depth() -> int:
+        with pytest.raises(ValueError, match="odd") as caught:
+            machine.know(fact)
+        return len(caught.traceback)
+
+    machine = Machine(Reader())
+    depth()
+    assert depth() == depth()
+
+
 def test_a_machine_closes_its_reader() -> None:
     reader = Closing()
     with Machine(reader) as machine:

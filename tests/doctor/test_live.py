@@ -288,3 +288,12 @@ def test_time_runs_from_when_it_was_made() -> None:
         found = reader.together(["text /proc/version", "run true"])
         assert [one.fault for one in found] == ["late", "late"]
         assert reader.until <= time.monotonic()
+
+
+def test_a_program_without_a_python_to_run_is_told_why(
+    reader: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live.sys, "executable", None)
+    answer = reader.probe("libraries")
+    assert (answer.fault, answer.data) == ("failed", None)
+    assert "no Python" in answer.why

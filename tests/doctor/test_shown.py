@@ -162,6 +162,21 @@ def test_why_a_way_should_work_rather_than_works_is_said_once():
         assert shown.count("Nobody looked.") == shown.count("It copies twice.") == 1
 
 
+def test_a_failure_of_another_way_is_told_from_one_of_the_goal():
+    ways = (way("direct", Verdict.OK), way("host", Verdict.FAIL, blocked_by=("some-check",)))
+    spared, words = diagnosis(named(BAD), ways=ways), "What fails here blocks other ways only."
+    assert spared.verdict is not Verdict.FAIL
+    for shown in (text(spared), html(spared)):
+        assert words in " ".join(shown.split())
+    for other in (diagnosis(named(BAD), ways=ways[1:]), diagnosis(ways=ways[:1])):
+        assert words not in " ".join(text(other).split())
+
+
+def test_a_way_that_stands_in_is_not_said_to_work_because_others_do_not():
+    ways = (way("direct", Verdict.FAIL), way("host", Verdict.OK, why="No GPU can do it."))
+    assert "works, and is the way here: No GPU can do it." in text(diagnosis(ways=ways))
+
+
 def test_what_the_goal_does_not_ask_for_says_which_goals_do():
     found = diagnosis(named(finding.n_a("rdma does not ask for it", needed="--goal gpunetio")))
     for shown in (text(found), html(found)):

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 import dgkit
 from dgkit.doctor import Goal, diagnose
 from dgkit.doctor.diagnosis import here
+from dgkit.doctor.facts.nvidia_proc import read_modules
+from dgkit.doctor.facts.nvidia_smi import read_smi
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.readers.kept import kept
 from dgkit.doctor.readers.live import ASKED
 from dgkit.doctor.readers.reading import Fault, Reading
 from dgkit.doctor.readers.snapshot import Recorded, Snapshot, load, record
@@ -33,6 +36,7 @@ def live() -> Machine:
         yield machine
 
 
+MACHINES = sorted((Path(__file__).parent / "machines").glob("*.snap"))
 PLAIN = {"format": "dgkit snapshot", "version": 1, "source": "synthetic: a test", "readings": {}}
 
 
@@ -143,6 +147,8 @@ def test_a_file_that_was_cut_is_named(tmp_path_factory: Any, data: st.DataObject
         ({"readings": {"raw /a": {"raw": "no base 64!"}}}, "no snapshot"),
         ({"readings": {"ask uname": {"data": "Linux"}}}, "no snapshot"),
         ({"readings": {"ask memlock": {"data": {"soft": "much"}}}}, "no snapshot"),
+        ({"readings": {"ask page-size": {"data": 10**400}}}, "no snapshot"),
+        ({"readings": {"ask open-files": {"data": {"soft": -1}}}}, "no snapshot"),
         ({"otherwise": "fine"}, "no snapshot"),
     ],
 )
@@ -173,3 +179,63 @@ def test_folders_packed_deep_and_huge_files_are_told_why(tmp_path: Path) -> None
 def test_a_field_of_a_later_dgkit_does_no_harm(tmp_path: Path) -> None:
     found = load(_written(tmp_path, {**PLAIN, "weather": "fine"}))
     assert msgspec.structs.asdict(found)["readings"] == {}
+
+
+SMI = """\
+GPU 00000000:17:00.0
+    Product Name                          : NVIDIA H100
+    Processes
+        Process ID                        : 4321
+            Name                          : /data/bobby/secretproj/run --token=hunter2
+
+    Accounted Processes                   : None
+GPU 00000000:65:00.0
+    Product Name                          : NVIDIA H100
+    Processes                             : None
+"""
+TELLS = {
+    "run nvidia-smi -q": Reading(text=SMI),
+    "text /proc/1/cgroup": Reading(text="0::/kubepods/burstable/pod2cd5e8c2-1111/3f4e\n"),
+    "text /proc/driver/nvidia/version": Reading(text="NVRM version: 580.1  (bobby@buildbox)\n"),
+    "text /proc/modules": Reading(text="nvidia 99 5 nvidia_uvm, Live 0xffffffffc0400000 (OE)\n"),
+    "names /usr/local": Reading(names=("bin", "bobbys", "cuda", "cuda-13.0")),
+    "names /sys/class/net": Reading(names=("br-0123456789ab", "p0", "tap-bobby", "tmfifo_net0")),
+    "text /sys/class/net/tap-bobby/phys_port_name": Reading(text="x"),
+    "run ip -j addr show": Reading(
+        text='[{"ifname": "tap-bobby"}, {"ifname": "tmfifo_net0", "addr_info": [], "x": 1}]'
+    ),
+}
+
+
+def test_a_recording_keeps_of_a_reading_what_checks_use() -> None:
+    made = {key: one for key, was in TELLS.items() if (one := kept(key, was)) is not None}
+    text = msgspec.json.encode(made).decode()
+    assert not re.search("bobby|secret|hunter2|ffffc04|pod2cd|buildbox|0123456789ab|3f4e", text)
+    now, before = (read_smi(one["run nvidia-smi -q"].text) for one in (made, TELLS))
+    assert [one.said("Product Name") for one in now.gpus] == ["NVIDIA H100"] * 2
+    assert [one.address for one in now.gpus] == [one.address for one in before.gpus]
+    assert made["text /proc/modules"].text == "nvidia 99 5 nvidia_uvm, Live\n"
+    assert read_modules(made["text /proc/modules"].text) == read_modules(
+        TELLS["text /proc/modules"].text
+    )
+    assert made["names /usr/local"].names == ("cuda", "cuda-13.0")
+    assert made["names /sys/class/net"].names == ("p0", "tmfifo_net0")
+    addresses = json.loads(made["run ip -j addr show"].text)
+    assert addresses == [{"ifname": "tmfifo_net0", "addr_info": []}]
+
+
+@given(st.text() | st.text("P Processes:\n\t G", max_size=60))
+def test_what_is_kept_of_any_text_is_a_text(text: str) -> None:
+    for key in TELLS:
+        if key != "text /sys/class/net/tap-bobby/phys_port_name":
+            assert kept(key, Reading(text=text, names=(text,))) is not None
+
+
+@pytest.mark.parametrize("goal", Goal)
+@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
+def test_what_is_kept_changes_no_verdict(path: Path, goal: Goal) -> None:
+    found = load(path)
+    made = {key: one for key, was in found.readings.items() if (one := kept(key, was)) is not None}
+    short = msgspec.structs.replace(found, readings=made)
+    whole, less = (diagnose([Machine(Recorded(one))], goal=goal) for one in (found, short))
+    assert less.findings == whole.findings

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..diagnosis import Diagnosis
 from ..finding import Finding, Verdict
 from ..registry import checks
-from .summary import Entry, by, clean, counts, entries, needed, origins, proviso
+from .summary import Entry, by, clean, counts, entries, headline, needed, origins, proviso
 
 __all__ = ["Line", "Span", "page"]
 
@@ -65,7 +65,7 @@ def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     yield (Span(f"{goal}: ", "strong"), Span(verdict, verdict), Span(many))
     chosen = f" This goal: {diagnosis.chosen}; --goal takes another." if diagnosis.chosen else ""
     if diagnosis.ways:
-        yield from _said(diagnosis.summary(), width, _MARGIN, "strong")
+        yield from _said(headline(diagnosis), width, _MARGIN, "strong")
     yield from _said(f"Goal: {goal.text}.{chosen}", width, _MARGIN)
 
 
@@ -80,7 +80,8 @@ def _ways(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[Line]:
     wide = max(len(way.title) for way in ahead)
     for way in ahead:
         label, word = f"{_MARGIN}{way.title:<{wide}}  ", way.word
-        first, *rest = _wrapped(word + by(way), width - len(label))
+        here = ", and is the way here" if way.verdict is Verdict.OK and by(way) else ""
+        first, *rest = _wrapped(word + here + by(way), width - len(label))
         yield (Span(label), Span(first[: len(word)], str(way.verdict)), Span(first[len(word) :]))
         yield from ((Span(" " * len(label) + line),) for line in rest)
         if verbose:

@@ -12,7 +12,7 @@ from ..finding import Finding, Verdict
 from ..sources import Source
 from ..ways import Way
 from .page import WIDTH, page
-from .summary import Entry, by, clean, counts, entries, needed, origins, proviso
+from .summary import Entry, by, clean, counts, entries, headline, needed, origins, proviso
 
 __all__ = ["html", "text"]
 
@@ -47,7 +47,7 @@ def html(diagnosis: Diagnosis) -> Html:
 
 def _rows(diagnosis: Diagnosis) -> Iterator[tuple[str, object]]:
     if diagnosis.ways:
-        yield "In short", clean(diagnosis.summary())
+        yield "In short", clean(headline(diagnosis))
     chosen = f" ({diagnosis.chosen})" if diagnosis.chosen else ""
     yield "Goal", f"{diagnosis.goal.text}{chosen}"
     yield "Found", counts(diagnosis) or "nothing: it is looked at on the other side, host or DPU"

@@ -12,7 +12,17 @@ from ..machine import Machine
 from ..readers.snapshot import Recorded
 from ..ways import Way
 
-__all__ = ["Entry", "by", "clean", "counts", "entries", "needed", "origins", "proviso"]
+__all__ = [
+    "Entry",
+    "by",
+    "clean",
+    "counts",
+    "entries",
+    "headline",
+    "needed",
+    "origins",
+    "proviso",
+]
 
 _SUBJECTS = 4  # that are named; of more than that, the rest are counted
 
@@ -65,6 +75,13 @@ def _origin(machine: Machine) -> str:
     by = f" by dgkit {known.dgkit}" if known.dgkit else ""
     said = "" if known.source in ("", "recorded") else f" ({known.source})"
     return f"recorded{when}{by}: {machine.name}{said}"
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """The summary; and, where something fails and the verdict is not that, why it is not."""
+    failed = any(one.verdict is Verdict.FAIL for one in diagnosis.findings)
+    spared = failed and diagnosis.ways and diagnosis.verdict is not Verdict.FAIL
+    return diagnosis.summary() + (" What fails here blocks other ways only." if spared else "")
 
 
 def by(way: Way) -> str:

@@ -68,10 +68,7 @@ def _packages() -> dict[str, str]:
     return {name: version(name) for name in _PACKAGES}
 
 
-_ENVIRON = (
-    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GDRCOPY_PATH_L", "CUDA_HOME"),
-    *("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "SOFTDOCA_LIB", "SOFTDOCA_SIDE"),
-)
+_ENVIRON = ("GDRCOPY_PATH_L", "SOFTDOCA_LIB")
 _UNAME = ("system", "node", "release", "version", "machine")
 # What `ask` may be. None: there is no limit, or it is not set.
 ASKED: dict[str, Callable[[], Any]] = {
@@ -208,6 +205,8 @@ class Live(Reader):
     def _probe(self, line: str) -> Reading:
         import msgspec
 
+        if not sys.executable:  # a program that has Python in it
+            return Reading(fault="failed", why=f"there is no Python to run the probe {line} with")
         ran = self._commands.run(_probe_command(line), self.until)
         if ran.fault:
             return Reading(fault=ran.fault, why=f"the probe {line}: {ran.why}")

@@ -2,11 +2,13 @@
 
 Replaced, each by something of the same shape: serial numbers, GUIDs and GIDs, UUIDs, MAC addresses
 (02:...), IPv4 (198.18.0.0/15, RFC 2544), IPv6 (2001:db8::/32, RFC 3849; link-local stays so), names
-of hosts (host-ab12f3) and of users in home folders, WWNs, disks.
+of hosts (host-ab12f3) and of all in their domain, names of users, of folders that are not the
+system's, WWNs, disks.
 
 Kept: 127.0.0.0/8, 0.0.0.0, 255.*, ::, ::1; 192.168.100.0/24, which by convention is the network of
 tmfifo between a BlueField and its host; PSIDs and part numbers, which name a product; PCI
-addresses, versions, dates, sizes.
+addresses, versions, dates, sizes. A host or user called like a word of the doctor's own keeps that
+name, but where nothing else than a host's name stands, and in a home folder.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from .own_words import says_nothing
 from .reading import Reading
 from .secret_forms import (
     NO_SERIAL,
@@ -31,7 +34,7 @@ from .stand_ins import StandIns, like
 __all__ = ["Pseudonyms"]
 
 _NAMED = ("ask hostname", "text /etc/hostname", "text /proc/sys/kernel/hostname")
-_SERIAL_FILE = re.compile(r"(?i)text \S*(?:_serial|/serial|/serial_number)\Z")
+_SERIAL_FILE = re.compile(r"(?i)text \S*(?:_serial|/serial|/serial_number|_asset_tag)\Z")
 _HEXES = {12: "mac", 16: "guid", 32: "uuid", 64: "container"}  # by how many digits
 
 
@@ -45,19 +48,27 @@ class Pseudonyms:
     def __init__(self, word: str = "") -> None:
         self._made = StandIns(word)
         self._hosts: set[str] = set()
+        self._domains: set[str] = set()
+        self._users: set[str] = set()
         self._serials: set[str] = set()
-        self._find = expression((), ())
+        self._find = expression()
+        self._in_serial = expression(without="serial")
 
     def all(self, readings: Mapping[str, Reading]) -> dict[str, Reading]:
         """The readings with nothing secret in them, keys too."""
         self._learn_hosts(readings)
-        self._find = expression(self._hosts, self._serials)
+        self._look_for_all()
         for key, one in readings.items():  # what is met now is then known in any form, anywhere
             self.text(key)
             self._reading(key, one)
-        self._find = expression(self._hosts, self._serials)
+        self._look_for_all()
         made = {self.text(key): self._reading(key, one) for key, one in readings.items()}
         return dict(sorted(made.items()))
+
+    def _look_for_all(self) -> None:
+        known = self._hosts, self._domains, self._users, self._serials
+        self._find = expression(*known)
+        self._in_serial = expression(*known, without="serial")
 
     def text(self, text: str, key: str = "") -> str:
         """A text; `key` is that of the reading it comes from."""
@@ -93,26 +104,63 @@ class Pseudonyms:
             case "ipv6":
                 return made.ipv6(found)
             case "host":
-                return made.name("host", found.partition(".")[0].lower())
+                return self._host(found)
+            case "domain":
+                return self._host(found)
+            case "path":
+                return self._path(found)
+            case "home" | "user":
+                return self._user(found)
+            case "cisco":
+                return like(found, made.hex("mac", digits.replace(".", "")))
             case "built":
                 return f"{made.name('user', found)}@host"
             case "board":
                 return f"MT{made.shaped(found[2:])}"
             case "known":
                 return made.shaped(found)
-        return made.name({"home": "user"}.get(kind, kind), found)
+        return made.name(kind, found)
+
+    def _host(self, found: str) -> str:
+        return self._made.name("host", found.partition(".")[0].lower())
+
+    def _user(self, found: str) -> str:
+        if names_somebody(found.lower()) and not says_nothing(found):
+            self._users.add(found)
+        return self._made.name("user", found)
+
+    def _path(self, found: str) -> str:
+        """Each folder by itself, so that one path still leads into another."""
+        parts = found.split("/")
+        for at, part in enumerate(parts):
+            if parts[at - 1 : at] in (["home"], ["Users"]) or part in self._users:
+                parts[at] = self._user(part)
+            elif part and not (re.search("[A-Za-z]", part) and says_nothing(part)):
+                parts[at] = self._file(part)
+        return "/".join(parts)
+
+    def _file(self, name: str) -> str:
+        """A library keeps the name that tells what it is."""
+        stem, end, _ = name.partition(".so")
+        if end and says_nothing(stem.removeprefix("lib")):
+            return name
+        return self._made.name("folder", name)
 
     def _learn_hosts(self, readings: Mapping[str, Reading]) -> None:
         found = [one.text or one.data for key in _NAMED if (one := readings.get(key))]
         uname = readings.get("ask uname", Reading()).data
         found.append(uname.get("node") if isinstance(uname, dict) else "")
-        labels = (str(name or "").strip().partition(".")[0].lower() for name in found)
-        self._hosts.update(label for label in labels if names_somebody(label))
+        names = [str(name or "").strip().lower().split(".") for name in found]
+        labels = {name[0] for name in names}
+        self._hosts = {one for one in labels if names_somebody(one) and not says_nothing(one)}
+        self._domains = {".".join(name[-2:]) for name in names if len(name) > 2}
 
     def _reading(self, key: str, one: Reading) -> Reading:
         text, whole = self.text(one.text, key), one.text.strip()
         if whole and _SERIAL_FILE.match(key):
             text = one.text.replace(whole, self._serial(whole))
+        if key in _NAMED and whole:
+            text = one.text.replace(whole, self._host(whole))
         return msgspec.structs.replace(
             one,
             text=text,
@@ -120,8 +168,17 @@ class Pseudonyms:
             why=self.text(one.why, key),
             names=tuple(sorted(self.text(name, key) for name in one.names)),
             raw=self._raw(key, one.raw),
-            data=self._data(one.data, key),
+            data=self._answer(key, one.data),
         )
+
+    def _answer(self, key: str, data: Any) -> Any:
+        """Where nothing but a host's name stands, it is replaced, whatever it is."""
+        if key in _NAMED and isinstance(data, str) and data:
+            return self._host(data)
+        made = self._data(data, key)
+        if key == "ask uname" and isinstance(data, dict) and data.get("node"):
+            made["node"] = self._host(str(data["node"]))
+        return made
 
     def _data(self, value: Any, key: str) -> Any:
         if isinstance(value, str):
@@ -181,7 +238,8 @@ class Pseudonyms:
     def _serial(self, value: str) -> str:
         if NO_SERIAL.match(value):
             return value
-        if (said := self.text(value)) != value:  # it has a form of its own
+        said = self._in_serial.sub(lambda match: self._replaced(match, ""), value)
+        if said != value:  # it has a form of its own
             return said
         if len(value) > 5:
             self._serials.add(value)

@@ -17,8 +17,11 @@ _QUAD = r"\d{1,3}(?:\.\d{1,3}){3}"
 _GROUPS = rf"{_H}{{1,4}}(?::{_H}{{1,4}}){{0,6}}"
 _FORMS = {
     # Serial Number : 1654922000123, <serial>..., "board_serial": "...", SERIAL=...
-    "serial": r"(?i:(?<![A-Za-z])(?:\w{1,32}_)?serial(?:[ _]?(?:number|num|no))?\.?[\"']?[ \t]*"
-    r"[:=>][ \t]*[\"']?)(?P<serial_value>[^\s<>,;\"']+)",
+    "serial": r"(?i:(?<![A-Za-z])(?:(?:\w{1,32}_)?serial(?:[ _]?(?:number|num|no))?\.?|s/n"
+    r"|(?:service|asset)[ _]tag)[\"']?[ \t]*[:=>][ \t]*[\"']?)(?P<serial_value>[^\s<>,;\"']+)",
+    # /data/somebody/x, but no folder of the system
+    "path": r"(?<![\w./-])/(?!(?:usr|lib\d*|bin|sbin|etc|proc|sys|dev|run|boot)/)"
+    r"[^\s:,;'\"<>()=|/]+(?:/[^\s:,;'\"<>()=|/]+)+",
     "home": r"(?<=/home/)[^\s/:,;'\"<>()]+",
     "disk": r"(?<=by-id/)[^\s/,:'\"]+",
     "uuid": rf"(?<!{_H}){_H}{{8}}(?:-{_H}{{4}}){{3}}-{_H}{{12}}(?!{_H})",
@@ -31,16 +34,30 @@ _FORMS = {
     "guid": rf"(?<![0-9A-Za-z]){_H}{{4}}(?::{_H}{{4}}){{3}}(?![0-9A-Za-z]|:{_H})",
     "ipv4": rf"(?<![0-9A-Za-z])(?<![0-9A-Za-z]\.){_QUAD}(?![0-9A-Za-z]|\.\d)",
     "board": r"(?<![0-9A-Za-z])MT\d{4}[A-Z][0-9A-Z]{5}(?=MLNX|[^0-9A-Za-z]|$)",
-    "enx": rf"(?<![0-9A-Za-z])(?:en|wl)x{_H}{{12}}(?![0-9A-Za-z])",
+    "cisco": rf"(?<![0-9A-Za-z.])(?=[0-9.]{{0,12}}[A-Fa-f]){_H}{{4}}(?:\.{_H}{{4}}){{2}}"
+    r"(?![0-9A-Za-z]|\.[0-9A-Za-z])",
+    "enx": rf"(?<![0-9A-Za-z])(?:enx|wlx|br-){_H}{{12}}(?![0-9A-Za-z])",
     "hexes": rf"(?<![0-9A-Za-z])(?:0x)?(?:{_H}{{64}}|{_H}{{32}}|{_H}{{16}}|{_H}{{12}})"
     r"(?![0-9A-Za-z])",
     "built": r"(?<=\()[\w.-]{1,64}@[\w.-]{1,64}(?=\))",  # /proc/version: who built the kernel
 }
 
 
-def expression(hosts: Iterable[str], serials: Iterable[str]) -> re.Pattern[str]:
-    """Finds all forms, these names of hosts with what domain follows, and these serial numbers."""
-    forms = dict(_FORMS)
+def expression(
+    hosts: Iterable[str] = (),
+    domains: Iterable[str] = (),
+    users: Iterable[str] = (),
+    serials: Iterable[str] = (),
+    without: str = "",
+) -> re.Pattern[str]:
+    """Finds all forms but `without`, these names of hosts with what domain follows, what lies in
+    these domains, these names of users, and these serial numbers."""
+    forms = {name: form for name, form in _FORMS.items() if name != without}
+    if names := _any_of(domains):
+        within = r"(?:[0-9A-Za-z_-]{1,63}\.){0,16}"
+        forms = {"domain": rf"(?<![0-9A-Za-z.-]){within}(?i:{names})(?![0-9A-Za-z-])", **forms}
+    if names := _any_of(users):
+        forms = {"user": rf"(?<![0-9A-Za-z])(?:{names})(?![0-9A-Za-z])", **forms}
     if names := _any_of(hosts):
         end = r"(?:-[0-9A-Za-z-]+)?(?:\.[0-9A-Za-z-]+)*(?![0-9A-Za-z])"
         forms = {"host": rf"(?<![0-9A-Za-z])(?i:{names}){end}", **forms}

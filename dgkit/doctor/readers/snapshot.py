@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from ..diagnosis import Progress, read_everything
-from ..facts import cmdline, kconfig
 from ..machine import Machine
+from .kept import kept
 from .live import ASKED, FULL_S, Live
 from .pseudonyms import Pseudonyms
 from .reader import Reader
@@ -83,36 +82,13 @@ def record(
         raise ValueError(f"{machine.name} cannot be recorded: it is a recording")
     reader.together([f"ask {what}" for what in ASKED])
     read_everything(machine, size=size, limit_s=limit_s, progress=progress)
-    kept = {key: _kept(key, one) for key, one in reader.seen().items()}
+    made = {key: kept(key, one) for key, one in reader.seen().items()}
     return Snapshot(
         dgkit=__version__,
         taken=datetime.date.today().isoformat(),
         source="recorded",
-        readings=Pseudonyms(word).all(kept),
+        readings=Pseudonyms(word).all({key: one for key, one in made.items() if one is not None}),
     )
-
-
-_DEVICES = re.compile(r"null|nvidia|infiniband|gdrdrv|rshim|mst|dma_heap|udmabuf|dri|vfio|tmfifo")
-
-_CONTAINERS = re.compile(r"kubepods|docker|libpod|containerd|lxc|garden|podman|buildkit")
-
-
-def _kept(key: str, one: Reading) -> Reading:
-    """Without what no check looks at, in the few readings that tell much about a machine."""
-    text, names = one.text, one.names
-    if key == f"text {cmdline.PATH}" and one.ok:
-        text = cmdline.kept(text)
-    elif key.startswith(("text /boot/config", "text /lib/modules/", "text /proc/config")):
-        text = kconfig.kept(text)
-    elif key == "text /proc/cpuinfo":  # the first CPU is as good as all
-        text = text.partition("\n\n")[0]
-    elif key == "text /proc/self/status":
-        text = "".join(line for line in text.splitlines(True) if line.startswith("Cap"))
-    elif key == "text /proc/1/cgroup":
-        text = "".join(f"/{word}\n" for word in dict.fromkeys(_CONTAINERS.findall(text)))
-    elif key == "names /dev":
-        names = tuple(name for name in names if _DEVICES.match(name))
-    return msgspec.structs.replace(one, text=text, names=names)
 
 
 def load(path: Path) -> Snapshot:
@@ -146,18 +122,19 @@ class _Head(msgspec.Struct):
     version: int
 
 
+_Number = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]  # what the system may say
 # What `ask` gives.
 _ANSWERS: dict[str, Any] = {
     "uname": dict[str, str],
-    "page-size": int,
-    "memlock": dict[str, int | None],
-    "open-files": dict[str, int | None],
-    "euid": int,
-    "cpus": list[int],
+    "page-size": _Number,
+    "memlock": dict[str, _Number | None],
+    "open-files": dict[str, _Number | None],
+    "euid": _Number,
+    "cpus": list[_Number],
     "libc": list[str],
     "python": str,
     "hostname": str,
     "environ": dict[str, str],
-    "dgkit": dict[str, str | int],
+    "dgkit": dict[str, str | _Number],
     "packages": dict[str, str],
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -18,11 +19,20 @@ _KEPT = tuple(
 _LOW = 2**64 - 1
 
 
+@functools.cache
+def _key(word: str) -> bytes:
+    secret = word.encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(secret, salt=b"dgkit doctor", n=1 << 14, r=8, p=1, dklen=32)
+
+
 class StandIns:
-    """Made by HMAC-SHA512 under a key: of `word`, or else one that nobody has."""
+    """Made by HMAC-SHA512 under a key: of `word`, or else one that nobody has.
+
+    The key takes a tenth of a second to make, so that not each short word is soon tried out.
+    """
 
     def __init__(self, word: str) -> None:
-        self._key = hashlib.sha256(word.encode()).digest() if word else os.urandom(32)
+        self._key = _key(word) if word else os.urandom(32)
         self._known: dict[tuple[str, str], str] = {}
         self._taken: set[tuple[str, str]] = set()
 

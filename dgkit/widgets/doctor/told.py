@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...doctor.diagnosis import Diagnosis
-from ...doctor.faces.summary import Entry, clean, counts, entries, proviso
+from ...doctor.faces.summary import Entry, clean, counts, entries, headline, proviso
 from ...doctor.facts.side import side
 from ...doctor.machine import Machine
 from ...doctor.readers.snapshot import Recorded
@@ -29,7 +29,7 @@ def described(diagnosis: Diagnosis) -> dict[str, Any]:
         "goal_text": diagnosis.goal.text,
         "chosen": diagnosis.chosen,
         "verdict": str(diagnosis.verdict),
-        "summary": cut(diagnosis.summary()),
+        "summary": cut(headline(diagnosis)),
         "ways": [_way(one, proviso(diagnosis, one)) for one in diagnosis.ways],
         "findings": list(_findings(found[:ENTRIES])),
         "left_out": max(0, len(found) - ENTRIES),
