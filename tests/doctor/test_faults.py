@@ -61,3 +61,13 @@ def test_no_check_judges_by_what_was_not_read(name: str, goal: Goal, fault: str)
         if not any(may.match(f"{check} {key}") for may in allowed)
     ]
     assert not odd
+
+
+def test_a_reading_says_itself_why_it_is_not_there() -> None:
+    known = load(MACHINE_FOLDER / "pix.snap").readings
+    known |= {"ask uname": Reading(fault="late", why="uname hung")}
+    ((_, kernel),) = findings(Goal.RDMA, known, "kernel-version")
+    assert kernel.why == "uname hung."
+    known |= {"run modinfo -F filename nvidia-peermem": Reading(fault="late", why="hung")}
+    ((_, older),) = findings(Goal.RDMA, known, "peermem")
+    assert "not loaded" not in older.found

@@ -49,7 +49,7 @@ def peermem(case: Case) -> Iterator[Finding]:
         needed = "where there is no dma-buf"
         yield finding.ok("loaded", needed=needed, why=_DEPRECATED, sources=_SOURCES)
     elif works == {True}:
-        yield finding.n_a("not loaded; dma-buf does without")
+        yield finding.n_a(f"{'not loaded' if state else 'not read'}; dma-buf does without")
     elif state and False in works:
         yield _blocks(machine, state)
     else:
