@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from waiting import gone, until
 
 from dgkit.doctor import diagnose
 from dgkit.doctor.diagnosis import here
+from dgkit.doctor.finding import Verdict, worst
 from dgkit.doctor.machine import Machine
 from dgkit.doctor.readers.live import Live
 from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.readers.snapshot import Recorded, load
 
 HANG = "trap '' TERM; echo $$ >>{pids}; exec sleep 1000"
 
@@ -98,15 +101,35 @@ def test_a_fork_does_not_end_what_its_parent_runs(tmp_path: Path) -> None:
         assert program.communicate(timeout=60) == ("whole\n", "")
 
 
-def test_hanging_tools_hold_up_no_diagnosis(
+class OtherMachine(Live):
+    """Commands run here; all else is a recorded server's, with a GPU and a BlueField."""
+
+    def read(self, key: str) -> Reading:
+        return super().read(key) if key.startswith("run ") else SERVER.read(key)
+
+    def together(self, keys: Sequence[str]) -> list[Reading]:
+        super().together([key for key in keys if key.startswith("run ")])
+        return [self.read(key) for key in keys]
+
+
+SERVER = Recorded(load(Path(__file__).parent / "machines" / "bf3-dpu-mode.snap"))
+
+
+def test_tools_that_hang_leave_only_what_they_alone_tell_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools, _ = _hanging(tmp_path)
+    tools, pids = _hanging(tmp_path)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    with Live(limit_s=0.5) as reader:
-        found = diagnose([Machine(reader)], limit_s=0.5)
-        assert found.findings
-        reader.close()
+    with OtherMachine(limit_s=2.0) as reader:
+        found = diagnose([Machine(reader)], limit_s=2.5)
+        asked = {key.split()[1] for key, one in reader.seen().items() if one.fault == "late"}
+    assert asked >= {"nvidia-smi", "mlxconfig"}
+    assert _begun(pids)
+    for pid in _begun(pids):
+        until(lambda pid=pid: gone(pid), "the command is gone")
+    for name in ("gpu-present", "bluefield-present", "kernel-version"):
+        assert worst(found.of(name)) is Verdict.OK
+    assert worst(found.of("topology-nvidia-smi")) is Verdict.CANNOT_TELL
 
 
 def test_an_exit_is_not_held_up_and_leaves_no_command(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Commands with a limit: whatever they do, they end in time, and leave nothing behind."""
+"""Commands with a limit: whatever they do, they end in time, with all of their session."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class Commands:
         self._closed = False
 
     def run(self, command: Sequence[str], until: float) -> Reading:
-        """What it printed, at most 4 MiB; ended with all that it started at `until` or after 5 s.
+        """What it printed, at most 4 MiB; ended with its whole session at `until` or after 5 s.
+
+        A child that has made a session of its own (setsid) lives on: to catch it, this process
+        would have to take in all orphans of the program it is in.
 
         OSError: it could not be started.
         """
