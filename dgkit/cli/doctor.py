@@ -159,7 +159,7 @@ def _styled(line: Line) -> Any:
 
 _REPLACED = (
     *("serial numbers", "GUIDs", "UUIDs", "MAC addresses", "IP addresses"),
-    *("host names", "user names", "disks"),
+    *("host names", "user names", "disks", "folders"),
 )
 
 

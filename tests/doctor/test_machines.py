@@ -108,6 +108,10 @@ container arm-dma 1 cuda
     container=fail doca-libraries=fail bluefield-mode=dark dgkit-providers=fail
 vm-passthrough rdma 5 rdma-gpu-dmabuf
     virtual-machine=warn topology=dark acs=dark iommu=dark
+h200 arm-dma 1 cuda
+    bluefield-present=fail dmabuf-gpu=ok driver-flavour=ok bar1-size=ok kernel-version=ok iommu=dark
+h200-x2 arm-dma 1 cuda
+    dmabuf-gpu=ok topology-nvidia-smi=na link=ok numa=ok bar1-size=ok bar1-resizable=ok
 laptop arm-dma 1 soft
     gpu-present=fail bluefield-present=fail
 wsl rdma 1 soft

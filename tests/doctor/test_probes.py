@@ -287,9 +287,9 @@ def test_what_dgkit_says_of_itself_comes_from_the_same_python(
     assert (core["loaded"], core["dgkit"]) == (True, dgkit.__version__)
 
 
-def test_a_python_without_a_name_is_no_error(monkeypatch: pytest.MonkeyPatch, ask: Any) -> None:
+def test_without_a_name_of_python_a_probe_fails(monkeypatch: pytest.MonkeyPatch, ask: Any) -> None:
     monkeypatch.setattr(live.sys, "executable", "")
-    assert ask("cuda").absent
+    assert ask("cuda").fault == "failed"
 
 
 def test_no_library_is_loaded_into_this_process(ask: Any, tmp_path: Path) -> None:

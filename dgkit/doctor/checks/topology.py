@@ -231,13 +231,14 @@ def compared(case: Case) -> Iterator[Finding]:
         return
     known = topo_m.named(case.machine, said)
     names = [name for name in known if known[name] in tree.devices]
-    both = list(combinations(names, 2))
+    both = [pair for pair in combinations(names, 2) if said.near(*pair) is not None]
     odd = [words for pair in both if (words := _differs(tree, said, known, pair))]
     why = tree.why or case.machine.know(rdma.devices).why
     if not both and why:
         yield finding.unknown("nothing to compare", why=f"{why.rstrip('.')}.", sources=[_SMI])
     elif not both:
-        yield finding.n_a("nothing to compare: one device")
+        few = "one device" if len(names) < 2 else "nvidia-smi names no PCIe class, but NVLink"
+        yield finding.n_a(f"nothing to compare: {few}")
     elif odd:
         yield _odd(odd, len(both))
     else:
@@ -259,10 +260,10 @@ def _odd(odd: list[str], of: int) -> Finding:
 def _differs(
     tree: pci.PciTree, said: topo_m.TopoM, known: dict[str, str], pair: tuple[str, str]
 ) -> str:
-    """In words; "" if both say the same, or one says nothing (NVLink, a path that is not sure)."""
+    """In words; "" if both say the same, or the path is not sure."""
     a, b = pair
     theirs = said.near(a, b)
     ours = topology.path(tree, known[a], known[b])
-    if theirs is None or ours.why or theirs is ours.near:
+    if ours.why or theirs is ours.near:
         return ""
     return f"{a} and {b}: {theirs}, by sysfs {ours.near}"
