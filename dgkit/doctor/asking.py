@@ -15,7 +15,7 @@ from msgspec import structs
 from ..cards import parse_size
 from .diagnosis import Diagnosis, Progress, diagnose, here
 from .goals import Goal
-from .machine import Machine
+from .machine import SIZE, Machine
 from .readers.live import FAST_S, FULL_S
 from .readers.snapshot import Recorded, Snapshot, load
 from .readers.snapshot import record as store
@@ -23,7 +23,6 @@ from .registry import named
 
 __all__ = ["Callable", "ask", "files_of", "goal_of", "record", "recorded", "size_of"]
 
-SIZE = 64 << 20  # bytes of GPU memory that are lent at once, if nobody says how many
 
 
 def goal_of(goal: Goal | str | None) -> Goal | None:

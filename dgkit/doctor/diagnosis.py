@@ -15,7 +15,7 @@ from .facts import pci
 from .facts.side import side
 from .finding import Finding, Verdict, worst
 from .goals import Goal
-from .machine import Case, Machine
+from .machine import SIZE, Case, Machine
 from .readers.live import FAST_S, FULL_S, Live
 from .registry import Check, checks, named
 from .ways import Way, ways
@@ -76,6 +76,13 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         """Of `dgkit doctor`: 0 fine, 1 something fails, 5 warnings, 6 cannot tell."""
         return _EXIT_CODES.get(self.verdict, 0)
 
+    @property
+    def counts(self) -> str:
+        """How many findings of each verdict, the worst first: `1 fail, 3 ok`."""
+        many = {level: sum(one.verdict is level for one in self.findings) for level in Verdict}
+        said = [f"{many[level]} {level}" for level in sorted(Verdict, reverse=True) if many[level]]
+        return ", ".join(said) or "nothing was found"
+
     def of(self, check: str) -> tuple[Finding, ...]:
         """The findings of one check."""
         return tuple(one for one in self.findings if one.check == check)
@@ -84,7 +91,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         """One sentence: the best way, and what blocks the better ones."""
         best = self.best
         if best is None:
-            return _counted(self.findings) if not self.ways else "No way of moving bytes works."
+            return f"{self.counts}." if not self.ways else "No way of moving bytes works."
         said = f"{best.title} {best.word}"
         better = [one for one in self.ways[: self.ways.index(best)] if one.verdict]
         if better and all(one.verdict is Verdict.FAIL for one in better) and not best.serves:
@@ -130,7 +137,7 @@ def diagnose(
     *,
     goal: Goal | None = None,
     only: Collection[str] = (),
-    size: int = 64 << 20,
+    size: int = SIZE,
     limit_s: float = FULL_S,
     progress: Progress | None = None,
 ) -> Diagnosis:
@@ -157,7 +164,7 @@ def diagnose(
 def read_everything(
     machine: Machine,
     *,
-    size: int = 64 << 20,
+    size: int = SIZE,
     limit_s: float = FULL_S,
     progress: Progress | None = None,
 ) -> None:
@@ -272,12 +279,6 @@ def _choose(sides: Mapping[str, Machine]) -> tuple[Goal, str]:
     if devices.gpus:
         return Goal.ARM_DMA, "there is a GPU, and no BlueField yet"
     return Goal.LAPTOP, "there is neither a GPU nor a BlueField"
-
-
-def _counted(findings: Sequence[Finding]) -> str:
-    many = {level: sum(one.verdict is level for one in findings) for level in Verdict}
-    said = [f"{many[level]} {level}" for level in sorted(Verdict, reverse=True) if many[level]]
-    return f"{', '.join(said) or 'nothing was found'}."
 
 
 def _beside(better: Sequence[Way]) -> str:

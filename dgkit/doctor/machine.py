@@ -11,7 +11,9 @@ import msgspec
 from .goals import Goal
 from .readers.reader import Reader
 
-__all__ = ["Case", "Machine"]
+__all__ = ["SIZE", "Case", "Machine"]
+
+SIZE = 64 << 20  # bytes of GPU memory that are lent at once, if nobody says how many
 
 T = TypeVar("T")
 
@@ -82,6 +84,6 @@ class Case(msgspec.Struct, frozen=True):
 
     machine: Machine
     goal: Goal
-    size: int = 64 << 20
+    size: int = SIZE
     host: Machine | None = None
     dpu: Machine | None = None

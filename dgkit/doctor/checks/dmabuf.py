@@ -10,6 +10,7 @@ from ..facts.gpudirect import DmaBuf
 from ..facts.gpus import Gpu
 from ..facts.peermem import lacking
 from ..facts.system import driver_anew
+from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
@@ -31,7 +32,7 @@ _KERNELS = (
 def gpu_memory(case: Case) -> Iterator[Finding]:
     """Does CUDA give GPU memory as a dma-buf?"""
     machine = case.machine
-    both = _KERNELS if (5, 12) <= gpudirect.kernel(machine) < (6, 2) else ""
+    both = _KERNELS if (5, 12) <= machine.know(uname).version < (6, 2) else ""
 
     def judge(gpu: Gpu) -> Finding:
         one = gpudirect.dma_buf(machine, gpu)

@@ -13,6 +13,7 @@ from ..facts.gpus import Gpu
 from ..facts.nvidia_proc import Driver, version_key
 from ..facts.nvidia_smi import smi
 from ..facts.system import driver_anew, initramfs
+from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
@@ -55,13 +56,12 @@ def _absent(machine: Machine, source: list[sources.Source]) -> Finding:
 def _no_gpu(machine: Machine) -> str:
     """Why none may be seen."""
     model = machine.read.text("/proc/device-tree/model").text.lower()
-    uname = machine.read.ask("uname").data
     why = "No PCI device is an NVIDIA GPU: there is none, it is switched off, or it was not handed "
     why += "to this virtual machine."
     if "jetson" in model or "tegra" in model:
         why = "The GPU of a Tegra is no PCI device: CPU and GPU share one memory, which other "
         why += "devices reach where it is pinned."
-    elif isinstance(uname, dict) and "microsoft" in str(uname.get("release", "")).lower():
+    elif machine.know(uname).wsl:
         why = "Under WSL the GPU is a part of Windows and no PCI device: its memory cannot be "
         why += "handed to a NIC or DPU."
     return why

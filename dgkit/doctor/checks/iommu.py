@@ -9,6 +9,7 @@ from ..facts import data_direct, pci, virtual
 from ..facts.cmdline import Cmdline, added, cmdline
 from ..facts.kconfig import kconfig
 from ..facts.pci import PciDevice
+from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
@@ -141,8 +142,7 @@ def _translating(machine: Machine, found: str, subject: str) -> Finding:
 
 
 def _passthrough(machine: Machine) -> list[str]:
-    said = machine.read.ask("uname").data
-    arm = isinstance(said, Mapping) and said.get("machine") == "aarch64"
+    arm = machine.know(uname).arm
     word = "iommu.passthrough=1" if arm else "iommu=pt"
     off = "the SMMU" if arm else "VT-d (Intel) or IOMMU (AMD)"
     return [

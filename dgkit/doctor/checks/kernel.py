@@ -10,6 +10,7 @@ from ..facts import gpudirect, gpus, nvidia_proc, pci, rdma
 from ..facts.kconfig import Kconfig, kconfig
 from ..facts.side import side
 from ..facts.system import as_root, os_release, restart
+from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
@@ -31,22 +32,20 @@ _DISAGREE = (
 @check("kernel-version", "Linux kernel", goals=WITH_GPU)
 def version(case: Case) -> Iterator[Finding]:
     """Is the kernel new enough to hand GPU memory on as a dma-buf?"""
-    asked = case.machine.read.ask("uname")
-    release = str(asked.data.get("release", "")) if isinstance(asked.data, Mapping) else ""
-    match = re.match(r"(\d{1,9})\.(\d{1,9})", release)
-    if match is None:
+    linux = case.machine.know(uname)
+    release, number = linux.release, linux.version
+    if not number:
         yield finding.unknown(
             release[:45] or "?",
             needed="6.2 or later",
-            why=f"{asked.why or 'uname names no version'}.",
+            why=f"{linux.why or 'uname names no version'}.",
             sources=_VERSION_SOURCES,
         )
         return
-    number = int(match[1]), int(match[2])
     if case.machine.know(side) == "dpu":
         why = "A dma-buf is made on the host: the Arm cores' kernel does not matter for it."
         yield finding.ok(release[:45], needed="any, on a DPU", why=why, sources=_VERSION_SOURCES)
-    elif "microsoft" in release.lower():
+    elif linux.wsl:
         yield finding.n_a("Microsoft's, of WSL: see virtual-machine")
     elif number >= _SURE:
         yield finding.ok(release[:45], needed="6.2 or later", sources=_VERSION_SOURCES)
@@ -118,7 +117,7 @@ def _newer(machine: Machine) -> list[str]:
     if name == "ubuntu":
         return ["# Ubuntu has it from 22.04 on", "sudo do-release-upgrade"]
     if name == "debian" and number == "12":
-        arch = "arm64" if _machine(machine) == "aarch64" else "amd64"
+        arch = "arm64" if machine.know(uname).arm else "amd64"
         names = f"linux-image-{arch} linux-headers-{arch}"  # DKMS builds NVIDIA's modules for it
         return [
             "# with bookworm-backports in /etc/apt/sources.list",
@@ -133,11 +132,6 @@ def _newer(machine: Machine) -> list[str]:
     if like & {"suse", "sles", "opensuse"}:
         return ["# SUSE has it from 15 SP6 on: go to that or a later one"]
     return ["# Install a kernel 6.2 or later of your distribution, and boot it"]
-
-
-def _machine(machine: Machine) -> str:
-    said = machine.read.ask("uname").data
-    return str(said.get("machine", "")) if isinstance(said, Mapping) else ""
 
 
 _P2PDMA_SOURCES = (

@@ -9,6 +9,7 @@ from ..facts import cuda, gpudirect, pci
 from ..facts.gpudirect import Kind
 from ..facts.gpus import Gpu
 from ..facts.system import restart
+from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
@@ -120,7 +121,7 @@ def _coherent(found: str, machine: Machine) -> Finding:
     nics = machine.know(pci.tree).nics
     near = any(one.vendor == pci.MELLANOX and one.device in _CONNECTX8 for one in nics)
     source = [sources.GRACE_CX8("Reference Code")]
-    if near and (0,) < gpudirect.kernel(machine) < (6, 14):
+    if near and (0,) < machine.know(uname).version < (6, 14):
         why = "A ConnectX-8 reaches GPU memory through its Data Direct interface, which takes "
         why += "NVIDIA's kernel 6.14 or later."
         do = [restart("sudo apt install -y linux-nvidia-64k-6.14")]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from .. import finding, sources
 from ..facts import firmware, ibv, rdma, system, virtual
 from ..facts.rdma import RdmaDevice
+from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
@@ -163,11 +164,9 @@ def _refuses(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
             found, needed=need, why=why, subject=about, sources=[_DMABUF],
             remedy=["# use host memory on this device, or a ConnectX for GPU memory"],
         )  # fmt: skip
-    data = case.machine.read.ask("uname").data
-    release = str(data.get("release", "")) if isinstance(data, dict) else ""
-    match = re.match(r"(\d{1,6})\.(\d{1,6})", release)
-    if match and (int(match[1]), int(match[2])) < KERNEL:
-        why = f"Linux {release} is older than 5.12, from which mlx5 takes it."
+    linux = case.machine.know(uname)
+    if () < linux.version < KERNEL:
+        why = f"Linux {linux.release} is older than 5.12, from which mlx5 takes it."
     else:
         why = "The driver has no such function, or libibverbs is older than rdma-core 34."
     return finding.warn(

@@ -237,7 +237,7 @@ def compared(case: Case) -> Iterator[Finding]:
     if not both and why:
         yield finding.unknown("nothing to compare", why=f"{why.rstrip('.')}.", sources=[_SMI])
     elif not both:
-        few = "one device" if len(names) < 2 else "nvidia-smi names no PCIe class, but NVLink"
+        few = "one device" if len(names) < 2 else "NVLink, no PCIe class"
         yield finding.n_a(f"nothing to compare: {few}")
     elif odd:
         yield _odd(odd, len(both))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..diagnosis import Diagnosis
 from ..finding import Finding, Verdict
 from ..registry import checks
-from .summary import Entry, by, clean, counts, entries, headline, needed, origins, proviso
+from .summary import Entry, by, clean, entries, headline, needed, origins, proviso
 
 __all__ = ["Line", "Span", "page"]
 
@@ -61,7 +61,7 @@ def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
         style = "warn" if line.startswith("synthetic") else "faint"
         yield from _said(line, width, "", style)
     goal, verdict = diagnosis.goal, str(diagnosis.verdict)
-    many = f" ({counts(diagnosis)})" if diagnosis.findings else ""
+    many = f" ({diagnosis.counts})" if diagnosis.findings else ""
     yield (Span(f"{goal}: ", "strong"), Span(verdict, verdict), Span(many))
     chosen = f" This goal: {diagnosis.chosen}; --goal takes another." if diagnosis.chosen else ""
     if diagnosis.ways:

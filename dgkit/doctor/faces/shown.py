@@ -12,11 +12,12 @@ from ..finding import Finding, Verdict
 from ..sources import Source
 from ..ways import Way
 from .page import WIDTH, page
-from .summary import Entry, by, clean, counts, entries, headline, needed, origins, proviso
+from .summary import Entry, by, clean, entries, headline, needed, origins, proviso
 
 __all__ = ["html", "text"]
 
 _QUIET = (Verdict.OK, Verdict.NOT_APPLICABLE)
+_ELSEWHERE = "nothing: it is looked at on the other side, host or DPU"
 _GREY = "#8a8a8a"
 _BLOCK = (
     f"font-size:12px;margin:8px 0px 0px 0px;padding:6px 4px 0px 4px;border-top:1px solid {_GREY}"
@@ -50,7 +51,7 @@ def _rows(diagnosis: Diagnosis) -> Iterator[tuple[str, object]]:
         yield "In short", clean(headline(diagnosis))
     chosen = f" ({diagnosis.chosen})" if diagnosis.chosen else ""
     yield "Goal", f"{diagnosis.goal.text}{chosen}"
-    yield "Found", counts(diagnosis) or "nothing: it is looked at on the other side, host or DPU"
+    yield "Found", diagnosis.counts if diagnosis.findings else _ELSEWHERE
     for line in origins(diagnosis):
         yield "Machine", clean(line)
 

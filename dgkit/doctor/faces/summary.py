@@ -16,7 +16,6 @@ __all__ = [
     "Entry",
     "by",
     "clean",
-    "counts",
     "entries",
     "headline",
     "needed",
@@ -104,9 +103,3 @@ def needed(finding: Finding) -> str:
         return ""
     word = "try" if finding.verdict is Verdict.NOT_APPLICABLE else "needed"
     return f"; {word}: {finding.needed}"
-
-
-def counts(diagnosis: Diagnosis) -> str:
-    """How many findings of each verdict, the worst first: `1 fail, 3 ok`."""
-    numbers = ((one, sum(f.verdict is one for f in diagnosis.findings)) for one in Verdict)
-    return ", ".join(f"{number} {one}" for one, number in reversed([*numbers]) if number)

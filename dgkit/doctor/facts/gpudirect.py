@@ -11,9 +11,9 @@ from . import gpus, nvidia_proc, pci
 from .cuda import attribute
 from .gpus import Gpu
 from .nvidia_proc import version_key
+from .uname import uname
 
-__all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "kernel", "kind"]
-__all__ += ["peermem", "release"]
+__all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "kind", "peermem"]
 
 # Before Turing there are no open kernel modules, and without them no dma-buf.
 _TOO_OLD = frozenset({"fermi", "kepler", "maxwell", "pascal", "volta"})
@@ -59,7 +59,7 @@ def dma_buf(machine: Machine, gpu: Gpu) -> DmaBuf:
     if against:
         return DmaBuf(False, False, against)
     driver = machine.know(nvidia_proc.driver)
-    linux = kernel(machine)
+    linux = machine.know(uname).version
     if driver.flavour != "open" or not linux:
         what = "the kernel's version" if driver.flavour == "open" else "the modules' flavour"
         return DmaBuf(None, False, f"CUDA was not asked, and {what} is not known")
@@ -79,20 +79,9 @@ def before_turing(machine: Machine) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in machine.know(gpus.gpus) if older(gpu))
 
 
-def release(machine: Machine) -> str:
-    """Linux's version in full, as uname has it; "" where it is not known."""
-    data = machine.read.ask("uname").data
-    return str(data.get("release", "")) if isinstance(data, dict) else ""
-
-
-def kernel(machine: Machine) -> tuple[int, ...]:
-    """Linux's version as (6, 8); () where it is not known."""
-    return version_key(release(machine))[:2]
-
-
 def _against(machine: Machine, gpu: Gpu) -> str:
     """What rules a dma-buf out, "" if nothing is known to."""
-    driver, linux = machine.know(nvidia_proc.driver), kernel(machine)
+    driver, linux = machine.know(nvidia_proc.driver), machine.know(uname).version
     if gpu.architecture.lower() in _TOO_OLD:
         return f"{gpu.architecture} is older than Turing, and open kernel modules do not drive it"
     if driver.flavour == "closed":

@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from ..machine import Machine
+from .uname import uname
 
 __all__ = ["KEPT", "Kconfig", "kconfig", "kept", "parse", "paths"]
 
@@ -66,8 +67,7 @@ def paths(release: str) -> tuple[str, ...]:
 
 def kconfig(machine: Machine) -> Kconfig:
     """Reads the first that there is."""
-    said = machine.read.ask("uname").data
-    release = str(said.get("release", "")) if isinstance(said, dict) else ""
+    release = machine.know(uname).release
     places = paths(release) if release and "/" not in release else paths("")[-1:]
     readings = machine.read.together([f"text {path}" for path in places])
     for path, reading in zip(places, readings, strict=True):

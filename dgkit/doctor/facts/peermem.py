@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..machine import Machine
-from . import gpudirect, versions
+from . import versions
 from .system import os_release
+from .uname import uname
 
 __all__ = ["lacking"]
 
@@ -24,4 +25,5 @@ def lacking(machine: Machine) -> bool:
         return False
     if name != "ubuntu":
         return True
-    return gpudirect.kernel(machine) >= (6, 8) and "nvidia" not in gpudirect.release(machine)
+    linux = machine.know(uname)
+    return linux.version >= (6, 8) and "nvidia" not in linux.release

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..machine import Machine
+from .uname import uname
 
 __all__ = ["side"]
 
@@ -13,16 +14,14 @@ def side(machine: Machine) -> str:
     NVIDIA's image for BlueField has /etc/mlnx-release and a kernel `..-bluefield`; its firmware
     tables name the product, and platform devices MLNXBF.. (Linux, drivers/platform/mellanox).
     """
-    release, product, platform, uname = machine.read.together(
+    release, product, platform = machine.read.together(
         [
             "text /etc/mlnx-release",
             "text /sys/class/dmi/id/product_name",
             "names /sys/bus/platform/devices",
-            "ask uname",
         ]
     )
-    said = uname.data if isinstance(uname.data, dict) else {}
-    arm = said.get("machine") == "aarch64"
-    named = "bluefield" in f"{product.text} {said.get('release', '')}".lower()
+    system = machine.know(uname)
+    named = "bluefield" in f"{product.text} {system.release}".lower()
     devices = any(name.startswith("MLNXBF") for name in platform.names)
-    return "dpu" if arm and (release.ok or named or devices) else "host"
+    return "dpu" if system.arm and (release.ok or named or devices) else "host"

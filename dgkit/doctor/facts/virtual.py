@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from ..machine import Machine
+from .uname import uname
 
 __all__ = ["Container", "Virtual", "container", "virtual"]
 
@@ -58,10 +59,8 @@ def virtual(machine: Machine) -> Virtual:
             "text /proc/device-tree/hypervisor/compatible",
         ]
     )
-    said = machine.read.ask("uname").data
-    release = str(said.get("release", "")) if isinstance(said, dict) else ""
     firmware = " ".join(f"{vendor.text} {product.text}".split())
-    if "microsoft" in release.lower():
+    if machine.know(uname).wsl:
         return Virtual(True, "WSL 2", firmware)
     by = _named(firmware, xen.text, tree.text)
     if flags := re.search(r"^flags\s*:(.*)$", cpu.text, re.MULTILINE):

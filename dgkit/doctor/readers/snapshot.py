@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ..diagnosis import Progress, read_everything
-from ..machine import Machine
+from ..machine import SIZE, Machine
 from .kept import kept
 from .live import ASKED, FULL_S, Live
 from .pseudonyms import Pseudonyms
@@ -66,7 +66,7 @@ def record(
     machine: Machine,
     *,
     word: str = "",
-    size: int = 64 << 20,
+    size: int = SIZE,
     limit_s: float = FULL_S,
     progress: Progress | None = None,
 ) -> Snapshot:

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...doctor.asking import SIZE, files_of, goal_of, size_of
+from ...doctor.asking import files_of, goal_of, size_of
 from ...doctor.goals import Goal
+from ...doctor.machine import SIZE
 from ..base import frames
 from ..base.aside import Aside
 from ..base.panel import explain, handler

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...doctor.asking import SIZE
 from ...doctor.diagnosis import Diagnosis, diagnose, here
 from ...doctor.goals import Goal
-from ...doctor.machine import Machine
+from ...doctor.machine import SIZE, Machine
 from ...doctor.readers.snapshot import Recorded, load
 from ...doctor.registry import checks
 from ...doctor.ways import ways

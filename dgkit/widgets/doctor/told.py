@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...doctor.diagnosis import Diagnosis
-from ...doctor.faces.summary import Entry, clean, counts, entries, headline, proviso
+from ...doctor.faces.summary import Entry, clean, entries, headline, proviso
 from ...doctor.facts.side import side
 from ...doctor.machine import Machine
 from ...doctor.readers.snapshot import Recorded
@@ -33,7 +33,7 @@ def described(diagnosis: Diagnosis) -> dict[str, Any]:
         "ways": [_way(one, proviso(diagnosis, one)) for one in diagnosis.ways],
         "findings": list(_findings(found[:ENTRIES])),
         "left_out": max(0, len(found) - ENTRIES),
-        "counts": counts(diagnosis),
+        "counts": diagnosis.counts,
         "numbers": {
             str(one): n for one, n in Counter(f.verdict for f in diagnosis.findings).items()
         },
