@@ -88,7 +88,8 @@ def test_a_reader_that_is_forgotten_leaves_nothing() -> None:
 
 def test_a_fork_does_not_end_what_its_parent_runs(tmp_path: Path) -> None:
     text = (
-        "import os, sys\nfrom dgkit.doctor.readers.live import Live\n"
+        "import os, sys, warnings\nfrom dgkit.doctor.readers.live import Live\n"
+        "warnings.simplefilter('ignore')\n"  # Python 3.12 warns of a fork beside threads
         "with Live(60.0) as reader:\n"
         "    job = reader._start('run sh -c \"sleep 0.3; echo whole\"')\n"
         "    reader.run('true')\n"
