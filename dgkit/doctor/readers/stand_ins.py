@@ -76,7 +76,7 @@ class StandIns:
         made = self._ipv6(address)
         if "." in text:
             return f"{text.rpartition(':')[0]}:{made.ipv4_mapped or made}"
-        return like(text, made.exploded.replace(":", "")) if len(text) == 39 else str(made)
+        return like(text, f"{int(made):032x}") if len(text) == 39 else str(made)
 
     def name(self, kind: str, name: str) -> str:
         """`host-ab12f3`."""
