@@ -35,7 +35,9 @@ KEPT_V4 = ("127.", "0.", "255.", "192.168.100.", "198.18.", "198.19.")
 ipv4 = st.ip_addresses(v=4).map(str).filter(lambda one: not one.startswith(KEPT_V4))
 ipv6 = st.ip_addresses(v=6).filter(lambda one: 1 < int(one) % 2**64 < 2**64 - 1 < int(one))
 letters = string.ascii_uppercase + string.digits
-serial = st.text(letters, min_size=8, max_size=14).filter(lambda one: len(set(one)) > 4)
+serial = st.text(letters, min_size=8, max_size=14).filter(
+    lambda one: len(set(one)) > 4 and re.search("[0-9]", one)  # ETHERNET is no serial number
+)
 
 SECRETS = {
     "MAC": _hex(12, ":"),
