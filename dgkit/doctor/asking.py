@@ -24,7 +24,6 @@ from .registry import named
 __all__ = ["Callable", "ask", "files_of", "goal_of", "record", "recorded", "size_of"]
 
 
-
 def goal_of(goal: Goal | str | None) -> Goal | None:
     """A goal by its name; None for "auto". ValueError names those that there are."""
     if goal is None or isinstance(goal, Goal) or goal == "auto":

@@ -10,7 +10,8 @@ import msgspec
 
 from .sources import Source
 
-__all__ = ["Finding", "Verdict", "fail", "n_a", "named", "ok", "unknown", "warn", "worst"]
+__all__ = ["Finding", "Verdict", "fail", "n_a", "named", "ok", "sentence", "unknown", "warn"]
+__all__ += ["worst"]
 
 
 class Verdict(IntEnum):
@@ -102,6 +103,11 @@ n_a = _Maker(Verdict.NOT_APPLICABLE)
 def named(one: Finding, *, check: str, title: str, side: str) -> Finding:
     """The finding, with the check that said it, and of which side."""
     return msgspec.structs.replace(one, check=check, title=title, side=side)
+
+
+def sentence(why: str) -> str:
+    """A reason as a sentence: with a capital, and one full stop."""
+    return f"{why[:1].upper()}{why[1:].rstrip('.')}."
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:

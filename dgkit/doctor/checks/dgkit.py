@@ -83,7 +83,7 @@ def providers(case: Case) -> Iterator[Finding]:
 
 def _provider(case: Case, one: dict[str, Any]) -> Finding:
     name, said = str(one.get("name", "?")), str(one.get("why", "")).rstrip(".")
-    why = f"{said[:1].upper()}{said[1:]}."
+    why = finding.sentence(said)
     if one.get("usable"):
         label = str(one.get("label") or "")
         found = f"usable: {label}" if label and len(label) < 38 else "usable"

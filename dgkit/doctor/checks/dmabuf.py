@@ -71,7 +71,7 @@ def _none(one: DmaBuf, machine: Machine, gpu: Gpu) -> Finding:
     return say(
         "no, says CUDA" if one.asked else "not to be expected",
         needed="yes",
-        why=f"{cause[:1].upper()}{cause[1:]}. {left if direct else 'Use pinned memory instead.'}",
+        why=f"{finding.sentence(cause)} {left if direct else 'Use pinned memory instead.'}",
         remedy=_remedy(machine, peermem=direct and older == "loadable"),
         sources=_SOURCES,
     )

@@ -17,7 +17,6 @@ from ..readers.reading import Reading
 from ..registry import check
 from . import data_direct_ports
 
-_DEVICES = "/sys/bus/pci/devices"
 _SHOWN = 2  # devices that are named; of more, the rest are counted
 _SOURCES = (
     sources.GPUDIRECT("Supported Systems, IOMMUs"),
@@ -49,7 +48,7 @@ def iommu(case: Case) -> Iterator[Finding]:
     tree = machine.know(pci.tree)
     near = (*tree.gpus, *(one for one in tree.nics if one.vendor == pci.MELLANOX))
     if tree.why:
-        yield finding.unknown("no PCI devices", why=_sentence(tree.why), sources=_SOURCES)
+        yield finding.unknown("no PCI devices", why=finding.sentence(tree.why), sources=_SOURCES)
         return
     if not near:
         yield finding.n_a("neither GPU nor NIC")
@@ -81,7 +80,7 @@ def _guest() -> Finding:
 
 
 def _states(machine: Machine, devices: tuple[PciDevice, ...], words: Cmdline) -> list[str]:
-    links = [f"link {_DEVICES}/{one.address}/iommu_group" for one in devices]
+    links = [f"link {pci.DEVICES}/{one.address}/iommu_group" for one in devices]
     groups = machine.read.together(links)
     numbers = {one.text.rpartition("/")[2] for one in groups if one.ok}
     paths = {number: f"text /sys/kernel/iommu_groups/{number}/type" for number in sorted(numbers)}
@@ -155,7 +154,3 @@ def _names(devices: list[PciDevice]) -> str:
     named = ", ".join(one.address for one in devices[:_SHOWN])
     more = len(devices) - _SHOWN
     return f"{named} and {more} more" if more > 0 else named
-
-
-def _sentence(why: str) -> str:
-    return f"{why[:1].upper()}{why[1:].rstrip('.')}."

@@ -197,7 +197,7 @@ def _no_config(known: Kconfig, needed: str, name: str, used: tuple[sources.Sourc
     return finding.unknown(
         "no config of this kernel",
         needed=needed,
-        why=f"{known.why[:1].upper()}{known.why[1:]}.",
+        why=finding.sentence(known.why),
         remedy=[as_root(name)] if known.denied else [],
         sources=used,
     )

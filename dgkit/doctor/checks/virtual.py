@@ -23,7 +23,7 @@ def machine(case: Case) -> Iterator[Finding]:
     found = case.machine.know(virtual)
     used = [_GUIDE, sources.P2PDMA("PCI Peer-to-Peer DMA Support")]
     if found.is_vm is None:
-        why = f"{found.why[:1].upper()}{found.why[1:].rstrip('.')}."
+        why = finding.sentence(found.why)
         yield finding.unknown("not told", needed="no", why=why, sources=used)
         return
     if not found.is_vm:

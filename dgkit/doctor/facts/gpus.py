@@ -10,7 +10,6 @@ from .nvidia_smi import SmiGpu, smi
 
 __all__ = ["Gpu", "bar1_size", "gpus", "usable"]
 
-_DEVICES = "/sys/bus/pci/devices"
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +80,7 @@ def _gpu(machine: Machine, address: str, index: int | None, said: SmiGpu | None)
     said = said or SmiGpu(address, {})
     total = said.size("BAR1 Memory Usage/Total")
     if total is None:
-        total = bar1_size(machine.read.text(f"{_DEVICES}/{address}/resource").text)
+        total = bar1_size(machine.read.text(f"{pci.DEVICES}/{address}/resource").text)
     return Gpu(
         address=address,
         index=index,
