@@ -13,7 +13,7 @@ Names load when they are first used: `import dgkit` itself reads this file and n
 import os
 import sys
 
-__version__ = "0.1.0"
+from ._version import __version__
 
 TYPE_CHECKING = False  # the same word to a type checker as typing's, which costs 3 ms to import
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .dma import Region as Region
     from .dma import RemoteRegion as RemoteRegion
     from .dma import Transfer as Transfer
-    from .doctor.asking import doctor as doctor
+    from .doctor.api import doctor as doctor
     from .errors import AccessDenied as AccessDenied
     from .errors import BoundsError as BoundsError
     from .errors import ClosedError as ClosedError
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from .report import BandwidthReport as BandwidthReport
     from .report import LatencyReport as LatencyReport
     from .session import Session as Session
-    from .session import connect as connect
+    from .session.connect import connect as connect
     from .types import Access as Access
     from .types import Op as Op
     from .types import Path as Path
     from .types import Status as Status
     from .widgets.allocate import AllocatePanel as AllocatePanel
-    from .widgets.dashboard import dashboard as dashboard
+    from .widgets.dashboard.dashboard import dashboard as dashboard
     from .widgets.doctor import DoctorPanel as DoctorPanel
     from .widgets.hexview import HexView as HexView
     from .widgets.latency import LatencyPlot as LatencyPlot

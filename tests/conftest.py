@@ -4,9 +4,9 @@ import os
 import signal
 from collections.abc import Iterator
 
-import coverage_lock
 import pytest
 from hypothesis import settings
+from support.processes import coverage_lock
 
 settings.register_profile("shared", deadline=None)  # a machine that others use is slow at times
 settings.load_profile("shared")

@@ -14,8 +14,8 @@ unit.py       a systemd user unit
 __main__.py   the software DPU that connect() starts
 """
 
+from .serve import leave, serve
 from .server import Agent, default_memory
-from .serving import leave, serve
-from .unit import unit
+from .systemd import unit
 
 __all__ = ["Agent", "default_memory", "leave", "serve", "unit"]

@@ -17,9 +17,9 @@ __all__ = ["main"]
 def main(fd: int) -> int:
     """Reads what to serve, tells where, serves until the socket ends."""
     from ..wire.address import sweep
-    from ..wire.failures import to_wire
-    from ..wire.start import Started, decode_start
-    from .serving import leave
+    from ..wire.bootstrap import Started, decode_start
+    from ..wire.error_codec import to_wire
+    from .serve import leave
 
     with socket.socket(fileno=fd) as tie:
         asked = tie.recv(1 << 20)
@@ -47,8 +47,8 @@ def _tell(tie: socket.socket, started: Any) -> None:
 def _serve(start: Any, tie: socket.socket) -> bool:
     from ..dma import FaultRule
     from ..types import Status
-    from ..wire.start import Started
-    from .serving import serve
+    from ..wire.bootstrap import Started
+    from .serve import serve
 
     rules = [FaultRule(**{**rule, "status": Status(rule["status"])}) for rule in start.rules]
     return serve(

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import memory
+from ..dpu import benchmark
 from ..errors import LimitReached, PeerError, Unsupported
 from ..types import Access
 from ..wire import messages as m
-from . import jobs
-from .holdings import SMALL, Client, Held, on_gpu
+from .client import SMALL, Client, Held, on_gpu
 from .monitor import Monitor
 from .telemetry import Telemetry
 
@@ -158,17 +158,17 @@ class Handlers:
 
         def work() -> m.Digested:
             step = self._stepper(client, request.id, request.size)
-            return jobs.digest(request, held, client.large_mover(self.agent.device), step)
+            return benchmark.digest(request, held, client.large_mover(self.agent.device), step)
 
         self.agent.job(client, client.moves, request, work)
 
     def latency(self, client: Client, request: m.Latency) -> None:
         """In the lane for measurements."""
-        self._measure(client, request, jobs.latency)
+        self._measure(client, request, benchmark.latency)
 
     def rate(self, client: Client, request: m.Rate) -> None:
         """In the lane for measurements."""
-        self._measure(client, request, jobs.rate)
+        self._measure(client, request, benchmark.rate)
 
     def _measure(self, client: Client, request: Any, measure: Callable[..., Any]) -> None:
         held = client.held(request.region)

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..wire.failures import to_wire
+from ..dpu.sampler import Sampler
+from ..wire.error_codec import to_wire
 from ..wire.messages import Ended, Watch, Watching
-from .lane import Lane
-from .sampling import Sampler
+from .worker import Lane
 
 if TYPE_CHECKING:
-    from .holdings import Client, Held
+    from .client import Client, Held
     from .server import Agent
 
 __all__ = ["Monitor"]

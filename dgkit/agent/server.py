@@ -19,18 +19,18 @@ import msgspec
 import zmq
 
 from ..dma import Device
+from ..dpu.copier import Mover
 from ..errors import DgkitError, PeerError, RegionBusy
 from ..wire import address as addresses
-from ..wire.failures import to_wire
+from ..wire.error_codec import to_wire
 from ..wire.listener import Listener
 from ..wire.messages import Block, Bye, Done, Hello, Moved, decode_request, encode, number_of
-from ..wire.watcher import Watcher
-from .greeting import check_hello, welcome
+from ..wire.wakeup import Watcher
+from .client import SMALL, Client, MemoryLimit
 from .handlers import Handlers
-from .holdings import SMALL, Client, MemoryLimit
-from .lane import Lane
-from .mover import Mover
+from .handshake import check_hello, welcome
 from .telemetry import Sampled, Telemetry
+from .worker import Lane
 
 if TYPE_CHECKING:
     from ..dma import FaultRule

@@ -14,7 +14,16 @@ from typing import Any, NoReturn
 
 import click
 
-from .failures import EXIT_CODES, FAILED, INTERRUPTED, OK, TERMINATED, USAGE, exit_code, explain
+from .exit_codes import (
+    EXIT_CODES,
+    FAILED,
+    INTERRUPTED,
+    OK,
+    TERMINATED,
+    USAGE,
+    exit_code,
+    explain,
+)
 
 __all__ = ["Dgkit", "main"]
 
@@ -91,7 +100,7 @@ class Dgkit(click.Group):
 def _version() -> click.Option:
     def show(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted:
-            from .. import __version__
+            from .._version import __version__
 
             click.echo(f"dgkit {__version__}")
             ctx.exit()

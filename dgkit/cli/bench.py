@@ -12,7 +12,7 @@ import click
 from ..types import DOCA
 from .console import console, print_json, say, steps
 from .options import address, duration, listed, one_of, size, whole
-from .place import Place, on_option, settle
+from .place_option import Place, on_option, settle
 from .sweep import Case
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _write(path: Path | None, found: dict[str, Any]) -> None:
     """Whole or not at all: a file half written helps nobody."""
     import json
 
-    from .. import __version__
+    from .._version import __version__
 
     rows = {name: [report.to_dict() for report in found[name]] for name in ("latency", "bandwidth")}
     document = {"kind": "dgkit bench", "dgkit": __version__, **found, **rows}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from .console import print_json, steps
-from .failures import FAILED, OK
+from .demo_source import Source
+from .exit_codes import FAILED, OK
 from .options import as_json
-from .place import on_option, settle
-from .source import Source
+from .place_option import on_option, settle
 from .sweep import Case
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def demo(file: Path | None, quick: bool, on: str, provider: str | None, json_: b
     """
     from .. import connect
     from . import demo_view as view
-    from .demo_job import move, sides
+    from .demo_run import move, sides
 
     source = Source(file, copies=_COPIES.get(on, 0))
     place = settle(on, provider)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from ..cards import hex_lines, size_text
+from ..html_cards import hex_lines
+from ..units import size_text
 from .console import console
 from .tables import floor_note, latency_table
 
 if TYPE_CHECKING:
     from ..report import BandwidthReport, LatencyReport
-    from .demo_job import Moved
+    from .demo_run import Moved
 
 __all__ = ["show_moved", "show_sides", "show_times"]
 

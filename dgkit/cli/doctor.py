@@ -15,7 +15,7 @@ from .options import as_json, size
 
 if TYPE_CHECKING:
     from ..doctor import Diagnosis
-    from ..doctor.faces.page import Line
+    from ..doctor.format.terminal import Line
 
 __all__ = ["doctor"]
 
@@ -110,7 +110,7 @@ def doctor(
 
 
 def _judged(checks: tuple[str, ...], *, files: tuple[str, ...], **how: Any) -> Diagnosis:
-    from ..doctor.asking import ask
+    from ..doctor.api import ask
 
     if "" in files:
         raise click.UsageError("--from takes the name of a file, not ''")
@@ -144,7 +144,7 @@ def _progress(text: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _show(found: Diagnosis, *, verbose: bool) -> None:
-    from ..doctor.faces.page import page
+    from ..doctor.format.terminal import page
 
     out = console()
     for line in page(found, verbose=verbose, width=min(out.width, _WIDEST)):
@@ -172,7 +172,7 @@ def _check_recording(file: str, checks: tuple[str, ...], files: tuple[str, ...])
 
 
 def _record(file: str, *, word: str, lent: int, json_: bool) -> int:
-    from ..doctor.asking import record
+    from ..doctor.api import record
 
     with _usage(file), _progress("Recording this machine") as progress:
         made = record(file, word=word, size=lent, progress=progress)

@@ -12,9 +12,9 @@ import click
 from . import info_doca as doca
 from . import info_gpu as gpu
 from .console import console, print_json
-from .failures import NO_DEVICE
+from .exit_codes import NO_DEVICE
 from .options import as_json
-from .place import driver_patience
+from .place_option import driver_patience
 
 __all__ = ["info"]
 
@@ -45,7 +45,7 @@ def collect() -> dict[str, Any]:
     """All that is shown, as plain values. A core that does not load is a fact, not an error."""
     from dataclasses import asdict
 
-    from .. import __version__
+    from .._version import __version__
     from ..report import Machine
 
     package = {
@@ -73,7 +73,7 @@ def collect() -> dict[str, Any]:
 
 
 def _provider(name: str, usable: bool, why: str) -> dict[str, Any]:
-    from ..cards import provider_label
+    from ..html_cards import provider_label
 
     return {"name": name, "usable": usable, "why": why, "label": provider_label(name)}
 
@@ -91,7 +91,7 @@ def _versions(*names: str) -> dict[str, str]:
 
 
 def _limits(runtime_dir: str) -> dict[str, Any]:
-    from ..memory.available import available_bytes
+    from ..memory.meminfo import available_bytes
 
     return {
         "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
@@ -103,8 +103,8 @@ def _limits(runtime_dir: str) -> dict[str, Any]:
 
 def show(facts: dict[str, Any]) -> None:
     """For a person: a block a subject."""
-    from ..cards import size_text
     from ..report import Machine
+    from ..units import size_text
 
     out = console()
     package, limits = facts["package"], facts["limits"]

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ..cards import size_text
 from ..errors import NativeError
+from ..units import size_text
 
 __all__ = ["collect", "lines"]
 

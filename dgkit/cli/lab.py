@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from .console import patience, say
-from .failures import FAILED, OK
+from .exit_codes import FAILED, OK
 from .options import address as parsed_address
 
 __all__ = ["lab"]

@@ -23,7 +23,7 @@ __all__ = ["HOST", "Lab", "agent", "own_port", "runtime_folder"]
 HOST = "127.0.0.1"
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split(':'); "
-    "from dgkit.jupyter.lab import main; sys.exit(main(int(sys.argv[1])))"
+    "from dgkit.jupyter.lab_server import main; sys.exit(main(int(sys.argv[1])))"
 )
 _END_S = 20.0  # JupyterLab gives its kernels five seconds, one after another
 _AGENT_START_S = 10.0

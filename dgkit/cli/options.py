@@ -17,7 +17,7 @@ def size(text: str | int) -> int:
     """`4096`, `64K`, `1.5GiB` in bytes; K is 1024. BadParameter unless it is one byte or more."""
     if isinstance(text, int):
         return text
-    from ..cards import parse_size
+    from ..units import parse_size
 
     try:
         return parse_size(text)

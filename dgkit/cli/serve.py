@@ -8,9 +8,9 @@ import sys
 
 import click
 
-from ..cards import provider_label
+from ..html_cards import provider_label
 from .console import say
-from .failures import FAILED
+from .exit_codes import FAILED
 from .options import size
 
 __all__ = ["serve"]

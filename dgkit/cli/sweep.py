@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..cards import size_text
+from ..units import size_text
 from .console import step
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from math import log10
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ..cards import size_text, us
 from ..report import FLOOR_MOVED, BandwidthReport, Histogram, LatencyReport
 from ..types import DOCA
+from ..units import size_text, us
 
 if TYPE_CHECKING:
     from rich.table import Table

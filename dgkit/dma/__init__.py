@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .caps import Caps as Caps
+    from .dtypes import WC_DTYPE as WC_DTYPE
+    from .dtypes import WR_DTYPE as WR_DTYPE
     from .fault import FaultRule as FaultRule
-    from .records import WC_DTYPE as WC_DTYPE
-    from .records import WR_DTYPE as WR_DTYPE
     from .system import ProviderInfo as ProviderInfo
     from .system import cpus as cpus
     from .system import now_ns as now_ns
@@ -33,8 +33,8 @@ _LATER = {
     "Caps": "caps",
     "FaultRule": "fault",
     "ProviderInfo": "system",
-    "WC_DTYPE": "records",
-    "WR_DTYPE": "records",
+    "WC_DTYPE": "dtypes",
+    "WR_DTYPE": "dtypes",
     "cpus": "system",
     "now_ns": "system",
     "providers": "system",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from ._ffi import FOREVER, lib, nanoseconds, refuse
-from .arrays import Arrays
+from .array_cache import Arrays
 from .prepared import PreparedBatch
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this

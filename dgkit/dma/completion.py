@@ -100,7 +100,7 @@ class Completion:
         )
 
     def _repr_html_(self) -> str:
-        from ..cards import badge, card
+        from ..html_cards import badge, card
 
         rows = (
             ("Operation", self.op.name.lower()),

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from ..errors import ClosedError, DgkitError
 from ..types import DOCA, Access, Path, parse_access
+from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
 from .queue import Queue
 from .region import Region, RemoteRegion
-from .whole import whole
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -203,13 +203,13 @@ class Device:
 
     def __repr__(self) -> str:
         state = "closed" if self._d is None else "open"
-        from ..cards import provider_label
+        from ..html_cards import provider_label
 
         label = provider_label(self.provider).partition(", injected")[0]
         return f"<dgkit.Device {self.provider}, {label}, {state}>"
 
     def _repr_html_(self) -> str:
-        from ..cards import card, provider_badge
+        from ..html_cards import card, provider_badge
 
         rows: list[tuple[str, object]] = [("Provider", self.provider)]
         if not self.closed:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..types import Status, parse_access
+from ..validate import whole
 from ._ffi import ffi, nanoseconds
-from .whole import whole
 
 __all__ = ["FaultRule", "native_rules"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..types import Op, Status
+from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
-from .build import record
 from .completion import completion_at, raise_failed
-from .whole import whole
+from .work_request import record
 
 if TYPE_CHECKING:
     from .prepared import PreparedOp

@@ -49,7 +49,7 @@ class _Prepared:
         return f"<dgkit.{type(self).__name__} {self._what()} {where}{closed}>"
 
     def _repr_html_(self) -> str:
-        from ..cards import card, provider_badge
+        from ..html_cards import card, provider_badge
 
         queue = self._queue
         rows = (
@@ -125,7 +125,7 @@ class PreparedBatch(_Prepared):
         super().__init__(queue, records, n)
         import numpy as np
 
-        from .records import WC_DTYPE
+        from .dtypes import WC_DTYPE
 
         raw = ffi.buffer(self._wcs, n_wc * WC_DTYPE.itemsize)
         view = np.frombuffer(raw, dtype=WC_DTYPE)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from ..errors import ClosedError
 from ..types import Op, Path, parse_path
+from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
 from .batches import Batches
-from .build import chain, check_sides, record
 from .prepared import PreparedOp
 from .transfer import _NOT_YET, RACED, Pending, Transfer
-from .whole import whole
+from .work_request import chain, check_sides, record
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class Queue(Batches):
         return f"<dgkit.Queue on {self._device.provider}, depth {self.depth}, {self.path}, {state}>"
 
     def _repr_html_(self) -> str:
-        from ..cards import card, provider_badge
+        from ..html_cards import card, provider_badge
 
         rows = (
             ("Depth", f"{self.depth} operations"),

@@ -10,7 +10,7 @@ from ..buffers import flat_view
 from ..errors import AccessDenied, ClosedError, DgkitError, ExportError
 from ..types import DOCA, Access, GpuSpan, is_memory, parse_access
 from ._ffi import check, ffi, lib, nanoseconds
-from .described import READONLY, described_gpu, part
+from .memory_desc import READONLY, described_gpu, part
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class _Base:
         return [("Id", self.id)]
 
     def _repr_html_(self) -> str:
-        from ..cards import access_text, card, provider_badge
+        from ..html_cards import access_text, card, provider_badge
 
         rows = [("Size", f"{self.size} bytes"), ("Access", access_text(self.access)), *self._rows()]
         state = self._state()

@@ -165,7 +165,7 @@ class Pending(Transfer):
     def _repr_html_(self) -> str:
         if self._i >= 0:
             return super()._repr_html_()
-        from ..cards import card, provider_badge
+        from ..html_cards import card, provider_badge
 
         queue = self._queue
         rows = (("Queue", f"depth {queue.depth}, path {queue.path}"),)

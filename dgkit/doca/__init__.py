@@ -16,7 +16,7 @@
 `buf`, `dma`, `task` and `pe` are the objects, over `handle`, which knows their lifetimes; `span` is
 what a map is told of memory, `shown` how all of it looks in a notebook. `_library` loads DOCA, or
 softdoca, by the declarations of `_declarations`. No thread, no Python callback: a completion is
-noted in C (native/src/doca_note.c).
+noted in C (native/src/providers/doca_callback.c).
 """
 
 from ._library import use, version

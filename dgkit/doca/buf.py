@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import weakref
 
-from ..dma.whole import whole
 from ..errors import BoundsError
+from ..validate import whole
 from ._library import CONTROL, library
 from .handle import Handle
 from .mmap import Mmap

@@ -6,10 +6,10 @@ import contextlib
 from dataclasses import dataclass
 
 from ._library import CONTROL, label, library
+from ._repr import shown
 from .codes import FunctionType, RepresentorFilter
 from .errors import DocaError, NotFound
 from .handle import Handle
-from .shown import shown
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:

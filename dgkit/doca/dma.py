@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..dma.whole import whole
+from ..validate import whole
 from ._library import CONTROL, forked, library
 from .codes import Code, State
 from .device import Device

@@ -220,7 +220,7 @@ class Handle:
         return []
 
     def _repr_html_(self) -> str:
-        from .shown import shown
+        from ._repr import shown
 
         if self._h is None or _library.forked():
             return shown(f"{type(self).__name__} (closed)", [])

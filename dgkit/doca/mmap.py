@@ -9,7 +9,7 @@ from .codes import Access
 from .device import Device
 from .errors import DocaError, NotSupported
 from .handle import Handle
-from .span import Span, span_of
+from .memory_span import Span, span_of
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import sys
 
-from .asking import Callable, record
+from .api import Callable, record
+from .collect.snapshot import load
 from .diagnosis import Diagnosis, diagnose
 from .finding import Finding, Verdict
 from .goals import Goal
-from .readers.snapshot import load
 
 __all__ = ["Diagnosis", "Finding", "Goal", "Verdict", "diagnose", "load", "record"]
 

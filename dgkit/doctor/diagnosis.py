@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from . import finding
-from .crew import Crew, Job
+from .collect.live import FAST_S, FULL_S, Live
+from .data_paths import Way, ways
+from .executor import Crew, Job
 from .facts import pci
 from .facts.side import side
 from .finding import Finding, Verdict, worst
 from .goals import Goal
 from .machine import SIZE, Case, Machine
-from .readers.live import FAST_S, FULL_S, Live
 from .registry import Check, checks, named
-from .ways import Way, ways
 
 __all__ = ["Diagnosis", "diagnose", "here", "read_everything"]
 
@@ -117,12 +117,12 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Diagnosis of {self.case.machine.name}: {self.goal}, {self.verdict}>"
 
     def __str__(self) -> str:
-        from .faces.shown import text
+        from .format.notebook import text
 
         return text(self)
 
     def _repr_html_(self) -> str:
-        from .faces.shown import html
+        from .format.notebook import html
 
         return html(self)
 

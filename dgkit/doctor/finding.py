@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from .sources import Source
+from .references import Source
 
 __all__ = ["Finding", "Verdict", "fail", "n_a", "named", "ok", "sentence", "unknown", "warn"]
 __all__ += ["worst"]

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from .collect.reader import Reader
 from .goals import Goal
-from .readers.reader import Reader
 
 __all__ = ["SIZE", "Case", "Machine"]
 

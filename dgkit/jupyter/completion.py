@@ -8,9 +8,9 @@ from typing import Any
 
 from IPython.core import completer
 
-from . import regions
+from . import arguments
 from .grammar import COMMANDS, Command
-from .words import split
+from .tokenizer import split
 
 __all__ = ["add", "offers", "remove"]
 
@@ -124,10 +124,10 @@ def _own(space: dict[str, Any]) -> list[str]:
 
 def _regions(typed: str, space: dict[str, Any]) -> list[tuple[str, str]]:
     """Variables first, then names; in quotes where a name needs them or one was typed."""
-    variables = {name for name, region in regions.held(space).items() if not region.closed}
+    variables = {name for name, region in arguments.held(space).items() if not region.closed}
     offered = _starting(typed, sorted(variables), "instance")
     quote, bare = (typed[0], typed[1:]) if typed[:1] in ("'", '"') else ("", typed)
-    for name in dict.fromkeys(region.name for region in regions.named()):
+    for name in dict.fromkeys(region.name for region in arguments.named()):
         if name.startswith(bare) and name not in variables:
             plain = not quote and _PLAIN.fullmatch(name)
             offered.append((name if plain else _quoted(name, quote or '"'), "instance"))

@@ -6,8 +6,8 @@ import argparse
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from ..cards import parse_size
-from .words import Word, split, unquoted
+from ..units import parse_size
+from .tokenizer import Word, split, unquoted
 
 __all__ = ["COMMANDS", "Call", "Command", "Misuse", "help_text", "parse"]
 

@@ -11,10 +11,10 @@ from IPython.display import display
 
 from ..errors import DgkitError
 from ..session import SessionRegion
-from . import completion, regions
-from .bar import Bar
+from . import arguments, completion
+from .display import BytesRead, Help, Overview
 from .grammar import Call, Misuse, help_text, parse
-from .shown import BytesRead, Help, Overview
+from .progress import Bar
 
 __all__ = ["Dma", "load_ipython_extension", "unload_ipython_extension"]
 
@@ -31,7 +31,7 @@ class Dma:
             "read": self._read,
             "write": self._write,
             "latency": self._latency,
-            "info": lambda: Overview.of(regions.held(shell.user_ns)),
+            "info": lambda: Overview.of(arguments.held(shell.user_ns)),
             "help": lambda command: Help(help_text(command)),
         }
 
@@ -81,13 +81,13 @@ class Dma:
         return None
 
     def _region(self, text: str) -> SessionRegion:
-        return regions.find(self.shell, text)
+        return arguments.find(self.shell, text)
 
     def _read(self, region: str, offset: int | str, size: int | str | None) -> BytesRead:
         found = self._region(region)
-        start = regions.amount(self.shell, offset, "--offset", least=0)
+        start = arguments.amount(self.shell, offset, "--offset", least=0)
         rest = max(1, found.size - start)
-        count = rest if size is None else regions.amount(self.shell, size, "--size")
+        count = rest if size is None else arguments.amount(self.shell, size, "--size")
         transfer = found.session.start_read(found, count, start)
         self._wait(transfer, f"read {found.name}")
         provider = found.session.dpu.provider
@@ -95,8 +95,8 @@ class Dma:
 
     def _write(self, region: str, data: str | None, offset: int | str, hex: bytes | None) -> Any:
         found = self._region(region)
-        value = hex if data is None else regions.data(self.shell, data)
-        start = regions.amount(self.shell, offset, "--offset", least=0)
+        value = hex if data is None else arguments.data(self.shell, data)
+        start = arguments.amount(self.shell, offset, "--offset", least=0)
         return self._wait(found.session.start_write(found, value, start), f"write {found.name}")
 
     def _wait(self, transfer: Any, title: str) -> Any:
@@ -112,8 +112,8 @@ class Dma:
     ) -> Any:
         found = self._region(region)
         least = min(_LATENCY_SIZE, found.size)
-        each = least if size is None else regions.amount(self.shell, size, "--size")
-        times = regions.amount(self.shell, count, "--count")
+        each = least if size is None else arguments.amount(self.shell, size, "--size")
+        times = arguments.amount(self.shell, count, "--count")
         with Bar(self.shell, f"latency of {op}, samples") as bar:
             try:
                 return found.session.latency(

@@ -7,14 +7,14 @@ of these is loaded before GPU memory is asked for.
 """
 
 from .allocate import empty
-from .foreign import ForeignMemory
 from .host import HostMemory
-from .wrapping import is_gpu_array, wrap
+from .wrap import is_gpu_array, wrap
+from .wrap_host import ForeignMemory
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from ..errors import DeviceUnavailable
-    from .survey import GpuInfo
+    from .gpu_info import GpuInfo
 
 __all__ = ["ForeignMemory", "HostMemory", "empty", "gpu_error", "gpus", "is_gpu_array"]
 __all__ += ["why_no_gpu", "wrap"]
@@ -22,20 +22,20 @@ __all__ += ["why_no_gpu", "wrap"]
 
 def gpus() -> "list[GpuInfo]":
     """Every GPU that this process may use; none where `why_no_gpu` says why."""
-    from .survey import gpus as found
+    from .gpu_info import gpus as found
 
     return found()
 
 
 def gpu_error() -> "DeviceUnavailable | None":
     """What `on="gpu"` raises here; None if it works."""
-    from .survey import gpu_error as found
+    from .gpu_info import gpu_error as found
 
     return found()
 
 
 def why_no_gpu() -> str:
     """Why `on="gpu"` fails here, and what to do; "" if it works."""
-    from .survey import why_no_gpu as why
+    from .gpu_info import why_no_gpu as why
 
     return why()

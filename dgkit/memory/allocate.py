@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ..errors import Unsupported
 from .host import HostMemory
-from .place import choose, parse_on
+from .placement import choose, parse_on
 from .shape import as_shape, total_size
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this

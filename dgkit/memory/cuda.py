@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import DeviceUnavailable, NativeError, Unsupported
-from .refusals import FORKED, error_of
+from .cuda_errors import FORKED, error_of
 
 __all__ = ["ask", "attribute", "call", "count", "current", "driver", "error", "forked", "here"]
 __all__ += ["raw", "ready", "require"]

@@ -15,11 +15,11 @@ from pathlib import Path
 from ..errors import ExportError
 from ..types import GpuSpan
 from . import cuda
-from .refusals import is_lost
+from .cuda_errors import is_lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .on_gpu import OnGpu
+    from .gpu_base import OnGpu
 
 __all__ = ["DmaBuf", "PeerMem", "dmabuf", "dmabuf_or_peermem"]
 
@@ -88,7 +88,7 @@ class DmaBuf:
         return "synchronous" if self.sync_memops else "not synchronous: see CU_CTX_SYNC_MEMOPS"
 
     def _repr_html_(self) -> str:
-        from ..cards import card
+        from ..html_cards import card
 
         rows: list[tuple[str, object]] = [] if self.closed else [("Fd", self.fd)]
         rows += [("Size", f"{self.size} bytes, from byte {self.offset} of {self.length}")]
@@ -130,7 +130,7 @@ class PeerMem:
         return f"<dgkit.PeerMem {self.size} bytes; nvidia-peermem {state}. No dma-buf: {self.why}>"
 
     def _repr_html_(self) -> str:
-        from ..cards import card
+        from ..html_cards import card
 
         rows = [("Size", f"{self.size} bytes"), ("Address", f"{self.address:#x}")]
         rows += [("nvidia-peermem", self.remedy or "is loaded"), ("No dma-buf", self.why)]
@@ -206,7 +206,7 @@ def _refusal(gpu: int, code: int) -> Exception:
 
 def _cause(gpu: int, code: int) -> tuple[str, str]:
     """Why, as far as can be known, and what to do; and the check of the doctor that explains it."""
-    from .survey import kernel_modules
+    from .gpu_info import kernel_modules
 
     _, flavour, _ = kernel_modules()
     release = os.uname().release

@@ -9,9 +9,9 @@ from typing import Any
 from ..errors import DeviceUnavailable
 from ..types import GpuSpan
 from . import cuda
-from .on_gpu import OnGpu
+from .gpu_base import OnGpu
+from .gpu_info import uuid_of
 from .shape import total_size
-from .survey import uuid_of
 
 __all__ = ["GpuMemory"]
 
@@ -36,7 +36,7 @@ class GpuMemory(OnGpu):
         with cuda.current(number):  # so that no context is an error of dgkit's, and not of CuPy's
             uuid = uuid_of(number)
         cupy.ndarray((0,), dtype)  # CuPy's ValueError for a dtype that it does not have
-        from .virtual import Block
+        from .vmm import Block
 
         self._block = block = Block(number, self.size)
         self._span = GpuSpan(

@@ -8,8 +8,8 @@ import mmap
 import os
 
 from ..errors import ClosedError, LimitReached, OutOfMemory
-from .available import available_bytes
-from .on_host import OnHost
+from .host_base import OnHost
+from .meminfo import available_bytes
 from .shape import total_size
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -92,7 +92,7 @@ class HostMemory(OnHost):
         return f"<dgkit.{type(self).__name__}{name} {what}{chosen}>"
 
     def _repr_html_(self) -> str:
-        from ..cards import card
+        from ..html_cards import card
 
         rows = [("Name", self.name)] if self.name else []
         rows += [("Size", f"{self.size} bytes"), ("Shape", f"{self.shape} of {self.dtype}")]

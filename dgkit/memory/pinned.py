@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from . import cuda
+from .gpu_base import wait_for
 from .host import HostMemory
-from .on_gpu import wait_for
 
 __all__ = ["PinnedMemory"]
 

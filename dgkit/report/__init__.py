@@ -3,7 +3,7 @@
 from .bandwidth import BandwidthReport
 from .base import FLOOR_MOVED
 from .latency import LatencyReport
-from .machine import Machine
 from .samples import Histogram, Percentiles
+from .system_info import Machine
 
 __all__ = ["FLOOR_MOVED", "BandwidthReport", "Histogram", "LatencyReport", "Machine", "Percentiles"]

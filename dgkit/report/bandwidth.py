@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ..cards import size_text
+from ..units import size_text
 from .base import Report, ends, own_fields
-from .machine import Machine
+from .system_info import Machine
 
 __all__ = ["BandwidthReport"]
 

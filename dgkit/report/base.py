@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from .. import cards
-from ..cards import provider_label, size_text
+from .. import html_cards
+from ..html_cards import provider_label
 from ..types import DOCA
-from .machine import Machine
+from ..units import size_text
+from .system_info import Machine
 
 __all__ = ["FLOOR_MOVED", "Report", "ends", "own_fields"]
 
@@ -169,6 +170,8 @@ class Report(ABC):
 
     def _card(self, body: str = "") -> str:
         name = type(self).__name__.removesuffix("Report")
-        tag = cards.provider_badge(self._mover)
+        tag = html_cards.provider_badge(self._mover)
         note = FLOOR_MOVED if self.floor_moved else ""
-        return cards.card(f"{name}: {self._title()}", self._rows(), badge=tag, body=body, note=note)
+        return html_cards.card(
+            f"{name}: {self._title()}", self._rows(), badge=tag, body=body, note=note
+        )

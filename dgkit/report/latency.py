@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from .. import cards
-from ..cards import us
+from .. import html_cards
+from ..units import us
 from .base import Report, ends, own_fields
-from .machine import Machine
 from .samples import Histogram, Percentiles
+from .system_info import Machine
 
 __all__ = ["LatencyReport"]
 
@@ -109,4 +109,4 @@ class LatencyReport(Report):
 
     def _repr_html_(self) -> str:
         marks = [row for row in self.percentiles.rows() if row[0] in ("p50", "p99", "p99.9")]
-        return self._card(cards.chart(self.histogram.edges_ns, self.histogram.counts, marks))
+        return self._card(html_cards.chart(self.histogram.edges_ns, self.histogram.counts, marks))

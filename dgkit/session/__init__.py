@@ -18,7 +18,7 @@ measuring.py  latency and bandwidth reports
 monitor.py    latencies for as long as somebody looks; monitor_source.py: where they come from
 """
 
-from .opening import connect
+from .connect import connect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .there import AgentTransfer
+    from .remote_dpu import AgentTransfer
     from .transfer import TransferReport
 
 __all__ = ["wait"]

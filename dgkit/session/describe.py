@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..dma import cpus
-from ..wire.machine import host_name, process_state
+from ..wire.host_id import host_name, process_state
 
 if TYPE_CHECKING:
     from ..dma import Device
@@ -63,7 +63,7 @@ def line(session: Session) -> str:
 
 
 def _label(provider: str) -> str:
-    from ..cards import provider_label  # late: connect() must be quick
+    from ..html_cards import provider_label  # late: connect() must be quick
 
     return provider_label(provider)
 
@@ -82,7 +82,7 @@ def _state(session: Session) -> str:
 
 def html(session: Session) -> str:
     """A card with a row for each side."""
-    from ..cards import card, provider_badge
+    from ..html_cards import card, provider_badge
 
     about = info(session)
     rows = []

@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from ..errors import DgkitError
-from . import closing
+from . import lifecycle
 
 if TYPE_CHECKING:
     from .session import Session
@@ -38,4 +38,4 @@ def at_exit() -> None:
 def _close_all() -> None:
     for session in [one for one in opened if not one.closed]:
         with contextlib.suppress(DgkitError):
-            closing.forgotten(session)
+            lifecycle.forgotten(session)

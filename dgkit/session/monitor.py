@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from ..agent.telemetry import Sampled
 from ..errors import ClosedError, LimitReached
 from ..wire.messages import EVERY_S, MONITOR_SAMPLES, MONITORS
-from . import checks
-from .here import LocalDpu
-from .measuring import spinning, where
-from .monitor_source import AgentSource, LocalSource, Source
+from . import argument_checks
+from .local_dpu import LocalDpu
+from .measure import spinning, where
+from .sample_source import AgentSource, LocalSource, Source
 
 if TYPE_CHECKING:
     from ..report import Machine
@@ -37,9 +37,11 @@ class Monitor:
         op: str, path: str, count: int, every_s: float,
     ) -> None:  # fmt: skip
         self.region, self.offset, self.size, self.op = region, offset, size, op
-        self.count = checks.within("count", count, 1, MONITOR_SAMPLES)
-        self.every_s = checks.seconds("every_s", every_s, least=EVERY_S[0], most=EVERY_S[1])
-        code, way = checks.op(op).value, checks.path(path).value
+        self.count = argument_checks.within("count", count, 1, MONITOR_SAMPLES)
+        self.every_s = argument_checks.seconds(
+            "every_s", every_s, least=EVERY_S[0], most=EVERY_S[1]
+        )
+        code, way = argument_checks.op(op).value, argument_checks.path(path).value
         self._session = session
         self._lock = threading.Lock()
         self._next = 0
@@ -86,7 +88,7 @@ class Monitor:
     def label(self) -> str:
         """What the figures are to be called: `software DPU` unless the provider is hardware; that a
         GPU copied is said only where it did."""
-        from ..cards import provider_label
+        from ..html_cards import provider_label
 
         return provider_label(self.machine.mover(self.provider))
 
@@ -154,7 +156,8 @@ class Monitor:
         )
 
     def _repr_html_(self) -> str:
-        from ..cards import card, provider_badge, size_text
+        from ..html_cards import card, provider_badge
+        from ..units import size_text
 
         rows = [
             ("Times", f"{self.op} of {size_text(self.size)} at offset {self.offset}"),

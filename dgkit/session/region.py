@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
-from ..dma.whole import whole
 from ..errors import BoundsError, ClosedError, Unsupported
 from ..types import Access
-from .checks import seconds
+from ..validate import whole
+from .argument_checks import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ def _wait(memory: Any, gpu: int) -> None:
     if not memory.closed:
         memory.synchronize()
         return
-    from ..memory.on_gpu import wait_for
+    from ..memory.gpu_base import wait_for
 
     wait_for(gpu)
 
@@ -145,7 +145,7 @@ class SessionRegion:
         return f"<SessionRegion {self.name!r} on {self.where}, {about}{state}>"
 
     def _repr_html_(self) -> str:
-        from ..cards import access_text, card, provider_badge
+        from ..html_cards import access_text, card, provider_badge
 
         rows = [
             ("Name", self.name),

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ClosedError
 from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe
-from . import checks, closing, describe, making
-from .filing import Filing
+from . import argument_checks, describe, lifecycle, region_factory
 from .forks import at_exit, opened
 from .region import SessionRegion
+from .region_registry import Filing
+from .remote_dpu import AgentDpu
 from .staging import flat
-from .there import AgentDpu
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..report import BandwidthReport, LatencyReport
-    from ..wire.link import Link
-    from .here import LocalDpu
+    from ..wire.connection import Link
+    from .local_dpu import LocalDpu
     from .monitor import Monitor
     from .spawn import SoftwareDpu
     from .transfer import SessionTransfer, TransferReport
@@ -52,7 +52,7 @@ class Session:
         if self.role == "host":
             self._dpu = AgentDpu(link, device, welcome.provider, timeout)
         else:
-            from .here import LocalDpu  # late, as measuring is: connect() must be quick
+            from .local_dpu import LocalDpu  # late, as measuring is: connect() must be quick
 
             self._dpu = LocalDpu(link, device, timeout)
         opened.add(self)
@@ -64,7 +64,7 @@ class Session:
 
     def _span(self, region: SessionRegion, offset: int, size: int) -> tuple[int, int]:
         if type(region) is not SessionRegion or region.session is not self:
-            raise checks.stranger(self, region)
+            raise argument_checks.stranger(self, region)
         span = region.span(offset, size)
         if region.producer is not None:  # what the GPU still computes there comes first
             region.producer()
@@ -86,8 +86,8 @@ class Session:
         Unsupported: nothing was made.
         """
         self._check()
-        checks.name(name)
-        return making.empty(self, shape, dtype, on, name)
+        argument_checks.name(name)
+        return region_factory.empty(self, shape, dtype, on, name)
 
     def register(
         self,
@@ -103,8 +103,8 @@ class Session:
         needs `share_block`. ExportError: no other process can have it, and what to do. Unsupported.
         """
         self._check()
-        checks.name(name)
-        return making.register(self, obj, parse_access(access), name, share_block)
+        argument_checks.name(name)
+        return region_factory.register(self, obj, parse_access(access), name, share_block)
 
     def forget(self, region: SessionRegion, timeout: float) -> None:
         """Closes both sides of a region: SessionRegion.close() calls it."""
@@ -180,11 +180,11 @@ class Session:
 
         `progress(done, total)` is called now and then, in this thread. Ctrl-C ends it early.
         """
-        from . import measuring
+        from . import measure
 
         self._check()
         _, size = self._span(region, 0, size)
-        return measuring.latency(self, region, size, op=op, count=count, path=path, told=progress)
+        return measure.latency(self, region, size, op=op, count=count, path=path, told=progress)
 
     def bandwidth(
         self,
@@ -197,11 +197,11 @@ class Session:
         progress: Callable[[int, int], None] | None = None,
     ) -> BandwidthReport:
         """Keeps `window` transfers of `size` bytes in flight for `seconds`, in C, at the DPU."""
-        from . import measuring
+        from . import measure
 
         self._check()
         _, size = self._span(region, 0, size)
-        return measuring.bandwidth(
+        return measure.bandwidth(
             self, region, size, op=op, seconds=seconds, window=window, path=path, told=progress
         )
 
@@ -270,7 +270,7 @@ class Session:
         if not self._closed:
             self._closed = True
             opened.discard(self)
-            closing.close(self)
+            lifecycle.close(self)
 
     def abandon(self) -> None:
         """In a forked child: lets go of what is the parent's."""
@@ -291,7 +291,7 @@ class Session:
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True) and not sys.is_finalizing():
-            closing.forgotten(self)
+            lifecycle.forgotten(self)
 
     def __repr__(self) -> str:
         return f"<Session {describe.line(self)}>"

@@ -66,9 +66,9 @@ class SoftwareDpu:
         """Tells it what to be; returns its address. What it could not do is raised here."""
         from dataclasses import asdict
 
-        from ..wire.failures import to_exception
+        from ..wire.bootstrap import Start, decode_started
+        from ..wire.error_codec import to_exception
         from ..wire.messages import encode
-        from ..wire.start import Start, decode_started
 
         plain = [{**asdict(rule), "status": int(rule.status)} for rule in rules]
         self._tie.settimeout(timeout)

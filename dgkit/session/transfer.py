@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import PeerTimeout
 from ..types import Op, Path, Status
-from .checks import function, seconds, within
+from .argument_checks import function, seconds, within
 
 if TYPE_CHECKING:
     from ..wire.messages import Moved
@@ -51,7 +51,7 @@ class TransferReport:
         return self._moved.complete_ns - self._moved.submit_ns
 
     def __repr__(self) -> str:
-        from ..cards import us  # late: connect() must be quick
+        from ..units import us  # late: connect() must be quick
 
         return (
             f"<TransferReport OK, {self.size} bytes by {self.provider}, {self.path}: DMA read "
@@ -59,7 +59,8 @@ class TransferReport:
         )
 
     def _repr_html_(self) -> str:
-        from ..cards import card, provider_badge, size_text, us
+        from ..html_cards import card, provider_badge
+        from ..units import size_text, us
 
         moved = (("DMA reads", self.read_ns), ("DMA writes", self.write_ns))
         rows = [

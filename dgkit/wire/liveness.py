@@ -9,8 +9,8 @@ from collections.abc import Callable
 import zmq
 
 from ..errors import PeerLost, PeerRefused, PeerTimeout
+from .host_id import ends_within, process_state
 from .listener import readable
-from .machine import ends_within, process_state
 
 __all__ = ["Liveness", "refused"]
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "clock.h"
-#include "door.h"
+#include "share/server.h"
 #include "error.h"
 #include "provider.h"
 #include "queue.h"

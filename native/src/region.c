@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "descriptor.h"
-#include "door.h"
+#include "share/descriptor.h"
+#include "share/server.h"
 #include "error.h"
-#include "peer.h"
+#include "share/importer.h"
 #include "queue.h"
 
 static int usable(struct dg_device *dev)

@@ -24,13 +24,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import psutil
-from lab_rig import EXTENSION, Lab, lab
-from page_rig import DASHBOARD, PANELS, LabPage, Notebook, chromium
 from playwright.sync_api import Browser
 from rich.console import Console
 from rig import Figure, save
+from support.jupyter.lab import EXTENSION, Lab, lab
+from support.jupyter.page import DASHBOARD, PANELS, LabPage, Notebook, chromium
+from support.processes.waiting import until
 from table import shown
-from waiting import until
 
 GIB = 1 << 30
 JUMPS = 300

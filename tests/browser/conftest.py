@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from lab_rig import Lab, lab
-from page_rig import WAIT_MS, LabPage, Notebook, chromium
 from playwright.sync_api import Browser, expect
+from support.jupyter.lab import Lab, lab
+from support.jupyter.page import WAIT_MS, LabPage, Notebook, chromium
 
 expect.set_options(timeout=WAIT_MS)
 

@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
-from waiting import until
+from support.processes.waiting import until
 
 PANELS = ("allocate", "transfer", "hexview", "latency")
 

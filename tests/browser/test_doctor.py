@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from doctor_panel_rig import DPU, FAR, large, saved
-from page_rig import LabPage, Notebook
 from playwright.sync_api import Locator, expect
-from waiting import until
+from support.doctor.panel import DPU, FAR, large, saved
+from support.jupyter.page import LabPage, Notebook
+from support.processes.waiting import until
 
-from dgkit.doctor.readers.snapshot import load
+from dgkit.doctor.collect.snapshot import load
 
 CELL = """from dgkit.widgets.doctor import DoctorPanel
 p = DoctorPanel({})

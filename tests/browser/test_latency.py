@@ -4,7 +4,7 @@ import json
 
 import pytest
 from playwright.sync_api import expect
-from waiting import until
+from support.processes.waiting import until
 
 # Resolves when the number of samples on the page (of the run, not of the one before) has changed
 # so many times.

@@ -7,9 +7,9 @@ import signal
 
 import nbformat
 import pytest
-from page_rig import Notebook
 from playwright.sync_api import expect
-from waiting import children, gone, until
+from support.jupyter.page import Notebook
+from support.processes.waiting import children, gone, until
 
 SAMPLES = "(d.panels.plot.state()['run'] or {}).get('samples', 0)"
 RELOADS = 20

@@ -1,17 +1,17 @@
-"""These tests run over the stand-in for the CUDA driver (tests/stand_in), and over nothing else."""
+"""Require the fake CUDA driver (tests/support/fake_cuda) for every test of this folder."""
 
 import ctypes
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from dma_rig import keep
+from support.dma import keep
 
 import dgkit
 
 HOW = """the tests in tests/cuda need the stand-in for libcuda, and here is {found}:
-    python tests/stand_in/build.py .cache/stand_in
-    LD_LIBRARY_PATH=.cache/stand_in PYTHONPATH=tests/stand_in pytest tests/cuda
+    python tests/support/fake_cuda/build.py .cache/stand_in
+    LD_LIBRARY_PATH=.cache/stand_in PYTHONPATH=tests/support/fake_cuda pytest tests/cuda
 (tests/run cuda does all of it)"""
 
 

@@ -4,10 +4,10 @@ import signal
 
 import numpy as np
 import pytest
-from children import child
-from dma_rig import keep
-from gpu_rig import DPU, HOST, MIB, free, holdings, seen_here
-from waiting import until
+from support.dma import keep
+from support.gpu.remote_region import DPU, HOST, MIB, free, holdings, seen_here
+from support.processes.children import child
+from support.processes.waiting import until
 
 import dgkit
 from dgkit import Device, Status

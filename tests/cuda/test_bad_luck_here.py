@@ -2,9 +2,9 @@
 
 import cupy
 import pytest
-from children import child, run
-from gpu_rig import DPU, MIB, holdings, noise, rig
-from waiting import held, steady
+from support.gpu.remote_region import DPU, MIB, holdings, noise, rig
+from support.processes.children import child, run
+from support.processes.waiting import held, steady
 
 import dgkit
 from dgkit import BoundsError, Status

@@ -7,8 +7,8 @@ import re
 import subprocess
 import sys
 
-import cli_process
 import pytest
+from support.processes import cli
 
 from dgkit.report import BandwidthReport, LatencyReport
 
@@ -21,7 +21,7 @@ def result(tmp_path_factory):
     """One demo over a file of an odd size, in JSON."""
     home = tmp_path_factory.mktemp("home")
     (home / "file").write_bytes(os.urandom(9_000_001))
-    done = cli_process.run(home, "demo", home / "file", "--on", "gpu", "--quick", "--json")
+    done = cli.run(home, "demo", home / "file", "--on", "gpu", "--quick", "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), home, done
 
@@ -49,12 +49,12 @@ def test_the_dpu_is_another_process_that_uses_the_gpu_and_is_called_software(res
 
 def test_nothing_is_left(result):
     found, home, _ = result
-    assert cli_process.files_under(home) == [str(home / "file")]
-    assert not cli_process.alive(found["dpu"]["pid"])
+    assert cli.files_under(home) == [str(home / "file")]
+    assert not cli.alive(found["dpu"]["pid"])
 
 
 def test_a_person_sees_where_the_bytes_are_and_who_moves_them(tmp_path):
-    done = cli_process.run(tmp_path, "demo", "--on", "cuda:0", "--quick")
+    done = cli.run(tmp_path, "demo", "--on", "cuda:0", "--quick")
     assert done.returncode == 0, done.stderr
     for words in (
         f"{LABEL} (provider cuda)", "place cuda:0, both regions", "into a GPU region",
@@ -68,7 +68,7 @@ def test_a_person_sees_where_the_bytes_are_and_who_moves_them(tmp_path):
 def test_other_places_are_moved_by_the_provider_that_reaches_them(tmp_path, on, provider):
     (tmp_path / "one").write_bytes(b"x")
     args = ["demo", tmp_path / "one", "--on", on, "--quick", "--json"]
-    found = json.loads(cli_process.run(tmp_path, *args).stdout)
+    found = json.loads(cli.run(tmp_path, *args).stdout)
     assert found["verified"]
     assert found["provider"] == provider
     assert found["place"] == ("pinned" if on == "pinned" else "cuda:0")
@@ -77,7 +77,7 @@ def test_other_places_are_moved_by_the_provider_that_reaches_them(tmp_path, on, 
 
 def test_memory_of_the_second_gpu_is_copied_by_the_second_gpu(tmp_path, monkeypatch):
     monkeypatch.setenv("DGKIT_STAND_IN", "gpus=2")
-    done = cli_process.run(tmp_path, "demo", "--on", "cuda:1", "--quick", "--json")
+    done = cli.run(tmp_path, "demo", "--on", "cuda:1", "--quick", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["place"], found["verified"]) == ("cuda:1", True)
@@ -101,7 +101,7 @@ def test_a_driver_that_cannot_be_used_is_one_line_and_exit_code_3(
     tmp_path, command, fault, monkeypatch
 ):
     monkeypatch.setenv("DGKIT_STAND_IN", fault)
-    done = cli_process.run(tmp_path, command, "--on", "gpu")
+    done = cli.run(tmp_path, command, "--on", "gpu")
     assert done.returncode == 3
     assert not done.stdout
     assert len(done.stderr.splitlines()) == 1
@@ -112,7 +112,7 @@ def without(path, *args, home):
     """The command in a process that finds neither what lies in `path` nor what PYTHONPATH names."""
     kept = [entry for entry in sys.path if path not in entry]
     program = f"import sys; sys.path[:] = {kept!r}; from dgkit.cli import main; sys.exit(main())"
-    bare = cli_process.environment(home)
+    bare = cli.environment(home)
     bare.pop("PYTHONPATH", None)
     if path == "libcuda":
         bare.pop("LD_LIBRARY_PATH")
@@ -142,14 +142,14 @@ def test_what_is_not_installed_is_named_with_what_to_install(tmp_path, path, wor
 
 def test_a_gpu_that_is_full_is_told_in_bytes(tmp_path, monkeypatch):
     monkeypatch.setenv("DGKIT_STAND_IN", "total=8388608")
-    done = cli_process.run(tmp_path, "demo", "--on", "gpu")
+    done = cli.run(tmp_path, "demo", "--on", "gpu")
     assert done.returncode == 1
     assert "16777216 bytes were asked for" in done.stderr
-    assert not cli_process.files_under(tmp_path)
+    assert not cli.files_under(tmp_path)
 
 
 def test_every_combination_is_measured_beside_the_driver_s_own_copy(tmp_path):
-    done = cli_process.run(tmp_path, "bench", "--on", "gpu", *SMALL, "--json")
+    done = cli.run(tmp_path, "bench", "--on", "gpu", *SMALL, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["place"] == "cuda:0"
@@ -167,7 +167,7 @@ def test_every_combination_is_measured_beside_the_driver_s_own_copy(tmp_path):
 
 
 def test_a_bench_for_a_person_names_the_driver_s_copy_and_the_gpu(tmp_path):
-    done = cli_process.run(tmp_path, "bench", "--on", "auto", *SMALL, "--ops", "write")
+    done = cli.run(tmp_path, "bench", "--on", "auto", *SMALL, "--ops", "write")
     assert done.returncode == 0, done.stderr
     for words in ("auto: GPU memory", "of driver", LABEL, "GPU 0, dgkit stand-in", "cuda:0"):
         assert words in done.stdout
@@ -175,42 +175,42 @@ def test_a_bench_for_a_person_names_the_driver_s_copy_and_the_gpu(tmp_path):
 
 
 def test_a_bench_against_an_agent_over_the_gpu(tmp_path):
-    with cli_process.started(tmp_path, "serve", "--provider", "cuda") as process:
+    with cli.started(tmp_path, "serve", "--provider", "cuda") as process:
         address = process.stdout.readline().strip()
         args = ["--address", address, "--on", "gpu", *SMALL, "--json"]
-        done = cli_process.run(tmp_path, "bench", *args)
+        done = cli.run(tmp_path, "bench", *args)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["info"]["dpu"]["pid"] == process.pid
-        cli_process.send(process, "SIGTERM")
+        cli.send(process, "SIGTERM")
         process.wait(10)
 
 
 def test_an_agent_that_reaches_no_gpu_is_told_by_name(tmp_path):
-    with cli_process.started(tmp_path, "serve") as process:
+    with cli.started(tmp_path, "serve") as process:
         address = process.stdout.readline().strip()
-        done = cli_process.run(tmp_path, "bench", "--address", address, "--on", "gpu", *SMALL)
+        done = cli.run(tmp_path, "bench", "--address", address, "--on", "gpu", *SMALL)
         assert done.returncode == 3
         assert "dgkit serve --provider cuda" in done.stderr
-        cli_process.send(process, "SIGTERM")
+        cli.send(process, "SIGTERM")
         process.wait(10)
 
 
 def test_info_shows_the_gpu(tmp_path):
-    facts = json.loads(cli_process.run(tmp_path, "info", "--json").stdout)
+    facts = json.loads(cli.run(tmp_path, "info", "--json").stdout)
     (gpu,) = facts["gpu"]["gpus"]
     assert (gpu["index"], gpu["name"], gpu["dma_buf"]) == (0, "dgkit stand-in", True)
     assert facts["gpu"]["why"] == ""
     providers = {provider["name"]: provider for provider in facts["providers"]}
     assert providers["cuda"]["usable"]
     assert providers["cuda"]["label"] == LABEL
-    shown = cli_process.run(tmp_path, "info").stdout
+    shown = cli.run(tmp_path, "info").stdout
     for words in ("cuda:0  dgkit stand-in", "1 GiB of 1 GiB free", "BAR1", "dma-buf: yes"):
         assert words in shown
 
 
 def test_info_says_why_a_driver_cannot_be_used_and_what_else_can(tmp_path, monkeypatch):
     monkeypatch.setenv("DGKIT_STAND_IN", "cuInit=803")
-    done = cli_process.run(tmp_path, "info")
+    done = cli.run(tmp_path, "info")
     assert done.returncode == 0
     assert "different driver versions" in done.stdout.split("GPU memory")[1]
     assert "not usable" in done.stdout.split("cuda ")[1].splitlines()[0]
@@ -218,14 +218,14 @@ def test_info_says_why_a_driver_cannot_be_used_and_what_else_can(tmp_path, monke
 
 @pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_ctrl_c_while_the_gpu_s_memory_is_timed_leaves_nothing(signal, code, tmp_path):
-    with cli_process.started(tmp_path, "demo", "--on", "gpu") as process:
-        (dpu,) = cli_process.until(lambda: cli_process.children_of(process.pid))
-        cli_process.until(lambda: any("equal on both sides" in line for line in process.stdout))
-        cli_process.send(process, signal)
-        _, err = cli_process.ended(process)
+    with cli.started(tmp_path, "demo", "--on", "gpu") as process:
+        (dpu,) = cli.until(lambda: cli.children_of(process.pid))
+        cli.until(lambda: any("equal on both sides" in line for line in process.stdout))
+        cli.send(process, signal)
+        _, err = cli.ended(process)
     assert process.returncode == code
     # On a busy machine the driver's start is waited for longer than a person would without a word.
     err = re.sub(r"\Adgkit: waiting for the NVIDIA driver.*\n", "", err)
     assert err == ("\ndgkit: stopped\n" if code == 130 else "")
-    cli_process.until(lambda: not cli_process.alive(dpu), seconds=1)
-    assert not cli_process.files_under(tmp_path)
+    cli.until(lambda: not cli.alive(dpu), seconds=1)
+    assert not cli.files_under(tmp_path)

@@ -5,8 +5,8 @@ import select
 
 import numpy as np
 import pytest
-from gpu_rig import MIB, completions, noise, rig
-from waiting import until
+from support.gpu.remote_region import MIB, completions, noise, rig
+from support.processes.waiting import until
 
 from dgkit import Op, Status
 from dgkit.dma import transfer as transfer_module

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gpu_rig import MIB, completions, move, noise, records, rig
+from support.gpu.remote_region import MIB, completions, move, noise, records, rig
 
 from dgkit import WC_DTYPE, AccessDenied, BoundsError, QueueFull, Status
 

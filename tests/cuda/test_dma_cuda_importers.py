@@ -5,9 +5,9 @@ import re
 import cupy
 import numpy as np
 import pytest
-from children import child
-from dma_rig import keep
-from gpu_rig import DPU, HOST, MIB, completions, noise, records, rig, seen_here
+from support.dma import keep
+from support.gpu.remote_region import DPU, HOST, MIB, completions, noise, records, rig, seen_here
+from support.processes.children import child
 
 import dgkit
 from dgkit import Device, FaultRule, Status
@@ -224,9 +224,10 @@ def test_the_floor_is_the_drivers_own_copy(where, window, stand_in):
                 assert len(samples) == 700
                 assert sum(samples) > 0
         assert (r.there[:64] == 6).all()
-        with r.queue.prepare_write(
-            *r.pair, size=8, rows=2, local_stride=8, remote_stride=8
-        ) as rows, pytest.raises(Unsupported, match="a copy in one run"):
+        with (
+            r.queue.prepare_write(*r.pair, size=8, rows=2, local_stride=8, remote_stride=8) as rows,
+            pytest.raises(Unsupported, match="a copy in one run"),
+        ):
             measure_bare(rows, 10)
 
 

@@ -1,8 +1,8 @@
 """A GPU's context that is lost in the middle: each operation ends, by name, and nothing hangs."""
 
 import pytest
-from children import child, run
-from gpu_rig import HOST, MIB
+from support.gpu.remote_region import HOST, MIB
+from support.processes.children import child, run
 
 from dgkit import Device
 

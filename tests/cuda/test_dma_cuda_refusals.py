@@ -5,9 +5,9 @@ import gc
 from collections import Counter
 
 import pytest
-from children import child, run
-from gpu_rig import HOST, MIB, free
-from waiting import held
+from support.gpu.remote_region import HOST, MIB, free
+from support.processes.children import child, run
+from support.processes.waiting import held
 
 import dgkit
 from dgkit import Device

@@ -5,8 +5,8 @@ import mmap
 import cupy
 import numpy as np
 import pytest
-from children import EXPORTER, child
-from gpu_rig import MIB, completions, noise, rig, seen_here
+from support.gpu.remote_region import MIB, completions, noise, rig, seen_here
+from support.processes.children import EXPORTER, child
 
 import dgkit
 from dgkit import Device, Status

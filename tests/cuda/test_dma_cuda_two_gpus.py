@@ -1,7 +1,7 @@
 """Two GPUs in one machine: a device copies memory of its own GPU, and of no other by mistake."""
 
 import pytest
-from children import run
+from support.processes.children import run
 
 # Memory of this process on GPU argv[1], used with a device of GPU argv[2].
 PROGRAM = """

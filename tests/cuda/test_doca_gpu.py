@@ -6,10 +6,10 @@ pytest.register_assert_rewrite(
     "doca_gpu_cases", "doca_gpu_provider_cases", "doca_gpu_rig", "doca_samples_rig"
 )
 
-from children import run  # noqa: E402
-from doca_gpu_cases import *  # noqa: E402, F403
-from doca_gpu_provider_cases import *  # noqa: E402, F403
-from doca_samples_rig import export_of_the_sample  # noqa: E402
+from support.doca.gpu_cases import *  # noqa: E402, F403
+from support.doca.gpu_provider_cases import *  # noqa: E402, F403
+from support.doca.samples import export_of_the_sample  # noqa: E402
+from support.processes.children import run  # noqa: E402
 
 
 def test_the_sample_goes_by_the_address_where_doca_takes_no_dma_buf(samples, tmp_path):

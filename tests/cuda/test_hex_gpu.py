@@ -2,11 +2,11 @@
 
 import cupy
 import pytest
-from waiting import until
-from widgets_rig import View
+from support.jupyter.panels import View
+from support.processes.waiting import until
 
 import dgkit
-from dgkit.widgets.hexview import reading as hexbytes
+from dgkit.widgets.hexview import fetch as hexbytes
 from dgkit.widgets.hexview.hexview import HexView
 
 SIZE = 3 << 20

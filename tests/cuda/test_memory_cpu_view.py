@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import cupy
 import pytest
-from gpu_memory_rig import MIB, fds, free
+from support.gpu.memory import MIB, fds, free
 
 import dgkit
 from dgkit.errors import Unsupported

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import cupy
 import numpy as np
 import pytest
-from gpu_memory_rig import MIB, allocator, fds
+from support.gpu.memory import MIB, allocator, fds
 
 import dgkit
 from dgkit.errors import DeviceUnavailable, ExportError
-from dgkit.memory import cuda, dmabuf, survey
+from dgkit.memory import cuda, dmabuf, gpu_info
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 EXPORT = "cuMemGetHandleForAddressRange"
@@ -152,7 +152,7 @@ REFUSALS = [
 def test_each_refusal_of_cuda_names_cause_and_remedy(
     stand_in, there, monkeypatch, code, knob, flavour, release, words
 ):
-    monkeypatch.setattr(survey, "kernel_modules", kernel_modules(flavour))
+    monkeypatch.setattr(gpu_info, "kernel_modules", kernel_modules(flavour))
     monkeypatch.setattr(dmabuf.os, "uname", linux(release))
     stand_in.order(f"{EXPORT}={code},{knob}")
     with pytest.raises(ExportError, match=words) as info:

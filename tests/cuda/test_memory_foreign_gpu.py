@@ -5,13 +5,13 @@ import gc
 import cupy
 import numpy as np
 import pytest
-from gpu_memory_rig import MIB, OnlyDlpack, Shown, allocator, virtual
+from support.gpu.memory import MIB, OnlyDlpack, Shown, allocator, virtual
 
 import dgkit
 from dgkit import memory
 from dgkit.errors import ClosedError, Unsupported
 from dgkit.memory import cuda
-from dgkit.memory.foreign_gpu import ForeignGpuMemory
+from dgkit.memory.wrap_gpu import ForeignGpuMemory
 from dgkit.types import is_memory
 
 

@@ -4,7 +4,7 @@ import os
 
 import cupy
 import pytest
-from gpu_memory_rig import MIB, Shown, allocator, free, virtual
+from support.gpu.memory import MIB, Shown, allocator, free, virtual
 
 import dgkit
 

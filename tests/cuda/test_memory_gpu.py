@@ -5,7 +5,7 @@ import os
 import cupy
 import numpy as np
 import pytest
-from gpu_memory_rig import MIB, fds, free, read
+from support.gpu.memory import MIB, fds, free, read
 
 import dgkit
 from dgkit import memory
@@ -162,9 +162,7 @@ def test_the_users_context_stays_current(two_gpus):
         assert int(cuda.call("cuCtxGetCurrent")) == before
 
 
-@pytest.mark.parametrize(
-    ("gpus", "has"), [(1, "1 GPU, cuda:0"), (2, "2 GPUs, cuda:0 to cuda:1")]
-)
+@pytest.mark.parametrize(("gpus", "has"), [(1, "1 GPU, cuda:0"), (2, "2 GPUs, cuda:0 to cuda:1")])
 def test_a_gpu_that_is_not_there_is_refused_by_its_number(stand_in, monkeypatch, gpus, has):
     stand_in.order(f"gpus={gpus}")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,3")

@@ -7,7 +7,7 @@ import sys
 
 import cupy
 import pytest
-from gpu_memory_rig import fds, free
+from support.gpu.memory import fds, free
 
 import dgkit
 from dgkit import memory

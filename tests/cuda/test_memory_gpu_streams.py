@@ -6,7 +6,7 @@ import ctypes
 import cupy
 import numpy as np
 import pytest
-from gpu_memory_rig import read
+from support.gpu.memory import read
 
 import dgkit
 from dgkit.memory import cuda

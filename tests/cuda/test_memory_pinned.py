@@ -7,7 +7,7 @@ import mmap
 import cupy
 import numpy as np
 import pytest
-from gpu_memory_rig import fds
+from support.gpu.memory import fds
 
 import dgkit
 from dgkit.errors import DeviceUnavailable, NativeError, OutOfMemory

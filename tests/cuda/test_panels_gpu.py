@@ -3,13 +3,13 @@
 import cupy
 import numpy as np
 import pytest
-from waiting import until
-from widgets_rig import View
+from support.jupyter.panels import View
+from support.processes.waiting import until
 
 import dgkit
 from dgkit.widgets.allocate.allocate import AllocatePanel
-from dgkit.widgets.base import names
-from dgkit.widgets.base.patterns import BLOCK, Pattern
+from dgkit.widgets.base import namespace
+from dgkit.widgets.base.fill_patterns import BLOCK, Pattern
 from dgkit.widgets.transfer.transfer import TransferPanel
 
 MIB = 1 << 20
@@ -67,7 +67,7 @@ def test_transfers_go_to_a_gpu_and_say_whose_engine_copied(session):
 
 def test_an_array_on_a_gpu_is_a_variable_and_an_expression(monkeypatch):
     found = {"grid": cupy.arange(4, dtype="u1")}
-    monkeypatch.setattr(names, "namespace", lambda: found)
-    (offered,) = names.candidates()
+    monkeypatch.setattr(namespace, "namespace", lambda: found)
+    (offered,) = namespace.candidates()
     assert offered["text"] == "ndarray on a GPU, 4 B"
-    assert names.evaluated("grid", 1 << 20)[0] == b"\0\1\2\3"
+    assert namespace.evaluated("grid", 1 << 20)[0] == b"\0\1\2\3"

@@ -10,8 +10,8 @@ from pathlib import Path
 import cupy
 import numpy as np
 import pytest
-from agents import agent
-from waiting import children, gone, until
+from support.processes.agents import agent
+from support.processes.waiting import children, gone, until
 
 import dgkit
 from dgkit.errors import (

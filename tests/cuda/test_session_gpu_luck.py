@@ -6,9 +6,9 @@ import threading
 
 import cupy
 import pytest
-from agents import agent
-from children import child
-from waiting import steady, until
+from support.processes.agents import agent
+from support.processes.children import child
+from support.processes.waiting import steady, until
 
 import dgkit
 from dgkit.errors import DeviceUnavailable, PeerLost, Unsupported

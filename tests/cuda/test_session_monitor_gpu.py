@@ -1,7 +1,7 @@
 """A monitor over GPU memory: the copy engine is timed, and the figures say so."""
 
 import pytest
-from waiting import until
+from support.processes.waiting import until
 
 import dgkit
 from dgkit.errors import ClosedError, DgkitError

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 
-import driver_rig as rig
 import pytest
-from children import child, run
+import support.gpu.driver as rig
 from cuda.bindings import driver
-from driver_cases import CODES
-from waiting import until
+from support.gpu.driver_cases import CODES
+from support.processes.children import child, run
+from support.processes.waiting import until
 
 # Maps the block of the exporter's fd, with an access, and evaluates what it reads.
 IMPORTER = """

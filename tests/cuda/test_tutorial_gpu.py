@@ -1,6 +1,6 @@
 """The tutorial about GPU memory, with its GPU half, over the stand-in."""
 
-from notebook_rig import pictures, read, run, said
+from support.jupyter.notebooks import pictures, read, run, said
 
 ON_A_GPU = ("gpu-array", "gpu-foreign", "gpu-latency", "gpu-dmabuf")
 

@@ -14,10 +14,10 @@ _HERE = Path(__file__).parent
 if __name__ == "__main__":
     sys.path[:0] = [str(_HERE.parent), str(_HERE.parent.parent)]
 
-from doctor.making import MACHINES, TUTORIAL, readings  # noqa: E402
-from doctor_rig import reading  # noqa: E402
+from doctor.synthetic_machines import MACHINES, TUTORIAL, readings  # noqa: E402
+from support.doctor.machines import reading  # noqa: E402
 
-from dgkit.doctor.readers.snapshot import Snapshot  # noqa: E402
+from dgkit.doctor.collect.snapshot import Snapshot  # noqa: E402
 
 MACHINE_FOLDER = _HERE / "machines"
 TUTORIAL_FOLDER = _HERE.parent.parent / "notebooks/tutorials/machines"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from doctor_rig import judge, machine
-from pci_rig import BARE, GUEST, Dev, config, dpu, gpu, sysfs
+from support.doctor.machines import judge, machine
+from support.doctor.pci import BARE, GUEST, Dev, config, dpu, gpu, sysfs
 
 from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.machine import Machine

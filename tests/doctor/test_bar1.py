@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from doctor_gpu_rig import ADDRESS, h200, smi, with_gpu
-from doctor_rig import judge, machine
+from support.doctor.gpus import ADDRESS, h200, smi, with_gpu
+from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Goal, Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reading import Reading
 
 SMI = "run nvidia-smi -q"
 CONFIG = f"raw /sys/bus/pci/devices/{ADDRESS}/config"

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import pytest
-from bluefield_rig import ARM, AT, BF1, BF2, BF3, CX7, DPU, OTHER, PCI, cards, nets, settings
-from doctor_rig import judge, machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.bluefield import (
+    ARM,
+    AT,
+    BF1,
+    BF2,
+    BF3,
+    CX7,
+    DPU,
+    OTHER,
+    PCI,
+    cards,
+    nets,
+    settings,
+)
+from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.facts.bluefield import Mode
 from dgkit.doctor.facts.firmware import adapters
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reading import Reading
 
 
 def test_the_two_ports_of_a_card_are_one_card() -> None:

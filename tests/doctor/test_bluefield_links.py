@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
-from bluefield_rig import ARM, AT, BF2, BF3, CX7, asked, cards, nets, table
-from doctor_rig import judge, machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.bluefield import ARM, AT, BF2, BF3, CX7, asked, cards, nets, table
+from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.readers.reading import Reading
 
 
 def link(device: str, answer: object) -> Finding:

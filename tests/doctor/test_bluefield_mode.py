@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bluefield_rig import (
+from support.doctor.bluefield import (
     ARM,
     AT,
     BF2,
@@ -18,14 +18,14 @@ from bluefield_rig import (
     settings,
     table,
 )
-from doctor_rig import judge, machine
+from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reading import Reading
 
 
 def mode(goal: Goal, *readings: dict[str, object], device: str = BF3) -> Finding:

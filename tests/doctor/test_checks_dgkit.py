@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doctor_rig import UNAME, judge, machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Finding, Goal, Verdict
 from dgkit.doctor.checks.dgkit import LAB
-from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.collect.reading import Reading
 
 PACKAGE = {"dgkit": "0.1.0", "python": "3.12.3", "libraries": {}}
 NAMES = ("soft", "cuda", "doca", "softdoca", "fault")

@@ -3,12 +3,12 @@
 import subprocess
 
 import pytest
-from doctor_rig import machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.machines import machine
 
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts.cmdline import KEPT, PATH, added, cmdline, kept, parse
-from dgkit.doctor.readers.reading import Reading
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pci_rig import config
+from support.doctor.pci import config
 
 from dgkit.doctor.facts import config_space
 from dgkit.doctor.facts.config_space import Acs, Bar, Link

@@ -5,10 +5,10 @@ import threading
 import time
 
 import pytest
-from waiting import until
+from support.processes.waiting import until
 
-from dgkit.doctor import crew
-from dgkit.doctor.crew import Crew
+from dgkit.doctor import executor
+from dgkit.doctor.executor import Crew
 
 FAR = 60.0
 
@@ -37,7 +37,7 @@ def test_a_job_that_leaves_the_program_fails_alone() -> None:
 def test_ctrl_c_ends_the_main_thread_where_it_does_the_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(crew.Crew, "_add", lambda self: False)
+    monkeypatch.setattr(executor.Crew, "_add", lambda self: False)
 
     def pressed() -> None:
         raise KeyboardInterrupt
@@ -96,5 +96,5 @@ def test_without_a_thread_to_be_had_the_work_is_done_here(
     def refused(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(crew.threading.Thread, "start", refused)
+    monkeypatch.setattr(executor.threading.Thread, "start", refused)
     assert Crew("t-none").start(threading.get_ident).result(_later()) == threading.get_ident()

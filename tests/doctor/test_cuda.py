@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from doctor_gpu_rig import ADDRESS, h200, smi, with_gpu
-from doctor_rig import judge, machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.gpus import ADDRESS, h200, smi, with_gpu
+from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Goal, Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts.cuda import Cuda, cuda, read_nvcc, toolkits
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reading import Reading
 
 PROBE, NVCC, INFO = "probe cuda", "run nvcc --version", "probe info"
 JSON = "text /usr/local/cuda/version.json"

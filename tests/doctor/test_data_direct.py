@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from doctor_rig import judge as judge_all
-from doctor_rig import machine
-from pci_rig import BARE, FOLDER, Dev, config, gpu, nic, sysfs
+from support.doctor.machines import judge as judge_all
+from support.doctor.machines import machine
+from support.doctor.pci import BARE, FOLDER, Dev, config, gpu, nic, sysfs
 
 from dgkit.doctor import Finding, Goal, Verdict
 from dgkit.doctor.facts import data_direct

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from waiting import gone, until
+from support.processes.waiting import gone, until
 
 from dgkit.doctor import diagnose
+from dgkit.doctor.collect.live import Live
+from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.snapshot import Recorded, load
 from dgkit.doctor.diagnosis import here
 from dgkit.doctor.finding import Verdict, worst
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.live import Live
-from dgkit.doctor.readers.reading import Reading
-from dgkit.doctor.readers.snapshot import Recorded, load
 
 HANG = "trap '' TERM; echo $$ >>{pids}; exec sleep 1000"
 
@@ -88,7 +88,7 @@ def test_a_reader_that_is_forgotten_leaves_nothing() -> None:
 
 def test_a_fork_does_not_end_what_its_parent_runs(tmp_path: Path) -> None:
     text = (
-        "import os, sys, warnings\nfrom dgkit.doctor.readers.live import Live\n"
+        "import os, sys, warnings\nfrom dgkit.doctor.collect.live import Live\n"
         "warnings.simplefilter('ignore')\n"  # Python 3.12 warns of a fork beside threads
         "with Live(60.0) as reader:\n"
         "    job = reader._start('run sh -c \"sleep 0.3; echo whole\"')\n"
@@ -135,7 +135,7 @@ def test_tools_that_hang_leave_only_what_they_alone_tell_unknown(
 
 def test_an_exit_is_not_held_up_and_leaves_no_command(tmp_path: Path) -> None:
     text = (
-        "import threading\nfrom dgkit.doctor.readers.live import Live\n"
+        "import threading\nfrom dgkit.doctor.collect.live import Live\n"
         "reader = Live(60.0)\n"
         "threading.Thread(target=reader.run, args=('hang',), daemon=True).start()\n"
         f"while not open({str(tmp_path / 'pids')!r}).read().strip(): pass\n"
@@ -148,7 +148,7 @@ def test_an_exit_is_not_held_up_and_leaves_no_command(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_in_the_middle_leaves_no_command(tmp_path: Path) -> None:
-    text = "from dgkit.doctor.readers.live import Live\n"
+    text = "from dgkit.doctor.collect.live import Live\n"
     text += "with Live(60.0) as reader: reader.run('hang')"
     with _program(tmp_path, text) as program:
         pids = tmp_path / "pids"

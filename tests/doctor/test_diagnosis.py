@@ -3,23 +3,23 @@
 import threading
 from collections.abc import Callable, Iterator
 
-import pci_rig
 import pytest
-from doctor_rig import UNAME, machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor import pci
+from support.doctor.machines import UNAME, machine
 
 from dgkit.doctor import Verdict, diagnose, diagnosis, finding
+from dgkit.doctor.collect.reader import Reader
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.diagnosis import read_everything
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
-from dgkit.doctor.readers.reader import Reader
-from dgkit.doctor.readers.reading import Reading
 from dgkit.doctor.registry import Check
 
-GPU, BLUEFIELD = pci_rig.gpu("pci0000:16/0000:17:00.0"), pci_rig.dpu("pci0000:b0/0000:b3:00.0")
-NIC = pci_rig.nic("pci0000:b0/0000:b4:00.0")
+GPU, BLUEFIELD = pci.gpu("pci0000:16/0000:17:00.0"), pci.dpu("pci0000:b0/0000:b3:00.0")
+NIC = pci.nic("pci0000:b0/0000:b4:00.0")
 ARM = {"ask uname": {**UNAME, "machine": "aarch64"}, "text /etc/mlnx-release": "bf-bundle-3.0.0"}
 HOST, DPU = machine({}, name="host.snap"), machine(ARM, name="dpu.snap")
 Judge = Callable[[Case], Iterator[Finding]]
@@ -77,11 +77,11 @@ def test_the_exit_code_is_that_of_the_worst(
     ("one", "goal", "why"),
     [
         (machine(ARM), Goal.ARM_DMA, "Arm side"),
-        (machine(pci_rig.sysfs([GPU, BLUEFIELD])), Goal.ARM_DMA, "BlueField-3"),
-        (machine(pci_rig.sysfs([BLUEFIELD])), Goal.ARM_DMA, "BlueField-3"),
-        (machine(pci_rig.sysfs([GPU, NIC])), Goal.RDMA, "a NIC"),
-        (machine(pci_rig.sysfs([GPU])), Goal.ARM_DMA, "no BlueField yet"),
-        (machine(pci_rig.sysfs([NIC])), Goal.LAPTOP, "neither"),
+        (machine(pci.sysfs([GPU, BLUEFIELD])), Goal.ARM_DMA, "BlueField-3"),
+        (machine(pci.sysfs([BLUEFIELD])), Goal.ARM_DMA, "BlueField-3"),
+        (machine(pci.sysfs([GPU, NIC])), Goal.RDMA, "a NIC"),
+        (machine(pci.sysfs([GPU])), Goal.ARM_DMA, "no BlueField yet"),
+        (machine(pci.sysfs([NIC])), Goal.LAPTOP, "neither"),
         (machine({}), Goal.LAPTOP, "neither"),
     ],
 )
@@ -258,8 +258,8 @@ def test_whatever_a_machine_says_no_check_of_the_system_fails_itself(
 ) -> None:
     asked = ("memlock", "open-files", "page-size", "euid", "dgkit")
     readings = {**dict(zip(LOOKS, texts, strict=True)), **{f"ask {one}": answer for one in asked}}
-    group = f"link {pci_rig.FOLDER}/{GPU.address}/iommu_group"
-    both = {**pci_rig.sysfs([GPU, BLUEFIELD]), group: "/sys/kernel/iommu_groups/0", **readings}
+    group = f"link {pci.FOLDER}/{GPU.address}/iommu_group"
+    both = {**pci.sysfs([GPU, BLUEFIELD]), group: "/sys/kernel/iommu_groups/0", **readings}
     families = ["kernel", "iommu", "virtual", "limits", "pair"]
     odd = {**both, "ask uname": answer}
     for machines in ([machine(odd)], [machine(both), machine({**ARM, **readings})]):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from doctor_gpu_rig import ADDRESS, CLOSED, NO_MODULE, OPEN, h200, smi
-from doctor_rig import UNAME, judge
+from support.doctor.gpus import ADDRESS, CLOSED, NO_MODULE, OPEN, h200, smi
+from support.doctor.machines import UNAME, judge
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reading import Reading
 
 VERSION, SMI, PROBE = "text /proc/driver/nvidia/version", "run nvidia-smi -q", "probe cuda"
 PEERMEM = "run modinfo -F filename nvidia-peermem"

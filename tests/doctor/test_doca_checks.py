@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from bluefield_rig import AT, BF3, cards
-from doca_rig import LATE, LIB, PARTS, installed, loadable, one
-from doctor_rig import UNAME, machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doca.readings import LATE, LIB, PARTS, installed, loadable, one
+from support.doctor.bluefield import AT, BF3, cards
+from support.doctor.machines import UNAME, machine
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts import doca
 from dgkit.doctor.facts.versions import version
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.readers.reading import Reading
 
 ARM = {"ask uname": {**UNAME, "machine": "aarch64"}, "text /etc/mlnx-release": "bf-bundle"}
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from doctor_gpu_rig import ADDRESS, CLOSED, MODULES, NO_MODULE, OPEN, h200, smi, with_gpu
-from doctor_rig import UNAME, judge, machine
+from support.doctor.gpus import (
+    ADDRESS,
+    CLOSED,
+    MODULES,
+    NO_MODULE,
+    OPEN,
+    h200,
+    smi,
+    with_gpu,
+)
+from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Goal, Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reading import Reading
 
 VERSION = "text /proc/driver/nvidia/version"
 PARAMS = "text /proc/driver/nvidia/params"

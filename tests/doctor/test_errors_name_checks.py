@@ -10,20 +10,20 @@ import pytest
 
 import dgkit
 from dgkit import errors
-from dgkit.cli import failures
+from dgkit.cli import exit_codes
 from dgkit.dma import _ffi
 from dgkit.doctor.registry import checks
-from dgkit.memory import refusals
-from dgkit.widgets.base.ways import way_out
+from dgkit.memory import cuda_errors
+from dgkit.widgets.base.error_hints import way_out
 from dgkit.wire import messages
-from dgkit.wire.failures import to_exception, to_wire
+from dgkit.wire.error_codec import to_exception, to_wire
 
 PACKAGE = Path(dgkit.__file__).parent
 NATIVE = Path(__file__).parents[2] / "native" / "src"
 KINDS = {"DeviceUnavailable": errors.DeviceUnavailable, "ExportError": errors.ExportError}
 EXPLAINED = sorted(KINDS.values(), key=str)
 # Where the check is worked out: the tests below hold what comes of it.
-TABLES = {"memory/refusals.py", "memory/dmabuf.py", "dma/_ffi.py", "wire/failures.py"}
+TABLES = {"memory/cuda_errors.py", "memory/dmabuf.py", "dma/_ffi.py", "wire/error_codec.py"}
 
 KNOWN = {one.name for one in checks()}
 
@@ -97,13 +97,13 @@ def test_an_error_of_the_core_names_the_check_by_its_sentence(words, check, monk
 
 
 def test_each_result_of_cuda_that_makes_a_gpu_unusable_names_a_check():
-    for code in refusals._UNAVAILABLE:
-        check = refusals.error_of("cuInit", code, "CUDA_ERROR").check
-        assert check in KNOWN if code not in refusals._OWN else check == "", code
+    for code in cuda_errors._UNAVAILABLE:
+        check = cuda_errors.error_of("cuInit", code, "CUDA_ERROR").check
+        assert check in KNOWN if code not in cuda_errors._OWN else check == "", code
 
 
 def test_a_lost_context_is_explained_by_no_check():
-    assert {refusals.check_of(code) for code in refusals._LOSSES} == {""}
+    assert {cuda_errors.check_of(code) for code in cuda_errors._LOSSES} == {""}
 
 
 def test_each_check_that_a_refused_dma_buf_names_is_there():
@@ -154,11 +154,11 @@ def test_an_answer_of_a_side_that_knows_no_checks_has_none():
 @pytest.mark.parametrize("kind", EXPLAINED)
 def test_the_command_line_and_the_panels_show_the_check_as_the_way_out(kind):
     assert way_out(made(kind)) == "`dgkit doctor bar1-size` explains it."
-    text = failures.explain(made(kind))
+    text = exit_codes.explain(made(kind))
     assert text == "what is wrong. Way out: `dgkit doctor bar1-size` explains it"
 
 
 def test_a_device_that_no_check_explains_still_has_a_way_out():
     error = made(errors.DeviceUnavailable, "")
-    assert "`dgkit doctor`" in failures.explain(error)
+    assert "`dgkit doctor`" in exit_codes.explain(error)
     assert "`dgkit doctor`" in way_out(error)

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
+from dgkit.doctor.collect.reader import Reader
 from dgkit.doctor.diagnosis import here
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reader import Reader
 
 
 class Closing(Reader):

@@ -8,10 +8,10 @@ import pytest
 from doctor.make_machines import MACHINE_FOLDER
 from doctor.test_hostile import findings
 
+from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.snapshot import load
 from dgkit.doctor.finding import Verdict
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.readers.reading import Reading
-from dgkit.doctor.readers.snapshot import load
 
 # Another verdict, all the same: by check and reading, a line each. What is not known is not needed;
 # without root's mlxconfig the rshim driver tells the mode; what CUDA refuses is no failure yet.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from doctor_rig import judge, machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Verdict
 from dgkit.doctor.facts import firmware

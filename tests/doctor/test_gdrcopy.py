@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from doctor_gpu_rig import MODULES, h200, smi
-from doctor_rig import judge, machine
+from support.doctor.gpus import MODULES, h200, smi
+from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Goal, Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reading import Reading
 
 LIST, PROBE = "text /proc/modules", "probe libraries"
 MODULE = {LIST: MODULES + "gdrdrv 245760 0 - Live 0x0 (OE)\n"}

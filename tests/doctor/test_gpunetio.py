@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from bluefield_rig import AT, BF3, asked, cards, table
-from doca_rig import LATE, LIB, PARTS, installed, one
+from support.doca.readings import LATE, LIB, PARTS, installed, one
+from support.doctor.bluefield import AT, BF3, asked, cards, table
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.readers.reading import Reading
 
 ROOT_USER: dict[str, object] = {"ask euid": 0}
 CUDA_13: dict[str, object] = {"run nvcc --version": "Cuda compilation tools, release 13.0, V13.0.8"}

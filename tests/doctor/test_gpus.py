@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from doctor_gpu_rig import ADDRESS, CLOSED, h200, smi, with_gpu
-from doctor_rig import judge, machine
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.doctor.gpus import ADDRESS, CLOSED, h200, smi, with_gpu
+from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Goal, Verdict
+from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.snapshot import Recorded, Snapshot
 from dgkit.doctor.facts.gpus import bar1_size, gpus
 from dgkit.doctor.machine import Case, Machine
-from dgkit.doctor.readers.reading import Reading
-from dgkit.doctor.readers.snapshot import Recorded, Snapshot
 from dgkit.doctor.registry import checks
 
 RESOURCE = f"text /sys/bus/pci/devices/{ADDRESS}/resource"

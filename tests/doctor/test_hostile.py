@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from doctor.make_machines import MACHINE_FOLDER
 
+from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.snapshot import Recorded, Snapshot, load
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
-from dgkit.doctor.readers.reading import Reading
-from dgkit.doctor.readers.snapshot import Recorded, Snapshot, load
 from dgkit.doctor.registry import checks
 
 # Leaves a single-quoted word, begins a line of its own, begins a command.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from doctor_rig import machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.machines import machine
 
-from dgkit.doctor.facts import ibv
-from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.facts import ibv_devinfo
 
 # After rdma-core's libibverbs/examples/devinfo.c; GUIDs are invented.
 SHORT = """hca_id:\tmlx5_0
@@ -55,15 +55,15 @@ hca_id:\trxe0
 
 
 def test_a_device_is_read_with_its_firmware_board_and_port() -> None:
-    (found,) = ibv.parse(SHORT)
-    assert found == ibv.IbvDevice(
+    (found,) = ibv_devinfo.parse(SHORT)
+    assert found == ibv_devinfo.IbvDevice(
         name="mlx5_0", transport="InfiniBand", firmware="24.33.1048", board="MT_0000000540",
         part=41686, states=("PORT_ACTIVE",), layers=("Ethernet",),
     )  # fmt: skip
 
 
 def test_the_verbose_output_of_several_devices_is_read() -> None:
-    first, second = ibv.parse(VERBOSE)
+    first, second = ibv_devinfo.parse(VERBOSE)
     assert (first.name, first.part, first.states) == ("mlx5_1", 41692, ("PORT_DOWN",))
     assert first.layers == ("InfiniBand",)
     assert (second.name, second.firmware, second.states) == ("rxe0", "", ("PORT_ACTIVE",))
@@ -71,16 +71,16 @@ def test_the_verbose_output_of_several_devices_is_read() -> None:
 
 def test_no_devices_are_a_fact_and_a_failure_says_why() -> None:
     none = Reading(said="No IB devices found\n", code=255)
-    assert machine({"run ibv_devinfo": none}).know(ibv.devinfo) == ibv.IbvDevices()
+    assert machine({"run ibv_devinfo": none}).know(ibv_devinfo.devinfo) == ibv_devinfo.IbvDevices()
     broken = Reading(said="ibv_devinfo: error while loading shared libraries\n", code=127)
-    assert "shared libraries" in machine({"run ibv_devinfo": broken}).know(ibv.devinfo).why
-    assert machine({}).know(ibv.devinfo).why
-    assert machine({"run ibv_devinfo": SHORT}).know(ibv.devinfo).names == {"mlx5_0"}
+    assert "shared libraries" in machine({"run ibv_devinfo": broken}).know(ibv_devinfo.devinfo).why
+    assert machine({}).know(ibv_devinfo.devinfo).why
+    assert machine({"run ibv_devinfo": SHORT}).know(ibv_devinfo.devinfo).names == {"mlx5_0"}
 
 
 @given(st.text() | st.lists(st.sampled_from(VERBOSE.split("\t"))).map("\t".join))
 def test_no_text_makes_the_parser_raise(text: str) -> None:
-    for found in ibv.parse(text):
+    for found in ibv_devinfo.parse(text):
         assert found.part >= 0
 
 
@@ -93,4 +93,4 @@ def test_what_ibv_devinfo_would_print_is_read_back(devices: list[tuple[str, str,
         f"hca_id:\t{name}\n\tfw_ver:\t\t{firmware}\n\tvendor_part_id:\t{part}\n\n"
         for name, firmware, part in devices
     )
-    assert [(one.name, one.firmware, one.part) for one in ibv.parse(text)] == devices
+    assert [(one.name, one.firmware, one.part) for one in ibv_devinfo.parse(text)] == devices

@@ -2,25 +2,25 @@
 
 from collections.abc import Mapping
 
-import pci_rig
 import pytest
-from doctor_rig import UNAME, judge, machine
+from support.doctor import pci
+from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Finding, Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reading import Reading
 
 GROUPS = "/sys/kernel/iommu_groups"
-DEVICES = (pci_rig.gpu("pci0000:16/0000:17:00.0"), pci_rig.dpu("pci0000:b0/0000:b3:00.0"))
+DEVICES = (pci.gpu("pci0000:16/0000:17:00.0"), pci.dpu("pci0000:b0/0000:b3:00.0"))
 GPU, NIC = (one.address for one in DEVICES)
 
 
 def box(types: Mapping[str, object], words: str = "", **more: object) -> Machine:
     """A GPU and a BlueField; `types`: of their groups, by address; one not in it is in none."""
-    readings = pci_rig.sysfs(DEVICES)
+    readings = pci.sysfs(DEVICES)
     for number, one in enumerate(DEVICES):
         if one.address in types:
-            readings[f"link {pci_rig.FOLDER}/{one.address}/iommu_group"] = f"{GROUPS}/{number}"
+            readings[f"link {pci.FOLDER}/{one.address}/iommu_group"] = f"{GROUPS}/{number}"
             if types[one.address] is not None:
                 readings[f"text {GROUPS}/{number}/type"] = types[one.address]
     return machine({**readings, "text /proc/cmdline": f"ro {words}\n", **more})
@@ -101,18 +101,18 @@ def test_passthrough_is_set_as_the_distribution_and_the_cpu_have_it(
 
 @pytest.mark.parametrize("types", [{}, {GPU: "DMA\n", NIC: "identity\n"}])
 def test_in_a_virtual_machine_the_iommu_that_counts_is_the_hosts(types: dict[str, str]) -> None:
-    (found,) = judge("iommu", box(types, **pci_rig.GUEST))
+    (found,) = judge("iommu", box(types, **pci.GUEST))
     assert found.verdict is Verdict.CANNOT_TELL
     assert "ATS_ENABLED" in found.why
     assert "host" in found.remedy[0]
 
 
 def test_without_gpu_and_nic_it_does_not_apply() -> None:
-    (found,) = judge("iommu", machine({f"names {pci_rig.FOLDER}": []}))
+    (found,) = judge("iommu", machine({f"names {pci.FOLDER}": []}))
     assert found.verdict is Verdict.NOT_APPLICABLE
 
 
 def test_without_a_list_of_devices_nothing_can_be_told() -> None:
-    late = machine({f"names {pci_rig.FOLDER}": Reading(fault="late", why="no answer within 3 s")})
+    late = machine({f"names {pci.FOLDER}": Reading(fault="late", why="no answer within 3 s")})
     (found,) = judge("iommu", late)
     assert (found.verdict, found.why) == (Verdict.CANNOT_TELL, "No answer within 3 s.")

@@ -1,11 +1,11 @@
 """The options that the kernel was built with."""
 
-from doctor_rig import UNAME, machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.machines import UNAME, machine
 
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts.kconfig import KEPT, kconfig, kept, parse, paths
-from dgkit.doctor.readers.reading import Reading
 
 UBUNTU = """\
 #

@@ -1,15 +1,15 @@
 """The kernel's version and options, as checks see them."""
 
-import pci_rig
 import pytest
-from doctor_gpu_rig import CLOSED, OPEN
-from doctor_rig import UNAME, judge, machine
+from support.doctor import pci
+from support.doctor.gpus import CLOSED, OPEN
+from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts.system import as_root
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reading import Reading
 
 CONFIG = f"text /boot/config-{UNAME['release']}"
 
@@ -142,8 +142,8 @@ def test_each_distribution_has_its_own_way_to_a_newer_kernel(
 
 def gpu(driver: str = "nvidia", **more: object) -> Machine:
     """A GPU that this driver has."""
-    readings = pci_rig.sysfs([pci_rig.gpu("pci0000:16/0000:17:00.0")])
-    key = f"text {pci_rig.FOLDER}/0000:17:00.0/uevent"
+    readings = pci.sysfs([pci.gpu("pci0000:16/0000:17:00.0")])
+    key = f"text {pci.FOLDER}/0000:17:00.0/uevent"
     return machine({**readings, key: f"{readings[key]}DRIVER={driver}\n", **more})
 
 

@@ -1,15 +1,15 @@
 """Locked memory, pages and open files."""
 
-import pci_rig
 import pytest
-from doctor_rig import judge, machine
+from support.doctor import pci
+from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Finding, Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.readers.reading import Reading
 
 MIB = 1 << 20
-NIC = pci_rig.sysfs([pci_rig.nic("pci0000:b0/0000:b3:00.0")])
+NIC = pci.sysfs([pci.nic("pci0000:b0/0000:b3:00.0")])
 
 
 def locked(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from doctor_rig import judge, machine
 from hypothesis import given
 from hypothesis import strategies as st
-from pci_rig import BARE, GUEST, Dev, dpu, gpu, link, nic, sysfs
+from support.doctor.machines import judge, machine
+from support.doctor.pci import BARE, GUEST, Dev, dpu, gpu, link, nic, sysfs
 
 from dgkit.doctor import Finding, Goal, Verdict
 from dgkit.doctor.facts.link import gigabytes, links

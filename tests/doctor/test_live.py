@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from waiting import gone, until
+from support.processes.waiting import gone, until
 
-from dgkit.doctor.readers import commands, live
-from dgkit.doctor.readers.live import Live
-from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.collect import commands, live
+from dgkit.doctor.collect.live import Live
+from dgkit.doctor.collect.reading import Reading
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_where_no_process_can_be_made_commands_fail_in_words(
 def test_a_command_works_where_ended_children_are_ignored() -> None:
     code = (
         "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-        "from dgkit.doctor.readers.live import Live\n"
+        "from dgkit.doctor.collect.live import Live\n"
         "with Live() as reader: print(reader.run('echo', 'fine').text)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,14 +1,14 @@
 """What lspci prints, in several versions of it."""
 
 import pytest
-from doctor_rig import machine
 from hypothesis import given
 from hypothesis import strategies as st
-from pci_rig import gpu, sysfs
+from support.doctor.machines import machine
+from support.doctor.pci import gpu, sysfs
 
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts import lspci, pci
 from dgkit.doctor.facts.config_space import ACS_BITS, Acs, Link
-from dgkit.doctor.readers.reading import Reading
 
 NAMES = """\
 0000:b2:00.0 PCI bridge [0604]: Mellanox Technologies MT42822 Family [BlueField-2 SoC PCIe Bridge] \

@@ -11,16 +11,16 @@ from pathlib import Path
 import msgspec
 import pytest
 from doctor.make_machines import MACHINE_FOLDER, files, snapshot
-from doctor.making import MACHINES
+from doctor.synthetic_machines import MACHINES
 
+from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.snapshot import Recorded, load
 from dgkit.doctor.diagnosis import diagnose
-from dgkit.doctor.facts import pci, topo_m, topology
+from dgkit.doctor.facts import nvidia_topo, pci, topology
 from dgkit.doctor.finding import worst
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.pseudonyms import Pseudonyms
-from dgkit.doctor.readers.reading import Reading
-from dgkit.doctor.readers.snapshot import Recorded, load
+from dgkit.doctor.redact.redactor import Pseudonyms
 
 # Of a machine, or of a host and a DPU, for a goal: the exit code, the best way that works, and what
 # the checks say that matter here. `dark`: it cannot be told.
@@ -186,8 +186,8 @@ def test_a_gpu_and_a_nic_are_as_near_as_the_machines_name_says(name: str) -> Non
 def test_the_tree_in_sysfs_and_nvidia_smi_say_the_same(name: str) -> None:
     """The files' own two accounts of one machine: else the doctor's disagreement is our mistake."""
     known = machine(name)
-    tree, matrix = known.know(pci.tree), known.know(topo_m.topo_m)
-    at = topo_m.named(known, matrix)
+    tree, matrix = known.know(pci.tree), known.know(nvidia_topo.topo_m)
+    at = nvidia_topo.named(known, matrix)
     pairs = [pair for pair in matrix.cells if not matrix.cells[pair].startswith("NV")]
     assert pairs
     for a, b in pairs:

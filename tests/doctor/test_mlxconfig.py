@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from doctor_rig import machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.machines import machine
 
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts import mlxconfig
 from dgkit.doctor.facts.mlxconfig import Setting
-from dgkit.doctor.readers.reading import Reading
 
 # Written after public outputs (k8snetworkplumbingwg/sriov-network-operator, Mellanox/mstflint and
 # NVIDIA's own pages); what names a single card is invented.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from doctor_rig import judge, machine
-from pci_rig import BARE, dpu, gpu, sysfs
+from support.doctor.machines import judge, machine
+from support.doctor.pci import BARE, dpu, gpu, sysfs
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reading import Reading
 
 NODES = {
     "text /sys/devices/system/node/node0/cpulist": "0-3\n",

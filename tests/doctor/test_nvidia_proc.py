@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from doctor_gpu_rig import CLOSED, MODULES, OPEN
-from doctor_rig import machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.gpus import CLOSED, MODULES, OPEN
+from support.doctor.machines import machine
 
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts.nvidia_proc import (
     Driver,
     colons,
@@ -19,7 +20,6 @@ from dgkit.doctor.facts.nvidia_proc import (
     registry,
     version_key,
 )
-from dgkit.doctor.readers.reading import Reading
 
 ARM = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release Build  (x@y)  "

@@ -5,13 +5,13 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from doctor_gpu_rig import smi as output
-from doctor_rig import machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.gpus import smi as output
+from support.doctor.machines import machine
 
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts.nvidia_smi import pci_address, read_smi, smi
-from dgkit.doctor.readers.reading import Reading
 
 # Short forms after public outputs: netdata/netdata#4892 (410), NVIDIA/nvidia-docker#954 (396),
 # fastfetch-cli/fastfetch#1029 (555), hashicorp/nomad-device-nvidia#87 (580 on a DGX Spark).

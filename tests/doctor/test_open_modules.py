@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from doctor_gpu_rig import ADDRESS, CLOSED, NO_MODULE, h200, smi, with_gpu
-from doctor_rig import judge
+from support.doctor.gpus import ADDRESS, CLOSED, NO_MODULE, h200, smi, with_gpu
+from support.doctor.machines import judge
 
 from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.finding import Finding

@@ -2,31 +2,31 @@
 
 from collections.abc import Iterator, Mapping
 
-import pci_rig
 import pytest
-from bluefield_rig import asked, table
-from doctor_rig import UNAME, judge, machine
+from support.doctor import pci
+from support.doctor.bluefield import asked, table
+from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Verdict, finding, registry
 from dgkit.doctor.checks import pair
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
-from dgkit.doctor.readers.reading import Reading
 
-HOST = [pci_rig.gpu("pci0000:16/0000:17:00.0"), pci_rig.dpu("pci0000:b0/0000:b3:00.0")]
+HOST = [pci.gpu("pci0000:16/0000:17:00.0"), pci.dpu("pci0000:b0/0000:b3:00.0")]
 ARM = {"ask uname": {**UNAME, "machine": "aarch64"}, "text /etc/mlnx-release": "bf-bundle-3.0.0\n"}
 NET = "/sys/class/net"
 SEES = {f"names {NET}": ["p0", "pf0hpf"], f"text {NET}/pf0hpf/phys_port_name": "c1pf0\n"}
 
 
-def host(*devices: pci_rig.Dev, **more: object) -> Machine:
-    return machine({**pci_rig.sysfs(devices or HOST), **more}, name="host.snap")
+def host(*devices: pci.Dev, **more: object) -> Machine:
+    return machine({**pci.sysfs(devices or HOST), **more}, name="host.snap")
 
 
 def dpu(more: Mapping[str, object] = SEES, ids: str = "15B3:A2DC") -> Machine:
-    own = pci_rig.sysfs([pci_rig.dpu("pci0000:00/0000:03:00.0", ids=ids)])
+    own = pci.sysfs([pci.dpu("pci0000:00/0000:03:00.0", ids=ids)])
     return machine({**ARM, **own, **more}, name="dpu.snap")
 
 
@@ -87,7 +87,7 @@ def test_what_was_not_read_on_one_side_cannot_be_told() -> None:
     late = Reading(fault="late", why="no answer")
     dark = dpu({f"names {NET}": late})
     assert one("pair-bluefield", host(), dark).verdict is Verdict.CANNOT_TELL
-    blind = machine({f"names {pci_rig.FOLDER}": late})
+    blind = machine({f"names {pci.FOLDER}": late})
     assert one("pair-bluefield", blind, dpu()).verdict is Verdict.CANNOT_TELL
 
 

@@ -1,14 +1,14 @@
 """The PCI tree, read from sysfs of many kinds of machines."""
 
 import pytest
-from doctor_rig import machine
 from hypothesis import given
 from hypothesis import strategies as st
-from pci_rig import FOLDER, Dev, config, dpu, gpu, nic, sysfs
+from support.doctor.machines import machine
+from support.doctor.pci import FOLDER, Dev, config, dpu, gpu, nic, sysfs
 
+from dgkit.doctor.collect.reading import Fault, Reading
 from dgkit.doctor.facts import pci
 from dgkit.doctor.facts.pci import PciTree
-from dgkit.doctor.readers.reading import Fault, Reading
 
 # The converged card of the GPUNetIO guide (lspci -tvvv there), with a root port of its own.
 CARD = "pci0000:b0/0000:b0:02.0/0000:b1:00.0"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from doctor_gpu_rig import CLOSED, MODULES, NO_MODULE, h200, smi, with_gpu
-from doctor_rig import UNAME, judge, machine
+from support.doctor.gpus import CLOSED, MODULES, NO_MODULE, h200, smi, with_gpu
+from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.reading import Reading
 
 VERSION, LIST = "text /proc/driver/nvidia/version", "text /proc/modules"
 MODINFO = "run modinfo -F filename nvidia-peermem"

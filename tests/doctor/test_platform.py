@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from doctor_gpu_rig import ADDRESS, h200, smi, with_gpu
-from doctor_rig import UNAME, judge, machine
+from support.doctor.gpus import ADDRESS, h200, smi, with_gpu
+from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.facts.gpudirect import Kind, kind

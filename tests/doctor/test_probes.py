@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import dgkit
-from dgkit.doctor.readers import live, probes
-from dgkit.doctor.readers.live import Live
+from dgkit.doctor.collect import live, probes
+from dgkit.doctor.collect.live import Live
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-STAND_IN = Path(__file__).parents[1] / "stand_in" / "build.py"
+STAND_IN = Path(__file__).parents[1] / "support" / "fake_cuda" / "build.py"
 
 VERBS = """
 #include <errno.h>
@@ -211,7 +211,7 @@ def test_a_device_that_cannot_be_asked_says_why(
 def test_all_that_was_opened_is_closed(tmp_path: Path, device: str) -> None:
     _library(tmp_path, "libibverbs.so.1", VERBS, "-DSAYS=EBADF")
     done = subprocess.run(
-        [sys.executable, "-m", "dgkit.doctor.readers.probes", "rdma-dmabuf", device],
+        [sys.executable, "-m", "dgkit.doctor.collect.probes", "rdma-dmabuf", device],
         env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": ":".join(sys.path)},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -262,7 +262,7 @@ def test_a_library_that_crashes_the_probe_is_a_failed_reading(ask: Any, tmp_path
 def test_a_library_that_hangs_the_probe_is_late(
     ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dgkit.doctor.readers.commands.COMMAND_S", 1.0)
+    monkeypatch.setattr("dgkit.doctor.collect.commands.COMMAND_S", 1.0)
     _library(tmp_path, "libcuda.so.1", HANG)
     assert ask("cuda").fault == "late"
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dgkit.doctor import Goal, diagnose
+from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.snapshot import Recorded, load
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.pseudonyms import Pseudonyms
-from dgkit.doctor.readers.reading import Reading
-from dgkit.doctor.readers.snapshot import Recorded, load
+from dgkit.doctor.redact.redactor import Pseudonyms
 
 HOST = "rack7-gx"
 UNAME = {"ask uname": Reading(data={"node": f"{HOST}.lab.example", "release": "6.8.0"})}

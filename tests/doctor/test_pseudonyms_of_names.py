@@ -5,8 +5,8 @@ import re
 import msgspec
 import pytest
 
-from dgkit.doctor.readers.pseudonyms import Pseudonyms
-from dgkit.doctor.readers.reading import Reading
+from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.redact.redactor import Pseudonyms
 
 
 def _all_text(readings: dict[str, Reading]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from doctor_rig import UNAME, judge, machine
+from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts import rdma
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.readers.reading import Reading
 
 CLASS = "/sys/class/infiniband"
 

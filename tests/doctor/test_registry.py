@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from dgkit.doctor import Verdict, diagnose
+from dgkit.doctor.collect.reader import Reader
+from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.snapshot import Recorded, load
+from dgkit.doctor.data_path_specs import PLANS
 from dgkit.doctor.diagnosis import read_everything
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
-from dgkit.doctor.plans import PLANS
-from dgkit.doctor.readers.reader import Reader
-from dgkit.doctor.readers.reading import Reading
-from dgkit.doctor.readers.snapshot import Recorded, load
 from dgkit.doctor.registry import FAMILIES, check, checks, named
 
 HERE = Path(__file__).parent

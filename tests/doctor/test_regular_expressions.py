@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import dgkit.doctor
-from dgkit.doctor.readers import secret_forms
+from dgkit.doctor.redact import patterns
 
 LONG = 3_000
 # How much slower than a look at each letter: a row of alternatives is, and a bounded repetition.
@@ -84,7 +84,7 @@ def test_it_takes_a_long_text_at_one_go(look: Look) -> None:
 def test_what_finds_secrets_takes_four_times_as_long_for_four_times_the_text() -> None:
     """It looks for many things at each letter; 16 times as long would be anew at each letter."""
     names = ["rack7-gx"], ["acme.corp"], ["alice"], ["1654922000123"]
-    find = secret_forms.expression(*names)
+    find = patterns.expression(*names)
     pairs = zip(odd_texts(find.pattern, LONG), odd_texts(find.pattern, 4 * LONG), strict=True)
     for short, long in pairs:
         if cost(find.findall, long) > 10 * cost(find.findall, short):

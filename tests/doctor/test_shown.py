@@ -3,20 +3,20 @@
 from pathlib import Path
 
 import pytest
-from doctor_rig import machine
-from html_rig import Reader
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.machines import machine
+from support.jupyter.html import Reader
 
 import dgkit.doctor
 from dgkit.doctor import Goal, Verdict, finding
+from dgkit.doctor.data_paths import Way
 from dgkit.doctor.diagnosis import Diagnosis
-from dgkit.doctor.faces.page import page
-from dgkit.doctor.faces.shown import html, text
-from dgkit.doctor.faces.summary import entries
+from dgkit.doctor.format.notebook import html, text
+from dgkit.doctor.format.summary import entries
+from dgkit.doctor.format.terminal import page
 from dgkit.doctor.machine import Case
-from dgkit.doctor.sources import Source
-from dgkit.doctor.ways import Way
+from dgkit.doctor.references import Source
 
 MACHINES = sorted((Path(__file__).parent / "machines").glob("*.snap"))
 

@@ -9,20 +9,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from doctor_rig import machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.machines import machine
 
 import dgkit
 from dgkit.doctor import Goal, diagnose
+from dgkit.doctor.collect.live import ASKED
+from dgkit.doctor.collect.reading import Fault, Reading
+from dgkit.doctor.collect.snapshot import Recorded, Snapshot, load, record
 from dgkit.doctor.diagnosis import here
 from dgkit.doctor.facts.nvidia_proc import read_modules
 from dgkit.doctor.facts.nvidia_smi import read_smi
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.kept import kept
-from dgkit.doctor.readers.live import ASKED
-from dgkit.doctor.readers.reading import Fault, Reading
-from dgkit.doctor.readers.snapshot import Recorded, Snapshot, load, record
+from dgkit.doctor.redact.filter import kept
 
 TELLING = ["text /proc/cmdline", "text /proc/cpuinfo", "text /proc/1/cgroup", "names /dev"]
 TELLING += ["text /proc/self/status"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from doctor_rig import machine
 from hypothesis import given
 from hypothesis import strategies as st
-from pci_rig import gpu, nic, sysfs
+from support.doctor.machines import machine
+from support.doctor.pci import gpu, nic, sysfs
 
-from dgkit.doctor.facts import topo_m
+from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.facts import nvidia_topo
 from dgkit.doctor.facts.topology import Near
-from dgkit.doctor.readers.reading import Reading
 
 # The GPUNetIO guide, Installation and Setup: tabs became blanks.
 GUIDE = """\
@@ -46,7 +46,7 @@ ALONE = (
 
 
 def test_the_output_of_the_guide_is_read() -> None:
-    found = topo_m.parse(GUIDE)
+    found = nvidia_topo.parse(GUIDE)
     assert found.near("GPU0", "NIC1") is Near.NODE
     assert found.near("NIC0", "NIC1") is Near.PIX
     assert found.nics == {"NIC0": "mlx5_0", "NIC1": "mlx5_1"}
@@ -54,7 +54,7 @@ def test_the_output_of_the_guide_is_read() -> None:
 
 
 def test_older_drivers_name_nics_themselves() -> None:
-    found = topo_m.parse(OLD)
+    found = nvidia_topo.parse(OLD)
     assert found.cells["GPU0", "GPU1"] == "NV6"
     assert found.near("GPU0", "GPU1") is None
     assert found.near("GPU1", "mlx5_0") is Near.PXB
@@ -62,19 +62,19 @@ def test_older_drivers_name_nics_themselves() -> None:
 
 
 def test_a_machine_with_one_gpu_has_a_matrix_of_nothing() -> None:
-    found = topo_m.parse(ALONE)
+    found = nvidia_topo.parse(ALONE)
     assert (found.cells, found.why) == ({}, "")
 
 
 def test_the_oldest_words_have_their_meaning() -> None:
     text = "\tGPU0\tGPU1\tGPU2\tCPU Affinity\nGPU0\t X \tSOC\tPSB\t0-5\n"
-    found = topo_m.parse(text)
+    found = nvidia_topo.parse(text)
     assert found.near("GPU0", "GPU1") is Near.SYS
     assert found.near("GPU0", "GPU2") is Near.PIX
 
 
 def test_a_cut_output_gives_what_is_there() -> None:
-    found = topo_m.parse(GUIDE[: GUIDE.index("NODE NODE") + 4])
+    found = nvidia_topo.parse(GUIDE[: GUIDE.index("NODE NODE") + 4])
     assert found.cells == {("GPU0", "NIC0"): "NODE"}
 
 
@@ -88,7 +88,7 @@ def test_a_cut_output_gives_what_is_there() -> None:
     ],
 )
 def test_what_is_no_matrix_says_so(text: str) -> None:
-    assert topo_m.parse(text).why
+    assert nvidia_topo.parse(text).why
 
 
 @st.composite
@@ -124,7 +124,7 @@ def test_a_matrix_is_read_as_it_was_written(
     made: tuple[str, dict[tuple[str, str], str], dict[str, str]],
 ) -> None:
     text, cells, legend = made
-    found = topo_m.parse(text)
+    found = nvidia_topo.parse(text)
     assert found.cells == cells
     assert found.nics == legend
 
@@ -132,7 +132,7 @@ def test_a_matrix_is_read_as_it_was_written(
 @given(st.text(), st.integers(0, len(OLD)), st.integers(0, len(OLD)))
 def test_no_text_raises(text: str, first: int, second: int) -> None:
     for one in (text, OLD[first:], OLD[:first] + text + OLD[second:], GUIDE[first:] + text):
-        topo_m.parse(one)
+        nvidia_topo.parse(one)
 
 
 def test_names_of_the_matrix_are_joined_with_pci_addresses() -> None:
@@ -150,7 +150,7 @@ def test_names_of_the_matrix_are_joined_with_pci_addresses() -> None:
             "link /sys/class/infiniband/mlx5_0/device": f"/sys/devices/{devices[1].path}",
         }
     )
-    assert topo_m.named(box, box.know(topo_m.topo_m)) == {
+    assert nvidia_topo.named(box, box.know(nvidia_topo.topo_m)) == {
         "GPU0": "0000:17:00.0",
         "NIC0": "0000:18:00.0",
     }
@@ -165,4 +165,4 @@ def test_names_of_the_matrix_are_joined_with_pci_addresses() -> None:
     ],
 )
 def test_why_there_is_no_matrix_is_said(reading: Reading, words: str) -> None:
-    assert words in topo_m.topo_m(machine({"run nvidia-smi topo -m": reading})).why
+    assert words in nvidia_topo.topo_m(machine({"run nvidia-smi topo -m": reading})).why

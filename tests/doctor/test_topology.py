@@ -7,10 +7,10 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
-from doctor_rig import machine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pci_rig import Dev, dpu, gpu, nic, sysfs
+from support.doctor.machines import machine
+from support.doctor.pci import Dev, dpu, gpu, nic, sysfs
 
 from dgkit.doctor.facts import pci, topology
 from dgkit.doctor.facts.pci import PciTree

@@ -1,14 +1,14 @@
 """What findings and ways come to: the verdict, the best way, the sentence."""
 
 import pytest
-from doctor_rig import machine
+from support.doctor.machines import machine
 
 from dgkit.doctor import Verdict, finding
+from dgkit.doctor.data_paths import Way
 from dgkit.doctor.diagnosis import Diagnosis
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case
-from dgkit.doctor.ways import Way
 
 HOST = machine({}, name="host.snap")
 

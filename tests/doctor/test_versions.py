@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from doctor_rig import machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.machines import machine
 
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts import versions
 from dgkit.doctor.facts.versions import Version, version
-from dgkit.doctor.readers.reading import Reading
 
 
 @pytest.mark.parametrize(

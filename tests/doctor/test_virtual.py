@@ -2,24 +2,22 @@
 
 from collections.abc import Mapping
 
-import pci_rig
 import pytest
-from doctor_rig import UNAME, judge, machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor import pci
+from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Finding, Verdict
+from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.facts.virtual import container, virtual
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.readers.reading import Reading
 
 DMI = "text /sys/class/dmi/id"
 CPU = "text /proc/cpuinfo"
 BARE = "processor\t: 0\nflags\t\t: fpu vme de sse2\n"
 GUEST = "processor\t: 0\nflags\t\t: fpu vme hypervisor sse2\n"
-DEVICES = pci_rig.sysfs(
-    [pci_rig.gpu("pci0000:16/0000:17:00.0"), pci_rig.dpu("pci0000:b0/0000:b3:00.0")]
-)
+DEVICES = pci.sysfs([pci.gpu("pci0000:16/0000:17:00.0"), pci.dpu("pci0000:b0/0000:b3:00.0")])
 ARM = "processor\t: 0\nFeatures\t: fp asimd evtstrm\n"
 
 
@@ -72,7 +70,7 @@ def test_bare_metal_is_fine_and_a_virtual_machine_a_warning() -> None:
 
 
 def test_a_virtual_machine_with_no_nic_has_nothing_that_could_be_passed_through() -> None:
-    alone = pci_rig.sysfs([pci_rig.gpu("pci0000:16/0000:17:00.0")])
+    alone = pci.sysfs([pci.gpu("pci0000:16/0000:17:00.0")])
     assert one({**alone, CPU: GUEST}).verdict is Verdict.NOT_APPLICABLE
     hidden = Reading(fault="denied", why="by root")
     assert one({"names /sys/bus/pci/devices": hidden, CPU: GUEST}).verdict is Verdict.WARN

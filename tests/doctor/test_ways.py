@@ -2,23 +2,23 @@
 
 from collections.abc import Mapping
 
-import pci_rig
 import pytest
-from doctor_rig import machine
+from support.doctor import pci
+from support.doctor.machines import machine
 
 from dgkit.doctor import finding
+from dgkit.doctor.data_path_specs import PLANS
+from dgkit.doctor.data_paths import Way, ways
 from dgkit.doctor.finding import Finding, Verdict
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
-from dgkit.doctor.plans import PLANS
-from dgkit.doctor.ways import Way, ways
 
-GPU, BLUEFIELD = pci_rig.gpu("pci0000:16/0000:17:00.0"), pci_rig.dpu("pci0000:b0/0000:b3:00.0")
+GPU, BLUEFIELD = pci.gpu("pci0000:16/0000:17:00.0"), pci.dpu("pci0000:b0/0000:b3:00.0")
 
 
-def box(*devices: pci_rig.Dev) -> Machine:
+def box(*devices: pci.Dev) -> Machine:
     """A machine with these PCI devices, and nothing else."""
-    return machine(pci_rig.sysfs(devices))
+    return machine(pci.sysfs(devices))
 
 
 FULL = box(GPU, BLUEFIELD)

@@ -1,7 +1,7 @@
 """The driver of a real GPU refuses with the codes that the stand-in of tests/cuda was taught."""
 
 import pytest
-from children import run
+from support.processes.children import run
 
 # The context is lost at the end: nothing may be cleaned up.
 PROGRAM = """
@@ -13,6 +13,6 @@ os._exit(0)
 
 @pytest.mark.gpu
 def test_the_driver_answers_as_the_stand_in_does():
-    from driver_cases import CODES
+    from support.gpu.driver_cases import CODES
 
     assert eval(run(PROGRAM)) == CODES

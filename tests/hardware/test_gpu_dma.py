@@ -1,13 +1,13 @@
 """DMA over the memory of a real GPU: CuPy's kernels see each byte, and no other has changed.
 
-That a read-only import is read-only on the GPU itself is shown by tests/driver_cases.py there: a
+tests/support/gpu/driver_cases.py shows there that a read-only import is read-only on the GPU: a
 copy into such a mapping is INVALID_VALUE, and the context lives. dgkit never asks for such a copy.
 """
 
 import numpy as np
 import pytest
-from gpu_memory_rig import MIB
-from gpu_work import SLOT, Side, batch_of, digest, here, noise, second, there
+from support.gpu.dpu_work import SLOT, Side, batch_of, digest, here, noise, second, there
+from support.gpu.memory import MIB
 
 import dgkit
 from dgkit import WC_DTYPE, WR_DTYPE, Device

@@ -9,7 +9,7 @@ pytest.register_assert_rewrite(
     "doca_gpu_cases", "doca_gpu_provider_cases", "doca_gpu_rig", "doca_samples_rig"
 )
 
-from doca_gpu_cases import *  # noqa: E402, F403
-from doca_gpu_provider_cases import *  # noqa: E402, F403
+from support.doca.gpu_cases import *  # noqa: E402, F403
+from support.doca.gpu_provider_cases import *  # noqa: E402, F403
 
 pytestmark = pytest.mark.gpu

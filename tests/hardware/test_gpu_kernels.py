@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from gpu_work import second
-from waiting import until
+from support.gpu.dpu_work import second
+from support.processes.waiting import until
 
 import dgkit
 from dgkit import Device

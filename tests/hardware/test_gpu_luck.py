@@ -3,11 +3,11 @@
 import gc
 
 import pytest
-from children import child, run
-from gpu_memory_rig import MIB, free
-from gpu_rig import HOST
-from gpu_work import digest, kill, noise, second
-from waiting import held, steady, until
+from support.gpu.dpu_work import digest, kill, noise, second
+from support.gpu.memory import MIB, free
+from support.gpu.remote_region import HOST
+from support.processes.children import child, run
+from support.processes.waiting import held, steady, until
 
 import dgkit
 from dgkit import Device, Status

@@ -1,9 +1,9 @@
 """The panels, a monitor and the tutorial over a real GPU's memory."""
 
 import pytest
-from notebook_rig import pictures, read, run, said
-from waiting import until
-from widgets_rig import View
+from support.jupyter.notebooks import pictures, read, run, said
+from support.jupyter.panels import View
+from support.processes.waiting import until
 
 import dgkit
 from dgkit.widgets.allocate.allocate import AllocatePanel

@@ -4,7 +4,7 @@ import hashlib
 import os
 
 import pytest
-from children import child
+from support.processes.children import child
 
 import dgkit
 from dgkit import Device, memory

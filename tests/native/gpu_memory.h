@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GPU memory for tests of the provider cuda. They run over the stand-in for the driver
- * (tests/stand_in), whose GPU memory the CPU can read and write at the same address.
+ * (tests/support/fake_cuda), whose GPU memory the CPU can read and write at the same address.
  */
 #ifndef DGKIT_GPU_MEMORY_H
 #define DGKIT_GPU_MEMORY_H

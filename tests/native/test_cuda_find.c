@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "gpu_memory.h"
-#include "providers/cuda_find.h"
+#include "providers/cuda_pointer.h"
 
 typedef unsigned long long address;
 

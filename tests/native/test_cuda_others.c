@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <sys/un.h>
 
-#include "descriptor.h"
-#include "door.h"
+#include "share/descriptor.h"
+#include "share/server.h"
 #include "providers/cuda_api.h"
 #include "queue.h"
 #include "two_sides.h"

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "check.h"
-#include "descriptor.h"
+#include "share/descriptor.h"
 
 #define BLOB 9
 

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "descriptor.h"
+#include "share/descriptor.h"
 #include "fixture.h"
 
 #define TASK_MAX (2u << 20) /* softdoca's limit, that of a BlueField */

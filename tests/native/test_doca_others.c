@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two processes over softdoca: what one exports by DOCA the other imports, also as from another machine. */
-#include "descriptor.h"
+#include "share/descriptor.h"
 #include "two_sides.h"
 
 #define SIZE (8u << 20)

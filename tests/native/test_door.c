@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two processes, each way to the other's memory: bytes, access, files that shrink, strangers. */
-#include "descriptor.h"
-#include "door.h"
+#include "share/descriptor.h"
+#include "share/server.h"
 #include "two_sides.h"
 
 #include <sys/un.h>

@@ -2,8 +2,8 @@
 /* Memory that could kill whoever maps it is refused on both sides, and so is an exporter that lies. */
 #include <sys/un.h>
 
-#include "descriptor.h"
-#include "door.h"
+#include "share/descriptor.h"
+#include "share/server.h"
 #include "two_sides.h"
 
 static int memfd_of(size_t size, int seals)

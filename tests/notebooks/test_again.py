@@ -1,8 +1,8 @@
 """Cells that are run again in a real kernel: what their last run made does not pile up."""
 
 import pytest
-from kernel_rig import kernel
-from waiting import children, until
+from support.jupyter.kernel import kernel
+from support.processes.waiting import children, until
 
 
 class Cells:

@@ -5,7 +5,7 @@ import shutil
 
 import nbformat
 import pytest
-from notebook_rig import TUTORIALS, attempted, cell, pictures, read, run, said
+from support.jupyter.notebooks import TUTORIALS, attempted, cell, pictures, read, run, said
 
 # For each: lines that look right in its exercise, and lines that are.
 WRONG = {

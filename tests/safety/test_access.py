@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dma_rig import rig
+from support.dma import rig
 
 import dgkit
 from dgkit.errors import AccessDenied, BoundsError

@@ -10,8 +10,8 @@ import warnings
 from pathlib import Path
 
 import pytest
-from agents import agent, program, python
-from waiting import children, gone, held, steady, stop, until
+from support.processes.agents import agent, program, python
+from support.processes.waiting import children, gone, held, steady, stop, until
 
 import dgkit
 from dgkit.errors import ClosedError, PeerLost, PeerTimeout, TransferError

@@ -5,14 +5,14 @@ import socket
 import subprocess
 from pathlib import Path
 
-import cli_process
 import pytest
-from agents import program, python
-from waiting import gone, steady, stop, until
+from support.processes import cli
+from support.processes.agents import program, python
+from support.processes.waiting import gone, steady, stop, until
 
 import dgkit
+from dgkit.wire.bootstrap import Start
 from dgkit.wire.messages import encode
-from dgkit.wire.start import Start
 
 LEAVES = """
 import threading, dgkit
@@ -29,7 +29,7 @@ leave(7)
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """A runtime folder that nobody else uses."""
-    for name, value in cli_process.environment(tmp_path).items():
+    for name, value in cli.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     return tmp_path / "run"
 
@@ -75,12 +75,12 @@ def test_a_software_dpu_whose_starter_went_meanwhile_ends_in_silence(folder):
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_an_agent_ends_in_order_at_each_signal(folder, name):
-    with cli_process.started(folder.parent, "serve") as process:
+    with cli.started(folder.parent, "serve") as process:
         address = process.stdout.readline().strip()
         with dgkit.connect(address) as session:
             session.write(session.empty(64), b"x")
-        cli_process.send(process, name)
-        _, err = cli_process.ended(process)
+        cli.send(process, name)
+        _, err = cli.ended(process)
     assert process.returncode == 0
     assert "Traceback" not in err
     assert not sockets(folder)

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from dma_rig import keep, rig
+from support.dma import keep, rig
 
 import dgkit
 from dgkit import Device

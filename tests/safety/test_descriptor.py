@@ -4,10 +4,10 @@ import os
 import struct
 
 import pytest
-from children import EXPORTER, child
-from dma_rig import keep
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.dma import keep
+from support.processes.children import EXPORTER, child
 
 from dgkit import Device
 from dgkit.errors import DescriptorError, DgkitError, PeerLost, PeerVersion, Unsupported

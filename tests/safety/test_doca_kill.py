@@ -4,10 +4,10 @@ import contextlib
 import signal
 
 import pytest
-from agents import agent
-from children import EXPORTER, IMPORTER, child
-from dma_rig import keep
-from waiting import stop, until
+from support.dma import keep
+from support.processes.agents import agent
+from support.processes.children import EXPORTER, IMPORTER, child
+from support.processes.waiting import stop, until
 
 import dgkit
 from dgkit import Device, Status

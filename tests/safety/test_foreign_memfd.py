@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 
 import pytest
-from children import IMPORTER, child
-from dma_rig import keep
+from support.dma import keep
+from support.processes.children import IMPORTER, child
 
 from dgkit import Device
 from dgkit.errors import BoundsError, ExportError

@@ -1,7 +1,7 @@
 """fork(): what was opened before is refused in the child, and the parent notices nothing."""
 
 import pytest
-from children import run
+from support.processes.children import run
 
 START = """
 import os, sys, traceback, warnings

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from dma_rig import rig
+from support.dma import rig
 
 import dgkit
 from dgkit import FaultRule, Status

@@ -4,9 +4,9 @@ import signal
 import time
 
 import pytest
-from children import EXPORTER, IMPORTER, child
-from dma_rig import keep
-from waiting import stop, until
+from support.dma import keep
+from support.processes.children import EXPORTER, IMPORTER, child
+from support.processes.waiting import stop, until
 
 import dgkit
 from dgkit import Device, Status

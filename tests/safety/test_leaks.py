@@ -5,8 +5,8 @@ import gc
 from pathlib import Path
 
 import pytest
-from children import IMPORTER, child, run
-from waiting import held
+from support.processes.children import IMPORTER, child, run
+from support.processes.waiting import held
 
 import dgkit
 from dgkit import Device, dma

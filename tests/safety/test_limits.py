@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from children import run
-from dma_rig import keep
+from support.dma import keep
+from support.processes.children import run
 
 import dgkit
 from dgkit import Device

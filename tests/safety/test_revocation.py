@@ -3,9 +3,9 @@
 import threading
 
 import pytest
-from children import EXPORTER, IMPORTER, child
-from dma_rig import pattern, rig
-from waiting import until
+from support.dma import pattern, rig
+from support.processes.children import EXPORTER, IMPORTER, child
+from support.processes.waiting import until
 
 import dgkit
 from dgkit import Device, FaultRule, Status

@@ -3,8 +3,8 @@
 import mmap
 
 import pytest
-from children import IMPORTER, child
-from dma_rig import keep, rig
+from support.dma import keep, rig
+from support.processes.children import IMPORTER, child
 
 from dgkit import Device, Status
 from dgkit.errors import TransferError

@@ -3,8 +3,8 @@
 import hashlib
 
 import pytest
-from children import EXPORTER, IMPORTER, child, run
-from dma_rig import keep, pattern
+from support.dma import keep, pattern
+from support.processes.children import EXPORTER, IMPORTER, child, run
 
 import dgkit
 from dgkit import Device

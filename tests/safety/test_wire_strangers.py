@@ -6,17 +6,17 @@ import struct
 import msgspec
 import pytest
 import zmq
-from agents import agent
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from waiting import until
+from support.processes.agents import agent
+from support.processes.waiting import until
 
 import dgkit
 from dgkit.errors import PeerLost, PeerRefused, PeerVersion
 from dgkit.wire import keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
-from dgkit.wire.failures import to_exception
+from dgkit.wire.error_codec import to_exception
 
 HELLO = m.Hello(0, m.VERSION, 17, "boot", "machine", "0.1.0")
 

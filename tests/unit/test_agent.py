@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 import zmq
-from agents import agent
-from waiting import until
+from support.processes.agents import agent
+from support.processes.waiting import until
 
 import dgkit
-from dgkit.agent import default_memory, serve, unit
+from dgkit.agent import default_memory, serve, systemd
 from dgkit.agent.telemetry import decode_sampled
 from dgkit.errors import AccessDenied, ClosedError, NativeError, PeerRefused, Unsupported
 from dgkit.wire import keys
@@ -241,7 +241,7 @@ def test_the_socket_of_a_killed_agent_is_swept_by_the_next():
 
 
 def test_the_unit_runs_serve_with_its_options():
-    text = unit("--max-memory 1G")
+    text = systemd("--max-memory 1G")
     assert "serve --max-memory 1G\n" in text
     assert "[Service]" in text
     assert "WantedBy=default.target" in text
@@ -273,14 +273,14 @@ def test_progress_and_cancel_reach_a_long_measurement(dpu):
 
 
 def test_an_agent_of_another_machine_is_named_with_the_providers_that_reach_it(dpu, monkeypatch):
-    monkeypatch.setattr("dgkit.session.greeting.boot_id", lambda: "another boot")
+    monkeypatch.setattr("dgkit.session.handshake.boot_id", lambda: "another boot")
     with pytest.raises(Unsupported, match=r"another machine.*verbs"):
         dgkit.connect(dpu.address)
 
 
 def test_an_agent_of_another_version_is_a_typed_error(dpu, monkeypatch):
     other = m.VERSION + 1
-    monkeypatch.setattr("dgkit.session.greeting.VERSION", other)
+    monkeypatch.setattr("dgkit.session.handshake.VERSION", other)
     words = rf"speaks wire version {m.VERSION}.*client speaks {other}"
     with pytest.raises(dgkit.PeerVersion, match=words):
         dgkit.connect(dpu.address)

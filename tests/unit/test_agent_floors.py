@@ -5,8 +5,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from dgkit.agent.floors import Floor
 from dgkit.dma import measure
+from dgkit.dpu.baseline import Floor
 from dgkit.errors import Unsupported
 from dgkit.wire.messages import Latency, Rate
 

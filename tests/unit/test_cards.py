@@ -1,12 +1,12 @@
 """Cards: whatever is in them, they stay inside their box, trusted or not."""
 
 import pytest
-from html_rig import Reader
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.jupyter.html import Reader
 
 import dgkit
-from dgkit import cards
+from dgkit import html_cards, units
 
 # What JupyterLab leaves of an untrusted notebook's output, of what a card could be made of.
 TAGS = {"div", "span", "strong", "table", "tbody", "tr", "th", "td"}
@@ -25,8 +25,8 @@ def shape(page):
 
 @given(nasty, st.lists(st.tuples(nasty, nasty | st.integers() | st.none())), nasty, nasty, nasty)
 def test_no_input_adds_or_removes_an_element(title, rows, badge, body, note):
-    page = cards.card(title, rows, badge=badge, body=body, note=note)
-    plain = cards.card(
+    page = html_cards.card(title, rows, badge=badge, body=body, note=note)
+    plain = html_cards.card(
         "a", [("b", "c") for _ in rows], badge="d" * bool(badge), body="e", note="f" * bool(note)
     )
     assert shape(page) == shape(plain)
@@ -34,11 +34,13 @@ def test_no_input_adds_or_removes_an_element(title, rows, badge, body, note):
 
 @given(nasty.filter(lambda text: text.strip() and "\r" not in text and "\0" not in text))
 def test_text_is_shown_as_it_is(text):
-    assert text in Reader(cards.card("title", [("name", text)])).texts
+    assert text in Reader(html_cards.card("title", [("name", text)])).texts
 
 
 def test_what_is_html_already_stays_html():
-    page = cards.card("t", [("state", cards.badge("on"))], badge=cards.badge("<soft>"))
+    page = html_cards.card(
+        "t", [("state", html_cards.badge("on"))], badge=html_cards.badge("<soft>")
+    )
     assert Reader(page).texts[:3] == ["t", " ", "<soft>"]
     assert Reader(page).tags.count("span") == 2
 
@@ -51,7 +53,7 @@ bins = st.lists(st.integers(0, 10**12), min_size=2, max_size=60, unique=True).ma
 @example(([0, 1], [0]), "p50")
 def test_a_chart_is_inside_its_box_whatever_the_samples(histogram, label):
     edges, counts = histogram
-    read = Reader(cards.chart(edges, counts, [(label, edges[-1])]))
+    read = Reader(html_cards.chart(edges, counts, [(label, edges[-1])]))
     assert sum(
         value.endswith(" samples") for name, value in read.attributes if name == "title"
     ) == (sum(count > 0 for count in counts))
@@ -66,9 +68,9 @@ def test_a_chart_is_inside_its_box_whatever_the_samples(histogram, label):
 @given(nasty)
 def test_nothing_that_jupyterlab_would_drop_is_needed(text):
     """No svg, style or script; and each colour is there without the theme's variable, too."""
-    page = cards.card(
-        text, [(text, text)], badge=cards.badge(text, warn=True), note=text,
-        body=cards.chart([100, 200, 400], [3, 1], [("p50", 150)]),
+    page = html_cards.card(
+        text, [(text, text)], badge=html_cards.badge(text, warn=True), note=text,
+        body=html_cards.chart([100, 200, 400], [3, 1], [("p50", 150)]),
     )  # fmt: skip
     read = Reader(page)
     assert set(read.tags) <= TAGS
@@ -82,15 +84,15 @@ def test_nothing_that_jupyterlab_would_drop_is_needed(text):
 
 
 def test_the_axis_names_its_unit_and_its_scale():
-    page = cards.chart([100, 200, 400], [3, 1])
+    page = html_cards.chart([100, 200, 400], [3, 1])
     assert "us, log scale" in page
     assert "samples, log scale" in page
 
 
 @pytest.mark.parametrize("edges", [[100, 104], [100, 1000], [1, 10**9], [0, 1], [999_999, 10**6]])
 def test_an_axis_has_from_two_to_twelve_ticks(edges):
-    low, high = cards._span(edges[0], edges[-1])
-    assert 2 <= len(list(cards._round_times(low, high))) <= 12
+    low, high = html_cards._span(edges[0], edges[-1])
+    assert 2 <= len(list(html_cards._round_times(low, high))) <= 12
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_an_axis_has_from_two_to_twelve_ticks(edges):
      ((1 << 30) + 1, "1.00 GiB"), (1 << 44, "16 TiB"), (1 << 54, "16384 TiB")],
 )  # fmt: skip
 def test_sizes_are_short(size, text):
-    assert cards.size_text(size) == text
+    assert units.size_text(size) == text
 
 
 @pytest.mark.parametrize(
@@ -108,34 +110,39 @@ def test_sizes_are_short(size, text):
      ("cuda", "software DPU, GPU copy engine"), ("verbs", "hardware"), ("new", "software DPU")],
 )  # fmt: skip
 def test_only_a_dpu_of_its_own_is_called_hardware(provider, label):
-    assert cards.provider_label(provider) == label
-    shown = Reader(cards.provider_badge(provider))
+    assert html_cards.provider_label(provider) == label
+    shown = Reader(html_cards.provider_badge(provider))
     assert shown.texts == [label]
     warned = any("#a34a00" in value for name, value in shown.attributes if name == "style")
     assert warned is (label != "hardware")
 
 
 def test_times_are_microseconds_with_two_decimals():
-    assert [cards.us(ns) for ns in (0, 5, 123, 1_234_567)] == ["0.00", "0.01", "0.12", "1,234.57"]
+    assert [units.us(ns) for ns in (0, 5, 123, 1_234_567)] == [
+        "0.00",
+        "0.01",
+        "0.12",
+        "1,234.57",
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "size"), [("0x100", 256), (" 0XfF ", 255), ("1MiB", 1 << 20), ("1.5K", 1536)]
 )
 def test_sizes_are_read_as_people_and_programs_write_them(text, size):
-    assert cards.parse_size(text) == size
+    assert units.parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "-1", "0x", "0xg", "4X", "1.3", "0x8000000000000000"])
 def test_what_is_no_size_says_so(text):
     with pytest.raises(ValueError, match=r"no (size|whole number)|more than any machine"):
-        cards.parse_size(text)
+        units.parse_size(text)
 
 
 def test_an_offset_may_be_nothing_and_a_size_may_not():
-    assert cards.parse_size("0", least=0) == 0
+    assert units.parse_size("0", least=0) == 0
     with pytest.raises(ValueError, match="one or more"):
-        cards.parse_size("0x0")
+        units.parse_size("0x0")
 
 
 def test_a_transfer_s_report_is_a_card_with_what_each_dma_took():

@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import cli_process
 import click
 import pytest
+from support.processes import cli
 
 import dgkit
 from dgkit import errors
-from dgkit.cli import app, failures, main
+from dgkit.cli import app, exit_codes, main
 
 COMMANDS = ["demo", "info", "doctor", "serve", "lab", "bench", "keys", "softdoca"]
 
@@ -62,7 +62,7 @@ def test_help_loads_no_command_and_nothing_heavy():
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True
     )
-    assert done.stderr.strip() == "['dgkit.cli.failures', 'dgkit.cli.app']"
+    assert done.stderr.strip() == "['dgkit.cli.exit_codes', 'dgkit.cli.app']"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_an_error_says_what_went_wrong_and_what_to_do(monkeypatch, capsys):
 
 
 def test_a_system_error_names_its_file_and_no_errno():
-    text = failures.explain(PermissionError(13, "Permission denied", "/a/file"))
+    text = exit_codes.explain(PermissionError(13, "Permission denied", "/a/file"))
     assert text == "/a/file: Permission denied"
 
 
@@ -181,7 +181,7 @@ def test_it_also_runs_as_a_module():
 
 @pytest.mark.parametrize("args", [["info"], ["info", "--json"], ["--help"]])
 def test_a_reader_that_goes_away_is_no_defect(args, tmp_path):
-    with cli_process.started(tmp_path, *args) as process:
+    with cli.started(tmp_path, *args) as process:
         process.stdout.close()
         error = process.stderr.read()
         assert process.wait(30) == 1
@@ -189,13 +189,13 @@ def test_a_reader_that_goes_away_is_no_defect(args, tmp_path):
 
 
 def test_info_in_a_pipe_is_plain_text(tmp_path):
-    done = cli_process.run(tmp_path, "info")
+    done = cli.run(tmp_path, "info")
     assert "\x1b" not in done.stdout + done.stderr
     assert "software DPU" in done.stdout
 
 
 def test_info_says_of_each_provider_whether_and_why_not(tmp_path):
-    done = cli_process.run(tmp_path, "info", "--json")
+    done = cli.run(tmp_path, "info", "--json")
     facts = json.loads(done.stdout)
     assert done.returncode == 0
     found = {provider["name"]: provider for provider in facts["providers"]}

@@ -3,8 +3,8 @@
 import json
 import os
 
-import cli_process
 import pytest
+from support.processes import cli
 
 import dgkit
 from dgkit.cli import main
@@ -15,13 +15,13 @@ SMALL = ["--sizes", "64,4K", "--depths", "1,8", "--count", "200", "--seconds", "
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """This process and those it starts share a home of their own."""
-    for name, value in cli_process.environment(tmp_path).items():
+    for name, value in cli.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     return tmp_path
 
 
 def test_every_combination_is_measured_once(home):
-    done = cli_process.run(home, "bench", *SMALL, "--json")
+    done = cli.run(home, "bench", *SMALL, "--json")
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     found = json.loads(done.stdout)
@@ -44,12 +44,12 @@ def test_every_combination_is_measured_once(home):
         assert row["elapsed_ns"] >= 20_000_000
         assert row["bytes"] == row["ops"] * row["size"] > 0
         assert not row["failed"]
-    assert not cli_process.files_under(home)
+    assert not cli.files_under(home)
 
 
 def test_on_one_cpu_there_are_figures_and_no_hand_off_floor(home):
     one = min(os.sched_getaffinity(0))
-    done = cli_process.run(
+    done = cli.run(
         home, "bench", *SMALL, "--ops", "write", "--json",
         preexec_fn=lambda: os.sched_setaffinity(0, {one}),
     )  # fmt: skip
@@ -66,7 +66,7 @@ def test_reports_in_the_file_can_be_read_back(home):
     from dgkit.report import BandwidthReport, LatencyReport
 
     path = home / "result.json"
-    done = cli_process.run(home, "bench", *SMALL, "--ops", "read", "--json", path)
+    done = cli.run(home, "bench", *SMALL, "--ops", "read", "--json", path)
     assert done.returncode == 0, done.stderr
     found = json.loads(path.read_text())
     for row in found["latency"]:
@@ -76,21 +76,21 @@ def test_reports_in_the_file_can_be_read_back(home):
     assert "Latency of one read, us (software DPU)" in done.stdout
     assert "Rates of reads (software DPU)" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
-    assert cli_process.files_under(home) == [str(path)]
+    assert cli.files_under(home) == [str(path)]
 
 
 def test_it_runs_against_a_running_agent(home, capsys):
-    with cli_process.started(home, "serve") as process:
+    with cli.started(home, "serve") as process:
         address = process.stdout.readline().strip()
         assert main(["bench", *SMALL, "--paths", "auto", "--address", address, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert found["info"]["dpu"]["pid"] == process.pid
-        cli_process.send(process, "SIGTERM")
+        cli.send(process, "SIGTERM")
         process.wait(10)
 
 
 def test_nobody_at_the_address_is_exit_code_4(home):
-    done = cli_process.run(home, "bench", "--address", f"ipc://{home}/nobody")
+    done = cli.run(home, "bench", "--address", f"ipc://{home}/nobody")
     assert done.returncode == 4
     assert len(done.stderr.strip().splitlines()) == 1
 
@@ -126,14 +126,14 @@ def test_wrong_usage_is_told_before_anything_is_measured(args, capsys, monkeypat
 def test_ctrl_c_while_it_measures_leaves_no_process_and_no_file(signal, home):
     result = home / "result.json"
     args = ["--sizes", "64", "--count", "1000", "--seconds", "60", "--json", result]
-    with cli_process.started(home, "bench", *args) as process:
-        (dpu,) = cli_process.until(lambda: cli_process.children_of(process.pid))
+    with cli.started(home, "bench", *args) as process:
+        (dpu,) = cli.until(lambda: cli.children_of(process.pid))
         # More than its start takes: it measures.
-        cli_process.until(lambda: cli_process.cpu_seconds(dpu) > 1.5)
-        cli_process.send(process, signal)
-        out, err = cli_process.ended(process)
+        cli.until(lambda: cli.cpu_seconds(dpu) > 1.5)
+        cli.send(process, signal)
+        out, err = cli.ended(process)
     assert process.returncode == (130 if signal == "SIGINT" else 143)
     assert not out
     assert "Traceback" not in err
-    cli_process.until(lambda: not cli_process.alive(dpu), seconds=1)
-    assert not cli_process.files_under(home)
+    cli.until(lambda: not cli.alive(dpu), seconds=1)
+    assert not cli.files_under(home)

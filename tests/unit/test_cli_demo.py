@@ -5,12 +5,12 @@ import json
 import os
 import pty
 
-import cli_process
 import pytest
+from support.processes import cli
 
 import dgkit
 from dgkit.cli import demo as command
-from dgkit.cli import demo_job, main
+from dgkit.cli import demo_run, main
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def result(tmp_path_factory):
     """One run over a file of an odd size, in JSON."""
     home = tmp_path_factory.mktemp("home")
     (home / "file").write_bytes(os.urandom(3_000_001))
-    done = cli_process.run(home, "demo", home / "file", "--quick", "--json")
+    done = cli.run(home, "demo", home / "file", "--quick", "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), home, done
 
@@ -56,12 +56,12 @@ def test_latency_is_timed_over_sizes_with_the_floor_beside_it(result):
 def test_json_is_all_that_is_printed_and_nothing_is_left(result):
     found, home, done = result
     assert not done.stderr
-    assert cli_process.files_under(home) == [str(home / "file")]
-    assert not cli_process.alive(found["dpu"]["pid"])
+    assert cli.files_under(home) == [str(home / "file")]
+    assert not cli.alive(found["dpu"]["pid"])
 
 
 def test_a_person_sees_digests_hex_table_and_rate(tmp_path):
-    done = cli_process.run(tmp_path, "demo", "--quick")
+    done = cli.run(tmp_path, "demo", "--quick")
     assert done.returncode == 0, done.stderr
     text = done.stdout
     for part in (
@@ -75,7 +75,7 @@ def test_a_person_sees_digests_hex_table_and_rate(tmp_path):
 
 def test_a_single_byte_can_be_moved(tmp_path):
     (tmp_path / "one").write_bytes(b"x")
-    done = cli_process.run(tmp_path, "demo", tmp_path / "one", "--quick", "--json")
+    done = cli.run(tmp_path, "demo", tmp_path / "one", "--quick", "--json")
     assert json.loads(done.stdout)["sha256"]["dpu"] == hashlib.sha256(b"x").hexdigest()
 
 
@@ -106,9 +106,9 @@ def test_an_unreadable_file_is_refused(tmp_path, capsys, monkeypatch):
 
 def test_a_terminal_gets_progress_on_stderr_and_json_stays_clean(tmp_path):
     screen, side = pty.openpty()
-    with cli_process.started(tmp_path, "demo", "--quick", "--json", stderr=side) as process:
+    with cli.started(tmp_path, "demo", "--quick", "--json", stderr=side) as process:
         os.close(side)
-        shown = b"".join(iter(lambda: cli_process.screen_text(screen), b"")).decode()
+        shown = b"".join(iter(lambda: cli.screen_text(screen), b"")).decode()
         found = json.loads(process.stdout.read())
         assert process.wait(10) == 0
     os.close(screen)
@@ -132,15 +132,15 @@ class Lying:
 
 
 def test_bytes_that_differ_fail_the_demo(monkeypatch, capsys):
-    honest = demo_job.move
-    monkeypatch.setattr(demo_job, "move", lambda session, *job: honest(Lying(session), *job))
+    honest = demo_run.move
+    monkeypatch.setattr(demo_run, "move", lambda session, *job: honest(Lying(session), *job))
     monkeypatch.setattr(command, "_SIZES", (8,))
     assert main(["demo", "--quick"]) == 1
     assert "NOT EQUAL" in capsys.readouterr().out
 
 
 MOMENTS = {
-    "as soon as the DPU process exists": lambda process: cli_process.children_of(process.pid),
+    "as soon as the DPU process exists": lambda process: cli.children_of(process.pid),
     "when the move has begun": lambda process: "DPU" in process.stdout.readline(),
     "while transfers are timed": lambda process: any(
         "equal on both sides" in line for line in process.stdout
@@ -151,12 +151,12 @@ MOMENTS = {
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_ctrl_c_leaves_no_process_and_no_file(moment, signal, code, tmp_path):
-    with cli_process.started(tmp_path, "demo") as process:
-        (dpu,) = cli_process.until(lambda: cli_process.children_of(process.pid))
-        cli_process.until(lambda: MOMENTS[moment](process))
-        cli_process.send(process, signal)
-        _, err = cli_process.ended(process)
+    with cli.started(tmp_path, "demo") as process:
+        (dpu,) = cli.until(lambda: cli.children_of(process.pid))
+        cli.until(lambda: MOMENTS[moment](process))
+        cli.send(process, signal)
+        _, err = cli.ended(process)
     assert process.returncode == code
     assert err == ("\ndgkit: stopped\n" if code == 130 else "")
-    cli_process.until(lambda: not cli_process.alive(dpu), seconds=1)
-    assert not cli_process.files_under(tmp_path)
+    cli.until(lambda: not cli.alive(dpu), seconds=1)
+    assert not cli.files_under(tmp_path)

@@ -10,17 +10,17 @@ import sys
 import time
 from pathlib import Path
 
-import cli_process
 import click
 import pytest
-from doctor_rig import UNAME, machine
-from waiting import until
+from support.doctor.machines import UNAME, machine
+from support.processes import cli
+from support.processes.waiting import until
 
 import dgkit
 from dgkit.cli import main
 from dgkit.cli.app import Dgkit
 from dgkit.doctor import Goal
-from dgkit.doctor.readers import live
+from dgkit.doctor.collect import live
 from dgkit.doctor.registry import FAMILIES, checks
 
 GOALS = {str(goal) for goal in Goal}
@@ -190,7 +190,7 @@ def test_help_has_the_exit_codes_and_that_nothing_is_changed(capsys):
 
 
 def test_this_machine_is_judged_in_time_with_nothing_but_the_page_on_stdout(tmp_path):
-    done = cli_process.run(tmp_path, "doctor", "--fast", timeout=30)
+    done = cli.run(tmp_path, "doctor", "--fast", timeout=30)
     assert done.returncode in (0, 1, 5, 6)
     assert not done.stderr
     assert "\x1b" not in done.stdout
@@ -211,7 +211,7 @@ def test_ctrl_c_ends_at_once_and_leaves_no_child(tmp_path):
         "sys.exit(dgkit.cli.main(['doctor', 'hangs']))\n"
     )
     mark = tmp_path / "child"
-    command = cli_process.python(program, str(mark))
+    command = cli.python(program, str(mark))
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -24,7 +24,7 @@ def test_a_recording_that_fails_leaves_no_file(tmp_path, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dgkit.doctor.asking.store", stopped)
+    monkeypatch.setattr("dgkit.doctor.api.store", stopped)
     with pytest.raises(KeyboardInterrupt):
         dgkit.doctor.record(tmp_path / "here.snap")
     assert not list(tmp_path.iterdir())

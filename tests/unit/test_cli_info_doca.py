@@ -4,9 +4,9 @@ import json
 import subprocess
 import sys
 
-import cli_process
 import pytest
-from softdoca_rig import HOME
+from support.doca.libraries import HOME
+from support.processes import cli
 
 from dgkit.cli import info_doca
 
@@ -18,9 +18,9 @@ DEVICE |= {"from_export_pci": False, "max_copy": 2097152, "max_list": 64}
 def test_the_functions_of_the_side_are_named_with_what_they_can(side, iface, tmp_path, monkeypatch):
     monkeypatch.setenv("SOFTDOCA_SIDE", side)
     says = "DMA, export, import; 2097152 bytes a task, lists of 64"
-    text = cli_process.run(tmp_path, "info").stdout
+    text = cli.run(tmp_path, "info").stdout
     assert f"softdoca 3.0.0058  0000:03:00.0 mlx5_0 {iface}: {says}" in text
-    facts = json.loads(cli_process.run(tmp_path, "info", "--json").stdout)["doca"]
+    facts = json.loads(cli.run(tmp_path, "info", "--json").stdout)["doca"]
     assert facts["softdoca"]["version"] == "3.0.0058"
     assert [one["iface"] for one in facts["softdoca"]["devices"]] == [iface]
 

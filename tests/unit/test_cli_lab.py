@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
-import cli_process
 import pytest
+from support.processes import cli
 
 import dgkit
 from dgkit.cli import lab_job, main
@@ -29,7 +29,7 @@ with dgkit.connect(os.environ["DGKIT_ADDRESS"]) as session, session.empty(64) as
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """This process and those it starts share a home of their own."""
-    for name, value in cli_process.environment(tmp_path).items():
+    for name, value in cli.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     (tmp_path / "notebooks").mkdir()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
@@ -56,17 +56,17 @@ def ready(process):
 
 def family(pid):
     """The process's children, theirs, and so on: also those in sessions of their own."""
-    found = cli_process.children_of(pid)
+    found = cli.children_of(pid)
     return [*found, *(below for child in found for below in family(child))]
 
 
 def left_by(home):
-    return [path for path in cli_process.files_under(home / "run") if "/nb" not in path]
+    return [path for path in cli.files_under(home / "run") if "/nb" not in path]
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 143)])
 def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(name, code, home):
-    with cli_process.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
+    with cli.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
         told = ready(process)
         assert get(told["port"], "/api/status", told["token"])[0] == 200
         assert get(told["port"], "/api/status")[0] == 403
@@ -77,22 +77,22 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(name, code, home):
             assert session.info["dpu"]["pid"] in family(process.pid)
         below = family(process.pid)
         assert len(below) >= 3  # JupyterLab, a kernel, the software DPU
-        cli_process.send(process, name)
-        out, err = cli_process.ended(process, 60)
+        cli.send(process, name)
+        out, err = cli.ended(process, 60)
     assert process.returncode == code, err
     assert not out
-    cli_process.until(lambda: not any(map(cli_process.alive, below)))
+    cli.until(lambda: not any(map(cli.alive, below)))
     assert not left_by(home)
     assert not list((home / "run").rglob("lab-*"))
 
 
 def test_killed_it_takes_all_with_it_and_the_next_one_clears_its_folder(home):
-    with cli_process.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
+    with cli.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
         ready(process)
         below = family(process.pid)
         process.kill()
         process.wait(10)
-        cli_process.until(lambda: not any(map(cli_process.alive, below)))
+        cli.until(lambda: not any(map(cli.alive, below)))
     assert len(list((home / "run").rglob("lab-*"))) == 1
     with runtime_folder() as folder:
         assert list((home / "run").rglob("lab-*")) == [folder]
@@ -102,7 +102,7 @@ def test_whatever_is_configured_this_machine_alone_sees_the_port_and_this_user_t
     (home / ".jupyter").mkdir()
     off = {"ServerApp": {"ip": "0.0.0.0", "token": ""}, "IdentityProvider": {"token": ""}}
     (home / ".jupyter/jupyter_server_config.json").write_text(json.dumps(off))
-    with cli_process.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
+    with cli.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
         told = ready(process)
         port = f"{told['port']:04X}"
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
@@ -115,16 +115,16 @@ def test_whatever_is_configured_this_machine_alone_sees_the_port_and_this_user_t
         (folder,) = (home / "run").rglob("lab-*")
         assert folder.stat().st_mode & 0o777 == 0o700
         assert list(folder.glob("jpserver-*.json"))
-        cli_process.send(process, "SIGINT")
+        cli.send(process, "SIGINT")
         assert process.wait(60) == 130
 
 
 def test_a_notebook_reaches_the_dpu_by_the_address_in_its_environment(home):
-    with cli_process.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
+    with cli.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
         told = ready(process)
         served = next(
-            pid for pid in cli_process.children_of(process.pid)
-            if b"dgkit.jupyter.lab" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            pid for pid in cli.children_of(process.pid)
+            if b"dgkit.jupyter.lab_server" in Path(f"/proc/{pid}/cmdline").read_bytes()
         )  # fmt: skip
         pairs = Path(f"/proc/{served}/environ").read_bytes().split(b"\0")
         environment = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if pair)
@@ -134,16 +134,16 @@ def test_a_notebook_reaches_the_dpu_by_the_address_in_its_environment(home):
             env=environment, capture_output=True, text=True, check=True, timeout=60,
         )  # fmt: skip
         assert done.stdout == "b'from a notebook' 0\n"
-        cli_process.send(process, "SIGINT")
+        cli.send(process, "SIGINT")
         assert process.wait(60) == 130
 
 
 def test_without_an_agent_of_its_own_it_passes_on_what_it_is_given(home):
     args = ["--json", "--no-browser", "--port", "0"]
-    with cli_process.started(home, "lab", *args, "--address", "ipc:///a.sock") as process:
+    with cli.started(home, "lab", *args, "--address", "ipc:///a.sock") as process:
         assert ready(process)["agent"] == "ipc:///a.sock"
-        assert len(cli_process.children_of(process.pid)) == 1
-        cli_process.send(process, "SIGINT")
+        assert len(cli.children_of(process.pid)) == 1
+        cli.send(process, "SIGINT")
         assert process.wait(60) == 130
 
 
@@ -151,12 +151,12 @@ def test_a_person_gets_the_url_on_stdout_and_the_rest_on_stderr(home):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", own_port(os.getuid())))  # of this user; so it takes the next one
         taken.listen()
-        with cli_process.started(home, "lab", "--no-browser", "--no-agent", home) as process:
+        with cli.started(home, "lab", "--no-browser", "--no-agent", home) as process:
             url = urlsplit(process.stdout.readline().strip())
             assert url.port != own_port(os.getuid())
             assert get(url.port, f"{url.path}?{url.query}".replace("/lab", "/api/status"))[0] == 200
-            cli_process.send(process, "SIGINT")
-            out, err = cli_process.ended(process, 60)
+            cli.send(process, "SIGINT")
+            out, err = cli.ended(process, 60)
     assert not out
     assert f"serves {home} on this machine alone" in err
     assert "DGKIT_ADDRESS" not in err
@@ -166,7 +166,7 @@ def test_a_person_gets_the_url_on_stdout_and_the_rest_on_stderr(home):
 
 
 def test_what_jupyterlab_does_not_survive_is_told(home):
-    done = cli_process.run(home, "lab", "--no-browser", "--", "--ServerApp.certfile=/nowhere")
+    done = cli.run(home, "lab", "--no-browser", "--", "--ServerApp.certfile=/nowhere")
     assert done.returncode == 1
     assert "JupyterLab ended before it was ready" in done.stderr.splitlines()[-1]
     assert not done.stdout
@@ -248,4 +248,4 @@ def test_a_server_that_does_not_end_is_ended_by_force(home, monkeypatch):
         os.kill(pid, signal.SIGSTOP)
         with lab:
             pass
-        assert not cli_process.alive(pid)
+        assert not cli.alive(pid)

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import click
 import pytest
+from dgkit.units import size_text
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dgkit.cards import hex_lines, size_text
-from dgkit.cli import demo_job, options, source, sweep, tables
-from dgkit.cli.demo_job import Moved, Step
+from dgkit.cli import demo_run, demo_source, options, sweep, tables
+from dgkit.cli.demo_run import Moved, Step
+from dgkit.cli.demo_target import GpuTarget, HostTarget
 from dgkit.cli.demo_view import show_moved
-from dgkit.cli.target import GpuTarget, HostTarget
-from dgkit.memory.available import available_bytes
+from dgkit.html_cards import hex_lines
+from dgkit.memory.meminfo import available_bytes
 from dgkit.report import BandwidthReport, Histogram, LatencyReport, Machine
 
 MACHINE = Machine("cpu", 2, "x86_64", "6.1", 4096, True)
@@ -69,7 +70,7 @@ def nothing(done, total):
 def test_a_file_is_read_whole(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(os.urandom(5 << 20))
-    found = source.Source(path)
+    found = demo_source.Source(path)
     target = bytearray(found.size)
     seen = []
     found.read_into(HostTarget(memoryview(target)), lambda done, total: seen.append((done, total)))
@@ -102,17 +103,17 @@ def test_a_gpu_s_array_is_filled_and_read_piece_by_piece(tmp_path, size):
     path.write_bytes(os.urandom(size))
     array = Array(np.zeros(size, "u1"))
     there = GpuTarget(array)
-    source.Source(path).read_into(there, nothing)
+    demo_source.Source(path).read_into(there, nothing)
     assert array.data.tobytes() == path.read_bytes()
-    assert demo_job._sha256(there, nothing) == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert demo_run._sha256(there, nothing) == hashlib.sha256(path.read_bytes()).hexdigest()
     there.put(0, b"x")
     assert bytes(there.piece(0, min(size, 2))) == b"x" + path.read_bytes()[1:2]
 
 
 def test_without_a_file_the_bytes_are_made_up_and_the_same_each_time():
-    first, second = (bytearray(source.Source(None).size) for _ in range(2))
-    source.Source(None).read_into(HostTarget(memoryview(first)), nothing)
-    source.Source(None).read_into(HostTarget(memoryview(second)), nothing)
+    first, second = (bytearray(demo_source.Source(None).size) for _ in range(2))
+    demo_source.Source(None).read_into(HostTarget(memoryview(first)), nothing)
+    demo_source.Source(None).read_into(HostTarget(memoryview(second)), nothing)
     assert len(first) == 16 << 20
     assert first == second
     assert first.startswith(b"dgkit demo")
@@ -122,7 +123,7 @@ def test_without_a_file_the_bytes_are_made_up_and_the_same_each_time():
 def test_a_file_that_becomes_shorter_is_an_error(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100)
-    found = source.Source(path)
+    found = demo_source.Source(path)
     path.write_bytes(b"x" * 50)
     with pytest.raises(OSError, match="became shorter"):
         found.read_into(HostTarget(memoryview(bytearray(100))), nothing)
@@ -131,20 +132,20 @@ def test_a_file_that_becomes_shorter_is_an_error(tmp_path):
 def test_an_empty_file_says_that_there_is_nothing_to_move(tmp_path):
     (tmp_path / "empty").touch()
     with pytest.raises(click.UsageError, match="is empty"):
-        source.Source(tmp_path / "empty")
+        demo_source.Source(tmp_path / "empty")
 
 
 def test_a_file_that_tells_no_size_is_read_all_the_same():
-    found = source.Source(Path("/proc/version"))
+    found = demo_source.Source(Path("/proc/version"))
     target = bytearray(found.size)
     found.read_into(HostTarget(memoryview(target)), nothing)
     assert target == Path("/proc/version").read_bytes()
 
 
 def test_a_file_that_tells_no_size_and_has_no_end_in_sight_is_refused(monkeypatch):
-    monkeypatch.setattr(source, "_MADE_UP", 8)
+    monkeypatch.setattr(demo_source, "_MADE_UP", 8)
     with pytest.raises(click.UsageError, match="tells no size and has more than 8 B"):
-        source.Source(Path("/proc/version"))
+        demo_source.Source(Path("/proc/version"))
 
 
 def test_no_time_and_no_rate_is_written_as_zero(capsys):
@@ -162,9 +163,9 @@ def test_no_time_and_no_rate_is_written_as_zero(capsys):
 
 def test_a_pipe_or_a_device_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", source.Path("/dev/zero")):
+    for path in (tmp_path / "pipe", demo_source.Path("/dev/zero")):
         with pytest.raises(click.UsageError, match="no regular file"):
-            source.Source(path)
+            demo_source.Source(path)
 
 
 def test_a_file_larger_than_memory_is_refused_with_the_limit(tmp_path):
@@ -172,7 +173,7 @@ def test_a_file_larger_than_memory_is_refused_with_the_limit(tmp_path):
     with path.open("wb") as file:
         file.truncate(available_bytes() + (1 << 30))
     with pytest.raises(click.UsageError, match=r"the limit is [\d.]+ [GM]iB"):
-        source.Source(path)
+        demo_source.Source(path)
 
 
 @given(st.binary(min_size=1, max_size=100), st.integers(0, 2**31))

@@ -5,13 +5,13 @@ import threading
 from dataclasses import replace
 
 import pytest
-from waiting import until
+from support.processes.waiting import until
 
 import dgkit
 from dgkit import memory
-from dgkit.cli import console, info_gpu, main, place
+from dgkit.cli import console, info_gpu, main, place_option
 from dgkit.errors import DeviceUnavailable, NativeError, OutOfMemory
-from dgkit.memory.survey import GpuInfo
+from dgkit.memory.gpu_info import GpuInfo
 
 GPU = GpuInfo(
     index=0, name="A GPU", uuid="GPU-1", pci="0000:01:00.0", total=64 << 30, free=60 << 30,
@@ -60,11 +60,11 @@ def test_the_provider_is_the_one_that_reaches_the_memory(on, provider, monkeypat
     monkeypatch.setattr(
         memory, "empty", lambda *_, on: made.append(on) or memory.wrap(bytearray(1))
     )
-    found = place.settle(on, None)
+    found = place_option.settle(on, None)
     assert (found.provider, found.on) == (provider, "gpu" if on == "auto" else on)
     assert made == ([] if on in ("host", "auto") else [on])  # tried before anything is started
     assert bool(found.chosen) is (on == "auto")
-    assert place.settle(on, "cuda").provider == "cuda"
+    assert place_option.settle(on, "cuda").provider == "cuda"
 
 
 @pytest.mark.parametrize("on", ["gpu", "cuda:1"])
@@ -81,7 +81,7 @@ def test_a_provider_that_does_not_reach_the_memory_is_wrong_usage(no_gpu, on, pr
 )
 def test_auto_takes_the_host_where_it_must_and_says_why(provider, why, said, monkeypatch):
     monkeypatch.setattr(memory.survey, "why_no_gpu", lambda: why)
-    found = place.settle("auto", provider)
+    found = place_option.settle("auto", provider)
     assert (found.on, found.provider) == ("host", "soft")
     assert said in found.chosen
 
@@ -89,8 +89,8 @@ def test_auto_takes_the_host_where_it_must_and_says_why(provider, why, said, mon
 def test_memory_that_may_be_another_side_s_is_not_tried_here(monkeypatch):
     monkeypatch.setattr(memory, "empty", lambda *_, **__: pytest.fail("it was tried"))
     monkeypatch.setattr(memory.survey, "why_no_gpu", lambda: "no driver")
-    assert place.settle("gpu", None, here=False).provider == "cuda"
-    assert place.settle("auto", None, here=False).on == "auto"
+    assert place_option.settle("gpu", None, here=False).provider == "cuda"
+    assert place_option.settle("auto", None, here=False).on == "auto"
 
 
 def test_a_full_gpu_says_so_before_anything_is_started(monkeypatch, capsys):

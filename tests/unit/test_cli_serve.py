@@ -3,8 +3,8 @@
 import os
 import shlex
 
-import cli_process
 import pytest
+from support.processes import cli
 
 import dgkit
 from dgkit.cli import main
@@ -13,14 +13,14 @@ from dgkit.cli import main
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """This process and those it starts share a home of their own."""
-    for name, value in cli_process.environment(tmp_path).items():
+    for name, value in cli.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     return tmp_path
 
 
 @pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
 def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(signal, home):
-    with cli_process.started(home, "serve", "--max-memory", "64M") as process:
+    with cli.started(home, "serve", "--max-memory", "64M") as process:
         address = process.stdout.readline().strip()
         with dgkit.connect(address) as session:
             assert session.info["dpu"]["pid"] == process.pid
@@ -28,14 +28,14 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(signal, home):
             with session.empty(100) as region:
                 session.write(region, b"hello", offset=7)
                 assert session.read(region, 5, offset=7) == b"hello"
-        cli_process.send(process, signal)
-        out, err = cli_process.ended(process)
+        cli.send(process, signal)
+        out, err = cli.ended(process)
     assert process.returncode == 0
     assert not out
     assert f'dgkit.connect("{address}")' in err
     assert "Traceback" not in err
     assert err.endswith("dgkit serve: stopped\n")
-    assert not cli_process.files_under(home)
+    assert not cli.files_under(home)
 
 
 @pytest.mark.parametrize(
@@ -47,43 +47,43 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(signal, home):
     ],
 )
 def test_it_says_what_moves_the_bytes(options, says, home):
-    with cli_process.started(home, "serve", *options) as process:
+    with cli.started(home, "serve", *options) as process:
         process.stdout.readline()
-        cli_process.send(process, "SIGTERM")
-        _, err = cli_process.ended(process)
+        cli.send(process, "SIGTERM")
+        _, err = cli.ended(process)
     assert says in err
 
 
 def test_a_process_that_does_not_end_when_it_should_is_told_with_its_stacks(home):
-    with cli_process.started(home, "serve") as process:
+    with cli.started(home, "serve") as process:
         process.stdout.readline()
         with pytest.raises(AssertionError, match=r"(?s)within 0.1 s.*server\.py.* in run"):
-            cli_process.ended(process, seconds=0.1)
+            cli.ended(process, seconds=0.1)
 
 
 def test_it_ends_while_a_client_is_connected(home):
-    with cli_process.started(home, "serve") as process:
+    with cli.started(home, "serve") as process:
         address = process.stdout.readline().strip()
         session = dgkit.connect(address)
-        cli_process.send(process, "SIGTERM")
+        cli.send(process, "SIGTERM")
         assert process.wait(10) == 0
         with session, pytest.raises(dgkit.PeerLost):
             session.stats()
 
 
 def test_more_memory_than_allowed_is_refused_with_the_limit(home):
-    with cli_process.started(home, "serve", "--max-memory", "1M") as process:
+    with cli.started(home, "serve", "--max-memory", "1M") as process:
         address = process.stdout.readline().strip()
         with dgkit.connect(address) as session:
             with pytest.raises(dgkit.OutOfMemory, match="--max-memory"):
                 session.empty((1 << 20) + 1, on="dpu")
             session.empty(1 << 20, on="dpu")
-        cli_process.send(process, "SIGTERM")
+        cli.send(process, "SIGTERM")
         assert process.wait(10) == 0
 
 
 def test_tcp_without_keys_is_refused_with_the_way_to_make_them(home):
-    done = cli_process.run(home, "serve", "--address", "tcp://127.0.0.1:0")
+    done = cli.run(home, "serve", "--address", "tcp://127.0.0.1:0")
     assert done.returncode == 4
     assert "dgkit keys make" in done.stderr
     assert not done.stdout
@@ -94,14 +94,14 @@ def test_tcp_takes_a_free_port_and_lets_in_who_has_a_key(home, capsys):
     assert main(["keys", "make"]) == 0
     public = capsys.readouterr().out.strip()
     assert main(["keys", "allow", public]) == 0
-    with cli_process.started(home, "serve", "--address", "tcp://127.0.0.1:0") as process:
+    with cli.started(home, "serve", "--address", "tcp://127.0.0.1:0") as process:
         address = process.stdout.readline().strip()
         assert not address.startswith("tcp://127.0.0.1:0")
         assert public in address
         with dgkit.connect(address) as session:
             assert session.stats()
-        cli_process.send(process, "SIGINT")
-        cli_process.ended(process)
+        cli.send(process, "SIGINT")
+        cli.ended(process)
     assert process.returncode == 0
 
 
@@ -109,13 +109,13 @@ def test_tcp_takes_a_free_port_and_lets_in_who_has_a_key(home, capsys):
     "address", ["http://here", "ipc://relative", "tcp://host", "tcp://h:99999"]
 )
 def test_a_wrong_address_is_wrong_usage(address, home):
-    done = cli_process.run(home, "serve", "--address", address)
+    done = cli.run(home, "serve", "--address", address)
     assert done.returncode == 2
     assert "ipc://" in done.stderr or "tcp://" in done.stderr
 
 
 def test_an_unknown_provider_is_a_device_that_is_not_there(home):
-    done = cli_process.run(home, "serve", "--provider", "nope")
+    done = cli.run(home, "serve", "--provider", "nope")
     assert done.returncode in (2, 3)
     assert "nope" in done.stderr
     assert "Traceback" not in done.stderr

@@ -7,9 +7,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-import cli_process
 import pytest
-from softdoca_rig import HOME
+from support.doca.libraries import HOME
+from support.processes import cli
 
 from dgkit.cli import main
 
@@ -117,7 +117,7 @@ def test_run_gives_the_program_its_arguments_and_the_environment(tmp_path):
     devices.touch()
     given = ["--side", "dpu", "--devices", "devices.conf", "--faults", "error every=10"]
     shown = 'echo "$SOFTDOCA_SIDE|$SOFTDOCA_DEVICES|$SOFTDOCA_FAULTS|$LD_LIBRARY_PATH|$*"'
-    done = cli_process.run(
+    done = cli.run(
         tmp_path, "softdoca", "run", *given, "--", "sh", "-c", shown, "sh", "--side", "-x", "a b",
         cwd=tmp_path,
     )  # fmt: skip
@@ -127,13 +127,13 @@ def test_run_gives_the_program_its_arguments_and_the_environment(tmp_path):
 
 @pytest.mark.parametrize("code", [0, 1, 77])
 def test_run_ends_with_the_program_s_exit_code(code, tmp_path):
-    done = cli_process.run(tmp_path, "softdoca", "run", "--", "sh", "-c", f"exit {code}")
+    done = cli.run(tmp_path, "softdoca", "run", "--", "sh", "-c", f"exit {code}")
     assert done.returncode == code
 
 
 def test_run_is_the_program_s_own_process_so_signals_reach_it(tmp_path):
     script = "echo $$; exec cat"
-    with cli_process.started(
+    with cli.started(
         tmp_path, "softdoca", "run", "--", "sh", "-c", script, stdin=subprocess.PIPE
     ) as process:
         assert int(process.stdout.readline()) == process.pid
@@ -142,32 +142,32 @@ def test_run_is_the_program_s_own_process_so_signals_reach_it(tmp_path):
 
 
 def test_run_hands_on_no_signal_that_python_ignores(tmp_path):
-    done = cli_process.run(tmp_path, "softdoca", "run", "--", "grep", "SigIgn", "/proc/self/status")
+    done = cli.run(tmp_path, "softdoca", "run", "--", "grep", "SigIgn", "/proc/self/status")
     ignored = int(done.stdout.split()[1], 16)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         assert not ignored >> (number - 1) & 1
 
 
 def test_a_program_that_is_not_there_is_127(tmp_path):
-    done = cli_process.run(tmp_path, "softdoca", "run", "--", "./nowhere")
+    done = cli.run(tmp_path, "softdoca", "run", "--", "./nowhere")
     assert done.returncode == 127
     assert done.stderr == "dgkit: ./nowhere: there is no such program\n"
 
 
 def test_a_program_of_this_folder_without_its_folder_is_127_and_named_right(tmp_path):
     (tmp_path / "mine").touch(mode=0o755)
-    done = cli_process.run(tmp_path, "softdoca", "run", "--", "mine", cwd=tmp_path)
+    done = cli.run(tmp_path, "softdoca", "run", "--", "mine", cwd=tmp_path)
     assert done.returncode == 127
     assert done.stderr == "dgkit: mine: there is no such program on PATH; here is ./mine\n"
 
 
 def test_a_file_that_cannot_be_run_is_126(tmp_path):
     (tmp_path / "data").write_text("no program")
-    done = cli_process.run(tmp_path, "softdoca", "run", "--", "./data", cwd=tmp_path)
+    done = cli.run(tmp_path, "softdoca", "run", "--", "./data", cwd=tmp_path)
     assert done.returncode == 126
     assert done.stderr == "dgkit: ./data: Permission denied\n"
     (tmp_path / "data").chmod(0o700)
-    done = cli_process.run(tmp_path, "softdoca", "run", "--", "./data", cwd=tmp_path)
+    done = cli.run(tmp_path, "softdoca", "run", "--", "./data", cwd=tmp_path)
     assert done.returncode == 126
     assert done.stderr == "dgkit: ./data: it is no program for this machine\n"
 

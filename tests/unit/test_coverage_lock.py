@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from agents import python
+from support.processes.agents import python
 
 pytest.importorskip("coverage")
 
@@ -43,7 +43,9 @@ def last():
 
 def test_a_signal_that_raises_leaves_the_lock_of_coverage_free(tmp_path):
     (tmp_path / "many.py").write_text(MANY)
-    source = INTERRUPTED.format(mend="import coverage_lock; coverage_lock.mend()")
+    source = INTERRUPTED.format(
+        mend="from support.processes import coverage_lock; coverage_lock.mend()"
+    )
     kept = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")}
     done = subprocess.run(
         python(f"sys.path.insert(0, {str(tmp_path)!r})\n{source}"),

@@ -6,8 +6,8 @@ import time
 import weakref
 
 import pytest
-from dma_rig import pattern, rig
-from waiting import until
+from support.dma import pattern, rig
+from support.processes.waiting import until
 
 import dgkit
 from dgkit import FaultRule, Status

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dma_rig import pattern, rig
+from support.dma import pattern, rig
 
 import dgkit
 from dgkit import WC_DTYPE, WR_DTYPE, FaultRule, Status

@@ -1,7 +1,7 @@
 """Descriptors: exporting a region, importing it in the same process."""
 
 import pytest
-from dma_rig import keep
+from support.dma import keep
 
 import dgkit
 from dgkit import Access, Device

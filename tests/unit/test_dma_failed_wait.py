@@ -1,7 +1,7 @@
 """A failed completion that comes while wait() waits without a limit."""
 
 import pytest
-from dma_rig import rig
+from support.dma import rig
 
 from dgkit import FaultRule, TransferError
 

@@ -1,7 +1,7 @@
 """Rules of the provider `fault`."""
 
 import pytest
-from dma_rig import rig
+from support.dma import rig
 
 import dgkit
 from dgkit import FaultRule, Status

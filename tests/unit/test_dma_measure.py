@@ -1,7 +1,7 @@
 """Measuring: what the C loops give, and what they refuse."""
 
 import pytest
-from dma_rig import rig
+from support.dma import rig
 
 import dgkit
 from dgkit import FaultRule, dma

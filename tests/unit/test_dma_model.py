@@ -4,10 +4,10 @@ import contextlib
 
 import numpy as np
 import pytest
-from dma_rig import pattern, rig
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from support.dma import pattern, rig
 
 import dgkit
 from dgkit import WC_DTYPE, WR_DTYPE, FaultRule

@@ -5,7 +5,7 @@ import select
 
 import numpy as np
 import pytest
-from dma_rig import keep, rig
+from support.dma import keep, rig
 
 import dgkit
 from dgkit import Device, FaultRule, Path, Status

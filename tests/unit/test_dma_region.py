@@ -8,7 +8,7 @@ from multiprocessing import shared_memory
 
 import numpy as np
 import pytest
-from dma_rig import keep, rig
+from support.dma import keep, rig
 
 import dgkit
 from dgkit import Access, Device

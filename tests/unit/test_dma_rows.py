@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from dma_rig import pattern, rig
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.dma import pattern, rig
 
 from dgkit.errors import BoundsError, QueueFull
 

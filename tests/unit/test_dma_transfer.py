@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from dma_rig import pattern, rig
+from support.dma import pattern, rig
 
 import dgkit
 from dgkit import FaultRule, Op, Status

@@ -6,7 +6,7 @@ import textwrap
 
 import numpy as np
 import pytest
-from binding_rig import copying
+from support.doca.binding import copying
 
 import dgkit
 from dgkit import doca

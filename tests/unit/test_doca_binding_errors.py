@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from binding_rig import START, copying
-from children import run
+from support.doca.binding import START, copying
+from support.processes.children import run
 
 import dgkit
 from dgkit import doca

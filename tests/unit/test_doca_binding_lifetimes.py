@@ -5,11 +5,11 @@ import threading
 import warnings
 
 import pytest
-from binding_rig import START, Copy, copying
-from children import run
 from hypothesis import given
 from hypothesis import strategies as st
-from waiting import held, steady, until
+from support.doca.binding import START, Copy, copying
+from support.processes.children import run
+from support.processes.waiting import held, steady, until
 
 import dgkit
 from dgkit import doca

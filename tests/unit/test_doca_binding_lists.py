@@ -3,9 +3,9 @@
 from itertools import pairwise
 
 import pytest
-from binding_rig import copying
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doca.binding import copying
 
 from dgkit import doca
 

@@ -1,10 +1,10 @@
 """dgkit.doca: a host's process and a DPU's, and what goes from one to the other: bytes."""
 
 import pytest
-from binding_rig import START, copying
-from children import child
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doca.binding import START, copying
+from support.processes.children import child
 
 from dgkit import doca
 from dgkit.doca import Access

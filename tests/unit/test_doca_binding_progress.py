@@ -5,8 +5,8 @@ import select
 import threading
 
 import pytest
-from binding_rig import START, copying
-from children import child, run
+from support.doca.binding import START, copying
+from support.processes.children import child, run
 
 from dgkit import doca
 from dgkit.doca import Code, State

@@ -6,17 +6,17 @@ The same code is the provider doca, over the real libraries, which no machine of
 import hashlib
 import os
 
-import cli_process
 import pytest
-from agents import agent
-from children import EXPORTER, IMPORTER, child, run
-from dma_rig import keep
+from support.dma import keep
+from support.processes import cli
+from support.processes.agents import agent
+from support.processes.children import EXPORTER, IMPORTER, child, run
 
 import dgkit
 from dgkit import Device, dma
-from dgkit.cards import provider_badge, provider_label
 from dgkit.dma import measure
 from dgkit.errors import DeviceUnavailable, RegionBusy, TransferError, Unsupported
+from dgkit.html_cards import provider_badge, provider_label
 from dgkit.report import BandwidthReport, LatencyReport
 from dgkit.types import Status
 
@@ -370,18 +370,18 @@ def test_many_regions_of_a_session_come_and_go(session):
 
 
 def test_demo_and_bench_run_over_softdoca(tmp_path):
-    done = cli_process.run(tmp_path, "demo", "--quick", "--provider", "softdoca")
+    done = cli.run(tmp_path, "demo", "--quick", "--provider", "softdoca")
     assert done.returncode == 0, done.stderr
     assert SOFTWARE in done.stdout
     assert "equal on both sides" in done.stdout
     few = ("--sizes", "64,4K", "--depths", "8", "--count", "200", "--seconds", "0.02")
-    done = cli_process.run(tmp_path, "bench", "--provider", "softdoca", *few)
+    done = cli.run(tmp_path, "bench", "--provider", "softdoca", *few)
     assert done.returncode == 0, done.stderr
     assert SOFTWARE in done.stdout
 
 
 def test_info_shows_both_and_why_not(tmp_path):
-    done = cli_process.run(tmp_path, "info")
+    done = cli.run(tmp_path, "info")
     providers = done.stdout.partition("Providers")[2].partition("\n\n")[0]
     lines = {line.split()[0]: line for line in providers.splitlines() if line.strip()}
     assert " usable" in lines["softdoca"]

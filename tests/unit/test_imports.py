@@ -38,12 +38,12 @@ ALONE = {
     "_native": {"dma/_ffi.py"},
     "cffi": {"dma/_ffi.py", "doca/_library.py"},  # doca: DOCA's libraries, which no wheel brings
     # libraries that no wheel brings
-    "ctypes": {"doctor/readers/probes.py", "memory/cuda.py", "memory/gdrcopy.py"},
+    "ctypes": {"doctor/collect/probes.py", "memory/cuda.py", "memory/gdrcopy.py"},
     "pickle": set(),
     "click": {"cli/"},
     "rich": {"cli/"},
     "zmq": {"wire/", "agent", "session"},
-    "msgspec": {"doctor/", "wire/", "agent", "session", "report.py", "cards.py"},
+    "msgspec": {"doctor/", "wire/", "agent", "session", "report.py", "html_cards.py"},
     "cupy": {"memory/"},
     "cuda": {"memory/"},
     "ipywidgets": {"widgets/"},

@@ -11,8 +11,8 @@ from IPython.utils.capture import capture_output
 from traitlets.config import Config
 
 import dgkit
-from dgkit.jupyter import bar, shown
-from dgkit.jupyter.shown import BytesRead
+from dgkit.jupyter import display, progress
+from dgkit.jupyter.display import BytesRead
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_bytes_are_shown_with_where_they_are_and_who_read_them(ip, session):
 
 def test_many_bytes_are_shown_in_part():
     many = BytesRead(bytes(1 << 20), "r", "host", 0, "soft")
-    assert len(repr(many).splitlines()) == 2 + shown._LINES
+    assert len(repr(many).splitlines()) == 2 + display._LINES
     assert "1,048,320 bytes more" in repr(many)
     assert len(many._repr_html_()) < 4000
 
@@ -242,12 +242,12 @@ def test_loading_again_and_unloading_leave_nothing_behind(ip):
 
 
 def test_on_a_terminal_the_bar_is_a_line_that_goes(ip, capsys, monkeypatch):
-    monkeypatch.setattr(bar, "_PATIENCE_S", 0.0)
-    monkeypatch.setattr(bar, "_STEP_S", 0.0)
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress, "_STEP_S", 0.0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with bar.Bar(ip, "read grid, bytes") as progress:
-        progress(1, 4)
-        progress(4, 4)
+    with progress.Bar(ip, "read grid, bytes") as bar:
+        bar(1, 4)
+        bar(4, 4)
     err = capsys.readouterr().err
     assert err.split("\r")[1:3] == ["read grid, bytes: 25 % of 4 ", "read grid, bytes: 100 % of 4 "]
     assert err.endswith("\r\x1b[K")

@@ -1,7 +1,7 @@
 """%dma in a real kernel: what Tab offers there, the bar of what takes long, Ctrl-C."""
 
 import pytest
-from kernel_rig import kernel
+from support.jupyter.kernel import kernel
 
 SETUP = """
 import dgkit

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dgkit.jupyter.grammar import COMMANDS, Misuse, help_text, parse
-from dgkit.jupyter.words import split, unquoted
+from dgkit.jupyter.tokenizer import split, unquoted
 
 
 def texts(line):

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import children
 import pytest
+from support.processes import children
 
 import dgkit.jupyter
-from dgkit.jupyter import nodelay
+from dgkit.jupyter import tcp_nodelay
 
 SHIPPED = Path(dgkit.jupyter.__file__).parent / "dgkit.json"
 INSTALLED = "etc/jupyter/jupyter_server_config.d/dgkit.json"
@@ -85,7 +85,7 @@ def served(folders, *args):
 
 def test_a_server_with_the_shipped_file_sets_it_on_the_socket_of_a_live_kernel(folders):
     told, log = served(folders)
-    assert told["extensions"]["dgkit.jupyter.nodelay"] is True
+    assert told["extensions"]["dgkit.jupyter.tcp_nodelay"] is True
     assert told["nodelay"] == 1
     assert "dgkit: TCP_NODELAY is set" in log
     assert "Traceback" not in log
@@ -94,7 +94,7 @@ def test_a_server_with_the_shipped_file_sets_it_on_the_socket_of_a_live_kernel(f
 def test_a_server_where_it_is_disabled_does_not(folders):
     path = Path(folders["JUPYTER_CONFIG_DIR"])
     path.mkdir()
-    off = {"ServerApp": {"jpserver_extensions": {"dgkit.jupyter.nodelay": False}}}
+    off = {"ServerApp": {"jpserver_extensions": {"dgkit.jupyter.tcp_nodelay": False}}}
     (path / "jupyter_server_config.json").write_text(json.dumps(off))
     told, log = served(folders)
     assert told["nodelay"] == 0
@@ -110,7 +110,7 @@ def test_jupyter_lists_it_and_finds_it_valid(folders):
         env=os.environ | folders, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     lines = (done.stdout + done.stderr).splitlines()
-    at = next(at for at, line in enumerate(lines) if "dgkit.jupyter.nodelay" in line)
+    at = next(at for at, line in enumerate(lines) if "dgkit.jupyter.tcp_nodelay" in line)
     assert "enabled" in lines[at]
     assert "OK" in "".join(lines[at : at + 3])
 
@@ -149,9 +149,9 @@ LOG = logging.getLogger("test")
 
 def test_it_is_set_before_the_websocket_opens_once_however_often_it_is_enabled():
     handler = fresh()
-    assert nodelay.enable(handler, LOG) == ""
+    assert tcp_nodelay.enable(handler, LOG) == ""
     opens = handler.open
-    assert nodelay.enable(handler, LOG) == ""
+    assert tcp_nodelay.enable(handler, LOG) == ""
     assert handler.open is opens
     assert opens.__name__ == "open"
     it = handler()
@@ -161,7 +161,7 @@ def test_it_is_set_before_the_websocket_opens_once_however_often_it_is_enabled()
 
 def test_a_class_made_of_it_opens_so_too():
     handler = fresh()
-    nodelay.enable(handler, LOG)
+    tcp_nodelay.enable(handler, LOG)
 
     class Other(handler):
         async def open(self, kernel):
@@ -174,7 +174,7 @@ def test_a_class_made_of_it_opens_so_too():
 
 def test_a_socket_that_refuses_opens_all_the_same(caplog):
     handler = fresh()
-    nodelay.enable(handler, LOG)
+    tcp_nodelay.enable(handler, LOG)
 
     def refuses(*_):
         raise AssertionError("no connection")
@@ -198,7 +198,7 @@ def test_where_a_server_differs_nothing_is_changed_and_one_line_says_so(
     name = "jupyter_server.services.kernels.websocket"
     monkeypatch.setitem(sys.modules, name, SimpleNamespace(KernelWebsocketHandler=handler))
     with caplog.at_level(logging.INFO):
-        nodelay._load_jupyter_server_extension(SimpleNamespace(log=LOG))
+        tcp_nodelay._load_jupyter_server_extension(SimpleNamespace(log=LOG))
     assert dict(vars(handler)) == before
     assert len(caplog.records) == 1
     assert "TCP_NODELAY is not set" in caplog.text
@@ -207,5 +207,5 @@ def test_where_a_server_differs_nothing_is_changed_and_one_line_says_so(
 def test_a_server_without_such_a_websocket_goes_on(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "jupyter_server.services.kernels.websocket", None)
     with caplog.at_level(logging.INFO):
-        nodelay._load_jupyter_server_extension(SimpleNamespace(log=LOG))
+        tcp_nodelay._load_jupyter_server_extension(SimpleNamespace(log=LOG))
     assert "no such websocket" in caplog.text

@@ -12,7 +12,7 @@ import pytest
 
 import dgkit
 from dgkit.errors import ClosedError, OutOfMemory
-from dgkit.memory import available, host
+from dgkit.memory import host, meminfo
 from dgkit.types import is_memory
 
 F_GET_SEALS = 1034
@@ -213,8 +213,8 @@ def test_each_limit_of_the_system_is_named(monkeypatch, code, words):
 
 
 def test_what_is_available_is_the_machines_figure_without_a_cgroup(monkeypatch):
-    monkeypatch.setattr(available, "_cgroup", lambda: 1 << 62)
-    assert 0 < available.available_bytes() < 1 << 50
+    monkeypatch.setattr(meminfo, "_cgroup", lambda: 1 << 62)
+    assert 0 < meminfo.available_bytes() < 1 << 50
 
 
 def cgroup_files(monkeypatch, texts):
@@ -223,7 +223,7 @@ def cgroup_files(monkeypatch, texts):
             raise FileNotFoundError(name)
         return texts[name]
 
-    monkeypatch.setattr(available, "_text", text)
+    monkeypatch.setattr(meminfo, "_text", text)
 
 
 def test_a_cgroups_limit_counts_less_what_is_used(monkeypatch):
@@ -236,16 +236,16 @@ def test_a_cgroups_limit_counts_less_what_is_used(monkeypatch):
             "/proc/meminfo": "MemTotal: 99 kB\nMemAvailable:   9000 kB\n",
         },
     )
-    assert available.available_bytes() == 4000
+    assert meminfo.available_bytes() == 4000
 
 
 @pytest.mark.parametrize("most", ["max\n", None])
 def test_a_cgroup_without_a_limit_leaves_the_machines_figure(monkeypatch, most):
     files = {"/sys/fs/cgroup/memory.max": most, "/proc/meminfo": "MemAvailable: 3 kB\n"}
     cgroup_files(monkeypatch, files)
-    assert available.available_bytes() == 3072
+    assert meminfo.available_bytes() == 3072
 
 
 def test_a_kernel_that_does_not_say_what_is_available_sets_no_limit(monkeypatch):
     cgroup_files(monkeypatch, {"/proc/meminfo": "MemFree: 3 kB\n"})
-    assert available.available_bytes() == 1 << 62
+    assert meminfo.available_bytes() == 1 << 62

@@ -11,8 +11,8 @@ import pytest
 import dgkit
 from dgkit import memory
 from dgkit.errors import DeviceUnavailable, Unsupported
-from dgkit.memory import HostMemory, cuda, survey
-from dgkit.memory.place import parse_on
+from dgkit.memory import HostMemory, cuda, gpu_info
+from dgkit.memory.placement import parse_on
 
 MISSING = "libcuda.so.1: cannot open shared object file: No such file or directory"
 
@@ -171,13 +171,13 @@ def test_the_flavour_of_the_kernel_modules_is_read_from_their_version(
 ):
     file = tmp_path / "version"
     file.write_text(VERSION.format(flavour=flavour))
-    monkeypatch.setattr(survey, "_VERSION", file)
-    assert survey.kernel_modules() == ("580.159.04", known, "")
+    monkeypatch.setattr(gpu_info, "_VERSION", file)
+    assert gpu_info.kernel_modules() == ("580.159.04", known, "")
 
 
 def test_a_flavour_that_cannot_be_read_is_unknown_and_says_why(monkeypatch):
-    monkeypatch.setattr(survey, "_VERSION", Path("/nowhere/version"))
-    version, flavour, why = survey.kernel_modules()
+    monkeypatch.setattr(gpu_info, "_VERSION", Path("/nowhere/version"))
+    version, flavour, why = gpu_info.kernel_modules()
     assert (version, flavour) == ("unknown", "unknown")
     assert "/nowhere/version cannot be read" in why
 
@@ -190,15 +190,15 @@ def test_the_size_of_bar1_is_that_of_the_devices_second_resource(monkeypatch, tm
         "0x0000204000000000 0x000020bfffffffff 0x000000000014220c",
     ]
     (device / "resource").write_text("\n".join(lines))
-    monkeypatch.setattr(survey, "_PCI", tmp_path)
+    monkeypatch.setattr(gpu_info, "_PCI", tmp_path)
 
     def no_nvml():
         raise RuntimeError("libnvidia-ml.so.1 is not here")
 
-    monkeypatch.setattr(survey, "_nvml", no_nvml)
-    assert survey._sizes("0000:17:00.0")[:3] == (512 << 30, None, None)
-    assert "libnvidia-ml.so.1 is not here" in survey._sizes("0000:17:00.0")[3]
-    *sizes, why = survey._sizes("0000:18:00.0")
+    monkeypatch.setattr(gpu_info, "_nvml", no_nvml)
+    assert gpu_info._sizes("0000:17:00.0")[:3] == (512 << 30, None, None)
+    assert "libnvidia-ml.so.1 is not here" in gpu_info._sizes("0000:17:00.0")[3]
+    *sizes, why = gpu_info._sizes("0000:18:00.0")
     assert sizes == [None, None, None]
     assert "cannot be read" in why
 
@@ -212,10 +212,10 @@ def test_a_64_bit_bar0_takes_two_lines_and_the_next_in_use_is_bar1(monkeypatch, 
         *("0x0000204000000000 0x0000207fffffffff 0x000000000014220c", unused),
     ]
     (device / "resource").write_text("\n".join(lines))
-    monkeypatch.setattr(survey, "_PCI", tmp_path)
-    assert survey._resource1("0000:17:00.0") == 256 << 30
+    monkeypatch.setattr(gpu_info, "_PCI", tmp_path)
+    assert gpu_info._resource1("0000:17:00.0") == 256 << 30
     (device / "resource").write_text("\n".join(lines[:2]))
-    assert survey._resource1("0000:17:00.0") is None
+    assert gpu_info._resource1("0000:17:00.0") is None
 
 
 class _Nvml:
@@ -232,5 +232,5 @@ class _Nvml:
 
 
 def test_bar1_and_free_memory_are_asked_of_nvml_first(monkeypatch):
-    monkeypatch.setattr(survey, "_nvml", _Nvml)
-    assert survey._sizes("0000:17:00.0") == (70, 7, 7000, "")
+    monkeypatch.setattr(gpu_info, "_nvml", _Nvml)
+    assert gpu_info._sizes("0000:17:00.0") == (70, 7, 7000, "")

@@ -269,12 +269,12 @@ def test_the_machine_is_this_one_and_keeps_its_name_to_itself():
 
 
 def test_a_machine_without_a_model_name_is_named_by_its_numbers(monkeypatch):
-    from dgkit.report import machine
+    from dgkit.report import system_info
 
     arm = {"CPU implementer": "0x41", "CPU part": "0xd08"}
-    assert "implementer 0x41 part 0xd08" in machine._cpu_name(arm)
-    assert machine._virtual({"flags": "fpu hypervisor"}) is True
-    assert machine._virtual({"flags": "fpu"}) is False
+    assert "implementer 0x41 part 0xd08" in system_info._cpu_name(arm)
+    assert system_info._virtual({"flags": "fpu hypervisor"}) is True
+    assert system_info._virtual({"flags": "fpu"}) is False
 
 
 def test_a_report_is_a_value():

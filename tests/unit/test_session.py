@@ -6,8 +6,8 @@ import os
 import threading
 
 import pytest
-from agents import agent
-from waiting import gone, until
+from support.processes.agents import agent
+from support.processes.waiting import gone, until
 
 import dgkit
 from dgkit.errors import (
@@ -372,7 +372,7 @@ def test_memory_is_bounded_where_the_limit_says():
     ids=repr,
 )
 def test_a_session_that_cannot_be_says_why_and_leaves_no_process(wrong, error):
-    from waiting import children
+    from support.processes.waiting import children
 
     before = children()
     with pytest.raises(error):

@@ -5,11 +5,11 @@ import resource
 import signal
 
 import pytest
-from waiting import gone, until
+from support.processes.waiting import gone, until
 
 import dgkit
 from dgkit.errors import BoundsError, ClosedError, LimitReached, OutOfMemory
-from dgkit.wire.failures import to_exception
+from dgkit.wire.error_codec import to_exception
 from dgkit.wire.messages import Failed
 
 CALLS = {

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import dgkit
-from dgkit.wire.link import Link
+from dgkit.wire.connection import Link
 
 SIZE = 64 << 20
 

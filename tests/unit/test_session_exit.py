@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from agents import agent
+from support.processes.agents import agent
 
 USE = "r = s.empty(64, name='r'); m = s.monitor(r); t = s.start_write(r, bytes(64))"
 

@@ -6,13 +6,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from agents import agent
-from waiting import until
+from support.processes.agents import agent
+from support.processes.waiting import until
 
 import dgkit
-from dgkit.agent import jobs
+from dgkit.dpu import benchmark
 from dgkit.errors import ClosedError
-from dgkit.session.turns import Turns
+from dgkit.session.fair_lock import Turns
 
 MIB = 1 << 20
 
@@ -107,7 +107,7 @@ def test_after_a_digest_that_failed_the_next_one_is_right(session, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "digest", failing)
+        patch.setattr(benchmark, "digest", failing)
         with pytest.raises(KeyboardInterrupt):
             session.digest(region)
     assert session.digest(region) == hashlib.sha256(b"x" * 4 * MIB).hexdigest()

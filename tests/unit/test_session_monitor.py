@@ -10,8 +10,8 @@ from array import array
 
 import pytest
 import zmq
-from agents import agent
-from waiting import held, steady, stop, until
+from support.processes.agents import agent
+from support.processes.waiting import held, steady, stop, until
 
 import dgkit
 from dgkit.agent.telemetry import decode_sampled, topic
@@ -433,7 +433,7 @@ def test_in_a_forked_child_it_is_the_parents(session, region):
 
 def test_a_feed_that_nobody_answers_says_that_the_port_must_be_open(mine, monkeypatch):
     dead = "ipc:///nowhere/dgkit-no-such-socket"
-    monkeypatch.setattr("dgkit.wire.standing.Standing._reach", lambda *_: parse(dead))
+    monkeypatch.setattr("dgkit.wire.subscriptions.Standing._reach", lambda *_: parse(dead))
     mine.timeout = 0.2
     with mine.empty(64) as region, pytest.raises(PeerTimeout, match="publishes samples"):
         mine.monitor(region)

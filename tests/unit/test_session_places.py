@@ -1,7 +1,7 @@
 """Where a session's memory lies, on a machine whose DPU reaches no GPU: it says so at once."""
 
 import pytest
-from agents import agent
+from support.processes.agents import agent
 
 import dgkit
 from dgkit.errors import DeviceUnavailable, Unsupported

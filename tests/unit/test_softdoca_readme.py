@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from softdoca_rig import HOME, PARTS, public
+from support.doca.libraries import HOME, PARTS, public
 
 README = (Path(__file__).resolve().parents[2] / "native/softdoca/README.md").read_text("utf-8")
 ROWS = re.findall(r"^\| `(doca_\w+)` \| (\w+) \| (.*?) ?\| (.*?) ?\|$", README, re.MULTILINE)

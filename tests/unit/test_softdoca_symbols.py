@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from softdoca_rig import HOME, NODES, PARTS, dynamic, exported, nodes, public, tool
+from support.doca.libraries import HOME, NODES, PARTS, dynamic, exported, nodes, public, tool
 
 LIST = Path(__file__).with_name("softdoca_symbols.txt")
 

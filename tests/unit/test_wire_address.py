@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from dgkit.wire import address
-from dgkit.wire.machine import boot_id, process_state
+from dgkit.wire.host_id import boot_id, process_state
 
 KEY = "ab" * 32
 

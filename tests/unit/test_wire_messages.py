@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dgkit import errors
 from dgkit.types import Op, Status
 from dgkit.wire import messages as m
-from dgkit.wire.failures import to_exception, to_wire
+from dgkit.wire.error_codec import to_exception, to_wire
 
 NUMBER = st.integers(0, 2**63 - 1)
 HANDLE = st.integers(1, 2**63 - 1)

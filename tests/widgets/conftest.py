@@ -6,11 +6,11 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from waiting import until
-from widgets_rig import View
+from support.jupyter.panels import View
+from support.processes.waiting import until
 
 import dgkit
-from dgkit.widgets.base import frames
+from dgkit.widgets.base import scheduler
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def occupied():
         go.wait(20)
         yield
 
-    frames.start(steps(), pytest.fail)
+    scheduler.start(steps(), pytest.fail)
     assert began.wait(20)
     yield go
     go.set()

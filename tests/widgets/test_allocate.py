@@ -5,16 +5,16 @@ import threading
 
 import numpy as np
 import pytest
-from agents import agent
-from waiting import until
-from widgets_rig import PanelError
+from dgkit.units import size_text
+from support.jupyter.panels import PanelError
+from support.processes.agents import agent
+from support.processes.waiting import until
 
 import dgkit
-from dgkit.cards import size_text
 from dgkit.errors import RegionBusy
 from dgkit.widgets.allocate import allocate
 from dgkit.widgets.allocate.allocate import AllocatePanel
-from dgkit.widgets.base.patterns import BLOCK, Pattern
+from dgkit.widgets.base.fill_patterns import BLOCK, Pattern
 
 MIB = 1 << 20
 FORM = {"shape": "16", "dtype": "u1", "on": "host", "fill": "zeros", "name": ""}

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from waiting import gone, until
+from support.processes.waiting import gone, until
 
-from dgkit.widgets.allocate import filling
+from dgkit.widgets.allocate import fill
 from dgkit.widgets.allocate.allocate import AllocatePanel
-from dgkit.widgets.base.patterns import BLOCK, Pattern
+from dgkit.widgets.base.fill_patterns import BLOCK, Pattern
 
 MIB = 1 << 20
 FORM = {"shape": "16", "dtype": "u1", "on": "host", "fill": "zeros", "name": ""}
@@ -123,5 +123,5 @@ def test_closing_the_panel_ends_its_fills_and_leaves_the_regions(session, view, 
 
 def test_a_step_fills_one_block(session):
     region = session.empty(3 * BLOCK + 5)
-    steps = list(filling.filling(region, Pattern("counter"), "f8"))
+    steps = list(fill.filling(region, Pattern("counter"), "f8"))
     assert steps == [BLOCK, 2 * BLOCK, 3 * BLOCK, 3 * BLOCK + 5]

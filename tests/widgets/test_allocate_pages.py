@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from waiting import until
+from support.processes.waiting import until
 
 from dgkit.errors import OutOfMemory
 from dgkit.widgets.allocate.allocate import AllocatePanel

@@ -7,10 +7,10 @@ import pytest
 from bokeh.layouts import row
 from bokeh.models import DataTable, Slider, TableColumn
 from bokeh.plotting import figure
-from widgets_rig import PanelError
+from support.jupyter.panels import PanelError
 
 from dgkit import widgets
-from dgkit.widgets.base import cells
+from dgkit.widgets.base import cell_lifetime
 from dgkit.widgets.figure import bokehjs
 from dgkit.widgets.figure import figure as bokeh_view
 from dgkit.widgets.figure.figure import BokehView
@@ -83,7 +83,7 @@ def test_show_displays_it_and_the_next_run_of_the_cell_closes_it(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
     for run in ("run 1", "run 2"):
-        monkeypatch.setattr(cells, "running", lambda run=run: ("cell", run))
+        monkeypatch.setattr(cell_lifetime, "running", lambda run=run: ("cell", run))
         assert widgets.show(picture(), alt=run) is None
     first, second = shown
     assert first.comm is None
@@ -105,4 +105,4 @@ def test_the_version_is_found_without_an_import_of_bokeh():
 
 
 def test_outside_a_kernel_no_cell_runs():
-    assert cells.running() == ("", "")
+    assert cell_lifetime.running() == ("", "")

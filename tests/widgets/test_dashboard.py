@@ -7,13 +7,13 @@ import signal
 import threading
 
 import pytest
-from children import run
 from ipywidgets.widgets.widget import _instances
-from waiting import children, gone, held, steady, until
+from support.processes.children import run
+from support.processes.waiting import children, gone, held, steady, until
 
 import dgkit
 from dgkit.errors import PeerLost
-from dgkit.widgets.dashboard.board import dashboard
+from dgkit.widgets.dashboard.dashboard import dashboard
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import gc
 import threading
 
 import pytest
-from waiting import until
+from support.processes.waiting import until
 
 import dgkit
-from dgkit.widgets.base.desk import Desk, describe
 from dgkit.widgets.base.panel import Panel
+from dgkit.widgets.base.session_model import Desk, describe
 
 
 class Sample(Panel):
@@ -97,7 +97,7 @@ def test_bytes_that_were_written_carry_no_state(session, shown):
 
 
 def test_of_many_regions_the_newest_travel_and_the_one_that_is_looked_at(session, monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.base.desk._MOST", 3)
+    monkeypatch.setattr("dgkit.widgets.base.session_model._MOST", 3)
     made = [session.empty(64).id for _ in range(6)]
     desk = Desk.of(session)
     desk.select(made[1])

@@ -4,17 +4,17 @@ import json
 import threading
 
 import pytest
-from doctor_panel_rig import DPU, FAR, GPU, large, saved
 from msgspec.structs import replace
-from waiting import until
-from widgets_rig import PanelError, View
+from support.doctor.panel import DPU, FAR, GPU, large, saved
+from support.jupyter.panels import PanelError, View
+from support.processes.waiting import until
 
-import dgkit.widgets.doctor.judging as judging
+import dgkit.widgets.doctor.diagnosis_task as judging
 from dgkit.doctor import Goal, Verdict
+from dgkit.doctor.collect.snapshot import load
 from dgkit.doctor.finding import Finding
-from dgkit.doctor.readers.snapshot import load
 from dgkit.widgets.doctor import DoctorPanel
-from dgkit.widgets.doctor.told import ENTRIES, described
+from dgkit.widgets.doctor.serialize import ENTRIES, described
 
 
 @pytest.fixture

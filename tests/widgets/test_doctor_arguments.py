@@ -4,9 +4,9 @@ import gc
 from pathlib import Path
 
 import pytest
-from doctor_panel_rig import saved
+from support.doctor.panel import saved
 
-import dgkit.widgets.doctor.judging as judging
+import dgkit.widgets.doctor.diagnosis_task as judging
 from dgkit.doctor import Goal, Verdict
 from dgkit.widgets.doctor import DoctorPanel
 

@@ -9,7 +9,7 @@ from playwright._impl._driver import compute_driver_executable
 
 from dgkit.widgets.base.forms import offset_of, size_of
 from dgkit.widgets.base.panel import source
-from dgkit.widgets.latency.meter import Setting
+from dgkit.widgets.latency.measurement import Setting
 
 # What a person may write, and how many bytes it is; None: it is no size, here and on the page.
 SIZES = {

@@ -5,9 +5,9 @@ import os
 import threading
 
 import pytest
-from waiting import until
+from support.processes.waiting import until
 
-from dgkit.widgets.base import frames
+from dgkit.widgets.base import scheduler
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_all_tasks_share_one_thread_and_it_ends_after_the_last(failed):
             seen.append(threading.current_thread())
             yield
 
-    tasks = [frames.start(steps(), failed.append) for _ in range(3)]
+    tasks = [scheduler.start(steps(), failed.append) for _ in range(3)]
     until(lambda: len(seen) >= 6, "each had a step")
     assert set(seen) == set(threads())
     go.set()
@@ -44,7 +44,7 @@ def test_a_task_that_yields_true_does_not_wait_for_the_tick(failed):
             took.append(number)
             yield True
 
-    task = frames.start(steps(), failed.append)
+    task = scheduler.start(steps(), failed.append)
     until(lambda: task.done, "200 steps, which are 10 s of ticks", timeout=5)
     assert took == list(range(200))
 
@@ -61,8 +61,8 @@ def test_an_eager_task_does_not_starve_one_that_ticks(failed):
             ticks.append(number)
             yield
 
-    frames.start(eager(), failed.append)
-    task = frames.start(ticking(), failed.append)
+    scheduler.start(eager(), failed.append)
+    task = scheduler.start(ticking(), failed.append)
     until(lambda: task.done, "the other task")
     go.set()
     assert ticks == [0, 1, 2]
@@ -79,7 +79,7 @@ def test_cancel_runs_the_finally_before_it_returns(failed):
         finally:
             ended.append(True)
 
-    task = frames.start(steps(), failed.append)
+    task = scheduler.start(steps(), failed.append)
     assert began.wait(5)
     task.cancel()
     assert ended == [True]
@@ -100,7 +100,7 @@ def test_a_task_may_cancel_itself(failed):
         finally:
             ended.append("closed")
 
-    mine.append(frames.start(steps(), failed.append))
+    mine.append(scheduler.start(steps(), failed.append))
     until(lambda: mine[0].done, "it is done")
     until(lambda: ended, "its finally")
     assert ended == ["closed"]
@@ -118,8 +118,8 @@ def test_an_error_ends_its_task_alone_and_is_told(failed):
         while not go.is_set():
             yield
 
-    other = frames.start(good(), failed.append)
-    task = frames.start(bad(), failed.append)
+    other = scheduler.start(good(), failed.append)
+    task = scheduler.start(bad(), failed.append)
     until(lambda: task.done, "it failed")
     until(lambda: failed, "it is told")
     assert [str(error) for error in failed] == ["no such thing"]
@@ -136,7 +136,7 @@ def test_tasks_run_in_the_context_of_who_started_the_thread(failed):
         seen.append(number.get())
         yield
 
-    frames.start(steps(), failed.append)
+    scheduler.start(steps(), failed.append)
     until(lambda: seen, "a step")
     assert seen == [7]
 
@@ -145,15 +145,15 @@ def test_a_pause_gives_way_for_so_long(failed):
     order = []
 
     def slow():
-        yield from frames.every(0.2)
+        yield from scheduler.every(0.2)
         order.append("slow")
 
     def quick():
         yield
         order.append("quick")
 
-    task = frames.start(slow(), failed.append)
-    frames.start(quick(), failed.append)
+    task = scheduler.start(slow(), failed.append)
+    scheduler.start(quick(), failed.append)
     until(lambda: task.done, "both")
     assert order == ["quick", "slow"]
 
@@ -166,7 +166,7 @@ def test_a_forked_child_has_no_tasks_and_can_start_its_own(failed):
         while not go.is_set():
             yield
 
-    frames.start(steps(), failed.append)
+    scheduler.start(steps(), failed.append)
     child = os.fork()
     if not child:
         seen = []
@@ -175,7 +175,7 @@ def test_a_forked_child_has_no_tasks_and_can_start_its_own(failed):
             seen.append(1)
             yield
 
-        task = frames.start(own(), failed.append)
+        task = scheduler.start(own(), failed.append)
         until(lambda: task.done, "a task of the child's own")
         os._exit(0 if seen == [1] else 1)
     go.set()
@@ -189,7 +189,7 @@ def test_a_task_that_is_cancelled_before_its_first_step_is_told_that_it_ended(fa
         ran.append(True)
         yield
 
-    task = frames.start(steps(), failed.append, lambda: ended.append(task.done))
+    task = scheduler.start(steps(), failed.append, lambda: ended.append(task.done))
     task.cancel()
     assert ended == [True]
     occupied.set()
@@ -220,7 +220,7 @@ def test_a_task_is_told_once_that_it_ended_and_then_how_it_failed(how):
     def failed(error):
         heard.append(type(error).__name__)
 
-    task = frames.start(steps(), failed, lambda: heard.append("ended"))
+    task = scheduler.start(steps(), failed, lambda: heard.append("ended"))
     if how == "is cancelled":
         assert began.wait(20)
         task.cancel()
@@ -243,9 +243,9 @@ def test_what_hears_of_an_error_and_raises_ends_no_other_task(failed, caplog):
     def worse(error):
         raise LookupError("nobody can be told")
 
-    other = frames.start(good(), failed.append)
+    other = scheduler.start(good(), failed.append)
     (thread,) = threads()
-    frames.start(bad(), worse, lambda: 1 / 0)
+    scheduler.start(bad(), worse, lambda: 1 / 0)
     until(lambda: "nobody can be told" in caplog.text, "it is logged")
     assert "ZeroDivisionError" in caplog.text
     assert threads() == [thread]
@@ -262,8 +262,8 @@ def test_a_thread_that_ends_by_what_nobody_foresaw_is_followed_by_another(failed
         yield
 
     with monkeypatch.context() as broken:
-        broken.setattr(frames.Task, "step", lambda _: 1 / 0)
-        frames.start(steps(), failed.append)
+        broken.setattr(scheduler.Task, "step", lambda _: 1 / 0)
+        scheduler.start(steps(), failed.append)
         until(lambda: not threads(), "the thread has ended")
-    frames.start(steps(), failed.append)
+    scheduler.start(steps(), failed.append)
     until(lambda: len(ran) == 2, "both ran")

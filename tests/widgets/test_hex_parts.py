@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dgkit.widgets.hexview.changes import BLOCK, Seen, around
-from dgkit.widgets.hexview.copying import DTYPES, as_form
-from dgkit.widgets.hexview.finding import Differences, Found, Pattern, hunt, parse_pattern, spans
+from dgkit.widgets.hexview.change_tracker import BLOCK, Seen, around
+from dgkit.widgets.hexview.clipboard import DTYPES, as_form
+from dgkit.widgets.hexview.search import Differences, Found, Pattern, hunt, parse_pattern, spans
 
 
 class Piece:

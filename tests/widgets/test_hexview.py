@@ -1,12 +1,12 @@
 """The hex view without a browser: what a view asks, what it is told, and what goes wrong."""
 
 import pytest
-from waiting import until
-from widgets_rig import PanelError
+from support.jupyter.panels import PanelError
+from support.processes.waiting import until
 
 import dgkit
 from dgkit.widgets.hexview.hexview import HexView
-from dgkit.widgets.hexview.watching import IN_VIEW
+from dgkit.widgets.hexview.live_view import IN_VIEW
 
 SIZE = 5 << 20
 
@@ -69,7 +69,7 @@ def test_both_views_come_side_by_side_and_what_changed_is_flagged(hexview, regio
 
 def test_where_dpu_and_host_differ_is_flagged_found_and_counted(hexview, region, monkeypatch):
     """The host's view is made another one here: of one memory there is no honest difference."""
-    from dgkit.widgets.hexview import reading as hexbytes
+    from dgkit.widgets.hexview import fetch as hexbytes
 
     def other(region, at, size):
         data = bytearray(region.array[at : at + size].tobytes())

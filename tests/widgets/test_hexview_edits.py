@@ -3,12 +3,12 @@
 import threading
 
 import pytest
-from waiting import until
-from widgets_rig import PanelError
+from support.jupyter.panels import PanelError
+from support.processes.waiting import until
 
 import dgkit
-from dgkit.widgets.hexview import editing
-from dgkit.widgets.hexview.editing import Edits
+from dgkit.widgets.hexview import edit
+from dgkit.widgets.hexview.edit import Edits
 from dgkit.widgets.hexview.hexview import HexView
 
 
@@ -39,9 +39,9 @@ def test_an_undo_that_cannot_start_can_be_tried_again(session, hexview, region, 
 
 
 def test_undo_and_edits_that_end_meanwhile_lose_nothing(session, region, monkeypatch):
-    monkeypatch.setattr(editing, "FLYING", 1000)
+    monkeypatch.setattr(edit, "FLYING", 1000)
     ended, failed = [], []
-    edits = Edits(lambda edit, error: ended.append((edit, error)), failed.append)
+    edits = Edits(lambda change, error: ended.append((change, error)), failed.append)
 
     def write():
         for at in range(90):
@@ -77,8 +77,8 @@ def test_a_write_that_nobody_answers_is_given_up(session, region, monkeypatch):
 
     silent, ended = Silent(), []
     monkeypatch.setattr(type(session), "start_write", lambda *_args, **_kwargs: silent)
-    monkeypatch.setattr(editing, "PATIENCE_S", 0.05)
-    edits = Edits(lambda edit, error: ended.append(error), ended.append)
+    monkeypatch.setattr(edit, "PATIENCE_S", 0.05)
+    edits = Edits(lambda _, error: ended.append(error), ended.append)
     edits.start(region, 0, b"!", b"\0")
     until(lambda: ended, "it is given up")
     assert isinstance(ended[0], dgkit.PeerTimeout)

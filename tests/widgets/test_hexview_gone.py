@@ -6,8 +6,8 @@ import signal
 import weakref
 
 import pytest
-from waiting import stop, until
-from widgets_rig import PanelError
+from support.jupyter.panels import PanelError
+from support.processes.waiting import stop, until
 
 import dgkit
 from dgkit.widgets.hexview.hexview import HexView

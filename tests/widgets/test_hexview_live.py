@@ -3,12 +3,12 @@
 import threading
 
 import pytest
-from waiting import until
+from support.processes.waiting import until
 
 from dgkit.session import SessionRegion
-from dgkit.widgets.base import audience, frames
+from dgkit.widgets.base import scheduler, viewers
+from dgkit.widgets.hexview.fetch import Fetch
 from dgkit.widgets.hexview.hexview import HexView
-from dgkit.widgets.hexview.reading import Fetch
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def ticks(count):
         for _ in left:
             yield
 
-    task = frames.start(steps(), print)
+    task = scheduler.start(steps(), print)
     until(lambda: task.done, f"{count} ticks")
 
 
@@ -154,14 +154,14 @@ def test_what_is_watched_when_another_region_comes_marks_nothing_there(
 
 
 def test_a_view_that_vanished_costs_few_reads_and_then_none(hexview, reads, monkeypatch):
-    monkeypatch.setattr(audience, "_SURE_S", -1.0)
-    monkeypatch.setattr(audience, "_SLOW_S", 1000.0)
+    monkeypatch.setattr(viewers, "_SURE_S", -1.0)
+    monkeypatch.setattr(viewers, "_SLOW_S", 1000.0)
     look(hexview)
     hexview.ask("watch", on=True)
     ticks(5)
     assert len(reads) == 2, "the look, and one"
-    monkeypatch.setattr(audience, "_PERHAPS_S", -1.0)
-    monkeypatch.setattr(audience, "_SLOW_S", 0.0)
+    monkeypatch.setattr(viewers, "_PERHAPS_S", -1.0)
+    monkeypatch.setattr(viewers, "_SLOW_S", 0.0)
     ticks(5)
     assert len(reads) == 2
     monkeypatch.undo()

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from latency_rig import measured, taken
-from widgets_rig import PanelError, View
+from support.jupyter.latency import measured, taken
+from support.jupyter.panels import PanelError, View
 
 import dgkit
 

@@ -4,14 +4,14 @@ import os
 import signal
 
 import pytest
-from latency_rig import measured, taken
-from waiting import gone, stop, until
-from widgets_rig import PanelError, View
+from support.jupyter.latency import measured, taken
+from support.jupyter.panels import PanelError, View
+from support.processes.waiting import gone, stop, until
 
 import dgkit
 from dgkit.errors import ClosedError
 from dgkit.session import Session
-from dgkit.widgets.base import cells
+from dgkit.widgets.base import cell_lifetime
 from dgkit.widgets.latency.latency import LatencyPlot
 
 
@@ -104,12 +104,12 @@ def test_stopped_before_its_first_step_it_leaves_no_monitor(plot):
 
 
 def test_a_cell_that_is_run_again_closes_the_plot_of_its_last_run(session, monkeypatch):
-    monkeypatch.setattr(cells, "running", lambda: ("cell 1", "run 1"))
+    monkeypatch.setattr(cell_lifetime, "running", lambda: ("cell 1", "run 1"))
     first, beside = LatencyPlot(session), LatencyPlot(session)
     first.start()
-    monkeypatch.setattr(cells, "running", lambda: ("cell 2", "run 2"))
+    monkeypatch.setattr(cell_lifetime, "running", lambda: ("cell 2", "run 2"))
     elsewhere = LatencyPlot(session)
-    monkeypatch.setattr(cells, "running", lambda: ("cell 1", "run 3"))
+    monkeypatch.setattr(cell_lifetime, "running", lambda: ("cell 1", "run 3"))
     again = LatencyPlot(session)
     assert first.comm is beside.comm is None
     assert not first.running

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agents import agent
-from latency_rig import GPU, block, what
 from playwright._impl._driver import compute_driver_executable
-from waiting import until
-from widgets_rig import View
+from support.jupyter.latency import GPU, block, what
+from support.jupyter.panels import View
+from support.processes.agents import agent
+from support.processes.waiting import until
 
 import dgkit
-from dgkit.widgets.base import audience, panel
-from dgkit.widgets.base.audience import Audience
+from dgkit.widgets.base import panel, viewers
 from dgkit.widgets.base.panel import source
+from dgkit.widgets.base.viewers import Audience
 from dgkit.widgets.latency import history
-from dgkit.widgets.latency.files import table
+from dgkit.widgets.latency.export import table
 from dgkit.widgets.latency.latency import LatencyPlot
 from dgkit.widgets.latency.run import Run
-from dgkit.widgets.latency.stage import Stage
+from dgkit.widgets.latency.view_model import Stage
 
 
 def test_numbers_that_are_missing_are_lost_blocks_and_a_gap():
@@ -121,7 +121,7 @@ def test_an_hour_takes_no_more_memory_than_its_rings():
 
 def test_who_is_not_heard_of_for_a_minute_gets_a_frame_a_second_and_after_an_hour_none(monkeypatch):
     now = 1000.0
-    monkeypatch.setattr(audience.time, "monotonic", lambda: now)
+    monkeypatch.setattr(viewers.time, "monotonic", lambda: now)
     who = Audience()
     assert not who.due()
     who.heard("a", True)

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from latency_rig import GPU, SECOND, block, measured, taken, what
+from support.jupyter.latency import GPU, SECOND, block, measured, taken, what
 
-from dgkit.agent.sampling import Sampler
+from dgkit.dpu.sampler import Sampler
 from dgkit.errors import BoundsError, LimitReached, PeerError
 from dgkit.report import LatencyReport
-from dgkit.widgets.base.audience import Audience
+from dgkit.widgets.base.viewers import Audience
 from dgkit.widgets.latency.history import History
 from dgkit.widgets.latency.run import Run
 
@@ -88,7 +88,7 @@ def test_a_block_that_went_both_paths_says_so(session, monkeypatch):
         size=64, op=1, path=0, count=2, every_s=0.01, offset=0, monitor=1,
     )  # fmt: skip
     held = SimpleNamespace(reachable=lambda: SimpleNamespace(method="map"))
-    monkeypatch.setattr("dgkit.agent.sampling.Bench", lambda *_: SimpleNamespace(close=id))
+    monkeypatch.setattr("dgkit.dpu.sampler.Bench", lambda *_: SimpleNamespace(close=id))
     monkeypatch.setattr(
         Sampler, "_measure", lambda *_: SimpleNamespace(ns=array("Q", [1]), path=next(paths))
     )

@@ -1,7 +1,7 @@
 """What all panels share: calls and errors, the state for a new view, what a saved notebook has."""
 
 import pytest
-from widgets_rig import PanelError
+from support.jupyter.panels import PanelError
 
 from dgkit.errors import BoundsError, PeerLost
 from dgkit.widgets.base.panel import Panel, handler, source

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dgkit.widgets.base.patterns import BLOCK, Pattern
+from dgkit.widgets.base.fill_patterns import BLOCK, Pattern
 
 LONG = 2 * BLOCK + 24
 

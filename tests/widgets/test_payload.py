@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dgkit.widgets.base import names
+from dgkit.widgets.base import namespace
 from dgkit.widgets.transfer.payload import LARGEST, from_form, from_python, unhex
 from dgkit.widgets.transfer.uploads import MOST, Uploads
 
@@ -111,14 +111,14 @@ def test_the_result_of_an_expression_is_a_copy(notebook):
 
 def test_outside_a_notebook_there_are_no_variables():
     assert "no IPython kernel" in field_of("expression", "1")[1]
-    assert names.candidates() == []
+    assert namespace.candidates() == []
 
 
 def test_variables_that_are_memory_are_offered_and_nothing_else(notebook):
     view = memoryview(b"abc")
     notebook.update(grid=np.ones((2, 2)), raw=bytearray(5), seen=view, _hidden=bytearray(1))
     notebook.update(text="abc", number=4, rows=np.ones((4, 4))[:, 1], objects=np.array([{}]))
-    found = {each["name"]: each for each in names.candidates()}
+    found = {each["name"]: each for each in namespace.candidates()}
     assert set(found) == {"grid", "raw", "seen"}
     assert (found["grid"]["text"], found["grid"]["readonly"]) == ("ndarray, 32 B", False)
     assert found["seen"]["readonly"]
@@ -127,20 +127,20 @@ def test_variables_that_are_memory_are_offered_and_nothing_else(notebook):
 @pytest.mark.parametrize("name", ["", "2x", "a b", "class", "a.b", None])
 def test_a_name_that_is_none_is_refused(notebook, name):
     with pytest.raises(ValueError, match="no name of a variable"):
-        names.keep(name, b"", mine={})
+        namespace.keep(name, b"", mine={})
 
 
 def test_a_variable_is_not_overwritten_unless_it_was_kept_before(notebook):
     mine = b"1" * 100
-    names.keep("data", mine, mine={})
+    namespace.keep("data", mine, mine={})
     with pytest.raises(ValueError, match="already"):
-        names.keep("data", b"2", mine={})
-    names.keep("data", b"3", mine={"data": mine})
+        namespace.keep("data", b"2", mine={})
+    namespace.keep("data", b"3", mine={"data": mine})
     assert notebook["data"] == b"3"
     with pytest.raises(ValueError, match="already"):
-        names.keep("data", b"4", mine={"data": mine})
+        namespace.keep("data", b"4", mine={"data": mine})
     assert notebook["data"] == b"3"
-    assert names.still({"data": mine, "gone": mine}) == {}
+    assert namespace.still({"data": mine, "gone": mine}) == {}
 
 
 class Huge:

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 from bokeh.models import ColumnDataSource, HoverTool, Legend, MultiLine
-from doctor_panel_rig import DPU, FAR, GPU, NIC, SAME_SOCKET, SMALL, large, machine
+from support.doctor.panel import DPU, FAR, GPU, NIC, SAME_SOCKET, SMALL, large, machine
 
 from dgkit.doctor import Goal
+from dgkit.doctor.collect.snapshot import Recorded, load
 from dgkit.doctor.diagnosis import diagnose
 from dgkit.doctor.facts import pci
 from dgkit.doctor.facts.topology import Near
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.readers.snapshot import Recorded, load
 from dgkit.widgets.doctor import topology_figure
-from dgkit.widgets.doctor.picture import DEVICES, picture
-from dgkit.widgets.doctor.topology import COLOURS, show_topology
+from dgkit.widgets.doctor.topology_drawing import COLOURS, show_topology
+from dgkit.widgets.doctor.topology_model import DEVICES, picture
 
 MACHINES = sorted((Path(__file__).parents[1] / "doctor/machines").glob("*.snap"))
 PXB = {

@@ -5,14 +5,14 @@ import signal
 
 import numpy as np
 import pytest
-from agents import agent
-from transfer_rig import ended, form, start
-from waiting import until
-from widgets_rig import PanelError
+from support.jupyter.panels import PanelError
+from support.jupyter.transfer import ended, form, start
+from support.processes.agents import agent
+from support.processes.waiting import until
 
 import dgkit
 from dgkit.errors import AccessDenied, BoundsError, ClosedError
-from dgkit.widgets.transfer import orders, payload
+from dgkit.widgets.transfer import payload, request
 from dgkit.widgets.transfer.transfer import LISTED, TransferPanel
 
 MIB = 1 << 20
@@ -106,7 +106,7 @@ def test_a_file_of_the_browser_arrives(panel, region):
         ({"kind": "verse"}, "payload"),
         ({"repeat": "0"}, "repeat"),
         ({"repeat": "1.5"}, "repeat"),
-        ({"repeat": str(orders.OFTENEST + 1)}, "repeat"),
+        ({"repeat": str(request.OFTENEST + 1)}, "repeat"),
         ({"depth": ""}, "depth"),
         ({"depth": "65"}, "depth"),
     ],
@@ -131,7 +131,7 @@ def test_access_is_asked_before_anything_moves(panel, session):
 
 
 def test_reads_in_flight_are_bounded(panel, region, monkeypatch):
-    monkeypatch.setattr(orders, "LARGEST", 1 << 16)
+    monkeypatch.setattr(request, "LARGEST", 1 << 16)
     with pytest.raises(PanelError, match="at once") as caught:
         panel.ask("start", form=form(region, op="read", size="16K", repeat="8", depth="5"))
     assert caught.value.field == "depth"
@@ -152,7 +152,7 @@ def test_a_repeat_has_figures_of_the_completions_stamps(panel, session, region, 
 
 
 def test_the_figures_are_those_of_the_stamps():
-    from dgkit.widgets.transfer.completed import Stamps
+    from dgkit.widgets.transfer.completions import Stamps
 
     class Report:
         size = 10

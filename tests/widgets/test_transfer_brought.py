@@ -4,9 +4,9 @@ import weakref
 
 import numpy as np
 import pytest
-from transfer_rig import start
-from waiting import until
-from widgets_rig import PanelError
+from support.jupyter.panels import PanelError
+from support.jupyter.transfer import start
+from support.processes.waiting import until
 
 from dgkit.session import SessionTransfer
 from dgkit.widgets.transfer.transfer import TransferPanel

@@ -1,8 +1,8 @@
 """The list of TransferPanel: a sequence of transfers that is put together, run, and stops."""
 
 import pytest
-from transfer_rig import ended, form
-from widgets_rig import PanelError
+from support.jupyter.panels import PanelError
+from support.jupyter.transfer import ended, form
 
 from dgkit.widgets.transfer.transfer import TransferPanel
 
@@ -66,7 +66,7 @@ def test_the_list_is_bounded(panel, region, monkeypatch):
 
 
 def test_the_data_that_the_list_holds_is_bounded(panel, region, monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.transfer.orders.LARGEST", 64)
+    monkeypatch.setattr("dgkit.widgets.transfer.request.LARGEST", 64)
     panel.ask("append", form=form(region, payload="x" * 40))
     panel.ask("append", form=form(region, kind="pattern", payload="ones", size="1K"))
     with pytest.raises(PanelError, match="would hold 80 B of data; 64 B is the most") as caught:

@@ -4,10 +4,10 @@ import os
 import signal
 
 import pytest
-from waiting import gone, stop, until
-from widgets_rig import PanelError
+from support.jupyter.panels import PanelError
+from support.processes.waiting import gone, stop, until
 
-from dgkit.widgets.base import patience
+from dgkit.widgets.base import stall
 from dgkit.widgets.transfer.transfer import TransferPanel
 
 MIB = 1 << 20
@@ -121,7 +121,7 @@ def test_a_session_that_is_closed_meanwhile_ends_the_run(session, view):
 
 
 def test_a_stopped_dpu_is_said_to_be_silent_and_given_up(panel, session, region, monkeypatch):
-    monkeypatch.setattr(patience, "SILENCE_S", 2.0)
+    monkeypatch.setattr(stall, "SILENCE_S", 2.0)
     run = long_run(panel, region)
     stop(session.owned_pid)
     try:
@@ -164,7 +164,7 @@ def test_closed_before_the_first_step_a_run_has_ended_for_who_waits(session, reg
 
 
 def test_an_error_that_nobody_foresaw_ends_the_run_and_is_shown(panel, region, monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.transfer.running.success", lambda *_: 1 / 0)
+    monkeypatch.setattr("dgkit.widgets.transfer.runner.success", lambda *_: 1 / 0)
     run = panel.panel.transfer("write", region, b"x")
     with pytest.raises(ZeroDivisionError):
         run.wait(10)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from .. import finding, sources
-from ..facts import bridges, cmdline, data_direct, partners, virtual
+from .. import finding, references
+from ..facts import bridges, cmdline, data_direct, pairs, virtual
 from ..facts.bridges import Bridge
 from ..facts.system import as_root
 from ..facts.topology import Near
@@ -13,16 +13,16 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from . import data_direct_ports
+from . import _data_direct
 from .topology import nothing
 
 __all__ = ["judge"]
 
-_GUIDE = sources.GPUNETIO("Installation and Setup, ACSCtl")
-_LINUX = sources.P2PDMA_CODE("pci_bridge_has_acs_redir")
-_VFIO = sources.VFIO("Groups, Devices, and IOMMUs")
-_VM = sources.VM_TUNING("ATS and ACS configuration")
-_PARAMETERS = sources.KERNEL_PARAMETERS("pci=disable_acs_redir=")
+_GUIDE = references.GPUNETIO("Installation and Setup, ACSCtl")
+_LINUX = references.P2PDMA_CODE("pci_bridge_has_acs_redir")
+_VFIO = references.VFIO("Groups, Devices, and IOMMUs")
+_VM = references.VM_TUNING("ATS and ACS configuration")
+_PARAMETERS = references.KERNEL_PARAMETERS("pci=disable_acs_redir=")
 # These keep what would go to a neighbour from it (Linux, drivers/pci/p2pdma.c,
 # pci_bridge_has_acs_redir); pci=disable_acs_redir= clears these alone (pci.c, pci_enable_acs).
 _REDIRECT = frozenset({"ReqRedir", "CmpltRedir", "EgressCtrl"})
@@ -47,7 +47,7 @@ def judge(case: Case) -> Iterator[Finding]:
         yield _guest()
         return
     if data_direct.functions(case.machine):
-        yield from data_direct_ports.acs(case.machine)
+        yield from _data_direct.acs(case.machine)
         return
     low = _low(case)
     if not low:
@@ -59,7 +59,7 @@ def judge(case: Case) -> Iterator[Finding]:
 def _low(case: Case) -> dict[str, bool]:
     """The bridges on the way from each GPU to its NIC or DPU: whether one lies below the CPU."""
     low: dict[str, bool] = {}
-    for pair in partners.pairs(case.machine, case.goal):
+    for pair in pairs.pairs(case.machine, case.goal):
         for one in pair.path.bridges:
             low[one] = low.get(one, False) or pair.path.near <= Near.PXB
     return low

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...cards import size_text
-from .. import finding, sources
+from ...units import size_text
+from .. import finding, references
 from ..facts import config_space, gpudirect
 from ..facts.config_space import Bar
 from ..facts.gpudirect import Kind
@@ -16,9 +16,9 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from .each import by_smi, each
+from ._per_gpu import by_smi, each
 
-_SOURCE = (sources.GPUNETIO("GPU BAR1 Size"), sources.GPUDIRECT("Displaying GPU BAR space"))
+_SOURCE = (references.GPUNETIO("GPU BAR1 Size"), references.GPUDIRECT("Displaying GPU BAR space"))
 _SMALL = 256 << 20  # bytes: what a GPU has without resizable BAR (the guide's example)
 _BIOS = (
     "# BIOS: switch on Above 4G Decoding and Resizable BAR, then restart.",
@@ -123,5 +123,5 @@ def _smaller(machine: Machine, gpu: Gpu, found: str, bars: list[Bar], *, known: 
         needed="all of the memory",
         why=f"{why} What is lent at once must fit in BAR1.",
         remedy=remedy,
-        sources=[*_SOURCE, sources.OPEN_MODULES("kernel-open/nvidia/nv-reg.h")],
+        sources=[*_SOURCE, references.OPEN_MODULES("kernel-open/nvidia/nv-reg.h")],
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import bluefield, firmware, pci, system, virtual
 from ..facts.bluefield import Mode, Tmfifo
 from ..facts.firmware import Adapter
@@ -17,11 +17,11 @@ from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from . import nic_links
-from .each import none
-from .modes import GUIDE, MODES, WANTED, Seen, judged, subject
-from .resets import Where
-from .several import one_will_do
+from . import _link_type
+from ._any_of import one_will_do
+from ._bluefield_mode import GUIDE, MODES, WANTED, Seen, judged, subject
+from ._per_gpu import none
+from ._power_cycle import Where
 
 NONE = "no BlueField"
 
@@ -30,7 +30,7 @@ NONE = "no BlueField"
 def present(case: Case) -> Iterator[Finding]:
     """Which BlueFields are here, and from which side are they seen?"""
     devices = case.machine.know(pci.tree)
-    source = sources.DOCA_SUPPORT("Supported devices")
+    source = references.DOCA_SUPPORT("Supported devices")
     if devices.why:
         yield finding.unknown("PCI devices not read", why=devices.why, sources=[source])
         return
@@ -40,7 +40,7 @@ def present(case: Case) -> Iterator[Finding]:
 
 
 def _card(case: Case, card: Adapter, arm: bool) -> Finding:
-    source = sources.DOCA_SUPPORT("Supported devices")
+    source = references.DOCA_SUPPORT("Supported devices")
     ports = len(card.functions)
     seen = "from its Arm cores" if arm else "from the host"
     found = f"{card.model}, {ports} port{'s' if ports > 1 else ''}, {seen}"
@@ -86,14 +86,14 @@ _MISSING = {
         why="Nothing here has Arm cores that could move the bytes; the software DPU stands in for "
         "them.",
         remedy=["# put a BlueField-2 or -3 into this host, or go on with dgkit.connect()"],
-        sources=[sources.DOCA_SUPPORT("Supported devices")],
+        sources=[references.DOCA_SUPPORT("Supported devices")],
     ),
     Goal.GPUNETIO: finding.fail(
         "no NIC of NVIDIA's",
         needed="BlueField-2, ConnectX-6 Dx or later",
         why="GPUNetIO drives a ConnectX, or a BlueField in NIC mode.",
         remedy=["# put a ConnectX-6 Dx or later into this host"],
-        sources=[sources.GPUNETIO("ConnectX NIC")],
+        sources=[references.GPUNETIO("ConnectX NIC")],
     ),
 }
 
@@ -181,7 +181,7 @@ def _untold(case: Case, card: Adapter, settings: Config) -> Finding:
         needed=str(wanted),
         why=settings.why or "mlxconfig tells nothing of INTERNAL_CPU_OFFLOAD_ENGINE.",
         subject=subject(card),
-        remedy=nic_links.asking(case, [(card, settings)], bluefield.MODE),
+        remedy=_link_type.asking(case, [(card, settings)], bluefield.MODE),
         sources=[MODES],
     )
 
@@ -189,11 +189,11 @@ def _untold(case: Case, card: Adapter, settings: Config) -> Finding:
 @check("bluefield-link", "Link settings for GPUNetIO", goals={Goal.GPUNETIO}, sides=("host",))
 def link(case: Case) -> Iterator[Finding]:
     """Do the ports speak Ethernet or InfiniBand, and do they keep their link as GPUNetIO asks?"""
-    known = nic_links.cards(case.machine)
+    known = _link_type.cards(case.machine)
     if not known:
         yield none(case.machine, "no NIC of NVIDIA's")
     untold = [(card, settings) for card, settings in known if settings.fault]
-    yield from (nic_links.judged(card, settings) for card, settings in known if not settings.fault)
+    yield from (_link_type.judged(card, settings) for card, settings in known if not settings.fault)
     if untold:
         yield finding.unknown(
             "link settings not read",
@@ -201,7 +201,7 @@ def link(case: Case) -> Iterator[Finding]:
             why=untold[0][1].why,
             subject=", ".join(card.address for card, _ in untold),
             # all settings: a card that speaks Ethernet alone has no LINK_TYPE_P1
-            remedy=nic_links.asking(case, untold, ()),
+            remedy=_link_type.asking(case, untold, ()),
             sources=[GUIDE],
         )
 
@@ -209,7 +209,7 @@ def link(case: Case) -> Iterator[Finding]:
 @check("bluefield-representors", "Representors", goals={Goal.ARM_DMA}, sides=("dpu",))
 def representors(case: Case) -> Iterator[Finding]:
     """Does the Arm side see the host's functions?"""
-    source = sources.REPRESENTORS()
+    source = references.REPRESENTORS()
     listing = case.machine.read.names("/sys/class/net")
     if not listing.ok and not listing.absent:
         yield finding.unknown("interfaces not read", why=listing.why, sources=[source])
@@ -238,7 +238,7 @@ def representors(case: Case) -> Iterator[Finding]:
 def tmfifo(case: Case) -> Iterator[Finding]:
     """Have host and Arm cores the network over rshim, with its usual addresses?"""
     arm = case.machine.know(side) == "dpu"
-    source = sources.RSHIM("tmfifo_net0")
+    source = references.RSHIM("tmfifo_net0")
     if not arm and not case.machine.know(bluefield.cards):
         yield none(case.machine, NONE)
         return
@@ -258,7 +258,7 @@ def tmfifo(case: Case) -> Iterator[Finding]:
 
 
 def _address(found: Tmfifo, usual: str) -> Finding:
-    name, source = found.nets[0], sources.RSHIM("tmfifo_net0")
+    name, source = found.nets[0], references.RSHIM("tmfifo_net0")
     if found.addresses is None:
         return finding.unknown(f"{name}, address not read", why=found.why, sources=[source])
     if found.addresses:

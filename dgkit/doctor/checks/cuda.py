@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import cuda
 from ..facts.cuda import Cuda, Toolkits
 from ..facts.nvidia_proc import version_key
@@ -13,12 +13,12 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from .each import nothing
+from ._per_gpu import nothing
 
 _HOST = ("host",)
-_RESULTS = sources.CUDA_DRIVER_API("CUresult")
-_TABLE = sources.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
-_DEPENDENCY = sources.GPUNETIO("CUDA Dependency")
+_RESULTS = references.CUDA_DRIVER_API("CUresult")
+_TABLE = references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
+_DEPENDENCY = references.GPUNETIO("CUDA Dependency")
 _FILES = ("ls -l /dev/nvidia*", "sudo nvidia-modprobe -u -c 0")
 # What cuInit says, what it means, and what helps.
 _ERRORS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -164,7 +164,7 @@ def python(case: Case) -> Iterator[Finding]:
     listed = gpu.get("libraries") if isinstance(gpu, dict) else None
     known = case.machine.know(cuda.cuda)
     remedy = of_dgkit(f".[cuda{13 if known.version >= (13,) else 12}]")
-    source = [sources.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")]
+    source = [references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")]
     if not isinstance(listed, dict):
         why = f"{answer.why or 'dgkit info names no libraries'}."
         yield finding.unknown("?", why=why, remedy=["dgkit info"], sources=source)

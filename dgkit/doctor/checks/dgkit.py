@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .. import finding, sources
+from .. import finding, references
+from ..collect.reading import Reading
 from ..facts import pci
 from ..facts.nvidia_proc import version_key
 from ..facts.side import side
@@ -13,9 +14,8 @@ from ..facts.system import of_dgkit
 from ..finding import Finding, Verdict
 from ..goals import Goal
 from ..machine import Case, Machine
-from ..readers.reading import Reading
 from ..registry import check
-from .each import unread
+from ._per_gpu import unread
 
 # The extra `lab` in pyproject.toml, and the least versions.
 LAB = {
@@ -26,7 +26,7 @@ LAB = {
     "bokeh": (3, 5),
 }
 _INFO = ("dgkit info",)
-_START = sources.DGKIT("Try it")
+_START = references.DGKIT("Try it")
 
 
 def info(machine: Machine) -> tuple[dict[str, Any], Reading]:
@@ -103,9 +103,9 @@ def _provider(case: Case, one: dict[str, Any]) -> Finding:
 
 
 _SECTIONS = {
-    "cuda": sources.DGKIT("GPU memory"),
-    "doca": sources.DGKIT("On a BlueField"),
-    "softdoca": sources.DGKIT("DOCA without a BlueField"),
+    "cuda": references.DGKIT("GPU memory"),
+    "doca": references.DGKIT("On a BlueField"),
+    "softdoca": references.DGKIT("DOCA without a BlueField"),
 }
 
 
@@ -131,7 +131,7 @@ def _blocks(case: Case, name: str) -> tuple[Verdict, str] | None:
 def extras(case: Case) -> Iterator[Finding]:
     """Is everything there that panels and plots in a notebook need?"""
     read = case.machine.read.ask("packages")
-    source = [sources.DGKIT("In a notebook")]
+    source = [references.DGKIT("In a notebook")]
     if not isinstance(read.data, dict):
         why = f"{read.why or 'no packages are listed'}."
         yield finding.unknown("?", why=why, remedy=["pip list"], sources=source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import cuda, gpudirect, gpus, nvidia_proc
 from ..facts.gpudirect import DmaBuf
 from ..facts.gpus import Gpu
@@ -15,12 +15,12 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from .each import each, nothing
+from ._per_gpu import each, nothing
 
 _HOST = ("host",)
 _SOURCES = (
-    sources.GPUNETIO("GPU Memory Mapping, Using dmabuf"),
-    sources.GPU_OPERATOR("GPUDirect RDMA, Prerequisites"),
+    references.GPUNETIO("GPU Memory Mapping, Using dmabuf"),
+    references.GPU_OPERATOR("GPUDirect RDMA, Prerequisites"),
 )
 _KERNELS = (
     "The GPUNetIO guide asks for Linux 6.2 before it uses a dma-buf, the GPU Operator's "
@@ -92,7 +92,7 @@ def _remedy(machine: Machine, *, peermem: bool) -> list[str]:
 @check("dmabuf-mmap", "dma-buf mapped by the CPU", goals=WITH_GPU, sides=_HOST)
 def mapped(case: Case) -> Iterator[Finding]:
     """May the CPU map a dma-buf of GPU memory? Nothing needs it."""
-    source = [sources.CUDA_DRIVER_API("CUdevice_attribute, DMA_BUF_MMAP_SUPPORTED")]
+    source = [references.CUDA_DRIVER_API("CUdevice_attribute, DMA_BUF_MMAP_SUPPORTED")]
     empty = nothing(case)
     if empty is not None:
         yield empty

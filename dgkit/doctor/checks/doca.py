@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import firmware, rdma, system, versions
 from ..facts.doca import doca
 from ..facts.side import side
@@ -15,8 +15,8 @@ from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from . import nic_links
-from .each import none
+from . import _link_type
+from ._per_gpu import none
 from .gpunetio import DMA, ETHERNET, INSTALL, RDMA, VERBS_PART, installing, judged, no_card
 
 PROVIDER = version(2, 5)  # what dgkit's provider loads: README.md, native/src/providers/doca_api.c
@@ -43,7 +43,7 @@ VERBS = (
 def doca_version(case: Case) -> Iterator[Finding]:
     """Is DOCA installed, and new enough?"""
     found = case.machine.know(doca)
-    source = sources.DOCA("DOCA Core, tasks and progress engine")
+    source = references.DOCA("DOCA Core, tasks and progress engine")
     disagree = OLD_API if case.goal is Goal.ARM_DMA else ""
     if case.goal is Goal.GPUNETIO and case.machine.know(side) == "dpu":
         yield finding.n_a("GPUNetIO runs on the host")
@@ -139,7 +139,7 @@ def ofed_version(case: Case) -> Iterator[Finding]:
         ["run ofed_info -s", "text /sys/module/mlx5_core/version"]
     )
     found, arm = versions.ofed(reading.text) or versions.driver(module.text), _arm(case)
-    source = sources.DMA_SAMPLES("Introduction") if arm else sources.MLNX_OFED("Introduction")
+    source = references.DMA_SAMPLES("Introduction") if arm else references.MLNX_OFED("Introduction")
     if found is None and reading.absent:
         yield _own_drivers(case, arm)
     elif found is None:
@@ -169,7 +169,9 @@ def _own_drivers(case: Case, arm: bool) -> Finding:
     if not case.machine.know(firmware.adapters):
         return none(case.machine, "no NIC of NVIDIA's")
     if not arm:
-        return finding.ok("the kernel's own drivers", sources=[sources.MLNX_OFED("Introduction")])
+        return finding.ok(
+            "the kernel's own drivers", sources=[references.MLNX_OFED("Introduction")]
+        )
     if case.machine.know(doca).version is None:
         return finding.n_a("neither DOCA nor MLNX_OFED")
     return finding.warn(
@@ -177,7 +179,7 @@ def _own_drivers(case: Case, arm: bool) -> Finding:
         needed="those of DOCA",
         why="DOCA is tested with the drivers that it brings; the kernel's may lack what it uses.",
         remedy=[system.install(case.machine, "doca-ofed", "doca-ofed")],
-        sources=[sources.DMA_SAMPLES("Introduction")],
+        sources=[references.DMA_SAMPLES("Introduction")],
         disagree=OLD_OFED,
     )
 
@@ -192,7 +194,10 @@ def rdma_core(case: Case) -> Iterator[Finding]:
     known = case.machine.know(versions.libraries)
     verbs = known.version("libibverbs")
     release = versions.rdma_core(verbs)
-    said = [sources.GPUNETIO("Using dmabuf"), sources.RDMA_CORE("Documentation/versioning.md")]
+    said = [
+        references.GPUNETIO("Using dmabuf"),
+        references.RDMA_CORE("Documentation/versioning.md"),
+    ]
     upgrade = _newer_verbs(case)
     if known.why or ("libibverbs" in known.files and release is None):
         why = known.why or f"The name of {known.files['libibverbs']} tells no version."
@@ -240,10 +245,10 @@ def _newer_verbs(case: Case) -> list[str]:
 def gpunetio_ethernet(case: Case) -> Iterator[Finding]:
     """Is there what GPUNetIO Ethernet needs: DOCA Ethernet, DOCA Flow, and Ethernet ports?"""
     found = judged(case, ETHERNET)
-    source = sources.GPUNETIO("Running without Root Privileges")
-    card = nic_links.infiniband(case)
+    source = references.GPUNETIO("Running without Root Privileges")
+    card = _link_type.infiniband(case)
     if card is not None and found.verdict in (Verdict.OK, Verdict.WARN):
-        found = nic_links.to_ethernet(*card, sources.GPUNETIO("BlueField NIC"))
+        found = _link_type.to_ethernet(*card, references.GPUNETIO("BlueField NIC"))
     elif found.verdict is Verdict.OK:
         why = f"{found.why} DOCA Flow needs root: start programs that use it with sudo.".strip()
         found = msgspec.structs.replace(found, why=why, sources=(*found.sources, source))

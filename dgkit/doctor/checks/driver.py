@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pci
 from ..facts.gpus import Gpu
 from ..facts.nvidia_proc import Driver, version_key
@@ -18,13 +18,13 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from .each import NO_GPU, each, nothing
-from .no_driver import MODULES, TROUBLES, not_loaded
+from ._no_driver import MODULES, TROUBLES, not_loaded
+from ._per_gpu import NO_GPU, each, nothing
 
 _HOST = ("host",)
-_GUIDE = sources.GPUNETIO
+_GUIDE = references.GPUNETIO
 _INSTALL = _GUIDE("GPU Memory Mapping, Using dmabuf")
-_KERNEL_MODULES = sources.DRIVER_GUIDE("Kernel Modules")
+_KERNEL_MODULES = references.DRIVER_GUIDE("Kernel Modules")
 _CONF = "/etc/modprobe.d/nvidia.conf"
 _PLAIN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # a key or a value that may go into it
 
@@ -33,7 +33,7 @@ _PLAIN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # a key or a value that may go i
 def present(case: Case) -> Iterator[Finding]:
     """Is there an NVIDIA GPU in this machine?"""
     found = case.machine.know(gpus.gpus)
-    source = sources.GPUDIRECT("Overview")
+    source = references.GPUDIRECT("Overview")
     if found:
         yield _present(case.machine, [source])
         return
@@ -46,7 +46,7 @@ def present(case: Case) -> Iterator[Finding]:
     yield _absent(case.machine, [source])
 
 
-def _absent(machine: Machine, source: list[sources.Source]) -> Finding:
+def _absent(machine: Machine, source: list[references.Source]) -> Finding:
     remedy = ["lspci -d 10de:", "# With no GPU at all: dgkit doctor --goal laptop"]
     return finding.fail(
         NO_GPU, needed="one or more", why=_no_gpu(machine), remedy=remedy, sources=source
@@ -67,7 +67,7 @@ def _no_gpu(machine: Machine) -> str:
     return why
 
 
-def _present(machine: Machine, source: list[sources.Source]) -> Finding:
+def _present(machine: Machine, source: list[references.Source]) -> Finding:
     found, used = machine.know(gpus.gpus), gpus.usable(machine)
     names = sorted({one.name or one.address for one in used})
     text = ("" if len(used) == 1 else f"{len(used)} x ") + ", ".join(names)
@@ -98,7 +98,7 @@ def loaded(case: Case) -> Iterator[Finding]:
     elif said.trouble in TROUBLES:
         found, why, remedy = TROUBLES[said.trouble]
         why = f"{why} nvidia-smi: {said.why.rstrip('.')}."
-        source = [sources.NVIDIA_SMI()]
+        source = [references.NVIDIA_SMI()]
         yield finding.fail(found, needed="loaded", why=why, remedy=remedy, sources=source)
     elif _no_file(case.machine):
         why = "Programs reach the GPU through /dev/nvidia0 and /dev/nvidiactl, which are not there."
@@ -203,7 +203,7 @@ def version(case: Case) -> Iterator[Finding]:
     machine = case.machine
     driver = machine.know(nvidia_proc.driver)
     known = driver.version or machine.know(smi).driver
-    source = sources.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
+    source = references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
     empty = nothing(case)
     if empty is not None:
         yield empty

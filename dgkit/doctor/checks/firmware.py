@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import firmware
 from ..facts.doca import doca
 from ..facts.firmware import Adapter
@@ -14,13 +14,13 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from .each import none
-from .modes import subject
-from .resets import RESETS, TWO_WAYS, Where, cycle
+from ._bluefield_mode import subject
+from ._per_gpu import none
+from ._power_cycle import RESETS, TWO_WAYS, Where, cycle
 
 DMA_NEEDS = version(24, 33, 100)  # of a BlueField-2; a BlueField-3 began later
 OFTEN_TESTED = 2  # releases of firmware before its own that a DOCA was tested with
-_SAMPLES = sources.DMA_SAMPLES("Introduction")
+_SAMPLES = references.DMA_SAMPLES("Introduction")
 TWO_DOCUMENTS = (
     "The DMA sample guide 1.3 asks for firmware 24.33.0100; each DOCA since brings its own (2.9: "
     "24.43, 3.2: 24.47) and is tested with that and the two before. Go by the DOCA that is "
@@ -58,7 +58,7 @@ def _judged(case: Case, card: Adapter) -> Finding:
             why=card.source or "neither the drivers nor flint tell it.",
             subject=about,
             remedy=[f"sudo flint -d {card.address} q"],
-            sources=[sources.DOCA_SUPPORT("Firmware")],
+            sources=[references.DOCA_SUPPORT("Firmware")],
         )
     if case.goal is Goal.ARM_DMA and card.model == "BlueField-2" and found < DMA_NEEDS:
         return finding.fail(
@@ -77,7 +77,7 @@ def _judged(case: Case, card: Adapter) -> Finding:
             why="NVIDIA recommends no older NIC for GPUNetIO.",
             subject=about,
             remedy=["# use a ConnectX-6 Dx, ConnectX-7, BlueField-2 or later"],
-            sources=[sources.GPUNETIO("ConnectX NIC")],
+            sources=[references.GPUNETIO("ConnectX NIC")],
         )
     return _beside_doca(case, card, found, about)
 
@@ -87,7 +87,7 @@ def _beside_doca(case: Case, card: Adapter, found: Version, about: str) -> Findi
     disagree = TWO_DOCUMENTS if case.goal is Goal.ARM_DMA else ""
     installed = case.machine.know(doca).version
     bundled = firmware.BUNDLED.get((*installed.parts, 0)[:2]) if installed else None
-    support = [sources.DOCA_SUPPORT("Bundled firmware"), sources.DOCA_FIRMWARE()]
+    support = [references.DOCA_SUPPORT("Bundled firmware"), references.DOCA_FIRMWARE()]
     if bundled is None or found.parts[0] not in firmware.WITH_DOCA or len(found.parts) < 2:
         return finding.ok(str(found), subject=about, sources=support, disagree=disagree)
     needed = f"{found.parts[0]}.{bundled} (DOCA {installed})"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc
 from ..facts.system import family
 from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine
 from ..registry import check
-from .each import nothing
+from ._per_gpu import nothing
 
-_SOURCES = (sources.GPUNETIO("GDRCopy Installation"), sources.GDRCOPY("README"))
+_SOURCES = (references.GPUNETIO("GDRCopy Installation"), references.GDRCOPY("README"))
 _CLONE = "git clone https://github.com/NVIDIA/gdrcopy.git"
 _DEB = "build-essential devscripts debhelper check libsubunit-dev fakeroot pkg-config dkms"
 # Packages, whose module DKMS builds and each start loads: insmod.sh's is gone after a restart.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import pci, system
 from ..facts.cuda import Toolkits, toolkits
 from ..facts.doca import doca
@@ -12,7 +12,7 @@ from ..facts.side import side
 from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case
-from .each import none, unread
+from ._per_gpu import none, unread
 
 __all__ = [
     "DMA",
@@ -26,8 +26,8 @@ __all__ = [
     "no_card",
 ]
 
-INSTALL = sources.GPUNETIO("Installation and Setup")
-_CUDA = sources.GPUNETIO("CUDA Dependency")
+INSTALL = references.GPUNETIO("Installation and Setup")
+_CUDA = references.GPUNETIO("CUDA Dependency")
 STATIC_CUDA = (13, 0)  # the static library was built with it
 HEADERS_CUDA = (12, 6)  # NVIDIA recommends it, or newer, for the functions in headers
 _EXTRA = {
@@ -85,7 +85,7 @@ def judged(case: Case, part: Part) -> Finding:
     """Whether programs that use it can be built here."""
     if missing_card := no_card(case):
         return missing_card
-    source = sources.GPUNETIO(f"GPUNetIO {part.name}")
+    source = references.GPUNETIO(f"GPUNetIO {part.name}")
     installed = case.machine.know(doca)
     if installed.why:
         return finding.unknown("DOCA not read", why=installed.why, sources=[source])
@@ -111,7 +111,7 @@ def judged(case: Case, part: Part) -> Finding:
     return _built(case, part, source)
 
 
-def _built(case: Case, part: Part, source: sources.Source) -> Finding:
+def _built(case: Case, part: Part, source: references.Source) -> Finding:
     """The libraries are there; and the compiler?"""
     known = case.machine.know(toolkits)
     least = STATIC_CUDA if part.static else HEADERS_CUDA

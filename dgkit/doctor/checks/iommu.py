@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from .. import finding, sources
+from .. import finding, references
+from ..collect.reading import Reading
 from ..facts import data_direct, pci, virtual
 from ..facts.cmdline import Cmdline, added, cmdline
 from ..facts.kconfig import kconfig
@@ -13,16 +14,15 @@ from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
-from ..readers.reading import Reading
 from ..registry import check
-from . import data_direct_ports
+from . import _data_direct
 
 _SHOWN = 2  # devices that are named; of more, the rest are counted
 _SOURCES = (
-    sources.GPUDIRECT("Supported Systems, IOMMUs"),
-    sources.GPUNETIO("GPUNetIO Installation and Setup, IOMMU"),
-    sources.IOMMU_GROUPS("/sys/kernel/iommu_groups/<grp_id>/type"),
-    sources.KERNEL_PARAMETERS("iommu, intel_iommu, amd_iommu, iommu.passthrough"),
+    references.GPUDIRECT("Supported Systems, IOMMUs"),
+    references.GPUNETIO("GPUNetIO Installation and Setup, IOMMU"),
+    references.IOMMU_GROUPS("/sys/kernel/iommu_groups/<grp_id>/type"),
+    references.KERNEL_PARAMETERS("iommu, intel_iommu, amd_iommu, iommu.passthrough"),
 )
 _DISAGREE = (
     "The GPUDirect RDMA guide wants the IOMMU off or in passthrough; the GPUNetIO guide has it "
@@ -57,7 +57,7 @@ def iommu(case: Case) -> Iterator[Finding]:
         yield _guest()
         return
     if tree.gpus and data_direct.functions(machine):
-        yield from data_direct_ports.groups(machine)
+        yield from _data_direct.groups(machine)
         return
     words = machine.know(cmdline)
     states: dict[str, list[PciDevice]] = {}
@@ -75,7 +75,7 @@ def _guest() -> Finding:
         why="What is passed through to a virtual machine goes through the host's IOMMU, which is "
         "not to be seen from here. There NVIDIA's guide has ATS on (mlxconfig, ATS_ENABLED).",
         remedy=["# On the host: dgkit doctor iommu"],
-        sources=[*_SOURCES, sources.VM_TUNING("ATS and ACS configuration")],
+        sources=[*_SOURCES, references.VM_TUNING("ATS and ACS configuration")],
     )
 
 
@@ -135,7 +135,7 @@ def _translating(machine: Machine, found: str, subject: str) -> Finding:
         why="Traffic between GPU and NIC may go up to the CPU to be translated, or not arrive.",
         subject=subject,
         remedy=_passthrough(machine),
-        sources=(*_SOURCES, sources.MULTI_GPU(), sources.OPEN_MODULES("nvidia/nv-dma.c")),
+        sources=(*_SOURCES, references.MULTI_GPU(), references.OPEN_MODULES("nvidia/nv-dma.c")),
         disagree=_DISAGREE,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pci, rdma
 from ..facts.kconfig import Kconfig, kconfig
 from ..facts.side import side
@@ -15,13 +15,13 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from .each import NO_GPU, none
+from ._per_gpu import NO_GPU, none
 
 _LEAST, _SURE = (5, 12), (6, 2)
 _VERSION_SOURCES = (
-    sources.GPUNETIO("GPU Memory Mapping, Using dmabuf"),
-    sources.GPU_OPERATOR("GPUDirect RDMA, Prerequisites"),
-    sources.RDMA_DMABUF(),
+    references.GPUNETIO("GPU Memory Mapping, Using dmabuf"),
+    references.GPU_OPERATOR("GPUDirect RDMA, Prerequisites"),
+    references.RDMA_DMABUF(),
 )
 _DISAGREE = (
     "The GPUNetIO guide asks for Linux 6.2; the GPU Operator's documentation for 5.12, since when "
@@ -81,7 +81,7 @@ def _closed(machine: Machine, release: str) -> Finding:
     """With the closed modules a newer kernel gives no dma-buf, and it may take the other way."""
     old = len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus))
     loaded = machine.know(gpudirect.peermem) == "loaded"
-    used = (*_VERSION_SOURCES, sources.UBUNTU_PEERMEM())
+    used = (*_VERSION_SOURCES, references.UBUNTU_PEERMEM())
     why = "With the closed modules no kernel gives a dma-buf. nvidia-peermem is the way, for which "
     why += "Ubuntu's kernels from 6.8 on have no interface: keep this one."
     if old or loaded:
@@ -135,9 +135,9 @@ def _newer(machine: Machine) -> list[str]:
 
 
 _P2PDMA_SOURCES = (
-    sources.P2PDMA("Driver Writer's Guide"),
-    sources.DEVICE_PRIVATE(),
-    sources.OPEN_MODULES("nvidia/nv-dmabuf.c and nv-dma.c"),
+    references.P2PDMA("Driver Writer's Guide"),
+    references.DEVICE_PRIVATE(),
+    references.OPEN_MODULES("nvidia/nv-dmabuf.c and nv-dma.c"),
 )
 
 
@@ -178,7 +178,7 @@ def hmm(case: Case) -> Iterator[Finding]:
         yield none(case.machine, NO_GPU)
         return
     known = case.machine.know(kconfig)
-    used = (sources.HMM(), sources.CUDA_HMM(), sources.DEVICE_PRIVATE())
+    used = (references.HMM(), references.CUDA_HMM(), references.DEVICE_PRIVATE())
     names = ("HMM_MIRROR", "DEVICE_PRIVATE")
     off = [name for name in names if known[f"CONFIG_{name}"] == "n"]
     if known.options and not off:
@@ -193,7 +193,9 @@ def hmm(case: Case) -> Iterator[Finding]:
         yield _no_config(known, "HMM_MIRROR=y, DEVICE_PRIVATE=y", "kernel-hmm", used)
 
 
-def _no_config(known: Kconfig, needed: str, name: str, used: tuple[sources.Source, ...]) -> Finding:
+def _no_config(
+    known: Kconfig, needed: str, name: str, used: tuple[references.Source, ...]
+) -> Finding:
     return finding.unknown(
         "no config of this kernel",
         needed=needed,

@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ...cards import size_text
-from .. import finding, sources
+from ...units import size_text
+from .. import finding, references
+from ..collect.reading import Reading
 from ..facts import pci
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
-from ..readers.reading import Reading
 from ..registry import check
-from .each import none
+from ._per_gpu import none
 
 _FILES = 1024  # what systems give a process at first; a region takes two, a connection a few
 _MEMLOCK_SOURCES = (
-    sources.RED_HAT_RDMA("Increasing the amount of memory that users are allowed to pin"),
-    sources.GETRLIMIT("RLIMIT_MEMLOCK"),
+    references.RED_HAT_RDMA("Increasing the amount of memory that users are allowed to pin"),
+    references.GETRLIMIT("RLIMIT_MEMLOCK"),
 )
 
 
@@ -99,7 +99,7 @@ def _unlock(hard: int | None) -> list[str]:
 def page_size(case: Case) -> Iterator[Finding]:
     """How large are the pages, in which memory is lent?"""
     reading = case.machine.read.ask("page-size")
-    size, used = reading.data, [sources.CUDA_DRIVER_API("cuMemGetHandleForAddressRange")]
+    size, used = reading.data, [references.CUDA_DRIVER_API("cuMemGetHandleForAddressRange")]
     if not _is_size(size) or size < 1:
         why = f"{reading.why or 'the system gave no number'}."
         yield finding.unknown("?", needed="4 KiB to 64 KiB", why=why, sources=used)
@@ -119,7 +119,7 @@ def page_size(case: Case) -> Iterator[Finding]:
 def open_files(case: Case) -> Iterator[Finding]:
     """May a process open as many files as regions and connections need?"""
     reading = case.machine.read.ask("open-files")
-    known, used = _soft_and_hard(reading), [sources.GETRLIMIT("RLIMIT_NOFILE")]
+    known, used = _soft_and_hard(reading), [references.GETRLIMIT("RLIMIT_NOFILE")]
     if known is None:
         why = f"{reading.why or 'the system gave no number'}."
         yield finding.unknown("?", needed=f"{_FILES}", why=why, sources=used)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import link as link_facts
-from ..facts import partners, pci, virtual
+from ..facts import pairs, pci, virtual
 from ..facts.link import PcieLink
 from ..facts.nvidia_smi import smi
 from ..facts.pci import PciDevice
@@ -20,9 +20,9 @@ from ..registry import check
 
 __all__ = ["judge"]
 
-_FILES = sources.SYSFS_PCI("current_link_speed, max_link_speed, current_link_width")
-_STATES = sources.NVIDIA_SMI("Performance State")
-_RATE = sources.PCI_SPEEDS("PCIE_SPEED2MBS_ENC: GB/s of GT/s")
+_FILES = references.SYSFS_PCI("current_link_speed, max_link_speed, current_link_width")
+_STATES = references.NVIDIA_SMI("Performance State")
+_RATE = references.PCI_SPEEDS("PCIE_SPEED2MBS_ENC: GB/s of GT/s")
 
 
 _BUSY = 2  # performance states P0 to P2 are for work: CUDA has P2 on some GPUs
@@ -32,27 +32,27 @@ _BUSY = 2  # performance states P0 to P2 are for work: CUDA has P2 on some GPUs
 def judge(case: Case) -> Iterator[Finding]:
     """Do GPUs, NICs and DPUs have all the speed and all the lanes that they can have?"""
     tree = case.machine.know(pci.tree)
-    devices = (*tree.gpus, *partners.others(case.machine, case.goal))
+    devices = (*tree.gpus, *pairs.others(case.machine, case.goal))
     if tree.why:
         yield finding.unknown("no PCI tree", why=tree.why)
         return
     if not devices:
         yield finding.n_a("no GPU, NIC or DPU")
         return
-    pairs = partners.pairs(case.machine, case.goal)
-    between = {one for pair in pairs for one in link_facts.passed(pair.path)}
+    found = pairs.pairs(case.machine, case.goal)
+    between = {one for pair in found for one in link_facts.passed(pair.path)}
     above = {tree.parent(one.address) for one in devices} & set(tree.devices)
     wanted = sorted({one.address for one in devices} | above | between)
     known = link_facts.links(case.machine, wanted)
     for device in devices:
         over = known.get(tree.parent(device.address), PcieLink(""))
         yield _judged(case, device, known[device.address], over)
-    for pair in pairs:
+    for pair in found:
         yield from _narrowest(case, pair, known)
 
 
 def _judged(case: Case, device: PciDevice, link: PcieLink, over: PcieLink) -> Finding:
-    subject = partners.label(case.machine, device)
+    subject = pairs.label(case.machine, device)
     if not link.known:
         guest = case.machine.know(virtual.virtual).is_vm
         no_link = "The kernel tells no speed: a device inside the CPU or chip set has no link."
@@ -119,7 +119,7 @@ def _slow_gpu(case: Case, gpu: PciDevice, link: PcieLink) -> Finding:
     return finding.warn(link.now, why=why, remedy=[*again, *_SEAT], sources=[_STATES])
 
 
-def _narrowest(case: Case, pair: partners.Pair, known: dict[str, PcieLink]) -> Iterator[Finding]:
+def _narrowest(case: Case, pair: pairs.Pair, known: dict[str, PcieLink]) -> Iterator[Finding]:
     """If a switch on the way carries less than both ends can."""
     ends = [known[one.address] for one in (pair.gpu, pair.other)]
     inner = [known[one] for one in link_facts.passed(pair.path)[1:-1] if known[one].known]
@@ -128,7 +128,7 @@ def _narrowest(case: Case, pair: partners.Pair, known: dict[str, PcieLink]) -> I
     slowest = min(inner, key=lambda one: one.rate)
     needed = min(ends, key=lambda one: one.most_rate)
     if slowest.rate < needed.most_rate:
-        labels = [partners.label(case.machine, one) for one in (pair.gpu, pair.other)]
+        labels = [pairs.label(case.machine, one) for one in (pair.gpu, pair.other)]
         yield finding.warn(
             f"{slowest.now} at {slowest.address}",
             needed=needed.most,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .. import finding, sources
-from ..facts import partners, pci
-from ..facts.partners import Pair
+from .. import finding, references
+from ..facts import pairs, pci
+from ..facts.pairs import Pair
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case
@@ -14,15 +14,15 @@ from ..registry import check
 
 __all__ = ["judge"]
 
-_GUIDE = sources.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
-_ABI = sources.NUMA_ABI("/sys/devices/system/node/nodeX/cpulist")
+_GUIDE = references.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
+_ABI = references.NUMA_ABI("/sys/devices/system/node/nodeX/cpulist")
 
 
 @check("numa", "NUMA nodes", goals=WITH_GPU)
 def judge(case: Case) -> Iterator[Finding]:
     """Are GPU, NIC and the CPUs of this process on one NUMA node?"""
     tree = case.machine.know(pci.tree)
-    devices = (*tree.gpus, *partners.others(case.machine, case.goal))
+    devices = (*tree.gpus, *pairs.others(case.machine, case.goal))
     if not devices and not tree.why:
         yield finding.n_a("no GPU, NIC or DPU")
     elif len(tree.nodes) == 1:
@@ -30,14 +30,14 @@ def judge(case: Case) -> Iterator[Finding]:
     elif tree.why:
         yield finding.unknown("no PCI tree", why=tree.why)
     else:
-        for pair in partners.pairs(case.machine, case.goal):
+        for pair in pairs.pairs(case.machine, case.goal):
             yield _together(case, pair)
         yield _near(case, sorted({tree.numa(one.address) for one in devices}))
 
 
 def _together(case: Case, pair: Pair) -> Finding:
     tree = case.machine.know(pci.tree)
-    subject = " and ".join(partners.label(case.machine, one) for one in (pair.gpu, pair.other))
+    subject = " and ".join(pairs.label(case.machine, one) for one in (pair.gpu, pair.other))
     gpu, other = tree.numa(pair.gpu.address), tree.numa(pair.other.address)
     if gpu < 0 or other < 0:
         return finding.unknown(

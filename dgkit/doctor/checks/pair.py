@@ -7,16 +7,16 @@ from functools import wraps
 
 import msgspec
 
-from .. import finding, sources
+from .. import finding, references
+from ..collect.reading import Reading
 from ..facts import bluefield, pci
 from ..facts.bluefield import Mode
 from ..facts.doca import doca
 from ..finding import Finding, Verdict, worst
 from ..goals import Goal
 from ..machine import Case, Machine
-from ..readers.reading import Reading
 from ..registry import Judge, check, named
-from . import nic_links
+from . import _link_type
 
 _ARM_DMA = {Goal.ARM_DMA}
 _JUDGE = "judge both: --from host.snap --from dpu.snap"
@@ -42,7 +42,7 @@ def _both(judge: Callable[[Case, Machine, Machine], Iterator[Finding]]) -> Judge
 def same(case: Case, host: Machine, dpu: Machine) -> Iterator[Finding]:
     """Are these a host and its own DPU, and does the DPU see the host?"""
     trees = host.know(pci.tree), dpu.know(pci.tree)
-    used = [sources.REPRESENTORS(), sources.MODES("DPU mode, NIC mode")]
+    used = [references.REPRESENTORS(), references.MODES("DPU mode, NIC mode")]
     for tree, name in zip(trees, ("host", "DPU"), strict=True):
         if tree.why:
             yield finding.unknown(f"no PCI devices of the {name}", why=tree.why, sources=used)
@@ -65,7 +65,7 @@ def _or(names: set[str]) -> str:
     return " and ".join(sorted(names)) or "none"
 
 
-def _modes(host: Machine, dpu: Machine, used: list[sources.Source]) -> Finding | None:
+def _modes(host: Machine, dpu: Machine, used: list[references.Source]) -> Finding | None:
     """That the sides tell different modes, each of its own card: then these are not one card."""
     there = {bluefield.mode(settings) for _, settings in host.know(bluefield.configs)}
     here = {bluefield.mode(settings) for _, settings in dpu.know(bluefield.configs)}
@@ -84,7 +84,7 @@ def _modes(host: Machine, dpu: Machine, used: list[sources.Source]) -> Finding |
 
 
 def _ports(
-    case: Case, host: Machine, dpu: Machine, seen: str, used: list[sources.Source]
+    case: Case, host: Machine, dpu: Machine, seen: str, used: list[references.Source]
 ) -> Finding:
     """The host's ports have representors on the DPU."""
     listing = dpu.read.names("/sys/class/net")
@@ -94,7 +94,7 @@ def _ports(
         return finding.unknown(seen, needed="representors", why=f"{listing.why}.", sources=used)
     if not stand:
         there = msgspec.structs.replace(case, machine=host)
-        lines = nic_links.asking(there, host.know(bluefield.configs), bluefield.MODE)
+        lines = _link_type.asking(there, host.know(bluefield.configs), bluefield.MODE)
         return finding.fail(
             "the DPU does not see the host",
             needed="pf0hpf on the DPU",
@@ -118,7 +118,7 @@ def versions(_case: Case, host: Machine, dpu: Machine) -> Iterator[Finding]:
 
 
 def _docas(host: Machine, dpu: Machine) -> Finding:
-    used = [sources.DOCA_SUPPORT()]
+    used = [references.DOCA_SUPPORT()]
     there, here = host.know(doca), dpu.know(doca)
     both = f"host {there.version or '?'}, DPU {here.version or '?'}"
     if there.version is None or here.version is None:
@@ -165,8 +165,8 @@ def _tells_wire(said: Reading) -> bool:
 
 _LENT = {"dmabuf-gpu": "as a dma-buf", "peermem": "by nvidia-peermem"}
 _MEMORY_SOURCES = (
-    sources.DMA_SAMPLES("Remote Copy Sender"),
-    sources.FORUM("Can the DPU Arm Directly Access GPU Memory on the Same Host?"),
+    references.DMA_SAMPLES("Remote Copy Sender"),
+    references.FORUM("Can the DPU Arm Directly Access GPU Memory on the Same Host?"),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc
 from ..facts.peermem import lacking
 from ..facts.system import install, os_release, restart
@@ -12,12 +12,12 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from .each import nothing
+from ._per_gpu import nothing
 
 _SOURCES = (
-    sources.GPUNETIO("GPU Memory Mapping, Using nvidia-peermem"),
-    sources.GPUDIRECT("Using nvidia-peermem"),
-    sources.GPUDIRECT("Changes in CUDA 13.0, Deprecation Notice: NV-P2P API Support"),
+    references.GPUNETIO("GPU Memory Mapping, Using nvidia-peermem"),
+    references.GPUDIRECT("Using nvidia-peermem"),
+    references.GPUDIRECT("Changes in CUDA 13.0, Deprecation Notice: NV-P2P API Support"),
 )
 _DEPRECATED = (
     "CUDA 13.0 calls the interface under it (NV-P2P) deprecated: dma-buf is to come after it."
@@ -79,7 +79,7 @@ def _without_interface(machine: Machine, state: str) -> Finding:
         why="This kernel has no interface for it, which MLNX_OFED or DOCA-OFED brings: modprobe "
         "says 'Invalid argument'. Of Ubuntu's own kernels those before 6.8 have one.",
         remedy=remedy,
-        sources=[*_SOURCES, sources.UBUNTU_PEERMEM()],
+        sources=[*_SOURCES, references.UBUNTU_PEERMEM()],
         disagree="The GPUNetIO guide asks for `modprobe nvidia-peermem` alone; Ubuntu says that "
         "its kernels from 6.8 on take it with MLNX_OFED or as linux-nvidia only.",
     )

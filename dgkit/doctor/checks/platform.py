@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import cuda, gpudirect, pci
 from ..facts.gpudirect import Kind
 from ..facts.gpus import Gpu
@@ -14,11 +14,11 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from .each import by_smi, each
+from ._per_gpu import by_smi, each
 
 _CONNECTX8 = frozenset({0x1023, 0x1025})  # PCI ID list, vendor 15b3: ConnectX-8, ConnectX-9
 _PINNED = "# Use pinned memory: dgkit.empty(..., on='pinned')"
-_VGPU = sources.AI_ENTERPRISE("GPUDirect RDMA and GPUDirect Storage")
+_VGPU = references.AI_ENTERPRISE("GPUDirect RDMA and GPUDirect Storage")
 _SHARED = (
     "GPU memory cannot be reached coherently by PCIe devices: dma-buf, nvidia-peermem and GDRCopy "
     "do not work. Pinned memory is as near: CPU and GPU share it."
@@ -26,15 +26,18 @@ _SHARED = (
 _NO = {
     Kind.SPARK: (
         _SHARED,
-        (sources.DGX_SPARK("GPUDirect RDMA"), sources.GPUNETIO("GPUNetIO Installation and Setup")),
+        (
+            references.DGX_SPARK("GPUDirect RDMA"),
+            references.GPUNETIO("GPUNetIO Installation and Setup"),
+        ),
     ),
     Kind.TEGRA: (
         "CPU and GPU share one memory, and devices reach it where it was allocated as pinned.",
-        (sources.GPUDIRECT("Porting to Tegra (CUDA 13.0)"),),
+        (references.GPUDIRECT("Porting to Tegra (CUDA 13.0)"),),
     ),
     Kind.GEFORCE: (
         "NVIDIA offers GPUDirect RDMA on data-centre and professional GPUs only.",
-        (sources.GPUDIRECT("Supported Systems"),),
+        (references.GPUDIRECT("Supported Systems"),),
     ),
 }
 
@@ -47,7 +50,7 @@ def platform(case: Case) -> Iterator[Finding]:
         kind = gpudirect.kind(case.machine, gpu)
         found = gpu.name or kind.value
         says = _says(case.machine, gpu)
-        source: list[sources.Source] = [sources.GPUDIRECT("Supported Systems")]
+        source: list[references.Source] = [references.GPUDIRECT("Supported Systems")]
         if says is False or (says is None and not kind.direct):
             return _without(found, kind, case.goal)
         if says is None and gpu.virtualization.upper() == "VGPU":
@@ -80,7 +83,7 @@ _SHARED_FD = ("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", "HANDLE_TYPE_POSIX_FILE_DES
 
 def _virtual(machine: Machine, gpu: Gpu, found: str) -> Finding | None:
     """What to say where CUDA's virtual memory lacks what dgkit.empty(on='gpu') is made with."""
-    source = [sources.CUDA_DRIVER_API("CUdevice_attribute")]
+    source = [references.CUDA_DRIVER_API("CUdevice_attribute")]
     if any(cuda.attribute(machine, gpu, name) == 0 for name in _SHARED_FD):
         found, remedy = f"{found}: no memory that is shared", [_PINNED]
         why = "CUDA has no virtual memory with a POSIX fd here, as on some vGPUs: dgkit allocates "
@@ -101,7 +104,7 @@ def _without(found: str, kind: Kind, goal: Goal) -> Finding:
         kind,
         (
             "CUDA says that this GPU has no GPUDirect here.",
-            (sources.GPUDIRECT("Device Attribute"),),
+            (references.GPUDIRECT("Device Attribute"),),
         ),
     )
     remedy = [_PINNED]
@@ -120,7 +123,7 @@ def _coherent(found: str, machine: Machine) -> Finding:
     """Grace has no PCIe ATS; beside a ConnectX-8 a newer kernel makes up for it."""
     nics = machine.know(pci.tree).nics
     near = any(one.vendor == pci.MELLANOX and one.device in _CONNECTX8 for one in nics)
-    source = [sources.GRACE_CX8("Reference Code")]
+    source = [references.GRACE_CX8("Reference Code")]
     if near and (0,) < machine.know(uname).version < (6, 14):
         why = "A ConnectX-8 reaches GPU memory through its Data Direct interface, which takes "
         why += "NVIDIA's kernel 6.14 or later."

@@ -6,19 +6,19 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from .. import finding, sources
-from ..facts import firmware, ibv, rdma, system, virtual
+from .. import finding, references
+from ..facts import firmware, ibv_devinfo, rdma, system, virtual
 from ..facts.rdma import RdmaDevice
 from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from .each import none
+from ._per_gpu import none
 
 KERNEL = (5, 12)  # mlx5 takes dma-buf regions from this Linux on
-_SOURCE = sources.RDMA_CORE("ibv_devinfo(1)")
-_DMABUF = sources.RDMA_DMABUF("Linux 5.12")
+_SOURCE = references.RDMA_CORE("ibv_devinfo(1)")
+_DMABUF = references.RDMA_DMABUF("Linux 5.12")
 _SOFTWARE = re.compile(r"(?:rxe|siw)")
 _DEVICE = re.compile(r"(?:en|eth|wl)\w+")  # as systemd and the kernel name a device's interface
 
@@ -33,7 +33,7 @@ def present(case: Case) -> Iterator[Finding]:
     if not known.devices:
         yield _none(case)
         return
-    visible = case.machine.know(ibv.devinfo)
+    visible = case.machine.know(ibv_devinfo.devinfo)
     for device in known.devices:
         hidden = not visible.why and device.name not in visible.names
         yield _hidden(case, device) if hidden else _judged(case, device)
@@ -175,5 +175,5 @@ def _refuses(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
         why=f"{why} nvidia-peermem is the other way.",
         subject=about,
         remedy=["sudo modprobe nvidia-peermem", "# for good: Linux 5.12 and rdma-core 34 or later"],
-        sources=[_DMABUF, sources.RDMA_CORE("debian/libibverbs1.symbols")],
+        sources=[_DMABUF, references.RDMA_CORE("debian/libibverbs1.symbols")],
     )

@@ -7,21 +7,21 @@ from itertools import combinations
 
 import msgspec
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import (
     cuda,
     data_direct,
     gpudirect,
     gpus,
-    partners,
+    nvidia_topo,
+    pairs,
     pci,
     rdma,
-    topo_m,
     topology,
     virtual,
 )
 from ..facts.gpudirect import Kind
-from ..facts.partners import Pair
+from ..facts.pairs import Pair
 from ..facts.system import initramfs, restart
 from ..facts.topology import Near
 from ..finding import Finding
@@ -31,11 +31,11 @@ from ..registry import check
 
 __all__ = ["nothing"]
 
-_GUIDE = sources.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
-_RDMA = sources.GPUDIRECT("Overview, Supported Systems")
-_SMI = sources.NVIDIA_SMI("topo -m, Legend")
-_KERNEL = sources.P2PDMA("PCI Peer-to-Peer DMA Support")
-_DRIVER = sources.OPEN_MODULES("nvidia/nv-pci.c, nv_grdma_pci_topology_supported")
+_GUIDE = references.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
+_RDMA = references.GPUDIRECT("Overview, Supported Systems")
+_SMI = references.NVIDIA_SMI("topo -m, Legend")
+_KERNEL = references.P2PDMA("PCI Peer-to-Peer DMA Support")
+_DRIVER = references.OPEN_MODULES("nvidia/nv-pci.c, nv_grdma_pci_topology_supported")
 
 
 def nothing(case: Case) -> Finding | None:
@@ -48,7 +48,7 @@ def nothing(case: Case) -> Finding | None:
         return finding.unknown("no PCI tree", why=tree.why)
     if not tree.gpus:
         return finding.n_a("no NVIDIA GPU in this machine's PCI tree")
-    if not partners.others(case.machine, case.goal):
+    if not pairs.others(case.machine, case.goal):
         return finding.n_a("no NIC or DPU that could reach a GPU")
     if all(_shares(case.machine, one) for one in tree.gpus):
         return finding.n_a("no GPUDirect: CPU and GPU share their memory")
@@ -81,7 +81,7 @@ def near(case: Case) -> Iterator[Finding]:
         return
     yield from _denied(case.machine)
     virtual_machine = case.machine.know(virtual.virtual).is_vm
-    for pair in partners.pairs(case.machine, case.goal):
+    for pair in pairs.pairs(case.machine, case.goal):
         yield _guest(case.machine, pair) if virtual_machine else _judged(case.machine, pair)
 
 
@@ -114,7 +114,7 @@ def _tested(machine: Machine) -> str:
 
 
 def _subject(machine: Machine, pair: Pair) -> str:
-    return " and ".join(partners.label(machine, one) for one in (pair.gpu, pair.other))
+    return " and ".join(pairs.label(machine, one) for one in (pair.gpu, pair.other))
 
 
 def _guest(machine: Machine, pair: Pair) -> Finding:
@@ -136,7 +136,7 @@ def _judged(machine: Machine, pair: Pair) -> Finding:
         said = finding.unknown(
             f"{path.near} at worst",
             why=f"{path.why[0].upper()}{path.why[1:]}.",
-            remedy=[topo_m.COMMAND],
+            remedy=[nvidia_topo.COMMAND],
             sources=[_GUIDE],
         )
     elif path.near <= Near.PXB:
@@ -163,14 +163,14 @@ def _far(machine: Machine, pair: Pair) -> Finding:
             f"{near}, and {side.near} by Data Direct",
             why=f"The NIC's Data Direct function, {side.b}, is nearer to the GPU: data goes there "
             "where memory is registered for it.",
-            sources=[sources.GRACE_CX8("Platform Software and Configuration")],
+            sources=[references.GRACE_CX8("Platform Software and Configuration")],
         )
     if _kind(machine, pair.gpu.address) is Kind.GRACE:
         return _coherent(near)
     return finding.warn(
         f"{near}: {near.text}",
         why=f"Bytes pass {near.text}: slower, and on some platforms not at all. {_tested(machine)}",
-        remedy=[*_MOVE, topo_m.COMMAND, "sudo dmesg | grep -i 'topology not supported'"],
+        remedy=[*_MOVE, nvidia_topo.COMMAND, "sudo dmesg | grep -i 'topology not supported'"],
         sources=[_GUIDE, _RDMA, _KERNEL, _DRIVER],
         disagree=_FAR,
     )
@@ -185,7 +185,7 @@ def _coherent(near: Near) -> Finding:
     return finding.warn(
         f"{near}, by NVLink-C2C",
         why=f"{by}, but the bytes pass two CPU sockets.",
-        remedy=["# Use the NIC of the GPU's own socket", topo_m.COMMAND],
+        remedy=["# Use the NIC of the GPU's own socket", nvidia_topo.COMMAND],
         sources=[_DRIVER, _GUIDE],
     )
 
@@ -221,15 +221,17 @@ _FAR = (
 def compared(case: Case) -> Iterator[Finding]:
     """Does nvidia-smi see the same topology as sysfs?"""
     tree = case.machine.know(pci.tree)
-    reading = case.machine.read.run(*topo_m.COMMAND.split())
+    reading = case.machine.read.run(*nvidia_topo.COMMAND.split())
     if reading.absent or not (tree.gpus or tree.why):
         yield finding.n_a("no nvidia-smi" if tree.gpus else "no NVIDIA GPU")
         return
-    said = case.machine.know(topo_m.topo_m)
+    said = case.machine.know(nvidia_topo.topo_m)
     if said.why:
-        yield finding.unknown("no matrix", why=said.why, remedy=[topo_m.COMMAND], sources=[_SMI])
+        yield finding.unknown(
+            "no matrix", why=said.why, remedy=[nvidia_topo.COMMAND], sources=[_SMI]
+        )
         return
-    known = topo_m.named(case.machine, said)
+    known = nvidia_topo.named(case.machine, said)
     names = [name for name in known if known[name] in tree.devices]
     both = [pair for pair in combinations(names, 2) if said.near(*pair) is not None]
     odd = [words for pair in both if (words := _differs(tree, said, known, pair))]
@@ -242,8 +244,8 @@ def compared(case: Case) -> Iterator[Finding]:
     elif odd:
         yield _odd(odd, len(both))
     else:
-        pairs = f"{len(both)} pair{'s' if len(both) > 1 else ''}"
-        yield finding.ok(f"the same for {pairs}", sources=[_SMI])
+        count = f"{len(both)} pair{'s' if len(both) > 1 else ''}"
+        yield finding.ok(f"the same for {count}", sources=[_SMI])
 
 
 def _odd(odd: list[str], of: int) -> Finding:
@@ -252,13 +254,13 @@ def _odd(odd: list[str], of: int) -> Finding:
         needed="the same",
         why=f"{'; '.join(odd[:4])}{' ...' if len(odd) > 4 else ''}. The driver knows more of the "
         "board than sysfs shows; a container or a virtual machine may show less.",
-        remedy=[topo_m.COMMAND],
+        remedy=[nvidia_topo.COMMAND],
         sources=[_SMI, _GUIDE],
     )
 
 
 def _differs(
-    tree: pci.PciTree, said: topo_m.TopoM, known: dict[str, str], pair: tuple[str, str]
+    tree: pci.PciTree, said: nvidia_topo.TopoM, known: dict[str, str], pair: tuple[str, str]
 ) -> str:
     """In words; "" if both say the same, or the path is not sure."""
     a, b = pair

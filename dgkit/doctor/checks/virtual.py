@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .. import finding, sources
+from .. import finding, references
 from ..facts import pci
-from ..facts.partners import others
+from ..facts.pairs import others
 from ..facts.virtual import Container, container, virtual
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from .each import unread
+from ._per_gpu import unread
 
-_GUIDE = sources.GPUNETIO("GPUNetIO Installation and Setup")
+_GUIDE = references.GPUNETIO("GPUNetIO Installation and Setup")
 
 
 @check("virtual-machine", "Virtual machine", goals=WITH_GPU, sides=("host",))
 def machine(case: Case) -> Iterator[Finding]:
     """Is this a virtual machine, whose hypervisor decides what devices may do?"""
     found = case.machine.know(virtual)
-    used = [_GUIDE, sources.P2PDMA("PCI Peer-to-Peer DMA Support")]
+    used = [_GUIDE, references.P2PDMA("PCI Peer-to-Peer DMA Support")]
     if found.is_vm is None:
         why = finding.sentence(found.why)
         yield finding.unknown("not told", needed="no", why=why, sources=used)
@@ -82,7 +82,7 @@ def inside(case: Case) -> Iterator[Finding]:
             "# Start it with these options of docker run, too:",
             f"# {flags} --ulimit memlock=-1 --cap-add=IPC_LOCK",
         ],
-        sources=[_GUIDE, sources.CONTAINER_TOOLKIT("Running a Sample Workload")],
+        sources=[_GUIDE, references.CONTAINER_TOOLKIT("Running a Sample Workload")],
     )
 
 

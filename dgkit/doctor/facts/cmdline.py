@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
+from ..collect.reading import Reading
 from ..machine import Machine
-from ..readers.reading import Reading
 from .system import family, restart
 
 __all__ = ["PATH", "Cmdline", "added", "cmdline", "kept", "parse"]

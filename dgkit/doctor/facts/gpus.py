@@ -11,7 +11,6 @@ from .nvidia_smi import SmiGpu, smi
 __all__ = ["Gpu", "bar1_size", "gpus", "usable"]
 
 
-
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """One PCI function of NVIDIA's; sizes are bytes. None and "": nothing tells.
 

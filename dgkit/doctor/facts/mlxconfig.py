@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from ..collect.reading import Reading
 from ..machine import Machine
-from ..readers.reading import Reading
 
 __all__ = ["Config", "Setting", "command", "number", "parse", "queries", "query"]
 

@@ -10,16 +10,17 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ... import cards
+from ... import html_cards
 from ...errors import RegionBusy, Unsupported
-from ..base import busy, frames, names
-from ..base.aside import Aside, aside
-from ..base.desk import Desk
+from ...units import size_text
+from ..base import namespace, region_usage, scheduler
+from ..base.background import Aside, aside
+from ..base.fill_patterns import KINDS, Pattern
 from ..base.forms import about, shape_of
 from ..base.panel import Panel, handler
-from ..base.patterns import KINDS, Pattern
-from .filling import filling
-from .places import places
+from ..base.session_model import Desk
+from .fill import filling
+from .placement_options import places
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
@@ -47,7 +48,7 @@ class Job:
         self.done = self.total = 0
         self.error: Exception | None = None
         self.ended = threading.Event()
-        self.task: frames.Task | None = None
+        self.task: scheduler.Task | None = None
 
     def state(self) -> dict[str, Any]:
         """What a view draws."""
@@ -74,7 +75,7 @@ class AllocatePanel(Panel):
         """Regions, what is being filled, and what a form can offer."""
         if not self._places and not self._session.closed:
             self._places = places(self._session, look=False)
-            frames.start(self._look(), self.fail)
+            scheduler.start(self._look(), self.fail)
         offers = {"places": self._places, "dtypes": list(DTYPES), "fills": [list(k) for k in KINDS]}
         return self._desk.state() | offers | {"jobs": self._states()}
 
@@ -140,7 +141,7 @@ class AllocatePanel(Panel):
 
     def _begin(self, job: Job, steps: Steps, failed: Callable[[Exception], None]) -> None:
         self._jobs[job.number] = job
-        job.task = frames.start(steps, failed, partial(self._over, job))
+        job.task = scheduler.start(steps, failed, partial(self._over, job))
 
     def _making(self, job: Job, shape: Any, dtype: str, on: str, pattern: Pattern) -> Steps:
         yield True  # the views show it before the pages are there
@@ -153,7 +154,7 @@ class AllocatePanel(Panel):
                 self._say(
                     f"{job.name}: cancelled; its memory is given back when its pages are there"
                 )
-                frames.start(self._unwanted(begun), self.fail)
+                scheduler.start(self._unwanted(begun), self.fail)
                 raise
         self._started(job, region)
         yield from self._filling(job, pattern, dtype)
@@ -174,12 +175,12 @@ class AllocatePanel(Panel):
             self._desk.select(region.id)
             told = 0.0
             for job.done in filling(region, pattern, dtype) if pattern.kind != "zeros" else ():
-                if time.monotonic() - told > frames.TICK_S:
+                if time.monotonic() - told > scheduler.TICK_S:
                     told = time.monotonic()
                     self.tell("jobs", jobs=self._states())
                 yield True
             self._desk.written(region.id)
-            size = cards.size_text(region.size)
+            size = size_text(region.size)
             self._say(f"{region.name}: {size} on {region.where}, filled: {pattern}")
         except Exception as error:
             job.error = error
@@ -218,7 +219,7 @@ class AllocatePanel(Panel):
                 "process: export memory of this side, or import it there"
             )
             raise Unsupported(errno.EOPNOTSUPP, text)
-        access = cards.access_text(found.access)
+        access = html_cards.access_text(found.access)
         words = _CAPABILITY.format(access=access, provider=self._session.dpu.provider)
         coded = base64.b64encode(token).decode()
         return {"name": found.name, "hex": token.hex(), "base64": coded, "what": words}
@@ -227,13 +228,13 @@ class AllocatePanel(Panel):
     def free(self, region: int, sure: bool = False) -> dict[str, Any]:
         """Starts to free a region, or says in `in_use` what would be disturbed by that."""
         found = self._desk.region(region)
-        uses = busy.uses(found)
+        uses = region_usage.uses(found)
         if uses and not sure:
             return {"in_use": f"{' and '.join(uses)} is using {found.name}"}
         for job in list(self._jobs.values()):
             if job.region is found and job.task is not None:
                 job.task.cancel()
-        frames.start(self._freeing(found), self.fail)
+        scheduler.start(self._freeing(found), self.fail)
         return {}
 
     def _freeing(self, region: SessionRegion) -> Steps:
@@ -253,7 +254,7 @@ class AllocatePanel(Panel):
     @handler
     def variables(self) -> dict[str, Any]:
         """The notebook's variables that are memory."""
-        return {"variables": names.candidates()}
+        return {"variables": namespace.candidates()}
 
     @handler
     def register(
@@ -261,8 +262,8 @@ class AllocatePanel(Panel):
     ) -> dict[str, Any]:
         """Starts to register a variable of the notebook, in place."""
         with about("variable"):
-            value = names.variable(variable)
-        frames.start(self._registering(value, access, share_block, name or variable), self.fail)
+            value = namespace.variable(variable)
+        scheduler.start(self._registering(value, access, share_block, name or variable), self.fail)
         return {}
 
     def _registering(self, value: Any, access: str, share_block: bool, name: str) -> Steps:
@@ -271,7 +272,7 @@ class AllocatePanel(Panel):
         with about("variable"):
             region = yield from aside(partial(self._session.register, value, **options))
         self._desk.select(region.id)
-        self._say(f"{region.name}: {cards.size_text(region.size)}, registered in place")
+        self._say(f"{region.name}: {size_text(region.size)}, registered in place")
 
     def close(self) -> None:
         """Ends the views and the fills. The regions stay, but for one that is still being made."""
@@ -289,8 +290,8 @@ class AllocatePanel(Panel):
             for each in state["regions"][:_SHOWN]
         ]  # fmt: skip
         header = ("Name", "Size", "Place", "Provider", "Access", "Exported")
-        body = cards.table("Regions of the session", header, rows) if rows else ""
+        body = html_cards.table("Regions of the session", header, rows) if rows else ""
         note = "The session is closed." if state["closed"] else ""
-        badge = "" if state["closed"] else cards.provider_badge(state["provider"])
+        badge = "" if state["closed"] else html_cards.provider_badge(state["provider"])
         more = [("Regions", state["count"]), ("Live view", "run the cell")]
-        return cards.card(self.title, more, badge=badge, body=body, note=note)
+        return html_cards.card(self.title, more, badge=badge, body=body, note=note)

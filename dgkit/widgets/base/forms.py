@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ...cards import parse_size
+from ...units import parse_size
 
 __all__ = ["about", "offset_of", "shape_of", "size_of", "within"]
 

@@ -18,10 +18,10 @@ from typing import Any, ClassVar, TypeVar
 import anywidget
 import traitlets
 
-from ...cards import provider_label
 from ...errors import ClosedError, DgkitError
-from . import cells
-from .ways import way_out
+from ...html_cards import provider_label
+from . import cell_lifetime
+from .error_hints import way_out
 
 __all__ = ["Buffers", "Panel", "Reply", "handler", "source"]
 
@@ -70,7 +70,7 @@ class Panel(anywidget.AnyWidget):
         module, style = (source(self.name, kind, self.parts) for kind in ("js", "css"))
         super().__init__(_esm=module, _css=style)
         self.on_msg(self._received)
-        cells.of_this_cell(self)
+        cell_lifetime.of_this_cell(self)
 
     def state(self) -> dict[str, Any]:
         """All that a new view draws."""
@@ -139,7 +139,7 @@ class Panel(anywidget.AnyWidget):
         return f"<dgkit.{type(self).__name__}>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        cells.stays(self)
+        cell_lifetime.stays(self)
         bundle = super()._repr_mimebundle_(**kwargs)
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle or {},)
         data = {**data, "text/html": self.static_html(), "text/plain": self.static_text()}

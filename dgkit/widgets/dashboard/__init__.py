@@ -1,5 +1,5 @@
 """The four panels together, and which DPU they look at."""
 
-from .board import Dashboard, dashboard
+from .dashboard import Dashboard, dashboard
 
 __all__ = ["Dashboard", "dashboard"]

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..base import cells
+from ..base import cell_lifetime
 from ..base.panel import Panel, label_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def panels_of(session: Session, plot: LatencyPlot | None = None) -> Panels:
     from ..latency.latency import LatencyPlot
     from ..transfer.transfer import TransferPanel
 
-    with cells.apart():
+    with cell_lifetime.apart():
         plot = plot or LatencyPlot(session)
         return Panels(AllocatePanel(session), TransferPanel(session), HexView(session), plot)
 

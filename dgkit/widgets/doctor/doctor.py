@@ -8,15 +8,15 @@ import threading
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...doctor.asking import files_of, goal_of, size_of
+from ...doctor.api import files_of, goal_of, size_of
 from ...doctor.goals import Goal
 from ...doctor.machine import SIZE
-from ..base import frames
-from ..base.aside import Aside
+from ..base import scheduler
+from ..base.background import Aside
 from ..base.panel import explain, handler
 from ..figure.figure import BokehPanel
-from .judging import Judged, Order, judge, machines
-from .told import HERE, described, machine_told, one_of_a_side
+from .diagnosis_task import Judged, Order, judge, machines
+from .serialize import HERE, described, machine_told, one_of_a_side
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -55,7 +55,7 @@ class DoctorPanel(BokehPanel):
         self._now: Order | None = None  # what runs
         self._next: Order | None = None  # what was asked for meanwhile: the last of it
         self._progress = (0, 0)
-        self._task: frames.Task | None = None
+        self._task: scheduler.Task | None = None
         self._idle = threading.Event()
         self._over = False
         self._paths = files_of(snapshots)
@@ -113,7 +113,7 @@ class DoctorPanel(BokehPanel):
         """The drawing of the PCIe tree."""
         from bokeh.document import Document
 
-        from .topology import drawn
+        from .topology_drawing import drawn
 
         made = Document()
         if self._judged is not None and self._judged.picture is not None:
@@ -161,7 +161,7 @@ class DoctorPanel(BokehPanel):
     def _begin(self, order: Order) -> None:
         self._idle.clear()
         self._now, self._progress, self._error = order, (0, 0), None
-        self._task = frames.start(self._steps(order), self.fail, self._ended)
+        self._task = scheduler.start(self._steps(order), self.fail, self._ended)
 
     def _steps(self, order: Order) -> Generator[Any, None, None]:
         """On the frame thread: looks after the doctor, which has a thread of its own."""

@@ -6,17 +6,18 @@ import html
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from ...cards import Html, card, hex_lines, parse_size, provider_badge, size_text
 from ...errors import AccessDenied, DgkitError
-from ..base import frames
+from ...html_cards import Html, card, hex_lines, provider_badge
+from ...units import parse_size, size_text
+from ..base import scheduler
 from ..base.panel import Buffers, Panel, Reply, handler
-from .copying import DTYPES, MOST, as_form
-from .editing import Edit, Edits
-from .finding import parse_pattern
-from .hunting import Hunter
-from .reading import SOURCES, Reader, why_no_dpu, why_no_host, why_no_write
-from .shown import Shown
-from .watching import Live
+from .clipboard import DTYPES, MOST, as_form
+from .edit import Edit, Edits
+from .fetch import SOURCES, Reader, why_no_dpu, why_no_host, why_no_write
+from .live_view import Live
+from .search import parse_pattern
+from .search_task import Hunter
+from .selection import Shown
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
@@ -244,7 +245,7 @@ class HexView(Panel):
             call()
             yield
 
-        frames.start(once(), self.fail)
+        scheduler.start(once(), self.fail)
 
     def _start_edit(self, at: int, data: bytes) -> Edit:
         if not data:

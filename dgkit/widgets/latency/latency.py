@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ClosedError, PeerTimeout
-from ..base import frames
-from ..base.desk import Desk
+from ..base import scheduler
 from ..base.panel import Reply, explain, handler
+from ..base.session_model import Desk
 from ..figure.figure import BokehPanel, drawn
-from .files import file, table
-from .meter import Meter, Setting
+from .export import file, table
+from .measurement import Meter, Setting
 from .run import What
-from .stage import Stage
+from .view_model import Stage
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -67,7 +67,7 @@ class LatencyPlot(BokehPanel):
         self._stage = Stage()
         self._control = threading.RLock()  # one start or stop at a time; never the frame thread
         self._monitor: Monitor | None = None
-        self._task: frames.Task | None = None
+        self._task: scheduler.Task | None = None
         self._error: dict[str, str] | None = None
         self._waiting = ""
         super().__init__()
@@ -138,7 +138,7 @@ class LatencyPlot(BokehPanel):
         self._stage.begin(What.of(monitor))
         self._setting = self._setting if refused else setting
         self._error, self._monitor = None, monitor
-        self._task = frames.start(
+        self._task = scheduler.start(
             self._steps(monitor), lambda error: self._ended(monitor, error), monitor.close
         )
         self._tell_whole()

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...cards import provider_label, size_text
 from ...errors import PeerError
+from ...html_cards import provider_label
 from ...report import LatencyReport, Machine
 from ...types import DOCA, MIXED
+from ...units import size_text
 from .history import History
 
 __all__ = ["Run", "What"]

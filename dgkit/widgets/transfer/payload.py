@@ -7,11 +7,11 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from ...cards import size_text
 from ...session.staging import flat
-from ..base import names
+from ...units import size_text
+from ..base import namespace
+from ..base.fill_patterns import Pattern
 from ..base.forms import about, size_of
-from ..base.patterns import Pattern
 from .uploads import Uploads
 
 __all__ = ["LARGEST", "Payload", "from_form", "from_python"]
@@ -58,7 +58,7 @@ def from_form(kind: str, value: str, size: Any, uploads: Uploads) -> Payload:
             name, data = uploads.whole(value)
             return _of(f"file {_short(name)!r}", data)
         if kind == "expression":
-            data, what = names.evaluated(value, LARGEST)
+            data, what = namespace.evaluated(value, LARGEST)
             return _of(f"{_short(value)}: {what}", data)
         raise ValueError(f"{kind!r} is no kind of payload")
 

@@ -8,17 +8,18 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ... import cards
-from ..base import frames
-from ..base.desk import Desk
+from ... import html_cards
+from ...units import size_text
+from ..base import scheduler
+from ..base.fill_patterns import KINDS
 from ..base.forms import about
 from ..base.panel import Buffers, Panel, handler
-from ..base.patterns import KINDS
-from .brought import Brought
-from .completed import timeline
-from .orders import DEEPEST, OFTENEST, Order, bounded_list, order_of
+from ..base.session_model import Desk
+from .completions import timeline
 from .payload import LARGEST, Payload, from_form, from_python
-from .running import Run
+from .read_result import Brought
+from .request import DEEPEST, OFTENEST, Order, bounded_list, order_of
+from .runner import Run
 from .uploads import CHUNK, MOST, Uploads
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class TransferPanel(Panel):
         if self._session.closed:
             return ""
         dpu = self._session.info["dpu"]
-        label = cards.provider_label(dpu["provider"])
+        label = html_cards.provider_label(dpu["provider"])
         return f"CLOCK_MONOTONIC of {dpu['machine']} ({label}, process {dpu['pid']})"
 
     def _described(self) -> list[dict[str, Any]]:
@@ -211,7 +212,7 @@ class TransferPanel(Panel):
             self._run, self._summary, self._listed = run, None, 0.0
         for order in orders:
             order.state, order.done = "waiting", 0
-        run.task = frames.start(run.steps(), self.fail, run.over)
+        run.task = scheduler.start(run.steps(), self.fail, run.over)
         self._tell_run(run)
         return run
 
@@ -279,16 +280,18 @@ class TransferPanel(Panel):
         last = list(self._completions)[: -_SHOWN - 1 : -1]
         header = ("", "Transfer", "Status", "Size", "Path", "Submit, post, complete: us")
         rows = [
-            (each["number"], each["what"], each["status"], cards.size_text(each["size"]),
+            (each["number"], each["what"], each["status"], size_text(each["size"]),
              each.get("path", ""), timeline(each))
             for each in last
         ]  # fmt: skip
-        body = cards.table("The last completions, the newest first", header, rows) if rows else ""
+        body = (
+            html_cards.table("The last completions, the newest first", header, rows) if rows else ""
+        )
         closed = self._session.closed
-        badge = "" if closed else cards.provider_badge(self._session.dpu.provider)
+        badge = "" if closed else html_cards.provider_badge(self._session.dpu.provider)
         more = [("Live view", "run the cell"), *([] if closed else [("Clock", self._clock())])]
         note = "The session is closed." if closed else ""
-        return cards.card(self.title, more, badge=badge, body=body, note=note)
+        return html_cards.card(self.title, more, badge=badge, body=body, note=note)
 
 
 def _outcome(run: Run) -> str:

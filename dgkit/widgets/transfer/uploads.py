@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...cards import size_text
+from ...units import size_text
 
 __all__ = ["CHUNK", "MOST", "Uploads"]
 

@@ -22,7 +22,7 @@
 #include "clock.h"
 #include "cuda_gather.h"
 #include "region.h"
-#include "rows.h"
+#include "strided_copy.h"
 
 enum {
 	PLAIN_FROM = 32768, /* bytes from which on any copy from the host goes to the copy engine */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cuda.h"
-#include "cuda_find.h"
+#include "cuda_pointer.h"
 #include "error.h"
 
 int dg_cuda_number(const uint8_t uuid[16])

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cuda.h"
-#include "cuda_find.h"
+#include "cuda_pointer.h"
 #include "error.h"
 #include "region.h"
 

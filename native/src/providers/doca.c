@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "door.h"
+#include "share/server.h"
 #include "error.h"
 
 enum { MAX_QUEUES = 1024 };

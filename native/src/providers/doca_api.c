@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cuda_find.h"
+#include "cuda_pointer.h"
 #include "error.h"
 
 struct dg_doca_api dg_doca;

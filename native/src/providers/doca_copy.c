@@ -13,7 +13,7 @@
 
 #include "clock.h"
 #include "doca.h"
-#include "peer.h"
+#include "share/importer.h"
 
 enum {
 	LOCAL,

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "descriptor.h"
+#include "share/descriptor.h"
 #include "error.h"
 
 /* In front of DOCA's own bytes in a blob: where the exporter has the memory. */

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "devices.h"
-#include "door.h"
-#include "providers/cuda_find.h"
+#include "share/server.h"
+#include "providers/cuda_pointer.h"
 
 #define CLOSE_NS 5000000000u /* how long doca_dev_close waits for what still moves */
 

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "providers/cuda_find.h"
+#include "providers/cuda_pointer.h"
 
 struct request {
 	int fd; /* the program's */

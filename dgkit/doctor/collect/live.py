@@ -1,0 +1,290 @@
+"""A reader of this machine, now. It changes nothing and needs no rights."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import platform
+import resource
+import shlex
+import socket
+import stat
+import sys
+import threading
+import time
+import weakref
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..executor import Crew, Job
+from .commands import COMMAND_S, Commands
+from .reader import KINDS, Reader
+from .reading import Reading
+
+__all__ = ["ASKED", "COMMAND_S", "FAST_S", "FILE_S", "FULL_S", "Live"]
+
+FULL_S, FAST_S = 10.0, 2.0  # for all checks together
+FILE_S = 3.0  # for one file: the driver may have to wake a GPU first
+_TEXT_MOST = 1 << 20
+_RAW_MOST = 4096
+_NAMES_MOST = 1 << 16
+
+
+def _limit(which: int) -> dict[str, int | None]:
+    soft, hard = resource.getrlimit(which)
+    return {
+        "soft": None if soft == resource.RLIM_INFINITY else soft,
+        "hard": None if hard == resource.RLIM_INFINITY else hard,
+    }
+
+
+def _dgkit() -> dict[str, str | int]:
+    from ..._version import __version__
+    from ...wire.requests import VERSION
+
+    return {"version": __version__, "wire": VERSION}
+
+
+_PACKAGES = (
+    *("jupyterlab", "ipython", "ipywidgets", "anywidget", "bokeh", "numpy"),
+    *("cupy-cuda13x", "cupy-cuda12x", "cupy", "cuda-core", "cuda-bindings"),
+)
+
+
+def _packages() -> dict[str, str]:
+    """Versions of what this Python has; "" for what it has not."""
+    from importlib import metadata
+
+    def version(name: str) -> str:
+        try:
+            return str(metadata.version(name))
+        except metadata.PackageNotFoundError:
+            return ""
+
+    return {name: version(name) for name in _PACKAGES}
+
+
+_ENVIRON = ("GDRCOPY_PATH_L", "SOFTDOCA_LIB")
+_UNAME = ("system", "node", "release", "version", "machine")
+# What `ask` may be. None: there is no limit, or it is not set.
+ASKED: dict[str, Callable[[], Any]] = {
+    "uname": lambda: dict(zip(_UNAME, map(_clean, os.uname()), strict=True)),
+    "page-size": lambda: os.sysconf("SC_PAGE_SIZE"),
+    "memlock": lambda: _limit(resource.RLIMIT_MEMLOCK),
+    "open-files": lambda: _limit(resource.RLIMIT_NOFILE),
+    "euid": os.geteuid,
+    "cpus": lambda: sorted(os.sched_getaffinity(0)),
+    "libc": lambda: list(platform.libc_ver()),
+    "python": platform.python_version,
+    "dgkit": _dgkit,
+    "packages": _packages,
+    "hostname": lambda: _clean(socket.gethostname()),
+    "environ": lambda: {n: _clean(os.environ[n]) for n in _ENVIRON if n in os.environ},
+}
+
+
+class Live(Reader):
+    """Looks at this machine, each thing once. All of it ends `limit_s` after it was made.
+
+    close() ends the commands that run; it comes by itself when the process exits.
+    """
+
+    def __init__(self, limit_s: float = FULL_S) -> None:
+        self.until = time.monotonic() + limit_s
+        self.limit_s = limit_s
+        self._files = Crew("dgkit-doctor-read", patience_s=0.05)
+        self._runs = Crew("dgkit-doctor-run")
+        self._commands = Commands()
+        self._lock = threading.Lock()
+        self._jobs: dict[str, Job[Reading]] = {}
+        self._late: dict[str, Reading] = {}
+        self._finalizer = weakref.finalize(self, Commands.close, self._commands)
+
+    def close(self) -> None:
+        """Ends what runs. Whatever is read from now on is late."""
+        self.until = min(self.until, time.monotonic())
+        self._finalizer()
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def read(self, key: str) -> Reading:
+        """Looks, or hands out what the first look gave. ValueError: there is no such key."""
+        job = self._start(key)
+        if job is None:
+            return self._late[key]
+        limit = FILE_S if _is_file(key) else self.limit_s
+        try:
+            found = job.result(min(self.until, job.asked + limit))
+        except TimeoutError:
+            with self._lock:
+                if not job.done:  # what was late stays late, for all who ask
+                    return self._late.setdefault(key, _too_late(limit))
+            found = job.result(self.until)
+        with self._lock:
+            return self._late.get(key, found)
+
+    def together(self, keys: Sequence[str]) -> list[Reading]:
+        """Begins all of them, then waits: for the last first, as most are done by then."""
+        for key in keys:
+            self._start(key)
+        found = [self.read(key) for key in reversed(keys)]
+        return found[::-1]
+
+    def seen(self) -> dict[str, Reading]:
+        """All that was read so far."""
+        with self._lock:
+            done = [key for key, job in self._jobs.items() if job.done]
+            keys = sorted({*done, *self._late})
+        return {key: self.read(key) for key in keys}
+
+    def _start(self, key: str) -> Job[Reading] | None:
+        """None: nothing is begun any more, and nobody had asked before."""
+        with self._lock:
+            job = self._jobs.get(key)
+            if job is not None or key in self._late:
+                return job
+            if key.partition(" ")[0] not in KINDS:
+                raise ValueError(f"{key!r} names no look; it begins with one of {', '.join(KINDS)}")
+            if time.monotonic() >= self.until:
+                closed = not self._finalizer.alive
+                self._late[key] = _DONE if closed else _too_late(self.limit_s)
+                return None
+            crew = self._files if _is_file(key) else self._runs
+            job = self._jobs[key] = crew.start(lambda: self._look(key))
+        return job
+
+    def _look(self, key: str) -> Reading:
+        kind, _, what = key.partition(" ")
+        try:
+            return _LOOKS[kind](self, what)
+        except (FileNotFoundError, NotADirectoryError):
+            return Reading(fault="absent", why=f"there is no {what}")
+        except PermissionError:
+            return Reading(fault="denied", why=f"{what} may be read by root alone")
+        except OSError as error:
+            return Reading(fault="failed", why=f"{what}: {error.strerror or error}")
+        except (RuntimeError, ValueError, zlib.error) as error:  # a loop of links; a NUL
+            return Reading(fault="failed", why=f"{what}: {error}")
+
+    def _text(self, path: str) -> Reading:
+        found = _bytes(path, _TEXT_MOST)
+        if path.endswith(".gz"):  # /proc/config.gz
+            found = zlib.decompressobj(wbits=31).decompress(found, _TEXT_MOST)
+        return Reading(text=found.decode("utf-8", "replace"))
+
+    def _raw(self, path: str) -> Reading:
+        return Reading(raw=_bytes(path, _RAW_MOST))
+
+    def _names(self, path: str) -> Reading:
+        with os.scandir(path) as entries:
+            names = [_clean(entry.name) for entry in itertools.islice(entries, _NAMES_MOST)]
+        return Reading(names=tuple(sorted(names)))
+
+    def _link(self, path: str) -> Reading:
+        return Reading(text=_clean(str(Path(path).resolve(strict=True))))
+
+    def _ask(self, what: str) -> Reading:
+        return Reading(data=ASKED[what]())
+
+    def _run(self, line: str) -> Reading:
+        return self._commands.run(shlex.split(line), self.until)
+
+    def _probe(self, line: str) -> Reading:
+        import msgspec
+
+        if not sys.executable:  # a program that has Python in it
+            return Reading(fault="failed", why=f"there is no Python to run the probe {line} with")
+        ran = self._commands.run(_probe_command(line), self.until)
+        if ran.fault:
+            return Reading(fault=ran.fault, why=f"the probe {line}: {ran.why}")
+        if ran.code < 0:
+            why = f"the library that was asked crashed the probe {line} (signal {-ran.code})"
+            return Reading(fault="failed", why=why)
+        try:
+            return Reading(data=msgspec.json.decode(ran.text))
+        except msgspec.DecodeError:
+            why = ran.said.strip()[-300:] or "no JSON"
+            return Reading(fault="failed", why=f"the probe {line} answered: {why}")
+
+
+_LOOKS: dict[str, Callable[[Live, str], Reading]] = {
+    "text": Live._text,
+    "raw": Live._raw,
+    "names": Live._names,
+    "link": Live._link,
+    "run": Live._run,
+    "ask": Live._ask,
+    "probe": Live._probe,
+}
+
+
+def _is_file(key: str) -> bool:
+    return not key.startswith(("run ", "probe "))
+
+
+_DONE = Reading(fault="late", why="the doctor is done with this machine, and reads no more")
+
+
+def _too_late(limit: float) -> Reading:
+    return Reading(fault="late", why=f"no answer within {limit:g} s")
+
+
+def _clean(name: str) -> str:
+    """Bytes that are no UTF-8 as \\udc.., so that it can be printed and stored."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _bytes(path: str, most: int) -> bytes:
+    """The beginning of a file. Devices and pipes are not touched: to open one may do something."""
+    mode = Path(path).stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "a folder" if stat.S_ISDIR(mode) else "no plain file")
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        parts, left = [], most
+        while left > 0 and (part := os.read(file, left)):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)
+
+
+def _probe_command(line: str) -> list[str]:
+    """A Python of its own: bare for libraries, with this one's paths for what dgkit itself says."""
+    if line in _OWN:
+        program = f"import sys; sys.path[:] = {sys.path!r}\n{_OWN[line]}"
+        return [sys.executable, "-c", program]
+    probes = Path(__file__).with_name("probes.py")
+    return [sys.executable, "-I", "-S", str(probes), *shlex.split(line)]
+
+
+_OWN = {
+    "core": """
+import json, platform, dgkit
+said = {"dgkit": dgkit.__version__, "python": platform.python_version(), "loaded": True, "why": ""}
+try:
+    import dgkit.dma
+except Exception as error:
+    said.update(loaded=False, why=str(error))
+print(json.dumps(said))
+""",
+    "info": """
+import runpy
+sys.argv[:] = ["dgkit", "info", "--json"]
+runpy.run_module("dgkit", run_name="__main__")
+""",
+}

@@ -1,0 +1,121 @@
+"""What %dma shows: bytes that were read, and the sessions with their regions."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+from ..html_cards import (
+    Html,
+    access_text,
+    card,
+    hex_lines,
+    provider_badge,
+    provider_label,
+)
+from ..session import Session, SessionRegion
+from ..units import size_text
+from .arguments import sessions
+
+__all__ = ["BytesRead", "Help", "Overview"]
+
+_LINES = 16
+_MONO = (
+    "margin:6px 0px 0px 0px;font-size:12px;line-height:1.35;overflow-x:auto;"
+    "font-family:monospace;font-family:var(--jp-code-font-family,monospace)"
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BytesRead:
+    """Bytes that the DPU read: `data`, or bytes(it). `offset` is where they lie in the region."""
+
+    data: bytes
+    region: str
+    where: str
+    offset: int
+    provider: str
+
+    def __bytes__(self) -> bytes:
+        return self.data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def _title(self) -> str:
+        place = f"offset {self.offset:#x} of {self.region} on {self.where}"
+        return f"{size_text(len(self.data))} at {place}"
+
+    def _lines(self) -> list[str]:
+        lines = hex_lines(self.data[: 16 * _LINES], offset=self.offset)
+        rest = len(self.data) - 16 * _LINES
+        return [*lines, f"... {rest:,} bytes more"] if rest > 0 else lines
+
+    def __repr__(self) -> str:
+        head = f"{self._title()} [{provider_label(self.provider)}]"
+        return "\n".join([head, *(f"  {line}" for line in self._lines())])
+
+    def _repr_html_(self) -> str:
+        text = html.escape("\n".join(self._lines()))
+        body = Html(f'<pre style="{_MONO}">{text}</pre>')
+        badge = provider_badge(self.provider)
+        return card(f"Read: {self._title()}", [], badge=badge, body=body)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Overview:
+    """The open sessions and their live regions, as they were when it was made."""
+
+    text: str
+    page: str
+
+    @classmethod
+    def of(cls, variables: dict[str, SessionRegion]) -> Overview:
+        """`variables`: those of the notebook that hold regions."""
+        found = sessions()
+        if not found:
+            none = "No session is open. Way out: session = dgkit.connect()"
+            return cls(none, f"<div>{html.escape(none)}</div>")
+        tables = [(session, _rows(session, variables)) for session in found]
+        text = "\n".join(_plain(session, rows) for session, rows in tables)
+        return cls(text, "".join(_card(session, rows) for session, rows in tables))
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.page
+
+
+def _rows(session: Session, variables: dict[str, SessionRegion]) -> list[tuple[str, str]]:
+    rows = []
+    for region in session.regions:
+        names = [name for name, held in variables.items() if held is region]
+        text = f"{size_text(region.size)} on {region.where}, {access_text(region.access)}"
+        rows.append((region.name, f"{text}, in {', '.join(names)}" if names else text))
+    return rows or [("no region", "session.empty(4096) makes one")]
+
+
+def _plain(session: Session, rows: list[tuple[str, str]]) -> str:
+    lines = [f"  {name}: {text}" for name, text in rows]
+    return "\n".join([f"{session!r} [{provider_label(session.dpu.provider)}]", *lines])
+
+
+def _card(session: Session, rows: list[tuple[str, str]]) -> str:
+    about = session.info
+    title = f"Session with DPU pid {about['dpu']['pid']}: live regions"
+    badge = provider_badge(session.dpu.provider)
+    return card(title, [*rows, ("address", about["address"])], badge=badge)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Help:
+    """Text, line by line."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="{_MONO}">{html.escape(self.text)}</pre>'

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the CPU does with one operation: rows, chunks, and the three ways to remote bytes. */
+#include <errno.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "share/importer.h"
+#include "provider.h"
+#include "strided_copy.h"
+
+int dg_op_allowed(const struct dg_op *op)
+{
+	struct dg_hot *remote = hot_at(op->remote);
+	if (gate_revoked(remote->gate))
+		return DG_REMOTE_ACCESS_ERROR;
+	if (atomic_load_explicit(&remote->lost, memory_order_relaxed))
+		return DG_PEER_LOST;
+	if (gate_revoked(hot_at(op->local)->gate))
+		return DG_LOCAL_ERROR;
+	return DG_OK;
+}
+
+void dg_op_leave(const struct dg_op *op)
+{
+	gate_leave(hot_at(op->local)->gate, 1);
+	gate_leave(hot_at(op->remote)->gate, 1);
+}
+
+/* n bytes by a system call: another process's memory, or memory that may fault under us. */
+static int copy_by_kernel(const struct dg_op *op, char *d, const char *s, uint64_t n)
+{
+	struct dg_hot *remote = hot_at(op->remote);
+	bool write = op->opcode == DG_WRITE;
+	pid_t pid = remote->method == DG_METHOD_VM ? remote->pid : getpid();
+
+	while (n) {
+		struct iovec here = {write ? (char *)(uintptr_t)s : d, n};
+		struct iovec there = {write ? d : (char *)(uintptr_t)s, n};
+		ssize_t got = write ? process_vm_writev(pid, &here, 1, &there, 1, 0)
+				    : process_vm_readv(pid, &here, 1, &there, 1, 0);
+		if (got <= 0) {
+			if (got < 0 && errno == ESRCH)
+				return DG_PEER_LOST;
+			return hot_at(op->local)->may_fault ? DG_LOCAL_ERROR
+							    : DG_REMOTE_ACCESS_ERROR;
+		}
+		d += got, s += got, n -= (uint64_t)got;
+	}
+	return DG_OK;
+}
+
+static int copy_run(const struct dg_op *op, char *d, const char *s, uint64_t n)
+{
+	if (op->flags & OP_PLAIN) {
+		if (op->size >= DG_LARGE)
+			dg_copy_large(d, s, n);
+		else
+			dg_copy(d, s, n);
+		return DG_OK;
+	}
+	struct dg_hot *remote = hot_at(op->remote);
+	if (remote->method == DG_METHOD_ASK) {
+		bool write = op->opcode == DG_WRITE;
+		return dg_peer_copy(remote, write ? (char *)(uintptr_t)s : d,
+				    (uint64_t)(uintptr_t)(write ? d : s), n, write,
+				    hot_at(op->local)->may_fault);
+	}
+	return copy_by_kernel(op, d, s, n);
+}
+
+static int step_rows(const struct dg_op *op, uint64_t *progress, uint64_t budget)
+{
+	uint64_t row = *progress / op->size, within = *progress % op->size,
+		 left = op->size - within;
+	char *d = op->dst + row * op->dst_stride + within;
+	const char *s = op->src + row * op->src_stride + within;
+
+	if (within == 0 && op->size <= budget && (op->flags & OP_PLAIN)) {
+		uint64_t rows = budget / op->size;
+		if (rows > op->rows - row)
+			rows = op->rows - row;
+		dg_copy_rows(d, s, op->size, op->dst_stride, op->src_stride, rows);
+		*progress += rows * op->size;
+		return DG_OK;
+	}
+	uint64_t n = left < budget ? left : budget;
+	*progress += n;
+	return copy_run(op, d, s, n);
+}
+
+int dg_op_step(const struct dg_op *op, uint64_t *progress, uint64_t budget)
+{
+	uint64_t total = op->size * op->rows;
+	int status = dg_op_allowed(op);
+	if (status)
+		return status;
+	if (op->rows == 1) {
+		uint64_t n = total - *progress < budget ? total - *progress : budget;
+		status = copy_run(op, op->dst + *progress, op->src + *progress, n);
+		*progress += n;
+	} else {
+		status = step_rows(op, progress, budget);
+	}
+	if (status == DG_OK && *progress < total)
+		return OP_MORE;
+	return status;
+}
+
+int dg_op_run(const struct dg_op *op)
+{
+	uint64_t progress = 0;
+	int status;
+	do
+		status = dg_op_step(op, &progress, 1 << 20);
+	while (status == OP_MORE);
+	return status;
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Prepared operations: what is checked once is not checked again, but for what may have changed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "queue.h"
+#include "strided_copy.h"
+
+/* How long a run waits: its operations end as DG_TIMED_OUT long before. */
+#define FOR_EVER UINT64_MAX
+
+/* Records that are all alike need no look at each: see run_even. */
+static void find_even(struct dg_prep *p)
+{
+	const struct dg_op *first = &p->ops[0];
+	if (!p->inline_able || p->n_runs != 1 || p->n_wc != p->n || first->size > 64)
+		return;
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->ops[i].size != first->size || p->ops[i].rows != 1 ||
+		    p->ops[i].opcode != first->opcode)
+			return;
+	for (uint32_t i = 0; i < p->n; i++)
+		p->wc[i].user = p->wr[i].user;
+	p->even = first->size;
+}
+
+static int resolve_all(struct dg_prep *p)
+{
+	struct op_run run = {0};
+	bool fresh;
+	for (uint32_t i = 0; i < p->n; i++) {
+		int rc = dg_resolve(p->q, &p->wr[i], &p->ops[i], &run, &fresh);
+		if (rc)
+			return rc;
+		if (fresh)
+			p->n_runs++;
+		p->runs[p->n_runs - 1] = run;
+		p->total += p->ops[i].size * p->ops[i].rows;
+		p->inline_able &= !!(p->ops[i].flags & OP_PLAIN);
+		p->n_wc += !(p->ops[i].flags & DG_CHAIN);
+	}
+	if (p->ops[p->n - 1].flags & DG_CHAIN)
+		return dg_fail(EINVAL,
+			       "the last record has DG_CHAIN: a chain ends within its batch");
+	find_even(p);
+	return 0;
+}
+
+/* All of it in one block, so that a prepared operation of one record lies in few cache lines. */
+static struct dg_prep *prep_alloc(uint32_t n)
+{
+	size_t head = (sizeof(struct dg_prep) + 63) / 64 * 64;
+	size_t each = sizeof(struct dg_op) + sizeof(dg_wc) + sizeof(struct op_run) + sizeof(dg_wr);
+	size_t size = (head + each * n + 63) / 64 * 64;
+	struct dg_prep *p = aligned_alloc(64, size);
+	if (!p)
+		return NULL;
+	memset(p, 0, size);
+	p->ops = (struct dg_op *)((char *)p + head);
+	p->wc = (dg_wc *)(p->ops + n);
+	p->runs = (struct op_run *)(p->wc + n);
+	p->wr = (dg_wr *)(p->runs + n);
+	return p;
+}
+
+int dg_prep_open(dg_queue *q, const dg_wr *wr, uint32_t n, dg_prep **out)
+{
+	*out = NULL;
+	if (n == 0 || n > q->depth)
+		return dg_fail(EINVAL, "%u records to prepare for a queue of depth %u", n,
+			       q->depth);
+	int rc = queue_enter(q);
+	if (rc)
+		return rc;
+	struct dg_prep *p = prep_alloc(n);
+	rc = p ? dg_queue_postable(q) : dg_fail(ENOMEM, "no memory for %u prepared records", n);
+	if (rc)
+		goto leave;
+	p->q = q;
+	p->n = n;
+	p->inline_able = q->dev->ops->inline_copies;
+	memcpy(p->wr, wr, sizeof *wr * n);
+	rc = resolve_all(p);
+	if (rc)
+		goto leave;
+	atomic_fetch_add(&q->refs, 1);
+	*out = p;
+leave:
+	if (rc)
+		free(p);
+	queue_leave(q);
+	return rc;
+}
+
+int dg_prep_close(dg_prep *p)
+{
+	struct dg_queue *q = p->q;
+	free(p);
+	if (atomic_fetch_sub(&q->refs, 1) == 1)
+		dg_queue_free_memory(q);
+	return 0;
+}
+
+const dg_wc *dg_prep_wc(dg_prep *p)
+{
+	return p->wc;
+}
+
+/* What may have changed since: the regions may be closed. */
+static inline int still_open(const struct dg_prep *p)
+{
+	for (uint32_t i = 0; i < p->n_runs; i++) {
+		const struct op_run *r = &p->runs[i];
+		if (atomic_load_explicit(&r->local->id, memory_order_seq_cst) != r->local_id)
+			return dg_fail(ESTALE, "local region %u is closed", r->local_id);
+		if (atomic_load_explicit(&r->remote->id, memory_order_seq_cst) != r->remote_id)
+			return dg_fail(ESTALE, "remote region %u is closed", r->remote_id);
+	}
+	return 0;
+}
+
+int dg_prep_still_open(const struct dg_prep *p)
+{
+	int rc = dg_queue_postable(p->q);
+	return rc ? rc : still_open(p);
+}
+
+static inline int begin(struct dg_prep *p, bool inlined)
+{
+	int rc = dg_queue_postable(p->q);
+	if (!rc && !inlined)
+		rc = dg_queue_room(p->q, p->n);
+	return rc ? rc : still_open(p);
+}
+
+static int first_failure(const struct dg_prep *p)
+{
+	for (uint32_t i = 0; i < p->n_wc; i++)
+		if (p->wc[i].status)
+			return p->wc[i].status;
+	return 0;
+}
+
+/* dg_queue_run_inline for records that are all alike, straight into their completions. */
+static int run_even(struct dg_prep *p, uint64_t submit_ns)
+{
+	struct dg_gate *gate = p->runs[0].remote->gate;
+	dg_wc wc = {.op = p->ops[0].opcode,
+		    .path = DG_PATH_INLINE,
+		    .flags = p->n > 1 ? DG_SHARED_STAMP : 0};
+	int failed = DG_OK;
+	wc.submit_ns = wc.post_ns = submit_ns;
+	gate_enter(gate, 1);
+	for (uint32_t i = 0, n; i < p->n; i += n) {
+		n = p->n - i < STAMP_OPS ? p->n - i : STAMP_OPS;
+		wc.status = dg_op_allowed(&p->ops[i]);
+		if (wc.status == DG_OK)
+			dg_copy_ops(&p->ops[i], n, p->even);
+		else
+			failed = wc.status;
+		wc.size = wc.status ? 0 : p->even;
+		wc.complete_ns = now_ns();
+		dg_fill_completions(&p->wc[i], n, &wc);
+	}
+	gate_leave(gate, 1);
+	return failed;
+}
+
+int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns)
+{
+	struct dg_queue *q = p->q;
+	bool inlined = queue_inline(q, p->inline_able, p->total);
+	int rc = begin(p, inlined);
+	if (rc)
+		return rc;
+	if (inlined && p->even)
+		return run_even(p, submit_ns);
+	if (inlined) {
+		dg_queue_run_inline(p->ops, p->wr, p->n, p->wc, 0, UINT32_MAX);
+	} else {
+		rc = dg_queue_run_ops(q, p->ops, p->wr, p->n, p->n_wc, p->wc, submit_ns, FOR_EVER);
+	}
+	return rc ? rc : first_failure(p);
+}
+
+int dg_prep_run(dg_prep *p)
+{
+	int rc = queue_enter(p->q);
+	if (rc)
+		return rc;
+	rc = dg_prep_run_entered(p, now_ns());
+	queue_leave(p->q);
+	return rc;
+}
+
+int dg_prep_post(dg_prep *p)
+{
+	struct dg_queue *q = p->q;
+	int rc = queue_enter(q);
+	if (rc)
+		return rc;
+	uint64_t submit_ns = now_ns();
+	/* Its completions need places in the ready ring, so room is asked for inline too. */
+	rc = begin(p, false);
+	if (!rc && queue_inline(q, p->inline_able, p->total)) {
+		uint32_t n = dg_queue_run_inline(p->ops, p->wr, p->n, q->ready, q->ready_tail,
+						 q->ready_mask);
+		q->ready_tail += n;
+		q->credits -= n;
+	} else if (!rc) {
+		dg_queue_submit(q, p->ops, p->wr, p->n, KIND_POLL, submit_ns);
+	}
+	queue_leave(q);
+	return rc;
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What an address on a GPU belongs to, and how others import it; dgkit/memory/cuda_pointer.py does the same. */
+#include "cuda_pointer.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "cuda.h"
+#include "error.h"
+
+/* A driver that nobody loaded has allocated nothing; loading it would take a second. */
+static bool in_use(void)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	if (lib)
+		dlclose(lib);
+	return lib;
+}
+
+/* The driver writes 4 bytes or 8, so that what it leaves is 0. */
+static uint64_t ask(int attribute, CUdeviceptr at)
+{
+	uint64_t value = 0;
+	return cuda.cuPointerGetAttribute(&value, attribute, at) ? 0 : value;
+}
+
+static int check_kind(CUdeviceptr at, int *ordinal)
+{
+	unsigned type = 0, managed = 0;
+	CUresult code = cuda.cuPointerGetAttribute(&type, CU_POINTER_MEMORY_TYPE, at);
+	if (!code)
+		code = cuda.cuPointerGetAttribute(ordinal, CU_POINTER_DEVICE_ORDINAL, at);
+	if (code)
+		return dg_fail(EINVAL, "%#llx is no address of CUDA memory in this process", at);
+	if (cuda.cuPointerGetAttribute(&managed, CU_POINTER_IS_MANAGED, at))
+		managed = 0;
+	if (managed)
+		return dg_fail(EOPNOTSUPP, "managed memory has no place of its own on a GPU");
+	if (type != CU_MEMORYTYPE_DEVICE)
+		return dg_fail(EOPNOTSUPP, "it is host memory that the GPU reaches, not a GPU's");
+	return 0;
+}
+
+/* The bytes of one handle, or of one cudaMalloc. */
+static int find_block(CUdeviceptr at, uint64_t size, bool virtual, dg_memory *out)
+{
+	uint64_t base = virtual ? ask(CU_POINTER_MAPPING_BASE, at) : 0;
+	uint64_t block = base ? ask(CU_POINTER_MAPPING_SIZE, at) : 0;
+	if (!block) {
+		base = ask(CU_POINTER_RANGE_START, at);
+		block = ask(CU_POINTER_RANGE_SIZE, at);
+	}
+	if (!block || at < base || at - base >= block)
+		return dg_fail(EINVAL, "CUDA does not say where the block of %#llx begins", at);
+	out->block = block;
+	out->fd_offset = at - base;
+	if (size <= block - out->fd_offset)
+		return 0;
+	/* Virtual memory may go on in the next block. Nobody imports that as one. */
+	if (!virtual || ask(CU_POINTER_MEMORY_TYPE, at + size - 1) != CU_MEMORYTYPE_DEVICE)
+		return dg_fail(ERANGE,
+			       "%" PRIu64 " bytes at %#llx leave their allocation, which ends "
+			       "%" PRIu64 " bytes from there",
+			       size, at, block - out->fd_offset);
+	out->kind = DG_KIND_CUDA_OWN;
+	return 0;
+}
+
+static void share_by_fd(CUmemHandle handle, dg_memory *out)
+{
+	int fd = -1;
+	if (!cuda.cuMemExportToShareableHandle ||
+	    cuda.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_POSIX_FD, 0))
+		return;
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	out->fd = fd;
+	out->kind = DG_KIND_CUDA_VMM;
+}
+
+static void share_by_ipc(CUdeviceptr base, dg_memory *out)
+{
+	CUipcMemHandle handle;
+	_Static_assert(sizeof handle == sizeof out->handle, "an IPC handle fits");
+	if (!cuda.cuIpcGetMemHandle || cuda.cuIpcGetMemHandle(&handle, base))
+		return;
+	memcpy(out->handle, &handle, sizeof handle);
+	out->kind = DG_KIND_CUDA_IPC;
+}
+
+/* Of virtual memory, with its handle held; else handle is 0. */
+static int find_in(CUdeviceptr at, uint64_t size, CUmemHandle handle, dg_memory *out)
+{
+	bool pooled = ask(CU_POINTER_MEMPOOL, at);
+	int rc = find_block(at, size, handle, out);
+	if (rc || out->fd_offset + size > out->block || pooled)
+		return rc;
+	if (handle)
+		share_by_fd(handle, out);
+	else
+		share_by_ipc(at - out->fd_offset, out);
+	return 0;
+}
+
+static int find(CUdevice dev, CUdeviceptr at, uint64_t size, dg_memory *out)
+{
+	CUmemHandle handle = 0;
+	CUuuid uuid;
+	CUresult code = cuda.cuDeviceGetUuid(&uuid, dev);
+	if (code)
+		return cuda_fail("cuDeviceGetUuid", code);
+	memcpy(out->uuid, &uuid, sizeof out->uuid);
+	if (!cuda.cuMemRetainAllocationHandle ||
+	    cuda.cuMemRetainAllocationHandle(&handle, out->addr))
+		handle = 0; /* it is no virtual memory */
+	int rc = find_in(at, size, handle, out);
+	if (handle)
+		cuda.cuMemRelease(handle);
+	return rc;
+}
+
+int dg_cuda_find(const void *addr, uint64_t size, dg_memory *out)
+{
+	CUdeviceptr at = (CUdeviceptr)(uintptr_t)addr;
+	CUcontext ctx = NULL;
+	CUdevice dev;
+	int gpus = 0, ordinal = 0;
+	*out = (dg_memory){
+		.addr = (void *)(uintptr_t)addr, .size = size, .fd = -1, .kind = DG_KIND_CUDA_OWN};
+	if (!addr || !size || at + size < at)
+		return dg_fail(EINVAL, "%" PRIu64 " bytes at %#llx are no range", size, at);
+	if (!in_use())
+		return dg_fail(ENODEV, "this process does not use CUDA");
+	int rc = cuda_start(&gpus);
+	if (!rc)
+		rc = check_kind(at, &ordinal);
+	if (rc)
+		return rc;
+	CUresult code = cuda.cuDeviceGet(&dev, ordinal);
+	if (!code)
+		code = cuda.cuDevicePrimaryCtxRetain(&ctx, dev);
+	if (code)
+		return cuda_fail("cuDevicePrimaryCtxRetain", code);
+	bool entered = !cuda.cuCtxPushCurrent(ctx);
+	rc = find(dev, at, size, out);
+	cuda_leave(entered);
+	cuda.cuDevicePrimaryCtxRelease(dev);
+	return rc;
+}

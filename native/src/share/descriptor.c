@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "share/descriptor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+
+#define HEADER offsetof(struct dg_descriptor, blob)
+
+_Static_assert(sizeof(struct dg_descriptor) <= DG_DESCRIPTOR_MAX,
+	       "a descriptor is at most DG_DESCRIPTOR_MAX bytes");
+_Static_assert(sizeof(struct dg_descriptor) == 184 + DESCRIPTOR_BLOB, "no padding");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the struct is the format");
+
+static uint32_t checksum(const uint8_t *p, size_t n)
+{
+	uint32_t h = 2166136261u;
+	while (n--)
+		h = (h ^ *p++) * 16777619u;
+	return h;
+}
+
+static int nibble(int c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int dg_boot_id(uint8_t out[16])
+{
+	char text[64];
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return dg_fail_errno("/proc/sys/kernel/random/boot_id");
+	ssize_t n = read(fd, text, sizeof text);
+	close(fd);
+	int digits = 0;
+	memset(out, 0, 16);
+	for (ssize_t i = 0; i < n && digits < 32; i++)
+		if (nibble(text[i]) >= 0) {
+			out[digits / 2] = (uint8_t)(out[digits / 2] << 4 | nibble(text[i]));
+			digits++;
+		}
+	return digits == 32 ? 0 : dg_fail(EIO, "the kernel's boot_id is no UUID");
+}
+
+int dg_descriptor_pack(struct dg_descriptor *d, uint8_t *buf, size_t cap)
+{
+	d->magic = DESCRIPTOR_MAGIC;
+	d->version = DG_VERSION;
+	d->length = (uint16_t)(HEADER + d->blob_length);
+	d->checksum = 0;
+	if (cap < d->length)
+		return dg_fail(ENOSPC, "a descriptor needs %u bytes, the buffer has %zu", d->length,
+			       cap);
+	d->checksum = checksum((const uint8_t *)d, d->length);
+	memcpy(buf, d, d->length);
+	return d->length;
+}
+
+static int check(const struct dg_descriptor *d, size_t len)
+{
+	if (d->magic != DESCRIPTOR_MAGIC)
+		return dg_fail(
+			EBADMSG,
+			"these bytes are no dgkit descriptor (they do not begin with DGKIT)");
+	if (d->version != DG_VERSION)
+		return dg_fail(EPROTONOSUPPORT,
+			       "a descriptor of version %u; this dgkit reads version %u",
+			       d->version, DG_VERSION);
+	if (d->length != HEADER + (size_t)d->blob_length || d->length > sizeof *d)
+		return dg_fail(EBADMSG, "an altered descriptor: its lengths contradict each other");
+	if (d->length != len)
+		return dg_fail(EBADMSG, "a descriptor of %u bytes, but %zu were given", d->length,
+			       len);
+	return 0;
+}
+
+int dg_descriptor_parse(const uint8_t *buf, size_t len, struct dg_descriptor *d)
+{
+	memset(d, 0, sizeof *d);
+	if (len < HEADER)
+		return dg_fail(EBADMSG,
+			       "a truncated descriptor: %zu bytes, and the shortest has %zu", len,
+			       HEADER);
+	memcpy(d, buf, len < sizeof *d ? len : sizeof *d);
+	int rc = check(d, len);
+	if (rc)
+		return rc;
+	uint32_t sum = d->checksum;
+	d->checksum = 0;
+	if (checksum((const uint8_t *)d, len) != sum)
+		return dg_fail(EBADMSG, "an altered descriptor: its checksum does not match");
+	d->checksum = sum;
+	if (!memchr(d->path, 0, sizeof d->path) || d->path[0] != '/')
+		return dg_fail(EBADMSG, "an altered descriptor: its socket is no absolute path");
+	if (d->size == 0 || d->access == 0 || d->access > 3)
+		return dg_fail(EBADMSG, "an altered descriptor: size %llu, access %u",
+			       (unsigned long long)d->size, d->access);
+	return 0;
+}
+
+int dg_descriptor_check(const uint8_t *desc, size_t len)
+{
+	struct dg_descriptor d;
+	int rc = dg_descriptor_parse(desc, len, &d);
+	return rc ? rc : d.length;
+}

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The exporter's table: which key opens which region, who imported it, and how it is revoked.
+ * One lock guards all of it; the door's thread and the callers of control functions take it.
+ */
+#include "share/exports.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "error.h"
+
+struct dg_export {
+	uint8_t key[16];
+	uint32_t access;
+	struct dg_region *region;
+	struct dg_export *next_hash, *next_region;
+};
+
+struct dg_importer {
+	struct dg_region *region; /* NULL once revoked and quiet */
+	struct conn *conn;
+	uint32_t slot, access;
+	struct dg_importer *next;
+};
+
+#define BUCKETS 16384u
+static struct dg_export *table[BUCKETS];
+static struct conn *conns; /* of importers; the first is this process itself, once it imports */
+static struct conn *self_conn;
+
+static uint32_t bucket(const uint8_t key[16])
+{
+	uint32_t h;
+	memcpy(&h, key, sizeof h);
+	return h % BUCKETS;
+}
+
+static struct dg_export *find(const uint8_t key[16])
+{
+	struct dg_export *e = table[bucket(key)];
+	while (e && memcmp(e->key, key, 16))
+		e = e->next_hash;
+	return e;
+}
+
+int dg_door_export(struct dg_region *r, uint32_t access, uint8_t key[16])
+{
+	int rc = 0;
+	dg_door_lock();
+	struct dg_export *e = r->exports;
+	while (e && e->access != access)
+		e = e->next_region;
+	if (!e) {
+		e = calloc(1, sizeof *e);
+		if (!e) {
+			rc = dg_fail(ENOMEM, "no memory for an export");
+			goto unlock;
+		}
+		if (getrandom(e->key, sizeof e->key, 0) != sizeof e->key) {
+			rc = dg_fail_errno("no random key");
+			free(e);
+			goto unlock;
+		}
+		e->access = access;
+		e->region = r;
+		e->next_region = r->exports;
+		r->exports = e;
+		e->next_hash = table[bucket(e->key)];
+		table[bucket(e->key)] = e;
+	}
+	memcpy(key, e->key, 16);
+unlock:
+	dg_door_unlock();
+	return rc;
+}
+
+static void unexport(struct dg_region *r)
+{
+	while (r->exports) {
+		struct dg_export *e = r->exports, **at = &table[bucket(e->key)];
+		while (*at != e)
+			at = &(*at)->next_hash;
+		*at = e->next_hash;
+		r->exports = e->next_region;
+		free(e);
+	}
+}
+
+/* Connections of importers and their slots. */
+
+struct conn *dg_conn_new(int fd, pid_t pid, int pidfd)
+{
+	struct conn *c = calloc(1, sizeof *c);
+	if (!c)
+		return NULL;
+	c->fd = fd;
+	c->pid = pid;
+	c->pidfd = pidfd;
+	c->control_fd = -1;
+	c->next = conns;
+	conns = c;
+	return c;
+}
+
+static int control_open(struct conn *c)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	if (c->control)
+		return 0;
+	void *at = MAP_FAILED;
+	int fd = memfd_create("dgkit-control", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd >= 0 && !ftruncate(fd, (off_t)CONTROL_SIZE) && !fcntl(fd, F_ADD_SEALS, seals))
+		at = mmap(NULL, CONTROL_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED) {
+		int rc = dg_fail_errno("control memory for an importer");
+		if (fd >= 0)
+			close(fd);
+		return rc;
+	}
+	c->control_fd = fd;
+	c->control = at;
+	return 0;
+}
+
+/* Reserves the pages, so that a full memory fails here and not at somebody's first touch. */
+static int control_reserve(struct conn *c, uint64_t from, uint64_t size)
+{
+	if (fallocate(c->control_fd, 0, (off_t)from, (off_t)size))
+		return dg_fail_errno("control memory for an importer");
+	return 0;
+}
+
+static int slots_grow(struct conn *c)
+{
+	uint32_t n = c->slots + CONTROL_STEP;
+	if (n > CONTROL_SLOTS)
+		return dg_fail(EMFILE, "one process imports at most %u regions of another",
+			       CONTROL_SLOTS);
+	void *importers = realloc(c->importers, sizeof *c->importers * n);
+	if (importers)
+		c->importers = importers;
+	void *free_slots = realloc(c->free_slots, sizeof *c->free_slots * n);
+	if (free_slots)
+		c->free_slots = free_slots;
+	if (!importers || !free_slots)
+		return dg_fail(ENOMEM, "no memory for %u imports", n);
+	int rc = control_reserve(c, c->slots * sizeof(struct dg_gate),
+				 CONTROL_STEP * sizeof(struct dg_gate));
+	if (rc)
+		return rc;
+	for (uint32_t i = n; i-- > c->slots;)
+		c->free_slots[c->n_free++] = i;
+	memset(c->importers + c->slots, 0, sizeof *c->importers * CONTROL_STEP);
+	c->slots = n;
+	return 0;
+}
+
+static struct dg_gate *gate_of(struct conn *c, uint32_t slot)
+{
+	return (struct dg_gate *)c->control + slot;
+}
+
+static int importer_add(struct conn *c, struct dg_export *e, uint32_t *slot)
+{
+	int rc = control_open(c);
+	if (!rc && !c->n_free)
+		rc = slots_grow(c);
+	if (rc)
+		return rc;
+	struct dg_importer *m = calloc(1, sizeof *m);
+	if (!m)
+		return dg_fail(ENOMEM, "no memory for an import");
+	*slot = m->slot = c->free_slots[--c->n_free];
+	m->conn = c;
+	m->region = e->region;
+	m->access = e->access;
+	m->next = e->region->importers;
+	e->region->importers = m;
+	c->importers[m->slot] = m;
+	memset(gate_of(c, m->slot), 0, sizeof(struct dg_gate));
+	return 0;
+}
+
+static void importer_unlink(struct dg_importer *m)
+{
+	if (!m->region)
+		return;
+	struct dg_importer **at = &m->region->importers;
+	while (*at != m)
+		at = &(*at)->next;
+	*at = m->next;
+	m->region = NULL;
+}
+
+static void importer_remove(struct conn *c, uint32_t slot)
+{
+	if (slot >= c->slots || !c->importers[slot])
+		return;
+	struct dg_importer *m = c->importers[slot];
+	importer_unlink(m);
+	c->importers[slot] = NULL;
+	c->free_slots[c->n_free++] = slot;
+	free(m);
+}
+
+static bool conn_quiet(struct conn *c)
+{
+	for (uint32_t i = 0; i < c->slots; i++)
+		if (c->importers[i] && !gate_quiet(gate_of(c, i)))
+			return false;
+	return true;
+}
+
+void dg_conn_free(struct conn *c)
+{
+	for (uint32_t i = 0; i < c->slots; i++)
+		importer_remove(c, i);
+	struct conn **at = &conns;
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	/* By name: an fd that a fork shares stays watched after close(), and then c is gone. */
+	dg_door_unwatch(c->fd, c->pidfd);
+	if (c->control)
+		munmap(c->control, CONTROL_SIZE);
+	if (c->control_fd >= 0)
+		close(c->control_fd);
+	if (c->fd >= 0)
+		close(c->fd);
+	if (c->pidfd >= 0)
+		close(c->pidfd);
+	free(c->importers);
+	free(c->free_slots);
+	free(c);
+}
+
+/* Its slots are void only when its process is dead, or nothing is in flight through them. */
+bool dg_conn_over(struct conn *c)
+{
+	return c->pidfd < 0 || dg_pid_dead(c->pidfd) || conn_quiet(c);
+}
+
+void dg_conns_free(void)
+{
+	while (conns)
+		dg_conn_free(conns);
+	self_conn = NULL;
+}
+
+void dg_exports_forget(void)
+{
+	memset(table, 0, sizeof table);
+}
+
+/* What importers ask. */
+
+static int answer_fds(struct conn *c, struct dg_region *r, struct door_answer *a, int fds[2],
+		      int *n_fds)
+{
+	char name[32];
+	*n_fds = 0;
+	if (!c->control_sent) {
+		fds[(*n_fds)++] = c->control_fd;
+		a->has_control = 1;
+	}
+	if (r->memory.fd < 0)
+		return 0;
+	/* A new open file that cannot be mapped writable where the export is read-only. The importer
+	 * could reopen it: this stops mistakes; readonly_export=True also stops an adversary. */
+	bool write = a->access & DG_ACCESS_WRITE;
+	if (r->memory.kind != DG_KIND_HOST) { /* the fd is the block itself: it cannot be opened again */
+		fds[*n_fds] = fcntl(r->memory.fd, F_DUPFD_CLOEXEC, 0);
+		if (fds[*n_fds] < 0)
+			return dg_fail_errno("the fd of a GPU block");
+		++*n_fds;
+		return 0;
+	}
+	snprintf(name, sizeof name, "/proc/self/fd/%d", r->memory.fd);
+	int fd = open(name, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	if (fd < 0)
+		return dg_fail_errno("%s", name);
+	fds[(*n_fds)++] = fd;
+	return 0;
+}
+
+int dg_conn_import(struct conn *c, const uint8_t key[16], struct door_answer *a, int fds[2],
+		   int *n_fds)
+{
+	struct dg_export *e = find(key);
+	if (!e)
+		return dg_fail(ENOKEY, "the exporter knows no such region: it was closed, or the "
+				       "descriptor is forged");
+	struct dg_region *r = e->region;
+	int rc = importer_add(c, e, &a->slot);
+	if (rc)
+		return rc;
+	a->access = e->access;
+	a->method = r->memory.kind != DG_KIND_HOST ? DG_METHOD_GPU
+		    : r->memory.fd >= 0		   ? DG_METHOD_MAP
+						   : DG_METHOD_ASK;
+	a->kind = r->memory.kind;
+	a->block = r->memory.block;
+	memcpy(a->uuid, r->memory.uuid, sizeof a->uuid);
+	memcpy(a->handle, r->memory.handle, sizeof a->handle);
+	a->size = r->memory.size;
+	a->address = (uint64_t)(uintptr_t)r->memory.addr;
+	a->fd_offset = r->memory.fd_offset;
+	if (a->method == DG_METHOD_ASK && !c->bounce) {
+		rc = control_reserve(c, BOUNCE_OFFSET, BOUNCE_SIZE);
+		c->bounce = !rc;
+	}
+	if (r->memory.flags & DG_MEMORY_SHARE_PROCESS)
+		prctl(PR_SET_PTRACER, (unsigned long)c->pid, 0, 0, 0);
+	if (!rc)
+		rc = answer_fds(c, r, a, fds, n_fds);
+	if (rc) {
+		importer_remove(c, a->slot);
+		/* The control memory goes with the first answer that is good. */
+		a->has_control = 0;
+		*n_fds = 0;
+	}
+	return rc;
+}
+
+void dg_conn_release(struct conn *c, uint32_t slot)
+{
+	importer_remove(c, slot);
+}
+
+uint32_t dg_conn_copy(struct conn *c, const struct door_ask *q)
+{
+	struct dg_importer *m = q->slot < c->slots ? c->importers[q->slot] : NULL;
+	if (!m || !m->region || gate_revoked(gate_of(c, q->slot)) || !c->bounce)
+		return DG_REMOTE_ACCESS_ERROR;
+	const dg_memory *mem = &m->region->memory;
+	if (mem->kind != DG_KIND_HOST)
+		return DG_REMOTE_ACCESS_ERROR;
+	uint32_t need = q->kind == DOOR_PUT ? DG_ACCESS_WRITE : DG_ACCESS_READ;
+	if (!(m->access & need) || q->size > BOUNCE_SIZE || q->offset > mem->size ||
+	    q->size > mem->size - q->offset)
+		return DG_REMOTE_ACCESS_ERROR;
+	char *bytes = (char *)mem->addr + q->offset, *bounce = c->control + BOUNCE_OFFSET;
+	char *to = q->kind == DOOR_PUT ? bytes : bounce,
+	     *from = q->kind == DOOR_PUT ? bounce : bytes;
+	if (!(mem->flags & DG_MEMORY_MAY_FAULT))
+		dg_copy(to, from, q->size);
+	else if (dg_copy_guarded(to, from, q->size))
+		return DG_REMOTE_ACCESS_ERROR;
+	return DG_OK;
+}
+
+int dg_door_import_self(const uint8_t key[16], struct door_answer *a, struct dg_hot *hot,
+			dg_memory *memory)
+{
+	int fds[2], n_fds = 0, rc;
+	memset(a, 0, sizeof *a);
+	dg_door_lock();
+	if (!self_conn)
+		self_conn = dg_conn_new(-1, getpid(), -1);
+	rc = self_conn ? 0 : dg_fail(ENOMEM, "no memory for an import");
+	if (!rc) {
+		self_conn->control_sent = true;
+		rc = dg_conn_import(self_conn, key, a, fds, &n_fds);
+	}
+	if (!rc) {
+		/* Under the lock: another thread may close the region as soon as it is given up. */
+		*memory = self_conn->importers[a->slot]->region->memory;
+		hot->gate = gate_of(self_conn, a->slot);
+		hot->may_fault = !!(memory->flags & DG_MEMORY_MAY_FAULT);
+	}
+	dg_door_unlock();
+	for (int i = 0; i < n_fds; i++)
+		close(fds[i]);
+	return rc;
+}
+
+void dg_door_release_self(uint32_t slot)
+{
+	dg_door_lock();
+	importer_remove(self_conn, slot);
+	dg_door_unlock();
+}
+
+uint32_t dg_door_importers(struct dg_region *r)
+{
+	uint32_t n = 0;
+	dg_door_lock();
+	for (struct dg_importer *m = r->importers; m; m = m->next)
+		n++;
+	dg_door_unlock();
+	return n;
+}
+
+/* Unlinks the importers that can do no more harm; gives one that still can, or NULL. */
+static struct dg_importer *revoke_pass(struct dg_region *r)
+{
+	struct dg_importer *busy = NULL, *next;
+	for (struct dg_importer *m = r->importers; m; m = next) {
+		struct dg_gate *g = gate_of(m->conn, m->slot);
+		next = m->next;
+		atomic_store_explicit(&g->revoked, 1, memory_order_seq_cst);
+		if (gate_quiet(g) || (m->conn->pidfd >= 0 && dg_pid_dead(m->conn->pidfd)))
+			importer_unlink(m);
+		else
+			busy = m;
+	}
+	return busy;
+}
+
+int dg_door_revoke(struct dg_region *r, uint64_t deadline_ns)
+{
+	for (uint32_t naps = 0;; naps++) {
+		dg_door_lock();
+		unexport(r);
+		struct dg_importer *busy = revoke_pass(r);
+		pid_t pid = busy ? busy->conn->pid : 0;
+		dg_door_unlock();
+		if (!busy)
+			return 0;
+		if (now_ns() >= deadline_ns)
+			return dg_fail(EBUSY,
+				       "local region %u: process %d still has transfers in flight "
+				       "on it; new ones "
+				       "stay refused and the memory stays: close it again, or end "
+				       "that process",
+				       r->id, (int)pid);
+		dg_devices_move(); /* an importer may be this process itself */
+		usleep(naps < 50 ? 20 : 500);
+	}
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Messages with fds, and processes as fds. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "share/server.h"
+
+enum { FDS = 2 };
+
+ssize_t dg_sock_send(int fd, const void *msg, size_t size, const int *fds, int n_fds)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int) * FDS)];
+	} control;
+	struct iovec iov = {(void *)(uintptr_t)msg, size};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+	if (n_fds) {
+		memset(&control, 0, sizeof control);
+		m.msg_control = control.bytes;
+		m.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)n_fds);
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)n_fds);
+		memcpy(CMSG_DATA(c), fds, sizeof(int) * (size_t)n_fds);
+	}
+	ssize_t n;
+	do
+		n = sendmsg(fd, &m, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+ssize_t dg_sock_recv(int fd, void *msg, size_t size, int *fds, int *n_fds)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int) * FDS)];
+	} control;
+	struct iovec iov = {msg, size};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control.bytes,
+			   .msg_controllen = sizeof control.bytes};
+	ssize_t n;
+	*n_fds = 0;
+	do
+		n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		int got = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(fds, CMSG_DATA(c), sizeof(int) * (size_t)got);
+		*n_fds = got;
+	}
+	return n;
+}
+
+int dg_pidfd_open(pid_t pid)
+{
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+bool dg_pid_dead(int pidfd)
+{
+	struct pollfd p = {pidfd, POLLIN, 0};
+	return pidfd >= 0 && poll(&p, 1, 0) == 1;
+}

@@ -1,0 +1,46 @@
+"""Machines out of readings, and checks run on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.snapshot import Recorded, Snapshot
+from dgkit.doctor.diagnosis import diagnose
+from dgkit.doctor.finding import Finding
+from dgkit.doctor.goals import Goal
+from dgkit.doctor.machine import Machine
+
+UNAME = {"system": "Linux", "node": "box", "release": "6.8.0", "version": "#1", "machine": "x86_64"}
+
+
+def reading(key: str, value: object) -> Reading:
+    """A Reading as it is; else what a look of that kind gives: text, bytes, names, plain values."""
+    if isinstance(value, Reading):
+        return value
+    kind = key.partition(" ")[0]
+    if kind == "raw":
+        assert isinstance(value, bytes)
+        return Reading(raw=value)
+    if kind == "names":
+        assert isinstance(value, (list, tuple))
+        return Reading(names=tuple(sorted(value)))
+    if kind in ("ask", "probe"):
+        return Reading(data=value)
+    assert isinstance(value, str), f"{key} wants text"
+    return Reading(text=value)
+
+
+def machine(readings: Mapping[str, object], *, name: str = "synthetic") -> Machine:
+    """A machine that has just this: whatever else is looked for is not there."""
+    made = {"ask uname": UNAME, **readings}
+    answers = {key: reading(key, value) for key, value in made.items()}
+    snapshot = Snapshot(source="synthetic: a test", otherwise="absent", readings=answers)
+    return Machine(Recorded(snapshot), name)
+
+
+def judge(
+    check: str, *machines: Machine, goal: Goal = Goal.ARM_DMA, size: int = 64 << 20
+) -> tuple[Finding, ...]:
+    """What one check (or family) says of a machine, or of a host and a DPU."""
+    return diagnose(machines, goal=goal, only=[check], size=size).findings

@@ -1,0 +1,30 @@
+"""Builds the stand-in for the CUDA driver: a libcuda.so.1 with no GPU behind it, for tests only.
+
+Run `python tests/support/fake_cuda/build.py FOLDER`, then a program with LD_LIBRARY_PATH=FOLDER,
+and with PYTHONPATH=tests/support/fake_cuda where it needs CuPy. gate.c documents DGKIT_STAND_IN.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FLAGS = (
+    "-std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -pthread "
+    "-shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs"
+)
+
+
+def build(folder: Path, *more: str) -> Path:
+    """The folder, with libcuda.so.1 in it. `more`: flags for the compiler."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = sorted(map(str, HERE.glob("*.c")))
+    made = folder / f"libcuda.so.1.{os.getpid()}"
+    subprocess.run(["cc", *FLAGS.split(), *more, "-o", str(made), *sources], check=True)
+    made.rename(folder / "libcuda.so.1")  # whoever runs with the old one keeps it
+    return folder
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,233 @@
+"""What a DPU does in the tests of a real GPU, in the tests' process or in one of its own."""
+
+import contextlib
+import hashlib
+import os
+import select
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from support.processes.children import Child, child
+
+import dgkit
+from dgkit import WC_DTYPE, WR_DTYPE, Device
+
+SLOT = 4096  # bytes: where each record of a batch has its place
+SIZES = (1, 3, 7, 8, 16, 24, 64, 100, 1000, 4096)  # of records
+
+# Imports the descriptor argv[1] by the provider argv[2]; evaluates each line that it reads, and
+# prints what came out.
+PROGRAM = """
+import sys
+from gpu_work import Dpu, answer
+dpu = Dpu(bytes.fromhex(sys.argv[1]), sys.argv[2])
+print(dpu.remote.method, flush=True)
+for line in sys.stdin:
+    print(answer(line, dpu), flush=True)
+dpu.close()
+"""
+
+
+def noise(size: int, seed: int) -> np.ndarray:
+    """Bytes of a seed."""
+    return np.random.default_rng(seed).integers(0, 256, size, "u1")
+
+
+def digest(data: Any) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def answer(line: str, dpu: "Dpu") -> str:
+    """What a line gives, or the error that it raises, in one line of text."""
+    try:
+        return str(eval(line, {"dpu": dpu, "noise": noise, "digest": digest}))
+    except Exception as error:
+        return f"{type(error).__name__} {error}"
+
+
+def batch_of(n: int, op: int, seed: int, local: int = 0, remote: int = 0) -> np.ndarray:
+    """n records, each in a place of its own on both sides, in any order in the remote region."""
+    rng = np.random.default_rng(seed)
+    batch = np.zeros(n, WR_DTYPE)
+    batch["local"], batch["remote"], batch["op"] = local, remote, op
+    batch["size"] = rng.choice(SIZES, n)
+    room = SLOT - batch["size"] + 1
+    batch["local_offset"] = np.arange(n) * SLOT + rng.integers(0, room)
+    batch["remote_offset"] = rng.permutation(n) * SLOT + rng.integers(0, room)
+    return batch
+
+
+class Dpu:
+    """A provider over an imported region, and host memory of its size under `local`."""
+
+    def __init__(self, token: bytes, provider: str = "cuda") -> None:
+        self.device = Device(provider)
+        self.remote = self.device.import_region(token, timeout=10)
+        self.memory = dgkit.empty(self.remote.size)
+        self.local = self.device.register(self.memory)
+        self.queue = self.device.queue(4096)
+        self.array = self.memory.array
+        self.opened: list[Any] = []
+        self.kept: list[Any] = []
+
+    def close(self) -> None:
+        for end in (self.queue, *self.opened, self.remote, self.local, self.device):
+            end.close()
+
+    def open(self, token: str) -> int:
+        """Imports another region; its bytes."""
+        self.opened.append(self.device.import_region(bytes.fromhex(token), timeout=10))
+        return self.opened[-1].size
+
+    def fill(self, seed: int) -> None:
+        self.array[:] = noise(len(self.array), seed)
+
+    def put(self, seed: int, size: int, at: int, far: int) -> int:
+        """Writes the bytes of a seed."""
+        self.array[at : at + size] = noise(size, seed)
+        place = {"size": size, "local_offset": at, "remote_offset": far}
+        return self.queue.write(self.local, self.remote, **place).wait(20).size
+
+    def get(self, size: int, at: int, far: int) -> tuple[str, bool]:
+        """Reads: the digest of what came, and whether the byte behind it is as before."""
+        self.array[at : at + size + 1] = 0xEE
+        place = {"size": size, "local_offset": at, "remote_offset": far}
+        self.queue.read(self.local, self.remote, **place).wait(20)
+        return digest(self.array[at : at + size]), bool(self.array[at + size] == 0xEE)
+
+    def many(self, n: int, op: int, seed: int) -> str:
+        """A batch. The digest of the local bytes after it."""
+        self.fill(seed)
+        batch, out = batch_of(n, op, seed, self.local.id, self.remote.id), np.zeros(n, WC_DTYPE)
+        self.queue.run(batch, out, timeout=20)
+        assert set(out["status"].tolist()) == {0}
+        assert (out["size"] == batch["size"]).all()
+        return digest(self.array)
+
+    def rows(self, op: str, **shape: int) -> int:
+        return getattr(self.queue, f"{op}_2d")(self.local, self.remote, **shape).wait(20).size
+
+    def scribble(self, value: int, turns: int) -> int:
+        """Writes words of one value at random places of the first 64 KiB."""
+        self.array[:1024] = value
+        rng = np.random.default_rng(value)
+        batch, out = np.zeros(500, WR_DTYPE), np.zeros(500, WC_DTYPE)
+        batch["local"], batch["remote"] = self.local.id, self.remote.id
+        batch["op"], batch["size"] = 1, 8
+        for _ in range(turns):
+            at, size = int(rng.integers(0, 8000)) * 8, int(rng.choice([8, 16, 24, 104, 1024]))
+            self.queue.write(self.local, self.remote, size=size, remote_offset=at).wait(20)
+            batch["remote_offset"] = rng.integers(0, 8192, 500) * 8
+            self.queue.run(batch, out, timeout=20)
+            assert set(out["status"].tolist()) == {0}
+        return turns
+
+    def count(self, words: int, writes: int) -> int:
+        """Writes that many words at once, whose halves are equal; the last have all bits set."""
+        view = self.array[: 8 * words].view("u8")
+        with self.queue.prepare_write(self.local, self.remote, size=8 * words) as put:
+            for value in range(1, writes + 1):
+                view[:] = value * 0x100000001
+                put.run()
+            view[:] = 0xFFFFFFFFFFFFFFFF
+            put.run()
+        return writes
+
+    def asleep(self, turns: int) -> int:
+        """Waits without spinning, by wait() and by the queue's fd."""
+        pair = (self.local, self.remote)
+        with self.device.queue(64, spin_us=0) as queue:
+            for i in range(turns):
+                size = 8 if i % 2 else min(1 << 20, self.remote.size)
+                assert queue.read(*pair, size=size).wait(20).size == size
+                transfer = queue.write(*pair, size=size)
+                if queue.arm():
+                    assert select.select([queue.fileno()], [], [], 20)[0]
+                assert transfer.wait(20).size == size
+        return turns
+
+    def by_gpu(self, size: int) -> int:
+        """Reads into memory of a GPU of this process, and writes half of it behind."""
+        with dgkit.empty(size, on="gpu") as mine, self.device.register(mine) as near:
+            self.queue.read(near, self.remote, size=size).wait(20)
+            half = {"size": size // 2, "remote_offset": size}
+            return self.queue.write(near, self.remote, **half).wait(20).size
+
+    def post(self, n: int) -> int:
+        """Posts n writes of all bytes, and waits for none."""
+        self.kept += [self.queue.write(self.local, self.remote) for _ in range(n)]
+        return len(self.kept)
+
+    def cycle(self, token: str) -> str:
+        """Imports a region, uses it and closes it."""
+        with (
+            self.device.import_region(bytes.fromhex(token), timeout=10) as far,
+            self.device.queue(8) as queue,
+            self.device.register(dgkit.empty(8192)) as near,
+        ):
+            queue.write(near, far, size=100).wait(20)
+            queue.read(near, far, size=8192).wait(20)
+        return "done"
+
+
+# What lends GPU memory to a DPU of a provider: DOCA reaches only what it exported itself.
+LENDERS = {"cuda": "soft", "softdoca": "softdoca"}
+METHODS = {"cuda": "gpu", "softdoca": "doca"}
+
+
+@contextlib.contextmanager
+def here(memory: Any, provider: str = "cuda") -> Iterator[Callable[[str], str]]:
+    """A DPU in this process, over GPU memory of it: what evaluates a line there."""
+    with Device(LENDERS[provider]) as device, device.register(memory) as region:
+        dpu = Dpu(region.export(), provider)
+        yield lambda line: answer(line, dpu)
+        dpu.close()
+
+
+class Side:
+    """An array of this process, and who copies it: `do` evaluates a line there."""
+
+    def __init__(self, memory: Any, do: Callable[[str], str]) -> None:
+        self.memory, self.array, self.do = memory, memory.array, do
+        self.bytes = noise(memory.size + 5000, 1)
+
+    def set(self, seed: int) -> np.ndarray:
+        """Fills the array, and gives what it holds."""
+        wanted = self.bytes[seed % 5000 :][: self.memory.size].copy()
+        self.array.set(wanted)
+        self.memory.synchronize()
+        return wanted
+
+    def holds(self, wanted: np.ndarray) -> bool:
+        """Whether a kernel sees these bytes."""
+        import cupy
+
+        return bool(cupy.array_equal(self.array, cupy.asarray(wanted)))
+
+
+@contextlib.contextmanager
+def second(region: Any, provider: str = "cuda") -> Iterator[Child]:
+    """A DPU in a process of its own, which has imported the region."""
+    with child(PROGRAM, region.export().hex(), provider) as dpu:
+        assert dpu.line(60) == METHODS[provider]
+        yield dpu
+        if dpu.process.poll() is None:
+            assert dpu.end(60) == (0, "")
+
+
+@contextlib.contextmanager
+def there(memory: Any, provider: str = "cuda") -> Iterator[Callable[[str], str]]:
+    """As `here`, with the DPU in a process of its own."""
+    with (
+        Device(LENDERS[provider]) as device,
+        device.register(memory) as region,
+        second(region, provider) as dpu,
+    ):
+        yield lambda line: dpu.ask(line, timeout=60)
+
+
+def kill(dpu: Child) -> None:
+    os.kill(dpu.pid, signal.SIGKILL)
+    dpu.process.wait(20)

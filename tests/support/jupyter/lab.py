@@ -1,0 +1,120 @@
+"""A JupyterLab for tests: its own folders, a token, a free port, nothing from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from support.processes import waiting
+
+EXTENSION = "dgkit.jupyter.tcp_nodelay"
+
+
+class Lab:
+    """A server that runs. `root` is where its notebooks lie, `log` what it said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.log = folder / "notebooks", folder / "lab.log"
+        self.root.mkdir(parents=True)
+        self.token = secrets.token_hex(8)
+        self._home = folder / "home"
+        self._quiet_news()
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                self._command(), cwd=self.root, env=self._environment(), stdout=log, stderr=log
+            )
+        self.url = waiting.until(self._listening, "JupyterLab listens", timeout=60)
+
+    def _quiet_news(self) -> None:
+        """No look for updates, no question about news: both would ask the network."""
+        settings = self._home / "settings/@jupyterlab/apputils-extension"
+        settings.mkdir(parents=True)
+        news = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
+        (settings / "notification.jupyterlab-settings").write_text(json.dumps(news))
+
+    def _environment(self) -> dict[str, str]:
+        folders = {
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_DATA_DIR": "data",
+            "JUPYTER_RUNTIME_DIR": "runtime",
+            "JUPYTERLAB_SETTINGS_DIR": "settings",
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+            "IPYTHONDIR": "ipython",
+            "MPLCONFIGDIR": "matplotlib",
+        }
+        return {**os.environ, **{name: str(self._home / at) for name, at in folders.items()}}
+
+    def _command(self) -> list[str]:
+        options = {
+            "ServerApp.ip": "127.0.0.1",
+            "ServerApp.port": 0,
+            "ServerApp.open_browser": False,
+            "ServerApp.allow_root": os.geteuid() == 0,
+            "ServerApp.root_dir": self.root,
+            "IdentityProvider.token": self.token,
+            "LabApp.expose_app_in_browser": True,
+            "LabApp.extension_manager": "readonly",
+        }
+        if find_spec("dgkit") and find_spec(EXTENSION):  # also where dgkit is not installed
+            options["ServerApp.jpserver_extensions"] = f"{EXTENSION}=True"
+        words = [f"--{name}={value}" for name, value in options.items()]
+        return [sys.executable, "-m", "jupyterlab", *words]
+
+    def _listening(self) -> str:
+        assert self.process.poll() is None, self.log.read_text()
+        for file in (self._home / "runtime").glob("jpserver-*.json"):
+            try:
+                url: str = json.loads(file.read_text())["url"]
+                self.url = url
+                self.get("api/status")
+            except (OSError, ValueError):
+                continue
+            return url
+        return ""
+
+    def get(self, path: str, method: str = "GET") -> Any:
+        """Asks the server's REST API."""
+        asked = urllib.request.Request(
+            self.url + path, method=method, headers={"Authorization": f"token {self.token}"}
+        )
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def end_kernels(self, paths: Collection[str]) -> None:
+        """Shuts down the kernels of these notebooks: they outlive the pages that started them."""
+        for session in self.get("api/sessions"):
+            if session["path"] in paths:
+                self.get(f"api/sessions/{session['id']}", "DELETE")
+
+    def close(self) -> None:
+        """Ends the kernels and the server."""
+        try:
+            self.end_kernels([session["path"] for session in self.get("api/sessions")])
+        finally:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+@contextmanager
+def lab(folder: Path) -> Iterator[Lab]:
+    """A server in `folder` that ends with the block."""
+    made = Lab(folder)
+    try:
+        yield made
+    finally:
+        made.close()

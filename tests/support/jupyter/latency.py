@@ -1,0 +1,36 @@
+"""A LatencyPlot that measures, and blocks for one that does not, for tests/widgets."""
+
+import numpy as np
+from support.processes.waiting import until
+
+from dgkit.agent.telemetry import Sampled
+from dgkit.report import Machine
+from dgkit.widgets.latency.run import What
+
+MACHINE = Machine(cpu="a cpu", cpus=4, arch="x86_64", kernel="6.1", page_size=4096, virtual=False)
+GPU = Machine("a cpu", 4, "x86_64", "6.1", 4096, False, engine="GPU 0")
+SECOND = 10**9
+
+
+def what(**changes):
+    known = {
+        "size": 64, "op": "write", "path": "inline", "provider": "soft", "machine": MACHINE,
+        "where": "here", "spinning": True, "count": 50, "every_s": 0.05,
+    }  # fmt: skip
+    return What(**known | changes)
+
+
+def block(number, ns=100, count=50, t_s=None, **about):
+    samples = np.full(count, ns, np.uint64).tobytes()
+    at = number / 20 if t_s is None else t_s
+    known = {"provider": "soft", "op": "write", "size": 64, "path": "inline"} | about
+    return Sampled(1, number, int((1 + at) * SECOND), source="monitor", samples=samples, **known)
+
+
+def taken(plot):
+    return plot._stage.run.history.samples if plot._stage.run else 0
+
+
+def measured(plot, samples=200):
+    until(lambda: taken(plot) >= samples, f"{samples} samples", timeout=20)
+    return plot

@@ -1,0 +1,98 @@
+"""Runs notebooks without a browser, each with a kernel of its own, and sees who stays behind."""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from support.processes.waiting import until
+
+TUTORIALS = Path(__file__).parents[3] / "notebooks/tutorials"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+_MARK = "DGKIT_TEST_RUN"
+
+
+class _Here(AsyncKernelManager):
+    """A kernel of the interpreter that runs the tests, whatever kernels this user has installed."""
+
+    @property
+    def kernel_spec(self) -> KernelSpec:
+        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        return KernelSpec(argv=argv, display_name="the tests' Python", language="python")
+
+
+def _marked(mark: str) -> list[int]:
+    """The processes that a run with this mark started, and theirs."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:  # another user's, or gone
+            continue
+    return found
+
+
+def run(notebook: Any, folder: Path, timeout: int = 90) -> Any:
+    """All cells in a fresh kernel; what came of them. `timeout`: seconds for a cell.
+
+    nbclient's CellExecutionError shows what a cell raised. AssertionError: a process stays behind.
+    """
+    mark = f"{_MARK}={uuid.uuid4().hex}"
+    name, _, value = mark.partition("=")
+    client = NotebookClient(
+        copy.deepcopy(notebook), timeout=timeout, kernel_manager_class=_Here,
+        resources={"metadata": {"path": str(folder)}},
+    )  # fmt: skip
+    try:
+        return client.execute(env={**os.environ, name: value})
+    finally:
+        until(lambda: not _marked(mark), "all that the notebook started has ended", 20.0)
+
+
+def read(name: str) -> Any:
+    """A tutorial by its name, as it is in the repository."""
+    return nbformat.read(TUTORIALS / f"{name}.ipynb", as_version=4)
+
+
+def cell(notebook: Any, tag: str) -> Any:
+    """The one cell with this tag."""
+    (found,) = [one for one in notebook.cells if tag in one.metadata.get("tags", [])]
+    return found
+
+
+def attempted(notebook: Any, *answers: str) -> Any:
+    """With each answer tried, in its turn, behind the cell that checks the exercise.
+
+    An answer goes where the reader's lines go: at the end of the exercise's cell. Its check has the
+    tag `answer`, and may fail.
+    """
+    exercise, check = cell(notebook, "exercise"), cell(notebook, "check")
+    at = notebook.cells.index(check) + 1
+    for answer in reversed(answers):
+        tags = {"tags": ["raises-exception", "answer"]}
+        checked = nbformat.v4.new_code_cell(check.source, metadata=tags)
+        tried = nbformat.v4.new_code_cell(f"{exercise.source}\n{answer}")
+        notebook.cells[at:at] = [tried, checked]
+    return notebook
+
+
+def said(cell: Any) -> str:
+    """What a cell printed, and what it raised."""
+    parts = [out.get("text", "") or out.get("ename", "") for out in cell.outputs]
+    return "".join(parts)
+
+
+def pictures(notebook: Any) -> list[Any]:
+    """The outputs that are figures."""
+    shown = [out for one in notebook.cells if one.cell_type == "code" for out in one.outputs]
+    data = [out.data for out in shown if "data" in out]
+    return [one for one in data if WIDGET in one and one["text/plain"].startswith("<Figure")]

@@ -1,0 +1,256 @@
+"""A page of JupyterLab in Chromium, as a person has it: notebooks, cells, themes, the keyboard."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from playwright.sync_api import Browser, Locator, Page, Playwright, sync_playwright
+from support.jupyter.lab import Lab
+from support.processes import waiting
+
+SHOTS = Path(__file__).parents[3] / ".cache/browser"
+WAIT_MS = 20_000
+
+DASHBOARD = "import dgkit, numpy as np\nd = dgkit.dashboard()\nd"
+PANELS = ("dashboard", "allocate", "transfer", "hexview", "latency")
+
+# What each script below finds its notebook by.
+FIND = """
+const app = window.jupyterapp;
+const find = (path) => [...app.shell.widgets("main")].find((one) => one.context?.path === path);
+"""
+OPEN = """async (path) => {
+  await app.commands.execute("docmanager:open", {path, factory: "Notebook"});
+  const panel = find(path);
+  await panel.revealed;
+  await panel.context.ready;
+  await panel.sessionContext.ready;
+  app.shell.activateById(panel.id);
+}"""
+ADD = """([path, source]) => {
+  const panel = find(path), cells = panel.content.model.sharedModel;
+  cells.insertCell(cells.cells.length, {cell_type: "code", source});
+  return cells.cells.length - 1;
+}"""
+RUN = """async ([path, index, wait]) => {
+  const panel = find(path);
+  app.shell.activateById(panel.id);
+  panel.content.activeCellIndex = index;
+  panel.content.deselectAll();
+  const done = app.commands.execute("notebook:run-cell");
+  if (wait) await done;
+}"""
+OUTPUTS = "([path, index]) => find(path).content.widgets[index].model.outputs?.toJSON() ?? []"
+VALUE = """async ([path, code]) => {
+  const kernel = find(path).sessionContext.session.kernel;
+  const asked = {code: "", silent: false, store_history: false, user_expressions: {it: code}};
+  const reply = await kernel.requestExecute(asked).done;
+  return reply.content.user_expressions.it;
+}"""
+BUSY = """(path) => find(path).content.widgets.some(
+  (cell) => cell.inputArea?.promptNode?.textContent.includes("*"))"""
+COMMAND = """async ([path, name, args]) => {
+  app.shell.activateById(find(path).id);
+  await app.commands.execute(name, args);
+}"""
+
+
+class Lost(AssertionError):
+    """What a cell raised."""
+
+
+class Notebook:
+    """One notebook on a page."""
+
+    def __init__(self, lab_page: LabPage, path: str) -> None:
+        self.lab_page, self.page, self.path = lab_page, lab_page.page, path
+
+    def _ask(self, script: str, argument: Any) -> Any:
+        return self.lab_page.ask(script, argument)
+
+    def open(self) -> Notebook:
+        """Shows it, with a kernel that is ready."""
+        self.lab_page.opened.add(self.path)
+        self._ask(OPEN, self.path)
+        return self
+
+    def add(self, source: str) -> int:
+        """A new cell at the end; its number."""
+        return int(self._ask(ADD, [self.path, source]))
+
+    def run(self, index: int, wait: bool = True) -> list[dict[str, Any]]:
+        """Runs a cell; its outputs. Lost: it raised."""
+        self._ask(RUN, [self.path, index, wait])
+        outputs: list[dict[str, Any]] = self._ask(OUTPUTS, [self.path, index]) if wait else []
+        for output in outputs:
+            if output["output_type"] == "error":
+                raise Lost(re.sub(r"\x1b\[[\d;]*m", "", "\n".join(output["traceback"])))
+        return outputs
+
+    def cell(self, source: str, wait: bool = True) -> list[dict[str, Any]]:
+        """Runs code in a new cell at the end."""
+        return self.run(self.add(source), wait)
+
+    def dashboard(self) -> Notebook:
+        """Runs the one cell that makes the dashboard `d`; all its panels are drawn."""
+        self.cell(DASHBOARD)
+        for name in PANELS:
+            self.ready(name)
+        return self
+
+    def value(self, expression: str) -> Any:
+        """What a Python expression is in the kernel, by its repr. Lost: it raised."""
+        answer = self._ask(VALUE, [self.path, expression])
+        if answer["status"] != "ok":
+            raise Lost(f"{expression}: {answer['ename']}: {answer['evalue']}")
+        return ast.literal_eval(answer["data"]["text/plain"])
+
+    def quiet(self) -> None:
+        """Returns when the kernel has answered what the page asked, and what it asked upon that."""
+        for _ in range(2):
+            self.value("None")
+
+    def command(self, name: str, **args: Any) -> None:
+        """Runs a command of JupyterLab with this notebook in front."""
+        self._ask(COMMAND, [self.path, name, args])
+
+    def busy(self) -> bool:
+        """Whether a cell runs: its number is a star. (A kernel that answers beside it is idle.)"""
+        return bool(self._ask(BUSY, self.path))
+
+    def interrupt(self) -> None:
+        """Ends the cell that runs, as by Ctrl-C, and waits for that."""
+        self._ask("(path) => find(path).sessionContext.session.kernel.interrupt()", self.path)
+        waiting.until(lambda: not self.busy(), "the cell has ended", timeout=20)
+
+    def restart_kernel(self) -> None:
+        """A new kernel process for the same notebook."""
+        self._ask("(path) => find(path).sessionContext.restartKernel()", self.path)
+        self._ask("(path) => find(path).sessionContext.session.kernel.info", self.path)
+
+    def save(self) -> Path:
+        """Writes the file; where it is."""
+        self._ask("(path) => find(path).context.save()", self.path)
+        return self.lab_page.lab.root / self.path
+
+    def output(self, index: int = -1) -> Locator:
+        """The output of a cell, counted among those that have one."""
+        shown = self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell-outputArea")
+        return shown.nth(index)
+
+    def panel(self, name: str, nth: int = 0) -> Locator:
+        """The nth panel of that name that is drawn in this page."""
+        found = self.page.locator(f".jp-NotebookPanel:not(.lm-mod-hidden) .dgkit-{name}")
+        return found.nth(nth)
+
+    def ready(self, name: str, nth: int = 0, timeout_ms: float = WAIT_MS) -> Locator:
+        """The same, once its view has what it draws."""
+        panel = self.panel(name, nth)
+        panel.and_(self.page.locator("[data-ready]")).wait_for(timeout=timeout_ms)
+        return panel
+
+
+class LabPage:
+    """A tab with JupyterLab. `errors` are exceptions of the page that nobody caught."""
+
+    def __init__(self, lab: Lab, browser: Browser, **options: Any) -> None:
+        self.lab = lab
+        viewport = options.pop("viewport", {"width": 1600, "height": 1000})
+        self.context = browser.new_context(viewport=viewport, accept_downloads=True, **options)
+        self.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        self.errors: list[str] = []
+        self.console: list[str] = []
+        self.asked: list[str] = []
+        self.opened: set[str] = set()
+        self.page = self._page()
+
+    def _page(self) -> Page:
+        page = self.context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.on("pageerror", lambda error: self.errors.append(f"{error.message}\n{error.stack}"))
+        page.on("console", lambda said: said.type == "error" and self.console.append(said.text))
+        page.on("request", lambda request: self.asked.append(request.url))
+        return page
+
+    def strangers(self) -> list[str]:
+        """What the page asked of anybody but its own server."""
+        own = (self.lab.url, self.lab.url.replace("http", "ws"), "blob:", "data:")
+        return [url for url in self.asked if not url.startswith(own)]
+
+    def go(self) -> LabPage:
+        """Loads JupyterLab with nothing open."""
+        self.page.goto(f"{self.lab.url}lab?token={self.lab.token}&reset")
+        self._loaded()
+        return self
+
+    def _loaded(self) -> None:
+        self.page.wait_for_function("() => window.jupyterapp", timeout=60_000)
+        self.ask("async () => { await app.restored; app.shell.collapseLeft(); }")
+
+    def reload(self) -> None:
+        """As by the browser's own button."""
+        self.page.reload()
+        self._loaded()
+
+    def ask(self, script: str, argument: Any = None) -> Any:
+        """Runs a script with `app` and `find(path)`; what it returns or resolves to in a minute."""
+        late = "new Promise((_, no) => setTimeout(() => no(new Error('not in a minute')), 60000))"
+        body = f"{FIND} return Promise.race([({script})(argument), {late}]);"
+        return self.page.evaluate(f"(argument) => {{ {body} }}", argument)
+
+    def notebook(self, name: str, *sources: str) -> Notebook:
+        """A new notebook with these cells, open, its kernel ready."""
+        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        book = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
+        book.cells = [nbformat.v4.new_code_cell(source) for source in sources]
+        path = f"{name}.ipynb"
+        nbformat.write(book, self.lab.root / path)
+        return Notebook(self, path).open()
+
+    def theme(self, dark: bool) -> None:
+        """JupyterLab's dark or light theme."""
+        theme = "JupyterLab Dark" if dark else "JupyterLab Light"
+        self.ask("(theme) => app.commands.execute('apputils:change-theme', {theme})", theme)
+        light = "false" if dark else "true"
+        self.page.wait_for_selector(f"body[data-jp-theme-light='{light}']", state="attached")
+
+    def shot(self, name: str, of: Locator | None = None) -> Path:
+        """Keeps a picture of the page, or of a part of it."""
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        path = SHOTS / (re.sub(r"[^\w.-]+", "-", name) + ".png")
+        (of or self.page).screenshot(path=path, animations="disabled")
+        return path
+
+    def check(self) -> None:
+        """AssertionError: an exception that nobody caught, or a look outside, since the last."""
+        errors, self.errors = self.errors, []
+        assert not errors, "\n".join(errors)
+        assert not self.strangers(), "the page asked outside"
+
+    def close(self) -> None:
+        """Closes the tab, and ends the kernels of its notebooks."""
+        self.context.close()
+        self.lab.end_kernels(self.opened)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Debian's Chromium, without a window."""
+    program = shutil.which("chromium")
+    assert program, "there is no program chromium (apt install chromium)"
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    started: Playwright
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=program, headless=True, args=options)
+        try:
+            yield browser
+        finally:
+            browser.close()

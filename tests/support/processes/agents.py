@@ -1,0 +1,69 @@
+"""Agents as processes of their own, for tests."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from support.processes.waiting import until
+
+_PROGRAM = """
+import sys
+from dgkit.agent import leave, serve
+options = eval(sys.argv[1])
+if not serve(ready=lambda where: print(where, flush=True), **options):
+    leave(0)
+"""
+
+
+def python(source: str, *args: str) -> list[str]:
+    """A command that runs `source` with this process's search path, whatever folder it is in."""
+    begin = f"import sys; sys.path[:] = {sys.path!r}\n"
+    begin += "from support.processes import coverage_lock; coverage_lock.mend()"
+    return [sys.executable, "-c", f"{begin}\n{source}", *args]
+
+
+@dataclass
+class Agent:
+    """A running agent."""
+
+    address: str
+    process: "subprocess.Popen[str]"
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+
+@contextmanager
+def agent(**options: Any) -> Iterator[Agent]:
+    """Starts one, waits for its address, ends it with SIGTERM."""
+    command = python(_PROGRAM, repr(options))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Agent(process.stdout.readline().strip(), process)
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            until(lambda: process.poll() is not None, "the agent ends at SIGTERM", 10.0)
+
+
+@contextmanager
+def program(source: str, *args: str) -> Iterator["subprocess.Popen[str]"]:
+    """Runs Python source as a process with pipes; kills it in the end."""
+    command = python(source, *args)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(
+        command, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}, **pipes
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

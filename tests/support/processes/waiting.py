@@ -1,0 +1,77 @@
+"""Waiting for a thing, with a deadline, and what a process holds."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T], what: str, timeout: float = 20.0) -> T:
+    """Looks again and again until it sees something true; AssertionError names it."""
+    deadline = time.monotonic() + timeout
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
+        time.sleep(0.002)
+
+
+def steady(look: Callable[[], T], timeout: float = 10.0) -> T:
+    """What it sees once that has not changed for a while (what a client left is being freed)."""
+    deadline = time.monotonic() + timeout
+    seen, same = look(), 0
+    while same < 50:
+        assert time.monotonic() < deadline, f"it never settles: {seen}"
+        time.sleep(0.004)
+        now = look()
+        seen, same = now, same + 1 if now == seen else 0
+    return seen
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended (a zombie has)."""
+    from dgkit.wire.host_id import process_state
+
+    return process_state(pid) == "gone"
+
+
+def stop(pid: int) -> None:
+    """Stops a process, and returns when each of its threads has stopped: a signal that was sent is
+    not yet a signal that was taken."""
+
+    def state(stat: Path) -> str:
+        try:
+            return stat.read_text().rpartition(")")[2].split()[0]
+        except OSError:  # a thread that ended meanwhile
+            return "X"
+
+    os.kill(pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{pid}/task")
+    until(
+        lambda: all(state(task / "stat") in "TtZX" for task in tasks.iterdir()),
+        f"process {pid} has stopped",
+        timeout=20,
+    )
+
+
+def held(pid: int | None = None) -> dict[str, int]:
+    """How many fds, mappings and threads a process has."""
+    root = Path(f"/proc/{pid or os.getpid()}")
+    maps = [line for line in (root / "maps").read_text().splitlines() if "memfd" in line]
+    return {
+        "fds": len(list((root / "fd").iterdir())),
+        "memfd mappings": len(maps),
+        "threads": len(list((root / "task").iterdir())),
+    }
+
+
+def children(pid: int | None = None) -> list[int]:
+    """The processes that a process started and that still run."""
+    path = Path(f"/proc/{pid or os.getpid()}/task")
+    lists = [(task / "children").read_text().split() for task in path.iterdir()]
+    return [int(child) for found in lists for child in found if not gone(int(child))]
