@@ -1,9 +1,12 @@
-"""GPU memory through DOCA, over softdoca and the stand-in: tests/doca_gpu_*cases.py."""
+"""GPU memory through DOCA, over softdoca and the stand-in: tests/support/doca/gpu_*cases.py."""
 
 import pytest
 
 pytest.register_assert_rewrite(
-    "doca_gpu_cases", "doca_gpu_provider_cases", "doca_gpu_rig", "doca_samples_rig"
+    "support.doca.gpu_cases",
+    "support.doca.gpu_provider_cases",
+    "support.doca.gpu_memory",
+    "support.doca.samples",
 )
 
 from support.doca.gpu_cases import *  # noqa: E402, F403
@@ -29,7 +32,7 @@ def test_the_sample_goes_by_the_address_where_cuda_gives_no_dma_buf(samples, tmp
 # Memory of the second GPU, which is softdoca's from then on; the DPU reaches it as a peer.
 SECOND = """
 import sys, cupy, dgkit
-from gpu_work import second
+from support.gpu.dpu_work import second
 with dgkit.Device("softdoca") as device:
     with dgkit.empty(4096, on="cuda:1") as there, device.register(there) as region:
         far, here = device.import_region(region.export()), device.register(bytearray(b"x" * 4096))

@@ -17,7 +17,7 @@ from support.processes.waiting import until
 # Maps the block of the exporter's fd, with an access, and evaluates what it reads.
 IMPORTER = """
 import os, sys
-from driver_rig import *
+from support.gpu.driver import *
 begin()
 fd = os.open(sys.argv[1], os.O_RDWR)
 block = call("cuMemImportFromShareableHandle", fd, POSIX_FD)
@@ -29,7 +29,7 @@ for line in sys.stdin:
 
 OPENER = """
 import sys
-from driver_rig import *
+from support.gpu.driver import *
 begin()
 handle = driver.CUipcMemHandle()
 ctypes.memmove(handle.getPtr(), bytes.fromhex(sys.argv[1]), 64)
@@ -82,7 +82,7 @@ def free() -> int:
 
 
 def test_it_answers_as_the_h200_did() -> None:
-    found = run("import driver_cases as d; print(d.answers(d.lose_by_order))")
+    found = run("from support.gpu import driver_cases as d; print(d.answers(d.lose_by_order))")
     assert eval(found) == CODES
 
 
@@ -214,7 +214,7 @@ def test_a_batch_is_copied_whole_or_refused_whole(block, stream) -> None:
 def test_what_is_unmapped_under_a_copy_costs_the_context() -> None:
     program = """
 import time
-from driver_rig import *
+from support.gpu.driver import *
 begin()
 _, block = create()
 address, stream = mapped(block), call("cuStreamCreate", 1)
@@ -246,7 +246,7 @@ def test_cuinit_can_fail(code: int) -> None:
 
 def test_a_function_can_be_missing() -> None:
     program = """
-from driver_rig import *
+from support.gpu.driver import *
 begin()
 try:
     code("cuMemcpyBatchAsync", [], [], [], 0, [], [], 0, 0)
@@ -258,7 +258,7 @@ except RuntimeError as error:
 
 def test_there_can_be_two_gpus_whose_memory_is_apart() -> None:
     program = """
-from driver_rig import *
+from support.gpu.driver import *
 begin(1)
 names = [call("cuDeviceGetPCIBusId", 32, gpu) for gpu in range(call("cuDeviceGetCount"))]
 _, block = create(gpu=1)
@@ -273,7 +273,7 @@ print(write(there, b"x"), code("cuDeviceGet", 2))
 
 def test_the_copy_after_which_the_context_is_lost_is_the_one_ordered() -> None:
     program = """
-from driver_rig import *
+from support.gpu.driver import *
 begin()
 _, block = create()
 address, stream = mapped(block), call("cuStreamCreate", 1)

@@ -12,7 +12,7 @@ from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
-from dgkit.agent import default_memory, serve, systemd
+from dgkit.agent import default_memory, serve, unit
 from dgkit.agent.telemetry import decode_sampled
 from dgkit.errors import AccessDenied, ClosedError, NativeError, PeerRefused, Unsupported
 from dgkit.wire import keys
@@ -241,7 +241,7 @@ def test_the_socket_of_a_killed_agent_is_swept_by_the_next():
 
 
 def test_the_unit_runs_serve_with_its_options():
-    text = systemd("--max-memory 1G")
+    text = unit("--max-memory 1G")
     assert "serve --max-memory 1G\n" in text
     assert "[Service]" in text
     assert "WantedBy=default.target" in text

@@ -56,7 +56,7 @@ def test_a_place_that_there_is_not_is_wrong_usage(no_gpu, command, on, capsys):
 )
 def test_the_provider_is_the_one_that_reaches_the_memory(on, provider, monkeypatch):
     made = []
-    monkeypatch.setattr(memory.survey, "why_no_gpu", lambda: "")
+    monkeypatch.setattr(memory.gpu_info, "why_no_gpu", lambda: "")
     monkeypatch.setattr(
         memory, "empty", lambda *_, on: made.append(on) or memory.wrap(bytearray(1))
     )
@@ -80,7 +80,7 @@ def test_a_provider_that_does_not_reach_the_memory_is_wrong_usage(no_gpu, on, pr
     [(None, "no driver", "no driver"), ("soft", "", "'soft' cannot reach GPU memory")],
 )
 def test_auto_takes_the_host_where_it_must_and_says_why(provider, why, said, monkeypatch):
-    monkeypatch.setattr(memory.survey, "why_no_gpu", lambda: why)
+    monkeypatch.setattr(memory.gpu_info, "why_no_gpu", lambda: why)
     found = place_option.settle("auto", provider)
     assert (found.on, found.provider) == ("host", "soft")
     assert said in found.chosen
@@ -88,7 +88,7 @@ def test_auto_takes_the_host_where_it_must_and_says_why(provider, why, said, mon
 
 def test_memory_that_may_be_another_side_s_is_not_tried_here(monkeypatch):
     monkeypatch.setattr(memory, "empty", lambda *_, **__: pytest.fail("it was tried"))
-    monkeypatch.setattr(memory.survey, "why_no_gpu", lambda: "no driver")
+    monkeypatch.setattr(memory.gpu_info, "why_no_gpu", lambda: "no driver")
     assert place_option.settle("gpu", None, here=False).provider == "cuda"
     assert place_option.settle("auto", None, here=False).on == "auto"
 
@@ -104,7 +104,7 @@ def test_a_full_gpu_says_so_before_anything_is_started(monkeypatch, capsys):
 
 
 def show(monkeypatch, gpus, why=""):
-    monkeypatch.setattr(memory.survey, "why_no_gpu", lambda: why)
+    monkeypatch.setattr(memory.gpu_info, "why_no_gpu", lambda: why)
     monkeypatch.setattr(memory, "gpus", gpus)
     return "\n".join(info_gpu.lines(info_gpu.collect()))
 

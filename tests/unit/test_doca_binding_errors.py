@@ -228,7 +228,7 @@ def test_a_destination_that_may_only_be_read_is_not_written():
 
 
 FAULTY = """
-from binding_rig import copying
+from support.doca.binding import copying
 with copying(100_000) as copy:
     while True:
         task = copy.dma.memcpy(copy.src, copy.dst).submit()

@@ -323,7 +323,7 @@ def test_a_finalizer_inside_its_own_threads_turn_waits_too(copy):
 def test_tasks_that_are_forgotten_while_another_thread_waits_are_freed_later():
     program = """
 import threading
-from binding_rig import copying
+from support.doca.binding import copying
 with copying(4096, tasks=4) as copy:
     lost = copy.dma.memcpy(copy.src, copy.dst).submit()
     waiting = threading.Event()
@@ -346,7 +346,7 @@ with copying(4096, tasks=4) as copy:
 # ---- the end of the process ----
 
 UNCLOSED = """
-from binding_rig import Copy
+from support.doca.binding import Copy
 copy = Copy()
 copy.dma.memcpy(copy.src, copy.dst).submit()
 print("end")
@@ -365,8 +365,8 @@ def test_objects_in_a_module_that_dies_harm_nobody():
 # ---- fork ----
 
 FORK = """
-from binding_rig import copying
-from waiting import gone
+from support.doca.binding import copying
+from support.processes.waiting import gone
 warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads is what is tested
 with copying() as copy:
     copy.task = copy.dma.memcpy(copy.src, copy.dst).submit().wait(10)

@@ -58,7 +58,7 @@ def test_a_task_that_is_waited_for_lets_others_land_too(copy):
 
 
 LOST = """
-from binding_rig import copying
+from support.doca.binding import copying
 with copying(4096) as copy:
     task = copy.dma.memcpy(copy.src, copy.dst).submit()
     print(copy.pe.wait(0.01), copy.pe.in_flight)
@@ -77,7 +77,7 @@ def test_what_never_completes_ends_a_wait_by_its_time_and_itself_with_the_contex
 
 def test_a_wait_sleeps_and_is_woken():
     program = """
-from binding_rig import copying
+from support.doca.binding import copying
 import resource
 with copying(4096) as copy:
     task = copy.dma.memcpy(copy.src, copy.dst).submit()
@@ -89,7 +89,7 @@ with copying(4096) as copy:
 
 def test_ctrl_c_ends_a_wait_and_nothing_else():
     program = """
-from binding_rig import copying
+from support.doca.binding import copying
 with copying(4096) as copy:
     task = copy.dma.memcpy(copy.src, copy.dst).submit()
     try:
@@ -239,7 +239,7 @@ def test_threads_may_share_a_device_maps_and_an_inventory():
 
 BUSY = """
 import threading
-from binding_rig import copying
+from support.doca.binding import copying
 with copying(4096) as copy:
     task, other = (copy.dma.memcpy(copy.src, copy.dst) for _ in range(2))
     task.submit()

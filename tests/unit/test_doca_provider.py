@@ -156,7 +156,7 @@ def test_two_devices_work_beside_each_other():
 def test_a_child_of_a_fork_opens_its_own():
     program = """
 import os, dgkit
-from dma_rig import keep
+from support.dma import keep
 def copy(device):
     keep(device)
     there = bytearray(64)

@@ -29,7 +29,7 @@ BOTH = Access.LOCAL_READ_WRITE | Access.PCI_READ_WRITE
 # argv: the class's name and its arguments, as Python writes them.
 PROGRAM = """
 import sys
-import doca_gpu_rig as rig
+from support.doca import gpu_memory as rig
 it = getattr(rig, sys.argv[1])(*eval(sys.argv[2]))
 print(it.token.hex(), flush=True)
 for line in sys.stdin:

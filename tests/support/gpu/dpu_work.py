@@ -21,7 +21,7 @@ SIZES = (1, 3, 7, 8, 16, 24, 64, 100, 1000, 4096)  # of records
 # prints what came out.
 PROGRAM = """
 import sys
-from gpu_work import Dpu, answer
+from support.gpu.dpu_work import Dpu, answer
 dpu = Dpu(bytes.fromhex(sys.argv[1]), sys.argv[2])
 print(dpu.remote.method, flush=True)
 for line in sys.stdin:
