@@ -1,4 +1,4 @@
-"""GPU memory through DOCA, over softdoca and a real GPU: the tests of tests/support/doca/gpu_*cases.py.
+"""GPU memory through DOCA, over softdoca and a real GPU: tests/support/doca/gpu_*cases.py.
 
 No BlueField takes part. The samples are built here, by cc.
 """

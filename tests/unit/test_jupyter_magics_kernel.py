@@ -59,7 +59,8 @@ def test_what_is_quick_shows_no_bar(notebook):
 )
 def test_what_takes_long_shows_a_bar_that_is_gone_in_the_end(notebook, line, title):
     notebook.run(
-        "progress._PATIENCE_S = progress._STEP_S = 0.0\nlarge = session.empty(128 << 20, name='large')"
+        "progress._PATIENCE_S = progress._STEP_S = 0.0\n"
+        "large = session.empty(128 << 20, name='large')"
     )
     reply, said = notebook.run(f"%dma {line};")
     notebook.run("progress._PATIENCE_S, progress._STEP_S = 0.4, 0.1\nlarge.close()")
