@@ -1,0 +1,181 @@
+"""The runner of the stages, and the choice of tests for a change (tests/support)."""
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.changed import touched
+from support.processes.waiting import until
+from support.stages import Scheduler, Stage, table
+
+# Each program gets the folder of the test and whether this is the second try.
+MEET = """
+import pathlib, sys, time
+mine, other = pathlib.Path(sys.argv[1], NAME), pathlib.Path(sys.argv[1], OTHER)
+mine.touch()
+end = time.monotonic() + 30
+while not other.exists():
+    assert time.monotonic() < end, "the other stage never ran beside this one"
+    time.sleep(0.01)
+"""
+COUNT = """
+import pathlib, sys, time
+folder = pathlib.Path(sys.argv[1], "running")
+folder.mkdir(exist_ok=True)
+mine = folder / NAME
+mine.touch()
+time.sleep(0.1)
+print("beside", len(list(folder.iterdir())) - 1)
+mine.unlink()
+"""
+
+
+def stage(name: str, **options) -> Stage:
+    def run() -> None:
+        """a stage of a test"""
+
+    run.__name__ = name
+    return Stage(run, **options)
+
+
+def scheduler(folder: Path, programs: dict[str, str], cores: int = 2) -> Scheduler:
+    def command(name: str, again: bool) -> list[str]:
+        return [sys.executable, "-c", programs[name], str(folder), str(int(again))]
+
+    return Scheduler(command, folder, cores)
+
+
+def named(text: str, name: str, other: str = "") -> str:
+    return text.replace("NAME", repr(name)).replace("OTHER", repr(other))
+
+
+def test_two_stages_run_side_by_side(tmp_path):
+    programs = {"a": named(MEET, "a", "b"), "b": named(MEET, "b", "a")}
+    results = scheduler(tmp_path, programs).run([stage("a"), stage("b")])
+    assert sorted((each.name, each.verdict) for each in results) == [("a", "ok"), ("b", "ok")]
+
+
+def test_nothing_runs_beside_a_stage_that_is_alone(tmp_path):
+    names = ["a", "b", "c", "d"]
+    programs = {name: named(COUNT, name) for name in names}
+    stages = [stage(name, alone=name == "b") for name in names]
+    results = scheduler(tmp_path, programs, cores=4).run(stages)
+    assert all(each.ok for each in results)
+    assert (tmp_path / "b.log").read_text() == "beside 0\n"
+    assert max((tmp_path / f"{name}.log").read_text() for name in "acd") > "beside 0\n"
+
+
+def test_a_stage_waits_for_those_that_come_before_it(tmp_path):
+    programs = {
+        "first": "import sys, pathlib, time; time.sleep(.3); pathlib.Path(sys.argv[1], 'x').touch()",
+        "second": "import sys, pathlib\nassert pathlib.Path(sys.argv[1], 'x').exists()",
+    }
+    stages = [stage("second", after=("first", "not run")), stage("first")]
+    results = scheduler(tmp_path, programs).run(stages)
+    assert [(each.name, each.verdict) for each in results] == [("first", "ok"), ("second", "ok")]
+
+
+def test_what_fails_beside_others_is_run_once_more_alone_and_said_so(tmp_path, capsys):
+    programs = {
+        "busy": "import time; time.sleep(.5)",
+        "shaky": "import sys; print('try', sys.argv[2]); sys.exit(sys.argv[2] == '0')",
+        "broken": "import sys; print('no'); sys.exit(1)",
+    }
+    stages = [stage(name) for name in programs]
+    results = scheduler(tmp_path, programs, cores=3).run(stages)
+    verdicts = {each.name: each.verdict for each in results}
+    assert verdicts == {"busy": "ok", "shaky": "ok, but only alone", "broken": "FAILED"}
+    assert [each.name for each in results if not each.ok] == ["broken"]
+    said = capsys.readouterr().out
+    assert "try 1" in said
+    assert "(once more, alone)" in said
+
+
+def test_a_failure_on_one_core_is_final(tmp_path):
+    programs = {"broken": "import sys; sys.exit(1)"}
+    (result,) = scheduler(tmp_path, programs, cores=1).run([stage("broken")])
+    assert result.verdict == "FAILED"
+
+
+def test_an_interrupt_ends_the_stages_and_what_they_started(tmp_path, monkeypatch):
+    program = """
+import os, pathlib, subprocess, sys, time
+child = subprocess.Popen(["sleep", "60"])
+pathlib.Path(sys.argv[1], "pid").write_text(str(child.pid))
+time.sleep(60)
+"""
+    made = scheduler(tmp_path, {"long": program})
+
+    def interrupt() -> None:
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "it runs")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(made, "_collect", interrupt)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        made.run([stage("long")])
+    assert time.monotonic() - start < 30
+    pid = int((tmp_path / "pid").read_text())
+    until(lambda: not Path(f"/proc/{pid}/cmdline").exists() or not cmdline(pid), "it ended")
+    assert threading.active_count() >= 1
+
+
+def cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def test_the_table_has_each_stage_and_the_whole_time(tmp_path):
+    results = scheduler(tmp_path, {"a": "pass"}).run([stage("a")])
+    lines = table(results, 12.0).splitlines()
+    assert lines[0].split()[0] == "a"
+    assert lines[-1].split() == ["all", "12", "s"]
+
+
+@pytest.fixture
+def repository(tmp_path):
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    files = {
+        "dgkit/dma/queue.py": "",
+        "dgkit/cli/serve.py": "",
+        "native/src/ring.c": "",
+        "tests/support/dma.py": "from dgkit.dma.queue import Queue\n",
+        "tests/unit/test_dma_queue.py": "from support import dma\n",
+        "tests/unit/test_units.py": "import json\n",
+        "tests/unit/test_cli_serve.py": "import json\n",
+        "tests/safety/test_bounds.py": "from dgkit.dma import queue\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "all")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changed", "stages", "files"),
+    [
+        ("dgkit/dma/queue.py", "lint safety unit", "safety/test_bounds unit/test_dma_queue"),
+        ("dgkit/cli/serve.py", "lint unit", "unit/test_cli_serve"),
+        ("native/src/ring.c", "lint plain unit", "unit/test_dma_queue"),
+        ("tests/support/dma.py", "lint unit", "unit/test_dma_queue"),
+        ("tests/unit/test_units.py", "lint unit", "unit/test_units"),
+        ("LICENSE", "lint", ""),
+    ],
+)
+def test_a_change_runs_the_tests_that_it_touches(repository, changed, stages, files):
+    (repository / changed).write_text("# changed\n")
+    found = touched(repository, "HEAD")
+    assert found.changes == (changed,)
+    assert " ".join(found.stages) == stages
+    assert found.files == tuple(f"tests/{file}.py" for file in files.split())
