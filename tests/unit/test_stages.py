@@ -70,7 +70,7 @@ def test_nothing_runs_beside_a_stage_that_is_alone(tmp_path):
 
 def test_a_stage_waits_for_those_that_come_before_it(tmp_path):
     programs = {
-        "first": "import sys, pathlib, time; time.sleep(.3); pathlib.Path(sys.argv[1], 'x').touch()",
+        "first": "import pathlib, sys, time; time.sleep(.3); pathlib.Path(sys.argv[1], 'x').touch()",
         "second": "import sys, pathlib\nassert pathlib.Path(sys.argv[1], 'x').exists()",
     }
     stages = [stage("second", after=("first", "not run")), stage("first")]
