@@ -31,6 +31,11 @@ time.sleep(0.1)
 print("beside", len(list(folder.iterdir())) - 1)
 mine.unlink()
 """
+FIRST = """
+import pathlib, sys, time
+time.sleep(0.3)
+pathlib.Path(sys.argv[1], "x").touch()
+"""
 
 
 def stage(name: str, **options) -> Stage:
@@ -70,7 +75,7 @@ def test_nothing_runs_beside_a_stage_that_is_alone(tmp_path):
 
 def test_a_stage_waits_for_those_that_come_before_it(tmp_path):
     programs = {
-        "first": "import pathlib, sys, time; time.sleep(.3); pathlib.Path(sys.argv[1], 'x').touch()",
+        "first": FIRST,
         "second": "import sys, pathlib\nassert pathlib.Path(sys.argv[1], 'x').exists()",
     }
     stages = [stage("second", after=("first", "not run")), stage("first")]
