@@ -1,17 +1,16 @@
 """The process that serves one side to the other: `dgkit serve`.
 
-serving.py    serve(), until a signal
-server.py     the loop
-handlers.py   what each request does
-holdings.py   what is held for each client, and the limits
-lane.py       a client's thread for long work
-mover.py      bytes from region to region
-jobs.py       digests, latencies, rates; floors.py: what they are compared with
-greeting.py   the first two messages
-monitor.py    samples every so often; sampling.py: how they are taken
-telemetry.py  the socket that they go out by
-unit.py       a systemd user unit
-__main__.py   the software DPU that connect() starts
+serve.py       serve(), until a signal
+server.py      the loop
+state.py       what the loop, handlers, monitors and handshake share
+handlers.py    one handler for each request
+client.py      per-client resources, and the limits on them
+worker.py      thread for a client's long work
+handshake.py   Hello and Welcome
+monitor.py     continuous latency monitoring for a client
+telemetry.py   publisher of latency samples
+systemd.py     systemd user unit
+__main__.py    the software DPU that connect() starts
 """
 
 from .serve import leave, serve

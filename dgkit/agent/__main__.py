@@ -1,7 +1,7 @@
 """The software DPU that connect() starts: `python -m dgkit.agent FD`.
 
-FD is one end of a socket pair. Its other end lies in the process that started this one: when that
-closes it, or dies in any way, this process ends and leaves no file.
+FD is one end of a socket pair. The process that started this one has the other end: when it closes
+that end, or dies in any way, this process ends and leaves no file.
 """
 
 from __future__ import annotations
@@ -15,36 +15,40 @@ __all__ = ["main"]
 
 
 def main(fd: int) -> int:
-    """Reads what to serve, tells where, serves until the socket ends."""
+    """Receive what to serve, send the address, serve until the socket ends; return the exit code.
+
+    Args:
+        fd: This process's end of the socket pair.
+    """
     from ..wire.address import sweep
     from ..wire.bootstrap import Started, decode_start
     from ..wire.error_codec import to_wire
     from .serve import leave
 
-    with socket.socket(fileno=fd) as tie:
-        asked = tie.recv(1 << 20)
-        if not asked:  # who started this process is gone already
+    with socket.socket(fileno=fd) as parent:
+        request = parent.recv(1 << 20)
+        if not request:  # the parent is gone already
             return 0
-        start = decode_start(asked)
+        start = decode_start(request)
         try:
-            ended = _serve(start, tie)
-        except Exception as exc:  # the process that asked gets it, whatever it is
-            _tell(tie, Started("", to_wire(exc, 0)))
+            ended = _serve(start, parent)
+        except Exception as exc:  # every error is the parent's to see
+            _send(parent, Started("", to_wire(exc, 0)))
             return 1
-        sweep()  # that of the process that started this one, if it was killed
+        sweep()  # the parent's files, too, if it was killed
     if not ended:
         leave(0)  # a transfer hangs in a thread, and this process must be gone within a second
     return 0
 
 
-def _tell(tie: socket.socket, started: Any) -> None:
+def _send(parent: socket.socket, started: Any) -> None:
     from ..wire.messages import encode
 
-    with contextlib.suppress(ConnectionError):  # who asked is gone, and nobody is there to tell
-        tie.sendall(encode(started))
+    with contextlib.suppress(ConnectionError):  # the parent is gone
+        parent.sendall(encode(started))
 
 
-def _serve(start: Any, tie: socket.socket) -> bool:
+def _serve(start: Any, parent: socket.socket) -> bool:
     from ..dma import FaultRule
     from ..types import Status
     from ..wire.bootstrap import Started
@@ -57,8 +61,8 @@ def _serve(start: Any, tie: socket.socket) -> bool:
         pci=start.pci,
         rules=rules,
         max_memory=start.max_memory or None,
-        ready=lambda endpoint: _tell(tie, Started(endpoint, None)),
-        watch_fd=tie.fileno(),
+        ready=lambda endpoint: _send(parent, Started(endpoint, None)),
+        watch_fd=parent.fileno(),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the agent holds for each client, so that a client that goes takes all of it along."""
+"""Per-client resources, released on disconnect, and the limits on them."""
 
 from __future__ import annotations
 
@@ -9,35 +9,48 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..dpu.copier import Mover
+from ..dpu.copier import Copier
 from ..errors import ClosedError, LimitReached, OutOfMemory, PeerRefused, RegionBusy
-from .worker import Lane
+from .worker import SerialWorker
 
 if TYPE_CHECKING:
-    from ..dma import Device, Region, RemoteRegion
-    from ..memory import HostMemory
-    from ..wire.listener import Caller
-    from .monitor import Monitor
+    from typing import Protocol
 
-__all__ = ["SMALL", "Client", "Held", "MemoryLimit", "on_gpu"]
+    from ..dma import Device
+    from ..dpu.region_ref import RegionRef
+    from ..wire.listener import Caller
+
+    class RunningMonitor(Protocol):
+        """Monitor of a client (monitor.py): `region` is the handle of the region it times."""
+
+        region: int
+
+        def end(
+            self,
+            *,
+            reason: Exception | None = None,
+            on_end: Callable[[], None] | None = None,
+        ) -> None: ...
+
+        def join(self, timeout: float) -> bool: ...
+
+
+__all__ = ["Client", "MemoryLimit", "on_gpu"]
 
 _REGIONS = 100_000  # of one client
 _RATE = 10_000  # requests of one client in _WINDOW_NS
 _WINDOW_NS = 100_000_000
 _RELEASE_TRIES = 60  # seconds; longer than any transfer takes to time out
-SMALL = 1 << 16  # bytes that the loop itself may copy: some 10 us
-_LARGE = 1 << 20  # bytes: a lane's chunk; a large copy gives way to others as often
-
-_importing = threading.Lock()
+_CHUNK = 1 << 20  # bytes that a worker copies between two looks at cancellation
 
 
 def on_gpu(place: str) -> bool:
-    """Whether memory of that place is a GPU's, which has a limit of its own: its size."""
+    """Return whether a place is GPU memory, which MemoryLimit does not count."""
     return place == "gpu" or place.startswith("cuda:")
 
 
 class MemoryLimit:
-    """How much memory of the host all clients together may allocate. Bytes; thread-safe."""
+    """Limit in bytes on the host memory that all clients together allocate. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -45,7 +58,11 @@ class MemoryLimit:
         self._lock = threading.Lock()
 
     def take(self, size: int) -> None:
-        """OutOfMemory names the limit; then nothing is taken."""
+        """Charge `size` bytes.
+
+        Raises:
+            OutOfMemory: Less is left; nothing was charged.
+        """
         with self._lock:
             if self.used + size > self.limit:
                 raise OutOfMemory(
@@ -56,77 +73,27 @@ class MemoryLimit:
             self.used += size
 
     def give(self, size: int) -> None:
-        """Gives back what take() took."""
+        """Return `size` bytes that take() charged."""
         with self._lock:
             self.used -= size
 
 
-class Held:
-    """One region at the agent: its own (`region`, `memory`) or imported (`remote`)."""
-
-    __slots__ = ("_loop", "counted", "memory", "quick", "region", "remote", "size")
-
-    def __init__(
-        self,
-        *,
-        region: Region | None = None,
-        memory: HostMemory | None = None,
-        remote: RemoteRegion | None = None,
-        counted: int = 0,
-    ) -> None:
-        self.region, self.memory, self.remote = region, memory, remote
-        self.counted = counted  # bytes that the agent's limit knows of
-        self.size = (region or remote).size  # type: ignore[union-attr]
-        self._loop: RemoteRegion | None = None
-        #: Whether the loop itself may copy a few bytes: no other process takes part. In softdoca,
-        #: which has no hardware to reach it with, the exporter may.
-        self.quick = remote is None or remote.method in ("map", "gpu")
-        if remote is not None and remote.method == "doca":
-            self.quick = remote.device.provider == "doca"
-
-    def reachable(self) -> RemoteRegion:
-        """As the far end of a DMA; the agent's own memory by way of its own descriptor."""
-        if self.remote is not None:
-            return self.remote
-        with _importing:  # lanes ask beside one another
-            if self._loop is None:
-                assert self.region is not None
-                self._loop = self.region.device.import_region(self.region.export())
-            return self._loop
-
-    def close_loop(self) -> None:
-        """Gives up the import of its own memory; the memory stays."""
-        if self._loop is not None:
-            self._loop.close()
-            self._loop = None
-
-    def close(self, timeout: float) -> None:
-        """RegionBusy: an importer is in the middle of a transfer; call again."""
-        self.close_loop()
-        if self.remote is not None:
-            self.remote.close()
-        if self.region is not None:
-            self.region.close(timeout)
-        if self.memory is not None:
-            self.memory.close()
-
-
 class Client:
-    """One connection: its regions, its lanes, its monitors, its share of the limits."""
+    """One connection: its regions, workers, monitors, and its share of the limits."""
 
     def __init__(self, route: bytes, caller: Caller, first_id: int, limit: MemoryLimit) -> None:
         self.route = route
         self.caller = caller
         self.next_id = first_id
-        self.regions: dict[int, Held] = {}
-        self.active: set[int] = set()  # requests in the lanes
+        self.regions: dict[int, RegionRef] = {}
+        self.active: set[int] = set()  # ids of the requests that workers have
         self.cancelled: set[int] = set()  # those of them that are to end
-        self.control = Lane(f"dgkit-control-{caller.pid}")
-        self.moves = Lane(f"dgkit-moves-{caller.pid}")
-        self.measures = Lane(f"dgkit-measures-{caller.pid}")
-        self.monitors: dict[int, Monitor] = {}  # by the numbers of their requests
-        self.mover: Mover | None = None
+        self.control = SerialWorker(f"dgkit-control-{caller.pid}")
+        self.moves = SerialWorker(f"dgkit-moves-{caller.pid}")
+        self.measures = SerialWorker(f"dgkit-measures-{caller.pid}")
+        self.monitors: dict[int, RunningMonitor] = {}  # by the id of the request
         self.moved = self.moved_bytes = 0  # requests that succeeded, and their bytes
+        self._copier: Copier | None = None
         self._limit = limit
         self._handles = 0
         self._window_ns = 0
@@ -134,11 +101,15 @@ class Client:
 
     @property
     def leaving(self) -> bool:
-        """The connection is gone, or said Bye."""
+        """Return whether the connection is gone, or sent Bye."""
         return self.control.stopping
 
     def admit(self) -> None:
-        """Counts a request. PeerRefused: too many in a short time."""
+        """Count a request against the rate limit.
+
+        Raises:
+            PeerRefused: Too many requests in a short time.
+        """
         now = time.monotonic_ns()
         if now - self._window_ns > _WINDOW_NS:
             self._window_ns, self._count = now, 0
@@ -146,55 +117,63 @@ class Client:
         if self._count > _RATE:
             raise PeerRefused(f"more than {_RATE} requests in {_WINDOW_NS // 1_000_000} ms")
 
-    def large_mover(self, device: Device) -> Mover:
-        """The mover of this client's moves lane."""
-        if self.mover is None:
-            self.mover = Mover(device, chunk=_LARGE, op_timeout=30.0)
-        return self.mover
+    def copier(self, device: Device) -> Copier:
+        """Return the copier of the `moves` worker, created on first use."""
+        if self._copier is None:
+            self._copier = Copier(device, chunk=_CHUNK, op_timeout=30.0)
+        return self._copier
 
-    def keep(self, held: Held) -> int:
-        """Files a region under a new handle. LimitReached: this client has too many."""
+    def add(self, ref: RegionRef) -> int:
+        """Register a region with this client and return its new handle.
+
+        Raises:
+            LimitReached: The client has the maximum number of regions; `ref` was closed.
+        """
         if len(self.regions) >= _REGIONS:
-            held.close(0.0)
+            ref.close(0.0)
             raise LimitReached(errno.ENOSPC, f"a client may have {_REGIONS} regions at an agent")
         self._handles += 1
-        self.regions[self._handles] = held
+        self.regions[self._handles] = ref
         return self._handles
 
-    def held(self, handle: int) -> Held:
-        """ClosedError: there is no such region, or no longer."""
-        held = self.regions.get(handle)
-        if held is None:
-            raise ClosedError(f"region {handle} is not known here, or was closed")
-        return held
+    def region(self, handle: int) -> RegionRef:
+        """Return the region of a handle.
+
+        Raises:
+            ClosedError: The handle is unknown, or its region was closed.
+        """
+        ref = self.regions.get(handle)
+        if ref is None:
+            raise ClosedError(f"region {handle} is unknown to the agent, or was closed")
+        return ref
 
     def free(self, handle: int, timeout: float) -> None:
-        """Ends its monitors, and closes a region. On RegionBusy it stays filed."""
-        held = self.held(handle)
-        self._unwatch(handle, timeout)
-        held.close(timeout)
+        """End the monitors of a region and close it. After RegionBusy it stays registered."""
+        ref = self.region(handle)
+        self._end_monitors(handle, timeout)
+        ref.close(timeout)
         if self.regions.pop(handle, None) is not None:
-            self._limit.give(held.counted)
+            self._limit.give(ref.charged)
 
-    def watched(self, handle: int) -> list[Monitor]:
-        """The monitors of a region."""
+    def monitors_of(self, handle: int) -> list[RunningMonitor]:
+        """Return the monitors of a region."""
         return [monitor for monitor in list(self.monitors.values()) if monitor.region == handle]
 
-    def _unwatch(self, handle: int, timeout: float) -> None:
-        watched = self.watched(handle)
-        for monitor in watched:
-            monitor.end(why=ClosedError(f"region {handle} was closed while it was monitored"))
+    def _end_monitors(self, handle: int, timeout: float) -> None:
+        monitors = self.monitors_of(handle)
+        for monitor in monitors:
+            monitor.end(reason=ClosedError(f"region {handle} was closed while it was monitored"))
         deadline = time.monotonic() + timeout
-        for monitor in watched:
+        for monitor in monitors:
             monitor.join(max(0.0, deadline - time.monotonic()))
 
-    def leave(self, told: Callable[[], None] | None) -> None:
-        """Ends the lanes, frees everything, then calls `told`. Returns at once."""
+    def leave(self, on_released: Callable[[], None] | None) -> None:
+        """Stop the workers and free everything, then call `on_released`. Returns at once."""
 
         def last() -> None:
             self._release()
-            if told is not None:
-                told()
+            if on_released is not None:
+                on_released()
 
         self.control.finish(last)
         self.moves.finish()
@@ -203,15 +182,15 @@ class Client:
             monitor.end()
 
     def _release(self) -> None:
-        """Runs last in the control lane."""
+        """Free everything; the last job of the `control` worker."""
         self.moves.join(_RELEASE_TRIES)
         self.measures.join(_RELEASE_TRIES)
         for monitor in list(self.monitors.values()):
             monitor.join(_RELEASE_TRIES)
-        if self.mover is not None:
-            self.mover.close()
+        if self._copier is not None:
+            self._copier.close()
         for handle in list(self.regions):
             for _ in range(_RELEASE_TRIES):
-                with contextlib.suppress(RegionBusy):  # an importer is in a transfer: a second more
+                with contextlib.suppress(RegionBusy):  # an importer's transfer is in flight: retry
                     self.free(handle, 1.0)
                     break

@@ -1,4 +1,4 @@
-"""The first two messages: who may come in, and what the agent says of itself."""
+"""The agent's side of the handshake: Hello and Welcome."""
 
 from __future__ import annotations
 
@@ -12,37 +12,44 @@ from ..wire.host_id import boot_id, host_name
 from ..wire.messages import VERSION, Hello, Welcome
 
 if TYPE_CHECKING:
-    from .server import Agent
+    from .state import AgentState
 
 __all__ = ["check_hello", "welcome"]
 
+_CLIENTS = 256  # connections that one agent serves
 
-def check_hello(hello: Hello, full: bool) -> None:
-    """PeerVersion: the client speaks another version. PeerRefused: there are too many clients."""
+
+def check_hello(hello: Hello, clients: int) -> None:
+    """Check that a client may connect to an agent that already serves `clients`.
+
+    Raises:
+        PeerVersion: The client speaks another version of the protocol.
+        PeerRefused: The agent serves as many clients as it can.
+    """
     if hello.version != VERSION:
         raise PeerVersion(
             f"the agent speaks wire version {VERSION} (dgkit {__version__}), the client speaks "
             f"{hello.version} (dgkit {hello.package}): install the same dgkit on both sides"
         )
-    if full:
-        raise PeerRefused("the agent serves as many clients as it can; close one first")
+    if clients >= _CLIENTS:
+        raise PeerRefused(f"the agent serves {_CLIENTS} clients, its maximum: close one first")
 
 
-def welcome(agent: Agent, first_id: int, request_id: int) -> Welcome:
-    """The agent's side of the greeting."""
-    caps = agent.device.caps
+def welcome(state: AgentState, first_id: int, request_id: int) -> Welcome:
+    """Return the reply to Hello; the client's next request must have number `first_id`."""
+    caps = state.device.caps
     return Welcome(
         request_id,
         version=VERSION,
         first_id=first_id,
-        role=agent.role,
-        provider=agent.device.provider,
-        why=dict(agent.device.why),
+        role=state.role,
+        provider=state.device.provider,
+        why=dict(state.device.why),
         pid=os.getpid(),
         boot=boot_id(),
         machine=host_name(),
         cpus=cpus(),
-        max_memory=agent.limit.limit,
+        max_memory=state.limit.limit,
         max_size=caps.max_size,
         inline_max=caps.inline_max,
         spinning=caps.spin_ns > 0,

@@ -1,4 +1,4 @@
-"""A client's monitor: samples every so often, in a lane of its own, until somebody ends it."""
+"""Continuous latency monitoring for one client, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -10,60 +10,68 @@ from typing import TYPE_CHECKING
 from ..dpu.sampler import Sampler
 from ..wire.error_codec import to_wire
 from ..wire.messages import Ended, Watch, Watching
-from .worker import Lane
+from .worker import SerialWorker
 
 if TYPE_CHECKING:
-    from .client import Client, Held
-    from .server import Agent
+    from ..dpu.region_ref import RegionRef
+    from .client import Client
+    from .state import AgentState
 
 __all__ = ["Monitor"]
 
-_SLICE_NS = 50_000_000  # how long it samples before it looks whether it is to end
+_SLICE_NS = 50_000_000  # sampling time between two looks at end()
 
 
 class Monitor:
-    """Made and started by the loop; what it has is freed by its own thread."""
+    """Sends the blocks that a Watch requests, until end(). Its thread frees what it allocated."""
 
-    def __init__(self, agent: Agent, client: Client, request: Watch, held: Held) -> None:
+    def __init__(self, state: AgentState, client: Client, request: Watch, ref: RegionRef) -> None:
         self.region = request.region
-        self._agent, self._client, self._request, self._held = agent, client, request, held
-        self._lane = Lane(f"dgkit-monitor-{client.caller.pid}")
+        self._state, self._client, self._request, self._ref = state, client, request, ref
+        self._worker = SerialWorker(f"dgkit-monitor-{client.caller.pid}")
         self._stop = threading.Event()
         self._sampler: Sampler | None = None
         self._lock = threading.Lock()
-        self._over = False
-        self._why: Exception | None = None
-        self._tell: list[Callable[[], None]] = []
+        self._ended = False
+        self._reason: Exception | None = None
+        self._on_end: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Replies Watching or Failed first, from the lane."""
+        """Start the thread, which first replies Watching or Failed."""
         self._client.monitors[self._request.id] = self
-        self._agent.job(self._client, self._lane, self._request, self._open)
-        self._lane.submit(self._run)
+        self._state.run_job(self._client, self._worker, self._request, self._open)
+        self._worker.submit(self._run)
 
-    def end(self, *, why: Exception | None = None, told: Callable[[], None] | None = None) -> None:
-        """Returns at once. `told` is called when all is freed; the client hears `why`."""
+    def end(
+        self, *, reason: Exception | None = None, on_end: Callable[[], None] | None = None
+    ) -> None:
+        """Ask the thread to end; return at once.
+
+        Args:
+            reason: Error that the client receives as the reason.
+            on_end: Called once everything is freed.
+        """
         with self._lock:
-            self._why = self._why or why
-            if told is not None and not self._over:
-                self._tell.append(told)
-                told = None
+            self._reason = self._reason or reason
+            if on_end is not None and not self._ended:
+                self._on_end.append(on_end)
+                on_end = None
         self._stop.set()
-        if told is not None:
-            told()
+        if on_end is not None:
+            on_end()
 
     def join(self, timeout: float) -> bool:
-        """Waits for its end; False when it has not come within `timeout` seconds."""
-        return self._lane.join(timeout)
+        """Wait for the thread to end; return False if it has not within `timeout` seconds."""
+        return self._worker.join(timeout)
 
     def _open(self) -> Watching:
         size = self._request.size
-        self._agent.limit.take(size)
+        self._state.limit.take(size)
         try:
-            self._sampler = Sampler(self._agent.device, self._held, self._request)
+            self._sampler = Sampler(self._state.device, self._ref, self._request)
         except BaseException:
-            self._agent.limit.give(size)
-            self._client.monitors.pop(self._request.id, None)  # the client may ask again at once
+            self._state.limit.give(size)
+            self._client.monitors.pop(self._request.id, None)  # the client may retry at once
             raise
         return Watching(self._request.id, self._sampler.path, self._sampler.machine)
 
@@ -71,23 +79,23 @@ class Monitor:
         sampler, error = self._sampler, None
         if sampler is not None:
             try:
-                self._work(sampler)
-            except Exception as exc:  # the client gets it, whatever it is
+                self._sample(sampler)
+            except Exception as exc:  # every error is the client's to see
                 error = exc
         self._client.monitors.pop(self._request.id, None)
         with self._lock:
-            self._over, error = True, self._why or error
+            self._ended, error = True, self._reason or error
         if error is not None and sampler is not None:
-            self._agent.send(self._client, Ended(self._request.id, to_wire(error, 0)))
-        for told in self._tell:
-            told()
-        self._lane.finish()
+            self._state.send(self._client, Ended(self._request.id, to_wire(error, 0)))
+        for on_end in self._on_end:
+            on_end()
+        self._worker.finish()
 
-    def _work(self, sampler: Sampler) -> None:
+    def _sample(self, sampler: Sampler) -> None:
         with contextlib.ExitStack() as undo:
-            undo.callback(self._agent.limit.give, self._request.size)
+            undo.callback(self._state.limit.give, self._request.size)
             undo.callback(sampler.close)
             while not self._stop.wait(sampler.wait_s):
                 block = sampler.step(_SLICE_NS)
                 if block is not None:
-                    self._agent.send(self._client, block)
+                    self._state.send(self._client, block)

@@ -1,4 +1,4 @@
-"""serve(): an agent as a process's main job."""
+"""serve(): an agent as the main job of a process."""
 
 from __future__ import annotations
 
@@ -31,23 +31,36 @@ def serve(
     ready: Callable[[str], None] | None = None,
     watch_fd: int = -1,
 ) -> bool:
-    """Serves until SIGTERM, SIGINT or SIGHUP; `ready` is told the address.
+    """Serve until SIGTERM, SIGINT or SIGHUP.
 
-    `role`: "dpu" moves the bytes, "host" lends its memory. Without `address` it listens on a socket
-    of its own in the runtime folder; tcp://HOST:0 takes a free port. Over tcp `keys` names its
-    key pair (default "default"). `gpu`: the number of the GPU that copies, for the provider
-    "cuda"; `pci`: the address of the function, for "doca" and "softdoca". `max_memory`: bytes
-    of the host that clients may allocate, half of the machine's if None. `watch_fd`: it ends,
-    too, when this descriptor does.
-    PeerRefused: tcp without keys. NativeError: the address is taken. DeviceUnavailable.
-    False: it ended while a client's work would not; leave() ends the process, whose thread hangs.
+    Args:
+        address: Where to listen; a socket of its own in the runtime folder if None. tcp://HOST:0
+            takes a free port.
+        role: "dpu" moves the bytes, "host" lends its memory.
+        max_memory: Bytes of host memory that clients may allocate; half of the machine's if None.
+        provider: How bytes move.
+        gpu: Number of the GPU that copies, for the provider "cuda".
+        pci: Address of the PCI function, for the providers "doca" and "softdoca".
+        rules: Faults to inject, for the provider "fault".
+        keys: Name of the key pair, for tcp; "default" if None.
+        ready: Called with the address once the agent listens.
+        watch_fd: Descriptor whose end-of-file ends the agent, too.
+
+    Returns:
+        False if a client's work did not end: call leave() then, which ends the process despite the
+        thread that hangs.
+
+    Raises:
+        PeerRefused: tcp without keys.
+        NativeError: The address is taken.
+        DeviceUnavailable: The provider cannot be used.
     """
-    with _signals() as ends:
+    with _signals() as signals:
         agent = Agent(
             address, role=role, max_memory=max_memory, provider=provider, gpu=gpu, pci=pci,
-            rules=rules, keys=keys, watch_fd=watch_fd, signal_fd=ends.fd,
+            rules=rules, keys=keys, watch_fd=watch_fd, signal_fd=signals.fd,
         )  # fmt: skip
-        ends.stops(agent)
+        signals.attach(agent)
         try:
             if ready is not None:
                 ready(agent.endpoint)
@@ -58,51 +71,58 @@ def serve(
 
 
 def leave(code: int) -> NoReturn:
-    """Ends this process at once, whatever its threads do, and leaves none of its sockets."""
-    with contextlib.suppress(Exception):  # nothing may keep it here
+    """End this process at once, whatever its threads do, and remove its sockets."""
+    with contextlib.suppress(Exception):  # nothing may prevent the exit
         remove_of(os.getpid())
     os._exit(code)
 
 
-class _Ends:
-    """What the signals ask for; an agent that is not made yet is stopped when it is."""
+class _StopSignals:
+    """Stops the agent on a signal, or as soon as it is attached if the signal came before.
+
+    `fd` is readable once a signal has come.
+    """
 
     def __init__(self, fd: int = -1) -> None:
-        self.fd = fd  # readable once a signal came
-        self._asked = False
+        self.fd = fd
+        self._received = False
         self._agent: Agent | None = None
 
-    def ask(self, *_: object) -> None:
-        """The handler of a signal."""
-        self._asked = True
+    def handle(self, *_: object) -> None:
+        """Handle a signal."""
+        self._received = True
         if self._agent is not None:
             self._agent.stop()
 
-    def stops(self, agent: Agent) -> None:
-        """Which agent it is."""
+    def attach(self, agent: Agent) -> None:
+        """Set the agent to stop."""
         self._agent = agent
-        if self._asked:
+        if self._received:
             agent.stop()
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[_Ends]:
-    """Python runs handlers in the main thread, which sleeps in libzmq; a signal that another thread
-    took, or that came just before that sleep, would not end it. So each also writes to a pipe."""
+def _signals() -> Iterator[_StopSignals]:
+    """Install signal handlers for the duration of the block.
+
+    Python runs handlers in the main thread, which sleeps in libzmq: a signal that another thread
+    took, or that came just before that sleep, would not end it. So each also writes to a pipe.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield _Ends()
+        yield _StopSignals()
         return
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    ends, woken = _Ends(reader), signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signals = _StopSignals(reader)
+    previous_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     numbers = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup(1)
         numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, ends.ask) for number in numbers}
+    previous = {number: signal.signal(number, signals.handle) for number in numbers}
     try:
-        yield ends
+        yield signals
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
-        signal.set_wakeup_fd(woken)
+        signal.set_wakeup_fd(previous_fd)
         os.close(reader)
         os.close(writer)

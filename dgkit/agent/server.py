@@ -1,9 +1,9 @@
-"""The agent: one loop that serves one side, the host's memory or the DPU, to any number of clients.
+"""The agent: one loop that serves the host's memory or the DPU to any number of clients.
 
-The loop itself does what takes microseconds: it decodes, moves small data inline, answers. What may
-take longer (a large copy, an import, a measurement) runs in the client's lanes, whose replies come
-back through the outbox. A client's moves and frees keep their order; what it allocates, imports,
-measures and monitors runs beside them.
+The loop itself does what takes microseconds: it decodes requests, copies small data, sends replies.
+What may take longer (a large copy, an import, a measurement) runs in the client's workers, whose
+replies come back through the outbox. A client's moves and frees keep their order; its allocations,
+imports, measurements and monitors run concurrently with them.
 """
 
 from __future__ import annotations
@@ -11,26 +11,25 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import zmq
 
 from ..dma import Device
-from ..dpu.copier import Mover
+from ..dpu.copier import Copier
 from ..errors import DgkitError, PeerError, RegionBusy
 from ..wire import address as addresses
 from ..wire.error_codec import to_wire
 from ..wire.listener import Listener
 from ..wire.messages import Block, Bye, Done, Hello, Moved, decode_request, encode, number_of
+from ..wire.telemetry import Sampled
 from ..wire.wakeup import Watcher
-from .client import SMALL, Client, MemoryLimit
+from .client import Client, MemoryLimit
 from .handlers import Handlers
 from .handshake import check_hello, welcome
-from .telemetry import Sampled, Telemetry
-from .worker import Lane
+from .state import INLINE_MAX, AgentState
 
 if TYPE_CHECKING:
     from ..dma import FaultRule
@@ -40,12 +39,11 @@ __all__ = ["Agent", "default_memory"]
 _RCVMORE = int(zmq.RCVMORE)
 _PART = int(zmq.SNDMORE | zmq.NOBLOCK)
 _LAST = int(zmq.NOBLOCK)
-_CLIENTS = 256
-_END_S = 0.5  # for the lanes to end, of the second in which an agent must be gone
+_END_S = 0.5  # for the workers to end, of the second in which an agent must be gone
 
 
 class Agent:
-    """Binds and opens its device at once; run() serves until stop()."""
+    """Agent that is bound and has its device open; run() serves until stop()."""
 
     def __init__(
         self,
@@ -64,61 +62,47 @@ class Agent:
         if role not in ("dpu", "host"):
             raise ValueError(f"role is {role!r}; it must be 'dpu' or 'host'")
         addresses.sweep()
-        self.role = role
-        self.listener = Listener(address, keys)
+        self._listener = Listener(address, keys)
         with contextlib.ExitStack() as undo:
-            undo.callback(self.listener.close)
-            self.device = Device(provider, rules=rules, gpu=gpu, pci=pci)
-            undo.callback(self.device.close)
-            self.mover = Mover(self.device, chunk=SMALL, op_timeout=1.0)
+            undo.callback(self._listener.close)
+            self._device = Device(provider, rules=rules, gpu=gpu, pci=pci)
+            undo.callback(self._device.close)
+            copier = Copier(self._device, chunk=INLINE_MAX, op_timeout=1.0)
             undo.pop_all()
-        self.limit = MemoryLimit(max_memory or default_memory())
-        self.inline = not rules and provider != "fault"  # an injected fault may hold up the loop
-        self.telemetry: Telemetry | None = None
-        self.counters = dict.fromkeys(("moves", "bytes", "jobs", "failed", "lost_replies"), 0)
-        self.started_ns = time.monotonic_ns()
-        self.clients: dict[bytes, Client] = {}
+        limit = MemoryLimit(max_memory or default_memory())
+        inline = not rules and provider != "fault"
+        self._state = AgentState(
+            role, self._listener, self._device, copier, limit, copies_inline=inline
+        )
+        self._clients = self._state.clients
         self._by_fd: dict[int, bytes] = {}
         self._leaving: list[Client] = []
-        self._outbox: deque[tuple[Client, Any]] = deque()
         self._watch_fd = watch_fd
         self._signal_fd = signal_fd
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._stop = False
-        self._handlers = Handlers(self).table()
+        self._handlers = Handlers(self._state).table()
 
     @property
     def endpoint(self) -> str:
-        """The address that connect() takes."""
-        return str(self.listener.address)
+        """Return the address that connect() takes."""
+        return str(self._listener.address)
 
     def stop(self) -> None:
-        """Ends run(). From any thread and from a signal handler."""
+        """End run(). Safe in any thread and in a signal handler."""
         self._stop = True
-        os.eventfd_write(self._wake, 1)
-
-    def send(self, client: Client, message: Any) -> None:
-        """From a lane: the loop sends it."""
-        self._outbox.append((client, message))
-        os.eventfd_write(self._wake, 1)
-
-    def moved(self, client: Client, reply: Moved) -> None:
-        """Counts a Move that succeeded; only the loop calls it, before the client hears of it."""
-        self.counters["moves"] += 1
-        self.counters["bytes"] += reply.size
-        client.moved += 1
-        client.moved_bytes += reply.size
+        self._state.wake()
 
     def run(self) -> None:
-        """Serves until stop(), or until the watched fd ends."""
-        router = self.listener.router
-        recv, clients = router.recv, self.clients
-        with Watcher(self.listener, (self._wake, self._signal_fd), self._watch_fd):
+        """Serve until stop(), or until the watched descriptor reaches end-of-file."""
+        router = self._listener.router
+        recv, clients = router.recv, self._clients
+        wake_fds = (self._state.wake_fd, self._signal_fd)
+        with Watcher(self._listener, wake_fds, self._watch_fd):
             while not self._stop:
                 try:
                     route = recv()
                 except zmq.Again:  # only with telemetry
-                    self._rest(Watcher.NEWS)
+                    self._service(Watcher.NEWS)
                     continue
                 client = clients.get(route)
                 if client is None:
@@ -127,21 +111,21 @@ class Agent:
                 body = recv()
                 if router.get(_RCVMORE):
                     self._skip(router)
-                    self._reply(route, to_wire(PeerError("a message of several parts"), 0))
+                    self._reply(route, to_wire(PeerError("a message in several parts"), 0))
                 else:
                     self._serve(client, body)
 
     def _receive(self, route: bytes, router: zmq.Socket[bytes]) -> None:
-        """From a route that is no client: the watcher's news, or a Hello."""
+        """Handle a message of a route without a client: the watcher's news, or a Hello."""
         frame = router.recv(copy=False)
         several = self._skip(router)
         if route == Watcher.ROUTE:
-            self._rest(frame.bytes)
+            self._service(frame.bytes)
             return
-        error: Exception = PeerError("a message of several parts")
+        error: Exception = PeerError("a message in several parts")
         if not several:
             try:
-                self._greet(route, frame)
+                self._add_client(route, frame)
                 return
             except DgkitError as exc:
                 error = exc
@@ -150,37 +134,38 @@ class Agent:
         self._reply(route, to_wire(error, 0))
 
     def _skip(self, router: zmq.Socket[bytes]) -> bool:
-        """Reads the rest of a message of several parts; ours have one."""
+        """Read the rest of a message in several parts; return whether there was any."""
         several = False
         while router.get(_RCVMORE):
             router.recv()
             several = True
         return several
 
-    def _rest(self, news: bytes) -> None:
-        for fd in self.listener.service():
+    def _service(self, news: bytes) -> None:
+        """Do what is due besides requests: disconnects, the outbox, telemetry."""
+        for fd in self._listener.service():
             self._drop(self._by_fd.pop(fd, b""))
         if news == Watcher.TIE:
             self._stop = True
         self._flush()
-        if self.telemetry is not None:
-            self.telemetry.flush()
+        if self._state.telemetry is not None:
+            self._state.telemetry.flush()
 
-    def _greet(self, route: bytes, frame: zmq.Frame) -> None:
+    def _add_client(self, route: bytes, frame: zmq.Frame) -> None:
         hello = decode_request(frame.bytes)
         if not isinstance(hello, Hello):
             raise PeerError("the first message must be Hello")
-        check_hello(hello, len(self.clients) >= _CLIENTS)
-        for fd in self.listener.service():
+        check_hello(hello, len(self._clients))
+        for fd in self._listener.service():
             self._drop(self._by_fd.pop(fd, b""))
-        caller = self.listener.caller(frame)
+        caller = self._listener.caller(frame)
         if caller is None:
             return
         self._drop(self._by_fd.get(caller.fd, b""))
-        client = Client(route, caller, int.from_bytes(os.urandom(6), "little"), self.limit)
-        self.clients[route] = client
+        client = Client(route, caller, int.from_bytes(os.urandom(6), "little"), self._state.limit)
+        self._clients[route] = client
         self._by_fd[caller.fd] = route
-        self._reply(route, welcome(self, client.next_id, hello.id))
+        self._reply(route, welcome(self._state, client.next_id, hello.id))
 
     def _serve(self, client: Client, body: bytes) -> None:
         number = 0
@@ -195,89 +180,75 @@ class Agent:
             number = request.id
             if number < client.next_id:
                 number = 0
-                raise PeerError("a request whose number is not its own")
+                raise PeerError("a request's number must be higher than that of the one before")
             client.next_id = number + 1
             if type(request) is Bye:
                 self._leave(client, number)
                 return
             reply = self._handlers[type(request)](client, request)
         except (DgkitError, ValueError, OSError) as exc:
-            self.counters["failed"] += 1
+            self._state.counters["failed"] += 1
             reply = to_wire(exc, number)
         if reply is not None:
             self._reply(client.route, reply)
 
-    def job(self, client: Client, lane: Lane, request: Any, work: Callable[[], Any]) -> None:
-        """Runs `work` in a lane of the client and sends what it returns or raises."""
-        self.counters["jobs"] += 1
-
-        def run() -> None:
-            try:
-                reply = work()
-            except Exception as exc:  # the client gets it, whatever it is
-                reply = to_wire(exc, request.id)
-            client.active.discard(request.id)
-            client.cancelled.discard(request.id)
-            lane.finished()
-            self.send(client, reply)
-
-        client.active.add(request.id)
-        try:
-            lane.submit(run)
-        except DgkitError:
-            client.active.discard(request.id)
-            raise
-
     def _flush(self) -> None:
-        while self._outbox:
-            client, message = self._outbox.popleft()
+        """Send what workers and monitors have queued."""
+        outbox = self._state.outbox
+        while outbox:
+            client, message = outbox.popleft()
             if type(message) is Sampled:
-                assert self.telemetry is not None
-                self.telemetry.send(message)
+                assert self._state.telemetry is not None
+                self._state.telemetry.send(message)
                 continue
             if type(message) is Moved:
-                self.moved(client, message)
+                self._state.count_move(client, message)
             self._reply(client.route, message)
-            if self.telemetry is not None and isinstance(message, Block):
-                self.telemetry.publish("latency", message.samples)
+            if self._state.telemetry is not None and isinstance(message, Block):
+                self._state.telemetry.publish("latency", message.samples)
         self._leaving = [client for client in self._leaving if not client.control.join(0.0)]
 
     def _reply(self, route: bytes, message: Any) -> None:
-        router = self.listener.router
+        router = self._listener.router
         try:
             router.send(route, _PART)
             router.send(encode(message), _LAST)
         except zmq.Again:  # a client that does not read loses its replies
-            self.counters["lost_replies"] += 1
+            self._state.counters["lost_replies"] += 1
 
     def _drop(self, route: bytes) -> None:
-        client = self.clients.get(route)
+        client = self._clients.get(route)
         if client is not None:
             self._leave(client, None)
 
     def _leave(self, client: Client, bye: int | None) -> None:
-        del self.clients[client.route]
+        del self._clients[client.route]
         self._by_fd.pop(client.caller.fd, None)
         self._leaving.append(client)
-        client.leave(None if bye is None else lambda: self.send(client, Done(bye)))
+        client.leave(None if bye is None else lambda: self._state.send(client, Done(bye)))
 
     def close(self) -> bool:
-        """Ends the lanes, frees all, removes the socket. False: a lane did not end in time."""
-        for route in list(self.clients):
+        """Stop the workers, free everything, remove the socket.
+
+        Returns:
+            False if a worker did not end in time, or another process has a transfer in flight with
+            memory of this one.
+        """
+        for route in list(self._clients):
             self._drop(route)
         deadline = time.monotonic() + _END_S
         ended = [client.control.join(deadline - time.monotonic()) for client in self._leaving]
-        self.listener.close()
-        self.mover.close()
+        self._listener.close()
+        self._state.copier.close()
         if all(ended):
             try:
-                self.device.close(timeout=0.2)
-            except RegionBusy:  # another process is in a transfer with memory of this one
+                self._device.close(timeout=0.2)
+            except RegionBusy:
                 ended.append(False)
-        os.close(self._wake)
+        os.close(self._state.wake_fd)
         return all(ended)
 
 
 def default_memory() -> int:
-    """Half of the machine's memory, in bytes."""
+    """Return half of the machine's memory, in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

@@ -1,4 +1,4 @@
-"""A systemd user unit that runs the agent."""
+"""systemd user unit that runs the agent."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ WantedBy=default.target
 
 
 def unit(options: str = "") -> str:
-    """The unit's text; `options` are those of `dgkit serve`.
+    """Return the text of the unit; `options` are those of `dgkit serve`.
 
-    Save it as ~/.config/systemd/user/dgkit.service, then `systemctl --user enable --now dgkit`.
+    Save it as ~/.config/systemd/user/dgkit.service, then run
+    `systemctl --user enable --now dgkit`.
     """
     python = sys.executable.replace("%", "%%").replace(" ", "\\x20")
     return _UNIT.format(python=python, options=f" {options}" if options else "")

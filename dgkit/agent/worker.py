@@ -1,4 +1,4 @@
-"""A thread of its own for one client's long work, so that no client waits for another."""
+"""Thread that runs one client's long work, so that no client waits for another."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from ..errors import ClosedError, QueueFull
 
-__all__ = ["Lane"]
+__all__ = ["SerialWorker"]
 
-_BACKLOG = 1024  # requests of one client that wait
+_BACKLOG = 1024  # queued requests of one client
 
 
-class Lane:
-    """Runs jobs in the order of submit(). The thread starts at the first job."""
+class SerialWorker:
+    """Runs jobs in submission order on one thread, which starts at the first job."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -29,16 +29,23 @@ class Lane:
 
     @property
     def idle(self) -> bool:
-        """No job waits or runs."""
+        """Return whether no job is queued or running."""
         return self._submitted == self._finished
 
     def submit(self, job: Callable[[], None]) -> None:
-        """QueueFull: too many wait already. ClosedError: the lane is ending."""
+        """Queue a job.
+
+        Raises:
+            QueueFull: Too many jobs are queued.
+            ClosedError: The worker is stopping.
+        """
         with self._condition:
             if self.stopping:
-                raise ClosedError("this client is leaving")
+                raise ClosedError("this client is disconnecting")
             if len(self._jobs) >= _BACKLOG:
-                raise QueueFull(errno.EAGAIN, f"{_BACKLOG} requests of this client wait already")
+                raise QueueFull(
+                    errno.EAGAIN, f"{_BACKLOG} requests of this client are queued, the maximum"
+                )
             self._submitted += 1
             self._jobs.append(job)
             self._start()
@@ -50,7 +57,7 @@ class Lane:
             self._thread.start()
 
     def finish(self, last: Callable[[], None] | None = None) -> None:
-        """Drops what waits, runs `last` after the job in progress, then ends the thread."""
+        """Drop the queued jobs, run `last` after the job in progress, then end the thread."""
         with self._condition:
             if self.stopping:
                 return
@@ -72,12 +79,15 @@ class Lane:
             if self.stopping and job is self._last:
                 return
 
-    def finished(self) -> None:
-        """A job calls this before it sends its reply: the client's next request finds it idle."""
+    def job_finished(self) -> None:
+        """Mark the job as finished; it calls this before it sends its reply.
+
+        The client's next request then finds the worker idle.
+        """
         self._finished += 1
 
     def join(self, timeout: float) -> bool:
-        """Waits for the thread to end; False when it has not within `timeout` seconds."""
+        """Wait for the thread to end; return False if it has not within `timeout` seconds."""
         if self._thread is None or self._thread is threading.current_thread():
             return True
         self._thread.join(timeout)

@@ -1,4 +1,4 @@
-"""The floor beside a figure: the least that the machine needs for the same bytes, without dgkit."""
+"""The floor reported beside a measurement: the same copy without dgkit, on the same machine."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ if TYPE_CHECKING:
     from ..dma import Queue, Region, RemoteRegion
     from ..wire.messages import Latency, Rate
 
-__all__ = ["Floor"]
+__all__ = ["Baseline"]
 
 _SAMPLES = 2000
-_BYTES = 64 << 20  # a floor copies no more than this in all, and at least _LEAST times
+_BYTES = 64 << 20  # copied in total at most, except that at least _LEAST copies are made
 _LEAST = 5
 _FEW, _LONGEST_NS = 20, 200_000_000
-_TOGETHER = 500  # copies of one bare loop: the next would fill its window anew
+_TOGETHER = 500  # copies in one call of the bare loop: each call refills its window
 
 
-class Floor:
-    """The floor of what `request` asks for, over the memory that it is measured with.
+class Baseline:
+    """Floor of what `request` measures, over the same memory.
 
-    Of GPU memory it is a bare C loop over the driver that does the same copy, with up to `window`
-    in flight; with `doca` and `softdoca` one over DOCA's own calls, of any memory. Of other
-    memory it is the machine's: one memcpy, or with `handoff` one by another thread, its
-    doorbell and its flag; never that one of the provider `cuda`, whose caller copies.
+    For GPU memory it is a bare C loop over the driver that makes the same copy, with up to `window`
+    copies in flight; for the providers `doca` and `softdoca`, a bare C loop over DOCA's own calls,
+    whatever the memory. For other memory it is the machine's: one memcpy, or with `handoff` one
+    memcpy by another thread, including its doorbell and its flag; the provider `cuda` copies in the
+    calling thread, so `handoff` is ignored for it.
     """
 
     def __init__(
@@ -42,42 +43,46 @@ class Floor:
     ) -> None:
         self._queue, self._local, self._remote = queue, local, remote
         self._write = request.op == Op.WRITE
-        self._size, self._at = request.size, getattr(request, "offset", 0)
+        self._size, self._offset = request.size, getattr(request, "offset", 0)
         self._handoff, self._window = handoff, window
         self._count = max(_LEAST, min(_SAMPLES, _BYTES // max(self._size, 1)))
 
-    def now(self) -> int:
-        """In ns of one copy. 0: there is none; a hand-off needs two CPUs."""
+    def measure_ns(self) -> int:
+        """Measure now; return nanoseconds per copy, or 0 if there is none to compare with.
+
+        A hand-off needs two CPUs.
+        """
         from ..dma import cpus, measure
 
         if self._remote.method == "gpu" or self._queue.device.provider in DOCA:
-            return self._rate() if self._window > 1 else self._one()
+            return self._mean_interval() if self._window > 1 else self._median_latency()
         handoff = self._handoff and self._queue.device.provider != "cuda"
         if handoff and cpus() == 1:
             return 0
         return _median(measure.floor(self._size, self._count, handoff=handoff))
 
-    def _one(self) -> int:
-        """The median; of fewer, where a busy GPU makes the plain copy take milliseconds."""
-        taken = self._bare(min(self._count, _FEW), 1)
+    def _median_latency(self) -> int:
+        """Return the median; of fewer copies where a busy GPU makes each take milliseconds."""
+        taken = self._bare_loop(min(self._count, _FEW), 1)
         more = min(self._count - len(taken), _LONGEST_NS // max(_median(taken), 1))
         if taken and more > 0:
-            taken += self._bare(more, 1)
+            taken += self._bare_loop(more, 1)
         return _median(taken)
 
-    def _rate(self) -> int:
-        """The mean from the end of the first copy to that of the last."""
+    def _mean_interval(self) -> int:
+        """Return the mean time per copy, from the end of the first copy to that of the last."""
         window = min(self._window, max(2, _BYTES // self._size), _TOGETHER // _LEAST)
-        taken = self._bare(max(min(self._count, _TOGETHER), _LEAST * window), window)
+        taken = self._bare_loop(max(min(self._count, _TOGETHER), _LEAST * window), window)
         return max(1, sum(taken[1:]) // (len(taken) - 1)) if taken else 0
 
-    def _bare(self, count: int, window: int) -> array[int]:
-        """Nothing, where the provider has no bare loop for this memory."""
+    def _bare_loop(self, count: int, window: int) -> array[int]:
+        """Return nanoseconds per copy; empty if the provider has no bare loop for this memory."""
         from ..dma import measure
 
         queue = self._queue
         prepare = queue.prepare_write if self._write else queue.prepare_read
-        with prepare(self._local, self._remote, size=self._size, remote_offset=self._at) as op:
+        span = {"size": self._size, "remote_offset": self._offset}
+        with prepare(self._local, self._remote, **span) as op:
             try:
                 return measure.measure_bare(op, count, window)
             except Unsupported:

@@ -1,4 +1,4 @@
-"""The long work of a lane: hashing, timing, rates. Each looks at cancel between two slices."""
+"""Latency and bandwidth measurements of the DPU, in slices between which they can be cancelled."""
 
 from __future__ import annotations
 
@@ -14,52 +14,30 @@ from ..types import DOCA, Op, Path
 from ..wire.messages import (
     SAMPLES_A_BLOCK,
     Block,
-    Digest,
-    Digested,
     Latency,
     LatencyDone,
     Progress,
     Rate,
     RateDone,
 )
-from .baseline import Floor
+from .baseline import Baseline
 
 if TYPE_CHECKING:
-    from ..agent.client import Held
     from ..dma import Device, Queue, Region, RemoteRegion
-    from .copier import Mover
+    from .region_ref import RegionRef
 
-__all__ = ["Bench", "digest", "latency", "machine", "rate"]
+__all__ = ["BenchmarkQueue", "latency", "machine_fields", "rate"]
 
 Send = Callable[[object], None]
 Check = Callable[[], None]
 
-_SLICE_NS = 50_000_000  # how long a C loop runs before cancel is looked at
+_SLICE_NS = 50_000_000  # how long a C loop runs before cancellation is checked
 _RATE_SLICE_S = 0.1
-_RATE_BYTES = 16 << 20  # of local memory that a window of small transfers walks over
+_RATE_BYTES = 16 << 20  # of local memory that a window of small transfers cycles through
 
 
-def digest(request: Digest, held: Held, mover: Mover, step: Callable[[int], None]) -> Digested:
-    """SHA-256 over bytes that were READ by DMA, chunk after chunk."""
-    import hashlib
-
-    hasher = hashlib.sha256()
-    remote = held.reachable()
-    done = dma_ns = 0
-    while done < request.size:
-        count = min(mover.chunk, request.size - done)
-        transfer = mover.queue.read(
-            mover.bounce, remote, size=count, remote_offset=request.offset + done
-        )
-        dma_ns += transfer.wait().latency_ns
-        hasher.update(mover.bytes_here[:count])
-        done += count
-        step(done)
-    return Digested(request.id, hasher.hexdigest(), dma_ns)
-
-
-class Bench:
-    """A queue and `size` bytes of local memory for one measurement."""
+class BenchmarkQueue:
+    """Queue and `size` bytes of local memory (`local`) for one measurement."""
 
     def __init__(
         self, device: Device, size: int, depth: int, path: int, op_timeout: float = 30.0
@@ -73,39 +51,54 @@ class Bench:
             self.queue: Queue = device.queue(depth=depth, path=name, op_timeout=op_timeout)
             undo.pop_all()
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> BenchmarkQueue:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Ends the queue, then frees the memory."""
+        """Close the queue, then free the memory."""
         self.queue.close()
         self.local.close()
         self._memory.close()
 
 
-def latency(request: Latency, held: Held, device: Device, send: Send, check: Check) -> LatencyDone:
-    """Samples go out in numbered blocks as they are taken, with the floor before and after."""
+def latency(
+    request: Latency, ref: RegionRef, device: Device, send: Send, check: Check
+) -> LatencyDone:
+    """Measure latencies, with the baseline before and after.
+
+    Args:
+        request: What to measure.
+        ref: Region at the remote end.
+        device: Device that moves the bytes.
+        send: Called with each numbered Block of samples and with each Progress.
+        check: Called between two slices; may raise to end the measurement.
+    """
     from ..dma import measure
 
-    remote = held.reachable()
+    remote = ref.as_remote()
     op = Op(request.op).name.lower()
-    with Bench(device, request.size, 16, request.path) as bench:
+    with BenchmarkQueue(device, request.size, 16, request.path) as bench:
         probe = measure.latency(
             bench.queue, bench.local, remote,
             op=op, size=request.size, count=1, remote_offset=request.offset,
         )  # fmt: skip
         path = probe.path
-        floor = Floor(bench.queue, bench.local, remote, request, handoff=path != "inline")
-        before = floor.now()
+        handoff = path != "inline"
+        baseline = Baseline(bench.queue, bench.local, remote, request, handoff=handoff)
+        before = baseline.measure_ns()
         blocks = _sample(request, bench, remote, send, check)
-        after = floor.now()
-    return LatencyDone(request.id, blocks, path, before, after, machine(device, remote))
+        after = baseline.measure_ns()
+    machine = machine_fields(device, remote)
+    return LatencyDone(request.id, blocks, path, before, after, machine)
 
 
-def _sample(request: Latency, bench: Bench, remote: RemoteRegion, send: Send, check: Check) -> int:
+def _sample(
+    request: Latency, bench: BenchmarkQueue, remote: RemoteRegion, send: Send, check: Check
+) -> int:
+    """Send all samples in blocks; return the number of blocks."""
     from ..dma import measure
 
     block: array[int] = array("Q")
@@ -131,43 +124,57 @@ def _sample(request: Latency, bench: Bench, remote: RemoteRegion, send: Send, ch
     return blocks
 
 
-def rate(request: Rate, held: Held, device: Device, send: Send, check: Check) -> RateDone:
-    """Counts what moved in `seconds`, in slices; the clock of each slice is C's."""
+def rate(request: Rate, ref: RegionRef, device: Device, send: Send, check: Check) -> RateDone:
+    """Count the bytes moved in `request.seconds`, with the baseline before and after.
+
+    The measurement runs in slices, each timed by C. Arguments as for latency().
+    """
+    remote = ref.as_remote()
+    local_size = min(request.size * request.window, max(request.size, _RATE_BYTES))
+    local_size = min(local_size, ref.size)
+    with BenchmarkQueue(device, local_size, request.window, request.path) as bench:
+        baseline = Baseline(bench.queue, bench.local, remote, request, window=request.window)
+        before = baseline.measure_ns()
+        figures = _count(request, bench, remote, send, check)
+        after = baseline.measure_ns()
+    return RateDone(request.id, *figures, before, after, machine_fields(device, remote))
+
+
+def _count(
+    request: Rate, bench: BenchmarkQueue, remote: RemoteRegion, send: Send, check: Check
+) -> tuple[int, int, int, int, str]:
+    """Return operations, bytes, elapsed nanoseconds, failed operations and the path."""
     from ..dma import measure
 
-    remote = held.reachable()
     ops = moved = elapsed = failed = 0
+    path = ""
     goal = int(request.seconds * 1e9)
-    local = min(request.size * request.window, max(request.size, _RATE_BYTES))
-    with Bench(device, min(local, held.size), request.window, request.path) as bench:
-        floor = Floor(bench.queue, bench.local, remote, request, window=request.window)
-        before = floor.now()
-        while elapsed < goal:
-            check()
-            part = measure.rate(
-                bench.queue,
-                bench.local,
-                remote,
-                op=Op(request.op).name.lower(),
-                size=request.size,
-                window=request.window,
-                seconds=min(_RATE_SLICE_S, (goal - elapsed) / 1e9),
-            )
-            ops, moved, failed = ops + part.ops, moved + part.bytes, failed + part.failed
-            elapsed += part.elapsed_ns
-            send(Progress(request.id, min(elapsed, goal), goal))
-        after = floor.now()
-    figures = (ops, moved, elapsed, failed)
-    return RateDone(request.id, *figures, part.path, before, after, machine(device, remote))
+    while elapsed < goal:
+        check()
+        part = measure.rate(
+            bench.queue,
+            bench.local,
+            remote,
+            op=Op(request.op).name.lower(),
+            size=request.size,
+            window=request.window,
+            seconds=min(_RATE_SLICE_S, (goal - elapsed) / 1e9),
+        )
+        ops, moved, failed = ops + part.ops, moved + part.bytes, failed + part.failed
+        elapsed += part.elapsed_ns
+        path = part.path
+        send(Progress(request.id, min(elapsed, goal), goal))
+    return ops, moved, elapsed, failed, path
 
 
-def machine(device: Device, remote: RemoteRegion) -> dict[str, str | int | bool | None]:
-    """The machine that takes the figures, as the fields of dgkit.report.Machine.
+def machine_fields(device: Device, remote: RemoteRegion) -> dict[str, str | int | bool | None]:
+    """Return the measuring machine as the fields of dgkit.report.Machine.
 
-    Between memories of the host the provider `cuda` copies by the CPU: then there is no engine.
+    Between two memories of the host the provider `cuda` copies with the CPU: then `engine` is
+    empty.
     """
     from ..dma import cpus
     from ..report import Machine
 
-    named = remote.method == "gpu" or device.provider in DOCA
-    return asdict(Machine.here(cpus(), device.caps.engine if named else ""))
+    has_engine = remote.method == "gpu" or device.provider in DOCA
+    return asdict(Machine.here(cpus(), device.caps.engine if has_engine else ""))

@@ -1,4 +1,4 @@
-"""Moves bytes between any two regions that the agent knows, by DMA through its own memory."""
+"""Copies between any two regions that the DPU refers to, by DMA through its own memory."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ..types import Op, Path
 from ..wire.messages import Moved
 
 if TYPE_CHECKING:
-    from ..agent.client import Held
-    from ..dma import Device, Queue, Region, RemoteRegion
+    from ..dma import Device, Queue, Region, RemoteRegion, Transfer
     from ..dma.completion import Completion
+    from .region_ref import RegionRef
 
-__all__ = ["Mover"]
+__all__ = ["Copier", "moved_reply"]
 
 _PATHS = {str(path): path.value for path in Path}
 _WRITE = int(Op.WRITE)
 Step = Callable[[int], None]
 
 
-class Mover:
-    """A queue and two chunks of bounce memory, made at first use. One thread uses it."""
+class Copier:
+    """Queue and two chunks of bounce memory, created on first use. Not thread-safe."""
 
     def __init__(self, device: Device, *, chunk: int, op_timeout: float) -> None:
         self.device = device
@@ -34,126 +34,162 @@ class Mover:
 
     @property
     def queue(self) -> Queue:
-        """The queue, path `auto`."""
+        """Return the queue; its path is `auto`."""
         if self._queue is None:
             self._queue = self.device.queue(depth=64, op_timeout=self._op_timeout)
         return self._queue
 
     @property
     def bounce(self) -> Region:
-        """Two chunks of this process's memory."""
+        """Return the bounce region: two chunks of this process's memory."""
         if self._bounce is None:
             self._memory = memory.empty(2 * self.chunk, name="agent bounce")
             self._bounce = self.device.register(self._memory)
         return self._bounce
 
     @property
-    def bytes_here(self) -> memoryview:
-        """The bounce memory's bytes."""
-        assert self._memory is not None, "ask for .bounce first"
+    def bounce_bytes(self) -> memoryview:
+        """Return the bytes of the bounce memory; read `bounce` first, which allocates it."""
+        assert self._memory is not None, "read .bounce first"
         return self._memory.buffer
 
-    def move(
-        self, request_id: int, src: Held, src_at: int, dst: Held, dst_at: int, size: int, step: Step
+    def copy(
+        self,
+        request_id: int,
+        src: RegionRef,
+        src_offset: int,
+        dst: RegionRef,
+        dst_offset: int,
+        size: int,
+        step: Step,
     ) -> Moved:
-        """READs `src`, WRITEs `dst`. `step(bytes done)` runs between chunks and may raise.
+        """Read `size` bytes of `src` and write them to `dst`, in pipelined chunks.
 
-        BoundsError, AccessDenied, TransferError as of Queue.read and Queue.write.
+        Args:
+            request_id: Number of the request, for the reply.
+            src: Region to read.
+            src_offset: First byte to read.
+            dst: Region to write.
+            dst_offset: First byte to write.
+            size: Bytes to copy.
+            step: Called with the bytes done after each chunk; may raise to end the copy.
+
+        Raises:
+            BoundsError, AccessDenied, TransferError: As Queue.read() and Queue.write().
         """
-        if src.remote is None or dst.remote is None:
-            return self._direct(request_id, src, src_at, dst, dst_at, size, step)
-        reads = writes = 0
-        last = None
-        done = chunks = 0
-        reading = self._read(src.remote, src_at, size, 0)
-        while done < size or not chunks:
-            count = min(self.chunk, size - done)
-            reads += reading.wait().latency_ns
-            here = (chunks & 1) * self.chunk
-            if done + count < size:
-                reading = self._read(
-                    src.remote, src_at + done + count, size - done - count, chunks + 1
-                )
-            write = self.queue.write(
-                self.bounce, dst.remote, size=count, local_offset=here, remote_offset=dst_at + done
-            )
-            last = write.wait()
-            writes += last.latency_ns
-            done += count
-            chunks += 1
-            step(done)
-        assert last is not None
-        return moved(request_id, size, last, reads, writes, chunks)
+        spans = (src_offset, dst_offset, size)
+        if src.remote is not None and dst.remote is not None:
+            return self._copy_bounced(request_id, src.remote, dst.remote, *spans, step)
+        return self._copy_direct(request_id, src, dst, *spans, step)
 
-    def small(
+    def copy_small(
         self,
         request_id: int,
         src: RemoteRegion,
-        src_at: int,
+        src_offset: int,
         dst: RemoteRegion,
-        dst_at: int,
+        dst_offset: int,
         size: int,
     ) -> Moved:
-        """As move(), for one chunk between imported regions: the shortest way."""
+        """Copy one chunk between imported regions with the least overhead. Errors as copy()."""
         queue, bounce = self.queue, self.bounce
-        first = queue.read(bounce, src, size=size, remote_offset=src_at).wait()
+        first = queue.read(bounce, src, size=size, remote_offset=src_offset).wait()
         read_ns = first.complete_ns - first.submit_ns
-        last = queue.write(bounce, dst, size=size, remote_offset=dst_at).wait()
+        last = queue.write(bounce, dst, size=size, remote_offset=dst_offset).wait()
         submit_ns, complete_ns = last.submit_ns, last.complete_ns
         stamps = (submit_ns, last.post_ns, complete_ns)
         path = _PATHS[last.path]
         return Moved(request_id, size, _WRITE, path, *stamps, read_ns, complete_ns - submit_ns, 1)
 
-    def _read(self, src: RemoteRegion, at: int, left: int, number: int):  # type: ignore[no-untyped-def]
+    def _copy_bounced(
+        self,
+        request_id: int,
+        src: RemoteRegion,
+        dst: RemoteRegion,
+        src_offset: int,
+        dst_offset: int,
+        size: int,
+        step: Step,
+    ) -> Moved:
+        """Read each chunk into one half of the bounce memory while the other half is written."""
+        read_ns = write_ns = done = chunks = 0
+        reading = self._read_chunk(src, src_offset, size, 0)
+        while True:
+            count = min(self.chunk, size - done)
+            read_ns += reading.wait().latency_ns
+            half = (chunks & 1) * self.chunk
+            end = done + count
+            if end < size:
+                reading = self._read_chunk(src, src_offset + end, size - end, chunks + 1)
+            last = self.queue.write(
+                self.bounce, dst, size=count, local_offset=half, remote_offset=dst_offset + done
+            ).wait()
+            write_ns += last.latency_ns
+            done, chunks = end, chunks + 1
+            step(done)
+            if done >= size:
+                return moved_reply(request_id, size, last, read_ns, write_ns, chunks)
+
+    def _read_chunk(self, src: RemoteRegion, offset: int, left: int, number: int) -> Transfer:
         return self.queue.read(
             self.bounce,
             src,
             size=min(self.chunk, left),
             local_offset=(number & 1) * self.chunk,
-            remote_offset=at,
+            remote_offset=offset,
         )
 
-    def _direct(
-        self, request_id: int, src: Held, src_at: int, dst: Held, dst_at: int, size: int, step: Step
+    def _copy_direct(
+        self,
+        request_id: int,
+        src: RegionRef,
+        dst: RegionRef,
+        src_offset: int,
+        dst_offset: int,
+        size: int,
+        step: Step,
     ) -> Moved:
-        op, local, remote = Op.READ, dst.region, src.reachable()
-        local_at, remote_at = dst_at, src_at
+        """Copy without bounce memory: one of the two regions is the DPU's own."""
         if src.region is not None and dst.remote is not None:
-            op, local, remote = Op.WRITE, src.region, dst.remote
-            local_at, remote_at = src_at, dst_at
-        assert local is not None
-        post = self.queue.write if op is Op.WRITE else self.queue.read
-        done = chunks = total = 0
-        last = None
-        while done < size or not chunks:
+            post, local, remote = self.queue.write, src.region, dst.remote
+            local_offset, remote_offset = src_offset, dst_offset
+        else:
+            assert dst.region is not None
+            post, local, remote = self.queue.read, dst.region, src.as_remote()
+            local_offset, remote_offset = dst_offset, src_offset
+        done = chunks = total_ns = 0
+        while True:
             count = min(self.chunk, size - done)
             last = post(
                 local,
                 remote,
                 size=count,
-                local_offset=local_at + done,
-                remote_offset=remote_at + done,
+                local_offset=local_offset + done,
+                remote_offset=remote_offset + done,
             ).wait()
-            total += last.latency_ns
-            done += count
-            chunks += 1
+            total_ns += last.latency_ns
+            done, chunks = done + count, chunks + 1
             step(done)
-        assert last is not None
-        reads, writes = (total, 0) if op is Op.READ else (0, total)
-        return moved(request_id, size, last, reads, writes, chunks)
+            if done >= size:
+                return moved_reply(request_id, size, last, *_by_op(last, total_ns), chunks)
 
     def close(self) -> None:
-        """Ends the queue, then frees the bounce memory."""
+        """Close the queue, then free the bounce memory."""
         for part in (self._queue, self._bounce, self._memory):
             if part is not None:
                 part.close()
         self._queue = self._bounce = self._memory = None
 
 
-def moved(
+def _by_op(last: Completion, total_ns: int) -> tuple[int, int]:
+    """Return (read_ns, write_ns) of a copy whose DMAs were all of one kind."""
+    return (total_ns, 0) if last.op == Op.READ else (0, total_ns)
+
+
+def moved_reply(
     request_id: int, size: int, last: Completion, read_ns: int, write_ns: int, chunks: int
 ) -> Moved:
-    """The reply to a Move; `last` is the completion of its last DMA."""
+    """Return the reply to a Move; `last` is the completion of its last DMA."""
     path = _PATHS[last.path]
     stamps = (last.submit_ns, last.post_ns, last.complete_ns)
     return Moved(request_id, size, int(last.op), path, *stamps, read_ns, write_ns, chunks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..session import Session, SessionRegion
-from ..session.forks import opened
+from ..session.lifecycle import open_sessions
 from .grammar import Misuse
 from .tokenizer import unquoted
 
@@ -16,7 +16,8 @@ _LISTED = 8
 
 def sessions() -> list[Session]:
     """The open ones of this process, in an order that stays."""
-    return sorted((s for s in list(opened) if not s.closed), key=lambda s: (s.agent.pid, id(s)))
+    found = [session for session in list(open_sessions) if not session.closed]
+    return sorted(found, key=lambda session: (session.agent.pid, id(session)))
 
 
 def named() -> list[SessionRegion]:

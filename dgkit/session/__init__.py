@@ -1,21 +1,26 @@
 """A host and a DPU put together; one of them is this process.
 
-opening.py    connect(): reach an agent, or start a software DPU
-spawn.py      the software DPU as a second process, and what ties its life to this one's
-session.py    Session: what a person calls
-region.py     memory that a session knows
-filing.py     all that is open, and who is told of changes
-making.py     how it gets to know it
-checks.py     what a caller gives, before it goes anywhere
-closing.py    what its end frees, in which order
-forks.py      what a forked child lets go of
-transfer.py   a write or read that was started, and the report of its DMA
-staging.py    memory that carries data between this process and the DPU
-there.py      the DPU is an agent: one message a transfer
-here.py       this process is the DPU: it moves the bytes itself; turns.py: thread after thread
-beside.py     its copies and digests, which no transfer waits for
-measuring.py  latency and bandwidth reports
-monitor.py    latencies for as long as somebody looks; monitor_source.py: where they come from
+connect.py          connect(): reach an agent, or start a software DPU
+spawn.py            the software DPU as a second process
+handshake.py        keys and Hello
+session.py          Session, the public interface
+lifecycle.py        the end of a session, at a fork and at exit, too
+describe.py         Session.info, repr, card
+argument_checks.py  checks of the arguments
+region.py           SessionRegion
+region_factory.py   how regions are created
+region_registry.py  the open regions, and callbacks for their changes
+backend.py          Backend: the protocol of the two DPUs
+remote_dpu.py       the DPU is an agent
+local_dpu.py        this process is the DPU
+transfer.py         SessionTransfer and its chunk loop, TransferReport
+staging.py          memory that carries data between this process and the DPU
+copier_pool.py      copies and digests where this process is the DPU
+fair_lock.py        lock of its queue
+measure.py          latency and bandwidth reports
+monitor.py          continuous latency monitoring
+sample_source.py    where a monitor's samples come from
+aio.py              awaiting a transfer
 """
 
 from .connect import connect
@@ -43,7 +48,7 @@ __all__ += ["TransferReport", "connect"]
 
 
 def __getattr__(name: str) -> object:
-    """Imports late: connect() starts the other process first, and imports while that one does."""
+    """Import late: connect() starts the other process first and imports while that one starts."""
     from importlib import import_module
 
     if name not in _HOME:

@@ -1,4 +1,4 @@
-"""Awaiting a session's transfers. The only module here that knows asyncio."""
+"""Awaiting the transfers of a session; the package's only module that imports asyncio."""
 
 from __future__ import annotations
 
@@ -8,31 +8,47 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .remote_dpu import AgentTransfer
+    from collections.abc import Callable
+    from typing import Protocol
+
     from .transfer import TransferReport
+
+    class AwaitableTransfer(Protocol):
+        """Transfer that signals its end by a callback and by a descriptor."""
+
+        def done(self) -> bool: ...
+
+        def wait(self) -> TransferReport: ...
+
+        def fileno(self) -> int: ...
+
+        def call_on_end(self, call: Callable[[], object]) -> None: ...
+
+        def cancel_call(self, call: Callable[[], object]) -> None: ...
+
 
 __all__ = ["wait"]
 
-_GLANCE_S = 0.1  # another thread may take in the reply, and with it the news of the descriptor
+_POLL_S = 0.1  # another thread may handle the reply, and with it clear the descriptor
 
 
-async def wait(transfer: AgentTransfer) -> TransferReport:
-    """Returns or raises what transfer.wait() would; the loop runs meanwhile."""
+async def wait(transfer: AwaitableTransfer) -> TransferReport:
+    """Return or raise what transfer.wait() would, while the event loop runs."""
     if transfer.done():
         return transfer.wait()
     loop = asyncio.get_running_loop()
-    news = asyncio.Event()
-    ring = lambda: loop.call_soon_threadsafe(news.set)  # noqa: E731
-    fd = os.dup(transfer.fileno())  # one reader a descriptor: each await has its own
-    loop.add_reader(fd, news.set)
-    transfer.call_when_done(ring)
+    ready = asyncio.Event()
+    notify = lambda: loop.call_soon_threadsafe(ready.set)  # noqa: E731
+    fd = os.dup(transfer.fileno())  # a descriptor has one reader: each await needs its own
+    loop.add_reader(fd, ready.set)
+    transfer.call_on_end(notify)
     try:
         while not transfer.done():
-            with contextlib.suppress(asyncio.TimeoutError):  # time for a glance
-                await asyncio.wait_for(news.wait(), _GLANCE_S)
-            news.clear()
+            with contextlib.suppress(asyncio.TimeoutError):  # time to poll
+                await asyncio.wait_for(ready.wait(), _POLL_S)
+            ready.clear()
     finally:
-        transfer.call_off(ring)
+        transfer.cancel_call(notify)
         loop.remove_reader(fd)
         os.close(fd)
     return transfer.wait()

@@ -1,4 +1,4 @@
-"""What a caller gives a session is checked here, before anything goes to the other side."""
+"""Checks of a session's arguments, before anything is sent to the other side."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from ..validate import whole
 
 if TYPE_CHECKING:
     from ..dma import FaultRule
-    from .session import Session
 
-__all__ = ["fault_rules", "function", "name", "op", "path", "seconds", "stranger", "text", "within"]
+__all__ = ["fault_rules", "function", "name", "op", "path", "seconds", "text", "within"]
 
 LONGEST_S = 3600.0
-NAME = 128  # characters of a region's name: a panel shows them, and a message carries them
+NAME = 128  # characters of a region's name, which panels show and messages carry
 
 
 def within(what: str, value: Any, least: int, most: int) -> int:
-    """A whole number from `least` to `most`. TypeError, ValueError: it is none."""
+    """Return a whole number from `least` to `most`. Raises TypeError or ValueError if invalid."""
     try:
         number = whole(what, value)
     except ValueError:
@@ -32,7 +31,17 @@ def within(what: str, value: Any, least: int, most: int) -> int:
 def seconds(
     what: str, value: Any, *, zero: bool = False, least: float = 0.0, most: float = LONGEST_S
 ) -> float:
-    """A time in seconds, from `least` on; `zero`: 0, too. TypeError, ValueError: it is none."""
+    """Return a time in seconds, more than 0 and at most `most`.
+
+    Raises TypeError or ValueError if invalid.
+
+    Args:
+        what: Name of the argument, for the error.
+        value: Value to check.
+        zero: Whether 0 is valid, too.
+        least: Smallest valid value, if not 0.
+        most: Largest valid value.
+    """
     if isinstance(value, str | bytes | bytearray) or not hasattr(value, "__float__"):
         raise TypeError(f"{what} is {value!r}; it must be a number of seconds")
     number = float(value)
@@ -44,40 +53,40 @@ def seconds(
 
 
 def text(what: str, value: Any) -> None:
-    """TypeError: neither text nor None."""
+    """Raise TypeError unless `value` is text or None."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{what} is {value!r}; it must be text")
 
 
 def name(value: Any) -> None:
-    """Of a region. TypeError: neither text nor None. ValueError: it is too long."""
+    """Check the name of a region. Raises TypeError or ValueError if invalid."""
     text("name", value)
     if value is not None and len(value) > NAME:
-        raise ValueError(f"name has {len(value)} characters; it may have {NAME}")
+        raise ValueError(f"name has {len(value)} characters; it may have at most {NAME}")
 
 
 def function(what: str, value: Any) -> None:
-    """TypeError: neither a function nor None."""
+    """Raise TypeError unless `value` is a function or None."""
     if value is not None and not callable(value):
         raise TypeError(f"{what} is {value!r}; it must be a function, or None")
 
 
 def op(value: Any) -> Op:
-    """ValueError: neither "read" nor "write"."""
+    """Return the operation named "read" or "write". Raises ValueError if invalid."""
     if value not in ("read", "write"):
         raise ValueError(f"op is {value!r}; it must be 'read' or 'write'")
     return Op[value.upper()]
 
 
 def path(value: Any) -> Path:
-    """ValueError: it is no path."""
+    """Return the path named "auto", "inline" or "worker". Raises ValueError if invalid."""
     if value not in ("auto", "inline", "worker"):
         raise ValueError(f"path is {value!r}; it must be 'auto', 'inline' or 'worker'")
     return Path[value.upper()]
 
 
 def fault_rules(rules: Any) -> list[FaultRule]:
-    """TypeError: not all of them are FaultRule."""
+    """Return the rules as a list. Raises TypeError unless each is a FaultRule."""
     if not rules and isinstance(rules, list | tuple):
         return []
     from ..dma import FaultRule
@@ -87,20 +96,5 @@ def fault_rules(rules: Any) -> list[FaultRule]:
     found = list(rules)
     for rule in found:
         if not isinstance(rule, FaultRule):
-            raise TypeError(f"rules has {rule!r} in it; each must be a FaultRule")
+            raise TypeError(f"rules contains {rule!r}; each must be a FaultRule")
     return found
-
-
-def stranger(session: Session, value: Any) -> Exception:
-    """The error for what was given as a region and is none of this session's."""
-    from .region import SessionRegion
-
-    if isinstance(value, SessionRegion):
-        return ValueError(
-            f"region {value.name!r} is of another session; {session!r} can use only those that its "
-            "own empty() and register() made"
-        )
-    return TypeError(
-        f"region is a {type(value).__name__}; it must be a SessionRegion: session.empty() makes "
-        "one, session.register(obj) makes one of memory that is there already"
-    )

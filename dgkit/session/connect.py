@@ -1,4 +1,4 @@
-"""connect(): one call from nothing to a session."""
+"""connect(): open a session."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from ..types import DOCA
 from . import argument_checks
 
 if TYPE_CHECKING:
-    from ..dma import FaultRule
+    from ..dma import Device, FaultRule
+    from ..wire.connection import Link
+    from .backend import Backend
     from .session import Session
     from .spawn import SoftwareDpu
 
 __all__ = ["connect"]
 
 _TIMEOUT_S, _CUDA_START_S = 5.0, 30.0
-_DESCRIPTORS = 32  # of a session when its first transfer is done, and some to spare
+_DESCRIPTORS = 32  # that a session has open after its first transfer, and some to spare
 
 
 def connect(
@@ -32,24 +34,34 @@ def connect(
     gpu: int = 0,
     pci: str | None = None,
 ) -> Session:
-    """A session with the agent at `address`, or with a software DPU that it starts and owns.
+    """Open a session with the agent at `address`, or with a software DPU that it starts and owns.
 
-    `address`: what `dgkit serve` prints: ipc:///PATH, or tcp://HOST:PORT?key=KEY (then `keys` names
-    this side's key pair, "default" if None). `provider`, `rules` (FaultRule, for provider
-    "fault"), `gpu` (for provider "cuda": the number of the GPU that copies) and `max_memory`
-    (bytes the other side may allocate) are the started DPU's, or, where the agent is a host's,
-    of this process, which then moves the bytes. With "doca" and "softdoca" both sides use DOCA,
-    and `pci` is the address of this process's function (None: the first that can). `timeout`:
-    seconds, for the start and for each plain request; None: 5, and 30 where the start is a
-    GPU's, too. PeerLost: nobody listens. PeerRefused: keys. PeerVersion. PeerTimeout.
-    DeviceUnavailable: the provider cannot be used. Unsupported: the agent is on another
-    machine, and the provider does not reach so far.
+    Args:
+        address: What `dgkit serve` prints: ipc:///PATH, or tcp://HOST:PORT?key=KEY. None: start a
+            software DPU. The arguments from `provider` to `max_memory` are those of the software
+            DPU, or, if the agent is a host's, of this process, which then moves the bytes.
+        provider: How bytes move. With "doca" and "softdoca" both sides use DOCA.
+        rules: Faults to inject, for the provider "fault".
+        keys: Name of this side's key pair, for tcp; "default" if None.
+        timeout: Seconds, for the start and for each plain request. None: 5, but 30 for the start
+            if that includes a GPU's.
+        max_memory: Bytes that the other side may allocate.
+        gpu: Number of the GPU that copies, for the provider "cuda".
+        pci: Address of this process's PCI function, for DOCA; None: the first usable one.
+
+    Raises:
+        PeerLost: Nothing listens at the address.
+        PeerRefused: The keys do not match.
+        PeerVersion: The agent speaks another version of the protocol.
+        PeerTimeout: The agent did not answer in time.
+        DeviceUnavailable: The provider cannot be used.
+        Unsupported: The agent is on another machine, which the provider does not reach.
     """
     slow = timeout is None and provider == "cuda"
     timeout = argument_checks.seconds("timeout", _TIMEOUT_S if timeout is None else timeout)
     argument_checks.text("provider", provider)
     argument_checks.text("keys", keys)
-    moves = {
+    mover = {
         "provider": provider,
         "rules": argument_checks.fault_rules(rules),
         "gpu": argument_checks.within("gpu", gpu, 0, (1 << 32) - 1),
@@ -64,12 +76,15 @@ def connect(
         raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
     _check_descriptors()
     if address is not None:
-        return _open(address, moves, keys, timeout, None)
-    return _with_software_dpu(moves, max_memory, _CUDA_START_S if slow else timeout, timeout)
+        return _open(address, mover, keys, timeout, None)
+    return _with_software_dpu(mover, max_memory, _CUDA_START_S if slow else timeout, timeout)
 
 
 def _check_descriptors() -> None:
-    """LimitReached now: libzmq, which would meet the limit later, ends the process (epoll.cpp)."""
+    """Raise LimitReached if too few descriptors are left.
+
+    libzmq, which would reach the limit later, ends the process then (epoll.cpp).
+    """
     taken: list[int] = []
     try:
         while len(taken) < _DESCRIPTORS:
@@ -86,33 +101,36 @@ def _check_descriptors() -> None:
 
 
 def _with_software_dpu(
-    moves: dict[str, Any], max_memory: int | None, start_s: float, timeout: float
+    mover: dict[str, Any], max_memory: int | None, start_s: float, timeout: float
 ) -> Session:
     from .spawn import SoftwareDpu
 
     dpu: SoftwareDpu = SoftwareDpu()
     try:
-        from . import session  # noqa: F401 (while the other process imports its own)
+        from . import remote_dpu, session  # noqa: F401 (imported while the other process starts)
 
-        endpoint = dpu.listen(**moves, max_memory=max_memory, timeout=start_s)
-        return _open(endpoint, moves, None, timeout, dpu)
+        endpoint = dpu.listen(**mover, max_memory=max_memory, timeout=start_s)
+        return _open(endpoint, mover, None, timeout, dpu)
     except BaseException:
         dpu.close()
         raise
 
 
-def _lending(mover: str, pci: str | None) -> dict[str, Any]:
-    """The device of the side that moves no bytes: where DOCA moves them, it exports the memory."""
-    if mover in DOCA:
-        return {"provider": mover, "pci": pci}
+def _lender(provider: str, pci: str | None) -> dict[str, Any]:
+    """Return the options of the device that lends memory to a DPU with that provider.
+
+    Where DOCA moves the bytes, it also exports the memory.
+    """
+    if provider in DOCA:
+        return {"provider": provider, "pci": pci}
     if pci is not None:
-        raise ValueError(f"pci={pci!r} is for a DPU that uses DOCA; the agent's uses {mover!r}")
+        raise ValueError(f"pci={pci!r} is for a DPU that uses DOCA; the agent's uses {provider!r}")
     return {"provider": "soft"}
 
 
 def _open(
     address: str,
-    moves: dict[str, Any],
+    mover: dict[str, Any],
     keys: str | None,
     timeout: float,
     owned: SoftwareDpu | None,
@@ -126,10 +144,22 @@ def _open(
     where = parse(address)
     link = Link(where, identity(where, keys))
     try:
-        welcome = greet(link, moves["provider"], timeout)
+        welcome = greet(link, mover["provider"], timeout)
         by_agent = welcome.role == "dpu"
-        device = Device(**(_lending(welcome.provider, moves["pci"]) if by_agent else moves))
-        return Session(link, device, welcome, timeout, owned)
+        device = Device(**(_lender(welcome.provider, mover["pci"]) if by_agent else mover))
+        backend = _backend(link, device, welcome.provider if by_agent else None, timeout)
+        return Session(backend, device, welcome, timeout, owned)
     except BaseException:
         link.close()
         raise
+
+
+def _backend(link: Link, device: Device, remote_provider: str | None, timeout: float) -> Backend:
+    """Return the DPU: the agent if it has `remote_provider`, else this process."""
+    if remote_provider is not None:
+        from .remote_dpu import RemoteDpu
+
+        return RemoteDpu(link, device, remote_provider, timeout)
+    from .local_dpu import LocalDpu
+
+    return LocalDpu(link, device, timeout)

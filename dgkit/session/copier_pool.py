@@ -1,4 +1,4 @@
-"""Copies and digests where this process is the DPU: each by a queue and memory of its own."""
+"""Copiers for the copies and digests of a process that is the DPU."""
 
 from __future__ import annotations
 
@@ -7,66 +7,73 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..dpu.copier import Mover
+from ..dpu.copier import Copier
 from ..errors import ClosedError, DgkitError
 
 if TYPE_CHECKING:
-    from ..agent.client import Held
     from ..dma import Device
+    from ..dpu.region_ref import RegionRef
 
-__all__ = ["Movers"]
+__all__ = ["CopierPool"]
 
 _CHUNK = 1 << 20
 
 
-class Movers:
-    """As many as work at a time; no transfer waits for one, and none for another. Thread-safe."""
+class CopierPool:
+    """One copier, with a queue and memory of its own, for each concurrent job. Thread-safe.
+
+    Jobs wait neither for transfers nor for each other.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._idle: list[Mover] = []
-        self._used: list[tuple[Held, ...]] = []
+        self._idle: list[Copier] = []
+        self._in_use: list[tuple[RegionRef, ...]] = []
         self._changed = threading.Condition()
         self._closed = False
 
     @contextlib.contextmanager
-    def lent(self, *regions: Held) -> Iterator[Mover]:
-        """For one job with these regions. ClosedError: the session is."""
+    def borrow(self, *refs: RegionRef) -> Iterator[Copier]:
+        """Lend a copier to a job with these regions for the duration of the block.
+
+        Raises:
+            ClosedError: The session is closed.
+        """
         with self._changed:
-            self.go_on()
-            mover = self._idle.pop() if self._idle else self._new()
-            self._used.append(regions)
-        whole = False
+            self.check_open()
+            copier = self._idle.pop() if self._idle else self._create()
+            self._in_use.append(refs)
+        succeeded = False
         try:
-            yield mover
-            whole = True
+            yield copier
+            succeeded = True
         finally:
             with self._changed:
-                self._used.remove(regions)
-                if whole and not self._closed:
-                    self._idle.append(mover)
-                else:  # a DMA of it may be on its way into its memory
+                self._in_use.remove(refs)
+                if succeeded and not self._closed:
+                    self._idle.append(copier)
+                else:  # a DMA may still be in flight to its memory
                     with contextlib.suppress(DgkitError):
-                        mover.close()
+                        copier.close()
                 self._changed.notify_all()
 
-    def _new(self) -> Mover:
-        return Mover(self._device, chunk=_CHUNK, op_timeout=30.0)
+    def _create(self) -> Copier:
+        return Copier(self._device, chunk=_CHUNK, op_timeout=30.0)
 
-    def go_on(self, _done: int = 0) -> None:
-        """A job calls it between two pieces. ClosedError: the session was closed meanwhile."""
+    def check_open(self, _done: int = 0) -> None:
+        """Raise ClosedError if the session was closed; jobs call it after each chunk."""
         if self._closed:
             raise ClosedError("the session is closed")
 
-    def left(self, region: Held) -> None:
-        """Waits until no job uses the region."""
+    def wait_unused(self, ref: RegionRef) -> None:
+        """Wait until no job uses the region."""
         with self._changed:
-            self._changed.wait_for(lambda: not any(region in used for used in self._used))
+            self._changed.wait_for(lambda: not any(ref in refs for refs in self._in_use))
 
     def close(self) -> None:
-        """Ends each job after the piece that it moves now, and frees all."""
+        """End each job after its current chunk, and free everything."""
         with self._changed:
             self._closed = True
-            self._changed.wait_for(lambda: not self._used)
+            self._changed.wait_for(lambda: not self._in_use)
             while self._idle:
                 self._idle.pop().close()

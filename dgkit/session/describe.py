@@ -1,4 +1,4 @@
-"""A session in words: for repr, for notebooks, for scripts."""
+"""Descriptions of a session: for repr, for notebooks, for scripts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from ..wire.host_id import host_name, process_state
 
 if TYPE_CHECKING:
     from ..dma import Device
-    from .session import Session
+    from ..wire.connection import Link
+    from ..wire.messages import Welcome
 
-__all__ = ["here", "html", "info", "line"]
+__all__ = ["html", "line", "local_info", "session_info", "state"]
+
+Info = dict[str, Any]
 
 
-def here(device: Device) -> dict[str, Any]:
-    """What this process's side says of itself."""
+def local_info(device: Device) -> Info:
+    """Return what Session.info has of this process's side."""
     caps = device.caps
     return {
         "pid": os.getpid(),
@@ -30,35 +33,43 @@ def here(device: Device) -> dict[str, Any]:
     }
 
 
-def info(session: Session) -> dict[str, Any]:
-    """`host` and `dpu` with what each says of itself, `address`, `role` of this process."""
-    agent = session.agent
-    ours = dict(session.here)
-    theirs = {
+def session_info(agent: Welcome, local: Info, *, role: str, address: str, owned: bool) -> Info:
+    """Return Session.info.
+
+    Args:
+        agent: The agent's Welcome.
+        local: local_info() of this process.
+        role: This process's side.
+        address: The agent's address.
+        owned: Whether the session started the agent.
+    """
+    local = dict(local)
+    remote: Info = {
         "pid": agent.pid, "machine": agent.machine, "cpus": agent.cpus,
         "provider": agent.provider, "why": agent.why, "spinning": agent.spinning,
         "inline_max": agent.inline_max, "engine": agent.engine, "max_memory": agent.max_memory,
     }  # fmt: skip
-    host, dpu = (ours, theirs) if session.role == "host" else (theirs, ours)
+    host, dpu = (local, remote) if role == "host" else (remote, local)
     dpu["software"] = _label(dpu["provider"]) != "hardware"
-    return {
-        "address": str(session._link.address),
-        "role": session.role,
-        "owned": bool(session.owned_pid),
-        "host": host,
-        "dpu": dpu,
-    }
+    return {"address": address, "role": role, "owned": owned, "host": host, "dpu": dpu}
 
 
-def line(session: Session) -> str:
-    """One line: which DPU, whose process, which side is here."""
-    about = info(session)
-    dpu, host = about["dpu"], about["host"]
-    state = _state(session)
-    kind = _kind(about).removesuffix(f", {dpu['provider']}")  # once is enough
+def state(link: Link, closed: bool) -> str:
+    """Return "closed", "lost" (the agent is gone), or nothing."""
+    if closed:
+        return "closed"
+    pid = link.liveness.pid
+    gone = bool(pid) and process_state(pid) == "gone"
+    return "lost" if gone or link.dead is not None else ""
+
+
+def line(info: Info, state: str) -> str:
+    """Return one line: the DPU, the processes, the side of this process."""
+    dpu, host = info["dpu"], info["host"]
+    kind = _kind(dpu).removesuffix(f", {dpu['provider']}")  # the line names the provider anyway
     return (
         f"{kind} ({dpu['provider']}, pid {dpu['pid']}) with host (pid {host['pid']}), "
-        f"this process is the {about['role']}{', ' if state else ''}{state}"
+        f"this process is the {info['role']}{', ' if state else ''}{state}"
     )
 
 
@@ -68,31 +79,21 @@ def _label(provider: str) -> str:
     return provider_label(provider)
 
 
-def _kind(about: dict[str, Any]) -> str:
-    return _label(about["dpu"]["provider"]) if about["dpu"]["software"] else "DPU"
+def _kind(dpu: Info) -> str:
+    return _label(dpu["provider"]) if dpu["software"] else "DPU"
 
 
-def _state(session: Session) -> str:
-    if session.closed:
-        return "closed"
-    pid = session._link.liveness.pid
-    gone = bool(pid) and process_state(pid) == "gone"
-    return "lost" if gone or session._link.dead is not None else ""
-
-
-def html(session: Session) -> str:
-    """A card with a row for each side."""
+def html(info: Info, state: str) -> str:
+    """Return a card with one row for each side."""
     from ..html_cards import card, provider_badge
 
-    about = info(session)
     rows = []
-    for side in ("host", "dpu"):
-        one = about[side]
-        here = ", this process" if about["role"] == side else ""
-        by = f"{one['provider']}, {one['engine']}" if one["engine"] else one["provider"]
-        text = f"pid {one['pid']}{here}; {by}; {one['machine']}, {one['cpus']} CPUs"
-        rows.append((side, text))
-    state = _state(session)
+    for name in ("host", "dpu"):
+        side = info[name]
+        where = ", this process" if info["role"] == name else ""
+        engine = f"{side['provider']}, {side['engine']}" if side["engine"] else side["provider"]
+        text = f"pid {side['pid']}{where}; {engine}; {side['machine']}, {side['cpus']} CPUs"
+        rows.append((name, text))
     note = f"The session is {state}." if state else ""
-    rows.append(("address", about["address"]))
-    return card("dgkit session", rows, badge=provider_badge(about["dpu"]["provider"]), note=note)
+    rows.append(("address", info["address"]))
+    return card("dgkit session", rows, badge=provider_badge(info["dpu"]["provider"]), note=note)

@@ -1,19 +1,21 @@
-"""A lock that goes round: who waits gets it before who had it last."""
+"""Fair lock for the session's queue."""
 
 from __future__ import annotations
 
 import threading
 
-__all__ = ["Turns"]
+__all__ = ["FairLock"]
 
 
-class Turns:
-    """Of a thread that takes it again and again it keeps no other out for longer than one turn, as
-    a plain lock does. The thread that has it may take it once more."""
+class FairLock:
+    """Fair reentrant lock: waiters precede the releasing thread.
+
+    With a plain lock, a thread that takes it again and again may keep all others out.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._gate = threading.Lock()  # who has it is next; who wants a second turn comes after
+        self._gate = threading.Lock()  # held by the next owner; a returning thread queues after it
 
     def __enter__(self) -> None:
         lock = self._lock
@@ -23,7 +25,7 @@ class Turns:
         try:
             with self._gate:
                 lock.acquire()
-        except BaseException:  # Ctrl-C, which may come when it was just got
+        except BaseException:  # Ctrl-C, which may come right after acquire()
             if lock._is_owned():  # type: ignore[attr-defined]
                 lock.release()
             raise

@@ -1,4 +1,4 @@
-"""The first request of a session: who is there, and can its memory be reached."""
+"""The session's side of the handshake: keys, Hello, and whether the other side is reachable."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ __all__ = ["greet", "identity"]
 
 
 def identity(where: Address, keys: str | None) -> tuple[str, str] | None:
-    """This side's key pair, for tcp. PeerRefused: there is none, or the address has no key."""
+    """Return this side's key pair for tcp, as (public, secret); None for ipc.
+
+    Raises:
+        PeerRefused: There is no such key pair, or the address has no key.
+    """
     if not where.tcp:
         return None
     if not where.key:
         raise PeerRefused(
-            f"{where} says no key: tcp needs the agent's public key in the address "
+            f"{where} has no key: tcp needs the agent's public key in the address "
             "(tcp://HOST:PORT?key=KEY, as `dgkit serve` prints it)"
         )
     pair = keyring.load(keys or "default")
@@ -32,7 +36,17 @@ def identity(where: Address, keys: str | None) -> tuple[str, str] | None:
 
 
 def greet(link: Link, provider: str, timeout: float) -> Any:
-    """Says Hello; the agent's Welcome. Unsupported: the provider does not reach its machine."""
+    """Send Hello and return the agent's Welcome.
+
+    Args:
+        link: Connection to the agent.
+        provider: Provider of this process, if it is the DPU.
+        timeout: Seconds.
+
+    Raises:
+        PeerTimeout: The agent did not answer in time.
+        Unsupported: The provider that moves the bytes does not reach the other machine.
+    """
     try:
         welcome = link.ask(
             Hello, VERSION, os.getpid(), boot_id(), host_name(), __version__, timeout=timeout
@@ -40,7 +54,7 @@ def greet(link: Link, provider: str, timeout: float) -> Any:
     except PeerTimeout:
         if link.liveness.connected:
             raise
-        raise PeerTimeout(f"nothing speaks ZeroMQ at {link.address} within {timeout} s") from None
+        raise PeerTimeout(f"no ZeroMQ peer answered at {link.address} within {timeout} s") from None
     link.start_at(welcome.first_id)
     mover = welcome.provider if welcome.role == "dpu" else provider
     if welcome.boot == boot_id():
@@ -54,7 +68,8 @@ def greet(link: Link, provider: str, timeout: float) -> Any:
     elif mover in DOCA and welcome.provider not in DOCA:
         raise Unsupported(
             errno.EXDEV,
-            f"the agent on {welcome.machine} lends its memory by {welcome.provider!r}, and DOCA "
-            f"reaches there only what DOCA exports: `dgkit serve --role host --provider {mover}`",
+            f"the agent on {welcome.machine} lends its memory by {welcome.provider!r}, and across "
+            f"machines DOCA reaches only what DOCA exports: start it by "
+            f"`dgkit serve --role host --provider {mover}`",
         )
     return welcome

@@ -1,41 +1,90 @@
-"""The end of a session: what it frees, in which order."""
+"""End of a session: by close(), in the child of a fork, at the exit of the process."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import os
 import warnings
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
-from ..errors import PeerError
+from ..errors import DgkitError, PeerError
 from ..wire.messages import Bye
 
 if TYPE_CHECKING:
-    from .session import Session
+    from typing import Protocol
 
-__all__ = ["close", "forgotten"]
+    from ..dma import Device
+    from .backend import Backend
+    from .monitor import Monitor
+    from .region_registry import RegionRegistry
+    from .spawn import SoftwareDpu
+
+    class Closable(Protocol):
+        """Session as far as these functions need it: session.Session, which imports them."""
+
+        def close(self) -> None: ...
 
 
-def close(session: Session) -> None:
-    """As Session.close(). What fails does not keep the rest from being freed."""
-    link, owned = session._link, session._owned
+__all__ = ["close", "close_at_exit", "close_forgotten", "open_sessions"]
+
+#: The sessions of this process that are not closed: of type session.Session.
+open_sessions: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def close(
+    backend: Backend,
+    device: Device,
+    registry: RegionRegistry,
+    monitors: set[Monitor],
+    owned: SoftwareDpu | None,
+    timeout: float,
+) -> None:
+    """Free everything of a session; an error in one step does not skip the others."""
+    link = backend.link
     with contextlib.ExitStack() as last_to_first:
-        last_to_first.push(session.filing.ended)
-        last_to_first.callback(session.device.close)
-        session.filing.free_all(last_to_first)
-        last_to_first.callback(session.dpu.close)
+        last_to_first.push(registry.on_session_closed)
+        last_to_first.callback(device.close)
+        registry.free_all(last_to_first)
+        last_to_first.callback(backend.close)
         if owned is not None:
             last_to_first.callback(owned.close)
         last_to_first.callback(link.close)
-        for monitor in list(session.monitors):
+        for monitor in list(monitors):
             monitor.close()
         if owned is None and link.dead is None:
-            with contextlib.suppress(PeerError):  # gone or stuck: it frees all without us
-                link.ask(Bye, timeout=min(session.timeout, 1.0))
+            with contextlib.suppress(PeerError):  # gone or stuck: it frees everything by itself
+                link.ask(Bye, timeout=min(timeout, 1.0))
 
 
-def forgotten(session: Session) -> None:
-    """Nobody closed it, and nobody will: warns, and closes it."""
+def close_forgotten(session: Closable) -> None:
+    """Warn that a session was not closed, and close it."""
     try:
         warnings.warn(f"{session!r} was not closed", ResourceWarning, source=session, stacklevel=3)
     finally:
         session.close()
+
+
+def _abandon_all() -> None:
+    for session in list(open_sessions):
+        session.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_all)
+
+
+def close_at_exit() -> None:
+    """Have the open sessions closed at the exit of the process, before their devices.
+
+    Exit functions run in reverse order of registration, so a session calls this once its device is
+    open.
+    """
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+
+
+def _close_all() -> None:
+    for session in [session for session in open_sessions if not session.closed]:
+        with contextlib.suppress(DgkitError):
+            close_forgotten(session)

@@ -1,54 +1,55 @@
-"""This process is the DPU: it moves the bytes itself; the agent lends the host's memory."""
+"""Backend where this process is the DPU: it moves the bytes, and the agent lends host memory."""
 
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from ..agent.client import Held
-from ..dpu import benchmark
-from ..dpu.copier import moved
-from ..errors import ClosedError, DgkitError, PeerError
+from ..dpu.copier import moved_reply
+from ..dpu.digest import digest
+from ..dpu.region_ref import RegionRef
+from ..errors import ClosedError, DgkitError
 from ..types import Op
-from ..wire.messages import Digest, Free
-from .copier_pool import Movers
-from .fair_lock import Turns
-from .staging import Ring
-from .transfer import SessionTransfer, Totals, TransferReport, room
+from ..wire.messages import Digest, Free, Latency, LatencyDone, Rate, RateDone
+from .copier_pool import CopierPool
+from .fair_lock import FairLock
+from .staging import StagingPool
+from .transfer import Chunk, SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device, Queue, RemoteRegion, Transfer
     from ..wire.connection import Link
+    from .backend import MeasurementListener
     from .region import SessionRegion
+    from .sample_source import SampleSource
 
 __all__ = ["LocalDpu", "LocalTransfer"]
 
 SLOT, SLOTS = 1 << 21, 4
-_TURN_S = 0.02  # that a wait keeps other threads out
+_HOLD_S = 0.02  # how long a wait may hold the lock
 
 
 class LocalDpu:
-    """Moves bytes by a queue of its own, and copies and digests beside it. Thread-safe."""
+    """Moves bytes on one queue; copies and digests run concurrently on others. Thread-safe."""
 
     def __init__(self, link: Link, device: Device, timeout: float) -> None:
         self.link = link
         self.device = device
         self.provider = device.provider
-        self.lock = Turns()
+        self.lock = FairLock()
+        self.transfers: list[LocalTransfer] = []  # that have not ended
         self._timeout = timeout
         self._queue: Queue | None = None
-        self._movers = Movers(device)
-        self._ring: Ring | None = None
-        self._held: dict[int, Held] = {}
-        self.flying: list[LocalTransfer] = []
+        self._copiers = CopierPool(device)
+        self._pool: StagingPool | None = None
+        self._refs: dict[int, RegionRef] = {}
         self._moves = self._bytes = 0
         self._closed = False
 
     @property
     def queue(self) -> Queue:
-        """The session's queue; `lock` must be held."""
+        """Return the queue of the transfers; `lock` must be held."""
         if self._closed:
             raise ClosedError("the session is closed")
         if self._queue is None:
@@ -56,213 +57,225 @@ class LocalDpu:
         return self._queue
 
     @property
-    def ring(self) -> Ring:
-        """Staging memory, made at first use."""
+    def pool(self) -> StagingPool:
+        """Return the staging memory, created on first use."""
         with self.lock:
-            if self._ring is None:
-                self._ring = Ring(self.device, SLOT, SLOTS)
-            return self._ring
+            if self._pool is None:
+                self._pool = StagingPool(self.device, SLOT, SLOTS)
+            return self._pool
 
-    def held(self, region: SessionRegion) -> Held:
-        """The region in the terms of the agent's mover and jobs, which work here, too."""
+    def _ref(self, region: SessionRegion) -> RegionRef:
         with self.lock:
-            held = self._held.get(region.id)
-            if held is None:
-                held = self._held[region.id] = Held(region=region.local, remote=region.remote)
-            return held
+            ref = self._refs.get(region.id)
+            if ref is None:
+                ref = RegionRef(region=region.local, remote=region.remote)
+                self._refs[region.id] = ref
+            return ref
 
     def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
-        """Waits."""
+        """Write and wait."""
         return self.start(region, offset, len(view), memoryview(view)).finish()
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
-        """Waits; the bytes."""
+        """Read and wait; return the bytes."""
         transfer = self.start(region, offset, size, None)
         transfer.finish()
         return transfer.data
 
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
-    ) -> LocalTransfer:
-        """A write of `view`, or a read if that is None."""
-        return LocalTransfer(self, self.held(region).reachable(), offset, size, view)
+    ) -> SessionTransfer:
+        """Start a write of `view`, or a read if that is None."""
+        return LocalTransfer(self, self._ref(region).as_remote(), offset, size, view)
 
     def copy(self, src: SessionRegion, dst: SessionRegion, size: int) -> TransferReport:
-        """Reads `src` into this process, writes `dst`, after the transfers that were started."""
-        source, target = self.held(src), self.held(dst)
+        """Copy and wait, after the transfers with these regions that were started before."""
+        source, target = self._ref(src), self._ref(dst)
         self._settle(source, target)
-        with self._movers.lent(source, target) as mover:
-            reply = mover.move(0, source, 0, target, 0, size, self._movers.go_on)
-        self.moved(size)
+        with self._copiers.borrow(source, target) as copier:
+            reply = copier.copy(0, source, 0, target, 0, size, self._copiers.check_open)
+        self.count_move(size)
         return TransferReport(reply, self.provider)
 
     def digest(self, region: SessionRegion, offset: int, size: int) -> str:
-        """SHA-256 in hex digits, of bytes that were READ by DMA; after what copy() comes after."""
-        held = self.held(region)
-        self._settle(held)
-        with self._movers.lent(held) as mover:
-            return benchmark.digest(
-                Digest(0, 1, offset, size), held, mover, self._movers.go_on
-            ).sha256
+        """Return the SHA-256, in hex digits, of bytes that DMA reads; ordered as copy()."""
+        ref = self._ref(region)
+        self._settle(ref)
+        with self._copiers.borrow(ref) as copier:
+            request = Digest(0, 1, offset, size)
+            return digest(request, ref, copier, self._copiers.check_open).sha256
 
-    def _settle(self, *regions: Held) -> None:
-        """Waits for the transfers with these regions that were started before."""
-        far = [held.reachable() for held in regions]
+    def _settle(self, *refs: RegionRef) -> None:
+        """Wait for the transfers with these regions that were started before."""
+        remotes = [ref.as_remote() for ref in refs]
         with self.lock:
-            begun = [transfer for transfer in self.flying if transfer.remote in far]
-        for transfer in begun:
-            while not transfer.over:
+            earlier = [transfer for transfer in self.transfers if transfer.remote in remotes]
+        for transfer in earlier:
+            while not transfer.ended:
                 with self.lock:
-                    self.pump(transfer.oldest(), _TURN_S)
+                    self.progress(transfer.oldest(), _HOLD_S)
 
-    def moved(self, size: int) -> None:
-        """Counts a request that succeeded."""
+    def latency(
+        self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener
+    ) -> LatencyDone:
+        """Measure latencies; `fields` are those of Latency after the region."""
+        from ..dpu import benchmark
+
+        return benchmark.latency(
+            Latency(0, 1, *fields), self._ref(region), self.device,
+            listener.add, listener.report_progress,
+        )  # fmt: skip
+
+    def bandwidth(
+        self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener
+    ) -> RateDone:
+        """Measure bandwidth; `fields` are those of Rate after the region."""
+        from ..dpu import benchmark
+
+        return benchmark.rate(
+            Rate(0, 1, *fields), self._ref(region), self.device,
+            listener.add, listener.report_progress,
+        )  # fmt: skip
+
+    def monitor(
+        self, region: SessionRegion, fields: tuple[Any, ...], _timeout: float
+    ) -> SampleSource:
+        """Create a sampler in this process; `fields` are those of Watch after the region."""
+        from .sample_source import LocalSource
+
+        return LocalSource(self.device, self._ref(region), fields)
+
+    def count_move(self, size: int) -> None:
+        """Count a request for DMA that succeeded."""
         with self.lock:
             self._moves, self._bytes = self._moves + 1, self._bytes + size
 
-    def counted(self) -> dict[str, int]:
-        """Of Session.stats(): the agent, which lends memory, knows nothing of it."""
+    def counters(self) -> dict[str, int]:
+        """Return the counters that Session.stats() adds to the agent's, which moves no bytes."""
         with self.lock:
             moves, size = self._moves, self._bytes
         return {"moves": moves, "bytes": size, "your_moves": moves, "your_bytes": size}
 
     def adopt(self, region: SessionRegion) -> None:
-        """Memory of this process is the DPU's own: the agent need not know it."""
+        """Export a region of this process; the agent need not import the DPU's own memory."""
         assert region.local is not None
         region.token = region.local.export()
 
     def forget(self, region: SessionRegion, timeout: float) -> None:
-        """Closes this process's part, then the agent's."""
+        """Close this process's side of a region, then the agent's."""
         with self.lock:
-            held = self._held.pop(region.id, None)
-        if held is not None:
-            self._movers.left(held)
+            ref = self._refs.pop(region.id, None)
+        if ref is not None:
+            self._copiers.wait_unused(ref)
             with self.lock:
-                held.close(timeout)
+                ref.close(timeout)
         if region.handle:
             self.link.ask(Free, region.handle, timeout, timeout=self._timeout + timeout)
 
-    def pump(self, head: Transfer | None, timeout: float) -> None:
-        """Waits for one DMA, then takes in all that are complete: one transfer's wait must not
-        starve another of staging memory. The caller locks."""
-        head = head or next(filter(None, (other.oldest() for other in self.flying)), None)
+    def progress(self, head: Transfer | None, timeout: float) -> None:
+        """Wait for one DMA, then handle all completions and post what the free slots allow.
+
+        All transfers advance, so the wait for one does not starve another of staging memory. The
+        caller holds the lock.
+
+        Args:
+            head: DMA to wait for; None: any one in flight.
+            timeout: Seconds to wait at most.
+        """
+        head = head or next(filter(None, (other.oldest() for other in self.transfers)), None)
         if head is not None and timeout:
-            with contextlib.suppress(TimeoutError, DgkitError):  # collect() meets the error again
+            with contextlib.suppress(TimeoutError, DgkitError):  # collect() handles the error
                 head.wait(timeout)
-        for transfer in self.flying:
+        for transfer in self.transfers:
             transfer.collect()
-        for transfer in sorted(self.flying, key=LocalTransfer.turn):
-            transfer.go_on()
-        self.flying[:] = [transfer for transfer in self.flying if not transfer.over]
+        for transfer in sorted(self.transfers, key=LocalTransfer.share):
+            transfer.post_more()
+        self.transfers[:] = [transfer for transfer in self.transfers if not transfer.ended]
 
     def close(self) -> None:
-        """Ends the queue and frees the staging memory."""
-        self._movers.close()
+        """Close the queues and free the staging memory."""
+        self._copiers.close()
         with self.lock:
             self._closed = True
             if self._queue is not None:
                 self._queue.close()
-            for held in self._held.values():
-                held.close_loop()
-            self._held.clear()
-            if self._ring is not None:
-                self._ring.close()
+            for ref in self._refs.values():
+                ref.close_loopback()
+            self._refs.clear()
+            if self._pool is not None:
+                self._pool.close()
 
 
 class LocalTransfer(SessionTransfer):
-    """Data through staging slots, a DMA a slot, as many at once as there are slots."""
+    """Transfer by one DMA per chunk; as many are in flight as there are slots."""
 
     def __init__(
         self, dpu: LocalDpu, remote: RemoteRegion, offset: int, size: int, view: memoryview | None
     ) -> None:
-        super().__init__(size, None if view is not None else room(size))
-        self._dpu, self.remote, self._offset, self._view = dpu, remote, offset, view
-        self._ring = dpu.ring
-        self._totals = Totals(size)
-        self._flying: deque[tuple[Transfer, int, int, int]] = deque()
-        self._posted = 0
+        super().__init__(dpu.pool, dpu.lock, dpu.provider, offset, size, view)
+        self._dpu, self.remote = dpu, remote
         with dpu.lock:
-            self._fill()
-            dpu.flying.append(self)
+            dpu.transfers.append(self)
+            self._start()
 
-    def _fill(self) -> None:
-        while self._posted < self.size and self._error is None:
-            slot = self._ring.take()
-            if slot is None:
-                return
-            at, count = self._posted, min(SLOT, self.size - self._posted)
-            spans: dict[str, Any] = {
-                "size": count,
-                "local_offset": slot,
-                "remote_offset": self._offset + at,
-            }
-            try:
-                if self._view is not None:
-                    self._ring.bytes[slot : slot + count] = self._view[at : at + count]
-                    transfer = self._dpu.queue.write(self._ring.region, self.remote, **spans)
-                else:
-                    transfer = self._dpu.queue.read(self._ring.region, self.remote, **spans)
-            except DgkitError:
-                self._ring.give(slot)
-                raise
-            self._posted += count
-            self._flying.append((transfer, slot, at, count))
+    def _post(self, chunk: Chunk) -> Transfer:
+        queue = self._dpu.queue
+        post = queue.write if self._data is None else queue.read
+        return post(
+            self._pool.region,
+            self.remote,
+            size=chunk.size,
+            local_offset=chunk.slot,
+            remote_offset=self._offset + chunk.at,
+        )
 
-    def _land(self, transfer: Transfer, slot: int, at: int, count: int) -> None:
-        try:
-            last = transfer.wait()
-            ns = last.latency_ns
-            reads, writes = (ns, 0) if last.op == Op.READ else (0, ns)
-            self._totals.add(moved(0, count, last, reads, writes, 1))
-            self._dpu.moved(count)
-            if self._data is not None:
-                self._data[at : at + count] = self._ring.bytes[slot : slot + count]
-        except DgkitError as exc:
-            self._error = self._error or exc
-        finally:
-            self._ring.give(slot)
+    def _wait_for_slot(self) -> None:
+        """Do nothing: LocalDpu.progress() calls post_more()."""
+
+    def _cancel_in_flight(self) -> None:
+        """Do nothing: a posted DMA cannot be cancelled."""
 
     def oldest(self) -> Transfer | None:
-        """The DMA that was posted first and is not taken in."""
-        return self._flying[0][0] if self._flying else None
+        """Return the DMA that was posted first and is in flight."""
+        oldest: Transfer | None = self._oldest_request()
+        return oldest
 
     def collect(self) -> None:
-        """Takes in what is complete. The caller locks."""
-        while self._flying and self._flying[0][0].done():
-            self._land(*self._flying.popleft())
-        if self._totals.done == self.size:
-            self._report = self._totals.report(self._dpu.provider)
+        """Handle the completed DMAs. The caller holds the lock."""
+        while self._in_flight and self._in_flight[0].request.done():
+            self._collect_chunk(self._in_flight[0])
 
-    def turn(self) -> tuple[int, int]:
-        """Who has least of the staging memory goes first, then who was given least of it so far."""
-        return len(self._flying), self._posted
-
-    def go_on(self) -> None:
-        """Posts what fits. The caller locks."""
+    def _collect_chunk(self, chunk: Chunk) -> None:
         try:
-            self._fill()
-        except DgkitError as exc:  # it is this one's, whoever waits here
-            self._error = self._error or exc
+            last = chunk.request.wait()
+        except DgkitError as exc:
+            self._finish_chunk(chunk, None, exc)
+            return
+        ns = last.latency_ns
+        read_ns, write_ns = (ns, 0) if last.op == Op.READ else (0, ns)
+        self._dpu.count_move(chunk.size)
+        reply = moved_reply(0, chunk.size, last, read_ns, write_ns, 1)
+        self._finish_chunk(chunk, reply, None)
+
+    def share(self) -> tuple[int, int]:
+        """Return its share of the staging memory: slots in use, then bytes posted so far.
+
+        Free slots are given to the transfer with the smallest share first.
+        """
+        return len(self._in_flight), self._posted
+
+    def post_more(self) -> None:
+        """Post what the free slots allow. The caller holds the lock."""
+        self._post_chunks()
 
     def _advance(self, timeout: float) -> None:
         with self._dpu.lock:
-            self._dpu.pump(self.oldest(), min(timeout, _TURN_S))
+            self._dpu.progress(self.oldest(), min(timeout, _HOLD_S))
 
     @property
-    def _ended(self) -> bool:
-        return super()._ended and not self._flying
-
-    @property
-    def over(self) -> bool:
-        """Nothing of it is left to do."""
+    def ended(self) -> bool:
+        """Return whether the transfer is complete or has failed, with nothing in flight."""
         return self._ended
-
-    def _stop(self) -> None:
-        with self._dpu.lock:
-            self._error = self._error or PeerError("the transfer was interrupted")
-
-    def _count(self) -> int:
-        return self._totals.done
 
     def __await__(self) -> Generator[Any, None, TransferReport]:
         while not self.done():

@@ -1,4 +1,4 @@
-"""Latency and bandwidth reports of a session. The DPU measures, in C; samples come here."""
+"""Latency and bandwidth reports: the DPU measures, in C, and the samples arrive here."""
 
 from __future__ import annotations
 
@@ -6,77 +6,75 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Optional
 
-from ..dpu import benchmark
-from ..errors import PeerError, PeerTimeout
+from ..errors import PeerError
 from ..report import BandwidthReport, LatencyReport, Machine
-from ..wire.messages import MAX_SAMPLES, Block, Latency, Progress, Rate
+from ..wire.messages import MAX_SAMPLES, Block, Progress
 from . import argument_checks
-from .local_dpu import LocalDpu
-from .remote_dpu import SILENCE_S
 
 if TYPE_CHECKING:
+    from .backend import Backend
     from .region import SessionRegion
-    from .session import Session
 
-__all__ = ["bandwidth", "latency", "spinning", "where"]
+__all__ = ["bandwidth", "describe_sides", "latency", "spinning"]
 
-Told = Optional[Callable[[int, int], None]]  # noqa: UP045 (evaluated on 3.10)
-_GLANCE_S = 0.1  # how often progress is told
+ProgressCall = Optional[Callable[[int, int], None]]  # noqa: UP045 (evaluated on 3.10)
+Info = dict[str, Any]  # Session.info
 
 
-class _News:
-    """What comes before the result: samples, in numbered blocks, and how far it is."""
+class _Listener:
+    """Collects the numbered blocks of samples, and the progress."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, progress: ProgressCall) -> None:
         self.samples: array[int] = array("Q")
         self.blocks = 0
-        self._told = told
-        self._progress: Progress | None = None
+        self._call = progress
+        self._latest: Progress | None = None
 
-    def take(self, message: Any) -> None:
-        """One Block or Progress. PeerError: a block is missing."""
+    def add(self, message: Any) -> None:
+        """Take one Block or Progress."""
         if isinstance(message, Progress):
-            self._progress = message
+            self._latest = message
         elif isinstance(message, Block):
             if message.number == self.blocks:
                 self.samples.frombytes(message.samples)
             self.blocks += 1
 
-    def tell(self) -> None:
-        """Calls the caller's progress function, in the caller's thread."""
-        news, self._progress = self._progress, None
-        if news is not None and self._told is not None:
-            self._told(news.done, news.total)
+    def report_progress(self) -> None:
+        """Call the caller's progress function, in the caller's thread."""
+        latest, self._latest = self._latest, None
+        if latest is not None and self._call is not None:
+            self._call(latest.done, latest.total)
 
 
 def latency(
-    session: Session,
+    backend: Backend,
     region: SessionRegion,
     size: int,
     *,
     op: str,
     count: int,
     path: str,
-    told: Told,
+    progress: ProgressCall,
+    info: Info,
 ) -> LatencyReport:
-    """As Session.latency()."""
+    """Measure latencies as Session.latency(); `info` is Session.info."""
     count = argument_checks.within("count", count, 1, MAX_SAMPLES)
-    argument_checks.function("progress", told)
-    news = _News(told)
+    argument_checks.function("progress", progress)
+    listener = _Listener(progress)
     fields = (0, size, argument_checks.op(op).value, count, argument_checks.path(path).value)
-    done = _run(session, region, Latency, fields, news, benchmark.latency)
-    if done.blocks != news.blocks or len(news.samples) != count:
-        raise PeerError(f"{count} samples were taken and {len(news.samples)} arrived")
+    done = backend.latency(region, fields, listener)
+    if done.blocks != listener.blocks or len(listener.samples) != count:
+        raise PeerError(f"{count} samples were taken, but {len(listener.samples)} arrived")
     floors = [ns for ns in (done.floor_before, done.floor_after) if ns]
     return LatencyReport.of(
-        news.samples, size=size, op=op, provider=session.dpu.provider, path=done.path,
-        floor_ns=floors, machine=Machine(**done.machine),
-        spinning=spinning(session), where=where(session, region),
+        listener.samples, size=size, op=op, provider=backend.provider, path=done.path,
+        floor_ns=floors, machine=Machine(**done.machine),  # type: ignore[arg-type]
+        spinning=spinning(info), where=describe_sides(info, region),
     )  # fmt: skip
 
 
 def bandwidth(
-    session: Session,
+    backend: Backend,
     region: SessionRegion,
     size: int,
     *,
@@ -84,56 +82,30 @@ def bandwidth(
     seconds: float,
     window: int,
     path: str,
-    told: Told,
+    progress: ProgressCall,
+    info: Info,
 ) -> BandwidthReport:
-    """As Session.bandwidth()."""
+    """Measure bandwidth as Session.bandwidth(); `info` is Session.info."""
     seconds = argument_checks.seconds("seconds", seconds)
     window = argument_checks.within("window", window, 1, 65536)
-    argument_checks.function("progress", told)
+    argument_checks.function("progress", progress)
     fields = (size, argument_checks.op(op).value, window, seconds, argument_checks.path(path).value)
-    done = _run(session, region, Rate, fields, _News(told), benchmark.rate)
+    done = backend.bandwidth(region, fields, _Listener(progress))
     floors = [size / ns for ns in (done.floor_before, done.floor_after) if ns]
     return BandwidthReport.of(
         done.moved, done.ops, done.elapsed_ns, size=size, op=op, window=window,
-        provider=session.dpu.provider, path=done.path, floor_gbps=floors,
-        machine=Machine(**done.machine), spinning=spinning(session),
-        where=where(session, region), failed=done.failed,
+        provider=backend.provider, path=done.path, floor_gbps=floors,
+        machine=Machine(**done.machine), spinning=spinning(info),  # type: ignore[arg-type]
+        where=describe_sides(info, region), failed=done.failed,
     )  # fmt: skip
 
 
-def _run(
-    session: Session,
-    region: SessionRegion,
-    kind: Any,
-    fields: tuple[Any, ...],
-    news: _News,
-    here: Callable[..., Any],
-) -> Any:
-    dpu = session.dpu
-    if isinstance(dpu, LocalDpu):
-        held = dpu.held(region)
-        return here(kind(0, 1, *fields), held, dpu.device, news.take, news.tell)
-    link = dpu.link
-    pending = link.post(kind, region.handle, *fields, news=news.take)
-    try:
-        while not link.wait(pending, _GLANCE_S):
-            news.tell()
-            if link.idle_s > SILENCE_S:
-                raise PeerTimeout(f"the agent has said nothing for {SILENCE_S:.0f} s")
-    except BaseException:  # Ctrl-C, too: the agent need not go on
-        dpu.cancel(pending)
-        raise
-    news.tell()
-    return pending.result()
+def spinning(info: Info) -> bool:
+    """Return whether the DPU spins for a completion before it sleeps."""
+    return bool(info["dpu"]["spinning"])
 
 
-def spinning(session: Session) -> bool:
-    """Whether the DPU waits for a completion by spinning, before it sleeps."""
-    return bool(session.info["dpu"]["spinning"])
-
-
-def where(session: Session, region: SessionRegion) -> str:
-    """Which memory, and whose processes."""
-    about = session.info
-    pids = f"DPU pid {about['dpu']['pid']}, host pid {about['host']['pid']}"
+def describe_sides(info: Info, region: SessionRegion) -> str:
+    """Return a line with the region, its place and the process of each side."""
+    pids = f"DPU pid {info['dpu']['pid']}, host pid {info['host']['pid']}"
     return f"{region.name} on {region.where}; {pids}"

@@ -1,103 +1,105 @@
-"""Latencies for as long as somebody looks."""
+"""Continuous latency monitoring of a session."""
 
 from __future__ import annotations
 
 import errno
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..agent.telemetry import Sampled
 from ..errors import ClosedError, LimitReached
 from ..wire.messages import EVERY_S, MONITOR_SAMPLES, MONITORS
+from ..wire.telemetry import Sampled
 from . import argument_checks
-from .local_dpu import LocalDpu
-from .measure import spinning, where
-from .sample_source import AgentSource, LocalSource, Source
+from .measure import describe_sides, spinning
 
 if TYPE_CHECKING:
     from ..report import Machine
+    from .backend import Backend
     from .region import SessionRegion
-    from .session import Session
 
 __all__ = ["Monitor", "Sampled"]
 
 
 class Monitor:
-    """Made by Session.monitor(). Thread-safe; close() it, or let a `with` do so, or the session.
+    """Continuous latency measurement, created by Session.monitor(). Thread-safe.
 
-    The DPU takes `count` samples every `every_s` seconds, whatever this process does meanwhile;
-    where this process is the DPU, read() takes them when they are due. `path` is that of a first
-    transfer, which is no sample. A block's `t_ns` is stamped by Python when the block is whole: it
-    is for the axis of a plot, and no sample is made of it. `lost` counts the blocks that did not
-    come: some 1,000 wait for a read(). `where` says which memory, and whose processes.
+    Close it with close() or a `with` block; the end of the session closes it, too.
+
+    The DPU takes `count` samples every `every_s` seconds, independently of this process; where this
+    process is the DPU, read() takes them when they are due. `path` is that of a first transfer,
+    which is not a sample. Python stamps a block's `t_ns` when the block is complete: it places the
+    block on a time axis and is not part of any sample. `lost` counts the blocks that did not
+    arrive: about 1,000 are buffered between two calls of read(). `where` names the region and the
+    processes.
     """
 
     def __init__(
-        self, session: Session, region: SessionRegion, offset: int, size: int, *,
+        self, backend: Backend, region: SessionRegion, offset: int, size: int, *,
         op: str, path: str, count: int, every_s: float,
+        siblings: set[Monitor], info: dict[str, Any], timeout: float,
     ) -> None:  # fmt: skip
         self.region, self.offset, self.size, self.op = region, offset, size, op
         self.count = argument_checks.within("count", count, 1, MONITOR_SAMPLES)
         self.every_s = argument_checks.seconds(
             "every_s", every_s, least=EVERY_S[0], most=EVERY_S[1]
         )
-        code, way = argument_checks.op(op).value, argument_checks.path(path).value
-        self._session = session
+        op_code, path_code = argument_checks.op(op).value, argument_checks.path(path).value
+        self._link = backend.link
+        self._siblings = siblings  # the open monitors of the session
         self._lock = threading.Lock()
         self._next = 0
         self._dead: Exception | None = None
         self.lost = 0
-        self.provider = session.dpu.provider
-        self.spinning = spinning(session)
-        self.where = where(session, region)
+        self.provider = backend.provider
+        self.spinning = spinning(info)
+        self.where = describe_sides(info, region)
         self._enrol()
         try:
-            fields = (offset, size, code, self.count, way, self.every_s)
-            self._source = self._open(fields)
+            fields = (offset, size, op_code, self.count, path_code, self.every_s)
+            self._source = backend.monitor(region, fields, timeout)
         except BaseException:
-            session.monitors.discard(self)
+            siblings.discard(self)
             raise
 
     def _enrol(self) -> None:
-        monitors = self._session.monitors
-        monitors.add(self)
-        if len(monitors) > MONITORS:
-            monitors.discard(self)
+        self._siblings.add(self)
+        if len(self._siblings) > MONITORS:
+            self._siblings.discard(self)
             raise LimitReached(
                 errno.ENOSPC,
-                f"this session has {MONITORS} monitors open, which is the most: close one first",
+                f"this session has {MONITORS} monitors open, the maximum: close one first",
             )
-
-    def _open(self, fields: tuple[int | float, ...]) -> Source:
-        dpu = self._session.dpu
-        if isinstance(dpu, LocalDpu):
-            return LocalSource(dpu, self.region, fields)
-        return AgentSource(dpu.link, self.region, fields, self._session.timeout)
 
     @property
     def path(self) -> str:
-        """`inline` or `worker`."""
+        """Return the path of the first transfer: `inline` or `worker`."""
         return self._source.path
 
     @property
     def machine(self) -> Machine:
-        """The machine that takes the figures."""
+        """Return the machine that takes the samples."""
         return self._source.machine
 
     @property
     def label(self) -> str:
-        """What the figures are to be called: `software DPU` unless the provider is hardware; that a
-        GPU copied is said only where it did."""
+        """Return the name to show beside the samples, such as `software DPU`.
+
+        It mentions a GPU only if one copies.
+        """
         from ..html_cards import provider_label
 
         return provider_label(self.machine.mover(self.provider))
 
     def read(self) -> list[Sampled]:
-        """The blocks that came since the last read, oldest first; it never waits for one.
+        """Return the blocks that came since the last call, oldest first, without waiting.
 
-        Once there is none left it raises why there will be no more: ClosedError (it, its region or
-        its session was closed), TransferError or AccessDenied (of a sample), PeerLost. PeerTimeout:
-        the agent's process is stopped; read again when it goes on.
+        Once all blocks were returned and no more will come, raise the reason.
+
+        Raises:
+            ClosedError: The monitor, its region or its session was closed.
+            TransferError, AccessDenied: A sample failed.
+            PeerLost: The agent is gone.
+            PeerTimeout: The agent's process is stopped; call again once it continues.
         """
         with self._lock:
             if self._dead is not None:
@@ -107,25 +109,25 @@ class Monitor:
                 self.lost += block.number - self._next
                 self._next = block.number + 1
             if not blocks:
-                self._look()
+                self._raise_if_ended()
             return blocks
 
-    def _look(self) -> None:
-        """Raises what ended it, if something did; then nothing of it is left here."""
-        error = self._source.ended or self._session._link.dead
+    def _raise_if_ended(self) -> None:
+        """Raise what ended the monitor, if anything did, after freeing this process's part."""
+        error = self._source.ended or self._link.dead
         if error is None:
             return
         if self.region.closed:
             error = ClosedError(f"region {self.region.name!r} was closed while it was monitored")
         self._dead = error
-        self._session.monitors.discard(self)
+        self._siblings.discard(self)
         self._source.stop()
         raise error
 
     def close(self) -> None:
-        """Ends it; what it had is free on both sides when this returns. Again: nothing."""
+        """End the monitor; both sides have freed its resources on return. Idempotent."""
         with self._lock:
-            self._session.monitors.discard(self)
+            self._siblings.discard(self)
             ended, self._dead = self._dead, ClosedError("the monitor is closed")
             if ended is not None:
                 return
@@ -134,13 +136,13 @@ class Monitor:
 
     @property
     def closed(self) -> bool:
-        """No more blocks will come."""
+        """Return whether no more blocks will come."""
         return self._dead is not None
 
     def abandon(self) -> None:
-        """In a forked child: it is the parent's, and its lock may be held there."""
+        """Detach in a forked child: the parent owns the monitor and may hold its lock."""
         self._lock = threading.Lock()
-        self._dead = self._session._link.dead
+        self._dead = self._link.dead
 
     def __enter__(self) -> Monitor:
         return self

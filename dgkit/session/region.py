@@ -1,4 +1,4 @@
-"""Memory that a session knows: on the host or on the DPU, here or at the agent."""
+"""Region of a session: memory on the host or on the DPU, in this process or at the agent."""
 
 from __future__ import annotations
 
@@ -17,19 +17,58 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..dma import Region, RemoteRegion
-    from .session import Session
+    from ..report import LatencyReport
+    from .transfer import SessionTransfer, TransferReport
 
     class Closable(Protocol):
         """Memory of any kind."""
 
         def close(self) -> None: ...
 
+    class HasProvider(Protocol):
+        """Backend of a session, as far as a region needs it."""
 
-__all__ = ["SessionRegion"]
+        provider: str
+
+    class RegionSession(Protocol):
+        """Session of a region: session.Session, which imports this module."""
+
+        @property
+        def closed(self) -> bool: ...
+
+        @property
+        def dpu(self) -> HasProvider: ...
+
+        def forget(self, region: SessionRegion, timeout: float) -> None: ...
+
+        def write(self, region: SessionRegion, data: Any, offset: int = 0) -> TransferReport: ...
+
+        def read(self, region: SessionRegion, size: int, offset: int = 0) -> bytes: ...
+
+        def start_write(
+            self, region: SessionRegion, data: Any, offset: int = 0
+        ) -> SessionTransfer: ...
+
+        def start_read(
+            self, region: SessionRegion, size: int, offset: int = 0
+        ) -> SessionTransfer: ...
+
+        def latency(
+            self,
+            region: SessionRegion,
+            size: int = 64,
+            op: str = "write",
+            count: int = 10_000,
+            path: str = "auto",
+            progress: Callable[[int, int], None] | None = None,
+        ) -> LatencyReport: ...
 
 
-def _wait(memory: Any, gpu: int) -> None:
-    """For the stream that fills the memory; the region goes on when the memory was closed."""
+__all__ = ["SessionRegion", "not_of_session"]
+
+
+def _synchronize(memory: Any, gpu: int) -> None:
+    """Synchronize with the producing stream, also after the memory was closed."""
     if not memory.closed:
         memory.synchronize()
         return
@@ -39,13 +78,24 @@ def _wait(memory: Any, gpu: int) -> None:
 
 
 class SessionRegion:
-    """Made by Session.empty() and Session.register(). `on` is the side that has the bytes.
+    """Region of a session, created by Session.empty() and Session.register().
 
-    `id` numbers the session's regions; `handle` is the agent's name for it, 0 if it knows it not.
-    `place` is where the bytes are: `host`, `pinned`, `cuda:0`.
-    `chosen` says what on="auto" took, and why. `producer` waits until the GPU has computed what was
-    started before (CuPy's current stream); a session calls it before each transfer. It is None for
-    memory that is not on a GPU of this process.
+    Attributes:
+        session: Session that created it.
+        id: Number within the session.
+        name: Name given at creation, or one made of `on` and `id`.
+        on: Side that has the bytes: `host` or `dpu`.
+        place: Where the bytes are: `host`, `pinned`, `cuda:0`.
+        size: Bytes.
+        access: What DMA may do to it.
+        chosen: What on="auto" chose, and why; else empty.
+        handle: Handle at the agent; 0 if not registered with the agent.
+        token: Descriptor.
+        local: Region of this process, or None.
+        remote: Imported region, or None.
+        producer: Synchronizes with the producing stream (CuPy's current one); the session calls it
+            before each transfer. None unless the memory is on a GPU of this process.
+        closed: Whether the region was closed.
     """
 
     __slots__ = (
@@ -54,7 +104,14 @@ class SessionRegion:
     )
 
     def __init__(
-        self, session: Session, number: int, *, on: str, size: int, access: Access, name: str | None
+        self,
+        session: RegionSession,
+        number: int,
+        *,
+        on: str,
+        size: int,
+        access: Access,
+        name: str | None,
     ) -> None:
         self.session = session
         self._owner: Closable | None = None
@@ -72,40 +129,48 @@ class SessionRegion:
         self.remote: RemoteRegion | None = None
         self.closed = False
 
-    def take(self, local: Region) -> None:
-        """The region of this process that it is."""
+    def attach(self, local: Region) -> None:
+        """Set the region of this process."""
         self.local, self.place = local, local.place
         span = getattr(local.memory, "gpu", None)
         if span is not None:
-            self.producer = lambda: _wait(local.memory, span.gpu)
+            self.producer = lambda: _synchronize(local.memory, span.gpu)
 
     def own(self, memory: Closable) -> None:
-        """The memory under it, to be closed with it."""
+        """Set the memory to be closed with the region."""
         self._owner = memory
 
     @property
     def where(self) -> str:
-        """The side, and the place if that is another one than plain host memory."""
+        """Return the side, and the place unless it is plain host memory."""
         return self.on if self.place == "host" else f"{self.on}, {self.place}"
 
     @property
     def array(self) -> np.ndarray[Any, Any]:
-        """The bytes as NumPy, those on a GPU as CuPy, if they are in this process.
+        """Return the bytes as a NumPy array, or as a CuPy array if they are on a GPU.
 
-        Unsupported if they are not: it says what to call.
+        Raises:
+            Unsupported: The bytes are at the agent; session.read() returns them.
+            ClosedError: The region is closed.
         """
         if self.closed:
             raise ClosedError(f"region {self.name!r} is closed")
         if self.local is None:
             raise Unsupported(
                 errno.EOPNOTSUPP,
-                f"the bytes of {self.name!r} lie at the agent: session.read() brings them",
+                f"the bytes of {self.name!r} are at the agent: session.read() returns them",
             )
         array: np.ndarray[Any, Any] = self.local.memory.array
         return array
 
     def span(self, offset: int, size: int) -> tuple[int, int]:
-        """Checks a transfer. TypeError: no whole numbers. BoundsError. ClosedError."""
+        """Return the checked offset and size of a transfer.
+
+        Raises:
+            TypeError: `offset` or `size` is not a whole number.
+            BoundsError: The span leaves the region.
+            ClosedError: The region is closed.
+        """
         if self.closed:
             raise ClosedError(f"region {self.name!r} is closed")
         if type(offset) is not int or type(size) is not int or offset < 0 or size < 1:
@@ -118,13 +183,17 @@ class SessionRegion:
         return offset, size
 
     def close(self, timeout: float = 1.0) -> None:
-        """Revokes it on both sides. RegionBusy: still in a transfer; call again. Again: nothing."""
+        """Revoke the region on both sides. Idempotent.
+
+        Raises:
+            RegionBusy: A transfer is still in flight after `timeout` seconds; call again.
+        """
         if not self.closed:
             self.session.forget(self, seconds("timeout", timeout, zero=True))
             self.closed = True
 
     def free(self, timeout: float) -> None:
-        """Closes this process's part, and lets its memory go."""
+        """Close this process's side, and the memory if the region owns it."""
         for part in (self.remote, self.local):
             if part is not None:
                 part.close(timeout) if part is self.local else part.close()
@@ -156,3 +225,16 @@ class SessionRegion:
         ]
         title = "Region of a session (closed)" if self.closed else "Region of a session"
         return card(title, rows, badge=provider_badge(self.session.dpu.provider))
+
+
+def not_of_session(session: object, value: Any) -> Exception:
+    """Return the error for a value given as a region that is not a region of `session`."""
+    if isinstance(value, SessionRegion):
+        return ValueError(
+            f"region {value.name!r} is of another session; {session!r} can use only those that its "
+            "own empty() and register() made"
+        )
+    return TypeError(
+        f"region is a {type(value).__name__}; it must be a SessionRegion: session.empty() makes "
+        "one, session.register(obj) makes one of existing memory"
+    )

@@ -1,4 +1,4 @@
-"""Regions of a session: of memory that it allocates, here or at the agent, or that is there."""
+"""Creation of a session's regions: of new memory on either side, or of existing memory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,42 @@ from ..memory.placement import parse_on
 from ..memory.shape import as_shape, total_size
 from ..types import DOCA, Access, is_memory
 from ..wire.messages import Allocate, Free
+from .region import SessionRegion
 
 if TYPE_CHECKING:
-    from .region import SessionRegion
-    from .session import Session
+    from typing import Protocol
+
+    from ..dma import Device
+    from .backend import Backend
+    from .region import RegionSession
+    from .region_registry import RegionRegistry
+
+    class FactorySession(RegionSession, Protocol):
+        """Session as far as these functions need it: session.Session, which imports them."""
+
+        role: str
+        device: Device
+        timeout: float
+        registry: RegionRegistry
+
+        @property
+        def dpu(self) -> Backend: ...
+
+        @property
+        def owned_pid(self) -> int: ...
+
 
 __all__ = ["empty", "register"]
 
-_PAGES_PER_S = 1 << 27  # bytes: no machine is slower to give pages, however busy it is
+_PAGES_PER_S = 1 << 27  # bytes: lower bound of the rate at which a machine provides pages
 
 
-def empty(session: Session, shape: Any, dtype: Any, on: str, name: str | None) -> SessionRegion:
-    """As Session.empty()."""
-    side, place = _place(on)
-    place, chosen = _within_reach(session, place, here=side == session.role)
+def empty(
+    session: FactorySession, shape: Any, dtype: Any, on: str, name: str | None
+) -> SessionRegion:
+    """Create a region as Session.empty()."""
+    side, place = _parse_on(on)
+    place, chosen = _reachable_place(session, place, local=side == session.role)
     if side != session.role:
         return _at_agent(session, side, place, chosen, total_size(as_shape(shape), dtype), name)
     mem = memory.empty(shape, dtype, on=place, name=name)
@@ -38,8 +60,8 @@ def empty(session: Session, shape: Any, dtype: Any, on: str, name: str | None) -
     return region
 
 
-def _place(on: Any) -> tuple[str, str]:
-    """Which side has the memory, and of what kind it is. ValueError: `on` is neither."""
+def _parse_on(on: Any) -> tuple[str, str]:
+    """Return the side that has the memory, and its place. Raises ValueError if invalid."""
     if on == "dpu":
         return "dpu", "host"
     try:
@@ -52,60 +74,76 @@ def _place(on: Any) -> tuple[str, str]:
     return "host", on
 
 
-def _within_reach(session: Session, place: str, *, here: bool = False) -> tuple[str, str]:
-    """The place, as far as this session's DPU reaches, and why if that is another one.
+def _reachable_place(
+    session: FactorySession, place: str, *, local: bool = False
+) -> tuple[str, str]:
+    """Return the place, or for "auto" one that the DPU reaches, and the reason if it differs.
 
-    `here`: the memory is to be made in this process.
+    Args:
+        session: Session whose DPU is to reach the memory.
+        place: Wanted place.
+        local: Whether the memory is allocated in this process.
+
+    Raises:
+        NativeError: The DPU cannot reach the place, or there is no GPU.
     """
     if session.dpu.provider in {"cuda", *DOCA} or place in ("host", "pinned"):
         return place, ""
-    error = _no_reach(session, memory.gpu_error() if here else None)
+    error = _unreachable(session, memory.gpu_error() if local else None)
     if place == "auto":
         return "host", f"host memory: {error.strerror}"
     raise error
 
 
-def _no_reach(session: Session, no_gpu: NativeError | None) -> NativeError:
-    """Another provider would reach GPU memory; but first there has to be a GPU."""
-    if no_gpu is not None:
-        return no_gpu
-    way = "connect(provider='cuda')"
+def _unreachable(session: FactorySession, gpu_error: NativeError | None) -> NativeError:
+    """Return why the DPU cannot reach GPU memory: first of all, there must be a GPU."""
+    if gpu_error is not None:
+        return gpu_error
+    remedy = "connect(provider='cuda')"
     if session.role == "dpu":
-        way = "connect(address, provider='cuda')"
+        remedy = "connect(address, provider='cuda')"
     elif not session.owned_pid:
-        way = "start the agent by `dgkit serve --provider cuda`"
+        remedy = "start the agent by `dgkit serve --provider cuda`"
     provider = session.dpu.provider
-    text = f"this session's DPU uses {provider!r}, which cannot reach GPU memory: {way}"
+    text = f"this session's DPU uses {provider!r}, which cannot reach GPU memory: {remedy}"
     return Unsupported(errno.EOPNOTSUPP, text)
 
 
 def _at_agent(
-    session: Session, side: str, place: str, chosen: str, size: int, name: str | None
+    session: FactorySession, side: str, place: str, chosen: str, size: int, name: str | None
 ) -> SessionRegion:
-    export = session.role == "dpu"
+    """Have the agent allocate the memory; import it if this process is the DPU."""
+    link, export = session.dpu.link, session.role == "dpu"
     fields = (size, int(Access.RW), export, name or "", place)
     timeout = session.timeout + size / _PAGES_PER_S
-    made = session._link.ask(Allocate, *fields, timeout=timeout)
-    region = session.filing.new(side, size, Access.RW, name)
+    made = link.ask(Allocate, *fields, timeout=timeout)
+    region = _new(session, side, size, Access.RW, name)
     region.handle, region.token = made.region, made.token
     region.place, region.chosen = made.place, chosen or made.chosen
     if export:
         try:
             region.remote = session.device.import_region(made.token)
         except BaseException:
-            session._link.ask(Free, made.region, 0.0, timeout=session.timeout)
+            link.ask(Free, made.region, 0.0, timeout=session.timeout)
             raise
-    return session.filing.file(region)
+    return session.registry.add(region)
+
+
+def _new(
+    session: FactorySession, on: str, size: int, access: Access, name: str | None
+) -> SessionRegion:
+    number = session.registry.next_id()
+    return SessionRegion(session, number, on=on, size=size, access=access, name=name)
 
 
 def register(
-    session: Session, obj: Any, access: Access, name: str | None, share_block: bool
+    session: FactorySession, obj: Any, access: Access, name: str | None, share_block: bool
 ) -> SessionRegion:
-    """As Session.register()."""
+    """Create a region as Session.register()."""
     mem = obj
     if not is_memory(obj):
         if memory.is_gpu_array(obj):
-            _within_reach(session, "gpu")
+            _reachable_place(session, "gpu")
         mem = memory.wrap(obj, share_block=share_block, name=name)
     elif share_block and not getattr(obj, "share_block", False):
         raise ValueError(f"{obj!r} was made without share_block: dgkit.wrap(obj, share_block=True)")
@@ -113,16 +151,17 @@ def register(
 
 
 def _registered(
-    session: Session, mem: Any, access: Access, on: str, name: str | None
+    session: FactorySession, mem: Any, access: Access, on: str, name: str | None
 ) -> SessionRegion:
+    """Register memory with this process's device and make it usable by the DPU."""
     if getattr(mem, "gpu", None) is not None:
-        _within_reach(session, "gpu")
+        _reachable_place(session, "gpu")
     local = session.device.register(mem, access, name=name)
-    region = session.filing.new(on, local.size, access, name)
-    region.take(local)
+    region = _new(session, on, local.size, access, name)
+    region.attach(local)
     try:
         session.dpu.adopt(region)
     except BaseException:
         local.close()
         raise
-    return session.filing.file(region)
+    return session.registry.add(region)

@@ -1,31 +1,27 @@
-"""The regions of a session, and who is told when there is one more or one less."""
+"""The open regions of a session, and the callbacks for their changes."""
 
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections.abc import Callable
-from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from ..types import Access
-from .region import SessionRegion
-
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .session import Session
+    from contextlib import ExitStack
 
-__all__ = ["Filing"]
+    from .region import SessionRegion
+
+__all__ = ["RegionRegistry"]
 
 Call = Callable[[], object]
 
 
-class Filing:
-    """Those that are open, in the order made. Thread-safe."""
+class RegionRegistry:
+    """Open regions, in order of creation. Thread-safe."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = weakref.ref(session)  # with nothing open, it goes with its last name
+    def __init__(self) -> None:
         self._regions: dict[int, SessionRegion] = {}
-        self._made = 0
+        self._last_id = 0
         self._calls: list[Call] = []
 
     def __len__(self) -> int:
@@ -33,43 +29,41 @@ class Filing:
 
     @property
     def open(self) -> tuple[SessionRegion, ...]:
-        """Those that are not closed."""
+        """Return the regions that are not closed."""
         return tuple(self._regions.values())
 
-    def new(self, on: str, size: int, access: Access, name: str | None) -> SessionRegion:
-        """One that is filed once both sides know it."""
-        self._made += 1
-        session = self._session()
-        assert session is not None  # it is what calls
-        return SessionRegion(session, self._made, on=on, size=size, access=access, name=name)
+    def next_id(self) -> int:
+        """Return the number of a new region."""
+        self._last_id += 1
+        return self._last_id
 
-    def file(self, region: SessionRegion) -> SessionRegion:
-        """Both sides know it."""
+    def add(self, region: SessionRegion) -> SessionRegion:
+        """Add a region that both sides have set up; return it."""
         self._regions[region.id] = region
-        self._tell()
+        self._notify()
         return region
 
-    def drop(self, region: SessionRegion) -> None:
-        """It was closed, on both sides."""
+    def remove(self, region: SessionRegion) -> None:
+        """Remove a region that was closed on both sides."""
         region.closed = True
         self._regions.pop(region.id, None)
-        self._tell()
+        self._notify()
 
     def free_all(self, undo: ExitStack) -> None:
-        """With the session: `undo` frees them."""
+        """Have `undo` free the regions."""
         for region in self.open:
             undo.callback(region.free, 1.0)
 
-    def ended(self, kind: type[BaseException] | None, *_: object) -> None:
-        """The last of an ExitStack that closes the session: without an error all are closed."""
+    def on_session_closed(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Mark all regions as closed unless an error occurred; the exit callback that runs last."""
         if kind is None:
             for region in self.open:
                 region.closed = True
             self._regions.clear()
-        self._tell()
+        self._notify()
 
     def on_change(self, call: Call) -> Callable[[], None]:
-        """Calls from now on; what it returns takes that back."""
+        """Call a function after each change; return a function that undoes this."""
         self._calls.append(call)
 
         def undo() -> None:
@@ -78,8 +72,8 @@ class Filing:
 
         return undo
 
-    def _tell(self) -> None:
-        """A call that fails is warned of: what changed has changed, and the others are told."""
+    def _notify(self) -> None:
+        """Run the callbacks; one that fails is reported as a warning, and the others still run."""
         for call in list(self._calls):
             try:
                 call()

@@ -1,4 +1,4 @@
-"""The DPU is an agent: this process lends its memory and asks, the other one moves the bytes."""
+"""Backend where the DPU is an agent: this process lends its memory and sends requests."""
 
 from __future__ import annotations
 
@@ -6,255 +6,261 @@ import threading
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DgkitError, PeerError, PeerTimeout
+from ..errors import DgkitError, PeerTimeout
 from ..wire.connection import Link
-from ..wire.messages import Cancel, Digest, Free, Import, Move
+from ..wire.messages import Cancel, Digest, Free, Import, Latency, LatencyDone, Move, Rate, RateDone
 from ..wire.pending import Pending
-from .staging import Ring
-from .transfer import SessionTransfer, Totals, TransferReport, room
+from .staging import StagingPool
+from .transfer import Chunk, SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device
+    from .backend import MeasurementListener
     from .region import SessionRegion
+    from .sample_source import SampleSource
 
-__all__ = ["SILENCE_S", "AgentDpu", "AgentTransfer"]
+__all__ = ["SILENCE_S", "RemoteDpu", "RemoteTransfer"]
 
-SILENCE_S = 30.0  # a transfer whose agent says nothing for so long is given up
+SILENCE_S = 30.0  # a request whose agent sends nothing for so long is given up
 SMALL, SMALL_SLOTS = 1 << 16, 16
 LARGE, LARGE_SLOTS = 1 << 21, 4
+_PROGRESS_S = 0.1  # how often a measurement reports progress
 
 
-class AgentDpu:
-    """Moves bytes by asking. Thread-safe."""
+class RemoteDpu:
+    """Moves bytes by requests to an agent. Thread-safe."""
 
     def __init__(self, link: Link, device: Device, provider: str, timeout: float) -> None:
         self.link = link
         self.provider = provider
         self._device = device
         self._timeout = timeout
-        self._rings: dict[int, Ring] = {}
-        self._small: Ring | None = None
-        self._making = threading.Lock()
+        self._pools: dict[int, StagingPool] = {}
+        self._small: StagingPool | None = None
+        self._create_lock = threading.Lock()
 
-    def ring(self, size: int) -> Ring:
-        """Staging memory for data of that size, made and imported by the agent at first use."""
-        slot = SMALL if size <= SMALL else LARGE
-        ring = self._rings.get(slot)
-        if ring is None:
-            with self._making:
-                if slot not in self._rings:
-                    self._rings[slot] = self._make_ring(slot)
-                ring = self._rings[slot]
-        return ring
+    def pool(self, size: int) -> StagingPool:
+        """Return the staging memory for data of `size` bytes; the agent imports it on first use."""
+        slot_size = SMALL if size <= SMALL else LARGE
+        pool = self._pools.get(slot_size)
+        if pool is None:
+            with self._create_lock:
+                if slot_size not in self._pools:
+                    self._pools[slot_size] = self._create_pool(slot_size)
+                pool = self._pools[slot_size]
+        return pool
 
-    def _make_ring(self, slot: int) -> Ring:
-        ring = Ring(self._device, slot, SMALL_SLOTS if slot == SMALL else LARGE_SLOTS)
+    def _create_pool(self, slot_size: int) -> StagingPool:
+        count = SMALL_SLOTS if slot_size == SMALL else LARGE_SLOTS
+        pool = StagingPool(self._device, slot_size, count)
         try:
-            token = ring.region.export()
-            ring.handle = self.link.ask(Import, token, timeout=self._timeout).region
+            token = pool.region.export()
+            pool.handle = self.link.ask(Import, token, timeout=self._timeout).region
         except BaseException:
-            ring.close()
+            pool.close()
             raise
-        return ring
+        return pool
 
     def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
-        """Waits. One message, one reply, if it fits a slot."""
+        """Write and wait; one request and one reply if the data fits a small slot."""
         size = len(view)
         if size > SMALL:
             return self.start(region, offset, size, memoryview(view)).finish()
-        ring = self._small or self._small_ring()
-        slot = ring.take()
+        pool = self._small or self._small_pool()
+        slot = pool.acquire()
         if slot is None:
             return self.start(region, offset, size, memoryview(view)).finish()
-        ring.bytes[slot : slot + size] = view
-        spans = (ring.handle, slot, region.handle, offset, size)
-        then = lambda _: ring.give(slot)  # noqa: E731
+        pool.buffer[slot : slot + size] = view
+        spans = (pool.handle, slot, region.handle, offset, size)
+        then = lambda _: pool.release(slot)  # noqa: E731
         try:
             pending = self.link.exchange(Move, spans, then)
             if pending is None:
                 pending = self.link.post(Move, *spans, then=then)
         except DgkitError:
-            ring.give(slot)
+            pool.release(slot)
             raise
-        reply = pending.reply if pending.done and not pending.error else self.finish(pending)
+        reply = pending.reply if pending.done and not pending.error else self._wait(pending)
         return TransferReport(reply, self.provider)
 
-    def _small_ring(self) -> Ring:
-        self._small = self.ring(SMALL)
+    def _small_pool(self) -> StagingPool:
+        self._small = self.pool(SMALL)
         return self._small
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
-        """Waits; the bytes."""
+        """Read and wait; return the bytes."""
         transfer = self.start(region, offset, size, None)
         transfer.finish()
         return transfer.data
 
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
-    ) -> AgentTransfer:
-        """A write of `view`, or a read if that is None."""
-        return AgentTransfer(self, region, offset, size, view)
+    ) -> SessionTransfer:
+        """Start a write of `view`, or a read if that is None."""
+        return RemoteTransfer(self, region, offset, size, view)
 
-    def finish(self, pending: Pending) -> Any:
-        """Waits as long as the agent lives and speaks; the reply, or what went wrong."""
+    def _wait(self, pending: Pending) -> Any:
+        """Return the reply to a request; wait as long as the agent lives and sends anything."""
         try:
             while not self.link.wait(pending, SILENCE_S):
-                if self.link.idle_s > SILENCE_S:
-                    raise PeerTimeout(f"the agent has said nothing for {SILENCE_S:.0f} s")
-        except BaseException:  # Ctrl-C, too: nobody will ask for it any more
+                self.check_silence()
+        except BaseException:  # Ctrl-C, too: the result is not wanted any more
             self.cancel(pending)
             raise
         return pending.result()
 
+    def check_silence(self) -> None:
+        """Raise PeerTimeout if the agent has sent nothing for SILENCE_S."""
+        if self.link.idle_s > SILENCE_S:
+            raise PeerTimeout(f"the agent has sent nothing for {SILENCE_S:.0f} s")
+
     def cancel(self, pending: Pending) -> None:
-        """Ends a request early, if it can be."""
+        """Ask the agent to end a request early, if it has not been answered."""
         if self.link.dead is None and not pending.done:
             self.link.post(Cancel, pending.number)
 
     def copy(self, src: SessionRegion, dst: SessionRegion, size: int) -> TransferReport:
-        """The DPU reads `src` and writes `dst`; nothing passes through this process."""
+        """Copy and wait; the DPU reads `src` and writes `dst`."""
         pending = self.link.post(Move, src.handle, 0, dst.handle, 0, size)
-        return TransferReport(self.finish(pending), self.provider)
+        return TransferReport(self._wait(pending), self.provider)
 
     def digest(self, region: SessionRegion, offset: int, size: int) -> str:
-        """SHA-256 in hex digits, of bytes that the DPU read."""
+        """Return the SHA-256, in hex digits, of bytes that the DPU reads."""
         pending = self.link.post(Digest, region.handle, offset, size)
-        return str(self.finish(pending).sha256)
+        return str(self._wait(pending).sha256)
+
+    def latency(
+        self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener
+    ) -> LatencyDone:
+        """Measure latencies at the agent; `fields` are those of Latency after the region."""
+        done: LatencyDone = self._measure(Latency, region, fields, listener)
+        return done
+
+    def bandwidth(
+        self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener
+    ) -> RateDone:
+        """Measure bandwidth at the agent; `fields` are those of Rate after the region."""
+        done: RateDone = self._measure(Rate, region, fields, listener)
+        return done
+
+    def _measure(
+        self,
+        kind: type,
+        region: SessionRegion,
+        fields: tuple[Any, ...],
+        listener: MeasurementListener,
+    ) -> Any:
+        pending = self.link.post(kind, region.handle, *fields, news=listener.add)
+        try:
+            while not self.link.wait(pending, _PROGRESS_S):
+                listener.report_progress()
+                self.check_silence()
+        except BaseException:  # Ctrl-C, too: the agent need not continue
+            self.cancel(pending)
+            raise
+        listener.report_progress()
+        return pending.result()
+
+    def monitor(
+        self, region: SessionRegion, fields: tuple[Any, ...], timeout: float
+    ) -> SampleSource:
+        """Start a monitor at the agent; `fields` are those of Watch after the region."""
+        from .sample_source import RemoteSource
+
+        return RemoteSource(self.link, region.handle, fields, timeout)
 
     def adopt(self, region: SessionRegion) -> None:
-        """Makes a region of this process known to the agent."""
+        """Have the agent import a region of this process."""
         assert region.local is not None
         region.token = region.local.export()
         region.handle = self.link.ask(Import, region.token, timeout=self._timeout).region
 
     def forget(self, region: SessionRegion, timeout: float) -> None:
-        """The agent closes its side of a region."""
+        """Have the agent close its side of a region."""
         if region.handle:
             self.link.ask(Free, region.handle, timeout, timeout=self._timeout + timeout)
 
-    def counted(self) -> dict[str, int]:
-        """Of Session.stats(), what the agent does not know: nothing."""
+    def counters(self) -> dict[str, int]:
+        """Return the counters that Session.stats() adds to the agent's: none."""
         return {}
 
     def close(self) -> None:
-        """Frees the staging memory. The link is closed by then, so that nobody uses it."""
-        for ring in self._rings.values():
-            ring.close()
-        self._rings.clear()
+        """Free the staging memory; the link is closed by then, so nothing uses it."""
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
 
 
-class AgentTransfer(SessionTransfer):
-    """Data through staging slots, a Move a slot, as many at once as there are slots."""
+class RemoteTransfer(SessionTransfer):
+    """Transfer by one Move per chunk; as many are in flight as there are slots."""
 
     def __init__(
         self,
-        dpu: AgentDpu,
+        dpu: RemoteDpu,
         region: SessionRegion,
         offset: int,
         size: int,
         view: memoryview | None,
     ) -> None:
-        super().__init__(size, None if view is not None else room(size))
-        self._dpu, self._region, self._offset, self._view = dpu, region, offset, view
-        self._ring = dpu.ring(size)
-        self._totals = Totals(size)
-        self._flying: dict[int, Pending] = {}
-        self._posted = 0
-        self._calls: list[Callable[[], object]] = []
-        with dpu.link.lock:
-            self._fill()
-            if self._error is not None:
-                raise self._error
+        super().__init__(dpu.pool(size), dpu.link.lock, dpu.provider, offset, size, view)
+        self._dpu, self._region = dpu, region
+        self._on_end: list[Callable[[], object]] = []
+        self._start()
 
-    def _fill(self) -> None:
-        while self._posted < self.size and self._error is None:
-            slot = self._ring.take()
-            if slot is None:
-                if not self._flying:
-                    self._ring.when_free(self._fill)
-                return
-            at, count = self._posted, min(self._ring.slot, self.size - self._posted)
-            self._posted += count
-            self._post(slot, at, count)
+    def _post(self, chunk: Chunk) -> Pending:
+        staged = (self._pool.handle, chunk.slot)
+        remote = (self._region.handle, self._offset + chunk.at)
+        ends = (*staged, *remote) if self._data is None else (*remote, *staged)
+        return self._dpu.link.post(
+            Move, *ends, chunk.size, then=lambda pending: self._on_reply(chunk, pending)
+        )
 
-    def _post(self, slot: int, at: int, count: int) -> None:
-        here, there = (self._ring.handle, slot), (self._region.handle, self._offset + at)
-        if self._view is not None:
-            self._ring.bytes[slot : slot + count] = self._view[at : at + count]
-            spans = (*here, *there, count)
-        else:
-            spans = (*there, *here, count)
-        try:
-            pending = self._dpu.link.post(
-                Move, *spans, then=lambda pending: self._land(pending, slot, at, count)
-            )
-        except DgkitError as exc:
-            self._error = exc
-            self._ring.give(slot)
-            return
-        if not pending.done:
-            self._flying[pending.number] = pending
+    def _wait_for_slot(self) -> None:
+        if not self._in_flight:  # else the end of a chunk of its own posts the next one
+            self._pool.call_on_release(self._post_chunks)
 
-    def _land(self, pending: Pending, slot: int, at: int, count: int) -> None:
-        self._flying.pop(pending.number, None)
-        if pending.error is not None:
-            self._error = self._error or pending.error
-        else:
-            self._totals.add(pending.reply)
-            if self._data is not None:
-                self._data[at : at + count] = self._ring.bytes[slot : slot + count]
-        self._ring.give(slot)
-        self._fill()
-        if self._totals.done == self.size:
-            self._report = self._totals.report(self._dpu.provider)
-        if self._ended and not self._flying:
-            self._view = None
-            calls, self._calls = self._calls, []
+    def _on_reply(self, chunk: Chunk, pending: Pending) -> None:
+        reply = pending.reply if pending.error is None else None
+        self._finish_chunk(chunk, reply, pending.error)
+        self._post_chunks()
+        if self._ended:
+            calls, self._on_end = self._on_end, []
             for call in calls:
                 call()
 
-    @property
-    def _ended(self) -> bool:
-        return super()._ended and not self._flying
-
-    def _stop(self) -> None:
-        with self._dpu.link.lock:
-            self._error = self._error or PeerError("the transfer was interrupted")
-            for pending in list(self._flying.values()):
-                self._dpu.cancel(pending)
-
-    def _count(self) -> int:
-        return self._totals.done
+    def _cancel_in_flight(self) -> None:
+        for chunk in list(self._in_flight):
+            self._dpu.cancel(chunk.request)
 
     def _advance(self, timeout: float) -> None:
         link = self._dpu.link
-        pending = next(iter(self._flying.values()), None) or link.oldest()
+        pending = self._oldest_request() or link.oldest()
         if not timeout or pending is None:
             link.pump()
-            if link.dead is not None and not self._flying:
+            if link.dead is not None and not self._in_flight:
                 self._error = self._error or link.dead
             return
         link.wait(pending, timeout)
-        if link.idle_s > SILENCE_S and not pending.done:
-            raise PeerTimeout(f"the agent has said nothing for {SILENCE_S:.0f} s")
+        if not pending.done:
+            self._dpu.check_silence()
 
     def fileno(self) -> int:
-        """Readable when done() has something to take in."""
+        """Return a descriptor that is readable when done() has a reply to handle."""
         return self._dpu.link.fileno()
 
-    def call_when_done(self, call: Callable[[], object]) -> None:
-        """Calls once, from the thread that takes in the last reply; at once if that was before."""
+    def call_on_end(self, call: Callable[[], object]) -> None:
+        """Call once, from the thread that handles the last reply; at once if it was handled."""
         with self._dpu.link.lock:
             if not self._ended:
-                self._calls.append(call)
+                self._on_end.append(call)
                 return
         call()
 
-    def call_off(self, call: Callable[[], object]) -> None:
-        """Takes call_when_done() back."""
+    def cancel_call(self, call: Callable[[], object]) -> None:
+        """Undo call_on_end()."""
         with self._dpu.link.lock:
-            if call in self._calls:
-                self._calls.remove(call)
+            if call in self._on_end:
+                self._on_end.remove(call)
 
     def __await__(self) -> Generator[Any, None, TransferReport]:
         from .aio import wait

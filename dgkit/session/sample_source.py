@@ -1,60 +1,68 @@
-"""Where a monitor's samples come from: an agent publishes them, or this process takes them."""
+"""Sources of a monitor's samples: an agent's telemetry, or a sampler in this process."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ..agent.telemetry import Sampled, decode_sampled, topic
 from ..dpu.sampler import Sampler
 from ..errors import PeerError, PeerTimeout
 from ..report import Machine
 from ..wire.messages import Cancel, Subscribe, Watch
+from ..wire.telemetry import Sampled, decode_sampled, topic
 
 if TYPE_CHECKING:
+    from ..dma import Device
+    from ..dpu.region_ref import RegionRef
     from ..wire.connection import Link
     from ..wire.pending import Pending
-    from .local_dpu import LocalDpu
-    from .region import SessionRegion
 
-__all__ = ["AgentSource", "LocalSource", "Source"]
+__all__ = ["LocalSource", "RemoteSource", "SampleSource"]
 
-_BUDGET_NS = 10_000_000  # of one look, where this process measures
+_BUDGET_NS = 10_000_000  # of one take(), where this process measures
 
 
-class Source(Protocol):
-    """`ended` is why it ended by itself, if it did."""
+class SampleSource(Protocol):
+    """Source of blocks of samples.
+
+    Attributes:
+        path: Path of the first transfer, which is not a sample: `inline` or `worker`.
+        machine: Machine that takes the samples.
+        ended: Error that ended the source, or None.
+    """
 
     path: str
     machine: Machine
     ended: Exception | None
 
     def take(self) -> list[Sampled]:
-        """The blocks that came since the last look. PeerTimeout: the agent's process is stopped."""
+        """Return the blocks that came since the last call, without waiting.
+
+        Raises:
+            PeerTimeout: The agent's process is stopped.
+        """
 
     def stop(self) -> None:
-        """Lets go of what is here; nothing is taken after it."""
+        """Free what this process has; take() must not be called again."""
 
     def free(self) -> None:
-        """Lets go of what is at the agent; it may wait for it."""
+        """Free what the agent has; may wait for it."""
 
 
 class LocalSource:
-    """This process is the DPU: it takes the samples itself, when they are due and it is asked."""
+    """Sampler in this process: take() measures when a block is due."""
 
-    def __init__(self, dpu: LocalDpu, region: SessionRegion, fields: Iterable[Any]) -> None:
+    def __init__(self, device: Device, ref: RegionRef, fields: tuple[Any, ...]) -> None:
         self.ended: Exception | None = None
-        request = Watch(0, 1, 1, *fields)
-        self._sampler = Sampler(dpu.device, dpu.held(region), request)
+        self._sampler = Sampler(device, ref, Watch(0, 1, 1, *fields))
         self.path = self._sampler.path
         self.machine = Machine(**self._sampler.machine)  # type: ignore[arg-type]
 
     def take(self) -> list[Sampled]:
-        """At most one, when it is due and whole; it measures for some 10 ms."""
+        """Return the block that is due, once it is complete; measure for about 10 ms."""
         if self._sampler.wait_s:
             return []
         try:
@@ -65,32 +73,30 @@ class LocalSource:
         return [block] if block is not None else []
 
     def stop(self) -> None:
-        """Frees all."""
+        """Free everything."""
         self._sampler.close()
 
     def free(self) -> None:
-        """The agent has no part in it."""
+        """Do nothing: the agent has no part in it."""
 
 
-class AgentSource:
-    """The agent measures and publishes; a feed of its own has this monitor's blocks alone."""
+class RemoteSource:
+    """Subscription to the blocks of one monitor at an agent."""
 
-    def __init__(
-        self, link: Link, region: SessionRegion, fields: Iterable[Any], timeout: float
-    ) -> None:
+    def __init__(self, link: Link, handle: int, fields: tuple[Any, ...], timeout: float) -> None:
         self.ended: Exception | None = None
         self._link, self._timeout = link, timeout
-        self._stopped = link.liveness.watcher()
+        self._check_running = link.liveness.watcher()
         number = int.from_bytes(os.urandom(7), "little") + 1
         endpoint = link.ask(Subscribe, timeout=timeout).endpoint
-        self._feed = link.standing.feed(endpoint, topic(number))
+        self._subscriber = link.standing.feed(endpoint, topic(number))
         self._pending: Pending | None = None
         try:
-            self._feed.join(timeout)
-            request = (number, region.handle, *fields)
-            self._pending = link.post(Watch, *request, then=self._begin)
+            self._subscriber.join(timeout)
+            request = (number, handle, *fields)
+            self._pending = link.post(Watch, *request, then=self._on_reply)
             if not link.wait(self._pending, timeout):
-                raise PeerTimeout(f"the agent did not begin to monitor within {timeout} s")
+                raise PeerTimeout(f"the agent did not start the monitor within {timeout} s")
             watching = self._pending.result()
         except BaseException:  # Ctrl-C, too
             self.stop()
@@ -99,27 +105,27 @@ class AgentSource:
         self.path: str = watching.path
         self.machine = Machine(**watching.machine)
 
-    def _begin(self, pending: Pending) -> None:
+    def _on_reply(self, pending: Pending) -> None:
         if pending.error is None:
-            self._link.standing.ends[pending.number] = self._end
+            self._link.standing.ends[pending.number] = self._on_end
 
-    def _end(self, error: Exception) -> None:
+    def _on_end(self, error: Exception) -> None:
         self.ended = error
 
     def take(self) -> list[Sampled]:
-        """What the feed has; where that is nothing, a look at how the agent is."""
-        self._glance()
+        """Return the blocks that have arrived; if there are none, check the agent's process."""
+        self._pump()
         try:
-            blocks = [decode_sampled(body) for body in self._feed.take()]
+            blocks = [decode_sampled(body) for body in self._subscriber.take()]
         except msgspec.DecodeError as exc:
-            self.ended = PeerError(f"the agent published what is no block of samples: {exc}")
+            self.ended = PeerError(f"the agent published an invalid block of samples: {exc}")
             return []
         if not blocks and self._link.dead is None:
-            self._stopped()
+            self._check_running()
         return blocks
 
-    def _glance(self) -> None:
-        """Takes in the news, unless another thread is at it."""
+    def _pump(self) -> None:
+        """Handle the messages that have arrived, unless another thread does so now."""
         if self._link.lock.acquire(blocking=False):
             try:
                 self._link.pump()
@@ -127,8 +133,8 @@ class AgentSource:
                 self._link.lock.release()
 
     def stop(self) -> None:
-        """Closes the feed."""
-        self._link.standing.drop(self._feed)
+        """Close the subscription."""
+        self._link.standing.drop(self._subscriber)
 
     def _cancel(self) -> Pending | None:
         if self._pending is None or self._link.dead is not None:
@@ -139,8 +145,10 @@ class AgentSource:
         return None
 
     def free(self) -> None:
-        """Waits until the agent has freed the queue and the memory; an agent that is gone or stuck
-        frees them without being asked."""
+        """Cancel the monitor and wait until the agent has freed its queue and memory.
+
+        An agent that is gone or stuck frees them by itself.
+        """
         cancel = self._cancel()
         if cancel is not None:
             with contextlib.suppress(PeerError):

@@ -10,17 +10,14 @@ from ..errors import ClosedError
 from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe
 from . import argument_checks, describe, lifecycle, region_factory
-from .forks import at_exit, opened
-from .region import SessionRegion
-from .region_registry import Filing
-from .remote_dpu import AgentDpu
+from .region import SessionRegion, not_of_session
+from .region_registry import RegionRegistry
 from .staging import flat
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..report import BandwidthReport, LatencyReport
-    from ..wire.connection import Link
-    from .local_dpu import LocalDpu
+    from .backend import Backend
     from .monitor import Monitor
     from .spawn import SoftwareDpu
     from .transfer import SessionTransfer, TransferReport
@@ -29,44 +26,44 @@ __all__ = ["Session"]
 
 
 class Session:
-    """Made by dgkit.connect(). `role` is this process's side: "host" or "dpu". Thread-safe.
+    """Host and DPU put together, created by dgkit.connect(). Thread-safe.
 
-    What was opened before a fork() is the parent's: in the child each call raises ClosedError, and
-    the child's end does nothing to it.
+    `role` is this process's side: "host" or "dpu". A session that was open before a fork() is the
+    parent's: in the child each call raises ClosedError, and the child's exit does not affect it.
     """
 
     def __init__(
-        self, link: Link, device: Device, welcome: Any, timeout: float, owned: SoftwareDpu | None
+        self,
+        backend: Backend,
+        device: Device,
+        welcome: Any,
+        timeout: float,
+        owned: SoftwareDpu | None,
     ) -> None:
         self.role = "host" if welcome.role == "dpu" else "dpu"
         self.agent = welcome
         self.device = device
-        self.here = describe.here(device)
         self.timeout = timeout
-        self._link = link
-        self._owned = owned
-        self.filing = Filing(self)
+        self.registry = RegionRegistry()
         self.monitors: set[Monitor] = set()
+        self._dpu = backend
+        self._link = backend.link
+        self._local_info = describe.local_info(device)
+        self._owned = owned
         self._closed = False
-        self._dpu: AgentDpu | LocalDpu
-        if self.role == "host":
-            self._dpu = AgentDpu(link, device, welcome.provider, timeout)
-        else:
-            from .local_dpu import LocalDpu  # late, as measuring is: connect() must be quick
-
-            self._dpu = LocalDpu(link, device, timeout)
-        opened.add(self)
-        at_exit()
+        lifecycle.open_sessions.add(self)
+        lifecycle.close_at_exit()
 
     def _check(self) -> None:
         if self._link.dead is not None:  # closed, forked, or the other side is gone
             raise self._link.dead.with_traceback(None)
 
     def _span(self, region: SessionRegion, offset: int, size: int) -> tuple[int, int]:
+        """Return the checked span, once the GPU has computed what is in it."""
         if type(region) is not SessionRegion or region.session is not self:
-            raise argument_checks.stranger(self, region)
+            raise not_of_session(self, region)
         span = region.span(offset, size)
-        if region.producer is not None:  # what the GPU still computes there comes first
+        if region.producer is not None:
             region.producer()
         return span
 
@@ -77,13 +74,18 @@ class Session:
         on: str = "host",
         name: str | None = None,
     ) -> SessionRegion:
-        """New memory, filled with zeros, known to both sides.
+        """Allocate a region, filled with zeros and registered with both sides.
 
-        `on` the "dpu", or the "host": there also "pinned" (the GPU reaches it), "gpu" (the current
-        or the first), "cuda:1", or "auto" (a GPU where one is usable and this session's DPU reaches
-        it, else host; the region says which, and why). `shape` and `dtype` as NumPy's; at the agent
-        the bytes are flat. `name`: at most 128 characters. OutOfMemory, DeviceUnavailable,
-        Unsupported: nothing was made.
+        Args:
+            shape: As NumPy's; at the agent the bytes are flat.
+            dtype: As NumPy's.
+            on: "dpu" or "host", or another kind of the host's memory: "pinned" (the GPU reaches
+                it), "gpu" (the current or the first), "cuda:1", or "auto" (a GPU if one is usable
+                and this session's DPU reaches it, else "host"; the region says which, and why).
+            name: At most 128 characters.
+
+        Raises:
+            OutOfMemory, DeviceUnavailable, Unsupported: Nothing was allocated.
         """
         self._check()
         argument_checks.name(name)
@@ -96,37 +98,56 @@ class Session:
         name: str | None = None,
         share_block: bool = False,
     ) -> SessionRegion:
-        """Memory that this process has already, in place: anything with the buffer protocol, and
-        arrays on a GPU (CuPy, PyTorch, JAX, Numba: `__cuda_array_interface__` or DLPack).
+        """Register existing memory of this process, in place.
 
-        CUDA shares whole blocks: an array with other bytes beside it in its block (CuPy's pool)
-        needs `share_block`. ExportError: no other process can have it, and what to do. Unsupported.
+        Args:
+            obj: Any object with the buffer protocol, or an array on a GPU (CuPy, PyTorch, JAX,
+                Numba: `__cuda_array_interface__` or DLPack).
+            access: What DMA may do to it: "r", "w" or "rw".
+            name: At most 128 characters.
+            share_block: Allow an array that shares its CUDA allocation with other data (CuPy's
+                pool): CUDA exports whole allocations only.
+
+        Raises:
+            ExportError: Another process cannot import the memory; the error names the remedy.
+            Unsupported: The DPU cannot reach the memory.
         """
         self._check()
         argument_checks.name(name)
         return region_factory.register(self, obj, parse_access(access), name, share_block)
 
     def forget(self, region: SessionRegion, timeout: float) -> None:
-        """Closes both sides of a region: SessionRegion.close() calls it."""
+        """Close both sides of a region, for SessionRegion.close()."""
         if self._link.dead is None:
             self._dpu.forget(region, timeout)
         region.free(timeout)
-        self.filing.drop(region)
+        self.registry.remove(region)
 
     @property
     def regions(self) -> tuple[SessionRegion, ...]:
-        """Those that are open, in the order made."""
-        return self.filing.open
+        """Return the open regions, in order of creation."""
+        return self.registry.open
 
     def on_change(self, call: Callable[[], object]) -> Callable[[], None]:
-        """Calls after a region was made or closed, and after the session was closed, in the thread
-        that did it. What it returns takes that back."""
-        return self.filing.on_change(call)
+        """Call a function after each creation and close of a region, and after the session's close.
+
+        It is called in the thread that made the change.
+
+        Returns:
+            A function that undoes this.
+        """
+        return self.registry.on_change(call)
 
     def write(self, region: SessionRegion, data: Any, offset: int = 0) -> TransferReport:
-        """Puts `data` (anything with the buffer protocol) into the region by DMA, and waits.
+        """Write `data` into the region by DMA, and wait.
 
-        BoundsError, AccessDenied, TransferError, PeerLost, PeerTimeout.
+        Args:
+            region: Region of this session.
+            data: Any object with the buffer protocol.
+            offset: Byte of the region to start at.
+
+        Raises:
+            BoundsError, AccessDenied, TransferError, PeerLost, PeerTimeout: The write failed.
         """
         self._check()
         view = data if type(data) is bytes else flat(data)
@@ -134,33 +155,36 @@ class Session:
         return self._dpu.write(region, view, offset)
 
     def read(self, region: SessionRegion, size: int, offset: int = 0) -> bytes:
-        """Brings `size` bytes of the region by DMA, and waits. Errors as write()."""
+        """Read `size` bytes of the region by DMA, wait, and return them. Errors as write()."""
         self._check()
         offset, size = self._span(region, offset, size)
         return self._dpu.read(region, offset, size)
 
     def start_write(self, region: SessionRegion, data: Any, offset: int = 0) -> SessionTransfer:
-        """Starts a write; `data` must not change until it is done."""
+        """Start a write; `data` must not change until it is done. Errors as write()."""
         self._check()
         view = flat(data)
         offset, size = self._span(region, offset, len(view))
         return self._dpu.start(region, offset, size, view)
 
     def start_read(self, region: SessionRegion, size: int, offset: int = 0) -> SessionTransfer:
-        """Starts a read; the transfer's `data` has the bytes once it is done."""
+        """Start a read; `data` of the transfer has the bytes. Errors as write()."""
         self._check()
         offset, size = self._span(region, offset, size)
         return self._dpu.start(region, offset, size, None)
 
     def copy(self, src: SessionRegion, dst: SessionRegion) -> TransferReport:
-        """The DPU reads all of `src` into its own memory and writes it to `dst`."""
+        """Copy all of `src` to the start of `dst`, through the DPU's memory, and wait."""
         self._check()
         _, size = self._span(src, 0, getattr(src, "size", 0))
         self._span(dst, 0, size)
         return self._dpu.copy(src, dst, size)
 
     def digest(self, region: SessionRegion, size: int | None = None, offset: int = 0) -> str:
-        """SHA-256 in hex digits, made by the DPU over bytes that it READ by DMA."""
+        """Return the SHA-256, in hex digits, that the DPU computes over bytes it reads by DMA.
+
+        `size` None: up to the end of the region.
+        """
         self._check()
         if size is None and type(region) is SessionRegion:
             size = region.size - region.span(offset, 1)[0]
@@ -176,15 +200,24 @@ class Session:
         path: str = "auto",
         progress: Callable[[int, int], None] | None = None,
     ) -> LatencyReport:
-        """Times `count` (at most 1,000,000) transfers of `size` bytes, in C, at the DPU.
+        """Measure the latency of transfers, in C, at the DPU. Ctrl-C ends it early.
 
-        `progress(done, total)` is called now and then, in this thread. Ctrl-C ends it early.
+        Args:
+            region: Region at the remote end; a write overwrites its first `size` bytes.
+            size: Bytes of each transfer.
+            op: "read" or "write", seen from the DPU.
+            count: Transfers, at most 1,000,000.
+            path: "auto", "inline" or "worker".
+            progress: Called with (transfers done, total) now and then, in this thread.
         """
         from . import measure
 
         self._check()
         _, size = self._span(region, 0, size)
-        return measure.latency(self, region, size, op=op, count=count, path=path, told=progress)
+        return measure.latency(
+            self._dpu, region, size,
+            op=op, count=count, path=path, progress=progress, info=self.info,
+        )  # fmt: skip
 
     def bandwidth(
         self,
@@ -196,14 +229,18 @@ class Session:
         path: str = "auto",
         progress: Callable[[int, int], None] | None = None,
     ) -> BandwidthReport:
-        """Keeps `window` transfers of `size` bytes in flight for `seconds`, in C, at the DPU."""
+        """Measure bandwidth, in C, at the DPU, with `window` transfers in flight for `seconds`.
+
+        Other arguments as for latency().
+        """
         from . import measure
 
         self._check()
         _, size = self._span(region, 0, size)
         return measure.bandwidth(
-            self, region, size, op=op, seconds=seconds, window=window, path=path, told=progress
-        )
+            self._dpu, region, size, op=op, seconds=seconds, window=window, path=path,
+            progress=progress, info=self.info,
+        )  # fmt: skip
 
     def monitor(
         self,
@@ -215,71 +252,96 @@ class Session:
         every_s: float = 0.05,
         offset: int = 0,
     ) -> Monitor:
-        """Times `count` (1 to 4,096) transfers of `size` bytes every `every_s` seconds (0.01 to
-        60), in C, at the DPU, beside all else, until it is closed; its read() has the samples.
+        """Start continuous latency measurement, in C, at the DPU; Monitor.read() has the samples.
 
-        A write puts zeros there. Errors as latency(). LimitReached: a session may have 8 open.
+        Args:
+            region: Region at the remote end; a write fills the span with zeros.
+            size: Bytes of each transfer.
+            op: "read" or "write", seen from the DPU.
+            path: "auto", "inline" or "worker".
+            count: Samples in a block, 1 to 4,096.
+            every_s: Seconds from block to block, 0.01 to 60.
+            offset: Byte of the region to start at.
+
+        Raises:
+            LimitReached: The session has 8 monitors open.
         """
         from .monitor import Monitor
 
         self._check()
         offset, size = self._span(region, offset, size)
-        return Monitor(self, region, offset, size, op=op, path=path, count=count, every_s=every_s)
+        return Monitor(
+            self._dpu, region, offset, size, op=op, path=path, count=count, every_s=every_s,
+            siblings=self.monitors, info=self.info, timeout=self.timeout,
+        )  # fmt: skip
 
     def stats(self) -> dict[str, int]:
-        """The agent's counters, and how many regions this session has.
+        """Return the agent's counters, and the number of this session's regions.
 
-        `moves` and `bytes`: requests for DMA that succeeded, of all clients, and what they moved;
-        `your_moves` and `your_bytes`: of this session. A transfer larger than 2 MiB is several
-        requests, and a panel that shows memory asks, too. What a monitor, a measurement or a digest
-        moves is in none of them.
+        `moves` and `bytes` count requests for DMA that succeeded, of all clients, and the bytes
+        they moved; `your_moves` and `your_bytes` those of this session. A transfer larger than
+        2 MiB is several requests, and a panel that shows memory makes requests, too. What monitors,
+        measurements and digests move is not counted.
         """
         self._check()
         counters: dict[str, int] = self._link.ask(Stats, timeout=self.timeout).counters
-        return counters | self._dpu.counted() | {"session_regions": len(self.filing)}
+        return counters | self._dpu.counters() | {"session_regions": len(self.registry)}
 
     def telemetry(self) -> str:
-        """The endpoint where the agent publishes latency samples (dgkit.agent.telemetry)."""
+        """Return the endpoint where the agent publishes latency samples (dgkit.wire.telemetry)."""
         return str(self._link.ask(Subscribe, timeout=self.timeout).endpoint)
 
     @property
     def info(self) -> dict[str, Any]:
-        """Both sides: provider, pid, machine, cpus, and why no better provider was taken."""
-        return describe.info(self)
+        """Return `host` and `dpu`, `address`, `role` of this process, and `owned`.
+
+        Each side has its provider, why no better one was chosen, pid, machine and cpus.
+        """
+        return describe.session_info(
+            self.agent, self._local_info,
+            role=self.role, address=str(self._link.address), owned=bool(self.owned_pid),
+        )  # fmt: skip
 
     @property
     def owned_pid(self) -> int:
-        """The process of the software DPU that this session started; 0 if it started none."""
+        """Return the process id of the software DPU that this session started; 0 if none."""
         return self._owned.pid if self._owned is not None else 0
 
     @property
     def closed(self) -> bool:
-        """close() was called."""
+        """Return whether close() was called."""
         return self._closed
 
     @property
-    def dpu(self) -> AgentDpu | LocalDpu:
-        """What moves the bytes."""
+    def dpu(self) -> Backend:
+        """Return the backend, which moves the bytes."""
         return self._dpu
 
     def close(self) -> None:
-        """Frees everything on both sides and ends a software DPU of its own. Again: nothing.
+        """Free everything on both sides, and end the software DPU if it started one. Idempotent.
 
-        RegionBusy: an importer elsewhere is in a transfer with memory of this session.
+        Raises:
+            RegionBusy: Another process has a transfer in flight with memory of this session.
         """
         if not self._closed:
             self._closed = True
-            opened.discard(self)
-            lifecycle.close(self)
+            lifecycle.open_sessions.discard(self)
+            lifecycle.close(
+                self._dpu, self.device, self.registry, self.monitors, self._owned, self.timeout
+            )
 
     def abandon(self) -> None:
-        """In a forked child: lets go of what is the parent's."""
+        """Detach in a forked child from what the parent owns."""
         self._closed = True
         self._link.abandon()
         for monitor in self.monitors:
             monitor.abandon()
         if self._owned is not None:
             self._owned.abandon()
+
+    @property
+    def _state(self) -> str:
+        return describe.state(self._link, self._closed)
 
     def __enter__(self) -> Session:
         if self._closed:
@@ -291,10 +353,10 @@ class Session:
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True) and not sys.is_finalizing():
-            lifecycle.forgotten(self)
+            lifecycle.close_forgotten(self)
 
     def __repr__(self) -> str:
-        return f"<Session {describe.line(self)}>"
+        return f"<Session {describe.line(self.info, self._state)}>"
 
     def _repr_html_(self) -> str:
-        return describe.html(self)
+        return describe.html(self.info, self._state)

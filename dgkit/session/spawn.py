@@ -1,8 +1,8 @@
 """The software DPU as a second process.
 
-The two are tied by a socket pair: when this process closes its end or dies, however it dies, the
-other reads end-of-file and goes. It runs in a process session of its own, so a Ctrl-C in the
-terminal of a notebook does not reach it.
+A socket pair ties the two together: when this process closes its end, or dies in any way, the other
+reads end-of-file and exits. It runs in its own process session, so a Ctrl-C in the terminal of a
+notebook does not reach it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SoftwareDpu"]
 
-# Without -m, so that no file of the working folder is taken for a module of that name; the search
-# path is this process's, so both sides run the same dgkit.
+# Without -m, so that no file in the working directory shadows a module; with the search path of
+# this process, so that both sides run the same dgkit.
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split(':'); "
     "from dgkit.agent.__main__ import main; sys.exit(main(int(sys.argv[1])))"
@@ -31,12 +31,14 @@ _END_S = 1.0
 
 
 class SoftwareDpu:
-    """Starts at once; `listen()` waits until it is ready. close() ends it."""
+    """Process of a software DPU, started on creation; listen() waits until it is ready."""
 
     def __init__(self) -> None:
         if not sys.executable:
-            raise PeerLost("this Python does not know its own program, so it cannot start another")
-        self._tie, theirs = socket.socketpair()
+            raise PeerLost(
+                "cannot start a software DPU: sys.executable, the path of Python, is empty"
+            )
+        self._socket, theirs = socket.socketpair()
         search = ":".join(path or str(Path.cwd()) for path in sys.path)
         with theirs:
             fd = theirs.fileno()
@@ -50,7 +52,7 @@ class SoftwareDpu:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Return the process id."""
         return self._process.pid
 
     def listen(
@@ -63,7 +65,14 @@ class SoftwareDpu:
         pci: str | None = None,
         timeout: float,
     ) -> str:
-        """Tells it what to be; returns its address. What it could not do is raised here."""
+        """Configure the DPU and return its address. Arguments as for dgkit.connect().
+
+        Raises what the other process raised, for instance DeviceUnavailable.
+
+        Raises:
+            PeerTimeout: It was not ready within `timeout` seconds.
+            PeerLost: It ended before it was ready.
+        """
         from dataclasses import asdict
 
         from ..wire.bootstrap import Start, decode_started
@@ -71,13 +80,13 @@ class SoftwareDpu:
         from ..wire.messages import encode
 
         plain = [{**asdict(rule), "status": int(rule.status)} for rule in rules]
-        self._tie.settimeout(timeout)
+        self._socket.settimeout(timeout)
         try:
-            self._tie.sendall(encode(Start(provider, plain, max_memory or 0, gpu, pci)))
-            answer = self._tie.recv(1 << 16)
+            self._socket.sendall(encode(Start(provider, plain, max_memory or 0, gpu, pci)))
+            answer = self._socket.recv(1 << 16)
         except TimeoutError:
-            more = ": a GPU's driver may take long, connect(timeout=60)" * (provider == "cuda")
-            raise PeerTimeout(f"the software DPU was not ready within {timeout} s{more}") from None
+            hint = ": a GPU's driver may take long, connect(timeout=60)" * (provider == "cuda")
+            raise PeerTimeout(f"the software DPU was not ready within {timeout} s{hint}") from None
         except ConnectionError:
             answer = b""
         if not answer:
@@ -89,19 +98,19 @@ class SoftwareDpu:
         return started.endpoint
 
     def abandon(self) -> None:
-        """In a forked child: the process is the parent's, and so must the tie be."""
-        self._tie.close()
+        """Detach in a forked child: the parent owns the process and the socket."""
+        self._socket.close()
         self._process.returncode = 0
 
     def close(self) -> None:
-        """Ends it, by force if a second does not do. Again: nothing."""
-        self._tie.close()
+        """End the process, by SIGKILL if it has not ended within a second. Idempotent."""
+        self._socket.close()
         if self._process.returncode is None:
             try:
                 self._process.wait(_END_S)
-            except subprocess.TimeoutExpired:  # it is stopped, or hangs
+            except subprocess.TimeoutExpired:  # stopped, or hung
                 self._process.kill()
                 self._process.wait()
         from ..wire.address import remove_of
 
-        remove_of(self._process.pid)  # it has left none, unless it was killed
+        remove_of(self._process.pid)  # its socket files, which are left only if it was killed

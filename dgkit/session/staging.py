@@ -1,4 +1,4 @@
-"""Memory that carries data between this process and the DPU, in slots that are lent out."""
+"""Staging memory: carries data between this process and the DPU, in slots."""
 
 from __future__ import annotations
 
@@ -9,67 +9,78 @@ from typing import TYPE_CHECKING, Any
 
 from .. import memory
 from ..buffers import has_objects
+from ..errors import ClosedError
 
 if TYPE_CHECKING:
     from ..dma import Device
 
-__all__ = ["Ring", "flat"]
+__all__ = ["StagingPool", "flat"]
 
 
-class Ring:
-    """`slots` slots of `slot` bytes in one region. The caller locks, but for take()."""
+class StagingPool:
+    """Free list of `count` slots of `slot_size` bytes in one region. The caller locks.
 
-    def __init__(self, device: Device, slot: int, slots: int) -> None:
-        self.slot = slot
-        self._memory = memory.empty(slot * slots, name="staging")
+    acquire() alone needs no lock. `handle` is the agent's handle of the region.
+    """
+
+    def __init__(self, device: Device, slot_size: int, count: int) -> None:
+        self.slot_size = slot_size
+        self._memory = memory.empty(slot_size * count, name="staging")
         try:
             self.region = device.register(self._memory)
         except BaseException:
             self._memory.close()
             raise
-        self.bytes = self._memory.buffer
-        self.handle = 0  # what the agent calls it
-        self._free = [number * slot for number in range(slots)]
-        self._queued: deque[Callable[[], None]] = deque()
+        self.buffer = self._memory.buffer
+        self.handle = 0
+        self._free = deque(number * slot_size for number in range(count))
+        self._waiting: deque[Callable[[], None]] = deque()
 
-    def take(self) -> int | None:
-        """The offset of a slot that is free now."""
+    def acquire(self) -> int | None:
+        """Return the offset of a free slot, or None if all are in use."""
         try:
             return self._free.pop()
         except IndexError:
+            if self._free.maxlen is not None:
+                raise ClosedError("the session is closed") from None
             return None
 
-    def give(self, offset: int) -> None:
-        """Gives a slot back; who waited for one is called."""
+    def release(self, offset: int) -> None:
+        """Return a slot; the first function that waits for one is called."""
         self._free.append(offset)
-        if self._queued:
-            self._queued.popleft()()
+        if self._waiting:
+            self._waiting.popleft()()
 
-    def when_free(self, call: Callable[[], None]) -> None:
-        """Calls once when a slot is given back."""
-        self._queued.append(call)
+    def call_on_release(self, call: Callable[[], None]) -> None:
+        """Call a function once, when a slot is released."""
+        self._waiting.append(call)
 
     def close(self) -> None:
-        """Frees the memory; at once, not when the collector comes by."""
-        self.bytes = memoryview(b"")
+        """Free the memory now, without waiting for the garbage collector."""
+        self._free = deque(maxlen=0)  # which stays empty, whatever is released
+        self.buffer = memoryview(b"")
         self.region.close()
         self._memory.close()
 
 
 def flat(data: Any) -> memoryview:
-    """The bytes of any buffer in a row; a copy if they do not lie so. TypeError: it is none."""
+    """Return the bytes of a buffer as one contiguous view; a copy if they are not contiguous.
+
+    Raises:
+        TypeError: `data` has no buffer protocol, or holds Python objects.
+    """
     try:
         view = memoryview(data)
     except TypeError:
         kind = type(data).__name__
-        more = ": text.encode() makes some of text" if kind == "str" else ""
+        hint = "; encode text first: text.encode()" if kind == "str" else ""
         raise TypeError(
-            f"data is a {kind}; it must be bytes, or have the buffer protocol{more}"
+            f"data is a {kind}; it must be bytes, or have the buffer protocol{hint}"
         ) from None
     if view.format == "B" and view.ndim == 1 and view.c_contiguous:
         return view
     if has_objects(view):
-        raise TypeError("data holds Python objects, which have no bytes that could be moved")
-    with contextlib.suppress(TypeError, ValueError):  # strides, or a format that is no letter
+        raise TypeError("data holds Python objects, which have no bytes to transfer")
+    with contextlib.suppress(TypeError, ValueError):  # strided, or a multi-character format
         return view.cast("B")
     return memoryview(view.tobytes())

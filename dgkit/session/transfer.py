@@ -1,31 +1,36 @@
-"""A write or read that was started, and the report of its DMA."""
+"""A started write or read, in chunks through staging memory, and the report of its DMA."""
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import PeerTimeout
+from ..errors import DgkitError, PeerError, PeerTimeout
 from ..types import Op, Path, Status
 from .argument_checks import function, seconds, within
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from ..wire.messages import Moved
+    from .staging import StagingPool
 
-__all__ = ["SessionTransfer", "Totals", "TransferReport", "room"]
+__all__ = ["Chunk", "SessionTransfer", "TransferReport", "read_buffer"]
 
-_LARGE = 8 << 20  # bytes; less gets its pages within some milliseconds
+_LARGE = 8 << 20  # bytes; the pages of less take a few milliseconds
 
 
 class TransferReport:
-    """How a transfer went. The stamps are those of its last DMA, on the DPU's clock.
+    """Result of a transfer. The timestamps are those of its last DMA, on the DPU's clock.
 
-    `read_ns` and `write_ns` add up the latencies of the DMAs that READ and that WROTE, over
-    `chunks` chunks: data of this process costs two, staging to DPU and DPU to region. `provider`
-    moved them.
+    `read_ns` and `write_ns` are the summed latencies of its DMA reads and DMA writes, over `chunks`
+    chunks: data of this process needs two DMAs, staging to DPU and DPU to region. `provider` is
+    the provider that moved the bytes.
     """
 
     __slots__ = ("_moved", "provider", "size")
@@ -35,19 +40,21 @@ class TransferReport:
         self.size = moved.size
         self.provider = provider
 
-    status = property(lambda _: Status.OK, doc="A transfer that failed raises instead.")
-    op = property(lambda self: Op(self._moved.op), doc="The last DMA's.")
-    path = property(lambda self: str(Path(self._moved.path)), doc="`inline` or `worker`.")
-    submit_ns = property(lambda self: self._moved.submit_ns, doc="Nanoseconds.")
-    post_ns = property(lambda self: self._moved.post_ns, doc="Nanoseconds.")
-    complete_ns = property(lambda self: self._moved.complete_ns, doc="Nanoseconds.")
-    read_ns = property(lambda self: self._moved.read_ns, doc="Nanoseconds in READs.")
-    write_ns = property(lambda self: self._moved.write_ns, doc="Nanoseconds in WRITEs.")
-    chunks = property(lambda self: self._moved.chunks, doc="How many pieces it went in.")
+    status = property(lambda _: Status.OK, doc="Always OK: a transfer that fails raises instead.")
+    op = property(lambda self: Op(self._moved.op), doc="Operation of the last DMA.")
+    path = property(
+        lambda self: str(Path(self._moved.path)), doc="Path of the last DMA: `inline` or `worker`."
+    )
+    submit_ns = property(lambda self: self._moved.submit_ns, doc="Submission, in ns.")
+    post_ns = property(lambda self: self._moved.post_ns, doc="Posting, in ns.")
+    complete_ns = property(lambda self: self._moved.complete_ns, doc="Completion, in ns.")
+    read_ns = property(lambda self: self._moved.read_ns, doc="Summed latency of the DMA reads.")
+    write_ns = property(lambda self: self._moved.write_ns, doc="Summed latency of the DMA writes.")
+    chunks = property(lambda self: self._moved.chunks, doc="Number of chunks.")
 
     @property
     def latency_ns(self) -> int:
-        """Nanoseconds from submit to completion of the last DMA."""
+        """Return the time from submission to completion of the last DMA, in ns."""
         return self._moved.complete_ns - self._moved.submit_ns
 
     def __repr__(self) -> str:
@@ -76,35 +83,13 @@ def _pieces(count: int) -> str:
     return "1 piece" if count == 1 else f"{count} pieces"
 
 
-class Totals:
-    """Adds up the replies of a transfer's chunks."""
+def read_buffer(size: int) -> bytearray | mmap.mmap:
+    """Return memory for the bytes of a read.
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.done = self.read_ns = self.write_ns = self.chunks = 0
-        self.last: Moved | None = None
+    A large buffer gets its pages as the bytes arrive: all at once would block every thread.
 
-    def add(self, moved: Moved) -> None:
-        """One chunk's reply."""
-        self.done += moved.size
-        self.read_ns += moved.read_ns
-        self.write_ns += moved.write_ns
-        self.chunks += moved.chunks
-        self.last = moved
-
-    def report(self, provider: str) -> TransferReport:
-        """The whole transfer's."""
-        last = self.last
-        assert last is not None
-        last.size, last.chunks = self.size, self.chunks
-        last.read_ns, last.write_ns = self.read_ns, self.write_ns
-        return TransferReport(last, provider)
-
-
-def room(size: int) -> bytearray | mmap.mmap:
-    """Memory for what a read brings. MemoryError: there is none.
-
-    A large one gets its pages as the bytes come: all at once would hold up every thread.
+    Raises:
+        MemoryError: There is not enough memory.
     """
     if size < _LARGE:
         return bytearray(size)
@@ -114,42 +99,160 @@ def room(size: int) -> bytearray | mmap.mmap:
         raise MemoryError(f"no memory for the {size} bytes of a read") from error
 
 
-class SessionTransfer(ABC):
-    """A transfer on its way. What is larger than the staging memory moves on while it is waited
-    for, awaited, or asked whether it is done()."""
+class Chunk:
+    """Part of a transfer: `size` bytes from byte `at` on, in the staging slot at offset `slot`.
 
-    def __init__(self, size: int, data: bytearray | mmap.mmap | None) -> None:
+    `request` is what the backend posted for it.
+    """
+
+    __slots__ = ("at", "finished", "request", "size", "slot")
+
+    def __init__(self, slot: int, at: int, size: int) -> None:
+        self.slot, self.at, self.size = slot, at, size
+        self.request: Any = None
+        self.finished = False
+
+
+class _Totals:
+    """Sums of the replies to a transfer's chunks."""
+
+    def __init__(self) -> None:
+        self.done = self.read_ns = self.write_ns = self.chunks = 0
+        self.last: Moved | None = None
+
+    def add(self, moved: Moved) -> None:
+        """Add the reply to one chunk."""
+        self.done += moved.size
+        self.read_ns += moved.read_ns
+        self.write_ns += moved.write_ns
+        self.chunks += moved.chunks
+        self.last = moved
+
+    def report(self, provider: str) -> TransferReport:
+        """Return the report of the whole transfer."""
+        last = self.last
+        assert last is not None
+        last.size, last.chunks = self.done, self.chunks
+        last.read_ns, last.write_ns = self.read_ns, self.write_ns
+        return TransferReport(last, provider)
+
+
+class SessionTransfer(ABC):
+    """Transfer in progress, cut into chunks of one staging slot each.
+
+    What is larger than the staging memory advances while it is waited for, awaited, or polled with
+    done(). A backend's subclass posts a chunk (`_post`), reports its end to `_finish_chunk`, and
+    calls `_post_chunks` when slots may be free; `lock` guards all three.
+    """
+
+    def __init__(
+        self,
+        pool: StagingPool,
+        lock: AbstractContextManager[Any],
+        provider: str,
+        offset: int,
+        size: int,
+        view: memoryview | None,
+    ) -> None:
         self.size = size
-        self._data = data
+        self._pool, self._lock, self._provider = pool, lock, provider
+        self._offset, self._view = offset, view
+        self._data = read_buffer(size) if view is None else None
+        self._posted = 0  # bytes
+        self._in_flight: deque[Chunk] = deque()
+        self._totals = _Totals()
         self._report: TransferReport | None = None
         self._error: Exception | None = None
 
     @abstractmethod
+    def _post(self, chunk: Chunk) -> object:
+        """Start the DMA of a chunk, whose data is staged; return the request."""
+
+    @abstractmethod
     def _advance(self, timeout: float) -> None:
-        """Takes in what has come, waiting at most `timeout` seconds for something to come."""
-
-    @abstractmethod
-    def _stop(self) -> None:
-        """Posts no more; what is on its way ends as it may."""
-
-    @abstractmethod
-    def _count(self) -> int:
-        """Bytes that have arrived."""
+        """Handle the completions that have arrived; wait at most `timeout` seconds for one."""
 
     @abstractmethod
     def __await__(self) -> Generator[Any, None, TransferReport]: ...
 
-    @property
-    def progress(self) -> float:
-        """From 0.0 to 1.0."""
-        return self._count() / self.size
+    @abstractmethod
+    def _wait_for_slot(self) -> None:
+        """Arrange for `_post_chunks` to be called when a slot is free; none is now."""
+
+    @abstractmethod
+    def _cancel_in_flight(self) -> None:
+        """Cancel the chunks in flight, if the backend can."""
+
+    def _start(self) -> None:
+        """Post the first chunks; raise what refuses them."""
+        with self._lock:
+            self._post_chunks()
+            if self._error is not None:
+                raise self._error
+
+    def _post_chunks(self) -> None:
+        """Post chunks as long as staging slots are free. The caller holds the lock."""
+        while self._posted < self.size and self._error is None:
+            slot = None
+            try:
+                slot = self._pool.acquire()
+                if slot is None:
+                    self._wait_for_slot()
+                    return
+                chunk = Chunk(
+                    slot, self._posted, min(self._pool.slot_size, self.size - self._posted)
+                )
+                self._posted += chunk.size
+                if self._view is not None:
+                    data = self._view[chunk.at : chunk.at + chunk.size]
+                    self._pool.buffer[slot : slot + chunk.size] = data
+                chunk.request = self._post(chunk)
+            except DgkitError as exc:
+                self._error = self._error or exc
+                if slot is not None:
+                    self._pool.release(slot)
+                return
+            if not chunk.finished:
+                self._in_flight.append(chunk)
+
+    def _finish_chunk(self, chunk: Chunk, reply: Moved | None, error: Exception | None) -> None:
+        """Take in the result of a chunk, and free its slot. The caller holds the lock."""
+        chunk.finished = True
+        with contextlib.suppress(ValueError):  # it finished while it was being posted
+            self._in_flight.remove(chunk)
+        try:
+            if reply is None:
+                self._error = self._error or error
+            else:
+                self._totals.add(reply)
+                if self._data is not None:
+                    staged = self._pool.buffer[chunk.slot : chunk.slot + chunk.size]
+                    self._data[chunk.at : chunk.at + chunk.size] = staged
+        finally:
+            self._pool.release(chunk.slot)
+        if self._totals.done == self.size:
+            self._report = self._totals.report(self._provider)
+        if self._ended:
+            self._view = None
+
+    def _oldest_request(self) -> Any:
+        """Return the request of the chunk that was posted first and is in flight, or None."""
+        try:
+            return self._in_flight[0].request
+        except IndexError:
+            return None
 
     @property
     def _ended(self) -> bool:
-        return self._report is not None or self._error is not None
+        return (self._report is not None or self._error is not None) and not self._in_flight
+
+    @property
+    def progress(self) -> float:
+        """Return the part that has been moved, from 0.0 to 1.0."""
+        return self._totals.done / self.size
 
     def done(self) -> bool:
-        """Whether wait() would return at once."""
+        """Return whether wait() would return at once."""
         if not self._ended:
             self._advance(0.0)
         return self._ended
@@ -159,10 +262,16 @@ class SessionTransfer(ABC):
         timeout: float | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> TransferReport:
-        """Waits for the end. PeerTimeout: not done within `timeout` seconds; wait again.
+        """Wait for the end of the transfer and return its report.
 
-        `progress(done, total)` in bytes is called now and then and in the end, in this thread.
-        TransferError, AccessDenied, PeerLost...: how the transfer ended.
+        Args:
+            timeout: Seconds to wait at most; None: no limit.
+            progress: Called with (bytes done, total bytes) now and then and at the end, in this
+                thread.
+
+        Raises:
+            PeerTimeout: Not done within `timeout` seconds; call wait() again.
+            TransferError, AccessDenied, PeerLost: The transfer failed.
         """
         function("progress", progress)
         if timeout is not None:
@@ -171,10 +280,11 @@ class SessionTransfer(ABC):
         while not self._ended:
             left = 1.0 if deadline is None else deadline - time.monotonic()
             if left <= 0:
-                raise PeerTimeout(f"{self._count()} of {self.size} bytes moved in {timeout} s")
+                done = self._totals.done
+                raise PeerTimeout(f"{done} of {self.size} bytes moved in {timeout} s")
             self._advance(min(left, 1.0))
             if progress is not None:
-                progress(self._count(), self.size)
+                progress(self._totals.done, self.size)
         if self._error is not None:
             raise self._error.with_traceback(None)
         assert self._report is not None
@@ -183,17 +293,21 @@ class SessionTransfer(ABC):
         return self._report
 
     def cancel(self) -> None:
-        """Ends it early: no more is posted, and wait() raises PeerError. Again: nothing."""
+        """End the transfer early: nothing more is posted, and wait() raises PeerError. Idempotent.
+
+        Chunks in flight may still complete.
+        """
         if not self._ended:
-            self._stop()
+            with self._lock:
+                self._error = self._error or PeerError("the transfer was interrupted")
+                self._cancel_in_flight()
 
     def finish(self) -> TransferReport:
-        """wait(), for a caller that keeps no hold of the transfer: what interrupts it ends it."""
+        """Return wait(); cancel the transfer if an exception such as Ctrl-C interrupts the wait."""
         try:
             return self.wait()
         except BaseException:
-            if not self._ended:
-                self._stop()
+            self.cancel()
             raise
 
     def __repr__(self) -> str:
@@ -206,13 +320,17 @@ class SessionTransfer(ABC):
 
     @property
     def data(self) -> bytes:
-        """What a read brought, a copy; waits for it. ValueError: it is a write."""
+        """Return a copy of the bytes of a read; wait for them.
+
+        Raises:
+            ValueError: The transfer is a write.
+        """
         return self.first(self.size)
 
     def first(self, size: int) -> bytes:
-        """The first `size` bytes of what a read brought (less: all), and as data in all else."""
+        """Return the first `size` bytes of a read, or all if it has fewer; else as `data`."""
         if self._data is None:
-            raise ValueError("a write brings no data")
+            raise ValueError("a write returns no data")
         self.wait()
         with memoryview(self._data) as whole:
             return bytes(whole[: within("size", size, 0, 1 << 63)])

@@ -13,10 +13,10 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit.agent import default_memory, serve, unit
-from dgkit.agent.telemetry import decode_sampled
 from dgkit.errors import AccessDenied, ClosedError, NativeError, PeerRefused, Unsupported
 from dgkit.wire import keys
 from dgkit.wire import messages as m
+from dgkit.wire.telemetry import decode_sampled
 
 MIB = 1 << 20
 
@@ -55,7 +55,7 @@ def test_clients_of_one_agent_do_not_see_each_other(dpu):
 def test_a_handle_of_another_client_opens_nothing(dpu):
     with dgkit.connect(dpu.address) as one, dgkit.connect(dpu.address) as two:
         kept = [one.empty(64, on="dpu") for _ in range(5)]
-        with pytest.raises(ClosedError, match="not known here"):
+        with pytest.raises(ClosedError, match="unknown to the agent"):
             two._link.ask(m.Digest, kept[-1].handle, 0, 64)
 
 

@@ -14,7 +14,6 @@ from support.processes.agents import agent
 from support.processes.waiting import held, steady, stop, until
 
 import dgkit
-from dgkit.agent.telemetry import decode_sampled, topic
 from dgkit.errors import (
     AccessDenied,
     BoundsError,
@@ -27,6 +26,7 @@ from dgkit.errors import (
 from dgkit.wire import keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
+from dgkit.wire.telemetry import decode_sampled, topic
 
 MIB = 1 << 20
 

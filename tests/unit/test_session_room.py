@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dgkit.session.transfer import room
+from dgkit.session.transfer import read_buffer
 
 MIB = 1 << 20
 
@@ -16,7 +16,7 @@ def resident():
 
 def test_a_large_room_takes_no_pages_at_once():
     before = resident()
-    made = room(256 * MIB)
+    made = read_buffer(256 * MIB)
     assert resident() - before < 64 * MIB
     made[4096:4099] = b"abc"
     assert bytes(made[4095:4100]) == b"\0abc\0"
@@ -24,4 +24,4 @@ def test_a_large_room_takes_no_pages_at_once():
 
 def test_more_room_than_there_is_is_no_memory():
     with pytest.raises(MemoryError, match="bytes of a read"):
-        room(1 << 62)
+        read_buffer(1 << 62)

@@ -87,12 +87,12 @@ def test_a_block_that_went_both_paths_says_so(session, monkeypatch):
     request = SimpleNamespace(
         size=64, op=1, path=0, count=2, every_s=0.01, offset=0, monitor=1,
     )  # fmt: skip
-    held = SimpleNamespace(reachable=lambda: SimpleNamespace(method="map"))
-    monkeypatch.setattr("dgkit.dpu.sampler.Bench", lambda *_: SimpleNamespace(close=id))
+    ref = SimpleNamespace(as_remote=lambda: SimpleNamespace(method="map"))
+    monkeypatch.setattr("dgkit.dpu.sampler.BenchmarkQueue", lambda *_: SimpleNamespace(close=id))
     monkeypatch.setattr(
         Sampler, "_measure", lambda *_: SimpleNamespace(ns=array("Q", [1]), path=next(paths))
     )
-    sampler = Sampler(session.device, held, request)
+    sampler = Sampler(session.device, ref, request)
     assert sampler.step(10**12).path == "mixed"
 
 

@@ -6,15 +6,15 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...session import Session, SessionRegion
+    from ...session import SessionRegion
 
 __all__ = ["uses", "using"]
 
 _lock = threading.Lock()
-_uses: weakref.WeakKeyDictionary[Session, list[tuple[int, str]]] = weakref.WeakKeyDictionary()
+_uses: weakref.WeakKeyDictionary[Any, list[tuple[int, str]]] = weakref.WeakKeyDictionary()
 
 
 @contextlib.contextmanager

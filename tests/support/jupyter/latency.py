@@ -3,9 +3,9 @@
 import numpy as np
 from support.processes.waiting import until
 
-from dgkit.agent.telemetry import Sampled
 from dgkit.report import Machine
 from dgkit.widgets.latency.run import What
+from dgkit.wire.telemetry import Sampled
 
 MACHINE = Machine(cpu="a cpu", cpus=4, arch="x86_64", kernel="6.1", page_size=4096, virtual=False)
 GPU = Machine("a cpu", 4, "x86_64", "6.1", 4096, False, engine="GPU 0")

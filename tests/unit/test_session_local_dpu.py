@@ -1,4 +1,4 @@
-"""Where this process is the DPU: no thread's work keeps another's out for long."""
+"""Where this process is the DPU: no thread's work blocks another's for long."""
 
 import hashlib
 import os
@@ -10,9 +10,9 @@ from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
-from dgkit.dpu import benchmark
 from dgkit.errors import ClosedError
-from dgkit.session.fair_lock import Turns
+from dgkit.session import local_dpu
+from dgkit.session.fair_lock import FairLock
 
 MIB = 1 << 20
 
@@ -29,21 +29,21 @@ def other():
         yield pool
 
 
-class Held:
-    """Holds a copy or a digest between two of its pieces."""
+class PausedJob:
+    """Pauses a copy or a digest between two of its chunks."""
 
     def __init__(self, session, monkeypatch):
         self.began, self.go = threading.Event(), threading.Event()
-        movers = session.dpu._movers
-        step = movers.go_on
+        copiers = session.dpu._copiers
+        step = copiers.check_open
 
-        def held(done=0):
+        def pausing(done=0):
             if done:
                 self.began.set()
                 assert self.go.wait(20)
             step(done)
 
-        monkeypatch.setattr(movers, "go_on", held)
+        monkeypatch.setattr(copiers, "check_open", pausing)
 
 
 def start(session, kind, region, other):
@@ -57,28 +57,28 @@ def test_transfers_and_other_digests_go_on_during_a_job(session, other, kind, mo
     data = os.urandom(4 * MIB)
     region = session.empty(len(data))
     session.write(region, data)
-    held = Held(session, monkeypatch)
+    paused = PausedJob(session, monkeypatch)
     job = start(session, kind, region, other)
-    assert held.began.wait(20)
+    assert paused.began.wait(20)
     assert session.read(region, 64) == data[:64]
     session.write(region, data[:64])
-    monkeypatch.setattr(session.dpu._movers, "go_on", lambda _=0: None)
+    monkeypatch.setattr(session.dpu._copiers, "check_open", lambda _=0: None)
     assert session.digest(region) == hashlib.sha256(data).hexdigest()
     assert not job.done()
-    held.go.set()
+    paused.go.set()
     job.result(20)
 
 
 @pytest.mark.parametrize("kind", ["digest", "copy"])
 def test_a_job_ends_with_the_session(session, other, kind, monkeypatch):
     region = session.empty(4 * MIB)
-    held = Held(session, monkeypatch)
+    paused = PausedJob(session, monkeypatch)
     job = start(session, kind, region, other)
-    assert held.began.wait(20)
+    assert paused.began.wait(20)
     closing = threading.Thread(target=session.close)
     closing.start()
-    until(lambda: session.dpu._movers._closed, "it is being closed")
-    held.go.set()
+    until(lambda: session.dpu._copiers._closed, "it is being closed")
+    paused.go.set()
     closing.join(20)
     with pytest.raises(ClosedError):
         job.result(20)
@@ -87,12 +87,12 @@ def test_a_job_ends_with_the_session(session, other, kind, monkeypatch):
 
 def test_a_region_is_closed_after_the_digest_of_it(session, other, monkeypatch):
     region = session.empty(4 * MIB)
-    held = Held(session, monkeypatch)
+    paused = PausedJob(session, monkeypatch)
     job = start(session, "digest", region, other)
-    assert held.began.wait(20)
+    assert paused.began.wait(20)
     closing = threading.Thread(target=region.close)
     closing.start()
-    held.go.set()
+    paused.go.set()
     assert job.result(20) == hashlib.sha256(bytes(4 * MIB)).hexdigest()
     closing.join(20)
     assert region.closed
@@ -102,12 +102,12 @@ def test_after_a_digest_that_failed_the_next_one_is_right(session, monkeypatch):
     region = session.empty(4 * MIB)
     session.write(region, b"x" * 4 * MIB)
 
-    def failing(_request, _held, mover, step):
-        mover.queue.read(mover.bounce, _held.reachable(), size=MIB)
+    def failing(_request, ref, copier, step):
+        copier.queue.read(copier.bounce, ref.as_remote(), size=MIB)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(benchmark, "digest", failing)
+        patch.setattr(local_dpu, "digest", failing)
         with pytest.raises(KeyboardInterrupt):
             session.digest(region)
     assert session.digest(region) == hashlib.sha256(b"x" * 4 * MIB).hexdigest()
@@ -130,21 +130,21 @@ def test_a_small_transfer_waits_for_no_large_one_to_end(session):
     large.wait(20)
 
 
-def test_who_waits_for_a_turn_gets_it_before_who_had_it_last(other):
-    turns, order = Turns(), []
+def test_a_waiting_thread_gets_the_lock_before_the_releasing_one(other):
+    lock, order = FairLock(), []
 
     def again_and_again():
         for _ in range(2):
-            with turns, turns:
+            with lock, lock:
                 order.append("again")
                 if len(order) == 1:
                     begun.set()
-                    until(turns._gate.locked, "the other one waits")
+                    until(lock._gate.locked, "the other one waits")
 
     begun = threading.Event()
     first = other.submit(again_and_again)
     assert begun.wait(20)
-    with turns:
+    with lock:
         order.append("other")
     first.result(20)
     assert order == ["again", "other", "again"]

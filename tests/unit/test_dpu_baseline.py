@@ -1,4 +1,4 @@
-"""The floor beside a figure: taken over the same copy, in a time that does not depend on luck."""
+"""Baseline: measured over the same copy, in a time that does not depend on chance."""
 
 from array import array
 from contextlib import nullcontext
@@ -6,13 +6,13 @@ from contextlib import nullcontext
 import pytest
 
 from dgkit.dma import measure
-from dgkit.dpu.baseline import Floor
+from dgkit.dpu.baseline import Baseline
 from dgkit.errors import Unsupported
 from dgkit.wire.messages import Latency, Rate
 
 
 class Queue:
-    """A queue of a provider, as far as a floor looks at it."""
+    """A queue of a provider, as far as a baseline uses it."""
 
     class device:
         provider = "cuda"
@@ -30,7 +30,7 @@ class Queue:
 
 
 class Remote:
-    """A remote region, as far as a floor looks at it."""
+    """A remote region, as far as a baseline uses it."""
 
     def __init__(self, method="gpu"):
         self.method = method
@@ -67,7 +67,7 @@ def rate(size, window):
 @pytest.mark.parametrize(("op", "name"), [(0, "read"), (1, "write")])
 def test_it_is_the_driver_s_loop_over_the_very_copy_that_is_timed(bare, op, name):
     queue = Queue()
-    assert Floor(queue, "local", REMOTE, latency(op=op), handoff=True).now() == 5000
+    assert Baseline(queue, "local", REMOTE, latency(op=op), handoff=True).measure_ns() == 5000
     shape = {"size": 64, "remote_offset": 128}
     assert set(map(repr, queue.prepared)) == {repr((name, "local", REMOTE, shape))}
     assert sum(count for count, _ in bare.asked) == 2000
@@ -76,14 +76,16 @@ def test_it_is_the_driver_s_loop_over_the_very_copy_that_is_timed(bare, op, name
 
 def test_where_the_plain_copy_takes_milliseconds_it_is_done_seldom(bare):
     bare.ns = 2_400_000
-    assert Floor(Queue(), "local", REMOTE, latency()).now() == 2_400_000
+    assert Baseline(Queue(), "local", REMOTE, latency()).measure_ns() == 2_400_000
     assert sum(count for count, _ in bare.asked) * bare.ns < 300_000_000
 
 
 @pytest.mark.parametrize("size", [1, 64, 1 << 20, 32 << 20, 1 << 30])
 @pytest.mark.parametrize("window", [2, 32, 65536])
 def test_of_a_window_it_is_the_mean_with_as_many_in_flight(bare, size, window):
-    assert Floor(Queue(), "local", REMOTE, rate(size, window), window=window).now() == 5000
+    assert (
+        Baseline(Queue(), "local", REMOTE, rate(size, window), window=window).measure_ns() == 5000
+    )
     ((count, together),) = bare.asked
     assert 2 <= together <= window
     assert 5 * together <= count <= 500
@@ -92,7 +94,7 @@ def test_of_a_window_it_is_the_mean_with_as_many_in_flight(bare, size, window):
 
 def test_what_takes_less_than_a_nanosecond_each_is_no_missing_floor(bare):
     bare.ns = 0
-    assert Floor(Queue(), "local", REMOTE, rate(8, 32), window=32).now() == 1
+    assert Baseline(Queue(), "local", REMOTE, rate(8, 32), window=32).measure_ns() == 1
 
 
 @pytest.mark.parametrize("window", [1, 32])
@@ -101,15 +103,15 @@ def test_where_the_provider_has_no_such_loop_there_is_no_floor(monkeypatch, wind
         raise Unsupported(95, "no floor of its own")
 
     monkeypatch.setattr(measure, "measure_bare", none)
-    assert Floor(Queue(), "local", REMOTE, rate(64, 32), window=window).now() == 0
+    assert Baseline(Queue(), "local", REMOTE, rate(64, 32), window=window).measure_ns() == 0
 
 
 def test_without_two_cpus_a_hand_off_has_no_floor(monkeypatch):
     monkeypatch.setattr("dgkit.dma.cpus", lambda: 1)
     queue = Queue()
     queue.device = type("Device", (), {"provider": "soft"})
-    assert Floor(queue, "local", Remote("map"), latency(), handoff=True).now() == 0
-    assert Floor(queue, "local", Remote("map"), latency(), handoff=False).now() > 0
+    assert Baseline(queue, "local", Remote("map"), latency(), handoff=True).measure_ns() == 0
+    assert Baseline(queue, "local", Remote("map"), latency(), handoff=False).measure_ns() > 0
 
 
 def test_between_memories_of_the_host_it_is_one_memcpy_whatever_the_provider(bare, monkeypatch):
@@ -117,7 +119,7 @@ def test_between_memories_of_the_host_it_is_one_memcpy_whatever_the_provider(bar
     monkeypatch.setattr(
         measure, "floor", lambda *_, handoff: asked.append(handoff) or array("Q", [7])
     )
-    assert Floor(Queue(), "local", Remote("map"), latency(), handoff=True).now() == 7
-    assert Floor(Queue(), "local", Remote("map"), rate(64, 32), window=32).now() == 7
+    assert Baseline(Queue(), "local", Remote("map"), latency(), handoff=True).measure_ns() == 7
+    assert Baseline(Queue(), "local", Remote("map"), rate(64, 32), window=32).measure_ns() == 7
     assert asked == [False, False]
     assert not bare.asked

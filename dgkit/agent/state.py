@@ -1,0 +1,111 @@
+"""State of an agent that its loop, handlers, monitors and handshake share."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DgkitError
+from ..wire.error_codec import to_wire
+from .telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from ..dma import Device
+    from ..dpu.copier import Copier
+    from ..wire.listener import Listener
+    from ..wire.messages import Moved
+    from .client import Client, MemoryLimit
+    from .worker import SerialWorker
+
+__all__ = ["INLINE_MAX", "AgentState"]
+
+INLINE_MAX = 1 << 16  # bytes that the loop itself copies: about 10 us
+_TELEMETRY_MS = 50  # how often the loop wakes to publish
+
+
+class AgentState:
+    """What one agent has open, whom it serves, and the replies on their way to the loop.
+
+    The loop owns it. Of its methods only send() may be called from another thread, and run_job()'s
+    `work` runs in one.
+
+    Attributes:
+        copier: The loop's own, for copies of up to INLINE_MAX bytes.
+        copies_inline: Whether the loop may copy. An injected fault may block, so with rules it
+            does not.
+        outbox: Replies of workers and blocks of monitors, which the loop sends.
+        wake_fd: eventfd that wakes the loop for the outbox.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        listener: Listener,
+        device: Device,
+        copier: Copier,
+        limit: MemoryLimit,
+        *,
+        copies_inline: bool,
+    ) -> None:
+        self.role = role
+        self.listener = listener
+        self.device = device
+        self.copier = copier
+        self.limit = limit
+        self.copies_inline = copies_inline
+        self.telemetry: Telemetry | None = None
+        self.counters = dict.fromkeys(("moves", "bytes", "jobs", "failed", "lost_replies"), 0)
+        self.started_ns = time.monotonic_ns()
+        self.clients: dict[bytes, Client] = {}
+        self.outbox: deque[tuple[Client, Any]] = deque()
+        self.wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def wake(self) -> None:
+        """Wake the loop. Safe in any thread and in a signal handler."""
+        os.eventfd_write(self.wake_fd, 1)
+
+    def send(self, client: Client, message: Any) -> None:
+        """Queue a message to a client for the loop. Thread-safe."""
+        self.outbox.append((client, message))
+        self.wake()
+
+    def count_move(self, client: Client, reply: Moved) -> None:
+        """Count a Move that succeeded, before its reply is sent."""
+        self.counters["moves"] += 1
+        self.counters["bytes"] += reply.size
+        client.moved += 1
+        client.moved_bytes += reply.size
+
+    def run_job(
+        self, client: Client, worker: SerialWorker, request: Any, work: Callable[[], Any]
+    ) -> None:
+        """Run `work` in a worker of the client and send what it returns or raises."""
+        self.counters["jobs"] += 1
+
+        def job() -> None:
+            try:
+                reply = work()
+            except Exception as exc:  # every error is the client's to see
+                reply = to_wire(exc, request.id)
+            client.active.discard(request.id)
+            client.cancelled.discard(request.id)
+            worker.job_finished()
+            self.send(client, reply)
+
+        client.active.add(request.id)
+        try:
+            worker.submit(job)
+        except DgkitError:
+            client.active.discard(request.id)
+            raise
+
+    def start_telemetry(self) -> Telemetry:
+        """Return the publisher of samples, opened by the first call."""
+        if self.telemetry is None:
+            sock, address = self.listener.publisher()
+            self.listener.router.rcvtimeo = _TELEMETRY_MS
+            self.telemetry = Telemetry(sock, str(address), self.device.provider)
+        return self.telemetry

@@ -1,0 +1,74 @@
+"""Reference of the DPU to a region: its own memory, or an imported one."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..dma import Region, RemoteRegion
+    from ..memory import HostMemory
+
+__all__ = ["RegionRef"]
+
+_import_lock = threading.Lock()
+
+
+class RegionRef:
+    """Region that the DPU can transfer with: its own (`region`, `memory`) or imported (`remote`).
+
+    `charged` is how many bytes of the agent's memory limit the region takes. `inline_ok` says
+    whether a small copy may run on the agent's event loop: no other process takes part in it.
+    """
+
+    __slots__ = ("_loopback", "charged", "inline_ok", "memory", "region", "remote", "size")
+
+    def __init__(
+        self,
+        *,
+        region: Region | None = None,
+        memory: HostMemory | None = None,
+        remote: RemoteRegion | None = None,
+        charged: int = 0,
+    ) -> None:
+        self.region, self.memory, self.remote = region, memory, remote
+        self.charged = charged
+        self.size = (region or remote).size  # type: ignore[union-attr]
+        self._loopback: RemoteRegion | None = None
+        self.inline_ok = remote is None or remote.method in ("map", "gpu")
+        if remote is not None and remote.method == "doca":
+            # softdoca has no hardware to reach the memory with: the exporter may have to copy.
+            self.inline_ok = remote.device.provider == "doca"
+
+    def as_remote(self) -> RemoteRegion:
+        """Return the region as the remote end of a DMA.
+
+        The DPU's own memory is imported by its own descriptor, once.
+        """
+        if self.remote is not None:
+            return self.remote
+        with _import_lock:  # worker threads ask concurrently
+            if self._loopback is None:
+                assert self.region is not None
+                self._loopback = self.region.device.import_region(self.region.export())
+            return self._loopback
+
+    def close_loopback(self) -> None:
+        """Close the import of the DPU's own memory; the memory stays registered."""
+        if self._loopback is not None:
+            self._loopback.close()
+            self._loopback = None
+
+    def close(self, timeout: float) -> None:
+        """Close the region and free the memory under it.
+
+        Raises:
+            RegionBusy: An importer has a transfer in flight; call again.
+        """
+        self.close_loopback()
+        if self.remote is not None:
+            self.remote.close()
+        if self.region is not None:
+            self.region.close(timeout)
+        if self.memory is not None:
+            self.memory.close()

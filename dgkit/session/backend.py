@@ -1,0 +1,84 @@
+"""Backend protocol: the DPU of a session, in this process or at an agent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ..wire.connection import Link
+    from ..wire.messages import LatencyDone, RateDone
+    from .region import SessionRegion
+    from .sample_source import SampleSource
+    from .transfer import SessionTransfer, TransferReport
+
+__all__ = ["Backend", "MeasurementListener"]
+
+
+class MeasurementListener(Protocol):
+    """Receives what a measurement sends before its result."""
+
+    def add(self, message: Any) -> None:
+        """Take a Block of samples or a Progress; from any thread, without blocking."""
+
+    def report_progress(self) -> None:
+        """Report the latest Progress, in the thread that measures; may raise to cancel."""
+
+
+class Backend(Protocol):
+    """Moves the bytes of a session; LocalDpu and RemoteDpu implement it. Thread-safe.
+
+    Offsets and sizes were checked by the session. Errors are those of the session's methods.
+
+    Attributes:
+        link: Connection to the agent.
+        provider: Name of the provider that moves the bytes.
+    """
+
+    link: Link
+    provider: str
+
+    def start(
+        self, region: SessionRegion, offset: int, size: int, view: memoryview | None, /
+    ) -> SessionTransfer:
+        """Start a write of `view`, or a read if that is None."""
+
+    def write(
+        self, region: SessionRegion, view: memoryview | bytes, offset: int, /
+    ) -> TransferReport:
+        """Write and wait."""
+
+    def read(self, region: SessionRegion, offset: int, size: int, /) -> bytes:
+        """Read and wait; return the bytes."""
+
+    def copy(self, src: SessionRegion, dst: SessionRegion, size: int, /) -> TransferReport:
+        """Copy the first `size` bytes of `src` to `dst` and wait."""
+
+    def digest(self, region: SessionRegion, offset: int, size: int, /) -> str:
+        """Return the SHA-256, in hex digits, of bytes that DMA reads."""
+
+    def latency(
+        self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener, /
+    ) -> LatencyDone:
+        """Measure latencies; `fields` are those of Latency after the region."""
+
+    def bandwidth(
+        self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener, /
+    ) -> RateDone:
+        """Measure bandwidth; `fields` are those of Rate after the region."""
+
+    def monitor(
+        self, region: SessionRegion, fields: tuple[Any, ...], timeout: float, /
+    ) -> SampleSource:
+        """Start taking samples; `fields` are those of Watch after the region."""
+
+    def adopt(self, region: SessionRegion, /) -> None:
+        """Make a region of this process usable by the DPU."""
+
+    def forget(self, region: SessionRegion, timeout: float, /) -> None:
+        """Close the DPU's and the agent's side of a region."""
+
+    def counters(self) -> dict[str, int]:
+        """Return the counters of Session.stats() that the agent does not have."""
+
+    def close(self) -> None:
+        """Free queues and staging memory; the link is closed by then."""
