@@ -2,7 +2,7 @@
 
 serve.py       serve(), until a signal
 server.py      the loop
-state.py       what the loop, handlers, monitors and handshake share
+state.py       state shared by the loop, handlers, monitors and handshake
 handlers.py    one handler for each request
 client.py      per-client resources, and the limits on them
 worker.py      thread for a client's long work

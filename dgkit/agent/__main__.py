@@ -15,7 +15,7 @@ __all__ = ["main"]
 
 
 def main(fd: int) -> int:
-    """Receive what to serve, send the address, serve until the socket ends; return the exit code.
+    """Receive the configuration, send the address, serve until end-of-file; return the exit code.
 
     Args:
         fd: This process's end of the socket pair.

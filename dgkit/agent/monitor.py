@@ -1,4 +1,4 @@
-"""Continuous latency monitoring for one client, on a thread of its own."""
+"""Continuous latency monitoring for one client, on a separate thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _SLICE_NS = 50_000_000  # sampling time between two looks at end()
 
 
 class Monitor:
-    """Sends the blocks that a Watch requests, until end(). Its thread frees what it allocated."""
+    """Monitor of a client: sends the blocks that a Watch requests, until end().
+
+    Its thread frees its resources.
+    """
 
     def __init__(self, state: AgentState, client: Client, request: Watch, ref: RegionRef) -> None:
         self.region = request.region

@@ -34,7 +34,7 @@ def serve(
     """Serve until SIGTERM, SIGINT or SIGHUP.
 
     Args:
-        address: Where to listen; a socket of its own in the runtime folder if None. tcp://HOST:0
+        address: Address to listen at; a new socket in the runtime folder if None. tcp://HOST:0
             takes a free port.
         role: "dpu" moves the bytes, "host" lends its memory.
         max_memory: Bytes of host memory that clients may allocate; half of the machine's if None.

@@ -1,7 +1,7 @@
 """The agent: one loop that serves the host's memory or the DPU to any number of clients.
 
-The loop itself does what takes microseconds: it decodes requests, copies small data, sends replies.
-What may take longer (a large copy, an import, a measurement) runs in the client's workers, whose
+The loop itself does only short work, of microseconds: it decodes requests, copies small data, sends
+replies. Longer work (a large copy, an import, a measurement) runs in the client's workers, whose
 replies come back through the outbox. A client's moves and frees keep their order; its allocations,
 imports, measurements and monitors run concurrently with them.
 """
@@ -142,7 +142,7 @@ class Agent:
         return several
 
     def _service(self, news: bytes) -> None:
-        """Do what is due besides requests: disconnects, the outbox, telemetry."""
+        """Handle disconnects, the outbox and telemetry."""
         for fd in self._listener.service():
             self._drop(self._by_fd.pop(fd, b""))
         if news == Watcher.TIE:
@@ -193,7 +193,7 @@ class Agent:
             self._reply(client.route, reply)
 
     def _flush(self) -> None:
-        """Send what workers and monitors have queued."""
+        """Send the messages that workers and monitors have queued."""
         outbox = self._state.outbox
         while outbox:
             client, message = outbox.popleft()

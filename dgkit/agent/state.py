@@ -27,10 +27,9 @@ _TELEMETRY_MS = 50  # how often the loop wakes to publish
 
 
 class AgentState:
-    """What one agent has open, whom it serves, and the replies on their way to the loop.
+    """An agent's device, clients, limits and counters, and its outbox. The loop owns it.
 
-    The loop owns it. Of its methods only send() may be called from another thread, and run_job()'s
-    `work` runs in one.
+    Only wake() and send() may be called from another thread.
 
     Attributes:
         copier: The loop's own, for copies of up to INLINE_MAX bytes.
@@ -82,7 +81,7 @@ class AgentState:
     def run_job(
         self, client: Client, worker: SerialWorker, request: Any, work: Callable[[], Any]
     ) -> None:
-        """Run `work` in a worker of the client and send what it returns or raises."""
+        """Run `work` in a worker of the client, and send its result or its error as the reply."""
         self.counters["jobs"] += 1
 
         def job() -> None:

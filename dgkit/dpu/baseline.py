@@ -1,4 +1,4 @@
-"""The floor reported beside a measurement: the same copy without dgkit, on the same machine."""
+"""The floor reported with a measurement: the same copy without dgkit, on the same machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOGETHER = 500  # copies in one call of the bare loop: each call refills its wi
 
 
 class Baseline:
-    """Floor of what `request` measures, over the same memory.
+    """Floor of the operation that `request` measures, over the same memory.
 
     For GPU memory it is a bare C loop over the driver that makes the same copy, with up to `window`
     copies in flight; for the providers `doca` and `softdoca`, a bare C loop over DOCA's own calls,

@@ -70,7 +70,7 @@ def latency(
     """Measure latencies, with the baseline before and after.
 
     Args:
-        request: What to measure.
+        request: Operation, size, offset, path and count.
         ref: Region at the remote end.
         device: Device that moves the bytes.
         send: Called with each numbered Block of samples and with each Progress.

@@ -24,7 +24,7 @@ _WARM_NS = 1_000_000  # a transfer that takes longer gains nothing from a warm-u
 
 
 class Sampler:
-    """Takes the blocks that a Watch requests, with memory and a queue of its own. Not thread-safe.
+    """Takes the samples that a Watch requests, with its own memory and queue. Not thread-safe.
 
     The first transfer after each pause is not a sample: caches and clocks are cold then, and one
     slow transfer of 50 would be the whole p99. `path` is that of the very first transfer. An

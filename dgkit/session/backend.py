@@ -15,7 +15,7 @@ __all__ = ["Backend", "MeasurementListener"]
 
 
 class MeasurementListener(Protocol):
-    """Receives what a measurement sends before its result."""
+    """Receives the samples and the progress of a measurement, before its result."""
 
     def add(self, message: Any) -> None:
         """Take a Block of samples or a Progress; from any thread, without blocking."""

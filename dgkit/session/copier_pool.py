@@ -20,7 +20,7 @@ _CHUNK = 1 << 20
 
 
 class CopierPool:
-    """One copier, with a queue and memory of its own, for each concurrent job. Thread-safe.
+    """One copier, with its own queue and memory, for each concurrent job. Thread-safe.
 
     Jobs wait neither for transfers nor for each other.
     """

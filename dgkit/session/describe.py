@@ -19,7 +19,7 @@ Info = dict[str, Any]
 
 
 def local_info(device: Device) -> Info:
-    """Return what Session.info has of this process's side."""
+    """Return this process's side of Session.info."""
     caps = device.caps
     return {
         "pid": os.getpid(),

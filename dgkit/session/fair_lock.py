@@ -10,7 +10,7 @@ __all__ = ["FairLock"]
 class FairLock:
     """Fair reentrant lock: waiters precede the releasing thread.
 
-    With a plain lock, a thread that takes it again and again may keep all others out.
+    A plain lock lets a thread that releases and retakes it starve the others.
     """
 
     def __init__(self) -> None:

@@ -173,7 +173,7 @@ class LocalDpu:
             self.link.ask(Free, region.handle, timeout, timeout=self._timeout + timeout)
 
     def progress(self, head: Transfer | None, timeout: float) -> None:
-        """Wait for one DMA, then handle all completions and post what the free slots allow.
+        """Wait for one DMA, then handle all completions and post more chunks.
 
         All transfers advance, so the wait for one does not starve another of staging memory. The
         caller holds the lock.
@@ -265,7 +265,7 @@ class LocalTransfer(SessionTransfer):
         return len(self._in_flight), self._posted
 
     def post_more(self) -> None:
-        """Post what the free slots allow. The caller holds the lock."""
+        """Post chunks to the free slots. The caller holds the lock."""
         self._post_chunks()
 
     def _advance(self, timeout: float) -> None:

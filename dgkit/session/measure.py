@@ -1,4 +1,4 @@
-"""Latency and bandwidth reports: the DPU measures, in C, and the samples arrive here."""
+"""Latency and bandwidth reports of a session; the DPU measures, in C."""
 
 from __future__ import annotations
 

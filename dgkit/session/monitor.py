@@ -113,7 +113,7 @@ class Monitor:
             return blocks
 
     def _raise_if_ended(self) -> None:
-        """Raise what ended the monitor, if anything did, after freeing this process's part."""
+        """If an error ended the monitor, free this process's part and raise the error."""
         error = self._source.ended or self._link.dead
         if error is None:
             return

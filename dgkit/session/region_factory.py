@@ -96,7 +96,7 @@ def _reachable_place(
 
 
 def _unreachable(session: FactorySession, gpu_error: NativeError | None) -> NativeError:
-    """Return why the DPU cannot reach GPU memory: first of all, there must be a GPU."""
+    """Return the error for GPU memory that the DPU cannot reach; `gpu_error` takes precedence."""
     if gpu_error is not None:
         return gpu_error
     remedy = "connect(provider='cuda')"

@@ -216,7 +216,7 @@ class RemoteTransfer(SessionTransfer):
         )
 
     def _wait_for_slot(self) -> None:
-        if not self._in_flight:  # else the end of a chunk of its own posts the next one
+        if not self._in_flight:  # else its next reply posts the next chunk
             self._pool.call_on_release(self._post_chunks)
 
     def _on_reply(self, chunk: Chunk, pending: Pending) -> None:

@@ -46,10 +46,10 @@ class SampleSource(Protocol):
         """
 
     def stop(self) -> None:
-        """Free what this process has; take() must not be called again."""
+        """Free this process's resources; take() must not be called again."""
 
     def free(self) -> None:
-        """Free what the agent has; may wait for it."""
+        """Free the agent's resources; may wait for it."""
 
 
 class LocalSource:

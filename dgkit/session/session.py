@@ -59,7 +59,7 @@ class Session:
             raise self._link.dead.with_traceback(None)
 
     def _span(self, region: SessionRegion, offset: int, size: int) -> tuple[int, int]:
-        """Return the checked span, once the GPU has computed what is in it."""
+        """Return the checked span, after synchronizing with the stream that produces its bytes."""
         if type(region) is not SessionRegion or region.session is not self:
             raise not_of_session(self, region)
         span = region.span(offset, size)
@@ -280,8 +280,8 @@ class Session:
 
         `moves` and `bytes` count requests for DMA that succeeded, of all clients, and the bytes
         they moved; `your_moves` and `your_bytes` those of this session. A transfer larger than
-        2 MiB is several requests, and a panel that shows memory makes requests, too. What monitors,
-        measurements and digests move is not counted.
+        2 MiB is several requests, and a panel that shows memory makes requests, too. Bytes
+        moved by monitors, measurements and digests are not counted.
         """
         self._check()
         counters: dict[str, int] = self._link.ask(Stats, timeout=self.timeout).counters
@@ -331,7 +331,7 @@ class Session:
             )
 
     def abandon(self) -> None:
-        """Detach in a forked child from what the parent owns."""
+        """Detach in a forked child: the parent owns the connection and the software DPU."""
         self._closed = True
         self._link.abandon()
         for monitor in self.monitors:

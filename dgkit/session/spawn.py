@@ -67,7 +67,7 @@ class SoftwareDpu:
     ) -> str:
         """Configure the DPU and return its address. Arguments as for dgkit.connect().
 
-        Raises what the other process raised, for instance DeviceUnavailable.
+        An error of the other process, such as DeviceUnavailable, is raised in this one.
 
         Raises:
             PeerTimeout: It was not ready within `timeout` seconds.

@@ -102,7 +102,7 @@ def read_buffer(size: int) -> bytearray | mmap.mmap:
 class Chunk:
     """Part of a transfer: `size` bytes from byte `at` on, in the staging slot at offset `slot`.
 
-    `request` is what the backend posted for it.
+    `request` is the request or DMA that the backend posted for it.
     """
 
     __slots__ = ("at", "finished", "request", "size", "slot")
@@ -140,9 +140,9 @@ class _Totals:
 class SessionTransfer(ABC):
     """Transfer in progress, cut into chunks of one staging slot each.
 
-    What is larger than the staging memory advances while it is waited for, awaited, or polled with
-    done(). A backend's subclass posts a chunk (`_post`), reports its end to `_finish_chunk`, and
-    calls `_post_chunks` when slots may be free; `lock` guards all three.
+    A transfer larger than the staging memory advances while it is waited for, awaited, or polled
+    with done(). A backend's subclass starts the DMA of a chunk in `_post`, passes its result to
+    `_finish_chunk`, and calls `_post_chunks` when slots may be free; `lock` guards all three.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class SessionTransfer(ABC):
         """Cancel the chunks in flight, if the backend can."""
 
     def _start(self) -> None:
-        """Post the first chunks; raise what refuses them."""
+        """Post the first chunks; raise the error if one cannot be posted."""
         with self._lock:
             self._post_chunks()
             if self._error is not None:

@@ -1,0 +1,130 @@
+"""Both DPUs of a session satisfy one protocol; one loop cuts a transfer into chunks."""
+
+import ast
+import inspect
+import threading
+from pathlib import Path
+
+import pytest
+from support.processes.agents import agent
+
+import dgkit
+from dgkit.errors import ClosedError, PeerError
+from dgkit.session import SessionTransfer
+from dgkit.session.backend import Backend
+from dgkit.session.local_dpu import LocalDpu, LocalTransfer
+from dgkit.session.remote_dpu import RemoteDpu, RemoteTransfer
+from dgkit.session.staging import StagingPool
+
+MIB = 1 << 20
+PACKAGE = Path(dgkit.__file__).parent
+METHODS = [name for name, _ in inspect.getmembers(Backend, inspect.isfunction) if name[0] != "_"]
+
+
+@pytest.fixture(params=["dpu", "host"], ids=["remote", "local"])
+def session(request):
+    with agent(role=request.param) as running, dgkit.connect(running.address) as made:
+        yield made
+
+
+@pytest.mark.parametrize("kind", [LocalDpu, RemoteDpu])
+@pytest.mark.parametrize("name", METHODS)
+def test_each_backend_has_each_method_with_as_many_parameters(kind, name):
+    wanted, found = (inspect.signature(getattr(one, name)) for one in (Backend, kind))
+    assert len(found.parameters) == len(wanted.parameters)
+    assert found.return_annotation == wanted.return_annotation
+
+
+def test_the_protocol_has_the_work_of_a_dpu():
+    work = {"start", "write", "read", "copy", "digest", "latency", "bandwidth", "monitor"}
+    assert set(METHODS) == work | {"adopt", "forget", "counters", "close"}
+
+
+def test_a_session_has_the_backend_of_its_role(session):
+    kind = {"host": RemoteDpu, "dpu": LocalDpu}[session.role]
+    assert type(session.dpu) is kind
+    assert session.dpu.provider == "soft"
+
+
+def test_no_module_of_the_session_asks_which_backend_it_has():
+    kinds = {"LocalDpu", "RemoteDpu", "LocalTransfer", "RemoteTransfer"}
+    for path in (PACKAGE / "session").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "type"):
+                names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+                assert not names & kinds, f"{path.name}:{node.lineno}"
+
+
+def test_the_backends_have_no_chunk_loop_of_their_own():
+    for kind in (LocalTransfer, RemoteTransfer):
+        assert issubclass(kind, SessionTransfer)
+        for name in ("_post_chunks", "_finish_chunk", "wait", "done", "cancel", "progress"):
+            assert getattr(kind, name) is getattr(SessionTransfer, name)
+
+
+@pytest.mark.parametrize("size", [1, 1 << 16, (1 << 16) + 1, 2 * MIB, 9 * MIB + 5])
+def test_each_backend_moves_each_byte_once(session, size):
+    data = bytes(range(256)) * (size // 256 + 1)
+    with session.empty(size + 7) as region:
+        report = session.write(region, data[:size], offset=3)
+        assert report.size == size
+        assert session.read(region, size, offset=3) == data[:size]
+        assert session.read(region, 3) == bytes(3)
+        assert session.read(region, 4, offset=size + 3) == bytes(4)
+
+
+def test_after_a_cancel_all_staging_slots_are_free_again(session):
+    with session.empty(64 * MIB) as region:
+        for _ in range(5):
+            started = session.start_write(region, bytes(64 * MIB))
+            started.cancel()
+            with pytest.raises(PeerError, match="interrupted"):
+                started.wait(20)
+        assert session.write(region, bytes(32 * MIB)).size == 32 * MIB
+        assert session.read(region, 64) == bytes(64)
+
+
+def test_a_chunk_that_cannot_be_posted_fails_its_transfer_alone(session, monkeypatch):
+    kind = {"host": RemoteTransfer, "dpu": LocalTransfer}[session.role]
+    post, left = kind._post, [3]
+
+    def failing(self, chunk):
+        left[0] -= 1
+        if left[0] < 0:
+            raise PeerError("no more")
+        return post(self, chunk)
+
+    with session.empty(16 * MIB) as region:
+        monkeypatch.setattr(kind, "_post", failing)
+        with pytest.raises(PeerError, match="no more"):
+            session.write(region, bytes(16 * MIB))
+        monkeypatch.undo()
+        for _ in range(3):
+            assert session.write(region, b"x" * 16 * MIB).size == 16 * MIB
+        assert session.read(region, 16 * MIB) == b"x" * 16 * MIB
+
+
+def test_the_last_reply_ends_a_transfer_once(session):
+    ends = []
+    with session.empty(8 * MIB) as region:
+        started = session.start_read(region, 8 * MIB)
+        threads = [threading.Thread(target=lambda: ends.append(started.wait(20))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert len(ends) == 4
+    assert {report.size for report in ends} == {8 * MIB}
+
+
+def test_a_closed_staging_pool_lends_no_slot():
+    with dgkit.Device("soft") as device:
+        pool = StagingPool(device, 64, 2)
+        slots = [pool.acquire(), pool.acquire()]
+        assert sorted(slots) == [0, 64]
+        assert pool.acquire() is None
+        pool.release(slots[0])
+        pool.close()
+        pool.release(slots[1])
+        with pytest.raises(ClosedError):
+            pool.acquire()
