@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import signal
 import threading
 
 import pytest
@@ -438,9 +439,14 @@ def test_stats_tell_this_sessions_requests_from_those_of_others(session, region)
 
 def test_stats_do_not_count_what_was_cancelled_or_refused(session):
     with session.empty(64 * MIB) as large:
+        session.read(large, MIB)  # creates the staging memory, which needs the agent
         before = session.stats()["your_bytes"]
-        transfer = session.start_read(large, large.size)
-        transfer.cancel()
+        os.kill(session.agent.pid, signal.SIGSTOP)  # else it may be done before the cancel
+        try:
+            transfer = session.start_read(large, large.size)
+            transfer.cancel()
+        finally:
+            os.kill(session.agent.pid, signal.SIGCONT)
         with pytest.raises(PeerError):
             transfer.wait(timeout=20)
         assert session.stats()["your_bytes"] - before < large.size
