@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DgkitError, PeerError, PeerTimeout
+from ..errors import ClosedError, DgkitError, PeerError, PeerTimeout
 from ..types import Op, Path, Status
 from .argument_checks import function, seconds, within
 
@@ -193,24 +193,23 @@ class SessionTransfer(ABC):
     def _post_chunks(self) -> None:
         """Post chunks as long as staging slots are free. The caller holds the lock."""
         while self._posted < self.size and self._error is None:
-            slot = None
             try:
                 slot = self._pool.acquire()
-                if slot is None:
-                    self._wait_for_slot()
-                    return
-                chunk = Chunk(
-                    slot, self._posted, min(self._pool.slot_size, self.size - self._posted)
-                )
-                self._posted += chunk.size
-                if self._view is not None:
-                    data = self._view[chunk.at : chunk.at + chunk.size]
-                    self._pool.buffer[slot : slot + chunk.size] = data
+            except ClosedError as exc:
+                self._error = exc
+                return
+            if slot is None:
+                self._wait_for_slot()
+                return
+            at = self._posted
+            chunk = Chunk(slot, at, min(self._pool.slot_size, self.size - at))
+            self._posted += chunk.size
+            if self._view is not None:
+                self._pool.buffer[slot : slot + chunk.size] = self._view[at : at + chunk.size]
+            try:
                 chunk.request = self._post(chunk)
             except DgkitError as exc:
-                self._error = self._error or exc
-                if slot is not None:
-                    self._pool.release(slot)
+                self._finish_chunk(chunk, None, exc)
                 return
             if not chunk.finished:
                 self._in_flight.append(chunk)
@@ -218,7 +217,7 @@ class SessionTransfer(ABC):
     def _finish_chunk(self, chunk: Chunk, reply: Moved | None, error: Exception | None) -> None:
         """Take in the result of a chunk, and free its slot. The caller holds the lock."""
         chunk.finished = True
-        with contextlib.suppress(ValueError):  # it finished while it was being posted
+        with contextlib.suppress(ValueError):  # finished within _post()
             self._in_flight.remove(chunk)
         try:
             if reply is None:
