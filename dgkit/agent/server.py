@@ -25,7 +25,7 @@ from ..wire import address as addresses
 from ..wire.error_codec import to_wire
 from ..wire.listener import Listener
 from ..wire.messages import Block, Bye, Done, Hello, Moved, decode_request, encode, number_of
-from ..wire.wakeup import Watcher
+from ..wire.wakeup import Wakeup
 from .client import SMALL, Client, MemoryLimit
 from .handlers import Handlers
 from .handshake import check_hello, welcome
@@ -113,12 +113,12 @@ class Agent:
         """Serves until stop(), or until the watched fd ends."""
         router = self.listener.router
         recv, clients = router.recv, self.clients
-        with Watcher(self.listener, (self._wake, self._signal_fd), self._watch_fd):
+        with Wakeup(self.listener, (self._wake, self._signal_fd), self._watch_fd):
             while not self._stop:
                 try:
                     route = recv()
                 except zmq.Again:  # only with telemetry
-                    self._rest(Watcher.NEWS)
+                    self._rest(Wakeup.EVENT)
                     continue
                 client = clients.get(route)
                 if client is None:
@@ -135,7 +135,7 @@ class Agent:
         """From a route that is no client: the watcher's news, or a Hello."""
         frame = router.recv(copy=False)
         several = self._skip(router)
-        if route == Watcher.ROUTE:
+        if route == Wakeup.ROUTE:
             self._rest(frame.bytes)
             return
         error: Exception = PeerError("a message of several parts")
@@ -160,7 +160,7 @@ class Agent:
     def _rest(self, news: bytes) -> None:
         for fd in self.listener.service():
             self._drop(self._by_fd.pop(fd, b""))
-        if news == Watcher.TIE:
+        if news == Wakeup.PARENT_EXIT:
             self._stop = True
         self._flush()
         if self.telemetry is not None:

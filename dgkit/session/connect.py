@@ -119,12 +119,12 @@ def _open(
 ) -> Session:
     from ..dma import Device
     from ..wire.address import parse
-    from ..wire.connection import Link
+    from ..wire.connection import Connection
     from .handshake import greet, identity
     from .session import Session
 
     where = parse(address)
-    link = Link(where, identity(where, keys))
+    link = Connection(where, identity(where, keys))
     try:
         welcome = greet(link, moves["provider"], timeout)
         by_agent = welcome.role == "dpu"

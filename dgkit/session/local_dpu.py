@@ -20,7 +20,7 @@ from .transfer import SessionTransfer, Totals, TransferReport, room
 
 if TYPE_CHECKING:
     from ..dma import Device, Queue, RemoteRegion, Transfer
-    from ..wire.connection import Link
+    from ..wire.connection import Connection
     from .region import SessionRegion
 
 __all__ = ["LocalDpu", "LocalTransfer"]
@@ -32,7 +32,7 @@ _TURN_S = 0.02  # that a wait keeps other threads out
 class LocalDpu:
     """Moves bytes by a queue of its own, and copies and digests beside it. Thread-safe."""
 
-    def __init__(self, link: Link, device: Device, timeout: float) -> None:
+    def __init__(self, link: Connection, device: Device, timeout: float) -> None:
         self.link = link
         self.device = device
         self.provider = device.provider

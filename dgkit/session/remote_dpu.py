@@ -7,9 +7,8 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DgkitError, PeerError, PeerTimeout
-from ..wire.connection import Link
+from ..wire.connection import Connection, Pending
 from ..wire.messages import Cancel, Digest, Free, Import, Move
-from ..wire.pending import Pending
 from .staging import Ring
 from .transfer import SessionTransfer, Totals, TransferReport, room
 
@@ -27,7 +26,7 @@ LARGE, LARGE_SLOTS = 1 << 21, 4
 class AgentDpu:
     """Moves bytes by asking. Thread-safe."""
 
-    def __init__(self, link: Link, device: Device, provider: str, timeout: float) -> None:
+    def __init__(self, link: Connection, device: Device, provider: str, timeout: float) -> None:
         self.link = link
         self.provider = provider
         self._device = device

@@ -16,8 +16,7 @@ from ..report import Machine
 from ..wire.messages import Cancel, Subscribe, Watch
 
 if TYPE_CHECKING:
-    from ..wire.connection import Link
-    from ..wire.pending import Pending
+    from ..wire.connection import Connection, Pending
     from .local_dpu import LocalDpu
     from .region import SessionRegion
 
@@ -76,17 +75,17 @@ class AgentSource:
     """The agent measures and publishes; a feed of its own has this monitor's blocks alone."""
 
     def __init__(
-        self, link: Link, region: SessionRegion, fields: Iterable[Any], timeout: float
+        self, link: Connection, region: SessionRegion, fields: Iterable[Any], timeout: float
     ) -> None:
         self.ended: Exception | None = None
         self._link, self._timeout = link, timeout
-        self._stopped = link.liveness.watcher()
+        self._stopped = link.liveness.stop_check()
         number = int.from_bytes(os.urandom(7), "little") + 1
         endpoint = link.ask(Subscribe, timeout=timeout).endpoint
-        self._feed = link.standing.feed(endpoint, topic(number))
+        self._feed = link.subscriptions.subscribe(endpoint, topic(number))
         self._pending: Pending | None = None
         try:
-            self._feed.join(timeout)
+            self._feed.wait_connected(timeout)
             request = (number, region.handle, *fields)
             self._pending = link.post(Watch, *request, then=self._begin)
             if not link.wait(self._pending, timeout):
@@ -101,7 +100,7 @@ class AgentSource:
 
     def _begin(self, pending: Pending) -> None:
         if pending.error is None:
-            self._link.standing.ends[pending.number] = self._end
+            self._link.subscriptions.on_end[pending.number] = self._end
 
     def _end(self, error: Exception) -> None:
         self.ended = error
@@ -128,12 +127,12 @@ class AgentSource:
 
     def stop(self) -> None:
         """Closes the feed."""
-        self._link.standing.drop(self._feed)
+        self._link.subscriptions.unsubscribe(self._feed)
 
     def _cancel(self) -> Pending | None:
         if self._pending is None or self._link.dead is not None:
             return None
-        self._link.standing.ends.pop(self._pending.number, None)
+        self._link.subscriptions.on_end.pop(self._pending.number, None)
         with contextlib.suppress(PeerError):
             return self._link.post(Cancel, self._pending.number)
         return None

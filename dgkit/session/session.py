@@ -19,7 +19,7 @@ from .staging import flat
 if TYPE_CHECKING:
     from ..dma import Device
     from ..report import BandwidthReport, LatencyReport
-    from ..wire.connection import Link
+    from ..wire.connection import Connection
     from .local_dpu import LocalDpu
     from .monitor import Monitor
     from .spawn import SoftwareDpu
@@ -36,7 +36,12 @@ class Session:
     """
 
     def __init__(
-        self, link: Link, device: Device, welcome: Any, timeout: float, owned: SoftwareDpu | None
+        self,
+        link: Connection,
+        device: Device,
+        welcome: Any,
+        timeout: float,
+        owned: SoftwareDpu | None,
     ) -> None:
         self.role = "host" if welcome.role == "dpu" else "dpu"
         self.agent = welcome

@@ -1,4 +1,4 @@
-"""`dgkit lab`: JupyterLab on this machine alone, its software DPU, and nothing left behind."""
+"""`dgkit lab`: JupyterLab on 127.0.0.1 only, its software DPU, and nothing left behind."""
 
 import http.client
 import json
@@ -158,7 +158,7 @@ def test_a_person_gets_the_url_on_stdout_and_the_rest_on_stderr(home):
             cli.send(process, "SIGINT")
             out, err = cli.ended(process, 60)
     assert not out
-    assert f"serves {home} on this machine alone" in err
+    assert f"serves {home} on 127.0.0.1 only" in err
     assert "DGKIT_ADDRESS" not in err
     assert ("You are root" in err) == (os.geteuid() == 0)
     assert "Traceback" not in err
