@@ -91,7 +91,7 @@ _STDOUT = "-"
     is_flag=False,
     flag_value=_STDOUT,
     metavar="[FILE]",
-    help="Write all reports to FILE; without FILE, print JSON only on stdout.",
+    help="Write all reports to FILE; without FILE, print only JSON on stdout.",
 )
 def bench(
     sizes: Sequence[int],

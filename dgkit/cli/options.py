@@ -86,4 +86,4 @@ def comma_separated(parse: Callable[[str], T]) -> Callable[[str | tuple[T, ...]]
 
 def as_json(command: F) -> F:
     """Add the option `--json`."""
-    return click.option("--json", "json_", is_flag=True, help="Print JSON only on stdout.")(command)
+    return click.option("--json", "json_", is_flag=True, help="Print only JSON on stdout.")(command)

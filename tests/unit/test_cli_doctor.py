@@ -185,7 +185,7 @@ def test_two_hosts_cannot_be_judged_together(old, capsys):
 def test_help_has_the_exit_codes_and_that_nothing_is_changed(capsys):
     main(["doctor", "--help"])
     out = " ".join(capsys.readouterr().out.split())
-    for words in ("changes nothing", "needs no root", "1 something", "5 it works", "6 something"):
+    for words in ("Changes nothing", "needs no root", "1 a failure", "5 works", "6 unknown"):
         assert words in out
 
 

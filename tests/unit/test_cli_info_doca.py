@@ -49,14 +49,14 @@ def test_a_function_without_dma_has_no_limits_of_tasks():
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        ("import os; os._exit(3)", "ended with 3"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended with -11"),
+        ("import os; os._exit(3)", "exited with 3"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "exited with -11"),
         ("import signal; signal.pause()", "no answer within 0.2 s"),
     ],
 )
 def test_a_library_that_crashes_or_hangs_is_a_fact(program, why, monkeypatch):
     monkeypatch.setattr(info_doca, "_PROGRAM", program)
-    monkeypatch.setattr(info_doca, "_LONGEST_S", 0.2 if "pause" in program else 30.0)
+    monkeypatch.setattr(info_doca, "_TIMEOUT_S", 0.2 if "pause" in program else 30.0)
     for said in info_doca.collect().values():
         assert why in said["why"]
 
