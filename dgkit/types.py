@@ -109,7 +109,7 @@ class Memory(Protocol):
 
     @property
     def place(self) -> str:
-        """Where the bytes are: `host`, `pinned`, `cuda:0`."""
+        """Place of the bytes: `host`, `pinned`, `cuda:0`."""
 
     @property
     def fd(self) -> int:
@@ -121,7 +121,7 @@ class Memory(Protocol):
 
     @property
     def share_process(self) -> bool:
-        """Whether an importer may open this process to copy the bytes itself (ptrace access)."""
+        """True if an importer may open this process to copy the bytes itself (ptrace access)."""
 
 
 _MEMORY = ("size", "place", "fd", "fd_offset", "share_process")

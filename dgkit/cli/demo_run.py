@@ -40,7 +40,7 @@ class Step:
 
     @property
     def overlapped(self) -> bool:
-        """Whether reads and writes overlapped: their sum exceeds the total."""
+        """True if reads and writes overlapped: their sum exceeds the total."""
         return self.read_ns + self.write_ns > self.elapsed_ns
 
 
@@ -64,7 +64,7 @@ class Moved:
 
     @property
     def verified(self) -> bool:
-        """Whether the three digests are equal."""
+        """True if the three digests are equal."""
         return bool(self.host) and self.host == self.dpu == self.copy
 
     def to_dict(self) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Report(ABC):
 
     @property
     def by_gpu(self) -> bool:
-        """Whether a GPU's copy engine copied; between host memories the CPU does."""
+        """True if a GPU's copy engine copied; between host memories the CPU does."""
         return self.provider == "cuda" and bool(self.machine.engine)
 
     @property
@@ -100,13 +100,13 @@ class Report(ABC):
 
     @property
     def floor_moved(self) -> bool:
-        """Whether the floors before and after differ by more than a factor of 1.5."""
+        """True if the floors before and after differ by more than a factor of 1.5."""
         floors = self._floors()
         return bool(floors) and max(floors) > _FLOOR_RATIO * min(floors)
 
     @property
     def no_floor(self) -> str:
-        """Why the floor is missing, or "" if it was measured."""
+        """Reason why the floor is missing, or "" if it was measured."""
         if self._floors():
             return ""
         if self.provider in DOCA:

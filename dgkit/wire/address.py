@@ -38,7 +38,7 @@ class Address:
 
     @property
     def tcp(self) -> bool:
-        """Whether connections use the network, which requires keys."""
+        """True if connections use the network, which requires keys."""
         return self.endpoint.startswith("tcp://")
 
     @property
