@@ -48,16 +48,16 @@ def parse_size(text: str, *, least: int = 1) -> int:
         ValueError: Not a size, not a whole number of bytes, too small or too large.
     """
     if re.fullmatch(r"0[xX][0-9a-fA-F]+", text.strip()):
-        found, left = int(text, 16), 0
+        size, rest = int(text, 16), 0
     elif match := _SIZE.fullmatch(text.strip()):
         unit = _UNITS.index((match[3] or "").lower())
         scaled = int(match[1] + (match[2] or "")) << 10 * unit
-        found, left = divmod(scaled, 10 ** len(match[2] or ""))
+        size, rest = divmod(scaled, 10 ** len(match[2] or ""))
     else:
         raise ValueError(f"{text!r} is not a size: use bytes, or 64K, 512M, 4G (K is 1024)")
-    if left or found < least:
+    if rest or size < least:
         limit = {0: "", 1: ", one or more"}.get(least, f", {least} or more")
         raise ValueError(f"{text!r} is not a whole number of bytes{limit}")
-    if found > _LARGEST:
+    if size > _LARGEST:
         raise ValueError(f"{text!r} is too large: the limit is {_LARGEST} bytes")
-    return found
+    return size

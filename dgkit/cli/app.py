@@ -91,8 +91,8 @@ class Dgkit(click.Group):
             formatter.write(f"  {line}\n" if line[:1].isdigit() else f"{line}\n")
 
     def _traceback(self) -> click.Option:
-        def remember(_: click.Context, __: click.Parameter, wanted: bool) -> None:
-            self.traceback = self.traceback or wanted
+        def remember(_: click.Context, __: click.Parameter, value: bool) -> None:
+            self.traceback = self.traceback or value
 
         return click.Option(
             ["--traceback"],
@@ -104,8 +104,8 @@ class Dgkit(click.Group):
 
 
 def _version() -> click.Option:
-    def show(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-        if wanted:
+    def show(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
             from .._version import __version__
 
             click.echo(f"dgkit {__version__}")

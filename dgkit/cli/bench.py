@@ -129,11 +129,11 @@ def bench(
         paths = paths or (("auto",) if single_path else ("inline", "worker"))
         cases = [Case(*row) for row in product(ops, paths, sizes)]
         deep = [Case(*row) for row in product(ops, paths, sizes, depths)]
-        found = _measure(session, place, cases, deep, count=count, seconds=seconds)
+        results = _measure(session, place, cases, deep, count=count, seconds=seconds)
     if json_ != _STDOUT:
-        _show(found)
+        _show(results)
     if json_:
-        _write(path, found)
+        _write(path, results)
     return 0
 
 
@@ -156,14 +156,14 @@ def _measure(
     return {"info": session.info, **where, "latency": latency, "bandwidth": rate}
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(results: dict[str, Any]) -> None:
     from .tables import floor_note, latency_table, rate_table
 
-    latency: Sequence[LatencyReport] = found["latency"]
-    rate: Sequence[BandwidthReport] = found["bandwidth"]
+    latency: Sequence[LatencyReport] = results["latency"]
+    rate: Sequence[BandwidthReport] = results["bandwidth"]
     out = console()
-    if found["chosen"]:
-        out.print(f"auto: {found['chosen']}\n", markup=False, soft_wrap=True)
+    if results["chosen"]:
+        out.print(f"auto: {results['chosen']}\n", markup=False, soft_wrap=True)
     label = latency[0].label
     for op in dict.fromkeys(report.op for report in latency):
         single = [report for report in latency if report.op == op]
@@ -185,14 +185,16 @@ def _output_file(json_: str | None) -> Path | None:
     return path
 
 
-def _write(path: Path | None, found: dict[str, Any]) -> None:
+def _write(path: Path | None, results: dict[str, Any]) -> None:
     """Write all reports as JSON; a file is replaced atomically."""
     import json
 
     from .._version import __version__
 
-    rows = {name: [report.to_dict() for report in found[name]] for name in ("latency", "bandwidth")}
-    document = {"kind": "dgkit bench", "dgkit": __version__, **found, **rows}
+    rows = {
+        name: [report.to_dict() for report in results[name]] for name in ("latency", "bandwidth")
+    }
+    document = {"kind": "dgkit bench", "dgkit": __version__, **results, **rows}
     if path is None:
         print_json(document)
         return

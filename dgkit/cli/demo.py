@@ -60,16 +60,16 @@ def demo(file: Path | None, quick: bool, on: str, provider: str | None, json_: b
     source = Source(file, copies=_COPIES.get(on, 0))
     place = resolve_place(on, provider)
     with connect(provider=place.provider, gpu=place.gpu) as session:
-        who = sides(session) | {"chosen": place.chosen}
+        parties = sides(session) | {"chosen": place.chosen}
         if not json_:
-            view.show_sides(who)
+            view.show_sides(parties)
         moved = move(session, source, place.on)
         if not json_:
             view.show_moved(moved)
         latency, rate = time_transfers(session, on=place.on, quick=quick)
     if json_:
         timed = {"latency": [r.to_dict() for r in latency], "bandwidth": rate.to_dict()}
-        print_json({**who, **moved.to_dict(), **timed})
+        print_json({**parties, **moved.to_dict(), **timed})
     else:
         view.show_times(latency, rate)
     return OK if moved.verified else FAILED

@@ -19,17 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["show_moved", "show_sides", "show_times"]
 
 
-def show_sides(who: dict[str, Any]) -> None:
+def show_sides(parties: dict[str, Any]) -> None:
     """Print both processes and what takes the place of the hardware."""
     out = console()
-    dpu = who["dpu"]
-    out.print(
-        f"[bold]dgkit demo[/] on a [bold yellow]{who['label']}[/] (provider {who['provider']})"
-    )
-    out.print(f"  host  pid {who['host']['pid']:<8} this process, owns the memory")
+    dpu, label, provider = parties["dpu"], parties["label"], parties["provider"]
+    out.print(f"[bold]dgkit demo[/] on a [bold yellow]{label}[/] (provider {provider})")
+    out.print(f"  host  pid {parties['host']['pid']:<8} this process, owns the memory")
     out.print(f"  DPU   pid {dpu['pid']:<8} a second process, moves the bytes")
-    if who["chosen"]:
-        out.print(Text(f"  auto  {who['chosen']}"), soft_wrap=True)
+    if parties["chosen"]:
+        out.print(Text(f"  auto  {parties['chosen']}"), soft_wrap=True)
 
 
 def _rate(size: int, ns: int) -> str:

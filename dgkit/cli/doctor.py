@@ -206,17 +206,17 @@ def _record(file: str, *, word: str, size: int, json_: bool) -> int:
     return 0
 
 
-def _list(words: tuple[str, ...], json_: bool) -> int:
+def _list(names: tuple[str, ...], json_: bool) -> int:
     from ..doctor.registry import checks, named
 
     with _usage():
-        known = tuple(dict.fromkeys(named(words))) if words else checks()
+        listed = tuple(dict.fromkeys(named(names))) if names else checks()
     if json_:
-        print_json([{"name": c.name, "family": c.family, "asks": c.asks} for c in known])
+        print_json([{"name": c.name, "family": c.family, "asks": c.asks} for c in listed])
         return 0
-    width = max(len(check.name) for check in known) + 4
+    width = max(len(check.name) for check in listed) + 4
     family = ""
-    for check in known:
+    for check in listed:
         if check.family != family:
             family = check.family
             click.echo(family)

@@ -57,13 +57,13 @@ def _version(module: str, *names: str) -> str:
     return "missing"
 
 
-def lines(found: dict[str, Any]) -> Iterator[str]:
+def lines(facts: dict[str, Any]) -> Iterator[str]:
     """Yield the facts as lines of text."""
-    for gpu in found["gpus"]:
+    for gpu in facts["gpus"]:
         yield from _gpu(gpu)
-    if found["why"]:
-        yield f"not usable: {found['why']}"
-    yield ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
+    if facts["why"]:
+        yield f"not usable: {facts['why']}"
+    yield ", ".join(f"{name} {version}" for name, version in facts["libraries"].items())
 
 
 def _gpu(gpu: dict[str, Any]) -> Iterator[str]:

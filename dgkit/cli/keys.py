@@ -76,7 +76,7 @@ def list_(json_: bool) -> int:
         click.echo(f"No keys in {store.folder()}. Make a pair with: dgkit keys make")
         return 0
     for row in rows:
-        kinds = [word for word, yes in (("own", row.own), ("allowed", row.allowed)) if yes]
+        kinds = [name for name, yes in (("own", row.own), ("allowed", row.allowed)) if yes]
         click.echo(f"{row.name or '(no name)'} ({', '.join(kinds)})\n  {row.public}")
     return 0
 

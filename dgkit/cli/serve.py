@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 
 import click
 
@@ -89,11 +90,9 @@ def serve(
     from .. import agent
 
     if print_unit:
-        options = {"address": address, "role": role, "provider": provider, "keys": keys}
-        options["max-memory"] = None if max_memory is None else str(max_memory)
-        options["gpu"], options["pci"] = str(gpu) if gpu else None, pci
-        given = [f"--{name} {shlex.quote(text)}" for name, text in options.items() if text]
-        click.echo(agent.unit(" ".join(given)), nl=False)
+        values = {"address": address, "role": role, "provider": provider, "keys": keys}
+        limits = {"max-memory": max_memory, "gpu": gpu}
+        click.echo(agent.unit(_command_line(values | limits | {"pci": pci})), nl=False)
         return 0
     try:
         ended = agent.serve(
@@ -107,6 +106,13 @@ def serve(
         sys.stdout.flush()
         agent.leave(FAILED)  # the transfer's thread would keep this process alive
     return 0
+
+
+def _command_line(values: Mapping[str, object]) -> str:
+    """Return the options that have a value, quoted for a shell."""
+    return " ".join(
+        f"--{name} {shlex.quote(str(value))}" for name, value in values.items() if value
+    )
 
 
 def _print_ready(endpoint: str, role: str, provider: str) -> None:

@@ -51,20 +51,10 @@ class BandwidthReport(Report):
         if elapsed_ns <= 0:
             raise ValueError(f"elapsed_ns is {elapsed_ns}; it must be 1 or more")
         return cls(
-            size=size,
-            op=op,
-            provider=provider,
-            path=path,
-            spinning=spinning,
-            machine=machine,
-            where=where,
-            bytes=bytes,
-            ops=ops,
-            elapsed_ns=elapsed_ns,
-            window=window,
-            floor_gbps=tuple(floor_gbps),
-            failed=failed,
-        )
+            size=size, op=op, provider=provider, path=path, spinning=spinning, machine=machine,
+            where=where, bytes=bytes, ops=ops, elapsed_ns=elapsed_ns, window=window,
+            floor_gbps=tuple(floor_gbps), failed=failed,
+        )  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BandwidthReport:

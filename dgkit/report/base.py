@@ -154,9 +154,9 @@ class Report(ABC):
         return f"worker path ({'spinning' if self.spinning else 'sleeping'})"
 
     def _rows(self) -> list[tuple[str, str]]:
-        made = [("provider", f"{self.provider} ({self.label})")]
-        made += [("between", self.where)] if self.where else []
-        return [*self._figures(), *made, ("machine", str(self.machine))]
+        rows = [("provider", f"{self.provider} ({self.label})")]
+        rows += [("between", self.where)] if self.where else []
+        return [*self._figures(), *rows, ("machine", str(self.machine))]
 
     def __repr__(self) -> str:
         name, moved = type(self).__name__, f", {FLOOR_MOVED}" if self.floor_moved else ""

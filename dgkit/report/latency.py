@@ -46,17 +46,10 @@ class LatencyReport(Report):
             raise ValueError("a latency report requires at least one sample")
         ordered = sorted(samples_ns)
         return cls(
-            size=size,
-            op=op,
-            provider=provider,
-            path=path,
-            spinning=spinning,
-            machine=machine,
-            where=where,
-            percentiles=Percentiles.of(ordered),
-            histogram=Histogram.of(ordered),
+            size=size, op=op, provider=provider, path=path, spinning=spinning, machine=machine,
+            where=where, percentiles=Percentiles.of(ordered), histogram=Histogram.of(ordered),
             floor_ns=tuple(floor_ns),
-        )
+        )  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LatencyReport:

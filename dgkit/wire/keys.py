@@ -107,8 +107,8 @@ def _others() -> str:
     names = sorted(path.stem for path in folder().glob("*.secret"))
     if not names:
         return ""
-    known = ", ".join(names)
-    return f'select one with `--keys NAME` (keys="NAME" in Python; stored: {known}), or '
+    stored = ", ".join(names)
+    return f'select one with `--keys NAME` (keys="NAME" in Python; stored: {stored}), or '
 
 
 def allow(public: str, name: str = "") -> None:
@@ -162,9 +162,9 @@ def listing() -> list[KeyInfo]:
     clients = allowed()
     own = [(path.stem, _read(path)) for path in sorted(folder().glob("*.public"))]
     rows = [KeyInfo(name, public, True, public in clients) for name, public in own]
-    mine = {public for _, public in own}
+    own_keys = {public for _, public in own}
     return rows + [
-        KeyInfo(name, key, False, True) for key, name in clients.items() if key not in mine
+        KeyInfo(name, key, False, True) for key, name in clients.items() if key not in own_keys
     ]
 
 

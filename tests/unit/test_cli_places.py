@@ -1,4 +1,4 @@
-"""`--on` and what `dgkit info` says of GPUs: told at once, and nothing is started for nothing."""
+"""`--on` fails before a process starts; GPUs in `dgkit info`."""
 
 import json
 import threading

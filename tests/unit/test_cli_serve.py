@@ -1,4 +1,4 @@
-"""`dgkit serve`: it tells where it listens, serves, ends when told to, and leaves no file."""
+"""`dgkit serve` prints its address, serves, ends on a signal and leaves no file."""
 
 import os
 import shlex

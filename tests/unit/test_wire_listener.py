@@ -1,4 +1,4 @@
-"""Where an agent may listen: nobody else's file and nobody else's socket is taken away."""
+"""An agent listens only at a free address: it replaces no file and no socket in use."""
 
 import os
 import socket
