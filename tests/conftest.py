@@ -22,6 +22,10 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # started by nohup
 IN_CI = os.environ.get("CI") == "true"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--approve", action="store_true", help="write approved texts, for review")
+
+
 def _fail_a_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
@@ -40,11 +44,6 @@ def pytest_make_collect_report() -> Iterator[None]:
     report = yield
     _fail_a_skip(report)
     return report
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    help_text = "write the files in approved/ folders again instead of comparing with them"
-    parser.addoption("--approve", action="store_true", help=help_text)
 
 
 @pytest.fixture
