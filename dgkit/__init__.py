@@ -1,13 +1,25 @@
 """Read and write the memory of another process by DMA.
 
-The layout: `dma` moves bytes (devices, regions, queues), `memory` owns them, and both meet at
-`types`. `wire` carries messages, `agent` serves one side to the other, `session` puts the two
-sides together, `report` says how fast they were, `cli` is the `dgkit` command. `widgets` are panels
-for a notebook, `jupyter` its magics and its server's part: both need the extra `lab`. `doca` is
-DOCA's own API, for who wants that. `_native` is the C core (native/dgkit.h), known to `dma/_ffi.py`
-alone.
+Packages:
 
-Names load when they are first used: `import dgkit` itself reads this file and nothing else.
+session    a host and a DPU connected to each other: regions, transfers, measurements
+agent      a process that serves one side to the other: `dgkit serve`
+dpu        the work of the DPU side, in a session or in an agent
+wire       messages between the two sides
+dma        devices, memory regions, queues and transfers
+memory     allocation: host memory, pinned memory, GPU memory
+doca       DOCA DMA in DOCA's own terms
+report     latency and bandwidth reports
+doctor     diagnosis of a machine: why a GPU and a DPU cannot reach each other
+widgets    panels for notebooks (extra `lab`)
+jupyter    magics, and `dgkit lab`'s server (extra `lab`)
+cli        the `dgkit` command
+_native    the C core (native/dgkit.h); only dma/_ffi.py imports it
+
+Modules: types (access flags, statuses, the Memory protocol), errors, validate (arguments), buffers,
+units (sizes and times as text), html_cards.
+
+Public names are imported when they are first used: `import dgkit` loads this file and the version.
 """
 
 import os
@@ -15,7 +27,7 @@ import sys
 
 from ._version import __version__
 
-TYPE_CHECKING = False  # the same word to a type checker as typing's, which costs 3 ms to import
+TYPE_CHECKING = False  # type checkers treat it as typing's, whose import costs 3 ms
 if TYPE_CHECKING:
     from .dma import WC_DTYPE as WC_DTYPE
     from .dma import WR_DTYPE as WR_DTYPE
@@ -83,7 +95,7 @@ _NAMES = {
     ),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
-# Not in `__all__`: `from dgkit import *` needs no notebook.
+# Not in `__all__`: `from dgkit import *` must work without the extra `lab`.
 _LAB = {
     "AllocatePanel": "widgets.allocate",
     "DoctorPanel": "widgets.doctor",
@@ -101,7 +113,7 @@ __all__ += list(_HOME)
 
 
 def __getattr__(name: str) -> object:
-    """Imports a public name or submodule at its first use."""
+    """Import a public name or a package at its first use."""
     from importlib import import_module
 
     if name in _MODULES:
@@ -114,30 +126,35 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as exc:
         if name not in _LAB or (exc.name or "").startswith(__name__):
             raise
-        text = f"dgkit.{name} needs {exc.name}, which is not installed: `pip install '.[lab]'` in "
-        text += "dgkit's folder"
-        raise ImportError(text, name=exc.name) from exc
+        raise ImportError(
+            f"dgkit.{name} needs {exc.name}, which is not installed: `pip install '.[lab]'` in "
+            "dgkit's folder",
+            name=exc.name,
+        ) from exc
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    """What there is, loaded or not."""
+    """List all public names, imported or not."""
     return sorted({*globals(), *__all__, *_LAB, *_MODULES})
 
 
 def _check_platform() -> None:
-    """Refuses what the core was not written for: it needs memfd, pidfd and a 64-bit machine."""
+    """Raise ImportError unless this is Linux on x86-64 or aarch64.
+
+    The C core requires memfd, pidfd and a 64-bit machine.
+    """
     if sys.platform == "linux":
         machine = os.uname().machine if sys.maxsize > 2**32 else "32-bit Python"
         if machine in ("x86_64", "aarch64"):
             return
-        here = f"Linux on {machine}"
+        platform = f"Linux on {machine}"
     else:
-        here = {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
+        platform = {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
     raise ImportError(
-        f"dgkit runs on Linux, on x86-64 and aarch64; this is {here}. Use it in WSL2 "
-        "(Windows), in a Linux container (Docker, Podman), or by the Binder link in the README.",
+        f"dgkit runs on Linux, on x86-64 and aarch64; this is {platform}. Use WSL2 (Windows), a "
+        "Linux container (Docker, Podman), or the Binder link in the README.",
         name=__name__,
     )
 

@@ -1,3 +1,3 @@
-"""The version of dgkit: the only place that states it."""
+"""Version of dgkit, defined only here."""
 
 __version__ = "0.1.0"

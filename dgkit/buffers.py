@@ -1,4 +1,4 @@
-"""What `memory` and `dma` both ask of an object that has a buffer."""
+"""Validation of objects that support the buffer protocol, shared by `memory` and `dma`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 
 from .errors import Unsupported
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing costs more than this whole module
 if TYPE_CHECKING:
     from typing import Any
 
@@ -14,9 +14,12 @@ __all__ = ["flat_view", "has_objects"]
 
 
 def flat_view(obj: Any) -> memoryview:
-    """All bytes of an object of the buffer protocol, in place, as a flat memoryview of u1.
+    """Return all bytes of an object in place, as a flat memoryview of format B.
 
-    TypeError without a buffer, ValueError for no bytes, Unsupported if they are not contiguous.
+    Raises:
+        TypeError: No buffer, GPU memory, or items that are Python objects.
+        ValueError: No bytes.
+        Unsupported: Not contiguous.
     """
     kind = type(obj).__name__
     try:
@@ -24,18 +27,18 @@ def flat_view(obj: Any) -> memoryview:
     except TypeError:
         if not hasattr(obj, "__cuda_array_interface__"):
             raise
-        raise TypeError(f"{kind} lies on a GPU: register dgkit.wrap(array) instead") from None
+        raise TypeError(f"{kind} is in GPU memory: register dgkit.wrap(array) instead") from None
     if has_objects(view):
-        raise TypeError(f"{kind} holds Python objects, which have no bytes that could be moved")
+        raise TypeError(f"{kind} holds Python objects, whose bytes cannot be moved")
     if not view.contiguous:
         raise Unsupported(
             errno.EOPNOTSUPP,
-            f"{kind} is not contiguous: register the array that it is a view of, "
-            "and use write_2d or read_2d with its strides",
+            f"{kind} is not contiguous: register the array that it is a view of, and use write_2d "
+            "or read_2d with its strides",
         )
     if view.nbytes == 0:
-        raise ValueError(f"{kind} has no bytes; a memory needs at least one")
-    if not view.c_contiguous:  # Fortran's order: the same bytes, seen as the transposed array
+        raise ValueError(f"{kind} has 0 bytes; the minimum is 1")
+    if not view.c_contiguous:  # Fortran order: the same bytes as the transposed array
         import numpy as np
 
         view = memoryview(np.asarray(view).T)
@@ -43,5 +46,8 @@ def flat_view(obj: Any) -> memoryview:
 
 
 def has_objects(view: memoryview) -> bool:
-    """Whether its items are Python objects; field names of its format stand between colons."""
+    """Return whether the items of a view are Python objects (format `O`).
+
+    Field names, which a format has between colons, are skipped.
+    """
     return "O" in "".join((view.format or "B").split(":")[::2])

@@ -1,10 +1,16 @@
-"""The exception tree. Every error that dgkit raises on purpose is a DgkitError."""
+"""Exception classes. Every error that dgkit itself detects is a DgkitError.
+
+Wrong types and values in calls are Python's TypeError and ValueError.
+"""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing costs more than this whole module
 if TYPE_CHECKING:
-    from .dma.completion import Completion
+    from enum import IntEnum
+    from typing import Protocol
+else:
+    Protocol = object
 
 __all__ = [
     "AccessDenied",
@@ -31,29 +37,30 @@ __all__ = [
 
 
 class DgkitError(Exception):
-    """The root of the tree."""
+    """Base class of all errors of dgkit."""
 
 
 class BoundsError(DgkitError, ValueError):
-    """A transfer leaves its region: names the region, the offset, the size and the limit."""
+    """A transfer exceeds its region. The message names the region, offset, size and limit."""
 
 
 class AccessDenied(DgkitError, PermissionError):
-    """The access flags of a region, or the memory under it, forbid this."""
+    """The access flags of a region, or those of its memory, forbid the operation."""
 
 
 class ClosedError(DgkitError, ValueError):
-    """Something was used after close()."""
+    """An object was used after close()."""
 
 
 class NativeError(DgkitError, OSError):
-    """The C core or the system refused; `errno` says which way."""
+    """The C core or the system reported an error; `errno` is its number."""
 
 
 class _Explained(DgkitError):
-    """An error about this machine. `check`: which check of `dgkit doctor` explains it, "" if none.
+    """Error about this machine.
 
-    str() ends with that check; `words` is without it, for who tells the error on.
+    `check` names the check of `dgkit doctor` that explains it, or is "". str() ends with a
+    reference to that check; `words` does not.
     """
 
     def __init__(self, *args: object, check: str = "") -> None:
@@ -62,12 +69,12 @@ class _Explained(DgkitError):
 
     @property
     def words(self) -> str:
-        """What went wrong and what to do, without an errno and without the check."""
+        """The message without errno and without the reference to the check."""
         return str(self.args[-1] if self.args else "")
 
     @property
     def way_out(self) -> str:
-        """Where to read more, for the end of a message; "" if no check can say more."""
+        """Reference to the doctor's check, or "" if there is none."""
         return f"`dgkit doctor {self.check}` explains it" if self.check else ""
 
     def __str__(self) -> str:
@@ -76,64 +83,103 @@ class _Explained(DgkitError):
 
 
 class DeviceUnavailable(_Explained, NativeError):
-    """The provider cannot be used here; the message says why and what to do."""
+    """The provider cannot be used on this machine. The message says why and what to do."""
 
 
 class Unsupported(NativeError):
-    """The provider cannot do this; the message names the one that can, if any."""
+    """The provider lacks this capability. The message names a provider that has it, if any."""
 
 
 class QueueFull(NativeError):
-    """`depth` operations are posted and not reaped: poll, or wait for one, then post again."""
+    """`depth` operations are posted and not reaped: poll or wait, then post again."""
 
 
 class QueueInUse(NativeError):
-    """Another thread is in this queue: open one queue a thread."""
+    """Another thread is using this queue: open one queue per thread."""
 
 
 class RegionBusy(NativeError):
-    """Transfers are still in flight. New ones stay refused and the memory stays; close() again."""
+    """Transfers of a region being closed are still in flight.
+
+    New transfers stay refused and the memory stays allocated: call close() again.
+    """
 
 
 class OutOfMemory(NativeError, MemoryError):
-    """The memory asked for is not there; nothing was allocated."""
+    """The requested memory is not available; nothing was allocated."""
 
 
 class LimitReached(NativeError):
-    """A limit of the system (open files, mappings) is reached; the message names it."""
+    """A limit of the system (open files, mappings) is reached. The message names it."""
+
+
+class CompletionLike(Protocol):
+    """Fields of the completion in a TransferError; times are in ns."""
+
+    @property
+    def status(self) -> IntEnum:
+        """A dgkit.Status."""
+
+    @property
+    def op(self) -> IntEnum:
+        """A dgkit.Op."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that were moved."""
+
+    @property
+    def path(self) -> str:
+        """`inline` or `worker`."""
+
+    @property
+    def submit_ns(self) -> int:
+        """Time of the call."""
+
+    @property
+    def post_ns(self) -> int:
+        """Time when the provider got the operation."""
+
+    @property
+    def complete_ns(self) -> int:
+        """Time when the operation was done."""
+
+    @property
+    def latency_ns(self) -> int:
+        """From submit to completion."""
 
 
 class TransferError(DgkitError):
-    """A transfer completed with a status other than OK. `completion` has all of it."""
+    """A transfer completed with a status other than OK; `completion` has the details."""
 
-    def __init__(self, message: str, completion: Completion) -> None:
+    def __init__(self, message: str, completion: CompletionLike) -> None:
         super().__init__(message)
         self.completion = completion
 
 
 class ExportError(_Explained):
-    """Memory cannot be shared, or not safely; the message says what is wrong with it."""
+    """Memory cannot be exported, or not safely. The message says why."""
 
 
 class DescriptorError(DgkitError, ValueError):
-    """The bytes are no descriptor that can be used; the message says what was wrong with them."""
+    """The bytes are not a usable descriptor. The message says what is wrong with them."""
 
 
 class PeerError(DgkitError):
-    """Something about the other side."""
+    """Error of the other side, or of the connection to it."""
 
 
 class PeerLost(PeerError, ConnectionError):
-    """The other side is gone."""
+    """The other side has ended, or the connection to it has."""
 
 
 class PeerTimeout(PeerError, TimeoutError):
-    """The other side is there and does not answer in time."""
+    """The other side did not answer in time."""
 
 
 class PeerRefused(PeerError, PermissionError):
-    """The other side said no; the message has its reason."""
+    """The other side refused the request. The message has its reason."""
 
 
 class PeerVersion(PeerError):
-    """The other side speaks another version."""
+    """The other side uses another protocol version."""

@@ -1,9 +1,9 @@
-"""The HTML of what a notebook shows: one card, one chart, and how figures and bytes are written.
+"""HTML cards, tables and histograms for notebooks, and hex dumps.
 
-JupyterLab cleans the HTML of an untrusted notebook: it drops svg, style and script elements (and
-leaves their text behind), and each CSS value that is not a plain one, `var(...)` too (JupyterLab,
-packages/apputils/src/sanitizer.ts). So cards and charts are plain boxes, a colour is set twice
-(plain, then by the theme's variable), and text keeps the colour of the page.
+JupyterLab sanitizes the HTML of an untrusted notebook: it drops svg, style and script elements but
+keeps their text, and drops CSS values that are not literal, `var(...)` included (JupyterLab,
+packages/apputils/src/sanitizer.ts). Cards and charts are therefore plain boxes, each colour is set
+twice (a literal, then the theme's variable), and text keeps the colour of the page.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ __all__ += ["provider_badge", "provider_label", "table"]
 _HARDWARE = frozenset({"verbs", "doca"})
 _SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine", "softdoca": ", softdoca"}
 _GREY = "#8a8a8a"
-_LINE = 13  # px, of one line of the smallest text
+_LINE = 13  # px, height of one line of the smallest text
 _SMALL = "position:absolute;font-size:10px;line-height:1;white-space:nowrap"
 
 
 class Html(str):
-    """Text that is HTML already: of `badge`, `card`, `table`, `chart`. The rest is escaped."""
+    """Text that is already HTML and is not escaped again."""
 
     __slots__ = ()
 
 
 def provider_label(provider: str) -> str:
-    """`hardware` for providers that are a DPU's; for all others `software DPU`, and what of it.
+    """Return `hardware` for providers of a DPU, else `software DPU` with what copies.
 
-    `cuda` is one of the others: the GPU's copy engine is real, the DPU that uses it is a process.
-    So is `softdoca`: DOCA's interface, and this machine's CPU behind it.
+    `cuda` is a software DPU: the copy engine is a GPU's, but a process uses it in place of a DPU.
+    `softdoca` is one, too: DOCA's interface, implemented by the CPU.
     """
     if provider in _HARDWARE:
         return "hardware"
@@ -43,7 +43,7 @@ def provider_label(provider: str) -> str:
 
 
 def hex_lines(data: bytes, *, offset: int = 0) -> list[str]:
-    """16 bytes a line, 76 columns: offset, two groups of eight, printable ASCII or a dot."""
+    """Dump 16 bytes per line in 76 columns: offset, two groups of eight, printable ASCII."""
     return [_hex_line(data[at : at + 16], offset + at) for at in range(0, len(data), 16)]
 
 
@@ -54,12 +54,12 @@ def _hex_line(row: bytes, offset: int) -> str:
 
 
 def access_text(access: object) -> str:
-    """What `r`, `w` or `rw`, or an Access, lets DMA do: `read and write`."""
+    """Return the meaning of `r`, `w`, `rw` or an Access: `read and write`."""
     return {"r": "read", "w": "write", "rw": "read and write"}[str(access)]
 
 
 def badge(text: str, *, warn: bool = False) -> Html:
-    """A short label in a box of its own; `warn` for what a reader must not miss."""
+    """Return a short label in a box, in the warning colour if `warn`."""
     back = "#a34a00" if warn else "#5f6368"
     return Html(
         f'<span style="color:#ffffff;background-color:{back};padding:1px 8px;'
@@ -68,7 +68,7 @@ def badge(text: str, *, warn: bool = False) -> Html:
 
 
 def provider_badge(provider: str) -> Html:
-    """The label of a provider, in the colour that a reader must not miss unless it is hardware."""
+    """Return the label of a provider, in the warning colour unless it is hardware."""
     label = provider_label(provider)
     return badge(label, warn=label != "hardware")
 
@@ -81,9 +81,16 @@ def card(
     body: str = "",
     note: str = "",
 ) -> Html:
-    """A titled box of (name, value) rows, then `body`; `note` is a warning under the title.
+    """Return a titled box of rows.
 
-    All of it is escaped, but for a value, a `badge` or a `body` that is `Html`.
+    Everything is escaped except values, a `badge` and a `body` of type Html.
+
+    Args:
+        title: Title of the box.
+        rows: Name and value of each row.
+        badge: Label after the title.
+        body: Content below the rows.
+        note: Warning below the title.
     """
     lines = "".join(_row(name, value) for name, value in rows)
     tag = badge if isinstance(badge, Html) else _badge(badge) if badge else ""
@@ -113,7 +120,7 @@ def _row(name: str, value: object) -> str:
 
 
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
-    """Rows of cells under a header, for the `body` of a card. A cell is escaped unless `Html`."""
+    """Return a table for the `body` of a card. Cells are escaped unless they are Html."""
     cell = "text-align:left;vertical-align:middle;padding:2px 12px 2px 4px;"
     cell += f"border-top:1px solid {_GREY}"
     head = "".join(f'<th scope="col" style="{cell}">{html.escape(name)}</th>' for name in header)
@@ -132,10 +139,12 @@ def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]])
 def chart(
     edges_ns: Sequence[int], counts: Sequence[int], marks: Sequence[tuple[str, int]] = ()
 ) -> Html:
-    """A histogram of times: bin i holds counts[i] samples, edges_ns[i] <= t < edges_ns[i+1].
+    """Return a histogram of times, with logarithmic axes so that single samples are visible.
 
-    Both axes are logarithmic, so that one slow sample in 100,000 still shows. `marks` are at
-    most a handful of (label, ns), drawn as lines from the top.
+    Args:
+        edges_ns: Bin edges: bin i holds the samples with edges_ns[i] <= t < edges_ns[i+1].
+        counts: Samples in each bin.
+        marks: A few (label, ns) pairs, drawn as vertical lines.
     """
     low, high = _span(edges_ns[0], edges_ns[-1])
     top = log10(max([*counts, 9]) + 1)
@@ -159,7 +168,7 @@ def chart(
 
 
 def _span(first: int, last: int) -> tuple[float, float]:
-    """The ends of the axis as powers of ten, at least a factor of three apart."""
+    """Return the ends of the axis as powers of ten, at least a factor of three apart."""
     low, high = log10(max(first, 1)), log10(max(last, 1))
     spare = max(0.0, log10(3) - (high - low))
     return low - min(low, spare / 2), high + spare - min(low, spare / 2)
@@ -178,7 +187,7 @@ def _bar(left: float, right: float, height: float, tip: str) -> str:
 
 
 def _mark(up: int, label: str, x: float, ns: int) -> str:
-    """A dashed line that starts `up` px above the chart, its name beside its top."""
+    """Return a dashed line that starts `up` px above the chart, labelled at its top."""
     line = "#d84315;border-color:var(--jp-error-color1,#d84315)"
     side, gap = ("right", 100 - x) if x > 83 else ("left", x)
     return (
@@ -197,7 +206,7 @@ def _tick(x: float, text: str) -> str:
 
 
 def _level(y: float, text: str) -> str:
-    """A count on the left axis, and a faint line across at its height."""
+    """Return a count on the left axis and a faint horizontal line at its height."""
     return (
         f'<div style="position:absolute;left:0px;bottom:{y:.1f}%;width:100%;opacity:0.3;'
         f'border-top:1px dotted {_GREY}"></div>'
@@ -207,7 +216,7 @@ def _level(y: float, text: str) -> str:
 
 
 def _round_times(low: float, high: float) -> Iterator[float]:
-    """Times in ns to name on an axis from 10^low to 10^high, at most about ten."""
+    """Yield about ten tick times in ns for an axis from 10^low to 10^high."""
     span = high - low
     steps = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if span < 1.2 else (1.0, 3.0) if span < 3.5 else (1.0,)
     for power in range(int(low), int(high) + 1):

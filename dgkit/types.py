@@ -1,10 +1,10 @@
-"""What every layer shares: access flags, places, statuses, paths, and the Memory protocol."""
+"""Types shared by all layers: access flags, operations, statuses, paths, the Memory protocol."""
 
 from __future__ import annotations
 
 from enum import Enum, IntEnum, IntFlag
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing costs more than this whole module
 if TYPE_CHECKING:
     from typing import Protocol, TypeGuard
 else:
@@ -13,12 +13,12 @@ else:
 __all__ = ["DOCA", "MIXED", "Access", "GpuSpan", "Memory", "Op", "Path", "Status"]
 __all__ += ["parse_access", "parse_path"]
 
-DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by DMA tasks of libdoca
-MIXED = "mixed"  # the path of several operations, where some went inline and some by the worker
+DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by libdoca's DMA tasks
+MIXED = "mixed"  # path of several operations, some of them inline and some by the worker
 
 
 class Access(IntFlag):
-    """What DMA may do to a region, seen from the side that moves the bytes."""
+    """Operations that DMA may do on a region, seen from the side that moves the bytes."""
 
     READ = 1
     WRITE = 2
@@ -29,14 +29,14 @@ class Access(IntFlag):
 
 
 class Op(IntEnum):
-    """READ brings remote bytes to the DPU; WRITE puts the DPU's bytes into the remote region."""
+    """Direction of a transfer: READ from the remote region to the DPU, WRITE the other way."""
 
     READ = 0
     WRITE = 1
 
 
 class Path(Enum):
-    """How an operation is done: at once by the caller, by the engine, or whichever is faster."""
+    """Execution of an operation: by the caller at once, by the engine, or by the faster of both."""
 
     AUTO = 0
     INLINE = 1
@@ -47,7 +47,7 @@ class Path(Enum):
 
 
 class Status(IntEnum):
-    """The result of one transfer (`dg_wc.status`)."""
+    """Result of one transfer (`dg_wc.status`)."""
 
     OK = 0
     LOCAL_ERROR = 1
@@ -59,12 +59,20 @@ class Status(IntEnum):
 
 
 class GpuSpan:
-    """Bytes in the memory of a GPU, and how another process may import the block they lie in.
+    """Bytes in GPU memory, and how another process can import the allocation that contains them.
 
-    `kind` is "vmm" (CUDA virtual memory: `fd` is the block's POSIX fd), "ipc" (cudaMalloc: `handle`
-    is its 64-byte CUDA IPC handle) or "none": then `why` says why no other process can have it, and
-    what to do. `address`: of the first byte, on GPU number `gpu` of this process, whose UUID is
-    `uuid` (16 bytes). `size`, `block` (the whole block) and `offset` (in the block) are bytes.
+    Attributes:
+        kind: "vmm" (CUDA virtual memory, exported as `fd`), "ipc" (cudaMalloc, exported as
+            `handle`) or "none" (cannot be exported, for the reason in `why`).
+        address: Of the first byte, in the CUDA address space of this process.
+        size: Bytes.
+        gpu: Number of the GPU in this process.
+        uuid: UUID of the GPU, 16 bytes.
+        fd: POSIX file descriptor of the allocation, or -1.
+        handle: CUDA IPC handle of the allocation, 64 bytes, or empty.
+        block: Size of the allocation in bytes.
+        offset: Of the first byte in the allocation.
+        why: Why the memory cannot be exported, and what to do.
     """
 
     __slots__ = ("address", "block", "fd", "gpu", "handle", "kind", "offset", "size", "uuid", "why")
@@ -89,45 +97,45 @@ class GpuSpan:
 
 
 class Memory(Protocol):
-    """Bytes and where they live. `memory` makes them, `dma` registers them.
+    """Bytes and where they are: `memory` allocates them, `dma` registers them.
 
-    Beside what stands here a Memory of the host has `buffer`, a flat memoryview of its bytes; one
-    of a GPU has `gpu`, a GpuSpan, and no buffer.
+    Host memory also has `buffer`, a flat memoryview of its bytes. GPU memory has `gpu`, a GpuSpan,
+    and no buffer.
     """
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
 
     @property
     def place(self) -> str:
-        """`host`, `pinned`, `cuda:0`."""
+        """Place of the bytes: `host`, `pinned`, `cuda:0`."""
 
     @property
     def fd(self) -> int:
-        """A sealed memfd that holds the bytes from `fd_offset` on, or -1."""
+        """Sealed memfd that holds the bytes at `fd_offset`, or -1."""
 
     @property
     def fd_offset(self) -> int:
-        """Bytes."""
+        """Offset in bytes."""
 
     @property
     def share_process(self) -> bool:
-        """Whether an importer may open this process to copy the bytes itself."""
+        """True if an importer may open this process to copy the bytes itself (ptrace access)."""
 
 
 _MEMORY = ("size", "place", "fd", "fd_offset", "share_process")
 
 
 def is_memory(obj: object) -> TypeGuard[Memory]:
-    """Whether `obj` has what Memory asks for."""
+    """Return whether `obj` implements Memory."""
     if not all(hasattr(obj, name) for name in _MEMORY):
         return False
     return isinstance(getattr(obj, "gpu", None), GpuSpan) or hasattr(obj, "buffer")
 
 
 def parse_access(access: str | Access) -> Access:
-    """`"r"`, `"w"` or `"rw"` as flags. ValueError names what was given."""
+    """Convert `"r"`, `"w"` or `"rw"` to flags; raise ValueError for anything else."""
     names = {"r": Access.READ, "w": Access.WRITE, "rw": Access.RW, "wr": Access.RW}
     if isinstance(access, Access):
         flags: Access | None = access
@@ -139,7 +147,7 @@ def parse_access(access: str | Access) -> Access:
 
 
 def parse_path(path: str | Path) -> Path:
-    """`"auto"`, `"inline"` or `"worker"` as a Path. ValueError shows what was given."""
+    """Convert `"auto"`, `"inline"` or `"worker"` to a Path; raise ValueError otherwise."""
     if isinstance(path, Path):
         return path
     names = {str(known): known for known in Path}

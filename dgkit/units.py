@@ -1,4 +1,4 @@
-"""Sizes, times and rates as text, and sizes read back from text."""
+"""Sizes, times and rates as text, and sizes parsed from text."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ __all__ = ["gb_per_s", "parse_size", "size_text", "us"]
 
 _SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
 _UNITS = ("", "k", "m", "g", "t")
-_LARGEST = 2**63 - 1  # what a request can carry (wire/requests.py)
+_LARGEST = 2**63 - 1  # limit of a size in a request (wire/requests.py)
 
 
 def us(ns: float) -> str:
-    """Nanoseconds as microseconds with two decimals: `1,234.50`."""
+    """Format nanoseconds as microseconds with two decimals: `1,234.50`."""
     return f"{ns / 1000:,.2f}"
 
 
 def gb_per_s(bytes_per_s: float) -> str:
-    """Bytes a second in units of 10^9 with two decimals."""
+    """Format bytes per second in units of 10^9 with two decimals."""
     return f"{bytes_per_s / 1e9:,.2f}"
 
 
 def size_text(size: int) -> str:
-    """Bytes in the largest binary unit that they fill: `64 KiB`, `1.50 MiB`."""
+    """Format bytes in the largest binary unit of which there is at least one: `1.50 MiB`."""
     value, unit = float(size), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
@@ -32,22 +32,32 @@ def size_text(size: int) -> str:
 
 
 def parse_size(text: str, *, least: int = 1) -> int:
-    """`4096`, `64K`, `1.5GiB`, `0x100` in bytes; K is 1024. ValueError: it is none, or too small.
+    """Parse a size such as `4096`, `64K`, `1.5GiB` or `0x100`; K is 1024.
 
-    Reads back what `size_text` writes without a fraction. The panels read it as it is read here
-    (parseSize in widgets/base/panel.js).
+    Accepts the output of `size_text` unless it was rounded. parseSize in widgets/base/panel.js
+    accepts the same forms.
+
+    Args:
+        text: The size.
+        least: The smallest size to accept, in bytes.
+
+    Returns:
+        Bytes.
+
+    Raises:
+        ValueError: Not a size, not a whole number of bytes, too small or too large.
     """
     if re.fullmatch(r"0[xX][0-9a-fA-F]+", text.strip()):
-        found, left = int(text, 16), 0
+        size, rest = int(text, 16), 0
     elif match := _SIZE.fullmatch(text.strip()):
         unit = _UNITS.index((match[3] or "").lower())
         scaled = int(match[1] + (match[2] or "")) << 10 * unit
-        found, left = divmod(scaled, 10 ** len(match[2] or ""))
+        size, rest = divmod(scaled, 10 ** len(match[2] or ""))
     else:
-        raise ValueError(f"{text!r} is no size: write bytes, or 64K, 512M, 4G (K is 1024)")
-    if left or found < least:
-        words = {0: "", 1: ", one or more"}.get(least, f", {least} or more")
-        raise ValueError(f"{text!r} is no whole number of bytes{words}")
-    if found > _LARGEST:
-        raise ValueError(f"{text!r} is more than any machine has: the limit is {_LARGEST}")
-    return found
+        raise ValueError(f"{text!r} is not a size: use bytes, or 64K, 512M, 4G (K is 1024)")
+    if rest or size < least:
+        limit = {0: "", 1: ", one or more"}.get(least, f", {least} or more")
+        raise ValueError(f"{text!r} is not a whole number of bytes{limit}")
+    if size > _LARGEST:
+        raise ValueError(f"{text!r} is too large: the limit is {_LARGEST} bytes")
+    return size

@@ -1,4 +1,4 @@
-"""Numbers from the caller: whole, not negative, no larger than 64 bits."""
+"""Validation of integer arguments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import operator
 
 from .errors import BoundsError
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing costs more than this whole module
 if TYPE_CHECKING:
     from typing import Any
 
@@ -16,7 +16,17 @@ LIMIT = (1 << 64) - 1
 
 
 def whole(what: str, value: Any, least: int = 0) -> int:
-    """`value` as an int. TypeError for fractions, ValueError or BoundsError outside its limits."""
+    """Return `value` as an int from `least` to 2^64 - 1.
+
+    Args:
+        what: The argument's name, for the message.
+        value: The argument.
+        least: The smallest value to accept.
+
+    Raises:
+        TypeError: Not an integer.
+        BoundsError: Out of range.
+    """
     try:
         number = operator.index(value)
     except TypeError:

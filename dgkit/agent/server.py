@@ -25,7 +25,7 @@ from ..wire.error_codec import to_wire
 from ..wire.listener import Listener
 from ..wire.messages import Block, Bye, Done, Hello, Moved, decode_request, encode, number_of
 from ..wire.telemetry import Sampled
-from ..wire.wakeup import Watcher
+from ..wire.wakeup import Wakeup
 from .client import Client, MemoryLimit
 from .handlers import Handlers
 from .handshake import check_hello, welcome
@@ -97,12 +97,12 @@ class Agent:
         router = self._listener.router
         recv, clients = router.recv, self._clients
         wake_fds = (self._state.wake_fd, self._signal_fd)
-        with Watcher(self._listener, wake_fds, self._watch_fd):
+        with Wakeup(self._listener, wake_fds, self._watch_fd):
             while not self._stop:
                 try:
                     route = recv()
                 except zmq.Again:  # only with telemetry
-                    self._service(Watcher.NEWS)
+                    self._service(Wakeup.EVENT)
                     continue
                 client = clients.get(route)
                 if client is None:
@@ -119,7 +119,7 @@ class Agent:
         """Handle a message of a route without a client: the watcher's news, or a Hello."""
         frame = router.recv(copy=False)
         several = self._skip(router)
-        if route == Watcher.ROUTE:
+        if route == Wakeup.ROUTE:
             self._service(frame.bytes)
             return
         error: Exception = PeerError("a message in several parts")
@@ -145,7 +145,7 @@ class Agent:
         """Handle disconnects, the outbox and telemetry."""
         for fd in self._listener.service():
             self._drop(self._by_fd.pop(fd, b""))
-        if news == Watcher.TIE:
+        if news == Wakeup.PARENT_EXIT:
             self._stop = True
         self._flush()
         if self._state.telemetry is not None:

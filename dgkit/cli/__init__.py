@@ -1,12 +1,19 @@
 """The `dgkit` command.
 
-app.py       the group and its exit codes; failures.py puts an exception into one line
-demo.py, bench.py, info.py, doctor.py, serve.py, lab.py, keys.py, softdoca.py   one command each,
-    loaded when it is called
-console.py   what goes to stdout and stderr; options.py: sizes and the options that several share
-place.py     `--on`, and the provider that reaches the memory; info_gpu.py: info's part on GPUs
-tables.py, sweep.py, target.py      what demo and bench show, measure and fill; lab_job.py: what
-    lab starts and ends
+app.py          command group, signals and exit codes
+exit_codes.py   exit code and one-line message of an exception
+console.py      stdout, stderr and progress bars
+options.py      parsers and options that several commands share
+place_option.py `--on`, and the provider that reaches that memory
+demo.py, info.py, doctor.py, serve.py, lab.py, bench.py, keys.py, softdoca.py
+                one command each, imported when it is called
+demo_run.py, demo_source.py, demo_target.py, demo_view.py
+                parts of demo: the steps, the file, the regions' bytes, the output
+info_gpu.py, info_doca.py
+                parts of info: GPUs, DOCA and softdoca
+sweep.py, tables.py
+                measurements of demo and bench, and their tables
+lab_job.py      processes and folders of lab
 """
 
 from .app import main

@@ -1,4 +1,4 @@
-"""`python -m dgkit.cli`, the same as `dgkit`."""
+"""Entry point of `python -m dgkit.cli`, the same as `dgkit`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The group: it knows the commands by name and loads one when it is called."""
+"""The command group `dgkit`, which imports a command when it is called, and its entry point."""
 
 from __future__ import annotations
 
@@ -28,43 +28,49 @@ from .exit_codes import (
 __all__ = ["Dgkit", "main"]
 
 _COMMANDS = {
-    "demo": "Move a file through a DPU process by DMA, check every byte, time it.",
-    "info": "What is usable on this machine, and exactly why the rest is not.",
-    "doctor": "Why GPU and DPU do not talk, and the commands that mend it.",
-    "serve": "Run an agent: the process that other processes connect to.",
-    "lab": "Start JupyterLab with a software DPU beside it.",
-    "bench": "Latency and bandwidth over sizes, depths, directions and paths.",
-    "keys": "Make, list and allow the keys that tcp:// needs.",
-    "softdoca": "Build and run programs written for DOCA without a BlueField.",
+    "demo": "Copy a file by DMA through a DPU process, verify it, time transfers.",
+    "info": "List usable providers, DOCA devices and GPUs, and why others are not.",
+    "doctor": "Diagnose why a GPU and a DPU cannot reach each other.",
+    "serve": "Run an agent that other processes connect to.",
+    "lab": "Start JupyterLab and a software DPU for its notebooks.",
+    "bench": "Measure latency and bandwidth.",
+    "keys": "Manage the key pairs of tcp:// addresses.",
+    "softdoca": "Build and run DOCA programs without a BlueField.",
 }
+_EXAMPLES = """\
+  dgkit demo                      check that everything works
+  dgkit info                      see what this machine can do
+  dgkit doctor                    find out why a provider does not work
+  dgkit lab                       open the notebooks
+  dgkit COMMAND --help            options and examples of a command"""
 
 
 class Terminated(BaseException):
-    """SIGTERM: unwinds like Ctrl-C, so that everything is closed on the way."""
+    """SIGTERM as an exception, so that it unwinds and closes everything as Ctrl-C does."""
 
 
 class Dgkit(click.Group):
-    """The commands of `dgkit`. `traceback` is set by the option of that name, at any place."""
+    """Command group. `traceback` is set by --traceback before or after the command's name."""
 
     def __init__(self) -> None:
         super().__init__(
             "dgkit",
-            help="Read and write the memory of another process by DMA.\n\n"
-            "A software DPU, a second process on this machine, moves the bytes: the CPU copies, "
-            "or a GPU's copy engine. On a BlueField its DMA engine does, by NVIDIA's DOCA. Every "
-            "figure says which.",
-            epilog=f"\b\nExit codes:\n{EXIT_CODES}\n\n\b\nStart with:\n  dgkit demo",
+            help="Read and write host or GPU memory by DMA from a DPU.\n\n"
+            "On a BlueField, its DMA engine moves the bytes through NVIDIA's DOCA. Elsewhere a "
+            "software DPU takes its place: a second process on this machine that copies with the "
+            "CPU or with a GPU's copy engine. Every figure names what copied.",
+            epilog=f"\b\nExamples:\n{_EXAMPLES}\n\n\b\nExit codes:\n{EXIT_CODES}",
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         )
         self.traceback = False
         self.params += [self._traceback(), _version()]
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """In the order in which a newcomer needs them."""
+        """List the commands in the order in which a newcomer needs them."""
         return list(_COMMANDS)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports the command's module; each command is named as its module is."""
+        """Import the module of a command, which has the command's name."""
         if cmd_name not in _COMMANDS:
             return None
         command = getattr(import_module(f"dgkit.cli.{cmd_name}"), cmd_name)
@@ -74,32 +80,32 @@ class Dgkit(click.Group):
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """From the table above, so that `dgkit --help` imports no command."""
+        """Write the table of commands without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
 
     def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As it is written, line by line."""
+        """Write the epilog without wrapping its lines."""
         formatter.write_paragraph()
         for line in (self.epilog or "").replace("\b\n", "").splitlines():
             formatter.write(f"  {line}\n" if line[:1].isdigit() else f"{line}\n")
 
     def _traceback(self) -> click.Option:
-        def remember(_: click.Context, __: click.Parameter, wanted: bool) -> None:
-            self.traceback = self.traceback or wanted
+        def remember(_: click.Context, __: click.Parameter, value: bool) -> None:
+            self.traceback = self.traceback or value
 
         return click.Option(
             ["--traceback"],
             is_flag=True,
             expose_value=False,
             callback=remember,
-            help="On an error, show where in the code it happened.",
+            help="Print the Python traceback of an error.",
         )
 
 
 def _version() -> click.Option:
-    def show(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-        if wanted:
+    def show(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
             from .._version import __version__
 
             click.echo(f"dgkit {__version__}")
@@ -111,7 +117,7 @@ def _version() -> click.Option:
         is_eager=True,
         expose_value=False,
         callback=show,
-        help="Print the version.",
+        help="Print the version and exit.",
     )
 
 
@@ -128,9 +134,9 @@ def _terminable() -> Iterator[None]:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Runs a command line (sys.argv's without `args`) and returns its exit code."""
+    """Run a command line, by default that of sys.argv, and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError):  # not a text file: somebody captures it
+        with contextlib.suppress(AttributeError):  # captured by an object that is not a text file
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     group = Dgkit()
     try:
@@ -144,7 +150,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except Terminated:
         return TERMINATED
     except BrokenPipeError:
-        return _no_reader()
+        return _stdout_closed()
     except Exception as exc:
         if group.traceback:
             traceback.print_exc()
@@ -152,15 +158,18 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _failed(error: Exception) -> int:
-    """What went wrong while all was closed does not hide that Ctrl-C or SIGTERM ended the job."""
-    before: BaseException | None = error
-    while before is not None:
-        if isinstance(before, Terminated):
+    """Print the error and return its exit code.
+
+    An error while closing does not hide that Ctrl-C or SIGTERM ended the command.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, Terminated):
             return TERMINATED
-        if isinstance(before, KeyboardInterrupt):
-            click.echo(err=True)  # as click does: the terminal shows ^C
+        if isinstance(cause, KeyboardInterrupt):
+            click.echo(err=True)  # new line after the terminal's ^C, as click does
             return _stopped()
-        before = before.__context__
+        cause = cause.__context__
     click.echo(f"dgkit: {explain(error)}", err=True)
     return exit_code(error)
 
@@ -171,19 +180,19 @@ def _stopped() -> int:
 
 
 def _show_usage(error: click.UsageError) -> None:
-    """One line and where to read more; without any argument, the help itself."""
-    words = error.format_message()
-    if "\n" not in words:
+    """Print a usage error in one line with a reference to --help, or the help if no arguments."""
+    message = error.format_message()
+    if "\n" not in message:
         path = error.ctx.command_path if error.ctx else "dgkit"
-        words = f"dgkit: {words.rstrip('.')}. See `{path} --help`"
-    click.echo(words, err=True)
+        message = f"dgkit: {message.rstrip('.')}. See `{path} --help`"
+    click.echo(message, err=True)
 
 
 def _result(value: Any) -> int:
     return value if isinstance(value, int) else OK
 
 
-def _no_reader() -> int:
-    """`dgkit info | head -1`: nobody reads stdout any more, so say nothing at exit either."""
+def _stdout_closed() -> int:
+    """Handle a closed stdout (`dgkit info | head -1`): suppress Python's message at exit, too."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return FAILED

@@ -1,4 +1,4 @@
-"""`dgkit bench`: latency and bandwidth over sizes, depths, directions and paths."""
+"""`dgkit bench`: measure latency and bandwidth over sizes, depths, directions and paths."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..types import DOCA
-from .console import console, print_json, say, steps
-from .options import address, duration, listed, one_of, size, whole
-from .place_option import Place, on_option, settle
+from .console import console, print_json, progress_bars, say
+from .options import address, choice, comma_separated, duration, integer, size
+from .place_option import Place, on_option, resolve_place
 from .sweep import Case
 
 if TYPE_CHECKING:
@@ -24,44 +24,44 @@ __all__ = ["bench"]
 _STDOUT = "-"
 
 
-@click.command(short_help="Latency and bandwidth.")
+@click.command(short_help="Measure latency and bandwidth.")
 @click.option(
     "--sizes",
-    type=listed(size),
+    type=comma_separated(size),
     default="8,64,4K,64K,1M",
     show_default=True,
     metavar="LIST",
-    help="Bytes of one operation; K is 1024.",
+    help="Bytes per operation; K is 1024.",
 )
 @click.option(
     "--depths",
-    type=listed(whole(1, 65536)),
+    type=comma_separated(integer(1, 65536)),
     default="1,32,256",
     show_default=True,
     metavar="LIST",
-    help="Operations in flight, for the rates.",
+    help="Operations in flight for the rates.",
 )
 @click.option(
     "--ops",
-    type=listed(one_of("write", "read")),
+    type=comma_separated(choice("write", "read")),
     default="write,read",
     show_default=True,
     metavar="LIST",
-    help="write: the DPU's bytes to the host; read: the host's to the DPU.",
+    help="write: DPU to host; read: host to DPU.",
 )
 @click.option(
     "--paths",
-    type=listed(one_of("inline", "worker", "auto")),
+    type=comma_separated(choice("inline", "worker", "auto")),
     show_default="inline,worker; auto with cuda, doca, softdoca",
     metavar="LIST",
-    help="Who copies: the caller at once, the worker, or whichever is faster (auto).",
+    help="inline: the caller copies; worker: the provider's thread; auto: the faster of both.",
 )
 @click.option(
     "--count",
     type=click.IntRange(1, 1_000_000),
     default=10_000,
     show_default=True,
-    help="Samples of one latency; fewer for large sizes.",
+    help="Samples per latency; fewer for large sizes.",
 )
 @click.option(
     "--seconds",
@@ -69,29 +69,29 @@ _STDOUT = "-"
     default=0.2,
     show_default=True,
     metavar="SECONDS",
-    help="How long one rate is measured.",
+    help="Duration of each rate measurement.",
 )
 @on_option
 @click.option(
     "--provider",
-    show_default="soft; cuda for memory on a GPU",
-    help="What moves the bytes: soft, cuda, softdoca, doca.",
+    show_default="soft; cuda for GPU memory",
+    help="What moves the bytes: soft, cuda, softdoca or doca.",
 )
 @click.option(
     "--address",
     "endpoint",
     type=address,
     metavar="ADDRESS",
-    help="Of a running agent; without it, a software DPU is started.",
+    help="Address of a running agent. Default: start a software DPU.",
 )
-@click.option("--keys", metavar="NAME", help="Own key pair, for an address with tcp.")
+@click.option("--keys", metavar="NAME", help="Key pair of this side, for tcp://.")
 @click.option(
     "--json",
     "json_",
     is_flag=False,
     flag_value=_STDOUT,
     metavar="[FILE]",
-    help="Write all reports to FILE; without FILE, to stdout and nothing else there.",
+    help="Write all reports to FILE; without FILE, print only JSON on stdout.",
 )
 def bench(
     sizes: Sequence[int],
@@ -106,13 +106,12 @@ def bench(
     keys: str | None,
     json_: str | None,
 ) -> int:
-    """Time single transfers, then rates, with the floor of the machine measured beside each.
+    """Measure the latency of single transfers, then rates, each with the floor of the machine.
 
-    The samples are taken in C, at the DPU. The floor of a latency is one doorbell, one memcpy by a
-    second thread, one flag (or one memcpy, for the inline path); that of a rate is memcpy. For
-    memory of a GPU both are a bare C loop over CUDA's driver that does the same copies, with
-    DOCA one over DOCA's own calls. A row whose floor moved while it was measured says so, and
-    is not to be compared.
+    Samples are taken in C on the DPU side. The floor of a latency is one doorbell, one memcpy by
+    another thread and one flag, or one memcpy for the inline path; the floor of a rate is memcpy.
+    For GPU memory it is a C loop over the CUDA driver that does the same copies; for DOCA, a C loop
+    over DOCA's own calls. A row is marked if its floor moved meanwhile: do not compare it.
 
     \b
     Examples:
@@ -123,18 +122,18 @@ def bench(
     """
     from .. import connect
 
-    where = _writable(json_)
-    place = settle(on, provider, here=endpoint is None)
+    path = _output_file(json_)
+    place = resolve_place(on, provider, local=endpoint is None)
     with connect(endpoint, provider=place.provider, gpu=place.gpu, keys=keys) as session:
-        alone = session.dpu.provider in {"cuda", *DOCA}  # it has no two ways
-        paths = paths or (("auto",) if alone else ("inline", "worker"))
+        single_path = session.dpu.provider in {"cuda", *DOCA}
+        paths = paths or (("auto",) if single_path else ("inline", "worker"))
         cases = [Case(*row) for row in product(ops, paths, sizes)]
         deep = [Case(*row) for row in product(ops, paths, sizes, depths)]
-        found = _measure(session, place, cases, deep, count=count, seconds=seconds)
+        results = _measure(session, place, cases, deep, count=count, seconds=seconds)
     if json_ != _STDOUT:
-        _show(found)
+        _show(results)
     if json_:
-        _write(where, found)
+        _write(path, results)
     return 0
 
 
@@ -150,21 +149,21 @@ def _measure(
     from .sweep import latencies, rates
 
     largest = max(case.size for case in cases)
-    with session.empty(largest, on=place.on, name="bench") as region, steps() as progress:
+    with session.empty(largest, on=place.on, name="bench") as region, progress_bars() as progress:
         latency = list(latencies(session, region, cases, count=count, progress=progress))
         rate = list(rates(session, region, deep, seconds=seconds, progress=progress))
         where = {"place": region.place, "chosen": place.chosen or region.chosen}
     return {"info": session.info, **where, "latency": latency, "bandwidth": rate}
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(results: dict[str, Any]) -> None:
     from .tables import floor_note, latency_table, rate_table
 
-    latency: Sequence[LatencyReport] = found["latency"]
-    rate: Sequence[BandwidthReport] = found["bandwidth"]
+    latency: Sequence[LatencyReport] = results["latency"]
+    rate: Sequence[BandwidthReport] = results["bandwidth"]
     out = console()
-    if found["chosen"]:
-        out.print(f"auto: {found['chosen']}\n", markup=False, soft_wrap=True)
+    if results["chosen"]:
+        out.print(f"auto: {results['chosen']}\n", markup=False, soft_wrap=True)
     label = latency[0].label
     for op in dict.fromkeys(report.op for report in latency):
         single = [report for report in latency if report.op == op]
@@ -176,24 +175,26 @@ def _show(found: dict[str, Any]) -> None:
     out.print(f"[dim]{latency[0].where}; {latency[0].machine}[/]", soft_wrap=True)
 
 
-def _writable(json_: str | None) -> Path | None:
-    """The file to write, checked before the sweep rather than after it."""
+def _output_file(json_: str | None) -> Path | None:
+    """Return the file to write, or None for stdout, after checking its folder."""
     if json_ in (None, _STDOUT):
         return None
     path = Path(json_ or "")
     if path.is_dir() or not path.parent.is_dir():
-        raise click.UsageError(f"--json {path}: there is no such folder, or it is a folder itself")
+        raise click.UsageError(f"--json {path}: a folder, or its folder does not exist")
     return path
 
 
-def _write(path: Path | None, found: dict[str, Any]) -> None:
-    """Whole or not at all: a file half written helps nobody."""
+def _write(path: Path | None, results: dict[str, Any]) -> None:
+    """Write all reports as JSON; a file is replaced atomically."""
     import json
 
     from .._version import __version__
 
-    rows = {name: [report.to_dict() for report in found[name]] for name in ("latency", "bandwidth")}
-    document = {"kind": "dgkit bench", "dgkit": __version__, **found, **rows}
+    rows = {
+        name: [report.to_dict() for report in results[name]] for name in ("latency", "bandwidth")
+    }
+    document = {"kind": "dgkit bench", "dgkit": __version__, **results, **rows}
     if path is None:
         print_json(document)
         return

@@ -1,4 +1,4 @@
-"""What goes where: results to stdout, progress to stderr and only if a person looks at it."""
+"""Results on stdout, messages on stderr, progress bars on stderr if it is a terminal."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["console", "patience", "print_json", "say", "step", "steps"]
+__all__ = ["console", "notice_after", "print_json", "progress_bar", "progress_bars", "say"]
 
 Advance = Callable[[int, int], None]
 
 
 def console() -> Console:
-    """Stdout: with colours on a terminal, plain in a pipe."""
+    """Return a console for stdout: with colours on a terminal, plain in a pipe."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
 
 def say(text: str) -> None:
-    """A line for a person on stderr."""
+    """Print a line on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     print(json.dumps(value, indent=2), flush=True)
 
 
 @contextmanager
-def patience(text: str, after_s: float = 3.0) -> Iterator[None]:
-    """Says `text` if what is inside takes longer than that: a person then knows what it waits for.
+def notice_after(text: str, after_s: float = 3.0) -> Iterator[None]:
+    """Print `text` on stderr if the block takes longer than `after_s` seconds.
 
-    What is inside must let other threads run, as the C core and CUDA's bindings do.
+    The block must release the GIL while it waits, as the C core and CUDA's bindings do.
     """
     import threading
 
@@ -52,8 +52,8 @@ def patience(text: str, after_s: float = 3.0) -> Iterator[None]:
 
 
 @contextmanager
-def steps() -> Iterator[Progress]:
-    """Progress bars on stderr, gone when they are done; nothing at all unless it is a terminal."""
+def progress_bars() -> Iterator[Progress]:
+    """Show progress bars on stderr until the block ends, if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
@@ -70,8 +70,8 @@ def steps() -> Iterator[Progress]:
 
 
 @contextmanager
-def step(progress: Progress, text: str, total: int | None = None) -> Iterator[Advance]:
-    """One bar: call what it yields with (done, total)."""
+def progress_bar(progress: Progress, text: str, total: int | None = None) -> Iterator[Advance]:
+    """Show one bar; yield a function that takes (done, total)."""
     task = progress.add_task(text, total=total, note="")
     try:
         yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -1,4 +1,4 @@
-"""The move of demo: file to host region, DMA to the DPU, hashed there, DMA to a second region."""
+"""Steps of demo: file to host region, DMA to the DPU, hash there, DMA to a second region."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..html_cards import provider_label
-from .console import step, steps
-from .demo_target import CHUNK, target
+from .console import progress_bar, progress_bars
+from .demo_target import CHUNK, target_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Moved", "Step", "move", "sides"]
 
-_SHOWN = 64
+_FIRST_BYTES = 64
 
 
 @dataclass(slots=True)
 class Step:
-    """One step and its time by this process's clock, with all that it took.
+    """One step and its total time by this process's clock.
 
-    `read_ns` and `write_ns`: what its DMAs alone took, by the DPU's clock; 0 if not known.
+    `read_ns` and `write_ns` are the times of its DMAs by the DPU's clock, or 0 if unknown.
     """
 
     text: str
@@ -40,13 +40,13 @@ class Step:
 
     @property
     def overlapped(self) -> bool:
-        """Whether reads and writes ran at the same time, as their sum tells."""
+        """True if reads and writes overlapped: their sum exceeds the total."""
         return self.read_ns + self.write_ns > self.elapsed_ns
 
 
 @dataclass(slots=True)
 class Moved:
-    """What the move came to. The digests are SHA-256 as hex digits."""
+    """Result of all steps. `host`, `dpu` and `copy` are SHA-256 digests in hex."""
 
     name: str
     size: int
@@ -59,16 +59,16 @@ class Moved:
 
     @property
     def kind(self) -> str:
-        """Of the regions: `host`, `pinned` or `GPU`."""
+        """Kind of the regions' memory: `host`, `pinned` or `GPU`."""
         return "GPU" if self.place.startswith("cuda:") else self.place
 
     @property
     def verified(self) -> bool:
-        """Whether the three digests are one and the same."""
+        """True if the three digests are equal."""
         return bool(self.host) and self.host == self.dpu == self.copy
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the result as plain values."""
         return {
             "file": {"name": self.name, "size": self.size},
             "place": self.place,
@@ -80,46 +80,49 @@ class Moved:
 
 
 def sides(session: Session) -> dict[str, Any]:
-    """Who takes part, in plain values: both processes, the provider, and what that is."""
+    """Return both processes, the provider and its label as plain values."""
     info = session.info
     provider = info["dpu"]["provider"]
     return {"provider": provider, "label": provider_label(provider), **info}
 
 
 def move(session: Session, source: Source, on: str = "host") -> Moved:
-    """Does all of it, with a bar for each step that is long enough to wait for.
+    """Run all steps with progress bars.
 
-    `on`: where the host has both regions, as Session.empty() takes it.
+    Args:
+        session: Session with the DPU.
+        source: The file.
+        on: Place of both regions, as Session.empty() takes it.
     """
     moved = Moved(source.name, source.size)
     size = source.size
     with (
-        session.empty(size, on=on, name="source") as there,
-        session.empty(size, on=on, name="copy") as back,
-        steps() as progress,
+        session.empty(size, on=on, name="source") as region,
+        session.empty(size, on=on, name="copy") as copy,
+        progress_bars() as progress,
     ):
-        moved.place = there.place
-        sent, came_back = target(there), target(back)  # loads NumPy: no part of a step
+        moved.place = region.place
+        sent, returned = target_of(region), target_of(copy)  # imports NumPy before the first step
         with _timed(moved, progress, f"{source.kind} into a {moved.kind} region") as advance:
             source.read_into(sent, advance)
         with _timed(moved, progress, "host hashes its region") as advance:
             moved.host = _sha256(sent, advance)
         with _timed(moved, progress, "DPU reads it by DMA and hashes it"):
-            moved.dpu = session.digest(there)
+            moved.dpu = session.digest(region)
         with _timed(moved, progress, "DPU reads it again, writes it to a second region"):
-            report = session.copy(there, back)
+            report = session.copy(region, copy)
         moved.steps[-1].read_ns, moved.steps[-1].write_ns = report.read_ns, report.write_ns
         with _timed(moved, progress, "host hashes the second region") as advance:
-            moved.copy = _sha256(came_back, advance)
-        moved.first = bytes(came_back.piece(0, min(size, _SHOWN)))
-        del sent, came_back  # the regions end with nothing over them
+            moved.copy = _sha256(returned, advance)
+        moved.first = bytes(returned.piece(0, min(size, _FIRST_BYTES)))
+        del sent, returned  # release the views before the regions close
     return moved
 
 
 @contextmanager
 def _timed(moved: Moved, progress: Progress, text: str) -> Iterator[Callable[[int, int], None]]:
     started = time.monotonic_ns()
-    with step(progress, text) as advance:
+    with progress_bar(progress, text) as advance:
         yield advance
     moved.steps.append(Step(text, moved.size, time.monotonic_ns() - started))
 

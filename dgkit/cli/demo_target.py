@@ -1,4 +1,4 @@
-"""Where demo puts bytes and looks at them: the array of a region, on the host or on a GPU."""
+"""Bytes of a region, in host or GPU memory, which demo fills and reads."""
 
 from __future__ import annotations
 
@@ -8,53 +8,53 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..session import SessionRegion
 
-__all__ = ["CHUNK", "Target", "target"]
+__all__ = ["CHUNK", "Target", "target_of"]
 
-CHUNK = 4 << 20  # bytes that are handled at a time
+CHUNK = 4 << 20  # bytes
 
 
 class Target(ABC):
-    """`size` bytes, which are filled and read a piece of at most CHUNK bytes at a time."""
+    """`size` bytes that are filled and read in pieces of at most CHUNK bytes."""
 
     size: int
 
     @abstractmethod
-    def room(self, at: int, count: int) -> memoryview:
-        """Where to put the piece; filled() says that it is there."""
+    def buffer(self, at: int, count: int) -> memoryview:
+        """Return a buffer for a piece; call filled() after writing to it."""
 
     @abstractmethod
     def filled(self, at: int, count: int) -> None:
-        """The first `count` bytes of the room are what belongs at `at`."""
+        """Store the first `count` bytes of the buffer at `at`."""
 
     @abstractmethod
     def piece(self, at: int, count: int) -> memoryview:
-        """The bytes there."""
+        """Return the bytes at `at`."""
 
     def put(self, at: int, data: bytes | memoryview) -> None:
-        """Puts a piece there."""
-        self.room(at, len(data))[:] = data
+        """Store a piece at `at`."""
+        self.buffer(at, len(data))[:] = data
         self.filled(at, len(data))
 
 
 class HostTarget(Target):
-    """Bytes of the host, in place."""
+    """Host memory, accessed in place."""
 
     def __init__(self, view: memoryview) -> None:
         self._view = view
         self.size = len(view)
 
-    def room(self, at: int, count: int) -> memoryview:
-        """The bytes themselves."""
+    def buffer(self, at: int, count: int) -> memoryview:
+        """Return the region's bytes."""
         return self._view[at : at + count]
 
     def filled(self, at: int, count: int) -> None:
-        """They are there already."""
+        """Do nothing: the buffer is the region."""
 
-    piece = room
+    piece = buffer
 
 
 class GpuTarget(Target):
-    """Bytes of a CuPy array, which go to the GPU and come from it by CuPy, not by this DPU."""
+    """CuPy array, copied to and from the GPU by CuPy rather than by the DPU."""
 
     def __init__(self, array: Any) -> None:
         import numpy as np
@@ -63,23 +63,23 @@ class GpuTarget(Target):
         self.size = array.nbytes
         self._staging = np.empty(min(CHUNK, self.size), dtype="u1")
 
-    def room(self, _at: int, count: int) -> memoryview:
-        """Memory of the host for one piece."""
+    def buffer(self, _at: int, count: int) -> memoryview:
+        """Return host memory for one piece."""
         return self._staging.data[:count]
 
     def filled(self, at: int, count: int) -> None:
-        """Sends the piece to the GPU."""
+        """Copy the piece to the GPU."""
         with self._array.device:
             self._array[at : at + count].set(self._staging[:count])
 
     def piece(self, at: int, count: int) -> memoryview:
-        """Brings the piece from the GPU."""
+        """Copy the piece from the GPU."""
         with self._array.device:
             view: memoryview = self._array[at : at + count].get().data
         return view
 
 
-def target(region: SessionRegion) -> Target:
-    """The bytes of a region of this process, as flat u1."""
+def target_of(region: SessionRegion) -> Target:
+    """Return the bytes of a region of this process."""
     array: Any = region.array
     return GpuTarget(array) if region.place.startswith("cuda:") else HostTarget(array.data)

@@ -1,4 +1,4 @@
-"""What a person sees of demo."""
+"""Text output of demo."""
 
 from __future__ import annotations
 
@@ -19,21 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["show_moved", "show_sides", "show_times"]
 
 
-def show_sides(who: dict[str, Any]) -> None:
-    """Both processes and what stands in for the hardware."""
+def show_sides(parties: dict[str, Any]) -> None:
+    """Print both processes and what takes the place of the hardware."""
     out = console()
-    dpu = who["dpu"]
-    out.print(
-        f"[bold]dgkit demo[/] on a [bold yellow]{who['label']}[/] (provider {who['provider']})"
-    )
-    out.print(f"  host  pid {who['host']['pid']:<8} this process, owns the memory")
+    dpu, label, provider = parties["dpu"], parties["label"], parties["provider"]
+    out.print(f"[bold]dgkit demo[/] on a [bold yellow]{label}[/] (provider {provider})")
+    out.print(f"  host  pid {parties['host']['pid']:<8} this process, owns the memory")
     out.print(f"  DPU   pid {dpu['pid']:<8} a second process, moves the bytes")
-    if who["chosen"]:
-        out.print(Text(f"  auto  {who['chosen']}"), soft_wrap=True)
+    if parties["chosen"]:
+        out.print(Text(f"  auto  {parties['chosen']}"), soft_wrap=True)
 
 
 def _rate(size: int, ns: int) -> str:
-    """GB/s; of a few bytes, for which two decimals say nothing, a bound."""
+    """Format GB/s; as a bound if two decimals would show 0.00."""
     return f"{size / ns:.2f}" if size >= 0.005 * ns else "<0.01"
 
 
@@ -42,13 +40,13 @@ def _ms(ns: int) -> str:
 
 
 def show_moved(moved: Moved) -> None:
-    """The steps, the first bytes that came back, the digests of both sides."""
+    """Print the steps, the first bytes of the copy and the digests."""
     out = console()
     out.print(f"  file  {size_text(moved.size)}, ", end="")
     out.print(Text(moved.name), soft_wrap=True)
     if moved.place != "host":
         out.print(f"  place {moved.place}, both regions")
-    out.print("\n[bold]The move[/]" + f"{'ms':>60}{'GB/s':>9}")
+    out.print("\n[bold]Steps[/]" + f"{'ms':>63}{'GB/s':>9}")
     for number, step in enumerate(moved.steps, 1):
         rate = _rate(step.size, step.elapsed_ns)
         out.print(f"  {number}. {step.text:<51}{_ms(step.elapsed_ns):>11}{rate:>9}")
@@ -57,22 +55,20 @@ def show_moved(moved: Moved) -> None:
                 text = f"of this in DMA {name}"
                 out.print(f"     {text:<51}{_ms(ns):>11}{_rate(step.size, ns):>9}", style="dim")
         if step.overlapped:
-            out.print(
-                "     (reads and writes overlap: they add up to more than the step)", style="dim"
-            )
-    out.print("\n[bold]The first bytes of the second region[/]")
+            out.print("     (reads and writes overlap: their sum exceeds the step)", style="dim")
+    out.print("\n[bold]First bytes of the second region[/]")
     for line in hex_lines(moved.first):
         out.print(Text(f"  {line}"))
     out.print("\n[bold]SHA-256[/]")
-    out.print(f"  host      {moved.host}\n  DPU       {moved.dpu}\n  came back {moved.copy}")
+    out.print(f"  host      {moved.host}\n  DPU       {moved.dpu}\n  copy      {moved.copy}")
     if moved.verified:
         out.print("  [bold green]equal on both sides[/]")
     else:
-        out.print("  [bold red]NOT EQUAL: the bytes did not arrive as they were sent[/]")
+        out.print("  [bold red]NOT EQUAL: the copy differs from the file[/]")
 
 
 def show_times(latency: Sequence[LatencyReport], rate: BandwidthReport) -> None:
-    """Latency over sizes, then the rate in one line."""
+    """Print the latency of each size, then the rate in one line."""
     out = console()
     label = latency[0].label
     out.print()

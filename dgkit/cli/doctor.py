@@ -1,4 +1,4 @@
-"""`dgkit doctor`: why GPU and DPU do not talk, and what to type."""
+"""`dgkit doctor`: diagnose why a GPU and a DPU cannot reach each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .console import console, print_json, step, steps
+from .console import console, print_json, progress_bar, progress_bars
 from .options import as_json, size
 
 if TYPE_CHECKING:
@@ -28,38 +28,54 @@ _STYLES = {
     "command": "cyan",
     "faint": "dim",
 }
-_WIDEST = 100
+_MAX_WIDTH = 100
 
 
-@click.command(short_help="Why GPU and DPU do not talk, and what to do.")
+@click.command(short_help="Diagnose why a GPU and a DPU cannot reach each other.")
 @click.argument("checks", nargs=-1, metavar="[CHECK]...")
 @click.option(
     "--goal",
     default="auto",
     metavar="GOAL",
-    help="arm-dma, rdma, gpunetio or laptop; auto is what this machine looks like.",
+    help="arm-dma, rdma, gpunetio or laptop; auto derives it from the machine.  [default: auto]",
 )
 @click.option(
-    "--size", "lent", default="64M", type=size, help="GPU memory to be lent at once.  [64M]"
+    "--size",
+    "exported",
+    default="64M",
+    type=size,
+    metavar="SIZE",
+    help="GPU memory to export at a time.  [default: 64M]",
 )
-@click.option("--fast", is_flag=True, help="Take 2 s at most, instead of 10 s.")
-@click.option("--verbose", is_flag=True, help="Show all checks, their questions and sources.")
+@click.option("--fast", is_flag=True, help="Take at most 2 s instead of 10 s.")
+@click.option("--verbose", is_flag=True, help="Show all checks with their questions and sources.")
 @click.option(
-    "--from", "files", multiple=True, metavar="FILE", help="Judge a recorded machine. Repeatable."
+    "--from",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Diagnose a recorded machine. Repeatable.",
 )
-@click.option("--record", "file", metavar="FILE", help="Store what is read, for others to judge.")
+@click.option(
+    "--record",
+    "file",
+    metavar="FILE",
+    help="Record this machine to FILE, for a diagnosis elsewhere.",
+)
 @click.option(
     "--word",
     default="",
     metavar="WORD",
-    help="With --record: the same word, the same pseudonyms. Take one that nobody guesses.",
+    help="With --record: secret from which pseudonyms are derived; use the same for both sides.",
 )
-@click.option("--list", "list_", is_flag=True, help="List families, checks and what each asks.")
+@click.option(
+    "--list", "list_", is_flag=True, help="List all checks by family, with their questions."
+)
 @as_json
 def doctor(
     checks: tuple[str, ...],
     goal: str,
-    lent: int,
+    exported: int,
     fast: bool,
     verbose: bool,
     files: tuple[str, ...],
@@ -68,23 +84,23 @@ def doctor(
     list_: bool,
     json_: bool,
 ) -> int:
-    """Read this machine, host or DPU, and say in one page which way of moving bytes works, what
-    blocks the better ones, and the commands that mend it. CHECK is a check or a family of them.
+    """Diagnose this machine, host or DPU: which data paths work, what blocks the better ones, and
+    the commands to fix that. CHECK is the name of a check or of a family of checks.
 
-    It changes nothing and needs no root: what it cannot see, it names. A command that it prints is
-    for you to run.
+    Changes nothing and needs no root; what it cannot read is listed. You decide which of the
+    printed commands to run.
 
-    `--record FILE` stores what it reads, with pseudonyms in place of serial numbers, addresses and
-    names; `--from FILE` judges that elsewhere. The Arm cores cannot see the GPU, so record host and
-    DPU with the same --word, and judge them together.
+    `--record FILE` stores the readings with pseudonyms for serial numbers, addresses and names;
+    `--from FILE` diagnoses them elsewhere. A DPU's Arm cores cannot see the GPU, so record host and
+    DPU with the same --word and diagnose both together.
 
     \b
     Exit codes:
-      0  all is well, for this goal
-      1  something fails: no way to the goal works, or a check that no way rests on fails
-      5  it works, with warnings; what fails blocks other ways only
-      6  something cannot be told: whether it works; or it does, and a check has no answer
-      2  wrong usage: no such check, no snapshot
+      0  everything works for this goal
+      1  a failure: no data path to the goal works, or a check outside all data paths fails
+      5  works, with warnings; failures block other data paths only
+      6  unknown: whether it works, or, if it does, the answer of a check
+      2  wrong usage: unknown check, not a snapshot
 
     \b
     Examples:
@@ -98,28 +114,28 @@ def doctor(
         return _list(checks, json_)
     if file is not None:
         _check_recording(file, checks, files)
-        return _record(file, word=word, lent=lent, json_=json_)
+        return _record(file, word=word, size=exported, json_=json_)
     if word:
-        raise click.UsageError("--word goes with --record FILE")
-    found = _judged(checks, goal=goal, lent=lent, fast=fast, files=files)
+        raise click.UsageError("--word requires --record FILE")
+    diagnosis = _diagnose(checks, goal=goal, size=exported, fast=fast, files=files)
     if json_:
-        print_json(found.as_dict())
+        print_json(diagnosis.as_dict())
     else:
-        _show(found, verbose=verbose)
-    return found.exit_code
+        _show(diagnosis, verbose=verbose)
+    return diagnosis.exit_code
 
 
-def _judged(checks: tuple[str, ...], *, files: tuple[str, ...], **how: Any) -> Diagnosis:
+def _diagnose(checks: tuple[str, ...], *, files: tuple[str, ...], **options: Any) -> Diagnosis:
     from ..doctor.api import ask
 
     if "" in files:
-        raise click.UsageError("--from takes the name of a file, not ''")
-    with _usage(*files), _progress("Judging" if files else "Reading this machine") as progress:
+        raise click.UsageError("--from requires the name of a file, not ''")
+    with _usage(*files), _progress("Diagnosing" if files else "Reading this machine") as progress:
         return ask(
-            how["goal"].lower(),
+            options["goal"].lower(),
             checks=checks,
-            size=how["lent"],
-            fast=how["fast"],
+            size=options["size"],
+            fast=options["fast"],
             snapshots=files or None,
             progress=progress,
         )
@@ -127,27 +143,27 @@ def _judged(checks: tuple[str, ...], *, files: tuple[str, ...], **how: Any) -> D
 
 @contextmanager
 def _usage(*files: str) -> Iterator[None]:
-    """A name that is not known and a file that is no snapshot are the caller's: one line."""
+    """Turn errors about unknown names and unreadable files into usage errors."""
     try:
         yield
     except ValueError as error:
         raise click.UsageError(f"{error}") from None
     except OSError as error:
-        name = error.filename or ", ".join(files)  # to read may fail, too, and then has no name
+        name = error.filename or ", ".join(files)  # an error while reading has no file name
         raise click.UsageError(f"{name}: {error.strerror or error}") from None
 
 
 @contextmanager
 def _progress(text: str) -> Iterator[Callable[[int, int], None]]:
-    with steps() as progress, step(progress, text) as advance:
+    with progress_bars() as progress, progress_bar(progress, text) as advance:
         yield advance
 
 
-def _show(found: Diagnosis, *, verbose: bool) -> None:
+def _show(diagnosis: Diagnosis, *, verbose: bool) -> None:
     from ..doctor.format.terminal import page
 
     out = console()
-    for line in page(found, verbose=verbose, width=min(out.width, _WIDEST)):
+    for line in page(diagnosis, verbose=verbose, width=min(out.width, _MAX_WIDTH)):
         out.print(_styled(line), soft_wrap=True)
 
 
@@ -165,45 +181,46 @@ _REPLACED = (
 
 def _check_recording(file: str, checks: tuple[str, ...], files: tuple[str, ...]) -> None:
     if file == "-":
-        raise click.UsageError("--record takes the name of a file that is not there yet, not `-`")
+        raise click.UsageError("--record requires the name of a new file, not `-`")
     if checks or files:
         given = checks[0] if checks else "--from"
-        raise click.UsageError(f"--record stores what all checks read here: leave {given} out")
+        raise click.UsageError(
+            f"--record stores the readings of all checks on this machine: omit {given}"
+        )
 
 
-def _record(file: str, *, word: str, lent: int, json_: bool) -> int:
+def _record(file: str, *, word: str, size: int, json_: bool) -> int:
     from ..doctor.api import record
 
     with _usage(file), _progress("Recording this machine") as progress:
-        made = record(file, word=word, size=lent, progress=progress)
+        snapshot = record(file, word=word, size=size, progress=progress)
     if json_:
-        print_json({"file": file, "readings": len(made.readings), "replaced": _REPLACED})
+        print_json({"file": file, "readings": len(snapshot.readings), "replaced": _REPLACED})
         return 0
-    click.echo(f"{file}: {len(made.readings)} readings of this machine.")
+    click.echo(f"{file}: {len(snapshot.readings)} readings of this machine.")
     click.echo(f"Replaced by pseudonyms: {', '.join(_REPLACED)}.")
-    click.echo(
-        "It is text: look it through, then send it to whoever is to help (an issue, a forum)."
-    )
-    click.echo(f"They judge it by:\n  dgkit doctor --from {shlex.quote(file)}")
+    click.echo("The file is text: review it before you share it (an issue, a forum).")
+    click.echo(f"Diagnose it with:\n  dgkit doctor --from {shlex.quote(file)}")
     if not word:
-        click.echo("To go with a recording of the other side, both need the same --word.")
+        click.echo("To combine it with a recording of the other side, record both with one --word.")
     return 0
 
 
-def _list(words: tuple[str, ...], json_: bool) -> int:
+def _list(names: tuple[str, ...], json_: bool) -> int:
     from ..doctor.registry import checks, named
 
     with _usage():
-        known = tuple(dict.fromkeys(named(words))) if words else checks()
+        listed = tuple(dict.fromkeys(named(names))) if names else checks()
     if json_:
-        print_json([{"name": c.name, "family": c.family, "asks": c.asks} for c in known])
+        print_json([{"name": c.name, "family": c.family, "asks": c.asks} for c in listed])
         return 0
-    wide = max(len(one.name) for one in known) + 4
+    width = max(len(check.name) for check in listed) + 4
     family = ""
-    for one in known:
-        if one.family != family:
-            family = one.family
+    for check in listed:
+        if check.family != family:
+            family = check.family
             click.echo(family)
-        first, *rest = textwrap.wrap(one.asks, _WIDEST - wide)
-        click.echo("\n".join([f"  {one.name:<{wide - 2}}{first}", *(" " * wide + r for r in rest)]))
+        first, *rest = textwrap.wrap(check.asks, _MAX_WIDTH - width)
+        rest = [" " * width + line for line in rest]
+        click.echo("\n".join([f"  {check.name:<{width - 2}}{first}", *rest]))
     return 0

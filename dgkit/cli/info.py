@@ -1,4 +1,4 @@
-"""`dgkit info`: what is usable here, and exactly why the rest is not."""
+"""`dgkit info`: providers, DOCA devices and GPUs of this machine, and why some are not usable."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from . import info_gpu as gpu
 from .console import console, print_json
 from .exit_codes import NO_DEVICE
 from .options import as_json
-from .place_option import driver_patience
+from .place_option import driver_notice
 
 __all__ = ["info"]
 
 
-@click.command(short_help="What is usable here.")
+@click.command(short_help="List what is usable on this machine.")
 @as_json
 def info(json_: bool) -> int:
-    """Say which providers are usable on this machine, and exactly why the others are not; which
-    functions DOCA finds and what they can do; which GPUs there are, how other devices reach their
-    memory, or why there is none to use.
+    """List what is usable on this machine, and why the rest is not.
 
-    Exit code 3 if no provider is usable.
+    Shows the providers, the functions that DOCA and softdoca find and their capabilities, and the
+    GPUs with the ways in which other devices reach their memory.
+
+    Exits with 3 if no provider is usable.
 
     \b
     Examples:
@@ -42,7 +43,7 @@ def info(json_: bool) -> int:
 
 
 def collect() -> dict[str, Any]:
-    """All that is shown, as plain values. A core that does not load is a fact, not an error."""
+    """Return all facts as plain values. A C core that does not load is a fact, not an error."""
     from dataclasses import asdict
 
     from .._version import __version__
@@ -59,12 +60,12 @@ def collect() -> dict[str, Any]:
         core = {"loaded": False, "why": str(exc)}
         machine = asdict(Machine.here())
         return {"package": package, "core": core, "providers": [], "machine": machine, "limits": {}}
-    with driver_patience():
-        known, gpus = dma.providers(), gpu.collect()
+    with driver_notice():
+        providers, gpus = dma.providers(), gpu.collect()
     return {
         "package": package,
         "core": {"loaded": True, "why": ""},
-        "providers": [_provider(one.name, one.usable, one.why) for one in known],
+        "providers": [_provider(found.name, found.usable, found.why) for found in providers],
         "doca": doca.collect(),
         "gpu": gpus,
         "machine": asdict(Machine.here(dma.cpus())),
@@ -102,7 +103,7 @@ def _limits(runtime_dir: str) -> dict[str, Any]:
 
 
 def show(facts: dict[str, Any]) -> None:
-    """For a person: a block a subject."""
+    """Print the facts as text, one block per subject."""
     from ..report import Machine
     from ..units import size_text
 

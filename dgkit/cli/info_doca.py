@@ -1,4 +1,4 @@
-"""What `dgkit info` says of DOCA and softdoca: the version, and what each function here can do."""
+"""DOCA and softdoca in `dgkit info`: versions, functions and their capabilities."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ import subprocess
 import sys
 from typing import Any
 
-__all__ = ["collect", "lines", "tell"]
+__all__ = ["collect", "lines", "print_facts"]
 
 _KINDS = ("doca", "softdoca")
-_LONGEST_S = 30.0  # a device that does not answer is a fact, too
+_TIMEOUT_S = 30.0  # a device that does not answer is reported
 
-# Each library in a process of its own: one kind a process, and this one shall have none.
+# One process per library: a process can load only one kind, and this process loads none.
 _PROGRAM = """
 import sys
 kind, *sys.path[:] = sys.argv[1:]
-from dgkit.cli.info_doca import tell
-tell(kind)
+from dgkit.cli.info_doca import print_facts
+print_facts(kind)
 """
 
 
 def collect() -> dict[str, dict[str, Any]]:
-    """By its name what each library says of itself, or why it says nothing."""
-    asked = {kind: _ask(kind) for kind in _KINDS}
-    return {kind: _answer(process) for kind, process in asked.items()}
+    """Return the facts of each library by its name, or the reason why there are none."""
+    processes = {kind: _start(kind) for kind in _KINDS}
+    return {kind: _result(process) for kind, process in processes.items()}
 
 
 def lines(facts: dict[str, dict[str, Any]]) -> list[str]:
-    """For a person: a line a function. Nothing of a library that is not here."""
+    """Return one line of text per function; none for a library that is not installed."""
     return [
-        f"{kind} {said['version']}  {_function(device)}"
-        for kind, said in facts.items()
-        for device in said.get("devices", ())
+        f"{kind} {library['version']}  {_function(device)}"
+        for kind, library in facts.items()
+        for device in library.get("devices", ())
     ]
 
 
-def tell(kind: str) -> None:
-    """Prints as JSON what the library says. What a process that is asked does."""
+def print_facts(kind: str) -> None:
+    """Load a library in this process and print its facts as JSON."""
     from dataclasses import asdict
 
     from .. import doca
@@ -46,17 +46,17 @@ def tell(kind: str) -> None:
 
     try:
         doca.use(kind)
-        if (there := library().kind) == kind:
-            found = [asdict(one) for one in doca.devices()]
-            told: dict[str, Any] = {"version": doca.version(), "devices": found, "why": ""}
+        if (loaded := library().kind) == kind:
+            devices = [asdict(device) for device in doca.devices()]
+            facts: dict[str, Any] = {"version": doca.version(), "devices": devices, "why": ""}
         else:  # softdoca's folder is on LD_LIBRARY_PATH
-            told = {"why": f"the libdoca_common that the loader finds is that of {there}"}
+            facts = {"why": f"the libdoca_common that the loader finds is that of {loaded}"}
     except DgkitError as error:
-        told = {"why": str(getattr(error, "words", error))}
-    print(json.dumps(told))
+        facts = {"why": str(getattr(error, "words", error))}
+    print(json.dumps(facts))
 
 
-def _ask(kind: str) -> subprocess.Popen[str]:
+def _start(kind: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", _PROGRAM, kind, *sys.path]
     pipe = subprocess.PIPE
     return subprocess.Popen(
@@ -64,25 +64,25 @@ def _ask(kind: str) -> subprocess.Popen[str]:
     )
 
 
-def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+def _result(process: subprocess.Popen[str]) -> dict[str, Any]:
     with process:
         try:
-            said = process.communicate(timeout=_LONGEST_S)[0].splitlines()
+            lines = process.communicate(timeout=_TIMEOUT_S)[0].splitlines()
         except subprocess.TimeoutExpired:
             process.kill()
-            return {"why": f"no answer within {_LONGEST_S:g} s"}
-    if process.returncode or not said:
-        return {"why": f"the process that asked it ended with {process.returncode}"}
-    told: dict[str, Any] = json.loads(said[-1])
-    return told
+            return {"why": f"no answer within {_TIMEOUT_S:g} s"}
+    if process.returncode or not lines:
+        return {"why": f"the process that loaded it exited with {process.returncode}"}
+    facts: dict[str, Any] = json.loads(lines[-1])
+    return facts
 
 
 def _function(device: dict[str, Any]) -> str:
     names = " ".join(device[key] for key in ("pci", "ibdev", "iface") if device[key])
-    can = {"DMA": "dma", "export": "export_pci", "import": "from_export_pci"}
-    able = (
-        ", ".join(name for name, key in can.items() if device[key]) or "none of DMA, export, import"
-    )
+    keys = {"DMA": "dma", "export": "export_pci", "import": "from_export_pci"}
+    supported = ", ".join(name for name, key in keys.items() if device[key])
+    supported = supported or "none of DMA, export, import"
     if not device["dma"]:
-        return f"{names}: {able}"
-    return f"{names}: {able}; {device['max_copy']} bytes a task, lists of {device['max_list']}"
+        return f"{names}: {supported}"
+    limits = f"{device['max_copy']} bytes per task, lists of {device['max_list']}"
+    return f"{names}: {supported}; {limits}"

@@ -1,4 +1,4 @@
-"""What `dgkit info` says of GPUs."""
+"""GPUs in `dgkit info`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FLAGS = {
 
 
 def collect() -> dict[str, Any]:
-    """Each GPU, `why` memory of a GPU cannot be had ("" if it can), and the libraries for it."""
+    """Return each GPU, `why` GPU memory is not usable ("" if it is), and library versions."""
     from dataclasses import asdict
 
     from .. import memory
@@ -31,7 +31,7 @@ def collect() -> dict[str, Any]:
     why, gpus = memory.why_no_gpu(), []
     try:
         gpus = [asdict(gpu) for gpu in memory.gpus()]
-    except NativeError as error:  # it was lost a moment ago, or its driver is at odds with itself
+    except NativeError as error:  # a GPU was lost, or the driver does not match its libraries
         why = why or str(error.strerror)
     return {
         "why": why,
@@ -45,25 +45,25 @@ def collect() -> dict[str, Any]:
 
 
 def _version(module: str, *names: str) -> str:
-    """Of the module, which one of these packages brings."""
+    """Return the version of a module that one of these packages contains."""
     from importlib import metadata, util
 
     for name in names:
         with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.version(name)
-    with contextlib.suppress(ImportError):  # of what it is a part of
+    with contextlib.suppress(ImportError):  # the parent package is missing
         if util.find_spec(module) is not None:
             return "of unknown version"
     return "missing"
 
 
-def lines(found: dict[str, Any]) -> Iterator[str]:
-    """The same for a person."""
-    for gpu in found["gpus"]:
+def lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield the facts as lines of text."""
+    for gpu in facts["gpus"]:
         yield from _gpu(gpu)
-    if found["why"]:
-        yield f"not usable: {found['why']}"
-    yield ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
+    if facts["why"]:
+        yield f"not usable: {facts['why']}"
+    yield ", ".join(f"{name} {version}" for name, version in facts["libraries"].items())
 
 
 def _gpu(gpu: dict[str, Any]) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _gpu(gpu: dict[str, Any]) -> Iterator[str]:
     for name, text in _FLAGS.items():
         yield f"        {text}: {_flag(gpu[name])}"
     order = gpu["writes_ordering"] or "unknown"
-    yield f"        writes of other devices are seen in order by: {order}"
+    yield f"        writes of other devices are ordered for: {order}"
 
 
 def _flag(value: bool | None) -> str:
@@ -89,5 +89,5 @@ def _sizes(free: int | None, total: int | None) -> str:
     if total is None:
         return "unknown"
     if free is None:
-        return f"{size_text(total)}, how much of it is free: unknown"
+        return f"{size_text(total)}, free: unknown"
     return f"{size_text(free)} of {size_text(total)} free"

@@ -1,4 +1,4 @@
-"""`dgkit keys`: who may talk over tcp."""
+"""`dgkit keys`: key pairs and allowed clients of tcp:// addresses."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .options import as_json
 __all__ = ["keys"]
 
 
-@click.group(short_help="Keys for tcp.")
+@click.group(short_help="Manage the key pairs of tcp:// addresses.")
 def keys() -> None:
-    """Make, list, allow and remove the keys that tcp:// needs (CURVE, both sides).
+    """Make, list, allow and remove the CURVE keys that tcp:// addresses require.
 
-    Each side makes a pair once; the side that serves lets the other's public key in. A pair with
-    a NAME of its own is used by `--keys NAME` (serve, bench), or keys="NAME" in dgkit.connect().
-    ipc:// needs none.
+    Each side makes a key pair once; the side that runs `dgkit serve` allows the public key of the
+    other. `--keys NAME` (serve, bench) and keys="NAME" (dgkit.connect()) select a pair other than
+    "default". ipc:// addresses need no keys.
 
     \b
     Examples:
-      dgkit keys make                 # on each side
-      dgkit keys list                 # shows the public keys
+      dgkit keys make                            # on each side
+      dgkit keys list                            # shows the public keys
       dgkit keys allow PUBLIC --name lab-host    # on the side that runs `dgkit serve`
     """
 
@@ -29,11 +29,12 @@ def keys() -> None:
 @keys.command()
 @click.argument("name", default="default")
 def make(name: str) -> int:
-    """Make a pair of keys with this NAME (default: default).
+    """Make a key pair called NAME (default: default) and print its public key.
 
     \b
-    Example:
+    Examples:
       dgkit keys make
+      dgkit keys make lab
     """
     from ..wire import keys as store
 
@@ -41,13 +42,13 @@ def make(name: str) -> int:
         pair = store.make(name)
     except FileExistsError as exc:
         raise click.UsageError(
-            f"there is a key {name!r} in {store.folder()}; it is kept. Use another name"
+            f"{store.folder()} already has a key pair {name!r}, which is kept: use another name"
         ) from exc
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
     click.echo(pair.public)
     click.echo(
-        f"The line above is the public key of {name!r}; the secret one stays in {store.folder()}.\n"
+        f"Above is the public key of {name!r}; the secret key stays in {store.folder()}.\n"
         f"On the side that runs `dgkit serve`: dgkit keys allow {pair.public}",
         err=True,
     )
@@ -57,10 +58,11 @@ def make(name: str) -> int:
 @keys.command("list")
 @as_json
 def list_(json_: bool) -> int:
-    """List own keys and those that are let in.
+    """List the key pairs of this side and the allowed keys of others.
 
     \b
-    Example:
+    Examples:
+      dgkit keys list
       dgkit keys list --json
     """
     from ..wire import keys as store
@@ -71,21 +73,21 @@ def list_(json_: bool) -> int:
         print_json([{name: getattr(row, name) for name in names} for row in rows])
         return 0
     if not rows:
-        click.echo(f"There are no keys in {store.folder()}. Make one: dgkit keys make")
+        click.echo(f"No keys in {store.folder()}. Make a pair with: dgkit keys make")
         return 0
     for row in rows:
-        kinds = [word for word, yes in (("own", row.own), ("let in", row.allowed)) if yes]
+        kinds = [name for name, yes in (("own", row.own), ("allowed", row.allowed)) if yes]
         click.echo(f"{row.name or '(no name)'} ({', '.join(kinds)})\n  {row.public}")
     return 0
 
 
 @keys.command()
 @click.argument("public")
-@click.option("--name", default="", help="Whose key it is, for `dgkit keys list`.")
+@click.option("--name", default="", help="Name of the client, for `dgkit keys list`.")
 def allow(public: str, name: str) -> int:
-    """Let the client with this PUBLIC key (64 hex digits) in.
+    """Allow the client with this PUBLIC key (64 hex digits).
 
-    A running `dgkit serve` sees it at the next connection.
+    A running `dgkit serve` applies it to the next connection.
 
     \b
     Example:
@@ -97,16 +99,16 @@ def allow(public: str, name: str) -> int:
         store.allow(public, name)
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
-    click.echo(f"{name or public} is let in")
+    click.echo(f"allowed: {name or public}")
     return 0
 
 
 @keys.command()
 @click.argument("public")
 def remove(public: str) -> int:
-    """Let the client with this PUBLIC key in no more.
+    """Remove the client with this PUBLIC key from the allowed ones.
 
-    A running `dgkit serve` sees it at the next connection; one that is open stays open.
+    A running `dgkit serve` applies it to the next connection; open connections stay open.
 
     \b
     Example:
@@ -118,5 +120,5 @@ def remove(public: str) -> int:
         name = store.remove(public)
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
-    click.echo(f"{name or public} is let in no more")
+    click.echo(f"no longer allowed: {name or public}")
     return 0

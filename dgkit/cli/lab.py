@@ -1,4 +1,4 @@
-"""`dgkit lab`: JupyterLab with a software DPU beside it."""
+"""`dgkit lab`: start JupyterLab and a software DPU."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pathlib import Path
 
 import click
 
-from .console import patience, say
+from .console import notice_after, say
 from .exit_codes import FAILED, OK
 from .options import address as parsed_address
 
 __all__ = ["lab"]
 
-# By the last part of an option's name, for JupyterLab takes each by several classes' names.
-_OURS = {
+# Keyed by the last part of an option's name: JupyterLab accepts each under several classes.
+_SET_BY = {
     "port": "--port", "port_retries": "--port", "root_dir": "FOLDER", "notebook_dir": "FOLDER",
     "preferred_dir": "FOLDER", "open_browser": "--no-browser", "no_browser": "--no-browser",
 }  # fmt: skip
-_OPENS = frozenset(
+_INSECURE = frozenset(
     {
         *("ip", "sock", "sock_mode", "local_hostnames", "custom_display_url"),
         *("allow_remote_access", "allow_origin", "allow_origin_pat", "allow_credentials"),
@@ -34,41 +34,45 @@ _OPENS = frozenset(
         *("trust_xheaders", "runtime_dir", "tornado_settings"),
     }
 )
-_OPENING_CLASSES = frozenset({"IdentityProvider", "PasswordIdentityProvider"})
-_MORE = "dgkit.lab.more"
+_INSECURE_CLASSES = frozenset({"IdentityProvider", "PasswordIdentityProvider"})
+_EXTRA_ARGS = "dgkit.lab.extra_args"
 
 
 class _Command(click.Command):
-    """With what stands after `--` put aside in `ctx.meta`, for JupyterLab."""
+    """Command that stores the arguments after `--` in `ctx.meta`, for JupyterLab."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """BadParameter, UsageError."""
+        """Split the arguments at `--` and check those for JupyterLab."""
         at = args.index("--") if "--" in args else len(args)
-        ctx.meta[_MORE] = args[at + 1 :]
-        for word in ctx.meta[_MORE]:
-            _check(ctx, word)
+        ctx.meta[_EXTRA_ARGS] = args[at + 1 :]
+        for argument in ctx.meta[_EXTRA_ARGS]:
+            _check_extra(ctx, argument)
         return super().parse_args(ctx, args[:at])
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """For the first line of the help."""
-        return [*super().collect_usage_pieces(ctx), "[-- JUPYTERLAB'S OWN]"]
+        """Return the parts of the usage line."""
+        return [*super().collect_usage_pieces(ctx), "[-- JUPYTERLAB OPTIONS]"]
 
 
-def _check(ctx: click.Context, word: str) -> None:
-    """Refuses what `dgkit lab` sets itself, and what would open the server or its folder."""
-    if not word.startswith("-"):
+def _check_extra(ctx: click.Context, argument: str) -> None:
+    """Reject options that `dgkit lab` sets itself, and those that weaken access control."""
+    if not argument.startswith("-"):
         return
-    classes, _, last = word.lstrip("-").partition("=")[0].rpartition(".")
+    classes, _, last = argument.lstrip("-").partition("=")[0].rpartition(".")
     last = last.replace("-", "_")
-    if last in _OURS:
-        raise click.UsageError(f"{word!r} is set by {_OURS[last]}, before the --", ctx)
-    if last in _OPENS or classes in _OPENING_CLASSES:
-        raise click.UsageError(f"{word!r} is refused: it stays on 127.0.0.1, with its token", ctx)
+    if last in _SET_BY:
+        raise click.UsageError(f"{argument!r}: use {_SET_BY[last]}, before the --", ctx)
+    if last in _INSECURE or classes in _INSECURE_CLASSES:
+        raise click.UsageError(
+            f"{argument!r} is not allowed: the server listens on 127.0.0.1 with a token", ctx
+        )
     if last == "gateway_url" or classes == "GatewayClient":
-        raise click.UsageError(f"{word!r} is refused: a gateway breaks widgets; take a tunnel", ctx)
+        raise click.UsageError(
+            f"{argument!r} is not allowed: a gateway breaks widgets; use an SSH tunnel", ctx
+        )
 
 
-@click.command(cls=_Command, short_help="Start JupyterLab with a software DPU.")
+@click.command(cls=_Command, short_help="Start JupyterLab and a software DPU.")
 @click.argument(
     "folder",
     required=False,
@@ -77,17 +81,21 @@ def _check(ctx: click.Context, word: str) -> None:
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="This port and no other (0: any free one). Default: the first free one of your own ten, "
-    "which follow from your user id.",
+    help="Port to listen on; fail if it is taken (0: any free port). Default: the first free one "
+    "of ten ports derived from your user id.",
 )
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
-@click.option("--agent/--no-agent", default=True, help="Start a software DPU beside it, or not.")
+@click.option(
+    "--agent/--no-agent", default=True, help="Start a software DPU, or not.  [default: agent]"
+)
 @click.option(
     "--address",
     type=parsed_address,
-    help="An agent that runs already: DGKIT_ADDRESS says this, and none is started.",
+    help="Address of a running agent to put into DGKIT_ADDRESS instead of starting one.",
 )
-@click.option("--json", "json_", is_flag=True, help="Print url, port and agent as a line of JSON.")
+@click.option(
+    "--json", "json_", is_flag=True, help="Print url, port, agent and folder as one line of JSON."
+)
 @click.pass_context
 def lab(
     ctx: click.Context,
@@ -98,45 +106,45 @@ def lab(
     address: str | None,
     json_: bool,
 ) -> int:
-    """Start JupyterLab in FOLDER (default: ./notebooks if there is one, else this folder), and a
-    software DPU beside it, until Ctrl-C. What stands after -- goes to JupyterLab.
+    """Start JupyterLab in FOLDER, and a software DPU for its notebooks, until Ctrl-C.
 
-    It listens on 127.0.0.1 alone and asks for the token that is in its URL, the one line on
-    stdout. Several users of a machine do not meet: each has a port, a DPU and a runtime folder of
-    his own. The DPU's address is in the environment of each notebook:
-    dgkit.connect(os.environ["DGKIT_ADDRESS"]). A dgkit.connect() without it starts one that is the
-    notebook's own.
+    FOLDER is ./notebooks by default if it exists, else the current folder. Options after -- are
+    passed to JupyterLab. Prints the URL with its token as the only line on stdout. The server
+    listens on 127.0.0.1 only; each user of a machine gets a separate port, DPU and runtime folder.
+
+    Notebooks connect to the DPU by dgkit.connect(os.environ["DGKIT_ADDRESS"]). dgkit.connect()
+    without an address starts another software DPU for that notebook.
 
     \b
     Examples:
       dgkit lab
       dgkit lab notebooks/tutorials --no-browser
       dgkit lab --port 8888 --no-agent -- --LabApp.extensions_in_dev_mode=True
-      dgkit serve --provider cuda        (in another terminal; then, with what it prints:)
-      dgkit lab --address ipc:///...
+      dgkit serve --provider cuda        # in another terminal; prints ADDRESS
+      dgkit lab --address ADDRESS
 
     \b
-    On a machine that you reach by SSH, start it there, and tunnel its port from where your
-    browser is. A BlueField DPU, by convention, is 192.168.100.2 (tmfifo) for its host:
+    On a remote machine, start it there and tunnel its port from the machine with the browser,
+    then open the URL that it prints. For its host, a BlueField is 192.168.100.2 (tmfifo):
       ssh -t -L 8888:127.0.0.1:8888 ubuntu@192.168.100.2 dgkit lab --port 8888
-    and open the URL that it prints. Do not use --gateway-url to bring the DPU's kernels into a
-    JupyterLab of the host: it breaks the binary messages of widgets.
+    Do not use --gateway-url to run the DPU's kernels in a JupyterLab of the host: it breaks the
+    binary messages of widgets.
     """
     if importlib.util.find_spec("jupyterlab") is None:
         raise ImportError("JupyterLab is not installed: `pip install '.[lab]'` in dgkit's folder")
-    found = folder or next(path for path in (Path("notebooks"), Path()) if path.is_dir())
+    root = folder or next(path for path in (Path("notebooks"), Path()) if path.is_dir())
     if port:
         _check_free(port)
     with _hangup():
         return _run(
-            found.resolve(), ctx.meta[_MORE], port, not no_browser and _has_browser(), json_,
+            root.resolve(), ctx.meta[_EXTRA_ARGS], port, not no_browser and _has_browser(), json_,
             address, agent and address is None,
         )  # fmt: skip
 
 
 def _run(
     folder: Path,
-    more: list[str],
+    extra: list[str],
     port: int | None,
     browser: bool,
     json_: bool,
@@ -152,33 +160,33 @@ def _run(
         first = job.own_port(os.getuid()) if port is None else port
         server = last_to_first.enter_context(
             job.Lab(
-                folder, runtime, port=first, fixed=bool(port), browser=browser, more=more,
+                folder, runtime, port=first, fixed=bool(port), browser=browser, extra=extra,
                 environment={"DGKIT_ADDRESS": address} if address else {},
             )
         )  # fmt: skip
-        with patience("dgkit lab: JupyterLab is starting", after_s=5.0):
-            told = server.ready() | {"agent": address, "folder": str(folder)}
-        print(json.dumps(told) if json_ else told["url"], flush=True)
-        _explain(folder, told["port"], address, start)
+        with notice_after("dgkit lab: JupyterLab is starting", after_s=5.0):
+            ready = server.ready() | {"agent": address, "folder": str(folder)}
+        print(json.dumps(ready) if json_ else ready["url"], flush=True)
+        _explain(folder, ready["port"], address, start)
         code = server.wait()
     say(f"dgkit lab: JupyterLab ended (exit status {code})" if code else "dgkit lab: stopped")
     return FAILED if code else OK
 
 
 def _explain(folder: Path, port: int, address: str | None, started: bool) -> None:
-    say(f"JupyterLab serves {folder} on this machine alone. Ctrl-C ends it.")
+    say(f"JupyterLab serves {folder} on 127.0.0.1 only; stop with Ctrl-C.")
     if address:
-        kind = "A software DPU of its own" if started else "The agent"
-        say(f'{kind}: {address}, in a notebook dgkit.connect(os.environ["DGKIT_ADDRESS"])')
+        kind = "Software DPU" if started else "Agent"
+        say(f'{kind}: {address}; in a notebook: dgkit.connect(os.environ["DGKIT_ADDRESS"])')
     if os.geteuid() == 0:
-        say("You are root: so is each notebook (JupyterLab got --allow-root).")
+        say("You are root, and so is each notebook (JupyterLab got --allow-root).")
     if os.environ.get("SSH_CONNECTION"):
         host = os.environ["SSH_CONNECTION"].split()[2:3]
-        say(f"From where your browser is: ssh -L {port}:127.0.0.1:{port} {''.join(host)}")
+        say(f"On the machine with the browser: ssh -L {port}:127.0.0.1:{port} {''.join(host)}")
 
 
 def _check_free(port: int) -> None:
-    """UsageError: somebody listens at the port that is wanted. So JupyterLab need not say it."""
+    """Raise UsageError if the port cannot be used, before JupyterLab starts."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -186,18 +194,18 @@ def _check_free(port: int) -> None:
             probe.listen()
         except OSError as exc:
             taken = exc.errno == errno.EADDRINUSE
-            why = "is taken" if taken else f"cannot be had ({os.strerror(exc.errno or 0)})"
-            raise click.UsageError(f"port {port} {why}: leave --port out, or take another") from exc
+            why = "is taken" if taken else f"cannot be used ({os.strerror(exc.errno or 0)})"
+            raise click.UsageError(f"port {port} {why}: omit --port or use another") from exc
 
 
 def _has_browser() -> bool:
-    """Whether a browser could show itself: over SSH, a text browser would take the terminal."""
+    """Return whether a graphical browser can open: a text browser would take the terminal."""
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
 
 
 @contextlib.contextmanager
 def _hangup() -> Iterator[None]:
-    """A terminal that is closed ends it as SIGTERM does, unless it was told otherwise (nohup)."""
+    """Handle SIGHUP (a closed terminal) as SIGTERM, unless it is ignored (nohup)."""
     before = signal.getsignal(signal.SIGHUP)
     if before is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))

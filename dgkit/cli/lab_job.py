@@ -1,4 +1,4 @@
-"""What `dgkit lab` starts and ends: a folder, a software DPU, and JupyterLab."""
+"""Resources of `dgkit lab`: a runtime folder, a software DPU and JupyterLab."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split(':'); "
     "from dgkit.jupyter.lab_server import main; sys.exit(main(int(sys.argv[1])))"
 )
-_END_S = 20.0  # JupyterLab gives its kernels five seconds, one after another
+_END_S = 20.0  # JupyterLab waits five seconds for each kernel, one after another
 _AGENT_START_S = 10.0
 
 
 def own_port(uid: int) -> int:
-    """Where the search for a free port starts: ten ports for each of 2,000 users of a machine."""
+    """Return the first port to try: ten ports for each of 2,000 users of a machine."""
     return 10_000 + uid * 10 % 20_000
 
 
 @contextlib.contextmanager
 def runtime_folder() -> Iterator[Path]:
-    """A new folder, for this user alone, that is gone in the end.
+    """Create a folder for this user only, and remove it at the end.
 
-    It is locked (flock(2)) while its process lives; so those of killed processes are known, and
-    removed here.
+    It is locked (flock(2)) while its process lives, so the folders of killed processes can be
+    recognized and are removed here.
     """
     parent = runtime_dir()
     with contextlib.ExitStack() as last_to_first:
@@ -63,14 +63,14 @@ def _locked(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
 
 
 def _remove_old(path: Path) -> None:
-    lives_or_gone = contextlib.suppress(OSError)
-    with lives_or_gone, _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    in_use_or_gone = contextlib.suppress(OSError)
+    with in_use_or_gone, _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
         shutil.rmtree(path)
 
 
 @contextlib.contextmanager
 def agent() -> Iterator[str]:
-    """A software DPU, as `dgkit serve` is one; its address. It ends with this process, too."""
+    """Start a software DPU, yield its address, and end it, at the latest with this process."""
     from ..session.spawn import SoftwareDpu
 
     dpu = SoftwareDpu()
@@ -90,9 +90,16 @@ def _argv(folder: Path, port: int, token: str, *, fixed: bool, browser: bool) ->
 
 
 class Lab:
-    """JupyterLab in a process of its own, which ends when this one does. close() waits for that.
+    """JupyterLab in a child process, which ends with this one.
 
-    `port`: where to look first; `fixed`: there or nowhere. `more`: arguments for JupyterLab.
+    Args:
+        folder: Root folder of the server.
+        runtime: Jupyter's runtime folder.
+        port: First port to try.
+        fixed: Whether to try no other port.
+        browser: Whether to open a browser.
+        environment: Environment variables to add.
+        extra: Further arguments for JupyterLab.
     """
 
     def __init__(
@@ -104,29 +111,37 @@ class Lab:
         fixed: bool,
         browser: bool,
         environment: Mapping[str, str],
-        more: Sequence[str] = (),
+        extra: Sequence[str] = (),
     ) -> None:
         self._token = secrets.token_hex(24)
-        self._tie, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._pipe, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         search = ":".join(path or str(Path.cwd()) for path in sys.path)
-        with theirs:
-            fd = theirs.fileno()
+        with child_end:
+            fd = child_end.fileno()
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, str(fd), search],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # what it says is for a person
+                stdout=2,  # its messages belong on stderr
                 pass_fds=(fd,),
-                start_new_session=True,  # a Ctrl-C in the terminal ends it by way of this process
+                start_new_session=True,  # Ctrl-C in the terminal reaches only this process
                 env={**os.environ, **environment, "JUPYTER_RUNTIME_DIR": str(runtime)},
             )
         argv = _argv(folder, port, self._token, fixed=fixed, browser=browser)
-        with contextlib.suppress(ConnectionError):  # it is gone: ready() says so
-            self._tie.send(json.dumps([*argv, *more]).encode())
+        with contextlib.suppress(ConnectionError):  # it has ended: ready() raises
+            self._pipe.send(json.dumps([*argv, *extra]).encode())
 
     def ready(self) -> dict[str, Any]:
-        """Waits until it serves; `url` with the token, `port`. ChildProcessError: it ended."""
+        """Wait until it serves.
+
+        Returns:
+            `url`, with the token, and `port`.
+
+        Raises:
+            ChildProcessError: It ended first.
+            PermissionError: A Jupyter configuration overrides the address or the token.
+        """
         try:
-            answer = self._tie.recv(1 << 16)
+            answer = self._pipe.recv(1 << 16)
         except ConnectionError:
             answer = b""
         if not answer:
@@ -135,21 +150,21 @@ class Lab:
         info = json.loads(answer)
         if (info["hostname"], info["sock"], info["token"]) != (HOST, "", self._token):
             raise PermissionError(
-                f"a configuration of Jupyter takes its address ({info['hostname']}) or its token "
-                "away: `jupyter --paths` lists where to look"
+                f"a Jupyter configuration file overrides the address ({info['hostname']}) or the "
+                "token: `jupyter --paths` lists where to look"
             )
         return {"url": f"{info['url']}lab?token={self._token}", "port": info["port"]}
 
     def wait(self) -> int:
-        """Waits until it ends by itself; its exit status."""
+        """Wait until it ends; return its exit status."""
         return self._process.wait()
 
     def close(self) -> None:
-        """Ends it and its kernels, by force if it takes too long. Again: nothing."""
-        self._tie.close()
+        """End it and its kernels; kill it after 20 s. Idempotent."""
+        self._pipe.close()
         try:
             self._process.wait(_END_S)
-        except BaseException:  # it hangs, or a second Ctrl-C: its kernels see that it is gone
+        except BaseException:  # hangs, or a second Ctrl-C; its kernels notice its end
             self._process.kill()
             self._process.wait()
             raise

@@ -1,4 +1,4 @@
-"""What several commands read from the command line: sizes, lists, `--json`."""
+"""Parsers of option values, and options, that several commands share."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["address", "as_json", "duration", "listed", "one_of", "size", "whole"]
+__all__ = ["address", "as_json", "choice", "comma_separated", "duration", "integer", "size"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
 def size(text: str | int) -> int:
-    """`4096`, `64K`, `1.5GiB` in bytes; K is 1024. BadParameter unless it is one byte or more."""
+    """Parse a size of at least one byte, such as `4096`, `64K`, `1.5GiB`; K is 1024."""
     if isinstance(text, int):
         return text
     from ..units import parse_size
@@ -26,7 +26,7 @@ def size(text: str | int) -> int:
 
 
 def duration(low: float, high: float) -> Callable[[str | float], float]:
-    """A parser of seconds from `low` to `high`; nan, which compares with nothing, is none."""
+    """Return a parser of seconds from `low` to `high`, which rejects nan."""
 
     def parse(text: str | float) -> float:
         try:
@@ -34,14 +34,14 @@ def duration(low: float, high: float) -> Callable[[str | float], float]:
         except ValueError:
             seconds = -1.0
         if not low <= seconds <= high:
-            raise click.BadParameter(f"{text!r} is no time: {low:g} to {high:g} seconds")
+            raise click.BadParameter(f"{text!r} is not a time from {low:g} to {high:g} seconds")
         return seconds
 
     return parse
 
 
 def address(text: str) -> str:
-    """An address as it is; BadParameter says what is wrong with it."""
+    """Check that text is an address and return it unchanged."""
     from ..wire.address import parse
 
     try:
@@ -51,30 +51,30 @@ def address(text: str) -> str:
     return text
 
 
-def whole(low: int, high: int) -> Callable[[str], int]:
-    """A parser of whole numbers from `low` to `high`."""
+def integer(low: int, high: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `low` to `high`."""
 
     def parse(text: str) -> int:
         if not text.isdecimal() or not low <= int(text) <= high:
-            raise click.BadParameter(f"{text!r} is no whole number from {low} to {high}")
+            raise click.BadParameter(f"{text!r} is not a whole number from {low} to {high}")
         return int(text)
 
     return parse
 
 
-def one_of(*words: str) -> Callable[[str], str]:
-    """A parser that takes these words alone."""
+def choice(*words: str) -> Callable[[str], str]:
+    """Return a parser that accepts these words only."""
 
     def parse(text: str) -> str:
         if text not in words:
-            raise click.BadParameter(f"{text!r} is none of: {', '.join(words)}")
+            raise click.BadParameter(f"{text!r} is not one of: {', '.join(words)}")
         return text
 
     return parse
 
 
-def listed(parse: Callable[[str], T]) -> Callable[[str | tuple[T, ...]], tuple[T, ...]]:
-    """A parser of items with commas between them; each item once, in the order given."""
+def comma_separated(parse: Callable[[str], T]) -> Callable[[str | tuple[T, ...]], tuple[T, ...]]:
+    """Return a parser of comma-separated items, which drops repeated ones."""
 
     def split(text: str | tuple[T, ...]) -> tuple[T, ...]:
         if isinstance(text, tuple):
@@ -85,7 +85,5 @@ def listed(parse: Callable[[str], T]) -> Callable[[str | tuple[T, ...]], tuple[T
 
 
 def as_json(command: F) -> F:
-    """Adds `--json`: nothing but JSON on stdout."""
-    return click.option(
-        "--json", "json_", is_flag=True, help="Print JSON, and nothing else, on stdout."
-    )(command)
+    """Add the option `--json`."""
+    return click.option("--json", "json_", is_flag=True, help="Print only JSON on stdout.")(command)

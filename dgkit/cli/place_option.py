@@ -1,4 +1,4 @@
-"""`--on`: where the host's memory lies, and the provider that reaches it."""
+"""The option `--on`: where the host's memory is, and the provider that reaches it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from typing import Any, TypeVar
 import click
 
 from ..types import DOCA
-from .console import patience
+from .console import notice_after
 
-__all__ = ["Place", "driver_patience", "on_option", "settle"]
+__all__ = ["Place", "driver_notice", "on_option", "resolve_place"]
 
-_REACH_GPU = {None, "cuda", *DOCA}
+_GPU_PROVIDERS = {None, "cuda", *DOCA}
 F = TypeVar("F", bound=Callable[..., Any])
-_HANGS = (
-    "dgkit: waiting for the NVIDIA driver (cuInit). If it never answers: `nvidia-smi`, and "
+_WAITING = (
+    "dgkit: waiting for the NVIDIA driver (cuInit). If it does not return, check `nvidia-smi` and "
     "`dmesg | grep NVRM`"
 )
 
 
 class Place:
-    """Memory `on` which place, which `provider` is to reach, and `chosen`: why, if it was auto.
+    """Place of the memory and the provider that reaches it.
 
-    `gpu`: the number of the GPU that copies, for the provider cuda.
+    Attributes:
+        on: Place as dgkit.empty() takes it.
+        provider: Name of the provider.
+        chosen: Why this place, if it was `auto`; else "".
+        gpu: Number of the GPU that copies, for the provider cuda.
     """
 
     __slots__ = ("chosen", "gpu", "on", "provider")
@@ -40,43 +44,51 @@ def _parse(text: str) -> str:
     try:
         parse_on(text)
     except ValueError:
-        words = "host, pinned, gpu, cuda:0 (a number), or auto"
-        raise click.BadParameter(f"{text!r} is no place: {words}") from None
+        raise click.BadParameter(
+            f"{text!r} is not a place: use host, pinned, gpu, cuda:N or auto"
+        ) from None
     return text
 
 
 def on_option(command: F) -> F:
-    """Adds `--on`."""
+    """Add the option `--on`."""
     return click.option(
         "--on",
         type=_parse,
         default="host",
         show_default=True,
         metavar="PLACE",
-        help="Where the host's memory lies: host, pinned (the GPU reaches it), gpu, cuda:1, or "
-        "auto (a GPU if one is usable).",
+        help="Where the host's memory is: host, pinned (host memory that a GPU reaches), gpu, "
+        "cuda:N, or auto (a GPU if one is usable).",
     )(command)
 
 
-def settle(on: str, provider: str | None, *, here: bool = True) -> Place:
-    """What `--on` and `--provider` come to; without the second, the one that reaches the memory.
+def resolve_place(on: str, provider: str | None, *, local: bool = True) -> Place:
+    """Combine `--on` and `--provider`; without the latter, choose one that reaches the memory.
 
-    DeviceUnavailable, OutOfMemory: memory of that kind cannot be had here, and why. It is tried,
-    with the least there is, before a process is started; not so if it may be another's (`here`).
-    UsageError: a provider is named that does not reach it.
+    Args:
+        on: Value of `--on`.
+        provider: Value of `--provider`.
+        local: Whether this process allocates the memory. If so, one byte is allocated to find out
+            early whether that works.
+
+    Raises:
+        DeviceUnavailable: That kind of memory is not usable on this machine.
+        OutOfMemory: No such memory is free.
+        click.UsageError: The provider does not reach the memory.
     """
     from .. import memory
 
     if on == "auto":
-        found = _auto(provider)
-        return found if here else Place(on, found.provider)
+        place = _auto(provider)
+        return place if local else Place(on, place.provider)
     on_gpu = on not in ("host", "pinned")
-    if here and on_gpu and provider not in _REACH_GPU:
+    if local and on_gpu and provider not in _GPU_PROVIDERS:
         raise click.UsageError(
-            f"--provider {provider} cannot reach memory on a GPU: leave it out, or take cuda"
+            f"--provider {provider} cannot reach GPU memory: use --provider cuda, or omit it"
         )
-    if here and on != "host":
-        with driver_patience():
+    if local and on != "host":
+        with driver_notice():
             memory.empty(1, on=on).close()
     return Place(on, provider or ("cuda" if on_gpu else "soft"))
 
@@ -84,13 +96,13 @@ def settle(on: str, provider: str | None, *, here: bool = True) -> Place:
 def _auto(provider: str | None) -> Place:
     from ..memory.placement import choose
 
-    with driver_patience():
+    with driver_notice():
         on, chosen = choose(readonly_export=False)
-    if on == "gpu" and provider not in _REACH_GPU:
+    if on == "gpu" and provider not in _GPU_PROVIDERS:
         on, chosen = "host", f"host memory: the provider {provider!r} cannot reach GPU memory"
     return Place(on, provider or ("cuda" if on == "gpu" else "soft"), chosen)
 
 
-def driver_patience() -> AbstractContextManager[None]:
-    """Around what may start the NVIDIA driver, which may take long or hang: says so on stderr."""
-    return patience(_HANGS)
+def driver_notice() -> AbstractContextManager[None]:
+    """Print a notice if the NVIDIA driver, which the block may initialize, takes long or hangs."""
+    return notice_after(_WAITING)

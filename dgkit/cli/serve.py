@@ -1,10 +1,11 @@
-"""`dgkit serve`: the agent as a command."""
+"""`dgkit serve`: run an agent."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 
 import click
 
@@ -19,15 +20,16 @@ __all__ = ["serve"]
 @click.command(short_help="Run an agent.")
 @click.option(
     "--address",
-    help="ipc:///PATH or tcp://HOST:PORT (port 0: a free one). Default: a socket of its own in the "
-    "runtime folder, for this user alone.",
+    metavar="ADDRESS",
+    help="Where to listen: ipc:///PATH or tcp://HOST:PORT (port 0: any free port). Default: a new "
+    "socket in the runtime folder, for this user only.",
 )
 @click.option(
     "--role",
     type=click.Choice(["dpu", "host"]),
     default="dpu",
     show_default=True,
-    help="dpu: it moves the bytes. host: it lends its memory.",
+    help="dpu: move bytes. host: provide memory.",
 )
 @click.option(
     "--provider",
@@ -40,22 +42,27 @@ __all__ = ["serve"]
     type=click.IntRange(0, 1 << 16),
     default=0,
     show_default=True,
-    help="With --provider cuda: the number of the GPU that copies.",
+    help="With --provider cuda: number of the GPU that copies.",
 )
 @click.option(
     "--pci",
     metavar="ADDRESS",
-    help="With --provider doca or softdoca: the function's address, as 03:00.0. Default: the first "
-    "that does DMA.",
+    help="With --provider doca or softdoca: PCI address of the function, such as 03:00.0. Default: "
+    "the first that supports DMA.",
 )
 @click.option(
     "--max-memory",
     type=size,
     metavar="SIZE",
-    help="What all clients together may allocate of the host's memory: 512M, 4G. Default: half.",
+    help="Limit of the host memory that all clients together allocate, such as 4G. Default: half "
+    "of the machine's.",
 )
-@click.option("--keys", metavar="NAME", help='Own key pair for tcp. Default: "default".')
-@click.option("--print-unit", is_flag=True, help="Print a systemd user unit for this, and end.")
+@click.option(
+    "--keys", metavar="NAME", help='Key pair of this side, for tcp://. Default: "default".'
+)
+@click.option(
+    "--print-unit", is_flag=True, help="Print a systemd user unit with these options and exit."
+)
 def serve(
     address: str | None,
     role: str,
@@ -66,10 +73,10 @@ def serve(
     keys: str | None,
     print_unit: bool,
 ) -> int:
-    """Serve this machine's memory, or its DPU, to other processes until Ctrl-C or SIGTERM.
+    """Run an agent that serves this machine's DPU or memory to other processes.
 
-    The address is the one line on stdout; give it to dgkit.connect(). tcp:// needs keys on both
-    sides: see `dgkit keys --help`.
+    Prints its address, for dgkit.connect(), as the only line on stdout, and runs until Ctrl-C or
+    SIGTERM. tcp:// requires keys on both sides: see `dgkit keys --help`.
 
     \b
     Examples:
@@ -83,36 +90,41 @@ def serve(
     from .. import agent
 
     if print_unit:
-        options = {"address": address, "role": role, "provider": provider, "keys": keys}
-        options["max-memory"] = None if max_memory is None else str(max_memory)
-        options["gpu"], options["pci"] = str(gpu) if gpu else None, pci
-        given = [f"--{name} {shlex.quote(text)}" for name, text in options.items() if text]
-        click.echo(agent.unit(" ".join(given)), nl=False)
+        values = {"address": address, "role": role, "provider": provider, "keys": keys}
+        limits = {"max-memory": max_memory, "gpu": gpu}
+        click.echo(agent.unit(_command_line(values | limits | {"pci": pci})), nl=False)
         return 0
     try:
         ended = agent.serve(
             address, role=role, provider=provider, gpu=gpu, pci=pci, max_memory=max_memory,
-            keys=keys, ready=lambda endpoint: _tell(endpoint, role, provider),
+            keys=keys, ready=lambda endpoint: _print_ready(endpoint, role, provider),
         )  # fmt: skip
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
-    say("dgkit serve: stopped" if ended else "dgkit serve: stopped; a transfer did not end in time")
+    say("dgkit serve: stopped" if ended else "dgkit serve: stopped; a transfer is still running")
     if not ended:
         sys.stdout.flush()
-        agent.leave(FAILED)  # its thread would hold this process
+        agent.leave(FAILED)  # the transfer's thread would keep this process alive
     return 0
 
 
-def _tell(endpoint: str, role: str, provider: str) -> None:
+def _command_line(values: Mapping[str, object]) -> str:
+    """Return the options that have a value, quoted for a shell."""
+    return " ".join(
+        f"--{name} {shlex.quote(str(value))}" for name, value in values.items() if value
+    )
+
+
+def _print_ready(endpoint: str, role: str, provider: str) -> None:
     print(endpoint, flush=True)
-    moves = f"moves bytes by the provider {provider}: {provider_label(provider)}"
-    say(f"It {'lends its memory' if role == 'host' else moves}.")
+    work = f"provider {provider}, {provider_label(provider)}"
+    say(f"Role {role}: {'provides memory' if role == 'host' else work}.")
     say(
         f'Connect with:  dgkit.connect("{endpoint}")\n'
-        f'Time it with:  dgkit bench --address "{endpoint}"'
+        f'Measure with:  dgkit bench --address "{endpoint}"'
     )
     if endpoint.startswith("tcp://"):
-        say('Each adds keys="NAME", or --keys NAME, unless its key pair is "default".')
+        say('Add keys="NAME" or --keys NAME unless the client\'s key pair is "default".')
     if "0.0.0.0" in endpoint or "[::]" in endpoint:
-        say("From another machine, put this machine's name or address in its place.")
-    say(f"pid {os.getpid()}; Ctrl-C stops it.")
+        say("From another machine, use this machine's name or address as the host.")
+    say(f"pid {os.getpid()}; stop with Ctrl-C.")

@@ -1,4 +1,4 @@
-"""`dgkit softdoca`: programs written for DOCA, built and run without a BlueField."""
+"""`dgkit softdoca`: build and run DOCA programs without a BlueField."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .options import as_json
 
 __all__ = ["softdoca"]
 
-NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as a shell says it (POSIX, "Exit Status for Commands")
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as a shell returns (POSIX, "Exit Status for Commands")
 
 _side = click.option(
     "--side",
@@ -28,36 +28,36 @@ _side = click.option(
     show_envvar=True,
     default="both",
     show_default=True,
-    help="Which side's devices a program sees.",
+    help="Side whose devices the program sees.",
 )
 
 
-@click.group(short_help="Programs for DOCA without a BlueField.")
+@click.group(short_help="Build and run DOCA programs without a BlueField.")
 def softdoca() -> None:
-    """Build and run programs written for DOCA DMA, unmodified, without a BlueField.
+    """Build and run unmodified DOCA DMA programs without a BlueField.
 
-    softdoca is DOCA in software: this machine's CPU copies, and no DPU is part of it. Two
+    softdoca implements DOCA's API in software: the CPU copies, and no DPU is involved. Two
     processes, one with --side host and one with --side dpu, are the two sides on one machine.
 
     \b
     Examples:
-      eval "$(dgkit softdoca env)"               # what pkg-config, the linker and the loader need
+      eval "$(dgkit softdoca env)"               # set up pkg-config, the linker and the loader
       dgkit softdoca samples samples && make -C samples
       dgkit softdoca run -- samples/local_copy
     """
 
 
-@softdoca.command(short_help="What a shell needs to build and run programs.")
+@softdoca.command(short_help="Print the environment to build and run programs.")
 @_side
 @as_json
 def env(side: str, json_: bool) -> int:
-    """Print what a shell needs to build against softdoca and to run with it.
+    """Print shell commands that set the environment to build and run programs with softdoca.
 
     \b
     Examples:
       eval "$(dgkit softdoca env)"
       cc program.c $(pkg-config --cflags --libs doca-dma doca-common)
-      eval "$(dgkit softdoca env --side dpu)"    # in the shell that plays the DPU
+      eval "$(dgkit softdoca env --side dpu)"    # in the shell of the DPU side
     """
     home = _home()
     paths = _paths(home)
@@ -65,8 +65,8 @@ def env(side: str, json_: bool) -> int:
         facts = {"include": str(home / "include"), "lib": str(home / "lib"), "side": side}
         print_json({"provider": "softdoca", **facts, "environment": _environment(home, side)})
         return 0
-    click.echo("# softdoca: DOCA in software, by this machine's CPU; no BlueField is part of it.")
-    click.echo('# For a shell: eval "$(dgkit softdoca env)"')
+    click.echo("# softdoca: DOCA in software, by this machine's CPU; no BlueField is involved.")
+    click.echo('# In a shell: eval "$(dgkit softdoca env)"')
     for name, path in paths.items():
         click.echo(f'export {name}={shlex.quote(path)}"${{{name}:+:${name}}}"')
     click.echo(f"export SOFTDOCA_SIDE={side}")
@@ -74,21 +74,21 @@ def env(side: str, json_: bool) -> int:
 
 
 @softdoca.command(
-    context_settings={"allow_interspersed_args": False}, short_help="Run a program over softdoca."
+    context_settings={"allow_interspersed_args": False}, short_help="Run a program with softdoca."
 )
 @_side
 @click.option(
     "--devices",
     type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-    help="A file that says which devices there are, one a line: side=host pci=0000:03:00.0 ...",
+    help="File with one device per line: side=host pci=0000:03:00.0 ...",
 )
-@click.option("--faults", metavar="TEXT", help='What goes wrong: "error every=10; delay ms=5".')
+@click.option("--faults", metavar="TEXT", help='Faults to inject: "error every=10; delay ms=5".')
 @click.argument("command", metavar="-- PROGRAM [ARGS]...", nargs=-1, type=click.UNPROCESSED)
 def run(side: str, devices: str | None, faults: str | None, command: tuple[str, ...]) -> int:
-    """Run a program that was built for DOCA with softdoca in its place.
+    """Run a program that was built for DOCA with softdoca instead.
 
-    Its exit code is the program's; 127 if there is no such program, 126 if it cannot be run. The
-    README of softdoca says what may stand in a file of devices and in --faults.
+    Exits with the program's exit code; 127 if there is no such program, 126 if it cannot run. The
+    README of softdoca describes the files of --devices and the syntax of --faults.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def run(side: str, devices: str | None, faults: str | None, command: tuple[str, 
       dgkit softdoca run --side dpu --faults "error every=10" -- ./remote_copy_receiver
     """
     if not command:
-        raise click.UsageError("which program? It stands behind the --")
+        raise click.UsageError("no program given: put it after --")
     environment = os.environ | _environment(_home(), side)
     if devices is not None:
         environment["SOFTDOCA_DEVICES"] = devices
@@ -110,53 +110,54 @@ def run(side: str, devices: str | None, faults: str | None, command: tuple[str, 
         return NOT_FOUND if exc.errno == errno.ENOENT else NOT_EXECUTABLE
 
 
-@softdoca.command(short_help="Copy the samples' sources to a folder.")
+@softdoca.command(short_help="Copy the sources of the samples to a folder.")
 @click.argument("folder", default="softdoca-samples", type=click.Path(path_type=Path))
 def samples(folder: Path) -> int:
     """Copy the sources of softdoca's samples to FOLDER (default: ./softdoca-samples).
 
-    They use nothing but DOCA's public functions, so the same sources build against NVIDIA's.
+    They use only DOCA's public functions, so they also build against NVIDIA's DOCA.
 
     \b
     Example:
       dgkit softdoca samples && eval "$(dgkit softdoca env)" && make -C softdoca-samples
     """
     sources = sorted((_home() / "samples").iterdir())
-    if there := [path.name for path in sources if (folder / path.name).exists()]:
-        raise click.UsageError(f"{folder} has {', '.join(there)} already; they are kept")
+    if existing := [path.name for path in sources if (folder / path.name).exists()]:
+        raise click.UsageError(f"{folder} already has {', '.join(existing)}, which are kept")
     folder.mkdir(parents=True, exist_ok=True)
     for path in sources:
         shutil.copyfile(path, folder / path.name)
     click.echo(folder)
-    say(f'Build them: eval "$(dgkit softdoca env)" && make -C {shlex.quote(str(folder))}')
+    say(f'Build with: eval "$(dgkit softdoca env)" && make -C {shlex.quote(str(folder))}')
     return 0
 
 
 def _home() -> Path:
-    """The folder with lib, include and samples: that of $SOFTDOCA_LIB, else beside the extension.
+    """Return the folder with lib, include and samples, next to $SOFTDOCA_LIB or the C core.
 
-    FileNotFoundError: this installation has none.
+    Raises:
+        FileNotFoundError: softdoca is not installed.
     """
     if given := os.environ.get("SOFTDOCA_LIB"):
         home = Path(given).resolve().parent
     else:
         core = importlib.util.find_spec("dgkit._native")
-        beside = Path(core.origin) if core and core.origin else Path(__file__).parent
-        home = beside.parent / "_softdoca"
+        sibling = Path(core.origin) if core and core.origin else Path(__file__).parent
+        home = sibling.parent / "_softdoca"
     if not (home / "lib/libdoca_common.so.3").exists():
         if given:
             raise FileNotFoundError(
-                f"SOFTDOCA_LIB is {given!r}: no libdoca_common.so.3 lies in it. Name softdoca's "
-                "folder lib, or unset it for that of this installation"
+                f"SOFTDOCA_LIB is {given!r}, which has no libdoca_common.so.3: set it to "
+                "softdoca's folder lib, or unset it to use this installation's"
             )
         raise FileNotFoundError(
-            f"softdoca is not in {home}: `pip install .` builds it, on Linux with x86-64 or aarch64"
+            f"softdoca is not in {home}: `pip install .` builds it on Linux, x86-64 or aarch64"
         )
     return home
 
 
 def _paths(home: Path) -> dict[str, str]:
-    """What comes before whatever these search paths hold already."""
+    """Return the folders to prepend to these search paths."""
     return {
         "PKG_CONFIG_PATH": str(home / "lib/pkgconfig"),
         "LD_LIBRARY_PATH": str(home / "lib"),
@@ -164,7 +165,7 @@ def _paths(home: Path) -> dict[str, str]:
 
 
 def _environment(home: Path, side: str) -> dict[str, str]:
-    """The same as values, with what this process's environment holds already."""
+    """Return the environment variables, with this process's search paths appended."""
     paths = {
         name: os.pathsep.join(filter(None, (path, os.environ.get(name))))
         for name, path in _paths(home).items()
@@ -173,18 +174,18 @@ def _environment(home: Path, side: str) -> dict[str, str]:
 
 
 def _become(command: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
-    """Replaces this process. OSError: it could not."""
+    """Replace this process by the program; raise OSError if that fails."""
     sys.stdout.flush()
-    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and a program would inherit that
+    for name in ("SIGPIPE", "SIGXFSZ"):  # ignored by Python and inherited over exec
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     os.execvpe(command[0], command, environment)
 
 
 def _why(error: OSError, program: str) -> str:
     if error.errno == errno.ENOENT:
-        on_path = os.sep not in program  # looked for there, and not in this folder
-        hint = f" on PATH; here is ./{program}" if on_path and Path(program).is_file() else ""
-        return f"there is no such program{hint}"
+        on_path = os.sep not in program  # only PATH was searched, not this folder
+        hint = f" on PATH; did you mean ./{program}?" if on_path and Path(program).is_file() else ""
+        return f"no such program{hint}"
     if error.errno == errno.ENOEXEC:
-        return "it is no program for this machine"
+        return "not a program for this machine"
     return os.strerror(error.errno or 0)

@@ -1,4 +1,4 @@
-"""What demo and bench measure through a session."""
+"""Measurements of demo and bench through a session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..units import size_text
-from .console import step
+from .console import progress_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Case", "latencies", "rates", "samples_for"]
 
-_BYTES = 512 << 20  # moved by one latency case at most, so that 64 MiB does not take minutes
+_MAX_BYTES = 512 << 20  # moved per latency case, so that 64 MiB does not take minutes
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row: `depth` operations of `size` bytes in flight."""
+    """One measurement: `depth` operations of `size` bytes in flight."""
 
     op: str
     path: str
@@ -35,8 +35,8 @@ class Case:
 
 
 def samples_for(size: int, count: int) -> int:
-    """`count`, or fewer for sizes that would take long; at least 20."""
-    return max(20, min(count, _BYTES // size))
+    """Return `count`, or fewer for large sizes, but at least 20."""
+    return max(20, min(count, _MAX_BYTES // size))
 
 
 def latencies(
@@ -47,7 +47,7 @@ def latencies(
     count: int,
     progress: Progress,
 ) -> Iterable[LatencyReport]:
-    """One operation at a time, `count` times or as many as a case has time for."""
+    """Measure the latency of each case, with `count` samples or fewer for large sizes."""
     for case, inner in _each(cases, "latency", progress):
         yield session.latency(
             region,
@@ -67,7 +67,7 @@ def rates(
     seconds: float,
     progress: Progress,
 ) -> Iterable[BandwidthReport]:
-    """`case.depth` operations in flight for `seconds` each."""
+    """Measure the rate of each case for `seconds`."""
     for case, inner in _each(cases, "rates", progress):
         yield session.bandwidth(
             region,
@@ -83,9 +83,9 @@ def rates(
 def _each(
     cases: Sequence[Case], name: str, progress: Progress
 ) -> Iterator[tuple[Case, Callable[[int, int], None]]]:
-    """Each case, with what tells the bar of its own; another bar counts the cases."""
-    with step(progress, name, len(cases)) as advance:
+    """Yield each case with the function that advances its progress bar; count cases in another."""
+    with progress_bar(progress, name, len(cases)) as advance:
         for number, case in enumerate(cases):
-            with step(progress, f"  {case}") as inner:
+            with progress_bar(progress, f"  {case}") as inner:
                 yield case, inner
             advance(number + 1, len(cases))

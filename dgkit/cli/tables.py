@@ -1,4 +1,4 @@
-"""Reports as tables of a terminal that is 80 columns wide."""
+"""Reports as tables of at most 80 columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 def spark(histogram: Histogram, width: int = 7) -> str:
-    """Samples from the fastest to the slowest; both directions are logarithmic."""
+    """Draw a histogram as one line of blocks, logarithmic in both directions."""
     edges, counts = histogram.edges_ns, histogram.counts
     low, high = log10(max(edges[0], 1)), log10(max(edges[-1], 2))
     cells = [0] * width
@@ -35,7 +35,7 @@ def spark(histogram: Histogram, width: int = 7) -> str:
 
 
 def bar(share: float, width: int = 10) -> str:
-    """A share of 1.0 as a bar, in eighths of a cell."""
+    """Draw a share from 0 to 1 as a bar, in steps of an eighth of a cell."""
     full, eighths = divmod(round(max(0.0, min(share, 1.0)) * width * 8), 8)
     return "█" * full + ("▏▎▍▌▋▊▉"[eighths - 1] if eighths else "")
 
@@ -51,7 +51,7 @@ def _table(title: str, columns: Sequence[str], *, left: Sequence[str]) -> Table:
 
 
 def latency_table(reports: Sequence[LatencyReport], title: str) -> Table:
-    """A row a report, all of one op; times in us."""
+    """Return a table with one row per report of the same op; times in us."""
     columns = ("path", "size", "p50", "p99", "max", "floor", "x floor", "spread")
     table = _table(title, columns, left=("path", "spread"))
     for r in reports:
@@ -63,10 +63,10 @@ def latency_table(reports: Sequence[LatencyReport], title: str) -> Table:
 
 
 def rate_table(reports: Sequence[BandwidthReport], title: str) -> Table:
-    """A row a report, all of one op; the bar is its share of the fastest row's GB/s.
+    """Return a table with one row per report of the same op.
 
-    The floor of a GPU's copy engine is the driver's own copy, of DOCA its own calls, of a CPU
-    memcpy.
+    The bar is relative to the fastest row. The floor column names the floor: the driver's copy for
+    a GPU's copy engine, DOCA's own calls for DOCA, memcpy for a CPU.
     """
     floor = "of driver" if any(r.by_gpu for r in reports) else "of memcpy"
     if any(r.provider in DOCA for r in reports):
@@ -82,7 +82,7 @@ def rate_table(reports: Sequence[BandwidthReport], title: str) -> Table:
 
 
 def _digits(report: LatencyReport) -> int:
-    """A copy engine's floor is the same copy, so that each hundredth counts."""
+    """Return the decimals of the ratio: two for a copy engine, whose floor is the same copy."""
     return 2 if report.by_gpu else 1
 
 
@@ -93,7 +93,7 @@ def _ratio(report: LatencyReport | BandwidthReport, digits: int) -> str:
 
 
 def floor_note(reports: Sequence[LatencyReport | BandwidthReport]) -> str:
-    """What `moved` and `none` in a table come to, if they are there."""
+    """Explain `moved` and `none` in a table; "" if they do not occur."""
     moved = [FLOOR_MOVED] if any(report.floor_moved for report in reports) else []
     missing = dict.fromkeys(report.no_floor for report in reports if report.no_floor)
     return "; ".join([*moved, *(f"no floor: {why}" for why in missing)])

@@ -1,4 +1,11 @@
-"""Latency and bandwidth reports: the figures, what made them, and the floor beside them."""
+"""Latency and bandwidth reports: the figures, the machine, and the floor measured with them.
+
+base.py         fields, floor and output formats that both reports share
+latency.py      LatencyReport
+bandwidth.py    BandwidthReport
+samples.py      percentiles and histograms
+system_info.py  the machine that took the figures
+"""
 
 from .bandwidth import BandwidthReport
 from .base import FLOOR_MOVED

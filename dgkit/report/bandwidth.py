@@ -1,4 +1,4 @@
-"""How much goes through."""
+"""Bandwidth report."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["BandwidthReport"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BandwidthReport(Report):
-    """How many bytes and operations went through in `elapsed_ns` with `window` in flight.
+    """Bytes and operations completed in `elapsed_ns` with `window` operations in flight.
 
-    `floor_gbps` has what the floor (`floor_kind`) did, in 10^9 bytes a second, each time it was
+    `floor_gbps` is the rate of the floor (`floor_kind`) in 10^9 bytes per second, each time it was
     measured: before and after.
     """
 
@@ -47,64 +47,54 @@ class BandwidthReport(Report):
         where: str = "",
         failed: int = 0,
     ) -> BandwidthReport:
-        """The report on one run. ValueError if it took no time."""
+        """Make the report of one run; raise ValueError unless `elapsed_ns` is positive."""
         if elapsed_ns <= 0:
-            raise ValueError(f"elapsed_ns is {elapsed_ns}; it must be positive")
+            raise ValueError(f"elapsed_ns is {elapsed_ns}; it must be 1 or more")
         return cls(
-            size=size,
-            op=op,
-            provider=provider,
-            path=path,
-            spinning=spinning,
-            machine=machine,
-            where=where,
-            bytes=bytes,
-            ops=ops,
-            elapsed_ns=elapsed_ns,
-            window=window,
-            floor_gbps=tuple(floor_gbps),
-            failed=failed,
-        )
+            size=size, op=op, provider=provider, path=path, spinning=spinning, machine=machine,
+            where=where, bytes=bytes, ops=ops, elapsed_ns=elapsed_ns, window=window,
+            floor_gbps=tuple(floor_gbps), failed=failed,
+        )  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BandwidthReport:
-        """Of to_dict(), also after JSON. ValueError if it is of something else."""
+        """Make a report from to_dict(), also after JSON; raise ValueError for other data."""
         return cls(**own_fields(cls, data) | {"floor_gbps": tuple(data["floor_gbps"])})
 
     @property
     def gb_per_s(self) -> float:
-        """10^9 bytes a second."""
+        """Rate in 10^9 bytes per second."""
         return self.bytes / self.elapsed_ns
 
     @property
     def ops_per_s(self) -> float:
-        """Operations a second."""
+        """Operations per second."""
         return self.ops * 1e9 / self.elapsed_ns
 
     @property
     def floor_ratio(self) -> float | None:
-        """The rate over the floor's; None where the floor moved or was not taken."""
-        floor_now = 0 if self.floor_moved or not self.floor_gbps else median(self.floor_gbps)
-        return self.gb_per_s / floor_now if floor_now else None
+        """Rate divided by the floor's; None if the floor moved or was not measured."""
+        floor = 0 if self.floor_moved or not self.floor_gbps else median(self.floor_gbps)
+        return self.gb_per_s / floor if floor else None
 
     def _floors(self) -> Sequence[float]:
         return self.floor_gbps
 
     def _figures(self) -> list[tuple[str, str]]:
-        ratio = f"; this is {self.floor_ratio:.2f} of that" if self.floor_ratio else ""
+        ratio = f"; ratio {self.floor_ratio:.2f}" if self.floor_ratio else ""
         floors = " then ".join(f"{gbps:,.2f}" for gbps in self.floor_gbps)
         floor = f"{floors} GB/s ({self.floor_kind}){ratio}"
         rows = [
             ("rate", f"{self.gb_per_s:,.2f} GB/s"),
-            ("operations", f"{self.ops_per_s:,.0f} a second"),
+            ("operations", f"{self.ops_per_s:,.0f} per second"),
             ("moved", f"{size_text(self.bytes)} in {self.elapsed_ns / 1e6:,.2f} ms"),
-            ("in flight", f"{self.window} at a time"),
+            ("in flight", f"{self.window} operations"),
             ("floor", floor if floors else f"no floor: {self.no_floor}"),
         ]
         return [*rows, ("failed", f"{self.failed:,} operations")] if self.failed else rows
 
     def _short(self) -> str:
-        return f"{self.gb_per_s:,.2f} GB/s, {self.ops_per_s:,.0f} operations a second"
+        return f"{self.gb_per_s:,.2f} GB/s, {self.ops_per_s:,.0f} operations per second"
 
     def _flat(self) -> dict[str, Any]:
         names = ("bytes", "ops", "elapsed_ns", "window", "failed", "gb_per_s", "ops_per_s")

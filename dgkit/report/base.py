@@ -1,4 +1,4 @@
-"""What latency and bandwidth reports share: who made the figure, the floor, and how it is shown."""
+"""Base class of latency and bandwidth reports: common fields, the floor, and output formats."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from .system_info import Machine
 __all__ = ["FLOOR_MOVED", "Report", "ends", "own_fields"]
 
 FLOOR_MOVED = "floor moved: figures not comparable"
-_FLOOR_RATIO = 1.5  # the floor of a machine has two states, over four times apart; noise is less
+_FLOOR_RATIO = 1.5  # a machine's floor has two states more than 4x apart; its noise is below 1.5x
 
 
 def ends(name: str, floors: Sequence[float]) -> dict[str, float | str]:
-    """The first and the last floor, by names for a table; empty where it was not taken."""
+    """Return the first and the last floor by column name; "" where it was not measured."""
     first, last = floors[:1], floors[1:][-1:]
     pairs = (("before", first), ("after", last))
-    return {name.format(when): some[0] if some else "" for when, some in pairs}
+    return {name.format(when): value[0] if value else "" for when, value in pairs}
 
 
 def _plain(value: Any) -> Any:
-    """With lists in place of tuples, as JSON gives them back."""
+    """Replace tuples by lists, as a round trip through JSON does."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def own_fields(cls: type[Report], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `cls` in what its to_dict() made. ValueError if another class made it."""
+    """Return the fields of `cls` from its to_dict(); raise ValueError for another class."""
     if data.get("kind") != cls.__name__:
-        raise ValueError(f"this is a {data.get('kind')!r}, not a {cls.__name__}")
+        raise ValueError(f"kind is {data.get('kind')!r}; it must be {cls.__name__!r}")
     own = {field.name: data[field.name] for field in fields(cls)}
     return own | {"machine": Machine(**data["machine"])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Report(ABC):
-    """What the reports share. `size` and `op` are of one operation; `where` says between whom."""
+    """Base of all reports. `size` and `op` are of one operation; `where` names the two sides."""
 
     size: int
     op: str
@@ -70,53 +70,53 @@ class Report(ABC):
 
     @property
     def floor_kind(self) -> str:
-        """What the floor is: the least that this machine needs for the same bytes, without dgkit.
+        """Kind of the floor: the least time that this machine needs for the same bytes.
 
-        Of a GPU's copy engine it is a bare loop over CUDA's driver that does the same copy, of
-        DOCA one that submits the same task and looks for its completion.
+        For a GPU's copy engine it is a C loop over the CUDA driver that does the same copy; for
+        DOCA, a C loop that submits the same task and polls for its completion.
         """
         if self.provider in DOCA:
             return "DOCA's own calls, bare C loop"
         return "the driver's own copy, bare C loop" if self.by_gpu else self._floor()
 
     def _floor(self) -> str:
-        """The same, of the providers whose floor is the CPU's."""
+        """Return the kind of the floor for providers that copy by CPU."""
         return "memcpy"
 
     @property
     def label(self) -> str:
-        """`software DPU` for simulated figures, `hardware` for others."""
-        return provider_label(self._mover)
+        """`hardware` if a DPU moved the bytes, else `software DPU` with what copied."""
+        return provider_label(self._copied_by)
 
     @property
     def by_gpu(self) -> bool:
-        """Whether a GPU's copy engine copied: not so between memories of the host."""
+        """True if a GPU's copy engine copied; between host memories the CPU does."""
         return self.provider == "cuda" and bool(self.machine.engine)
 
     @property
-    def _mover(self) -> str:
-        """The provider that does what was done: where `cuda` has the CPU copy, that is `soft`."""
+    def _copied_by(self) -> str:
+        """The provider that the label is for: `soft` where `cuda` had the CPU copy."""
         return self.machine.mover(self.provider)
 
     @property
     def floor_moved(self) -> bool:
-        """Whether the floor before and the floor after are more than 1.5 times apart."""
+        """True if the floors before and after differ by more than a factor of 1.5."""
         floors = self._floors()
         return bool(floors) and max(floors) > _FLOOR_RATIO * min(floors)
 
     @property
     def no_floor(self) -> str:
-        """Why there is no floor beside the figure; "" where there is one."""
+        """Reason why the floor is missing, or "" if it was measured."""
         if self._floors():
             return ""
         if self.provider in DOCA:
-            return "not measured: it takes several DMA tasks"
+            return "not measured: this size takes several DMA tasks"
         return "one CPU" if self.machine.cpus == 1 else "not measured"
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values, and `kind`, `label`, `floor_kind`, `floor_moved`, `no_floor`.
+        """Return all fields as plain values, for from_dict().
 
-        from_dict() takes it.
+        Also `kind` (the class), `label`, `floor_kind`, `floor_moved` and `no_floor`.
         """
         derived: dict[str, Any] = {"label": self.label, "floor_kind": self.floor_kind}
         derived |= {"floor_moved": self.floor_moved, "no_floor": self.no_floor}
@@ -124,11 +124,11 @@ class Report(ABC):
         return {"kind": type(self).__name__} | derived | plain
 
     def to_json(self) -> str:
-        """to_dict() as JSON text."""
+        """Return to_dict() as JSON text."""
         return json.dumps(self.to_dict(), indent=2)
 
     def to_csv(self, *, header: bool = True) -> str:
-        """One row of plain figures, in ns and bytes, under a row of names if `header`."""
+        """Return one row of figures in ns and bytes, after a row of column names if `header`."""
         row = {"op": self.op, "size": self.size, "provider": self.provider, "label": self.label}
         row |= {"path": self.path, "spinning": self.spinning, **self._flat()}
         row |= {"floor_kind": self.floor_kind, "floor_moved": self.floor_moved}
@@ -154,9 +154,9 @@ class Report(ABC):
         return f"worker path ({'spinning' if self.spinning else 'sleeping'})"
 
     def _rows(self) -> list[tuple[str, str]]:
-        made = [("provider", f"{self.provider} ({self.label})")]
-        made += [("between", self.where)] if self.where else []
-        return [*self._figures(), *made, ("machine", str(self.machine))]
+        rows = [("provider", f"{self.provider} ({self.label})")]
+        rows += [("between", self.where)] if self.where else []
+        return [*self._figures(), *rows, ("machine", str(self.machine))]
 
     def __repr__(self) -> str:
         name, moved = type(self).__name__, f", {FLOOR_MOVED}" if self.floor_moved else ""
@@ -170,7 +170,7 @@ class Report(ABC):
 
     def _card(self, body: str = "") -> str:
         name = type(self).__name__.removesuffix("Report")
-        tag = html_cards.provider_badge(self._mover)
+        tag = html_cards.provider_badge(self._copied_by)
         note = FLOOR_MOVED if self.floor_moved else ""
         return html_cards.card(
             f"{name}: {self._title()}", self._rows(), badge=tag, body=body, note=note

@@ -1,4 +1,4 @@
-"""How long one operation takes."""
+"""Latency report."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["LatencyReport"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LatencyReport(Report):
-    """How long one operation takes, from before its submit to after its completion is reaped.
+    """Time of one operation, from before its submit to after its completion was reaped.
 
-    `floor_ns` has the median of the machine's floor each time it was measured: before and after.
+    `floor_ns` is the median of the machine's floor each time it was measured: before and after.
     """
 
     percentiles: Percentiles
@@ -41,26 +41,19 @@ class LatencyReport(Report):
         spinning: bool,
         where: str = "",
     ) -> LatencyReport:
-        """The report on samples in ns, in any order. ValueError if there are none."""
+        """Make the report of samples in ns, in any order; raise ValueError if there are none."""
         if not len(samples_ns):
-            raise ValueError("a latency report needs at least one sample")
+            raise ValueError("a latency report requires at least one sample")
         ordered = sorted(samples_ns)
         return cls(
-            size=size,
-            op=op,
-            provider=provider,
-            path=path,
-            spinning=spinning,
-            machine=machine,
-            where=where,
-            percentiles=Percentiles.of(ordered),
-            histogram=Histogram.of(ordered),
+            size=size, op=op, provider=provider, path=path, spinning=spinning, machine=machine,
+            where=where, percentiles=Percentiles.of(ordered), histogram=Histogram.of(ordered),
             floor_ns=tuple(floor_ns),
-        )
+        )  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LatencyReport:
-        """Of to_dict(), also after JSON. ValueError if it is of something else."""
+        """Make a report from to_dict(), also after JSON; raise ValueError for other data."""
         own = own_fields(cls, data)
         own["percentiles"] = Percentiles(**data["percentiles"])
         own["histogram"] = Histogram(*(tuple(data["histogram"][k]) for k in ("edges_ns", "counts")))
@@ -68,19 +61,19 @@ class LatencyReport(Report):
 
     @property
     def p50_ns(self) -> int:
-        """The median."""
+        """Median in ns."""
         return self.percentiles.p50_ns
 
     @property
     def p99_ns(self) -> int:
-        """The time that 99 of 100 operations do not exceed."""
+        """99th percentile in ns."""
         return self.percentiles.p99_ns
 
     @property
     def floor_ratio(self) -> float | None:
-        """The median over the median of the floor; None where the floor moved or was not taken."""
-        floor_now = 0 if self.floor_moved or not self.floor_ns else median(self.floor_ns)
-        return self.p50_ns / floor_now if floor_now else None
+        """Median divided by the floor's; None if the floor moved or was not measured."""
+        floor = 0 if self.floor_moved or not self.floor_ns else median(self.floor_ns)
+        return self.p50_ns / floor if floor else None
 
     def _floors(self) -> Sequence[float]:
         return self.floor_ns
@@ -95,10 +88,9 @@ class LatencyReport(Report):
         rows = [("samples", f"{self.percentiles.n:,}")]
         rows += [(name, f"{us(ns):>{width}} us") for name, ns in figures]
         floors = " then ".join(us(ns) for ns in self.floor_ns)
-        ratio = f"; p50 is {self.floor_ratio:.2f} times that" if self.floor_ratio else ""
+        ratio = f"; ratio {self.floor_ratio:.2f}" if self.floor_ratio else ""
         floor = f"{floors} us ({self.floor_kind}){ratio}"
-        known = floor if floors else f"no floor: {self.no_floor}"
-        return [*rows, ("floor p50", known)]
+        return [*rows, ("floor p50", floor if floors else f"no floor: {self.no_floor}")]
 
     def _short(self) -> str:
         n = self.percentiles.n

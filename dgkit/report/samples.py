@@ -1,8 +1,8 @@
 """Percentiles and histograms of times.
 
-A percentile is by nearest rank: the smallest sample that at least that share of the samples does
-not exceed, so each figure is a time that was really taken. It is definition 1 of R. J. Hyndman
-and Y. Fan, "Sample Quantiles in Statistical Packages", The American Statistician 50(4), 1996.
+Percentiles use the nearest rank: the smallest sample that at least that share of the samples does
+not exceed, so each is a measured time. This is definition 1 of R. J. Hyndman and Y. Fan, "Sample
+Quantiles in Statistical Packages", The American Statistician 50(4), 1996.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Histogram", "Percentiles"]
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Nearest-rank percentiles of `n` times, in ns. With n < 1000, p99.9 is the maximum."""
+    """Nearest-rank percentiles of `n` times in ns. With n < 1000, p99.9 is the maximum."""
 
     n: int
     min_ns: int
@@ -30,14 +30,14 @@ class Percentiles:
 
     @classmethod
     def of(cls, ordered: Sequence[int]) -> Percentiles:
-        """Of times in rising order, at least one."""
+        """Compute the percentiles of at least one time, in ascending order."""
         n = len(ordered)
-        shares = (500, 900, 990, 999)  # per 1000; the rank is their share of n, rounded up
+        shares = (500, 900, 990, 999)  # of 1000; the rank is this share of n, rounded up
         p50, p90, p99, p999 = (ordered[-(-n * share // 1000) - 1] for share in shares)
         return cls(n, ordered[0], p50, p90, p99, p999, ordered[-1])
 
     def rows(self) -> list[tuple[str, int]]:
-        """(name, ns) in the order that a reader wants."""
+        """Return (name, ns) pairs in ascending order."""
         names = ("min", "p50", "p90", "p99", "p99.9", "max")
         figures = (self.min_ns, self.p50_ns, self.p90_ns, self.p99_ns, self.p999_ns, self.max_ns)
         return list(zip(names, figures, strict=True))
@@ -45,14 +45,14 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Times in bins that widen with the time: bin i counts edges_ns[i] <= t < edges_ns[i+1]."""
+    """Times in logarithmic bins: bin i counts edges_ns[i] <= t < edges_ns[i+1]."""
 
     edges_ns: tuple[int, ...]
     counts: tuple[int, ...]
 
     @classmethod
     def of(cls, ordered: Sequence[int]) -> Histogram:
-        """Of times in rising order: 80 bins a power of ten, or 40, 20, 10 to stay at about 70."""
+        """Count times in ascending order: 80, 40, 20 or 10 bins per decade, about 70 at most."""
         low, high = max(ordered[0], 1), max(ordered[-1], 1)
         decades = log10(high / low)
         rate = next((r for r in (80, 40, 20) if decades * r <= 70), 10)
@@ -65,7 +65,7 @@ class Histogram:
 
 
 def _edges(k: int, rate: int, high: int) -> Iterator[int]:
-    """10^(k/rate), 10^((k+1)/rate)... as whole numbers, each once, to the first above `high`."""
+    """Yield 10^(k/rate), 10^((k+1)/rate)... rounded, each once, up to the first above `high`."""
     last = 0
     while last <= high:
         edge = round(10 ** (k / rate))

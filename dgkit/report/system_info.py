@@ -1,4 +1,4 @@
-"""The machine that took a figure."""
+"""Machine that took a figure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Machine"]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine that took the figures; not its name. `virtual` is None where nothing tells.
+    """Machine that took the figures, without its name.
 
-    `engine` is what copied, if that was not plainly the CPU: a GPU's number and name, and its
-    driver's version; DOCA's version and the function's name.
+    `virtual` is None if unknown. `engine` is the device that copied, "" for the CPU: a GPU's number
+    and name with the driver's version, or DOCA's version with the function's name.
     """
 
     cpu: str
@@ -33,18 +33,20 @@ class Machine:
     @classmethod
     @lru_cache(maxsize=4)
     def here(cls, cpus: int | None = None, engine: str = "") -> Machine:
-        """This machine; `cpus` that may be used at once, else those of the affinity mask."""
-        facts = _cpuinfo()
+        """Describe this machine; `cpus` defaults to the number of CPUs in the affinity mask."""
+        cpuinfo = _cpuinfo()
         usable = len(os.sched_getaffinity(0)) if cpus is None else cpus
         name = os.uname()
         page = os.sysconf("SC_PAGE_SIZE")
-        known = (usable, name.machine, name.release, page, _virtual(facts))
-        driver = _nvidia() if engine.startswith("GPU") else ""
-        return cls(_cpu_name(facts), *known, f"{engine}{driver}")
+        fields = (usable, name.machine, name.release, page, _virtual(cpuinfo))
+        driver = _nvidia_driver() if engine.startswith("GPU") else ""
+        return cls(_cpu_name(cpuinfo), *fields, f"{engine}{driver}")
 
     def mover(self, provider: str) -> str:
-        """The provider whose label figures of `provider` get: where `cuda` had the CPU copy, as it
-        does between memories of the host, that is `soft`."""
+        """Return the provider that labels figures of `provider`.
+
+        That is `soft` where `cuda` had the CPU copy, as it does between host memories.
+        """
         return "soft" if provider == "cuda" and not self.engine else provider
 
     def __str__(self) -> str:
@@ -61,16 +63,16 @@ def _cpuinfo() -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _cpu_name(facts: Mapping[str, str]) -> str:
-    """The model's name; Arm's /proc/cpuinfo has none, but the implementer's and part's numbers."""
-    if "model name" in facts:
-        return facts["model name"]
-    implementer, part = facts.get("CPU implementer", "?"), facts.get("CPU part", "?")
+def _cpu_name(cpuinfo: Mapping[str, str]) -> str:
+    """Return the model name, or implementer and part numbers, which is all that Arm has."""
+    if "model name" in cpuinfo:
+        return cpuinfo["model name"]
+    implementer, part = cpuinfo.get("CPU implementer", "?"), cpuinfo.get("CPU part", "?")
     return f"{os.uname().machine} implementer {implementer} part {part}"
 
 
-def _nvidia() -> str:
-    """The version of NVIDIA's loaded kernel modules: the first line of the file names it."""
+def _nvidia_driver() -> str:
+    """Return the version of NVIDIA's loaded kernel modules, from the first line of the file."""
     with contextlib.suppress(OSError, IndexError):
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
         found = [word for word in text.splitlines()[0].split() if word[0].isdigit() and "." in word]
@@ -78,8 +80,8 @@ def _nvidia() -> str:
     return ""
 
 
-def _virtual(facts: Mapping[str, str]) -> bool | None:
-    """From CPUID's hypervisor bit; on Arm a hypervisor node in the device tree says yes."""
-    if "flags" in facts:
-        return "hypervisor" in facts["flags"].split()
+def _virtual(cpuinfo: Mapping[str, str]) -> bool | None:
+    """Return CPUID's hypervisor bit; on Arm, True if the device tree has a hypervisor node."""
+    if "flags" in cpuinfo:
+        return "hypervisor" in cpuinfo["flags"].split()
     return True if Path("/proc/device-tree/hypervisor").exists() else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ..wire.connection import Link
+    from ..wire.connection import Connection
     from ..wire.messages import LatencyDone, RateDone
     from .region import SessionRegion
     from .sample_source import SampleSource
@@ -34,7 +34,7 @@ class Backend(Protocol):
         provider: Name of the provider that moves the bytes.
     """
 
-    link: Link
+    link: Connection
     provider: str
 
     def start(

@@ -12,7 +12,7 @@ from . import argument_checks
 
 if TYPE_CHECKING:
     from ..dma import Device, FaultRule
-    from ..wire.connection import Link
+    from ..wire.connection import Connection
     from .backend import Backend
     from .session import Session
     from .spawn import SoftwareDpu
@@ -137,12 +137,12 @@ def _open(
 ) -> Session:
     from ..dma import Device
     from ..wire.address import parse
-    from ..wire.connection import Link
+    from ..wire.connection import Connection
     from .handshake import greet, identity
     from .session import Session
 
     where = parse(address)
-    link = Link(where, identity(where, keys))
+    link = Connection(where, identity(where, keys))
     try:
         welcome = greet(link, mover["provider"], timeout)
         by_agent = welcome.role == "dpu"
@@ -154,7 +154,9 @@ def _open(
         raise
 
 
-def _backend(link: Link, device: Device, remote_provider: str | None, timeout: float) -> Backend:
+def _backend(
+    link: Connection, device: Device, remote_provider: str | None, timeout: float
+) -> Backend:
     """Return the DPU: the agent if it has `remote_provider`, else this process."""
     if remote_provider is not None:
         from .remote_dpu import RemoteDpu

@@ -10,7 +10,7 @@ from ..wire.host_id import host_name, process_state
 
 if TYPE_CHECKING:
     from ..dma import Device
-    from ..wire.connection import Link
+    from ..wire.connection import Connection
     from ..wire.messages import Welcome
 
 __all__ = ["html", "line", "local_info", "session_info", "state"]
@@ -54,7 +54,7 @@ def session_info(agent: Welcome, local: Info, *, role: str, address: str, owned:
     return {"address": address, "role": role, "owned": owned, "host": host, "dpu": dpu}
 
 
-def state(link: Link, closed: bool) -> str:
+def state(link: Connection, closed: bool) -> str:
     """Return "closed", "lost" (the agent is gone), or nothing."""
     if closed:
         return "closed"

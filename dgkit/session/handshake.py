@@ -11,7 +11,7 @@ from ..errors import PeerRefused, PeerTimeout, Unsupported
 from ..types import DOCA
 from ..wire import keys as keyring
 from ..wire.address import Address
-from ..wire.connection import Link
+from ..wire.connection import Connection
 from ..wire.host_id import boot_id, host_name
 from ..wire.messages import VERSION, Hello
 
@@ -35,7 +35,7 @@ def identity(where: Address, keys: str | None) -> tuple[str, str] | None:
     return pair.public, pair.secret
 
 
-def greet(link: Link, provider: str, timeout: float) -> Any:
+def greet(link: Connection, provider: str, timeout: float) -> Any:
     """Send Hello and return the agent's Welcome.
 
     Args:

@@ -19,7 +19,7 @@ from .transfer import Chunk, SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device, Queue, RemoteRegion, Transfer
-    from ..wire.connection import Link
+    from ..wire.connection import Connection
     from .backend import MeasurementListener
     from .region import SessionRegion
     from .sample_source import SampleSource
@@ -33,7 +33,7 @@ _HOLD_S = 0.02  # how long a wait may hold the lock
 class LocalDpu:
     """Moves bytes on one queue; copies and digests run concurrently on others. Thread-safe."""
 
-    def __init__(self, link: Link, device: Device, timeout: float) -> None:
+    def __init__(self, link: Connection, device: Device, timeout: float) -> None:
         self.link = link
         self.device = device
         self.provider = device.provider

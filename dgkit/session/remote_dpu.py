@@ -7,9 +7,8 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DgkitError, PeerTimeout
-from ..wire.connection import Link
+from ..wire.connection import Connection, Pending
 from ..wire.messages import Cancel, Digest, Free, Import, Latency, LatencyDone, Move, Rate, RateDone
-from ..wire.pending import Pending
 from .staging import StagingPool
 from .transfer import Chunk, SessionTransfer, TransferReport
 
@@ -30,7 +29,7 @@ _PROGRESS_S = 0.1  # how often a measurement reports progress
 class RemoteDpu:
     """Moves bytes by requests to an agent. Thread-safe."""
 
-    def __init__(self, link: Link, device: Device, provider: str, timeout: float) -> None:
+    def __init__(self, link: Connection, device: Device, provider: str, timeout: float) -> None:
         self.link = link
         self.provider = provider
         self._device = device

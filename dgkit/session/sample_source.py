@@ -17,8 +17,7 @@ from ..wire.telemetry import Sampled, decode_sampled, topic
 if TYPE_CHECKING:
     from ..dma import Device
     from ..dpu.region_ref import RegionRef
-    from ..wire.connection import Link
-    from ..wire.pending import Pending
+    from ..wire.connection import Connection, Pending
 
 __all__ = ["LocalSource", "RemoteSource", "SampleSource"]
 
@@ -83,16 +82,18 @@ class LocalSource:
 class RemoteSource:
     """Subscription to the blocks of one monitor at an agent."""
 
-    def __init__(self, link: Link, handle: int, fields: tuple[Any, ...], timeout: float) -> None:
+    def __init__(
+        self, link: Connection, handle: int, fields: tuple[Any, ...], timeout: float
+    ) -> None:
         self.ended: Exception | None = None
         self._link, self._timeout = link, timeout
-        self._check_running = link.liveness.watcher()
+        self._check_running = link.liveness.stop_check()
         number = int.from_bytes(os.urandom(7), "little") + 1
         endpoint = link.ask(Subscribe, timeout=timeout).endpoint
-        self._subscriber = link.standing.feed(endpoint, topic(number))
+        self._subscriber = link.subscriptions.subscribe(endpoint, topic(number))
         self._pending: Pending | None = None
         try:
-            self._subscriber.join(timeout)
+            self._subscriber.wait_connected(timeout)
             request = (number, handle, *fields)
             self._pending = link.post(Watch, *request, then=self._on_reply)
             if not link.wait(self._pending, timeout):
@@ -107,7 +108,7 @@ class RemoteSource:
 
     def _on_reply(self, pending: Pending) -> None:
         if pending.error is None:
-            self._link.standing.ends[pending.number] = self._on_end
+            self._link.subscriptions.on_end[pending.number] = self._on_end
 
     def _on_end(self, error: Exception) -> None:
         self.ended = error
@@ -134,12 +135,12 @@ class RemoteSource:
 
     def stop(self) -> None:
         """Close the subscription."""
-        self._link.standing.drop(self._subscriber)
+        self._link.subscriptions.unsubscribe(self._subscriber)
 
     def _cancel(self) -> Pending | None:
         if self._pending is None or self._link.dead is not None:
             return None
-        self._link.standing.ends.pop(self._pending.number, None)
+        self._link.subscriptions.on_end.pop(self._pending.number, None)
         with contextlib.suppress(PeerError):
             return self._link.post(Cancel, self._pending.number)
         return None

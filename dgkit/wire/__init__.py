@@ -1,14 +1,20 @@
-"""How two processes talk: typed messages, keys, sockets. No payload travels here, DMA carries it.
+"""Message protocol between two processes: typed requests and replies over ZeroMQ, never payload.
 
-messages.py   what is said, and the bounds of every field
-failures.py   an exception on its way to the other side
-keys.py       CURVE keys and who is let in
-address.py    ipc:// and tcp:// addresses, the runtime folder's sockets
-machine.py    which machine this is, and whether a process there runs, is stopped or is gone
-watcher.py    wakes that end when anything else has news
-liveness.py   what became of the other side, in words
-dealer.py     the client's sockets
-pending.py    a request without its reply
-listener.py   the agent's end: a ROUTER socket that knows which client went
-link.py       the client's end: a DEALER socket, replies matched by number
+messages.py       all messages, their bounds and their codec
+requests.py       messages from a client to an agent
+replies.py        messages from an agent to a client
+bootstrap.py      first messages between a session and the software DPU that it starts
+telemetry.py      blocks of samples published on the telemetry socket
+error_codec.py    exceptions as messages
+keys.py           CURVE keys and the list of allowed clients
+address.py        ipc:// and tcp:// addresses, socket files in the runtime folder
+host_id.py        identity of this machine, state of a process on it
+sockets.py        ZeroMQ socket options and helpers shared by both ends
+liveness.py       state of the peer, as exceptions
+listener.py       the agent's end: a ROUTER socket that tracks its clients
+wakeup.py         thread that wakes the agent's loop for events other than requests
+connection.py     the client's end: requests, and replies matched to them by number
+client_socket.py  the client's ZeroMQ sockets
+subscriptions.py  a connection's telemetry subscriptions and monitor-end callbacks
+subscriber.py     one telemetry subscription
 """

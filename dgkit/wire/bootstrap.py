@@ -1,5 +1,7 @@
-"""What a session and the software DPU that it starts tell each other over the pipe that ties their
-lives, before the first socket is open."""
+"""Messages between a session and the software DPU that it starts, before a socket is open.
+
+They use the pipe whose end-of-file ends the software DPU with the session.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ __all__ = ["Start", "Started", "decode_start", "decode_started"]
 
 
 class Start(Struct, frozen=True):
-    """What a process that starts a software DPU tells it, over the pipe that ties their lives."""
+    """Configuration of a software DPU, from the process that starts it."""
 
     provider: str
     rules: list[dict[str, object]]
@@ -22,7 +24,7 @@ class Start(Struct, frozen=True):
 
 
 class Started(Struct, frozen=True):
-    """The software DPU's answer: where it listens, or why it cannot."""
+    """Reply of a software DPU: the address where it listens, or the exception that prevented it."""
 
     endpoint: str
     failed: Failed | None

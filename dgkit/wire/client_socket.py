@@ -1,4 +1,4 @@
-"""The client's sockets: the DEALER, the monitor that tells what became of its connection."""
+"""ZeroMQ sockets of a client: a DEALER socket and the monitor of its connection."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import select
 import zmq
 
 from .address import Address
-from .listener import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS, fd_of, z85_of
 from .messages import MAX_REPLY
-from .subscriptions import Standing
+from .sockets import fd_of, set_client_curve, set_heartbeat
+from .subscriptions import Subscriptions
 
-__all__ = ["Dealer"]
+__all__ = ["ClientSocket"]
 
 _EVENTS = (
     zmq.EVENT_CONNECTED
@@ -24,53 +24,54 @@ _EVENTS = (
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 )
-_AT_ONCE_MS = 10  # how long a receive waits inside libzmq, where nobody else can send meanwhile
+_RECEIVE_MS = 10  # limit of a receive inside libzmq, during which no other thread can send
 _serial = itertools.count()
-# From the collector: of what nobody closed it would end the context before the sockets, for which
-# that waits for ever.
-_open: set[Dealer] = set()
+# Keeps unclosed sockets from the garbage collector, which would terminate the context before its
+# sockets are closed: zmq_ctx_term(3) then blocks for ever.
+_open: set[ClientSocket] = set()
 
 
-class Dealer:
-    """Connects at once. `epoll` is readable when socket, monitor or `wake` may have news."""
+class ClientSocket:
+    """DEALER socket that connects when it is created.
+
+    `epoll` is readable when `socket` or `monitor` may have a message or `wake_fd` was written.
+    """
 
     def __init__(self, address: Address, identity: tuple[str, str] | None) -> None:
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.DEALER)
         self.monitor = self.context.socket(zmq.PAIR)
-        self.standing = Standing(self.context, address, identity)
+        self.subscriptions = Subscriptions(self.context, address, identity)
         self.epoll = select.epoll()
-        self.wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._set_up(address, identity)
+        self.wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._configure(address, identity)
         self.monitor_fd = fd_of(self.monitor)
-        for fd in (fd_of(self.socket), self.monitor_fd, self.wake):
+        for fd in (fd_of(self.socket), self.monitor_fd, self.wake_fd):
             self.epoll.register(fd, select.EPOLLIN)
         self.socket.connect(address.endpoint)
         _open.add(self)
 
-    def _set_up(self, address: Address, identity: tuple[str, str] | None) -> None:
+    def _configure(self, address: Address, identity: tuple[str, str] | None) -> None:
         sock = self.socket
         sock.linger = 0
         sock.maxmsgsize = MAX_REPLY
-        sock.rcvtimeo = _AT_ONCE_MS
-        sock.reconnect_ivl = -1  # a new connection would be a new client: nothing of the old is its
+        sock.rcvtimeo = _RECEIVE_MS
+        sock.reconnect_ivl = -1  # never: the agent would take it for a new client without regions
         if identity is not None:
-            sock.heartbeat_ivl = HEARTBEAT_MS
-            sock.heartbeat_timeout = HEARTBEAT_TIMEOUT_MS
-            sock.curve_publickey, sock.curve_secretkey = map(z85_of, identity)
-            sock.curve_serverkey = z85_of(address.key)
-        name = f"inproc://dgkit-link-{next(_serial)}"
+            set_heartbeat(sock)
+            set_client_curve(sock, identity, address.key)
+        name = f"inproc://dgkit-client-{next(_serial)}"
         sock.monitor(name, _EVENTS)
         self.monitor.linger = 0
         self.monitor.connect(name)
 
     def close(self) -> None:
-        """Ends the connections and libzmq's threads."""
-        self.standing.close()
+        """Close the connections and end libzmq's threads."""
+        self.subscriptions.close()
         self.socket.monitor(None, 0)
         self.monitor.close(linger=0)
         self.socket.close(linger=0)
         self.context.term()
         self.epoll.close()
-        os.close(self.wake)
+        os.close(self.wake_fd)
         _open.discard(self)

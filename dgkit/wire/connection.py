@@ -1,11 +1,12 @@
-"""The client's end of the wire: a DEALER socket whose replies are matched by number.
+"""Connection to an agent: a DEALER socket whose replies are matched to requests by number.
 
-Any thread may post and wait; asyncio may watch `fileno()`. One waiting thread at a time (the
-leader) sleeps on the sockets and hands the others their replies. A reply that nobody waits for any
-more, as after Ctrl-C, still comes to its Pending, so what the request borrowed is given back then.
+Any thread may post and wait; asyncio may watch `fileno()`. Of the waiting threads one, the leader,
+sleeps on the sockets and dispatches replies to the others. A reply that no thread waits for any
+more, as after Ctrl-C, still completes its Pending, which then releases what the request borrowed.
 
-The peer's death is the kernel's or libzmq's news (the monitor's DISCONNECTED), never a Python
-timer's. A stopped process on this machine is seen in /proc while a thread waits.
+The death of the peer is reported by the kernel or by libzmq (the monitor's DISCONNECTED event),
+never by a timer in Python. A stopped process on this machine is detected in /proc while a thread
+waits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -22,23 +23,57 @@ import zmq
 
 from ..errors import ClosedError, PeerError, PeerTimeout
 from .address import Address
-from .client_socket import Dealer
+from .client_socket import ClientSocket
 from .error_codec import to_exception
-from .listener import readable
-from .liveness import Liveness, refused
+from .liveness import Liveness, connection_error
 from .messages import MAX_REQUEST, Block, Ended, Failed, Progress, Reply, decode_reply, encode
-from .pending import Pending
+from .sockets import readable
 
-__all__ = ["Link"]
+__all__ = ["Connection", "Pending"]
 
-SLICE_S = 0.1  # how often a waiting thread looks at the peer's process
-_NEWS = (Progress, Block, Ended)
-_SPECIAL = {*_NEWS, Failed}
+SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
+_NOTIFICATIONS = (Progress, Block, Ended)
+_SPECIAL = {*_NOTIFICATIONS, Failed}
 _NOBLOCK = int(zmq.NOBLOCK)
 
 
-class Link:
-    """Connects at once; `identity` is (public, secret) in hex, for tcp."""
+class Pending:
+    """Request that was sent and not yet answered.
+
+    `then` is called once with this object when the reply has arrived or the request has failed;
+    `news` is called for each Progress and Block. Both run under the connection's lock and must not
+    block.
+    """
+
+    done = False
+    reply: Any = None
+    error: Exception | None = None
+    then: Callable[[Pending], None] | None = None
+    news: Callable[[Any], None] | None = None
+    gate: threading.Lock | None = None
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def result(self) -> Any:
+        """Return the reply, or raise the exception that the request failed with."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        return self.reply
+
+    def release(self) -> None:
+        """Wake the thread that waits at the gate, if any."""
+        if self.gate is not None and self.gate.locked():
+            self.gate.release()
+
+
+class Connection:
+    """Connection that is opened when it is created.
+
+    Args:
+        address: The agent's address.
+        identity: The client's public and secret key in hex, for tcp://; None for ipc://.
+    """
 
     def __init__(self, address: Address, identity: tuple[str, str] | None) -> None:
         self.address = address
@@ -49,30 +84,34 @@ class Link:
         self._pending: dict[int, Pending] = {}
         self._leader: Pending | None = None
         self._draining = False
-        self._wanting: list[None] = []
+        self._waiting_senders: list[None] = []
         self._forked = False
-        self._heard = time.monotonic()
-        self._dealer = Dealer(address, identity)
-        self._socket = self._dealer.socket
-        self.standing = self._dealer.standing
-        self._watch()  # libzmq tells of news only after a look that found none
+        self._last_received = time.monotonic()
+        self._client = ClientSocket(address, identity)
+        self._socket = self._client.socket
+        self.subscriptions = self._client.subscriptions
+        self._check_monitor()  # libzmq signals new events only after a read that found none
 
     def fileno(self) -> int:
-        """Readable when pump() has something to do."""
-        return self._dealer.epoll.fileno()
+        """Return a descriptor that is readable when pump() has work."""
+        return self._client.epoll.fileno()
 
     def start_at(self, number: int) -> None:
-        """The number of the next request."""
+        """Set the number of the next request."""
         self._next = number
 
     def post(self, kind: Any, *fields: Any, then: Any = None, news: Any = None) -> Pending:
-        """Sends kind(number, *fields). ValueError: larger than a request may be."""
+        """Send kind(number, *fields) without waiting for the reply.
+
+        Raises:
+            ValueError: The encoded request is larger than MAX_REQUEST.
+        """
         if not self.lock.acquire(blocking=False):
-            self._wanting.append(None)  # asks who waits in libzmq to do so elsewhere
+            self._waiting_senders.append(None)  # makes exchange() leave libzmq's receive to wait()
             try:
                 self.lock.acquire()
             finally:
-                self._wanting.pop()
+                self._waiting_senders.pop()
         try:
             return self._post(kind, fields, then, news)
         finally:
@@ -85,35 +124,39 @@ class Link:
         pending.then, pending.news = then, news
         message = encode(kind(self._next, *fields))
         if len(message) > MAX_REQUEST:
-            raise ValueError(f"a request of {len(message)} bytes; {MAX_REQUEST} is the most")
+            raise ValueError(f"the request has {len(message)} bytes; the limit is {MAX_REQUEST}")
         self._next += 1
-        self._heard = time.monotonic()  # silence counts from here
+        self._last_received = time.monotonic()  # silence is counted from here
         self._pending[pending.number] = pending
         self._send(message, pending)
-        if len(self._pending) > 1:  # sending may have eaten the news of another's reply
+        if len(self._pending) > 1:  # sending may have consumed the edge of another reply
             self._drain()
         return pending
 
     def exchange(self, kind: Any, fields: tuple[Any, ...], then: Any) -> Pending | None:
-        """post(), and a short wait in libzmq itself, which is the shortest way there is.
+        """Send a request and wait briefly inside libzmq, which has the lowest latency.
 
-        For a message that is small by its kind. None, and nothing was sent: others use the link.
+        Only for kinds whose encoding is always small.
+
+        Returns:
+            The request, perhaps not yet done; None, with nothing sent, if other threads use the
+            connection.
         """
         with self.lock:
-            if self._pending or self._wanting or self.dead is not None:
+            if self._pending or self._waiting_senders or self.dead is not None:
                 return None
             number = self._next
             self._next = number + 1
             pending = self._pending[number] = Pending(number)
             pending.then = then
-            self._heard = time.monotonic()
+            self._last_received = time.monotonic()
             try:
                 self._socket.send(encode(kind(number, *fields)), _NOBLOCK)
                 reply = decode_reply(self._socket.recv())
-            except zmq.Again:  # it takes longer, or the peer is gone: wait() finds out
+            except zmq.Again:  # slower than _RECEIVE_MS, or the peer is gone: wait() finds out
                 return pending
             except msgspec.DecodeError as exc:
-                self.fail(PeerError(f"the other side sent what is no reply: {exc}"))
+                self.fail(PeerError(f"the other side sent an invalid reply: {exc}"))
                 return pending
             if reply.id != number or type(reply) in _SPECIAL:
                 self._dispatch(reply)
@@ -130,51 +173,76 @@ class Link:
         except zmq.Again:
             del self._pending[pending.number]
             self._drain()
-            self._watch()
+            self._check_monitor()
             raise self.dead or PeerTimeout(
-                f"{self.address.endpoint} takes no more requests"
+                f"{self.address.endpoint} accepts no more requests"
             ) from None
 
     def ask(self, kind: Any, *fields: Any, timeout: float = 5.0) -> Any:
-        """Sends and waits for the reply; raises what the other side raised."""
+        """Send a request and return its reply.
+
+        Args:
+            kind: The request's class.
+            fields: Its fields after the number.
+            timeout: Seconds.
+
+        Raises:
+            PeerTimeout: No reply in time.
+            Exception: Whatever the other side raised.
+        """
         pending = self.post(kind, *fields)
         if not self.wait(pending, timeout):
             raise PeerTimeout(
-                f"{self.address.endpoint} did not answer {kind.__name__} in {timeout} s"
+                f"{self.address.endpoint} did not answer {kind.__name__} within {timeout} s"
             )
         return pending.result()
 
     def wait(self, pending: Pending, timeout: float | None = None) -> bool:
-        """Waits until `pending` is done: False when `timeout` seconds passed first.
+        """Wait until `pending` is done.
 
-        PeerTimeout: the peer's process is stopped. A lost peer fails `pending` itself.
+        Args:
+            pending: A request of this connection. Losing the peer fails it, which makes it done.
+            timeout: Seconds; None waits without a limit.
+
+        Returns:
+            False if the time ran out first.
+
+        Raises:
+            PeerTimeout: The peer's process is stopped.
         """
         began = time.monotonic()
         deadline = None if timeout is None else began + timeout
-        stopped = self.liveness.watcher()
+        raise_if_stopped = self.liveness.stop_check()
         try:
             while True:
-                with self.lock:
-                    if not pending.done:
-                        self._drain()
-                    if pending.done:
-                        return True
-                    lead = self._leader is None
-                    if lead:
-                        self._leader = pending
-                    elif pending.gate is None:
-                        pending.gate = threading.Lock()
-                        pending.gate.acquire()
+                lead = self._wait_turn(pending)
+                if lead is None:
+                    return True
                 left = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
                 if left <= 0:
                     self._resign(pending)
                     return pending.done
                 self._sleep(pending, lead, left)
                 if time.monotonic() - began > SLICE_S:
-                    stopped()
+                    raise_if_stopped()
         finally:
-            if self._leader is pending:  # Ctrl-C came before it slept
+            if self._leader is pending:  # Ctrl-C before it slept
                 self._resign(pending)
+
+    def _wait_turn(self, pending: Pending) -> bool | None:
+        """Drain, then return whether this thread leads; None if `pending` is done."""
+        with self.lock:
+            if not pending.done:
+                self._drain()
+            if pending.done:
+                return None
+            if self._leader is None:
+                self._leader = pending
+                return True
+            if pending.gate is None:
+                pending.gate = threading.Lock()
+                pending.gate.acquire()
+            return False
 
     def _sleep(self, pending: Pending, lead: bool, seconds: float) -> None:
         if not lead:
@@ -184,7 +252,7 @@ class Link:
         ready: list[tuple[int, int]] = []
         try:
             with contextlib.suppress(ValueError, OSError):  # closed: then `pending` is done
-                ready = self._dealer.epoll.poll(seconds)
+                ready = self._client.epoll.poll(seconds)
         finally:
             self._resign(pending, [fd for fd, _ in ready])
 
@@ -193,25 +261,25 @@ class Link:
             if self._leader is not pending:
                 return
             self._leader = None
-            if self._dealer.wake in ready:
-                with contextlib.suppress(BlockingIOError):  # pump() took it
-                    os.eventfd_read(self._dealer.wake)
+            if self._client.wake_fd in ready:
+                with contextlib.suppress(BlockingIOError):  # another thread has read it
+                    os.eventfd_read(self._client.wake_fd)
             self._drain()
-            if self._dealer.monitor_fd in ready:
-                self._watch()
+            if self._client.monitor_fd in ready:
+                self._check_monitor()
             if not pending.done:
                 return
             for other in self._pending.values():
                 if other.gate is not None and not other.done:
-                    other.let_go()
+                    other.release()
                     return
 
     def pump(self) -> None:
-        """Takes in what has arrived, without waiting."""
+        """Process what has arrived, without waiting."""
         with self.lock:
             if self.dead is None:
                 self._drain()
-                self._watch()
+                self._check_monitor()
 
     def _drain(self) -> None:
         if self._draining or self.dead is not None:
@@ -219,34 +287,34 @@ class Link:
         self._draining = True
         try:
             while readable(self._socket):
-                self._take(self._socket.recv(_NOBLOCK))
+                self._receive(self._socket.recv(_NOBLOCK))
                 if not self._pending:
                     return
         finally:
             self._draining = False
 
-    def _take(self, message: bytes) -> None:
-        self._heard = time.monotonic()
+    def _receive(self, message: bytes) -> None:
+        self._last_received = time.monotonic()
         try:
             self._dispatch(decode_reply(message))
         except msgspec.DecodeError as exc:
-            self.fail(PeerError(f"the other side sent what is no reply: {exc}"))
+            self.fail(PeerError(f"the other side sent an invalid reply: {exc}"))
 
     def _dispatch(self, reply: Reply) -> None:
         pending = self._pending.get(reply.id)
-        if isinstance(reply, _NEWS):
+        if isinstance(reply, _NOTIFICATIONS):
             if isinstance(reply, Ended):
-                self.standing.take(reply)
+                self.subscriptions.monitor_ended(reply)
             elif pending is not None and pending.news is not None:
                 pending.news(reply)
             return
         if isinstance(reply, Failed):
-            if pending is None:  # about a message that it could not read
+            if pending is None:  # about a message that the agent could not decode
                 self.fail(to_exception(reply))
                 return
             pending.error = to_exception(reply)
         elif pending is None:
-            self.fail(PeerError(f"a reply to request {reply.id}, which was never sent"))
+            self.fail(PeerError(f"the other side answered request {reply.id}, which is unknown"))
             return
         pending.reply = reply
         del self._pending[reply.id]
@@ -254,24 +322,24 @@ class Link:
 
     def _finish(self, pending: Pending) -> None:
         pending.done = True
-        pending.let_go()
+        pending.release()
         if self._leader is pending:
-            os.eventfd_write(self._dealer.wake, 1)
+            os.eventfd_write(self._client.wake_fd, 1)
         if pending.then is not None:
             pending.then(pending)
 
-    def _watch(self) -> None:
-        error = refused(self._dealer.monitor, self.liveness)
+    def _check_monitor(self) -> None:
+        error = connection_error(self._client.monitor, self.liveness)
         if error is not None:
             self.fail(error)
 
     def oldest(self) -> Pending | None:
-        """The request that has waited longest."""
+        """Return the request that was sent first of those pending, or None."""
         with self.lock:
             return next(iter(self._pending.values()), None)
 
     def fail(self, error: Exception) -> None:
-        """Ends the link: every pending request fails with `error`, and so does each later one."""
+        """End the connection: fail all pending and all later requests with `error`."""
         with self.lock:
             self.dead = self.dead or error
             waiting, self._pending = list(self._pending.values()), {}
@@ -280,21 +348,26 @@ class Link:
                 self._finish(pending)
 
     def abandon(self) -> None:
-        """In a forked child: what is here belongs to the parent, and its lock may be held there."""
+        """Disown the sockets in a forked child: they belong to the parent.
+
+        The lock is replaced, since a thread of the parent may have held it during fork().
+        """
         self.lock = threading.RLock()
         self._forked = True
-        self.dead = ClosedError("this session was opened before fork(): open one in this process")
+        self.dead = ClosedError(
+            "this session was opened before fork(): open a session in this process"
+        )
 
     def close(self) -> None:
-        """Ends the connection; pending requests fail with ClosedError. Again: nothing."""
+        """Close the connection; pending requests fail with ClosedError. Idempotent."""
         with self.lock:
             self.fail(ClosedError("the session is closed"))
             if self._forked or self._socket.closed:
                 return
-            self._leader = None  # what it sleeps on is closed here, and its request is done
-            self._dealer.close()
+            self._leader = None  # its sockets are closed here, and its request is done
+            self._client.close()
 
     @property
     def idle_s(self) -> float:
-        """Seconds since anything was heard."""
-        return time.monotonic() - self._heard
+        """Seconds since anything was received."""
+        return time.monotonic() - self._last_received

@@ -1,4 +1,4 @@
-"""An exception on its way to the other side: its class goes by name, its words as they are."""
+"""Serialize an exception by class name and message."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _KINDS: dict[str, type[Exception]] = {name: getattr(errors, name) for name in er
 _EXPLAINED = (errors.DeviceUnavailable, errors.ExportError)
 _KINDS |= {cls.__name__: cls for cls in (ValueError, TypeError)}
 _MAX_TEXT = 4096
-_CHECK = re.compile(r"[a-z0-9-]{1,40}")  # `dgkit doctor` and this is a command to be typed
+_CHECK = re.compile(r"[a-z0-9-]{1,40}")  # appears in a command to type: dgkit doctor CHECK
 
 
 class FailedCompletion:
-    """The completion of a transfer that failed at an agent; it moved no bytes that count."""
+    """Completion of a transfer that failed at an agent; `size` is 0."""
 
     __slots__ = ("complete_ns", "op", "path", "post_ns", "size", "status", "submit_ns")
 
@@ -42,7 +42,10 @@ class FailedCompletion:
 
 
 def to_wire(exc: BaseException, request_id: int) -> Failed:
-    """The message for an exception. One that is not of dgkit's tree travels as PeerError."""
+    """Return the message for an exception.
+
+    An exception outside dgkit's tree is sent as PeerError, except ValueError and TypeError.
+    """
     kind, text = type(exc).__name__, str(exc)
     number = getattr(exc, "errno", None) or 0
     if number and isinstance(exc, OSError):
@@ -65,17 +68,14 @@ def _failure(completion: Any) -> Failure:
 
 
 def to_exception(failed: Failed) -> Exception:
-    """The same exception on this side."""
+    """Return the exception that a message describes; an unknown class becomes PeerError."""
     cls = _KINDS.get(failed.kind, errors.PeerError)
     if issubclass(cls, errors.TransferError):
         if failed.completion is None:
             return errors.PeerError(failed.text)
-        return cls(failed.text, FailedCompletion(failed.completion))  # type: ignore[arg-type]
-    words = (failed.errno, failed.text) if _by_number(cls, failed) else (failed.text,)
+        return cls(failed.text, FailedCompletion(failed.completion))
+    has_errno = issubclass(cls, OSError) and failed.errno
+    args = (failed.errno, failed.text) if has_errno else (failed.text,)
     if issubclass(cls, _EXPLAINED):
-        return cls(*words, check=failed.check if _CHECK.fullmatch(failed.check) else "")
-    return cls(*words)
-
-
-def _by_number(cls: type[Exception], failed: Failed) -> bool:
-    return issubclass(cls, OSError) and bool(failed.errno)
+        return cls(*args, check=failed.check if _CHECK.fullmatch(failed.check) else "")
+    return cls(*args)

@@ -1,4 +1,4 @@
-"""Which machine this is, and how a process on it is doing."""
+"""Identity of this machine, and the state of a process on it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["boot_id", "ends_within", "host_name", "process_state"]
 
 @lru_cache(maxsize=1)
 def boot_id() -> str:
-    """The kernel's name for this boot: processes with the same one share a machine (random(4))."""
+    """Return the kernel's boot id (random(4)); processes with the same one share a machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def host_name() -> str:
-    """The machine's name as its kernel knows it."""
+    """Return the kernel's host name, at most 256 characters."""
     return os.uname().nodename[:256]
 
 
 def ends_within(pid: int, seconds: float) -> bool:
-    """Whether a process has ended, or does so soon: one that is killed loses its sockets first."""
+    """Return whether a process ends within `seconds`: a killed one loses its sockets first."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
-    except OSError:  # no descriptor left for it
+    except OSError:  # no descriptors left
         return process_state(pid) == "gone"
     try:
         watch = select.poll()  # select() takes no descriptor above 1023
@@ -38,15 +38,16 @@ def ends_within(pid: int, seconds: float) -> bool:
 
 
 def process_state(pid: int) -> str:
-    """`running`, `stopped` (SIGSTOP, Ctrl-Z, a debugger) or `gone` (no such process, or a zombie).
+    """Return the state of a process, from the third field of /proc/PID/stat (proc_pid_stat(5)).
 
-    From the third field of /proc/PID/stat (proc_pid_stat(5)); the second may hold any byte.
+    Returns:
+        `running`, `stopped` (SIGSTOP, Ctrl-Z, a debugger) or `gone` (no such process, or a zombie).
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return "gone"
-    letter = stat.rpartition(b")")[2].split()[0]
+    letter = stat.rpartition(b")")[2].split()[0]  # the second field may contain any byte
     if letter in (b"T", b"t"):
         return "stopped"
     return "gone" if letter in (b"Z", b"X") else "running"

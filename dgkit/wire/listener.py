@@ -1,10 +1,10 @@
-"""The agent's end of the wire: a ROUTER socket that knows which client is which, and who went.
+"""The agent's end of the wire: a ROUTER socket that tracks which client each connection belongs to.
 
-A connection is known by its fd at the agent: libzmq stamps it on each message (ZMQ_SRCFD) and names
-it in the monitor's ACCEPTED and DISCONNECTED events. An fd number comes back into use, so a client
-is tied to its fd when its Hello is read, after the monitor was read dry. Should the client have
-died by then, the tie may be to its successor; but it can own nothing, because what it may ask for
-starts with a number that only the reply to Hello tells.
+A connection is identified by its fd at the agent: libzmq sets it on each message (ZMQ_SRCFD) and
+reports it in the monitor's ACCEPTED and DISCONNECTED events. fd numbers are reused, so a client is
+bound to its fd when its Hello is read, after all pending monitor events. If the client has died by
+then, its state may be bound to the fd of a successor; that is harmless, because valid requests
+start at a number that only the reply to Hello contains, so this client can own nothing.
 """
 
 from __future__ import annotations
@@ -22,25 +22,19 @@ from ..errors import NativeError
 from . import keys as keyring
 from .address import Address, claimed, fresh, parse
 from .messages import MAX_REQUEST
+from .sockets import TELEMETRY_HWM, readable, set_heartbeat, z85_of
 
-__all__ = ["HEARTBEAT_MS", "HEARTBEAT_TIMEOUT_MS", "Caller", "Listener", "fd_of"]
-__all__ += ["WAITING_BLOCKS", "readable", "z85_of"]
+__all__ = ["Caller", "Listener"]
 
-# A dead or stopped side of a TCP connection is noticed within 0.9 s: libzmq's I/O thread asks and
-# answers, whatever Python does. A local side needs none: its kernel closes the socket when it dies.
-HEARTBEAT_MS = 300
-HEARTBEAT_TIMEOUT_MS = 600
-WAITING_BLOCKS = 1000  # of telemetry, at either end of a connection; what comes then is lost
-_HANDSHAKE_MS = 2000  # libzmq allows 30 s to a client that never finishes its handshake
+_HANDSHAKE_MS = 2000  # libzmq's default lets an unfinished handshake occupy a connection for 30 s
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
-_POLLIN = int(zmq.POLLIN)
 _serial = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Where a Hello came from. `pid` is 0 if it came over the network."""
+    """Sender of a Hello: connection fd, and SO_PEERCRED process and user; 0 and -1 over tcp://."""
 
     fd: int
     pid: int
@@ -48,13 +42,21 @@ class Caller:
 
 
 class Listener:
-    """Binds at once. One thread uses it."""
+    """ROUTER socket of an agent, bound when it is created. Not thread-safe.
+
+    Args:
+        address: Where to listen; None picks a new socket in the runtime folder.
+        keys: Name of the agent's key pair, for tcp://; None is "default".
+
+    Raises:
+        NativeError: The address is in use or cannot be bound.
+    """
 
     def __init__(self, address: str | None, keys: str | None) -> None:
-        self._wanted = parse(address) if address else fresh()
-        self._pair = keyring.load(keys or "default") if self._wanted.tcp else None
-        self._live: set[int] = set()
-        self._gone: list[int] = []
+        self._requested = parse(address) if address else fresh()
+        self._pair = keyring.load(keys or "default") if self._requested.tcp else None
+        self._connected: set[int] = set()
+        self._disconnected: list[int] = []
         self._files: list[tuple[Path, int]] = []
         self.context = zmq.Context()
         self._open: list[zmq.Socket[bytes]] = []
@@ -62,7 +64,7 @@ class Listener:
             self._zap = self._bind_zap() if self._pair else None
             self.router = self._socket(zmq.ROUTER)
             self._monitor = self._watch(self.router)
-            self.address = self._bind(self.router, self._wanted)
+            self.address = self._bind(self.router, self._requested)
             self.inside = f"inproc://dgkit-inside-{next(_serial)}"
             self.router.bind(self.inside)
         except BaseException:
@@ -76,20 +78,19 @@ class Listener:
         sock.maxmsgsize = MAX_REQUEST
         sock.handshake_ivl = _HANDSHAKE_MS
         if self._pair:
-            sock.heartbeat_ivl = HEARTBEAT_MS
-            sock.heartbeat_timeout = HEARTBEAT_TIMEOUT_MS
+            set_heartbeat(sock)
             sock.curve_server = True
             sock.curve_secretkey = z85_of(self._pair.secret)
             sock.zap_domain = b"dgkit"
         return sock
 
-    def _bind(self, sock: zmq.Socket[bytes], wanted: Address) -> Address:
-        path = wanted.path
+    def _bind(self, sock: zmq.Socket[bytes], address: Address) -> Address:
+        path = address.path
         with claimed(path) if path is not None else contextlib.nullcontext():
             try:
-                sock.bind(wanted.endpoint)
+                sock.bind(address.endpoint)
             except zmq.ZMQError as exc:
-                raise NativeError(exc.errno, f"cannot listen at {wanted.endpoint}: {exc}") from exc
+                raise NativeError(exc.errno, f"cannot listen at {address.endpoint}: {exc}") from exc
             if path is not None:
                 self._files.append((path, path.lstat().st_ino))
         endpoint = sock.getsockopt_string(zmq.LAST_ENDPOINT)
@@ -112,35 +113,38 @@ class Listener:
         return zap
 
     def publisher(self) -> tuple[zmq.Socket[bytes], Address]:
-        """A PUB socket beside the ROUTER, under the same keys, at a free address of its kind."""
+        """Return a PUB socket with the same keys, and its address: a free one of the same kind."""
         sock = self._socket(zmq.PUB)
-        sock.sndhwm = WAITING_BLOCKS
-        wanted = fresh()
-        if self._wanted.tcp:
-            wanted = Address(self._wanted.endpoint.rpartition(":")[0] + ":0")
-        return sock, self._bind(sock, wanted)
+        sock.sndhwm = TELEMETRY_HWM
+        address = fresh()
+        if self._requested.tcp:
+            address = Address(self._requested.endpoint.rpartition(":")[0] + ":0")
+        return sock, self._bind(sock, address)
 
     def sockets(self) -> list[zmq.Socket[bytes]]:
-        """What to poll for reading."""
+        """Return the sockets to poll for reading."""
         return [self.router, self._monitor, *([self._zap] if self._zap else [])]
 
     def service(self) -> list[int]:
-        """Answers handshakes, and returns the fds of clients that went since the last call."""
+        """Answer handshakes; return the fds of clients that disconnected since the last call."""
         if self._zap is not None:
             self._authenticate(self._zap)
         for event, fd in _events(self._monitor):
             if event == zmq.EVENT_ACCEPTED:
-                self._live.add(fd)
+                self._connected.add(fd)
             else:
-                self._live.discard(fd)
-                self._gone.append(fd)
-        gone, self._gone = self._gone, []
-        return gone
+                self._connected.discard(fd)
+                self._disconnected.append(fd)
+        disconnected, self._disconnected = self._disconnected, []
+        return disconnected
 
     def caller(self, frame: zmq.Frame) -> Caller | None:
-        """Who sent this frame; None if that connection is gone. Call service() right before."""
+        """Return the sender of a frame, or None if its connection has ended.
+
+        Call service() immediately before.
+        """
         fd = int(frame.get(zmq.SRCFD))
-        if fd not in self._live:
+        if fd not in self._connected:
             return None
         if self._pair:
             return Caller(fd, 0, -1)
@@ -156,13 +160,13 @@ class Listener:
             zap.send_multipart([route, empty, version, request_id, *verdict, key.encode(), b""])
 
     def close(self) -> None:
-        """Closes the sockets, ends libzmq's threads, and removes the files of the sockets."""
+        """Close the sockets, end libzmq's threads and remove the socket files."""
         for sock in self._open:
             sock.close(linger=0)
         self.context.term()
         for path, inode in self._files:
-            with contextlib.suppress(FileNotFoundError):  # somebody removed it
-                if path.lstat().st_ino == inode:  # else another's is there by now
+            with contextlib.suppress(FileNotFoundError):  # removed by another process
+                if path.lstat().st_ino == inode:  # else a new agent listens there
                     path.unlink()
 
 
@@ -175,24 +179,3 @@ def _events(monitor: zmq.Socket[bytes]) -> Iterator[tuple[int, int]]:
 def _drain(sock: zmq.Socket[bytes]) -> Iterator[list[bytes]]:
     while readable(sock):
         yield sock.recv_multipart()
-
-
-def readable(sock: zmq.Socket[bytes]) -> bool:
-    """Whether a message is there."""
-    events = sock.get(zmq.EVENTS)
-    assert isinstance(events, int)
-    return bool(events & _POLLIN)
-
-
-def fd_of(sock: zmq.Socket[bytes]) -> int:
-    """The descriptor that tells of news (ZMQ_FD), edge by edge."""
-    fd = sock.get(zmq.FD)
-    assert isinstance(fd, int)
-    return fd
-
-
-def z85_of(hexed: str) -> bytes:
-    """A key as libzmq takes it."""
-    from zmq.utils import z85
-
-    return z85.encode(bytes.fromhex(hexed))

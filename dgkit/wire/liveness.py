@@ -1,4 +1,4 @@
-"""What became of the other side, in words that say what to do."""
+"""State of the peer, as exceptions whose messages say what to do."""
 
 from __future__ import annotations
 
@@ -10,26 +10,30 @@ import zmq
 
 from ..errors import PeerLost, PeerRefused, PeerTimeout
 from .host_id import ends_within, process_state
-from .listener import readable
+from .sockets import readable
 
-__all__ = ["Liveness", "refused"]
+__all__ = ["Liveness", "connection_error"]
 
-_STOPPED_S = 0.3  # longer than a debugger's glance, well within the second that is promised
-_ENDS_S = 0.1  # between the end of a process's connections and its own
+_STOPPED_S = 0.3  # tolerates a debugger's short stop; an error is promised within a second
+_ENDS_S = 0.1  # from the end of a process's connections to its own
 
 
 class Liveness:
-    """What is known of the peer. `pid` is its process on this machine, 0 if it is elsewhere."""
+    """State of the peer. `pid` is its process on this machine, 0 if it runs elsewhere."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self.pid = 0
         self.connected = False
 
-    def watcher(self) -> Callable[[], None]:
-        """A check for a waiting thread to call: PeerTimeout once the peer was stopped a while."""
+    def stop_check(self) -> Callable[[], None]:
+        """Return a function for a waiting thread to call repeatedly.
+
+        It raises PeerTimeout once the peer's process has been stopped for 0.3 s, and does nothing
+        for a peer on another machine.
+        """
         if not self.pid:
-            return _nothing
+            return _no_check
         first_seen = 0.0
 
         def check() -> None:
@@ -44,14 +48,14 @@ class Liveness:
         return check
 
     def stopped(self) -> PeerTimeout:
-        """The error for a peer that cannot answer now."""
+        """Return the error for a peer whose process is stopped."""
         return PeerTimeout(
             f"the agent's process {self.pid} is stopped (SIGSTOP, Ctrl-Z or a debugger); "
-            f"`kill -CONT {self.pid}` lets it go on"
+            f"`kill -CONT {self.pid}` resumes it"
         )
 
     def lost(self) -> Exception:
-        """The error for a connection that ended."""
+        """Return the error for a connection that ended."""
         state = process_state(self.pid) if self.pid else ""
         if state == "stopped":
             return self.stopped()
@@ -60,22 +64,27 @@ class Liveness:
         return PeerLost(f"the connection to the agent at {self.endpoint} ended")
 
 
-def _nothing() -> None:
-    """Nothing is known of a process on another machine."""
+def _no_check() -> None:
+    """Check nothing: the state of a process on another machine is unknown."""
 
 
-def refused(monitor: zmq.Socket[bytes], liveness: Liveness) -> Exception | None:
-    """What ended the connection, if something did since the last look (zmq_socket_monitor(3))."""
+def connection_error(monitor: zmq.Socket[bytes], liveness: Liveness) -> Exception | None:
+    """Read pending socket monitor events and return the error that ended the connection, if any.
+
+    Args:
+        monitor: The PAIR socket of the monitor (zmq_socket_monitor(3)).
+        liveness: Set to connected when the handshake succeeds.
+    """
     while readable(monitor):
         event, value = struct.unpack("=Hi", monitor.recv_multipart()[0])
-        error = _refusal(event, value, liveness)
+        error = _event_error(event, value, liveness)
         if error is not None:
             return error
     return None
 
 
-def _refusal(event: int, value: int, liveness: Liveness) -> Exception | None:
-    """The error that an event of the socket monitor means, if any (zmq_socket_monitor(3))."""
+def _event_error(event: int, value: int, liveness: Liveness) -> Exception | None:
+    """Return the error for one socket monitor event, if any (zmq_socket_monitor(3))."""
     where = liveness.endpoint
     if event == zmq.EVENT_CONNECTED:
         return None
@@ -84,16 +93,18 @@ def _refusal(event: int, value: int, liveness: Liveness) -> Exception | None:
         return None
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
         return PeerRefused(
-            f"{where} does not know this client's key (status {value}): on its side, let it in "
-            "with `dgkit keys allow KEY`; `dgkit keys list` here shows KEY"
+            f"{where} does not allow this client's key (status {value}): run `dgkit keys allow "
+            "KEY` on its side; `dgkit keys list` on this side shows KEY"
         )
     if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
-        return PeerRefused(f"{where} wants keys, or is no dgkit agent (handshake error {value:#x})")
+        return PeerRefused(
+            f"{where} requires keys, or is not a dgkit agent (handshake error {value:#x})"
+        )
     if event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
         return PeerRefused(
             f"{where} ended the handshake: its public key is not the one in the address, or it is "
-            "no dgkit agent"
+            "not a dgkit agent"
         )
     if event == zmq.EVENT_CLOSED and not liveness.connected:
-        return PeerLost(f"nobody listens at {where}")
+        return PeerLost(f"no agent listens at {where}")
     return liveness.lost()

@@ -1,7 +1,7 @@
-"""The messages, and the way to bytes and back: msgspec structs in MessagePack, one array a message.
+"""All messages and their codec: msgspec structs in MessagePack, one array per message.
 
-A message is measured before it is decoded: libzmq drops a connection that sends more than
-MAX_REQUEST, and a client takes no more than MAX_REPLY.
+The size of a message is bounded before it is decoded: libzmq drops a connection that sends more
+than MAX_REQUEST to an agent or more than MAX_REPLY to a client.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ __all__ = [
 
 MAX_REQUEST = 1 << 16  # bytes
 MAX_REPLY = 1 << 18  # bytes
-SAMPLES_A_BLOCK = 4096  # 32 KiB a message
+SAMPLES_A_BLOCK = 4096  # 32 KiB per message
 
 encode = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode
@@ -109,9 +109,9 @@ decode_reply = msgspec.msgpack.Decoder(Reply).decode
 
 
 def number_of(body: bytes, least: int) -> int:
-    """The number of a request that cannot be decoded, if it is `least` or more; else 0.
+    """Return the number of a request that cannot be decoded, or 0 if it is less than `least`.
 
-    It comes after the kind, a positive fixint, in a fixarray (the MessagePack specification).
+    The number follows the kind, a positive fixint, in a fixarray (MessagePack specification).
     """
     if len(body) < 3 or body[0] & 0xF0 != 0x90 or body[1] & 0x80:
         return 0

@@ -1,4 +1,4 @@
-"""What an agent answers."""
+"""Messages from an agent to a client."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ __all__ = [
 
 
 class Welcome(Message, tag=64):
-    """The agent's answer to Hello. Requests are numbered from `first_id` on: only a client that
-    got this message, over the connection it came by, knows where to start."""
+    """Reply to Hello.
+
+    Requests are numbered from `first_id`, a secret of this connection: requests of any other
+    sender are out of range.
+    """
 
     version: int
     first_id: int
@@ -52,12 +55,15 @@ class Welcome(Message, tag=64):
 
 
 class Done(Message, tag=65):
-    """It is done; nothing to tell."""
+    """Success, without a result."""
 
 
 class Allocated(Message, tag=66):
-    """`token` is empty unless the request asked for it. `place` is where the bytes are: host,
-    pinned, cuda:0; `chosen` says why there, if the agent was to choose."""
+    """Reply to Allocate.
+
+    `token` is the descriptor, empty unless requested. `place` is where the bytes are (host, pinned,
+    cuda:0); `chosen` is the reason if the agent chose the place, else "".
+    """
 
     region: int
     token: bytes
@@ -66,7 +72,7 @@ class Allocated(Message, tag=66):
 
 
 class Imported(Message, tag=67):
-    """`method` is how bytes get there: map, vm or ask."""
+    """Reply to Import. `method` is how the agent reaches the bytes: map, vm or ask."""
 
     region: int
     size: int
@@ -75,14 +81,17 @@ class Imported(Message, tag=67):
 
 
 class Exported(Message, tag=68):
-    """A descriptor, at most 768 bytes."""
+    """Reply to Export: a descriptor of at most 768 bytes."""
 
     token: bytes
 
 
 class Moved(Message, tag=69):
-    """The stamps are those of the last DMA of the request, on the agent's clock. `read_ns` and
-    `write_ns` add up the latencies of the first and of the second DMA over all `chunks`."""
+    """Reply to Move.
+
+    The timestamps are those of the last DMA, by the agent's clock. `read_ns` and `write_ns` are
+    the sums over all `chunks` of the latencies of the first and of the second DMA.
+    """
 
     size: int
     op: int
@@ -96,29 +105,32 @@ class Moved(Message, tag=69):
 
 
 class Digested(Message, tag=70):
-    """Hex digits, and the sum of the DMA latencies."""
+    """Reply to Digest: hex digits, and the sum of the DMA latencies."""
 
     sha256: str
     dma_ns: int
 
 
 class Progress(Message, tag=71):
-    """How far request `id` is; more follows."""
+    """Progress of request `id`, before its final reply."""
 
     done: int
     total: int
 
 
 class Block(Message, tag=72):
-    """Latency samples of request `id`: native u64 nanoseconds, blocks numbered from 0."""
+    """Latency samples of request `id`: u64 nanoseconds in native byte order, numbered from 0."""
 
     number: int
     samples: bytes
 
 
 class LatencyDone(Message, tag=73):
-    """The end of a latency run; the floors are medians in ns, right before and right after it, or
-    0 where there is none (one CPU). `machine` has the fields of dgkit.report.Machine."""
+    """Final reply to Latency.
+
+    The floors are medians in ns, measured immediately before and after; 0 where there is no floor
+    (one CPU). `machine` has the fields of dgkit.report.Machine.
+    """
 
     blocks: int
     path: str
@@ -128,7 +140,7 @@ class LatencyDone(Message, tag=73):
 
 
 class RateDone(Message, tag=74):
-    """The end of a rate run; floors are medians in ns of one memcpy of the same size."""
+    """Final reply to Rate. The floors are medians in ns of one memcpy of the same size."""
 
     ops: int
     moved: int
@@ -141,19 +153,19 @@ class RateDone(Message, tag=74):
 
 
 class StatsDone(Message, tag=75):
-    """Counters by name."""
+    """Reply to Stats: counters by name."""
 
     counters: dict[str, int]
 
 
 class Subscribed(Message, tag=76):
-    """Where telemetry is published."""
+    """Reply to Subscribe: the address of the telemetry socket."""
 
     endpoint: str
 
 
 class Failure(Struct, array_like=True, frozen=True, gc=False):
-    """The part of a completion that an error carries."""
+    """Fields of a completion in a Failed message."""
 
     status: int
     op: int
@@ -164,25 +176,28 @@ class Failure(Struct, array_like=True, frozen=True, gc=False):
 
 
 class Failed(Message, tag=127):
-    """An exception: its class by name, its words, its errno and the doctor's check that explains it
-    if it has them. With `id` 0 it is about a message that could not be read."""
+    """An exception: class name, message, errno, and the doctor's check that explains it.
+
+    `errno` is 0 and `check` is "" where they do not apply. `id` 0 is about a message that could not
+    be decoded.
+    """
 
     kind: str
     text: str
     errno: int
     completion: Failure | None
-    check: str = ""  # in no agent's answer before dgkit doctor
+    check: str = ""  # absent in replies of agents older than dgkit doctor
 
 
 class Watching(Message, tag=77):
-    """The monitor of request `id` runs. `machine` has the fields of dgkit.report.Machine."""
+    """Reply to Watch: the monitor runs. `machine` has the fields of dgkit.report.Machine."""
 
     path: str
     machine: dict[str, str | int | bool | None]
 
 
 class Ended(Message, tag=78):
-    """The monitor of request `id` ended by itself, and why."""
+    """The monitor of request `id` ended without Cancel, for the reason in `failed`."""
 
     failed: Failed
 

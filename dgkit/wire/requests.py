@@ -1,7 +1,7 @@
-"""What a client asks of an agent. Every field has a bound.
+"""Messages from a client to an agent. Every field has a bound.
 
-The first three fields of Hello never change their place, so two versions can always tell each
-other apart.
+The first three fields of Hello keep their positions in all protocol versions, so that a version
+mismatch can always be detected.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ Seconds = Annotated[float, Meta(gt=0, le=3600)]
 
 
 class Message(Struct, array_like=True, gc=False):
-    """All messages: a request's number, which its reply repeats."""
+    """Base of all messages. `id` is the number of the request; its reply repeats it."""
 
     id: Id
 
 
 class Hello(Message, tag=1):
-    """A client's first words. `id` is free; the reply is Welcome or Failed."""
+    """First message of a client, with any `id`. The reply is Welcome or Failed."""
 
     version: Annotated[int, Meta(ge=0, le=65535)]
     pid: Annotated[int, Meta(ge=0, lt=2**31)]
@@ -68,9 +68,10 @@ class Hello(Message, tag=1):
 
 
 class Allocate(Message, tag=2):
-    """Make `size` bytes of memory at the agent and register it; `export`: send its descriptor.
+    """Allocate and register `size` bytes at the agent.
 
-    `place` is what dgkit.empty() calls `on`: host, pinned, gpu, cuda:N, auto.
+    `export` requests the region's descriptor in the reply. `place` is the `on` of dgkit.empty():
+    host, pinned, gpu, cuda:N, auto.
     """
 
     size: Size
@@ -81,27 +82,27 @@ class Allocate(Message, tag=2):
 
 
 class Import(Message, tag=3):
-    """Make the region behind this descriptor known to the agent."""
+    """Import the region of this descriptor at the agent."""
 
     token: Token
 
 
 class Export(Message, tag=4):
-    """Ask for the descriptor of an allocated region; `access` 0 is the region's own."""
+    """Request the descriptor of an allocated region; `access` 0 is the region's own access."""
 
     region: Handle
     access: Annotated[int, Meta(ge=0, le=3)]
 
 
 class Free(Message, tag=5):
-    """Close a region, wait at most `timeout` seconds for transfers in flight."""
+    """Close a region; wait at most `timeout` seconds for transfers in flight."""
 
     region: Handle
     timeout: Annotated[float, Meta(ge=0, le=3600)]
 
 
 class Move(Message, tag=6):
-    """The DPU reads `size` bytes of `src` and writes them to `dst`."""
+    """Copy: the DPU reads `size` bytes of `src` and writes them to `dst`."""
 
     src: Handle
     src_offset: Size
@@ -111,7 +112,7 @@ class Move(Message, tag=6):
 
 
 class Digest(Message, tag=7):
-    """The DPU reads the bytes by DMA and hashes them (SHA-256)."""
+    """Hash: the DPU reads the bytes by DMA and computes their SHA-256."""
 
     region: Handle
     offset: Size
@@ -119,7 +120,7 @@ class Digest(Message, tag=7):
 
 
 class Latency(Message, tag=8):
-    """Time `count` transfers of `size` bytes; samples come as Block messages, then LatencyDone."""
+    """Time `count` transfers of `size` bytes. Replies are Block messages, then LatencyDone."""
 
     region: Handle
     offset: Size
@@ -141,30 +142,33 @@ class Rate(Message, tag=9):
 
 
 class Cancel(Message, tag=10):
-    """End request `target` early; it fails, this one is always Done.
+    """Cancel request `target`, which then fails; the reply to Cancel is always Done.
 
-    That of a Watch ends the monitor, and is Done when all that the monitor had is free.
+    Cancelling a Watch ends its monitor; Done is sent once the monitor's resources are released.
     """
 
     target: Id
 
 
 class Stats(Message, tag=11):
-    """Ask for the agent's counters."""
+    """Request the agent's counters."""
 
 
 class Subscribe(Message, tag=12):
-    """Ask where the agent publishes telemetry; the socket is made at the first call."""
+    """Request the address of the telemetry socket, which the first Subscribe creates."""
 
 
 class Bye(Message, tag=13):
-    """Free all that this client owns; Done comes when it is free."""
+    """Release all resources of this client; Done is sent once they are released."""
 
 
 class Watch(Message, tag=14):
-    """Take `count` samples every `every_s`, until Cancel. The reply is Watching or Failed; Ended
-    comes should it end by itself. Its blocks go out on the telemetry socket (Subscribe), under the
-    number `monitor`, which the client draws at random and subscribes to before it asks."""
+    """Monitor: take `count` samples every `every_s` seconds, until Cancel.
+
+    The reply is Watching or Failed; Ended follows if the monitor ends before Cancel. Its blocks are
+    published on the telemetry socket (Subscribe) under the number `monitor`, which the client draws
+    at random and subscribes to before this request.
+    """
 
     monitor: Handle
     region: Handle
@@ -176,7 +180,7 @@ class Watch(Message, tag=14):
     every_s: Annotated[float, Meta(ge=EVERY_S[0], le=EVERY_S[1])]
 
 
-Request = Union[  # noqa: UP007 (msgspec reads it at run time on 3.10)
+Request = Union[  # noqa: UP007 (evaluated at run time, on Python 3.10 too)
     Hello,
     Allocate,
     Import,

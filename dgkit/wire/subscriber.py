@@ -1,4 +1,4 @@
-"""The client's end of telemetry: a SUB socket for the blocks of one monitor."""
+"""Subscription to an agent's telemetry: a SUB socket for the blocks of one monitor."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import zmq
 
 from ..errors import PeerTimeout
 from .address import Address
-from .listener import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS, WAITING_BLOCKS, readable, z85_of
-from .liveness import Liveness, refused
+from .liveness import Liveness, connection_error
 from .messages import MAX_REPLY
+from .sockets import TELEMETRY_HWM, readable, set_client_curve, set_heartbeat
 
-__all__ = ["Feed"]
+__all__ = ["Subscriber"]
 
-_BATCH = 200  # taken at once: 10 s of blocks, some 100 us
+_BATCH = 200  # messages received per call: 10 s of blocks, about 100 us
 _EVENTS = (
     zmq.EVENT_HANDSHAKE_SUCCEEDED
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
@@ -26,8 +26,8 @@ _EVENTS = (
 _serial = itertools.count()
 
 
-class Feed:
-    """Connects at once; libzmq connects again should the connection break. Thread-safe."""
+class Subscriber:
+    """SUB socket that connects when it is created and reconnects by itself. Thread-safe."""
 
     def __init__(
         self,
@@ -41,45 +41,51 @@ class Feed:
         self._socket = context.socket(zmq.SUB)
         self._monitor = context.socket(zmq.PAIR)
         try:
-            self._set_up(identity, address.key)
+            self._configure(identity, address.key)
             self._socket.subscribe(topic)
             self._socket.connect(address.endpoint)
         except BaseException:
             self.close()
             raise
 
-    def _set_up(self, identity: tuple[str, str] | None, key: str) -> None:
+    def _configure(self, identity: tuple[str, str] | None, key: str) -> None:
         sock = self._socket
         sock.linger = self._monitor.linger = 0
-        sock.rcvhwm = WAITING_BLOCKS
+        sock.rcvhwm = TELEMETRY_HWM
         sock.maxmsgsize = MAX_REPLY
         if identity is not None:
-            sock.heartbeat_ivl = HEARTBEAT_MS
-            sock.heartbeat_timeout = HEARTBEAT_TIMEOUT_MS
-            sock.curve_publickey, sock.curve_secretkey = map(z85_of, identity)
-            sock.curve_serverkey = z85_of(key)
-        name = f"inproc://dgkit-feed-{next(_serial)}"
+            set_heartbeat(sock)
+            set_client_curve(sock, identity, key)
+        name = f"inproc://dgkit-subscriber-{next(_serial)}"
         sock.monitor(name, _EVENTS)
         self._monitor.connect(name)
 
-    def join(self, timeout: float) -> None:
-        """Waits until the connection stands. PeerRefused. PeerTimeout: nobody answers there."""
+    def wait_connected(self, timeout: float) -> None:
+        """Wait until the connection is established.
+
+        Args:
+            timeout: Seconds.
+
+        Raises:
+            PeerRefused: The agent refused the handshake.
+            PeerTimeout: The publishing socket did not answer in time.
+        """
         deadline = time.monotonic() + timeout
         liveness = Liveness(self._endpoint)
         while not liveness.connected:
             self._monitor.poll(int(1000 * max(0.0, deadline - time.monotonic())))
-            error = refused(self._monitor, liveness)
+            error = connection_error(self._monitor, liveness)
             if error is not None:
                 raise error
             if not liveness.connected and time.monotonic() >= deadline:
                 raise PeerTimeout(
-                    f"nothing answers at {self._endpoint} within {timeout} s, where the agent "
-                    "publishes samples: a firewall or a tunnel must let this one through, too"
+                    f"the agent's telemetry socket at {self._endpoint} did not answer within "
+                    f"{timeout} s: let a firewall or a tunnel pass this port, too"
                 )
         self._socket.monitor(None, 0)
 
     def take(self) -> list[bytes]:
-        """What has come, or some of it where much has; it never waits."""
+        """Return the messages that have arrived, at most 200 per call, without waiting."""
         taken: list[bytes] = []
         with self._lock:
             while not self._socket.closed and len(taken) < _BATCH and readable(self._socket):
@@ -87,7 +93,7 @@ class Feed:
         return taken
 
     def close(self) -> None:
-        """Ends the connection. Again: nothing."""
+        """Close the connection. Idempotent."""
         with self._lock:
             if not self._socket.closed:
                 self._socket.monitor(None, 0)

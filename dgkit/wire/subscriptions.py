@@ -1,5 +1,4 @@
-"""What stands between two sides beside their requests: feeds of telemetry, and monitors that may
-end by themselves."""
+"""Telemetry subscriptions and monitor-end notifications of a connection."""
 
 from __future__ import annotations
 
@@ -9,18 +8,22 @@ from typing import TYPE_CHECKING
 
 from .address import Address, parse
 from .error_codec import to_exception
-from .subscriber import Feed
+from .subscriber import Subscriber
 
 if TYPE_CHECKING:
     import zmq
 
     from .messages import Ended
 
-__all__ = ["Standing"]
+__all__ = ["Subscriptions"]
 
 
-class Standing:
-    """A link's. `ends` has, for the number of each Watch, who is told that its monitor ended."""
+class Subscriptions:
+    """Telemetry subscriptions of one connection.
+
+    `on_end` maps the number of a Watch request to the callback that gets the exception should that
+    monitor end before it is cancelled.
+    """
 
     def __init__(
         self,
@@ -28,36 +31,42 @@ class Standing:
         address: Address,
         identity: tuple[str, str] | None,
     ) -> None:
-        self.ends: dict[int, Callable[[Exception], None]] = {}
+        self.on_end: dict[int, Callable[[Exception], None]] = {}
         self._context, self._address, self._identity = context, address, identity
-        self._feeds: list[Feed] = []
+        self._subscribers: list[Subscriber] = []
 
-    def take(self, ended: Ended) -> None:
-        """A monitor's end; nothing, if nobody asks for it any more."""
-        call = self.ends.pop(ended.id, None)
-        if call is not None:
-            call(to_exception(ended.failed))
+    def monitor_ended(self, ended: Ended) -> None:
+        """Call the monitor's callback once; a monitor without one is ignored."""
+        callback = self.on_end.pop(ended.id, None)
+        if callback is not None:
+            callback(to_exception(ended.failed))
 
-    def feed(self, endpoint: str, topic: bytes) -> Feed:
-        """Connects to where the agent publishes, for what begins with `topic`."""
-        feed = Feed(self._context, self._reach(parse(endpoint)), self._identity, topic)
-        self._feeds.append(feed)
-        return feed
+    def subscribe(self, endpoint: str, topic: bytes) -> Subscriber:
+        """Connect to the agent's telemetry socket for messages that begin with `topic`.
 
-    def _reach(self, said: Address) -> Address:
-        """By the host that the agent was reached at: it may listen at all that it has."""
-        if not said.tcp:
-            return said
+        Args:
+            endpoint: The address in the agent's Subscribed reply.
+            topic: Prefix of the messages to receive.
+        """
+        address = self._resolve(parse(endpoint))
+        subscriber = Subscriber(self._context, address, self._identity, topic)
+        self._subscribers.append(subscriber)
+        return subscriber
+
+    def _resolve(self, published: Address) -> Address:
+        """Replace the host by the one of this connection: an agent may listen at 0.0.0.0."""
+        if not published.tcp:
+            return published
         host = self._address.endpoint.rpartition(":")[0]
-        return Address(f"{host}:{said.endpoint.rpartition(':')[2]}", self._address.key)
+        return Address(f"{host}:{published.endpoint.rpartition(':')[2]}", self._address.key)
 
-    def drop(self, feed: Feed) -> None:
-        """Closes it."""
-        feed.close()
-        with contextlib.suppress(ValueError):  # it was dropped before
-            self._feeds.remove(feed)
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Close a subscription. Idempotent."""
+        subscriber.close()
+        with contextlib.suppress(ValueError):  # already removed
+            self._subscribers.remove(subscriber)
 
     def close(self) -> None:
-        """Closes what is open: the context cannot end before."""
-        for feed in list(self._feeds):
-            self.drop(feed)
+        """Close all subscriptions; a context with open sockets cannot be terminated."""
+        for subscriber in list(self._subscribers):
+            self.unsubscribe(subscriber)

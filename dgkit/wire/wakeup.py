@@ -1,9 +1,9 @@
-"""Wakes the agent's loop, which sleeps in its ROUTER socket and nowhere else.
+"""Thread that wakes the agent's loop, which blocks in its ROUTER socket alone.
 
-That is the shortest way from a request to its reply: a poll over several sockets costs 15 us more.
-So this thread sleeps on everything else (the monitor, handshakes, replies from lanes, the end of
-the process that started this one) and passes the news on as a message over inproc. It touches no
-socket but its own: of the others it sees the descriptors, edge by edge.
+Blocking there gives the lowest latency: polling several sockets costs 15 us more per request. So
+this thread waits for everything else (socket monitor, handshakes, replies of worker threads, the
+end of the parent process) and forwards each event as a message over inproc. It uses its own socket
+only; of the others it watches the descriptors, edge-triggered.
 """
 
 from __future__ import annotations
@@ -16,34 +16,43 @@ from typing import ClassVar
 
 import zmq
 
-from .listener import Listener, fd_of
+from .listener import Listener
+from .sockets import fd_of
 
-__all__ = ["Watcher"]
+__all__ = ["Wakeup"]
 
 
-class Watcher:
-    """For the length of a `with`; `wakes` bring news, and so does the end of the tie (-1: none)."""
+class Wakeup:
+    """Context manager around the wake-up thread of an agent's loop.
 
-    ROUTE: ClassVar[bytes] = b"dgkit-watcher"
-    NEWS: ClassVar[bytes] = b"n"
-    TIE: ClassVar[bytes] = b"t"
+    The loop receives EVENT, or PARENT_EXIT once `parent_fd` is readable, from the route ROUTE.
 
-    def __init__(self, listener: Listener, wakes: Sequence[int], tie: int) -> None:
-        self._tie = tie
+    Args:
+        listener: The agent's sockets.
+        wake_fds: Descriptors whose events wake the loop; negative ones are ignored.
+        parent_fd: Readable when the process that started this one has ended; -1 for none.
+    """
+
+    ROUTE: ClassVar[bytes] = b"dgkit-wakeup"
+    EVENT: ClassVar[bytes] = b"e"
+    PARENT_EXIT: ClassVar[bytes] = b"p"
+
+    def __init__(self, listener: Listener, wake_fds: Sequence[int], parent_fd: int) -> None:
+        self._parent_fd = parent_fd
         self._end = os.eventfd(0, os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         edges = [fd_of(sock) for sock in listener.sockets() if sock is not listener.router]
-        for fd in (*edges, *wakes, tie, self._end):
+        for fd in (*edges, *wake_fds, parent_fd, self._end):
             if fd >= 0:
                 self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
         self._socket = listener.context.socket(zmq.DEALER)
         self._socket.linger = 0
         self._socket.routing_id = self.ROUTE
         self._socket.connect(listener.inside)
-        self._socket.send(self.NEWS)  # what came before the edges were watched
-        self._thread = threading.Thread(target=self._run, name="dgkit-watcher", daemon=True)
+        self._socket.send(self.EVENT)  # for events that precede the edge-triggered registration
+        self._thread = threading.Thread(target=self._run, name="dgkit-wakeup", daemon=True)
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> Wakeup:
         self._thread.start()
         return self
 
@@ -59,4 +68,4 @@ class Watcher:
             ready = {fd for fd, _ in self._epoll.poll()}
             if self._end in ready:
                 return
-            self._socket.send(self.TIE if self._tie in ready else self.NEWS)
+            self._socket.send(self.PARENT_EXIT if self._parent_fd in ready else self.EVENT)

@@ -238,5 +238,8 @@ def test_memory_that_cuda_cannot_pin_says_so(device, stand_in):
 
 
 def test_an_array_on_a_gpu_that_is_registered_as_it_is_says_how_to(stand_in):
-    with Device("cuda") as device, pytest.raises(TypeError, match=r"lies on a GPU: .*dgkit\.wrap"):
+    with (
+        Device("cuda") as device,
+        pytest.raises(TypeError, match=r"is in GPU memory: .*dgkit\.wrap"),
+    ):
         device.register(cupy.zeros(16))

@@ -155,7 +155,7 @@ def test_an_answer_of_a_side_that_knows_no_checks_has_none():
 def test_the_command_line_and_the_panels_show_the_check_as_the_way_out(kind):
     assert way_out(made(kind)) == "`dgkit doctor bar1-size` explains it."
     text = exit_codes.explain(made(kind))
-    assert text == "what is wrong. Way out: `dgkit doctor bar1-size` explains it"
+    assert text == "what is wrong. Hint: `dgkit doctor bar1-size` explains it"
 
 
 def test_a_device_that_no_check_explains_still_has_a_way_out():

@@ -287,7 +287,7 @@ def test_an_agent_of_another_version_is_a_typed_error(dpu, monkeypatch):
 
 
 def test_nobody_at_an_address_is_peer_lost_at_once():
-    with pytest.raises(dgkit.PeerLost, match="nobody listens"):
+    with pytest.raises(dgkit.PeerLost, match="no agent listens"):
         dgkit.connect("ipc:///nowhere/dgkit-no-such-socket")
 
 

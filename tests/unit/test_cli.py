@@ -134,7 +134,7 @@ def test_an_error_says_what_went_wrong_and_what_to_do(monkeypatch, capsys):
     failing(monkeypatch, errors.DeviceUnavailable(19, "doca: no BlueField here"))
     main(["info"])
     err = capsys.readouterr().err
-    assert err.startswith("dgkit: doca: no BlueField here. Way out: `dgkit doctor`")
+    assert err.startswith("dgkit: doca: no BlueField here. Hint: `dgkit doctor`")
 
 
 def test_a_system_error_names_its_file_and_no_errno():
@@ -148,13 +148,13 @@ def test_traceback_is_there_for_those_who_ask(args, monkeypatch, capsys):
     assert main(args) == 1
     err = capsys.readouterr().err
     assert "Traceback" in err
-    assert "Way out" in err.splitlines()[-1]
+    assert "Hint" in err.splitlines()[-1]
 
 
 def test_a_defect_says_how_to_see_where(monkeypatch, capsys):
     failing(monkeypatch, ZeroDivisionError("division by zero"))
     main(["info"])
-    assert "ZeroDivisionError: division by zero. Way out: --traceback" in capsys.readouterr().err
+    assert "ZeroDivisionError: division by zero. Hint: --traceback" in capsys.readouterr().err
 
 
 def test_version_is_the_package_s(capsys):

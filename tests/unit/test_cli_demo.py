@@ -85,7 +85,7 @@ def test_a_single_byte_can_be_moved(tmp_path):
         (lambda path: None, "does not exist"),
         (lambda path: path.mkdir(), "is a directory"),
         (lambda path: path.touch(), "is empty"),
-        (os.mkfifo, "no regular file"),
+        (os.mkfifo, "not a regular file"),
     ],
 )
 def test_what_cannot_be_moved_is_refused_in_words_before_anything_starts(

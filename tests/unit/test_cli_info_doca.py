@@ -17,7 +17,7 @@ DEVICE |= {"from_export_pci": False, "max_copy": 2097152, "max_list": 64}
 @pytest.mark.parametrize(("side", "iface"), [("host", "ens3f0np0"), ("dpu", "p0")])
 def test_the_functions_of_the_side_are_named_with_what_they_can(side, iface, tmp_path, monkeypatch):
     monkeypatch.setenv("SOFTDOCA_SIDE", side)
-    says = "DMA, export, import; 2097152 bytes a task, lists of 64"
+    says = "DMA, export, import; 2097152 bytes per task, lists of 64"
     text = cli.run(tmp_path, "info").stdout
     assert f"softdoca 3.0.0058  0000:03:00.0 mlx5_0 {iface}: {says}" in text
     facts = json.loads(cli.run(tmp_path, "info", "--json").stdout)["doca"]
@@ -42,21 +42,21 @@ def test_what_softdoca_s_environment_has_wrong_is_the_reason(monkeypatch):
 def test_a_function_without_dma_has_no_limits_of_tasks():
     said = {"version": "2.9", "devices": [DEVICE, DEVICE | {"dma": False}], "why": ""}
     able, unable = info_doca.lines({"doca": said})
-    assert able == "doca 2.9  0000:03:00.0 mlx5_0: DMA, export; 2097152 bytes a task, lists of 64"
+    assert able == "doca 2.9  0000:03:00.0 mlx5_0: DMA, export; 2097152 bytes per task, lists of 64"
     assert unable == "doca 2.9  0000:03:00.0 mlx5_0: export"
 
 
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        ("import os; os._exit(3)", "ended with 3"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended with -11"),
+        ("import os; os._exit(3)", "exited with 3"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "exited with -11"),
         ("import signal; signal.pause()", "no answer within 0.2 s"),
     ],
 )
 def test_a_library_that_crashes_or_hangs_is_a_fact(program, why, monkeypatch):
     monkeypatch.setattr(info_doca, "_PROGRAM", program)
-    monkeypatch.setattr(info_doca, "_LONGEST_S", 0.2 if "pause" in program else 30.0)
+    monkeypatch.setattr(info_doca, "_TIMEOUT_S", 0.2 if "pause" in program else 30.0)
     for said in info_doca.collect().values():
         assert why in said["why"]
 

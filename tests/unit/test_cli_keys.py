@@ -33,7 +33,7 @@ def test_a_pair_that_is_there_is_kept(capsys, home):
     public_of(capsys, "lab")
     before = (home / "dgkit" / "keys" / "lab.secret").read_text()
     assert main(["keys", "make", "lab"]) == 2
-    assert "it is kept" in capsys.readouterr().err
+    assert "which is kept" in capsys.readouterr().err
     assert (home / "dgkit" / "keys" / "lab.secret").read_text() == before
 
 
@@ -44,7 +44,7 @@ def test_list_shows_own_keys_and_those_let_in(capsys):
     capsys.readouterr()
     assert main(["keys", "list"]) == 0
     text = capsys.readouterr().out
-    assert all(word in text for word in ("mine (own)", "other (own, let in)", "friend (let in)"))
+    assert all(word in text for word in ("mine (own)", "other (own, allowed)", "friend (allowed)"))
     assert mine in text
     assert main(["keys", "list", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
@@ -71,8 +71,8 @@ def test_a_name_that_could_leave_the_folder_is_refused(capsys):
 def test_remove_lets_a_key_in_no_more(capsys):
     assert main(["keys", "allow", "ab" * 32, "--name", "friend"]) == 0
     assert main(["keys", "remove", "ab" * 32]) == 0
-    assert "friend is let in no more" in capsys.readouterr().out
+    assert "no longer allowed: friend" in capsys.readouterr().out
     assert main(["keys", "remove", "ab" * 32]) == 2
-    assert "nothing to remove" in capsys.readouterr().err
+    assert "is not an allowed key" in capsys.readouterr().err
     assert main(["keys", "list"]) == 0
     assert "friend" not in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`dgkit lab`: JupyterLab on this machine alone, its software DPU, and nothing left behind."""
+"""`dgkit lab`: JupyterLab on 127.0.0.1 only, its software DPU, and nothing left behind."""
 
 import http.client
 import json
@@ -158,7 +158,7 @@ def test_a_person_gets_the_url_on_stdout_and_the_rest_on_stderr(home):
             cli.send(process, "SIGINT")
             out, err = cli.ended(process, 60)
     assert not out
-    assert f"serves {home} on this machine alone" in err
+    assert f"serves {home} on 127.0.0.1 only" in err
     assert "DGKIT_ADDRESS" not in err
     assert ("You are root" in err) == (os.geteuid() == 0)
     assert "Traceback" not in err
@@ -223,7 +223,7 @@ def test_a_server_that_is_open_after_all_is_not_taken(change):
     told = {"hostname": "127.0.0.1", "sock": "", "token": "t", "url": "http://x/", "port": 1}
     lab = lab_job.Lab.__new__(lab_job.Lab)
     lab._token = "t"
-    lab._tie = SimpleNamespace(recv=lambda _: json.dumps(told).encode())
+    lab._pipe = SimpleNamespace(recv=lambda _: json.dumps(told).encode())
     assert lab.ready() == {"url": "http://x/lab?token=t", "port": 1}
     told |= change
     with pytest.raises(PermissionError, match="jupyter --paths"):
@@ -241,7 +241,7 @@ def test_a_server_that_does_not_end_is_ended_by_force(home, monkeypatch):
     monkeypatch.setattr(lab_job, "_END_S", 0.2)
     with runtime_folder() as runtime:
         lab = lab_job.Lab(
-            home, runtime, port=0, fixed=False, browser=False, environment={}, more=()
+            home, runtime, port=0, fixed=False, browser=False, environment={}, extra=()
         )
         lab.ready()
         pid = lab._process.pid

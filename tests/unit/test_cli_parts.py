@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 import pytest
-from dgkit.units import size_text
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -20,6 +19,7 @@ from dgkit.cli.demo_view import show_moved
 from dgkit.html_cards import hex_lines
 from dgkit.memory.meminfo import available_bytes
 from dgkit.report import BandwidthReport, Histogram, LatencyReport, Machine
+from dgkit.units import size_text
 
 MACHINE = Machine("cpu", 2, "x86_64", "6.1", 4096, True)
 GPU = {"provider": "cuda", "machine": Machine("cpu", 2, "x86_64", "6.1", 4096, True, "GPU 0")}
@@ -36,7 +36,7 @@ def test_a_size_is_bytes_with_a_binary_unit(text, size):
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "K", "1e6", "four", "1P", "0.1K", "1 2"])
 def test_what_is_no_size_is_a_usage_error_that_says_how_to_write_one(text):
-    with pytest.raises(click.BadParameter, match=r"no (size|whole number of bytes)"):
+    with pytest.raises(click.BadParameter, match=r"not a (size|whole number of bytes)"):
         options.size(text)
 
 
@@ -48,19 +48,19 @@ def test_sizes_that_are_shown_short_and_exact_can_be_typed_back(size):
 
 
 def test_a_list_keeps_its_order_and_takes_each_item_once():
-    assert options.listed(options.size)("4K,8, 4096,1M") == (4096, 8, 1 << 20)
+    assert options.comma_separated(options.size)("4K,8, 4096,1M") == (4096, 8, 1 << 20)
 
 
 @pytest.mark.parametrize("text", ["0", "7", "x", "", "-1", "1.0"])
 def test_a_number_out_of_its_bounds_is_a_usage_error(text):
     with pytest.raises(click.BadParameter, match="from 1 to 6"):
-        options.listed(options.whole(1, 6))(f"2,{text}")
+        options.comma_separated(options.integer(1, 6))(f"2,{text}")
 
 
 def test_a_word_that_is_none_of_the_choices_is_a_usage_error():
-    assert options.one_of("a", "b")("b") == "b"
-    with pytest.raises(click.BadParameter, match="none of: a, b"):
-        options.one_of("a", "b")("c")
+    assert options.choice("a", "b")("b") == "b"
+    with pytest.raises(click.BadParameter, match="not one of: a, b"):
+        options.choice("a", "b")("c")
 
 
 def nothing(done, total):
@@ -143,8 +143,8 @@ def test_a_file_that_tells_no_size_is_read_all_the_same():
 
 
 def test_a_file_that_tells_no_size_and_has_no_end_in_sight_is_refused(monkeypatch):
-    monkeypatch.setattr(demo_source, "_MADE_UP", 8)
-    with pytest.raises(click.UsageError, match="tells no size and has more than 8 B"):
+    monkeypatch.setattr(demo_source, "_DEFAULT_SIZE", 8)
+    with pytest.raises(click.UsageError, match="reports size 0 but has more than 8 B"):
         demo_source.Source(Path("/proc/version"))
 
 
@@ -164,7 +164,7 @@ def test_no_time_and_no_rate_is_written_as_zero(capsys):
 def test_a_pipe_or_a_device_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", demo_source.Path("/dev/zero")):
-        with pytest.raises(click.UsageError, match="no regular file"):
+        with pytest.raises(click.UsageError, match="not a regular file"):
             demo_source.Source(path)
 
 

@@ -1,4 +1,4 @@
-"""`--on` and what `dgkit info` says of GPUs: told at once, and nothing is started for nothing."""
+"""`--on` fails before a process starts; GPUs in `dgkit info`."""
 
 import json
 import threading
@@ -47,7 +47,7 @@ def test_without_a_gpu_it_ends_at_once_with_code_3_and_what_to_do(no_gpu, comman
 @pytest.mark.parametrize("on", ["moon", "cuda", "cuda:", "cuda:99999", "dpu", ""])
 def test_a_place_that_there_is_not_is_wrong_usage(no_gpu, command, on, capsys):
     assert main([command, "--on", on]) == 2
-    assert "is no place: host, pinned, gpu, cuda:0 (a number), or auto" in capsys.readouterr().err
+    assert "is not a place: use host, pinned, gpu, cuda:N or auto" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,18 @@ def test_the_provider_is_the_one_that_reaches_the_memory(on, provider, monkeypat
     monkeypatch.setattr(
         memory, "empty", lambda *_, on: made.append(on) or memory.wrap(bytearray(1))
     )
-    found = place_option.settle(on, None)
+    found = place_option.resolve_place(on, None)
     assert (found.provider, found.on) == (provider, "gpu" if on == "auto" else on)
     assert made == ([] if on in ("host", "auto") else [on])  # tried before anything is started
     assert bool(found.chosen) is (on == "auto")
-    assert place_option.settle(on, "cuda").provider == "cuda"
+    assert place_option.resolve_place(on, "cuda").provider == "cuda"
 
 
 @pytest.mark.parametrize("on", ["gpu", "cuda:1"])
 @pytest.mark.parametrize("provider", ["soft", "fault"])
 def test_a_provider_that_does_not_reach_the_memory_is_wrong_usage(no_gpu, on, provider, capsys):
     assert main(["bench", "--on", on, "--provider", provider]) == 2
-    said = f"dgkit: --provider {provider} cannot reach memory on a GPU: leave it out, or take cuda"
+    said = f"dgkit: --provider {provider} cannot reach GPU memory: use --provider cuda, or omit it"
     assert capsys.readouterr().err.startswith(said)
 
 
@@ -81,7 +81,7 @@ def test_a_provider_that_does_not_reach_the_memory_is_wrong_usage(no_gpu, on, pr
 )
 def test_auto_takes_the_host_where_it_must_and_says_why(provider, why, said, monkeypatch):
     monkeypatch.setattr(memory.gpu_info, "why_no_gpu", lambda: why)
-    found = place_option.settle("auto", provider)
+    found = place_option.resolve_place("auto", provider)
     assert (found.on, found.provider) == ("host", "soft")
     assert said in found.chosen
 
@@ -89,8 +89,8 @@ def test_auto_takes_the_host_where_it_must_and_says_why(provider, why, said, mon
 def test_memory_that_may_be_another_side_s_is_not_tried_here(monkeypatch):
     monkeypatch.setattr(memory, "empty", lambda *_, **__: pytest.fail("it was tried"))
     monkeypatch.setattr(memory.gpu_info, "why_no_gpu", lambda: "no driver")
-    assert place_option.settle("gpu", None, here=False).provider == "cuda"
-    assert place_option.settle("auto", None, here=False).on == "auto"
+    assert place_option.resolve_place("gpu", None, local=False).provider == "cuda"
+    assert place_option.resolve_place("auto", None, local=False).on == "auto"
 
 
 def test_a_full_gpu_says_so_before_anything_is_started(monkeypatch, capsys):
@@ -114,7 +114,8 @@ def test_info_shows_each_gpu_with_what_its_memory_can(monkeypatch):
     for words in (
         "cuda:0  A GPU, GPU-1, at 0000:01:00.0", "60 GiB of 64 GiB free", "cuda:1  Another",
         "driver 580.1 with CUDA 13.0, open kernel modules", "BAR1 127 GiB of 128 GiB free",
-        "dma-buf: yes", "mapped into the CPU: unknown", "virtual memory: no", "in order by: owner",
+        "dma-buf: yes", "mapped into the CPU: unknown", "virtual memory: no",
+        "writes of other devices are ordered for: owner",
         "CuPy ", "cuda-core ",
     ):  # fmt: skip
         assert words in text
@@ -129,7 +130,7 @@ def test_info_says_why_a_figure_is_not_known(monkeypatch):
     text = show(monkeypatch, lambda: [unknown], "CuPy is not installed: pip install it")
     for words in (
         "unknown kernel modules (no such file)", "BAR1 unknown (nothing tells)",
-        "64 GiB, how much of it is free: unknown", "in order by: unknown",
+        "64 GiB, free: unknown", "are ordered for: unknown",
         "not usable: CuPy is not installed: pip install it",
     ):  # fmt: skip
         assert words in text
@@ -158,13 +159,13 @@ def test_who_waits_for_the_driver_is_told_so(monkeypatch):
     said = []
     told = threading.Event()
     monkeypatch.setattr(console, "say", lambda text: (said.append(text), told.set()))
-    with console.patience("it takes long", after_s=0.0):
+    with console.notice_after("it takes long", after_s=0.0):
         assert told.wait(20)
     assert said == ["it takes long"]
 
 
 def test_what_is_quick_says_nothing(capsys):
-    with console.patience("it takes long", after_s=600.0):
+    with console.notice_after("it takes long", after_s=600.0):
         timers = [thread for thread in threading.enumerate() if "Timer" in type(thread).__name__]
         assert len(timers) == 1
     until(lambda: not timers[0].is_alive(), "the timer has ended")

@@ -1,4 +1,4 @@
-"""`dgkit serve`: it tells where it listens, serves, ends when told to, and leaves no file."""
+"""`dgkit serve` prints its address, serves, ends on a signal and leaves no file."""
 
 import os
 import shlex
@@ -41,9 +41,9 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(signal, home):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--provider", "softdoca"), "by the provider softdoca: software DPU, softdoca."),
-        (("--provider", "soft"), "by the provider soft: software DPU."),
-        (("--role", "host"), "It lends its memory."),
+        (("--provider", "softdoca"), "Role dpu: provider softdoca, software DPU, softdoca."),
+        (("--provider", "soft"), "Role dpu: provider soft, software DPU."),
+        (("--role", "host"), "Role host: provides memory."),
     ],
 )
 def test_it_says_what_moves_the_bytes(options, says, home):

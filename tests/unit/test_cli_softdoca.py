@@ -151,14 +151,14 @@ def test_run_hands_on_no_signal_that_python_ignores(tmp_path):
 def test_a_program_that_is_not_there_is_127(tmp_path):
     done = cli.run(tmp_path, "softdoca", "run", "--", "./nowhere")
     assert done.returncode == 127
-    assert done.stderr == "dgkit: ./nowhere: there is no such program\n"
+    assert done.stderr == "dgkit: ./nowhere: no such program\n"
 
 
 def test_a_program_of_this_folder_without_its_folder_is_127_and_named_right(tmp_path):
     (tmp_path / "mine").touch(mode=0o755)
     done = cli.run(tmp_path, "softdoca", "run", "--", "mine", cwd=tmp_path)
     assert done.returncode == 127
-    assert done.stderr == "dgkit: mine: there is no such program on PATH; here is ./mine\n"
+    assert done.stderr == "dgkit: mine: no such program on PATH; did you mean ./mine?\n"
 
 
 def test_a_file_that_cannot_be_run_is_126(tmp_path):
@@ -169,7 +169,7 @@ def test_a_file_that_cannot_be_run_is_126(tmp_path):
     (tmp_path / "data").chmod(0o700)
     done = cli.run(tmp_path, "softdoca", "run", "--", "./data", cwd=tmp_path)
     assert done.returncode == 126
-    assert done.stderr == "dgkit: ./data: it is no program for this machine\n"
+    assert done.stderr == "dgkit: ./data: not a program for this machine\n"
 
 
 @pytest.mark.parametrize("args", [[], ["--"], ["--devices", "/nowhere", "--", "true"]])

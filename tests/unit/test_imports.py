@@ -1,8 +1,9 @@
-"""Who may know whom, read from the source; what `import dgkit` loads; what it says elsewhere."""
+"""Import rules read from the source; the cost of `import dgkit`; its message on other systems."""
 
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,35 +16,74 @@ from dgkit import errors
 PACKAGE = Path(dgkit.__file__).parent
 NOTEBOOK = {"IPython", "anywidget", "bokeh", "ipykernel", "ipywidgets", "jupyter_server", "tornado"}
 
-# What each part of dgkit may import of dgkit. `cli` stands on top and may import all of it.
-BELOW = {
+# Packages and top-level modules that each one may import, type-only imports included.
+_BASE = {"types", "errors", "validate", "buffers", "units", "html_cards"}
+_BOTTOM = _BASE | {"dma", "memory", "report", "wire"}
+ALLOWED = {
+    "_version": set(),
     "types": set(),
     "errors": set(),
+    "units": set(),
+    "validate": {"errors"},
     "buffers": {"errors"},
-    "cards": {"types", "errors"},
-    "dma": {"types", "errors", "buffers", "cards", "_native"},
-    "memory": {"types", "errors", "buffers", "cards"},
-    "doca": {"types", "errors", "buffers", "cards", "dma"},
-    "wire": {"types", "errors", "dma"},  # dma: for the folder that its sockets share with export.c
-    "doctor": {"types", "errors", "cards", "wire"},  # wire: for the number of its version
-    "report": {"types", "errors", "cards"},
-    "agent": {"types", "errors", "dma", "memory", "wire", "report"},
-    "session": {"types", "errors", "buffers", "cards", "dma", "memory", "wire", "report", "agent"},
-    "widgets": {"types", "errors", "buffers", "cards", "doctor", "memory", "report", "session"},
-    "jupyter": {"types", "errors", "cards", "doctor", "memory", "report", "session", "widgets"},
+    "html_cards": {"units"},
+    "dma": _BASE | {"_native"},
+    "memory": _BASE,
+    "doca": _BASE | {"dma"},  # for the GPU memory that both register
+    "report": _BASE,
+    "wire": _BASE | {"dma"},  # for the runtime folder, which it shares with share/server.c
+    "doctor": _BASE | {"_version", "wire"},  # for the number of its version
+    "dpu": _BOTTOM,
+    "agent": _BOTTOM | {"_version", "dpu"},
+    "session": _BOTTOM | {"_version", "dpu"},
+    "widgets": _BASE | {"doctor", "memory", "report", "session"},
+    "jupyter": _BASE | {"doctor", "memory", "report", "session", "widgets"},
+    "cli": _BOTTOM | {"__init__", "_version", "agent", "doca", "doctor", "session"},
+    "__init__": _BASE
+    | {"_version", "dma", "doctor", "jupyter", "memory", "report", "session", "widgets"},
+    "__main__": {"cli"},
 }
 
-# Who alone may import what is heavy, or belongs to one layer.
-ALONE = {
+# Parent and children, which hold and close each other: the only import circles.
+FAMILY = {"device", "queue", "region"}
+FAMILIES = [{f"dgkit.{package}.{name}" for name in FAMILY} for package in ("dma", "doca")]
+
+# File names that occur in several packages because they mean the same thing in each.
+SAME_NAME = {
+    "__init__": "Python",
+    "__main__": "Python",
+    "aio": "asyncio support of transfers: of dma and of a session",
+    "allocate": "allocation, and the panel for it",
+    "device": "a device, in dgkit's and in DOCA's terms",
+    "doctor": "the command and the panel of the doctor",
+    "errors": "exception classes: of dgkit and of DOCA",
+    "handshake": "the two ends of one handshake",
+    "keys": "CURVE keys, and the command for them",
+    "latency": "the latency report, and the panel that shows it",
+    "measure": "latency and rate measurements: of a queue and of a session",
+    "monitor": "continuous latency monitoring: both ends",
+    "region": "memory regions: of a device and of a session",
+    "serve": "the agent's main function, and the command for it",
+    "telemetry": "blocks of samples: the messages and their publisher",
+    "transfer": "transfers: of a queue, of a session, and the panel for them",
+}
+# A family of the doctor's checks, its facts, and the module whose subject they examine.
+for subject in ("bluefield", "cuda", "dmabuf", "doca", "firmware", "gdrcopy"):
+    SAME_NAME[subject] = "checks, their facts, and what they examine"
+for subject in ("link", "peermem", "rdma", "topology", "virtual"):
+    SAME_NAME[subject] = "checks and their facts"
+
+# Modules that may import a heavy package, or one that belongs to one layer.
+ONLY = {
     "_native": {"dma/_ffi.py"},
-    "cffi": {"dma/_ffi.py", "doca/_library.py"},  # doca: DOCA's libraries, which no wheel brings
-    # libraries that no wheel brings
+    "cffi": {"dma/_ffi.py", "doca/_library.py"},  # libdoca
+    # libraries of the system: libnvidia-ml, libcuda, libgdrapi
     "ctypes": {"doctor/collect/probes.py", "memory/cuda.py", "memory/gdrcopy.py"},
     "pickle": set(),
     "click": {"cli/"},
     "rich": {"cli/"},
-    "zmq": {"wire/", "agent", "session"},
-    "msgspec": {"doctor/", "wire/", "agent", "session", "report.py", "html_cards.py"},
+    "zmq": {"wire/", "agent"},
+    "msgspec": {"doctor/", "wire/", "agent", "dpu", "session"},
     "cupy": {"memory/"},
     "cuda": {"memory/"},
     "ipywidgets": {"widgets/"},
@@ -61,24 +101,24 @@ def _is_for_types_only(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-def _runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:
+def _nodes(node: ast.AST, *, types: bool) -> Iterator[ast.AST]:
+    """Yield all nodes of a tree, those under `if TYPE_CHECKING` only if `types`."""
     for child in ast.iter_child_nodes(node):
-        if _is_for_types_only(child):
-            continue
-        yield child
-        yield from _runtime_nodes(child)
+        if types or not _is_for_types_only(child):
+            yield child
+            yield from _nodes(child, types=types)
 
 
 def _absolute(node: ast.ImportFrom, path: Path) -> str:
-    """The module that `from … import` names, in full."""
+    """Return the full name of the module in `from ... import`."""
     package = ["dgkit", *path.relative_to(PACKAGE).parent.parts]
     base = package[: len(package) - node.level + 1] if node.level else []
     return ".".join([*base, *([node.module] if node.module else [])])
 
 
-def _imports(path: Path) -> Iterator[tuple[str, int]]:
-    """Every name that a file imports when it runs, in full, with its line."""
-    for node in _runtime_nodes(ast.parse(path.read_text(encoding="utf-8"))):
+def _imports(path: Path, *, types: bool = False) -> Iterator[tuple[str, int]]:
+    """Yield the full name and the line of everything that a file imports, in functions, too."""
+    for node in _nodes(ast.parse(path.read_text(encoding="utf-8")), types=types):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -90,29 +130,102 @@ def _files() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+def _module(path: Path) -> str:
+    """Return the full name of a file's module."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
 def _part(path: Path) -> str:
+    """Return the package or top-level module that a file belongs to."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def test_each_layer_imports_only_the_layers_below_it() -> None:
+PARTS = {_part(path) for path in _files()} | {"_native"}
+
+
+def _part_of(name: str) -> str:
+    """Return the package or top-level module that an imported name is from."""
+    part = name.split(".")[1]
+    return part if part in PARTS else "__init__"
+
+
+def test_each_layer_imports_only_what_the_table_allows() -> None:
     wrong = [
         f"{path.relative_to(PACKAGE)}:{line} imports {name}"
         for path in _files()
-        if _part(path) in BELOW
-        for name, line in _imports(path)
+        for name, line in _imports(path, types=True)
         if name.startswith("dgkit.")
-        and name.split(".")[1] not in {_part(path), "__version__"} | BELOW[_part(path)]
+        and _part_of(name) not in {_part(path)} | ALLOWED.get(_part(path), set())
     ]
-    assert not wrong
+    assert not wrong, "\n".join(wrong)
 
 
-def test_every_part_has_its_place_in_the_layers() -> None:
-    assert {_part(path) for path in _files()} <= {"__init__", "__main__", "cli", *BELOW}
+def test_the_table_of_layers_has_every_part_and_no_other() -> None:
+    assert {_part(path) for path in _files()} == set(ALLOWED)
 
 
-@pytest.mark.parametrize("known", ALONE)
+def test_the_table_of_layers_has_no_circle() -> None:
+    lower: set[str] = set()
+    left = {part: allowed - {"_native"} for part, allowed in ALLOWED.items()}
+    while left:
+        ready = {part for part, allowed in left.items() if allowed <= lower}
+        assert ready, f"circle among {sorted(left)}"
+        lower |= ready
+        left = {part: allowed for part, allowed in left.items() if part not in ready}
+
+
+def _graph() -> dict[str, set[str]]:
+    """Map each module to the modules that it imports, type-only imports included."""
+    modules = {_module(path): path for path in _files()}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = {name for name, _ in _imports(path, types=True)} - {"dgkit._native"}
+        found = {name if name in modules else name.rpartition(".")[0] for name in names}
+        graph[module] = found & modules.keys() - {module}
+    return graph
+
+
+def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    seen: set[str] = set()
+    stack = [start]
+    while stack:
+        for module in graph[stack.pop()] - seen:
+            seen.add(module)
+            stack.append(module)
+    return seen
+
+
+def _circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Return the strongly connected components of more than one module."""
+    reachable = {module: _reachable(graph, module) for module in graph}
+    components = {
+        frozenset(other for other in reach if module in reachable[other])
+        for module, reach in reachable.items()
+        if module in reach
+    }
+    return sorted(map(set, components), key=sorted)
+
+
+def test_modules_import_each_other_in_a_circle_only_as_parent_and_child() -> None:
+    graph = _graph()
+    wrong = [
+        f"{module} imports {', '.join(sorted(graph[module] & circle))}"
+        for circle in _circles(graph)
+        if not any(circle <= family for family in FAMILIES)
+        for module in sorted(circle)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_file_name_occurs_twice_only_where_it_means_the_same_thing() -> None:
+    counts = Counter(path.stem for path in _files())
+    assert {name for name, count in counts.items() if count > 1} == set(SAME_NAME)
+
+
+@pytest.mark.parametrize("known", ONLY)
 def test_a_heavy_import_stays_where_it_belongs(known: str) -> None:
-    allowed = tuple(ALONE[known])
+    allowed = tuple(ONLY[known])
     wrong = [
         f"{where}:{line} imports {name}"
         for path in _files()

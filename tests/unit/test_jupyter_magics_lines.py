@@ -111,7 +111,7 @@ def test_a_semicolon_keeps_it_quiet(line):
         ("read r --size", "--size needs a value"),
         ("read r --size 4X", "K is 1024"),
         ("read r --size 0", "1 or more"),
-        ("read r --offset 1+", "no size"),
+        ("read r --offset 1+", "not a size"),
         ("read r -o a.b", "no name of a variable"),
         ("write r", "DATA or --hex"),
         ("write r x --hex 00", "DATA or --hex"),

@@ -197,7 +197,7 @@ def test_its_repr_is_one_line_with_the_figures_that_count():
     )
     assert repr(bandwidth(floor_gbps=(1.0, 9.0))) == (
         "<dgkit.BandwidthReport read 1 MiB, worker path (sleeping): "
-        f"5.00 GB/s, 5,000 operations a second, software DPU, {FLOOR_MOVED}>"
+        f"5.00 GB/s, 5,000 operations per second, software DPU, {FLOOR_MOVED}>"
     )
 
 
@@ -252,7 +252,7 @@ def test_failed_operations_are_shown_only_if_there_are_any():
 def test_a_rate_is_bytes_over_time():
     text = str(bandwidth())
     assert "5.00 GB/s" in text
-    assert "5,000 a second" in text
+    assert "5,000 per second" in text
 
 
 def test_the_machine_is_this_one_and_keeps_its_name_to_itself():

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import dgkit
-from dgkit.wire.connection import Link
+from dgkit.wire.connection import Connection
 
 SIZE = 64 << 20
 
@@ -51,7 +51,7 @@ def test_ctrl_c_before_a_wait_sleeps_does_not_keep_the_next_from_hearing_that_th
 
     with dgkit.connect() as session, session.empty(1 << 20) as region:
         with monkeypatch.context() as patch:
-            patch.setattr(Link, "_sleep", interrupted)
+            patch.setattr(Connection, "_sleep", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 session.bandwidth(region, seconds=60)
         killer = threading.Timer(0.3, os.kill, (session.owned_pid, signal.SIGKILL))

@@ -1,4 +1,4 @@
-"""Where an agent may listen: nobody else's file and nobody else's socket is taken away."""
+"""An agent listens only at a free address: it replaces no file and no socket in use."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ def listen(path):
 
 def test_a_file_that_is_no_socket_is_refused_and_stays(path):
     path.write_text("precious")
-    with pytest.raises(NativeError, match="is no socket"):
+    with pytest.raises(NativeError, match="is not a socket"):
         listen(path)
     assert path.read_text() == "precious"
 
@@ -35,7 +35,7 @@ def test_a_file_that_is_no_socket_is_refused_and_stays(path):
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["dir", "fifo"])
 def test_a_folder_or_a_pipe_is_refused_and_stays(path, make):
     make(path)
-    with pytest.raises(NativeError, match="is no socket"):
+    with pytest.raises(NativeError, match="is not a socket"):
         listen(path)
     assert path.exists()
 
@@ -44,7 +44,7 @@ def test_a_symbolic_link_is_refused_and_what_it_leads_to_stays(path, tmp_path):
     target = tmp_path / "target"
     target.write_text("precious")
     path.symlink_to(target)
-    with pytest.raises(NativeError, match="is no socket"):
+    with pytest.raises(NativeError, match="is not a socket"):
         listen(path)
     assert path.readlink() == target
     assert target.read_text() == "precious"

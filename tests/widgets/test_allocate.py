@@ -5,13 +5,13 @@ import threading
 
 import numpy as np
 import pytest
-from dgkit.units import size_text
 from support.jupyter.panels import PanelError
 from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
 from dgkit.errors import RegionBusy
+from dgkit.units import size_text
 from dgkit.widgets.allocate import allocate
 from dgkit.widgets.allocate.allocate import AllocatePanel
 from dgkit.widgets.base.fill_patterns import BLOCK, Pattern

@@ -201,7 +201,7 @@ def test_the_cells_own_calls_say_what_is_wrong(hexview, region):
         with pytest.raises(dgkit.BoundsError):
             panel.goto(wrong)
     for wrong in ("nowhere", ""):
-        with pytest.raises(ValueError, match="no size"):
+        with pytest.raises(ValueError, match="not a size"):
             panel.goto(wrong)
     with pytest.raises(TypeError):
         panel.select("a", 3)

@@ -167,7 +167,7 @@ def test_a_change_while_it_stands_is_what_start_measures(plot, seen):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"size": "lots"}, "no size"),
+        ({"size": "lots"}, "not a size"),
         ({"op": "erase"}, "erase"),
         ({"path": "scenic"}, "scenic"),
         ({"count": 0}, "1 to 4,096"),

@@ -1,4 +1,4 @@
-"""Cards: whatever is in them, they stay inside their box, trusted or not."""
+"""HTML cards and charts stay inside their box whatever their content, trusted or not."""
 
 import pytest
 from hypothesis import example, given
@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from support.jupyter.html import Reader
 
 import dgkit
-from dgkit import html_cards, units
+from dgkit import html_cards
 
-# What JupyterLab leaves of an untrusted notebook's output, of what a card could be made of.
+# Elements and attributes that JupyterLab keeps in the output of an untrusted notebook.
 TAGS = {"div", "span", "strong", "table", "tbody", "tr", "th", "td"}
 ATTRIBUTES = {"style", "title", "scope"}
 nasty = st.text() | st.sampled_from(
@@ -96,15 +96,6 @@ def test_an_axis_has_from_two_to_twelve_ticks(edges):
 
 
 @pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.50 KiB"), (1 << 20, "1 MiB"),
-     ((1 << 30) + 1, "1.00 GiB"), (1 << 44, "16 TiB"), (1 << 54, "16384 TiB")],
-)  # fmt: skip
-def test_sizes_are_short(size, text):
-    assert units.size_text(size) == text
-
-
-@pytest.mark.parametrize(
     ("provider", "label"),
     [("soft", "software DPU"), ("fault", "software DPU, injected faults"), ("doca", "hardware"),
      ("cuda", "software DPU, GPU copy engine"), ("verbs", "hardware"), ("new", "software DPU")],
@@ -115,34 +106,6 @@ def test_only_a_dpu_of_its_own_is_called_hardware(provider, label):
     assert shown.texts == [label]
     warned = any("#a34a00" in value for name, value in shown.attributes if name == "style")
     assert warned is (label != "hardware")
-
-
-def test_times_are_microseconds_with_two_decimals():
-    assert [units.us(ns) for ns in (0, 5, 123, 1_234_567)] == [
-        "0.00",
-        "0.01",
-        "0.12",
-        "1,234.57",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("0x100", 256), (" 0XfF ", 255), ("1MiB", 1 << 20), ("1.5K", 1536)]
-)
-def test_sizes_are_read_as_people_and_programs_write_them(text, size):
-    assert units.parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "-1", "0x", "0xg", "4X", "1.3", "0x8000000000000000"])
-def test_what_is_no_size_says_so(text):
-    with pytest.raises(ValueError, match=r"no (size|whole number)|more than any machine"):
-        units.parse_size(text)
-
-
-def test_an_offset_may_be_nothing_and_a_size_may_not():
-    assert units.parse_size("0", least=0) == 0
-    with pytest.raises(ValueError, match="one or more"):
-        units.parse_size("0x0")
 
 
 def test_a_transfer_s_report_is_a_card_with_what_each_dma_took():
