@@ -106,7 +106,7 @@ def test_virtual_memory_cannot_be_and_says_what_there_is_instead(there):
 
 
 def test_the_flag_of_the_users_own_context_counts(there):
-    with cuda.current(0):
+    with cuda.primary_context(0):
         before = cuda.call("cuCtxGetFlags")
         cuda.call("cuCtxSetFlags", cuda.driver().CUctx_flags.CU_CTX_SYNC_MEMOPS)
         try:

@@ -175,16 +175,16 @@ def test_the_stream_is_the_one_that_is_named_when_it_is_waited_for(gpu, stand_in
     with stream:
         where = (there.gpu.address, source.ctypes.data, 16)
         cuda.call("cuMemcpyHtoDAsync", *where, stream.ptr)
-        assert cuda.ask("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
+        assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
         there.synchronize()
-        assert cuda.ask("cuStreamQuery", stream.ptr)[0] == 0
+        assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 0
 
 
 def test_wrapping_an_array_of_the_second_gpu_names_it(stand_in):
     stand_in.order("gpus=2")
     with cupy.cuda.Device(1):
         array = cupy.zeros(16, "u1")
-    with cuda.current(0):
+    with cuda.primary_context(0):
         there = dgkit.wrap(array)
         assert there.place == "cuda:1"
         there.synchronize()

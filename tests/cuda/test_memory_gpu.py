@@ -149,12 +149,12 @@ def test_each_gpu_has_its_own_name(two_gpus):
 def test_gpu_is_the_one_whose_context_is_current_else_the_first(two_gpus):
     with dgkit.empty(8, on="gpu") as there:
         assert there.place == "cuda:0"
-    with cuda.current(1), dgkit.empty(8, on="gpu") as there:
+    with cuda.primary_context(1), dgkit.empty(8, on="gpu") as there:
         assert there.place == "cuda:1"
 
 
 def test_the_users_context_stays_current(two_gpus):
-    with cuda.current(1):
+    with cuda.primary_context(1):
         before = int(cuda.call("cuCtxGetCurrent"))
         with dgkit.empty(8, on="cuda:0") as there:
             there.synchronize()

@@ -147,7 +147,7 @@ def test_a_function_that_the_driver_does_not_have_asks_for_a_newer_one(monkeypat
     monkeypatch.setattr(cuda, "_driver", Old())
     for function in ("cuMemCreate", "cuNothing"):
         with pytest.raises(Unsupported, match=rf"{function} is not there.*update the driver"):
-            cuda.ask(function, 1)
+            cuda.try_call(function, 1)
 
 
 def test_a_code_that_the_bindings_do_not_know_is_still_a_native_error(stand_in):

@@ -17,10 +17,10 @@ pytestmark = pytest.mark.usefixtures("stand_in")
 def slow_copy(there, stream):
     """A copy of 7s into the memory that is still on its way when this returns."""
     source = np.full(there.size, 7, "u1")
-    with cuda.current(0):
+    with cuda.primary_context(0):
         where = (there.gpu.address, source.ctypes.data, there.size)
         cuda.call("cuMemcpyHtoDAsync", *where, stream.ptr)
-        assert cuda.ask("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
+        assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
     return source
 
 
@@ -58,8 +58,8 @@ def test_synchronize_waits_for_the_producing_stream(stand_in, told):
         with stream if told is None else contextlib.nullcontext():
             source = slow_copy(there, stream)
             there.synchronize(told and told(stream))
-            with cuda.current(0):
-                assert cuda.ask("cuStreamQuery", stream.ptr)[0] == 0
+            with cuda.primary_context(0):
+                assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 0
         stand_in.order("")
         assert (read(there.gpu.address, 64) == source).all()
 

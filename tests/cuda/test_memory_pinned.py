@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("stand_in")
 def registered(address):
     """Whether CUDA knows the address as host memory of its own."""
     attribute = cuda.driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-    with cuda.current(0):
-        code, _ = cuda.ask("cuPointerGetAttribute", attribute, cuda.driver().CUdeviceptr(address))
+    with cuda.primary_context(0):
+        code, _ = cuda.try_call("cuPointerGetAttribute", attribute, cuda.driver().CUdeviceptr(address))
     return code == 0
 
 
@@ -90,10 +90,10 @@ def test_its_producing_stream_is_waited_for(stand_in):
         source.array.fill(5)
         stream = cupy.cuda.Stream(non_blocking=True)
         stand_in.order("copy_us=100000")
-        with stream, cuda.current(0):
+        with stream, cuda.primary_context(0):
             where = (address_of(there), source.gpu.address, 64)
             cuda.call("cuMemcpyDtoHAsync", *where, stream.ptr)
-            assert cuda.ask("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
+            assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
             there.synchronize()
         assert there.array.tolist() == [5] * 64
 

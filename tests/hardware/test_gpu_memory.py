@@ -19,13 +19,13 @@ MIB = 1 << 20
 
 @pytest.fixture
 def cupy():
-    return cuda.ready()
+    return cuda.require_cupy()
 
 
 def free():
     """Bytes of the first GPU that are free, once nothing is on its way any more."""
     gc.collect()
-    with cuda.current(0):
+    with cuda.primary_context(0):
         cuda.call("cuCtxSynchronize")
         return int(cuda.call("cuMemGetInfo")[0])
 

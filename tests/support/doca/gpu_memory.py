@@ -108,7 +108,7 @@ class Memory:
     """`size` bytes of a GPU, as CuPy sees them. kind: "vmm", CUDA virtual memory; "malloc"."""
 
     def __init__(self, kind: str, size: int) -> None:
-        cupy = cuda.ready()
+        cupy = cuda.require_cupy()
         self._stack = contextlib.ExitStack()
         if kind == "vmm":
             self.memory = self._stack.enter_context(dgkit.empty(size, on="gpu"))

@@ -16,7 +16,7 @@ MIB = 1 << 20
 def free(gpu=0):
     """Bytes of a GPU that are free."""
     gc.collect()
-    with cuda.current(gpu):
+    with cuda.primary_context(gpu):
         return int(cuda.call("cuMemGetInfo")[0])
 
 
@@ -29,7 +29,7 @@ def fds():
 def read(address, size):
     """Bytes of GPU memory, by the driver."""
     got = np.empty(size, "u1")
-    with cuda.current(0):
+    with cuda.primary_context(0):
         cuda.call("cuMemcpyDtoH", got.ctypes.data, address, size)
     return got
 
@@ -84,7 +84,7 @@ def allocator() -> Iterator[SimpleNamespace]:
     def host(size):
         return keep("cuMemFreeHost", cuda.call("cuMemHostAlloc", size, 3))
 
-    with cuda.current(0):
+    with cuda.primary_context(0):
         yield SimpleNamespace(malloc=malloc, managed=managed, pooled=pooled, host=host)
         for free_by, address in given:
             cuda.call(free_by, address)
