@@ -22,7 +22,7 @@ def where(request):
 
 
 @pytest.fixture
-def r(where, stand_in):
+def r(where, fake_cuda):
     with rig(where, size=MIB + 300) as made:
         yield made
 
@@ -63,15 +63,15 @@ def test_without_a_size_all_of_the_local_region_goes(r):
     assert np.array_equal(r.here, r.there[: len(r.here)])
 
 
-def test_small_writes_into_another_processs_memory_are_copies_of_two_rows(stand_in):
+def test_small_writes_into_another_processs_memory_are_copies_of_two_rows(fake_cuda):
     with rig("two processes", size=65536) as r:
-        stand_in.order("")
+        fake_cuda.order("")
         for size in (1, 8, 15, 16, 24, 100, 4096, 32767):
             r.queue.write(*r.pair, size=size, remote_offset=1).wait(20)
-        assert stand_in.calls("cuMemcpyHtoDAsync") == 0
-        assert stand_in.calls("cuMemcpy2DAsync") >= 8
+        assert fake_cuda.calls("cuMemcpyHtoDAsync") == 0
+        assert fake_cuda.calls("cuMemcpy2DAsync") >= 8
         r.queue.write(*r.pair, size=32768).wait(20)
-        assert stand_in.calls("cuMemcpyHtoDAsync") == 1
+        assert fake_cuda.calls("cuMemcpyHtoDAsync") == 1
 
 
 def test_posts_are_done_in_their_order(r):
@@ -175,9 +175,9 @@ def test_a_prepared_operation_moves_what_is_there_when_it_runs(r):
         assert (r.here[500:513] == 1).all()
 
 
-def test_await_gives_the_completion_and_the_loop_turns_meanwhile(r, stand_in, monkeypatch):
+def test_await_gives_the_completion_and_the_loop_turns_meanwhile(r, fake_cuda, monkeypatch):
     monkeypatch.setattr(transfer_module, "AWAIT_SPIN_NS", 0)
-    stand_in.order("copy_us=2000")
+    fake_cuda.order("copy_us=2000")
     r.here[:] = noise(len(r.here), 10)
 
     async def one(i):
@@ -205,18 +205,18 @@ def test_await_gives_the_completion_and_the_loop_turns_meanwhile(r, stand_in, mo
         assert np.array_equal(r.there[at], r.here[at])
 
 
-def test_a_waiter_that_sleeps_is_woken_by_the_stream(where, stand_in):
+def test_a_waiter_that_sleeps_is_woken_by_the_stream(where, fake_cuda):
     with rig(where, spin_us=0) as r:
-        stand_in.order("copy_us=20000")
+        fake_cuda.order("copy_us=20000")
         r.here[:64] = 7
         assert r.queue.write(*r.pair, size=64).wait(20).status is Status.OK
-        assert stand_in.calls("cuLaunchHostFunc") >= 1
+        assert fake_cuda.calls("cuLaunchHostFunc") >= 1
         assert (r.there[:64] == 7).all()
 
 
-def test_the_fd_of_an_armed_queue_becomes_readable(r, stand_in):
+def test_the_fd_of_an_armed_queue_becomes_readable(r, fake_cuda):
     for turn in range(20):
-        stand_in.order(f"copy_us={turn % 3 * 1000}")
+        fake_cuda.order(f"copy_us={turn % 3 * 1000}")
         transfer = r.queue.write(*r.pair, size=32)
         while not transfer.done():  # a wake-up that was asked for before may come, too
             if r.queue.arm():
@@ -233,9 +233,9 @@ def test_a_stamp_is_late_when_the_queue_was_looked_at_late(r):
     assert "late" in transfer._repr_html_()
 
 
-def test_a_stamp_is_its_own_when_the_completion_was_waited_for(where, stand_in):
+def test_a_stamp_is_its_own_when_the_completion_was_waited_for(where, fake_cuda):
     with rig(where, spin_us=1e6) as r:
-        stand_in.order("copy_us=50")
+        fake_cuda.order("copy_us=50")
 
         def waited():
             return not r.queue.write(*r.pair, size=8).wait(20).late_stamp

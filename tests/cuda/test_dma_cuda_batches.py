@@ -18,7 +18,7 @@ def made(request):
 
 
 @pytest.fixture
-def r(made, stand_in):
+def r(made, fake_cuda):
     made.here[:], made.there[:] = noise(len(made.here), 1), noise(len(made.there), 2)
     return made
 
@@ -57,11 +57,11 @@ def check_all(batch, out):
 @pytest.mark.parametrize("n", [1, 7, 8, 256, 1000])
 @pytest.mark.parametrize("most", [64, 4096, 5000])
 @pytest.mark.parametrize("how", ["post", "run", "prepared"])
-def test_a_batch_of_any_addresses_moves_each_byte_once(r, stand_in, n, most, how):
+def test_a_batch_of_any_addresses_moves_each_byte_once(r, fake_cuda, n, most, how):
     rng = np.random.default_rng(n + most)
     batch = apart(r, n, rng, [size for size in SIZES if size <= most])
     here, there = wanted(r, batch)
-    stand_in.order("")
+    fake_cuda.order("")
     if how == "post":
         r.queue.post(batch)
         out = completions(r.queue, n)
@@ -76,7 +76,7 @@ def test_a_batch_of_any_addresses_moves_each_byte_once(r, stand_in, n, most, how
     check_all(batch, out)
     assert holds(r, here, there)
     if most <= 4096:
-        assert (stand_in.calls("cuLaunchKernel") > 0) == (n >= 8)
+        assert (fake_cuda.calls("cuLaunchKernel") > 0) == (n >= 8)
     assert r.queue.pending == 0
 
 
@@ -178,7 +178,7 @@ def test_rows_and_runs_mix_in_a_batch(r):
     assert holds(r, here, there)
 
 
-def test_a_batch_over_several_regions_goes_to_each_of_them(r, stand_in):
+def test_a_batch_over_several_regions_goes_to_each_of_them(r, fake_cuda):
     rng = np.random.default_rng(8)
     with r.device.register(bytearray(noise(4000, 3).tobytes())) as other:
         batch = apart(r, 40, rng, sizes=[8, 24, 90])
@@ -195,7 +195,7 @@ def test_a_batch_over_several_regions_goes_to_each_of_them(r, stand_in):
         r.queue.run(batch, out, timeout=20)
         check_all(batch, out)
         assert np.array_equal(r.there, there)
-        assert stand_in.calls("cuLaunchKernel") == 1
+        assert fake_cuda.calls("cuLaunchKernel") == 1
         del source
 
 
@@ -212,20 +212,20 @@ def test_a_batch_with_a_bad_record_is_refused_whole(r):
     assert holds(r, here, there)
 
 
-def test_without_the_kernel_the_batch_is_copies(stand_in):
+def test_without_the_kernel_the_batch_is_copies(fake_cuda):
     with rig("two processes", size=MIB) as r:
-        stand_in.order("cuModuleLoadData=218")  # CUDA_ERROR_INVALID_PTX
+        fake_cuda.order("cuModuleLoadData=218")  # CUDA_ERROR_INVALID_PTX
         batch = apart(r, 100, np.random.default_rng(10), sizes=[1, 8, 24, 100])
         here, there = wanted(r, batch)
         out = np.zeros(100, WC_DTYPE)
         r.queue.run(batch, out, timeout=20)
         check_all(batch, out)
         assert holds(r, here, there)
-        assert stand_in.calls("cuLaunchKernel") == 0
-        assert stand_in.calls("cuMemcpyHtoDAsync") == 0
+        assert fake_cuda.calls("cuLaunchKernel") == 0
+        assert fake_cuda.calls("cuMemcpyHtoDAsync") == 0
 
 
-def test_a_kernel_that_is_refused_fails_its_records_and_no_others(r, stand_in):
+def test_a_kernel_that_is_refused_fails_its_records_and_no_others(r, fake_cuda):
     batch = apart(r, 16, np.random.default_rng(12), sizes=[8])
     batch["local_offset"] -= batch["local_offset"] % SLOT
     batch["remote_offset"] -= batch["remote_offset"] % SLOT
@@ -233,18 +233,18 @@ def test_a_kernel_that_is_refused_fails_its_records_and_no_others(r, stand_in):
     here, there = r.here.copy(), r.there.copy()
     for record in batch[10:]:
         move(here, there, record)
-    stand_in.order("cuLaunchKernel=701")  # CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+    fake_cuda.order("cuLaunchKernel=701")  # CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
     out = np.zeros(16, WC_DTYPE)
     assert r.queue.run(batch, out, timeout=20) == 16
     assert out["status"].tolist() == [Status.IO_FAILED] * 10 + [Status.OK] * 6
     assert out["size"][:10].tolist() == [0] * 10
     assert holds(r, here, there)
-    stand_in.order("")
+    fake_cuda.order("")
     assert r.queue.run(batch, out, timeout=20) == 16
     check_all(batch, out)
 
 
-def test_a_batch_that_writes_to_a_read_only_import_is_refused(stand_in):
+def test_a_batch_that_writes_to_a_read_only_import_is_refused(fake_cuda):
     for where in ("one process", "two processes"):
         with rig(where, size=MIB, access="r") as r:
             batch = apart(r, 20, np.random.default_rng(13), sizes=[8])

@@ -11,7 +11,7 @@ from support.gpu.memory import read
 import dgkit
 from dgkit.memory import cuda
 
-pytestmark = pytest.mark.usefixtures("stand_in")
+pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 
 def slow_copy(there, stream):
@@ -51,16 +51,16 @@ def address(stream):
 
 
 @pytest.mark.parametrize("told", [None, address, itself, Torchlike, Corelike, Numbalike])
-def test_synchronize_waits_for_the_producing_stream(stand_in, told):
+def test_synchronize_waits_for_the_producing_stream(fake_cuda, told):
     with dgkit.empty(64, on="gpu") as there:
-        stand_in.order("copy_us=100000")
+        fake_cuda.order("copy_us=100000")
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream if told is None else contextlib.nullcontext():
             source = slow_copy(there, stream)
             there.synchronize(told and told(stream))
             with cuda.primary_context(0):
                 assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 0
-        stand_in.order("")
+        fake_cuda.order("")
         assert (read(there.gpu.address, 64) == source).all()
 
 

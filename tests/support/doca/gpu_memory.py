@@ -59,19 +59,19 @@ def answer(line: str, it: Any) -> str:
         return f"{type(error).__name__} {error}".replace("\n", " ")
 
 
-def _stand_in() -> str:
-    """The path of the stand-in's library if that is the driver here; else ""."""
+def _fake_cuda() -> str:
+    """The path of the fake driver's library if that is the driver here; else ""."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]
-        if path.endswith("/libcuda.so.1") and b"dgkitStandIn" in Path(f"/{path}").read_bytes():
+        if path.endswith("/libcuda.so.1") and b"dgkitFakeCuda" in Path(f"/{path}").read_bytes():
             return f"/{path}"
     return ""
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Of a process that tells dma-bufs from other fds. The stand-in's are memfds, which look like
+    """Of a process that tells dma-bufs from other fds. The fake driver's are memfds, which look like
     dma-bufs to who has it in LD_PRELOAD."""
-    path = _stand_in()
+    path = _fake_cuda()
     return {"SOFTDOCA_LOG": "info", **({"LD_PRELOAD": path} if path else {}), **more}
 
 

@@ -1,7 +1,7 @@
 """GPU memory through dgkit's provider softdoca, and through a session over it.
 
 tests/hardware/test_gpu_doca.py runs these tests on a real GPU, tests/cuda/test_doca_gpu.py over the
-stand-in. No BlueField takes part: the GPU's copy engine moves the bytes.
+fake driver. No BlueField takes part: the GPU's copy engine moves the bytes.
 """
 
 import gc

@@ -1,7 +1,7 @@
-"""Builds the stand-in for the CUDA driver: a libcuda.so.1 with no GPU behind it, for tests only.
+"""Builds the fake CUDA driver: a libcuda.so.1 with no GPU behind it, for tests only.
 
 Run `python tests/support/fake_cuda/build.py FOLDER`, then a program with LD_LIBRARY_PATH=FOLDER,
-and with PYTHONPATH=tests/support/fake_cuda where it needs CuPy. gate.c documents DGKIT_STAND_IN.
+and with PYTHONPATH=tests/support/fake_cuda where it needs CuPy. gate.c documents DGKIT_FAKE_CUDA.
 """
 
 import os

@@ -1,6 +1,6 @@
 """A remote region of GPU memory, of this process or of another, and all bytes of its block in view.
 
-It is for the stand-in, whose GPU memory the CPU can look at: a view shows what DMA moved, and what
+It is for the fake driver, whose GPU memory the CPU can look at: a view shows what DMA moved, and what
 it touched beside it.
 """
 

@@ -1,4 +1,4 @@
-"""A test double of CuPy: arrays in the memory of the stand-in's GPUs, computed by NumPy.
+"""A test double of CuPy: arrays in the memory of the fake driver's GPUs, computed by NumPy.
 
 It has what dgkit and its tests use. It is never shipped, and nothing is measured with it.
 """
