@@ -89,9 +89,9 @@ FAULTS = {
     "cuInit=34": "stub",
     "cuInit=802": "not ready",
     "cuInit=803": "different driver versions",
-    "cuInit=999": "driver failed",
-    "cuDeviceGetCount=999": "driver failed",
-    "cuDevicePrimaryCtxRetain=46": "another process has the GPU for itself",
+    "cuInit=999": "the driver reports an unknown failure",
+    "cuDeviceGetCount=999": "the driver reports an unknown failure",
+    "cuDevicePrimaryCtxRetain=46": "another process uses the GPU exclusively",
 }
 
 
@@ -124,7 +124,7 @@ def without(path, *args, home):
 
 MISSING = {
     "fake_cuda": "CuPy is not installed: `pip install '.[cuda13]'` in dgkit's folder",
-    "libcuda": "libcuda.so.1 is not here",
+    "libcuda": "libcuda.so.1 is missing",
 }
 
 
@@ -144,7 +144,7 @@ def test_a_gpu_that_is_full_is_told_in_bytes(tmp_path, monkeypatch):
     monkeypatch.setenv("DGKIT_FAKE_CUDA", "total=8388608")
     done = cli.run(tmp_path, "demo", "--on", "gpu")
     assert done.returncode == 1
-    assert "16777216 bytes were asked for" in done.stderr
+    assert "16777216 bytes requested" in done.stderr
     assert not cli.files_under(tmp_path)
 
 

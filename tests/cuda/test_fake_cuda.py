@@ -240,7 +240,7 @@ def test_a_fault_begins_at_the_call_it_was_ordered_for(fake_cuda) -> None:
 
 @pytest.mark.parametrize("code", [34, 100, 803, 804, 802, 999])
 def test_cuinit_can_fail(code: int) -> None:
-    program = "from driver_rig import *\nprint(code('cuInit', 0), code('cuDeviceGetCount'))"
+    program = "from support.gpu.driver import *\nprint(code('cuInit', 0), code('cuDeviceGetCount'))"
     assert run(program, DGKIT_FAKE_CUDA=f"cuInit={code}").split() == [str(code), "3"]
 
 
@@ -253,7 +253,9 @@ try:
 except RuntimeError as error:
     print(error)
 """
-    assert "cuMemcpyBatchAsync" in run(program, DGKIT_FAKE_CUDA="missing=cuInit_+cuMemcpyBatchAsync")
+    assert "cuMemcpyBatchAsync" in run(
+        program, DGKIT_FAKE_CUDA="missing=cuInit_+cuMemcpyBatchAsync"
+    )
 
 
 def test_there_can_be_two_gpus_whose_memory_is_apart() -> None:

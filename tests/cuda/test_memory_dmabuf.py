@@ -139,10 +139,10 @@ def linux(release):
 
 REFUSALS = [
     ("801", "attr124=0", "closed", "6.18.0", "closed ones: install the open"),
-    ("801", "attr124=0", "open", "5.4.0-42-generic", r"Linux is 5\.4\.0.* 5\.12 .*DOCA .* 6\.2"),
+    ("801", "attr124=0", "open", "5.4.0-42-generic", r"Linux is 5\.4\.0.* 5\.12 .*DOCA 6\.2"),
     ("801", "attr124=0", "open", "6.18.0", "Turing or later"),
-    ("801", "", "open", "6.18.0", "for memory of this kind"),
-    ("1", "", "open", "6.18.0", "does not begin and end with a page"),
+    ("801", "", "open", "6.18.0", "for this kind of memory"),
+    ("1", "", "open", "6.18.0", "does not begin and end on page boundaries"),
     ("304", "", "open", "6.18.0", "ulimit -n"),
     ("999", "", "open", "6.18.0", "dmesg"),
 ]

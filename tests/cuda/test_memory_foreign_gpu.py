@@ -81,7 +81,7 @@ def test_a_masked_array_is_unsupported(gpu):
 
 def test_an_address_that_is_none_of_cudas_is_a_value_error(fake_cuda):
     here = np.zeros(16, "u1")
-    with pytest.raises(ValueError, match="is no address of CUDA memory in this process"):
+    with pytest.raises(ValueError, match="is not an address of CUDA memory in this process"):
         dgkit.wrap(Shown(here.ctypes.data))
 
 
@@ -89,7 +89,9 @@ def test_bytes_beyond_the_allocation_are_a_value_error(gpu):
     address = gpu.malloc(4096)
     assert dgkit.wrap(Shown(address, (4096,))).size == 4096
     for size in (4097, 1 << 40):
-        with pytest.raises(ValueError, match=f"{size} bytes .* which ends 4096 bytes from there"):
+        with pytest.raises(
+            ValueError, match=f"{size} bytes .* which ends 4096 bytes after that address"
+        ):
             dgkit.wrap(Shown(address, (size,)))
     with pytest.raises(ValueError, match="which ends 96 bytes from there"):
         dgkit.wrap(Shown(address + 4000, (97,)), share_block=True)
@@ -99,7 +101,7 @@ def test_bytes_beyond_the_allocation_are_a_value_error(gpu):
 def test_bytes_beyond_what_is_mapped_are_a_value_error(fake_cuda, blocks):
     with virtual(2 * MIB, blocks=blocks) as address:
         assert dgkit.wrap(Shown(address, (2 * MIB * blocks,))).size == 2 * MIB * blocks
-        with pytest.raises(ValueError, match="leave the allocation"):
+        with pytest.raises(ValueError, match="exceed their allocation"):
             dgkit.wrap(Shown(address, (2 * MIB * blocks + 1,)))
 
 

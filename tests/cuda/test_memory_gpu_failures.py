@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("fake_cuda")
 def test_more_than_the_card_has_is_refused_before_anything_is_taken(fake_cuda):
     before, open_before = free(), fds()
     fake_cuda.order("")
-    with pytest.raises(OutOfMemory, match=rf"{1 << 31} bytes were asked for and {before} are free"):
+    with pytest.raises(OutOfMemory, match=rf"{1 << 31} bytes requested, {before} free"):
         dgkit.empty(1 << 31, on="gpu")
     assert fake_cuda.calls("cuMemCreate") == 0
     assert (free(), fds()) == (before, open_before)
@@ -28,7 +28,7 @@ def test_more_than_the_card_has_is_refused_before_anything_is_taken(fake_cuda):
 
 def test_a_card_that_fills_up_meanwhile_is_out_of_memory_too(fake_cuda):
     fake_cuda.order("cuMemCreate=2")
-    with pytest.raises(OutOfMemory, match=r"100 bytes were asked for and \d+ are free on cuda:0"):
+    with pytest.raises(OutOfMemory, match=r"100 bytes requested, \d+ free on cuda:0"):
         dgkit.empty(100, on="gpu")
 
 
@@ -50,16 +50,16 @@ STEPS = [
 def test_whatever_fails_on_the_way_nothing_is_left_behind(fake_cuda, step):
     before, open_before = free(), fds()
     fake_cuda.order(f"{step}=1")
-    with pytest.raises(NativeError, match=rf"{step}.* answers CUDA_ERROR_INVALID_VALUE \(1\)"):
+    with pytest.raises(NativeError, match=rf"{step} returned CUDA_ERROR_INVALID_VALUE \(1\)"):
         dgkit.empty(100, on="gpu")
     fake_cuda.order("")
     assert (free(), fds()) == (before, open_before)
 
 
 UNUSABLE = {
-    3: "forked from",
-    34: "the stub for linking.*LD_LIBRARY_PATH",
-    46: "another process has the GPU.*nvidia-smi -c DEFAULT",
+    3: "parent process used CUDA before fork",
+    34: "the stub libcuda.*for linking only.*LD_LIBRARY_PATH",
+    46: "another process uses the GPU exclusively.*nvidia-smi -c DEFAULT",
     100: "sees no GPU.*nvidia-smi -L",
     304: "/dev/nvidia",
     802: "fabric manager.*nvidia-fabricmanager",
@@ -89,7 +89,7 @@ def test_a_hidden_gpu_is_told_from_none(fake_cuda, monkeypatch):
     fake_cuda.order("cuInit=100")
     monkeypatch.setattr(cuda, "_driver", None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "9")
-    with pytest.raises(DeviceUnavailable, match="CUDA_VISIBLE_DEVICES is '9' and may hide one"):
+    with pytest.raises(DeviceUnavailable, match="CUDA_VISIBLE_DEVICES is '9' and may hide GPUs"):
         dgkit.empty(8, on="gpu")
 
 
@@ -129,7 +129,7 @@ def test_a_cupy_that_cannot_use_the_gpu_says_what_it_says(monkeypatch):
 @pytest.mark.parametrize("number", [102, 103])
 def test_a_gpu_without_shareable_virtual_memory_says_what_to_use_instead(fake_cuda, number):
     fake_cuda.order(f"attr{number}=0")
-    with pytest.raises(DeviceUnavailable, match=r"cuda:0 has no .*on='pinned'"):
+    with pytest.raises(DeviceUnavailable, match=r"cuda:0 does not support .*on='pinned'"):
         dgkit.empty(8, on="gpu")
 
 
@@ -146,7 +146,7 @@ def test_a_function_that_the_driver_does_not_have_asks_for_a_newer_one(monkeypat
 
     monkeypatch.setattr(cuda, "_driver", Old())
     for function in ("cuMemCreate", "cuNothing"):
-        with pytest.raises(Unsupported, match=rf"{function} is not there.*update the driver"):
+        with pytest.raises(Unsupported, match=rf"{function} is missing.*update the driver"):
             cuda.try_call(function, 1)
 
 

@@ -21,7 +21,9 @@ def registered(address):
     """Whether CUDA knows the address as host memory of its own."""
     attribute = cuda.driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     with cuda.primary_context(0):
-        code, _ = cuda.try_call("cuPointerGetAttribute", attribute, cuda.driver().CUdeviceptr(address))
+        code, _ = cuda.try_call(
+            "cuPointerGetAttribute", attribute, cuda.driver().CUdeviceptr(address)
+        )
     return code == 0
 
 
@@ -102,7 +104,7 @@ def test_its_producing_stream_is_waited_for(fake_cuda):
 def test_pages_that_cannot_be_pinned_are_given_back(fake_cuda, code, error):
     before = fds()
     fake_cuda.order(f"cuMemHostRegister={code}")
-    with pytest.raises(error, match="cuMemHostRegister answers") as info:
+    with pytest.raises(error, match="cuMemHostRegister returned") as info:
         dgkit.empty(4096, on="pinned")
     assert info.value.errno == (errno.ENOMEM if code == 2 else errno.EINVAL)
     del info
@@ -116,6 +118,6 @@ def test_without_a_gpu_nothing_is_allocated(fake_cuda):
 
 
 def test_more_than_the_machine_has_is_refused(fake_cuda):
-    with pytest.raises(OutOfMemory, match="bytes were asked for and"):
+    with pytest.raises(OutOfMemory, match="bytes requested, "):
         dgkit.empty(1 << 50, on="pinned")
     assert fake_cuda.calls("cuMemHostRegister") == 0

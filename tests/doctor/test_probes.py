@@ -126,7 +126,7 @@ def test_cuda_tells_of_the_driver_and_of_each_gpu(ask_cuda: Any, cuda_folder: Pa
     assert [one["address"] for one in said["devices"]] == ["0000:41:00.0", "0000:42:00.0"]
     first = said["devices"][0]
     assert first["capability"] == [9, 0]
-    assert first["uuid"] == "GPU-64676b69-7420-7374-616e-642d696e2030"
+    assert first["uuid"] == "GPU-64676b69-7420-6661-6b65-204750552030"
     assert first["attributes"]["DMA_BUF_SUPPORTED"] == 1
     assert first["attributes"]["GPU_DIRECT_RDMA_WRITES_ORDERING"] == 100
     assert first["attributes"]["HOST_ALLOC_DMA_BUF_SUPPORTED"] == 0
