@@ -55,8 +55,9 @@ class GpuBase:
     def synchronize(self, stream: Any = None) -> None:
         """Synchronize with the producing stream; other threads run meanwhile.
 
-        Args: stream: CUDA stream of CuPy, PyTorch, Numba or cuda.core, or its address; None for the
-            stream that this kind of memory names.
+        Args:
+            stream: CUDA stream of CuPy, PyTorch, Numba or cuda.core, or its address; None for the
+                stream that this kind of memory names.
         """
         synchronize_stream(self.gpu.gpu, self._producer() if stream is None else stream)
 
@@ -115,8 +116,10 @@ class GpuBase:
 def synchronize_stream(gpu: int, stream: Any = None) -> None:
     """Synchronize with a stream of a GPU.
 
-    Args: gpu: Index of the GPU. stream: Stream, its address, or None for CuPy's current one, or for
-        all streams if CuPy is not loaded.
+    Args:
+        gpu: Index of the GPU.
+        stream: Stream, its address, or None for CuPy's current one, or for all streams if CuPy is
+            not loaded.@@ dgkit/doca/dma.py
     """
     cupy = sys.modules.get("cupy")
     if stream is None:

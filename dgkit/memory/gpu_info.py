@@ -23,17 +23,28 @@ _ORDERINGS = {0: "none", 100: "owner", 200: "all devices"}
 class GpuInfo:
     """One GPU and its capabilities. Sizes are bytes; a value that cannot be determined is None.
 
-    Attributes: index: Index in this process. name: Product name. uuid: As nvidia-smi prints it.
-        pci: PCI address. total: Memory. free: Free memory. driver: Version of the loaded kernel
-        modules. cuda: CUDA version that the driver supports. flavour: Of the loaded kernel modules:
-        "open", "closed" or "unknown". flavour_why: Why the flavour is unknown; else "". bar1_total:
-        BAR1, through which other devices access the GPU's memory. bar1_free: Free part of BAR1.
-        bar1_why: Why figures of BAR1 are unknown; else "". dma_buf: Memory can be exported as a
-        dma-buf. dma_buf_mmap: The CPU can map such a dma-buf. gpu_direct_rdma: Supports GPUDirect
-        RDMA. gpu_direct_rdma_vmm: Supports it for CUDA virtual memory. posix_fd: Virtual memory can
-        be shared by a POSIX fd. host_alloc_dma_buf: Pinned host memory can be exported as a
-        dma-buf. writes_ordering: Observers that see another device's writes in order without a
-        flush: "none", "owner" (this GPU) or "all devices".
+    Attributes:
+        index: Index in this process.
+        name: Product name.
+        uuid: As nvidia-smi prints it.
+        pci: PCI address.
+        total: Memory.
+        free: Free memory.
+        driver: Version of the loaded kernel modules.
+        cuda: CUDA version that the driver supports.
+        flavour: Of the loaded kernel modules: "open", "closed" or "unknown".
+        flavour_why: Why the flavour is unknown; else "".
+        bar1_total: BAR1, through which other devices access the GPU's memory.
+        bar1_free: Free part of BAR1.
+        bar1_why: Why figures of BAR1 are unknown; else "".
+        dma_buf: Memory can be exported as a dma-buf.
+        dma_buf_mmap: The CPU can map such a dma-buf.
+        gpu_direct_rdma: Supports GPUDirect RDMA.
+        gpu_direct_rdma_vmm: Supports it for CUDA virtual memory.
+        posix_fd: Virtual memory can be shared by a POSIX fd.
+        host_alloc_dma_buf: Pinned host memory can be exported as a dma-buf.
+        writes_ordering: Observers that see another device's writes in order without a flush:
+            "none", "owner" (this GPU) or "all devices".
     """
 
     index: int

@@ -260,7 +260,7 @@ with copying(4096) as copy:
         try:
             use()
         except doca.InUse as error:
-            assert "another thread is in this progress engine" in str(error), error
+            assert "another thread is using this progress engine" in str(error), error
         else:
             raise AssertionError(use)
     leave.set()
@@ -291,7 +291,7 @@ def test_several_contexts_share_an_engine(copy):
 
 def test_tasks_that_land_out_of_their_order_are_all_found(copy):
     tasks = [task.submit() for task in halves(copy, 4)]
-    copy.pe._flying.rotate(1)  # as if another had been submitted first
+    copy.pe._in_flight.rotate(1)  # as if another had been submitted first
     landed = []
     while len(landed) < 4:
         landed += copy.pe.wait(10)
