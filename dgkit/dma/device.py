@@ -66,30 +66,8 @@ class Device:
         pci: str | None = None,
     ) -> None:
         self._d: Any = None
-        for what in (provider, over):
-            if not isinstance(what, str):
-                raise TypeError(f"provider is {what!r}; it must be text, as 'soft'")
-        if rules and provider != "fault":
-            raise ValueError(f"rules are for the provider 'fault', not for {provider!r}")
-        if gpu and "cuda" not in (provider, over):
-            raise ValueError(f"gpu={gpu!r} is for the provider 'cuda', not for {provider!r}")
-        if pci is not None and not isinstance(pci, str):
-            raise TypeError(f"pci is {pci!r}; it must be text, as '03:00.0', or None")
-        if pci is not None and DOCA.isdisjoint((provider, over)):
-            raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
-        config = ffi.new("dg_device_config *")
-        config.spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
-        config.gpu = min(whole("gpu", gpu), _GPU_MAX)
-        alive = [ffi.new("char[]", over.encode())]  # until the C call returns
-        config.over = alive[0]
-        if pci is not None:
-            alive.append(ffi.new("char[]", pci.encode()))
-            config.pci = alive[-1]
-        if rules:
-            from .fault import native_rules
-
-            alive.append(native_rules(rules))
-            config.rules, config.n_rules = alive[-1], len(rules)
+        _check_arguments(provider, over, rules, gpu, pci)
+        config, _alive = _device_config(spin_us, over, rules, gpu, pci)
         out = ffi.new("dg_device **")
         check(lib.dg_device_open(provider.encode(), config, out))
         self._d = out[0]
@@ -259,6 +237,42 @@ class Device:
             rows += [(f"Not {name}", why) for name, why in self.why.items() if why != _USABLE]
         title = "Device (closed)" if self.closed else "Device"
         return card(title, rows, badge=provider_badge(self.provider))
+
+
+def _check_arguments(
+    provider: str, over: str, rules: Sequence[FaultRule], gpu: int, pci: str | None
+) -> None:
+    for name in (provider, over):
+        if not isinstance(name, str):
+            raise TypeError(f"provider is {name!r}; it must be text, as 'soft'")
+    if rules and provider != "fault":
+        raise ValueError(f"rules are for the provider 'fault', not for {provider!r}")
+    if gpu and "cuda" not in (provider, over):
+        raise ValueError(f"gpu={gpu!r} is for the provider 'cuda', not for {provider!r}")
+    if pci is not None and not isinstance(pci, str):
+        raise TypeError(f"pci is {pci!r}; it must be text, as '03:00.0', or None")
+    if pci is not None and DOCA.isdisjoint((provider, over)):
+        raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
+
+
+def _device_config(
+    spin_us: float, over: str, rules: Sequence[FaultRule], gpu: int, pci: str | None
+) -> tuple[Any, list[Any]]:
+    """Return a `dg_device_config`, and what to hold while it is in use."""
+    config = ffi.new("dg_device_config *")
+    config.spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
+    config.gpu = min(whole("gpu", gpu), _GPU_MAX)
+    alive = [ffi.new("char[]", over.encode())]
+    config.over = alive[0]
+    if pci is not None:
+        alive.append(ffi.new("char[]", pci.encode()))
+        config.pci = alive[-1]
+    if rules:
+        from .fault import native_rules
+
+        alive.append(native_rules(rules))
+        config.rules, config.n_rules = alive[-1], len(rules)
+    return config, alive
 
 
 @atexit.register

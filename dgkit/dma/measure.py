@@ -142,8 +142,7 @@ def rate(
     ]
     raw = ffi.new("dg_wr[]", [wr_fields(_op(op), local, remote, shape) for shape in shapes])
     out = ffi.new("dg_rate *")
-    total = [0, 0, 0, 0, 0]
-    duration_ns = _finite(seconds)
+    total, duration_ns = [0, 0, 0, 0, 0], _finite(seconds)
     while total[2] < duration_ns:
         part = min(100_000_000, duration_ns - total[2])
         check(lib.dg_measure_rate(queue._q, raw, n, window, part, out))
@@ -151,8 +150,14 @@ def rate(
         total = [a + b for a, b in zip(total, figures, strict=True)]
         if progress:
             progress(min(1.0, total[2] / duration_ns))
-    path = "worker" if total[4] == 0 else "inline" if total[4] == total[0] else "mixed"
-    return Rate(total[0], total[1], total[2], total[3], path, queue.device.provider)
+    return _rate_of(total, queue.device.provider)
+
+
+def _rate_of(total: list[int], provider: str) -> Rate:
+    """Return the sums over all blocks as a Rate."""
+    ops, size, elapsed_ns, failed, inlined = total
+    path = "worker" if inlined == 0 else "inline" if inlined == ops else "mixed"
+    return Rate(ops, size, elapsed_ns, failed, path, provider)
 
 
 def _finite(seconds: float) -> int:

@@ -138,7 +138,9 @@ class Pending(Transfer):
             left = FOREVER if end is None else nanoseconds(max(0.0, end - time.monotonic()))
             rc = self._look(left)
         if rc == -errno.ETIME:
-            raise TimeoutError(f"the transfer is not complete after {timeout} s; it goes on")
+            raise TimeoutError(
+                f"the transfer is not complete after {timeout} s; it stays in flight"
+            )
         if rc:
             raise_for(rc)
 

@@ -122,7 +122,7 @@ def test_done_never_blocks_and_becomes_true():
 def test_a_wait_that_times_out_leaves_the_transfer_going_on():
     with rig("fault", rules=[FaultRule("delay", delay_us=30_000)]) as r:
         transfer = r.queue.write(*r.pair, size=8)
-        with pytest.raises(TimeoutError, match=r"not complete after 0\.001 s; it goes on"):
+        with pytest.raises(TimeoutError, match=r"not complete after 0\.001 s; it stays in flight"):
             transfer.wait(0.001)
         assert "1 pending" in repr(transfer)
         assert transfer.wait(5).status is Status.OK
