@@ -9,30 +9,30 @@ from support.dma import keep
 
 import dgkit
 
-HOW = """the tests in tests/cuda need the fake CUDA driver, and here is {found}:
+HOW = """the tests in tests/cuda need the fake CUDA driver, but found {found}:
     python tests/support/fake_cuda/build.py .cache/fake_cuda
     LD_LIBRARY_PATH=.cache/fake_cuda PYTHONPATH=tests/support/fake_cuda pytest tests/cuda
 (tests/run cuda does all of it)"""
 
 
 class FakeCuda:
-    """The fake driver in this process: what it was ordered to do, and what it was asked."""
+    """Fake driver of this process: its knobs and the calls that it received."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
         library.dgkitFakeCudaCalls.restype = ctypes.c_ulong
 
     def order(self, knobs: str) -> None:
-        """Other knobs (gate.c) from now on; counts begin again at 0."""
+        """Set the knobs (gate.c) and reset the counts of calls."""
         self._library.dgkitFakeCuda(knobs.encode())
 
     def calls(self, name: str) -> int:
-        """How often a function of the driver was called since."""
+        """Return how often a driver function was called since."""
         return int(self._library.dgkitFakeCudaCalls(name.encode()))
 
 
 def _fake_cuda() -> FakeCuda:
-    """UsageError says what was found instead, and how these tests are run."""
+    """Return the fake driver; UsageError says what was found instead and how to run the tests."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -57,7 +57,7 @@ KEY = pytest.StashKey[FakeCuda]()
 
 @pytest.fixture
 def fake_cuda(pytestconfig: pytest.Config) -> Iterator[FakeCuda]:
-    """Its knobs are as they were, none, when the test ends."""
+    """Fake driver without knobs, also after the test."""
     it = pytestconfig.stash[KEY]
     it.order("")
     yield it
@@ -66,7 +66,7 @@ def fake_cuda(pytestconfig: pytest.Config) -> Iterator[FakeCuda]:
 
 @pytest.fixture
 def device(fake_cuda: FakeCuda) -> Iterator[dgkit.Device]:
-    """A device of the first GPU; what is made of it stays until it is closed."""
+    """Device of the first GPU, which holds what it creates until it is closed."""
     with dgkit.Device("cuda") as opened:
         yield keep(opened)
 

@@ -14,12 +14,12 @@ def test_local_memory_is_given_back_only_when_the_engine_is_done_with_it(fake_cu
     for where in ("one process", "two processes"):
         with rig(where) as r:
             fake_cuda.order("copy_us=2000")
-            r.here[:] = 5
+            r.local_bytes[:] = 5
             transfers = [r.queue.write(*r.pair, size=40_000) for _ in range(20)]
             r.local.close(timeout=5)
-            r.here[:] = 6
+            r.local_bytes[:] = 6
             assert [t.wait(20).status for t in transfers] == [Status.OK] * 20
-            assert (r.there[:40_000] == 5).all()
+            assert (r.remote_bytes[:40_000] == 5).all()
             fake_cuda.order("")
 
 

@@ -109,7 +109,7 @@ def test_a_driver_that_cannot_be_used_is_one_line_and_exit_code_3(
 
 
 def without(path, *args, home):
-    """The command in a process that finds neither what lies in `path` nor what PYTHONPATH names."""
+    """Run the command in a process without the folders of `path` and of PYTHONPATH."""
     kept = [entry for entry in sys.path if path not in entry]
     program = f"import sys; sys.path[:] = {kept!r}; from dgkit.cli import main; sys.exit(main())"
     bare = cli.environment(home)

@@ -19,7 +19,10 @@ def made(request):
 
 @pytest.fixture
 def r(made, fake_cuda):
-    made.here[:], made.there[:] = noise(len(made.here), 1), noise(len(made.there), 2)
+    made.local_bytes[:], made.remote_bytes[:] = (
+        noise(len(made.local_bytes), 1),
+        noise(len(made.remote_bytes), 2),
+    )
     return made
 
 
@@ -36,14 +39,14 @@ def apart(r, n, rng, sizes=SIZES):
 
 def wanted(r, batch):
     """What both sides hold when each record was done in turn."""
-    here, there = r.here.copy(), r.there.copy()
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     for record in batch:
         move(here, there, record)
     return here, there
 
 
 def holds(r, here, there):
-    return np.array_equal(r.here, here) and np.array_equal(r.there, there)
+    return np.array_equal(r.local_bytes, here) and np.array_equal(r.remote_bytes, there)
 
 
 def check_all(batch, out):
@@ -84,11 +87,17 @@ def test_a_prepared_batch_moves_what_is_there_each_time(r):
     batch = apart(r, 100, np.random.default_rng(3))
     with r.queue.prepare(batch) as prepared:
         for turn in range(10):
-            r.here[:], r.there[:] = noise(len(r.here), turn), noise(len(r.there), turn + 50)
+            r.local_bytes[:], r.remote_bytes[:] = (
+                noise(len(r.local_bytes), turn),
+                noise(len(r.remote_bytes), turn + 50),
+            )
             here, there = wanted(r, batch)
             prepared.run()
             assert holds(r, here, there)
-        r.here[:], r.there[:] = noise(len(r.here), 88), noise(len(r.there), 89)
+        r.local_bytes[:], r.remote_bytes[:] = (
+            noise(len(r.local_bytes), 88),
+            noise(len(r.remote_bytes), 89),
+        )
         here, there = wanted(r, batch)
         prepared.post()
         check_all(batch, completions(r.queue, 100))
@@ -126,7 +135,7 @@ def test_what_has_a_fence_comes_after_all_before_it(r, slots):
 
 def test_a_batch_comes_after_the_posts_before_it(r):
     rng = np.random.default_rng(11)
-    here, there = r.here.copy(), r.there.copy()
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     total = 0
     for _ in range(12):
         batch = apart(r, 50, rng)
@@ -165,7 +174,7 @@ def test_rows_and_runs_mix_in_a_batch(r):
     batch["local_stride"][::3], batch["remote_stride"][::3] = 311, 401
     batch["local_offset"] -= batch["local_offset"] % SLOT
     batch["remote_offset"] -= batch["remote_offset"] % SLOT
-    here, there = r.here.copy(), r.there.copy()
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     for record in batch:
         row = record.copy()
         for _ in range(max(1, int(record["rows"]))):
@@ -185,23 +194,23 @@ def test_a_batch_over_several_regions_goes_to_each_of_them(r, fake_cuda):
         batch["op"] = 1
         batch["local"][::2] = other.id
         batch["local_offset"][::2] = np.arange(20) * 100
-        there = r.there.copy()
+        there = r.remote_bytes.copy()
         for record in batch:
-            source = r.here
+            source = r.local_bytes
             if record["local"] == other.id:
                 source = np.frombuffer(other.memory, "u1")
             move(source, there, record)
         out = np.zeros(40, WC_DTYPE)
         r.queue.run(batch, out, timeout=20)
         check_all(batch, out)
-        assert np.array_equal(r.there, there)
+        assert np.array_equal(r.remote_bytes, there)
         assert fake_cuda.calls("cuLaunchKernel") == 1
         del source
 
 
 def test_a_batch_with_a_bad_record_is_refused_whole(r):
     batch = apart(r, 20, np.random.default_rng(9))
-    here, there = r.here.copy(), r.there.copy()
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     batch["remote_offset"][17] = r.remote.size
     with pytest.raises(BoundsError, match="record 17 of 20"):
         r.queue.post(batch)
@@ -230,7 +239,7 @@ def test_a_kernel_that_is_refused_fails_its_records_and_no_others(r, fake_cuda):
     batch["local_offset"] -= batch["local_offset"] % SLOT
     batch["remote_offset"] -= batch["remote_offset"] % SLOT
     batch["size"][10] = 4900  # not for the kernel: 10 before it are, and 5 behind it are too few
-    here, there = r.here.copy(), r.there.copy()
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     for record in batch[10:]:
         move(here, there, record)
     fake_cuda.order("cuLaunchKernel=701")  # CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES

@@ -34,15 +34,15 @@ def gpu():
 @pytest.mark.parametrize("where", WHERE)
 def test_a_read_only_export_is_read_and_not_written(where, fake_cuda):
     with rig(where, access="r") as r:
-        r.there[:], r.here[:] = 4, 0
+        r.remote_bytes[:], r.local_bytes[:] = 4, 0
         assert str(r.remote.access) == "r"
-        before = r.there.copy()
+        before = r.remote_bytes.copy()
         for size in (8, 40_000):
             r.queue.read(*r.pair, size=size).wait(20)
-            assert (r.here[:size] == 4).all()
+            assert (r.local_bytes[:size] == 4).all()
             with pytest.raises(AccessDenied, match="read-only"):
                 r.queue.write(*r.pair, size=size)
-        assert np.array_equal(r.there, before)
+        assert np.array_equal(r.remote_bytes, before)
 
 
 def test_a_part_of_an_exporter_is_all_that_an_importer_reaches(device, gpu):
@@ -130,7 +130,7 @@ def test_the_provider_fault_wraps_cuda(where, fake_cuda):
         local, queue = faulty.register(bytearray(b"q" * 4096)), faulty.queue(spin_us=0)
         remote = faulty.import_region(r.token, timeout=5)
         queue.write(local, remote, size=65).wait(20)
-        assert (r.there[:65] == ord("q")).all()
+        assert (r.remote_bytes[:65] == ord("q")).all()
         with pytest.raises(TransferError, match="TIMED_OUT"):
             queue.write(local, remote, size=64).wait(20)
         remote.close()
@@ -176,11 +176,11 @@ def test_a_closed_region_in_a_chain_fails_the_whole_of_it(fake_cuda):
 @pytest.mark.parametrize("where", WHERE)
 def test_closing_a_queue_ends_what_it_has(where, fake_cuda):
     with rig(where) as r:
-        r.here[:] = 3
+        r.local_bytes[:] = 3
         transfers = [r.queue.write(*r.pair, size=50_000) for _ in range(20)]
         r.queue.close()
         assert {t.wait(0).status for t in transfers} == {Status.OK}
-        assert (r.there[:50_000] == 3).all()
+        assert (r.remote_bytes[:50_000] == 3).all()
 
 
 # The device
@@ -217,13 +217,13 @@ def test_a_remote_region_says_that_it_is_mapped_on_the_gpu(fake_cuda):
 @pytest.mark.parametrize("window", [1, 16])
 def test_the_floor_is_the_drivers_own_copy(where, window, fake_cuda):
     with rig(where) as r:
-        r.here[:64] = 6
+        r.local_bytes[:64] = 6
         for prepare in (r.queue.prepare_write, r.queue.prepare_read):
             with prepare(*r.pair, size=64) as prepared:
                 samples = measure_bare(prepared, 700, window)
                 assert len(samples) == 700
                 assert sum(samples) > 0
-        assert (r.there[:64] == 6).all()
+        assert (r.remote_bytes[:64] == 6).all()
         with (
             r.queue.prepare_write(*r.pair, size=8, rows=2, local_stride=8, remote_stride=8) as rows,
             pytest.raises(Unsupported, match="a copy in one run"),

@@ -91,7 +91,7 @@ def test_remote_memory_that_its_owner_copies_does_not_go_to_a_gpu(device, gpu, n
 @pytest.mark.parametrize("where", WHERE)
 def test_from_gpu_to_gpu(where, gpu, fake_cuda):
     with rig(where) as r, r.device.register(gpu) as local:
-        both_ways(r.device, local, r.remote, seen_here(gpu)[:MIB], r.there[:MIB])
+        both_ways(r.device, local, r.remote, seen_here(gpu)[:MIB], r.remote_bytes[:MIB])
 
 
 def test_memory_of_the_host_goes_by_the_same_queue(device):
@@ -112,7 +112,7 @@ def test_a_fence_of_the_host_s_memory_waits_for_the_gpu(where, fake_cuda):
         bounce = bytearray(MIB)
         with r.device.register(bounce) as target:
             self_remote = r.device.import_region(target.export())
-            r.there[:64], r.here[:64] = 5, 1
+            r.remote_bytes[:64], r.local_bytes[:64] = 5, 1
             r.queue.read(*r.pair, size=64)  # GPU to here, then, behind a fence, here to bounce
             last = r.queue.write(r.local, self_remote, size=64, fence=True)
             assert last.wait(20).status is Status.OK

@@ -50,14 +50,14 @@ def address(stream):
     return stream.ptr
 
 
-@pytest.mark.parametrize("told", [None, address, itself, Torchlike, Corelike, Numbalike])
-def test_synchronize_waits_for_the_producing_stream(fake_cuda, told):
+@pytest.mark.parametrize("argument", [None, address, itself, Torchlike, Corelike, Numbalike])
+def test_synchronize_waits_for_the_producing_stream(fake_cuda, argument):
     with dgkit.empty(64, on="gpu") as there:
         fake_cuda.order("copy_us=100000")
         stream = cupy.cuda.Stream(non_blocking=True)
-        with stream if told is None else contextlib.nullcontext():
+        with stream if argument is None else contextlib.nullcontext():
             source = slow_copy(there, stream)
-            there.synchronize(told and told(stream))
+            there.synchronize(argument and argument(stream))
             with cuda.primary_context(0):
                 assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 0
         fake_cuda.order("")

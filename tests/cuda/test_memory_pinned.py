@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 
 def registered(address):
-    """Whether CUDA knows the address as host memory of its own."""
+    """Return whether CUDA knows the address as pinned host memory."""
     attribute = cuda.driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     with cuda.primary_context(0):
         code, _ = cuda.try_call(

@@ -132,7 +132,7 @@ def test_what_could_not_be_made_leaves_nothing_to_close(copy, destroyed):
     ):
         with pytest.raises(doca.DocaError):
             wrong()
-    gc.collect()  # and nobody warns
+    gc.collect()  # no warning
     assert destroyed == ["doca_dma_destroy", "doca_mmap_destroy"]
 
 
@@ -406,7 +406,7 @@ JOBS = {
                 else:
                     raise AssertionError(use)
 """,
-    "closing in the child harms nobody": """
+    "closing in the child is harmless": """
             for one in mine:
                 one.close()
                 assert "of a parent process" in repr(one)
@@ -416,7 +416,7 @@ JOBS = {
             del mine, one, copy
             gc.collect()
 """,
-    "a child of another method has a library of its own": """
+    "a child of another start method loads its own library": """
             os.execv(sys.executable, [sys.executable, "-c",
                 "import sys; sys.path[:] = " + repr(sys.path) +
                 "; from dgkit import doca; doca.use('softdoca'); doca.Device().close()"])

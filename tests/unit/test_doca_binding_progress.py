@@ -191,7 +191,7 @@ def test_an_event_loop_waits_for_it_and_does_other_things_meanwhile(copy):
 
 
 def in_threads(*works):
-    """Runs each in a thread of its own; what they raised."""
+    """Run each in its own thread; return what they raised."""
     raised = []
 
     def safely(work):

@@ -1,6 +1,6 @@
 """GPU memory under maps of dgkit.doca, over softdoca: its owner, and who copies it.
 
-Each runs in a process of its own, which evaluates the lines that it reads: so both sides are as a
+Each runs in its own process, which evaluates the lines that it reads: so both sides are as a
 host and a DPU are, and the tests' process need not load softdoca.
 """
 
@@ -69,15 +69,17 @@ def _fake_cuda() -> str:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Of a process that tells dma-bufs from other fds. The fake driver's are memfds, which look like
-    dma-bufs to who has it in LD_PRELOAD."""
+    """Environment of a process that recognizes dma-bufs.
+
+    The fake driver's are memfds, which look like dma-bufs to a process with it in LD_PRELOAD.
+    """
     path = _fake_cuda()
     return {"SOFTDOCA_LOG": "info", **({"LD_PRELOAD": path} if path else {}), **more}
 
 
 @contextlib.contextmanager
 def side(name: str, *args: object, **more: str) -> Iterator[Callable[..., str]]:
-    """A Host or a Copier in a process of its own: what evaluates a line there, and its `child`.
+    """Start a Host or a Copier in its own process; yield `ask`, which evaluates a line in it.
 
     `ask.token` is the descriptor that it exports; `ask.child` the process."""
     with child(PROGRAM, name, repr(args), **environment(**more)) as process:
@@ -143,7 +145,7 @@ class Host:
             elif way == "dmabuf":
                 shared = stack.enter_context(self.gpu.memory.dmabuf())
                 more |= {"dmabuf": shared.fd, "dmabuf_offset": shared.offset}
-            self.map = doca.Mmap(what, self.device, **more)  # it keeps an fd of its own
+            self.map = doca.Mmap(what, self.device, **more)  # it duplicates the fd
         self.token = self.map.export_pci()
 
     def set(self, seed: int) -> str:
@@ -240,7 +242,7 @@ class Copier:
 
 
 class Both(Copier):
-    """As Copier, over GPU memory of its own process."""
+    """Copier over GPU memory of its own process."""
 
     kept: tuple[Any, ...] = ()
 

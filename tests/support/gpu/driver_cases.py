@@ -291,7 +291,7 @@ def lose_by_order(rig: Rig) -> None:
 
 
 def main() -> int:
-    """1 if a code is not the one that stands here."""
+    """Return 1 if a code differs from the expected one, else 0."""
     fake_cuda = hasattr(ctypes.CDLL("libcuda.so.1"), "dgkitFakeCuda")
     found = answers(lose_by_order if fake_cuda else lose_by_kernel)
     for case, answer in found.items():

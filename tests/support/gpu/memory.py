@@ -35,7 +35,7 @@ def read(address, size):
 
 
 class Shown:
-    """An object that shows an address by __cuda_array_interface__, version 3 if not told else."""
+    """An object that shows an address by __cuda_array_interface__, version 3 by default."""
 
     def __init__(self, address, shape=(16,), typestr="|u1", readonly=False, **more):
         self.__cuda_array_interface__ = {
