@@ -109,7 +109,7 @@ class QueueModel(RuleBasedStateMachine):
             self.r.queue.poll(np.zeros(1, WC_DTYPE), timeout=0.01)
 
     def teardown(self):
-        if hasattr(self, "here"):
+        if hasattr(self, "local_bytes"):
             self.check()
             self.stack.close()
 
