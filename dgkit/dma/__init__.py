@@ -1,9 +1,21 @@
-"""Moving bytes: devices, regions, queues. The Pythonic side of native/dgkit.h.
+"""Devices, regions, queues and transfers: the Python side of native/dgkit.h.
 
-`_ffi` is the only module that knows the C core; `device`, `region`, `queue`, `transfer`,
-`prepared` and `completion` are its objects; `described` is what it is told of memory; `records`
-has the layout of batches; `fault` the rules of the provider `fault`; `measure` the C measuring
-loops; `aio` is loaded by the first await that must wait.
+Modules:
+    _ffi: Access to the C core; imports `_native` and turns its error codes into exceptions.
+    device: Open provider.
+    region: Memory regions, registered or imported.
+    memory_desc: `dg_memory` of buffers and GPU memory.
+    queue: Queue that posts reads and writes.
+    prepared: Batches, and operations that are checked once and run often.
+    transfer: Posted operations and the wait for them.
+    completion: Result of an operation.
+    work_request: Fields of `dg_wr` from Python values.
+    dtypes: `dg_wr` and `dg_wc` as NumPy dtypes.
+    array_cache: C pointers of NumPy arrays.
+    fault: Rules of the provider `fault`.
+    measure: Latency and rate, measured in the C core.
+    system: Providers and their capabilities, CPUs, the clock, the folder for sockets.
+    aio: Waiting in an asyncio event loop; imported by the first await that must wait.
 """
 
 from __future__ import annotations
@@ -18,19 +30,19 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-    from .caps import Caps as Caps
     from .dtypes import WC_DTYPE as WC_DTYPE
     from .dtypes import WR_DTYPE as WR_DTYPE
     from .fault import FaultRule as FaultRule
+    from .system import Caps as Caps
     from .system import ProviderInfo as ProviderInfo
     from .system import cpus as cpus
     from .system import now_ns as now_ns
     from .system import providers as providers
     from .system import runtime_dir as runtime_dir
 
-# What a first transfer does not need is loaded when it is asked for.
-_LATER = {
-    "Caps": "caps",
+# Loaded on first use: a first transfer does not need them.
+_LAZY = {
+    "Caps": "system",
     "FaultRule": "fault",
     "ProviderInfo": "system",
     "WC_DTYPE": "dtypes",
@@ -61,10 +73,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a name at its first use."""
-    if name not in _LATER:
+    """Load a name on first use."""
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     return value

@@ -1,4 +1,4 @@
-"""The one door to the C core: `ffi`, `lib`, and what a negative result means."""
+"""Access to the C core: `ffi`, `lib`, and exceptions for its negative results."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ try:
     from .. import _native
 except ImportError as error:
     raise ImportError(
-        "the C core of dgkit is not beside its Python files. In a clone of the repository Python "
-        "takes the unbuilt package of the current folder: run Python in another folder, or with -P "
-        "(3.11 and later); or install dgkit by: pip install .",
+        "dgkit's C core is missing (dgkit/_native). In a clone of the repository Python imports "
+        "the unbuilt package of the current folder: run Python in another folder, or with -P "
+        "(3.11 and later); or install dgkit: pip install .",
         name=__name__,
     ) from error
 from ..errors import (
@@ -37,14 +37,14 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-__all__ = ["FOREVER", "check", "error_of", "ffi", "last_error", "lib", "nanoseconds", "refuse"]
+__all__ = ["FOREVER", "check", "error_of", "ffi", "last_error", "lib", "nanoseconds", "raise_for"]
 
 ffi: Any = _native.ffi
 lib: Any = _native.lib
 
 FOREVER = (1 << 64) - 1
 
-# native/dgkit.h says what each errno of a control call means.
+# The errno values of control calls are documented in native/dgkit.h.
 _CLASSES: dict[int, type[Exception]] = {
     errno.ERANGE: BoundsError,
     errno.EACCES: AccessDenied,
@@ -72,7 +72,7 @@ _CLASSES: dict[int, type[Exception]] = {
 }
 
 # Which check of `dgkit doctor` explains an ENODEV or EMEDIUMTYPE of the core, by words of its
-# sentence; the first that fits. "": it is about this process or this memory, and no check sees it.
+# sentence; the first match. "": it is about this process or this memory, which no check covers.
 _EXPLAINED: tuple[tuple[str, str], ...] = (
     ("before fork()", ""),
     ("context is lost", ""),
@@ -103,17 +103,17 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
 
 
 def check_of(text: str) -> str | None:
-    """The check of the doctor that explains this sentence of the core; None: not in the table."""
+    """Return the doctor check that explains a sentence of the C core; None if not in the table."""
     return next((check for words, check in _EXPLAINED if words in text), None)
 
 
 def last_error() -> str:
-    """The C core's own sentence about this thread's last failing call."""
+    """Return the C core's description of this thread's last failed call."""
     return str(ffi.string(lib.dg_last_error()).decode(errors="replace"))
 
 
 def error_of(rc: int) -> Exception:
-    """The exception that the negative result `rc` stands for, with this thread's last error."""
+    """Return the exception for the negative result `rc`, with this thread's last error."""
     code, text = -rc, last_error()
     kind = _CLASSES.get(code, NativeError)
     if kind is DeviceUnavailable:
@@ -125,20 +125,20 @@ def error_of(rc: int) -> Exception:
     return kind(text)
 
 
-def refuse(rc: int) -> NoReturn:
-    """Raises what the negative result `rc` stands for."""
+def raise_for(rc: int) -> NoReturn:
+    """Raise the exception for the negative result `rc`."""
     raise error_of(rc)
 
 
 def check(rc: int) -> int:
-    """Gives `rc` back, or raises if it is negative."""
+    """Return `rc`, or raise its exception if it is negative."""
     if rc < 0:
-        refuse(rc)
+        raise_for(rc)
     return rc
 
 
 def nanoseconds(seconds: float | None, what: str = "timeout") -> int:
-    """Seconds as integer ns; None is for ever. ValueError for negative ones and NaN."""
+    """Return seconds as integer ns, FOREVER for None. Raises ValueError if negative or NaN."""
     if seconds is None:
         return FOREVER
     if not seconds >= 0:

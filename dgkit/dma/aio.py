@@ -1,4 +1,4 @@
-"""Waiting in an event loop. The only module of `dma` that knows asyncio."""
+"""Wait for transfers in an asyncio event loop; imported by the first await that must wait."""
 
 from __future__ import annotations
 
@@ -12,41 +12,40 @@ from ..errors import QueueInUse
 from ._ffi import error_of
 
 if TYPE_CHECKING:
-    from .queue import Queue
-    from .transfer import Pending
+    from .transfer import CompletionQueue, Pending
 
-__all__ = ["Waiters", "wait_in_loop"]
+__all__ = ["Waiters", "running_waiters"]
 
-# How often a loop looks for operations that are overdue: no completion of theirs could wake it.
-_OVERDUE_LOOK_S = 0.1
+# How often a loop looks for operations that timed out: no completion of theirs wakes the loop.
+_TIMEOUT_CHECK_S = 0.1
 
 
 class Waiters:
-    """The transfers of one queue that one loop waits for. `loop` is that loop."""
+    """Transfers of one queue that are awaited in one event loop, `loop`."""
 
-    def __init__(self, queue: Queue, loop: asyncio.AbstractEventLoop) -> None:
-        self._queue = weakref.ref(queue)  # each transfer that waits holds it
+    def __init__(self, queue: CompletionQueue, loop: asyncio.AbstractEventLoop) -> None:
+        self._queue = weakref.ref(queue)  # each waiting transfer holds the queue
         self.loop = loop
         self._fd = queue.fileno()
         self._waiting: dict[asyncio.Future[None], Pending] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, transfer: Pending) -> asyncio.Future[None]:
-        """A future that is resolved when the transfer has its completion."""
+        """Return a future that resolves when the transfer is complete."""
         future = self.loop.create_future()
         if not self._waiting:
-            self.loop.add_reader(self._fd, self._look)
-            self._timer = self.loop.call_later(_OVERDUE_LOOK_S, self._look_again)
+            self.loop.add_reader(self._fd, self._resolve)
+            self._timer = self.loop.call_later(_TIMEOUT_CHECK_S, self._on_timer)
         self._waiting[future] = transfer
-        self._look()
+        self._resolve()
         return future
 
-    def _look_again(self) -> None:
-        self._timer = self.loop.call_later(_OVERDUE_LOOK_S, self._look_again)
-        self._look()
+    def _on_timer(self) -> None:
+        self._timer = self.loop.call_later(_TIMEOUT_CHECK_S, self._on_timer)
+        self._resolve()
 
-    def _look(self) -> None:
-        """Resolves what is done; arms the queue, and looks again if something came meanwhile."""
+    def _resolve(self) -> None:
+        """Resolve completed transfers, then arm the queue; repeat if one completed meanwhile."""
         while True:
             for future, transfer in list(self._waiting.items()):
                 if future.done() or self._collect(future, transfer):
@@ -61,7 +60,7 @@ class Waiters:
         queue = self._queue()
         if queue is None or queue.closed:
             return True
-        # Another thread is inside for a moment, as a finalizer is: the timer looks again.
+        # Another thread is using the queue briefly, as a finalizer does: the timer looks again.
         with contextlib.suppress(QueueInUse):
             return queue.arm()
         return True
@@ -76,18 +75,18 @@ class Waiters:
             future.set_result(None)
         return True
 
-    def closing(self) -> None:
-        """Before the queue closes its fd, which may soon be somebody else's."""
+    def before_close(self) -> None:
+        """Stop watching the queue's fd: once closed, its number may be reused."""
         if asyncio._get_running_loop() is self.loop:
             self.loop.remove_reader(self._fd)
 
-    def closed(self) -> None:
-        """After the queue was closed: what is waited for is FLUSHED now."""
+    def after_close(self) -> None:
+        """Resolve the waiting transfers, which closing the queue completed as FLUSHED."""
         if asyncio._get_running_loop() is self.loop:
-            self._look()
+            self._resolve()
             return
-        with contextlib.suppress(RuntimeError):  # that loop is over, and nobody waits in it
-            self.loop.call_soon_threadsafe(self._look)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits in it
+            self.loop.call_soon_threadsafe(self._resolve)
 
     def _stop(self) -> None:
         self.loop.remove_reader(self._fd)
@@ -96,11 +95,7 @@ class Waiters:
             self._timer = None
 
 
-async def wait_in_loop(transfer: Pending) -> None:
-    """Returns when the transfer has its completion; other tasks of the loop run meanwhile."""
+def running_waiters(queue: CompletionQueue, last: Waiters | None) -> Waiters:
+    """Return `last` if it belongs to the running event loop, else new waiters for that loop."""
     loop = asyncio.get_running_loop()
-    queue = transfer._queue
-    waiters = queue._waiters
-    if waiters is None or waiters.loop is not loop:
-        waiters = queue._waiters = Waiters(queue, loop)
-    await waiters.add(transfer)
+    return last if last is not None and last.loop is loop else Waiters(queue, loop)

@@ -1,4 +1,4 @@
-"""The result of one operation."""
+"""Result of one operation."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 __all__ = ["Completion", "completion_at", "raise_failed"]
 
 _PATHS = ("auto", "inline", "worker")
-_LATE = "late: when the queue was next looked at"
-_STAMPS = ("its own", "shared by a batch", _LATE, f"shared by a batch, {_LATE}")
+_LATE = "late: when the queue was next polled"
+_STAMPS = ("per operation", "shared by a batch", _LATE, f"shared by a batch, {_LATE}")
 
 _MEANING = {
     Status.LOCAL_ERROR: "the local region was closed or its memory could not be read",
@@ -21,16 +21,16 @@ _MEANING = {
     Status.PEER_LOST: "the exporter is gone",
     Status.TIMED_OUT: "no completion came in time (the queue's op_timeout)",
     Status.FLUSHED: "the queue was closed first",
-    Status.IO_FAILED: "the provider reports a failure",
+    Status.IO_FAILED: "the provider reported a failure",
 }
 
 
 class Completion:
-    """A lazy view of one `dg_wc`: it reads a field when it is asked for.
+    """Lazy view of one `dg_wc`, which reads a field when it is accessed.
 
-    Stamps are integer ns of CLOCK_MONOTONIC on the side that moved the bytes: `submit_ns` when
-    the operation was asked for, `post_ns` when the provider was told, `complete_ns` after the last
-    byte.
+    Stamps are integer ns of CLOCK_MONOTONIC on the side that moved the bytes: `submit_ns` when the
+    operation was requested, `post_ns` when it was handed to the provider, `complete_ns` after the
+    last byte.
     """
 
     __slots__ = ("_i", "_wcs")
@@ -40,17 +40,17 @@ class Completion:
 
     @property
     def status(self) -> Status:
-        """OK, or what went wrong."""
+        """OK, or the kind of failure."""
         return Status(self._wcs[self._i].status)
 
     @property
     def size(self) -> int:
-        """Bytes moved: all rows, all parts. 0 if it failed."""
+        """Bytes moved, over all rows and segments; 0 if the operation failed."""
         return int(self._wcs[self._i].size)
 
     @property
     def path(self) -> str:
-        """`inline` (the caller did it) or `worker` (the engine did it)."""
+        """`inline` (the calling thread copied) or `worker` (the engine did)."""
         return _PATHS[self._wcs[self._i].path]
 
     @property
@@ -60,17 +60,17 @@ class Completion:
 
     @property
     def user(self) -> int:
-        """The number that the record carried."""
+        """Number that the work request carried."""
         return int(self._wcs[self._i].user)
 
     @property
     def submit_ns(self) -> int:
-        """When the operation was asked for."""
+        """When the operation was requested."""
         return int(self._wcs[self._i].submit_ns)
 
     @property
     def post_ns(self) -> int:
-        """When the provider was told."""
+        """When the operation was handed to the provider."""
         return int(self._wcs[self._i].post_ns)
 
     @property
@@ -80,7 +80,7 @@ class Completion:
 
     @property
     def latency_ns(self) -> int:
-        """complete_ns - submit_ns."""
+        """`complete_ns - submit_ns`."""
         return self.complete_ns - self.submit_ns
 
     @property
@@ -90,7 +90,7 @@ class Completion:
 
     @property
     def late_stamp(self) -> bool:
-        """Whether complete_ns is when the queue was next looked at: the bytes were there before."""
+        """Whether `complete_ns` is when the queue was next polled: the bytes had moved before."""
         return bool(self._wcs[self._i].flags & 2)
 
     def __repr__(self) -> str:
@@ -115,7 +115,7 @@ class Completion:
 
 
 def completion_at(wcs: Any, i: int) -> Completion:
-    """The view of `wcs[i]`."""
+    """Return a view of `wcs[i]`."""
     completion = Completion()
     completion._wcs = wcs
     completion._i = i
@@ -123,7 +123,7 @@ def completion_at(wcs: Any, i: int) -> Completion:
 
 
 def raise_failed(completion: Completion) -> None:
-    """Raises TransferError if the status is not OK."""
+    """Raise TransferError if the status is not OK."""
     status = completion.status
     if status is not Status.OK:
         text = f"{completion.op.name.lower()} completed with {status.name}: {_MEANING[status]}"

@@ -1,4 +1,4 @@
-"""A device: an open provider, with its regions and queues."""
+"""Open provider, with its regions and queues."""
 
 from __future__ import annotations
 
@@ -20,28 +20,39 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-    from .caps import Caps
     from .fault import FaultRule
+    from .system import Caps
 
 __all__ = ["Device"]
 
 
 _GPU_MAX = (1 << 32) - 1
 _ORDER, _FENCED = {"cuda": "between posts"}, "behind a fence"
-_UNASKED = "not asked for"  # a provider that works here, too
+_USABLE = "not asked for"  # another provider that could be used
 _open_devices: weakref.WeakSet[Device] = weakref.WeakSet()
 
 
 class Device:
-    """An open provider. `with` is its normal lifetime; closing it closes its queues and regions.
+    """Open provider. Closing it closes its queues and regions; use it in a `with` statement.
 
-    `provider` is `"soft"` (this machine's CPU copies: the software DPU), `"cuda"` (GPU number `gpu`
-    copies, by its copy engine), `"doca"` (a BlueField's DMA engine, through DOCA), `"softdoca"`
-    (the same code over DOCA in software; a process has one of the two) or `"fault"`, which wraps
-    the provider `over` and does to its operations what `rules` say. `pci`: the address of DOCA's
-    function, as "03:00.0"; None: the first that does DMA. The engine spins `spin_us` before it
-    sleeps; on one CPU it sleeps at once. Any thread may use a device. DeviceUnavailable if the
-    provider is not there, or after fork(); OutOfMemory if the GPU has no room for a context.
+    Any thread may use a device.
+
+    Args:
+        provider: `"soft"` (this machine's CPU copies: the software DPU), `"cuda"` (a GPU's copy
+            engine), `"doca"` (a BlueField's DMA engine, through DOCA), `"softdoca"` (the same code
+            over DOCA in software; a process can use only one of the two) or `"fault"` (wraps
+            another provider and injects faults).
+        spin_us: How long the engine spins before it sleeps, in microseconds. On one CPU it sleeps
+            at once.
+        over: Provider that `"fault"` wraps.
+        rules: Faults that `"fault"` injects.
+        gpu: Index of the GPU, for `"cuda"`.
+        pci: PCI address of DOCA's function ("03:00.0"), for `"doca"` and `"softdoca"`; None for the
+            first that supports DMA.
+
+    Raises:
+        DeviceUnavailable: The provider cannot be used here, or the device was used after fork().
+        OutOfMemory: The GPU has no memory for a CUDA context.
     """
 
     def __init__(
@@ -55,30 +66,8 @@ class Device:
         pci: str | None = None,
     ) -> None:
         self._d: Any = None
-        for what in (provider, over):
-            if not isinstance(what, str):
-                raise TypeError(f"provider is {what!r}; it must be text, as 'soft'")
-        if rules and provider != "fault":
-            raise ValueError(f"rules are for the provider 'fault', not for {provider!r}")
-        if gpu and "cuda" not in (provider, over):
-            raise ValueError(f"gpu={gpu!r} is for the provider 'cuda', not for {provider!r}")
-        if pci is not None and not isinstance(pci, str):
-            raise TypeError(f"pci is {pci!r}; it must be text, as '03:00.0', or None")
-        if pci is not None and DOCA.isdisjoint((provider, over)):
-            raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
-        config = ffi.new("dg_device_config *")
-        config.spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
-        config.gpu = min(whole("gpu", gpu), _GPU_MAX)
-        keep = [ffi.new("char[]", over.encode())]
-        config.over = keep[0]
-        if pci is not None:
-            keep.append(ffi.new("char[]", pci.encode()))
-            config.pci = keep[-1]
-        if rules:
-            from .fault import native_rules
-
-            keep.append(native_rules(rules))
-            config.rules, config.n_rules = keep[-1], len(rules)
+        _check_arguments(provider, over, rules, gpu, pci)
+        config, _alive = _device_config(spin_us, over, rules, gpu, pci)
         out = ffi.new("dg_device **")
         check(lib.dg_device_open(provider.encode(), config, out))
         self._d = out[0]
@@ -90,8 +79,8 @@ class Device:
 
     @property
     def caps(self) -> Caps:
-        """What the provider can do."""
-        from .caps import Caps
+        """Capabilities of the provider."""
+        from .system import Caps
 
         raw = ffi.new("dg_caps *")
         check(lib.dg_device_caps(self._handle(), raw))
@@ -107,7 +96,7 @@ class Device:
         from .system import providers
 
         others = (p for p in providers(deep=False) if p.name != self.provider)
-        return {p.name: _UNASKED if p.usable else p.why for p in others}
+        return {p.name: _USABLE if p.usable else p.why for p in others}
 
     @property
     def closed(self) -> bool:
@@ -129,16 +118,25 @@ class Device:
         name: str | None = None,
         share_process: bool = False,
     ) -> Region:
-        """Registers a Memory (`dgkit.empty`) or any contiguous buffer, in place.
+        """Register a Memory (`dgkit.empty`) or any contiguous buffer, in place.
 
-        An array on a GPU: register `dgkit.wrap(array)`. With a provider that cannot copy GPU memory
-        such a region can be exported, and no more; `doca` and `softdoca` are given its dma-buf.
+        Register an array on a GPU as `dgkit.wrap(array)`. Providers that cannot copy GPU memory
+        can only export such a region; `doca` and `softdoca` receive its dma-buf.
 
-        `offset` and `size` (bytes; None: to the end) take a part. `access` says what DMA may do:
-        `"r"`, `"w"`, `"rw"`. With `share_process` importers may open this process to copy (Yama's
-        PR_SET_PTRACER, prctl(2)). TypeError without a buffer, AccessDenied for "w" on read-only
-        bytes, BoundsError for a part outside, ExportError for a memfd that is not sealed, and for
-        GPU memory that DOCA cannot be given.
+        Args:
+            memory: Memory, or object with a buffer.
+            access: What DMA may do: `"r"`, `"w"` or `"rw"`.
+            offset: Where the region begins in the memory; bytes.
+            size: Bytes; None for all from `offset` on.
+            name: Shown in its repr and cards.
+            share_process: Importers may open this process to copy (Yama's PR_SET_PTRACER,
+                prctl(2)).
+
+        Raises:
+            TypeError: `memory` has no buffer.
+            AccessDenied: `"w"` for read-only memory.
+            BoundsError: The range exceeds the memory.
+            ExportError: The memfd is not sealed, or DOCA cannot use this GPU memory.
         """
         flags = parse_access(access)
         return Region(
@@ -146,11 +144,19 @@ class Device:
         )
 
     def import_region(self, token: bytes, timeout: float = 1.0) -> RemoteRegion:
-        """Makes a remote region of a descriptor, of this process or of another of this user.
+        """Import a region from its descriptor, exported by this or another process of this user.
 
-        DescriptorError if the bytes are none or name no region, PeerLost if the exporter is gone,
-        PeerTimeout if it does not answer within `timeout` seconds, PeerVersion, Unsupported if it
-        is of another machine, ExportError if its memory could kill this process.
+        Args:
+            token: The descriptor.
+            timeout: Seconds to wait for the exporter.
+
+        Raises:
+            DescriptorError: The descriptor is malformed, or its region was closed.
+            PeerLost: The exporter is gone.
+            PeerTimeout: The exporter did not answer in time.
+            PeerVersion: The exporter uses another version of the descriptor.
+            Unsupported: The region belongs to another machine.
+            ExportError: Using its memory could kill this process (the memfd is not sealed).
         """
         return RemoteRegion(self, token, timeout)
 
@@ -162,20 +168,28 @@ class Device:
         spin_us: float = 50.0,
         op_timeout: float = 30.0,
     ) -> Queue:
-        """Opens a queue for up to `depth` operations (1 to 65,536); one thread at a time uses it.
+        """Open a queue.
 
-        `path` is `"auto"`, `"inline"` or `"worker"`. A wait spins `spin_us` before it sleeps. An
-        operation without a completion for `op_timeout` seconds ends as TIMED_OUT.
+        Args:
+            depth: Most operations posted and not yet reaped, 1 to 65,536.
+            path: `"auto"`, `"inline"` or `"worker"`.
+            spin_us: How long a wait spins before it sleeps, in microseconds.
+            op_timeout: Seconds after which an operation without a completion ends as TIMED_OUT.
         """
         queue = Queue(self, depth, path, spin_us=spin_us, op_timeout=op_timeout)
         self._queues.add(queue)
         return queue
 
     def close(self, timeout: float = 1.0) -> None:
-        """Closes queues, then regions, then the device. Closing again does nothing.
+        """Close the queues, then the regions, then the device. Idempotent.
 
-        RegionBusy if a region is still in use after `timeout` seconds, QueueInUse if a thread is
-        inside a queue: then the device stays open, and close() may be called again.
+        Args:
+            timeout: Seconds to wait for each region that is in use.
+
+        Raises:
+            RegionBusy: A region is still in use. The device stays open, and close() may be called
+                again.
+            QueueInUse: Another thread is using a queue. The device stays open, too.
         """
         if self._d is None:
             return
@@ -197,7 +211,7 @@ class Device:
         if getattr(self, "_d", None) is not None:
             if self._pid == os.getpid():
                 warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
-            # Its regions may still be in use by others: then they stay, and so does the device.
+            # If an importer still uses a region, the region and the device stay open.
             with contextlib.suppress(DgkitError):
                 self.close()
 
@@ -220,14 +234,50 @@ class Device:
                 ("Engine spins", f"{caps.spin_ns / 1000:g} us before it sleeps"),
                 ("Keeps order", "yes" if caps.ordered else _ORDER.get(self.provider, _FENCED)),
             ]
-            rows += [(f"Not {name}", why) for name, why in self.why.items() if why != _UNASKED]
+            rows += [(f"Not {name}", why) for name, why in self.why.items() if why != _USABLE]
         title = "Device (closed)" if self.closed else "Device"
         return card(title, rows, badge=provider_badge(self.provider))
+
+
+def _check_arguments(
+    provider: str, over: str, rules: Sequence[FaultRule], gpu: int, pci: str | None
+) -> None:
+    for name in (provider, over):
+        if not isinstance(name, str):
+            raise TypeError(f"provider is {name!r}; it must be text, as 'soft'")
+    if rules and provider != "fault":
+        raise ValueError(f"rules are for the provider 'fault', not for {provider!r}")
+    if gpu and "cuda" not in (provider, over):
+        raise ValueError(f"gpu={gpu!r} is for the provider 'cuda', not for {provider!r}")
+    if pci is not None and not isinstance(pci, str):
+        raise TypeError(f"pci is {pci!r}; it must be text, as '03:00.0', or None")
+    if pci is not None and DOCA.isdisjoint((provider, over)):
+        raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
+
+
+def _device_config(
+    spin_us: float, over: str, rules: Sequence[FaultRule], gpu: int, pci: str | None
+) -> tuple[Any, list[Any]]:
+    """Return a `dg_device_config`, and what to hold while it is in use."""
+    config = ffi.new("dg_device_config *")
+    config.spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
+    config.gpu = min(whole("gpu", gpu), _GPU_MAX)
+    alive = [ffi.new("char[]", over.encode())]
+    config.over = alive[0]
+    if pci is not None:
+        alive.append(ffi.new("char[]", pci.encode()))
+        config.pci = alive[-1]
+    if rules:
+        from .fault import native_rules
+
+        alive.append(native_rules(rules))
+        config.rules, config.n_rules = alive[-1], len(rules)
+    return config, alive
 
 
 @atexit.register
 def _close_all() -> None:
     for device in list(_open_devices):
-        # The process ends: what an importer still uses is its own mapping, and stays.
+        # An importer keeps its own mapping when this process exits.
         with contextlib.suppress(DgkitError):
             device.close(timeout=0.1)

@@ -1,4 +1,4 @@
-"""Rules of the provider `fault`: what goes wrong, when."""
+"""Rules of the provider `fault`: which operations fail, and how."""
 
 from __future__ import annotations
 
@@ -14,18 +14,27 @@ __all__ = ["FaultRule", "native_rules"]
 
 _ACTIONS = {"error": 0, "delay": 1, "reorder": 2, "lose": 3}
 _EVERY_MAX = (1 << 32) - 1
-_DELAY_MAX_US = 1e15  # 31 years: a clock plus this is still no more than 64 bits
+_DELAY_MAX_US = 1e15  # 31 years: a CLOCK_MONOTONIC stamp plus this delay fits 64 bits
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRule:
-    """Does `action` to operations that match.
+    """Fault to inject into matching operations. The first rule that matches acts.
 
-    `"error"` completes one with `status` and moves nothing; `"delay"` starts it `delay_us` later;
-    `"reorder"` starts it after the next one; `"lose"` moves its bytes and loses its completion,
-    which then ends as TIMED_OUT. A rule matches reads (`"r"`), writes (`"w"`) or both, of min_size
-    to max_size bytes, past the first `skip`, then each `every`-th, at most `count` times (0: no
-    limit), with `probability` drawn from `seed`. The first rule that matches acts.
+    Attributes:
+        action: `"error"` completes the operation with `status` and moves no bytes; `"delay"` starts
+            it `delay_us` later; `"reorder"` starts it after the next one; `"lose"` moves its bytes
+            and loses its completion, which then ends as TIMED_OUT.
+        ops: Match reads (`"r"`), writes (`"w"`) or both (`"rw"`).
+        status: Status of the action `"error"`.
+        every: Act on the first match after `skip` and on each `every`-th one after that.
+        skip: Do not act on the first `skip` matches.
+        count: Act at most `count` times; 0 for no limit.
+        min_size: Smallest operation to match, in bytes.
+        max_size: Largest operation to match, in bytes.
+        delay_us: Delay of the action `"delay"`, in microseconds.
+        probability: Probability of acting, 0 to 1.
+        seed: Seed of the random numbers for `probability`.
     """
 
     action: str
@@ -56,17 +65,17 @@ class FaultRule:
 
 
 def native_rules(rules: Sequence[FaultRule]) -> Any:
-    """The rules as a C array."""
+    """Return the rules as a C array of `dg_fault_rule`."""
     array = ffi.new("dg_fault_rule[]", max(1, len(rules)))
-    for to, rule in zip(array, rules, strict=False):
+    for raw, rule in zip(array, rules, strict=False):
         if not isinstance(rule, FaultRule):
             raise TypeError(f"rules has {rule!r:.60}; each must be FaultRule")
-        to.action = _ACTIONS[rule.action]
-        to.ops = int(parse_access(rule.ops))
-        to.status = int(Status(rule.status))
-        to.every, to.skip, to.count = rule.every, rule.skip, rule.count
-        to.min_size, to.max_size = rule.min_size, rule.max_size
-        to.delay_ns = nanoseconds(min(rule.delay_us, _DELAY_MAX_US) / 1e6)
-        to.ppm = round(rule.probability * 1_000_000)
-        to.seed = rule.seed & 0xFFFFFFFF
+        raw.action = _ACTIONS[rule.action]
+        raw.ops = int(parse_access(rule.ops))
+        raw.status = int(Status(rule.status))
+        raw.every, raw.skip, raw.count = rule.every, rule.skip, rule.count
+        raw.min_size, raw.max_size = rule.min_size, rule.max_size
+        raw.delay_ns = nanoseconds(min(rule.delay_us, _DELAY_MAX_US) / 1e6)
+        raw.ppm = round(rule.probability * 1_000_000)
+        raw.seed = rule.seed & 0xFFFFFFFF
     return array

@@ -1,4 +1,4 @@
-"""Measuring: the C core takes every sample; Python only asks for blocks of them."""
+"""Latency and rate measured by loops in the C core, called block by block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..types import Op, Status
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
 from .completion import completion_at, raise_failed
-from .work_request import record
+from .work_request import wr_fields
 
 if TYPE_CHECKING:
     from .prepared import PreparedOp
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["Rate", "Samples", "copy_methods", "copy_ns", "floor", "latency"]
 __all__ += ["measure_bare", "rate"]
 
-_BLOCK = 2000  # samples between two chances for a signal or a progress bar
+_BLOCK = 2000  # samples between two checks for signals and updates of a progress bar
 Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Latencies in ns, in the order in which they were taken, and which path they took."""
+    """Latencies in ns, in the order in which they were measured, and the path that they took."""
 
     ns: array[int]
     path: str
@@ -36,9 +36,9 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a window moved: operations, bytes, elapsed ns, and how many operations failed.
+    """Operations, bytes and elapsed ns of a measurement window, and how many operations failed.
 
-    `path` is `inline`, `worker`, or `mixed` where some operations took one and some the other.
+    `path` is `inline`, `worker`, or `mixed` if operations took both.
     """
 
     ops: int
@@ -67,16 +67,31 @@ def latency(
     remote_offset: int = 0,
     progress: Progress | None = None,
 ) -> Samples:
-    """`count` transfers one after another: from before each is submitted until it is reaped, ns.
+    """Measure the latency of `count` transfers, one after another.
 
-    `progress` is called with the share that is done, 0 to 1. TransferError if one fails.
+    Args:
+        queue: Queue to post to.
+        local: Local region.
+        remote: Remote region.
+        op: `"read"` or `"write"`.
+        size: Bytes of one transfer.
+        count: Number of transfers.
+        local_offset: Bytes.
+        remote_offset: Bytes.
+        progress: Called with the completed share, 0 to 1.
+
+    Returns:
+        Latencies in ns, each from before the submission to after the completion was reaped.
+
+    Raises:
+        TransferError: A transfer failed.
     """
     shape = {"size": size, "local_offset": local_offset, "remote_offset": remote_offset}
-    prepared = queue._prepare(record(_op(op), local, remote, shape))
+    prepared = queue._prepare(wr_fields(_op(op), local, remote, shape))
     samples = array("Q", bytes(8 * whole("count", count, 1)))
     raw = ffi.from_buffer("uint64_t[]", samples, require_writable=True)
     status = ffi.new("int32_t *")
-    # A block of large copies would keep signals waiting: about 16 MiB, and at least one.
+    # Large copies go in smaller blocks, of about 16 MiB, so that signals are handled in time.
     block = max(1, min(_BLOCK, (1 << 24) // size))
     done = 0
     with prepared:
@@ -103,9 +118,21 @@ def rate(
     remote_offset: int = 0,
     progress: Progress | None = None,
 ) -> Rate:
-    """Keeps `window` transfers of `size` bytes in flight for `seconds`.
+    """Measure the throughput with `window` transfers in flight.
 
-    They lie one behind another in both regions, from the offsets on, as many as fit.
+    The transfers use consecutive parts of both regions, from the offsets on, as many as fit.
+
+    Args:
+        queue: Queue to post to.
+        local: Local region.
+        remote: Remote region.
+        op: `"read"` or `"write"`.
+        size: Bytes of one transfer.
+        window: Transfers in flight.
+        seconds: Duration of the measurement.
+        local_offset: Bytes.
+        remote_offset: Bytes.
+        progress: Called with the completed share, 0 to 1.
     """
     room = min(local.size - local_offset, remote.size - remote_offset)
     n = max(1, min(room // whole("size", size, 1), whole("window", window, 1)))
@@ -113,10 +140,9 @@ def rate(
         {"size": size, "local_offset": local_offset + at, "remote_offset": remote_offset + at}
         for at in range(0, n * size, size)
     ]
-    raw = ffi.new("dg_wr[]", [record(_op(op), local, remote, shape) for shape in shapes])
+    raw = ffi.new("dg_wr[]", [wr_fields(_op(op), local, remote, shape) for shape in shapes])
     out = ffi.new("dg_rate *")
-    total = [0, 0, 0, 0, 0]
-    duration_ns = _finite(seconds)
+    total, duration_ns = [0, 0, 0, 0, 0], _finite(seconds)
     while total[2] < duration_ns:
         part = min(100_000_000, duration_ns - total[2])
         check(lib.dg_measure_rate(queue._q, raw, n, window, part, out))
@@ -124,8 +150,14 @@ def rate(
         total = [a + b for a, b in zip(total, figures, strict=True)]
         if progress:
             progress(min(1.0, total[2] / duration_ns))
-    path = "worker" if total[4] == 0 else "inline" if total[4] == total[0] else "mixed"
-    return Rate(total[0], total[1], total[2], total[3], path, queue.device.provider)
+    return _rate_of(total, queue.device.provider)
+
+
+def _rate_of(total: list[int], provider: str) -> Rate:
+    """Return the sums over all blocks as a Rate."""
+    ops, size, elapsed_ns, failed, inlined = total
+    path = "worker" if inlined == 0 else "inline" if inlined == ops else "mixed"
+    return Rate(ops, size, elapsed_ns, failed, path, provider)
 
 
 def _finite(seconds: float) -> int:
@@ -135,9 +167,19 @@ def _finite(seconds: float) -> int:
 
 
 def floor(size: int, count: int = 2000, handoff: bool = True) -> array[int]:
-    """The floor on this machine now, ns: a thread sees a doorbell, copies, sets a flag.
+    """Measure this machine's lower bound of a transfer's latency.
 
-    With `handoff=False`: one memcpy here. Unsupported for a hand-off on one CPU.
+    Args:
+        size: Bytes to copy.
+        count: Number of samples.
+        handoff: A second thread sees a doorbell, copies with memcpy and sets a flag. If False, the
+            calling thread does one memcpy.
+
+    Returns:
+        `count` times in ns.
+
+    Raises:
+        Unsupported: `handoff` with only one CPU.
     """
     samples = array("Q", bytes(8 * whole("count", count, 1)))
     raw = ffi.from_buffer("uint64_t[]", samples, require_writable=True)
@@ -146,15 +188,22 @@ def floor(size: int, count: int = 2000, handoff: bool = True) -> array[int]:
 
 
 def measure_bare(prepared: PreparedOp, count: int = 2000, window: int = 1) -> array[int]:
-    """The floor under a prepared operation: the provider's own plain calls, no queue, no checks.
+    """Measure the lower bound of a prepared operation: the provider's calls, no queue, no checks.
 
-    Value i, in ns, is from the end of copy i - 1 to that of copy i, with `window` in flight.
-    Unsupported where the provider has no such floor (`soft`; its floor is `floor`).
+    Args:
+        prepared: Operation to measure.
+        count: Number of samples.
+        window: Copies in flight.
+
+    Returns:
+        `count` times in ns, each from the end of the previous copy to the end of this one.
+
+    Raises:
+        Unsupported: The provider has no such measurement (`soft`: use `floor`).
     """
     samples = array("Q", bytes(8 * whole("count", count, 1)))
     raw = ffi.from_buffer("uint64_t[]", samples, require_writable=True)
-    # A block of large copies would keep signals waiting.
-    block = 500
+    block = 500  # signals are handled between blocks
     for done in range(0, count, block):
         n = min(block, count - done)
         check(lib.dg_measure_bare(prepared._op, n, min(whole("window", window, 1), n), raw + done))
@@ -162,7 +211,7 @@ def measure_bare(prepared: PreparedOp, count: int = 2000, window: int = 1) -> ar
 
 
 def copy_methods() -> list[str]:
-    """The names of the copy methods of the C core; the first is libc's memcpy."""
+    """Return the names of the C core's copy methods; the first is libc's memcpy."""
     names: list[str] = []
     while (name := lib.dg_copy_method(len(names))) != ffi.NULL:
         names.append(ffi.string(name).decode())
@@ -170,7 +219,7 @@ def copy_methods() -> list[str]:
 
 
 def copy_ns(method: int, size: int, count: int) -> array[int]:
-    """`count` copies of `size` bytes by `copy_methods()[method]`, ns each."""
+    """Measure `count` copies of `size` bytes by `copy_methods()[method]`; return each one's ns."""
     source = ffi.from_buffer(bytearray(b"1") * whole("size", size, 1))
     target = ffi.from_buffer(bytearray(b"2") * size)
     samples = array("Q", bytes(8 * whole("count", count, 1)))

@@ -1,4 +1,4 @@
-"""What the C core is told of memory: parts of it, and GPU memory."""
+"""Memory as the C core describes it (`dg_memory`): ranges of buffers and GPU memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = {"vmm": 1, "ipc": 2, "none": 3}  # enum dg_memory_kind
 
 
 def part(total: int, offset: int, size: int | None) -> tuple[int, int]:
-    """Where a part of `total` bytes begins, and how long it is. BoundsError if it leaves them."""
+    """Return start and length of a range of `total` bytes; BoundsError if out of bounds."""
     start = whole("offset", offset)
     length = total - start if size is None else whole("size", size, 1)
     if length < 1 or start + length > total:
@@ -28,7 +28,7 @@ def part(total: int, offset: int, size: int | None) -> tuple[int, int]:
 
 
 def described_gpu(memory: Any, span: GpuSpan, offset: int, size: int | None) -> Any:
-    """A dg_memory of a part of GPU memory."""
+    """Return the `dg_memory` of a range of GPU memory."""
     start, length = part(span.size, offset, size)
     raw = ffi.new("dg_memory *")
     raw.addr = ffi.cast("char *", span.address) + start

@@ -1,9 +1,8 @@
-"""A queue: post reads and writes, reap their completions."""
+"""Queue that posts reads and writes."""
 
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from collections.abc import Sequence
 
@@ -11,18 +10,19 @@ from ..errors import ClosedError
 from ..types import Op, Path, parse_path
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
-from .batches import Batches
-from .prepared import PreparedOp
-from .transfer import _NOT_YET, RACED, Pending, Transfer
-from .work_request import chain, check_sides, record
+from .prepared import BatchQueue, PreparedOp
+from .transfer import SINK_SIZE, Transfer
+from .work_request import chain, check_regions, wr_fields
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from typing import Any
 
     from .aio import Waiters
     from .device import Device
     from .region import Region, RemoteRegion
+    from .transfer import Pending
 
     Segment = tuple[Region, int, int]
 
@@ -31,16 +31,17 @@ __all__ = ["Queue"]
 _write, _read = lib.dg_transfer_write, lib.dg_transfer_read
 _post_transfer = lib.dg_transfer_post
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
-_TICKET: int = lib.DG_TICKET
-_SINK = 512  # completions that share one block of memory
+_LAST = SINK_SIZE - 1  # the completion that fills a sink
 
 
-class Queue(Batches):
-    """A submission ring, a completion ring and one fd. Made by `Device.queue`.
+class Queue(BatchQueue):
+    """Submission ring, completion ring and one file descriptor. Created by `Device.queue`.
 
-    One thread at a time uses a queue; a second one gets QueueInUse. Every method that posts raises
-    BoundsError, AccessDenied, ClosedError or QueueFull before anything was posted.
+    One thread at a time uses a queue; a second one gets QueueInUse. Methods that post raise
+    BoundsError, AccessDenied, ClosedError or QueueFull before anything is posted.
     """
+
+    _device: Device
 
     def __init__(
         self, device: Device, depth: int, path: str | Path, *, spin_us: float, op_timeout: float
@@ -59,44 +60,7 @@ class Queue(Batches):
         check(lib.dg_queue_open(device._handle(), self.depth, self.path.value, *times, out))
         self._q = out[0]
         super().__init__()
-        self._waiters: Waiters | None = None  # who awaits transfers, if anybody ever did
-        self._sink_lock = threading.Lock()
-        self._sink: Any
-        self._new_sink()
-
-    def _new_sink(self) -> Any:
-        """A new block for completions; the old one lives as long as completions refer to it."""
-        with self._sink_lock:
-            # Who is between a post and its look at _sink sees that it changed: see `_transfer`.
-            self._sink = RACED
-            sink = ffi.new("dg_wc[]", _SINK)
-            check(lib.dg_queue_sink(self._q, sink, _SINK))
-            self._sink = sink
-        return sink
-
-    def _transfer(self, ticket: int, sink: Any) -> Transfer:
-        """What a post gave, as an object. `sink` is the one from before the post.
-
-        If it is another one now, a second thread was here too, and which of the two has this
-        completion is not known: it must not pass for somebody else's.
-        """
-        if ticket < 0:
-            self._refuse(ticket)
-        if ticket < _TICKET:
-            done = Transfer()
-            done._wcs = sink if sink is self._sink else RACED
-            done._i = ticket
-            if ticket == _SINK - 1:
-                self._new_sink()
-            return done
-        pending = Pending()
-        pending._queue = self
-        pending._ticket = ticket
-        pending._wcs = _NOT_YET
-        pending._i = -1
-        return pending
-
-    # Transfers
+        self._waiters: Waiters | None = None  # of the event loop that awaited transfers last
 
     def write(
         self,
@@ -108,9 +72,18 @@ class Queue(Batches):
         remote_offset: int = 0,
         fence: bool = False,
     ) -> Transfer:
-        """Puts `size` local bytes into the remote region. None: all from `local_offset` on.
+        """Write local bytes to a remote region.
 
-        With `fence` it starts only when all that was posted before is complete.
+        Args:
+            local: Region to read from.
+            remote: Remote region to write to.
+            size: Bytes; None for all from `local_offset` on.
+            local_offset: Bytes.
+            remote_offset: Bytes.
+            fence: Start only when all operations posted before are complete.
+
+        Returns:
+            The transfer, already complete if it was done inline.
         """
         if fence:
             return self._post_checked(
@@ -122,7 +95,7 @@ class Queue(Batches):
             ticket = _write(self._q, local.id, remote.id, size, local_offset, remote_offset)
         except (TypeError, OverflowError, AttributeError):
             return self._post_checked(_WRITE, local, remote, size, local_offset, remote_offset)
-        if 0 <= ticket < _SINK - 1 and sink is self._sink:  # done at once: the usual small one
+        if 0 <= ticket < _LAST and sink is self._sink:  # completed inline, as most small ones do
             done = Transfer()
             done._wcs = sink
             done._i = ticket
@@ -139,7 +112,19 @@ class Queue(Batches):
         remote_offset: int = 0,
         fence: bool = False,
     ) -> Transfer:
-        """Brings `size` remote bytes into the local region. None: as many as `local` holds."""
+        """Read remote bytes into a local region.
+
+        Args:
+            local: Region to write to.
+            remote: Remote region to read from.
+            size: Bytes; None for as many as `local` holds from `local_offset` on.
+            local_offset: Bytes.
+            remote_offset: Bytes.
+            fence: Start only when all operations posted before are complete.
+
+        Returns:
+            The transfer, already complete if it was done inline.
+        """
         if fence:
             return self._post_checked(
                 _READ, local, remote, size, local_offset, remote_offset, fence=True
@@ -150,7 +135,7 @@ class Queue(Batches):
             ticket = _read(self._q, local.id, remote.id, size, local_offset, remote_offset)
         except (TypeError, OverflowError, AttributeError):
             return self._post_checked(_READ, local, remote, size, local_offset, remote_offset)
-        if 0 <= ticket < _SINK - 1 and sink is self._sink:
+        if 0 <= ticket < _LAST and sink is self._sink:
             done = Transfer()
             done._wcs = sink
             done._i = ticket
@@ -166,95 +151,105 @@ class Queue(Batches):
         *offsets: Any,
         fence: bool = False,
     ) -> Transfer:
-        """The call with each number looked at: for what is not plain.
+        """Post with each argument checked: the slow path of `read` and `write`.
 
-        What is no whole number came here by its `|`: cffi takes a Fraction, and cuts it.
+        Anything but plain ints takes this path: `|` raises TypeError for, say, a Fraction, which
+        cffi would truncate.
         """
-        check_sides(local, remote)
-        places = (whole("local_offset", offsets[0]), whole("remote_offset", offsets[1]))
-        length = max(1, local.size - places[0]) if size is None else whole("size", size)
+        check_regions(local, remote)
+        starts = (whole("local_offset", offsets[0]), whole("remote_offset", offsets[1]))
+        length = max(1, local.size - starts[0]) if size is None else whole("size", size)
         sink = self._sink
-        ticket = _post_transfer(self._q, op, local.id, remote.id, length, *places, fence)
+        ticket = _post_transfer(self._q, op, local.id, remote.id, length, *starts, fence)
         return self._transfer(ticket, sink)
 
     def write_2d(self, local: Region, remote: RemoteRegion, **shape: int) -> Transfer:
-        """Writes `rows` rows of `size` bytes, `local_stride` and `remote_stride` bytes apart.
+        """Write rows of bytes that are a stride apart.
 
-        Also `local_offset`, `remote_offset`. The rows may not overlap where they are written.
+        Args:
+            local: Region to read from.
+            remote: Remote region to write to. The rows may not overlap in it.
+            shape: `size` (bytes of a row), `rows`, `local_stride`, `remote_stride`, `local_offset`,
+                `remote_offset` (bytes).
         """
-        return self._post_records([record(_WRITE, local, remote, shape)])
+        return self._post_requests([wr_fields(_WRITE, local, remote, shape)])
 
     def read_2d(self, local: Region, remote: RemoteRegion, **shape: int) -> Transfer:
-        """Reads `rows` rows of `size` bytes; as `write_2d`."""
-        return self._post_records([record(_READ, local, remote, shape)])
+        """Read rows of bytes that are a stride apart; arguments as in `write_2d`."""
+        return self._post_requests([wr_fields(_READ, local, remote, shape)])
 
     def gather(
         self, segments: Sequence[Segment], remote: RemoteRegion, *, remote_offset: int = 0
     ) -> Transfer:
-        """Writes local segments, (region, offset, size) each, one behind another into `remote`."""
-        return self._post_records(chain(_WRITE, segments, remote, remote_offset))
+        """Write local segments to consecutive bytes of `remote`.
+
+        Args:
+            segments: `(region, offset, size)` of each segment; bytes.
+            remote: Remote region to write to.
+            remote_offset: Where the first segment goes; bytes.
+        """
+        return self._post_requests(chain(_WRITE, segments, remote, remote_offset))
 
     def scatter(
         self, remote: RemoteRegion, segments: Sequence[Segment], *, remote_offset: int = 0
     ) -> Transfer:
-        """Reads from `remote` on into local segments, (region, offset, size) each, in turn."""
-        return self._post_records(chain(_READ, segments, remote, remote_offset))
+        """Read consecutive bytes of `remote` into local segments.
 
-    def _post_records(self, records: list[dict[str, int]]) -> Transfer:
-        raw = ffi.new("dg_wr[]", records)
+        Args:
+            remote: Remote region to read from.
+            segments: `(region, offset, size)` of each segment; bytes.
+            remote_offset: Where to start to read; bytes.
+        """
+        return self._post_requests(chain(_READ, segments, remote, remote_offset))
+
+    def _post_requests(self, requests: list[dict[str, int]]) -> Transfer:
+        raw = ffi.new("dg_wr[]", requests)
         sink = self._sink
-        ticket = lib.dg_transfer_post_wr(self._q, raw, len(records))
+        ticket = lib.dg_transfer_post_wr(self._q, raw, len(requests))
         return self._transfer(ticket, sink)
 
-    # Prepared
-
     def prepare_write(self, local: Region, remote: RemoteRegion, **shape: int) -> PreparedOp:
-        """Checks a write once: `size`, `local_offset`, `remote_offset`, `user`, and for rows
-        `rows`, `local_stride`, `remote_stride`."""
-        return self._prepare(record(_WRITE, local, remote, shape))
+        """Check a write once and return it as a prepared operation.
+
+        Args:
+            local: Region to read from.
+            remote: Remote region to write to.
+            shape: `size`, `local_offset`, `remote_offset`, `user`, and for rows `rows`,
+                `local_stride`, `remote_stride`.
+        """
+        return self._prepare(wr_fields(_WRITE, local, remote, shape))
 
     def prepare_read(self, local: Region, remote: RemoteRegion, **shape: int) -> PreparedOp:
-        """Checks a read once; as `prepare_write`."""
-        return self._prepare(record(_READ, local, remote, shape))
+        """Check a read once and return it as a prepared operation; see `prepare_write`."""
+        return self._prepare(wr_fields(_READ, local, remote, shape))
 
     def _prepare(self, wr: dict[str, int]) -> PreparedOp:
         return PreparedOp(self, ffi.new("dg_wr[]", [wr]), 1)
 
-    # Life
+    def _completed(self, transfer: Pending) -> Awaitable[None]:
+        from .aio import running_waiters
+
+        self._waiters = waiters = running_waiters(self, self._waiters)
+        return waiters.add(transfer)
 
     @property
     def device(self) -> Device:
-        """The device that it belongs to."""
+        """Device that opened the queue."""
         return self._device
 
-    @property
-    def pending(self) -> int:
-        """Posted operations that were not yet reaped."""
-        return int(lib.dg_queue_pending(self._q))
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed."""
-        return self._closed
-
-    def fileno(self) -> int:
-        """An fd for select or epoll: readable after `arm()` gave True and something completed."""
-        return check(lib.dg_queue_fileno(self._q))
-
-    def arm(self) -> bool:
-        """Before sleeping on `fileno()`: True if it will be written, False if work is there."""
-        return check(lib.dg_queue_arm(self._q)) == 1
-
     def close(self) -> None:
-        """What is pending completes as FLUSHED; completions can still be taken. Again: nothing."""
+        """Complete pending operations as FLUSHED and close the queue. Idempotent.
+
+        Completions can still be reaped afterwards.
+        """
         if self._closed:
             return
         if self._waiters is not None:
-            self._waiters.closing()
+            self._waiters.before_close()
         check(lib.dg_queue_close(self._q))
         self._closed = True
         if self._waiters is not None:
-            self._waiters.closed()
+            self._waiters.after_close()
 
     def __enter__(self) -> Queue:
         if self._closed:
@@ -270,7 +265,7 @@ class Queue(Batches):
         if not self._closed and self._pid == os.getpid():
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
         lib.dg_queue_free(self._q)
-        self._q, self._closed = None, True  # whoever has it may be finalized later, and close it
+        self._q, self._closed = None, True  # its holder may be finalized later and close it
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.pending} pending"

@@ -1,4 +1,4 @@
-"""Memory regions: registered here, or imported."""
+"""Memory regions: registered with a device, or imported by one."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = ["Region", "RemoteRegion"]
 
 _SHARE_PROCESS, _MAY_FAULT = 2, 4
 _METHODS = ("map", "vm", "ask", "gpu", "lent", "doca")
-_HOW = {
+_METHOD_TEXTS = {
     "map": "mapped into this process",
     "vm": "copied by the kernel (process_vm_readv)",
-    "ask": "copied by its owner, which is asked",
+    "ask": "copied by its owner on request",
     "gpu": "mapped on the GPU",
-    "doca": "by DOCA, which the owner exported it to",
+    "doca": "by DOCA, from the owner's DOCA export",
 }
 
-# What a finalizer could not close because transfers are still in flight: it must not be freed.
-_kept: list[tuple[Any, ...]] = []
+# Regions that a finalizer could not close because transfers are in flight: keep their memory.
+_leaked: list[tuple[Any, ...]] = []
 
 
 class _Base:
-    """What both kinds have: a handle, an id for records, and an end."""
+    """Base of both kinds of region: handle, id and close."""
 
     __slots__ = ("__weakref__", "_device", "_pid", "_r", "access", "id", "name", "size")
 
@@ -48,11 +48,11 @@ class _Base:
         self._device = device
         self._pid = os.getpid()
         self.name = name
-        # Before the C core knows it: Ctrl-C may come at any moment, and the device closes them all.
-        device._regions.add(self)  # type: ignore[arg-type] # it is one of the two kinds
+        # Before the C call, so that the device closes the region even if Ctrl-C interrupts.
+        device._regions.add(self)  # type: ignore[arg-type] # self is one of the two kinds
 
     def _open(self, call: Any, *args: Any) -> None:
-        """A C call that makes the region. What it made is known, wherever Ctrl-C comes."""
+        """Make the C call that creates the region; keep its handle even if Ctrl-C interrupts."""
         out = ffi.new("dg_region **")
         try:
             check(call(*args, out))
@@ -69,29 +69,33 @@ class _Base:
 
     @property
     def device(self) -> Device:
-        """The device that it belongs to."""
+        """Device that the region belongs to."""
         return self._device
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed, by itself or with its device."""
+        """Whether the region or its device is closed."""
         return self._r is None or self._device.closed
 
     def close(self, timeout: float = 1.0) -> None:
-        """Refuses new transfers, waits for those in flight, then lets go. Again: does nothing.
+        """Refuse new transfers, wait for those in flight, then release the memory. Idempotent.
 
-        RegionBusy after `timeout` seconds: new transfers stay refused and the memory stays as it
-        is; close() may be called again.
+        Args:
+            timeout: Seconds to wait for transfers in flight.
+
+        Raises:
+            RegionBusy: Transfers are still in flight after `timeout` seconds. New transfers stay
+                refused, the memory stays valid, and close() may be called again.
         """
         if self._r is None:
             return
-        if not self._device.closed:  # else it went with the device: the collector knows no order
+        if not self._device.closed:  # the collector may have finalized the device first
             check(lib.dg_region_close(self._r, nanoseconds(timeout)))
         self._r = None
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
-        """After the C core gave the memory up."""
+    def _release(self) -> None:
+        """Release the memory, after the C core released the region."""
 
     def __enter__(self) -> Any:
         return self
@@ -107,20 +111,20 @@ class _Base:
         try:
             self.close(timeout=0.1)
         except DgkitError:
-            _kept.append(self._pinned())
+            _leaked.append(self._in_use())
 
-    def _pinned(self) -> tuple[Any, ...]:
+    def _in_use(self) -> tuple[Any, ...]:
         return (self._r, self._device)
 
     def _state(self) -> str:
-        """What keeps transfers from it, in a word; "" if nothing does."""
+        """Return why transfers are impossible in one word, or "" if they are possible."""
         if self.closed:
             return "closed"
         info = self._info()
         return "lost" if info.lost else "revoked" if info.revoked else ""
 
     def _rows(self) -> list[tuple[str, object]]:
-        """What a card says of this kind."""
+        """Return the rows of the HTML card that this kind of region adds."""
         return [("Id", self.id)]
 
     def _repr_html_(self) -> str:
@@ -133,10 +137,10 @@ class _Base:
 
 
 class Region(_Base):
-    """Memory registered with a device. Made by `Device.register`.
+    """Memory registered with a device. Created by `Device.register`.
 
-    While it is open the bytes stay where they are: a bytearray cannot be resized, an mmap cannot
-    be closed. `close()` is a promise: once it returns, no importer moves a byte of it any more.
+    While the region is open its bytes cannot move: a bytearray cannot be resized, an mmap cannot be
+    closed. Once `close()` returns, no importer can move a byte of it any more.
     """
 
     __slots__ = ("_bytes", "_keep", "_span", "memory", "place")
@@ -168,14 +172,14 @@ class Region(_Base):
             self._open(lib.dg_region_register, device._handle(), raw, int(access))
         except BaseException:
             if self._r is None:
-                self._let_go()
+                self._release()
             raise
 
     def _describe(self, known: bool, offset: int, size: int | None, share_process: bool) -> Any:
         view = flat_view(self.memory.buffer if known else self.memory)
         self._bytes = ffi.from_buffer("char[]", view)
         flags = READONLY if view.readonly else 0
-        del view  # a traceback keeps what is here, and the object must be free if this fails
+        del view  # a traceback would keep it, and with it the caller's buffer locked
         if share_process or (known and self.memory.share_process):
             flags |= _SHARE_PROCESS
         start, length = part(len(self._bytes), offset, size)
@@ -190,24 +194,32 @@ class Region(_Base):
         return raw
 
     def _may_fault(self, known: bool) -> bool:
-        """Whether a file lies under the bytes; looked up once for each Memory object."""
+        """Return whether a file backs the bytes; looked up once per Memory object."""
         found = getattr(self.memory, "may_fault", None) if known else None
         if found is None:
             found = bool(check(lib.dg_memory_may_fault(self._bytes, len(self._bytes))))
-            # A Memory of the user's own may have no place for it: then it is looked up again.
-            # (TypeError is what a frozen dataclass with slots raises.)
+            # A user's Memory class may refuse the attribute (a frozen dataclass with slots raises
+            # TypeError): then it is looked up each time.
             with contextlib.suppress(AttributeError, TypeError):
                 if known:
                     self.memory.may_fault = found
         return bool(found)
 
     def export(self, access: str | Access | None = None) -> bytes:
-        """A descriptor of at most 768 bytes: whoever of this user holds it can import the region.
+        """Return a descriptor: any process of this user that has it can import the region.
 
-        `access` narrows the region's own. AccessDenied if it would widen it, or write to memory
-        that was allocated with readonly_export=True.
+        Args:
+            access: Narrows the region's access; None for all of it.
+
+        Returns:
+            At most 768 bytes.
+
+        Raises:
+            AccessDenied: `access` would widen the region's, or allow writes to memory that was
+                allocated with `readonly_export=True`.
+            ExportError: CUDA cannot share this GPU memory.
         """
-        if self._span is not None and self._span.kind == "none" and not self._by_doca:
+        if self._span is not None and self._span.kind == "none" and not self._exports_by_doca:
             raise ExportError(self._span.why, check="")
         locked = getattr(self.memory, "readonly_export", False)
         flags = self.access if access is None else parse_access(access)
@@ -224,29 +236,29 @@ class Region(_Base):
         return bytes(ffi.buffer(buffer, length))
 
     @property
-    def _by_doca(self) -> bool:
-        """DOCA exports GPU memory that CUDA has no other way to share."""
+    def _exports_by_doca(self) -> bool:
+        """Whether the device exports by DOCA, which shares GPU memory that CUDA cannot."""
         return self._device.provider in DOCA
 
     @property
     def importers(self) -> int:
-        """How many imports of it are alive."""
+        """Number of live imports of the region."""
         return int(self._info().importers)
 
     @property
     def revoked(self) -> bool:
-        """Whether close() was called, also when it could not finish."""
+        """Whether close() was called, even if it could not finish."""
         return self.closed or bool(self._info().revoked)
 
-    def _let_go(self) -> None:
-        # A finalizer may come when the buffer is gone already; there is nothing to release then.
+    def _release(self) -> None:
+        # In a finalizer the buffer may be released already.
         with contextlib.suppress(ValueError):
             if self._bytes is not None:
                 ffi.release(self._bytes)
         self._keep = None
 
-    def _pinned(self) -> tuple[Any, ...]:
-        return (*super()._pinned(), self._bytes, self._keep, self.memory)
+    def _in_use(self) -> tuple[Any, ...]:
+        return (*super()._in_use(), self._bytes, self._keep, self.memory)
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
@@ -259,27 +271,27 @@ class Region(_Base):
 
 
 class RemoteRegion(_Base):
-    """A region that was imported. Made by `Device.import_region`."""
+    """Imported region. Created by `Device.import_region`."""
 
     __slots__ = ("method", "peer_pid")
 
-    def __init__(self, device: Device, token: bytes, timeout: float) -> None:
+    def __init__(self, device: Device, descriptor: bytes, timeout: float) -> None:
         super().__init__(device, None)
-        token = bytes(memoryview(token))
+        raw = bytes(memoryview(descriptor))
         limit = nanoseconds(timeout)
-        self._open(lib.dg_region_import, device._handle(), token, len(token), limit)
+        self._open(lib.dg_region_import, device._handle(), raw, len(raw), limit)
         info = self._info()
         self.method = _METHODS[info.method]
         self.peer_pid = int(info.peer_pid)
 
     @property
     def lost(self) -> bool:
-        """Whether its exporter is gone: transfers then complete as PEER_LOST."""
+        """Whether the exporter is gone: transfers complete as PEER_LOST."""
         return bool(self._info().lost)
 
     @property
     def revoked(self) -> bool:
-        """Whether its exporter closed it: transfers then complete as REMOTE_ACCESS_ERROR."""
+        """Whether the exporter closed the region: transfers complete as REMOTE_ACCESS_ERROR."""
         return bool(self._info().revoked)
 
     def __repr__(self) -> str:
@@ -288,5 +300,5 @@ class RemoteRegion(_Base):
         return f"<dgkit.RemoteRegion id {self.id}, {self.size} bytes of {owner}, {state}>"
 
     def _rows(self) -> list[tuple[str, object]]:
-        how, owner = _HOW[self.method], f"process {self.peer_pid}"
-        return [("Owner", owner), ("Reached", how), *super()._rows()]
+        method, owner = _METHOD_TEXTS[self.method], f"process {self.peer_pid}"
+        return [("Owner", owner), ("Reached", method), *super()._rows()]

@@ -1,4 +1,4 @@
-"""What this machine offers: providers, CPUs, the clock, the folder for sockets."""
+"""Capabilities of this machine: providers, CPUs, the clock, the folder for sockets."""
 
 from __future__ import annotations
 
@@ -7,19 +7,44 @@ from pathlib import Path
 
 from ._ffi import check, ffi, last_error, lib
 
-__all__ = ["ProviderInfo", "cpus", "now_ns", "providers", "runtime_dir"]
+__all__ = ["Caps", "ProviderInfo", "cpus", "now_ns", "providers", "runtime_dir"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Capabilities of an open provider. Sizes are bytes.
+
+    Attributes:
+        provider: Its name.
+        max_size: Largest operation.
+        inline_max: Largest copy that the path `auto` does inline.
+        spin_ns: How long the provider's engine spins before it sleeps; 0: it sleeps at once.
+        ordered: Writes of one queue become visible in posting order. Where False, writes behind a
+            fence do, and with `cuda` those of different posts.
+        max_queues: Most queues open at a time.
+        engine: Description of what copies: "GPU 0, NVIDIA H200", "DOCA 3.0.0058, 0000:03:00.0
+            mlx5_0"; "" for this machine's CPU.
+    """
+
+    provider: str
+    max_size: int
+    inline_max: int
+    spin_ns: int
+    ordered: bool
+    max_queues: int
+    engine: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderInfo:
-    """One provider: whether it can be opened here, and exactly why not."""
+    """Built-in provider: whether it can be opened, and its description or the reason why not."""
 
     name: str
     usable: bool
     why: str
 
 
-_ABOUT = {
+_DESCRIPTIONS = {
     "soft": "the software DPU: this machine's CPU copies",
     "cuda": "a software DPU whose copies the GPU's copy engine does, for GPU memory",
     "doca": "the DMA engine of a BlueField, through DOCA",
@@ -29,32 +54,41 @@ _ABOUT = {
 
 
 def providers(*, deep: bool = True) -> list[ProviderInfo]:
-    """All providers that are built in, in the order in which they are preferred.
+    """Return all built-in providers in order of preference.
 
-    Unless `deep` it is only looked whether a provider's library is there: starting the driver of a
-    GPU may take a second, and DOCA's devices are looked for by a process of their own.
+    Args:
+        deep: Also start the GPU's driver, which may take a second, and look for DOCA's devices in
+            a child process. If False, only check that a provider's library is installed.
     """
     found = []
-    names = iter(range(1 << 10))
-    while (name := lib.dg_provider_name(next(names))) != ffi.NULL:
+    indices = iter(range(1 << 10))
+    while (name := lib.dg_provider_name(next(indices))) != ffi.NULL:
         text = ffi.string(name).decode()
         usable = lib.dg_provider_probe(name, deep) == 0
-        found.append(ProviderInfo(text, usable, _ABOUT.get(text, "") if usable else last_error()))
+        why = _DESCRIPTIONS.get(text, "") if usable else last_error()
+        found.append(ProviderInfo(text, usable, why))
     return found
 
 
 def cpus() -> int:
-    """CPUs that this process may use at once: affinity (sched_getaffinity(2)) and cgroup quota."""
+    """Return how many CPUs this process may use at once.
+
+    Sources: affinity (sched_getaffinity(2)) and the cgroup's CPU quota.
+    """
     return int(lib.dg_cpus())
 
 
 def now_ns() -> int:
-    """CLOCK_MONOTONIC in ns, the clock of every stamp."""
+    """Return CLOCK_MONOTONIC in ns, the clock of all time stamps."""
     return int(lib.dg_now_ns())
 
 
 def runtime_dir() -> Path:
-    """The folder for sockets, made and checked: ours alone, mode 0700. PeerRefused if it is not."""
+    """Return the folder for sockets, created if missing.
+
+    Raises:
+        PeerRefused: It is not owned by this user or its mode is not 0700.
+    """
     text = ffi.new("char[]", 256)
     check(lib.dg_runtime_dir(text, 256))
     return Path(ffi.string(text).decode())

@@ -1,4 +1,4 @@
-"""Work records from Python values."""
+"""Fields of work requests (`dg_wr`) from Python values."""
 
 from __future__ import annotations
 
@@ -12,26 +12,31 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["chain", "check_sides", "record"]
+__all__ = ["chain", "check_regions", "wr_fields"]
 
 _FIELDS = {"size", "local_offset", "remote_offset", "rows", "local_stride", "remote_stride", "user"}
 _CHAIN = 2
 _ROWS_MAX = (1 << 32) - 1
 
 
-def check_sides(local: Any, remote: Any) -> None:
-    """TypeError for what is no region. That a side is the right one the C core knows."""
+def check_regions(local: Any, remote: Any) -> None:
+    """Raise TypeError unless both are regions; the C core checks which kind each one is."""
     if not isinstance(local, (Region, RemoteRegion)):
         raise TypeError(f"local is {local!r:.60}; it must be a Region (Device.register)")
     if not isinstance(remote, (Region, RemoteRegion)):
         raise TypeError(f"remote is {remote!r:.60}; it must be a RemoteRegion (import_region)")
 
 
-def record(
+def wr_fields(
     op: int, local: Region, remote: RemoteRegion, shape: Mapping[str, int]
 ) -> dict[str, int]:
-    """The fields of one dg_wr. TypeError for unknown or fractional ones, ValueError for 0 bytes."""
-    check_sides(local, remote)
+    """Return the fields of one `dg_wr`.
+
+    Raises:
+        TypeError: A field is unknown, missing or not an integer.
+        BoundsError: A field is out of range.
+    """
+    check_regions(local, remote)
     unknown = set(shape) - _FIELDS
     if unknown:
         raise TypeError(
@@ -50,18 +55,25 @@ def record(
 def chain(
     op: int, segments: Sequence[tuple[Region, int, int]], remote: RemoteRegion, remote_offset: int
 ) -> list[dict[str, int]]:
-    """A chain over segments (region, offset, size) that lie one behind another in `remote`."""
+    """Return a chain of work requests for segments that are consecutive in `remote`.
+
+    Args:
+        op: `Op.READ` or `Op.WRITE`.
+        segments: `(region, offset, size)` of each segment; bytes.
+        remote: The other region.
+        remote_offset: Where the first segment begins in `remote`; bytes.
+    """
     at = whole("remote_offset", remote_offset)
-    records = []
+    requests = []
     for segment in segments:
         try:
             region, offset, size = segment
         except (TypeError, ValueError):
             raise TypeError(f"a segment is (region, offset, size), not {segment!r:.60}") from None
         shape = {"size": size, "local_offset": offset, "remote_offset": at}
-        records.append({**record(op, region, remote, shape), "flags": _CHAIN})
-        at += records[-1]["size"]
-    if not records:
+        requests.append({**wr_fields(op, region, remote, shape), "flags": _CHAIN})
+        at += requests[-1]["size"]
+    if not requests:
         raise ValueError("no segments: a transfer needs at least one")
-    records[-1]["flags"] = 0
-    return records
+    requests[-1]["flags"] = 0
+    return requests

@@ -1,8 +1,8 @@
-"""DOCA's own objects in Python, for those who think in DOCA's terms.
+"""DOCA's objects in Python, for users who think in DOCA's terms.
 
     from dgkit import doca
 
-    doca.use("softdoca")  # DOCA in software; without this line NVIDIA's own
+    doca.use("softdoca")  # DOCA in software; without this line NVIDIA's
     with (
         doca.Device() as device, doca.ProgressEngine() as engine, doca.BufInventory(2) as bufs,
         doca.Mmap(text, device) as source, doca.Mmap(room, device) as target,
@@ -12,18 +12,29 @@
         dma.start()
         dma.memcpy(bufs.buf_by_data(source), bufs.buf_by_addr(target)).submit().wait()
 
-`codes` has DOCA's numbers and `errors` its errors, each a class of its own. `device`, `mmap`,
-`buf`, `dma`, `task` and `pe` are the objects, over `handle`, which knows their lifetimes; `span` is
-what a map is told of memory, `shown` how all of it looks in a notebook. `_library` loads DOCA, or
-softdoca, by the declarations of `_declarations`. No thread, no Python callback: a completion is
-noted in C (native/src/providers/doca_callback.c).
+Modules:
+    device: Devices and representors.
+    mmap: Memory maps.
+    memory_span: Memory that a map covers.
+    buf: Buffers and their inventory.
+    dma: DMA contexts and their tasks.
+    pe: Progress engines.
+    handle: Base of these objects: lifetimes and locking.
+    codes: DOCA's enums.
+    errors: DOCA's error codes as exceptions.
+    _library: Loads DOCA or softdoca.
+    _declarations: C declarations of DOCA.
+    _repr: HTML cards.
+
+There are no threads and no Python callbacks: completions are noted by C code
+(native/src/providers/doca_callback.c).
 """
 
 from ._library import use, version
 from .buf import Buf, BufInventory
 from .codes import Access, Code, FunctionType, RepresentorFilter, State
 from .device import Device, DeviceInfo, Representor, RepresentorInfo, devices
-from .dma import Dma
+from .dma import Dma, MemcpyTask
 from .errors import (
     Again,
     AlreadyExist,
@@ -60,7 +71,6 @@ from .errors import (
 )
 from .mmap import Mmap
 from .pe import ProgressEngine
-from .task import MemcpyTask
 
 __all__ = [
     "Access",

@@ -1,9 +1,9 @@
-"""What cffi is told of DOCA: the functions that dgkit.doca calls, in declarations of our own.
+"""C declarations of the DOCA functions that dgkit.doca calls, for cffi.
 
 Names, numbers and signatures are those of DOCA 2.5 and later. A `union doca_data` is passed and
-given back by value; here it is a uint64_t, as cffi in ABI mode takes no union by value. Both are
-one INTEGER eightbyte in a general register (System V ABI for x86-64, 3.2.3; AAPCS64, 6.8.2), so
-the two are the same call. Enums stand as int: their size and register class.
+returned by value; here it is a uint64_t, as cffi in ABI mode takes no union by value. Both are one
+INTEGER eightbyte in a general register (System V ABI for x86-64, 3.2.3; AAPCS64, 6.8.2), so the two
+calls are the same. Enums are int, which has their size and register class.
 """
 
 __all__ = ["CDEF"]

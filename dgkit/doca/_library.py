@@ -1,4 +1,4 @@
-"""Which DOCA this process uses: found, loaded once, and called with its errors as exceptions."""
+"""DOCA library of this process: found, loaded once, and called with its errors as exceptions."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTROL", "Library", "after_fork", "forked", "label", "library", "use", "version"]
 
-# One control call at a time, of whatever thread: DOCA's objects are not for several at once. A
-# finalizer may come inside one, so its thread may enter again.
+# Serializes control calls: DOCA's objects are not thread-safe. Reentrant, because a finalizer may
+# run inside a call.
 CONTROL = threading.RLock()
 
 _KINDS = ("doca", "softdoca")
 _PARTS = ("common", "dma")
-# The names of 3.x, of 2.x, and that of a development package; as the C core's provider takes them
-# (native/src/providers/doca_api.c), so that both have the same library.
+# Names of 3.x, of 2.x, and of a development package, in the same order as the C core's provider
+# (native/src/providers/doca_api.c), so that both load the same library.
 _SUFFIXES = (".so.3", ".so.2", ".so")
 _FOLDERS = ("", f"/opt/mellanox/doca/lib/{os.uname().machine}-linux-gnu/")
 _SOFTDOCA = "const char *softdoca_last_refusal(void); void *softdoca_share_pins(void *theirs);"
 _SOFTWARE = "softdoca: software DOCA, no hardware"
 
-_asked: str | None = None
+_requested: str | None = None
 _loaded: Library | None = None
 _forked = False
 
 
 class Library:
-    """libdoca_common and libdoca_dma, as cffi's ABI mode gives them."""
+    """libdoca_common and libdoca_dma, loaded by cffi in ABI mode."""
 
     def __init__(self, ffi: Any, names: Sequence[str]) -> None:
-        # Global: libdoca_dma finds its libdoca_common by SONAME, whatever this one's name is.
+        # RTLD_GLOBAL: libdoca_dma finds its libdoca_common by SONAME, whatever its file name.
         found = (ffi.dlopen(name, os.RTLD_NOW | os.RTLD_GLOBAL) for name in names)
-        self.ffi, self.where = ffi, names[0]
+        self.ffi, self.path = ffi, names[0]
         self.common, self.dma = found
         self._why = getattr(self.common, "softdoca_last_refusal", None)
         self.kind = "doca" if self._why is None else "softdoca"
         self.version = self.text(self.common.doca_version_runtime())
-        self.note = _note(ffi)
+        self.completion_callback = _completion_callback(ffi)
         if hasattr(self.common, "softdoca_share_pins"):
-            _join(ffi, self.common)
+            _share_pins(ffi, self.common)
 
     def text(self, chars: Any) -> str:
-        """A C string."""
+        """Return a C string as str."""
         return str(self.ffi.string(chars).decode(errors="replace"))
 
     def function(self, name: str) -> Any:
-        """A function of DOCA. NotSupported if this version has none of that name."""
+        """Return a function of DOCA. Raises NotSupported if this version lacks it."""
         home = self.dma if name.startswith("doca_dma_") else self.common
         try:
             return getattr(home, name)
@@ -65,19 +65,31 @@ class Library:
             raise NotSupported(text) from None
 
     def call(self, name: str, *args: Any) -> None:
-        """Calls a function that answers with a doca_error_t; its error as an exception."""
+        """Call a function that returns a doca_error_t; raise its error."""
         code = self.function(name)(*args)
         if code:
             raise self.error(code, name)
 
     def get(self, name: str, kind: str, *args: Any) -> Any:
-        """What such a function stores through its last argument, a pointer of that C type."""
+        """Call a function whose last argument is an output pointer; return the output.
+
+        Args:
+            name: Function.
+            kind: C type of the pointer.
+            args: The other arguments.
+        """
         out = self.ffi.new(kind)
         self.call(name, *args, out)
         return out[0]
 
     def error(self, code: int, what: str, why: str = "") -> DocaError:
-        """The exception of a code, in DOCA's words, or in softdoca's, which know what was wrong."""
+        """Return the exception for an error code.
+
+        Args:
+            code: doca_error_t.
+            what: What failed.
+            why: Reason; by default softdoca's description of the refusal, else DOCA's of the code.
+        """
         known = code in Code.__members__.values()
         name = f"DOCA_ERROR_{Code(code).name}" if known else f"error {code}"
         if not why and self._why is not None:
@@ -87,27 +99,33 @@ class Library:
 
 
 def use(kind: str) -> None:
-    """Says which DOCA this process uses: `"doca"`, the real one, or `"softdoca"`.
+    """Select the DOCA of this process.
 
-    Once, before the first object is made; without it the real one is used. softdoca does the same
-    in software, on any machine; all that it shows is labelled so, also where it takes the real
-    one's place by LD_LIBRARY_PATH (`dgkit softdoca run`). Its libraries are those in
-    `$SOFTDOCA_LIB`, else those that came with dgkit. BadState if the process uses the other one
-    already: one kind a process.
+    Call it before the first object is created. softdoca provides the same API in software on any
+    machine and is labelled as software everywhere, even if it replaces DOCA by LD_LIBRARY_PATH
+    (`dgkit softdoca run`). Its libraries are in `$SOFTDOCA_LIB`, else those installed with dgkit.
+
+    Args:
+        kind: `"doca"` (NVIDIA's; the default) or `"softdoca"`.
+
+    Raises:
+        BadState: The process already uses the other kind; it can use only one.
     """
-    global _asked
+    global _requested
     if kind not in _KINDS:
         raise ValueError(f"kind is {kind!r}; it must be 'doca' or 'softdoca'")
     with CONTROL:
         if _loaded is not None and _loaded.kind != kind:
-            raise BadState(_one_kind(_loaded.kind, kind))
-        _asked = kind
+            raise BadState(_conflict(_loaded.kind, kind))
+        _requested = kind
 
 
 def library() -> Library:
-    """The library, loaded at the first call. DeviceUnavailable if it is not there, or after fork().
+    """Return the library; the first call loads it.
 
-    After fork(): neither DOCA nor softdoca has its threads and its devices in the child.
+    Raises:
+        DeviceUnavailable: It is not installed; or this is a child of fork(), in which neither DOCA
+            nor softdoca has its threads and devices.
     """
     global _loaded
     if _forked:
@@ -115,38 +133,38 @@ def library() -> Library:
     if _loaded is None:
         with CONTROL:
             if _loaded is None:
-                _loaded = _load(_asked or "doca")
+                _loaded = _load(_requested or "doca")
     return _loaded
 
 
 def after_fork(what: str) -> DeviceUnavailable:
-    """What everything of DOCA's answers in a child of fork()."""
+    """Return the error of every use of DOCA's objects in a child of fork()."""
     return DeviceUnavailable(
         errno.EOWNERDEAD,
-        f"{what} was opened before fork(), and does not work in the child: start a new process "
+        f"{what} was opened before fork() and does not work in the child: start a new process "
         "(multiprocessing: the method 'spawn')",
         check="",
     )
 
 
 def forked() -> bool:
-    """Whether this is the child of a process that had DOCA loaded."""
+    """Return whether this is a child of a process that had loaded DOCA."""
     return _forked
 
 
 def version() -> str:
-    """The version that the library itself gives (`doca_version_runtime`): `"3.0.0058"`."""
+    """Return the library's version (`doca_version_runtime`), such as `"3.0.0058"`."""
     return library().version
 
 
 def label() -> str:
-    """What objects say of the library that they are of, in a repr or on a badge."""
+    """Return the name of the library as reprs and badges show it."""
     found = library()
     return _SOFTWARE if found.kind == "softdoca" else f"DOCA {found.version}"
 
 
-def _one_kind(there: str, asked: str) -> str:
-    return f"this process uses {there} already, so it cannot use {asked}: one kind a process"
+def _conflict(loaded: str, requested: str) -> str:
+    return f"this process already uses {loaded}, so it cannot use {requested}: one kind per process"
 
 
 def _new_ffi() -> Any:
@@ -159,16 +177,16 @@ def _new_ffi() -> Any:
     return ffi
 
 
-def _note(ffi: Any) -> Any:
-    """The completion callback: a function of dgkit's own core, so that no Python runs in it."""
+def _completion_callback(ffi: Any) -> Any:
+    """Return the completion callback, a function of dgkit's C core: no Python runs in it."""
     from ..dma import _ffi as core
 
     address = int(core.ffi.cast("uintptr_t", core.ffi.addressof(core.lib, "dg_doca_note")))
     return ffi.cast("doca_dma_task_memcpy_completion_cb_t", address)
 
 
-def _join(ffi: Any, softdoca: Any) -> None:
-    """Has softdoca and dgkit's core know of the memory that either has pinned for the GPU."""
+def _share_pins(ffi: Any, softdoca: Any) -> None:
+    """Let softdoca and dgkit's C core share their records of memory pinned for the GPU."""
     from ..dma import _ffi as core
 
     address = int(ffi.cast("uintptr_t", ffi.addressof(softdoca, "softdoca_share_pins")))
@@ -177,15 +195,15 @@ def _join(ffi: Any, softdoca: Any) -> None:
 
 def _load(kind: str) -> Library:
     ffi = _new_ffi()
-    there = _there(ffi)
-    if there is not None and there != kind:
-        raise BadState(_one_kind(there, kind))
+    loaded = _loaded_kind(ffi)
+    if loaded is not None and loaded != kind:
+        raise BadState(_conflict(loaded, kind))
     return _load_softdoca(ffi) if kind == "softdoca" else _load_doca(ffi)
 
 
-def _there(ffi: Any) -> str | None:
-    """Which kind somebody else in this process, dgkit's provider for one, has loaded already."""
-    # Not by RTLD_NOLOAD: of a file that is there and not loaded dlerror() has no text for cffi.
+def _loaded_kind(ffi: Any) -> str | None:
+    """Return the kind already loaded in this process, such as by a provider; None if none."""
+    # Not RTLD_NOLOAD: for a file that exists but is not loaded dlerror() has no text for cffi.
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]
         if path.rpartition("/")[2].startswith("libdoca_common.so"):
@@ -203,13 +221,13 @@ def _load_softdoca(ffi: Any) -> Library:
     try:
         return Library(ffi, [str(folder / f"libdoca_{part}.so.3") for part in _PARTS])
     except OSError as error:
-        where = "where $SOFTDOCA_LIB points" if given else "beside dgkit"
-        text = f"softdoca is not {where}: {_first(error)}"
+        place = "in the folder of $SOFTDOCA_LIB" if given else "installed with dgkit"
+        text = f"softdoca is not {place}: {_first(error)}"
         raise DeviceUnavailable(errno.ENODEV, text, check="dgkit-providers") from None
 
 
 def _first(error: OSError) -> str:
-    """What the loader said; cffi adds what ctypes found, which is another search."""
+    """Return the loader's message without what cffi adds about ctypes, which searches elsewhere."""
     return str(error).partition(".  Additionally,")[0]
 
 
@@ -223,8 +241,8 @@ def _load_doca(ffi: Any) -> Library:
                 failures.append(_first(error))
     raise DeviceUnavailable(
         errno.ENODEV,
-        f"DOCA is not here: {failures[0]}. Install NVIDIA's DOCA (on a BlueField it is part of the "
-        "image, on the host the package doca-sdk-dma or doca-all), or use software DOCA: "
+        f"DOCA is not installed: {failures[0]}. Install NVIDIA's DOCA (on a BlueField it is part "
+        "of the image, on the host the package doca-sdk-dma or doca-all), or use software DOCA: "
         "dgkit.doca.use('softdoca') before anything else",
         check="doca-libraries",
     )
@@ -233,7 +251,7 @@ def _load_doca(ffi: Any) -> Library:
 def _in_child() -> None:
     global _forked, CONTROL
     _forked = _loaded is not None
-    CONTROL = threading.RLock()  # another thread of the parent may have held it
+    CONTROL = threading.RLock()  # a thread of the parent may have held it
 
 
 os.register_at_fork(after_in_child=_in_child)

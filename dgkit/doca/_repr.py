@@ -1,4 +1,4 @@
-"""How DOCA's objects look in a notebook: one card, which says whose they are."""
+"""HTML card of a DOCA object, labelled with the library that it belongs to."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["shown"]
+__all__ = ["library_card"]
 
 
-def shown(title: str, rows: Iterable[tuple[str, object]], *, body: str = "") -> Html:
-    """A card with the library's label, which a reader cannot miss where it is software."""
+def library_card(title: str, rows: Iterable[tuple[str, object]], *, body: str = "") -> Html:
+    """Return a card with the library's label, highlighted where it is software."""
     software = _library.library().kind == "softdoca"
     return card(title, rows, badge=badge(_library.label(), warn=software), body=body)

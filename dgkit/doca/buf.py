@@ -1,4 +1,4 @@
-"""Buffers: stretches of maps, alone or chained to lists, and the inventory they are taken from."""
+"""Buffers: ranges of maps, single or chained to lists, and the inventory that allocates them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ __all__ = ["Buf", "BufInventory"]
 
 
 class BufInventory(Handle):
-    """Where buffers are taken from, at most `size` at a time (`doca_buf_inventory`).
+    """Pool of at most `size` buffers (`doca_buf_inventory`).
 
-    `start=False` leaves the start to `start()`. Before it no buffer can be taken: BadState.
+    Args:
+        size: Number of buffers.
+        start: Start it now. Before the start no buffer can be taken: BadState.
     """
 
     __slots__ = ("_started",)
@@ -38,41 +40,62 @@ class BufInventory(Handle):
             self.start()
 
     def start(self) -> None:
-        """From now on buffers can be taken."""
+        """Allow buffers to be taken."""
         self._call("doca_buf_inventory_start")
         self._started = True
 
     def stop(self) -> None:
-        """No buffer can be taken until the next `start()`; those that are out stay."""
+        """Allow no more buffers to be taken until the next `start()`; those in use stay valid."""
         self._call("doca_buf_inventory_stop")
         self._started = False
 
     @property
     def size(self) -> int:
-        """How many buffers it has."""
+        """Number of buffers."""
         return int(self._get("doca_buf_inventory_get_num_elements", "uint32_t *"))
 
     @property
     def free(self) -> int:
-        """How many of them are not taken."""
+        """Number of buffers that are not taken."""
         return int(self._get("doca_buf_inventory_get_num_free_elements", "uint32_t *"))
 
     def buf_by_data(self, mmap: Mmap, offset: int = 0, size: int | None = None) -> Buf:
-        """A full buffer, as a source is: `size` bytes (None: the rest) of a map, all of them data.
+        """Return a full buffer, such as a source: all of its bytes are data.
 
-        `offset` counts from where the map's memory begins. BoundsError if it leaves the map,
-        NoMemory if no buffer is left.
+        Args:
+            mmap: Map to take bytes of.
+            offset: Where the buffer begins in the map; bytes.
+            size: Bytes; None for the rest of the map.
+
+        Raises:
+            BoundsError: The range exceeds the map.
+            NoMemory: All buffers are taken.
         """
         start, length = _part(mmap, offset, size)
         return self.buf_by_args(mmap, start, length, data=start, data_size=length)
 
     def buf_by_addr(self, mmap: Mmap, offset: int = 0, size: int | None = None) -> Buf:
-        """An empty buffer, as a destination is: room for `size` bytes, no data yet."""
+        """Return an empty buffer, such as a destination: room for `size` bytes, no data.
+
+        Args and errors are those of `buf_by_data`.
+        """
         start, length = _part(mmap, offset, size)
         return self.buf_by_args(mmap, start, length, data=start, data_size=0)
 
     def buf_by_args(self, mmap: Mmap, offset: int, size: int, *, data: int, data_size: int) -> Buf:
-        """Room for `size` bytes from `offset` on; its data begins at byte `data` of the map."""
+        """Return a buffer with data in a part of it.
+
+        Args:
+            mmap: Map to take bytes of.
+            offset: Where the buffer begins in the map; bytes.
+            size: Bytes that the buffer has room for.
+            data: Where its data begins in the map; bytes.
+            data_size: Bytes of data.
+
+        Raises:
+            BoundsError: A range exceeds the map or the buffer.
+            NoMemory: All buffers are taken.
+        """
         start, length = _part(mmap, offset, size)
         first, filled = whole("data", data), whole("data_size", data_size)
         if first < start or first + filled > start + length:
@@ -86,7 +109,7 @@ class BufInventory(Handle):
             return Buf(raw, self, mmap)
 
     def dup(self, buf: Buf) -> Buf:
-        """Another buffer of the same bytes, with the same data."""
+        """Return another buffer of the same bytes with the same data."""
         with CONTROL:
             Buf._expect("buf", buf)
             raw = self._get("doca_buf_inventory_buf_dup", "struct doca_buf **", buf._handle())
@@ -95,7 +118,7 @@ class BufInventory(Handle):
     def _destroy(self) -> None:
         library().call("doca_buf_inventory_destroy", self._h)
 
-    def _about(self) -> str:
+    def _summary(self) -> str:
         return f"{self.free} of {self.size} free, {'' if self._started else 'not '}started"
 
     def _rows(self) -> list[tuple[str, object]]:
@@ -104,7 +127,7 @@ class BufInventory(Handle):
 
 
 def _part(mmap: Mmap, offset: int, size: int | None) -> tuple[int, int]:
-    """Where a part of a map begins, and how long it is."""
+    """Return start and length of a range of a map; BoundsError if out of bounds."""
     Mmap._expect("mmap", mmap)
     total, start = mmap.size, whole("offset", offset)
     length = total - start if size is None else whole("size", size)
@@ -114,11 +137,11 @@ def _part(mmap: Mmap, offset: int, size: int | None) -> tuple[int, int]:
 
 
 class Buf(Handle):
-    """A stretch of a map, and the data in it (`doca_buf`). Taken from a BufInventory.
+    """Range of a map, and the data in it (`doca_buf`). Taken from a BufInventory.
 
-    Buffers are chained to lists, by which one task gathers or scatters. The first of a list stands
-    for all of it: it holds the others, and closing it gives all of them back. A buffer that is
-    forgotten goes back to its inventory.
+    Buffers are chained to lists, which one task gathers from or scatters to. The first buffer
+    represents its list: it holds the others, and closing it returns all of them. A buffer without
+    references returns to its inventory.
     """
 
     __slots__ = ("_first", "_rest", "inventory", "mmap")
@@ -129,8 +152,8 @@ class Buf(Handle):
     def __init__(self, raw: Any, inventory: BufInventory, mmap: Mmap) -> None:
         super().__init__()
         self.inventory, self.mmap = inventory, mmap
-        self._rest: list[Buf] = []  # of its list, in the first
-        self._first: weakref.ref[Buf] | None = None  # of its list, in all others
+        self._rest: list[Buf] = []  # set in the first buffer of a list
+        self._first: weakref.ref[Buf] | None = None  # set in all others
         self._opened(raw, inventory, mmap)
 
     def _offset(self, name: str) -> int:
@@ -139,37 +162,37 @@ class Buf(Handle):
 
     @property
     def offset(self) -> int:
-        """Where it begins, in bytes from the beginning of its map."""
+        """Where the buffer begins in its map; bytes."""
         return self._offset("doca_buf_get_head")
 
     @property
     def size(self) -> int:
-        """Bytes that it has room for."""
+        """Bytes that the buffer has room for."""
         return int(self._get("doca_buf_get_len", "size_t *"))
 
     @property
     def data_offset(self) -> int:
-        """Where its data begins, in bytes from the beginning of its map."""
+        """Where the data begins in the map; bytes."""
         return self._offset("doca_buf_get_data")
 
     @property
     def data_size(self) -> int:
-        """Bytes of data in it. Of a destination the engine sets it, at the task's completion."""
+        """Bytes of data. The engine sets it in a destination when the task completes."""
         return int(self._get("doca_buf_get_data_len", "size_t *"))
 
     @property
     def room(self) -> int:
-        """Bytes that a task can still put behind its data."""
+        """Bytes that a task can append to the data."""
         return self.offset + self.size - self.data_offset - self.data_size
 
     @property
     def data(self) -> memoryview:
-        """Its data, in place. NotSupported if Python cannot see that memory."""
+        """The data, in place. Raises NotSupported if Python cannot access the memory."""
         start = self.data_offset
         return self.mmap._view()[start : start + self.data_size]
 
     def set_data(self, offset: int, size: int) -> None:
-        """Says which bytes of its map are its data. BoundsError outside of its room."""
+        """Set which bytes of the map are the data. Raises BoundsError outside of the buffer."""
         start, length = whole("offset", offset), whole("size", size)
         first, room = self.offset, self.size
         if start < first or start + length > first + room:
@@ -179,26 +202,27 @@ class Buf(Handle):
         self._call("doca_buf_set_data", at, length)
 
     def reset_data(self) -> None:
-        """Empties it: the data begins where it began, and has no bytes."""
+        """Remove all data; its beginning stays the same."""
         self._call("doca_buf_reset_data_len")
 
     @property
     def refcount(self) -> int:
-        """How many hold it, in DOCA's count."""
+        """DOCA's reference count."""
         return int(self._get("doca_buf_get_refcount", "uint16_t *"))
 
     @property
     def parts(self) -> tuple[Buf, ...]:
-        """The buffers of its list, from this one on."""
+        """Buffers of the list, from this one on."""
         self._handle()
         first = self if self._first is None else self._first()
         whole_list = () if first is None else (first, *first._rest)
         return whole_list[whole_list.index(self) :]
 
     def chain(self, other: Buf) -> Buf:
-        """Puts another list behind this one, and gives this one.
+        """Append another list to this one and return this one.
 
-        NotPermitted unless both are the first of their lists, or alone.
+        Raises:
+            NotPermitted: Either buffer is neither alone nor the first of its list.
         """
         Buf._expect("other", other)
         with CONTROL:
@@ -210,7 +234,7 @@ class Buf(Handle):
         return self
 
     def unchain(self, at: Buf) -> Buf:
-        """Splits its list before `at`, which is the first of the second half now. Gives `at`."""
+        """Split the list before `at`, which becomes the first of its own list, and return `at`."""
         Buf._expect("at", at)
         with CONTROL:
             self._call("doca_buf_unchain_list", at._handle())
@@ -222,9 +246,10 @@ class Buf(Handle):
         return at
 
     def close(self) -> None:
-        """Gives it back, and what is chained behind it if it is the first. Again: does nothing.
+        """Return the buffer, and the rest of its list if it is the first. Idempotent.
 
-        Out of the middle of a list it is taken before. InUse while a task with it is in flight.
+        A buffer in the middle of a list is unchained first. Raises InUse while a task uses the
+        list.
         """
         with CONTROL:
             first = None if self._first is None else self._first()
@@ -242,13 +267,13 @@ class Buf(Handle):
         lib.call("doca_buf_dec_refcount", self._h, lib.ffi.NULL)
         rest, self._rest = self._rest, []
         for part in rest:
-            part._gone()
+            part._destroyed()
 
-    def _forgotten(self) -> None:
-        if self._first is None:  # else it goes with the first of its list, which holds it
-            super()._forgotten()
+    def _abandon(self) -> None:
+        if self._first is None:  # else the first of its list holds it and closes it
+            super()._abandon()
 
-    def _about(self) -> str:
+    def _summary(self) -> str:
         text = f"{self.size} bytes from byte {self.offset} of its map, {self.data_size} of data"
         chained = len(self.parts) - 1
         return f"{text}, {chained} more behind it" if chained else text
@@ -260,4 +285,4 @@ class Buf(Handle):
         if len(parts) > 1:
             total = sum(part.data_size for part in parts)
             rows += [("Its list", f"{len(parts)} buffers from here on, {total} bytes of data")]
-        return [*rows, ("Place", self.mmap._where)]
+        return [*rows, ("Place", self.mmap._place_text)]

@@ -1,4 +1,4 @@
-"""DOCA's numbers by their names: error codes, access flags, states, kinds of functions."""
+"""DOCA's enums: error codes, access flags, states, kinds of functions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["Access", "Code", "FunctionType", "RepresentorFilter", "State"]
 
 
 class _Named(IntEnum):
-    """Prints as its name."""
+    """Enum that prints as its name."""
 
     def __str__(self) -> str:
         return self.name
 
 
 class Code(_Named):
-    """What a DOCA call answers, and how a task ended (`doca_error_t`)."""
+    """Result of a DOCA call or a task (`doca_error_t`)."""
 
     SUCCESS = 0
     UNKNOWN = 1
@@ -52,10 +52,10 @@ class Code(_Named):
 
 
 class Access(IntFlag):
-    """What may be done with the memory of a map (`doca_access_flag`).
+    """Permissions for the memory of a map (`doca_access_flag`).
 
-    LOCAL_* is what this process's own devices may do, PCI_* what the DPU may through an export,
-    RDMA_* what peers of an RDMA export may. LOCAL_READ_ONLY is the absence of the others: 0.
+    LOCAL_* apply to this process's devices, PCI_* to the DPU through an export, RDMA_* to the peers
+    of an RDMA export. LOCAL_READ_ONLY is the absence of the others: 0.
     """
 
     LOCAL_READ_ONLY = 0
@@ -74,7 +74,7 @@ class Access(IntFlag):
 
 
 class State(_Named):
-    """Where a context stands (`doca_ctx_states`)."""
+    """State of a context (`doca_ctx_states`)."""
 
     IDLE = 0
     STARTING = 1
@@ -83,7 +83,7 @@ class State(_Named):
 
 
 class FunctionType(_Named):
-    """What a device is on the PCIe bus: physical, virtual or sub-function."""
+    """Kind of PCIe function: physical, virtual or sub-function."""
 
     PF = 0
     VF = 1
@@ -91,7 +91,7 @@ class FunctionType(_Named):
 
 
 class RepresentorFilter(IntFlag):
-    """Which representors to list (`doca_devinfo_rep_filter`)."""
+    """Representors to list (`doca_devinfo_rep_filter`)."""
 
     ALL = 0
     NET = 2

@@ -1,4 +1,4 @@
-"""Devices: what there is (DeviceInfo, RepresentorInfo), and what was opened."""
+"""Devices and representors: descriptions of those available, and open ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass
 
 from ._library import CONTROL, label, library
-from ._repr import shown
+from ._repr import library_card
 from .codes import FunctionType, RepresentorFilter
 from .errors import DocaError, NotFound
 from .handle import Handle
@@ -20,18 +20,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Device", "DeviceInfo", "Representor", "RepresentorInfo", "devices"]
 
-# Sizes of DOCA's texts, with the end (doca_dev.h).
+# Sizes of DOCA's strings, including the terminator (doca_dev.h).
 _PCI, _IBDEV, _IFACE, _VUID = 13, 64, 256, 128
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """A device that this process may open, and what it can do (`doca_devinfo`).
+    """Device that this process may open, and its capabilities (`doca_devinfo`).
 
-    `pci` is its address, `ibdev` and `iface` its names, `sf_index` the number of a sub-function.
-    None: this version of DOCA does not say. `max_copy` is the largest size of one memcpy task in
-    bytes, `max_list` the most buffers in one list; both are 0 where `dma` is False. `library` says
-    whose word all of this is.
+    Attributes:
+        pci: PCI address.
+        ibdev: Name of the InfiniBand device.
+        iface: Name of the network interface.
+        function: Kind of PCIe function; None if this version of DOCA does not report it.
+        sf_index: Index of a sub-function; None if unknown.
+        dma: Supports DMA.
+        export_pci: Maps can be exported to the DPU.
+        from_export_pci: Maps can be created from such an export.
+        max_copy: Largest memcpy task in bytes; 0 without DMA.
+        max_list: Most buffers in one list; 0 without DMA.
+        library: Label of the library that reports all of this.
     """
 
     pci: str
@@ -48,7 +56,7 @@ class DeviceInfo:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Each text that `Device` finds it by."""
+        """Names by which `Device` finds it."""
         return tuple(name for name in (self.pci, self.ibdev, self.iface) if name)
 
     def _rows(self) -> list[tuple[str, object]]:
@@ -61,23 +69,23 @@ class DeviceInfo:
         return rows if self.dma else rows[:-2]
 
     def _repr_html_(self) -> str:
-        return shown("DeviceInfo", self._rows())
+        return library_card("DeviceInfo", self._rows())
 
 
 @dataclass(frozen=True, slots=True)
 class RepresentorInfo:
-    """A function of the host, as the DPU sees it (`doca_devinfo_rep`)."""
+    """Function of the host, as seen by the DPU (`doca_devinfo_rep`)."""
 
     pci: str
     vuid: str
     library: str
 
     def _repr_html_(self) -> str:
-        return shown("RepresentorInfo", [("PCI address", self.pci), ("VUID", self.vuid)])
+        return library_card("RepresentorInfo", [("PCI address", self.pci), ("VUID", self.vuid)])
 
 
 def _text(lib: Library, name: str, info: Any, size: int) -> str:
-    """A text of a devinfo; "" if it has none."""
+    """Return a text of a devinfo; "" if it has none."""
     buffer = lib.ffi.new("char[]", size)
     with contextlib.suppress(DocaError):
         if name.endswith("_str"):
@@ -88,7 +96,7 @@ def _text(lib: Library, name: str, info: Any, size: int) -> str:
 
 
 def _number(lib: Library, name: str, kind: str, info: Any) -> int | None:
-    """A number of a devinfo; None if it has none, or this version cannot say."""
+    """Return a number of a devinfo; None if it has none or this version does not report it."""
     try:
         return int(lib.get(name, kind, info))
     except DocaError:
@@ -99,11 +107,11 @@ def _info(lib: Library, raw: Any) -> DeviceInfo:
     dma = not lib.function("doca_dma_cap_task_memcpy_is_supported")(raw)
     function = _number(lib, "doca_devinfo_get_pci_func_type", "int *", raw)
     can_import = "doca_mmap_cap_is_create_from_export_pci_supported"
-    most = (
+    limits = (
         _number(lib, f"doca_dma_cap_task_memcpy_get_max_buf_{what}", f"{kind} *", raw)
         for what, kind in (("size", "uint64_t"), ("list_len", "uint32_t"))
     )
-    max_copy, max_list = (found or 0 if dma else 0 for found in most)
+    max_copy, max_list = (limit or 0 if dma else 0 for limit in limits)
     is_sf = function == FunctionType.SF
     return DeviceInfo(
         pci=_text(lib, "doca_devinfo_get_pci_addr_str", raw, _PCI),
@@ -121,8 +129,8 @@ def _info(lib: Library, raw: Any) -> DeviceInfo:
 
 
 @contextlib.contextmanager
-def _listed(name: str, *args: Any) -> Iterator[list[Any]]:
-    """A list of devinfos of DOCA's, destroyed at the end of the block."""
+def _device_list(name: str, *args: Any) -> Iterator[list[Any]]:
+    """Yield DOCA's list of devinfos; destroy it at the end of the block."""
     lib = library()
     kind = "struct doca_devinfo_rep ***" if args else "struct doca_devinfo ***"
     found, count = lib.ffi.new(kind), lib.ffi.new("uint32_t *")
@@ -135,28 +143,32 @@ def _listed(name: str, *args: Any) -> Iterator[list[Any]]:
 
 
 def devices() -> list[DeviceInfo]:
-    """Every device that this process may open."""
-    with _listed("doca_devinfo") as found:
+    """Return every device that this process may open."""
+    with _device_list("doca_devinfo") as found:
         return [_info(library(), raw) for raw in found]
 
 
-def _chosen(which: str | DeviceInfo | None) -> Callable[[DeviceInfo], bool]:
-    """What says of a device that it is the one."""
+def _matcher(which: str | DeviceInfo | None) -> Callable[[DeviceInfo], bool]:
+    """Return a predicate that recognizes the device `which`."""
     if which is None:
         return lambda info: info.dma
     if isinstance(which, DeviceInfo):
         return lambda info: info == which
     if not isinstance(which, str):
         raise TypeError(f"which is {which!r}; it must be text, a DeviceInfo or None")
-    # A PCI address may lack its domain: 03:00.0 is 0000:03:00.0.
+    # A PCI address may omit its domain: 03:00.0 is 0000:03:00.0.
     return lambda info: which in info.names or f"0000:{which}" == info.pci
 
 
 class Device(Handle):
-    """An open device (`doca_dev`).
+    """Open device (`doca_dev`).
 
-    `which` is a PCI address ("0000:03:00.0" or "03:00.0"), a name (`mlx5_0`, `p0`), a DeviceInfo
-    of `devices()`, or None for the first that can do DMA. NotFound if there is no such device.
+    Args:
+        which: PCI address ("0000:03:00.0" or "03:00.0"), name (`mlx5_0`, `p0`), DeviceInfo of
+            `devices()`, or None for the first that supports DMA.
+
+    Raises:
+        NotFound: There is no such device.
     """
 
     __slots__ = ("info",)
@@ -165,33 +177,34 @@ class Device(Handle):
 
     def __init__(self, which: str | DeviceInfo | None = None) -> None:
         super().__init__()
-        chosen = _chosen(which)
+        matches = _matcher(which)
         lib = library()
-        with _listed("doca_devinfo") as found:
+        with _device_list("doca_devinfo") as found:
             known = [(_info(lib, raw), raw) for raw in found]
             for info, raw in known:
-                if chosen(info):
+                if matches(info):
                     self.info = info
                     self._opened(lib.get("doca_dev_open", "struct doca_dev **", raw))
                     return
-        there = "; ".join(", ".join(info.names) for info, _ in known) or "none"
-        wanted = "a device that can do DMA" if which is None else repr(which)
-        raise NotFound(f"there is no {wanted} here. The devices: {there}")
+        available = "; ".join(", ".join(info.names) for info, _ in known) or "none"
+        wanted = "device that supports DMA" if which is None else f"device {which!r}"
+        raise NotFound(f"there is no {wanted}. Devices: {available}")
 
     def representors(
         self, which: RepresentorFilter = RepresentorFilter.ALL
     ) -> list[RepresentorInfo]:
-        """The host's functions that this device of the DPU stands for.
+        """Return the host's functions that this device of the DPU represents.
 
-        NotSupported on the host, which has none.
+        Raises:
+            NotSupported: This is the host, which has none.
         """
-        with self._turn, _listed("doca_devinfo_rep", self._handle(), int(which)) as found:
+        with self._guard, _device_list("doca_devinfo_rep", self._handle(), int(which)) as found:
             return [_representor_info(library(), raw) for raw in found]
 
     def _destroy(self) -> None:
         library().call("doca_dev_close", self._h)
 
-    def _about(self) -> str:
+    def _summary(self) -> str:
         return " ".join(self.info.names)
 
     def _rows(self) -> list[tuple[str, object]]:
@@ -207,9 +220,14 @@ def _representor_info(lib: Library, raw: Any) -> RepresentorInfo:
 
 
 class Representor(Handle):
-    """A function of the host, opened on the DPU (`doca_dev_rep`).
+    """Function of the host, opened on the DPU (`doca_dev_rep`).
 
-    `which` is its PCI address, its VUID or a RepresentorInfo; NotFound if there is no such one.
+    Args:
+        device: Device of the DPU.
+        which: PCI address, VUID or RepresentorInfo.
+
+    Raises:
+        NotFound: There is no such representor.
     """
 
     __slots__ = ("device", "info")
@@ -221,7 +239,7 @@ class Representor(Handle):
         Device._expect("device", device)
         lib = library()
         self.device = device
-        with CONTROL, _listed("doca_devinfo_rep", device._handle(), 0) as found:
+        with CONTROL, _device_list("doca_devinfo_rep", device._handle(), 0) as found:
             known = [(_representor_info(lib, raw), raw) for raw in found]
             for info, raw in known:
                 if which in (info, info.pci, info.vuid) or f"0000:{which}" == info.pci:
@@ -229,13 +247,13 @@ class Representor(Handle):
                     opened = lib.get("doca_dev_rep_open", "struct doca_dev_rep **", raw)
                     self._opened(opened, device)
                     return
-        there = ", ".join(info.pci for info, _ in known) or "none"
-        raise NotFound(f"{device!r} has no representor {which!r}. It has: {there}")
+        available = ", ".join(info.pci for info, _ in known) or "none"
+        raise NotFound(f"{device!r} has no representor {which!r}. It has: {available}")
 
     def _destroy(self) -> None:
         library().call("doca_dev_rep_close", self._h)
 
-    def _about(self) -> str:
+    def _summary(self) -> str:
         return self.info.pci
 
     def _rows(self) -> list[tuple[str, object]]:

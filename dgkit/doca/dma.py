@@ -1,4 +1,4 @@
-"""DMA: a context that copies between buffers."""
+"""DMA contexts and their tasks: copies between buffers."""
 
 from __future__ import annotations
 
@@ -6,27 +6,48 @@ import time
 
 from ..validate import whole
 from ._library import CONTROL, forked, library
+from .buf import Buf
 from .codes import Code, State
 from .device import Device
-from .errors import InUse
-from .handle import CLOSING_S, Handle, Turn
-from .task import MemcpyTask
+from .errors import BadState, DocaError, InUse, TimeOut
+from .handle import CLOSING_S, Handle, TryLock
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from typing import Any
+    from collections import deque
+    from typing import Any, Protocol
 
-    from .buf import Buf
-    from .pe import ProgressEngine
+    class Engine(Protocol):
+        """Progress engine as its contexts see it (`pe.ProgressEngine`)."""
 
-__all__ = ["Dma"]
+        _lock: TryLock
+        _in_flight: deque[MemcpyTask]
+
+        @property
+        def in_flight(self) -> int:
+            """Number of tasks submitted and not complete."""
+
+        def progress(self) -> tuple[MemcpyTask, ...]:
+            """Return the tasks that completed just now."""
+
+        def wait(self, timeout: float | None = None) -> tuple[MemcpyTask, ...]:
+            """Sleep until a task completes."""
+
+
+__all__ = ["Dma", "MemcpyTask"]
+
+_NO_FLUSH = 0  # DOCA_TASK_SUBMIT_FLAG_NONE
 
 
 class Dma(Handle):
-    """A DMA context (`doca_dma` and its `doca_ctx`), for up to `tasks` tasks at a time.
+    """DMA context (`doca_dma` and its `doca_ctx`).
 
-    It is connected to a ProgressEngine, then started. A task that fails for a reason that is the
-    device's ends it: the state goes to STOPPING, then IDLE, and the tasks in flight fail, too.
+    Connect it to a ProgressEngine, then start it. A task that fails because of the device stops the
+    context: the state changes to STOPPING, then IDLE, and the tasks in flight fail, too.
+
+    Args:
+        device: Device that copies.
+        tasks: Most tasks at a time.
     """
 
     __slots__ = ("_ctx", "_lock", "_pe", "device", "tasks")
@@ -37,59 +58,68 @@ class Dma(Handle):
         super().__init__()
         Device._expect("device", device)
         self.device, self.tasks = device, whole("tasks", tasks, 1)
-        self._lock = Turn("DMA context")
-        self._pe: ProgressEngine | None = None
+        self._lock = TryLock("DMA context")
+        self._pe: Engine | None = None
         lib = library()
         with CONTROL:
             h = lib.get("doca_dma_create", "struct doca_dma **", device._handle())
             self._opened(h, device)
             self._ctx = lib.dma.doca_dma_as_ctx(h)
             try:
-                self._call("doca_dma_task_memcpy_set_conf", lib.note, lib.note, self.tasks)
+                self._call(
+                    "doca_dma_task_memcpy_set_conf",
+                    lib.completion_callback,
+                    lib.completion_callback,
+                    self.tasks,
+                )
             except BaseException:
                 self.close()
                 raise
 
     @property
-    def _turn(self) -> Turn:
+    def _guard(self) -> TryLock:
         return self._lock
 
     def _context(self) -> Any:
         self._handle()
         return self._ctx
 
-    def _joined(self, pe: ProgressEngine) -> None:
+    def _connected(self, pe: Engine) -> None:
         self._pe = pe
         self._lock = pe._lock
-        self._adopt(pe)
 
     @property
-    def pe(self) -> ProgressEngine | None:
-        """The progress engine that it is connected to."""
+    def pe(self) -> Engine | None:
+        """Progress engine that the context is connected to."""
         return self._pe
 
     @property
     def state(self) -> State:
-        """Where it stands."""
+        """State of the context."""
         with self._lock:
             return State(library().get("doca_ctx_get_state", "int *", self._context()))
 
     @property
     def max_tasks(self) -> int:
-        """The most tasks that it could be made for."""
+        """Most tasks that a context can be created with."""
         return int(self._get("doca_dma_cap_get_max_num_tasks", "uint32_t *"))
 
     def start(self) -> None:
-        """From IDLE to RUNNING. BadState without a progress engine, or if it runs already."""
+        """Change from IDLE to RUNNING. Raises BadState if not connected or already running."""
         with self._lock, CONTROL:
             library().call("doca_ctx_start", self._context())
 
     def stop(self, timeout: float | None = 1.0) -> State:
-        """To IDLE: what is in flight comes to its end, well or not, and all tasks are freed.
+        """Change to IDLE: complete the tasks in flight, with or without errors, and free all tasks.
 
-        The state that it has after at most `timeout` seconds (None: no limit). 0: it is only asked,
-        and STOPPING until `progress()` and `close()` of each task have done the rest. (DOCA's API
-        reference, doca_task_free: a context is stopped when all of its tasks are freed.)
+        A context is stopped when all of its tasks are freed (DOCA's API reference, doca_task_free).
+
+        Args:
+            timeout: Seconds to wait; None for no limit. With 0 the state is STOPPING until
+                `progress()` and `close()` of each task have done the rest.
+
+        Returns:
+            The state at the end.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self._lock:
@@ -102,51 +132,252 @@ class Dma(Handle):
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     break
-                self._free_landed()
+                self._free_completed()
                 self._pe.wait(left)
             return state
 
-    def _free_landed(self) -> None:
-        for child in self._living():
+    def _free_completed(self) -> None:
+        for child in self._live_children():
             if isinstance(child, MemcpyTask) and not child.in_flight:
                 child.close()
 
     def close(self) -> None:
-        """Stops it, then closes it. Again: does nothing. InUse if it does not come to its end."""
+        """Stop the context, then close it. Idempotent. Raises InUse if it cannot be stopped."""
         with self._lock:
             if self._h is not None and not forked():
-                self._stop_whole()
+                self._stop_fully()
             super().close()
 
-    def _stop_whole(self) -> None:
+    def _stop_fully(self) -> None:
         if self.state != State.IDLE and self.stop(CLOSING_S) != State.IDLE:
-            raise InUse(f"{self!r} did not come to its end within {CLOSING_S} s")
+            raise InUse(f"{self!r} did not stop within {CLOSING_S} s")
 
     def flush(self) -> None:
-        """Hands over what was submitted with `flush=False`."""
+        """Hand over the tasks that were submitted with `flush=False`."""
         with self._lock:
             library().function("doca_ctx_flush_tasks")(self._context())
 
     def memcpy(self, src: Buf, dst: Buf) -> MemcpyTask:
-        """A task that copies the data of `src` into `dst`, to be submitted as often as one likes.
+        """Return a task that copies the data of `src` into `dst`; it can be submitted repeatedly.
 
-        Either may be the first of a list. A full destination takes no bytes: it wants room behind
-        its data. BadState unless the context runs, NoMemory if all its tasks are taken.
+        Args:
+            src: Buffer with data, or the first of a list.
+            dst: Buffer with room behind its data (a full one takes no bytes), or the first of a
+                list.
+
+        Raises:
+            BadState: The context is not running.
+            NoMemory: All tasks are in use.
         """
         return MemcpyTask(self, src, dst)
 
     def _destroy(self) -> None:
-        self._stop_whole()
+        self._stop_fully()
         with CONTROL:
             library().call("doca_dma_destroy", self._h)
 
-    def _forgotten(self) -> None:
-        self._lock.soon(self._finalize)
+    def _abandon(self) -> None:
+        self._lock.defer(self._finalize)
 
-    def _about(self) -> str:
+    def _summary(self) -> str:
         return f"{self.tasks} tasks, {self.state.name}"
 
     def _rows(self) -> list[tuple[str, object]]:
         rows: list[tuple[str, object]] = [("State", self.state.name), ("Tasks", self.tasks)]
         connected = "no engine" if self._pe is None else "a progress engine"
         return [*rows, ("Connected to", connected), ("Device", self.device.info.pci)]
+
+
+class MemcpyTask(Handle):
+    """Copy task (`doca_dma_task_memcpy`) from `Dma.memcpy`; returns to it when unreferenced."""
+
+    __slots__ = ("_dst", "_flag", "_src", "_status", "_task", "dma")
+    _name = "task"
+    _order = 0
+    _pooled = True
+
+    def __init__(self, dma: Dma, src: Buf, dst: Buf) -> None:
+        super().__init__()
+        Buf._expect("src", src)
+        Buf._expect("dst", dst)
+        self.dma, self._src, self._dst = dma, src, dst
+        self._status: int | None = None
+        lib = library()
+        self._flag = flag = lib.ffi.new("uint32_t *")
+        with dma._lock:
+            data = int(lib.ffi.cast("uintptr_t", flag))
+            h = dma._get(
+                "doca_dma_task_memcpy_alloc_init", "struct doca_dma_task_memcpy **",
+                src._handle(), dst._handle(), data,
+            )  # fmt: skip
+            self._opened(h, dma, src, dst)
+            self._task = lib.dma.doca_dma_task_memcpy_as_task(h)
+
+    @property
+    def _guard(self) -> TryLock:
+        return self.dma._lock
+
+    @property
+    def src(self) -> Buf:
+        """Source of the bytes; may be set while the task is not in flight."""
+        return self._src
+
+    @src.setter
+    def src(self, buf: Buf) -> None:
+        self._set("doca_dma_task_memcpy_set_src", buf)
+        self._src = buf
+
+    @property
+    def dst(self) -> Buf:
+        """Destination of the bytes; may be set while the task is not in flight."""
+        return self._dst
+
+    @dst.setter
+    def dst(self, buf: Buf) -> None:
+        self._set("doca_dma_task_memcpy_set_dst", buf)
+        self._dst = buf
+
+    def _set(self, name: str, buf: Buf) -> None:
+        Buf._expect("buf", buf)
+        with self._guard:
+            self._refuse_in_flight()
+            library().function(name)(self._handle(), buf._handle())
+            self._add_parents(buf)  # the previous buffer stays a parent: it may be set again
+
+    def _refuse_in_flight(self) -> None:
+        if self.in_flight:
+            raise InUse("this task is in flight: wait() for it first")
+
+    def submit(self, *, flush: bool = True) -> MemcpyTask:
+        """Submit the task and return it; it completes in `progress()` or a wait, never here.
+
+        Args:
+            flush: If False, the device may ignore the task until one with `flush=True` or
+                `Dma.flush()`.
+
+        Raises:
+            BadState: The context is not running.
+            Again: The device has no room.
+            InUse: The task is in flight.
+        """
+        dma = self.dma
+        with dma._lock:
+            self._refuse_in_flight()
+            self._handle()
+            lib = library()
+            self._flag[0] = 0
+            if flush:
+                code = lib.common.doca_task_submit(self._task)
+            else:
+                code = lib.function("doca_task_submit_ex")(self._task, _NO_FLUSH)
+            if code:
+                raise lib.error(code, "doca_task_submit")
+            self._status = Code.IN_PROGRESS
+            assert dma._pe is not None
+            dma._pe._in_flight.append(self)
+        return self
+
+    def _complete(self) -> None:
+        """Store the status of the completed task."""
+        self._status = library().common.doca_task_get_status(self._task)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether the task was submitted and is not complete."""
+        return self._status == Code.IN_PROGRESS
+
+    @property
+    def done(self) -> bool:
+        """Whether the task is complete, with or without an error."""
+        return self._status is not None and self._status != Code.IN_PROGRESS
+
+    @property
+    def status(self) -> int | None:
+        """Result as a Code: IN_PROGRESS while in flight; None if never submitted."""
+        known = self._status in Code.__members__.values()
+        return Code(self._status) if self._status is not None and known else self._status
+
+    @property
+    def error(self) -> DocaError | None:
+        """Error that `wait` would raise; None without one, or before the completion."""
+        if not self.done or not self._status:
+            return None
+        lib = library()
+        why = lib.text(lib.common.doca_error_get_descr(self._status))
+        likely = "" if self.closed else self._likely_cause()
+        return lib.error(self._status, f"memcpy of {self._sizes()}", why + likely)
+
+    def _likely_cause(self) -> str:
+        """Return the likely cause of a failure; DOCA reports none."""
+        size = sum(part.data_size for part in self._src.parts)
+        room = sum(part.room for part in self._dst.parts)
+        if not size:
+            return " (the source has no data)"
+        if size > (most := self.dma.device.info.max_copy):
+            return f" (the device copies at most {most} bytes at once)"
+        if size > room:
+            return f" (the destination has room for {room} bytes behind its data)"
+        if self._dst.mmap.permissions == 0:
+            return " (the destination's map is LOCAL_READ_ONLY)"
+        if self._src.mmap.imported or self._dst.mmap.imported:
+            return " (the memory's owner may forbid it, may have closed its map, or may be gone)"
+        return ""
+
+    def wait(self, timeout: float | None = None) -> MemcpyTask:
+        """Make progress until the task is complete and return it.
+
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
+        Raises:
+            DocaError: The task failed.
+            TimeOut: Not complete after `timeout` seconds; it stays in flight.
+            BadState: The task was never submitted.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        if self._status is None:
+            raise BadState("this task was not submitted: there is nothing to wait for")
+        while self.in_flight:
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left < 0:
+                raise TimeOut(f"{self!r} is not complete after {timeout} s")
+            assert self.dma._pe is not None
+            self.dma._pe.wait(left)
+        if (error := self.error) is not None:
+            raise error
+        return self
+
+    def _destroy(self) -> None:
+        if self.in_flight:
+            self._drain()
+        library().common.doca_task_free(self._task)
+
+    def _drain(self) -> None:
+        """Wait for the task, whatever its result. Raises InUse after a timeout."""
+        end = time.monotonic() + CLOSING_S
+        assert self.dma._pe is not None
+        while self.in_flight:
+            if (left := end - time.monotonic()) <= 0:
+                raise InUse(f"{self!r} is still in flight after {CLOSING_S} s")
+            self.dma._pe.wait(left)
+
+    def _abandon(self) -> None:
+        self._guard.defer(self._finalize)
+
+    def _sizes(self) -> str:
+        if self._src.closed or self._dst.closed:
+            return "closed buffers"
+        data = sum(part.data_size for part in self._src.parts)
+        return f"{data} bytes, {len(self._src.parts)} to {len(self._dst.parts)} buffers"
+
+    def _state(self) -> str:
+        if self._status is None:
+            return "not submitted"
+        words = {Code.IN_PROGRESS: "in flight", Code.SUCCESS: "done"}
+        return words.get(Code(self._status)) or f"failed: {self.status}"
+
+    def _summary(self) -> str:
+        return f"{self._sizes()}, {self._state()}"
+
+    def _rows(self) -> list[tuple[str, object]]:
+        return [("Copies", self._sizes()), ("State", self._state())]

@@ -1,4 +1,4 @@
-"""DOCA's errors, each a class of its own under DocaError, named after the code it stands for."""
+"""DOCA's error codes as exceptions: a subclass of DocaError per code, named after it."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ __all__ = [
 
 
 class DocaError(DgkitError):
-    """DOCA refused a call, or a task failed. `code` says which way; the message says why.
+    """DOCA refused a call, or a task failed. `code` is the error code; the message says why.
 
-    Of a code that this dgkit does not know, `code` is the plain number.
+    For a code unknown to this dgkit, `code` is the plain number.
     """
 
     code: int = Code.UNKNOWN
@@ -57,95 +57,95 @@ class DocaError(DgkitError):
 
 
 class Unknown(DocaError):
-    """DOCA does not say."""
+    """Unknown error."""
 
 
 class NotPermitted(DocaError, PermissionError):
-    """The permissions of a map, or what its state allows, forbid this."""
+    """The map's permissions or state forbid this."""
 
     code = Code.NOT_PERMITTED
 
 
 class InUse(DocaError):
-    """Somebody else uses it: a child that is still there, a task in flight, another thread."""
+    """The object is in use: by a child, a task in flight, or another thread."""
 
     code = Code.IN_USE
 
 
 class NotSupported(DocaError):
-    """This device, or this version of DOCA, cannot do that."""
+    """The device or this version of DOCA does not support this."""
 
     code = Code.NOT_SUPPORTED
 
 
 class Again(DocaError):
-    """There is no room at the moment: make progress, then try again."""
+    """No room at the moment: make progress, then retry."""
 
     code = Code.AGAIN
 
 
 class InvalidValue(DocaError, ValueError):
-    """An argument is not one that DOCA takes."""
+    """DOCA rejects an argument."""
 
     code = Code.INVALID_VALUE
 
 
 class NoMemory(DocaError, MemoryError):
-    """Memory, or the elements of an inventory or a context, are used up."""
+    """Memory, or the elements of an inventory or a context, are exhausted."""
 
     code = Code.NO_MEMORY
 
 
 class Initialization(DocaError):
-    """Something could not be set up."""
+    """Initialization failed."""
 
     code = Code.INITIALIZATION
 
 
 class TimeOut(DocaError, TimeoutError):
-    """It took too long."""
+    """The operation timed out."""
 
     code = Code.TIME_OUT
 
 
 class Shutdown(DocaError):
-    """It is shutting down."""
+    """The object is shutting down."""
 
     code = Code.SHUTDOWN
 
 
 class ConnectionReset(DocaError):
-    """The other side ended the connection."""
+    """The peer closed the connection."""
 
     code = Code.CONNECTION_RESET
 
 
 class ConnectionAborted(DocaError):
-    """The connection broke off."""
+    """The connection was aborted."""
 
     code = Code.CONNECTION_ABORTED
 
 
 class ConnectionInProgress(DocaError):
-    """The connection is being made."""
+    """The connection is being established."""
 
     code = Code.CONNECTION_INPROGRESS
 
 
 class NotConnected(DocaError):
-    """There is no connection."""
+    """The object is not connected."""
 
     code = Code.NOT_CONNECTED
 
 
 class NoLock(DocaError):
-    """A lock could not be had."""
+    """A lock could not be acquired."""
 
     code = Code.NO_LOCK
 
 
 class NotFound(DocaError):
-    """There is no such thing; the message says what there is."""
+    """The object was not found; the message lists those that exist."""
 
     code = Code.NOT_FOUND
 
@@ -157,13 +157,13 @@ class IoFailed(DocaError):
 
 
 class BadState(DocaError):
-    """The object is not in the state that this call needs."""
+    """The object is in the wrong state for this call."""
 
     code = Code.BAD_STATE
 
 
 class UnsupportedVersion(DocaError):
-    """The two versions do not go together."""
+    """The versions are incompatible."""
 
     code = Code.UNSUPPORTED_VERSION
 
@@ -181,43 +181,43 @@ class Driver(DocaError):
 
 
 class Unexpected(DocaError):
-    """Something that should not happen."""
+    """Unexpected error."""
 
     code = Code.UNEXPECTED
 
 
 class AlreadyExist(DocaError):
-    """There is one already."""
+    """The object already exists."""
 
     code = Code.ALREADY_EXIST
 
 
 class Full(DocaError):
-    """No more fit."""
+    """The object is full."""
 
     code = Code.FULL
 
 
 class Empty(DocaError):
-    """There is none."""
+    """The object is empty."""
 
     code = Code.EMPTY
 
 
 class InProgress(DocaError):
-    """It has begun, and ends when progress is made."""
+    """The operation was started, and completes when progress is made."""
 
     code = Code.IN_PROGRESS
 
 
 class TooBig(DocaError):
-    """It is larger than what is taken."""
+    """The size exceeds the limit."""
 
     code = Code.TOO_BIG
 
 
 class Authentication(DocaError):
-    """Who asks could not show who they are."""
+    """Authentication failed."""
 
     code = Code.AUTHENTICATION
 
@@ -229,13 +229,13 @@ class BadConfig(DocaError):
 
 
 class Skipped(DocaError):
-    """It was left out."""
+    """The operation was skipped."""
 
     code = Code.SKIPPED
 
 
 class DeviceFatalError(DocaError):
-    """The device failed for good."""
+    """The device failed permanently."""
 
     code = Code.DEVICE_FATAL_ERROR
 
@@ -244,5 +244,5 @@ _CLASSES: dict[int, type[DocaError]] = {kind.code: kind for kind in DocaError.__
 
 
 def error_class(code: int) -> type[DocaError]:
-    """The class that stands for a code; DocaError itself for one that is not known."""
+    """Return the exception class of a code; DocaError for an unknown one."""
     return _CLASSES.get(code, DocaError)

@@ -1,4 +1,4 @@
-"""What all of DOCA's objects have in common here: parents, children, and an end."""
+"""Base of DOCA's objects: parents, children, locking and close()."""
 
 from __future__ import annotations
 
@@ -18,74 +18,73 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, ClassVar
 
-__all__ = ["CLOSING_S", "Handle", "Turn"]
+__all__ = ["CLOSING_S", "Handle", "TryLock"]
 
 CLOSING_S = 5.0  # how long close() waits for what is in flight
 
-# What a finalizer could not destroy: DOCA may still use it, so it stays.
-_kept: list[Handle] = []
+# Objects that a finalizer could not destroy: DOCA may still use them, so they are kept.
+_leaked: list[Handle] = []
 _roots: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 
-class Turn:
-    """One thread at a time: who comes second gets InUse. The one inside may enter again.
+class TryLock:
+    """Non-blocking, reentrant lock: a second thread gets InUse.
 
-    A finalizer runs in any thread, at any moment: what it has to do waits here until nobody is
-    inside.
+    A finalizer runs in any thread at any time: `defer` delays its action until the lock is free.
     """
 
-    __slots__ = ("_depth", "_later", "_lock", "_what")
+    __slots__ = ("_deferred", "_depth", "_lock", "_what")
 
     def __init__(self, what: str) -> None:
         self._lock = RLock()
         self._depth = 0
-        self._later: deque[Callable[[], None]] = deque()
+        self._deferred: deque[Callable[[], None]] = deque()
         self._what = what
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
-            raise InUse(f"another thread is in this {self._what}: use one a thread")
-        if self._later and not self._depth:
-            self._do_later()
+            raise InUse(f"another thread is using this {self._what}: use one per thread")
+        if self._deferred and not self._depth:
+            self._run_deferred()
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
-        if self._later and not self._depth:
-            self._do_later()
+        if self._deferred and not self._depth:
+            self._run_deferred()
         self._lock.release()
 
-    def _do_later(self) -> None:
-        while self._later:
-            self._later.popleft()()
+    def _run_deferred(self) -> None:
+        while self._deferred:
+            self._deferred.popleft()()
 
-    def soon(self, action: Callable[[], None]) -> None:
-        """Does it now if nobody is inside, else when who is inside leaves."""
-        self._later.append(action)
+    def defer(self, action: Callable[[], None]) -> None:
+        """Run the action now if the lock is free, else when it is released."""
+        self._deferred.append(action)
         if self._lock.acquire(blocking=False):
             try:
                 if not self._depth:
-                    self._do_later()
+                    self._run_deferred()
             finally:
                 self._lock.release()
 
 
 class Handle:
-    """One object of DOCA's. Children hold their parents; a parent that is closed closes them first.
+    """DOCA object. Children hold their parents; closing a parent closes its children first.
 
-    `close()` may be called again; `with` closes at its end. What is forgotten warns and is closed
-    by the collector, after its children, whatever order that comes in.
+    `close()` is idempotent; `with` closes at its end. The finalizer of an open object warns and
+    closes it after its children, in whatever order the collector finalizes them.
     """
 
     __slots__ = ("__weakref__", "_children", "_h", "_orphaned", "_parents")
 
     _name: ClassVar[str]
-    _order: ClassVar[int]  # of its parent's children those with the lowest are closed first
-    _pooled: ClassVar[bool] = False  # an element of its parent: forgetting it gives it back
+    _order: ClassVar[int]  # children with a lower one are closed first
+    _pooled: ClassVar[bool] = False  # an element of its parent, returned by its finalizer
 
     @classmethod
     def _expect(cls, what: str, value: object) -> None:
-        """TypeError if what was given for the argument `what` is none of these."""
+        """Raise TypeError unless the argument `what` is an instance of this class."""
         if not isinstance(value, cls):
             kind = type(value).__name__
             raise TypeError(f"{what} is of type {kind}; it must be a doca.{cls.__name__}")
@@ -93,18 +92,18 @@ class Handle:
     def __init__(self) -> None:
         self._h: Any = None
         self._parents: tuple[Handle, ...] = ()
-        # By id: a child that the collector has begun to take is still a user, and cannot be seen.
+        # By id: a child that is being finalized still counts, but its weak reference is dead.
         self._children: dict[int, weakref.ref[Handle]] = {}
         self._orphaned = False
 
     def _opened(self, h: Any, *parents: Handle) -> None:
-        """The C object is there: from now on it has to be destroyed."""
+        """Record the C object, which has to be destroyed from now on."""
         self._h = h
-        self._adopt(*parents)
+        self._add_parents(*parents)
         if not parents:
             _roots.add(self)
 
-    def _adopt(self, *parents: Handle) -> None:
+    def _add_parents(self, *parents: Handle) -> None:
         for parent in parents:
             parent._children[id(self)] = weakref.ref(self)
         self._parents += parents
@@ -117,72 +116,72 @@ class Handle:
         return self._h
 
     @property
-    def _turn(self) -> Any:
-        """Held while the C object is used: by default what all control calls hold."""
+    def _guard(self) -> Any:
+        """Lock held while the C object is used; by default that of all control calls."""
         return _library.CONTROL
 
     def _call(self, name: str, *args: Any) -> None:
-        """Calls a function whose first argument is this object."""
-        with self._turn:
+        """Call a function whose first argument is this object."""
+        with self._guard:
             _library.library().call(name, self._handle(), *args)
 
     def _get(self, name: str, kind: str, *args: Any) -> Any:
-        """What such a function stores through its last argument."""
-        with self._turn:
+        """Call such a function; return the output of its last argument."""
+        with self._guard:
             return _library.library().get(name, kind, self._handle(), *args)
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed, by itself or with a parent."""
+        """Whether the object or a parent is closed."""
         return self._h is None
 
     def close(self) -> None:
-        """Closes what was made of it, then itself. Again: does nothing.
+        """Close the children, then the object. Idempotent.
 
-        InUse if it cannot be, because another thread or a transfer uses it: then it stays open,
-        and close() may be called again.
+        Raises:
+            InUse: Another thread or a transfer uses it. It stays open; close() may be called again.
         """
         if self._h is None or _library.forked():
             return
-        with self._turn:
+        with self._guard:
             self._close_children()
             if self._h is not None:
                 self._destroy()
-                self._gone()
+                self._destroyed()
 
-    def _living(self) -> list[Handle]:
-        """Its children, in the order in which they are closed."""
+    def _live_children(self) -> list[Handle]:
+        """Return the children in the order in which they are closed."""
         children = [child for ref in list(self._children.values()) if (child := ref()) is not None]
         return sorted(children, key=lambda child: child._order)
 
     def _close_children(self) -> None:
-        for child in self._living():
+        for child in self._live_children():
             child.close()
 
-    def _gone(self) -> None:
-        """The C object is destroyed: lets the parents go."""
+    def _destroyed(self) -> None:
+        """Release the parents after the C object was destroyed."""
         self._h = None
         parents, self._parents = self._parents, ()
         for parent in parents:
             parent._children.pop(id(self), None)
             if parent._orphaned and not parent._children:
-                parent._forgotten()
+                parent._abandon()
 
     def _destroy(self) -> None:
-        """Gives the C object back; raises if DOCA refuses."""
+        """Destroy the C object; raise if DOCA refuses."""
         raise NotImplementedError
 
     def _finalize(self) -> None:
-        """What the collector does. Never raises."""
-        if self._children:  # cyclic garbage: its children's turn comes later
+        """Destroy an unreferenced object. Never raises."""
+        if self._children:  # cyclic garbage: the children are finalized later
             self._orphaned = True
             return
         try:
             if self._h is not None:
                 self._destroy()
-                self._gone()
+                self._destroyed()
         except DgkitError:
-            _kept.append(self)
+            _leaked.append(self)
 
     def __enter__(self) -> Any:
         self._handle()
@@ -198,14 +197,14 @@ class Handle:
             if not self._pooled:
                 warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
         finally:
-            self._forgotten()
+            self._abandon()
 
-    def _forgotten(self) -> None:
-        with self._turn:
+    def _abandon(self) -> None:
+        with self._guard:
             self._finalize()
 
-    def _about(self) -> str:
-        """What a repr says of an open one."""
+    def _summary(self) -> str:
+        """Return what the repr of an open object says."""
         return ""
 
     def __repr__(self) -> str:
@@ -213,23 +212,23 @@ class Handle:
             return f"<doca.{type(self).__name__}, closed>"
         if _library.forked():
             return f"<doca.{type(self).__name__}, of a parent process>"
-        return f"<doca.{type(self).__name__} {self._about()}; {_library.label()}>"
+        return f"<doca.{type(self).__name__} {self._summary()}; {_library.label()}>"
 
     def _rows(self) -> list[tuple[str, object]]:
-        """What a card says of an open one."""
+        """Return the rows of an open object's HTML card."""
         return []
 
     def _repr_html_(self) -> str:
-        from ._repr import shown
+        from ._repr import library_card
 
         if self._h is None or _library.forked():
-            return shown(f"{type(self).__name__} (closed)", [])
-        return shown(type(self).__name__, self._rows())
+            return library_card(f"{type(self).__name__} (closed)", [])
+        return library_card(type(self).__name__, self._rows())
 
 
 @atexit.register
 def _close_all() -> None:
-    # The process ends, and a device in use ends with it.
+    # A device that is still in use is released when the process exits.
     for root in sorted(_roots, key=lambda root: root._order):
         with contextlib.suppress(DgkitError):
             root.close()

@@ -1,4 +1,4 @@
-"""Progress engines: what makes the work of contexts go on, and says what is done."""
+"""Progress engine: completes the tasks of the contexts connected to it."""
 
 from __future__ import annotations
 
@@ -7,56 +7,53 @@ import time
 from collections import deque
 
 from ._library import CONTROL, library
-from .dma import Dma
-from .handle import Handle, Turn
-
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
-if TYPE_CHECKING:
-    from .task import MemcpyTask
+from .dma import Dma, MemcpyTask
+from .handle import Handle, TryLock
 
 __all__ = ["ProgressEngine"]
 
 
 class ProgressEngine(Handle):
-    """A progress engine (`doca_pe`). Nothing completes but inside `progress()`, or what calls it.
+    """Progress engine (`doca_pe`). Tasks complete only inside `progress()` and calls that use it.
 
-    One thread at a time uses it and all that is connected to it; a second one gets InUse.
+    One thread at a time uses it and everything connected to it; a second one gets InUse.
     """
 
-    __slots__ = ("_fd", "_flying", "_lock", "_poll")
+    __slots__ = ("_fd", "_in_flight", "_lock", "_poll")
     _name = "progress engine"
     _order = 4
 
     def __init__(self) -> None:
         super().__init__()
         lib = library()
-        self._lock = Turn("progress engine")
-        # In the order of their submission, which is mostly that of their completion.
-        self._flying: deque[MemcpyTask] = deque()
+        self._lock = TryLock("progress engine")
+        # In order of submission, which is mostly that of completion.
+        self._in_flight: deque[MemcpyTask] = deque()
         self._poll: select.poll | None = None
         with CONTROL:
             self._opened(lib.get("doca_pe_create", "struct doca_pe **"))
 
     @property
-    def _turn(self) -> Turn:
+    def _guard(self) -> TryLock:
         return self._lock
 
     def connect(self, dma: Dma) -> None:
-        """Takes a context, before its start. BadState if it runs or has an engine already."""
+        """Connect a context before its start. Raises BadState if it runs or has an engine."""
         Dma._expect("dma", dma)
-        with self._lock, dma._turn, CONTROL:
+        with self._lock, dma._guard, CONTROL:
             self._call("doca_pe_connect_ctx", dma._context())
-            dma._joined(self)
+            dma._connected(self)
+            dma._add_parents(self)
 
     def progress(self) -> tuple[MemcpyTask, ...]:
-        """Looks once: the tasks that completed just now, mostly one or none. Never waits."""
+        """Return the tasks that completed just now, usually one or none, without blocking."""
         with self._lock:
             return self._look()
 
     def _look(self) -> tuple[MemcpyTask, ...]:
-        # DOCA's callbacks note a completion in the task's own flag: no Python runs in them.
+        # The completion callback, in C, sets the flag of the task.
         library().common.doca_pe_progress(self._handle())
-        flying = self._flying
+        flying = self._in_flight
         if not flying:
             return ()
         if flying[0]._flag[0]:
@@ -68,17 +65,22 @@ class ProgressEngine(Handle):
             for task in done:
                 flying.remove(task)
         for task in done:
-            task._land()
+            task._complete()
         return tuple(done)
 
     def wait(self, timeout: float | None = None) -> tuple[MemcpyTask, ...]:
-        """Sleeps until a task completes; then what `progress()` gives.
+        """Sleep until a task completes.
 
-        () after `timeout` seconds (None: no limit), and at once if no task is in flight.
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
+        Returns:
+            The completed tasks, as in `progress()`; () on timeout, and at once if none is in
+            flight.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self._lock:
-            while not (done := self._look()) and self._flying:
+            while not (done := self._look()) and self._in_flight:
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     break
@@ -86,7 +88,7 @@ class ProgressEngine(Handle):
             return done
 
     def _sleep(self, left: float | None) -> None:
-        """Until something is to be delivered, or `left` seconds are over."""
+        """Sleep until a notification arrives, at most `left` seconds."""
         if self._poll is None:
             self._poll = select.poll()
             self._poll.register(self.fileno(), select.POLLIN)
@@ -97,37 +99,37 @@ class ProgressEngine(Handle):
             self.clear_notification()
 
     def fileno(self) -> int:
-        """The notification handle: a file descriptor for `select`, `poll` and event loops.
+        """Return the notification handle: a file descriptor for `select`, `poll` and event loops.
 
-        It becomes readable after `request_notification()`, when there is something for
-        `progress()`. Before the next sleep call `clear_notification()`, make progress until
-        nothing comes, and ask again.
+        It becomes readable after `request_notification()` when `progress()` has work to do. Before
+        the next sleep call `clear_notification()`, make progress until nothing completes, and
+        request again.
         """
         return int(self._get("doca_pe_get_notification_handle", "doca_notification_handle_t *"))
 
     def request_notification(self) -> None:
-        """Arms the notification handle."""
+        """Arm the notification handle."""
         self._call("doca_pe_request_notification")
 
     def clear_notification(self) -> None:
-        """Takes the notification back."""
+        """Disarm the notification handle."""
         self._call("doca_pe_clear_notification", self.fileno())
 
     @property
     def in_flight(self) -> int:
-        """How many tasks were submitted and are not complete."""
-        return len(self._flying)
+        """Number of tasks submitted and not complete."""
+        return len(self._in_flight)
 
     def _destroy(self) -> None:
         with CONTROL:
             library().call("doca_pe_destroy", self._h)
         self._poll = None
 
-    def _forgotten(self) -> None:
-        self._lock.soon(self._finalize)
+    def _abandon(self) -> None:
+        self._lock.defer(self._finalize)
 
-    def _about(self) -> str:
-        return f"{len(self._children)} contexts, {len(self._flying)} tasks in flight"
+    def _summary(self) -> str:
+        return f"{len(self._children)} contexts, {len(self._in_flight)} tasks in flight"
 
     def _rows(self) -> list[tuple[str, object]]:
-        return [("Contexts", len(self._children)), ("Tasks in flight", len(self._flying))]
+        return [("Contexts", len(self._children)), ("Tasks in flight", len(self._in_flight))]

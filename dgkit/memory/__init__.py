@@ -1,9 +1,28 @@
-"""Memory: bytes and where they live. Knows nothing of DMA; `dma` registers what this makes.
+"""Memory on the host and on GPUs. Independent of DMA; `dma` registers it.
 
-`allocate` and `wrapping` are the doors. `host`, `foreign` and `pinned` are memory of the host, and
-`on_host` what they share. `gpu` (over `virtual`) and `foreign_gpu` (over `kinds`) are memory of a
-GPU, and `on_gpu` what both have, `dmabuf` and `reach` among it. Only `cuda` calls the driver; none
-of these is loaded before GPU memory is asked for.
+Modules:
+    allocate: `dgkit.empty`.
+    placement: The argument `on` ("host", "gpu", "auto", ...).
+    shape: Shapes and dtypes without NumPy.
+    wrap: `dgkit.wrap`.
+    host: Host memory (sealed memfd).
+    pinned: Host memory that GPUs can access.
+    wrap_host: A user's host memory.
+    host_base: Base of all host memory.
+    meminfo: Memory available on this machine.
+    gpu: GPU memory allocated by dgkit.
+    wrap_gpu: A user's GPU memory.
+    gpu_base: Base of all GPU memory.
+    vmm: CUDA virtual memory that other processes can import.
+    cuda_pointer: Allocation that a GPU address belongs to, and how to share it.
+    dmabuf: dma-buf of GPU memory, or its address for nvidia-peermem.
+    cpu_mapping: GPU memory mapped for the CPU.
+    gdrcopy: GDRCopy's library.
+    gpu_info: GPUs of this process and their capabilities.
+    cuda: Calls to the CUDA driver; the only module that makes any.
+    cuda_errors: CUDA result codes as exceptions.
+
+The modules for GPU memory are loaded on first use.
 """
 
 from .allocate import empty
@@ -21,21 +40,21 @@ __all__ += ["why_no_gpu", "wrap"]
 
 
 def gpus() -> "list[GpuInfo]":
-    """Every GPU that this process may use; none where `why_no_gpu` says why."""
+    """Return every GPU that this process may use; empty if none (`why_no_gpu` explains it)."""
     from .gpu_info import gpus as found
 
     return found()
 
 
 def gpu_error() -> "DeviceUnavailable | None":
-    """What `on="gpu"` raises here; None if it works."""
+    """Return the error that `on="gpu"` raises; None if it works."""
     from .gpu_info import gpu_error as found
 
     return found()
 
 
 def why_no_gpu() -> str:
-    """Why `on="gpu"` fails here, and what to do; "" if it works."""
+    """Return why `on="gpu"` fails and what to do; "" if it works."""
     from .gpu_info import why_no_gpu as why
 
     return why()

@@ -1,4 +1,4 @@
-"""`dgkit.empty`: memory on the host, on the host for the GPU too, or on a GPU."""
+"""`dgkit.empty`: allocate memory on the host, pinned on the host, or on a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
 
     def overload(function: object) -> object:
-        """For type checkers alone."""
+        """Pass functions through; replaces `typing.overload` at run time."""
         return function
 
 
@@ -53,19 +53,27 @@ def empty(  # noqa: F811
     readonly_export: bool = False,
     name: str | None = None,
 ) -> HostMemory | GpuMemory:
-    """Allocates memory of `shape` items of `dtype`, zero at first.
+    """Allocate zeroed memory of `shape` items of `dtype`.
 
-    `on`: "host"; "pinned", host memory that every GPU reaches as well; "gpu", the GPU whose context
-    is current, else the first; "cuda:1", that GPU; "auto", a GPU if one can be used, else the host:
-    what was chosen, and why, is in the memory's `chosen` and in its repr.
+    Args:
+        shape: Number of items, or a tuple of them.
+        dtype: NumPy dtype or its name.
+        on: `"host"`; `"pinned"`, host memory that every GPU can access; `"gpu"`, the GPU of the
+            current CUDA context, else the first; `"cuda:1"`, that GPU; `"auto"`, a GPU if one can
+            be used, else the host (the memory's `chosen` and repr say which, and why).
+        readonly_export: No other process can ever map the memory writable (F_SEAL_FUTURE_WRITE,
+            then F_SEAL_SEAL: fcntl(2)). Host memory only.
+        name: Shown in its repr and cards.
 
-    With `readonly_export` no other process can ever map it writable, whatever it tries
-    (F_SEAL_FUTURE_WRITE, then F_SEAL_SEAL: fcntl(2)); Unsupported on a GPU, which has no such lock.
-    OutOfMemory if the bytes are not there, LimitReached if no more files or mappings may be open,
-    ValueError for no bytes, DeviceUnavailable if the GPU cannot be used: why, and what to do.
+    Raises:
+        OutOfMemory: Too little memory is available.
+        LimitReached: Too many files or mappings are open.
+        ValueError: The shape has no bytes, or `on` is unknown.
+        Unsupported: `readonly_export` for GPU memory.
+        DeviceUnavailable: The GPU cannot be used; the message says why and what to do.
     """
     lengths = as_shape(shape)
-    total_size(lengths, dtype)  # what is wrong with them is said first
+    total_size(lengths, dtype)  # a wrong shape or dtype is reported before a wrong place
     kind, number = parse_on(on)
     chosen = ""
     if kind == "auto":
@@ -93,8 +101,8 @@ def _on_gpu(
     if readonly_export:
         raise Unsupported(
             errno.EOPNOTSUPP,
-            "readonly_export=True is for host memory: who holds the fd of GPU memory can map it "
-            "writable. Export its region with access='r', which importers map read-only",
+            "readonly_export=True is for host memory: any process with the fd of GPU memory can "
+            "map it writable. Export its region with access='r', which importers map read-only",
         )
     from .gpu import GpuMemory
 

@@ -1,50 +1,62 @@
-"""GPU memory for the CPU: a dma-buf that the driver maps, else GDRCopy."""
+"""GPU memory mapped for the CPU: by a dma-buf if the driver maps it, else by GDRCopy."""
 
 from __future__ import annotations
 
 import errno
-from typing import Any
 
 from ..errors import ExportError, Unsupported
 from . import cuda
-from .dmabuf import dmabuf
-from .gdrcopy import Mapping, NotHere
+from .dmabuf import export_dmabuf
+from .gdrcopy import GdrMapping, GdrUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .gpu_base import OnGpu
+    from ..types import GpuSpan
 
 __all__ = ["cpu_view"]
 
 
-def cpu_view(memory: OnGpu) -> memoryview:
-    """The bytes of GPU memory, in place. Unsupported names both ways and why each is closed."""
-    memory.synchronize()
-    keep = memory.keep
-    view, why_no_map = _by_dmabuf(memory, keep)
+def cpu_view(span: GpuSpan, keep: object, *, managed: bool, share_block: bool) -> memoryview:
+    """Return the bytes of GPU memory in place.
+
+    Args:
+        span: Where the bytes are.
+        keep: Object that the view holds.
+        managed: The bytes are CUDA managed memory.
+        share_block: The view may include other parts of the allocation.
+
+    Raises:
+        Unsupported: Neither way works; the message says why.
+    """
+    view, why_no_map = _by_dmabuf(span, keep, managed, share_block)
     if view is not None:
         return view
     try:
-        with cuda.current(memory.gpu.gpu):
-            return Mapping(memory.gpu.address, memory.size, keep).view()
-    except NotHere as why:
+        with cuda.primary_context(span.gpu):
+            return GdrMapping(span.address, span.size, keep).view()
+    except GdrUnavailable as why:
         raise Unsupported(
             errno.EOPNOTSUPP,
-            "the CPU cannot reach this memory in place. By a dma-buf: "
+            "the CPU cannot access this GPU memory in place. By a dma-buf: "
             f"{why_no_map}. By GDRCopy: {why}; install it from https://github.com/NVIDIA/gdrcopy "
-            "(GDRCOPY_PATH_L names the folder of its library). Or copy: array.get(), or a transfer",
+            "(GDRCOPY_PATH_L is the folder of its library). Or copy: array.get(), or a transfer",
         ) from None
 
 
-def _by_dmabuf(memory: OnGpu, keep: Any) -> tuple[memoryview | None, str]:
-    """By mapping a dma-buf, which is tried: drivers before CUDA 13.3 do not say that they can."""
-    if cuda.attribute(memory.gpu.gpu, "DMA_BUF_MMAP_SUPPORTED") == 0:
-        return None, "the driver maps none"
+def _by_dmabuf(
+    span: GpuSpan, keep: object, managed: bool, share_block: bool
+) -> tuple[memoryview | None, str]:
+    """Return the mapped dma-buf, or None and the reason.
+
+    The mapping is tried: drivers before CUDA 13.3 do not report whether they support it.
+    """
+    if cuda.attribute(span.gpu, "DMA_BUF_MMAP_SUPPORTED") == 0:
+        return None, "the driver does not map dma-bufs"
     try:
-        with dmabuf(memory) as shared:
+        with export_dmabuf(span, managed=managed, share_block=share_block) as shared:
             mapped = shared.map(keep)
             return memoryview(mapped)[shared.offset : shared.offset + shared.size], ""
     except ExportError as why:
         return None, why.words
     except OSError as why:
-        return None, f"the driver maps none ({why.strerror or why})"
+        return None, f"the driver does not map dma-bufs ({why.strerror or why})"

@@ -1,6 +1,6 @@
-"""The one door to CUDA's driver: loaded when GPU memory is first asked for, its refusals typed.
+"""Calls to the CUDA driver: loaded when GPU memory is first used, its result codes as exceptions.
 
-Without a GPU nothing here is ever imported; `import dgkit` knows nothing of it.
+Never imported on a machine without a GPU, nor by `import dgkit`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from ..errors import DeviceUnavailable, NativeError, Unsupported
 from .cuda_errors import FORKED, error_of
 
-__all__ = ["ask", "attribute", "call", "count", "current", "driver", "error", "forked", "here"]
-__all__ += ["raw", "ready", "require"]
+__all__ = ["attribute", "call", "count", "current_device", "driver", "error", "forked"]
+__all__ += ["primary_context", "require", "require_cupy", "struct_bytes", "try_call"]
 
 _driver: Any = None
 _pid = 0
@@ -24,7 +24,7 @@ _contexts: dict[int, Any] = {}
 
 
 def driver() -> Any:
-    """`cuda.bindings.driver`, initialised. DeviceUnavailable says why it cannot be, what to do."""
+    """Return `cuda.bindings.driver`, initialized. Raises DeviceUnavailable if it cannot be."""
     global _driver, _pid
     if _driver is None:
         _driver, _pid = _load(), os.getpid()
@@ -34,38 +34,46 @@ def driver() -> Any:
 
 
 def forked() -> bool:
-    """Whether this process was forked from the one that initialised CUDA."""
+    """Return whether this process was forked from the one that initialized CUDA."""
     return _driver is not None and _pid != os.getpid()
 
 
-def ask(function: str, *args: Any) -> tuple[int, Any]:
-    """Calls a function of the driver: its result code, and what it gave (None if nothing)."""
+def try_call(function: str, *args: Any) -> tuple[int, Any]:
+    """Call a driver function.
+
+    Returns:
+        Its result code and its output: None, one value or a tuple.
+
+    Raises:
+        Unsupported: The function is missing in the bindings or in the driver.
+        NativeError: The bindings do not know the result code.
+    """
     module = driver()
     try:
         code, *given = getattr(module, function)(*args)
     except (AttributeError, RuntimeError) as why:  # not in these bindings, or not in this driver
-        text = f"{function} is not there ({why}): update the driver, and cuda-bindings"
+        text = f"{function} is missing ({why}): update the driver and cuda-bindings"
         raise Unsupported(errno.EOPNOTSUPP, text) from None
-    except ValueError as why:  # a code that these bindings do not know
+    except ValueError as why:  # a result code that these bindings do not know
         raise NativeError(errno.EIO, f"{function}: {why}") from None
     return int(code), given[0] if len(given) == 1 else tuple(given) or None
 
 
 def call(function: str, *args: Any) -> Any:
-    """Calls a function of the driver and gives what it gave, or raises what its code stands for."""
-    code, given = ask(function, *args)
+    """Call a driver function and return its output, or raise the exception of its result code."""
+    code, given = try_call(function, *args)
     if code:
         raise error(function, code)
     return given
 
 
 def error(function: str, code: int) -> NativeError:
-    """The exception for a result code of a function."""
+    """Return the exception for a function's result code."""
     return error_of(function, code, _driver.CUresult(code).name)
 
 
 def count() -> int:
-    """How many GPUs this process may use; DeviceUnavailable for none."""
+    """Return how many GPUs this process may use. Raises DeviceUnavailable if none."""
     found = int(call("cuDeviceGetCount"))
     if not found:
         raise error("cuDeviceGetCount", 100)
@@ -73,26 +81,26 @@ def count() -> int:
 
 
 def attribute(gpu: int, name: str) -> int | None:
-    """`CU_DEVICE_ATTRIBUTE_<name>` of a GPU; None if the bindings or the driver do not know it."""
+    """Return `CU_DEVICE_ATTRIBUTE_<name>` of a GPU; None if the bindings or the driver lack it."""
     known = getattr(driver().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}", None)
     if known is None:
         return None
-    code, value = ask("cuDeviceGetAttribute", known, call("cuDeviceGet", gpu))
+    code, value = try_call("cuDeviceGetAttribute", known, call("cuDeviceGet", gpu))
     return None if code else int(value)
 
 
-def here() -> int:
-    """The GPU whose context is current in this thread, else the first."""
+def current_device() -> int:
+    """Return the GPU of this thread's current CUDA context, or 0 without a context."""
     found = count()
-    code, context = ask("cuCtxGetCurrent")
+    code, context = try_call("cuCtxGetCurrent")
     if code or not int(context):
         return 0
     return min(int(call("cuCtxGetDevice")), found - 1)
 
 
 @contextlib.contextmanager
-def current(gpu: int) -> Iterator[None]:
-    """Makes the GPU's primary context current; afterwards what was is so again."""
+def primary_context(gpu: int) -> Iterator[None]:
+    """Make the GPU's primary context current, then restore the previous one."""
     if gpu not in _contexts:
         driver()
         _contexts[gpu] = call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", gpu))
@@ -100,16 +108,16 @@ def current(gpu: int) -> Iterator[None]:
     try:
         yield
     finally:
-        ask("cuCtxPopCurrent")
+        try_call("cuCtxPopCurrent")
 
 
-def raw(handle: Any, size: int) -> bytes:
-    """The bytes of a struct of the driver."""
+def struct_bytes(handle: Any, size: int) -> bytes:
+    """Return the bytes of a driver struct."""
     return ctypes.string_at(int(handle.getPtr()), size)
 
 
 def require(module: str) -> Any:
-    """Imports `cupy` or `cuda.core`; DeviceUnavailable says why not, and what to install."""
+    """Import `cupy` or `cuda.core`; DeviceUnavailable says why not and what to install."""
     from importlib import import_module
 
     try:
@@ -118,8 +126,8 @@ def require(module: str) -> Any:
         raise _not_installed(module, missing) from None
 
 
-def ready() -> Any:
-    """CuPy, once all that GPU memory needs was looked at; DeviceUnavailable names what is wrong."""
+def require_cupy() -> Any:
+    """Return CuPy once GPU memory can be used; DeviceUnavailable says what is wrong."""
     found = count()
     require("cuda.core")
     cupy = require("cupy")
@@ -127,7 +135,7 @@ def ready() -> Any:
         cupy.cuda.runtime.getDeviceCount()
     except Exception as why:  # CuPy's errors have no common base
         extra = _extra(int(call("cuDriverGetVersion")))
-        text = f"CuPy cannot use what the driver finds, {found} GPU(s): {why}. {extra}"
+        text = f"CuPy cannot use the driver's {found} GPU(s): {why}. {extra}"
         raise DeviceUnavailable(errno.ENODEV, text, check="cuda-python") from None
     return cupy
 
@@ -151,9 +159,9 @@ def _library() -> Any:
         text = f"libcuda.so.1 does not load ({error}): reinstall the NVIDIA driver"
         if "cannot open shared object file" in str(error):
             text = (
-                "libcuda.so.1 is not here: this machine has no NVIDIA driver, or this container "
-                "was not given it. Install the driver (https://docs.nvidia.com/datacenter/tesla/"
-                "driver-installation-guide), or start the container with --gpus all"
+                "libcuda.so.1 is missing: this machine has no NVIDIA driver, or this container "
+                "has no access to it. Install the driver (https://docs.nvidia.com/datacenter/"
+                "tesla/driver-installation-guide), or start the container with --gpus all"
             )
         raise DeviceUnavailable(errno.ENODEV, text, check="driver-loaded") from None
 
@@ -161,14 +169,18 @@ def _library() -> Any:
 def _not_installed(module: str, why: ImportError, library: Any = None) -> DeviceUnavailable:
     name = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}[module]
     absent = isinstance(why, ModuleNotFoundError) and why.name == module.split(".")[0]
-    what = f"{name} is not installed" if absent else f"{name} does not load ({why})"
+    cause = f"{name} is not installed" if absent else f"{name} does not load ({why})"
     version = ctypes.c_int(13000)
-    with contextlib.suppress(AttributeError):  # it needs no cuInit
+    with contextlib.suppress(AttributeError):  # cuDriverGetVersion needs no cuInit
         (library or _library()).cuDriverGetVersion(ctypes.byref(version))
-    text = f"{what}: {_extra(version.value)}"
+    text = f"{cause}: {_extra(version.value)}"
     return DeviceUnavailable(errno.ENODEV, text, check="cuda-python")
 
 
 def _extra(version: int) -> str:
-    """What to install for a driver that knows CUDA up to `version` (13000 is 13.0)."""
+    """Return the command that installs dgkit with the Python packages for a driver.
+
+    Args:
+        version: CUDA version that the driver supports; 13000 is 13.0.
+    """
     return f"`pip install '.[cuda{12 if version < 13000 else 13}]'` in dgkit's folder"

@@ -1,9 +1,9 @@
-"""A dma-buf of GPU memory: the fd by which another device reaches the memory without the CPU.
+"""dma-buf of GPU memory: an fd by which another device accesses the memory without the CPU.
 
-Where the driver gives none, the older way is left: the device's library is given the address, and
-the kernel module nvidia-peermem finds the memory. The order, and what each way needs, are those of
-NVIDIA's "DOCA GPUNetIO: Installation and Setup", section "GPU Memory Mapping"; Linux 5.12 is the
-floor that the GPU Operator's documentation gives for CUDA's dma-buf.
+If the driver exports none, the older way remains: the device's library gets the address, and the
+kernel module nvidia-peermem looks up the memory. Order and requirements: NVIDIA's "DOCA GPUNetIO:
+Installation and Setup", section "GPU Memory Mapping"; Linux 5.12 is the minimum for CUDA's dma-buf
+in the GPU Operator's documentation.
 """
 
 from __future__ import annotations
@@ -17,29 +17,25 @@ from ..types import GpuSpan
 from . import cuda
 from .cuda_errors import is_lost
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .gpu_base import OnGpu
-
-__all__ = ["DmaBuf", "PeerMem", "dmabuf", "dmabuf_or_peermem"]
+__all__ = ["DmaBuf", "PeerMem", "dmabuf_or_peermem", "export_dmabuf"]
 
 _PEERMEM = Path("/sys/module/nvidia_peermem")
 _ALLOCATE = "allocate it by dgkit.empty(on='gpu')"
 
 
 class DmaBuf:
-    """A dma-buf: `size` bytes of GPU memory, `offset` bytes into the object that `fd` names.
+    """dma-buf of GPU memory: `size` bytes, `offset` bytes into the object of the descriptor `fd`.
 
-    Close it, or use it in a `with`: the fd is this object's. The dma-buf holds whole pages of the
-    system, `length` bytes: those that the memory lies in, also with what else lies in them.
+    Owns the fd: close it or use it in a `with` statement. The dma-buf consists of whole system
+    pages, `length` bytes, and includes whatever else is in them.
 
-    The stream that fills the memory was waited for. `sync_memops` says whether each later copy or
-    fill by CUDA ends before its call returns (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, set on the whole
-    allocation, and it stays): then what such a call wrote is there for the device. CUDA refuses
-    that for its virtual memory, and so for what `dgkit.empty` makes. There the flag
-    CU_CTX_SYNC_MEMOPS of the context does the same, but to every copy and fill of everything that
-    uses the context; that is the user's to choose: cuCtxSetFlags(CU_CTX_SYNC_MEMOPS). Without it
-    call `synchronize()` of the memory before the device reads.
+    The stream that produced the data was synchronized. `sync_memops` says whether every later copy
+    or fill by CUDA completes before its call returns, so that the device sees what it wrote
+    (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, set on the whole allocation, permanently). CUDA refuses this
+    for its virtual memory, and thus for memory of `dgkit.empty`. There the context flag
+    CU_CTX_SYNC_MEMOPS has the same effect, but on every copy and fill of everything that uses the
+    context, so setting it is left to the user: cuCtxSetFlags(CU_CTX_SYNC_MEMOPS). Without it call
+    the memory's `synchronize()` before the device reads.
     """
 
     way = "dmabuf"
@@ -50,22 +46,26 @@ class DmaBuf:
 
     @property
     def fd(self) -> int:
-        """The file descriptor; -1 after close()."""
+        """The file descriptor; -1 once closed."""
         return self._fd
 
     @property
     def closed(self) -> bool:
-        """Whether close() was called."""
+        """Whether the dma-buf is closed."""
         return self._fd < 0
 
     def map(self, keep: object = None) -> mmap.mmap:
-        """All of it in this process's memory, as long as `keep` is held. OSError: not supported."""
+        """Map all of it into this process. Raises OSError if unsupported.
+
+        Args:
+            keep: Object that the mapping holds.
+        """
         mapped = _Mapping(self.fd, self.length)
         mapped.keep = keep
         return mapped
 
     def close(self) -> None:
-        """Closes the fd. What holds it elsewhere keeps the memory."""
+        """Close the fd; other holders of the dma-buf keep the memory. Idempotent."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -97,15 +97,15 @@ class DmaBuf:
 
 
 class _Mapping(mmap.mmap):
-    """A mapping that holds on to the memory under it."""
+    """Mapping that holds the memory under it."""
 
     keep: object = None
 
 
 class PeerMem:
-    """GPU memory that goes by its `address` (`size` bytes), which nvidia-peermem looks up.
+    """GPU memory by its `address` and `size` (bytes), for nvidia-peermem to look up.
 
-    `loaded` says whether that kernel module is there now; `why`, why there is no dma-buf.
+    `loaded` says whether that kernel module is loaded, `why` why there is no dma-buf.
     """
 
     way = "nvidia-peermem"
@@ -116,14 +116,14 @@ class PeerMem:
 
     @property
     def remedy(self) -> str:
-        """What to do before a device can use it; "" if nothing."""
+        """What to do before a device can use the memory; "" if nothing."""
         return "" if self.loaded else "load the module: sudo modprobe nvidia-peermem"
 
     def __enter__(self) -> PeerMem:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to give back: the memory keeps its address."""
+        """Do nothing: an address needs no release."""
 
     def __repr__(self) -> str:
         state = "is loaded" if self.loaded else f"is not loaded: {self.remedy}"
@@ -137,19 +137,27 @@ class PeerMem:
         return card("GPU memory by its address", rows)
 
 
-def dmabuf(memory: OnGpu) -> DmaBuf:
-    """A dma-buf of a memory's bytes. ExportError says why there is none, and what to do."""
-    span = memory.gpu
-    if memory.managed:
+def export_dmabuf(span: GpuSpan, *, managed: bool, share_block: bool) -> DmaBuf:
+    """Return a dma-buf of GPU memory.
+
+    Args:
+        span: Where the bytes are.
+        managed: The bytes are CUDA managed memory.
+        share_block: The dma-buf may include other parts of the allocation.
+
+    Raises:
+        ExportError: There is none; the message says why and what to do.
+    """
+    if managed:
         raise ExportError(
-            "managed memory has no place of its own on the GPU, and so no dma-buf: " + _ALLOCATE,
+            "managed memory has no fixed address on the GPU and thus no dma-buf: " + _ALLOCATE,
             check="",
         )
-    start, length = _pages(span, memory.share_block)
+    start, length = _pages(span, share_block)
     kind = cuda.driver().CUmemRangeHandleType.CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
-    with cuda.current(span.gpu):
+    with cuda.primary_context(span.gpu):
         sync = _sync_memops(span.address)
-        code, fd = cuda.ask("cuMemGetHandleForAddressRange", start, length, kind, 0)
+        code, fd = cuda.try_call("cuMemGetHandleForAddressRange", start, length, kind, 0)
     if code:
         raise _refusal(span.gpu, code)
     fd = int(fd)
@@ -158,40 +166,49 @@ def dmabuf(memory: OnGpu) -> DmaBuf:
     return DmaBuf(fd, offset=offset, size=span.size, length=length, sync_memops=sync)
 
 
-def dmabuf_or_peermem(memory: OnGpu) -> DmaBuf | PeerMem:
-    """A dma-buf, else the memory's address for nvidia-peermem; ExportError if it has neither."""
+def dmabuf_or_peermem(span: GpuSpan, *, managed: bool, share_block: bool) -> DmaBuf | PeerMem:
+    """Return a dma-buf, else the memory's address for nvidia-peermem.
+
+    Args:
+        span: Where the bytes are.
+        managed: The bytes are CUDA managed memory.
+        share_block: The dma-buf may include other parts of the allocation.
+
+    Raises:
+        ExportError: The memory supports neither.
+    """
     try:
-        return dmabuf(memory)
+        return export_dmabuf(span, managed=managed, share_block=share_block)
     except ExportError as why:
-        if memory.managed or not cuda.attribute(memory.gpu.gpu, "GPU_DIRECT_RDMA_SUPPORTED"):
+        if managed or not cuda.attribute(span.gpu, "GPU_DIRECT_RDMA_SUPPORTED"):
             raise
-        return PeerMem(memory.gpu.address, memory.size, why.words)
+        return PeerMem(span.address, span.size, why.words)
 
 
 def _pages(span: GpuSpan, share_block: bool) -> tuple[int, int]:
-    """The whole pages of the system that the bytes lie in: where they begin, and their bytes."""
+    """Return start address and length of the system pages that contain the bytes."""
     page = os.sysconf("SC_PAGE_SIZE")
     start = span.address // page * page
     end = -(-(span.address + span.size) // page) * page
     base = span.address - span.offset
     if not share_block and (start < base or end > base + span.block):
         raise ExportError(
-            f"a dma-buf is of whole pages ({page} bytes), and the allocation of {span.block} bytes "
-            "under this memory does not begin and end with them: a device could reach what else is "
-            f"in them. If it may, wrap it with share_block=True; else {_ALLOCATE}",
+            f"a dma-buf consists of whole pages ({page} bytes), and this memory's allocation of "
+            f"{span.block} bytes does not begin and end on page boundaries: a device could access "
+            f"the rest of these pages. To allow it, wrap with share_block=True; else {_ALLOCATE}",
             check="page-size",
         )
     return start, end - start
 
 
 def _sync_memops(address: int) -> bool:
-    """Sets the attribute, where CUDA lets it; whether copies are synchronous now."""
+    """Set the attribute if CUDA allows it; return whether copies are synchronous now."""
     driver = cuda.driver()
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
-    code, _ = cuda.ask("cuPointerSetAttribute", True, attribute, driver.CUdeviceptr(address))
+    code, _ = cuda.try_call("cuPointerSetAttribute", True, attribute, driver.CUdeviceptr(address))
     if code == 0:
         return True
-    code, flags = cuda.ask("cuCtxGetFlags")
+    code, flags = cuda.try_call("cuCtxGetFlags")
     return code == 0 and bool(int(flags) & int(driver.CUctx_flags.CU_CTX_SYNC_MEMOPS))
 
 
@@ -205,7 +222,7 @@ def _refusal(gpu: int, code: int) -> Exception:
 
 
 def _cause(gpu: int, code: int) -> tuple[str, str]:
-    """Why, as far as can be known, and what to do; and the check of the doctor that explains it."""
+    """Return the likely cause with what to do, and the check of the doctor that explains it."""
     from .gpu_info import kernel_modules
 
     _, flavour, _ = kernel_modules()
@@ -216,22 +233,22 @@ def _cause(gpu: int, code: int) -> tuple[str, str]:
             text = "the driver's kernel modules are the closed ones: install the open (nvidia-open)"
             return text, "driver-flavour"
         if kernel < (5, 12):
-            text = f"Linux is {release}: CUDA asks for 5.12 or later, DOCA for 6.2 or later"
+            text = f"Linux is {release}: CUDA requires 5.12 or later, DOCA 6.2 or later"
             return text, "kernel-version"
         text = (
-            "this GPU or its driver has none: it takes Turing or later, CUDA 11.7 or later and the "
-            "open kernel modules (nvidia-open)"
+            "this GPU or its driver has none: they require Turing or later, CUDA 11.7 or later and "
+            "the open kernel modules (nvidia-open)"
         )
         return text, "dmabuf-gpu"
     if code == 1:
         text = (
-            "the address range is not one that is wholly backed by memory of this GPU, or does not "
-            f"begin and end with a page: {_ALLOCATE}"
+            "the address range is not entirely backed by memory of this GPU, or does not begin and "
+            f"end on page boundaries: {_ALLOCATE}"
         )
         return text, ""
     if code == 801:
-        return f"CUDA has none for memory of this kind: {_ALLOCATE}", "dmabuf-gpu"
+        return f"CUDA exports none for this kind of memory: {_ALLOCATE}", "dmabuf-gpu"
     if code in (2, 304):
-        text = "the system gave no descriptor: close some files (ulimit -n), or free GPU memory"
+        text = "the system gave no file descriptor: close files (ulimit -n) or free GPU memory"
         return text, "open-files"
-    return f"an error that should not come here: {_ALLOCATE}, and look at dmesg", "driver-loaded"
+    return f"unexpected error: {_ALLOCATE}, and check dmesg", "driver-loaded"

@@ -1,7 +1,7 @@
-"""GDRCopy: GPU memory in the address space of the CPU, where its library and module are installed.
+"""GDRCopy: GPU memory mapped for the CPU, if its library and kernel module are installed.
 
-The declarations are those of its gdrapi.h, version 2.5 (https://github.com/NVIDIA/gdrcopy). The
-library is looked for in the folder that GDRCOPY_PATH_L names, as DOCA does, then by the loader.
+Declarations: gdrapi.h of version 2.5 (https://github.com/NVIDIA/gdrcopy). The library is searched
+for in the folder GDRCOPY_PATH_L, as DOCA does, then by the loader.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import ctypes
 import os
 from typing import Any
 
-__all__ = ["Mapping", "NotHere"]
+__all__ = ["GdrMapping", "GdrUnavailable"]
 
 _NAMES = ("libgdrapi.so.2", "libgdrapi.so")
 
 
-class NotHere(Exception):
-    """Why GDRCopy cannot be used, in words."""
+class GdrUnavailable(Exception):
+    """Reason why GDRCopy cannot be used."""
 
 
 class _Handle(ctypes.Structure):
@@ -35,10 +35,10 @@ class _Info(ctypes.Structure):
     )
 
 
-class Mapping:
-    """`size` bytes of GPU memory from `address` on, mapped for the CPU. Unmapped when dropped.
+class GdrMapping:
+    """`size` bytes of GPU memory from `address` on, mapped for the CPU; unmapped by its finalizer.
 
-    `keep` is held as long. NotHere says why it cannot be.
+    It holds `keep`. Raises GdrUnavailable if the memory cannot be mapped.
     """
 
     def __init__(self, address: int, size: int, keep: object) -> None:
@@ -52,7 +52,7 @@ class Mapping:
         self._length = 0
         try:
             self._map(address, size)
-        except NotHere:
+        except GdrUnavailable:
             self._undo()
             raise
         self._address = (self._start.value or 0) + address - self._base
@@ -62,7 +62,7 @@ class Mapping:
         library = self._library
         self._gdr = library.gdr_open()
         if not self._gdr:
-            raise NotHere("its kernel module is not loaded (sudo modprobe gdrdrv)")
+            raise GdrUnavailable("its kernel module is not loaded (sudo modprobe gdrdrv)")
         handle = ctypes.byref(self._handle)
         self._check("gdr_pin_buffer", self._gdr, address, size, 0, 0, handle)
         self._pinned = True
@@ -76,10 +76,10 @@ class Mapping:
     def _check(self, function: str, *args: Any) -> None:
         code = getattr(self._library, function)(*args)
         if code:
-            raise NotHere(f"{function} fails: {os.strerror(abs(code))}")
+            raise GdrUnavailable(f"{function} fails: {os.strerror(abs(code))}")
 
     def view(self) -> memoryview:
-        """The bytes; the view holds this mapping."""
+        """Return the bytes; the view holds this mapping."""
         kind: Any = type("GpuBytes", (ctypes.c_ubyte * self._size,), {})
         found = kind.from_address(self._address)
         found.mapping = self
@@ -105,9 +105,9 @@ def _load() -> Any:
     for path in (*paths, *_NAMES):
         try:
             return _declare(ctypes.CDLL(path))
-        except (OSError, AttributeError):  # not there, or another library of that name
+        except (OSError, AttributeError):  # missing, or another library of that name
             continue
-    raise NotHere("libgdrapi.so is not installed")
+    raise GdrUnavailable("libgdrapi.so is not installed")
 
 
 def _declare(library: Any) -> Any:

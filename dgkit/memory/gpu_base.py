@@ -1,4 +1,4 @@
-"""What all memory on a GPU has in common, whoever made it."""
+"""Base of all GPU memory."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from ..errors import ClosedError
 from ..types import GpuSpan
 from . import cuda
-from .dmabuf import DmaBuf, PeerMem, dmabuf, dmabuf_or_peermem
+from .dmabuf import DmaBuf, PeerMem, dmabuf_or_peermem, export_dmabuf
 
-__all__ = ["ALL", "OnGpu", "stream_address", "wait_for"]
+__all__ = ["ALL_STREAMS", "GpuBase", "stream_address", "synchronize_stream"]
 
-ALL = -1  # every stream of the context
+ALL_STREAMS = -1  # every stream of the context
 
 
-class OnGpu:
-    """Memory on a GPU: `gpu` says where, and how another process can import it."""
+class GpuBase:
+    """Memory on a GPU; `gpu` says where it is and how another process can import it."""
 
     fd = -1
     fd_offset = 0
@@ -32,72 +32,79 @@ class OnGpu:
 
     @property
     def place(self) -> str:
-        """`cuda:0`."""
+        """`cuda:0`, `cuda:1`, ..."""
         return f"cuda:{self.gpu.gpu}"
 
     @property
     def gpu(self) -> GpuSpan:
-        """Where the bytes lie. ClosedError after close()."""
+        """Where the bytes are. Raises ClosedError after close()."""
         if self._span is None:
             raise ClosedError(f"{self!r} is closed")
         return self._span
 
     @property
     def keep(self) -> object:
-        """Hold this while the address, the fd or the handle is in use."""
+        """Object to hold while the address, the fd or the handle is in use."""
         return None
 
     @property
     def closed(self) -> bool:
-        """Whether close() was called."""
+        """Whether the memory is closed."""
         return self._span is None
 
     def synchronize(self, stream: Any = None) -> None:
-        """Waits until what the producing stream was given is done: then the bytes are there.
+        """Synchronize with the producing stream; other threads run meanwhile.
 
-        `stream` is a CUDA stream of CuPy, PyTorch, Numba or cuda.core, or its address; None is the
-        stream that this memory's own kind names. Other threads go on while it waits.
+        Args:
+            stream: CUDA stream of CuPy, PyTorch, Numba or cuda.core, or its address; None for the
+                stream that this kind of memory names.
         """
-        wait_for(self.gpu.gpu, self._producer() if stream is None else stream)
+        synchronize_stream(self.gpu.gpu, self._producer() if stream is None else stream)
 
     def _producer(self) -> Any:
-        """The producing stream; None for CuPy's current one."""
+        """Return the producing stream; None for CuPy's current one."""
         return None
 
     def dmabuf(self) -> DmaBuf:
-        """A dma-buf of the bytes, for a device that reaches them itself: `DmaBuf` says how."""
+        """Synchronize, then return a dma-buf of the bytes for another device; see `DmaBuf`."""
         self.synchronize()
-        return dmabuf(self)
+        return export_dmabuf(self.gpu, managed=self.managed, share_block=self.share_block)
 
     def dmabuf_or_peermem(self) -> DmaBuf | PeerMem:
-        """A dma-buf; where there is none the older way, by nvidia-peermem, and whether it is there.
+        """Synchronize, then return a dma-buf, else the address for nvidia-peermem.
 
-        ExportError for memory that goes neither way.
+        Raises:
+            ExportError: The memory supports neither.
         """
         self.synchronize()
-        return dmabuf_or_peermem(self)
+        return dmabuf_or_peermem(self.gpu, managed=self.managed, share_block=self.share_block)
 
     def cpu_view(self) -> memoryview:
-        """The bytes for the CPU, through the PCIe bus: good for a flag, slow for much.
+        """Return the bytes mapped for the CPU, over PCIe: suited to a flag, slow for bulk data.
 
-        By a dma-buf where the driver maps one, else by GDRCopy. Unsupported if neither is here:
-        the text says what to install. The view stays valid after close().
+        The view stays valid after close(). It is a mapping of a dma-buf if the driver supports it,
+        else one of GDRCopy.
+
+        Raises:
+            Unsupported: Neither is available; the message says what to install.
         """
         from .cpu_mapping import cpu_view
 
-        return cpu_view(self)
+        self.synchronize()
+        options = {"managed": self.managed, "share_block": self.share_block}
+        return cpu_view(self.gpu, self.keep, **options)
 
     def _rows(self) -> list[tuple[str, object]]:
         span = self.gpu
         shared = {"vmm": "by its POSIX fd", "ipc": "by a CUDA IPC handle", "none": span.why}
-        block = f"{span.block} bytes, from byte {span.offset} of it" if span.block else "unknown"
+        block = f"{span.block} bytes, from byte {span.offset} on" if span.block else "unknown"
         rows: list[tuple[str, object]] = [("Name", self.name)] if self.name else []
         rows += [("Size", f"{self.size} bytes"), *self._about(), ("Place", self.place)]
         rows += [("Chosen by on='auto'", self.chosen)] if self.chosen else []
-        return [*rows, ("Its block", block), ("Importers reach it", shared[span.kind])]
+        return [*rows, ("Allocation", block), ("Imported", shared[span.kind])]
 
     def _about(self) -> list[tuple[str, object]]:
-        """What only memory of its kind has to show."""
+        """Return the rows that this kind of memory adds to the HTML card."""
         return []
 
     def _repr_html_(self) -> str:
@@ -106,21 +113,27 @@ class OnGpu:
         return card("GPU memory (closed)", []) if self.closed else card("GPU memory", self._rows())
 
 
-def wait_for(gpu: int, stream: Any = None) -> None:
-    """Waits for a stream of a GPU; None is CuPy's current one, or ALL where CuPy is not loaded."""
+def synchronize_stream(gpu: int, stream: Any = None) -> None:
+    """Synchronize with a stream of a GPU.
+
+    Args:
+        gpu: Index of the GPU.
+        stream: Stream, its address, or None for CuPy's current one, or for all streams if CuPy is
+            not loaded.@@ dgkit/doca/dma.py
+    """
     cupy = sys.modules.get("cupy")
     if stream is None:
-        stream = ALL if cupy is None else cupy.cuda.get_current_stream(gpu)
+        stream = ALL_STREAMS if cupy is None else cupy.cuda.get_current_stream(gpu)
     address = stream_address(stream)
-    with cuda.current(gpu):
-        if address == ALL:
+    with cuda.primary_context(gpu):
+        if address == ALL_STREAMS:
             cuda.call("cuCtxSynchronize")
         else:
             cuda.call("cuStreamSynchronize", cuda.driver().CUstream(address))
 
 
 def stream_address(stream: Any) -> int:
-    """The address of a CUDA stream. TypeError if it is none."""
+    """Return the address of a CUDA stream. Raises TypeError for any other object."""
     if hasattr(stream, "__cuda_stream__"):  # cuda.core's protocol: (version, address)
         found = stream.__cuda_stream__
         return int((found() if callable(found) else found)[1])

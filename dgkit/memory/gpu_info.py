@@ -1,4 +1,4 @@
-"""The GPUs of this process and what each can do: `dgkit info` shows it."""
+"""GPUs of this process and their capabilities, as shown by `dgkit info`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,30 @@ _ORDERINGS = {0: "none", 100: "owner", 200: "all devices"}
 
 @dataclass(frozen=True, slots=True)
 class GpuInfo:
-    """One GPU. A figure or an attribute that nothing here tells is None; sizes are bytes.
+    """One GPU and its capabilities. Sizes are bytes; a value that cannot be determined is None.
 
-    `flavour` is that of the loaded kernel modules: "open", "closed" or "unknown", and then
-    `flavour_why` says why; `bar1_why` does the same for BAR1, through which other devices reach
-    the GPU's memory. `writes_ordering`: who sees the writes of another device in their order
-    without a flush: "none", "owner" (this GPU) or "all devices".
+    Attributes:
+        index: Index in this process.
+        name: Product name.
+        uuid: As nvidia-smi prints it.
+        pci: PCI address.
+        total: Memory.
+        free: Free memory.
+        driver: Version of the loaded kernel modules.
+        cuda: CUDA version that the driver supports.
+        flavour: Of the loaded kernel modules: "open", "closed" or "unknown".
+        flavour_why: Why the flavour is unknown; else "".
+        bar1_total: BAR1, through which other devices access the GPU's memory.
+        bar1_free: Free part of BAR1.
+        bar1_why: Why figures of BAR1 are unknown; else "".
+        dma_buf: Memory can be exported as a dma-buf.
+        dma_buf_mmap: The CPU can map such a dma-buf.
+        gpu_direct_rdma: Supports GPUDirect RDMA.
+        gpu_direct_rdma_vmm: Supports it for CUDA virtual memory.
+        posix_fd: Virtual memory can be shared by a POSIX fd.
+        host_alloc_dma_buf: Pinned host memory can be exported as a dma-buf.
+        writes_ordering: Observers that see another device's writes in order without a flush:
+            "none", "owner" (this GPU) or "all devices".
     """
 
     index: int
@@ -52,22 +70,22 @@ class GpuInfo:
 
 
 def gpu_error() -> DeviceUnavailable | None:
-    """What `on="gpu"` raises here; None if it works."""
+    """Return the error that `on="gpu"` raises; None if it works."""
     try:
-        cuda.ready()
+        cuda.require_cupy()
     except DeviceUnavailable as error:
         return error
     return None
 
 
 def why_no_gpu() -> str:
-    """Why `on="gpu"` fails here, and what to do; "" if it works."""
+    """Return why `on="gpu"` fails and what to do; "" if it works."""
     error = gpu_error()
     return "" if error is None else str(error.strerror)
 
 
 def gpus() -> list[GpuInfo]:
-    """Every GPU that this process may use; none where `why_no_gpu` says why."""
+    """Return every GPU that this process may use; empty if none (`why_no_gpu` explains it)."""
     try:
         found = cuda.count()
     except NativeError:
@@ -78,7 +96,7 @@ def gpus() -> list[GpuInfo]:
 def _info(index: int) -> GpuInfo:
     device = cuda.call("cuDeviceGet", index)
     pci = _text(cuda.call("cuDeviceGetPCIBusId", 32, device)).lower()
-    bar1_total, bar1_free, free, bar1_why = _sizes(pci)
+    bar1_total, bar1_free, free, bar1_why = _memory(pci)
     driver, flavour, flavour_why = kernel_modules()
     version = int(cuda.call("cuDriverGetVersion"))
     return GpuInfo(
@@ -106,16 +124,16 @@ def _info(index: int) -> GpuInfo:
 
 
 def uuid_of(index: int) -> bytes:
-    """The 16 bytes that name a GPU on every machine; a MIG instance has its own."""
+    """Return the 16 bytes that identify a GPU; a MIG instance has its own."""
     module = cuda.driver()
-    # CUDA 12's bindings have both, and there the first names the whole GPU.
+    # CUDA 12's bindings have both; there cuDeviceGetUuid returns that of the whole GPU.
     second = hasattr(module, "cuDeviceGetUuid_v2")
     function = "cuDeviceGetUuid_v2" if second else "cuDeviceGetUuid"
     return bytes(cuda.call(function, cuda.call("cuDeviceGet", index)).bytes)[:16]
 
 
 def uuid_text(uuid: bytes) -> str:
-    """As nvidia-smi writes it."""
+    """Return a UUID as nvidia-smi prints it."""
     parts = (uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:])
     return "GPU-" + "-".join(part.hex() for part in parts)
 
@@ -134,16 +152,17 @@ def _ordering(value: int | None) -> str | None:
 
 
 def _free(index: int) -> int | None:
-    """By the driver, which makes a context for it; NVML (`_sizes`) needs none."""
-    with contextlib.suppress(NativeError), cuda.current(index):
+    """Return free memory from the driver, which creates a context; NVML (`_memory`) needs none."""
+    with contextlib.suppress(NativeError), cuda.primary_context(index):
         return int(cuda.call("cuMemGetInfo")[0])
     return None
 
 
 def kernel_modules() -> tuple[str, str, str]:
-    """Version and flavour of the loaded modules, and why either is unknown.
+    """Return version and flavour of the loaded kernel modules, and why either is unknown.
 
-    The first line of the file names them: "NVRM version: NVIDIA UNIX Open Kernel Module for ...".
+    Source: the first line of /proc/driver/nvidia/version, "NVRM version: NVIDIA UNIX Open Kernel
+    Module for ...".
     """
     try:
         line = _VERSION.read_text(encoding="utf-8", errors="replace").splitlines()[0]
@@ -153,20 +172,20 @@ def kernel_modules() -> tuple[str, str, str]:
     return words[0] if words else "unknown", "open" if "Open" in line else "closed", ""
 
 
-def _sizes(pci: str) -> tuple[int | None, int | None, int | None, str]:
-    """BAR1 total and free, free memory, and why BAR1's are unknown. NVML first, then sysfs."""
+def _memory(pci: str) -> tuple[int | None, int | None, int | None, str]:
+    """Return BAR1 total and free, free memory, and why BAR1's are unknown, by NVML, else sysfs."""
     try:
         nvml = _nvml()
         handle = nvml.device_get_handle_by_pci_bus_id_v2(pci)
         free = int(nvml.device_get_memory_info_v2(handle).free)
         bar1 = nvml.device_get_bar1_memory_info(handle)
         return int(bar1.bar1_total), int(bar1.bar1_free), free, ""
-    except Exception as error:  # NVML's own have no common base, and only figures are asked for
-        total = _resource1(pci)
-        said = f"NVML does not tell ({error})"
+    except Exception as error:  # NVML's errors have no common base, and these are only figures
+        total = _bar1_size(pci)
+        why = f"NVML fails ({error})"
         if total is None:
-            return None, None, None, f"{said} and {_PCI / pci / 'resource'} cannot be read"
-        return total, None, None, f"{said}; its size is from sysfs"
+            return None, None, None, f"{why} and {_PCI / pci / 'resource'} cannot be read"
+        return total, None, None, f"{why}; the size is from sysfs"
 
 
 def _nvml() -> Any:
@@ -176,10 +195,10 @@ def _nvml() -> Any:
     return nvml
 
 
-def _resource1(pci: str) -> int | None:
-    """The size of BAR1: of the second region in use in the PCI device's `resource`.
+def _bar1_size(pci: str) -> int | None:
+    """Return the size of BAR1, the second region in use in the PCI device's `resource`.
 
-    A line has a region's first byte, last byte and flags; BAR0 takes two where it is a 64-bit one.
+    Each line has a region's first byte, last byte and flags; a 64-bit BAR0 takes two lines.
     """
     try:
         lines = (_PCI / pci / "resource").read_text(encoding="ascii").splitlines()[:6]

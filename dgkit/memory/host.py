@@ -1,4 +1,4 @@
-"""Host memory: a sealed memfd, which a process of this user maps when it holds a descriptor."""
+"""Host memory: a sealed memfd, which other processes of this user map by its descriptor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import mmap
 import os
 
 from ..errors import ClosedError, LimitReached, OutOfMemory
-from .host_base import OnHost
+from .host_base import HostBase
 from .meminfo import available_bytes
 from .shape import total_size
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Fd", "HostMemory"]
 
-# <linux/fcntl.h>; Python's fcntl has only some of them.
+# <linux/fcntl.h>; Python's fcntl lacks some of them.
 _F_ADD_SEALS = 1033
 _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE = 0x1, 0x2, 0x4, 0x10
 
 
 class Fd:
-    """An fd that is closed when nobody holds it any more."""
+    """File descriptor that is closed with the last reference to it."""
 
     __slots__ = ("number",)
 
@@ -37,18 +37,18 @@ class Fd:
         os.close(self.number)
 
 
-class HostMemory(OnHost):
-    """Host memory that other processes can map. Made by `dgkit.empty`.
+class HostMemory(HostBase):
+    """Host memory that other processes can map. Created by `dgkit.empty`.
 
-    `size` bytes, zero at first. The pages are reserved, so a full memory fails here and not at a
-    later touch; the memfd is sealed against shrinking and growing, so no importer can be killed by
-    it. Closing gives the bytes back once no region and no array uses them.
+    `size` bytes, zeroed. The pages are reserved: if memory is short, the allocation raises, not a
+    later access. The memfd is sealed against shrinking and growing, so it cannot kill an importer.
+    Closing frees the bytes once no region and no array uses them.
     """
 
     share_process = False
     chosen = ""
     _title = "Host memory"
-    _pages: type[mmap.mmap] | None = None  # what maps them, if not mmap itself
+    _mmap_class: type[mmap.mmap] | None = None  # None: mmap.mmap
 
     def __init__(
         self, shape: tuple[int, ...], dtype: Any, *, readonly_export: bool, name: str | None
@@ -58,12 +58,13 @@ class HostMemory(OnHost):
         self.dtype = dtype
         self.name = name
         self.readonly_export = readonly_export
-        self._keep, mapped = _allocate(self.size, readonly_export, self._pages or mmap.mmap)
+        mmap_class = self._mmap_class or mmap.mmap
+        self._keep, mapped = _allocate(self.size, readonly_export, mmap_class)
         self._buffer = memoryview(mapped)
 
     @property
     def keep(self) -> object:
-        """Hold this while `fd` is in use."""
+        """Object to hold while `fd` is in use."""
         return self._keep
 
     @property
@@ -75,13 +76,13 @@ class HostMemory(OnHost):
 
     @property
     def array(self) -> np.ndarray[Any, Any]:
-        """The bytes as a NumPy array of `shape` and `dtype`. Loads NumPy."""
+        """The bytes as a NumPy array of `shape` and `dtype`. Imports NumPy."""
         import numpy as np
 
         return np.frombuffer(self.buffer, dtype=self.dtype).reshape(self.shape)
 
     def close(self) -> None:
-        """Gives the memory up. Regions and arrays over it stay valid and keep the bytes."""
+        """Release the memory; regions and arrays over it keep its bytes. Idempotent."""
         super().close()
         self._keep = None
 
@@ -102,16 +103,16 @@ class HostMemory(OnHost):
 
 
 def _allocate(
-    size: int, readonly_export: bool, pages: type[mmap.mmap]
+    size: int, readonly_export: bool, mmap_class: type[mmap.mmap]
 ) -> tuple[Fd | None, mmap.mmap]:
     try:
         limit = available_bytes()
         if size > limit:
-            text = f"{size} bytes were asked for and {limit} are available: none were taken"
+            text = f"{size} bytes requested, {limit} available; none were allocated"
             raise OutOfMemory(errno.ENOMEM, text)
         keep = Fd(os.memfd_create("dgkit", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
         os.posix_fallocate(keep.number, 0, size)
-        mapped = pages(keep.number, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        mapped = mmap_class(keep.number, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
     except OutOfMemory:
         raise
     except OSError as error:

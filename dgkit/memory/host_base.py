@@ -1,4 +1,4 @@
-"""What all memory of the host has: a buffer, and an end."""
+"""Base of all host memory: a buffer and close()."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import TypeVar
 
-    Self = TypeVar("Self", bound="OnHost")
+    Self = TypeVar("Self", bound="HostBase")
 
-__all__ = ["OnHost"]
+__all__ = ["HostBase"]
 
 
-class OnHost:
-    """Bytes that the CPU reads and writes. `_buffer` is None once it is closed."""
+class HostBase:
+    """Bytes that the CPU reads and writes. `_buffer` is None once closed."""
 
     place = "host"
     fd_offset = 0
@@ -23,7 +23,7 @@ class OnHost:
 
     @property
     def closed(self) -> bool:
-        """Whether close() was called."""
+        """Whether the memory is closed."""
         return self._buffer is None
 
     @property
@@ -34,7 +34,7 @@ class OnHost:
         return self._buffer
 
     def close(self) -> None:
-        """Gives the bytes up. Regions and arrays over them stay valid and keep them."""
+        """Release the bytes; regions and arrays over them keep them. Idempotent."""
         self._buffer = None
 
     def __enter__(self: Self) -> Self:

@@ -1,4 +1,4 @@
-"""How much memory can still be reserved: asking for more is an error here, and no OOM kill."""
+"""Memory available on this machine, so that too large a request is an error and no OOM kill."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["available_bytes"]
 
 
 def available_bytes() -> int:
-    """The smaller of the machine's MemAvailable and what the cgroup has left, bytes.
+    """Return the smaller of the machine's MemAvailable and the cgroup's remaining limit, in bytes.
 
     Sources: proc_meminfo(5); cgroup v2, memory.max and memory.current.
     """
-    return min(_machine(), _cgroup())
+    return min(_mem_available(), _cgroup())
 
 
 def _text(name: str) -> str:
@@ -20,7 +20,7 @@ def _text(name: str) -> str:
         return file.read()
 
 
-def _machine() -> int:
+def _mem_available() -> int:
     for line in _text("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -28,7 +28,7 @@ def _machine() -> int:
 
 
 def _cgroup() -> int:
-    # No cgroup v2, or no limit there ("max"): then the machine's own figure counts.
+    # Without cgroup v2, or without a limit ("max"), MemAvailable applies.
     with contextlib.suppress(OSError, ValueError):
         most = int(_text("/sys/fs/cgroup/memory.max"))
         return max(0, most - int(_text("/sys/fs/cgroup/memory.current")))

@@ -1,4 +1,4 @@
-"""Host memory that every GPU of this process reaches as well, through the PCIe bus."""
+"""Host memory that every GPU of this process can access in place, over PCIe."""
 
 from __future__ import annotations
 
@@ -8,49 +8,52 @@ import sys
 from typing import Any
 
 from . import cuda
-from .gpu_base import wait_for
+from .gpu_base import synchronize_stream
 from .host import HostMemory
 
 __all__ = ["PinnedMemory"]
 
 
 class _PinnedPages(mmap.mmap):
-    """Pages that are registered with CUDA for as long as anything uses them."""
+    """Mapping registered with CUDA until nothing uses it."""
 
     address = 0
     gpu = 0
 
     def register(self) -> None:
-        """Pins them, for every GPU."""
+        """Pin the pages for every GPU."""
         import numpy as np
 
-        self.gpu = cuda.here()
+        self.gpu = cuda.current_device()
         start = int(np.frombuffer(self, "u1").ctypes.data)
         module = cuda.driver()
         flags = module.CU_MEMHOSTREGISTER_PORTABLE | module.CU_MEMHOSTREGISTER_DEVICEMAP
-        with cuda.current(self.gpu):
+        with cuda.primary_context(self.gpu):
             cuda.call("cuMemHostRegister", start, len(self), flags)
         self.address = start
 
     def __del__(self) -> None:
-        # A forked child has the mapping and no CUDA: the registration is the parent's.
+        # A forked child has the mapping but no CUDA: the registration is the parent's.
         if self.address and not (cuda.forked() or sys.is_finalizing()):
-            with contextlib.suppress(Exception), cuda.current(self.gpu):  # also a lost context
-                cuda.ask("cuCtxSynchronize")
-                cuda.ask("cuMemHostUnregister", self.address)
+            with (
+                contextlib.suppress(Exception),
+                cuda.primary_context(self.gpu),
+            ):  # also a lost context
+                cuda.try_call("cuCtxSynchronize")
+                cuda.try_call("cuMemHostUnregister", self.address)
 
 
 class PinnedMemory(HostMemory):
-    """Host memory that a GPU reaches in place. Made by `dgkit.empty(on="pinned")`.
+    """Host memory that a GPU accesses in place. Created by `dgkit.empty(on="pinned")`.
 
-    Other processes map it as they do all host memory. It is what a machine without GPUDirect uses
-    where another would use GPU memory: a kernel reads and writes it through `gpu_array`, over PCIe.
-    Pinned pages cannot be swapped out: they are taken from all that runs on the machine.
+    Other processes map it like all host memory. On a machine without GPUDirect it replaces GPU
+    memory: a kernel reads and writes it through `gpu_array`, over PCIe. Pinned pages cannot be
+    swapped out, so they reduce the memory of everything that runs on the machine.
     """
 
     place = "pinned"
     _title = "Pinned host memory"
-    _pages = _PinnedPages
+    _mmap_class = _PinnedPages
 
     def __init__(
         self, shape: tuple[int, ...], dtype: Any, *, readonly_export: bool, name: str | None
@@ -62,13 +65,13 @@ class PinnedMemory(HostMemory):
     @property
     def gpu_array(self) -> Any:
         """The bytes as a `cupy.ndarray` of `shape` and `dtype`, in place, for the current GPU."""
-        cupy = cuda.ready()
-        buffer, gpu = self.buffer, cuda.here()
-        with cuda.current(gpu):
+        cupy = cuda.require_cupy()
+        buffer, gpu = self.buffer, cuda.current_device()
+        with cuda.primary_context(gpu):
             start = cuda.call("cuMemHostGetDevicePointer", buffer.obj.address, 0)  # type: ignore[attr-defined]
         pages = cupy.cuda.UnownedMemory(int(start), self.size, buffer, gpu)
         return cupy.ndarray(self.shape, self.dtype, memptr=cupy.cuda.MemoryPointer(pages, 0))
 
     def synchronize(self, stream: Any = None) -> None:
-        """Waits until what a stream was given is done: CuPy's current one, if none is named."""
-        wait_for(cuda.here(), stream)
+        """Synchronize with a stream; None is CuPy's current one."""
+        synchronize_stream(cuda.current_device(), stream)

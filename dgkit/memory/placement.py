@@ -1,4 +1,4 @@
-"""`on="gpu"`: where memory shall lie, in words, and what becomes of "auto"."""
+"""The argument `on` of `dgkit.empty`, and the choice that "auto" makes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CHOICES = "'host', 'pinned', 'gpu', 'cuda:0' (or another number) or 'auto'"
 
 
 def parse_on(on: str) -> tuple[str, int | None]:
-    """The kind of place and the GPU's number, None if none is named. ValueError shows `on`."""
+    """Return the kind of place and the GPU's index (None if not given). Raises ValueError."""
     if isinstance(on, str):
         if on in ("host", "pinned", "gpu", "auto"):
             return on, None
@@ -19,9 +19,9 @@ def parse_on(on: str) -> tuple[str, int | None]:
 
 
 def choose(readonly_export: bool) -> tuple[str, str]:
-    """What "auto" becomes, "gpu" or "host", and why."""
+    """Return what "auto" becomes, "gpu" or "host", and why."""
     if readonly_export:
-        return "host", "host memory: readonly_export=True is kept by host memory alone"
+        return "host", "host memory: readonly_export=True requires it"
     from .gpu_info import why_no_gpu
 
     why = why_no_gpu()

@@ -1,4 +1,4 @@
-"""Shapes and dtypes without NumPy, so that bytes alone do not cost its import."""
+"""Shapes and dtypes without NumPy, so that plain bytes do not import it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
 __all__ = ["as_shape", "total_size"]
 
-_SIMPLE = frozenset(
-    ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "b1", "c8")  # and a "<"
-)
+_SIMPLE = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "b1", "c8"))
 
 
 def as_shape(shape: SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
-    """A shape as a tuple of ints. TypeError for fractions, ValueError for negative lengths."""
+    """Return a shape as a tuple of ints.
+
+    Raises:
+        TypeError: A length is not an integer.
+        ValueError: A length is negative.
+    """
     try:
         result = tuple(operator.index(n) for n in _lengths(shape))
     except TypeError:
@@ -30,14 +33,17 @@ def as_shape(shape: SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
 
 
 def _lengths(shape: SupportsIndex | Iterable[SupportsIndex]) -> list[SupportsIndex]:
-    # A NumPy array has __index__ whatever its shape; it works for a single number only.
+    # Every NumPy array has __index__, but it works only for a single number.
     with contextlib.suppress(TypeError):
         return [operator.index(shape)]  # type: ignore[arg-type]
     return list(shape)  # type: ignore[arg-type]
 
 
 def item_size(dtype: Any) -> int:
-    """Bytes of one item: `"u1"`, `"<f4"` are read here, all else by NumPy. TypeError: objects."""
+    """Return the bytes of one item. Raises TypeError for Python objects.
+
+    Names like `"u1"` and `"<f4"` are read without NumPy, everything else by NumPy.
+    """
     code = dtype[1:] if isinstance(dtype, str) and dtype[:1] in "<>=|" else dtype
     if isinstance(code, str) and code in _SIMPLE:
         return int(code[1])
@@ -45,12 +51,12 @@ def item_size(dtype: Any) -> int:
 
     known = np.dtype(dtype)
     if known.hasobject:
-        raise TypeError(f"dtype is {known}; Python objects have no bytes that could be moved")
+        raise TypeError(f"dtype is {known}; Python objects cannot be moved as bytes")
     return int(known.itemsize)
 
 
 def total_size(shape: tuple[int, ...], dtype: Any) -> int:
-    """Bytes of all items. ValueError for none: there is nothing to move."""
+    """Return the bytes of all items. Raises ValueError for 0 bytes or more than 2^63 - 1."""
     size = math.prod(shape) * item_size(dtype)
     if size == 0:
         raise ValueError(f"shape {shape} has no bytes; a memory needs at least one")

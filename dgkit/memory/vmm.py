@@ -1,9 +1,9 @@
-"""A memory resource of cuda.core: CUDA virtual memory that another process imports by a POSIX fd.
+"""CUDA virtual memory that another process imports by a POSIX fd, as a cuda.core memory resource.
 
-cuda.core's own VirtualMemoryResource makes the same. But until the process ends its versions 1.2
-keep the physical memory of each buffer that was closed (NVIDIA/cuda-python, issue 2882), so that a
-process that allocates again and again fills its GPU. Here the handle is released once the memory is
-mapped: the mapping alone keeps it, and with the mapping it goes.
+It replaces cuda.core's VirtualMemoryResource, whose versions 1.2 keep the physical memory of each
+closed buffer until the process exits (NVIDIA/cuda-python, issue 2882), so that repeated allocations
+exhaust the GPU. Here the handle is released once the memory is mapped: the mapping alone keeps the
+memory, which is freed with it.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from cuda.core import Buffer, MemoryResource
 
 from ..errors import DeviceUnavailable, OutOfMemory
 from . import cuda
-from .cuda_pointer import whole_blocks
+from .cuda_pointer import allocated_sizes
 
-__all__ = ["Block", "SharedMemoryResource"]
+__all__ = ["Allocation", "SharedMemoryResource"]
 
-_of_the_parent: list[Any] = []
+_inherited: list[Any] = []
 _NEEDED = {
     "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED": "CUDA virtual memory",
-    "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED": "memory that is shared by a POSIX fd",
+    "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED": "sharing memory by a POSIX fd",
 }
 
 
 class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to mypy
-    """Allocates on one GPU, in whole granules (2 MiB), ready for GPUDirect RDMA where that is.
+    """Memory resource of one GPU: whole granules (2 MiB), for GPUDirect RDMA where supported.
 
-    `fds` has the POSIX fd of each new buffer by its address; who allocates takes it out.
+    `fds` maps the address of each new buffer to its POSIX fd; the caller of `allocate` removes it.
     """
 
     def __init__(self, gpu: int) -> None:
         for attribute, what in _NEEDED.items():
             if not cuda.attribute(gpu, attribute):
-                text = f"cuda:{gpu} has no {what}: use on='pinned', which the GPU reaches too"
+                text = f"cuda:{gpu} does not support {what}: use on='pinned', host memory that it "
+                text += "can access"
                 raise DeviceUnavailable(errno.ENODEV, text, check="gpudirect-platform")
         self._gpu = gpu
         self.fds: dict[int, int] = {}
@@ -47,10 +48,10 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
         self.granule = int(cuda.call("cuMemGetAllocationGranularity", self._prop, minimum))
 
     def allocate(self, size: int, *, stream: Any = None) -> Buffer:  # noqa: ARG002 - cuda.core's
-        """A zeroed buffer of `size` bytes, rounded up to whole granules. OutOfMemory if too few."""
-        asked, size = size, -(-size // self.granule) * self.granule
-        with cuda.current(self._gpu), contextlib.ExitStack() as undo:
-            address, fd = self._map(self._create(asked, size), size, undo)
+        """Return a zeroed buffer of `size` bytes, rounded up to granules. Raises OutOfMemory."""
+        requested, size = size, -(-size // self.granule) * self.granule
+        with cuda.primary_context(self._gpu), contextlib.ExitStack() as undo:
+            address, fd = self._map(self._create(requested, size), size, undo)
             _zero(address, size)
             buffer = Buffer.from_handle(address, size, mr=self)
             undo.pop_all()
@@ -64,54 +65,54 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
             undo.callback(os.close, fd)
             os.set_inheritable(fd, False)
             address = int(cuda.call("cuMemAddressReserve", size, self.granule, 0, 0))
-            undo.callback(cuda.ask, "cuMemAddressFree", address, size)
+            undo.callback(cuda.try_call, "cuMemAddressFree", address, size)
             cuda.call("cuMemMap", address, size, 0, handle, 0)
-            undo.callback(cuda.ask, "cuMemUnmap", address, size)
-            undo.callback(cuda.ask, "cuCtxSynchronize")  # it may still be being zeroed
+            undo.callback(cuda.try_call, "cuMemUnmap", address, size)
+            undo.callback(cuda.try_call, "cuCtxSynchronize")  # zeroing may still be running
         finally:
-            cuda.ask("cuMemRelease", handle)
+            cuda.try_call("cuMemRelease", handle)
         access = cuda.driver().CUmemAccessDesc()
         access.location = self._prop.location
         access.flags = cuda.driver().CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
         cuda.call("cuMemSetAccess", address, size, [access], 1)
         return address, fd
 
-    def _create(self, asked: int, size: int) -> Any:
+    def _create(self, requested: int, size: int) -> Any:
         free = int(cuda.call("cuMemGetInfo")[0])
         with contextlib.suppress(OutOfMemory):
             if size <= free:
                 return cuda.call("cuMemCreate", size, self._prop, 0)
-        text = f"{asked} bytes were asked for and {free} are free on cuda:{self._gpu}"
-        hint = "cupy.get_default_memory_pool().free_all_blocks() gives back what CuPy only keeps"
-        raise OutOfMemory(errno.ENOMEM, f"{text}: none were taken ({hint})")
+        text = f"{requested} bytes requested, {free} free on cuda:{self._gpu}"
+        hint = "cupy.get_default_memory_pool().free_all_blocks() frees what CuPy has cached"
+        raise OutOfMemory(errno.ENOMEM, f"{text}; none were allocated ({hint})")
 
     def deallocate(self, ptr: Any, size: int, *, stream: Any = None) -> None:  # noqa: ARG002
-        """Waits for what still runs on the GPU, then unmaps. The end of a process frees it too."""
+        """Synchronize with the GPU, then unmap the buffer. Does nothing at interpreter exit."""
         if sys.is_finalizing():
             return
-        with contextlib.suppress(Exception), cuda.current(self._gpu):
-            cuda.ask("cuCtxSynchronize")
-        cuda.ask("cuMemUnmap", int(ptr), size)
-        cuda.ask("cuMemAddressFree", int(ptr), size)
+        with contextlib.suppress(Exception), cuda.primary_context(self._gpu):
+            cuda.try_call("cuCtxSynchronize")
+        cuda.try_call("cuMemUnmap", int(ptr), size)
+        cuda.try_call("cuMemAddressFree", int(ptr), size)
 
     @property
     def is_device_accessible(self) -> bool:
-        """It is on a GPU."""
+        """True: the memory is on a GPU."""
         return True
 
     @property
     def is_host_accessible(self) -> bool:
-        """Not by its address: `cpu_view` is for that."""
+        """False: the CPU cannot use its address (`cpu_view` maps it)."""
         return False
 
     @property
     def device_id(self) -> int:
-        """The GPU's number."""
+        """Index of the GPU."""
         return self._gpu
 
 
-class Block:
-    """One allocation: `address`, `size` (bytes) and its POSIX `fd`. Freed when nobody holds it."""
+class Allocation:
+    """Allocation with `address`, `size` (bytes) and POSIX `fd`; freed with its last reference."""
 
     __slots__ = ("__weakref__", "_buffer", "address", "fd", "size")
 
@@ -120,15 +121,15 @@ class Block:
         self._buffer = resource.allocate(size)
         self.address, self.size = int(self._buffer.handle), int(self._buffer.size)
         self.fd = resource.fds.pop(self.address)
-        whole_blocks[self.address] = size
+        allocated_sizes[self.address] = size
 
     def __del__(self) -> None:
         if not hasattr(self, "fd"):
             return
         os.close(self.fd)
-        whole_blocks.pop(self.address, None)
-        if cuda.forked():  # the mapping is the parent's; cuda.core would ask CUDA to free it here
-            _of_the_parent.append(self._buffer)
+        allocated_sizes.pop(self.address, None)
+        if cuda.forked():  # the mapping is the parent's: keep cuda.core from freeing it
+            _inherited.append(self._buffer)
 
 
 def _prop(gpu: int) -> Any:
@@ -145,11 +146,11 @@ def _prop(gpu: int) -> Any:
 
 
 def _zero(address: int, size: int) -> None:
-    """On a stream of its own, so that it waits for no kernel of the user."""
+    """Zero memory on a new non-blocking stream, which waits for no kernel of the user."""
     flag = cuda.driver().CUstream_flags.CU_STREAM_NON_BLOCKING
     stream = cuda.call("cuStreamCreate", flag)
     try:
         cuda.call("cuMemsetD8Async", address, 0, size, stream)
         cuda.call("cuStreamSynchronize", stream)
     finally:
-        cuda.ask("cuStreamDestroy", stream)
+        cuda.try_call("cuStreamDestroy", stream)

@@ -1,4 +1,4 @@
-"""`dgkit.wrap`: what the user already has, on the host or on a GPU, used in place."""
+"""`dgkit.wrap`: use a user's memory, on the host or on a GPU, in place."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _HOST = (bytes, bytearray, memoryview)
 
 
 def is_gpu_array(obj: Any) -> bool:
-    """Whether an object says that its bytes lie on a GPU: CuPy, PyTorch, JAX, Numba and others.
+    """Return whether an object's bytes are on a GPU: CuPy, PyTorch, JAX, Numba and others.
 
-    It loads no GPU library.
+    Imports no GPU library.
     """
     if isinstance(obj, _HOST):
         return False
@@ -32,11 +32,18 @@ def is_gpu_array(obj: Any) -> bool:
 def wrap(
     obj: Any, *, share_process: bool = False, share_block: bool = False, name: str | None = None
 ) -> ForeignMemory | ForeignGpuMemory:
-    """Uses the bytes of a contiguous object in place: of the buffer protocol, or on a GPU.
+    """Use the bytes of a contiguous object, on the host or on a GPU, in place.
 
-    `share_process`: other processes may open this one to copy host bytes themselves. `share_block`:
-    they may import the whole block that an array on a GPU lies in. TypeError without bytes to
-    show, ValueError for none, Unsupported if they are not contiguous.
+    Args:
+        obj: Object with the buffer protocol, `__cuda_array_interface__` or DLPack.
+        share_process: Other processes may open this one to copy the host bytes themselves.
+        share_block: Other processes may import the whole allocation that holds an array on a GPU.
+        name: Shown in its repr and cards.
+
+    Raises:
+        TypeError: The object exposes no bytes.
+        ValueError: It has 0 bytes.
+        Unsupported: Its bytes are not contiguous.
     """
     if is_gpu_array(obj):
         from .wrap_gpu import ForeignGpuMemory

@@ -1,9 +1,9 @@
-"""Memory that the user already has: bytearray, NumPy, mmap, array, anything with a buffer."""
+"""A user's host memory: bytearray, NumPy, mmap, array, any object with a buffer."""
 
 from __future__ import annotations
 
 from ..buffers import flat_view
-from .host_base import OnHost
+from .host_base import HostBase
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["ForeignMemory"]
 
 
-class ForeignMemory(OnHost):
-    """An object's own bytes, used in place. Made by `dgkit.wrap`, or by registering the object.
+class ForeignMemory(HostBase):
+    """Bytes of a user's object, in place. Created by `dgkit.wrap`, or by registering the object.
 
-    Other processes reach the bytes through this one: a thread here copies for them, or they copy
-    themselves where the system lets them open this process (`share_process` asks for that).
+    Other processes access the bytes through this one: a thread of it copies for them, or they copy
+    themselves where the system lets them open this process (`share_process` requests that).
     """
 
     fd = -1
@@ -31,7 +31,7 @@ class ForeignMemory(OnHost):
         self.share_process = share_process
         self.name = name
         self.kind = type(obj).__name__
-        self.may_fault: bool | None = None  # whether a file lies under it; `dma` finds out
+        self.may_fault: bool | None = None  # whether a file backs the bytes; set by `dma`
 
     @property
     def readonly(self) -> bool:
@@ -40,7 +40,7 @@ class ForeignMemory(OnHost):
 
     @property
     def array(self) -> np.ndarray[Any, Any]:
-        """The bytes as a flat NumPy array of u1. Loads NumPy."""
+        """The bytes as a flat NumPy array of u1. Imports NumPy."""
         import numpy as np
 
         return np.frombuffer(self.buffer, dtype="u1")

@@ -72,9 +72,9 @@ def _synchronize(memory: Any, gpu: int) -> None:
     if not memory.closed:
         memory.synchronize()
         return
-    from ..memory.gpu_base import wait_for
+    from ..memory.gpu_base import synchronize_stream
 
-    wait_for(gpu)
+    synchronize_stream(gpu)
 
 
 class SessionRegion:

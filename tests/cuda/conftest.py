@@ -9,35 +9,35 @@ from support.dma import keep
 
 import dgkit
 
-HOW = """the tests in tests/cuda need the stand-in for libcuda, and here is {found}:
-    python tests/support/fake_cuda/build.py .cache/stand_in
-    LD_LIBRARY_PATH=.cache/stand_in PYTHONPATH=tests/support/fake_cuda pytest tests/cuda
+HOW = """the tests in tests/cuda need the fake CUDA driver, but found {found}:
+    python tests/support/fake_cuda/build.py .cache/fake_cuda
+    LD_LIBRARY_PATH=.cache/fake_cuda PYTHONPATH=tests/support/fake_cuda pytest tests/cuda
 (tests/run cuda does all of it)"""
 
 
-class StandIn:
-    """The stand-in in this process: what it was ordered to do, and what it was asked."""
+class FakeCuda:
+    """Fake driver of this process: its knobs and the calls that it received."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
-        library.dgkitStandInCalls.restype = ctypes.c_ulong
+        library.dgkitFakeCudaCalls.restype = ctypes.c_ulong
 
     def order(self, knobs: str) -> None:
-        """Other knobs (gate.c) from now on; counts begin again at 0."""
-        self._library.dgkitStandIn(knobs.encode())
+        """Set the knobs (gate.c) and reset the counts of calls."""
+        self._library.dgkitFakeCuda(knobs.encode())
 
     def calls(self, name: str) -> int:
-        """How often a function of the driver was called since."""
-        return int(self._library.dgkitStandInCalls(name.encode()))
+        """Return how often a driver function was called since."""
+        return int(self._library.dgkitFakeCudaCalls(name.encode()))
 
 
-def _stand_in() -> StandIn:
-    """UsageError says what was found instead, and how these tests are run."""
+def _fake_cuda() -> FakeCuda:
+    """Return the fake driver; UsageError says what was found instead and how to run the tests."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         raise pytest.UsageError(HOW.format(found=f"none ({error})")) from None
-    if not hasattr(library, "dgkitStandIn"):
+    if not hasattr(library, "dgkitFakeCuda"):
         raise pytest.UsageError(HOW.format(found="a real driver"))
     try:
         import cupy
@@ -45,19 +45,19 @@ def _stand_in() -> StandIn:
         raise pytest.UsageError(HOW.format(found="one, but no CuPy beside it")) from None
     if "test double" not in (cupy.__doc__ or ""):
         raise pytest.UsageError(HOW.format(found=f"one, but the real CuPy ({cupy.__file__})"))
-    return StandIn(library)
+    return FakeCuda(library)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[KEY] = _stand_in()
+    config.stash[KEY] = _fake_cuda()
 
 
-KEY = pytest.StashKey[StandIn]()
+KEY = pytest.StashKey[FakeCuda]()
 
 
 @pytest.fixture
-def stand_in(pytestconfig: pytest.Config) -> Iterator[StandIn]:
-    """Its knobs are as they were, none, when the test ends."""
+def fake_cuda(pytestconfig: pytest.Config) -> Iterator[FakeCuda]:
+    """Fake driver without knobs, also after the test."""
     it = pytestconfig.stash[KEY]
     it.order("")
     yield it
@@ -65,14 +65,14 @@ def stand_in(pytestconfig: pytest.Config) -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def device(stand_in: StandIn) -> Iterator[dgkit.Device]:
-    """A device of the first GPU; what is made of it stays until it is closed."""
+def device(fake_cuda: FakeCuda) -> Iterator[dgkit.Device]:
+    """Device of the first GPU, which holds what it creates until it is closed."""
     with dgkit.Device("cuda") as opened:
         yield keep(opened)
 
 
 @pytest.fixture
-def gpu(stand_in: StandIn) -> Iterator[Any]:
+def gpu(fake_cuda: FakeCuda) -> Iterator[Any]:
     """1 MiB of zeros on the first GPU."""
     with dgkit.empty(1 << 20, on="gpu") as memory:
         memory.array.fill(0)

@@ -45,7 +45,7 @@ def statuses(transfers):
 def test_once_close_returned_nobody_writes_any_more(device, gpu, size):
     region = device.register(gpu)
     program = DPU.replace("kept = []", f"kept = []{ENDLESS}\nmemory.array.fill(9)")
-    with child(program, region.export().hex(), DGKIT_STAND_IN="copy_us=100") as dpu:
+    with child(program, region.export().hex(), DGKIT_FAKE_CUDA="copy_us=100") as dpu:
         assert dpu.line() == "gpu"
         dpu.say(f"endless({size})")
         assert dpu.line() == "go"
@@ -57,7 +57,7 @@ def test_once_close_returned_nobody_writes_any_more(device, gpu, size):
         assert not seen_here(gpu).any()
 
 
-def test_a_host_that_gives_its_array_up_keeps_it_as_long_as_its_region(stand_in):
+def test_a_host_that_gives_its_array_up_keeps_it_as_long_as_its_region(fake_cuda):
     before = free()
     with Device("cuda") as device:
         keep(device)
@@ -75,23 +75,23 @@ def test_a_host_that_gives_its_array_up_keeps_it_as_long_as_its_region(stand_in)
 
 
 @pytest.mark.parametrize("size", [8, 100_000])
-def test_a_host_that_is_killed_while_the_engine_copies_is_lost(device, stand_in, size):
+def test_a_host_that_is_killed_while_the_engine_copies_is_lost(device, fake_cuda, size):
     with child(HOST, MIB, "vmm", "rw") as host:
         remote = device.import_region(bytes.fromhex(host.line()), timeout=10)
         local, queue = device.register(dgkit.empty(MIB)), device.queue()
-        stand_in.order("copy_us=5000")
+        fake_cuda.order("copy_us=5000")
         transfers = [queue.write(local, remote, size=size) for _ in range(20)]
         host.kill()
         assert set(statuses(transfers)) <= {Status.OK, Status.PEER_LOST}
         until(lambda: remote.lost, "the region says so")
-        stand_in.order("")
+        fake_cuda.order("")
         assert statuses([queue.write(local, remote, size=size)]) == [Status.PEER_LOST]
         assert statuses([queue.read(local, remote, size=size)]) == [Status.PEER_LOST]
         remote.close()
         local.close()
 
 
-def test_hosts_that_are_killed_leave_nothing_behind(device, stand_in):
+def test_hosts_that_are_killed_leave_nothing_behind(device, fake_cuda):
     def used():
         with child(HOST, 2 * MIB, "vmm", "rw") as host, device.queue() as queue:
             with Device("cuda") as other:
@@ -109,7 +109,7 @@ def test_hosts_that_are_killed_leave_nothing_behind(device, stand_in):
     assert holdings() == before
 
 
-def test_a_killed_host_leaves_the_door_of_the_next_open(device, stand_in):
+def test_a_killed_host_leaves_the_door_of_the_next_open(device, fake_cuda):
     with child(HOST, 4096, "vmm", "rw") as host:
         token = bytes.fromhex(host.line())
         host.kill()
@@ -123,7 +123,7 @@ def test_a_killed_host_leaves_the_door_of_the_next_open(device, stand_in):
 @pytest.mark.parametrize("size", [8, 100_000])
 def test_a_dpu_that_is_killed_while_it_copies_lets_the_host_go_on(device, gpu, size):
     region = device.register(gpu)
-    with child(DPU, region.export().hex(), DGKIT_STAND_IN="copy_us=20000") as dpu:
+    with child(DPU, region.export().hex(), DGKIT_FAKE_CUDA="copy_us=20000") as dpu:
         assert dpu.line() == "gpu"
         post = f"bool([kept.append(queue.write(local, remote, size={size})) for _ in range(100)])"
         assert dpu.ask(post) == "True"
@@ -136,7 +136,7 @@ def test_a_dpu_that_is_killed_while_it_copies_lets_the_host_go_on(device, gpu, s
 
 def test_a_dpu_that_is_stopped_holds_the_host_up_no_longer_than_it_says(device, gpu):
     region = device.register(gpu)
-    with child(DPU, region.export().hex(), DGKIT_STAND_IN="copy_us=300000") as dpu:
+    with child(DPU, region.export().hex(), DGKIT_FAKE_CUDA="copy_us=300000") as dpu:
         assert dpu.line() == "gpu"
         assert dpu.ask("bool(kept.append(queue.write(local, remote)))") == "False"
         dpu.send(signal.SIGSTOP)

@@ -10,17 +10,17 @@ import dgkit
 from dgkit import BoundsError, Status
 
 
-def test_local_memory_is_given_back_only_when_the_engine_is_done_with_it(stand_in):
+def test_local_memory_is_given_back_only_when_the_engine_is_done_with_it(fake_cuda):
     for where in ("one process", "two processes"):
         with rig(where) as r:
-            stand_in.order("copy_us=2000")
-            r.here[:] = 5
+            fake_cuda.order("copy_us=2000")
+            r.local_bytes[:] = 5
             transfers = [r.queue.write(*r.pair, size=40_000) for _ in range(20)]
             r.local.close(timeout=5)
-            r.here[:] = 6
+            r.local_bytes[:] = 6
             assert [t.wait(20).status for t in transfers] == [Status.OK] * 20
-            assert (r.there[:40_000] == 5).all()
-            stand_in.order("")
+            assert (r.remote_bytes[:40_000] == 5).all()
+            fake_cuda.order("")
 
 
 def test_no_bytes_are_refused(device, gpu):
@@ -74,7 +74,7 @@ for end in (remote, local, region, queue, device, memory):
 """
 
 
-def test_a_forked_child_is_refused_and_its_parent_goes_on(stand_in):
+def test_a_forked_child_is_refused_and_its_parent_goes_on(fake_cuda):
     said, *after = run(FORKING).splitlines()
     assert after == ["0", "True"], said
 

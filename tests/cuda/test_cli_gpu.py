@@ -40,11 +40,11 @@ def test_the_dpu_is_another_process_that_uses_the_gpu_and_is_called_software(res
     found, _, _ = result
     assert found["host"]["pid"] != found["dpu"]["pid"]
     assert (found["provider"], found["label"]) == ("cuda", LABEL)
-    assert found["dpu"]["engine"] == "GPU 0, dgkit stand-in"
+    assert found["dpu"]["engine"] == "GPU 0, dgkit fake GPU"
     for row in (*found["latency"], found["bandwidth"]):
         assert row["label"] == LABEL
         assert row["floor_kind"] == "the driver's own copy, bare C loop"
-        assert row["machine"]["engine"].startswith("GPU 0, dgkit stand-in")
+        assert row["machine"]["engine"].startswith("GPU 0, dgkit fake GPU")
 
 
 def test_nothing_is_left(result):
@@ -76,12 +76,12 @@ def test_other_places_are_moved_by_the_provider_that_reaches_them(tmp_path, on, 
 
 
 def test_memory_of_the_second_gpu_is_copied_by_the_second_gpu(tmp_path, monkeypatch):
-    monkeypatch.setenv("DGKIT_STAND_IN", "gpus=2")
+    monkeypatch.setenv("DGKIT_FAKE_CUDA", "gpus=2")
     done = cli.run(tmp_path, "demo", "--on", "cuda:1", "--quick", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["place"], found["verified"]) == ("cuda:1", True)
-    assert found["dpu"]["engine"] == "GPU 1, dgkit stand-in"
+    assert found["dpu"]["engine"] == "GPU 1, dgkit fake GPU"
 
 
 FAULTS = {
@@ -89,9 +89,9 @@ FAULTS = {
     "cuInit=34": "stub",
     "cuInit=802": "not ready",
     "cuInit=803": "different driver versions",
-    "cuInit=999": "driver failed",
-    "cuDeviceGetCount=999": "driver failed",
-    "cuDevicePrimaryCtxRetain=46": "another process has the GPU for itself",
+    "cuInit=999": "the driver reports an unknown failure",
+    "cuDeviceGetCount=999": "the driver reports an unknown failure",
+    "cuDevicePrimaryCtxRetain=46": "another process uses the GPU exclusively",
 }
 
 
@@ -100,7 +100,7 @@ FAULTS = {
 def test_a_driver_that_cannot_be_used_is_one_line_and_exit_code_3(
     tmp_path, command, fault, monkeypatch
 ):
-    monkeypatch.setenv("DGKIT_STAND_IN", fault)
+    monkeypatch.setenv("DGKIT_FAKE_CUDA", fault)
     done = cli.run(tmp_path, command, "--on", "gpu")
     assert done.returncode == 3
     assert not done.stdout
@@ -109,7 +109,7 @@ def test_a_driver_that_cannot_be_used_is_one_line_and_exit_code_3(
 
 
 def without(path, *args, home):
-    """The command in a process that finds neither what lies in `path` nor what PYTHONPATH names."""
+    """Run the command in a process without the folders of `path` and of PYTHONPATH."""
     kept = [entry for entry in sys.path if path not in entry]
     program = f"import sys; sys.path[:] = {kept!r}; from dgkit.cli import main; sys.exit(main())"
     bare = cli.environment(home)
@@ -123,8 +123,8 @@ def without(path, *args, home):
 
 
 MISSING = {
-    "stand_in": "CuPy is not installed: `pip install '.[cuda13]'` in dgkit's folder",
-    "libcuda": "libcuda.so.1 is not here",
+    "fake_cuda": "CuPy is not installed: `pip install '.[cuda13]'` in dgkit's folder",
+    "libcuda": "libcuda.so.1 is missing",
 }
 
 
@@ -141,10 +141,10 @@ def test_what_is_not_installed_is_named_with_what_to_install(tmp_path, path, wor
 
 
 def test_a_gpu_that_is_full_is_told_in_bytes(tmp_path, monkeypatch):
-    monkeypatch.setenv("DGKIT_STAND_IN", "total=8388608")
+    monkeypatch.setenv("DGKIT_FAKE_CUDA", "total=8388608")
     done = cli.run(tmp_path, "demo", "--on", "gpu")
     assert done.returncode == 1
-    assert "16777216 bytes were asked for" in done.stderr
+    assert "16777216 bytes requested" in done.stderr
     assert not cli.files_under(tmp_path)
 
 
@@ -169,7 +169,7 @@ def test_every_combination_is_measured_beside_the_driver_s_own_copy(tmp_path):
 def test_a_bench_for_a_person_names_the_driver_s_copy_and_the_gpu(tmp_path):
     done = cli.run(tmp_path, "bench", "--on", "auto", *SMALL, "--ops", "write")
     assert done.returncode == 0, done.stderr
-    for words in ("auto: GPU memory", "of driver", LABEL, "GPU 0, dgkit stand-in", "cuda:0"):
+    for words in ("auto: GPU memory", "of driver", LABEL, "GPU 0, dgkit fake GPU", "cuda:0"):
         assert words in done.stdout
     assert "memcpy" not in done.stdout
 
@@ -198,18 +198,18 @@ def test_an_agent_that_reaches_no_gpu_is_told_by_name(tmp_path):
 def test_info_shows_the_gpu(tmp_path):
     facts = json.loads(cli.run(tmp_path, "info", "--json").stdout)
     (gpu,) = facts["gpu"]["gpus"]
-    assert (gpu["index"], gpu["name"], gpu["dma_buf"]) == (0, "dgkit stand-in", True)
+    assert (gpu["index"], gpu["name"], gpu["dma_buf"]) == (0, "dgkit fake GPU", True)
     assert facts["gpu"]["why"] == ""
     providers = {provider["name"]: provider for provider in facts["providers"]}
     assert providers["cuda"]["usable"]
     assert providers["cuda"]["label"] == LABEL
     shown = cli.run(tmp_path, "info").stdout
-    for words in ("cuda:0  dgkit stand-in", "1 GiB of 1 GiB free", "BAR1", "dma-buf: yes"):
+    for words in ("cuda:0  dgkit fake GPU", "1 GiB of 1 GiB free", "BAR1", "dma-buf: yes"):
         assert words in shown
 
 
 def test_info_says_why_a_driver_cannot_be_used_and_what_else_can(tmp_path, monkeypatch):
-    monkeypatch.setenv("DGKIT_STAND_IN", "cuInit=803")
+    monkeypatch.setenv("DGKIT_FAKE_CUDA", "cuInit=803")
     done = cli.run(tmp_path, "info")
     assert done.returncode == 0
     assert "different driver versions" in done.stdout.split("GPU memory")[1]

@@ -22,7 +22,7 @@ def where(request):
 
 
 @pytest.fixture
-def r(where, stand_in):
+def r(where, fake_cuda):
     with rig(where, size=MIB + 300) as made:
         yield made
 
@@ -36,8 +36,11 @@ def offsets(size):
 def test_each_size_arrives_whole_and_touches_nothing_beside_it(r, op):
     for size in SIZES:
         for at, far in offsets(size):
-            r.here[:], r.there[:] = noise(len(r.here), size), noise(len(r.there), size + 1)
-            here, there = r.here.copy(), r.there.copy()
+            r.local_bytes[:], r.remote_bytes[:] = (
+                noise(len(r.local_bytes), size),
+                noise(len(r.remote_bytes), size + 1),
+            )
+            here, there = r.local_bytes.copy(), r.remote_bytes.copy()
             if op is Op.WRITE:
                 there[far : far + size] = here[at : at + size]
             else:
@@ -45,8 +48,8 @@ def test_each_size_arrives_whole_and_touches_nothing_beside_it(r, op):
             post = r.queue.write if op is Op.WRITE else r.queue.read
             done = post(*r.pair, size=size, local_offset=at, remote_offset=far).wait(20)
             assert (done.status, done.size, done.op, done.path) == (Status.OK, size, op, "worker")
-            assert np.array_equal(r.here, here), (size, at, far)
-            assert np.array_equal(r.there, there), (size, at, far)
+            assert np.array_equal(r.local_bytes, here), (size, at, far)
+            assert np.array_equal(r.remote_bytes, there), (size, at, far)
 
 
 def test_stamps_are_in_order(r):
@@ -55,29 +58,32 @@ def test_stamps_are_in_order(r):
 
 
 def test_without_a_size_all_of_the_local_region_goes(r):
-    r.here[:] = noise(len(r.here), 1)
-    assert r.queue.write(*r.pair).wait(20).size == len(r.here)
-    assert np.array_equal(r.there[: len(r.here)], r.here)
-    r.here[:] = 0
-    assert r.queue.read(*r.pair).wait(20).size == len(r.here)
-    assert np.array_equal(r.here, r.there[: len(r.here)])
+    r.local_bytes[:] = noise(len(r.local_bytes), 1)
+    assert r.queue.write(*r.pair).wait(20).size == len(r.local_bytes)
+    assert np.array_equal(r.remote_bytes[: len(r.local_bytes)], r.local_bytes)
+    r.local_bytes[:] = 0
+    assert r.queue.read(*r.pair).wait(20).size == len(r.local_bytes)
+    assert np.array_equal(r.local_bytes, r.remote_bytes[: len(r.local_bytes)])
 
 
-def test_small_writes_into_another_processs_memory_are_copies_of_two_rows(stand_in):
+def test_small_writes_into_another_processs_memory_are_copies_of_two_rows(fake_cuda):
     with rig("two processes", size=65536) as r:
-        stand_in.order("")
+        fake_cuda.order("")
         for size in (1, 8, 15, 16, 24, 100, 4096, 32767):
             r.queue.write(*r.pair, size=size, remote_offset=1).wait(20)
-        assert stand_in.calls("cuMemcpyHtoDAsync") == 0
-        assert stand_in.calls("cuMemcpy2DAsync") >= 8
+        assert fake_cuda.calls("cuMemcpyHtoDAsync") == 0
+        assert fake_cuda.calls("cuMemcpy2DAsync") >= 8
         r.queue.write(*r.pair, size=32768).wait(20)
-        assert stand_in.calls("cuMemcpyHtoDAsync") == 1
+        assert fake_cuda.calls("cuMemcpyHtoDAsync") == 1
 
 
 def test_posts_are_done_in_their_order(r):
     rng = np.random.default_rng(7)
-    r.here[:], r.there[:] = noise(len(r.here), 2), noise(len(r.there), 3)
-    here, there = r.here.copy(), r.there.copy()
+    r.local_bytes[:], r.remote_bytes[:] = (
+        noise(len(r.local_bytes), 2),
+        noise(len(r.remote_bytes), 3),
+    )
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     transfers = []
     for _ in range(400):
         size = int(rng.choice([1, 7, 8, 16, 40, 333, 4000, 40_000]))
@@ -90,8 +96,8 @@ def test_posts_are_done_in_their_order(r):
             post = r.queue.read
         transfers.append(post(*r.pair, size=size, local_offset=at, remote_offset=far))
     assert all(t.wait(20).status is Status.OK for t in transfers)
-    assert np.array_equal(r.here, here)
-    assert np.array_equal(r.there, there)
+    assert np.array_equal(r.local_bytes, here)
+    assert np.array_equal(r.remote_bytes, there)
 
 
 def rows_of(memory, at, stride, rows, size):
@@ -105,8 +111,11 @@ def rows_of(memory, at, stride, rows, size):
     [(1, 9, 9, 9), (2, 1, 3, 5), (100, 8, 8, 64), (100, 64, 100, 64), (7, 5000, 5001, 6000)],
 )
 def test_rows_go_to_rows(r, op, rows, size, local_stride, remote_stride):
-    r.here[:], r.there[:] = noise(len(r.here), 4), noise(len(r.there), 5)
-    here, there = r.here.copy(), r.there.copy()
+    r.local_bytes[:], r.remote_bytes[:] = (
+        noise(len(r.local_bytes), 4),
+        noise(len(r.remote_bytes), 5),
+    )
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     near = rows_of(here, 3, local_stride, rows, size)
     far = rows_of(there, 11, remote_stride, rows, size)
     if op is Op.WRITE:
@@ -119,15 +128,18 @@ def test_rows_go_to_rows(r, op, rows, size, local_stride, remote_stride):
         local_stride=local_stride, remote_stride=remote_stride,
     ).wait(20)  # fmt: skip
     assert done.size == rows * size
-    assert np.array_equal(r.here, here)
-    assert np.array_equal(r.there, there)
+    assert np.array_equal(r.local_bytes, here)
+    assert np.array_equal(r.remote_bytes, there)
 
 
 @pytest.mark.parametrize("stride", [0, 1, 7])
 @pytest.mark.parametrize("op", list(Op))
 def test_rows_of_the_source_may_overlap_or_be_one_row(r, op, stride):
-    r.here[:], r.there[:] = noise(len(r.here), 6), noise(len(r.there), 7)
-    here, there = r.here.copy(), r.there.copy()
+    r.local_bytes[:], r.remote_bytes[:] = (
+        noise(len(r.local_bytes), 6),
+        noise(len(r.remote_bytes), 7),
+    )
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     write = op is Op.WRITE
     source, target = (here, there) if write else (there, here)
     rows_of(target, 5, 12, 50, 8)[:] = rows_of(source, 2, stride, 50, 8)
@@ -138,24 +150,27 @@ def test_rows_of_the_source_may_overlap_or_be_one_row(r, op, stride):
         places = {"local_offset": 5, "remote_offset": 2}
     post = r.queue.write_2d if write else r.queue.read_2d
     assert post(*r.pair, **shape, **places).wait(20).size == 400
-    assert np.array_equal(r.here, here)
-    assert np.array_equal(r.there, there)
+    assert np.array_equal(r.local_bytes, here)
+    assert np.array_equal(r.remote_bytes, there)
 
 
 def test_parts_are_gathered_into_one_run_and_scattered_from_it(r):
-    r.here[:], r.there[:] = noise(len(r.here), 8), noise(len(r.there), 9)
-    there = r.there.copy()
+    r.local_bytes[:], r.remote_bytes[:] = (
+        noise(len(r.local_bytes), 8),
+        noise(len(r.remote_bytes), 9),
+    )
+    there = r.remote_bytes.copy()
     parts = [(r.local, 3, 5), (r.local, 1000, 4097), (r.local, 70_000, 40_000), (r.local, 8, 8)]
-    joined = np.concatenate([r.here[at : at + size] for _, at, size in parts])
+    joined = np.concatenate([r.local_bytes[at : at + size] for _, at, size in parts])
     there[77 : 77 + len(joined)] = joined
     done = r.queue.gather(parts, r.remote, remote_offset=77).wait(20)
     assert done.size == len(joined)
-    assert np.array_equal(r.there, there)
-    wanted = r.here.copy()
-    r.here[:] = 0
+    assert np.array_equal(r.remote_bytes, there)
+    wanted = r.local_bytes.copy()
+    r.local_bytes[:] = 0
     assert r.queue.scatter(r.remote, parts, remote_offset=77).wait(20).size == len(joined)
     for _, at, size in parts:
-        assert np.array_equal(r.here[at : at + size], wanted[at : at + size])
+        assert np.array_equal(r.local_bytes[at : at + size], wanted[at : at + size])
 
 
 def test_a_prepared_operation_moves_what_is_there_when_it_runs(r):
@@ -164,21 +179,21 @@ def test_a_prepared_operation_moves_what_is_there_when_it_runs(r):
         r.queue.prepare_read(*r.pair, size=13, local_offset=500, remote_offset=9, user=5) as get,
     ):
         for turn in range(20):
-            r.here[:100] = noise(100, turn)
+            r.local_bytes[:100] = noise(100, turn)
             assert put.run().status is Status.OK
-            assert np.array_equal(r.there[9:22], r.here[3:16])
+            assert np.array_equal(r.remote_bytes[9:22], r.local_bytes[3:16])
             get.run()
-            assert np.array_equal(r.here[500:513], r.here[3:16])
-        r.there[9:22] = 1
+            assert np.array_equal(r.local_bytes[500:513], r.local_bytes[3:16])
+        r.remote_bytes[9:22] = 1
         get.post()
         assert completions(r.queue, 1)["user"].tolist() == [5]
-        assert (r.here[500:513] == 1).all()
+        assert (r.local_bytes[500:513] == 1).all()
 
 
-def test_await_gives_the_completion_and_the_loop_turns_meanwhile(r, stand_in, monkeypatch):
+def test_await_gives_the_completion_and_the_loop_turns_meanwhile(r, fake_cuda, monkeypatch):
     monkeypatch.setattr(transfer_module, "AWAIT_SPIN_NS", 0)
-    stand_in.order("copy_us=2000")
-    r.here[:] = noise(len(r.here), 10)
+    fake_cuda.order("copy_us=2000")
+    r.local_bytes[:] = noise(len(r.local_bytes), 10)
 
     async def one(i):
         return await r.queue.write(*r.pair, size=999, local_offset=i * 1000, remote_offset=i * 1000)
@@ -202,21 +217,21 @@ def test_await_gives_the_completion_and_the_loop_turns_meanwhile(r, stand_in, mo
     assert turns > 10
     for i in range(10):
         at = slice(i * 1000, i * 1000 + 999)
-        assert np.array_equal(r.there[at], r.here[at])
+        assert np.array_equal(r.remote_bytes[at], r.local_bytes[at])
 
 
-def test_a_waiter_that_sleeps_is_woken_by_the_stream(where, stand_in):
+def test_a_waiter_that_sleeps_is_woken_by_the_stream(where, fake_cuda):
     with rig(where, spin_us=0) as r:
-        stand_in.order("copy_us=20000")
-        r.here[:64] = 7
+        fake_cuda.order("copy_us=20000")
+        r.local_bytes[:64] = 7
         assert r.queue.write(*r.pair, size=64).wait(20).status is Status.OK
-        assert stand_in.calls("cuLaunchHostFunc") >= 1
-        assert (r.there[:64] == 7).all()
+        assert fake_cuda.calls("cuLaunchHostFunc") >= 1
+        assert (r.remote_bytes[:64] == 7).all()
 
 
-def test_the_fd_of_an_armed_queue_becomes_readable(r, stand_in):
+def test_the_fd_of_an_armed_queue_becomes_readable(r, fake_cuda):
     for turn in range(20):
-        stand_in.order(f"copy_us={turn % 3 * 1000}")
+        fake_cuda.order(f"copy_us={turn % 3 * 1000}")
         transfer = r.queue.write(*r.pair, size=32)
         while not transfer.done():  # a wake-up that was asked for before may come, too
             if r.queue.arm():
@@ -225,17 +240,17 @@ def test_the_fd_of_an_armed_queue_becomes_readable(r, stand_in):
 
 
 def test_a_stamp_is_late_when_the_queue_was_looked_at_late(r):
-    r.here[:8] = 1
-    r.there[:8] = 0
+    r.local_bytes[:8] = 1
+    r.remote_bytes[:8] = 0
     transfer = r.queue.write(*r.pair, size=8)
-    until(r.there[:8].all, "the bytes are there")
+    until(r.remote_bytes[:8].all, "the bytes are there")
     assert transfer.wait(20).late_stamp
     assert "late" in transfer._repr_html_()
 
 
-def test_a_stamp_is_its_own_when_the_completion_was_waited_for(where, stand_in):
+def test_a_stamp_is_its_own_when_the_completion_was_waited_for(where, fake_cuda):
     with rig(where, spin_us=1e6) as r:
-        stand_in.order("copy_us=50")
+        fake_cuda.order("copy_us=50")
 
         def waited():
             return not r.queue.write(*r.pair, size=8).wait(20).late_stamp

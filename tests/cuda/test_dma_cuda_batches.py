@@ -18,8 +18,11 @@ def made(request):
 
 
 @pytest.fixture
-def r(made, stand_in):
-    made.here[:], made.there[:] = noise(len(made.here), 1), noise(len(made.there), 2)
+def r(made, fake_cuda):
+    made.local_bytes[:], made.remote_bytes[:] = (
+        noise(len(made.local_bytes), 1),
+        noise(len(made.remote_bytes), 2),
+    )
     return made
 
 
@@ -36,14 +39,14 @@ def apart(r, n, rng, sizes=SIZES):
 
 def wanted(r, batch):
     """What both sides hold when each record was done in turn."""
-    here, there = r.here.copy(), r.there.copy()
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     for record in batch:
         move(here, there, record)
     return here, there
 
 
 def holds(r, here, there):
-    return np.array_equal(r.here, here) and np.array_equal(r.there, there)
+    return np.array_equal(r.local_bytes, here) and np.array_equal(r.remote_bytes, there)
 
 
 def check_all(batch, out):
@@ -57,11 +60,11 @@ def check_all(batch, out):
 @pytest.mark.parametrize("n", [1, 7, 8, 256, 1000])
 @pytest.mark.parametrize("most", [64, 4096, 5000])
 @pytest.mark.parametrize("how", ["post", "run", "prepared"])
-def test_a_batch_of_any_addresses_moves_each_byte_once(r, stand_in, n, most, how):
+def test_a_batch_of_any_addresses_moves_each_byte_once(r, fake_cuda, n, most, how):
     rng = np.random.default_rng(n + most)
     batch = apart(r, n, rng, [size for size in SIZES if size <= most])
     here, there = wanted(r, batch)
-    stand_in.order("")
+    fake_cuda.order("")
     if how == "post":
         r.queue.post(batch)
         out = completions(r.queue, n)
@@ -76,7 +79,7 @@ def test_a_batch_of_any_addresses_moves_each_byte_once(r, stand_in, n, most, how
     check_all(batch, out)
     assert holds(r, here, there)
     if most <= 4096:
-        assert (stand_in.calls("cuLaunchKernel") > 0) == (n >= 8)
+        assert (fake_cuda.calls("cuLaunchKernel") > 0) == (n >= 8)
     assert r.queue.pending == 0
 
 
@@ -84,11 +87,17 @@ def test_a_prepared_batch_moves_what_is_there_each_time(r):
     batch = apart(r, 100, np.random.default_rng(3))
     with r.queue.prepare(batch) as prepared:
         for turn in range(10):
-            r.here[:], r.there[:] = noise(len(r.here), turn), noise(len(r.there), turn + 50)
+            r.local_bytes[:], r.remote_bytes[:] = (
+                noise(len(r.local_bytes), turn),
+                noise(len(r.remote_bytes), turn + 50),
+            )
             here, there = wanted(r, batch)
             prepared.run()
             assert holds(r, here, there)
-        r.here[:], r.there[:] = noise(len(r.here), 88), noise(len(r.there), 89)
+        r.local_bytes[:], r.remote_bytes[:] = (
+            noise(len(r.local_bytes), 88),
+            noise(len(r.remote_bytes), 89),
+        )
         here, there = wanted(r, batch)
         prepared.post()
         check_all(batch, completions(r.queue, 100))
@@ -126,7 +135,7 @@ def test_what_has_a_fence_comes_after_all_before_it(r, slots):
 
 def test_a_batch_comes_after_the_posts_before_it(r):
     rng = np.random.default_rng(11)
-    here, there = r.here.copy(), r.there.copy()
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     total = 0
     for _ in range(12):
         batch = apart(r, 50, rng)
@@ -165,7 +174,7 @@ def test_rows_and_runs_mix_in_a_batch(r):
     batch["local_stride"][::3], batch["remote_stride"][::3] = 311, 401
     batch["local_offset"] -= batch["local_offset"] % SLOT
     batch["remote_offset"] -= batch["remote_offset"] % SLOT
-    here, there = r.here.copy(), r.there.copy()
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     for record in batch:
         row = record.copy()
         for _ in range(max(1, int(record["rows"]))):
@@ -178,30 +187,30 @@ def test_rows_and_runs_mix_in_a_batch(r):
     assert holds(r, here, there)
 
 
-def test_a_batch_over_several_regions_goes_to_each_of_them(r, stand_in):
+def test_a_batch_over_several_regions_goes_to_each_of_them(r, fake_cuda):
     rng = np.random.default_rng(8)
     with r.device.register(bytearray(noise(4000, 3).tobytes())) as other:
         batch = apart(r, 40, rng, sizes=[8, 24, 90])
         batch["op"] = 1
         batch["local"][::2] = other.id
         batch["local_offset"][::2] = np.arange(20) * 100
-        there = r.there.copy()
+        there = r.remote_bytes.copy()
         for record in batch:
-            source = r.here
+            source = r.local_bytes
             if record["local"] == other.id:
                 source = np.frombuffer(other.memory, "u1")
             move(source, there, record)
         out = np.zeros(40, WC_DTYPE)
         r.queue.run(batch, out, timeout=20)
         check_all(batch, out)
-        assert np.array_equal(r.there, there)
-        assert stand_in.calls("cuLaunchKernel") == 1
+        assert np.array_equal(r.remote_bytes, there)
+        assert fake_cuda.calls("cuLaunchKernel") == 1
         del source
 
 
 def test_a_batch_with_a_bad_record_is_refused_whole(r):
     batch = apart(r, 20, np.random.default_rng(9))
-    here, there = r.here.copy(), r.there.copy()
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     batch["remote_offset"][17] = r.remote.size
     with pytest.raises(BoundsError, match="record 17 of 20"):
         r.queue.post(batch)
@@ -212,39 +221,39 @@ def test_a_batch_with_a_bad_record_is_refused_whole(r):
     assert holds(r, here, there)
 
 
-def test_without_the_kernel_the_batch_is_copies(stand_in):
+def test_without_the_kernel_the_batch_is_copies(fake_cuda):
     with rig("two processes", size=MIB) as r:
-        stand_in.order("cuModuleLoadData=218")  # CUDA_ERROR_INVALID_PTX
+        fake_cuda.order("cuModuleLoadData=218")  # CUDA_ERROR_INVALID_PTX
         batch = apart(r, 100, np.random.default_rng(10), sizes=[1, 8, 24, 100])
         here, there = wanted(r, batch)
         out = np.zeros(100, WC_DTYPE)
         r.queue.run(batch, out, timeout=20)
         check_all(batch, out)
         assert holds(r, here, there)
-        assert stand_in.calls("cuLaunchKernel") == 0
-        assert stand_in.calls("cuMemcpyHtoDAsync") == 0
+        assert fake_cuda.calls("cuLaunchKernel") == 0
+        assert fake_cuda.calls("cuMemcpyHtoDAsync") == 0
 
 
-def test_a_kernel_that_is_refused_fails_its_records_and_no_others(r, stand_in):
+def test_a_kernel_that_is_refused_fails_its_records_and_no_others(r, fake_cuda):
     batch = apart(r, 16, np.random.default_rng(12), sizes=[8])
     batch["local_offset"] -= batch["local_offset"] % SLOT
     batch["remote_offset"] -= batch["remote_offset"] % SLOT
     batch["size"][10] = 4900  # not for the kernel: 10 before it are, and 5 behind it are too few
-    here, there = r.here.copy(), r.there.copy()
+    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
     for record in batch[10:]:
         move(here, there, record)
-    stand_in.order("cuLaunchKernel=701")  # CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+    fake_cuda.order("cuLaunchKernel=701")  # CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
     out = np.zeros(16, WC_DTYPE)
     assert r.queue.run(batch, out, timeout=20) == 16
     assert out["status"].tolist() == [Status.IO_FAILED] * 10 + [Status.OK] * 6
     assert out["size"][:10].tolist() == [0] * 10
     assert holds(r, here, there)
-    stand_in.order("")
+    fake_cuda.order("")
     assert r.queue.run(batch, out, timeout=20) == 16
     check_all(batch, out)
 
 
-def test_a_batch_that_writes_to_a_read_only_import_is_refused(stand_in):
+def test_a_batch_that_writes_to_a_read_only_import_is_refused(fake_cuda):
     for where in ("one process", "two processes"):
         with rig(where, size=MIB, access="r") as r:
             batch = apart(r, 20, np.random.default_rng(13), sizes=[8])

@@ -32,17 +32,17 @@ def gpu():
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_read_only_export_is_read_and_not_written(where, stand_in):
+def test_a_read_only_export_is_read_and_not_written(where, fake_cuda):
     with rig(where, access="r") as r:
-        r.there[:], r.here[:] = 4, 0
+        r.remote_bytes[:], r.local_bytes[:] = 4, 0
         assert str(r.remote.access) == "r"
-        before = r.there.copy()
+        before = r.remote_bytes.copy()
         for size in (8, 40_000):
             r.queue.read(*r.pair, size=size).wait(20)
-            assert (r.here[:size] == 4).all()
+            assert (r.local_bytes[:size] == 4).all()
             with pytest.raises(AccessDenied, match="read-only"):
                 r.queue.write(*r.pair, size=size)
-        assert np.array_equal(r.there, before)
+        assert np.array_equal(r.remote_bytes, before)
 
 
 def test_a_part_of_an_exporter_is_all_that_an_importer_reaches(device, gpu):
@@ -61,7 +61,7 @@ def test_a_part_of_an_exporter_is_all_that_an_importer_reaches(device, gpu):
         assert dpu.end() == (0, "")
 
 
-def test_a_pools_array_crosses_with_its_block(stand_in):
+def test_a_pools_array_crosses_with_its_block(fake_cuda):
     with child(HOST, 3000, "ipc", "rw") as host, Device("cuda") as device:
         remote = keep(device).import_region(bytes.fromhex(host.line()), timeout=10)
         assert host.line().startswith("-1 ")  # it has no fd
@@ -72,12 +72,12 @@ def test_a_pools_array_crosses_with_its_block(stand_in):
         host.ask("array.fill(7)")
         queue.read(local, remote, size=3000).wait(20)
         assert local.memory == b"\7" * 3000
-        assert stand_in.calls("cuIpcOpenMemHandle") == 1
+        assert fake_cuda.calls("cuIpcOpenMemHandle") == 1
         remote.close()
-        assert stand_in.calls("cuIpcCloseMemHandle") == 1
+        assert fake_cuda.calls("cuIpcCloseMemHandle") == 1
 
 
-def test_two_arrays_of_one_block_are_imported_side_by_side(stand_in):
+def test_two_arrays_of_one_block_are_imported_side_by_side(fake_cuda):
     with child(HOST, 1000, "ipc", "rw") as host, Device("cuda") as device:
         keep(device)
         first = device.import_region(bytes.fromhex(host.line()), timeout=10)
@@ -123,14 +123,14 @@ def test_the_provider_soft_lends_gpu_memory_and_does_not_copy_it(gpu):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_the_provider_fault_wraps_cuda(where, stand_in):
+def test_the_provider_fault_wraps_cuda(where, fake_cuda):
     rules = [FaultRule("error", status=Status.TIMED_OUT, min_size=64, max_size=64)]
     with rig(where) as r, Device("fault", over="cuda", rules=rules) as faulty:
         keep(faulty)
         local, queue = faulty.register(bytearray(b"q" * 4096)), faulty.queue(spin_us=0)
         remote = faulty.import_region(r.token, timeout=5)
         queue.write(local, remote, size=65).wait(20)
-        assert (r.there[:65] == ord("q")).all()
+        assert (r.remote_bytes[:65] == ord("q")).all()
         with pytest.raises(TransferError, match="TIMED_OUT"):
             queue.write(local, remote, size=64).wait(20)
         remote.close()
@@ -140,9 +140,9 @@ def test_the_provider_fault_wraps_cuda(where, stand_in):
 
 
 @pytest.mark.parametrize("posts", [1, 50])
-def test_an_exporter_closes_although_its_importer_never_looks(device, gpu, posts, stand_in):
+def test_an_exporter_closes_although_its_importer_never_looks(device, gpu, posts, fake_cuda):
     region = device.register(gpu)
-    with child(DPU, region.export().hex(), DGKIT_STAND_IN="copy_us=200") as dpu:
+    with child(DPU, region.export().hex(), DGKIT_FAKE_CUDA="copy_us=200") as dpu:
         assert dpu.line() == "gpu"
         post = f"[kept.append(queue.write(local, remote, size=40000)) for _ in range({posts})]"
         assert dpu.ask(f"bool({post})") == "True"
@@ -152,9 +152,9 @@ def test_an_exporter_closes_although_its_importer_never_looks(device, gpu, posts
         assert dpu.ask("{t.wait(20).status for t in kept}") == "{<Status.OK: 0>}"
 
 
-def test_closing_is_as_good_where_exporter_and_importer_are_one_process(stand_in):
+def test_closing_is_as_good_where_exporter_and_importer_are_one_process(fake_cuda):
     with rig("one process") as r:
-        stand_in.order("copy_us=500")
+        fake_cuda.order("copy_us=500")
         batch = records(r, 20)
         batch["size"], batch["op"] = 40_000, 1
         r.queue.post(batch)
@@ -164,7 +164,7 @@ def test_closing_is_as_good_where_exporter_and_importer_are_one_process(stand_in
             r.queue.write(*r.pair, size=8).wait(20)
 
 
-def test_a_closed_region_in_a_chain_fails_the_whole_of_it(stand_in):
+def test_a_closed_region_in_a_chain_fails_the_whole_of_it(fake_cuda):
     with rig("one process") as r:
         other = r.device.register(bytearray(b"ok" * 100))
         r.region.close()
@@ -174,13 +174,13 @@ def test_a_closed_region_in_a_chain_fails_the_whole_of_it(stand_in):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_closing_a_queue_ends_what_it_has(where, stand_in):
+def test_closing_a_queue_ends_what_it_has(where, fake_cuda):
     with rig(where) as r:
-        r.here[:] = 3
+        r.local_bytes[:] = 3
         transfers = [r.queue.write(*r.pair, size=50_000) for _ in range(20)]
         r.queue.close()
         assert {t.wait(0).status for t in transfers} == {Status.OK}
-        assert (r.there[:50_000] == 3).all()
+        assert (r.remote_bytes[:50_000] == 3).all()
 
 
 # The device
@@ -194,17 +194,17 @@ def test_a_gpu_that_is_not_there_is_named():
 def test_it_says_what_it_is_and_never_hardware(device):
     assert repr(device) == "<dgkit.Device cuda, software DPU, GPU copy engine, open>"
     shown = device._repr_html_()
-    for words in ("software DPU, GPU copy engine", "GPU 0, dgkit stand-in", "between posts"):
+    for words in ("software DPU, GPU copy engine", "GPU 0, dgkit fake GPU", "between posts"):
         assert words in shown
     assert "hardware" not in shown
     caps = device.caps
-    assert (caps.provider, caps.engine) == ("cuda", "GPU 0, dgkit stand-in")
+    assert (caps.provider, caps.engine) == ("cuda", "GPU 0, dgkit fake GPU")
     assert (caps.inline_max, caps.ordered) == (0, False)
     with pytest.raises(Unsupported, match="does nothing inline"):
         device.queue(path="inline")
 
 
-def test_a_remote_region_says_that_it_is_mapped_on_the_gpu(stand_in):
+def test_a_remote_region_says_that_it_is_mapped_on_the_gpu(fake_cuda):
     with rig("two processes") as r:
         assert re.fullmatch(
             rf"<dgkit.RemoteRegion id \d+, {MIB} bytes of process {r.host.pid}, rw, gpu>",
@@ -215,15 +215,15 @@ def test_a_remote_region_says_that_it_is_mapped_on_the_gpu(stand_in):
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("window", [1, 16])
-def test_the_floor_is_the_drivers_own_copy(where, window, stand_in):
+def test_the_floor_is_the_drivers_own_copy(where, window, fake_cuda):
     with rig(where) as r:
-        r.here[:64] = 6
+        r.local_bytes[:64] = 6
         for prepare in (r.queue.prepare_write, r.queue.prepare_read):
             with prepare(*r.pair, size=64) as prepared:
                 samples = measure_bare(prepared, 700, window)
                 assert len(samples) == 700
                 assert sum(samples) > 0
-        assert (r.there[:64] == 6).all()
+        assert (r.remote_bytes[:64] == 6).all()
         with (
             r.queue.prepare_write(*r.pair, size=8, rows=2, local_stride=8, remote_stride=8) as rows,
             pytest.raises(Unsupported, match="a copy in one run"),
@@ -233,7 +233,7 @@ def test_the_floor_is_the_drivers_own_copy(where, window, stand_in):
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("side", ["local", "remote"])
-def test_the_floor_over_a_region_that_was_closed_is_refused(where, side, stand_in):
+def test_the_floor_over_a_region_that_was_closed_is_refused(where, side, fake_cuda):
     with rig(where) as r, r.queue.prepare_write(*r.pair, size=64) as prepared:
         getattr(r, side).close()
         with pytest.raises(ClosedError, match=f"{side} region [0-9]+ is closed"):

@@ -38,7 +38,7 @@ print("closed")
 
 
 def lost(token, body, knobs, spin_us=50):
-    return run(LOST + body + END, token.hex(), spin_us, DGKIT_STAND_IN=knobs).splitlines()
+    return run(LOST + body + END, token.hex(), spin_us, DGKIT_FAKE_CUDA=knobs).splitlines()
 
 
 @pytest.mark.parametrize("spin_us", [0, 50])
@@ -128,10 +128,10 @@ with dgkit.Device("cuda") as second:
     assert end == "closed"
 
 
-def test_a_host_lends_on_when_its_own_context_is_lost(stand_in):
+def test_a_host_lends_on_when_its_own_context_is_lost(fake_cuda):
     """The bytes of a block stay where another process maps them."""
     with (
-        child(HOST, 4096, "vmm", "rw", DGKIT_STAND_IN="lost@0") as host,
+        child(HOST, 4096, "vmm", "rw", DGKIT_FAKE_CUDA="lost@0") as host,
         Device("cuda") as device,
         device.queue() as queue,
         device.import_region(bytes.fromhex(host.line()), timeout=5) as remote,

@@ -40,25 +40,25 @@ def state():
     return held(), free()
 
 
-def balance(stand_in):
+def balance(fake_cuda):
     """How many more of each thing were made than given back."""
-    calls = stand_in.calls
+    calls = fake_cuda.calls
     made = Counter({name: calls(name) - calls(end) for name, end in PAIRS.items()})
     handles = made.pop("cuMemImportFromShareableHandle") + calls("cuMemCreate")
     return made + Counter({"handles": handles})
 
 
-def refused(stand_in, order, use):
+def refused(fake_cuda, order, use):
     """The error of a use that the driver refuses; after it all is as it was before."""
     before = state()
-    stand_in.order(order)
+    fake_cuda.order(order)
     with pytest.raises(NativeError) as caught:
         use()
     name = order.partition("=")[0]
     handles = ("cuMemCreate", "cuMemImportFromShareableHandle")
     refusal = Counter(["handles" if name in handles else name])
-    assert not balance(stand_in) - refusal
-    stand_in.order("")
+    assert not balance(fake_cuda) - refusal
+    fake_cuda.order("")
     assert state() == before
     return caught.value
 
@@ -75,9 +75,9 @@ IMPORTS = [
 
 
 @pytest.mark.parametrize(("kind", "order", "name"), IMPORTS)
-def test_an_import_that_fails_leaves_nothing_mapped(tokens, stand_in, kind, order, name):
+def test_an_import_that_fails_leaves_nothing_mapped(tokens, fake_cuda, kind, order, name):
     with Device("cuda") as device, device.import_region(tokens[kind], timeout=5) as kept:
-        error = refused(stand_in, order, lambda: device.import_region(tokens[kind], timeout=5))
+        error = refused(fake_cuda, order, lambda: device.import_region(tokens[kind], timeout=5))
         assert error.errno == errno.EIO
         assert f"{name}: CUDA_ERROR_" in str(error)
         with (
@@ -90,10 +90,10 @@ def test_an_import_that_fails_leaves_nothing_mapped(tokens, stand_in, kind, orde
 
 
 @pytest.mark.parametrize("function", ["cuMemMap", "cuMemImportFromShareableHandle"])
-def test_an_import_into_a_full_gpu_is_out_of_memory(tokens, stand_in, function):
+def test_an_import_into_a_full_gpu_is_out_of_memory(tokens, fake_cuda, function):
     with Device("cuda") as device, device.import_region(tokens["vmm"], timeout=5):
         error = refused(
-            stand_in, f"{function}=2", lambda: device.import_region(tokens["vmm"], timeout=5)
+            fake_cuda, f"{function}=2", lambda: device.import_region(tokens["vmm"], timeout=5)
         )
         assert isinstance(error, OutOfMemory)
         assert "the GPU is full" in str(error)
@@ -103,10 +103,10 @@ def test_an_import_into_a_full_gpu_is_out_of_memory(tokens, stand_in, function):
     "order",
     ["cuMemHostAlloc=2", "cuStreamCreate=999", "cuStreamCreate=999@2"],
 )
-def test_a_queue_that_cannot_be_opened_leaves_nothing(stand_in, order):
+def test_a_queue_that_cannot_be_opened_leaves_nothing(fake_cuda, order):
     with Device("cuda") as device:
         device.queue().close()
-        error = refused(stand_in, order, device.queue)
+        error = refused(fake_cuda, order, device.queue)
         assert isinstance(error, OutOfMemory) == order.endswith("=2")
         assert "CUDA_ERROR_" in str(error)
         device.queue().close()
@@ -123,9 +123,9 @@ def test_a_queue_that_cannot_be_opened_leaves_nothing(stand_in, order):
         "cuDeviceGet=101",
     ],
 )
-def test_a_device_that_cannot_be_opened_leaves_nothing(stand_in, order):
+def test_a_device_that_cannot_be_opened_leaves_nothing(fake_cuda, order):
     Device("cuda").close()
-    error = refused(stand_in, order, lambda: Device("cuda"))
+    error = refused(fake_cuda, order, lambda: Device("cuda"))
     assert isinstance(error, OutOfMemory) == order.endswith("=2")
     Device("cuda").close()
 
@@ -138,7 +138,7 @@ try:
 except dgkit.OutOfMemory as error:
     print(error)
 """
-    assert "the GPU is full" in run(program, DGKIT_STAND_IN="total=1048576")
+    assert "the GPU is full" in run(program, DGKIT_FAKE_CUDA="total=1048576")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ print(found["cuda"].usable, found["cuda"].why)
 with dgkit.Device() as device:
     print(device.provider)
 """
-    said, listed, soft = run(program, DGKIT_STAND_IN=order).splitlines()
+    said, listed, soft = run(program, DGKIT_FAKE_CUDA=order).splitlines()
     assert "no GPU can be used" in said
     assert words in said
     assert listed.startswith("False no GPU can be used")
@@ -191,16 +191,16 @@ with dgkit.Device("cuda", gpu=0) as device:
     except dgkit.DgkitError as error:
         print(type(error).__name__, error)
 """
-    with child(other, DGKIT_STAND_IN="gpus=2") as host:
+    with child(other, DGKIT_FAKE_CUDA="gpus=2") as host:
         knobs = "gpus=2,cuMemSetAccess=101"
-        said = run(program, host.line(), DGKIT_STAND_IN=knobs)
+        said = run(program, host.line(), DGKIT_FAKE_CUDA=knobs)
         assert said.startswith("Unsupported")
         assert "another GPU than this device's (GPU 0), which has no peer access to it" in said
 
 
 @pytest.mark.parametrize("knobs", ["cuStreamWriteValue32=1", "cuStreamQuery=999,copy_us=3000"])
 @pytest.mark.parametrize("size", [8, 40_000])
-def test_a_call_that_fails_beside_the_copies_loses_none_of_them(tokens, stand_in, knobs, size):
+def test_a_call_that_fails_beside_the_copies_loses_none_of_them(tokens, fake_cuda, knobs, size):
     with (
         Device("cuda") as device,
         device.queue() as queue,
@@ -209,7 +209,7 @@ def test_a_call_that_fails_beside_the_copies_loses_none_of_them(tokens, stand_in
         device.register(bytearray(MIB)) as back,
     ):
         for order in (knobs, ""):
-            stand_in.order(order)
+            fake_cuda.order(order)
             posted = [queue.write(local, remote, size=size, remote_offset=i) for i in range(10)]
             assert [t.wait(20).size for t in posted] == [size] * 10
             queue.read(back, remote, size=size, remote_offset=9).wait(20)
@@ -218,21 +218,21 @@ def test_a_call_that_fails_beside_the_copies_loses_none_of_them(tokens, stand_in
         queue.write(local, remote, size=8).wait(20)
 
 
-def test_a_copy_that_is_refused_fails_alone(stand_in, tokens):
+def test_a_copy_that_is_refused_fails_alone(fake_cuda, tokens):
     with (
         Device("cuda") as device,
         device.queue() as queue,
         device.import_region(tokens["vmm"], timeout=5) as remote,
         device.register(bytearray(64)) as local,
     ):
-        stand_in.order("cuMemcpyDtoHAsync=2")
+        fake_cuda.order("cuMemcpyDtoHAsync=2")
         with pytest.raises(dgkit.TransferError, match="IO_FAILED"):
             queue.read(local, remote, size=64).wait(5)
-        stand_in.order("")
+        fake_cuda.order("")
         assert queue.read(local, remote, size=64).wait(5).size == 64
 
 
-def test_a_sleeper_that_cannot_be_woken_looks_by_itself(stand_in, tokens):
+def test_a_sleeper_that_cannot_be_woken_looks_by_itself(fake_cuda, tokens):
     with (
         Device("cuda") as device,
         device.queue(spin_us=0) as queue,
@@ -240,5 +240,5 @@ def test_a_sleeper_that_cannot_be_woken_looks_by_itself(stand_in, tokens):
         device.register(bytearray(64)) as local,
     ):
         for order in ("cuLaunchHostFunc=999", "cuStreamWaitValue32=801"):
-            stand_in.order(f"{order},copy_us=10000")
+            fake_cuda.order(f"{order},copy_us=10000")
             assert queue.read(local, remote, size=64).wait(5).size == 64

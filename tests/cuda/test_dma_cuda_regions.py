@@ -89,9 +89,9 @@ def test_remote_memory_that_its_owner_copies_does_not_go_to_a_gpu(device, gpu, n
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_from_gpu_to_gpu(where, gpu, stand_in):
+def test_from_gpu_to_gpu(where, gpu, fake_cuda):
     with rig(where) as r, r.device.register(gpu) as local:
-        both_ways(r.device, local, r.remote, seen_here(gpu)[:MIB], r.there[:MIB])
+        both_ways(r.device, local, r.remote, seen_here(gpu)[:MIB], r.remote_bytes[:MIB])
 
 
 def test_memory_of_the_host_goes_by_the_same_queue(device):
@@ -106,13 +106,13 @@ def test_memory_of_the_host_goes_by_the_same_queue(device):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_fence_of_the_host_s_memory_waits_for_the_gpu(where, stand_in):
+def test_a_fence_of_the_host_s_memory_waits_for_the_gpu(where, fake_cuda):
     with rig(where) as r:
-        stand_in.order("copy_us=3000")
+        fake_cuda.order("copy_us=3000")
         bounce = bytearray(MIB)
         with r.device.register(bounce) as target:
             self_remote = r.device.import_region(target.export())
-            r.there[:64], r.here[:64] = 5, 1
+            r.remote_bytes[:64], r.local_bytes[:64] = 5, 1
             r.queue.read(*r.pair, size=64)  # GPU to here, then, behind a fence, here to bounce
             last = r.queue.write(r.local, self_remote, size=64, fence=True)
             assert last.wait(20).status is Status.OK
@@ -148,11 +148,11 @@ def test_two_devices_register_the_same_memory(device, gpu):
             end.close()
 
 
-def test_parts_of_a_memory_are_regions_of_their_own(device, gpu, stand_in):
+def test_parts_of_a_memory_are_regions_of_their_own(device, gpu, fake_cuda):
     memory = dgkit.empty(8192)
     whole = device.register(memory)
     parts = [device.register(memory, offset=i * 1000, size=900) for i in range(8)]
-    assert stand_in.calls("cuMemHostRegister") == 1
+    assert fake_cuda.calls("cuMemHostRegister") == 1
     there = [device.register(gpu, offset=i * 1001, size=900) for i in range(8)]
     remotes = [device.import_region(region.export()) for region in there]
     queue = device.queue()
@@ -166,9 +166,9 @@ def test_parts_of_a_memory_are_regions_of_their_own(device, gpu, stand_in):
         assert not found[900:].any()
     for region in (*remotes, *there, *parts):
         region.close()
-    assert stand_in.calls("cuMemHostUnregister") == 0
+    assert fake_cuda.calls("cuMemHostUnregister") == 0
     whole.close()
-    assert stand_in.calls("cuMemHostUnregister") == 1
+    assert fake_cuda.calls("cuMemHostUnregister") == 1
 
 
 def test_a_region_that_overlaps_a_pinned_part_is_refused_with_the_way_out(device):
@@ -192,15 +192,15 @@ def test_parts_that_lie_side_by_side_are_pinned_each(device, gpu):
     remote.close()
 
 
-def test_pinned_memory_is_used_as_it_is(device, gpu, stand_in):
+def test_pinned_memory_is_used_as_it_is(device, gpu, fake_cuda):
     with dgkit.empty(MIB, on="pinned") as memory:
-        stand_in.order("")
+        fake_cuda.order("")
         local, region = device.register(memory), device.register(gpu)
         assert local.place == "pinned"
         remote = device.import_region(region.export())
         both_ways(device, local, remote, memory.array, seen_here(gpu)[:MIB])
         local.close()
-        assert stand_in.calls("cuMemHostUnregister") == 0  # it is not this region's to unpin
+        assert fake_cuda.calls("cuMemHostUnregister") == 0  # it is not this region's to unpin
         remote.close()
 
 
@@ -226,18 +226,18 @@ def test_read_only_bytes_are_a_source_and_no_target(device, gpu):
     remote.close()
 
 
-def test_memory_that_cuda_cannot_pin_says_so(device, stand_in):
-    stand_in.order("cuMemHostRegister=1")
+def test_memory_that_cuda_cannot_pin_says_so(device, fake_cuda):
+    fake_cuda.order("cuMemHostRegister=1")
     with pytest.raises(Unsupported, match="CUDA cannot pin this memory"):
         device.register(bytearray(64))
-    stand_in.order("cuMemHostRegister=2")
+    fake_cuda.order("cuMemHostRegister=2")
     with pytest.raises(dgkit.OutOfMemory, match=r"64 bytes of host memory.*ulimit -l"):
         device.register(bytearray(64))
-    stand_in.order("")
+    fake_cuda.order("")
     device.register(bytearray(64)).close()
 
 
-def test_an_array_on_a_gpu_that_is_registered_as_it_is_says_how_to(stand_in):
+def test_an_array_on_a_gpu_that_is_registered_as_it_is_says_how_to(fake_cuda):
     with (
         Device("cuda") as device,
         pytest.raises(TypeError, match=r"is in GPU memory: .*dgkit\.wrap"),

@@ -38,16 +38,16 @@ memory.close()
 
 
 def used(memory: int, device: int) -> list[str]:
-    return run(PROGRAM, memory, device, DGKIT_STAND_IN="gpus=2").splitlines()
+    return run(PROGRAM, memory, device, DGKIT_FAKE_CUDA="gpus=2").splitlines()
 
 
 @pytest.mark.parametrize("gpu", [0, 1])
-def test_a_device_copies_memory_of_its_gpu(gpu, stand_in):
+def test_a_device_copies_memory_of_its_gpu(gpu, fake_cuda):
     assert used(gpu, gpu) == ["({0}, True)", "0", "12288 4096"]
 
 
 @pytest.mark.parametrize("gpu", [0, 1])
-def test_memory_of_another_gpu_is_lent_and_not_copied(gpu, stand_in):
+def test_memory_of_another_gpu_is_lent_and_not_copied(gpu, fake_cuda):
     imported, copied, after = used(1 - gpu, gpu)
     for said in (imported, copied):
         assert said.startswith("Unsupported")

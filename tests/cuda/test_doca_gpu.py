@@ -1,4 +1,4 @@
-"""GPU memory through DOCA, over softdoca and the stand-in: tests/support/doca/gpu_*cases.py."""
+"""GPU memory through DOCA, over softdoca and the fake driver: tests/support/doca/gpu_*cases.py."""
 
 import pytest
 
@@ -17,13 +17,13 @@ from support.processes.children import run  # noqa: E402
 
 def test_the_sample_goes_by_the_address_where_doca_takes_no_dma_buf(samples, tmp_path):
     said = export_of_the_sample(samples, tmp_path, 4096, SOFTDOCA_LOG="info")
-    assert "is not a dma-buf" in said  # the stand-in's is a memfd, and here it looks like one
+    assert "is not a dma-buf" in said  # the fake driver's is a memfd, and here it looks like one
     assert "as with nvidia-peermem" in said
     assert "by its address: nvidia-peermem" in said
 
 
 def test_the_sample_goes_by_the_address_where_cuda_gives_no_dma_buf(samples, tmp_path):
-    knobs = {"DGKIT_STAND_IN": "attr124=0", "SOFTDOCA_LOG": "info"}
+    knobs = {"DGKIT_FAKE_CUDA": "attr124=0", "SOFTDOCA_LOG": "info"}
     said = export_of_the_sample(samples, tmp_path, 4096, **knobs)
     assert "cuMemGetHandleForAddressRange failed" in said
     assert "as with nvidia-peermem" in said
@@ -53,6 +53,6 @@ with dgkit.Device("softdoca") as device:
 
 
 def test_memory_of_another_gpu_than_the_first_is_reached_and_of_two_is_refused():
-    said = run(SECOND, DGKIT_STAND_IN="gpus=2").splitlines()
+    said = run(SECOND, DGKIT_FAKE_CUDA="gpus=2").splitlines()
     assert said[:3] == ["4096", "b'xxx'", "True"]
     assert "is on another GPU than the memory before it" in said[3]

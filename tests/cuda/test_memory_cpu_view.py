@@ -16,7 +16,7 @@ from dgkit.memory import cuda
 
 EXPORT = "cuMemGetHandleForAddressRange"
 
-pytestmark = pytest.mark.usefixtures("stand_in")
+pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def no_gdrcopy(monkeypatch, tmp_path):
     monkeypatch.setattr("dgkit.memory.gdrcopy._NAMES", ("libgdrapi-not-here.so",))
 
 
-def test_the_cpu_reaches_the_bytes_where_the_driver_maps_a_dma_buf(stand_in, no_gdrcopy):
-    stand_in.order("dmabuf_mmap=1")
+def test_the_cpu_reaches_the_bytes_where_the_driver_maps_a_dma_buf(fake_cuda, no_gdrcopy):
+    fake_cuda.order("dmabuf_mmap=1")
     there = dgkit.empty((2, 3), "<u2", on="gpu")
     view = there.cpu_view()
     assert (view.nbytes, view.format, view.readonly) == (12, "B", False)
@@ -49,8 +49,8 @@ def test_the_cpu_reaches_the_bytes_where_the_driver_maps_a_dma_buf(stand_in, no_
     assert bytes(view[:2]) == b"\x34\x12"
 
 
-def test_a_view_for_the_cpu_leaves_no_fd_and_no_memory_behind(stand_in, no_gdrcopy):
-    stand_in.order("dmabuf_mmap=1")
+def test_a_view_for_the_cpu_leaves_no_fd_and_no_memory_behind(fake_cuda, no_gdrcopy):
+    fake_cuda.order("dmabuf_mmap=1")
     before, open_before = free(), fds()
     view = dgkit.empty(100, on="gpu").cpu_view()
     assert free() < before
@@ -65,15 +65,15 @@ def test_where_it_cannot_both_ways_are_named_with_what_to_install(there, no_gdrc
     assert e.value.errno == 95
 
 
-def test_a_driver_that_says_it_maps_none_is_believed(stand_in, there, no_gdrcopy):
+def test_a_driver_that_says_it_maps_none_is_believed(fake_cuda, there, no_gdrcopy):
     number = cuda.driver().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED
-    stand_in.order(f"dmabuf_mmap=1,attr{int(number)}=0")
-    with pytest.raises(Unsupported, match="By a dma-buf: the driver maps none"):
+    fake_cuda.order(f"dmabuf_mmap=1,attr{int(number)}=0")
+    with pytest.raises(Unsupported, match="By a dma-buf: the driver does not map dma-bufs"):
         there.cpu_view()
-    assert stand_in.calls(EXPORT) == 0
+    assert fake_cuda.calls(EXPORT) == 0
 
 
-# GDRCopy's functions over the stand-in, whose GPU memory the CPU can read: pages of 64 KiB.
+# GDRCopy's functions over the fake driver, whose GPU memory the CPU can read: pages of 64 KiB.
 GDRCOPY = """
 #include <stddef.h>
 #include <stdint.h>

@@ -16,7 +16,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 EXPORT = "cuMemGetHandleForAddressRange"
 DMA_BUF_SUPPORTED = "attr124=0"
 
-pytestmark = pytest.mark.usefixtures("stand_in")
+pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def test_a_part_keeps_its_offset_in_the_page_that_it_begins_in(array, start, siz
         assert shared.size == size
 
 
-def test_the_fd_names_the_bytes_of_the_memory(stand_in, there):
-    stand_in.order("dmabuf_mmap=1")
+def test_the_fd_names_the_bytes_of_the_memory(fake_cuda, there):
+    fake_cuda.order("dmabuf_mmap=1")
     there.array[:4] = cupy.asarray(np.arange(4, dtype="u1"))
     with there.dmabuf() as shared, shared.map() as mapped:
         assert mapped[shared.offset : shared.offset + 4] == bytes([0, 1, 2, 3])
@@ -68,10 +68,10 @@ def test_closing_is_idempotent_and_a_forgotten_one_is_closed(there):
     assert fds() == before
 
 
-def test_the_producing_stream_is_waited_for_first(stand_in, there):
-    stand_in.order("")
+def test_the_producing_stream_is_waited_for_first(fake_cuda, there):
+    fake_cuda.order("")
     there.dmabuf().close()
-    assert stand_in.calls("cuStreamSynchronize") == 1
+    assert fake_cuda.calls("cuStreamSynchronize") == 1
 
 
 def array_at(address):
@@ -81,7 +81,7 @@ def array_at(address):
 
 
 @pytest.fixture
-def gpu(stand_in):
+def gpu(fake_cuda):
     """Allocates by the driver; what it gave is freed at the end."""
     with allocator() as made:
         yield made
@@ -106,7 +106,7 @@ def test_virtual_memory_cannot_be_and_says_what_there_is_instead(there):
 
 
 def test_the_flag_of_the_users_own_context_counts(there):
-    with cuda.current(0):
+    with cuda.primary_context(0):
         before = cuda.call("cuCtxGetFlags")
         cuda.call("cuCtxSetFlags", cuda.driver().CUctx_flags.CU_CTX_SYNC_MEMOPS)
         try:
@@ -139,10 +139,10 @@ def linux(release):
 
 REFUSALS = [
     ("801", "attr124=0", "closed", "6.18.0", "closed ones: install the open"),
-    ("801", "attr124=0", "open", "5.4.0-42-generic", r"Linux is 5\.4\.0.* 5\.12 .*DOCA .* 6\.2"),
+    ("801", "attr124=0", "open", "5.4.0-42-generic", r"Linux is 5\.4\.0.* 5\.12 .*DOCA 6\.2"),
     ("801", "attr124=0", "open", "6.18.0", "Turing or later"),
-    ("801", "", "open", "6.18.0", "for memory of this kind"),
-    ("1", "", "open", "6.18.0", "does not begin and end with a page"),
+    ("801", "", "open", "6.18.0", "for this kind of memory"),
+    ("1", "", "open", "6.18.0", "does not begin and end on page boundaries"),
     ("304", "", "open", "6.18.0", "ulimit -n"),
     ("999", "", "open", "6.18.0", "dmesg"),
 ]
@@ -150,18 +150,18 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("code", "knob", "flavour", "release", "words"), REFUSALS)
 def test_each_refusal_of_cuda_names_cause_and_remedy(
-    stand_in, there, monkeypatch, code, knob, flavour, release, words
+    fake_cuda, there, monkeypatch, code, knob, flavour, release, words
 ):
     monkeypatch.setattr(gpu_info, "kernel_modules", kernel_modules(flavour))
     monkeypatch.setattr(dmabuf.os, "uname", linux(release))
-    stand_in.order(f"{EXPORT}={code},{knob}")
+    fake_cuda.order(f"{EXPORT}={code},{knob}")
     with pytest.raises(ExportError, match=words) as info:
         there.dmabuf()
     assert f"({code})" in str(info.value)
 
 
-def test_a_lost_context_is_not_taken_for_a_missing_dma_buf(stand_in, there):
-    stand_in.order(f"{EXPORT}=700")
+def test_a_lost_context_is_not_taken_for_a_missing_dma_buf(fake_cuda, there):
+    fake_cuda.order(f"{EXPORT}=700")
     with pytest.raises(DeviceUnavailable, match="context of this process is lost"):
         there.dmabuf_or_peermem()
 
@@ -178,8 +178,8 @@ def test_a_dma_buf_is_taken_where_there_is_one(there, peermem):
         assert found.way == "dmabuf"
 
 
-def test_without_one_the_address_goes_to_nvidia_peermem(stand_in, there, peermem):
-    stand_in.order(f"{EXPORT}=801,{DMA_BUF_SUPPORTED}")
+def test_without_one_the_address_goes_to_nvidia_peermem(fake_cuda, there, peermem):
+    fake_cuda.order(f"{EXPORT}=801,{DMA_BUF_SUPPORTED}")
     found = there.dmabuf_or_peermem()
     assert (found.way, found.address, found.size) == ("nvidia-peermem", there.gpu.address, 10_000)
     assert "CUDA_ERROR_NOT_SUPPORTED" in found.why
@@ -194,7 +194,7 @@ def test_without_one_the_address_goes_to_nvidia_peermem(stand_in, there, peermem
     assert "nvidia-peermem is loaded" in repr(again)
 
 
-def test_a_gpu_without_gpudirect_has_no_such_way_either(stand_in, there, peermem):
-    stand_in.order(f"{EXPORT}=801,attr116=0")
+def test_a_gpu_without_gpudirect_has_no_such_way_either(fake_cuda, there, peermem):
+    fake_cuda.order(f"{EXPORT}=801,attr116=0")
     with pytest.raises(ExportError, match="no dma-buf of this memory"):
         there.dmabuf_or_peermem()

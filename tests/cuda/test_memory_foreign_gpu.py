@@ -16,7 +16,7 @@ from dgkit.types import is_memory
 
 
 @pytest.fixture
-def gpu(stand_in):
+def gpu(fake_cuda):
     """Allocates by the driver; what it gave is freed at the end."""
     with allocator() as made:
         yield made
@@ -35,7 +35,7 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("kind", ARRAYS)
-def test_any_contiguous_array_is_used_in_place(stand_in, kind):
+def test_any_contiguous_array_is_used_in_place(fake_cuda, kind):
     array = ARRAYS[kind]()
     with dgkit.wrap(array, name="mine") as there:
         assert isinstance(there, ForeignGpuMemory)
@@ -57,7 +57,7 @@ def test_any_contiguous_array_is_used_in_place(stand_in, kind):
         lambda: cupy.zeros((2, 3, 4)).transpose()[:, :1],
     ],
 )
-def test_what_is_not_contiguous_is_unsupported_and_says_what_to_do(stand_in, array):
+def test_what_is_not_contiguous_is_unsupported_and_says_what_to_do(fake_cuda, array):
     with pytest.raises(Unsupported, match="is not contiguous: register the whole array") as info:
         dgkit.wrap(array())
     assert info.value.errno == 95
@@ -65,7 +65,7 @@ def test_what_is_not_contiguous_is_unsupported_and_says_what_to_do(stand_in, arr
 
 
 @pytest.mark.parametrize("shape", [0, (3, 0), (0, 3)])
-def test_no_bytes_is_a_value_error(stand_in, shape):
+def test_no_bytes_is_a_value_error(fake_cuda, shape):
     array = cupy.zeros(shape)
     for shown in (array, OnlyDlpack(array)):
         kind = type(shown).__name__
@@ -79,9 +79,9 @@ def test_a_masked_array_is_unsupported(gpu):
         dgkit.wrap(Shown(address, mask=Shown(address)))
 
 
-def test_an_address_that_is_none_of_cudas_is_a_value_error(stand_in):
+def test_an_address_that_is_none_of_cudas_is_a_value_error(fake_cuda):
     here = np.zeros(16, "u1")
-    with pytest.raises(ValueError, match="is no address of CUDA memory in this process"):
+    with pytest.raises(ValueError, match="is not an address of CUDA memory in this process"):
         dgkit.wrap(Shown(here.ctypes.data))
 
 
@@ -89,17 +89,19 @@ def test_bytes_beyond_the_allocation_are_a_value_error(gpu):
     address = gpu.malloc(4096)
     assert dgkit.wrap(Shown(address, (4096,))).size == 4096
     for size in (4097, 1 << 40):
-        with pytest.raises(ValueError, match=f"{size} bytes .* which ends 4096 bytes from there"):
+        with pytest.raises(
+            ValueError, match=f"{size} bytes .* which ends 4096 bytes after that address"
+        ):
             dgkit.wrap(Shown(address, (size,)))
     with pytest.raises(ValueError, match="which ends 96 bytes from there"):
         dgkit.wrap(Shown(address + 4000, (97,)), share_block=True)
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_bytes_beyond_what_is_mapped_are_a_value_error(stand_in, blocks):
+def test_bytes_beyond_what_is_mapped_are_a_value_error(fake_cuda, blocks):
     with virtual(2 * MIB, blocks=blocks) as address:
         assert dgkit.wrap(Shown(address, (2 * MIB * blocks,))).size == 2 * MIB * blocks
-        with pytest.raises(ValueError, match="leave the allocation"):
+        with pytest.raises(ValueError, match="exceed their allocation"):
             dgkit.wrap(Shown(address, (2 * MIB * blocks + 1,)))
 
 
@@ -115,7 +117,7 @@ def test_readonly_is_that_of_the_object(gpu):
     assert not dgkit.wrap(Shown(address)).readonly
 
 
-def test_what_shows_itself_by_dlpack_alone_is_used_in_place(stand_in):
+def test_what_shows_itself_by_dlpack_alone_is_used_in_place(fake_cuda):
     array = cupy.zeros((4, 4), "f4")
     there = dgkit.wrap(OnlyDlpack(array))
     assert there.gpu.address == array.data.ptr
@@ -124,7 +126,7 @@ def test_what_shows_itself_by_dlpack_alone_is_used_in_place(stand_in):
     assert array.get()[1, 2] == 5
 
 
-def test_the_object_lives_as_long_as_its_memory(stand_in):
+def test_the_object_lives_as_long_as_its_memory(fake_cuda):
     array = cupy.zeros(24, "u1")
     freed = []
     array.data.mem.freed = type("Told", (), {"__del__": lambda _: freed.append(True)})()
@@ -139,7 +141,7 @@ def test_the_object_lives_as_long_as_its_memory(stand_in):
     assert freed
 
 
-def test_close_is_idempotent_and_use_after_it_is_a_closed_error(stand_in):
+def test_close_is_idempotent_and_use_after_it_is_a_closed_error(fake_cuda):
     there = dgkit.wrap(cupy.zeros(24, "u1"))
     there.close()
     there.close()
@@ -158,39 +160,39 @@ def test_close_is_idempotent_and_use_after_it_is_a_closed_error(stand_in):
         (2, {}, "cuCtxSynchronize"),
     ],
 )
-def test_the_stream_that_is_named_is_waited_for_else_all(gpu, stand_in, version, stream, waits):
+def test_the_stream_that_is_named_is_waited_for_else_all(gpu, fake_cuda, version, stream, waits):
     there = dgkit.wrap(Shown(gpu.malloc(16), version=version, **stream))
-    stand_in.order("")
+    fake_cuda.order("")
     there.synchronize()
     others = {"cuStreamSynchronize", "cuCtxSynchronize"} - {waits}
-    assert stand_in.calls(waits) == 1
-    assert [stand_in.calls(other) for other in others] == [0]
+    assert fake_cuda.calls(waits) == 1
+    assert [fake_cuda.calls(other) for other in others] == [0]
 
 
-def test_the_stream_is_the_one_that_is_named_when_it_is_waited_for(gpu, stand_in):
+def test_the_stream_is_the_one_that_is_named_when_it_is_waited_for(gpu, fake_cuda):
     there = dgkit.wrap(cupy.zeros(16, "u1"))
     stream = cupy.cuda.Stream(non_blocking=True)
     source = np.full(16, 7, "u1")
-    stand_in.order("copy_us=100000")
+    fake_cuda.order("copy_us=100000")
     with stream:
         where = (there.gpu.address, source.ctypes.data, 16)
         cuda.call("cuMemcpyHtoDAsync", *where, stream.ptr)
-        assert cuda.ask("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
+        assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
         there.synchronize()
-        assert cuda.ask("cuStreamQuery", stream.ptr)[0] == 0
+        assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 0
 
 
-def test_wrapping_an_array_of_the_second_gpu_names_it(stand_in):
-    stand_in.order("gpus=2")
+def test_wrapping_an_array_of_the_second_gpu_names_it(fake_cuda):
+    fake_cuda.order("gpus=2")
     with cupy.cuda.Device(1):
         array = cupy.zeros(16, "u1")
-    with cuda.current(0):
+    with cuda.primary_context(0):
         there = dgkit.wrap(array)
         assert there.place == "cuda:1"
         there.synchronize()
         assert int(cuda.call("cuCtxGetDevice")) == 0
 
 
-def test_an_array_on_a_gpu_is_known_as_one(stand_in):
+def test_an_array_on_a_gpu_is_known_as_one(fake_cuda):
     assert memory.is_gpu_array(cupy.zeros(3))
     assert memory.is_gpu_array(OnlyDlpack(cupy.zeros(3)))

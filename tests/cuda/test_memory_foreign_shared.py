@@ -10,7 +10,7 @@ import dgkit
 
 
 @pytest.fixture
-def gpu(stand_in):
+def gpu(fake_cuda):
     """Allocates by the driver; what it gave is freed at the end."""
     with allocator() as made:
         yield made
@@ -37,7 +37,7 @@ def test_a_part_of_a_block_is_shared_only_if_the_whole_block_may_be(gpu):
     assert open_handed.gpu.block == 4 * MIB
 
 
-def test_an_array_of_cupys_pool_takes_share_block(stand_in):
+def test_an_array_of_cupys_pool_takes_share_block(fake_cuda):
     array = cupy.zeros(100, "u1")
     assert "share_block=True" in dgkit.wrap(array).gpu.why
     span = dgkit.wrap(array, share_block=True).gpu
@@ -68,9 +68,9 @@ def test_what_cuda_shares_with_nobody_says_why_and_what_to_do(gpu, kind):
     assert there.managed == (kind == "managed")
 
 
-def test_cudamalloc_memory_without_an_ipc_handle_says_what_cuda_says(gpu, stand_in):
+def test_cudamalloc_memory_without_an_ipc_handle_says_what_cuda_says(gpu, fake_cuda):
     address = gpu.malloc(2 * MIB)
-    stand_in.order("cuIpcGetMemHandle=801")
+    fake_cuda.order("cuIpcGetMemHandle=801")
     span = dgkit.wrap(Shown(address, (2 * MIB,))).gpu
     assert span.kind == "none"
     assert "CUDA_ERROR_NOT_SUPPORTED" in span.why
@@ -113,7 +113,7 @@ def test_no_handle_of_a_block_stays_open(gpu):
     assert free() == before
 
 
-def test_the_array_of_a_memory_is_that_memory_and_needs_no_share_block(stand_in):
+def test_the_array_of_a_memory_is_that_memory_and_needs_no_share_block(fake_cuda):
     with dgkit.empty(1000, on="gpu") as there:
         span = dgkit.wrap(there.array).gpu
         assert (span.kind, span.size, span.block) == ("vmm", 1000, 2 * MIB)

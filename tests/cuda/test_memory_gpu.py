@@ -14,7 +14,7 @@ from dgkit.memory import HostMemory, cuda
 from dgkit.memory.gpu import GpuMemory
 from dgkit.types import GpuSpan, is_memory
 
-pytestmark = pytest.mark.usefixtures("stand_in")
+pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 
 @pytest.mark.parametrize(
@@ -126,18 +126,18 @@ def test_keep_holds_the_bytes_as_long_as_anybody_needs_them():
     assert free() == before
 
 
-def test_work_on_the_gpu_is_waited_for_before_the_bytes_go(stand_in):
+def test_work_on_the_gpu_is_waited_for_before_the_bytes_go(fake_cuda):
     there = dgkit.empty(MIB, on="gpu")
-    stand_in.order("")
+    fake_cuda.order("")
     there.close()
-    assert stand_in.calls("cuCtxSynchronize") == 1
-    assert stand_in.calls("cuMemUnmap") == 1
+    assert fake_cuda.calls("cuCtxSynchronize") == 1
+    assert fake_cuda.calls("cuMemUnmap") == 1
 
 
 @pytest.fixture
-def two_gpus(stand_in):
-    stand_in.order("gpus=2")
-    return stand_in
+def two_gpus(fake_cuda):
+    fake_cuda.order("gpus=2")
+    return fake_cuda
 
 
 def test_each_gpu_has_its_own_name(two_gpus):
@@ -149,12 +149,12 @@ def test_each_gpu_has_its_own_name(two_gpus):
 def test_gpu_is_the_one_whose_context_is_current_else_the_first(two_gpus):
     with dgkit.empty(8, on="gpu") as there:
         assert there.place == "cuda:0"
-    with cuda.current(1), dgkit.empty(8, on="gpu") as there:
+    with cuda.primary_context(1), dgkit.empty(8, on="gpu") as there:
         assert there.place == "cuda:1"
 
 
 def test_the_users_context_stays_current(two_gpus):
-    with cuda.current(1):
+    with cuda.primary_context(1):
         before = int(cuda.call("cuCtxGetCurrent"))
         with dgkit.empty(8, on="cuda:0") as there:
             there.synchronize()
@@ -163,8 +163,8 @@ def test_the_users_context_stays_current(two_gpus):
 
 
 @pytest.mark.parametrize(("gpus", "has"), [(1, "1 GPU, cuda:0"), (2, "2 GPUs, cuda:0 to cuda:1")])
-def test_a_gpu_that_is_not_there_is_refused_by_its_number(stand_in, monkeypatch, gpus, has):
-    stand_in.order(f"gpus={gpus}")
+def test_a_gpu_that_is_not_there_is_refused_by_its_number(fake_cuda, monkeypatch, gpus, has):
+    fake_cuda.order(f"gpus={gpus}")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,3")
     with pytest.raises(DeviceUnavailable, match=rf"no cuda:7.* has {has}; CUDA_VISIBLE_DEVICES is"):
         dgkit.empty(8, on="cuda:7")
@@ -184,11 +184,11 @@ def test_auto_takes_the_host_for_what_a_gpu_cannot_promise():
         dgkit.empty(8, on="gpu", readonly_export=True)
 
 
-def test_what_dgkit_info_shows_of_a_gpu(stand_in):
-    stand_in.order("gpus=2,attr117=0,attr118=200")
+def test_what_dgkit_info_shows_of_a_gpu(fake_cuda):
+    fake_cuda.order("gpus=2,attr117=0,attr118=200")
     first, second = memory.gpus()
     assert (first.index, second.index) == (0, 1)
-    assert first.name == "dgkit stand-in"
+    assert first.name == "dgkit fake GPU"
     assert (first.total, first.cuda) == (1 << 30, "13.0")
     assert first.free == free()
     assert first.uuid.startswith("GPU-")

@@ -14,21 +14,21 @@ from dgkit import memory
 from dgkit.errors import DeviceUnavailable, NativeError, OutOfMemory, Unsupported
 from dgkit.memory import cuda
 
-pytestmark = pytest.mark.usefixtures("stand_in")
+pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 
-def test_more_than_the_card_has_is_refused_before_anything_is_taken(stand_in):
+def test_more_than_the_card_has_is_refused_before_anything_is_taken(fake_cuda):
     before, open_before = free(), fds()
-    stand_in.order("")
-    with pytest.raises(OutOfMemory, match=rf"{1 << 31} bytes were asked for and {before} are free"):
+    fake_cuda.order("")
+    with pytest.raises(OutOfMemory, match=rf"{1 << 31} bytes requested, {before} free"):
         dgkit.empty(1 << 31, on="gpu")
-    assert stand_in.calls("cuMemCreate") == 0
+    assert fake_cuda.calls("cuMemCreate") == 0
     assert (free(), fds()) == (before, open_before)
 
 
-def test_a_card_that_fills_up_meanwhile_is_out_of_memory_too(stand_in):
-    stand_in.order("cuMemCreate=2")
-    with pytest.raises(OutOfMemory, match=r"100 bytes were asked for and \d+ are free on cuda:0"):
+def test_a_card_that_fills_up_meanwhile_is_out_of_memory_too(fake_cuda):
+    fake_cuda.order("cuMemCreate=2")
+    with pytest.raises(OutOfMemory, match=r"100 bytes requested, \d+ free on cuda:0"):
         dgkit.empty(100, on="gpu")
 
 
@@ -47,19 +47,19 @@ STEPS = [
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_whatever_fails_on_the_way_nothing_is_left_behind(stand_in, step):
+def test_whatever_fails_on_the_way_nothing_is_left_behind(fake_cuda, step):
     before, open_before = free(), fds()
-    stand_in.order(f"{step}=1")
-    with pytest.raises(NativeError, match=rf"{step}.* answers CUDA_ERROR_INVALID_VALUE \(1\)"):
+    fake_cuda.order(f"{step}=1")
+    with pytest.raises(NativeError, match=rf"{step} returned CUDA_ERROR_INVALID_VALUE \(1\)"):
         dgkit.empty(100, on="gpu")
-    stand_in.order("")
+    fake_cuda.order("")
     assert (free(), fds()) == (before, open_before)
 
 
 UNUSABLE = {
-    3: "forked from",
-    34: "the stub for linking.*LD_LIBRARY_PATH",
-    46: "another process has the GPU.*nvidia-smi -c DEFAULT",
+    3: "parent process used CUDA before fork",
+    34: "the stub libcuda.*for linking only.*LD_LIBRARY_PATH",
+    46: "another process uses the GPU exclusively.*nvidia-smi -c DEFAULT",
     100: "sees no GPU.*nvidia-smi -L",
     304: "/dev/nvidia",
     802: "fabric manager.*nvidia-fabricmanager",
@@ -71,9 +71,9 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("code", UNUSABLE)
 def test_a_driver_that_cannot_be_used_is_unavailable_and_says_what_to_do(
-    stand_in, monkeypatch, code
+    fake_cuda, monkeypatch, code
 ):
-    stand_in.order(f"cuInit={code}")
+    fake_cuda.order(f"cuInit={code}")
     monkeypatch.setattr(cuda, "_driver", None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(DeviceUnavailable, match=UNUSABLE[code]) as info:
@@ -85,16 +85,16 @@ def test_a_driver_that_cannot_be_used_is_unavailable_and_says_what_to_do(
         assert there.chosen == f"host memory: {info.value.strerror}"
 
 
-def test_a_hidden_gpu_is_told_from_none(stand_in, monkeypatch):
-    stand_in.order("cuInit=100")
+def test_a_hidden_gpu_is_told_from_none(fake_cuda, monkeypatch):
+    fake_cuda.order("cuInit=100")
     monkeypatch.setattr(cuda, "_driver", None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "9")
-    with pytest.raises(DeviceUnavailable, match="CUDA_VISIBLE_DEVICES is '9' and may hide one"):
+    with pytest.raises(DeviceUnavailable, match="CUDA_VISIBLE_DEVICES is '9' and may hide GPUs"):
         dgkit.empty(8, on="gpu")
 
 
-def test_no_gpu_at_all_is_unavailable(stand_in):
-    stand_in.order("gpus=0")
+def test_no_gpu_at_all_is_unavailable(fake_cuda):
+    fake_cuda.order("gpus=0")
     with pytest.raises(DeviceUnavailable, match="sees no GPU"):
         dgkit.empty(8, on="gpu")
 
@@ -127,14 +127,14 @@ def test_a_cupy_that_cannot_use_the_gpu_says_what_it_says(monkeypatch):
 
 
 @pytest.mark.parametrize("number", [102, 103])
-def test_a_gpu_without_shareable_virtual_memory_says_what_to_use_instead(stand_in, number):
-    stand_in.order(f"attr{number}=0")
-    with pytest.raises(DeviceUnavailable, match=r"cuda:0 has no .*on='pinned'"):
+def test_a_gpu_without_shareable_virtual_memory_says_what_to_use_instead(fake_cuda, number):
+    fake_cuda.order(f"attr{number}=0")
+    with pytest.raises(DeviceUnavailable, match=r"cuda:0 does not support .*on='pinned'"):
         dgkit.empty(8, on="gpu")
 
 
-def test_without_gpudirect_the_memory_is_made_all_the_same(stand_in):
-    stand_in.order("attr110=0,attr116=0,attr124=0")
+def test_without_gpudirect_the_memory_is_made_all_the_same(fake_cuda):
+    fake_cuda.order("attr110=0,attr116=0,attr124=0")
     with dgkit.empty(8, on="gpu") as there:
         assert there.gpu.kind == "vmm"
 
@@ -146,20 +146,20 @@ def test_a_function_that_the_driver_does_not_have_asks_for_a_newer_one(monkeypat
 
     monkeypatch.setattr(cuda, "_driver", Old())
     for function in ("cuMemCreate", "cuNothing"):
-        with pytest.raises(Unsupported, match=rf"{function} is not there.*update the driver"):
-            cuda.ask(function, 1)
+        with pytest.raises(Unsupported, match=rf"{function} is missing.*update the driver"):
+            cuda.try_call(function, 1)
 
 
-def test_a_code_that_the_bindings_do_not_know_is_still_a_native_error(stand_in):
-    stand_in.order("cuMemCreate=12345")
+def test_a_code_that_the_bindings_do_not_know_is_still_a_native_error(fake_cuda):
+    fake_cuda.order("cuMemCreate=12345")
     with pytest.raises(NativeError, match="12345"):
         dgkit.empty(8, on="gpu")
 
 
 @pytest.mark.parametrize("code", [700, 719, 214, 709])
-def test_a_lost_context_says_that_the_process_must_start_again(stand_in, code):
+def test_a_lost_context_says_that_the_process_must_start_again(fake_cuda, code):
     with dgkit.empty(8, on="gpu") as there:
-        stand_in.order(f"cuStreamSynchronize={code}")
+        fake_cuda.order(f"cuStreamSynchronize={code}")
         with pytest.raises(DeviceUnavailable, match="context of this process is lost"):
             there.synchronize()
 

@@ -11,16 +11,16 @@ from support.gpu.memory import read
 import dgkit
 from dgkit.memory import cuda
 
-pytestmark = pytest.mark.usefixtures("stand_in")
+pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 
 def slow_copy(there, stream):
     """A copy of 7s into the memory that is still on its way when this returns."""
     source = np.full(there.size, 7, "u1")
-    with cuda.current(0):
+    with cuda.primary_context(0):
         where = (there.gpu.address, source.ctypes.data, there.size)
         cuda.call("cuMemcpyHtoDAsync", *where, stream.ptr)
-        assert cuda.ask("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
+        assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
     return source
 
 
@@ -50,17 +50,17 @@ def address(stream):
     return stream.ptr
 
 
-@pytest.mark.parametrize("told", [None, address, itself, Torchlike, Corelike, Numbalike])
-def test_synchronize_waits_for_the_producing_stream(stand_in, told):
+@pytest.mark.parametrize("argument", [None, address, itself, Torchlike, Corelike, Numbalike])
+def test_synchronize_waits_for_the_producing_stream(fake_cuda, argument):
     with dgkit.empty(64, on="gpu") as there:
-        stand_in.order("copy_us=100000")
+        fake_cuda.order("copy_us=100000")
         stream = cupy.cuda.Stream(non_blocking=True)
-        with stream if told is None else contextlib.nullcontext():
+        with stream if argument is None else contextlib.nullcontext():
             source = slow_copy(there, stream)
-            there.synchronize(told and told(stream))
-            with cuda.current(0):
-                assert cuda.ask("cuStreamQuery", stream.ptr)[0] == 0
-        stand_in.order("")
+            there.synchronize(argument and argument(stream))
+            with cuda.primary_context(0):
+                assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 0
+        fake_cuda.order("")
         assert (read(there.gpu.address, 64) == source).all()
 
 

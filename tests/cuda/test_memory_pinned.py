@@ -14,14 +14,16 @@ from dgkit.errors import DeviceUnavailable, NativeError, OutOfMemory
 from dgkit.memory import HostMemory, cuda
 from dgkit.types import is_memory
 
-pytestmark = pytest.mark.usefixtures("stand_in")
+pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 
 def registered(address):
-    """Whether CUDA knows the address as host memory of its own."""
+    """Return whether CUDA knows the address as pinned host memory."""
     attribute = cuda.driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-    with cuda.current(0):
-        code, _ = cuda.ask("cuPointerGetAttribute", attribute, cuda.driver().CUdeviceptr(address))
+    with cuda.primary_context(0):
+        code, _ = cuda.try_call(
+            "cuPointerGetAttribute", attribute, cuda.driver().CUdeviceptr(address)
+        )
     return code == 0
 
 
@@ -85,37 +87,37 @@ def test_200_cycles_leave_nothing_behind():
     assert fds() == before
 
 
-def test_its_producing_stream_is_waited_for(stand_in):
+def test_its_producing_stream_is_waited_for(fake_cuda):
     with dgkit.empty(64, on="pinned") as there, dgkit.empty(64, on="gpu") as source:
         source.array.fill(5)
         stream = cupy.cuda.Stream(non_blocking=True)
-        stand_in.order("copy_us=100000")
-        with stream, cuda.current(0):
+        fake_cuda.order("copy_us=100000")
+        with stream, cuda.primary_context(0):
             where = (address_of(there), source.gpu.address, 64)
             cuda.call("cuMemcpyDtoHAsync", *where, stream.ptr)
-            assert cuda.ask("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
+            assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
             there.synchronize()
         assert there.array.tolist() == [5] * 64
 
 
 @pytest.mark.parametrize(("code", "error"), [(2, OutOfMemory), (1, NativeError)])
-def test_pages_that_cannot_be_pinned_are_given_back(stand_in, code, error):
+def test_pages_that_cannot_be_pinned_are_given_back(fake_cuda, code, error):
     before = fds()
-    stand_in.order(f"cuMemHostRegister={code}")
-    with pytest.raises(error, match="cuMemHostRegister answers") as info:
+    fake_cuda.order(f"cuMemHostRegister={code}")
+    with pytest.raises(error, match="cuMemHostRegister returned") as info:
         dgkit.empty(4096, on="pinned")
     assert info.value.errno == (errno.ENOMEM if code == 2 else errno.EINVAL)
     del info
     assert fds() == before
 
 
-def test_without_a_gpu_nothing_is_allocated(stand_in):
-    stand_in.order("gpus=0")
+def test_without_a_gpu_nothing_is_allocated(fake_cuda):
+    fake_cuda.order("gpus=0")
     with pytest.raises(DeviceUnavailable, match="sees no GPU"):
         dgkit.empty(4096, on="pinned")
 
 
-def test_more_than_the_machine_has_is_refused(stand_in):
-    with pytest.raises(OutOfMemory, match="bytes were asked for and"):
+def test_more_than_the_machine_has_is_refused(fake_cuda):
+    with pytest.raises(OutOfMemory, match="bytes requested, "):
         dgkit.empty(1 << 50, on="pinned")
-    assert stand_in.calls("cuMemHostRegister") == 0
+    assert fake_cuda.calls("cuMemHostRegister") == 0

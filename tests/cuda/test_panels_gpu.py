@@ -32,7 +32,7 @@ def test_each_gpu_is_offered_by_name_with_its_memory(panel):
     panel.ask("hello")
     places = {place["value"]: place for place in panel.wait_for("places")["places"]}
     assert {"host", "dpu", "pinned", "cuda:0", "auto"} <= set(places)
-    assert places["cuda:0"]["text"].startswith("GPU 0: dgkit stand-in, ")
+    assert places["cuda:0"]["text"].startswith("GPU 0: dgkit fake GPU, ")
     assert not any(place["why"] for place in places.values())
 
 

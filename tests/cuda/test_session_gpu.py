@@ -54,12 +54,12 @@ def free_bytes():
 def test_both_sides_say_that_the_dpu_is_software_and_whose_engine_copies(session):
     info = session.info
     assert info["dpu"]["software"]
-    assert (info["dpu"]["provider"], info["dpu"]["engine"]) == ("cuda", "GPU 0, dgkit stand-in")
+    assert (info["dpu"]["provider"], info["dpu"]["engine"]) == ("cuda", "GPU 0, dgkit fake GPU")
     assert (info["host"]["provider"], info["host"]["engine"]) == ("soft", "")
     for shown in (repr(session), session._repr_html_()):
         assert "software DPU, GPU copy engine" in shown
         assert "hardware" not in shown
-    assert "GPU 0, dgkit stand-in" in session._repr_html_()
+    assert "GPU 0, dgkit fake GPU" in session._repr_html_()
 
 
 def test_what_is_written_is_in_the_array_and_nowhere_else(session, region):
@@ -173,13 +173,13 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_what_a_kernel_still_writes_is_there_before_the_dpu_reads(session, region, call, stand_in):
+def test_what_a_kernel_still_writes_is_there_before_the_dpu_reads(session, region, call, fake_cuda):
     go = threading.Event()
 
     def open_when_waited_for():
-        before = stand_in.calls("cuStreamSynchronize")
+        before = fake_cuda.calls("cuStreamSynchronize")
         ready.set()
-        until(lambda: stand_in.calls("cuStreamSynchronize") > before, "the session waits", 20)
+        until(lambda: fake_cuda.calls("cuStreamSynchronize") > before, "the session waits", 20)
         go.set()
 
     def kernel(_):
@@ -199,10 +199,10 @@ def test_what_a_kernel_still_writes_is_there_before_the_dpu_reads(session, regio
     assert found == (hashlib.sha256(b"ready").hexdigest() if call == "digest" else b"ready")
 
 
-def test_a_write_comes_after_what_a_kernel_still_writes(session, region, stand_in):
+def test_a_write_comes_after_what_a_kernel_still_writes(session, region, fake_cuda):
     go = threading.Event()
     with cupy.cuda.Stream() as stream:
-        waits = stand_in.calls("cuStreamSynchronize")
+        waits = fake_cuda.calls("cuStreamSynchronize")
         stream.launch_host_func(lambda _: (go.wait(20), region.array[:5].fill(1)), None)
         writing = []
 
@@ -212,20 +212,20 @@ def test_a_write_comes_after_what_a_kernel_still_writes(session, region, stand_i
 
         thread = threading.Thread(target=write)
         thread.start()
-        until(lambda: stand_in.calls("cuStreamSynchronize") > waits, "the write waits", 20)
+        until(lambda: fake_cuda.calls("cuStreamSynchronize") > waits, "the write waits", 20)
         assert not writing
         go.set()
         thread.join()
     assert region.array[:5].get().tobytes() == b"after"
 
 
-def test_transfers_of_host_memory_wait_for_no_stream(session, stand_in):
+def test_transfers_of_host_memory_wait_for_no_stream(session, fake_cuda):
     with session.empty(64) as region:
-        before = stand_in.calls("cuStreamSynchronize")
+        before = fake_cuda.calls("cuStreamSynchronize")
         session.write(region, b"x")
         session.read(region, 1)
         session.digest(region)
-        assert stand_in.calls("cuStreamSynchronize") == before
+        assert fake_cuda.calls("cuStreamSynchronize") == before
         assert region.producer is None
 
 
@@ -238,9 +238,9 @@ def test_reports_name_the_gpu_its_label_and_what_the_floor_is(session, region):
         assert (report.provider, report.label) == ("cuda", "software DPU, GPU copy engine")
         assert report.floor_kind == DRIVER
         assert len(report._floors()) == 2
-        assert report.machine.engine.startswith("GPU 0, dgkit stand-in")
+        assert report.machine.engine.startswith("GPU 0, dgkit fake GPU")
         text = str(report)
-        for words in (DRIVER, "copy engine", "r on host, cuda:0;", "GPU 0, dgkit stand-in"):
+        for words in (DRIVER, "copy engine", "r on host, cuda:0;", "GPU 0, dgkit fake GPU"):
             assert words in text
         assert "hardware" not in text + report._repr_html_()
 
@@ -281,7 +281,7 @@ def test_the_agent_counts_what_it_lends_of_the_host_s_memory_alone(lender):
                 assert region.place == ("cuda:0" if on in ("gpu", "auto") else on)
                 assert bool(region.chosen) is (on == "auto")
             assert session.stats()["allocated"] == 0
-        with pytest.raises(OutOfMemory, match="bytes were asked for and"):
+        with pytest.raises(OutOfMemory, match="bytes requested, "):
             session.empty(1 << 40, on="gpu")
         with pytest.raises(DeviceUnavailable, match="there is no cuda:7"):
             session.empty(64, on="cuda:7")
@@ -309,7 +309,7 @@ def test_memory_on_a_gpu_is_given_back_when_a_session_ends(session):
 
 def test_more_than_the_gpu_has_is_out_of_memory_and_nothing_is_taken(session):
     before = free_bytes()
-    with pytest.raises(OutOfMemory, match="bytes were asked for and"):
+    with pytest.raises(OutOfMemory, match="bytes requested, "):
         session.empty(1 << 40, on="gpu")
     assert free_bytes() == before
     assert session.stats()["your_regions"] <= 2  # staging memory
@@ -327,7 +327,7 @@ def test_a_dpu_that_is_killed_is_peer_lost_and_the_array_lives():
 
 
 def test_a_gpu_context_that_is_lost_at_the_dpu_fails_its_transfers_by_name(monkeypatch):
-    monkeypatch.setenv("DGKIT_STAND_IN", "lost@6")  # of the DPU's process alone
+    monkeypatch.setenv("DGKIT_FAKE_CUDA", "lost@6")  # of the DPU's process alone
     with dgkit.connect(provider="cuda") as session, session.empty(MIB, on="gpu") as region:
 
         def write_often():
@@ -353,7 +353,7 @@ def test_a_gpu_context_that_is_lost_at_the_dpu_fails_its_transfers_by_name(monke
     ],
 )
 def test_a_dpu_that_cannot_be_says_why_and_leaves_no_process(order, words, monkeypatch):
-    monkeypatch.setenv("DGKIT_STAND_IN", order)
+    monkeypatch.setenv("DGKIT_FAKE_CUDA", order)
     before = children()
     with pytest.raises(DeviceUnavailable, match=words):
         dgkit.connect(provider="cuda", gpu=5)
@@ -373,9 +373,9 @@ def test_the_lines_of_the_readme_run(capsys):
 
 
 def test_the_dpu_may_copy_by_another_gpu_than_the_first(monkeypatch):
-    monkeypatch.setenv("DGKIT_STAND_IN", "gpus=2")
+    monkeypatch.setenv("DGKIT_FAKE_CUDA", "gpus=2")
     with dgkit.connect(provider="cuda", gpu=1) as session:
-        assert session.info["dpu"]["engine"] == "GPU 1, dgkit stand-in"
+        assert session.info["dpu"]["engine"] == "GPU 1, dgkit fake GPU"
         with session.empty(64) as region:
             session.write(region, b"x")
             assert session.read(region, 1) == b"x"

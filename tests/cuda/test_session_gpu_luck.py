@@ -156,7 +156,7 @@ def test_an_agent_that_lends_gpu_memory_and_is_killed_is_peer_lost():
 
 
 def test_an_agent_without_a_gpu_refuses_by_name_and_counts_nothing(monkeypatch):
-    monkeypatch.setenv("DGKIT_STAND_IN", "cuInit=100")  # of the agent's process alone
+    monkeypatch.setenv("DGKIT_FAKE_CUDA", "cuInit=100")  # of the agent's process alone
     with agent(role="host") as host, dgkit.connect(host.address, provider="cuda") as session:
         for on in ("gpu", "cuda:0", "pinned"):
             with pytest.raises(DeviceUnavailable, match="sees no GPU"):

@@ -24,7 +24,7 @@ def test_the_samples_are_the_copy_engines(session, op):
         with session.monitor(region, 64, op, count=20, every_s=0.01, offset=128) as monitor:
             assert monitor.label == "software DPU, GPU copy engine"
             assert "g on host, cuda:0" in monitor.where
-            assert "dgkit stand-in" in monitor.machine.engine
+            assert "dgkit fake GPU" in monitor.machine.engine
             block = next_of(monitor)
             assert (block.provider, block.size, len(block.samples)) == ("cuda", 64, 160)
         moved = bytes(64) if op == "write" else b"\7" * 64

@@ -1,14 +1,14 @@
-"""The tutorial about GPU memory, with its GPU half, over the stand-in."""
+"""The tutorial about GPU memory, with its GPU half, over the fake driver."""
 
 from support.jupyter.notebooks import pictures, read, run, said
 
 ON_A_GPU = ("gpu-array", "gpu-foreign", "gpu-latency", "gpu-dmabuf")
 
 
-def test_with_a_gpu_it_leaves_nothing_out(stand_in, tmp_path):
+def test_with_a_gpu_it_leaves_nothing_out(fake_cuda, tmp_path):
     done = run(read("04_gpu_memory"), tmp_path)
     cells = {one.id: one for one in done.cells}
-    assert "dgkit stand-in" in said(cells["here"])
+    assert "dgkit fake GPU" in said(cells["here"])
     assert [name for name in ON_A_GPU if "Left out" in said(cells[name])] == []
     assert "share_block=True" in said(cells["gpu-foreign"])
     (card,) = cells["gpu-dmabuf"].outputs

@@ -18,7 +18,7 @@ from dgkit.doctor.collect import live, probes
 from dgkit.doctor.collect.live import Live
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-STAND_IN = Path(__file__).parents[1] / "support" / "fake_cuda" / "build.py"
+FAKE_CUDA = Path(__file__).parents[1] / "support" / "fake_cuda" / "build.py"
 
 VERBS = """
 #include <errno.h>
@@ -100,7 +100,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
 @pytest.fixture(scope="module")
 def cuda_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cuda")
-    subprocess.run([sys.executable, STAND_IN, folder], check=True)
+    subprocess.run([sys.executable, FAKE_CUDA, folder], check=True)
     return folder
 
 
@@ -109,7 +109,7 @@ def ask_cuda(monkeypatch: pytest.MonkeyPatch, cuda_folder: Path, ask: Any) -> Ca
     monkeypatch.setenv("LD_LIBRARY_PATH", str(cuda_folder))
 
     def asked(orders: str = "") -> Any:
-        monkeypatch.setenv("DGKIT_STAND_IN", orders)
+        monkeypatch.setenv("DGKIT_FAKE_CUDA", orders)
         return ask("cuda").data
 
     return asked
@@ -126,7 +126,7 @@ def test_cuda_tells_of_the_driver_and_of_each_gpu(ask_cuda: Any, cuda_folder: Pa
     assert [one["address"] for one in said["devices"]] == ["0000:41:00.0", "0000:42:00.0"]
     first = said["devices"][0]
     assert first["capability"] == [9, 0]
-    assert first["uuid"] == "GPU-64676b69-7420-7374-616e-642d696e2030"
+    assert first["uuid"] == "GPU-64676b69-7420-6661-6b65-204750552030"
     assert first["attributes"]["DMA_BUF_SUPPORTED"] == 1
     assert first["attributes"]["GPU_DIRECT_RDMA_WRITES_ORDERING"] == 100
     assert first["attributes"]["HOST_ALLOC_DMA_BUF_SUPPORTED"] == 0

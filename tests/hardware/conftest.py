@@ -24,8 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def why_no_gpu() -> str:
     """What dgkit itself says; a test double of the driver is no GPU."""
     why = memory.why_no_gpu()
-    if not why and any("stand-in" in gpu.name for gpu in memory.gpus()):
-        why = "the driver that is loaded is the tests' stand-in"
+    if not why and any("fake" in gpu.name for gpu in memory.gpus()):
+        why = "the driver that is loaded is the tests' fake CUDA driver"
     return why
 
 

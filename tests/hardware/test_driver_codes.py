@@ -1,4 +1,4 @@
-"""The driver of a real GPU refuses with the codes that the stand-in of tests/cuda was taught."""
+"""The driver of a real GPU refuses with the codes that the fake driver of tests/cuda was taught."""
 
 import pytest
 from support.processes.children import run
@@ -12,7 +12,7 @@ os._exit(0)
 
 
 @pytest.mark.gpu
-def test_the_driver_answers_as_the_stand_in_does():
+def test_the_driver_answers_as_the_fake_driver_does():
     from support.gpu.driver_cases import CODES
 
     assert eval(run(PROGRAM)) == CODES

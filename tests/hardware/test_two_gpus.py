@@ -35,7 +35,7 @@ device.close()
 def two_gpus():
     if len(memory.gpus()) < 2:
         pytest.skip("there is one GPU")
-    cuda.ready()
+    cuda.require_cupy()
 
 
 @pytest.mark.parametrize(("owner", "engine"), [(0, 1), (1, 0)])

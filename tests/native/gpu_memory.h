@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPU memory for tests of the provider cuda. They run over the stand-in for the driver
+ * GPU memory for tests of the provider cuda. They run over the fake CUDA driver
  * (tests/support/fake_cuda), whose GPU memory the CPU can read and write at the same address.
  */
 #ifndef DGKIT_GPU_MEMORY_H
@@ -61,16 +61,16 @@ UNUSED_GPU static void gpu_uuid(uint8_t *uuid)
 	DRIVER("cuDeviceGetUuid_v2", (uint8_t *, int), uuid, 0);
 }
 
-/* Other knobs of the stand-in (DGKIT_STAND_IN); its counts start anew. */
+/* Other knobs of the fake driver (DGKIT_FAKE_CUDA); its counts start anew. */
 UNUSED_GPU static void gpu_knobs(const char *knobs)
 {
-	((void (*)(const char *))(uintptr_t)driver("dgkitStandIn"))(knobs);
+	((void (*)(const char *))(uintptr_t)driver("dgkitFakeCuda"))(knobs);
 }
 
 /* How often a function of the driver was called. */
 UNUSED_GPU static unsigned long gpu_calls(const char *name)
 {
-	return ((unsigned long (*)(const char *))(uintptr_t)driver("dgkitStandInCalls"))(name);
+	return ((unsigned long (*)(const char *))(uintptr_t)driver("dgkitFakeCudaCalls"))(name);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The provider cuda over the stand-in for the driver: which of the driver's calls a transfer becomes,
+ * The provider cuda over the fake CUDA driver: which of the driver's calls a transfer becomes,
  * and what becomes of it when one of them fails. Another process owns the GPU memory.
  */
 #include <pthread.h>

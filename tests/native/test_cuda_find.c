@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What dg_cuda_find() says of addresses, over the stand-in for CUDA's driver. */
+/* What dg_cuda_find() says of addresses, over the fake CUDA driver. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -113,7 +113,7 @@ static void a_driver_without_the_functions_leaves_it_this_process_own(void)
 	address at;
 	dg_memory m;
 
-	setenv("DGKIT_STAND_IN",
+	setenv("DGKIT_FAKE_CUDA",
 	       "missing=cuMemRetainAllocationHandle+cuMemExportToShareableHandle+cuIpcGetMemHandle",
 	       1);
 	at = reserve(1);

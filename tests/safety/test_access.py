@@ -46,8 +46,8 @@ def test_what_access_forbids_is_denied_and_named(path, access, remote_access, op
             with pytest.raises(AccessDenied, match=text):
                 way()
         assert r.queue.pending == 0
-        assert not any(r.here)
-        assert not any(r.there)
+        assert not any(r.local_bytes)
+        assert not any(r.remote_bytes)
 
 
 @pytest.mark.parametrize(

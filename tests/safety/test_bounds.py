@@ -80,8 +80,8 @@ def test_outside_is_refused_and_names_region_offset_size_and_limit(r, way, here,
     assert f"size {size}" in text
     assert f"limit of {SIZE} bytes" in text
     assert r.queue.pending == 0
-    assert not any(r.here)
-    assert not any(r.there)
+    assert not any(r.local_bytes)
+    assert not any(r.remote_bytes)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -107,10 +107,10 @@ def test_rows_outside_are_refused_also_where_the_product_overflows(r, rows, stri
 
 def test_a_region_of_a_part_ends_where_the_part_ends():
     with rig() as r:
-        part = r.device.register(r.there, offset=100, size=8)
+        part = r.device.register(r.remote_bytes, offset=100, size=8)
         remote = r.device.import_region(part.export())
         with pytest.raises(BoundsError, match="limit of 8 bytes"):
             r.queue.write(r.local, remote, size=9)
-        r.here[:8] = b"x" * 8
+        r.local_bytes[:8] = b"x" * 8
         r.queue.write(r.local, remote, size=8).wait(5)
-        assert r.there[98:110] == b"\0\0" + b"x" * 8 + b"\0\0"
+        assert r.remote_bytes[98:110] == b"\0\0" + b"x" * 8 + b"\0\0"

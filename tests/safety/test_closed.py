@@ -62,4 +62,4 @@ def test_a_closed_local_region_cannot_be_posted_by_a_batch_that_names_it():
         r.local.close()
         with pytest.raises(ClosedError, match="local region"):
             r.queue.post(batch)
-        r.here.append(1)
+        r.local_bytes.append(1)

@@ -127,12 +127,12 @@ def test_ctrl_c_ends_a_long_measurement():
 
 def test_ctrl_c_does_not_end_a_large_copy_in_two():
     with rig(size=1 << 27, path="worker", spin_us=0) as r:
-        r.here[:] = b"x" * (1 << 27)
+        r.local_bytes[:] = b"x" * (1 << 27)
         transfer = r.queue.write(*r.pair)
         with contextlib.suppress(KeyboardInterrupt), Sender(signal.SIGINT):
             transfer.wait()
         assert transfer.wait(10).size == 1 << 27
-        assert r.there == r.here
+        assert r.remote_bytes == r.local_bytes
 
 
 class Interrupting:

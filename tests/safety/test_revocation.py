@@ -17,15 +17,15 @@ DELAY = [FaultRule("delay", delay_us=300_000)]
 @pytest.mark.parametrize("path", ["auto", "inline", "worker"])
 def test_after_close_new_transfers_are_refused_and_the_bytes_stay(path):
     with rig(path=path) as r:
-        r.here[:] = pattern(4096)
+        r.local_bytes[:] = pattern(4096)
         r.target.close()
         assert r.remote.revoked
         for post in (r.queue.write, r.queue.read):
             with pytest.raises(TransferError, match="REMOTE_ACCESS_ERROR: the exporter rev") as e:
                 post(*r.pair, size=64).wait(5)
             assert e.value.completion.status is Status.REMOTE_ACCESS_ERROR
-        assert not any(r.there)
-        r.there.append(1)
+        assert not any(r.remote_bytes)
+        r.remote_bytes.append(1)
 
 
 def test_close_while_a_transfer_is_in_flight_waits_and_then_is_busy():
@@ -42,12 +42,12 @@ def test_close_while_a_transfer_is_in_flight_waits_and_then_is_busy():
             assert repr(region).endswith(", revoked>")
             assert "(revoked)" in region._repr_html_()
         with pytest.raises(BufferError):
-            r.there.append(1)
+            r.remote_bytes.append(1)
         with pytest.raises(TransferError, match="REMOTE_ACCESS_ERROR"):
             transfer.wait(5)
         r.target.close()
-        assert not any(r.there)
-        r.there.append(1)
+        assert not any(r.remote_bytes)
+        r.remote_bytes.append(1)
 
 
 def test_close_of_the_local_side_while_in_flight_waits_and_then_is_busy():
@@ -58,7 +58,7 @@ def test_close_of_the_local_side_while_in_flight_waits_and_then_is_busy():
         with pytest.raises(TransferError, match="LOCAL_ERROR: the local region was closed"):
             transfer.wait(5)
         r.local.close()
-        r.here.append(1)
+        r.local_bytes.append(1)
 
 
 def test_closing_the_importer_while_in_flight_is_busy_and_then_possible():
@@ -86,7 +86,7 @@ def test_close_in_the_middle_of_a_large_copy_stops_it():
     with rig(size=1 << 29, path="worker") as r:
         transfer = r.queue.write(*r.pair)
         r.target.close(timeout=5)
-        r.there.append(1)
+        r.remote_bytes.append(1)
         with pytest.raises(TransferError, match="REMOTE_ACCESS_ERROR"):
             transfer.wait(5)
 

@@ -89,7 +89,7 @@ def test_threads_that_share_a_queue_never_get_a_wrong_completion_or_byte(path):
         locals_ = [r.device.register(bytearray([k + 1]) * 256) for k in range(4)]
         assert in_threads(*(job(k) for k in range(4))) == []
         for k in range(4):
-            assert set(r.there[k * 256 : k * 256 + 200]) <= {0, k + 1}
+            assert set(r.remote_bytes[k * 256 : k * 256 + 200]) <= {0, k + 1}
 
 
 def test_a_queue_a_thread_needs_no_lock():

@@ -1,4 +1,4 @@
-"""A device, a queue and two regions of it: what most tests of dgkit.dma need."""
+"""Device with a queue and two regions, for most tests of dgkit.dma."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,12 +11,12 @@ from dgkit.dma import Queue, Region, RemoteRegion
 
 @dataclass
 class Rig:
-    """`here` is under `local`; `there` is under `target`, which `remote` imported."""
+    """`local` is over `local_bytes`; `target` is over `remote_bytes`, and `remote` imported it."""
 
     device: Device
     queue: Queue
-    here: bytearray
-    there: bytearray
+    local_bytes: bytearray
+    remote_bytes: bytearray
     local: Region
     target: Region
     remote: RemoteRegion
@@ -27,15 +27,15 @@ class Rig:
 
 
 def keep(device: Device) -> Device:
-    """Holds what the device makes from now on, so that its close() and no finalizer ends it."""
+    """Hold references to what the device creates, so that its close() ends it, not a finalizer."""
     kept = []
 
     def keeping(make: Callable[..., Any]) -> Callable[..., Any]:
-        def kept_one(*args: Any, **named: Any) -> Any:
+        def kept_object(*args: Any, **named: Any) -> Any:
             kept.append(make(*args, **named))
             return kept[-1]
 
-        return kept_one
+        return kept_object
 
     for name in ("register", "import_region", "queue"):
         setattr(device, name, keeping(getattr(device, name)))
@@ -52,15 +52,15 @@ def rig(
     rules: Any = (),
     **queue: Any,
 ) -> Iterator[Rig]:
-    here, there = bytearray(size), bytearray(size)
+    local_bytes, remote_bytes = bytearray(size), bytearray(size)
     with Device(provider, rules=rules) as device:
         q = keep(device).queue(**{"depth": 16, **queue})
-        local = device.register(here, access)
-        target = device.register(there)
+        local = device.register(local_bytes, access)
+        target = device.register(remote_bytes)
         remote = device.import_region(target.export(remote_access))
-        yield Rig(device, q, here, there, local, target, remote)
+        yield Rig(device, q, local_bytes, remote_bytes, local, target, remote)
 
 
 def pattern(size: int, salt: int = 1) -> bytes:
-    """Bytes whose every place differs from its neighbours, and from those of another salt."""
+    """Return bytes that differ from their neighbours and from those of another salt."""
     return bytes((i * 7 + (i >> 8) * 13 + salt * 31) & 0xFF for i in range(size))

@@ -95,12 +95,12 @@ def test_memory_that_may_be_another_side_s_is_not_tried_here(monkeypatch):
 
 def test_a_full_gpu_says_so_before_anything_is_started(monkeypatch, capsys):
     def full(*_, **__):
-        raise OutOfMemory(12, "2097152 bytes were asked for and 0 are free on cuda:0")
+        raise OutOfMemory(12, "2097152 bytes requested, 0 free on cuda:0")
 
     monkeypatch.setattr(memory, "empty", full)
     monkeypatch.setattr(dgkit, "connect", lambda *_, **__: pytest.fail("it was started"))
     assert main(["demo", "--on", "gpu"]) == 1
-    assert "0 are free on cuda:0" in capsys.readouterr().err
+    assert "0 free on cuda:0" in capsys.readouterr().err
 
 
 def show(monkeypatch, gpus, why=""):

@@ -30,10 +30,10 @@ def sleeps_at_once(monkeypatch):
 @pytest.mark.parametrize("path", ["auto", "inline", "worker"])
 def test_await_gives_the_completion(path):
     with rig(path=path) as r:
-        r.here[:] = pattern(4096)
+        r.local_bytes[:] = pattern(4096)
         done = asyncio.run(result(r.queue.write(*r.pair, size=64)))
         assert (done.status, done.size) == (Status.OK, 64)
-        assert r.there[:64] == r.here[:64]
+        assert r.remote_bytes[:64] == r.local_bytes[:64]
 
 
 def test_await_and_wait_give_the_same_completion():
@@ -115,11 +115,11 @@ def test_a_cancelled_await_lets_the_transfer_go_on():
             await task
 
     with rig("fault", rules=DELAY) as r:
-        r.here[:4] = b"data"
+        r.local_bytes[:4] = b"data"
         transfer = r.queue.write(*r.pair, size=4)
         asyncio.run(main(transfer))
         assert transfer.wait(5).status is Status.OK
-        assert r.there[:4] == b"data"
+        assert r.remote_bytes[:4] == b"data"
         assert r.queue.pending == 0
 
 

@@ -33,7 +33,7 @@ def poll_all(queue, n):
 )
 def r(request):
     with rig(request.param[0], path=request.param[1]) as opened:
-        opened.here[:] = pattern(4096)
+        opened.local_bytes[:] = pattern(4096)
         yield opened
 
 
@@ -54,8 +54,8 @@ def test_a_posted_batch_moves_all_and_each_record_completes_once(r):
     assert set(out["path"]) <= {1, 2}
     assert (out["submit_ns"] <= out["post_ns"]).all()
     assert (out["post_ns"] <= out["complete_ns"]).all()
-    assert r.there[:1024] == r.here[:1024]
-    assert not any(r.there[1024:])
+    assert r.remote_bytes[:1024] == r.local_bytes[:1024]
+    assert not any(r.remote_bytes[1024:])
     assert r.queue.pending == 0
 
 
@@ -73,20 +73,20 @@ def test_run_gives_all_completions_in_the_order_of_the_records(r):
         assert r.queue.run(batch_of(r, 16), out) == 16
         assert out["user"][:16].tolist() == list(range(100, 116))
     assert not out[16:]["user"].any()
-    assert r.there[:1024] == r.here[:1024]
+    assert r.remote_bytes[:1024] == r.local_bytes[:1024]
 
 
 def test_reads_and_writes_mix_in_one_batch(r):
-    r.there[:] = pattern(4096, 2)
-    before = bytes(r.there)
+    r.remote_bytes[:] = pattern(4096, 2)
+    before = bytes(r.remote_bytes)
     batch = batch_of(r, 2)
     batch["op"] = [0, 1]
     batch["local_offset"], batch["remote_offset"] = [0, 128], [0, 256]
     out = np.zeros(2, WC_DTYPE)
     r.queue.run(batch, out)
     assert out["op"].tolist() == [0, 1]
-    assert r.here[:64] == before[:64]
-    assert r.there[256:320] == r.here[128:192]
+    assert r.local_bytes[:64] == before[:64]
+    assert r.remote_bytes[256:320] == r.local_bytes[128:192]
 
 
 def test_a_chain_is_one_operation_with_the_last_records_user(r):
@@ -112,7 +112,7 @@ def test_rows_in_a_batch(r):
     batch["rows"], batch["local_stride"], batch["remote_stride"] = 3, 10, 4
     assert r.queue.run(batch, out) == 1
     assert out["size"][0] == 12
-    assert r.there[:12] == r.here[:4] + r.here[10:14] + r.here[20:24]
+    assert r.remote_bytes[:12] == r.local_bytes[:4] + r.local_bytes[10:14] + r.local_bytes[20:24]
 
 
 def test_an_empty_batch_and_an_empty_out_do_nothing(r):
@@ -211,7 +211,7 @@ def test_an_out_that_is_too_short_is_refused_before_anything_is_posted():
 )
 def test_one_bad_record_refuses_the_whole_batch_and_is_named(path, field, value, error, words):
     with rig(path=path) as r:
-        r.here[:] = pattern(4096)
+        r.local_bytes[:] = pattern(4096)
         batch = batch_of(r, 8)
         batch[field][5] = value
         for post in (
@@ -224,7 +224,7 @@ def test_one_bad_record_refuses_the_whole_batch_and_is_named(path, field, value,
         with pytest.raises(error, match="record 5 of 8"):
             r.queue.post(batch)
         assert r.queue.pending == 0
-        assert not any(r.there)
+        assert not any(r.remote_bytes)
         r.local.close()
         r.target.close()
 

@@ -28,9 +28,9 @@ def test_latency_takes_as_many_samples_as_asked_for(op, path):
 
 def test_latency_moves_the_bytes_that_it_says():
     with rig(path="worker") as r:
-        r.here[8:12] = b"here"
+        r.local_bytes[8:12] = b"here"
         measure.latency(r.queue, *r.pair, size=4, count=1, local_offset=8, remote_offset=100)
-        assert r.there[96:108] == b"\0\0\0\0here\0\0\0\0"
+        assert r.remote_bytes[96:108] == b"\0\0\0\0here\0\0\0\0"
 
 
 def test_latency_stops_at_the_first_failure():
@@ -95,13 +95,13 @@ def test_rate_counts_failures():
 
 def test_rate_covers_both_regions_from_their_offsets_on():
     with rig(path="worker") as r:
-        r.here[:] = b"x" * 4096
+        r.local_bytes[:] = b"x" * 4096
         measure.rate(
             r.queue, *r.pair, size=1000, window=3, seconds=0.001, local_offset=96, remote_offset=96
         )
-        assert not any(r.there[:96])
-        assert r.there[96:3096] == b"x" * 3000
-        assert not any(r.there[3096:])
+        assert not any(r.remote_bytes[:96])
+        assert r.remote_bytes[96:3096] == b"x" * 3000
+        assert not any(r.remote_bytes[3096:])
 
 
 @pytest.mark.parametrize("window", [0, -1, 1.5, 17])

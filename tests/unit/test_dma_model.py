@@ -28,18 +28,21 @@ class QueueModel(RuleBasedStateMachine):
         self.stack = contextlib.ExitStack()
         opened = rig(self.provider, size=SIZE, path=path, depth=depth, rules=self.faults)
         self.r = self.stack.enter_context(opened)
-        self.r.here[:], self.r.there[:] = pattern(SIZE), pattern(SIZE, 2)
-        self.here, self.there = bytearray(self.r.here), bytearray(self.r.there)
+        self.r.local_bytes[:], self.r.remote_bytes[:] = pattern(SIZE), pattern(SIZE, 2)
+        self.local_bytes, self.remote_bytes = (
+            bytearray(self.r.local_bytes),
+            bytearray(self.r.remote_bytes),
+        )
 
     def move(self, write, here, there, size):
         if write:
-            self.there[there : there + size] = self.here[here : here + size]
+            self.remote_bytes[there : there + size] = self.local_bytes[here : here + size]
         else:
-            self.here[here : here + size] = self.there[there : there + size]
+            self.local_bytes[here : here + size] = self.remote_bytes[there : there + size]
 
     def check(self):
-        assert self.r.here == self.here
-        assert self.r.there == self.there
+        assert self.r.local_bytes == self.local_bytes
+        assert self.r.remote_bytes == self.remote_bytes
         assert self.r.queue.pending == 0
 
     @rule(write=st.booleans(), here=places, there=places, size=lengths, fence=st.booleans())
@@ -106,7 +109,7 @@ class QueueModel(RuleBasedStateMachine):
             self.r.queue.poll(np.zeros(1, WC_DTYPE), timeout=0.01)
 
     def teardown(self):
-        if hasattr(self, "here"):
+        if hasattr(self, "local_bytes"):
             self.check()
             self.stack.close()
 

@@ -16,7 +16,7 @@ from dgkit.errors import AccessDenied, BoundsError, ClosedError, QueueFull
 )
 def r(request):
     with rig(request.param[0], path=request.param[1]) as opened:
-        opened.here[:] = pattern(4096)
+        opened.local_bytes[:] = pattern(4096)
         yield opened
 
 
@@ -44,21 +44,21 @@ def test_it_says_what_it_does_and_whether_it_is_closed(r):
 def test_run_moves_the_bytes_each_time(r):
     with r.queue.prepare_write(*r.pair, size=8, local_offset=4, remote_offset=100, user=9) as op:
         for first in (1, 2, 3):
-            r.here[4] = first
+            r.local_bytes[4] = first
             done = op.run()
             assert (done.status, done.size, done.op, done.user) == (Status.OK, 8, Op.WRITE, 9)
-            assert r.there[100:108] == r.here[4:12]
+            assert r.remote_bytes[100:108] == r.local_bytes[4:12]
         assert done is op.completion
     with r.queue.prepare_read(*r.pair, size=8, remote_offset=100) as op:
         assert op.run().op is Op.READ
-        assert r.here[:8] == r.there[100:108]
+        assert r.local_bytes[:8] == r.remote_bytes[100:108]
 
 
 def test_rows_can_be_prepared(r):
     shape = {"size": 4, "rows": 3, "local_stride": 10, "remote_stride": 4}
     with r.queue.prepare_write(*r.pair, **shape) as op:
         assert op.run().size == 12
-    assert r.there[:12] == r.here[:4] + r.here[10:14] + r.here[20:24]
+    assert r.remote_bytes[:12] == r.local_bytes[:4] + r.local_bytes[10:14] + r.local_bytes[20:24]
 
 
 def test_post_completes_in_poll_with_its_user(r):
@@ -196,12 +196,12 @@ def test_a_prepared_batch_runs_again_and_again(r):
     with r.queue.prepare(batch) as prepared:
         batch["size"] = 0
         for first in (1, 2, 3):
-            r.here[0] = first
+            r.local_bytes[0] = first
             wcs = prepared.run()
             assert wcs is prepared.completions
             assert wcs["user"].tolist() == list(range(8))
             assert set(wcs["status"]) == {Status.OK}
-            assert r.there[:128] == r.here[:128]
+            assert r.remote_bytes[:128] == r.local_bytes[:128]
         with pytest.raises(ValueError, match="read-only"):
             wcs["user"] = 1
 

@@ -95,7 +95,7 @@ def test_a_region_keeps_its_object_alive(device):
         gc.collect()
         remote = r.device.import_region(region.export())
         r.queue.read(r.local, remote, size=8).wait(1)
-        assert r.here[:8] == b"12345678"
+        assert r.local_bytes[:8] == b"12345678"
 
 
 def test_a_region_outlives_the_close_of_its_memory(device):
@@ -106,7 +106,7 @@ def test_a_region_outlives_the_close_of_its_memory(device):
     with rig() as r:
         remote = r.device.import_region(region.export())
         r.queue.read(r.local, remote, size=64).wait(1)
-        assert r.here[:64] == bytes(range(64))
+        assert r.local_bytes[:64] == bytes(range(64))
 
 
 def test_what_it_says_of_itself(device):
@@ -162,7 +162,7 @@ def test_readonly_bytes_can_be_read_by_dma(device):
         region = r.device.register(b"constant", "r")
         remote = r.device.import_region(region.export())
         r.queue.read(r.local, remote, size=8).wait(1)
-        assert r.here[:8] == b"constant"
+        assert r.local_bytes[:8] == b"constant"
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["buffer", "Memory"])
@@ -173,7 +173,7 @@ def test_offset_and_size_take_a_part(device, known):
     rest = device.register(memory, offset=30)
     assert (part.size, rest.size) == (4, 2)
     with rig() as r:
-        r.here[:4] = b"part"
+        r.local_bytes[:4] = b"part"
         remote = r.device.import_region(part.export())
         r.queue.write(r.local, remote, size=4).wait(1)
         remote.close()

@@ -23,22 +23,22 @@ def r(request):
 def test_gather_puts_parts_one_behind_another(r):
     other = bytearray(b"other memory")
     region = r.device.register(other, "r")
-    r.here[:] = pattern(1 << 16)
+    r.local_bytes[:] = pattern(1 << 16)
     parts = [(r.local, 10, 100), (region, 0, 5), (r.local, 0, 1), (region, 6, 6)]
     done = r.queue.gather(parts, r.remote, remote_offset=50).wait(5)
-    expected = r.here[10:110] + b"other" + r.here[:1] + b"memory"
+    expected = r.local_bytes[10:110] + b"other" + r.local_bytes[:1] + b"memory"
     assert done.size == len(expected) == 112
-    assert r.there[50 : 50 + 112] == expected
-    assert not any(r.there[162:])
+    assert r.remote_bytes[50 : 50 + 112] == expected
+    assert not any(r.remote_bytes[162:])
     assert r.queue.pending == 0
 
 
 def test_scatter_brings_bytes_to_parts_in_turn(r):
-    r.there[:] = pattern(1 << 16)
+    r.remote_bytes[:] = pattern(1 << 16)
     done = r.queue.scatter(r.remote, [(r.local, 100, 10), (r.local, 0, 5)], remote_offset=1).wait(5)
     assert done.size == 15
-    assert r.here[100:110] == r.there[1:11]
-    assert r.here[:5] == r.there[11:16]
+    assert r.local_bytes[100:110] == r.remote_bytes[1:11]
+    assert r.local_bytes[:5] == r.remote_bytes[11:16]
 
 
 def test_gather_of_nothing_or_of_nonsense_is_refused():
@@ -72,8 +72,8 @@ def test_rows_move_as_numpy_would_move_them(data):
     write = data.draw(st.booleans())
     path = data.draw(st.sampled_from(PATHS))
     with rig(path=path, size=2048) as r:
-        r.here[:], r.there[:] = pattern(2048), pattern(2048, 2)
-        before = [np.frombuffer(bytes(m), "u1").copy() for m in (r.here, r.there)]
+        r.local_bytes[:], r.remote_bytes[:] = pattern(2048), pattern(2048, 2)
+        before = [np.frombuffer(bytes(m), "u1").copy() for m in (r.local_bytes, r.remote_bytes)]
         move = r.queue.write_2d if write else r.queue.read_2d
         done = move(
             *r.pair, size=size, rows=rows, local_stride=strides[0], remote_stride=strides[1],
@@ -86,15 +86,15 @@ def test_rows_move_as_numpy_would_move_them(data):
         source, target = views if write else reversed(views)
         target[:] = source
         assert done.size == size * rows
-        assert bytes(before[0]) == r.here
-        assert bytes(before[1]) == r.there
+        assert bytes(before[0]) == r.local_bytes
+        assert bytes(before[1]) == r.remote_bytes
 
 
 def test_a_source_stride_may_be_zero_and_a_target_stride_may_not():
     with rig() as r:
-        r.here[:2] = b"ab"
+        r.local_bytes[:2] = b"ab"
         r.queue.write_2d(*r.pair, size=2, rows=3, local_stride=0, remote_stride=2).wait(5)
-        assert r.there[:8] == b"ababab\0\0"
+        assert r.remote_bytes[:8] == b"ababab\0\0"
         with pytest.raises(ValueError, match="1 apart where they are written: they overlap"):
             r.queue.write_2d(*r.pair, size=2, rows=3, local_stride=2, remote_stride=1)
         with pytest.raises(ValueError, match="0 apart where they are written: they overlap"):

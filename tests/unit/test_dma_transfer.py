@@ -25,40 +25,40 @@ def r(request):
 
 
 def test_write_puts_exactly_its_bytes_where_they_belong(r):
-    r.here[:] = pattern(1 << 16)
+    r.local_bytes[:] = pattern(1 << 16)
     r.queue.write(*r.pair, size=100, local_offset=7, remote_offset=1000).wait(5)
-    assert r.there[1000:1100] == r.here[7:107]
-    assert not any(r.there[:1000])
-    assert not any(r.there[1100:])
+    assert r.remote_bytes[1000:1100] == r.local_bytes[7:107]
+    assert not any(r.remote_bytes[:1000])
+    assert not any(r.remote_bytes[1100:])
 
 
 def test_read_brings_exactly_its_bytes(r):
-    r.there[:] = pattern(1 << 16)
+    r.remote_bytes[:] = pattern(1 << 16)
     r.queue.read(*r.pair, size=100, local_offset=7, remote_offset=1000).wait(5)
-    assert r.here[7:107] == r.there[1000:1100]
-    assert not any(r.here[:7])
-    assert not any(r.here[107:])
+    assert r.local_bytes[7:107] == r.remote_bytes[1000:1100]
+    assert not any(r.local_bytes[:7])
+    assert not any(r.local_bytes[107:])
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8, 15, 16, 31, 33, 63, 64, 65, 4095, 4097, 65536])
 def test_every_size_moves_whole(r, size):
-    r.here[:] = pattern(1 << 16)
+    r.local_bytes[:] = pattern(1 << 16)
     assert r.queue.write(*r.pair, size=size).wait(5).size == size
-    assert r.there[:size] == r.here[:size]
-    assert not any(r.there[size:])
+    assert r.remote_bytes[:size] == r.local_bytes[:size]
+    assert not any(r.remote_bytes[size:])
 
 
 def test_without_a_size_all_from_local_offset_on_moves(r):
-    r.here[:] = pattern(1 << 16)
+    r.local_bytes[:] = pattern(1 << 16)
     assert r.queue.write(*r.pair, local_offset=65_000).wait(5).size == 536
-    assert r.there[:536] == r.here[65_000:]
+    assert r.remote_bytes[:536] == r.local_bytes[65_000:]
     assert r.queue.read(*r.pair).wait(5).size == 1 << 16
 
 
 def test_the_last_byte_can_be_moved(r):
-    r.here[-1] = 9
+    r.local_bytes[-1] = 9
     r.queue.write(*r.pair, size=1, local_offset=65_535, remote_offset=65_535).wait(5)
-    assert r.there[-1] == 9
+    assert r.remote_bytes[-1] == 9
 
 
 def test_a_completion_says_what_happened(r):
@@ -122,7 +122,7 @@ def test_done_never_blocks_and_becomes_true():
 def test_a_wait_that_times_out_leaves_the_transfer_going_on():
     with rig("fault", rules=[FaultRule("delay", delay_us=30_000)]) as r:
         transfer = r.queue.write(*r.pair, size=8)
-        with pytest.raises(TimeoutError, match=r"not complete after 0\.001 s; it goes on"):
+        with pytest.raises(TimeoutError, match=r"not complete after 0\.001 s; it stays in flight"):
             transfer.wait(0.001)
         assert "1 pending" in repr(transfer)
         assert transfer.wait(5).status is Status.OK
@@ -150,7 +150,7 @@ def test_a_nonsense_timeout_is_refused_by_name(timeout):
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.OK])
 def test_a_failed_transfer_raises_each_time_and_carries_its_completion(status):
     with rig("fault", rules=[FaultRule("error", status=status)]) as r:
-        r.here[:4] = b"data"
+        r.local_bytes[:4] = b"data"
         transfer = r.queue.write(*r.pair, size=8)
         for _ in range(2):
             with pytest.raises(
@@ -160,7 +160,7 @@ def test_a_failed_transfer_raises_each_time_and_carries_its_completion(status):
             assert e.value.completion.status is status
             assert e.value.completion.size == 0
         assert transfer.done()
-        assert not any(r.there)
+        assert not any(r.remote_bytes)
 
 
 @pytest.mark.parametrize("provider", ["soft", "fault"])
@@ -177,10 +177,10 @@ def test_dropped_transfers_give_their_places_back(provider):
 
 def test_dropped_transfers_still_move_their_bytes():
     with rig(path="worker") as r:
-        r.here[:4] = b"data"
+        r.local_bytes[:4] = b"data"
         r.queue.write(*r.pair, size=4)
         r.queue.read(*r.pair, size=1, fence=True).wait(5)
-        assert r.there[:4] == b"data"
+        assert r.remote_bytes[:4] == b"data"
 
 
 def test_a_lost_completion_ends_as_timed_out_and_gives_its_place_back_at_most_once():
@@ -232,8 +232,8 @@ def test_numpys_integers_and_bools_are_whole_numbers():
 def test_what_is_no_region_is_a_type_error_that_shows_it():
     with rig() as r:
         for local, remote in (
-            (r.here, r.remote),
-            (r.local, r.there),
+            (r.local_bytes, r.remote),
+            (r.local, r.remote_bytes),
             (r.local, b"token"),
             (None, r.remote),
             (r.queue, r.remote),
@@ -270,17 +270,17 @@ def test_an_offset_past_the_end_is_out_of_bounds_also_without_a_size():
 
 def test_fence_starts_after_all_that_was_posted_before():
     with rig(size=1 << 22, path="worker") as r:
-        r.here[:] = pattern(1 << 12) * (1 << 10)
+        r.local_bytes[:] = pattern(1 << 12) * (1 << 10)
         r.queue.write(*r.pair)
         r.queue.read(r.local, r.remote, size=64, local_offset=64, remote_offset=0, fence=True).wait(
             5
         )
-        assert r.there[-64:] == r.here[-64:]
+        assert r.remote_bytes[-64:] == r.local_bytes[-64:]
 
 
 def test_fence_holds_also_when_the_provider_reorders():
     with rig("fault", rules=[FaultRule("reorder", count=1)]) as r:
-        r.here[:] = pattern(4096)
+        r.local_bytes[:] = pattern(4096)
         first = r.queue.write(*r.pair, size=8)
         second = r.queue.write(*r.pair, size=8, fence=True)
         assert second.wait(5).complete_ns >= first.wait(5).complete_ns

@@ -1,4 +1,4 @@
-"""dgkit.doca: what cffi is told of DOCA is what softdoca's headers say."""
+"""dgkit.doca: its C declarations agree with softdoca's headers."""
 
 import re
 from pathlib import Path
@@ -45,21 +45,21 @@ def plain(text, *, named=False):
     return " ".join(words)
 
 
-TOLD = functions(CDEF)
+DECLARED = functions(CDEF)
 TRUE = functions("".join(path.read_text() for path in sorted(HEADERS.glob("*.h"))))
 
 
 def test_the_parser_finds_what_there_is():
-    assert len(TOLD) == CDEF.count("(") - 2  # a callback's type has two
+    assert len(DECLARED) == CDEF.count("(") - 2  # a callback's type has two
     assert len(TRUE) > 100
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", DECLARED)
 def test_a_declaration_is_that_of_the_header(name):
-    assert TOLD[name] == TRUE[name]
+    assert DECLARED[name] == TRUE[name]
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", DECLARED)
 def test_a_declaration_is_used(name):
     sources = [path.read_text() for path in PACKAGE.glob("*.py") if path.name[1:5] != "decl"]
     text = "".join(sources).replace('f"{name}_create_list"', "").replace("max_buf_{what}", "")
@@ -106,8 +106,8 @@ def test_each_callback_type_has_the_shape_of_the_function_that_notes():
     core = (ROOT / "native/dgkit.h").read_text()
     assert "void dg_doca_note(void *task, uint64_t task_data, uint64_t ctx_data);" in core
     shape = r"\(\*doca_dma_task_memcpy_completion_cb_t\)\(([^()]*)\);"
-    told, true = (
+    declared, true = (
         [plain(one, named=True) for one in re.findall(shape, stripped(text))[0].split(",")]
         for text in (CDEF, (HEADERS / "doca_dma.h").read_text())
     )
-    assert told == true == ["struct doca_dma_task_memcpy *", "uint64_t", "uint64_t"]
+    assert declared == true == ["struct doca_dma_task_memcpy *", "uint64_t", "uint64_t"]

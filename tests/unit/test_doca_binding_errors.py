@@ -307,7 +307,7 @@ except dgkit.DeviceUnavailable as error:
     print(error)
 """
     said = run(program)
-    assert "DOCA is not here: cannot load library 'libdoca_common.so.3'" in said
+    assert "DOCA is not installed: cannot load library 'libdoca_common.so.3'" in said
     assert "use('softdoca')" in said
     assert "find_library" not in said  # cffi's own, of a search that was not asked for
 
@@ -318,7 +318,7 @@ def test_without_softdoca_the_error_names_the_folder(tmp_path):
         "try:\n    doca.devices()\nexcept dgkit.DeviceUnavailable as error:\n    print(error)\n",
         SOFTDOCA_LIB=str(tmp_path),
     )
-    assert "softdoca is not where $SOFTDOCA_LIB points" in said
+    assert "softdoca is not in the folder of $SOFTDOCA_LIB" in said
     assert str(tmp_path) in said
 
 
@@ -355,13 +355,13 @@ print(doca.version())
 def test_who_loaded_a_library_before_decides_for_the_whole_process():
     said = run(f"import os\n{BY_PATH}").splitlines()
     assert said == [
-        "this process uses softdoca already, so it cannot use doca: one kind a process",
+        "this process already uses softdoca, so it cannot use doca: one kind per process",
         "3.0.0058",
     ]
 
 
 def test_softdoca_that_stands_in_for_doca_on_the_library_path_is_labelled_softdoca():
-    folder = Path(library().where).parent
+    folder = Path(library().path).parent
     said = run(
         "from dgkit import doca\nwith doca.Device() as device:\n    print(device)",
         LD_LIBRARY_PATH=str(folder),

@@ -132,7 +132,7 @@ def test_what_could_not_be_made_leaves_nothing_to_close(copy, destroyed):
     ):
         with pytest.raises(doca.DocaError):
             wrong()
-    gc.collect()  # and nobody warns
+    gc.collect()  # no warning
     assert destroyed == ["doca_dma_destroy", "doca_mmap_destroy"]
 
 
@@ -267,7 +267,7 @@ def test_a_cycle_that_nobody_holds_is_destroyed_in_the_right_order(destroyed):
     assert order("doca_dma_destroy") < order("doca_dev_close")
     assert order("doca_dma_destroy") < order("doca_pe_destroy")
     assert order("doca_mmap_destroy") < order("doca_dev_close")
-    assert handle._kept == []
+    assert handle._leaked == []
 
 
 def test_what_a_finalizer_cannot_destroy_stays_and_nothing_is_raised(copy, monkeypatch):
@@ -285,8 +285,8 @@ def test_what_a_finalizer_cannot_destroy_stays_and_nothing_is_raised(copy, monke
     with pytest.raises(BufferError):
         memory.append(1)
     monkeypatch.undo()
-    (kept,) = handle._kept
-    handle._kept.clear()
+    (kept,) = handle._leaked
+    handle._leaked.clear()
     kept.close()
     memory.append(1)
 
@@ -303,19 +303,19 @@ def test_a_finalizer_waits_until_the_thread_inside_has_left(copy):
     thread = threading.Thread(target=work)
     thread.start()
     inside.wait(10)
-    turn.soon(lambda: done.append(1))
+    turn.defer(lambda: done.append(1))
     assert done == []
     leave.set()
     thread.join()
     assert done == [1]
-    turn.soon(lambda: done.append(2))
+    turn.defer(lambda: done.append(2))
     assert done == [1, 2]
 
 
 def test_a_finalizer_inside_its_own_threads_turn_waits_too(copy):
     done = []
     with copy.pe._lock:
-        copy.pe._lock.soon(lambda: done.append(1))
+        copy.pe._lock.defer(lambda: done.append(1))
         assert done == []
     assert done == [1]
 
@@ -406,7 +406,7 @@ JOBS = {
                 else:
                     raise AssertionError(use)
 """,
-    "closing in the child harms nobody": """
+    "closing in the child is harmless": """
             for one in mine:
                 one.close()
                 assert "of a parent process" in repr(one)
@@ -416,7 +416,7 @@ JOBS = {
             del mine, one, copy
             gc.collect()
 """,
-    "a child of another method has a library of its own": """
+    "a child of another start method loads its own library": """
             os.execv(sys.executable, [sys.executable, "-c",
                 "import sys; sys.path[:] = " + repr(sys.path) +
                 "; from dgkit import doca; doca.use('softdoca'); doca.Device().close()"])
@@ -443,7 +443,7 @@ doca.Device().close()
 
 
 def test_a_library_says_which_files_it_is_of():
-    assert library().where.endswith("libdoca_common.so.3")
+    assert library().path.endswith("libdoca_common.so.3")
 
 
 def test_closed_objects_are_told_from_closed_parents(copy):

@@ -9,7 +9,7 @@ from support.processes.children import child
 from dgkit import doca
 from dgkit.doca import Access
 
-# The host: exports `size` bytes with permissions argv[1], then does what it is told.
+# The host: exports `size` bytes with permissions argv[1], then evaluates the lines that it reads.
 SENDER = (
     START
     + """

@@ -191,7 +191,7 @@ def test_an_event_loop_waits_for_it_and_does_other_things_meanwhile(copy):
 
 
 def in_threads(*works):
-    """Runs each in a thread of its own; what they raised."""
+    """Run each in its own thread; return what they raised."""
     raised = []
 
     def safely(work):
@@ -260,7 +260,7 @@ with copying(4096) as copy:
         try:
             use()
         except doca.InUse as error:
-            assert "another thread is in this progress engine" in str(error), error
+            assert "another thread is using this progress engine" in str(error), error
         else:
             raise AssertionError(use)
     leave.set()
@@ -291,7 +291,7 @@ def test_several_contexts_share_an_engine(copy):
 
 def test_tasks_that_land_out_of_their_order_are_all_found(copy):
     tasks = [task.submit() for task in halves(copy, 4)]
-    copy.pe._flying.rotate(1)  # as if another had been submitted first
+    copy.pe._in_flight.rotate(1)  # as if another had been submitted first
     landed = []
     while len(landed) < 4:
         landed += copy.pe.wait(10)

@@ -69,7 +69,7 @@ def test_einval_is_pythons_value_error(said):
 
 def test_an_errno_that_nobody_foresaw_is_a_native_error_with_it(said):
     with pytest.raises(errors.NativeError, match="what went wrong") as info:
-        _ffi.refuse(-errno.EXFULL)
+        _ffi.raise_for(-errno.EXFULL)
     assert type(info.value) is errors.NativeError
     assert info.value.errno == errno.EXFULL
 

@@ -55,7 +55,7 @@ def test_an_unknown_place_is_a_value_error_that_names_the_choices(on):
 
 @pytest.mark.parametrize("on", ["gpu", "cuda:0", "pinned"])
 def test_without_the_driver_it_says_so_and_what_to_do(no_driver, on):
-    with pytest.raises(DeviceUnavailable, match=r"libcuda\.so\.1 is not here.*Install the driver"):
+    with pytest.raises(DeviceUnavailable, match=r"libcuda\.so\.1 is missing.*Install the driver"):
         dgkit.empty(8, on=on)
 
 
@@ -81,7 +81,7 @@ def test_auto_takes_the_host_and_says_why(no_driver):
     with dgkit.empty(8, "<f4", on="auto", name="weights") as chosen:
         assert isinstance(chosen, HostMemory)
         assert chosen.place == "host"
-        assert "libcuda.so.1 is not here" in chosen.chosen
+        assert "libcuda.so.1 is missing" in chosen.chosen
         assert "on='auto' chose host memory: libcuda.so.1" in repr(chosen)
         assert "Chosen by on=" in chosen._repr_html_()
         chosen.array[:] = 7
@@ -196,9 +196,9 @@ def test_the_size_of_bar1_is_that_of_the_devices_second_resource(monkeypatch, tm
         raise RuntimeError("libnvidia-ml.so.1 is not here")
 
     monkeypatch.setattr(gpu_info, "_nvml", no_nvml)
-    assert gpu_info._sizes("0000:17:00.0")[:3] == (512 << 30, None, None)
-    assert "libnvidia-ml.so.1 is not here" in gpu_info._sizes("0000:17:00.0")[3]
-    *sizes, why = gpu_info._sizes("0000:18:00.0")
+    assert gpu_info._memory("0000:17:00.0")[:3] == (512 << 30, None, None)
+    assert "libnvidia-ml.so.1 is not here" in gpu_info._memory("0000:17:00.0")[3]
+    *sizes, why = gpu_info._memory("0000:18:00.0")
     assert sizes == [None, None, None]
     assert "cannot be read" in why
 
@@ -213,9 +213,9 @@ def test_a_64_bit_bar0_takes_two_lines_and_the_next_in_use_is_bar1(monkeypatch, 
     ]
     (device / "resource").write_text("\n".join(lines))
     monkeypatch.setattr(gpu_info, "_PCI", tmp_path)
-    assert gpu_info._resource1("0000:17:00.0") == 256 << 30
+    assert gpu_info._bar1_size("0000:17:00.0") == 256 << 30
     (device / "resource").write_text("\n".join(lines[:2]))
-    assert gpu_info._resource1("0000:17:00.0") is None
+    assert gpu_info._bar1_size("0000:17:00.0") is None
 
 
 class _Nvml:
@@ -233,4 +233,4 @@ class _Nvml:
 
 def test_bar1_and_free_memory_are_asked_of_nvml_first(monkeypatch):
     monkeypatch.setattr(gpu_info, "_nvml", _Nvml)
-    assert gpu_info._sizes("0000:17:00.0") == (70, 7, 7000, "")
+    assert gpu_info._memory("0000:17:00.0") == (70, 7, 7000, "")

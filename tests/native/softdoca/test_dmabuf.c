@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Maps over a dma-buf: of GPU memory, over CUDA's driver or the stand-in for it, and of a udmabuf where
- * the system has /dev/udmabuf. The stand-in's dma-bufs are memfds, so this program says of them what
+ * Maps over a dma-buf: of GPU memory, over CUDA's driver or the fake one, and of a udmabuf where
+ * the system has /dev/udmabuf. The fake driver's dma-bufs are memfds, so this program says of them what
  * the kernel would say of a dma-buf: see readlink() below.
  */
 #include <doca_log.h>
@@ -19,24 +19,24 @@
 
 enum { GPU_SIZE = 4 << 20 };
 
-static int stood_in = -1; /* the fd that the stand-in made as a dma-buf, or a duplicate of it */
+static int fake_dmabuf = -1; /* the fd that the fake driver made as a dma-buf, or a duplicate of it */
 
 /* Takes the place of libc's for the whole program: the link of a dma-buf begins with its file system. */
 __attribute__((visibility("default"))) ssize_t readlink(const char *path, char *out, size_t n)
 {
 	char of_gpu[64];
 
-	snprintf(of_gpu, sizeof(of_gpu), "/proc/self/fd/%d", stood_in);
-	if (stood_in < 0 || strcmp(path, of_gpu))
+	snprintf(of_gpu, sizeof(of_gpu), "/proc/self/fd/%d", fake_dmabuf);
+	if (fake_dmabuf < 0 || strcmp(path, of_gpu))
 		return syscall(SYS_readlinkat, AT_FDCWD, path, out, n);
 	memcpy(out, "/dmabuf:", 8);
 	return 8;
 }
 
-static bool is_stand_in(void)
+static bool is_fake_cuda(void)
 {
 	driver("cuInit"); /* loads it */
-	return dlsym(dlopen("libcuda.so.1", RTLD_NOW), "dgkitStandIn") != NULL;
+	return dlsym(dlopen("libcuda.so.1", RTLD_NOW), "dgkitFakeCuda") != NULL;
 }
 
 /* A dma-buf of GPU memory. */
@@ -49,8 +49,8 @@ static int dmabuf_of(void *at, size_t size)
 	       (int *, unsigned long long, size_t, int, unsigned long long), &fd,
 	       (unsigned long long)(uintptr_t)at, size, 1, 0);
 	CHECK(fd >= 0);
-	if (is_stand_in())
-		stood_in = fd;
+	if (is_fake_cuda())
+		fake_dmabuf = fd;
 	return fd;
 }
 
@@ -132,7 +132,7 @@ static void a_range_that_leaves_the_dma_buf_is_refused(void)
 	gpu_free(at);
 }
 
-/* The stand-in, as the H200's driver, makes dma-bufs that cannot be mapped. */
+/* The fake driver, as the H200's driver, makes dma-bufs that cannot be mapped. */
 static void a_dma_buf_that_is_neither_mapped_nor_of_a_gpu_is_not_supported(void)
 {
 	static char bytes[4096];
@@ -321,7 +321,7 @@ static void gpu_memory_is_found_by_its_address_alone(void)
 	struct doca_mmap *m = a_started_map(dev, at, GPU_SIZE, READ_WRITE);
 
 	bytes_come_and_go(m, (uint8_t *)at);
-	if (is_stand_in())
+	if (is_fake_cuda())
 		CHECK(gpu_calls("cuMemcpyHtoDAsync_v2") + gpu_calls("cuMemcpy2DAsync_v2") > 0);
 	OK(doca_mmap_destroy(m));
 	OK(doca_dev_close(dev));

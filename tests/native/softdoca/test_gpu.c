@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Tasks with GPU memory: they go to the GPU by a pipe of their own, beside that of the CPU. Over CUDA's
- * driver, or the stand-in for it. What the maps are made of is test_dmabuf.c's.
+ * driver, or the fake one. What the maps are made of is test_dmabuf.c's.
  */
 #include <sys/epoll.h>
 

@@ -1,7 +1,7 @@
 """GPU memory under DOCA's own objects, and in softdoca's samples, over softdoca.
 
 tests/hardware/test_gpu_doca.py runs these tests on a real GPU, tests/cuda/test_doca_gpu.py over the
-stand-in. No BlueField takes part: a dma-buf only says which memory is meant, and the GPU's copy
+fake driver. No BlueField takes part: a dma-buf only says which memory is meant, and the GPU's copy
 engine moves the bytes.
 """
 

@@ -1,6 +1,6 @@
 """GPU memory under maps of dgkit.doca, over softdoca: its owner, and who copies it.
 
-Each runs in a process of its own, which evaluates the lines that it reads: so both sides are as a
+Each runs in its own process, which evaluates the lines that it reads: so both sides are as a
 host and a DPU are, and the tests' process need not load softdoca.
 """
 
@@ -59,25 +59,27 @@ def answer(line: str, it: Any) -> str:
         return f"{type(error).__name__} {error}".replace("\n", " ")
 
 
-def _stand_in() -> str:
-    """The path of the stand-in's library if that is the driver here; else ""."""
+def _fake_cuda() -> str:
+    """The path of the fake driver's library if that is the driver here; else ""."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]
-        if path.endswith("/libcuda.so.1") and b"dgkitStandIn" in Path(f"/{path}").read_bytes():
+        if path.endswith("/libcuda.so.1") and b"dgkitFakeCuda" in Path(f"/{path}").read_bytes():
             return f"/{path}"
     return ""
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Of a process that tells dma-bufs from other fds. The stand-in's are memfds, which look like
-    dma-bufs to who has it in LD_PRELOAD."""
-    path = _stand_in()
+    """Environment of a process that recognizes dma-bufs.
+
+    The fake driver's are memfds, which look like dma-bufs to a process with it in LD_PRELOAD.
+    """
+    path = _fake_cuda()
     return {"SOFTDOCA_LOG": "info", **({"LD_PRELOAD": path} if path else {}), **more}
 
 
 @contextlib.contextmanager
 def side(name: str, *args: object, **more: str) -> Iterator[Callable[..., str]]:
-    """A Host or a Copier in a process of its own: what evaluates a line there, and its `child`.
+    """Start a Host or a Copier in its own process; yield `ask`, which evaluates a line in it.
 
     `ask.token` is the descriptor that it exports; `ask.child` the process."""
     with child(PROGRAM, name, repr(args), **environment(**more)) as process:
@@ -108,7 +110,7 @@ class Memory:
     """`size` bytes of a GPU, as CuPy sees them. kind: "vmm", CUDA virtual memory; "malloc"."""
 
     def __init__(self, kind: str, size: int) -> None:
-        cupy = cuda.ready()
+        cupy = cuda.require_cupy()
         self._stack = contextlib.ExitStack()
         if kind == "vmm":
             self.memory = self._stack.enter_context(dgkit.empty(size, on="gpu"))
@@ -143,7 +145,7 @@ class Host:
             elif way == "dmabuf":
                 shared = stack.enter_context(self.gpu.memory.dmabuf())
                 more |= {"dmabuf": shared.fd, "dmabuf_offset": shared.offset}
-            self.map = doca.Mmap(what, self.device, **more)  # it keeps an fd of its own
+            self.map = doca.Mmap(what, self.device, **more)  # it duplicates the fd
         self.token = self.map.export_pci()
 
     def set(self, seed: int) -> str:
@@ -240,7 +242,7 @@ class Copier:
 
 
 class Both(Copier):
-    """As Copier, over GPU memory of its own process."""
+    """Copier over GPU memory of its own process."""
 
     kept: tuple[Any, ...] = ()
 

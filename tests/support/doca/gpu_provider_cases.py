@@ -1,7 +1,7 @@
 """GPU memory through dgkit's provider softdoca, and through a session over it.
 
 tests/hardware/test_gpu_doca.py runs these tests on a real GPU, tests/cuda/test_doca_gpu.py over the
-stand-in. No BlueField takes part: the GPU's copy engine moves the bytes.
+fake driver. No BlueField takes part: the GPU's copy engine moves the bytes.
 """
 
 import gc
@@ -97,7 +97,7 @@ def test_a_read_only_import_is_read_and_not_written(lent):
 
 
 def test_arrays_of_a_pool_cross_with_their_block():
-    cupy = cuda.ready()
+    cupy = cuda.require_cupy()
     whole = cupy.zeros(3 * 5120, "u1")
     parts = [dgkit.wrap(whole[at : at + 5000], share_block=True) for at in (0, 5120, 10240)]
     with (
@@ -119,7 +119,7 @@ def test_arrays_of_a_pool_cross_with_their_block():
 
 
 def test_a_region_that_was_closed_takes_no_bytes_any_more():
-    cuda.ready()
+    cuda.require_cupy()
     with dgkit.empty(MIB, on="gpu") as memory, Device("softdoca") as device:
         region = device.register(memory)
         with second(region, "softdoca") as dpu:
@@ -132,7 +132,7 @@ def test_a_region_that_was_closed_takes_no_bytes_any_more():
 
 
 def test_cycles_leave_both_processes_as_they_were():
-    cuda.ready()
+    cuda.require_cupy()
     with (
         dgkit.empty(4096, on="gpu") as first,
         Device("softdoca") as device,
@@ -241,7 +241,7 @@ def test_an_owner_that_is_killed_is_lost():
 
 @pytest.fixture(scope="module")
 def session():
-    cuda.ready()
+    cuda.require_cupy()
     with dgkit.connect(provider="softdoca") as made:
         yield made
 

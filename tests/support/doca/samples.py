@@ -42,7 +42,7 @@ def _sample(side_of: str, program: Path, *args: object, **more: str) -> "subproc
 def export_of_the_sample(samples: Path, folder: Path, size: int, **more: str) -> str:
     """gpu_export lends `size` bytes and remote_copy_receiver writes to them; what the first said.
 
-    `more` is its environment, by default that of a process that tells dma-bufs."""
+    `more` is its environment, by default one that recognizes dma-bufs."""
     files = ["--descriptor-path", folder / "descriptor", "--buffer-path", folder / "buffer"]
     text = ["--text", "from the GPU", "--size", size]
     with _sample("host", samples / "gpu_export", *files, *text, **more or environment()) as host:

@@ -45,7 +45,7 @@ static void leave_something(int fd, size_t size)
 
 	memset(bytes, STALE, edge);
 	if (pwrite(fd, bytes, edge, 0) < 0 || pwrite(fd, bytes, edge, (off_t)(size - edge)) < 0)
-		perror("dgkit stand-in: pwrite");
+		perror("dgkit fake CUDA: pwrite");
 	free(bytes);
 }
 

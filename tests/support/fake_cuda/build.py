@@ -1,7 +1,7 @@
-"""Builds the stand-in for the CUDA driver: a libcuda.so.1 with no GPU behind it, for tests only.
+"""Build the fake CUDA driver: a libcuda.so.1 with no GPU behind it, for tests only.
 
 Run `python tests/support/fake_cuda/build.py FOLDER`, then a program with LD_LIBRARY_PATH=FOLDER,
-and with PYTHONPATH=tests/support/fake_cuda where it needs CuPy. gate.c documents DGKIT_STAND_IN.
+and with PYTHONPATH=tests/support/fake_cuda where it needs CuPy. gate.c documents DGKIT_FAKE_CUDA.
 """
 
 import os
@@ -17,12 +17,12 @@ FLAGS = (
 
 
 def build(folder: Path, *more: str) -> Path:
-    """The folder, with libcuda.so.1 in it. `more`: flags for the compiler."""
+    """Build libcuda.so.1 in a folder and return the folder. `more`: compiler flags."""
     folder.mkdir(parents=True, exist_ok=True)
     sources = sorted(map(str, HERE.glob("*.c")))
     made = folder / f"libcuda.so.1.{os.getpid()}"
     subprocess.run(["cc", *FLAGS.split(), *more, "-o", str(made), *sources], check=True)
-    made.rename(folder / "libcuda.so.1")  # whoever runs with the old one keeps it
+    made.rename(folder / "libcuda.so.1")  # running processes keep the old one
     return folder
 
 

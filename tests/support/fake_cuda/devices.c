@@ -102,7 +102,7 @@ EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
 	ENTER(gate);
 	if (!is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	snprintf(name, (size_t)size, "dgkit stand-in");
+	snprintf(name, (size_t)size, "dgkit fake GPU");
 	return CUDA_SUCCESS;
 }
 
@@ -111,7 +111,7 @@ EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 	ENTER(gate);
 	if (!is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	memcpy(uuid->bytes, "dgkit stand-in ", 15);
+	memcpy(uuid->bytes, "dgkit fake GPU ", 15);
 	uuid->bytes[15] = (char)('0' + device);
 	return CUDA_SUCCESS;
 }

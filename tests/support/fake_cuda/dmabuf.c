@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A dma-buf's fd shows by its link in /proc what it is. The stand-in's dma-bufs are memfds, so a program
+/* A dma-buf's fd shows by its link in /proc what it is. The fake driver's dma-bufs are memfds, so a program
  * that tells dma-bufs by their links takes them for nothing, unless it runs with this library in
  * LD_PRELOAD: then their links begin as the kernel's do. */
 #include "state.h"

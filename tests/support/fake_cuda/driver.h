@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of the CUDA driver's ABI that the stand-in has, declared here so that it builds without
+/* The part of the CUDA driver's ABI that the fake driver has, declared here so that it builds without
  * NVIDIA's headers. Names and numbers are the driver's. */
-#ifndef STAND_IN_DRIVER_H
-#define STAND_IN_DRIVER_H
+#ifndef FAKE_CUDA_DRIVER_H
+#define FAKE_CUDA_DRIVER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each function of the driver asks first: is there a driver at all, was a fault ordered, may it
- * run in this process. The faults come from DGKIT_STAND_IN, words set apart by commas:
+ * run in this process. The faults come from DGKIT_FAKE_CUDA, words set apart by commas:
  *
  *   NAME=CODE      the function NAME answers CODE (`_v2` may be left out); `*` is every function
  *   NAME=CODE@K    from its K-th call on
@@ -84,7 +84,7 @@ static void read_word(char *word)
 	if (!equals || number_knob(word, equals))
 		return;
 	if (fault_count == WORDS || strlen(word) >= NAME) {
-		fprintf(stderr, "dgkit stand-in: no room for the fault %s\n", word);
+		fprintf(stderr, "dgkit fake CUDA: no room for the fault %s\n", word);
 		abort();
 	}
 	at = strchr(equals, '@');
@@ -113,14 +113,14 @@ static void after_fork(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *words = getenv("DGKIT_STAND_IN");
+	const char *words = getenv("DGKIT_FAKE_CUDA");
 
 	read_words(words ? words : "");
 	pthread_atfork(NULL, NULL, after_fork);
 }
 
 /* For tests: other knobs from now on. Counts of calls and copies begin again. */
-EXPORT void dgkitStandIn(const char *words)
+EXPORT void dgkitFakeCuda(const char *words)
 {
 	pthread_mutex_lock(&lock);
 	read_words(words);
@@ -130,7 +130,7 @@ EXPORT void dgkitStandIn(const char *words)
 }
 
 /* For tests: how often a function was called. */
-EXPORT unsigned long dgkitStandInCalls(const char *name)
+EXPORT unsigned long dgkitFakeCudaCalls(const char *name)
 {
 	unsigned long calls = 0;
 

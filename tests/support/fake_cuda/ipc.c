@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC "dgkit stand-in"
+#define MAGIC "dgkit fake GPU"
 
 struct ticket { /* what lies in a CUipcMemHandle */
 	char magic[16];

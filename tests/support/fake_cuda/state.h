@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the stand-in knows: contexts, blocks of GPU memory and where they are mapped, streams.
+/* What the fake driver knows: contexts, blocks of GPU memory and where they are mapped, streams.
  *
  * Locks: `maps` guards blocks, ranges and host memory. Whoever copies holds it for reading, so that
  * nothing is unmapped under a copy. Each stream has a lock of its own. None is taken inside another,
  * but a stream's inside that of the list of streams. */
-#ifndef STAND_IN_STATE_H
-#define STAND_IN_STATE_H
+#ifndef FAKE_CUDA_STATE_H
+#define FAKE_CUDA_STATE_H
 
 #include "driver.h"
 
@@ -20,7 +20,7 @@ struct entry { /* a function of the driver */
 	struct entry *next;
 };
 
-struct knobs { /* DGKIT_STAND_IN */
+struct knobs { /* DGKIT_FAKE_CUDA */
 	int gpus, peer, dmabuf_mmap;
 	long copy_us;
 	size_t total;
@@ -38,7 +38,7 @@ struct context {
 
 enum kind { VMM, LINEAR, POOLED, MANAGED };
 
-#define BLOCK_NAME "dgkit-stand-in-gpu" /* of its memfd; the device's number follows */
+#define BLOCK_NAME "dgkit-fake-gpu" /* of its memfd; the device's number follows */
 
 struct block { /* physical memory: a memfd */
 	struct block *next;

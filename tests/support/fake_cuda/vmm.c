@@ -258,7 +258,7 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 	return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What the CPU's side of the stand-in may do: what any GPU may. */
+/* What the CPU's side of the fake driver may do: what any GPU may. */
 static void protect(struct range *range)
 {
 	int most = 0;

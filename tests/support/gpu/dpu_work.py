@@ -1,4 +1,4 @@
-"""What a DPU does in the tests of a real GPU, in the tests' process or in one of its own."""
+"""DPU of the tests of a real GPU, in the tests' process or in another one."""
 
 import contextlib
 import hashlib
@@ -48,7 +48,7 @@ def answer(line: str, dpu: "Dpu") -> str:
 
 
 def batch_of(n: int, op: int, seed: int, local: int = 0, remote: int = 0) -> np.ndarray:
-    """n records, each in a place of its own on both sides, in any order in the remote region."""
+    """n work requests, each in its own place on both sides, in any order in the remote region."""
     rng = np.random.default_rng(seed)
     batch = np.zeros(n, WR_DTYPE)
     batch["local"], batch["remote"], batch["op"] = local, remote, op
@@ -209,7 +209,7 @@ class Side:
 
 @contextlib.contextmanager
 def second(region: Any, provider: str = "cuda") -> Iterator[Child]:
-    """A DPU in a process of its own, which has imported the region."""
+    """Start a DPU in another process, which has imported the region."""
     with child(PROGRAM, region.export().hex(), provider) as dpu:
         assert dpu.line(60) == METHODS[provider]
         yield dpu
@@ -219,7 +219,7 @@ def second(region: Any, provider: str = "cuda") -> Iterator[Child]:
 
 @contextlib.contextmanager
 def there(memory: Any, provider: str = "cuda") -> Iterator[Callable[[str], str]]:
-    """As `here`, with the DPU in a process of its own."""
+    """As `here`, with the DPU in another process."""
     with (
         Device(LENDERS[provider]) as device,
         device.register(memory) as region,

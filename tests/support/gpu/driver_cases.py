@@ -2,7 +2,7 @@
 
 `python tests/support/gpu/driver_cases.py` runs the cases over the installed driver and prints each
 code, with a mark where it differs from the recorded one. The codes come from an NVIDIA H200
-(open kernel modules 580.159.04, CUDA 13.0); test_stand_in.py holds the stand-in to them.
+(open kernel modules 580.159.04, CUDA 13.0); test_fake_cuda.py holds the fake driver to them.
 """
 
 import ctypes
@@ -283,17 +283,17 @@ def lose_by_kernel(rig: Rig) -> None:
 
 
 def lose_by_order(rig: Rig) -> None:
-    """The stand-in's way."""
-    ctypes.CDLL("libcuda.so.1").dgkitStandIn(b"lost@0")
+    """The fake driver's way."""
+    ctypes.CDLL("libcuda.so.1").dgkitFakeCuda(b"lost@0")
     code("cuMemsetD8", rig.gpu, 0, 1)
     rig.to_gpu(rig.host, 8)
     code("cuStreamSynchronize", rig.stream)
 
 
 def main() -> int:
-    """1 if a code is not the one that stands here."""
-    stand_in = hasattr(ctypes.CDLL("libcuda.so.1"), "dgkitStandIn")
-    found = answers(lose_by_order if stand_in else lose_by_kernel)
+    """Return 1 if a code differs from the expected one, else 0."""
+    fake_cuda = hasattr(ctypes.CDLL("libcuda.so.1"), "dgkitFakeCuda")
+    found = answers(lose_by_order if fake_cuda else lose_by_kernel)
     for case, answer in found.items():
         print(f"{answer:>4} {case}" + ("" if answer == CODES[case] else f"  (not {CODES[case]})"))
     return int(found != CODES)

@@ -16,7 +16,7 @@ MIB = 1 << 20
 def free(gpu=0):
     """Bytes of a GPU that are free."""
     gc.collect()
-    with cuda.current(gpu):
+    with cuda.primary_context(gpu):
         return int(cuda.call("cuMemGetInfo")[0])
 
 
@@ -29,13 +29,13 @@ def fds():
 def read(address, size):
     """Bytes of GPU memory, by the driver."""
     got = np.empty(size, "u1")
-    with cuda.current(0):
+    with cuda.primary_context(0):
         cuda.call("cuMemcpyDtoH", got.ctypes.data, address, size)
     return got
 
 
 class Shown:
-    """An object that shows an address by __cuda_array_interface__, version 3 if not told else."""
+    """An object that shows an address by __cuda_array_interface__, version 3 by default."""
 
     def __init__(self, address, shape=(16,), typestr="|u1", readonly=False, **more):
         self.__cuda_array_interface__ = {
@@ -84,7 +84,7 @@ def allocator() -> Iterator[SimpleNamespace]:
     def host(size):
         return keep("cuMemFreeHost", cuda.call("cuMemHostAlloc", size, 3))
 
-    with cuda.current(0):
+    with cuda.primary_context(0):
         yield SimpleNamespace(malloc=malloc, managed=managed, pooled=pooled, host=host)
         for free_by, address in given:
             cuda.call(free_by, address)

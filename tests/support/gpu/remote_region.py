@@ -1,7 +1,7 @@
-"""A remote region of GPU memory, of this process or of another, and all bytes of its block in view.
+"""Remote region of GPU memory, of this process or another, with all bytes of its block in view.
 
-It is for the stand-in, whose GPU memory the CPU can look at: a view shows what DMA moved, and what
-it touched beside it.
+For the fake driver, whose GPU memory the CPU can read: a view shows what DMA moved and whether it
+changed other bytes.
 """
 
 import ctypes
@@ -87,15 +87,15 @@ def seen_there(host: Child, fd: int, block: int) -> np.ndarray:
 
 @dataclass
 class Rig:
-    """`here` is under `local`, host memory; `there` is the block under `remote`, GPU memory."""
+    """`local_bytes` is the host memory of `local`; `remote_bytes` the GPU block of `remote`."""
 
     device: Device
     queue: Queue
     local: Region
     remote: RemoteRegion
-    here: np.ndarray
-    there: np.ndarray
-    host: Child | None  # who owns it, if not this process
+    local_bytes: np.ndarray
+    remote_bytes: np.ndarray
+    host: Child | None  # its owner, if not this process
     region: Region | None  # what was exported, if by this process
     token: bytes  # its descriptor
 

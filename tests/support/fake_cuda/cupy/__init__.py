@@ -1,4 +1,4 @@
-"""A test double of CuPy: arrays in the memory of the stand-in's GPUs, computed by NumPy.
+"""A test double of CuPy: arrays in the memory of the fake driver's GPUs, computed by NumPy.
 
 It has what dgkit and its tests use. It is never shipped, and nothing is measured with it.
 """
@@ -48,7 +48,7 @@ def arange(*args, dtype=None):
 
 
 def asarray(obj, dtype=None):
-    """In place for what lies on a GPU, else a copy of it there."""
+    """Return a GPU array in place, or a copy of a host array on the GPU."""
     shown = getattr(obj, "__cuda_array_interface__", None)
     if isinstance(obj, ndarray) or shown is None:
         return obj if isinstance(obj, ndarray) else array(obj, dtype)

@@ -1,4 +1,4 @@
-"""`cupy.ndarray`, of the test double: NumPy over the addresses of the stand-in's GPU memory."""
+"""`cupy.ndarray`, of the test double: NumPy over the addresses of the fake driver's GPU memory."""
 
 import numpy as np
 from support.fake_cuda.cupy import cuda

@@ -45,7 +45,7 @@ def _give_back(tensor):
 
 
 def to_dlpack(array):
-    """A capsule that the importer renames. One that nobody imports is kept for good."""
+    """A capsule that the importer renames. One that is never imported is kept forever."""
     shape = (ctypes.c_int64 * array.ndim)(*array.shape)
     strides = (ctypes.c_int64 * array.ndim)(*(step // array.itemsize for step in array.strides))
     code, bits = _CODES[array.dtype.kind], array.itemsize * 8
@@ -67,7 +67,7 @@ class _Borrowed:
 
 
 def from_dlpack(obj):
-    """An array over the memory of whatever speaks DLPack and lies on a GPU."""
+    """Return an array over the GPU memory of an object with DLPack."""
     device_type, device_id = obj.__dlpack_device__()
     if device_type != 2:
         raise ValueError(f"DLPack device type {device_type} is not a CUDA one")

@@ -1,4 +1,4 @@
-"""`cupy.cuda` of the test double: devices, streams and memory, by the stand-in's libcuda."""
+"""`cupy.cuda` of the test double: devices, streams and memory, by the fake driver's libcuda."""
 
 from support.fake_cuda.cupy.cuda import runtime
 from support.fake_cuda.cupy.cuda._driver import Device, call, use

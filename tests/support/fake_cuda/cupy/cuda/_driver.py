@@ -1,4 +1,4 @@
-"""Calls of the stand-in's libcuda, and which GPU is the current one."""
+"""Calls of the fake driver's libcuda, and which GPU is the current one."""
 
 import ctypes
 

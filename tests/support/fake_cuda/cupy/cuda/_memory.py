@@ -9,7 +9,7 @@ _ROUND = 512
 
 
 class UnownedMemory:
-    """Memory that somebody else owns, and that lives as long as `owner`."""
+    """Memory owned by `owner`, which it holds."""
 
     def __init__(self, ptr, size, owner, device_id=-1):
         self.ptr, self.size, self._owner = ptr, size, owner
@@ -109,7 +109,7 @@ _allocator = POOL.malloc
 
 
 def alloc(size):
-    """Memory from the current allocator, the pool unless somebody set another."""
+    """Memory from the current allocator, by default the pool."""
     if size:
         return _allocator(size)
     return MemoryPointer(UnownedMemory(0, 0, None), 0)

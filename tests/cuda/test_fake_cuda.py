@@ -1,4 +1,4 @@
-"""The stand-in is a fair double of the driver: what it shares, refuses and loses, as it does."""
+"""The fake driver is a fair double of the driver: what it shares, refuses and loses, as it does."""
 
 import ctypes
 import mmap
@@ -46,34 +46,34 @@ def context() -> None:
 
 
 @pytest.fixture
-def block(stand_in) -> Iterator[SimpleNamespace]:
+def block(fake_cuda) -> Iterator[SimpleNamespace]:
     """A block of virtual memory: its handle, its address, an fd and that fd's path."""
     _, handle = rig.create()
     address, fd = rig.mapped(handle), rig.export(handle)
     path = f"/proc/{os.getpid()}/fd/{fd}"
     yield SimpleNamespace(handle=handle, address=address, fd=fd, path=path)
-    stand_in.order("")
+    fake_cuda.order("")
     os.close(fd)
     rig.unmap(address)
     rig.call("cuMemRelease", handle)
 
 
 @pytest.fixture
-def stream(stand_in) -> Iterator[driver.CUstream]:
+def stream(fake_cuda) -> Iterator[driver.CUstream]:
     made = rig.call("cuStreamCreate", 1)
     yield made
-    stand_in.order("")
+    fake_cuda.order("")
     rig.call("cuStreamDestroy", made)
 
 
 @pytest.fixture
-def flag(stand_in) -> Iterator[SimpleNamespace]:
+def flag(fake_cuda) -> Iterator[SimpleNamespace]:
     """A word of the host that a GPU reaches: `at` is its address, `seen()` what it holds."""
     at = int(rig.call("cuMemHostAlloc", 4096, rig.PORTABLE))
     word = ctypes.c_uint32.from_address(at)
     word.value = 0
     yield SimpleNamespace(at=at, seen=lambda: word.value)
-    stand_in.order("")
+    fake_cuda.order("")
     rig.call("cuMemFreeHost", at)
 
 
@@ -116,7 +116,7 @@ def test_a_read_only_import_refuses_each_write_and_lives_on(block) -> None:
     assert rig.read(block.address, 9) == b"untouched"
 
 
-def test_a_cuda_ipc_handle_opens_in_another_process_only(stand_in) -> None:
+def test_a_cuda_ipc_handle_opens_in_another_process_only(fake_cuda) -> None:
     address = int(rig.call("cuMemAlloc", 1000))
     handle = rig.call("cuIpcGetMemHandle", address)
     text = ctypes.string_at(handle.getPtr(), 64).hex()
@@ -136,7 +136,7 @@ def test_memory_that_comes_is_not_zero(block) -> None:
     assert rig.read(block.address + rig.SIZE - 64, 64) != bytes(64)
 
 
-def test_memory_is_counted_until_no_handle_and_no_mapping_has_it(stand_in) -> None:
+def test_memory_is_counted_until_no_handle_and_no_mapping_has_it(fake_cuda) -> None:
     before = free()
     _, handle = rig.create()
     address = rig.mapped(handle)
@@ -146,9 +146,9 @@ def test_memory_is_counted_until_no_handle_and_no_mapping_has_it(stand_in) -> No
     assert free() == before
 
 
-def test_a_gpu_can_be_full(stand_in) -> None:
+def test_a_gpu_can_be_full(fake_cuda) -> None:
     used = int(rig.call("cuMemGetInfo")[1]) - free()
-    stand_in.order(f"total={used + rig.SIZE}")
+    fake_cuda.order(f"total={used + rig.SIZE}")
     answer, handle = rig.create()
     assert answer == 0
     assert rig.create()[0] == 2
@@ -218,7 +218,7 @@ from support.gpu.driver import *
 begin()
 _, block = create()
 address, stream = mapped(block), call("cuStreamCreate", 1)
-ctypes.CDLL("libcuda.so.1").dgkitStandIn(b"copy_us=50000")
+ctypes.CDLL("libcuda.so.1").dgkitFakeCuda(b"copy_us=50000")
 call("cuMemcpyHtoDAsync", address, b"late", 4, stream)
 unmap(address)
 print(code("cuStreamSynchronize", stream), code("cuCtxSynchronize"))
@@ -226,22 +226,22 @@ print(code("cuStreamSynchronize", stream), code("cuCtxSynchronize"))
     assert run(program).split() == ["700", "700"]
 
 
-def test_a_fault_begins_at_the_call_it_was_ordered_for(stand_in) -> None:
-    stand_in.order("cuMemAlloc=2@2,cuMemFree=1")
+def test_a_fault_begins_at_the_call_it_was_ordered_for(fake_cuda) -> None:
+    fake_cuda.order("cuMemAlloc=2@2,cuMemFree=1")
     answer, address = rig.ask("cuMemAlloc", 4096)
     assert answer == 0
     assert rig.code("cuMemAlloc", 4096) == 2
     assert rig.code("cuMemAlloc", 4096) == 2
-    assert stand_in.calls("cuMemAlloc") == 3
+    assert fake_cuda.calls("cuMemAlloc") == 3
     assert rig.code("cuMemFree", address) == 1
-    stand_in.order("")
+    fake_cuda.order("")
     assert rig.code("cuMemFree", address) == 0
 
 
 @pytest.mark.parametrize("code", [34, 100, 803, 804, 802, 999])
 def test_cuinit_can_fail(code: int) -> None:
-    program = "from driver_rig import *\nprint(code('cuInit', 0), code('cuDeviceGetCount'))"
-    assert run(program, DGKIT_STAND_IN=f"cuInit={code}").split() == [str(code), "3"]
+    program = "from support.gpu.driver import *\nprint(code('cuInit', 0), code('cuDeviceGetCount'))"
+    assert run(program, DGKIT_FAKE_CUDA=f"cuInit={code}").split() == [str(code), "3"]
 
 
 def test_a_function_can_be_missing() -> None:
@@ -253,7 +253,9 @@ try:
 except RuntimeError as error:
     print(error)
 """
-    assert "cuMemcpyBatchAsync" in run(program, DGKIT_STAND_IN="missing=cuInit_+cuMemcpyBatchAsync")
+    assert "cuMemcpyBatchAsync" in run(
+        program, DGKIT_FAKE_CUDA="missing=cuInit_+cuMemcpyBatchAsync"
+    )
 
 
 def test_there_can_be_two_gpus_whose_memory_is_apart() -> None:
@@ -267,7 +269,7 @@ print(len(set(names)), call("cuDeviceCanAccessPeer", 0, 1), write(there, b"x"))
 begin(0)
 print(write(there, b"x"), code("cuDeviceGet", 2))
 """
-    found = run(program, DGKIT_STAND_IN="gpus=2,peer=0").split()
+    found = run(program, DGKIT_FAKE_CUDA="gpus=2,peer=0").split()
     assert found == ["2", "0", "0", "1", "101"]
 
 
@@ -285,12 +287,12 @@ call("cuMemcpyHtoDAsync", address, b"3", 1, stream)
 code("cuStreamWriteValue32", stream, at, 1, 0)
 print(code("cuStreamSynchronize", stream), code("cuMemAlloc", 4096), word.value)
 """
-    assert run(program, DGKIT_STAND_IN="lost@2").split() == ["0", "0", "700", "700", "0"]
+    assert run(program, DGKIT_FAKE_CUDA="lost@2").split() == ["0", "0", "700", "700", "0"]
 
 
 @pytest.mark.parametrize(("knobs", "maps"), [("", False), ("dmabuf_mmap=1", True)])
-def test_a_dma_buf_is_mapped_by_the_cpu_only_if_ordered(stand_in, block, knobs, maps) -> None:
-    stand_in.order(knobs)
+def test_a_dma_buf_is_mapped_by_the_cpu_only_if_ordered(fake_cuda, block, knobs, maps) -> None:
+    fake_cuda.order(knobs)
     assert rig.write(block.address, b"seen") == 0
     range_type = rig.DMA_BUF
     fd = int(rig.call("cuMemGetHandleForAddressRange", block.address, 4096, range_type, 0))
@@ -305,7 +307,7 @@ def test_a_dma_buf_is_mapped_by_the_cpu_only_if_ordered(stand_in, block, knobs, 
         os.close(fd)
 
 
-def test_threads_may_use_it_at_once(stand_in) -> None:
+def test_threads_may_use_it_at_once(fake_cuda) -> None:
     before, failed = free(), []
 
     def work() -> None:
