@@ -60,9 +60,9 @@ enum dg_memory_flag { DG_MEMORY_READONLY = 1, DG_MEMORY_SHARE_PROCESS = 2, DG_ME
 enum dg_method {
 	DG_METHOD_MAP = 0,
 	DG_METHOD_VM = 1,
-	DG_METHOD_ASK = 2,
+	DG_METHOD_PROXY = 2,
 	DG_METHOD_GPU = 3,
-	DG_METHOD_LENT = 4, /* memory of another GPU than the device's: others import it */
+	DG_METHOD_EXPORT_ONLY = 4, /* memory of another GPU than the device's: others import it */
 	DG_METHOD_DOCA = 5 /* through a DOCA memory map */
 };
 enum dg_memory_kind { DG_KIND_HOST = 0, DG_KIND_CUDA_VMM = 1, DG_KIND_CUDA_IPC = 2, DG_KIND_CUDA_OWN = 3 };

@@ -8,7 +8,7 @@
 
 typedef void (*poll_fn)(struct dg_device *dev, struct dg_pipe *p);
 
-void dg_slot_give(const struct dg_slot *s, dg_wc *wc)
+void dg_slot_to_wc(const struct dg_slot *s, dg_wc *wc)
 {
 	*wc = (dg_wc){
 		.user = s->user,
@@ -50,11 +50,11 @@ static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out)
 	uint32_t direct = 0;
 	switch (s->kind) {
 	case KIND_POLL:
-		dg_slot_give(s, out ? out : &q->ready[q->ready_tail++ & q->ready_mask]);
+		dg_slot_to_wc(s, out ? out : &q->ready[q->ready_tail++ & q->ready_mask]);
 		direct = out != NULL;
 		break;
 	case KIND_RUN:
-		dg_slot_give(s, &q->run_wc[s->run_index]);
+		dg_slot_to_wc(s, &q->run_wc[s->run_index]);
 		q->run_left--;
 		q->credits++;
 		break;
@@ -72,20 +72,20 @@ static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out)
 
 /* What moves the provider on, if it needs that. Not in a forked child: nothing is its own there, and the
  * gates are shared with the parent, who leaves them. */
-static inline poll_fn mover(const struct dg_queue *q)
+static inline poll_fn poll_op(const struct dg_queue *q)
 {
 	bool ours = q->fork_generation ==
 		    atomic_load_explicit(&dg_fork_generation, memory_order_relaxed);
 	return ours ? q->dev->ops->poll : NULL;
 }
 
-uint32_t dg_queue_drain(struct dg_queue *q, dg_wc *out, uint32_t n)
+uint32_t dg_queue_process_completions(struct dg_queue *q, dg_wc *out, uint32_t n)
 {
 	struct dg_pipe *p = &q->pipe;
 	uint32_t given = 0;
 	if (q->closed)
 		return 0;
-	poll_fn poll = mover(q);
+	poll_fn poll = poll_op(q);
 	if (poll)
 		poll(q->dev, p);
 	for (struct dg_cqe *e; (!out || given < n) && (e = cq_peek(p)); p->cq_head++) {
@@ -135,7 +135,7 @@ uint32_t dg_queue_expire(struct dg_queue *q, uint64_t now)
 	return ended;
 }
 
-static int nap(struct dg_queue *q, uint64_t now, uint64_t deadline)
+static int sleep_on_fd(struct dg_queue *q, uint64_t now, uint64_t deadline)
 {
 	uint64_t until = q->in_flight && q->expire_ns < deadline ? q->expire_ns : deadline;
 	uint64_t left = until > now ? until - now : 0;
@@ -153,7 +153,7 @@ enum { LOOKS = 64, LOOKS_A_PAUSE = 16 };
 
 static bool spin(struct dg_queue *q)
 {
-	poll_fn poll = mover(q);
+	poll_fn poll = poll_op(q);
 	for (uint32_t i = 1; i <= LOOKS; i++) {
 		if (poll)
 			poll(q->dev, &q->pipe);
@@ -191,7 +191,7 @@ int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline)
 		if (rc)
 			break;
 		if (ops->arm ? ops->arm(q->dev, &q->pipe) : dg_pipe_arm(&q->pipe)) {
-			rc = nap(q, now, deadline);
+			rc = sleep_on_fd(q, now, deadline);
 			if (rc)
 				break;
 		}

@@ -99,12 +99,9 @@ static const struct {
 	const char *name;
 	copy_fn copy;
 } methods[] = {
-	{"memcpy", copy_libc},
-	{"pages", copy_pages},
+	{"memcpy", copy_libc}, {"pages", copy_pages},
 #if defined(__x86_64__)
-	{"rep", copy_rep},
-	{"stream", copy_stream},
-	{"stream-pages", copy_stream_pages},
+	{"rep", copy_rep},     {"stream", copy_stream}, {"stream-pages", copy_stream_pages},
 #endif
 };
 #define N_METHODS (sizeof methods / sizeof methods[0])

@@ -74,15 +74,15 @@ uint32_t dg_cpus(void)
 	return n < quota ? n : quota;
 }
 
-void dg_devices_move(void)
+void dg_devices_poll(void)
 {
-	/* Only tried, like each device's lock: dg_door_drop waits for the door's thread with a lock held
+	/* Only tried, like each device's lock: dg_share_server_release waits for the door's thread with a lock held
 	 * that others want with one of these held. */
 	if (pthread_mutex_trylock(&polled_lock))
 		return;
 	for (struct dg_device *dev = polled; dev; dev = dev->next)
 		if (dev->fork_generation == atomic_load(&dg_fork_generation))
-			dg_queues_move(dev);
+			dg_queues_poll(dev);
 	pthread_mutex_unlock(&polled_lock);
 }
 
@@ -103,7 +103,7 @@ static void polled_add(struct dg_device *dev)
 	pthread_mutex_lock(&polled_lock);
 	dev->next = polled;
 	polled = dev;
-	dg_door_pace(true);
+	dg_share_server_set_polling(true);
 	pthread_mutex_unlock(&polled_lock);
 }
 
@@ -115,7 +115,7 @@ static void polled_remove(struct dg_device *dev)
 		at = &(*at)->next;
 	if (*at)
 		*at = dev->next;
-	dg_door_pace(polled != NULL);
+	dg_share_server_set_polling(polled != NULL);
 	pthread_mutex_unlock(&polled_lock);
 }
 
@@ -127,7 +127,7 @@ int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device 
 	if (!rc)
 		rc = dg_fork_watch();
 	if (!rc)
-		rc = dg_table_open();
+		rc = dg_region_table_open();
 	if (rc)
 		return rc;
 	dg_asymmetric_init();
@@ -158,7 +158,7 @@ int dg_device_caps(dg_device *dev, dg_caps *out)
 }
 
 /* In a forked child the engine does not run and the door is shut: there is only memory to free. */
-static int forget(struct dg_device *dev)
+static int free_in_child(struct dg_device *dev)
 {
 	if (dev->ops->poll)
 		polled_remove(dev);
@@ -177,7 +177,7 @@ static struct dg_queue *first_queue(struct dg_device *dev)
 int dg_device_close(dg_device *dev, uint64_t timeout_ns)
 {
 	if (dev->fork_generation != atomic_load(&dg_fork_generation))
-		return forget(dev);
+		return free_in_child(dev);
 	uint64_t deadline = add_sat(now_ns(), timeout_ns);
 	for (struct dg_queue *q; (q = first_queue(dev));) {
 		int rc = dg_queue_close(q);
@@ -193,8 +193,8 @@ int dg_device_close(dg_device *dev, uint64_t timeout_ns)
 	if (dev->ops->poll)
 		polled_remove(dev);
 	dev->ops->close(dev, dev->provider);
-	if (dev->door)
-		dg_door_drop();
+	if (dev->uses_share_server)
+		dg_share_server_release();
 	pthread_mutex_destroy(&dev->lock);
 	free(dev);
 	return 0;

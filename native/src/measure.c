@@ -38,8 +38,9 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
 	if (!ops->bare)
 		return dg_fail(EOPNOTSUPP, "the provider %s has no floor of its own", ops->name);
 	if (p->n != 1 || !count || !window)
-		return dg_fail(EINVAL, "%u copies, %u in flight, of %u records: it takes one record",
-			       count, window, p->n);
+		return dg_fail(EINVAL,
+			       "%u copies, %u in flight, of %u records: it takes one record", count,
+			       window, p->n);
 	int rc = queue_enter(q);
 	if (rc)
 		return rc;

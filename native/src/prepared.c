@@ -7,10 +7,10 @@
 #include "strided_copy.h"
 
 /* How long a run waits: its operations end as DG_TIMED_OUT long before. */
-#define FOR_EVER UINT64_MAX
+#define NO_TIMEOUT UINT64_MAX
 
-/* Records that are all alike need no look at each: see run_even. */
-static void find_even(struct dg_prep *p)
+/* Records that are all alike need no look at each: see run_uniform. */
+static void find_uniform(struct dg_prep *p)
 {
 	const struct dg_op *first = &p->ops[0];
 	if (!p->inline_able || p->n_runs != 1 || p->n_wc != p->n || first->size > 64)
@@ -21,7 +21,7 @@ static void find_even(struct dg_prep *p)
 			return;
 	for (uint32_t i = 0; i < p->n; i++)
 		p->wc[i].user = p->wr[i].user;
-	p->even = first->size;
+	p->uniform_size = first->size;
 }
 
 static int resolve_all(struct dg_prep *p)
@@ -42,7 +42,7 @@ static int resolve_all(struct dg_prep *p)
 	if (p->ops[p->n - 1].flags & DG_CHAIN)
 		return dg_fail(EINVAL,
 			       "the last record has DG_CHAIN: a chain ends within its batch");
-	find_even(p);
+	find_uniform(p);
 	return 0;
 }
 
@@ -142,7 +142,7 @@ static int first_failure(const struct dg_prep *p)
 }
 
 /* dg_queue_run_inline for records that are all alike, straight into their completions. */
-static int run_even(struct dg_prep *p, uint64_t submit_ns)
+static int run_uniform(struct dg_prep *p, uint64_t submit_ns)
 {
 	struct dg_gate *gate = p->runs[0].remote->gate;
 	dg_wc wc = {.op = p->ops[0].opcode,
@@ -155,10 +155,10 @@ static int run_even(struct dg_prep *p, uint64_t submit_ns)
 		n = p->n - i < STAMP_OPS ? p->n - i : STAMP_OPS;
 		wc.status = dg_op_allowed(&p->ops[i]);
 		if (wc.status == DG_OK)
-			dg_copy_ops(&p->ops[i], n, p->even);
+			dg_copy_ops(&p->ops[i], n, p->uniform_size);
 		else
 			failed = wc.status;
-		wc.size = wc.status ? 0 : p->even;
+		wc.size = wc.status ? 0 : p->uniform_size;
 		wc.complete_ns = now_ns();
 		dg_fill_completions(&p->wc[i], n, &wc);
 	}
@@ -173,12 +173,13 @@ int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns)
 	int rc = begin(p, inlined);
 	if (rc)
 		return rc;
-	if (inlined && p->even)
-		return run_even(p, submit_ns);
+	if (inlined && p->uniform_size)
+		return run_uniform(p, submit_ns);
 	if (inlined) {
 		dg_queue_run_inline(p->ops, p->wr, p->n, p->wc, 0, UINT32_MAX);
 	} else {
-		rc = dg_queue_run_ops(q, p->ops, p->wr, p->n, p->n_wc, p->wc, submit_ns, FOR_EVER);
+		rc = dg_queue_run_ops(q, p->ops, p->wr, p->n, p->n_wc, p->wc, submit_ns,
+				      NO_TIMEOUT);
 	}
 	return rc ? rc : first_failure(p);
 }

@@ -58,7 +58,7 @@ static inline bool gate_quiet(struct dg_gate *g)
 }
 
 /* A region as the data path sees it, one cache line in the device's table. */
-struct dg_hot {
+struct dg_region_entry {
 	char *base; /* here; in the exporter for VM; for ASK an offset, so 0 */
 	uint64_t size;
 	struct dg_gate *gate;
@@ -72,17 +72,17 @@ struct dg_hot {
 	uint32_t generation;
 	uint32_t device; /* number */
 };
-_Static_assert(sizeof(struct dg_hot) == 64, "a region is one cache line on the data path");
+_Static_assert(sizeof(struct dg_region_entry) == 64, "a region is one cache line on the data path");
 
 /* table.c: one table for the process, never freed, so that a stale id or index is never a stray
  * pointer, and a region of one device is not mistaken for one of another. */
-#define TABLE_SIZE       (1u << 20)
-#define REGION_INDEX(id) ((id) & (TABLE_SIZE - 1))
-extern struct dg_hot *dg_table;
+#define REGION_TABLE_SIZE (1u << 20)
+#define REGION_INDEX(id)  ((id) & (REGION_TABLE_SIZE - 1))
+extern struct dg_region_entry *dg_region_table;
 
-static inline struct dg_hot *hot_at(uint32_t index)
+static inline struct dg_region_entry *region_entry_at(uint32_t index)
 {
-	return dg_table + index;
+	return dg_region_table + index;
 }
 
 struct dg_ops;
@@ -97,10 +97,10 @@ struct dg_device {
 	struct dg_region *regions;
 	struct dg_queue *queues;
 	uint32_t fork_generation;
-	bool door; /* this device holds a reference to the door */
+	bool uses_share_server; /* this device holds a reference to the door */
 	bool gpu; /* its provider reaches GPU memory */
 	bool registers; /* it moves only what map() was given: also memory that is mapped here already */
-	const char *blob; /* whose exports map() takes, and export() makes; NULL: none */
+	const char *blob_provider; /* whose exports map() takes, and export() makes; NULL: none */
 	dg_caps caps;
 };
 
@@ -108,7 +108,7 @@ struct dg_device {
  * stay entered, and an exporter's close would wait for him: so whoever waits for a gate, here and in
  * the door's thread, calls this, again and again. It looks at each queue that nobody is in, and leaves
  * out what is locked: it never waits. */
-void dg_devices_move(void);
+void dg_devices_poll(void);
 /* Around fork(): before all other locks. In the child none of them is polled any more. */
 void dg_devices_fork_lock(void);
 void dg_devices_fork_unlock(bool child);
@@ -135,9 +135,9 @@ struct dg_ops {
 	int (*arm)(struct dg_device *dev, struct dg_pipe *p);
 	/* Makes memory usable that is this process's own (m->addr), or a GPU block that another exports
 	 * (m->addr NULL), or what the blob of r->from opens: fills hot->base and method, and r->mapped for
-	 * unmap. NULL: dg_map_lent. */
+	 * unmap. NULL: dg_map_default. */
 	int (*map)(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
-		   struct dg_hot *hot);
+		   struct dg_region_entry *entry);
 	void (*unmap)(struct dg_device *dev, void *state, struct dg_region *r);
 	/* Puts the provider's own export of r into d: provider, blob and blob_length. NULL: it has none. */
 	int (*export)(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,
@@ -155,7 +155,7 @@ struct dg_ops {
 
 extern const struct dg_ops dg_soft_ops, dg_fault_ops, dg_cuda_ops, dg_doca_ops, dg_softdoca_ops;
 /* region.c: what a provider without a GPU does: host memory as it is; GPU memory is lent, not copied. */
-int dg_map_lent(struct dg_device *dev, const dg_memory *m, struct dg_hot *hot);
+int dg_map_default(struct dg_device *dev, const dg_memory *m, struct dg_region_entry *entry);
 const struct dg_ops *dg_ops_find(const char *name);
 
 /* Counts forks of this process: what was opened before a fork is not usable in the child. */
@@ -181,8 +181,8 @@ static inline void gates_flush(struct dg_gates *l)
 {
 	if (!l->n)
 		return;
-	l->pass(hot_at(l->local)->gate, l->n);
-	l->pass(hot_at(l->remote)->gate, l->n);
+	l->pass(region_entry_at(l->local)->gate, l->n);
+	l->pass(region_entry_at(l->remote)->gate, l->n);
 	l->n = 0;
 }
 

@@ -9,7 +9,7 @@
 
 int dg_queue_refuse(struct dg_queue *q, uint32_t found)
 {
-	while (found == QUEUE_MOVED) {
+	while (found == QUEUE_POLLED) {
 		cpu_relax();
 		found = QUEUE_FREE;
 		if (atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_POSTING))
@@ -19,13 +19,13 @@ int dg_queue_refuse(struct dg_queue *q, uint32_t found)
 		       found == QUEUE_WAITING ? "waiting" : "posting");
 }
 
-void dg_queues_move(struct dg_device *dev)
+void dg_queues_poll(struct dg_device *dev)
 {
 	if (pthread_mutex_trylock(&dev->lock))
 		return;
 	for (struct dg_queue *q = dev->queues; q; q = q->next) {
 		uint32_t found = QUEUE_FREE;
-		if (!atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_MOVED))
+		if (!atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_POLLED))
 			continue;
 		if (!q->closed) {
 			dev->ops->poll(dev, &q->pipe);
@@ -160,7 +160,7 @@ static void flush_rest(struct dg_queue *q)
 		s->state = SLOT_DONE;
 		q->credits += s->kind == KIND_DROPPED;
 		if (s->kind == KIND_POLL)
-			dg_slot_give(s, &q->ready[q->ready_tail++ & q->ready_mask]);
+			dg_slot_to_wc(s, &q->ready[q->ready_tail++ & q->ready_mask]);
 	}
 }
 
@@ -172,7 +172,7 @@ int dg_queue_close(dg_queue *q)
 	bool listed = !q->closed && q->fork_generation == atomic_load(&dg_fork_generation);
 	if (listed) {
 		q->dev->ops->detach(q->dev, &q->pipe);
-		dg_queue_drain(q, NULL, 0);
+		dg_queue_process_completions(q, NULL, 0);
 		flush_rest(q);
 	}
 	if (!q->closed)
@@ -196,7 +196,7 @@ void dg_queue_free(dg_queue *q)
 	/* Nobody else is inside, says the caller: a thread that died inside must not keep us out. Who moves
 	 * the queue on may be, and may come at any time: he is waited for, here and in dg_queue_close. */
 	uint32_t found = atomic_load(&q->in_use);
-	while (found == QUEUE_MOVED ||
+	while (found == QUEUE_POLLED ||
 	       !atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_FREE)) {
 		cpu_relax();
 		found = atomic_load(&q->in_use);
@@ -284,7 +284,7 @@ int dg_queue_poll(dg_queue *q, dg_wc *wc, uint32_t n, uint64_t timeout_ns)
 	for (;;) {
 		got = take_ready(q, wc, n);
 		if (got < n)
-			got += dg_queue_drain(q, wc + got, n - got);
+			got += dg_queue_process_completions(q, wc + got, n - got);
 		if (got || q->closed || !n)
 			break;
 		uint64_t now = now_ns();
@@ -310,7 +310,7 @@ static int wait_run(struct dg_queue *q, const struct dg_op *ops, uint32_t n, uin
 {
 	uint64_t start = 0, spin_end = 0, size = 0;
 	while (q->run_left) {
-		dg_queue_drain(q, NULL, 0);
+		dg_queue_process_completions(q, NULL, 0);
 		if (!q->run_left)
 			break;
 		uint64_t now = now_ns();

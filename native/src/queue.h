@@ -27,7 +27,7 @@
 #include "provider.h"
 
 /* MOVED: somebody moves a queue on that its caller does not look at; that takes a moment. */
-enum { QUEUE_FREE, QUEUE_POSTING, QUEUE_WAITING, QUEUE_MOVED };
+enum { QUEUE_FREE, QUEUE_POSTING, QUEUE_WAITING, QUEUE_POLLED };
 enum slot_state { SLOT_FREE, SLOT_PENDING, SLOT_DONE, SLOT_ZOMBIE };
 /* Where a completion goes: to poll, to the transfer that asks, to the run that waits; a part of a
  * chain has none, and a dropped transfer's goes nowhere. */
@@ -50,7 +50,7 @@ _Static_assert(sizeof(struct dg_slot) == 64, "a slot is one cache line");
 
 struct dg_queue {
 	struct dg_device *dev;
-	atomic_uint in_use, leaves; /* leaves counts queue_leave(), for dg_queues_grace */
+	atomic_uint in_use, leave_count; /* leaves counts queue_leave(), for dg_queues_grace */
 	uint32_t fork_generation;
 	atomic_uint refs; /* the handle and each prepared operation */
 	bool closed, broken;
@@ -78,7 +78,7 @@ enum { STAMP_OPS = 16, STAMP_BYTES = 65536 };
 
 /* Operations over one pair of regions in a row: what is looked up once for all of them. */
 struct op_run {
-	struct dg_hot *local, *remote;
+	struct dg_region_entry *local, *remote;
 	uint32_t local_id, remote_id;
 };
 
@@ -88,7 +88,7 @@ struct dg_prep {
 	uint64_t total;
 	bool inline_able;
 	uint64_t
-		even; /* the size of all records, if each is one small run of bytes and none is chained */
+		uniform_size; /* the size of all records, if each is one small run of bytes and none is chained */
 	dg_wr *wr;
 	struct dg_op *ops;
 	struct op_run *runs;
@@ -111,10 +111,10 @@ static inline int queue_enter(struct dg_queue *q)
 
 static inline void queue_leave(struct dg_queue *q)
 {
-	uint32_t n = atomic_load_explicit(&q->leaves, memory_order_relaxed);
+	uint32_t n = atomic_load_explicit(&q->leave_count, memory_order_relaxed);
 	/* Release: who waits in dg_queues_grace may see this and not yet in_use, and then gives the local
 	 * memory of an inline copy back. What was copied must be there before this is. */
-	atomic_store_explicit(&q->leaves, n + 1, memory_order_release);
+	atomic_store_explicit(&q->leave_count, n + 1, memory_order_release);
 	atomic_store_explicit(&q->in_use, QUEUE_FREE, memory_order_release);
 }
 
@@ -122,7 +122,7 @@ static inline void queue_leave(struct dg_queue *q)
 int dg_queue_postable(struct dg_queue *q);
 
 /* drain.c: moves completions out of the pipe. out takes up to n of those for poll, directly. */
-uint32_t dg_queue_drain(struct dg_queue *q, dg_wc *out, uint32_t n);
+uint32_t dg_queue_process_completions(struct dg_queue *q, dg_wc *out, uint32_t n);
 /* Ends what is overdue as TIMED_OUT. Gives how many. */
 uint32_t dg_queue_expire(struct dg_queue *q, uint64_t now);
 /* How long a wait for `size` bytes spins from `start` on: sleeping and being woken costs tens of
@@ -138,10 +138,10 @@ static inline uint64_t spin_until(const struct dg_queue *q, uint64_t start, uint
 /* Sleeps or spins until the pipe has something, or until deadline. 0, or -EINTR. */
 int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline);
 
-/* queue.c: dg_devices_move for one device. */
-void dg_queues_move(struct dg_device *dev);
+/* queue.c: dg_devices_poll for one device. */
+void dg_queues_poll(struct dg_device *dev);
 
-void dg_slot_give(const struct dg_slot *s, dg_wc *wc);
+void dg_slot_to_wc(const struct dg_slot *s, dg_wc *wc);
 /* queue.c: submits n checked operations and waits for their n_wc completions. */
 int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
 		     uint32_t n_wc, dg_wc *wc, uint64_t submit_ns, uint64_t timeout_ns);

@@ -34,7 +34,7 @@ struct dg_op {
 #define OP_PLAIN      0x80u
 #define OP_GPU_LOCAL  0x40u
 #define OP_GPU_REMOTE 0x20u
-#define OP_GPU	      (OP_GPU_LOCAL | OP_GPU_REMOTE)
+#define OP_GPU        (OP_GPU_LOCAL | OP_GPU_REMOTE)
 
 struct dg_cqe {
 	uint64_t complete_ns;
@@ -96,7 +96,8 @@ struct dg_pipe {
 	int wait_fd; /* what the caller sleeps on: event_fd, or an epoll fd over it */
 	/* the caller's end: a line that the far end never reads */
 	_Alignas(64) uint32_t sq_tail, cq_head;
-	uint64_t posted_ns; /* about when the last operation was; for a far end in the caller's thread */
+	uint64_t
+		posted_ns; /* about when the last operation was; for a far end in the caller's thread */
 	/* the flag of the caller's end, read by the far end */
 	_Alignas(64) atomic_uint cq_armed;
 	/* the far end */

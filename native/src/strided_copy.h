@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many small copies in one call: rows of a strided transfer, and records that are all alike. */
-#ifndef DG_ROWS_H
-#define DG_ROWS_H
+#ifndef DG_STRIDED_COPY_H
+#define DG_STRIDED_COPY_H
 
 #include "dgkit.h"
 #include "ring.h"

@@ -132,7 +132,7 @@ static int wait_slot(struct dg_queue *q, struct dg_slot *s, uint64_t timeout_ns)
 {
 	uint64_t start = 0;
 	while (s->state != SLOT_DONE) {
-		dg_queue_drain(q, NULL, 0);
+		dg_queue_process_completions(q, NULL, 0);
 		if (s->state == SLOT_DONE)
 			break;
 		if (q->closed)
@@ -180,7 +180,7 @@ int64_t dg_transfer_wait_for(int64_t ticket, uint64_t timeout_ns)
 	else
 		rc = wait_slot(q, s, timeout_ns);
 	if (rc == 1) {
-		dg_slot_give(s, &q->sink[q->sink_next]);
+		dg_slot_to_wc(s, &q->sink[q->sink_next]);
 		rc = q->sink_next++ + (s->status == DG_OK ? 0 : DG_FAILED);
 		retire(q, s);
 	}

@@ -24,7 +24,7 @@ static const char *provider UNUSED = "soft"; /* the one under test */
 static const char *wrapped UNUSED; /* the one that the provider fault wraps, soft if NULL */
 
 /* A queue and the place where its transfers' completions go. */
-struct lane {
+struct test_queue {
 	dg_queue *q;
 	dg_wc sink[64];
 };
@@ -33,11 +33,11 @@ struct fix {
 	dg_device *dev;
 	size_t size;
 	bool gpu; /* there is GPU memory */
-	uint8_t *here, *there; /* the local bytes, and those behind the remote region */
+	uint8_t *local_bytes, *remote_bytes; /* the local bytes, and those behind the remote region */
 	dg_region *local, *source, *remote;
 	uint32_t l, r; /* the ids of local and remote */
-	struct lane lane;
-	dg_queue *q; /* lane.q */
+	struct test_queue tq;
+	dg_queue *q; /* tq.q */
 };
 
 /* A transfer that was posted: its ticket, or the completion that came at once (ticket 0), or an
@@ -167,7 +167,7 @@ UNUSED static dg_region *imported(dg_device *dev, dg_region *source, uint32_t ac
 }
 
 /* Sets l->q and its sink. Gives what dg_queue_open gave. */
-UNUSED static int lane_open(struct lane *l, dg_device *dev, uint32_t depth, uint32_t path,
+UNUSED static int test_queue_open(struct test_queue *l, dg_device *dev, uint32_t depth, uint32_t path,
 			    uint64_t spin_ns, uint64_t op_timeout_ns)
 {
 	int rc = dg_queue_open(dev, depth, path, spin_ns, op_timeout_ns, &l->q);
@@ -183,11 +183,11 @@ UNUSED static void fix_regions(struct fix *f, size_t size, uint64_t spin_ns)
 	f->dev = device_spinning(spin_ns);
 	f->size = size;
 	f->gpu = !strcmp(provider, "cuda");
-	f->here = pages(size);
-	f->there = f->gpu ? gpu_pages(size) : pages(size);
-	f->local = registered(f->dev, f->here, size, RW);
-	f->source = f->gpu ? registered_gpu(f->dev, f->there, size, RW)
-			   : registered(f->dev, f->there, size, RW);
+	f->local_bytes = pages(size);
+	f->remote_bytes = f->gpu ? gpu_pages(size) : pages(size);
+	f->local = registered(f->dev, f->local_bytes, size, RW);
+	f->source = f->gpu ? registered_gpu(f->dev, f->remote_bytes, size, RW)
+			   : registered(f->dev, f->remote_bytes, size, RW);
 	f->remote = imported(f->dev, f->source, RW);
 	f->l = id_of(f->local);
 	f->r = id_of(f->remote);
@@ -200,11 +200,11 @@ UNUSED static void fix_close(struct fix *f)
 		dg_queue_free(f->q);
 	}
 	CHECK_EQ(dg_device_close(f->dev, SECOND), 0);
-	CHECK_EQ(munmap(f->here, f->size), 0);
+	CHECK_EQ(munmap(f->local_bytes, f->size), 0);
 	if (f->gpu)
-		gpu_free(f->there);
+		gpu_free(f->remote_bytes);
 	else
-		CHECK_EQ(munmap(f->there, f->size), 0);
+		CHECK_EQ(munmap(f->remote_bytes, f->size), 0);
 }
 
 /* False where the provider does nothing inline, which only path `inline` asks for. */
@@ -213,13 +213,13 @@ UNUSED static bool fix_try(struct fix *f, size_t size, uint32_t depth, uint32_t 
 	int rc;
 
 	fix_regions(f, size, 0);
-	rc = lane_open(&f->lane, f->dev, depth, path, 20000, 20 * SECOND);
+	rc = test_queue_open(&f->tq, f->dev, depth, path, 20000, 20 * SECOND);
 	if (rc == -EOPNOTSUPP && path == DG_PATH_INLINE) {
 		fix_close(f);
 		return false;
 	}
 	CHECK_EQ(rc, 0);
-	f->q = f->lane.q;
+	f->q = f->tq.q;
 	return true;
 }
 
@@ -248,7 +248,7 @@ UNUSED static dg_wr record(const struct fix *f, uint32_t op, uint64_t size, uint
 			.local_offset = local_offset, .remote_offset = remote_offset };
 }
 
-UNUSED static struct transfer begin_wr(struct lane *l, const dg_wr *wr, uint32_t n)
+UNUSED static struct transfer begin_wr(struct test_queue *l, const dg_wr *wr, uint32_t n)
 {
 	struct transfer t = { .ticket = dg_transfer_post_wr(l->q, wr, n) };
 
@@ -259,7 +259,7 @@ UNUSED static struct transfer begin_wr(struct lane *l, const dg_wr *wr, uint32_t
 	return t;
 }
 
-UNUSED static struct transfer begin(struct lane *l, const dg_wr *wr)
+UNUSED static struct transfer begin(struct test_queue *l, const dg_wr *wr)
 {
 	struct transfer t = { .ticket = dg_transfer_post(l->q, wr->op, wr->local, wr->remote, wr->size,
 							 wr->local_offset, wr->remote_offset, wr->flags) };
@@ -272,7 +272,7 @@ UNUSED static struct transfer begin(struct lane *l, const dg_wr *wr)
 }
 
 /* Takes the completion into t->wc: 0, or -ETIME, or another errno. */
-UNUSED static int take(struct lane *l, struct transfer *t, uint64_t timeout_ns)
+UNUSED static int take(struct test_queue *l, struct transfer *t, uint64_t timeout_ns)
 {
 	int64_t at;
 
@@ -292,7 +292,7 @@ UNUSED static int take(struct lane *l, struct transfer *t, uint64_t timeout_ns)
 }
 
 /* Posts a transfer, waits for it, and gives its completion. */
-UNUSED static dg_wc done(struct lane *l, const dg_wr *wr)
+UNUSED static dg_wc done(struct test_queue *l, const dg_wr *wr)
 {
 	struct transfer t = begin(l, wr);
 

@@ -8,7 +8,7 @@
 /* One transfer of n bytes; what lies beside them stays as it was. */
 static void copy_once(struct fix *f, uint32_t op, size_t n, size_t local_offset, size_t remote_offset)
 {
-	uint8_t *from = op == DG_WRITE ? f->here : f->there, *to = op == DG_WRITE ? f->there : f->here;
+	uint8_t *from = op == DG_WRITE ? f->local_bytes : f->remote_bytes, *to = op == DG_WRITE ? f->remote_bytes : f->local_bytes;
 	size_t at = op == DG_WRITE ? remote_offset : local_offset;
 	size_t source = op == DG_WRITE ? local_offset : remote_offset;
 	dg_wr wr = record(f, op, n, local_offset, remote_offset);
@@ -18,7 +18,7 @@ static void copy_once(struct fix *f, uint32_t op, size_t n, size_t local_offset,
 	memset(to + at, 0xee, n + 1);
 	if (at)
 		to[at - 1] = 0xdd;
-	wc = done(&f->lane, &wr);
+	wc = done(&f->tq, &wr);
 	CHECK_EQ(wc.status, DG_OK);
 	CHECK_EQ(wc.size, n);
 	CHECK_EQ(wc.op, op);
@@ -66,12 +66,12 @@ static void says_path(struct fix *f, uint32_t path)
 
 	CHECK_EQ(dg_device_caps(f->dev, &caps), 0);
 	CHECK(!strcmp(caps.provider, provider));
-	got = done(&f->lane, &small).path;
+	got = done(&f->tq, &small).path;
 	if (path != DG_PATH_AUTO)
 		CHECK_EQ(got, path);
 	else
 		CHECK(got == DG_PATH_INLINE || got == DG_PATH_WORKER);
-	got = done(&f->lane, &large).path;
+	got = done(&f->tq, &large).path;
 	CHECK_EQ(got, path == DG_PATH_INLINE ? DG_PATH_INLINE : DG_PATH_WORKER);
 }
 
@@ -92,7 +92,7 @@ static void batch_in_order(struct fix *f, uint32_t path)
 		wr[i] = record(f, DG_WRITE, 100, 100 * i, 100 * (N - 1 - i));
 		wr[i].user = 1000 + i;
 	}
-	fill(f->here, 100 * N, 3);
+	fill(f->local_bytes, 100 * N, 3);
 	CHECK_EQ(dg_queue_post(f->q, wr, N), 0);
 	while (got < N) {
 		int n = dg_queue_poll(f->q, wc + got, N - got, SECOND);
@@ -103,7 +103,7 @@ static void batch_in_order(struct fix *f, uint32_t path)
 	for (uint32_t i = 0; i < N; i++) {
 		CHECK_EQ(wc[i].user, 1000 + i);
 		CHECK_EQ(wc[i].status, DG_OK);
-		check_pattern(f->there + 100 * (N - 1 - i), 100 * i, 100, 3);
+		check_pattern(f->remote_bytes + 100 * (N - 1 - i), 100 * i, 100, 3);
 	}
 	CHECK_EQ(dg_queue_poll(f->q, wc, N, 0), 0);
 	CHECK_EQ(dg_queue_pending(f->q), 0);
@@ -128,15 +128,15 @@ static void refuse_batch(struct fix *f, uint32_t bad)
 			wr[i].local = id_of(other);
 	}
 	wr[bad].remote_offset = 4096 - 63;
-	fill(f->here, 4096, 1);
-	memset(f->there, 0, 4096);
+	fill(f->local_bytes, 4096, 1);
+	memset(f->remote_bytes, 0, 4096);
 	CHECK_EQ(dg_queue_post(f->q, wr, N), -ERANGE);
 	CHECK_SAYS(dg_last_error(), "record");
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 	/* The gates were left: nothing is in flight, so closing has nothing to wait for. */
 	CHECK_EQ(dg_region_close(other, 0), 0);
 	for (size_t i = 0; i < 4096; i++)
-		CHECK_EQ(f->there[i], 0);
+		CHECK_EQ(f->remote_bytes[i], 0);
 	CHECK_EQ(munmap(more, 4096), 0);
 }
 
@@ -168,7 +168,7 @@ static void chain_parts(struct fix *f, uint32_t path)
 	struct transfer t;
 
 	(void)path;
-	fill(f->here, 4096, 9);
+	fill(f->local_bytes, 4096, 9);
 	for (uint32_t i = 0; i < PARTS; i++) {
 		wr[i] = record(f, DG_WRITE, LEN, 400 * i, LEN * i);
 		wr[i].flags = i + 1 < PARTS ? DG_CHAIN : 0;
@@ -182,14 +182,14 @@ static void chain_parts(struct fix *f, uint32_t path)
 	CHECK_EQ(wc[1].user, 77);
 	CHECK_EQ(wc[1].size, 8);
 	for (uint32_t i = 0; i < PARTS; i++)
-		check_pattern(f->there + LEN * i, 400 * i, LEN, 9);
-	memset(f->there, 0, 4096);
-	t = begin_wr(&f->lane, wr, PARTS);
+		check_pattern(f->remote_bytes + LEN * i, 400 * i, LEN, 9);
+	memset(f->remote_bytes, 0, 4096);
+	t = begin_wr(&f->tq, wr, PARTS);
 	CHECK(t.ticket >= 0);
-	CHECK_EQ(take(&f->lane, &t, SECOND), 0);
+	CHECK_EQ(take(&f->tq, &t, SECOND), 0);
 	CHECK_EQ(t.wc.size, PARTS * LEN);
 	for (uint32_t i = 0; i < PARTS; i++)
-		check_pattern(f->there + LEN * i, 400 * i, LEN, 9);
+		check_pattern(f->remote_bytes + LEN * i, 400 * i, LEN, 9);
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
@@ -222,7 +222,7 @@ static void a_chain_that_does_not_end_in_its_batch_is_refused(void)
 
 static void copy_rows(struct fix *f, uint32_t op, uint32_t size, uint32_t rows, uint32_t ls, uint32_t rs)
 {
-	uint8_t *from = op == DG_WRITE ? f->here : f->there, *to = op == DG_WRITE ? f->there : f->here;
+	uint8_t *from = op == DG_WRITE ? f->local_bytes : f->remote_bytes, *to = op == DG_WRITE ? f->remote_bytes : f->local_bytes;
 	uint32_t from_stride = op == DG_WRITE ? ls : rs, to_stride = op == DG_WRITE ? rs : ls;
 	dg_wr wr = record(f, op, size, 3, 3);
 	struct transfer t;
@@ -232,9 +232,9 @@ static void copy_rows(struct fix *f, uint32_t op, uint32_t size, uint32_t rows, 
 	wr.remote_stride = rs;
 	fill(from, f->size, size + rows);
 	memset(to, 0xee, f->size);
-	t = begin_wr(&f->lane, &wr, 1);
+	t = begin_wr(&f->tq, &wr, 1);
 	CHECK(t.ticket >= 0);
-	CHECK_EQ(take(&f->lane, &t, 30 * SECOND), 0);
+	CHECK_EQ(take(&f->tq, &t, 30 * SECOND), 0);
 	CHECK_EQ(t.wc.status, DG_OK);
 	CHECK_EQ(t.wc.size, (uint64_t)size * rows);
 	for (uint32_t i = 0; i < rows; i++) {

@@ -59,7 +59,7 @@ static void what_is_posted_to_an_armed_queue_wakes_its_sleeper(void)
 }
 
 /* What wakes a sleeper may be refused by the driver: then the door's thread does it. */
-static void a_sleeper_whom_the_driver_does_not_wake_is_woken(void)
+static void a_sleeper_that_the_driver_does_not_wake_is_woken(void)
 {
 	struct fix f;
 	dg_wc wc[2];
@@ -137,7 +137,7 @@ static void no_floor_is_measured_over_a_region_that_was_closed(void)
 	fix_close(&f);
 }
 
-static int door_of(dg_region *r)
+static int connect_to_exporter(dg_region *r)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	struct dg_descriptor d;
@@ -150,33 +150,33 @@ static int door_of(dg_region *r)
 	return fd;
 }
 
-static void the_door_answers_while_a_region_is_being_closed(void)
+static void the_share_server_answers_while_a_region_is_being_closed(void)
 {
-	struct door_ask ask = { .magic = DOOR_MAGIC, .version = DOOR_VERSION, .kind = DOOR_GET };
+	struct dg_share_request ask = { .magic = SHARE_MAGIC, .version = SHARE_VERSION, .kind = SHARE_GET };
 	struct fix f;
-	struct door_answer answer;
+	struct dg_share_reply answer;
 	pthread_t measures, closes;
-	int door;
+	int server;
 
 	gpu_fix(&f, "copy_us=50000");
-	door = door_of(f.source);
+	server = connect_to_exporter(f.source);
 	CHECK_EQ(pthread_create(&measures, NULL, measure, &f), 0);
-	while (!atomic_load(&hot_at(REGION_INDEX(f.r))->gate->posted))
+	while (!atomic_load(&region_entry_at(REGION_INDEX(f.r))->gate->posted))
 		; /* it is not inside for long yet */
-	CHECK_EQ(pthread_create(&closes, NULL, close_slowly, registered(f.dev, f.here, 4096, RW)), 0);
+	CHECK_EQ(pthread_create(&closes, NULL, close_slowly, registered(f.dev, f.local_bytes, 4096, RW)), 0);
 	for (int i = 0; i < 40; i++) { /* longer than the door's thread leaves the queues alone */
 		uint64_t before = dg_now_ns();
 
-		CHECK_EQ(send(door, &ask, sizeof(ask), 0), (ssize_t)sizeof(ask));
-		CHECK(readable(door, 400));
-		CHECK_EQ(recv(door, &answer, sizeof(answer), 0), (ssize_t)sizeof(answer));
+		CHECK_EQ(send(server, &ask, sizeof(ask), 0), (ssize_t)sizeof(ask));
+		CHECK(readable(server, 400));
+		CHECK_EQ(recv(server, &answer, sizeof(answer), 0), (ssize_t)sizeof(answer));
 		CHECK_EQ(answer.status, DG_REMOTE_ACCESS_ERROR);
 		while (dg_now_ns() < before + 5 * MS)
 			;
 	}
 	pthread_join(closes, NULL);
 	pthread_join(measures, NULL);
-	close(door);
+	close(server);
 	fix_close(&f);
 }
 
@@ -237,7 +237,7 @@ static void a_read_only_view_is_pinned_as_what_it_lies_in(void)
 }
 
 /* Says of 64 KiB that they are 1 GiB. */
-static void boast(int fd)
+static void export_oversized(int fd)
 {
 	dg_memory m = { .size = 1u << 30, .fd = -1, .block = 1u << 30, .kind = DG_KIND_CUDA_IPC };
 	struct token t;
@@ -261,7 +261,7 @@ static void boast(int fd)
 
 static void a_block_smaller_than_its_exporter_says_is_refused(void)
 {
-	struct other o = start(boast);
+	struct other o = start(export_oversized);
 	struct token t;
 	dg_device *dev;
 	dg_region *r;
@@ -291,7 +291,7 @@ static void *open_and_close(void *arg)
 	return NULL;
 }
 
-static void the_door_is_shut_while_devices_come_and_go(void)
+static void the_share_server_stops_while_devices_open_and_close(void)
 {
 	pthread_t threads[2];
 	uint8_t bytes[64];
@@ -318,14 +318,14 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(what_is_posted_to_an_armed_queue_wakes_its_sleeper),
-		TEST(a_sleeper_whom_the_driver_does_not_wake_is_woken),
+		TEST(a_sleeper_that_the_driver_does_not_wake_is_woken),
 		TEST(a_forked_child_that_polls_changes_nothing),
 		TEST(no_floor_is_measured_over_a_region_that_was_closed),
-		TEST(the_door_answers_while_a_region_is_being_closed),
+		TEST(the_share_server_answers_while_a_region_is_being_closed),
 		TEST(pinned_memory_keeps_the_context_that_pinned_it),
 		TEST(a_read_only_view_is_pinned_as_what_it_lies_in),
 		TEST(a_block_smaller_than_its_exporter_says_is_refused),
-		TEST(the_door_is_shut_while_devices_come_and_go),
+		TEST(the_share_server_stops_while_devices_open_and_close),
 	};
 
 	provider = "cuda";

@@ -117,7 +117,7 @@ static void other_versions_are_named(void)
 	}
 }
 
-static void other_bytes_are_no_descriptor(void)
+static void other_bytes_are_not_a_descriptor(void)
 {
 	uint8_t zeros[DG_DESCRIPTOR_MAX] = { 0 }, ones[DG_DESCRIPTOR_MAX];
 
@@ -161,7 +161,7 @@ static int import_of(struct dg_descriptor d)
 	return rc;
 }
 
-static void one_of_another_machine_is_named_so(void)
+static void a_descriptor_of_another_machine_says_so(void)
 {
 	struct dg_descriptor d = good();
 
@@ -170,7 +170,7 @@ static void one_of_another_machine_is_named_so(void)
 	CHECK_SAYS(dg_last_error(), "machine");
 }
 
-static void one_of_a_dead_process_says_that_it_is_gone(void)
+static void a_descriptor_of_a_dead_process_says_that_it_is_gone(void)
 {
 	CHECK_EQ(import_of(good()), -ENOTCONN);
 }
@@ -240,10 +240,10 @@ int main(int argc, char **argv)
 		TEST(bytes_after_the_end_are_refused),
 		TEST(each_single_bit_altered_is_refused),
 		TEST(other_versions_are_named),
-		TEST(other_bytes_are_no_descriptor),
+		TEST(other_bytes_are_not_a_descriptor),
 		TEST(fields_without_sense_are_refused),
-		TEST(one_of_another_machine_is_named_so),
-		TEST(one_of_a_dead_process_says_that_it_is_gone),
+		TEST(a_descriptor_of_another_machine_says_so),
+		TEST(a_descriptor_of_a_dead_process_says_that_it_is_gone),
 		TEST(a_key_that_the_exporter_does_not_know_opens_nothing),
 		TEST(edited_size_and_access_gain_nothing),
 	};

@@ -84,7 +84,7 @@ static void a_descriptor_carries_docas_export(void)
 	CHECK(!strcmp((char *)a.provider, "softdoca"));
 	CHECK(a.blob_length > sizeof(address));
 	memcpy(&address, a.blob, sizeof(address));
-	CHECK(address == (uintptr_t)f.there);
+	CHECK(address == (uintptr_t)f.remote_bytes);
 	/* A read-only export is one to DOCA, too: another map, which nobody may write through. */
 	CHECK(a.blob_length != n.blob_length || memcmp(a.blob, n.blob, a.blob_length));
 	fix_close(&f);
@@ -92,14 +92,14 @@ static void a_descriptor_carries_docas_export(void)
 
 static void check_copy(struct fix *f, uint32_t op, size_t size)
 {
-	uint8_t *from = op == DG_WRITE ? f->here : f->there, *to = op == DG_WRITE ? f->there : f->here;
+	uint8_t *from = op == DG_WRITE ? f->local_bytes : f->remote_bytes, *to = op == DG_WRITE ? f->remote_bytes : f->local_bytes;
 	dg_wr wr = record(f, op, size, 3, 5);
 	size_t from_at = op == DG_WRITE ? 3 : 5, to_at = op == DG_WRITE ? 5 : 3;
 	dg_wc wc;
 
 	fill(from, f->size, (unsigned)size);
 	memset(to, 0xee, f->size);
-	wc = done(&f->lane, &wr);
+	wc = done(&f->tq, &wr);
 	CHECK_EQ(wc.status, DG_OK);
 	CHECK_EQ(wc.size, size);
 	check_pattern(to + to_at, from_at, size, (unsigned)size);
@@ -138,12 +138,12 @@ static void rows_larger_than_a_task_land_where_they_should(void)
 	wr.rows = ROWS;
 	wr.local_stride = ROW;
 	wr.remote_stride = ROW + 64;
-	fill(f.here, f.size, 2);
+	fill(f.local_bytes, f.size, 2);
 	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), 1);
 	CHECK_EQ(wc.status, DG_OK);
 	CHECK_EQ(wc.size, (uint64_t)ROW * ROWS);
 	for (size_t i = 0; i < ROWS; i++)
-		check_pattern(f.there + i * (ROW + 64), i * ROW, ROW, 2);
+		check_pattern(f.remote_bytes + i * (ROW + 64), i * ROW, ROW, 2);
 	fix_close(&f);
 }
 
@@ -180,7 +180,7 @@ static void after_an_error_the_queue_goes_on(void)
 
 	setenv("SOFTDOCA_FAULTS", "error skip=30 every=50 status=io_failed", 1);
 	fix_open(&f, 1 << 20, N);
-	fill(f.here, f.size, 8);
+	fill(f.local_bytes, f.size, 8);
 	for (uint32_t round = 0; round < 20; round++) {
 		for (uint32_t i = 0; i < N; i++)
 			wr[i] = record(&f, DG_WRITE, 20000, 20000 * i, 20000 * i);
@@ -190,7 +190,7 @@ static void after_an_error_the_queue_goes_on(void)
 			      wc[i].status == DG_FLUSHED);
 			failed += wc[i].status != DG_OK;
 			if (wc[i].status == DG_OK)
-				check_pattern(f.there + 20000 * i, 20000 * i, 20000, 8);
+				check_pattern(f.remote_bytes + 20000 * i, 20000 * i, 20000, 8);
 		}
 		CHECK_EQ(dg_queue_pending(f.q), 0);
 	}
@@ -328,12 +328,12 @@ static void regions_close_while_a_queue_is_busy_with_others(void)
 {
 	struct busy b = { 0 };
 	pthread_t thread;
-	struct lane own;
+	struct test_queue own;
 	struct fix f;
 
 	fix_open(&f, 1 << 16, 64);
 	b.f = &f;
-	CHECK_EQ(lane_open(&own, f.dev, 4, DG_PATH_WORKER, 0, 20 * SECOND), 0);
+	CHECK_EQ(test_queue_open(&own, f.dev, 4, DG_PATH_WORKER, 0, 20 * SECOND), 0);
 	CHECK_EQ(pthread_create(&thread, NULL, keep_busy, &b), 0);
 	for (uint32_t i = 0; i < 500; i++) {
 		uint8_t *bytes = pages(4096);
@@ -376,7 +376,7 @@ static void a_queue_goes_from_region_to_region(void)
 	CHECK_EQ(dg_queue_run(f.q, wr, 4 * N, wc, 20 * SECOND), 4 * N);
 	for (uint32_t i = 0; i < 4 * N; i++) {
 		CHECK_EQ(wc[i].status, DG_OK);
-		check_pattern(f.there + 1000 * i, 100, 100, i % N);
+		check_pattern(f.remote_bytes + 1000 * i, 100, 100, i % N);
 	}
 	for (uint32_t i = 0; i < N; i++) {
 		CHECK_EQ(dg_region_close(local[i], SECOND), 0);
@@ -405,7 +405,7 @@ static void a_child_of_a_fork_opens_its_own(void)
 #ifndef __SANITIZE_THREAD__ /* which follows no threads of a child */
 		fix_open(&f, 4096, 4);
 		wr = record(&f, DG_WRITE, 8, 0, 0);
-		CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 		fix_close(&f);
 #endif
 		_exit(0);
@@ -413,7 +413,7 @@ static void a_child_of_a_fork_opens_its_own(void)
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK_EQ(status, 0);
 	dg_wr wr = record(&f, DG_WRITE, 8, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	fix_close(&f);
 }
 

@@ -93,7 +93,7 @@ static void a_process_has_one_of_the_two(void)
 }
 
 /* A FIFO in the library's place: the loader waits for a writer, as a driver may wait for its device. */
-static void libraries_that_do_not_answer_hold_nobody_up(void)
+static void a_probe_of_unresponsive_libraries_times_out(void)
 {
 	char folder[] = P_tmpdir "/dgkit-no-doca-XXXXXX", fifo[sizeof(folder) + 24];
 	const char *made = getenv("DG_TEST_FOLDER");
@@ -121,7 +121,7 @@ int main(int argc, char **argv)
 		TEST(without_doca_what_was_tried_and_what_to_install_is_named),
 		TEST(softdoca_on_the_loaders_path_is_no_doca),
 		TEST(a_process_has_one_of_the_two),
-		TEST(libraries_that_do_not_answer_hold_nobody_up),
+		TEST(a_probe_of_unresponsive_libraries_times_out),
 	};
 
 	provider = "softdoca";

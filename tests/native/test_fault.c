@@ -13,16 +13,16 @@ static void fault_open(struct fix *f, const dg_fault_rule *rules, uint32_t n, ui
 	memset(f, 0, sizeof(*f));
 	CHECK_EQ(dg_device_open("fault", &config, &f->dev), 0);
 	f->size = SIZE;
-	f->here = pages(SIZE);
-	f->there = pages(SIZE);
-	f->local = registered(f->dev, f->here, SIZE, RW);
-	f->source = registered(f->dev, f->there, SIZE, RW);
+	f->local_bytes = pages(SIZE);
+	f->remote_bytes = pages(SIZE);
+	f->local = registered(f->dev, f->local_bytes, SIZE, RW);
+	f->source = registered(f->dev, f->remote_bytes, SIZE, RW);
 	f->remote = imported(f->dev, f->source, RW);
 	f->l = id_of(f->local);
 	f->r = id_of(f->remote);
-	CHECK_EQ(lane_open(&f->lane, f->dev, 8, DG_PATH_AUTO, 20000, op_timeout_ns), 0);
-	f->q = f->lane.q;
-	fill(f->here, SIZE, 6);
+	CHECK_EQ(test_queue_open(&f->tq, f->dev, 8, DG_PATH_AUTO, 20000, op_timeout_ns), 0);
+	f->q = f->tq.q;
+	fill(f->local_bytes, SIZE, 6);
 }
 
 static void close_regions(struct fix *f)
@@ -53,10 +53,10 @@ static void an_error_is_reported_and_copies_nothing(void)
 
 		fault_open(&f, &rule, 1, 20 * SECOND);
 		wr = record(&f, DG_WRITE, 100, 0, 0);
-		wc = done(&f.lane, &wr);
+		wc = done(&f.tq, &wr);
 		CHECK_EQ(wc.status, status);
 		CHECK_EQ(wc.size, 0);
-		CHECK_EQ(f.there[1], 0);
+		CHECK_EQ(f.remote_bytes[1], 0);
 		close_regions(&f);
 		fix_close(&f);
 	}
@@ -72,7 +72,7 @@ static uint64_t failures(const dg_fault_rule *rule, uint32_t op, uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		dg_wr wr = record(&f, op, 100 + i, 0, 0);
 
-		mask |= (uint64_t)(done(&f.lane, &wr).status != DG_OK) << i;
+		mask |= (uint64_t)(done(&f.tq, &wr).status != DG_OK) << i;
 	}
 	fix_close(&f);
 	return mask;
@@ -123,12 +123,12 @@ static void a_delayed_operation_takes_at_least_its_delay(void)
 
 	fault_open(&f, &rule, 1, 20 * SECOND);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	wr = record(&f, DG_WRITE, 100, 200, 200);
-	wc = done(&f.lane, &wr);
+	wc = done(&f.tq, &wr);
 	CHECK_EQ(wc.status, DG_OK);
 	CHECK(wc.complete_ns - wc.submit_ns >= 30 * MS);
-	check_pattern(f.there + 200, 200, 100, 6);
+	check_pattern(f.remote_bytes + 200, 200, 100, 6);
 	fix_close(&f);
 }
 
@@ -171,7 +171,7 @@ static void a_reordered_operation_comes_after_the_next(void)
 	CHECK_EQ(dg_queue_post(f.q, wr, 3), 0);
 	poll_order(&f, 3, order, &wc);
 	CHECK(order[0] == 1 && order[1] == 0 && order[2] == 2);
-	check_pattern(f.there, 200, 100, 6);
+	check_pattern(f.remote_bytes, 200, 100, 6);
 	CHECK_EQ(dg_queue_post(f.q, wr, 2), 0);
 	poll_order(&f, 2, order, &wc);
 	CHECK(order[0] == 0 && order[1] == 1); /* its count is used up */
@@ -186,7 +186,7 @@ static void a_reordered_operation_without_a_next_comes_all_the_same(void)
 
 	fault_open(&f, &rule, 1, 20 * SECOND);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	fix_close(&f);
 }
 
@@ -212,7 +212,7 @@ static void a_fence_holds_under_delays_and_reordering(void)
 		poll_order(&f, 5, order, &wc);
 		for (uint32_t i = 0; i < 5; i++)
 			CHECK_EQ(order[i] >= 3, i >= 3);
-		check_pattern(f.there, 300, 100, 6);
+		check_pattern(f.remote_bytes, 300, 100, 6);
 		fix_close(&f);
 	}
 }
@@ -245,7 +245,7 @@ static void a_held_operation_never_comes_between_the_parts_of_a_chain(void)
 	poll_order(&f, 1, order, &wc);
 	CHECK_EQ(wc.user, 0);
 	CHECK_EQ(wc.status, DG_OK);
-	CHECK_EQ(f.there[200], 0); /* the part after the one that failed */
+	CHECK_EQ(f.remote_bytes[200], 0); /* the part after the one that failed */
 	CHECK_EQ(dg_queue_pending(f.q), 0);
 	fix_close(&f);
 	CHECK_EQ(munmap(gone, 4096), 0);
@@ -269,7 +269,7 @@ static void a_fence_inside_a_chain_waits_for_what_is_held(void)
 	CHECK_EQ(dg_queue_post(f.q, wr, 3), 0);
 	poll_order(&f, 2, order, &wc);
 	CHECK(order[0] == 0 && order[1] == 2);
-	check_pattern(f.there, 200, 100, 6);
+	check_pattern(f.remote_bytes, 200, 100, 6);
 	fix_close(&f);
 }
 
@@ -290,22 +290,22 @@ static void a_lost_completion_ends_as_timed_out(void)
 	CHECK_EQ(wc.status, DG_TIMED_OUT);
 	CHECK_EQ(wc.user, 5);
 	CHECK(wc.complete_ns - wc.post_ns >= 50 * MS);
-	t = begin(&f.lane, &wr);
+	t = begin(&f.tq, &wr);
 	ticket = t.ticket;
-	CHECK_EQ(take(&f.lane, &t, 0), -ETIME);
-	CHECK_EQ(take(&f.lane, &t, 20 * SECOND), 0);
+	CHECK_EQ(take(&f.tq, &t, 0), -ETIME);
+	CHECK_EQ(take(&f.tq, &t, 20 * SECOND), 0);
 	CHECK_EQ(t.wc.status, DG_TIMED_OUT);
 	CHECK_EQ(dg_transfer_wait_for(ticket, UINT64_MAX), -EINVAL);
 	CHECK_EQ(dg_transfer_drop(ticket), -EINVAL);
-	t = begin(&f.lane, &wr);
+	t = begin(&f.tq, &wr);
 	CHECK_EQ(dg_transfer_drop(t.ticket), 0);
 	wr.local_offset = wr.remote_offset = 1000;
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	close_regions(&f); /* nothing is in flight by the regions' account */
 	fix_close(&f);
 }
 
-static void a_sleeper_is_told_of_a_lost_completion(void)
+static void arming_reports_a_lost_completion(void)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_LOSE, .count = 1, ALWAYS };
 	uint64_t start;
@@ -366,16 +366,16 @@ static void closing_flushes_what_is_held_and_what_was_lost(void)
 	for (uint32_t i = 0; i < 6; i++)
 		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
 	CHECK_EQ(dg_queue_post(f.q, wr, 6), 0);
-	t = begin(&f.lane, wr);
+	t = begin(&f.tq, wr);
 	CHECK(t.ticket > 0);
-	CHECK_EQ(dg_transfer_drop(begin(&f.lane, wr).ticket), 0);
+	CHECK_EQ(dg_transfer_drop(begin(&f.tq, wr).ticket), 0);
 	CHECK_EQ(dg_queue_pending(f.q), 8);
 	CHECK_EQ(dg_queue_close(f.q), 0);
 	close_regions(&f);
 	CHECK_EQ(dg_queue_poll(f.q, wc, 8, 0), 6);
 	for (uint32_t i = 0; i < 6; i++)
 		CHECK_EQ(wc[i].status, DG_FLUSHED);
-	CHECK_EQ(take(&f.lane, &t, 0), 0);
+	CHECK_EQ(take(&f.tq, &t, 0), 0);
 	CHECK_EQ(t.wc.status, DG_FLUSHED);
 	CHECK_EQ(dg_queue_pending(f.q), 0);
 	fix_close(&f);
@@ -466,7 +466,7 @@ int main(int argc, char **argv)
 		TEST(a_held_operation_never_comes_between_the_parts_of_a_chain),
 		TEST(a_fence_inside_a_chain_waits_for_what_is_held),
 		TEST(a_lost_completion_ends_as_timed_out),
-		TEST(a_sleeper_is_told_of_a_lost_completion),
+		TEST(arming_reports_a_lost_completion),
 		TEST(places_of_lost_operations_are_missed_and_named),
 		TEST(closing_flushes_what_is_held_and_what_was_lost),
 		TEST(a_lost_chain_gives_all_its_places_back_at_close),

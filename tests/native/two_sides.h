@@ -11,7 +11,7 @@
 #include "fixture.h"
 #include "other_process.h"
 
-enum how { BY_MAP = DG_METHOD_MAP, BY_VM = DG_METHOD_VM, BY_ASK = DG_METHOD_ASK };
+enum how { BY_MAP = DG_METHOD_MAP, BY_VM = DG_METHOD_VM, BY_PROXY = DG_METHOD_PROXY };
 
 struct token {
 	int len;
@@ -90,10 +90,10 @@ UNUSED static dg_region *exportable(dg_device *dev, const dg_memory *m)
 /* Sets what importers that start from now on will do. False if this machine has no such way. */
 UNUSED static bool choose(enum how how)
 {
-	char here = 1, there = 2;
-	struct iovec a = { &here, 1 }, b = { &there, 1 };
+	char local_bytes = 1, remote_bytes = 2;
+	struct iovec a = { &local_bytes, 1 }, b = { &remote_bytes, 1 };
 
-	setenv("DGKIT_NO_PROCESS_VM", how == BY_ASK ? "1" : "0", 1);
+	setenv("DGKIT_NO_PROCESS_VM", how == BY_PROXY ? "1" : "0", 1);
 	return how != BY_VM || process_vm_readv(getpid(), &a, 1, &b, 1, 0) == 1;
 }
 
@@ -103,14 +103,14 @@ UNUSED static void import_fix(struct fix *f, const struct token *t, size_t local
 	memset(f, 0, sizeof(*f));
 	f->dev = device_spinning(0);
 	f->size = local_size;
-	f->here = pages(local_size);
-	f->there = pages(local_size);
-	f->local = registered(f->dev, f->here, local_size, RW);
+	f->local_bytes = pages(local_size);
+	f->remote_bytes = pages(local_size);
+	f->local = registered(f->dev, f->local_bytes, local_size, RW);
 	f->remote = import_of(f->dev, t);
 	f->l = id_of(f->local);
 	f->r = id_of(f->remote);
-	CHECK_EQ(lane_open(&f->lane, f->dev, depth, DG_PATH_WORKER, 0, 20 * SECOND), 0);
-	f->q = f->lane.q;
+	CHECK_EQ(test_queue_open(&f->tq, f->dev, depth, DG_PATH_WORKER, 0, 20 * SECOND), 0);
+	f->q = f->tq.q;
 }
 
 /* How many entries a folder has, without . and .. and the fd that looks. */

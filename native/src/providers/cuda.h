@@ -36,7 +36,7 @@ struct gather_op {
  *
  *   done <= flag <= emitted <= sq_head, and what is emitted and not done is in the stream
  */
-struct lane {
+struct cuda_queue {
 	struct cuda *c;
 	struct dg_pipe *p;
 	CUstream stream;
@@ -48,14 +48,14 @@ struct lane {
 	struct gather_op *gathers; /* by sq index */
 	uint8_t *staging;
 	/* the caller's thread */
-	uint32_t emitted, done;
-	bool asked; /* a wake-up, for when done moves on */
-	int emit_chain, publish_chain; /* the status of the chain in hand */
-	uint64_t looked_ns, queried_ns;
+	uint32_t submitted, done;
+	bool wake_requested; /* a wake-up, for when done moves on */
+	int submit_chain, publish_chain; /* the status of the chain in hand */
+	uint64_t last_poll_ns, last_query_ns;
 };
 
 /* What a region has of this provider. */
-struct mapped {
+struct cuda_mapping {
 	enum { MAPPED_PIN, MAPPED_BLOCK, MAPPED_IPC } kind;
 	struct pin *pin;
 	CUdeviceptr base;
@@ -72,19 +72,19 @@ int cuda_fail(const char *what, CUresult code);
 
 /* cuda_map.c */
 int cuda_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
-	     struct dg_hot *hot);
+	     struct dg_region_entry *entry);
 void cuda_unmap(struct dg_device *dev, void *state, struct dg_region *r);
 
 /* cuda_copy.c: what is new in the submission ring goes into the stream. The context is current. */
-void cuda_emit(struct lane *l);
+void cuda_submit(struct cuda_queue *q);
 /* The driver answered `code`. Where the stream can be waited for that call alone failed, and what is in
  * the stream is complete; else the context is gone, and it ends as DG_IO_FAILED. */
-void cuda_lose(struct lane *l, CUresult code);
-/* Asks whether the stream still goes on; else cuda_lose. The context is current. */
-void cuda_check(struct lane *l);
+void cuda_abort(struct cuda_queue *q, CUresult code);
+/* Asks whether the stream still goes on; else cuda_abort. The context is current. */
+void cuda_check(struct cuda_queue *q);
 /* Operations up to index `upto` are complete. */
-void cuda_publish(struct lane *l, uint32_t upto, uint64_t stamp_ns, bool late);
+void cuda_publish(struct cuda_queue *q, uint32_t upto, uint64_t stamp_ns, bool late);
 /* The plain copy that the driver offers for op. */
-CUresult cuda_plain(struct lane *l, const struct dg_op *op);
+CUresult cuda_plain_copy(struct cuda_queue *q, const struct dg_op *op);
 
 #endif

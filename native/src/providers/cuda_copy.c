@@ -49,17 +49,17 @@ static inline CUdeviceptr ptr(const void *p)
 	return (CUdeviceptr)(uintptr_t)p;
 }
 
-CUresult cuda_plain(struct lane *l, const struct dg_op *op)
+CUresult cuda_plain_copy(struct cuda_queue *q, const struct dg_op *op)
 {
 	if (!from_gpu(op))
-		return cuda.cuMemcpyHtoDAsync(ptr(op->dst), op->src, op->size, l->stream);
+		return cuda.cuMemcpyHtoDAsync(ptr(op->dst), op->src, op->size, q->stream);
 	if (!to_gpu(op))
-		return cuda.cuMemcpyDtoHAsync(op->dst, ptr(op->src), op->size, l->stream);
-	return cuda.cuMemcpyDtoDAsync(ptr(op->dst), ptr(op->src), op->size, l->stream);
+		return cuda.cuMemcpyDtoHAsync(op->dst, ptr(op->src), op->size, q->stream);
+	return cuda.cuMemcpyDtoDAsync(ptr(op->dst), ptr(op->src), op->size, q->stream);
 }
 
 /* A copy of rows between host and GPU, or on the GPU. */
-static CUresult rows(struct lane *l, const struct dg_op *op, uint64_t width, uint64_t height,
+static CUresult rows(struct cuda_queue *q, const struct dg_op *op, uint64_t width, uint64_t height,
 		     uint64_t dst_pitch, uint64_t src_pitch)
 {
 	CUDA_MEMCPY2D c = {
@@ -74,17 +74,17 @@ static CUresult rows(struct lane *l, const struct dg_op *op, uint64_t width, uin
 		.WidthInBytes = width,
 		.Height = height,
 	};
-	return cuda.cuMemcpy2DAsync(&c, l->stream);
+	return cuda.cuMemcpy2DAsync(&c, q->stream);
 }
 
 /* n bytes from src, which has them twice, src_pitch apart, to dst and to the scratch behind its block. */
-static CUresult with_scratch(struct lane *l, char *dst, const char *src, uint64_t n,
+static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, uint64_t n,
 			     uint64_t src_pitch, CUdeviceptr tail)
 {
 	struct dg_op op = {.dst = dst, .src = src, .opcode = DG_WRITE, .flags = OP_GPU_REMOTE};
-	uint64_t away = tail - ptr(dst), plane = l->c->granularity / 2;
-	if (away <= l->c->max_pitch)
-		return rows(l, &op, n, 2, away, src_pitch);
+	uint64_t away = tail - ptr(dst), plane = q->c->granularity / 2;
+	if (away <= q->c->max_pitch)
+		return rows(q, &op, n, 2, away, src_pitch);
 	/* Too far for a pitch: two planes of one row, so many half granules apart that the second begins in
 	 * the first half of the scratch. */
 	CUDA_MEMCPY3D c = {
@@ -100,53 +100,55 @@ static CUresult with_scratch(struct lane *l, char *dst, const char *src, uint64_
 		.Height = 1,
 		.Depth = 2,
 	};
-	return cuda.cuMemcpy3DAsync(&c, l->stream);
+	return cuda.cuMemcpy3DAsync(&c, q->stream);
 }
 
 /* Less than PLAIN_FROM bytes of the host to the GPU. See the top of this file. */
-static CUresult small_write(struct lane *l, const struct dg_op *op, uint32_t index)
+static CUresult small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
-	const struct dg_hot *to = hot_at(op->opcode == DG_WRITE ? op->remote : op->local);
-	const struct dg_hot *from = hot_at(op->opcode == DG_WRITE ? op->local : op->remote);
-	const struct mapped *m = to->region->mapped;
+	const struct dg_region_entry *to =
+		region_entry_at(op->opcode == DG_WRITE ? op->remote : op->local);
+	const struct dg_region_entry *from =
+		region_entry_at(op->opcode == DG_WRITE ? op->local : op->remote);
+	const struct cuda_mapping *m = to->region->provider_state;
 	CUdeviceptr tail = m && m->kind == MAPPED_BLOCK ? m->tail : 0;
 	uint64_t halves = op->size & ~(uint64_t)(2 * WORD - 1), rest = op->size - halves;
 	CUresult code = 0;
 
 	if (rest && tail && op->src + 2 * op->size <= from->base + from->size)
-		return with_scratch(l, op->dst, op->src, op->size, op->size, tail);
+		return with_scratch(q, op->dst, op->src, op->size, op->size, tail);
 	if (halves)
-		code = rows(l, op, halves / 2, 2, halves / 2, halves / 2);
+		code = rows(q, op, halves / 2, 2, halves / 2, halves / 2);
 	if (code || !rest)
 		return code;
 	if (!tail)
 		return cuda.cuMemcpyHtoDAsync(ptr(op->dst + halves), op->src + halves, rest,
-					      l->stream);
-	uint8_t *staged = l->staging + (uint64_t)(index & l->p->mask) * STAGED;
+					      q->stream);
+	uint8_t *staged = q->staging + (uint64_t)(index & q->p->mask) * STAGED;
 	memcpy(staged, op->src + halves, rest);
-	return with_scratch(l, op->dst + halves, (char *)staged, rest, STAGED / 2, tail);
+	return with_scratch(q, op->dst + halves, (char *)staged, rest, STAGED / 2, tail);
 }
 
-static CUresult row_by_row(struct lane *l, const struct dg_op *op)
+static CUresult copy_row_by_row(struct cuda_queue *q, const struct dg_op *op)
 {
 	CUresult code = 0;
 	for (uint64_t i = 0; i < op->rows && !code; i++) {
 		struct dg_op row = *op;
 		row.dst = op->dst + i * op->dst_stride;
 		row.src = op->src + i * op->src_stride;
-		code = cuda_plain(l, &row);
+		code = cuda_plain_copy(q, &row);
 	}
 	return code;
 }
 
-static CUresult one_row(struct lane *l, const struct dg_op *op, uint32_t index)
+static CUresult copy_row(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
-	return to_gpu(op) && !from_gpu(op) && op->size < PLAIN_FROM ? small_write(l, op, index)
-								    : cuda_plain(l, op);
+	return to_gpu(op) && !from_gpu(op) && op->size < PLAIN_FROM ? small_write(q, op, index)
+								    : cuda_plain_copy(q, op);
 }
 
 /* Rows of the source overlap: a column of them, as wide as they are apart, is one copy. */
-static CUresult columns(struct lane *l, const struct dg_op *op)
+static CUresult copy_columns(struct cuda_queue *q, const struct dg_op *op)
 {
 	uint64_t wide = op->src_stride;
 	CUresult code = 0;
@@ -154,21 +156,21 @@ static CUresult columns(struct lane *l, const struct dg_op *op)
 		struct dg_op column = *op;
 		column.dst = op->dst + at;
 		column.src = op->src + at;
-		code = rows(l, &column, wide < op->size - at ? wide : op->size - at, op->rows,
+		code = rows(q, &column, wide < op->size - at ? wide : op->size - at, op->rows,
 			    op->dst_stride, wide);
 	}
 	return code;
 }
 
 /* One row again and again: each copy doubles what is there. */
-static CUresult repeat(struct lane *l, const struct dg_op *op, uint32_t index)
+static CUresult copy_repeated_row(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
 	struct dg_op next = *op;
 	uint64_t stride = op->dst_stride;
-	CUresult code = one_row(l, op, index);
+	CUresult code = copy_row(q, op, index);
 	if (!to_gpu(op)) {
 		if (!code)
-			code = cuda.cuStreamSynchronize(l->stream);
+			code = cuda.cuStreamSynchronize(q->stream);
 		if (!code)
 			dg_copy_rows(op->dst + stride, op->dst, op->size, stride, 0, op->rows - 1);
 		return code;
@@ -177,49 +179,50 @@ static CUresult repeat(struct lane *l, const struct dg_op *op, uint32_t index)
 	next.src = op->dst;
 	for (uint64_t n = 1; n < op->rows && !code; n += n) {
 		next.dst = op->dst + n * stride;
-		code = rows(l, &next, op->size, n < op->rows - n ? n : op->rows - n, stride,
+		code = rows(q, &next, op->size, n < op->rows - n ? n : op->rows - n, stride,
 			    stride);
 	}
 	return code;
 }
 
 /* In few calls, whatever its shape: the caller waits while it makes them. */
-static CUresult copy(struct lane *l, const struct dg_op *op, uint32_t index)
+static CUresult copy(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
-	uint64_t most = l->c->max_pitch;
+	uint64_t most = q->c->max_pitch;
 	if (op->rows == 1)
-		return one_row(l, op, index);
+		return copy_row(q, op, index);
 	if (op->src_stride > most || op->dst_stride > most)
-		return row_by_row(l, op); /* of which no memory has many */
+		return copy_row_by_row(q, op); /* of which no memory has many */
 	/* A source may repeat or overlap its rows; the engine's pitch cannot. */
 	if (op->src_stride == 0)
-		return repeat(l, op, index);
+		return copy_repeated_row(q, op, index);
 	if (op->src_stride < op->size)
-		return op->size / op->src_stride < op->rows ? columns(l, op) : row_by_row(l, op);
-	return rows(l, op, op->size, op->rows, op->dst_stride, op->src_stride);
+		return op->size / op->src_stride < op->rows ? copy_columns(q, op)
+							    : copy_row_by_row(q, op);
+	return rows(q, op, op->size, op->rows, op->dst_stride, op->src_stride);
 }
 
-void cuda_lose(struct lane *l, CUresult code)
+void cuda_abort(struct cuda_queue *q, CUresult code)
 {
 	int none = 0;
-	bool entered = cuda_enter(l->c);
-	bool lives = !cuda.cuStreamSynchronize(l->stream);
+	bool entered = cuda_enter(q->c);
+	bool lives = !cuda.cuStreamSynchronize(q->stream);
 	cuda_leave(entered);
 	if (!lives)
-		atomic_compare_exchange_strong(&l->c->lost, &none, code);
-	for (uint32_t i = l->done; !lives && i != l->p->sq_head; i++)
-		if (sq_entry(l->p, i)->status == DG_OK)
-			sq_entry(l->p, i)->status = DG_IO_FAILED;
-	l->emitted = l->p->sq_head;
+		atomic_compare_exchange_strong(&q->c->lost, &none, code);
+	for (uint32_t i = q->done; !lives && i != q->p->sq_head; i++)
+		if (sq_entry(q->p, i)->status == DG_OK)
+			sq_entry(q->p, i)->status = DG_IO_FAILED;
+	q->submitted = q->p->sq_head;
 	/* For the next look, and for what wakes a sleeper: nothing in the stream sets it any more. */
-	atomic_store(l->flag, l->emitted);
-	cuda_publish(l, l->emitted, now_ns(), true);
-	dg_pipe_wake(l->p);
+	atomic_store(q->flag, q->submitted);
+	cuda_publish(q, q->submitted, now_ns(), true);
+	dg_pipe_wake(q->p);
 }
 
 /* What a refused copy ends as. INVALID_VALUE is also how the driver refuses to write what was mapped
  * read-only. */
-static int refused(const struct dg_op *op, CUresult code)
+static int status_of_refusal(const struct dg_op *op, CUresult code)
 {
 	if (code == CUDA_SUCCESS)
 		return DG_OK;
@@ -247,32 +250,32 @@ struct group {
 	uint64_t largest;
 };
 
-static CUresult launch(struct lane *l, const struct group *g)
+static CUresult launch(struct cuda_queue *q, const struct group *g)
 {
-	struct gather_op *ops = l->gathers;
-	uint32_t first = g->first, mask = l->p->mask, n = g->n;
+	struct gather_op *ops = q->gathers;
+	uint32_t first = g->first, mask = q->p->mask, n = g->n;
 	uint32_t shift = g->largest <= GATHER_SMALL ? 3 : 5;
 	void *params[] = {&ops, &first, &mask, &n, &shift};
 	uint32_t blocks = (uint32_t)((((uint64_t)n << shift) + THREADS - 1) / THREADS);
 	for (uint32_t i = 0; i < n; i++) {
-		const struct dg_op *op = sq_entry(l->p, first + i);
+		const struct dg_op *op = sq_entry(q->p, first + i);
 		ops[(first + i) & mask] =
 			(struct gather_op){ptr(op->dst), ptr(op->src), op->size, 0};
 	}
-	return cuda.cuLaunchKernel(l->c->gather, blocks, 1, 1, THREADS, 1, 1, 0, l->stream, params,
+	return cuda.cuLaunchKernel(q->c->gather, blocks, 1, 1, THREADS, 1, 1, 0, q->stream, params,
 				   NULL);
 }
 
-static void flush(struct lane *l, struct group *g)
+static void flush(struct cuda_queue *q, struct group *g)
 {
-	if (g->n >= GATHER_MIN && gather_function(l->c)) {
-		CUresult code = launch(l, g);
+	if (g->n >= GATHER_MIN && gather_function(q->c)) {
+		CUresult code = launch(q, g);
 		for (uint32_t i = 0; i < g->n && code; i++)
-			sq_entry(l->p, g->first + i)->status = DG_IO_FAILED;
+			sq_entry(q->p, g->first + i)->status = DG_IO_FAILED;
 	} else {
 		for (uint32_t i = 0; i < g->n; i++) {
-			struct dg_op *op = sq_entry(l->p, g->first + i);
-			op->status = (uint16_t)refused(op, copy(l, op, g->first + i));
+			struct dg_op *op = sq_entry(q->p, g->first + i);
+			op->status = (uint16_t)status_of_refusal(op, copy(q, op, g->first + i));
 		}
 	}
 	g->n = 0;
@@ -285,95 +288,95 @@ static inline bool gatherable(const struct dg_op *op)
 }
 
 /* One operation, whose regions may be touched. */
-static void emit_one(struct lane *l, struct dg_op *op, struct group *g)
+static void submit_one(struct cuda_queue *q, struct dg_op *op, struct group *g)
 {
-	uint32_t index = l->p->sq_head;
+	uint32_t index = q->p->sq_head;
 	if (gatherable(op)) {
 		if (op->flags & DG_FENCE)
-			flush(l, g);
+			flush(q, g);
 		if (!g->n)
 			*g = (struct group){.first = index};
 		g->n++;
 		g->largest = op->size > g->largest ? op->size : g->largest;
 		return;
 	}
-	flush(l, g);
+	flush(q, g);
 	if (op->flags & OP_GPU)
-		op->status = (uint16_t)refused(op, copy(l, op, index));
+		op->status = (uint16_t)status_of_refusal(op, copy(q, op, index));
 	else
 		op->status = (uint16_t)dg_op_run(op);
 }
 
-void cuda_check(struct lane *l)
+void cuda_check(struct cuda_queue *q)
 {
-	CUresult code = cuda.cuStreamQuery(l->stream);
+	CUresult code = cuda.cuStreamQuery(q->stream);
 	if (code != CUDA_SUCCESS && code != CUDA_ERROR_NOT_READY)
-		cuda_lose(l, code);
+		cuda_abort(q, code);
 }
 
 /* Behind what was emitted: says when it is complete. */
-static void mark(struct lane *l, bool gpu)
+static void write_flag(struct cuda_queue *q, bool gpu)
 {
-	uint32_t head = l->p->sq_head;
-	if (!gpu && l->emitted == l->done) { /* the CPU did all of it */
-		l->emitted = head;
-		atomic_store(l->flag, head);
-		cuda_publish(l, head, now_ns(), false);
+	uint32_t head = q->p->sq_head;
+	if (!gpu && q->submitted == q->done) { /* the CPU did all of it */
+		q->submitted = head;
+		atomic_store(q->flag, head);
+		cuda_publish(q, head, now_ns(), false);
 		return;
 	}
-	l->emitted = head;
-	CUresult code = cuda.cuStreamWriteValue32(l->stream, ptr(l->flag), head, 0);
-	l->looked_ns = now_ns();
+	q->submitted = head;
+	CUresult code = cuda.cuStreamWriteValue32(q->stream, ptr(q->flag), head, 0);
+	q->last_poll_ns = now_ns();
 	if (code)
-		cuda_lose(l, code);
+		cuda_abort(q, code);
 }
 
-void cuda_emit(struct lane *l)
+void cuda_submit(struct cuda_queue *q)
 {
-	struct dg_pipe *p = l->p;
+	struct dg_pipe *p = q->p;
 	struct group g = {0};
 	uint32_t before = p->sq_head;
 	bool gpu = false, failed = false;
 	for (; sq_has(p, p->sq_head); p->sq_head++) {
 		struct dg_op *op = sq_entry(p, p->sq_head);
 		/* The stream keeps a fence by itself; what the CPU does has to wait for the stream. */
-		if ((op->flags & DG_FENCE) && !(op->flags & OP_GPU) && p->sq_head != l->done)
+		if ((op->flags & DG_FENCE) && !(op->flags & OP_GPU) && p->sq_head != q->done)
 			break;
-		int status = atomic_load_explicit(&l->c->lost, memory_order_relaxed)
+		int status = atomic_load_explicit(&q->c->lost, memory_order_relaxed)
 				     ? DG_IO_FAILED
-				     : l->emit_chain;
+				     : q->submit_chain;
 		if (!status)
 			status = dg_op_allowed(op);
 		op->status = (uint16_t)status;
 		if (status)
-			flush(l, &g);
+			flush(q, &g);
 		else
-			emit_one(l, op, &g);
+			submit_one(q, op, &g);
 		gpu |= op->flags & OP_GPU && !status;
 		failed |= op->status != DG_OK;
-		l->emit_chain = op->flags & DG_CHAIN ? op->status : DG_OK;
+		q->submit_chain = op->flags & DG_CHAIN ? op->status : DG_OK;
 	}
-	flush(l, &g);
+	flush(q, &g);
 	if (p->sq_head != before)
-		mark(l, gpu);
+		write_flag(q, gpu);
 	if (failed && gpu)
-		cuda_check(l);
+		cuda_check(q);
 }
 
-void cuda_publish(struct lane *l, uint32_t upto, uint64_t stamp_ns, bool late)
+void cuda_publish(struct cuda_queue *q, uint32_t upto, uint64_t stamp_ns, bool late)
 {
-	struct dg_pipe *p = l->p;
+	struct dg_pipe *p = q->p;
 	struct dg_gates gates = {.pass = gate_leave};
 	uint32_t done[PUBLISHED], n = 0;
-	l->asked &= l->done == upto;
-	while (l->done != upto) {
-		const struct dg_op *op = sq_entry(p, l->done++);
-		int status = l->publish_chain ? l->publish_chain : op->status;
+	q->wake_requested &= q->done == upto;
+	while (q->done != upto) {
+		const struct dg_op *op = sq_entry(p, q->done++);
+		int status = q->publish_chain ? q->publish_chain : op->status;
 		gates_add(&gates, op);
-		l->publish_chain = op->flags & DG_CHAIN ? status : DG_OK;
+		q->publish_chain = op->flags & DG_CHAIN ? status : DG_OK;
 		if (!(op->flags & DG_CHAIN))
 			done[n++] = slot_status(op->slot, status) | (late ? CQE_LATE : 0);
-		if (n < PUBLISHED && l->done != upto)
+		if (n < PUBLISHED && q->done != upto)
 			continue;
 		/* The gates first: who sees a completion may close the region without waiting. */
 		gates_flush(&gates);

@@ -8,7 +8,7 @@
 #include "cuda_pointer.h"
 #include "error.h"
 
-int dg_cuda_number(const uint8_t uuid[16])
+int dg_cuda_ordinal(const uint8_t uuid[16])
 {
 	int gpus = 0, rc = cuda_start(&gpus);
 	CUuuid found;
@@ -23,7 +23,7 @@ int dg_cuda_number(const uint8_t uuid[16])
 /* The primary context of the GPU that has this UUID, retained. */
 static int context_of(const uint8_t uuid[16], CUdevice *dev, CUcontext *ctx)
 {
-	int number = dg_cuda_number(uuid);
+	int number = dg_cuda_ordinal(uuid);
 	if (number < 0)
 		return number;
 	CUresult code = cuda.cuDeviceGet(dev, number);

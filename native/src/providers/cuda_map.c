@@ -62,7 +62,7 @@ static struct pin *pin_find(const struct pins *pins, const char *lo, const char 
 }
 
 /* Whether all of these bytes are of one allocation, or registration, that CUDA knows. */
-static bool known(CUdeviceptr at, uint64_t reach)
+static bool is_registered(CUdeviceptr at, uint64_t reach)
 {
 	CUdeviceptr start = 0;
 	size_t size = 0;
@@ -85,7 +85,7 @@ static CUresult host_register(const dg_memory *m)
 	return readonly == CUDA_ERROR_NOT_SUPPORTED ? code : readonly;
 }
 
-static int pin_refused(const dg_memory *m, CUresult code)
+static int pin_error(const dg_memory *m, CUresult code)
 {
 	if (code == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
 		return dg_fail(EINVAL,
@@ -118,10 +118,10 @@ static int pin_take(struct cuda *c, struct pins *pins, const dg_memory *m, struc
 	}
 	CUresult code = host_register(m);
 	if (code == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED &&
-	    known((CUdeviceptr)(uintptr_t)lo, m->size))
+	    is_registered((CUdeviceptr)(uintptr_t)lo, m->size))
 		return 0; /* by the program itself, or CUDA allocated it */
 	if (code)
-		return pin_refused(m, code);
+		return pin_error(m, code);
 	code = cuda.cuDevicePrimaryCtxRetain(&ctx, c->dev);
 	p = code ? NULL : malloc(sizeof *p);
 	if (!p) {
@@ -154,7 +154,7 @@ static void pin_drop(struct pins *pins, struct pin *p)
 	free(p);
 }
 
-static int map_host(struct cuda *c, struct mapped *t, const dg_memory *m)
+static int map_host(struct cuda *c, struct cuda_mapping *t, const dg_memory *m)
 {
 	if (m->flags & DG_MEMORY_MAY_FAULT)
 		return dg_fail(EOPNOTSUPP,
@@ -176,7 +176,7 @@ static CUresult set_access(const struct cuda *c, CUdeviceptr at, uint64_t size, 
 	return cuda.cuMemSetAccess(at, size, &access, 1);
 }
 
-static int block_refused(const struct cuda *c, const dg_memory *m, const char *what, CUresult code)
+static int block_error(const struct cuda *c, const dg_memory *m, const char *what, CUresult code)
 {
 	if (memcmp(m->uuid, c->uuid, sizeof c->uuid))
 		return dg_fail(
@@ -189,13 +189,13 @@ static int block_refused(const struct cuda *c, const dg_memory *m, const char *w
 }
 
 /* Address space for the block and, behind it, a granule for the scratch; then both are mapped. */
-static int map_block(struct cuda *c, struct mapped *t, const dg_memory *m, bool write)
+static int map_block(struct cuda *c, struct cuda_mapping *t, const dg_memory *m, bool write)
 {
 	const char *what = "cuMemImportFromShareableHandle";
 	CUresult code = cuda.cuMemImportFromShareableHandle(&t->handle, (void *)(intptr_t)m->fd,
 							    CU_MEM_HANDLE_POSIX_FD);
 	if (code)
-		return block_refused(c, m, what, code);
+		return block_error(c, m, what, code);
 	t->kind = MAPPED_BLOCK;
 	t->size = m->block;
 	what = "cuMemAddressReserve";
@@ -225,17 +225,17 @@ free_address:
 	cuda.cuMemAddressFree(t->base, m->block + c->granularity);
 release:
 	cuda.cuMemRelease(t->handle);
-	return block_refused(c, m, what, code);
+	return block_error(c, m, what, code);
 }
 
-static int map_ipc(struct cuda *c, struct mapped *t, const dg_memory *m)
+static int map_ipc(struct cuda *c, struct cuda_mapping *t, const dg_memory *m)
 {
 	CUipcMemHandle handle;
 	memcpy(&handle, m->handle, sizeof handle);
 	CUresult code = cuda.cuIpcOpenMemHandle(&t->base, handle, CU_IPC_LAZY_PEER_ACCESS);
 	if (code)
-		return block_refused(c, m, "cuIpcOpenMemHandle", code);
-	if (!known(t->base, m->block)) {
+		return block_error(c, m, "cuIpcOpenMemHandle", code);
+	if (!is_registered(t->base, m->block)) {
 		cuda.cuIpcCloseMemHandle(t->base);
 		return dg_fail(EBADMSG, "the exporter's block is smaller than it says");
 	}
@@ -244,67 +244,69 @@ static int map_ipc(struct cuda *c, struct mapped *t, const dg_memory *m)
 	return 0;
 }
 
-static int map_import(struct cuda *c, struct mapped *t, const dg_memory *m, struct dg_hot *hot)
+static int map_import(struct cuda *c, struct cuda_mapping *t, const dg_memory *m,
+		      struct dg_region_entry *entry)
 {
 	int rc;
 	if (m->kind == DG_KIND_CUDA_VMM) {
 		if (!m->block || m->block % c->granularity)
 			return dg_fail(EBADMSG, "the exporter's answer makes no sense");
-		rc = map_block(c, t, m, hot->access & DG_ACCESS_WRITE);
+		rc = map_block(c, t, m, entry->access & DG_ACCESS_WRITE);
 	} else {
 		rc = map_ipc(c, t, m);
 	}
 	if (!rc)
-		hot->base = (char *)(uintptr_t)(t->base + m->fd_offset);
+		entry->base = (char *)(uintptr_t)(t->base + m->fd_offset);
 	return rc;
 }
 
 /* GPU memory of this process. A kernel that touches another GPU's would cost the context. */
-static int own_memory(const struct cuda *c, const dg_memory *m, struct dg_hot *hot)
+static int own_memory(const struct cuda *c, const dg_memory *m, struct dg_region_entry *entry)
 {
 	if (!memcmp(m->uuid, c->uuid, sizeof c->uuid))
 		return 0;
-	hot->method = DG_METHOD_LENT;
-	return hot->remote ? dg_fail(EOPNOTSUPP,
-				     "the region is memory of another GPU than this device's (GPU "
-				     "%d): open Device('cuda', gpu=...) with that GPU",
-				     c->ordinal)
-			   : 0;
+	entry->method = DG_METHOD_EXPORT_ONLY;
+	return entry->remote
+		       ? dg_fail(EOPNOTSUPP,
+				 "the region is memory of another GPU than this device's (GPU "
+				 "%d): open Device('cuda', gpu=...) with that GPU",
+				 c->ordinal)
+		       : 0;
 }
 
 int cuda_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
-	     struct dg_hot *hot)
+	     struct dg_region_entry *entry)
 {
 	struct cuda *c = state;
 	int lost = atomic_load(&c->lost), rc = 0;
 	(void)dev;
-	hot->base = m->addr;
+	entry->base = m->addr;
 	if (m->kind != DG_KIND_HOST)
-		hot->method = DG_METHOD_GPU;
-	else if (hot->remote)
+		entry->method = DG_METHOD_GPU;
+	else if (entry->remote)
 		return 0; /* of this process: its own region has pinned it */
 	if (lost)
 		return dg_fail(ENODEV, "the GPU's context is lost (%s): restart this process",
 			       cuda_name(lost));
 	if (m->kind != DG_KIND_HOST && m->addr)
-		return own_memory(c, m, hot);
-	struct mapped *t = calloc(1, sizeof *t);
+		return own_memory(c, m, entry);
+	struct cuda_mapping *t = calloc(1, sizeof *t);
 	if (!t)
 		return dg_fail(ENOMEM, "no memory for a mapping");
 	bool entered = cuda_enter(c);
-	rc = m->kind == DG_KIND_HOST ? map_host(c, t, m) : map_import(c, t, m, hot);
+	rc = m->kind == DG_KIND_HOST ? map_host(c, t, m) : map_import(c, t, m, entry);
 	cuda_leave(entered);
 	if (rc)
 		free(t);
 	else
-		r->mapped = t;
+		r->provider_state = t;
 	return rc;
 }
 
 void cuda_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 {
 	struct cuda *c = state;
-	struct mapped *t = r->mapped;
+	struct cuda_mapping *t = r->provider_state;
 	(void)dev;
 	bool entered = cuda_enter(c);
 	if (t->kind == MAPPED_PIN) {

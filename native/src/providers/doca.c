@@ -20,24 +20,24 @@
 #include "share/server.h"
 #include "error.h"
 
-enum { MAX_QUEUES = 1024 };
-#define LOOK_NS  10000000000ull /* how long DOCA may take to name its devices */
+enum { DOCA_MAX_QUEUES = 1024 };
+#define PROBE_NS 10000000000ull /* how long DOCA may take to name its devices */
 #define MAX_TASK ((uint64_t)1 << 30) /* bytes: what a task counts with is 32 bits */
 
-static bool can_move(const struct doca_devinfo *info)
+static bool dma_supported(const struct doca_devinfo *info)
 {
 	return !dg_doca.doca_dma_cap_task_memcpy_is_supported(info);
 }
 
 /* What a capability says; where this DOCA has no such question, trying will tell. */
-static bool capable(doca_error_t (*ask)(const struct doca_devinfo *, uint8_t *),
-		    const struct doca_devinfo *info)
+static bool capability(doca_error_t (*query)(const struct doca_devinfo *, uint8_t *),
+		       const struct doca_devinfo *info)
 {
 	uint8_t yes = 0;
-	return !ask || (!ask(info, &yes) && yes);
+	return !query || (!query(info, &yes) && yes);
 }
 
-static void name_of(const struct doca_devinfo *info, char *out, size_t cap)
+static void device_name(const struct doca_devinfo *info, char *out, size_t cap)
 {
 	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE + 1] = "", ibdev[DOCA_DEVINFO_IBDEV_NAME_SIZE + 1] = "";
 	dg_doca.doca_devinfo_get_pci_addr_str(info, pci);
@@ -47,9 +47,9 @@ static void name_of(const struct doca_devinfo *info, char *out, size_t cap)
 }
 
 /* The one at that address; or the first that moves bytes, else the first that can lend memory. */
-static struct doca_devinfo *choose(struct doca_devinfo **list, uint32_t n, const char *pci)
+static struct doca_devinfo *choose_device(struct doca_devinfo **list, uint32_t n, const char *pci)
 {
-	struct doca_devinfo *lends = NULL;
+	struct doca_devinfo *exporter = NULL;
 	for (uint32_t i = 0; i < n; i++) {
 		uint8_t same = 0;
 		if (pci) {
@@ -57,20 +57,20 @@ static struct doca_devinfo *choose(struct doca_devinfo **list, uint32_t n, const
 				return list[i];
 			continue;
 		}
-		if (can_move(list[i]))
+		if (dma_supported(list[i]))
 			return list[i];
-		if (!lends && capable(dg_doca.doca_mmap_cap_is_export_pci_supported, list[i]))
-			lends = list[i];
+		if (!exporter && capability(dg_doca.doca_mmap_cap_is_export_pci_supported, list[i]))
+			exporter = list[i];
 	}
-	return lends;
+	return exporter;
 }
 
-static int none_found(enum doca_kind kind, struct doca_devinfo **list, uint32_t n, const char *pci)
+static int no_device(enum doca_kind kind, struct doca_devinfo **list, uint32_t n, const char *pci)
 {
 	char names[300] = "", name[90];
 	for (uint32_t i = 0; i < n; i++) {
 		size_t at = strlen(names);
-		name_of(list[i], name, sizeof name);
+		device_name(list[i], name, sizeof name);
 		if (at + strlen(name) + 3 < sizeof names)
 			snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", name);
 	}
@@ -91,16 +91,16 @@ static int none_found(enum doca_kind kind, struct doca_devinfo **list, uint32_t 
 static int open_function(struct doca *d, struct doca_devinfo *info)
 {
 	char name[100];
-	name_of(info, name, sizeof name);
-	d->moves = can_move(info);
-	d->exports = capable(dg_doca.doca_mmap_cap_is_export_pci_supported, info);
-	d->imports = capable(dg_doca.doca_mmap_cap_is_create_from_export_pci_supported, info);
+	device_name(info, name, sizeof name);
+	d->can_dma = dma_supported(info);
+	d->can_export = capability(dg_doca.doca_mmap_cap_is_export_pci_supported, info);
+	d->can_import = capability(dg_doca.doca_mmap_cap_is_create_from_export_pci_supported, info);
 	doca_error_t e = 0;
-	if (d->moves)
+	if (d->can_dma)
 		e = dg_doca.doca_dma_cap_task_memcpy_get_max_buf_size(info, &d->max_size);
 	if (e)
 		return dg_doca_fail(0, "doca_dma_cap_task_memcpy_get_max_buf_size", e);
-	if (d->moves && !d->max_size)
+	if (d->can_dma && !d->max_size)
 		return dg_fail(EOPNOTSUPP, "%s says that a DMA task may have 0 bytes", name);
 	if (d->max_size > MAX_TASK)
 		d->max_size = MAX_TASK;
@@ -121,10 +121,10 @@ static int find_function(struct doca *d, const char *pci, bool open, char *name,
 	doca_error_t e = dg_doca.doca_devinfo_create_list(&list, &n);
 	if (e)
 		return dg_doca_fail(ENODEV, "doca_devinfo_create_list", e);
-	info = choose(list, n, pci);
-	int rc = info ? 0 : none_found(d->kind, list, n, pci);
+	info = choose_device(list, n, pci);
+	int rc = info ? 0 : no_device(d->kind, list, n, pci);
 	if (info)
-		name_of(info, name, cap);
+		device_name(info, name, cap);
 	if (!rc && open)
 		rc = open_function(d, info);
 	dg_doca.doca_devinfo_destroy_list(list);
@@ -133,7 +133,7 @@ static int find_function(struct doca *d, const char *pci, bool open, char *name,
 
 /* In a process of its own: the real libraries stay once they are loaded, and then softdoca cannot be; and
  * what fails in them is no end of this one. */
-static int look(enum doca_kind kind)
+static int probe_in_process(enum doca_kind kind)
 {
 	struct doca d = {.kind = kind};
 	char name[100];
@@ -142,10 +142,10 @@ static int look(enum doca_kind kind)
 }
 
 /* What comes out of fd until its end. False: it had no end in time. */
-static bool hear(int fd, char *out, size_t cap)
+static bool read_all(int fd, char *out, size_t cap)
 {
 	struct pollfd p = {fd, POLLIN, 0};
-	uint64_t end = now_ns() + LOOK_NS;
+	uint64_t end = now_ns() + PROBE_NS;
 	size_t got = 0;
 	for (uint64_t now; (now = now_ns()) < end;) {
 		ssize_t n = -1;
@@ -161,7 +161,7 @@ static bool hear(int fd, char *out, size_t cap)
 
 /* A driver may wait for its device for ever; and of a process with threads the child of a fork may wait for
  * a lock that one of them held. */
-static int look_apart(enum doca_kind kind)
+static int probe_in_child(enum doca_kind kind)
 {
 	char why[400] = "";
 	int fds[2], status = 0;
@@ -169,11 +169,11 @@ static int look_apart(enum doca_kind kind)
 		return dg_fail_errno("a pipe to look for DOCA with");
 	pid_t pid = fork();
 	if (pid == 0) {
-		const char *text = look(kind) ? dg_last_error() : "+";
+		const char *text = probe_in_process(kind) ? dg_last_error() : "+";
 		_exit(write(fds[1], text, strlen(text)) < 0);
 	}
 	close(fds[1]);
-	bool answered = pid > 0 && hear(fds[0], why, sizeof why);
+	bool answered = pid > 0 && read_all(fds[0], why, sizeof why);
 	close(fds[0]);
 	if (pid < 0)
 		return dg_fail_errno("a process to look for DOCA with");
@@ -185,7 +185,7 @@ static int look_apart(enum doca_kind kind)
 		return dg_fail(ENODEV,
 			       "DOCA's libraries do not answer within %u s: does the BlueField "
 			       "(dmesg, mlxfwmanager)?",
-			       (unsigned)(LOOK_NS / 1000000000u));
+			       (unsigned)(PROBE_NS / 1000000000u));
 	if (!strcmp(why, "+"))
 		return 0;
 	return dg_fail(ENODEV, "%s",
@@ -194,8 +194,8 @@ static int look_apart(enum doca_kind kind)
 
 static int probe(enum doca_kind kind, bool deep)
 {
-	int rc = dg_doca_find(kind);
-	return rc || !deep ? rc : look_apart(kind);
+	int rc = dg_doca_locate(kind);
+	return rc || !deep ? rc : probe_in_child(kind);
 }
 
 static int probe_real(bool deep)
@@ -213,14 +213,14 @@ static void describe(struct dg_device *dev, const struct doca *d, const char *na
 	const char *version = dg_doca.doca_version_runtime ? dg_doca.doca_version_runtime() : "";
 	snprintf(dev->caps.engine, sizeof dev->caps.engine, "%s %s, %s",
 		 d->kind == DOCA_SOFT ? "softdoca" : "DOCA", version ? version : "", name);
-	dev->blob = d->kind == DOCA_SOFT ? "softdoca" : "doca";
+	dev->blob_provider = d->kind == DOCA_SOFT ? "softdoca" : "doca";
 	dev->registers = true;
 	dev->gpu = true;
 	dev->caps.max_size = INT64_MAX;
 	dev->caps.inline_max = 0;
 	dev->caps.spin_ns = 0;
 	dev->caps.ordered = 0;
-	dev->caps.max_queues = MAX_QUEUES;
+	dev->caps.max_queues = DOCA_MAX_QUEUES;
 }
 
 static int open_kind(enum doca_kind kind, struct dg_device *dev, const dg_device_config *cfg,
@@ -238,7 +238,7 @@ static int open_kind(enum doca_kind kind, struct dg_device *dev, const dg_device
 	}
 	d->kind = kind;
 	pthread_mutex_init(&d->lock, NULL);
-	pthread_mutex_init(&d->lanes_lock, NULL);
+	pthread_mutex_init(&d->queues_lock, NULL);
 	rc = find_function(d, cfg->pci, true, name, sizeof name);
 	if (rc)
 		goto free_device;
@@ -277,7 +277,7 @@ static void close_device(struct dg_device *dev, void *state)
 	dg_doca_map_free(d->scratch_map);
 	dg_doca.doca_dev_close(d->dev);
 	pthread_mutex_destroy(&d->lock);
-	pthread_mutex_destroy(&d->lanes_lock);
+	pthread_mutex_destroy(&d->queues_lock);
 	free(d->scratch);
 	free(d);
 }

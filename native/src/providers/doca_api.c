@@ -95,7 +95,7 @@ static bool in_path(const char *list, const char *file)
 	return false;
 }
 
-static int not_here(enum doca_kind kind, const char *tried, const char *why)
+static int libraries_missing(enum doca_kind kind, const char *tried, const char *why)
 {
 	if (kind == DOCA_SOFT)
 		return dg_fail(
@@ -118,7 +118,7 @@ static int other_is_loaded(enum doca_kind kind)
 
 #define TRIED "libdoca_common.so.3, .so.2, .so, also in " DOCA_FOLDER
 
-int dg_doca_find(enum doca_kind kind)
+int dg_doca_locate(enum doca_kind kind)
 {
 	char folder[PATH_MAX - 32] = "", at[PATH_MAX];
 	pthread_mutex_lock(&lock);
@@ -134,7 +134,7 @@ int dg_doca_find(enum doca_kind kind)
 	for (unsigned i = 0;; i++) {
 		attempt(kind, folder, "doca_common", i, at, sizeof at);
 		if (!at[0])
-			return not_here(kind, TRIED, kind == DOCA_SOFT ? folder : "");
+			return libraries_missing(kind, TRIED, kind == DOCA_SOFT ? folder : "");
 		const char *file = strrchr(at, '/') ? strrchr(at, '/') + 1 : at;
 		if (at[0] == '/' ? !access(at, R_OK)
 				 : in_path(getenv("LD_LIBRARY_PATH"), file) || in_cache(file))
@@ -178,11 +178,11 @@ static int wrong_kind(enum doca_kind kind, void *common, void *dma)
 
 static int take_functions(void *common, void *dma)
 {
-	const char *lacks = NULL;
-#define DOCA_TAKE(lib, name, needed)                                             \
-	do {                                                                     \
-		dg_doca.name = (__typeof__(name) *)(uintptr_t)dlsym(lib, #name); \
-		lacks = !dg_doca.name && (needed) && !lacks ? #name : lacks;     \
+	const char *missing = NULL;
+#define DOCA_TAKE(lib, name, needed)                                               \
+	do {                                                                       \
+		dg_doca.name = (__typeof__(name) *)(uintptr_t)dlsym(lib, #name);   \
+		missing = !dg_doca.name && (needed) && !missing ? #name : missing; \
 	} while (0);
 #define FROM_COMMON(name, needed) DOCA_TAKE(common, name, needed)
 #define FROM_DMA(name, needed)    DOCA_TAKE(dma, name, needed)
@@ -190,11 +190,11 @@ static int take_functions(void *common, void *dma)
 	DOCA_DMA_FUNCTIONS(FROM_DMA)
 	dg_doca.softdoca_last_refusal =
 		(const char *(*)(void))(uintptr_t)dlsym(common, "softdoca_last_refusal");
-	return lacks ? dg_fail(ENODEV,
-			       "the DOCA here is older than 2.5, or not DOCA (it has no %s): "
-			       "install a newer one",
-			       lacks)
-		     : 0;
+	return missing ? dg_fail(ENODEV,
+				 "the DOCA here is older than 2.5, or not DOCA (it has no %s): "
+				 "install a newer one",
+				 missing)
+		       : 0;
 }
 
 void dg_softdoca_join(void *share_pins)
@@ -214,7 +214,7 @@ static int load(enum doca_kind kind)
 	if (common)
 		dma = open_library(kind, folder, "doca_dma", why, sizeof why);
 	rc = dma ? wrong_kind(kind, common, dma)
-		 : not_here(kind, common ? "libdoca_dma.so.3, .so.2, .so" : TRIED, why);
+		 : libraries_missing(kind, common ? "libdoca_dma.so.3, .so.2, .so" : TRIED, why);
 	if (!rc)
 		rc = take_functions(common, dma);
 	if (!rc) {

@@ -92,7 +92,7 @@ enum doca_kind { DOCA_REAL, DOCA_SOFT };
 /* Loads the libraries of that kind, for good. 0, or -ENODEV and why. */
 int dg_doca_load(enum doca_kind kind);
 /* As far as it can be told without loading them. 0, or -ENODEV and what is missing. */
-int dg_doca_find(enum doca_kind kind);
+int dg_doca_locate(enum doca_kind kind);
 /* dg_fail(err, "WHAT: DOCA_ERROR_NAME (why)"); err 0: the errno that fits. */
 int dg_doca_fail(int err, const char *what, doca_error_t e);
 

@@ -87,7 +87,7 @@ static uint32_t permissions(const struct doca *d, uint32_t access, bool may_expo
 {
 	bool write = access & DG_ACCESS_WRITE;
 	uint32_t p = write ? DOCA_ACCESS_FLAG_LOCAL_READ_WRITE : DOCA_ACCESS_FLAG_LOCAL_READ_ONLY;
-	if (may_export && d->exports)
+	if (may_export && d->can_export)
 		p |= write ? DOCA_ACCESS_FLAG_PCI_READ_WRITE : DOCA_ACCESS_FLAG_PCI_READ_ONLY;
 	return p;
 }
@@ -176,12 +176,12 @@ static int check_range(const struct doca_mmap *map, uint64_t addr, uint64_t size
 }
 
 static int map_export(struct doca *d, struct doca_mapped *t, const struct dg_descriptor *from,
-		      const dg_memory *m, struct dg_hot *hot)
+		      const dg_memory *m, struct dg_region_entry *entry)
 {
 	uint64_t addr;
 	if (from->blob_length <= BLOB_HEAD)
 		return dg_fail(EBADMSG, "the descriptor lacks DOCA's export");
-	if (!d->imports)
+	if (!d->can_import)
 		return dg_fail(EOPNOTSUPP, "this device cannot import what another exports "
 					   "(doca_mmap_cap_is_create_from_export_pci_supported)");
 	memcpy(&addr, from->blob, sizeof addr);
@@ -191,36 +191,36 @@ static int map_export(struct doca *d, struct doca_mapped *t, const struct dg_des
 		   : check_range(t->mmap, addr, m->size);
 	if (rc && !e)
 		dg_doca_map_free(t->mmap);
-	hot->base = (char *)(uintptr_t)addr;
+	entry->base = (char *)(uintptr_t)addr;
 	return rc;
 }
 
 int dg_doca_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
-		struct dg_hot *hot)
+		struct dg_region_entry *entry)
 {
 	struct doca *d = state;
 	int rc;
-	if (!m->addr && !r->from)
+	if (!m->addr && !r->descriptor)
 		return dg_fail(EOPNOTSUPP,
 			       "the region is GPU memory that its owner did not register with the "
 			       "provider %s, which can reach it only so",
-			       dev->blob);
+			       dev->blob_provider);
 	struct doca_mapped *t = calloc(1, sizeof *t);
 	if (!t)
 		return dg_fail(ENOMEM, "no memory for a mapping");
 	t->fd = -1;
 	/* Of this process the bytes are where they are: "mapped" says all. */
-	hot->method = m->addr && m->kind == DG_KIND_HOST ? DG_METHOD_MAP : DG_METHOD_DOCA;
+	entry->method = m->addr && m->kind == DG_KIND_HOST ? DG_METHOD_MAP : DG_METHOD_DOCA;
 	pthread_mutex_lock(&d->lock);
 	if (m->addr) {
-		hot->base = m->addr;
-		rc = map_own(d, t, m, permissions(d, hot->access, !hot->remote), &t->mmap);
+		entry->base = m->addr;
+		rc = map_own(d, t, m, permissions(d, entry->access, !entry->remote), &t->mmap);
 	} else {
-		rc = map_export(d, t, r->from, m, hot);
+		rc = map_export(d, t, r->descriptor, m, entry);
 	}
 	pthread_mutex_unlock(&d->lock);
 	if (!rc) {
-		r->mapped = t;
+		r->provider_state = t;
 		return 0;
 	}
 	if (t->fd >= 0)
@@ -232,10 +232,10 @@ int dg_doca_map(struct dg_device *dev, void *state, struct dg_region *r, const d
 void dg_doca_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 {
 	struct doca *d = state;
-	struct doca_mapped *t = r->mapped;
+	struct doca_mapped *t = r->provider_state;
 	(void)dev;
-	if (r->hot) /* else it was never in the table, and no queue knows it */
-		dg_doca_forget(d, r->index);
+	if (r->entry) /* else it was never in the table, and no queue knows it */
+		dg_doca_release_region(d, r->index);
 	pthread_mutex_lock(&d->lock);
 	dg_doca_map_free(t->readonly);
 	dg_doca_map_free(t->mmap);
@@ -248,7 +248,7 @@ void dg_doca_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 /* The map to export: that of the region, or one that nobody may write through. */
 static int exportable(struct doca *d, struct dg_region *r, uint32_t access, struct doca_mmap **out)
 {
-	struct doca_mapped *t = r->mapped;
+	struct doca_mapped *t = r->provider_state;
 	int rc = 0;
 	if (!(r->access & DG_ACCESS_WRITE) || (access & DG_ACCESS_WRITE)) {
 		*out = t->mmap;
@@ -269,7 +269,7 @@ int dg_doca_export(struct dg_device *dev, void *state, struct dg_region *r, uint
 	size_t size = 0;
 	uint64_t addr = (uintptr_t)r->memory.addr;
 	/* A DPU's own function may have no exports: its memory is then for its own processes. */
-	if (!d->exports)
+	if (!d->can_export)
 		return 0;
 	pthread_mutex_lock(&d->lock);
 	int rc = exportable(d, r, access, &map);
@@ -281,7 +281,7 @@ int dg_doca_export(struct dg_device *dev, void *state, struct dg_region *r, uint
 		return dg_fail(EMEDIUMTYPE,
 			       "DOCA's export has %zu bytes; a descriptor has room for %zu", size,
 			       sizeof out->blob - BLOB_HEAD);
-	snprintf((char *)out->provider, sizeof out->provider, "%s", dev->blob);
+	snprintf((char *)out->provider, sizeof out->provider, "%s", dev->blob_provider);
 	memcpy(out->blob, &addr, BLOB_HEAD);
 	memcpy(out->blob + BLOB_HEAD, bytes, size);
 	out->blob_length = (uint16_t)(BLOB_HEAD + size);

@@ -24,7 +24,7 @@ struct fault {
 	dg_fault_rule rules[];
 };
 
-struct held {
+struct delayed {
 	struct dg_op op;
 	uint64_t due_ns;
 	bool swap; /* goes as soon as another went before it */
@@ -35,9 +35,9 @@ struct wrap {
 	struct fault *fault;
 	struct dg_pipe inner;
 	int timer_fd, epoll_fd;
-	uint32_t n_held, cap;
+	uint32_t n_delayed, cap;
 	uint32_t in_inner; /* operations there, a chain counting as one */
-	struct held *held;
+	struct delayed *delayed;
 	bool *lose; /* by slot */
 	struct {
 		uint64_t met, fired, random;
@@ -86,9 +86,9 @@ static void forward(struct dg_device *dev, struct wrap *w, const struct dg_op *o
 	w->fault->inner->doorbell(dev, &w->inner);
 }
 
-static void hold(struct wrap *w, const struct dg_op *op, uint64_t due_ns, bool swap)
+static void delay(struct wrap *w, const struct dg_op *op, uint64_t due_ns, bool swap)
 {
-	struct held *h = &w->held[w->n_held++];
+	struct delayed *h = &w->delayed[w->n_delayed++];
 	memcpy(&h->op, op, offsetof(struct dg_op, seq));
 	h->due_ns = due_ns;
 	h->swap = swap;
@@ -98,14 +98,14 @@ static void hold(struct wrap *w, const struct dg_op *op, uint64_t due_ns, bool s
 static void release(struct dg_device *dev, struct wrap *w, uint64_t now, bool after)
 {
 	uint32_t kept = 0;
-	for (uint32_t i = 0; i < w->n_held; i++) {
-		struct held *h = &w->held[i];
+	for (uint32_t i = 0; i < w->n_delayed; i++) {
+		struct delayed *h = &w->delayed[i];
 		if (now >= h->due_ns || (after && h->swap))
 			forward(dev, w, &h->op);
 		else
-			w->held[kept++] = *h;
+			w->delayed[kept++] = *h;
 	}
-	w->n_held = kept;
+	w->n_delayed = kept;
 }
 
 static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, const struct dg_op *op)
@@ -119,7 +119,7 @@ static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, cons
 		w->lose[op->slot] = r != NULL;
 		forward(dev, w, op);
 		/* Never between the parts of a chain: the inner provider would take it for a part. */
-		if (w->n_held && !(op->flags & DG_CHAIN))
+		if (w->n_delayed && !(op->flags & DG_CHAIN))
 			release(dev, w, 0, true);
 	} else if (r->action == DG_FAULT_ERROR) {
 		dg_op_leave(op);
@@ -127,8 +127,8 @@ static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, cons
 	} else {
 		w->lose[op->slot] = false;
 		bool swap = r->action == DG_FAULT_REORDER;
-		hold(w, op, add_sat(now, swap && !r->delay_ns ? REORDER_WAIT_NS : r->delay_ns),
-		     swap);
+		delay(w, op, add_sat(now, swap && !r->delay_ns ? REORDER_WAIT_NS : r->delay_ns),
+		      swap);
 	}
 }
 
@@ -161,10 +161,10 @@ static void fault_poll(struct dg_device *dev, struct dg_pipe *p)
 	if (w->fault->inner->poll)
 		w->fault->inner->poll(dev, &w->inner);
 	collect(p, w);
-	if (w->n_held)
+	if (w->n_delayed)
 		release(dev, w, now_ns(), false);
 	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++) {
-		if (!p->moved && (w->n_held || w->in_inner) && fenced(p))
+		if (!p->moved && (w->n_delayed || w->in_inner) && fenced(p))
 			break;
 		apply(dev, p, w, op);
 	}
@@ -184,9 +184,9 @@ static int fault_arm(struct dg_device *dev, struct dg_pipe *p)
 	if (cq_peek(p))
 		return 0;
 	uint64_t due = UINT64_MAX;
-	for (uint32_t i = 0; i < w->n_held; i++)
-		if (w->held[i].due_ns < due)
-			due = w->held[i].due_ns;
+	for (uint32_t i = 0; i < w->n_delayed; i++)
+		if (w->delayed[i].due_ns < due)
+			due = w->delayed[i].due_ns;
 	if (due != UINT64_MAX)
 		timer.it_value =
 			(struct timespec){(time_t)(due / 1000000000u), (long)(due % 1000000000u)};
@@ -251,7 +251,7 @@ static void wrap_free(struct wrap *w)
 		close(w->timer_fd);
 	if (w->epoll_fd >= 0)
 		close(w->epoll_fd);
-	free(w->held);
+	free(w->delayed);
 	free(w->lose);
 	free(w);
 }
@@ -266,7 +266,7 @@ static struct wrap *wrap_new(struct fault *f, uint32_t cap)
 	w->fault = f;
 	w->cap = cap;
 	w->inner.event_fd = w->timer_fd = w->epoll_fd = -1;
-	w->held = calloc(cap, sizeof *w->held);
+	w->delayed = calloc(cap, sizeof *w->delayed);
 	w->lose = calloc(DG_DEPTH_MAX, sizeof *w->lose);
 	for (uint32_t i = 0; i < f->n_rules; i++)
 		w->rule[i].random = f->rules[i].seed;
@@ -275,7 +275,7 @@ static struct wrap *wrap_new(struct fault *f, uint32_t cap)
 
 static int wrap_open(struct wrap *w, struct dg_device *dev)
 {
-	if (!w->held || !w->lose)
+	if (!w->delayed || !w->lose)
 		return dg_fail(ENOMEM, "no memory for a fault queue");
 	int rc = dg_pipe_open(&w->inner, w->cap);
 	if (rc)
@@ -315,9 +315,9 @@ static void fault_detach(struct dg_device *dev, struct dg_pipe *p)
 	struct wrap *w = p->provider;
 	w->fault->inner->detach(dev, &w->inner);
 	collect(p, w);
-	for (uint32_t i = 0; i < w->n_held; i++) {
-		dg_op_leave(&w->held[i].op);
-		complete(p, w->held[i].op.slot, DG_FLUSHED, now_ns());
+	for (uint32_t i = 0; i < w->n_delayed; i++) {
+		dg_op_leave(&w->delayed[i].op);
+		complete(p, w->delayed[i].op.slot, DG_FLUSHED, now_ns());
 	}
 	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++) {
 		dg_op_leave(op);
@@ -330,12 +330,12 @@ static void fault_detach(struct dg_device *dev, struct dg_pipe *p)
 }
 
 static int fault_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
-		     struct dg_hot *hot)
+		     struct dg_region_entry *entry)
 {
 	struct fault *f = state;
 	if (!f->inner->map)
-		return dg_map_lent(dev, m, hot);
-	return f->inner->map(dev, f->inner_state, r, m, hot);
+		return dg_map_default(dev, m, entry);
+	return f->inner->map(dev, f->inner_state, r, m, entry);
 }
 
 static void fault_unmap(struct dg_device *dev, void *state, struct dg_region *r)

@@ -84,7 +84,7 @@ static void publish(struct dg_pipe *p, struct group *g)
 	dg_pipe_wake(p);
 }
 
-static void give_back(struct engine *e, struct dg_pipe *p)
+static void flush_and_detach(struct engine *e, struct dg_pipe *p)
 {
 	struct group g = {.gates.pass = gate_leave};
 	for (struct dg_op *op; (op = sq_peek(p));) {
@@ -104,7 +104,7 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 	uint64_t bytes = 0;
 	struct dg_op *op = sq_peek(p);
 	if (__builtin_expect(atomic_load_explicit(&p->detach, memory_order_acquire), 0)) {
-		give_back(e, p);
+		flush_and_detach(e, p);
 		return true;
 	}
 	if (!op)
@@ -126,7 +126,7 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 	return true;
 }
 
-static bool look(struct engine *e)
+static bool serve_all(struct engine *e)
 {
 	bool busy = false;
 	uint32_t high = atomic_load_explicit(&e->high, memory_order_acquire);
@@ -139,7 +139,7 @@ static bool look(struct engine *e)
 }
 
 /* The last look before sleeping, after armed was set. */
-static bool anything(struct engine *e)
+static bool has_work(struct engine *e)
 {
 	uint32_t high = atomic_load(&e->high);
 	if (atomic_load(&e->stop))
@@ -152,14 +152,14 @@ static bool anything(struct engine *e)
 	return false;
 }
 
-static void sleep_until_rung(struct engine *e)
+static void sleep_until_doorbell(struct engine *e)
 {
 	struct pollfd fd = {e->doorbell, POLLIN, 0};
 	eventfd_t n;
 	eventfd_read(e->doorbell, &n);
 	atomic_store_explicit(&e->armed, 1, memory_order_seq_cst);
 	dg_sleeper_barrier();
-	if (!anything(e))
+	if (!has_work(e))
 		poll(&fd, 1, -1);
 	atomic_store_explicit(&e->armed, 0, memory_order_relaxed);
 }
@@ -169,7 +169,7 @@ static void *run(void *arg)
 	struct engine *e = arg;
 	uint64_t idle_since = 0;
 	for (uint32_t looks = 1; !atomic_load_explicit(&e->stop, memory_order_acquire); looks++) {
-		if (look(e)) {
+		if (serve_all(e)) {
 			idle_since = 0;
 			looks = 0;
 			continue;
@@ -183,7 +183,7 @@ static void *run(void *arg)
 		if (!idle_since)
 			idle_since = now;
 		if (now - idle_since >= e->spin_ns) {
-			sleep_until_rung(e);
+			sleep_until_doorbell(e);
 			idle_since = 0;
 		} else if (now - idle_since > YIELD_AFTER_NS) {
 			sched_yield();
@@ -192,7 +192,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static void ring(struct engine *e)
+static void ring_doorbell(struct engine *e)
 {
 	/* The producer's half: the entry's seq was stored seq_cst, now the flag is looked at. */
 	if (!atomic_load_explicit(&e->armed, memory_order_seq_cst))
@@ -204,7 +204,7 @@ static void ring(struct engine *e)
 static void soft_doorbell(struct dg_device *dev, struct dg_pipe *p)
 {
 	(void)dev;
-	ring(p->provider);
+	ring_doorbell(p->provider);
 }
 
 static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **state)
@@ -241,7 +241,7 @@ static void soft_close(struct dg_device *dev, void *state)
 	struct engine *e = state;
 	(void)dev;
 	atomic_store(&e->stop, 1);
-	ring(e);
+	ring_doorbell(e);
 	pthread_join(e->thread, NULL);
 	close(e->doorbell);
 	pthread_mutex_destroy(&e->lock);
@@ -271,7 +271,7 @@ static void soft_detach(struct dg_device *dev, struct dg_pipe *p)
 {
 	(void)dev;
 	atomic_store_explicit(&p->detach, 1, memory_order_seq_cst);
-	ring(p->provider);
+	ring_doorbell(p->provider);
 	/* At most one chunk away. */
 	while (!atomic_load_explicit(&p->detached, memory_order_acquire))
 		usleep(5);

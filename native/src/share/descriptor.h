@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes that let another process import a region. Written and parsed in descriptor.c only. */
-#ifndef DG_DESCRIPTOR_H
-#define DG_DESCRIPTOR_H
+#ifndef DG_SHARE_DESCRIPTOR_H
+#define DG_SHARE_DESCRIPTOR_H
 
 #include <stddef.h>
 #include <stdint.h>

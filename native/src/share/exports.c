@@ -14,6 +14,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "share/unix_socket.h"
 #include "clock.h"
 #include "error.h"
 
@@ -24,11 +25,11 @@ struct dg_export {
 	struct dg_export *next_hash, *next_region;
 };
 
-struct dg_importer {
+struct dg_import {
 	struct dg_region *region; /* NULL once revoked and quiet */
 	struct conn *conn;
 	uint32_t slot, access;
-	struct dg_importer *next;
+	struct dg_import *next;
 };
 
 #define BUCKETS 16384u
@@ -51,10 +52,10 @@ static struct dg_export *find(const uint8_t key[16])
 	return e;
 }
 
-int dg_door_export(struct dg_region *r, uint32_t access, uint8_t key[16])
+int dg_share_export(struct dg_region *r, uint32_t access, uint8_t key[16])
 {
 	int rc = 0;
-	dg_door_lock();
+	dg_share_lock();
 	struct dg_export *e = r->exports;
 	while (e && e->access != access)
 		e = e->next_region;
@@ -78,11 +79,11 @@ int dg_door_export(struct dg_region *r, uint32_t access, uint8_t key[16])
 	}
 	memcpy(key, e->key, 16);
 unlock:
-	dg_door_unlock();
+	dg_share_unlock();
 	return rc;
 }
 
-static void unexport(struct dg_region *r)
+static void remove_exports(struct dg_region *r)
 {
 	while (r->exports) {
 		struct dg_export *e = r->exports, **at = &table[bucket(e->key)];
@@ -144,13 +145,13 @@ static int slots_grow(struct conn *c)
 	if (n > CONTROL_SLOTS)
 		return dg_fail(EMFILE, "one process imports at most %u regions of another",
 			       CONTROL_SLOTS);
-	void *importers = realloc(c->importers, sizeof *c->importers * n);
-	if (importers)
-		c->importers = importers;
+	void *imports = realloc(c->imports, sizeof *c->imports * n);
+	if (imports)
+		c->imports = imports;
 	void *free_slots = realloc(c->free_slots, sizeof *c->free_slots * n);
 	if (free_slots)
 		c->free_slots = free_slots;
-	if (!importers || !free_slots)
+	if (!imports || !free_slots)
 		return dg_fail(ENOMEM, "no memory for %u imports", n);
 	int rc = control_reserve(c, c->slots * sizeof(struct dg_gate),
 				 CONTROL_STEP * sizeof(struct dg_gate));
@@ -158,7 +159,7 @@ static int slots_grow(struct conn *c)
 		return rc;
 	for (uint32_t i = n; i-- > c->slots;)
 		c->free_slots[c->n_free++] = i;
-	memset(c->importers + c->slots, 0, sizeof *c->importers * CONTROL_STEP);
+	memset(c->imports + c->slots, 0, sizeof *c->imports * CONTROL_STEP);
 	c->slots = n;
 	return 0;
 }
@@ -168,45 +169,45 @@ static struct dg_gate *gate_of(struct conn *c, uint32_t slot)
 	return (struct dg_gate *)c->control + slot;
 }
 
-static int importer_add(struct conn *c, struct dg_export *e, uint32_t *slot)
+static int import_add(struct conn *c, struct dg_export *e, uint32_t *slot)
 {
 	int rc = control_open(c);
 	if (!rc && !c->n_free)
 		rc = slots_grow(c);
 	if (rc)
 		return rc;
-	struct dg_importer *m = calloc(1, sizeof *m);
+	struct dg_import *m = calloc(1, sizeof *m);
 	if (!m)
 		return dg_fail(ENOMEM, "no memory for an import");
 	*slot = m->slot = c->free_slots[--c->n_free];
 	m->conn = c;
 	m->region = e->region;
 	m->access = e->access;
-	m->next = e->region->importers;
-	e->region->importers = m;
-	c->importers[m->slot] = m;
+	m->next = e->region->imports;
+	e->region->imports = m;
+	c->imports[m->slot] = m;
 	memset(gate_of(c, m->slot), 0, sizeof(struct dg_gate));
 	return 0;
 }
 
-static void importer_unlink(struct dg_importer *m)
+static void import_unlink(struct dg_import *m)
 {
 	if (!m->region)
 		return;
-	struct dg_importer **at = &m->region->importers;
+	struct dg_import **at = &m->region->imports;
 	while (*at != m)
 		at = &(*at)->next;
 	*at = m->next;
 	m->region = NULL;
 }
 
-static void importer_remove(struct conn *c, uint32_t slot)
+static void import_remove(struct conn *c, uint32_t slot)
 {
-	if (slot >= c->slots || !c->importers[slot])
+	if (slot >= c->slots || !c->imports[slot])
 		return;
-	struct dg_importer *m = c->importers[slot];
-	importer_unlink(m);
-	c->importers[slot] = NULL;
+	struct dg_import *m = c->imports[slot];
+	import_unlink(m);
+	c->imports[slot] = NULL;
 	c->free_slots[c->n_free++] = slot;
 	free(m);
 }
@@ -214,7 +215,7 @@ static void importer_remove(struct conn *c, uint32_t slot)
 static bool conn_quiet(struct conn *c)
 {
 	for (uint32_t i = 0; i < c->slots; i++)
-		if (c->importers[i] && !gate_quiet(gate_of(c, i)))
+		if (c->imports[i] && !gate_quiet(gate_of(c, i)))
 			return false;
 	return true;
 }
@@ -222,13 +223,13 @@ static bool conn_quiet(struct conn *c)
 void dg_conn_free(struct conn *c)
 {
 	for (uint32_t i = 0; i < c->slots; i++)
-		importer_remove(c, i);
+		import_remove(c, i);
 	struct conn **at = &conns;
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
 	/* By name: an fd that a fork shares stays watched after close(), and then c is gone. */
-	dg_door_unwatch(c->fd, c->pidfd);
+	dg_share_server_unwatch(c->fd, c->pidfd);
 	if (c->control)
 		munmap(c->control, CONTROL_SIZE);
 	if (c->control_fd >= 0)
@@ -237,7 +238,7 @@ void dg_conn_free(struct conn *c)
 		close(c->fd);
 	if (c->pidfd >= 0)
 		close(c->pidfd);
-	free(c->importers);
+	free(c->imports);
 	free(c->free_slots);
 	free(c);
 }
@@ -245,7 +246,7 @@ void dg_conn_free(struct conn *c)
 /* Its slots are void only when its process is dead, or nothing is in flight through them. */
 bool dg_conn_over(struct conn *c)
 {
-	return c->pidfd < 0 || dg_pid_dead(c->pidfd) || conn_quiet(c);
+	return c->pidfd < 0 || dg_pidfd_dead(c->pidfd) || conn_quiet(c);
 }
 
 void dg_conns_free(void)
@@ -255,15 +256,15 @@ void dg_conns_free(void)
 	self_conn = NULL;
 }
 
-void dg_exports_forget(void)
+void dg_exports_forget_all(void)
 {
 	memset(table, 0, sizeof table);
 }
 
 /* What importers ask. */
 
-static int answer_fds(struct conn *c, struct dg_region *r, struct door_answer *a, int fds[2],
-		      int *n_fds)
+static int reply_fds(struct conn *c, struct dg_region *r, struct dg_share_reply *a, int fds[2],
+		     int *n_fds)
 {
 	char name[32];
 	*n_fds = 0;
@@ -276,7 +277,8 @@ static int answer_fds(struct conn *c, struct dg_region *r, struct door_answer *a
 	/* A new open file that cannot be mapped writable where the export is read-only. The importer
 	 * could reopen it: this stops mistakes; readonly_export=True also stops an adversary. */
 	bool write = a->access & DG_ACCESS_WRITE;
-	if (r->memory.kind != DG_KIND_HOST) { /* the fd is the block itself: it cannot be opened again */
+	if (r->memory.kind !=
+	    DG_KIND_HOST) { /* the fd is the block itself: it cannot be opened again */
 		fds[*n_fds] = fcntl(r->memory.fd, F_DUPFD_CLOEXEC, 0);
 		if (fds[*n_fds] < 0)
 			return dg_fail_errno("the fd of a GPU block");
@@ -291,7 +293,7 @@ static int answer_fds(struct conn *c, struct dg_region *r, struct door_answer *a
 	return 0;
 }
 
-int dg_conn_import(struct conn *c, const uint8_t key[16], struct door_answer *a, int fds[2],
+int dg_conn_import(struct conn *c, const uint8_t key[16], struct dg_share_reply *a, int fds[2],
 		   int *n_fds)
 {
 	struct dg_export *e = find(key);
@@ -299,13 +301,13 @@ int dg_conn_import(struct conn *c, const uint8_t key[16], struct door_answer *a,
 		return dg_fail(ENOKEY, "the exporter knows no such region: it was closed, or the "
 				       "descriptor is forged");
 	struct dg_region *r = e->region;
-	int rc = importer_add(c, e, &a->slot);
+	int rc = import_add(c, e, &a->slot);
 	if (rc)
 		return rc;
 	a->access = e->access;
 	a->method = r->memory.kind != DG_KIND_HOST ? DG_METHOD_GPU
-		    : r->memory.fd >= 0		   ? DG_METHOD_MAP
-						   : DG_METHOD_ASK;
+		    : r->memory.fd >= 0            ? DG_METHOD_MAP
+						   : DG_METHOD_PROXY;
 	a->kind = r->memory.kind;
 	a->block = r->memory.block;
 	memcpy(a->uuid, r->memory.uuid, sizeof a->uuid);
@@ -313,16 +315,16 @@ int dg_conn_import(struct conn *c, const uint8_t key[16], struct door_answer *a,
 	a->size = r->memory.size;
 	a->address = (uint64_t)(uintptr_t)r->memory.addr;
 	a->fd_offset = r->memory.fd_offset;
-	if (a->method == DG_METHOD_ASK && !c->bounce) {
+	if (a->method == DG_METHOD_PROXY && !c->bounce) {
 		rc = control_reserve(c, BOUNCE_OFFSET, BOUNCE_SIZE);
 		c->bounce = !rc;
 	}
 	if (r->memory.flags & DG_MEMORY_SHARE_PROCESS)
 		prctl(PR_SET_PTRACER, (unsigned long)c->pid, 0, 0, 0);
 	if (!rc)
-		rc = answer_fds(c, r, a, fds, n_fds);
+		rc = reply_fds(c, r, a, fds, n_fds);
 	if (rc) {
-		importer_remove(c, a->slot);
+		import_remove(c, a->slot);
 		/* The control memory goes with the first answer that is good. */
 		a->has_control = 0;
 		*n_fds = 0;
@@ -332,24 +334,24 @@ int dg_conn_import(struct conn *c, const uint8_t key[16], struct door_answer *a,
 
 void dg_conn_release(struct conn *c, uint32_t slot)
 {
-	importer_remove(c, slot);
+	import_remove(c, slot);
 }
 
-uint32_t dg_conn_copy(struct conn *c, const struct door_ask *q)
+uint32_t dg_conn_copy(struct conn *c, const struct dg_share_request *q)
 {
-	struct dg_importer *m = q->slot < c->slots ? c->importers[q->slot] : NULL;
+	struct dg_import *m = q->slot < c->slots ? c->imports[q->slot] : NULL;
 	if (!m || !m->region || gate_revoked(gate_of(c, q->slot)) || !c->bounce)
 		return DG_REMOTE_ACCESS_ERROR;
 	const dg_memory *mem = &m->region->memory;
 	if (mem->kind != DG_KIND_HOST)
 		return DG_REMOTE_ACCESS_ERROR;
-	uint32_t need = q->kind == DOOR_PUT ? DG_ACCESS_WRITE : DG_ACCESS_READ;
+	uint32_t need = q->kind == SHARE_PUT ? DG_ACCESS_WRITE : DG_ACCESS_READ;
 	if (!(m->access & need) || q->size > BOUNCE_SIZE || q->offset > mem->size ||
 	    q->size > mem->size - q->offset)
 		return DG_REMOTE_ACCESS_ERROR;
 	char *bytes = (char *)mem->addr + q->offset, *bounce = c->control + BOUNCE_OFFSET;
-	char *to = q->kind == DOOR_PUT ? bytes : bounce,
-	     *from = q->kind == DOOR_PUT ? bounce : bytes;
+	char *to = q->kind == SHARE_PUT ? bytes : bounce,
+	     *from = q->kind == SHARE_PUT ? bounce : bytes;
 	if (!(mem->flags & DG_MEMORY_MAY_FAULT))
 		dg_copy(to, from, q->size);
 	else if (dg_copy_guarded(to, from, q->size))
@@ -357,12 +359,12 @@ uint32_t dg_conn_copy(struct conn *c, const struct door_ask *q)
 	return DG_OK;
 }
 
-int dg_door_import_self(const uint8_t key[16], struct door_answer *a, struct dg_hot *hot,
-			dg_memory *memory)
+int dg_share_import_self(const uint8_t key[16], struct dg_share_reply *a,
+			 struct dg_region_entry *entry, dg_memory *memory)
 {
 	int fds[2], n_fds = 0, rc;
 	memset(a, 0, sizeof *a);
-	dg_door_lock();
+	dg_share_lock();
 	if (!self_conn)
 		self_conn = dg_conn_new(-1, getpid(), -1);
 	rc = self_conn ? 0 : dg_fail(ENOMEM, "no memory for an import");
@@ -372,57 +374,57 @@ int dg_door_import_self(const uint8_t key[16], struct door_answer *a, struct dg_
 	}
 	if (!rc) {
 		/* Under the lock: another thread may close the region as soon as it is given up. */
-		*memory = self_conn->importers[a->slot]->region->memory;
-		hot->gate = gate_of(self_conn, a->slot);
-		hot->may_fault = !!(memory->flags & DG_MEMORY_MAY_FAULT);
+		*memory = self_conn->imports[a->slot]->region->memory;
+		entry->gate = gate_of(self_conn, a->slot);
+		entry->may_fault = !!(memory->flags & DG_MEMORY_MAY_FAULT);
 	}
-	dg_door_unlock();
+	dg_share_unlock();
 	for (int i = 0; i < n_fds; i++)
 		close(fds[i]);
 	return rc;
 }
 
-void dg_door_release_self(uint32_t slot)
+void dg_share_release_self(uint32_t slot)
 {
-	dg_door_lock();
-	importer_remove(self_conn, slot);
-	dg_door_unlock();
+	dg_share_lock();
+	import_remove(self_conn, slot);
+	dg_share_unlock();
 }
 
-uint32_t dg_door_importers(struct dg_region *r)
+uint32_t dg_share_importers(struct dg_region *r)
 {
 	uint32_t n = 0;
-	dg_door_lock();
-	for (struct dg_importer *m = r->importers; m; m = m->next)
+	dg_share_lock();
+	for (struct dg_import *m = r->imports; m; m = m->next)
 		n++;
-	dg_door_unlock();
+	dg_share_unlock();
 	return n;
 }
 
 /* Unlinks the importers that can do no more harm; gives one that still can, or NULL. */
-static struct dg_importer *revoke_pass(struct dg_region *r)
+static struct dg_import *revoke_pass(struct dg_region *r)
 {
-	struct dg_importer *busy = NULL, *next;
-	for (struct dg_importer *m = r->importers; m; m = next) {
+	struct dg_import *busy = NULL, *next;
+	for (struct dg_import *m = r->imports; m; m = next) {
 		struct dg_gate *g = gate_of(m->conn, m->slot);
 		next = m->next;
 		atomic_store_explicit(&g->revoked, 1, memory_order_seq_cst);
-		if (gate_quiet(g) || (m->conn->pidfd >= 0 && dg_pid_dead(m->conn->pidfd)))
-			importer_unlink(m);
+		if (gate_quiet(g) || (m->conn->pidfd >= 0 && dg_pidfd_dead(m->conn->pidfd)))
+			import_unlink(m);
 		else
 			busy = m;
 	}
 	return busy;
 }
 
-int dg_door_revoke(struct dg_region *r, uint64_t deadline_ns)
+int dg_share_revoke(struct dg_region *r, uint64_t deadline_ns)
 {
 	for (uint32_t naps = 0;; naps++) {
-		dg_door_lock();
-		unexport(r);
-		struct dg_importer *busy = revoke_pass(r);
+		dg_share_lock();
+		remove_exports(r);
+		struct dg_import *busy = revoke_pass(r);
 		pid_t pid = busy ? busy->conn->pid : 0;
-		dg_door_unlock();
+		dg_share_unlock();
 		if (!busy)
 			return 0;
 		if (now_ns() >= deadline_ns)
@@ -432,7 +434,7 @@ int dg_door_revoke(struct dg_region *r, uint64_t deadline_ns)
 				       "stay refused and the memory stays: close it again, or end "
 				       "that process",
 				       r->id, (int)pid);
-		dg_devices_move(); /* an importer may be this process itself */
+		dg_devices_poll(); /* an importer may be this process itself */
 		usleep(naps < 50 ? 20 : 500);
 	}
 }

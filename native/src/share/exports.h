@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the door's thread needs of the table of exports. All of it under the door's lock. */
-#ifndef DG_EXPORT_H
-#define DG_EXPORT_H
+#ifndef DG_SHARE_EXPORTS_H
+#define DG_SHARE_EXPORTS_H
 
 #include <stdio.h>
 
@@ -14,24 +14,24 @@ struct conn {
 	pid_t pid;
 	bool control_sent, bounce;
 	char *control;
-	struct dg_importer **importers; /* by slot */
+	struct dg_import **imports; /* by slot */
 	uint32_t *free_slots;
 	uint32_t slots, n_free;
 };
 
-void dg_door_lock(void);
-void dg_door_unlock(void);
+void dg_share_lock(void);
+void dg_share_unlock(void);
 struct conn *dg_conn_new(int fd, pid_t pid, int pidfd);
 void dg_conn_free(struct conn *c);
 bool dg_conn_over(struct conn *c);
 void dg_conns_free(void);
 /* In a forked child: the regions are the parent's. */
-void dg_exports_forget(void);
+void dg_exports_forget_all(void);
 /* Gives a slot for the region that key opens. Fds to send, in order: control (if has_control), memory. */
-int dg_conn_import(struct conn *c, const uint8_t key[16], struct door_answer *a, int fds[2],
+int dg_conn_import(struct conn *c, const uint8_t key[16], struct dg_share_reply *a, int fds[2],
 		   int *n_fds);
 void dg_conn_release(struct conn *c, uint32_t slot);
-/* DOOR_GET and DOOR_PUT. Gives a dg_status. */
-uint32_t dg_conn_copy(struct conn *c, const struct door_ask *q);
+/* SHARE_GET and SHARE_PUT. Gives a dg_status. */
+uint32_t dg_conn_copy(struct conn *c, const struct dg_share_request *q);
 
 #endif

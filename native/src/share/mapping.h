@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memfds of an exporter, mapped here once however many regions lie in them. Under the peer lock. */
-#ifndef DG_MAPPING_H
-#define DG_MAPPING_H
+#ifndef DG_SHARE_MAPPING_H
+#define DG_SHARE_MAPPING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
  * One connection joins one importing process to one exporting process. With its first answer the
  * importer gets the connection's control memory: a gate for each import, and a bounce buffer.
  */
-#ifndef DG_DOOR_H
-#define DG_DOOR_H
+#ifndef DG_SHARE_SERVER_H
+#define DG_SHARE_SERVER_H
 
 #include <pthread.h>
 #include <stdint.h>
@@ -19,9 +19,9 @@
 #include "provider.h"
 #include "region.h"
 
-#define DOOR_MAGIC    0x31524f4f44474bdeull
-#define DOOR_VERSION  2u
-#define DOOR_PATH_MAX (sizeof(((struct sockaddr_un *)0)->sun_path))
+#define SHARE_MAGIC    0x31524f4f44474bdeull
+#define SHARE_VERSION  2u
+#define SHARE_PATH_MAX (sizeof(((struct sockaddr_un *)0)->sun_path))
 
 /* Control memory: gates from 0, the bounce buffer behind them. Sparse: reserved as it is used. */
 #define CONTROL_SLOTS (1u << 17)
@@ -30,10 +30,10 @@
 #define BOUNCE_SIZE   (1u << 20)
 #define CONTROL_SIZE  (BOUNCE_OFFSET + BOUNCE_SIZE)
 
-enum door_kind { DOOR_IMPORT = 1, DOOR_RELEASE = 2, DOOR_GET = 3, DOOR_PUT = 4 };
+enum dg_share_request_kind { SHARE_IMPORT = 1, SHARE_RELEASE = 2, SHARE_GET = 3, SHARE_PUT = 4 };
 
-/* Importer to exporter. DOOR_GET: copy region bytes into the bounce buffer; DOOR_PUT: out of it. */
-struct door_ask {
+/* Importer to exporter. SHARE_GET: copy region bytes into the bounce buffer; SHARE_PUT: out of it. */
+struct dg_share_request {
 	uint64_t magic;
 	uint32_t version, kind;
 	uint8_t key[16];
@@ -43,7 +43,7 @@ struct door_ask {
 
 /* Exporter to importer, with the control memfd (first answer) and the region's memfd (MAP) or the POSIX
  * fd of its GPU block as fds. error is a positive errno, and text then says why. */
-struct door_answer {
+struct dg_share_reply {
 	uint64_t magic;
 	uint32_t version, error;
 	uint32_t slot, access, method, tag;
@@ -61,30 +61,24 @@ int dg_fork_watch(void);
  * those registered last are called first before a fork, so ours are registered once more. */
 int dg_fork_watch_last(void);
 /* Opens the door if it is shut, and takes a reference. */
-int dg_door_hold(void);
-void dg_door_drop(void);
-/* While `on`, the door's thread calls dg_devices_move() now and then. */
-void dg_door_pace(bool on);
+int dg_share_server_acquire(void);
+void dg_share_server_release(void);
+/* While `on`, the door's thread calls dg_devices_poll() now and then. */
+void dg_share_server_set_polling(bool on);
 /* The socket's path, "" while shut. Valid while a reference is held. */
-const char *dg_door_path(void);
+const char *dg_share_server_path(void);
 /* Puts a region on the table under a new key. */
-int dg_door_export(struct dg_region *r, uint32_t access, uint8_t key[16]);
+int dg_share_export(struct dg_region *r, uint32_t access, uint8_t key[16]);
 /* For an import in the exporting process itself: the same answer, no socket. Fills hot's gate, base
  * and may_fault, and says what memory it is. */
-int dg_door_import_self(const uint8_t key[16], struct door_answer *a, struct dg_hot *hot,
-			dg_memory *memory);
-void dg_door_release_self(uint32_t slot);
+int dg_share_import_self(const uint8_t key[16], struct dg_share_reply *a,
+			 struct dg_region_entry *entry, dg_memory *memory);
+void dg_share_release_self(uint32_t slot);
 /* Revokes r everywhere and waits for its importers. 0 or -EBUSY. */
-int dg_door_revoke(struct dg_region *r, uint64_t deadline_ns);
-uint32_t dg_door_importers(struct dg_region *r);
-/* Asks the door to call dg_peer_died(cookie) when fd reports a hang-up. */
-int dg_door_watch(int fd, int pidfd, void *cookie);
-void dg_door_unwatch(int fd, int pidfd);
-
-/* sock.c: one message, with up to two fds. Returns bytes, or -errno; *n_fds says how many came. */
-ssize_t dg_sock_send(int fd, const void *msg, size_t size, const int *fds, int n_fds);
-ssize_t dg_sock_recv(int fd, void *msg, size_t size, int *fds, int *n_fds);
-int dg_pidfd_open(pid_t pid);
-bool dg_pid_dead(int pidfd);
+int dg_share_revoke(struct dg_region *r, uint64_t deadline_ns);
+uint32_t dg_share_importers(struct dg_region *r);
+/* Asks the door to call dg_importer_exporter_died(cookie) when fd reports a hang-up. */
+int dg_share_server_watch(int fd, int pidfd, void *cookie);
+void dg_share_server_unwatch(int fd, int pidfd);
 
 #endif

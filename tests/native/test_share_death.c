@@ -5,7 +5,7 @@
 #define BIG (256u << 20)
 #define DEPTH 16 /* of BIG each: more than is copied in a second */
 #define EACH_WAY(how) \
-	for (enum how how = BY_MAP; how <= BY_ASK; how++) \
+	for (enum how how = BY_MAP; how <= BY_PROXY; how++) \
 		if (!choose(how)) \
 			fprintf(stderr, "this machine has no process_vm_readv\n"); \
 		else
@@ -15,7 +15,7 @@ static void post_all(struct fix *f, struct transfer *t, uint64_t size)
 	dg_wr wr = record(f, DG_WRITE, size, 0, 0);
 
 	for (uint32_t i = 0; i < DEPTH; i++) {
-		t[i] = begin(&f->lane, &wr);
+		t[i] = begin(&f->tq, &wr);
 		CHECK(t[i].ticket >= DG_TICKET);
 	}
 }
@@ -32,7 +32,7 @@ static void busy_importer(int fd)
 	post_all(&f, t, BIG);
 	say_int(fd, info_of(f.remote).method);
 	for (uint32_t i = 0; i < DEPTH; i++) {
-		CHECK_EQ(take(&f.lane, &t[i], 60 * SECOND), 0);
+		CHECK_EQ(take(&f.tq, &t[i], 60 * SECOND), 0);
 		say_int(fd, t[i].wc.status);
 	}
 	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
@@ -184,7 +184,7 @@ static void an_exporter_that_is_killed_ends_transfers_as_peer_lost(void)
 		killed = dg_now_ns();
 		kill_and_reap(o);
 		for (uint32_t i = 0; i < DEPTH; i++) {
-			CHECK_EQ(take(&f.lane, &t[i], 60 * SECOND), 0);
+			CHECK_EQ(take(&f.tq, &t[i], 60 * SECOND), 0);
 			CHECK(t[i].wc.status == DG_OK || t[i].wc.status == DG_PEER_LOST);
 		}
 		CHECK_EQ(t[DEPTH - 1].wc.status, DG_PEER_LOST);
@@ -243,26 +243,26 @@ static void a_copy_after_one_that_timed_out_moves_the_right_bytes(void)
 	struct fix f;
 	dg_wr wr;
 
-	choose(BY_ASK);
-	o = start_exporter(BY_ASK, &token);
+	choose(BY_PROXY);
+	o = start_exporter(BY_PROXY, &token);
 	import_fix(&f, &token, 1 << 20, 4);
-	CHECK_EQ(info_of(f.remote).method, BY_ASK);
+	CHECK_EQ(info_of(f.remote).method, BY_PROXY);
 	stop(o);
 	wr = record(&f, DG_READ, 1 << 20, 0, 1 << 20);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_TIMED_OUT);
-	memset(f.here, 0x77, 1 << 20);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_TIMED_OUT);
+	memset(f.local_bytes, 0x77, 1 << 20);
 	wr = record(&f, DG_WRITE, 1 << 20, 0, 0);
-	t = begin(&f.lane, &wr);
+	t = begin(&f.tq, &wr);
 	CHECK(t.ticket >= DG_TICKET);
 	resume(o);
-	CHECK_EQ(take(&f.lane, &t, 30 * SECOND), 0);
+	CHECK_EQ(take(&f.tq, &t, 30 * SECOND), 0);
 	CHECK_EQ(t.wc.status, DG_OK);
 	CHECK_EQ(ask(o, 0), 0x77);
 	CHECK_EQ(ask(o, (1 << 20) - 1), 0x77);
 	wr = record(&f, DG_READ, 1 << 20, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	for (size_t i = 0; i < 1 << 20; i++)
-		CHECK_EQ(f.here[i], 0x77);
+		CHECK_EQ(f.local_bytes[i], 0x77);
 	fix_close(&f);
 	kill_and_reap(o);
 }
@@ -275,8 +275,8 @@ static void closing_a_queue_does_not_wait_for_each_copy_of_a_stopped_exporter(vo
 	uint64_t start_ns;
 	struct fix f;
 
-	choose(BY_ASK);
-	o = start_exporter(BY_ASK, &token);
+	choose(BY_PROXY);
+	o = start_exporter(BY_PROXY, &token);
 	import_fix(&f, &token, 4096, DEPTH);
 	stop(o);
 	post_all(&f, t, 64);
@@ -284,7 +284,7 @@ static void closing_a_queue_does_not_wait_for_each_copy_of_a_stopped_exporter(vo
 	CHECK_EQ(dg_queue_close(f.q), 0);
 	CHECK(dg_now_ns() - start_ns < 4 * SECOND); /* one copy gives up after a second, DEPTH in DEPTH */
 	for (uint32_t i = 0; i < DEPTH; i++) {
-		CHECK_EQ(take(&f.lane, &t[i], 0), 0);
+		CHECK_EQ(take(&f.tq, &t[i], 0), 0);
 		CHECK(t[i].wc.status == DG_FLUSHED || t[i].wc.status == DG_TIMED_OUT);
 	}
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);

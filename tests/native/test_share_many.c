@@ -28,9 +28,9 @@ static void importer_of_many(int fd)
 
 		hear(fd, &t, sizeof(t));
 		r[i] = import_of(f.dev, &t);
-		f.here[1] = (uint8_t)(i % 251);
+		f.local_bytes[1] = (uint8_t)(i % 251);
 		wr.remote = id_of(r[i]);
-		CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	}
 	say_int(fd, 0);
 	hear_int(fd);
@@ -139,15 +139,15 @@ static void cycle(enum how how)
 	dg_device *dev = device_spinning(0);
 	dg_memory m = memory_for(how, 65536);
 	dg_region *source = exportable(dev, &m), *remote = imported(dev, source, RW);
-	uint8_t here[8192];
-	dg_region *local = registered(dev, here, sizeof(here), RW);
-	struct lane l;
-	dg_wr wr = { .op = DG_WRITE, .local = id_of(local), .remote = id_of(remote), .size = sizeof(here) };
+	uint8_t local_bytes[8192];
+	dg_region *local = registered(dev, local_bytes, sizeof(local_bytes), RW);
+	struct test_queue l;
+	dg_wr wr = { .op = DG_WRITE, .local = id_of(local), .remote = id_of(remote), .size = sizeof(local_bytes) };
 
-	CHECK_EQ(lane_open(&l, dev, 16, DG_PATH_WORKER, 0, 20 * SECOND), 0);
-	fill(here, sizeof(here), 4);
+	CHECK_EQ(test_queue_open(&l, dev, 16, DG_PATH_WORKER, 0, 20 * SECOND), 0);
+	fill(local_bytes, sizeof(local_bytes), 4);
 	CHECK_EQ(done(&l, &wr).status, DG_OK);
-	check_pattern(m.addr, 0, sizeof(here), 4);
+	check_pattern(m.addr, 0, sizeof(local_bytes), 4);
 	CHECK_EQ(dg_queue_close(l.q), 0);
 	dg_queue_free(l.q);
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
@@ -191,8 +191,8 @@ static void importing_cycles(int fd)
 
 		import_fix(&f, &t, 4096, 4);
 		wr = record(&f, DG_READ, 4096, 0, 0);
-		CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
-		check_pattern(f.here, 0, 4096, 4);
+		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+		check_pattern(f.local_bytes, 0, 4096, 4);
 		fix_close(&f);
 		if (i == CYCLES / 10)
 			before = usage_with(alone);
@@ -207,7 +207,7 @@ static void importers_that_come_and_go_leave_nothing(void)
 	int alone = threads();
 
 	mallopt(M_ARENA_MAX, 1); /* a thread's own arena would count as a mapping */
-	for (enum how how = BY_MAP; how <= BY_ASK; how++) {
+	for (enum how how = BY_MAP; how <= BY_PROXY; how++) {
 		struct other o;
 		struct usage before;
 		dg_device *dev;
@@ -277,7 +277,7 @@ static void many_imports_that_close_at_once_are_all_given_back(void)
 }
 
 /* What the child of a fork may do with what its parent opened: be told so, and let go of it. */
-static void child_is_told(struct fix *f, dg_prep *p)
+static void child_gets_eownerdead(struct fix *f, dg_prep *p)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 	dg_memory m = plain_memory(buf, sizeof(buf));
@@ -322,7 +322,7 @@ static void in_child(void (*body)(struct fix *f, dg_prep *p), struct fix *f, dg_
 	CHECK_EQ(status, 0);
 }
 
-static void a_forked_child_is_told_and_harms_nobody(void)
+static void a_forked_child_gets_eownerdead_and_leaves_the_parent_intact(void)
 {
 	struct fix f;
 	dg_prep *p;
@@ -331,10 +331,10 @@ static void a_forked_child_is_told_and_harms_nobody(void)
 	fix_open(&f, 4096, 4);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
 	CHECK_EQ(dg_prep_open(f.q, &wr, 1, &p), 0);
-	in_child(child_is_told, &f, p);
+	in_child(child_gets_eownerdead, &f, p);
 	CHECK_EQ(dg_prep_run(p), 0);
 	CHECK_EQ(dg_prep_close(p), 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	CHECK_EQ(info_of(f.source).importers, 1);
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);
 	f.remote = imported(f.dev, f.source, RW); /* the door still answers */
@@ -351,13 +351,13 @@ static void close_all_of(struct fix *f, dg_prep *p)
 	CHECK_EQ(dg_device_close(f->dev, SECOND), 0);
 }
 
-static void a_child_of_one_that_never_exported_is_told_too(void)
+static void a_child_of_a_process_that_never_exported_gets_eownerdead(void)
 {
 	struct fix f = { 0 };
 
 	f.dev = device_spinning(0);
-	CHECK_EQ(lane_open(&f.lane, f.dev, 4, DG_PATH_WORKER, 0, SECOND), 0);
-	f.q = f.lane.q;
+	CHECK_EQ(test_queue_open(&f.tq, f.dev, 4, DG_PATH_WORKER, 0, SECOND), 0);
+	f.q = f.tq.q;
 	in_child(close_all_of, &f, NULL);
 	dg_queue_free(f.q);
 	CHECK_EQ(dg_device_close(f.dev, 0), 0);
@@ -371,7 +371,7 @@ static void own_device(struct fix *f, dg_prep *p)
 	(void)p;
 	fix_open(&mine, 4096, 4);
 	wr = record(&mine, DG_WRITE, 100, 0, 0);
-	CHECK_EQ(done(&mine.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&mine.tq, &wr).status, DG_OK);
 	wr.remote = f->r; /* the parent's */
 	CHECK(dg_queue_post(mine.q, &wr, 1) < 0);
 	fix_close(&mine);
@@ -388,7 +388,7 @@ static void a_forked_child_may_open_a_device_of_its_own(void)
 	fix_open(&f, 4096, 4);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
 	in_child(own_device, &f, NULL);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	fix_close(&f);
 }
 
@@ -425,16 +425,16 @@ static void a_dead_exporter_is_noticed_though_its_child_lives(void)
 	hear(o.fd, &t, sizeof(t));
 	import_fix(&f, &t, 4096, 4);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	say_int(o.fd, 0);
 	child = hear_int(o.fd);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	killed = dg_now_ns();
 	kill_and_reap(o);
 	while (!info_of(f.remote).lost)
 		CHECK(dg_now_ns() - killed < SECOND);
 	CHECK_EQ(kill(child, 0), 0); /* it lives, and has not kept the parent's door */
-	CHECK_EQ(done(&f.lane, &wr).status, DG_PEER_LOST);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_PEER_LOST);
 	CHECK_EQ(kill(child, SIGKILL), 0);
 	fix_close(&f);
 }
@@ -446,8 +446,8 @@ int main(int argc, char **argv)
 		TEST(cycles_in_one_process_leave_nothing),
 		TEST(importers_that_come_and_go_leave_nothing),
 		TEST(many_imports_that_close_at_once_are_all_given_back),
-		TEST(a_forked_child_is_told_and_harms_nobody),
-		TEST(a_child_of_one_that_never_exported_is_told_too),
+		TEST(a_forked_child_gets_eownerdead_and_leaves_the_parent_intact),
+		TEST(a_child_of_a_process_that_never_exported_gets_eownerdead),
 		TEST(a_forked_child_may_open_a_device_of_its_own),
 		TEST(a_dead_exporter_is_noticed_though_its_child_lives),
 	};
