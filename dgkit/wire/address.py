@@ -130,7 +130,7 @@ def remove_of(pid: int) -> None:
 def _is_old(path: Path) -> bool:
     """Past the moment between bind() and listen(), in which a new socket refuses, too."""
     kind, pid, *_ = path.name.split("-")
-    if kind == "door":  # it gets this name when it listens (native/src/share/server.c)
+    if kind == "share":  # it gets this name when it listens (native/src/share/server.c)
         return True
     gone = pid.isdigit() and process_state(int(pid)) == "gone"
     return gone or time.time() - path.stat().st_mtime > _BINDING_S

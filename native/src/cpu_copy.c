@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the CPU does with one operation: rows, chunks, and the three ways to remote bytes. */
+/* Copying one operation with the CPU: rows, chunks, and the three ways to reach remote bytes. */
 #include <errno.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ void dg_op_leave(const struct dg_op *op)
 	gate_leave(region_entry_at(op->remote)->gate, 1);
 }
 
-/* n bytes by a system call: another process's memory, or memory that may fault under us. */
+/* Copies n bytes by a system call: memory of another process, or memory that may fault. */
 static int copy_by_kernel(const struct dg_op *op, char *d, const char *s, uint64_t n)
 {
 	struct dg_region_entry *remote = region_entry_at(op->remote);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Opening providers, and the table of regions that a device's queues look things up in. */
+/* Devices: the table of providers, opening and closing, and polling on behalf of idle callers. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static const struct dg_ops *const providers[] = {
 #define N_PROVIDERS (sizeof providers / sizeof providers[0])
 static atomic_uint last_number;
 static pthread_mutex_t polled_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct dg_device *polled; /* those with a poll() */
+static struct dg_device *polled; /* devices whose provider has poll() */
 
 const char *dg_provider_name(uint32_t i)
 {
@@ -39,8 +39,8 @@ int dg_provider_probe(const char *provider, uint32_t deep)
 	const struct dg_ops *ops = dg_ops_find(provider);
 	if (!ops)
 		return dg_fail(ENODEV,
-			       "no provider is called '%s'; there are soft, cuda, doca, softdoca "
-			       "and fault",
+			       "no provider is called '%s'; the providers are soft, cuda, doca, "
+			       "softdoca and fault",
 			       provider ? provider : "");
 	return ops->probe ? ops->probe(deep) : 0;
 }
@@ -50,7 +50,8 @@ uint64_t dg_now_ns(void)
 	return now_ns();
 }
 
-/* cpu.max of the cgroup that this process sees at its root: "QUOTA PERIOD" or "max PERIOD". */
+/* CPUs of cpu.max of the cgroup at this process's root: "QUOTA PERIOD" or "max PERIOD" (kernel
+ * documentation, cgroup-v2). */
 static uint32_t quota_cpus(void)
 {
 	char quota[32];
@@ -76,8 +77,9 @@ uint32_t dg_cpus(void)
 
 void dg_devices_poll(void)
 {
-	/* Only tried, like each device's lock: dg_share_server_release waits for the door's thread with a lock held
-	 * that others want with one of these held. */
+	/* trylock here and for each device's lock: dg_share_server_release() waits for the server's
+	 * thread with lifecycle_lock held, and other threads want that lock while they hold one of
+	 * these. */
 	if (pthread_mutex_trylock(&polled_lock))
 		return;
 	for (struct dg_device *dev = polled; dev; dev = dev->next)
@@ -133,7 +135,7 @@ int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device 
 	dg_asymmetric_init();
 	struct dg_device *dev = calloc(1, sizeof *dev);
 	if (!dev)
-		return dg_fail(ENOMEM, "no memory for a device");
+		return dg_fail(ENOMEM, "out of memory for a device");
 	dev->ops = dg_ops_find(provider);
 	dev->fork_generation = atomic_load(&dg_fork_generation);
 	dev->number = atomic_fetch_add(&last_number, 1) + 1;
@@ -157,7 +159,7 @@ int dg_device_caps(dg_device *dev, dg_caps *out)
 	return 0;
 }
 
-/* In a forked child the engine does not run and the door is shut: there is only memory to free. */
+/* In a forked child neither the engine nor the share server runs: there is only memory to free. */
 static int free_in_child(struct dg_device *dev)
 {
 	if (dev->ops->poll)

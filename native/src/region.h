@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A region as the control path sees it. The data path sees its dg_region_entry. */
+/* A region as the control path sees it; the data path sees its dg_region_entry. */
 #ifndef DG_REGION_H
 #define DG_REGION_H
 
@@ -7,10 +7,10 @@
 
 #include "provider.h"
 
-struct dg_export; /* export.c: an entry of the table */
-struct dg_import; /* export.c: one import of this region */
-struct dg_exporter; /* peer.c: the exporter that a remote region came from */
-struct dg_mapping; /* mapping.h: a memfd mapped here */
+struct dg_export; /* share/exports.c: one export of this region */
+struct dg_import; /* share/exports.c: one import of this region */
+struct dg_exporter; /* share/importer.c: the process that a remote region was imported from */
+struct dg_mapping; /* share/mapping.h: an exporter's memfd, mapped into this process */
 struct dg_descriptor;
 
 struct dg_region {
@@ -20,37 +20,37 @@ struct dg_region {
 	dg_memory memory;
 	uint32_t access;
 	bool remote, closing;
-	bool other_machine; /* of another machine: it has no door */
-	const struct dg_descriptor
-		*descriptor; /* while it is imported: whose blob map() takes, or NULL */
-	void *provider_state; /* the provider's own, of its map() */
-	struct dg_region *next, *prev; /* of the device */
-	/* exported: guarded by the door's lock */
+	bool other_machine; /* imported from another machine, without a share server */
+	const struct dg_descriptor *descriptor; /* during import: its blob is for map(), or NULL */
+	void *provider_state; /* set by the provider's map() */
+	struct dg_region *next, *prev; /* list of the device */
+	/* exported: guarded by dg_share_lock() */
 	struct dg_export *exports;
 	struct dg_import *imports;
-	/* remote: guarded by the peer lock */
-	struct dg_exporter *exporter; /* NULL: the exporter is this process, or far */
+	/* imported: guarded by the lock of share/importer.c */
+	struct dg_exporter *exporter; /* NULL: this process, or another machine */
 	struct dg_mapping *mapping;
 	struct dg_region *exporter_next, *exporter_prev;
 	uint32_t slot;
 };
 
-/* The device's map(), or dg_map_default; and its unmap(). */
+/* Calls the provider's map(), or dg_map_default(); and the provider's unmap(). */
 int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry);
 void dg_region_unmap(struct dg_region *r);
 
-/* Before the first device. -ENOMEM. */
+/* Reserves the region table; called before the first device opens. Errors: ENOMEM. */
 int dg_region_table_open(void);
-/* Takes a free entry of the table and fills it, with the gate given or the private one. */
+/* Fills a free entry of the table, with init's gate or the entry's private one, and publishes its
+ * id. Errors: EMFILE. */
 int dg_region_table_add(struct dg_region *r, const struct dg_region_entry *init);
 void dg_region_table_remove(struct dg_region *r);
 void dg_region_table_fork_lock(void);
 void dg_region_table_fork_unlock(void);
-/* The entry that may be posted to under this id, or NULL. seq_cst: the poster's half of
- * dg_queues_grace(). */
+/* Returns the entry that may be posted to under this id, or NULL. The load is seq_cst: it is the
+ * poster's half of dg_queues_grace(). */
 struct dg_region_entry *dg_region_table_find(uint32_t id);
-/* Waits until no queue of the device is still inside an entry that began before this call, or until
- * the deadline: -EBUSY. */
+/* Waits for a grace period: until every thread that was inside a queue of the device when this was
+ * called has left it. Errors: EBUSY at the deadline. */
 int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The table of regions that queues look ids up in. An id is an entry's index and its generation.
- * Entries are reused first in, first out, so that an old id stays unknown for long. Address space for
- * all of them is reserved once; memory is used for those that were needed.
+ * The table in which queues look up region ids. An id is an entry's index and its generation.
+ * Entries are reused first in, first out, so that a stale id stays invalid for a long time. Address
+ * space for all entries is reserved once; memory is used only for those that were needed.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "error.h"
 #include "region.h"
 
-/* RESTING free entries are not reused yet, so that an id comes back after 67 million closes. */
+/* At least MIN_FREE entries stay free, so that an id is reused only after 67 million closes. */
 enum { GENERATIONS = 0xfff, MIN_FREE = 16384 };
 
 struct dg_region_entry *dg_region_table;
@@ -36,7 +36,7 @@ int dg_region_table_open(void)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, reserve);
 	return dg_region_table ? 0
-			       : dg_fail(ENOMEM, "no address space for the table of %u regions",
+			       : dg_fail(ENOMEM, "out of address space for the table of %u regions",
 					 REGION_TABLE_SIZE);
 }
 
@@ -66,7 +66,9 @@ static int take(uint32_t *index)
 		return 0;
 	}
 	if (used == REGION_TABLE_SIZE)
-		return dg_fail(EMFILE, "a process holds at most %u regions", REGION_TABLE_SIZE);
+		return dg_fail(EMFILE,
+			       "this process has %u regions open, which is the maximum: close some",
+			       REGION_TABLE_SIZE);
 	*index = used++;
 	return 0;
 }
@@ -75,7 +77,7 @@ static void fill(struct dg_region_entry *entry, uint32_t index, const struct dg_
 		 struct dg_region *r)
 {
 	uint32_t generation = entry->generation % GENERATIONS + 1;
-	/* All but id: whoever still has the old one looks at it now. */
+	/* All fields but id, which holders of a stale id may load at any time. */
 	entry->base = init->base;
 	entry->size = init->size;
 	entry->gate = init->gate;
@@ -117,7 +119,7 @@ int dg_region_table_add(struct dg_region *r, const struct dg_region_entry *init)
 		r->next->prev = r;
 	dev->regions = r;
 	pthread_mutex_unlock(&dev->lock);
-	/* Everything above is in place before the id can be found. */
+	/* Everything above is visible before the id can be found. */
 	atomic_store_explicit(&r->entry->id, r->id, memory_order_seq_cst);
 	return 0;
 }

@@ -124,7 +124,7 @@ static void other_bytes_are_not_a_descriptor(void)
 	memset(ones, 0xff, sizeof(ones));
 	CHECK_EQ(dg_descriptor_check(zeros, sizeof(zeros)), -EBADMSG);
 	CHECK_EQ(dg_descriptor_check(ones, sizeof(ones)), -EBADMSG);
-	CHECK_SAYS(dg_last_error(), "no dgkit descriptor");
+	CHECK_SAYS(dg_last_error(), "not a dgkit descriptor");
 }
 
 static void fields_without_sense_are_refused(void)

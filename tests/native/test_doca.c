@@ -61,7 +61,7 @@ static void a_function_without_dma_lends_and_moves_nothing(void)
 
 	dev = device_of("side=both pci=0000:05:00.0 ibdev=mlx5_5 caps=export\n");
 	CHECK_EQ(dg_queue_open(dev, 4, DG_PATH_AUTO, 0, SECOND, &q), -EOPNOTSUPP);
-	CHECK_SAYS(dg_last_error(), "lend");
+	CHECK_SAYS(dg_last_error(), "only export memory");
 	r = registered(dev, bytes, sizeof(bytes), RW);
 	len = dg_region_export(r, RW, buf, sizeof(buf));
 	CHECK(len > 0);

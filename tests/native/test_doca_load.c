@@ -110,7 +110,7 @@ static void a_probe_of_unresponsive_libraries_times_out(void)
 	CHECK_EQ(unlink(fifo), 0);
 	CHECK_EQ(rmdir(made), 0);
 	CHECK_EQ(rc, -ENODEV);
-	CHECK_SAYS(dg_last_error(), "do not answer");
+	CHECK_SAYS(dg_last_error(), "did not answer");
 	CHECK_EQ(waitpid(-1, NULL, 0), -1); /* the process that looked is gone */
 }
 

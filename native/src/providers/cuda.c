@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cuda: the GPU's copy engine moves the bytes. It has no thread: the caller's puts operations into a
- * stream when it posts, and looks at a flag in pinned memory when it polls or waits. A caller who sleeps
- * has the driver call a function behind them.
+ * Provider cuda: the GPU's copy engine moves the bytes. It has no thread: the caller's thread puts
+ * operations into a stream when it posts, and reads a flag in pinned memory when it polls or waits.
+ * For a caller that sleeps, the driver calls a function when the flag changes.
  */
 #include "cuda.h"
 
@@ -16,9 +16,9 @@
 
 enum {
 	MAX_QUEUES = 1024,
-	LATE_NS = 1000, /* between two looks; what ended meanwhile has a late stamp */
-	QUERY_NS = 1000000, /* between two looks at the context while nothing comes */
-	FLAGS = 256, /* bytes of a lane's flags, a cache line each and some to spare */
+	LATE_NS = 1000, /* a completion found after a longer gap between polls has a late stamp */
+	QUERY_NS = 1000000, /* between two queries of the context while nothing completes */
+	FLAGS = 256, /* bytes for a queue's flags: a cache line each, and padding */
 };
 
 bool cuda_enter(struct cuda *c)
@@ -30,12 +30,12 @@ bool cuda_enter(struct cuda *c)
 
 void cuda_leave(bool entered)
 {
-	CUcontext ours;
+	CUcontext popped;
 	if (entered)
-		cuda.cuCtxPopCurrent(&ours);
+		cuda.cuCtxPopCurrent(&popped);
 }
 
-/* After these every call of the process on that GPU answers the same. */
+/* After these errors, every call of the process on that GPU fails in the same way. */
 static bool ends_context(CUresult code)
 {
 	return code == CUDA_ERROR_ECC_UNCORRECTABLE || code == CUDA_ERROR_ILLEGAL_ADDRESS ||
@@ -47,8 +47,8 @@ int cuda_fail(const char *what, CUresult code)
 {
 	if (code == CUDA_ERROR_OUT_OF_MEMORY)
 		return dg_fail(ENOMEM,
-			       "the GPU is full (%s: %s): free memory on it (nvidia-smi "
-			       "shows who has it)",
+			       "the GPU is out of memory (%s: %s): free memory on it (nvidia-smi "
+			       "shows which processes use it)",
 			       what, cuda_name(code));
 	if (ends_context(code))
 		return dg_fail(ENODEV, "the GPU's context is lost (%s: %s): restart this process",
@@ -69,8 +69,8 @@ static int find_gpu(struct cuda *c, uint32_t gpu)
 	if (rc)
 		return rc;
 	if (gpu >= (uint32_t)gpus)
-		return dg_fail(ENODEV, "there is no GPU %u: there are %d, counted from 0", gpu,
-			       gpus);
+		return dg_fail(ENODEV, "there is no GPU %u: this process sees %d, counted from 0",
+			       gpu, gpus);
 	c->ordinal = (int)gpu;
 	CUresult code = cuda.cuDeviceGet(&c->dev, c->ordinal);
 	if (!code)
@@ -119,7 +119,7 @@ static int cuda_open(struct dg_device *dev, const dg_device_config *cfg, void **
 {
 	struct cuda *c = calloc(1, sizeof *c);
 	if (!c)
-		return dg_fail(ENOMEM, "no memory for a device");
+		return dg_fail(ENOMEM, "out of memory for a device");
 	int rc = find_gpu(c, cfg->gpu);
 	if (rc)
 		goto free_state;
@@ -181,7 +181,7 @@ static int queue_open(struct cuda_queue *q)
 	cuda.cuStreamDestroy(q->stream);
 free_pinned:
 	cuda.cuMemFreeHost(pinned);
-	return cuda_fail("a stream for a queue", code);
+	return cuda_fail("cuStreamCreate", code);
 }
 
 static int cuda_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
@@ -190,7 +190,7 @@ static int cuda_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 	struct cuda_queue *q = calloc(1, sizeof *q);
 	(void)dev;
 	if (!q)
-		return dg_fail(ENOMEM, "no memory for a queue");
+		return dg_fail(ENOMEM, "out of memory for a queue");
 	q->c = c;
 	q->p = p;
 	bool entered = cuda_enter(c);
@@ -208,8 +208,8 @@ static void wake(void *arg)
 	dg_pipe_wake(arg);
 }
 
-/* Has the driver wake the sleeper at the next completion. Where it was asked for that before and has done
- * so, the flag is set: who looks at it after this sees it. */
+/* Has the driver wake the sleeper at the next completion. If an earlier request has already fired,
+ * the flag is set, and the caller sees it in its next poll. */
 static void request_wake(struct cuda_queue *q)
 {
 	CUdeviceptr flag = (CUdeviceptr)(uintptr_t)q->flag;
@@ -228,7 +228,7 @@ static void cuda_doorbell(struct dg_device *dev, struct dg_pipe *p)
 	(void)dev;
 	bool entered = cuda_enter(q->c);
 	cuda_submit(q);
-	/* The queue was armed before this was posted: its caller sleeps as it is. */
+	/* The queue was armed before this post: its caller may already be asleep. */
 	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed)) {
 		if (cq_peek(p))
 			dg_pipe_wake(p);
@@ -252,7 +252,8 @@ static void cuda_poll(struct dg_device *dev, struct dg_pipe *p)
 	if (!q)
 		return; /* detached */
 	if (q->submitted != q->done) {
-		/* Acquire: what the GPU wrote to host memory before the flag is read after it. */
+		/* Acquire: what the GPU wrote to host memory before the flag is visible after this
+		 * load. */
 		uint32_t upto = atomic_load_explicit(q->flag, memory_order_acquire);
 		uint64_t now = now_ns();
 		if (upto != q->done)
@@ -285,7 +286,7 @@ static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
 	(void)dev;
 	bool entered = cuda_enter(q->c);
 	CUresult code = cuda.cuStreamSynchronize(q->stream);
-	if (!code) /* its function uses the pipe */
+	if (!code) /* the waker's function uses the pipe */
 		code = cuda.cuStreamSynchronize(q->waker);
 	if (code)
 		cuda_abort(q, code);
@@ -302,7 +303,7 @@ static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
 	free(q);
 }
 
-/* The driver's plain copy and a flag behind it, again and again: what any program has to pay. */
+/* Loop of the driver's plain copy followed by a flag: the cost that every program has. */
 static int cuda_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op,
 		     uint32_t count, uint32_t window, uint64_t *samples_ns)
 {
@@ -312,7 +313,8 @@ static int cuda_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_o
 	CUresult code = 0;
 	(void)dev;
 	if (!(op->flags & OP_GPU) || op->rows != 1)
-		return dg_fail(EOPNOTSUPP, "the floor is a copy in one run, to or from GPU memory");
+		return dg_fail(EOPNOTSUPP, "the bare copy loop of the provider cuda takes an "
+					   "operation of one row, to or from GPU memory");
 	bool entered = cuda_enter(q->c);
 	code = cuda.cuStreamWriteValue32(q->stream, flag, 0, 0);
 	if (!code)
@@ -334,7 +336,7 @@ static int cuda_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_o
 	if (code)
 		cuda.cuStreamSynchronize(q->stream);
 	cuda_leave(entered);
-	return code ? cuda_fail("a plain copy", code) : (int)count;
+	return code ? cuda_fail("the driver's plain copy", code) : (int)count;
 }
 
 const struct dg_ops dg_cuda_ops = {

@@ -2,17 +2,18 @@
 /*
  * From the submission ring into a stream.
  *
- * One operation is one copy by the GPU's copy engine. Which call makes it so is not free: the driver
- * carries a copy of less than 32 KiB from the host inline, through the channel of the compute engine,
- * and where another process keeps the GPU busy that channel waits for its time slice: 2.4 ms on an H200
- * instead of 6 us. A copy of two rows always goes to the copy engine. So such a write is given two rows:
- * its two halves where it has 16 bytes or a multiple, and else itself and, as the second row, the same
- * bytes to a scratch granule that is mapped behind each imported block. (Two halves of 8 bytes were seen
- * torn by a polling kernel, 8,270 times in 222,895 writes; one row of 8 never in 299,609.)
+ * One operation is one copy by the GPU's copy engine, which takes care to ensure: the driver sends
+ * a copy of less than 32 KiB from the host inline, through the channel of the compute engine. While
+ * another process keeps the GPU busy, that channel waits for its time slice: 2.4 ms on an H200
+ * instead of 6 us. A copy of two rows always goes to the copy engine, so a small write is made of
+ * two rows: its two halves if its size is a multiple of 16 bytes, otherwise the bytes themselves
+ * and, as the second row, the same bytes to a scratch granule that is mapped behind each imported
+ * block. (A polling kernel saw two halves of 8 bytes torn 8,270 times in 222,895 writes, and one
+ * row of 8 bytes never in 299,609.)
  *
- * Many small operations posted together are one launch of a kernel (cuda_gather.h): the driver spends
- * 0.4 us of CPU time on each copy of a batch, and the kernel does 256 in 7 us. That is why order holds
- * between posts and not within one.
+ * Many small operations posted together are one launch of a kernel (cuda_gather.h): the driver
+ * spends 0.4 us of CPU time on each copy of a batch, while the kernel runs 256 in 7 us. Therefore
+ * order holds between posts and not within one.
  */
 #include "cuda.h"
 
@@ -25,13 +26,14 @@
 #include "strided_copy.h"
 
 enum {
-	PLAIN_FROM = 32768, /* bytes from which on any copy from the host goes to the copy engine */
+	PLAIN_FROM =
+		32768, /* from this size in bytes, any copy from the host uses the copy engine */
 	WORD = 8, /* bytes that a polling kernel never sees torn */
-	GATHER_MAX = 4096, /* bytes of an operation for the kernel */
-	GATHER_MIN = 8, /* operations that are worth a launch */
-	GATHER_SMALL = 64, /* bytes that 8 threads copy in one step; else a warp copies */
-	THREADS = 256, /* of a block */
-	PUBLISHED = 64, /* completions that go up together */
+	GATHER_MAX = 4096, /* largest operation for the kernel, in bytes */
+	GATHER_MIN = 8, /* smallest number of operations worth a launch */
+	GATHER_SMALL = 64, /* up to this size, 8 threads copy an operation; above, a warp */
+	THREADS = 256, /* per block */
+	PUBLISHED = 64, /* completions published at a time */
 };
 
 static inline bool to_gpu(const struct dg_op *op)
@@ -58,7 +60,7 @@ CUresult cuda_plain_copy(struct cuda_queue *q, const struct dg_op *op)
 	return cuda.cuMemcpyDtoDAsync(ptr(op->dst), ptr(op->src), op->size, q->stream);
 }
 
-/* A copy of rows between host and GPU, or on the GPU. */
+/* Copies rows between host and GPU, or on the GPU. */
 static CUresult rows(struct cuda_queue *q, const struct dg_op *op, uint64_t width, uint64_t height,
 		     uint64_t dst_pitch, uint64_t src_pitch)
 {
@@ -77,7 +79,8 @@ static CUresult rows(struct cuda_queue *q, const struct dg_op *op, uint64_t widt
 	return cuda.cuMemcpy2DAsync(&c, q->stream);
 }
 
-/* n bytes from src, which has them twice, src_pitch apart, to dst and to the scratch behind its block. */
+/* Copies n bytes from src, which has them twice, src_pitch apart, to dst and to the scratch granule
+ * behind dst's block. */
 static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, uint64_t n,
 			     uint64_t src_pitch, CUdeviceptr tail)
 {
@@ -85,8 +88,8 @@ static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, u
 	uint64_t away = tail - ptr(dst), plane = q->c->granularity / 2;
 	if (away <= q->c->max_pitch)
 		return rows(q, &op, n, 2, away, src_pitch);
-	/* Too far for a pitch: two planes of one row, so many half granules apart that the second begins in
-	 * the first half of the scratch. */
+	/* Too far apart for a pitch: two planes of one row, a number of half granules apart such
+	 * that the second one begins in the first half of the scratch granule. */
 	CUDA_MEMCPY3D c = {
 		.srcMemoryType = CU_MEMORYTYPE_HOST,
 		.srcHost = src,
@@ -103,7 +106,7 @@ static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, u
 	return cuda.cuMemcpy3DAsync(&c, q->stream);
 }
 
-/* Less than PLAIN_FROM bytes of the host to the GPU. See the top of this file. */
+/* Copies less than PLAIN_FROM bytes from the host to the GPU: see the top of this file. */
 static CUresult small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
 	const struct dg_region_entry *to =
@@ -147,7 +150,8 @@ static CUresult copy_row(struct cuda_queue *q, const struct dg_op *op, uint32_t 
 								    : cuda_plain_copy(q, op);
 }
 
-/* Rows of the source overlap: a column of them, as wide as they are apart, is one copy. */
+/* Source rows overlap: copies them in columns that are as wide as the stride, each with one
+ * call. */
 static CUresult copy_columns(struct cuda_queue *q, const struct dg_op *op)
 {
 	uint64_t wide = op->src_stride;
@@ -162,7 +166,7 @@ static CUresult copy_columns(struct cuda_queue *q, const struct dg_op *op)
 	return code;
 }
 
-/* One row again and again: each copy doubles what is there. */
+/* Copies one source row to all destination rows: each call doubles the number of copied rows. */
 static CUresult copy_repeated_row(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
 	struct dg_op next = *op;
@@ -185,15 +189,15 @@ static CUresult copy_repeated_row(struct cuda_queue *q, const struct dg_op *op, 
 	return code;
 }
 
-/* In few calls, whatever its shape: the caller waits while it makes them. */
+/* Copies op in few driver calls, whatever its shape, because they take the caller's time. */
 static CUresult copy(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
 	uint64_t most = q->c->max_pitch;
 	if (op->rows == 1)
 		return copy_row(q, op, index);
 	if (op->src_stride > most || op->dst_stride > most)
-		return copy_row_by_row(q, op); /* of which no memory has many */
-	/* A source may repeat or overlap its rows; the engine's pitch cannot. */
+		return copy_row_by_row(q, op); /* no memory has room for many such rows */
+	/* Source rows may repeat or overlap, which the copy engine's pitch cannot express. */
 	if (op->src_stride == 0)
 		return copy_repeated_row(q, op, index);
 	if (op->src_stride < op->size)
@@ -204,24 +208,24 @@ static CUresult copy(struct cuda_queue *q, const struct dg_op *op, uint32_t inde
 
 void cuda_abort(struct cuda_queue *q, CUresult code)
 {
-	int none = 0;
+	int no_error = 0;
 	bool entered = cuda_enter(q->c);
-	bool lives = !cuda.cuStreamSynchronize(q->stream);
+	bool alive = !cuda.cuStreamSynchronize(q->stream);
 	cuda_leave(entered);
-	if (!lives)
-		atomic_compare_exchange_strong(&q->c->lost, &none, code);
-	for (uint32_t i = q->done; !lives && i != q->p->sq_head; i++)
+	if (!alive)
+		atomic_compare_exchange_strong(&q->c->lost, &no_error, code);
+	for (uint32_t i = q->done; !alive && i != q->p->sq_head; i++)
 		if (sq_entry(q->p, i)->status == DG_OK)
 			sq_entry(q->p, i)->status = DG_IO_FAILED;
 	q->submitted = q->p->sq_head;
-	/* For the next look, and for what wakes a sleeper: nothing in the stream sets it any more. */
+	/* For the next poll and for the waker: nothing in the stream sets the flag any more. */
 	atomic_store(q->flag, q->submitted);
 	cuda_publish(q, q->submitted, now_ns(), true);
 	dg_pipe_wake(q->p);
 }
 
-/* What a refused copy ends as. INVALID_VALUE is also how the driver refuses to write what was mapped
- * read-only. */
+/* Returns the status of a copy call. INVALID_VALUE is also the driver's error for a write to memory
+ * that is mapped read-only. */
 static int status_of_refusal(const struct dg_op *op, CUresult code)
 {
 	if (code == CUDA_SUCCESS)
@@ -244,7 +248,7 @@ static CUfunction gather_function(struct cuda *c)
 	return c->gather;
 }
 
-/* Operations next to each other in the ring that one launch may do. */
+/* Consecutive operations of the ring that one launch can run. */
 struct group {
 	uint32_t first, n;
 	uint64_t largest;
@@ -281,13 +285,13 @@ static void flush(struct cuda_queue *q, struct group *g)
 	g->n = 0;
 }
 
-/* Whether the kernel may do it: the GPU reaches both sides, and it is small. */
+/* Whether the kernel can run op: it is small, and the GPU can access both sides. */
 static inline bool gatherable(const struct dg_op *op)
 {
 	return op->rows == 1 && op->size <= GATHER_MAX && (op->flags & OP_GPU_REMOTE);
 }
 
-/* One operation, whose regions may be touched. */
+/* Submits one operation, whose regions may be accessed. */
 static void submit_one(struct cuda_queue *q, struct dg_op *op, struct group *g)
 {
 	uint32_t index = q->p->sq_head;
@@ -314,11 +318,11 @@ void cuda_check(struct cuda_queue *q)
 		cuda_abort(q, code);
 }
 
-/* Behind what was emitted: says when it is complete. */
+/* Appends the write of the flag that reports the completion of what was submitted. */
 static void write_flag(struct cuda_queue *q, bool gpu)
 {
 	uint32_t head = q->p->sq_head;
-	if (!gpu && q->submitted == q->done) { /* the CPU did all of it */
+	if (!gpu && q->submitted == q->done) { /* all of it was copied by the CPU */
 		q->submitted = head;
 		atomic_store(q->flag, head);
 		cuda_publish(q, head, now_ns(), false);
@@ -339,7 +343,8 @@ void cuda_submit(struct cuda_queue *q)
 	bool gpu = false, failed = false;
 	for (; sq_has(p, p->sq_head); p->sq_head++) {
 		struct dg_op *op = sq_entry(p, p->sq_head);
-		/* The stream keeps a fence by itself; what the CPU does has to wait for the stream. */
+		/* The stream keeps a fence by itself; a copy by the CPU has to wait for the
+		 * stream. */
 		if ((op->flags & DG_FENCE) && !(op->flags & OP_GPU) && p->sq_head != q->done)
 			break;
 		int status = atomic_load_explicit(&q->c->lost, memory_order_relaxed)
@@ -378,7 +383,8 @@ void cuda_publish(struct cuda_queue *q, uint32_t upto, uint64_t stamp_ns, bool l
 			done[n++] = slot_status(op->slot, status) | (late ? CQE_LATE : 0);
 		if (n < PUBLISHED && q->done != upto)
 			continue;
-		/* The gates first: who sees a completion may close the region without waiting. */
+		/* The gates first: after seeing the completion, a caller may close the region
+		 * without waiting. */
 		gates_flush(&gates);
 		if (n)
 			cq_publish(p, done, n, stamp_ns);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What an address on a GPU belongs to, and how others import it; dgkit/memory/cuda_pointer.py does the same. */
+/* Finds the allocation of a GPU address and how other processes import it, like
+ * dgkit/memory/cuda_pointer.py. */
 #include "cuda_pointer.h"
 
 #include <dlfcn.h>
@@ -11,7 +12,7 @@
 #include "cuda.h"
 #include "error.h"
 
-/* A driver that nobody loaded has allocated nothing; loading it would take a second. */
+/* If the driver is not loaded, nothing was allocated with it; loading it would take a second. */
 static bool driver_loaded(void)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -20,7 +21,7 @@ static bool driver_loaded(void)
 	return lib;
 }
 
-/* The driver writes 4 bytes or 8, so that what it leaves is 0. */
+/* The driver writes 4 or 8 bytes, depending on the attribute; the rest stays 0. */
 static uint64_t pointer_attribute(int attribute, CUdeviceptr at)
 {
 	uint64_t value = 0;
@@ -34,17 +35,22 @@ static int check_kind(CUdeviceptr at, int *ordinal)
 	if (!code)
 		code = cuda.cuPointerGetAttribute(ordinal, CU_POINTER_DEVICE_ORDINAL, at);
 	if (code)
-		return dg_fail(EINVAL, "%#llx is no address of CUDA memory in this process", at);
+		return dg_fail(EINVAL, "%#llx is not an address of CUDA memory in this process",
+			       at);
 	if (cuda.cuPointerGetAttribute(&managed, CU_POINTER_IS_MANAGED, at))
 		managed = 0;
 	if (managed)
-		return dg_fail(EOPNOTSUPP, "managed memory has no place of its own on a GPU");
+		return dg_fail(EOPNOTSUPP,
+			       "%#llx is managed memory, which migrates between CPU and GPU and "
+			       "cannot be registered",
+			       at);
 	if (type != CU_MEMORYTYPE_DEVICE)
-		return dg_fail(EOPNOTSUPP, "it is host memory that the GPU reaches, not a GPU's");
+		return dg_fail(EOPNOTSUPP,
+			       "%#llx is host memory that the GPU can access, not GPU memory", at);
 	return 0;
 }
 
-/* The bytes of one handle, or of one cudaMalloc. */
+/* Finds the block that contains the bytes: the memory of one handle, or of one cudaMalloc. */
 static int find_block(CUdeviceptr at, uint64_t size, bool virtual, dg_memory *out)
 {
 	uint64_t base = virtual ? pointer_attribute(CU_POINTER_MAPPING_BASE, at) : 0;
@@ -54,16 +60,17 @@ static int find_block(CUdeviceptr at, uint64_t size, bool virtual, dg_memory *ou
 		block = pointer_attribute(CU_POINTER_RANGE_SIZE, at);
 	}
 	if (!block || at < base || at - base >= block)
-		return dg_fail(EINVAL, "CUDA does not say where the block of %#llx begins", at);
+		return dg_fail(EINVAL, "CUDA does not report the block that contains %#llx", at);
 	out->block = block;
 	out->fd_offset = at - base;
 	if (size <= block - out->fd_offset)
 		return 0;
-	/* Virtual memory may go on in the next block. Nobody imports that as one. */
+	/* Virtual memory may continue in the next block; several blocks cannot be imported as
+	 * one. */
 	if (!virtual ||
 	    pointer_attribute(CU_POINTER_MEMORY_TYPE, at + size - 1) != CU_MEMORYTYPE_DEVICE)
 		return dg_fail(ERANGE,
-			       "%" PRIu64 " bytes at %#llx leave their allocation, which ends "
+			       "%" PRIu64 " bytes at %#llx exceed their allocation, which ends "
 			       "%" PRIu64 " bytes from there",
 			       size, at, block - out->fd_offset);
 	out->kind = DG_KIND_CUDA_OWN;
@@ -91,7 +98,7 @@ static void export_ipc(CUdeviceptr base, dg_memory *out)
 	out->kind = DG_KIND_CUDA_IPC;
 }
 
-/* Of virtual memory, with its handle held; else handle is 0. */
+/* handle: of virtual memory, retained; 0 for other memory. */
 static int query_allocation(CUdeviceptr at, uint64_t size, CUmemHandle handle, dg_memory *out)
 {
 	bool pooled = pointer_attribute(CU_POINTER_MEMPOOL, at);
@@ -115,7 +122,7 @@ static int query_device(CUdevice dev, CUdeviceptr at, uint64_t size, dg_memory *
 	memcpy(out->uuid, &uuid, sizeof out->uuid);
 	if (!cuda.cuMemRetainAllocationHandle ||
 	    cuda.cuMemRetainAllocationHandle(&handle, out->addr))
-		handle = 0; /* it is no virtual memory */
+		handle = 0; /* not virtual memory */
 	int rc = query_allocation(at, size, handle, out);
 	if (handle)
 		cuda.cuMemRelease(handle);
@@ -131,7 +138,8 @@ int dg_cuda_pointer_query(const void *addr, uint64_t size, dg_memory *out)
 	*out = (dg_memory){
 		.addr = (void *)(uintptr_t)addr, .size = size, .fd = -1, .kind = DG_KIND_CUDA_OWN};
 	if (!addr || !size || at + size < at)
-		return dg_fail(EINVAL, "%" PRIu64 " bytes at %#llx are no range", size, at);
+		return dg_fail(EINVAL, "%" PRIu64 " bytes at %#llx are not a valid range", size,
+			       at);
 	if (!driver_loaded())
 		return dg_fail(ENODEV, "this process does not use CUDA");
 	int rc = cuda_start(&gpus);

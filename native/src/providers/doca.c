@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * doca and softdoca: DMA tasks of libdoca move the bytes, on a BlueField or in softdoca. Neither has a
- * thread of ours: the caller's submits tasks when it posts, and takes completions out of the progress
- * engine when it polls or waits; who sleeps does so on the engine's notification handle.
+ * Providers doca and softdoca: DMA tasks of libdoca move the bytes, on a BlueField or in softdoca.
+ * They have no thread: the caller's thread submits tasks when it posts, and takes completions out
+ * of the progress engine when it polls or waits. A caller that sleeps does so on the progress
+ * engine's notification handle.
  */
 #include "doca.h"
 
@@ -20,16 +21,15 @@
 #include "share/server.h"
 #include "error.h"
 
-enum { DOCA_MAX_QUEUES = 1024 };
-#define PROBE_NS 10000000000ull /* how long DOCA may take to name its devices */
-#define MAX_TASK ((uint64_t)1 << 30) /* bytes: what a task counts with is 32 bits */
+#define PROBE_NS 10000000000ull /* how long DOCA may take to list its devices */
+#define MAX_TASK ((uint64_t)1 << 30) /* bytes: struct task counts in 32 bits */
 
 static bool dma_supported(const struct doca_devinfo *info)
 {
 	return !dg_doca.doca_dma_cap_task_memcpy_is_supported(info);
 }
 
-/* What a capability says; where this DOCA has no such question, trying will tell. */
+/* Queries a capability; true if this DOCA has no such query, and then the attempt decides. */
 static bool capability(doca_error_t (*query)(const struct doca_devinfo *, uint8_t *),
 		       const struct doca_devinfo *info)
 {
@@ -46,7 +46,8 @@ static void device_name(const struct doca_devinfo *info, char *out, size_t cap)
 	snprintf(out, cap, "%s%s%s", pci, ibdev[0] ? " " : "", ibdev);
 }
 
-/* The one at that address; or the first that moves bytes, else the first that can lend memory. */
+/* Chooses the function at that address; without an address, the first one that does DMA, otherwise
+ * the first one that can export memory. */
 static struct doca_devinfo *choose_device(struct doca_devinfo **list, uint32_t n, const char *pci)
 {
 	struct doca_devinfo *exporter = NULL;
@@ -75,19 +76,22 @@ static int no_device(enum doca_kind kind, struct doca_devinfo **list, uint32_t n
 			snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", name);
 	}
 	if (n && pci)
-		return dg_fail(ENODEV, "there is no DOCA device at '%s'; there are %s", pci, names);
+		return dg_fail(ENODEV, "there is no DOCA device at '%s'; the devices are %s", pci,
+			       names);
 	if (n)
 		return dg_fail(ENODEV,
-			       "no DOCA device here does DMA or exports memory (there are %s)",
+			       "no DOCA device of this machine can do DMA or export memory (the "
+			       "devices are %s)",
 			       names);
-	return dg_fail(ENODEV, "there is no DOCA device%s",
-		       kind == DOCA_SOFT ? ": SOFTDOCA_DEVICES names none for this side"
-					 : ": is there a BlueField (lspci -d 15b3:), and may this "
-					   "user open it? DOCA needs root, or rights on "
-					   "/dev/infiniband");
+	return dg_fail(
+		ENODEV, "there is no DOCA device%s",
+		kind == DOCA_SOFT
+			? ": SOFTDOCA_DEVICES describes none for this side"
+			: ": check that there is a BlueField (lspci -d 15b3:) and that this user "
+			  "may open it (DOCA needs root, or access to /dev/infiniband)");
 }
 
-/* Opens a function, and asks what it can do. */
+/* Opens a function and queries its capabilities. */
 static int open_function(struct doca *d, struct doca_devinfo *info)
 {
 	char name[100];
@@ -101,7 +105,7 @@ static int open_function(struct doca *d, struct doca_devinfo *info)
 	if (e)
 		return dg_doca_fail(0, "doca_dma_cap_task_memcpy_get_max_buf_size", e);
 	if (d->can_dma && !d->max_size)
-		return dg_fail(EOPNOTSUPP, "%s says that a DMA task may have 0 bytes", name);
+		return dg_fail(EOPNOTSUPP, "%s reports a maximum DMA task size of 0 bytes", name);
 	if (d->max_size > MAX_TASK)
 		d->max_size = MAX_TASK;
 	e = dg_doca.doca_dev_open(info, &d->dev);
@@ -113,7 +117,7 @@ static int open_function(struct doca *d, struct doca_devinfo *info)
 	return dg_fail(-rc, "%s: %s", name, why);
 }
 
-/* Finds the function and its name; opens it, too, unless it is only looked for. */
+/* Finds the function and its name; also opens it if `open` is set. */
 static int find_function(struct doca *d, const char *pci, bool open, char *name, size_t cap)
 {
 	struct doca_devinfo **list = NULL, *info;
@@ -131,8 +135,8 @@ static int find_function(struct doca *d, const char *pci, bool open, char *name,
 	return rc;
 }
 
-/* In a process of its own: the real libraries stay once they are loaded, and then softdoca cannot be; and
- * what fails in them is no end of this one. */
+/* Runs in a child process: once loaded, the real libraries stay, and softdoca could not be used any
+ * more; and a crash in them must not end this process. */
 static int probe_in_process(enum doca_kind kind)
 {
 	struct doca d = {.kind = kind};
@@ -141,7 +145,7 @@ static int probe_in_process(enum doca_kind kind)
 	return rc ? rc : find_function(&d, NULL, false, name, sizeof name);
 }
 
-/* What comes out of fd until its end. False: it had no end in time. */
+/* Reads fd until its end. Returns false if that does not come within PROBE_NS. */
 static bool read_all(int fd, char *out, size_t cap)
 {
 	struct pollfd p = {fd, POLLIN, 0};
@@ -159,14 +163,15 @@ static bool read_all(int fd, char *out, size_t cap)
 	return false;
 }
 
-/* A driver may wait for its device for ever; and of a process with threads the child of a fork may wait for
- * a lock that one of them held. */
+/* Looks for a device in a child process, with a time limit: a driver may wait for its device
+ * forever, and in a process with threads the child of a fork may wait for a lock that one of them
+ * held. */
 static int probe_in_child(enum doca_kind kind)
 {
 	char why[400] = "";
 	int fds[2], status = 0;
 	if (pipe2(fds, O_CLOEXEC))
-		return dg_fail_errno("a pipe to look for DOCA with");
+		return dg_fail_errno("cannot create a pipe to look for DOCA devices");
 	pid_t pid = fork();
 	if (pid == 0) {
 		const char *text = probe_in_process(kind) ? dg_last_error() : "+";
@@ -176,20 +181,22 @@ static int probe_in_child(enum doca_kind kind)
 	bool answered = pid > 0 && read_all(fds[0], why, sizeof why);
 	close(fds[0]);
 	if (pid < 0)
-		return dg_fail_errno("a process to look for DOCA with");
+		return dg_fail_errno("cannot start a process to look for DOCA devices");
 	if (!answered)
 		kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (!answered)
 		return dg_fail(ENODEV,
-			       "DOCA's libraries do not answer within %u s: does the BlueField "
-			       "(dmesg, mlxfwmanager)?",
+			       "DOCA's libraries did not answer within %u s: check that the "
+			       "BlueField does (dmesg, mlxfwmanager)",
 			       (unsigned)(PROBE_NS / 1000000000u));
 	if (!strcmp(why, "+"))
 		return 0;
 	return dg_fail(ENODEV, "%s",
-		       why[0] ? why : "DOCA's libraries end a process that looks for devices");
+		       why[0] ? why
+			      : "DOCA's libraries end the process that lists the devices: check "
+				"the kernel log (dmesg) and DOCA's own tools");
 }
 
 static int probe(enum doca_kind kind, bool deep)
@@ -234,7 +241,7 @@ static int open_kind(enum doca_kind kind, struct dg_device *dev, const dg_device
 	struct doca *d = calloc(1, sizeof *d);
 	if (!d || !(d->scratch = aligned_alloc((size_t)page, (size_t)page))) {
 		free(d);
-		return dg_fail(ENOMEM, "no memory for a device");
+		return dg_fail(ENOMEM, "out of memory for a device");
 	}
 	d->kind = kind;
 	pthread_mutex_init(&d->lock, NULL);
@@ -282,7 +289,8 @@ static void close_device(struct dg_device *dev, void *state)
 	free(d);
 }
 
-/* The same code over two libraries, each under its own name: no label ever says one for the other. */
+/* The same code with two libraries, each under its own name, so that a result always names the
+ * right one. */
 #define DOCA_OPS                                                                   \
 	.close = close_device, .attach = dg_doca_attach, .detach = dg_doca_detach, \
 	.doorbell = dg_doca_doorbell, .poll = dg_doca_poll, .arm = dg_doca_arm,    \

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A queue's DMA context: made, waited for, lent to whoever unmaps a region, and ended. */
+/* A queue's DMA context: creating, starting and stopping it, and excluding its user while a region
+ * is unmapped. */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -13,8 +14,7 @@
 
 enum {
 	TASKS_MAX = 1024,
-	DOCA_MAX_QUEUES = 1024,
-	LOOKS = 64, /* of the bare loop, between two looks at the clock */
+	POLLS = 64, /* of bare_loop(), between two readings of the clock */
 };
 #define STATE_NS 5000000000ull /* how long a context may take to start, or to stop */
 
@@ -33,7 +33,7 @@ static void enter(struct doca_queue *q)
 
 static void leave(struct doca_queue *q)
 {
-	/* Release: who wants the lane sees all that was done in it. */
+	/* Release: a thread that waits for the queue sees everything done in it. */
 	atomic_store_explicit(&q->busy, 0, memory_order_release);
 }
 
@@ -43,8 +43,9 @@ static void release_in_queue(struct doca_queue *q, uint32_t region)
 	dg_sleeper_barrier();
 	while (atomic_load_explicit(&q->busy, memory_order_seq_cst))
 		cpu_relax();
-	/* None of them is under way: the region's gate is quiet. Under the device's lock, as a buffer's end
-	 * counts in its map, where other queues take and give back theirs. */
+	/* None of these buffers is in flight, as the region's gate is quiet. The device's lock is
+	 * needed because releasing a buffer changes a counter of its map, which other queues
+	 * change, too. */
 	pthread_mutex_lock(&q->d->lock);
 	for (uint32_t i = 0; i < q->n_tasks; i++)
 		for (int side = 0; side < 2; side++)
@@ -80,7 +81,8 @@ int dg_doca_start(struct doca_queue *q)
 	while (state_of(q) != DOCA_CTX_STATE_RUNNING) {
 		dg_doca.doca_pe_progress(q->pe);
 		if (now_ns() > deadline)
-			return dg_fail(ETIMEDOUT, "a DMA context does not start");
+			return dg_fail(ETIMEDOUT, "a DMA context did not start within %u s",
+				       (unsigned)(STATE_NS / 1000000000u));
 	}
 	return 0;
 }
@@ -92,7 +94,7 @@ static bool stop(struct doca_queue *q)
 	do {
 		while (dg_doca.doca_pe_progress(q->pe))
 			;
-		dg_doca_tasks_free(q); /* until the last is freed it does not stop */
+		dg_doca_tasks_free(q); /* the context does not stop before its last task is freed */
 		if (state_of(q) == DOCA_CTX_STATE_IDLE)
 			return true;
 	} while (now_ns() < deadline);
@@ -111,7 +113,7 @@ int dg_doca_tasks_new(struct doca_queue *q)
 		if (e)
 			return dg_doca_fail(0, "doca_dma_task_memcpy_alloc_init", e);
 		t->task = dg_doca.doca_dma_task_memcpy_as_task(t->memcpy);
-		t->op = UINT8_MAX; /* so that it is bound before it is used */
+		t->op = UINT8_MAX; /* invalid, so that the task is bound before its first use */
 	}
 	return 0;
 }
@@ -132,7 +134,7 @@ static int alloc(struct doca_queue *q, uint32_t n)
 	q->groups = calloc(n + 1, sizeof *q->groups);
 	q->free_groups = calloc(n + 1, sizeof *q->free_groups);
 	if (!q->tasks || !q->free || !q->groups || !q->free_groups)
-		return dg_fail(ENOMEM, "no memory for a queue of %u tasks", n);
+		return dg_fail(ENOMEM, "out of memory for a queue of %u tasks", n);
 	memset(q->tasks, 0, sizeof *q->tasks * n);
 	for (uint32_t i = 0; i < n; i++) {
 		q->free[i] = &q->tasks[n - 1 - i];
@@ -145,7 +147,7 @@ static int alloc(struct doca_queue *q, uint32_t n)
 	return 0;
 }
 
-/* The context, up to where it runs. */
+/* Creates the progress engine and the context, and starts the context. */
 static int make_context(struct doca_queue *q)
 {
 	struct doca *d = q->d;
@@ -201,11 +203,11 @@ static int make_fds(struct doca_queue *q)
 	q->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (q->epoll_fd < 0 || epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, handle, &event) ||
 	    epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, q->p->event_fd, &event))
-		return dg_fail_errno("a queue's fd to wait on");
+		return dg_fail_errno("cannot create the fd that a queue waits on");
 	return 0;
 }
 
-/* What is there of it; its context is idle. */
+/* Frees a possibly incomplete queue, whose context is idle. */
 static void queue_free(struct doca_queue *q)
 {
 	for (uint32_t i = 0; i < q->n_tasks; i++)
@@ -234,7 +236,7 @@ static int queue_new(struct doca *d, struct dg_pipe *p, struct doca_queue **out)
 {
 	struct doca_queue *q = aligned_alloc(64, (sizeof *q + 63) / 64 * 64);
 	if (!q)
-		return dg_fail(ENOMEM, "no memory for a queue");
+		return dg_fail(ENOMEM, "out of memory for a queue");
 	memset(q, 0, sizeof *q);
 	q->d = d;
 	q->p = p;
@@ -260,14 +262,15 @@ int dg_doca_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 	struct doca_queue *q = NULL;
 	if (!d->can_dma)
 		return dg_fail(EOPNOTSUPP,
-			       "%s moves no bytes (doca_dma_cap_task_memcpy_is_supported): it can "
-			       "lend memory only",
+			       "%s cannot do DMA (doca_dma_cap_task_memcpy_is_supported): it can "
+			       "only export memory",
 			       dev->caps.engine);
 	pthread_mutex_lock(&d->queues_lock);
-	int rc = d->n_queues < DOCA_MAX_QUEUES
-			 ? queue_new(d, p, &q)
-			 : dg_fail(EMFILE, "a %s device has at most %u queues", dev->blob_provider,
-				   DOCA_MAX_QUEUES);
+	int rc = d->n_queues < DOCA_MAX_QUEUES ? queue_new(d, p, &q)
+					       : dg_fail(EMFILE,
+							 "this %s device has %u queues open, which "
+							 "is the maximum: close one",
+							 dev->blob_provider, DOCA_MAX_QUEUES);
 	if (!rc) {
 		q->next = d->queues;
 		d->queues = q;
@@ -304,9 +307,11 @@ void dg_doca_detach(struct dg_device *dev, struct dg_pipe *p)
 	p->wait_fd = p->event_fd;
 	p->provider = NULL;
 	leave(q);
-	/* Not from inside: who unmaps a region waits, with the list's lock, for whoever is. */
+	/* After leave(): a thread that unmaps a region holds the list's lock while it waits for
+	 * users inside. */
 	unlist(q);
-	/* What does not stop still writes, perhaps: it keeps its buffers, and its regions their gates. */
+	/* A context that does not stop may still write: it keeps its buffers, and its regions'
+	 * gates stay entered. */
 	if (!stopped)
 		return;
 	pthread_mutex_lock(&d->lock);
@@ -321,7 +326,7 @@ void dg_doca_doorbell(struct dg_device *dev, struct dg_pipe *p)
 	enter(q);
 	dg_doca_submit(q);
 	leave(q);
-	/* The queue was armed before this was posted: its caller sleeps as it is. */
+	/* The queue was armed before this post: its caller may already be asleep. */
 	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed) && (cq_peek(p) || q->broken))
 		dg_pipe_wake(p);
 }
@@ -347,7 +352,7 @@ int dg_doca_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op 
 	return status;
 }
 
-/* Has DOCA make the handle readable at the next completion. Whether it does. */
+/* Has DOCA make the handle readable at the next completion. Returns false if it refuses. */
 static bool request_notification(struct doca_queue *q)
 {
 	if (q->requested)
@@ -363,17 +368,18 @@ int dg_doca_arm(struct dg_device *dev, struct dg_pipe *p)
 	if (!dg_pipe_arm(p))
 		return 0;
 	enter(q);
-	bool asked = !q->broken && request_notification(q);
+	bool requested = !q->broken && request_notification(q);
 	dg_doca_progress(q);
 	leave(q);
-	if (asked && !q->broken && !cq_peek(p))
+	if (requested && !q->broken && !cq_peek(p))
 		return 1;
 	atomic_store_explicit(&p->cq_armed, 0, memory_order_relaxed);
 	return 0;
 }
 
-/* n tasks of the bare loop have not ended. DOCA may still copy: they count as under way and hold their
- * regions until they end, and then complete nothing. Their flight is the one on top. */
+/* n tasks of the bare loop have not ended, and DOCA may still copy. They count as in flight and
+ * hold their regions until they end, without completing an operation. Their group is the one on top
+ * of the stack. */
 static void abandon_tasks(struct doca_queue *q, const struct dg_op *op, uint32_t n)
 {
 	q->groups[q->free_groups[--q->n_free_groups]] =
@@ -403,10 +409,11 @@ static int bare_loop(struct doca_queue *q, const struct dg_op *op, uint32_t coun
 			}
 		}
 		dg_doca.doca_pe_progress(q->pe);
-		if (seen == ended && ++empty % LOOKS)
+		if (seen == ended && ++empty % POLLS)
 			continue;
 		uint64_t now = now_ns();
-		/* Where the CPUs are all busy, what is waited for may need this very one. */
+		/* On an oversubscribed machine the thread that completes the task may need this
+		 * very CPU. */
 		if (seen == ended && now - before > YIELD_AFTER_NS)
 			sched_yield();
 		q->broken |= seen == ended && now - before > STATE_NS;
@@ -418,11 +425,14 @@ static int bare_loop(struct doca_queue *q, const struct dg_op *op, uint32_t coun
 	q->completed_count = NULL;
 	if (seen != posted)
 		abandon_tasks(q, op, posted - seen);
-	return q->broken ? dg_fail(EIO, "a task of the bare loop failed, or does not end")
-			 : (int)count;
+	return q->broken
+		       ? dg_fail(EIO,
+				 "a DMA task of the measurement failed, or did not end within %u s",
+				 (unsigned)(STATE_NS / 1000000000u))
+		       : (int)count;
 }
 
-/* DOCA's own calls in a loop: a task submitted, progress until it is complete. */
+/* Loop of DOCA's own calls: submit a task, progress until it is complete. */
 int dg_doca_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op, uint32_t count,
 		 uint32_t window, uint64_t *samples_ns)
 {
@@ -430,25 +440,27 @@ int dg_doca_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *o
 	int rc = 0;
 	(void)dev;
 	if (op->rows != 1 || op->size > q->d->max_size || window > q->n_free)
-		return dg_fail(
-			EOPNOTSUPP,
-			"the floor is a copy in one run, of %llu bytes at most, with at most "
-			"%u in flight",
-			(unsigned long long)q->d->max_size, q->n_free);
+		return dg_fail(EOPNOTSUPP,
+			       "the bare copy loop of DOCA takes an operation of one row and at "
+			       "most %llu bytes, with at most %u in flight",
+			       (unsigned long long)q->d->max_size, q->n_free);
 	enter(q);
 	if (q->broken || q->dead)
-		rc = dg_fail(EIO, "the queue's DMA context is stopped");
-	/* The tasks that the loop takes: those on top, bound to the regions, their sources as they stay. */
+		rc = dg_fail(
+			EIO,
+			"the queue's DMA context is stopped after an error: open another queue");
+	/* Prepare the tasks that the loop takes, those on top of the stack: buffers bound to the
+	 * regions, and the source, which stays the same. */
 	for (uint32_t i = 0; i < window && !rc; i++) {
 		struct task *t = q->free[q->n_free - 1 - i];
 		t->size = (uint32_t)op->size;
-		t->task_group = q->free_groups[q->n_free_groups - 1]; /* see strand() */
+		t->task_group = q->free_groups[q->n_free_groups - 1]; /* see abandon_tasks() */
 		rc = dg_doca_bind(q, t, op);
 		if (!rc && dg_doca.doca_buf_set_data(t->buf[op->opcode != DG_WRITE],
 						     (char *)(uintptr_t)op->src, op->size))
 			rc = -EIO;
 	}
-	rc = rc ? dg_fail(EIO, "no buffers for the floor")
+	rc = rc ? dg_fail(EIO, "cannot set up the DMA tasks of the measurement")
 		: bare_loop(q, op, count, window, samples_ns);
 	leave(q);
 	return rc;

@@ -2,11 +2,11 @@
 /*
  * From the submission ring into DMA tasks, and from DOCA's callbacks to completions.
  *
- * Most operations are one task. One with rows, or of more bytes than the device takes at a time, is
- * several, and a chain is those of all its parts: then a flight counts them. Each task holds one entry
- * of its regions' gates, from before it is submitted until it is complete. An operation's own entry is
- * its task's; where there are several tasks, theirs are entered beside it, and it is left when the last
- * of them was submitted.
+ * Most operations are one task. An operation with rows, or larger than the device's limit, is
+ * several tasks, and a chain is the tasks of all its requests; these are counted by a task group.
+ * Each task holds one entry of its regions' gates, from before it is submitted until it is
+ * complete. A single task uses its operation's own entry. With several tasks, each one enters the
+ * gates in addition, and the operation's entry is left when the last task was submitted.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,19 +18,21 @@
 enum {
 	LOCAL,
 	REMOTE,
-	LATE_NS = 1000, /* between two looks; what ended meanwhile has a late stamp */
+	LATE_NS = 1000, /* a completion found after a longer gap between polls has a late stamp */
 };
-/* In flight at a time: what keeps any device busy, and not so much that a revocation waits for long. */
+/* Bytes in flight at a time: enough to keep any device busy, not so much that a revocation waits
+ * long. */
 #define MAX_IN_FLIGHT ((uint64_t)64 << 20)
 
 void dg_doca_publish(struct doca_queue *q)
 {
-	/* The gates first: who sees a completion may close the region without waiting. */
+	/* The gates first: after seeing the completion, a caller may close the region without
+	 * waiting. */
 	gates_flush(&q->gates);
 	if (!q->n_done)
 		return;
 	uint64_t now = now_ns();
-	/* One look's completions were there together: what the first stamp is, all are. */
+	/* The completions of one poll were available together: all are as late as the first one. */
 	if (q->first)
 		q->late = now - q->last_poll_ns > LATE_NS;
 	q->first = false;
@@ -48,7 +50,7 @@ static inline void done(struct doca_queue *q, uint32_t slot, int status)
 		dg_doca_publish(q);
 }
 
-/* One of what the flight waits for is over. */
+/* One task of the group, or the submission itself, has ended. */
 static void group_member_ended(struct doca_queue *q, struct task_group *f, int status)
 {
 	if (status && !f->status)
@@ -60,7 +62,7 @@ static void group_member_ended(struct doca_queue *q, struct task_group *f, int s
 		done(q, f->slot, f->status);
 }
 
-/* The task is DOCA's no more; it was between these regions. */
+/* The task, between these two regions, has ended and is free again. */
 static inline void task_ended(struct doca_queue *q, struct task *t, uint32_t local, uint32_t remote,
 			      int status)
 {
@@ -88,7 +90,7 @@ void dg_doca_task_completed(struct doca_dma_task_memcpy *task, union doca_data t
 	task_ended(q, t, t->region[LOCAL], t->region[REMOTE], DG_OK);
 }
 
-/* Why a task failed, as far as it can be told. */
+/* Returns the status of a failed task: the most likely cause. */
 static int failure_status(struct doca_queue *q, const struct task *t)
 {
 	struct dg_region_entry *remote = region_entry_at(t->region[REMOTE]);
@@ -106,14 +108,15 @@ void dg_doca_task_failed(struct doca_dma_task_memcpy *task, union doca_data task
 {
 	struct doca_queue *q = ctx_data.ptr;
 	struct task *t = task_data.ptr;
-	q->broken = true; /* it may have stopped the context: dg_doca_progress looks */
+	q->broken = true; /* the error may have stopped the context: dg_doca_progress() checks */
 	if (q->completed_count)
 		dg_doca_task_completed(task, task_data, ctx_data);
 	else
 		task_ended(q, t, t->region[LOCAL], t->region[REMOTE], failure_status(q, t));
 }
 
-/* A buffer over all of the region. Under the device's lock: the map is for one thread at a time. */
+/* Gets a buffer over the whole region. Called with the device's lock held: maps are not
+ * thread-safe. */
 static doca_error_t rebind(struct doca_queue *q, struct task *t, int side, uint32_t region)
 {
 	const struct dg_region_entry *entry = region_entry_at(region);
@@ -145,7 +148,7 @@ int dg_doca_bind(struct doca_queue *q, struct task *t, const struct dg_op *op)
 	return 0;
 }
 
-/* Gives DOCA the task that was held back. */
+/* Submits the pending task. */
 static inline void submit_pending(struct doca_queue *q, uint32_t flags)
 {
 	struct task *t = q->pending_task;
@@ -158,7 +161,7 @@ static inline void submit_pending(struct doca_queue *q, uint32_t flags)
 	}
 }
 
-/* Points t at n bytes of op. */
+/* Sets up t for n bytes of op. */
 static inline doca_error_t prepare_task(struct doca_queue *q, struct task *t,
 					const struct dg_op *op, char *dst, const char *src,
 					uint64_t n)
@@ -169,14 +172,14 @@ static inline doca_error_t prepare_task(struct doca_queue *q, struct task *t,
 			     0) &&
 	    dg_doca_bind(q, t, op))
 		return DOCA_ERROR_UNKNOWN;
-	/* Behind its data a destination is written: it has none. */
+	/* DOCA appends to a destination's data, so its data length is 0. */
 	doca_error_t e = dg_doca.doca_buf_set_data(t->buf[write ? REMOTE : LOCAL], dst, 0);
 	return e ? e
 		 : dg_doca.doca_buf_set_data(t->buf[write ? LOCAL : REMOTE], (char *)(uintptr_t)src,
 					     n);
 }
 
-/* n bytes of op by one task, for which there is room. */
+/* Starts one task for n bytes of op. There must be room. */
 static inline void send(struct doca_queue *q, const struct dg_op *op, char *dst, const char *src,
 			uint64_t n, uint32_t slot, uint16_t task_group)
 {
@@ -197,9 +200,9 @@ static inline void send(struct doca_queue *q, const struct dg_op *op, char *dst,
 
 int dg_doca_run(struct doca_queue *q, const struct dg_op *op)
 {
-	enum {
-		LOOKS = 64
-	}; /* a copy of a few KiB by a BlueField; then it is waited for as others are */
+	/* Long enough for a BlueField to copy a few KiB; after that the task is waited for like
+	 * others. */
+	enum { POLLS = 64 };
 	uint32_t ended = 0;
 	if (op->rows != 1 || op->size > q->d->max_size || !q->n_free || q->in_flight || q->broken ||
 	    q->dead || next_op(q))
@@ -210,7 +213,7 @@ int dg_doca_run(struct doca_queue *q, const struct dg_op *op)
 	q->n_free--;
 	q->completed_count = &ended;
 	doca_error_t e = dg_doca.doca_task_submit(t->task);
-	for (uint32_t i = 0; i < LOOKS && !ended && !e; i++)
+	for (uint32_t i = 0; i < POLLS && !ended && !e; i++)
 		dg_doca.doca_pe_progress(q->pe);
 	q->completed_count = NULL;
 	if (__builtin_expect(e != DOCA_SUCCESS, 0)) {
@@ -235,14 +238,14 @@ static inline bool has_room(const struct doca_queue *q)
 	return q->n_free && q->bytes < MAX_IN_FLIGHT;
 }
 
-/* Ends op at once; it has no task. */
+/* Completes op, which has no task, at once. */
 static void complete_now(struct doca_queue *q, const struct dg_op *op, int status)
 {
 	gates_add(&q->gates, op);
 	done(q, op->slot, status);
 }
 
-/* The operation in hand has all its tasks, or needs no more. */
+/* All tasks of the current operation were submitted, or it has failed. */
 static void end_op(struct doca_queue *q, const struct dg_op *op, int status)
 {
 	struct task_group *f = q->open_group;
@@ -260,7 +263,7 @@ static void end_op(struct doca_queue *q, const struct dg_op *op, int status)
 	group_member_ended(q, f, DG_OK);
 }
 
-/* The next piece of op for one task, from p->progress on. */
+/* Returns the size and addresses of op's next piece for one task, from p->progress on. */
 static uint64_t next_piece(const struct doca_queue *q, const struct dg_op *op, char **dst,
 			   const char **src)
 {
@@ -277,7 +280,8 @@ static uint64_t next_piece(const struct doca_queue *q, const struct dg_op *op, c
 	return left < q->d->max_size ? left : q->d->max_size;
 }
 
-/* An operation of several tasks, or a part of a chain, as far as there is room. Whether it is over. */
+/* Submits the tasks of a multi-task operation, or of a request of a chain, as long as there is
+ * room. Returns whether all were submitted. */
 static bool send_pieces(struct doca_queue *q, const struct dg_op *op)
 {
 	struct dg_pipe *p = q->p;
@@ -310,7 +314,7 @@ static bool send_pieces(struct doca_queue *q, const struct dg_op *op)
 	return true;
 }
 
-/* Whether op is one task, and nothing has to be looked at but its regions. */
+/* Whether op is a single task and only its regions have to be checked. */
 static inline bool is_single_task(const struct doca_queue *q, const struct dg_op *op)
 {
 	return op->rows == 1 && op->size <= q->d->max_size &&
@@ -322,11 +326,13 @@ void dg_doca_submit(struct doca_queue *q)
 	struct dg_pipe *p = q->p;
 	if (q->dead)
 		dg_doca_flush(q, DG_IO_FAILED);
-	/* What ends here was not under way. Where nothing was, what is posted now is the last look. */
+	/* Operations that end here were not in flight. If nothing was in flight, the post counts as
+	 * the last poll. */
 	q->first = q->late = false;
 	if (!q->in_flight && p->posted_ns > q->last_poll_ns)
 		q->last_poll_ns = p->posted_ns;
-	/* All in the ring have entered their gates: one look holds for those between the same regions. */
+	/* All operations in the ring have entered their gates, so one check serves a run between
+	 * the same regions. */
 	uint32_t local = NO_REGION, remote = NO_REGION;
 	int status = DG_OK;
 	for (struct dg_op *op; !q->broken && (op = next_op(q));) {
@@ -370,7 +376,8 @@ void dg_doca_flush(struct doca_queue *q, int status)
 	dg_doca_publish(q);
 }
 
-/* After an error. A context that it stopped is idle once all its tasks are freed; then it starts anew. */
+/* Recovers from an error. A context that was stopped by it becomes idle once all its tasks are
+ * freed, and is then started again. */
 static void restart_context(struct doca_queue *q)
 {
 	enum doca_ctx_states state = DOCA_CTX_STATE_IDLE;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * soft: one engine thread of a device copies with the CPU what is not done inline. It looks at the
- * submission rings of all the device's queues in turn, spins for a while when there is nothing, and
- * then sleeps on a doorbell.
+ * Provider soft: one engine thread for each device copies with the CPU what is not copied inline.
+ * It serves the submission rings of the device's queues in turn, spins for a while when all are
+ * empty, and then sleeps on a doorbell.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,24 +21,24 @@
 enum {
 	MAX_PIPES = 1024,
 	GROUP_OPS = 16, /* completions that may share a stamp */
-	GROUP_BYTES = 8192, /* and how many bytes they may move, so that the stamp is not stale */
-	LOOKS = 256, /* between two looks at the clock */
-	LOOKS_A_PAUSE = 16,
+	GROUP_BYTES = 8192, /* and the bytes they may copy, so that the stamp is not stale */
+	POLLS = 256, /* between two readings of the clock */
+	POLLS_PER_PAUSE = 16,
 };
-#define CHUNK_BYTES (1u << 20) /* of one queue before the next one gets its turn */
+#define CHUNK_BYTES (1u << 20) /* copied for one queue before the next one is served */
 
 struct engine {
 	pthread_t thread;
 	uint64_t spin_ns;
 	int doorbell;
 	atomic_uint stop, high;
-	/* The sleeper's flag of the pair described in ring.h: here the engine sleeps. */
+	/* The sleeper's flag of the protocol in ring.h; the engine is the sleeper. */
 	_Alignas(64) atomic_uint armed;
 	_Alignas(64) _Atomic(struct dg_pipe *) pipes[MAX_PIPES];
-	pthread_mutex_t lock; /* for finding a free place in pipes */
+	pthread_mutex_t lock; /* held while searching for a free place in pipes */
 };
 
-/* Whether the operation was finished, and how. */
+/* Copies one operation or a chunk of it. Returns a dg_status, or OP_MORE. */
 static int step(struct dg_pipe *p, const struct dg_op *op)
 {
 	if (p->chain_status)
@@ -53,13 +53,14 @@ static int step(struct dg_pipe *p, const struct dg_op *op)
 	return dg_op_step(op, &p->progress, CHUNK_BYTES);
 }
 
-/* What was finished and not published yet. */
+/* Completed operations that are not yet published. */
 struct group {
 	struct dg_gates gates;
 	uint32_t n, done[GROUP_OPS];
 };
 
-/* Takes the operation at sq_head off the ring, with its completion unless a chain goes on. */
+/* Takes the operation at sq_head off the ring and adds its completion, unless its chain
+ * continues. */
 static inline void finish(struct dg_pipe *p, const struct dg_op *op, int status, struct group *g)
 {
 	gates_add(&g->gates, op);
@@ -75,7 +76,8 @@ static inline void finish(struct dg_pipe *p, const struct dg_op *op, int status,
 
 static void publish(struct dg_pipe *p, struct group *g)
 {
-	/* The gates first: who sees a completion may close the region without waiting. */
+	/* The gates first: after seeing the completion, a caller may close the region without
+	 * waiting. */
 	gates_flush(&g->gates);
 	if (!g->n)
 		return;
@@ -94,7 +96,7 @@ static void flush_and_detach(struct engine *e, struct dg_pipe *p)
 	for (uint32_t i = 0; i < MAX_PIPES; i++)
 		if (atomic_load(&e->pipes[i]) == p)
 			atomic_store(&e->pipes[i], NULL);
-	/* Release: the caller frees the pipe when it sees this. */
+	/* Release: the caller frees the pipe once it sees this. */
 	atomic_store_explicit(&p->detached, 1, memory_order_release);
 }
 
@@ -110,9 +112,10 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 	if (!op)
 		return false;
 	for (uint32_t n = 0; n < GROUP_OPS && bytes < GROUP_BYTES && op; n++) {
-		/* One copy through another process may wait for it: look at detach after each. */
+		/* A copy by another process may wait for that process, so check for detach after
+		 * each one. */
 		uint64_t size = op->flags & OP_PLAIN ? op->size * op->rows : GROUP_BYTES + 1;
-		/* What takes long must not make the stamps of those before it late. */
+		/* A long copy must not delay the stamps of the operations before it. */
 		if (g.n && size > GROUP_BYTES - bytes)
 			break;
 		int status = step(p, op);
@@ -138,7 +141,7 @@ static bool serve_all(struct engine *e)
 	return busy;
 }
 
-/* The last look before sleeping, after armed was set. */
+/* The sleeper's load of the rings, after it stored armed. */
 static bool has_work(struct engine *e)
 {
 	uint32_t high = atomic_load(&e->high);
@@ -168,14 +171,14 @@ static void *run(void *arg)
 {
 	struct engine *e = arg;
 	uint64_t idle_since = 0;
-	for (uint32_t looks = 1; !atomic_load_explicit(&e->stop, memory_order_acquire); looks++) {
+	for (uint32_t polls = 1; !atomic_load_explicit(&e->stop, memory_order_acquire); polls++) {
 		if (serve_all(e)) {
 			idle_since = 0;
-			looks = 0;
+			polls = 0;
 			continue;
 		}
-		if (e->spin_ns && looks % LOOKS) {
-			if (looks % LOOKS_A_PAUSE == 0)
+		if (e->spin_ns && polls % POLLS) {
+			if (polls % POLLS_PER_PAUSE == 0)
 				cpu_relax();
 			continue;
 		}
@@ -194,7 +197,8 @@ static void *run(void *arg)
 
 static void ring_doorbell(struct engine *e)
 {
-	/* The producer's half: the entry's seq was stored seq_cst, now the flag is looked at. */
+	/* The producer's half of the sleeping protocol: the entry's seq is stored, now load the
+	 * flag. */
 	if (!atomic_load_explicit(&e->armed, memory_order_seq_cst))
 		return;
 	if (atomic_exchange_explicit(&e->armed, 0, memory_order_acq_rel))
@@ -211,12 +215,12 @@ static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **
 {
 	struct engine *e = aligned_alloc(64, sizeof *e);
 	if (!e)
-		return dg_fail(ENOMEM, "no memory for an engine");
+		return dg_fail(ENOMEM, "out of memory for a device's engine");
 	memset(e, 0, sizeof *e);
 	e->spin_ns = dg_cpus() > 1 ? cfg->spin_ns : 0;
 	e->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (e->doorbell < 0) {
-		int rc = dg_fail_errno("an engine's doorbell");
+		int rc = dg_fail_errno("cannot create the engine's doorbell");
 		free(e);
 		return rc;
 	}
@@ -225,7 +229,7 @@ static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **
 	if (rc) {
 		close(e->doorbell);
 		free(e);
-		return dg_fail(rc, "an engine's thread: %s", strerror(rc));
+		return dg_fail(rc, "cannot start the engine's thread: %s", strerror(rc));
 	}
 	dev->caps.max_size = INT64_MAX;
 	dev->caps.inline_max = 16384;
@@ -264,7 +268,10 @@ static int soft_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 	}
 	pthread_mutex_unlock(&e->lock);
 	return i < MAX_PIPES ? 0
-			     : dg_fail(EMFILE, "a soft device has at most %u queues", MAX_PIPES);
+			     : dg_fail(EMFILE,
+				       "this soft device has %u queues open, which is the maximum: "
+				       "close one, or open another device",
+				       MAX_PIPES);
 }
 
 static void soft_detach(struct dg_device *dev, struct dg_pipe *p)
@@ -272,7 +279,7 @@ static void soft_detach(struct dg_device *dev, struct dg_pipe *p)
 	(void)dev;
 	atomic_store_explicit(&p->detach, 1, memory_order_seq_cst);
 	ring_doorbell(p->provider);
-	/* At most one chunk away. */
+	/* The engine notices within one chunk. */
 	while (!atomic_load_explicit(&p->detached, memory_order_acquire))
 		usleep(5);
 }

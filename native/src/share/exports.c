@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The exporter's table: which key opens which region, who imported it, and how it is revoked.
- * One lock guards all of it; the door's thread and the callers of control functions take it.
+ * The exporter's table: which key opens which region, which processes imported it, and revocation.
+ * One lock guards all of it; the share server's thread and the callers of control functions take
+ * it.
  */
 #include "share/exports.h"
 
@@ -34,8 +35,8 @@ struct dg_import {
 
 #define BUCKETS 16384u
 static struct dg_export *table[BUCKETS];
-static struct conn *conns; /* of importers; the first is this process itself, once it imports */
-static struct conn *self_conn;
+static struct conn *conns; /* all connections of importers */
+static struct conn *self_conn; /* this process's own, if it imports from itself */
 
 static uint32_t bucket(const uint8_t key[16])
 {
@@ -62,11 +63,11 @@ int dg_share_export(struct dg_region *r, uint32_t access, uint8_t key[16])
 	if (!e) {
 		e = calloc(1, sizeof *e);
 		if (!e) {
-			rc = dg_fail(ENOMEM, "no memory for an export");
+			rc = dg_fail(ENOMEM, "out of memory for an export");
 			goto unlock;
 		}
 		if (getrandom(e->key, sizeof e->key, 0) != sizeof e->key) {
-			rc = dg_fail_errno("no random key");
+			rc = dg_fail_errno("cannot get a random key");
 			free(e);
 			goto unlock;
 		}
@@ -95,7 +96,7 @@ static void remove_exports(struct dg_region *r)
 	}
 }
 
-/* Connections of importers and their slots. */
+/* Connections and their slots. */
 
 struct conn *dg_conn_new(int fd, pid_t pid, int pidfd)
 {
@@ -121,7 +122,7 @@ static int control_open(struct conn *c)
 	if (fd >= 0 && !ftruncate(fd, (off_t)CONTROL_SIZE) && !fcntl(fd, F_ADD_SEALS, seals))
 		at = mmap(NULL, CONTROL_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED) {
-		int rc = dg_fail_errno("control memory for an importer");
+		int rc = dg_fail_errno("cannot create control memory for an importer");
 		if (fd >= 0)
 			close(fd);
 		return rc;
@@ -131,11 +132,12 @@ static int control_open(struct conn *c)
 	return 0;
 }
 
-/* Reserves the pages, so that a full memory fails here and not at somebody's first touch. */
+/* Reserves the pages, so that running out of memory is an error here and not a signal at first
+ * access. */
 static int control_reserve(struct conn *c, uint64_t from, uint64_t size)
 {
 	if (fallocate(c->control_fd, 0, (off_t)from, (off_t)size))
-		return dg_fail_errno("control memory for an importer");
+		return dg_fail_errno("cannot reserve control memory for an importer");
 	return 0;
 }
 
@@ -143,7 +145,9 @@ static int slots_grow(struct conn *c)
 {
 	uint32_t n = c->slots + CONTROL_STEP;
 	if (n > CONTROL_SLOTS)
-		return dg_fail(EMFILE, "one process imports at most %u regions of another",
+		return dg_fail(EMFILE,
+			       "the importing process has %u regions of this exporter open, which "
+			       "is the maximum: close some",
 			       CONTROL_SLOTS);
 	void *imports = realloc(c->imports, sizeof *c->imports * n);
 	if (imports)
@@ -152,7 +156,7 @@ static int slots_grow(struct conn *c)
 	if (free_slots)
 		c->free_slots = free_slots;
 	if (!imports || !free_slots)
-		return dg_fail(ENOMEM, "no memory for %u imports", n);
+		return dg_fail(ENOMEM, "out of memory for %u imports", n);
 	int rc = control_reserve(c, c->slots * sizeof(struct dg_gate),
 				 CONTROL_STEP * sizeof(struct dg_gate));
 	if (rc)
@@ -178,7 +182,7 @@ static int import_add(struct conn *c, struct dg_export *e, uint32_t *slot)
 		return rc;
 	struct dg_import *m = calloc(1, sizeof *m);
 	if (!m)
-		return dg_fail(ENOMEM, "no memory for an import");
+		return dg_fail(ENOMEM, "out of memory for an import");
 	*slot = m->slot = c->free_slots[--c->n_free];
 	m->conn = c;
 	m->region = e->region;
@@ -228,7 +232,8 @@ void dg_conn_free(struct conn *c)
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
-	/* By name: an fd that a fork shares stays watched after close(), and then c is gone. */
+	/* Explicitly: an fd that is shared with a forked child stays in the epoll set after
+	 * close(), when c is already freed. */
 	dg_share_server_unwatch(c->fd, c->pidfd);
 	if (c->control)
 		munmap(c->control, CONTROL_SIZE);
@@ -243,7 +248,7 @@ void dg_conn_free(struct conn *c)
 	free(c);
 }
 
-/* Its slots are void only when its process is dead, or nothing is in flight through them. */
+/* The slots may be freed only when the process is dead, or nothing is in flight through them. */
 bool dg_conn_over(struct conn *c)
 {
 	return c->pidfd < 0 || dg_pidfd_dead(c->pidfd) || conn_quiet(c);
@@ -261,7 +266,7 @@ void dg_exports_forget_all(void)
 	memset(table, 0, sizeof table);
 }
 
-/* What importers ask. */
+/* Requests of importers. */
 
 static int reply_fds(struct conn *c, struct dg_region *r, struct dg_share_reply *a, int fds[2],
 		     int *n_fds)
@@ -274,21 +279,21 @@ static int reply_fds(struct conn *c, struct dg_region *r, struct dg_share_reply 
 	}
 	if (r->memory.fd < 0)
 		return 0;
-	/* A new open file that cannot be mapped writable where the export is read-only. The importer
-	 * could reopen it: this stops mistakes; readonly_export=True also stops an adversary. */
+	/* A new open file description, which cannot be mapped writable if the export is read-only.
+	 * The importer could reopen the file: this stops mistakes; readonly_export=True also stops
+	 * an adversary. */
 	bool write = a->access & DG_ACCESS_WRITE;
-	if (r->memory.kind !=
-	    DG_KIND_HOST) { /* the fd is the block itself: it cannot be opened again */
+	if (r->memory.kind != DG_KIND_HOST) { /* the fd of a GPU block cannot be opened again */
 		fds[*n_fds] = fcntl(r->memory.fd, F_DUPFD_CLOEXEC, 0);
 		if (fds[*n_fds] < 0)
-			return dg_fail_errno("the fd of a GPU block");
+			return dg_fail_errno("cannot duplicate the fd of a GPU block");
 		++*n_fds;
 		return 0;
 	}
 	snprintf(name, sizeof name, "/proc/self/fd/%d", r->memory.fd);
 	int fd = open(name, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
 	if (fd < 0)
-		return dg_fail_errno("%s", name);
+		return dg_fail_errno("cannot open %s", name);
 	fds[(*n_fds)++] = fd;
 	return 0;
 }
@@ -298,8 +303,8 @@ int dg_conn_import(struct conn *c, const uint8_t key[16], struct dg_share_reply 
 {
 	struct dg_export *e = find(key);
 	if (!e)
-		return dg_fail(ENOKEY, "the exporter knows no such region: it was closed, or the "
-				       "descriptor is forged");
+		return dg_fail(ENOKEY, "the exporter has no region for this descriptor: it was "
+				       "closed, or the descriptor is forged");
 	struct dg_region *r = e->region;
 	int rc = import_add(c, e, &a->slot);
 	if (rc)
@@ -325,7 +330,7 @@ int dg_conn_import(struct conn *c, const uint8_t key[16], struct dg_share_reply 
 		rc = reply_fds(c, r, a, fds, n_fds);
 	if (rc) {
 		import_remove(c, a->slot);
-		/* The control memory goes with the first answer that is good. */
+		/* The control memory is sent with the first successful reply. */
 		a->has_control = 0;
 		*n_fds = 0;
 	}
@@ -367,13 +372,14 @@ int dg_share_import_self(const uint8_t key[16], struct dg_share_reply *a,
 	dg_share_lock();
 	if (!self_conn)
 		self_conn = dg_conn_new(-1, getpid(), -1);
-	rc = self_conn ? 0 : dg_fail(ENOMEM, "no memory for an import");
+	rc = self_conn ? 0 : dg_fail(ENOMEM, "out of memory for an import");
 	if (!rc) {
 		self_conn->control_sent = true;
 		rc = dg_conn_import(self_conn, key, a, fds, &n_fds);
 	}
 	if (!rc) {
-		/* Under the lock: another thread may close the region as soon as it is given up. */
+		/* Under the lock: another thread may close the region as soon as the lock is
+		 * released. */
 		*memory = self_conn->imports[a->slot]->region->memory;
 		entry->gate = gate_of(self_conn, a->slot);
 		entry->may_fault = !!(memory->flags & DG_MEMORY_MAY_FAULT);
@@ -401,7 +407,8 @@ uint32_t dg_share_importers(struct dg_region *r)
 	return n;
 }
 
-/* Unlinks the importers that can do no more harm; gives one that still can, or NULL. */
+/* Revokes every import and unlinks those with nothing in flight or a dead importer. Returns one
+ * that still has transfers in flight, or NULL. */
 static struct dg_import *revoke_pass(struct dg_region *r)
 {
 	struct dg_import *busy = NULL, *next;
@@ -430,11 +437,10 @@ int dg_share_revoke(struct dg_region *r, uint64_t deadline_ns)
 		if (now_ns() >= deadline_ns)
 			return dg_fail(EBUSY,
 				       "local region %u: process %d still has transfers in flight "
-				       "on it; new ones "
-				       "stay refused and the memory stays: close it again, or end "
-				       "that process",
+				       "on it; new ones are refused, and the memory must stay: "
+				       "close the region again, or end that process",
 				       r->id, (int)pid);
-		dg_devices_poll(); /* an importer may be this process itself */
+		dg_devices_poll(); /* the importer may be this process itself */
 		usleep(naps < 50 ? 20 : 500);
 	}
 }

@@ -10,11 +10,11 @@
 
 static int malformed_reply(void)
 {
-	return dg_fail(EBADMSG, "the exporter's answer makes no sense");
+	return dg_fail(EBADMSG, "the exporter's reply is malformed");
 }
 
-/* Whether this process may copy the exporter's memory itself: Yama, containers and emulators differ,
- * so it is tried. DGKIT_NO_PROCESS_VM=1 leaves it out, for tests. */
+/* Whether this process may copy the exporter's memory with process_vm_readv. Yama, containers and
+ * emulators differ, so it is tried. DGKIT_NO_PROCESS_VM=1 turns it off, for tests. */
 static bool can_copy_directly(pid_t pid, uint64_t address)
 {
 	char byte;
@@ -23,7 +23,7 @@ static bool can_copy_directly(pid_t pid, uint64_t address)
 	return !(no && no[0] == '1') && process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1;
 }
 
-/* GPU memory: the device's provider imports the block. */
+/* GPU memory: the provider imports its block. */
 static int import_block(struct dg_region *r, const struct dg_share_reply *reply, int fd,
 			struct dg_region_entry *entry)
 {
@@ -41,7 +41,8 @@ static int import_block(struct dg_region *r, const struct dg_share_reply *reply,
 	return dg_region_map(r, &m, entry);
 }
 
-/* For a provider that moves only what it was given: the exporter's memfd, as it is mapped here. */
+/* For a provider that copies only registered memory: registers the mapping of the exporter's
+ * memfd. */
 static int register_mapping(struct dg_region *r, const struct reply_source *source,
 			    struct dg_region_entry *entry)
 {
@@ -92,11 +93,10 @@ int dg_import_reply_apply(struct dg_region *r, const struct reply_source *source
 	if (reply->method == DG_METHOD_GPU)
 		return import_block(r, reply, n_fds > used ? fds[used] : -1, entry);
 	if (r->dev->registers)
-		return dg_fail(
-			EOPNOTSUPP,
-			"the provider %s cannot reach this memory: its owner has to register "
-			"it with Device('%s'), or to take dgkit.empty() memory",
-			provider, provider);
+		return dg_fail(EOPNOTSUPP,
+			       "the provider %s cannot reach this memory: register it in its "
+			       "process with Device('%s'), or use memory from dgkit.empty()",
+			       provider, provider);
 	if (can_copy_directly(source->pid, reply->address)) {
 		entry->base = (char *)(uintptr_t)reply->address;
 		entry->pid = source->pid;

@@ -19,8 +19,7 @@
 
 struct dg_exporter {
 	struct dg_exporter *next;
-	uintptr_t
-		id; /* what the door calls it: a pointer could be of a peer that was freed meanwhile */
+	uintptr_t id; /* cookie for the share server; a pointer might refer to a freed exporter */
 	uint32_t refs;
 	char path[SHARE_PATH_MAX];
 	int fd, pidfd;
@@ -28,17 +27,17 @@ struct dg_exporter {
 	char *control;
 	struct dg_mapping *mappings;
 	struct dg_region *regions;
-	atomic_bool lost, unresponsive; /* deaf: it left its socket full */
-	pthread_mutex_t exchange_lock; /* one question and its answer at a time */
+	atomic_bool lost, unresponsive; /* unresponsive: it does not empty its socket */
+	pthread_mutex_t exchange_lock; /* held from a request to its reply */
 	uint32_t tag;
-	uint32_t late_replies; /* questions that were given up, whose answers are still to come */
+	uint32_t late_replies; /* replies still to come to requests that were given up */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dg_exporter *exporters;
 static uintptr_t last_id;
 
-/* How long a copy through the exporter waits for it before it ends as DG_TIMED_OUT. */
+/* After this time a copy by an exporter that does not reply ends as DG_TIMED_OUT. */
 #define COPY_TIMEOUT_NS 1000000000ull
 
 void dg_importer_fork_lock(void)
@@ -84,7 +83,7 @@ static void close_fds(int fds[2], int *n_fds)
 		close(fds[--*n_fds]);
 }
 
-/* A good answer, or -errno and then no fds. */
+/* Receives one reply. Returns 0, or -errno and then no fds. */
 static int receive_reply(struct dg_exporter *p, struct dg_share_reply *a, int fds[2], int *n_fds,
 			 uint64_t deadline_ns)
 {
@@ -106,20 +105,20 @@ static int map_control(struct dg_exporter *p, int fd)
 		return rc;
 	void *at = mmap(NULL, CONTROL_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
-		return dg_fail_errno("mapping the exporter's control memory");
+		return dg_fail_errno("cannot map the exporter's control memory");
 	p->control = at;
 	return 0;
 }
 
-/* The control memory comes with the first good answer only. It is kept before p->talk is given up:
- * who hears the next answer counts on it. */
+/* The control memory comes with the first successful reply only. It is mapped before
+ * p->exchange_lock is released, because the receiver of the next reply relies on it. */
 static int keep_control(struct dg_exporter *p, const struct dg_share_reply *a, const int fds[2],
 			int n_fds)
 {
 	if (a->error || !a->has_control || p->control)
 		return 0;
 	return n_fds ? map_control(p, fds[0])
-		     : dg_fail(EBADMSG, "the exporter's answer lacks an fd");
+		     : dg_fail(EBADMSG, "the exporter's reply lacks the fd of its control memory");
 }
 
 static void send_release(struct dg_exporter *p, uint32_t slot)
@@ -129,16 +128,17 @@ static void send_release(struct dg_exporter *p, uint32_t slot)
 				     .kind = SHARE_RELEASE,
 				     .slot = slot};
 	struct pollfd fd = {p->fd, POLLOUT, 0};
-	/* Else the slot is lost: one that is only slow gets a moment, one that does not use it no other. */
+	/* A release that is not sent loses the slot, so a slow exporter is given 100 ms; one that
+	 * did not use them is not waited for again. */
 	bool full = dg_unix_socket_send(p->fd, &q, sizeof q, NULL, 0) == -EAGAIN;
 	if (full && !atomic_load(&p->unresponsive) && poll(&fd, 1, 100) == 1)
 		full = dg_unix_socket_send(p->fd, &q, sizeof q, NULL, 0) == -EAGAIN;
 	atomic_store(&p->unresponsive, full);
 }
 
-/* Hears the answers to questions that were given up, before another is asked: until then the
- * exporter may still read or write the bounce buffer for them. An import that nobody waits for any
- * more is given back, and the control memory that came with it is kept: it comes only once. */
+/* Receives the replies to requests that were given up, before the next request is sent: until then
+ * the exporter may still read or write the bounce buffer for them. An import that is no longer
+ * wanted is released; control memory that came with it is kept, because it is sent only once. */
 static int receive_late_replies(struct dg_exporter *p, uint64_t deadline_ns)
 {
 	struct dg_share_reply a;
@@ -155,7 +155,8 @@ static int receive_late_replies(struct dg_exporter *p, uint64_t deadline_ns)
 	return 0;
 }
 
-/* One question and its answer. Gives 0 or -errno; a->error is the exporter's own. */
+/* Sends a request and receives its reply. Returns 0 or -errno; a->error is the exporter's own
+ * error. */
 static int exchange(struct dg_exporter *p, struct dg_share_request *q, struct dg_share_reply *a,
 		    int fds[2], int *n_fds, uint64_t deadline_ns)
 {
@@ -180,7 +181,7 @@ static int connect_to(const char *path, uint64_t deadline_ns)
 	snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return dg_fail_errno("a socket to the exporter");
+		return dg_fail_errno("cannot create a socket to the exporter");
 	while (connect(fd, (struct sockaddr *)&a, sizeof a)) {
 		int err = errno;
 		if (err == EAGAIN && now_ns() < deadline_ns) {
@@ -189,7 +190,7 @@ static int connect_to(const char *path, uint64_t deadline_ns)
 		}
 		close(fd);
 		if (err == ECONNREFUSED || err == ENOENT)
-			return dg_fail(ENOTCONN, "the exporter is gone: nobody listens on %s",
+			return dg_fail(ENOTCONN, "the exporter is gone: no process listens on %s",
 				       path);
 		return err == EAGAIN
 			       ? dg_fail(ETIMEDOUT, "the exporter does not answer on %s", path)
@@ -208,7 +209,7 @@ static int exporter_open(const char *path, uint64_t deadline_ns, struct dg_expor
 	struct dg_exporter *p = calloc(1, sizeof *p);
 	if (!p) {
 		close(fd);
-		return dg_fail(ENOMEM, "no memory for an exporter");
+		return dg_fail(ENOMEM, "out of memory for a connection to an exporter");
 	}
 	p->fd = fd;
 	p->pidfd = -1;
@@ -217,7 +218,7 @@ static int exporter_open(const char *path, uint64_t deadline_ns, struct dg_expor
 	pthread_mutex_init(&p->exchange_lock, NULL);
 	int rc = 0;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != geteuid())
-		rc = dg_fail(EPERM, "the process behind %s is of another user", path);
+		rc = dg_fail(EPERM, "the process that listens on %s belongs to another user", path);
 	p->pid = cred.pid;
 	p->pidfd = rc ? -1 : dg_pidfd_open(cred.pid);
 	if (!rc)
@@ -253,12 +254,13 @@ static void exporter_release(struct dg_exporter *p)
 	free(p);
 }
 
-/* Another thread may be in the middle of a long wait for this exporter. 0 or -ETIMEDOUT. */
+/* Takes p->exchange_lock, which another thread may hold while it waits for this exporter. Returns 0
+ * or -ETIMEDOUT. */
 static int lock_exchange(struct dg_exporter *p, uint64_t deadline_ns)
 {
 	struct timespec t;
 	uint64_t now = now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
-	/* By the clock of the day: the monotonic one came to mutexes late, and tools do not know it. */
+	/* CLOCK_REALTIME: pthread_mutex_clocklock is recent, and sanitizers do not know it. */
 	clock_gettime(CLOCK_REALTIME, &t);
 	uint64_t ns = (uint64_t)t.tv_nsec + left % 1000000000u;
 	t.tv_sec += (time_t)(left / 1000000000u + ns / 1000000000u);
@@ -266,19 +268,22 @@ static int lock_exchange(struct dg_exporter *p, uint64_t deadline_ns)
 	return -pthread_mutex_timedlock(&p->exchange_lock, &t);
 }
 
-/* Why there is no good answer to an import: talk()'s own rc, or the exporter's error. */
+/* Returns the error of an import: that of exchange(), or the exporter's own. 0: none. */
 static int import_error(const struct dg_exporter *p, int rc, const struct dg_share_reply *a)
 {
 	if (rc == -ETIMEDOUT)
-		return dg_fail(ETIMEDOUT,
-			       "the exporter (process %d) does not answer: is it stopped?",
-			       (int)p->pid);
+		return dg_fail(
+			ETIMEDOUT,
+			"the exporter (process %d) does not answer: check whether it is stopped",
+			(int)p->pid);
 	if (rc == -EPROTONOSUPPORT)
-		return dg_fail(-rc, "the exporter (process %d) speaks another version",
+		return dg_fail(-rc,
+			       "the exporter (process %d) uses another protocol version: use the "
+			       "same release of dgkit on both sides",
 			       (int)p->pid);
 	if (rc)
 		return dg_fail(ENOTCONN, "the exporter (process %d) is gone", (int)p->pid);
-	if (a->error) /* 4095 is the largest errno of Linux (MAX_ERRNO). */
+	if (a->error) /* 4095: the largest errno of Linux (MAX_ERRNO) */
 		return dg_fail(a->error <= 4095 ? (int)a->error : EBADMSG, "%.127s", a->text);
 	return 0;
 }
@@ -304,7 +309,7 @@ static int request_import(struct dg_region *r, const struct dg_descriptor *d, ui
 		const struct reply_source from = {p->pid, p->control, &p->mappings};
 		rc = kept ? kept : dg_import_reply_apply(r, &from, &a, fds, n_fds, entry);
 		pthread_mutex_unlock(&lock);
-		/* Not under the lock: the provider's own library may ask the exporter, too. */
+		/* Without the lock: the provider's library may contact the exporter, too. */
 		if (!rc && r->descriptor)
 			rc = dg_import_reply_open(r, &a, entry);
 		if (rc)
@@ -358,7 +363,8 @@ int32_t dg_importer_exporter_pid(struct dg_region *r)
 	return r->exporter ? r->exporter->pid : r->other_machine ? 0 : getpid();
 }
 
-/* Whether the process ends now: its memory is gone a while before its pidfd says so. */
+/* Whether the process is exiting: its memory is freed some time before its pidfd becomes
+ * readable. */
 static bool is_exiting(pid_t pid)
 {
 	enum { PF_EXITING = 4 }; /* <linux/sched.h>; in proc_pid_stat(5) the field `flags` */
@@ -427,7 +433,8 @@ static int request_copy(struct dg_exporter *p, struct dg_share_request *q, uint6
 	close_fds(fds, &n_fds);
 	if (rc)
 		return status_of_failure(rc);
-	/* Not any number: OP_MORE would make the engine go on past the end of the operation. */
+	/* The exporter's number is not trusted: OP_MORE would make the engine run past the end of
+	 * the operation. */
 	return a.error || a.status > DG_IO_FAILED ? DG_IO_FAILED : (int)a.status;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The door's socket and thread. What is behind the door is in export.c and peer.c. */
+/* The share server's socket and thread, and the fork handlers. exports.c and importer.c do its
+ * work. */
 #include "share/server.h"
 
 #include <errno.h>
@@ -23,8 +24,8 @@
 #include "share/unix_socket.h"
 #include "thread.h"
 
-static pthread_mutex_t lifecycle_lock = PTHREAD_MUTEX_INITIALIZER; /* opening and shutting */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* what is behind the door */
+static pthread_mutex_t lifecycle_lock = PTHREAD_MUTEX_INITIALIZER; /* starting and stopping */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the table of exports: dg_share_lock() */
 static struct {
 	uint32_t refs;
 	int listen_fd, epoll_fd, stop_fd, spare_fd, poll_fd;
@@ -35,10 +36,10 @@ static struct {
 
 atomic_uint dg_fork_generation;
 
-/* What an event belongs to is in the low bits of its 64-bit cookie. */
+/* The low bits of an event's 64-bit cookie say what it belongs to. */
 enum { ON_STOP, ON_LISTEN, ON_CONN, ON_EXPORTER, ON_POLL, ON_MASK = 7 };
-#define POLL_INTERVAL_NS \
-	20000000 /* how long an exporter may wait for an importer that does not poll */
+/* How long an exporter may wait for an importer that does not poll its queues. */
+#define POLL_INTERVAL_NS 20000000
 
 void dg_share_lock(void)
 {
@@ -64,20 +65,22 @@ int dg_runtime_dir(char *out, size_t cap)
 			: snprintf(out, cap, P_tmpdir "/dgkit-%u", (unsigned)geteuid());
 	if (n < 0 || (size_t)n >= cap)
 		return dg_fail(ENAMETOOLONG,
-			       "XDG_RUNTIME_DIR is longer than a socket's path may be: %s", base);
+			       "XDG_RUNTIME_DIR is too long for the path of a socket: %s", base);
 	if (mkdir(out, 0700) && errno != EEXIST)
-		return dg_fail_errno(
-			"the runtime folder %s (set XDG_RUNTIME_DIR to one that you own)", out);
+		return dg_fail_errno("cannot create the runtime folder %s (set XDG_RUNTIME_DIR to "
+				     "a folder that you own)",
+				     out);
 	if (lstat(out, &st))
-		return dg_fail_errno("the runtime folder %s", out);
+		return dg_fail_errno("cannot query the runtime folder %s", out);
 	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
 		return dg_fail(EPERM,
-			       "the runtime folder %s must be a folder of this user with mode 0700",
+			       "the runtime folder %s must be a folder of this user with mode "
+			       "0700: fix it, or set XDG_RUNTIME_DIR",
 			       out);
 	return 0;
 }
 
-/* A process that was killed leaves its socket behind: nobody listens on it any more. */
+/* Removes the sockets that killed processes left behind: those that refuse connections. */
 static void remove_stale_sockets(const char *dir)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -88,10 +91,10 @@ static void remove_stale_sockets(const char *dir)
 	while ((e = readdir(d))) {
 		size_t len = strlen(e->d_name);
 		int pid = 0, n = snprintf(a.sun_path, sizeof a.sun_path, "%s/%s", dir, e->d_name);
-		/* One that died before it listened. */
+		/* Left by a process that died before it listened. */
 		if (sscanf(e->d_name, "new-%d-", &pid) == 1 && kill(pid, 0) && errno == ESRCH)
 			unlink(a.sun_path);
-		if (strncmp(e->d_name, "door-", 5) || len < 10 ||
+		if (strncmp(e->d_name, "share-", 6) || len < 11 ||
 		    strcmp(e->d_name + len - 5, ".sock"))
 			continue;
 		int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -114,23 +117,25 @@ static int listen_open(void)
 		return rc;
 	remove_stale_sockets(dir);
 	if (getrandom(&salt, sizeof salt, 0) != sizeof salt)
-		return dg_fail_errno("no random bytes");
-	/* Bound under another name and renamed once it listens, so that a sweep never meets it deaf. */
-	int n = snprintf(server.path, sizeof server.path, "%s/door-%d-%08x.sock", dir,
+		return dg_fail_errno("cannot get random bytes");
+	/* Bound under another name and renamed once it listens, so that remove_stale_sockets() of
+	 * another process never finds it refusing connections. */
+	int n = snprintf(server.path, sizeof server.path, "%s/share-%d-%08x.sock", dir,
 			 (int)getpid(), salt);
 	int m = snprintf(a.sun_path, sizeof a.sun_path, "%s/new-%d-%08x", dir, (int)getpid(), salt);
 	if ((size_t)n >= sizeof server.path || (size_t)m >= sizeof a.sun_path)
 		return dg_fail(ENAMETOOLONG,
-			       "the folder %s is too long for a socket's path (%zu bytes)", dir,
-			       sizeof a.sun_path);
+			       "the folder %s is too long for the path of a socket (at most %zu "
+			       "bytes): set XDG_RUNTIME_DIR to a shorter one",
+			       dir, sizeof a.sun_path - 1);
 	server.listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (server.listen_fd < 0)
-		return dg_fail_errno("a socket for exports");
+		return dg_fail_errno("cannot create the share server's socket");
 	if (bind(server.listen_fd, (struct sockaddr *)&a, sizeof a))
-		return dg_fail_errno("%s", a.sun_path);
+		return dg_fail_errno("cannot bind a socket to %s", a.sun_path);
 	if (chmod(a.sun_path, 0600) || listen(server.listen_fd, 128) ||
 	    rename(a.sun_path, server.path)) {
-		rc = dg_fail_errno("%s", server.path);
+		rc = dg_fail_errno("cannot listen on %s", server.path);
 		unlink(a.sun_path);
 	}
 	return rc;
@@ -146,7 +151,7 @@ int dg_share_server_watch(int fd, int pidfd, void *cookie)
 {
 	uint64_t id = (uint64_t)(uintptr_t)cookie * (ON_MASK + 1) | ON_EXPORTER;
 	if (watch(fd, EPOLLRDHUP | EPOLLHUP, id) || (pidfd >= 0 && watch(pidfd, EPOLLIN, id)))
-		return dg_fail_errno("watching an exporter");
+		return dg_fail_errno("cannot watch the exporter's process");
 	return 0;
 }
 
@@ -157,8 +162,8 @@ void dg_share_server_unwatch(int fd, int pidfd)
 		epoll_ctl(server.epoll_fd, EPOLL_CTL_DEL, pidfd, NULL);
 }
 
-/* No fd is left to answer with, and a connection that is not accepted would wake us for ever: the spare
- * fd makes room to take it and hang up. */
+/* The process is out of fds, and a connection that is not accepted would wake the thread forever:
+ * closing the spare fd makes room to accept one and close it. */
 static void reject_one(void)
 {
 	if (server.spare_fd < 0) {
@@ -204,14 +209,16 @@ static void reply(struct conn *c, const struct dg_share_request *q)
 	struct dg_share_reply a = {.magic = SHARE_MAGIC, .version = SHARE_VERSION, .tag = q->tag};
 	int fds[2], n_fds = 0, rc = 0;
 	if (q->version != SHARE_VERSION)
-		rc = dg_fail(EPROTONOSUPPORT, "the exporter speaks version %u, the importer %u",
+		rc = dg_fail(EPROTONOSUPPORT,
+			     "the exporter uses protocol version %u, the importer %u: use the same "
+			     "release of dgkit on both sides",
 			     SHARE_VERSION, q->version);
 	else if (q->kind == SHARE_IMPORT)
 		rc = dg_conn_import(c, q->key, &a, fds, &n_fds);
 	else if (q->kind == SHARE_GET || q->kind == SHARE_PUT)
 		a.status = dg_conn_copy(c, q);
 	else
-		rc = dg_fail(EBADMSG, "the exporter knows no request %u", q->kind);
+		rc = dg_fail(EBADMSG, "the exporter does not support request %u", q->kind);
 	if (rc) {
 		a.error = (uint32_t)-rc;
 		snprintf(a.text, sizeof a.text, "%.127s", dg_last_error());
@@ -219,12 +226,13 @@ static void reply(struct conn *c, const struct dg_share_request *q)
 	ssize_t sent = dg_unix_socket_send(c->fd, &a, sizeof a, fds, n_fds);
 	if (sent == (ssize_t)sizeof a && a.has_control)
 		c->control_sent = true;
-	/* fds holds the control memfd, which the connection keeps, and then the region's. */
+	/* fds has the control memfd, which the connection keeps, and then the region's. */
 	for (int i = (int)a.has_control; i < n_fds; i++)
 		close(fds[i]);
 }
 
-/* The socket ended: over at once if nothing is in flight, else when the process is. */
+/* The socket was closed: ends the connection at once if nothing is in flight, otherwise with the
+ * process. */
 static void disconnect(struct conn *c)
 {
 	dg_share_server_unwatch(c->fd, -1);
@@ -261,7 +269,7 @@ static void *run(void *unused)
 	struct epoll_event e;
 	(void)unused;
 	for (;;) {
-		/* One at a time: handling one may end what the next would be about. */
+		/* One event at a time: handling it may free the object of the next one. */
 		int n = epoll_wait(server.epoll_fd, &e, 1, -1);
 		if (n < 0 && errno != EINTR)
 			return NULL;
@@ -290,8 +298,8 @@ static void *run(void *unused)
 	}
 }
 
-/* How many times these handlers are registered and have been called for the fork in hand. The first
- * call before it locks, the last one after it unlocks: see dg_fork_watch_last(). */
+/* Number of calls of fork_prepare() for the current fork, as the handlers may be registered twice.
+ * The first call before the fork locks, the last one after it unlocks: see dg_fork_watch_last(). */
 static _Thread_local int fork_depth;
 
 static void fork_prepare(void)
@@ -336,7 +344,8 @@ static void close_all(void)
 	dg_conns_free();
 }
 
-/* The child has no threads and must not hold sockets whose end tells others that the parent died. */
+/* The child has no other threads. It must close the sockets whose end of file reports to other
+ * processes that the parent died. */
 static void fork_child(void)
 {
 	if (--fork_depth)
@@ -361,7 +370,9 @@ static void fork_watch(void)
 static int fork_watch_once(pthread_once_t *once)
 {
 	pthread_once(once, fork_watch);
-	return fork_rc ? dg_fail(fork_rc, "pthread_atfork: %s", strerror(fork_rc)) : 0;
+	return fork_rc ? dg_fail(fork_rc, "cannot register fork handlers (pthread_atfork): %s",
+				 strerror(fork_rc))
+		       : 0;
 }
 
 int dg_fork_watch(void)
@@ -405,10 +416,10 @@ static int open_all(void)
 	if (server.epoll_fd < 0 || server.stop_fd < 0 || server.poll_fd < 0 ||
 	    watch(server.listen_fd, EPOLLIN, ON_LISTEN) ||
 	    watch(server.stop_fd, EPOLLIN, ON_STOP) || watch(server.poll_fd, EPOLLIN, ON_POLL))
-		return dg_fail_errno("the export socket's epoll");
+		return dg_fail_errno("cannot set up the share server's epoll");
 	set_poll_timer();
-	rc = dg_thread_start(&server.thread, "dgkit-door", run, NULL);
-	return rc ? dg_fail(rc, "the export thread: %s", strerror(rc)) : 0;
+	rc = dg_thread_start(&server.thread, "dgkit-share", run, NULL);
+	return rc ? dg_fail(rc, "cannot start the share server's thread: %s", strerror(rc)) : 0;
 }
 
 int dg_share_server_acquire(void)

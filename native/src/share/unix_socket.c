@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages with fds, and processes as fds. */
+/* Messages with file descriptors over a Unix socket, and process file descriptors. */
 #include <errno.h>
 #include <poll.h>
 #include <stdint.h>
