@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What moves which bytes: sizes, offsets, batches, chains, rows. Over every provider and path. */
+/* Which bytes are moved: sizes, offsets, batches, chains, rows. With every provider and path. */
 #include "fixture.h"
 
 #define BIG ((1 << 20) + 3)
 #define ROOM (BIG + 64)
 
-/* One transfer of n bytes; what lies beside them stays as it was. */
+/* One transfer of n bytes; the bytes next to them must not change. */
 static void copy_once(struct fix *f, uint32_t op, size_t n, size_t local_offset, size_t remote_offset)
 {
 	uint8_t *from = op == DG_WRITE ? f->local_bytes : f->remote_bytes, *to = op == DG_WRITE ? f->remote_bytes : f->local_bytes;
@@ -114,7 +114,8 @@ static void a_batch_completes_in_order_with_each_users_word(void)
 	each_path(4096, 64, batch_in_order);
 }
 
-/* A batch over two pairs of regions in turn, with a bad record at `bad`: nothing of it may move. */
+/* A batch that alternates between two pairs of regions, with an invalid record at `bad`: no byte
+ * may be moved. */
 static void refuse_batch(struct fix *f, uint32_t bad)
 {
 	enum { N = 24 };
@@ -133,7 +134,7 @@ static void refuse_batch(struct fix *f, uint32_t bad)
 	CHECK_EQ(dg_queue_post(f->q, wr, N), -ERANGE);
 	CHECK_SAYS(dg_last_error(), "record");
 	CHECK_EQ(dg_queue_pending(f->q), 0);
-	/* The gates were left: nothing is in flight, so closing has nothing to wait for. */
+	/* The gates were left: nothing is in flight, so closing does not have to wait. */
 	CHECK_EQ(dg_region_close(other, 0), 0);
 	for (size_t i = 0; i < 4096; i++)
 		CHECK_EQ(f->remote_bytes[i], 0);
@@ -278,9 +279,9 @@ static void bad_rows(struct fix *f, uint32_t path)
 	wr.remote_stride = 15; /* written rows overlap */
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), -EINVAL);
 	CHECK_SAYS(dg_last_error(), "overlap");
-	wr.remote_stride = (4096 - 16) / 3 + 1; /* the last row leaves by less than its size */
+	wr.remote_stride = (4096 - 16) / 3 + 1; /* only the last row exceeds the region, by less than its size */
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), -ERANGE);
-	wr.remote_stride = 1ull << 63; /* and here its place wraps */
+	wr.remote_stride = 1ull << 63; /* the last row's address wraps around */
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), -ERANGE);
 	wr.remote_stride = 16;
 	wr.local_stride = UINT64_MAX / 3 + 1;
@@ -290,7 +291,7 @@ static void bad_rows(struct fix *f, uint32_t path)
 	wr.size = 1ull << 40;
 	wr.remote_stride = 1ull << 40;
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), -ERANGE);
-	wr.rows = 1; /* strides of one row mean nothing */
+	wr.rows = 1; /* the strides of a single row are ignored */
 	wr.size = 16;
 	wr.remote_stride = 1;
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places in a queue, transfers, waiting, fences, closing. Over every provider and path. */
+/* Depth of a queue, transfers, waiting, fences, closing. With every provider and path. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -76,7 +76,8 @@ static void transfers_may_be_taken_in_any_order(void)
 	each_path(1 << 20, 8, transfers_out_of_order);
 }
 
-/* Transfers that nobody takes hold their own places and no others; polls never give theirs. */
+/* Transfers that are not taken occupy only their own places; dg_queue_poll() never returns their
+ * completions. */
 static void unreaped(struct fix *f, uint32_t path)
 {
 	enum { HELD = 3, DEPTH = 8 };
@@ -154,17 +155,17 @@ static void dropped_transfers_give_their_places_back(void)
 	for (uint32_t i = 0; i < 50 * DEPTH; i++) {
 		wr = record(&f, DG_WRITE, 8, 0, 8 * (i % 100));
 		do {
-			t = begin(&f.tq, &wr); /* a dropped one holds its place until it is complete */
+			t = begin(&f.tq, &wr); /* a dropped transfer occupies its place until it is complete */
 		} while (t.ticket == -EAGAIN);
 		CHECK(t.ticket >= DG_TICKET);
 		CHECK_EQ(dg_transfer_drop(t.ticket), 0);
 	}
-	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, SECOND), 0); /* until none is in flight: they never show */
+	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, SECOND), 0); /* until none is in flight: their completions are never polled */
 	CHECK_EQ(dg_queue_pending(f.q), 0);
 	fix_close(&f);
 }
 
-/* Alone a big operation keeps the engine busy; behind a fence a small one comes after it. */
+/* A large operation keeps the engine busy; a small one with a fence must complete after it. */
 static void fences(struct fix *f, uint32_t path)
 {
 	enum { BIG = 1 << 20 };
@@ -287,7 +288,7 @@ static void queues_and_prepared_operations_outlive_their_device(void)
 	each_path(4096, 4, handles_outlive);
 }
 
-/* Waits as a program with its own loop does: poll what is there, arm, sleep on the fd. */
+/* Waits like a program with its own event loop: poll, arm, sleep on the fd. */
 static int poll_armed(dg_queue *q, dg_wc *wc, uint32_t n)
 {
 	for (;;) {
@@ -322,7 +323,7 @@ static void sleepers(struct fix *f, uint32_t path)
 			got += rc;
 		}
 	}
-	CHECK_EQ(dg_queue_arm(f->q), 1); /* nothing is there, nothing is posted */
+	CHECK_EQ(dg_queue_arm(f->q), 1); /* nothing available, nothing posted */
 }
 
 static void an_armed_fd_is_written_when_both_sides_sleep(void)
@@ -330,7 +331,7 @@ static void an_armed_fd_is_written_when_both_sides_sleep(void)
 	each_path(1 << 17, 4, sleepers);
 }
 
-/* The same inside the library, with no spinning at all on either side. */
+/* The same inside the library, without spinning on either side. */
 static void waiting_without_spinning_loses_no_completion(void)
 {
 	struct fix f;
@@ -384,7 +385,7 @@ static void a_second_thread_gets_ealready(void)
 		CHECK_EQ(pthread_create(&thread, NULL, wait_long, &w), 0);
 		do {
 			rc = dg_transfer_post(f.q, DG_WRITE, f.l, f.r, 0, 0, 0, 0);
-		} while (rc == -ERANGE && !atomic_load(&w.over)); /* 0 bytes: never posted */
+		} while (rc == -ERANGE && !atomic_load(&w.over)); /* 0 bytes: refused, never posted */
 		CHECK_EQ(pthread_join(thread, NULL), 0);
 	}
 	CHECK_EQ(rc, -EALREADY);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is refused, and what closing does to work in flight. Over every provider and path. */
+/* What is refused, and what closing does to operations in flight. With every provider and path. */
 #include <pthread.h>
 
 #include "fixture.h"
@@ -60,7 +60,7 @@ static void nonsense(struct fix *f, uint32_t path)
 	wr.flags = 4;
 	CHECK_EQ(post(f, &wr), -EINVAL);
 	wr.flags = 0;
-	wr.local = f->r; /* an import where a local region belongs */
+	wr.local = f->r; /* an imported region on the local side */
 	CHECK_EQ(post(f, &wr), -EINVAL);
 	wr.local = f->l;
 	wr.remote = f->l;
@@ -197,8 +197,8 @@ static size_t huge(void)
 	return strcmp(provider, "cuda") ? HUGE_SIZE : HUGE_SIZE / 32;
 }
 
-/* Huge operations, more of them than any machine copies in a second. What a GPU was given it finishes,
- * however long that takes: there, a single one. */
+/* Posts more huge operations than any machine copies in a second. A GPU finishes what it was
+ * given, however long that takes, so it gets a single one. */
 static void post_huge(struct fix *f, struct transfer *t, uint32_t n)
 {
 	dg_wr wr;
@@ -237,7 +237,7 @@ static void closing_the_exported_region_aborts_what_is_in_flight(void)
 
 	post_huge(&f, t, 16);
 	CHECK_EQ(dg_region_close(f.source, SECOND), 0);
-	new_remote_memory(&f); /* nobody touches it any more */
+	new_remote_memory(&f); /* no thread accesses it any more */
 	take_all(&f, t, 16, DG_REMOTE_ACCESS_ERROR);
 	fix_close(&f);
 }
@@ -265,7 +265,7 @@ static void closing_the_queue_flushes_what_is_in_flight(void)
 	start = dg_now_ns();
 	CHECK_EQ(dg_queue_close(f.q), 0);
 	CHECK(dg_now_ns() - start < SECOND);
-	/* Its gates were left: the regions close without waiting, and their memory is free. */
+	/* The gates were left: the regions close without waiting, and their memory can be freed. */
 	CHECK_EQ(dg_region_close(f.source, 0), 0);
 	CHECK_EQ(dg_region_close(f.local, 0), 0);
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);
@@ -291,7 +291,7 @@ static void closing_the_imported_region_waits_and_may_be_called_again(void)
 	fix_close(&f);
 }
 
-/* One inline copy in a thread of its own. */
+/* One inline copy in another thread. */
 struct copier {
 	struct fix *f;
 	dg_wr wr;
@@ -306,7 +306,7 @@ static void *copy_inline(void *arg)
 	return NULL;
 }
 
-/* Closes `which` region while a huge inline copy runs; gives the copy's status. */
+/* Closes the local or the exported region during a huge inline copy. Returns the copy's status. */
 static int close_under_inline_copy(bool local)
 {
 	struct copier c;
@@ -318,7 +318,7 @@ static int close_under_inline_copy(bool local)
 	c = (struct copier){ .f = &f, .wr = record(&f, DG_WRITE, HUGE_SIZE, 0, 0) };
 	CHECK_EQ(pthread_create(&thread, NULL, copy_inline, &c), 0);
 	while (!atomic_load(&region_entry_at(REGION_INDEX(f.r))->gate->posted))
-		; /* it is not under way yet */
+		; /* the copy has not started yet */
 	CHECK_EQ(dg_region_close(local ? f.local : f.source, 20 * SECOND), 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	fix_close(&f);
@@ -330,7 +330,7 @@ static void closing_a_region_aborts_an_inline_copy(void)
 	int status = close_under_inline_copy(true);
 
 	if (status < 0)
-		return; /* this provider does nothing inline */
+		return; /* this provider does not copy inline */
 	CHECK_EQ(status, DG_LOCAL_ERROR);
 	CHECK_EQ(close_under_inline_copy(false), DG_REMOTE_ACCESS_ERROR);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The provider cuda over the stand-in for the driver: which of the driver's calls a transfer becomes,
- * and what becomes of it when one of them fails. Another process owns the GPU memory.
+ * The provider cuda with the fake driver: which driver calls a transfer makes, and how it ends if
+ * one of them fails. Another process owns the GPU memory.
  */
 #include <pthread.h>
 
@@ -39,7 +39,8 @@ static dg_memory gpu_block(size_t size)
 	return m;
 }
 
-/* The host: hears a size and an access, says a descriptor, and ends when it hears no more. */
+/* The host: receives a size and an access, sends a descriptor, and ends at the end of the
+ * stream. */
 static void lend(int fd)
 {
 	uint64_t size = 0;
@@ -92,7 +93,7 @@ static void two_close(struct two *t)
 	join(t->host);
 }
 
-/* A write of n bytes; nothing beside them changes. */
+/* A write of n bytes; the bytes next to them must not change. */
 static void write_once(struct two *t, size_t n, size_t at, size_t offset)
 {
 	dg_wr wr = record(&t->f, DG_WRITE, n, at, offset);
@@ -117,7 +118,7 @@ static void a_small_write_is_always_a_copy_of_two_rows(void)
 	two_open(&t, BLOCK, RW, "");
 	for (size_t n = 1; n <= 64; n++) {
 		write_once(&t, n, n % 9, n % 7);
-		write_once(&t, n, LOCAL - n, 4096 + n); /* nothing behind it to be a second row */
+		write_once(&t, n, LOCAL - n, 4096 + n); /* no bytes behind it for a second row */
 	}
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		write_once(&t, sizes[i], 3, 5);
@@ -142,7 +143,7 @@ static void halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second(void)
 	write_once(&t, 64, 0, 0);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 1); /* 2 x 32 */
 	write_once(&t, 8, 0, 0);
-	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 2); /* itself, and the scratch */
+	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 2); /* the bytes, and the scratch */
 	write_once(&t, 100, 0, 0);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 3);
 	write_once(&t, 100, LOCAL - 100, 0); /* 2 x 48, and 4 with the scratch */
@@ -199,7 +200,7 @@ static void reads_and_rows_are_one_call_each(void)
 		CHECK_EQ(done_rows(&t.f.tq, &wr).size, 500 * 24);
 		CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 1);
 	}
-	wr.local_stride = 8; /* the rows of the source overlap, which no pitch says: three columns */
+	wr.local_stride = 8; /* source rows overlap, which a pitch cannot express: three columns */
 	gpu_knobs("");
 	CHECK_EQ(done_rows(&t.f.tq, &wr).size, 500 * 24);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 3);
@@ -207,7 +208,7 @@ static void reads_and_rows_are_one_call_each(void)
 	two_close(&t);
 }
 
-/* The caller makes the calls: he must not be held by as many as there are rows. */
+/* The driver calls take the caller's time, so their number must not grow with that of the rows. */
 static void rows_that_repeat_or_overlap_are_few_calls(void)
 {
 	static const uint64_t sizes[] = { 1, 7, 8, 24 }, apart[] = { 0, 1, 5, 8, 23 };
@@ -241,7 +242,8 @@ static void rows_that_repeat_or_overlap_are_few_calls(void)
 	two_close(&t);
 }
 
-/* n writes of `size` bytes in one post, 64 bytes apart; gives how many launches they were. */
+/* Posts n writes of `size` bytes together, 64 bytes apart. Returns the number of kernel
+ * launches. */
 static unsigned long launches(struct two *t, uint32_t n, uint64_t size, uint32_t fence_at)
 {
 	dg_wr wr[300];
@@ -275,12 +277,12 @@ static void eight_small_operations_are_one_launch(void)
 		CHECK_EQ(launches(&t, 8, size, 0), 1);
 		CHECK_EQ(launches(&t, 300, size, 0), 1);
 	}
-	CHECK_EQ(launches(&t, 16, 8, 8), 2); /* the fence stands between two launches */
+	CHECK_EQ(launches(&t, 16, 8, 8), 2); /* the fence separates two launches */
 	CHECK_EQ(launches(&t, 16, 8, 4), 1); /* 4 copies, then a launch */
 	two_close(&t);
 }
 
-/* Over and over, so that operations lie across the end of the rings. */
+/* Repeatedly, so that operations wrap around the end of the rings. */
 static void launches_go_round_the_ring(void)
 {
 	struct two t;
@@ -316,7 +318,7 @@ static void a_gpu_that_does_not_use_host_addresses_copies_one_by_one(void)
 	without_the_kernel_they_are_copies("attr91=0");
 }
 
-/* What stops an importer that does not play by the rules: the GPU's own page tables. */
+/* The GPU's page tables stop an importer that does not keep to the protocol. */
 static void a_read_only_import_is_read_only_on_the_gpu(void)
 {
 	static const size_t sizes[] = { 1, 8, 100, 4096, 40000 };
@@ -336,7 +338,7 @@ static void a_read_only_import_is_read_only_on_the_gpu(void)
 		CHECK_EQ(done(&t.f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 		CHECK_EQ(t.remote_bytes[0], before);
 		entry->access = DG_ACCESS_READ;
-		wr.op = DG_READ; /* the context lives */
+		wr.op = DG_READ; /* the context still works */
 		CHECK_EQ(done(&t.f.tq, &wr).status, DG_OK);
 		CHECK_EQ(t.f.local_bytes[0], before);
 	}
@@ -378,7 +380,7 @@ static void a_sleeper_is_woken_by_the_driver(void)
 	for (int i = 0; i < 50; i++) {
 		gpu_knobs(i % 2 ? "copy_us=1000" : "");
 		CHECK_EQ(dg_queue_post(t.f.q, &wr, 1), 0);
-		if (dg_queue_arm(t.f.q) == 1 && dg_queue_arm(t.f.q) == 1) { /* twice, asked for once */
+		if (dg_queue_arm(t.f.q) == 1 && dg_queue_arm(t.f.q) == 1) { /* armed twice, requested once */
 			CHECK(gpu_calls("cuLaunchHostFunc") <= 1);
 			CHECK(readable(dg_queue_fileno(t.f.q), 20000));
 		}
@@ -409,7 +411,7 @@ static void a_sleeper_is_woken_at_the_first_of_many(void)
 	two_close(&t);
 }
 
-/* Nobody looks at the queue but the door's thread, which finds the context gone. */
+/* Only the share server's thread polls the queue; it finds that the context is lost. */
 static void a_sleeper_is_woken_when_the_context_is_lost(void)
 {
 	struct two t;
@@ -427,7 +429,7 @@ static void a_sleeper_is_woken_when_the_context_is_lost(void)
 	two_close(&t);
 }
 
-/* One thread's queue over regions that all share. */
+/* One thread with its own queue over shared regions. */
 struct worker {
 	struct two *t;
 	uint32_t number;
@@ -445,7 +447,8 @@ static void *work(void *arg)
 
 	CHECK_EQ(test_queue_open(&tq, f->dev, 64, DG_PATH_WORKER, 0, 60 * SECOND), 0);
 	for (uint32_t turn = 0; turn < 60; turn++) {
-		/* One alone is two halves: all share the scratch, whose bytes race and mean nothing. */
+		/* A single write is two halves; the threads share the scratch granule, whose
+		 * content is irrelevant. */
 		uint32_t n = turn % 3 ? 64 : 1, size = n == 1 ? 16 * (turn + 1) : turn % 5 ? 8 + turn : 500;
 
 		for (uint32_t i = 0; i < n; i++) {
@@ -483,7 +486,7 @@ static void each_thread_has_a_queue_and_others_look_at_it(void)
 		CHECK_EQ(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
 	}
 	for (int i = 0; i < 300; i++) {
-		dg_region *r = registered(t.f.dev, t.f.local_bytes + 5, 100, RW); /* a part of what is pinned */
+		dg_region *r = registered(t.f.dev, t.f.local_bytes + 5, 100, RW); /* part of pinned memory */
 
 		dg_devices_poll();
 		CHECK_EQ(dg_region_close(r, SECOND), 0);
@@ -514,7 +517,7 @@ int main(int argc, char **argv)
 		TEST(each_thread_has_a_queue_and_others_look_at_it),
 	};
 
-	/* Not by dgkit, which takes what functions there are then and there. */
+	/* Not through dgkit, which would look up the available functions now. */
 	if (!dlopen("libcuda.so.1", RTLD_NOW)) {
 		printf("skip: %s\n", dlerror());
 		return CHECK_SKIPPED;

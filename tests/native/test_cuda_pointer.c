@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What dg_cuda_pointer_query() says of addresses, over the stand-in for CUDA's driver. */
+/* Results of dg_cuda_pointer_query() for all kinds of addresses, with the fake CUDA driver. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@ static char *as_pointer(address at)
 	return (char *)(uintptr_t)at;
 }
 
-/* Address space for n granules. */
+/* Reserves address space for n granules. */
 static address reserve(int n)
 {
 	address at;
@@ -27,7 +27,7 @@ static address reserve(int n)
 	return at;
 }
 
-/* A granule of physical memory there. */
+/* Maps a granule of physical memory. */
 static void map_granule(address at, bool with_fd)
 {
 	/* CUmemAllocationProp and CUmemAccessDesc as words */
@@ -82,7 +82,7 @@ static void virtual_memory_has_an_fd_that_exec_closes(void)
 	map_granule(at + 2 * GRANULE, true);
 	CHECK_EQ(dg_cuda_pointer_query(as_pointer(at + 2 * GRANULE + 64), GRANULE - 64, &m), 0);
 	CHECK_EQ(m.kind, DG_KIND_CUDA_VMM);
-	CHECK_EQ(m.fd_offset, 64); /* in its block, not in what was reserved */
+	CHECK_EQ(m.fd_offset, 64); /* in its block, not in the reserved range */
 	CHECK_EQ(m.block, GRANULE);
 	CHECK_EQ(fcntl(m.fd, F_GETFD), FD_CLOEXEC);
 	is_of_this_gpu(&m);
@@ -178,7 +178,7 @@ static void a_search_leaves_the_current_context_as_it_was(void)
 
 	DRIVER("cuCtxSetCurrent", (void *), NULL);
 	CHECK_EQ(dg_cuda_pointer_query(at, 64, &m), 0);
-	CHECK_EQ(m.kind, DG_KIND_CUDA_IPC); /* which needs one */
+	CHECK_EQ(m.kind, DG_KIND_CUDA_IPC); /* which requires a current context */
 	DRIVER("cuCtxGetCurrent", (void **), &after);
 	CHECK(after == before);
 }

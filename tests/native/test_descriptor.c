@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A descriptor comes from anywhere. Whatever was done to its bytes, it is refused by name. */
+/* A descriptor is untrusted input: whatever was done to its bytes, it is refused with the right
+ * error. */
 #include <errno.h>
 #include <stddef.h>
 
@@ -26,7 +27,7 @@ static int packed(struct dg_descriptor d, uint8_t buf[DG_DESCRIPTOR_MAX])
 	return len;
 }
 
-/* What is wrong with a descriptor that was packed, checksum and all, from these fields. */
+/* Returns the error of a descriptor packed from these fields, with a valid checksum. */
 static int verdict(struct dg_descriptor d)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
@@ -71,7 +72,7 @@ static void each_truncation_is_refused(void)
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 
 	for (int len = packed(good(), buf) - 1; len >= 0; len--) {
-		uint8_t *exact = malloc(len ? len : 1); /* so that a sanitizer sees a read past the end */
+		uint8_t *exact = malloc(len ? len : 1); /* exact size, so that a sanitizer detects a read past the end */
 
 		memcpy(exact, buf, len);
 		CHECK_EQ(dg_descriptor_check(exact, len), -EBADMSG);
@@ -146,7 +147,7 @@ static void fields_without_sense_are_refused(void)
 	CHECK_SAYS(dg_last_error(), "path");
 }
 
-/* Imports what `alter` made of a good descriptor. */
+/* Tries to import a descriptor. */
 static int import_of(struct dg_descriptor d)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
@@ -175,7 +176,7 @@ static void a_descriptor_of_a_dead_process_says_that_it_is_gone(void)
 	CHECK_EQ(import_of(good()), -ENOTCONN);
 }
 
-/* Exports real bytes, lets `alter` change the descriptor, and imports that. */
+/* Exports real bytes, lets `alter` change the descriptor, and imports it. */
 static int import_altered(void (*alter)(struct dg_descriptor *))
 {
 	static uint8_t bytes[4096];
@@ -222,7 +223,8 @@ static void a_key_that_the_exporter_does_not_know_opens_nothing(void)
 	CHECK_EQ(import_altered(with_another_key), -ENOKEY);
 }
 
-/* Refused, or opened as what the exporter's table says: import_altered checks the second. */
+/* Either refused, or opened with the size and access of the exporter's table (checked by
+ * import_altered()). */
 static void edited_size_and_access_gain_nothing(void)
 {
 	int rc = import_altered(asking_for_more);

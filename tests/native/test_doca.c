@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The provider softdoca: what the conformance suite does not see. */
+/* The provider softdoca: what the conformance suite does not cover. */
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "share/descriptor.h"
 #include "fixture.h"
 
-#define TASK_MAX (2u << 20) /* softdoca's limit, that of a BlueField */
+#define TASK_MAX (2u << 20) /* softdoca's limit, the same as a BlueField's */
 
 static void a_device_says_what_it_is(void)
 {
@@ -85,7 +85,7 @@ static void a_descriptor_carries_docas_export(void)
 	CHECK(a.blob_length > sizeof(address));
 	memcpy(&address, a.blob, sizeof(address));
 	CHECK(address == (uintptr_t)f.remote_bytes);
-	/* A read-only export is one to DOCA, too: another map, which nobody may write through. */
+	/* A read-only export is read-only for DOCA, too: it uses another map. */
 	CHECK(a.blob_length != n.blob_length || memcmp(a.blob, n.blob, a.blob_length));
 	fix_close(&f);
 }
@@ -147,7 +147,7 @@ static void rows_larger_than_a_task_land_where_they_should(void)
 	fix_close(&f);
 }
 
-/* More than the tasks that a queue has, each larger than what it has in flight at a time. */
+/* More operations than a queue has tasks, then operations larger than its limit in flight. */
 static void many_operations_wait_for_tasks_and_all_complete(void)
 {
 	enum { N = 3000, LARGE = 40 };
@@ -169,7 +169,7 @@ static void many_operations_wait_for_tasks_and_all_complete(void)
 	fix_close(&f);
 }
 
-/* A task that fails stops DOCA's context, and what was in flight with it. */
+/* A task that fails stops DOCA's context and flushes what was in flight. */
 static void after_an_error_the_queue_goes_on(void)
 {
 	enum { N = 20 };
@@ -255,7 +255,7 @@ static void a_sleeper_is_woken_by_docas_notification(void)
 	fix_close(&f);
 }
 
-/* The floor of the provider's own calls: as many samples as asked for, on a queue that goes on after it. */
+/* dg_measure_bare() returns the requested number of samples, and the queue works afterwards. */
 static void the_bare_loop_takes_its_samples(void)
 {
 	uint64_t samples[100];
@@ -281,7 +281,8 @@ static void the_bare_loop_takes_its_samples(void)
 	fix_close(&f);
 }
 
-/* One that DOCA never ends: the loop gives up, its memory stays, and the queue goes on. */
+/* DOCA never completes a task: the loop gives up, the memory stays in use, and the queue still
+ * works. */
 static void the_bare_loop_ends_though_a_task_does_not(void)
 {
 	uint64_t samples[100];
@@ -302,7 +303,8 @@ static void the_bare_loop_ends_though_a_task_does_not(void)
 	fix_close(&f);
 }
 
-/* Regions come and go in one thread while a queue, which keeps buffers over them, is used in another. */
+/* One thread opens and closes regions while another uses a queue, which keeps buffers over
+ * regions. */
 struct busy {
 	struct fix *f;
 	atomic_bool over;
@@ -353,7 +355,7 @@ static void regions_close_while_a_queue_is_busy_with_others(void)
 	fix_close(&f);
 }
 
-/* Several pairs of regions in turn through one queue: its tasks are pointed at each anew. */
+/* One queue alternates between several pairs of regions, so its tasks are bound again each time. */
 static void a_queue_goes_from_region_to_region(void)
 {
 	enum { N = 6 };
@@ -402,7 +404,7 @@ static void a_child_of_a_fork_opens_its_own(void)
 		CHECK_EQ(dg_queue_close(f.q), 0);
 		dg_queue_free(f.q);
 		CHECK_EQ(dg_device_close(f.dev, 0), 0);
-#ifndef __SANITIZE_THREAD__ /* which follows no threads of a child */
+#ifndef __SANITIZE_THREAD__ /* does not support threads in the child of a fork */
 		fix_open(&f, 4096, 4);
 		wr = record(&f, DG_WRITE, 8, 0, 0);
 		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two processes over softdoca: what one exports by DOCA the other imports, also as from another machine. */
+/* Two processes with softdoca: one exports with DOCA, the other imports, also as if from another
+ * machine. */
 #include "share/descriptor.h"
 #include "two_sides.h"
 
@@ -7,10 +8,12 @@
 #define BIG (256u << 20)
 #define DEPTH 16
 
-/* The exporter's part: memory with a pattern, its descriptor said; then it is told what to do. */
+/* The exporter fills its memory with a pattern, sends the descriptor, and then executes
+ * commands. */
 enum { LEAVE, FILL, CLOSE };
 
-/* Those of the door's threads: a thread sanitizer sees them, and no order by way of another process. */
+/* Takes the locks that the share server's thread takes, so that ThreadSanitizer sees an order:
+ * it does not see order through another process. */
 static void take_locks(dg_device *dev)
 {
 	uint8_t byte;
@@ -212,7 +215,7 @@ static void what_softdoca_lends_soft_reaches_as_before(void)
 	leave(o);
 }
 
-/* The descriptor as one of another machine, where there is no door to its exporter. */
+/* Returns the descriptor as if of another machine, without a share server to contact. */
 static struct dg_descriptor from_other_machine(const struct token *t)
 {
 	struct dg_descriptor d;
@@ -247,7 +250,7 @@ static void memory_of_another_machine_is_reached_without_a_share_server(void)
 	CHECK_EQ(info_of(f.remote).method, DG_METHOD_DOCA);
 	CHECK_EQ(info_of(f.remote).peer_pid, 0);
 	exchange(&f, o);
-	/* What is revoked there only DOCA knows. */
+	/* Only DOCA knows about a revocation on another machine. */
 	command(o, CLOSE);
 	wr = record(&f, DG_READ, 64, 0, 0);
 	status = done(&f.tq, &wr).status;
@@ -322,7 +325,7 @@ static void an_exporter_that_dies_under_transfers_ends_them(void)
 			CHECK(t[i].wc.status == DG_OK || t[i].wc.status == DG_PEER_LOST);
 		}
 		CHECK_EQ(t[DEPTH - 1].wc.status, DG_PEER_LOST);
-		/* The queue goes on, with memory that is still there. */
+		/* The queue still works with other memory. */
 		CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
 		f.source = registered(f.dev, f.remote_bytes, BIG, RW);
 		f.remote = imported(f.dev, f.source, RW);
@@ -389,7 +392,7 @@ static void an_importer_that_is_killed_holds_nothing(void)
 
 	export_to(importer, &dev, &region);
 	CHECK_EQ(info_of(region).importers, 1);
-	CHECK_EQ(kill(importer.pid, SIGKILL), 0); /* and it is not even reaped yet */
+	CHECK_EQ(kill(importer.pid, SIGKILL), 0); /* not yet reaped */
 	CHECK_EQ(dg_region_close(region, 10 * SECOND), 0);
 	kill_and_reap(importer);
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fault provider does what its rules say, and nothing is left behind by it. */
+/* The provider fault does what its rules say and leaves nothing behind. */
 #include "fixture.h"
 
 #define ALWAYS .every = 1, .max_size = UINT64_MAX, .ppm = 1000000, .ops = 3
 #define SIZE (1 << 16)
 
-/* A fixture over the provider in `wrapped`, under these rules. */
+/* Opens a fixture with fault over the provider `wrapped`, with these rules. */
 static void fault_open(struct fix *f, const dg_fault_rule *rules, uint32_t n, uint64_t op_timeout_ns)
 {
 	dg_device_config config = { .over = wrapped, .rules = rules, .n_rules = n };
@@ -32,7 +32,7 @@ static void close_regions(struct fix *f)
 	CHECK_EQ(dg_region_close(f->local, 0), 0);
 }
 
-/* Polls until n completions are there; their users go to order. */
+/* Polls n completions; their `user` values go to order. */
 static void poll_order(struct fix *f, uint32_t n, uint64_t *order, dg_wc *last)
 {
 	for (uint32_t got = 0; got < n;) {
@@ -62,7 +62,7 @@ static void an_error_is_reported_and_copies_nothing(void)
 	}
 }
 
-/* Which of n writes of 100 + i bytes fail, as a bit mask. */
+/* Returns which of n operations of 100 + i bytes fail, as a bit mask. */
 static uint64_t failures(const dg_fault_rule *rule, uint32_t op, uint32_t n)
 {
 	uint64_t mask = 0;
@@ -132,7 +132,7 @@ static void a_delayed_operation_takes_at_least_its_delay(void)
 	fix_close(&f);
 }
 
-/* The same for one who sleeps on the fd: a delay must wake him. */
+/* The end of a delay must wake a caller that sleeps on the fd. */
 static void a_delay_that_ends_wakes_the_sleeper(void)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 20 * MS, ALWAYS };
@@ -165,7 +165,7 @@ static void a_reordered_operation_comes_after_the_next(void)
 
 	fault_open(&f, &rule, 1, 60 * SECOND);
 	for (uint32_t i = 0; i < 3; i++) {
-		wr[i] = record(&f, DG_WRITE, 100, 100 * i, 0); /* all to one place: the last wins */
+		wr[i] = record(&f, DG_WRITE, 100, 100 * i, 0); /* all to the same place: the last one wins */
 		wr[i].user = i;
 	}
 	CHECK_EQ(dg_queue_post(f.q, wr, 3), 0);
@@ -217,7 +217,8 @@ static void a_fence_holds_under_delays_and_reordering(void)
 	}
 }
 
-/* Whatever is held back is let go between chains, never within one: a chain whose part fails, fails. */
+/* Delayed operations are released between chains, never within one; a chain fails if one of its
+ * requests does. */
 static void a_held_operation_never_comes_between_the_parts_of_a_chain(void)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_REORDER, .delay_ns = 10 * SECOND, .count = 1, ALWAYS };
@@ -245,7 +246,7 @@ static void a_held_operation_never_comes_between_the_parts_of_a_chain(void)
 	poll_order(&f, 1, order, &wc);
 	CHECK_EQ(wc.user, 0);
 	CHECK_EQ(wc.status, DG_OK);
-	CHECK_EQ(f.remote_bytes[200], 0); /* the part after the one that failed */
+	CHECK_EQ(f.remote_bytes[200], 0); /* the request after the one that failed */
 	CHECK_EQ(dg_queue_pending(f.q), 0);
 	fix_close(&f);
 	CHECK_EQ(munmap(gone, 4096), 0);
@@ -301,7 +302,7 @@ static void a_lost_completion_ends_as_timed_out(void)
 	CHECK_EQ(dg_transfer_drop(t.ticket), 0);
 	wr.local_offset = wr.remote_offset = 1000;
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
-	close_regions(&f); /* nothing is in flight by the regions' account */
+	close_regions(&f); /* the regions have nothing in flight */
 	fix_close(&f);
 }
 
@@ -320,7 +321,7 @@ static void arming_reports_a_lost_completion(void)
 	start = dg_now_ns();
 	while (dg_now_ns() - start < 100 * MS)
 		;
-	/* It is overdue now, and no fd will ever say so: arm does. */
+	/* The operation is overdue and will never signal the fd, so arming must report it. */
 	CHECK_EQ(dg_queue_arm(f.q), 0);
 	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, 0), 1);
 	CHECK_EQ(wc.status, DG_TIMED_OUT);
@@ -391,7 +392,7 @@ static void a_lost_chain_gives_all_its_places_back_at_close(void)
 	fault_open(&f, &rule, 1, 1000 * SECOND);
 	for (uint32_t i = 0; i < 5; i++)
 		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
-	wr[1].flags = DG_FENCE | DG_CHAIN; /* waits in the ring behind the delayed one */
+	wr[1].flags = DG_FENCE | DG_CHAIN; /* waits in the ring behind the delayed operation */
 	wr[2].flags = wr[3].flags = DG_CHAIN;
 	CHECK_EQ(dg_queue_post(f.q, wr, 5), 0);
 	CHECK_EQ(dg_queue_close(f.q), 0);
@@ -415,7 +416,7 @@ static void a_stamp_that_was_shared_says_so(void)
 	wr = record(&f, DG_WRITE, 100, 0, 0);
 	CHECK_EQ(dg_queue_run(f.q, &wr, 1, wc, SECOND), 1);
 	CHECK_EQ(wc[0].flags & DG_SHARED_STAMP, 0);
-	/* Two posts of one record: only the provider can have shared a stamp, and two that are equal were. */
+	/* Two posts of one record each: equal stamps must be marked as shared by the provider. */
 	for (uint32_t i = 0; i < 2000; i++) {
 		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two processes, each way to the other's memory: bytes, access, files that shrink, strangers. */
+/* Two processes, with each method to reach the other's memory: bytes, access, files that shrink,
+ * malformed requests. */
 #include "share/descriptor.h"
 #include "share/server.h"
 #include "share/unix_socket.h"
@@ -9,7 +10,8 @@
 
 #define SIZE ((3u << 20) + 5)
 
-/* Imports what it hears of, moves bytes both ways in every shape, says the method. */
+/* Imports the descriptor it receives, moves bytes both ways in every shape, and sends the
+ * method. */
 static void mover(int fd)
 {
 	struct token token;
@@ -23,7 +25,7 @@ static void mover(int fd)
 	CHECK_EQ(done(&f.tq, wr).status, DG_OK);
 	check_pattern(f.local_bytes, 0, SIZE, 1);
 	fill(f.local_bytes, SIZE, 2);
-	for (uint32_t n = 1; n < 200; n++) { /* 100 bytes apart, so that what lies between is left */
+	for (uint32_t n = 1; n < 200; n++) { /* with gaps, so that the bytes in between must stay */
 		wr[0] = record(&f, DG_WRITE, n % 90 + 1, 300 * n, 300 * n);
 		CHECK_EQ(done(&f.tq, wr).status, DG_OK);
 	}
@@ -58,7 +60,8 @@ static void check_moved(const uint8_t *bytes)
 	}
 }
 
-/* Exports SIZE bytes of m to another process, which moves them about. Gives the method it used. */
+/* Exports SIZE bytes of m to another process, which moves bytes. Returns the method that it
+ * used. */
 static int moved_by(dg_memory m)
 {
 	struct other o = start(mover);
@@ -72,7 +75,7 @@ static int moved_by(dg_memory m)
 	say(o.fd, &token, sizeof(token));
 	method = hear_int(o.fd);
 	join(o);
-	info_of(r); /* takes the lock that copies for others are made under, so that TSan sees an order */
+	info_of(r); /* takes the lock under which copies for importers are made, so that TSan sees an order */
 	check_moved(m.addr);
 	CHECK_EQ(dg_region_close(r, 0), 0);
 	CHECK_EQ(dg_device_close(dev, 0), 0);
@@ -97,7 +100,7 @@ static void a_part_of_a_memfd_is_mapped(void)
 static void plain_memory_is_copied_by_the_importer_where_it_may(void)
 {
 	if (!choose(BY_VM))
-		return; /* by capability: an emulator has no process_vm_readv */
+		return; /* not supported: an emulator has no process_vm_readv */
 	CHECK_EQ(moved_by(plain_memory(pages(SIZE), SIZE)), BY_VM);
 }
 
@@ -158,7 +161,7 @@ static int connect_share(const char *path)
 	return fd;
 }
 
-/* One question as a program would ask it that is not this library. */
+/* Sends one request and receives the reply, without this library's importer. */
 static struct dg_share_reply send_request(int fd, struct dg_share_request q)
 {
 	struct dg_share_reply a;
@@ -173,7 +176,7 @@ static struct dg_share_reply send_request(int fd, struct dg_share_request q)
 	return a;
 }
 
-/* Asks for more than the export allows; the exporter's table decides, not the asker. */
+/* Requests more than the export allows: the exporter's table decides, not the importer. */
 static void rule_breaker(int fd)
 {
 	struct dg_share_request q = { .kind = SHARE_IMPORT };
@@ -239,7 +242,7 @@ static void send_with_fds(int server, const void *bytes, size_t n)
 	close(fds[1]);
 }
 
-/* Says nonsense to a door, in every way; then imports as one should. */
+/* Sends malformed requests of every kind to a share server, then imports correctly. */
 static void malformed_sender(int fd)
 {
 	uint8_t noise[sizeof(struct dg_share_request) + 100];
@@ -256,7 +259,7 @@ static void malformed_sender(int fd)
 		server = connect_share(d.path);
 		send_with_fds(server, noise, n);
 		close(server);
-		memcpy(noise, &q, sizeof(q) < n ? sizeof(q) : n); /* truncated and extended good ones */
+		memcpy(noise, &q, sizeof(q) < n ? sizeof(q) : n); /* valid requests, truncated and extended */
 		server = connect_share(d.path);
 		send_with_fds(server, noise, n);
 		close(server);
@@ -264,13 +267,13 @@ static void malformed_sender(int fd)
 	}
 	for (int i = 0; i < 50; i++)
 		close(connect_share(d.path));
-	server = connect_share(d.path); /* and this one says nothing at all */
+	server = connect_share(d.path); /* a connection that sends nothing */
 	q.kind = SHARE_IMPORT;
 	q.version = SHARE_VERSION + 1;
 	CHECK_EQ(dg_unix_socket_send(server, &q, sizeof(q), NULL, 0), (ssize_t)sizeof(q));
 	import_fix(&f, &token, 4096, 4);
 	q.version = SHARE_VERSION;
-	q.kind = SHARE_RELEASE; /* slots of ours only, so this frees nobody's */
+	q.kind = SHARE_RELEASE; /* a connection's own slots only, so this frees none of another */
 	for (q.slot = 0; q.slot < 100; q.slot++)
 		dg_unix_socket_send(server, &q, sizeof(q), NULL, 0);
 	say_int(fd, 0);
@@ -301,7 +304,7 @@ static void malformed_requests_are_rejected_and_other_clients_unaffected(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-/* A mapped file of 16 pages that can be cut. */
+/* Maps a file of 16 pages that can be truncated. */
 static dg_memory file_memory(int *fd)
 {
 	char name[] = P_tmpdir "/dgkit-test-XXXXXX";
@@ -323,11 +326,11 @@ static void only_a_file_that_can_shrink_may_fault(void)
 	dg_memory file, memfd = sealed_memory(4096), odd = sealed_memory(100);
 	int fd;
 
-	file = file_memory(&fd); /* which may */
+	file = file_memory(&fd); /* may fault */
 	CHECK_EQ(dg_memory_may_fault(pages(4096), 4096), 0);
 	CHECK_EQ(dg_memory_may_fault(memfd.addr, memfd.size), 0);
 	CHECK_EQ(dg_memory_may_fault(odd.addr, odd.size), 0);
-	close(memfd.fd); /* nothing here says any more that it is sealed */
+	close(memfd.fd); /* no open fd shows any more that it is sealed */
 	CHECK_EQ(dg_memory_may_fault(memfd.addr, memfd.size), 1);
 	CHECK_EQ(dg_memory_may_fault(file.addr, file.size), 1);
 }
@@ -344,7 +347,7 @@ static void file_importer(int fd)
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	check_pattern(f.local_bytes, 0, 16 * 4096, 1);
 	say_int(fd, 0);
-	hear_int(fd); /* it is cut now */
+	hear_int(fd); /* the file is truncated now */
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 	wr = record(&f, DG_WRITE, 4096, 0, 8 * 4096);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
@@ -356,7 +359,7 @@ static void file_importer(int fd)
 static void an_exported_file_that_is_cut_gives_errors_and_no_signal(void)
 {
 	if (!choose(BY_VM))
-		return; /* by capability: no process_vm_readv, so no file is registered */
+		return; /* not supported: without process_vm_readv no file can be registered */
 	for (enum how how = BY_VM; how <= BY_PROXY; how++) {
 		struct other o;
 		dg_device *dev;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that could kill whoever maps it is refused on both sides, and so is an exporter that lies. */
+/* Memory that could raise SIGBUS is refused on both sides, and so are malformed replies of an
+ * exporter. */
 #include <sys/un.h>
 
 #include "share/descriptor.h"
@@ -56,7 +57,7 @@ static void memory_that_could_kill_its_user_is_refused(void)
 	CHECK_EQ(munmap(at, 8192), 0);
 }
 
-/* What a false exporter answers to the first question. */
+/* The reply of a fake exporter to the first request, and the expected result. */
 struct reply_case {
 	struct dg_share_reply answer;
 	size_t size; /* of the message */
@@ -64,10 +65,10 @@ struct reply_case {
 	size_t memory_size;
 	int memory_seals;
 	size_t control_size;
-	int want; /* what dg_region_import says */
+	int want; /* expected result of dg_region_import() */
 };
 
-/* A lie that would be the truth: of 4096 bytes in a memfd. */
+/* A valid reply: 4096 bytes in a memfd. */
 static struct reply_case valid_reply(void)
 {
 	return (struct reply_case){
@@ -94,10 +95,10 @@ static void send_case(int conn, const struct reply_case *reply_case)
 	while (n)
 		close(fds[--n]);
 	while (dg_unix_socket_recv(conn, &q, sizeof(q), fds, &n) > 0)
-		; /* until the importer hangs up */
+		; /* until the importer disconnects */
 }
 
-/* Serves lies from the folder of sockets, one connection each. */
+/* Serves reply cases on a socket, one connection each. */
 static void serve_reply_cases(int fd)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -173,7 +174,7 @@ static void a_malformed_reply_is_refused(void)
 	snprintf(path, sizeof(path), "%s/liar.sock", own_folder);
 	say(o.fd, path, sizeof(path));
 	hear_int(o.fd);
-	CHECK_EQ(import_of_case(dev, o, path, &all[0]), 0); /* opens the door here, too */
+	CHECK_EQ(import_of_case(dev, o, path, &all[0]), 0); /* also starts this process's share server */
 	fds = entries("/proc/self/fd");
 	for (int i = 0; i < n; i++) {
 		int rc = import_of_case(dev, o, path, &all[i]);
@@ -187,7 +188,7 @@ static void a_malformed_reply_is_refused(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-/* An error may be no errno at all: whatever it is, the import fails. */
+/* The error in a reply may be any number: the import fails. */
 static void an_error_outside_the_errno_range_is_still_an_error(void)
 {
 	static const uint32_t errors[] = { 100000, INT32_MAX, 1u << 31, UINT32_MAX };
@@ -202,7 +203,7 @@ static void an_error_outside_the_errno_range_is_still_an_error(void)
 		struct reply_case reply_case = valid_reply();
 
 		reply_case.answer.error = errors[i];
-		memset(reply_case.answer.text, 'x', sizeof(reply_case.answer.text)); /* and its text does not end */
+		memset(reply_case.answer.text, 'x', sizeof(reply_case.answer.text)); /* not NUL-terminated */
 		CHECK(import_of_case(dev, o, path, &reply_case) < 0);
 	}
 	CHECK_EQ(shutdown(o.fd, SHUT_WR), 0);
@@ -258,7 +259,7 @@ static void a_memfd_that_grew_is_mapped_anew(void)
 	fix_close(&f);
 }
 
-/* Answers the import of memory in place, and then each copy with a status that is none. */
+/* Replies to an import of unshared memory, and to each copy with an undefined status. */
 static void exporter_with_undefined_status(int fd)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -277,7 +278,8 @@ static void exporter_with_undefined_status(int fd)
 		reply_case.answer.tag = q.tag;
 		reply_case.answer.size = i ? 0 : 4096;
 		reply_case.answer.has_control = !i;
-		/* As the engine says that there is more to do: the last row's, then all is well. */
+		/* The value of OP_MORE for the last row, so that the engine would continue past
+		 * the end. */
 		reply_case.answer.status = i && q.offset >= 2048 ? UINT32_MAX : 0;
 		fds[0] = i ? -1 : memfd_of(CONTROL_SIZE, F_SEAL_SHRINK | F_SEAL_GROW);
 		if (q.kind != SHARE_RELEASE)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many regions, many cycles, forks: nothing is left, and nobody is mistaken for another. */
+/* Many regions, many cycles, forks: nothing is left behind, and nothing is mixed up. */
 #include <malloc.h>
 #include <sys/syscall.h>
 
@@ -13,7 +13,7 @@
 #define CYCLES (SANITIZED ? 200 : 1000)
 #define MANY (SANITIZED ? 5000u : 100000u)
 
-/* Imports `count` regions, touches each, and says so; closes them when told. */
+/* Imports `count` regions, writes to each and reports; closes them on request. */
 static void importer_of_many(int fd)
 {
 	uint32_t count = hear_int(fd);
@@ -74,7 +74,7 @@ static void many_regions_over_one_buffer_come_and_go(void)
 	for (uint32_t i = 0; i < MANY; i++)
 		CHECK_EQ(((uint8_t *)whole.addr)[i], i % 251);
 	start_ns = dg_now_ns();
-	say_int(o.fd, 0); /* half of all pairs are closed here first, half there */
+	say_int(o.fd, 0); /* about half of the pairs are closed by the exporter first */
 	for (uint32_t i = MANY; i-- > 0;)
 		CHECK_EQ(dg_region_close(r[i], SECOND), 0);
 	hear_int(o.fd);
@@ -109,8 +109,8 @@ static int threads(void)
 	return entries("/proc/self/task");
 }
 
-/* What is used when there are so many threads: one that was joined shows for a moment longer, and
- * ThreadSanitizer starts one of its own with the first that we start. */
+/* Returns the usage once there are n threads: a joined thread is visible for a moment longer,
+ * and ThreadSanitizer starts a thread with the first one of the program. */
 static struct usage usage_with(int n)
 {
 	uint64_t end = dg_now_ns() + 5 * SECOND;
@@ -176,7 +176,7 @@ static void cycles_in_one_process_leave_nothing(void)
 	join(start(cycles));
 }
 
-/* Imports and closes again and again, each time from a device of its own. */
+/* Imports and closes repeatedly, each time with a new device. */
 static void importing_cycles(int fd)
 {
 	struct usage before = { 0 };
@@ -206,7 +206,7 @@ static void importers_that_come_and_go_leave_nothing(void)
 {
 	int alone = threads();
 
-	mallopt(M_ARENA_MAX, 1); /* a thread's own arena would count as a mapping */
+	mallopt(M_ARENA_MAX, 1); /* a thread's malloc arena would count as a mapping */
 	for (enum how how = BY_MAP; how <= BY_PROXY; how++) {
 		struct other o;
 		struct usage before;
@@ -222,7 +222,7 @@ static void importers_that_come_and_go_leave_nothing(void)
 		dev = device_spinning(0);
 		fill(m.addr, 4096, 4);
 		t = export_of(exportable(dev, &m), RW);
-		before = usage_with(alone + 2); /* the engine and the door */
+		before = usage_with(alone + 2); /* the engine and the share server */
 		say(o.fd, &t, sizeof(t));
 		hear_int(o.fd);
 		check_usage(before);
@@ -233,7 +233,7 @@ static void importers_that_come_and_go_leave_nothing(void)
 	}
 }
 
-/* Exports a page and says, when asked, how many imports of it there are. */
+/* Exports a page and sends its number of imports on request. */
 static void counting_exporter(int fd)
 {
 	dg_device *dev = device_spinning(0);
@@ -250,7 +250,7 @@ static void counting_exporter(int fd)
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
-/* While one import stays, so that the end of the connection does not do it for them. */
+/* One import stays open, so that the end of the connection does not release the others. */
 static void many_imports_that_close_at_once_are_all_given_back(void)
 {
 	enum { BURST = 2000 };
@@ -276,7 +276,7 @@ static void many_imports_that_close_at_once_are_all_given_back(void)
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
-/* What the child of a fork may do with what its parent opened: be told so, and let go of it. */
+/* The child of a fork gets EOWNERDEAD for its parent's objects, and can close them. */
 static void child_gets_eownerdead(struct fix *f, dg_prep *p)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
@@ -304,7 +304,7 @@ static void child_gets_eownerdead(struct fix *f, dg_prep *p)
 	CHECK_EQ(dg_device_close(f->dev, SECOND), 0);
 }
 
-/* Runs body in a forked child, which must end well. */
+/* Runs body in a forked child, which must succeed. */
 static void in_child(void (*body)(struct fix *f, dg_prep *p), struct fix *f, dg_prep *p)
 {
 	int status;
@@ -337,7 +337,7 @@ static void a_forked_child_gets_eownerdead_and_leaves_the_parent_intact(void)
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	CHECK_EQ(info_of(f.source).importers, 1);
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);
-	f.remote = imported(f.dev, f.source, RW); /* the door still answers */
+	f.remote = imported(f.dev, f.source, RW); /* the share server still replies */
 	fix_close(&f);
 }
 
@@ -383,7 +383,7 @@ static void a_forked_child_may_open_a_device_of_its_own(void)
 	dg_wr wr;
 
 #ifdef __SANITIZE_THREAD__
-	return; /* it allows no threads in the child of a process that had some */
+	return; /* it does not allow threads in the child of a process with threads */
 #endif
 	fix_open(&f, 4096, 4);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
@@ -392,7 +392,7 @@ static void a_forked_child_may_open_a_device_of_its_own(void)
 	fix_close(&f);
 }
 
-/* Exports, forks a child that lives on, says the child's pid and waits to be killed. */
+/* Exports, forks a child that keeps running, sends the child's pid and waits to be killed. */
 static void exporter_with_child(int fd)
 {
 	dg_device *dev = device_spinning(0);
@@ -433,7 +433,7 @@ static void a_dead_exporter_is_noticed_though_its_child_lives(void)
 	kill_and_reap(o);
 	while (!info_of(f.remote).lost)
 		CHECK(dg_now_ns() - killed < SECOND);
-	CHECK_EQ(kill(child, 0), 0); /* it lives, and has not kept the parent's door */
+	CHECK_EQ(kill(child, 0), 0); /* the child is alive and has not kept the parent's socket */
 	CHECK_EQ(done(&f.tq, &wr).status, DG_PEER_LOST);
 	CHECK_EQ(kill(child, SIGKILL), 0);
 	fix_close(&f);

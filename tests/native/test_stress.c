@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random work by several threads, each with a queue, regions and a model of its own: what the model
- * says must be in memory, in the completions and in the count of places. The seed is printed;
- * DG_SEED=N runs that one again.
+ * Random operations by several threads, each with its own queue, regions and model: memory,
+ * completions and the number of free places must match the model. The seed is printed; DG_SEED=N
+ * repeats that run.
  */
 #include <pthread.h>
 
@@ -14,7 +14,7 @@
 #define SECONDS 2
 #define BYTES 8192u
 #define DEPTH 32u
-#define OUT 24u /* transfers not yet taken, at most */
+#define OUT 24u /* maximum of transfers not yet taken */
 
 static uint64_t next(uint64_t *s)
 {
@@ -29,8 +29,8 @@ static uint32_t below(uint64_t *s, uint32_t n)
 	return (uint32_t)(next(s) >> 20) % n;
 }
 
-/* One thread's world. Operations of one queue are done in posting order, so the model does each as it
- * is posted. */
+/* State of one thread. Operations of a queue run in posting order, so the model applies each one
+ * when it is posted. */
 struct world {
 	dg_device *dev;
 	uint64_t seed, posted;
@@ -99,7 +99,7 @@ static void post_batch(struct world *w)
 	fits = n <= room(w);
 	rc = dg_queue_post(w->tq.q, wr, n);
 	if (!fits && rc == -EAGAIN)
-		return; /* else places of dropped or chained ones came back meanwhile */
+		return; /* otherwise places of dropped or chained operations were freed meanwhile */
 	CHECK_EQ(rc, 0);
 	for (uint32_t i = 0; i < n; i++)
 		model(w, &wr[i]);
@@ -144,7 +144,7 @@ static void post_transfer(struct world *w)
 		CHECK_EQ(t.wc.status, DG_OK);
 }
 
-/* Any of them, not the oldest; or drops it. */
+/* Takes any of the transfers, not the oldest; or drops it. */
 static void take_one(struct world *w)
 {
 	uint32_t i = w->n_out ? below(&w->seed, w->n_out) : 0;
@@ -182,19 +182,20 @@ static void run_batch(struct world *w)
 	CHECK_EQ(dg_prep_close(p), 0);
 }
 
-/* Until nothing is in flight; then memory is what the model says. */
+/* Waits until nothing is in flight; then memory must match the model. */
 static void settle(struct world *w)
 {
 	while (w->n_out)
 		take_one(w);
 	while (w->polled)
 		poll_some(w);
-	run_batch(w); /* in order behind what was dropped */
+	run_batch(w); /* ordered after the dropped ones */
 	CHECK(!memcmp(w->local_bytes, w->local_model, BYTES));
 	CHECK(!memcmp(w->remote_bytes, w->remote_model, BYTES));
 }
 
-/* Closes things in a random order with work in flight, or after settling; then opens them anew. */
+/* Closes everything in random order, with operations in flight or after settling; then reopens
+ * it. */
 static void reopen(struct world *w)
 {
 	dg_region *r[3] = { w->local, w->source, w->remote };
@@ -275,7 +276,7 @@ static void random_work_of_several_queues_keeps_to_the_model(void)
 	printf("%llu operations\n", (unsigned long long)posted);
 }
 
-/* Has all counters of the queue's rings begin at `at`, as if so many operations had gone before. */
+/* Sets all counters of the queue's rings to `at`, as if that many operations had been posted. */
 static void preset(dg_queue *q, uint32_t at)
 {
 	struct dg_pipe *p = &q->pipe;
@@ -284,7 +285,7 @@ static void preset(dg_queue *q, uint32_t at)
 	q->dev->ops->detach(q->dev, p);
 	p->sq_tail = p->sq_head = p->cq_tail = p->cq_head = at;
 	for (uint32_t i = 0; i < cap; i++) {
-		uint32_t before = at - 1 - (at - 1 - i) % cap; /* the last number below `at` that lies in place i */
+		uint32_t before = at - 1 - (at - 1 - i) % cap; /* the last number below `at` with index i */
 
 		atomic_store(&p->sq[before & p->mask].seq, before + 1);
 		atomic_store(&p->cq[before & p->mask].seq, before + 1);
@@ -334,7 +335,7 @@ static void ring_counters_may_wrap(void)
 	each_path(4096, 8, counters_wrap);
 }
 
-/* A poster with an id that is long gone, beside one who opens and closes regions all the time. */
+/* One thread posts with stale ids while another opens and closes regions. */
 static atomic_bool over;
 
 static void *churn(void *arg)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A test with two processes (other_process.h): what one exports the other imports.
+ * Tests with two processes (other_process.h): one exports, the other imports.
  */
 #ifndef DGKIT_TWO_SIDES_H
 #define DGKIT_TWO_SIDES_H
@@ -31,7 +31,7 @@ UNUSED static int hear_int(int fd)
 	return value;
 }
 
-/* Waits for the other side to end well. */
+/* Waits for the other process, which must succeed. */
 UNUSED static void join(struct other o)
 {
 	int status;
@@ -41,7 +41,7 @@ UNUSED static void join(struct other o)
 	close(o.fd);
 }
 
-/* Stops it, and returns when it has stopped. */
+/* Stops the process and waits until it has stopped. */
 UNUSED static void stop(struct other o)
 {
 	int status;
@@ -73,7 +73,7 @@ UNUSED static dg_region *import_of(dg_device *dev, const struct token *t)
 	return r;
 }
 
-/* Memory that an importer reaches in this way. */
+/* Returns memory that an importer reaches by this method. */
 UNUSED static dg_memory memory_for(enum how how, size_t size)
 {
 	return how == BY_MAP ? sealed_memory(size) : plain_memory(pages(size), size);
@@ -87,7 +87,8 @@ UNUSED static dg_region *exportable(dg_device *dev, const dg_memory *m)
 	return r;
 }
 
-/* Sets what importers that start from now on will do. False if this machine has no such way. */
+/* Selects the method of importers started from now on. Returns false if this machine does not
+ * support it. */
 UNUSED static bool choose(enum how how)
 {
 	char local_bytes = 1, remote_bytes = 2;
@@ -97,7 +98,8 @@ UNUSED static bool choose(enum how how)
 	return how != BY_VM || process_vm_readv(getpid(), &a, 1, &b, 1, 0) == 1;
 }
 
-/* An importer's fixture: a local region of its own, the remote one by the token, a queue. */
+/* Opens an importer's fixture: its own local region, the remote region of the token, and a
+ * queue. */
 UNUSED static void import_fix(struct fix *f, const struct token *t, size_t local_size, uint32_t depth)
 {
 	memset(f, 0, sizeof(*f));
@@ -113,7 +115,7 @@ UNUSED static void import_fix(struct fix *f, const struct token *t, size_t local
 	f->q = f->tq.q;
 }
 
-/* How many entries a folder has, without . and .. and the fd that looks. */
+/* Returns the number of a folder's entries, without . and .. and the fd used for listing. */
 UNUSED static int entries(const char *folder)
 {
 	DIR *d = opendir(folder);
@@ -128,7 +130,7 @@ UNUSED static int entries(const char *folder)
 
 static char own_folder[] = P_tmpdir "/dgkit-test-XXXXXX";
 
-/* What a killed exporter left is swept by the next one that opens its door. */
+/* Starts a share server, which removes the sockets that killed exporters left behind. */
 UNUSED static void sweep(void)
 {
 	dg_device *dev = device_spinning(0);
@@ -139,7 +141,7 @@ UNUSED static void sweep(void)
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
-/* The tests, with a runtime folder of their own that must be empty after them. */
+/* Runs the tests with a temporary runtime folder, which must be empty afterwards. */
 UNUSED static int run_with_own_folder(const struct test *tests, size_t n, int argc, char **argv)
 {
 	char inner[64];
