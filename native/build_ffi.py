@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the C file of `dgkit._native`: python build_ffi.py dgkit.h _native.c
+"""Write the C file of `dgkit._native`: python build_ffi.py dgkit.h _native.c
 
-What cffi is told is the header itself: the part between its two cdef marks, and the plain
-number constants above them. So there is one copy of each declaration.
+The declarations for cffi are cut from the header: the part between its two cdef marks, and the
+numeric constants above them. So there is one copy of each declaration.
 """
 
 import re
@@ -11,17 +11,17 @@ from pathlib import Path
 
 import cffi
 
-# A cross build takes the build machine's pyconfig.h; this holds it to the target's sizes.
+# A cross build uses the build machine's pyconfig.h; this checks it against the target's sizes.
 SOURCE = """\
 #include "dgkit.h"
 _Static_assert(SIZEOF_VOID_P == sizeof(void *) && SIZEOF_SIZE_T == sizeof(size_t) &&
                SIZEOF_LONG == sizeof(long) && SIZEOF_LONG_LONG == sizeof(long long) &&
-               SIZEOF_WCHAR_T == sizeof(wchar_t), "pyconfig.h is of a machine with other sizes");
+               SIZEOF_WCHAR_T == sizeof(wchar_t), "the type sizes in pyconfig.h are wrong");
 """
 
 
 def declarations(header: str) -> str:
-    """The part of dgkit.h that cffi is told."""
+    """Return the declarations in dgkit.h for cffi."""
     head, body = re.split(r"/\* cdef: begin\..*?\*/", header, flags=re.DOTALL)
     constants = re.findall(r"^#define (DG_\w+) \d+$", head, flags=re.MULTILINE)
     body = body.split("/* cdef: end. */")[0]
@@ -29,7 +29,7 @@ def declarations(header: str) -> str:
 
 
 def main(header: str, output: str) -> None:
-    """Reads the header and writes the C file."""
+    """Read the header and write the C file."""
     ffi = cffi.FFI()
     ffi.cdef(declarations(Path(header).read_text(encoding="utf-8")))
     ffi.set_source("dgkit._native", SOURCE, py_limited_api=True)

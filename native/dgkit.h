@@ -2,26 +2,33 @@
 /*
  * dgkit: move bytes between this process and memory that another process owns.
  *
- * The only public header. It knows addresses, lengths and fds; no Python, no Jupyter.
- * Control calls return 0, a count or a negative errno, and leave the detail in dg_last_error()
- * of the calling thread. Data-path results are dg_wc.status. The two never mix.
+ * This is the only public header. It deals in addresses, lengths and file descriptors, and knows
+ * neither Python nor Jupyter. native/README.md explains the concepts and has a complete example.
  *
- * READ and WRITE are seen from the DPU, the side that moves the bytes: DG_READ brings remote bytes
- * into the local region, DG_WRITE puts local bytes into the remote region. Sizes are bytes, times
- * are nanoseconds of CLOCK_MONOTONIC on the side that owns the queue.
+ * Control calls return 0, a count or a negative errno; dg_last_error() of the calling thread then
+ * has the detail. The result of a transfer is dg_wc.status. The two kinds of result never mix.
  *
- * What each errno of a control call means:
- *   ERANGE out of bounds              EACCES access flags forbid it
- *   EAGAIN queue full                 EALREADY another thread is in this queue
- *   EBUSY  transfers still in flight  EOPNOTSUPP the provider cannot do this
- *   ENODEV no such provider here      ESTALE used after close
- *   EBADMSG not a descriptor          EPROTONOSUPPORT descriptor or peer of another version
- *   EXDEV  of another machine         ENOKEY the exporter knows no such region
- *   ENOTCONN the exporter is gone     ETIMEDOUT the exporter does not answer
- *   EPERM  the exporter refused       EOWNERDEAD opened before fork()
- *   EMEDIUMTYPE memory that could kill its user (not sealed, or shorter than it says), or that the
- *          provider's hardware cannot be given
- *   ENOMEM, EMFILE, ENFILE, ENOSPC    the system's own limits
+ * READ and WRITE are named from the side of the DPU, which moves the bytes: DG_READ copies from the
+ * remote region into the local region, DG_WRITE from the local region into the remote region. Sizes
+ * are bytes. Times are nanoseconds of CLOCK_MONOTONIC on the side that owns the queue.
+ *
+ * Threads: any thread may call any function, but one thread at a time may be inside a queue (a
+ * second one gets -EALREADY), and no handle may be used after the call that freed it. The child of
+ * a fork() can only close what its parent opened: opening, posting, waiting and exporting with it
+ * is -EOWNERDEAD.
+ *
+ * errno values of control calls:
+ *   EINVAL invalid argument           ERANGE out of bounds
+ *   EACCES forbidden by access flags  EAGAIN queue full
+ *   EBUSY  transfers still in flight  EALREADY another thread is inside the queue
+ *   ENODEV provider not available     EOPNOTSUPP not supported by the provider
+ *   ESTALE used after close           EOWNERDEAD opened before fork()
+ *   EBADMSG not a valid descriptor    EPROTONOSUPPORT version of a descriptor or peer not supported
+ *   EXDEV  memory of another machine  ENOKEY region not registered with the exporter
+ *   ENOTCONN exporter gone            ETIMEDOUT no answer from the exporter
+ *   EPERM  refused by the exporter    EMEDIUMTYPE memory that could raise SIGBUS in its users (not
+ *          sealed, or shorter than claimed), or that the provider's hardware cannot be given
+ *   EINTR  interrupted by a signal    ENOMEM, EMFILE, ENFILE, ENOSPC limits of the system
  */
 #ifndef DGKIT_H
 #define DGKIT_H
@@ -35,7 +42,7 @@
 #define DG_FAILED 65536
 #define DG_TICKET 131072
 
-/* cdef: begin. What follows, up to the end mark, is also what cffi is told. */
+/* cdef: begin. build_ffi.py passes everything from here to the end mark to cffi. */
 
 typedef struct dg_device dg_device;
 typedef struct dg_region dg_region;
@@ -56,22 +63,40 @@ enum dg_status {
 	DG_FLUSHED = 5,
 	DG_IO_FAILED = 6
 };
-enum dg_memory_flag { DG_MEMORY_READONLY = 1, DG_MEMORY_SHARE_PROCESS = 2, DG_MEMORY_MAY_FAULT = 4 };
+/* READONLY: cannot be written. SHARE_PROCESS: importers may access this process with ptrace, so that
+ * they can copy the memory themselves. MAY_FAULT: see dg_memory_may_fault(). */
+enum dg_memory_flag {
+	DG_MEMORY_READONLY = 1,
+	DG_MEMORY_SHARE_PROCESS = 2,
+	DG_MEMORY_MAY_FAULT = 4
+};
+/* How a region's bytes are reached.
+ *   MAP          mapped into this process, or its own memory
+ *   VM           process_vm_readv/writev into the exporter's memory
+ *   PROXY        copied by the exporter on request, through a bounce buffer
+ *   GPU          by the GPU's copy engine
+ *   EXPORT_ONLY  not at all: memory of another GPU than the device's, which can only be exported
+ *   DOCA         through a DOCA memory map */
 enum dg_method {
 	DG_METHOD_MAP = 0,
 	DG_METHOD_VM = 1,
-	DG_METHOD_ASK = 2,
+	DG_METHOD_PROXY = 2,
 	DG_METHOD_GPU = 3,
-	DG_METHOD_LENT = 4, /* memory of another GPU than the device's: others import it */
-	DG_METHOD_DOCA = 5 /* through a DOCA memory map */
+	DG_METHOD_EXPORT_ONLY = 4,
+	DG_METHOD_DOCA = 5
 };
-enum dg_memory_kind { DG_KIND_HOST = 0, DG_KIND_CUDA_VMM = 1, DG_KIND_CUDA_IPC = 2, DG_KIND_CUDA_OWN = 3 };
+enum dg_memory_kind {
+	DG_KIND_HOST = 0,
+	DG_KIND_CUDA_VMM = 1,
+	DG_KIND_CUDA_IPC = 2,
+	DG_KIND_CUDA_OWN = 3
+};
 
-/* A work record, 64 bytes. rows is 0 or 1 for one run of bytes; else `size` bytes a row, and the
- * rows lie `local_stride` and `remote_stride` bytes apart. DG_CHAIN joins a record to the one
- * after it: a chain is one operation with one completion, which carries the last record's `user`.
- * DG_FENCE: start only when all that was posted before is complete. Where source and target overlap,
- * what arrives is unspecified. */
+/* A work request (one record of a batch), 64 bytes. With rows <= 1 it is one run of `size` bytes; otherwise `rows` rows of
+ * `size` bytes each, local_stride and remote_stride bytes apart. DG_CHAIN links a request to the
+ * next one: a chain is one operation with one completion, which carries the `user` of its last
+ * request. DG_FENCE: do not start before everything posted earlier is complete. Where source and
+ * destination overlap, the result is undefined. */
 typedef struct dg_wr {
 	uint64_t user;
 	uint32_t local, remote;
@@ -83,9 +108,10 @@ typedef struct dg_wr {
 	uint16_t reserved;
 } dg_wr;
 
-/* A completion, 48 bytes. size is the bytes moved (all rows, all of a chain), 0 if status is not
- * DG_OK. DG_SHARED_STAMP: a stamp here was taken once for several operations of a batch.
- * DG_LATE_STAMP: complete_ns is when the queue was next looked at; the bytes were there before. */
+/* A work completion, 48 bytes. size is the number of bytes moved (all rows, all requests of a
+ * chain), and 0 unless status is DG_OK. path says who copied (enum dg_path). DG_SHARED_STAMP: one
+ * of the time stamps was taken once for several operations of a batch. DG_LATE_STAMP: complete_ns
+ * is when the queue was next polled; the bytes had arrived before. */
 typedef struct dg_wc {
 	uint64_t user;
 	uint64_t size;
@@ -94,12 +120,13 @@ typedef struct dg_wc {
 	uint8_t op, path, flags, reserved;
 } dg_wc;
 
-/* Memory to register: `size` bytes at `addr`. With fd >= 0 they are also bytes fd_offset.. of a
- * sealed memfd, which importers then map; else importers reach them through this process.
+/* Memory to register: `size` bytes at `addr`. With fd >= 0 they are also the bytes from fd_offset
+ * on of a sealed memfd, which importers map; otherwise importers reach them through this process.
  *
- * On a GPU `addr` is a device pointer, and the bytes are bytes fd_offset.. of a block of `block` bytes
- * that others import whole: CUDA virtual memory by its POSIX fd (DG_KIND_CUDA_VMM), what cudaMalloc
- * made by its CUDA IPC handle (DG_KIND_CUDA_IPC), or not at all (DG_KIND_CUDA_OWN). */
+ * On a GPU, `addr` is a device pointer, and the bytes start at fd_offset of a block of `block`
+ * bytes that importers import as a whole: CUDA virtual memory by its POSIX fd (DG_KIND_CUDA_VMM),
+ * memory from cudaMalloc by its CUDA IPC handle (DG_KIND_CUDA_IPC), or not at all
+ * (DG_KIND_CUDA_OWN). The fd stays the caller's and must stay open as long as the region. */
 typedef struct dg_memory {
 	void *addr;
 	uint64_t size;
@@ -108,17 +135,23 @@ typedef struct dg_memory {
 	uint64_t fd_offset;
 	uint64_t block;
 	uint32_t kind, reserved;
-	uint8_t uuid[16]; /* the GPU's */
-	uint8_t handle[64];
+	uint8_t uuid[16]; /* of the GPU */
+	uint8_t handle[64]; /* CUDA IPC handle */
 } dg_memory;
 
-enum dg_fault_action { DG_FAULT_ERROR = 0, DG_FAULT_DELAY = 1, DG_FAULT_REORDER = 2, DG_FAULT_LOSE = 3 };
+enum dg_fault_action {
+	DG_FAULT_ERROR = 0,
+	DG_FAULT_DELAY = 1,
+	DG_FAULT_REORDER = 2,
+	DG_FAULT_LOSE = 3
+};
 
-/* When an operation matches, `action` happens to it: ERROR completes it with `status` and copies
- * nothing, DELAY starts it delay_ns later, REORDER starts it after the next one, LOSE never
- * completes it. Matches: opcode in `ops` (bit 0 reads, bit 1 writes), min_size <= size <= max_size,
- * past the first `skip` such, then each `every`-th, at most `count` times (0: no limit), and with
- * probability ppm / 1,000,000 drawn from `seed`. */
+/* A rule of the provider fault. `action` is applied to each matching operation: ERROR completes it
+ * with `status` without copying, DELAY starts it delay_ns later, REORDER starts it after the next
+ * operation, LOSE never completes it. A match needs: opcode in `ops` (bit 0 reads, bit 1 writes)
+ * and min_size <= size <= max_size. Of the operations that do, the first `skip` are left alone,
+ * then every `every`-th one is taken, at most `count` times (0: no limit), each with probability
+ * ppm / 1,000,000 drawn from `seed`. */
 typedef struct dg_fault_rule {
 	uint32_t action, ops;
 	int32_t status;
@@ -130,24 +163,27 @@ typedef struct dg_fault_rule {
 } dg_fault_rule;
 
 typedef struct dg_device_config {
-	uint64_t spin_ns; /* how long an idle engine spins before it sleeps */
-	const char *over; /* fault: the provider that it wraps */
+	uint64_t spin_ns; /* soft: how long the idle engine thread spins before it sleeps */
+	const char *over; /* fault: name of the wrapped provider; NULL: soft */
 	const dg_fault_rule *rules;
 	uint32_t n_rules;
-	uint32_t gpu; /* cuda: which one, counted from 0 */
-	const char *pci; /* doca: the address of its function, as 03:00.0; NULL: the first that can */
+	uint32_t gpu; /* cuda: device ordinal, from 0 */
+	const char *pci; /* doca: PCI address, such as 03:00.0; NULL: the first capable function */
 } dg_device_config;
 
 typedef struct dg_caps {
 	char provider[32];
-	char engine[96]; /* what copies, in words */
+	char engine[96]; /* what copies, as text */
 	uint64_t max_size;   /* of one transfer */
-	uint64_t inline_max; /* largest copy that the path `auto` does at once */
-	uint64_t spin_ns;    /* in force: 0 where spinning would harm */
-	uint32_t ordered;    /* writes of one queue become visible in posting order */
+	uint64_t inline_max; /* largest copy done inline with DG_PATH_AUTO */
+	uint64_t spin_ns;    /* in effect; 0 where spinning would do harm */
+	uint32_t ordered;    /* 1: writes of one queue become visible in posting order */
 	uint32_t max_queues;
 } dg_caps;
 
+/* id: what dg_wr.local and dg_wr.remote take. remote: 1 if imported. peer_pid: process id of the
+ * exporter, 0 if unknown. revoked: closed by its exporter. lost: the exporter is gone. importers:
+ * number of imports of a local region. */
 typedef struct dg_region_info {
 	uint64_t size;
 	uint32_t id, access, remote, method;
@@ -157,126 +193,173 @@ typedef struct dg_region_info {
 
 typedef struct dg_rate {
 	uint64_t ops, bytes, elapsed_ns, failed;
-	uint64_t inlined; /* of ops: done by the caller */
+	uint64_t inlined; /* how many of ops were copied inline */
 } dg_rate;
 
-/* The last error of this thread, as one sentence. Valid until its next failing call. */
+/* Returns the last error of this thread as one sentence. Valid until its next failing call. */
 const char *dg_last_error(void);
-/* The name of the i-th provider that is built in, or NULL past the last. */
+/* Returns the name of the i-th built-in provider, or NULL past the last one. */
 const char *dg_provider_name(uint32_t i);
-/* 0 if the provider can be opened here; else a negative errno, why in dg_last_error(). Unless `deep`
- * it only looks whether its library is there: starting a GPU's driver takes a while. */
+/* Returns 0 if the provider can be opened on this machine, otherwise a negative errno (ENODEV: it
+ * is not available) with the reason in dg_last_error(). Unless `deep` is set, only looks for the
+ * provider's library: starting a GPU's driver takes up to a second. A deep probe of doca forks a
+ * short-lived process. Any thread. */
 int dg_provider_probe(const char *provider, uint32_t deep);
+/* Returns the time of CLOCK_MONOTONIC. */
 uint64_t dg_now_ns(void);
-/* The folder for sockets, made if need be: $XDG_RUNTIME_DIR/dgkit, else dgkit-UID in P_tmpdir. EPERM if it
- * is not ours alone (mode 0700). */
+/* Writes the path of the folder for sockets to out and creates the folder if needed:
+ * $XDG_RUNTIME_DIR/dgkit, otherwise dgkit-UID in P_tmpdir. Errors: EPERM if it is not a folder of
+ * this user with mode 0700; ENAMETOOLONG if it does not fit `cap`. */
 int dg_runtime_dir(char *out, size_t cap);
-/* CPUs that this process may use at once: the smaller of affinity and cgroup quota, at least 1. */
+/* Returns the number of CPUs that this process may use at once: the smaller of its affinity mask
+ * and its cgroup's quota, at least 1. */
 uint32_t dg_cpus(void);
 
-/* Opens a provider. Any thread. cfg may be NULL. ENODEV, EINVAL. */
+/* Opens a provider. cfg may be NULL (defaults). Any thread. Errors: ENODEV if it is not available,
+ * EINVAL for an invalid configuration. */
 int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device **out);
-/* Closes what is left of its queues and regions, then the device. EBUSY: a region is still in
- * use after timeout_ns; the device stays open and the call may be made again. */
+/* Closes the queues and regions that are still open, then the device, and frees it. Queue handles
+ * stay valid until dg_queue_free(). No other thread may use the device meanwhile. Errors: EBUSY if
+ * a region is still in use after timeout_ns; the device then stays open and the call may be
+ * repeated. */
 int dg_device_close(dg_device *dev, uint64_t timeout_ns);
+/* Copies the device's capabilities to *out. */
 int dg_device_caps(dg_device *dev, dg_caps *out);
 
-/* Registers memory in place; it must stay valid until dg_region_close() returned 0. */
+/* Registers memory in place. The memory (and mem->fd) must stay valid until dg_region_close()
+ * returned 0. access: enum dg_access. Any thread. Errors: EINVAL, ERANGE, EACCES, EMEDIUMTYPE,
+ * EOPNOTSUPP. */
 int dg_region_register(dg_device *dev, const dg_memory *mem, uint32_t access, dg_region **out);
-/* Writes the descriptor to buf and returns its length. access may narrow the region's own. */
+/* Writes the region's descriptor to buf (DG_DESCRIPTOR_MAX bytes always suffice) and returns its
+ * length. `access` may narrow the region's own. A descriptor is a capability: any process of the
+ * same user that has it can import the region. Errors: EACCES, ESTALE, ENOSPC if `cap` is too
+ * small. */
 int dg_region_export(dg_region *r, uint32_t access, uint8_t *buf, size_t cap);
-/* Makes a remote region of a descriptor, which may come from this process or another. */
-int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t timeout_ns, dg_region **out);
-/* Revokes, waits for transfers in flight here and at each importer, then frees r. EBUSY after
- * timeout_ns: new transfers stay refused, r stays valid, the call may be made again. */
+/* Imports a descriptor, of this process or another, as a remote region. Waits up to timeout_ns for
+ * the exporter. Any thread. Errors: EBADMSG, EPROTONOSUPPORT, EXDEV, ENOKEY, ENOTCONN, ETIMEDOUT,
+ * EPERM, EMEDIUMTYPE, EOPNOTSUPP. */
+int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t timeout_ns,
+		     dg_region **out);
+/* Revokes the region, waits for its transfers in flight in this process and in every importer, then
+ * frees it. Errors: EBUSY if some are still in flight after timeout_ns; new transfers stay refused,
+ * the handle and the memory must stay valid, and the call may be repeated. */
 int dg_region_close(dg_region *r, uint64_t timeout_ns);
+/* Copies the region's state to *out. */
 int dg_region_info_get(dg_region *r, dg_region_info *out);
-/* 1 if a file that can shrink lies under these bytes (that would raise SIGBUS: register them with
- * DG_MEMORY_MAY_FAULT, and they are copied by a system call that fails instead); else 0. */
+/* Returns 1 if these bytes are mapped from a file that can shrink, otherwise 0. Reading past the
+ * end of a truncated file raises SIGBUS: register such memory with DG_MEMORY_MAY_FAULT, and it is
+ * copied by a system call that fails instead. */
 int dg_memory_may_fault(const void *addr, uint64_t size);
-/* Checks a descriptor's bytes and says how many are its own. Touches no socket. EBADMSG... */
+/* Checks the bytes of a descriptor without contacting its exporter and returns its length. Errors:
+ * EBADMSG, EPROTONOSUPPORT. */
 int dg_descriptor_check(const uint8_t *desc, size_t len);
-/* EMEDIUMTYPE unless fd is a memfd sealed against shrinking and holds at least `size` bytes. */
+/* Returns 0 if fd is a memfd sealed against shrinking with at least `size` bytes; otherwise
+ * -EMEDIUMTYPE. */
 int dg_memfd_check(int fd, uint64_t size);
 
-/* depth: posted operations that were not yet reaped, 1 to DG_DEPTH_MAX. op_timeout_ns: when an
- * operation without completion ends as DG_TIMED_OUT. One thread at a time; others get EALREADY. */
+/* Opens a queue. depth: how many operations can be posted and not yet reaped, 1 to DG_DEPTH_MAX.
+ * path: enum dg_path. spin_ns: how long a wait spins before it sleeps (0 on one CPU).
+ * op_timeout_ns: after this time an operation without completion ends as DG_TIMED_OUT. One thread
+ * at a time may be inside a queue; others get EALREADY. Errors: EINVAL, EMFILE, EOPNOTSUPP for a
+ * path that the provider lacks. */
 int dg_queue_open(dg_device *dev, uint32_t depth, uint32_t path, uint64_t spin_ns,
 		  uint64_t op_timeout_ns, dg_queue **out);
-/* Quiesces the provider; what was pending is FLUSHED. Completions can still be taken; posting gives
- * ESTALE. Closing again does nothing. The handle stays valid until dg_queue_free(). */
+/* Quiesces the provider; what was pending completes as DG_FLUSHED. Completions can still be taken;
+ * posting returns -ESTALE. Idempotent. The handle stays valid until dg_queue_free(). */
 int dg_queue_close(dg_queue *q);
-/* Closes, then gives the handle back. Never EALREADY: the caller says that nobody else uses it. */
+/* Closes the queue and releases the handle. Never fails with EALREADY: the caller guarantees that
+ * no other thread uses the queue. Its memory lives on until its last prepared operation is
+ * closed. */
 void dg_queue_free(dg_queue *q);
-/* Readable when a completion is there and dg_queue_arm() returned 1. Owned by the queue. */
+/* Returns a file descriptor that becomes readable at the next completion once dg_queue_arm()
+ * returned 1. Owned by the queue; for poll(2) and epoll(7) only. */
 int dg_queue_fileno(dg_queue *q);
-/* 1: armed, the fd will be written. 0: completions are there already. Clears the fd first. Poll
- * until nothing is there, then arm: what an earlier call brought along does not count here. */
+/* Arms the fd. Returns 1 if it is armed, 0 if completions are already available. Clears the fd
+ * first. Poll until the queue is empty, then arm: completions that an earlier call already took out
+ * of the ring do not count as available. */
 int dg_queue_arm(dg_queue *q);
-/* Posts n records whole or not at all. Their completions come from dg_queue_poll. */
+/* Posts n requests with one doorbell, all or none. Their completions come from dg_queue_poll().
+ * Errors: EAGAIN if they do not fit; ERANGE, EACCES, EINVAL, ESTALE, EOPNOTSUPP for an invalid
+ * request. */
 int dg_queue_post(dg_queue *q, const dg_wr *wr, uint32_t n);
-/* Takes up to n completions of posted records, waiting up to timeout_ns for the first. */
+/* Takes up to n completions of posted requests, waiting up to timeout_ns for the first one. Returns
+ * their count, 0 on time-out. Errors: EINTR. */
 int dg_queue_poll(dg_queue *q, dg_wc *wc, uint32_t n, uint64_t timeout_ns);
-/* Posts n records and reaps all n: dg_queue_post and dg_queue_poll in one crossing.
- * Returns the count of completions, one a chain. */
+/* Posts n requests and waits for all of them: dg_queue_post() and dg_queue_poll() in one call.
+ * Returns the number of completions, one for each chain. Errors: as those two; ETIMEDOUT. */
 int dg_queue_run(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t timeout_ns);
-/* Posted operations that were not yet reaped. */
+/* Returns the number of posted operations that were not yet reaped. */
 int dg_queue_pending(dg_queue *q);
 
-/* Transfers: operations whose completion does not come from dg_queue_poll but goes to the queue's
- * sink, the next free one of wc[0..n). Where it went is an index into the sink; DG_FAILED is added
- * to it if the status is not DG_OK. A full sink gives -ENOSPC: set a new one and call again. */
+/* Transfers: operations whose completion is not returned by dg_queue_poll() but stored in the
+ * queue's sink, an array of the caller: in the next free element of wc[0..n). The calls below
+ * return its index, plus DG_FAILED if the status is not DG_OK. A full sink is -ENOSPC: set a new
+ * one and repeat the call. */
 int dg_queue_sink(dg_queue *q, dg_wc *wc, uint32_t n);
-/* Posts. Below DG_TICKET: complete already, there in the sink. Else a ticket, which holds one of
- * the queue's places until it was waited for or dropped, and is good for no other call after that. */
-int64_t dg_transfer_write(dg_queue *q, uint32_t local, uint32_t remote, uint64_t size, uint64_t local_offset,
-			  uint64_t remote_offset);
-int64_t dg_transfer_read(dg_queue *q, uint32_t local, uint32_t remote, uint64_t size, uint64_t local_offset,
-			 uint64_t remote_offset);
-/* Either, with DG_FENCE or without: two arguments more, and each costs a caller in Python. */
+/* Post a transfer. A result below DG_TICKET is an index: it is complete, and its completion in the
+ * sink. Otherwise it is a ticket. A ticket occupies one of the queue's `depth` places until it is
+ * waited for or dropped, and is invalid after that. Errors: as dg_queue_post(). */
+int64_t dg_transfer_write(dg_queue *q, uint32_t local, uint32_t remote, uint64_t size,
+			  uint64_t local_offset, uint64_t remote_offset);
+int64_t dg_transfer_read(dg_queue *q, uint32_t local, uint32_t remote, uint64_t size,
+			 uint64_t local_offset, uint64_t remote_offset);
+/* The same for either opcode, with flags 0 or DG_FENCE. The two above have fewer arguments because
+ * each one costs a caller in Python time. */
 int64_t dg_transfer_post(dg_queue *q, uint32_t op, uint32_t local, uint32_t remote, uint64_t size,
 			 uint64_t local_offset, uint64_t remote_offset, uint32_t flags);
-/* The same for n records that form one chain or one strided transfer. */
+/* The same for n requests that form one chain, or one strided request. */
 int64_t dg_transfer_post_wr(dg_queue *q, const dg_wr *wr, uint32_t n);
-/* Waits for the completion and puts it into the sink. -ETIME if it is not there within timeout_ns. */
+/* Waits for the completion of a ticket and stores it in the sink. Errors: ETIME if it is not
+ * complete within timeout_ns (the ticket stays valid), EINVAL for an invalid ticket, EINTR. */
 int64_t dg_transfer_wait_for(int64_t ticket, uint64_t timeout_ns);
-/* The same without a limit but the queue's op_timeout: one argument is what Python passes fastest. */
+/* The same, limited only by the queue's op_timeout_ns: a call with one argument is the fastest from
+ * Python. */
 int64_t dg_transfer_wait(int64_t ticket);
-/* Gives the ticket up: its completion, now or later, is dropped. */
+/* Gives up a ticket: its completion is discarded, now or when it arrives. */
 int dg_transfer_drop(int64_t ticket);
 
-/* A prepared operation: the checks of wr are paid once. Usable until its queue is closed. */
+/* Prepares n requests: they are checked once, and each run checks only what may have changed.
+ * Usable until the queue is closed; close it with dg_prep_close(). Errors: as dg_queue_post(). */
 int dg_prep_open(dg_queue *q, const dg_wr *wr, uint32_t n, dg_prep **out);
 int dg_prep_close(dg_prep *p);
-/* Posts and waits. 0, or a dg_status > 0, or a negative errno. *dg_prep_wc() has the last one. */
+/* Posts and waits. Returns 0, the first failed dg_status (> 0), or a negative errno. */
 int dg_prep_run(dg_prep *p);
-/* Posts; the completions come from dg_queue_poll. */
+/* Posts; the completions come from dg_queue_poll(). */
 int dg_prep_post(dg_prep *p);
-/* The completions of the last run: as many as records without DG_CHAIN. Owned by p. */
+/* Returns the completions of the last dg_prep_run(), one for each request without DG_CHAIN. Owned
+ * by p. */
 const dg_wc *dg_prep_wc(dg_prep *p);
 
-/* `count` runs of p one after another; samples_ns[i] is from before submit to after reap. Returns
- * how many were taken; stops at the first failure, whose status is in *status. */
+/* Runs p `count` times, one after another. samples_ns[i] is the time from before the submission to
+ * after the completion was taken. Stops at the first failure and stores its status in *status.
+ * Returns the number of samples. */
 int dg_measure_latency(dg_prep *p, uint32_t count, uint64_t *samples_ns, int32_t *status);
-/* Keeps `window` of the n records in flight, round and round, for duration_ns. */
+/* Keeps `window` requests in flight for duration_ns, cycling through the n given. Errors: EBUSY if
+ * something is already posted, EINVAL for a window larger than the queue's depth. */
 int dg_measure_rate(dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t window, uint64_t duration_ns,
 		    dg_rate *out);
-/* The floor under a transfer on this machine, now: a second thread sees a doorbell, copies `size`
- * bytes with memcpy, sets a flag (handoff != 0); or one memcpy here (handoff == 0). */
+/* Measures the lower bound of a transfer on this machine: a second thread sees a doorbell, copies
+ * `size` bytes with memcpy and sets a flag (handoff != 0), or one memcpy in this thread (handoff ==
+ * 0). Returns the number of samples. Errors: EOPNOTSUPP for a hand-off on one CPU. */
 int dg_measure_floor(uint32_t handoff, uint64_t size, uint32_t count, uint64_t *samples_ns);
-/* The floor under p, an operation of one record, by its provider's own calls alone: no queue, no
- * checks. samples_ns[i] is from the end of copy i - 1 to that of copy i, with `window` in flight.
- * EOPNOTSUPP where the provider has none. Gives how many. */
+/* Measures the lower bound of p, an operation of one request, with its provider's own calls only:
+ * no queue, no checks. samples_ns[i] is the time from the end of copy i - 1 to the end of copy i,
+ * with `window` in flight. Returns the number of samples. Errors: EOPNOTSUPP if the provider has no
+ * such loop, EBUSY if something is in flight. */
 int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *samples_ns);
-/* Copies with method `method` (0 memcpy, then those built in); its name, or NULL past the last. */
+/* Returns the name of a copy method (0 is memcpy, then the built-in ones), or NULL past the last
+ * one. */
 const char *dg_copy_method(uint32_t method);
+/* Copies with that method. Errors: EINVAL for an unknown one. */
 int dg_copy_with(uint32_t method, void *dst, const void *src, uint64_t size);
 
-/* A completion callback for DOCA, by its address: stores 1 into the uint32_t that task_data points to.
- * DOCA passes a `union doca_data` by value; a uint64_t goes in the same register. */
+/* A completion callback for DOCA tasks, used by its address: stores 1 in the uint32_t that
+ * task_data points to. DOCA passes a `union doca_data` by value; a uint64_t is passed in the same
+ * register. */
 void dg_doca_note(void *task, uint64_t task_data, uint64_t ctx_data);
-/* Who has loaded softdoca calls it with the address of its softdoca_share_pins, or NULL: CUDA registers
- * memory once in a process, and softdoca and this core then have one list of it. */
+/* Shares the list of pinned memory with softdoca. CUDA registers a range of memory once in a
+ * process, so softdoca and this core must use one list. Call it after loading softdoca, with the
+ * address of its softdoca_share_pins, or NULL. */
 void dg_softdoca_join(void *share_pins);
 
 /* cdef: end. */

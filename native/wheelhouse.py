@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a folder from which a DPU without internet installs dgkit: its aarch64 wheel, cross-built
-here, and the wheels of all that it depends on.
+"""Build a folder of wheels from which a DPU without internet access installs dgkit.
 
-Needs Debian's or Ubuntu's cross compiler: apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-(RHEL's has no C library: use a Debian container there).
+It gets dgkit's aarch64 wheel, cross-built on this machine, and the wheels of its dependencies.
+Requires the cross compiler of Debian or Ubuntu: apt install gcc-aarch64-linux-gnu
+libc6-dev-arm64-cross (RHEL's lacks a C library: use a Debian container).
 """
 
 import argparse
@@ -22,31 +22,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ARM_ELF = 183  # EM_AARCH64, elf.h
-OLDEST_GLIBC = 17  # manylinux2014_aarch64 is glibc 2.17: the first that wheels for aarch64 name
+OLDEST_GLIBC = 17  # manylinux2014_aarch64, the first tag for aarch64 wheels, is glibc 2.17
 
-# pip asks this Python, not the one that --python-version names, whether `python_version < "3.11"`
-# and the like hold; so this pip is told what that one would say.
-PIP_THERE = """
+# pip evaluates markers such as `python_version < "3.11"` for the running Python, not for the one of
+# --python-version; this runs pip with the marker environment of the target.
+PIP_FOR_TARGET = """
 import sys
 from pip._internal.cli.main import main
 from pip._vendor.packaging import markers
-here, python = markers.default_environment(), sys.argv.pop(1)
-there = {"python_version": python, "python_full_version": python + ".0"}
-there["platform_machine"] = "aarch64"
-markers.default_environment = lambda: {**here, **there}
+build, python = markers.default_environment(), sys.argv.pop(1)
+target = {"python_version": python, "python_full_version": python + ".0"}
+target["platform_machine"] = "aarch64"
+markers.default_environment = lambda: {**build, **target}
 sys.exit(main())
 """
 
 EXAMPLES = """\
 examples:
   native/wheelhouse.py wheelhouse                      for the Python of BlueField's Ubuntu 22.04
-  native/wheelhouse.py wheelhouse --python 3.12        for another Python there
+  native/wheelhouse.py wheelhouse --python 3.12        for another Python of the DPU
   native/wheelhouse.py wheelhouse --extra lab          with JupyterLab, to run notebooks on the DPU
 """
 
 
 def run(*command: str | Path) -> str:
-    """Runs a command. Its output is returned; on failure it is shown and this program ends."""
+    """Run a command and return its output; on failure, print the output and exit."""
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stdout, done.stderr, sep="\n", file=sys.stderr)
@@ -55,23 +55,26 @@ def run(*command: str | Path) -> str:
 
 
 def cross_headers(into: Path) -> Path:
-    """Python's headers with a pyconfig.h that does not ask for the machine it was made on.
+    """Copy Python's headers, with a pyconfig.h that works for another architecture.
 
-    Debian's chooses by architecture and refuses others. The stable ABI takes nothing from it but
-    sizes, and build_ffi.py makes the compiler check those.
+    Debian's pyconfig.h selects a file by architecture and fails for others. The stable ABI uses
+    only type sizes of it, which the compiler checks (build_ffi.py).
     """
     headers = Path(sysconfig.get_path("include"))
     if not (headers / "Python.h").exists():
-        sys.exit(f"there is no {headers}/Python.h: apt install python3-dev")
+        sys.exit(f"{headers}/Python.h was not found: apt install python3-dev")
     shutil.copytree(headers, into)
     shutil.copy(sysconfig.get_config_h_filename(), into / "pyconfig.h")
     return into
 
 
 def build(scratch: Path) -> Path:
-    """Cross-builds the wheel. Its tag still names this machine."""
+    """Cross-build the wheel. Its tag still names this machine's platform."""
     if not shutil.which("aarch64-linux-gnu-gcc"):
-        sys.exit("no cross compiler: apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross")
+        sys.exit(
+            "aarch64-linux-gnu-gcc was not found: "
+            "apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+        )
     defines = {
         "CMAKE_TOOLCHAIN_FILE": ROOT / "native/aarch64.cmake",
         "DG_PYTHON_INCLUDE": cross_headers(scratch / "include"),
@@ -83,8 +86,9 @@ def build(scratch: Path) -> Path:
 
 
 def libraries(wheel: Path, into: Path) -> list[Path]:
-    """The ELF files of a wheel: the extension, and softdoca's libraries. Ends if one is not for
-    aarch64.
+    """Extract the ELF files of a wheel: the extension and softdoca's libraries.
+
+    Exits if one is not for aarch64.
     """
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if archive.open(name).read(4) == b"\x7fELF"]
@@ -92,18 +96,18 @@ def libraries(wheel: Path, into: Path) -> list[Path]:
     for path in found:
         machine = struct.unpack_from("<H", path.read_bytes(), 18)[0]
         if machine != ARM_ELF:
-            sys.exit(f"{path.name} was built for ELF machine {machine}, not for aarch64")
+            sys.exit(f"{path.name} is for ELF machine {machine}, not for aarch64 ({ARM_ELF})")
     return found
 
 
 def needed_glibc(wheel: Path, scratch: Path) -> int:
-    """The newest glibc 2.x whose symbols what is in the wheel uses: x."""
+    """Return the x of the newest glibc 2.x whose symbols the wheel's libraries use."""
     listing = run("aarch64-linux-gnu-objdump", "-p", *libraries(wheel, scratch))
     return max(map(int, re.findall(r"GLIBC_2\.(\d+)", listing)), default=OLDEST_GLIBC)
 
 
 def retag(wheel: Path, platform: str, into: Path) -> Path:
-    """Copies the wheel with another platform in its name, its WHEEL file and its RECORD."""
+    """Copy the wheel with another platform in its name, its WHEEL file and its RECORD."""
     name, version, python, abi, _ = wheel.stem.split("-")
     target = into / f"{name}-{version}-{python}-{abi}-{platform}.whl"
     info = f"{name}-{version}.dist-info"
@@ -120,10 +124,11 @@ def retag(wheel: Path, platform: str, into: Path) -> Path:
 
 
 def download(wheel: Path, folder: Path, *, python: str, glibc: int, extras: list[str]) -> None:
-    """Fetches what the wheel depends on, for that Python and for glibc 2.`glibc` on aarch64."""
+    """Download the wheel's dependencies for that Python and glibc 2.`glibc` on aarch64."""
     platforms = [f"manylinux_2_{minor}_aarch64" for minor in range(glibc, OLDEST_GLIBC - 1, -1)]
     platforms.append("manylinux2014_aarch64")
-    pip = [sys.executable, "-c", PIP_THERE, python, "download", "--quiet", "--only-binary=:all:"]
+    pip = [sys.executable, "-c", PIP_FOR_TARGET, python]
+    pip += ["download", "--quiet", "--only-binary=:all:"]
     pip += ["--python-version", python, "--implementation", "cp"]
     pip += ["--abi", f"cp{python.replace('.', '')}", "--abi", "abi3", "--abi", "none"]
     pip += [f"--platform={platform}" for platform in platforms]
@@ -131,16 +136,18 @@ def download(wheel: Path, folder: Path, *, python: str, glibc: int, extras: list
 
 
 def main() -> None:
-    """Reads the command line and makes the folder."""
+    """Parse the command line and build the folder."""
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="where the wheels go; made if it is not there")
+    parser.add_argument("folder", type=Path, help="folder for the wheels; created if needed")
     parser.add_argument("--python", default="3.10", help="the DPU's Python (default: 3.10)")
     parser.add_argument(
-        "--glibc", default="2.35", help="the DPU's glibc (default: 2.35, that of Ubuntu 22.04)"
+        "--glibc", default="2.35", help="the DPU's glibc (default: 2.35, as in Ubuntu 22.04)"
     )
-    parser.add_argument("--extra", action="append", default=[], help="an extra, such as lab")
+    parser.add_argument(
+        "--extra", action="append", default=[], help="an extra of dgkit, such as lab"
+    )
     options = parser.parse_args()
     glibc = int(options.glibc.removeprefix("2."))
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -149,7 +156,7 @@ def main() -> None:
         built = build(scratch)
         needs = max(needed_glibc(built, scratch), OLDEST_GLIBC)
         if needs > glibc:
-            sys.exit(f"the wheel came out for glibc 2.{needs}; the DPU has 2.{glibc}")
+            sys.exit(f"the wheel needs glibc 2.{needs}, but the DPU has 2.{glibc} (--glibc)")
         wheel = retag(built, f"manylinux_2_{needs}_aarch64", options.folder)
     download(wheel, options.folder, python=options.python, glibc=glibc, extras=options.extra)
     wanted = f"'dgkit[{','.join(options.extra)}]'" if options.extra else "dgkit"

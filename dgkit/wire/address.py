@@ -141,7 +141,7 @@ def remove_of(pid: int) -> None:
 def _is_past_binding(path: Path) -> bool:
     """Return whether bind() and listen() cannot still be in progress: between them it refuses."""
     kind, pid, *_ = path.name.split("-")
-    if kind == "door":  # named so once it listens (native/src/share/server.c)
+    if kind == "share":  # it gets this name when it listens (native/src/share/server.c)
         return True
     gone = pid.isdigit() and process_state(int(pid)) == "gone"
     return gone or time.time() - path.stat().st_mtime > _BINDING_S

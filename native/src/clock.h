@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time stamps and the pause inside a spin. */
+/* Time stamps, spinning, and the order of stores. */
 #ifndef DG_CLOCK_H
 #define DG_CLOCK_H
 
@@ -13,18 +13,19 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Sums that may be "for ever" (UINT64_MAX) must not wrap. */
+/* Saturating sum: UINT64_MAX stands for no limit and must not wrap. */
 static inline uint64_t add_sat(uint64_t a, uint64_t b)
 {
 	return a + b < a ? UINT64_MAX : a + b;
 }
 
-/* From here on a spin gives its CPU away at each look at the clock: on a machine with more to do than
- * CPUs the far end may be waiting for this very one. */
+/* After spinning this long, a thread yields its CPU each time it reads the clock: on an
+ * oversubscribed machine the other side may be waiting for that very CPU. */
 #define YIELD_AFTER_NS 5000u
 
-/* Before the stores of an operation: those of the one before are seen first. Writes of one queue become
- * visible in posting order; on x86 stores do so by themselves (streaming ones end in an sfence). */
+/* Called before the stores of an operation: the stores of the previous operation become visible
+ * first, so that writes of one queue become visible in posting order. x86 keeps the order of stores
+ * by itself (streaming stores end in an sfence). */
 static inline void order_stores(void)
 {
 #if defined(__aarch64__)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From the completion ring to whoever waits, and what happens when nothing comes. */
+/* Delivering completions, waiting for them, and timing out operations that never complete. */
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 
 typedef void (*poll_fn)(struct dg_device *dev, struct dg_pipe *p);
 
-void dg_slot_give(const struct dg_slot *s, dg_wc *wc)
+void dg_slot_to_wc(const struct dg_slot *s, dg_wc *wc)
 {
 	*wc = (dg_wc){
 		.user = s->user,
@@ -29,7 +29,7 @@ static inline void slot_free(struct dg_queue *q, uint32_t slot)
 	q->free[q->n_free++] = slot;
 }
 
-/* The parts of a chain before its last: their places come back with the chain. */
+/* Frees the slots of a chain's requests before its last one, when the chain completes. */
 static void parts_free(struct dg_queue *q, struct dg_slot *s)
 {
 	for (uint32_t part = s->part; part != NO_SLOT;) {
@@ -42,7 +42,7 @@ static void parts_free(struct dg_queue *q, struct dg_slot *s)
 	s->part = NO_SLOT;
 }
 
-/* s has its result. Gives 1 if it went to *out. */
+/* Delivers the result in a slot. Returns 1 if it was stored in *out. */
 static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out)
 {
 	struct dg_slot *s = &q->slots[slot];
@@ -50,11 +50,11 @@ static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out)
 	uint32_t direct = 0;
 	switch (s->kind) {
 	case KIND_POLL:
-		dg_slot_give(s, out ? out : &q->ready[q->ready_tail++ & q->ready_mask]);
+		dg_slot_to_wc(s, out ? out : &q->ready[q->ready_tail++ & q->ready_mask]);
 		direct = out != NULL;
 		break;
 	case KIND_RUN:
-		dg_slot_give(s, &q->run_wc[s->run_index]);
+		dg_slot_to_wc(s, &q->run_wc[s->run_index]);
 		q->run_left--;
 		q->credits++;
 		break;
@@ -70,22 +70,22 @@ static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out)
 	return direct;
 }
 
-/* What moves the provider on, if it needs that. Not in a forked child: nothing is its own there, and the
- * gates are shared with the parent, who leaves them. */
-static inline poll_fn mover(const struct dg_queue *q)
+/* Returns the provider's poll(), or NULL. NULL in a forked child as well: the provider's objects
+ * are the parent's, and so are the gates, which the parent leaves. */
+static inline poll_fn poll_op(const struct dg_queue *q)
 {
-	bool ours = q->fork_generation ==
-		    atomic_load_explicit(&dg_fork_generation, memory_order_relaxed);
-	return ours ? q->dev->ops->poll : NULL;
+	bool same_process = q->fork_generation ==
+			    atomic_load_explicit(&dg_fork_generation, memory_order_relaxed);
+	return same_process ? q->dev->ops->poll : NULL;
 }
 
-uint32_t dg_queue_drain(struct dg_queue *q, dg_wc *out, uint32_t n)
+uint32_t dg_queue_process_completions(struct dg_queue *q, dg_wc *out, uint32_t n)
 {
 	struct dg_pipe *p = &q->pipe;
 	uint32_t given = 0;
 	if (q->closed)
 		return 0;
-	poll_fn poll = mover(q);
+	poll_fn poll = poll_op(q);
 	if (poll)
 		poll(q->dev, p);
 	for (struct dg_cqe *e; (!out || given < n) && (e = cq_peek(p)); p->cq_head++) {
@@ -124,7 +124,8 @@ uint32_t dg_queue_expire(struct dg_queue *q, uint64_t now)
 		if (s->state != SLOT_PENDING || s->kind == KIND_PART ||
 		    now < add_sat(s->post_ns, q->op_timeout_ns))
 			continue;
-		/* The provider may still have it: the result is given now, the slot when it comes back. */
+		/* The provider may still have it: deliver the result now, free the slot when it is
+		 * returned. */
 		s->complete_ns = now;
 		s->status = DG_TIMED_OUT;
 		s->overdue = 1;
@@ -135,7 +136,7 @@ uint32_t dg_queue_expire(struct dg_queue *q, uint64_t now)
 	return ended;
 }
 
-static int nap(struct dg_queue *q, uint64_t now, uint64_t deadline)
+static int sleep_on_fd(struct dg_queue *q, uint64_t now, uint64_t deadline)
 {
 	uint64_t until = q->in_flight && q->expire_ns < deadline ? q->expire_ns : deadline;
 	uint64_t left = until > now ? until - now : 0;
@@ -148,18 +149,18 @@ static int nap(struct dg_queue *q, uint64_t now, uint64_t deadline)
 	return 0;
 }
 
-/* Looks between two looks at the clock, and looks between two pauses (a pause may cost 140 cycles). */
-enum { LOOKS = 64, LOOKS_A_PAUSE = 16 };
+/* Polls between two readings of the clock, and between two pauses (a pause may cost 140 cycles). */
+enum { POLLS = 64, POLLS_PER_PAUSE = 16 };
 
 static bool spin(struct dg_queue *q)
 {
-	poll_fn poll = mover(q);
-	for (uint32_t i = 1; i <= LOOKS; i++) {
+	poll_fn poll = poll_op(q);
+	for (uint32_t i = 1; i <= POLLS; i++) {
 		if (poll)
 			poll(q->dev, &q->pipe);
 		if (cq_peek(&q->pipe))
 			return true;
-		if (i % LOOKS_A_PAUSE == 0)
+		if (i % POLLS_PER_PAUSE == 0)
 			cpu_relax();
 	}
 	return false;
@@ -185,13 +186,13 @@ int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline)
 				sched_yield();
 			continue;
 		}
-		/* In a forked child nothing comes any more, and the fd is the parent's too: clearing it here
-		 * would take the parent's wake-up away. */
+		/* In a forked child nothing completes any more, and the fd is shared with the
+		 * parent: clearing it would take the parent's wake-up away. */
 		rc = dg_queue_postable(q);
 		if (rc)
 			break;
 		if (ops->arm ? ops->arm(q->dev, &q->pipe) : dg_pipe_arm(&q->pipe)) {
-			rc = nap(q, now, deadline);
+			rc = sleep_on_fd(q, now, deadline);
 			if (rc)
 				break;
 		}

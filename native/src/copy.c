@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Large copies. Each method is a function of one table, so that tests/bench/copy_sweep.py can run all
- * of them over all sizes.
+ * Copies of any size, and the methods for large ones: a table, so that tests/bench/copy_sweep.py
+ * can run each method over all sizes.
  */
 #include "copy.h"
 
@@ -24,8 +24,8 @@ static void copy_libc(char *d, const char *s, uint64_t n)
 	memcpy(d, s, n);
 }
 
-/* Portable: four streams a page apart, so that several rows of DRAM and several prefetchers work
- * at once. Compilers turn the inner copies into the widest moves of the baseline. */
+/* Portable: four streams a page apart, so that several DRAM rows and several prefetchers work at
+ * once. The compiler turns the inner copies into the widest moves of the baseline architecture. */
 static void copy_pages(char *d, const char *s, uint64_t n)
 {
 	enum { PAGE = 4096, STREAMS = 4, BLOCK = PAGE * STREAMS };
@@ -42,7 +42,8 @@ static void copy_rep(char *d, const char *s, uint64_t n)
 	__asm__ __volatile__("rep movsb" : "+D"(d), "+S"(s), "+c"(n) : : "memory");
 }
 
-/* Stores past the caches: dst is not read first, which saves a third of the memory traffic. */
+/* Streaming stores bypass the caches: dst is not read first, which saves a third of the memory
+ * traffic. */
 static void copy_stream(char *d, const char *s, uint64_t n)
 {
 	uint64_t head = (64 - ((uintptr_t)d & 63)) & 63;
@@ -61,12 +62,13 @@ static void copy_stream(char *d, const char *s, uint64_t n)
 		_mm_stream_si128((__m128i *)(d + 32), c);
 		_mm_stream_si128((__m128i *)(d + 48), e);
 	}
-	/* Streaming stores are weakly ordered even on x86: they must be out before the completion. */
+	/* Streaming stores are weakly ordered even on x86: they must be visible before the
+	 * completion. */
 	_mm_sfence();
 	memcpy(d, s, n);
 }
 
-/* The same over four pages at once. */
+/* Streaming stores over four pages at once. */
 static void copy_stream_pages(char *d, const char *s, uint64_t n)
 {
 	enum { PAGE = 4096, STREAMS = 4, BLOCK = PAGE * STREAMS };
@@ -99,12 +101,9 @@ static const struct {
 	const char *name;
 	copy_fn copy;
 } methods[] = {
-	{"memcpy", copy_libc},
-	{"pages", copy_pages},
+	{"memcpy", copy_libc}, {"pages", copy_pages},
 #if defined(__x86_64__)
-	{"rep", copy_rep},
-	{"stream", copy_stream},
-	{"stream-pages", copy_stream_pages},
+	{"rep", copy_rep},     {"stream", copy_stream}, {"stream-pages", copy_stream_pages},
 #endif
 };
 #define N_METHODS (sizeof methods / sizeof methods[0])
@@ -117,7 +116,8 @@ const char *dg_copy_method(uint32_t method)
 int dg_copy_with(uint32_t method, void *dst, const void *src, uint64_t size)
 {
 	if (method >= N_METHODS)
-		return dg_fail(EINVAL, "copy method %u: there are %zu", method, N_METHODS);
+		return dg_fail(EINVAL, "copy method %u does not exist: there are %zu, from 0",
+			       method, N_METHODS);
 	methods[method].copy(dst, src, size);
 	return 0;
 }
@@ -130,9 +130,9 @@ void dg_copy(void *dst, const void *src, uint64_t n)
 		memcpy(dst, src, n);
 }
 
-/* What tests/bench/results/copy_sweep*.json show. While a cache holds the bytes libc's memcpy is as good
- * as any. Beyond that, on x86-64, streaming stores over four pages at once win or come within 4 %;
- * elsewhere it is libc's again, which knows its machine. */
+/* The choice follows tests/bench/results/copy_sweep*.json: while a cache holds the bytes, libc's
+ * memcpy is as good as any method. Beyond that, on x86-64, streaming stores over four pages are the
+ * fastest or within 4 % of it; on other architectures libc's memcpy is tuned for the machine. */
 void dg_copy_large(void *dst, const void *src, uint64_t n)
 {
 #if defined(__x86_64__)

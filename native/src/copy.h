@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small copies, inlined: a call into libc costs more than the bytes. */
+/* Inlined small copies: a call into libc costs more than copying the bytes. */
 #ifndef DG_COPY_H
 #define DG_COPY_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* Copies n <= 64 bytes with at most two loads and two stores of each width, all loads first. A copy
- * of 8 aligned bytes is one store, so that no reader sees half of it. */
+/* Copies n <= 64 bytes with at most two loads and two stores, all loads first; fewer than 4 bytes,
+ * one by one. A copy of 8 aligned bytes is a single store, so no reader sees half of it. */
 static inline void copy_upto64(char *d, const char *s, uint64_t n)
 {
-	/* Vectors and not structs: a compiler keeps them in registers, of whichever width it has. */
+	/* Vector types instead of structs: the compiler keeps them in registers of any width. */
 	typedef uint64_t b16 __attribute__((vector_size(16)));
 	typedef uint64_t b32 __attribute__((vector_size(32)));
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the CPU does with one operation: rows, chunks, and the three ways to remote bytes. */
+/* Copying one operation with the CPU: rows, chunks, and the three ways to reach remote bytes. */
 #include <errno.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -10,39 +10,39 @@
 
 int dg_op_allowed(const struct dg_op *op)
 {
-	struct dg_hot *remote = hot_at(op->remote);
+	struct dg_region_entry *remote = region_entry_at(op->remote);
 	if (gate_revoked(remote->gate))
 		return DG_REMOTE_ACCESS_ERROR;
 	if (atomic_load_explicit(&remote->lost, memory_order_relaxed))
 		return DG_PEER_LOST;
-	if (gate_revoked(hot_at(op->local)->gate))
+	if (gate_revoked(region_entry_at(op->local)->gate))
 		return DG_LOCAL_ERROR;
 	return DG_OK;
 }
 
 void dg_op_leave(const struct dg_op *op)
 {
-	gate_leave(hot_at(op->local)->gate, 1);
-	gate_leave(hot_at(op->remote)->gate, 1);
+	gate_leave(region_entry_at(op->local)->gate, 1);
+	gate_leave(region_entry_at(op->remote)->gate, 1);
 }
 
-/* n bytes by a system call: another process's memory, or memory that may fault under us. */
+/* Copies n bytes by a system call: memory of another process, or memory that may fault. */
 static int copy_by_kernel(const struct dg_op *op, char *d, const char *s, uint64_t n)
 {
-	struct dg_hot *remote = hot_at(op->remote);
+	struct dg_region_entry *remote = region_entry_at(op->remote);
 	bool write = op->opcode == DG_WRITE;
 	pid_t pid = remote->method == DG_METHOD_VM ? remote->pid : getpid();
 
 	while (n) {
-		struct iovec here = {write ? (char *)(uintptr_t)s : d, n};
-		struct iovec there = {write ? d : (char *)(uintptr_t)s, n};
-		ssize_t got = write ? process_vm_writev(pid, &here, 1, &there, 1, 0)
-				    : process_vm_readv(pid, &here, 1, &there, 1, 0);
+		struct iovec local_iov = {write ? (char *)(uintptr_t)s : d, n};
+		struct iovec remote_iov = {write ? d : (char *)(uintptr_t)s, n};
+		ssize_t got = write ? process_vm_writev(pid, &local_iov, 1, &remote_iov, 1, 0)
+				    : process_vm_readv(pid, &local_iov, 1, &remote_iov, 1, 0);
 		if (got <= 0) {
 			if (got < 0 && errno == ESRCH)
 				return DG_PEER_LOST;
-			return hot_at(op->local)->may_fault ? DG_LOCAL_ERROR
-							    : DG_REMOTE_ACCESS_ERROR;
+			return region_entry_at(op->local)->may_fault ? DG_LOCAL_ERROR
+								     : DG_REMOTE_ACCESS_ERROR;
 		}
 		d += got, s += got, n -= (uint64_t)got;
 	}
@@ -58,12 +58,12 @@ static int copy_run(const struct dg_op *op, char *d, const char *s, uint64_t n)
 			dg_copy(d, s, n);
 		return DG_OK;
 	}
-	struct dg_hot *remote = hot_at(op->remote);
-	if (remote->method == DG_METHOD_ASK) {
+	struct dg_region_entry *remote = region_entry_at(op->remote);
+	if (remote->method == DG_METHOD_PROXY) {
 		bool write = op->opcode == DG_WRITE;
-		return dg_peer_copy(remote, write ? (char *)(uintptr_t)s : d,
-				    (uint64_t)(uintptr_t)(write ? d : s), n, write,
-				    hot_at(op->local)->may_fault);
+		return dg_importer_proxy_copy(remote, write ? (char *)(uintptr_t)s : d,
+					      (uint64_t)(uintptr_t)(write ? d : s), n, write,
+					      region_entry_at(op->local)->may_fault);
 	}
 	return copy_by_kernel(op, d, s, n);
 }

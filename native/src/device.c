@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Opening providers, and the table of regions that a device's queues look things up in. */
+/* Devices: the table of providers, opening and closing, and polling on behalf of idle callers. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static const struct dg_ops *const providers[] = {
 #define N_PROVIDERS (sizeof providers / sizeof providers[0])
 static atomic_uint last_number;
 static pthread_mutex_t polled_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct dg_device *polled; /* those with a poll() */
+static struct dg_device *polled; /* devices whose provider has poll() */
 
 const char *dg_provider_name(uint32_t i)
 {
@@ -39,8 +39,8 @@ int dg_provider_probe(const char *provider, uint32_t deep)
 	const struct dg_ops *ops = dg_ops_find(provider);
 	if (!ops)
 		return dg_fail(ENODEV,
-			       "no provider is called '%s'; there are soft, cuda, doca, softdoca "
-			       "and fault",
+			       "no provider is called '%s'; the providers are soft, cuda, doca, "
+			       "softdoca and fault",
 			       provider ? provider : "");
 	return ops->probe ? ops->probe(deep) : 0;
 }
@@ -50,7 +50,8 @@ uint64_t dg_now_ns(void)
 	return now_ns();
 }
 
-/* cpu.max of the cgroup that this process sees at its root: "QUOTA PERIOD" or "max PERIOD". */
+/* CPUs of cpu.max of the cgroup at this process's root: "QUOTA PERIOD" or "max PERIOD" (kernel
+ * documentation, cgroup-v2). */
 static uint32_t quota_cpus(void)
 {
 	char quota[32];
@@ -74,15 +75,16 @@ uint32_t dg_cpus(void)
 	return n < quota ? n : quota;
 }
 
-void dg_devices_move(void)
+void dg_devices_poll(void)
 {
-	/* Only tried, like each device's lock: dg_door_drop waits for the door's thread with a lock held
-	 * that others want with one of these held. */
+	/* trylock here and for each device's lock: dg_share_server_release() waits for the server's
+	 * thread with lifecycle_lock held, and other threads want that lock while they hold one of
+	 * these. */
 	if (pthread_mutex_trylock(&polled_lock))
 		return;
 	for (struct dg_device *dev = polled; dev; dev = dev->next)
 		if (dev->fork_generation == atomic_load(&dg_fork_generation))
-			dg_queues_move(dev);
+			dg_queues_poll(dev);
 	pthread_mutex_unlock(&polled_lock);
 }
 
@@ -103,7 +105,7 @@ static void polled_add(struct dg_device *dev)
 	pthread_mutex_lock(&polled_lock);
 	dev->next = polled;
 	polled = dev;
-	dg_door_pace(true);
+	dg_share_server_set_polling(true);
 	pthread_mutex_unlock(&polled_lock);
 }
 
@@ -115,7 +117,7 @@ static void polled_remove(struct dg_device *dev)
 		at = &(*at)->next;
 	if (*at)
 		*at = dev->next;
-	dg_door_pace(polled != NULL);
+	dg_share_server_set_polling(polled != NULL);
 	pthread_mutex_unlock(&polled_lock);
 }
 
@@ -127,13 +129,13 @@ int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device 
 	if (!rc)
 		rc = dg_fork_watch();
 	if (!rc)
-		rc = dg_table_open();
+		rc = dg_region_table_open();
 	if (rc)
 		return rc;
 	dg_asymmetric_init();
 	struct dg_device *dev = calloc(1, sizeof *dev);
 	if (!dev)
-		return dg_fail(ENOMEM, "no memory for a device");
+		return dg_fail(ENOMEM, "out of memory for a device");
 	dev->ops = dg_ops_find(provider);
 	dev->fork_generation = atomic_load(&dg_fork_generation);
 	dev->number = atomic_fetch_add(&last_number, 1) + 1;
@@ -157,8 +159,8 @@ int dg_device_caps(dg_device *dev, dg_caps *out)
 	return 0;
 }
 
-/* In a forked child the engine does not run and the door is shut: there is only memory to free. */
-static int forget(struct dg_device *dev)
+/* In a forked child neither the engine nor the share server runs: there is only memory to free. */
+static int free_in_child(struct dg_device *dev)
 {
 	if (dev->ops->poll)
 		polled_remove(dev);
@@ -177,7 +179,7 @@ static struct dg_queue *first_queue(struct dg_device *dev)
 int dg_device_close(dg_device *dev, uint64_t timeout_ns)
 {
 	if (dev->fork_generation != atomic_load(&dg_fork_generation))
-		return forget(dev);
+		return free_in_child(dev);
 	uint64_t deadline = add_sat(now_ns(), timeout_ns);
 	for (struct dg_queue *q; (q = first_queue(dev));) {
 		int rc = dg_queue_close(q);
@@ -193,8 +195,8 @@ int dg_device_close(dg_device *dev, uint64_t timeout_ns)
 	if (dev->ops->poll)
 		polled_remove(dev);
 	dev->ops->close(dev, dev->provider);
-	if (dev->door)
-		dg_door_drop();
+	if (dev->uses_share_server)
+		dg_share_server_release();
 	pthread_mutex_destroy(&dev->lock);
 	free(dev);
 	return 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whether a file lies under memory, so that its truncation would raise SIGBUS in who copies it. */
+/* Detects memory mapped from a file, whose truncation would raise SIGBUS in a thread that copies
+ * it. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -12,12 +13,13 @@
 #include "dgkit.h"
 #include "error.h"
 
-/* A line of /proc/self/maps (proc(5)): addresses, and what file is mapped from where on. */
+/* A line of /proc/self/maps (proc(5)): address range, offset in the file, device and inode of the
+ * file. */
 struct mapped_file {
 	uintptr_t from, to;
 	uint64_t offset;
 	unsigned major, minor;
-	unsigned long inode; /* 0: no file */
+	unsigned long inode; /* 0: not a file */
 };
 
 static bool parse(const char *line, struct mapped_file *m)
@@ -26,7 +28,8 @@ static bool parse(const char *line, struct mapped_file *m)
 		      &m->offset, &m->major, &m->minor, &m->inode) == 6;
 }
 
-/* What is mapped ends with a page, what it is mapped of may end within that. */
+/* Whether fd is the mapped file, and a sealed memfd. The mapping ends at a page boundary, the file
+ * may end within that page. */
 static bool is_sealed(int fd, const struct mapped_file *m)
 {
 	struct stat st;
@@ -37,8 +40,8 @@ static bool is_sealed(int fd, const struct mapped_file *m)
 	return !dg_memfd_check(fd, end - (uint64_t)sysconf(_SC_PAGESIZE) + 1);
 }
 
-/* A memfd that nobody can shrink. Seals are read from an fd, and a mapping has none: one that is open
- * here is looked for. */
+/* Whether the mapped file is a memfd sealed against shrinking. Seals can only be read from an fd,
+ * so this looks for an open one of the same file. */
 static bool sealed(const struct mapped_file *m)
 {
 	bool found = false;
@@ -59,7 +62,7 @@ int dg_memory_may_fault(const void *addr, uint64_t size)
 	int found = 0;
 	FILE *f = fopen("/proc/self/maps", "re");
 	if (!f)
-		return dg_fail_errno("/proc/self/maps");
+		return dg_fail_errno("cannot read /proc/self/maps");
 	while (!found && fgets(line, sizeof line, f))
 		found = parse(line, &m) && m.from < hi && lo < m.to && m.inode && !sealed(&m);
 	fclose(f);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Measuring loops: every sample is taken here, never in Python. */
+/* Measuring loops. All samples are taken in C, never in Python. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,21 +36,27 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
 	struct dg_gates gates = {.pass = gate_enter};
 	const struct dg_ops *ops = q->dev->ops;
 	if (!ops->bare)
-		return dg_fail(EOPNOTSUPP, "the provider %s has no floor of its own", ops->name);
+		return dg_fail(EOPNOTSUPP, "the provider %s has no bare copy loop", ops->name);
 	if (p->n != 1 || !count || !window)
-		return dg_fail(EINVAL, "%u copies, %u in flight, of %u records: it takes one record",
-			       count, window, p->n);
+		return dg_fail(EINVAL,
+			       "cannot measure %u copies of %u records with %u in flight: it takes "
+			       "1 record, at least 1 copy and at least 1 in flight",
+			       count, p->n, window);
 	int rc = queue_enter(q);
 	if (rc)
 		return rc;
 	rc = dg_prep_still_open(p);
 	if (!rc && q->in_flight)
-		rc = dg_fail(EBUSY, "a floor is measured on a queue with nothing in flight");
+		rc = dg_fail(
+			EBUSY,
+			"%u operations are in flight on this queue; wait for them before measuring",
+			q->in_flight);
 	if (!rc) {
 		gates_add(&gates, &p->ops[0]);
 		gates_flush(&gates);
 		rc = dg_op_allowed(&p->ops[0])
-			     ? dg_fail(ESTALE, "a region of the operation is revoked or lost")
+			     ? dg_fail(ESTALE, "a region of the operation was revoked, or its "
+					       "exporter is gone")
 			     : ops->bare(q->dev, &q->pipe, &p->ops[0], count, window, samples_ns);
 		dg_op_leave(&p->ops[0]);
 	}
@@ -58,7 +64,7 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
 	return rc;
 }
 
-/* Reaps what is there, waiting for the first; all of it was posted by this loop. */
+/* Takes up to n completions, waiting for the first one. All of them were posted by this loop. */
 static int reap(struct dg_queue *q, dg_wc *wc, uint32_t n, dg_rate *out)
 {
 	int got = dg_queue_poll(q, wc, n, 1000000000u);
@@ -71,14 +77,14 @@ static int reap(struct dg_queue *q, dg_wc *wc, uint32_t n, dg_rate *out)
 	return got;
 }
 
-/* Posts up to `room` records from *next on, those that lie together in one call. */
+/* Posts up to `room` requests from *next on, contiguous ones with one call. */
 static int refill(struct dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t *next, uint32_t room)
 {
 	uint32_t posted = 0;
 	while (posted < room) {
 		uint32_t part = n - *next < room - posted ? n - *next : room - posted;
 		int rc = dg_queue_post(q, wr + *next, part);
-		if (rc) /* what was posted before counts; the next call says why this was not */
+		if (rc) /* what was already posted counts; the next call reports the error */
 			return posted ? (int)posted : rc;
 		posted += part;
 		*next = (*next + part) % n;
@@ -92,7 +98,8 @@ static int run_window(struct dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t 
 	uint32_t next = 0, in_flight = 0, batch = window > 1 ? window / 2 : 1;
 	int rc = 0;
 	while (rc >= 0 && now_ns() < end_ns) {
-		/* Half a window at a time: a batch costs one doorbell, and the other half is under way. */
+		/* Half a window at a time: a batch costs one doorbell, while the other half is in
+		 * flight. */
 		while (rc >= 0 && window - in_flight >= batch) {
 			rc = refill(q, wr, n, &next, batch);
 			if (rc > 0)
@@ -107,7 +114,8 @@ static int run_window(struct dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t 
 		int got = reap(q, wc, window, out);
 		if (got <= 0)
 			return got < 0 ? got
-				       : dg_fail(ETIMEDOUT, "%u operations did not complete",
+				       : dg_fail(ETIMEDOUT,
+						 "%u operations did not complete within 1 s",
 						 in_flight);
 		in_flight -= (uint32_t)got;
 	}
@@ -119,13 +127,18 @@ int dg_measure_rate(dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t window, u
 {
 	memset(out, 0, sizeof *out);
 	if (n == 0 || window == 0 || window > q->depth)
-		return dg_fail(EINVAL, "a window of %u over %u records in a queue of depth %u",
+		return dg_fail(EINVAL,
+			       "a window of %u over %u records is invalid: it takes 1 to %u "
+			       "(the queue's depth) over at least 1",
 			       window, n, q->depth);
 	if (dg_queue_pending(q))
-		return dg_fail(EBUSY, "a rate is measured on a queue with nothing posted");
+		return dg_fail(EBUSY,
+			       "%d operations are posted to this queue; take their completions "
+			       "before measuring",
+			       dg_queue_pending(q));
 	dg_wc *wc = malloc(sizeof *wc * window);
 	if (!wc)
-		return dg_fail(ENOMEM, "no memory for a window of %u", window);
+		return dg_fail(ENOMEM, "out of memory for a window of %u", window);
 	uint64_t start = now_ns();
 	int rc = run_window(q, wr, n, window, add_sat(start, duration_ns), wc, out);
 	out->elapsed_ns = now_ns() - start;
@@ -133,7 +146,7 @@ int dg_measure_rate(dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t window, u
 	return rc;
 }
 
-/* The floor: what two threads need at least to hand a copy over and back. */
+/* The hand-off between two threads that dg_measure_floor() measures. */
 struct floor {
 	_Alignas(64) atomic_uint doorbell;
 	_Alignas(64) atomic_uint flag;
@@ -160,7 +173,8 @@ static int floor_handoff(struct floor *f, uint64_t *samples_ns)
 	pthread_t t;
 	int rc = dg_thread_start(&t, "dgkit-floor", floor_side, f);
 	if (rc)
-		return dg_fail(rc, "the floor's thread: %s", strerror(rc));
+		return dg_fail(rc, "cannot start the second thread of the measurement: %s",
+			       strerror(rc));
 	for (uint32_t i = 1; i <= f->count; i++) {
 		uint64_t before = now_ns();
 		atomic_store_explicit(&f->doorbell, i, memory_order_release);
@@ -186,11 +200,12 @@ int dg_measure_floor(uint32_t handoff, uint64_t size, uint32_t count, uint64_t *
 {
 	struct floor f = {.size = size, .count = count};
 	if (!size || !count)
-		return dg_fail(EINVAL, "a floor of %u copies of %llu bytes", count,
-			       (unsigned long long)size);
+		return dg_fail(EINVAL,
+			       "cannot measure %u copies of %llu bytes: both must be at least 1",
+			       count, (unsigned long long)size);
 	if (handoff && dg_cpus() < 2)
 		return dg_fail(EOPNOTSUPP,
-			       "the hand-off floor needs two CPUs, and this process may use one");
+			       "the hand-off measurement needs 2 CPUs; this process may use 1");
 	uint64_t room = (size + 63) / 64 * 64;
 	f.dst = room < size ? NULL : aligned_alloc(64, room);
 	char *src = room < size ? NULL : aligned_alloc(64, room);
@@ -201,7 +216,8 @@ int dg_measure_floor(uint32_t handoff, uint64_t size, uint32_t count, uint64_t *
 		f.src = src;
 		rc = handoff ? floor_handoff(&f, samples_ns) : floor_memcpy(&f, samples_ns);
 	} else {
-		dg_fail(ENOMEM, "no memory for a floor of %llu bytes", (unsigned long long)size);
+		dg_fail(ENOMEM, "out of memory for measuring copies of %llu bytes",
+			(unsigned long long)size);
 	}
 	free(f.dst);
 	free(src);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From a work record to an operation that a provider may run: every check, once. */
+/* From a work request to an operation that a provider may run: each check is done once. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,20 +8,23 @@
 #include "queue.h"
 #include "region.h"
 
-static int lookup(const struct dg_device *dev, uint32_t id, bool remote, struct dg_hot **out)
+static int lookup(const struct dg_device *dev, uint32_t id, bool remote,
+		  struct dg_region_entry **out)
 {
-	struct dg_hot *hot = dg_table_find(id);
+	struct dg_region_entry *entry = dg_region_table_find(id);
 	const char *side = remote ? "remote" : "local";
-	if (!hot)
+	if (!entry)
 		return dg_fail(ESTALE, "%s region %u is closed", side, id);
-	if (hot->device != dev->number)
-		return dg_fail(EINVAL, "%s region %u belongs to another device than this queue",
+	if (entry->device != dev->number)
+		return dg_fail(EINVAL,
+			       "%s region %u belongs to another device than this queue: register "
+			       "or import it with the queue's device",
 			       side, id);
-	if (hot->remote != remote)
+	if (entry->remote != remote)
 		return dg_fail(EINVAL, "region %u is %s: the %s side of a transfer must be %s", id,
-			       hot->remote ? "imported" : "registered here", side,
-			       remote ? "an imported region" : "registered here");
-	*out = hot;
+			       entry->remote ? "imported" : "registered", side,
+			       remote ? "an imported region" : "a registered region");
+	*out = entry;
 	return 0;
 }
 
@@ -29,55 +32,59 @@ static int check_shape(const dg_wr *wr)
 {
 	uint64_t total;
 	if (wr->size == 0)
-		return dg_fail(ERANGE, "a transfer of 0 bytes: the least is 1");
+		return dg_fail(ERANGE, "a transfer has 0 bytes; the minimum is 1");
 	if (wr->op > DG_WRITE)
-		return dg_fail(EINVAL, "operation %u is neither DG_READ nor DG_WRITE", wr->op);
+		return dg_fail(EINVAL, "operation %u is neither DG_READ (0) nor DG_WRITE (1)",
+			       wr->op);
 	if (wr->flags & ~(DG_FENCE | DG_CHAIN))
-		return dg_fail(EINVAL, "unknown flags %#x in a record", wr->flags);
+		return dg_fail(EINVAL,
+			       "unknown flags %#x in a record; the flags are DG_FENCE (1) and "
+			       "DG_CHAIN (2)",
+			       wr->flags);
 	if (wr->rows <= 1)
 		return 0;
 	if (__builtin_mul_overflow(wr->size, wr->rows, &total) || total > INT64_MAX)
-		return dg_fail(ERANGE, "%u rows of %" PRIu64 " bytes are more than 2^63", wr->rows,
-			       wr->size);
+		return dg_fail(ERANGE, "%u rows of %" PRIu64 " bytes exceed 2^63 - 1 bytes",
+			       wr->rows, wr->size);
 	uint64_t dst_stride = wr->op == DG_WRITE ? wr->remote_stride : wr->local_stride;
 	if (dst_stride < wr->size)
 		return dg_fail(EINVAL,
-			       "rows of %" PRIu64 " bytes, %" PRIu64
-			       " apart where they are written: they "
-			       "overlap",
+			       "rows of %" PRIu64 " bytes with a destination stride of %" PRIu64
+			       " bytes overlap: the stride must be at least the row size",
 			       wr->size, dst_stride);
 	return 0;
 }
 
-static __attribute__((cold)) int out_of_bounds(const struct dg_hot *hot, const dg_wr *wr,
+static __attribute__((cold)) int out_of_bounds(const struct dg_region_entry *entry, const dg_wr *wr,
 					       uint64_t offset, uint64_t stride)
 {
-	const char *side = hot->remote ? "remote" : "local";
-	uint32_t id = hot->remote ? wr->remote : wr->local;
+	const char *side = entry->remote ? "remote" : "local";
+	uint32_t id = entry->remote ? wr->remote : wr->local;
 	if (wr->rows > 1)
 		return dg_fail(ERANGE,
-			       "%s region %u: offset %" PRIu64 ", %u rows of size %" PRIu64
-			       ", %" PRIu64 " apart, leave its limit of %" PRIu64 " bytes",
-			       side, id, offset, wr->rows, wr->size, stride, hot->size);
+			       "%s region %u: offset %" PRIu64 " + %u rows of size %" PRIu64
+			       " with stride %" PRIu64 " exceed its size of %" PRIu64 " bytes",
+			       side, id, offset, wr->rows, wr->size, stride, entry->size);
 	return dg_fail(ERANGE,
 		       "%s region %u: offset %" PRIu64 " + size %" PRIu64
-		       " leaves its limit of %" PRIu64 " bytes",
-		       side, id, offset, wr->size, hot->size);
+		       " exceeds its size of %" PRIu64 " bytes",
+		       side, id, offset, wr->size, entry->size);
 }
 
-static inline int check_bounds(const struct dg_hot *hot, const dg_wr *wr, uint64_t offset,
-			       uint64_t stride)
+static inline int check_bounds(const struct dg_region_entry *entry, const dg_wr *wr,
+			       uint64_t offset, uint64_t stride)
 {
 	uint64_t span = wr->size;
 	if (wr->rows > 1 && (__builtin_mul_overflow((uint64_t)(wr->rows - 1), stride, &span) ||
 			     __builtin_add_overflow(span, wr->size, &span)))
-		return out_of_bounds(hot, wr, offset, stride);
-	if (__builtin_expect(offset > hot->size || span > hot->size - offset, 0))
-		return out_of_bounds(hot, wr, offset, stride);
+		return out_of_bounds(entry, wr, offset, stride);
+	if (__builtin_expect(offset > entry->size || span > entry->size - offset, 0))
+		return out_of_bounds(entry, wr, offset, stride);
 	return 0;
 }
 
-static int check_access(const struct dg_hot *local, const struct dg_hot *remote, const dg_wr *wr)
+static int check_access(const struct dg_region_entry *local, const struct dg_region_entry *remote,
+			const dg_wr *wr)
 {
 	bool write = wr->op == DG_WRITE;
 	if (!(local->access & (write ? DG_ACCESS_READ : DG_ACCESS_WRITE)))
@@ -90,33 +97,34 @@ static int check_access(const struct dg_hot *local, const struct dg_hot *remote,
 	return 0;
 }
 
-/* Where not both sides are ordinary memory: whether this provider gets from one to the other. */
+/* One side is not ordinary memory: checks whether the provider can copy between the two. */
 static __attribute__((noinline)) int check_reach(const struct dg_device *dev,
-						 const struct dg_hot *local,
-						 const struct dg_hot *remote)
+						 const struct dg_region_entry *local,
+						 const struct dg_region_entry *remote)
 {
 	bool gpu = remote->method == DG_METHOD_GPU || local->method == DG_METHOD_GPU;
-	if (local->method == DG_METHOD_LENT)
-		return dg_fail(EOPNOTSUPP,
-			       "the local region is memory of another GPU than this device's (%s), "
-			       "which can lend it and not copy it: open Device('cuda', gpu=...) with "
-			       "that GPU",
-			       dev->caps.engine);
+	if (local->method == DG_METHOD_EXPORT_ONLY)
+		return dg_fail(
+			EOPNOTSUPP,
+			"the local region is memory of another GPU than this device's (%s), which "
+			"can only export it: open Device('cuda', gpu=...) with that GPU",
+			dev->caps.engine);
 	if (gpu && !dev->gpu)
 		return dg_fail(EOPNOTSUPP,
-			       "the %s region is GPU memory, which the provider %s cannot copy: use "
-			       "a device with the provider cuda",
+			       "the %s region is GPU memory, which the provider %s cannot copy: "
+			       "open a device with the provider cuda",
 			       local->method == DG_METHOD_GPU ? "local" : "remote",
 			       dev->caps.provider);
-	if (local->method == DG_METHOD_GPU && (remote->method == DG_METHOD_VM ||
-					       remote->method == DG_METHOD_ASK || remote->may_fault))
+	if (local->method == DG_METHOD_GPU &&
+	    (remote->method == DG_METHOD_VM || remote->method == DG_METHOD_PROXY ||
+	     remote->may_fault))
 		return dg_fail(EOPNOTSUPP,
-			       "the GPU cannot reach the remote region, which its owner has to copy: "
-			       "have it export dgkit.empty() memory");
+			       "the GPU cannot access the remote region, which only its exporter "
+			       "can copy: export memory from dgkit.empty()");
 	return 0;
 }
 
-static uint8_t sides(const struct dg_hot *local, const struct dg_hot *remote)
+static uint8_t gpu_flags(const struct dg_region_entry *local, const struct dg_region_entry *remote)
 {
 	return (uint8_t)((local->method == DG_METHOD_GPU ? OP_GPU_LOCAL : 0) |
 			 (remote->method == DG_METHOD_GPU ? OP_GPU_REMOTE : 0));
@@ -127,7 +135,7 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 {
 	int rc = 0;
 	*fresh = wr->local != run->local_id || wr->remote != run->remote_id || !run->local;
-	struct dg_hot *local = run->local, *remote = run->remote;
+	struct dg_region_entry *local = run->local, *remote = run->remote;
 	if (*fresh) {
 		rc = lookup(q->dev, wr->local, false, &local);
 		if (!rc)
@@ -149,11 +157,11 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 	rc = plain ? 0 : check_reach(q->dev, local, remote);
 	if (rc)
 		return rc;
-	char *here = local->base + wr->local_offset;
-	/* For ASK base is 0, so this is the offset itself. */
-	char *there = (char *)((uintptr_t)remote->base + wr->remote_offset);
-	op->dst = write ? there : here;
-	op->src = write ? here : there;
+	char *local_at = local->base + wr->local_offset;
+	/* With METHOD_PROXY base is 0, so this is the offset itself. */
+	char *remote_at = (char *)((uintptr_t)remote->base + wr->remote_offset);
+	op->dst = write ? remote_at : local_at;
+	op->src = write ? local_at : remote_at;
 	op->size = wr->size;
 	op->dst_stride = write ? wr->remote_stride : wr->local_stride;
 	op->src_stride = write ? wr->local_stride : wr->remote_stride;
@@ -161,7 +169,7 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 	op->local = REGION_INDEX(wr->local);
 	op->remote = REGION_INDEX(wr->remote);
 	op->opcode = wr->op;
-	op->flags = (uint8_t)(wr->flags | (plain ? OP_PLAIN : sides(local, remote)));
+	op->flags = (uint8_t)(wr->flags | (plain ? OP_PLAIN : gpu_flags(local, remote)));
 	if (*fresh)
 		*run = (struct op_run){local, remote, wr->local, wr->remote};
 	return 0;
@@ -176,7 +184,7 @@ static int in_record(uint32_t i, uint32_t n, int rc)
 	return dg_fail(-rc, "record %u of %u: %s", i, n, why);
 }
 
-/* One pass: each record is read once, so that a caller who changes it meanwhile changes nothing. */
+/* Each request is read once, so a caller that modifies it meanwhile cannot bypass the checks. */
 int dg_queue_stage(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool *inline_able,
 		   uint64_t *total)
 {
@@ -195,7 +203,7 @@ int dg_queue_stage(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool *inline
 	}
 	if (q->scratch[n - 1].flags & DG_CHAIN)
 		return dg_fail(EINVAL,
-			       "the last record has DG_CHAIN: a chain ends within its batch");
+			       "the last record has DG_CHAIN: a chain must end within its batch");
 	return 0;
 }
 
@@ -203,25 +211,29 @@ int dg_queue_room(struct dg_queue *q, uint32_t n)
 {
 	if (__builtin_expect(n <= q->credits && n <= q->n_free, 1))
 		return 0;
-	dg_queue_drain(q, NULL, 0);
+	dg_queue_process_completions(q, NULL, 0);
 	if (n <= q->credits && n <= q->n_free)
 		return 0;
 	if (n > q->depth)
-		return dg_fail(EAGAIN, "%u operations at once do not fit a queue of depth %u", n,
-			       q->depth);
+		return dg_fail(
+			EAGAIN,
+			"%u operations at once exceed the queue's depth of %u: open a deeper "
+			"queue, or post fewer at a time",
+			n, q->depth);
 	if (n <= q->credits)
-		return dg_fail(EAGAIN,
-			       "operations that timed out still hold %u of the queue's %u places: "
-			       "close it",
-			       q->depth - q->n_free, q->depth);
-	return dg_fail(EAGAIN,
-		       "the queue is full: %u of its depth %u are posted and not reaped, %u more "
-		       "do not fit; poll, "
-		       "or wait for a transfer",
-		       q->depth - q->credits, q->depth, n);
+		return dg_fail(
+			EAGAIN,
+			"operations that timed out still occupy %u of the queue's %u places: "
+			"close the queue and open another",
+			q->depth - q->n_free, q->depth);
+	return dg_fail(
+		EAGAIN,
+		"the queue is full: %u operations of its depth %u are posted and not reaped, "
+		"%u more do not fit; poll, or wait for a transfer",
+		q->depth - q->credits, q->depth, n);
 }
 
-/* The caller's half of what was posted, filled in while the provider works already. */
+/* Fills the slots of what was just posted, while the provider already works on it. */
 static void fill_slots(struct dg_queue *q, const struct dg_op *ops, const dg_wr *wr, uint32_t n,
 		       const struct dg_slot *like)
 {
@@ -273,8 +285,9 @@ uint32_t dg_queue_submit(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr,
 	return ops[n - 1].slot;
 }
 
-static __attribute__((noinline)) int adopt(struct dg_queue *q, struct dg_op *op, const dg_wr *wr,
-					   uint64_t submit_ns)
+/* Accounts for a direct operation that is in flight as if it had been posted. */
+static __attribute__((noinline)) int track_direct(struct dg_queue *q, struct dg_op *op,
+						  const dg_wr *wr, uint64_t submit_ns)
 {
 	const struct dg_slot like = {
 		.submit_ns = submit_ns,
@@ -284,8 +297,8 @@ static __attribute__((noinline)) int adopt(struct dg_queue *q, struct dg_op *op,
 		.path = DG_PATH_WORKER,
 		.q = q,
 	};
-	/* Until now who closes the local region waited for this very entry to the queue. */
-	gate_enter(hot_at(op->local)->gate, 1);
+	/* Until now this call being inside the queue kept the local region from being closed. */
+	gate_enter(region_entry_at(op->local)->gate, 1);
 	q->n_free--;
 	fill_slots(q, op, wr, 1, &like);
 	q->credits--;
@@ -296,16 +309,16 @@ static __attribute__((noinline)) int adopt(struct dg_queue *q, struct dg_op *op,
 int dg_queue_direct(struct dg_queue *q, struct dg_op *op, const dg_wr *wr, dg_wc *wc,
 		    uint64_t submit_ns)
 {
-	struct dg_gate *gate = hot_at(op->remote)->gate;
+	struct dg_gate *gate = region_entry_at(op->remote)->gate;
 	op->slot = q->free[q->n_free - 1];
 	q->pipe.posted_ns = submit_ns;
-	/* As for an inline copy: the local region needs no gate. See dg_queues_grace(). */
+	/* As for an inline copy, the local region needs no gate: see inline_check(). */
 	gate_enter(gate, 1);
 	int status = dg_op_allowed(op);
 	if (status == DG_OK)
 		status = q->dev->ops->direct(q->dev, &q->pipe, op);
 	if (status == OP_MORE)
-		return adopt(q, op, wr, submit_ns);
+		return track_direct(q, op, wr, submit_ns);
 	gate_leave(gate, 1);
 	if (status == OP_NOT)
 		return OP_NOT;
@@ -332,16 +345,17 @@ static inline int run_one(const struct dg_op *op)
 	return dg_op_run(op);
 }
 
-/* Where the inline copies of one call stand. */
+/* State of the inline copies of one call. */
 struct inline_run {
-	struct dg_gate *gate; /* entered, of the remote region in hand */
+	struct dg_gate *gate; /* gate of the current remote region, entered */
 	uint32_t local, remote, since;
 	uint64_t bytes, size;
 	int status, allowed;
 };
 
-/* Whether op's regions may still be touched: looked at once for each pair and stamp. The local
- * region needs no gate here: who closes it waits in dg_queues_grace() until this call has ended. */
+/* Checks whether op's regions may still be accessed, once for each pair of regions and each stamp.
+ * The local region needs no gate: its closer waits in dg_queues_grace() until this call has
+ * ended. */
 static inline void inline_check(struct inline_run *r, const struct dg_op *op)
 {
 	if (__builtin_expect(r->since && op->remote == r->remote && op->local == r->local, 1))
@@ -349,7 +363,7 @@ static inline void inline_check(struct inline_run *r, const struct dg_op *op)
 	if (!r->gate || op->remote != r->remote) {
 		if (r->gate)
 			gate_leave(r->gate, 1);
-		r->gate = hot_at(op->remote)->gate;
+		r->gate = region_entry_at(op->remote)->gate;
 		gate_enter(r->gate, 1);
 	}
 	r->local = op->local;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Prepared operations: what is checked once is not checked again, but for what may have changed. */
+/* Prepared operations: requests are checked once; each run checks only what may have changed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "queue.h"
 #include "strided_copy.h"
 
-/* How long a run waits: its operations end as DG_TIMED_OUT long before. */
-#define FOR_EVER UINT64_MAX
+/* A run needs no time limit: its operations end as DG_TIMED_OUT at the latest. */
+#define NO_TIMEOUT UINT64_MAX
 
-/* Records that are all alike need no look at each: see run_even. */
-static void find_even(struct dg_prep *p)
+/* Detects uniform requests, which run_uniform() copies without looking at each one. */
+static void find_uniform(struct dg_prep *p)
 {
 	const struct dg_op *first = &p->ops[0];
 	if (!p->inline_able || p->n_runs != 1 || p->n_wc != p->n || first->size > 64)
@@ -21,7 +21,7 @@ static void find_even(struct dg_prep *p)
 			return;
 	for (uint32_t i = 0; i < p->n; i++)
 		p->wc[i].user = p->wr[i].user;
-	p->even = first->size;
+	p->uniform_size = first->size;
 }
 
 static int resolve_all(struct dg_prep *p)
@@ -41,12 +41,13 @@ static int resolve_all(struct dg_prep *p)
 	}
 	if (p->ops[p->n - 1].flags & DG_CHAIN)
 		return dg_fail(EINVAL,
-			       "the last record has DG_CHAIN: a chain ends within its batch");
-	find_even(p);
+			       "the last record has DG_CHAIN: a chain must end within its batch");
+	find_uniform(p);
 	return 0;
 }
 
-/* All of it in one block, so that a prepared operation of one record lies in few cache lines. */
+/* Allocates everything in one block, so a prepared operation of one request occupies few cache
+ * lines. */
 static struct dg_prep *prep_alloc(uint32_t n)
 {
 	size_t head = (sizeof(struct dg_prep) + 63) / 64 * 64;
@@ -67,13 +68,14 @@ int dg_prep_open(dg_queue *q, const dg_wr *wr, uint32_t n, dg_prep **out)
 {
 	*out = NULL;
 	if (n == 0 || n > q->depth)
-		return dg_fail(EINVAL, "%u records to prepare for a queue of depth %u", n,
-			       q->depth);
+		return dg_fail(EINVAL,
+			       "cannot prepare %u records: a queue of depth %u takes 1 to %u", n,
+			       q->depth, q->depth);
 	int rc = queue_enter(q);
 	if (rc)
 		return rc;
 	struct dg_prep *p = prep_alloc(n);
-	rc = p ? dg_queue_postable(q) : dg_fail(ENOMEM, "no memory for %u prepared records", n);
+	rc = p ? dg_queue_postable(q) : dg_fail(ENOMEM, "out of memory for %u prepared records", n);
 	if (rc)
 		goto leave;
 	p->q = q;
@@ -106,7 +108,7 @@ const dg_wc *dg_prep_wc(dg_prep *p)
 	return p->wc;
 }
 
-/* What may have changed since: the regions may be closed. */
+/* Checks what may have changed since the requests were prepared: the regions may be closed. */
 static inline int still_open(const struct dg_prep *p)
 {
 	for (uint32_t i = 0; i < p->n_runs; i++) {
@@ -141,8 +143,8 @@ static int first_failure(const struct dg_prep *p)
 	return 0;
 }
 
-/* dg_queue_run_inline for records that are all alike, straight into their completions. */
-static int run_even(struct dg_prep *p, uint64_t submit_ns)
+/* dg_queue_run_inline() for uniform requests, straight into their completions. */
+static int run_uniform(struct dg_prep *p, uint64_t submit_ns)
 {
 	struct dg_gate *gate = p->runs[0].remote->gate;
 	dg_wc wc = {.op = p->ops[0].opcode,
@@ -155,10 +157,10 @@ static int run_even(struct dg_prep *p, uint64_t submit_ns)
 		n = p->n - i < STAMP_OPS ? p->n - i : STAMP_OPS;
 		wc.status = dg_op_allowed(&p->ops[i]);
 		if (wc.status == DG_OK)
-			dg_copy_ops(&p->ops[i], n, p->even);
+			dg_copy_ops(&p->ops[i], n, p->uniform_size);
 		else
 			failed = wc.status;
-		wc.size = wc.status ? 0 : p->even;
+		wc.size = wc.status ? 0 : p->uniform_size;
 		wc.complete_ns = now_ns();
 		dg_fill_completions(&p->wc[i], n, &wc);
 	}
@@ -173,12 +175,13 @@ int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns)
 	int rc = begin(p, inlined);
 	if (rc)
 		return rc;
-	if (inlined && p->even)
-		return run_even(p, submit_ns);
+	if (inlined && p->uniform_size)
+		return run_uniform(p, submit_ns);
 	if (inlined) {
 		dg_queue_run_inline(p->ops, p->wr, p->n, p->wc, 0, UINT32_MAX);
 	} else {
-		rc = dg_queue_run_ops(q, p->ops, p->wr, p->n, p->n_wc, p->wc, submit_ns, FOR_EVER);
+		rc = dg_queue_run_ops(q, p->ops, p->wr, p->n, p->n_wc, p->wc, submit_ns,
+				      NO_TIMEOUT);
 	}
 	return rc ? rc : first_failure(p);
 }
@@ -200,7 +203,7 @@ int dg_prep_post(dg_prep *p)
 	if (rc)
 		return rc;
 	uint64_t submit_ns = now_ns();
-	/* Its completions need places in the ready ring, so room is asked for inline too. */
+	/* The completions need room in the ready ring even if the copies are inline. */
 	rc = begin(p, false);
 	if (!rc && queue_inline(q, p->inline_able, p->total)) {
 		uint32_t n = dg_queue_run_inline(p->ops, p->wr, p->n, q->ready, q->ready_tail,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the core and its providers share: regions as the data path sees them, their gates, devices,
- * and the table of operations that a provider fills in.
+ * Interface between the core and its providers: regions as the data path sees them, their gates,
+ * devices, and the ops table that a provider fills in.
  */
 #ifndef DG_PROVIDER_H
 #define DG_PROVIDER_H
@@ -15,19 +15,21 @@
 #include "ring.h"
 
 /*
- * A gate counts the transfers that use a region, and revokes it. It lies in private memory for a
- * local region and in memory shared by exporter and importer for a remote one, one for each import.
+ * A gate counts the transfers that use a region, and revokes the region. The gate of a local region
+ * is in private memory; a remote region has one for each import, in memory shared by exporter and
+ * importer.
  *
- *   posting    posted += n (seq_cst)  then, before any byte moves, look at revoked (seq_cst)
+ *   posting    posted += n (seq_cst)  then, before any byte moves, load revoked (seq_cst)
  *   revoking   revoked = 1 (seq_cst)  then wait until done == posted
  *
- * Forbidden outcome: bytes move after the revoker saw done == posted. All four accesses are seq_cst,
- * so in their one order either the revoker's look at posted comes after posted += n, and it waits;
- * or before, and then the store of revoked comes before the poster's look too, which finds it and
- * moves nothing. done is added (release) after the last byte, and read (acquire) before posted, so
- * equality means that those bytes are finished. posted and done have a cache line each because the
- * caller adds to one and the engine to the other; revoked lies with done, as who looks at it is who
- * moves the bytes.
+ * Forbidden outcome: bytes move after the revoker saw done == posted. All four accesses are seq_cst
+ * and have one total order. In it, either the revoker's load of posted comes after posted += n, so
+ * the revoker waits; or it comes before, and then the store of revoked also precedes the poster's
+ * load of it, which sees the revocation and moves nothing. done is incremented (release) after the
+ * last byte, and loaded (acquire) before posted, so equality means that those bytes are complete.
+ *
+ * posted and done have a cache line each because the caller writes one and the engine the other.
+ * revoked shares the line of done: both are used by the thread that moves the bytes.
  */
 struct dg_gate {
 	_Alignas(64) atomic_uint_least64_t posted;
@@ -57,32 +59,33 @@ static inline bool gate_quiet(struct dg_gate *g)
 	return done == atomic_load_explicit(&g->posted, memory_order_seq_cst);
 }
 
-/* A region as the data path sees it, one cache line in the device's table. */
-struct dg_hot {
-	char *base; /* here; in the exporter for VM; for ASK an offset, so 0 */
+/* A region as the data path sees it: an entry of the region table, one cache line. */
+struct dg_region_entry {
+	/* address in this process; METHOD_VM: in the exporter; METHOD_PROXY: 0, addresses are offsets */
+	char *base;
 	uint64_t size;
 	struct dg_gate *gate;
 	struct dg_region *region;
-	atomic_uint id; /* 0: nobody may post to it */
+	atomic_uint id; /* 0: closed to new operations */
 	uint8_t access, method, remote, may_fault;
-	atomic_uint lost; /* its exporter is gone */
+	atomic_uint lost; /* the exporter is gone */
 	uint32_t next_free;
-	int32_t pid; /* VM: whose memory base is in; 0 for our own */
+	int32_t pid; /* METHOD_VM: the process that base belongs to; else 0 */
 	uint32_t slot;
 	uint32_t generation;
-	uint32_t device; /* number */
+	uint32_t device; /* dg_device.number */
 };
-_Static_assert(sizeof(struct dg_hot) == 64, "a region is one cache line on the data path");
+_Static_assert(sizeof(struct dg_region_entry) == 64, "a region is one cache line on the data path");
 
-/* table.c: one table for the process, never freed, so that a stale id or index is never a stray
- * pointer, and a region of one device is not mistaken for one of another. */
-#define TABLE_SIZE       (1u << 20)
-#define REGION_INDEX(id) ((id) & (TABLE_SIZE - 1))
-extern struct dg_hot *dg_table;
+/* region_table.c: one table for the process, never freed. A stale id or index is therefore never a
+ * dangling pointer, and a region of one device is never mistaken for a region of another. */
+#define REGION_TABLE_SIZE (1u << 20)
+#define REGION_INDEX(id)  ((id) & (REGION_TABLE_SIZE - 1))
+extern struct dg_region_entry *dg_region_table;
 
-static inline struct dg_hot *hot_at(uint32_t index)
+static inline struct dg_region_entry *region_entry_at(uint32_t index)
 {
-	return dg_table + index;
+	return dg_region_table + index;
 }
 
 struct dg_ops;
@@ -90,88 +93,100 @@ struct dg_descriptor;
 
 struct dg_device {
 	const struct dg_ops *ops;
-	void *provider; /* the provider's own state */
-	pthread_mutex_t lock; /* the lists */
+	void *provider; /* state of the provider */
+	pthread_mutex_t lock; /* guards the lists */
 	uint32_t number;
-	struct dg_device *next; /* of those that move only when they are polled */
+	struct dg_device *next; /* in the list of devices whose provider has poll() */
 	struct dg_region *regions;
 	struct dg_queue *queues;
 	uint32_t fork_generation;
-	bool door; /* this device holds a reference to the door */
-	bool gpu; /* its provider reaches GPU memory */
-	bool registers; /* it moves only what map() was given: also memory that is mapped here already */
-	const char *blob; /* whose exports map() takes, and export() makes; NULL: none */
+	bool uses_share_server; /* the device holds a reference to the share server */
+	bool gpu; /* the provider can copy GPU memory */
+	bool registers; /* the provider copies only memory that map() was given */
+	/* provider name of descriptors whose blob map() reads and export() writes, or NULL */
+	const char *blob_provider;
 	dg_caps caps;
 };
 
-/* A provider without a thread moves on when its queues are polled. Where their caller looks away, gates
- * stay entered, and an exporter's close would wait for him: so whoever waits for a gate, here and in
- * the door's thread, calls this, again and again. It looks at each queue that nobody is in, and leaves
- * out what is locked: it never waits. */
-void dg_devices_move(void);
-/* Around fork(): before all other locks. In the child none of them is polled any more. */
+/* Polls the queues of all devices whose provider has poll(). Such a provider makes progress only
+ * when its queues are polled. While their user does something else, gates stay entered, and an
+ * exporter's close would wait for that user; so whatever waits for a gate, and the share server's
+ * thread, calls this repeatedly. Skips queues that a thread is inside and devices that are locked:
+ * never blocks. */
+void dg_devices_poll(void);
+/* Around fork(), before all other locks. In the child the list is emptied: nothing is polled any
+ * more. */
 void dg_devices_fork_lock(void);
 void dg_devices_fork_unlock(bool child);
 
-/* What an operation that has no dg_status yet gives: it goes on; or it was not begun. */
+/* Results of an operation that has no dg_status yet: in progress; not started. */
 enum { OP_MORE = -1, OP_NOT = -2 };
 
 struct dg_ops {
 	const char *name;
-	/* 0 if it can be opened here; else dg_fail() says why not. !deep: as far as a look at once tells. */
+	/* Returns 0 if the provider can be opened on this machine, otherwise dg_fail() with the
+	 * reason. With deep false, only what can be found out at once. NULL: always available. */
 	int (*probe)(bool deep);
-	/* *state is the provider's own; each pipe that it is attached to carries it on. */
+	/* Stores the provider's state in *state and fills dev->caps. */
 	int (*open)(struct dg_device *dev, const dg_device_config *cfg, void **state);
 	void (*close)(struct dg_device *dev, void *state);
-	/* A pipe whose far end is the provider's from attach until detach, which quiesces: every
-	 * operation then has a completion and its gates are left. */
+	/* The provider owns the pipe's provider end from attach until detach returns. detach
+	 * quiesces: every operation then has a completion, and its gates have been left. */
 	int (*attach)(struct dg_device *dev, void *state, struct dg_pipe *p);
 	void (*detach)(struct dg_device *dev, struct dg_pipe *p);
-	/* There is something new in the submission ring. */
+	/* The submission ring has new entries. */
 	void (*doorbell)(struct dg_device *dev, struct dg_pipe *p);
-	/* Moves the provider on in the caller's thread. NULL: it needs no caller. */
+	/* Makes progress in the caller's thread. NULL: the provider makes progress by itself. */
 	void (*poll)(struct dg_device *dev, struct dg_pipe *p);
-	/* As dg_pipe_arm. NULL: the pipe's own is right. */
+	/* As dg_pipe_arm(), which is used if this is NULL. */
 	int (*arm)(struct dg_device *dev, struct dg_pipe *p);
-	/* Makes memory usable that is this process's own (m->addr), or a GPU block that another exports
-	 * (m->addr NULL), or what the blob of r->from opens: fills hot->base and method, and r->mapped for
-	 * unmap. NULL: dg_map_lent. */
+	/* Makes memory usable for this provider: memory of this process (m->addr), a GPU block that
+	 * another process exports (m->addr NULL), or what the blob of r->descriptor opens. Fills
+	 * entry->base and entry->method, and r->provider_state for unmap. NULL:
+	 * dg_map_default(). */
 	int (*map)(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
-		   struct dg_hot *hot);
+		   struct dg_region_entry *entry);
 	void (*unmap)(struct dg_device *dev, void *state, struct dg_region *r);
-	/* Puts the provider's own export of r into d: provider, blob and blob_length. NULL: it has none. */
+	/* Writes the provider's own export of r to d: provider, blob and blob_length. Required if
+	 * dev->blob_provider is set. */
 	int (*export)(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,
 		      struct dg_descriptor *d);
-	/* Runs one operation to its end in the caller's thread, if that takes no longer than a few looks.
-	 * Its gates are not its concern. A dg_status; OP_MORE: it is under way, as if it came from the ring, and
-	 * completes op->slot; OP_NOT: nothing was done, it has to be posted. NULL: all are posted. */
+	/* Runs one operation in the caller's thread if it completes within a few polls. The caller
+	 * handles its gates. Returns a dg_status; OP_MORE: it is in flight as if it had come from
+	 * the ring, and will complete op->slot; OP_NOT: nothing was done, and it has to be posted.
+	 * NULL: everything is posted. */
 	int (*direct)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
-	/* dg_measure_bare over one checked operation. NULL: there is no such floor. */
+	/* dg_measure_bare() for one checked operation. NULL: -EOPNOTSUPP. */
 	int (*bare)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op,
 		    uint32_t count, uint32_t window, uint64_t *samples_ns);
-	/* Whether the caller may run dg_op_run itself. */
+	/* Whether the posting thread may copy with dg_op_run() itself. */
 	bool inline_copies;
 };
 
 extern const struct dg_ops dg_soft_ops, dg_fault_ops, dg_cuda_ops, dg_doca_ops, dg_softdoca_ops;
-/* region.c: what a provider without a GPU does: host memory as it is; GPU memory is lent, not copied. */
-int dg_map_lent(struct dg_device *dev, const dg_memory *m, struct dg_hot *hot);
+/* region.c: map() of a provider that cannot copy GPU memory: host memory is used as it is, GPU
+ * memory can only be exported. */
+int dg_map_default(struct dg_device *dev, const dg_memory *m, struct dg_region_entry *entry);
 const struct dg_ops *dg_ops_find(const char *name);
 
-/* Counts forks of this process: what was opened before a fork is not usable in the child. */
+/* Number of forks between the first process and this one: what was opened before a fork cannot be
+ * used in the child. */
 extern atomic_uint dg_fork_generation;
 
-/* execute.c: what every provider that copies with the CPU does with one operation. */
-/* Moves at most `budget` bytes of op, from *progress on. OP_MORE, or the final dg_status. */
+/* cpu_copy.c: one operation of a provider that copies with the CPU. */
+/* Copies at most `budget` bytes of op, starting at *progress. Returns OP_MORE or the final
+ * dg_status. */
 int dg_op_step(const struct dg_op *op, uint64_t *progress, uint64_t budget);
-/* The whole operation at once. */
+/* Runs the whole operation. Returns a dg_status. */
 int dg_op_run(const struct dg_op *op);
-/* DG_OK if both regions of op may still be touched. */
+/* Returns DG_OK if both regions of op may still be accessed, otherwise the status to complete it
+ * with. */
 int dg_op_allowed(const struct dg_op *op);
-/* After the last byte, or when it will never move: leaves both gates. */
+/* Leaves both gates of op: after its last byte, or when it will not be run. */
 void dg_op_leave(const struct dg_op *op);
 
-/* Enters or leaves gates for many operations at a time: consecutive ones mostly use the same regions. */
+/* Enters or leaves (`pass`) the gates of many operations with one atomic operation for each run of
+ * operations between the same two regions. */
 struct dg_gates {
 	void (*pass)(struct dg_gate *g, uint32_t n);
 	uint32_t local, remote, n;
@@ -181,8 +196,8 @@ static inline void gates_flush(struct dg_gates *l)
 {
 	if (!l->n)
 		return;
-	l->pass(hot_at(l->local)->gate, l->n);
-	l->pass(hot_at(l->remote)->gate, l->n);
+	l->pass(region_entry_at(l->local)->gate, l->n);
+	l->pass(region_entry_at(l->remote)->gate, l->n);
 	l->n = 0;
 }
 
@@ -200,16 +215,17 @@ static inline void gates_add(struct dg_gates *l, const struct dg_op *op)
 	gates_pair(l, op->local, op->remote);
 }
 
-/* cuda_dmabuf.c: a dma-buf of the pages that m->addr[0..size) lies in, memory of a GPU, and where in it
- * the bytes begin. The fd is the caller's. */
+/* cuda_dmabuf.c: exports the pages that contain the GPU memory m->addr[0..size) as a dma-buf.
+ * *offset is where the bytes start in it. The caller owns *fd. */
 int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset);
 
 /* copy.c */
 void dg_copy(void *dst, const void *src, uint64_t n);
-/* For a part of a run of DG_LARGE bytes or more, which no cache holds. */
+/* For (part of) a run of at least DG_LARGE bytes, which no cache holds. */
 #define DG_LARGE (8u << 20)
 void dg_copy_large(void *dst, const void *src, uint64_t n);
-/* A copy that gives -EFAULT where memcpy would raise a signal. -EOPNOTSUPP: this kernel cannot. */
+/* Copies, and returns -EFAULT where memcpy would raise a signal. -EOPNOTSUPP if the kernel
+ * cannot. */
 int dg_copy_guarded(void *dst, const void *src, uint64_t n);
 
 #endif

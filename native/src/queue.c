@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A queue's life, and posting and reaping through it. */
+/* Opening and closing queues; posting to them and polling them. */
 #include "queue.h"
 
 #include <inttypes.h>
@@ -9,27 +9,29 @@
 
 int dg_queue_refuse(struct dg_queue *q, uint32_t found)
 {
-	while (found == QUEUE_MOVED) {
+	while (found == QUEUE_POLLED) {
 		cpu_relax();
 		found = QUEUE_FREE;
 		if (atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_POSTING))
 			return 0;
 	}
-	return dg_fail(EALREADY, "another thread is %s in this queue: open one queue a thread",
+	return dg_fail(EALREADY,
+		       "another thread is %s in this queue: open one queue for each thread",
 		       found == QUEUE_WAITING ? "waiting" : "posting");
 }
 
-void dg_queues_move(struct dg_device *dev)
+void dg_queues_poll(struct dg_device *dev)
 {
 	if (pthread_mutex_trylock(&dev->lock))
 		return;
 	for (struct dg_queue *q = dev->queues; q; q = q->next) {
 		uint32_t found = QUEUE_FREE;
-		if (!atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_MOVED))
+		if (!atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_POLLED))
 			continue;
 		if (!q->closed) {
 			dev->ops->poll(dev, &q->pipe);
-			/* Its caller may sleep on the fd, and the provider have failed to see to that. */
+			/* The caller may sleep on the fd, and the provider may have failed to have
+			 * it woken. */
 			if (cq_peek(&q->pipe))
 				dg_pipe_wake(&q->pipe);
 		}
@@ -43,8 +45,8 @@ int dg_queue_postable(struct dg_queue *q)
 	if (q->closed)
 		return dg_fail(ESTALE, "the queue is closed");
 	if (q->fork_generation != atomic_load_explicit(&dg_fork_generation, memory_order_relaxed))
-		return dg_fail(EOWNERDEAD,
-			       "this queue was opened before fork(); open a device in the child");
+		return dg_fail(EOWNERDEAD, "this queue was opened before fork(): open a device and "
+					   "a queue in the child");
 	return 0;
 }
 
@@ -59,7 +61,7 @@ static int alloc_tables(struct dg_queue *q)
 	q->ready = malloc(sizeof *q->ready * cap);
 	q->scratch = aligned_alloc(64, sizeof *q->scratch * q->depth);
 	if (!q->slots || !q->free || !q->ready || !q->scratch)
-		return dg_fail(ENOMEM, "no memory for a queue of depth %u", q->depth);
+		return dg_fail(ENOMEM, "out of memory for a queue of depth %u", q->depth);
 	memset(q->slots, 0, sizeof *q->slots * q->depth);
 	memset(q->scratch, 0, sizeof *q->scratch * q->depth);
 	for (uint32_t i = 0; i < q->depth; i++)
@@ -82,15 +84,16 @@ static int check_open(struct dg_device *dev, uint32_t depth, uint32_t path)
 {
 	if (dev->fork_generation != atomic_load(&dg_fork_generation))
 		return dg_fail(EOWNERDEAD,
-			       "this device was opened before fork(); open one in the child");
+			       "this device was opened before fork(): open one in the child");
 	if (depth < 1 || depth > DG_DEPTH_MAX)
-		return dg_fail(EINVAL, "depth %u: a queue holds 1 to %u operations", depth,
+		return dg_fail(EINVAL, "depth is %u; a queue holds 1 to %u operations", depth,
 			       DG_DEPTH_MAX);
 	if (path > DG_PATH_WORKER)
-		return dg_fail(EINVAL, "path %u is neither auto, inline nor worker", path);
+		return dg_fail(EINVAL, "path %u is not one of auto (0), inline (1) and worker (2)",
+			       path);
 	if (path == DG_PATH_INLINE && !dev->ops->inline_copies)
 		return dg_fail(EOPNOTSUPP,
-			       "the provider %s does nothing inline: use path auto or worker",
+			       "the provider %s does not copy inline: use path auto or worker",
 			       dev->ops->name);
 	return 0;
 }
@@ -104,13 +107,13 @@ int dg_queue_open(dg_device *dev, uint32_t depth, uint32_t path, uint64_t spin_n
 		return rc;
 	struct dg_queue *q = aligned_alloc(64, (sizeof *q + 63) / 64 * 64);
 	if (!q)
-		return dg_fail(ENOMEM, "no memory for a queue");
+		return dg_fail(ENOMEM, "out of memory for a queue");
 	memset(q, 0, sizeof *q);
 	q->dev = dev;
 	atomic_store(&q->refs, 1);
 	q->depth = depth;
 	q->path = path;
-	/* On one CPU a spinning waiter only keeps the engine from running. */
+	/* On a single CPU a spinning waiter only keeps the engine from running. */
 	q->spin_ns = dg_cpus() > 1 ? spin_ns : 0;
 	q->op_timeout_ns = op_timeout_ns;
 	q->fork_generation = dev->fork_generation;
@@ -147,7 +150,7 @@ static void unlist(struct dg_queue *q)
 	pthread_mutex_unlock(&q->dev->lock);
 }
 
-/* The provider gave everything back, but for what it lost. */
+/* Completes as FLUSHED what the provider has not returned: operations whose completion it lost. */
 static void flush_rest(struct dg_queue *q)
 {
 	uint64_t now = now_ns();
@@ -160,7 +163,7 @@ static void flush_rest(struct dg_queue *q)
 		s->state = SLOT_DONE;
 		q->credits += s->kind == KIND_DROPPED;
 		if (s->kind == KIND_POLL)
-			dg_slot_give(s, &q->ready[q->ready_tail++ & q->ready_mask]);
+			dg_slot_to_wc(s, &q->ready[q->ready_tail++ & q->ready_mask]);
 	}
 }
 
@@ -172,14 +175,15 @@ int dg_queue_close(dg_queue *q)
 	bool listed = !q->closed && q->fork_generation == atomic_load(&dg_fork_generation);
 	if (listed) {
 		q->dev->ops->detach(q->dev, &q->pipe);
-		dg_queue_drain(q, NULL, 0);
+		dg_queue_process_completions(q, NULL, 0);
 		flush_rest(q);
 	}
 	if (!q->closed)
 		dg_pipe_close(&q->pipe);
 	q->closed = true;
 	queue_leave(q);
-	/* Not from inside: dg_queues_grace waits, with the list's lock, for whoever is. */
+	/* After queue_leave(): dg_queues_grace() holds the list's lock while it waits for threads
+	 * inside. */
 	if (listed)
 		unlist(q);
 	return 0;
@@ -193,10 +197,11 @@ void dg_queue_free_memory(struct dg_queue *q)
 
 void dg_queue_free(dg_queue *q)
 {
-	/* Nobody else is inside, says the caller: a thread that died inside must not keep us out. Who moves
-	 * the queue on may be, and may come at any time: he is waited for, here and in dg_queue_close. */
+	/* The caller guarantees that no other thread uses the queue, so a thread that died inside
+	 * must not keep us out. Only dg_queues_poll() may be inside, at any time: wait for it, here
+	 * and in dg_queue_close(). */
 	uint32_t found = atomic_load(&q->in_use);
-	while (found == QUEUE_MOVED ||
+	while (found == QUEUE_POLLED ||
 	       !atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_FREE)) {
 		cpu_relax();
 		found = atomic_load(&q->in_use);
@@ -217,7 +222,8 @@ int dg_queue_arm(dg_queue *q)
 	if (rc)
 		return rc;
 	rc = dg_queue_postable(q);
-	/* What just ended as TIMED_OUT is there already: no fd will say so. */
+	/* A completion that just became TIMED_OUT is available already and will not signal the
+	 * fd. */
 	if (!rc && !dg_queue_expire(q, now_ns())) {
 		rc = q->dev->ops->arm ? q->dev->ops->arm(q->dev, &q->pipe) : dg_pipe_arm(&q->pipe);
 	}
@@ -230,7 +236,7 @@ int dg_queue_pending(dg_queue *q)
 	return (int)(q->depth - q->credits);
 }
 
-/* The end of every post: at once in this thread, or to the provider. The records are staged. */
+/* Runs staged operations: inline in this thread, or by the provider. */
 static void post_staged(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool able, uint64_t total,
 			uint64_t submit_ns)
 {
@@ -284,7 +290,7 @@ int dg_queue_poll(dg_queue *q, dg_wc *wc, uint32_t n, uint64_t timeout_ns)
 	for (;;) {
 		got = take_ready(q, wc, n);
 		if (got < n)
-			got += dg_queue_drain(q, wc + got, n - got);
+			got += dg_queue_process_completions(q, wc + got, n - got);
 		if (got || q->closed || !n)
 			break;
 		uint64_t now = now_ns();
@@ -305,12 +311,12 @@ int dg_queue_poll(dg_queue *q, dg_wc *wc, uint32_t n, uint64_t timeout_ns)
 	return rc ? rc : (int)got;
 }
 
-/* Until every KIND_RUN of the last submit is in run_wc. */
+/* Waits until every KIND_RUN of the last submit is in run_wc. */
 static int wait_run(struct dg_queue *q, const struct dg_op *ops, uint32_t n, uint64_t timeout_ns)
 {
 	uint64_t start = 0, spin_end = 0, size = 0;
 	while (q->run_left) {
-		dg_queue_drain(q, NULL, 0);
+		dg_queue_process_completions(q, NULL, 0);
 		if (!q->run_left)
 			break;
 		uint64_t now = now_ns();
@@ -322,7 +328,7 @@ static int wait_run(struct dg_queue *q, const struct dg_op *ops, uint32_t n, uin
 			spin_end = spin_until(q, start, size);
 		}
 		if (now - start >= timeout_ns)
-			return dg_fail(ETIMEDOUT, "%u completions are missing after %.3f s",
+			return dg_fail(ETIMEDOUT, "%u operations are not complete after %.3f s",
 				       q->run_left, (double)(now - start) / 1e9);
 		int rc = dg_queue_wait(q, spin_end, add_sat(start, timeout_ns));
 		if (rc)
@@ -331,7 +337,7 @@ static int wait_run(struct dg_queue *q, const struct dg_op *ops, uint32_t n, uin
 	return 0;
 }
 
-/* A run that was given up: its completions are dropped when they come. */
+/* Abandons a run: its completions are discarded when they arrive. */
 static void abandon_run(struct dg_queue *q)
 {
 	for (uint32_t i = 0; i < q->depth; i++)

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A queue: a pipe to the provider, a table of slots, and a ring of completions ready to be taken.
+ * A queue: a pipe to the provider, a table of slots, and a ring of completions ready to be polled.
  *
- * One operation:
+ * States of an operation's slot:
  *
- *            post                    drain                     poll, take
- *   FREE ----------> PENDING ------------------> DONE ---------------------> FREE
- *                       |  expire (op_timeout)    ^
- *                       +-----> ZOMBIE            |  a posted record goes straight to the ready
- *                      (its completion was given  |  ring, and its slot is free at the drain
- *                       as TIMED_OUT; the slot
- *                       waits for the provider)
+ *            post              process completions              wait for the transfer
+ *   FREE ----------> PENDING -----------------------> DONE ---------------------------> FREE
+ *                       |
+ *                       |  expire (op_timeout_ns)
+ *                       +---------> ZOMBIE: completed as TIMED_OUT; the slot stays occupied until
+ *                                   the provider returns the operation
  *
- * A queue has no thread. One thread is inside at a time: `in_use` is taken by one exchange, which is
- * also the poster's half of dg_queues_grace(): it stores in_use and then looks at a region's id,
- * while dg_region_close stores the id and then looks at in_use, all seq_cst. Forbidden outcome: the
- * closer sees the queue free AND the poster sees the old id; the one order of seq_cst forbids it.
+ *   The completion of a posted request goes straight to the ready ring, and its slot to FREE.
+ *
+ * A queue has no thread. One thread is inside at a time: it takes `in_use` with one atomic
+ * exchange, which is also the poster's half of dg_queues_grace(). The poster stores in_use and then
+ * loads a region's id, while dg_region_close() stores the id and then loads in_use, all seq_cst.
+ * Forbidden outcome: the closer sees the queue free AND the poster sees the old id; the total order
+ * of seq_cst rules it out.
  */
 #ifndef DG_QUEUE_H
 #define DG_QUEUE_H
@@ -26,21 +28,22 @@
 #include "error.h"
 #include "provider.h"
 
-/* MOVED: somebody moves a queue on that its caller does not look at; that takes a moment. */
-enum { QUEUE_FREE, QUEUE_POSTING, QUEUE_WAITING, QUEUE_MOVED };
+/* POLLED: dg_queues_poll() is inside for a moment, on behalf of a caller that does not poll. */
+enum { QUEUE_FREE, QUEUE_POSTING, QUEUE_WAITING, QUEUE_POLLED };
 enum slot_state { SLOT_FREE, SLOT_PENDING, SLOT_DONE, SLOT_ZOMBIE };
-/* Where a completion goes: to poll, to the transfer that asks, to the run that waits; a part of a
- * chain has none, and a dropped transfer's goes nowhere. */
+/* Where a completion goes: POLL to dg_queue_poll(); TRANSFER stays in the slot until waited for;
+ * RUN to the waiting run; PART is a request of a chain before its last, without a completion;
+ * DROPPED is discarded. */
 enum slot_kind { KIND_POLL, KIND_TRANSFER, KIND_RUN, KIND_PART, KIND_DROPPED };
 
 /* One cache line, private to the queue's thread. */
 struct dg_slot {
 	uint64_t user, size;
 	uint64_t submit_ns, post_ns, complete_ns;
-	uint32_t part; /* the part of the chain before this one, or NO_SLOT */
+	uint32_t part; /* slot of the preceding request of the chain, or NO_SLOT */
 	uint8_t state, kind, op, path;
 	uint8_t status, flags;
-	uint8_t overdue; /* given as TIMED_OUT while the provider still has it */
+	uint8_t overdue; /* completed as TIMED_OUT while the provider still has it */
 	uint8_t reserved;
 	uint32_t run_index;
 	struct dg_queue *q; /* a ticket is a slot's address */
@@ -50,35 +53,36 @@ _Static_assert(sizeof(struct dg_slot) == 64, "a slot is one cache line");
 
 struct dg_queue {
 	struct dg_device *dev;
-	atomic_uint in_use, leaves; /* leaves counts queue_leave(), for dg_queues_grace */
+	atomic_uint in_use,
+		leave_count; /* leave_count: calls of queue_leave(), for dg_queues_grace() */
 	uint32_t fork_generation;
-	atomic_uint refs; /* the handle and each prepared operation */
-	bool closed, broken;
+	atomic_uint refs; /* one for the handle and one for each prepared operation */
+	bool closed;
 	uint32_t depth, path;
 	uint64_t spin_ns, op_timeout_ns, expire_ns;
 	struct dg_slot *slots;
-	uint32_t *free; /* a stack of free slots */
-	struct dg_op *scratch; /* operations that are checked and not posted yet */
+	uint32_t *free; /* stack of free slots */
+	struct dg_op *scratch; /* operations that are checked and not yet posted */
 	uint32_t n_free;
-	uint32_t credits; /* depth less what was posted and not reaped */
-	uint32_t in_flight; /* slots that the provider has */
+	uint32_t credits; /* depth minus the operations posted and not reaped */
+	uint32_t in_flight; /* operations that the provider has */
 	uint64_t bytes_in_flight;
-	struct dg_wc *ready; /* completions for poll */
+	struct dg_wc *ready; /* completions for dg_queue_poll() */
 	uint32_t ready_head, ready_tail, ready_mask;
-	struct dg_wc *run_wc; /* where KIND_RUN goes */
+	struct dg_wc *run_wc; /* completions of KIND_RUN */
 	uint32_t run_left;
-	struct dg_wc *sink; /* where KIND_TRANSFER goes */
+	struct dg_wc *sink; /* completions of KIND_TRANSFER */
 	uint32_t sink_n, sink_next;
-	struct dg_queue *next; /* of the device */
+	struct dg_queue *next; /* list of the device */
 	struct dg_pipe pipe;
 };
 
-/* Stamps of an inline batch are taken once for at most this many operations or bytes. */
+/* One stamp of an inline batch covers at most this many operations and bytes. */
 enum { STAMP_OPS = 16, STAMP_BYTES = 65536 };
 
-/* Operations over one pair of regions in a row: what is looked up once for all of them. */
+/* A run of consecutive operations between the same two regions, which are looked up once. */
 struct op_run {
-	struct dg_hot *local, *remote;
+	struct dg_region_entry *local, *remote;
 	uint32_t local_id, remote_id;
 };
 
@@ -87,15 +91,15 @@ struct dg_prep {
 	uint32_t n, n_runs, n_wc;
 	uint64_t total;
 	bool inline_able;
-	uint64_t
-		even; /* the size of all records, if each is one small run of bytes and none is chained */
+	/* size of every request if each is one small run of bytes and none is chained, else 0 */
+	uint64_t uniform_size;
 	dg_wr *wr;
 	struct dg_op *ops;
 	struct op_run *runs;
 	dg_wc *wc;
 };
 
-/* Every entry to a queue that is not free. 0, or why not. */
+/* Slow path of queue_enter(): the queue is not free. Returns 0 once it is entered, or -EALREADY. */
 int dg_queue_refuse(struct dg_queue *q, uint32_t found);
 
 static inline int queue_enter(struct dg_queue *q)
@@ -111,23 +115,27 @@ static inline int queue_enter(struct dg_queue *q)
 
 static inline void queue_leave(struct dg_queue *q)
 {
-	uint32_t n = atomic_load_explicit(&q->leaves, memory_order_relaxed);
-	/* Release: who waits in dg_queues_grace may see this and not yet in_use, and then gives the local
-	 * memory of an inline copy back. What was copied must be there before this is. */
-	atomic_store_explicit(&q->leaves, n + 1, memory_order_release);
+	uint32_t n = atomic_load_explicit(&q->leave_count, memory_order_relaxed);
+	/* Release: a closer in dg_queues_grace() may see this store and not yet that of in_use, and
+	 * then frees the local memory of an inline copy. The copied bytes must be visible before
+	 * this store is. */
+	atomic_store_explicit(&q->leave_count, n + 1, memory_order_release);
 	atomic_store_explicit(&q->in_use, QUEUE_FREE, memory_order_release);
 }
 
-/* After queue_enter, before posting: the queue must be open, and of this process. */
+/* After queue_enter(), before posting: checks that the queue is open and of this process. Errors:
+ * ESTALE, EOWNERDEAD. */
 int dg_queue_postable(struct dg_queue *q);
 
-/* drain.c: moves completions out of the pipe. out takes up to n of those for poll, directly. */
-uint32_t dg_queue_drain(struct dg_queue *q, dg_wc *out, uint32_t n);
-/* Ends what is overdue as TIMED_OUT. Gives how many. */
+/* completion.c: takes completions out of the pipe and delivers them. With `out`, up to n of those
+ * for dg_queue_poll() are stored there directly. Returns how many were. */
+uint32_t dg_queue_process_completions(struct dg_queue *q, dg_wc *out, uint32_t n);
+/* Completes overdue operations as TIMED_OUT. Returns how many. */
 uint32_t dg_queue_expire(struct dg_queue *q, uint64_t now);
-/* How long a wait for `size` bytes spins from `start` on: sleeping and being woken costs tens of
- * microseconds, which a copy that is nearly done is worth waiting for. A provider without a thread has
- * nobody else who looks, and what wakes a sleeper goes by way of its driver: there it spins longer. */
+/* Returns until when a wait for `size` bytes that began at `start` spins. Going to sleep and waking
+ * up takes tens of microseconds, so spinning pays for a copy that is nearly complete. A provider
+ * without a thread makes progress only when it is polled, and wakes a sleeper through its driver:
+ * spin longer. */
 static inline uint64_t spin_until(const struct dg_queue *q, uint64_t start, uint64_t size)
 {
 	enum { BYTES_A_NS = 8, MOST_NS = 250000, MOST_POLLED_NS = 1000000 };
@@ -135,50 +143,55 @@ static inline uint64_t spin_until(const struct dg_queue *q, uint64_t start, uint
 	uint64_t copying = size / BYTES_A_NS < most ? size / BYTES_A_NS : most;
 	return q->spin_ns ? add_sat(start, q->spin_ns + copying) : start;
 }
-/* Sleeps or spins until the pipe has something, or until deadline. 0, or -EINTR. */
+/* Spins, then sleeps, until the pipe has a completion or until the deadline. Returns 0, -EINTR or
+ * -EOWNERDEAD. */
 int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline);
 
-/* queue.c: dg_devices_move for one device. */
-void dg_queues_move(struct dg_device *dev);
+/* queue.c: dg_devices_poll() for one device. */
+void dg_queues_poll(struct dg_device *dev);
 
-void dg_slot_give(const struct dg_slot *s, dg_wc *wc);
+/* Fills *wc from a slot that has its result. */
+void dg_slot_to_wc(const struct dg_slot *s, dg_wc *wc);
 /* queue.c: submits n checked operations and waits for their n_wc completions. */
 int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
 		     uint32_t n_wc, dg_wc *wc, uint64_t submit_ns, uint64_t timeout_ns);
 
 void dg_queue_free_memory(struct dg_queue *q);
-/* prep.c: dg_prep_run for a caller who is inside the queue already, and has looked at the clock. */
+/* prepared.c: dg_prep_run() for a caller that is inside the queue and has read the clock. */
 int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns);
-/* After queue_enter, before its regions are touched: 0, or why they or the queue cannot be used. */
+/* After queue_enter(), before the regions are accessed: returns 0 if they and the queue can be
+ * used, otherwise -ESTALE or -EOWNERDEAD. */
 int dg_prep_still_open(const struct dg_prep *p);
 
 /* post.c */
-/* Checks a record and fills *op. run is the current run of records over one pair of regions; *fresh
- * says that wr begins another one, and then *run is that. */
+/* Checks a request and fills *op. *run is the current run of requests between the same two regions;
+ * *fresh is set if wr starts a new one, which is then stored in *run. */
 int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_run *run,
 	       bool *fresh);
-/* 0, or -EAGAIN if n more operations do not fit. */
+/* Returns 0 if n more operations fit, otherwise -EAGAIN. */
 int dg_queue_room(struct dg_queue *q, uint32_t n);
-/* Enters the gates of n checked operations and hands them to the provider. Gives the slot of the
- * last. */
+/* Enters the gates of n checked operations and hands them to the provider. Returns the last one's
+ * slot. */
 uint32_t dg_queue_submit(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
 			 uint32_t kind, uint64_t submit_ns);
-/* One operation that the caller waits for, by the provider's direct(): there is room, and nothing is
- * pending. 1: it is complete, in *wc. 0: it is in flight as a KIND_RUN. OP_NOT: it was not begun. */
+/* Runs one operation that the caller waits for with the provider's direct(). There must be room,
+ * and nothing in flight. Returns 1: complete, in *wc; 0: in flight as a KIND_RUN; OP_NOT: not
+ * started. */
 int dg_queue_direct(struct dg_queue *q, struct dg_op *op, const dg_wr *wr, dg_wc *wc,
 		    uint64_t submit_ns);
-/* Runs n checked operations in this thread; completions go to wc[i & mask], from i = first on. Gives
- * how many. */
+/* Runs n checked operations in this thread. Completions go to wc[i & mask], starting with i =
+ * first. Returns their count. */
 uint32_t dg_queue_run_inline(const struct dg_op *ops, const dg_wr *wr, uint32_t n, dg_wc *wc,
 			     uint32_t first, uint32_t mask);
-/* Checks n records into q->scratch: all are good, or none is taken. */
+/* Checks n requests, all or none, into q->scratch. *inline_able: whether they may be copied inline.
+ * *total: bytes of all of them. */
 int dg_queue_stage(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool *inline_able,
 		   uint64_t *total);
 
-/* Small enough, and nothing pending: the caller does it at once. */
+/* Whether the caller copies inline: the operations are small enough, and nothing is in flight. */
 static inline bool queue_inline(const struct dg_queue *q, bool able, uint64_t total)
 {
-	/* closed: the device may be gone, and with it its caps */
+	/* closed: the device, and its caps with it, may be freed */
 	if (q->closed || q->path == DG_PATH_WORKER || !able || q->in_flight)
 		return false;
 	return q->path == DG_PATH_INLINE || total <= q->dev->caps.inline_max;

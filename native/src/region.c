@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Regions: registered here, imported from elsewhere, revoked and closed. */
+/* Regions: registering, exporting, importing, revoking and closing them. */
 #include "region.h"
 
 #include <errno.h>
@@ -20,22 +20,24 @@ static int usable(struct dg_device *dev)
 {
 	if (dev->fork_generation != atomic_load(&dg_fork_generation))
 		return dg_fail(EOWNERDEAD,
-			       "this device was opened before fork(); open one in the child");
+			       "this device was opened before fork(): open one in the child");
 	return 0;
 }
 
-/* GPU memory: the bytes must lie in the block that others import. */
+/* GPU memory must be within the block that importers import. */
 static int check_block(const dg_memory *m)
 {
 	if (m->kind > DG_KIND_CUDA_OWN)
-		return dg_fail(EINVAL, "memory of kind %u", m->kind);
+		return dg_fail(EINVAL, "memory kind %u is unknown; the kinds are 0 to %d", m->kind,
+			       DG_KIND_CUDA_OWN);
 	if (m->kind == DG_KIND_CUDA_VMM && m->fd < 0)
-		return dg_fail(EINVAL, "CUDA virtual memory without the fd of its block");
+		return dg_fail(EINVAL, "CUDA virtual memory is registered with the fd of its "
+				       "block; none was given");
 	if (m->kind != DG_KIND_CUDA_OWN &&
 	    (m->fd_offset > m->block || m->size > m->block - m->fd_offset))
 		return dg_fail(ERANGE,
-			       "%" PRIu64 " bytes at %" PRIu64 " leave their block of %" PRIu64
-			       " bytes",
+			       "%" PRIu64 " bytes at offset %" PRIu64
+			       " exceed their GPU memory block of %" PRIu64 " bytes",
 			       m->size, m->fd_offset, m->block);
 	return 0;
 }
@@ -43,60 +45,59 @@ static int check_block(const dg_memory *m)
 static int check_memory(const dg_memory *m, uint32_t access)
 {
 	if (!m->size || !m->addr)
-		return dg_fail(EINVAL, "a region needs at least one byte");
+		return dg_fail(EINVAL, "a region needs an address and at least 1 byte");
 	if ((uintptr_t)m->addr + m->size < (uintptr_t)m->addr)
-		return dg_fail(ERANGE, "a region of %" PRIu64 " bytes leaves the address space",
-			       m->size);
+		return dg_fail(ERANGE,
+			       "a region of %" PRIu64 " bytes at %p exceeds the address space",
+			       m->size, m->addr);
 	if (!access || access > 3)
-		return dg_fail(EINVAL, "access %u is neither read, write nor both", access);
+		return dg_fail(EINVAL, "access %u is not one of read (1), write (2) and both (3)",
+			       access);
 	if ((access & DG_ACCESS_WRITE) && (m->flags & DG_MEMORY_READONLY))
-		return dg_fail(
-			EACCES,
-			"the memory is read-only, so access 'w' cannot be given: register it "
-			"with access='r'");
+		return dg_fail(EACCES, "the memory is read-only, so write access cannot be "
+				       "granted: register it with access='r'");
 	if (m->kind != DG_KIND_HOST)
 		return check_block(m);
 	if (m->fd >= 0) {
 		if (m->fd_offset + m->size < m->size)
-			return dg_fail(ERANGE, "offset %" PRIu64 " + size %" PRIu64 " wraps",
+			return dg_fail(ERANGE, "offset %" PRIu64 " + size %" PRIu64 " exceeds 2^64",
 				       m->fd_offset, m->size);
 		return dg_memfd_check(m->fd, m->fd_offset + m->size);
 	}
 	char probe;
 	if ((m->flags & DG_MEMORY_MAY_FAULT) && dg_copy_guarded(&probe, m->addr, 1) == -EOPNOTSUPP)
-		return dg_fail(
-			EOPNOTSUPP,
-			"the memory is a mapped file, which could be truncated under a copy, and "
-			"this system lacks process_vm_readv: copy it into dgkit.empty() instead");
+		return dg_fail(EOPNOTSUPP, "the memory is a mapped file, which could be truncated "
+					   "during a copy, and this system lacks process_vm_readv: "
+					   "copy it into memory from dgkit.empty()");
 	return 0;
 }
 
-int dg_map_lent(struct dg_device *dev, const dg_memory *m, struct dg_hot *hot)
+int dg_map_default(struct dg_device *dev, const dg_memory *m, struct dg_region_entry *entry)
 {
-	hot->base = m->addr;
+	entry->base = m->addr;
 	if (m->kind == DG_KIND_HOST)
 		return 0;
-	hot->method = DG_METHOD_GPU;
-	return hot->remote ? dg_fail(EOPNOTSUPP,
-				     "the region is GPU memory, which the provider %s cannot "
-				     "reach: open a device with the provider cuda",
-				     dev->caps.provider)
-			   : 0;
+	entry->method = DG_METHOD_GPU;
+	return entry->remote ? dg_fail(EOPNOTSUPP,
+				       "the region is GPU memory, which the provider %s cannot "
+				       "copy: open a device with the provider cuda",
+				       dev->caps.provider)
+			     : 0;
 }
 
-int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_hot *hot)
+int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry)
 {
 	struct dg_device *dev = r->dev;
 	if (dev->ops->map)
-		return dev->ops->map(dev, dev->provider, r, m, hot);
-	return dg_map_lent(dev, m, hot);
+		return dev->ops->map(dev, dev->provider, r, m, entry);
+	return dg_map_default(dev, m, entry);
 }
 
 void dg_region_unmap(struct dg_region *r)
 {
-	if (r->mapped)
+	if (r->provider_state)
 		r->dev->ops->unmap(r->dev, r->dev->provider, r);
-	r->mapped = NULL;
+	r->provider_state = NULL;
 }
 
 int dg_region_register(dg_device *dev, const dg_memory *mem, uint32_t access, dg_region **out)
@@ -109,19 +110,19 @@ int dg_region_register(dg_device *dev, const dg_memory *mem, uint32_t access, dg
 		return rc;
 	struct dg_region *r = calloc(1, sizeof *r);
 	if (!r)
-		return dg_fail(ENOMEM, "no memory for a region");
+		return dg_fail(ENOMEM, "out of memory for a region");
 	r->dev = dev;
 	r->memory = *mem;
 	r->access = access;
-	struct dg_hot hot = {
+	struct dg_region_entry entry = {
 		.size = mem->size,
 		.access = (uint8_t)access,
 		.may_fault = !!(mem->flags & DG_MEMORY_MAY_FAULT),
 	};
-	rc = dg_region_map(r, mem, &hot);
+	rc = dg_region_map(r, mem, &entry);
 	if (rc)
 		goto free_region;
-	rc = dg_table_add(r, &hot);
+	rc = dg_region_table_add(r, &entry);
 	if (rc)
 		goto unmap;
 	*out = r;
@@ -133,14 +134,20 @@ free_region:
 	return rc;
 }
 
-static int hold_door(struct dg_device *dev)
+static int acquire_share_server(struct dg_device *dev)
 {
 	pthread_mutex_lock(&dev->lock);
-	int rc = dev->door ? 0 : dg_door_hold();
+	int rc = dev->uses_share_server ? 0 : dg_share_server_acquire();
 	if (!rc)
-		dev->door = true;
+		dev->uses_share_server = true;
 	pthread_mutex_unlock(&dev->lock);
 	return rc;
+}
+
+static const char *access_text(uint32_t access)
+{
+	static const char *const texts[] = {"none", "r", "w", "rw"};
+	return access < 4 ? texts[access] : "invalid";
 }
 
 int dg_region_export(dg_region *r, uint32_t access, uint8_t *buf, size_t cap)
@@ -150,106 +157,114 @@ int dg_region_export(dg_region *r, uint32_t access, uint8_t *buf, size_t cap)
 	if (rc)
 		return rc;
 	if (r->remote)
-		return dg_fail(EINVAL, "an imported region is exported by its owner only");
+		return dg_fail(
+			EINVAL,
+			"an imported region cannot be exported: only its owner can export it");
 	if (r->closing)
 		return dg_fail(ESTALE, "the region is closed");
 	if (!access || (access & ~r->access))
-		return dg_fail(EACCES,
-			       "an export may narrow the region's access (%u), not widen it to %u",
-			       r->access, access);
+		return dg_fail(
+			EACCES,
+			"the region has access '%s' and cannot be exported with access '%s': "
+			"an export can only narrow the region's access",
+			access_text(r->access), access_text(access));
 	const struct dg_ops *ops = r->dev->ops;
-	if (r->memory.kind == DG_KIND_CUDA_OWN && !r->dev->blob)
-		return dg_fail(EMEDIUMTYPE, "this GPU memory cannot be imported by another process");
-	if (r->dev->blob)
+	if (r->memory.kind == DG_KIND_CUDA_OWN && !r->dev->blob_provider)
+		return dg_fail(EMEDIUMTYPE,
+			       "this GPU memory cannot be imported by another process");
+	if (r->dev->blob_provider)
 		rc = ops->export(r->dev, r->dev->provider, r, access, &d);
 	if (!rc)
-		rc = hold_door(r->dev);
+		rc = acquire_share_server(r->dev);
 	if (!rc)
 		rc = dg_boot_id(d.boot_id);
 	if (!rc)
-		rc = dg_door_export(r, access, d.key);
+		rc = dg_share_export(r, access, d.key);
 	if (rc)
 		return rc;
-	snprintf(d.path, sizeof d.path, "%s", dg_door_path());
+	snprintf(d.path, sizeof d.path, "%s", dg_share_server_path());
 	return dg_descriptor_pack(&d, buf, cap);
 }
 
-/* Exporter and importer are one process: the bytes are where they are. */
-static int import_self(struct dg_region *r, const struct dg_descriptor *d, struct dg_hot *hot)
+/* Exporter and importer are the same process. */
+static int import_self(struct dg_region *r, const struct dg_descriptor *d,
+		       struct dg_region_entry *entry)
 {
-	struct door_answer a;
+	struct dg_share_reply a;
 	dg_memory m;
-	int rc = dg_door_import_self(d->key, &a, hot, &m);
+	int rc = dg_share_import_self(d->key, &a, entry, &m);
 	if (rc)
 		return rc;
-	hot->size = a.size;
-	hot->access = (uint8_t)a.access;
+	entry->size = a.size;
+	entry->access = (uint8_t)a.access;
 	r->slot = a.slot;
-	/* memory.addr: it lies in this process already, and stays mapped while its region is open */
-	rc = dg_region_map(r, &m, hot);
+	/* m.addr is valid in this process, and stays mapped while the exported region is open */
+	rc = dg_region_map(r, &m, entry);
 	if (rc)
-		dg_door_release_self(r->slot);
+		dg_share_release_self(r->slot);
 	return rc;
 }
 
-/* Another machine has no door here: what the descriptor says is all there is, and what it says wrong
- * the provider finds out. */
-static int import_far(struct dg_region *r, const struct dg_descriptor *d, struct dg_hot *hot)
+/* There is no share server to contact on another machine: size and access are taken from the
+ * descriptor, and the provider detects wrong ones. */
+static int import_other_machine(struct dg_region *r, const struct dg_descriptor *d,
+				struct dg_region_entry *entry)
 {
 	const dg_memory m = {.size = d->size, .fd = -1};
-	hot->size = d->size;
-	hot->access = (uint8_t)d->access;
-	return dg_region_map(r, &m, hot);
+	entry->size = d->size;
+	entry->access = (uint8_t)d->access;
+	return dg_region_map(r, &m, entry);
 }
 
-/* Whether it is of another machine, which only a provider's own export crosses. */
-static int find_machine(const struct dg_descriptor *d, struct dg_region *r)
+/* Finds out whether the descriptor is of another machine, and whether it has an export that this
+ * provider can open. Only a provider's own export works across machines. */
+static int check_machine(const struct dg_descriptor *d, struct dg_region *r)
 {
 	uint8_t boot_id[16];
 	int rc = dg_boot_id(boot_id);
 	if (rc)
 		return rc;
-	if (r->dev->blob && d->blob_length &&
-	    !strncmp((const char *)d->provider, r->dev->blob, sizeof d->provider))
-		r->from = d;
-	r->far = memcmp(boot_id, d->boot_id, 16);
-	if (!r->far || r->from)
+	if (r->dev->blob_provider && d->blob_length &&
+	    !strncmp((const char *)d->provider, r->dev->blob_provider, sizeof d->provider))
+		r->descriptor = d;
+	r->other_machine = memcmp(boot_id, d->boot_id, 16);
+	if (!r->other_machine || r->descriptor)
 		return 0;
 	return dg_fail(EXDEV,
 		       "the descriptor is of another machine (or of an earlier boot of this one), "
-		       "and the provider %s reaches only memory of this machine; one that crosses "
-		       "machines (verbs, doca) could, where both sides use it",
+		       "and the provider %s reaches only memory of this machine: use a provider "
+		       "that crosses machines (doca) on both sides",
 		       r->dev->caps.provider);
 }
 
 static int import_from(struct dg_region *r, const struct dg_descriptor *d, uint64_t timeout_ns,
-		       struct dg_hot *hot)
+		       struct dg_region_entry *entry)
 {
-	if (r->far)
-		return import_far(r, d, hot);
-	int rc = hold_door(r->dev);
+	if (r->other_machine)
+		return import_other_machine(r, d, entry);
+	int rc = acquire_share_server(r->dev);
 	if (rc)
 		return rc;
-	if (strcmp(d->path, dg_door_path()))
-		return dg_peer_import(r, d, timeout_ns, hot);
-	r->from = NULL; /* the memory itself is here */
-	return import_self(r, d, hot);
+	if (strcmp(d->path, dg_share_server_path()))
+		return dg_importer_import(r, d, timeout_ns, entry);
+	r->descriptor = NULL; /* not needed: the memory is in this process */
+	return import_self(r, d, entry);
 }
 
-/* Tells the exporter that r is not imported any more. */
-static void give_up(struct dg_region *r)
+/* Notifies the exporter that r is no longer imported. */
+static void release_import(struct dg_region *r)
 {
-	if (r->peer)
-		dg_peer_release(r);
-	else if (!r->far)
-		dg_door_release_self(r->slot);
+	if (r->exporter)
+		dg_importer_release(r);
+	else if (!r->other_machine)
+		dg_share_release_self(r->slot);
 }
 
 int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t timeout_ns,
 		     dg_region **out)
 {
 	struct dg_descriptor d;
-	struct dg_hot hot = {.remote = 1};
+	struct dg_region_entry entry = {.remote = 1};
 	*out = NULL;
 	int rc = usable(dev);
 	if (!rc)
@@ -258,28 +273,28 @@ int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t t
 		return rc;
 	struct dg_region *r = calloc(1, sizeof *r);
 	if (!r)
-		return dg_fail(ENOMEM, "no memory for a region");
+		return dg_fail(ENOMEM, "out of memory for a region");
 	r->dev = dev;
 	r->remote = true;
-	rc = find_machine(&d, r);
+	rc = check_machine(&d, r);
 	if (!rc)
-		rc = import_from(r, &d, timeout_ns, &hot);
-	r->from = NULL;
+		rc = import_from(r, &d, timeout_ns, &entry);
+	r->descriptor = NULL;
 	if (rc)
 		goto free_region;
-	r->memory.size = hot.size;
-	r->access = hot.access;
-	hot.slot = r->slot;
-	rc = dg_table_add(r, &hot);
+	r->memory.size = entry.size;
+	r->access = entry.access;
+	entry.slot = r->slot;
+	rc = dg_region_table_add(r, &entry);
 	if (rc)
 		goto release;
-	if (r->peer)
-		dg_peer_add_region(r);
+	if (r->exporter)
+		dg_importer_add_region(r);
 	*out = r;
 	return 0;
 release:
 	dg_region_unmap(r);
-	give_up(r);
+	release_import(r);
 free_region:
 	free(r);
 	return rc;
@@ -290,22 +305,22 @@ int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns)
 	int rc = 0;
 	pthread_mutex_lock(&dev->lock);
 	for (struct dg_queue *q = dev->queues; q && !rc; q = q->next) {
-		/* QUEUE_POSTING lasts as long as a post, or an inline copy; a waiter is not in the way. leaves
-		 * is read after in_use was seen, so a change of it is the end of that very entry. */
+		/* QUEUE_POSTING lasts as long as a post or an inline copy; a waiting thread need
+		 * not be waited for. leave_count is loaded after in_use, so a change of it is the
+		 * end of the entry that was seen. */
 		if (atomic_load_explicit(&q->in_use, memory_order_seq_cst) != QUEUE_POSTING)
 			continue;
-		uint32_t leaves = atomic_load(&q->leaves);
-		for (uint32_t looks = 0;
-		     atomic_load(&q->in_use) == QUEUE_POSTING && atomic_load(&q->leaves) == leaves;
-		     looks++) {
-			if (looks < 1000)
+		uint32_t leave_count = atomic_load(&q->leave_count);
+		for (uint32_t polls = 0; atomic_load(&q->in_use) == QUEUE_POSTING &&
+					 atomic_load(&q->leave_count) == leave_count;
+		     polls++) {
+			if (polls < 1000)
 				cpu_relax();
 			else if (now_ns() < deadline_ns)
 				usleep(20);
 			else if (!rc)
-				rc = dg_fail(
-					EBUSY,
-					"a thread is still copying inline: close the region again");
+				rc = dg_fail(EBUSY, "a thread is still posting or copying inline: "
+						    "close the region again");
 			if (rc)
 				break;
 		}
@@ -317,13 +332,12 @@ int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns)
 static int wait_quiet(struct dg_region *r, uint64_t deadline_ns)
 {
 	uint32_t naps = 0;
-	while (!gate_quiet(r->hot->gate)) {
-		dg_devices_move();
+	while (!gate_quiet(r->entry->gate)) {
+		dg_devices_poll();
 		if (now_ns() >= deadline_ns)
 			return dg_fail(EBUSY,
-				       "%s region %u: transfers are still in flight; it stays "
-				       "refused to new ones "
-				       "and its memory stays: close it again",
+				       "%s region %u still has transfers in flight; new ones are "
+				       "refused, and the memory must stay: close it again",
 				       r->remote ? "remote" : "local", r->id);
 		usleep(naps++ < 50 ? 20 : 500);
 	}
@@ -339,13 +353,14 @@ int dg_region_close(dg_region *r, uint64_t timeout_ns)
 	}
 	uint64_t deadline = add_sat(now_ns(), timeout_ns);
 	r->closing = true;
-	/* seq_cst, against a post's exchange of in_use followed by its look at the id: see queue.h. */
-	atomic_store_explicit(&r->hot->id, 0, memory_order_seq_cst);
+	/* seq_cst, paired with a poster's exchange of in_use and its load of the id: see
+	 * queue.h. */
+	atomic_store_explicit(&r->entry->id, 0, memory_order_seq_cst);
 	int rc = 0;
 	if (!r->remote) {
-		/* Before the grace: an inline copy sees it at its next chunk, and ends. */
-		atomic_store_explicit(&r->hot->gate->revoked, 1, memory_order_seq_cst);
-		rc = dg_door_revoke(r, deadline);
+		/* Before the grace period: an inline copy sees this at its next chunk, and ends. */
+		atomic_store_explicit(&r->entry->gate->revoked, 1, memory_order_seq_cst);
+		rc = dg_share_revoke(r, deadline);
 	}
 	if (!rc)
 		rc = dg_queues_grace(dev, deadline);
@@ -355,15 +370,15 @@ int dg_region_close(dg_region *r, uint64_t timeout_ns)
 		return rc;
 	dg_region_unmap(r);
 	if (r->remote)
-		give_up(r);
-	dg_table_remove(r);
+		release_import(r);
+	dg_region_table_remove(r);
 	free(r);
 	return 0;
 }
 
 int dg_region_info_get(dg_region *r, dg_region_info *out)
 {
-	/* In a forked child the gate of an import may be gone. */
+	/* In a forked child the gate of an import may be unmapped. */
 	int rc = usable(r->dev);
 	if (rc)
 		return rc;
@@ -372,11 +387,11 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 		.id = r->id,
 		.access = r->access,
 		.remote = r->remote,
-		.method = r->hot->method,
-		.peer_pid = r->remote ? dg_peer_pid(r) : 0,
-		.revoked = gate_revoked(r->hot->gate),
-		.lost = atomic_load(&r->hot->lost),
-		.importers = r->remote ? 0 : dg_door_importers(r),
+		.method = r->entry->method,
+		.peer_pid = r->remote ? dg_importer_exporter_pid(r) : 0,
+		.revoked = gate_revoked(r->entry->gate),
+		.lost = atomic_load(&r->entry->lost),
+		.importers = r->remote ? 0 : dg_share_importers(r),
 	};
 	return 0;
 }

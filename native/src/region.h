@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A region as the control path sees it. The data path sees its dg_hot. */
+/* A region as the control path sees it; the data path sees its dg_region_entry. */
 #ifndef DG_REGION_H
 #define DG_REGION_H
 
@@ -7,49 +7,50 @@
 
 #include "provider.h"
 
-struct dg_export; /* export.c: an entry of the table */
-struct dg_importer; /* export.c: one import of this region */
-struct dg_peer; /* peer.c: the exporter that a remote region came from */
-struct dg_mapping; /* mapping.h: a memfd mapped here */
+struct dg_export; /* share/exports.c: one export of this region */
+struct dg_import; /* share/exports.c: one import of this region */
+struct dg_exporter; /* share/importer.c: the process that a remote region was imported from */
+struct dg_mapping; /* share/mapping.h: an exporter's memfd, mapped into this process */
 struct dg_descriptor;
 
 struct dg_region {
 	struct dg_device *dev;
-	struct dg_hot *hot;
+	struct dg_region_entry *entry;
 	uint32_t index, id;
 	dg_memory memory;
 	uint32_t access;
 	bool remote, closing;
-	bool far; /* of another machine: it has no door */
-	const struct dg_descriptor *from; /* while it is imported: whose blob map() takes, or NULL */
-	void *mapped; /* the provider's own, of its map() */
-	struct dg_region *next, *prev; /* of the device */
-	/* exported: guarded by the door's lock */
+	bool other_machine; /* imported from another machine, without a share server */
+	const struct dg_descriptor *descriptor; /* during import: its blob is for map(), or NULL */
+	void *provider_state; /* set by the provider's map() */
+	struct dg_region *next, *prev; /* list of the device */
+	/* exported: guarded by dg_share_lock() */
 	struct dg_export *exports;
-	struct dg_importer *importers;
-	/* remote: guarded by the peer lock */
-	struct dg_peer *peer; /* NULL: the exporter is this process, or far */
+	struct dg_import *imports;
+	/* imported: guarded by the lock of share/importer.c */
+	struct dg_exporter *exporter; /* NULL: this process, or another machine */
 	struct dg_mapping *mapping;
-	struct dg_region *peer_next, *peer_prev;
+	struct dg_region *exporter_next, *exporter_prev;
 	uint32_t slot;
 };
 
-/* The device's map(), or dg_map_lent; and its unmap(). */
-int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_hot *hot);
+/* Calls the provider's map(), or dg_map_default(); and the provider's unmap(). */
+int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry);
 void dg_region_unmap(struct dg_region *r);
 
-/* Before the first device. -ENOMEM. */
-int dg_table_open(void);
-/* Takes a free entry of the table and fills it, with the gate given or the private one. */
-int dg_table_add(struct dg_region *r, const struct dg_hot *init);
-void dg_table_remove(struct dg_region *r);
-void dg_table_fork_lock(void);
-void dg_table_fork_unlock(void);
-/* The entry that may be posted to under this id, or NULL. seq_cst: the poster's half of
- * dg_queues_grace(). */
-struct dg_hot *dg_table_find(uint32_t id);
-/* Waits until no queue of the device is still inside an entry that began before this call, or until
- * the deadline: -EBUSY. */
+/* Reserves the region table; called before the first device opens. Errors: ENOMEM. */
+int dg_region_table_open(void);
+/* Fills a free entry of the table, with init's gate or the entry's private one, and publishes its
+ * id. Errors: EMFILE. */
+int dg_region_table_add(struct dg_region *r, const struct dg_region_entry *init);
+void dg_region_table_remove(struct dg_region *r);
+void dg_region_table_fork_lock(void);
+void dg_region_table_fork_unlock(void);
+/* Returns the entry that may be posted to under this id, or NULL. The load is seq_cst: it is the
+ * poster's half of dg_queues_grace(). */
+struct dg_region_entry *dg_region_table_find(uint32_t id);
+/* Waits for a grace period: until every thread that was inside a queue of the device when this was
+ * called has left it. Errors: EBUSY at the deadline. */
 int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The table of regions that queues look ids up in. An id is an entry's index and its generation.
- * Entries are reused first in, first out, so that an old id stays unknown for long. Address space for
- * all of them is reserved once; memory is used for those that were needed.
+ * The table in which queues look up region ids. An id is an entry's index and its generation.
+ * Entries are reused first in, first out, so that a stale id stays invalid for a long time. Address
+ * space for all entries is reserved once; memory is used only for those that were needed.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,92 +11,96 @@
 #include "error.h"
 #include "region.h"
 
-/* RESTING free entries are not reused yet, so that an id comes back after 67 million closes. */
-enum { GENERATIONS = 0xfff, RESTING = 16384 };
+/* At least MIN_FREE entries stay free, so that an id is reused only after 67 million closes. */
+enum { GENERATIONS = 0xfff, MIN_FREE = 16384 };
 
-struct dg_hot *dg_table;
+struct dg_region_entry *dg_region_table;
 static struct dg_gate *gates;
 static uint32_t used, live, free_head = UINT32_MAX, free_tail = UINT32_MAX;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void reserve(void)
 {
-	size_t hots = sizeof *dg_table * TABLE_SIZE, all = hots + sizeof *gates * TABLE_SIZE;
+	size_t hots = sizeof *dg_region_table * REGION_TABLE_SIZE,
+	       all = hots + sizeof *gates * REGION_TABLE_SIZE;
 	void *at = mmap(NULL, all, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
 		return;
-	dg_table = at;
+	dg_region_table = at;
 	gates = (struct dg_gate *)((char *)at + hots);
 }
 
-int dg_table_open(void)
+int dg_region_table_open(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, reserve);
-	return dg_table ? 0
-			: dg_fail(ENOMEM, "no address space for the table of %u regions",
-				  TABLE_SIZE);
+	return dg_region_table ? 0
+			       : dg_fail(ENOMEM, "out of address space for the table of %u regions",
+					 REGION_TABLE_SIZE);
 }
 
-void dg_table_fork_lock(void)
+void dg_region_table_fork_lock(void)
 {
 	pthread_mutex_lock(&lock);
 }
 
-void dg_table_fork_unlock(void)
+void dg_region_table_fork_unlock(void)
 {
 	pthread_mutex_unlock(&lock);
 }
 
-struct dg_hot *dg_table_find(uint32_t id)
+struct dg_region_entry *dg_region_table_find(uint32_t id)
 {
-	struct dg_hot *hot = hot_at(REGION_INDEX(id));
-	return id && atomic_load_explicit(&hot->id, memory_order_seq_cst) == id ? hot : NULL;
+	struct dg_region_entry *entry = region_entry_at(REGION_INDEX(id));
+	return id && atomic_load_explicit(&entry->id, memory_order_seq_cst) == id ? entry : NULL;
 }
 
 static int take(uint32_t *index)
 {
-	if (free_head != UINT32_MAX && used - live > RESTING) {
+	if (free_head != UINT32_MAX && used - live > MIN_FREE) {
 		*index = free_head;
-		free_head = hot_at(*index)->next_free;
+		free_head = region_entry_at(*index)->next_free;
 		if (free_head == UINT32_MAX)
 			free_tail = UINT32_MAX;
 		return 0;
 	}
-	if (used == TABLE_SIZE)
-		return dg_fail(EMFILE, "a process holds at most %u regions", TABLE_SIZE);
+	if (used == REGION_TABLE_SIZE)
+		return dg_fail(EMFILE,
+			       "this process has %u regions open, which is the maximum: close some",
+			       REGION_TABLE_SIZE);
 	*index = used++;
 	return 0;
 }
 
-static void fill(struct dg_hot *hot, uint32_t index, const struct dg_hot *init, struct dg_region *r)
+static void fill(struct dg_region_entry *entry, uint32_t index, const struct dg_region_entry *init,
+		 struct dg_region *r)
 {
-	uint32_t generation = hot->generation % GENERATIONS + 1;
-	/* All but id: whoever still has the old one looks at it now. */
-	hot->base = init->base;
-	hot->size = init->size;
-	hot->gate = init->gate;
-	hot->region = r;
-	hot->access = init->access;
-	hot->method = init->method;
-	hot->remote = init->remote;
-	hot->may_fault = init->may_fault;
-	atomic_store(&hot->lost, 0);
-	hot->pid = init->pid;
-	hot->slot = init->slot;
-	hot->generation = generation;
-	hot->device = r->dev->number;
-	if (!hot->gate) {
-		hot->gate = &gates[index];
-		atomic_store(&hot->gate->revoked, 0);
+	uint32_t generation = entry->generation % GENERATIONS + 1;
+	/* All fields but id, which holders of a stale id may load at any time. */
+	entry->base = init->base;
+	entry->size = init->size;
+	entry->gate = init->gate;
+	entry->region = r;
+	entry->access = init->access;
+	entry->method = init->method;
+	entry->remote = init->remote;
+	entry->may_fault = init->may_fault;
+	atomic_store(&entry->lost, 0);
+	entry->pid = init->pid;
+	entry->slot = init->slot;
+	entry->generation = generation;
+	entry->device = r->dev->number;
+	if (!entry->gate) {
+		entry->gate = &gates[index];
+		atomic_store(&entry->gate->revoked, 0);
 	}
-	r->hot = hot;
+	r->entry = entry;
 	r->index = index;
 	r->id = generation << 20 | index;
 }
 
-int dg_table_add(struct dg_region *r, const struct dg_hot *init)
+int dg_region_table_add(struct dg_region *r, const struct dg_region_entry *init)
 {
 	struct dg_device *dev = r->dev;
 	uint32_t index = 0;
@@ -104,7 +108,7 @@ int dg_table_add(struct dg_region *r, const struct dg_hot *init)
 	int rc = take(&index);
 	if (!rc) {
 		live++;
-		fill(hot_at(index), index, init, r);
+		fill(region_entry_at(index), index, init, r);
 	}
 	pthread_mutex_unlock(&lock);
 	if (rc)
@@ -115,12 +119,12 @@ int dg_table_add(struct dg_region *r, const struct dg_hot *init)
 		r->next->prev = r;
 	dev->regions = r;
 	pthread_mutex_unlock(&dev->lock);
-	/* Everything above is in place before the id can be found. */
-	atomic_store_explicit(&r->hot->id, r->id, memory_order_seq_cst);
+	/* Everything above is visible before the id can be found. */
+	atomic_store_explicit(&r->entry->id, r->id, memory_order_seq_cst);
 	return 0;
 }
 
-void dg_table_remove(struct dg_region *r)
+void dg_region_table_remove(struct dg_region *r)
 {
 	struct dg_device *dev = r->dev;
 	pthread_mutex_lock(&dev->lock);
@@ -132,11 +136,11 @@ void dg_table_remove(struct dg_region *r)
 		r->next->prev = r->prev;
 	pthread_mutex_unlock(&dev->lock);
 	pthread_mutex_lock(&lock);
-	r->hot->next_free = UINT32_MAX;
+	r->entry->next_free = UINT32_MAX;
 	if (free_tail == UINT32_MAX)
 		free_head = r->index;
 	else
-		hot_at(free_tail)->next_free = r->index;
+		region_entry_at(free_tail)->next_free = r->index;
 	free_tail = r->index;
 	live--;
 	pthread_mutex_unlock(&lock);

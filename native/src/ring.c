@@ -17,7 +17,7 @@ atomic_bool dg_asymmetric;
 #if defined(__x86_64__) && defined(SYS_membarrier)
 enum { PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 }; /* <linux/membarrier.h> */
 
-static void find_out(void)
+static void detect(void)
 {
 	dg_asymmetric = !syscall(SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0);
 }
@@ -25,15 +25,16 @@ static void find_out(void)
 void dg_asymmetric_init(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	pthread_once(&once, find_out);
+	pthread_once(&once, detect);
 }
 
 void dg_sleeper_barrier(void)
 {
 	if (!atomic_load(&dg_asymmetric) || !syscall(SYS_membarrier, PRIVATE_EXPEDITED, 0, 0))
 		return;
-	/* A filter installed since forbids it. From now on producers pay; whoever was on its way without
-	 * has its store out long before this nap is over. */
+	/* A seccomp filter installed meanwhile forbids it. From now on producers use seq_cst
+	 * stores. A producer that is past its check has its release store visible long before this
+	 * sleep ends. */
 	atomic_store(&dg_asymmetric, false);
 	usleep(1000);
 }
@@ -60,8 +61,8 @@ int dg_pipe_open(struct dg_pipe *p, uint32_t depth)
 	p->event_fd = p->wait_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->event_fd < 0 || !p->sq || !p->cq) {
 		int rc = p->event_fd < 0
-				 ? dg_fail_errno("a queue's event fd")
-				 : dg_fail(ENOMEM, "no memory for rings of %u entries", cap);
+				 ? dg_fail_errno("cannot create a queue's event fd")
+				 : dg_fail(ENOMEM, "out of memory for rings of %u entries", cap);
 		dg_pipe_close(p);
 		return rc;
 	}
@@ -85,7 +86,7 @@ void dg_pipe_wake(struct dg_pipe *p)
 {
 	if (!atomic_load_explicit(&p->cq_armed, memory_order_seq_cst))
 		return;
-	/* One wake-up for one arming, whoever comes first. */
+	/* One wake-up for each arming: only the thread that clears the flag writes the fd. */
 	if (atomic_exchange_explicit(&p->cq_armed, 0, memory_order_acq_rel))
 		eventfd_write(p->event_fd, 1);
 }
@@ -95,7 +96,7 @@ int dg_pipe_arm(struct dg_pipe *p)
 	eventfd_t n;
 	if (cq_peek(p))
 		return 0;
-	/* Clear the fd first: a wake-up written after this is for what comes after this. */
+	/* Clear the fd first: a wake-up written after this belongs to a later completion. */
 	eventfd_read(p->event_fd, &n);
 	atomic_store_explicit(&p->cq_armed, 1, memory_order_seq_cst);
 	dg_sleeper_barrier();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two rings of a queue, io_uring's shape: operations go down one, completions come up the other.
+ * The two rings of a queue, shaped like io_uring's: a submission ring and a completion ring.
  *
- * An entry carries its own sequence number, so that one cache line moves where a shared tail index
- * would make it two. Entry number i (counted from 0, 32 bits, wrapping) lies at i & mask and is
- * there when its seq == i + 1. An entry is rewritten only after its operation was reaped, so the
- * rings cannot overflow and a consumer needs no word back to its producer.
+ * Each entry carries its own sequence number, so a hand-off moves one cache line; with a shared
+ * tail index it would be two. Entry number i (counted from 0, 32 bits, wrapping) is at index i &
+ * mask and is valid once its seq == i + 1. An entry is overwritten only after its operation was
+ * reaped, so the rings cannot overflow, and a consumer need not report its head to the producer.
  */
 #ifndef DG_RING_H
 #define DG_RING_H
@@ -16,8 +16,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A checked operation, one cache line. dst and src are addresses here, or in the exporter where the
- * remote region's method is not MAP. local and remote are region table indices. */
+/* A checked operation, one cache line. dst and src are addresses in this process; for a remote
+ * region with DG_METHOD_VM an address in the exporter, with DG_METHOD_PROXY an offset into the
+ * region. local and remote are indices of the region table. */
 struct dg_op {
 	char *dst;
 	const char *src;
@@ -26,22 +27,23 @@ struct dg_op {
 	uint32_t rows, slot;
 	uint32_t local, remote;
 	uint8_t opcode, flags;
-	uint16_t status; /* scratch of the far end */
+	uint16_t status; /* scratch space of the provider */
 	atomic_uint seq;
 };
 
-/* In flags, beside dg_wr_flag. PLAIN: both sides are ordinary memory, mapped here. */
+/* In flags, in addition to dg_wr_flag. PLAIN: both sides are ordinary memory mapped into this
+ * process. */
 #define OP_PLAIN      0x80u
 #define OP_GPU_LOCAL  0x40u
 #define OP_GPU_REMOTE 0x20u
-#define OP_GPU	      (OP_GPU_LOCAL | OP_GPU_REMOTE)
+#define OP_GPU        (OP_GPU_LOCAL | OP_GPU_REMOTE)
 
 struct dg_cqe {
 	uint64_t complete_ns;
 	uint32_t slot_status; /* slot << 8 | status */
 	atomic_uint seq;
 };
-/* In the status byte: the stamp serves several completions; it was taken late. */
+/* In the status byte: the stamp is shared by several completions; it was taken late. */
 #define CQE_SHARED 0x80u
 #define CQE_LATE   0x40u
 
@@ -49,33 +51,39 @@ _Static_assert(sizeof(struct dg_op) == 64, "an operation is one cache line");
 _Static_assert(sizeof(struct dg_cqe) == 16, "four completions a cache line");
 
 /*
- * A pipe: both rings, the flags by which each end says that it sleeps, and one fd.
+ * A pipe: both rings between a queue's caller and its provider, the flag with which a sleeping end
+ * asks to be woken, and an event fd.
  *
- * Sleeping (both ways, the same shape). A sleeper stores `armed` and then looks at the ring; a
- * producer stores the entry's seq and then looks at `armed`. Forbidden outcome: the sleeper misses
- * the entry AND the producer misses the flag.
+ * Sleeping works the same way in both directions. The sleeper stores `armed` and then loads the
+ * ring's next seq; the producer stores the entry's seq and then loads `armed`. Forbidden outcome:
+ * the sleeper misses the entry AND the producer misses the flag.
  *
- * With four seq_cst accesses there is one total order S. In S either the producer's store precedes
- * the sleeper's look (the entry is seen) or the sleeper's look precedes the producer's store, and
- * then so does the sleeper's own earlier store of `armed`, which the producer's later load must see.
- * On Arm: stlr then ldar stay in order (RCsc), which release/acquire alone (ldapr) would not give.
+ * With four seq_cst accesses there is one total order S. In S, either the producer's store precedes
+ * the sleeper's load, which then sees the entry; or the sleeper's load precedes the producer's
+ * store. Then the sleeper's own earlier store of `armed` precedes it too, and the producer's later
+ * load must see the flag. On Arm, stlr followed by ldar stays in order (RCsc); release and acquire
+ * alone (ldapr) would not.
  *
- * On x86 a seq_cst store is an xchg, which waits until the entry's line has come over from the other
- * core: as long as the whole hand-off. So there, where the kernel has membarrier(2), the producer's
- * store is only a release store, and the sleeper pays: after it stored `armed` it has the kernel run
- * a full barrier on every CPU that runs this process (both ends are threads of it). A producer whose
- * load of `armed` came before that barrier has its store of seq before it too, so the sleeper's look,
- * which comes after, sees the entry; one whose load comes after it sees the flag.
+ * On x86 a seq_cst store is an xchg, which stalls until the entry's cache line has arrived from the
+ * other core: as long as the whole hand-off. So on x86, where the kernel has membarrier(2), the
+ * producer's store is only a release store, and the sleeper bears the cost: after its store of
+ * `armed` it has the kernel execute a full barrier on every CPU that runs this process (both ends
+ * are threads of it). If a producer's load of `armed` came before that barrier, so did its store of
+ * seq, and the sleeper's load, which comes after the barrier, sees the entry. If the load comes
+ * after the barrier, it sees the flag.
  *
- * tests/native/test_litmus.c runs it; passing on x86 or under emulation proves nothing for Arm.
+ * tests/native/test_litmus.c exercises this. Passing on x86 or under emulation proves nothing for
+ * Arm.
  */
 extern atomic_bool dg_asymmetric;
-/* Before the first pipe, and before a thread that sleeps: finds out whether this machine can. */
+/* Finds out whether this machine has the asymmetric barrier. Call before the first pipe is opened
+ * and before a thread that sleeps starts. */
 void dg_asymmetric_init(void);
-/* The sleeper, between its store of `armed` and its look. */
+/* The sleeper's barrier, between its store of `armed` and its load of the ring. */
 void dg_sleeper_barrier(void);
 
-/* The producer's store. The signal fence keeps the compiler from moving the look at armed before it. */
+/* The producer's store of seq. The signal fence keeps the compiler from moving the load of `armed`
+ * before it. */
 static inline void publish_seq(atomic_uint *seq, uint32_t value)
 {
 	if (atomic_load_explicit(&dg_asymmetric, memory_order_relaxed)) {
@@ -87,25 +95,25 @@ static inline void publish_seq(atomic_uint *seq, uint32_t value)
 }
 
 struct dg_pipe {
-	/* read by both, written by neither while it runs */
+	/* read by both ends, written by neither while the pipe is in use */
 	_Alignas(64) struct dg_op *sq;
 	struct dg_cqe *cq;
-	void *provider; /* the provider's own state for this pipe */
+	void *provider; /* the provider's state for this pipe */
 	uint32_t mask;
-	int event_fd; /* written by the far end */
-	int wait_fd; /* what the caller sleeps on: event_fd, or an epoll fd over it */
-	/* the caller's end: a line that the far end never reads */
+	int event_fd; /* written by the provider */
+	int wait_fd; /* the caller sleeps on it: event_fd, or an epoll fd that includes it */
+	/* written by the caller: a line that the provider's thread never reads */
 	_Alignas(64) uint32_t sq_tail, cq_head;
-	uint64_t posted_ns; /* about when the last operation was; for a far end in the caller's thread */
-	/* the flag of the caller's end, read by the far end */
+	uint64_t posted_ns; /* approximate time of the last post; for providers without a thread */
+	/* the caller's flag, read by the provider */
 	_Alignas(64) atomic_uint cq_armed;
-	/* the far end */
+	/* written by the provider */
 	_Alignas(64) uint32_t sq_head, cq_tail;
-	uint64_t progress; /* bytes of the operation at sq_head that are done */
-	uint64_t moved; /* scratch of the far end */
+	uint64_t progress; /* bytes of the operation at sq_head that are copied */
+	uint64_t moved; /* scratch space of the provider */
 	uint32_t chain_status;
-	atomic_uint detach; /* set by the caller: give everything back */
-	atomic_uint detached; /* set by the far end: it will not touch the pipe again */
+	atomic_uint detach; /* set by the caller: flush everything and let go of the pipe */
+	atomic_uint detached; /* set by the provider: it will not access the pipe again */
 };
 
 static inline struct dg_op *sq_entry(struct dg_pipe *p, uint32_t i)
@@ -113,9 +121,9 @@ static inline struct dg_op *sq_entry(struct dg_pipe *p, uint32_t i)
 	return &p->sq[i & p->mask];
 }
 
-/* Writes an operation behind the last one and publishes it. The line is written in one go, its seq last:
- * the far end may spin on it, and would take it away between two writes that lie apart. The last of a
- * batch is the producer's half of sleeping. */
+/* Appends an operation to the submission ring and publishes it. The line is written at once, seq
+ * last: the provider may spin on it, and would take the line away between two distant writes. The
+ * last store of a batch is the producer's half of the sleeping protocol. */
 static inline void sq_put(struct dg_pipe *p, const struct dg_op *op, bool last)
 {
 	struct dg_op *to = sq_entry(p, p->sq_tail);
@@ -127,7 +135,8 @@ static inline void sq_put(struct dg_pipe *p, const struct dg_op *op, bool last)
 		atomic_store_explicit(&to->seq, p->sq_tail, memory_order_release);
 }
 
-/* The entry at sq_head if it is there. seq_cst: it is also the sleeper's look at the ring. */
+/* Returns the entry at sq_head if it is valid, or NULL. seq_cst: it is also the sleeper's load of
+ * the ring. */
 static inline struct dg_op *sq_peek(struct dg_pipe *p)
 {
 	struct dg_op *op = sq_entry(p, p->sq_head);
@@ -139,7 +148,7 @@ static inline bool sq_has(struct dg_pipe *p, uint32_t i)
 	return atomic_load_explicit(&sq_entry(p, i)->seq, memory_order_acquire) == i + 1;
 }
 
-/* The completion at cq_head if it is there. seq_cst: also the sleeper's look. */
+/* Returns the completion at cq_head if it is valid, or NULL. seq_cst: also the sleeper's load. */
 static inline struct dg_cqe *cq_peek(struct dg_pipe *p)
 {
 	struct dg_cqe *e = &p->cq[p->cq_head & p->mask];
@@ -151,7 +160,7 @@ static inline uint32_t slot_status(uint32_t slot, int status)
 	return slot << 8 | ((uint32_t)status & 0x3f);
 }
 
-/* Publishes n completions with one stamp. The last store is the producer's half. */
+/* Publishes n completions with one time stamp. The last store is the producer's half. */
 static inline void cq_publish(struct dg_pipe *p, const uint32_t *slot_statuses, uint32_t n,
 			      uint64_t stamp_ns)
 {
@@ -170,9 +179,10 @@ static inline void cq_publish(struct dg_pipe *p, const uint32_t *slot_statuses, 
 
 int dg_pipe_open(struct dg_pipe *p, uint32_t depth);
 void dg_pipe_close(struct dg_pipe *p);
-/* The far end, after cq_publish: writes the fd if the caller sleeps. */
+/* Called by the provider after cq_publish(): writes the event fd if the caller sleeps. */
 void dg_pipe_wake(struct dg_pipe *p);
-/* The caller, before it sleeps on wait_fd. 1: armed; 0: completions are there already. */
+/* Called by the caller before it sleeps on wait_fd. Returns 1: armed; 0: completions are
+ * available. */
 int dg_pipe_arm(struct dg_pipe *p);
 
 #endif

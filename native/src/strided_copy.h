@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many small copies in one call: rows of a strided transfer, and records that are all alike. */
-#ifndef DG_ROWS_H
-#define DG_ROWS_H
+/* Many small copies in one call: the rows of a strided transfer, and batches of uniform
+ * requests. */
+#ifndef DG_STRIDED_COPY_H
+#define DG_STRIDED_COPY_H
 
 #include "dgkit.h"
 #include "ring.h"
 
-/* `rows` copies of `size` bytes, ds and ss bytes apart. */
+/* Copies `rows` rows of `size` bytes, ds bytes apart in the destination and ss bytes in the
+ * source. */
 void dg_copy_rows(char *d, const char *s, uint64_t size, uint64_t ds, uint64_t ss, uint64_t rows);
-/* The copies of n operations of `size` <= 64 bytes, one row each. */
+/* Runs n operations of one row of `size` <= 64 bytes each. */
 void dg_copy_ops(const struct dg_op *ops, uint32_t n, uint64_t size);
-/* n completions like *like, each with its own user as it is there. */
+/* Fills n completions from *like, except for `user`, which each one keeps. */
 void dg_fill_completions(dg_wc *wc, uint32_t n, const dg_wc *like);
 
 #endif

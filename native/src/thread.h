@@ -4,7 +4,8 @@
 
 #include <pthread.h>
 
-/* Starts a named thread that takes no signals. Returns a positive errno, as pthread_create. */
+/* Starts a named thread with all signals blocked. Returns 0 or a positive errno, as
+ * pthread_create. */
 int dg_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *arg);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Transfers: operations whose completion waits in a slot until it is asked for by ticket. */
+/* Transfers: operations whose completion stays in its slot until it is taken with a ticket. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,9 @@ int64_t dg_transfer_post(dg_queue *q, uint32_t op, uint32_t local, uint32_t remo
 		    .op = (uint8_t)op,
 		    .flags = (uint8_t)(flags & DG_FENCE)};
 	if (op > DG_WRITE || (flags & ~(uint32_t)DG_FENCE))
-		return dg_fail(EINVAL, "operation %u with flags %#x is none that a transfer has",
+		return dg_fail(EINVAL,
+			       "operation %u with flags %#x is not a transfer: the operations are "
+			       "DG_READ (0) and DG_WRITE (1), the flags 0 or DG_FENCE (1)",
 			       op, flags);
 	int rc = queue_enter(q);
 	if (rc)
@@ -88,7 +90,7 @@ int64_t dg_transfer_read(dg_queue *q, uint32_t local, uint32_t remote, uint64_t 
 int64_t dg_transfer_post_wr(dg_queue *q, const dg_wr *wr, uint32_t n)
 {
 	if (n == 0)
-		return dg_fail(EINVAL, "a transfer of no records");
+		return dg_fail(EINVAL, "a transfer has 0 records; the minimum is 1");
 	for (uint32_t i = 0; i + 1 < n; i++)
 		if (!(wr[i].flags & DG_CHAIN))
 			return dg_fail(
@@ -106,7 +108,8 @@ int64_t dg_transfer_post_wr(dg_queue *q, const dg_wr *wr, uint32_t n)
 int dg_queue_sink(dg_queue *q, dg_wc *wc, uint32_t n)
 {
 	if (n > DG_FAILED)
-		return dg_fail(EINVAL, "a sink of %u completions; the limit is %u", n, DG_FAILED);
+		return dg_fail(EINVAL, "a sink of %u completions exceeds the limit of %u", n,
+			       DG_FAILED);
 	int rc = queue_enter(q);
 	if (rc)
 		return rc;
@@ -117,6 +120,7 @@ int dg_queue_sink(dg_queue *q, dg_wc *wc, uint32_t n)
 	return 0;
 }
 
+/* Frees the slot of a transfer whose completion was taken or dropped. */
 static void retire(struct dg_queue *q, struct dg_slot *s)
 {
 	q->credits++;
@@ -132,7 +136,7 @@ static int wait_slot(struct dg_queue *q, struct dg_slot *s, uint64_t timeout_ns)
 {
 	uint64_t start = 0;
 	while (s->state != SLOT_DONE) {
-		dg_queue_drain(q, NULL, 0);
+		dg_queue_process_completions(q, NULL, 0);
 		if (s->state == SLOT_DONE)
 			break;
 		if (q->closed)
@@ -144,7 +148,7 @@ static int wait_slot(struct dg_queue *q, struct dg_slot *s, uint64_t timeout_ns)
 		if (!start)
 			start = now;
 		if (now - start >= timeout_ns)
-			return dg_fail(ETIME, "the transfer is not complete yet");
+			return dg_fail(ETIME, "the transfer was not complete within the time-out");
 		int rc =
 			dg_queue_wait(q, spin_until(q, start, s->size), add_sat(start, timeout_ns));
 		if (rc)
@@ -153,16 +157,16 @@ static int wait_slot(struct dg_queue *q, struct dg_slot *s, uint64_t timeout_ns)
 	return 1;
 }
 
-/* The slot behind a ticket, its queue entered. */
+/* Enters the queue of a ticket and stores its slot in *out. */
 static int enter_ticket(int64_t ticket, struct dg_slot **out)
 {
 	struct dg_slot *s = (struct dg_slot *)(intptr_t)ticket;
 	if (ticket < DG_TICKET)
-		return dg_fail(EINVAL, "%" PRId64 " is no ticket", ticket);
+		return dg_fail(EINVAL, "%" PRId64 " is not a ticket", ticket);
 	int rc = queue_enter(s->q);
 	if (!rc && (s->state == SLOT_FREE || s->state == SLOT_ZOMBIE || s->kind != KIND_TRANSFER)) {
 		queue_leave(s->q);
-		rc = dg_fail(EINVAL, "this ticket was taken or dropped before");
+		rc = dg_fail(EINVAL, "this ticket was already waited for or dropped");
 	}
 	*out = s;
 	return rc;
@@ -176,11 +180,12 @@ int64_t dg_transfer_wait_for(int64_t ticket, uint64_t timeout_ns)
 		return rc;
 	struct dg_queue *q = s->q;
 	if (q->sink_next >= q->sink_n)
-		rc = dg_fail(ENOSPC, "the queue's sink is full");
+		rc = dg_fail(ENOSPC,
+			     "the queue's sink is full: set a new one with dg_queue_sink()");
 	else
 		rc = wait_slot(q, s, timeout_ns);
 	if (rc == 1) {
-		dg_slot_give(s, &q->sink[q->sink_next]);
+		dg_slot_to_wc(s, &q->sink[q->sink_next]);
 		rc = q->sink_next++ + (s->status == DG_OK ? 0 : DG_FAILED);
 		retire(q, s);
 	}

@@ -96,7 +96,7 @@ def test_an_import_into_a_full_gpu_is_out_of_memory(tokens, fake_cuda, function)
             fake_cuda, f"{function}=2", lambda: device.import_region(tokens["vmm"], timeout=5)
         )
         assert isinstance(error, OutOfMemory)
-        assert "the GPU is full" in str(error)
+        assert "the GPU is out of memory" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ try:
 except dgkit.OutOfMemory as error:
     print(error)
 """
-    assert "the GPU is full" in run(program, DGKIT_FAKE_CUDA="total=1048576")
+    assert "the GPU is out of memory" in run(program, DGKIT_FAKE_CUDA="total=1048576")
 
 
 @pytest.mark.parametrize(

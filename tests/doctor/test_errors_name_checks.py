@@ -79,13 +79,13 @@ def test_the_table_of_the_core_names_checks_that_there_are():
 @pytest.mark.parametrize(
     ("words", "check"),
     [
-        ("this device was opened before fork(); open one in the child", ""),
-        ("no GPU can be used: the NVIDIA driver's library is not here (x)", "driver-loaded"),
+        ("this device was opened before fork(): open one in the child", ""),
+        ("no GPU can be used: the NVIDIA driver's library was not found (x)", "driver-loaded"),
         ("no GPU can be used: CUDA_ERROR_NO_DEVICE (100): there is no GPU", "cuda-driver"),
-        ("there is no GPU 7: there are 2, counted from 0", "gpu-present"),
-        ("no GPU can be used: CUDA_ERROR_UNKNOWN (999): look at", "cuda-driver"),
-        ("DOCA's libraries are not here (tried x)", "doca-libraries"),
-        ("there is no DOCA device: is there a BlueField", "bluefield-present"),
+        ("there is no GPU 7: this process sees 2, counted from 0", "gpu-present"),
+        ("no GPU can be used: CUDA_ERROR_UNKNOWN (999): check nvidia-smi", "cuda-driver"),
+        ("DOCA's libraries were not found (tried x)", "doca-libraries"),
+        ("there is no DOCA device: check that there is a BlueField", "bluefield-present"),
         ("a sentence that nobody foresaw", ""),
     ],
 )

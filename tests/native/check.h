@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks and a runner for the native tests. A test is a function that returns if all held.
+ * Checks and a runner for the native tests. A test is a function that returns if all checks pass.
  *
  *	static void a_closed_region_refuses_transfers(void) { CHECK_EQ(dg_queue_post(q, &wr, 1), -ESTALE); }
  *	int main(int argc, char **argv)
@@ -9,8 +9,8 @@
  *		return RUN_TESTS(tests, argc, argv);
  *	}
  *
- * Each test runs in a child process, so one that crashes or hangs fails alone and leaves nothing to
- * the next. A program given a test's name runs that test alone, in its own process (for a debugger).
+ * Each test runs in a child process, so a test that crashes or hangs does not affect the next one. A
+ * program called with a test's name runs that test only, in its own process (for a debugger).
  */
 #ifndef DGKIT_CHECK_H
 #define DGKIT_CHECK_H
@@ -24,20 +24,21 @@
 
 #include "dgkit.h"
 
-/* The detail behind the last failing call, where there is one. */
+/* Detail of the last failing call, if any. */
 #ifndef CHECK_DETAIL
 #define CHECK_DETAIL() dg_last_error()
 #endif
 
 #define CHECK_SKIPPED 77
-#define CHECK_SECONDS 120 /* a test that takes longer hangs */
+#define CHECK_SECONDS 120 /* a test that takes longer is considered hung */
 
 #define CHECK(cond) ((cond) ? (void)0 : check_failed(__FILE__, __LINE__, "%s", #cond))
 #define CHECK_EQ(got, want) \
 	check_eq(__FILE__, __LINE__, #got, (intmax_t)(got), #want, (intmax_t)(want))
-/* That `got`, a sentence for a person, says `part`. */
+/* Checks that the text `got` contains `part`. */
 #define CHECK_SAYS(got, part) check_says(__FILE__, __LINE__, #got, got, part)
-/* Ends the test: this machine lacks what it needs. Where DG_NO_SKIP is set, as in CI, it fails. */
+/* Skips the test, because this machine lacks something. If DG_NO_SKIP is set, as in CI, it
+ * fails. */
 #define SKIP(why) check_skip(__FILE__, __LINE__, why)
 
 struct test {
@@ -87,7 +88,8 @@ __attribute__((noreturn, unused)) static void check_skip(const char *file, int l
 	_exit(CHECK_SKIPPED);
 }
 
-/* Runs one test in a child. Returns its exit status; 128 and more names the signal that ended it. */
+/* Runs one test in a child process. Returns its exit status, or 128 plus the signal that ended
+ * it. */
 __attribute__((unused)) static int run_apart(const struct test *test)
 {
 	int status = 0;

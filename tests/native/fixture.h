@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What most tests stand on: a device, a local region, a remote region (exported and imported by
- * this very process) and queues, over each provider in turn. With `cuda` the remote bytes are GPU memory.
+ * The fixture of most tests: a device, a local region, a remote region (exported and imported by
+ * the same process) and queues, with each provider in turn. With `cuda` the remote bytes are GPU
+ * memory.
  */
 #ifndef DGKIT_FIXTURE_H
 #define DGKIT_FIXTURE_H
@@ -20,11 +21,11 @@
 #define RW (DG_ACCESS_READ | DG_ACCESS_WRITE)
 #define UNUSED __attribute__((unused))
 
-static const char *provider UNUSED = "soft"; /* the one under test */
-static const char *wrapped UNUSED; /* the one that the provider fault wraps, soft if NULL */
+static const char *provider UNUSED = "soft"; /* the provider under test */
+static const char *wrapped UNUSED; /* the provider that fault wraps; NULL: soft */
 
-/* A queue and the place where its transfers' completions go. */
-struct lane {
+/* A queue and the sink for the completions of its transfers. */
+struct test_queue {
 	dg_queue *q;
 	dg_wc sink[64];
 };
@@ -32,15 +33,15 @@ struct lane {
 struct fix {
 	dg_device *dev;
 	size_t size;
-	bool gpu; /* there is GPU memory */
-	uint8_t *here, *there; /* the local bytes, and those behind the remote region */
+	bool gpu; /* the remote bytes are GPU memory */
+	uint8_t *local_bytes, *remote_bytes; /* of the local and the remote region */
 	dg_region *local, *source, *remote;
 	uint32_t l, r; /* the ids of local and remote */
-	struct lane lane;
-	dg_queue *q; /* lane.q */
+	struct test_queue tq;
+	dg_queue *q; /* tq.q */
 };
 
-/* A transfer that was posted: its ticket, or the completion that came at once (ticket 0), or an
+/* A posted transfer: its ticket, or its completion if it completed at once (ticket 0), or an
  * errno (ticket < 0). */
 struct transfer {
 	int64_t ticket;
@@ -58,7 +59,7 @@ UNUSED static void fill(uint8_t *bytes, size_t n, unsigned seed)
 		bytes[i] = pattern(i, seed);
 }
 
-/* That bytes[0..n) are what fill(base, .., seed) put at base + at. */
+/* Checks that bytes[0..n) are what fill(base, .., seed) wrote at base + at. */
 UNUSED static void check_pattern(const uint8_t *bytes, size_t at, size_t n, unsigned seed)
 {
 	for (size_t i = 0; i < n; i++)
@@ -67,7 +68,7 @@ UNUSED static void check_pattern(const uint8_t *bytes, size_t at, size_t n, unsi
 				     pattern(at + i, seed));
 }
 
-/* Zeroed memory that is no file. */
+/* Maps zeroed anonymous memory. */
 UNUSED static uint8_t *pages(size_t size)
 {
 	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -81,7 +82,7 @@ UNUSED static dg_memory plain_memory(void *at, size_t size)
 	return (dg_memory){ .addr = at, .size = size, .fd = -1 };
 }
 
-/* A sealed memfd, mapped. */
+/* Creates and maps a sealed memfd. */
 UNUSED static dg_memory sealed_memory(size_t size)
 {
 	dg_memory m = { .size = size, .fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING) };
@@ -119,7 +120,7 @@ UNUSED static dg_device *device_spinning(uint64_t spin_ns)
 	return dev;
 }
 
-/* A softdoca device where this text describes those there are. */
+/* Opens a softdoca device, with `text` as the description of the devices. */
 UNUSED static dg_device *device_of(const char *text)
 {
 	char path[] = P_tmpdir "/dgkit-devices-XXXXXX";
@@ -154,7 +155,7 @@ UNUSED static dg_region *registered_gpu(dg_device *dev, void *at, size_t size, u
 	return r;
 }
 
-/* Imports into dev what `source` exports. */
+/* Exports `source` and imports it into dev. */
 UNUSED static dg_region *imported(dg_device *dev, dg_region *source, uint32_t access)
 {
 	uint8_t descriptor[DG_DESCRIPTOR_MAX];
@@ -166,8 +167,8 @@ UNUSED static dg_region *imported(dg_device *dev, dg_region *source, uint32_t ac
 	return r;
 }
 
-/* Sets l->q and its sink. Gives what dg_queue_open gave. */
-UNUSED static int lane_open(struct lane *l, dg_device *dev, uint32_t depth, uint32_t path,
+/* Opens l->q and sets its sink. Returns the result of dg_queue_open(). */
+UNUSED static int test_queue_open(struct test_queue *l, dg_device *dev, uint32_t depth, uint32_t path,
 			    uint64_t spin_ns, uint64_t op_timeout_ns)
 {
 	int rc = dg_queue_open(dev, depth, path, spin_ns, op_timeout_ns, &l->q);
@@ -183,11 +184,11 @@ UNUSED static void fix_regions(struct fix *f, size_t size, uint64_t spin_ns)
 	f->dev = device_spinning(spin_ns);
 	f->size = size;
 	f->gpu = !strcmp(provider, "cuda");
-	f->here = pages(size);
-	f->there = f->gpu ? gpu_pages(size) : pages(size);
-	f->local = registered(f->dev, f->here, size, RW);
-	f->source = f->gpu ? registered_gpu(f->dev, f->there, size, RW)
-			   : registered(f->dev, f->there, size, RW);
+	f->local_bytes = pages(size);
+	f->remote_bytes = f->gpu ? gpu_pages(size) : pages(size);
+	f->local = registered(f->dev, f->local_bytes, size, RW);
+	f->source = f->gpu ? registered_gpu(f->dev, f->remote_bytes, size, RW)
+			   : registered(f->dev, f->remote_bytes, size, RW);
 	f->remote = imported(f->dev, f->source, RW);
 	f->l = id_of(f->local);
 	f->r = id_of(f->remote);
@@ -200,26 +201,26 @@ UNUSED static void fix_close(struct fix *f)
 		dg_queue_free(f->q);
 	}
 	CHECK_EQ(dg_device_close(f->dev, SECOND), 0);
-	CHECK_EQ(munmap(f->here, f->size), 0);
+	CHECK_EQ(munmap(f->local_bytes, f->size), 0);
 	if (f->gpu)
-		gpu_free(f->there);
+		gpu_free(f->remote_bytes);
 	else
-		CHECK_EQ(munmap(f->there, f->size), 0);
+		CHECK_EQ(munmap(f->remote_bytes, f->size), 0);
 }
 
-/* False where the provider does nothing inline, which only path `inline` asks for. */
+/* Returns false if path `inline` is requested and the provider does not copy inline. */
 UNUSED static bool fix_try(struct fix *f, size_t size, uint32_t depth, uint32_t path)
 {
 	int rc;
 
 	fix_regions(f, size, 0);
-	rc = lane_open(&f->lane, f->dev, depth, path, 20000, 20 * SECOND);
+	rc = test_queue_open(&f->tq, f->dev, depth, path, 20000, 20 * SECOND);
 	if (rc == -EOPNOTSUPP && path == DG_PATH_INLINE) {
 		fix_close(f);
 		return false;
 	}
 	CHECK_EQ(rc, 0);
-	f->q = f->lane.q;
+	f->q = f->tq.q;
 	return true;
 }
 
@@ -228,7 +229,7 @@ UNUSED static void fix_open(struct fix *f, size_t size, uint32_t depth)
 	CHECK(fix_try(f, size, depth, DG_PATH_WORKER));
 }
 
-/* Calls body over each path that the provider has. */
+/* Calls body with each path that the provider has. */
 UNUSED static void each_path(size_t size, uint32_t depth, void (*body)(struct fix *f, uint32_t path))
 {
 	for (uint32_t path = DG_PATH_AUTO; path <= DG_PATH_WORKER; path++) {
@@ -248,7 +249,7 @@ UNUSED static dg_wr record(const struct fix *f, uint32_t op, uint64_t size, uint
 			.local_offset = local_offset, .remote_offset = remote_offset };
 }
 
-UNUSED static struct transfer begin_wr(struct lane *l, const dg_wr *wr, uint32_t n)
+UNUSED static struct transfer begin_wr(struct test_queue *l, const dg_wr *wr, uint32_t n)
 {
 	struct transfer t = { .ticket = dg_transfer_post_wr(l->q, wr, n) };
 
@@ -259,7 +260,7 @@ UNUSED static struct transfer begin_wr(struct lane *l, const dg_wr *wr, uint32_t
 	return t;
 }
 
-UNUSED static struct transfer begin(struct lane *l, const dg_wr *wr)
+UNUSED static struct transfer begin(struct test_queue *l, const dg_wr *wr)
 {
 	struct transfer t = { .ticket = dg_transfer_post(l->q, wr->op, wr->local, wr->remote, wr->size,
 							 wr->local_offset, wr->remote_offset, wr->flags) };
@@ -271,8 +272,8 @@ UNUSED static struct transfer begin(struct lane *l, const dg_wr *wr)
 	return t;
 }
 
-/* Takes the completion into t->wc: 0, or -ETIME, or another errno. */
-UNUSED static int take(struct lane *l, struct transfer *t, uint64_t timeout_ns)
+/* Takes the completion into t->wc. Returns 0, -ETIME or another negative errno. */
+UNUSED static int take(struct test_queue *l, struct transfer *t, uint64_t timeout_ns)
 {
 	int64_t at;
 
@@ -291,8 +292,8 @@ UNUSED static int take(struct lane *l, struct transfer *t, uint64_t timeout_ns)
 	return 0;
 }
 
-/* Posts a transfer, waits for it, and gives its completion. */
-UNUSED static dg_wc done(struct lane *l, const dg_wr *wr)
+/* Posts a transfer, waits for it and returns its completion. */
+UNUSED static dg_wc done(struct test_queue *l, const dg_wr *wr)
 {
 	struct transfer t = begin(l, wr);
 
@@ -301,7 +302,8 @@ UNUSED static dg_wc done(struct lane *l, const dg_wr *wr)
 	return t.wc;
 }
 
-/* The tests over the provider in hand; or none, where DG_ONLY_PROVIDER names another (Valgrind is slow). */
+/* Runs the tests with the current provider, or none if DG_ONLY_PROVIDER names another one
+ * (Valgrind is slow). */
 UNUSED static int run_over(const struct test *tests, size_t n, const char *only)
 {
 	const char *needs = wrapped ? wrapped : provider, *chosen = getenv("DG_ONLY_PROVIDER");
@@ -309,16 +311,17 @@ UNUSED static int run_over(const struct test *tests, size_t n, const char *only)
 	if (chosen && strcmp(chosen, needs))
 		return CHECK_SKIPPED;
 	printf("-- %s%s%s\n", provider, wrapped ? " over " : "", wrapped ? wrapped : "");
-	/* Not deep: each test is a process, and CUDA must not be started before the fork. */
+	/* Not deep: each test is a child process, and CUDA must not be initialized before the
+	 * fork. */
 	if (dg_provider_probe(needs, false)) {
 		printf("skip %s: %s\n", needs, dg_last_error());
-		/* softdoca is built with the tests. */
+		/* softdoca is built with the tests, so it must be available. */
 		return getenv("DG_NO_SKIP") && !strcmp(needs, "softdoca") ? 1 : CHECK_SKIPPED;
 	}
 	return run_tests(tests, n, only);
 }
 
-/* The tests over each provider of this build, one after another, and over fault around softdoca. */
+/* Runs the tests with each provider of this build in turn, and with fault wrapping softdoca. */
 UNUSED static int run_over_providers(const struct test *tests, size_t n, int argc, char **argv)
 {
 	int failed = 0, skipped = 0, i = 0;

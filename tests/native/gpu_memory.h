@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPU memory for tests of the provider cuda. They run over the fake CUDA driver
- * (tests/support/fake_cuda), whose GPU memory the CPU can read and write at the same address.
+ * GPU memory for tests of the provider cuda. They run with the fake driver of
+ * tests/support/fake_cuda, whose GPU memory the CPU can access at the same address.
  */
 #ifndef DGKIT_GPU_MEMORY_H
 #define DGKIT_GPU_MEMORY_H
@@ -37,7 +37,7 @@ UNUSED_GPU static void gpu_context(void)
 	DRIVER("cuCtxSetCurrent", (void *), context);
 }
 
-/* Zeroed. */
+/* Allocates zeroed GPU memory. */
 UNUSED_GPU static void *gpu_pages(size_t size)
 {
 	unsigned long long at = 0;
@@ -54,20 +54,20 @@ UNUSED_GPU static void gpu_free(void *at)
 	DRIVER("cuMemFree_v2", (unsigned long long), (unsigned long long)(uintptr_t)at);
 }
 
-/* The UUID of the first GPU, 16 bytes. */
+/* Stores the UUID of the first GPU, 16 bytes. */
 UNUSED_GPU static void gpu_uuid(uint8_t *uuid)
 {
 	gpu_context();
 	DRIVER("cuDeviceGetUuid_v2", (uint8_t *, int), uuid, 0);
 }
 
-/* Other knobs of the fake driver (DGKIT_FAKE_CUDA); its counts start anew. */
+/* Sets the fake driver's options, as DGKIT_FAKE_CUDA does, and resets its call counts. */
 UNUSED_GPU static void gpu_knobs(const char *knobs)
 {
 	((void (*)(const char *))(uintptr_t)driver("dgkitFakeCuda"))(knobs);
 }
 
-/* How often a function of the driver was called. */
+/* Returns how often a function of the driver was called. */
 UNUSED_GPU static unsigned long gpu_calls(const char *name)
 {
 	return ((unsigned long (*)(const char *))(uintptr_t)driver("dgkitFakeCudaCalls"))(name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A second process of a test, and what the two say to each other over a socket. start() forks before
- * either has called what is tested, so neither has threads yet. Comes behind check.h.
+ * The second process of a test, and messages between the two over a socket. start() forks before
+ * either process has used the tested library, so neither has threads yet. Include check.h first.
  */
 #ifndef DGKIT_OTHER_PROCESS_H
 #define DGKIT_OTHER_PROCESS_H
@@ -16,7 +16,7 @@ struct other {
 	int fd;
 };
 
-/* Runs side(fd) in a process of its own, which dies with this one. */
+/* Runs side(fd) in a child process, which dies with this one. */
 UNUSED static struct other start(void (*side)(int fd))
 {
 	struct other o;
@@ -43,7 +43,7 @@ UNUSED static void say(int fd, const void *what, size_t n)
 	CHECK_EQ(send(fd, what, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-/* False at the end. */
+/* Returns false at the end of the stream. */
 UNUSED static bool hears(int fd, void *what, size_t n)
 {
 	for (size_t got = 0; got < n;) {

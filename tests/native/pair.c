@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two processes move bytes both ways; the two may be of different architectures.
+ * Two processes move bytes both ways; they may be of different architectures.
  *
- *	pair COMMAND...   exports two regions and runs COMMAND with their descriptors behind it
- *	pair COMMAND... import HEX HEX    is what that runs: imports them, checks, reads, writes
+ *	pair COMMAND...   exports two regions and runs COMMAND with their descriptors appended
+ *	pair COMMAND... import HEX HEX    is what it runs: imports them, checks, reads, writes
  *
  * One region is a memfd, which the importer maps; the other is plain memory, which it reaches
  * through the exporter.
@@ -70,7 +70,7 @@ static void export_hex(dg_region *region, char hex[HEX])
 		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* Runs command with `import` and the descriptors behind it. */
+/* Runs command with `import` and the descriptors appended. */
 static void run_importer(char **command, int n, char hex[REGIONS][HEX])
 {
 	char *argv[n + 2 + REGIONS];
@@ -110,7 +110,7 @@ static void exporter(char **command, int n)
 	for (int i = 0; i < REGIONS; i++) {
 		uint8_t *bytes = memory[i].addr;
 
-		check_bytes(bytes, EDGE, i); /* what the importer left alone */
+		check_bytes(bytes, EDGE, i); /* not written by the importer */
 		check_bytes(bytes + EDGE, SIZE - EDGE, 100 + i);
 		CHECK_EQ(dg_region_close(region[i], SECOND), 0);
 	}

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What moves which bytes: sizes, offsets, batches, chains, rows. Over every provider and path. */
+/* Which bytes are moved: sizes, offsets, batches, chains, rows. With every provider and path. */
 #include "fixture.h"
 
 #define BIG ((1 << 20) + 3)
 #define ROOM (BIG + 64)
 
-/* One transfer of n bytes; what lies beside them stays as it was. */
+/* One transfer of n bytes; the bytes next to them must not change. */
 static void copy_once(struct fix *f, uint32_t op, size_t n, size_t local_offset, size_t remote_offset)
 {
-	uint8_t *from = op == DG_WRITE ? f->here : f->there, *to = op == DG_WRITE ? f->there : f->here;
+	uint8_t *from = op == DG_WRITE ? f->local_bytes : f->remote_bytes, *to = op == DG_WRITE ? f->remote_bytes : f->local_bytes;
 	size_t at = op == DG_WRITE ? remote_offset : local_offset;
 	size_t source = op == DG_WRITE ? local_offset : remote_offset;
 	dg_wr wr = record(f, op, n, local_offset, remote_offset);
@@ -18,7 +18,7 @@ static void copy_once(struct fix *f, uint32_t op, size_t n, size_t local_offset,
 	memset(to + at, 0xee, n + 1);
 	if (at)
 		to[at - 1] = 0xdd;
-	wc = done(&f->lane, &wr);
+	wc = done(&f->tq, &wr);
 	CHECK_EQ(wc.status, DG_OK);
 	CHECK_EQ(wc.size, n);
 	CHECK_EQ(wc.op, op);
@@ -66,12 +66,12 @@ static void says_path(struct fix *f, uint32_t path)
 
 	CHECK_EQ(dg_device_caps(f->dev, &caps), 0);
 	CHECK(!strcmp(caps.provider, provider));
-	got = done(&f->lane, &small).path;
+	got = done(&f->tq, &small).path;
 	if (path != DG_PATH_AUTO)
 		CHECK_EQ(got, path);
 	else
 		CHECK(got == DG_PATH_INLINE || got == DG_PATH_WORKER);
-	got = done(&f->lane, &large).path;
+	got = done(&f->tq, &large).path;
 	CHECK_EQ(got, path == DG_PATH_INLINE ? DG_PATH_INLINE : DG_PATH_WORKER);
 }
 
@@ -92,7 +92,7 @@ static void batch_in_order(struct fix *f, uint32_t path)
 		wr[i] = record(f, DG_WRITE, 100, 100 * i, 100 * (N - 1 - i));
 		wr[i].user = 1000 + i;
 	}
-	fill(f->here, 100 * N, 3);
+	fill(f->local_bytes, 100 * N, 3);
 	CHECK_EQ(dg_queue_post(f->q, wr, N), 0);
 	while (got < N) {
 		int n = dg_queue_poll(f->q, wc + got, N - got, SECOND);
@@ -103,7 +103,7 @@ static void batch_in_order(struct fix *f, uint32_t path)
 	for (uint32_t i = 0; i < N; i++) {
 		CHECK_EQ(wc[i].user, 1000 + i);
 		CHECK_EQ(wc[i].status, DG_OK);
-		check_pattern(f->there + 100 * (N - 1 - i), 100 * i, 100, 3);
+		check_pattern(f->remote_bytes + 100 * (N - 1 - i), 100 * i, 100, 3);
 	}
 	CHECK_EQ(dg_queue_poll(f->q, wc, N, 0), 0);
 	CHECK_EQ(dg_queue_pending(f->q), 0);
@@ -114,7 +114,8 @@ static void a_batch_completes_in_order_with_each_users_word(void)
 	each_path(4096, 64, batch_in_order);
 }
 
-/* A batch over two pairs of regions in turn, with a bad record at `bad`: nothing of it may move. */
+/* A batch that alternates between two pairs of regions, with an invalid record at `bad`: no byte
+ * may be moved. */
 static void refuse_batch(struct fix *f, uint32_t bad)
 {
 	enum { N = 24 };
@@ -128,15 +129,15 @@ static void refuse_batch(struct fix *f, uint32_t bad)
 			wr[i].local = id_of(other);
 	}
 	wr[bad].remote_offset = 4096 - 63;
-	fill(f->here, 4096, 1);
-	memset(f->there, 0, 4096);
+	fill(f->local_bytes, 4096, 1);
+	memset(f->remote_bytes, 0, 4096);
 	CHECK_EQ(dg_queue_post(f->q, wr, N), -ERANGE);
 	CHECK_SAYS(dg_last_error(), "record");
 	CHECK_EQ(dg_queue_pending(f->q), 0);
-	/* The gates were left: nothing is in flight, so closing has nothing to wait for. */
+	/* The gates were left: nothing is in flight, so closing does not have to wait. */
 	CHECK_EQ(dg_region_close(other, 0), 0);
 	for (size_t i = 0; i < 4096; i++)
-		CHECK_EQ(f->there[i], 0);
+		CHECK_EQ(f->remote_bytes[i], 0);
 	CHECK_EQ(munmap(more, 4096), 0);
 }
 
@@ -168,7 +169,7 @@ static void chain_parts(struct fix *f, uint32_t path)
 	struct transfer t;
 
 	(void)path;
-	fill(f->here, 4096, 9);
+	fill(f->local_bytes, 4096, 9);
 	for (uint32_t i = 0; i < PARTS; i++) {
 		wr[i] = record(f, DG_WRITE, LEN, 400 * i, LEN * i);
 		wr[i].flags = i + 1 < PARTS ? DG_CHAIN : 0;
@@ -182,14 +183,14 @@ static void chain_parts(struct fix *f, uint32_t path)
 	CHECK_EQ(wc[1].user, 77);
 	CHECK_EQ(wc[1].size, 8);
 	for (uint32_t i = 0; i < PARTS; i++)
-		check_pattern(f->there + LEN * i, 400 * i, LEN, 9);
-	memset(f->there, 0, 4096);
-	t = begin_wr(&f->lane, wr, PARTS);
+		check_pattern(f->remote_bytes + LEN * i, 400 * i, LEN, 9);
+	memset(f->remote_bytes, 0, 4096);
+	t = begin_wr(&f->tq, wr, PARTS);
 	CHECK(t.ticket >= 0);
-	CHECK_EQ(take(&f->lane, &t, SECOND), 0);
+	CHECK_EQ(take(&f->tq, &t, SECOND), 0);
 	CHECK_EQ(t.wc.size, PARTS * LEN);
 	for (uint32_t i = 0; i < PARTS; i++)
-		check_pattern(f->there + LEN * i, 400 * i, LEN, 9);
+		check_pattern(f->remote_bytes + LEN * i, 400 * i, LEN, 9);
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
@@ -222,7 +223,7 @@ static void a_chain_that_does_not_end_in_its_batch_is_refused(void)
 
 static void copy_rows(struct fix *f, uint32_t op, uint32_t size, uint32_t rows, uint32_t ls, uint32_t rs)
 {
-	uint8_t *from = op == DG_WRITE ? f->here : f->there, *to = op == DG_WRITE ? f->there : f->here;
+	uint8_t *from = op == DG_WRITE ? f->local_bytes : f->remote_bytes, *to = op == DG_WRITE ? f->remote_bytes : f->local_bytes;
 	uint32_t from_stride = op == DG_WRITE ? ls : rs, to_stride = op == DG_WRITE ? rs : ls;
 	dg_wr wr = record(f, op, size, 3, 3);
 	struct transfer t;
@@ -232,9 +233,9 @@ static void copy_rows(struct fix *f, uint32_t op, uint32_t size, uint32_t rows, 
 	wr.remote_stride = rs;
 	fill(from, f->size, size + rows);
 	memset(to, 0xee, f->size);
-	t = begin_wr(&f->lane, &wr, 1);
+	t = begin_wr(&f->tq, &wr, 1);
 	CHECK(t.ticket >= 0);
-	CHECK_EQ(take(&f->lane, &t, 30 * SECOND), 0);
+	CHECK_EQ(take(&f->tq, &t, 30 * SECOND), 0);
 	CHECK_EQ(t.wc.status, DG_OK);
 	CHECK_EQ(t.wc.size, (uint64_t)size * rows);
 	for (uint32_t i = 0; i < rows; i++) {
@@ -278,9 +279,9 @@ static void bad_rows(struct fix *f, uint32_t path)
 	wr.remote_stride = 15; /* written rows overlap */
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), -EINVAL);
 	CHECK_SAYS(dg_last_error(), "overlap");
-	wr.remote_stride = (4096 - 16) / 3 + 1; /* the last row leaves by less than its size */
+	wr.remote_stride = (4096 - 16) / 3 + 1; /* only the last row exceeds the region, by less than its size */
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), -ERANGE);
-	wr.remote_stride = 1ull << 63; /* and here its place wraps */
+	wr.remote_stride = 1ull << 63; /* the last row's address wraps around */
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), -ERANGE);
 	wr.remote_stride = 16;
 	wr.local_stride = UINT64_MAX / 3 + 1;
@@ -290,7 +291,7 @@ static void bad_rows(struct fix *f, uint32_t path)
 	wr.size = 1ull << 40;
 	wr.remote_stride = 1ull << 40;
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), -ERANGE);
-	wr.rows = 1; /* strides of one row mean nothing */
+	wr.rows = 1; /* the strides of a single row are ignored */
 	wr.size = 16;
 	wr.remote_stride = 1;
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places in a queue, transfers, waiting, fences, closing. Over every provider and path. */
+/* Depth of a queue, transfers, waiting, fences, closing. With every provider and path. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -52,20 +52,20 @@ static void transfers_out_of_order(struct fix *f, uint32_t path)
 	dg_wc wc;
 
 	(void)path;
-	fill(f->here, f->size, 5);
+	fill(f->local_bytes, f->size, 5);
 	for (uint32_t i = 0; i < N; i++) {
 		wr = record(f, DG_WRITE, 20000, 100 * i, 20000 * i);
-		t[i] = begin(&f->lane, &wr);
+		t[i] = begin(&f->tq, &wr);
 		CHECK(t[i].ticket >= 0);
 	}
 	for (uint32_t i = N; i-- > 0;) {
 		bool held = t[i].ticket > 0;
 		int before = dg_queue_pending(f->q);
 
-		CHECK_EQ(take(&f->lane, &t[i], 30 * SECOND), 0);
+		CHECK_EQ(take(&f->tq, &t[i], 30 * SECOND), 0);
 		CHECK_EQ(t[i].wc.status, DG_OK);
 		CHECK_EQ(dg_queue_pending(f->q), before - held);
-		check_pattern(f->there + 20000 * i, 100 * i, 20000, 5);
+		check_pattern(f->remote_bytes + 20000 * i, 100 * i, 20000, 5);
 	}
 	CHECK_EQ(dg_queue_poll(f->q, &wc, 1, 0), 0);
 	CHECK_EQ(dg_queue_pending(f->q), 0);
@@ -76,7 +76,8 @@ static void transfers_may_be_taken_in_any_order(void)
 	each_path(1 << 20, 8, transfers_out_of_order);
 }
 
-/* Transfers that nobody takes hold their own places and no others; polls never give theirs. */
+/* Transfers that are not taken occupy only their own places; dg_queue_poll() never returns their
+ * completions. */
 static void unreaped(struct fix *f, uint32_t path)
 {
 	enum { HELD = 3, DEPTH = 8 };
@@ -86,7 +87,7 @@ static void unreaped(struct fix *f, uint32_t path)
 
 	(void)path;
 	for (uint32_t i = 0; i < HELD; i++) {
-		t[i] = begin(&f->lane, &wr);
+		t[i] = begin(&f->tq, &wr);
 		CHECK(t[i].ticket >= 0);
 	}
 	for (uint32_t round = 0; round < 100; round++) {
@@ -109,11 +110,11 @@ static void unreaped(struct fix *f, uint32_t path)
 		}
 	}
 	for (uint32_t i = 0; i < HELD; i++)
-		CHECK_EQ(take(&f->lane, &t[i], SECOND), 0);
+		CHECK_EQ(take(&f->tq, &t[i], SECOND), 0);
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
-static void transfers_that_nobody_takes_do_not_block_others(void)
+static void untaken_transfers_do_not_block_others(void)
 {
 	each_path(1 << 16, 8, unreaped);
 }
@@ -127,13 +128,13 @@ static void tickets_are_good_once(void)
 
 	fix_open(&f, 4096, 4);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
-	t = begin(&f.lane, &wr);
+	t = begin(&f.tq, &wr);
 	ticket = t.ticket;
 	CHECK(ticket >= DG_TICKET);
-	CHECK_EQ(take(&f.lane, &t, SECOND), 0);
+	CHECK_EQ(take(&f.tq, &t, SECOND), 0);
 	CHECK_EQ(dg_transfer_wait_for(ticket, 0), -EINVAL);
 	CHECK_EQ(dg_transfer_drop(ticket), -EINVAL);
-	t = begin(&f.lane, &wr);
+	t = begin(&f.tq, &wr);
 	ticket = t.ticket;
 	CHECK_EQ(dg_transfer_drop(ticket), 0);
 	CHECK_EQ(dg_transfer_wait_for(ticket, 0), -EINVAL);
@@ -154,17 +155,17 @@ static void dropped_transfers_give_their_places_back(void)
 	for (uint32_t i = 0; i < 50 * DEPTH; i++) {
 		wr = record(&f, DG_WRITE, 8, 0, 8 * (i % 100));
 		do {
-			t = begin(&f.lane, &wr); /* a dropped one holds its place until it is complete */
+			t = begin(&f.tq, &wr); /* a dropped transfer occupies its place until it is complete */
 		} while (t.ticket == -EAGAIN);
 		CHECK(t.ticket >= DG_TICKET);
 		CHECK_EQ(dg_transfer_drop(t.ticket), 0);
 	}
-	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, SECOND), 0); /* until none is in flight: they never show */
+	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, SECOND), 0); /* until none is in flight: their completions are never polled */
 	CHECK_EQ(dg_queue_pending(f.q), 0);
 	fix_close(&f);
 }
 
-/* Alone a big operation keeps the engine busy; behind a fence a small one comes after it. */
+/* A large operation keeps the engine busy; a small one with a fence must complete after it. */
 static void fences(struct fix *f, uint32_t path)
 {
 	enum { BIG = 1 << 20 };
@@ -175,13 +176,13 @@ static void fences(struct fix *f, uint32_t path)
 	(void)path;
 	wr[1].flags = wr[2].flags = DG_FENCE;
 	for (unsigned round = 0; round < 5; round++) {
-		fill(f->here, BIG, round);
+		fill(f->local_bytes, BIG, round);
 		CHECK_EQ(dg_queue_run(f->q, wr, 3, wc, 30 * SECOND), 3);
 		for (uint32_t i = 0; i < 3; i++)
 			CHECK_EQ(wc[i].status, DG_OK);
 		CHECK(wc[0].complete_ns <= wc[1].complete_ns && wc[1].complete_ns <= wc[2].complete_ns);
-		check_pattern(f->here + BIG, 0, BIG, round);
-		check_pattern(f->there + 2 * BIG, BIG - 8, 8, round);
+		check_pattern(f->local_bytes + BIG, 0, BIG, round);
+		check_pattern(f->remote_bytes + 2 * BIG, BIG - 8, 8, round);
 	}
 }
 
@@ -197,19 +198,19 @@ static void runs(struct fix *f, uint32_t path)
 	dg_wc wc[4];
 
 	(void)path;
-	fill(f->here, f->size, 2);
+	fill(f->local_bytes, f->size, 2);
 	for (uint32_t i = 0; i < 4; i++) {
 		wr[i] = record(f, DG_WRITE, 50, 50 * i, 100 * i);
 		wr[i].user = i;
 	}
 	CHECK_EQ(dg_prep_open(f->q, wr, 4, &p), 0);
 	for (int round = 0; round < 20; round++) {
-		memset(f->there, 0, 400);
+		memset(f->remote_bytes, 0, 400);
 		CHECK_EQ(dg_prep_run(p), 0);
 		for (uint32_t i = 0; i < 4; i++) {
 			CHECK_EQ(dg_prep_wc(p)[i].user, i);
 			CHECK_EQ(dg_prep_wc(p)[i].size, 50);
-			check_pattern(f->there + 100 * i, 50 * i, 50, 2);
+			check_pattern(f->remote_bytes + 100 * i, 50 * i, 50, 2);
 		}
 		CHECK_EQ(dg_prep_post(p), 0);
 		for (uint32_t got = 0; got < 4;) {
@@ -245,10 +246,10 @@ static void prepared_stale(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_prep_open(f->q, &wr, 1, &p), 0);
 	CHECK_EQ(dg_prep_run(p), 0);
 	CHECK_EQ(dg_region_close(f->local, 0), 0);
-	memset(f->there, 0, 50);
+	memset(f->remote_bytes, 0, 50);
 	CHECK_EQ(dg_prep_run(p), -ESTALE);
 	CHECK_EQ(dg_prep_post(p), -ESTALE);
-	CHECK_EQ(f->there[0], 0);
+	CHECK_EQ(f->remote_bytes[0], 0);
 	CHECK_EQ(dg_prep_close(p), 0);
 }
 
@@ -287,7 +288,7 @@ static void queues_and_prepared_operations_outlive_their_device(void)
 	each_path(4096, 4, handles_outlive);
 }
 
-/* Waits as a program with its own loop does: poll what is there, arm, sleep on the fd. */
+/* Waits like a program with its own event loop: poll, arm, sleep on the fd. */
 static int poll_armed(dg_queue *q, dg_wc *wc, uint32_t n)
 {
 	for (;;) {
@@ -322,7 +323,7 @@ static void sleepers(struct fix *f, uint32_t path)
 			got += rc;
 		}
 	}
-	CHECK_EQ(dg_queue_arm(f->q), 1); /* nothing is there, nothing is posted */
+	CHECK_EQ(dg_queue_arm(f->q), 1); /* nothing available, nothing posted */
 }
 
 static void an_armed_fd_is_written_when_both_sides_sleep(void)
@@ -330,7 +331,7 @@ static void an_armed_fd_is_written_when_both_sides_sleep(void)
 	each_path(1 << 17, 4, sleepers);
 }
 
-/* The same inside the library, with no spinning at all on either side. */
+/* The same inside the library, without spinning on either side. */
 static void waiting_without_spinning_loses_no_completion(void)
 {
 	struct fix f;
@@ -338,18 +339,18 @@ static void waiting_without_spinning_loses_no_completion(void)
 	dg_wc wc;
 
 	fix_regions(&f, 4096, 0);
-	CHECK_EQ(lane_open(&f.lane, f.dev, 4, DG_PATH_WORKER, 0, 20 * SECOND), 0);
-	f.q = f.lane.q;
+	CHECK_EQ(test_queue_open(&f.tq, f.dev, 4, DG_PATH_WORKER, 0, 20 * SECOND), 0);
+	f.q = f.tq.q;
 	for (uint32_t i = 0; i < 2000; i++) {
 		wr = record(&f, DG_WRITE, 8, 0, 8 * (i % 64));
-		CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 		CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), 1);
 	}
 	fix_close(&f);
 }
 
 struct waiter {
-	struct lane *lane;
+	struct test_queue *tq;
 	struct transfer t;
 	atomic_bool over;
 };
@@ -360,14 +361,14 @@ static void *wait_long(void *arg)
 	int rc;
 
 	do
-		rc = take(w->lane, &w->t, 60 * SECOND);
+		rc = take(w->tq, &w->t, 60 * SECOND);
 	while (rc == -EALREADY); /* the other thread is inside for a moment */
 	CHECK_EQ(rc, 0);
 	atomic_store(&w->over, true);
 	return NULL;
 }
 
-static void a_second_thread_is_told_that_the_queue_is_in_use(void)
+static void a_second_thread_gets_ealready(void)
 {
 	enum { SIZE = 64 << 20 };
 	struct waiter w;
@@ -379,12 +380,12 @@ static void a_second_thread_is_told_that_the_queue_is_in_use(void)
 	fix_open(&f, SIZE, 4);
 	wr = record(&f, DG_WRITE, SIZE, 0, 0);
 	for (uint32_t tries = 0; rc != -EALREADY && tries < 200; tries++) {
-		w = (struct waiter){ .lane = &f.lane, .t = begin(&f.lane, &wr) };
+		w = (struct waiter){ .tq = &f.tq, .t = begin(&f.tq, &wr) };
 		CHECK(w.t.ticket >= DG_TICKET);
 		CHECK_EQ(pthread_create(&thread, NULL, wait_long, &w), 0);
 		do {
 			rc = dg_transfer_post(f.q, DG_WRITE, f.l, f.r, 0, 0, 0, 0);
-		} while (rc == -ERANGE && !atomic_load(&w.over)); /* 0 bytes: never posted */
+		} while (rc == -ERANGE && !atomic_load(&w.over)); /* 0 bytes: refused, never posted */
 		CHECK_EQ(pthread_join(thread, NULL), 0);
 	}
 	CHECK_EQ(rc, -EALREADY);
@@ -415,7 +416,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(exactly_depth_operations_fit),
 		TEST(transfers_may_be_taken_in_any_order),
-		TEST(transfers_that_nobody_takes_do_not_block_others),
+		TEST(untaken_transfers_do_not_block_others),
 		TEST(tickets_are_good_once),
 		TEST(dropped_transfers_give_their_places_back),
 		TEST(behind_a_fence_all_before_is_there),
@@ -424,7 +425,7 @@ int main(int argc, char **argv)
 		TEST(queues_and_prepared_operations_outlive_their_device),
 		TEST(an_armed_fd_is_written_when_both_sides_sleep),
 		TEST(waiting_without_spinning_loses_no_completion),
-		TEST(a_second_thread_is_told_that_the_queue_is_in_use),
+		TEST(a_second_thread_gets_ealready),
 		TEST(nonsense_is_refused_when_a_queue_opens),
 	};
 

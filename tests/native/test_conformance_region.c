@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is refused, and what closing does to work in flight. Over every provider and path. */
+/* What is refused, and what closing does to operations in flight. With every provider and path. */
 #include <pthread.h>
 
 #include "fixture.h"
@@ -38,7 +38,7 @@ static void bounds(struct fix *f, uint32_t path)
 	for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
 		dg_wr wr = record(f, DG_READ, in[i].size, in[i].offset, in[i].offset);
 
-		CHECK_EQ(done(&f->lane, &wr).status, DG_OK);
+		CHECK_EQ(done(&f->tq, &wr).status, DG_OK);
 	}
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
@@ -60,7 +60,7 @@ static void nonsense(struct fix *f, uint32_t path)
 	wr.flags = 4;
 	CHECK_EQ(post(f, &wr), -EINVAL);
 	wr.flags = 0;
-	wr.local = f->r; /* an import where a local region belongs */
+	wr.local = f->r; /* an imported region on the local side */
 	CHECK_EQ(post(f, &wr), -EINVAL);
 	wr.local = f->l;
 	wr.remote = f->l;
@@ -103,7 +103,7 @@ static void each_access(struct fix *f, uint32_t path)
 	for (uint32_t mine = 1; mine <= 3; mine++)
 		for (uint32_t theirs = 1; theirs <= 3; theirs++)
 			for (uint32_t op = DG_READ; op <= DG_WRITE; op++) {
-				dg_region *local = registered(f->dev, f->here, 64, mine);
+				dg_region *local = registered(f->dev, f->local_bytes, 64, mine);
 				dg_region *remote = imported(f->dev, f->source, theirs);
 				uint32_t from = op == DG_WRITE ? mine : theirs, to = op == DG_WRITE ? theirs : mine;
 				bool allowed = (from & DG_ACCESS_READ) && (to & DG_ACCESS_WRITE);
@@ -113,7 +113,7 @@ static void each_access(struct fix *f, uint32_t path)
 				wr.remote = id_of(remote);
 				CHECK_EQ(info_of(remote).access, theirs);
 				if (allowed)
-					CHECK_EQ(done(&f->lane, &wr).status, DG_OK);
+					CHECK_EQ(done(&f->tq, &wr).status, DG_OK);
 				else
 					CHECK_EQ(post(f, &wr), -EACCES);
 				CHECK_EQ(dg_region_close(remote, 0), 0);
@@ -177,13 +177,13 @@ static void revoked(struct fix *f, uint32_t path)
 
 	(void)path;
 	CHECK_EQ(dg_region_close(f->source, 0), 0);
-	memset(f->here, 1, 64);
+	memset(f->local_bytes, 1, 64);
 	CHECK_EQ(info_of(f->remote).revoked, 1);
-	wc = done(&f->lane, &wr);
+	wc = done(&f->tq, &wr);
 	CHECK_EQ(wc.status, DG_REMOTE_ACCESS_ERROR);
 	CHECK_EQ(wc.size, 0);
 	for (int i = 0; i < 64; i++)
-		CHECK_EQ(f->there[i], 0);
+		CHECK_EQ(f->remote_bytes[i], 0);
 	CHECK_EQ(dg_region_close(f->remote, 0), 0);
 }
 
@@ -197,8 +197,8 @@ static size_t huge(void)
 	return strcmp(provider, "cuda") ? HUGE_SIZE : HUGE_SIZE / 32;
 }
 
-/* Huge operations, more of them than any machine copies in a second. What a GPU was given it finishes,
- * however long that takes: there, a single one. */
+/* Posts more huge operations than any machine copies in a second. A GPU finishes what it was
+ * given, however long that takes, so it gets a single one. */
 static void post_huge(struct fix *f, struct transfer *t, uint32_t n)
 {
 	dg_wr wr;
@@ -206,7 +206,7 @@ static void post_huge(struct fix *f, struct transfer *t, uint32_t n)
 	fix_open(f, huge(), 16);
 	wr = record(f, DG_WRITE, huge(), 0, 0);
 	for (uint32_t i = 0; i < (f->gpu ? 1 : n); i++) {
-		t[i] = begin(&f->lane, &wr);
+		t[i] = begin(&f->tq, &wr);
 		CHECK(t[i].ticket >= DG_TICKET);
 	}
 }
@@ -214,20 +214,20 @@ static void post_huge(struct fix *f, struct transfer *t, uint32_t n)
 static void take_all(struct fix *f, struct transfer *t, uint32_t n, int status)
 {
 	for (uint32_t i = 0; i < (f->gpu ? 1 : n); i++) {
-		CHECK_EQ(take(&f->lane, &t[i], 30 * SECOND), 0);
+		CHECK_EQ(take(&f->tq, &t[i], 30 * SECOND), 0);
 		CHECK_EQ(t[i].wc.status, f->gpu ? DG_OK : status);
 		CHECK_EQ(t[i].wc.size, f->gpu ? huge() : 0);
 	}
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
-static void new_memory_there(struct fix *f)
+static void new_remote_memory(struct fix *f)
 {
 	if (f->gpu)
-		gpu_free(f->there);
+		gpu_free(f->remote_bytes);
 	else
-		CHECK_EQ(munmap(f->there, f->size), 0);
-	f->there = f->gpu ? gpu_pages(f->size) : pages(f->size);
+		CHECK_EQ(munmap(f->remote_bytes, f->size), 0);
+	f->remote_bytes = f->gpu ? gpu_pages(f->size) : pages(f->size);
 }
 
 static void closing_the_exported_region_aborts_what_is_in_flight(void)
@@ -237,7 +237,7 @@ static void closing_the_exported_region_aborts_what_is_in_flight(void)
 
 	post_huge(&f, t, 16);
 	CHECK_EQ(dg_region_close(f.source, SECOND), 0);
-	new_memory_there(&f); /* nobody touches it any more */
+	new_remote_memory(&f); /* no thread accesses it any more */
 	take_all(&f, t, 16, DG_REMOTE_ACCESS_ERROR);
 	fix_close(&f);
 }
@@ -249,8 +249,8 @@ static void closing_the_local_region_aborts_what_is_in_flight(void)
 
 	post_huge(&f, t, 16);
 	CHECK_EQ(dg_region_close(f.local, SECOND), 0);
-	CHECK_EQ(munmap(f.here, f.size), 0);
-	f.here = pages(f.size);
+	CHECK_EQ(munmap(f.local_bytes, f.size), 0);
+	f.local_bytes = pages(f.size);
 	take_all(&f, t, 16, DG_LOCAL_ERROR);
 	fix_close(&f);
 }
@@ -265,7 +265,7 @@ static void closing_the_queue_flushes_what_is_in_flight(void)
 	start = dg_now_ns();
 	CHECK_EQ(dg_queue_close(f.q), 0);
 	CHECK(dg_now_ns() - start < SECOND);
-	/* Its gates were left: the regions close without waiting, and their memory is free. */
+	/* The gates were left: the regions close without waiting, and their memory can be freed. */
 	CHECK_EQ(dg_region_close(f.source, 0), 0);
 	CHECK_EQ(dg_region_close(f.local, 0), 0);
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);
@@ -291,7 +291,7 @@ static void closing_the_imported_region_waits_and_may_be_called_again(void)
 	fix_close(&f);
 }
 
-/* One inline copy in a thread of its own. */
+/* One inline copy in another thread. */
 struct copier {
 	struct fix *f;
 	dg_wr wr;
@@ -306,7 +306,7 @@ static void *copy_inline(void *arg)
 	return NULL;
 }
 
-/* Closes `which` region while a huge inline copy runs; gives the copy's status. */
+/* Closes the local or the exported region during a huge inline copy. Returns the copy's status. */
 static int close_under_inline_copy(bool local)
 {
 	struct copier c;
@@ -317,8 +317,8 @@ static int close_under_inline_copy(bool local)
 		return -1;
 	c = (struct copier){ .f = &f, .wr = record(&f, DG_WRITE, HUGE_SIZE, 0, 0) };
 	CHECK_EQ(pthread_create(&thread, NULL, copy_inline, &c), 0);
-	while (!atomic_load(&hot_at(REGION_INDEX(f.r))->gate->posted))
-		; /* it is not under way yet */
+	while (!atomic_load(&region_entry_at(REGION_INDEX(f.r))->gate->posted))
+		; /* the copy has not started yet */
 	CHECK_EQ(dg_region_close(local ? f.local : f.source, 20 * SECOND), 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	fix_close(&f);
@@ -330,7 +330,7 @@ static void closing_a_region_aborts_an_inline_copy(void)
 	int status = close_under_inline_copy(true);
 
 	if (status < 0)
-		return; /* this provider does nothing inline */
+		return; /* this provider does not copy inline */
 	CHECK_EQ(status, DG_LOCAL_ERROR);
 	CHECK_EQ(close_under_inline_copy(false), DG_REMOTE_ACCESS_ERROR);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The provider cuda over the fake CUDA driver: which of the driver's calls a transfer becomes,
- * and what becomes of it when one of them fails. Another process owns the GPU memory.
+ * The provider cuda with the fake driver: which driver calls a transfer makes, and how it ends if
+ * one of them fails. Another process owns the GPU memory.
  */
 #include <pthread.h>
 
@@ -39,7 +39,8 @@ static dg_memory gpu_block(size_t size)
 	return m;
 }
 
-/* The host: hears a size and an access, says a descriptor, and ends when it hears no more. */
+/* The host: receives a size and an access, sends a descriptor, and ends at the end of the
+ * stream. */
 static void lend(int fd)
 {
 	uint64_t size = 0;
@@ -66,7 +67,7 @@ static void lend(int fd)
 struct two {
 	struct other host;
 	struct fix f;
-	uint8_t *there; /* the remote bytes, as the CPU sees them */
+	uint8_t *remote_bytes; /* the remote bytes, as the CPU sees them */
 };
 
 static void two_open(struct two *t, uint64_t size, uint32_t access, const char *knobs)
@@ -80,7 +81,7 @@ static void two_open(struct two *t, uint64_t size, uint32_t access, const char *
 	provider = "cuda";
 	gpu_knobs(knobs);
 	import_fix(&t->f, &token, LOCAL, DEPTH);
-	t->there = (uint8_t *)hot_at(REGION_INDEX(t->f.r))->base;
+	t->remote_bytes = (uint8_t *)region_entry_at(REGION_INDEX(t->f.r))->base;
 }
 
 static void two_close(struct two *t)
@@ -92,20 +93,20 @@ static void two_close(struct two *t)
 	join(t->host);
 }
 
-/* A write of n bytes; nothing beside them changes. */
-static void write_once(struct two *t, size_t n, size_t at, size_t far)
+/* A write of n bytes; the bytes next to them must not change. */
+static void write_once(struct two *t, size_t n, size_t at, size_t offset)
 {
-	dg_wr wr = record(&t->f, DG_WRITE, n, at, far);
+	dg_wr wr = record(&t->f, DG_WRITE, n, at, offset);
 
-	fill(t->f.here, LOCAL, (unsigned)n);
-	memset(t->there + far, 0xee, n + 64);
-	if (far)
-		t->there[far - 1] = 0xdd;
-	CHECK_EQ(done(&t->f.lane, &wr).status, DG_OK);
-	check_pattern(t->there + far, at, n, (unsigned)n);
+	fill(t->f.local_bytes, LOCAL, (unsigned)n);
+	memset(t->remote_bytes + offset, 0xee, n + 64);
+	if (offset)
+		t->remote_bytes[offset - 1] = 0xdd;
+	CHECK_EQ(done(&t->f.tq, &wr).status, DG_OK);
+	check_pattern(t->remote_bytes + offset, at, n, (unsigned)n);
 	for (size_t i = n; i < n + 64; i++)
-		CHECK_EQ(t->there[far + i], 0xee);
-	CHECK(!far || t->there[far - 1] == 0xdd);
+		CHECK_EQ(t->remote_bytes[offset + i], 0xee);
+	CHECK(!offset || t->remote_bytes[offset - 1] == 0xdd);
 }
 
 static void a_small_write_is_always_a_copy_of_two_rows(void)
@@ -117,7 +118,7 @@ static void a_small_write_is_always_a_copy_of_two_rows(void)
 	two_open(&t, BLOCK, RW, "");
 	for (size_t n = 1; n <= 64; n++) {
 		write_once(&t, n, n % 9, n % 7);
-		write_once(&t, n, LOCAL - n, 4096 + n); /* nothing behind it to be a second row */
+		write_once(&t, n, LOCAL - n, 4096 + n); /* no bytes behind it for a second row */
 	}
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		write_once(&t, sizes[i], 3, 5);
@@ -142,7 +143,7 @@ static void halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second(void)
 	write_once(&t, 64, 0, 0);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 1); /* 2 x 32 */
 	write_once(&t, 8, 0, 0);
-	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 2); /* itself, and the scratch */
+	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 2); /* the bytes, and the scratch */
 	write_once(&t, 100, 0, 0);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 3);
 	write_once(&t, 100, LOCAL - 100, 0); /* 2 x 48, and 4 with the scratch */
@@ -164,7 +165,7 @@ static void far_from_the_scratch_the_two_rows_are_planes(void)
 	two_close(&t);
 }
 
-static dg_wc done_rows(struct lane *l, const dg_wr *wr)
+static dg_wc done_rows(struct test_queue *l, const dg_wr *wr)
 {
 	struct transfer t = begin_wr(l, wr, 1);
 
@@ -179,16 +180,16 @@ static void reads_and_rows_are_one_call_each(void)
 	dg_wr wr;
 
 	two_open(&t, BLOCK, RW, "");
-	fill(t.there, BLOCK, 3);
+	fill(t.remote_bytes, BLOCK, 3);
 	for (size_t n = 1; n < 70000; n = n * 3 + 1) {
 		wr = record(&t.f, DG_READ, n, 7, n);
 		gpu_knobs("");
-		memset(t.f.here, 0, LOCAL);
-		CHECK_EQ(done(&t.f.lane, &wr).status, DG_OK);
+		memset(t.f.local_bytes, 0, LOCAL);
+		CHECK_EQ(done(&t.f.tq, &wr).status, DG_OK);
 		CHECK_EQ(gpu_calls("cuMemcpyDtoHAsync"), 1);
-		check_pattern(t.f.here + 7, n, n, 3);
-		CHECK_EQ(t.f.here[6], 0);
-		CHECK_EQ(t.f.here[7 + n], 0);
+		check_pattern(t.f.local_bytes + 7, n, n, 3);
+		CHECK_EQ(t.f.local_bytes[6], 0);
+		CHECK_EQ(t.f.local_bytes[7 + n], 0);
 	}
 	for (uint32_t op = DG_READ; op <= DG_WRITE; op++) {
 		wr = record(&t.f, op, 24, 0, 0);
@@ -196,18 +197,18 @@ static void reads_and_rows_are_one_call_each(void)
 		wr.local_stride = 32;
 		wr.remote_stride = 100;
 		gpu_knobs("");
-		CHECK_EQ(done_rows(&t.f.lane, &wr).size, 500 * 24);
+		CHECK_EQ(done_rows(&t.f.tq, &wr).size, 500 * 24);
 		CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 1);
 	}
-	wr.local_stride = 8; /* the rows of the source overlap, which no pitch says: three columns */
+	wr.local_stride = 8; /* source rows overlap, which a pitch cannot express: three columns */
 	gpu_knobs("");
-	CHECK_EQ(done_rows(&t.f.lane, &wr).size, 500 * 24);
+	CHECK_EQ(done_rows(&t.f.tq, &wr).size, 500 * 24);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 3);
 	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
 	two_close(&t);
 }
 
-/* The caller makes the calls: he must not be held by as many as there are rows. */
+/* The driver calls take the caller's time, so their number must not grow with that of the rows. */
 static void rows_that_repeat_or_overlap_are_few_calls(void)
 {
 	static const uint64_t sizes[] = { 1, 7, 8, 24 }, apart[] = { 0, 1, 5, 8, 23 };
@@ -218,7 +219,7 @@ static void rows_that_repeat_or_overlap_are_few_calls(void)
 	for (int i = 0; i < 2 * 4 * 5; i++) {
 		uint32_t op = i % 2 ? DG_WRITE : DG_READ, rows = 9001;
 		uint64_t n = sizes[i / 2 % 4], stride = apart[i / 8];
-		uint8_t *from = op == DG_WRITE ? t.f.here : t.there, *to = op == DG_WRITE ? t.there : t.f.here;
+		uint8_t *from = op == DG_WRITE ? t.f.local_bytes : t.remote_bytes, *to = op == DG_WRITE ? t.remote_bytes : t.f.local_bytes;
 
 		if (stride >= n)
 			continue;
@@ -229,7 +230,7 @@ static void rows_that_repeat_or_overlap_are_few_calls(void)
 		fill(from, LOCAL, (unsigned)i);
 		memset(to, 0xee, LOCAL);
 		gpu_knobs("");
-		CHECK_EQ(done_rows(&t.f.lane, &wr).size, rows * n);
+		CHECK_EQ(done_rows(&t.f.tq, &wr).size, rows * n);
 		CHECK(gpu_calls("cuMemcpy2DAsync") + gpu_calls("cuMemcpyHtoDAsync") +
 			      gpu_calls("cuMemcpyDtoHAsync") <= 25);
 		for (uint32_t row = 0; row < rows; row++) {
@@ -241,15 +242,16 @@ static void rows_that_repeat_or_overlap_are_few_calls(void)
 	two_close(&t);
 }
 
-/* n writes of `size` bytes in one post, 64 bytes apart; gives how many launches they were. */
+/* Posts n writes of `size` bytes together, 64 bytes apart. Returns the number of kernel
+ * launches. */
 static unsigned long launches(struct two *t, uint32_t n, uint64_t size, uint32_t fence_at)
 {
 	dg_wr wr[300];
 	dg_wc wc[300];
 
 	CHECK(n <= 300);
-	fill(t->f.here, LOCAL, n);
-	memset(t->there, 0, LOCAL);
+	fill(t->f.local_bytes, LOCAL, n);
+	memset(t->remote_bytes, 0, LOCAL);
 	for (uint32_t i = 0; i < n; i++) {
 		wr[i] = record(&t->f, DG_WRITE, size, 64 * i, 64 * (n - 1 - i));
 		wr[i].flags = fence_at && i == fence_at ? DG_FENCE : 0;
@@ -258,8 +260,8 @@ static unsigned long launches(struct two *t, uint32_t n, uint64_t size, uint32_t
 	CHECK_EQ(dg_queue_run(t->f.q, wr, n, wc, 10 * SECOND), n);
 	for (uint32_t i = 0; i < n; i++) {
 		CHECK_EQ(wc[i].status, DG_OK);
-		check_pattern(t->there + 64 * (n - 1 - i), 64 * i, size, n);
-		CHECK(size == 64 || !t->there[64 * (n - 1 - i) + size]);
+		check_pattern(t->remote_bytes + 64 * (n - 1 - i), 64 * i, size, n);
+		CHECK(size == 64 || !t->remote_bytes[64 * (n - 1 - i) + size]);
 	}
 	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
 	return gpu_calls("cuLaunchKernel");
@@ -275,12 +277,12 @@ static void eight_small_operations_are_one_launch(void)
 		CHECK_EQ(launches(&t, 8, size, 0), 1);
 		CHECK_EQ(launches(&t, 300, size, 0), 1);
 	}
-	CHECK_EQ(launches(&t, 16, 8, 8), 2); /* the fence stands between two launches */
+	CHECK_EQ(launches(&t, 16, 8, 8), 2); /* the fence separates two launches */
 	CHECK_EQ(launches(&t, 16, 8, 4), 1); /* 4 copies, then a launch */
 	two_close(&t);
 }
 
-/* Over and over, so that operations lie across the end of the rings. */
+/* Repeatedly, so that operations wrap around the end of the rings. */
 static void launches_go_round_the_ring(void)
 {
 	struct two t;
@@ -316,29 +318,29 @@ static void a_gpu_that_does_not_use_host_addresses_copies_one_by_one(void)
 	without_the_kernel_they_are_copies("attr91=0");
 }
 
-/* What stops an importer that does not play by the rules: the GPU's own page tables. */
+/* The GPU's page tables stop an importer that does not keep to the protocol. */
 static void a_read_only_import_is_read_only_on_the_gpu(void)
 {
 	static const size_t sizes[] = { 1, 8, 100, 4096, 40000 };
 	struct two t;
-	struct dg_hot *hot;
+	struct dg_region_entry *entry;
 	dg_wr wr;
 
 	two_open(&t, BLOCK, DG_ACCESS_READ, "");
-	hot = hot_at(REGION_INDEX(t.f.r));
+	entry = region_entry_at(REGION_INDEX(t.f.r));
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		uint8_t before = t.there[0];
+		uint8_t before = t.remote_bytes[0];
 
 		wr = record(&t.f, DG_WRITE, sizes[i], 0, 0);
 		CHECK_EQ(dg_transfer_post_wr(t.f.q, &wr, 1), -EACCES);
-		hot->access = RW;
-		memset(t.f.here, before + 1, LOCAL);
-		CHECK_EQ(done(&t.f.lane, &wr).status, DG_REMOTE_ACCESS_ERROR);
-		CHECK_EQ(t.there[0], before);
-		hot->access = DG_ACCESS_READ;
-		wr.op = DG_READ; /* the context lives */
-		CHECK_EQ(done(&t.f.lane, &wr).status, DG_OK);
-		CHECK_EQ(t.f.here[0], before);
+		entry->access = RW;
+		memset(t.f.local_bytes, before + 1, LOCAL);
+		CHECK_EQ(done(&t.f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
+		CHECK_EQ(t.remote_bytes[0], before);
+		entry->access = DG_ACCESS_READ;
+		wr.op = DG_READ; /* the context still works */
+		CHECK_EQ(done(&t.f.tq, &wr).status, DG_OK);
+		CHECK_EQ(t.f.local_bytes[0], before);
 	}
 	two_close(&t);
 }
@@ -351,10 +353,10 @@ static void copies_whose_flag_is_refused_are_complete_all_the_same(void)
 	two_open(&t, BLOCK, RW, "");
 	for (int i = 0; i < 20; i++) {
 		gpu_knobs(i % 2 ? "copy_us=1000" : "cuStreamWriteValue32=1,copy_us=1000");
-		fill(t.f.here, LOCAL, (unsigned)i);
+		fill(t.f.local_bytes, LOCAL, (unsigned)i);
 		wr = record(&t.f, DG_WRITE, 5000, 0, 0);
-		CHECK_EQ(done(&t.f.lane, &wr).status, DG_OK);
-		check_pattern(t.there, 0, 5000, (unsigned)i);
+		CHECK_EQ(done(&t.f.tq, &wr).status, DG_OK);
+		check_pattern(t.remote_bytes, 0, 5000, (unsigned)i);
 	}
 	gpu_knobs("");
 	two_close(&t);
@@ -378,7 +380,7 @@ static void a_sleeper_is_woken_by_the_driver(void)
 	for (int i = 0; i < 50; i++) {
 		gpu_knobs(i % 2 ? "copy_us=1000" : "");
 		CHECK_EQ(dg_queue_post(t.f.q, &wr, 1), 0);
-		if (dg_queue_arm(t.f.q) == 1 && dg_queue_arm(t.f.q) == 1) { /* twice, asked for once */
+		if (dg_queue_arm(t.f.q) == 1 && dg_queue_arm(t.f.q) == 1) { /* armed twice, requested once */
 			CHECK(gpu_calls("cuLaunchHostFunc") <= 1);
 			CHECK(readable(dg_queue_fileno(t.f.q), 20000));
 		}
@@ -409,7 +411,7 @@ static void a_sleeper_is_woken_at_the_first_of_many(void)
 	two_close(&t);
 }
 
-/* Nobody looks at the queue but the door's thread, which finds the context gone. */
+/* Only the share server's thread polls the queue; it finds that the context is lost. */
 static void a_sleeper_is_woken_when_the_context_is_lost(void)
 {
 	struct two t;
@@ -427,7 +429,7 @@ static void a_sleeper_is_woken_when_the_context_is_lost(void)
 	two_close(&t);
 }
 
-/* One thread's queue over regions that all share. */
+/* One thread with its own queue over shared regions. */
 struct worker {
 	struct two *t;
 	uint32_t number;
@@ -439,13 +441,14 @@ static void *work(void *arg)
 {
 	struct worker *w = arg;
 	struct fix *f = &w->t->f;
-	struct lane lane;
+	struct test_queue tq;
 	dg_wr wr[64];
 	dg_wc wc[64];
 
-	CHECK_EQ(lane_open(&lane, f->dev, 64, DG_PATH_WORKER, 0, 60 * SECOND), 0);
+	CHECK_EQ(test_queue_open(&tq, f->dev, 64, DG_PATH_WORKER, 0, 60 * SECOND), 0);
 	for (uint32_t turn = 0; turn < 60; turn++) {
-		/* One alone is two halves: all share the scratch, whose bytes race and mean nothing. */
+		/* A single write is two halves; the threads share the scratch granule, whose
+		 * content is irrelevant. */
 		uint32_t n = turn % 3 ? 64 : 1, size = n == 1 ? 16 * (turn + 1) : turn % 5 ? 8 + turn : 500;
 
 		for (uint32_t i = 0; i < n; i++) {
@@ -454,19 +457,19 @@ static void *work(void *arg)
 			wr[i] = record(f, DG_WRITE, size, at, at);
 		}
 		if (turn % 2) {
-			CHECK_EQ(dg_queue_run(lane.q, wr, n, wc, 30 * SECOND), n);
+			CHECK_EQ(dg_queue_run(tq.q, wr, n, wc, 30 * SECOND), n);
 		} else {
-			CHECK_EQ(dg_queue_post(lane.q, wr, n), 0);
+			CHECK_EQ(dg_queue_post(tq.q, wr, n), 0);
 			for (uint32_t got = 0; got < n;)
-				got += (uint32_t)dg_queue_poll(lane.q, wc + got, n - got, 30 * SECOND);
+				got += (uint32_t)dg_queue_poll(tq.q, wc + got, n - got, 30 * SECOND);
 		}
 		for (uint32_t i = 0; i < n; i++) {
 			CHECK_EQ(wc[i].status, DG_OK);
-			check_pattern(w->t->there + wr[i].remote_offset, wr[i].local_offset, size, 9);
+			check_pattern(w->t->remote_bytes + wr[i].remote_offset, wr[i].local_offset, size, 9);
 		}
 	}
-	CHECK_EQ(dg_queue_close(lane.q), 0);
-	dg_queue_free(lane.q);
+	CHECK_EQ(dg_queue_close(tq.q), 0);
+	dg_queue_free(tq.q);
 	return NULL;
 }
 
@@ -477,15 +480,15 @@ static void each_thread_has_a_queue_and_others_look_at_it(void)
 	struct two t;
 
 	two_open(&t, BLOCK, RW, "");
-	fill(t.f.here, LOCAL, 9);
+	fill(t.f.local_bytes, LOCAL, 9);
 	for (uint32_t i = 0; i < WORKERS; i++) {
 		workers[i] = (struct worker){ &t, i };
 		CHECK_EQ(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
 	}
 	for (int i = 0; i < 300; i++) {
-		dg_region *r = registered(t.f.dev, t.f.here + 5, 100, RW); /* a part of what is pinned */
+		dg_region *r = registered(t.f.dev, t.f.local_bytes + 5, 100, RW); /* part of pinned memory */
 
-		dg_devices_move();
+		dg_devices_poll();
 		CHECK_EQ(dg_region_close(r, SECOND), 0);
 	}
 	for (uint32_t i = 0; i < WORKERS; i++)
@@ -514,7 +517,7 @@ int main(int argc, char **argv)
 		TEST(each_thread_has_a_queue_and_others_look_at_it),
 	};
 
-	/* Not by dgkit, which takes what functions there are then and there. */
+	/* Not through dgkit, which would look up the available functions now. */
 	if (!dlopen("libcuda.so.1", RTLD_NOW)) {
 		printf("skip: %s\n", dlerror());
 		return CHECK_SKIPPED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The provider cuda beside what else goes on in its process: other threads, forks, other devices, and
- * exporters that lie.
+ * The provider cuda together with other threads, forks, other devices, and exporters with false
+ * information.
  */
 #include <pthread.h>
 #include <sys/un.h>
@@ -21,7 +21,7 @@ static bool readable(int fd, int timeout_ms)
 	return poll(&p, 1, timeout_ms) == 1;
 }
 
-/* A queue over GPU memory, both of this process, and host memory that it can copy to as well. */
+/* A queue over GPU memory of this process. */
 static void gpu_fix(struct fix *f, const char *knobs)
 {
 	provider = "cuda";
@@ -44,7 +44,7 @@ static void what_is_posted_to_an_armed_queue_wakes_its_sleeper(void)
 	host = imported(f.dev, source, RW);
 	for (int i = 0; i < 4; i++) {
 		wr = record(&f, DG_WRITE, 4096, 0, 0);
-		if (i % 2) /* which the CPU copies */
+		if (i % 2) /* copied by the CPU */
 			wr.remote = id_of(host);
 		CHECK_EQ(dg_queue_arm(f.q), 1);
 		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
@@ -58,8 +58,8 @@ static void what_is_posted_to_an_armed_queue_wakes_its_sleeper(void)
 	CHECK_EQ(munmap(more, 4096), 0);
 }
 
-/* What wakes a sleeper may be refused by the driver: then the door's thread does it. */
-static void a_sleeper_whom_the_driver_does_not_wake_is_woken(void)
+/* If the driver refuses the call that wakes a sleeper, the share server's thread wakes it. */
+static void a_sleeper_that_the_driver_does_not_wake_is_woken(void)
 {
 	struct fix f;
 	dg_wc wc[2];
@@ -74,7 +74,8 @@ static void a_sleeper_whom_the_driver_does_not_wake_is_woken(void)
 	fix_close(&f);
 }
 
-/* In the child the queue's memory is there as it was: a look at it must change nothing that is shared. */
+/* The child has a copy of the queue's memory: polling it must not change anything shared with
+ * the parent. */
 static void a_forked_child_that_polls_changes_nothing(void)
 {
 	struct fix f;
@@ -98,7 +99,7 @@ static void a_forked_child_that_polls_changes_nothing(void)
 	fix_close(&f);
 }
 
-/* A device whose caller is inside a queue for long, while a region of it is closed. */
+/* A caller that stays inside a queue for a long time, while a region of the device is closed. */
 static void *measure(void *arg)
 {
 	struct fix *f = arg;
@@ -119,7 +120,7 @@ static void *close_slowly(void *arg)
 	return NULL;
 }
 
-/* Closed between two calls that measure: its memory is gone by the second. */
+/* The region is closed between two measurements: its memory may be freed before the second. */
 static void no_floor_is_measured_over_a_region_that_was_closed(void)
 {
 	struct fix f;
@@ -137,7 +138,7 @@ static void no_floor_is_measured_over_a_region_that_was_closed(void)
 	fix_close(&f);
 }
 
-static int door_of(dg_region *r)
+static int connect_to_exporter(dg_region *r)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	struct dg_descriptor d;
@@ -150,33 +151,33 @@ static int door_of(dg_region *r)
 	return fd;
 }
 
-static void the_door_answers_while_a_region_is_being_closed(void)
+static void the_share_server_answers_while_a_region_is_being_closed(void)
 {
-	struct door_ask ask = { .magic = DOOR_MAGIC, .version = DOOR_VERSION, .kind = DOOR_GET };
+	struct dg_share_request ask = { .magic = SHARE_MAGIC, .version = SHARE_VERSION, .kind = SHARE_GET };
 	struct fix f;
-	struct door_answer answer;
+	struct dg_share_reply answer;
 	pthread_t measures, closes;
-	int door;
+	int server;
 
 	gpu_fix(&f, "copy_us=50000");
-	door = door_of(f.source);
+	server = connect_to_exporter(f.source);
 	CHECK_EQ(pthread_create(&measures, NULL, measure, &f), 0);
-	while (!atomic_load(&hot_at(REGION_INDEX(f.r))->gate->posted))
-		; /* it is not inside for long yet */
-	CHECK_EQ(pthread_create(&closes, NULL, close_slowly, registered(f.dev, f.here, 4096, RW)), 0);
-	for (int i = 0; i < 40; i++) { /* longer than the door's thread leaves the queues alone */
+	while (!atomic_load(&region_entry_at(REGION_INDEX(f.r))->gate->posted))
+		; /* the measuring thread has not started yet */
+	CHECK_EQ(pthread_create(&closes, NULL, close_slowly, registered(f.dev, f.local_bytes, 4096, RW)), 0);
+	for (int i = 0; i < 40; i++) { /* longer than the polling interval of the share server's thread */
 		uint64_t before = dg_now_ns();
 
-		CHECK_EQ(send(door, &ask, sizeof(ask), 0), (ssize_t)sizeof(ask));
-		CHECK(readable(door, 400));
-		CHECK_EQ(recv(door, &answer, sizeof(answer), 0), (ssize_t)sizeof(answer));
+		CHECK_EQ(send(server, &ask, sizeof(ask), 0), (ssize_t)sizeof(ask));
+		CHECK(readable(server, 400));
+		CHECK_EQ(recv(server, &answer, sizeof(answer), 0), (ssize_t)sizeof(answer));
 		CHECK_EQ(answer.status, DG_REMOTE_ACCESS_ERROR);
 		while (dg_now_ns() < before + 5 * MS)
 			;
 	}
 	pthread_join(closes, NULL);
 	pthread_join(measures, NULL);
-	close(door);
+	close(server);
 	fix_close(&f);
 }
 
@@ -189,7 +190,7 @@ static bool context_lives(int gpu)
 	return lives;
 }
 
-/* What a context registered ends with it. */
+/* A registration ends with the context that made it. */
 static void pinned_memory_keeps_the_context_that_pinned_it(void)
 {
 	dg_device_config first = { .gpu = 0 }, second = { .gpu = 1 };
@@ -211,7 +212,7 @@ static void pinned_memory_keeps_the_context_that_pinned_it(void)
 	CHECK_EQ(munmap(at, 4096), 0);
 }
 
-/* A view that is read-only may lie in memory that is not, and that is registered after it. */
+/* A read-only view may be part of writable memory that is registered later. */
 static void a_read_only_view_is_pinned_as_what_it_lies_in(void)
 {
 	struct fix f;
@@ -226,7 +227,7 @@ static void a_read_only_view_is_pinned_as_what_it_lies_in(void)
 	gpu_context();
 	DRIVER("cuMemHostGetFlags", (unsigned int *, void *), &flags, at);
 	CHECK(!(flags & CU_MEMHOSTREGISTER_READ_ONLY));
-	/* Pages that cannot be written are. */
+	/* Pages that are mapped read-only are registered as read-only. */
 	CHECK_EQ(mprotect(at + 4096, 4096, PROT_READ), 0);
 	view.addr = at + 4096;
 	CHECK_EQ(dg_region_register(f.dev, &view, DG_ACCESS_READ, &r), 0);
@@ -236,8 +237,8 @@ static void a_read_only_view_is_pinned_as_what_it_lies_in(void)
 	CHECK_EQ(munmap(at, 8192), 0);
 }
 
-/* Says of 64 KiB that they are 1 GiB. */
-static void boast(int fd)
+/* Exports 64 KiB as 1 GiB. */
+static void export_oversized(int fd)
 {
 	dg_memory m = { .size = 1u << 30, .fd = -1, .block = 1u << 30, .kind = DG_KIND_CUDA_IPC };
 	struct token t;
@@ -261,7 +262,7 @@ static void boast(int fd)
 
 static void a_block_smaller_than_its_exporter_says_is_refused(void)
 {
-	struct other o = start(boast);
+	struct other o = start(export_oversized);
 	struct token t;
 	dg_device *dev;
 	dg_region *r;
@@ -276,7 +277,7 @@ static void a_block_smaller_than_its_exporter_says_is_refused(void)
 	join(o);
 }
 
-/* Opening, closing and exporting in threads, while the door's thread looks after queues. */
+/* Opening, closing and exporting in threads, while the share server's thread polls queues. */
 static atomic_bool enough;
 
 static void *open_and_close(void *arg)
@@ -291,7 +292,7 @@ static void *open_and_close(void *arg)
 	return NULL;
 }
 
-static void the_door_is_shut_while_devices_come_and_go(void)
+static void the_share_server_stops_while_devices_open_and_close(void)
 {
 	pthread_t threads[2];
 	uint8_t bytes[64];
@@ -318,14 +319,14 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(what_is_posted_to_an_armed_queue_wakes_its_sleeper),
-		TEST(a_sleeper_whom_the_driver_does_not_wake_is_woken),
+		TEST(a_sleeper_that_the_driver_does_not_wake_is_woken),
 		TEST(a_forked_child_that_polls_changes_nothing),
 		TEST(no_floor_is_measured_over_a_region_that_was_closed),
-		TEST(the_door_answers_while_a_region_is_being_closed),
+		TEST(the_share_server_answers_while_a_region_is_being_closed),
 		TEST(pinned_memory_keeps_the_context_that_pinned_it),
 		TEST(a_read_only_view_is_pinned_as_what_it_lies_in),
 		TEST(a_block_smaller_than_its_exporter_says_is_refused),
-		TEST(the_door_is_shut_while_devices_come_and_go),
+		TEST(the_share_server_stops_while_devices_open_and_close),
 	};
 
 	provider = "cuda";

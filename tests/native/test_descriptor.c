@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A descriptor comes from anywhere. Whatever was done to its bytes, it is refused by name. */
+/* A descriptor is untrusted input: whatever was done to its bytes, it is refused with the right
+ * error. */
 #include <errno.h>
 #include <stddef.h>
 
@@ -26,7 +27,7 @@ static int packed(struct dg_descriptor d, uint8_t buf[DG_DESCRIPTOR_MAX])
 	return len;
 }
 
-/* What is wrong with a descriptor that was packed, checksum and all, from these fields. */
+/* Returns the error of a descriptor packed from these fields, with a valid checksum. */
 static int verdict(struct dg_descriptor d)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
@@ -71,7 +72,7 @@ static void each_truncation_is_refused(void)
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 
 	for (int len = packed(good(), buf) - 1; len >= 0; len--) {
-		uint8_t *exact = malloc(len ? len : 1); /* so that a sanitizer sees a read past the end */
+		uint8_t *exact = malloc(len ? len : 1); /* exact size, so that a sanitizer detects a read past the end */
 
 		memcpy(exact, buf, len);
 		CHECK_EQ(dg_descriptor_check(exact, len), -EBADMSG);
@@ -117,14 +118,14 @@ static void other_versions_are_named(void)
 	}
 }
 
-static void other_bytes_are_no_descriptor(void)
+static void other_bytes_are_not_a_descriptor(void)
 {
 	uint8_t zeros[DG_DESCRIPTOR_MAX] = { 0 }, ones[DG_DESCRIPTOR_MAX];
 
 	memset(ones, 0xff, sizeof(ones));
 	CHECK_EQ(dg_descriptor_check(zeros, sizeof(zeros)), -EBADMSG);
 	CHECK_EQ(dg_descriptor_check(ones, sizeof(ones)), -EBADMSG);
-	CHECK_SAYS(dg_last_error(), "no dgkit descriptor");
+	CHECK_SAYS(dg_last_error(), "not a dgkit descriptor");
 }
 
 static void fields_without_sense_are_refused(void)
@@ -146,7 +147,7 @@ static void fields_without_sense_are_refused(void)
 	CHECK_SAYS(dg_last_error(), "path");
 }
 
-/* Imports what `alter` made of a good descriptor. */
+/* Tries to import a descriptor. */
 static int import_of(struct dg_descriptor d)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
@@ -161,7 +162,7 @@ static int import_of(struct dg_descriptor d)
 	return rc;
 }
 
-static void one_of_another_machine_is_named_so(void)
+static void a_descriptor_of_another_machine_says_so(void)
 {
 	struct dg_descriptor d = good();
 
@@ -170,12 +171,12 @@ static void one_of_another_machine_is_named_so(void)
 	CHECK_SAYS(dg_last_error(), "machine");
 }
 
-static void one_of_a_dead_process_says_that_it_is_gone(void)
+static void a_descriptor_of_a_dead_process_says_that_it_is_gone(void)
 {
 	CHECK_EQ(import_of(good()), -ENOTCONN);
 }
 
-/* Exports real bytes, lets `alter` change the descriptor, and imports that. */
+/* Exports real bytes, lets `alter` change the descriptor, and imports it. */
 static int import_altered(void (*alter)(struct dg_descriptor *))
 {
 	static uint8_t bytes[4096];
@@ -222,7 +223,8 @@ static void a_key_that_the_exporter_does_not_know_opens_nothing(void)
 	CHECK_EQ(import_altered(with_another_key), -ENOKEY);
 }
 
-/* Refused, or opened as what the exporter's table says: import_altered checks the second. */
+/* Either refused, or opened with the size and access of the exporter's table (checked by
+ * import_altered()). */
 static void edited_size_and_access_gain_nothing(void)
 {
 	int rc = import_altered(asking_for_more);
@@ -240,10 +242,10 @@ int main(int argc, char **argv)
 		TEST(bytes_after_the_end_are_refused),
 		TEST(each_single_bit_altered_is_refused),
 		TEST(other_versions_are_named),
-		TEST(other_bytes_are_no_descriptor),
+		TEST(other_bytes_are_not_a_descriptor),
 		TEST(fields_without_sense_are_refused),
-		TEST(one_of_another_machine_is_named_so),
-		TEST(one_of_a_dead_process_says_that_it_is_gone),
+		TEST(a_descriptor_of_another_machine_says_so),
+		TEST(a_descriptor_of_a_dead_process_says_that_it_is_gone),
 		TEST(a_key_that_the_exporter_does_not_know_opens_nothing),
 		TEST(edited_size_and_access_gain_nothing),
 	};

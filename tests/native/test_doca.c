@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The provider softdoca: what the conformance suite does not see. */
+/* The provider softdoca: what the conformance suite does not cover. */
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "share/descriptor.h"
 #include "fixture.h"
 
-#define TASK_MAX (2u << 20) /* softdoca's limit, that of a BlueField */
+#define TASK_MAX (2u << 20) /* softdoca's limit, the same as a BlueField's */
 
 static void a_device_says_what_it_is(void)
 {
@@ -61,7 +61,7 @@ static void a_function_without_dma_lends_and_moves_nothing(void)
 
 	dev = device_of("side=both pci=0000:05:00.0 ibdev=mlx5_5 caps=export\n");
 	CHECK_EQ(dg_queue_open(dev, 4, DG_PATH_AUTO, 0, SECOND, &q), -EOPNOTSUPP);
-	CHECK_SAYS(dg_last_error(), "lend");
+	CHECK_SAYS(dg_last_error(), "only export memory");
 	r = registered(dev, bytes, sizeof(bytes), RW);
 	len = dg_region_export(r, RW, buf, sizeof(buf));
 	CHECK(len > 0);
@@ -84,22 +84,22 @@ static void a_descriptor_carries_docas_export(void)
 	CHECK(!strcmp((char *)a.provider, "softdoca"));
 	CHECK(a.blob_length > sizeof(address));
 	memcpy(&address, a.blob, sizeof(address));
-	CHECK(address == (uintptr_t)f.there);
-	/* A read-only export is one to DOCA, too: another map, which nobody may write through. */
+	CHECK(address == (uintptr_t)f.remote_bytes);
+	/* A read-only export is read-only for DOCA, too: it uses another map. */
 	CHECK(a.blob_length != n.blob_length || memcmp(a.blob, n.blob, a.blob_length));
 	fix_close(&f);
 }
 
 static void check_copy(struct fix *f, uint32_t op, size_t size)
 {
-	uint8_t *from = op == DG_WRITE ? f->here : f->there, *to = op == DG_WRITE ? f->there : f->here;
+	uint8_t *from = op == DG_WRITE ? f->local_bytes : f->remote_bytes, *to = op == DG_WRITE ? f->remote_bytes : f->local_bytes;
 	dg_wr wr = record(f, op, size, 3, 5);
 	size_t from_at = op == DG_WRITE ? 3 : 5, to_at = op == DG_WRITE ? 5 : 3;
 	dg_wc wc;
 
 	fill(from, f->size, (unsigned)size);
 	memset(to, 0xee, f->size);
-	wc = done(&f->lane, &wr);
+	wc = done(&f->tq, &wr);
 	CHECK_EQ(wc.status, DG_OK);
 	CHECK_EQ(wc.size, size);
 	check_pattern(to + to_at, from_at, size, (unsigned)size);
@@ -138,16 +138,16 @@ static void rows_larger_than_a_task_land_where_they_should(void)
 	wr.rows = ROWS;
 	wr.local_stride = ROW;
 	wr.remote_stride = ROW + 64;
-	fill(f.here, f.size, 2);
+	fill(f.local_bytes, f.size, 2);
 	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), 1);
 	CHECK_EQ(wc.status, DG_OK);
 	CHECK_EQ(wc.size, (uint64_t)ROW * ROWS);
 	for (size_t i = 0; i < ROWS; i++)
-		check_pattern(f.there + i * (ROW + 64), i * ROW, ROW, 2);
+		check_pattern(f.remote_bytes + i * (ROW + 64), i * ROW, ROW, 2);
 	fix_close(&f);
 }
 
-/* More than the tasks that a queue has, each larger than what it has in flight at a time. */
+/* More operations than a queue has tasks, then operations larger than its limit in flight. */
 static void many_operations_wait_for_tasks_and_all_complete(void)
 {
 	enum { N = 3000, LARGE = 40 };
@@ -169,7 +169,7 @@ static void many_operations_wait_for_tasks_and_all_complete(void)
 	fix_close(&f);
 }
 
-/* A task that fails stops DOCA's context, and what was in flight with it. */
+/* A task that fails stops DOCA's context and flushes what was in flight. */
 static void after_an_error_the_queue_goes_on(void)
 {
 	enum { N = 20 };
@@ -180,7 +180,7 @@ static void after_an_error_the_queue_goes_on(void)
 
 	setenv("SOFTDOCA_FAULTS", "error skip=30 every=50 status=io_failed", 1);
 	fix_open(&f, 1 << 20, N);
-	fill(f.here, f.size, 8);
+	fill(f.local_bytes, f.size, 8);
 	for (uint32_t round = 0; round < 20; round++) {
 		for (uint32_t i = 0; i < N; i++)
 			wr[i] = record(&f, DG_WRITE, 20000, 20000 * i, 20000 * i);
@@ -190,7 +190,7 @@ static void after_an_error_the_queue_goes_on(void)
 			      wc[i].status == DG_FLUSHED);
 			failed += wc[i].status != DG_OK;
 			if (wc[i].status == DG_OK)
-				check_pattern(f.there + 20000 * i, 20000 * i, 20000, 8);
+				check_pattern(f.remote_bytes + 20000 * i, 20000 * i, 20000, 8);
 		}
 		CHECK_EQ(dg_queue_pending(f.q), 0);
 	}
@@ -255,7 +255,7 @@ static void a_sleeper_is_woken_by_docas_notification(void)
 	fix_close(&f);
 }
 
-/* The floor of the provider's own calls: as many samples as asked for, on a queue that goes on after it. */
+/* dg_measure_bare() returns the requested number of samples, and the queue works afterwards. */
 static void the_bare_loop_takes_its_samples(void)
 {
 	uint64_t samples[100];
@@ -281,7 +281,8 @@ static void the_bare_loop_takes_its_samples(void)
 	fix_close(&f);
 }
 
-/* One that DOCA never ends: the loop gives up, its memory stays, and the queue goes on. */
+/* DOCA never completes a task: the loop gives up, the memory stays in use, and the queue still
+ * works. */
 static void the_bare_loop_ends_though_a_task_does_not(void)
 {
 	uint64_t samples[100];
@@ -302,7 +303,8 @@ static void the_bare_loop_ends_though_a_task_does_not(void)
 	fix_close(&f);
 }
 
-/* Regions come and go in one thread while a queue, which keeps buffers over them, is used in another. */
+/* One thread opens and closes regions while another uses a queue, which keeps buffers over
+ * regions. */
 struct busy {
 	struct fix *f;
 	atomic_bool over;
@@ -328,12 +330,12 @@ static void regions_close_while_a_queue_is_busy_with_others(void)
 {
 	struct busy b = { 0 };
 	pthread_t thread;
-	struct lane own;
+	struct test_queue own;
 	struct fix f;
 
 	fix_open(&f, 1 << 16, 64);
 	b.f = &f;
-	CHECK_EQ(lane_open(&own, f.dev, 4, DG_PATH_WORKER, 0, 20 * SECOND), 0);
+	CHECK_EQ(test_queue_open(&own, f.dev, 4, DG_PATH_WORKER, 0, 20 * SECOND), 0);
 	CHECK_EQ(pthread_create(&thread, NULL, keep_busy, &b), 0);
 	for (uint32_t i = 0; i < 500; i++) {
 		uint8_t *bytes = pages(4096);
@@ -353,7 +355,7 @@ static void regions_close_while_a_queue_is_busy_with_others(void)
 	fix_close(&f);
 }
 
-/* Several pairs of regions in turn through one queue: its tasks are pointed at each anew. */
+/* One queue alternates between several pairs of regions, so its tasks are bound again each time. */
 static void a_queue_goes_from_region_to_region(void)
 {
 	enum { N = 6 };
@@ -376,7 +378,7 @@ static void a_queue_goes_from_region_to_region(void)
 	CHECK_EQ(dg_queue_run(f.q, wr, 4 * N, wc, 20 * SECOND), 4 * N);
 	for (uint32_t i = 0; i < 4 * N; i++) {
 		CHECK_EQ(wc[i].status, DG_OK);
-		check_pattern(f.there + 1000 * i, 100, 100, i % N);
+		check_pattern(f.remote_bytes + 1000 * i, 100, 100, i % N);
 	}
 	for (uint32_t i = 0; i < N; i++) {
 		CHECK_EQ(dg_region_close(local[i], SECOND), 0);
@@ -402,10 +404,10 @@ static void a_child_of_a_fork_opens_its_own(void)
 		CHECK_EQ(dg_queue_close(f.q), 0);
 		dg_queue_free(f.q);
 		CHECK_EQ(dg_device_close(f.dev, 0), 0);
-#ifndef __SANITIZE_THREAD__ /* which follows no threads of a child */
+#ifndef __SANITIZE_THREAD__ /* does not support threads in the child of a fork */
 		fix_open(&f, 4096, 4);
 		wr = record(&f, DG_WRITE, 8, 0, 0);
-		CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 		fix_close(&f);
 #endif
 		_exit(0);
@@ -413,7 +415,7 @@ static void a_child_of_a_fork_opens_its_own(void)
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK_EQ(status, 0);
 	dg_wr wr = record(&f, DG_WRITE, 8, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	fix_close(&f);
 }
 

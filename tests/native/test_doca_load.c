@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The providers doca and softdoca: the libraries that they load, or do not. */
+/* The providers doca and softdoca: which libraries they load, and which they refuse. */
 #include <dlfcn.h>
 #include <sys/stat.h>
 
@@ -14,10 +14,10 @@ static void softdoca_folder(char *out, size_t size)
 	snprintf(out, size, "%s", folder);
 }
 
-/* Runs this very test again, with a variable that the loader reads when a program starts. */
+/* Executes this test again with an environment variable that the loader reads at program start. */
 static void again_with(const char *name, const char *value, const char *test)
 {
-	const char *emulator = getenv("DG_EMULATOR"); /* of a cross build: the kernel cannot run it */
+	const char *emulator = getenv("DG_EMULATOR"); /* of a cross build, which the kernel cannot execute */
 	char path[400] = "", command[900];
 
 	if (getenv("DG_TEST_AGAIN"))
@@ -47,7 +47,7 @@ static void without_softdoca_its_folder_is_named(void)
 	CHECK_EQ(refused("softdoca", "/nonexistent/lib"), -ENODEV);
 	setenv("SOFTDOCA_LIB", "relative/lib", 1);
 	CHECK_EQ(refused("softdoca", "absolute"), -ENODEV);
-	unsetenv("SOFTDOCA_LIB"); /* beside this program there is none */
+	unsetenv("SOFTDOCA_LIB"); /* there is none next to this program */
 	CHECK_EQ(refused("softdoca", "_softdoca/lib"), -ENODEV);
 	CHECK_EQ(dg_provider_probe("softdoca", false), -ENODEV);
 }
@@ -77,7 +77,7 @@ static void softdoca_on_the_loaders_path_is_no_doca(void)
 	CHECK_SAYS(dg_last_error(), "Device('softdoca')");
 	CHECK_EQ(dg_provider_probe("doca", true), -ENODEV);
 	CHECK_SAYS(dg_last_error(), "Device('softdoca')");
-	/* The refusal holds nothing: by its name it can be had. */
+	/* The refusal leaves nothing loaded: softdoca can still be opened by its name. */
 	CHECK_EQ(dg_device_open("softdoca", NULL, &dev), 0);
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
@@ -92,8 +92,9 @@ static void a_process_has_one_of_the_two(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-/* A FIFO in the library's place: the loader waits for a writer, as a driver may wait for its device. */
-static void libraries_that_do_not_answer_hold_nobody_up(void)
+/* A FIFO in place of the library: the loader waits for a writer, as a driver may wait for its
+ * device. */
+static void a_probe_of_unresponsive_libraries_times_out(void)
 {
 	char folder[] = P_tmpdir "/dgkit-no-doca-XXXXXX", fifo[sizeof(folder) + 24];
 	const char *made = getenv("DG_TEST_FOLDER");
@@ -110,8 +111,8 @@ static void libraries_that_do_not_answer_hold_nobody_up(void)
 	CHECK_EQ(unlink(fifo), 0);
 	CHECK_EQ(rmdir(made), 0);
 	CHECK_EQ(rc, -ENODEV);
-	CHECK_SAYS(dg_last_error(), "do not answer");
-	CHECK_EQ(waitpid(-1, NULL, 0), -1); /* the process that looked is gone */
+	CHECK_SAYS(dg_last_error(), "did not answer");
+	CHECK_EQ(waitpid(-1, NULL, 0), -1); /* the probing child process was reaped */
 }
 
 int main(int argc, char **argv)
@@ -121,7 +122,7 @@ int main(int argc, char **argv)
 		TEST(without_doca_what_was_tried_and_what_to_install_is_named),
 		TEST(softdoca_on_the_loaders_path_is_no_doca),
 		TEST(a_process_has_one_of_the_two),
-		TEST(libraries_that_do_not_answer_hold_nobody_up),
+		TEST(a_probe_of_unresponsive_libraries_times_out),
 	};
 
 	provider = "softdoca";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two processes over softdoca: what one exports by DOCA the other imports, also as from another machine. */
+/* Two processes with softdoca: one exports with DOCA, the other imports, also as if from another
+ * machine. */
 #include "share/descriptor.h"
 #include "two_sides.h"
 
@@ -7,10 +8,12 @@
 #define BIG (256u << 20)
 #define DEPTH 16
 
-/* The exporter's part: memory with a pattern, its descriptor said; then it is told what to do. */
+/* The exporter fills its memory with a pattern, sends the descriptor, and then executes
+ * commands. */
 enum { LEAVE, FILL, CLOSE };
 
-/* Those of the door's threads: a thread sanitizer sees them, and no order by way of another process. */
+/* Takes the locks that the share server's thread takes, so that ThreadSanitizer sees an order:
+ * it does not see order through another process. */
 static void take_locks(dg_device *dev)
 {
 	uint8_t byte;
@@ -80,7 +83,7 @@ static void lend_as_host(int fd)
 	lend_plain(fd);
 }
 
-static void tell(struct other o, int what)
+static void command(struct other o, int what)
 {
 	say_int(o.fd, what);
 	CHECK_EQ(hear_int(o.fd), 0);
@@ -105,12 +108,12 @@ static void check_read(struct fix *f, size_t size, unsigned seed)
 	dg_wr wr = record(f, DG_READ, size, 11, 7);
 	dg_wc wc;
 
-	memset(f->here, 0xee, f->size);
+	memset(f->local_bytes, 0xee, f->size);
 	CHECK_EQ(dg_queue_run(f->q, &wr, 1, &wc, 30 * SECOND), 1);
 	CHECK_EQ(wc.status, DG_OK);
-	check_pattern(f->here + 11, 7, size, seed);
-	CHECK_EQ(f->here[10], 0xee);
-	CHECK_EQ(f->here[11 + size], 0xee);
+	check_pattern(f->local_bytes + 11, 7, size, seed);
+	CHECK_EQ(f->local_bytes[10], 0xee);
+	CHECK_EQ(f->local_bytes[11 + size], 0xee);
 }
 
 /* Reads, writes and reads again, each larger than one task. */
@@ -120,20 +123,20 @@ static void exchange(struct fix *f, struct other o)
 
 	for (size_t size = 1; size < SIZE - 32; size = 7 * size + 1)
 		check_read(f, size, 1);
-	fill(f->here, SIZE, 5);
-	CHECK_EQ(done(&f->lane, &wr).status, DG_OK);
-	memset(f->here, 0, SIZE);
+	fill(f->local_bytes, SIZE, 5);
+	CHECK_EQ(done(&f->tq, &wr).status, DG_OK);
+	memset(f->local_bytes, 0, SIZE);
 	wr.op = DG_READ;
 	wr.local_offset = 0;
-	CHECK_EQ(done(&f->lane, &wr).status, DG_OK);
-	check_pattern(f->here, 100, SIZE / 2, 5);
-	tell(o, FILL);
+	CHECK_EQ(done(&f->tq, &wr).status, DG_OK);
+	check_pattern(f->local_bytes, 100, SIZE / 2, 5);
+	command(o, FILL);
 	check_read(f, SIZE - 32, 2);
 }
 
 static void bytes_go_both_ways_through_docas_export(void)
 {
-	for (enum how how = BY_VM; how <= BY_ASK; how++) {
+	for (enum how how = BY_VM; how <= BY_PROXY; how++) {
 		struct token token;
 		struct other o;
 		struct fix f;
@@ -212,8 +215,8 @@ static void what_softdoca_lends_soft_reaches_as_before(void)
 	leave(o);
 }
 
-/* The descriptor as one of another machine, where there is no door to its exporter. */
-static struct dg_descriptor from_afar(const struct token *t)
+/* Returns the descriptor as if of another machine, without a share server to contact. */
+static struct dg_descriptor from_other_machine(const struct token *t)
 {
 	struct dg_descriptor d;
 
@@ -222,7 +225,7 @@ static struct dg_descriptor from_afar(const struct token *t)
 	return d;
 }
 
-static int import_far(dg_device *dev, struct dg_descriptor d, dg_region **r)
+static int import_other_machine(dg_device *dev, struct dg_descriptor d, dg_region **r)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 	int len = dg_descriptor_pack(&d, buf, sizeof(buf));
@@ -231,7 +234,7 @@ static int import_far(dg_device *dev, struct dg_descriptor d, dg_region **r)
 	return dg_region_import(dev, buf, len, SECOND, r);
 }
 
-static void another_machines_memory_is_reached_without_its_door(void)
+static void memory_of_another_machine_is_reached_without_a_share_server(void)
 {
 	struct dg_descriptor d;
 	struct token token;
@@ -240,24 +243,24 @@ static void another_machines_memory_is_reached_without_its_door(void)
 	dg_wr wr;
 	int status;
 
-	d = from_afar(&token);
+	d = from_other_machine(&token);
 	token.len = dg_descriptor_pack(&d, token.bytes, sizeof(token.bytes));
 	CHECK(token.len > 0);
 	import_fix(&f, &token, SIZE, 8);
 	CHECK_EQ(info_of(f.remote).method, DG_METHOD_DOCA);
 	CHECK_EQ(info_of(f.remote).peer_pid, 0);
 	exchange(&f, o);
-	/* What is revoked there only DOCA knows. */
-	tell(o, CLOSE);
+	/* Only DOCA knows about a revocation on another machine. */
+	command(o, CLOSE);
 	wr = record(&f, DG_READ, 64, 0, 0);
-	status = done(&f.lane, &wr).status;
+	status = done(&f.tq, &wr).status;
 	CHECK_EQ(status, DG_IO_FAILED);
 	CHECK_EQ(info_of(f.remote).revoked, 0);
 	fix_close(&f);
 	leave(o);
 }
 
-static void an_altered_descriptor_from_afar_opens_nothing(void)
+static void an_altered_descriptor_of_another_machine_opens_nothing(void)
 {
 	struct dg_descriptor d, good;
 	struct token token;
@@ -265,28 +268,28 @@ static void an_altered_descriptor_from_afar_opens_nothing(void)
 	dg_device *dev = device_spinning(0);
 	dg_region *r = NULL;
 
-	good = d = from_afar(&token);
+	good = d = from_other_machine(&token);
 	d.blob[3] ^= 1; /* the address */
-	CHECK_EQ(import_far(dev, d, &r), -EBADMSG);
+	CHECK_EQ(import_other_machine(dev, d, &r), -EBADMSG);
 	d = good;
 	d.size *= 2;
-	CHECK_EQ(import_far(dev, d, &r), -EBADMSG);
+	CHECK_EQ(import_other_machine(dev, d, &r), -EBADMSG);
 	d = good;
 	d.blob_length = 8;
-	CHECK_EQ(import_far(dev, d, &r), -EBADMSG);
+	CHECK_EQ(import_other_machine(dev, d, &r), -EBADMSG);
 	d.blob_length = 0;
-	CHECK_EQ(import_far(dev, d, &r), -EXDEV);
+	CHECK_EQ(import_other_machine(dev, d, &r), -EXDEV);
 	d = good;
 	strcpy((char *)d.provider, "doca");
-	CHECK_EQ(import_far(dev, d, &r), -EXDEV);
+	CHECK_EQ(import_other_machine(dev, d, &r), -EXDEV);
 	CHECK_SAYS(dg_last_error(), "machine");
 	for (uint32_t i = 8; i < good.blob_length; i++) {
 		d = good;
 		d.blob[i] ^= 1u << i % 8;
-		CHECK(import_far(dev, d, &r) < 0);
+		CHECK(import_other_machine(dev, d, &r) < 0);
 		CHECK(!r);
 	}
-	CHECK_EQ(import_far(dev, good, &r), 0);
+	CHECK_EQ(import_other_machine(dev, good, &r), 0);
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 	leave(o);
 }
@@ -296,14 +299,14 @@ static void post_all(struct fix *f, struct transfer *t)
 	dg_wr wr = record(f, DG_READ, BIG, 0, 0);
 
 	for (uint32_t i = 0; i < DEPTH; i++) {
-		t[i] = begin(&f->lane, &wr);
+		t[i] = begin(&f->tq, &wr);
 		CHECK(t[i].ticket >= DG_TICKET);
 	}
 }
 
 static void an_exporter_that_dies_under_transfers_ends_them(void)
 {
-	for (enum how how = BY_VM; how <= BY_ASK; how++) {
+	for (enum how how = BY_VM; how <= BY_PROXY; how++) {
 		struct transfer t[DEPTH];
 		struct token token;
 		struct other o;
@@ -315,20 +318,20 @@ static void an_exporter_that_dies_under_transfers_ends_them(void)
 		o = borrow(lend_big, &token);
 		import_fix(&f, &token, BIG, DEPTH);
 		post_all(&f, t);
-		CHECK_EQ(take(&f.lane, &t[0], 5 * MS), -ETIME);
+		CHECK_EQ(take(&f.tq, &t[0], 5 * MS), -ETIME);
 		kill_and_reap(o);
 		for (uint32_t i = 0; i < DEPTH; i++) {
-			CHECK_EQ(take(&f.lane, &t[i], 30 * SECOND), 0);
+			CHECK_EQ(take(&f.tq, &t[i], 30 * SECOND), 0);
 			CHECK(t[i].wc.status == DG_OK || t[i].wc.status == DG_PEER_LOST);
 		}
 		CHECK_EQ(t[DEPTH - 1].wc.status, DG_PEER_LOST);
-		/* The queue goes on, with memory that is still there. */
+		/* The queue still works with other memory. */
 		CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
-		f.source = registered(f.dev, f.there, BIG, RW);
+		f.source = registered(f.dev, f.remote_bytes, BIG, RW);
 		f.remote = imported(f.dev, f.source, RW);
 		f.r = id_of(f.remote);
 		wr = record(&f, DG_WRITE, 4096, 0, 0);
-		CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 		fix_close(&f);
 	}
 }
@@ -344,7 +347,7 @@ static void busy_importer(int fd)
 	post_all(&f, t);
 	say_int(fd, info_of(f.remote).method);
 	for (uint32_t i = 0; i < DEPTH; i++) {
-		CHECK_EQ(take(&f.lane, &t[i], 60 * SECOND), 0);
+		CHECK_EQ(take(&f.tq, &t[i], 60 * SECOND), 0);
 		say_int(fd, t[i].wc.status);
 	}
 	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
@@ -389,7 +392,7 @@ static void an_importer_that_is_killed_holds_nothing(void)
 
 	export_to(importer, &dev, &region);
 	CHECK_EQ(info_of(region).importers, 1);
-	CHECK_EQ(kill(importer.pid, SIGKILL), 0); /* and it is not even reaped yet */
+	CHECK_EQ(kill(importer.pid, SIGKILL), 0); /* not yet reaped */
 	CHECK_EQ(dg_region_close(region, 10 * SECOND), 0);
 	kill_and_reap(importer);
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
@@ -403,8 +406,8 @@ int main(int argc, char **argv)
 		TEST(a_function_that_cannot_import_says_so),
 		TEST(memory_that_soft_lends_is_reached_if_it_can_be_mapped),
 		TEST(what_softdoca_lends_soft_reaches_as_before),
-		TEST(another_machines_memory_is_reached_without_its_door),
-		TEST(an_altered_descriptor_from_afar_opens_nothing),
+		TEST(memory_of_another_machine_is_reached_without_a_share_server),
+		TEST(an_altered_descriptor_of_another_machine_opens_nothing),
 		TEST(an_exporter_that_dies_under_transfers_ends_them),
 		TEST(a_region_revoked_under_transfers_is_free_soon),
 		TEST(an_importer_that_is_killed_holds_nothing),

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fault provider does what its rules say, and nothing is left behind by it. */
+/* The provider fault does what its rules say and leaves nothing behind. */
 #include "fixture.h"
 
 #define ALWAYS .every = 1, .max_size = UINT64_MAX, .ppm = 1000000, .ops = 3
 #define SIZE (1 << 16)
 
-/* A fixture over the provider in `wrapped`, under these rules. */
+/* Opens a fixture with fault over the provider `wrapped`, with these rules. */
 static void fault_open(struct fix *f, const dg_fault_rule *rules, uint32_t n, uint64_t op_timeout_ns)
 {
 	dg_device_config config = { .over = wrapped, .rules = rules, .n_rules = n };
@@ -13,16 +13,16 @@ static void fault_open(struct fix *f, const dg_fault_rule *rules, uint32_t n, ui
 	memset(f, 0, sizeof(*f));
 	CHECK_EQ(dg_device_open("fault", &config, &f->dev), 0);
 	f->size = SIZE;
-	f->here = pages(SIZE);
-	f->there = pages(SIZE);
-	f->local = registered(f->dev, f->here, SIZE, RW);
-	f->source = registered(f->dev, f->there, SIZE, RW);
+	f->local_bytes = pages(SIZE);
+	f->remote_bytes = pages(SIZE);
+	f->local = registered(f->dev, f->local_bytes, SIZE, RW);
+	f->source = registered(f->dev, f->remote_bytes, SIZE, RW);
 	f->remote = imported(f->dev, f->source, RW);
 	f->l = id_of(f->local);
 	f->r = id_of(f->remote);
-	CHECK_EQ(lane_open(&f->lane, f->dev, 8, DG_PATH_AUTO, 20000, op_timeout_ns), 0);
-	f->q = f->lane.q;
-	fill(f->here, SIZE, 6);
+	CHECK_EQ(test_queue_open(&f->tq, f->dev, 8, DG_PATH_AUTO, 20000, op_timeout_ns), 0);
+	f->q = f->tq.q;
+	fill(f->local_bytes, SIZE, 6);
 }
 
 static void close_regions(struct fix *f)
@@ -32,7 +32,7 @@ static void close_regions(struct fix *f)
 	CHECK_EQ(dg_region_close(f->local, 0), 0);
 }
 
-/* Polls until n completions are there; their users go to order. */
+/* Polls n completions; their `user` values go to order. */
 static void poll_order(struct fix *f, uint32_t n, uint64_t *order, dg_wc *last)
 {
 	for (uint32_t got = 0; got < n;) {
@@ -53,16 +53,16 @@ static void an_error_is_reported_and_copies_nothing(void)
 
 		fault_open(&f, &rule, 1, 20 * SECOND);
 		wr = record(&f, DG_WRITE, 100, 0, 0);
-		wc = done(&f.lane, &wr);
+		wc = done(&f.tq, &wr);
 		CHECK_EQ(wc.status, status);
 		CHECK_EQ(wc.size, 0);
-		CHECK_EQ(f.there[1], 0);
+		CHECK_EQ(f.remote_bytes[1], 0);
 		close_regions(&f);
 		fix_close(&f);
 	}
 }
 
-/* Which of n writes of 100 + i bytes fail, as a bit mask. */
+/* Returns which of n operations of 100 + i bytes fail, as a bit mask. */
 static uint64_t failures(const dg_fault_rule *rule, uint32_t op, uint32_t n)
 {
 	uint64_t mask = 0;
@@ -72,7 +72,7 @@ static uint64_t failures(const dg_fault_rule *rule, uint32_t op, uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		dg_wr wr = record(&f, op, 100 + i, 0, 0);
 
-		mask |= (uint64_t)(done(&f.lane, &wr).status != DG_OK) << i;
+		mask |= (uint64_t)(done(&f.tq, &wr).status != DG_OK) << i;
 	}
 	fix_close(&f);
 	return mask;
@@ -123,16 +123,16 @@ static void a_delayed_operation_takes_at_least_its_delay(void)
 
 	fault_open(&f, &rule, 1, 20 * SECOND);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	wr = record(&f, DG_WRITE, 100, 200, 200);
-	wc = done(&f.lane, &wr);
+	wc = done(&f.tq, &wr);
 	CHECK_EQ(wc.status, DG_OK);
 	CHECK(wc.complete_ns - wc.submit_ns >= 30 * MS);
-	check_pattern(f.there + 200, 200, 100, 6);
+	check_pattern(f.remote_bytes + 200, 200, 100, 6);
 	fix_close(&f);
 }
 
-/* The same for one who sleeps on the fd: a delay must wake him. */
+/* The end of a delay must wake a caller that sleeps on the fd. */
 static void a_delay_that_ends_wakes_the_sleeper(void)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 20 * MS, ALWAYS };
@@ -165,13 +165,13 @@ static void a_reordered_operation_comes_after_the_next(void)
 
 	fault_open(&f, &rule, 1, 60 * SECOND);
 	for (uint32_t i = 0; i < 3; i++) {
-		wr[i] = record(&f, DG_WRITE, 100, 100 * i, 0); /* all to one place: the last wins */
+		wr[i] = record(&f, DG_WRITE, 100, 100 * i, 0); /* all to the same place: the last one wins */
 		wr[i].user = i;
 	}
 	CHECK_EQ(dg_queue_post(f.q, wr, 3), 0);
 	poll_order(&f, 3, order, &wc);
 	CHECK(order[0] == 1 && order[1] == 0 && order[2] == 2);
-	check_pattern(f.there, 200, 100, 6);
+	check_pattern(f.remote_bytes, 200, 100, 6);
 	CHECK_EQ(dg_queue_post(f.q, wr, 2), 0);
 	poll_order(&f, 2, order, &wc);
 	CHECK(order[0] == 0 && order[1] == 1); /* its count is used up */
@@ -186,7 +186,7 @@ static void a_reordered_operation_without_a_next_comes_all_the_same(void)
 
 	fault_open(&f, &rule, 1, 20 * SECOND);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	fix_close(&f);
 }
 
@@ -212,12 +212,13 @@ static void a_fence_holds_under_delays_and_reordering(void)
 		poll_order(&f, 5, order, &wc);
 		for (uint32_t i = 0; i < 5; i++)
 			CHECK_EQ(order[i] >= 3, i >= 3);
-		check_pattern(f.there, 300, 100, 6);
+		check_pattern(f.remote_bytes, 300, 100, 6);
 		fix_close(&f);
 	}
 }
 
-/* Whatever is held back is let go between chains, never within one: a chain whose part fails, fails. */
+/* Delayed operations are released between chains, never within one; a chain fails if one of its
+ * requests does. */
 static void a_held_operation_never_comes_between_the_parts_of_a_chain(void)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_REORDER, .delay_ns = 10 * SECOND, .count = 1, ALWAYS };
@@ -245,7 +246,7 @@ static void a_held_operation_never_comes_between_the_parts_of_a_chain(void)
 	poll_order(&f, 1, order, &wc);
 	CHECK_EQ(wc.user, 0);
 	CHECK_EQ(wc.status, DG_OK);
-	CHECK_EQ(f.there[200], 0); /* the part after the one that failed */
+	CHECK_EQ(f.remote_bytes[200], 0); /* the request after the one that failed */
 	CHECK_EQ(dg_queue_pending(f.q), 0);
 	fix_close(&f);
 	CHECK_EQ(munmap(gone, 4096), 0);
@@ -269,7 +270,7 @@ static void a_fence_inside_a_chain_waits_for_what_is_held(void)
 	CHECK_EQ(dg_queue_post(f.q, wr, 3), 0);
 	poll_order(&f, 2, order, &wc);
 	CHECK(order[0] == 0 && order[1] == 2);
-	check_pattern(f.there, 200, 100, 6);
+	check_pattern(f.remote_bytes, 200, 100, 6);
 	fix_close(&f);
 }
 
@@ -290,22 +291,22 @@ static void a_lost_completion_ends_as_timed_out(void)
 	CHECK_EQ(wc.status, DG_TIMED_OUT);
 	CHECK_EQ(wc.user, 5);
 	CHECK(wc.complete_ns - wc.post_ns >= 50 * MS);
-	t = begin(&f.lane, &wr);
+	t = begin(&f.tq, &wr);
 	ticket = t.ticket;
-	CHECK_EQ(take(&f.lane, &t, 0), -ETIME);
-	CHECK_EQ(take(&f.lane, &t, 20 * SECOND), 0);
+	CHECK_EQ(take(&f.tq, &t, 0), -ETIME);
+	CHECK_EQ(take(&f.tq, &t, 20 * SECOND), 0);
 	CHECK_EQ(t.wc.status, DG_TIMED_OUT);
 	CHECK_EQ(dg_transfer_wait_for(ticket, UINT64_MAX), -EINVAL);
 	CHECK_EQ(dg_transfer_drop(ticket), -EINVAL);
-	t = begin(&f.lane, &wr);
+	t = begin(&f.tq, &wr);
 	CHECK_EQ(dg_transfer_drop(t.ticket), 0);
 	wr.local_offset = wr.remote_offset = 1000;
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
-	close_regions(&f); /* nothing is in flight by the regions' account */
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	close_regions(&f); /* the regions have nothing in flight */
 	fix_close(&f);
 }
 
-static void a_sleeper_is_told_of_a_lost_completion(void)
+static void arming_reports_a_lost_completion(void)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_LOSE, .count = 1, ALWAYS };
 	uint64_t start;
@@ -320,7 +321,7 @@ static void a_sleeper_is_told_of_a_lost_completion(void)
 	start = dg_now_ns();
 	while (dg_now_ns() - start < 100 * MS)
 		;
-	/* It is overdue now, and no fd will ever say so: arm does. */
+	/* The operation is overdue and will never signal the fd, so arming must report it. */
 	CHECK_EQ(dg_queue_arm(f.q), 0);
 	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, 0), 1);
 	CHECK_EQ(wc.status, DG_TIMED_OUT);
@@ -366,16 +367,16 @@ static void closing_flushes_what_is_held_and_what_was_lost(void)
 	for (uint32_t i = 0; i < 6; i++)
 		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
 	CHECK_EQ(dg_queue_post(f.q, wr, 6), 0);
-	t = begin(&f.lane, wr);
+	t = begin(&f.tq, wr);
 	CHECK(t.ticket > 0);
-	CHECK_EQ(dg_transfer_drop(begin(&f.lane, wr).ticket), 0);
+	CHECK_EQ(dg_transfer_drop(begin(&f.tq, wr).ticket), 0);
 	CHECK_EQ(dg_queue_pending(f.q), 8);
 	CHECK_EQ(dg_queue_close(f.q), 0);
 	close_regions(&f);
 	CHECK_EQ(dg_queue_poll(f.q, wc, 8, 0), 6);
 	for (uint32_t i = 0; i < 6; i++)
 		CHECK_EQ(wc[i].status, DG_FLUSHED);
-	CHECK_EQ(take(&f.lane, &t, 0), 0);
+	CHECK_EQ(take(&f.tq, &t, 0), 0);
 	CHECK_EQ(t.wc.status, DG_FLUSHED);
 	CHECK_EQ(dg_queue_pending(f.q), 0);
 	fix_close(&f);
@@ -391,7 +392,7 @@ static void a_lost_chain_gives_all_its_places_back_at_close(void)
 	fault_open(&f, &rule, 1, 1000 * SECOND);
 	for (uint32_t i = 0; i < 5; i++)
 		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
-	wr[1].flags = DG_FENCE | DG_CHAIN; /* waits in the ring behind the delayed one */
+	wr[1].flags = DG_FENCE | DG_CHAIN; /* waits in the ring behind the delayed operation */
 	wr[2].flags = wr[3].flags = DG_CHAIN;
 	CHECK_EQ(dg_queue_post(f.q, wr, 5), 0);
 	CHECK_EQ(dg_queue_close(f.q), 0);
@@ -415,7 +416,7 @@ static void a_stamp_that_was_shared_says_so(void)
 	wr = record(&f, DG_WRITE, 100, 0, 0);
 	CHECK_EQ(dg_queue_run(f.q, &wr, 1, wc, SECOND), 1);
 	CHECK_EQ(wc[0].flags & DG_SHARED_STAMP, 0);
-	/* Two posts of one record: only the provider can have shared a stamp, and two that are equal were. */
+	/* Two posts of one record each: equal stamps must be marked as shared by the provider. */
 	for (uint32_t i = 0; i < 2000; i++) {
 		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
@@ -466,7 +467,7 @@ int main(int argc, char **argv)
 		TEST(a_held_operation_never_comes_between_the_parts_of_a_chain),
 		TEST(a_fence_inside_a_chain_waits_for_what_is_held),
 		TEST(a_lost_completion_ends_as_timed_out),
-		TEST(a_sleeper_is_told_of_a_lost_completion),
+		TEST(arming_reports_a_lost_completion),
 		TEST(places_of_lost_operations_are_missed_and_named),
 		TEST(closing_flushes_what_is_held_and_what_was_lost),
 		TEST(a_lost_chain_gives_all_its_places_back_at_close),

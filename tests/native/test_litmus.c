@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The four places where two threads each store one thing and then look at the other's (Dekker's
- * shape). Each round runs both halves at once; the outcome that must never be is counted.
+ * The four places where two threads each store one variable and then load the other's (Dekker's
+ * pattern). Each round runs both halves at once; forbidden outcomes are counted.
  *
- * That x86 or an emulator shows none proves nothing for Arm, where plain stores and loads pass each
- * other: the arguments are in ring.h, provider.h and queue.h. This catches a half that is missing.
+ * Seeing none on x86 or in an emulator proves nothing for Arm, where plain stores and loads may be
+ * reordered: the arguments are in ring.h, provider.h and queue.h. This test catches a missing half.
  *
- * An emulator may break the promise itself. QEMU's TCG puts Arm's stlr behind a barrier and ldar before
- * one, and nothing between the two, so that an x86 host lets the load pass the store: two seq_cst
- * variables and nothing else show it a few times in 10,000 rounds (QEMU 7.2). So those two come
- * first. Where they fail, one round in 1,000 may fail after them, too; elsewhere none may.
+ * An emulator may violate seq_cst itself. QEMU's TCG puts a barrier before Arm's stlr and after ldar,
+ * and none between the two, so an x86 host lets the load pass the store: two seq_cst variables and
+ * nothing else show it a few times in 10,000 rounds (QEMU 7.2). So those two are tested first. If they
+ * fail, one round in 1,000 of the others may fail, too; otherwise none may.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -20,7 +20,7 @@
 #include "region.h"
 
 #define ROUNDS 200000
-#define BUDGET (1500 * MS) /* whichever ends first */
+#define BUDGET (1500 * MS) /* rounds or time, whichever ends first */
 
 /* One round: reset, then left() and right() at once, then forbidden(). */
 struct litmus {
@@ -54,7 +54,7 @@ static void *right_side(void *arg)
 	}
 }
 
-/* Rounds in which the forbidden was seen. */
+/* Returns the number of rounds in which the forbidden outcome was seen. */
 static unsigned count(const struct litmus *l, unsigned *rounds)
 {
 	uint64_t end = dg_now_ns() + BUDGET;
@@ -68,7 +68,7 @@ static unsigned count(const struct litmus *l, unsigned *rounds)
 	while (round < ROUNDS && dg_now_ns() < end) {
 		l->reset();
 		atomic_store(&turn.begun, ++round);
-		/* Sometimes the left half comes a little later, to meet other moments of the right one. */
+		/* Vary the delay of the left half, to meet different moments of the right half. */
 		for (unsigned i = 0; i < round % 64; i++)
 			cpu_relax();
 		l->left();
@@ -82,7 +82,7 @@ static unsigned count(const struct litmus *l, unsigned *rounds)
 	return bad;
 }
 
-/* Two variables and nothing of dgkit. Forbidden: neither sees the other. */
+/* Two variables, without dgkit. Forbidden: neither side sees the other's store. */
 static atomic_uint left_flag, right_flag;
 static unsigned left_saw, right_saw;
 
@@ -109,7 +109,7 @@ static bool flags_unseen(void)
 	return !left_saw && !right_saw;
 }
 
-/* How often the machine itself breaks seq_cst; looked at once in each process. */
+/* Returns how often the machine itself violates seq_cst; measured once in each process. */
 static unsigned machine_errors(void)
 {
 	static const struct litmus l = { flags_reset, flags_left, flags_right, flags_unseen };
@@ -147,9 +147,9 @@ static void hammer(const struct litmus *l)
 }
 
 /*
- * The caller sleeps. Left: arm, which stores cq_armed and then looks at the ring. Right: publishes a
- * completion, then looks at cq_armed. Forbidden: the caller sees no completion (it sleeps) and the
- * provider sees no flag (it writes no fd): asleep for ever.
+ * The caller sleeps. Left: arms, which stores cq_armed and then loads the ring. Right: publishes a
+ * completion, then loads cq_armed. Forbidden: the caller sees no completion (it sleeps) and the
+ * provider sees no flag (it does not write the fd), so the caller sleeps forever.
  */
 static struct dg_pipe pipe_under_test;
 static int armed;
@@ -193,9 +193,9 @@ static void a_caller_who_sleeps_is_woken(void)
 }
 
 /*
- * The engine sleeps, in the real engine, which may not spin. Left: posts (stores the entry's seq), then
- * looks at the engine's flag. Right: the engine stores its flag, then looks at the ring. Forbidden:
- * neither sees the other; the operation then ends as DG_TIMED_OUT, as nobody rings again.
+ * The engine sleeps: the real engine, which may not spin. Left: posts (stores the entry's seq), then
+ * loads the engine's flag. Right: the engine stores its flag, then loads the ring. Forbidden: neither
+ * sees the other; the operation then ends as DG_TIMED_OUT, because there is no other doorbell.
  */
 static void an_engine_that_sleeps_is_woken(void)
 {
@@ -206,14 +206,14 @@ static void an_engine_that_sleeps_is_woken(void)
 	dg_wc wc;
 
 	fix_regions(&f, 4096, 0);
-	CHECK_EQ(lane_open(&f.lane, f.dev, 2, DG_PATH_WORKER, 100000, 5 * SECOND), 0);
-	f.q = f.lane.q;
+	CHECK_EQ(test_queue_open(&f.tq, f.dev, 2, DG_PATH_WORKER, 100000, 5 * SECOND), 0);
+	f.q = f.tq.q;
 	wr = record(&f, DG_WRITE, 8, 0, 0);
 	for (; round < ROUNDS && dg_now_ns() < end; round++) {
 		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 		CHECK_EQ(dg_queue_poll(f.q, &wc, 1, 20 * SECOND), 1);
 		bad += wc.status != DG_OK;
-		/* The engine is on its way to sleep now: meet it at another point of that each time. */
+		/* The engine is about to sleep: meet it at a different point each time. */
 		for (unsigned i = 0; i < round % 128; i++)
 			cpu_relax();
 	}
@@ -223,9 +223,9 @@ static void an_engine_that_sleeps_is_woken(void)
 }
 
 /*
- * A gate. Left: enters (posted += 1), then looks at revoked. Right: stores revoked, then looks whether
- * done == posted. Forbidden: the poster sees no revocation (it moves bytes) and the revoker sees
- * quiet (it frees the memory).
+ * A gate. Left: enters (posted += 1), then loads revoked. Right: stores revoked, then compares done and
+ * posted. Forbidden: the poster sees no revocation (it moves bytes) and the revoker sees equality (it
+ * frees the memory).
  */
 static struct dg_gate gate;
 static bool moves, frees;
@@ -262,9 +262,9 @@ static void no_byte_moves_after_a_gate_was_seen_quiet(void)
 }
 
 /*
- * The grace. Left: enters a queue (stores in_use), then looks the region's id up. Right: stores id 0,
- * then waits while a queue is in use. Forbidden: the poster found the id, and before it leaves the
- * closer is through.
+ * The grace period. Left: enters a queue (stores in_use), then looks up the region's id. Right: stores
+ * id 0, then waits while a queue is in use. Forbidden: the poster found the id, and the closer returns
+ * before the poster leaves the queue.
  */
 static struct dg_device device = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static struct dg_queue queue;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random work by several threads, each with a queue, regions and a model of its own: what the model
- * says must be in memory, in the completions and in the count of places. The seed is printed;
- * DG_SEED=N runs that one again.
+ * Random operations by several threads, each with its own queue, regions and model: memory,
+ * completions and the number of free places must match the model. The seed is printed; DG_SEED=N
+ * repeats that run.
  */
 #include <pthread.h>
 
@@ -14,7 +14,7 @@
 #define SECONDS 2
 #define BYTES 8192u
 #define DEPTH 32u
-#define OUT 24u /* transfers not yet taken, at most */
+#define OUT 24u /* maximum of transfers not yet taken */
 
 static uint64_t next(uint64_t *s)
 {
@@ -29,15 +29,15 @@ static uint32_t below(uint64_t *s, uint32_t n)
 	return (uint32_t)(next(s) >> 20) % n;
 }
 
-/* One thread's world. Operations of one queue are done in posting order, so the model does each as it
- * is posted. */
+/* State of one thread. Operations of a queue run in posting order, so the model applies each one
+ * when it is posted. */
 struct world {
 	dg_device *dev;
 	uint64_t seed, posted;
-	uint8_t *here, *there, here_model[BYTES], there_model[BYTES];
+	uint8_t *local_bytes, *remote_bytes, local_model[BYTES], remote_model[BYTES];
 	dg_region *local, *source, *remote;
 	uint32_t l, r;
-	struct lane lane;
+	struct test_queue tq;
 	struct transfer out[OUT];
 	uint32_t n_out, polled; /* posted records whose completion was not polled */
 	uint64_t next_user, poll_user;
@@ -47,18 +47,18 @@ static void world_open(struct world *w)
 {
 	static const uint32_t paths[] = { DG_PATH_AUTO, DG_PATH_WORKER };
 
-	w->here = pages(BYTES);
-	w->there = pages(BYTES);
-	memset(w->here_model, 0, BYTES);
-	memset(w->there_model, 0, BYTES);
-	w->local = registered(w->dev, w->here, BYTES, RW);
-	w->source = registered(w->dev, w->there, BYTES, RW);
+	w->local_bytes = pages(BYTES);
+	w->remote_bytes = pages(BYTES);
+	memset(w->local_model, 0, BYTES);
+	memset(w->remote_model, 0, BYTES);
+	w->local = registered(w->dev, w->local_bytes, BYTES, RW);
+	w->source = registered(w->dev, w->remote_bytes, BYTES, RW);
 	w->remote = imported(w->dev, w->source, RW);
 	w->l = id_of(w->local);
 	w->r = id_of(w->remote);
 	w->n_out = w->polled = 0;
 	w->poll_user = w->next_user;
-	CHECK_EQ(lane_open(&w->lane, w->dev, DEPTH, paths[below(&w->seed, 2)],
+	CHECK_EQ(test_queue_open(&w->tq, w->dev, DEPTH, paths[below(&w->seed, 2)],
 			   below(&w->seed, 2) * 50000, 60 * SECOND), 0);
 }
 
@@ -74,15 +74,15 @@ static dg_wr random_record(struct world *w)
 
 static void model(struct world *w, const dg_wr *wr)
 {
-	uint8_t *here = w->here_model + wr->local_offset, *there = w->there_model + wr->remote_offset;
+	uint8_t *local_bytes = w->local_model + wr->local_offset, *remote_bytes = w->remote_model + wr->remote_offset;
 
-	memcpy(wr->op == DG_WRITE ? there : here, wr->op == DG_WRITE ? here : there, wr->size);
+	memcpy(wr->op == DG_WRITE ? remote_bytes : local_bytes, wr->op == DG_WRITE ? local_bytes : remote_bytes, wr->size);
 	w->posted++;
 }
 
 static uint32_t room(struct world *w)
 {
-	return DEPTH - dg_queue_pending(w->lane.q);
+	return DEPTH - dg_queue_pending(w->tq.q);
 }
 
 static void post_batch(struct world *w)
@@ -97,9 +97,9 @@ static void post_batch(struct world *w)
 		wr[i].user = w->next_user + i;
 	}
 	fits = n <= room(w);
-	rc = dg_queue_post(w->lane.q, wr, n);
+	rc = dg_queue_post(w->tq.q, wr, n);
 	if (!fits && rc == -EAGAIN)
-		return; /* else places of dropped or chained ones came back meanwhile */
+		return; /* otherwise places of dropped or chained operations were freed meanwhile */
 	CHECK_EQ(rc, 0);
 	for (uint32_t i = 0; i < n; i++)
 		model(w, &wr[i]);
@@ -111,7 +111,7 @@ static void poll_some(struct world *w)
 {
 	uint32_t n = 1 + below(&w->seed, 8);
 	dg_wc wc[8];
-	int got = dg_queue_poll(w->lane.q, wc, n, below(&w->seed, 2) * MS);
+	int got = dg_queue_poll(w->tq.q, wc, n, below(&w->seed, 2) * MS);
 
 	CHECK(got >= 0 && (uint32_t)got <= w->polled);
 	for (int i = 0; i < got; i++) {
@@ -134,7 +134,7 @@ static void post_transfer(struct world *w)
 		wr[i] = random_record(w);
 		wr[i].flags |= i + 1 < n ? DG_CHAIN : 0;
 	}
-	t = n == 1 && below(&w->seed, 2) ? begin(&w->lane, wr) : begin_wr(&w->lane, wr, n);
+	t = n == 1 && below(&w->seed, 2) ? begin(&w->tq, wr) : begin_wr(&w->tq, wr, n);
 	CHECK(t.ticket >= 0);
 	for (uint32_t i = 0; i < n; i++)
 		model(w, &wr[i]);
@@ -144,7 +144,7 @@ static void post_transfer(struct world *w)
 		CHECK_EQ(t.wc.status, DG_OK);
 }
 
-/* Any of them, not the oldest; or drops it. */
+/* Takes any of the transfers, not the oldest; or drops it. */
 static void take_one(struct world *w)
 {
 	uint32_t i = w->n_out ? below(&w->seed, w->n_out) : 0;
@@ -152,7 +152,7 @@ static void take_one(struct world *w)
 	if (!w->n_out)
 		return;
 	if (below(&w->seed, 5)) {
-		CHECK_EQ(take(&w->lane, &w->out[i], 30 * SECOND), 0);
+		CHECK_EQ(take(&w->tq, &w->out[i], 30 * SECOND), 0);
 		CHECK_EQ(w->out[i].wc.status, DG_OK);
 	} else {
 		CHECK_EQ(dg_transfer_drop(w->out[i].ticket), 0);
@@ -174,27 +174,28 @@ static void run_batch(struct world *w)
 		model(w, &wr[i]);
 	}
 	if (below(&w->seed, 2)) {
-		CHECK_EQ(dg_queue_run(w->lane.q, wr, n, wc, 30 * SECOND), n);
+		CHECK_EQ(dg_queue_run(w->tq.q, wr, n, wc, 30 * SECOND), n);
 		return;
 	}
-	CHECK_EQ(dg_prep_open(w->lane.q, wr, n, &p), 0);
+	CHECK_EQ(dg_prep_open(w->tq.q, wr, n, &p), 0);
 	CHECK_EQ(dg_prep_run(p), 0);
 	CHECK_EQ(dg_prep_close(p), 0);
 }
 
-/* Until nothing is in flight; then memory is what the model says. */
+/* Waits until nothing is in flight; then memory must match the model. */
 static void settle(struct world *w)
 {
 	while (w->n_out)
 		take_one(w);
 	while (w->polled)
 		poll_some(w);
-	run_batch(w); /* in order behind what was dropped */
-	CHECK(!memcmp(w->here, w->here_model, BYTES));
-	CHECK(!memcmp(w->there, w->there_model, BYTES));
+	run_batch(w); /* ordered after the dropped ones */
+	CHECK(!memcmp(w->local_bytes, w->local_model, BYTES));
+	CHECK(!memcmp(w->remote_bytes, w->remote_model, BYTES));
 }
 
-/* Closes things in a random order with work in flight, or after settling; then opens them anew. */
+/* Closes everything in random order, with operations in flight or after settling; then reopens
+ * it. */
 static void reopen(struct world *w)
 {
 	dg_region *r[3] = { w->local, w->source, w->remote };
@@ -205,17 +206,17 @@ static void reopen(struct world *w)
 	if (below(&w->seed, 2))
 		settle(w);
 	if (below(&w->seed, 2))
-		CHECK_EQ(dg_queue_close(w->lane.q), 0);
+		CHECK_EQ(dg_queue_close(w->tq.q), 0);
 	for (int i = 0; i < 3; i++)
 		CHECK_EQ(dg_region_close(r[(first + i) % 3], 30 * SECOND), 0);
-	CHECK_EQ(munmap(w->here, BYTES), 0);
-	CHECK_EQ(munmap(w->there, BYTES), 0);
-	rc = dg_transfer_post(w->lane.q, DG_WRITE, stale, w->r, 8, 0, 0, 0);
+	CHECK_EQ(munmap(w->local_bytes, BYTES), 0);
+	CHECK_EQ(munmap(w->remote_bytes, BYTES), 0);
+	rc = dg_transfer_post(w->tq.q, DG_WRITE, stale, w->r, 8, 0, 0, 0);
 	CHECK(rc == -ESTALE || rc == -EAGAIN);
-	CHECK_EQ(dg_queue_close(w->lane.q), 0);
+	CHECK_EQ(dg_queue_close(w->tq.q), 0);
 	for (uint32_t i = 0; i < w->n_out; i++)
-		CHECK_EQ(take(&w->lane, &w->out[i], 0), 0);
-	dg_queue_free(w->lane.q);
+		CHECK_EQ(take(&w->tq, &w->out[i], 0), 0);
+	dg_queue_free(w->tq.q);
 	world_open(w);
 }
 
@@ -238,8 +239,8 @@ static void *live(void *arg)
 			acts[below(&w->seed, sizeof(acts) / sizeof(acts[0]))](w);
 	}
 	settle(w);
-	CHECK_EQ(dg_queue_close(w->lane.q), 0);
-	dg_queue_free(w->lane.q);
+	CHECK_EQ(dg_queue_close(w->tq.q), 0);
+	dg_queue_free(w->tq.q);
 	return NULL;
 }
 
@@ -271,11 +272,11 @@ static void random_work_of_several_queues_keeps_to_the_model(void)
 	}
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 	for (int i = 0; i < THREADS; i++)
-		CHECK(!munmap(w[i].here, BYTES) && !munmap(w[i].there, BYTES));
+		CHECK(!munmap(w[i].local_bytes, BYTES) && !munmap(w[i].remote_bytes, BYTES));
 	printf("%llu operations\n", (unsigned long long)posted);
 }
 
-/* Has all counters of the queue's rings begin at `at`, as if so many operations had gone before. */
+/* Sets all counters of the queue's rings to `at`, as if that many operations had been posted. */
 static void preset(dg_queue *q, uint32_t at)
 {
 	struct dg_pipe *p = &q->pipe;
@@ -284,7 +285,7 @@ static void preset(dg_queue *q, uint32_t at)
 	q->dev->ops->detach(q->dev, p);
 	p->sq_tail = p->sq_head = p->cq_tail = p->cq_head = at;
 	for (uint32_t i = 0; i < cap; i++) {
-		uint32_t before = at - 1 - (at - 1 - i) % cap; /* the last number below `at` that lies in place i */
+		uint32_t before = at - 1 - (at - 1 - i) % cap; /* the last number below `at` with index i */
 
 		atomic_store(&p->sq[before & p->mask].seq, before + 1);
 		atomic_store(&p->cq[before & p->mask].seq, before + 1);
@@ -309,9 +310,9 @@ static void counters_wrap(struct fix *f, uint32_t path)
 			wr[i] = record(f, DG_WRITE, 20, 20 * (n % 100), 20 * (n % 100));
 			wr[i].user = n++;
 		}
-		fill(f->here, 4096, n);
+		fill(f->local_bytes, 4096, n);
 		CHECK_EQ(dg_queue_post(f->q, wr, batch), 0);
-		t = begin(&f->lane, wr);
+		t = begin(&f->tq, wr);
 		for (uint32_t got = 0; got < batch;) {
 			int rc = dg_queue_poll(f->q, wc + got, batch - got, 20 * SECOND);
 
@@ -320,8 +321,8 @@ static void counters_wrap(struct fix *f, uint32_t path)
 		}
 		for (uint32_t i = 0; i < batch; i++)
 			CHECK_EQ(wc[i].user, n - batch + i);
-		CHECK_EQ(take(&f->lane, &t, 20 * SECOND), 0);
-		check_pattern(f->there + wr[batch - 1].remote_offset, wr[batch - 1].local_offset, 20, n);
+		CHECK_EQ(take(&f->tq, &t, 20 * SECOND), 0);
+		check_pattern(f->remote_bytes + wr[batch - 1].remote_offset, wr[batch - 1].local_offset, 20, n);
 	}
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
@@ -334,7 +335,7 @@ static void ring_counters_may_wrap(void)
 	each_path(4096, 8, counters_wrap);
 }
 
-/* A poster with an id that is long gone, beside one who opens and closes regions all the time. */
+/* One thread posts with stale ids while another opens and closes regions. */
 static atomic_bool over;
 
 static void *churn(void *arg)
@@ -356,7 +357,7 @@ static void a_stale_id_is_refused_while_its_place_is_taken_again(void)
 
 	fix_open(&f, 4096, 4);
 	for (int i = 0; i < 300; i++) {
-		dg_region *r = registered(f.dev, f.here, 64, RW);
+		dg_region *r = registered(f.dev, f.local_bytes, 64, RW);
 
 		stale[i] = id_of(r);
 		CHECK_EQ(dg_region_close(r, 0), 0);

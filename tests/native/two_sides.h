@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A test with two processes (other_process.h): what one exports the other imports.
+ * Tests with two processes (other_process.h): one exports, the other imports.
  */
 #ifndef DGKIT_TWO_SIDES_H
 #define DGKIT_TWO_SIDES_H
@@ -11,7 +11,7 @@
 #include "fixture.h"
 #include "other_process.h"
 
-enum how { BY_MAP = DG_METHOD_MAP, BY_VM = DG_METHOD_VM, BY_ASK = DG_METHOD_ASK };
+enum how { BY_MAP = DG_METHOD_MAP, BY_VM = DG_METHOD_VM, BY_PROXY = DG_METHOD_PROXY };
 
 struct token {
 	int len;
@@ -31,7 +31,7 @@ UNUSED static int hear_int(int fd)
 	return value;
 }
 
-/* Waits for the other side to end well. */
+/* Waits for the other process, which must succeed. */
 UNUSED static void join(struct other o)
 {
 	int status;
@@ -41,7 +41,7 @@ UNUSED static void join(struct other o)
 	close(o.fd);
 }
 
-/* Stops it, and returns when it has stopped. */
+/* Stops the process and waits until it has stopped. */
 UNUSED static void stop(struct other o)
 {
 	int status;
@@ -73,7 +73,7 @@ UNUSED static dg_region *import_of(dg_device *dev, const struct token *t)
 	return r;
 }
 
-/* Memory that an importer reaches in this way. */
+/* Returns memory that an importer reaches by this method. */
 UNUSED static dg_memory memory_for(enum how how, size_t size)
 {
 	return how == BY_MAP ? sealed_memory(size) : plain_memory(pages(size), size);
@@ -87,33 +87,35 @@ UNUSED static dg_region *exportable(dg_device *dev, const dg_memory *m)
 	return r;
 }
 
-/* Sets what importers that start from now on will do. False if this machine has no such way. */
+/* Selects the method of importers started from now on. Returns false if this machine does not
+ * support it. */
 UNUSED static bool choose(enum how how)
 {
-	char here = 1, there = 2;
-	struct iovec a = { &here, 1 }, b = { &there, 1 };
+	char local_bytes = 1, remote_bytes = 2;
+	struct iovec a = { &local_bytes, 1 }, b = { &remote_bytes, 1 };
 
-	setenv("DGKIT_NO_PROCESS_VM", how == BY_ASK ? "1" : "0", 1);
+	setenv("DGKIT_NO_PROCESS_VM", how == BY_PROXY ? "1" : "0", 1);
 	return how != BY_VM || process_vm_readv(getpid(), &a, 1, &b, 1, 0) == 1;
 }
 
-/* An importer's fixture: a local region of its own, the remote one by the token, a queue. */
+/* Opens an importer's fixture: its own local region, the remote region of the token, and a
+ * queue. */
 UNUSED static void import_fix(struct fix *f, const struct token *t, size_t local_size, uint32_t depth)
 {
 	memset(f, 0, sizeof(*f));
 	f->dev = device_spinning(0);
 	f->size = local_size;
-	f->here = pages(local_size);
-	f->there = pages(local_size);
-	f->local = registered(f->dev, f->here, local_size, RW);
+	f->local_bytes = pages(local_size);
+	f->remote_bytes = pages(local_size);
+	f->local = registered(f->dev, f->local_bytes, local_size, RW);
 	f->remote = import_of(f->dev, t);
 	f->l = id_of(f->local);
 	f->r = id_of(f->remote);
-	CHECK_EQ(lane_open(&f->lane, f->dev, depth, DG_PATH_WORKER, 0, 20 * SECOND), 0);
-	f->q = f->lane.q;
+	CHECK_EQ(test_queue_open(&f->tq, f->dev, depth, DG_PATH_WORKER, 0, 20 * SECOND), 0);
+	f->q = f->tq.q;
 }
 
-/* How many entries a folder has, without . and .. and the fd that looks. */
+/* Returns the number of a folder's entries, without . and .. and the fd used for listing. */
 UNUSED static int entries(const char *folder)
 {
 	DIR *d = opendir(folder);
@@ -128,7 +130,7 @@ UNUSED static int entries(const char *folder)
 
 static char own_folder[] = P_tmpdir "/dgkit-test-XXXXXX";
 
-/* What a killed exporter left is swept by the next one that opens its door. */
+/* Starts a share server, which removes the sockets that killed exporters left behind. */
 UNUSED static void sweep(void)
 {
 	dg_device *dev = device_spinning(0);
@@ -139,7 +141,7 @@ UNUSED static void sweep(void)
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
-/* The tests, with a runtime folder of their own that must be empty after them. */
+/* Runs the tests with a temporary runtime folder, which must be empty afterwards. */
 UNUSED static int run_with_own_folder(const struct test *tests, size_t n, int argc, char **argv)
 {
 	char inner[64];

@@ -78,7 +78,7 @@ def test_outside_is_refused_and_names_region_offset_size_and_limit(r, way, here,
     assert f"{side} region {region.id}" in text
     assert f"offset {offset}" in text
     assert f"size {size}" in text
-    assert f"limit of {SIZE} bytes" in text
+    assert f"size of {SIZE} bytes" in text
     assert r.queue.pending == 0
     assert not any(r.local_bytes)
     assert not any(r.remote_bytes)
@@ -109,7 +109,7 @@ def test_a_region_of_a_part_ends_where_the_part_ends():
     with rig() as r:
         part = r.device.register(r.remote_bytes, offset=100, size=8)
         remote = r.device.import_region(part.export())
-        with pytest.raises(BoundsError, match="limit of 8 bytes"):
+        with pytest.raises(BoundsError, match="size of 8 bytes"):
             r.queue.write(r.local, remote, size=9)
         r.local_bytes[:8] = b"x" * 8
         r.queue.write(r.local, remote, size=8).wait(5)

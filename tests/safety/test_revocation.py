@@ -64,7 +64,7 @@ def test_close_of_the_local_side_while_in_flight_waits_and_then_is_busy():
 def test_closing_the_importer_while_in_flight_is_busy_and_then_possible():
     with rig("fault", rules=DELAY) as r:
         transfer = r.queue.write(*r.pair, size=64)
-        with pytest.raises(RegionBusy, match="still in flight"):
+        with pytest.raises(RegionBusy, match="still has transfers in flight"):
             r.remote.close(timeout=0.01)
         assert transfer.wait(5).status is not None
         r.remote.close()

@@ -48,7 +48,9 @@ def test_a_second_thread_is_refused_while_the_first_waits(spin_us, doing):
             except QueueInUse as error:
                 seen = error
         assert seen is not None
-        assert f"another thread is {doing} in this queue: open one queue a thread" in str(seen)
+        assert f"another thread is {doing} in this queue: open one queue for each thread" in str(
+            seen
+        )
         for use in (
             lambda: r.queue.write(*r.pair, size=8),
             lambda: r.queue.post(batch),

@@ -103,7 +103,7 @@ def test_a_chain_is_one_operation_with_the_last_records_user(r):
 def test_a_chain_that_does_not_end_is_refused(r):
     batch = batch_of(r, 2)
     batch["flags"] = CHAIN
-    with pytest.raises(ValueError, match="DG_CHAIN: a chain ends within its batch"):
+    with pytest.raises(ValueError, match="DG_CHAIN: a chain must end within its batch"):
         r.queue.post(batch)
 
 
@@ -199,13 +199,13 @@ def test_an_out_that_is_too_short_is_refused_before_anything_is_posted():
     ("field", "value", "error", "words"),
     [
         ("size", 0, ValueError, "0 bytes"),
-        ("size", 1 << 63, BoundsError, "size 9223372036854775808 leaves its limit of 4096 bytes"),
+        ("size", 1 << 63, BoundsError, "size 9223372036854775808 exceeds its size of 4096 bytes"),
         ("local_offset", 4033, BoundsError, r"local region \d+: offset 4033 \+ size 64"),
         ("remote_offset", 4033, BoundsError, r"remote region \d+: offset 4033 \+ size 64"),
         ("remote_offset", (1 << 64) - 1, BoundsError, "offset 18446744073709551615"),
         ("local", 0, ClosedError, "local region 0 is closed"),
         ("remote", 0xFFFFFFFF, ClosedError, "remote region 4294967295 is closed"),
-        ("op", 2, ValueError, "operation 2 is neither DG_READ nor DG_WRITE"),
+        ("op", 2, ValueError, r"operation 2 is neither DG_READ \(0\) nor DG_WRITE \(1\)"),
         ("flags", 8, ValueError, "unknown flags 0x8"),
     ],
 )
@@ -255,7 +255,7 @@ def test_failed_records_complete_with_their_status_and_others_with_theirs():
 def test_run_with_a_lost_completion_says_how_many_are_missing():
     with rig("fault", rules=[FaultRule("lose", count=1)], op_timeout=0.3) as r:
         out = np.zeros(4, WC_DTYPE)
-        with pytest.raises(PeerTimeout, match=r"1 completions are missing after 0.0"):
+        with pytest.raises(PeerTimeout, match=r"1 operations are not complete after 0.0"):
             r.queue.run(batch_of(r, 4), out, timeout=0.01)
         assert r.queue.run(batch_of(r, 4), out, timeout=5) == 4
 

@@ -88,7 +88,7 @@ def test_an_unknown_provider_is_unavailable_and_named(name):
 
 def test_fault_over_an_unknown_provider_or_itself_is_unavailable():
     for over in ("verbs", "fault"):
-        with pytest.raises(DeviceUnavailable, match=f"fault wraps another provider; '{over}'"):
+        with pytest.raises(DeviceUnavailable, match=f"the provider fault cannot wrap '{over}'"):
             Device("fault", over=over)
 
 

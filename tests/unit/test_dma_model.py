@@ -50,7 +50,7 @@ class QueueModel(RuleBasedStateMachine):
         post = self.r.queue.write if write else self.r.queue.read
         shape = {"size": size, "local_offset": here, "remote_offset": there, "fence": fence}
         if size == 0 or max(here, there) + size > SIZE:
-            with pytest.raises(ValueError, match=r"0 bytes|leaves its limit"):
+            with pytest.raises(ValueError, match=r"0 bytes|exceeds its size"):
                 post(*self.r.pair, **shape)
         else:
             assert post(*self.r.pair, **shape).wait(5).size == size

@@ -88,7 +88,7 @@ def test_post_to_a_full_queue_is_refused():
 @pytest.mark.parametrize(
     ("shape", "error", "words"),
     [
-        ({"size": 4097}, BoundsError, "size 4097 leaves its limit of 4096 bytes"),
+        ({"size": 4097}, BoundsError, "size 4097 exceeds its size of 4096 bytes"),
         ({"size": 8, "remote_offset": 4089}, BoundsError, "offset 4089"),
         ({"size": 0}, ValueError, "size is 0; it must be 1 or more"),
         ({"size": 1.5}, TypeError, r"size is 1\.5"),
@@ -230,7 +230,9 @@ def test_a_failed_record_of_a_batch_raises_nothing_and_says_so_in_its_status():
 def test_a_batch_of_nothing_or_of_too_much_cannot_be_prepared():
     with rig(depth=4) as r:
         for n in (0, 5):
-            with pytest.raises(ValueError, match=f"{n} records to prepare for a queue of depth 4"):
+            with pytest.raises(
+                ValueError, match=f"cannot prepare {n} records: a queue of depth 4 takes 1 to 4"
+            ):
                 r.queue.prepare(records(r, n))
 
 

@@ -251,7 +251,7 @@ def test_what_is_no_region_is_a_type_error_that_shows_it():
 def test_regions_on_the_wrong_side_are_a_value_error():
     with rig() as r:
         with pytest.raises(
-            ValueError, match="the local side of a transfer must be registered here"
+            ValueError, match="the local side of a transfer must be a registered region"
         ):
             r.queue.write(r.remote, r.remote, size=8)
         with pytest.raises(ValueError, match="the remote side of a transfer must be an imported"):

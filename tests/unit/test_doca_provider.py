@@ -102,9 +102,9 @@ def test_a_function_is_chosen_by_its_address():
     for pci in ("03:00.0", "0000:03:00.0"):
         with Device("softdoca", pci=pci) as device:
             assert "0000:03:00.0" in device.caps.engine
-    with pytest.raises(DeviceUnavailable, match=r"ff:00\.0.*there are .*03:00\.0"):
+    with pytest.raises(DeviceUnavailable, match=r"ff:00\.0.*the devices are .*03:00\.0"):
         Device("softdoca", pci="ff:00.0")
-    with pytest.raises(DeviceUnavailable, match=r"at ''; there are 0000:03:00\.0"):
+    with pytest.raises(DeviceUnavailable, match=r"at ''; the devices are 0000:03:00\.0"):
         Device("softdoca", pci="")
 
 
@@ -274,7 +274,7 @@ def test_the_bare_loop_is_the_floor_and_figures_say_who_made_them(device):
         assert len(measure.measure_bare(op, 100)) == 100
         assert op.run().path == "worker"
     assert measure.latency(queue, local, remote, count=100).provider == "softdoca"
-    with pytest.raises(Unsupported, match="nothing inline"):
+    with pytest.raises(Unsupported, match="does not copy inline"):
         device.queue(path="inline")
 
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cuda: the GPU's copy engine moves the bytes. It has no thread: the caller's puts operations into a
- * stream when it posts, and looks at a flag in pinned memory when it polls or waits. A caller who sleeps
- * has the driver call a function behind them.
+ * Provider cuda: the GPU's copy engine moves the bytes. It has no thread: the caller's thread puts
+ * operations into a stream when it posts, and reads a flag in pinned memory when it polls or waits.
+ * For a caller that sleeps, the driver calls a function when the flag changes.
  */
 #include "cuda.h"
 
@@ -16,9 +16,9 @@
 
 enum {
 	MAX_QUEUES = 1024,
-	LATE_NS = 1000, /* between two looks; what ended meanwhile has a late stamp */
-	QUERY_NS = 1000000, /* between two looks at the context while nothing comes */
-	FLAGS = 256, /* bytes of a lane's flags, a cache line each and some to spare */
+	LATE_NS = 1000, /* a completion found after a longer gap between polls has a late stamp */
+	QUERY_NS = 1000000, /* between two queries of the context while nothing completes */
+	FLAGS = 256, /* bytes for a queue's flags: a cache line each, and padding */
 };
 
 bool cuda_enter(struct cuda *c)
@@ -30,12 +30,12 @@ bool cuda_enter(struct cuda *c)
 
 void cuda_leave(bool entered)
 {
-	CUcontext ours;
+	CUcontext popped;
 	if (entered)
-		cuda.cuCtxPopCurrent(&ours);
+		cuda.cuCtxPopCurrent(&popped);
 }
 
-/* After these every call of the process on that GPU answers the same. */
+/* After these errors, every call of the process on that GPU fails in the same way. */
 static bool ends_context(CUresult code)
 {
 	return code == CUDA_ERROR_ECC_UNCORRECTABLE || code == CUDA_ERROR_ILLEGAL_ADDRESS ||
@@ -47,8 +47,8 @@ int cuda_fail(const char *what, CUresult code)
 {
 	if (code == CUDA_ERROR_OUT_OF_MEMORY)
 		return dg_fail(ENOMEM,
-			       "the GPU is full (%s: %s): free memory on it (nvidia-smi "
-			       "shows who has it)",
+			       "the GPU is out of memory (%s: %s): free memory on it (nvidia-smi "
+			       "shows which processes use it)",
 			       what, cuda_name(code));
 	if (ends_context(code))
 		return dg_fail(ENODEV, "the GPU's context is lost (%s: %s): restart this process",
@@ -69,8 +69,8 @@ static int find_gpu(struct cuda *c, uint32_t gpu)
 	if (rc)
 		return rc;
 	if (gpu >= (uint32_t)gpus)
-		return dg_fail(ENODEV, "there is no GPU %u: there are %d, counted from 0", gpu,
-			       gpus);
+		return dg_fail(ENODEV, "there is no GPU %u: this process sees %d, counted from 0",
+			       gpu, gpus);
 	c->ordinal = (int)gpu;
 	CUresult code = cuda.cuDeviceGet(&c->dev, c->ordinal);
 	if (!code)
@@ -119,7 +119,7 @@ static int cuda_open(struct dg_device *dev, const dg_device_config *cfg, void **
 {
 	struct cuda *c = calloc(1, sizeof *c);
 	if (!c)
-		return dg_fail(ENOMEM, "no memory for a device");
+		return dg_fail(ENOMEM, "out of memory for a device");
 	int rc = find_gpu(c, cfg->gpu);
 	if (rc)
 		goto free_state;
@@ -158,9 +158,9 @@ static void cuda_close(struct dg_device *dev, void *state)
 	free(c);
 }
 
-static int lane_open(struct lane *l)
+static int queue_open(struct cuda_queue *q)
 {
-	uint64_t n = (uint64_t)l->p->mask + 1;
+	uint64_t n = (uint64_t)q->p->mask + 1;
 	uint64_t size = FLAGS + n * (sizeof(struct gather_op) + STAGED);
 	void *pinned;
 	CUresult code =
@@ -168,38 +168,38 @@ static int lane_open(struct lane *l)
 	if (code)
 		return cuda_fail("cuMemHostAlloc", code);
 	memset(pinned, 0, size);
-	l->flag = pinned;
-	l->bare_flag = (atomic_uint *)((char *)pinned + FLAGS / 2);
-	l->gathers = (struct gather_op *)((char *)pinned + FLAGS);
-	l->staging = (uint8_t *)(l->gathers + n);
-	code = cuda.cuStreamCreate(&l->stream, CU_STREAM_NON_BLOCKING);
+	q->flag = pinned;
+	q->bare_flag = (atomic_uint *)((char *)pinned + FLAGS / 2);
+	q->gathers = (struct gather_op *)((char *)pinned + FLAGS);
+	q->staging = (uint8_t *)(q->gathers + n);
+	code = cuda.cuStreamCreate(&q->stream, CU_STREAM_NON_BLOCKING);
 	if (code)
 		goto free_pinned;
-	code = cuda.cuStreamCreate(&l->waker, CU_STREAM_NON_BLOCKING);
+	code = cuda.cuStreamCreate(&q->waker, CU_STREAM_NON_BLOCKING);
 	if (!code)
 		return 0;
-	cuda.cuStreamDestroy(l->stream);
+	cuda.cuStreamDestroy(q->stream);
 free_pinned:
 	cuda.cuMemFreeHost(pinned);
-	return cuda_fail("a stream for a queue", code);
+	return cuda_fail("cuStreamCreate", code);
 }
 
 static int cuda_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 {
 	struct cuda *c = state;
-	struct lane *l = calloc(1, sizeof *l);
+	struct cuda_queue *q = calloc(1, sizeof *q);
 	(void)dev;
-	if (!l)
-		return dg_fail(ENOMEM, "no memory for a queue");
-	l->c = c;
-	l->p = p;
+	if (!q)
+		return dg_fail(ENOMEM, "out of memory for a queue");
+	q->c = c;
+	q->p = p;
 	bool entered = cuda_enter(c);
-	int rc = lane_open(l);
+	int rc = queue_open(q);
 	cuda_leave(entered);
 	if (rc)
-		free(l);
+		free(q);
 	else
-		p->provider = l;
+		p->provider = q;
 	return rc;
 }
 
@@ -208,58 +208,59 @@ static void wake(void *arg)
 	dg_pipe_wake(arg);
 }
 
-/* Has the driver wake the sleeper at the next completion. Where it was asked for that before and has done
- * so, the flag is set: who looks at it after this sees it. */
-static void ask_for_wake(struct lane *l)
+/* Has the driver wake the sleeper at the next completion. If an earlier request has already fired,
+ * the flag is set, and the caller sees it in its next poll. */
+static void request_wake(struct cuda_queue *q)
 {
-	CUdeviceptr flag = (CUdeviceptr)(uintptr_t)l->flag;
-	if (l->emitted == l->done || l->asked)
+	CUdeviceptr flag = (CUdeviceptr)(uintptr_t)q->flag;
+	if (q->submitted == q->done || q->wake_requested)
 		return;
-	bool entered = cuda_enter(l->c);
-	l->asked =
-		!cuda.cuStreamWaitValue32(l->waker, flag, l->done + 1, CU_STREAM_WAIT_VALUE_GEQ) &&
-		!cuda.cuLaunchHostFunc(l->waker, wake, l->p);
+	bool entered = cuda_enter(q->c);
+	q->wake_requested =
+		!cuda.cuStreamWaitValue32(q->waker, flag, q->done + 1, CU_STREAM_WAIT_VALUE_GEQ) &&
+		!cuda.cuLaunchHostFunc(q->waker, wake, q->p);
 	cuda_leave(entered);
 }
 
 static void cuda_doorbell(struct dg_device *dev, struct dg_pipe *p)
 {
-	struct lane *l = p->provider;
+	struct cuda_queue *q = p->provider;
 	(void)dev;
-	bool entered = cuda_enter(l->c);
-	cuda_emit(l);
-	/* The queue was armed before this was posted: its caller sleeps as it is. */
+	bool entered = cuda_enter(q->c);
+	cuda_submit(q);
+	/* The queue was armed before this post: its caller may already be asleep. */
 	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed)) {
 		if (cq_peek(p))
 			dg_pipe_wake(p);
 		else
-			ask_for_wake(l);
+			request_wake(q);
 	}
 	cuda_leave(entered);
 }
 
-static void query(struct lane *l, uint64_t now)
+static void query(struct cuda_queue *q, uint64_t now)
 {
-	l->queried_ns = now;
-	bool entered = cuda_enter(l->c);
-	cuda_check(l);
+	q->last_query_ns = now;
+	bool entered = cuda_enter(q->c);
+	cuda_check(q);
 	cuda_leave(entered);
 }
 
 static void cuda_poll(struct dg_device *dev, struct dg_pipe *p)
 {
-	struct lane *l = p->provider;
-	if (!l)
+	struct cuda_queue *q = p->provider;
+	if (!q)
 		return; /* detached */
-	if (l->emitted != l->done) {
-		/* Acquire: what the GPU wrote to host memory before the flag is read after it. */
-		uint32_t upto = atomic_load_explicit(l->flag, memory_order_acquire);
+	if (q->submitted != q->done) {
+		/* Acquire: what the GPU wrote to host memory before the flag is visible after this
+		 * load. */
+		uint32_t upto = atomic_load_explicit(q->flag, memory_order_acquire);
 		uint64_t now = now_ns();
-		if (upto != l->done)
-			cuda_publish(l, upto, now, now - l->looked_ns > LATE_NS);
-		else if (now - l->queried_ns > QUERY_NS)
-			query(l, now);
-		l->looked_ns = now;
+		if (upto != q->done)
+			cuda_publish(q, upto, now, now - q->last_poll_ns > LATE_NS);
+		else if (now - q->last_query_ns > QUERY_NS)
+			query(q, now);
+		q->last_poll_ns = now;
 	}
 	if (sq_peek(p)) /* held by a fence */
 		cuda_doorbell(dev, p);
@@ -267,11 +268,11 @@ static void cuda_poll(struct dg_device *dev, struct dg_pipe *p)
 
 static int cuda_arm(struct dg_device *dev, struct dg_pipe *p)
 {
-	struct lane *l = p->provider;
+	struct cuda_queue *q = p->provider;
 	cuda_poll(dev, p);
 	if (!dg_pipe_arm(p))
 		return 0;
-	ask_for_wake(l);
+	request_wake(q);
 	cuda_poll(dev, p);
 	if (!cq_peek(p))
 		return 1;
@@ -281,60 +282,61 @@ static int cuda_arm(struct dg_device *dev, struct dg_pipe *p)
 
 static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
 {
-	struct lane *l = p->provider;
+	struct cuda_queue *q = p->provider;
 	(void)dev;
-	bool entered = cuda_enter(l->c);
-	CUresult code = cuda.cuStreamSynchronize(l->stream);
-	if (!code) /* its function uses the pipe */
-		code = cuda.cuStreamSynchronize(l->waker);
+	bool entered = cuda_enter(q->c);
+	CUresult code = cuda.cuStreamSynchronize(q->stream);
+	if (!code) /* the waker's function uses the pipe */
+		code = cuda.cuStreamSynchronize(q->waker);
 	if (code)
-		cuda_lose(l, code);
+		cuda_abort(q, code);
 	else
-		cuda_publish(l, l->emitted, now_ns(), true);
+		cuda_publish(q, q->submitted, now_ns(), true);
 	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++)
 		op->status = DG_FLUSHED;
-	cuda_publish(l, p->sq_head, now_ns(), false);
-	cuda.cuStreamDestroy(l->waker);
-	cuda.cuStreamDestroy(l->stream);
-	cuda.cuMemFreeHost(l->flag);
+	cuda_publish(q, p->sq_head, now_ns(), false);
+	cuda.cuStreamDestroy(q->waker);
+	cuda.cuStreamDestroy(q->stream);
+	cuda.cuMemFreeHost(q->flag);
 	cuda_leave(entered);
 	p->provider = NULL;
-	free(l);
+	free(q);
 }
 
-/* The driver's plain copy and a flag behind it, again and again: what any program has to pay. */
+/* Loop of the driver's plain copy followed by a flag: the cost that every program has. */
 static int cuda_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op,
 		     uint32_t count, uint32_t window, uint64_t *samples_ns)
 {
-	struct lane *l = p->provider;
-	CUdeviceptr flag = (CUdeviceptr)(uintptr_t)l->bare_flag;
+	struct cuda_queue *q = p->provider;
+	CUdeviceptr flag = (CUdeviceptr)(uintptr_t)q->bare_flag;
 	uint32_t posted = 0, ended = 0;
 	CUresult code = 0;
 	(void)dev;
 	if (!(op->flags & OP_GPU) || op->rows != 1)
-		return dg_fail(EOPNOTSUPP, "the floor is a copy in one run, to or from GPU memory");
-	bool entered = cuda_enter(l->c);
-	code = cuda.cuStreamWriteValue32(l->stream, flag, 0, 0);
+		return dg_fail(EOPNOTSUPP, "the bare copy loop of the provider cuda takes an "
+					   "operation of one row, to or from GPU memory");
+	bool entered = cuda_enter(q->c);
+	code = cuda.cuStreamWriteValue32(q->stream, flag, 0, 0);
 	if (!code)
-		code = cuda.cuStreamSynchronize(l->stream);
+		code = cuda.cuStreamSynchronize(q->stream);
 	uint64_t before = now_ns();
 	while (ended < count && !code) {
 		for (; posted < count && posted - ended < window && !code; posted++) {
-			code = cuda_plain(l, op);
+			code = cuda_plain_copy(q, op);
 			if (!code)
-				code = cuda.cuStreamWriteValue32(l->stream, flag, posted + 1, 0);
+				code = cuda.cuStreamWriteValue32(q->stream, flag, posted + 1, 0);
 		}
-		uint32_t seen = atomic_load_explicit(l->bare_flag, memory_order_acquire);
+		uint32_t seen = atomic_load_explicit(q->bare_flag, memory_order_acquire);
 		uint64_t now = seen == ended ? 0 : now_ns();
 		for (; ended != seen && ended < count; before = now)
 			samples_ns[ended++] = now - before;
 		if (!now && now_ns() - before > 1000000000u)
-			code = cuda.cuStreamSynchronize(l->stream);
+			code = cuda.cuStreamSynchronize(q->stream);
 	}
 	if (code)
-		cuda.cuStreamSynchronize(l->stream);
+		cuda.cuStreamSynchronize(q->stream);
 	cuda_leave(entered);
-	return code ? cuda_fail("a plain copy", code) : (int)count;
+	return code ? cuda_fail("the driver's plain copy", code) : (int)count;
 }
 
 const struct dg_ops dg_cuda_ops = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Loading libcuda, and what to do where it cannot be used. */
+/* Loading libcuda, and advice for the errors of its start. */
 #include "cuda_api.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include "error.h"
 
 struct cuda_api cuda;
-static char why_not[320]; /* of the library; "" once it is loaded */
+static char load_error[320]; /* "" once the library is loaded */
 
 static void load(void)
 {
@@ -18,18 +18,18 @@ static void load(void)
 	typedef CUresult (*get_v1)(const char *, void **, int, uint64_t);
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
-		snprintf(why_not, sizeof why_not,
-			 "the NVIDIA driver's library is not here (%s): install the driver; in a "
-			 "container, start it with the GPU (docker run --gpus all)",
+		snprintf(load_error, sizeof load_error,
+			 "the NVIDIA driver's library was not found (%s): install the driver, or "
+			 "start the container with the GPU (docker run --gpus all)",
 			 dlerror());
 		return;
 	}
 	get_v2 get2 = (get_v2)(uintptr_t)dlsym(lib, "cuGetProcAddress_v2");
 	get_v1 get1 = (get_v1)(uintptr_t)dlsym(lib, "cuGetProcAddress");
 	if (!get2 && !get1) {
-		snprintf(why_not, sizeof why_not,
+		snprintf(load_error, sizeof load_error,
 			 "the NVIDIA driver is older than CUDA 11.3 (libcuda.so.1 has no "
-			 "cuGetProcAddress): install a newer one");
+			 "cuGetProcAddress): install a newer driver");
 		return;
 	}
 #define CUDA_TAKE(name, version, needed, params)                                            \
@@ -38,10 +38,10 @@ static void load(void)
 		int status = 0;                                                             \
 		CUresult rc = get2 ? get2(#name, &found, version, 0, &status)               \
 				   : get1(#name, &found, version, 0);                       \
-		if ((rc || !found) && (needed) && !why_not[0])                              \
-			snprintf(why_not, sizeof why_not,                                   \
+		if ((rc || !found) && (needed) && !load_error[0])                           \
+			snprintf(load_error, sizeof load_error,                             \
 				 "the NVIDIA driver is too old: libcuda.so.1 has no " #name \
-				 " of CUDA %d.%d; install a newer one",                     \
+				 " of CUDA %d.%d: install a newer driver",                  \
 				 (version) / 1000, (version) % 1000 / 10);                  \
 		cuda.name = (CUresult(*) params)(uintptr_t)(rc ? NULL : found);             \
 	} while (0);
@@ -53,7 +53,7 @@ int cuda_load(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, load);
-	return why_not[0] ? dg_fail(ENODEV, "no GPU can be used: %s", why_not) : 0;
+	return load_error[0] ? dg_fail(ENODEV, "no GPU can be used: %s", load_error) : 0;
 }
 
 const char *cuda_name(CUresult code)
@@ -70,22 +70,22 @@ static const char *remedy(CUresult code)
 		return "there is no GPU, or CUDA_VISIBLE_DEVICES hides it, or a container was "
 		       "started without it (docker run --gpus all)";
 	case CUDA_ERROR_STUB_LIBRARY:
-		return "libcuda.so.1 is the toolkit's stub: take it off LD_LIBRARY_PATH, so that "
-		       "the driver's own is found";
+		return "libcuda.so.1 is the CUDA toolkit's stub: remove its folder from "
+		       "LD_LIBRARY_PATH, so that the driver's own library is found";
 	case CUDA_ERROR_NOT_INITIALIZED:
-		return "CUDA was started before fork(), and does not work in the child: start "
-		       "processes by spawn (multiprocessing.set_start_method)";
+		return "CUDA was initialized before fork() and cannot be used in the child: start "
+		       "processes with the spawn method (multiprocessing.set_start_method)";
 	case CUDA_ERROR_SYSTEM_NOT_READY:
-		return "the system is not ready: is nvidia-fabricmanager running? (systemctl "
-		       "status nvidia-fabricmanager)";
+		return "the system is not ready: check that nvidia-fabricmanager is running "
+		       "(systemctl status nvidia-fabricmanager)";
 	case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
-		return "the kernel module and libcuda.so.1 are of different versions: reboot, or "
-		       "reload the module, after an update of the driver";
+		return "the kernel module and libcuda.so.1 have different versions: after a driver "
+		       "update, reboot or reload the module";
 	case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
-		return "the CUDA compatibility package does not work on this GPU: take it off "
-		       "LD_LIBRARY_PATH";
+		return "the CUDA compatibility package does not support this GPU: remove its "
+		       "folder from LD_LIBRARY_PATH";
 	default:
-		return "look at nvidia-smi and at the kernel's log (dmesg | grep -i nvrm)";
+		return "check nvidia-smi and the kernel log (dmesg | grep -i nvrm)";
 	}
 }
 

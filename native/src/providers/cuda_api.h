@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the provider cuda needs of libcuda.so.1: types, constants and functions, declared here so that
- * dgkit builds without CUDA. The library is loaded at run time, and each function is taken by
- * cuGetProcAddress at the version whose signature stands here: several exist twice.
- * Source: CUDA Driver API reference, and the versions in its cudaTypedefs.h.
+ * The parts of libcuda.so.1 that the provider cuda uses: types, constants and functions, declared
+ * here so that dgkit builds without CUDA. The library is loaded at run time. Several functions
+ * exist in two versions, so each is looked up with cuGetProcAddress at the version that has the
+ * signature below. Source: CUDA Driver API reference, and the versions in its cudaTypedefs.h.
  */
 #ifndef DG_CUDA_API_H
 #define DG_CUDA_API_H
@@ -106,13 +106,13 @@ enum {
 	CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE = 804,
 
 	CU_STREAM_NON_BLOCKING = 1,
-	CU_STREAM_WAIT_VALUE_GEQ = 0, /* of the difference, which may wrap */
+	CU_STREAM_WAIT_VALUE_GEQ = 0, /* compares the signed difference, so values may wrap */
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
 	CU_MEM_ALLOCATION_TYPE_PINNED = 1,
 	CU_MEM_ACCESS_READ = 1,
 	CU_MEM_ACCESS_READWRITE = 3,
 	CU_MEM_HANDLE_POSIX_FD = 1,
-	CU_MEMHOST_PORTABLE = 1, /* ALLOC and REGISTER agree */
+	CU_MEMHOST_PORTABLE = 1, /* the same for ALLOC and REGISTER */
 	CU_MEMHOST_DEVICEMAP = 2,
 	CU_MEMHOSTREGISTER_READ_ONLY = 8,
 	CU_IPC_LAZY_PEER_ACCESS = 1,
@@ -129,7 +129,7 @@ enum {
 	CU_POINTER_MAPPING_BASE = 19,
 };
 
-/* X(name, version it is asked for at, whether dgkit needs it, parameters) */
+/* X(name, version to look up, whether dgkit requires it, parameters) */
 #define CUDA_FUNCTIONS(X)                                                                        \
 	X(cuInit, 2000, 1, (unsigned flags))                                                     \
 	X(cuDeviceGetCount, 2000, 1, (int *count))                                               \
@@ -206,11 +206,12 @@ struct cuda_api {
 };
 
 extern struct cuda_api cuda;
-/* Loads the library, once for the process. 0, or -ENODEV and why. */
+/* Loads the library, once for the process. Errors: ENODEV with the reason. */
 int cuda_load(void);
-/* Loads it and starts the driver: cuInit, which may take a second. 0, or -ENODEV and why. */
+/* Loads the library, starts the driver (cuInit, which may take a second) and counts the GPUs.
+ * Errors: ENODEV with the reason. */
 int cuda_start(int *gpus);
-/* "CUDA_ERROR_...". */
+/* Returns the name of an error: "CUDA_ERROR_...". */
 const char *cuda_name(CUresult code);
 
 #endif

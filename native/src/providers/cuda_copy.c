@@ -2,17 +2,18 @@
 /*
  * From the submission ring into a stream.
  *
- * One operation is one copy by the GPU's copy engine. Which call makes it so is not free: the driver
- * carries a copy of less than 32 KiB from the host inline, through the channel of the compute engine,
- * and where another process keeps the GPU busy that channel waits for its time slice: 2.4 ms on an H200
- * instead of 6 us. A copy of two rows always goes to the copy engine. So such a write is given two rows:
- * its two halves where it has 16 bytes or a multiple, and else itself and, as the second row, the same
- * bytes to a scratch granule that is mapped behind each imported block. (Two halves of 8 bytes were seen
- * torn by a polling kernel, 8,270 times in 222,895 writes; one row of 8 never in 299,609.)
+ * One operation is one copy by the GPU's copy engine, which takes care to ensure: the driver sends
+ * a copy of less than 32 KiB from the host inline, through the channel of the compute engine. While
+ * another process keeps the GPU busy, that channel waits for its time slice: 2.4 ms on an H200
+ * instead of 6 us. A copy of two rows always goes to the copy engine, so a small write is made of
+ * two rows: its two halves if its size is a multiple of 16 bytes, otherwise the bytes themselves
+ * and, as the second row, the same bytes to a scratch granule that is mapped behind each imported
+ * block. (A polling kernel saw two halves of 8 bytes torn 8,270 times in 222,895 writes, and one
+ * row of 8 bytes never in 299,609.)
  *
- * Many small operations posted together are one launch of a kernel (cuda_gather.h): the driver spends
- * 0.4 us of CPU time on each copy of a batch, and the kernel does 256 in 7 us. That is why order holds
- * between posts and not within one.
+ * Many small operations posted together are one launch of a kernel (cuda_gather.h): the driver
+ * spends 0.4 us of CPU time on each copy of a batch, while the kernel runs 256 in 7 us. Therefore
+ * order holds between posts and not within one.
  */
 #include "cuda.h"
 
@@ -25,13 +26,14 @@
 #include "strided_copy.h"
 
 enum {
-	PLAIN_FROM = 32768, /* bytes from which on any copy from the host goes to the copy engine */
+	PLAIN_FROM =
+		32768, /* from this size in bytes, any copy from the host uses the copy engine */
 	WORD = 8, /* bytes that a polling kernel never sees torn */
-	GATHER_MAX = 4096, /* bytes of an operation for the kernel */
-	GATHER_MIN = 8, /* operations that are worth a launch */
-	GATHER_SMALL = 64, /* bytes that 8 threads copy in one step; else a warp copies */
-	THREADS = 256, /* of a block */
-	PUBLISHED = 64, /* completions that go up together */
+	GATHER_MAX = 4096, /* largest operation for the kernel, in bytes */
+	GATHER_MIN = 8, /* smallest number of operations worth a launch */
+	GATHER_SMALL = 64, /* up to this size, 8 threads copy an operation; above, a warp */
+	THREADS = 256, /* per block */
+	PUBLISHED = 64, /* completions published at a time */
 };
 
 static inline bool to_gpu(const struct dg_op *op)
@@ -49,17 +51,17 @@ static inline CUdeviceptr ptr(const void *p)
 	return (CUdeviceptr)(uintptr_t)p;
 }
 
-CUresult cuda_plain(struct lane *l, const struct dg_op *op)
+CUresult cuda_plain_copy(struct cuda_queue *q, const struct dg_op *op)
 {
 	if (!from_gpu(op))
-		return cuda.cuMemcpyHtoDAsync(ptr(op->dst), op->src, op->size, l->stream);
+		return cuda.cuMemcpyHtoDAsync(ptr(op->dst), op->src, op->size, q->stream);
 	if (!to_gpu(op))
-		return cuda.cuMemcpyDtoHAsync(op->dst, ptr(op->src), op->size, l->stream);
-	return cuda.cuMemcpyDtoDAsync(ptr(op->dst), ptr(op->src), op->size, l->stream);
+		return cuda.cuMemcpyDtoHAsync(op->dst, ptr(op->src), op->size, q->stream);
+	return cuda.cuMemcpyDtoDAsync(ptr(op->dst), ptr(op->src), op->size, q->stream);
 }
 
-/* A copy of rows between host and GPU, or on the GPU. */
-static CUresult rows(struct lane *l, const struct dg_op *op, uint64_t width, uint64_t height,
+/* Copies rows between host and GPU, or on the GPU. */
+static CUresult rows(struct cuda_queue *q, const struct dg_op *op, uint64_t width, uint64_t height,
 		     uint64_t dst_pitch, uint64_t src_pitch)
 {
 	CUDA_MEMCPY2D c = {
@@ -74,19 +76,20 @@ static CUresult rows(struct lane *l, const struct dg_op *op, uint64_t width, uin
 		.WidthInBytes = width,
 		.Height = height,
 	};
-	return cuda.cuMemcpy2DAsync(&c, l->stream);
+	return cuda.cuMemcpy2DAsync(&c, q->stream);
 }
 
-/* n bytes from src, which has them twice, src_pitch apart, to dst and to the scratch behind its block. */
-static CUresult with_scratch(struct lane *l, char *dst, const char *src, uint64_t n,
+/* Copies n bytes from src, which has them twice, src_pitch apart, to dst and to the scratch granule
+ * behind dst's block. */
+static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, uint64_t n,
 			     uint64_t src_pitch, CUdeviceptr tail)
 {
 	struct dg_op op = {.dst = dst, .src = src, .opcode = DG_WRITE, .flags = OP_GPU_REMOTE};
-	uint64_t away = tail - ptr(dst), plane = l->c->granularity / 2;
-	if (away <= l->c->max_pitch)
-		return rows(l, &op, n, 2, away, src_pitch);
-	/* Too far for a pitch: two planes of one row, so many half granules apart that the second begins in
-	 * the first half of the scratch. */
+	uint64_t away = tail - ptr(dst), plane = q->c->granularity / 2;
+	if (away <= q->c->max_pitch)
+		return rows(q, &op, n, 2, away, src_pitch);
+	/* Too far apart for a pitch: two planes of one row, a number of half granules apart such
+	 * that the second one begins in the first half of the scratch granule. */
 	CUDA_MEMCPY3D c = {
 		.srcMemoryType = CU_MEMORYTYPE_HOST,
 		.srcHost = src,
@@ -100,53 +103,56 @@ static CUresult with_scratch(struct lane *l, char *dst, const char *src, uint64_
 		.Height = 1,
 		.Depth = 2,
 	};
-	return cuda.cuMemcpy3DAsync(&c, l->stream);
+	return cuda.cuMemcpy3DAsync(&c, q->stream);
 }
 
-/* Less than PLAIN_FROM bytes of the host to the GPU. See the top of this file. */
-static CUresult small_write(struct lane *l, const struct dg_op *op, uint32_t index)
+/* Copies less than PLAIN_FROM bytes from the host to the GPU: see the top of this file. */
+static CUresult small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
-	const struct dg_hot *to = hot_at(op->opcode == DG_WRITE ? op->remote : op->local);
-	const struct dg_hot *from = hot_at(op->opcode == DG_WRITE ? op->local : op->remote);
-	const struct mapped *m = to->region->mapped;
+	const struct dg_region_entry *to =
+		region_entry_at(op->opcode == DG_WRITE ? op->remote : op->local);
+	const struct dg_region_entry *from =
+		region_entry_at(op->opcode == DG_WRITE ? op->local : op->remote);
+	const struct cuda_mapping *m = to->region->provider_state;
 	CUdeviceptr tail = m && m->kind == MAPPED_BLOCK ? m->tail : 0;
 	uint64_t halves = op->size & ~(uint64_t)(2 * WORD - 1), rest = op->size - halves;
 	CUresult code = 0;
 
 	if (rest && tail && op->src + 2 * op->size <= from->base + from->size)
-		return with_scratch(l, op->dst, op->src, op->size, op->size, tail);
+		return with_scratch(q, op->dst, op->src, op->size, op->size, tail);
 	if (halves)
-		code = rows(l, op, halves / 2, 2, halves / 2, halves / 2);
+		code = rows(q, op, halves / 2, 2, halves / 2, halves / 2);
 	if (code || !rest)
 		return code;
 	if (!tail)
 		return cuda.cuMemcpyHtoDAsync(ptr(op->dst + halves), op->src + halves, rest,
-					      l->stream);
-	uint8_t *staged = l->staging + (uint64_t)(index & l->p->mask) * STAGED;
+					      q->stream);
+	uint8_t *staged = q->staging + (uint64_t)(index & q->p->mask) * STAGED;
 	memcpy(staged, op->src + halves, rest);
-	return with_scratch(l, op->dst + halves, (char *)staged, rest, STAGED / 2, tail);
+	return with_scratch(q, op->dst + halves, (char *)staged, rest, STAGED / 2, tail);
 }
 
-static CUresult row_by_row(struct lane *l, const struct dg_op *op)
+static CUresult copy_row_by_row(struct cuda_queue *q, const struct dg_op *op)
 {
 	CUresult code = 0;
 	for (uint64_t i = 0; i < op->rows && !code; i++) {
 		struct dg_op row = *op;
 		row.dst = op->dst + i * op->dst_stride;
 		row.src = op->src + i * op->src_stride;
-		code = cuda_plain(l, &row);
+		code = cuda_plain_copy(q, &row);
 	}
 	return code;
 }
 
-static CUresult one_row(struct lane *l, const struct dg_op *op, uint32_t index)
+static CUresult copy_row(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
-	return to_gpu(op) && !from_gpu(op) && op->size < PLAIN_FROM ? small_write(l, op, index)
-								    : cuda_plain(l, op);
+	return to_gpu(op) && !from_gpu(op) && op->size < PLAIN_FROM ? small_write(q, op, index)
+								    : cuda_plain_copy(q, op);
 }
 
-/* Rows of the source overlap: a column of them, as wide as they are apart, is one copy. */
-static CUresult columns(struct lane *l, const struct dg_op *op)
+/* Source rows overlap: copies them in columns that are as wide as the stride, each with one
+ * call. */
+static CUresult copy_columns(struct cuda_queue *q, const struct dg_op *op)
 {
 	uint64_t wide = op->src_stride;
 	CUresult code = 0;
@@ -154,21 +160,21 @@ static CUresult columns(struct lane *l, const struct dg_op *op)
 		struct dg_op column = *op;
 		column.dst = op->dst + at;
 		column.src = op->src + at;
-		code = rows(l, &column, wide < op->size - at ? wide : op->size - at, op->rows,
+		code = rows(q, &column, wide < op->size - at ? wide : op->size - at, op->rows,
 			    op->dst_stride, wide);
 	}
 	return code;
 }
 
-/* One row again and again: each copy doubles what is there. */
-static CUresult repeat(struct lane *l, const struct dg_op *op, uint32_t index)
+/* Copies one source row to all destination rows: each call doubles the number of copied rows. */
+static CUresult copy_repeated_row(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
 	struct dg_op next = *op;
 	uint64_t stride = op->dst_stride;
-	CUresult code = one_row(l, op, index);
+	CUresult code = copy_row(q, op, index);
 	if (!to_gpu(op)) {
 		if (!code)
-			code = cuda.cuStreamSynchronize(l->stream);
+			code = cuda.cuStreamSynchronize(q->stream);
 		if (!code)
 			dg_copy_rows(op->dst + stride, op->dst, op->size, stride, 0, op->rows - 1);
 		return code;
@@ -177,49 +183,50 @@ static CUresult repeat(struct lane *l, const struct dg_op *op, uint32_t index)
 	next.src = op->dst;
 	for (uint64_t n = 1; n < op->rows && !code; n += n) {
 		next.dst = op->dst + n * stride;
-		code = rows(l, &next, op->size, n < op->rows - n ? n : op->rows - n, stride,
+		code = rows(q, &next, op->size, n < op->rows - n ? n : op->rows - n, stride,
 			    stride);
 	}
 	return code;
 }
 
-/* In few calls, whatever its shape: the caller waits while it makes them. */
-static CUresult copy(struct lane *l, const struct dg_op *op, uint32_t index)
+/* Copies op in few driver calls, whatever its shape, because they take the caller's time. */
+static CUresult copy(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
-	uint64_t most = l->c->max_pitch;
+	uint64_t most = q->c->max_pitch;
 	if (op->rows == 1)
-		return one_row(l, op, index);
+		return copy_row(q, op, index);
 	if (op->src_stride > most || op->dst_stride > most)
-		return row_by_row(l, op); /* of which no memory has many */
-	/* A source may repeat or overlap its rows; the engine's pitch cannot. */
+		return copy_row_by_row(q, op); /* no memory has room for many such rows */
+	/* Source rows may repeat or overlap, which the copy engine's pitch cannot express. */
 	if (op->src_stride == 0)
-		return repeat(l, op, index);
+		return copy_repeated_row(q, op, index);
 	if (op->src_stride < op->size)
-		return op->size / op->src_stride < op->rows ? columns(l, op) : row_by_row(l, op);
-	return rows(l, op, op->size, op->rows, op->dst_stride, op->src_stride);
+		return op->size / op->src_stride < op->rows ? copy_columns(q, op)
+							    : copy_row_by_row(q, op);
+	return rows(q, op, op->size, op->rows, op->dst_stride, op->src_stride);
 }
 
-void cuda_lose(struct lane *l, CUresult code)
+void cuda_abort(struct cuda_queue *q, CUresult code)
 {
-	int none = 0;
-	bool entered = cuda_enter(l->c);
-	bool lives = !cuda.cuStreamSynchronize(l->stream);
+	int no_error = 0;
+	bool entered = cuda_enter(q->c);
+	bool alive = !cuda.cuStreamSynchronize(q->stream);
 	cuda_leave(entered);
-	if (!lives)
-		atomic_compare_exchange_strong(&l->c->lost, &none, code);
-	for (uint32_t i = l->done; !lives && i != l->p->sq_head; i++)
-		if (sq_entry(l->p, i)->status == DG_OK)
-			sq_entry(l->p, i)->status = DG_IO_FAILED;
-	l->emitted = l->p->sq_head;
-	/* For the next look, and for what wakes a sleeper: nothing in the stream sets it any more. */
-	atomic_store(l->flag, l->emitted);
-	cuda_publish(l, l->emitted, now_ns(), true);
-	dg_pipe_wake(l->p);
+	if (!alive)
+		atomic_compare_exchange_strong(&q->c->lost, &no_error, code);
+	for (uint32_t i = q->done; !alive && i != q->p->sq_head; i++)
+		if (sq_entry(q->p, i)->status == DG_OK)
+			sq_entry(q->p, i)->status = DG_IO_FAILED;
+	q->submitted = q->p->sq_head;
+	/* For the next poll and for the waker: nothing in the stream sets the flag any more. */
+	atomic_store(q->flag, q->submitted);
+	cuda_publish(q, q->submitted, now_ns(), true);
+	dg_pipe_wake(q->p);
 }
 
-/* What a refused copy ends as. INVALID_VALUE is also how the driver refuses to write what was mapped
- * read-only. */
-static int refused(const struct dg_op *op, CUresult code)
+/* Returns the status of a copy call. INVALID_VALUE is also the driver's error for a write to memory
+ * that is mapped read-only. */
+static int status_of_refusal(const struct dg_op *op, CUresult code)
 {
 	if (code == CUDA_SUCCESS)
 		return DG_OK;
@@ -241,141 +248,143 @@ static CUfunction gather_function(struct cuda *c)
 	return c->gather;
 }
 
-/* Operations next to each other in the ring that one launch may do. */
+/* Consecutive operations of the ring that one launch can run. */
 struct group {
 	uint32_t first, n;
 	uint64_t largest;
 };
 
-static CUresult launch(struct lane *l, const struct group *g)
+static CUresult launch(struct cuda_queue *q, const struct group *g)
 {
-	struct gather_op *ops = l->gathers;
-	uint32_t first = g->first, mask = l->p->mask, n = g->n;
+	struct gather_op *ops = q->gathers;
+	uint32_t first = g->first, mask = q->p->mask, n = g->n;
 	uint32_t shift = g->largest <= GATHER_SMALL ? 3 : 5;
 	void *params[] = {&ops, &first, &mask, &n, &shift};
 	uint32_t blocks = (uint32_t)((((uint64_t)n << shift) + THREADS - 1) / THREADS);
 	for (uint32_t i = 0; i < n; i++) {
-		const struct dg_op *op = sq_entry(l->p, first + i);
+		const struct dg_op *op = sq_entry(q->p, first + i);
 		ops[(first + i) & mask] =
 			(struct gather_op){ptr(op->dst), ptr(op->src), op->size, 0};
 	}
-	return cuda.cuLaunchKernel(l->c->gather, blocks, 1, 1, THREADS, 1, 1, 0, l->stream, params,
+	return cuda.cuLaunchKernel(q->c->gather, blocks, 1, 1, THREADS, 1, 1, 0, q->stream, params,
 				   NULL);
 }
 
-static void flush(struct lane *l, struct group *g)
+static void flush(struct cuda_queue *q, struct group *g)
 {
-	if (g->n >= GATHER_MIN && gather_function(l->c)) {
-		CUresult code = launch(l, g);
+	if (g->n >= GATHER_MIN && gather_function(q->c)) {
+		CUresult code = launch(q, g);
 		for (uint32_t i = 0; i < g->n && code; i++)
-			sq_entry(l->p, g->first + i)->status = DG_IO_FAILED;
+			sq_entry(q->p, g->first + i)->status = DG_IO_FAILED;
 	} else {
 		for (uint32_t i = 0; i < g->n; i++) {
-			struct dg_op *op = sq_entry(l->p, g->first + i);
-			op->status = (uint16_t)refused(op, copy(l, op, g->first + i));
+			struct dg_op *op = sq_entry(q->p, g->first + i);
+			op->status = (uint16_t)status_of_refusal(op, copy(q, op, g->first + i));
 		}
 	}
 	g->n = 0;
 }
 
-/* Whether the kernel may do it: the GPU reaches both sides, and it is small. */
+/* Whether the kernel can run op: it is small, and the GPU can access both sides. */
 static inline bool gatherable(const struct dg_op *op)
 {
 	return op->rows == 1 && op->size <= GATHER_MAX && (op->flags & OP_GPU_REMOTE);
 }
 
-/* One operation, whose regions may be touched. */
-static void emit_one(struct lane *l, struct dg_op *op, struct group *g)
+/* Submits one operation, whose regions may be accessed. */
+static void submit_one(struct cuda_queue *q, struct dg_op *op, struct group *g)
 {
-	uint32_t index = l->p->sq_head;
+	uint32_t index = q->p->sq_head;
 	if (gatherable(op)) {
 		if (op->flags & DG_FENCE)
-			flush(l, g);
+			flush(q, g);
 		if (!g->n)
 			*g = (struct group){.first = index};
 		g->n++;
 		g->largest = op->size > g->largest ? op->size : g->largest;
 		return;
 	}
-	flush(l, g);
+	flush(q, g);
 	if (op->flags & OP_GPU)
-		op->status = (uint16_t)refused(op, copy(l, op, index));
+		op->status = (uint16_t)status_of_refusal(op, copy(q, op, index));
 	else
 		op->status = (uint16_t)dg_op_run(op);
 }
 
-void cuda_check(struct lane *l)
+void cuda_check(struct cuda_queue *q)
 {
-	CUresult code = cuda.cuStreamQuery(l->stream);
+	CUresult code = cuda.cuStreamQuery(q->stream);
 	if (code != CUDA_SUCCESS && code != CUDA_ERROR_NOT_READY)
-		cuda_lose(l, code);
+		cuda_abort(q, code);
 }
 
-/* Behind what was emitted: says when it is complete. */
-static void mark(struct lane *l, bool gpu)
+/* Appends the write of the flag that reports the completion of what was submitted. */
+static void write_flag(struct cuda_queue *q, bool gpu)
 {
-	uint32_t head = l->p->sq_head;
-	if (!gpu && l->emitted == l->done) { /* the CPU did all of it */
-		l->emitted = head;
-		atomic_store(l->flag, head);
-		cuda_publish(l, head, now_ns(), false);
+	uint32_t head = q->p->sq_head;
+	if (!gpu && q->submitted == q->done) { /* all of it was copied by the CPU */
+		q->submitted = head;
+		atomic_store(q->flag, head);
+		cuda_publish(q, head, now_ns(), false);
 		return;
 	}
-	l->emitted = head;
-	CUresult code = cuda.cuStreamWriteValue32(l->stream, ptr(l->flag), head, 0);
-	l->looked_ns = now_ns();
+	q->submitted = head;
+	CUresult code = cuda.cuStreamWriteValue32(q->stream, ptr(q->flag), head, 0);
+	q->last_poll_ns = now_ns();
 	if (code)
-		cuda_lose(l, code);
+		cuda_abort(q, code);
 }
 
-void cuda_emit(struct lane *l)
+void cuda_submit(struct cuda_queue *q)
 {
-	struct dg_pipe *p = l->p;
+	struct dg_pipe *p = q->p;
 	struct group g = {0};
 	uint32_t before = p->sq_head;
 	bool gpu = false, failed = false;
 	for (; sq_has(p, p->sq_head); p->sq_head++) {
 		struct dg_op *op = sq_entry(p, p->sq_head);
-		/* The stream keeps a fence by itself; what the CPU does has to wait for the stream. */
-		if ((op->flags & DG_FENCE) && !(op->flags & OP_GPU) && p->sq_head != l->done)
+		/* The stream keeps a fence by itself; a copy by the CPU has to wait for the
+		 * stream. */
+		if ((op->flags & DG_FENCE) && !(op->flags & OP_GPU) && p->sq_head != q->done)
 			break;
-		int status = atomic_load_explicit(&l->c->lost, memory_order_relaxed)
+		int status = atomic_load_explicit(&q->c->lost, memory_order_relaxed)
 				     ? DG_IO_FAILED
-				     : l->emit_chain;
+				     : q->submit_chain;
 		if (!status)
 			status = dg_op_allowed(op);
 		op->status = (uint16_t)status;
 		if (status)
-			flush(l, &g);
+			flush(q, &g);
 		else
-			emit_one(l, op, &g);
+			submit_one(q, op, &g);
 		gpu |= op->flags & OP_GPU && !status;
 		failed |= op->status != DG_OK;
-		l->emit_chain = op->flags & DG_CHAIN ? op->status : DG_OK;
+		q->submit_chain = op->flags & DG_CHAIN ? op->status : DG_OK;
 	}
-	flush(l, &g);
+	flush(q, &g);
 	if (p->sq_head != before)
-		mark(l, gpu);
+		write_flag(q, gpu);
 	if (failed && gpu)
-		cuda_check(l);
+		cuda_check(q);
 }
 
-void cuda_publish(struct lane *l, uint32_t upto, uint64_t stamp_ns, bool late)
+void cuda_publish(struct cuda_queue *q, uint32_t upto, uint64_t stamp_ns, bool late)
 {
-	struct dg_pipe *p = l->p;
+	struct dg_pipe *p = q->p;
 	struct dg_gates gates = {.pass = gate_leave};
 	uint32_t done[PUBLISHED], n = 0;
-	l->asked &= l->done == upto;
-	while (l->done != upto) {
-		const struct dg_op *op = sq_entry(p, l->done++);
-		int status = l->publish_chain ? l->publish_chain : op->status;
+	q->wake_requested &= q->done == upto;
+	while (q->done != upto) {
+		const struct dg_op *op = sq_entry(p, q->done++);
+		int status = q->publish_chain ? q->publish_chain : op->status;
 		gates_add(&gates, op);
-		l->publish_chain = op->flags & DG_CHAIN ? status : DG_OK;
+		q->publish_chain = op->flags & DG_CHAIN ? status : DG_OK;
 		if (!(op->flags & DG_CHAIN))
 			done[n++] = slot_status(op->slot, status) | (late ? CQE_LATE : 0);
-		if (n < PUBLISHED && l->done != upto)
+		if (n < PUBLISHED && q->done != upto)
 			continue;
-		/* The gates first: who sees a completion may close the region without waiting. */
+		/* The gates first: after seeing the completion, a caller may close the region
+		 * without waiting. */
 		gates_flush(&gates);
 		if (n)
 			cq_publish(p, done, n, stamp_ns);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The dma-buf of GPU memory, for a provider whose hardware reaches it so; and which GPU it is on. */
+/* Export of GPU memory as a dma-buf, for providers whose hardware imports it, and lookup of a GPU
+ * by UUID. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +9,7 @@
 #include "cuda_pointer.h"
 #include "error.h"
 
-int dg_cuda_number(const uint8_t uuid[16])
+int dg_cuda_ordinal(const uint8_t uuid[16])
 {
 	int gpus = 0, rc = cuda_start(&gpus);
 	CUuuid found;
@@ -17,13 +18,15 @@ int dg_cuda_number(const uint8_t uuid[16])
 		if (!cuda.cuDeviceGet(&dev, i) && !cuda.cuDeviceGetUuid(&found, dev) &&
 		    !memcmp(&found, uuid, sizeof found))
 			return i;
-	return rc ? rc : dg_fail(ENODEV, "this process sees no GPU that has the memory");
+	return rc ? rc
+		  : dg_fail(ENODEV, "this process sees no GPU with the UUID of this memory: check "
+				    "CUDA_VISIBLE_DEVICES");
 }
 
-/* The primary context of the GPU that has this UUID, retained. */
+/* Retains the primary context of the GPU with this UUID. */
 static int context_of(const uint8_t uuid[16], CUdevice *dev, CUcontext *ctx)
 {
-	int number = dg_cuda_number(uuid);
+	int number = dg_cuda_ordinal(uuid);
 	if (number < 0)
 		return number;
 	CUresult code = cuda.cuDeviceGet(dev, number);
@@ -34,7 +37,7 @@ static int context_of(const uint8_t uuid[16], CUdevice *dev, CUcontext *ctx)
 
 int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset)
 {
-	/* CUDA takes whole pages of the system only. */
+	/* CUDA exports whole system pages only. */
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), addr = (uintptr_t)m->addr;
 	uint64_t from = addr - addr % page, upto = (addr + m->size + page - 1) / page * page;
 	CUdevice dev;
@@ -51,7 +54,8 @@ int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset)
 	cuda.cuDevicePrimaryCtxRelease(dev);
 	if (code) {
 		*fd = -1;
-		return dg_fail(EOPNOTSUPP, "the driver gives no dma-buf of it (%s)",
+		return dg_fail(EOPNOTSUPP,
+			       "the NVIDIA driver does not export this memory as a dma-buf (%s)",
 			       cuda_name(code));
 	}
 	*offset = addr - from;

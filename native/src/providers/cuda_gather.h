@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel for many small copies at once, in PTX: it needs no CUDA compiler, and the driver makes
- * machine code of it. 1 << shift threads do one operation: they copy 8 bytes at a time where both
- * addresses and the size allow it, else single bytes. All memory is reached as volatile: what another
- * process or the CPU wrote is read, and nothing is kept.
+ * The kernel for many small copies, in PTX: it needs no CUDA compiler, as the driver compiles it. 1
+ * << shift threads run one operation: they copy 8 bytes at a time if both addresses and the size
+ * are multiples of 8, otherwise single bytes. All accesses are volatile, so that they see what the
+ * CPU or another process wrote and nothing is cached.
  *
  *   dg_gather(struct gather_op *ops, u32 first, u32 mask, u32 n, u32 shift)
  *   operation i is ops[(first + i) & mask]
@@ -24,14 +24,14 @@ static const char dg_gather_ptx[] =
 	"	mov.u32 %r2, %tid.x;\n"
 	"	mad.lo.u32 %r0, %r0, %r1, %r2;\n"
 	"	ld.param.u32 %r3, [shift];\n"
-	"	shr.u32 %r4, %r0, %r3;\n" /* which operation */
+	"	shr.u32 %r4, %r0, %r3;\n" /* index of the operation */
 	"	ld.param.u32 %r5, [n];\n"
 	"	setp.ge.u32 %p, %r4, %r5;\n"
 	"	@%p bra DONE;\n"
 	"	mov.u32 %r6, 1;\n"
-	"	shl.b32 %r6, %r6, %r3;\n" /* threads of it */
+	"	shl.b32 %r6, %r6, %r3;\n" /* threads per operation */
 	"	sub.u32 %r7, %r6, 1;\n"
-	"	and.b32 %r7, %r0, %r7;\n" /* which of them */
+	"	and.b32 %r7, %r0, %r7;\n" /* index of this thread in it */
 	"	ld.param.u32 %r8, [first];\n"
 	"	ld.param.u32 %r9, [mask];\n"
 	"	add.u32 %r8, %r8, %r4;\n"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory that the GPU is to reach: this process's own, pinned; and blocks that other processes export. */
+/* Memory for the GPU to access: pinned memory of this process, and blocks exported by other
+ * processes. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,19 +13,21 @@
 
 enum { PINS_VERSION = 1 };
 
-/* Host memory that is registered with CUDA, for all devices of this process: it can be so only once. */
+/* Host memory registered with CUDA, shared by all devices of this process: CUDA registers it only
+ * once. */
 struct pin {
 	struct pin *next;
 	char *lo, *hi;
 	uint32_t refs;
-	CUdevice dev; /* its context registered it, and is kept: what it registered ends with it */
+	/* The context that registered it, retained: a registration ends with its context. */
+	CUdevice dev;
 	CUcontext ctx;
 };
 
-/* All of them. softdoca has this file inside it once more: the two use one list, or the first to end a
- * registration would end it for the other's kernels. */
+/* All registrations. softdoca contains a second copy of this file: the two must use one list,
+ * otherwise the first to end a registration would end it for the other's kernels. */
 struct pins {
-	uint32_t version; /* of this struct and the one above */
+	uint32_t version; /* of this struct and struct pin */
 	pthread_mutex_t lock;
 	struct pin *first;
 };
@@ -39,7 +42,7 @@ static struct pins *pins_lock(void)
 		pthread_mutex_lock(&pins->lock);
 		if (pins == atomic_load(&shared_pins))
 			return pins;
-		pthread_mutex_unlock(&pins->lock); /* the other list was taken meanwhile */
+		pthread_mutex_unlock(&pins->lock); /* the other list was adopted meanwhile */
 	}
 }
 
@@ -61,8 +64,8 @@ static struct pin *pin_find(const struct pins *pins, const char *lo, const char 
 	return p;
 }
 
-/* Whether all of these bytes are of one allocation, or registration, that CUDA knows. */
-static bool known(CUdeviceptr at, uint64_t reach)
+/* Whether all these bytes are in one allocation or registration that CUDA knows. */
+static bool is_registered(CUdeviceptr at, uint64_t reach)
 {
 	CUdeviceptr start = 0;
 	size_t size = 0;
@@ -78,30 +81,30 @@ static CUresult host_register(const dg_memory *m)
 	if (!code || !(m->flags & DG_MEMORY_READONLY) || code == CUDA_ERROR_OUT_OF_MEMORY ||
 	    code == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
 		return code;
-	/* Pages that cannot be written. A read-only view of others is not pinned so: the memory that it is
-	 * a view of may be registered after it. */
+	/* Pages that are mapped read-only. A read-only view of writable pages is not pinned
+	 * read-only: the memory that contains it may be registered later. */
 	CUresult readonly =
 		cuda.cuMemHostRegister(m->addr, m->size, flags | CU_MEMHOSTREGISTER_READ_ONLY);
 	return readonly == CUDA_ERROR_NOT_SUPPORTED ? code : readonly;
 }
 
-static int pin_refused(const dg_memory *m, CUresult code)
+static int pin_error(const dg_memory *m, CUresult code)
 {
 	if (code == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
 		return dg_fail(EINVAL,
-			       "a part of these %" PRIu64 " bytes is pinned already, by a "
-			       "region or by the program: register the whole memory "
-			       "first, then its parts",
+			       "part of these %" PRIu64
+			       " bytes is already pinned, by a region or by the program: register "
+			       "the whole memory first, then its parts",
 			       m->size);
 	if (code == CUDA_ERROR_OUT_OF_MEMORY)
 		return dg_fail(ENOMEM,
-			       "%" PRIu64 " bytes of host memory could not be pinned (%s): "
-			       "look at the limit of locked memory (ulimit -l)",
+			       "%" PRIu64 " bytes of host memory could not be pinned (%s): check "
+			       "the limit of locked memory (ulimit -l)",
 			       m->size, cuda_name(code));
 	if (code == CUDA_ERROR_INVALID_VALUE)
 		return dg_fail(EOPNOTSUPP,
-			       "CUDA cannot pin this memory (cuMemHostRegister: %s): copy "
-			       "it into dgkit.empty() memory",
+			       "CUDA cannot pin this memory (cuMemHostRegister: %s): copy it into "
+			       "memory from dgkit.empty()",
 			       cuda_name(code));
 	return cuda_fail("cuMemHostRegister", code);
 }
@@ -118,10 +121,10 @@ static int pin_take(struct cuda *c, struct pins *pins, const dg_memory *m, struc
 	}
 	CUresult code = host_register(m);
 	if (code == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED &&
-	    known((CUdeviceptr)(uintptr_t)lo, m->size))
-		return 0; /* by the program itself, or CUDA allocated it */
+	    is_registered((CUdeviceptr)(uintptr_t)lo, m->size))
+		return 0; /* registered by the program itself, or allocated by CUDA */
 	if (code)
-		return pin_refused(m, code);
+		return pin_error(m, code);
 	code = cuda.cuDevicePrimaryCtxRetain(&ctx, c->dev);
 	p = code ? NULL : malloc(sizeof *p);
 	if (!p) {
@@ -129,7 +132,7 @@ static int pin_take(struct cuda *c, struct pins *pins, const dg_memory *m, struc
 			cuda.cuDevicePrimaryCtxRelease(c->dev);
 		cuda.cuMemHostUnregister(lo);
 		return code ? cuda_fail("cuDevicePrimaryCtxRetain", code)
-			    : dg_fail(ENOMEM, "no memory for a registration");
+			    : dg_fail(ENOMEM, "out of memory for a registration");
 	}
 	*p = (struct pin){
 		.next = pins->first, .lo = lo, .hi = hi, .refs = 1, .dev = c->dev, .ctx = ctx};
@@ -145,21 +148,20 @@ static void pin_drop(struct pins *pins, struct pin *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	CUcontext ours;
+	CUcontext popped;
 	bool entered = !cuda.cuCtxPushCurrent(p->ctx);
 	cuda.cuMemHostUnregister(p->lo);
 	if (entered)
-		cuda.cuCtxPopCurrent(&ours);
+		cuda.cuCtxPopCurrent(&popped);
 	cuda.cuDevicePrimaryCtxRelease(p->dev);
 	free(p);
 }
 
-static int map_host(struct cuda *c, struct mapped *t, const dg_memory *m)
+static int map_host(struct cuda *c, struct cuda_mapping *t, const dg_memory *m)
 {
 	if (m->flags & DG_MEMORY_MAY_FAULT)
-		return dg_fail(EOPNOTSUPP,
-			       "the memory is a mapped file, which a GPU cannot reach safely: copy "
-			       "it into dgkit.empty() memory");
+		return dg_fail(EOPNOTSUPP, "the memory is a mapped file, which a GPU cannot access "
+					   "safely: copy it into memory from dgkit.empty()");
 	t->kind = MAPPED_PIN;
 	struct pins *pins = pins_lock();
 	int rc = pin_take(c, pins, m, &t->pin);
@@ -176,26 +178,25 @@ static CUresult set_access(const struct cuda *c, CUdeviceptr at, uint64_t size, 
 	return cuda.cuMemSetAccess(at, size, &access, 1);
 }
 
-static int block_refused(const struct cuda *c, const dg_memory *m, const char *what, CUresult code)
+static int block_error(const struct cuda *c, const dg_memory *m, const char *what, CUresult code)
 {
 	if (memcmp(m->uuid, c->uuid, sizeof c->uuid))
 		return dg_fail(
 			EOPNOTSUPP,
-			"the memory is on another GPU than this device's (GPU %d), which has "
-			"no peer access to it (%s: %s): open Device('cuda', gpu=...) with "
-			"that GPU",
+			"the memory is on another GPU than this device's (GPU %d), which has no "
+			"peer access to it (%s: %s): open Device('cuda', gpu=...) with that GPU",
 			c->ordinal, what, cuda_name(code));
 	return cuda_fail(what, code);
 }
 
-/* Address space for the block and, behind it, a granule for the scratch; then both are mapped. */
-static int map_block(struct cuda *c, struct mapped *t, const dg_memory *m, bool write)
+/* Maps the imported block and, directly behind it, the scratch granule. */
+static int map_block(struct cuda *c, struct cuda_mapping *t, const dg_memory *m, bool write)
 {
 	const char *what = "cuMemImportFromShareableHandle";
 	CUresult code = cuda.cuMemImportFromShareableHandle(&t->handle, (void *)(intptr_t)m->fd,
 							    CU_MEM_HANDLE_POSIX_FD);
 	if (code)
-		return block_refused(c, m, what, code);
+		return block_error(c, m, what, code);
 	t->kind = MAPPED_BLOCK;
 	t->size = m->block;
 	what = "cuMemAddressReserve";
@@ -225,86 +226,95 @@ free_address:
 	cuda.cuMemAddressFree(t->base, m->block + c->granularity);
 release:
 	cuda.cuMemRelease(t->handle);
-	return block_refused(c, m, what, code);
+	return block_error(c, m, what, code);
 }
 
-static int map_ipc(struct cuda *c, struct mapped *t, const dg_memory *m)
+static int map_ipc(struct cuda *c, struct cuda_mapping *t, const dg_memory *m)
 {
 	CUipcMemHandle handle;
 	memcpy(&handle, m->handle, sizeof handle);
 	CUresult code = cuda.cuIpcOpenMemHandle(&t->base, handle, CU_IPC_LAZY_PEER_ACCESS);
 	if (code)
-		return block_refused(c, m, "cuIpcOpenMemHandle", code);
-	if (!known(t->base, m->block)) {
+		return block_error(c, m, "cuIpcOpenMemHandle", code);
+	if (!is_registered(t->base, m->block)) {
 		cuda.cuIpcCloseMemHandle(t->base);
-		return dg_fail(EBADMSG, "the exporter's block is smaller than it says");
+		return dg_fail(EBADMSG,
+			       "the exporter's GPU memory block is smaller than the %" PRIu64
+			       " bytes it claims",
+			       m->block);
 	}
 	t->kind = MAPPED_IPC;
 	t->size = m->block;
 	return 0;
 }
 
-static int map_import(struct cuda *c, struct mapped *t, const dg_memory *m, struct dg_hot *hot)
+static int map_import(struct cuda *c, struct cuda_mapping *t, const dg_memory *m,
+		      struct dg_region_entry *entry)
 {
 	int rc;
 	if (m->kind == DG_KIND_CUDA_VMM) {
 		if (!m->block || m->block % c->granularity)
-			return dg_fail(EBADMSG, "the exporter's answer makes no sense");
-		rc = map_block(c, t, m, hot->access & DG_ACCESS_WRITE);
+			return dg_fail(
+				EBADMSG,
+				"the exporter's reply is malformed: a GPU memory block of %" PRIu64
+				" bytes is not a positive multiple of %" PRIu64,
+				m->block, c->granularity);
+		rc = map_block(c, t, m, entry->access & DG_ACCESS_WRITE);
 	} else {
 		rc = map_ipc(c, t, m);
 	}
 	if (!rc)
-		hot->base = (char *)(uintptr_t)(t->base + m->fd_offset);
+		entry->base = (char *)(uintptr_t)(t->base + m->fd_offset);
 	return rc;
 }
 
-/* GPU memory of this process. A kernel that touches another GPU's would cost the context. */
-static int own_memory(const struct cuda *c, const dg_memory *m, struct dg_hot *hot)
+/* GPU memory of this process. A kernel that accessed another GPU's memory would lose the
+ * context. */
+static int own_memory(const struct cuda *c, const dg_memory *m, struct dg_region_entry *entry)
 {
 	if (!memcmp(m->uuid, c->uuid, sizeof c->uuid))
 		return 0;
-	hot->method = DG_METHOD_LENT;
-	return hot->remote ? dg_fail(EOPNOTSUPP,
-				     "the region is memory of another GPU than this device's (GPU "
-				     "%d): open Device('cuda', gpu=...) with that GPU",
-				     c->ordinal)
-			   : 0;
+	entry->method = DG_METHOD_EXPORT_ONLY;
+	return entry->remote ? dg_fail(EOPNOTSUPP,
+				       "the region is memory of another GPU than this device's "
+				       "(GPU %d): open Device('cuda', gpu=...) with that GPU",
+				       c->ordinal)
+			     : 0;
 }
 
 int cuda_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
-	     struct dg_hot *hot)
+	     struct dg_region_entry *entry)
 {
 	struct cuda *c = state;
 	int lost = atomic_load(&c->lost), rc = 0;
 	(void)dev;
-	hot->base = m->addr;
+	entry->base = m->addr;
 	if (m->kind != DG_KIND_HOST)
-		hot->method = DG_METHOD_GPU;
-	else if (hot->remote)
-		return 0; /* of this process: its own region has pinned it */
+		entry->method = DG_METHOD_GPU;
+	else if (entry->remote)
+		return 0; /* memory of this process, pinned by the exported region */
 	if (lost)
 		return dg_fail(ENODEV, "the GPU's context is lost (%s): restart this process",
 			       cuda_name(lost));
 	if (m->kind != DG_KIND_HOST && m->addr)
-		return own_memory(c, m, hot);
-	struct mapped *t = calloc(1, sizeof *t);
+		return own_memory(c, m, entry);
+	struct cuda_mapping *t = calloc(1, sizeof *t);
 	if (!t)
-		return dg_fail(ENOMEM, "no memory for a mapping");
+		return dg_fail(ENOMEM, "out of memory for a mapping");
 	bool entered = cuda_enter(c);
-	rc = m->kind == DG_KIND_HOST ? map_host(c, t, m) : map_import(c, t, m, hot);
+	rc = m->kind == DG_KIND_HOST ? map_host(c, t, m) : map_import(c, t, m, entry);
 	cuda_leave(entered);
 	if (rc)
 		free(t);
 	else
-		r->mapped = t;
+		r->provider_state = t;
 	return rc;
 }
 
 void cuda_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 {
 	struct cuda *c = state;
-	struct mapped *t = r->mapped;
+	struct cuda_mapping *t = r->provider_state;
 	(void)dev;
 	bool entered = cuda_enter(c);
 	if (t->kind == MAPPED_PIN) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What an address on a GPU belongs to, and how others import it; dgkit/memory/cuda_pointer.py does the same. */
+/* Finds the allocation of a GPU address and how other processes import it, like
+ * dgkit/memory/cuda_pointer.py. */
 #include "cuda_pointer.h"
 
 #include <dlfcn.h>
@@ -11,8 +12,8 @@
 #include "cuda.h"
 #include "error.h"
 
-/* A driver that nobody loaded has allocated nothing; loading it would take a second. */
-static bool in_use(void)
+/* If the driver is not loaded, nothing was allocated with it; loading it would take a second. */
+static bool driver_loaded(void)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	if (lib)
@@ -20,8 +21,8 @@ static bool in_use(void)
 	return lib;
 }
 
-/* The driver writes 4 bytes or 8, so that what it leaves is 0. */
-static uint64_t ask(int attribute, CUdeviceptr at)
+/* The driver writes 4 or 8 bytes, depending on the attribute; the rest stays 0. */
+static uint64_t pointer_attribute(int attribute, CUdeviceptr at)
 {
 	uint64_t value = 0;
 	return cuda.cuPointerGetAttribute(&value, attribute, at) ? 0 : value;
@@ -34,42 +35,49 @@ static int check_kind(CUdeviceptr at, int *ordinal)
 	if (!code)
 		code = cuda.cuPointerGetAttribute(ordinal, CU_POINTER_DEVICE_ORDINAL, at);
 	if (code)
-		return dg_fail(EINVAL, "%#llx is no address of CUDA memory in this process", at);
+		return dg_fail(EINVAL, "%#llx is not an address of CUDA memory in this process",
+			       at);
 	if (cuda.cuPointerGetAttribute(&managed, CU_POINTER_IS_MANAGED, at))
 		managed = 0;
 	if (managed)
-		return dg_fail(EOPNOTSUPP, "managed memory has no place of its own on a GPU");
+		return dg_fail(EOPNOTSUPP,
+			       "%#llx is managed memory, which migrates between CPU and GPU and "
+			       "cannot be registered",
+			       at);
 	if (type != CU_MEMORYTYPE_DEVICE)
-		return dg_fail(EOPNOTSUPP, "it is host memory that the GPU reaches, not a GPU's");
+		return dg_fail(EOPNOTSUPP,
+			       "%#llx is host memory that the GPU can access, not GPU memory", at);
 	return 0;
 }
 
-/* The bytes of one handle, or of one cudaMalloc. */
+/* Finds the block that contains the bytes: the memory of one handle, or of one cudaMalloc. */
 static int find_block(CUdeviceptr at, uint64_t size, bool virtual, dg_memory *out)
 {
-	uint64_t base = virtual ? ask(CU_POINTER_MAPPING_BASE, at) : 0;
-	uint64_t block = base ? ask(CU_POINTER_MAPPING_SIZE, at) : 0;
+	uint64_t base = virtual ? pointer_attribute(CU_POINTER_MAPPING_BASE, at) : 0;
+	uint64_t block = base ? pointer_attribute(CU_POINTER_MAPPING_SIZE, at) : 0;
 	if (!block) {
-		base = ask(CU_POINTER_RANGE_START, at);
-		block = ask(CU_POINTER_RANGE_SIZE, at);
+		base = pointer_attribute(CU_POINTER_RANGE_START, at);
+		block = pointer_attribute(CU_POINTER_RANGE_SIZE, at);
 	}
 	if (!block || at < base || at - base >= block)
-		return dg_fail(EINVAL, "CUDA does not say where the block of %#llx begins", at);
+		return dg_fail(EINVAL, "CUDA does not report the block that contains %#llx", at);
 	out->block = block;
 	out->fd_offset = at - base;
 	if (size <= block - out->fd_offset)
 		return 0;
-	/* Virtual memory may go on in the next block. Nobody imports that as one. */
-	if (!virtual || ask(CU_POINTER_MEMORY_TYPE, at + size - 1) != CU_MEMORYTYPE_DEVICE)
+	/* Virtual memory may continue in the next block; several blocks cannot be imported as
+	 * one. */
+	if (!virtual ||
+	    pointer_attribute(CU_POINTER_MEMORY_TYPE, at + size - 1) != CU_MEMORYTYPE_DEVICE)
 		return dg_fail(ERANGE,
-			       "%" PRIu64 " bytes at %#llx leave their allocation, which ends "
+			       "%" PRIu64 " bytes at %#llx exceed their allocation, which ends "
 			       "%" PRIu64 " bytes from there",
 			       size, at, block - out->fd_offset);
 	out->kind = DG_KIND_CUDA_OWN;
 	return 0;
 }
 
-static void share_by_fd(CUmemHandle handle, dg_memory *out)
+static void export_fd(CUmemHandle handle, dg_memory *out)
 {
 	int fd = -1;
 	if (!cuda.cuMemExportToShareableHandle ||
@@ -80,7 +88,7 @@ static void share_by_fd(CUmemHandle handle, dg_memory *out)
 	out->kind = DG_KIND_CUDA_VMM;
 }
 
-static void share_by_ipc(CUdeviceptr base, dg_memory *out)
+static void export_ipc(CUdeviceptr base, dg_memory *out)
 {
 	CUipcMemHandle handle;
 	_Static_assert(sizeof handle == sizeof out->handle, "an IPC handle fits");
@@ -90,21 +98,21 @@ static void share_by_ipc(CUdeviceptr base, dg_memory *out)
 	out->kind = DG_KIND_CUDA_IPC;
 }
 
-/* Of virtual memory, with its handle held; else handle is 0. */
-static int find_in(CUdeviceptr at, uint64_t size, CUmemHandle handle, dg_memory *out)
+/* handle: of virtual memory, retained; 0 for other memory. */
+static int query_allocation(CUdeviceptr at, uint64_t size, CUmemHandle handle, dg_memory *out)
 {
-	bool pooled = ask(CU_POINTER_MEMPOOL, at);
+	bool pooled = pointer_attribute(CU_POINTER_MEMPOOL, at);
 	int rc = find_block(at, size, handle, out);
 	if (rc || out->fd_offset + size > out->block || pooled)
 		return rc;
 	if (handle)
-		share_by_fd(handle, out);
+		export_fd(handle, out);
 	else
-		share_by_ipc(at - out->fd_offset, out);
+		export_ipc(at - out->fd_offset, out);
 	return 0;
 }
 
-static int find(CUdevice dev, CUdeviceptr at, uint64_t size, dg_memory *out)
+static int query_device(CUdevice dev, CUdeviceptr at, uint64_t size, dg_memory *out)
 {
 	CUmemHandle handle = 0;
 	CUuuid uuid;
@@ -114,14 +122,14 @@ static int find(CUdevice dev, CUdeviceptr at, uint64_t size, dg_memory *out)
 	memcpy(out->uuid, &uuid, sizeof out->uuid);
 	if (!cuda.cuMemRetainAllocationHandle ||
 	    cuda.cuMemRetainAllocationHandle(&handle, out->addr))
-		handle = 0; /* it is no virtual memory */
-	int rc = find_in(at, size, handle, out);
+		handle = 0; /* not virtual memory */
+	int rc = query_allocation(at, size, handle, out);
 	if (handle)
 		cuda.cuMemRelease(handle);
 	return rc;
 }
 
-int dg_cuda_find(const void *addr, uint64_t size, dg_memory *out)
+int dg_cuda_pointer_query(const void *addr, uint64_t size, dg_memory *out)
 {
 	CUdeviceptr at = (CUdeviceptr)(uintptr_t)addr;
 	CUcontext ctx = NULL;
@@ -130,8 +138,9 @@ int dg_cuda_find(const void *addr, uint64_t size, dg_memory *out)
 	*out = (dg_memory){
 		.addr = (void *)(uintptr_t)addr, .size = size, .fd = -1, .kind = DG_KIND_CUDA_OWN};
 	if (!addr || !size || at + size < at)
-		return dg_fail(EINVAL, "%" PRIu64 " bytes at %#llx are no range", size, at);
-	if (!in_use())
+		return dg_fail(EINVAL, "%" PRIu64 " bytes at %#llx are not a valid range", size,
+			       at);
+	if (!driver_loaded())
 		return dg_fail(ENODEV, "this process does not use CUDA");
 	int rc = cuda_start(&gpus);
 	if (!rc)
@@ -144,7 +153,7 @@ int dg_cuda_find(const void *addr, uint64_t size, dg_memory *out)
 	if (code)
 		return cuda_fail("cuDevicePrimaryCtxRetain", code);
 	bool entered = !cuda.cuCtxPushCurrent(ctx);
-	rc = find(dev, at, size, out);
+	rc = query_device(dev, at, size, out);
 	cuda_leave(entered);
 	cuda.cuDevicePrimaryCtxRelease(dev);
 	return rc;

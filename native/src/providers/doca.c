@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * doca and softdoca: DMA tasks of libdoca move the bytes, on a BlueField or in softdoca. Neither has a
- * thread of ours: the caller's submits tasks when it posts, and takes completions out of the progress
- * engine when it polls or waits; who sleeps does so on the engine's notification handle.
+ * Providers doca and softdoca: DMA tasks of libdoca move the bytes, on a BlueField or in softdoca.
+ * They have no thread: the caller's thread submits tasks when it posts, and takes completions out
+ * of the progress engine when it polls or waits. A caller that sleeps does so on the progress
+ * engine's notification handle.
  */
 #include "doca.h"
 
@@ -20,24 +21,23 @@
 #include "share/server.h"
 #include "error.h"
 
-enum { MAX_QUEUES = 1024 };
-#define LOOK_NS  10000000000ull /* how long DOCA may take to name its devices */
-#define MAX_TASK ((uint64_t)1 << 30) /* bytes: what a task counts with is 32 bits */
+#define PROBE_NS 10000000000ull /* how long DOCA may take to list its devices */
+#define MAX_TASK ((uint64_t)1 << 30) /* bytes: struct task counts in 32 bits */
 
-static bool can_move(const struct doca_devinfo *info)
+static bool dma_supported(const struct doca_devinfo *info)
 {
 	return !dg_doca.doca_dma_cap_task_memcpy_is_supported(info);
 }
 
-/* What a capability says; where this DOCA has no such question, trying will tell. */
-static bool capable(doca_error_t (*ask)(const struct doca_devinfo *, uint8_t *),
-		    const struct doca_devinfo *info)
+/* Queries a capability; true if this DOCA has no such query, and then the attempt decides. */
+static bool capability(doca_error_t (*query)(const struct doca_devinfo *, uint8_t *),
+		       const struct doca_devinfo *info)
 {
 	uint8_t yes = 0;
-	return !ask || (!ask(info, &yes) && yes);
+	return !query || (!query(info, &yes) && yes);
 }
 
-static void name_of(const struct doca_devinfo *info, char *out, size_t cap)
+static void device_name(const struct doca_devinfo *info, char *out, size_t cap)
 {
 	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE + 1] = "", ibdev[DOCA_DEVINFO_IBDEV_NAME_SIZE + 1] = "";
 	dg_doca.doca_devinfo_get_pci_addr_str(info, pci);
@@ -46,10 +46,11 @@ static void name_of(const struct doca_devinfo *info, char *out, size_t cap)
 	snprintf(out, cap, "%s%s%s", pci, ibdev[0] ? " " : "", ibdev);
 }
 
-/* The one at that address; or the first that moves bytes, else the first that can lend memory. */
-static struct doca_devinfo *choose(struct doca_devinfo **list, uint32_t n, const char *pci)
+/* Chooses the function at that address; without an address, the first one that does DMA, otherwise
+ * the first one that can export memory. */
+static struct doca_devinfo *choose_device(struct doca_devinfo **list, uint32_t n, const char *pci)
 {
-	struct doca_devinfo *lends = NULL;
+	struct doca_devinfo *exporter = NULL;
 	for (uint32_t i = 0; i < n; i++) {
 		uint8_t same = 0;
 		if (pci) {
@@ -57,51 +58,54 @@ static struct doca_devinfo *choose(struct doca_devinfo **list, uint32_t n, const
 				return list[i];
 			continue;
 		}
-		if (can_move(list[i]))
+		if (dma_supported(list[i]))
 			return list[i];
-		if (!lends && capable(dg_doca.doca_mmap_cap_is_export_pci_supported, list[i]))
-			lends = list[i];
+		if (!exporter && capability(dg_doca.doca_mmap_cap_is_export_pci_supported, list[i]))
+			exporter = list[i];
 	}
-	return lends;
+	return exporter;
 }
 
-static int none_found(enum doca_kind kind, struct doca_devinfo **list, uint32_t n, const char *pci)
+static int no_device(enum doca_kind kind, struct doca_devinfo **list, uint32_t n, const char *pci)
 {
 	char names[300] = "", name[90];
 	for (uint32_t i = 0; i < n; i++) {
 		size_t at = strlen(names);
-		name_of(list[i], name, sizeof name);
+		device_name(list[i], name, sizeof name);
 		if (at + strlen(name) + 3 < sizeof names)
 			snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", name);
 	}
 	if (n && pci)
-		return dg_fail(ENODEV, "there is no DOCA device at '%s'; there are %s", pci, names);
+		return dg_fail(ENODEV, "there is no DOCA device at '%s'; the devices are %s", pci,
+			       names);
 	if (n)
 		return dg_fail(ENODEV,
-			       "no DOCA device here does DMA or exports memory (there are %s)",
+			       "no DOCA device of this machine can do DMA or export memory (the "
+			       "devices are %s)",
 			       names);
-	return dg_fail(ENODEV, "there is no DOCA device%s",
-		       kind == DOCA_SOFT ? ": SOFTDOCA_DEVICES names none for this side"
-					 : ": is there a BlueField (lspci -d 15b3:), and may this "
-					   "user open it? DOCA needs root, or rights on "
-					   "/dev/infiniband");
+	return dg_fail(
+		ENODEV, "there is no DOCA device%s",
+		kind == DOCA_SOFT
+			? ": SOFTDOCA_DEVICES describes none for this side"
+			: ": check that there is a BlueField (lspci -d 15b3:) and that this user "
+			  "may open it (DOCA needs root, or access to /dev/infiniband)");
 }
 
-/* Opens a function, and asks what it can do. */
+/* Opens a function and queries its capabilities. */
 static int open_function(struct doca *d, struct doca_devinfo *info)
 {
 	char name[100];
-	name_of(info, name, sizeof name);
-	d->moves = can_move(info);
-	d->exports = capable(dg_doca.doca_mmap_cap_is_export_pci_supported, info);
-	d->imports = capable(dg_doca.doca_mmap_cap_is_create_from_export_pci_supported, info);
+	device_name(info, name, sizeof name);
+	d->can_dma = dma_supported(info);
+	d->can_export = capability(dg_doca.doca_mmap_cap_is_export_pci_supported, info);
+	d->can_import = capability(dg_doca.doca_mmap_cap_is_create_from_export_pci_supported, info);
 	doca_error_t e = 0;
-	if (d->moves)
+	if (d->can_dma)
 		e = dg_doca.doca_dma_cap_task_memcpy_get_max_buf_size(info, &d->max_size);
 	if (e)
 		return dg_doca_fail(0, "doca_dma_cap_task_memcpy_get_max_buf_size", e);
-	if (d->moves && !d->max_size)
-		return dg_fail(EOPNOTSUPP, "%s says that a DMA task may have 0 bytes", name);
+	if (d->can_dma && !d->max_size)
+		return dg_fail(EOPNOTSUPP, "%s reports a maximum DMA task size of 0 bytes", name);
 	if (d->max_size > MAX_TASK)
 		d->max_size = MAX_TASK;
 	e = dg_doca.doca_dev_open(info, &d->dev);
@@ -113,7 +117,7 @@ static int open_function(struct doca *d, struct doca_devinfo *info)
 	return dg_fail(-rc, "%s: %s", name, why);
 }
 
-/* Finds the function and its name; opens it, too, unless it is only looked for. */
+/* Finds the function and its name; also opens it if `open` is set. */
 static int find_function(struct doca *d, const char *pci, bool open, char *name, size_t cap)
 {
 	struct doca_devinfo **list = NULL, *info;
@@ -121,19 +125,19 @@ static int find_function(struct doca *d, const char *pci, bool open, char *name,
 	doca_error_t e = dg_doca.doca_devinfo_create_list(&list, &n);
 	if (e)
 		return dg_doca_fail(ENODEV, "doca_devinfo_create_list", e);
-	info = choose(list, n, pci);
-	int rc = info ? 0 : none_found(d->kind, list, n, pci);
+	info = choose_device(list, n, pci);
+	int rc = info ? 0 : no_device(d->kind, list, n, pci);
 	if (info)
-		name_of(info, name, cap);
+		device_name(info, name, cap);
 	if (!rc && open)
 		rc = open_function(d, info);
 	dg_doca.doca_devinfo_destroy_list(list);
 	return rc;
 }
 
-/* In a process of its own: the real libraries stay once they are loaded, and then softdoca cannot be; and
- * what fails in them is no end of this one. */
-static int look(enum doca_kind kind)
+/* Runs in a child process: once loaded, the real libraries stay, and softdoca could not be used any
+ * more; and a crash in them must not end this process. */
+static int probe_in_process(enum doca_kind kind)
 {
 	struct doca d = {.kind = kind};
 	char name[100];
@@ -141,11 +145,11 @@ static int look(enum doca_kind kind)
 	return rc ? rc : find_function(&d, NULL, false, name, sizeof name);
 }
 
-/* What comes out of fd until its end. False: it had no end in time. */
-static bool hear(int fd, char *out, size_t cap)
+/* Reads fd until its end. Returns false if that does not come within PROBE_NS. */
+static bool read_all(int fd, char *out, size_t cap)
 {
 	struct pollfd p = {fd, POLLIN, 0};
-	uint64_t end = now_ns() + LOOK_NS;
+	uint64_t end = now_ns() + PROBE_NS;
 	size_t got = 0;
 	for (uint64_t now; (now = now_ns()) < end;) {
 		ssize_t n = -1;
@@ -159,43 +163,46 @@ static bool hear(int fd, char *out, size_t cap)
 	return false;
 }
 
-/* A driver may wait for its device for ever; and of a process with threads the child of a fork may wait for
- * a lock that one of them held. */
-static int look_apart(enum doca_kind kind)
+/* Looks for a device in a child process, with a time limit: a driver may wait for its device
+ * forever, and in a process with threads the child of a fork may wait for a lock that one of them
+ * held. */
+static int probe_in_child(enum doca_kind kind)
 {
 	char why[400] = "";
 	int fds[2], status = 0;
 	if (pipe2(fds, O_CLOEXEC))
-		return dg_fail_errno("a pipe to look for DOCA with");
+		return dg_fail_errno("cannot create a pipe to look for DOCA devices");
 	pid_t pid = fork();
 	if (pid == 0) {
-		const char *text = look(kind) ? dg_last_error() : "+";
+		const char *text = probe_in_process(kind) ? dg_last_error() : "+";
 		_exit(write(fds[1], text, strlen(text)) < 0);
 	}
 	close(fds[1]);
-	bool answered = pid > 0 && hear(fds[0], why, sizeof why);
+	bool answered = pid > 0 && read_all(fds[0], why, sizeof why);
 	close(fds[0]);
 	if (pid < 0)
-		return dg_fail_errno("a process to look for DOCA with");
+		return dg_fail_errno("cannot start a process to look for DOCA devices");
 	if (!answered)
 		kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (!answered)
 		return dg_fail(ENODEV,
-			       "DOCA's libraries do not answer within %u s: does the BlueField "
-			       "(dmesg, mlxfwmanager)?",
-			       (unsigned)(LOOK_NS / 1000000000u));
+			       "DOCA's libraries did not answer within %u s: check that the "
+			       "BlueField does (dmesg, mlxfwmanager)",
+			       (unsigned)(PROBE_NS / 1000000000u));
 	if (!strcmp(why, "+"))
 		return 0;
 	return dg_fail(ENODEV, "%s",
-		       why[0] ? why : "DOCA's libraries end a process that looks for devices");
+		       why[0] ? why
+			      : "DOCA's libraries end the process that lists the devices: check "
+				"the kernel log (dmesg) and DOCA's own tools");
 }
 
 static int probe(enum doca_kind kind, bool deep)
 {
-	int rc = dg_doca_find(kind);
-	return rc || !deep ? rc : look_apart(kind);
+	int rc = dg_doca_locate(kind);
+	return rc || !deep ? rc : probe_in_child(kind);
 }
 
 static int probe_real(bool deep)
@@ -213,14 +220,14 @@ static void describe(struct dg_device *dev, const struct doca *d, const char *na
 	const char *version = dg_doca.doca_version_runtime ? dg_doca.doca_version_runtime() : "";
 	snprintf(dev->caps.engine, sizeof dev->caps.engine, "%s %s, %s",
 		 d->kind == DOCA_SOFT ? "softdoca" : "DOCA", version ? version : "", name);
-	dev->blob = d->kind == DOCA_SOFT ? "softdoca" : "doca";
+	dev->blob_provider = d->kind == DOCA_SOFT ? "softdoca" : "doca";
 	dev->registers = true;
 	dev->gpu = true;
 	dev->caps.max_size = INT64_MAX;
 	dev->caps.inline_max = 0;
 	dev->caps.spin_ns = 0;
 	dev->caps.ordered = 0;
-	dev->caps.max_queues = MAX_QUEUES;
+	dev->caps.max_queues = DOCA_MAX_QUEUES;
 }
 
 static int open_kind(enum doca_kind kind, struct dg_device *dev, const dg_device_config *cfg,
@@ -234,11 +241,11 @@ static int open_kind(enum doca_kind kind, struct dg_device *dev, const dg_device
 	struct doca *d = calloc(1, sizeof *d);
 	if (!d || !(d->scratch = aligned_alloc((size_t)page, (size_t)page))) {
 		free(d);
-		return dg_fail(ENOMEM, "no memory for a device");
+		return dg_fail(ENOMEM, "out of memory for a device");
 	}
 	d->kind = kind;
 	pthread_mutex_init(&d->lock, NULL);
-	pthread_mutex_init(&d->lanes_lock, NULL);
+	pthread_mutex_init(&d->queues_lock, NULL);
 	rc = find_function(d, cfg->pci, true, name, sizeof name);
 	if (rc)
 		goto free_device;
@@ -277,12 +284,13 @@ static void close_device(struct dg_device *dev, void *state)
 	dg_doca_map_free(d->scratch_map);
 	dg_doca.doca_dev_close(d->dev);
 	pthread_mutex_destroy(&d->lock);
-	pthread_mutex_destroy(&d->lanes_lock);
+	pthread_mutex_destroy(&d->queues_lock);
 	free(d->scratch);
 	free(d);
 }
 
-/* The same code over two libraries, each under its own name: no label ever says one for the other. */
+/* The same code with two libraries, each under its own name, so that a result always names the
+ * right one. */
 #define DOCA_OPS                                                                   \
 	.close = close_device, .attach = dg_doca_attach, .detach = dg_doca_detach, \
 	.doorbell = dg_doca_doorbell, .poll = dg_doca_poll, .arm = dg_doca_arm,    \

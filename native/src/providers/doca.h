@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the providers doca and softdoca share. */
+/* Internal interface of the providers doca and softdoca. */
 #ifndef DG_DOCA_H
 #define DG_DOCA_H
 
@@ -8,125 +8,128 @@
 #include "region.h"
 
 enum {
-	GROUP = 16, /* completions that share a stamp */
-	NO_FLIGHT = UINT16_MAX, /* of a task: it is all of its operation */
+	DOCA_MAX_QUEUES = 1024, /* per device */
+	STAMP_GROUP = 16, /* completions that share a stamp */
+	NO_GROUP = UINT16_MAX, /* of a task that is its whole operation */
 	NO_REGION = UINT32_MAX,
-	NO_SLOT = UINT32_MAX, /* of a flight: nobody waits for its completion */
+	NO_SLOT = UINT32_MAX, /* of a task group without a completion */
 };
 
 /* An open device: one function of a BlueField, or of softdoca. */
 struct doca {
 	enum doca_kind kind;
 	struct doca_dev *dev;
-	bool moves, exports, imports; /* as its capabilities say */
-	uint64_t max_size; /* bytes of a task */
-	pthread_mutex_t lock; /* dev, and the maps: DOCA's objects are for one thread at a time */
-	void *scratch; /* a page; tasks are made over it, before they have work */
+	bool can_dma, can_export, can_import; /* capabilities */
+	uint64_t max_size; /* largest task in bytes */
+	pthread_mutex_t lock; /* guards dev and the maps: DOCA's objects are not thread-safe */
+	void *scratch; /* a page; tasks are allocated over it, before they have work */
 	struct doca_mmap *scratch_map;
-	pthread_mutex_t lanes_lock;
-	struct lane *lanes;
-	uint32_t n_lanes;
+	pthread_mutex_t queues_lock;
+	struct doca_queue *queues;
+	uint32_t n_queues;
 };
 
-/* What a region has of this provider. */
+/* A region's provider_state. */
 struct doca_mapped {
 	struct doca_mmap *mmap;
-	struct doca_mmap *
-		readonly; /* for a read-only export of memory that may be written; NULL: none yet */
-	int fd; /* of a dma-buf, or -1 */
-	uint64_t offset; /* in it */
-	bool by_address; /* GPU memory that DOCA took by its address, not by its dma-buf */
+	struct doca_mmap *readonly; /* for read-only exports of writable memory; NULL: none yet */
+	int fd; /* dma-buf, or -1 */
+	uint64_t offset; /* in the dma-buf */
+	bool by_address; /* GPU memory that DOCA accepted by its address, not as a dma-buf */
 };
 
-/* A DOCA task with its two buffers, each over a whole region; used again and again. */
+/* A reusable DOCA task with its two buffers, each over a whole region. */
 struct task {
 	_Alignas(64) struct doca_task *task;
 	struct doca_dma_task_memcpy *memcpy;
-	struct doca_buf *buf[2]; /* over the local and the remote region */
-	uint32_t region[2]; /* table indices of what they are over, or NO_REGION */
+	struct doca_buf *buf[2]; /* of the local and the remote region */
+	uint32_t region[2]; /* region table indices of the two, or NO_REGION */
 	uint32_t slot, size;
-	uint16_t flight;
-	uint8_t op; /* which of the two is the source */
+	uint16_t task_group;
+	uint8_t op; /* direction that the buffers are set up for */
 };
 
-/* An operation of several tasks, or a chain. Its slot completes when `left` is 0. */
-struct flight {
-	uint32_t left; /* tasks, and one while more may come */
+/* The tasks of a chain, or of an operation of several tasks. Its slot completes when `left` is
+ * 0. */
+struct task_group {
+	uint32_t left; /* tasks in flight, plus 1 while more may be submitted */
 	uint32_t slot;
 	int status;
 };
 
-/* A queue's far end: a progress engine with one DMA context. */
-struct lane {
+/* The provider's end of a queue: a progress engine with one DMA context. */
+struct doca_queue {
 	struct doca *d;
 	struct dg_pipe *p;
-	struct lane *next;
+	struct doca_queue *next;
 	struct doca_pe *pe;
 	struct doca_dma *dma;
 	struct doca_ctx *ctx;
 	struct doca_buf_inventory *inventory;
 	struct doca_buf *scratch[2];
 	int handle, epoll_fd;
-	bool requested; /* a notification */
-	/* Of tasks and flights all memory is there from the start; the free ones are on stacks. */
+	bool requested; /* a notification was requested */
+	/* All tasks and groups are allocated at the start; the free ones are on stacks. */
 	struct task *tasks, **free;
 	uint32_t n_tasks, n_free;
-	struct flight *flights;
-	uint16_t *free_flights;
-	uint32_t n_free_flights;
-	/* Under way. */
+	struct task_group *groups;
+	uint16_t *free_groups;
+	uint32_t n_free_groups;
+	/* In flight. */
 	uint32_t in_flight; /* tasks */
 	uint64_t bytes;
-	struct task *
-		held; /* the last one, not given to DOCA yet: the last of a batch is submitted otherwise */
-	struct flight *open; /* of the operation or chain in hand */
-	bool begun; /* the operation at sq_head */
-	/* Ended, and not published yet. */
+	struct task *pending_task; /* not yet given to DOCA: a batch's last task has its own flag */
+	struct task_group *open_group; /* of the current operation or chain */
+	bool started; /* the operation at sq_head */
+	/* Ended, and not yet published. */
 	struct dg_gates gates;
-	uint32_t n_done, done[GROUP];
-	uint64_t looked_ns; /* when it was last looked at whether something has ended */
-	bool first, late; /* of the stamps of one look */
+	uint32_t n_done, done[STAMP_GROUP];
+	uint64_t last_poll_ns;
+	bool first,
+		late; /* first: no stamp of this poll yet; late: the stamps of this poll are late */
 	/* After an error that stopped the context. */
 	bool broken, dead;
 	bool closing; /* what fails now is FLUSHED */
-	uint32_t *counted; /* not NULL: tasks end by counting here, and in no other way */
-	/* Inside: the owner of the queue stores busy and then looks at wanted; who unmaps a region stores
-	 * wanted and then looks at busy. Forbidden: both go on. See ring.h for the same shape. */
+	uint32_t *completed_count; /* if not NULL, a task that ends is only counted here */
+	/* Mutual exclusion of the queue's user and a thread that unmaps a region: the user stores
+	 * busy and then loads region_waiting; the other stores region_waiting and then loads busy.
+	 * Forbidden outcome: both proceed. The argument is that of the sleeping protocol in
+	 * ring.h. */
 	_Alignas(64) atomic_uint busy;
-	atomic_uint wanted;
+	atomic_uint region_waiting;
 };
 
 /* doca_map.c */
 int dg_doca_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
-		struct dg_hot *hot);
+		struct dg_region_entry *entry);
 void dg_doca_unmap(struct dg_device *dev, void *state, struct dg_region *r);
 int dg_doca_export(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,
 		   struct dg_descriptor *out);
-/* A started map of [addr, addr + size) of this process, for d. */
+/* Creates and starts a map of [addr, addr + size) of this process for d. */
 int dg_doca_map_new(struct doca *d, void *addr, uint64_t size, uint32_t permissions,
 		    struct doca_mmap **out);
 void dg_doca_map_free(struct doca_mmap *map);
 
-/* doca_copy.c: the data path, from within the lane. */
-/* Gives DOCA what is in the submission ring, as far as there is room. */
-void dg_doca_submit(struct lane *l);
-/* Takes all completions that are there, and goes on. */
-void dg_doca_progress(struct lane *l);
-/* Ends without a task, as `status`, what is still in the ring. */
-void dg_doca_flush(struct lane *l, int status);
-/* Publishes what has ended. */
-void dg_doca_publish(struct lane *l);
-/* The callbacks of the lane's context. */
-void dg_doca_ended(struct doca_dma_task_memcpy *task, union doca_data task_data,
-		   union doca_data ctx_data);
-void dg_doca_failed(struct doca_dma_task_memcpy *task, union doca_data task_data,
-		    union doca_data ctx_data);
-/* As dg_ops.direct. */
-int dg_doca_run(struct lane *l, const struct dg_op *op);
-/* Puts op's regions and direction into t. 0, or -EIO. */
-int dg_doca_bind(struct lane *l, struct task *t, const struct dg_op *op);
+/* doca_copy.c: the data path. Called between enter() and leave() of doca_context.c. */
+/* Submits operations of the submission ring as tasks, as long as there is room. */
+void dg_doca_submit(struct doca_queue *q);
+/* Takes all available completions, then submits more. */
+void dg_doca_progress(struct doca_queue *q);
+/* Completes what is still in the submission ring with `status`. */
+void dg_doca_flush(struct doca_queue *q, int status);
+/* Publishes the completions of ended operations. */
+void dg_doca_publish(struct doca_queue *q);
+/* DOCA's callbacks for tasks of the context. */
+void dg_doca_task_completed(struct doca_dma_task_memcpy *task, union doca_data task_data,
+			    union doca_data ctx_data);
+void dg_doca_task_failed(struct doca_dma_task_memcpy *task, union doca_data task_data,
+			 union doca_data ctx_data);
+/* dg_ops.direct. */
+int dg_doca_run(struct doca_queue *q, const struct dg_op *op);
+/* Sets the buffers and the direction of t for op. Returns 0 or -EIO. */
+int dg_doca_bind(struct doca_queue *q, struct task *t, const struct dg_op *op);
 
-/* doca_lane.c */
+/* doca_context.c */
 int dg_doca_attach(struct dg_device *dev, void *state, struct dg_pipe *p);
 void dg_doca_detach(struct dg_device *dev, struct dg_pipe *p);
 int dg_doca_arm(struct dg_device *dev, struct dg_pipe *p);
@@ -135,17 +138,18 @@ void dg_doca_poll(struct dg_device *dev, struct dg_pipe *p);
 int dg_doca_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
 int dg_doca_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op, uint32_t count,
 		 uint32_t window, uint64_t *samples_ns);
-/* Every lane gives up its buffers over the region with this index. */
-void dg_doca_forget(struct doca *d, uint32_t region);
-/* Starts the context, and waits until it runs. 0, or a negative errno. */
-int dg_doca_start(struct lane *l);
-/* The tasks that nobody has under way, made or freed. 0, or a negative errno. */
-int dg_doca_tasks_new(struct lane *l);
-void dg_doca_tasks_free(struct lane *l);
+/* Has every queue release its buffers over the region with this index. */
+void dg_doca_release_region(struct doca *d, uint32_t region);
+/* Starts the context and waits until it runs. Returns 0 or a negative errno. */
+int dg_doca_start(struct doca_queue *q);
+/* Allocates or frees the tasks that are not in flight. The first returns 0 or a negative errno. */
+int dg_doca_tasks_new(struct doca_queue *q);
+void dg_doca_tasks_free(struct doca_queue *q);
 
-static inline struct dg_op *lane_op(struct lane *l)
+/* Returns the operation at sq_head, or NULL. */
+static inline struct dg_op *next_op(struct doca_queue *q)
 {
-	struct dg_pipe *p = l->p;
+	struct dg_pipe *p = q->p;
 	return sq_has(p, p->sq_head) ? sq_entry(p, p->sq_head) : NULL;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Finding and loading DOCA's libraries, and what to do where they cannot be used. */
+/* Finding and loading DOCA's libraries, and the errors of doing so. */
 #include "doca_api.h"
 
 #include <dlfcn.h>
@@ -19,20 +19,21 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool loaded;
 static enum doca_kind loaded_kind;
 
-/* Where DOCA's packages put them: it is not always a folder that the loader looks in by itself. */
+/* Where DOCA's packages install the libraries; the loader does not always search this folder. */
 #if defined(__aarch64__)
 #define DOCA_FOLDER "/opt/mellanox/doca/lib/aarch64-linux-gnu"
 #else
 #define DOCA_FOLDER "/opt/mellanox/doca/lib/x86_64-linux-gnu"
 #endif
-#define INSTALL                                                                                \
-	"install DOCA: on a BlueField it is part of the image (bfb); on the host the package " \
-	"doca-sdk-dma, or doca-all, of NVIDIA's DOCA-Host repository"
+#define INSTALL                                                                              \
+	"install DOCA: on a BlueField it is part of the image (bfb), on the host it is the " \
+	"package doca-sdk-dma or doca-all of NVIDIA's DOCA-Host repository"
 
 static const char *const versions[] = {".so.3", ".so.2", ".so"};
 enum { N_VERSIONS = sizeof versions / sizeof versions[0] };
 
-/* $SOFTDOCA_LIB, else beside this code: _softdoca/lib. */
+/* Finds the folder of softdoca's libraries: $SOFTDOCA_LIB, otherwise _softdoca/lib next to this
+ * code. */
 static int soft_folder(char *out, size_t cap)
 {
 	Dl_info self;
@@ -45,14 +46,14 @@ static int soft_folder(char *out, size_t cap)
 	if (said && *said)
 		return dg_fail(ENODEV, "SOFTDOCA_LIB is '%s'; it must be an absolute path", said);
 	if (!dladdr(&dg_doca, &self) || !realpath(self.dli_fname, real))
-		return dg_fail(ENODEV, "where dgkit's own library lies cannot be told: set "
-				       "SOFTDOCA_LIB to the folder with softdoca's libraries");
+		return dg_fail(ENODEV, "the folder of dgkit's own library could not be found: set "
+				       "SOFTDOCA_LIB to the folder of softdoca's libraries");
 	char *slash = strrchr(real, '/');
 	snprintf(out, cap, "%.*s/_softdoca/lib", (int)(slash - real), real);
 	return 0;
 }
 
-/* Where the i-th attempt for lib<name> is, or "" past the last. */
+/* Writes the path of the i-th attempt to load lib<name> to out, "" past the last one. */
 static void attempt(enum doca_kind kind, const char *folder, const char *name, unsigned i,
 		    char *out, size_t cap)
 {
@@ -65,7 +66,7 @@ static void attempt(enum doca_kind kind, const char *folder, const char *name, u
 		snprintf(out, cap, DOCA_FOLDER "/lib%s%s", name, versions[i - N_VERSIONS]);
 }
 
-/* Whether the loader's cache has a library of this name: it holds the paths of what it would find. */
+/* Whether the loader's cache, which lists the paths of libraries, has one of this name. */
 static bool in_cache(const char *file)
 {
 	FILE *f = fopen("/etc/ld.so.cache", "re");
@@ -95,30 +96,29 @@ static bool in_path(const char *list, const char *file)
 	return false;
 }
 
-static int not_here(enum doca_kind kind, const char *tried, const char *why)
+static int libraries_missing(enum doca_kind kind, const char *tried, const char *why)
 {
 	if (kind == DOCA_SOFT)
-		return dg_fail(
-			ENODEV,
-			"softdoca cannot be loaded (%s): it is built with dgkit; SOFTDOCA_LIB "
-			"names another folder for its libraries",
-			why);
-	return dg_fail(ENODEV, "DOCA's libraries are not here (tried %s%s%s): " INSTALL, tried,
+		return dg_fail(ENODEV,
+			       "softdoca cannot be loaded (%s): reinstall dgkit, which includes "
+			       "it, or set SOFTDOCA_LIB to the folder of its libraries",
+			       why);
+	return dg_fail(ENODEV, "DOCA's libraries were not found (tried %s%s%s): " INSTALL, tried,
 		       why[0] ? "; " : "", why);
 }
 
 static int other_is_loaded(enum doca_kind kind)
 {
 	return dg_fail(ENODEV,
-		       "this process has loaded %s, and can have only one of DOCA's libraries and "
-		       "softdoca: open %s in another process",
+		       "this process has loaded %s, and a process can load only one of DOCA's "
+		       "libraries and softdoca: open %s in another process",
 		       kind == DOCA_SOFT ? "DOCA's libraries" : "softdoca",
 		       kind == DOCA_SOFT ? "Device('softdoca')" : "Device('doca')");
 }
 
 #define TRIED "libdoca_common.so.3, .so.2, .so, also in " DOCA_FOLDER
 
-int dg_doca_find(enum doca_kind kind)
+int dg_doca_locate(enum doca_kind kind)
 {
 	char folder[PATH_MAX - 32] = "", at[PATH_MAX];
 	pthread_mutex_lock(&lock);
@@ -134,7 +134,7 @@ int dg_doca_find(enum doca_kind kind)
 	for (unsigned i = 0;; i++) {
 		attempt(kind, folder, "doca_common", i, at, sizeof at);
 		if (!at[0])
-			return not_here(kind, TRIED, kind == DOCA_SOFT ? folder : "");
+			return libraries_missing(kind, TRIED, kind == DOCA_SOFT ? folder : "");
 		const char *file = strrchr(at, '/') ? strrchr(at, '/') + 1 : at;
 		if (at[0] == '/' ? !access(at, R_OK)
 				 : in_path(getenv("LD_LIBRARY_PATH"), file) || in_cache(file))
@@ -142,7 +142,7 @@ int dg_doca_find(enum doca_kind kind)
 	}
 }
 
-/* The library, or NULL with the loader's last word in `why`. */
+/* Loads a library. Returns NULL with the loader's most helpful message in `why`. */
 static void *open_library(enum doca_kind kind, const char *folder, const char *name, char *why,
 			  size_t cap)
 {
@@ -155,22 +155,22 @@ static void *open_library(enum doca_kind kind, const char *folder, const char *n
 		if (lib)
 			return lib;
 		const char *said = dlerror();
-		/* That a file is missing says less than why one that is there does not load. */
+		/* "No such file" is less helpful than why an existing library does not load. */
 		if (!why[0] || !strstr(said, "No such file"))
 			snprintf(why, cap, "%s", said);
 	}
 }
 
-/* A library of the other kind, by way of LD_LIBRARY_PATH or because somebody has loaded it. */
+/* Detects a library of the other kind, found through LD_LIBRARY_PATH or already loaded by the
+ * program. */
 static int wrong_kind(enum doca_kind kind, void *common, void *dma)
 {
 	void *arena = dlsym(common, "softdoca_arena");
 	if (kind == DOCA_REAL && arena)
-		return dg_fail(ENODEV,
-			       "the libdoca_common that the loader finds is softdoca's, a "
-			       "software DPU: ask for it by its name, Device('softdoca'), or "
-			       "take its folder off LD_LIBRARY_PATH");
-	/* Through its dependencies: both must have the same libdoca_common. */
+		return dg_fail(ENODEV, "the libdoca_common that the loader finds is softdoca's, a "
+				       "software DPU: open it by its name, Device('softdoca'), or "
+				       "remove its folder from LD_LIBRARY_PATH");
+	/* dlsym() searches dependencies: both libraries must use the same libdoca_common. */
 	if (dlsym(dma, "softdoca_arena") != arena || (kind == DOCA_SOFT && !arena))
 		return other_is_loaded(kind);
 	return 0;
@@ -178,11 +178,11 @@ static int wrong_kind(enum doca_kind kind, void *common, void *dma)
 
 static int take_functions(void *common, void *dma)
 {
-	const char *lacks = NULL;
-#define DOCA_TAKE(lib, name, needed)                                             \
-	do {                                                                     \
-		dg_doca.name = (__typeof__(name) *)(uintptr_t)dlsym(lib, #name); \
-		lacks = !dg_doca.name && (needed) && !lacks ? #name : lacks;     \
+	const char *missing = NULL;
+#define DOCA_TAKE(lib, name, needed)                                               \
+	do {                                                                       \
+		dg_doca.name = (__typeof__(name) *)(uintptr_t)dlsym(lib, #name);   \
+		missing = !dg_doca.name && (needed) && !missing ? #name : missing; \
 	} while (0);
 #define FROM_COMMON(name, needed) DOCA_TAKE(common, name, needed)
 #define FROM_DMA(name, needed)    DOCA_TAKE(dma, name, needed)
@@ -190,11 +190,11 @@ static int take_functions(void *common, void *dma)
 	DOCA_DMA_FUNCTIONS(FROM_DMA)
 	dg_doca.softdoca_last_refusal =
 		(const char *(*)(void))(uintptr_t)dlsym(common, "softdoca_last_refusal");
-	return lacks ? dg_fail(ENODEV,
-			       "the DOCA here is older than 2.5, or not DOCA (it has no %s): "
-			       "install a newer one",
-			       lacks)
-		     : 0;
+	return missing ? dg_fail(ENODEV,
+				 "the installed DOCA is older than 2.5, or is not DOCA (it has no "
+				 "%s): install a newer one",
+				 missing)
+		       : 0;
 }
 
 void dg_softdoca_join(void *share_pins)
@@ -214,14 +214,14 @@ static int load(enum doca_kind kind)
 	if (common)
 		dma = open_library(kind, folder, "doca_dma", why, sizeof why);
 	rc = dma ? wrong_kind(kind, common, dma)
-		 : not_here(kind, common ? "libdoca_dma.so.3, .so.2, .so" : TRIED, why);
+		 : libraries_missing(kind, common ? "libdoca_dma.so.3, .so.2, .so" : TRIED, why);
 	if (!rc)
 		rc = take_functions(common, dma);
 	if (!rc) {
 		dg_softdoca_join(dlsym(common, "softdoca_share_pins"));
 		return 0;
 	}
-	/* Nothing was called in them. */
+	/* No function of theirs was called, so they can be unloaded. */
 	if (dma)
 		dlclose(dma);
 	if (common)
@@ -267,7 +267,7 @@ static int errno_of(doca_error_t e)
 
 int dg_doca_fail(int err, const char *what, doca_error_t e)
 {
-	/* softdoca says why; of the real libraries the log does. */
+	/* softdoca reports the reason; the real libraries only write it to their log. */
 	const char *why = dg_doca.softdoca_last_refusal ? dg_doca.softdoca_last_refusal() : "";
 	return dg_fail(err ? err : errno_of(e), "%s: %s (%s)", what, dg_doca.doca_error_get_name(e),
 		       why[0] ? why : dg_doca.doca_error_get_descr(e));

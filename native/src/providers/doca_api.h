@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the providers doca and softdoca need of libdoca_common and libdoca_dma. The types are those of
- * softdoca's headers; the functions are taken by dlsym at run time, never by a version: dgkit builds
- * without DOCA. A process has one of the two: the real libraries, or softdoca's.
+ * The parts of libdoca_common and libdoca_dma that the providers doca and softdoca use. The types
+ * are those of softdoca's headers; the functions are looked up at run time with dlsym, without
+ * symbol versions, so dgkit builds without DOCA. A process loads either the real libraries or
+ * softdoca's, never both.
  */
 #ifndef DG_DOCA_API_H
 #define DG_DOCA_API_H
@@ -15,7 +16,8 @@
 #include "doca_mmap.h"
 #include "doca_version.h"
 
-/* X(name, whether dgkit needs it). Those that DOCA 2.5 has as experimental, or not at all, may lack. */
+/* X(name, whether dgkit requires it). Functions that are experimental or missing in DOCA 2.5 are
+ * optional. */
 #define DOCA_COMMON_FUNCTIONS(X)                                \
 	X(doca_error_get_name, 1)                               \
 	X(doca_error_get_descr, 1)                              \
@@ -84,16 +86,16 @@ struct dg_doca_api {
 	const char *(*softdoca_last_refusal)(void); /* NULL in the real libraries */
 };
 
-/* Filled by dg_doca_load(). */
+/* Valid after dg_doca_load(). */
 extern struct dg_doca_api dg_doca;
 
 enum doca_kind { DOCA_REAL, DOCA_SOFT };
 
-/* Loads the libraries of that kind, for good. 0, or -ENODEV and why. */
+/* Loads the libraries of that kind; they are never unloaded. Errors: ENODEV with the reason. */
 int dg_doca_load(enum doca_kind kind);
-/* As far as it can be told without loading them. 0, or -ENODEV and what is missing. */
-int dg_doca_find(enum doca_kind kind);
-/* dg_fail(err, "WHAT: DOCA_ERROR_NAME (why)"); err 0: the errno that fits. */
+/* Looks for the libraries without loading them. Errors: ENODEV with what is missing. */
+int dg_doca_locate(enum doca_kind kind);
+/* dg_fail(err, "WHAT: DOCA_ERROR_NAME (reason)"); err 0: the errno that corresponds to e. */
 int dg_doca_fail(int err, const char *what, doca_error_t e);
 
 #endif

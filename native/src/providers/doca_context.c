@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A queue's DMA context: made, waited for, lent to whoever unmaps a region, and ended. */
+/* A queue's DMA context: creating, starting and stopping it, and excluding its user while a region
+ * is unmapped. */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -13,241 +14,244 @@
 
 enum {
 	TASKS_MAX = 1024,
-	LANES_MAX = 1024,
-	LOOKS = 64, /* of the bare loop, between two looks at the clock */
+	POLLS = 64, /* of bare_loop(), between two readings of the clock */
 };
 #define STATE_NS 5000000000ull /* how long a context may take to start, or to stop */
 
-static void enter(struct lane *l)
+static void enter(struct doca_queue *q)
 {
 	for (;;) {
-		publish_seq(&l->busy, 1);
-		if (__builtin_expect(!atomic_load_explicit(&l->wanted, memory_order_seq_cst), 1))
+		publish_seq(&q->busy, 1);
+		if (__builtin_expect(
+			    !atomic_load_explicit(&q->region_waiting, memory_order_seq_cst), 1))
 			return;
-		atomic_store_explicit(&l->busy, 0, memory_order_release);
-		while (atomic_load_explicit(&l->wanted, memory_order_acquire))
+		atomic_store_explicit(&q->busy, 0, memory_order_release);
+		while (atomic_load_explicit(&q->region_waiting, memory_order_acquire))
 			cpu_relax();
 	}
 }
 
-static void leave(struct lane *l)
+static void leave(struct doca_queue *q)
 {
-	/* Release: who wants the lane sees all that was done in it. */
-	atomic_store_explicit(&l->busy, 0, memory_order_release);
+	/* Release: a thread that waits for the queue sees everything done in it. */
+	atomic_store_explicit(&q->busy, 0, memory_order_release);
 }
 
-static void forget_in(struct lane *l, uint32_t region)
+static void release_in_queue(struct doca_queue *q, uint32_t region)
 {
-	atomic_store_explicit(&l->wanted, 1, memory_order_seq_cst);
+	atomic_store_explicit(&q->region_waiting, 1, memory_order_seq_cst);
 	dg_sleeper_barrier();
-	while (atomic_load_explicit(&l->busy, memory_order_seq_cst))
+	while (atomic_load_explicit(&q->busy, memory_order_seq_cst))
 		cpu_relax();
-	/* None of them is under way: the region's gate is quiet. Under the device's lock, as a buffer's end
-	 * counts in its map, where other queues take and give back theirs. */
-	pthread_mutex_lock(&l->d->lock);
-	for (uint32_t i = 0; i < l->n_tasks; i++)
+	/* None of these buffers is in flight, as the region's gate is quiet. The device's lock is
+	 * needed because releasing a buffer changes a counter of its map, which other queues
+	 * change, too. */
+	pthread_mutex_lock(&q->d->lock);
+	for (uint32_t i = 0; i < q->n_tasks; i++)
 		for (int side = 0; side < 2; side++)
-			if (l->tasks[i].region[side] == region) {
-				dg_doca.doca_buf_dec_refcount(l->tasks[i].buf[side], NULL);
-				l->tasks[i].region[side] = NO_REGION;
+			if (q->tasks[i].region[side] == region) {
+				dg_doca.doca_buf_dec_refcount(q->tasks[i].buf[side], NULL);
+				q->tasks[i].region[side] = NO_REGION;
 			}
-	pthread_mutex_unlock(&l->d->lock);
-	atomic_store_explicit(&l->wanted, 0, memory_order_release);
+	pthread_mutex_unlock(&q->d->lock);
+	atomic_store_explicit(&q->region_waiting, 0, memory_order_release);
 }
 
-void dg_doca_forget(struct doca *d, uint32_t region)
+void dg_doca_release_region(struct doca *d, uint32_t region)
 {
-	pthread_mutex_lock(&d->lanes_lock);
-	for (struct lane *l = d->lanes; l; l = l->next)
-		forget_in(l, region);
-	pthread_mutex_unlock(&d->lanes_lock);
+	pthread_mutex_lock(&d->queues_lock);
+	for (struct doca_queue *q = d->queues; q; q = q->next)
+		release_in_queue(q, region);
+	pthread_mutex_unlock(&d->queues_lock);
 }
 
-static enum doca_ctx_states state_of(struct lane *l)
+static enum doca_ctx_states state_of(struct doca_queue *q)
 {
 	enum doca_ctx_states state = DOCA_CTX_STATE_IDLE;
-	dg_doca.doca_ctx_get_state(l->ctx, &state);
+	dg_doca.doca_ctx_get_state(q->ctx, &state);
 	return state;
 }
 
-int dg_doca_start(struct lane *l)
+int dg_doca_start(struct doca_queue *q)
 {
 	uint64_t deadline = now_ns() + STATE_NS;
-	doca_error_t e = dg_doca.doca_ctx_start(l->ctx);
+	doca_error_t e = dg_doca.doca_ctx_start(q->ctx);
 	if (e && e != DOCA_ERROR_IN_PROGRESS)
 		return dg_doca_fail(0, "doca_ctx_start", e);
-	while (state_of(l) != DOCA_CTX_STATE_RUNNING) {
-		dg_doca.doca_pe_progress(l->pe);
+	while (state_of(q) != DOCA_CTX_STATE_RUNNING) {
+		dg_doca.doca_pe_progress(q->pe);
 		if (now_ns() > deadline)
-			return dg_fail(ETIMEDOUT, "a DMA context does not start");
+			return dg_fail(ETIMEDOUT, "a DMA context did not start within %u s",
+				       (unsigned)(STATE_NS / 1000000000u));
 	}
 	return 0;
 }
 
-static bool stop(struct lane *l)
+static bool stop(struct doca_queue *q)
 {
 	uint64_t deadline = now_ns() + STATE_NS;
-	dg_doca.doca_ctx_stop(l->ctx);
+	dg_doca.doca_ctx_stop(q->ctx);
 	do {
-		while (dg_doca.doca_pe_progress(l->pe))
+		while (dg_doca.doca_pe_progress(q->pe))
 			;
-		dg_doca_tasks_free(l); /* until the last is freed it does not stop */
-		if (state_of(l) == DOCA_CTX_STATE_IDLE)
+		dg_doca_tasks_free(q); /* the context does not stop before its last task is freed */
+		if (state_of(q) == DOCA_CTX_STATE_IDLE)
 			return true;
 	} while (now_ns() < deadline);
 	return false;
 }
 
-int dg_doca_tasks_new(struct lane *l)
+int dg_doca_tasks_new(struct doca_queue *q)
 {
-	for (uint32_t i = 0; i < l->n_free; i++) {
-		struct task *t = l->free[i];
+	for (uint32_t i = 0; i < q->n_free; i++) {
+		struct task *t = q->free[i];
 		union doca_data data = {.ptr = t};
 		if (t->memcpy)
 			continue;
 		doca_error_t e = dg_doca.doca_dma_task_memcpy_alloc_init(
-			l->dma, l->scratch[0], l->scratch[1], data, &t->memcpy);
+			q->dma, q->scratch[0], q->scratch[1], data, &t->memcpy);
 		if (e)
 			return dg_doca_fail(0, "doca_dma_task_memcpy_alloc_init", e);
 		t->task = dg_doca.doca_dma_task_memcpy_as_task(t->memcpy);
-		t->op = UINT8_MAX; /* so that it is bound before it is used */
+		t->op = UINT8_MAX; /* invalid, so that the task is bound before its first use */
 	}
 	return 0;
 }
 
-void dg_doca_tasks_free(struct lane *l)
+void dg_doca_tasks_free(struct doca_queue *q)
 {
-	for (uint32_t i = 0; i < l->n_free; i++) {
-		if (l->free[i]->memcpy)
-			dg_doca.doca_task_free(l->free[i]->task);
-		l->free[i]->memcpy = NULL;
+	for (uint32_t i = 0; i < q->n_free; i++) {
+		if (q->free[i]->memcpy)
+			dg_doca.doca_task_free(q->free[i]->task);
+		q->free[i]->memcpy = NULL;
 	}
 }
 
-static int alloc(struct lane *l, uint32_t n)
+static int alloc(struct doca_queue *q, uint32_t n)
 {
-	l->tasks = aligned_alloc(64, sizeof *l->tasks * n);
-	l->free = calloc(n, sizeof *l->free);
-	l->flights = calloc(n + 1, sizeof *l->flights);
-	l->free_flights = calloc(n + 1, sizeof *l->free_flights);
-	if (!l->tasks || !l->free || !l->flights || !l->free_flights)
-		return dg_fail(ENOMEM, "no memory for a queue of %u tasks", n);
-	memset(l->tasks, 0, sizeof *l->tasks * n);
+	q->tasks = aligned_alloc(64, sizeof *q->tasks * n);
+	q->free = calloc(n, sizeof *q->free);
+	q->groups = calloc(n + 1, sizeof *q->groups);
+	q->free_groups = calloc(n + 1, sizeof *q->free_groups);
+	if (!q->tasks || !q->free || !q->groups || !q->free_groups)
+		return dg_fail(ENOMEM, "out of memory for a queue of %u tasks", n);
+	memset(q->tasks, 0, sizeof *q->tasks * n);
 	for (uint32_t i = 0; i < n; i++) {
-		l->free[i] = &l->tasks[n - 1 - i];
-		l->tasks[i].region[0] = l->tasks[i].region[1] = NO_REGION;
+		q->free[i] = &q->tasks[n - 1 - i];
+		q->tasks[i].region[0] = q->tasks[i].region[1] = NO_REGION;
 	}
 	for (uint32_t i = 0; i <= n; i++)
-		l->free_flights[i] = (uint16_t)(n - i);
-	l->n_tasks = l->n_free = n;
-	l->n_free_flights = n + 1;
+		q->free_groups[i] = (uint16_t)(n - i);
+	q->n_tasks = q->n_free = n;
+	q->n_free_groups = n + 1;
 	return 0;
 }
 
-/* The context, up to where it runs. */
-static int make_context(struct lane *l)
+/* Creates the progress engine and the context, and starts the context. */
+static int make_context(struct doca_queue *q)
 {
-	struct doca *d = l->d;
-	union doca_data data = {.ptr = l};
-	uint32_t n = l->p->mask + 1 < TASKS_MAX ? l->p->mask + 1 : TASKS_MAX, most = 0;
+	struct doca *d = q->d;
+	union doca_data data = {.ptr = q};
+	uint32_t n = q->p->mask + 1 < TASKS_MAX ? q->p->mask + 1 : TASKS_MAX, most = 0;
 	const char *what = "doca_pe_create";
-	doca_error_t e = dg_doca.doca_pe_create(&l->pe);
+	doca_error_t e = dg_doca.doca_pe_create(&q->pe);
 	if (!e)
-		what = "doca_dma_create", e = dg_doca.doca_dma_create(d->dev, &l->dma);
+		what = "doca_dma_create", e = dg_doca.doca_dma_create(d->dev, &q->dma);
 	if (e)
 		return dg_doca_fail(0, what, e);
-	l->ctx = dg_doca.doca_dma_as_ctx(l->dma);
+	q->ctx = dg_doca.doca_dma_as_ctx(q->dma);
 	if (dg_doca.doca_dma_cap_get_max_num_tasks &&
-	    !dg_doca.doca_dma_cap_get_max_num_tasks(l->dma, &most) && most && most < n)
+	    !dg_doca.doca_dma_cap_get_max_num_tasks(q->dma, &most) && most && most < n)
 		n = most;
-	int rc = alloc(l, n);
+	int rc = alloc(q, n);
 	if (rc)
 		return rc;
 	what = "doca_dma_task_memcpy_set_conf";
-	e = dg_doca.doca_dma_task_memcpy_set_conf(l->dma, dg_doca_ended, dg_doca_failed, n);
+	e = dg_doca.doca_dma_task_memcpy_set_conf(q->dma, dg_doca_task_completed,
+						  dg_doca_task_failed, n);
 	if (!e)
-		what = "doca_ctx_set_user_data", e = dg_doca.doca_ctx_set_user_data(l->ctx, data);
+		what = "doca_ctx_set_user_data", e = dg_doca.doca_ctx_set_user_data(q->ctx, data);
 	if (!e)
-		what = "doca_pe_connect_ctx", e = dg_doca.doca_pe_connect_ctx(l->pe, l->ctx);
-	return e ? dg_doca_fail(0, what, e) : dg_doca_start(l);
+		what = "doca_pe_connect_ctx", e = dg_doca.doca_pe_connect_ctx(q->pe, q->ctx);
+	return e ? dg_doca_fail(0, what, e) : dg_doca_start(q);
 }
 
-static int make_tasks(struct lane *l)
+static int make_tasks(struct doca_queue *q)
 {
 	const char *what = "doca_buf_inventory_create";
-	doca_error_t e = dg_doca.doca_buf_inventory_create(2 * l->n_tasks + 2, &l->inventory);
+	doca_error_t e = dg_doca.doca_buf_inventory_create(2 * q->n_tasks + 2, &q->inventory);
 	if (!e)
 		what = "doca_buf_inventory_start",
-		e = dg_doca.doca_buf_inventory_start(l->inventory);
+		e = dg_doca.doca_buf_inventory_start(q->inventory);
 	for (int i = 0; i < 2 && !e; i++) {
 		what = "doca_buf_inventory_buf_get_by_args";
-		e = dg_doca.doca_buf_inventory_buf_get_by_args(l->inventory, l->d->scratch_map,
-							       l->d->scratch, 64, l->d->scratch, 0,
-							       &l->scratch[i]);
+		e = dg_doca.doca_buf_inventory_buf_get_by_args(q->inventory, q->d->scratch_map,
+							       q->d->scratch, 64, q->d->scratch, 0,
+							       &q->scratch[i]);
 	}
-	return e ? dg_doca_fail(0, what, e) : dg_doca_tasks_new(l);
+	return e ? dg_doca_fail(0, what, e) : dg_doca_tasks_new(q);
 }
 
-static int make_fds(struct lane *l)
+static int make_fds(struct doca_queue *q)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	doca_notification_handle_t handle;
-	doca_error_t e = dg_doca.doca_pe_get_notification_handle(l->pe, &handle);
+	doca_error_t e = dg_doca.doca_pe_get_notification_handle(q->pe, &handle);
 	if (e)
 		return dg_doca_fail(0, "doca_pe_get_notification_handle", e);
-	l->handle = handle;
-	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (l->epoll_fd < 0 || epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, handle, &event) ||
-	    epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->p->event_fd, &event))
-		return dg_fail_errno("a queue's fd to wait on");
+	q->handle = handle;
+	q->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (q->epoll_fd < 0 || epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, handle, &event) ||
+	    epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, q->p->event_fd, &event))
+		return dg_fail_errno("cannot create the fd that a queue waits on");
 	return 0;
 }
 
-/* What is there of it; its context is idle. */
-static void lane_free(struct lane *l)
+/* Frees a possibly incomplete queue, whose context is idle. */
+static void queue_free(struct doca_queue *q)
 {
-	for (uint32_t i = 0; i < l->n_tasks; i++)
+	for (uint32_t i = 0; i < q->n_tasks; i++)
 		for (int side = 0; side < 2; side++)
-			if (l->tasks[i].region[side] != NO_REGION)
-				dg_doca.doca_buf_dec_refcount(l->tasks[i].buf[side], NULL);
+			if (q->tasks[i].region[side] != NO_REGION)
+				dg_doca.doca_buf_dec_refcount(q->tasks[i].buf[side], NULL);
 	for (int i = 0; i < 2; i++)
-		if (l->scratch[i])
-			dg_doca.doca_buf_dec_refcount(l->scratch[i], NULL);
-	if (l->inventory)
-		dg_doca.doca_buf_inventory_destroy(l->inventory);
-	if (l->dma)
-		dg_doca.doca_dma_destroy(l->dma);
-	if (l->pe)
-		dg_doca.doca_pe_destroy(l->pe);
-	if (l->epoll_fd >= 0)
-		close(l->epoll_fd);
-	free(l->tasks);
-	free(l->free);
-	free(l->flights);
-	free(l->free_flights);
-	free(l);
+		if (q->scratch[i])
+			dg_doca.doca_buf_dec_refcount(q->scratch[i], NULL);
+	if (q->inventory)
+		dg_doca.doca_buf_inventory_destroy(q->inventory);
+	if (q->dma)
+		dg_doca.doca_dma_destroy(q->dma);
+	if (q->pe)
+		dg_doca.doca_pe_destroy(q->pe);
+	if (q->epoll_fd >= 0)
+		close(q->epoll_fd);
+	free(q->tasks);
+	free(q->free);
+	free(q->groups);
+	free(q->free_groups);
+	free(q);
 }
 
-static int lane_new(struct doca *d, struct dg_pipe *p, struct lane **out)
+static int queue_new(struct doca *d, struct dg_pipe *p, struct doca_queue **out)
 {
-	struct lane *l = aligned_alloc(64, (sizeof *l + 63) / 64 * 64);
-	if (!l)
-		return dg_fail(ENOMEM, "no memory for a queue");
-	memset(l, 0, sizeof *l);
-	l->d = d;
-	l->p = p;
-	l->epoll_fd = -1;
-	l->gates.pass = gate_leave;
+	struct doca_queue *q = aligned_alloc(64, (sizeof *q + 63) / 64 * 64);
+	if (!q)
+		return dg_fail(ENOMEM, "out of memory for a queue");
+	memset(q, 0, sizeof *q);
+	q->d = d;
+	q->p = p;
+	q->epoll_fd = -1;
+	q->gates.pass = gate_leave;
 	pthread_mutex_lock(&d->lock);
-	int rc = make_context(l);
+	int rc = make_context(q);
 	if (!rc)
-		rc = make_tasks(l);
+		rc = make_tasks(q);
 	if (!rc)
-		rc = make_fds(l);
+		rc = make_fds(q);
 	if (!rc)
-		*out = l;
-	else if (!l->ctx || stop(l))
-		lane_free(l);
+		*out = q;
+	else if (!q->ctx || stop(q))
+		queue_free(q);
 	pthread_mutex_unlock(&d->lock);
 	return rc;
 }
@@ -255,198 +259,209 @@ static int lane_new(struct doca *d, struct dg_pipe *p, struct lane **out)
 int dg_doca_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 {
 	struct doca *d = state;
-	struct lane *l = NULL;
-	if (!d->moves)
+	struct doca_queue *q = NULL;
+	if (!d->can_dma)
 		return dg_fail(EOPNOTSUPP,
-			       "%s moves no bytes (doca_dma_cap_task_memcpy_is_supported): it can "
-			       "lend memory only",
+			       "%s cannot do DMA (doca_dma_cap_task_memcpy_is_supported): it can "
+			       "only export memory",
 			       dev->caps.engine);
-	pthread_mutex_lock(&d->lanes_lock);
-	int rc = d->n_lanes < LANES_MAX ? lane_new(d, p, &l)
-					: dg_fail(EMFILE, "a %s device has at most %u queues",
-						  dev->blob, LANES_MAX);
+	pthread_mutex_lock(&d->queues_lock);
+	int rc = d->n_queues < DOCA_MAX_QUEUES ? queue_new(d, p, &q)
+					       : dg_fail(EMFILE,
+							 "this %s device has %u queues open, which "
+							 "is the maximum: close one",
+							 dev->blob_provider, DOCA_MAX_QUEUES);
 	if (!rc) {
-		l->next = d->lanes;
-		d->lanes = l;
-		d->n_lanes++;
-		p->provider = l;
-		p->wait_fd = l->epoll_fd;
+		q->next = d->queues;
+		d->queues = q;
+		d->n_queues++;
+		p->provider = q;
+		p->wait_fd = q->epoll_fd;
 	}
-	pthread_mutex_unlock(&d->lanes_lock);
+	pthread_mutex_unlock(&d->queues_lock);
 	return rc;
 }
 
-static void unlist(struct lane *l)
+static void unlist(struct doca_queue *q)
 {
-	struct doca *d = l->d;
-	pthread_mutex_lock(&d->lanes_lock);
-	struct lane **at = &d->lanes;
-	while (*at != l)
+	struct doca *d = q->d;
+	pthread_mutex_lock(&d->queues_lock);
+	struct doca_queue **at = &d->queues;
+	while (*at != q)
 		at = &(*at)->next;
-	*at = l->next;
-	d->n_lanes--;
-	pthread_mutex_unlock(&d->lanes_lock);
+	*at = q->next;
+	d->n_queues--;
+	pthread_mutex_unlock(&d->queues_lock);
 }
 
 void dg_doca_detach(struct dg_device *dev, struct dg_pipe *p)
 {
-	struct lane *l = p->provider;
-	struct doca *d = l->d;
+	struct doca_queue *q = p->provider;
+	struct doca *d = q->d;
 	(void)dev;
-	enter(l);
-	l->closing = true;
-	dg_doca_flush(l, DG_FLUSHED);
-	bool stopped = stop(l);
-	dg_doca_publish(l);
+	enter(q);
+	q->closing = true;
+	dg_doca_flush(q, DG_FLUSHED);
+	bool stopped = stop(q);
+	dg_doca_publish(q);
 	p->wait_fd = p->event_fd;
 	p->provider = NULL;
-	leave(l);
-	/* Not from inside: who unmaps a region waits, with the list's lock, for whoever is. */
-	unlist(l);
-	/* What does not stop still writes, perhaps: it keeps its buffers, and its regions their gates. */
+	leave(q);
+	/* After leave(): a thread that unmaps a region holds the list's lock while it waits for
+	 * users inside. */
+	unlist(q);
+	/* A context that does not stop may still write: it keeps its buffers, and its regions'
+	 * gates stay entered. */
 	if (!stopped)
 		return;
 	pthread_mutex_lock(&d->lock);
-	lane_free(l);
+	queue_free(q);
 	pthread_mutex_unlock(&d->lock);
 }
 
 void dg_doca_doorbell(struct dg_device *dev, struct dg_pipe *p)
 {
-	struct lane *l = p->provider;
+	struct doca_queue *q = p->provider;
 	(void)dev;
-	enter(l);
-	dg_doca_submit(l);
-	leave(l);
-	/* The queue was armed before this was posted: its caller sleeps as it is. */
-	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed) && (cq_peek(p) || l->broken))
+	enter(q);
+	dg_doca_submit(q);
+	leave(q);
+	/* The queue was armed before this post: its caller may already be asleep. */
+	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed) && (cq_peek(p) || q->broken))
 		dg_pipe_wake(p);
 }
 
 void dg_doca_poll(struct dg_device *dev, struct dg_pipe *p)
 {
-	struct lane *l = p->provider;
+	struct doca_queue *q = p->provider;
 	(void)dev;
-	if (!l)
+	if (!q)
 		return; /* detached */
-	enter(l);
-	dg_doca_progress(l);
-	leave(l);
+	enter(q);
+	dg_doca_progress(q);
+	leave(q);
 }
 
 int dg_doca_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op)
 {
-	struct lane *l = p->provider;
+	struct doca_queue *q = p->provider;
 	(void)dev;
-	enter(l);
-	int status = dg_doca_run(l, op);
-	leave(l);
+	enter(q);
+	int status = dg_doca_run(q, op);
+	leave(q);
 	return status;
 }
 
-/* Has DOCA make the handle readable at the next completion. Whether it does. */
-static bool request(struct lane *l)
+/* Has DOCA make the handle readable at the next completion. Returns false if it refuses. */
+static bool request_notification(struct doca_queue *q)
 {
-	if (l->requested)
-		dg_doca.doca_pe_clear_notification(l->pe, l->handle);
-	l->requested = !dg_doca.doca_pe_request_notification(l->pe);
-	return l->requested;
+	if (q->requested)
+		dg_doca.doca_pe_clear_notification(q->pe, q->handle);
+	q->requested = !dg_doca.doca_pe_request_notification(q->pe);
+	return q->requested;
 }
 
 int dg_doca_arm(struct dg_device *dev, struct dg_pipe *p)
 {
-	struct lane *l = p->provider;
+	struct doca_queue *q = p->provider;
 	dg_doca_poll(dev, p);
 	if (!dg_pipe_arm(p))
 		return 0;
-	enter(l);
-	bool asked = !l->broken && request(l);
-	dg_doca_progress(l);
-	leave(l);
-	if (asked && !l->broken && !cq_peek(p))
+	enter(q);
+	bool requested = !q->broken && request_notification(q);
+	dg_doca_progress(q);
+	leave(q);
+	if (requested && !q->broken && !cq_peek(p))
 		return 1;
 	atomic_store_explicit(&p->cq_armed, 0, memory_order_relaxed);
 	return 0;
 }
 
-/* n tasks of the bare loop have not ended. DOCA may still copy: they count as under way and hold their
- * regions until they end, and then complete nothing. Their flight is the one on top. */
-static void strand(struct lane *l, const struct dg_op *op, uint32_t n)
+/* n tasks of the bare loop have not ended, and DOCA may still copy. They count as in flight and
+ * hold their regions until they end, without completing an operation. Their group is the one on top
+ * of the stack. */
+static void abandon_tasks(struct doca_queue *q, const struct dg_op *op, uint32_t n)
 {
-	l->flights[l->free_flights[--l->n_free_flights]] =
-		(struct flight){.left = n, .slot = NO_SLOT};
-	l->in_flight += n;
-	l->bytes += n * op->size;
-	gate_enter(hot_at(op->local)->gate, n);
-	gate_enter(hot_at(op->remote)->gate, n);
+	q->groups[q->free_groups[--q->n_free_groups]] =
+		(struct task_group){.left = n, .slot = NO_SLOT};
+	q->in_flight += n;
+	q->bytes += n * op->size;
+	gate_enter(region_entry_at(op->local)->gate, n);
+	gate_enter(region_entry_at(op->remote)->gate, n);
 }
 
-static int bare_loop(struct lane *l, const struct dg_op *op, uint32_t count, uint32_t window,
+static int bare_loop(struct doca_queue *q, const struct dg_op *op, uint32_t count, uint32_t window,
 		     uint64_t *samples_ns)
 {
 	struct task *t;
 	uint32_t posted = 0, ended = 0, seen = 0, empty = 0;
 	uint64_t before = now_ns();
-	l->counted = &seen;
-	while (ended < count && !l->broken) {
+	q->completed_count = &seen;
+	while (ended < count && !q->broken) {
 		for (; posted < count && posted - ended < window; posted++) {
-			t = l->free[--l->n_free];
+			t = q->free[--q->n_free];
 			struct doca_buf *dst = t->buf[op->opcode == DG_WRITE];
 			if (dg_doca.doca_buf_set_data(dst, op->dst, 0) ||
 			    dg_doca.doca_task_submit(t->task)) {
-				l->free[l->n_free++] = t;
-				l->broken = true;
+				q->free[q->n_free++] = t;
+				q->broken = true;
 				break;
 			}
 		}
-		dg_doca.doca_pe_progress(l->pe);
-		if (seen == ended && ++empty % LOOKS)
+		dg_doca.doca_pe_progress(q->pe);
+		if (seen == ended && ++empty % POLLS)
 			continue;
 		uint64_t now = now_ns();
-		/* Where the CPUs are all busy, what is waited for may need this very one. */
+		/* On an oversubscribed machine the thread that completes the task may need this
+		 * very CPU. */
 		if (seen == ended && now - before > YIELD_AFTER_NS)
 			sched_yield();
-		l->broken |= seen == ended && now - before > STATE_NS;
+		q->broken |= seen == ended && now - before > STATE_NS;
 		for (; ended != seen; before = now)
 			samples_ns[ended++] = now - before;
 	}
 	while (seen != posted && now_ns() - before < STATE_NS)
-		dg_doca.doca_pe_progress(l->pe);
-	l->counted = NULL;
+		dg_doca.doca_pe_progress(q->pe);
+	q->completed_count = NULL;
 	if (seen != posted)
-		strand(l, op, posted - seen);
-	return l->broken ? dg_fail(EIO, "a task of the bare loop failed, or does not end")
-			 : (int)count;
+		abandon_tasks(q, op, posted - seen);
+	return q->broken
+		       ? dg_fail(EIO,
+				 "a DMA task of the measurement failed, or did not end within %u s",
+				 (unsigned)(STATE_NS / 1000000000u))
+		       : (int)count;
 }
 
-/* DOCA's own calls in a loop: a task submitted, progress until it is complete. */
+/* Loop of DOCA's own calls: submit a task, progress until it is complete. */
 int dg_doca_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op, uint32_t count,
 		 uint32_t window, uint64_t *samples_ns)
 {
-	struct lane *l = p->provider;
+	struct doca_queue *q = p->provider;
 	int rc = 0;
 	(void)dev;
-	if (op->rows != 1 || op->size > l->d->max_size || window > l->n_free)
-		return dg_fail(
-			EOPNOTSUPP,
-			"the floor is a copy in one run, of %llu bytes at most, with at most "
-			"%u in flight",
-			(unsigned long long)l->d->max_size, l->n_free);
-	enter(l);
-	if (l->broken || l->dead)
-		rc = dg_fail(EIO, "the queue's DMA context is stopped");
-	/* The tasks that the loop takes: those on top, bound to the regions, their sources as they stay. */
+	if (op->rows != 1 || op->size > q->d->max_size || window > q->n_free)
+		return dg_fail(EOPNOTSUPP,
+			       "the bare copy loop of DOCA takes an operation of one row and at "
+			       "most %llu bytes, with at most %u in flight",
+			       (unsigned long long)q->d->max_size, q->n_free);
+	enter(q);
+	if (q->broken || q->dead)
+		rc = dg_fail(
+			EIO,
+			"the queue's DMA context is stopped after an error: open another queue");
+	/* Prepare the tasks that the loop takes, those on top of the stack: buffers bound to the
+	 * regions, and the source, which stays the same. */
 	for (uint32_t i = 0; i < window && !rc; i++) {
-		struct task *t = l->free[l->n_free - 1 - i];
+		struct task *t = q->free[q->n_free - 1 - i];
 		t->size = (uint32_t)op->size;
-		t->flight = l->free_flights[l->n_free_flights - 1]; /* see strand() */
-		rc = dg_doca_bind(l, t, op);
+		t->task_group = q->free_groups[q->n_free_groups - 1]; /* see abandon_tasks() */
+		rc = dg_doca_bind(q, t, op);
 		if (!rc && dg_doca.doca_buf_set_data(t->buf[op->opcode != DG_WRITE],
 						     (char *)(uintptr_t)op->src, op->size))
 			rc = -EIO;
 	}
-	rc = rc ? dg_fail(EIO, "no buffers for the floor")
-		: bare_loop(l, op, count, window, samples_ns);
-	leave(l);
+	rc = rc ? dg_fail(EIO, "cannot set up the DMA tasks of the measurement")
+		: bare_loop(q, op, count, window, samples_ns);
+	leave(q);
 	return rc;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory that DOCA is to reach: this process's own, of the host or of a GPU, and what others export. */
+/* Memory for DOCA to access: host and GPU memory of this process, and exports of other
+ * processes. */
 #include "doca.h"
 
 #include <errno.h>
@@ -12,15 +13,15 @@
 #include "share/descriptor.h"
 #include "error.h"
 
-/* In front of DOCA's own bytes in a blob: where the exporter has the memory. */
+/* A blob starts with the address of the memory in the exporter; DOCA's export follows. */
 #define BLOB_HEAD sizeof(uint64_t)
 
-/* A map has one memory range, which is set once and never again: a second way needs a second map. */
+/* Memory range of a map. It is set once, so another access mode needs another map. */
 struct range {
 	void *addr;
 	uint64_t size;
 	uint32_t permissions;
-	int fd; /* of a dma-buf, or -1: by the address */
+	int fd; /* dma-buf, or -1: by the address */
 	uint64_t offset;
 };
 
@@ -46,7 +47,7 @@ static const char *set_up(struct doca *d, struct doca_mmap *map, const struct ra
 	return *e ? "doca_mmap_start" : NULL;
 }
 
-/* Under the device's lock. */
+/* Creates and starts a map. Called with the device's lock held. */
 static int start(struct doca *d, const struct range *r, struct doca_mmap **out)
 {
 	struct doca_mmap *map = NULL;
@@ -58,7 +59,7 @@ static int start(struct doca *d, const struct range *r, struct doca_mmap **out)
 		*out = map;
 		return 0;
 	}
-	/* As the caller gave it: a range that DOCA cannot pin or does not take. */
+	/* The memory is the caller's: DOCA cannot pin the range or does not accept it. */
 	int rc = dg_doca_fail(0, what, e);
 	if (map)
 		dg_doca.doca_mmap_destroy(map);
@@ -87,12 +88,13 @@ static uint32_t permissions(const struct doca *d, uint32_t access, bool may_expo
 {
 	bool write = access & DG_ACCESS_WRITE;
 	uint32_t p = write ? DOCA_ACCESS_FLAG_LOCAL_READ_WRITE : DOCA_ACCESS_FLAG_LOCAL_READ_ONLY;
-	if (may_export && d->exports)
+	if (may_export && d->can_export)
 		p |= write ? DOCA_ACCESS_FLAG_PCI_READ_WRITE : DOCA_ACCESS_FLAG_PCI_READ_ONLY;
 	return p;
 }
 
-/* GPU memory by its address: nvidia-peermem lets DOCA's driver find it. `first` says why not otherwise. */
+/* Maps GPU memory by its address, which DOCA's driver resolves through nvidia-peermem. `first`: why
+ * a dma-buf did not work. */
 static int by_address(struct doca *d, struct range *r, struct doca_mmap **out, const char *first)
 {
 	r->fd = -1;
@@ -101,11 +103,10 @@ static int by_address(struct doca *d, struct range *r, struct doca_mmap **out, c
 		return 0;
 	char second[300];
 	snprintf(second, sizeof second, "%s", dg_last_error());
-	return dg_fail(
-		EMEDIUMTYPE,
-		"DOCA cannot be given this GPU memory: as a dma-buf: %s; by its address, for "
-		"nvidia-peermem: %s",
-		first, second);
+	return dg_fail(EMEDIUMTYPE,
+		       "DOCA cannot be given this GPU memory: as a dma-buf: %s; by its address, "
+		       "with nvidia-peermem: %s",
+		       first, second);
 }
 
 static int map_gpu(struct doca *d, struct doca_mapped *t, const dg_memory *m, uint32_t perms,
@@ -132,7 +133,7 @@ static int map_gpu(struct doca *d, struct doca_mapped *t, const dg_memory *m, ui
 	return rc;
 }
 
-/* One map more over the memory of t. Under the device's lock. */
+/* Creates another map of the memory of t. Called with the device's lock held. */
 static int map_own(struct doca *d, struct doca_mapped *t, const dg_memory *m, uint32_t perms,
 		   struct doca_mmap **out)
 {
@@ -140,7 +141,8 @@ static int map_own(struct doca *d, struct doca_mapped *t, const dg_memory *m, ui
 	return m->kind == DG_KIND_HOST ? start(d, &r, out) : map_gpu(d, t, m, perms, out);
 }
 
-/* What the errors of an import say of the exporter or its bytes. */
+/* Returns the errno for errors of an import that concern the exporter or the descriptor; 0:
+ * others. */
 static int import_errno(doca_error_t e)
 {
 	switch (e) {
@@ -160,7 +162,7 @@ static int import_errno(doca_error_t e)
 	}
 }
 
-/* The map's own range, where DOCA tells it, must be what the blob says. */
+/* Checks that the map's range, if DOCA reports it, is the one in the blob. */
 static int check_range(const struct doca_mmap *map, uint64_t addr, uint64_t size)
 {
 	void *start = NULL;
@@ -170,19 +172,19 @@ static int check_range(const struct doca_mmap *map, uint64_t addr, uint64_t size
 	if ((uintptr_t)start == addr && len >= size)
 		return 0;
 	return dg_fail(EBADMSG,
-		       "an altered descriptor: it says %" PRIu64 " bytes at %#" PRIx64
+		       "the descriptor was altered: it describes %" PRIu64 " bytes at %#" PRIx64
 		       ", and DOCA's export has %zu at %p",
 		       size, addr, len, start);
 }
 
 static int map_export(struct doca *d, struct doca_mapped *t, const struct dg_descriptor *from,
-		      const dg_memory *m, struct dg_hot *hot)
+		      const dg_memory *m, struct dg_region_entry *entry)
 {
 	uint64_t addr;
 	if (from->blob_length <= BLOB_HEAD)
-		return dg_fail(EBADMSG, "the descriptor lacks DOCA's export");
-	if (!d->imports)
-		return dg_fail(EOPNOTSUPP, "this device cannot import what another exports "
+		return dg_fail(EBADMSG, "the descriptor has no DOCA export");
+	if (!d->can_import)
+		return dg_fail(EOPNOTSUPP, "this device cannot import the exports of others "
 					   "(doca_mmap_cap_is_create_from_export_pci_supported)");
 	memcpy(&addr, from->blob, sizeof addr);
 	doca_error_t e = dg_doca.doca_mmap_create_from_export(
@@ -191,36 +193,36 @@ static int map_export(struct doca *d, struct doca_mapped *t, const struct dg_des
 		   : check_range(t->mmap, addr, m->size);
 	if (rc && !e)
 		dg_doca_map_free(t->mmap);
-	hot->base = (char *)(uintptr_t)addr;
+	entry->base = (char *)(uintptr_t)addr;
 	return rc;
 }
 
 int dg_doca_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
-		struct dg_hot *hot)
+		struct dg_region_entry *entry)
 {
 	struct doca *d = state;
 	int rc;
-	if (!m->addr && !r->from)
+	if (!m->addr && !r->descriptor)
 		return dg_fail(EOPNOTSUPP,
 			       "the region is GPU memory that its owner did not register with the "
-			       "provider %s, which can reach it only so",
-			       dev->blob);
+			       "provider %s: register it there with Device('%s')",
+			       dev->blob_provider, dev->blob_provider);
 	struct doca_mapped *t = calloc(1, sizeof *t);
 	if (!t)
-		return dg_fail(ENOMEM, "no memory for a mapping");
+		return dg_fail(ENOMEM, "out of memory for a mapping");
 	t->fd = -1;
-	/* Of this process the bytes are where they are: "mapped" says all. */
-	hot->method = m->addr && m->kind == DG_KIND_HOST ? DG_METHOD_MAP : DG_METHOD_DOCA;
+	/* Host memory of this process is reported as mapped. */
+	entry->method = m->addr && m->kind == DG_KIND_HOST ? DG_METHOD_MAP : DG_METHOD_DOCA;
 	pthread_mutex_lock(&d->lock);
 	if (m->addr) {
-		hot->base = m->addr;
-		rc = map_own(d, t, m, permissions(d, hot->access, !hot->remote), &t->mmap);
+		entry->base = m->addr;
+		rc = map_own(d, t, m, permissions(d, entry->access, !entry->remote), &t->mmap);
 	} else {
-		rc = map_export(d, t, r->from, m, hot);
+		rc = map_export(d, t, r->descriptor, m, entry);
 	}
 	pthread_mutex_unlock(&d->lock);
 	if (!rc) {
-		r->mapped = t;
+		r->provider_state = t;
 		return 0;
 	}
 	if (t->fd >= 0)
@@ -232,10 +234,10 @@ int dg_doca_map(struct dg_device *dev, void *state, struct dg_region *r, const d
 void dg_doca_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 {
 	struct doca *d = state;
-	struct doca_mapped *t = r->mapped;
+	struct doca_mapped *t = r->provider_state;
 	(void)dev;
-	if (r->hot) /* else it was never in the table, and no queue knows it */
-		dg_doca_forget(d, r->index);
+	if (r->entry) /* otherwise it was never in the region table, and no queue has used it */
+		dg_doca_release_region(d, r->index);
 	pthread_mutex_lock(&d->lock);
 	dg_doca_map_free(t->readonly);
 	dg_doca_map_free(t->mmap);
@@ -245,10 +247,10 @@ void dg_doca_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 	free(t);
 }
 
-/* The map to export: that of the region, or one that nobody may write through. */
+/* Returns the map to export in *out: that of the region, or a read-only one. */
 static int exportable(struct doca *d, struct dg_region *r, uint32_t access, struct doca_mmap **out)
 {
-	struct doca_mapped *t = r->mapped;
+	struct doca_mapped *t = r->provider_state;
 	int rc = 0;
 	if (!(r->access & DG_ACCESS_WRITE) || (access & DG_ACCESS_WRITE)) {
 		*out = t->mmap;
@@ -268,8 +270,9 @@ int dg_doca_export(struct dg_device *dev, void *state, struct dg_region *r, uint
 	const void *bytes = NULL;
 	size_t size = 0;
 	uint64_t addr = (uintptr_t)r->memory.addr;
-	/* A DPU's own function may have no exports: its memory is then for its own processes. */
-	if (!d->exports)
+	/* A function of the DPU may not support exports: without a blob the descriptor works on
+	 * this machine only. */
+	if (!d->can_export)
 		return 0;
 	pthread_mutex_lock(&d->lock);
 	int rc = exportable(d, r, access, &map);
@@ -279,9 +282,9 @@ int dg_doca_export(struct dg_device *dev, void *state, struct dg_region *r, uint
 		return rc ? rc : dg_doca_fail(EMEDIUMTYPE, "doca_mmap_export_pci", e);
 	if (size > sizeof out->blob - BLOB_HEAD)
 		return dg_fail(EMEDIUMTYPE,
-			       "DOCA's export has %zu bytes; a descriptor has room for %zu", size,
-			       sizeof out->blob - BLOB_HEAD);
-	snprintf((char *)out->provider, sizeof out->provider, "%s", dev->blob);
+			       "DOCA's export has %zu bytes, but a descriptor has room for %zu",
+			       size, sizeof out->blob - BLOB_HEAD);
+	snprintf((char *)out->provider, sizeof out->provider, "%s", dev->blob_provider);
 	memcpy(out->blob, &addr, BLOB_HEAD);
 	memcpy(out->blob + BLOB_HEAD, bytes, size);
 	out->blob_length = (uint16_t)(BLOB_HEAD + size);

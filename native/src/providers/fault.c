@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fault: wraps another provider and, by rule, makes its operations fail, come late, come out of
- * order, or lose their completion. It has no thread: it moves operations from the queue's pipe to an
- * inner pipe, and completions back, whenever the caller posts, polls or waits.
+ * Provider fault: wraps another provider and, by rule, makes operations fail, start late, run out
+ * of order, or lose their completion. It has no thread: whenever the caller posts, polls or waits,
+ * it passes operations from the queue's pipe to an inner pipe, and completions back.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@
 #include "error.h"
 #include "provider.h"
 
-#define REORDER_WAIT_NS 1000000u /* how long a reordered operation waits for one to go before it */
+/* How long a reordered operation without a delay waits for another one to overtake it. */
+#define REORDER_WAIT_NS 1000000u
 
 struct fault {
 	const struct dg_ops *inner;
@@ -24,21 +25,21 @@ struct fault {
 	dg_fault_rule rules[];
 };
 
-struct held {
+struct delayed {
 	struct dg_op op;
 	uint64_t due_ns;
-	bool swap; /* goes as soon as another went before it */
+	bool swap; /* starts as soon as another operation has overtaken it */
 };
 
-/* One queue: the inner pipe, what is held back, and how often each rule met an operation. */
+/* One queue: the inner pipe, the delayed operations, and how often each rule matched. */
 struct wrap {
 	struct fault *fault;
 	struct dg_pipe inner;
 	int timer_fd, epoll_fd;
-	uint32_t n_held, cap;
-	uint32_t in_inner; /* operations there, a chain counting as one */
-	struct held *held;
-	bool *lose; /* by slot */
+	uint32_t n_delayed, cap;
+	uint32_t in_inner; /* operations in the inner pipe; a chain counts as one */
+	struct delayed *delayed;
+	bool *lose; /* by slot: discard the completion */
 	struct {
 		uint64_t met, fired, random;
 	} rule[];
@@ -46,7 +47,7 @@ struct wrap {
 
 static uint64_t next_random(uint64_t *state)
 {
-	/* splitmix64 (Steele, Lea, Flood 2014): any seed is good, also 0. */
+	/* splitmix64 (Steele, Lea, Flood 2014): any seed is valid, including 0. */
 	uint64_t z = (*state += 0x9e3779b97f4a7c15u);
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
 	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -74,8 +75,8 @@ static const dg_fault_rule *match(struct wrap *w, const struct dg_op *op)
 
 static void complete(struct dg_pipe *p, uint32_t slot, uint32_t status, uint64_t stamp_ns)
 {
-	uint32_t done =
-		slot << 8 | (status & 0xff); /* with CQE_SHARED, if the inner provider set it */
+	uint32_t done = slot << 8 |
+			(status & 0xff); /* keeps CQE_SHARED and CQE_LATE of the inner provider */
 	cq_publish(p, &done, 1, stamp_ns);
 }
 
@@ -86,31 +87,33 @@ static void forward(struct dg_device *dev, struct wrap *w, const struct dg_op *o
 	w->fault->inner->doorbell(dev, &w->inner);
 }
 
-static void hold(struct wrap *w, const struct dg_op *op, uint64_t due_ns, bool swap)
+static void delay(struct wrap *w, const struct dg_op *op, uint64_t due_ns, bool swap)
 {
-	struct held *h = &w->held[w->n_held++];
+	struct delayed *h = &w->delayed[w->n_delayed++];
 	memcpy(&h->op, op, offsetof(struct dg_op, seq));
 	h->due_ns = due_ns;
 	h->swap = swap;
 }
 
-/* Lets go what is due, in the order in which it was held; after == true: and what waited for another. */
+/* Forwards the delayed operations that are due, in their order; with `after`, also those that
+ * waited to be overtaken. */
 static void release(struct dg_device *dev, struct wrap *w, uint64_t now, bool after)
 {
 	uint32_t kept = 0;
-	for (uint32_t i = 0; i < w->n_held; i++) {
-		struct held *h = &w->held[i];
+	for (uint32_t i = 0; i < w->n_delayed; i++) {
+		struct delayed *h = &w->delayed[i];
 		if (now >= h->due_ns || (after && h->swap))
 			forward(dev, w, &h->op);
 		else
-			w->held[kept++] = *h;
+			w->delayed[kept++] = *h;
 	}
-	w->n_held = kept;
+	w->n_delayed = kept;
 }
 
 static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, const struct dg_op *op)
 {
-	/* A chain is one operation: its parts pass, so that its order holds. */
+	/* A chain is one operation: its requests are forwarded as they are, which keeps their
+	 * order. */
 	bool in_chain = p->moved || (op->flags & DG_CHAIN);
 	const dg_fault_rule *r = in_chain ? NULL : match(w, op);
 	p->moved = op->flags & DG_CHAIN;
@@ -118,8 +121,9 @@ static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, cons
 	if (!r || r->action == DG_FAULT_LOSE) {
 		w->lose[op->slot] = r != NULL;
 		forward(dev, w, op);
-		/* Never between the parts of a chain: the inner provider would take it for a part. */
-		if (w->n_held && !(op->flags & DG_CHAIN))
+		/* Never between the requests of a chain: the inner provider would take them for
+		 * part of it. */
+		if (w->n_delayed && !(op->flags & DG_CHAIN))
 			release(dev, w, 0, true);
 	} else if (r->action == DG_FAULT_ERROR) {
 		dg_op_leave(op);
@@ -127,8 +131,8 @@ static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, cons
 	} else {
 		w->lose[op->slot] = false;
 		bool swap = r->action == DG_FAULT_REORDER;
-		hold(w, op, add_sat(now, swap && !r->delay_ns ? REORDER_WAIT_NS : r->delay_ns),
-		     swap);
+		delay(w, op, add_sat(now, swap && !r->delay_ns ? REORDER_WAIT_NS : r->delay_ns),
+		      swap);
 	}
 }
 
@@ -142,8 +146,8 @@ static void collect(struct dg_pipe *p, struct wrap *w)
 	}
 }
 
-/* Whether the chain at sq_head has a fence: then all of it waits, so that nothing comes within it. A
- * chain is published by the thread that looks here, so it is there whole. */
+/* Whether the chain at sq_head contains a fence; then all of it waits, so that nothing comes
+ * between its requests. The chain is complete in the ring, because this thread published it. */
 static bool fenced(struct dg_pipe *p)
 {
 	uint32_t i = p->sq_head;
@@ -161,10 +165,10 @@ static void fault_poll(struct dg_device *dev, struct dg_pipe *p)
 	if (w->fault->inner->poll)
 		w->fault->inner->poll(dev, &w->inner);
 	collect(p, w);
-	if (w->n_held)
+	if (w->n_delayed)
 		release(dev, w, now_ns(), false);
 	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++) {
-		if (!p->moved && (w->n_held || w->in_inner) && fenced(p))
+		if (!p->moved && (w->n_delayed || w->in_inner) && fenced(p))
 			break;
 		apply(dev, p, w, op);
 	}
@@ -184,9 +188,9 @@ static int fault_arm(struct dg_device *dev, struct dg_pipe *p)
 	if (cq_peek(p))
 		return 0;
 	uint64_t due = UINT64_MAX;
-	for (uint32_t i = 0; i < w->n_held; i++)
-		if (w->held[i].due_ns < due)
-			due = w->held[i].due_ns;
+	for (uint32_t i = 0; i < w->n_delayed; i++)
+		if (w->delayed[i].due_ns < due)
+			due = w->delayed[i].due_ns;
 	if (due != UINT64_MAX)
 		timer.it_value =
 			(struct timespec){(time_t)(due / 1000000000u), (long)(due % 1000000000u)};
@@ -197,14 +201,19 @@ static int fault_arm(struct dg_device *dev, struct dg_pipe *p)
 static int check_rule(const dg_fault_rule *r)
 {
 	if (r->action > DG_FAULT_LOSE)
-		return dg_fail(EINVAL, "fault action %u is unknown", r->action);
+		return dg_fail(EINVAL, "fault action %u is unknown; the actions are 0 to %d",
+			       r->action, DG_FAULT_LOSE);
 	if (r->action == DG_FAULT_ERROR && (r->status <= DG_OK || r->status > DG_IO_FAILED))
-		return dg_fail(EINVAL, "a fault rule injects status %d, which is no error",
-			       r->status);
+		return dg_fail(EINVAL,
+			       "a fault rule injects status %d, which is not an error: the errors "
+			       "are 1 to %d",
+			       r->status, DG_IO_FAILED);
 	if (!(r->ops & 3) || r->min_size > r->max_size || r->ppm > 1000000)
-		return dg_fail(
-			EINVAL,
-			"a fault rule that can never match (operations, sizes or probability)");
+		return dg_fail(EINVAL,
+			       "a fault rule is invalid: operations %#x (1 reads, 2 writes, 3 "
+			       "both), sizes %llu to %llu, probability %u of 1000000",
+			       r->ops, (unsigned long long)r->min_size,
+			       (unsigned long long)r->max_size, r->ppm);
 	return 0;
 }
 
@@ -215,14 +224,16 @@ static int fault_open(struct dg_device *dev, const dg_device_config *cfg, void *
 	int rc = 0;
 	if (!inner || inner == &dg_fault_ops)
 		return dg_fail(ENODEV,
-			       "fault wraps another provider; '%s' is none that it can wrap", over);
+			       "the provider fault cannot wrap '%s': it wraps soft, cuda, doca or "
+			       "softdoca",
+			       over);
 	for (uint32_t i = 0; i < cfg->n_rules && !rc; i++)
 		rc = check_rule(&cfg->rules[i]);
 	if (rc)
 		return rc;
 	struct fault *f = calloc(1, sizeof *f + sizeof *f->rules * cfg->n_rules);
 	if (!f)
-		return dg_fail(ENOMEM, "no memory for fault rules");
+		return dg_fail(ENOMEM, "out of memory for %u fault rules", cfg->n_rules);
 	f->inner = inner;
 	f->n_rules = cfg->n_rules;
 	if (cfg->n_rules)
@@ -251,7 +262,7 @@ static void wrap_free(struct wrap *w)
 		close(w->timer_fd);
 	if (w->epoll_fd >= 0)
 		close(w->epoll_fd);
-	free(w->held);
+	free(w->delayed);
 	free(w->lose);
 	free(w);
 }
@@ -266,7 +277,7 @@ static struct wrap *wrap_new(struct fault *f, uint32_t cap)
 	w->fault = f;
 	w->cap = cap;
 	w->inner.event_fd = w->timer_fd = w->epoll_fd = -1;
-	w->held = calloc(cap, sizeof *w->held);
+	w->delayed = calloc(cap, sizeof *w->delayed);
 	w->lose = calloc(DG_DEPTH_MAX, sizeof *w->lose);
 	for (uint32_t i = 0; i < f->n_rules; i++)
 		w->rule[i].random = f->rules[i].seed;
@@ -275,8 +286,8 @@ static struct wrap *wrap_new(struct fault *f, uint32_t cap)
 
 static int wrap_open(struct wrap *w, struct dg_device *dev)
 {
-	if (!w->held || !w->lose)
-		return dg_fail(ENOMEM, "no memory for a fault queue");
+	if (!w->delayed || !w->lose)
+		return dg_fail(ENOMEM, "out of memory for a fault queue");
 	int rc = dg_pipe_open(&w->inner, w->cap);
 	if (rc)
 		return rc;
@@ -285,11 +296,11 @@ static int wrap_open(struct wrap *w, struct dg_device *dev)
 	struct epoll_event e = {.events = EPOLLIN};
 	if (w->timer_fd < 0 || w->epoll_fd < 0 ||
 	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->timer_fd, &e))
-		return dg_fail_errno("a fault queue's timer");
+		return dg_fail_errno("cannot create a fault queue's timer");
 	rc = w->fault->inner->attach(dev, w->fault->inner_state, &w->inner);
-	/* Only now: the provider may have another fd to wait on than the pipe's own. */
+	/* Only now: attach may have replaced wait_fd. */
 	if (!rc && epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->inner.wait_fd, &e)) {
-		rc = dg_fail_errno("a fault queue's wake-up");
+		rc = dg_fail_errno("cannot watch the inner queue's fd");
 		w->fault->inner->detach(dev, &w->inner);
 	}
 	return rc;
@@ -299,7 +310,7 @@ static int fault_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 {
 	struct wrap *w = wrap_new(state, p->mask + 1);
 	if (!w)
-		return dg_fail(ENOMEM, "no memory for a fault queue");
+		return dg_fail(ENOMEM, "out of memory for a fault queue");
 	int rc = wrap_open(w, dev);
 	if (rc) {
 		wrap_free(w);
@@ -315,9 +326,9 @@ static void fault_detach(struct dg_device *dev, struct dg_pipe *p)
 	struct wrap *w = p->provider;
 	w->fault->inner->detach(dev, &w->inner);
 	collect(p, w);
-	for (uint32_t i = 0; i < w->n_held; i++) {
-		dg_op_leave(&w->held[i].op);
-		complete(p, w->held[i].op.slot, DG_FLUSHED, now_ns());
+	for (uint32_t i = 0; i < w->n_delayed; i++) {
+		dg_op_leave(&w->delayed[i].op);
+		complete(p, w->delayed[i].op.slot, DG_FLUSHED, now_ns());
 	}
 	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++) {
 		dg_op_leave(op);
@@ -330,12 +341,12 @@ static void fault_detach(struct dg_device *dev, struct dg_pipe *p)
 }
 
 static int fault_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
-		     struct dg_hot *hot)
+		     struct dg_region_entry *entry)
 {
 	struct fault *f = state;
 	if (!f->inner->map)
-		return dg_map_lent(dev, m, hot);
-	return f->inner->map(dev, f->inner_state, r, m, hot);
+		return dg_map_default(dev, m, entry);
+	return f->inner->map(dev, f->inner_state, r, m, entry);
 }
 
 static void fault_unmap(struct dg_device *dev, void *state, struct dg_region *r)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * soft: one engine thread of a device copies with the CPU what is not done inline. It looks at the
- * submission rings of all the device's queues in turn, spins for a while when there is nothing, and
- * then sleeps on a doorbell.
+ * Provider soft: one engine thread for each device copies with the CPU what is not copied inline.
+ * It serves the submission rings of the device's queues in turn, spins for a while when all are
+ * empty, and then sleeps on a doorbell.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,24 +21,24 @@
 enum {
 	MAX_PIPES = 1024,
 	GROUP_OPS = 16, /* completions that may share a stamp */
-	GROUP_BYTES = 8192, /* and how many bytes they may move, so that the stamp is not stale */
-	LOOKS = 256, /* between two looks at the clock */
-	LOOKS_A_PAUSE = 16,
+	GROUP_BYTES = 8192, /* and the bytes they may copy, so that the stamp is not stale */
+	POLLS = 256, /* between two readings of the clock */
+	POLLS_PER_PAUSE = 16,
 };
-#define CHUNK_BYTES (1u << 20) /* of one queue before the next one gets its turn */
+#define CHUNK_BYTES (1u << 20) /* copied for one queue before the next one is served */
 
 struct engine {
 	pthread_t thread;
 	uint64_t spin_ns;
 	int doorbell;
 	atomic_uint stop, high;
-	/* The sleeper's flag of the pair described in ring.h: here the engine sleeps. */
+	/* The sleeper's flag of the protocol in ring.h; the engine is the sleeper. */
 	_Alignas(64) atomic_uint armed;
 	_Alignas(64) _Atomic(struct dg_pipe *) pipes[MAX_PIPES];
-	pthread_mutex_t lock; /* for finding a free place in pipes */
+	pthread_mutex_t lock; /* held while searching for a free place in pipes */
 };
 
-/* Whether the operation was finished, and how. */
+/* Copies one operation or a chunk of it. Returns a dg_status, or OP_MORE. */
 static int step(struct dg_pipe *p, const struct dg_op *op)
 {
 	if (p->chain_status)
@@ -53,13 +53,14 @@ static int step(struct dg_pipe *p, const struct dg_op *op)
 	return dg_op_step(op, &p->progress, CHUNK_BYTES);
 }
 
-/* What was finished and not published yet. */
+/* Completed operations that are not yet published. */
 struct group {
 	struct dg_gates gates;
 	uint32_t n, done[GROUP_OPS];
 };
 
-/* Takes the operation at sq_head off the ring, with its completion unless a chain goes on. */
+/* Takes the operation at sq_head off the ring and adds its completion, unless its chain
+ * continues. */
 static inline void finish(struct dg_pipe *p, const struct dg_op *op, int status, struct group *g)
 {
 	gates_add(&g->gates, op);
@@ -75,7 +76,8 @@ static inline void finish(struct dg_pipe *p, const struct dg_op *op, int status,
 
 static void publish(struct dg_pipe *p, struct group *g)
 {
-	/* The gates first: who sees a completion may close the region without waiting. */
+	/* The gates first: after seeing the completion, a caller may close the region without
+	 * waiting. */
 	gates_flush(&g->gates);
 	if (!g->n)
 		return;
@@ -84,7 +86,7 @@ static void publish(struct dg_pipe *p, struct group *g)
 	dg_pipe_wake(p);
 }
 
-static void give_back(struct engine *e, struct dg_pipe *p)
+static void flush_and_detach(struct engine *e, struct dg_pipe *p)
 {
 	struct group g = {.gates.pass = gate_leave};
 	for (struct dg_op *op; (op = sq_peek(p));) {
@@ -94,7 +96,7 @@ static void give_back(struct engine *e, struct dg_pipe *p)
 	for (uint32_t i = 0; i < MAX_PIPES; i++)
 		if (atomic_load(&e->pipes[i]) == p)
 			atomic_store(&e->pipes[i], NULL);
-	/* Release: the caller frees the pipe when it sees this. */
+	/* Release: the caller frees the pipe once it sees this. */
 	atomic_store_explicit(&p->detached, 1, memory_order_release);
 }
 
@@ -104,15 +106,16 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 	uint64_t bytes = 0;
 	struct dg_op *op = sq_peek(p);
 	if (__builtin_expect(atomic_load_explicit(&p->detach, memory_order_acquire), 0)) {
-		give_back(e, p);
+		flush_and_detach(e, p);
 		return true;
 	}
 	if (!op)
 		return false;
 	for (uint32_t n = 0; n < GROUP_OPS && bytes < GROUP_BYTES && op; n++) {
-		/* One copy through another process may wait for it: look at detach after each. */
+		/* A copy by another process may wait for that process, so check for detach after
+		 * each one. */
 		uint64_t size = op->flags & OP_PLAIN ? op->size * op->rows : GROUP_BYTES + 1;
-		/* What takes long must not make the stamps of those before it late. */
+		/* A long copy must not delay the stamps of the operations before it. */
 		if (g.n && size > GROUP_BYTES - bytes)
 			break;
 		int status = step(p, op);
@@ -126,7 +129,7 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 	return true;
 }
 
-static bool look(struct engine *e)
+static bool serve_all(struct engine *e)
 {
 	bool busy = false;
 	uint32_t high = atomic_load_explicit(&e->high, memory_order_acquire);
@@ -138,8 +141,8 @@ static bool look(struct engine *e)
 	return busy;
 }
 
-/* The last look before sleeping, after armed was set. */
-static bool anything(struct engine *e)
+/* The sleeper's load of the rings, after it stored armed. */
+static bool has_work(struct engine *e)
 {
 	uint32_t high = atomic_load(&e->high);
 	if (atomic_load(&e->stop))
@@ -152,14 +155,14 @@ static bool anything(struct engine *e)
 	return false;
 }
 
-static void sleep_until_rung(struct engine *e)
+static void sleep_until_doorbell(struct engine *e)
 {
 	struct pollfd fd = {e->doorbell, POLLIN, 0};
 	eventfd_t n;
 	eventfd_read(e->doorbell, &n);
 	atomic_store_explicit(&e->armed, 1, memory_order_seq_cst);
 	dg_sleeper_barrier();
-	if (!anything(e))
+	if (!has_work(e))
 		poll(&fd, 1, -1);
 	atomic_store_explicit(&e->armed, 0, memory_order_relaxed);
 }
@@ -168,14 +171,14 @@ static void *run(void *arg)
 {
 	struct engine *e = arg;
 	uint64_t idle_since = 0;
-	for (uint32_t looks = 1; !atomic_load_explicit(&e->stop, memory_order_acquire); looks++) {
-		if (look(e)) {
+	for (uint32_t polls = 1; !atomic_load_explicit(&e->stop, memory_order_acquire); polls++) {
+		if (serve_all(e)) {
 			idle_since = 0;
-			looks = 0;
+			polls = 0;
 			continue;
 		}
-		if (e->spin_ns && looks % LOOKS) {
-			if (looks % LOOKS_A_PAUSE == 0)
+		if (e->spin_ns && polls % POLLS) {
+			if (polls % POLLS_PER_PAUSE == 0)
 				cpu_relax();
 			continue;
 		}
@@ -183,7 +186,7 @@ static void *run(void *arg)
 		if (!idle_since)
 			idle_since = now;
 		if (now - idle_since >= e->spin_ns) {
-			sleep_until_rung(e);
+			sleep_until_doorbell(e);
 			idle_since = 0;
 		} else if (now - idle_since > YIELD_AFTER_NS) {
 			sched_yield();
@@ -192,9 +195,10 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static void ring(struct engine *e)
+static void ring_doorbell(struct engine *e)
 {
-	/* The producer's half: the entry's seq was stored seq_cst, now the flag is looked at. */
+	/* The producer's half of the sleeping protocol: the entry's seq is stored, now load the
+	 * flag. */
 	if (!atomic_load_explicit(&e->armed, memory_order_seq_cst))
 		return;
 	if (atomic_exchange_explicit(&e->armed, 0, memory_order_acq_rel))
@@ -204,19 +208,19 @@ static void ring(struct engine *e)
 static void soft_doorbell(struct dg_device *dev, struct dg_pipe *p)
 {
 	(void)dev;
-	ring(p->provider);
+	ring_doorbell(p->provider);
 }
 
 static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **state)
 {
 	struct engine *e = aligned_alloc(64, sizeof *e);
 	if (!e)
-		return dg_fail(ENOMEM, "no memory for an engine");
+		return dg_fail(ENOMEM, "out of memory for a device's engine");
 	memset(e, 0, sizeof *e);
 	e->spin_ns = dg_cpus() > 1 ? cfg->spin_ns : 0;
 	e->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (e->doorbell < 0) {
-		int rc = dg_fail_errno("an engine's doorbell");
+		int rc = dg_fail_errno("cannot create the engine's doorbell");
 		free(e);
 		return rc;
 	}
@@ -225,7 +229,7 @@ static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **
 	if (rc) {
 		close(e->doorbell);
 		free(e);
-		return dg_fail(rc, "an engine's thread: %s", strerror(rc));
+		return dg_fail(rc, "cannot start the engine's thread: %s", strerror(rc));
 	}
 	dev->caps.max_size = INT64_MAX;
 	dev->caps.inline_max = 16384;
@@ -241,7 +245,7 @@ static void soft_close(struct dg_device *dev, void *state)
 	struct engine *e = state;
 	(void)dev;
 	atomic_store(&e->stop, 1);
-	ring(e);
+	ring_doorbell(e);
 	pthread_join(e->thread, NULL);
 	close(e->doorbell);
 	pthread_mutex_destroy(&e->lock);
@@ -264,15 +268,18 @@ static int soft_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 	}
 	pthread_mutex_unlock(&e->lock);
 	return i < MAX_PIPES ? 0
-			     : dg_fail(EMFILE, "a soft device has at most %u queues", MAX_PIPES);
+			     : dg_fail(EMFILE,
+				       "this soft device has %u queues open, which is the maximum: "
+				       "close one, or open another device",
+				       MAX_PIPES);
 }
 
 static void soft_detach(struct dg_device *dev, struct dg_pipe *p)
 {
 	(void)dev;
 	atomic_store_explicit(&p->detach, 1, memory_order_seq_cst);
-	ring(p->provider);
-	/* At most one chunk away. */
+	ring_doorbell(p->provider);
+	/* The engine notices within one chunk. */
 	while (!atomic_load_explicit(&p->detached, memory_order_acquire))
 		usleep(5);
 }

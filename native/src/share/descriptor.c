@@ -12,7 +12,7 @@
 #define HEADER offsetof(struct dg_descriptor, blob)
 
 _Static_assert(sizeof(struct dg_descriptor) <= DG_DESCRIPTOR_MAX,
-	       "a descriptor is at most DG_DESCRIPTOR_MAX bytes");
+	       "a descriptor has at most DG_DESCRIPTOR_MAX bytes");
 _Static_assert(sizeof(struct dg_descriptor) == 184 + DESCRIPTOR_BLOB, "no padding");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the struct is the format");
 
@@ -34,7 +34,7 @@ int dg_boot_id(uint8_t out[16])
 	char text[64];
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return dg_fail_errno("/proc/sys/kernel/random/boot_id");
+		return dg_fail_errno("cannot read /proc/sys/kernel/random/boot_id");
 	ssize_t n = read(fd, text, sizeof text);
 	close(fd);
 	int digits = 0;
@@ -44,7 +44,7 @@ int dg_boot_id(uint8_t out[16])
 			out[digits / 2] = (uint8_t)(out[digits / 2] << 4 | nibble(text[i]));
 			digits++;
 		}
-	return digits == 32 ? 0 : dg_fail(EIO, "the kernel's boot_id is no UUID");
+	return digits == 32 ? 0 : dg_fail(EIO, "/proc/sys/kernel/random/boot_id is not a UUID");
 }
 
 int dg_descriptor_pack(struct dg_descriptor *d, uint8_t *buf, size_t cap)
@@ -54,8 +54,10 @@ int dg_descriptor_pack(struct dg_descriptor *d, uint8_t *buf, size_t cap)
 	d->length = (uint16_t)(HEADER + d->blob_length);
 	d->checksum = 0;
 	if (cap < d->length)
-		return dg_fail(ENOSPC, "a descriptor needs %u bytes, the buffer has %zu", d->length,
-			       cap);
+		return dg_fail(ENOSPC,
+			       "the descriptor has %u bytes, but the buffer only %zu: use "
+			       "DG_DESCRIPTOR_MAX (%d)",
+			       d->length, cap, DG_DESCRIPTOR_MAX);
 	d->checksum = checksum((const uint8_t *)d, d->length);
 	memcpy(buf, d, d->length);
 	return d->length;
@@ -66,16 +68,18 @@ static int check(const struct dg_descriptor *d, size_t len)
 	if (d->magic != DESCRIPTOR_MAGIC)
 		return dg_fail(
 			EBADMSG,
-			"these bytes are no dgkit descriptor (they do not begin with DGKIT)");
+			"these bytes are not a dgkit descriptor (they do not begin with DGKIT)");
 	if (d->version != DG_VERSION)
 		return dg_fail(EPROTONOSUPPORT,
-			       "a descriptor of version %u; this dgkit reads version %u",
+			       "the descriptor has version %u; this dgkit supports version %u: use "
+			       "the same release of dgkit on both sides",
 			       d->version, DG_VERSION);
 	if (d->length != HEADER + (size_t)d->blob_length || d->length > sizeof *d)
-		return dg_fail(EBADMSG, "an altered descriptor: its lengths contradict each other");
+		return dg_fail(EBADMSG,
+			       "the descriptor was altered: its lengths contradict each other");
 	if (d->length != len)
-		return dg_fail(EBADMSG, "a descriptor of %u bytes, but %zu were given", d->length,
-			       len);
+		return dg_fail(EBADMSG, "the descriptor has %u bytes, but %zu were given",
+			       d->length, len);
 	return 0;
 }
 
@@ -84,8 +88,8 @@ int dg_descriptor_parse(const uint8_t *buf, size_t len, struct dg_descriptor *d)
 	memset(d, 0, sizeof *d);
 	if (len < HEADER)
 		return dg_fail(EBADMSG,
-			       "a truncated descriptor: %zu bytes, and the shortest has %zu", len,
-			       HEADER);
+			       "the descriptor is truncated: it has %zu bytes, the minimum is %zu",
+			       len, HEADER);
 	memcpy(d, buf, len < sizeof *d ? len : sizeof *d);
 	int rc = check(d, len);
 	if (rc)
@@ -93,12 +97,14 @@ int dg_descriptor_parse(const uint8_t *buf, size_t len, struct dg_descriptor *d)
 	uint32_t sum = d->checksum;
 	d->checksum = 0;
 	if (checksum((const uint8_t *)d, len) != sum)
-		return dg_fail(EBADMSG, "an altered descriptor: its checksum does not match");
+		return dg_fail(EBADMSG, "the descriptor was altered: its checksum does not match");
 	d->checksum = sum;
 	if (!memchr(d->path, 0, sizeof d->path) || d->path[0] != '/')
-		return dg_fail(EBADMSG, "an altered descriptor: its socket is no absolute path");
+		return dg_fail(EBADMSG,
+			       "the descriptor was altered: its socket is not an absolute path");
 	if (d->size == 0 || d->access == 0 || d->access > 3)
-		return dg_fail(EBADMSG, "an altered descriptor: size %llu, access %u",
+		return dg_fail(EBADMSG,
+			       "the descriptor was altered: size %llu and access %u are invalid",
 			       (unsigned long long)d->size, d->access);
 	return 0;
 }

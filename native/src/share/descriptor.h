@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes that let another process import a region. Written and parsed in descriptor.c only. */
-#ifndef DG_DESCRIPTOR_H
-#define DG_DESCRIPTOR_H
+/* The bytes that let another process import a region. Written and parsed in share/descriptor.c
+ * only. */
+#ifndef DG_SHARE_DESCRIPTOR_H
+#define DG_SHARE_DESCRIPTOR_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -12,27 +13,31 @@
 #define DESCRIPTOR_PATH  108
 #define DESCRIPTOR_BLOB  584
 
-/* Little-endian, no padding. It is a capability: the key opens the region, the exporter's table and
- * not these bytes decides range and access. size and access are for display and early errors. */
+/* Little-endian, without padding. A descriptor is a capability: the key opens the region. The
+ * exporter's table decides range and access, not these bytes; size and access are for display and
+ * early errors. */
 struct dg_descriptor {
 	uint64_t magic;
-	uint16_t version, length; /* length: of all of it, with blob_length bytes of blob */
-	uint32_t checksum; /* FNV-1a over length bytes with this field 0: against accidents */
+	uint16_t version, length; /* length: of the whole, with blob_length bytes of blob */
+	/* FNV-1a over `length` bytes with this field 0: detects accidents, not forgery */
+	uint32_t checksum;
 	uint8_t boot_id[16];
 	uint8_t key[16];
 	uint64_t size;
 	uint32_t access;
 	uint16_t reserved, blob_length;
 	char path[DESCRIPTOR_PATH];
-	uint8_t provider[12]; /* whose blob it is */
+	uint8_t provider[12]; /* the provider that wrote the blob */
 	uint8_t blob[DESCRIPTOR_BLOB];
 };
 
-/* This machine's boot id. */
+/* Reads this machine's boot id. */
 int dg_boot_id(uint8_t out[16]);
-/* Fills magic, version, length and checksum; returns the length. */
+/* Fills magic, version, length and checksum, copies the descriptor to buf and returns its length.
+ * Errors: ENOSPC. */
 int dg_descriptor_pack(struct dg_descriptor *d, uint8_t *buf, size_t cap);
-/* Parses and checks everything that can be checked without a socket. */
+/* Parses buf and checks everything that can be checked without contacting the exporter. Errors:
+ * EBADMSG, EPROTONOSUPPORT. */
 int dg_descriptor_parse(const uint8_t *buf, size_t len, struct dg_descriptor *d);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The exporter's table: which key opens which region, who imported it, and how it is revoked.
- * One lock guards all of it; the door's thread and the callers of control functions take it.
+ * The exporter's table: which key opens which region, which processes imported it, and revocation.
+ * One lock guards all of it; the share server's thread and the callers of control functions take
+ * it.
  */
 #include "share/exports.h"
 
@@ -14,6 +15,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "share/unix_socket.h"
 #include "clock.h"
 #include "error.h"
 
@@ -24,17 +26,17 @@ struct dg_export {
 	struct dg_export *next_hash, *next_region;
 };
 
-struct dg_importer {
+struct dg_import {
 	struct dg_region *region; /* NULL once revoked and quiet */
 	struct conn *conn;
 	uint32_t slot, access;
-	struct dg_importer *next;
+	struct dg_import *next;
 };
 
 #define BUCKETS 16384u
 static struct dg_export *table[BUCKETS];
-static struct conn *conns; /* of importers; the first is this process itself, once it imports */
-static struct conn *self_conn;
+static struct conn *conns; /* all connections of importers */
+static struct conn *self_conn; /* this process's own, if it imports from itself */
 
 static uint32_t bucket(const uint8_t key[16])
 {
@@ -51,21 +53,21 @@ static struct dg_export *find(const uint8_t key[16])
 	return e;
 }
 
-int dg_door_export(struct dg_region *r, uint32_t access, uint8_t key[16])
+int dg_share_export(struct dg_region *r, uint32_t access, uint8_t key[16])
 {
 	int rc = 0;
-	dg_door_lock();
+	dg_share_lock();
 	struct dg_export *e = r->exports;
 	while (e && e->access != access)
 		e = e->next_region;
 	if (!e) {
 		e = calloc(1, sizeof *e);
 		if (!e) {
-			rc = dg_fail(ENOMEM, "no memory for an export");
+			rc = dg_fail(ENOMEM, "out of memory for an export");
 			goto unlock;
 		}
 		if (getrandom(e->key, sizeof e->key, 0) != sizeof e->key) {
-			rc = dg_fail_errno("no random key");
+			rc = dg_fail_errno("cannot get a random key");
 			free(e);
 			goto unlock;
 		}
@@ -78,11 +80,11 @@ int dg_door_export(struct dg_region *r, uint32_t access, uint8_t key[16])
 	}
 	memcpy(key, e->key, 16);
 unlock:
-	dg_door_unlock();
+	dg_share_unlock();
 	return rc;
 }
 
-static void unexport(struct dg_region *r)
+static void remove_exports(struct dg_region *r)
 {
 	while (r->exports) {
 		struct dg_export *e = r->exports, **at = &table[bucket(e->key)];
@@ -94,7 +96,7 @@ static void unexport(struct dg_region *r)
 	}
 }
 
-/* Connections of importers and their slots. */
+/* Connections and their slots. */
 
 struct conn *dg_conn_new(int fd, pid_t pid, int pidfd)
 {
@@ -120,7 +122,7 @@ static int control_open(struct conn *c)
 	if (fd >= 0 && !ftruncate(fd, (off_t)CONTROL_SIZE) && !fcntl(fd, F_ADD_SEALS, seals))
 		at = mmap(NULL, CONTROL_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED) {
-		int rc = dg_fail_errno("control memory for an importer");
+		int rc = dg_fail_errno("cannot create control memory for an importer");
 		if (fd >= 0)
 			close(fd);
 		return rc;
@@ -130,11 +132,12 @@ static int control_open(struct conn *c)
 	return 0;
 }
 
-/* Reserves the pages, so that a full memory fails here and not at somebody's first touch. */
+/* Reserves the pages, so that running out of memory is an error here and not a signal at first
+ * access. */
 static int control_reserve(struct conn *c, uint64_t from, uint64_t size)
 {
 	if (fallocate(c->control_fd, 0, (off_t)from, (off_t)size))
-		return dg_fail_errno("control memory for an importer");
+		return dg_fail_errno("cannot reserve control memory for an importer");
 	return 0;
 }
 
@@ -142,23 +145,25 @@ static int slots_grow(struct conn *c)
 {
 	uint32_t n = c->slots + CONTROL_STEP;
 	if (n > CONTROL_SLOTS)
-		return dg_fail(EMFILE, "one process imports at most %u regions of another",
+		return dg_fail(EMFILE,
+			       "the importing process has %u regions of this exporter open, which "
+			       "is the maximum: close some",
 			       CONTROL_SLOTS);
-	void *importers = realloc(c->importers, sizeof *c->importers * n);
-	if (importers)
-		c->importers = importers;
+	void *imports = realloc(c->imports, sizeof *c->imports * n);
+	if (imports)
+		c->imports = imports;
 	void *free_slots = realloc(c->free_slots, sizeof *c->free_slots * n);
 	if (free_slots)
 		c->free_slots = free_slots;
-	if (!importers || !free_slots)
-		return dg_fail(ENOMEM, "no memory for %u imports", n);
+	if (!imports || !free_slots)
+		return dg_fail(ENOMEM, "out of memory for %u imports", n);
 	int rc = control_reserve(c, c->slots * sizeof(struct dg_gate),
 				 CONTROL_STEP * sizeof(struct dg_gate));
 	if (rc)
 		return rc;
 	for (uint32_t i = n; i-- > c->slots;)
 		c->free_slots[c->n_free++] = i;
-	memset(c->importers + c->slots, 0, sizeof *c->importers * CONTROL_STEP);
+	memset(c->imports + c->slots, 0, sizeof *c->imports * CONTROL_STEP);
 	c->slots = n;
 	return 0;
 }
@@ -168,45 +173,45 @@ static struct dg_gate *gate_of(struct conn *c, uint32_t slot)
 	return (struct dg_gate *)c->control + slot;
 }
 
-static int importer_add(struct conn *c, struct dg_export *e, uint32_t *slot)
+static int import_add(struct conn *c, struct dg_export *e, uint32_t *slot)
 {
 	int rc = control_open(c);
 	if (!rc && !c->n_free)
 		rc = slots_grow(c);
 	if (rc)
 		return rc;
-	struct dg_importer *m = calloc(1, sizeof *m);
+	struct dg_import *m = calloc(1, sizeof *m);
 	if (!m)
-		return dg_fail(ENOMEM, "no memory for an import");
+		return dg_fail(ENOMEM, "out of memory for an import");
 	*slot = m->slot = c->free_slots[--c->n_free];
 	m->conn = c;
 	m->region = e->region;
 	m->access = e->access;
-	m->next = e->region->importers;
-	e->region->importers = m;
-	c->importers[m->slot] = m;
+	m->next = e->region->imports;
+	e->region->imports = m;
+	c->imports[m->slot] = m;
 	memset(gate_of(c, m->slot), 0, sizeof(struct dg_gate));
 	return 0;
 }
 
-static void importer_unlink(struct dg_importer *m)
+static void import_unlink(struct dg_import *m)
 {
 	if (!m->region)
 		return;
-	struct dg_importer **at = &m->region->importers;
+	struct dg_import **at = &m->region->imports;
 	while (*at != m)
 		at = &(*at)->next;
 	*at = m->next;
 	m->region = NULL;
 }
 
-static void importer_remove(struct conn *c, uint32_t slot)
+static void import_remove(struct conn *c, uint32_t slot)
 {
-	if (slot >= c->slots || !c->importers[slot])
+	if (slot >= c->slots || !c->imports[slot])
 		return;
-	struct dg_importer *m = c->importers[slot];
-	importer_unlink(m);
-	c->importers[slot] = NULL;
+	struct dg_import *m = c->imports[slot];
+	import_unlink(m);
+	c->imports[slot] = NULL;
 	c->free_slots[c->n_free++] = slot;
 	free(m);
 }
@@ -214,7 +219,7 @@ static void importer_remove(struct conn *c, uint32_t slot)
 static bool conn_quiet(struct conn *c)
 {
 	for (uint32_t i = 0; i < c->slots; i++)
-		if (c->importers[i] && !gate_quiet(gate_of(c, i)))
+		if (c->imports[i] && !gate_quiet(gate_of(c, i)))
 			return false;
 	return true;
 }
@@ -222,13 +227,14 @@ static bool conn_quiet(struct conn *c)
 void dg_conn_free(struct conn *c)
 {
 	for (uint32_t i = 0; i < c->slots; i++)
-		importer_remove(c, i);
+		import_remove(c, i);
 	struct conn **at = &conns;
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
-	/* By name: an fd that a fork shares stays watched after close(), and then c is gone. */
-	dg_door_unwatch(c->fd, c->pidfd);
+	/* Explicitly: an fd that is shared with a forked child stays in the epoll set after
+	 * close(), when c is already freed. */
+	dg_share_server_unwatch(c->fd, c->pidfd);
 	if (c->control)
 		munmap(c->control, CONTROL_SIZE);
 	if (c->control_fd >= 0)
@@ -237,15 +243,15 @@ void dg_conn_free(struct conn *c)
 		close(c->fd);
 	if (c->pidfd >= 0)
 		close(c->pidfd);
-	free(c->importers);
+	free(c->imports);
 	free(c->free_slots);
 	free(c);
 }
 
-/* Its slots are void only when its process is dead, or nothing is in flight through them. */
+/* The slots may be freed only when the process is dead, or nothing is in flight through them. */
 bool dg_conn_over(struct conn *c)
 {
-	return c->pidfd < 0 || dg_pid_dead(c->pidfd) || conn_quiet(c);
+	return c->pidfd < 0 || dg_pidfd_dead(c->pidfd) || conn_quiet(c);
 }
 
 void dg_conns_free(void)
@@ -255,15 +261,15 @@ void dg_conns_free(void)
 	self_conn = NULL;
 }
 
-void dg_exports_forget(void)
+void dg_exports_forget_all(void)
 {
 	memset(table, 0, sizeof table);
 }
 
-/* What importers ask. */
+/* Requests of importers. */
 
-static int answer_fds(struct conn *c, struct dg_region *r, struct door_answer *a, int fds[2],
-		      int *n_fds)
+static int reply_fds(struct conn *c, struct dg_region *r, struct dg_share_reply *a, int fds[2],
+		     int *n_fds)
 {
 	char name[32];
 	*n_fds = 0;
@@ -273,39 +279,40 @@ static int answer_fds(struct conn *c, struct dg_region *r, struct door_answer *a
 	}
 	if (r->memory.fd < 0)
 		return 0;
-	/* A new open file that cannot be mapped writable where the export is read-only. The importer
-	 * could reopen it: this stops mistakes; readonly_export=True also stops an adversary. */
+	/* A new open file description, which cannot be mapped writable if the export is read-only.
+	 * The importer could reopen the file: this stops mistakes; readonly_export=True also stops
+	 * an adversary. */
 	bool write = a->access & DG_ACCESS_WRITE;
-	if (r->memory.kind != DG_KIND_HOST) { /* the fd is the block itself: it cannot be opened again */
+	if (r->memory.kind != DG_KIND_HOST) { /* the fd of a GPU block cannot be opened again */
 		fds[*n_fds] = fcntl(r->memory.fd, F_DUPFD_CLOEXEC, 0);
 		if (fds[*n_fds] < 0)
-			return dg_fail_errno("the fd of a GPU block");
+			return dg_fail_errno("cannot duplicate the fd of a GPU block");
 		++*n_fds;
 		return 0;
 	}
 	snprintf(name, sizeof name, "/proc/self/fd/%d", r->memory.fd);
 	int fd = open(name, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
 	if (fd < 0)
-		return dg_fail_errno("%s", name);
+		return dg_fail_errno("cannot open %s", name);
 	fds[(*n_fds)++] = fd;
 	return 0;
 }
 
-int dg_conn_import(struct conn *c, const uint8_t key[16], struct door_answer *a, int fds[2],
+int dg_conn_import(struct conn *c, const uint8_t key[16], struct dg_share_reply *a, int fds[2],
 		   int *n_fds)
 {
 	struct dg_export *e = find(key);
 	if (!e)
-		return dg_fail(ENOKEY, "the exporter knows no such region: it was closed, or the "
-				       "descriptor is forged");
+		return dg_fail(ENOKEY, "the exporter has no region for this descriptor: it was "
+				       "closed, or the descriptor is forged");
 	struct dg_region *r = e->region;
-	int rc = importer_add(c, e, &a->slot);
+	int rc = import_add(c, e, &a->slot);
 	if (rc)
 		return rc;
 	a->access = e->access;
 	a->method = r->memory.kind != DG_KIND_HOST ? DG_METHOD_GPU
-		    : r->memory.fd >= 0		   ? DG_METHOD_MAP
-						   : DG_METHOD_ASK;
+		    : r->memory.fd >= 0            ? DG_METHOD_MAP
+						   : DG_METHOD_PROXY;
 	a->kind = r->memory.kind;
 	a->block = r->memory.block;
 	memcpy(a->uuid, r->memory.uuid, sizeof a->uuid);
@@ -313,17 +320,17 @@ int dg_conn_import(struct conn *c, const uint8_t key[16], struct door_answer *a,
 	a->size = r->memory.size;
 	a->address = (uint64_t)(uintptr_t)r->memory.addr;
 	a->fd_offset = r->memory.fd_offset;
-	if (a->method == DG_METHOD_ASK && !c->bounce) {
+	if (a->method == DG_METHOD_PROXY && !c->bounce) {
 		rc = control_reserve(c, BOUNCE_OFFSET, BOUNCE_SIZE);
 		c->bounce = !rc;
 	}
 	if (r->memory.flags & DG_MEMORY_SHARE_PROCESS)
 		prctl(PR_SET_PTRACER, (unsigned long)c->pid, 0, 0, 0);
 	if (!rc)
-		rc = answer_fds(c, r, a, fds, n_fds);
+		rc = reply_fds(c, r, a, fds, n_fds);
 	if (rc) {
-		importer_remove(c, a->slot);
-		/* The control memory goes with the first answer that is good. */
+		import_remove(c, a->slot);
+		/* The control memory is sent with the first successful reply. */
 		a->has_control = 0;
 		*n_fds = 0;
 	}
@@ -332,24 +339,24 @@ int dg_conn_import(struct conn *c, const uint8_t key[16], struct door_answer *a,
 
 void dg_conn_release(struct conn *c, uint32_t slot)
 {
-	importer_remove(c, slot);
+	import_remove(c, slot);
 }
 
-uint32_t dg_conn_copy(struct conn *c, const struct door_ask *q)
+uint32_t dg_conn_copy(struct conn *c, const struct dg_share_request *q)
 {
-	struct dg_importer *m = q->slot < c->slots ? c->importers[q->slot] : NULL;
+	struct dg_import *m = q->slot < c->slots ? c->imports[q->slot] : NULL;
 	if (!m || !m->region || gate_revoked(gate_of(c, q->slot)) || !c->bounce)
 		return DG_REMOTE_ACCESS_ERROR;
 	const dg_memory *mem = &m->region->memory;
 	if (mem->kind != DG_KIND_HOST)
 		return DG_REMOTE_ACCESS_ERROR;
-	uint32_t need = q->kind == DOOR_PUT ? DG_ACCESS_WRITE : DG_ACCESS_READ;
+	uint32_t need = q->kind == SHARE_PUT ? DG_ACCESS_WRITE : DG_ACCESS_READ;
 	if (!(m->access & need) || q->size > BOUNCE_SIZE || q->offset > mem->size ||
 	    q->size > mem->size - q->offset)
 		return DG_REMOTE_ACCESS_ERROR;
 	char *bytes = (char *)mem->addr + q->offset, *bounce = c->control + BOUNCE_OFFSET;
-	char *to = q->kind == DOOR_PUT ? bytes : bounce,
-	     *from = q->kind == DOOR_PUT ? bounce : bytes;
+	char *to = q->kind == SHARE_PUT ? bytes : bounce,
+	     *from = q->kind == SHARE_PUT ? bounce : bytes;
 	if (!(mem->flags & DG_MEMORY_MAY_FAULT))
 		dg_copy(to, from, q->size);
 	else if (dg_copy_guarded(to, from, q->size))
@@ -357,82 +364,83 @@ uint32_t dg_conn_copy(struct conn *c, const struct door_ask *q)
 	return DG_OK;
 }
 
-int dg_door_import_self(const uint8_t key[16], struct door_answer *a, struct dg_hot *hot,
-			dg_memory *memory)
+int dg_share_import_self(const uint8_t key[16], struct dg_share_reply *a,
+			 struct dg_region_entry *entry, dg_memory *memory)
 {
 	int fds[2], n_fds = 0, rc;
 	memset(a, 0, sizeof *a);
-	dg_door_lock();
+	dg_share_lock();
 	if (!self_conn)
 		self_conn = dg_conn_new(-1, getpid(), -1);
-	rc = self_conn ? 0 : dg_fail(ENOMEM, "no memory for an import");
+	rc = self_conn ? 0 : dg_fail(ENOMEM, "out of memory for an import");
 	if (!rc) {
 		self_conn->control_sent = true;
 		rc = dg_conn_import(self_conn, key, a, fds, &n_fds);
 	}
 	if (!rc) {
-		/* Under the lock: another thread may close the region as soon as it is given up. */
-		*memory = self_conn->importers[a->slot]->region->memory;
-		hot->gate = gate_of(self_conn, a->slot);
-		hot->may_fault = !!(memory->flags & DG_MEMORY_MAY_FAULT);
+		/* Under the lock: another thread may close the region as soon as the lock is
+		 * released. */
+		*memory = self_conn->imports[a->slot]->region->memory;
+		entry->gate = gate_of(self_conn, a->slot);
+		entry->may_fault = !!(memory->flags & DG_MEMORY_MAY_FAULT);
 	}
-	dg_door_unlock();
+	dg_share_unlock();
 	for (int i = 0; i < n_fds; i++)
 		close(fds[i]);
 	return rc;
 }
 
-void dg_door_release_self(uint32_t slot)
+void dg_share_release_self(uint32_t slot)
 {
-	dg_door_lock();
-	importer_remove(self_conn, slot);
-	dg_door_unlock();
+	dg_share_lock();
+	import_remove(self_conn, slot);
+	dg_share_unlock();
 }
 
-uint32_t dg_door_importers(struct dg_region *r)
+uint32_t dg_share_importers(struct dg_region *r)
 {
 	uint32_t n = 0;
-	dg_door_lock();
-	for (struct dg_importer *m = r->importers; m; m = m->next)
+	dg_share_lock();
+	for (struct dg_import *m = r->imports; m; m = m->next)
 		n++;
-	dg_door_unlock();
+	dg_share_unlock();
 	return n;
 }
 
-/* Unlinks the importers that can do no more harm; gives one that still can, or NULL. */
-static struct dg_importer *revoke_pass(struct dg_region *r)
+/* Revokes every import and unlinks those with nothing in flight or a dead importer. Returns one
+ * that still has transfers in flight, or NULL. */
+static struct dg_import *revoke_pass(struct dg_region *r)
 {
-	struct dg_importer *busy = NULL, *next;
-	for (struct dg_importer *m = r->importers; m; m = next) {
+	struct dg_import *busy = NULL, *next;
+	for (struct dg_import *m = r->imports; m; m = next) {
 		struct dg_gate *g = gate_of(m->conn, m->slot);
 		next = m->next;
 		atomic_store_explicit(&g->revoked, 1, memory_order_seq_cst);
-		if (gate_quiet(g) || (m->conn->pidfd >= 0 && dg_pid_dead(m->conn->pidfd)))
-			importer_unlink(m);
+		if (gate_quiet(g) || (m->conn->pidfd >= 0 && dg_pidfd_dead(m->conn->pidfd)))
+			import_unlink(m);
 		else
 			busy = m;
 	}
 	return busy;
 }
 
-int dg_door_revoke(struct dg_region *r, uint64_t deadline_ns)
+int dg_share_revoke(struct dg_region *r, uint64_t deadline_ns)
 {
 	for (uint32_t naps = 0;; naps++) {
-		dg_door_lock();
-		unexport(r);
-		struct dg_importer *busy = revoke_pass(r);
+		dg_share_lock();
+		remove_exports(r);
+		struct dg_import *busy = revoke_pass(r);
 		pid_t pid = busy ? busy->conn->pid : 0;
-		dg_door_unlock();
+		dg_share_unlock();
 		if (!busy)
 			return 0;
 		if (now_ns() >= deadline_ns)
 			return dg_fail(EBUSY,
 				       "local region %u: process %d still has transfers in flight "
-				       "on it; new ones "
-				       "stay refused and the memory stays: close it again, or end "
-				       "that process",
+				       "on it; new ones are refused, and the memory must stay: "
+				       "close the region again, or end that process",
 				       r->id, (int)pid);
-		dg_devices_move(); /* an importer may be this process itself */
+		dg_devices_poll(); /* the importer may be this process itself */
 		usleep(naps < 50 ? 20 : 500);
 	}
 }

@@ -1,37 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the door's thread needs of the table of exports. All of it under the door's lock. */
-#ifndef DG_EXPORT_H
-#define DG_EXPORT_H
+/* The table of exports and the importing processes, for the share server. Guarded by
+ * dg_share_lock(). */
+#ifndef DG_SHARE_EXPORTS_H
+#define DG_SHARE_EXPORTS_H
 
 #include <stdio.h>
 
 #include "share/server.h"
 
-/* An importing process, as the exporter sees it. */
+/* Connection of an importing process, on the exporter's side. */
 struct conn {
 	struct conn *next;
 	int fd, pidfd, control_fd;
 	pid_t pid;
 	bool control_sent, bounce;
 	char *control;
-	struct dg_importer **importers; /* by slot */
+	struct dg_import **imports; /* by slot */
 	uint32_t *free_slots;
 	uint32_t slots, n_free;
 };
 
-void dg_door_lock(void);
-void dg_door_unlock(void);
+void dg_share_lock(void);
+void dg_share_unlock(void);
+/* Adds a connection, which owns fd and pidfd (-1: none). Returns NULL if out of memory. */
 struct conn *dg_conn_new(int fd, pid_t pid, int pidfd);
+/* Ends a connection: voids its imports and closes its fds. */
 void dg_conn_free(struct conn *c);
+/* Whether a disconnected importer can do no more harm: its process is dead, or nothing is in
+ * flight. */
 bool dg_conn_over(struct conn *c);
 void dg_conns_free(void);
-/* In a forked child: the regions are the parent's. */
-void dg_exports_forget(void);
-/* Gives a slot for the region that key opens. Fds to send, in order: control (if has_control), memory. */
-int dg_conn_import(struct conn *c, const uint8_t key[16], struct door_answer *a, int fds[2],
+/* In a forked child: empties the table, as its regions belong to the parent. */
+void dg_exports_forget_all(void);
+/* Imports the region that `key` opens into a slot of the connection and fills *a. fds to send, in
+ * order: the control memory (if a->has_control, stays owned by the connection), the memory (owned
+ * by the caller). Errors: ENOKEY, EMFILE, ENOMEM. */
+int dg_conn_import(struct conn *c, const uint8_t key[16], struct dg_share_reply *a, int fds[2],
 		   int *n_fds);
+/* Frees a slot. Ignores slots that are not in use. */
 void dg_conn_release(struct conn *c, uint32_t slot);
-/* DOOR_GET and DOOR_PUT. Gives a dg_status. */
-uint32_t dg_conn_copy(struct conn *c, const struct door_ask *q);
+/* Executes SHARE_GET or SHARE_PUT. Returns a dg_status. */
+uint32_t dg_conn_copy(struct conn *c, const struct dg_share_request *q);
 
 #endif

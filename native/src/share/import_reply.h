@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an exporter's answer to an import makes of a region. */
-#ifndef DG_ANSWER_H
-#define DG_ANSWER_H
+/* Turns an exporter's reply to an import request into a region. */
+#ifndef DG_SHARE_IMPORT_REPLY_H
+#define DG_SHARE_IMPORT_REPLY_H
 
 #include "share/server.h"
 #include "share/mapping.h"
 
-/* Who answered: its process, its control memory, and those of its memfds that are mapped here. */
-struct exporter {
+/* The replying exporter: its process, its control memory, and its memfds mapped into this
+ * process. */
+struct reply_source {
 	pid_t pid;
 	char *control;
 	struct dg_mapping **mappings;
 };
 
-/* Fills *hot, and r->mapping or r->mapped, but for what r->from opens. Under the peer lock. */
-int dg_answer_take(struct dg_region *r, const struct exporter *e, const struct door_answer *a,
-		   const int fds[2], int n_fds, struct dg_hot *hot);
-/* The rest where r->from is the provider's own export: this opens it. */
-int dg_answer_open(struct dg_region *r, const struct door_answer *a, struct dg_hot *hot);
+/* Fills *entry, and r->mapping or r->provider_state; leaves out what r->descriptor opens. Called
+ * under the lock of share/importer.c. Errors: EBADMSG for a malformed reply, EOPNOTSUPP, and those
+ * of map(). */
+int dg_import_reply_apply(struct dg_region *r, const struct reply_source *source,
+			  const struct dg_share_reply *reply, const int fds[2], int n_fds,
+			  struct dg_region_entry *entry);
+/* Opens the provider's own export in r->descriptor. Called without that lock, because the
+ * provider's library may contact the exporter, too. */
+int dg_import_reply_open(struct dg_region *r, const struct dg_share_reply *reply,
+			 struct dg_region_entry *entry);
 
 #endif

@@ -13,51 +13,51 @@
 #include <unistd.h>
 
 #include "share/import_reply.h"
+#include "share/unix_socket.h"
 #include "clock.h"
 #include "error.h"
 
-struct dg_peer {
-	struct dg_peer *next;
-	uintptr_t
-		id; /* what the door calls it: a pointer could be of a peer that was freed meanwhile */
+struct dg_exporter {
+	struct dg_exporter *next;
+	uintptr_t id; /* cookie for the share server; a pointer might refer to a freed exporter */
 	uint32_t refs;
-	char path[DOOR_PATH_MAX];
+	char path[SHARE_PATH_MAX];
 	int fd, pidfd;
 	pid_t pid;
 	char *control;
 	struct dg_mapping *mappings;
 	struct dg_region *regions;
-	atomic_bool lost, deaf; /* deaf: it left its socket full */
-	pthread_mutex_t talk; /* one question and its answer at a time */
+	atomic_bool lost, unresponsive; /* unresponsive: it does not empty its socket */
+	pthread_mutex_t exchange_lock; /* held from a request to its reply */
 	uint32_t tag;
-	uint32_t late; /* questions that were given up, whose answers are still to come */
+	uint32_t late_replies; /* replies still to come to requests that were given up */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct dg_peer *peers;
+static struct dg_exporter *exporters;
 static uintptr_t last_id;
 
-/* How long a copy through the exporter waits for it before it ends as DG_TIMED_OUT. */
-#define ASK_TIMEOUT_NS 1000000000ull
+/* After this time a copy by an exporter that does not reply ends as DG_TIMED_OUT. */
+#define COPY_TIMEOUT_NS 1000000000ull
 
-void dg_peer_fork_lock(void)
+void dg_importer_fork_lock(void)
 {
 	pthread_mutex_lock(&lock);
 }
 
-void dg_peer_fork_unlock(void)
+void dg_importer_fork_unlock(void)
 {
 	pthread_mutex_unlock(&lock);
 }
 
-void dg_peer_forget(void)
+void dg_importer_forget_all(void)
 {
-	for (struct dg_peer *p = peers; p; p = p->next) {
+	for (struct dg_exporter *p = exporters; p; p = p->next) {
 		close(p->fd);
 		if (p->pidfd >= 0)
 			close(p->pidfd);
 	}
-	peers = NULL;
+	exporters = NULL;
 }
 
 static int wait_readable(int fd, uint64_t deadline_ns)
@@ -83,64 +83,68 @@ static void close_fds(int fds[2], int *n_fds)
 		close(fds[--*n_fds]);
 }
 
-/* A good answer, or -errno and then no fds. */
-static int hear(struct dg_peer *p, struct door_answer *a, int fds[2], int *n_fds,
-		uint64_t deadline_ns)
+/* Receives one reply. Returns 0, or -errno and then no fds. */
+static int receive_reply(struct dg_exporter *p, struct dg_share_reply *a, int fds[2], int *n_fds,
+			 uint64_t deadline_ns)
 {
 	*n_fds = 0;
 	int rc = wait_readable(p->fd, deadline_ns);
 	if (rc)
 		return rc;
-	ssize_t n = dg_sock_recv(p->fd, a, sizeof *a, fds, n_fds);
-	if (n == (ssize_t)sizeof *a && a->magic == DOOR_MAGIC)
+	ssize_t n = dg_unix_socket_recv(p->fd, a, sizeof *a, fds, n_fds);
+	if (n == (ssize_t)sizeof *a && a->magic == SHARE_MAGIC)
 		return 0;
 	close_fds(fds, n_fds);
 	return n <= 0 ? -ENOTCONN : -EPROTONOSUPPORT;
 }
 
-static int map_control(struct dg_peer *p, int fd)
+static int map_control(struct dg_exporter *p, int fd)
 {
 	int rc = dg_memfd_check(fd, CONTROL_SIZE);
 	if (rc)
 		return rc;
 	void *at = mmap(NULL, CONTROL_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
-		return dg_fail_errno("mapping the exporter's control memory");
+		return dg_fail_errno("cannot map the exporter's control memory");
 	p->control = at;
 	return 0;
 }
 
-/* The control memory comes with the first good answer only. It is kept before p->talk is given up:
- * who hears the next answer counts on it. */
-static int keep_control(struct dg_peer *p, const struct door_answer *a, const int fds[2], int n_fds)
+/* The control memory comes with the first successful reply only. It is mapped before
+ * p->exchange_lock is released, because the receiver of the next reply relies on it. */
+static int keep_control(struct dg_exporter *p, const struct dg_share_reply *a, const int fds[2],
+			int n_fds)
 {
 	if (a->error || !a->has_control || p->control)
 		return 0;
 	return n_fds ? map_control(p, fds[0])
-		     : dg_fail(EBADMSG, "the exporter's answer lacks an fd");
+		     : dg_fail(EBADMSG, "the exporter's reply lacks the fd of its control memory");
 }
 
-static void send_release(struct dg_peer *p, uint32_t slot)
+static void send_release(struct dg_exporter *p, uint32_t slot)
 {
-	struct door_ask q = {
-		.magic = DOOR_MAGIC, .version = DOOR_VERSION, .kind = DOOR_RELEASE, .slot = slot};
+	struct dg_share_request q = {.magic = SHARE_MAGIC,
+				     .version = SHARE_VERSION,
+				     .kind = SHARE_RELEASE,
+				     .slot = slot};
 	struct pollfd fd = {p->fd, POLLOUT, 0};
-	/* Else the slot is lost: one that is only slow gets a moment, one that does not use it no other. */
-	bool full = dg_sock_send(p->fd, &q, sizeof q, NULL, 0) == -EAGAIN;
-	if (full && !atomic_load(&p->deaf) && poll(&fd, 1, 100) == 1)
-		full = dg_sock_send(p->fd, &q, sizeof q, NULL, 0) == -EAGAIN;
-	atomic_store(&p->deaf, full);
+	/* A release that is not sent loses the slot, so a slow exporter is given 100 ms; one that
+	 * did not use them is not waited for again. */
+	bool full = dg_unix_socket_send(p->fd, &q, sizeof q, NULL, 0) == -EAGAIN;
+	if (full && !atomic_load(&p->unresponsive) && poll(&fd, 1, 100) == 1)
+		full = dg_unix_socket_send(p->fd, &q, sizeof q, NULL, 0) == -EAGAIN;
+	atomic_store(&p->unresponsive, full);
 }
 
-/* Hears the answers to questions that were given up, before another is asked: until then the
- * exporter may still read or write the bounce buffer for them. An import that nobody waits for any
- * more is given back, and the control memory that came with it is kept: it comes only once. */
-static int settle(struct dg_peer *p, uint64_t deadline_ns)
+/* Receives the replies to requests that were given up, before the next request is sent: until then
+ * the exporter may still read or write the bounce buffer for them. An import that is no longer
+ * wanted is released; control memory that came with it is kept, because it is sent only once. */
+static int receive_late_replies(struct dg_exporter *p, uint64_t deadline_ns)
 {
-	struct door_answer a;
+	struct dg_share_reply a;
 	int fds[2], n_fds;
-	for (; p->late; p->late--) {
-		int rc = hear(p, &a, fds, &n_fds, deadline_ns);
+	for (; p->late_replies; p->late_replies--) {
+		int rc = receive_reply(p, &a, fds, &n_fds, deadline_ns);
 		if (rc)
 			return rc;
 		keep_control(p, &a, fds, n_fds);
@@ -151,22 +155,23 @@ static int settle(struct dg_peer *p, uint64_t deadline_ns)
 	return 0;
 }
 
-/* One question and its answer. Gives 0 or -errno; a->error is the exporter's own. */
-static int talk(struct dg_peer *p, struct door_ask *q, struct door_answer *a, int fds[2],
-		int *n_fds, uint64_t deadline_ns)
+/* Sends a request and receives its reply. Returns 0 or -errno; a->error is the exporter's own
+ * error. */
+static int exchange(struct dg_exporter *p, struct dg_share_request *q, struct dg_share_reply *a,
+		    int fds[2], int *n_fds, uint64_t deadline_ns)
 {
 	*n_fds = 0;
-	int rc = settle(p, deadline_ns);
+	int rc = receive_late_replies(p, deadline_ns);
 	if (rc)
 		return rc;
-	q->magic = DOOR_MAGIC;
-	q->version = DOOR_VERSION;
+	q->magic = SHARE_MAGIC;
+	q->version = SHARE_VERSION;
 	q->tag = ++p->tag;
-	ssize_t n = dg_sock_send(p->fd, q, sizeof *q, NULL, 0);
+	ssize_t n = dg_unix_socket_send(p->fd, q, sizeof *q, NULL, 0);
 	if (n < 0)
 		return n == -EAGAIN ? -ETIMEDOUT : -ENOTCONN;
-	rc = hear(p, a, fds, n_fds, deadline_ns);
-	p->late += rc == -ETIMEDOUT;
+	rc = receive_reply(p, a, fds, n_fds, deadline_ns);
+	p->late_replies += rc == -ETIMEDOUT;
 	return rc || a->tag == q->tag ? rc : -EPROTONOSUPPORT;
 }
 
@@ -176,7 +181,7 @@ static int connect_to(const char *path, uint64_t deadline_ns)
 	snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return dg_fail_errno("a socket to the exporter");
+		return dg_fail_errno("cannot create a socket to the exporter");
 	while (connect(fd, (struct sockaddr *)&a, sizeof a)) {
 		int err = errno;
 		if (err == EAGAIN && now_ns() < deadline_ns) {
@@ -185,7 +190,7 @@ static int connect_to(const char *path, uint64_t deadline_ns)
 		}
 		close(fd);
 		if (err == ECONNREFUSED || err == ENOENT)
-			return dg_fail(ENOTCONN, "the exporter is gone: nobody listens on %s",
+			return dg_fail(ENOTCONN, "the exporter is gone: no process listens on %s",
 				       path);
 		return err == EAGAIN
 			       ? dg_fail(ETIMEDOUT, "the exporter does not answer on %s", path)
@@ -194,30 +199,30 @@ static int connect_to(const char *path, uint64_t deadline_ns)
 	return fd;
 }
 
-static int peer_open(const char *path, uint64_t deadline_ns, struct dg_peer **out)
+static int exporter_open(const char *path, uint64_t deadline_ns, struct dg_exporter **out)
 {
 	struct ucred cred = {0};
 	socklen_t len = sizeof cred;
 	int fd = connect_to(path, deadline_ns);
 	if (fd < 0)
 		return fd;
-	struct dg_peer *p = calloc(1, sizeof *p);
+	struct dg_exporter *p = calloc(1, sizeof *p);
 	if (!p) {
 		close(fd);
-		return dg_fail(ENOMEM, "no memory for an exporter");
+		return dg_fail(ENOMEM, "out of memory for a connection to an exporter");
 	}
 	p->fd = fd;
 	p->pidfd = -1;
 	p->id = ++last_id;
 	snprintf(p->path, sizeof p->path, "%s", path);
-	pthread_mutex_init(&p->talk, NULL);
+	pthread_mutex_init(&p->exchange_lock, NULL);
 	int rc = 0;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != geteuid())
-		rc = dg_fail(EPERM, "the process behind %s is of another user", path);
+		rc = dg_fail(EPERM, "the process that listens on %s belongs to another user", path);
 	p->pid = cred.pid;
 	p->pidfd = rc ? -1 : dg_pidfd_open(cred.pid);
 	if (!rc)
-		rc = dg_door_watch(fd, p->pidfd, (void *)p->id);
+		rc = dg_share_server_watch(fd, p->pidfd, (void *)p->id);
 	if (rc) {
 		close(fd);
 		if (p->pidfd >= 0)
@@ -225,84 +230,88 @@ static int peer_open(const char *path, uint64_t deadline_ns, struct dg_peer **ou
 		free(p);
 		return rc;
 	}
-	p->next = peers;
-	peers = p;
+	p->next = exporters;
+	exporters = p;
 	*out = p;
 	return 0;
 }
 
-static void peer_drop(struct dg_peer *p)
+static void exporter_release(struct dg_exporter *p)
 {
 	if (--p->refs)
 		return;
-	struct dg_peer **at = &peers;
+	struct dg_exporter **at = &exporters;
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	dg_door_unwatch(p->fd, p->pidfd);
+	dg_share_server_unwatch(p->fd, p->pidfd);
 	close(p->fd);
 	if (p->pidfd >= 0)
 		close(p->pidfd);
 	if (p->control)
 		munmap(p->control, CONTROL_SIZE);
-	pthread_mutex_destroy(&p->talk);
+	pthread_mutex_destroy(&p->exchange_lock);
 	free(p);
 }
 
-/* Another thread may be in the middle of a long wait for this exporter. 0 or -ETIMEDOUT. */
-static int lock_talk(struct dg_peer *p, uint64_t deadline_ns)
+/* Takes p->exchange_lock, which another thread may hold while it waits for this exporter. Returns 0
+ * or -ETIMEDOUT. */
+static int lock_exchange(struct dg_exporter *p, uint64_t deadline_ns)
 {
 	struct timespec t;
 	uint64_t now = now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
-	/* By the clock of the day: the monotonic one came to mutexes late, and tools do not know it. */
+	/* CLOCK_REALTIME: pthread_mutex_clocklock is recent, and sanitizers do not know it. */
 	clock_gettime(CLOCK_REALTIME, &t);
 	uint64_t ns = (uint64_t)t.tv_nsec + left % 1000000000u;
 	t.tv_sec += (time_t)(left / 1000000000u + ns / 1000000000u);
 	t.tv_nsec = (long)(ns % 1000000000u);
-	return -pthread_mutex_timedlock(&p->talk, &t);
+	return -pthread_mutex_timedlock(&p->exchange_lock, &t);
 }
 
-/* Why there is no good answer to an import: talk()'s own rc, or the exporter's error. */
-static int import_error(const struct dg_peer *p, int rc, const struct door_answer *a)
+/* Returns the error of an import: that of exchange(), or the exporter's own. 0: none. */
+static int import_error(const struct dg_exporter *p, int rc, const struct dg_share_reply *a)
 {
 	if (rc == -ETIMEDOUT)
-		return dg_fail(ETIMEDOUT,
-			       "the exporter (process %d) does not answer: is it stopped?",
-			       (int)p->pid);
+		return dg_fail(
+			ETIMEDOUT,
+			"the exporter (process %d) does not answer: check whether it is stopped",
+			(int)p->pid);
 	if (rc == -EPROTONOSUPPORT)
-		return dg_fail(-rc, "the exporter (process %d) speaks another version",
+		return dg_fail(-rc,
+			       "the exporter (process %d) uses another protocol version: use the "
+			       "same release of dgkit on both sides",
 			       (int)p->pid);
 	if (rc)
 		return dg_fail(ENOTCONN, "the exporter (process %d) is gone", (int)p->pid);
-	if (a->error) /* 4095 is the largest errno of Linux (MAX_ERRNO). */
+	if (a->error) /* 4095: the largest errno of Linux (MAX_ERRNO) */
 		return dg_fail(a->error <= 4095 ? (int)a->error : EBADMSG, "%.127s", a->text);
 	return 0;
 }
 
-static int ask_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t deadline_ns,
-		      struct dg_hot *hot)
+static int request_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t deadline_ns,
+			  struct dg_region_entry *entry)
 {
-	struct door_ask q = {.kind = DOOR_IMPORT};
-	struct door_answer a;
+	struct dg_share_request q = {.kind = SHARE_IMPORT};
+	struct dg_share_reply a;
 	int fds[2], n_fds = 0;
-	struct dg_peer *p = r->peer;
+	struct dg_exporter *p = r->exporter;
 	memcpy(q.key, d->key, sizeof q.key);
-	int kept = 0, rc = lock_talk(p, deadline_ns);
+	int kept = 0, rc = lock_exchange(p, deadline_ns);
 	if (!rc) {
-		rc = talk(p, &q, &a, fds, &n_fds, deadline_ns);
+		rc = exchange(p, &q, &a, fds, &n_fds, deadline_ns);
 		kept = rc ? 0 : keep_control(p, &a, fds, n_fds);
-		pthread_mutex_unlock(&p->talk);
+		pthread_mutex_unlock(&p->exchange_lock);
 	}
 	rc = import_error(p, rc, &a);
 	if (!rc) {
 		r->slot = a.slot;
 		pthread_mutex_lock(&lock);
-		const struct exporter from = {p->pid, p->control, &p->mappings};
-		rc = kept ? kept : dg_answer_take(r, &from, &a, fds, n_fds, hot);
+		const struct reply_source from = {p->pid, p->control, &p->mappings};
+		rc = kept ? kept : dg_import_reply_apply(r, &from, &a, fds, n_fds, entry);
 		pthread_mutex_unlock(&lock);
-		/* Not under the lock: the provider's own library may ask the exporter, too. */
-		if (!rc && r->from)
-			rc = dg_answer_open(r, &a, hot);
+		/* Without the lock: the provider's library may contact the exporter, too. */
+		if (!rc && r->descriptor)
+			rc = dg_import_reply_open(r, &a, entry);
 		if (rc)
 			send_release(p, a.slot);
 	}
@@ -310,52 +319,53 @@ static int ask_import(struct dg_region *r, const struct dg_descriptor *d, uint64
 	return rc;
 }
 
-int dg_peer_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t timeout_ns,
-		   struct dg_hot *hot)
+int dg_importer_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t timeout_ns,
+		       struct dg_region_entry *entry)
 {
 	uint64_t deadline = add_sat(now_ns(), timeout_ns);
 	int rc = 0;
 	pthread_mutex_lock(&lock);
-	struct dg_peer *p = peers;
+	struct dg_exporter *p = exporters;
 	while (p && (strcmp(p->path, d->path) || atomic_load(&p->lost)))
 		p = p->next;
 	if (!p)
-		rc = peer_open(d->path, deadline, &p);
+		rc = exporter_open(d->path, deadline, &p);
 	if (!rc)
 		p->refs++;
 	pthread_mutex_unlock(&lock);
 	if (rc)
 		return rc;
-	r->peer = p;
-	rc = ask_import(r, d, deadline, hot);
+	r->exporter = p;
+	rc = request_import(r, d, deadline, entry);
 	if (rc) {
-		r->peer = NULL;
+		r->exporter = NULL;
 		pthread_mutex_lock(&lock);
-		peer_drop(p);
+		exporter_release(p);
 		pthread_mutex_unlock(&lock);
 	}
 	return rc;
 }
 
-void dg_peer_add_region(struct dg_region *r)
+void dg_importer_add_region(struct dg_region *r)
 {
 	pthread_mutex_lock(&lock);
-	r->peer_next = r->peer->regions;
-	if (r->peer_next)
-		r->peer_next->peer_prev = r;
-	r->peer->regions = r;
-	if (atomic_load(&r->peer->lost))
-		atomic_store(&r->hot->lost, 1);
+	r->exporter_next = r->exporter->regions;
+	if (r->exporter_next)
+		r->exporter_next->exporter_prev = r;
+	r->exporter->regions = r;
+	if (atomic_load(&r->exporter->lost))
+		atomic_store(&r->entry->lost, 1);
 	pthread_mutex_unlock(&lock);
 }
 
-int32_t dg_peer_pid(struct dg_region *r)
+int32_t dg_importer_exporter_pid(struct dg_region *r)
 {
-	return r->peer ? r->peer->pid : r->far ? 0 : getpid();
+	return r->exporter ? r->exporter->pid : r->other_machine ? 0 : getpid();
 }
 
-/* Whether the process ends now: its memory is gone a while before its pidfd says so. */
-static bool ending(pid_t pid)
+/* Whether the process is exiting: its memory is freed some time before its pidfd becomes
+ * readable. */
+static bool is_exiting(pid_t pid)
 {
 	enum { PF_EXITING = 4 }; /* <linux/sched.h>; in proc_pid_stat(5) the field `flags` */
 	char text[512], path[32];
@@ -372,93 +382,94 @@ static bool ending(pid_t pid)
 	       (flags & PF_EXITING);
 }
 
-bool dg_peer_gone(struct dg_region *r)
+bool dg_importer_exporter_gone(struct dg_region *r)
 {
-	const struct dg_peer *p = r->peer;
-	return p && (atomic_load(&p->lost) || (p->pidfd >= 0 && dg_pid_dead(p->pidfd)) ||
-		     ending(p->pid));
+	const struct dg_exporter *p = r->exporter;
+	return p && (atomic_load(&p->lost) || (p->pidfd >= 0 && dg_pidfd_dead(p->pidfd)) ||
+		     is_exiting(p->pid));
 }
 
-void dg_peer_release(struct dg_region *r)
+void dg_importer_release(struct dg_region *r)
 {
-	struct dg_peer *p = r->peer;
+	struct dg_exporter *p = r->exporter;
 	pthread_mutex_lock(&lock);
-	if (r->peer_prev)
-		r->peer_prev->peer_next = r->peer_next;
+	if (r->exporter_prev)
+		r->exporter_prev->exporter_next = r->exporter_next;
 	else if (p->regions == r)
-		p->regions = r->peer_next;
-	if (r->peer_next)
-		r->peer_next->peer_prev = r->peer_prev;
+		p->regions = r->exporter_next;
+	if (r->exporter_next)
+		r->exporter_next->exporter_prev = r->exporter_prev;
 	send_release(p, r->slot);
 	dg_mapping_drop(&p->mappings, r->mapping);
-	peer_drop(p);
+	exporter_release(p);
 	pthread_mutex_unlock(&lock);
 }
 
-void dg_peer_died(void *cookie)
+void dg_importer_exporter_died(void *cookie)
 {
 	pthread_mutex_lock(&lock);
-	struct dg_peer *p = peers;
+	struct dg_exporter *p = exporters;
 	while (p && p->id != (uintptr_t)cookie)
 		p = p->next;
 	if (p) {
 		atomic_store(&p->lost, true);
-		dg_door_unwatch(p->fd, p->pidfd);
-		for (struct dg_region *r = p->regions; r; r = r->peer_next)
-			atomic_store(&r->hot->lost, 1);
+		dg_share_server_unwatch(p->fd, p->pidfd);
+		for (struct dg_region *r = p->regions; r; r = r->exporter_next)
+			atomic_store(&r->entry->lost, 1);
 	}
 	pthread_mutex_unlock(&lock);
 }
 
-static int silence(int rc)
+static int status_of_failure(int rc)
 {
 	return rc == -ETIMEDOUT ? DG_TIMED_OUT : DG_PEER_LOST;
 }
 
-static int ask_copy(struct dg_peer *p, struct door_ask *q, uint64_t deadline_ns)
+static int request_copy(struct dg_exporter *p, struct dg_share_request *q, uint64_t deadline_ns)
 {
-	struct door_answer a;
+	struct dg_share_reply a;
 	int fds[2], n_fds = 0;
-	int rc = talk(p, q, &a, fds, &n_fds, deadline_ns);
+	int rc = exchange(p, q, &a, fds, &n_fds, deadline_ns);
 	close_fds(fds, &n_fds);
 	if (rc)
-		return silence(rc);
-	/* Not any number: OP_MORE would make the engine go on past the end of the operation. */
+		return status_of_failure(rc);
+	/* The exporter's number is not trusted: OP_MORE would make the engine run past the end of
+	 * the operation. */
 	return a.error || a.status > DG_IO_FAILED ? DG_IO_FAILED : (int)a.status;
 }
 
-int dg_peer_copy(struct dg_hot *remote, char *here, uint64_t offset, uint64_t n, bool write,
-		 bool may_fault)
+int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t offset, uint64_t n,
+			   bool write, bool may_fault)
 {
-	struct dg_peer *p = remote->region->peer;
+	struct dg_exporter *p = remote->region->exporter;
 	char *bounce = p->control + BOUNCE_OFFSET;
 	int status = DG_OK;
-	if (lock_talk(p, now_ns() + ASK_TIMEOUT_NS))
+	if (lock_exchange(p, now_ns() + COPY_TIMEOUT_NS))
 		return DG_TIMED_OUT;
 	while (n && status == DG_OK) {
 		uint64_t part = n < BOUNCE_SIZE ? n : BOUNCE_SIZE;
-		struct door_ask q = {.kind = write ? DOOR_PUT : DOOR_GET,
-				     .slot = remote->slot,
-				     .offset = offset,
-				     .size = part};
-		uint64_t deadline = now_ns() + ASK_TIMEOUT_NS;
-		int rc = settle(p, deadline);
+		struct dg_share_request q = {.kind = write ? SHARE_PUT : SHARE_GET,
+					     .slot = remote->slot,
+					     .offset = offset,
+					     .size = part};
+		uint64_t deadline = now_ns() + COPY_TIMEOUT_NS;
+		int rc = receive_late_replies(p, deadline);
 		if (rc) {
-			status = silence(rc);
+			status = status_of_failure(rc);
 			break;
 		}
-		if (write && may_fault && dg_copy_guarded(bounce, here, part))
+		if (write && may_fault && dg_copy_guarded(bounce, local, part))
 			status = DG_LOCAL_ERROR;
 		else if (write && !may_fault)
-			dg_copy(bounce, here, part);
+			dg_copy(bounce, local, part);
 		if (status == DG_OK)
-			status = ask_copy(p, &q, deadline);
-		if (!write && status == DG_OK && may_fault && dg_copy_guarded(here, bounce, part))
+			status = request_copy(p, &q, deadline);
+		if (!write && status == DG_OK && may_fault && dg_copy_guarded(local, bounce, part))
 			status = DG_LOCAL_ERROR;
 		else if (!write && status == DG_OK && !may_fault)
-			dg_copy(here, bounce, part);
-		here += part, offset += part, n -= part;
+			dg_copy(local, bounce, part);
+		local += part, offset += part, n -= part;
 	}
-	pthread_mutex_unlock(&p->talk);
+	pthread_mutex_unlock(&p->exchange_lock);
 	return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The importer's end of a connection: the exporters that this process imports from. */
-#ifndef DG_PEER_H
-#define DG_PEER_H
+/* The exporters that this process imports from: the importer's side of the share protocol. */
+#ifndef DG_SHARE_IMPORTER_H
+#define DG_SHARE_IMPORTER_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,25 +9,28 @@
 #include "share/descriptor.h"
 #include "region.h"
 
-/* Imports through the exporter's door; fills r->peer, r->mapping, r->slot and *hot. */
-int dg_peer_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t timeout_ns,
-		   struct dg_hot *hot);
-/* Once the region is in its table: from now on it learns of its exporter's death. */
-void dg_peer_add_region(struct dg_region *r);
-/* The exporter's process id; 0 on another machine. */
-int32_t dg_peer_pid(struct dg_region *r);
-/* Whether the exporter is dead; also when nobody was told yet. */
-bool dg_peer_gone(struct dg_region *r);
-/* Gives the import back. The region must be quiet. */
-void dg_peer_release(struct dg_region *r);
-/* Copies through the exporter. Gives a dg_status. */
-int dg_peer_copy(struct dg_hot *remote, char *here, uint64_t offset, uint64_t n, bool write,
-		 bool may_fault);
-/* The door's thread: a watched exporter hung up. */
-void dg_peer_died(void *cookie);
-/* Around fork(), and in the child before it unlocks: forget everything, tell nobody. */
-void dg_peer_fork_lock(void);
-void dg_peer_fork_unlock(void);
-void dg_peer_forget(void);
+/* Imports from the share server of another process. Fills r->exporter, r->mapping, r->slot and
+ * *entry. */
+int dg_importer_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t timeout_ns,
+		       struct dg_region_entry *entry);
+/* Called once the region is in the region table: from now on it is marked lost when its exporter
+ * dies. */
+void dg_importer_add_region(struct dg_region *r);
+/* Returns the exporter's process id, 0 if it is on another machine. */
+int32_t dg_importer_exporter_pid(struct dg_region *r);
+/* Whether the exporter is dead or exiting, even if its end was not reported yet. */
+bool dg_importer_exporter_gone(struct dg_region *r);
+/* Releases the import. Nothing may be in flight on the region. */
+void dg_importer_release(struct dg_region *r);
+/* Has the exporter copy n bytes at `offset` of its region (DG_METHOD_PROXY), in parts of
+ * BOUNCE_SIZE, between the region and `local`. Returns a dg_status. */
+int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t offset, uint64_t n,
+			   bool write, bool may_fault);
+/* Called by the share server's thread: the watched exporter with this cookie hung up. */
+void dg_importer_exporter_died(void *cookie);
+/* Around fork(). In the child, before the unlock: drops all exporters without a message to them. */
+void dg_importer_fork_lock(void);
+void dg_importer_fork_unlock(void);
+void dg_importer_forget_all(void);
 
 #endif

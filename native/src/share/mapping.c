@@ -17,26 +17,26 @@ int dg_mapping_take(struct dg_mapping **list, int fd, bool writable, uint64_t ne
 	if (rc)
 		return rc;
 	if (fstat(fd, &st))
-		return dg_fail_errno("the exporter's memfd");
+		return dg_fail_errno("cannot query the exporter's memfd");
 	struct dg_mapping *m = *list;
-	/* A memfd may have grown since it was mapped: only shrinking is sealed. */
+	/* A memfd may have grown since it was mapped: only shrinking is ruled out by its seals. */
 	while (m && (m->dev != st.st_dev || m->ino != st.st_ino || m->writable != writable ||
 		     m->size < need))
 		m = m->next;
 	if (!m) {
 		m = calloc(1, sizeof *m);
 		if (!m)
-			return dg_fail(ENOMEM, "no memory for a mapping");
+			return dg_fail(ENOMEM, "out of memory for a mapping");
 		*m = (struct dg_mapping){.dev = st.st_dev,
 					 .ino = st.st_ino,
 					 .writable = writable,
 					 .size = (uint64_t)st.st_size};
-		/* Populated: a page fault in the middle of a transfer costs more than the transfer. */
+		/* MAP_POPULATE: a page fault during a transfer costs more than the transfer. */
 		m->base = mmap(NULL, m->size, PROT_READ | (writable ? PROT_WRITE : 0),
 			       MAP_SHARED | MAP_POPULATE, fd, 0);
 		if (m->base == MAP_FAILED) {
 			free(m);
-			return dg_fail_errno("mapping %llu bytes of the exporter",
+			return dg_fail_errno("cannot map %llu bytes of the exporter",
 					     (unsigned long long)st.st_size);
 		}
 		m->next = *list;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memfds of an exporter, mapped here once however many regions lie in them. Under the peer lock. */
-#ifndef DG_MAPPING_H
-#define DG_MAPPING_H
+/* Memfds of an exporter, each mapped once for all regions in it. Guarded by the lock of
+ * share/importer.c. */
+#ifndef DG_SHARE_MAPPING_H
+#define DG_SHARE_MAPPING_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,10 +18,11 @@ struct dg_mapping {
 	uint32_t refs;
 };
 
-/* Gives the mapping of fd's memfd, of at least `need` bytes, from *list; adds one if there is none. */
+/* Takes a reference to the mapping of fd's memfd, of at least `need` bytes, from *list; maps it if
+ * there is none. Errors: EMEDIUMTYPE (see dg_memfd_check()), ENOMEM, and those of mmap(2). */
 int dg_mapping_take(struct dg_mapping **list, int fd, bool writable, uint64_t need,
 		    struct dg_mapping **out);
-/* Gives it back. NULL: nothing. */
+/* Drops a reference and unmaps at the last one. NULL is ignored. */
 void dg_mapping_drop(struct dg_mapping **list, struct dg_mapping *m);
 
 #endif

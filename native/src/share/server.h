@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The door: one C thread in a process that exports or imports, on a SEQPACKET Unix socket in a 0700
- * folder. It hands regions to importers of the same user, copies for those who can reach memory in
- * no other way, and notices when the other side of a connection dies.
+ * The share server: one C thread in a process that exports or imports, on a SEQPACKET Unix socket
+ * in a folder with mode 0700. It passes regions to importers of the same user, copies for those
+ * that cannot reach the memory in any other way, and notices when the other side of a connection
+ * dies.
  *
- * One connection joins one importing process to one exporting process. With its first answer the
- * importer gets the connection's control memory: a gate for each import, and a bounce buffer.
+ * There is one connection for each pair of importing and exporting process. With its first reply
+ * the importer gets the connection's control memory: one gate for each import, and a bounce buffer.
  */
-#ifndef DG_DOOR_H
-#define DG_DOOR_H
+#ifndef DG_SHARE_SERVER_H
+#define DG_SHARE_SERVER_H
 
 #include <pthread.h>
 #include <stdint.h>
@@ -19,72 +20,77 @@
 #include "provider.h"
 #include "region.h"
 
-#define DOOR_MAGIC    0x31524f4f44474bdeull
-#define DOOR_VERSION  2u
-#define DOOR_PATH_MAX (sizeof(((struct sockaddr_un *)0)->sun_path))
+#define SHARE_MAGIC    0x31524f4f44474bdeull
+#define SHARE_VERSION  2u
+#define SHARE_PATH_MAX (sizeof(((struct sockaddr_un *)0)->sun_path))
 
-/* Control memory: gates from 0, the bounce buffer behind them. Sparse: reserved as it is used. */
+/* Layout of the control memory: the gates, then the bounce buffer. Sparse: pages are reserved when
+ * needed. */
 #define CONTROL_SLOTS (1u << 17)
 #define CONTROL_STEP  1024u /* slots reserved at a time */
 #define BOUNCE_OFFSET ((uint64_t)CONTROL_SLOTS * sizeof(struct dg_gate))
 #define BOUNCE_SIZE   (1u << 20)
 #define CONTROL_SIZE  (BOUNCE_OFFSET + BOUNCE_SIZE)
 
-enum door_kind { DOOR_IMPORT = 1, DOOR_RELEASE = 2, DOOR_GET = 3, DOOR_PUT = 4 };
+enum dg_share_request_kind { SHARE_IMPORT = 1, SHARE_RELEASE = 2, SHARE_GET = 3, SHARE_PUT = 4 };
 
-/* Importer to exporter. DOOR_GET: copy region bytes into the bounce buffer; DOOR_PUT: out of it. */
-struct door_ask {
+/* Importer to exporter. IMPORT opens a region by its key; RELEASE gives its slot back and has no
+ * reply; GET copies region bytes into the bounce buffer, PUT from the bounce buffer into the
+ * region. */
+struct dg_share_request {
 	uint64_t magic;
 	uint32_t version, kind;
 	uint8_t key[16];
-	uint32_t slot, tag; /* tag: comes back in the answer */
+	uint32_t slot, tag; /* tag: repeated in the reply */
 	uint64_t offset, size;
 };
 
-/* Exporter to importer, with the control memfd (first answer) and the region's memfd (MAP) or the POSIX
- * fd of its GPU block as fds. error is a positive errno, and text then says why. */
-struct door_answer {
+/* Exporter to importer. Its fds: the control memfd (first reply only), then the region's memfd
+ * (METHOD_MAP) or the POSIX fd of its GPU block (METHOD_GPU). error is a positive errno, explained
+ * by text; status is the dg_status of GET and PUT. */
+struct dg_share_reply {
 	uint64_t magic;
 	uint32_t version, error;
 	uint32_t slot, access, method, tag;
 	uint32_t status, has_control;
 	uint64_t size, address, fd_offset;
-	uint64_t block; /* GPU: of the block that is imported */
+	uint64_t block; /* METHOD_GPU: size of the block that is imported */
 	uint32_t kind, reserved;
 	uint8_t uuid[16], handle[64];
 	char text[128];
 };
 
-/* Before the first device: forks are counted from now on. */
+/* Registers the fork handlers, once; called before the first device opens. Errors: those of
+ * pthread_atfork. */
 int dg_fork_watch(void);
-/* After a library was loaded that is called with our locks held, and has locks and handlers of its own:
- * those registered last are called first before a fork, so ours are registered once more. */
+/* Registers the fork handlers again, once. Called after loading a library that is called with
+ * dgkit's locks held and has locks and fork handlers of its own: before a fork the handlers
+ * registered last are called first, and dgkit's locks must be taken before the library's. */
 int dg_fork_watch_last(void);
-/* Opens the door if it is shut, and takes a reference. */
-int dg_door_hold(void);
-void dg_door_drop(void);
-/* While `on`, the door's thread calls dg_devices_move() now and then. */
-void dg_door_pace(bool on);
-/* The socket's path, "" while shut. Valid while a reference is held. */
-const char *dg_door_path(void);
-/* Puts a region on the table under a new key. */
-int dg_door_export(struct dg_region *r, uint32_t access, uint8_t key[16]);
-/* For an import in the exporting process itself: the same answer, no socket. Fills hot's gate, base
- * and may_fault, and says what memory it is. */
-int dg_door_import_self(const uint8_t key[16], struct door_answer *a, struct dg_hot *hot,
-			dg_memory *memory);
-void dg_door_release_self(uint32_t slot);
-/* Revokes r everywhere and waits for its importers. 0 or -EBUSY. */
-int dg_door_revoke(struct dg_region *r, uint64_t deadline_ns);
-uint32_t dg_door_importers(struct dg_region *r);
-/* Asks the door to call dg_peer_died(cookie) when fd reports a hang-up. */
-int dg_door_watch(int fd, int pidfd, void *cookie);
-void dg_door_unwatch(int fd, int pidfd);
-
-/* sock.c: one message, with up to two fds. Returns bytes, or -errno; *n_fds says how many came. */
-ssize_t dg_sock_send(int fd, const void *msg, size_t size, const int *fds, int n_fds);
-ssize_t dg_sock_recv(int fd, void *msg, size_t size, int *fds, int *n_fds);
-int dg_pidfd_open(pid_t pid);
-bool dg_pid_dead(int pidfd);
+/* Starts the share server if it is not running and takes a reference; drops the reference and stops
+ * the server at the last one. Any thread. */
+int dg_share_server_acquire(void);
+void dg_share_server_release(void);
+/* While on, the server's thread calls dg_devices_poll() every 20 ms. */
+void dg_share_server_set_polling(bool on);
+/* Returns the socket's path, "" while the server is stopped. Valid while a reference is held. */
+const char *dg_share_server_path(void);
+/* Enters a region in the table of exports and returns its key: a new one, or that of an earlier
+ * export with the same access. */
+int dg_share_export(struct dg_region *r, uint32_t access, uint8_t key[16]);
+/* Imports a region of this very process: the same reply without a socket. Fills the entry's gate
+ * and may_fault, and *memory. */
+int dg_share_import_self(const uint8_t key[16], struct dg_share_reply *a,
+			 struct dg_region_entry *entry, dg_memory *memory);
+void dg_share_release_self(uint32_t slot);
+/* Revokes r in every importer and waits until none has transfers in flight. Errors: EBUSY at the
+ * deadline. */
+int dg_share_revoke(struct dg_region *r, uint64_t deadline_ns);
+/* Returns the number of imports of r. */
+uint32_t dg_share_importers(struct dg_region *r);
+/* Has the server's thread call dg_importer_exporter_died(cookie) when fd hangs up or the process
+ * behind pidfd (-1: none) ends. */
+int dg_share_server_watch(int fd, int pidfd, void *cookie);
+void dg_share_server_unwatch(int fd, int pidfd);
 
 #endif

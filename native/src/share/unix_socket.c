@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages with fds, and processes as fds. */
+/* Messages with file descriptors over a Unix socket, and process file descriptors. */
 #include <errno.h>
 #include <poll.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "share/server.h"
+#include "share/unix_socket.h"
 
 enum { FDS = 2 };
 
-ssize_t dg_sock_send(int fd, const void *msg, size_t size, const int *fds, int n_fds)
+ssize_t dg_unix_socket_send(int fd, const void *msg, size_t size, const int *fds, int n_fds)
 {
 	union {
 		struct cmsghdr align;
@@ -36,7 +37,7 @@ ssize_t dg_sock_send(int fd, const void *msg, size_t size, const int *fds, int n
 	return n < 0 ? -errno : n;
 }
 
-ssize_t dg_sock_recv(int fd, void *msg, size_t size, int *fds, int *n_fds)
+ssize_t dg_unix_socket_recv(int fd, void *msg, size_t size, int *fds, int *n_fds)
 {
 	union {
 		struct cmsghdr align;
@@ -72,7 +73,7 @@ int dg_pidfd_open(pid_t pid)
 	return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-bool dg_pid_dead(int pidfd)
+bool dg_pidfd_dead(int pidfd)
 {
 	struct pollfd p = {pidfd, POLLIN, 0};
 	return pidfd >= 0 && poll(&p, 1, 0) == 1;

@@ -281,7 +281,7 @@ dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid)
 	int rc = 0;
 	lock_devices();
 	if (!dev->gpu && uuid)
-		rc = dg_cuda_number(uuid);
+		rc = dg_cuda_ordinal(uuid);
 	if (!dev->gpu && rc >= 0) {
 		cfg.gpu = (uint32_t)rc;
 		rc = dg_device_open("cuda", &cfg, &dev->gpu);

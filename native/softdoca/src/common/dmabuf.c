@@ -61,7 +61,7 @@ void *softdoca_share_pins(void *theirs)
 int dmabuf_find_gpu(struct doca_mmap *m)
 {
 	dg_memory found;
-	int rc = dg_cuda_find(m->addr, m->len, &found);
+	int rc = dg_cuda_pointer_query(m->addr, m->len, &found);
 	if (rc)
 		return rc;
 	if (m->gpu.fd >= 0)

@@ -33,7 +33,7 @@ struct doca_dma_task_memcpy {
 	const char *from;
 	size_t size;
 	struct doca_dma_task_memcpy *next;
-	uint32_t to_region, from_region; /* indices in dg_table */
+	uint32_t to_region, from_region; /* indices in dg_region_table */
 	_Alignas(64) struct doca_task task;
 	uint32_t index; /* in the engine's table: the slot in a pipe */
 	uint16_t pieces; /* operations in a pipe */

@@ -129,7 +129,7 @@ static doca_error_t attach_gpu(struct doca_mmap *m, struct attachment *a)
 		rc = dg_region_info_get(a->gpu, &info);
 	if (rc < 0)
 		return softdoca_failed(__func__, rc);
-	if (info.method == DG_METHOD_LENT)
+	if (info.method == DG_METHOD_EXPORT_ONLY)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
 			      "%p is on another GPU than the memory before it: in a process a "
 			      "device of softdoca reaches one GPU",

@@ -30,7 +30,7 @@ struct piece {
 	char *to;
 	const char *from;
 	size_t n;
-	struct dg_hot *to_hot, *from_hot;
+	struct dg_region_entry *to_entry, *from_entry;
 };
 
 /* Where a walk over both lists stands. */
@@ -57,19 +57,19 @@ static inline struct attachment *attachment_of(const struct doca_mmap *m,
 	return NULL;
 }
 
-static inline struct dg_hot *reach(struct doca_mmap *m, const struct doca_dev *dev, bool gpu)
+static inline struct dg_region_entry *reach(struct doca_mmap *m, const struct doca_dev *dev, bool gpu)
 {
 	struct attachment *a = attachment_of(m, dev);
 	if (__builtin_expect(!a || m->state != MMAP_STARTED, 0))
 		return NULL;
 	const dg_region *r = gpu ? softdoca_mmap_for_gpu(m, a) : a->host;
-	return r ? r->hot : NULL;
+	return r ? r->entry : NULL;
 }
 
-static inline char *place(const struct dg_hot *hot, const struct doca_mmap *m, const char *at)
+static inline char *place(const struct dg_region_entry *entry, const struct doca_mmap *m, const char *at)
 {
 	/* base is an address in the exporter, or an offset, where the bytes are not mapped here */
-	return (char *)((uintptr_t)hot->base + (uintptr_t)(at - m->addr));
+	return (char *)((uintptr_t)entry->base + (uintptr_t)(at - m->addr));
 }
 
 /* The next piece. False: there is none, or one that cannot be reached. */
@@ -87,12 +87,12 @@ static bool next_piece(struct walk *w, struct piece *p)
 		return false;
 	size_t src_left = w->src->data_len - w->src_done, dst_left = room_of(w->dst) - w->dst_done;
 	p->n = src_left < dst_left ? src_left : dst_left;
-	p->from_hot = reach(w->src->mmap, w->dev, w->gpu);
-	p->to_hot = reach(w->dst->mmap, w->dev, w->gpu);
-	if (!p->from_hot || !p->to_hot)
+	p->from_entry = reach(w->src->mmap, w->dev, w->gpu);
+	p->to_entry = reach(w->dst->mmap, w->dev, w->gpu);
+	if (!p->from_entry || !p->to_entry)
 		return false;
-	p->from = place(p->from_hot, w->src->mmap, w->src->data + w->src_done);
-	p->to = place(p->to_hot, w->dst->mmap, w->dst->data + w->dst->data_len + w->dst_done);
+	p->from = place(p->from_entry, w->src->mmap, w->src->data + w->src_done);
+	p->to = place(p->to_entry, w->dst->mmap, w->dst->data + w->dst->data_len + w->dst_done);
 	w->src_done += p->n;
 	w->dst_done += p->n;
 	return true;
@@ -113,31 +113,31 @@ static __attribute__((cold, noinline, format(printf, 1, 2))) bool cannot(const c
 
 /* guess: the permissions bind this process's own tasks too, and that shows at completion. An import's are
  * those that its exporter gave. */
-static inline bool may_write(const struct doca_mmap *m, const struct dg_hot *hot)
+static inline bool may_write(const struct doca_mmap *m, const struct dg_region_entry *entry)
 {
-	return m->from_export ? hot->access & DG_ACCESS_WRITE : m->writable;
+	return m->from_export ? entry->access & DG_ACCESS_WRITE : m->writable;
 }
 
-static inline bool is_plain(const struct dg_hot *a, const struct dg_hot *b)
+static inline bool is_plain(const struct dg_region_entry *a, const struct dg_region_entry *b)
 {
 	return !(a->method | b->method | a->may_fault | b->may_fault);
 }
 
-static inline bool elsewhere(const struct dg_hot *hot)
+static inline bool elsewhere(const struct dg_region_entry *entry)
 {
-	return hot->method == DG_METHOD_VM || hot->method == DG_METHOD_ASK;
+	return entry->method == DG_METHOD_VM || entry->method == DG_METHOD_PROXY;
 }
 
-static inline bool gpu_reaches(const struct dg_hot *hot)
+static inline bool gpu_reaches(const struct dg_region_entry *entry)
 {
-	return hot->method == DG_METHOD_GPU || (hot->method == DG_METHOD_MAP && !hot->may_fault);
+	return entry->method == DG_METHOD_GPU || (entry->method == DG_METHOD_MAP && !entry->may_fault);
 }
 
 /* Neither side is mapped here: dgkit copies between one such and this process. So the bytes stop over in
  * memory of the engine. There is one such place, as a pipe does one operation after the other. */
 static inline bool is_far(const struct piece *p)
 {
-	const struct dg_hot *from = p->from_hot, *to = p->to_hot;
+	const struct dg_region_entry *from = p->from_entry, *to = p->to_entry;
 	return from->remote && to->remote && elsewhere(from) && elsewhere(to);
 }
 
@@ -175,7 +175,7 @@ void pieces_end(struct engine *e)
 /* One piece is fine, and what it needs. */
 static bool look_at(const struct piece *p, const struct walk *w, struct doca_dma_task_memcpy *t)
 {
-	const struct dg_hot *from = p->from_hot, *to = p->to_hot;
+	const struct dg_region_entry *from = p->from_entry, *to = p->to_entry;
 	if (!may_write(w->dst->mmap, to))
 		return cannot("the map of the destination may not be written to");
 	if (!(from->access & DG_ACCESS_READ))
@@ -230,8 +230,8 @@ static __attribute__((noinline)) bool plan(struct doca_dma_task_memcpy *t, struc
 			return false;
 	t->to = p.to;
 	t->from = p.from;
-	t->to_region = (uint32_t)(p.to_hot - dg_table);
-	t->from_region = (uint32_t)(p.from_hot - dg_table);
+	t->to_region = (uint32_t)(p.to_entry - dg_region_table);
+	t->from_region = (uint32_t)(p.from_entry - dg_region_table);
 	return true;
 }
 
@@ -245,14 +245,14 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 	if (src->next || dst->next || src->data_len - 1 >= dma->e.inline_max ||
 	    src->data_len > room_of(dst) || !dst->mmap->writable)
 		return plan(t, dev);
-	struct dg_hot *from = reach(src->mmap, dev, false), *to = reach(dst->mmap, dev, false);
+	struct dg_region_entry *from = reach(src->mmap, dev, false), *to = reach(dst->mmap, dev, false);
 	if (!from || !to || !is_plain(from, to) || from->remote || to->remote ||
 	    !(from->access & DG_ACCESS_READ))
 		return plan(t, dev);
 	t->from = place(from, src->mmap, src->data);
 	t->to = place(to, dst->mmap, dst->data + dst->data_len);
-	t->from_region = (uint32_t)(from - dg_table);
-	t->to_region = (uint32_t)(to - dg_table);
+	t->from_region = (uint32_t)(from - dg_region_table);
+	t->to_region = (uint32_t)(to - dg_region_table);
 	t->size = src->data_len;
 	t->way = WAY_HERE;
 	t->pieces = 1;
@@ -265,17 +265,17 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 static void make_op(struct dg_op *op, const struct piece *p, const struct doca_dma_task_memcpy *t,
 		    bool last)
 {
-	const struct dg_hot *from = p->from_hot, *to = p->to_hot;
+	const struct dg_region_entry *from = p->from_entry, *to = p->to_entry;
 	bool read = from->remote && (!to->remote || from->method != DG_METHOD_MAP);
-	const struct dg_hot *local = read ? to : from, *remote = read ? from : to;
+	const struct dg_region_entry *local = read ? to : from, *remote = read ? from : to;
 	*op = (struct dg_op){
 		.dst = p->to,
 		.src = p->from,
 		.size = p->n,
 		.rows = 1,
 		.slot = t->index,
-		.local = (uint32_t)(local - dg_table),
-		.remote = (uint32_t)(remote - dg_table),
+		.local = (uint32_t)(local - dg_region_table),
+		.remote = (uint32_t)(remote - dg_region_table),
 		.opcode = read ? DG_READ : DG_WRITE,
 		.flags = (uint8_t)((last ? 0 : DG_CHAIN) | (is_plain(from, to) ? OP_PLAIN : 0) |
 				   (local->method == DG_METHOD_GPU ? OP_GPU_LOCAL : 0) |
@@ -304,8 +304,8 @@ static __attribute__((noinline)) int copy_pieces(struct doca_dma_task_memcpy *t)
 		if (p.n > t->size - done)
 			p.n = t->size - done;
 		make_op(&op, &p, t, true);
-		gate_enter(hot_at(op.local)->gate, 1);
-		gate_enter(hot_at(op.remote)->gate, 1);
+		gate_enter(region_entry_at(op.local)->gate, 1);
+		gate_enter(region_entry_at(op.remote)->gate, 1);
 		status = dg_op_allowed(&op);
 		if (!status)
 			dg_copy(p.to, p.from, p.n);
@@ -332,8 +332,8 @@ static inline struct piece only_piece(const struct doca_dma_task_memcpy *t)
 	return (struct piece){.to = t->to,
 			      .from = t->from,
 			      .n = t->size,
-			      .to_hot = hot_at(t->to_region),
-			      .from_hot = hot_at(t->from_region)};
+			      .to_entry = region_entry_at(t->to_region),
+			      .from_entry = region_entry_at(t->from_region)};
 }
 
 /* Whether the pieces are what they were at submit: a chain must not end early. */
@@ -355,22 +355,22 @@ static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, str
 {
 	struct dg_op op;
 	make_op(&op, p, t, last);
-	gate_enter(hot_at(op.local)->gate, 1);
-	gate_enter(hot_at(op.remote)->gate, 1);
+	gate_enter(region_entry_at(op.local)->gate, 1);
+	gate_enter(region_entry_at(op.remote)->gate, 1);
 	sq_put(&l->pipe, &op, last);
 }
 
 /* In two operations for each part: here, and on. */
 static void put_far(struct piece p, const struct doca_dma_task_memcpy *t, struct lane *l, bool last)
 {
-	struct dg_hot *here = dma_of(t->task.ctx)->e.stop_over->hot;
+	struct dg_region_entry *here = dma_of(t->task.ctx)->e.stop_over->entry;
 	for (size_t left = p.n; left; left -= p.n, p.from += p.n, p.to += p.n) {
 		p.n = left < STOP_OVER ? left : STOP_OVER;
 		struct piece in = p, out = p;
 		in.to = here->base;
-		in.to_hot = here;
+		in.to_entry = here;
 		out.from = here->base;
-		out.from_hot = here;
+		out.from_entry = here;
 		put(&in, t, l, false);
 		put(&out, t, l, last && left == p.n);
 	}

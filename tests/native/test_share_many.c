@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many regions, many cycles, forks: nothing is left, and nobody is mistaken for another. */
+/* Many regions, many cycles, forks: nothing is left behind, and nothing is mixed up. */
 #include <malloc.h>
 #include <sys/syscall.h>
 
@@ -13,7 +13,7 @@
 #define CYCLES (SANITIZED ? 200 : 1000)
 #define MANY (SANITIZED ? 5000u : 100000u)
 
-/* Imports `count` regions, touches each, and says so; closes them when told. */
+/* Imports `count` regions, writes to each and reports; closes them on request. */
 static void importer_of_many(int fd)
 {
 	uint32_t count = hear_int(fd);
@@ -28,9 +28,9 @@ static void importer_of_many(int fd)
 
 		hear(fd, &t, sizeof(t));
 		r[i] = import_of(f.dev, &t);
-		f.here[1] = (uint8_t)(i % 251);
+		f.local_bytes[1] = (uint8_t)(i % 251);
 		wr.remote = id_of(r[i]);
-		CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	}
 	say_int(fd, 0);
 	hear_int(fd);
@@ -74,7 +74,7 @@ static void many_regions_over_one_buffer_come_and_go(void)
 	for (uint32_t i = 0; i < MANY; i++)
 		CHECK_EQ(((uint8_t *)whole.addr)[i], i % 251);
 	start_ns = dg_now_ns();
-	say_int(o.fd, 0); /* half of all pairs are closed here first, half there */
+	say_int(o.fd, 0); /* about half of the pairs are closed by the exporter first */
 	for (uint32_t i = MANY; i-- > 0;)
 		CHECK_EQ(dg_region_close(r[i], SECOND), 0);
 	hear_int(o.fd);
@@ -109,8 +109,8 @@ static int threads(void)
 	return entries("/proc/self/task");
 }
 
-/* What is used when there are so many threads: one that was joined shows for a moment longer, and
- * ThreadSanitizer starts one of its own with the first that we start. */
+/* Returns the usage once there are n threads: a joined thread is visible for a moment longer,
+ * and ThreadSanitizer starts a thread with the first one of the program. */
 static struct usage usage_with(int n)
 {
 	uint64_t end = dg_now_ns() + 5 * SECOND;
@@ -139,15 +139,15 @@ static void cycle(enum how how)
 	dg_device *dev = device_spinning(0);
 	dg_memory m = memory_for(how, 65536);
 	dg_region *source = exportable(dev, &m), *remote = imported(dev, source, RW);
-	uint8_t here[8192];
-	dg_region *local = registered(dev, here, sizeof(here), RW);
-	struct lane l;
-	dg_wr wr = { .op = DG_WRITE, .local = id_of(local), .remote = id_of(remote), .size = sizeof(here) };
+	uint8_t local_bytes[8192];
+	dg_region *local = registered(dev, local_bytes, sizeof(local_bytes), RW);
+	struct test_queue l;
+	dg_wr wr = { .op = DG_WRITE, .local = id_of(local), .remote = id_of(remote), .size = sizeof(local_bytes) };
 
-	CHECK_EQ(lane_open(&l, dev, 16, DG_PATH_WORKER, 0, 20 * SECOND), 0);
-	fill(here, sizeof(here), 4);
+	CHECK_EQ(test_queue_open(&l, dev, 16, DG_PATH_WORKER, 0, 20 * SECOND), 0);
+	fill(local_bytes, sizeof(local_bytes), 4);
 	CHECK_EQ(done(&l, &wr).status, DG_OK);
-	check_pattern(m.addr, 0, sizeof(here), 4);
+	check_pattern(m.addr, 0, sizeof(local_bytes), 4);
 	CHECK_EQ(dg_queue_close(l.q), 0);
 	dg_queue_free(l.q);
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
@@ -176,7 +176,7 @@ static void cycles_in_one_process_leave_nothing(void)
 	join(start(cycles));
 }
 
-/* Imports and closes again and again, each time from a device of its own. */
+/* Imports and closes repeatedly, each time with a new device. */
 static void importing_cycles(int fd)
 {
 	struct usage before = { 0 };
@@ -191,8 +191,8 @@ static void importing_cycles(int fd)
 
 		import_fix(&f, &t, 4096, 4);
 		wr = record(&f, DG_READ, 4096, 0, 0);
-		CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
-		check_pattern(f.here, 0, 4096, 4);
+		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+		check_pattern(f.local_bytes, 0, 4096, 4);
 		fix_close(&f);
 		if (i == CYCLES / 10)
 			before = usage_with(alone);
@@ -206,8 +206,8 @@ static void importers_that_come_and_go_leave_nothing(void)
 {
 	int alone = threads();
 
-	mallopt(M_ARENA_MAX, 1); /* a thread's own arena would count as a mapping */
-	for (enum how how = BY_MAP; how <= BY_ASK; how++) {
+	mallopt(M_ARENA_MAX, 1); /* a thread's malloc arena would count as a mapping */
+	for (enum how how = BY_MAP; how <= BY_PROXY; how++) {
 		struct other o;
 		struct usage before;
 		dg_device *dev;
@@ -222,7 +222,7 @@ static void importers_that_come_and_go_leave_nothing(void)
 		dev = device_spinning(0);
 		fill(m.addr, 4096, 4);
 		t = export_of(exportable(dev, &m), RW);
-		before = usage_with(alone + 2); /* the engine and the door */
+		before = usage_with(alone + 2); /* the engine and the share server */
 		say(o.fd, &t, sizeof(t));
 		hear_int(o.fd);
 		check_usage(before);
@@ -233,7 +233,7 @@ static void importers_that_come_and_go_leave_nothing(void)
 	}
 }
 
-/* Exports a page and says, when asked, how many imports of it there are. */
+/* Exports a page and sends its number of imports on request. */
 static void counting_exporter(int fd)
 {
 	dg_device *dev = device_spinning(0);
@@ -250,7 +250,7 @@ static void counting_exporter(int fd)
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
-/* While one import stays, so that the end of the connection does not do it for them. */
+/* One import stays open, so that the end of the connection does not release the others. */
 static void many_imports_that_close_at_once_are_all_given_back(void)
 {
 	enum { BURST = 2000 };
@@ -276,8 +276,8 @@ static void many_imports_that_close_at_once_are_all_given_back(void)
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
-/* What the child of a fork may do with what its parent opened: be told so, and let go of it. */
-static void child_is_told(struct fix *f, dg_prep *p)
+/* The child of a fork gets EOWNERDEAD for its parent's objects, and can close them. */
+static void child_gets_eownerdead(struct fix *f, dg_prep *p)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 	dg_memory m = plain_memory(buf, sizeof(buf));
@@ -304,7 +304,7 @@ static void child_is_told(struct fix *f, dg_prep *p)
 	CHECK_EQ(dg_device_close(f->dev, SECOND), 0);
 }
 
-/* Runs body in a forked child, which must end well. */
+/* Runs body in a forked child, which must succeed. */
 static void in_child(void (*body)(struct fix *f, dg_prep *p), struct fix *f, dg_prep *p)
 {
 	int status;
@@ -322,7 +322,7 @@ static void in_child(void (*body)(struct fix *f, dg_prep *p), struct fix *f, dg_
 	CHECK_EQ(status, 0);
 }
 
-static void a_forked_child_is_told_and_harms_nobody(void)
+static void a_forked_child_gets_eownerdead_and_leaves_the_parent_intact(void)
 {
 	struct fix f;
 	dg_prep *p;
@@ -331,13 +331,13 @@ static void a_forked_child_is_told_and_harms_nobody(void)
 	fix_open(&f, 4096, 4);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
 	CHECK_EQ(dg_prep_open(f.q, &wr, 1, &p), 0);
-	in_child(child_is_told, &f, p);
+	in_child(child_gets_eownerdead, &f, p);
 	CHECK_EQ(dg_prep_run(p), 0);
 	CHECK_EQ(dg_prep_close(p), 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	CHECK_EQ(info_of(f.source).importers, 1);
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);
-	f.remote = imported(f.dev, f.source, RW); /* the door still answers */
+	f.remote = imported(f.dev, f.source, RW); /* the share server still replies */
 	fix_close(&f);
 }
 
@@ -351,13 +351,13 @@ static void close_all_of(struct fix *f, dg_prep *p)
 	CHECK_EQ(dg_device_close(f->dev, SECOND), 0);
 }
 
-static void a_child_of_one_that_never_exported_is_told_too(void)
+static void a_child_of_a_process_that_never_exported_gets_eownerdead(void)
 {
 	struct fix f = { 0 };
 
 	f.dev = device_spinning(0);
-	CHECK_EQ(lane_open(&f.lane, f.dev, 4, DG_PATH_WORKER, 0, SECOND), 0);
-	f.q = f.lane.q;
+	CHECK_EQ(test_queue_open(&f.tq, f.dev, 4, DG_PATH_WORKER, 0, SECOND), 0);
+	f.q = f.tq.q;
 	in_child(close_all_of, &f, NULL);
 	dg_queue_free(f.q);
 	CHECK_EQ(dg_device_close(f.dev, 0), 0);
@@ -371,7 +371,7 @@ static void own_device(struct fix *f, dg_prep *p)
 	(void)p;
 	fix_open(&mine, 4096, 4);
 	wr = record(&mine, DG_WRITE, 100, 0, 0);
-	CHECK_EQ(done(&mine.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&mine.tq, &wr).status, DG_OK);
 	wr.remote = f->r; /* the parent's */
 	CHECK(dg_queue_post(mine.q, &wr, 1) < 0);
 	fix_close(&mine);
@@ -383,16 +383,16 @@ static void a_forked_child_may_open_a_device_of_its_own(void)
 	dg_wr wr;
 
 #ifdef __SANITIZE_THREAD__
-	return; /* it allows no threads in the child of a process that had some */
+	return; /* it does not allow threads in the child of a process with threads */
 #endif
 	fix_open(&f, 4096, 4);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
 	in_child(own_device, &f, NULL);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	fix_close(&f);
 }
 
-/* Exports, forks a child that lives on, says the child's pid and waits to be killed. */
+/* Exports, forks a child that keeps running, sends the child's pid and waits to be killed. */
 static void exporter_with_child(int fd)
 {
 	dg_device *dev = device_spinning(0);
@@ -425,16 +425,16 @@ static void a_dead_exporter_is_noticed_though_its_child_lives(void)
 	hear(o.fd, &t, sizeof(t));
 	import_fix(&f, &t, 4096, 4);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	say_int(o.fd, 0);
 	child = hear_int(o.fd);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	killed = dg_now_ns();
 	kill_and_reap(o);
 	while (!info_of(f.remote).lost)
 		CHECK(dg_now_ns() - killed < SECOND);
-	CHECK_EQ(kill(child, 0), 0); /* it lives, and has not kept the parent's door */
-	CHECK_EQ(done(&f.lane, &wr).status, DG_PEER_LOST);
+	CHECK_EQ(kill(child, 0), 0); /* the child is alive and has not kept the parent's socket */
+	CHECK_EQ(done(&f.tq, &wr).status, DG_PEER_LOST);
 	CHECK_EQ(kill(child, SIGKILL), 0);
 	fix_close(&f);
 }
@@ -446,8 +446,8 @@ int main(int argc, char **argv)
 		TEST(cycles_in_one_process_leave_nothing),
 		TEST(importers_that_come_and_go_leave_nothing),
 		TEST(many_imports_that_close_at_once_are_all_given_back),
-		TEST(a_forked_child_is_told_and_harms_nobody),
-		TEST(a_child_of_one_that_never_exported_is_told_too),
+		TEST(a_forked_child_gets_eownerdead_and_leaves_the_parent_intact),
+		TEST(a_child_of_a_process_that_never_exported_gets_eownerdead),
 		TEST(a_forked_child_may_open_a_device_of_its_own),
 		TEST(a_dead_exporter_is_noticed_though_its_child_lives),
 	};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One side is revoked, stopped or killed while bytes move: the other is told in time. */
+/* One side is revoked, stopped or killed while bytes move: the other side finds out in time. */
 #include "two_sides.h"
 
 #define BIG (256u << 20)
-#define DEPTH 16 /* of BIG each: more than is copied in a second */
+#define DEPTH 16 /* operations of BIG bytes: more than is copied in a second */
 #define EACH_WAY(how) \
-	for (enum how how = BY_MAP; how <= BY_ASK; how++) \
+	for (enum how how = BY_MAP; how <= BY_PROXY; how++) \
 		if (!choose(how)) \
 			fprintf(stderr, "this machine has no process_vm_readv\n"); \
 		else
@@ -15,12 +15,13 @@ static void post_all(struct fix *f, struct transfer *t, uint64_t size)
 	dg_wr wr = record(f, DG_WRITE, size, 0, 0);
 
 	for (uint32_t i = 0; i < DEPTH; i++) {
-		t[i] = begin(&f->lane, &wr);
+		t[i] = begin(&f->tq, &wr);
 		CHECK(t[i].ticket >= DG_TICKET);
 	}
 }
 
-/* Imports what it hears of, posts a lot, says so, and then what the transfers came to. */
+/* Imports the descriptor it receives, posts many transfers, sends the method, and then each
+ * status. */
 static void busy_importer(int fd)
 {
 	struct transfer t[DEPTH];
@@ -32,7 +33,7 @@ static void busy_importer(int fd)
 	post_all(&f, t, BIG);
 	say_int(fd, info_of(f.remote).method);
 	for (uint32_t i = 0; i < DEPTH; i++) {
-		CHECK_EQ(take(&f.lane, &t[i], 60 * SECOND), 0);
+		CHECK_EQ(take(&f.tq, &t[i], 60 * SECOND), 0);
 		say_int(fd, t[i].wc.status);
 	}
 	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
@@ -75,7 +76,7 @@ static void a_region_revoked_under_transfers_is_free_at_once(void)
 
 		export_to_busy(&e, how);
 		CHECK_EQ(dg_region_close(e.region, SECOND), 0);
-		/* Nobody writes here any more: a byte that changed would be seen. */
+		/* No process writes to this memory any more: a changed byte would be noticed. */
 		memset(e.memory.addr, 0x5a, BIG);
 		for (uint32_t i = 0; i < DEPTH; i++) {
 			status = hear_int(e.importer.fd);
@@ -96,7 +97,7 @@ static void an_importer_that_is_killed_holds_nothing(void)
 
 		export_to_busy(&e, how);
 		CHECK_EQ(info_of(e.region).importers, 1);
-		CHECK_EQ(kill(e.importer.pid, SIGKILL), 0); /* and it is not even reaped yet */
+		CHECK_EQ(kill(e.importer.pid, SIGKILL), 0); /* not yet reaped */
 		CHECK_EQ(dg_region_close(e.region, SECOND), 0);
 		kill_and_reap(e.importer);
 		let_go(&e);
@@ -124,7 +125,7 @@ static void a_stopped_importer_holds_the_region_until_it_goes_on(void)
 	}
 }
 
-/* Exports BIG bytes, says its descriptor, then answers what ask() asks. */
+/* Exports BIG bytes, sends the descriptor, then replies to ask(). */
 static void exporter_by(int fd, enum how how)
 {
 	dg_device *dev = device_spinning(0);
@@ -135,7 +136,7 @@ static void exporter_by(int fd, enum how how)
 
 	say(fd, &t, sizeof(t));
 	while (hears(fd, &what, sizeof(what))) {
-		int importers = (int)info_of(r).importers; /* under the lock that copies are made under, too */
+		int importers = (int)info_of(r).importers; /* takes the lock under which copies are made */
 
 		say_int(fd, what < 0 ? importers : ((uint8_t *)m.addr)[what]);
 	}
@@ -160,7 +161,7 @@ static struct other start_exporter(enum how how, struct token *t)
 	return o;
 }
 
-/* Asks the exporter: byte `what`, or (-1) how many importers it has. */
+/* Asks the exporter for byte `what`, or with -1 for its number of importers. */
 static int ask(struct other o, int what)
 {
 	say_int(o.fd, what);
@@ -184,12 +185,12 @@ static void an_exporter_that_is_killed_ends_transfers_as_peer_lost(void)
 		killed = dg_now_ns();
 		kill_and_reap(o);
 		for (uint32_t i = 0; i < DEPTH; i++) {
-			CHECK_EQ(take(&f.lane, &t[i], 60 * SECOND), 0);
+			CHECK_EQ(take(&f.tq, &t[i], 60 * SECOND), 0);
 			CHECK(t[i].wc.status == DG_OK || t[i].wc.status == DG_PEER_LOST);
 		}
 		CHECK_EQ(t[DEPTH - 1].wc.status, DG_PEER_LOST);
 		CHECK(t[DEPTH - 1].wc.complete_ns - killed < SECOND);
-		while (!info_of(f.remote).lost) /* the copy may have learned it before the door did */
+		while (!info_of(f.remote).lost) /* the copy may have noticed before the share server did */
 			CHECK(dg_now_ns() - killed < SECOND);
 		CHECK_EQ(dg_region_import(f.dev, token.bytes, token.len, SECOND, &again), -ENOTCONN);
 		CHECK_EQ(dg_region_close(f.remote, 0), 0);
@@ -227,14 +228,14 @@ static void an_import_that_came_too_late_is_given_back(void)
 	resume(o);
 	r = import_of(dev, &token);
 	CHECK_EQ(dg_region_close(r, 0), 0);
-	for (uint64_t end = dg_now_ns() + 10 * SECOND; ask(o, -1) != 1;) /* the one that is held */
+	for (uint64_t end = dg_now_ns() + 10 * SECOND; ask(o, -1) != 1;) /* the import that is held */
 		CHECK(dg_now_ns() < end);
 	CHECK_EQ(dg_region_close(held, 0), 0);
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 	kill_and_reap(o);
 }
 
-/* An answer that comes after its question was given up must not touch what was asked since. */
+/* A reply to a request that was given up must not affect later requests. */
 static void a_copy_after_one_that_timed_out_moves_the_right_bytes(void)
 {
 	struct token token;
@@ -243,26 +244,26 @@ static void a_copy_after_one_that_timed_out_moves_the_right_bytes(void)
 	struct fix f;
 	dg_wr wr;
 
-	choose(BY_ASK);
-	o = start_exporter(BY_ASK, &token);
+	choose(BY_PROXY);
+	o = start_exporter(BY_PROXY, &token);
 	import_fix(&f, &token, 1 << 20, 4);
-	CHECK_EQ(info_of(f.remote).method, BY_ASK);
+	CHECK_EQ(info_of(f.remote).method, BY_PROXY);
 	stop(o);
 	wr = record(&f, DG_READ, 1 << 20, 0, 1 << 20);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_TIMED_OUT);
-	memset(f.here, 0x77, 1 << 20);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_TIMED_OUT);
+	memset(f.local_bytes, 0x77, 1 << 20);
 	wr = record(&f, DG_WRITE, 1 << 20, 0, 0);
-	t = begin(&f.lane, &wr);
+	t = begin(&f.tq, &wr);
 	CHECK(t.ticket >= DG_TICKET);
 	resume(o);
-	CHECK_EQ(take(&f.lane, &t, 30 * SECOND), 0);
+	CHECK_EQ(take(&f.tq, &t, 30 * SECOND), 0);
 	CHECK_EQ(t.wc.status, DG_OK);
 	CHECK_EQ(ask(o, 0), 0x77);
 	CHECK_EQ(ask(o, (1 << 20) - 1), 0x77);
 	wr = record(&f, DG_READ, 1 << 20, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	for (size_t i = 0; i < 1 << 20; i++)
-		CHECK_EQ(f.here[i], 0x77);
+		CHECK_EQ(f.local_bytes[i], 0x77);
 	fix_close(&f);
 	kill_and_reap(o);
 }
@@ -275,16 +276,16 @@ static void closing_a_queue_does_not_wait_for_each_copy_of_a_stopped_exporter(vo
 	uint64_t start_ns;
 	struct fix f;
 
-	choose(BY_ASK);
-	o = start_exporter(BY_ASK, &token);
+	choose(BY_PROXY);
+	o = start_exporter(BY_PROXY, &token);
 	import_fix(&f, &token, 4096, DEPTH);
 	stop(o);
 	post_all(&f, t, 64);
 	start_ns = dg_now_ns();
 	CHECK_EQ(dg_queue_close(f.q), 0);
-	CHECK(dg_now_ns() - start_ns < 4 * SECOND); /* one copy gives up after a second, DEPTH in DEPTH */
+	CHECK(dg_now_ns() - start_ns < 4 * SECOND); /* one copy gives up after a second, DEPTH copies after DEPTH seconds */
 	for (uint32_t i = 0; i < DEPTH; i++) {
-		CHECK_EQ(take(&f.lane, &t[i], 0), 0);
+		CHECK_EQ(take(&f.tq, &t[i], 0), 0);
 		CHECK(t[i].wc.status == DG_FLUSHED || t[i].wc.status == DG_TIMED_OUT);
 	}
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What dg_cuda_find() says of addresses, over the fake CUDA driver. */
+/* Results of dg_cuda_pointer_query() for all kinds of addresses, with the fake CUDA driver. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@ static char *as_pointer(address at)
 	return (char *)(uintptr_t)at;
 }
 
-/* Address space for n granules. */
+/* Reserves address space for n granules. */
 static address reserve(int n)
 {
 	address at;
@@ -27,7 +27,7 @@ static address reserve(int n)
 	return at;
 }
 
-/* A granule of physical memory there. */
+/* Maps a granule of physical memory. */
 static void map_granule(address at, bool with_fd)
 {
 	/* CUmemAllocationProp and CUmemAccessDesc as words */
@@ -49,12 +49,12 @@ static void is_of_this_gpu(const dg_memory *m)
 	CHECK(!memcmp(m->uuid, uuid, sizeof(uuid)));
 }
 
-static void nobody_is_asked_where_no_driver_is_loaded(void)
+static void no_driver_is_loaded_for_a_query(void)
 {
 	static char bytes[64];
 	dg_memory m;
 
-	CHECK_EQ(dg_cuda_find(bytes, sizeof(bytes), &m), -ENODEV);
+	CHECK_EQ(dg_cuda_pointer_query(bytes, sizeof(bytes), &m), -ENODEV);
 	CHECK_EQ(m.fd, -1);
 }
 
@@ -63,7 +63,7 @@ static void memory_of_cudaMalloc_has_an_ipc_handle(void)
 	char *at = gpu_pages(3 << 20);
 	dg_memory m;
 
-	CHECK_EQ(dg_cuda_find(at + 100, 1000, &m), 0);
+	CHECK_EQ(dg_cuda_pointer_query(at + 100, 1000, &m), 0);
 	CHECK_EQ(m.kind, DG_KIND_CUDA_IPC);
 	CHECK(m.addr == at + 100);
 	CHECK_EQ(m.size, 1000);
@@ -80,9 +80,9 @@ static void virtual_memory_has_an_fd_that_exec_closes(void)
 	dg_memory m;
 
 	map_granule(at + 2 * GRANULE, true);
-	CHECK_EQ(dg_cuda_find(as_pointer(at + 2 * GRANULE + 64), GRANULE - 64, &m), 0);
+	CHECK_EQ(dg_cuda_pointer_query(as_pointer(at + 2 * GRANULE + 64), GRANULE - 64, &m), 0);
 	CHECK_EQ(m.kind, DG_KIND_CUDA_VMM);
-	CHECK_EQ(m.fd_offset, 64); /* in its block, not in what was reserved */
+	CHECK_EQ(m.fd_offset, 64); /* in its block, not in the reserved range */
 	CHECK_EQ(m.block, GRANULE);
 	CHECK_EQ(fcntl(m.fd, F_GETFD), FD_CLOEXEC);
 	is_of_this_gpu(&m);
@@ -95,15 +95,15 @@ static void memory_that_cuda_does_not_share_is_this_process_own(void)
 	dg_memory m;
 
 	map_granule(at, false);
-	CHECK_EQ(dg_cuda_find(as_pointer(at), GRANULE, &m), 0);
+	CHECK_EQ(dg_cuda_pointer_query(as_pointer(at), GRANULE, &m), 0);
 	CHECK_EQ(m.kind, DG_KIND_CUDA_OWN); /* made without an fd */
 	CHECK_EQ(m.fd, -1);
 	map_granule(at + GRANULE, true);
-	CHECK_EQ(dg_cuda_find(as_pointer(at + 64), GRANULE, &m), 0);
+	CHECK_EQ(dg_cuda_pointer_query(as_pointer(at + 64), GRANULE, &m), 0);
 	CHECK_EQ(m.kind, DG_KIND_CUDA_OWN); /* two blocks side by side */
 	CHECK_EQ(m.fd, -1);
 	DRIVER("cuMemAllocAsync", (address *, size_t, void *), &pooled, 4096, NULL);
-	CHECK_EQ(dg_cuda_find(as_pointer(pooled), 4096, &m), 0);
+	CHECK_EQ(dg_cuda_pointer_query(as_pointer(pooled), 4096, &m), 0);
 	CHECK_EQ(m.kind, DG_KIND_CUDA_OWN); /* from a pool */
 	is_of_this_gpu(&m);
 }
@@ -118,13 +118,13 @@ static void a_driver_without_the_functions_leaves_it_this_process_own(void)
 	       1);
 	at = reserve(1);
 	map_granule(at, true);
-	CHECK_EQ(dg_cuda_find(as_pointer(at), GRANULE, &m), 0);
+	CHECK_EQ(dg_cuda_pointer_query(as_pointer(at), GRANULE, &m), 0);
 	CHECK_EQ(m.kind, DG_KIND_CUDA_OWN);
-	CHECK_EQ(dg_cuda_find(gpu_pages(64), 64, &m), 0);
+	CHECK_EQ(dg_cuda_pointer_query(gpu_pages(64), 64, &m), 0);
 	CHECK_EQ(m.kind, DG_KIND_CUDA_OWN);
 }
 
-static void what_is_no_gpu_memory_is_refused(void)
+static void other_memory_than_a_gpus_is_refused(void)
 {
 	static char bytes[64];
 	address managed;
@@ -132,14 +132,14 @@ static void what_is_no_gpu_memory_is_refused(void)
 	dg_memory m;
 
 	gpu_context();
-	CHECK_EQ(dg_cuda_find(bytes, sizeof(bytes), &m), -EINVAL);
-	CHECK_EQ(dg_cuda_find(NULL, 64, &m), -EINVAL);
-	CHECK_EQ(dg_cuda_find(gpu_pages(64), 0, &m), -EINVAL);
-	CHECK_EQ(dg_cuda_find((void *)UINTPTR_MAX, 64, &m), -EINVAL);
+	CHECK_EQ(dg_cuda_pointer_query(bytes, sizeof(bytes), &m), -EINVAL);
+	CHECK_EQ(dg_cuda_pointer_query(NULL, 64, &m), -EINVAL);
+	CHECK_EQ(dg_cuda_pointer_query(gpu_pages(64), 0, &m), -EINVAL);
+	CHECK_EQ(dg_cuda_pointer_query((void *)UINTPTR_MAX, 64, &m), -EINVAL);
 	DRIVER("cuMemAllocManaged", (address *, size_t, unsigned), &managed, 4096, 1);
-	CHECK_EQ(dg_cuda_find(as_pointer(managed), 4096, &m), -EOPNOTSUPP);
+	CHECK_EQ(dg_cuda_pointer_query(as_pointer(managed), 4096, &m), -EOPNOTSUPP);
 	DRIVER("cuMemHostAlloc", (void **, size_t, unsigned), &pinned, 4096, 0);
-	CHECK_EQ(dg_cuda_find(pinned, 4096, &m), -EOPNOTSUPP);
+	CHECK_EQ(dg_cuda_pointer_query(pinned, 4096, &m), -EOPNOTSUPP);
 }
 
 static void bytes_that_leave_their_allocation_are_refused(void)
@@ -148,26 +148,26 @@ static void bytes_that_leave_their_allocation_are_refused(void)
 	address virtual = reserve(2);
 	dg_memory m;
 
-	CHECK_EQ(dg_cuda_find(at, 4097, &m), -ERANGE);
-	CHECK_EQ(dg_cuda_find(at + 4095, 2, &m), -ERANGE);
-	CHECK_EQ(dg_cuda_find(at, UINT64_MAX / 2, &m), -ERANGE);
+	CHECK_EQ(dg_cuda_pointer_query(at, 4097, &m), -ERANGE);
+	CHECK_EQ(dg_cuda_pointer_query(at + 4095, 2, &m), -ERANGE);
+	CHECK_EQ(dg_cuda_pointer_query(at, UINT64_MAX / 2, &m), -ERANGE);
 	map_granule(virtual, true);
-	CHECK_EQ(dg_cuda_find(as_pointer(virtual), GRANULE + 1, &m), -ERANGE);
+	CHECK_EQ(dg_cuda_pointer_query(as_pointer(virtual), GRANULE + 1, &m), -ERANGE);
 	CHECK_EQ(m.fd, -1);
 }
 
-static void a_driver_that_fails_is_told(void)
+static void a_driver_error_is_reported(void)
 {
 	char *at = gpu_pages(4096);
 	dg_memory m;
 
 	gpu_knobs("cuDeviceGetUuid=999");
-	CHECK_EQ(dg_cuda_find(at, 64, &m), -EIO);
+	CHECK_EQ(dg_cuda_pointer_query(at, 64, &m), -EIO);
 	CHECK_SAYS(dg_last_error(), "cuDeviceGetUuid");
 	gpu_knobs("cuDevicePrimaryCtxRetain=2");
-	CHECK_EQ(dg_cuda_find(at, 64, &m), -ENOMEM);
+	CHECK_EQ(dg_cuda_pointer_query(at, 64, &m), -ENOMEM);
 	gpu_knobs("");
-	CHECK_EQ(dg_cuda_find(at, 64, &m), 0);
+	CHECK_EQ(dg_cuda_pointer_query(at, 64, &m), 0);
 }
 
 static void a_search_leaves_the_current_context_as_it_was(void)
@@ -177,8 +177,8 @@ static void a_search_leaves_the_current_context_as_it_was(void)
 	dg_memory m;
 
 	DRIVER("cuCtxSetCurrent", (void *), NULL);
-	CHECK_EQ(dg_cuda_find(at, 64, &m), 0);
-	CHECK_EQ(m.kind, DG_KIND_CUDA_IPC); /* which needs one */
+	CHECK_EQ(dg_cuda_pointer_query(at, 64, &m), 0);
+	CHECK_EQ(m.kind, DG_KIND_CUDA_IPC); /* which requires a current context */
 	DRIVER("cuCtxGetCurrent", (void **), &after);
 	CHECK(after == before);
 }
@@ -186,14 +186,14 @@ static void a_search_leaves_the_current_context_as_it_was(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(nobody_is_asked_where_no_driver_is_loaded),
+		TEST(no_driver_is_loaded_for_a_query),
 		TEST(memory_of_cudaMalloc_has_an_ipc_handle),
 		TEST(virtual_memory_has_an_fd_that_exec_closes),
 		TEST(memory_that_cuda_does_not_share_is_this_process_own),
 		TEST(a_driver_without_the_functions_leaves_it_this_process_own),
-		TEST(what_is_no_gpu_memory_is_refused),
+		TEST(other_memory_than_a_gpus_is_refused),
 		TEST(bytes_that_leave_their_allocation_are_refused),
-		TEST(a_driver_that_fails_is_told),
+		TEST(a_driver_error_is_reported),
 		TEST(a_search_leaves_the_current_context_as_it_was),
 	};
 	return RUN_TESTS(tests, argc, argv);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two processes, each way to the other's memory: bytes, access, files that shrink, strangers. */
+/* Two processes, with each method to reach the other's memory: bytes, access, files that shrink,
+ * malformed requests. */
 #include "share/descriptor.h"
 #include "share/server.h"
+#include "share/unix_socket.h"
 #include "two_sides.h"
 
 #include <sys/un.h>
 
 #define SIZE ((3u << 20) + 5)
 
-/* Imports what it hears of, moves bytes both ways in every shape, says the method. */
+/* Imports the descriptor it receives, moves bytes both ways in every shape, and sends the
+ * method. */
 static void mover(int fd)
 {
 	struct token token;
@@ -19,12 +22,12 @@ static void mover(int fd)
 	hear(fd, &token, sizeof(token));
 	import_fix(&f, &token, SIZE, 8);
 	wr[0] = record(&f, DG_READ, SIZE, 0, 0);
-	CHECK_EQ(done(&f.lane, wr).status, DG_OK);
-	check_pattern(f.here, 0, SIZE, 1);
-	fill(f.here, SIZE, 2);
-	for (uint32_t n = 1; n < 200; n++) { /* 100 bytes apart, so that what lies between is left */
+	CHECK_EQ(done(&f.tq, wr).status, DG_OK);
+	check_pattern(f.local_bytes, 0, SIZE, 1);
+	fill(f.local_bytes, SIZE, 2);
+	for (uint32_t n = 1; n < 200; n++) { /* with gaps, so that the bytes in between must stay */
 		wr[0] = record(&f, DG_WRITE, n % 90 + 1, 300 * n, 300 * n);
-		CHECK_EQ(done(&f.lane, wr).status, DG_OK);
+		CHECK_EQ(done(&f.tq, wr).status, DG_OK);
 	}
 	wr[0] = record(&f, DG_WRITE, 1000000, 1 << 20, 1 << 20);
 	wr[0].flags = DG_CHAIN;
@@ -57,7 +60,8 @@ static void check_moved(const uint8_t *bytes)
 	}
 }
 
-/* Exports SIZE bytes of m to another process, which moves them about. Gives the method it used. */
+/* Exports SIZE bytes of m to another process, which moves bytes. Returns the method that it
+ * used. */
 static int moved_by(dg_memory m)
 {
 	struct other o = start(mover);
@@ -71,7 +75,7 @@ static int moved_by(dg_memory m)
 	say(o.fd, &token, sizeof(token));
 	method = hear_int(o.fd);
 	join(o);
-	info_of(r); /* takes the lock that copies for others are made under, so that TSan sees an order */
+	info_of(r); /* takes the lock under which copies for importers are made, so that TSan sees an order */
 	check_moved(m.addr);
 	CHECK_EQ(dg_region_close(r, 0), 0);
 	CHECK_EQ(dg_device_close(dev, 0), 0);
@@ -96,14 +100,14 @@ static void a_part_of_a_memfd_is_mapped(void)
 static void plain_memory_is_copied_by_the_importer_where_it_may(void)
 {
 	if (!choose(BY_VM))
-		return; /* by capability: an emulator has no process_vm_readv */
+		return; /* not supported: an emulator has no process_vm_readv */
 	CHECK_EQ(moved_by(plain_memory(pages(SIZE), SIZE)), BY_VM);
 }
 
 static void plain_memory_is_copied_by_the_exporter_else(void)
 {
-	choose(BY_ASK);
-	CHECK_EQ(moved_by(plain_memory(pages(SIZE), SIZE)), BY_ASK);
+	choose(BY_PROXY);
+	CHECK_EQ(moved_by(plain_memory(pages(SIZE), SIZE)), BY_PROXY);
 }
 
 /* Imports for reading, and tries to write. */
@@ -117,8 +121,8 @@ static void would_be_writer(int fd)
 	import_fix(&f, &token, 4096, 4);
 	CHECK_EQ(info_of(f.remote).access, DG_ACCESS_READ);
 	wr = record(&f, DG_READ, 4096, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
-	check_pattern(f.here, 0, 4096, 1);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	check_pattern(f.local_bytes, 0, 4096, 1);
 	wr = record(&f, DG_WRITE, 1, 0, 0);
 	CHECK_EQ(dg_queue_post(f.q, &wr, 1), -EACCES);
 	fix_close(&f);
@@ -126,7 +130,7 @@ static void would_be_writer(int fd)
 
 static void a_narrowed_export_is_read_only(void)
 {
-	for (enum how how = BY_MAP; how <= BY_ASK; how++) {
+	for (enum how how = BY_MAP; how <= BY_PROXY; how++) {
 		struct other o;
 		dg_memory m;
 		dg_device *dev;
@@ -146,7 +150,7 @@ static void a_narrowed_export_is_read_only(void)
 	}
 }
 
-static int connect_door(const char *path)
+static int connect_share(const char *path)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -157,61 +161,61 @@ static int connect_door(const char *path)
 	return fd;
 }
 
-/* One question as a program would ask it that is not this library. */
-static struct door_answer ask_door(int fd, struct door_ask q)
+/* Sends one request and receives the reply, without this library's importer. */
+static struct dg_share_reply send_request(int fd, struct dg_share_request q)
 {
-	struct door_answer a;
+	struct dg_share_reply a;
 	int fds[2], n = 0;
 
-	q.magic = DOOR_MAGIC;
-	q.version = DOOR_VERSION;
-	CHECK_EQ(dg_sock_send(fd, &q, sizeof(q), NULL, 0), (ssize_t)sizeof(q));
-	CHECK_EQ(dg_sock_recv(fd, &a, sizeof(a), fds, &n), (ssize_t)sizeof(a));
+	q.magic = SHARE_MAGIC;
+	q.version = SHARE_VERSION;
+	CHECK_EQ(dg_unix_socket_send(fd, &q, sizeof(q), NULL, 0), (ssize_t)sizeof(q));
+	CHECK_EQ(dg_unix_socket_recv(fd, &a, sizeof(a), fds, &n), (ssize_t)sizeof(a));
 	while (n)
 		close(fds[--n]);
 	return a;
 }
 
-/* Asks for more than the export allows; the exporter's table decides, not the asker. */
+/* Requests more than the export allows: the exporter's table decides, not the importer. */
 static void rule_breaker(int fd)
 {
-	struct door_ask q = { .kind = DOOR_IMPORT };
+	struct dg_share_request q = { .kind = SHARE_IMPORT };
 	struct dg_descriptor d;
 	struct token token;
-	struct door_answer a;
-	int door;
+	struct dg_share_reply a;
+	int server;
 
 	hear(fd, &token, sizeof(token));
 	CHECK_EQ(dg_descriptor_parse(token.bytes, token.len, &d), 0);
-	door = connect_door(d.path);
+	server = connect_share(d.path);
 	memcpy(q.key, d.key, sizeof(q.key));
-	a = ask_door(door, q);
+	a = send_request(server, q);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(a.access, DG_ACCESS_READ);
-	q = (struct door_ask){ .kind = DOOR_GET, .slot = a.slot, .size = 4096 };
-	CHECK_EQ(ask_door(door, q).status, DG_OK);
-	q.kind = DOOR_PUT;
-	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
-	q.kind = DOOR_GET;
+	q = (struct dg_share_request){ .kind = SHARE_GET, .slot = a.slot, .size = 4096 };
+	CHECK_EQ(send_request(server, q).status, DG_OK);
+	q.kind = SHARE_PUT;
+	CHECK_EQ(send_request(server, q).status, DG_REMOTE_ACCESS_ERROR);
+	q.kind = SHARE_GET;
 	q.offset = 1;
-	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(send_request(server, q).status, DG_REMOTE_ACCESS_ERROR);
 	q.offset = UINT64_MAX;
-	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(send_request(server, q).status, DG_REMOTE_ACCESS_ERROR);
 	q.offset = 0;
 	q.size = UINT64_MAX;
-	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(send_request(server, q).status, DG_REMOTE_ACCESS_ERROR);
 	q.size = 1;
 	q.slot = a.slot + 1;
-	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(send_request(server, q).status, DG_REMOTE_ACCESS_ERROR);
 	q.slot = UINT32_MAX;
-	CHECK_EQ(ask_door(door, q).status, DG_REMOTE_ACCESS_ERROR);
-	q = (struct door_ask){ .kind = DOOR_IMPORT };
+	CHECK_EQ(send_request(server, q).status, DG_REMOTE_ACCESS_ERROR);
+	q = (struct dg_share_request){ .kind = SHARE_IMPORT };
 	memcpy(q.key, d.key, sizeof(q.key));
 	q.key[3] ^= 1;
-	CHECK_EQ(ask_door(door, q).error, ENOKEY);
+	CHECK_EQ(send_request(server, q).error, ENOKEY);
 	q.kind = 99;
-	CHECK_EQ(ask_door(door, q).error, EBADMSG);
-	close(door);
+	CHECK_EQ(send_request(server, q).error, EBADMSG);
+	close(server);
 }
 
 static void the_exporters_table_decides(void)
@@ -229,60 +233,60 @@ static void the_exporters_table_decides(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-static void send_with_fds(int door, const void *bytes, size_t n)
+static void send_with_fds(int server, const void *bytes, size_t n)
 {
 	int fds[2] = { dup(2), dup(2) };
 
-	dg_sock_send(door, bytes, n, fds, 2);
+	dg_unix_socket_send(server, bytes, n, fds, 2);
 	close(fds[0]);
 	close(fds[1]);
 }
 
-/* Says nonsense to a door, in every way; then imports as one should. */
-static void babbler(int fd)
+/* Sends malformed requests of every kind to a share server, then imports correctly. */
+static void malformed_sender(int fd)
 {
-	uint8_t noise[sizeof(struct door_ask) + 100];
-	struct door_ask q = { .magic = DOOR_MAGIC, .version = DOOR_VERSION, .kind = DOOR_RELEASE, .slot = 12345 };
+	uint8_t noise[sizeof(struct dg_share_request) + 100];
+	struct dg_share_request q = { .magic = SHARE_MAGIC, .version = SHARE_VERSION, .kind = SHARE_RELEASE, .slot = 12345 };
 	struct dg_descriptor d;
 	struct token token;
 	struct fix f;
-	int door;
+	int server;
 
 	hear(fd, &token, sizeof(token));
 	CHECK_EQ(dg_descriptor_parse(token.bytes, token.len, &d), 0);
 	fill(noise, sizeof(noise), 99);
 	for (size_t n = 1; n <= sizeof(noise); n++) {
-		door = connect_door(d.path);
-		send_with_fds(door, noise, n);
-		close(door);
-		memcpy(noise, &q, sizeof(q) < n ? sizeof(q) : n); /* truncated and extended good ones */
-		door = connect_door(d.path);
-		send_with_fds(door, noise, n);
-		close(door);
+		server = connect_share(d.path);
+		send_with_fds(server, noise, n);
+		close(server);
+		memcpy(noise, &q, sizeof(q) < n ? sizeof(q) : n); /* valid requests, truncated and extended */
+		server = connect_share(d.path);
+		send_with_fds(server, noise, n);
+		close(server);
 		fill(noise, sizeof(noise), (unsigned)n);
 	}
 	for (int i = 0; i < 50; i++)
-		close(connect_door(d.path));
-	door = connect_door(d.path); /* and this one says nothing at all */
-	q.kind = DOOR_IMPORT;
-	q.version = DOOR_VERSION + 1;
-	CHECK_EQ(dg_sock_send(door, &q, sizeof(q), NULL, 0), (ssize_t)sizeof(q));
+		close(connect_share(d.path));
+	server = connect_share(d.path); /* a connection that sends nothing */
+	q.kind = SHARE_IMPORT;
+	q.version = SHARE_VERSION + 1;
+	CHECK_EQ(dg_unix_socket_send(server, &q, sizeof(q), NULL, 0), (ssize_t)sizeof(q));
 	import_fix(&f, &token, 4096, 4);
-	q.version = DOOR_VERSION;
-	q.kind = DOOR_RELEASE; /* slots of ours only, so this frees nobody's */
+	q.version = SHARE_VERSION;
+	q.kind = SHARE_RELEASE; /* a connection's own slots only, so this frees none of another */
 	for (q.slot = 0; q.slot < 100; q.slot++)
-		dg_sock_send(door, &q, sizeof(q), NULL, 0);
+		dg_unix_socket_send(server, &q, sizeof(q), NULL, 0);
 	say_int(fd, 0);
 	hear_int(fd);
-	CHECK_EQ(done(&f.lane, &(dg_wr){ .op = DG_READ, .local = f.l, .remote = f.r, .size = 4096 }).status, DG_OK);
-	close(door);
+	CHECK_EQ(done(&f.tq, &(dg_wr){ .op = DG_READ, .local = f.l, .remote = f.r, .size = 4096 }).status, DG_OK);
+	close(server);
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);
 	fix_close(&f);
 }
 
-static void nonsense_at_the_door_harms_nobody(void)
+static void malformed_requests_are_rejected_and_other_clients_unaffected(void)
 {
-	struct other o = start(babbler);
+	struct other o = start(malformed_sender);
 	dg_memory m = sealed_memory(4096);
 	dg_device *dev = device_spinning(0);
 	dg_region *r = exportable(dev, &m);
@@ -300,7 +304,7 @@ static void nonsense_at_the_door_harms_nobody(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-/* A mapped file of 16 pages that can be cut. */
+/* Maps a file of 16 pages that can be truncated. */
 static dg_memory file_memory(int *fd)
 {
 	char name[] = P_tmpdir "/dgkit-test-XXXXXX";
@@ -322,11 +326,11 @@ static void only_a_file_that_can_shrink_may_fault(void)
 	dg_memory file, memfd = sealed_memory(4096), odd = sealed_memory(100);
 	int fd;
 
-	file = file_memory(&fd); /* which may */
+	file = file_memory(&fd); /* may fault */
 	CHECK_EQ(dg_memory_may_fault(pages(4096), 4096), 0);
 	CHECK_EQ(dg_memory_may_fault(memfd.addr, memfd.size), 0);
 	CHECK_EQ(dg_memory_may_fault(odd.addr, odd.size), 0);
-	close(memfd.fd); /* nothing here says any more that it is sealed */
+	close(memfd.fd); /* no open fd shows any more that it is sealed */
 	CHECK_EQ(dg_memory_may_fault(memfd.addr, memfd.size), 1);
 	CHECK_EQ(dg_memory_may_fault(file.addr, file.size), 1);
 }
@@ -340,23 +344,23 @@ static void file_importer(int fd)
 	hear(fd, &token, sizeof(token));
 	import_fix(&f, &token, 16 * 4096, 4);
 	wr = record(&f, DG_READ, 16 * 4096, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
-	check_pattern(f.here, 0, 16 * 4096, 1);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	check_pattern(f.local_bytes, 0, 16 * 4096, 1);
 	say_int(fd, 0);
-	hear_int(fd); /* it is cut now */
-	CHECK_EQ(done(&f.lane, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	hear_int(fd); /* the file is truncated now */
+	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 	wr = record(&f, DG_WRITE, 4096, 0, 8 * 4096);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 	wr = record(&f, DG_READ, 4096, 0, 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	fix_close(&f);
 }
 
 static void an_exported_file_that_is_cut_gives_errors_and_no_signal(void)
 {
 	if (!choose(BY_VM))
-		return; /* by capability: no process_vm_readv, so no file is registered */
-	for (enum how how = BY_VM; how <= BY_ASK; how++) {
+		return; /* not supported: without process_vm_readv no file can be registered */
+	for (enum how how = BY_VM; how <= BY_PROXY; how++) {
 		struct other o;
 		dg_device *dev;
 		struct token t;
@@ -393,16 +397,16 @@ static void a_local_file_that_is_cut_gives_errors_and_no_signal(void)
 		CHECK_EQ(dg_region_register(f.dev, &m, RW, &r), -EOPNOTSUPP);
 		return;
 	}
-	CHECK_EQ(lane_open(&f.lane, f.dev, 4, DG_PATH_AUTO, 0, 20 * SECOND), 0);
-	f.q = f.lane.q;
+	CHECK_EQ(test_queue_open(&f.tq, f.dev, 4, DG_PATH_AUTO, 0, 20 * SECOND), 0);
+	f.q = f.tq.q;
 	wr = record(&f, DG_WRITE, 16 * 4096, 0, 0);
 	wr.local = id_of(exportable(f.dev, &m));
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
-	check_pattern(f.there, 0, 16 * 4096, 1);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	check_pattern(f.remote_bytes, 0, 16 * 4096, 1);
 	CHECK_EQ(ftruncate(file, 4096), 0);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_LOCAL_ERROR);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_LOCAL_ERROR);
 	wr.op = DG_READ;
-	CHECK_EQ(done(&f.lane, &wr).status, DG_LOCAL_ERROR);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_LOCAL_ERROR);
 	fix_close(&f);
 	close(file);
 }
@@ -417,7 +421,7 @@ int main(int argc, char **argv)
 		TEST(plain_memory_is_copied_by_the_exporter_else),
 		TEST(a_narrowed_export_is_read_only),
 		TEST(the_exporters_table_decides),
-		TEST(nonsense_at_the_door_harms_nobody),
+		TEST(malformed_requests_are_rejected_and_other_clients_unaffected),
 		TEST(an_exported_file_that_is_cut_gives_errors_and_no_signal),
 		TEST(a_local_file_that_is_cut_gives_errors_and_no_signal),
 	};

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that could kill whoever maps it is refused on both sides, and so is an exporter that lies. */
+/* Memory that could raise SIGBUS is refused on both sides, and so are malformed replies of an
+ * exporter. */
 #include <sys/un.h>
 
 #include "share/descriptor.h"
 #include "share/server.h"
+#include "share/unix_socket.h"
 #include "two_sides.h"
 
 static int memfd_of(size_t size, int seals)
@@ -55,69 +57,69 @@ static void memory_that_could_kill_its_user_is_refused(void)
 	CHECK_EQ(munmap(at, 8192), 0);
 }
 
-/* What a false exporter answers to the first question. */
-struct lie {
-	struct door_answer answer;
+/* The reply of a fake exporter to the first request, and the expected result. */
+struct reply_case {
+	struct dg_share_reply answer;
 	size_t size; /* of the message */
 	bool send_control, send_memory;
 	size_t memory_size;
 	int memory_seals;
 	size_t control_size;
-	int want; /* what dg_region_import says */
+	int want; /* expected result of dg_region_import() */
 };
 
-/* A lie that would be the truth: of 4096 bytes in a memfd. */
-static struct lie truth(void)
+/* A valid reply: 4096 bytes in a memfd. */
+static struct reply_case valid_reply(void)
 {
-	return (struct lie){
-		.answer = { .magic = DOOR_MAGIC, .version = DOOR_VERSION, .access = DG_ACCESS_READ,
+	return (struct reply_case){
+		.answer = { .magic = SHARE_MAGIC, .version = SHARE_VERSION, .access = DG_ACCESS_READ,
 			    .method = DG_METHOD_MAP, .has_control = 1, .size = 4096 },
-		.size = sizeof(struct door_answer), .send_control = true, .send_memory = true,
+		.size = sizeof(struct dg_share_reply), .send_control = true, .send_memory = true,
 		.memory_size = 4096, .memory_seals = F_SEAL_SHRINK, .control_size = CONTROL_SIZE,
 	};
 }
 
-static void tell(int conn, const struct lie *lie)
+static void send_case(int conn, const struct reply_case *reply_case)
 {
-	struct door_answer a = lie->answer;
-	struct door_ask q;
+	struct dg_share_reply a = reply_case->answer;
+	struct dg_share_request q;
 	int fds[2], n = 0;
 
-	CHECK_EQ(dg_sock_recv(conn, &q, sizeof(q), fds, &n), (ssize_t)sizeof(q));
+	CHECK_EQ(dg_unix_socket_recv(conn, &q, sizeof(q), fds, &n), (ssize_t)sizeof(q));
 	a.tag += q.tag;
-	if (lie->send_control)
-		fds[n++] = memfd_of(lie->control_size, F_SEAL_SHRINK | F_SEAL_GROW);
-	if (lie->send_memory)
-		fds[n++] = memfd_of(lie->memory_size, lie->memory_seals);
-	CHECK_EQ(dg_sock_send(conn, &a, lie->size, fds, n), (ssize_t)lie->size);
+	if (reply_case->send_control)
+		fds[n++] = memfd_of(reply_case->control_size, F_SEAL_SHRINK | F_SEAL_GROW);
+	if (reply_case->send_memory)
+		fds[n++] = memfd_of(reply_case->memory_size, reply_case->memory_seals);
+	CHECK_EQ(dg_unix_socket_send(conn, &a, reply_case->size, fds, n), (ssize_t)reply_case->size);
 	while (n)
 		close(fds[--n]);
-	while (dg_sock_recv(conn, &q, sizeof(q), fds, &n) > 0)
-		; /* until the importer hangs up */
+	while (dg_unix_socket_recv(conn, &q, sizeof(q), fds, &n) > 0)
+		; /* until the importer disconnects */
 }
 
-/* Serves lies from the folder of sockets, one connection each. */
-static void liar(int fd)
+/* Serves reply cases on a socket, one connection each. */
+static void serve_reply_cases(int fd)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct lie lie;
+	int server = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct reply_case reply_case;
 
 	hear(fd, a.sun_path, DESCRIPTOR_PATH);
-	CHECK_EQ(bind(door, (struct sockaddr *)&a, sizeof(a)), 0);
-	CHECK_EQ(listen(door, 5), 0);
+	CHECK_EQ(bind(server, (struct sockaddr *)&a, sizeof(a)), 0);
+	CHECK_EQ(listen(server, 5), 0);
 	say_int(fd, 0);
-	while (hears(fd, &lie, sizeof(lie))) {
-		int conn = accept(door, NULL, NULL);
+	while (hears(fd, &reply_case, sizeof(reply_case))) {
+		int conn = accept(server, NULL, NULL);
 
 		CHECK(conn >= 0);
-		tell(conn, &lie);
+		send_case(conn, &reply_case);
 		close(conn);
 	}
 	unlink(a.sun_path);
 }
 
-static int import_of_lie(dg_device *dev, struct other o, const char *path, const struct lie *lie)
+static int import_of_case(dg_device *dev, struct other o, const char *path, const struct reply_case *reply_case)
 {
 	struct dg_descriptor d = { .size = 4096, .access = DG_ACCESS_READ };
 	uint8_t buf[DG_DESCRIPTOR_MAX];
@@ -128,54 +130,54 @@ static int import_of_lie(dg_device *dev, struct other o, const char *path, const
 	snprintf(d.path, sizeof(d.path), "%s", path);
 	len = dg_descriptor_pack(&d, buf, sizeof(buf));
 	CHECK(len > 0);
-	say(o.fd, lie, sizeof(*lie));
+	say(o.fd, reply_case, sizeof(*reply_case));
 	rc = dg_region_import(dev, buf, len, 10 * SECOND, &r);
 	if (rc == 0)
 		CHECK_EQ(dg_region_close(r, 0), 0);
 	return rc;
 }
 
-static int lies(struct lie *all)
+static int reply_cases(struct reply_case *all)
 {
 	int n = 0;
 
-#define LIE(error, change) (all[n] = truth(), all[n].want = (error), all[n].change, n++)
-	LIE(0, answer.text[0] = 0);
-	LIE(-EMEDIUMTYPE, memory_seals = 0);
-	LIE(-EMEDIUMTYPE, memory_size = 4095);
-	LIE(-EMEDIUMTYPE, answer.fd_offset = 1);
-	LIE(-EMEDIUMTYPE, answer.size = 1ull << 62);
-	LIE(-EMEDIUMTYPE, control_size = CONTROL_SIZE - 1);
-	LIE(-EBADMSG, answer.fd_offset = UINT64_MAX);
-	LIE(-EBADMSG, answer.size = 0);
-	LIE(-EBADMSG, answer.slot = CONTROL_SLOTS);
-	LIE(-EBADMSG, answer.slot = UINT32_MAX);
-	LIE(-EBADMSG, send_memory = false);
-	LIE(-EBADMSG, answer.has_control = 0);
-	LIE(-EPROTONOSUPPORT, answer.magic = 1);
-	LIE(-EPROTONOSUPPORT, answer.tag = 1);
-	LIE(-EPROTONOSUPPORT, size = 20);
-	LIE(-EPERM, answer.error = EPERM);
-	LIE(-ENOKEY, answer.error = ENOKEY);
-#undef LIE
+#define CASE(error, change) (all[n] = valid_reply(), all[n].want = (error), all[n].change, n++)
+	CASE(0, answer.text[0] = 0);
+	CASE(-EMEDIUMTYPE, memory_seals = 0);
+	CASE(-EMEDIUMTYPE, memory_size = 4095);
+	CASE(-EMEDIUMTYPE, answer.fd_offset = 1);
+	CASE(-EMEDIUMTYPE, answer.size = 1ull << 62);
+	CASE(-EMEDIUMTYPE, control_size = CONTROL_SIZE - 1);
+	CASE(-EBADMSG, answer.fd_offset = UINT64_MAX);
+	CASE(-EBADMSG, answer.size = 0);
+	CASE(-EBADMSG, answer.slot = CONTROL_SLOTS);
+	CASE(-EBADMSG, answer.slot = UINT32_MAX);
+	CASE(-EBADMSG, send_memory = false);
+	CASE(-EBADMSG, answer.has_control = 0);
+	CASE(-EPROTONOSUPPORT, answer.magic = 1);
+	CASE(-EPROTONOSUPPORT, answer.tag = 1);
+	CASE(-EPROTONOSUPPORT, size = 20);
+	CASE(-EPERM, answer.error = EPERM);
+	CASE(-ENOKEY, answer.error = ENOKEY);
+#undef CASE
 	return n;
 }
 
-static void an_exporter_that_lies_is_refused(void)
+static void a_malformed_reply_is_refused(void)
 {
-	struct other o = start(liar);
+	struct other o = start(serve_reply_cases);
 	char path[DESCRIPTOR_PATH] = { 0 };
 	dg_device *dev = device_spinning(0);
-	struct lie all[32];
-	int n = lies(all), fds;
+	struct reply_case all[32];
+	int n = reply_cases(all), fds;
 
 	snprintf(path, sizeof(path), "%s/liar.sock", own_folder);
 	say(o.fd, path, sizeof(path));
 	hear_int(o.fd);
-	CHECK_EQ(import_of_lie(dev, o, path, &all[0]), 0); /* opens the door here, too */
+	CHECK_EQ(import_of_case(dev, o, path, &all[0]), 0); /* also starts this process's share server */
 	fds = entries("/proc/self/fd");
 	for (int i = 0; i < n; i++) {
-		int rc = import_of_lie(dev, o, path, &all[i]);
+		int rc = import_of_case(dev, o, path, &all[i]);
 
 		if (rc != all[i].want)
 			check_failed(__FILE__, __LINE__, "lie %d: %d, not %d", i, rc, all[i].want);
@@ -186,11 +188,11 @@ static void an_exporter_that_lies_is_refused(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-/* An error may be no errno at all: whatever it is, the import fails. */
-static void an_error_that_is_no_errno_is_still_an_error(void)
+/* The error in a reply may be any number: the import fails. */
+static void an_error_outside_the_errno_range_is_still_an_error(void)
 {
 	static const uint32_t errors[] = { 100000, INT32_MAX, 1u << 31, UINT32_MAX };
-	struct other o = start(liar);
+	struct other o = start(serve_reply_cases);
 	char path[DESCRIPTOR_PATH] = { 0 };
 	dg_device *dev = device_spinning(0);
 
@@ -198,11 +200,11 @@ static void an_error_that_is_no_errno_is_still_an_error(void)
 	say(o.fd, path, sizeof(path));
 	hear_int(o.fd);
 	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-		struct lie lie = truth();
+		struct reply_case reply_case = valid_reply();
 
-		lie.answer.error = errors[i];
-		memset(lie.answer.text, 'x', sizeof(lie.answer.text)); /* and its text does not end */
-		CHECK(import_of_lie(dev, o, path, &lie) < 0);
+		reply_case.answer.error = errors[i];
+		memset(reply_case.answer.text, 'x', sizeof(reply_case.answer.text)); /* not NUL-terminated */
+		CHECK(import_of_case(dev, o, path, &reply_case) < 0);
 	}
 	CHECK_EQ(shutdown(o.fd, SHUT_WR), 0);
 	join(o);
@@ -240,7 +242,7 @@ static void a_memfd_that_grew_is_mapped_anew(void)
 	dg_wr wr;
 
 	fix_open(&f, 4096, 4);
-	fill(f.here, 4096, 1);
+	fill(f.local_bytes, 4096, 1);
 	for (int i = 0; i < 2; i++) {
 		int len = hear_int(o.fd);
 
@@ -251,43 +253,44 @@ static void a_memfd_that_grew_is_mapped_anew(void)
 	}
 	wr = record(&f, DG_WRITE, 4096, 0, 0);
 	wr.remote = id_of(r[1]);
-	CHECK_EQ(done(&f.lane, &wr).status, DG_OK);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	say_int(o.fd, 0);
 	join(o);
 	fix_close(&f);
 }
 
-/* Answers the import of memory in place, and then each copy with a status that is none. */
-static void exporter_of_no_status(int fd)
+/* Replies to an import of unshared memory, and to each copy with an undefined status. */
+static void exporter_with_undefined_status(int fd)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), conn, fds[2], n;
-	struct lie lie = truth();
-	struct door_ask q;
+	int server = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), conn, fds[2], n;
+	struct reply_case reply_case = valid_reply();
+	struct dg_share_request q;
 
 	hear(fd, a.sun_path, DESCRIPTOR_PATH);
-	CHECK_EQ(bind(door, (struct sockaddr *)&a, sizeof(a)), 0);
-	CHECK_EQ(listen(door, 5), 0);
+	CHECK_EQ(bind(server, (struct sockaddr *)&a, sizeof(a)), 0);
+	CHECK_EQ(listen(server, 5), 0);
 	say_int(fd, 0);
-	conn = accept(door, NULL, NULL);
+	conn = accept(server, NULL, NULL);
 	CHECK(conn >= 0);
-	for (int i = 0; dg_sock_recv(conn, &q, sizeof(q), fds, &n) == (ssize_t)sizeof(q); i++) {
-		lie.answer.method = DG_METHOD_ASK;
-		lie.answer.tag = q.tag;
-		lie.answer.size = i ? 0 : 4096;
-		lie.answer.has_control = !i;
-		/* As the engine says that there is more to do: the last row's, then all is well. */
-		lie.answer.status = i && q.offset >= 2048 ? UINT32_MAX : 0;
+	for (int i = 0; dg_unix_socket_recv(conn, &q, sizeof(q), fds, &n) == (ssize_t)sizeof(q); i++) {
+		reply_case.answer.method = DG_METHOD_PROXY;
+		reply_case.answer.tag = q.tag;
+		reply_case.answer.size = i ? 0 : 4096;
+		reply_case.answer.has_control = !i;
+		/* The value of OP_MORE for the last row, so that the engine would continue past
+		 * the end. */
+		reply_case.answer.status = i && q.offset >= 2048 ? UINT32_MAX : 0;
 		fds[0] = i ? -1 : memfd_of(CONTROL_SIZE, F_SEAL_SHRINK | F_SEAL_GROW);
-		if (q.kind != DOOR_RELEASE)
-			CHECK(dg_sock_send(conn, &lie.answer, lie.size, fds, !i) > 0);
+		if (q.kind != SHARE_RELEASE)
+			CHECK(dg_unix_socket_send(conn, &reply_case.answer, reply_case.size, fds, !i) > 0);
 	}
 	unlink(a.sun_path);
 }
 
-static void a_status_that_is_none_ends_the_transfer(void)
+static void an_undefined_status_ends_the_transfer(void)
 {
-	struct other o = start(exporter_of_no_status);
+	struct other o = start(exporter_with_undefined_status);
 	struct dg_descriptor d = { .size = 4096, .access = DG_ACCESS_READ };
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 	struct fix f;
@@ -316,10 +319,10 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(memory_that_could_kill_its_user_is_refused),
-		TEST(an_exporter_that_lies_is_refused),
-		TEST(an_error_that_is_no_errno_is_still_an_error),
+		TEST(a_malformed_reply_is_refused),
+		TEST(an_error_outside_the_errno_range_is_still_an_error),
 		TEST(a_memfd_that_grew_is_mapped_anew),
-		TEST(a_status_that_is_none_ends_the_transfer),
+		TEST(an_undefined_status_ends_the_transfer),
 	};
 
 	return RUN_WITH_OWN_FOLDER(tests, argc, argv);

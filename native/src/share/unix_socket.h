@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages with file descriptors over a Unix socket, and process file descriptors. */
+#ifndef DG_SHARE_UNIX_SOCKET_H
+#define DG_SHARE_UNIX_SOCKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Sends one message with n_fds (at most 2) file descriptors. Returns the bytes sent, or -errno. */
+ssize_t dg_unix_socket_send(int fd, const void *msg, size_t size, const int *fds, int n_fds);
+/* Receives one message of at most `size` bytes and up to 2 file descriptors, which the caller then
+ * owns; *n_fds says how many. Returns the bytes received, 0 at the end of the stream, or -errno. */
+ssize_t dg_unix_socket_recv(int fd, void *msg, size_t size, int *fds, int *n_fds);
+/* pidfd_open(2). Returns the file descriptor, or -1 with errno set. */
+int dg_pidfd_open(pid_t pid);
+/* Whether the process behind pidfd has ended. False for pidfd -1. */
+bool dg_pidfd_dead(int pidfd);
+
+#endif
