@@ -16,7 +16,7 @@ from dgkit.doctor import diagnose
 from dgkit.doctor.collect.live import Live
 from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.diagnosis import here
+from dgkit.doctor.runner import live_machine
 from dgkit.doctor.finding import Verdict, worst
 from dgkit.doctor.machine import Machine
 
@@ -160,7 +160,7 @@ def test_ctrl_c_in_the_middle_leaves_no_command(tmp_path: Path) -> None:
 
 
 def test_a_diagnosis_of_this_machine_ends_well_before_its_limit() -> None:
-    machine = here()
+    machine = live_machine()
     found = diagnose([machine])
     assert isinstance(machine.read, Live)
     assert found.took_s < machine.read.limit_s

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from dgkit.doctor.collect.reader import Reader
-from dgkit.doctor.diagnosis import here
+from dgkit.doctor.runner import live_machine
 from dgkit.doctor.machine import Machine
 
 
@@ -87,6 +87,6 @@ def test_a_machine_closes_its_reader() -> None:
 
 
 def test_this_machine_gives_no_answers_once_it_is_closed() -> None:
-    with here(fast=True) as machine:
+    with live_machine(fast=True) as machine:
         assert machine.read.run("true").ok
     assert machine.read.run("false").fault == "late"

@@ -15,7 +15,7 @@ from doctor.synthetic_machines import MACHINES
 
 from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.diagnosis import diagnose
+from dgkit.doctor.runner import diagnose
 from dgkit.doctor.facts import nvidia_topo, pci, topology
 from dgkit.doctor.finding import worst
 from dgkit.doctor.goals import Goal

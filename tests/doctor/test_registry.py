@@ -14,7 +14,7 @@ from dgkit.doctor.collect.reader import Reader
 from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.collect.snapshot import Recorded, load
 from dgkit.doctor.data_path_specs import PLANS
-from dgkit.doctor.diagnosis import read_everything
+from dgkit.doctor.runner import read_everything
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine

@@ -18,7 +18,7 @@ from dgkit.doctor import Goal, diagnose
 from dgkit.doctor.collect.live import ASKED
 from dgkit.doctor.collect.reading import Fault, Reading
 from dgkit.doctor.collect.snapshot import Recorded, Snapshot, load, record
-from dgkit.doctor.diagnosis import here
+from dgkit.doctor.runner import live_machine
 from dgkit.doctor.facts.nvidia_proc import read_modules
 from dgkit.doctor.facts.nvidia_smi import read_smi
 from dgkit.doctor.machine import Machine
@@ -30,7 +30,7 @@ TELLING += ["text /proc/self/status"]
 
 @pytest.fixture(scope="module")
 def live() -> Machine:
-    with here() as machine:
+    with live_machine() as machine:
         machine.read.together(TELLING)
         record(machine)  # all is read once, before the time is over
         yield machine

@@ -9,7 +9,7 @@ from support.doctor.panel import DPU, FAR, GPU, NIC, SAME_SOCKET, SMALL, large, 
 
 from dgkit.doctor import Goal
 from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.diagnosis import diagnose
+from dgkit.doctor.runner import diagnose
 from dgkit.doctor.facts import pci
 from dgkit.doctor.facts.topology import Near
 from dgkit.doctor.machine import Machine

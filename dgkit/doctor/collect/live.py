@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..executor import Crew, Job
+from ..executor import Executor, Job
 from .commands import COMMAND_S, Commands
 from .reader import KINDS, Reader
 from .reading import Reading
@@ -96,8 +96,8 @@ class Live(Reader):
     def __init__(self, limit_s: float = FULL_S) -> None:
         self.until = time.monotonic() + limit_s
         self.limit_s = limit_s
-        self._files = Crew("dgkit-doctor-read", patience_s=0.05)
-        self._runs = Crew("dgkit-doctor-run")
+        self._files = Executor("dgkit-doctor-read", spawn_delay_s=0.05)
+        self._runs = Executor("dgkit-doctor-run")
         self._commands = Commands()
         self._lock = threading.Lock()
         self._jobs: dict[str, Job[Reading]] = {}
@@ -127,7 +127,7 @@ class Live(Reader):
             return self._late[key]
         limit = FILE_S if _is_file(key) else self.limit_s
         try:
-            found = job.result(min(self.until, job.asked + limit))
+            found = job.result(min(self.until, job.submitted_at + limit))
         except TimeoutError:
             with self._lock:
                 if not job.done:  # what was late stays late, for all who ask
@@ -162,8 +162,8 @@ class Live(Reader):
                 closed = not self._finalizer.alive
                 self._late[key] = _DONE if closed else _too_late(self.limit_s)
                 return None
-            crew = self._files if _is_file(key) else self._runs
-            job = self._jobs[key] = crew.start(lambda: self._look(key))
+            executor = self._files if _is_file(key) else self._runs
+            job = self._jobs[key] = executor.submit(lambda: self._look(key))
         return job
 
     def _look(self, key: str) -> Reading:

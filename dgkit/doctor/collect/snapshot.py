@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ..diagnosis import Progress, read_everything
 from ..machine import SIZE, Machine
 from ..redact.filter import kept
 from ..redact.redactor import Pseudonyms
+from ..runner import Progress, read_everything
 from .live import ASKED, FULL_S, Live
 from .reader import Reader
 from .reading import Reading

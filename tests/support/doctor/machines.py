@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.collect.snapshot import Recorded, Snapshot
-from dgkit.doctor.diagnosis import diagnose
+from dgkit.doctor.runner import diagnose
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
