@@ -110,12 +110,12 @@ def doctor(
 
 
 def _judged(checks: tuple[str, ...], *, files: tuple[str, ...], **how: Any) -> Diagnosis:
-    from ..doctor.api import ask
+    from ..doctor.api import examine
 
     if "" in files:
         raise click.UsageError("--from takes the name of a file, not ''")
     with _usage(*files), _progress("Judging" if files else "Reading this machine") as progress:
-        return ask(
+        return examine(
             how["goal"].lower(),
             checks=checks,
             size=how["lent"],
