@@ -16,7 +16,7 @@ def test_a_family_that_the_goal_asks_for_in_part_leaves_the_goal_as_it_is() -> N
     assert found.goal is Goal.ARM_DMA
     assert [one.verdict for one in found.of("bluefield-mode")] == [Verdict.OK]
     (link,) = found.of("bluefield-link")
-    assert (link.verdict, link.found) == (Verdict.NOT_APPLICABLE, "arm-dma does not ask for it")
+    assert (link.verdict, link.found) == (Verdict.NOT_APPLICABLE, "arm-dma does not need it")
     assert "gpunetio" in link.needed
     assert found.verdict is Verdict.OK
 
@@ -31,7 +31,7 @@ def test_two_sides_are_both_named_as_the_reason_for_the_goal() -> None:
 def test_a_check_that_the_goal_does_not_have_turns_to_one_that_has_it() -> None:
     found = dgkit.doctor(checks="bar1-size", snapshots=MACHINES / "laptop.snap")
     assert found.goal is not Goal.LAPTOP
-    assert found.chosen == "laptop asks for none of these checks"
+    assert found.chosen == "laptop needs none of these checks"
 
 
 def test_a_goal_that_was_asked_for_stays_whatever_the_checks() -> None:

@@ -180,7 +180,7 @@ def test_a_mode_that_is_set_and_not_yet_in_force_wants_a_power_cycle_only() -> N
 def test_a_mode_that_the_next_power_cycle_will_take_away_is_warned_about() -> None:
     found = mode(Goal.ARM_DMA, settings(DPU, NIC))
     assert found.verdict is Verdict.WARN
-    assert "works now" in found.why
+    assert "works until the next power cycle" in found.why
     assert "INTERNAL_CPU_OFFLOAD_ENGINE=0" in found.remedy[0]
 
 

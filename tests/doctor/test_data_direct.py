@@ -51,7 +51,7 @@ def judge(check: str, made: Machine) -> tuple[Finding, ...]:
 
 def test_the_bits_that_rdma_topo_sets_are_right() -> None:
     (found,) = judge("acs", box())
-    assert (found.verdict, found.found) == (Verdict.OK, "5 ports as rdma_topo has it")
+    assert (found.verdict, found.found) == (Verdict.OK, "5 ports as rdma_topo requires")
     assert "setpci" in found.disagree
 
 

@@ -7,8 +7,8 @@ from support.doctor import pci
 from support.doctor.machines import machine
 
 from dgkit.doctor import finding
-from dgkit.doctor.data_path_specs import PLANS
-from dgkit.doctor.data_paths import Way, ways
+from dgkit.doctor.data_path_specs import DATA_PATH_SPECS
+from dgkit.doctor.data_paths import DataPath, judge_data_paths
 from dgkit.doctor.finding import Finding, Verdict
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
@@ -37,7 +37,7 @@ def found(changed: Mapping[str, str | Finding] = {}) -> list[Finding]:
     for name in dict.fromkeys((*FINE, *changed)):
         one = changed.get(name, finding.ok("fine"))
         made = WORSE[one]("odd", why=f"{name} is odd.") if isinstance(one, str) else one
-        said.append(finding.named(made, check=name, title=name, side="host"))
+        said.append(finding.attribute(made, check=name, title=name, side="host"))
     return said
 
 
@@ -46,11 +46,11 @@ def judged(
     goal: Goal = Goal.ARM_DMA,
     host: Machine | None = FULL,
     dpu: Machine | None = None,
-) -> dict[str, Way]:
+) -> dict[str, DataPath]:
     main = host or dpu
     assert main is not None
     case = Case(main, goal, host=host, dpu=dpu)
-    return {way.name: way for way in ways(case, found(changed))}
+    return {way.name: way for way in judge_data_paths(case, found(changed))}
 
 
 def test_on_a_machine_where_all_is_fine_the_first_way_works_and_is_what_was_asked_for() -> None:
@@ -157,9 +157,9 @@ def test_one_device_that_is_right_will_do_where_there_are_several() -> None:
     good, bad = finding.ok("131072 MiB", subject="GPU 0"), finding.fail("256 MiB", subject="GPU 1")
     said = [
         *(one for one in found() if one.check != "bar1-size"),
-        *(finding.named(one, check="bar1-size", title="", side="host") for one in (good, bad)),
+        *(finding.attribute(one, check="bar1-size", title="", side="host") for one in (good, bad)),
     ]
-    (way, *_) = ways(Case(FULL, Goal.ARM_DMA, host=FULL), said)
+    (way, *_) = judge_data_paths(Case(FULL, Goal.ARM_DMA, host=FULL), said)
     assert (way.verdict, way.warned_by) == (Verdict.WARN, ("bar1-size",))
 
 
@@ -194,7 +194,7 @@ def test_what_no_document_describes_is_not_promised() -> None:
 
 def test_each_goal_has_a_way_that_serves_it_and_one_that_needs_no_device() -> None:
     for goal in Goal:
-        plans = [plan for plan in PLANS if goal in plan.goals]
-        assert any(goal in plan.serves for plan in plans)
-        assert any(not plan.things for plan in plans)
-    assert len({plan.name for plan in PLANS}) == len(PLANS)
+        specs = [spec for spec in DATA_PATH_SPECS if goal in spec.goals]
+        assert any(goal in spec.serves for spec in specs)
+        assert any(not spec.devices for spec in specs)
+    assert len({spec.name for spec in DATA_PATH_SPECS}) == len(DATA_PATH_SPECS)

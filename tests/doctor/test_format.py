@@ -10,10 +10,10 @@ from support.jupyter.html import Reader
 
 import dgkit.doctor
 from dgkit.doctor import Goal, Verdict, finding
-from dgkit.doctor.data_paths import Way
+from dgkit.doctor.data_paths import DataPath
 from dgkit.doctor.diagnosis import Diagnosis
 from dgkit.doctor.format.notebook import html, text
-from dgkit.doctor.format.summary import entries
+from dgkit.doctor.format.summary import group_findings
 from dgkit.doctor.format.terminal import page
 from dgkit.doctor.machine import Case
 from dgkit.doctor.references import Source
@@ -50,7 +50,7 @@ def diagnosis(*findings, ways=(), chosen="", readings=None):
 
 
 def way(name, verdict, **more):
-    return Way(name=name, title=name, what=f"{name} moves.", serves=True, verdict=verdict, **more)
+    return DataPath(name=name, title=name, what=f"{name} moves.", serves=True, verdict=verdict, **more)
 
 
 WAYS = (
@@ -105,7 +105,7 @@ def test_checks_that_were_asked_for_by_name_are_shown_though_they_are_ok():
 
 def test_findings_that_differ_by_their_subject_alone_are_one_entry():
     gpus = [named(finding.warn("off", subject=f"GPU {n}", remedy=["mend"])) for n in range(8)]
-    (entry,) = entries(gpus)
+    (entry,) = group_findings(gpus)
     assert entry.about == "GPU 0, GPU 1, GPU 2, GPU 3 and 4 more"
     shown = text(diagnosis(*gpus, ways=WAYS))
     assert shown.count("warn  some-check") == 1
@@ -116,7 +116,7 @@ def test_commands_that_mend_two_things_are_given_once():
     found = diagnosis(named(BAD, "one"), named(BAD, "two"), ways=WAYS)
     shown = text(found)
     assert shown.count(COMMAND) == 1
-    assert "What one gives to type mends this, too." in shown
+    assert "The commands of one, above, fix this, too." in shown
 
 
 def test_many_warnings_keep_their_commands_and_lose_their_reasons():
@@ -164,7 +164,7 @@ def test_why_a_way_should_work_rather_than_works_is_said_once():
 
 def test_a_failure_of_another_way_is_told_from_one_of_the_goal():
     ways = (way("direct", Verdict.OK), way("host", Verdict.FAIL, blocked_by=("some-check",)))
-    spared, words = diagnosis(named(BAD), ways=ways), "What fails here blocks other ways only."
+    spared, words = diagnosis(named(BAD), ways=ways), "What fails blocks other data paths only."
     assert spared.verdict is not Verdict.FAIL
     for shown in (text(spared), html(spared)):
         assert words in " ".join(shown.split())
@@ -174,7 +174,7 @@ def test_a_failure_of_another_way_is_told_from_one_of_the_goal():
 
 def test_a_way_that_stands_in_is_not_said_to_work_because_others_do_not():
     ways = (way("direct", Verdict.FAIL), way("host", Verdict.OK, why="No GPU can do it."))
-    assert "works, and is the way here: No GPU can do it." in text(diagnosis(ways=ways))
+    assert "works, recommended here: No GPU can do it." in text(diagnosis(ways=ways))
 
 
 def test_what_the_goal_does_not_ask_for_says_which_goals_do():

@@ -44,7 +44,7 @@ def test_the_size_that_is_wanted_decides() -> None:
 
 def test_root_is_not_bound() -> None:
     found = locked(64 * 1024, 64 * 1024, euid=0)
-    assert (found.verdict, found.found) == (Verdict.OK, "64 KiB, which does not bind this user")
+    assert (found.verdict, found.found) == (Verdict.OK, "64 KiB, which does not apply to this user")
 
 
 @pytest.mark.parametrize(

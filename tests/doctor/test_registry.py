@@ -13,7 +13,7 @@ from dgkit.doctor import Verdict, diagnose
 from dgkit.doctor.collect.reader import Reader
 from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.data_path_specs import PLANS
+from dgkit.doctor.data_path_specs import DATA_PATH_SPECS
 from dgkit.doctor.runner import read_everything
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
@@ -65,7 +65,7 @@ def test_checks_are_found_by_name_and_by_family_and_unknown_ones_are_refused() -
     assert [one.name for one in named(["iommu"])] == ["iommu"]
     assert [one.name for one in named(["limits"])] == ["memlock", "page-size", "open-files"]
     assert [one.name for one in named(["IOMMU"])] == ["iommu"]
-    with pytest.raises(ValueError, match=r"no check 'nothing'; `dgkit doctor --list` has all"):
+    with pytest.raises(ValueError, match=r"no check 'nothing'; `dgkit doctor --list` lists all"):
         list(named(["nothing"]))
     with pytest.raises(ValueError, match=r"did you mean limits\?"):
         list(named(["limit"]))
@@ -73,22 +73,22 @@ def test_checks_are_found_by_name_and_by_family_and_unknown_ones_are_refused() -
 
 def test_two_checks_of_one_name_are_refused() -> None:
     def other(case: Case) -> Iterator[Finding]:
-        """Is it another?"""
         return iter([])
 
     with pytest.raises(ValueError, match="two checks called iommu"):
-        check("iommu", "IOMMU")(other)
+        check("iommu", "IOMMU", asks="Is it another?")(other)
     assert [one.judge for one in named(["iommu"])] != [other]
 
 
-def test_each_way_rests_on_checks_that_are_asked_for_its_goal() -> None:
-    known = {one.name: one for one in checks()}
-    for plan in PLANS:
-        rests = {*plan.needs, *plan.wants, *(name for one in plan.either for name in one)}
-        rests |= {one.checks[0] for one in plan.things}
-        assert rests <= set(known), plan.name
-        for goal in plan.serves:
-            assert not [name for name in sorted(rests) if goal not in known[name].goals], plan.name
+def test_each_data_path_depends_on_checks_that_count_for_its_goal() -> None:
+    known = {check.name: check for check in checks()}
+    for spec in DATA_PATH_SPECS:
+        depends = {*spec.required, *spec.assumed, *(n for names in spec.alternatives for n in names)}
+        depends |= {kind.checks[0] for kind in spec.devices}
+        assert depends <= set(known), spec.name
+        for goal in spec.serves:
+            wrong = [name for name in sorted(depends) if goal not in known[name].goals]
+            assert not wrong, spec.name
 
 
 def machine(path: Path) -> Machine:

@@ -101,7 +101,7 @@ PARAMS = "text /proc/driver/nvidia/params"
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [("", "holds unfit"), ("0", "holds unfit"), ("1", "Override=1")]
+    ("value", "said"), [("", "considers unsuitable"), ("0", "considers unsuitable"), ("1", "Override=1")]
 )
 @pytest.mark.parametrize("near", ["PHB", "NODE", "SYS"])
 def test_two_that_no_switch_joins_are_told_of_the_drivers_own_test(
@@ -272,7 +272,7 @@ def test_nvidia_smi_that_says_the_same_is_fine(near: str) -> None:
 def test_nvidia_smi_that_says_otherwise_is_told_with_the_pair() -> None:
     (found,) = judge("topology-nvidia-smi", with_smi("PHB", "SYS"))
     assert found.verdict is Verdict.WARN
-    assert "SYS, by sysfs PHB" in found.why
+    assert "SYS, in sysfs PHB" in found.why
 
 
 def test_a_path_that_is_not_sure_is_not_compared() -> None:

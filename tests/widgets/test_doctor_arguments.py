@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.doctor.panel import saved
 
-import dgkit.widgets.doctor.diagnosis_task as judging
+import dgkit.widgets.doctor.diagnosis_task as diagnosis_task
 from dgkit.doctor import Goal, Verdict
 from dgkit.widgets.doctor import DoctorPanel
 
@@ -16,7 +16,7 @@ MACHINES = Path(__file__).parents[1] / "doctor" / "machines"
 def test_a_goal_is_given_by_its_name_or_as_a_goal(tmp_path, view):
     for goal in ("laptop", Goal.LAPTOP):
         assert view(DoctorPanel(saved(tmp_path), goal)).panel.wait(20).goal is Goal.LAPTOP
-    with pytest.raises(ValueError, match="no goal 'fast'; there are auto, arm-dma"):
+    with pytest.raises(ValueError, match="no goal 'fast'; choose auto, arm-dma"):
         DoctorPanel(saved(tmp_path), goal="fast")
 
 
@@ -27,7 +27,7 @@ def test_two_machines_of_one_side_are_refused_at_once(tmp_path):
 
 
 def test_no_file_at_all_is_not_this_machine():
-    with pytest.raises(ValueError, match="no file in snapshots"):
+    with pytest.raises(ValueError, match="snapshots is empty"):
         DoctorPanel([])
 
 
@@ -52,7 +52,7 @@ def test_what_went_wrong_before_a_view_was_there_is_told_to_it(tmp_path, view, m
     def refuse(*_, **__):
         raise ValueError("this is why")
 
-    monkeypatch.setattr(judging, "diagnose", refuse)
+    monkeypatch.setattr(diagnosis_task, "diagnose", refuse)
     shown = view(DoctorPanel(saved(tmp_path)))
     with pytest.raises(ValueError, match="this is why"):
         shown.panel.wait(20)
@@ -63,7 +63,7 @@ def test_a_drawing_that_fails_takes_no_finding_with_it(tmp_path, view, monkeypat
     def fails(_):
         raise OverflowError("an odd reading")
 
-    monkeypatch.setattr(judging, "picture", fails)
+    monkeypatch.setattr(diagnosis_task, "topology_model", fails)
     shown = view(DoctorPanel(saved(tmp_path)))
     assert shown.panel.wait(20).findings
-    assert shown.ask("hello")["picture"] is None
+    assert shown.ask("hello")["topology"] is None

@@ -45,7 +45,7 @@ _TYPES = {
 @check(
     "iommu",
     "IOMMU",
-    asks="Is the IOMMU off or in passthrough, so that GPU and NIC use physical addresses?",
+    asks="Does the IOMMU leave the addresses between GPU and NIC untranslated?",
     goals=WITH_GPU,
     sides=("host",),
 )
