@@ -14,11 +14,11 @@ from msgspec import structs
 
 from ..units import parse_size
 from .collect.live import FAST_S, FULL_S
-from .collect.snapshot import Recorded, Snapshot, load
-from .collect.snapshot import record as store
+from .collect.snapshot import RecordedReader, Snapshot, load
 from .diagnosis import Diagnosis
 from .goals import Goal
 from .machine import SIZE, Machine
+from .record import record as store
 from .registry import named
 from .runner import Progress, diagnose, live_machine
 
@@ -84,7 +84,7 @@ def load_machine(path: str | PathLike[str]) -> Machine:
         ValueError: If the file is not a snapshot.
         OSError: If it cannot be read.
     """
-    return Machine(Recorded(load(Path(path))), Path(path).name)
+    return Machine(RecordedReader(load(Path(path))), Path(path).name)
 
 
 def examine(

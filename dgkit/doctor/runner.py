@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from . import finding
-from .collect.live import FAST_S, FULL_S, Live
+from .collect.live import FAST_S, FULL_S, LiveReader
 from .data_paths import DataPath, judge_data_paths
 from .diagnosis import Diagnosis
 from .executor import Executor, Job
@@ -33,7 +33,7 @@ def live_machine(*, fast: bool = False) -> Machine:
 
     Use it as a context manager: `with live_machine() as machine:`.
     """
-    return Machine(Live(FAST_S if fast else FULL_S))
+    return Machine(LiveReader(FAST_S if fast else FULL_S))
 
 
 def diagnose(

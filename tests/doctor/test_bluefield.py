@@ -22,7 +22,7 @@ from support.doctor.bluefield import (
 from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.facts.bluefield import Mode
 from dgkit.doctor.facts.firmware import adapters

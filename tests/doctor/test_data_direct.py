@@ -94,7 +94,7 @@ def test_in_a_tree_that_rdma_topo_does_not_describe_it_alone_may_tell(check: str
 def test_a_function_elsewhere_has_no_place(where: str) -> None:
     stray = FUNCTION._replace(path=where)
     made = machine({**BARE, **sysfs([stray, GPU, NIC])})
-    assert data_direct.places(made) is None
+    assert data_direct.placements(made) is None
 
 
 def groups(function: str | None, gpu_group: str | None, **more: object) -> Finding:

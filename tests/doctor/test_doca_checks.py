@@ -10,7 +10,7 @@ from support.doctor.bluefield import AT, BF3, cards
 from support.doctor.machines import UNAME, machine
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import doca
 from dgkit.doctor.facts.versions import version
 from dgkit.doctor.goals import Goal

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from dgkit.doctor.collect.reader import Reader
-from dgkit.doctor.runner import live_machine
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.runner import live_machine
 
 
 class Closing(Reader):
@@ -61,7 +61,7 @@ def test_a_fact_that_asks_for_itself_is_told_so_and_hangs_nobody() -> None:
 
     machine = Machine(Reader())
     for fact in (one, other):
-        with pytest.raises(RuntimeError, match="the fact one asks for itself"):
+        with pytest.raises(RuntimeError, match="the fact one depends on itself"):
             machine.know(fact)
 
 

@@ -8,7 +8,7 @@ import pytest
 from doctor.make_machines import MACHINE_FOLDER
 from doctor.test_hostile import findings
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.collect.snapshot import load
 from dgkit.doctor.finding import Verdict
 from dgkit.doctor.goals import Goal

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from doctor.make_machines import MACHINE_FOLDER
 
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.collect.snapshot import Recorded, Snapshot, load
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot, load
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
@@ -26,7 +26,9 @@ def findings(
     goal: Goal, readings: dict[str, Reading], *names: str
 ) -> Iterator[tuple[str, Finding]]:
     """Of all checks, or of some, one after the other."""
-    machine = Machine(Recorded(Snapshot(source="synthetic: a stranger's", readings=readings)), "x")
+    machine = Machine(
+        RecordedReader(Snapshot(source="synthetic: a stranger's", readings=readings)), "x"
+    )
     case = Case(machine=machine, goal=goal, size=64 << 20, host=machine, dpu=None)
     for one in checks():
         if goal in one.goals and "pair" not in one.sides and (not names or one.name in names):

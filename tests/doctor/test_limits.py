@@ -5,7 +5,7 @@ from support.doctor import pci
 from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Finding, Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.goals import Goal
 
 MIB = 1 << 20

@@ -13,14 +13,14 @@ import pytest
 from doctor.make_machines import MACHINE_FOLDER, files, snapshot
 from doctor.synthetic_machines import MACHINES
 
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.runner import diagnose
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.collect.snapshot import RecordedReader, load
 from dgkit.doctor.facts import nvidia_topo, pci, topology
 from dgkit.doctor.finding import worst
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.redact.redactor import Pseudonyms
+from dgkit.doctor.redact.redactor import Redactor
+from dgkit.doctor.runner import diagnose
 
 # Of a machine, or of a host and a DPU, for a goal: the exit code, the best way that works, and what
 # the checks say that matter here. `dark`: it cannot be told.
@@ -158,7 +158,7 @@ NEAR = {
 
 
 def machine(name: str) -> Machine:
-    return Machine(Recorded(load(MACHINE_FOLDER / f"{name}.snap")), f"{name}.snap")
+    return Machine(RecordedReader(load(MACHINE_FOLDER / f"{name}.snap")), f"{name}.snap")
 
 
 @pytest.mark.parametrize("path", sorted(files()), ids=lambda path: path.name)
@@ -186,8 +186,8 @@ def test_a_gpu_and_a_nic_are_as_near_as_the_machines_name_says(name: str) -> Non
 def test_the_tree_in_sysfs_and_nvidia_smi_say_the_same(name: str) -> None:
     """The files' own two accounts of one machine: else the doctor's disagreement is our mistake."""
     known = machine(name)
-    tree, matrix = known.know(pci.tree), known.know(nvidia_topo.topo_m)
-    at = nvidia_topo.named(known, matrix)
+    tree, matrix = known.know(pci.tree), known.know(nvidia_topo.topology_matrix)
+    at = nvidia_topo.addresses(known, matrix)
     pairs = [pair for pair in matrix.cells if not matrix.cells[pair].startswith("NV")]
     assert pairs
     for a, b in pairs:
@@ -215,8 +215,8 @@ def under_pseudonyms(names: str) -> list[Machine]:
     found = []
     for name in names.split("+"):
         known = load(MACHINE_FOLDER / f"{name}.snap")
-        hidden = Pseudonyms("a word").all(known.readings)
-        found.append(Machine(Recorded(msgspec.structs.replace(known, readings=hidden)), name))
+        hidden = Redactor("a word").redact(known.readings)
+        found.append(Machine(RecordedReader(msgspec.structs.replace(known, readings=hidden)), name))
     return found
 
 
@@ -232,7 +232,7 @@ def test_pseudonyms_change_no_verdict(row: str) -> None:
     assert plain.ways == hidden.ways
 
 
-class Asked(Recorded):
+class Asked(RecordedReader):
     """Keeps what was asked for in vain."""
 
     def __init__(self, name: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import rdma
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal

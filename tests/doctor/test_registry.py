@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 from dgkit.doctor import Verdict, diagnose
-from dgkit.doctor.collect.reader import Reader
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.collect.snapshot import Recorded, load
+from dgkit.doctor.collect.reader import Reader, Reading
+from dgkit.doctor.collect.snapshot import RecordedReader, load
 from dgkit.doctor.data_path_specs import DATA_PATH_SPECS
-from dgkit.doctor.runner import read_everything
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
 from dgkit.doctor.registry import FAMILIES, check, checks, named
+from dgkit.doctor.runner import read_everything
 
 HERE = Path(__file__).parent
 MACHINES = sorted((HERE / "machines").glob("*.snap"), key=lambda path: path.name)
@@ -92,7 +91,7 @@ def test_each_data_path_depends_on_checks_that_count_for_its_goal() -> None:
 
 
 def machine(path: Path) -> Machine:
-    return Machine(Recorded(load(path)), path.name)
+    return Machine(RecordedReader(load(path)), path.name)
 
 
 @cache
@@ -139,7 +138,7 @@ class Seen(Reader):
     """Notes what is looked for in a recorded machine."""
 
     def __init__(self, path: Path) -> None:
-        self._from, self.keys = Recorded(load(path)), set[str]()
+        self._from, self.keys = RecordedReader(load(path)), set[str]()
 
     def read(self, key: str) -> Reading:
         self.keys.add(key)

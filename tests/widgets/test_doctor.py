@@ -164,7 +164,7 @@ def test_all_views_hear_the_same(panel):
 def test_a_snapshot_that_is_gone_or_spoiled_is_said_and_what_was_found_stays(tmp_path, panel):
     found, path = panel.panel.diagnosis, tmp_path / "test.snap"
     for spoil, words in (
-        (lambda: path.write_text("{}"), "no snapshot of dgkit doctor"),
+        (lambda: path.write_text("{}"), "is not a snapshot of dgkit doctor"),
         (path.unlink, "No such file"),
     ):
         spoil()

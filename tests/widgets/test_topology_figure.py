@@ -8,11 +8,11 @@ from bokeh.models import ColumnDataSource, HoverTool, Legend, MultiLine
 from support.doctor.panel import DPU, FAR, GPU, NIC, SAME_SOCKET, SMALL, large, machine
 
 from dgkit.doctor import Goal
-from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.runner import diagnose
+from dgkit.doctor.collect.snapshot import RecordedReader, load
 from dgkit.doctor.facts import pci
 from dgkit.doctor.facts.topology import Near
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.runner import diagnose
 from dgkit.widgets.doctor import topology_figure
 from dgkit.widgets.doctor.topology_drawing import COLOURS, show_topology
 from dgkit.widgets.doctor.topology_model import MAX_DEVICES, topology_model
@@ -77,7 +77,7 @@ def test_between_two_sockets_the_way_goes_from_one_to_the_other():
 
 @pytest.mark.parametrize("path", [None, *MACHINES], ids=str)
 def test_the_two_ends_of_the_way_stand_side_by_side_in_a_wide_drawing(path):
-    made = machine(large()) if path is None else Machine(Recorded(load(path)), path.name)
+    made = machine(large()) if path is None else Machine(RecordedReader(load(path)), path.name)
     shown = topology_model(made)
     wide = shown is not None and len(shown.of("gpu", "nic", "dpu")) > 6
     pairs = itertools.product(shown.of("gpu"), shown.of("nic", "dpu")) if wide else ()
@@ -128,7 +128,7 @@ def test_no_two_boxes_overlap_and_none_is_outside(paths):
 
 @pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
 def test_each_machine_of_the_doctors_tests_is_drawn_and_told_of(path):
-    recorded = Machine(Recorded(load(path)), path.name)
+    recorded = Machine(RecordedReader(load(path)), path.name)
     shown = topology_model(recorded)
     if shown is None:
         assert not pci.tree(recorded).gpus + pci.tree(recorded).nics

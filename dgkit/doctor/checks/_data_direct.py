@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .. import finding, references
 from ..facts import bridges, data_direct, pci, topology
 from ..facts.bridges import Bridge
-from ..facts.data_direct import Place
+from ..facts.data_direct import Placement
 from ..facts.system import restart
 from ..finding import Finding
 from ..machine import Machine
@@ -32,11 +32,11 @@ _DISAGREE = (
 
 def judge_acs(machine: Machine) -> Iterator[Finding]:
     """Yield findings on whether the ports' ACS bits are those that Data Direct needs."""
-    places = data_direct.places(machine)
+    places = data_direct.placements(machine)
     if places is None:
         yield _unknown(_UNKNOWN_TREE, "rdma_topo has no rules for this PCI tree.")
         return
-    masks = data_direct.masks(machine, places)
+    masks = data_direct.acs_masks(machine, places)
     ports = [port for port in bridges.bridges(machine, masks) if port.why or port.acs is not None]
     unread = [port for port in ports if port.why]
     if unread:
@@ -71,7 +71,7 @@ def _unknown(found: str, why: str) -> Finding:
 
 def judge_groups(machine: Machine) -> Iterator[Finding]:
     """Yield findings on whether each Data Direct function shares an IOMMU group with its GPU."""
-    places = data_direct.places(machine)
+    places = data_direct.placements(machine)
     needed = "one IOMMU group"
     if places is None:
         yield finding.unknown(
@@ -84,7 +84,7 @@ def judge_groups(machine: Machine) -> Iterator[Finding]:
         yield _judge_group(machine, place, needed, off)
 
 
-def _judge_group(machine: Machine, place: Place, needed: str, off: bool) -> Finding:
+def _judge_group(machine: Machine, place: Placement, needed: str, off: bool) -> Finding:
     subject = f"{place.function} and {place.gpu}"
     keys = [f"link {pci.DEVICES}/{address}/iommu_group" for address in (place.function, place.gpu)]
     links = machine.read.together(keys)

@@ -18,7 +18,7 @@ from ._power_cycle import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 __all__ = ["ethernet_required", "infiniband_only", "judge_link", "nics", "query_commands"]
 
 _Card = tuple[Adapter, Config]
-_KEEP = {2: bluefield.KEEP, 1: bluefield.KEEP[::-1]}
+_KEEP = {2: bluefield.KEEP_LINK_UP, 1: bluefield.KEEP_LINK_UP[::-1]}
 _NAMES = {1: "InfiniBand", 2: "Ethernet"}
 _ETHERNET, _INFINIBAND = 2, 1
 
@@ -97,7 +97,9 @@ def judge_link(card: Adapter, settings: Config) -> Finding:
     if link_type == _INFINIBAND:
         why = _OVER_INFINIBAND
     else:
-        why = "" if all(settings.now(name) == 1 for name in bluefield.SENDING) else _UNSCHEDULED
+        why = (
+            "" if all(settings.now(name) == 1 for name in bluefield.TX_SCHEDULING) else _UNSCHEDULED
+        )
     return finding.ok(found, needed="its link type", why=why, subject=about, sources=[source])
 
 
@@ -106,7 +108,7 @@ _OVER_INFINIBAND = (
     "see gpunetio-ethernet."
 )
 _UNSCHEDULED = "Accurate Send Scheduling is off; a program that uses it needs " + (
-    " ".join(f"{name}=1" for name in bluefield.SENDING) + "."
+    " ".join(f"{name}=1" for name in bluefield.TX_SCHEDULING) + "."
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import finding, references
 from ..facts import gpus, pci
-from ..facts.system import driver_anew, os_release, restart
+from ..facts.system import install_driver, os_release, restart
 from ..finding import Finding
 from ..machine import Machine
 
@@ -51,7 +51,7 @@ def driver_not_loaded(machine: Machine) -> Finding:
     installed = machine.read.run("modinfo", "-F", "filename", "nvidia")
     if not (installed.ok and installed.code == 0 and installed.text.strip()):
         why = "Without NVIDIA's kernel modules there is no CUDA and no GPU memory."
-        remedy = driver_anew(machine)
+        remedy = install_driver(machine)
         return finding.fail(
             "not installed", needed="loaded", why=why, remedy=remedy, sources=[MODULES]
         )
@@ -84,7 +84,7 @@ def _other_driver(machine: Machine) -> Finding | None:
         )
     if "nouveau" in drivers:
         why = "The kernel's own driver holds the GPU; it has no CUDA."
-        remedy = ["# The driver's package keeps nouveau from loading.", *driver_anew(machine)]
+        remedy = ["# The driver's package keeps nouveau from loading.", *install_driver(machine)]
         return finding.fail(
             "nouveau instead", needed="loaded", why=why, remedy=remedy, sources=[MODULES]
         )

@@ -138,5 +138,5 @@ def _remedy(machine: Machine, names: Sequence[str]) -> list[str]:
         "# In the BIOS: switch off ACS (Access Control) for these bridges, if it has the option",
         *(f"sudo setpci -s {name} ECAP_ACS+0x6.w=0000" for name in names),
         "# That lasts until the next boot; permanently, on the kernel command line:",
-        cmdline.added(machine, f'pci=disable_acs_redir="{";".join(names)}"', "acs"),
+        cmdline.add_parameter(machine, f'pci=disable_acs_redir="{";".join(names)}"', "acs"),
     ]

@@ -96,7 +96,7 @@ def _bar1_resizable(case: Case) -> Iterator[Finding]:
         found = f"BAR1 {_mib(gpu.bar1_total)}, memory {_mib(gpu.memory)}"
         if gpu.bar1_total >= gpu.memory:
             return finding.ok(found, needed="all of the memory", sources=_SOURCE)
-        return _too_small(machine, gpu, found, bars, known=config_space.whole(raw))
+        return _too_small(machine, gpu, found, bars, known=config_space.has_extended(raw))
 
     yield from per_gpu(case, judge, driver=False)
 

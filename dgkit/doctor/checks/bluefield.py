@@ -145,7 +145,7 @@ def _judge_mode(case: Case, card: Adapter, settings: Config, arm: bool) -> Findi
     if now is Mode.UNKNOWN:
         now, evidence = _mode_without_root(case, card)
         after = now
-    locked = bluefield.locked(case.machine if arm else _arm_side(case))
+    locked = bluefield.zero_trust_card(case.machine if arm else _arm_side(case))
     if locked is not None and arm:
         evidence = f"{evidence} {_ZERO_TRUST}".strip()
     elif locked is not None:

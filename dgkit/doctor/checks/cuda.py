@@ -8,7 +8,7 @@ from .. import finding, references
 from ..facts import cuda
 from ..facts.cuda import Cuda, Toolkits
 from ..facts.nvidia_proc import version_key
-from ..facts.system import driver_anew, install, of_dgkit
+from ..facts.system import install, install_dgkit, install_driver
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
@@ -62,7 +62,7 @@ def _cuda_driver(case: Case) -> Iterator[Finding]:
         name, why, remedy = _cuinit_error(known)
         yield finding.fail(name, needed="12.0", why=why, remedy=remedy, sources=[_RESULTS])
     elif known.missing:
-        do = ["# In a container: start it with --gpus all", "# or:", *driver_anew(case.machine)]
+        do = ["# In a container: start it with --gpus all", "# or:", *install_driver(case.machine)]
         why = f"CUDA's library libcuda.so.1 cannot be loaded ({known.why})."
         yield finding.fail("no libcuda", needed="12.0", why=why, remedy=do, sources=[_TABLE])
     elif known.stuck or not known.version:
@@ -87,7 +87,7 @@ def _version(known: Cuda, machine: Machine) -> Finding:
     found = f"CUDA {known.text}" + ("" if known.by == "CUDA" else f", says {known.by}")
     if known.version < (12, 0):
         why = "dgkit's CUDA libraries and GPUNetIO take CUDA 12 or newer."
-        remedy = driver_anew(machine)
+        remedy = install_driver(machine)
         return finding.fail(found, needed="12.0", why=why, remedy=remedy, sources=[_TABLE])
     why = "" if known.by == "CUDA" else f"CUDA itself was not queried: {known.why}."
     return finding.ok(found, needed="12.0", why=why, sources=[_TABLE])
@@ -139,7 +139,7 @@ def _judge_toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Find
     if supported and known.version[0] > supported[0]:
         driver = ".".join(map(str, supported))
         why = f"The driver supports CUDA {driver}: programs of a newer major version do not start."
-        remedy = driver_anew(machine)
+        remedy = install_driver(machine)
         say = finding.fail if building else finding.warn
         return say(found, needed=needed, why=why, remedy=remedy, sources=[_TABLE])
     if not building or known.version >= (13, 0):
@@ -176,7 +176,7 @@ def _cuda_python(case: Case) -> Iterator[Finding]:
     gpu = answer.data.get("gpu") if isinstance(answer.data, dict) else None
     listed = gpu.get("libraries") if isinstance(gpu, dict) else None
     known = case.machine.know(cuda.cuda)
-    remedy = of_dgkit(f".[cuda{13 if known.version >= (13,) else 12}]")
+    remedy = install_dgkit(f".[cuda{13 if known.version >= (13,) else 12}]")
     source = [references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")]
     if not isinstance(listed, dict):
         why = f"{answer.why or 'dgkit info lists no libraries'}."

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import finding, references
-from ..collect.reading import Reading
+from ..collect.reader import Reading
 from ..facts import pci
 from ..facts.nvidia_proc import version_key
 from ..facts.side import side
-from ..facts.system import of_dgkit
+from ..facts.system import install_dgkit
 from ..finding import Finding, Verdict
 from ..goals import Goal
 from ..machine import Case, Machine
@@ -166,6 +166,6 @@ def _dgkit_extras(case: Case) -> Iterator[Finding]:
             f"{len(missing)} missing, {len(old)} too old",
             needed=", ".join(LAB) if len(missing) == len(LAB) else names or least,
             why=f"{why}Panels, plots and `dgkit lab` need them.",
-            remedy=of_dgkit(".[lab]"),
+            remedy=install_dgkit(".[lab]"),
             sources=source,
         )

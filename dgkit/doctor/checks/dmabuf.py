@@ -8,8 +8,8 @@ from .. import finding, references
 from ..facts import cuda, gpudirect, gpus, nvidia_proc
 from ..facts.gpudirect import DmaBuf
 from ..facts.gpus import Gpu
-from ..facts.peermem import lacking
-from ..facts.system import driver_anew
+from ..facts.peermem import lacks_interface
+from ..facts.system import install_driver
 from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU
@@ -88,9 +88,9 @@ def _remedy(machine: Machine, *, peermem: bool) -> list[str]:
     ways = [["# Pinned memory needs neither: dgkit.empty(..., on='pinned')"]]
     if peermem:
         more = "# nvidia-peermem needs more than its module here: dgkit doctor peermem"
-        ways.insert(0, [more if machine.know(lacking) else "sudo modprobe nvidia-peermem"])
+        ways.insert(0, [more if machine.know(lacks_interface) else "sudo modprobe nvidia-peermem"])
     if closed and not machine.know(gpudirect.before_turing):
-        ways.append(driver_anew(machine))
+        ways.append(install_driver(machine))
     return [line for at, way in enumerate(ways) for line in (["# or:"] if at else []) + way]
 
 

@@ -12,7 +12,7 @@ from ..facts import gpudirect, gpus, nvidia_proc, pci
 from ..facts.gpus import Gpu
 from ..facts.nvidia_proc import Driver, version_key
 from ..facts.nvidia_smi import smi
-from ..facts.system import driver_anew, initramfs
+from ..facts.system import initramfs, install_driver
 from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
@@ -131,7 +131,7 @@ def _lacks_device_files(machine: Machine) -> bool:
 
 def _restricted(machine: Machine) -> Finding | None:
     """Return a warning if the driver's DeviceFileMode excludes this user, else None."""
-    params = nvidia_proc.colons(machine.read.text("/proc/driver/nvidia/params").text)
+    params = nvidia_proc.key_values(machine.read.text("/proc/driver/nvidia/params").text)
     mode = params.get("DeviceFileMode", "")
     if (
         not re.fullmatch("[0-9]{1,9}", mode)
@@ -202,7 +202,7 @@ def _install_open(machine: Machine) -> list[str]:
     """Return the commands that install the open modules, unless they do not support a GPU."""
     old = machine.know(gpudirect.before_turing)
     if not old:
-        return driver_anew(machine)
+        return install_driver(machine)
     names = ", ".join(gpu.name or gpu.address for gpu in old)
     return [f"# The open modules do not support {names}: remove it first, or use nvidia-peermem"]
 
@@ -228,7 +228,7 @@ def _driver_version(case: Case) -> Iterator[Finding]:
         yield finding.unknown(known or "?", needed="525", why=why, remedy=remedy, sources=[source])
         return
     needed = "580" if case.goal is Goal.GPUNETIO else "525"
-    remedy = driver_anew(machine)
+    remedy = install_driver(machine)
     if version_key(known) < (525,):
         why = "CUDA 12, the oldest that dgkit and GPUNetIO support, needs driver 525."
         yield finding.fail(known, needed=needed, why=why, remedy=remedy, sources=[source])

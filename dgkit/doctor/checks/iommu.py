@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from .. import finding, references
-from ..collect.reading import Reading
+from ..collect.reader import Reading
 from ..facts import data_direct, pci, virtual
-from ..facts.cmdline import Cmdline, added, cmdline
+from ..facts.cmdline import Cmdline, add_parameter, cmdline
 from ..facts.kconfig import kconfig
 from ..facts.pci import PciDevice
 from ..facts.uname import uname
@@ -153,7 +153,7 @@ def _passthrough(machine: Machine) -> list[str]:
     word = "iommu.passthrough=1" if arm else "iommu=pt"
     off = "the SMMU" if arm else "VT-d (Intel) or IOMMU (AMD)"
     return [
-        added(machine, word, "iommu"),
+        add_parameter(machine, word, "iommu"),
         f"# If no data arrives even so: turn off {off} in the BIOS",
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from ...units import size_text
 from .. import finding, references
-from ..collect.reading import Reading
+from ..collect.reader import Reading
 from ..facts import pci
 from ..finding import Finding
 from ..goals import WITH_GPU

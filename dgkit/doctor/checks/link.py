@@ -33,7 +33,7 @@ _BUSY = 2  # performance states P0 to P2 are those under load: CUDA uses P2 on s
 )
 def _link(case: Case) -> Iterator[Finding]:
     tree = case.machine.know(pci.tree)
-    devices = (*tree.gpus, *pairs.others(case.machine, case.goal))
+    devices = (*tree.gpus, *pairs.peers(case.machine, case.goal))
     if tree.why:
         yield finding.unknown("no PCI tree", why=tree.why)
         return
@@ -41,7 +41,7 @@ def _link(case: Case) -> Iterator[Finding]:
         yield finding.n_a("no GPU, NIC or DPU")
         return
     found = pairs.pairs(case.machine, case.goal)
-    between = {bridge for pair in found for bridge in link_facts.passed(pair.path)}
+    between = {bridge for pair in found for bridge in link_facts.traversed(pair.path)}
     above = {tree.parent(device.address) for device in devices} & set(tree.devices)
     addresses = sorted({device.address for device in devices} | above | between)
     links = link_facts.links(case.machine, addresses)
@@ -65,14 +65,14 @@ def _judge(case: Case, device: PciDevice, link: PcieLink, port: PcieLink) -> Fin
             remedy=[f"sudo lspci -s {device.address} -vvv | grep -E 'LnkCap:|LnkSta:'"],
             sources=[_FILES],
         )
-    if link.lanes < link.most_lanes:
-        found = finding.warn(link.now, why=_few_lanes(link, port), remedy=_SEAT)
-    elif link.speed < link.most_speed:
+    if link.lanes < link.max_lanes:
+        found = finding.warn(link.text, why=_few_lanes(link, port), remedy=_SEAT)
+    elif link.speed < link.max_speed:
         found = _slow(case, device, link, port)
     else:
-        found = finding.ok(link.now)
+        found = finding.ok(link.text)
     return msgspec.structs.replace(
-        found, needed=link.most, subject=subject, sources=(_FILES, _RATE, *found.sources)
+        found, needed=link.max_text, subject=subject, sources=(_FILES, _RATE, *found.sources)
     )
 
 
@@ -83,25 +83,25 @@ _SEAT = (
 
 
 def _few_lanes(link: PcieLink, port: PcieLink) -> str:
-    if 0 < port.most_lanes < link.most_lanes:
-        return f"The slot has {port.most_lanes} lanes, the card {link.most_lanes}."
-    return f"{link.lanes} of {link.most_lanes} lanes are in use: check slot, riser and contacts."
+    if 0 < port.max_lanes < link.max_lanes:
+        return f"The slot has {port.max_lanes} lanes, the card {link.max_lanes}."
+    return f"{link.lanes} of {link.max_lanes} lanes are in use: check slot, riser and contacts."
 
 
 def _slow(case: Case, device: PciDevice, link: PcieLink, port: PcieLink) -> Finding:
-    if 0 < port.most_speed < link.most_speed:
-        why = f"The port above it, {port.address}, supports {port.most_speed:g} GT/s at most."
-        return finding.warn(link.now, why=why, remedy=_SEAT[:1])
+    if 0 < port.max_speed < link.max_speed:
+        why = f"The port above it, {port.address}, supports {port.max_speed:g} GT/s at most."
+        return finding.warn(link.text, why=why, remedy=_SEAT[:1])
     if device.is_gpu:
         return _slow_gpu(case, device, link)
     why = "Card and slot support more: check riser, cable and BIOS limits."
-    return finding.warn(link.now, why=why, remedy=_SEAT)
+    return finding.warn(link.text, why=why, remedy=_SEAT)
 
 
 def _slow_gpu(case: Case, gpu: PciDevice, link: PcieLink) -> Finding:
     """Return the finding on a GPU's link, which is slow when idle: performance state P3 to P15."""
     alike = (found for found in case.machine.know(smi).gpus if found.address == gpu.address)
-    state = next((found.said("Performance State") for found in alike), "")
+    state = next((found.value("Performance State") for found in alike), "")
     now, most = link.speeds
     idle = re.fullmatch(r"P([0-9]{1,2})", state)
     if idle is not None and int(idle[1]) > _BUSY:
@@ -119,23 +119,23 @@ def _slow_gpu(case: Case, gpu: PciDevice, link: PcieLink) -> Finding:
     why = (
         f"Its performance state {state} is one under load; the link should be slow only when idle."
     )
-    return finding.warn(link.now, why=why, remedy=[*again, *_SEAT], sources=[_STATES])
+    return finding.warn(link.text, why=why, remedy=[*again, *_SEAT], sources=[_STATES])
 
 
 def _judge_narrowest(case: Case, pair: pairs.Pair, links: dict[str, PcieLink]) -> Iterator[Finding]:
     """Yield a warning if a link between the two is slower than both ends support."""
-    ends = [links[device.address] for device in (pair.gpu, pair.other)]
-    between = (links[address] for address in link_facts.passed(pair.path)[1:-1])
+    ends = [links[device.address] for device in (pair.gpu, pair.peer)]
+    between = (links[address] for address in link_facts.traversed(pair.path)[1:-1])
     inner = [link for link in between if link.known]
     if not inner or not all(link.known for link in ends):
         return
     slowest = min(inner, key=lambda link: link.rate)
-    needed = min(ends, key=lambda link: link.most_rate)
-    if slowest.rate < needed.most_rate:
-        labels = [pairs.label(case.machine, device) for device in (pair.gpu, pair.other)]
+    needed = min(ends, key=lambda link: link.max_rate)
+    if slowest.rate < needed.max_rate:
+        labels = [pairs.label(case.machine, device) for device in (pair.gpu, pair.peer)]
         yield finding.warn(
-            f"{slowest.now} at {slowest.address}",
-            needed=needed.most,
+            f"{slowest.text} at {slowest.address}",
+            needed=needed.max_text,
             subject=" and ".join(labels),
             why="A switch between the two is slower than both support.",
             remedy=_SEAT[1:],

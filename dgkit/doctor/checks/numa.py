@@ -24,7 +24,7 @@ _ABI = references.NUMA_ABI("/sys/devices/system/node/nodeX/cpulist")
 )
 def _numa(case: Case) -> Iterator[Finding]:
     tree = case.machine.know(pci.tree)
-    devices = (*tree.gpus, *pairs.others(case.machine, case.goal))
+    devices = (*tree.gpus, *pairs.peers(case.machine, case.goal))
     if not devices and not tree.why:
         yield finding.n_a("no GPU, NIC or DPU")
     elif len(tree.nodes) == 1:
@@ -39,8 +39,8 @@ def _numa(case: Case) -> Iterator[Finding]:
 
 def _judge_pair(case: Case, pair: Pair) -> Finding:
     tree = case.machine.know(pci.tree)
-    subject = " and ".join(pairs.label(case.machine, end) for end in (pair.gpu, pair.other))
-    gpu, other = tree.numa(pair.gpu.address), tree.numa(pair.other.address)
+    subject = " and ".join(pairs.label(case.machine, end) for end in (pair.gpu, pair.peer))
+    gpu, other = tree.numa(pair.gpu.address), tree.numa(pair.peer.address)
     if gpu < 0 or other < 0:
         return finding.unknown(
             "no node given", needed="one node", subject=subject, sources=[_ABI],
@@ -52,7 +52,7 @@ def _judge_pair(case: Case, pair: Pair) -> Finding:
             f"both on node {gpu}", needed="one node", subject=subject, sources=[_GUIDE]
         )
     return finding.warn(
-        f"GPU on node {gpu}, {pair.other.name} on node {other}",
+        f"GPU on node {gpu}, {pair.peer.name} on node {other}",
         needed="one node",
         subject=subject,
         why="Each byte crosses the link between two CPU sockets or NUMA nodes.",
@@ -67,7 +67,7 @@ def _judge_cpus(case: Case, nodes: list[int]) -> Finding:
     allowed = case.machine.read.ask("cpus")
     files = [f"text /sys/devices/system/node/node{node}/cpulist" for node in nodes]
     lists = case.machine.read.together(files)
-    near = {cpu for reading in lists for cpu in pci.numbers(reading.text)}
+    near = {cpu for reading in lists for cpu in pci.parse_list(reading.text)}
     data = allowed.data if isinstance(allowed.data, list) else []
     cpus = {cpu for cpu in data if type(cpu) is int}
     names = ", ".join(str(node) for node in nodes)

@@ -8,7 +8,7 @@ from functools import wraps
 import msgspec
 
 from .. import finding, references
-from ..collect.reading import Reading
+from ..collect.reader import Reading
 from ..facts import bluefield, pci
 from ..facts.bluefield import Mode
 from ..facts.doca import doca

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc
-from ..facts.peermem import lacking
+from ..facts.peermem import lacks_interface
 from ..facts.system import install, os_release, restart
 from ..finding import Finding
 from ..goals import WITH_GPU
@@ -89,7 +89,7 @@ def _without_interface(machine: Machine, state: str) -> Finding:
 
 
 def _not_loaded(machine: Machine, state: str) -> Finding:
-    if machine.know(lacking):
+    if machine.know(lacks_interface):
         return _without_interface(machine, state)
     core = machine.know(nvidia_proc.modules)
     lacks = core is not None and "ib_core" not in core

@@ -45,7 +45,7 @@ def not_applicable(case: Case) -> Finding | None:
         return finding.unknown("no PCI tree", why=tree.why)
     if not tree.gpus:
         return finding.n_a("no NVIDIA GPU in the PCI tree")
-    if not pairs.others(case.machine, case.goal):
+    if not pairs.peers(case.machine, case.goal):
         return finding.n_a("no NIC or DPU that could reach a GPU")
     if all(_shares_memory(case.machine, gpu) for gpu in tree.gpus):
         return finding.n_a("no GPUDirect: CPU and GPU share their memory")
@@ -115,7 +115,7 @@ def _driver_test(machine: Machine) -> str:
 
 
 def _subject(machine: Machine, pair: Pair) -> str:
-    return " and ".join(pairs.label(machine, end) for end in (pair.gpu, pair.other))
+    return " and ".join(pairs.label(machine, end) for end in (pair.gpu, pair.peer))
 
 
 def _guest(machine: Machine, pair: Pair) -> Finding:
@@ -198,7 +198,7 @@ def _data_direct(machine: Machine, pair: Pair) -> topology.Path | None:
     GPU is the one intended for it.
     """
     tree = machine.know(pci.tree)
-    if not pair.other.name.startswith("ConnectX-8"):
+    if not pair.peer.name.startswith("ConnectX-8"):
         return None
     functions = data_direct.functions(machine)
     paths = [topology.path(tree, pair.gpu.address, function.address) for function in functions]
@@ -230,13 +230,13 @@ def _topology_nvidia_smi(case: Case) -> Iterator[Finding]:
     if reading.absent or not (tree.gpus or tree.why):
         yield finding.n_a("no nvidia-smi" if tree.gpus else "no NVIDIA GPU")
         return
-    matrix = case.machine.know(nvidia_topo.topo_m)
+    matrix = case.machine.know(nvidia_topo.topology_matrix)
     if matrix.why:
         yield finding.unknown(
             "no matrix", why=matrix.why, remedy=[nvidia_topo.COMMAND], sources=[_SMI]
         )
         return
-    known = nvidia_topo.named(case.machine, matrix)
+    known = nvidia_topo.addresses(case.machine, matrix)
     names = [name for name in known if known[name] in tree.devices]
     both = [pair for pair in combinations(names, 2) if matrix.near(*pair) is not None]
     different = [text for pair in both if (text := _difference(tree, matrix, known, pair))]
@@ -265,7 +265,10 @@ def _different(different: list[str], total: int) -> Finding:
 
 
 def _difference(
-    tree: pci.PciTree, matrix: nvidia_topo.TopoM, known: dict[str, str], pair: tuple[str, str]
+    tree: pci.PciTree,
+    matrix: nvidia_topo.TopologyMatrix,
+    known: dict[str, str],
+    pair: tuple[str, str],
 ) -> str:
     """Return the difference for a pair; "" if there is none, or the path in sysfs is uncertain."""
     a, b = pair

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import pci
-from ..facts.pairs import others
+from ..facts.pairs import peers
 from ..facts.virtual import Container, container, virtual
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
@@ -45,7 +45,7 @@ def _virtual_machine(case: Case) -> Iterator[Finding]:
         )
         return
     tree = case.machine.know(pci.tree)
-    if not tree.why and not (tree.gpus and others(case.machine, case.goal)):
+    if not tree.why and not (tree.gpus and peers(case.machine, case.goal)):
         yield finding.n_a(f"{by}, but with no GPU and NIC")
         return
     note = "GPUNetIO support of virtual machines is experimental. "

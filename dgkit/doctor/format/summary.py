@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ..collect.snapshot import Recorded
+from ..collect.snapshot import RecordedReader
 from ..data_paths import DataPath
 from ..diagnosis import Diagnosis
 from ..finding import Finding, Verdict
@@ -65,7 +65,7 @@ def origins(diagnosis: Diagnosis) -> list[str]:
 
 
 def _origin(machine: Machine) -> str:
-    if not isinstance(machine.read, Recorded):
+    if not isinstance(machine.read, RecordedReader):
         return ""
     snapshot = machine.read.snapshot
     kind, _, model = snapshot.source.partition(":")

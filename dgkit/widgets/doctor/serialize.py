@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...doctor.collect.snapshot import Recorded
+from ...doctor.collect.snapshot import RecordedReader
 from ...doctor.data_paths import DataPath
 from ...doctor.diagnosis import Diagnosis
 from ...doctor.facts.side import side
@@ -54,7 +54,7 @@ def serialize_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
 
 def serialize_machine(machine: Machine) -> dict[str, str]:
     """Return a snapshot's file, side, source and kind: `recorded` or `synthetic`."""
-    if not isinstance(machine.read, Recorded):
+    if not isinstance(machine.read, RecordedReader):
         return THIS_MACHINE
     snapshot = machine.read.snapshot
     kind, _, model = snapshot.source.partition(":")

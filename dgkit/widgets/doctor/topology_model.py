@@ -186,8 +186,8 @@ def _link(link: PcieLink | None) -> str:
         return "not a PCIe device"
     if not link.speed or not link.lanes:
         return "unknown"
-    more = link.known and link.most != link.now
-    return f"{link.now} (at most {link.most})" if more else link.now
+    more = link.known and link.max_text != link.text
+    return f"{link.text} (at most {link.max_text})" if more else link.text
 
 
 def _short_name(tree: pci.PciTree, node: Node, name: str) -> str:

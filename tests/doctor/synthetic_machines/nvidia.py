@@ -9,7 +9,7 @@ from doctor.synthetic_machines.kinds import MIB
 from doctor.synthetic_machines.sysfs import window
 from doctor.synthetic_machines.tree import Node
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 
 _PROC = "/proc/driver/nvidia"
 _MEMORY = {"a100x": 80, "a100": 80, "a100-sxm": 40, "h100": 80, "l40s": 48, "t4": 16, "rtx": 16}

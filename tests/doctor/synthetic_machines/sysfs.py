@@ -8,7 +8,7 @@ from doctor.synthetic_machines.config_space import INTEGRATED, MIB, Function, co
 from doctor.synthetic_machines.kinds import GIB, PREFETCHABLE
 from doctor.synthetic_machines.tree import Node
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 
 DEVICES = "/sys/bus/pci/devices"
 SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}

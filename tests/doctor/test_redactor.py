@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dgkit.doctor import Goal, diagnose
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.collect.snapshot import Recorded, load
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.collect.snapshot import RecordedReader, load
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.redact.redactor import Pseudonyms
+from dgkit.doctor.redact.redactor import Redactor
 
 HOST = "rack7-gx"
 UNAME = {"ask uname": Reading(data={"node": f"{HOST}.lab.example", "release": "6.8.0"})}
@@ -106,7 +106,7 @@ def test_a_secret_of_any_kind_in_any_place_is_gone(
     before = data.draw(AROUND) + data.draw(LEFT) if data.draw(st.booleans()) else ""
     text = before + secret + data.draw(RIGHT) + " " + data.draw(AROUND)
     key, reading = PLACES[place](text)
-    made = _all_text(Pseudonyms().all({**UNAME, key: reading}))
+    made = _all_text(Redactor().redact({**UNAME, key: reading}))
     assert _core(kind, secret).lower() not in made.lower(), text
 
 
@@ -117,7 +117,7 @@ def test_equal_secrets_get_equal_pseudonyms_and_others_get_others(
 ) -> None:
     one, other = data.draw(st.lists(SECRETS[kind], min_size=2, max_size=2, unique_by=str.lower))
     twice = {"text /1": Reading(text=f"a {one}\n"), "probe 2": Reading(data=[one, other])}
-    made = Pseudonyms().all({**UNAME, **twice})
+    made = Redactor().redact({**UNAME, **twice})
     again, another = made["probe 2"].data
     assert made["text /1"].text == f"a {again}\n"
     assert again != another or kind == "host"
@@ -127,7 +127,7 @@ def test_equal_secrets_get_equal_pseudonyms_and_others_get_others(
 @given(kind=kinds.filter(lambda kind: kind not in ("host", "user")), data=st.data())
 def test_a_pseudonym_has_the_shape_of_what_it_stands_for(kind: str, data: st.DataObject) -> None:
     secret = data.draw(SECRETS[kind])
-    made = Pseudonyms().text(secret)
+    made = Redactor().redact_text(secret)
     if "IPv6" in kind:
         before, after = ipaddress.IPv6Address(secret), ipaddress.IPv6Address(made)
         if before.ipv4_mapped:
@@ -151,7 +151,7 @@ def test_a_pseudonym_has_the_shape_of_what_it_stands_for(kind: str, data: st.Dat
 )
 def test_an_ipv4_address_within_an_ipv6_one_stays_one(secret: str, shape: str) -> None:
     """Python 3.13 writes such an address otherwise than those before it."""
-    assert re.fullmatch(shape, Pseudonyms().text(secret))
+    assert re.fullmatch(shape, Redactor().redact_text(secret))
 
 
 PLAIN = """\
@@ -179,7 +179,7 @@ def test_what_is_not_secret_is_unchanged() -> None:
     found = Reading(text=PLAIN, data={"version": "1.2.3.4", "driver": 13000, "ok": True, "x": None})
     named = {"run dpkg -l": Reading(text="a 1.2.3.4 b")}
     named["text /proc/self/status"] = Reading(text="CapEff:\t000001ffffffffff\n")
-    made = Pseudonyms().all({**UNAME, "text /a": found, **named})
+    made = Redactor().redact({**UNAME, "text /a": found, **named})
     assert made["text /a"].text.splitlines() == PLAIN.splitlines()
     assert made["text /a"].data == found.data
     assert {key: made[key] for key in named} == named
@@ -187,7 +187,7 @@ def test_what_is_not_secret_is_unchanged() -> None:
 
 def test_addresses_are_told_from_versions_by_what_stands_around_them() -> None:
     text = "inet 10.1.2.3/24 version 10.1.2.3 10.1.2.3-10.1.2.9 ip-10.1.2.3 http://10.1.2.3/x"
-    made = Pseudonyms().text(text)
+    made = Redactor().redact_text(text)
     assert made.count("10.1.2.3") == 1
     assert "version 10.1.2.3 " in made
 
@@ -196,7 +196,7 @@ GID = "text /sys/class/infiniband/mlx5_0/ports/1/gids/0"
 
 
 def test_one_thing_written_in_several_ways_stays_one() -> None:
-    made = Pseudonyms().all(
+    made = Redactor().redact(
         {
             "text /sys/class/infiniband/mlx5_0/node_guid": Reading(text="0c42:a103:0098:a4b2\n"),
             "run ibv_devices": Reading(text="    mlx5_0    \t0c42a1030098a4b2\n"),
@@ -219,7 +219,7 @@ def test_one_thing_written_in_several_ways_stays_one() -> None:
 
 
 def test_a_serial_number_known_from_one_place_is_gone_everywhere() -> None:
-    made = Pseudonyms().all(
+    made = Redactor().redact(
         {
             "run b": Reading(text="GPU 0, 1654922000123, ok"),
             "run a": Reading(text="Serial Number                         : 1654922000123"),
@@ -241,12 +241,12 @@ def test_numbers_that_only_their_line_tells_from_others_are_gone() -> None:
         "<serial>1654922000123</serial>",
         '{"board_serial": "ABC-1234567"}',
     ]
-    made = Pseudonyms().all({"run a": Reading(text="\n".join(lines))})["run a"].text.splitlines()
+    made = Redactor().redact({"run a": Reading(text="\n".join(lines))})["run a"].text.splitlines()
     for line, instead in zip(lines, made, strict=True):
         assert line != instead
         assert (line[:7], len(line)) == (instead[:7], len(instead))
     others = "0x3fe48144a2e805bb 0c42a198a4b2 [mem 0x00000000c6000000-0x00000000c6ffffff]"
-    assert Pseudonyms().text(others) == others
+    assert Redactor().redact_text(others) == others
 
 
 def test_the_serial_number_in_pci_config_space_is_gone_and_nothing_else() -> None:
@@ -255,24 +255,24 @@ def test_the_serial_number_in_pci_config_space_is_gone_and_nothing_else() -> Non
     config[0x150:0x154] = (0x0003 | 1 << 16 | 0x100 << 20).to_bytes(4, "little")  # a loop
     config[0x154:0x15C] = bytes.fromhex("0c42a1030098a4b2")[::-1]
     key = "raw /sys/bus/pci/devices/0000:17:00.0/config"
-    pseudonyms = Pseudonyms()
-    made = pseudonyms.all({key: Reading(raw=bytes(config))})[key].raw
+    redactor = Redactor()
+    made = redactor.redact({key: Reading(raw=bytes(config))})[key].raw
     assert made[:0x154] == config[:0x154]
     assert made[0x15C:] == config[0x15C:]
-    said = pseudonyms.text("0c42:a103:0098:a4b2").replace(":", "")
+    said = redactor.redact_text("0c42:a103:0098:a4b2").replace(":", "")
     assert made[0x154:0x15C][::-1].hex() == said
-    assert pseudonyms.all({key: Reading(raw=bytes(64))})[key].raw == bytes(64)
+    assert redactor.redact({key: Reading(raw=bytes(64))})[key].raw == bytes(64)
 
 
 @given(st.binary(max_size=600))
 def test_config_space_of_any_kind_keeps_its_size(raw: bytes) -> None:
     key = "raw /sys/bus/pci/devices/0000:17:00.0/config"
-    assert len(Pseudonyms().all({key: Reading(raw=raw)})[key].raw) == len(raw)
+    assert len(Redactor().redact({key: Reading(raw=raw)})[key].raw) == len(raw)
 
 
 @given(st.text())
 def test_any_text_is_taken(text: str) -> None:
-    Pseudonyms().all(
+    Redactor().redact(
         {f"text {text}": Reading(text=text, said=text, names=(text,), data={text: text})}
     )
 
@@ -281,20 +281,20 @@ SECRET = {"text /a": Reading(text="0c:42:a1:98:a4:b2 10.1.2.3")}
 
 
 def test_two_files_do_not_match_unless_they_share_a_word() -> None:
-    assert Pseudonyms().all(SECRET) != Pseudonyms().all(SECRET)
-    assert Pseudonyms("one word").all(SECRET) == Pseudonyms("one word").all(SECRET)
-    assert Pseudonyms("one word").all(SECRET) != Pseudonyms("another").all(SECRET)
+    assert Redactor().redact(SECRET) != Redactor().redact(SECRET)
+    assert Redactor("one word").redact(SECRET) == Redactor("one word").redact(SECRET)
+    assert Redactor("one word").redact(SECRET) != Redactor("another").redact(SECRET)
 
 
 def test_many_addresses_all_get_pseudonyms_of_their_own() -> None:
-    pseudonyms = Pseudonyms()
-    made = {pseudonyms.text(f"10.{n >> 8}.{n & 255}.7") for n in range(4000)}
+    redactor = Redactor()
+    made = {redactor.redact_text(f"10.{n >> 8}.{n & 255}.7") for n in range(4000)}
     assert len(made) == 4000
 
 
 @pytest.mark.parametrize("text", ["a:" * 200_000, "aa:" * 200_000, "1." * 200_000, "f" * 400_000])
 def test_long_odd_texts_take_no_time_worth_naming(text: str) -> None:
-    Pseudonyms().text(text)  # the test's own time limit would end it
+    Redactor().redact_text(text)  # the test's own time limit would end it
 
 
 MACHINES = sorted((Path(__file__).parent / "machines").glob("*.snap"))
@@ -304,9 +304,9 @@ MACHINES = sorted((Path(__file__).parent / "machines").glob("*.snap"))
 @pytest.mark.parametrize("goal", Goal)
 def test_a_machine_is_judged_with_pseudonyms_as_without(path: Path, goal: Goal) -> None:
     found = load(path)
-    made = msgspec.structs.replace(found, readings=Pseudonyms().all(found.readings))
+    made = msgspec.structs.replace(found, readings=Redactor().redact(found.readings))
     as_it_was, as_shown = (
         [(one.check, one.subject, one.verdict, one.found, one.remedy) for one in judged.findings]
-        for judged in (diagnose([Machine(Recorded(one))], goal=goal) for one in (found, made))
+        for judged in (diagnose([Machine(RecordedReader(one))], goal=goal) for one in (found, made))
     )
     assert as_shown == as_it_was

@@ -5,8 +5,8 @@ import re
 import msgspec
 import pytest
 
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.redact.redactor import Pseudonyms
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.redact.redactor import Redactor
 
 
 def _all_text(readings: dict[str, Reading]) -> str:
@@ -32,7 +32,7 @@ NOBODY = [
 def test_the_name_of_a_host_that_names_nobody_changes_nothing_else(name: str) -> None:
     found = {"run a": Reading(text=" ".join(NOBODY)), "probe core": Reading(data={"loaded": True})}
     named = {"ask hostname": Reading(data=name), "text /etc/hostname": Reading(text=f"{name}\n")}
-    made = Pseudonyms().all({**found, **named, "ask uname": Reading(data={"node": name})})
+    made = Redactor().redact({**found, **named, "ask uname": Reading(data={"node": name})})
     assert {key: made[key] for key in found} == found
     assert name not in (made["ask hostname"].data, made["ask uname"].data["node"])
     assert made["text /etc/hostname"].text == f"{made['ask hostname'].data}\n"
@@ -42,18 +42,20 @@ def test_the_name_of_a_host_that_names_nobody_changes_nothing_else(name: str) ->
 def test_nothing_in_the_hosts_domain_is_named(host: str) -> None:
     text = f"{host} other.acme.corp a.b.ACME.corp, root@{host}:~#"
     named = {"ask hostname": Reading(data=host), "ask uname": Reading(data={"node": host})}
-    assert "acme" not in _all_text(Pseudonyms().all({**named, "run a": Reading(text=text)})).lower()
+    assert (
+        "acme" not in _all_text(Redactor().redact({**named, "run a": Reading(text=text)})).lower()
+    )
 
 
 @pytest.mark.parametrize("host", ["a1b2c3d4e5f6", "ip-10-1-2-3", "merlin", "gpu-merlin"])
 def test_a_host_that_is_known_by_its_name_is_gone_everywhere(host: str) -> None:
     readings = {"ask hostname": Reading(data=host), "run a": Reading(text=f"root@{host}:~#")}
-    assert host not in _all_text(Pseudonyms().all(readings))
+    assert host not in _all_text(Redactor().redact(readings))
 
 
 def test_folders_name_nobody_and_still_lead_into_each_other() -> None:
     own = "/data/bobby/merger/softdoca/lib"
-    made = Pseudonyms().all(
+    made = Redactor().redact(
         {
             "ask environ": Reading(
                 data={"SOFTDOCA_LIB": own, "GDRCOPY_PATH_L": "/mnt/acme-corp/x"}
@@ -73,8 +75,8 @@ def test_folders_name_nobody_and_still_lead_into_each_other() -> None:
 
 
 def test_serial_numbers_within_serial_numbers_end() -> None:
-    assert Pseudonyms().text("serial=" * 400)
-    made = Pseudonyms().text("serial=serial=AB12345678")
+    assert Redactor().redact_text("serial=" * 400)
+    made = Redactor().redact_text("serial=serial=AB12345678")
     assert "AB12345678" not in made
 
 
@@ -89,7 +91,7 @@ def test_serial_numbers_within_serial_numbers_end() -> None:
     ],
 )
 def test_less_usual_forms_are_gone(text: str, secret: str) -> None:
-    assert secret not in Pseudonyms().text(text)
+    assert secret not in Redactor().redact_text(text)
 
 
 NAMED = {"ask uname": Reading(data={"node": "rack7-gx.lab.example", "release": "6.8.0"})}
@@ -98,7 +100,7 @@ NAMED = {"ask uname": Reading(data={"node": "rack7-gx.lab.example", "release": "
 def test_the_kernels_ip_parameter_keeps_its_form() -> None:
     ip = "ip=10.1.2.3::10.1.2.1:255.255.255.0:rack7-gx:eth0:off"
     found = Reading(text=f"{ip} BOOTIF=01-0c-42-a1-98-a4-b2")
-    made = Pseudonyms().all({**NAMED, "text /proc/cmdline": found})["text /proc/cmdline"].text
+    made = Redactor().redact({**NAMED, "text /proc/cmdline": found})["text /proc/cmdline"].text
     v4 = r"198\.1[89]\.\d+\.\d+"
     form = rf"ip={v4}::{v4}:255\.255\.255\.0:host-\w+:eth0:off BOOTIF=01-02(-\w\w){{5}}"
     assert re.fullmatch(form, made)

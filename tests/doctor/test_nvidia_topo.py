@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.doctor.machines import machine
 from support.doctor.pci import gpu, nic, sysfs
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import nvidia_topo
 from dgkit.doctor.facts.topology import Near
 
@@ -150,7 +150,7 @@ def test_names_of_the_matrix_are_joined_with_pci_addresses() -> None:
             "link /sys/class/infiniband/mlx5_0/device": f"/sys/devices/{devices[1].path}",
         }
     )
-    assert nvidia_topo.named(box, box.know(nvidia_topo.topo_m)) == {
+    assert nvidia_topo.addresses(box, box.know(nvidia_topo.topology_matrix)) == {
         "GPU0": "0000:17:00.0",
         "NIC0": "0000:18:00.0",
     }
@@ -161,8 +161,8 @@ def test_names_of_the_matrix_are_joined_with_pci_addresses() -> None:
     [
         (Reading(fault="absent", why="there is no command nvidia-smi"), "no command nvidia-smi"),
         (Reading(text="Failed to initialize NVML\n", code=9), "Failed to initialize NVML"),
-        (Reading(code=1), "nothing"),
+        (Reading(code=1), "exit status 1"),
     ],
 )
 def test_why_there_is_no_matrix_is_said(reading: Reading, words: str) -> None:
-    assert words in nvidia_topo.topo_m(machine({"run nvidia-smi topo -m": reading})).why
+    assert words in nvidia_topo.topology_matrix(machine({"run nvidia-smi topo -m": reading})).why
