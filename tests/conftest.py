@@ -22,6 +22,10 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # who starts it by nohup
 IN_CI = os.environ.get("CI") == "true"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--approve", action="store_true", help="write approved texts, for review")
+
+
 def _fail_a_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"

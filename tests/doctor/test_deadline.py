@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from doctor.snapshots import snapshot_file
 from support.processes.waiting import gone, until
 
 from dgkit.doctor import diagnose
@@ -113,7 +114,7 @@ class OtherMachine(LiveReader):
         return [self.read(key) for key in keys]
 
 
-SERVER = RecordedReader(load(Path(__file__).parent / "machines" / "bf3-dpu-mode.snap"))
+SERVER = RecordedReader(load(snapshot_file("bf3-dpu-mode")))
 
 
 def test_tools_that_hang_leave_only_what_they_alone_tell_unknown(

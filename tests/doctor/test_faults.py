@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from doctor.make_machines import MACHINE_FOLDER
+from doctor.snapshots import snapshot_file
 from doctor.test_hostile import findings
 
 from dgkit.doctor.collect.reader import Reading
@@ -47,7 +47,7 @@ def verdicts(goal: Goal, readings: dict[str, Reading]) -> dict[str, Verdict]:
     ],
 )
 def test_no_check_judges_by_what_was_not_read(name: str, goal: Goal, fault: str) -> None:
-    known = load(MACHINE_FOLDER / f"{name}.snap").readings
+    known = load(snapshot_file(name)).readings
     plain = verdicts(goal, known)
     allowed = [re.compile(line.strip()) for line in MAY.strip().splitlines()]
     odd = [
@@ -64,7 +64,7 @@ def test_no_check_judges_by_what_was_not_read(name: str, goal: Goal, fault: str)
 
 
 def test_a_reading_says_itself_why_it_is_not_there() -> None:
-    known = load(MACHINE_FOLDER / "pix.snap").readings
+    known = load(snapshot_file("pix")).readings
     known |= {"ask uname": Reading(fault="late", why="uname hung")}
     ((_, kernel),) = findings(Goal.RDMA, known, "kernel-version")
     assert kernel.why == "uname hung."

@@ -1,8 +1,7 @@
 """A diagnosis as a page and as a card: what is on it, and that nothing a machine said breaks it."""
 
-from pathlib import Path
-
 import pytest
+from doctor.snapshots import NAMES, snapshot_file
 from hypothesis import given
 from hypothesis import strategies as st
 from support.doctor.machines import machine
@@ -17,8 +16,6 @@ from dgkit.doctor.format.summary import group_findings
 from dgkit.doctor.format.terminal import page
 from dgkit.doctor.machine import Case
 from dgkit.doctor.references import Source
-
-MACHINES = sorted((Path(__file__).parent / "machines").glob("*.snap"))
 
 # What JupyterLab leaves of an untrusted notebook's output, of what this card is made of.
 TAGS = {"div", "span", "strong", "table", "tbody", "thead", "tr", "th", "td", "caption", "pre"}
@@ -249,9 +246,9 @@ def test_str_and_the_card_are_those_of_a_diagnosis():
     assert found._repr_html_() == html(found)
 
 
-@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
-def test_each_known_machine_has_a_page_of_one_screen_and_a_card(path):
-    found = dgkit.doctor(snapshots=path)
+@pytest.mark.parametrize("name", NAMES)
+def test_each_known_machine_has_a_page_of_one_screen_and_a_card(name):
+    found = dgkit.doctor(snapshots=snapshot_file(name))
     lines = [line for line in text(found).splitlines() if line.strip()]
     assert len(lines) <= 60
     wide = [line for line in lines if len(line) > 100]

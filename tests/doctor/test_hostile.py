@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from doctor.make_machines import MACHINE_FOLDER
+from doctor.snapshots import snapshot_file
 
 from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot, load
@@ -59,7 +59,7 @@ def planted(one: Reading, plant: str) -> Iterator[Reading]:
     [("not-root", Goal.ARM_DMA), ("old-kernel", Goal.RDMA), ("mode-pending", Goal.GPUNETIO)],
 )
 def test_no_remedy_holds_a_machines_text_unquoted(name: str, goal: Goal) -> None:
-    known = load(MACHINE_FOLDER / f"{name}.snap").readings
+    known = load(snapshot_file(name)).readings
     bad = [
         (key, check, line)
         for key, one in known.items()
@@ -91,7 +91,7 @@ _PARAMS = "text /proc/driver/nvidia/params"
 def test_a_strangers_settings_become_no_command(
     check: str, readings: dict[str, str], bad: str
 ) -> None:
-    known = load(MACHINE_FOLDER / "old-kernel.snap").readings
+    known = load(snapshot_file("old-kernel")).readings
     known |= {key: Reading(text=text) for key, text in readings.items()}
     known |= {"ask euid": Reading(data=1000), "run nvidia-smi -q": Reading(text="-")}
     known["ask uname"] = Reading(data={"release": "5.4.0"})
@@ -127,6 +127,6 @@ _MANY = "9" * 5000  # Python makes no number of so many digits
     ],
 )
 def test_no_number_is_too_long(readings: dict[str, Reading]) -> None:
-    known = load(MACHINE_FOLDER / "pix.snap").readings
+    known = load(snapshot_file("pix")).readings
     assert list(findings(Goal.GPUNETIO, {**known, **readings}))
     assert list(findings(Goal.RDMA, {**known, **readings}))

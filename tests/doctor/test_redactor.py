@@ -3,10 +3,10 @@
 import ipaddress
 import re
 import string
-from pathlib import Path
 
 import msgspec
 import pytest
+from doctor.snapshots import NAMES, snapshot_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -297,13 +297,10 @@ def test_long_odd_texts_take_no_time_worth_naming(text: str) -> None:
     Redactor().redact_text(text)  # the test's own time limit would end it
 
 
-MACHINES = sorted((Path(__file__).parent / "machines").glob("*.snap"))
-
-
-@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("goal", Goal)
-def test_a_machine_is_judged_with_pseudonyms_as_without(path: Path, goal: Goal) -> None:
-    found = load(path)
+def test_a_machine_is_judged_with_pseudonyms_as_without(name: str, goal: Goal) -> None:
+    found = load(snapshot_file(name))
     made = msgspec.structs.replace(found, readings=Redactor().redact(found.readings))
     as_it_was, as_shown = (
         [(one.check, one.subject, one.verdict, one.found, one.remedy) for one in judged.findings]

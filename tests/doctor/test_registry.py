@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from doctor import snapshots
 
 from dgkit.doctor import Verdict, diagnose
 from dgkit.doctor.collect.reader import Reader, Reading
@@ -20,7 +21,6 @@ from dgkit.doctor.registry import FAMILIES, check, checks, named
 from dgkit.doctor.runner import read_everything
 
 HERE = Path(__file__).parent
-MACHINES = sorted((HERE / "machines").glob("*.snap"), key=lambda path: path.name)
 # The names that errors, documents and people's scripts use.
 NAMES = {
     *("dgkit-core", "dgkit-providers", "dgkit-extras"),
@@ -101,10 +101,9 @@ def said(path: Path) -> tuple[Finding, ...]:
     return tuple(finding for goal in Goal for finding in diagnose([one], goal=goal).findings)
 
 
-@pytest.fixture(params=MACHINES, ids=lambda path: path.stem)
+@pytest.fixture(params=snapshots.NAMES)
 def path(request: pytest.FixtureRequest) -> Path:
-    found: Path = request.param
-    return found
+    return snapshots.snapshot_file(request.param)
 
 
 def test_no_check_fails_on_a_machine(path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from doctor.snapshots import snapshot_file
 from support.doctor.machines import UNAME, machine
 from support.processes import cli
 from support.processes.waiting import until
@@ -54,8 +55,7 @@ def test_a_recording_says_when_and_by_which_dgkit_it_was_made(tmp_path, capsys):
 
 def test_a_failure_that_only_blocks_another_way_is_a_warning(capsys):
     """As --help and README say of exit code 5."""
-    machines = ROOT / "tests" / "doctor" / "machines"
-    code = main(["doctor", "--json", "--from", str(machines / "peermem-fallback.snap")])
+    code = main(["doctor", "--json", "--from", str(snapshot_file("peermem-fallback"))])
     told = json.loads(capsys.readouterr().out)
     assert "fail" in {one["verdict"] for one in told["findings"] + told["ways"]}
     assert code == 5

@@ -1,16 +1,14 @@
 """DoctorPanel(...): which machines, which goal, how much memory; what is refused, what fails."""
 
 import gc
-from pathlib import Path
 
 import pytest
+from doctor.snapshots import snapshot_file
 from support.doctor.panel import saved
 
 import dgkit.widgets.doctor.diagnosis_task as diagnosis_task
 from dgkit.doctor import Goal, Verdict
 from dgkit.widgets.doctor import DoctorPanel
-
-MACHINES = Path(__file__).parents[1] / "doctor" / "machines"
 
 
 def test_a_goal_is_given_by_its_name_or_as_a_goal(tmp_path, view):
@@ -40,7 +38,7 @@ def test_arguments_that_are_refused_leave_nothing_to_close(tmp_path):
 
 
 def test_the_memory_to_be_lent_is_judged_as_on_the_command_line(tmp_path, view):
-    path = MACHINES / "small-bar1.snap"
+    path = snapshot_file("small-bar1")
     for size, verdict in (("64M", Verdict.WARN), ("1G", Verdict.FAIL)):
         shown = view(DoctorPanel(path, size=size))
         assert shown.panel.wait(20).of("bar1-size")[0].verdict is verdict

@@ -1,23 +1,21 @@
 """The drawing of a PCIe tree: what stands where, which way is coloured, what is said of it."""
 
 import itertools
-from pathlib import Path
 
 import pytest
 from bokeh.models import ColumnDataSource, HoverTool, Legend, MultiLine
+from doctor import snapshots
+from doctor.snapshots import NAMES
 from support.doctor.panel import DPU, FAR, GPU, NIC, SAME_SOCKET, SMALL, large, machine
 
 from dgkit.doctor import Goal
-from dgkit.doctor.collect.snapshot import RecordedReader, load
 from dgkit.doctor.facts import pci
 from dgkit.doctor.facts.topology import Near
-from dgkit.doctor.machine import Machine
 from dgkit.doctor.runner import diagnose
 from dgkit.widgets.doctor import topology_figure
 from dgkit.widgets.doctor.topology_drawing import COLOURS, show_topology
 from dgkit.widgets.doctor.topology_model import MAX_DEVICES, topology_model
 
-MACHINES = sorted((Path(__file__).parents[1] / "doctor/machines").glob("*.snap"))
 PXB = {
     "17/17:01.0/18:00.0/19:00.0/1a:00.0/1b:00.0/1c:00.0": ("gpu", 0),
     "17/17:01.0/18:00.0/19:01.0/1d:00.0/1e:00.0/1f:00.0": ("nic", 0),
@@ -75,9 +73,9 @@ def test_between_two_sockets_the_way_goes_from_one_to_the_other():
     assert min(tops) < -0.35, "it does not pass through the boxes of other sockets"
 
 
-@pytest.mark.parametrize("path", [None, *MACHINES], ids=str)
-def test_the_two_ends_of_the_way_stand_side_by_side_in_a_wide_drawing(path):
-    made = machine(large()) if path is None else Machine(RecordedReader(load(path)), path.name)
+@pytest.mark.parametrize("name", [None, *NAMES], ids=str)
+def test_the_two_ends_of_the_way_stand_side_by_side_in_a_wide_drawing(name):
+    made = machine(large()) if name is None else snapshots.machine(name)
     shown = topology_model(made)
     wide = shown is not None and len(shown.of("gpu", "nic", "dpu")) > 6
     pairs = itertools.product(shown.of("gpu"), shown.of("nic", "dpu")) if wide else ()
@@ -126,9 +124,9 @@ def test_no_two_boxes_overlap_and_none_is_outside(paths):
     laid_out(topology_figure(machine(paths)))
 
 
-@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
-def test_each_machine_of_the_doctors_tests_is_drawn_and_told_of(path):
-    recorded = Machine(RecordedReader(load(path)), path.name)
+@pytest.mark.parametrize("name", NAMES)
+def test_each_machine_of_the_doctors_tests_is_drawn_and_told_of(name):
+    recorded = snapshots.machine(name)
     shown = topology_model(recorded)
     if shown is None:
         assert not pci.tree(recorded).gpus + pci.tree(recorded).nics
