@@ -1,4 +1,4 @@
-"""What could not be read makes no verdict: it stays what it was, or nobody can tell."""
+"""A failed reading gives no new verdict: the verdict stays, or becomes `cannot tell`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dgkit.doctor.finding import Verdict
 from dgkit.doctor.goals import Goal
 
 # Another verdict, all the same: by check and reading, a line each. What is not known is not needed;
-# without root's mlxconfig the rshim driver tells the mode; what CUDA refuses is no failure yet.
+# without root's mlxconfig the rshim driver reports the mode; what CUDA refuses is no failure yet.
 MAY = """
 kernel-(p2pdma|hmm) (ask uname|text /boot/config-)
 driver-registry ask euid

@@ -1,4 +1,4 @@
-"""Snapshots of strangers: what they say is shown, and never becomes a command to be typed."""
+"""Untrusted snapshots: their text is shown, and never becomes part of a command to type."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def findings(
 
 
 def typed(found: Finding) -> list[str]:
-    """The lines of the remedy in which what was planted stands unquoted."""
+    """Return the lines of the remedy that contain planted text unquoted."""
     lines = [line for one in found.remedy for line in one.split("\n")]
     bare = [line for line in lines if not line.startswith("#")]
     return [line for line in bare if "$(id)" in _QUOTED.sub("", line)]

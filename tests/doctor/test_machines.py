@@ -303,6 +303,4 @@ def test_a_machine_has_every_file_that_checks_ask_for(name: str) -> None:
         diagnose([Machine(known, name)], goal=goal)
     allowed = [line.strip() for line in MAY_LACK.strip().splitlines()]
     lacks = {key for key in known.lacks if not any(re.fullmatch(one, key) for one in allowed)}
-    assert lacks == set(), (
-        "add it to synthetic_machines, or to MAY_LACK"
-    )
+    assert lacks == set(), "add it to synthetic_machines, or to MAY_LACK"

@@ -93,7 +93,7 @@ def test_what_is_no_matrix_says_so(text: str) -> None:
 
 @st.composite
 def matrices(draw: Any) -> tuple[str, dict[tuple[str, str], str], dict[str, str]]:
-    """As nvidia-smi prints one, up to a wide machine's: with what stands in it."""
+    """Generate an output of nvidia-smi, up to that of a large machine, and its cells."""
     gpus = [f"GPU{at}" for at in range(draw(st.integers(1, 8)))]
     nics = [f"NIC{at}" for at in range(draw(st.integers(0, 12)))]
     legend = {name: f"mlx5_{at}" for at, name in enumerate(nics)}

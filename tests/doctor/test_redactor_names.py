@@ -13,7 +13,7 @@ def _all_text(readings: dict[str, Reading]) -> str:
     return msgspec.json.encode(readings).decode()
 
 
-NOBODY = [
+NOT_IDENTIFYING = [
     "localhost",
     "nvidia",
     "h200",
@@ -28,9 +28,12 @@ NOBODY = [
 ]
 
 
-@pytest.mark.parametrize("name", NOBODY)
+@pytest.mark.parametrize("name", NOT_IDENTIFYING)
 def test_the_name_of_a_host_that_names_nobody_changes_nothing_else(name: str) -> None:
-    found = {"run a": Reading(text=" ".join(NOBODY)), "probe core": Reading(data={"loaded": True})}
+    found = {
+        "run a": Reading(text=" ".join(NOT_IDENTIFYING)),
+        "probe core": Reading(data={"loaded": True}),
+    }
     named = {"ask hostname": Reading(data=name), "text /etc/hostname": Reading(text=f"{name}\n")}
     made = Redactor().redact({**found, **named, "ask uname": Reading(data={"node": name})})
     assert {key: made[key] for key in found} == found

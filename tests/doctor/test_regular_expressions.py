@@ -1,4 +1,4 @@
-"""No expression of the doctor goes over a long odd text again and again.
+"""No expression of the doctor takes more than linear time on long malformed text.
 
 What a command prints may be 4 MiB, and `re` lets no other thread run: neither a deadline nor
 Ctrl-C would end it.

@@ -1,4 +1,4 @@
-"""A machine in a file: what stands in it, and what a file that is none is told."""
+"""Snapshot files: their content, and the errors of invalid files."""
 
 import datetime
 import gzip
@@ -200,7 +200,7 @@ GPU 00000000:65:00.0
     Product Name                          : NVIDIA H100
     Processes                             : None
 """
-TELLS = {
+VERBOSE = {
     "run nvidia-smi -q": Reading(text=SMI),
     "text /proc/1/cgroup": Reading(text="0::/kubepods/burstable/pod2cd5e8c2-1111/3f4e\n"),
     "text /proc/driver/nvidia/version": Reading(text="NVRM version: 580.1  (bobby@buildbox)\n"),
@@ -215,15 +215,15 @@ TELLS = {
 
 
 def test_a_recording_keeps_of_a_reading_what_checks_use() -> None:
-    made = filtered(TELLS)
+    made = filtered(VERBOSE)
     text = msgspec.json.encode(made).decode()
     assert not re.search("bobby|secret|hunter2|ffffc04|pod2cd|buildbox|0123456789ab|3f4e", text)
-    now, before = (read_smi(one["run nvidia-smi -q"].text) for one in (made, TELLS))
+    now, before = (read_smi(one["run nvidia-smi -q"].text) for one in (made, VERBOSE))
     assert [one.value("Product Name") for one in now.gpus] == ["NVIDIA H100"] * 2
     assert [one.address for one in now.gpus] == [one.address for one in before.gpus]
     assert made["text /proc/modules"].text == "nvidia 99 5 nvidia_uvm, Live\n"
     assert read_modules(made["text /proc/modules"].text) == read_modules(
-        TELLS["text /proc/modules"].text
+        VERBOSE["text /proc/modules"].text
     )
     assert made["names /usr/local"].names == ("cuda", "cuda-13.0")
     assert made["names /sys/class/net"].names == ("p0", "tmfifo_net0")
@@ -233,7 +233,7 @@ def test_a_recording_keeps_of_a_reading_what_checks_use() -> None:
 
 @given(st.text() | st.text("P Processes:\n\t G", max_size=60))
 def test_what_is_kept_of_any_text_is_a_text(text: str) -> None:
-    for key in TELLS:
+    for key in VERBOSE:
         if key != "text /sys/class/net/tap-bobby/phys_port_name":
             assert filter_reading(key, Reading(text=text, names=(text,))) is not None
 

@@ -40,7 +40,7 @@ def pci(nodes: list[Node], *, root: bool = True, iommu: str = "") -> dict[str, o
         folder = f"{DEVICES}/{node.address}"
         made[f"link {folder}"] = "/sys/devices/" + "/".join(node.path)
         regions, at = _regions(node, at)
-        if node.kind.is_gpu:  # nobody looks at the others'
+        if node.kind.is_gpu:  # no check reads those of other devices
             made[f"text {folder}/resource"] = _resource(regions)
         if node.kind.is_gpu or node.kind.is_bridge:
             space = config(_function(node, nodes, regions))
