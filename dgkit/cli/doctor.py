@@ -126,12 +126,12 @@ def doctor(
 
 
 def _diagnose(checks: tuple[str, ...], *, files: tuple[str, ...], **options: Any) -> Diagnosis:
-    from ..doctor.api import ask
+    from ..doctor.api import examine
 
     if "" in files:
         raise click.UsageError("--from requires the name of a file, not ''")
     with _usage(*files), _progress("Diagnosing" if files else "Reading this machine") as progress:
-        return ask(
+        return examine(
             options["goal"].lower(),
             checks=checks,
             size=options["size"],

@@ -1,23 +1,35 @@
-"""Why GPU and DPU do not talk, and what to do. `dgkit.doctor()` reads this machine and judges it.
+"""Diagnosis of why a GPU and a DPU cannot exchange data, and the commands that fix it.
 
-The data flows one way: one of the `readers` looks at files, commands and the system, or at a
-snapshot of them; `facts` parse what it gave; `checks` judge the facts; `diagnosis` runs the checks
-and puts together what they found, `ways` which ways of moving bytes that leaves; `faces`, the
-command line and a panel show it. Nothing is ever changed, and no rights are needed.
+The module is callable: `dgkit.doctor(...)` is `api.examine(...)`. README.md is the manual.
 
-The module itself is a function: `dgkit.doctor(...)` is `asking.ask(...)`.
+    api, goals          arguments, goals
+    runner, executor    concurrent run of the checks under a deadline
+    collect             readers: files, commands and the system, live or from a snapshot
+    redact              pseudonyms for a recording
+    machine             a reader, and each fact worked out once
+    facts               parsed readings
+    registry, checks    the checks; a module per family
+    finding, references verdict, evidence, remedy and sources of a finding
+    data_paths          verdicts on the data paths of data_path_specs
+    diagnosis, format   the result, and its text, HTML and summary
+
+Readings become facts, facts become findings, and findings become verdicts on data paths. The doctor
+changes nothing on the machine and needs no root.
 """
 
 from __future__ import annotations
 
 import sys
 
-from .api import Callable, record
+from .api import CallableModule, record
 from .collect.snapshot import load
-from .diagnosis import Diagnosis, diagnose
+from .diagnosis import Diagnosis, register_formatters
 from .finding import Finding, Verdict
+from .format import notebook as _notebook
 from .goals import Goal
+from .runner import diagnose
 
 __all__ = ["Diagnosis", "Finding", "Goal", "Verdict", "diagnose", "load", "record"]
 
-sys.modules[__name__].__class__ = Callable
+register_formatters(text=_notebook.text, html=_notebook.html)
+sys.modules[__name__].__class__ = CallableModule

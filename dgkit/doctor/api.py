@@ -1,4 +1,4 @@
-"""`dgkit.doctor()`: the package is called like a function, with plain values for everything."""
+"""`dgkit.doctor()`: the package as a callable, with plain values as arguments."""
 
 from __future__ import annotations
 
@@ -14,53 +14,80 @@ from msgspec import structs
 
 from ..units import parse_size
 from .collect.live import FAST_S, FULL_S
-from .collect.snapshot import Recorded, Snapshot, load
-from .collect.snapshot import record as store
-from .diagnosis import Diagnosis, Progress, diagnose, here
+from .collect.snapshot import RecordedReader, Snapshot, load
+from .diagnosis import Diagnosis
 from .goals import Goal
 from .machine import SIZE, Machine
+from .record import record as store
 from .registry import named
+from .runner import Progress, diagnose, live_machine
 
-__all__ = ["Callable", "ask", "files_of", "goal_of", "record", "recorded", "size_of"]
+__all__ = [
+    "CallableModule",
+    "examine",
+    "load_machine",
+    "parse_export_size",
+    "parse_goal",
+    "record",
+    "snapshot_paths",
+]
 
 
-def goal_of(goal: Goal | str | None) -> Goal | None:
-    """A goal by its name; None for "auto". ValueError names those that there are."""
+def parse_goal(goal: Goal | str | None) -> Goal | None:
+    """Return a goal by its name; None for "auto" or None.
+
+    Raises:
+        ValueError: If there is no such goal.
+    """
     if goal is None or isinstance(goal, Goal) or goal == "auto":
         return goal if isinstance(goal, Goal) else None
     try:
         return Goal(goal)
     except ValueError:
-        names = ", ".join(str(one) for one in Goal)
-        raise ValueError(f"there is no goal {goal!r}; there are auto, {names}") from None
+        names = ", ".join(map(str, Goal))
+        raise ValueError(f"there is no goal {goal!r}; choose auto, {names}") from None
 
 
-def size_of(size: int | str) -> int:
-    """Bytes, of a number or a text like "4G". TypeError, ValueError: it is no size."""
-    lent = parse_size(size) if isinstance(size, str) else index(size)
-    if lent < 1:
-        raise ValueError(f"size is {lent}; it must be one byte or more")
-    return lent
+def parse_export_size(size: int | str) -> int:
+    """Return the bytes of a number or of a text such as "4G".
+
+    Raises:
+        TypeError: If it is neither a number nor a text.
+        ValueError: If it is malformed or less than one byte.
+    """
+    n_bytes = parse_size(size) if isinstance(size, str) else index(size)
+    if n_bytes < 1:
+        raise ValueError(f"size is {n_bytes}; it must be one byte or more")
+    return n_bytes
 
 
-def files_of(
+def snapshot_paths(
     snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] | None,
 ) -> list[Path]:
-    """The files; none where this machine is meant. ValueError: a list of files with none in it."""
+    """Return the paths of snapshots; an empty list if None, which means this machine.
+
+    Raises:
+        ValueError: If it is an empty list.
+    """
     if snapshots is None:
         return []
     files = [snapshots] if isinstance(snapshots, (str, PathLike)) else snapshots
     if not files:
-        raise ValueError("there is no file in snapshots; without snapshots this machine is judged")
-    return [Path(one) for one in files]
+        raise ValueError("snapshots is empty; leave it out to judge this machine")
+    return [Path(file) for file in files]
 
 
-def recorded(path: str | PathLike[str]) -> Machine:
-    """The machine of a snapshot. ValueError: the file is none; OSError."""
-    return Machine(Recorded(load(Path(path))), Path(path).name)
+def load_machine(path: str | PathLike[str]) -> Machine:
+    """Return the machine of a snapshot.
+
+    Raises:
+        ValueError: If the file is not a snapshot.
+        OSError: If it cannot be read.
+    """
+    return Machine(RecordedReader(load(Path(path))), Path(path).name)
 
 
-def ask(
+def examine(
     goal: Goal | str | None = None,
     *,
     checks: str | Collection[str] = (),
@@ -69,37 +96,46 @@ def ask(
     snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Reads this machine, or the snapshots, and judges it: what works, what blocks the rest, why.
+    """Read this machine, or snapshots, and judge which data paths work and what blocks the others.
 
-    `goal`: "arm-dma", "rdma", "gpunetio" or "laptop"; None takes what the machine looks like.
-    `checks`: names of checks or families, all if there are none. `size`: GPU memory that is lent at
-    once, in bytes or as "4G". `fast`: 2 s instead of 10 s. `snapshots`: files that were recorded
-    elsewhere, of a host, a DPU, or both. ValueError: a name is not known, a file is no snapshot,
-    both files are of the same side, or there is no file in `snapshots`; OSError. Nothing on the
-    machine is changed.
+    Nothing on the machine is changed.
+
+    Args:
+        goal: "arm-dma", "rdma", "gpunetio" or "laptop"; None chooses one by the machine's devices.
+        checks: Names of checks or families, all if empty.
+        size: GPU memory to be exported at once, in bytes or as "4G".
+        fast: Take 2 s at most instead of 10 s.
+        snapshots: Files that were recorded elsewhere, of a host, a DPU, or both.
+        progress: Called with the number of checks that have ended, and of all.
+
+    Raises:
+        ValueError: If a name is unknown, a file is not a snapshot, both files are of the same side,
+            or `snapshots` is empty.
+        OSError: If a file cannot be read.
     """
-    wanted = goal_of(goal)
-    lent, files = size_of(size), files_of(snapshots)
+    wanted = parse_goal(goal)
+    n_bytes, files = parse_export_size(size), snapshot_paths(snapshots)
     only = [checks] if isinstance(checks, str) else checks
-    how: dict[str, Any] = {
-        "size": lent,
+    options: dict[str, Any] = {
+        "size": n_bytes,
         "limit_s": FAST_S if fast else FULL_S,
         "progress": progress,
     }
-    with ExitStack() as stack:  # Ctrl-C leaves no command behind
-        machines = [recorded(path) for path in files] or [stack.enter_context(here(fast=fast))]
-        found = diagnose(machines, goal=wanted, only=only, **how)
+    with ExitStack() as stack:  # on Ctrl-C, ends the commands that still run
+        machines = [load_machine(path) for path in files]
+        machines = machines or [stack.enter_context(live_machine(fast=fast))]
+        found = diagnose(machines, goal=wanted, only=only, **options)
         other = _goal_for(only, found.goal) if wanted is None else None
         if other is None:
             return found
-        again = diagnose(machines, goal=other, only=only, **how)
-        return structs.replace(again, chosen=f"{found.goal} asks for none of these checks")
+        again = diagnose(machines, goal=other, only=only, **options)
+        return structs.replace(again, chosen=f"{found.goal} needs none of these checks")
 
 
 def _goal_for(only: Collection[str], chosen: Goal) -> Goal | None:
-    """Another goal, if none of the checks that were asked for by name count for the one chosen."""
+    """Return another goal if none of the checks requested by name counts for the chosen one."""
     wanted = list(named(only))
-    if not wanted or any(chosen in one.goals for one in wanted):
+    if not wanted or any(chosen in check.goals for check in wanted):
         return None
     return next(goal for goal in Goal if goal in wanted[0].goals)
 
@@ -111,31 +147,41 @@ def record(
     size: int = SIZE,
     progress: Progress | None = None,
 ) -> Snapshot:
-    """Stores all that any check reads of this machine in a new file, fit to be shown to others.
+    """Store everything that any check reads of this machine in a new file, fit to be shared.
 
-    Serial numbers, GUIDs, UUIDs, addresses and names are replaced; with the same `word` by the same
-    pseudonyms, so that a host's file and its DPU's fit together. Whoever knows the word can try out
-    what stands behind a pseudonym. FileExistsError; OSError. It takes 10 s at most.
+    Takes 10 s at most.
+
+    Args:
+        path: The file; it must not exist.
+        word: Secret that serial numbers, GUIDs, UUIDs, addresses and names are replaced with
+            pseudonyms by. The same word gives the same pseudonyms, so that the files of a host and
+            its DPU match. Anybody who knows it can test guesses at what a pseudonym replaces.
+        size: GPU memory to be exported at once, in bytes.
+        progress: Called with the number of checks that have ended, and of all.
+
+    Raises:
+        FileExistsError: If the file exists.
+        OSError: If it cannot be written.
     """
     file = Path(path)
-    file.open("xb").close()  # before anything is read: a folder may not be writable
+    file.open("xb").close()  # first: the folder may not be writable
     try:
-        with here() as machine:
-            made = store(machine, word=word, size=size, limit_s=FULL_S, progress=progress)
-        made.save(file)
+        with live_machine() as machine:
+            snapshot = store(machine, word=word, size=size, limit_s=FULL_S, progress=progress)
+        snapshot.save(file)
     except BaseException:
         file.unlink(missing_ok=True)
         raise
-    return made
+    return snapshot
 
 
-class Callable(ModuleType):
-    """The class of the module `dgkit.doctor`: a module that is called as `ask` is."""
+class CallableModule(ModuleType):
+    """Class of the module `dgkit.doctor`: calling the module calls `examine`."""
 
-    __call__ = staticmethod(ask)
+    __call__ = staticmethod(examine)
     diagnose = staticmethod(diagnose)
     load = staticmethod(load)
     record = staticmethod(record)
 
 
-doctor: Callable  # what `dgkit.doctor` is, for type checkers
+doctor: CallableModule  # type of `dgkit.doctor`, for type checkers

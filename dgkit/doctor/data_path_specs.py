@@ -1,4 +1,4 @@
-"""The ways of moving bytes that there are, the better ones first, and the checks each rests on."""
+"""Data paths that exist, best first, and the checks that each depends on."""
 
 from __future__ import annotations
 
@@ -8,36 +8,46 @@ import msgspec
 
 from .goals import ALL, WITH_GPU, Goal
 
-__all__ = ["ANY_WILL_DO", "PLANS", "Plan", "Thing"]
+__all__ = ["ANY_DEVICE_SUFFICES", "DATA_PATH_SPECS", "DataPathSpec", "DeviceKind"]
 
 
-class Thing(Enum):
-    """A device without which a way makes no sense: why not, and the checks that look for it."""
+class DeviceKind(Enum):
+    """Kind of device that a data path needs: text if there is none, checks that look for it."""
 
     GPU = ("There is no NVIDIA GPU.", ("gpu-present",))
     BLUEFIELD = ("There is no BlueField.", ("bluefield-present",))
-    NIC = ("There is no NIC of NVIDIA's.", ("rdma-devices", "bluefield-present"))
+    NIC = ("There is no NVIDIA NIC.", ("rdma-devices", "bluefield-present"))
 
     @property
     def missing(self) -> str:
-        """In words."""
+        """Sentence that says that there is no such device."""
         return str(self.value[0])
 
     @property
     def checks(self) -> tuple[str, ...]:
-        """Which tell more."""
+        """Names of the checks that look for the device."""
         return tuple(self.value[1])
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """`what`: one sentence. `goals`: those it is shown for; `serves`: those that ask for it.
+class DataPathSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Requirements of one data path.
 
-    `either`: sets of checks, one of which must pass whole; there a warning blocks, too, since it
-    says that another set is to be taken, unless two documents disagree about it. The first check
-    of a set is the one that must have been answered. `needs`: a failure blocks, and without an
-    answer nothing can be told. `wants`: a failure blocks, no answer is a proviso. `slow`: why it is
-    slower at its best. `stands_in`: checks that, by a warning, make this the way to the goal.
-    `untried`: why nobody can promise it.
+    Attributes:
+        name: Name in JSON.
+        title: Name for people.
+        what: Description, one sentence.
+        goals: Goals that list the path.
+        serves: Goals that the path achieves; for the others it is a substitute.
+        devices: Devices without which the path does not apply.
+        alternatives: Sets of checks, one of which must pass whole. Here a warning blocks, too,
+            since it advises the other set, unless two documents disagree about it. The first check
+            of a set must have an answer.
+        required: Checks whose failure blocks the path, and without whose answer its verdict is
+            "cannot tell".
+        assumed: Checks whose failure blocks the path, and without whose answer it "should work".
+        slow_why: Why the path is slow even if all checks pass.
+        substitute_on: Checks whose warning makes this path serve the goal.
+        unverified: Why the path only "should work" even if all checks pass.
     """
 
     name: str
@@ -45,17 +55,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     goals: frozenset[Goal]
     serves: frozenset[Goal] = frozenset()
-    things: tuple[Thing, ...] = ()
-    either: tuple[tuple[str, ...], ...] = ()
-    needs: tuple[str, ...] = ()
-    wants: tuple[str, ...] = ()
-    slow: str = ""
-    stands_in: tuple[str, ...] = ()
-    untried: str = ""
+    devices: tuple[DeviceKind, ...] = ()
+    alternatives: tuple[tuple[str, ...], ...] = ()
+    required: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    slow_why: str = ""
+    substitute_on: tuple[str, ...] = ()
+    unverified: str = ""
 
 
-# Checks that look at several devices of a kind, of which one that is right will do.
-ANY_WILL_DO = frozenset(
+# Checks of several devices of one kind, of which one that passes suffices.
+ANY_DEVICE_SUFFICES = frozenset(
     {
         *("bar1-size", "bar1-resizable", "dmabuf-gpu", "dmabuf-mmap", "topology", "link"),
         *("numa", "rdma-devices", "rdma-dmabuf", "driver-persistence", "firmware-version"),
@@ -65,135 +75,136 @@ ANY_WILL_DO = frozenset(
 _DMABUF = ("dmabuf-gpu", "driver-flavour", "kernel-version", "gpudirect-platform")
 _PEERMEM = ("peermem", "gpudirect-platform")
 _RDMA_DMABUF = ("rdma-dmabuf", *_DMABUF)
-_DIRECT = ("bar1-size", "iommu", "acs", "topology", "virtual-machine", "container")
+_PEER_TO_PEER = ("bar1-size", "iommu", "acs", "topology", "virtual-machine", "container")
 _ARM = ("bluefield-present", "bluefield-mode", "doca-libraries")
-_ARM_WANTS = (
+_ARM_ASSUMED = (
     *("dgkit-core", "bluefield-representors", "doca-version", "firmware-version", "container"),
     *("pair-bluefield", "pair-versions"),
 )
-_TWICE = "Data in GPU memory takes a second copy, through the host's memory."
-# Where CPU and GPU share their memory, pinned memory is the way that NVIDIA's documents name.
+_SECOND_COPY = "Data in GPU memory takes a second copy, through host memory."
+# Where CPU and GPU share their memory, NVIDIA's documents recommend pinned memory.
 _NO_GPUDIRECT = ("gpudirect-platform",)
 _ARM_DMA, _RDMA = frozenset({Goal.ARM_DMA}), frozenset({Goal.RDMA})
 _GPUNETIO, _LAPTOP = frozenset({Goal.GPUNETIO}), frozenset({Goal.LAPTOP})
 
 
-def _arm(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> Plan:
-    return Plan(
+def _arm(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> DataPathSpec:
+    return DataPathSpec(
         name=name, title=title, what=what, goals=_ARM_DMA, serves=_ARM_DMA,
-        things=(Thing.BLUEFIELD, Thing.GPU), either=(gpu_memory,),
-        needs=(*_ARM, "driver-loaded"), wants=(*_ARM_WANTS, *_DIRECT, "pair-memory"),
-        untried="NVIDIA's forum says that it is possible; no document describes it.",
+        devices=(DeviceKind.BLUEFIELD, DeviceKind.GPU), alternatives=(gpu_memory,),
+        required=(*_ARM, "driver-loaded"), assumed=(*_ARM_ASSUMED, *_PEER_TO_PEER, "pair-memory"),
+        unverified="NVIDIA's forum says that it is possible; no document describes it.",
     )  # fmt: skip
 
 
-def _rdma(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> Plan:
-    return Plan(
+def _rdma(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> DataPathSpec:
+    return DataPathSpec(
         name=name, title=title, what=what, goals=_RDMA, serves=_RDMA,
-        things=(Thing.NIC, Thing.GPU), either=(gpu_memory,),
-        needs=("rdma-devices", "driver-loaded"),
-        wants=("dgkit-core", "rdma-core", "ofed-version", *_DIRECT),
+        devices=(DeviceKind.NIC, DeviceKind.GPU), alternatives=(gpu_memory,),
+        required=("rdma-devices", "driver-loaded"),
+        assumed=("dgkit-core", "rdma-core", "ofed-version", *_PEER_TO_PEER),
     )  # fmt: skip
 
 
-def _gpunetio(part: str, title: str, does: str) -> Plan:
-    return Plan(
+def _gpunetio(part: str, title: str, does: str) -> DataPathSpec:
+    return DataPathSpec(
         name=f"gpunetio-{part}", title=f"GPUNetIO, {title}",
-        what=f"Kernels on the GPU {does}, with the data in the GPU's memory.",
-        goals=_GPUNETIO, serves=_GPUNETIO, things=(Thing.NIC, Thing.GPU),
-        either=(_DMABUF, _PEERMEM), needs=(f"gpunetio-{part}", "bluefield-mode", "driver-loaded"),
-        wants=(
+        what=f"GPU kernels {does}; the data is in GPU memory.",
+        goals=_GPUNETIO, serves=_GPUNETIO, devices=(DeviceKind.NIC, DeviceKind.GPU),
+        alternatives=(_DMABUF, _PEERMEM),
+        required=(f"gpunetio-{part}", "bluefield-mode", "driver-loaded"),
+        assumed=(
             *("bluefield-link", "firmware-version", "doca-version", "doca-libraries"),
-            *("driver-registry", *_DIRECT),
+            *("driver-registry", *_PEER_TO_PEER),
         ),
     )  # fmt: skip
 
 
-PLANS = (
+DATA_PATH_SPECS = (
     _arm(
         "doca-gpu-dmabuf",
         "DOCA DMA to GPU memory (dma-buf)",
-        "The Arm cores read and write the GPU's memory by DOCA DMA, which has it as a dma-buf.",
+        "The Arm cores read and write GPU memory by DOCA DMA; it is exported as a dma-buf.",
         _DMABUF,
     ),
     _arm(
         "doca-gpu-peermem",
         "DOCA DMA to GPU memory (peermem)",
-        "The Arm cores read and write the GPU's memory by DOCA DMA, which nvidia-peermem maps.",
+        "The Arm cores read and write GPU memory by DOCA DMA; nvidia-peermem maps it.",
         _PEERMEM,
     ),
-    Plan(
+    DataPathSpec(
         name="doca-host",
         title="DOCA DMA to host memory",
-        what="The Arm cores read and write pinned memory of the host; the GPU copies from there.",
+        what="The Arm cores read and write pinned host memory; the GPU copies to and from it.",
         goals=_ARM_DMA,
-        things=(Thing.BLUEFIELD,),
-        needs=_ARM,
-        wants=(*_ARM_WANTS, "memlock"),
-        slow=_TWICE,
-        stands_in=_NO_GPUDIRECT,
+        devices=(DeviceKind.BLUEFIELD,),
+        required=_ARM,
+        assumed=(*_ARM_ASSUMED, "memlock"),
+        slow_why=_SECOND_COPY,
+        substitute_on=_NO_GPUDIRECT,
     ),
     _rdma(
         "rdma-gpu-dmabuf",
         "RDMA to GPU memory (dma-buf)",
-        "The NIC reads and writes the GPU's memory, which is registered with it as a dma-buf.",
+        "The NIC reads and writes GPU memory, which is registered as a dma-buf.",
         _RDMA_DMABUF,
     ),
     _rdma(
         "rdma-gpu-peermem",
         "RDMA to GPU memory (peermem)",
-        "The NIC reads and writes the GPU's memory, which nvidia-peermem maps for it.",
+        "The NIC reads and writes GPU memory, which nvidia-peermem maps.",
         _PEERMEM,
     ),
-    Plan(
+    DataPathSpec(
         name="rdma-host",
         title="RDMA to host memory",
-        what="The NIC reads and writes pinned memory of the host; the GPU copies from there.",
+        what="The NIC reads and writes pinned host memory; the GPU copies to and from it.",
         goals=_RDMA,
-        things=(Thing.NIC,),
-        needs=("rdma-devices",),
-        wants=("dgkit-core", "rdma-core", "ofed-version", "memlock", "container"),
-        slow=_TWICE,
-        stands_in=_NO_GPUDIRECT,
+        devices=(DeviceKind.NIC,),
+        required=("rdma-devices",),
+        assumed=("dgkit-core", "rdma-core", "ofed-version", "memlock", "container"),
+        slow_why=_SECOND_COPY,
+        substitute_on=_NO_GPUDIRECT,
     ),
     _gpunetio("ethernet", "Ethernet", "send and receive packets"),
     _gpunetio("rdma", "RDMA", "start RDMA reads, writes and sends"),
-    _gpunetio("verbs", "Verbs", "post work to RDMA queues themselves"),
-    _gpunetio("dma", "DMA", "start copies of the NIC's DMA engine"),
-    Plan(
+    _gpunetio("verbs", "Verbs", "post work requests to RDMA queues"),
+    _gpunetio("dma", "DMA", "start copies by the NIC's DMA engine"),
+    DataPathSpec(
         name="gpunetio-pinned",
         title="GPUNetIO, pinned CPU memory",
-        what="Kernels on the GPU use the NIC, with queues and data in pinned memory of the host.",
+        what="GPU kernels drive the NIC; queues and data are in pinned host memory.",
         goals=_GPUNETIO,
         serves=_GPUNETIO,
-        things=(Thing.NIC, Thing.GPU),
-        needs=("driver-loaded", "doca-libraries", "bluefield-mode"),
-        wants=("bluefield-link", "doca-version", "container", "memlock"),
-        slow="The data lies in the host's memory, and a CPU thread may have to ring the doorbell.",
+        devices=(DeviceKind.NIC, DeviceKind.GPU),
+        required=("driver-loaded", "doca-libraries", "bluefield-mode"),
+        assumed=("bluefield-link", "doca-version", "container", "memlock"),
+        slow_why="Data is in host memory, and a CPU thread may have to ring the doorbell.",
     ),
-    Plan(
+    DataPathSpec(
         name="cuda",
         title="software DPU, GPU memory (cuda)",
-        what="A second process in the DPU's place copies by the GPU's own copy engine.",
+        what="A second process stands in for the DPU; the GPU's copy engine copies.",
         goals=WITH_GPU,
-        things=(Thing.GPU,),
-        needs=("driver-loaded",),
-        wants=("dgkit-core", "cuda-driver", "cuda-python"),
+        devices=(DeviceKind.GPU,),
+        required=("driver-loaded",),
+        assumed=("dgkit-core", "cuda-driver", "cuda-python"),
     ),
-    Plan(
+    DataPathSpec(
         name="soft",
         title="software DPU (soft)",
-        what="A second process in the DPU's place copies by the CPU, in the host's memory.",
+        what="A second process stands in for the DPU; the CPU copies, in host memory.",
         goals=ALL,
         serves=_LAPTOP,
-        wants=("dgkit-core",),
+        assumed=("dgkit-core",),
     ),
-    Plan(
+    DataPathSpec(
         name="softdoca",
         title="softdoca",
-        what="Programs written for DOCA run on the CPU, with no DPU.",
+        what="DOCA programs run on the CPU, without a DPU.",
         goals=ALL,
         serves=_LAPTOP,
-        wants=("dgkit-core",),
+        assumed=("dgkit-core",),
     ),
 )

@@ -1,32 +1,38 @@
-"""The ways that bytes can go on this machine: which work, and what blocks the better ones.
-
-`plans` lists them; here each is put beside what the checks found.
-"""
+"""Verdicts on the data paths of data_path_specs.py, from the findings of the checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from .data_path_specs import ANY_WILL_DO, PLANS, Plan, Thing
+from .data_path_specs import ANY_DEVICE_SUFFICES, DATA_PATH_SPECS, DataPathSpec, DeviceKind
 from .facts import pci
 from .finding import Finding, Verdict, worst
 from .machine import Case
 
-__all__ = ["Way", "ways"]
+__all__ = ["DataPath", "judge_data_paths"]
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """One way. `what`: in one sentence. `serves`: the goal asks for it; others stand in for those.
+class DataPath(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdict on one path that bytes can take.
 
-    `verdict`: OK, it works; WARN, it works slower, or with what `warned_by` says; FAIL, it is
-    blocked; CANNOT_TELL; NOT_APPLICABLE, it is not set up, and another does without. `why`: in a
-    sentence. `blocked_by`, `warned_by`: names of checks, worst first. A way that lacks a device may
-    be blocked by no check: then `why` says what is missing. `proviso`: why it should work, rather
-    than works: something that it rests on was not seen.
+    Attributes:
+        name: Name in JSON.
+        title: Name for people.
+        what: Description, one sentence.
+        serves: Whether the path achieves the goal, rather than substituting for one that does.
+        verdict: OK: it works. WARN: it works, but slower or with the warnings of `warned_by`.
+            FAIL: it is blocked. CANNOT_TELL. NOT_APPLICABLE: it is not set up, and another path
+            does without.
+        why: Reason for the verdict, one sentence. If a device is missing, it may be blocked by no
+            check, and `why` says what is missing.
+        proviso: Why the path "should work" rather than "works": what it depends on and was not
+            verified.
+        blocked_by: Names of the checks that block the path, worst first.
+        warned_by: Names of the checks that warn of it, worst first.
     """
 
     name: str
@@ -41,16 +47,16 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def works(self) -> bool:
-        """Whether bytes go this way, be it slower."""
+        """Whether bytes can take this path, even if slower."""
         return self.verdict in (Verdict.OK, Verdict.WARN)
 
     @property
     def word(self) -> str:
         """The verdict, for people."""
         if self.works:
-            how = ", with warnings" if self.warned_by else ""
+            warnings = ", with warnings" if self.warned_by else ""
             slower = ", but slower" if self.verdict is Verdict.WARN and not self.warned_by else ""
-            return f"{'should work' if self.proviso else 'works'}{slower}{how}"
+            return f"{'should work' if self.proviso else 'works'}{slower}{warnings}"
         return _WORDS[self.verdict]
 
 
@@ -61,145 +67,187 @@ _WORDS = {
 }
 
 
-def ways(case: Case, findings: Sequence[Finding]) -> tuple[Way, ...]:
-    """All that there are for the goal, the better ones first."""
-    there, levels = _things(case), _Levels(findings)
-    return tuple(_way(plan, case, there, levels) for plan in PLANS if case.goal in plan.goals)
+def judge_data_paths(case: Case, findings: Sequence[Finding]) -> tuple[DataPath, ...]:
+    """Return all data paths of the case's goal, best first."""
+    present, verdicts = _devices_present(case), _CheckVerdicts(findings)
+    return tuple(
+        _judge(spec, case, present, verdicts) for spec in DATA_PATH_SPECS if case.goal in spec.goals
+    )
 
 
-class _Levels:
-    """What the findings come to, check by check."""
+class _CheckVerdicts:
+    """Findings, grouped by check."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
-        self._of: dict[str, list[Finding]] = {}
-        self._na: dict[str, Finding] = {}
-        for one in findings:
-            if one.verdict is Verdict.NOT_APPLICABLE:
-                self._na[one.check] = one
+        self._findings: dict[str, list[Finding]] = {}
+        self._not_applicable: dict[str, Finding] = {}
+        for finding in findings:
+            if finding.verdict is Verdict.NOT_APPLICABLE:
+                self._not_applicable[finding.check] = finding
             else:
-                self._of.setdefault(one.check, []).append(one)
+                self._findings.setdefault(finding.check, []).append(finding)
 
     def __contains__(self, check: str) -> bool:
-        return check in self._of
+        return check in self._findings
 
-    def of(self, check: str) -> Verdict:
-        """The worst of a check's findings; NOT_APPLICABLE if it has none that count.
+    def verdict(self, check: str) -> Verdict:
+        """Return the worst verdict of a check; NOT_APPLICABLE if it has no other finding.
 
-        Where several devices were looked at and one will do, a bad one is no more than a warning.
+        Of several devices of which one suffices, a failure counts as a warning if another passes.
         """
-        found = self._of.get(check, [])
-        level = worst(found)
-        good = any(one.verdict is Verdict.OK for one in found)
-        if check in ANY_WILL_DO and good and level is Verdict.FAIL:
+        findings = self._findings.get(check, [])
+        verdict = worst(findings)
+        if verdict is Verdict.FAIL and self._a_device_passes(check):
             return Verdict.WARN
-        return level
+        return verdict
 
-    def shuts(self, check: str) -> bool:
-        """Whether a check of an `either` blocks: a warning there says to take another way."""
-        if self.of(check) is not Verdict.WARN:
-            return self.of(check) is Verdict.FAIL
-        found = self._of[check]
-        if check in ANY_WILL_DO and any(one.verdict is Verdict.OK for one in found):
+    def _a_device_passes(self, check: str) -> bool:
+        findings = self._findings.get(check, [])
+        return check in ANY_DEVICE_SUFFICES and any(
+            finding.verdict is Verdict.OK for finding in findings
+        )
+
+    def rules_out(self, check: str) -> bool:
+        """Return whether a check rules out its set of alternatives; a warning does, too."""
+        if self.verdict(check) is not Verdict.WARN:
+            return self.verdict(check) is Verdict.FAIL
+        if self._a_device_passes(check):
             return False
-        return not all(one.disagree for one in found if one.verdict is Verdict.WARN)
+        findings = self._findings[check]
+        warnings = [finding for finding in findings if finding.verdict is Verdict.WARN]
+        return not all(warning.disagree for warning in warnings)
 
-    def does_not_apply(self, check: str) -> bool:
-        """Whether all that a check found is that."""
-        return check in self._na and check not in self._of
+    def not_applicable(self, check: str) -> bool:
+        """Return whether all findings of a check are NOT_APPLICABLE."""
+        return check in self._not_applicable and check not in self._findings
 
-    def with_level(self, checks: Iterable[str], level: Verdict) -> list[str]:
-        """Those of the checks that are at that level, each once."""
-        return [check for check in dict.fromkeys(checks) if self.of(check) is level]
+    def with_verdict(self, checks: Iterable[str], verdict: Verdict) -> list[str]:
+        """Return those of the checks that have this verdict, each once."""
+        return [check for check in dict.fromkeys(checks) if self.verdict(check) is verdict]
 
     def why(self, checks: Sequence[str]) -> str:
-        """What the first of these checks says of its worst finding."""
-        found = self._of.get(checks[0], []) if checks else []
-        if not found and checks and checks[0] in self._na:
-            return f"{checks[0]}: {self._na[checks[0]].found}."
-        return max(found, key=lambda one: one.verdict).why if found else ""
+        """Return the reason that the first of these checks gives in its worst finding."""
+        findings = self._findings.get(checks[0], []) if checks else []
+        if not findings and checks and checks[0] in self._not_applicable:
+            return f"{checks[0]}: {self._not_applicable[checks[0]].found}."
+        return max(findings, key=lambda finding: finding.verdict).why if findings else ""
 
 
-def _things(case: Case) -> dict[Thing, bool | None]:
-    """Which devices are there; None where nobody can tell."""
+def _devices_present(case: Case) -> dict[DeviceKind, bool | None]:
+    """Return which kinds of device are present; None if unknown."""
     tree = case.host.know(pci.tree) if case.host is not None else None
     if tree is None or tree.why:
         arm = True if case.dpu is not None else None
-        return {Thing.GPU: None, Thing.BLUEFIELD: arm, Thing.NIC: arm}
+        return {DeviceKind.GPU: None, DeviceKind.BLUEFIELD: arm, DeviceKind.NIC: arm}
     return {
-        Thing.GPU: bool(tree.gpus),
-        Thing.BLUEFIELD: bool(tree.bluefields) or case.dpu is not None,
-        Thing.NIC: any(one.vendor == pci.MELLANOX for one in tree.nics),
+        DeviceKind.GPU: bool(tree.gpus),
+        DeviceKind.BLUEFIELD: bool(tree.bluefields) or case.dpu is not None,
+        DeviceKind.NIC: any(nic.vendor == pci.MELLANOX for nic in tree.nics),
     }
 
 
-def _way(plan: Plan, case: Case, there: dict[Thing, bool | None], levels: _Levels) -> Way:
-    lacking = [one for one in plan.things if there[one] is False]
-    if lacking:
-        looked = (check for one in lacking for check in one.checks)
-        shut = tuple(levels.with_level(looked, Verdict.FAIL))
-        why = " ".join(one.missing for one in lacking)
-        return _made(plan, case, Verdict.FAIL, why, blocked_by=shut)
-    shut, turned, dark, taken = _either(plan, levels)
-    rest = (*plan.needs, *plan.wants)
-    shut = tuple(dict.fromkeys((*shut, *levels.with_level(rest, Verdict.FAIL))))
-    if shut:
-        return _made(plan, case, Verdict.FAIL, levels.why(shut), blocked_by=shut)
-    unseen = [one for one in plan.things if there[one] is None]
-    if dark and not unseen and all(map(levels.does_not_apply, dark)):
-        return _made(plan, case, Verdict.NOT_APPLICABLE, levels.why(dark))
-    dark = [*dark, *levels.with_level(plan.needs, Verdict.CANNOT_TELL)]
-    if dark or unseen:
-        return _made(plan, case, Verdict.CANNOT_TELL, _dark(case, levels, dark))
-    proviso = _proviso(plan, case, levels)
-    warned = (*turned, *levels.with_level((*taken, *rest), Verdict.WARN))
-    instead = tuple(levels.with_level(plan.stands_in, Verdict.WARN))
-    slow = "" if instead else plan.slow
-    made = partial(_made, plan, case, proviso=proviso, serves=bool(instead))
-    if warned or slow:
-        return made(Verdict.WARN, levels.why(warned) or slow, warned_by=warned)
-    return made(Verdict.OK, levels.why(instead) or proviso)
+def _judge(
+    spec: DataPathSpec,
+    case: Case,
+    present: dict[DeviceKind, bool | None],
+    verdicts: _CheckVerdicts,
+) -> DataPath:
+    missing = [kind for kind in spec.devices if present[kind] is False]
+    if missing:
+        looked_for = (check for kind in missing for check in kind.checks)
+        blocking = tuple(verdicts.with_verdict(looked_for, Verdict.FAIL))
+        why = " ".join(kind.missing for kind in missing)
+        return _data_path(spec, case, Verdict.FAIL, why, blocked_by=blocking)
+    choice = _choose(spec, verdicts)
+    rest = (*spec.required, *spec.assumed)
+    failed = verdicts.with_verdict(rest, Verdict.FAIL)
+    if blocking := tuple(dict.fromkeys((*choice.blocking, *failed))):
+        why = verdicts.why(blocking)
+        return _data_path(spec, case, Verdict.FAIL, why, blocked_by=blocking)
+    unknown = [kind for kind in spec.devices if present[kind] is None]
+    if choice.unanswered and not unknown and all(map(verdicts.not_applicable, choice.unanswered)):
+        why = verdicts.why(choice.unanswered)
+        return _data_path(spec, case, Verdict.NOT_APPLICABLE, why)
+    unanswered = (
+        *choice.unanswered,
+        *verdicts.with_verdict(spec.required, Verdict.CANNOT_TELL),
+    )
+    if unanswered or unknown:
+        why = _why_unknown(case, verdicts, unanswered)
+        return _data_path(spec, case, Verdict.CANNOT_TELL, why)
+    warned = (*choice.ruled_out, *verdicts.with_verdict((*choice.chosen, *rest), Verdict.WARN))
+    return _working(spec, case, verdicts, warned)
 
 
-def _made(plan: Plan, case: Case, verdict: Verdict, why: str, **more: Any) -> Way:
-    serves = more.pop("serves", False) or case.goal in plan.serves
-    return Way(
-        name=plan.name, title=plan.title, what=plan.what, serves=serves, verdict=verdict, why=why,
-        **more,
+def _working(
+    spec: DataPathSpec, case: Case, verdicts: _CheckVerdicts, warned: tuple[str, ...]
+) -> DataPath:
+    """Return a path that nothing blocks, with its provisos and warnings."""
+    proviso = _proviso(spec, case, verdicts)
+    substituted = tuple(verdicts.with_verdict(spec.substitute_on, Verdict.WARN))
+    slow_why = "" if substituted else spec.slow_why
+    make = partial(_data_path, spec, case, proviso=proviso, serves=bool(substituted))
+    if warned or slow_why:
+        return make(Verdict.WARN, verdicts.why(warned) or slow_why, warned_by=warned)
+    return make(Verdict.OK, verdicts.why(substituted) or proviso)
+
+
+def _data_path(
+    spec: DataPathSpec, case: Case, verdict: Verdict, why: str, **fields: Any
+) -> DataPath:
+    serves = fields.pop("serves", False) or case.goal in spec.serves
+    return DataPath(
+        name=spec.name, title=spec.title, what=spec.what, serves=serves, verdict=verdict, why=why,
+        **fields,
     )  # fmt: skip
 
 
-_Either = tuple[tuple[str, ...], tuple[str, ...], list[str], tuple[str, ...]]
+class _Choice(NamedTuple):
+    """Choice among a path's alternatives.
+
+    Attributes:
+        blocking: Checks that rule out all sets.
+        ruled_out: Checks for which a set was ruled out before the one that was chosen.
+        unanswered: Checks without an answer, because of which no set can be chosen.
+        chosen: The set of checks that was chosen.
+    """
+
+    blocking: tuple[str, ...] = ()
+    ruled_out: tuple[str, ...] = ()
+    unanswered: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
 
 
-def _either(plan: Plan, levels: _Levels) -> _Either:
-    """Checks that block all sets, those for which a set was turned down, those with no answer,
-    and the set that is taken."""
-    shut: list[str] = []
-    dark: list[str] = []
-    for checks in plan.either:
-        here = [check for check in checks if levels.shuts(check)]
-        silent = [checks[0]] if checks[0] not in levels else []
-        silent += levels.with_level(checks, Verdict.CANNOT_TELL)
-        if not here and not silent:
-            return (), tuple(dict.fromkeys(shut)), [], checks
-        shut += here
-        dark += [] if here else silent
-    return (() if dark else tuple(dict.fromkeys(shut))), (), dark, ()
+def _choose(spec: DataPathSpec, verdicts: _CheckVerdicts) -> _Choice:
+    """Choose the first set of alternatives that no check rules out."""
+    ruled_out: list[str] = []
+    unanswered: list[str] = []
+    for checks in spec.alternatives:
+        against = [check for check in checks if verdicts.rules_out(check)]
+        silent = [checks[0]] if checks[0] not in verdicts else []
+        silent += verdicts.with_verdict(checks, Verdict.CANNOT_TELL)
+        if not against and not silent:
+            return _Choice(ruled_out=tuple(dict.fromkeys(ruled_out)), chosen=checks)
+        ruled_out += against
+        unanswered += [] if against else silent
+    if unanswered:
+        return _Choice(unanswered=tuple(unanswered))
+    return _Choice(blocking=tuple(dict.fromkeys(ruled_out)))
 
 
-def _dark(case: Case, levels: _Levels, checks: Sequence[str]) -> str:
+def _why_unknown(case: Case, verdicts: _CheckVerdicts, checks: Sequence[str]) -> str:
     if case.host is None:
         return "The GPU is on the host: judge both sides together."
-    said = levels.why(checks)
-    return said or (f"{checks[0]} has no answer." if checks else "The PCI devices are not known.")
+    why = verdicts.why(checks)
+    return why or (f"{checks[0]} has no answer." if checks else "The PCI devices are not known.")
 
 
-def _proviso(plan: Plan, case: Case, levels: _Levels) -> str:
-    """What was not seen of that on which the way rests."""
-    said = [plan.untried] if plan.untried else []
-    if Thing.BLUEFIELD in plan.things and case.dpu is None:
-        said.append("The DPU was not looked at.")
-    silent = levels.with_level(plan.wants, Verdict.CANNOT_TELL)
-    if silent:
-        said.append(f"No answer: {', '.join(silent)}.")
-    return " ".join(said)
+def _proviso(spec: DataPathSpec, case: Case, verdicts: _CheckVerdicts) -> str:
+    """Return what the path depends on and was not verified, as sentences."""
+    sentences = [spec.unverified] if spec.unverified else []
+    if DeviceKind.BLUEFIELD in spec.devices and case.dpu is None:
+        sentences.append("The DPU was not examined.")
+    unanswered = verdicts.with_verdict(spec.assumed, Verdict.CANNOT_TELL)
+    if unanswered:
+        sentences.append(f"No answer: {', '.join(unanswered)}.")
+    return " ".join(sentences)

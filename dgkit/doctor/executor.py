@@ -1,4 +1,4 @@
-"""Jobs side by side, in daemon threads: one that never ends holds up nothing, not even the exit."""
+"""Thread pool of daemon threads: a job that hangs blocks neither the other jobs nor the exit."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Crew", "Job"]
+__all__ = ["Executor", "Job"]
 
 T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """A function at work. `result(until)` waits for it no longer than that."""
+    """Submitted function and its outcome.
 
-    __slots__ = ("_crew", "_done", "_error", "_value", "_work", "asked")
+    Attributes:
+        submitted_at: Time of submission, by `time.monotonic()`.
+    """
 
-    def __init__(self, work: Callable[[], T], crew: Crew) -> None:
-        self.asked = time.monotonic()
+    __slots__ = ("_done", "_error", "_executor", "_value", "_work", "submitted_at")
+
+    def __init__(self, work: Callable[[], T], executor: Executor) -> None:
+        self.submitted_at = time.monotonic()
         self._work = work
-        self._crew = crew
+        self._executor = executor
         self._done = threading.Event()
         self._value: T | None = None
         self._error: Exception | None = None
 
-    def do(self) -> None:
-        """Runs it, in whatever thread."""
+    def run(self) -> None:
+        """Run the function in the calling thread and store its outcome."""
         try:
             self._value = self._work()
         except Exception as error:
@@ -35,21 +39,28 @@ class Job(Generic[T]):
         except BaseException as error:  # sys.exit() in a check ends no thread
             self._error = RuntimeError(repr(error))
             if isinstance(error, KeyboardInterrupt) and _in_main_thread():
-                raise  # there was no thread for it: Ctrl-C is the user's
+                raise  # no thread could be started, so the Ctrl-C is the caller's
         finally:
             self._done.set()
 
     @property
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the job has ended."""
         return self._done.is_set()
 
     def result(self, until: float) -> T:
-        """What it returns or raises; TimeoutError at `until`, by time.monotonic()."""
-        while not self._done.wait(self._crew.patience(until)):
+        """Return the function's value, or raise what it raised.
+
+        Args:
+            until: Deadline, by `time.monotonic()`.
+
+        Raises:
+            TimeoutError: If the job has not ended by the deadline.
+        """
+        while not self._done.wait(self._executor.wait_s(until)):
             if time.monotonic() >= until:
                 raise TimeoutError
-            self._crew.hurry()
+            self._executor.add_thread_if_queued()
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]
@@ -59,65 +70,69 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-class Crew:
-    """At most `most` threads, which end when nothing is to do.
+class Executor:
+    """Executor whose threads end when its queue is empty.
 
-    Without `patience_s` each job begins in a thread of its own. With it one thread does all, which
-    is best for many small jobs; a further one joins it whenever somebody has waited that long.
+    Args:
+        name: Name of the threads.
+        max_threads: Most threads at a time.
+        spawn_delay_s: If 0, each job gets a thread of its own. Otherwise one thread runs all jobs,
+            which is faster for many small ones; another is added whenever a caller of
+            `Job.result` has waited this long, in seconds.
     """
 
-    def __init__(self, name: str, most: int = 32, *, patience_s: float = 0.0) -> None:
-        self._name, self._most, self._patience_s = name, most, patience_s
-        self._jobs: queue.SimpleQueue[Job[object]] = queue.SimpleQueue()
+    def __init__(self, name: str, max_threads: int = 32, *, spawn_delay_s: float = 0.0) -> None:
+        self._name, self._max_threads, self._spawn_delay_s = name, max_threads, spawn_delay_s
+        self._queue: queue.SimpleQueue[Job[object]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
 
-    def start(self, work: Callable[[], T]) -> Job[T]:
-        """The function begins as soon as a thread is free. Here and now if there can be none."""
+    def submit(self, work: Callable[[], T]) -> Job[T]:
+        """Queue a function; run it in the calling thread if no thread can be started."""
         job = Job(work, self)
-        self._jobs.put(job)  # type: ignore[arg-type]
-        if self._threads and self._patience_s:
-            with self._lock:  # the thread may just be ending
-                wanted = not self._threads
+        self._queue.put(job)  # type: ignore[arg-type]
+        if self._threads and self._spawn_delay_s:
+            with self._lock:  # the thread may be ending
+                needs_thread = not self._threads
         else:
-            wanted = True
-        if wanted and not self._add():
-            self._work_off()
+            needs_thread = True
+        if needs_thread and not self._add_thread():
+            self._drain()
         return job
 
-    def patience(self, until: float) -> float:
-        """How long to wait before hurry()."""
+    def wait_s(self, until: float) -> float:
+        """Return the seconds to wait before `add_thread_if_queued`."""
         left = max(0.0, until - time.monotonic())
-        return min(left, self._patience_s) if self._patience_s else left
+        return min(left, self._spawn_delay_s) if self._spawn_delay_s else left
 
-    def hurry(self) -> None:
-        """One more thread, if jobs wait: the others may hang."""
-        if not self._jobs.empty():
-            self._add()
+    def add_thread_if_queued(self) -> None:
+        """Add a thread if jobs are queued: the other threads may hang."""
+        if not self._queue.empty():
+            self._add_thread()
 
-    def _add(self) -> bool:
-        """Whether there is a thread at all now."""
+    def _add_thread(self) -> bool:
+        """Add a thread unless the limit is reached; return whether any thread runs."""
         with self._lock:
-            if self._threads < self._most:
+            if self._threads < self._max_threads:
                 try:
-                    threading.Thread(target=self._live, name=self._name, daemon=True).start()
+                    threading.Thread(target=self._run, name=self._name, daemon=True).start()
                     self._threads += 1
-                except RuntimeError:  # the system gives no more
+                except RuntimeError:  # the system's limit of threads is reached
                     return self._threads > 0
         return True
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         while True:
-            self._work_off()
+            self._drain()
             with self._lock:
-                if self._jobs.empty():  # start() puts first, and then looks at the threads
+                if self._queue.empty():  # submit() enqueues first, then looks at _threads
                     self._threads -= 1
                     return
 
-    def _work_off(self) -> None:
+    def _drain(self) -> None:
         while True:
             try:
-                job = self._jobs.get_nowait()
+                job = self._queue.get_nowait()
             except queue.Empty:
                 return
-            job.do()
+            job.run()

@@ -1,4 +1,4 @@
-"""What a check says: a verdict, what it stands on, and what to do."""
+"""Findings: a verdict, the evidence for it, and the remedy."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 
 from .references import Source
 
-__all__ = ["Finding", "Verdict", "fail", "n_a", "named", "ok", "sentence", "unknown", "warn"]
+__all__ = ["Finding", "Verdict", "attribute", "fail", "n_a", "ok", "sentence", "unknown", "warn"]
 __all__ += ["worst"]
 
 
 class Verdict(IntEnum):
-    """From the best to the worst, as they are sorted."""
+    """Verdicts, best first; findings are sorted by them."""
 
     NOT_APPLICABLE = 0
     OK = 1
@@ -37,12 +37,21 @@ _WORDS = {
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at.
+    """Result of a check for one subject.
 
-    `found` and `needed` are short enough for a table's cell; `why` is one or two sentences: what it
-    blocks, or why nothing can be told. `remedy`: commands, in order; a line that starts with `#`
-    says in words what no command does (a BIOS setting). `subject`: which of several things it is
-    about (a GPU, a NIC, a bridge), "" if there is one only. `disagree`: where two documents do.
+    Attributes:
+        verdict: The verdict.
+        found: What the check found; fits a table's cell.
+        needed: What it should be; fits a table's cell. Of a NOT_APPLICABLE finding, what to try.
+        why: What it blocks, or why there is no answer; one or two sentences.
+        subject: Device that the finding is about (a GPU, a NIC, a bridge), "" if there is only one.
+        remedy: Commands, in order. A line that starts with `#` is an instruction that no command
+            carries out (a BIOS setting).
+        sources: Sections of documents that the verdict is based on.
+        disagree: Where two documents disagree.
+        check: Name of the check; set by the runner, as are the next two.
+        title: Title of the check.
+        side: Side that was checked: `host`, `dpu` or `pair`.
     """
 
     verdict: Verdict
@@ -53,20 +62,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     remedy: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
     disagree: str = ""
-    # Which check said it, and of which side: filled in by who runs the check.
     check: str = ""
     title: str = ""
     side: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        words = {"verdict": str(self.verdict), "remedy": list(self.remedy)}
+        """Return plain values, for JSON."""
+        plain = {"verdict": str(self.verdict), "remedy": list(self.remedy)}
         sources = [msgspec.structs.asdict(source) for source in self.sources]
-        return {**msgspec.structs.asdict(self), **words, "sources": sources}
+        return {**msgspec.structs.asdict(self), **plain, "sources": sources}
 
 
-class _Maker:
-    """Makes findings of one verdict: `fail("7.5 GiB", needed="16 GiB", why="...")`."""
+class _Factory:
+    """Factory of findings with one verdict: `fail("7.5 GiB", needed="16 GiB", why="...")`."""
 
     def __init__(self, verdict: Verdict) -> None:
         self._verdict = verdict
@@ -84,32 +92,32 @@ class _Maker:
     ) -> Finding:
         return Finding(
             verdict=self._verdict, found=found, needed=needed, why=why, subject=subject,
-            remedy=tuple(map(_line, remedy)), sources=tuple(sources), disagree=disagree,
+            remedy=tuple(map(_single_line, remedy)), sources=tuple(sources), disagree=disagree,
         )  # fmt: skip
 
 
-def _line(text: str) -> str:
-    """One line of it, as people see it: what stands for itself alone ends no comment."""
+def _single_line(text: str) -> str:
+    """Replace control characters by spaces: a newline would end a comment of the remedy."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
-ok = _Maker(Verdict.OK)
-warn = _Maker(Verdict.WARN)
-fail = _Maker(Verdict.FAIL)
-unknown = _Maker(Verdict.CANNOT_TELL)
-n_a = _Maker(Verdict.NOT_APPLICABLE)
+ok = _Factory(Verdict.OK)
+warn = _Factory(Verdict.WARN)
+fail = _Factory(Verdict.FAIL)
+unknown = _Factory(Verdict.CANNOT_TELL)
+n_a = _Factory(Verdict.NOT_APPLICABLE)
 
 
-def named(one: Finding, *, check: str, title: str, side: str) -> Finding:
-    """The finding, with the check that said it, and of which side."""
-    return msgspec.structs.replace(one, check=check, title=title, side=side)
+def attribute(finding: Finding, *, check: str, title: str, side: str) -> Finding:
+    """Return the finding with its check and side set."""
+    return msgspec.structs.replace(finding, check=check, title=title, side=side)
 
 
 def sentence(why: str) -> str:
-    """A reason as a sentence: with a capital, and one full stop."""
+    """Return a reason as a sentence: capitalized, with one full stop."""
     return f"{why[:1].upper()}{why[1:].rstrip('.')}."
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:
-    """The worst verdict among them; NOT_APPLICABLE for none."""
-    return max((one.verdict for one in findings), default=Verdict.NOT_APPLICABLE)
+    """Return the worst verdict of the findings; NOT_APPLICABLE if there are none."""
+    return max((finding.verdict for finding in findings), default=Verdict.NOT_APPLICABLE)

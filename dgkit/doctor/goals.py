@@ -1,4 +1,4 @@
-"""What somebody wants to do: it decides which checks count."""
+"""Goals a machine is judged for; a goal selects the checks that count."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ALL", "WITH_GPU", "Goal"]
 
 
 class Goal(Enum):
-    """Without one (`auto`) the machine is judged for what it looks like: diagnosis.py."""
+    """Intended use of a machine. Without a goal (`auto`), runner.py derives it from the devices."""
 
     ARM_DMA = "arm-dma"
     RDMA = "rdma"
@@ -20,14 +20,14 @@ class Goal(Enum):
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Description, in words."""
         return _TEXTS[self]
 
 
 _TEXTS = {
-    Goal.ARM_DMA: "the Arm cores of a BlueField in DPU mode read and write a GPU's memory",
-    Goal.RDMA: "a NIC reads and writes a GPU's memory by RDMA",
-    Goal.GPUNETIO: "kernels on a GPU use a NIC by DOCA GPUNetIO (NIC mode on a BlueField)",
+    Goal.ARM_DMA: "the Arm cores of a BlueField in DPU mode read and write GPU memory",
+    Goal.RDMA: "a NIC reads and writes GPU memory by RDMA",
+    Goal.GPUNETIO: "GPU kernels drive a NIC through DOCA GPUNetIO (a BlueField in NIC mode)",
     Goal.LAPTOP: "the software DPU, on a machine with neither DPU nor GPU",
 }
 

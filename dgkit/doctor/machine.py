@@ -1,4 +1,4 @@
-"""One machine, or one side of a pair: a reader, and what was made of its readings, each once."""
+"""One machine, or one side of a pair: a reader, and cached facts derived from its readings."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ from .goals import Goal
 
 __all__ = ["SIZE", "Case", "Machine"]
 
-SIZE = 64 << 20  # bytes of GPU memory that are lent at once, if nobody says how many
+SIZE = 64 << 20  # default number of bytes of GPU memory to export at once
 
 T = TypeVar("T")
 
 
-class _Once:
-    """A fact that is worked out once, by the first who asks, while the others wait."""
+class _CachedFact:
+    """Value or exception of a fact, computed by the first caller while others wait."""
 
-    __slots__ = ("begun", "error", "known", "lock", "value")
+    __slots__ = ("computed", "error", "lock", "started", "value")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.begun = False
-        self.known = False
+        self.started = False
+        self.computed = False
         self.value: Any = None
         self.error: Exception | None = None
 
 
 class Machine:
-    """`know(facts.pci.tree)` works a fact out, once for all checks, which run side by side.
+    """A machine under diagnosis. Use it in a `with` statement to close the reader.
 
-    `name` is for people: `this machine`, or the snapshot's file. `with` closes the reader.
+    Attributes:
+        read: Reader of the machine.
+        name: Name for people: `this machine`, or the file of the snapshot.
     """
 
     def __init__(self, reader: Reader, name: str = "this machine") -> None:
         self.read = reader
         self.name = name
         self._lock = threading.Lock()
-        self._facts: dict[Callable[[Machine], Any], _Once] = {}
+        self._facts: dict[Callable[[Machine], Any], _CachedFact] = {}
 
     def __enter__(self) -> Machine:
         return self
@@ -50,36 +52,43 @@ class Machine:
         self.close()
 
     def close(self) -> None:
-        """Ends the commands that still run; what is asked afterwards gets no answer."""
+        """Close the reader: stop running commands and fail later reads."""
         self.read.close()
 
     def know(self, fact: Callable[[Machine], T]) -> T:
-        """`fact(self)`, worked out at the first call. What it raises, each caller gets.
+        """Return `fact(self)`, computed on the first call and cached for all threads.
 
-        RuntimeError: the fact asks for itself, by way of others perhaps.
+        An exception of the fact is cached, too, and raised for each caller.
+
+        Raises:
+            RuntimeError: The fact depends on itself.
         """
         with self._lock:
-            once = self._facts.setdefault(fact, _Once())
-        with once.lock:
-            if not once.known:
-                if once.begun:  # by this very thread: the lock keeps the others out
-                    raise RuntimeError(f"the fact {fact.__name__} asks for itself")
-                once.begun = True
+            cached = self._facts.setdefault(fact, _CachedFact())
+        with cached.lock:
+            if not cached.computed:
+                if cached.started:  # by this thread: the lock excludes the others
+                    raise RuntimeError(f"the fact {fact.__name__} depends on itself")
+                cached.started = True
                 try:
-                    once.value = fact(self)
+                    cached.value = fact(self)
                 except Exception as error:
-                    once.error = error
-                once.known = True
-        if once.error is not None:
-            raise once.error.with_traceback(None)  # which would grow with each who asks
-        return once.value  # type: ignore[no-any-return]
+                    cached.error = error
+                cached.computed = True
+        if cached.error is not None:
+            raise cached.error.with_traceback(None)  # else it would grow with each raise
+        return cached.value  # type: ignore[no-any-return]
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What a check is given: the machine to judge, and what it is judged for.
+    """Input of a check.
 
-    `host` and `dpu` are the two sides as far as they are known; `machine` is one of them. `size`:
-    bytes of GPU memory that are to be lent at once.
+    Attributes:
+        machine: The machine to judge.
+        goal: What it is judged for.
+        size: Bytes of GPU memory to export at once.
+        host: The host side, if it is part of the diagnosis; `machine` is the host or the DPU.
+        dpu: The DPU side, if it is part of the diagnosis.
     """
 
     machine: Machine

@@ -1,4 +1,4 @@
-"""The documents that checks rest on, each named once."""
+"""Documents that checks are based on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Document", "Source"]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A section of a document."""
+    """Section of a document."""
 
     document: str
     section: str
@@ -19,13 +19,13 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Document:
-    """A document; called with the name of a section it gives a Source."""
+    """Document; calling it with the title of a section returns a Source."""
 
     def __init__(self, title: str, url: str = "") -> None:
         self.title, self.url = title, url
 
     def __call__(self, section: str = "") -> Source:
-        """One of its sections."""
+        """Return the Source of a section."""
         return Source(self.title, section, self.url)
 
 
@@ -175,3 +175,4 @@ AI_ENTERPRISE = Document(
     "gpudirect.html",
 )
 DGKIT = Document("dgkit's README")
+DGKIT_DOCA = Document("dgkit/doca/README.md")

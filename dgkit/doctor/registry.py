@@ -1,4 +1,4 @@
-"""The list of checks. A check is a function that is given a Case and yields Findings."""
+"""Registry of checks. A check is a function that takes a Case and yields Findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .machine import Case
 
 __all__ = ["FAMILIES", "Check", "check", "checks", "named"]
 
-# One module of `checks` each, in the order in which a page lists them.
+# One module of `checks` each, in the order in which findings are listed.
 FAMILIES = (
     *("dgkit", "kernel", "driver", "cuda", "dmabuf", "peermem", "gdrcopy", "bar1"),
     *("iommu", "acs", "topology", "link", "numa", "virtual", "platform"),
@@ -25,10 +25,16 @@ Judge = Callable[[Case], Iterable[Finding]]
 
 
 class Check(msgspec.Struct, frozen=True):
-    """`name` is what errors and `dgkit doctor NAME` call it; `asks` is its question, for people.
+    """Registered check.
 
-    `goals`: those that it counts for. `sides`: of "host" and "dpu", those it is asked on; a check
-    on "pair" is asked once, of both together.
+    Attributes:
+        name: Name in error messages, JSON and `dgkit doctor NAME`.
+        title: Title of its findings.
+        asks: Question that it answers.
+        judge: The function.
+        family: Module of `checks` that has it.
+        goals: Goals that it counts for.
+        sides: Sides that it runs on, of "host" and "dpu"; a check of "pair" runs once, for both.
     """
 
     name: str
@@ -47,16 +53,20 @@ def check(
     name: str,
     title: str,
     *,
+    asks: str,
     goals: Collection[Goal] = ALL,
     sides: tuple[str, ...] = ("host", "dpu"),
 ) -> Callable[[Judge], Judge]:
-    """Makes a function a check; the first line of its docstring is the question it answers."""
+    """Register the decorated function as a check; the arguments are those of `Check`.
+
+    Raises:
+        ValueError: If another function is registered under this name.
+    """
 
     def add(judge: Judge) -> Judge:
-        asks = (judge.__doc__ or "").strip().splitlines()[0]
         family = judge.__module__.rpartition(".")[2]
-        made = Check(name, title, asks, judge, family, frozenset(goals), sides)
-        if _CHECKS.setdefault(name, made).judge is not judge:
+        registered = Check(name, title, asks, judge, family, frozenset(goals), sides)
+        if _CHECKS.setdefault(name, registered).judge is not judge:
             raise ValueError(f"there are two checks called {name}")
         return judge
 
@@ -64,29 +74,30 @@ def check(
 
 
 def checks() -> tuple[Check, ...]:
-    """All of them, in the order of FAMILIES."""
+    """Return all checks, in the order of FAMILIES."""
     for family in FAMILIES:
         import_module(f"{__package__}.checks.{family}")
-    order = {family: at for at, family in enumerate(FAMILIES)}
-    return tuple(sorted(_CHECKS.values(), key=lambda one: order[one.family]))
+    order = {family: index for index, family in enumerate(FAMILIES)}
+    return tuple(sorted(_CHECKS.values(), key=lambda check: order[check.family]))
 
 
-def named(words: Collection[str]) -> Iterator[Check]:
-    """Those with these names, or of families with these names, in capitals or not.
+def named(names: Collection[str]) -> Iterator[Check]:
+    """Yield the checks with these names or of these families; case is ignored.
 
-    ValueError names one that is not known.
+    Raises:
+        ValueError: If a name is unknown; the message suggests similar ones.
     """
     known = checks()
-    for word in words:
-        found = [one for one in known if word.lower() in (one.name, one.family)]
+    for name in names:
+        found = [check for check in known if name.lower() in (check.name, check.family)]
         if not found:
-            raise ValueError(f"there is no check {word!r};{_meant(word, known)}")
+            raise ValueError(f"there is no check {name!r};{_suggestion(name, known)}")
         yield from found
 
 
-def _meant(word: str, known: Sequence[Check]) -> str:
-    """What may have been meant, as the end of a sentence; and where all are."""
-    names = dict.fromkeys([*(one.name for one in known), *FAMILIES])
-    like = get_close_matches(word.lower(), names, n=3)
-    meant = f" did you mean {' or '.join(like)}?" if like else ""
-    return f"{meant} `dgkit doctor --list` has all"
+def _suggestion(name: str, known: Sequence[Check]) -> str:
+    """Return the end of the error message: similar names, and how to list all."""
+    names = dict.fromkeys([*(check.name for check in known), *FAMILIES])
+    similar = get_close_matches(name.lower(), names, n=3)
+    question = f" did you mean {' or '.join(similar)}?" if similar else ""
+    return f"{question} `dgkit doctor --list` lists all"

@@ -63,8 +63,8 @@ def test_it_shows_what_is_wrong_worst_first_and_folds_what_is_right(book):
     panel = book.panel("doctor")
     expect(panel.get_by_text("snapshot, synthetic")).to_be_visible()
     expect(panel.get_by_text("a test's machine")).to_be_visible()
-    expect(panel.get_by_text("chosen: there is a BlueField-3")).to_be_visible()
-    wrong = panel.get_by_role("list", name="What is wrong, the worst first")
+    expect(panel.get_by_text("chosen because there is a BlueField-3")).to_be_visible()
+    wrong = panel.get_by_role("list", name="Problems, the worst first")
     words = wrong.locator(".dg-verdict").all_text_contents()
     order = ["fail", "warn", "cannot tell"]
     assert words == sorted(words, key=order.index)
@@ -72,13 +72,13 @@ def test_it_shows_what_is_wrong_worst_first_and_folds_what_is_right(book):
     expect(kernel).to_contain_text("5.15.0-25-generic")
     expect(kernel).to_contain_text("needed: 6.2")
     expect(kernel).to_contain_text("nvidia-peermem")
-    right = panel.get_by_role("list", name="What is right")
+    right = panel.get_by_role("list", name="Checks that are ok")
     expect(right).to_be_hidden()
     panel.get_by_text(re.compile(r"^\d+ ok$")).click()
     expect(right).to_be_visible()
-    panel.get_by_label("Only what is wrong").check()
+    panel.get_by_label("Problems only").check()
     expect(right).to_be_hidden()
-    panel.get_by_label("Only what is wrong").uncheck()
+    panel.get_by_label("Problems only").uncheck()
 
 
 def with_command(panel: Locator, many: bool = False) -> Locator:
@@ -145,7 +145,7 @@ def test_what_is_mended_goes_to_what_is_right_after_check_again(book):
     newer.readings["ask uname"].data["release"] = "6.8.0"
     newer.save(book.path_of_snapshot)
     panel.get_by_role("button", name="Check again", exact=True).click()
-    right = panel.get_by_role("list", name="What is right", include_hidden=True)
+    right = panel.get_by_role("list", name="Checks that are ok", include_hidden=True)
     expect(right).to_contain_text("6.8.0")
     expect(panel.get_by_role("button", name="Check again", exact=True)).to_be_focused()
 
@@ -155,13 +155,13 @@ def test_a_run_that_fails_is_said_and_nothing_is_called_checked(book):
     book.path_of_snapshot.unlink()
     panel.get_by_role("button", name="Check again", exact=True).click()
     expect(panel.get_by_text("No such file")).to_be_visible()
-    expect(panel.get_by_role("status")).to_have_text("Not checked: it failed.")
+    expect(panel.get_by_role("status")).to_have_text("The check failed.")
 
 
 def test_another_goal_is_judged_for(book):
     panel = book.panel("doctor")
     panel.get_by_label("Goal").select_option("gpunetio")
-    expect(panel.locator(".dg-headline")).to_contain_text("kernels on a GPU use a NIC")
+    expect(panel.locator(".dg-headline")).to_contain_text("GPU kernels drive a NIC")
     judged(book)
     assert book.value("str(p.diagnosis.goal)") == "gpunetio"
 
@@ -175,7 +175,7 @@ def test_the_drawing_follows_the_pair_and_the_answer_stands_beside_it(book):
     panel.get_by_label("GPU", exact=True).select_option(FAR)
     expect(panel.locator(".dg-answer")).to_contain_text("different CPU sockets")
     expect(panel).to_have_attribute("data-drawn", f"{FAR} {DPU}")
-    expect(panel.get_by_text("The way: ")).to_contain_text("CPU, NUMA node 0")
+    expect(panel.get_by_text("Path: ")).to_contain_text("CPU, NUMA node 0")
 
 
 def test_reloaded_it_has_what_it_had(book):

@@ -98,7 +98,7 @@ def test_a_bridge_on_a_near_and_on_a_far_path_counts_as_near() -> None:
         "0000:b2:01.0",
         "0000:b1:00.0, 0000:b2:00.0, 0000:b0:02.0, 0000:80:01.0",
     ]
-    assert "switch could pass it on" in found[0].why
+    assert "switch could forward it" in found[0].why
     assert found[1].verdict is Verdict.OK
 
 

@@ -22,7 +22,7 @@ from support.doctor.bluefield import (
 from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.facts.bluefield import Mode
 from dgkit.doctor.facts.firmware import adapters
@@ -87,7 +87,7 @@ def test_a_virtual_machine_has_its_card_passed_through() -> None:
     guest = {**cards(), "text /proc/cpuinfo": "flags\t\t: fpu hypervisor\n"}
     for goal in (Goal.ARM_DMA, Goal.GPUNETIO):
         (found,) = judge("bluefield-present", machine(guest), goal=goal)
-        assert "passed through" in found.remedy[0]
+        assert "through to this virtual machine" in found.remedy[0]
 
 
 @given(st.text() | st.sampled_from(["BF_MODE", "DEV_NAME pcie-", "BF_MODE DPU mode\nDEV_NAME x"]))

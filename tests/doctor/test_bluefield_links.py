@@ -11,14 +11,14 @@ from support.doctor.bluefield import ARM, AT, BF2, BF3, CX7, asked, cards, nets,
 from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 
 
 def link(device: str, answer: object) -> Finding:
-    names = bluefield.ASKED if device in (BF2, BF3) else bluefield.LINKS
+    names = bluefield.QUERIED if device in (BF2, BF3) else bluefield.LINKS
     here = machine({**cards((AT, device)), **asked(names, answer)})
     (found,) = judge("bluefield-link", here, goal=Goal.GPUNETIO)
     return found
@@ -68,7 +68,7 @@ def test_links_that_are_not_read_share_one_finding() -> None:
 
 
 def test_the_link_of_a_bluefield_in_dpu_mode_does_not_count_beside_a_nic() -> None:
-    dpu = asked(bluefield.ASKED, table({"LINK_TYPE_P1": 1, "INTERNAL_CPU_OFFLOAD_ENGINE": 0}))
+    dpu = asked(bluefield.QUERIED, table({"LINK_TYPE_P1": 1, "INTERNAL_CPU_OFFLOAD_ENGINE": 0}))
     other = "0000:b1:00.0"
     here = {**cards((AT, BF3), (other, CX7)), **dpu, **asked(bluefield.LINKS, table(ETH), other)}
     (found,) = judge("bluefield-link", machine(here), goal=Goal.GPUNETIO)

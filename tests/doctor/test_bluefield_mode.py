@@ -21,7 +21,7 @@ from support.doctor.bluefield import (
 from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
@@ -89,7 +89,7 @@ def test_the_arm_side_is_not_told_to_cut_power_itself() -> None:
 
 def test_only_settings_that_the_card_showed_are_set() -> None:
     now = {"INTERNAL_CPU_MODEL": 1, "INTERNAL_CPU_OFFLOAD_ENGINE": 0}
-    found = mode(Goal.GPUNETIO, asked(bluefield.ASKED, table(now)))
+    found = mode(Goal.GPUNETIO, asked(bluefield.QUERIED, table(now)))
     set_ = f"sudo mlxconfig -d {AT} --yes set INTERNAL_CPU_MODEL=1 INTERNAL_CPU_OFFLOAD_ENGINE=1"
     assert found.remedy[0] == set_
 
@@ -101,7 +101,7 @@ def two(
     there = cards((AT, BF3), (OTHER, device)) | settings(first)
     if second is not None:
         values = dict(zip(bluefield.MODE, second, strict=True))
-        there |= asked(bluefield.ASKED, table(values), OTHER)
+        there |= asked(bluefield.QUERIED, table(values), OTHER)
     said = judge("bluefield-mode", machine(there), goal=goal)
     return {found.subject.partition("(")[2].rstrip(")"): found for found in said}
 
@@ -136,7 +136,7 @@ def arm_side(level: str = "PRIVILEGED", now: tuple[int, ...] = DPU) -> Machine:
         {
             **cards((ARM_AT, BF3)),
             **ARM,
-            **asked(bluefield.ASKED, table(values), ARM_AT),
+            **asked(bluefield.QUERIED, table(values), ARM_AT),
             **nets(p0="p0", pf0hpf="c1pf0"),
             f"run mlxprivhost -d {ARM_AT} q": query,
         }
@@ -180,7 +180,7 @@ def test_a_mode_that_is_set_and_not_yet_in_force_wants_a_power_cycle_only() -> N
 def test_a_mode_that_the_next_power_cycle_will_take_away_is_warned_about() -> None:
     found = mode(Goal.ARM_DMA, settings(DPU, NIC))
     assert found.verdict is Verdict.WARN
-    assert "works now" in found.why
+    assert "works until the next power cycle" in found.why
     assert "INTERNAL_CPU_OFFLOAD_ENGINE=0" in found.remedy[0]
 
 
@@ -191,7 +191,7 @@ def test_a_bluefield_2_with_settings_of_both_modes_is_warned_about() -> None:
 
 
 def test_without_root_the_mode_is_not_told_and_the_command_is() -> None:
-    refused = asked(bluefield.ASKED, Reading(said="-E- Failed to open the device", code=3))
+    refused = asked(bluefield.QUERIED, Reading(said="-E- Failed to open the device", code=3))
     found = mode(Goal.ARM_DMA, refused, {"ask euid": 1000})
     assert found.verdict is Verdict.CANNOT_TELL
     assert found.remedy[0].startswith(f"sudo mlxconfig -d {AT} -e q INTERNAL_CPU_MODEL")
@@ -206,7 +206,7 @@ def test_without_mlxconfig_the_way_out_is_mstconfig() -> None:
 
 
 def test_a_card_that_tells_nothing_of_its_mode_is_not_judged() -> None:
-    found = mode(Goal.ARM_DMA, asked(bluefield.ASKED, table({"LINK_TYPE_P1": 2})))
+    found = mode(Goal.ARM_DMA, asked(bluefield.QUERIED, table({"LINK_TYPE_P1": 2})))
     assert found.verdict is Verdict.CANNOT_TELL
 
 

@@ -11,7 +11,7 @@ from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Finding, Goal, Verdict
 from dgkit.doctor.checks.dgkit import LAB
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 
 PACKAGE = {"dgkit": "0.1.0", "python": "3.12.3", "libraries": {}}
 NAMES = ("soft", "cuda", "doca", "softdoca", "fault")

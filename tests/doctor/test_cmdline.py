@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.doctor.machines import machine
 
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.facts.cmdline import KEPT, PATH, added, cmdline, kept, parse
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.facts.cmdline import (
+    PATH,
+    RECORDED,
+    add_parameter,
+    cmdline,
+    filter_parameters,
+    parse,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,15 +49,15 @@ def test_a_recording_has_only_the_parameters_that_checks_look_at() -> None:
     text = (
         "BOOT_IMAGE=/vmlinuz root=UUID=1234 intel_iommu=on ro iommu=pt addr=10.0.0.1 pci=nommconf"
     )
-    assert kept(text) == "intel_iommu=on iommu=pt pci=nommconf\n"
-    assert parse(kept(text)).about_iommu == "intel_iommu=on iommu=pt"
+    assert filter_parameters(text) == "intel_iommu=on iommu=pt pci=nommconf\n"
+    assert parse(filter_parameters(text)).about_iommu == "intel_iommu=on iommu=pt"
 
 
 @given(st.text())
 def test_any_text_is_read_and_what_is_kept_says_the_same_of_the_iommu(text: str) -> None:
     read = parse(text)
-    assert parse(kept(text)).iommu == read.iommu
-    assert {name for name, _ in parse(kept(text)).words} <= KEPT
+    assert parse(filter_parameters(text)).iommu == read.iommu
+    assert {name for name, _ in parse(filter_parameters(text)).words} <= RECORDED
 
 
 @given(
@@ -74,7 +81,7 @@ def test_one_that_is_not_readable_says_why() -> None:
 @pytest.mark.parametrize("word", ["iommu=pt", 'pci=disable_acs_redir="0000:b2:00.0;0000:b2:01.0"'])
 def test_a_word_that_is_added_is_what_grub_gets_of_its_file(word: str) -> None:
     """The file is read by a shell, after others that may have set the line."""
-    echo, _, rest = added(machine({}), word, "name").partition(" | ")
+    echo, _, rest = add_parameter(machine({}), word, "name").partition(" | ")
     file = "/etc/default/grub.d/99-name.cfg"
     assert rest == f"sudo tee {file} && sudo update-grub && sudo reboot"
     made = subprocess.run(["sh", "-c", echo], capture_output=True, text=True, check=True).stdout
@@ -84,5 +91,5 @@ def test_a_word_that_is_added_is_what_grub_gets_of_its_file(word: str) -> None:
 
 
 def test_where_grubby_sets_words_the_value_keeps_its_quotes() -> None:
-    line = added(machine({"text /etc/os-release": "ID=fedora\n"}), 'a="b;c"', "name")
+    line = add_parameter(machine({"text /etc/os-release": "ID=fedora\n"}), 'a="b;c"', "name")
     assert line == "sudo grubby --update-kernel=ALL --args='a=\"b;c\"' && sudo reboot"

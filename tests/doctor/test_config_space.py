@@ -19,13 +19,13 @@ def test_without_root_nothing_is_known_of_a_port_or_of_acs() -> None:
     assert config_space.port(raw) == ""
     assert config_space.link(raw) is None
     assert config_space.acs(raw) is None
-    assert not config_space.whole(raw)
+    assert not config_space.has_extended(raw)
 
 
 def test_256_bytes_tell_the_port_and_not_acs() -> None:
     raw = config(port=6, acs=0x1D, size=256)
     assert config_space.port(raw) == config_space.DOWNSTREAM
-    assert not config_space.whole(raw)
+    assert not config_space.has_extended(raw)
 
 
 def test_acs_bits_have_the_names_that_lspci_gives_them() -> None:
@@ -39,7 +39,7 @@ def test_acs_bits_have_the_names_that_lspci_gives_them() -> None:
 
 def test_a_bridge_may_have_no_acs() -> None:
     raw = config(port=6)
-    assert config_space.whole(raw)
+    assert config_space.has_extended(raw)
     assert config_space.acs(raw) is None
 
 

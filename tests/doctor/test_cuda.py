@@ -9,7 +9,7 @@ from support.doctor.gpus import ADDRESS, h200, smi, with_gpu
 from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Goal, Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts.cuda import Cuda, cuda, read_nvcc, toolkits
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine

@@ -51,7 +51,7 @@ def judge(check: str, made: Machine) -> tuple[Finding, ...]:
 
 def test_the_bits_that_rdma_topo_sets_are_right() -> None:
     (found,) = judge("acs", box())
-    assert (found.verdict, found.found) == (Verdict.OK, "5 ports as rdma_topo has it")
+    assert (found.verdict, found.found) == (Verdict.OK, "5 ports as rdma_topo requires")
     assert "setpci" in found.disagree
 
 
@@ -94,7 +94,7 @@ def test_in_a_tree_that_rdma_topo_does_not_describe_it_alone_may_tell(check: str
 def test_a_function_elsewhere_has_no_place(where: str) -> None:
     stray = FUNCTION._replace(path=where)
     made = machine({**BARE, **sysfs([stray, GPU, NIC])})
-    assert data_direct.places(made) is None
+    assert data_direct.placements(made) is None
 
 
 def groups(function: str | None, gpu_group: str | None, **more: object) -> Finding:

@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from doctor.snapshots import snapshot_file
 from support.processes.waiting import gone, until
 
 from dgkit.doctor import diagnose
-from dgkit.doctor.collect.live import Live
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.diagnosis import here
+from dgkit.doctor.collect.live import LiveReader
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.collect.snapshot import RecordedReader, load
 from dgkit.doctor.finding import Verdict, worst
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.runner import live_machine
 
 HANG = "trap '' TERM; echo $$ >>{pids}; exec sleep 1000"
 
@@ -51,7 +52,7 @@ def test_after_the_deadline_every_read_is_late_and_what_ran_is_gone(
 ) -> None:
     tools, pids = _hanging(tmp_path)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    with Live(limit_s=1.0) as reader:
+    with LiveReader(limit_s=1.0) as reader:
         found = reader.together(["run hang 1", "run hang 2", "text /proc/version"])
         assert [one.fault for one in found] == ["late", "late", ""]
         assert time.monotonic() >= reader.until
@@ -66,7 +67,7 @@ def test_close_ends_what_runs_and_nothing_begins_after_it(
 ) -> None:
     tools, pids = _hanging(tmp_path)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    reader = Live(limit_s=60.0)
+    reader = LiveReader(limit_s=60.0)
     said: list[Reading] = []
     asking = threading.Thread(target=lambda: said.append(reader.run("hang")))
     asking.start()
@@ -75,12 +76,12 @@ def test_close_ends_what_runs_and_nothing_begins_after_it(
     assert all(gone(pid) for pid in _begun(pids))
     asking.join(20)
     assert [one.fault for one in said] == ["late"]
-    assert (reader.run("true").fault, "is done" in reader.run("true").why) == ("late", True)
+    assert (reader.run("true").fault, "is closed" in reader.run("true").why) == ("late", True)
     reader.close()
 
 
 def test_a_reader_that_is_forgotten_leaves_nothing() -> None:
-    reader = Live(60.0)
+    reader = LiveReader(60.0)
     made = reader._commands
     del reader
     assert made._closed
@@ -88,9 +89,9 @@ def test_a_reader_that_is_forgotten_leaves_nothing() -> None:
 
 def test_a_fork_does_not_end_what_its_parent_runs(tmp_path: Path) -> None:
     text = (
-        "import os, sys, warnings\nfrom dgkit.doctor.collect.live import Live\n"
+        "import os, sys, warnings\nfrom dgkit.doctor.collect.live import LiveReader\n"
         "warnings.simplefilter('ignore')\n"  # Python 3.12 warns of a fork beside threads
-        "with Live(60.0) as reader:\n"
+        "with LiveReader(60.0) as reader:\n"
         "    job = reader._start('run sh -c \"sleep 0.3; echo whole\"')\n"
         "    reader.run('true')\n"
         "    child = os.fork()\n"
@@ -102,7 +103,7 @@ def test_a_fork_does_not_end_what_its_parent_runs(tmp_path: Path) -> None:
         assert program.communicate(timeout=60) == ("whole\n", "")
 
 
-class OtherMachine(Live):
+class OtherMachine(LiveReader):
     """Commands run here; all else is a recorded server's, with a GPU and a BlueField."""
 
     def read(self, key: str) -> Reading:
@@ -113,7 +114,7 @@ class OtherMachine(Live):
         return [self.read(key) for key in keys]
 
 
-SERVER = Recorded(load(Path(__file__).parent / "machines" / "bf3-dpu-mode.snap"))
+SERVER = RecordedReader(load(snapshot_file("bf3-dpu-mode")))
 
 
 def test_tools_that_hang_leave_only_what_they_alone_tell_unknown(
@@ -135,8 +136,8 @@ def test_tools_that_hang_leave_only_what_they_alone_tell_unknown(
 
 def test_an_exit_is_not_held_up_and_leaves_no_command(tmp_path: Path) -> None:
     text = (
-        "import threading\nfrom dgkit.doctor.collect.live import Live\n"
-        "reader = Live(60.0)\n"
+        "import threading\nfrom dgkit.doctor.collect.live import LiveReader\n"
+        "reader = LiveReader(60.0)\n"
         "threading.Thread(target=reader.run, args=('hang',), daemon=True).start()\n"
         f"while not open({str(tmp_path / 'pids')!r}).read().strip(): pass\n"
         "print('leaves')"
@@ -148,8 +149,8 @@ def test_an_exit_is_not_held_up_and_leaves_no_command(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_in_the_middle_leaves_no_command(tmp_path: Path) -> None:
-    text = "from dgkit.doctor.collect.live import Live\n"
-    text += "with Live(60.0) as reader: reader.run('hang')"
+    text = "from dgkit.doctor.collect.live import LiveReader\n"
+    text += "with LiveReader(60.0) as reader: reader.run('hang')"
     with _program(tmp_path, text) as program:
         pids = tmp_path / "pids"
         until(lambda: _begun(pids), "the command runs")
@@ -160,9 +161,9 @@ def test_ctrl_c_in_the_middle_leaves_no_command(tmp_path: Path) -> None:
 
 
 def test_a_diagnosis_of_this_machine_ends_well_before_its_limit() -> None:
-    machine = here()
+    machine = live_machine()
     found = diagnose([machine])
-    assert isinstance(machine.read, Live)
+    assert isinstance(machine.read, LiveReader)
     assert found.took_s < machine.read.limit_s
     machine.read.close()
 

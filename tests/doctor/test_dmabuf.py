@@ -7,7 +7,7 @@ from support.doctor.gpus import ADDRESS, CLOSED, NO_MODULE, OPEN, h200, smi
 from support.doctor.machines import UNAME, judge
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
 

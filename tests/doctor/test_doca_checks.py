@@ -10,7 +10,7 @@ from support.doctor.bluefield import AT, BF3, cards
 from support.doctor.machines import UNAME, machine
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import doca
 from dgkit.doctor.facts.versions import version
 from dgkit.doctor.goals import Goal
@@ -193,6 +193,6 @@ def test_the_two_numberings_of_libibverbs_are_said_to_disagree() -> None:
     card = cards((AT, BF3))
     found = one("rdma-core", card, loadable(libibverbs="/usr/lib/libibverbs.so.1.14.39.0"))
     assert "rdma-core 44" in found.disagree
-    assert "since 34" in found.disagree
+    assert "since rdma-core 34" in found.disagree
     late = one("rdma-core", card, {"probe libraries": LATE})
     assert late.verdict is Verdict.CANNOT_TELL

@@ -16,7 +16,7 @@ from support.doctor.gpus import (
 from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Goal, Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
 

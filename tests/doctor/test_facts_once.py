@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from dgkit.doctor.collect.reader import Reader
-from dgkit.doctor.diagnosis import here
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.runner import live_machine
 
 
 class Closing(Reader):
@@ -61,7 +61,7 @@ def test_a_fact_that_asks_for_itself_is_told_so_and_hangs_nobody() -> None:
 
     machine = Machine(Reader())
     for fact in (one, other):
-        with pytest.raises(RuntimeError, match="the fact one asks for itself"):
+        with pytest.raises(RuntimeError, match="the fact one depends on itself"):
             machine.know(fact)
 
 
@@ -87,6 +87,6 @@ def test_a_machine_closes_its_reader() -> None:
 
 
 def test_this_machine_gives_no_answers_once_it_is_closed() -> None:
-    with here(fast=True) as machine:
+    with live_machine(fast=True) as machine:
         assert machine.read.run("true").ok
     assert machine.read.run("false").fault == "late"

@@ -1,20 +1,20 @@
-"""What could not be read makes no verdict: it stays what it was, or nobody can tell."""
+"""A failed reading gives no new verdict: the verdict stays, or becomes `cannot tell`."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from doctor.make_machines import MACHINE_FOLDER
+from doctor.snapshots import snapshot_file
 from doctor.test_hostile import findings
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.collect.snapshot import load
 from dgkit.doctor.finding import Verdict
 from dgkit.doctor.goals import Goal
 
 # Another verdict, all the same: by check and reading, a line each. What is not known is not needed;
-# without root's mlxconfig the rshim driver tells the mode; what CUDA refuses is no failure yet.
+# without root's mlxconfig the rshim driver reports the mode; what CUDA refuses is no failure yet.
 MAY = """
 kernel-(p2pdma|hmm) (ask uname|text /boot/config-)
 driver-registry ask euid
@@ -47,7 +47,7 @@ def verdicts(goal: Goal, readings: dict[str, Reading]) -> dict[str, Verdict]:
     ],
 )
 def test_no_check_judges_by_what_was_not_read(name: str, goal: Goal, fault: str) -> None:
-    known = load(MACHINE_FOLDER / f"{name}.snap").readings
+    known = load(snapshot_file(name)).readings
     plain = verdicts(goal, known)
     allowed = [re.compile(line.strip()) for line in MAY.strip().splitlines()]
     odd = [
@@ -64,7 +64,7 @@ def test_no_check_judges_by_what_was_not_read(name: str, goal: Goal, fault: str)
 
 
 def test_a_reading_says_itself_why_it_is_not_there() -> None:
-    known = load(MACHINE_FOLDER / "pix.snap").readings
+    known = load(snapshot_file("pix")).readings
     known |= {"ask uname": Reading(fault="late", why="uname hung")}
     ((_, kernel),) = findings(Goal.RDMA, known, "kernel-version")
     assert kernel.why == "uname hung."

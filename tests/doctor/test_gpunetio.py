@@ -7,7 +7,7 @@ from support.doca.readings import LATE, LIB, PARTS, installed, one
 from support.doctor.bluefield import AT, BF3, asked, cards, table
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.goals import Goal
 
@@ -87,7 +87,10 @@ def test_that_programs_of_gpunetio_ethernet_need_root_is_no_fault_of_the_machine
 def test_only_gpunetio_ethernet_is_blocked_by_infiniband(
     types: dict[str, int], verdict: Verdict
 ) -> None:
-    card = {**cards((AT, BF3)), **asked(bluefield.ASKED, table({"INTERNAL_CPU_MODEL": 1} | types))}
+    card = {
+        **cards((AT, BF3)),
+        **asked(bluefield.QUERIED, table({"INTERNAL_CPU_MODEL": 1} | types)),
+    }
     there = {**card, **installed(), **CUDA_13}
     found = one("gpunetio-ethernet", there, goal=Goal.GPUNETIO)
     assert found.verdict is verdict

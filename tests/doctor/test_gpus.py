@@ -9,8 +9,8 @@ from support.doctor.gpus import ADDRESS, CLOSED, h200, smi, with_gpu
 from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Goal, Verdict
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.collect.snapshot import Recorded, Snapshot
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot
 from dgkit.doctor.facts.gpus import bar1_size, gpus
 from dgkit.doctor.machine import Case, Machine
 from dgkit.doctor.registry import checks
@@ -105,7 +105,7 @@ MACHINES = {
     "no driver": with_gpu(),
     "no gpu": machine({}),
     "nothing may be read": Machine(
-        Recorded(Snapshot(source="synthetic: a test", otherwise="unrecorded", readings={}))
+        RecordedReader(Snapshot(source="synthetic: a test", otherwise="unrecorded", readings={}))
     ),
 }
 

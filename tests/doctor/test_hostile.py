@@ -1,4 +1,4 @@
-"""Snapshots of strangers: what they say is shown, and never becomes a command to be typed."""
+"""Untrusted snapshots: their text is shown, and never becomes part of a command to type."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from doctor.make_machines import MACHINE_FOLDER
+from doctor.snapshots import snapshot_file
 
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.collect.snapshot import Recorded, Snapshot, load
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot, load
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
@@ -26,7 +26,9 @@ def findings(
     goal: Goal, readings: dict[str, Reading], *names: str
 ) -> Iterator[tuple[str, Finding]]:
     """Of all checks, or of some, one after the other."""
-    machine = Machine(Recorded(Snapshot(source="synthetic: a stranger's", readings=readings)), "x")
+    machine = Machine(
+        RecordedReader(Snapshot(source="synthetic: a stranger's", readings=readings)), "x"
+    )
     case = Case(machine=machine, goal=goal, size=64 << 20, host=machine, dpu=None)
     for one in checks():
         if goal in one.goals and "pair" not in one.sides and (not names or one.name in names):
@@ -34,7 +36,7 @@ def findings(
 
 
 def typed(found: Finding) -> list[str]:
-    """The lines of the remedy in which what was planted stands unquoted."""
+    """Return the lines of the remedy that contain planted text unquoted."""
     lines = [line for one in found.remedy for line in one.split("\n")]
     bare = [line for line in lines if not line.startswith("#")]
     return [line for line in bare if "$(id)" in _QUOTED.sub("", line)]
@@ -57,7 +59,7 @@ def planted(one: Reading, plant: str) -> Iterator[Reading]:
     [("not-root", Goal.ARM_DMA), ("old-kernel", Goal.RDMA), ("mode-pending", Goal.GPUNETIO)],
 )
 def test_no_remedy_holds_a_machines_text_unquoted(name: str, goal: Goal) -> None:
-    known = load(MACHINE_FOLDER / f"{name}.snap").readings
+    known = load(snapshot_file(name)).readings
     bad = [
         (key, check, line)
         for key, one in known.items()
@@ -89,7 +91,7 @@ _PARAMS = "text /proc/driver/nvidia/params"
 def test_a_strangers_settings_become_no_command(
     check: str, readings: dict[str, str], bad: str
 ) -> None:
-    known = load(MACHINE_FOLDER / "old-kernel.snap").readings
+    known = load(snapshot_file("old-kernel")).readings
     known |= {key: Reading(text=text) for key, text in readings.items()}
     known |= {"ask euid": Reading(data=1000), "run nvidia-smi -q": Reading(text="-")}
     known["ask uname"] = Reading(data={"release": "5.4.0"})
@@ -125,6 +127,6 @@ _MANY = "9" * 5000  # Python makes no number of so many digits
     ],
 )
 def test_no_number_is_too_long(readings: dict[str, Reading]) -> None:
-    known = load(MACHINE_FOLDER / "pix.snap").readings
+    known = load(snapshot_file("pix")).readings
     assert list(findings(Goal.GPUNETIO, {**known, **readings}))
     assert list(findings(Goal.RDMA, {**known, **readings}))

@@ -7,7 +7,7 @@ from support.doctor import pci
 from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Finding, Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.machine import Machine
 
 GROUPS = "/sys/kernel/iommu_groups"

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.doctor.machines import UNAME, machine
 
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.facts.kconfig import KEPT, kconfig, kept, parse, paths
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.facts.kconfig import RECORDED, filter_options, kconfig, parse, paths
 
 UBUNTU = """\
 #
@@ -33,7 +33,7 @@ def test_options_are_on_modules_off_or_values() -> None:
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
     assert all(name.startswith("CONFIG_") for name in parse(text))
-    assert parse(kept(text)).keys() <= set(KEPT)
+    assert parse(filter_options(text)).keys() <= set(RECORDED)
 
 
 @given(
@@ -50,10 +50,10 @@ def test_what_make_writes_is_read(options: dict[str, str]) -> None:
 
 
 def test_what_is_kept_answers_as_the_whole_does() -> None:
-    short = machine({f"text /boot/config-{RELEASE}": kept(UBUNTU)}).know(kconfig)
+    short = machine({f"text /boot/config-{RELEASE}": filter_options(UBUNTU)}).know(kconfig)
     whole = machine({f"text /boot/config-{RELEASE}": UBUNTU}).know(kconfig)
-    assert [short[name] for name in KEPT] == [whole[name] for name in KEPT]
-    assert "13.2.0" not in kept(UBUNTU)
+    assert [short[name] for name in RECORDED] == [whole[name] for name in RECORDED]
+    assert "13.2.0" not in filter_options(UBUNTU)
 
 
 def test_each_place_of_a_distribution_is_looked_at() -> None:

@@ -5,7 +5,7 @@ from support.doctor import pci
 from support.doctor.machines import judge, machine
 
 from dgkit.doctor import Finding, Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.goals import Goal
 
 MIB = 1 << 20
@@ -44,7 +44,7 @@ def test_the_size_that_is_wanted_decides() -> None:
 
 def test_root_is_not_bound() -> None:
     found = locked(64 * 1024, 64 * 1024, euid=0)
-    assert (found.verdict, found.found) == (Verdict.OK, "64 KiB, which does not bind this user")
+    assert (found.verdict, found.found) == (Verdict.OK, "64 KiB, which does not apply to this user")
 
 
 @pytest.mark.parametrize(

@@ -161,4 +161,4 @@ def test_no_text_raises(speed: str, width: str) -> None:
     device = gpu("pci0000:00/0000:00:05.0", files=link(speed, width, speed, width))
     found = links(machine(sysfs([device])), [device.address])[device.address]
     assert found.rate >= 0
-    assert found.now
+    assert found.text

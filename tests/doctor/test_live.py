@@ -17,13 +17,13 @@ import pytest
 from support.processes.waiting import gone, until
 
 from dgkit.doctor.collect import commands, live
-from dgkit.doctor.collect.live import Live
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.live import LiveReader
+from dgkit.doctor.collect.reader import Reading
 
 
 @pytest.fixture
-def reader() -> Iterator[Live]:
-    with Live(limit_s=60.0) as made:
+def reader() -> Iterator[LiveReader]:
+    with LiveReader(limit_s=60.0) as made:
         yield made
 
 
@@ -43,7 +43,7 @@ def _children() -> set[int]:
     return {int(pid) for task in tasks for pid in task.read_text("ascii").split()}
 
 
-def test_files_folders_and_links_are_read(reader: Live, tmp_path: Path) -> None:
+def test_files_folders_and_links_are_read(reader: LiveReader, tmp_path: Path) -> None:
     (tmp_path / "b").write_text("words\n", "utf-8")
     (tmp_path / "a").write_bytes(bytes(range(256)) * 100)
     (tmp_path / "l").symlink_to("b")
@@ -54,19 +54,21 @@ def test_files_folders_and_links_are_read(reader: Live, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "raw", "names", "link"])
-def test_what_is_not_there_is_absent(reader: Live, tmp_path: Path, kind: str) -> None:
+def test_what_is_not_there_is_absent(reader: LiveReader, tmp_path: Path, kind: str) -> None:
     (tmp_path / "file").touch()
     assert reader.read(f"{kind} {tmp_path}/nothing").absent
     assert reader.read(f"{kind} {tmp_path}/file/below").absent
 
 
-def test_a_file_of_this_process_in_proc_is_read_whole(reader: Live) -> None:
+def test_a_file_of_this_process_in_proc_is_read_whole(reader: LiveReader) -> None:
     assert "VmRSS" in reader.text("/proc/self/status").text
     assert reader.text("/proc/self/maps").text.count("\n") > 20
 
 
 @pytest.mark.parametrize("kind", ["text", "raw"])
-def test_pipes_devices_and_folders_are_not_opened(reader: Live, tmp_path: Path, kind: str) -> None:
+def test_pipes_devices_and_folders_are_not_opened(
+    reader: LiveReader, tmp_path: Path, kind: str
+) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (f"{tmp_path}/fifo", "/dev/zero", str(tmp_path)):
         found = reader.read(f"{kind} {path}")
@@ -74,13 +76,15 @@ def test_pipes_devices_and_folders_are_not_opened(reader: Live, tmp_path: Path, 
         assert path in found.why
 
 
-def test_a_huge_file_is_cut(reader: Live, tmp_path: Path) -> None:
+def test_a_huge_file_is_cut(reader: LiveReader, tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(1 << 40)
     assert len(reader.text(f"{tmp_path}/huge").text) == 1 << 20
 
 
-def test_bytes_that_are_no_utf8_and_odd_names_do_no_harm(reader: Live, tmp_path: Path) -> None:
+def test_bytes_that_are_no_utf8_and_odd_names_do_no_harm(
+    reader: LiveReader, tmp_path: Path
+) -> None:
     (tmp_path / "line\nbreak").write_bytes(b"\xff\xfe ok \x80")
     (tmp_path / os.fsdecode(b"\xff")).touch()
     assert reader.text(f"{tmp_path}/line\nbreak").text == "\ufffd\ufffd ok \ufffd"
@@ -88,21 +92,21 @@ def test_bytes_that_are_no_utf8_and_odd_names_do_no_harm(reader: Live, tmp_path:
     assert reader.text("/a\0b").fault == "failed"
 
 
-def test_a_link_that_leads_to_itself_is_no_answer(reader: Live, tmp_path: Path) -> None:
+def test_a_link_that_leads_to_itself_is_no_answer(reader: LiveReader, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     assert reader.link(f"{tmp_path}/loop").fault == "failed"
     assert reader.text(f"{tmp_path}/loop").fault == "failed"
 
 
 def test_a_file_that_may_not_be_read_is_denied_and_says_that_root_is_needed(
-    reader: Live, monkeypatch: pytest.MonkeyPatch
+    reader: LiveReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: str, most: int) -> bytes:
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
     monkeypatch.setattr(live, "_bytes", refuse)
     found = reader.text("/sys/secret")
-    assert (found.fault, found.why) == ("denied", "/sys/secret may be read by root alone")
+    assert (found.fault, found.why) == ("denied", "only root may read /sys/secret")
 
 
 def test_a_file_that_hangs_is_late_and_stops_no_other(
@@ -118,7 +122,7 @@ def test_a_file_that_hangs_is_late_and_stops_no_other(
     monkeypatch.setattr(live, "_bytes", dead)
     monkeypatch.setattr(live, "FILE_S", 0.3)
     (tmp_path / "file").write_text("here", "utf-8")
-    with Live(60.0) as reader:
+    with LiveReader(60.0) as reader:
         keys = ["text /dead/1", "text /dead/2", f"text {tmp_path}/file", "text /dead/3"]
         found = reader.together(keys)
         assert [one.fault for one in found] == ["late", "late", "", "late"]
@@ -127,22 +131,24 @@ def test_a_file_that_hangs_is_late_and_stops_no_other(
         assert reader.seen() == dict(zip(keys, found, strict=True))
 
 
-def test_an_unknown_kind_of_look_is_refused(reader: Live) -> None:
-    with pytest.raises(ValueError, match="names no look"):
+def test_an_unknown_kind_of_look_is_refused(reader: LiveReader) -> None:
+    with pytest.raises(ValueError, match="unknown key"):
         reader.read("write /etc/passwd")
 
 
-def test_a_commands_words_and_code_are_read_in_the_c_locale(reader: Live, tmp_path: Path) -> None:
+def test_a_commands_words_and_code_are_read_in_the_c_locale(
+    reader: LiveReader, tmp_path: Path
+) -> None:
     tool = _script(tmp_path, 'echo "$LC_ALL $1"; echo oh >&2; exit 3')
     assert reader.run(tool, "a b'c") == Reading(text="C a b'c\n", said="oh\n", code=3)
 
 
-def test_a_command_that_is_not_there_is_absent(reader: Live) -> None:
+def test_a_command_that_is_not_there_is_absent(reader: LiveReader) -> None:
     assert reader.run("dgkit-no-such-tool", "-q").absent
     assert reader.run("/no/such/tool").absent
 
 
-def test_a_command_that_cannot_be_run_is_no_error(reader: Live, tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_run_is_no_error(reader: LiveReader, tmp_path: Path) -> None:
     plain, odd = tmp_path / "plain", tmp_path / "odd"
     plain.write_text("#!/bin/sh\n", "ascii")
     odd.write_bytes(b"\x7fELFnonsense")
@@ -153,7 +159,7 @@ def test_a_command_that_cannot_be_run_is_no_error(reader: Live, tmp_path: Path) 
 
 
 def test_tools_are_found_without_a_path_but_never_in_the_current_folder(
-    reader: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reader: LiveReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _script(tmp_path, "echo planted", "dgkit-planted")
     monkeypatch.chdir(tmp_path)
@@ -164,7 +170,7 @@ def test_tools_are_found_without_a_path_but_never_in_the_current_folder(
     assert reader.run("sh", "-c", "exit 4").code == 4
 
 
-def test_a_command_gets_neither_input_nor_terminal(reader: Live, tmp_path: Path) -> None:
+def test_a_command_gets_neither_input_nor_terminal(reader: LiveReader, tmp_path: Path) -> None:
     tool = _script(tmp_path, "cat; (: </dev/tty) 2>/dev/null || echo none")
     assert reader.run(tool).text == "none\n"
 
@@ -175,7 +181,7 @@ def test_a_command_that_hangs_is_killed_with_all_that_it_started(
     monkeypatch.setattr(commands, "COMMAND_S", 0.5)
     pids = tmp_path / "pids"
     tool = _script(tmp_path, f"trap '' TERM; sleep 1000 & echo $$ $! >{pids}; wait; sleep 1000")
-    with Live(60.0) as reader:
+    with LiveReader(60.0) as reader:
         found = reader.run(tool)
     assert (found.fault, "no answer within 0.5 s" in found.why) == ("late", True)
     for pid in map(int, pids.read_text("ascii").split()):
@@ -183,7 +189,7 @@ def test_a_command_that_hangs_is_killed_with_all_that_it_started(
 
 
 def test_the_output_of_a_command_is_not_waited_for_once_it_has_ended(
-    reader: Live, tmp_path: Path
+    reader: LiveReader, tmp_path: Path
 ) -> None:
     """Its child has left the group, and holds the pipe."""
     pid = tmp_path / "pid"
@@ -198,7 +204,7 @@ def test_the_output_of_a_command_is_not_waited_for_once_it_has_ended(
         os.kill(int(Path(made).read_text("ascii")), signal.SIGKILL)
 
 
-def test_a_command_that_prints_much_is_cut_and_one_without_end_is_ended(reader: Live) -> None:
+def test_a_command_that_prints_much_is_cut_and_one_without_end_is_ended(reader: LiveReader) -> None:
     tool = "import os; [os.write(1, b'x' * 65536) for _ in range(96)]"
     much = reader.run(sys.executable, "-c", tool)
     assert (len(much.text), much.code, much.fault) == (4 << 20, 0, "")
@@ -207,7 +213,9 @@ def test_a_command_that_prints_much_is_cut_and_one_without_end_is_ended(reader: 
     assert "64 MiB" in endless.why
 
 
-def test_a_command_that_closes_its_output_first_is_waited_for(reader: Live, tmp_path: Path) -> None:
+def test_a_command_that_closes_its_output_first_is_waited_for(
+    reader: LiveReader, tmp_path: Path
+) -> None:
     go = tmp_path / "go"
     tool = _script(tmp_path, f"exec >&- 2>&-; until [ -e {go} ]; do :; done; exit 5")
     thread = threading.Thread(target=go.touch)
@@ -217,7 +225,7 @@ def test_a_command_that_closes_its_output_first_is_waited_for(reader: Live, tmp_
 
 
 def test_where_no_process_can_be_made_commands_fail_in_words(
-    reader: Live, monkeypatch: pytest.MonkeyPatch
+    reader: LiveReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*args: object, **options: object) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -231,21 +239,21 @@ def test_where_no_process_can_be_made_commands_fail_in_words(
 def test_a_command_works_where_ended_children_are_ignored() -> None:
     code = (
         "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-        "from dgkit.doctor.collect.live import Live\n"
-        "with Live() as reader: print(reader.run('echo', 'fine').text)"
+        "from dgkit.doctor.collect.live import LiveReader\n"
+        "with LiveReader() as reader: print(reader.run('echo', 'fine').text)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "fine", done.stderr
 
 
-def test_the_system_is_asked(reader: Live) -> None:
-    found = {what: reader.ask(what) for what in live.ASKED}
+def test_the_system_is_asked(reader: LiveReader) -> None:
+    found = {what: reader.ask(what) for what in live.QUERIES}
     assert all(one.ok for one in found.values())
     assert found["uname"].data["system"] == "Linux"
     assert found["page-size"].data == os.sysconf("SC_PAGE_SIZE")
 
 
-def test_each_thing_is_looked_at_once(reader: Live, tmp_path: Path) -> None:
+def test_each_thing_is_looked_at_once(reader: LiveReader, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("1", "ascii")
     first = reader.text(f"{tmp_path}/file")
     (tmp_path / "file").write_text("2", "ascii")
@@ -254,7 +262,7 @@ def test_each_thing_is_looked_at_once(reader: Live, tmp_path: Path) -> None:
 
 def test_after_all_nothing_is_left(tmp_path: Path) -> None:
     before, children = set(os.listdir("/proc/self/fd")), _children()  # noqa: PTH208
-    with Live(60.0) as reader:
+    with LiveReader(60.0) as reader:
         keys = [f"run sh -c 'echo {n}; exit {n}'" for n in range(40)]
         keys += [f"text /proc/{name}" for name in ("version", "cpuinfo", "nothing")]
         assert [one.code for one in reader.together(keys)[:40]] == list(range(40))
@@ -277,21 +285,21 @@ def test_two_thousand_small_files_are_read_by_few_threads(
         return plain(path, most)
 
     monkeypatch.setattr(live, "_bytes", noted)
-    with Live(60.0) as reader:
+    with LiveReader(60.0) as reader:
         found = reader.together([f"text {tmp_path}/{n}" for n in range(2000)])
     assert [one.text for one in found] == [f"{n}\n" for n in range(2000)]
     assert len(seen) < 32
 
 
 def test_time_runs_from_when_it_was_made() -> None:
-    with Live(limit_s=0.0) as reader:
+    with LiveReader(limit_s=0.0) as reader:
         found = reader.together(["text /proc/version", "run true"])
         assert [one.fault for one in found] == ["late", "late"]
         assert reader.until <= time.monotonic()
 
 
 def test_a_program_without_a_python_to_run_is_told_why(
-    reader: Live, monkeypatch: pytest.MonkeyPatch
+    reader: LiveReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live.sys, "executable", None)
     answer = reader.probe("libraries")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.doctor.machines import machine
 from support.doctor.pci import gpu, sysfs
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import lspci, pci
 from dgkit.doctor.facts.config_space import ACS_BITS, Acs, Link
 

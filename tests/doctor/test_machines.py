@@ -1,29 +1,31 @@
-"""Whole machines, judged as somebody who knows them would judge them.
+"""Whole machines: what an expert expects of each, and the approved text of what the doctor says.
 
-Each is a file beside this one, written by make_machines.py or recorded; its `source` says which.
+After a change of the doctor's words, review `git diff` of the approved texts that
+`pytest tests/doctor/test_machines.py --approve` writes.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import msgspec
 import pytest
-from doctor.make_machines import MACHINE_FOLDER, files, snapshot
-from doctor.synthetic_machines import MACHINES
+from doctor.snapshots import NAMES, SYNTHETIC, TUTORIAL_FILES, machine, snapshot_file
 
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.diagnosis import diagnose
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.collect.snapshot import RecordedReader, load
+from dgkit.doctor.diagnosis import Diagnosis
 from dgkit.doctor.facts import nvidia_topo, pci, topology
-from dgkit.doctor.finding import worst
+from dgkit.doctor.finding import Verdict, worst
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.redact.redactor import Pseudonyms
+from dgkit.doctor.redact.redactor import Redactor
+from dgkit.doctor.runner import diagnose
 
-# Of a machine, or of a host and a DPU, for a goal: the exit code, the best way that works, and what
-# the checks say that matter here. `dark`: it cannot be told.
+# For a machine, or a host and a DPU, and a goal: the exit code, the best data path that works, and
+# the verdicts of the checks that matter. `dark`: cannot tell.
 EXPECTED = """
 pix rdma 0 rdma-gpu-dmabuf
     topology=ok link=ok acs=ok iommu=ok rdma-dmabuf=ok numa=ok
@@ -123,8 +125,8 @@ wsl laptop 0 soft
 """
 ROWS = re.split(r"\n(?! )", EXPECTED.strip())
 WORDS = {"ok": "ok", "warn": "warn", "fail": "fail", "na": "n.a.", "dark": "cannot tell"}
-# What a machine may lack, so that a check that asks for it is told that it is not there. Anything
-# else that is not there is a file that the machines of `making` forget.
+# Keys that a machine may lack, so that a check finds them absent. Any other absent key is one that
+# `synthetic_machines` forgot.
 MAY_LACK = r"""
 (text|names) /opt/mellanox/doca/.*
 link /sys/bus/pci/devices/[^/]+/(iommu_group|physfn)
@@ -149,7 +151,7 @@ text /sys/module/(mlx5_core|nvidia)/version
 text /usr/local/cuda/version\.(json|txt)
 """
 
-# The nearest that a GPU and a NIC are to each other.
+# The topology class of the nearest GPU and NIC.
 NEAR = {
     "pix": "PIX", "pxb": "PXB", "phb": "PHB", "node": "NODE", "sys": "SYS",
     "bf2-dpu-mode": "PIX", "bf3-nic-mode": "PIX", "acs-on": "PIX", "dgx-a100": "PXB",
@@ -157,21 +159,28 @@ NEAR = {
 }  # fmt: skip
 
 
-def machine(name: str) -> Machine:
-    return Machine(Recorded(load(MACHINE_FOLDER / f"{name}.snap")), f"{name}.snap")
+def compare(path: Path, text: str, request: pytest.FixtureRequest) -> None:
+    """Compare a text with a committed file; write the file if pytest runs with --approve."""
+    if request.config.getoption("--approve"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")
+    approved = path.read_text("utf-8") if path.exists() else ""
+    assert text == approved, f"{path.name} differs: review it with --approve and git diff"
 
 
-@pytest.mark.parametrize("path", sorted(files()), ids=lambda path: path.name)
-def test_a_file_is_what_its_description_makes(path: Path, tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    snapshot(files()[path]).save(made)
-    assert path.read_bytes() == made.read_bytes(), "run python tests/doctor/make_machines.py"
+@pytest.mark.parametrize("path", TUTORIAL_FILES, ids=lambda path: path.name)
+def test_the_tutorial_has_the_machine_that_is_described(
+    path: Path, request: pytest.FixtureRequest
+) -> None:
+    made = snapshot_file(TUTORIAL_FILES[path]).read_text("utf-8")
+    compare(path, made, request)
 
 
-def test_each_file_says_where_it_comes_from() -> None:
-    for path in MACHINE_FOLDER.glob("*.snap"):
-        source = load(path).source
-        assert source == "recorded" or source.startswith(("recorded: ", "synthetic: after ")), path
+@pytest.mark.parametrize("name", NAMES)
+def test_each_machine_says_where_it_comes_from(name: str) -> None:
+    source = load(snapshot_file(name)).source
+    assert source.startswith("synthetic: after ") == (name in SYNTHETIC)
+    assert source == "recorded" or source.startswith(("recorded: ", "synthetic: after "))
 
 
 @pytest.mark.parametrize("name", sorted(NEAR))
@@ -184,10 +193,10 @@ def test_a_gpu_and_a_nic_are_as_near_as_the_machines_name_says(name: str) -> Non
 
 @pytest.mark.parametrize("name", sorted(set(NEAR) - {"vm-passthrough"}))
 def test_the_tree_in_sysfs_and_nvidia_smi_say_the_same(name: str) -> None:
-    """The files' own two accounts of one machine: else the doctor's disagreement is our mistake."""
+    """The two accounts within one snapshot agree: a disagreement is a mistake of the snapshot."""
     known = machine(name)
-    tree, matrix = known.know(pci.tree), known.know(nvidia_topo.topo_m)
-    at = nvidia_topo.named(known, matrix)
+    tree, matrix = known.know(pci.tree), known.know(nvidia_topo.topology_matrix)
+    at = nvidia_topo.addresses(known, matrix)
     pairs = [pair for pair in matrix.cells if not matrix.cells[pair].startswith("NV")]
     assert pairs
     for a, b in pairs:
@@ -210,13 +219,55 @@ def test_a_machine_is_judged_as_one_who_knows_it_would(row: str) -> None:
     assert (found.best.name, found.exit_code) == (best, int(code))
 
 
+APPROVED = Path(__file__).with_name("approved")
+GOALS: dict[str, list[Goal]] = {}
+for row in ROWS:
+    GOALS.setdefault(row.split()[0], []).append(Goal(row.split()[1]))
+
+
+def short(found: Diagnosis) -> str:
+    """Return verdict, exit code, best data path, and one line for each finding that is not ok."""
+    best = found.best.name if found.best is not None else "none"
+    lines = [f"{found.goal}: {found.verdict}, exit code {found.exit_code}, best data path {best}"]
+    subjects: dict[str, list[str]] = {}
+    for one in found.findings:
+        if one.verdict in (Verdict.FAIL, Verdict.WARN, Verdict.CANNOT_TELL):
+            needed = f" (needed: {one.needed})" if one.needed else ""
+            line = f"  {one.verdict}: {one.side} {one.check}: {one.found}{needed}"
+            subjects.setdefault(line, []).append(one.subject)
+    lines += [f"{line}{_of(names)}" for line, names in subjects.items()]
+    for verdict in (Verdict.OK, Verdict.NOT_APPLICABLE):
+        names = sorted({one.check for one in found.findings if one.verdict is verdict})
+        words = f"  {verdict}: {', '.join(names) or 'none'}"
+        lines += textwrap.wrap(words, 100, subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join(lines) + "\n"
+
+
+def _of(subjects: list[str]) -> str:
+    named = [subject for subject in subjects if subject]
+    more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+    return f" [{named[0]}{more}]" if named else ""
+
+
+@pytest.mark.parametrize("names", GOALS)
+def test_what_the_doctor_says_of_a_machine_is_approved(
+    names: str, request: pytest.FixtureRequest
+) -> None:
+    texts = [short(diagnose(sides(names), goal=goal)) for goal in GOALS[names]]
+    compare(APPROVED / f"{names}.txt", "\n".join(texts), request)
+
+
+def test_each_approved_text_is_of_a_machine() -> None:
+    assert {path.stem for path in APPROVED.glob("*")} == set(GOALS)
+
+
 def under_pseudonyms(names: str) -> list[Machine]:
-    """As a recording would have them: one word for both sides."""
+    """Return the machines of a recording, redacted with the same word on both sides."""
     found = []
     for name in names.split("+"):
-        known = load(MACHINE_FOLDER / f"{name}.snap")
-        hidden = Pseudonyms("a word").all(known.readings)
-        found.append(Machine(Recorded(msgspec.structs.replace(known, readings=hidden)), name))
+        known = load(snapshot_file(name))
+        hidden = Redactor("a word").redact(known.readings)
+        found.append(Machine(RecordedReader(msgspec.structs.replace(known, readings=hidden)), name))
     return found
 
 
@@ -232,11 +283,11 @@ def test_pseudonyms_change_no_verdict(row: str) -> None:
     assert plain.ways == hidden.ways
 
 
-class Asked(Recorded):
-    """Keeps what was asked for in vain."""
+class Asked(RecordedReader):
+    """Keeps the keys that are not in the snapshot."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(load(MACHINE_FOLDER / f"{name}.snap"))
+        super().__init__(load(snapshot_file(name)))
         self.lacks: set[str] = set()
 
     def read(self, key: str) -> Reading:
@@ -245,11 +296,11 @@ class Asked(Recorded):
         return super().read(key)
 
 
-@pytest.mark.parametrize("name", sorted(MACHINES))
+@pytest.mark.parametrize("name", SYNTHETIC)
 def test_a_machine_has_every_file_that_checks_ask_for(name: str) -> None:
     known = Asked(name)
     for goal in Goal:
         diagnose([Machine(known, name)], goal=goal)
     allowed = [line.strip() for line in MAY_LACK.strip().splitlines()]
     lacks = {key for key in known.lacks if not any(re.fullmatch(one, key) for one in allowed)}
-    assert lacks == set(), "to be written by tests/doctor/making, or to be listed in MAY_LACK"
+    assert lacks == set(), "add it to synthetic_machines, or to MAY_LACK"

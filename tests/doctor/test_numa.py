@@ -7,7 +7,7 @@ from support.doctor.machines import judge, machine
 from support.doctor.pci import BARE, dpu, gpu, sysfs
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.machine import Machine
 
 NODES = {

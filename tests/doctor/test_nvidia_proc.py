@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from support.doctor.gpus import CLOSED, MODULES, OPEN
 from support.doctor.machines import machine
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts.nvidia_proc import (
     Driver,
-    colons,
     driver,
     information,
+    key_values,
     modules,
     read_modules,
     read_version,
@@ -103,7 +103,7 @@ def test_no_text_is_too_odd(text: str) -> None:
     assert version == "" or version_key(version)
     for name, module in read_modules(text).items():
         assert name == module.name
-    assert all(colons(text))
+    assert all(key_values(text))
     registry(text)
 
 

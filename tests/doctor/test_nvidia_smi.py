@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.doctor.gpus import smi as output
 from support.doctor.machines import machine
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts.nvidia_smi import pci_address, read_smi, smi
 
 # Short forms after public outputs: netdata/netdata#4892 (410), NVIDIA/nvidia-docker#954 (396),
@@ -77,13 +77,13 @@ def test_an_output_of_driver_396_is_read() -> None:
     assert (found.driver, found.cuda, found.trouble) == ("396.54", "", "")
     (gpu,) = found.gpus
     assert gpu.address == "0000:01:00.0"
-    assert gpu.said("Product Name") == "GeForce GTX 1080"
+    assert gpu.value("Product Name") == "GeForce GTX 1080"
     assert gpu.flag("Persistence Mode") is False
     assert gpu.size("BAR1 Memory Usage/Total") == 256 << 20
     assert gpu.size("BAR1 Memory Usage/Free") == 250 << 20
     assert gpu.size("FB Memory Usage/Total") == 8119 << 20
-    assert gpu.said("PCI/GPU Link Info/PCIe Generation/Max") == "3"
-    assert gpu.said("Driver Model/Current") == ""
+    assert gpu.value("PCI/GPU Link Info/PCIe Generation/Max") == "3"
+    assert gpu.value("Driver Model/Current") == ""
 
 
 def test_an_output_of_driver_580_on_a_dgx_spark_has_no_bar1_and_a_domain() -> None:
@@ -91,15 +91,15 @@ def test_an_output_of_driver_580_on_a_dgx_spark_has_no_bar1_and_a_domain() -> No
     assert gpu.address == "000f:01:00.0"
     assert gpu.size("BAR1 Memory Usage/Total") is None
     assert gpu.size("FB Memory Usage/Total") is None
-    assert gpu.said("Display Mode") == gpu.said("FB Memory Usage/Used") == ""
-    assert gpu.said("Addressing Mode") == "ATS"
+    assert gpu.value("Display Mode") == gpu.value("FB Memory Usage/Used") == ""
+    assert gpu.value("Addressing Mode") == "ATS"
 
 
 def test_several_gpus_keep_their_order_and_their_own_values() -> None:
     text = output(addresses=("00000000:17:00.0", "00000000:CA:00.0"), driver="550.54.15")
     found = read_smi(text)
     assert [gpu.address for gpu in found.gpus] == ["0000:17:00.0", "0000:ca:00.0"]
-    assert len({gpu.said("GPU UUID") for gpu in found.gpus}) == 2
+    assert len({gpu.value("GPU UUID") for gpu in found.gpus}) == 2
     assert found.driver == "550.54.15"
 
 
@@ -140,7 +140,7 @@ def test_several_gpus_keep_their_order_and_their_own_values() -> None:
 def test_each_way_to_fail_is_told_apart(text: str, code: int, trouble: str) -> None:
     found = smi(machine({"run nvidia-smi -q": Reading(text=text, code=code)}))
     assert (found.trouble, found.gpus) == (trouble, ())
-    assert found.why == (text.splitlines()[0] if text else "nvidia-smi said nothing")
+    assert found.why == (text.splitlines()[0] if text else "nvidia-smi printed nothing")
 
 
 def test_what_it_says_on_standard_error_counts() -> None:
@@ -177,7 +177,7 @@ def test_no_text_is_too_odd(text: str) -> None:
     assert bool(found.gpus) != bool(found.trouble)
     for gpu in found.gpus:
         for path in gpu.fields:
-            assert gpu.said(path) == gpu.said(path).strip()
+            assert gpu.value(path) == gpu.value(path).strip()
             gpu.size(path), gpu.flag(path)
 
 

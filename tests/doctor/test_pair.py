@@ -9,7 +9,7 @@ from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Verdict, finding, registry
 from dgkit.doctor.checks import pair
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
@@ -65,7 +65,7 @@ def test_a_dpu_that_does_not_see_the_host_fails() -> None:
 
 def modes(address: str, engine: int) -> dict[str, object]:
     values = {"INTERNAL_CPU_MODEL": 1, "INTERNAL_CPU_OFFLOAD_ENGINE": engine}
-    return asked(bluefield.ASKED, table(values), address)
+    return asked(bluefield.QUERIED, table(values), address)
 
 
 def test_sides_that_tell_different_modes_are_not_one_card_now() -> None:

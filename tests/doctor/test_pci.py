@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.doctor.machines import machine
 from support.doctor.pci import FOLDER, Dev, config, dpu, gpu, nic, sysfs
 
-from dgkit.doctor.collect.reading import Fault, Reading
+from dgkit.doctor.collect.reader import Fault, Reading
 from dgkit.doctor.facts import pci
 from dgkit.doctor.facts.pci import PciTree
 
@@ -229,4 +229,4 @@ def test_lists_of_the_kernel_are_read_as_it_writes_them(wanted: set[int]) -> Non
         else:
             runs.append([one])
     text = ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
-    assert pci.numbers(f"{text}\n") == tuple(sorted(wanted))
+    assert pci.parse_list(f"{text}\n") == tuple(sorted(wanted))

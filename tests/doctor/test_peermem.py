@@ -7,7 +7,7 @@ from support.doctor.gpus import CLOSED, MODULES, NO_MODULE, h200, smi, with_gpu
 from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.machine import Machine
 

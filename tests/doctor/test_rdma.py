@@ -6,7 +6,7 @@ import pytest
 from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import rdma
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
@@ -114,7 +114,7 @@ def test_soft_roce_is_told_of_with_an_interface_that_is_there() -> None:
 
 def test_a_virtual_machine_has_its_nic_passed_through() -> None:
     guest = {"text /proc/cpuinfo": "flags\t\t: fpu hypervisor\n"}
-    assert "passed through" in one("rdma-devices", guest).remedy[0]
+    assert "through to this virtual machine" in one("rdma-devices", guest).remedy[0]
 
 
 def test_an_infiniband_port_that_is_down_may_lack_its_subnet_manager() -> None:

@@ -8,20 +8,19 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from doctor import snapshots
 
 from dgkit.doctor import Verdict, diagnose
-from dgkit.doctor.collect.reader import Reader
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.data_path_specs import PLANS
-from dgkit.doctor.diagnosis import read_everything
+from dgkit.doctor.collect.reader import Reader, Reading
+from dgkit.doctor.collect.snapshot import RecordedReader, load
+from dgkit.doctor.data_path_specs import DATA_PATH_SPECS
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
 from dgkit.doctor.registry import FAMILIES, check, checks, named
+from dgkit.doctor.runner import read_everything
 
 HERE = Path(__file__).parent
-MACHINES = sorted((HERE / "machines").glob("*.snap"), key=lambda path: path.name)
 # The names that errors, documents and people's scripts use.
 NAMES = {
     *("dgkit-core", "dgkit-providers", "dgkit-extras"),
@@ -65,7 +64,7 @@ def test_checks_are_found_by_name_and_by_family_and_unknown_ones_are_refused() -
     assert [one.name for one in named(["iommu"])] == ["iommu"]
     assert [one.name for one in named(["limits"])] == ["memlock", "page-size", "open-files"]
     assert [one.name for one in named(["IOMMU"])] == ["iommu"]
-    with pytest.raises(ValueError, match=r"no check 'nothing'; `dgkit doctor --list` has all"):
+    with pytest.raises(ValueError, match=r"no check 'nothing'; `dgkit doctor --list` lists all"):
         list(named(["nothing"]))
     with pytest.raises(ValueError, match=r"did you mean limits\?"):
         list(named(["limit"]))
@@ -73,26 +72,26 @@ def test_checks_are_found_by_name_and_by_family_and_unknown_ones_are_refused() -
 
 def test_two_checks_of_one_name_are_refused() -> None:
     def other(case: Case) -> Iterator[Finding]:
-        """Is it another?"""
         return iter([])
 
     with pytest.raises(ValueError, match="two checks called iommu"):
-        check("iommu", "IOMMU")(other)
+        check("iommu", "IOMMU", asks="Is it another?")(other)
     assert [one.judge for one in named(["iommu"])] != [other]
 
 
-def test_each_way_rests_on_checks_that_are_asked_for_its_goal() -> None:
-    known = {one.name: one for one in checks()}
-    for plan in PLANS:
-        rests = {*plan.needs, *plan.wants, *(name for one in plan.either for name in one)}
-        rests |= {one.checks[0] for one in plan.things}
-        assert rests <= set(known), plan.name
-        for goal in plan.serves:
-            assert not [name for name in sorted(rests) if goal not in known[name].goals], plan.name
+def test_each_data_path_depends_on_checks_that_count_for_its_goal() -> None:
+    known = {check.name: check for check in checks()}
+    for spec in DATA_PATH_SPECS:
+        depends = {*spec.required, *spec.assumed, *(n for names in spec.alternatives for n in names)}
+        depends |= {kind.checks[0] for kind in spec.devices}
+        assert depends <= set(known), spec.name
+        for goal in spec.serves:
+            wrong = [name for name in sorted(depends) if goal not in known[name].goals]
+            assert not wrong, spec.name
 
 
 def machine(path: Path) -> Machine:
-    return Machine(Recorded(load(path)), path.name)
+    return Machine(RecordedReader(load(path)), path.name)
 
 
 @cache
@@ -102,10 +101,9 @@ def said(path: Path) -> tuple[Finding, ...]:
     return tuple(finding for goal in Goal for finding in diagnose([one], goal=goal).findings)
 
 
-@pytest.fixture(params=MACHINES, ids=lambda path: path.stem)
+@pytest.fixture(params=snapshots.NAMES)
 def path(request: pytest.FixtureRequest) -> Path:
-    found: Path = request.param
-    return found
+    return snapshots.snapshot_file(request.param)
 
 
 def test_no_check_fails_on_a_machine(path: Path) -> None:
@@ -139,7 +137,7 @@ class Seen(Reader):
     """Notes what is looked for in a recorded machine."""
 
     def __init__(self, path: Path) -> None:
-        self._from, self.keys = Recorded(load(path)), set[str]()
+        self._from, self.keys = RecordedReader(load(path)), set[str]()
 
     def read(self, key: str) -> Reading:
         self.keys.add(key)

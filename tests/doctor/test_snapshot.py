@@ -1,4 +1,4 @@
-"""A machine in a file: what stands in it, and what a file that is none is told."""
+"""Snapshot files: their content, and the errors of invalid files."""
 
 import datetime
 import gzip
@@ -9,20 +9,22 @@ from typing import Any
 
 import msgspec
 import pytest
+from doctor.snapshots import NAMES, snapshot_file
 from hypothesis import given
 from hypothesis import strategies as st
 from support.doctor.machines import machine
 
 import dgkit
 from dgkit.doctor import Goal, diagnose
-from dgkit.doctor.collect.live import ASKED
-from dgkit.doctor.collect.reading import Fault, Reading
-from dgkit.doctor.collect.snapshot import Recorded, Snapshot, load, record
-from dgkit.doctor.diagnosis import here
+from dgkit.doctor.collect.live import QUERIES
+from dgkit.doctor.collect.reader import Fault, Reading
+from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot, load
 from dgkit.doctor.facts.nvidia_proc import read_modules
 from dgkit.doctor.facts.nvidia_smi import read_smi
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.redact.filter import kept
+from dgkit.doctor.record import record
+from dgkit.doctor.redact.filter import filter_reading
+from dgkit.doctor.runner import live_machine
 
 TELLING = ["text /proc/cmdline", "text /proc/cpuinfo", "text /proc/1/cgroup", "names /dev"]
 TELLING += ["text /proc/self/status"]
@@ -30,14 +32,19 @@ TELLING += ["text /proc/self/status"]
 
 @pytest.fixture(scope="module")
 def live() -> Machine:
-    with here() as machine:
+    with live_machine() as machine:
         machine.read.together(TELLING)
         record(machine)  # all is read once, before the time is over
         yield machine
 
 
-MACHINES = sorted((Path(__file__).parent / "machines").glob("*.snap"))
 PLAIN = {"format": "dgkit snapshot", "version": 1, "source": "synthetic: a test", "readings": {}}
+
+
+def filtered(readings: dict[str, Reading]) -> dict[str, Reading]:
+    """Return the readings as a recording keeps them."""
+    kept = {key: filter_reading(key, reading) for key, reading in readings.items()}
+    return {key: reading for key, reading in kept.items() if reading is not None}
 
 
 def _written(folder: Path, what: object) -> Path:
@@ -51,14 +58,14 @@ def test_a_recording_says_when_and_by_what_it_was_made(live: Machine) -> None:
     assert made.source == "recorded"
     assert made.dgkit == dgkit.__version__
     assert datetime.date.fromisoformat(made.taken) <= datetime.date.today()
-    assert {f"ask {what}" for what in ASKED} <= set(made.readings)
+    assert {f"ask {what}" for what in QUERIES} <= set(made.readings)
 
 
 @pytest.mark.parametrize("goal", Goal)
 def test_judged_from_the_file_is_as_judged_live(live: Machine, goal: Goal, tmp_path: Path) -> None:
     path = tmp_path / "this.snap"
     record(live).save(path)
-    again = Machine(Recorded(load(path)), live.name)
+    again = Machine(RecordedReader(load(path)), live.name)
     here_and_now, from_file = (diagnose([one], goal=goal) for one in (live, again))
     assert from_file.findings == here_and_now.findings
     assert from_file.ways == here_and_now.ways
@@ -82,11 +89,11 @@ def test_what_tells_much_and_is_never_looked_at_is_not_recorded(live: Machine) -
 
 
 def test_a_recording_knows_what_it_did_not_look_at() -> None:
-    real = Recorded(Snapshot(source="recorded", dgkit="0.1.0", readings={}))
+    real = RecordedReader(Snapshot(source="recorded", dgkit="0.1.0", readings={}))
     assert real.text("/etc/x") == Reading(
-        fault="unrecorded", why="dgkit 0.1.0 did not look at /etc/x"
+        fault="unrecorded", why="dgkit 0.1.0 did not record /etc/x"
     )
-    made = Recorded(Snapshot(source="synthetic: a test", otherwise="absent", readings={}))
+    made = RecordedReader(Snapshot(source="synthetic: a test", otherwise="absent", readings={}))
     assert made.text("/etc/x").absent
 
 
@@ -139,17 +146,17 @@ def test_a_file_that_was_cut_is_named(tmp_path_factory: Any, data: st.DataObject
         ({"version": 2}, "version 2; this dgkit reads"),
         ({"version": 2, "readings": []}, "version 2; this dgkit reads"),
         ({"format": "something"}, "format 'something'"),
-        ({"version": "1"}, "no snapshot"),
-        ({"readings": []}, "no snapshot"),
-        ({"readings": {"text /a": "b"}}, "no snapshot"),
-        ({"readings": {"text /a": {"text": 1}}}, "no snapshot"),
-        ({"readings": {"text /a": {"fault": "gone"}}}, "no snapshot"),
-        ({"readings": {"raw /a": {"raw": "no base 64!"}}}, "no snapshot"),
-        ({"readings": {"ask uname": {"data": "Linux"}}}, "no snapshot"),
-        ({"readings": {"ask memlock": {"data": {"soft": "much"}}}}, "no snapshot"),
-        ({"readings": {"ask page-size": {"data": 10**400}}}, "no snapshot"),
-        ({"readings": {"ask open-files": {"data": {"soft": -1}}}}, "no snapshot"),
-        ({"otherwise": "fine"}, "no snapshot"),
+        ({"version": "1"}, "is not a snapshot"),
+        ({"readings": []}, "is not a snapshot"),
+        ({"readings": {"text /a": "b"}}, "is not a snapshot"),
+        ({"readings": {"text /a": {"text": 1}}}, "is not a snapshot"),
+        ({"readings": {"text /a": {"fault": "gone"}}}, "is not a snapshot"),
+        ({"readings": {"raw /a": {"raw": "no base 64!"}}}, "is not a snapshot"),
+        ({"readings": {"ask uname": {"data": "Linux"}}}, "is not a snapshot"),
+        ({"readings": {"ask memlock": {"data": {"soft": "much"}}}}, "is not a snapshot"),
+        ({"readings": {"ask page-size": {"data": 10**400}}}, "is not a snapshot"),
+        ({"readings": {"ask open-files": {"data": {"soft": -1}}}}, "is not a snapshot"),
+        ({"otherwise": "fine"}, "is not a snapshot"),
     ],
 )
 def test_a_file_that_is_not_as_it_should_be_is_told_why(
@@ -162,15 +169,15 @@ def test_a_file_that_is_not_as_it_should_be_is_told_why(
 
 
 def test_folders_packed_deep_and_huge_files_are_told_why(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is a folder"):
+    with pytest.raises(ValueError, match="is a directory"):
         load(tmp_path)
     with pytest.raises(ValueError, match="gunzip it first"):
         load(_written(tmp_path, gzip.compress(json.dumps(PLAIN).encode())))
-    with pytest.raises(ValueError, match="no snapshot"):
+    with pytest.raises(ValueError, match="is not a snapshot"):
         load(_written(tmp_path, b'{"readings":' + b"[" * 100_000))
     with (tmp_path / "huge.snap").open("wb") as file:
         file.truncate((64 << 20) + 1)
-    with pytest.raises(ValueError, match="larger than any snapshot"):
+    with pytest.raises(ValueError, match="larger than the limit of a snapshot"):
         load(tmp_path / "huge.snap")
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nothing.snap")
@@ -193,7 +200,7 @@ GPU 00000000:65:00.0
     Product Name                          : NVIDIA H100
     Processes                             : None
 """
-TELLS = {
+VERBOSE = {
     "run nvidia-smi -q": Reading(text=SMI),
     "text /proc/1/cgroup": Reading(text="0::/kubepods/burstable/pod2cd5e8c2-1111/3f4e\n"),
     "text /proc/driver/nvidia/version": Reading(text="NVRM version: 580.1  (bobby@buildbox)\n"),
@@ -208,15 +215,15 @@ TELLS = {
 
 
 def test_a_recording_keeps_of_a_reading_what_checks_use() -> None:
-    made = {key: one for key, was in TELLS.items() if (one := kept(key, was)) is not None}
+    made = filtered(VERBOSE)
     text = msgspec.json.encode(made).decode()
     assert not re.search("bobby|secret|hunter2|ffffc04|pod2cd|buildbox|0123456789ab|3f4e", text)
-    now, before = (read_smi(one["run nvidia-smi -q"].text) for one in (made, TELLS))
-    assert [one.said("Product Name") for one in now.gpus] == ["NVIDIA H100"] * 2
+    now, before = (read_smi(one["run nvidia-smi -q"].text) for one in (made, VERBOSE))
+    assert [one.value("Product Name") for one in now.gpus] == ["NVIDIA H100"] * 2
     assert [one.address for one in now.gpus] == [one.address for one in before.gpus]
     assert made["text /proc/modules"].text == "nvidia 99 5 nvidia_uvm, Live\n"
     assert read_modules(made["text /proc/modules"].text) == read_modules(
-        TELLS["text /proc/modules"].text
+        VERBOSE["text /proc/modules"].text
     )
     assert made["names /usr/local"].names == ("cuda", "cuda-13.0")
     assert made["names /sys/class/net"].names == ("p0", "tmfifo_net0")
@@ -226,16 +233,15 @@ def test_a_recording_keeps_of_a_reading_what_checks_use() -> None:
 
 @given(st.text() | st.text("P Processes:\n\t G", max_size=60))
 def test_what_is_kept_of_any_text_is_a_text(text: str) -> None:
-    for key in TELLS:
+    for key in VERBOSE:
         if key != "text /sys/class/net/tap-bobby/phys_port_name":
-            assert kept(key, Reading(text=text, names=(text,))) is not None
+            assert filter_reading(key, Reading(text=text, names=(text,))) is not None
 
 
 @pytest.mark.parametrize("goal", Goal)
-@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
-def test_what_is_kept_changes_no_verdict(path: Path, goal: Goal) -> None:
-    found = load(path)
-    made = {key: one for key, was in found.readings.items() if (one := kept(key, was)) is not None}
-    short = msgspec.structs.replace(found, readings=made)
-    whole, less = (diagnose([Machine(Recorded(one))], goal=goal) for one in (found, short))
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_kept_changes_no_verdict(name: str, goal: Goal) -> None:
+    found = load(snapshot_file(name))
+    short = msgspec.structs.replace(found, readings=filtered(found.readings))
+    whole, less = (diagnose([Machine(RecordedReader(one))], goal=goal) for one in (found, short))
     assert less.findings == whole.findings

@@ -276,4 +276,4 @@ def test_the_forums_question_is_answered_for_each_class(near: Near) -> None:
 
 def test_the_forums_question_is_left_open_where_the_path_is_not_sure() -> None:
     way = topology.Path("a", "b", Near.SYS, (), (), (), why="the system names no NUMA node for a")
-    assert topology.one_bridge(way).startswith("It cannot be told")
+    assert topology.one_bridge(way).startswith("Whether they are is unknown")

@@ -8,7 +8,7 @@ from support.doctor.machines import machine
 from support.doctor.pci import BARE, GUEST, Dev, dpu, gpu, nic, sysfs
 
 from dgkit.doctor import Finding, Goal, Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import pairs
 from dgkit.doctor.facts.topology import Near
 from dgkit.doctor.machine import Machine
@@ -101,7 +101,7 @@ PARAMS = "text /proc/driver/nvidia/params"
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [("", "holds unfit"), ("0", "holds unfit"), ("1", "Override=1")]
+    ("value", "said"), [("", "considers unsuitable"), ("0", "considers unsuitable"), ("1", "Override=1")]
 )
 @pytest.mark.parametrize("near", ["PHB", "NODE", "SYS"])
 def test_two_that_no_switch_joins_are_told_of_the_drivers_own_test(
@@ -216,7 +216,7 @@ def test_gpus_that_are_as_near_to_several_nics_share_them_out() -> None:
     devices = [gpu(f"pci0000:10/0000:10:0{at}.0/0000:1{at}:00.0") for at in range(1, 3)]
     devices += [nic(f"pci0000:10/0000:10:0{at}.0/0000:1{at}:00.0") for at in range(3, 5)]
     found = pairs.pairs(box(*devices), Goal.RDMA)
-    assert [one.other.address for one in found] == ["0000:13:00.0", "0000:14:00.0"]
+    assert [one.peer.address for one in found] == ["0000:13:00.0", "0000:14:00.0"]
 
 
 def test_pairs_are_worked_out_once_for_all_checks() -> None:
@@ -240,13 +240,13 @@ def test_ports_of_one_card_are_one_partner_and_virtual_functions_none() -> None:
     virtual = [f"{card}2", f"{card[:-3]}01.0"]  # the ninth function of a card has the next slot
     devices = [nic(f"{card}0"), nic(f"{card}1")]
     devices += [nic(one, ids="15B3:101E", links=links) for one in virtual]
-    assert len(pairs.others(box(GPU, *devices), Goal.RDMA)) == 1
+    assert len(pairs.peers(box(GPU, *devices), Goal.RDMA)) == 1
 
 
 def test_a_virtual_function_alone_is_a_partner() -> None:
     """As in a container or a virtual machine that was given one."""
     virtual = nic(PLACES["PIX"], ids="15B3:101E", links={"physfn": "/sys/devices/x/0000:99:00.0"})
-    assert len(pairs.others(box(GPU, virtual), Goal.RDMA)) == 1
+    assert len(pairs.peers(box(GPU, virtual), Goal.RDMA)) == 1
 
 
 MATRIX = "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \t{0}\t0-23\nNIC0\t{0}\t X \t\n\nNIC Legend:\n\n"
@@ -272,7 +272,7 @@ def test_nvidia_smi_that_says_the_same_is_fine(near: str) -> None:
 def test_nvidia_smi_that_says_otherwise_is_told_with_the_pair() -> None:
     (found,) = judge("topology-nvidia-smi", with_smi("PHB", "SYS"))
     assert found.verdict is Verdict.WARN
-    assert "SYS, by sysfs PHB" in found.why
+    assert "SYS, in sysfs PHB" in found.why
 
 
 def test_a_path_that_is_not_sure_is_not_compared() -> None:

@@ -4,7 +4,7 @@ import pytest
 from support.doctor.machines import machine
 
 from dgkit.doctor import Verdict, finding
-from dgkit.doctor.data_paths import Way
+from dgkit.doctor.data_paths import DataPath
 from dgkit.doctor.diagnosis import Diagnosis
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
@@ -13,13 +13,13 @@ from dgkit.doctor.machine import Case
 HOST = machine({}, name="host.snap")
 
 
-def made(ways: list[Way], *findings: Finding) -> Diagnosis:
+def made(ways: list[DataPath], *findings: Finding) -> Diagnosis:
     case = Case(HOST, Goal.ARM_DMA, host=HOST)
     return Diagnosis(case=case, findings=findings, ways=tuple(ways), chosen="", took_s=0.0)
 
 
-def way(name: str, verdict: Verdict, *blocked: str, serves: bool = True) -> Way:
-    return Way(
+def way(name: str, verdict: Verdict, *blocked: str, serves: bool = True) -> DataPath:
+    return DataPath(
         name=name, title=name.upper(), what=".", serves=serves, verdict=verdict,
         why="There is none.", blocked_by=blocked,
     )  # fmt: skip
@@ -27,8 +27,8 @@ def way(name: str, verdict: Verdict, *blocked: str, serves: bool = True) -> Way:
 
 def test_a_failure_that_blocks_only_the_better_of_two_ways_is_a_warning() -> None:
     shut, works = way("dmabuf", Verdict.FAIL, "flavour"), way("peermem", Verdict.OK)
-    flavour = finding.named(finding.fail("closed"), check="flavour", title="", side="host")
-    other = finding.named(finding.fail("x"), check="memlock", title="", side="host")
+    flavour = finding.attribute(finding.fail("closed"), check="flavour", title="", side="host")
+    other = finding.attribute(finding.fail("x"), check="memlock", title="", side="host")
     assert made([shut, works], flavour).verdict is Verdict.WARN
     assert made([shut, works], flavour).exit_code == 5
     assert made([shut, works], flavour, other).verdict is Verdict.FAIL
@@ -37,17 +37,17 @@ def test_a_failure_that_blocks_only_the_better_of_two_ways_is_a_warning() -> Non
 
 
 def test_what_blocks_a_way_that_the_goal_does_not_ask_for_is_a_warning() -> None:
-    memlock = finding.named(finding.fail("8 MiB"), check="memlock", title="", side="host")
+    memlock = finding.attribute(finding.fail("8 MiB"), check="memlock", title="", side="host")
     ways = [way("dmabuf", Verdict.OK), way("host", Verdict.FAIL, "memlock", serves=False)]
     assert made(ways, memlock).verdict is Verdict.WARN
 
 
 def test_where_nobody_knows_whether_a_way_works_the_goal_cannot_be_told() -> None:
     ways = [way("dmabuf", Verdict.CANNOT_TELL), way("host", Verdict.OK, serves=False)]
-    fine = finding.named(finding.warn("fine"), check="link", title="", side="dpu")
+    fine = finding.attribute(finding.warn("fine"), check="link", title="", side="dpu")
     assert made(ways, fine).verdict is Verdict.CANNOT_TELL
     assert made(ways, fine).exit_code == 6
-    other = finding.named(finding.fail("x"), check="page-size", title="", side="host")
+    other = finding.attribute(finding.fail("x"), check="page-size", title="", side="host")
     assert made(ways, other).verdict is Verdict.FAIL
 
 
@@ -84,11 +84,11 @@ def test_the_best_way_is_the_first_that_works_be_it_slower() -> None:
             [way("a", Verdict.CANNOT_TELL), way("b", Verdict.WARN)],
             "B works, but slower; whether A does cannot be told (There is none).",
         ),
-        ([way("a", Verdict.FAIL, "x")], "No way of moving bytes works."),
+        ([way("a", Verdict.FAIL, "x")], "No data path works."),
     ],
 )
 def test_the_summary_names_the_best_way_and_what_blocks_a_better_one(
-    ways: list[Way], sentence: str
+    ways: list[DataPath], sentence: str
 ) -> None:
     assert made(ways).summary() == sentence
 

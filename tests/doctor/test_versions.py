@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.doctor.machines import machine
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts import versions
 from dgkit.doctor.facts.versions import Version, version
 

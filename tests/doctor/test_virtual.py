@@ -9,7 +9,7 @@ from support.doctor import pci
 from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Finding, Verdict
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts.virtual import container, virtual
 from dgkit.doctor.goals import Goal
 

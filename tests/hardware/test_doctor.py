@@ -5,7 +5,7 @@ import pytest
 import dgkit
 from dgkit import memory
 from dgkit.doctor import Verdict
-from dgkit.doctor.diagnosis import read_everything
+from dgkit.doctor.runner import read_everything
 
 pytestmark = pytest.mark.gpu
 
@@ -73,7 +73,7 @@ def test_the_gpu_that_works_for_dgkit_works_for_the_doctor(found):
 def test_every_gpu_of_the_machine_is_in_the_tree():
     from dgkit.doctor.facts import pci
 
-    with dgkit.doctor.diagnosis.here() as machine:
+    with dgkit.doctor.runner.live_machine() as machine:
         tree = machine.know(pci.tree)
         assert {gpu.pci for gpu in memory.gpus()} <= set(tree.devices)
         read_everything(machine)

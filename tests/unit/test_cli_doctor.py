@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from doctor.snapshots import snapshot_file
 from support.doctor.machines import UNAME, machine
 from support.processes import cli
 from support.processes.waiting import until
@@ -25,6 +26,7 @@ from dgkit.doctor.registry import FAMILIES, checks
 
 GOALS = {str(goal) for goal in Goal}
 ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "dgkit" / "doctor" / "README.md"
 OLD = {**UNAME, "release": "5.15.0-91-generic"}
 
 
@@ -53,8 +55,7 @@ def test_a_recording_says_when_and_by_which_dgkit_it_was_made(tmp_path, capsys):
 
 def test_a_failure_that_only_blocks_another_way_is_a_warning(capsys):
     """As --help and README say of exit code 5."""
-    machines = ROOT / "tests" / "doctor" / "machines"
-    code = main(["doctor", "--json", "--from", str(machines / "peermem-fallback.snap")])
+    code = main(["doctor", "--json", "--from", str(snapshot_file("peermem-fallback"))])
     told = json.loads(capsys.readouterr().out)
     assert "fail" in {one["verdict"] for one in told["findings"] + told["ways"]}
     assert code == 5
@@ -91,13 +92,13 @@ def test_where_the_goal_asks_for_none_of_the_checks_named_another_one_is_taken(o
     main(["doctor", "kernel-version", "--from", str(old)])
     out = capsys.readouterr().out
     assert out.splitlines()[1].startswith("arm-dma: ")
-    assert "laptop asks for none of these checks" in " ".join(out.split())
+    assert "laptop needs none of these checks" in " ".join(out.split())
 
 
 def test_a_check_that_a_chosen_goal_does_not_ask_for_says_which_goals_do(old, capsys):
     assert main(["doctor", "bar1-size", "--goal", "laptop", "--from", str(old)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "laptop does not ask for it; try: --goal arm-dma, rdma, gpunetio" in out
+    assert "laptop does not need it; try: --goal arm-dma, rdma, gpunetio" in out
     assert "n.a.." not in out
 
 
@@ -203,11 +204,10 @@ def test_ctrl_c_ends_at_once_and_leaves_no_child(tmp_path):
         "import sys, threading, dgkit.cli\n"
         "from dgkit.doctor import registry, finding\n"
         "def hangs(case):\n"
-        "    'Does it hang?'\n"
         "    case.machine.read.run('sh', '-c', 'echo $$ >' + sys.argv[1] + '; exec sleep 60')\n"
         "    yield finding.ok('no')\n"
         "hangs.__module__ = 'dgkit.doctor.checks.kernel'\n"
-        "registry.check('hangs', 'A test')(hangs)\n"
+        "registry.check('hangs', 'A test', asks='Does it hang?')(hangs)\n"
         "sys.exit(dgkit.cli.main(['doctor', 'hangs']))\n"
     )
     mark = tmp_path / "child"
@@ -261,7 +261,7 @@ def test_the_function_says_what_is_wrong_with_its_arguments(wrong, words, old):
 @pytest.mark.parametrize("none", [[], ()])
 def test_no_file_at_all_is_not_this_machine(none):
     """As of a pattern that matched nothing."""
-    with pytest.raises(ValueError, match="no file in snapshots"):
+    with pytest.raises(ValueError, match="snapshots is empty"):
         dgkit.doctor(snapshots=none)
 
 
@@ -271,8 +271,8 @@ def test_a_size_is_a_whole_number(old):
 
 
 def test_the_example_of_the_readme_is_what_the_command_prints(monkeypatch, capsys):
-    """But for how many findings there are of each verdict."""
-    readme = (ROOT / "dgkit/doctor/README.md").read_text(encoding="utf-8")
+    """Except for the number of findings of each verdict."""
+    readme = README.read_text(encoding="utf-8")
     (example,) = re.findall(r"```text\n\$ dgkit (doctor .*?)```", readme, flags=re.DOTALL)
     command, *shown = example.splitlines()
     monkeypatch.chdir(ROOT)
@@ -285,7 +285,7 @@ def test_the_example_of_the_readme_is_what_the_command_prints(monkeypatch, capsy
 
 
 def test_the_commands_of_the_readme_are_understood(capsys):
-    readme = (ROOT / "dgkit/doctor/README.md").read_text(encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
     lines = re.findall(r"^dgkit (doctor.*?)(?: +#.*)?$", readme, flags=re.MULTILINE)
     assert len(lines) > 7
     for line in lines:

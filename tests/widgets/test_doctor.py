@@ -9,12 +9,12 @@ from support.doctor.panel import DPU, FAR, GPU, large, saved
 from support.jupyter.panels import PanelError, View
 from support.processes.waiting import until
 
-import dgkit.widgets.doctor.diagnosis_task as judging
+import dgkit.widgets.doctor.diagnosis_task as diagnosis_task
 from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.collect.snapshot import load
 from dgkit.doctor.finding import Finding
 from dgkit.widgets.doctor import DoctorPanel
-from dgkit.widgets.doctor.serialize import ENTRIES, described
+from dgkit.widgets.doctor.serialize import MAX_FINDINGS, serialize_diagnosis
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def panel(tmp_path, view):
 @pytest.fixture
 def held(monkeypatch):
     """The doctor does not answer until it is let go; `held.asked` are the checks it was asked."""
-    go, real = threading.Event(), judging.diagnose
+    go, real = threading.Event(), diagnosis_task.diagnose
 
     def diagnose(machines, **how):
         go.asked.append(list(how.get("only", ())))
@@ -37,7 +37,7 @@ def held(monkeypatch):
         return real(machines, **how)
 
     go.asked = []
-    monkeypatch.setattr(judging, "diagnose", diagnose)
+    monkeypatch.setattr(diagnosis_task, "diagnose", diagnose)
     yield go
     go.set()
 
@@ -119,7 +119,7 @@ def test_run_again_it_reads_the_snapshot_anew(tmp_path, panel):
     saved(tmp_path, {"17/17:01.0/18:00.0": ("nic", 0)})
     panel.ask("check")
     panel.panel.wait(20)
-    assert panel.ask("hello")["picture"]["gpus"] == []
+    assert panel.ask("hello")["topology"]["gpus"] == []
 
 
 def test_a_goal_that_is_chosen_is_judged_for_and_auto_goes_back(panel):
@@ -164,7 +164,7 @@ def test_all_views_hear_the_same(panel):
 def test_a_snapshot_that_is_gone_or_spoiled_is_said_and_what_was_found_stays(tmp_path, panel):
     found, path = panel.panel.diagnosis, tmp_path / "test.snap"
     for spoil, words in (
-        (lambda: path.write_text("{}"), "no snapshot of dgkit doctor"),
+        (lambda: path.write_text("{}"), "is not a snapshot of dgkit doctor"),
         (path.unlink, "No such file"),
     ):
         spoil()
@@ -196,19 +196,19 @@ def test_a_host_and_a_dpu_are_judged_together(tmp_path, view):
     shown = view(DoctorPanel([host, arm]))
     shown.panel.wait(20)
     assert [one["side"] for one in shown.ask("hello")["machines"]] == ["host", "dpu"]
-    assert tuple(shown.ask("hello")["picture"]["pair"]) == (GPU, DPU)
+    assert tuple(shown.ask("hello")["topology"]["pair"]) == (GPU, DPU)
 
 
 def test_the_drawing_begins_with_the_nearest_pair_and_answers_for_each(panel):
-    picture = panel.ask("hello")["picture"]
+    picture = panel.ask("hello")["topology"]
     assert tuple(picture["pair"]) == (GPU, DPU)
     assert picture["near"] == "PIX"
     assert len(picture["gpus"]) == len(picture["nics"]) == 3
     panel.ask("pair", gpu=FAR, nic=DPU)
-    (told,) = panel.of("picture")
-    assert told["picture"]["near"] == "SYS"
-    assert "under one PCIe bridge? They are not" in told["picture"]["answer"]
-    assert tuple(panel.ask("hello")["picture"]["pair"]) == (FAR, DPU)
+    (told,) = panel.of("topology")
+    assert told["topology"]["near"] == "SYS"
+    assert "under one PCIe bridge? They are not" in told["topology"]["answer"]
+    assert tuple(panel.ask("hello")["topology"]["pair"]) == (FAR, DPU)
     assert "SYS" in panel.ask("figures", dark=True)["document"]
 
 
@@ -216,20 +216,20 @@ def test_the_pair_that_was_chosen_stays_after_a_check(panel):
     panel.ask("pair", gpu=FAR, nic=DPU)
     panel.ask("check")
     panel.panel.wait(20)
-    assert tuple(panel.ask("hello")["picture"]["pair"]) == (FAR, DPU)
+    assert tuple(panel.ask("hello")["topology"]["pair"]) == (FAR, DPU)
 
 
 @pytest.mark.parametrize("pair", [(DPU, GPU), (GPU, "0000:ff:00.0"), ("", "")])
 def test_a_pair_that_there_is_not_is_refused(panel, pair):
     with pytest.raises(PanelError, match="a GPU and a NIC"):
         panel.ask("pair", gpu=pair[0], nic=pair[1])
-    assert tuple(panel.ask("hello")["picture"]["pair"]) == (GPU, DPU)
+    assert tuple(panel.ask("hello")["topology"]["pair"]) == (GPU, DPU)
 
 
 def test_without_pci_devices_there_is_no_drawing(tmp_path, view):
     shown = view(DoctorPanel(saved(tmp_path, {})))
     shown.panel.wait(20)
-    assert shown.ask("hello")["picture"] is None
+    assert shown.ask("hello")["topology"] is None
     with pytest.raises(PanelError, match="no drawing"):
         shown.ask("pair", gpu=GPU, nic=DPU)
 
@@ -239,11 +239,11 @@ def test_what_a_view_is_told_is_bounded(tmp_path, view, panel):
     long = Finding(verdict=Verdict.WARN, found="x" * 10_000, remedy=("y" * 10_000,) * 100)
     many = tuple(replace(long, check=str(at)) for at in range(5000))
     huge = replace(found, findings=many)
-    told = described(huge)
-    assert len(told["findings"]) == ENTRIES
-    assert told["left_out"] == 5000 - ENTRIES
+    told = serialize_diagnosis(huge)
+    assert len(told["findings"]) == MAX_FINDINGS
+    assert told["left_out"] == 5000 - MAX_FINDINGS
     assert max(len(one["found"]) for one in told["findings"]) < 2100
-    assert len(json.dumps(described(found))) < 100_000
+    assert len(json.dumps(serialize_diagnosis(found))) < 100_000
     wide = view(DoctorPanel(saved(tmp_path, large())))
     wide.panel.wait(20)
     assert len(wide.ask("figures", dark=False)["document"]) < 200_000
@@ -252,7 +252,7 @@ def test_what_a_view_is_told_is_bounded(tmp_path, view, panel):
 def test_what_is_copied_is_one_line_whatever_the_machine_is_called(panel):
     found = panel.panel.diagnosis
     odd = Finding(verdict=Verdict.FAIL, found="a\x1b[31m", remedy=("ls\nrm -r x",))
-    told = described(type(found)(case=found.case, findings=(odd,), ways=(), chosen="", took_s=0.0))[
+    told = serialize_diagnosis(type(found)(case=found.case, findings=(odd,), ways=(), chosen="", took_s=0.0))[
         "findings"
     ][0]
     assert told["remedy"] == ["ls rm -r x"]

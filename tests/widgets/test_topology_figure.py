@@ -1,23 +1,21 @@
 """The drawing of a PCIe tree: what stands where, which way is coloured, what is said of it."""
 
 import itertools
-from pathlib import Path
 
 import pytest
 from bokeh.models import ColumnDataSource, HoverTool, Legend, MultiLine
+from doctor import snapshots
+from doctor.snapshots import NAMES
 from support.doctor.panel import DPU, FAR, GPU, NIC, SAME_SOCKET, SMALL, large, machine
 
 from dgkit.doctor import Goal
-from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.diagnosis import diagnose
 from dgkit.doctor.facts import pci
 from dgkit.doctor.facts.topology import Near
-from dgkit.doctor.machine import Machine
+from dgkit.doctor.runner import diagnose
 from dgkit.widgets.doctor import topology_figure
 from dgkit.widgets.doctor.topology_drawing import COLOURS, show_topology
-from dgkit.widgets.doctor.topology_model import DEVICES, picture
+from dgkit.widgets.doctor.topology_model import MAX_DEVICES, topology_model
 
-MACHINES = sorted((Path(__file__).parents[1] / "doctor/machines").glob("*.snap"))
 PXB = {
     "17/17:01.0/18:00.0/19:00.0/1a:00.0/1b:00.0/1c:00.0": ("gpu", 0),
     "17/17:01.0/18:00.0/19:01.0/1d:00.0/1e:00.0/1f:00.0": ("nic", 0),
@@ -75,10 +73,10 @@ def test_between_two_sockets_the_way_goes_from_one_to_the_other():
     assert min(tops) < -0.35, "it does not pass through the boxes of other sockets"
 
 
-@pytest.mark.parametrize("path", [None, *MACHINES], ids=str)
-def test_the_two_ends_of_the_way_stand_side_by_side_in_a_wide_drawing(path):
-    made = machine(large()) if path is None else Machine(Recorded(load(path)), path.name)
-    shown = picture(made)
+@pytest.mark.parametrize("name", [None, *NAMES], ids=str)
+def test_the_two_ends_of_the_way_stand_side_by_side_in_a_wide_drawing(name):
+    made = machine(large()) if name is None else snapshots.machine(name)
+    shown = topology_model(made)
     wide = shown is not None and len(shown.of("gpu", "nic", "dpu")) > 6
     pairs = itertools.product(shown.of("gpu"), shown.of("nic", "dpu")) if wide else ()
     for gpu, nic in pairs:
@@ -114,10 +112,10 @@ def laid_out(figure):
     shown = boxes(figure).values()
     for one, other in itertools.combinations(shown, 2):
         if one["y"] == other["y"]:
-            assert abs(one["x"] - other["x"]) >= (one["wide"] + other["wide"]) / 2
+            assert abs(one["x"] - other["x"]) >= (one["width"] + other["width"]) / 2
     for one in shown:
-        assert figure.x_range.start <= one["x"] - one["wide"] / 2
-        assert one["x"] + one["wide"] / 2 <= figure.x_range.end
+        assert figure.x_range.start <= one["x"] - one["width"] / 2
+        assert one["x"] + one["width"] / 2 <= figure.x_range.end
         assert figure.y_range.end < one["y"] < figure.y_range.start
 
 
@@ -126,17 +124,17 @@ def test_no_two_boxes_overlap_and_none_is_outside(paths):
     laid_out(topology_figure(machine(paths)))
 
 
-@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
-def test_each_machine_of_the_doctors_tests_is_drawn_and_told_of(path):
-    recorded = Machine(Recorded(load(path)), path.name)
-    shown = picture(recorded)
+@pytest.mark.parametrize("name", NAMES)
+def test_each_machine_of_the_doctors_tests_is_drawn_and_told_of(name):
+    recorded = snapshots.machine(name)
+    shown = topology_model(recorded)
     if shown is None:
         assert not pci.tree(recorded).gpus + pci.tree(recorded).nics
         return
     laid_out(topology_figure(recorded))
     gpus, nics = shown.of("gpu"), shown.of("nic", "dpu")
     for pair in itertools.product(gpus, nics):
-        told = shown.told((pair[0].id, pair[1].id))
+        told = shown.as_dict((pair[0].id, pair[1].id))
         assert told["near"] in told["title"]
         assert told["answer"].endswith(".")
 
@@ -147,7 +145,7 @@ def test_each_line_of_a_box_fits_into_it_also_with_eighteen_devices():
     assert column > 95
     for row in boxes(figure).values():
         longest = max(map(len, row["text"].splitlines()))
-        assert longest * 6 <= row["wide"] * column + 1, row["text"]  # 11 px letters are 6 px wide
+        assert longest * 6 <= row["width"] * column + 1, row["text"]  # 11 px letters are 6 px wide
         assert row["text"].count("\n") <= 2
 
 
@@ -168,24 +166,24 @@ def test_it_begins_with_the_nearest_pair_and_for_the_arm_with_the_nearest_dpu():
         "17/17:01.0/18:00.0/19:01.0/1b:00.0": ("nic", 0),
         "b0/b0:01.0/b1:00.0": ("bf3", 1),
     }
-    assert picture(machine(paths)).nearest == ("0000:1a:00.0", "0000:1b:00.0")
+    assert topology_model(machine(paths)).nearest == ("0000:1a:00.0", "0000:1b:00.0")
     for goal, nic in ((Goal.ARM_DMA, "0000:b1:00.0"), (Goal.RDMA, "0000:1b:00.0")):
-        assert picture(diagnose([machine(paths)], goal=goal)).nearest == ("0000:1a:00.0", nic)
-    assert picture(machine(SMALL)).nearest == (GPU, DPU)
+        assert topology_model(diagnose([machine(paths)], goal=goal)).nearest == ("0000:1a:00.0", nic)
+    assert topology_model(machine(SMALL)).nearest == (GPU, DPU)
 
 
 def test_without_a_gpu_or_without_a_nic_the_tree_is_drawn_and_says_what_it_needs():
     for kind in ("gpu", "nic"):
-        alone = picture(machine({"17/17:01.0/18:00.0": (kind, -1)}))
+        alone = topology_model(machine({"17/17:01.0/18:00.0": (kind, -1)}))
         assert alone.nearest is None
-        told = alone.told(None)
+        told = alone.as_dict(None)
         assert "of a GPU and a NIC" in told["answer"]
         assert "under one PCIe bridge" not in told["answer"]
         assert "0000:18:00.0" in boxes(topology_figure(machine({"17/17:01.0/18:00.0": (kind, -1)})))
 
 
 def test_with_no_device_there_is_nothing_to_draw():
-    assert picture(machine({})) is None
+    assert topology_model(machine({})) is None
     with pytest.raises(ValueError, match="nothing to draw"):
         topology_figure(machine({}))
 
@@ -199,18 +197,18 @@ def test_a_pair_that_is_no_gpu_and_nic_is_refused(pair):
 def test_of_very_many_devices_the_gpus_are_kept_and_the_rest_is_counted():
     paths = {f"17/17:01.0/{bus:02x}:00.0": ("nic", 0) for bus in range(0x20, 0x90)}
     paths["b0/b0:01.0/b1:00.0"] = ("gpu", 1)
-    many = picture(machine(paths))
-    assert len(many.of("gpu", "nic", "dpu")) == DEVICES
+    many = topology_model(machine(paths))
+    assert len(many.of("gpu", "nic", "dpu")) == MAX_DEVICES
     assert many.of("gpu")
-    assert many.left_out == len(paths) - DEVICES
+    assert many.left_out == len(paths) - MAX_DEVICES
     assert f"{many.left_out} more are not drawn" in many.alt(None)
 
 
 def test_a_name_is_short_and_moves_no_cursor_whatever_the_driver_says():
     odd = "\x1b[2J" + "x" * 900
     said = f"GPU 0000{GPU.upper()}\n    Product Name : {odd}\n    Minor Number : 0\n"
-    shown = picture(machine(SMALL, **{"run nvidia-smi -q": said}))
-    told = shown.told((GPU, NIC))
+    shown = topology_model(machine(SMALL, **{"run nvidia-smi -q": said}))
+    told = shown.as_dict((GPU, NIC))
     assert "xxx" in told["alt"]
     assert len(str(told)) < 2000
     assert "\x1b" not in str(told) + str(shown.lines)
@@ -218,7 +216,7 @@ def test_a_name_is_short_and_moves_no_cursor_whatever_the_driver_says():
 
 
 def test_in_words_there_is_all_that_the_picture_shows():
-    words = picture(machine(SMALL)).alt((FAR, DPU))
+    words = topology_model(machine(SMALL)).alt((FAR, DPU))
     assert "3 GPUs, 1 DPU (2 ports), 1 NIC" in words
     for step in ("b1:00.0", "root port 0000:b0:01.0", "NUMA node 1 → CPU, NUMA node 0", "switch"):
         assert step in words
@@ -232,7 +230,7 @@ def test_it_is_shown_offline_with_its_words(monkeypatch):
     show_topology(diagnose([machine(SMALL)]), (FAR, DPU))
     ((figure,), alt) = shown[0]
     assert "SYS" in figure.title.text
-    assert "The way:" in alt
+    assert "Path:" in alt
     assert "under one PCIe bridge" in alt
 
 

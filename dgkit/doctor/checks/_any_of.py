@@ -1,4 +1,4 @@
-"""Several cards, of which one that fits will do."""
+"""Verdict on several cards of which one suffices."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from collections.abc import Iterator, Sequence
 from .. import finding
 from ..finding import Finding, Verdict
 
-__all__ = ["one_will_do"]
+__all__ = ["any_of"]
 
-_FITS = (Verdict.OK, Verdict.WARN)
+_SUFFICIENT = (Verdict.OK, Verdict.WARN)
 
 
-def one_will_do(found: Sequence[Finding], instead: str = "") -> Iterator[Finding]:
-    """Each finding; where one card fits, those of the cards that fit less are not applicable.
+def any_of(findings: Sequence[Finding], instead: str = "") -> Iterator[Finding]:
+    """Yield the findings; if one card suffices, those of worse cards become not applicable.
 
-    So that no remedy turns round a card that somebody uses. `instead`: a card that has no such
-    finding, and fits.
+    So no remedy reconfigures a card that is in use.
+
+    Args:
+        findings: One for each card.
+        instead: Label of a card without a finding that suffices, "" if there is none.
     """
-    there = {one.verdict for one in found}
-    best = Verdict.OK if instead else next((one for one in _FITS if one in there), None)
-    fitting = instead or next((one.subject for one in found if one.verdict is best), "")
-    for one in found:
-        if best is None or one.verdict in (Verdict.NOT_APPLICABLE, Verdict.OK, best):
-            yield one
+    verdicts = {card.verdict for card in findings}
+    best = Verdict.OK if instead else next((v for v in _SUFFICIENT if v in verdicts), None)
+    sufficient = instead or next((card.subject for card in findings if card.verdict is best), "")
+    for card in findings:
+        if best is None or card.verdict in (Verdict.NOT_APPLICABLE, Verdict.OK, best):
+            yield card
         else:
-            why = f"{fitting} serves the goal, so this card may stay as it is."
-            yield finding.n_a(one.found, needed=one.needed, why=why, subject=one.subject)
+            why = f"{sufficient} serves the goal; this card can stay as it is."
+            yield finding.n_a(card.found, needed=card.needed, why=why, subject=card.subject)

@@ -1,4 +1,4 @@
-"""What the mode of a BlueField means for a goal, and how it is changed."""
+"""Verdict on the mode of a BlueField, and the command that changes it."""
 
 from __future__ import annotations
 
@@ -13,129 +13,139 @@ from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
 from ..finding import Finding
 from ..goals import Goal
-from ._power_cycle import RESETS, TWO_WAYS, Where, cycle
+from ._power_cycle import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 
-__all__ = ["GUIDE", "MODES", "WANTED", "Seen", "judged", "subject"]
+__all__ = ["GUIDE", "MODES", "REQUIRED_MODE", "ModeState", "card_label", "judge_mode"]
 
 MODES = references.MODES("DPU mode, NIC mode")
 GUIDE = references.GPUNETIO("BlueField NIC")
-ONE_MODE = (
-    "The GPUNetIO guide wants NIC mode, in which the Arm cores take no part; moving bytes from the "
-    "Arm cores (modes of operation) wants DPU mode. One card is in one of them at a time: use two "
-    "cards, or change the mode and power-cycle."
+_ONE_MODE = (
+    "The GPUNetIO guide requires NIC mode, in which the Arm cores take no part; DMA by the Arm "
+    "cores (modes of operation) requires DPU mode. A card is in one mode at a time: use two cards, "
+    "or change the mode and power-cycle."
 )
-NIC_SETTINGS = (
+_NIC_SETTINGS = (
     "The GPUNetIO guide sets all five INTERNAL_CPU_* for BlueField-2 and -3; the modes of "
-    "operation name INTERNAL_CPU_OFFLOAD_ENGINE alone for BlueField-3."
+    "operation name only INTERNAL_CPU_OFFLOAD_ENGINE for BlueField-3."
 )
 
 
-def subject(card: Adapter) -> str:
-    """A card, for people."""
+def card_label(card: Adapter) -> str:
+    """Return a card's model and address, for people."""
     return f"{card.model} ({card.address})"
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """A card's mode now and after the next power cycle; `how`: by what it was seen.
+class ModeState(msgspec.Struct, frozen=True):
+    """Mode of a card.
 
-    `where`: from where its settings may be changed.
+    Attributes:
+        card: The card.
+        settings: Its firmware settings.
+        now: Mode now.
+        after: Mode after the next power cycle.
+        evidence: How the mode was determined if not from the settings, as a sentence.
+        access: Side on which the settings can be changed.
     """
 
     card: Adapter
     settings: Config
     now: Mode
     after: Mode
-    how: str = ""
-    where: Where = Where()
+    evidence: str = ""
+    access: SettingsAccess = SettingsAccess()
 
 
-WANTED = {Goal.ARM_DMA: Mode.DPU, Goal.GPUNETIO: Mode.NIC}
+REQUIRED_MODE = {Goal.ARM_DMA: Mode.DPU, Goal.GPUNETIO: Mode.NIC}
 _BLOCKS = {
     Goal.ARM_DMA: "Outside DPU mode the Arm cores own nothing of the card and cannot move bytes.",
-    Goal.GPUNETIO: "Outside NIC mode the host has no ConnectX of its own for GPUNetIO to drive.",
+    Goal.GPUNETIO: "Outside NIC mode the host has no ConnectX that GPUNetIO could drive.",
 }
 _NIC_SERVES = "In NIC mode it serves --goal rdma and --goal gpunetio."
 
 
-def judged(goal: Goal, seen: Seen) -> Finding:
-    """What a known mode means. RDMA from the host works in any."""
-    wanted = WANTED.get(goal)
-    sources_ = [MODES, GUIDE]
-    if wanted is None:
-        found = str(seen.now)
-        return finding.ok(found, subject=subject(seen.card), why=seen.how, sources=sources_)
-    right = seen.now is wanted
-    make, found, why, remedy = _right(seen, wanted) if right else _wrong(goal, seen, wanted)
-    disagree = [ONE_MODE]
-    if wanted is Mode.NIC and seen.card.model == "BlueField-3":
-        disagree.append(NIC_SETTINGS)
+def judge_mode(goal: Goal, state: ModeState) -> Finding:
+    """Return the finding on a known mode. RDMA from the host works in any mode."""
+    required = REQUIRED_MODE.get(goal)
+    sources = [MODES, GUIDE]
+    if required is None:
+        found = str(state.now)
+        subject = card_label(state.card)
+        return finding.ok(found, subject=subject, why=state.evidence, sources=sources)
+    right = state.now is required
+    result = _right_mode(state, required) if right else _wrong_mode(goal, state, required)
+    make, found, why, remedy = result
+    disagree = [_ONE_MODE]
+    if required is Mode.NIC and state.card.model == "BlueField-3":
+        disagree.append(_NIC_SETTINGS)
     if remedy:
-        disagree.append(TWO_WAYS)
-        sources_.append(RESETS)
+        disagree.append(RESETS_DISAGREE)
+        sources.append(RESETS)
     return make(
         found,
-        needed=str(wanted),
+        needed=str(required),
         why=why,
-        subject=subject(seen.card),
+        subject=card_label(state.card),
         remedy=remedy,
-        sources=sources_,
+        sources=sources,
         disagree=" ".join(disagree),
     )
 
 
-_Said = tuple[Callable[..., Finding], str, str, list[str]]
+_Result = tuple[Callable[..., Finding], str, str, list[str]]  # verdict, found, why, remedy
 
 
-def _wrong(goal: Goal, seen: Seen, wanted: Mode) -> _Said:
-    if seen.after is wanted:
-        why = f"{wanted} is set, and takes effect after a power cycle. {_BLOCKS[goal]}"
-        return finding.fail, f"{seen.now}; {seen.after} at the next boot", why, _cycle(seen)
-    other = _NIC_SERVES if seen.now is Mode.NIC else ""
-    why = " ".join(text for text in (_BLOCKS[goal], seen.how, other) if text)
-    return finding.fail, str(seen.now), why, [_change(seen, wanted), *_cycle(seen)]
+def _wrong_mode(goal: Goal, state: ModeState, required: Mode) -> _Result:
+    if state.after is required:
+        why = f"{required} is set, and takes effect after a power cycle. {_BLOCKS[goal]}"
+        found = f"{state.now}; {state.after} at the next boot"
+        return finding.fail, found, why, _power_cycle(state)
+    other = _NIC_SERVES if state.now is Mode.NIC else ""
+    why = " ".join(text for text in (_BLOCKS[goal], state.evidence, other) if text)
+    return finding.fail, str(state.now), why, [_change(state, required), *_power_cycle(state)]
 
 
-def _right(seen: Seen, wanted: Mode) -> _Said:
-    if seen.after is not wanted:
-        found = f"{seen.now}; {seen.after} at the next boot"
-        why = f"It works now. The next power cycle puts the card in {seen.after}; then it does not."
-        return finding.warn, found, why, [_change(seen, wanted)]
-    odd = [name for name in bluefield.MODE[1:4] if _odd(seen, wanted, name)]
-    if odd:
-        why = f"In {wanted} the {'host' if wanted is Mode.NIC else 'Arm side'} owns all of these."
-        remedy = [_change(seen, wanted), *_cycle(seen)]
-        return finding.warn, f"{seen.now}, {len(odd)} settings of the other", why, remedy
-    return finding.ok, str(seen.now), seen.how, []
+def _right_mode(state: ModeState, required: Mode) -> _Result:
+    if state.after is not required:
+        found = f"{state.now}; {state.after} at the next boot"
+        why = f"It works until the next power cycle, which puts the card in {state.after}."
+        return finding.warn, found, why, [_change(state, required)]
+    wrong = [name for name in bluefield.MODE[1:4] if _is_wrong(state, required, name)]
+    if wrong:
+        owner = "host" if required is Mode.NIC else "Arm side"
+        why = f"In {required} the {owner} owns all of these."
+        remedy = [_change(state, required), *_power_cycle(state)]
+        return finding.warn, f"{state.now}, {len(wrong)} settings of the other", why, remedy
+    return finding.ok, str(state.now), state.evidence, []
 
 
-def _odd(seen: Seen, wanted: Mode, name: str) -> bool:
-    """Whether the owner that a setting names (ECPF 0, EXT_HOST_PF 1) is the wrong one.
+def _is_wrong(state: ModeState, required: Mode, name: str) -> bool:
+    """Return whether a setting names the wrong owner (ECPF is 0, EXT_HOST_PF is 1).
 
-    BlueField-3 goes by INTERNAL_CPU_OFFLOAD_ENGINE alone.
+    BlueField-3 evaluates only INTERNAL_CPU_OFFLOAD_ENGINE.
     """
-    value = seen.settings.now(name)
-    expected = 1 if wanted is Mode.NIC else 0
-    return seen.card.model == "BlueField-2" and value is not None and value != expected
+    value = state.settings.now(name)
+    expected = 1 if required is Mode.NIC else 0
+    return state.card.model == "BlueField-2" and value is not None and value != expected
 
 
-def _cycle(seen: Seen) -> list[str]:
+def _power_cycle(state: ModeState) -> list[str]:
     # in NIC mode the Arm cores of a BlueField-3 do not run
-    running = seen.card.bluefield and (seen.now, seen.card.model) != (Mode.NIC, "BlueField-3")
-    return cycle(seen.card.address, seen.where, running=running)
+    running = state.card.bluefield and (state.now, state.card.model) != (Mode.NIC, "BlueField-3")
+    return power_cycle(state.card.address, state.access, arm_running=running)
 
 
-def _change(seen: Seen, wanted: Mode) -> str:
-    """The guide's line for NIC mode, with the link types as they are; and its reverse.
+def _change(state: ModeState, required: Mode) -> str:
+    """Return the guide's command for NIC mode, which keeps the link types, or its reverse.
 
-    It has the settings that the card showed alone: for one that it lacks, mlxconfig refuses the
-    whole line. The guide's five, if it showed none.
+    It sets only what the card showed, since mlxconfig refuses a command with an unknown setting;
+    the guide's five settings if it showed none.
     """
-    owner, shown = 1 if wanted is Mode.NIC else 0, seen.settings.settings
+    owner, shown = 1 if required is Mode.NIC else 0, state.settings.settings
     links = ["LINK_TYPE_P1", "LINK_TYPE_P2"] if owner else []
-    words = [f"{name}={seen.settings.now(name) or 2}" for name in links if name in shown]
+    words = [f"{name}={state.settings.now(name) or 2}" for name in links if name in shown]
     known = [name for name in bluefield.MODE if name in shown] or bluefield.MODE
     words += [f"{name}={1 if name == bluefield.MODE[0] else owner}" for name in known]
-    return seen.where.typed(
+    return state.access.command(
         lambda address: f"sudo mlxconfig -d {address} --yes set {' '.join(words)}",
-        seen.card.address,
+        state.card.address,
     )

@@ -1,4 +1,4 @@
-"""ACS and IOMMU groups where ConnectX-8 reaches GPUs by Data Direct, as rdma_topo wants them."""
+"""ACS and IOMMU groups where ConnectX-8 reaches GPUs by Data Direct, by the rules of rdma_topo."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from .. import finding, references
 from ..facts import bridges, data_direct, pci, topology
 from ..facts.bridges import Bridge
-from ..facts.data_direct import Place
+from ..facts.data_direct import Placement
 from ..facts.system import restart
 from ..finding import Finding
 from ..machine import Machine
 
-__all__ = ["acs", "groups"]
+__all__ = ["judge_acs", "judge_groups"]
 
 _TOPO = references.RDMA_TOPO("compute_acs, check")
 _GUIDE = references.GRACE_CX8("Platform Software and Configuration")
@@ -22,45 +22,44 @@ _WRITE = (
     "# This writes pci=config_acs=... for GRUB, for kernels that know it:",
     restart("sudo rdma_topo write-grub-acs"),
 )
-_STRANGE = "not a place that is known"
-_NEEDED = "as rdma_topo has it"
+_UNKNOWN_TREE = "unknown topology"
+_NEEDED = "as rdma_topo requires"
 _DISAGREE = (
-    "The GPUNetIO guide wants all ACSCtl bits off; NVIDIA's rdma_topo sets some of them, on which "
-    "Data Direct rests: do not clear them here by setpci."
+    "The GPUNetIO guide wants all ACSCtl bits off; NVIDIA's rdma_topo sets some of them, which "
+    "Data Direct needs: do not clear them here with setpci."
 )
 
 
-def acs(machine: Machine) -> Iterator[Finding]:
-    """Are the ports' bits those that Data Direct needs?"""
-    places = data_direct.places(machine)
+def judge_acs(machine: Machine) -> Iterator[Finding]:
+    """Yield findings on whether the ports' ACS bits are those that Data Direct needs."""
+    places = data_direct.placements(machine)
     if places is None:
-        yield _unknown(_STRANGE, "It is no tree that rdma_topo's rules are about.")
+        yield _unknown(_UNKNOWN_TREE, "rdma_topo has no rules for this PCI tree.")
         return
-    masks = data_direct.masks(machine, places)
-    read = [one for one in bridges.bridges(machine, masks) if one.why or one.acs is not None]
-    dark = [one for one in read if one.why]
-    if dark:
-        yield _unknown("needs root", f"{dark[0].why}.")
+    masks = data_direct.acs_masks(machine, places)
+    ports = [port for port in bridges.bridges(machine, masks) if port.why or port.acs is not None]
+    unread = [port for port in ports if port.why]
+    if unread:
+        yield _unknown("needs root", f"{unread[0].why}.")
         return
-    wrong = [one for one in read if not _right(one, masks[one.address])]
-    for one in wrong:
+    wrong = [port for port in ports if not _is_right(port, masks[port.address])]
+    for port in wrong:
         yield finding.warn(
-            " ".join(f"{bit}+" for bit in one.on) or "all off",
-            needed=" ".join(f"{bit}{'-+'[on]}" for bit, on in masks[one.address].items()),
-            subject=one.address,
-            why="Data Direct needs other ACS bits here: the driver may refuse GPU memory, or what "
-            "the NIC sends goes up to the CPU.",
+            " ".join(f"{bit}+" for bit in port.on) or "all off",
+            needed=" ".join(f"{bit}{'-+'[on]}" for bit, on in masks[port.address].items()),
+            subject=port.address,
+            why="Data Direct needs other ACS bits here: the driver may refuse GPU memory, or "
+            "traffic from the NIC goes up to the CPU.",
             remedy=[_CHECK, *_WRITE],
             sources=_SOURCES,
             disagree=_DISAGREE,
         )
     if not wrong:
-        yield finding.ok(
-            f"{len(read)} ports {_NEEDED}", needed=_NEEDED, sources=_SOURCES, disagree=_DISAGREE
-        )
+        found = f"{len(ports)} ports {_NEEDED}"
+        yield finding.ok(found, needed=_NEEDED, sources=_SOURCES, disagree=_DISAGREE)
 
 
-def _right(bridge: Bridge, mask: dict[str, bool]) -> bool:
+def _is_right(bridge: Bridge, mask: dict[str, bool]) -> bool:
     return all((bit in bridge.on) is on for bit, on in mask.items())
 
 
@@ -70,45 +69,44 @@ def _unknown(found: str, why: str) -> Finding:
     )
 
 
-def groups(machine: Machine) -> Iterator[Finding]:
-    """Are each Data Direct function and its GPU in one IOMMU group?"""
-    places = data_direct.places(machine)
+def judge_groups(machine: Machine) -> Iterator[Finding]:
+    """Yield findings on whether each Data Direct function shares an IOMMU group with its GPU."""
+    places = data_direct.placements(machine)
     needed = "one IOMMU group"
     if places is None:
         yield finding.unknown(
-            _STRANGE, needed=needed, remedy=[_CHECK], sources=_SOURCES,
-            why="Which GPU a Data Direct function belongs to is not to be told here.",
+            _UNKNOWN_TREE, needed=needed, remedy=[_CHECK], sources=_SOURCES,
+            why="Which GPU a Data Direct function belongs to cannot be determined here.",
         )  # fmt: skip
         return
     off = topology.override(machine) == "1"
-    for one in places:
-        yield _group(machine, one, needed, off)
+    for place in places:
+        yield _judge_group(machine, place, needed, off)
 
 
-def _group(machine: Machine, place: Place, needed: str, off: bool) -> Finding:
+def _judge_group(machine: Machine, place: Placement, needed: str, off: bool) -> Finding:
     subject = f"{place.function} and {place.gpu}"
-    keys = [f"link {pci.DEVICES}/{one}/iommu_group" for one in (place.function, place.gpu)]
-    read = machine.read.together(keys)
-    numbers = [one.text.rpartition("/")[2] for one in read if one.ok]
+    keys = [f"link {pci.DEVICES}/{address}/iommu_group" for address in (place.function, place.gpu)]
+    links = machine.read.together(keys)
+    numbers = [link.text.rpartition("/")[2] for link in links if link.ok]
     if len(numbers) == 2 and numbers[0] == numbers[1]:
-        return finding.ok(
-            f"both in group {numbers[0]}", needed=needed, subject=subject, sources=_SOURCES
-        )
-    bad = next((one for one in read if not one.ok and not one.absent), None)
-    if bad is not None:
+        found = f"both in group {numbers[0]}"
+        return finding.ok(found, needed=needed, subject=subject, sources=_SOURCES)
+    unread = next((link for link in links if not link.ok and not link.absent), None)
+    if unread is not None:
         return finding.unknown(
-            "not told", needed=needed, subject=subject, why=f"{bad.why}.", remedy=[_CHECK],
+            "not read", needed=needed, subject=subject, why=f"{unread.why}.", remedy=[_CHECK],
             sources=_SOURCES,
         )  # fmt: skip
     found = f"groups {' and '.join(numbers)}" if len(numbers) == 2 else "not both in a group"
     if off:
-        why = f"The driver's own test is off ({topology.OVERRIDE}=1), so it does not mind."
+        why = f"The driver's own test is off ({topology.OVERRIDE}=1), so it does not matter."
         return finding.ok(found, needed=needed, subject=subject, why=why, sources=_SOURCES)
     return finding.warn(
         found,
         needed=needed,
         subject=subject,
-        why="NVIDIA's driver gives the GPU's memory to a Data Direct function of its group only.",
+        why="NVIDIA's driver gives GPU memory only to a Data Direct function in the GPU's group.",
         remedy=[_CHECK, *_WRITE],
         sources=(*_SOURCES, references.OPEN_MODULES("nvidia/nv-pci.c")),
     )

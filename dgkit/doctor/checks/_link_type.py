@@ -1,4 +1,4 @@
-"""The link types of the cards that GPUNetIO may drive."""
+"""Link types of the NICs that GPUNetIO may drive."""
 
 from __future__ import annotations
 
@@ -12,104 +12,110 @@ from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
 from ..finding import Finding
 from ..machine import Case, Machine
-from ._bluefield_mode import GUIDE, subject
-from ._power_cycle import RESETS, TWO_WAYS, Where, cycle
+from ._bluefield_mode import GUIDE, card_label
+from ._power_cycle import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 
-__all__ = ["asking", "cards", "infiniband", "judged"]
+__all__ = ["ethernet_required", "infiniband_only", "judge_link", "nics", "query_commands"]
 
 _Card = tuple[Adapter, Config]
-_KEEP = {2: bluefield.KEEP, 1: bluefield.KEEP[::-1]}
+_KEEP = {2: bluefield.KEEP_LINK_UP, 1: bluefield.KEEP_LINK_UP[::-1]}
 _NAMES = {1: "InfiniBand", 2: "Ethernet"}
 _ETHERNET, _INFINIBAND = 2, 1
 
 
-def cards(machine: Machine) -> list[_Card]:
-    """Each card with its settings; no BlueField that is no NIC now, where there are others."""
-    others = [one for one in machine.know(firmware.adapters) if not one.bluefield]
-    asked = mlxconfig.queries(machine, [one.address for one in others], bluefield.LINKS)
-    known = [*machine.know(bluefield.configs), *zip(others, asked, strict=True)]
-    able = (Mode.NIC, Mode.UNKNOWN)
-    nics = [one for one in known if not one[0].bluefield or bluefield.mode(one[1]) in able]
-    return nics or known
+def nics(machine: Machine) -> list[_Card]:
+    """Return each card with its settings; BlueFields not in NIC mode only if there is no other."""
+    others = [card for card in machine.know(firmware.adapters) if not card.bluefield]
+    configs = mlxconfig.queries(machine, [card.address for card in others], bluefield.LINKS)
+    cards = [*machine.know(bluefield.configs), *zip(others, configs, strict=True)]
+    may_be_nic = (Mode.NIC, Mode.UNKNOWN)
+    found = [
+        (card, settings)
+        for card, settings in cards
+        if not card.bluefield or bluefield.mode(settings) in may_be_nic
+    ]
+    return found or cards
 
 
-def asking(case: Case, asked: Sequence[_Card], names: tuple[str, ...]) -> list[str]:
-    """The commands by which root reads the settings; mstconfig is in every distribution."""
-    queries = [f"sudo {shlex.join(mlxconfig.command(card.address, names))}" for card, _ in asked]
-    if any(settings.fault == "absent" for _, settings in asked):
+def query_commands(case: Case, cards: Sequence[_Card], names: tuple[str, ...]) -> list[str]:
+    """Return the commands that read the settings as root; mstconfig is in every distribution."""
+    queries = [f"sudo {shlex.join(mlxconfig.command(card.address, names))}" for card, _ in cards]
+    if any(settings.fault == "absent" for _, settings in cards):
         install = system.install(case.machine, "mstflint", "mstflint")
         return [install, *(query.replace("mlxconfig", "mstconfig") for query in queries[:4])]
     return queries[:4]
 
 
-def infiniband(case: Case) -> _Card | None:
-    """The first card, if each speaks InfiniBand on all its ports."""
-    known = cards(case.machine)
-    kinds = [
+def infiniband_only(case: Case) -> _Card | None:
+    """Return the first card if all ports of all cards are InfiniBand, else None."""
+    cards = nics(case.machine)
+    types = [
         {settings.now("LINK_TYPE_P1"), settings.now("LINK_TYPE_P2")} - {None}
-        for _, settings in known
+        for _, settings in cards
     ]
-    return known[0] if kinds and all(one == {_INFINIBAND} for one in kinds) else None
+    return cards[0] if types and all(ports == {_INFINIBAND} for ports in types) else None
 
 
-def to_ethernet(card: Adapter, settings: Config, source: references.Source) -> Finding:
-    """What GPUNetIO Ethernet says of a card that speaks InfiniBand."""
+def ethernet_required(card: Adapter, settings: Config, source: references.Source) -> Finding:
+    """Return the finding of gpunetio-ethernet on an InfiniBand card."""
     return finding.fail(
         "InfiniBand",
         needed="Ethernet",
-        why="GPUNetIO's Ethernet part sends and receives Ethernet packets, and the ports speak "
-        "InfiniBand; the other parts work over it.",
-        subject=subject(card),
+        why="GPUNetIO Ethernet sends and receives Ethernet packets, and the ports are InfiniBand; "
+        "the other parts of GPUNetIO work over it.",
+        subject=card_label(card),
         remedy=[
             _set(card, settings, ("LINK_TYPE_P1", _ETHERNET)),
-            # in NIC mode the Arm cores of a BlueField-2 run on
-            *cycle(card.address, Where(), running=card.model == "BlueField-2"),
+            # in NIC mode the Arm cores of a BlueField-2 keep running
+            *power_cycle(card.address, SettingsAccess(), arm_running=card.model == "BlueField-2"),
         ],
         sources=[source, RESETS],
-        disagree=TWO_WAYS,
+        disagree=RESETS_DISAGREE,
     )
 
 
-def judged(card: Adapter, settings: Config) -> Finding:
-    """What a card's settings mean."""
+def judge_link(card: Adapter, settings: Config) -> Finding:
+    """Return the finding of bluefield-link on a card whose settings were read."""
     source = GUIDE if card.bluefield else references.GPUNETIO("ConnectX NIC")
-    # a card that speaks Ethernet alone has no such setting
-    kind = settings.now("LINK_TYPE_P1") or _ETHERNET
-    found, about = _NAMES.get(kind, f"type {kind}"), subject(card)
-    keep, drop = _KEEP.get(kind, _KEEP[2])
+    # an Ethernet-only card has no such setting
+    link_type = settings.now("LINK_TYPE_P1") or _ETHERNET
+    found, about = _NAMES.get(link_type, f"type {link_type}"), card_label(card)
+    keep, drop = _KEEP.get(link_type, _KEEP[2])
     if not card.bluefield and (settings.now(keep) == 0 or settings.now(drop) == 1):
         return finding.warn(
             f"{found}, {keep}={settings.now(keep)}, {drop}={settings.now(drop)}"[:45],
             needed=f"{keep}=1, {drop}=0",
-            why="The guide asks for it before an application takes the NIC.",
+            why="The guide requires it before an application takes over the NIC.",
             subject=about,
             remedy=[
                 _set(card, settings, (keep, 1), (drop, 0)),
-                *cycle(card.address, Where(), running=False),
+                *power_cycle(card.address, SettingsAccess(), arm_running=False),
             ],
             sources=[source, RESETS],
-            disagree=TWO_WAYS,
+            disagree=RESETS_DISAGREE,
         )
-    if kind == _INFINIBAND:
+    if link_type == _INFINIBAND:
         why = _OVER_INFINIBAND
     else:
-        why = "" if all(settings.now(name) == 1 for name in bluefield.SENDING) else _UNSCHEDULED
+        why = (
+            "" if all(settings.now(name) == 1 for name in bluefield.TX_SCHEDULING) else _UNSCHEDULED
+        )
     return finding.ok(found, needed="its link type", why=why, subject=about, sources=[source])
 
 
 _OVER_INFINIBAND = (
-    "GPUNetIO's RDMA and Verbs work over it; its Ethernet part, and Accurate Send Scheduling, do "
-    "not: see gpunetio-ethernet."
+    "GPUNetIO RDMA and Verbs work over it; GPUNetIO Ethernet and Accurate Send Scheduling do not: "
+    "see gpunetio-ethernet."
 )
-_UNSCHEDULED = "Accurate Send Scheduling is off; a program that uses it wants " + (
-    " ".join(f"{name}=1" for name in bluefield.SENDING) + "."
+_UNSCHEDULED = "Accurate Send Scheduling is off; a program that uses it needs " + (
+    " ".join(f"{name}=1" for name in bluefield.TX_SCHEDULING) + "."
 )
 
 
 def _set(card: Adapter, known: Config, *settings: tuple[str, int]) -> str:
-    """A line that sets something on each port, of what the card showed alone.
+    """Return the command that changes settings on each port, of those that the card showed.
 
-    A ConnectX is asked of its first port only: there the second follows by its function.
+    A ConnectX is queried for its first port only; that it has a second follows from its functions.
     """
     second = "LINK_TYPE_P2" in known.settings if card.bluefield else len(card.functions) > 1
     words = [

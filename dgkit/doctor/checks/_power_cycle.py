@@ -1,4 +1,4 @@
-"""What makes a change of a card's firmware or settings take effect."""
+"""Commands of the power cycle after which a card's new firmware or settings take effect."""
 
 from __future__ import annotations
 
@@ -8,45 +8,55 @@ import msgspec
 
 from .. import references
 
-__all__ = ["RESETS", "TWO_WAYS", "Where", "cycle"]
+__all__ = ["RESETS", "RESETS_DISAGREE", "SettingsAccess", "power_cycle"]
 
 RESETS = references.RESETS("BlueField System-level Reset")
-TWO_WAYS = (
+RESETS_DISAGREE = (
     "The GPUNetIO guide cuts the host's power (ipmitool power cycle); NVIDIA's reset and reboot "
-    "procedures shut the Arm cores down first, and then a warm reboot of the host will do."
+    "procedures shut the Arm cores down first, and then a warm reboot of the host suffices."
 )
 
 
-class Where(msgspec.Struct, frozen=True):
-    """Where a card's settings are changed: on the machine that is judged, or elsewhere.
+class SettingsAccess(msgspec.Struct, frozen=True):
+    """Side on which a card's settings can be changed.
 
-    `arm`: that machine is the card's Arm side. `at`: the address that the Arm side knows the card
-    by, where the host may change nothing (zero trust); "" where it may.
+    Attributes:
+        on_arm: Whether the judged machine is the card's Arm side.
+        arm_address: The card's PCI address on the Arm side, if the host may not change its settings
+            (zero trust); "" if it may.
     """
 
-    arm: bool = False
-    at: str = ""
+    on_arm: bool = False
+    arm_address: str = ""
 
-    def typed(self, line: Callable[[str], str], address: str) -> str:
-        """The command, for this address; in words, if it is not typed on this machine."""
-        return f"# zero trust: on the Arm side: {line(self.at)}" if self.at else line(address)
+    def command(self, command: Callable[[str], str], address: str) -> str:
+        """Return the command for a card; a comment if it has to run on the other side."""
+        if self.arm_address:
+            return f"# zero trust: on the Arm side: {command(self.arm_address)}"
+        return command(address)
 
 
-_SWITCH = "shut the host down, and switch its power off and on"
+_OFF_AND_ON = "shut the host down, and switch its power off and on"
 _CUT = "(sudo ipmitool power cycle cuts it at once, without a shutdown)"
 
 
-def cycle(address: str, where: Where, *, running: bool) -> list[str]:
-    """The orderly way through a power cycle, typed on the host. `running`: Arm cores may be."""
-    if where.arm:
-        return [f"# then shut these Arm cores down (sudo shutdown -h now), and {_SWITCH}"]
-    then = f"# then {_SWITCH} {_CUT}"
-    if not running:
-        return [then]
-    if where.at:
-        return ["# on the Arm side: sudo shutdown -h now", then]
+def power_cycle(address: str, access: SettingsAccess, *, arm_running: bool) -> list[str]:
+    """Return the commands of an orderly power cycle, for the host.
+
+    Args:
+        address: PCI address of the card.
+        access: Side on which its settings are changed.
+        arm_running: Whether Arm cores may be running.
+    """
+    if access.on_arm:
+        return [f"# then shut these Arm cores down (sudo shutdown -h now), and {_OFF_AND_ON}"]
+    off_and_on = f"# then {_OFF_AND_ON} {_CUT}"
+    if not arm_running:
+        return [off_and_on]
+    if access.arm_address:
+        return ["# on the Arm side: sudo shutdown -h now", off_and_on]
     return [
         "# shut the Arm cores down, and wait until they are off:",
         f"sudo mlxfwreset -d {address} --yes -l 1 -t 4 r",
-        then,
+        off_and_on,
     ]

@@ -14,62 +14,65 @@ from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
 from . import _data_direct
-from .topology import nothing
-
-__all__ = ["judge"]
+from .topology import not_applicable
 
 _GUIDE = references.GPUNETIO("Installation and Setup, ACSCtl")
 _LINUX = references.P2PDMA_CODE("pci_bridge_has_acs_redir")
 _VFIO = references.VFIO("Groups, Devices, and IOMMUs")
 _VM = references.VM_TUNING("ATS and ACS configuration")
 _PARAMETERS = references.KERNEL_PARAMETERS("pci=disable_acs_redir=")
-# These keep what would go to a neighbour from it (Linux, drivers/pci/p2pdma.c,
-# pci_bridge_has_acs_redir); pci=disable_acs_redir= clears these alone (pci.c, pci_enable_acs).
+# These redirect peer-to-peer traffic to the CPU (Linux, drivers/pci/p2pdma.c,
+# pci_bridge_has_acs_redir); pci=disable_acs_redir= clears only these (pci.c, pci_enable_acs).
 _REDIRECT = frozenset({"ReqRedir", "CmpltRedir", "EgressCtrl"})
 _AS_ROOT = as_root("acs")
 _NEEDED = "ReqRedir- CmpltRedir- EgressCtrl-"
 _DISAGREE = (
-    "The GPUNetIO guide wants all ACSCtl bits off, on some x86 machines; Linux minds these three "
-    "alone (P2PDMA); the kernel's VFIO document rests on ACS to part devices that are given to "
-    "virtual machines, and NVIDIA's guide to GPUDirect RDMA in virtual machines sets it on these "
-    "bridges, with ATS."
+    "The GPUNetIO guide wants all ACSCtl bits off on some x86 machines; Linux (P2PDMA) cares only "
+    "about these three; the kernel's VFIO document relies on ACS to isolate devices that are "
+    "passed to virtual machines, and NVIDIA's guide to GPUDirect RDMA in virtual machines sets it "
+    "on these bridges, with ATS."
 )
 
 
-@check("acs", "PCIe Access Control Services", goals=WITH_GPU)
-def judge(case: Case) -> Iterator[Finding]:
-    """Does a bridge between GPU and NIC send what passes it to the CPU first?"""
-    empty = nothing(case)
-    if empty is not None:
-        yield empty
+@check(
+    "acs",
+    "PCIe Access Control Services",
+    asks="Does a bridge between GPU and NIC redirect their traffic to the CPU?",
+    goals=WITH_GPU,
+)
+def _acs(case: Case) -> Iterator[Finding]:
+    missing = not_applicable(case)
+    if missing is not None:
+        yield missing
         return
     if case.machine.know(virtual.virtual).is_vm:
         yield _guest()
         return
     if data_direct.functions(case.machine):
-        yield from _data_direct.acs(case.machine)
+        yield from _data_direct.judge_acs(case.machine)
         return
-    low = _low(case)
-    if not low:
+    below_cpu = _bridges(case)
+    if not below_cpu:
         yield finding.n_a("no bridge between GPU and NIC")
-    for those in _alike(bridges.bridges(case.machine, low), low):
-        yield _judged(case.machine, those, low[those[0].address])
+    for alike in _group(bridges.bridges(case.machine, below_cpu), below_cpu):
+        yield _judge(case.machine, alike, below_cpu[alike[0].address])
 
 
-def _low(case: Case) -> dict[str, bool]:
-    """The bridges on the way from each GPU to its NIC or DPU: whether one lies below the CPU."""
-    low: dict[str, bool] = {}
+def _bridges(case: Case) -> dict[str, bool]:
+    """Return the bridges between each GPU and its NIC or DPU; True for those below the CPU."""
+    below_cpu: dict[str, bool] = {}
     for pair in pairs.pairs(case.machine, case.goal):
-        for one in pair.path.bridges:
-            low[one] = low.get(one, False) or pair.path.near <= Near.PXB
-    return low
+        for bridge in pair.path.bridges:
+            below_cpu[bridge] = below_cpu.get(bridge, False) or pair.path.near <= Near.PXB
+    return below_cpu
 
 
-def _alike(found: Sequence[Bridge], low: Mapping[str, bool]) -> list[list[Bridge]]:
+def _group(found: Sequence[Bridge], below_cpu: Mapping[str, bool]) -> list[list[Bridge]]:
     groups: dict[object, list[Bridge]] = {}
-    for one in found:
-        on = one.on if one.acs is not None else None
-        groups.setdefault((one.why, on, low[one.address] or not on), []).append(one)
+    for bridge in found:
+        on = bridge.on if bridge.acs is not None else None
+        key = (bridge.why, on, below_cpu[bridge.address] or not on)
+        groups.setdefault(key, []).append(bridge)
     return list(groups.values())
 
 
@@ -77,28 +80,26 @@ def _guest() -> Finding:
     return finding.unknown(
         "a virtual machine's own bridges",
         needed=_NEEDED,
-        why="The bridges that count are the host's.",
+        why="Only the host sees the real bridges.",
         remedy=["# On the host:", _AS_ROOT],
         sources=[_GUIDE, _VM],
         disagree=_DISAGREE,
     )
 
 
-def _judged(machine: Machine, those: list[Bridge], low: bool) -> Finding:
-    names = [one.address for one in those]
+def _judge(machine: Machine, alike: list[Bridge], below_cpu: bool) -> Finding:
+    names = [bridge.address for bridge in alike]
     subject = ", ".join(names) if len(names) <= 4 else f"{len(names)} bridges"
-    first = those[0]
+    first = alike[0]
     if first.why:
-        lines = [f"sudo lspci -s {one} -vvv | grep ACSCtl" for one in names[:8]]
+        lines = [f"sudo lspci -s {name} -vvv | grep ACSCtl" for name in names[:8]]
         return finding.unknown(
             "needs root", needed=_NEEDED, subject=subject, why=f"{first.why}.",
-            remedy=[*_outside(machine), _AS_ROOT, *lines], sources=[_GUIDE],
+            remedy=[*_where(machine), _AS_ROOT, *lines], sources=[_GUIDE],
         )  # fmt: skip
     if not _REDIRECT & set(first.on):
-        bits = " ".join(f"{one}+" for one in first.on) or "all off"
-        why = (
-            "These bits check and block; they send nothing to the CPU that a switch could pass on."
-        )
+        bits = " ".join(f"{bit}+" for bit in first.on) or "all off"
+        why = "These bits check and block, but redirect no peer-to-peer traffic to the CPU."
         return finding.ok(
             "no ACS" if first.acs is None else bits,
             needed=_NEEDED, subject=subject, why=why if first.on else "", sources=[_GUIDE, _LINUX],
@@ -107,35 +108,35 @@ def _judged(machine: Machine, those: list[Bridge], low: bool) -> Finding:
         " ".join(f"{bit}+" for bit in first.on),
         needed=_NEEDED,
         subject=subject,
-        why=_why(low),
+        why=_why(below_cpu),
         remedy=_remedy(machine, names),
         sources=[_GUIDE, _LINUX, _VFIO, _VM, _PARAMETERS],
         disagree=_DISAGREE,
     )
 
 
-def _outside(machine: Machine) -> list[str]:
-    """Where to type what needs root: a container's root may not read it either."""
+def _where(machine: Machine) -> list[str]:
+    """Return where to run commands as root: a container's root may not read it either."""
     return ["# On the host, outside the container:"] * bool(machine.know(virtual.container).engine)
 
 
-def _why(low: bool) -> str:
-    if low:
+def _why(below_cpu: bool) -> str:
+    if below_cpu:
         return (
-            "What GPU and NIC send each other goes up to the CPU's root complex and back, or gets "
-            "lost there, though a switch could pass it on."
+            "Traffic between GPU and NIC goes up to the CPU's root complex and back, or is lost "
+            "there, although a switch could forward it."
         )
     return (
-        "As far as is known no switch below the CPU joins GPU and NIC: the bytes pass the CPU in "
-        "any case, and ACS may still block or slow them."
+        "As far as is known no switch below the CPU connects GPU and NIC: their traffic passes the "
+        "CPU in any case, and ACS may still block or slow it."
     )
 
 
 def _remedy(machine: Machine, names: Sequence[str]) -> list[str]:
-    """By the BIOS; till the next boot; by the kernel, for good."""
+    """Return the remedies: in the BIOS, until the next boot, and on the kernel command line."""
     return [
-        "# In the BIOS: switch off ACS (Access Control) for these bridges, if it has that line",
-        *(f"sudo setpci -s {one} ECAP_ACS+0x6.w=0000" for one in names),
-        "# That holds till the next boot; for good, on the kernel's command line:",
-        cmdline.added(machine, f'pci=disable_acs_redir="{";".join(names)}"', "acs"),
+        "# In the BIOS: switch off ACS (Access Control) for these bridges, if it has the option",
+        *(f"sudo setpci -s {name} ECAP_ACS+0x6.w=0000" for name in names),
+        "# That lasts until the next boot; permanently, on the kernel command line:",
+        cmdline.add_parameter(machine, f'pci=disable_acs_redir="{";".join(names)}"', "acs"),
     ]

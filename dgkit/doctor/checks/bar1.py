@@ -1,4 +1,4 @@
-"""BAR1: the window through which other devices reach a GPU's memory."""
+"""BAR1: the PCI window through which other devices reach GPU memory."""
 
 from __future__ import annotations
 
@@ -16,27 +16,32 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import by_smi, each
+from ._per_gpu import per_gpu, smi_command
 
 _SOURCE = (references.GPUNETIO("GPU BAR1 Size"), references.GPUDIRECT("Displaying GPU BAR space"))
-_SMALL = 256 << 20  # bytes: what a GPU has without resizable BAR (the guide's example)
+_SMALL = 256 << 20  # bytes: BAR1 of a GPU without resizable BAR (the guide's example)
 _BIOS = (
-    "# BIOS: switch on Above 4G Decoding and Resizable BAR, then restart.",
-    "# On servers it may be called Large BAR, or MMIO High Size (as large as all GPUs' memory).",
+    "# BIOS: enable Above 4G Decoding and Resizable BAR, then restart.",
+    "# On servers: Large BAR, or MMIO High Size (at least the memory of all GPUs).",
 )
 _BY_DRIVER = "options nvidia NVreg_EnableResizableBar=1"
-_NONE = "no BAR1: the CPU's own memory"
-_ONE_MEMORY = (Kind.SPARK, Kind.TEGRA, Kind.GRACE)
+_NO_BAR1 = "no BAR1: the memory is the CPU's"
+_SHARED_MEMORY = (Kind.SPARK, Kind.TEGRA, Kind.GRACE)
 
 
 def _mib(size: int) -> str:
-    """As nvidia-smi writes it."""
+    """Return a size in the format of nvidia-smi."""
     return f"{size >> 20} MiB"
 
 
-@check("bar1-size", "BAR1 size", goals=WITH_GPU, sides=("host",))
-def size(case: Case) -> Iterator[Finding]:
-    """Is BAR1 large enough for the memory that is to be lent at once, and enough of it free?"""
+@check(
+    "bar1-size",
+    "BAR1 size",
+    asks="Is BAR1 large enough for the memory that is exported at once, and enough of it free?",
+    goals=WITH_GPU,
+    sides=("host",),
+)
+def _bar1_size(case: Case) -> Iterator[Finding]:
     needed = size_text(case.size)
 
     def judge(gpu: Gpu) -> Finding:
@@ -46,82 +51,87 @@ def size(case: Case) -> Iterator[Finding]:
         left = total if free is None else free
         found = f"{_mib(total)}, {'free not known' if free is None else _mib(free) + ' free'}"
         if total < case.size:
-            why = f"No more than {_mib(total)} of GPU memory can be mapped for other devices."
-            do = [*_BIOS, f"# Or lend less at once than {_mib(left)}."]
+            why = f"Other devices can map at most {_mib(total)} of GPU memory."
+            do = [*_BIOS, f"# Or export less than {_mib(left)} at once."]
             return finding.fail(found, needed=needed, why=why, remedy=do, sources=_SOURCE)
         if left < case.size:
-            why = "Other programs have GPU memory mapped for devices; it is free when they end."
-            do = ["nvidia-smi", f"# Lend less at once than {_mib(left)}, or end them."]
+            why = "Other programs have GPU memory mapped for devices, until they end."
+            do = ["nvidia-smi", f"# End them, or export less than {_mib(left)} at once."]
             return finding.fail(found, needed=needed, why=why, remedy=do, sources=_SOURCE)
         if total <= _SMALL:
-            why = "Enough for now, but all that is lent together must fit in it."
+            why = "Enough now, but all exported memory together must fit into it."
             return finding.warn(found, needed=needed, why=why, remedy=_BIOS, sources=_SOURCE)
         return finding.ok(found, needed=needed, sources=_SOURCE)
 
-    yield from each(case, judge, driver=False)
+    yield from per_gpu(case, judge, driver=False)
 
 
 def _no_size(machine: Machine, gpu: Gpu, needed: str) -> Finding:
-    """Where CPU and GPU share their memory nvidia-smi says N/A, but for some of Grace."""
-    if gpudirect.kind(machine, gpu) in _ONE_MEMORY:
-        return finding.n_a(_NONE)
-    said = machine.know(smi).why or "nvidia-smi says N/A"
-    why = f"{said}, and the PCI device's file `resource` does not tell."
-    ask = by_smi(machine, "nvidia-smi -q -d MEMORY")
+    """Return the finding if BAR1's size is unknown, or if CPU and GPU share their memory."""
+    if gpudirect.kind(machine, gpu) in _SHARED_MEMORY:
+        return finding.n_a(_NO_BAR1)
+    reason = machine.know(smi).why or "nvidia-smi prints N/A"
+    why = f"{reason}, and the PCI device's file `resource` has no size."
+    ask = smi_command(machine, "nvidia-smi -q -d MEMORY")
     return finding.unknown("?", needed=needed, why=why, remedy=ask, sources=_SOURCE)
 
 
-@check("bar1-resizable", "Resizable BAR", goals=WITH_GPU, sides=("host",))
-def resizable(case: Case) -> Iterator[Finding]:
-    """Is BAR1 as large as the GPU's memory, or can it be made so?"""
+@check(
+    "bar1-resizable",
+    "Resizable BAR",
+    asks="Is BAR1 as large as the GPU's memory, or can it be enlarged?",
+    goals=WITH_GPU,
+    sides=("host",),
+)
+def _bar1_resizable(case: Case) -> Iterator[Finding]:
 
     def judge(gpu: Gpu) -> Finding:
         machine = case.machine
-        if gpu.bar1_total is None and gpudirect.kind(machine, gpu) in _ONE_MEMORY:
-            return finding.n_a(_NONE)
+        if gpu.bar1_total is None and gpudirect.kind(machine, gpu) in _SHARED_MEMORY:
+            return finding.n_a(_NO_BAR1)
         raw = machine.read.raw(f"/sys/bus/pci/devices/{gpu.address}/config").raw
-        bars = [one for one in config_space.resizable_bars(raw) if one.number]
+        bars = [bar for bar in config_space.resizable_bars(raw) if bar.number]
         if gpu.bar1_total is None or gpu.memory is None:
-            return _unsized(machine, gpu, bars)
+            return _unknown_size(machine, gpu, bars)
         found = f"BAR1 {_mib(gpu.bar1_total)}, memory {_mib(gpu.memory)}"
         if gpu.bar1_total >= gpu.memory:
             return finding.ok(found, needed="all of the memory", sources=_SOURCE)
-        return _smaller(machine, gpu, found, bars, known=config_space.whole(raw))
+        return _too_small(machine, gpu, found, bars, known=config_space.has_extended(raw))
 
-    yield from each(case, judge, driver=False)
+    yield from per_gpu(case, judge, driver=False)
 
 
-def _unsized(machine: Machine, gpu: Gpu, bars: list[Bar]) -> Finding:
-    """By the PCI capability alone, where the driver tells no sizes."""
+def _unknown_size(machine: Machine, gpu: Gpu, bars: list[Bar]) -> Finding:
+    """Return the finding if the driver gives no sizes: by the PCI capability only."""
     needed = "all of the memory"
-    if bars and all(one.size == max(one.sizes, default=0) for one in bars):
+    if bars and all(bar.size == max(bar.sizes, default=0) for bar in bars):
         return finding.ok("at its largest", needed=needed, sources=_SOURCE)
     what = "memory" if gpu.bar1_total is not None else "BAR1"
     why = f"The size of {'the GPU memory' if what == 'memory' else what} is not known."
-    ask = by_smi(machine, "nvidia-smi -q -d MEMORY")
+    ask = smi_command(machine, "nvidia-smi -q -d MEMORY")
     return finding.unknown("?", needed=needed, why=why, remedy=ask, sources=_SOURCE)
 
 
-def _smaller(machine: Machine, gpu: Gpu, found: str, bars: list[Bar], *, known: bool) -> Finding:
-    most = max((size for one in bars for size in one.sizes), default=0)
+def _too_small(machine: Machine, gpu: Gpu, found: str, bars: list[Bar], *, known: bool) -> Finding:
+    most = max((size for bar in bars for size in bar.sizes), default=0)
     remedy = [*_BIOS]
     if most > (gpu.bar1_total or 0):
-        why = f"The GPU can have a BAR1 of {size_text(most)}; the BIOS gave it less."
+        why = f"The GPU supports a BAR1 of {size_text(most)}; the BIOS assigned less."
         write = f"echo '{_BY_DRIVER}' | sudo tee /etc/modprobe.d/nvidia-bar.conf"
-        remedy = [write, initramfs(machine), *_BIOS]  # the BIOS last: it is reached by a restart
+        remedy = [write, initramfs(machine), *_BIOS]  # the BIOS last: it takes a restart
     elif known and not bars:
         why = "The GPU's BAR1 has a fixed size, unless its firmware has another mode."
         remedy = ["# Some professional boards: NVIDIA's Display Mode Selector Tool, mode compute."]
     elif known:
-        why = "It is at the largest that the GPU offers."
-        remedy = ["# Lend no more at once than fits: dgkit doctor --size"]
+        why = "It is the largest that the GPU supports."
+        remedy = ["# Export no more at once than fits: dgkit doctor --size"]
     else:
-        why = "Only root may read whether the GPU offers more."
+        why = "Only root can read whether the GPU supports more."
         remedy.append(f"sudo lspci -vv -s {gpu.address} | grep -i -A 4 'resizable bar'")
     return finding.warn(
         found,
         needed="all of the memory",
-        why=f"{why} What is lent at once must fit in BAR1.",
+        why=f"{why} Memory that is exported at once must fit into BAR1.",
         remedy=remedy,
         sources=[*_SOURCE, references.OPEN_MODULES("kernel-open/nvidia/nv-reg.h")],
     )

@@ -1,4 +1,4 @@
-"""The BlueField: generation, mode, representors, the way to its Arm cores."""
+"""BlueField: generation, mode, link settings, representors, network to the Arm cores."""
 
 from __future__ import annotations
 
@@ -18,32 +18,35 @@ from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from . import _link_type
-from ._any_of import one_will_do
-from ._bluefield_mode import GUIDE, MODES, WANTED, Seen, judged, subject
-from ._per_gpu import none
-from ._power_cycle import Where
+from ._any_of import any_of
+from ._bluefield_mode import GUIDE, MODES, REQUIRED_MODE, ModeState, card_label, judge_mode
+from ._per_gpu import missing_device
+from ._power_cycle import SettingsAccess
 
-NONE = "no BlueField"
+_NO_BLUEFIELD = "no BlueField"
 
 
-@check("bluefield-present", "BlueField")
-def present(case: Case) -> Iterator[Finding]:
-    """Which BlueFields are here, and from which side are they seen?"""
+@check(
+    "bluefield-present",
+    "BlueField",
+    asks="Which BlueFields are present, and on which side is this?",
+)
+def _bluefield_present(case: Case) -> Iterator[Finding]:
     devices = case.machine.know(pci.tree)
     source = references.DOCA_SUPPORT("Supported devices")
     if devices.why:
         yield finding.unknown("PCI devices not read", why=devices.why, sources=[source])
         return
     arm = case.machine.know(side) == "dpu"
-    said = [_card(case, card, arm) for card in case.machine.know(bluefield.cards)]
-    yield from one_will_do(said, _connectx(case)) if said else [_nothing(case, arm)]
+    found = [_judge_card(case, card, arm) for card in case.machine.know(bluefield.cards)]
+    yield from any_of(found, _connectx(case)) if found else [_no_card(case, arm)]
 
 
-def _card(case: Case, card: Adapter, arm: bool) -> Finding:
+def _judge_card(case: Case, card: Adapter, arm: bool) -> Finding:
     source = references.DOCA_SUPPORT("Supported devices")
     ports = len(card.functions)
-    seen = "from its Arm cores" if arm else "from the host"
-    found = f"{card.model}, {ports} port{'s' if ports > 1 else ''}, {seen}"
+    seen_from = "its Arm cores" if arm else "the host"
+    found = f"{card.model}, {ports} port{'s' if ports > 1 else ''}, from {seen_from}"
     if card.model != "BlueField" or case.goal not in (Goal.ARM_DMA, Goal.GPUNETIO):
         return finding.ok(found, subject=card.address, sources=[source])
     return finding.fail(
@@ -51,27 +54,27 @@ def _card(case: Case, card: Adapter, arm: bool) -> Finding:
         needed="BlueField-2 or later",
         why="DOCA supports BlueField-2 and later; the first BlueField has no DOCA DMA.",
         subject=card.address,
-        remedy=["# put a BlueField-2 or a BlueField-3 in its place"],
+        remedy=["# replace it by a BlueField-2 or BlueField-3"],
         sources=[source],
     )
 
 
-def _nothing(case: Case, arm: bool) -> Finding:
-    others = [one.model for one in case.machine.know(firmware.adapters)]
-    missing = _ARM if arm else _MISSING.get(case.goal)
+def _no_card(case: Case, arm: bool) -> Finding:
+    others = [card.model for card in case.machine.know(firmware.adapters)]
+    missing = _ARM_WITHOUT_NIC if arm else _MISSING.get(case.goal)
     if missing is None or (case.goal is Goal.GPUNETIO and others):
-        return finding.n_a(f"none; there is {others[0]}" if others else NONE)
+        return finding.n_a(f"none; there is {others[0]}" if others else _NO_BLUEFIELD)
     if not arm and case.machine.know(virtual.virtual).is_vm:
         return msgspec.structs.replace(
-            missing, remedy=(f"# have one passed through: {missing.needed}",)
+            missing, remedy=(f"# pass one through to this virtual machine: {missing.needed}",)
         )
     return missing
 
 
-_ARM = finding.fail(
+_ARM_WITHOUT_NIC = finding.fail(
     "Arm cores without their NIC",
     needed="the card's network functions",
-    why="This is the Arm side of a BlueField, yet none of its network functions is on the PCI bus: "
+    why="This is the Arm side of a BlueField, but its PCI bus has no network function of the card: "
     "its firmware did not start, or the card is in NIC mode.",
     remedy=[
         "sudo dmesg | grep -i mlx5",
@@ -81,151 +84,169 @@ _ARM = finding.fail(
 )
 _MISSING = {
     Goal.ARM_DMA: finding.fail(
-        NONE,
+        _NO_BLUEFIELD,
         needed="BlueField-2 or later",
-        why="Nothing here has Arm cores that could move the bytes; the software DPU stands in for "
-        "them.",
-        remedy=["# put a BlueField-2 or -3 into this host, or go on with dgkit.connect()"],
+        why="There are no Arm cores to move the bytes; the software DPU stands in for them.",
+        remedy=["# install a BlueField-2 or -3, or use the software DPU: dgkit.connect()"],
         sources=[references.DOCA_SUPPORT("Supported devices")],
     ),
     Goal.GPUNETIO: finding.fail(
-        "no NIC of NVIDIA's",
+        "no NVIDIA NIC",
         needed="BlueField-2, ConnectX-6 Dx or later",
         why="GPUNetIO drives a ConnectX, or a BlueField in NIC mode.",
-        remedy=["# put a ConnectX-6 Dx or later into this host"],
+        remedy=["# install a ConnectX-6 Dx or later"],
         sources=[references.GPUNETIO("ConnectX NIC")],
     ),
 }
 
 
-@check("bluefield-mode", "Mode of the BlueField", goals=WITH_GPU)
-def mode(case: Case) -> Iterator[Finding]:
-    """Is the card in the mode that the goal needs: DPU mode, or NIC mode?"""
+@check(
+    "bluefield-mode",
+    "Mode of the BlueField",
+    asks="Is the card in the mode that the goal needs: DPU mode or NIC mode?",
+    goals=WITH_GPU,
+)
+def _bluefield_mode(case: Case) -> Iterator[Finding]:
     arm = case.machine.know(side) == "dpu"
     if not case.machine.know(bluefield.cards):
-        yield none(case.machine, NONE)
+        yield missing_device(case.machine, _NO_BLUEFIELD)
     elif arm and case.host is not None and case.goal is Goal.GPUNETIO:
         yield finding.n_a("GPUNetIO runs on the host")
     else:
-        there = _failing(case) if arm else set()
-        for one in one_will_do(_modes(case, arm), "" if arm else _connectx(case)):
-            twice = one.verdict is Verdict.FAIL and one.found in there
-            yield finding.n_a(one.found, why="As the host says.") if twice else one
+        reported = _wrong_modes_on_host(case) if arm else set()
+        for mode in any_of(_judge_modes(case, arm), "" if arm else _connectx(case)):
+            repeated = mode.verdict is Verdict.FAIL and mode.found in reported
+            yield finding.n_a(mode.found, why="Reported on the host.") if repeated else mode
 
 
 def _connectx(case: Case) -> str:
-    """A card that GPUNetIO drives in any mode of the BlueFields, "" if there is none."""
-    others = [one for one in case.machine.know(firmware.adapters) if not one.bluefield]
-    return subject(others[0]) if others and case.goal is Goal.GPUNETIO else ""
+    """Return the label of a ConnectX, which GPUNetIO drives in any case; "" if there is none."""
+    others = [card for card in case.machine.know(firmware.adapters) if not card.bluefield]
+    return card_label(others[0]) if others and case.goal is Goal.GPUNETIO else ""
 
 
-def _failing(case: Case) -> set[str]:
-    """The wrong modes that the check finds on the host, where that is known."""
+def _wrong_modes_on_host(case: Case) -> set[str]:
+    """Return the wrong modes that the check finds on the host, if that is known."""
     if case.host is None:
         return set()
     host = msgspec.structs.replace(case, machine=case.host)
-    return {one.found for one in _modes(host, arm=False) if one.verdict is Verdict.FAIL}
+    modes = _judge_modes(host, arm=False)
+    return {mode.found for mode in modes if mode.verdict is Verdict.FAIL}
 
 
-def _modes(case: Case, arm: bool) -> list[Finding]:
-    known = case.machine.know(bluefield.configs)
-    return [_mode(case, card, settings, arm) for card, settings in known]
+def _judge_modes(case: Case, arm: bool) -> list[Finding]:
+    configs = case.machine.know(bluefield.configs)
+    return [_judge_mode(case, card, settings, arm) for card, settings in configs]
 
 
-def _mode(case: Case, card: Adapter, settings: Config, arm: bool) -> Finding:
+def _judge_mode(case: Case, card: Adapter, settings: Config, arm: bool) -> Finding:
     now, after = bluefield.mode(settings), bluefield.mode(settings, after=True)
-    how, where = "", Where(arm=arm)
+    evidence, access = "", SettingsAccess(on_arm=arm)
     if now is Mode.UNKNOWN:
-        now, how = _shown(case, card)
+        now, evidence = _mode_without_root(case, card)
         after = now
-    locked = bluefield.locked(case.machine if arm else _own_arm(case))
+    locked = bluefield.zero_trust_card(case.machine if arm else _arm_side(case))
     if locked is not None and arm:
-        how = f"{how} {_ZERO_TRUST}".strip()
+        evidence = f"{evidence} {_ZERO_TRUST}".strip()
     elif locked is not None:
-        where = Where(at=locked.address)
+        access = SettingsAccess(arm_address=locked.address)
     if now is Mode.UNKNOWN:
-        return _untold(case, card, settings)
-    return judged(case.goal, Seen(card, settings, now, after, how, where))
+        return _unknown_mode(case, card, settings)
+    return judge_mode(case.goal, ModeState(card, settings, now, after, evidence, access))
 
 
-def _own_arm(case: Case) -> Machine | None:
-    """The Arm side of the host's only card."""
+def _arm_side(case: Case) -> Machine | None:
+    """Return the Arm side if the host has one card only: it may be that of another."""
     return case.dpu if len(case.machine.know(bluefield.cards)) == 1 else None
 
 
 _ZERO_TRUST = (
-    "The host is restricted (zero trust): it may not change the mode, so type the commands for it "
-    "on the Arm side."
+    "The host is restricted (zero trust) and may not change the mode: run the commands on the Arm "
+    "side."
 )
 
 
-def _shown(case: Case, card: Adapter) -> tuple[Mode, str]:
-    """The mode by what shows without root: representors, a running Arm side, the rshim driver."""
-    arm = case.machine if case.machine.know(side) == "dpu" else _own_arm(case)
+def _mode_without_root(case: Case, card: Adapter) -> tuple[Mode, str]:
+    """Return the mode by representors, a running Arm side or the rshim driver, and the evidence."""
+    arm = case.machine if case.machine.know(side) == "dpu" else _arm_side(case)
     if arm is not None:
-        if any(one.host for one in arm.know(bluefield.representors)):
+        if any(port.host for port in arm.know(bluefield.representors)):
             return Mode.DPU, "The Arm side has representors of the host's functions."
         if card.model == "BlueField-3":
             return Mode.DPU, "The Arm cores run; in NIC mode those of a BlueField-3 do not."
-    said = case.machine.know(bluefield.rshim).get(card.address.rpartition(".")[0], Mode.UNKNOWN)
-    return said, "The rshim driver says so."
+    modes = case.machine.know(bluefield.rshim)
+    return modes.get(
+        card.address.rpartition(".")[0], Mode.UNKNOWN
+    ), "According to the rshim driver."
 
 
-def _untold(case: Case, card: Adapter, settings: Config) -> Finding:
-    wanted = WANTED.get(case.goal)
-    if wanted is None:
+def _unknown_mode(case: Case, card: Adapter, settings: Config) -> Finding:
+    required = REQUIRED_MODE.get(case.goal)
+    if required is None:
         why = "RDMA from the host works in DPU mode and in NIC mode."
-        return finding.ok("not read", why=why, subject=subject(card), sources=[MODES])
+        return finding.ok("not read", why=why, subject=card_label(card), sources=[MODES])
     return finding.unknown(
         "mode not read",
-        needed=str(wanted),
-        why=settings.why or "mlxconfig tells nothing of INTERNAL_CPU_OFFLOAD_ENGINE.",
-        subject=subject(card),
-        remedy=_link_type.asking(case, [(card, settings)], bluefield.MODE),
+        needed=str(required),
+        why=settings.why or "mlxconfig does not list INTERNAL_CPU_OFFLOAD_ENGINE.",
+        subject=card_label(card),
+        remedy=_link_type.query_commands(case, [(card, settings)], bluefield.MODE),
         sources=[MODES],
     )
 
 
-@check("bluefield-link", "Link settings for GPUNetIO", goals={Goal.GPUNETIO}, sides=("host",))
-def link(case: Case) -> Iterator[Finding]:
-    """Do the ports speak Ethernet or InfiniBand, and do they keep their link as GPUNetIO asks?"""
-    known = _link_type.cards(case.machine)
-    if not known:
-        yield none(case.machine, "no NIC of NVIDIA's")
-    untold = [(card, settings) for card, settings in known if settings.fault]
-    yield from (_link_type.judged(card, settings) for card, settings in known if not settings.fault)
-    if untold:
+@check(
+    "bluefield-link",
+    "Link settings for GPUNetIO",
+    asks="Are the ports Ethernet or InfiniBand, and do they keep their link as GPUNetIO requires?",
+    goals={Goal.GPUNETIO},
+    sides=("host",),
+)
+def _bluefield_link(case: Case) -> Iterator[Finding]:
+    nics = _link_type.nics(case.machine)
+    if not nics:
+        yield missing_device(case.machine, "no NVIDIA NIC")
+    unread = [(card, settings) for card, settings in nics if settings.fault]
+    for card, settings in nics:
+        if not settings.fault:
+            yield _link_type.judge_link(card, settings)
+    if unread:
         yield finding.unknown(
             "link settings not read",
             needed="the link type, KEEP_*_LINK_UP",
-            why=untold[0][1].why,
-            subject=", ".join(card.address for card, _ in untold),
-            # all settings: a card that speaks Ethernet alone has no LINK_TYPE_P1
-            remedy=_link_type.asking(case, untold, ()),
+            why=unread[0][1].why,
+            subject=", ".join(card.address for card, _ in unread),
+            # all settings: an Ethernet-only card has no LINK_TYPE_P1
+            remedy=_link_type.query_commands(case, unread, ()),
             sources=[GUIDE],
         )
 
 
-@check("bluefield-representors", "Representors", goals={Goal.ARM_DMA}, sides=("dpu",))
-def representors(case: Case) -> Iterator[Finding]:
-    """Does the Arm side see the host's functions?"""
+@check(
+    "bluefield-representors",
+    "Representors",
+    asks="Does the Arm side see the host's functions?",
+    goals={Goal.ARM_DMA},
+    sides=("dpu",),
+)
+def _bluefield_representors(case: Case) -> Iterator[Finding]:
     source = references.REPRESENTORS()
     listing = case.machine.read.names("/sys/class/net")
     if not listing.ok and not listing.absent:
         yield finding.unknown("interfaces not read", why=listing.why, sources=[source])
         return
-    known = case.machine.know(bluefield.representors)
-    shown = ", ".join(one.net for one in known[:5]) or "none"
-    if any(one.host for one in known):
-        yield finding.ok(shown, needed="pf0hpf", sources=[source])
+    ports = case.machine.know(bluefield.representors)
+    found = ", ".join(port.net for port in ports[:5]) or "none"
+    if any(port.host for port in ports):
+        yield finding.ok(found, needed="pf0hpf", sources=[source])
         return
     cards = case.machine.know(bluefield.cards)
     address = cards[0].address if cards else "0000:03:00.0"
     yield finding.warn(
-        shown,
+        found,
         needed="pf0hpf",
-        why="Without a representor of the host's function the Arm side is in NIC mode, or its "
-        "switch is not in switchdev mode; DOCA then finds no host to talk to.",
+        why="There is no representor of the host's function: the card is in NIC mode, or its "
+        "switch is not in switchdev mode. DOCA then finds no host.",
         remedy=[
             f"sudo devlink dev eswitch show pci/{address}",
             f"sudo devlink dev eswitch set pci/{address} mode switchdev",
@@ -234,13 +255,17 @@ def representors(case: Case) -> Iterator[Finding]:
     )
 
 
-@check("bluefield-tmfifo", "Network to the Arm cores", goals={Goal.ARM_DMA})
-def tmfifo(case: Case) -> Iterator[Finding]:
-    """Have host and Arm cores the network over rshim, with its usual addresses?"""
+@check(
+    "bluefield-tmfifo",
+    "Network to the Arm cores",
+    asks="Do host and Arm cores have the network over rshim, with its usual addresses?",
+    goals={Goal.ARM_DMA},
+)
+def _bluefield_tmfifo(case: Case) -> Iterator[Finding]:
     arm = case.machine.know(side) == "dpu"
     source = references.RSHIM("tmfifo_net0")
     if not arm and not case.machine.know(bluefield.cards):
-        yield none(case.machine, NONE)
+        yield missing_device(case.machine, _NO_BLUEFIELD)
         return
     found = case.machine.know(bluefield.tmfifo)
     if not found.nets and found.why:
@@ -249,21 +274,21 @@ def tmfifo(case: Case) -> Iterator[Finding]:
         yield finding.warn(
             "no tmfifo_net0",
             needed="tmfifo_net0",
-            why="Host and Arm cores have no network over PCIe; any other between them will do.",
-            remedy=_rshim(case, arm),
+            why="Host and Arm cores have no network over PCIe; any other network will do.",
+            remedy=_rshim_commands(case, arm),
             sources=[source],
         )
     else:
-        yield _address(found, "192.168.100.2/30" if arm else "192.168.100.1/30")
+        yield _judge_address(found, "192.168.100.2/30" if arm else "192.168.100.1/30")
 
 
-def _address(found: Tmfifo, usual: str) -> Finding:
+def _judge_address(found: Tmfifo, usual: str) -> Finding:
     name, source = found.nets[0], references.RSHIM("tmfifo_net0")
     if found.addresses is None:
         return finding.unknown(f"{name}, address not read", why=found.why, sources=[source])
     if found.addresses:
-        shown = ", ".join(found.addresses[:2])
-        return finding.ok(f"{name} {shown}", needed=usual, sources=[source])
+        addresses = ", ".join(found.addresses[:2])
+        return finding.ok(f"{name} {addresses}", needed=usual, sources=[source])
     return finding.warn(
         f"{name} without an address",
         needed=usual,
@@ -276,9 +301,9 @@ def _address(found: Tmfifo, usual: str) -> Finding:
     )
 
 
-def _rshim(case: Case, arm: bool) -> list[str]:
+def _rshim_commands(case: Case, arm: bool) -> list[str]:
     if case.machine.know(virtual.container).engine:
-        return ["# outside of this container: install rshim and start its service"]
+        return ["# outside this container: install rshim and start its service"]
     if arm:
         return ["sudo modprobe mlxbf-tmfifo"]
     return [system.install(case.machine, "rshim", "rshim"), "sudo systemctl enable --now rshim"]

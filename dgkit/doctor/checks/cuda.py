@@ -1,4 +1,4 @@
-"""CUDA: what the driver speaks, which toolkit is there, what each library needs."""
+"""CUDA: the driver's version, the toolkit, and the Python libraries."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from .. import finding, references
 from ..facts import cuda
 from ..facts.cuda import Cuda, Toolkits
 from ..facts.nvidia_proc import version_key
-from ..facts.system import driver_anew, install, of_dgkit
+from ..facts.system import install, install_dgkit, install_driver
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import nothing
+from ._per_gpu import not_applicable
 
 _HOST = ("host",)
 _RESULTS = references.CUDA_DRIVER_API("CUresult")
 _TABLE = references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
 _DEPENDENCY = references.GPUNETIO("CUDA Dependency")
 _FILES = ("ls -l /dev/nvidia*", "sudo nvidia-modprobe -u -c 0")
-# What cuInit says, what it means, and what helps.
+# Error of cuInit: what it means, and the remedy.
 _ERRORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "CUDA_ERROR_NO_DEVICE": (
-        "CUDA sees no GPU: CUDA_VISIBLE_DEVICES hides it, or this container was not given it.",
+        "CUDA sees no GPU: CUDA_VISIBLE_DEVICES hides it, or this container has no access to it.",
         ("echo $CUDA_VISIBLE_DEVICES", *_FILES, "# In a container: start it with --gpus all"),
     ),
     "CUDA_ERROR_SYSTEM_NOT_READY": (
-        "The GPUs are joined by NVSwitch, and the service that sets it up does not run.",
+        "The GPUs are connected by NVSwitch, and the service that configures it does not run.",
         ("sudo systemctl enable --now nvidia-fabricmanager",),
     ),
     "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": (
@@ -35,33 +35,38 @@ _ERRORS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("sudo reboot",),
     ),
     "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": (
-        "libcuda comes from a forward compatibility package, which this GPU does not take.",
-        ("echo $LD_LIBRARY_PATH", "# Take the folder cuda/compat out of it."),
+        "libcuda is from a forward compatibility package, which this GPU does not support.",
+        ("echo $LD_LIBRARY_PATH", "# Remove the folder cuda/compat from it."),
     ),
     "CUDA_ERROR_OPERATING_SYSTEM": ("The device files cannot be opened.", _FILES),
     "CUDA_ERROR_UNKNOWN": (
-        "Most often the module nvidia-uvm or its device file is missing.",
+        "Usually the kernel module nvidia-uvm or its device file is missing.",
         ("sudo modprobe nvidia-uvm", *_FILES),
     ),
 }
 
 
-@check("cuda-driver", "CUDA of the driver", goals=WITH_GPU, sides=_HOST)
-def driver(case: Case) -> Iterator[Finding]:
-    """Does CUDA start, and is it new enough for dgkit and for GPUNetIO?"""
+@check(
+    "cuda-driver",
+    "CUDA of the driver",
+    asks="Does CUDA start, and is it new enough for dgkit and for GPUNetIO?",
+    goals=WITH_GPU,
+    sides=_HOST,
+)
+def _cuda_driver(case: Case) -> Iterator[Finding]:
     known = case.machine.know(cuda.cuda)
-    empty = nothing(case)
-    if empty is not None:
-        yield empty
+    missing = not_applicable(case)
+    if missing is not None:
+        yield missing
     elif known.code:
-        name, why, remedy = _refusal(known)
+        name, why, remedy = _cuinit_error(known)
         yield finding.fail(name, needed="12.0", why=why, remedy=remedy, sources=[_RESULTS])
     elif known.missing:
-        do = ["# In a container: start it with --gpus all", "# or:", *driver_anew(case.machine)]
+        do = ["# In a container: start it with --gpus all", "# or:", *install_driver(case.machine)]
         why = f"CUDA's library libcuda.so.1 cannot be loaded ({known.why})."
         yield finding.fail("no libcuda", needed="12.0", why=why, remedy=do, sources=[_TABLE])
     elif known.stuck or not known.version:
-        why = f"CUDA was not asked: {known.why}."
+        why = f"CUDA was not queried: {known.why}."
         yield finding.unknown(
             "?", needed="12.0", why=why, remedy=["nvidia-smi"], sources=[_RESULTS]
         )
@@ -69,8 +74,8 @@ def driver(case: Case) -> Iterator[Finding]:
         yield _version(known, case.machine)
 
 
-def _refusal(known: Cuda) -> tuple[str, str, tuple[str, ...]]:
-    """What cuInit says, what it means, and what helps."""
+def _cuinit_error(known: Cuda) -> tuple[str, str, tuple[str, ...]]:
+    """Return the name of cuInit's error, what it means, and the remedy."""
     name = known.error or f"cuInit: {known.code}"
     return (
         name,
@@ -82,24 +87,29 @@ def _version(known: Cuda, machine: Machine) -> Finding:
     found = f"CUDA {known.text}" + ("" if known.by == "CUDA" else f", says {known.by}")
     if known.version < (12, 0):
         why = "dgkit's CUDA libraries and GPUNetIO take CUDA 12 or newer."
-        remedy = driver_anew(machine)
+        remedy = install_driver(machine)
         return finding.fail(found, needed="12.0", why=why, remedy=remedy, sources=[_TABLE])
-    why = "" if known.by == "CUDA" else f"CUDA itself was not asked: {known.why}."
+    why = "" if known.by == "CUDA" else f"CUDA itself was not queried: {known.why}."
     return finding.ok(found, needed="12.0", why=why, sources=[_TABLE])
 
 
-@check("cuda-toolkit", "CUDA toolkit", goals=WITH_GPU, sides=_HOST)
-def toolkit(case: Case) -> Iterator[Finding]:
-    """Is there a CUDA toolkit that GPUNetIO's programs can be built with?"""
+@check(
+    "cuda-toolkit",
+    "CUDA toolkit",
+    asks="Is there a CUDA toolkit that can build GPUNetIO programs?",
+    goals=WITH_GPU,
+    sides=_HOST,
+)
+def _cuda_toolkit(case: Case) -> Iterator[Finding]:
     machine, building = case.machine, case.goal is Goal.GPUNETIO
     known = machine.know(cuda.toolkits)
-    empty = nothing(case, driver=False)
-    if empty is not None:
-        yield empty
+    missing = not_applicable(case, driver=False)
+    if missing is not None:
+        yield missing
     elif known.version:
-        yield _toolkit(known, machine, building=building)
+        yield _judge_toolkit(known, machine, building=building)
     elif not building:
-        yield finding.n_a("none, and none is needed")
+        yield finding.n_a("none, and none needed")
     elif known.why:
         yield finding.unknown(
             "?",
@@ -109,72 +119,75 @@ def toolkit(case: Case) -> Iterator[Finding]:
             sources=[_DEPENDENCY],
         )
     else:
-        why = "GPUNetIO's device functions are compiled with the program: there is no nvcc."
+        why = "There is no nvcc, and GPUNetIO's device functions are compiled with the program."
         remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
-        why += " Programs that are built already need none."
+        why += " Programs that are already built need none."
         yield finding.warn("none", needed="13.0", why=why, remedy=remedy, sources=[_DEPENDENCY])
 
 
 _FLOORS = (
-    "The GPUNetIO guide recommends CUDA 12.6 or newer for all, and builds its static library (DMA, "
-    "Comch, RDMA) with CUDA 13.0, which programs that use it must match or pass."
+    "The GPUNetIO guide recommends CUDA 12.6 or newer; its static library (DMA, Comch, RDMA) is "
+    "built with CUDA 13.0, and programs that link it need 13.0 or newer."
 )
 
 
-def _toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Finding:
+def _judge_toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Finding:
     text = ".".join(map(str, known.version))
     others = f" (also {', '.join(known.others)})" if known.others else ""
     found, needed = f"{text}, by {known.where}{others}", "13.0" if building else "not needed"
-    speaks = machine.know(cuda.cuda).version
-    if speaks and known.version[0] > speaks[0]:
-        driver = ".".join(map(str, speaks))
-        why = f"The driver speaks CUDA {driver}: programs of a newer major version do not start."
-        remedy = driver_anew(machine)
+    supported = machine.know(cuda.cuda).version
+    if supported and known.version[0] > supported[0]:
+        driver = ".".join(map(str, supported))
+        why = f"The driver supports CUDA {driver}: programs of a newer major version do not start."
+        remedy = install_driver(machine)
         say = finding.fail if building else finding.warn
         return say(found, needed=needed, why=why, remedy=remedy, sources=[_TABLE])
     if not building or known.version >= (13, 0):
         return finding.ok(found, needed=needed, sources=[_DEPENDENCY])
     remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
     if known.version < (12, 0):
-        why = "GPUNetIO's headers take CUDA 12 or newer."
+        why = "GPUNetIO's headers need CUDA 12 or newer."
         return finding.fail(found, needed=needed, why=why, remedy=remedy, sources=[_DEPENDENCY])
     why = "Ethernet and Verbs can be built; DMA, Comch and RDMA cannot."
     if known.version < (12, 6):
-        why += (
-            " Up to 12.5 the toolkit's installer takes the open modules with -m=kernel-open only."
-        )
+        why += " Up to 12.5 its installer installs the open modules only with -m=kernel-open."
     return finding.warn(
         found, needed=needed, why=why, remedy=remedy, sources=[_DEPENDENCY], disagree=_FLOORS
     )
 
 
-# What the extras cuda12 and cuda13 of dgkit ask for.
+# Least versions in the extras cuda12 and cuda13 of dgkit.
 _LEAST = {"CuPy": (13, 6), "cuda-core": (1, 2)}
 
 
-@check("cuda-python", "CuPy and cuda-core", goals=[Goal.ARM_DMA, Goal.RDMA], sides=_HOST)
-def python(case: Case) -> Iterator[Finding]:
-    """Are CuPy and cuda-core there, which dgkit's GPU memory is made with?"""
-    empty = nothing(case)
-    if empty is not None:
-        yield empty
+@check(
+    "cuda-python",
+    "CuPy and cuda-core",
+    asks="Are CuPy and cuda-core installed, which dgkit allocates GPU memory with?",
+    goals=[Goal.ARM_DMA, Goal.RDMA],
+    sides=_HOST,
+)
+def _cuda_python(case: Case) -> Iterator[Finding]:
+    missing = not_applicable(case)
+    if missing is not None:
+        yield missing
         return
     answer = case.machine.read.probe("info")
     gpu = answer.data.get("gpu") if isinstance(answer.data, dict) else None
     listed = gpu.get("libraries") if isinstance(gpu, dict) else None
     known = case.machine.know(cuda.cuda)
-    remedy = of_dgkit(f".[cuda{13 if known.version >= (13,) else 12}]")
+    remedy = install_dgkit(f".[cuda{13 if known.version >= (13,) else 12}]")
     source = [references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")]
     if not isinstance(listed, dict):
-        why = f"{answer.why or 'dgkit info names no libraries'}."
+        why = f"{answer.why or 'dgkit info lists no libraries'}."
         yield finding.unknown("?", why=why, remedy=["dgkit info"], sources=source)
         return
     found = ", ".join(f"{name} {listed.get(name, 'missing')}" for name in _LEAST)
     needed = "CuPy 13.6, cuda-core 1.2"
-    why = _python(listed, known.version)
+    why = _wrong_versions(listed, known.version)
     if not why and known.code:
-        name, _, remedy_of_cuda = _refusal(known)
-        why = f"CUDA does not start ({name}), so what they do is not seen: cuda-driver says more."
+        name, _, remedy_of_cuda = _cuinit_error(known)
+        why = f"They could not be tested, since CUDA does not start ({name}): see cuda-driver."
         yield finding.unknown(
             found, needed=needed, why=why, remedy=remedy_of_cuda, sources=[_RESULTS]
         )
@@ -187,8 +200,8 @@ def python(case: Case) -> Iterator[Finding]:
         yield finding.ok(found, needed=needed, sources=source)
 
 
-def _python(listed: dict[str, object], speaks: tuple[int, ...]) -> str:
-    """What is wrong with these versions, "" if nothing is."""
+def _wrong_versions(listed: dict[str, object], supported: tuple[int, ...]) -> str:
+    """Return what is wrong with the libraries' versions, as a sentence; "" if nothing is."""
     for name, least in _LEAST.items():
         version = str(listed.get(name, "missing"))
         if version == "missing":
@@ -196,7 +209,7 @@ def _python(listed: dict[str, object], speaks: tuple[int, ...]) -> str:
         if () < version_key(version) < least:
             return f"{name} {version} is older than {'.'.join(map(str, least))}."
     bindings = version_key(str(listed.get("cuda-bindings", "")))
-    if bindings and speaks and bindings[0] > speaks[0]:
-        said = ".".join(map(str, speaks))
-        return f"The libraries are made for CUDA {bindings[0]}, and the driver speaks {said}."
+    if bindings and supported and bindings[0] > supported[0]:
+        driver = ".".join(map(str, supported))
+        return f"The libraries are built for CUDA {bindings[0]}, but the driver supports {driver}."
     return ""

@@ -1,4 +1,4 @@
-"""dma-buf: whether GPU memory can be had as an fd, and who takes it."""
+"""dma-buf: GPU memory exported as a file descriptor."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from .. import finding, references
 from ..facts import cuda, gpudirect, gpus, nvidia_proc
 from ..facts.gpudirect import DmaBuf
 from ..facts.gpus import Gpu
-from ..facts.peermem import lacking
-from ..facts.system import driver_anew
+from ..facts.peermem import lacks_interface
+from ..facts.system import install_driver
 from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import each, nothing
+from ._per_gpu import not_applicable, per_gpu
 
 _HOST = ("host",)
 _SOURCES = (
@@ -23,85 +23,97 @@ _SOURCES = (
     references.GPU_OPERATOR("GPUDirect RDMA, Prerequisites"),
 )
 _KERNELS = (
-    "The GPUNetIO guide asks for Linux 6.2 before it uses a dma-buf, the GPU Operator's "
-    "documentation for 5.12, in which RDMA devices learned to take one."
+    "The GPUNetIO guide requires Linux 6.2 for a dma-buf; the GPU Operator's documentation 5.12, "
+    "from which RDMA devices accept one."
 )
 
 
-@check("dmabuf-gpu", "dma-buf of GPU memory", goals=WITH_GPU, sides=_HOST)
-def gpu_memory(case: Case) -> Iterator[Finding]:
-    """Does CUDA give GPU memory as a dma-buf?"""
+@check(
+    "dmabuf-gpu",
+    "dma-buf of GPU memory",
+    asks="Does CUDA export GPU memory as a dma-buf?",
+    goals=WITH_GPU,
+    sides=_HOST,
+)
+def _dmabuf_gpu(case: Case) -> Iterator[Finding]:
     machine = case.machine
     both = _KERNELS if (5, 12) <= machine.know(uname).version < (6, 2) else ""
 
     def judge(gpu: Gpu) -> Finding:
-        one = gpudirect.dma_buf(machine, gpu)
-        if one.works is None:
-            return _not_known(one, machine)
-        if one.works:
-            found = "yes, says CUDA" if one.asked else "to be expected"
-            why = "" if one.asked else f"CUDA was not asked; it follows from: {one.why}."
+        dma_buf = gpudirect.dma_buf(machine, gpu)
+        if dma_buf.works is None:
+            return _unknown(dma_buf, machine)
+        if dma_buf.works:
+            found = "yes, according to CUDA" if dma_buf.asked else "expected"
+            why = "" if dma_buf.asked else f"CUDA was not queried; it follows from: {dma_buf.why}."
             return finding.ok(found, needed="yes", why=why, sources=_SOURCES, disagree=both)
-        return _none(one, machine, gpu)
+        return _no_dma_buf(dma_buf, machine, gpu)
 
-    yield from each(case, judge)
+    yield from per_gpu(case, judge)
 
 
-def _not_known(one: DmaBuf, machine: Machine) -> Finding:
+def _unknown(dma_buf: DmaBuf, machine: Machine) -> Finding:
     why = machine.know(cuda.cuda).why
     return finding.unknown(
         "?",
         needed="yes",
-        why=f"{one.why}{f' ({why})' if why else ''}.",
+        why=f"{dma_buf.why}{f' ({why})' if why else ''}.",
         remedy=["dgkit info"],
         sources=_SOURCES,
     )
 
 
-def _none(one: DmaBuf, machine: Machine, gpu: Gpu) -> Finding:
-    """A warning where another way is left: nvidia-peermem, or pinned memory by design."""
-    cause = one.why or "CUDA says no although the kernel modules are open: this GPU has none"
-    older, direct = machine.know(gpudirect.peermem), gpudirect.kind(machine, gpu).direct
-    left = {
-        "loaded": "nvidia-peermem, which is loaded, is the other way.",
-        "loadable": "nvidia-peermem, the other way, is installed but not loaded.",
-        "absent": "nvidia-peermem, the other way, is not installed either.",
-    }.get(older, "Whether nvidia-peermem, the other way, is there is not known.")
-    say = finding.fail if direct and older in ("loadable", "absent") else finding.warn
-    return say(
-        "no, says CUDA" if one.asked else "not to be expected",
+def _no_dma_buf(dma_buf: DmaBuf, machine: Machine, gpu: Gpu) -> Finding:
+    """Return a warning if there is an alternative, nvidia-peermem or pinned memory; else fail."""
+    cause = dma_buf.why or "CUDA reports none although the kernel modules are open"
+    peermem, direct = machine.know(gpudirect.peermem), gpudirect.kind(machine, gpu).direct
+    instead = {
+        "loaded": "The alternative, nvidia-peermem, is loaded.",
+        "loadable": "The alternative, nvidia-peermem, is installed but not loaded.",
+        "absent": "The alternative, nvidia-peermem, is not installed either.",
+    }.get(peermem, "Whether the alternative, nvidia-peermem, is installed is not known.")
+    make = finding.fail if direct and peermem in ("loadable", "absent") else finding.warn
+    return make(
+        "no, according to CUDA" if dma_buf.asked else "not expected",
         needed="yes",
-        why=f"{finding.sentence(cause)} {left if direct else 'Use pinned memory instead.'}",
-        remedy=_remedy(machine, peermem=direct and older == "loadable"),
+        why=f"{finding.sentence(cause)} {instead if direct else 'Use pinned memory instead.'}",
+        remedy=_remedy(machine, peermem=direct and peermem == "loadable"),
         sources=_SOURCES,
     )
 
 
 def _remedy(machine: Machine, *, peermem: bool) -> list[str]:
-    """The ways out, those that change little first, with `# or:` between them."""
+    """Return the remedies, the least invasive first, separated by `# or:`."""
     closed = machine.know(nvidia_proc.driver).flavour == "closed"
-    ways = [["# Pinned memory works without: dgkit.empty(..., on='pinned')"]]
+    ways = [["# Pinned memory needs neither: dgkit.empty(..., on='pinned')"]]
     if peermem:
-        more = "# nvidia-peermem takes more than its module here: dgkit doctor peermem"
-        ways.insert(0, [more if machine.know(lacking) else "sudo modprobe nvidia-peermem"])
+        more = "# nvidia-peermem needs more than its module here: dgkit doctor peermem"
+        ways.insert(0, [more if machine.know(lacks_interface) else "sudo modprobe nvidia-peermem"])
     if closed and not machine.know(gpudirect.before_turing):
-        ways.append(driver_anew(machine))
+        ways.append(install_driver(machine))
     return [line for at, way in enumerate(ways) for line in (["# or:"] if at else []) + way]
 
 
-@check("dmabuf-mmap", "dma-buf mapped by the CPU", goals=WITH_GPU, sides=_HOST)
-def mapped(case: Case) -> Iterator[Finding]:
-    """May the CPU map a dma-buf of GPU memory? Nothing needs it."""
+@check(
+    "dmabuf-mmap",
+    "dma-buf mapped by the CPU",
+    asks="Can the CPU map a dma-buf of GPU memory? Nothing needs it.",
+    goals=WITH_GPU,
+    sides=_HOST,
+)
+def _dmabuf_mmap(case: Case) -> Iterator[Finding]:
     source = [references.CUDA_DRIVER_API("CUdevice_attribute, DMA_BUF_MMAP_SUPPORTED")]
-    empty = nothing(case)
-    if empty is not None:
-        yield empty
+    missing = not_applicable(case)
+    if missing is not None:
+        yield missing
         return
-    known = {
+    supported = {
         cuda.attribute(case.machine, gpu, "DMA_BUF_MMAP_SUPPORTED")
         for gpu in gpus.usable(case.machine)
     }
-    if known == {1}:
+    if supported == {1}:
         yield finding.ok("yes", sources=source)
     else:
-        yield finding.n_a("no, and nothing needs it" if 0 in known else "not known to this driver")
+        yield finding.n_a(
+            "no, and nothing needs it" if 0 in supported else "not known to this driver"
+        )

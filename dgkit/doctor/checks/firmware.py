@@ -14,17 +14,16 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from ._bluefield_mode import subject
-from ._per_gpu import none
-from ._power_cycle import RESETS, TWO_WAYS, Where, cycle
+from ._bluefield_mode import card_label
+from ._per_gpu import missing_device
+from ._power_cycle import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 
-DMA_NEEDS = version(24, 33, 100)  # of a BlueField-2; a BlueField-3 began later
-OFTEN_TESTED = 2  # releases of firmware before its own that a DOCA was tested with
+_DMA_FIRMWARE = version(24, 33, 100)  # of a BlueField-2; a BlueField-3 began later
+_TESTED_RELEASES = 2  # older releases of firmware that a DOCA is tested with
 _SAMPLES = references.DMA_SAMPLES("Introduction")
-TWO_DOCUMENTS = (
-    "The DMA sample guide 1.3 asks for firmware 24.33.0100; each DOCA since brings its own (2.9: "
-    "24.43, 3.2: 24.47) and is tested with that and the two before. Go by the DOCA that is "
-    "installed."
+_FIRMWARE_DISAGREE = (
+    "The DMA sample guide 1.3 requires firmware 24.33.0100; each DOCA since includes its own (2.9: "
+    "24.43, 3.2: 24.47) and is tested with it and the two before. Follow the installed DOCA."
 )
 _OLD = frozenset(
     {
@@ -34,41 +33,45 @@ _OLD = frozenset(
 )
 
 
-@check("firmware-version", "Firmware of the NIC", goals=WITH_GPU)
-def firmware_version(case: Case) -> Iterator[Finding]:
-    """Is each card's firmware new enough, for the goal and for the DOCA that is here?"""
+@check(
+    "firmware-version",
+    "Firmware of the NIC",
+    asks="Is each card's firmware new enough for the goal and for the installed DOCA?",
+    goals=WITH_GPU,
+)
+def _firmware_version(case: Case) -> Iterator[Finding]:
     cards = [
         card
         for card in case.machine.know(firmware.adapters)
         if card.bluefield or case.goal is not Goal.ARM_DMA
     ]
     if not cards:
-        what = "BlueField" if case.goal is Goal.ARM_DMA else "NIC of NVIDIA's"
-        yield none(case.machine, f"no {what}")
-    # where one card is of a generation for GPUNetIO, the older ones need not be
-    wanted = [card for card in cards if card.model not in _OLD or case.goal is not Goal.GPUNETIO]
-    yield from (_judged(case, card) for card in wanted or cards)
+        what = "BlueField" if case.goal is Goal.ARM_DMA else "NVIDIA NIC"
+        yield missing_device(case.machine, f"no {what}")
+    # if any card is new enough for GPUNetIO, the older ones do not matter
+    relevant = [card for card in cards if card.model not in _OLD or case.goal is not Goal.GPUNETIO]
+    yield from (_judge(case, card) for card in relevant or cards)
 
 
-def _judged(case: Case, card: Adapter) -> Finding:
-    about, found = subject(card), card.firmware
+def _judge(case: Case, card: Adapter) -> Finding:
+    about, found = card_label(card), card.firmware
     if found is None:
         return finding.unknown(
             "firmware not read",
-            why=card.source or "neither the drivers nor flint tell it.",
+            why=card.source or "Neither the drivers nor flint report it.",
             subject=about,
             remedy=[f"sudo flint -d {card.address} q"],
             sources=[references.DOCA_SUPPORT("Firmware")],
         )
-    if case.goal is Goal.ARM_DMA and card.model == "BlueField-2" and found < DMA_NEEDS:
+    if case.goal is Goal.ARM_DMA and card.model == "BlueField-2" and found < _DMA_FIRMWARE:
         return finding.fail(
             str(found),
             needed="24.33.0100",
-            why="DOCA DMA asks for it.",
+            why="DOCA DMA requires it.",
             subject=about,
             remedy=_update(case, card),
             sources=[_SAMPLES, RESETS],
-            disagree=f"{TWO_DOCUMENTS} {TWO_WAYS}",
+            disagree=f"{_FIRMWARE_DISAGREE} {RESETS_DISAGREE}",
         )
     if case.goal is Goal.GPUNETIO and card.model in _OLD:
         return finding.warn(
@@ -79,35 +82,35 @@ def _judged(case: Case, card: Adapter) -> Finding:
             remedy=["# use a ConnectX-6 Dx, ConnectX-7, BlueField-2 or later"],
             sources=[references.GPUNETIO("ConnectX NIC")],
         )
-    return _beside_doca(case, card, found, about)
+    return _judge_by_doca(case, card, found, about)
 
 
-def _beside_doca(case: Case, card: Adapter, found: Version, about: str) -> Finding:
-    """Against the firmware that the installed DOCA brings."""
-    disagree = TWO_DOCUMENTS if case.goal is Goal.ARM_DMA else ""
+def _judge_by_doca(case: Case, card: Adapter, found: Version, about: str) -> Finding:
+    """Return the finding against the firmware that the installed DOCA includes."""
+    disagree = _FIRMWARE_DISAGREE if case.goal is Goal.ARM_DMA else ""
     installed = case.machine.know(doca).version
     bundled = firmware.BUNDLED.get((*installed.parts, 0)[:2]) if installed else None
     support = [references.DOCA_SUPPORT("Bundled firmware"), references.DOCA_FIRMWARE()]
     if bundled is None or found.parts[0] not in firmware.WITH_DOCA or len(found.parts) < 2:
         return finding.ok(str(found), subject=about, sources=support, disagree=disagree)
     needed = f"{found.parts[0]}.{bundled} (DOCA {installed})"
-    if found.parts[1] >= bundled - OFTEN_TESTED:
+    if found.parts[1] >= bundled - _TESTED_RELEASES:
         return finding.ok(
             str(found), needed=needed, subject=about, sources=support, disagree=disagree
         )
     return finding.warn(
         str(found),
         needed=needed,
-        why="It is more than two releases older than the firmware that comes with this DOCA, which "
-        "was not tested with it.",
+        why="It is more than two releases older than the firmware of this DOCA, which was not "
+        "tested with it.",
         subject=about,
         remedy=_update(case, card),
         sources=[*support, RESETS],
-        disagree=f"{disagree} {TWO_WAYS}".strip(),
+        disagree=f"{disagree} {RESETS_DISAGREE}".strip(),
     )
 
 
 def _update(case: Case, card: Adapter) -> list[str]:
-    where = Where(arm=case.machine.know(side) == "dpu")
+    access = SettingsAccess(on_arm=case.machine.know(side) == "dpu")
     line = f"sudo mlxfwmanager -d {card.address} --online -u"
-    return [line, *cycle(card.address, where, running=card.bluefield)]
+    return [line, *power_cycle(card.address, access, arm_running=card.bluefield)]

@@ -1,4 +1,4 @@
-"""GDRCopy: GPU memory for the CPU."""
+"""GDRCopy: access to GPU memory by the CPU."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import nothing
+from ._per_gpu import not_applicable
 
 _SOURCES = (references.GPUNETIO("GDRCopy Installation"), references.GDRCOPY("README"))
 _CLONE = "git clone https://github.com/NVIDIA/gdrcopy.git"
 _DEB = "build-essential devscripts debhelper check libsubunit-dev fakeroot pkg-config dkms"
-# Packages, whose module DKMS builds and each start loads: insmod.sh's is gone after a restart.
+# Packages: DKMS builds their module, and it is loaded at boot; insmod.sh's is not.
 _PACKAGES = {
     "apt": (
         f"sudo apt install {_DEB}",
@@ -31,21 +31,27 @@ _PACKAGES = {
 }
 
 
-@check("gdrcopy", "GDRCopy", goals=[Goal.GPUNETIO], sides=("host",))
-def gdrcopy(case: Case) -> Iterator[Finding]:
-    """Can the CPU read and write GPU memory without CUDA? DOCA_GPU_MEM_TYPE_GPU_CPU needs it."""
+@check(
+    "gdrcopy",
+    "GDRCopy",
+    asks="Can the CPU access GPU memory without CUDA? DOCA_GPU_MEM_TYPE_GPU_CPU needs it.",
+    goals=[Goal.GPUNETIO],
+    sides=("host",),
+)
+def _gdrcopy(case: Case) -> Iterator[Finding]:
     machine = case.machine
-    empty = nothing(case)
-    if empty is not None:
-        yield empty
+    missing = not_applicable(case)
+    if missing is not None:
+        yield missing
         return
     if not any(gpudirect.kind(machine, gpu).direct for gpu in gpus.usable(machine)):
         yield finding.n_a("not on this machine: see gpudirect-platform")
         return
     module, library = _module(machine), _library(machine)
-    lacks = [name for name, there in (("gdrdrv", module), ("libgdrapi", library)) if there is False]
+    parts = (("gdrdrv", module), ("libgdrapi", library))
+    lacks = [name for name, found in parts if found is False]
     needed = "module gdrdrv, libgdrapi"
-    why = "Optional: memory of the type DOCA_GPU_MEM_TYPE_GPU_CPU alone needs it."
+    why = "Optional: only memory of the type DOCA_GPU_MEM_TYPE_GPU_CPU needs it."
     if lacks and not (module or library):
         remedy = list(_PACKAGES[machine.know(family)])
         yield finding.n_a("not installed, and optional", why=why, remedy=remedy)
@@ -55,8 +61,11 @@ def gdrcopy(case: Case) -> Iterator[Finding]:
     elif module and library:
         yield finding.ok("module and library", needed=needed, sources=_SOURCES)
     else:
-        what = "the library is looked for by a probe" if module else "/proc/modules says nothing"
-        why = f"Only a part was seen: {what}."
+        why = (
+            "Whether libgdrapi is installed is not known: the probe gave no answer."
+            if module
+            else "Whether gdrdrv is loaded is not known: /proc/modules was not read."
+        )
         ask = ["lsmod | grep gdrdrv", "ldconfig -p | grep libgdrapi"]
         yield finding.unknown("?", needed=needed, why=why, remedy=ask, sources=_SOURCES)
 
@@ -69,7 +78,7 @@ def _module(machine: Machine) -> bool | None:
 
 
 def _library(machine: Machine) -> bool | None:
-    """Where GDRCOPY_PATH_L says, as DOCA does, then by the loader."""
+    """Return whether the library is in GDRCOPY_PATH_L, which DOCA uses, or the loader finds it."""
     environ = machine.read.ask("environ").data
     folder = environ.get("GDRCOPY_PATH_L") if isinstance(environ, dict) else None
     if folder and any(
@@ -82,13 +91,13 @@ def _library(machine: Machine) -> bool | None:
 
 
 def _remedy(machine: Machine, lacks: list[str]) -> list[str]:
-    """Where one of the two is there, built or installed."""
+    """Return the remedy if only the module or only the library is missing."""
     packages = _PACKAGES[machine.know(family)]
     if lacks == ["gdrdrv"]:
-        start = "echo gdrdrv | sudo tee /etc/modules-load.d/gdrdrv.conf  # at each start, too"
-        built = "# where modprobe finds none, it was built by hand: install the packages instead"
+        start = "echo gdrdrv | sudo tee /etc/modules-load.d/gdrdrv.conf  # load it at boot"
+        built = "# if modprobe does not find it, it was built by hand: install the packages instead"
         return ["sudo modprobe gdrdrv", start, built, *packages]
     environ = machine.read.ask("environ").data
-    named = isinstance(environ, dict) and environ.get("GDRCOPY_PATH_L")
-    path = ["# or, where it was built by hand: export GDRCOPY_PATH_L=.../gdrcopy/src"]
-    return [*packages, *([] if named else path)]
+    is_set = isinstance(environ, dict) and environ.get("GDRCOPY_PATH_L")
+    path = ["# or, if it was built by hand: export GDRCOPY_PATH_L=.../gdrcopy/src"]
+    return [*packages, *([] if is_set else path)]

@@ -1,13 +1,13 @@
-"""The IOMMU and the kernel's command line."""
+"""Mode of the IOMMU: by the devices' groups and the kernel command line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from .. import finding, references
-from ..collect.reading import Reading
+from ..collect.reader import Reading
 from ..facts import data_direct, pci, virtual
-from ..facts.cmdline import Cmdline, added, cmdline
+from ..facts.cmdline import Cmdline, add_parameter, cmdline
 from ..facts.kconfig import kconfig
 from ..facts.pci import PciDevice
 from ..facts.uname import uname
@@ -17,7 +17,7 @@ from ..machine import Case, Machine
 from ..registry import check
 from . import _data_direct
 
-_SHOWN = 2  # devices that are named; of more, the rest are counted
+_MAX_NAMED = 2  # devices; the rest are counted
 _SOURCES = (
     references.GPUDIRECT("Supported Systems, IOMMUs"),
     references.GPUNETIO("GPUNetIO Installation and Setup, IOMMU"),
@@ -25,104 +25,112 @@ _SOURCES = (
     references.KERNEL_PARAMETERS("iommu, intel_iommu, amd_iommu, iommu.passthrough"),
 )
 _DISAGREE = (
-    "The GPUDirect RDMA guide wants the IOMMU off or in passthrough; the GPUNetIO guide has it "
-    "turned off only if nothing arrives; NVIDIA's open driver maps a GPU's memory through it "
+    "The GPUDirect RDMA guide requires the IOMMU off or in passthrough; the GPUNetIO guide turns "
+    "it off only if no data arrives; NVIDIA's open driver maps GPU memory through it "
     "(nvidia/nv-dma.c, nv_dma_map_peer)."
 )
 _NEEDED = "off or passthrough"
-_OFF, _THROUGH, _ON, _LENT, _DARK = "off", "passthrough", "translating", "lent", "?"
-# What /sys/kernel/iommu_groups/*/type may say (Linux, drivers/iommu/iommu.c).
+_OFF, _PASSTHROUGH, _TRANSLATING = "off", "passthrough", "translating"
+_IN_VM, _UNKNOWN = "vm", "?"
+# Contents of /sys/kernel/iommu_groups/*/type (Linux, drivers/iommu/iommu.c).
 _TYPES = {
-    "identity": _THROUGH,
-    "DMA": _ON,
-    "DMA-FQ": _ON,
-    "unmanaged": _LENT,
-    "blocked": _LENT,
+    "identity": _PASSTHROUGH,
+    "DMA": _TRANSLATING,
+    "DMA-FQ": _TRANSLATING,
+    "unmanaged": _IN_VM,
+    "blocked": _IN_VM,
 }
 
 
-@check("iommu", "IOMMU", goals=WITH_GPU, sides=("host",))
-def iommu(case: Case) -> Iterator[Finding]:
-    """Does the IOMMU leave addresses between GPU and NIC as they are?"""
+@check(
+    "iommu",
+    "IOMMU",
+    asks="Does the IOMMU leave the addresses between GPU and NIC untranslated?",
+    goals=WITH_GPU,
+    sides=("host",),
+)
+def _iommu(case: Case) -> Iterator[Finding]:
     machine = case.machine
     tree = machine.know(pci.tree)
-    near = (*tree.gpus, *(one for one in tree.nics if one.vendor == pci.MELLANOX))
+    devices = (*tree.gpus, *(nic for nic in tree.nics if nic.vendor == pci.MELLANOX))
     if tree.why:
         yield finding.unknown("no PCI devices", why=finding.sentence(tree.why), sources=_SOURCES)
         return
-    if not near:
+    if not devices:
         yield finding.n_a("neither GPU nor NIC")
         return
     if machine.know(virtual.virtual).is_vm:
         yield _guest()
         return
     if tree.gpus and data_direct.functions(machine):
-        yield from _data_direct.groups(machine)
+        yield from _data_direct.judge_groups(machine)
         return
     words = machine.know(cmdline)
     states: dict[str, list[PciDevice]] = {}
-    for device, state in zip(near, _states(machine, near, words), strict=True):
+    for device, state in zip(devices, _states(machine, devices, words), strict=True):
         states.setdefault(state, []).append(device)
-    for state, devices in states.items():
-        subject = _names(devices) if len(states) > 1 else ""
-        yield _said(machine, state, subject, words)
+    for state, alike in states.items():
+        subject = _names(alike) if len(states) > 1 else ""
+        yield _judge(machine, state, subject, words)
 
 
 def _guest() -> Finding:
     return finding.unknown(
         "the hypervisor's",
         needed=_NEEDED,
-        why="What is passed through to a virtual machine goes through the host's IOMMU, which is "
-        "not to be seen from here. There NVIDIA's guide has ATS on (mlxconfig, ATS_ENABLED).",
+        why="Devices passed through to a virtual machine use the host's IOMMU, which is not "
+        "visible here. NVIDIA's guide enables ATS there (mlxconfig, ATS_ENABLED).",
         remedy=["# On the host: dgkit doctor iommu"],
         sources=[*_SOURCES, references.VM_TUNING("ATS and ACS configuration")],
     )
 
 
 def _states(machine: Machine, devices: tuple[PciDevice, ...], words: Cmdline) -> list[str]:
-    links = [f"link {pci.DEVICES}/{one.address}/iommu_group" for one in devices]
+    links = [f"link {pci.DEVICES}/{device.address}/iommu_group" for device in devices]
     groups = machine.read.together(links)
-    numbers = {one.text.rpartition("/")[2] for one in groups if one.ok}
+    numbers = {group.text.rpartition("/")[2] for group in groups if group.ok}
     paths = {number: f"text /sys/kernel/iommu_groups/{number}/type" for number in sorted(numbers)}
     types = dict(zip(paths, machine.read.together(list(paths.values())), strict=True))
-    return [_state(machine, one, types, words) for one in groups]
+    return [_state(machine, group, types, words) for group in groups]
 
 
 def _state(machine: Machine, group: Reading, types: Mapping[str, Reading], words: Cmdline) -> str:
-    """By the type of a device's group, which kernels before 5.11 do not tell: then by what the
-    kernel was told at its start."""
+    """Return the state by the type of a device's group, or by the kernel command line.
+
+    Kernels before 5.11 have no type.
+    """
     if group.absent:
-        return _OFF  # a device that no IOMMU looks after is in no group
+        return _OFF  # a device without an IOMMU is in no group
     kind = types.get(group.text.rpartition("/")[2], group) if group.ok else group
     if kind.ok:
-        return _TYPES.get(kind.text.strip(), _DARK)
+        return _TYPES.get(kind.text.strip(), _UNKNOWN)
     if not kind.absent or words.reading.fault:
-        return _DARK
+        return _UNKNOWN
     if not words.iommu and machine.know(kconfig)["CONFIG_IOMMU_DEFAULT_PASSTHROUGH"] == "y":
-        return _THROUGH
-    return {"off": _OFF, "passthrough": _THROUGH, "on": _ON}.get(words.iommu, _DARK)
+        return _PASSTHROUGH
+    return {"off": _OFF, "passthrough": _PASSTHROUGH, "on": _TRANSLATING}.get(words.iommu, _UNKNOWN)
 
 
-def _said(machine: Machine, state: str, subject: str, words: Cmdline) -> Finding:
+def _judge(machine: Machine, state: str, subject: str, words: Cmdline) -> Finding:
     given = f" ({words.about_iommu})"[:28] if words.about_iommu else ""
-    if state in (_OFF, _THROUGH):
+    if state in (_OFF, _PASSTHROUGH):
         return finding.ok(state + given, needed=_NEEDED, subject=subject, sources=_SOURCES)
-    if state == _DARK:
+    if state == _UNKNOWN:
         return finding.unknown(
-            "not told",
+            "not known",
             needed=_NEEDED,
-            why="Neither the IOMMU groups nor the kernel's command line tell.",
+            why="Neither the IOMMU groups nor the kernel command line show it.",
             subject=subject,
             remedy=["sudo dmesg | grep -i -e DMAR -e IOMMU"],
             sources=_SOURCES,
         )
-    if state == _LENT:
+    if state == _IN_VM:
         return finding.fail(
-            "lent to a virtual machine",
+            "assigned to a virtual machine",
             needed=_NEEDED,
             why="Its memory is mapped for a virtual machine (VFIO): this system cannot use it.",
             subject=subject,
-            remedy=["# Give it back to NVIDIA's driver, or run the doctor in the virtual machine"],
+            remedy=["# Return it to NVIDIA's driver, or run the doctor in the virtual machine"],
             sources=_SOURCES,
         )
     return _translating(machine, state + given, subject)
@@ -132,7 +140,7 @@ def _translating(machine: Machine, found: str, subject: str) -> Finding:
     return finding.warn(
         found,
         needed=_NEEDED,
-        why="Traffic between GPU and NIC may go up to the CPU to be translated, or not arrive.",
+        why="Traffic between GPU and NIC may go up to the CPU for translation, or not arrive.",
         subject=subject,
         remedy=_passthrough(machine),
         sources=(*_SOURCES, references.MULTI_GPU(), references.OPEN_MODULES("nvidia/nv-dma.c")),
@@ -145,12 +153,12 @@ def _passthrough(machine: Machine) -> list[str]:
     word = "iommu.passthrough=1" if arm else "iommu=pt"
     off = "the SMMU" if arm else "VT-d (Intel) or IOMMU (AMD)"
     return [
-        added(machine, word, "iommu"),
-        f"# If nothing arrives even so: turn off {off} in the BIOS",
+        add_parameter(machine, word, "iommu"),
+        f"# If no data arrives even so: turn off {off} in the BIOS",
     ]
 
 
 def _names(devices: list[PciDevice]) -> str:
-    named = ", ".join(one.address for one in devices[:_SHOWN])
-    more = len(devices) - _SHOWN
+    named = ", ".join(device.address for device in devices[:_MAX_NAMED])
+    more = len(devices) - _MAX_NAMED
     return f"{named} and {more} more" if more > 0 else named

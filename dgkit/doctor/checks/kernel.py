@@ -1,4 +1,4 @@
-"""The Linux kernel: what it must have for GPU memory to be handed to other devices."""
+"""Linux kernel: its version and options for sharing GPU memory with other devices."""
 
 from __future__ import annotations
 
@@ -15,103 +15,109 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import NO_GPU, none
+from ._per_gpu import NO_GPU, missing_device
 
-_LEAST, _SURE = (5, 12), (6, 2)
+_MAYBE, _SURE = (5, 12), (6, 2)
 _VERSION_SOURCES = (
     references.GPUNETIO("GPU Memory Mapping, Using dmabuf"),
     references.GPU_OPERATOR("GPUDirect RDMA, Prerequisites"),
     references.RDMA_DMABUF(),
 )
 _DISAGREE = (
-    "The GPUNetIO guide asks for Linux 6.2; the GPU Operator's documentation for 5.12, since when "
-    "the kernel's RDMA devices take a dma-buf."
+    "The GPUNetIO guide requires Linux 6.2; the GPU Operator's documentation 5.12, from which the "
+    "kernel's RDMA devices accept a dma-buf."
 )
 
 
-@check("kernel-version", "Linux kernel", goals=WITH_GPU)
-def version(case: Case) -> Iterator[Finding]:
-    """Is the kernel new enough to hand GPU memory on as a dma-buf?"""
+@check(
+    "kernel-version",
+    "Linux kernel",
+    asks="Is the kernel new enough to share GPU memory as a dma-buf?",
+    goals=WITH_GPU,
+)
+def _kernel_version(case: Case) -> Iterator[Finding]:
     linux = case.machine.know(uname)
     release, number = linux.release, linux.version
     if not number:
         yield finding.unknown(
             release[:45] or "?",
             needed="6.2 or later",
-            why=f"{linux.why or 'uname names no version'}.",
+            why=f"{linux.why or 'uname gives no version'}.",
             sources=_VERSION_SOURCES,
         )
         return
     if case.machine.know(side) == "dpu":
-        why = "A dma-buf is made on the host: the Arm cores' kernel does not matter for it."
+        why = "The host exports the dma-buf: the Arm cores' kernel does not matter."
         yield finding.ok(release[:45], needed="any, on a DPU", why=why, sources=_VERSION_SOURCES)
     elif linux.wsl:
         yield finding.n_a("Microsoft's, of WSL: see virtual-machine")
     elif number >= _SURE:
         yield finding.ok(release[:45], needed="6.2 or later", sources=_VERSION_SOURCES)
     else:
-        yield _old(case.machine, release, maybe=number >= _LEAST)
+        yield _old_kernel(case.machine, release, maybe=number >= _MAYBE)
 
 
-def _old(machine: Machine, release: str, *, maybe: bool) -> Finding:
+def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
     if machine.know(nvidia_proc.driver).flavour == "closed":
-        return _closed(machine, release)
+        return _closed_modules(machine, release)
     driver = machine.know(nvidia_proc.driver)
     if driver.loaded and not driver.flavour and driver.why:
-        why = f"Whether the kernel modules are the open ones is not known: {driver.why}."
+        why = f"Whether the open kernel modules are loaded is not known: {driver.why}."
         return finding.unknown(release[:45], needed="6.2 or later", why=why)
     if maybe and _works(machine):
-        why = "CUDA gives a dma-buf, and an RDMA device takes one: both were asked."
+        why = "CUDA exports a dma-buf, and an RDMA device accepts it: both were tested."
         return finding.ok(
             release[:45], needed="5.12", why=why, sources=_VERSION_SOURCES, disagree=_DISAGREE
         )
-    known = "It may be too old for GPU memory as a dma-buf"
-    too = known if maybe else "No device takes GPU memory as a dma-buf"
+    too_old = "It may be too old to share GPU memory as a dma-buf"
+    effect = too_old if maybe else "No device accepts GPU memory as a dma-buf"
     return finding.warn(
         release[:45],
         needed="6.2 or later" if maybe else "6.2 or later, at least 5.12",
-        why=f"{too}; nvidia-peermem is the other way.",
+        why=f"{effect}; the alternative is nvidia-peermem.",
         remedy=_newer(machine),
         sources=_VERSION_SOURCES,
         disagree=_DISAGREE if maybe else "",
     )
 
 
-def _closed(machine: Machine, release: str) -> Finding:
-    """With the closed modules a newer kernel gives no dma-buf, and it may take the other way."""
+def _closed_modules(machine: Machine, release: str) -> Finding:
+    """Return the finding on an old kernel with closed modules: a newer one may break peermem."""
     old = len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus))
     loaded = machine.know(gpudirect.peermem) == "loaded"
-    used = (*_VERSION_SOURCES, references.UBUNTU_PEERMEM())
-    why = "With the closed modules no kernel gives a dma-buf. nvidia-peermem is the way, for which "
-    why += "Ubuntu's kernels from 6.8 on have no interface: keep this one."
+    sources = (*_VERSION_SOURCES, references.UBUNTU_PEERMEM())
+    why = "With the closed modules no kernel exports a dma-buf. The alternative is nvidia-peermem, "
+    why += "for which Ubuntu's kernels from 6.8 on have no interface: keep this one."
     if old or loaded:
-        return finding.ok(release[:45], needed="any, for nvidia-peermem", why=why, sources=used)
+        return finding.ok(release[:45], needed="any, for nvidia-peermem", why=why, sources=sources)
     unread = machine.read.text("/proc/modules").fault not in ("", "absent")
-    say = finding.unknown if unread else finding.warn
-    return say(
+    make = finding.unknown if unread else finding.warn
+    return make(
         release[:45],
         needed="6.2 or later",
         why=why.replace(": keep this one", ""),
-        remedy=["# First the open kernel modules, which a newer kernel helps: driver-flavour"],
-        sources=used,
+        remedy=[
+            "# First install the open kernel modules, which a newer kernel helps: driver-flavour"
+        ],
+        sources=sources,
     )
 
 
 def _works(machine: Machine) -> bool:
-    """Whether CUDA and the RDMA devices were asked, and all GPUs and one device say yes."""
-    said = [gpudirect.dma_buf(machine, gpu) for gpu in gpus.usable(machine)]
-    if not said or not all(one.asked and one.works for one in said):
+    """Return whether tests showed that all GPUs export a dma-buf and an RDMA device accepts it."""
+    dma_bufs = [gpudirect.dma_buf(machine, gpu) for gpu in gpus.usable(machine)]
+    if not dma_bufs or not all(dma_buf.asked and dma_buf.works for dma_buf in dma_bufs):
         return False
-    kinds = {one.model: one.name for one in reversed(machine.know(rdma.devices).devices)}
-    answers = [machine.read.probe("rdma-dmabuf", name).data for name in kinds.values()]
-    return any(isinstance(one, Mapping) and one.get("takes") is True for one in answers)
+    models = {nic.model: nic.name for nic in reversed(machine.know(rdma.devices).devices)}
+    answers = [machine.read.probe("rdma-dmabuf", name).data for name in models.values()]
+    return any(isinstance(data, Mapping) and data.get("takes") is True for data in answers)
 
 
 def _newer(machine: Machine) -> list[str]:
-    """How a distribution comes by a kernel 6.2: of its own, or not at all."""
-    said = machine.know(os_release)
-    name, number = said.get("ID", "").lower(), said.get("VERSION_ID", "")
-    like = {name, *said.get("ID_LIKE", "").lower().split()}
+    """Return the commands that install a kernel 6.2 or later, by distribution."""
+    release = machine.know(os_release)
+    name, number = release.get("ID", "").lower(), release.get("VERSION_ID", "")
+    like = {name, *release.get("ID_LIKE", "").lower().split()}
     if name == "ubuntu" and re.fullmatch(r"[2-9]\d\.\d\d", number, re.ASCII) and number >= "22.04":
         return [restart(f"sudo apt install -y linux-generic-hwe-{number}")]
     if name == "ubuntu":
@@ -128,9 +134,9 @@ def _newer(machine: Machine) -> list[str]:
     if name == "fedora":
         return [restart("sudo dnf -y upgrade --refresh kernel kernel-devel")]
     if like & {"rhel", "centos", "fedora"}:
-        return ["# Red Hat's 9 has 5.14 with newer parts put in, its 10 has 6.12: take 10"]
+        return ["# Red Hat 9 has 5.14 with backports, 10 has 6.12: upgrade to 10"]
     if like & {"suse", "sles", "opensuse"}:
-        return ["# SUSE has it from 15 SP6 on: go to that or a later one"]
+        return ["# SUSE has it from 15 SP6 on: upgrade to that or a later one"]
     return ["# Install a kernel 6.2 or later of your distribution, and boot it"]
 
 
@@ -141,65 +147,75 @@ _P2PDMA_SOURCES = (
 )
 
 
-@check("kernel-p2pdma", "Kernel: PCI peer-to-peer DMA", goals=WITH_GPU, sides=("host",))
-def p2pdma(case: Case) -> Iterator[Finding]:
-    """Does the kernel itself know of DMA between two PCI devices?"""
+@check(
+    "kernel-p2pdma",
+    "Kernel: PCI peer-to-peer DMA",
+    asks="Does the kernel support DMA between two PCI devices?",
+    goals=WITH_GPU,
+    sides=("host",),
+)
+def _kernel_p2pdma(case: Case) -> Iterator[Finding]:
     found = case.machine.know(pci.tree).gpus
     if not found:
-        yield none(case.machine, NO_GPU)
+        yield missing_device(case.machine, NO_GPU)
         return
-    others = sorted({one.driver for one in found} - {"nvidia", ""})
+    others = sorted({gpu.driver for gpu in found} - {"nvidia", ""})
     known = case.machine.know(kconfig)
     if known.options and known["CONFIG_PCI_P2PDMA"] != "n":
         yield finding.ok("PCI_P2PDMA=y", sources=_P2PDMA_SOURCES)
     elif not others:
         state = "not set" if known.options else "not known"
         yield finding.n_a(
-            f"{state}; NVIDIA's driver does without",
-            why="Only other drivers (NVMe, nouveau, vfio) and RDMA on device-private pages lend a "
-            "device's memory through it.",
+            f"{state}; NVIDIA's driver does not need it",
+            why="Only other drivers (NVMe, nouveau, vfio) and RDMA on device-private pages share "
+            "device memory through it.",
         )
     elif known.options:
         yield finding.warn(
             "PCI_P2PDMA not set",
             needed="PCI_P2PDMA=y",
-            why=f"Without it the driver {others[0]} lends no memory of a GPU to other devices.",
-            remedy=["# Take a kernel that has it, or NVIDIA's driver, which does without"],
+            why=f"Without it the driver {others[0]} shares no GPU memory with other devices.",
+            remedy=["# Use a kernel that has it, or NVIDIA's driver, which does not need it"],
             sources=_P2PDMA_SOURCES,
         )
     else:
         yield _no_config(known, "PCI_P2PDMA=y", "kernel-p2pdma", _P2PDMA_SOURCES)
 
 
-@check("kernel-hmm", "Kernel: HMM", goals={Goal.RDMA, Goal.GPUNETIO}, sides=("host",))
-def hmm(case: Case) -> Iterator[Finding]:
-    """Can a GPU use a process's plain memory? No memory of CUDA or dgkit needs it."""
+@check(
+    "kernel-hmm",
+    "Kernel: HMM",
+    asks="Can a GPU use a process's ordinary memory? Nothing in CUDA or dgkit needs it.",
+    goals={Goal.RDMA, Goal.GPUNETIO},
+    sides=("host",),
+)
+def _kernel_hmm(case: Case) -> Iterator[Finding]:
     if not case.machine.know(pci.tree).gpus:
-        yield none(case.machine, NO_GPU)
+        yield missing_device(case.machine, NO_GPU)
         return
     known = case.machine.know(kconfig)
-    used = (references.HMM(), references.CUDA_HMM(), references.DEVICE_PRIVATE())
+    sources = (references.HMM(), references.CUDA_HMM(), references.DEVICE_PRIVATE())
     names = ("HMM_MIRROR", "DEVICE_PRIVATE")
     off = [name for name in names if known[f"CONFIG_{name}"] == "n"]
     if known.options and not off:
-        yield finding.ok("HMM_MIRROR=y, DEVICE_PRIVATE=y", sources=used)
+        yield finding.ok("HMM_MIRROR=y, DEVICE_PRIVATE=y", sources=sources)
     elif known.options or not known.denied:
         yield finding.n_a(
             f"{' and '.join(off)} not set" if known.options else "not known; nothing needs it",
-            why="Kernels on the GPU cannot use memory of malloc, and RDMA on device-private pages "
-            "is out. All other memory works.",
+            why="GPU kernels cannot use memory of malloc, and RDMA on device-private pages does "
+            "not work. All other memory works.",
         )
     else:
-        yield _no_config(known, "HMM_MIRROR=y, DEVICE_PRIVATE=y", "kernel-hmm", used)
+        yield _no_config(known, "HMM_MIRROR=y, DEVICE_PRIVATE=y", "kernel-hmm", sources)
 
 
 def _no_config(
-    known: Kconfig, needed: str, name: str, used: tuple[references.Source, ...]
+    known: Kconfig, needed: str, name: str, sources: tuple[references.Source, ...]
 ) -> Finding:
     return finding.unknown(
         "no config of this kernel",
         needed=needed,
         why=finding.sentence(known.why),
         remedy=[as_root(name)] if known.denied else [],
-        sources=used,
+        sources=sources,
     )

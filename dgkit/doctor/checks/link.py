@@ -1,4 +1,4 @@
-"""The speed and width of PCIe links, now and at most."""
+"""PCIe links: speed and width, current and maximum."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from ..goals import WITH_GPU
 from ..machine import Case
 from ..registry import check
 
-__all__ = ["judge"]
-
 _FILES = references.SYSFS_PCI("current_link_speed, max_link_speed, current_link_width")
 _STATES = references.NVIDIA_SMI("Performance State")
 _RATE = references.PCI_SPEEDS("PCIE_SPEED2MBS_ENC: GB/s of GT/s")
 
+_BUSY = 2  # performance states P0 to P2 are those under load: CUDA uses P2 on some GPUs
 
-_BUSY = 2  # performance states P0 to P2 are for work: CUDA has P2 on some GPUs
 
-
-@check("link", "PCIe links", goals=WITH_GPU)
-def judge(case: Case) -> Iterator[Finding]:
-    """Do GPUs, NICs and DPUs have all the speed and all the lanes that they can have?"""
+@check(
+    "link",
+    "PCIe links",
+    asks="Do the links of GPUs, NICs and DPUs have their full speed and width?",
+    goals=WITH_GPU,
+)
+def _link(case: Case) -> Iterator[Finding]:
     tree = case.machine.know(pci.tree)
-    devices = (*tree.gpus, *pairs.others(case.machine, case.goal))
+    devices = (*tree.gpus, *pairs.peers(case.machine, case.goal))
     if tree.why:
         yield finding.unknown("no PCI tree", why=tree.why)
         return
@@ -40,100 +41,103 @@ def judge(case: Case) -> Iterator[Finding]:
         yield finding.n_a("no GPU, NIC or DPU")
         return
     found = pairs.pairs(case.machine, case.goal)
-    between = {one for pair in found for one in link_facts.passed(pair.path)}
-    above = {tree.parent(one.address) for one in devices} & set(tree.devices)
-    wanted = sorted({one.address for one in devices} | above | between)
-    known = link_facts.links(case.machine, wanted)
+    between = {bridge for pair in found for bridge in link_facts.traversed(pair.path)}
+    above = {tree.parent(device.address) for device in devices} & set(tree.devices)
+    addresses = sorted({device.address for device in devices} | above | between)
+    links = link_facts.links(case.machine, addresses)
     for device in devices:
-        over = known.get(tree.parent(device.address), PcieLink(""))
-        yield _judged(case, device, known[device.address], over)
+        port = links.get(tree.parent(device.address), PcieLink(""))
+        yield _judge(case, device, links[device.address], port)
     for pair in found:
-        yield from _narrowest(case, pair, known)
+        yield from _judge_narrowest(case, pair, links)
 
 
-def _judged(case: Case, device: PciDevice, link: PcieLink, over: PcieLink) -> Finding:
+def _judge(case: Case, device: PciDevice, link: PcieLink, port: PcieLink) -> Finding:
     subject = pairs.label(case.machine, device)
     if not link.known:
         guest = case.machine.know(virtual.virtual).is_vm
-        no_link = "The kernel tells no speed: a device inside the CPU or chip set has no link."
+        no_link = "The kernel shows no speed: a device inside the CPU or chipset has no link."
         return finding.unknown(
-            "sysfs does not say",
+            "not in sysfs",
             needed="speed and width",
             subject=subject,
             why="A virtual machine has no links of its own." if guest else no_link,
             remedy=[f"sudo lspci -s {device.address} -vvv | grep -E 'LnkCap:|LnkSta:'"],
             sources=[_FILES],
         )
-    if link.lanes < link.most_lanes:
-        found = finding.warn(link.now, why=_few_lanes(link, over), remedy=_SEAT)
-    elif link.speed < link.most_speed:
-        found = _slow(case, device, link, over)
+    if link.lanes < link.max_lanes:
+        found = finding.warn(link.text, why=_few_lanes(link, port), remedy=_SEAT)
+    elif link.speed < link.max_speed:
+        found = _slow(case, device, link, port)
     else:
-        found = finding.ok(link.now)
+        found = finding.ok(link.text)
     return msgspec.structs.replace(
-        found, needed=link.most, subject=subject, sources=(_FILES, _RATE, *found.sources)
+        found, needed=link.max_text, subject=subject, sources=(_FILES, _RATE, *found.sources)
     )
 
 
 _SEAT = (
-    "# Power off, seat the card and its riser again; the board's manual says which slot is whole",
-    "# In the BIOS: the slot's bifurcation and link speed on Auto",
+    "# Power off, reseat the card and its riser; the board's manual lists the full-width slots",
+    "# In the BIOS: set the slot's bifurcation and link speed to Auto",
 )
 
 
-def _few_lanes(link: PcieLink, over: PcieLink) -> str:
-    if 0 < over.most_lanes < link.most_lanes:
-        return f"The slot has {over.most_lanes} lanes, the card {link.most_lanes}."
-    return f"{link.lanes} of {link.most_lanes} lanes are in use: a slot, a riser or a contact."
+def _few_lanes(link: PcieLink, port: PcieLink) -> str:
+    if 0 < port.max_lanes < link.max_lanes:
+        return f"The slot has {port.max_lanes} lanes, the card {link.max_lanes}."
+    return f"{link.lanes} of {link.max_lanes} lanes are in use: check slot, riser and contacts."
 
 
-def _slow(case: Case, device: PciDevice, link: PcieLink, over: PcieLink) -> Finding:
-    if 0 < over.most_speed < link.most_speed:
-        why = f"The port above it, {over.address}, does {over.most_speed:g} GT/s at most."
-        return finding.warn(link.now, why=why, remedy=_SEAT[:1])
+def _slow(case: Case, device: PciDevice, link: PcieLink, port: PcieLink) -> Finding:
+    if 0 < port.max_speed < link.max_speed:
+        why = f"The port above it, {port.address}, supports {port.max_speed:g} GT/s at most."
+        return finding.warn(link.text, why=why, remedy=_SEAT[:1])
     if device.is_gpu:
         return _slow_gpu(case, device, link)
-    why = "It runs slower than card and slot can: a riser, a cable, or a limit in the BIOS."
-    return finding.warn(link.now, why=why, remedy=_SEAT)
+    why = "Card and slot support more: check riser, cable and BIOS limits."
+    return finding.warn(link.text, why=why, remedy=_SEAT)
 
 
 def _slow_gpu(case: Case, gpu: PciDevice, link: PcieLink) -> Finding:
-    """A GPU lowers its speed when idle: by its performance state, P0 (the highest) to P15."""
-    those = (one for one in case.machine.know(smi).gpus if one.address == gpu.address)
-    state = next((one.said("Performance State") for one in those), "")
+    """Return the finding on a GPU's link, which is slow when idle: performance state P3 to P15."""
+    alike = (found for found in case.machine.know(smi).gpus if found.address == gpu.address)
+    state = next((found.value("Performance State") for found in alike), "")
     now, most = link.speeds
     idle = re.fullmatch(r"P([0-9]{1,2})", state)
     if idle is not None and int(idle[1]) > _BUSY:
         return finding.ok(
             f"{now} now (idle, {state}), at most {most.removeprefix('PCIe ')}",
-            why="A GPU lowers its speed when idle, and raises it when it has work.",
+            why="A GPU lowers its link speed when idle.",
             sources=[_STATES],
         )
-    again = ["# Start work on the GPU, then look again", "dgkit doctor link"]
+    again = ["# Start work on the GPU, then check again", "dgkit doctor link"]
     if idle is None:
-        why = "A GPU lowers its speed when idle, and nvidia-smi does not say whether it is."
+        why = "A GPU lowers its link speed when idle; nvidia-smi does not show whether it is."
         return finding.unknown(
             f"{now} now", why=why, remedy=["nvidia-smi -q -d PERFORMANCE"], sources=[_STATES]
         )
-    why = f"Its performance state, {state}, is one for work: only when idle may it be as slow."
-    return finding.warn(link.now, why=why, remedy=[*again, *_SEAT], sources=[_STATES])
+    why = (
+        f"Its performance state {state} is one under load; the link should be slow only when idle."
+    )
+    return finding.warn(link.text, why=why, remedy=[*again, *_SEAT], sources=[_STATES])
 
 
-def _narrowest(case: Case, pair: pairs.Pair, known: dict[str, PcieLink]) -> Iterator[Finding]:
-    """If a switch on the way carries less than both ends can."""
-    ends = [known[one.address] for one in (pair.gpu, pair.other)]
-    inner = [known[one] for one in link_facts.passed(pair.path)[1:-1] if known[one].known]
-    if not inner or not all(one.known for one in ends):
+def _judge_narrowest(case: Case, pair: pairs.Pair, links: dict[str, PcieLink]) -> Iterator[Finding]:
+    """Yield a warning if a link between the two is slower than both ends support."""
+    ends = [links[device.address] for device in (pair.gpu, pair.peer)]
+    between = (links[address] for address in link_facts.traversed(pair.path)[1:-1])
+    inner = [link for link in between if link.known]
+    if not inner or not all(link.known for link in ends):
         return
-    slowest = min(inner, key=lambda one: one.rate)
-    needed = min(ends, key=lambda one: one.most_rate)
-    if slowest.rate < needed.most_rate:
-        labels = [pairs.label(case.machine, one) for one in (pair.gpu, pair.other)]
+    slowest = min(inner, key=lambda link: link.rate)
+    needed = min(ends, key=lambda link: link.max_rate)
+    if slowest.rate < needed.max_rate:
+        labels = [pairs.label(case.machine, device) for device in (pair.gpu, pair.peer)]
         yield finding.warn(
-            f"{slowest.now} at {slowest.address}",
-            needed=needed.most,
+            f"{slowest.text} at {slowest.address}",
+            needed=needed.max_text,
             subject=" and ".join(labels),
-            why="A switch between the two carries less than both of them can.",
+            why="A switch between the two is slower than both support.",
             remedy=_SEAT[1:],
             sources=[_FILES, _RATE],
         )

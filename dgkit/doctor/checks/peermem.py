@@ -1,4 +1,4 @@
-"""nvidia-peermem, the older way of mapping GPU memory for a NIC."""
+"""nvidia-peermem, the older interface for mapping GPU memory for a NIC."""
 
 from __future__ import annotations
 
@@ -6,59 +6,62 @@ from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc
-from ..facts.peermem import lacking
+from ..facts.peermem import lacks_interface
 from ..facts.system import install, os_release, restart
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import nothing
+from ._per_gpu import not_applicable
 
 _SOURCES = (
     references.GPUNETIO("GPU Memory Mapping, Using nvidia-peermem"),
     references.GPUDIRECT("Using nvidia-peermem"),
     references.GPUDIRECT("Changes in CUDA 13.0, Deprecation Notice: NV-P2P API Support"),
 )
-_DEPRECATED = (
-    "CUDA 13.0 calls the interface under it (NV-P2P) deprecated: dma-buf is to come after it."
+_DEPRECATED = "CUDA 13.0 deprecates the interface below it (NV-P2P) in favour of dma-buf."
+_INVALID_ARGUMENT = (
+    "# On 'Invalid argument': it was built for another ib_core. Install MLNX_OFED or DOCA-OFED, "
+    "then reinstall NVIDIA's driver."
 )
-_REFUSED = (
-    "# 'Invalid argument': it was built for another ib_core. Install MLNX_OFED or DOCA-OFED, then "
-    "NVIDIA's driver again."
-)
-_FROM = (
+_ORIGIN_DISAGREES = (
     "The GPUNetIO guide says that the module comes with the CUDA toolkit, the GPU Operator's "
     "documentation that it comes with the driver, from R470 on."
 )
 
 
-@check("peermem", "nvidia-peermem", goals=WITH_GPU, sides=("host",))
-def peermem(case: Case) -> Iterator[Finding]:
-    """Can GPU memory be mapped by nvidia-peermem, where there is no dma-buf?"""
+@check(
+    "peermem",
+    "nvidia-peermem",
+    asks="Can nvidia-peermem map GPU memory if there is no dma-buf?",
+    goals=WITH_GPU,
+    sides=("host",),
+)
+def _peermem(case: Case) -> Iterator[Finding]:
     machine = case.machine
     state = machine.know(gpudirect.peermem)
     found = gpus.usable(machine)
     direct = any(gpudirect.kind(machine, gpu).direct for gpu in found)
     works = {gpudirect.dma_buf(machine, gpu).works for gpu in found}
-    empty = nothing(case)
-    if empty is not None:
-        yield empty
+    missing = not_applicable(case)
+    if missing is not None:
+        yield missing
     elif not direct:
         yield finding.n_a("not on this machine: see gpudirect-platform")
     elif state == "loaded":
-        needed = "where there is no dma-buf"
+        needed = "if there is no dma-buf"
         yield finding.ok("loaded", needed=needed, why=_DEPRECATED, sources=_SOURCES)
     elif works == {True}:
-        yield finding.n_a(f"{'not loaded' if state else 'not read'}; dma-buf does without")
+        yield finding.n_a(f"{'not loaded' if state else 'not read'}; dma-buf does not need it")
     elif state and False in works:
-        yield _blocks(machine, state)
+        yield _not_loaded(machine, state)
     else:
         yield finding.unknown(
             {"loadable": "installed, not loaded", "absent": "not installed"}.get(state, "?"),
-            needed="where there is no dma-buf",
+            needed="if there is no dma-buf",
             why="Whether it is installed is not known."
             if not state
-            else "Whether dma-buf works is not known: without it, this module is needed.",
+            else "Whether dma-buf works is not known; if it does not, this module is needed.",
             remedy=["sudo modprobe nvidia-peermem"],
             sources=_SOURCES,
         )
@@ -67,38 +70,38 @@ def peermem(case: Case) -> Iterator[Finding]:
 def _without_interface(machine: Machine, state: str) -> Finding:
     remedy = [
         install(machine, "doca-ofed", "doca-ofed"),
-        "# Then install NVIDIA's driver again: it builds the module.",
+        "# Then reinstall NVIDIA's driver: it builds the module.",
         "sudo modprobe nvidia-peermem",
     ]
     if machine.know(os_release).get("ID", "").lower() == "ubuntu":
-        remedy.append("# or: NVIDIA's kernel for Ubuntu, which keeps the interface")
+        remedy.append("# or: NVIDIA's kernel for Ubuntu, which still has the interface")
         remedy.append(restart("sudo apt install -y linux-nvidia"))
     return finding.fail(
         "installed, not loaded" if state == "loadable" else "not installed",
         needed="loaded",
-        why="This kernel has no interface for it, which MLNX_OFED or DOCA-OFED brings: modprobe "
-        "says 'Invalid argument'. Of Ubuntu's own kernels those before 6.8 have one.",
+        why="This kernel has no interface for it, so modprobe fails with 'Invalid argument'; "
+        "MLNX_OFED or DOCA-OFED adds it. Ubuntu's own kernels before 6.8 have it.",
         remedy=remedy,
         sources=[*_SOURCES, references.UBUNTU_PEERMEM()],
-        disagree="The GPUNetIO guide asks for `modprobe nvidia-peermem` alone; Ubuntu says that "
-        "its kernels from 6.8 on take it with MLNX_OFED or as linux-nvidia only.",
+        disagree="The GPUNetIO guide requires only `modprobe nvidia-peermem`; Ubuntu says that its "
+        "kernels from 6.8 on support it only with MLNX_OFED or as linux-nvidia.",
     )
 
 
-def _blocks(machine: Machine, state: str) -> Finding:
-    if machine.know(lacking):
+def _not_loaded(machine: Machine, state: str) -> Finding:
+    if machine.know(lacks_interface):
         return _without_interface(machine, state)
     core = machine.know(nvidia_proc.modules)
     lacks = core is not None and "ib_core" not in core
     ofed = install(machine, "doca-ofed", "doca-ofed")
     if state == "absent":
         found, why = "not installed", "The driver was installed without it."
-        remedy = [ofed, "# Then install NVIDIA's driver again: it builds the module."]
+        remedy = [ofed, "# Then reinstall NVIDIA's driver: it builds the module."]
     else:
         found, why = "installed, not loaded", "There is no dma-buf, so a NIC needs this module."
-        remedy = [*([ofed] if lacks else []), "sudo modprobe nvidia-peermem", _REFUSED]
+        remedy = [*([ofed] if lacks else []), "sudo modprobe nvidia-peermem", _INVALID_ARGUMENT]
     if lacks:
-        why += " It plugs into ib_core of MLNX_OFED or DOCA-OFED, which is not loaded."
+        why += " It needs ib_core of MLNX_OFED or DOCA-OFED, which is not loaded."
     return finding.fail(
-        found, needed="loaded", why=why, remedy=remedy, sources=_SOURCES, disagree=_FROM
+        found, needed="loaded", why=why, remedy=remedy, sources=_SOURCES, disagree=_ORIGIN_DISAGREES
     )

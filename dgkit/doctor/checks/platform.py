@@ -1,4 +1,4 @@
-"""Machines that have no GPUDirect: DGX Spark and others."""
+"""Machines without GPUDirect: DGX Spark and others."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import by_smi, each
+from ._per_gpu import per_gpu, smi_command
 
 _CONNECTX8 = frozenset({0x1023, 0x1025})  # PCI ID list, vendor 15b3: ConnectX-8, ConnectX-9
 _PINNED = "# Use pinned memory: dgkit.empty(..., on='pinned')"
 _VGPU = references.AI_ENTERPRISE("GPUDirect RDMA and GPUDirect Storage")
 _SHARED = (
-    "GPU memory cannot be reached coherently by PCIe devices: dma-buf, nvidia-peermem and GDRCopy "
-    "do not work. Pinned memory is as near: CPU and GPU share it."
+    "PCIe devices cannot access GPU memory coherently: dma-buf, nvidia-peermem and GDRCopy do not "
+    "work. Pinned memory is no slower: CPU and GPU share it."
 )
-_NO = {
+_WITHOUT = {
     Kind.SPARK: (
         _SHARED,
         (
@@ -32,7 +32,7 @@ _NO = {
         ),
     ),
     Kind.TEGRA: (
-        "CPU and GPU share one memory, and devices reach it where it was allocated as pinned.",
+        "CPU and GPU share one memory, which devices reach if it was allocated as pinned.",
         (references.GPUDIRECT("Porting to Tegra (CUDA 13.0)"),),
     ),
     Kind.GEFORCE: (
@@ -42,68 +42,73 @@ _NO = {
 }
 
 
-@check("gpudirect-platform", "GPUDirect on this machine", goals=WITH_GPU, sides=("host",))
-def platform(case: Case) -> Iterator[Finding]:
-    """Is this a machine on which other devices may reach GPU memory at all?"""
+@check(
+    "gpudirect-platform",
+    "GPUDirect on this machine",
+    asks="Can other devices reach GPU memory on this machine at all?",
+    goals=WITH_GPU,
+    sides=("host",),
+)
+def _gpudirect_platform(case: Case) -> Iterator[Finding]:
 
     def judge(gpu: Gpu) -> Finding:
         kind = gpudirect.kind(case.machine, gpu)
         found = gpu.name or kind.value
-        says = _says(case.machine, gpu)
+        supported = _cuda_support(case.machine, gpu)
         source: list[references.Source] = [references.GPUDIRECT("Supported Systems")]
-        if says is False or (says is None and not kind.direct):
-            return _without(found, kind, case.goal)
-        if says is None and gpu.virtualization.upper() == "VGPU":
-            why = "GPUDirect is there on some vGPUs and guest systems only, and CUDA was not asked."
-            ask = ["dgkit info"]
-            return finding.unknown(f"{found}, a vGPU", why=why, remedy=ask, sources=[_VGPU])
+        if supported is False or (supported is None and not kind.direct):
+            return _no_gpudirect(found, kind, case.goal)
+        if supported is None and gpu.virtualization.upper() == "VGPU":
+            why = "Only some vGPUs and guest systems have GPUDirect, and CUDA was not queried."
+            info = ["dgkit info"]
+            return finding.unknown(f"{found}, a vGPU", why=why, remedy=info, sources=[_VGPU])
         if kind is Kind.GRACE:
-            return _coherent(found, case.machine)
-        if says is None and not gpu.name:
+            return _judge_grace(found, case.machine)
+        if supported is None and not gpu.name:
             why = "Neither the driver nor nvidia-smi names the GPU."
             return finding.unknown(
-                "?", why=why, remedy=by_smi(case.machine, "nvidia-smi -L"), sources=source
+                "?", why=why, remedy=smi_command(case.machine, "nvidia-smi -L"), sources=source
             )
-        return _virtual(case.machine, gpu, found) or finding.ok(
+        return _judge_vmm(case.machine, gpu, found) or finding.ok(
             f"{found}, {kind.value}", needed="GPUDirect", sources=source
         )
 
-    yield from each(case, judge, driver=False)
+    yield from per_gpu(case, judge, driver=False)
 
 
-def _says(machine: Machine, gpu: Gpu) -> bool | None:
-    """What CUDA says of GPUDirect, by nvidia-peermem or by dma-buf; None if it was not asked."""
+def _cuda_support(machine: Machine, gpu: Gpu) -> bool | None:
+    """Return whether CUDA reports GPUDirect, by peermem or dma-buf; None if it was not queried."""
     names = ("GPU_DIRECT_RDMA_SUPPORTED", "DMA_BUF_SUPPORTED")
     values = [cuda.attribute(machine, gpu, name) for name in names]
     return None if values == [None, None] else any(values)
 
 
-_SHARED_FD = ("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")
+_FD_EXPORT = ("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")
 
 
-def _virtual(machine: Machine, gpu: Gpu, found: str) -> Finding | None:
-    """What to say where CUDA's virtual memory lacks what dgkit.empty(on='gpu') is made with."""
+def _judge_vmm(machine: Machine, gpu: Gpu, found: str) -> Finding | None:
+    """Return a warning if CUDA's virtual memory cannot be exported, or not for GPUDirect."""
     source = [references.CUDA_DRIVER_API("CUdevice_attribute")]
-    if any(cuda.attribute(machine, gpu, name) == 0 for name in _SHARED_FD):
-        found, remedy = f"{found}: no memory that is shared", [_PINNED]
-        why = "CUDA has no virtual memory with a POSIX fd here, as on some vGPUs: dgkit allocates "
-        why += "no GPU memory."
+    if any(cuda.attribute(machine, gpu, name) == 0 for name in _FD_EXPORT):
+        found, remedy = f"{found}: no shareable memory", [_PINNED]
+        why = (
+            "CUDA cannot export virtual memory as a POSIX fd here, as on some vGPUs: dgkit cannot "
+        )
+        why += "allocate GPU memory."
     elif cuda.attribute(machine, gpu, "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED") == 0:
         found = f"{found}: not for virtual memory"
-        remedy = ["# Lend memory of CuPy's own pool instead: cupy.empty(...), then wrap it"]
-        why = (
-            "CUDA's virtual memory, of which dgkit.empty(on='gpu') is made, has no GPUDirect here."
-        )
+        remedy = ["# Use memory of CuPy's own pool instead: cupy.empty(...), then wrap it"]
+        why = "CUDA's virtual memory, which dgkit.empty(on='gpu') uses, has no GPUDirect here."
     else:
         return None
     return finding.warn(found, needed="GPUDirect", why=why, remedy=remedy, sources=source)
 
 
-def _without(found: str, kind: Kind, goal: Goal) -> Finding:
-    why, source = _NO.get(
+def _no_gpudirect(found: str, kind: Kind, goal: Goal) -> Finding:
+    why, source = _WITHOUT.get(
         kind,
         (
-            "CUDA says that this GPU has no GPUDirect here.",
+            "CUDA reports that this GPU has no GPUDirect here.",
             (references.GPUDIRECT("Device Attribute"),),
         ),
     )
@@ -114,18 +119,19 @@ def _without(found: str, kind: Kind, goal: Goal) -> Finding:
             "# doca_eth_rxq_gpu_set_rq_mem_type, doca_eth_txq_gpu_set_sq_mem_type,",
             "# doca_eth_txq_gpu_set_uar_on_cpu",
         ]
-    shared = kind in (Kind.SPARK, Kind.TEGRA)  # then pinned memory is all the memory there is
-    say = finding.warn if shared or goal is Goal.GPUNETIO else finding.fail
-    return say(f"{found}: no GPUDirect", needed="GPUDirect", why=why, remedy=remedy, sources=source)
+    shared = kind in (Kind.SPARK, Kind.TEGRA)  # pinned memory is then no slower
+    make = finding.warn if shared or goal is Goal.GPUNETIO else finding.fail
+    found = f"{found}: no GPUDirect"
+    return make(found, needed="GPUDirect", why=why, remedy=remedy, sources=source)
 
 
-def _coherent(found: str, machine: Machine) -> Finding:
-    """Grace has no PCIe ATS; beside a ConnectX-8 a newer kernel makes up for it."""
+def _judge_grace(found: str, machine: Machine) -> Finding:
+    """Return the finding on Grace: without PCIe ATS, ConnectX-8 needs a newer kernel."""
     nics = machine.know(pci.tree).nics
-    near = any(one.vendor == pci.MELLANOX and one.device in _CONNECTX8 for one in nics)
+    connectx8 = any(nic.vendor == pci.MELLANOX and nic.device in _CONNECTX8 for nic in nics)
     source = [references.GRACE_CX8("Reference Code")]
-    if near and (0,) < machine.know(uname).version < (6, 14):
-        why = "A ConnectX-8 reaches GPU memory through its Data Direct interface, which takes "
+    if connectx8 and (0,) < machine.know(uname).version < (6, 14):
+        why = "A ConnectX-8 reaches GPU memory through its Data Direct interface, which needs "
         why += "NVIDIA's kernel 6.14 or later."
         do = [restart("sudo apt install -y linux-nvidia-64k-6.14")]
         return finding.warn(found, needed="Linux 6.14", why=why, remedy=do, sources=source)

@@ -1,4 +1,4 @@
-"""RDMA devices, and whether they take dma-buf regions."""
+"""RDMA devices, and whether they can register a dma-buf."""
 
 from __future__ import annotations
 
@@ -14,57 +14,62 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from ._per_gpu import none
+from ._per_gpu import missing_device
 
-KERNEL = (5, 12)  # mlx5 takes dma-buf regions from this Linux on
+_KERNEL = (5, 12)  # first Linux in which mlx5 can register a dma-buf
 _SOURCE = references.RDMA_CORE("ibv_devinfo(1)")
 _DMABUF = references.RDMA_DMABUF("Linux 5.12")
+_SUPPORTED = "registers a dma-buf"
 _SOFTWARE = re.compile(r"(?:rxe|siw)")
-_DEVICE = re.compile(r"(?:en|eth|wl)\w+")  # as systemd and the kernel name a device's interface
+_DEVICE = re.compile(r"(?:en|eth|wl)\w+")  # names of hardware interfaces by systemd and the kernel
 
 
-@check("rdma-devices", "RDMA devices", goals=WITH_GPU)
-def present(case: Case) -> Iterator[Finding]:
-    """Which RDMA devices are there, do programs see them, and is their link up?"""
+@check(
+    "rdma-devices",
+    "RDMA devices",
+    asks="Which RDMA devices are present, do programs see them, and are their links up?",
+    goals=WITH_GPU,
+)
+def _rdma_devices(case: Case) -> Iterator[Finding]:
     known = case.machine.know(rdma.devices)
     if known.why:
         yield finding.unknown("RDMA devices not read", why=known.why, sources=[_SOURCE])
         return
     if not known.devices:
-        yield _none(case)
+        yield _no_devices(case)
         return
     visible = case.machine.know(ibv_devinfo.devinfo)
     for device in known.devices:
         hidden = not visible.why and device.name not in visible.names
-        yield _hidden(case, device) if hidden else _judged(case, device)
+        yield _hidden(case, device) if hidden else _judge(case, device)
 
 
-def _none(case: Case) -> Finding:
+def _no_devices(case: Case) -> Finding:
     cards = case.machine.know(firmware.adapters)
-    missing = none(case.machine, "no RDMA devices, no NIC of NVIDIA's")
+    missing = missing_device(case.machine, "no RDMA devices, no NVIDIA NIC")
     if not cards and (case.goal is not Goal.RDMA or missing.why):
         return missing
     if cards:
-        why = "A NIC is here, but the kernel has no RDMA device of it: mlx5_ib is not loaded."
+        why = "There is a NIC, but the kernel has no RDMA device for it: mlx5_ib is not loaded."
         remedy = ["sudo modprobe mlx5_ib"]
     else:
-        why = "No NIC here does RDMA; Soft-RoCE stands in for tests."
+        why = "No NIC supports RDMA; Soft-RoCE replaces it in tests."
         guest = case.machine.know(virtual.virtual).is_vm
         remedy = [
-            "# have a ConnectX or BlueField passed through"
+            "# pass a ConnectX or BlueField through to this virtual machine"
             if guest
-            else "# put a ConnectX or BlueField into this host",
+            else "# install a ConnectX or BlueField",
             *_soft_roce(case),
         ]
     return finding.fail(
-        "none", needed="mlx5_0 or the like", why=why, remedy=remedy, sources=[_SOURCE]
+        "none", needed="mlx5_0 or similar", why=why, remedy=remedy, sources=[_SOURCE]
     )
 
 
 def _soft_roce(case: Case) -> list[str]:
-    """RDMA in software, over the first interface that is named like a device's."""
+    """Return the commands that start RDMA in software, over the first hardware interface."""
     nets = case.machine.read.names("/sys/class/net").names
-    net = next((one for one in nets if _DEVICE.match(one)), "")
+    net = next((name for name in nets if _DEVICE.match(name)), "")
     if not net:
         return []
     line = f"sudo modprobe rdma_rxe && sudo rdma link add rxe0 type rxe netdev {shlex.quote(net)}"
@@ -86,7 +91,7 @@ def _hidden(case: Case, device: RdmaDevice) -> Finding:
     )
 
 
-def _judged(case: Case, device: RdmaDevice) -> Finding:
+def _judge(case: Case, device: RdmaDevice) -> Finding:
     ports = ", ".join(f"{p.link_layer} {p.state}" for p in device.ports) or "no ports"
     if device.why and not (device.address and device.active):
         why = f"{device.why.rstrip('.')}."
@@ -94,33 +99,42 @@ def _judged(case: Case, device: RdmaDevice) -> Finding:
     if device.software:
         over = f" over {device.parent}" if device.parent else ""
         make = finding.warn if case.goal is Goal.RDMA else finding.ok
-        why = "It is RDMA in software: good for tests, but it takes no GPU memory."
+        why = "RDMA in software is good for tests, but does not support GPU memory."
         return make(f"in software{over}", why=why, subject=device.name, sources=[_SOURCE])
     if device.active or case.goal is Goal.ARM_DMA:
         why = "" if device.active else "DMA over PCIe needs no link."
         return finding.ok(ports, why=why, subject=device.name, sources=[_SOURCE])
-    if any(one.active and not one.software for one in case.machine.know(rdma.devices).devices):
+    others = case.machine.know(rdma.devices).devices
+    if any(other.active and not other.software for other in others):
         why = "It has no link; another device has one."
         return finding.ok(ports, why=why, subject=device.name, sources=[_SOURCE])
     return finding.warn(
         ports,
         needed="ACTIVE",
-        why="No port has a link, so nothing reaches another machine by it.",
+        why="No port has a link, so it reaches no other machine.",
         subject=device.name,
-        remedy=["# plug in the cable, and see to the switch's port", *_raising(device)],
+        remedy=["# plug in the cable, and check the switch port", *_link_up(device)],
         sources=[_SOURCE],
     )
 
 
-def _raising(device: RdmaDevice) -> list[str]:
+def _link_up(device: RdmaDevice) -> list[str]:
     if "InfiniBand" in {port.link_layer for port in device.ports}:
-        return ["sudo ibstat", "# an InfiniBand port gets ACTIVE by a subnet manager: start opensm"]
+        return [
+            "sudo ibstat",
+            "# an InfiniBand port becomes ACTIVE through a subnet manager: start opensm",
+        ]
     return [f"sudo ip link set {shlex.quote(net)} up" for net in device.nets[:1]]
 
 
-@check("rdma-dmabuf", "RDMA regions of a dma-buf", goals=WITH_GPU, sides=("host",))
-def dmabuf(case: Case) -> Iterator[Finding]:
-    """Do the RDMA devices take a dma-buf, the way in which GPU memory is handed to them?"""
+@check(
+    "rdma-dmabuf",
+    "RDMA regions of a dma-buf",
+    asks="Can the RDMA devices register a dma-buf, as which GPU memory is shared with them?",
+    goals=WITH_GPU,
+    sides=("host",),
+)
+def _rdma_dmabuf(case: Case) -> Iterator[Finding]:
     known = case.machine.know(rdma.devices)
     if known.why:
         yield finding.unknown("RDMA devices not read", why=known.why, sources=[_DMABUF])
@@ -129,26 +143,26 @@ def dmabuf(case: Case) -> Iterator[Finding]:
         yield finding.n_a("no RDMA devices")
         return
     kinds: dict[tuple[str, bool], list[RdmaDevice]] = {}
-    for device in known.devices:  # the answer is the driver's: one of each kind is asked
+    for device in known.devices:  # the driver decides: one device of each kind is tested
         kinds.setdefault((device.model, device.software), []).append(device)
     case.machine.read.together([f"probe rdma-dmabuf {kind[0].name}" for kind in kinds.values()])
     for kind in kinds.values():
-        yield _takes(case, kind)
+        yield _judge_dmabuf(case, kind)
 
 
-def _takes(case: Case, kind: list[RdmaDevice]) -> Finding:
+def _judge_dmabuf(case: Case, kind: list[RdmaDevice]) -> Finding:
     reading = case.machine.read.probe("rdma-dmabuf", kind[0].name)
-    said = reading.data if isinstance(reading.data, dict) else {}
-    takes, errno = said.get("takes"), str(said.get("errno") or "")
+    answer = reading.data if isinstance(reading.data, dict) else {}
+    takes, errno = answer.get("takes"), str(answer.get("errno") or "")
     about = ", ".join(device.name for device in kind)
     if takes is True:
-        return finding.ok("takes a dma-buf", subject=about, sources=[_DMABUF])
+        return finding.ok(_SUPPORTED, subject=about, sources=[_DMABUF])
     if takes is False:
-        return _refuses(case, kind[0], about, errno)
-    why = reading.why or str(said.get("why") or "") or "the probe gave no answer"
+        return _refused(case, kind[0], about, errno)
+    why = reading.why or str(answer.get("why") or "") or "the probe gave no answer"
     return finding.unknown(
-        f"not tried{f' ({errno})' if errno else ''}",
-        needed="takes a dma-buf",
+        f"not tested{f' ({errno})' if errno else ''}",
+        needed=_SUPPORTED,
         why=why,
         subject=about,
         remedy=[system.as_root("rdma-dmabuf")],
@@ -156,24 +170,27 @@ def _takes(case: Case, kind: list[RdmaDevice]) -> Finding:
     )
 
 
-def _refuses(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
-    found, need = f"refuses it{f' ({errno})' if errno else ''}", "takes a dma-buf"
+def _refused(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
+    found = f"refuses it{f' ({errno})' if errno else ''}"
     if device.software or _SOFTWARE.match(device.name):
-        why = "No Soft-RoCE or Soft-iWARP of Linux takes a dma-buf: GPU memory goes another way."
+        why = "Soft-RoCE and Soft-iWARP of Linux cannot register a dma-buf."
         return finding.warn(
-            found, needed=need, why=why, subject=about, sources=[_DMABUF],
+            found, needed=_SUPPORTED, why=why, subject=about, sources=[_DMABUF],
             remedy=["# use host memory on this device, or a ConnectX for GPU memory"],
         )  # fmt: skip
     linux = case.machine.know(uname)
-    if () < linux.version < KERNEL:
-        why = f"Linux {linux.release} is older than 5.12, from which mlx5 takes it."
+    if () < linux.version < _KERNEL:
+        why = f"Linux {linux.release} is older than 5.12, from which mlx5 supports it."
     else:
-        why = "The driver has no such function, or libibverbs is older than rdma-core 34."
+        why = "The driver does not support it, or libibverbs is older than rdma-core 34."
     return finding.warn(
         found,
-        needed=need,
-        why=f"{why} nvidia-peermem is the other way.",
+        needed=_SUPPORTED,
+        why=f"{why} The alternative is nvidia-peermem.",
         subject=about,
-        remedy=["sudo modprobe nvidia-peermem", "# for good: Linux 5.12 and rdma-core 34 or later"],
+        remedy=[
+            "sudo modprobe nvidia-peermem",
+            "# permanently: Linux 5.12 and rdma-core 34 or later",
+        ],
         sources=[_DMABUF, references.RDMA_CORE("debian/libibverbs1.symbols")],
     )

@@ -1,4 +1,8 @@
-"""The only way to a machine: `reader` says how, `live` looks at this one, `snapshot` at a recorded.
+"""Data collection: the only access of the doctor to a machine.
 
-`commands` and `probes` are what a look may start; `pseudonyms` makes a recording fit to be shown.
+- `reader`: the `Reader` interface, and the `Reading` that it returns.
+- `live`: a reader of this machine.
+- `snapshot`: the snapshot file format, and a reader of a snapshot.
+- `commands`: subprocesses with a time limit.
+- `probes`: the program that queries CUDA, libibverbs and the dynamic loader in a child process.
 """

@@ -1,4 +1,4 @@
-"""Commands with a limit: whatever they do, they end in time, with all of their session."""
+"""Subprocesses with a time limit, killed together with their process session."""
 
 from __future__ import annotations
 
@@ -12,41 +12,45 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from .reading import Reading
+from .reader import Reading
 
 __all__ = ["COMMAND_S", "Commands"]
 
-COMMAND_S = 5.0  # for one command
-_KEPT = 4 << 20  # bytes of each output that are kept
-_WITHOUT_END = 64 << 20  # bytes after which a command is ended
-_TICK_S = 0.05  # between two looks at whether it has ended
-_DYING_S = 0.2  # for a killed command to be gone
-# Where what DOCA, MLNX_OFED and the CUDA toolkit install lies, for who has no such PATH.
-_PLACES = (
+COMMAND_S = 5.0  # time limit of one command
+_KEPT_BYTES = 4 << 20  # of each output stream
+_MAX_BYTES = 64 << 20  # of an output stream; a command that prints more is killed
+_POLL_S = 0.05  # interval between checks for the exit of the process
+_KILL_S = 0.2  # time for a killed process to exit
+# Directories of DOCA, MLNX_OFED and the CUDA toolkit, which a user's PATH may lack.
+_DIRECTORIES = (
     *("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/cuda/bin"),
     *("/opt/mellanox/doca/tools", "/opt/mellanox/ethtool/sbin"),
 )
 
 
 class Commands:
-    """Each runs in a session of its own, in the C locale, with no input and no terminal."""
+    """Runs commands in the C locale, each in a new session, without input or terminal."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._change = threading.Condition()
         self._running: set[subprocess.Popen[bytes]] = set()
-        self._busy = 0  # those that begin, run, or are just ending
+        self._busy = 0  # commands that are starting, running or being reaped
         self._closed = False
 
     def run(self, command: Sequence[str], until: float) -> Reading:
-        """What it printed, at most 4 MiB; ended with its whole session at `until` or after 5 s.
+        """Run a command; kill its session at `until` (time.monotonic()) or after 5 s.
 
-        A child that has made a session of its own (setsid) lives on: to catch it, this process
-        would have to take in all orphans of the program it is in.
+        A descendant that called setsid() survives: to kill it, this process would have to be the
+        subreaper of the whole program.
 
-        OSError: it could not be started.
+        Returns:
+            Exit status and output, at most 4 MiB of each stream.
+
+        Raises:
+            OSError: The command could not be started.
         """
-        path = os.pathsep.join([*_own_path(), *_PLACES])
+        path = os.pathsep.join([*_user_path(), *_DIRECTORIES])
         found = shutil.which(command[0], path=path)
         if found is None:
             return _not_found(command[0])
@@ -55,21 +59,21 @@ class Commands:
         if limit <= 0:
             return _late(command[0], 0.0)
         try:
-            with self._begun([found, *command[1:]], path) as process:
+            with self._running_process([found, *command[1:]], path) as process:
                 outputs, ended = _gather(process, now + limit)
-        except PermissionError:  # of a file system where nothing may be run
+        except PermissionError:  # a file system mounted noexec
             return _denied(found)
         if not ended or self._closed:  # or was ended by close()
             return _late(command[0], min(limit, time.monotonic() - now))
-        if max(outputs.sizes) >= _WITHOUT_END:
-            why = f"{command[0]} printed more than {_WITHOUT_END >> 20} MiB"
+        if max(outputs.sizes) >= _MAX_BYTES:
+            why = f"{command[0]} printed more than {_MAX_BYTES >> 20} MiB"
             return Reading(fault="failed", why=why)
-        text, said = (bytes(one).decode("utf-8", "replace") for one in outputs.kept)
-        return Reading(text=text, said=said, code=process.returncode)
+        stdout, stderr = (bytes(part).decode("utf-8", "replace") for part in outputs.kept)
+        return Reading(text=stdout, said=stderr, code=process.returncode)
 
     def close(self) -> None:
-        """Ends what runs, and waits a moment for it to be gone. None begins after it."""
-        if os.getpid() != self._pid:  # a fork: they are not its own
+        """Kill running commands and wait up to 1 s for them; later commands are killed at once."""
+        if os.getpid() != self._pid:  # a fork: these are the parent's children
             return
         with self._change:
             self._closed = True
@@ -78,24 +82,24 @@ class Commands:
             self._change.wait_for(lambda: not self._busy, timeout=1.0)
 
     @contextlib.contextmanager
-    def _begun(self, command: list[str], path: str) -> Iterator[subprocess.Popen[bytes]]:
+    def _running_process(self, command: list[str], path: str) -> Iterator[subprocess.Popen[bytes]]:
         with self._change:
             self._busy += 1
         process = None
         try:
-            process = self._begin(command, path)
+            process = self._start(command, path)
             yield process
         finally:
             if process is not None:
-                with self._change:  # after this its number may be another's
+                with self._change:  # once reaped, its PID may be reused
                     self._running.discard(process)
                     _kill(process)
-                _bury(process)
+                _reap(process)
             with self._change:
                 self._busy -= 1
                 self._change.notify_all()
 
-    def _begin(self, command: list[str], path: str) -> subprocess.Popen[bytes]:
+    def _start(self, command: list[str], path: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={**os.environ, "LC_ALL": "C", "LANGUAGE": "C", "PATH": path},
@@ -109,7 +113,7 @@ class Commands:
 
 
 class _Outputs:
-    """Of standard output and standard error: the beginning, and how much there was."""
+    """Standard output and standard error: the first bytes, and the total size."""
 
     def __init__(self) -> None:
         self.kept = (bytearray(), bytearray())
@@ -117,73 +121,73 @@ class _Outputs:
 
     def add(self, which: int, part: bytes) -> None:
         self.sizes[which] += len(part)
-        self.kept[which].extend(part[: _KEPT - len(self.kept[which])])
+        self.kept[which].extend(part[: _KEPT_BYTES - len(self.kept[which])])
 
 
 def _gather(process: subprocess.Popen[bytes], until: float) -> tuple[_Outputs, bool]:
-    """Reads until it ends, or prints without end; False if neither was so in time.
+    """Read the output until the process exits or exceeds _MAX_BYTES; False on time-out.
 
-    A child of the command may hold the pipes open for ever, so their end is not waited for.
+    End of file is not awaited: a child of the command may keep the pipes open.
     """
     outputs = _Outputs()
-    with selectors.DefaultSelector() as waits:
+    with selectors.DefaultSelector() as selector:
         for which, pipe in enumerate((process.stdout, process.stderr)):
             assert pipe is not None
-            waits.register(pipe, selectors.EVENT_READ, which)
-        while waits.get_map() and max(outputs.sizes) < _WITHOUT_END:
-            over, left = _has_ended(process), until - time.monotonic()
+            selector.register(pipe, selectors.EVENT_READ, which)
+        while selector.get_map() and max(outputs.sizes) < _MAX_BYTES:
+            exited, left = _has_exited(process), until - time.monotonic()
             if left <= 0:
-                return outputs, over
-            ready = waits.select(0 if over else min(left, _TICK_S))
-            if over and not ready:
+                return outputs, exited
+            ready = selector.select(0 if exited else min(left, _POLL_S))
+            if exited and not ready:
                 return outputs, True
             for key, _ in ready:
                 part = os.read(key.fd, 1 << 16)
                 outputs.add(key.data, part)
                 if not part:
-                    waits.unregister(key.fileobj)
-    return outputs, max(outputs.sizes) >= _WITHOUT_END or _ends(process, until)
+                    selector.unregister(key.fileobj)
+    return outputs, max(outputs.sizes) >= _MAX_BYTES or _wait(process, until)
 
 
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has, without taking it away: its number stays its own."""
-    with contextlib.suppress(ChildProcessError):  # taken away already: SIGCHLD is ignored here
+def _has_exited(process: subprocess.Popen[bytes]) -> bool:
+    """Return whether the process has exited, without reaping it, so that its PID stays valid."""
+    with contextlib.suppress(ChildProcessError):  # reaped already: SIGCHLD is ignored
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, process.pid, flags) is not None
     return True
 
 
-def _ends(process: subprocess.Popen[bytes], until: float) -> bool:
-    """Whether it ends in time, having closed its outputs: as a rule it does at once."""
-    pause = 0.0005
-    while not _has_ended(process):
+def _wait(process: subprocess.Popen[bytes], until: float) -> bool:
+    """Wait for the exit of a process that has closed its outputs; False on time-out."""
+    pause = 0.0005  # it usually exits at once
+    while not _has_exited(process):
         if time.monotonic() >= until:
             return False
         time.sleep(pause)
-        pause = min(2 * pause, _TICK_S)
+        pause = min(2 * pause, _POLL_S)
     return True
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """It and all of its group. A command that has become root cannot be."""
+    """Kill the process group. A setuid-root process cannot be killed."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _bury(process: subprocess.Popen[bytes]) -> None:
-    """Leaves no zombie and no pipe. One that hangs in the kernel is waited for by a thread."""
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    """Close the pipes and reap the process; in a thread if it hangs in the kernel."""
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()
     try:
-        process.wait(_DYING_S)
+        process.wait(_KILL_S)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(RuntimeError):
-            threading.Thread(target=process.wait, name="dgkit-doctor-bury", daemon=True).start()
+            threading.Thread(target=process.wait, name="dgkit-doctor-reap", daemon=True).start()
 
 
-def _own_path() -> list[str]:
-    """Without the current folder, which may hold anything."""
+def _user_path() -> list[str]:
+    """Return the absolute directories of PATH; the current directory is not trusted."""
     parts = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return [part for part in parts if part.startswith("/")]
 

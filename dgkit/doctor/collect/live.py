@@ -1,4 +1,4 @@
-"""A reader of this machine, now. It changes nothing and needs no rights."""
+"""Reader of this machine. It changes nothing and needs no privileges."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..executor import Crew, Job
+from ..executor import Executor, Job
 from .commands import COMMAND_S, Commands
-from .reader import KINDS, Reader
-from .reading import Reading
+from .reader import KINDS, Reader, Reading
 
-__all__ = ["ASKED", "COMMAND_S", "FAST_S", "FILE_S", "FULL_S", "Live"]
+__all__ = ["COMMAND_S", "FAST_S", "FILE_S", "FULL_S", "QUERIES", "LiveReader"]
 
-FULL_S, FAST_S = 10.0, 2.0  # for all checks together
-FILE_S = 3.0  # for one file: the driver may have to wake a GPU first
-_TEXT_MOST = 1 << 20
-_RAW_MOST = 4096
-_NAMES_MOST = 1 << 16
+FULL_S, FAST_S = 10.0, 2.0  # time limits of all checks together
+FILE_S = 3.0  # of one file: the driver may have to wake a GPU first
+_MAX_TEXT = 1 << 20
+_MAX_RAW = 4096
+_MAX_NAMES = 1 << 16
 
 
 def _limit(which: int) -> dict[str, int | None]:
+    """Return a resource limit; None means unlimited."""
     soft, hard = resource.getrlimit(which)
     return {
         "soft": None if soft == resource.RLIM_INFINITY else soft,
@@ -56,7 +56,7 @@ _PACKAGES = (
 
 
 def _packages() -> dict[str, str]:
-    """Versions of what this Python has; "" for what it has not."""
+    """Return the versions of installed packages, "" for those that are not installed."""
     from importlib import metadata
 
     def version(name: str) -> str:
@@ -70,9 +70,9 @@ def _packages() -> dict[str, str]:
 
 _ENVIRON = ("GDRCOPY_PATH_L", "SOFTDOCA_LIB")
 _UNAME = ("system", "node", "release", "version", "machine")
-# What `ask` may be. None: there is no limit, or it is not set.
-ASKED: dict[str, Callable[[], Any]] = {
-    "uname": lambda: dict(zip(_UNAME, map(_clean, os.uname()), strict=True)),
+# The system queries of `ask`.
+QUERIES: dict[str, Callable[[], Any]] = {
+    "uname": lambda: dict(zip(_UNAME, map(_printable, os.uname()), strict=True)),
     "page-size": lambda: os.sysconf("SC_PAGE_SIZE"),
     "memlock": lambda: _limit(resource.RLIMIT_MEMLOCK),
     "open-files": lambda: _limit(resource.RLIMIT_NOFILE),
@@ -82,22 +82,23 @@ ASKED: dict[str, Callable[[], Any]] = {
     "python": platform.python_version,
     "dgkit": _dgkit,
     "packages": _packages,
-    "hostname": lambda: _clean(socket.gethostname()),
-    "environ": lambda: {n: _clean(os.environ[n]) for n in _ENVIRON if n in os.environ},
+    "hostname": lambda: _printable(socket.gethostname()),
+    "environ": lambda: {n: _printable(os.environ[n]) for n in _ENVIRON if n in os.environ},
 }
 
 
-class Live(Reader):
-    """Looks at this machine, each thing once. All of it ends `limit_s` after it was made.
+class LiveReader(Reader):
+    """Reader of this machine that reads each key once.
 
-    close() ends the commands that run; it comes by itself when the process exits.
+    All reads end at most `limit_s` seconds after construction. close() stops running commands; it
+    is called when the process exits.
     """
 
     def __init__(self, limit_s: float = FULL_S) -> None:
         self.until = time.monotonic() + limit_s
         self.limit_s = limit_s
-        self._files = Crew("dgkit-doctor-read", patience_s=0.05)
-        self._runs = Crew("dgkit-doctor-run")
+        self._files = Executor("dgkit-doctor-read", spawn_delay_s=0.05)
+        self._runs = Executor("dgkit-doctor-run")
         self._commands = Commands()
         self._lock = threading.Lock()
         self._jobs: dict[str, Job[Reading]] = {}
@@ -105,11 +106,11 @@ class Live(Reader):
         self._finalizer = weakref.finalize(self, Commands.close, self._commands)
 
     def close(self) -> None:
-        """Ends what runs. Whatever is read from now on is late."""
+        """Stop running commands. Reads after this return the fault "late"."""
         self.until = min(self.until, time.monotonic())
         self._finalizer()
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LiveReader:
         return self
 
     def __exit__(
@@ -121,83 +122,93 @@ class Live(Reader):
         self.close()
 
     def read(self, key: str) -> Reading:
-        """Looks, or hands out what the first look gave. ValueError: there is no such key."""
+        """Return the reading of a key, from the first read if there was one.
+
+        Raises:
+            ValueError: The key does not begin with one of KINDS.
+        """
         job = self._start(key)
         if job is None:
             return self._late[key]
         limit = FILE_S if _is_file(key) else self.limit_s
         try:
-            found = job.result(min(self.until, job.asked + limit))
+            found = job.result(min(self.until, job.submitted_at + limit))
         except TimeoutError:
             with self._lock:
-                if not job.done:  # what was late stays late, for all who ask
+                if not job.done:  # a late reading stays late, for all callers
                     return self._late.setdefault(key, _too_late(limit))
             found = job.result(self.until)
         with self._lock:
             return self._late.get(key, found)
 
     def together(self, keys: Sequence[str]) -> list[Reading]:
-        """Begins all of them, then waits: for the last first, as most are done by then."""
+        """Start all reads, then wait in reverse order: most are complete when the last one is."""
         for key in keys:
             self._start(key)
         found = [self.read(key) for key in reversed(keys)]
         return found[::-1]
 
     def seen(self) -> dict[str, Reading]:
-        """All that was read so far."""
+        """Return all readings so far, by key."""
         with self._lock:
             done = [key for key, job in self._jobs.items() if job.done]
             keys = sorted({*done, *self._late})
         return {key: self.read(key) for key in keys}
 
     def _start(self, key: str) -> Job[Reading] | None:
-        """None: nothing is begun any more, and nobody had asked before."""
+        """Return the job of a key, started if it is new; None if the key is late without a job."""
         with self._lock:
             job = self._jobs.get(key)
             if job is not None or key in self._late:
                 return job
             if key.partition(" ")[0] not in KINDS:
-                raise ValueError(f"{key!r} names no look; it begins with one of {', '.join(KINDS)}")
+                raise ValueError(
+                    f"unknown key {key!r}: it must begin with one of {', '.join(KINDS)}"
+                )
             if time.monotonic() >= self.until:
                 closed = not self._finalizer.alive
                 self._late[key] = _DONE if closed else _too_late(self.limit_s)
                 return None
-            crew = self._files if _is_file(key) else self._runs
-            job = self._jobs[key] = crew.start(lambda: self._look(key))
+            executor = self._files if _is_file(key) else self._runs
+            job = self._jobs[key] = executor.submit(lambda: self._read(key))
         return job
 
-    def _look(self, key: str) -> Reading:
+    def _read(self, key: str) -> Reading:
         kind, _, what = key.partition(" ")
         try:
-            return _LOOKS[kind](self, what)
+            return _READERS[kind](self, what)
         except (FileNotFoundError, NotADirectoryError):
             return Reading(fault="absent", why=f"there is no {what}")
         except PermissionError:
-            return Reading(fault="denied", why=f"{what} may be read by root alone")
+            return Reading(fault="denied", why=f"only root may read {what}")
         except OSError as error:
             return Reading(fault="failed", why=f"{what}: {error.strerror or error}")
-        except (RuntimeError, ValueError, zlib.error) as error:  # a loop of links; a NUL
+        except (
+            RuntimeError,
+            ValueError,
+            zlib.error,
+        ) as error:  # a loop of symbolic links; a NUL in the path
             return Reading(fault="failed", why=f"{what}: {error}")
 
     def _text(self, path: str) -> Reading:
-        found = _bytes(path, _TEXT_MOST)
+        found = _bytes(path, _MAX_TEXT)
         if path.endswith(".gz"):  # /proc/config.gz
-            found = zlib.decompressobj(wbits=31).decompress(found, _TEXT_MOST)
+            found = zlib.decompressobj(wbits=31).decompress(found, _MAX_TEXT)
         return Reading(text=found.decode("utf-8", "replace"))
 
     def _raw(self, path: str) -> Reading:
-        return Reading(raw=_bytes(path, _RAW_MOST))
+        return Reading(raw=_bytes(path, _MAX_RAW))
 
     def _names(self, path: str) -> Reading:
         with os.scandir(path) as entries:
-            names = [_clean(entry.name) for entry in itertools.islice(entries, _NAMES_MOST)]
+            names = [_printable(entry.name) for entry in itertools.islice(entries, _MAX_NAMES)]
         return Reading(names=tuple(sorted(names)))
 
     def _link(self, path: str) -> Reading:
-        return Reading(text=_clean(str(Path(path).resolve(strict=True))))
+        return Reading(text=_printable(str(Path(path).resolve(strict=True))))
 
     def _ask(self, what: str) -> Reading:
-        return Reading(data=ASKED[what]())
+        return Reading(data=QUERIES[what]())
 
     def _run(self, line: str) -> Reading:
         return self._commands.run(shlex.split(line), self.until)
@@ -205,29 +216,29 @@ class Live(Reader):
     def _probe(self, line: str) -> Reading:
         import msgspec
 
-        if not sys.executable:  # a program that has Python in it
-            return Reading(fault="failed", why=f"there is no Python to run the probe {line} with")
+        if not sys.executable:  # an embedded Python
+            return Reading(fault="failed", why=f"no Python interpreter to run the probe {line}")
         ran = self._commands.run(_probe_command(line), self.until)
         if ran.fault:
             return Reading(fault=ran.fault, why=f"the probe {line}: {ran.why}")
         if ran.code < 0:
-            why = f"the library that was asked crashed the probe {line} (signal {-ran.code})"
+            why = f"a library crashed the probe {line} (signal {-ran.code})"
             return Reading(fault="failed", why=why)
         try:
             return Reading(data=msgspec.json.decode(ran.text))
         except msgspec.DecodeError:
             why = ran.said.strip()[-300:] or "no JSON"
-            return Reading(fault="failed", why=f"the probe {line} answered: {why}")
+            return Reading(fault="failed", why=f"the probe {line} failed: {why}")
 
 
-_LOOKS: dict[str, Callable[[Live, str], Reading]] = {
-    "text": Live._text,
-    "raw": Live._raw,
-    "names": Live._names,
-    "link": Live._link,
-    "run": Live._run,
-    "ask": Live._ask,
-    "probe": Live._probe,
+_READERS: dict[str, Callable[[LiveReader, str], Reading]] = {
+    "text": LiveReader._text,
+    "raw": LiveReader._raw,
+    "names": LiveReader._names,
+    "link": LiveReader._link,
+    "run": LiveReader._run,
+    "ask": LiveReader._ask,
+    "probe": LiveReader._probe,
 }
 
 
@@ -235,26 +246,26 @@ def _is_file(key: str) -> bool:
     return not key.startswith(("run ", "probe "))
 
 
-_DONE = Reading(fault="late", why="the doctor is done with this machine, and reads no more")
+_DONE = Reading(fault="late", why="the reader of this machine is closed")
 
 
 def _too_late(limit: float) -> Reading:
     return Reading(fault="late", why=f"no answer within {limit:g} s")
 
 
-def _clean(name: str) -> str:
-    """Bytes that are no UTF-8 as \\udc.., so that it can be printed and stored."""
+def _printable(name: str) -> str:
+    """Escape bytes that are not valid UTF-8 as \\udc.., so that the name can be printed."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def _bytes(path: str, most: int) -> bytes:
-    """The beginning of a file. Devices and pipes are not touched: to open one may do something."""
+def _bytes(path: str, limit: int) -> bytes:
+    """Read at most `limit` bytes of a file; not of a device or pipe, as open() has side effects."""
     mode = Path(path).stat().st_mode
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "a folder" if stat.S_ISDIR(mode) else "no plain file")
+        raise OSError(errno.EINVAL, "a directory" if stat.S_ISDIR(mode) else "not a regular file")
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        parts, left = [], most
+        parts, left = [], limit
         while left > 0 and (part := os.read(file, left)):
             parts.append(part)
             left -= len(part)
@@ -264,15 +275,15 @@ def _bytes(path: str, most: int) -> bytes:
 
 
 def _probe_command(line: str) -> list[str]:
-    """A Python of its own: bare for libraries, with this one's paths for what dgkit itself says."""
-    if line in _OWN:
-        program = f"import sys; sys.path[:] = {sys.path!r}\n{_OWN[line]}"
+    """Return the command of a probe: an isolated Python, or one with this process's sys.path."""
+    if line in _DGKIT_PROBES:
+        program = f"import sys; sys.path[:] = {sys.path!r}\n{_DGKIT_PROBES[line]}"
         return [sys.executable, "-c", program]
     probes = Path(__file__).with_name("probes.py")
     return [sys.executable, "-I", "-S", str(probes), *shlex.split(line)]
 
 
-_OWN = {
+_DGKIT_PROBES = {
     "core": """
 import json, platform, dgkit
 said = {"dgkit": dgkit.__version__, "python": platform.python_version(), "loaded": True, "why": ""}

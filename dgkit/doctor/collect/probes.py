@@ -1,8 +1,8 @@
-"""Questions that need a library, asked in a process of its own: a crash or a hang stops nothing.
+"""Library probes, run in a child process so that a crash or a hang of a library is contained.
 
-`python probes.py QUESTION...` prints one JSON document: `cuda`, `rdma-dmabuf DEVICE`, `libraries`.
-It knows nothing of dgkit and is run as a file, in a bare Python. No memory is allocated on a GPU,
-no context made, nothing registered.
+`python probes.py QUERY...` prints one JSON document. The queries are `cuda`, `rdma-dmabuf DEVICE`
+and `libraries`. The file imports nothing of dgkit and runs in an isolated Python. It allocates no
+GPU memory, creates no CUDA context and registers no memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 __all__ = ["LIBRARIES", "main"]
 
-# CUdevice_attribute, NVIDIA CUDA driver API, "Data types used by CUDA driver". 152 is of CUDA 13.3.
+# CUdevice_attribute, NVIDIA CUDA driver API, "Data types used by CUDA driver"; 152 since 13.3.
 _ATTRIBUTES = {
     "INTEGRATED": 18,
     "COMPUTE_MODE": 20,
@@ -41,7 +41,7 @@ _ATTRIBUTES = {
     "HOST_ALLOC_DMA_BUF_SUPPORTED": 146,
     "DMA_BUF_MMAP_SUPPORTED": 152,
 }
-_CAPABILITY = (75, 76)
+_CAPABILITY = (75, 76)  # COMPUTE_CAPABILITY_MAJOR and _MINOR
 
 _DOCA = ("common", "dma", "comch", "rdma", "eth", "flow", "verbs", "gpunetio")
 LIBRARIES = (
@@ -49,24 +49,24 @@ LIBRARIES = (
     *("libgdrapi.so.2", "libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),
     *(f"libdoca_{part}.so{end}" for part in _DOCA for end in (".3", ".2", "")),
 )
-_LIBRARIES_S = 3.0  # for all of them
-# Where DOCA's packages put it; dgkit looks there, too, where the loader does not.
+_LIBRARIES_S = 3.0  # time limit for all of them
+# Directory of DOCA's packages, which dgkit searches after the loader's directories.
 _DOCA_FOLDER = f"/opt/mellanox/doca/lib/{os.uname().machine}-linux-gnu"
 
 
 def main(words: list[str]) -> int:
-    """Answers on standard output; 2 if it knows no such question."""
-    question, *names = words or [""]
-    if question not in _QUESTIONS or len(names) != _QUESTIONS[question][1]:
-        print(f"no such question: {' '.join(words)}", file=sys.stderr)  # noqa: T201
+    """Print the answer to a query; return 2 if the query is unknown."""
+    query, *names = words or [""]
+    if query not in _QUERIES or len(names) != _QUERIES[query][1]:
+        print(f"unknown query: {' '.join(words)}", file=sys.stderr)  # noqa: T201
         return 2
-    answer = _QUESTIONS[question][0](*names)
-    print(json.dumps(answer, indent=1))  # noqa: T201 (it is a program)
+    answer = _QUERIES[query][0](*names)
+    print(json.dumps(answer, indent=1))  # noqa: T201 (a program)
     return 0
 
 
 def _load(name: str) -> tuple[Any, str]:
-    """The library, or None and why not."""
+    """Load a library; return None and the loader's error if that fails."""
     try:
         return ctypes.CDLL(name, use_errno=True), ""
     except OSError as error:
@@ -74,7 +74,7 @@ def _load(name: str) -> tuple[Any, str]:
 
 
 def _mapped(name: str) -> str:
-    """The file that a loaded library comes from: `libcuda.so.1` leads to `libcuda.so.580.95.05`."""
+    """Return the file of a loaded library: `libcuda.so.580.95.05` for `libcuda.so.1`."""
     stem = name.split(".so")[0]
     for line in Path("/proc/self/maps").read_text("utf-8", "replace").splitlines():
         path = line.partition("/")[2]
@@ -84,14 +84,14 @@ def _mapped(name: str) -> str:
 
 
 def cuda() -> dict[str, Any]:
-    """What CUDA's driver says of itself and of each GPU."""
+    """Query the CUDA driver: version, result of cuInit, and the attributes of each GPU."""
     answer: dict[str, Any] = {"library": "", "why": "", "init": None, "driver": None, "devices": []}
     driver, answer["why"] = _load("libcuda.so.1")
     if driver is None:
         return answer
     answer["library"] = _mapped("libcuda.so.1")
     code = driver.cuInit(0)
-    answer["init"] = {"code": code, "name": _name_of(driver, code)}
+    answer["init"] = {"code": code, "name": _error_name(driver, code)}
     number = ctypes.c_int()
     if driver.cuDriverGetVersion(ctypes.byref(number)) == 0:
         answer["driver"] = number.value
@@ -100,7 +100,7 @@ def cuda() -> dict[str, Any]:
     return answer
 
 
-def _name_of(driver: Any, code: int) -> str:
+def _error_name(driver: Any, code: int) -> str:
     text = ctypes.c_char_p()
     found = driver.cuGetErrorName(code, ctypes.byref(text)) == 0 and text.value
     return found.decode("ascii", "replace") if found else ""
@@ -110,7 +110,7 @@ def _gpu(driver: Any, ordinal: int) -> dict[str, Any]:
     device, text, uuid = ctypes.c_int(), ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
     driver.cuDeviceGet(ctypes.byref(device), ordinal)
 
-    def asked(name: str) -> str:
+    def query(name: str) -> str:
         failed = getattr(driver, name)(text, len(text), device)
         return "" if failed else text.value.decode("utf-8", "replace")
 
@@ -120,23 +120,23 @@ def _gpu(driver: Any, ordinal: int) -> dict[str, Any]:
         return None if failed else value.value
 
     get_uuid = getattr(driver, "cuDeviceGetUuid_v2", driver.cuDeviceGetUuid)
-    hexes = "" if get_uuid(uuid, device) else bytes(uuid).hex()
-    cuts = (hexes[:8], hexes[8:12], hexes[12:16], hexes[16:20], hexes[20:])
+    digits = "" if get_uuid(uuid, device) else bytes(uuid).hex()
+    groups = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
     return {
         "ordinal": ordinal,
-        "address": asked("cuDeviceGetPCIBusId").lower(),
-        "name": asked("cuDeviceGetName"),
-        "uuid": f"GPU-{'-'.join(cuts)}" if hexes else "",
+        "address": query("cuDeviceGetPCIBusId").lower(),
+        "name": query("cuDeviceGetName"),
+        "uuid": f"GPU-{'-'.join(groups)}" if digits else "",
         "capability": [attribute(number) for number in _CAPABILITY],
         "attributes": {name: attribute(number) for name, number in _ATTRIBUTES.items()},
     }
 
 
 def rdma_dmabuf(device: str) -> dict[str, Any]:
-    """Whether the driver of an RDMA device takes dma-bufs.
+    """Test whether the driver of an RDMA device can register dma-bufs.
 
-    It is offered fd -1: who takes none says EOPNOTSUPP or EPROTONOSUPPORT, who takes them EBADF.
-    NCCL asks in this way (src/transport/net_ib.cc).
+    Registers fd -1: a driver without dma-buf support returns EOPNOTSUPP or EPROTONOSUPPORT, one
+    with support EBADF. NCCL tests in the same way (src/transport/net_ib.cc).
     """
     answer: dict[str, Any] = {"device": device, "library": "", "version": "", "symbol": False}
     answer.update(takes=None, errno="", why="")
@@ -152,20 +152,20 @@ def rdma_dmabuf(device: str) -> dict[str, Any]:
     with _domain(verbs, device) as (domain, why):
         answer["why"] = why
         if domain:
-            answer["takes"], answer["errno"] = _offer(verbs, domain)
+            answer["takes"], answer["errno"] = _try_registration(verbs, domain)
     return answer
 
 
 @contextlib.contextmanager
 def _domain(verbs: Any, name: str) -> Iterator[tuple[int | None, str]]:
-    """A protection domain of the device, or None and why."""
+    """Allocate a protection domain of a device; yield None and the reason if that fails."""
     for function in ("ibv_get_device_list", "ibv_open_device", "ibv_alloc_pd"):
         getattr(verbs, function).restype = ctypes.c_void_p
     verbs.ibv_get_device_name.restype = ctypes.c_char_p
     count = ctypes.c_int()
     listed = verbs.ibv_get_device_list(ctypes.byref(count))
     devices = (ctypes.c_void_p * count.value).from_address(listed) if listed else ()
-    known = {verbs.ibv_get_device_name(ctypes.c_void_p(one)): one for one in devices}
+    known = {verbs.ibv_get_device_name(ctypes.c_void_p(entry)): entry for entry in devices}
     context = domain = None
     if found := known.get(os.fsencode(name)):
         context = verbs.ibv_open_device(ctypes.c_void_p(found))
@@ -173,7 +173,7 @@ def _domain(verbs: Any, name: str) -> Iterator[tuple[int | None, str]]:
         if context and not (domain := verbs.ibv_alloc_pd(ctypes.c_void_p(context))):
             why = f"ibv_alloc_pd: {os.strerror(ctypes.get_errno())}"
     else:
-        why = f"libibverbs knows no {name}"
+        why = f"libibverbs does not list {name}"
     try:
         yield domain, "" if domain else why
     finally:
@@ -185,30 +185,31 @@ def _domain(verbs: Any, name: str) -> Iterator[tuple[int | None, str]]:
             verbs.ibv_free_device_list(ctypes.c_void_p(listed))
 
 
-def _offer(verbs: Any, domain: int) -> tuple[bool | None, str]:
+def _try_registration(verbs: Any, domain: int) -> tuple[bool | None, str]:
+    """Register fd -1 as a dma-buf; return whether dma-bufs are supported, and the errno's name."""
     register = verbs.ibv_reg_dmabuf_mr
     register.restype = ctypes.c_void_p
-    wide = ctypes.c_uint64
-    register.argtypes = (ctypes.c_void_p, wide, ctypes.c_size_t, wide, ctypes.c_int, ctypes.c_int)
+    u64 = ctypes.c_uint64
+    register.argtypes = (ctypes.c_void_p, u64, ctypes.c_size_t, u64, ctypes.c_int, ctypes.c_int)
     ctypes.set_errno(0)
     region = register(domain, 0, 0, 0, -1, 0)
-    said = ctypes.get_errno()
-    if region:  # it cannot be, but then it is let go
+    code = ctypes.get_errno()
+    if region:  # not expected for fd -1
         verbs.ibv_dereg_mr(ctypes.c_void_p(region))
-    name = errno.errorcode.get(said, str(said))
-    if said in (errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.ENOSYS):
+    name = errno.errorcode.get(code, str(code))
+    if code in (errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.ENOSYS):
         return False, name
-    return (True if said == errno.EBADF else None), name
+    return (True if code == errno.EBADF else None), name
 
 
 def libraries() -> dict[str, Any]:
-    """Which shared libraries the loader finds, and the files that they are.
+    """Find the file of each shared library that the loader can load.
 
-    Each is loaded by a child: one that crashes or hangs when it is loaded hides no other.
+    Each is loaded in a child process, so that a crash or a hang affects only that library.
     """
-    begun = {name: _apart(lambda name=name: _find(name)) for name in LIBRARIES}  # type: ignore[misc]
+    children = {name: _fork(lambda name=name: _find(name)) for name in LIBRARIES}  # type: ignore[misc]
     until = time.monotonic() + _LIBRARIES_S
-    return {name: _answer(*child, until) for name, child in begun.items()}
+    return {name: _result(*child, until) for name, child in children.items()}
 
 
 def _find(name: str) -> dict[str, str]:
@@ -220,13 +221,13 @@ def _find(name: str) -> dict[str, str]:
     return {"path": _mapped(name) or name, "why": ""}
 
 
-def _apart(work: Callable[[], dict[str, str]]) -> tuple[int, int]:
-    """A child that does it: its number, and a pipe with its answer."""
+def _fork(work: Callable[[], dict[str, str]]) -> tuple[int, int]:
+    """Call a function in a child process; return its PID and the read end of its result pipe."""
     end, start = os.pipe()
     child = os.fork()
     if not child:
         try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the library prints is nobody's
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard what the library prints
             os.write(start, json.dumps(work()).encode())
         finally:
             os._exit(0)
@@ -234,20 +235,21 @@ def _apart(work: Callable[[], dict[str, str]]) -> tuple[int, int]:
     return child, end
 
 
-def _answer(child: int, end: int, until: float) -> dict[str, str]:
+def _result(child: int, end: int, until: float) -> dict[str, str]:
+    """Return the result of a child process, killed at `until`, or the reason why there is none."""
     ready, _, _ = select.select([end], [], [], max(0.0, until - time.monotonic()))
-    said = os.read(end, 1 << 16) if ready else b""
+    output = os.read(end, 1 << 16) if ready else b""
     if not ready:
         os.kill(child, signal.SIGKILL)
     os.close(end)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if said:
-        return dict(json.loads(said))
-    why = f"loading it ended with signal {-status}" if ready else "loading it did not end"
+    if output:
+        return dict(json.loads(output))
+    why = f"loading it ended with signal {-status}" if ready else "loading it timed out"
     return {"path": "", "why": why}
 
 
-_QUESTIONS: dict[str, tuple[Callable[..., dict[str, Any]], int]] = {
+_QUERIES: dict[str, tuple[Callable[..., dict[str, Any]], int]] = {
     "cuda": (cuda, 0),
     "rdma-dmabuf": (rdma_dmabuf, 1),
     "libraries": (libraries, 0),

@@ -1,63 +1,112 @@
-"""The only way to the machine: files, commands, and a few questions to the system.
+"""Interface through which the doctor reads a machine: files, commands and system queries.
 
-A key names one look: `text /proc/version`, `run nvidia-smi -q`. A live reader looks; a recorded one
-has the answers. So what a check sees can be stored, and judged elsewhere.
+A key names one reading: `text /proc/version`, `run nvidia-smi -q`. `live.LiveReader` reads this
+machine, `snapshot.RecordedReader` a snapshot, so that the input of a check can be stored and judged
+on another machine.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import Any, Literal
 
-from .reading import Reading
+import msgspec
 
-__all__ = ["KINDS", "Reader"]
+__all__ = ["KINDS", "Fault", "Reader", "Reading"]
 
-# text: a file's text. raw: its first 4,096 bytes. names: of a folder. link: a symbolic link's
-# target, resolved to an absolute path. run: a command, in the C locale. ask: the system (ASKED in
-# live.py says what). probe: a question that needs a library, in a process of its own (probes.py),
-# `core`: whether dgkit's C core loads, or `info`: what `dgkit info` says.
+# The first word of a key:
+# text   the text of a file
+# raw    the first 4,096 bytes of a file
+# names  the names in a directory
+# link   the target of a symbolic link, resolved to an absolute path
+# run    the output of a command in the C locale
+# ask    a system query (live.QUERIES)
+# probe  a query that needs a library, in a child process: those of probes.py, `core` (does the C
+#        core of dgkit load) and `info` (the output of `dgkit info`)
 KINDS = ("text", "raw", "names", "link", "run", "ask", "probe")
+
+Fault = Literal["", "absent", "denied", "late", "failed", "unrecorded"]
+
+
+class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Result of one read: a file, a directory, a link, a command or a query.
+
+    Attributes:
+        text: Text of a file, target of a link, or standard output of a command.
+        said: Standard error of a command.
+        code: Exit status of a command.
+        names: Names in a directory, sorted.
+        raw: Bytes of a binary file.
+        data: Answer of a system query or a probe, as plain values.
+        fault: "" on success. "absent": there is no such file, directory or command, which is a
+            fact about the machine. "denied": more privileges are needed. "late": timed out.
+            "failed": the system or the command reported an error. "unrecorded": the snapshot was
+            taken by a dgkit that did not read this.
+        why: Description of the fault, "" on success.
+    """
+
+    text: str = ""
+    said: str = ""
+    code: int = 0
+    names: tuple[str, ...] = ()
+    raw: bytes = b""
+    data: Any = None
+    fault: Fault = ""
+    why: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True if the read succeeded, also for a command that exited non-zero (see `code`)."""
+        return not self.fault
+
+    @property
+    def absent(self) -> bool:
+        """True if the file, directory or command is known not to exist."""
+        return self.fault == "absent"
 
 
 class Reader:
-    """Never raises for what is on the machine: the Reading says what went wrong."""
+    """Base class of readers.
+
+    A reader never raises because of the state of the machine: the error is in the Reading.
+    """
 
     def read(self, key: str) -> Reading:
-        """What a look gives. The same key gives the same Reading as long as this lives."""
+        """Return the reading of a key, the same one on each call during the reader's lifetime."""
         raise NotImplementedError
 
     def text(self, path: str) -> Reading:
-        """A file's text, at most 1 MiB of it; bytes that are no UTF-8 are replaced."""
+        """Read a file as text: at most 1 MiB, with invalid UTF-8 replaced."""
         return self.read(f"text {path}")
 
     def raw(self, path: str) -> Reading:
-        """The first 4,096 bytes of a file."""
+        """Read the first 4,096 bytes of a file."""
         return self.read(f"raw {path}")
 
     def names(self, path: str) -> Reading:
-        """The names in a folder, sorted."""
+        """List the names in a directory, sorted."""
         return self.read(f"names {path}")
 
     def link(self, path: str) -> Reading:
-        """Where a symbolic link leads, resolved, in `text`."""
+        """Resolve a symbolic link; the target is in `text`."""
         return self.read(f"link {path}")
 
     def run(self, *command: str) -> Reading:
-        """What a command printed, in the C locale; it has 5 s and no input."""
+        """Run a command in the C locale, without input, for at most 5 s."""
         return self.read(f"run {shlex.join(command)}")
 
     def ask(self, what: str) -> Reading:
-        """What the system answers, in `data`; live.ASKED lists what may be asked."""
+        """Query the system; the answer is in `data`, the queries are in live.QUERIES."""
         return self.read(f"ask {what}")
 
     def probe(self, *question: str) -> Reading:
-        """What a library answers, in `data`; probes.py lists what may be asked."""
+        """Query a library in a child process; the answer is in `data`."""
         return self.read(f"probe {shlex.join(question)}")
 
     def together(self, keys: Sequence[str]) -> list[Reading]:
-        """Several looks at once; a recorded reader has them all already."""
+        """Return the readings of several keys; a live reader reads them in parallel."""
         return [self.read(key) for key in keys]
 
     def close(self) -> None:
-        """Ends what it has begun on the machine; nothing for a recorded one."""
+        """Stop running commands. A recorded reader has none."""

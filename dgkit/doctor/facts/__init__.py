@@ -1,5 +1,13 @@
-"""What readings mean: parsers of files and of commands' outputs, one module a thing.
+"""Facts: parsers of files and of command output, one module per subject.
 
-Each has functions of text, which never raise for odd text, and a function of a Machine that reads
-and parses: that is what `Machine.know` takes.
+A module has parsers, which take text and never raise on malformed input, and facts: functions of a
+`Machine` that read and parse, passed to `Machine.know`.
+
+- `pci`, `pci_ids`, `config_space`, `lspci`: PCI devices, their names, configuration space.
+- `topology`, `link`, `bridges`, `pairs`: paths between devices, PCIe links, ACS, pairs to judge.
+- `gpus`, `nvidia_smi`, `nvidia_proc`, `nvidia_topo`: NVIDIA GPUs and their driver.
+- `cuda`, `gpudirect`, `peermem`: CUDA, and access to GPU memory by other devices.
+- `rdma`, `ibv_devinfo`, `firmware`, `mlxconfig`, `data_direct`: network cards.
+- `bluefield`, `doca`: BlueField DPUs and DOCA.
+- `system`, `side`, `uname`, `virtual`, `kconfig`, `cmdline`, `versions`: the operating system.
 """

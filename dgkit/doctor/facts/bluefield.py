@@ -1,4 +1,4 @@
-"""The BlueFields of a machine, seen from the host or from their own Arm cores."""
+"""BlueField DPUs, seen from the host or from their Arm cores."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .firmware import Adapter
 from .mlxconfig import Config
 
 __all__ = [
-    "ASKED",
-    "KEEP",
+    "KEEP_LINK_UP",
     "LINKS",
     "MODE",
-    "SENDING",
+    "QUERIED",
+    "TX_SCHEDULING",
     "Mode",
     "Representor",
     "Tmfifo",
     "addresses",
     "cards",
     "configs",
-    "locked",
     "mode",
     "representors",
     "rshim",
     "tmfifo",
+    "zero_trust_card",
 ]
 
-# The settings that decide the mode, and those that the GPUNetIO guide asks for beside them.
+# The settings that determine the mode.
 MODE = (
     "INTERNAL_CPU_MODEL",
     "INTERNAL_CPU_PAGE_SUPPLIER",
@@ -40,15 +40,16 @@ MODE = (
     "INTERNAL_CPU_IB_VPORT0",
     "INTERNAL_CPU_OFFLOAD_ENGINE",
 )
-SENDING = ("ACCURATE_TX_SCHEDULER", "REAL_TIME_CLOCK_ENABLE")
-ASKED = ("LINK_TYPE_P1", "LINK_TYPE_P2", *MODE, *SENDING)
-# What it asks for of a ConnectX: which link is kept up, by its type.
-KEEP = ("KEEP_ETH_LINK_UP_P1", "KEEP_IB_LINK_UP_P1")
-LINKS = ("LINK_TYPE_P1", *KEEP, *SENDING)
+# Settings for accurate send scheduling, required by the GPUNetIO guide.
+TX_SCHEDULING = ("ACCURATE_TX_SCHEDULER", "REAL_TIME_CLOCK_ENABLE")
+QUERIED = ("LINK_TYPE_P1", "LINK_TYPE_P2", *MODE, *TX_SCHEDULING)
+# Settings that keep a link up, by link type; required by the GPUNetIO guide for a ConnectX.
+KEEP_LINK_UP = ("KEEP_ETH_LINK_UP_P1", "KEEP_IB_LINK_UP_P1")
+LINKS = ("LINK_TYPE_P1", *KEEP_LINK_UP, *TX_SCHEDULING)
 
 
 class Mode(Enum):
-    """Who owns the card: NVIDIA BlueField modes of operation."""
+    """BlueField mode of operation: the owner of the NIC (NVIDIA, BlueField modes of operation)."""
 
     DPU = "DPU mode"
     NIC = "NIC mode"
@@ -60,10 +61,14 @@ class Mode(Enum):
 
 
 class Representor(msgspec.Struct, frozen=True):
-    """`net`: the interface; `port`: what it stands for, as the driver names it: p0 is an uplink.
+    """Representor of a port of the embedded switch.
 
-    The host's function 0 is c1pf0, of an external controller (Linux, devlink-port), pf0 in kernels
-    without controllers; NVIDIA's naming makes the interface pf0hpf of both.
+    The port of the host's function 0 is c1pf0, of an external controller (Linux, devlink-port), or
+    pf0 in kernels without controllers; NVIDIA's naming rules call the interface pf0hpf in both.
+
+    Attributes:
+        net: Network interface.
+        port: Name of the represented port (phys_port_name); p0 is an uplink.
     """
 
     net: str
@@ -71,7 +76,7 @@ class Representor(msgspec.Struct, frozen=True):
 
     @property
     def host(self) -> bool:
-        """Whether it stands for a function of the host."""
+        """True if it represents a function of the host."""
         return bool(_HOST.fullmatch(self.port) or _HOST.fullmatch(self.net))
 
 
@@ -79,7 +84,13 @@ _HOST = re.compile(r"(?:c[1-9]\d*)?pf\d+(?:hpf)?")
 
 
 class Tmfifo(msgspec.Struct, frozen=True):
-    """The network between host and Arm cores over rshim. `addresses` is None if nobody told."""
+    """Network between the host and the Arm cores over rshim.
+
+    Attributes:
+        nets: Interfaces, as tmfifo_net0.
+        addresses: Their IPv4 addresses with prefix length; None if unknown.
+        why: Reason why something is unknown.
+    """
 
     nets: tuple[str, ...] = ()
     addresses: tuple[str, ...] | None = None
@@ -87,19 +98,19 @@ class Tmfifo(msgspec.Struct, frozen=True):
 
 
 def cards(machine: Machine) -> tuple[Adapter, ...]:
-    """The BlueFields, by address."""
-    return tuple(one for one in machine.know(firmware.adapters) if one.bluefield)
+    """Return the BlueFields, sorted by address."""
+    return tuple(card for card in machine.know(firmware.adapters) if card.bluefield)
 
 
 def configs(machine: Machine) -> tuple[tuple[Adapter, Config], ...]:
-    """Each BlueField with its settings, as mlxconfig tells them."""
-    known = cards(machine)
-    asked = mlxconfig.queries(machine, [card.address for card in known], ASKED)
-    return tuple(zip(known, asked, strict=True))
+    """Return each BlueField with its settings from mlxconfig."""
+    found = cards(machine)
+    settings = mlxconfig.queries(machine, [card.address for card in found], QUERIED)
+    return tuple(zip(found, settings, strict=True))
 
 
 def mode(settings: Config, *, after: bool = False) -> Mode:
-    """The mode in force, or after the next power cycle."""
+    """Return the current mode, or with `after` the mode after the next power cycle."""
     read = settings.next if after else settings.now
     if read("INTERNAL_CPU_MODEL") == 0:
         return Mode.SEPARATED
@@ -110,25 +121,25 @@ def mode(settings: Config, *, after: bool = False) -> Mode:
 
 
 def rshim(machine: Machine) -> dict[str, Mode]:
-    """What the rshim driver says of the modes, by the card's address without its function.
+    """Return the modes reported by the rshim driver, by PCI address without the function.
 
-    /dev/rshim0/misc has a line `BF_MODE  DPU mode` from rshim 2.1 on (rshim(8)); root alone may
-    read it.
+    /dev/rshim0/misc has a line `BF_MODE  DPU mode` since rshim 2.1 (rshim(8)); only root can read
+    it.
     """
     names = [name for name in machine.read.names("/dev").names if re.fullmatch(r"rshim\d+", name)]
     found = {}
     for reading in machine.read.together([f"text /dev/{name}/misc" for name in names]):
         lines = (line.split(None, 1) for line in reading.text.splitlines())
-        said = {words[0]: words[1].strip() for words in lines if len(words) == 2}
-        match = re.search(r"(?<![0-9a-f:])([0-9a-f:]+)\.[0-7]", said.get("DEV_NAME", ""))
+        fields = {words[0]: words[1].strip() for words in lines if len(words) == 2}
+        match = re.search(r"(?<![0-9a-f:])([0-9a-f:]+)\.[0-7]", fields.get("DEV_NAME", ""))
         if match:
             address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
-            found[address] = _MODES.get(said.get("BF_MODE", "").lower(), Mode.UNKNOWN)
+            found[address] = _MODES.get(fields.get("BF_MODE", "").lower(), Mode.UNKNOWN)
     return found
 
 
-def locked(arm: Machine | None) -> Adapter | None:
-    """The card of an Arm side that trusts the host in nothing (zero trust), None if it does."""
+def zero_trust_card(arm: Machine | None) -> Adapter | None:
+    """Return the card of a DPU on which host privileges are restricted (zero-trust mode)."""
     if arm is None:
         return None
     for card in arm.know(cards):
@@ -142,9 +153,9 @@ _MODES = {"dpu mode": Mode.DPU, "nic mode": Mode.NIC}
 
 
 def representors(machine: Machine) -> tuple[Representor, ...]:
-    """The interfaces that stand for ports of the embedded switch, as the Arm side has them.
+    """Return the representors on the Arm side of a DPU.
 
-    A host's own interfaces may be called p0 and p1, too: those count on a DPU alone.
+    Meaningful on a DPU only: a host's own interfaces may be called p0 and p1, too.
     """
     nets = machine.read.names("/sys/class/net").names
     ports = machine.read.together([f"text /sys/class/net/{net}/phys_port_name" for net in nets])
@@ -155,27 +166,27 @@ def representors(machine: Machine) -> tuple[Representor, ...]:
 
 
 def tmfifo(machine: Machine) -> Tmfifo:
-    """Its interfaces (tmfifo_net0) and their addresses."""
+    """Return the tmfifo interfaces and their addresses."""
     listing = machine.read.names("/sys/class/net")
     nets = tuple(net for net in listing.names if net.startswith("tmfifo_net"))
     if not nets:
         return Tmfifo(why="" if listing.ok or listing.absent else listing.why)
     reading = machine.read.run("ip", "-j", "addr", "show")
-    known = addresses(reading.text)
-    if known is None:
-        return Tmfifo(nets, why=reading.why or "ip -j addr show gave no JSON")
-    return Tmfifo(nets, tuple(one for net in nets for one in known.get(net, ())))
+    by_net = addresses(reading.text)
+    if by_net is None:
+        return Tmfifo(nets, why=reading.why or "ip -j addr show printed no JSON")
+    return Tmfifo(nets, tuple(address for net in nets for address in by_net.get(net, ())))
 
 
 def addresses(text: str) -> dict[str, tuple[str, ...]] | None:
-    """IPv4 addresses by interface, of `ip -j addr show`; None if it is no such thing."""
+    """Parse `ip -j addr show`: IPv4 addresses by interface; None if malformed."""
     try:
         links = json.loads(text)
         return {
             str(link["ifname"]): tuple(
-                f"{one['local']}/{one['prefixlen']}"
-                for one in link.get("addr_info", ())
-                if one.get("family") == "inet"
+                f"{info['local']}/{info['prefixlen']}"
+                for info in link.get("addr_info", ())
+                if info.get("family") == "inet"
             )
             for link in links
             if "ifname" in link

@@ -1,4 +1,4 @@
-"""What ACS does on bridges: by sysfs, or by lspci."""
+"""ACS settings of PCI bridges, from sysfs or lspci."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ __all__ = ["Bridge", "bridges"]
 
 
 class Bridge(msgspec.Struct, frozen=True):
-    """`acs`: None for a bridge without. `why`: why it cannot be told, "" if it can."""
+    """A PCI bridge.
+
+    Attributes:
+        address: PCI address.
+        acs: ACS capability; None if the bridge has none.
+        why: Reason why ACS is unknown, "" if it is known.
+    """
 
     address: str
     acs: Acs | None = None
@@ -22,27 +28,27 @@ class Bridge(msgspec.Struct, frozen=True):
 
     @property
     def on(self) -> tuple[str, ...]:
-        """The bits that are switched on."""
+        """Names of the enabled ACS bits."""
         return () if self.acs is None else self.acs.on
 
 
 def bridges(machine: Machine, addresses: Collection[str]) -> tuple[Bridge, ...]:
-    """These, in their order."""
-    machine.read.together([f"raw {pci.DEVICES}/{one}/config" for one in addresses])
-    return tuple(_bridge(machine, one) for one in addresses)
+    """Return the bridges with these addresses, in the same order."""
+    machine.read.together([f"raw {pci.DEVICES}/{address}/config" for address in addresses])
+    return tuple(_bridge(machine, address) for address in addresses)
 
 
 def _bridge(machine: Machine, address: str) -> Bridge:
-    """By sysfs; by lspci only where sysfs has nothing, since it reads the same file."""
+    """Read a bridge from sysfs, or from lspci if sysfs is missing: lspci reads the same file."""
     reading = machine.read.raw(f"{pci.DEVICES}/{address}/config")
-    if reading.ok and config_space.whole(reading.raw):
+    if reading.ok and config_space.has_extended(reading.raw):
         return Bridge(address, config_space.acs(reading.raw))
     if reading.ok:
         return Bridge(address, why="Only root may read more than 64 bytes of config space")
-    known = machine.know(_lspci).get(address)
-    if known is None or known.denied:
-        return Bridge(address, why=f"Without root there is no telling: {reading.why}")
-    return Bridge(address, known.acs)
+    details = machine.know(_lspci).get(address)
+    if details is None or details.denied:
+        return Bridge(address, why=f"It cannot be read without root: {reading.why}")
+    return Bridge(address, details.acs)
 
 
 def _lspci(machine: Machine) -> dict[str, lspci.Details]:

@@ -1,4 +1,4 @@
-"""The kernel's command line: what it says of the IOMMU."""
+"""Kernel command line: IOMMU and PCI parameters."""
 
 from __future__ import annotations
 
@@ -6,38 +6,43 @@ import re
 
 import msgspec
 
-from ..collect.reading import Reading
+from ..collect.reader import Reading
 from ..machine import Machine
 from .system import family, restart
 
-__all__ = ["PATH", "Cmdline", "added", "cmdline", "kept", "parse"]
+__all__ = ["PATH", "RECORDED", "Cmdline", "add_parameter", "cmdline", "filter_parameters", "parse"]
 
 PATH = "/proc/cmdline"
-# The parameters that checks look at (Linux, admin-guide/kernel-parameters). A recording has these
-# alone: the others may name disks, keys or addresses.
-KEPT = frozenset(
+# The parameters that checks use (Linux, admin-guide/kernel-parameters). A recording contains only
+# these: others may hold disk names, keys or addresses.
+RECORDED = frozenset(
     {
         *("iommu", "intel_iommu", "amd_iommu", "iommu.passthrough", "iommu.strict"),
         *("arm-smmu.disable_bypass", "arm-smmu-v3.disable_bypass", "pci", "pcie_acs_override"),
     }
 )
-_WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')  # a quote holds spaces, as in dyndbg="file x +p"
+_WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')  # quotes protect spaces, as in dyndbg="file x +p"
 
 
 class Cmdline(msgspec.Struct, frozen=True):
-    """The parameters in their order, those of `init` left out. `reading`: why there are none."""
+    """Kernel command line.
+
+    Attributes:
+        words: Name and value of each parameter, in order, without those for init.
+        reading: The failed reading if the file could not be read.
+    """
 
     words: tuple[tuple[str, str], ...]
     reading: Reading = Reading()
 
     def values(self, name: str) -> tuple[str, ...]:
-        """What was given for a parameter, split at commas, each time that it was given."""
+        """Return the values of all occurrences of a parameter, split at commas."""
         given = (value for word, value in self.words if word == name)
         return tuple(part for value in given for part in value.split(",") if part)
 
     @property
     def iommu(self) -> str:
-        """What was asked for: `off`, `passthrough`, `on` (translating), or "" for the default.
+        """Requested IOMMU mode: `off`, `passthrough`, `on` (translating), or "" for the default.
 
         Linux, kernel-parameters: iommu=off and iommu=pt (x86), intel_iommu=on or off,
         amd_iommu=off, iommu.passthrough=1 or 0 (all).
@@ -46,53 +51,53 @@ class Cmdline(msgspec.Struct, frozen=True):
         vendors += self.values("amd_iommu")
         if "off" in common or "off" in vendors:
             return "off"
-        # The last of them holds: each sets the same default in the kernel.
-        asked = ""
+        # The last one takes effect: all set the same default in the kernel.
+        requested = ""
         for word, value in self.words:
             if word == "iommu.passthrough" and value in ("0", "1"):
-                asked = "passthrough" if value == "1" else "on"
+                requested = "passthrough" if value == "1" else "on"
             elif word == "iommu" and {"pt", "nopt"} & {*value.split(",")}:
-                asked = "passthrough" if "pt" in value.split(",") else "on"
-        return asked or ("on" if "on" in vendors else "")
+                requested = "passthrough" if "pt" in value.split(",") else "on"
+        return requested or ("on" if "on" in vendors else "")
 
     @property
     def about_iommu(self) -> str:
-        """The words themselves, for people."""
-        said = [
+        """The IOMMU parameters as they were given."""
+        given = [
             f"{word}={value}" for word, value in self.words if "iommu" in word.partition(".")[0]
         ]
-        return " ".join(said)
+        return " ".join(given)
 
 
 def parse(text: str) -> Cmdline:
-    """Of a text as /proc/cmdline has it; whatever it is, it gives a Cmdline."""
+    """Parse the text of /proc/cmdline; any text is accepted."""
     words = []
     for word in _WORD.findall(text):
-        if word == "--":  # what follows is for init
+        if word == "--":  # parameters for init follow
             break
         name, _, value = word.replace('"', "").partition("=")
         words.append((name, value))
     return Cmdline(tuple(words))
 
 
-def kept(text: str) -> str:
-    """A command line with no parameters but those that checks look at."""
-    known = [(name, value) for name, value in parse(text).words if name in KEPT]
+def filter_parameters(text: str) -> str:
+    """Return a command line reduced to the parameters in RECORDED."""
+    known = [(name, value) for name, value in parse(text).words if name in RECORDED]
     return " ".join(f"{name}={value}" if value else name for name, value in known) + "\n"
 
 
 def cmdline(machine: Machine) -> Cmdline:
-    """Reads it."""
+    """Read the kernel command line."""
     reading = machine.read.text(PATH)
     return parse(reading.text) if reading.ok else Cmdline((), reading)
 
 
-def added(machine: Machine, word: str, name: str) -> str:
-    """The command that adds a word for good, and restarts the machine.
+def add_parameter(machine: Machine, word: str, name: str) -> str:
+    """Return the shell command that adds a parameter permanently and reboots.
 
-    With apt by a file of that name: it is read after those of cloud images and DGX OS, which set
-    the whole line, and can be removed again. A value with `;` must stand in double quotes, as GRUB
-    ends a command there (rdma-core, kernel-boot/rdma_topo, write-grub-acs).
+    On apt systems it writes /etc/default/grub.d/99-NAME.cfg, which is read after the files of cloud
+    images and DGX OS, which set the whole line, and can be removed later. A value with `;` needs
+    double quotes, as GRUB ends a command there (rdma-core, kernel-boot/rdma_topo, write-grub-acs).
     """
     if machine.know(family) == "dnf":
         return restart(f"sudo grubby --update-kernel=ALL --args='{word}'")

@@ -1,9 +1,9 @@
-"""PCI configuration space: what stands in a device's `config` file.
+"""PCI configuration space: parser of the `config` file of a device in sysfs.
 
-Without root the kernel shows the first 64 bytes alone, which hold no capability (Linux,
-drivers/pci/pci-sysfs.c, pci_read_config). Root sees 256 bytes, or 4,096 of a PCIe device. Offsets
-and numbers of capabilities: Linux, include/uapi/linux/pci_regs.h. Nothing here raises, whatever the
-bytes are: a list that runs in a circle or out of the space ends there.
+Without root the kernel returns only the first 64 bytes, which contain no capabilities (Linux,
+drivers/pci/pci-sysfs.c, pci_read_config); root reads 256 bytes, or 4,096 of a PCIe device. Offsets
+and capability numbers: Linux, include/uapi/linux/pci_regs.h. No function raises on malformed bytes:
+a capability list that loops or leaves the space is cut off.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = [
     "Bar",
     "Link",
     "acs",
+    "has_extended",
     "link",
     "port",
     "resizable_bars",
-    "whole",
 ]
 
 _EXPRESS, _ACS, _RESIZABLE = 0x10, 0x0D, 0x15  # capabilities: PCIe; extended: ACS, resizable BAR
 ROOT_PORT, UPSTREAM, DOWNSTREAM = "root port", "upstream port", "downstream port"
-# The field Device/Port Type of the PCIe capability.
+# Values of the field Device/Port Type of the PCIe capability.
 PORTS = {
     0x0: "endpoint",
     0x1: "legacy endpoint",
@@ -45,13 +45,13 @@ PORTS = {
 
 
 def _at(raw: bytes, offset: int, size: int) -> int:
-    """A little-endian number, 0 where there is none."""
+    """Read a little-endian number; 0 beyond the end."""
     return int.from_bytes(raw[offset : offset + size], "little") if offset >= 0 else 0
 
 
 def capabilities(raw: bytes) -> Iterator[tuple[int, int]]:
-    """The number and offset of each capability in the first 256 bytes."""
-    if len(raw) <= 64 or not _at(raw, 6, 2) & 0x10:  # Status: capabilities list
+    """Yield the ID and offset of each capability in the first 256 bytes."""
+    if len(raw) <= 64 or not _at(raw, 6, 2) & 0x10:  # Status: Capabilities List
         return
     offset, seen = _at(raw, 0x34, 1) & 0xFC, set[int]()
     while 0x40 <= offset < min(len(raw), 256) - 1 and offset not in seen:
@@ -61,7 +61,7 @@ def capabilities(raw: bytes) -> Iterator[tuple[int, int]]:
 
 
 def extended(raw: bytes) -> Iterator[tuple[int, int]]:
-    """The number and offset of each extended capability, from 256 on."""
+    """Yield the ID and offset of each extended capability, from offset 256."""
     offset, seen = 0x100, set[int]()
     while 0x100 <= offset <= len(raw) - 4 and offset not in seen:
         seen.add(offset)
@@ -73,7 +73,7 @@ def extended(raw: bytes) -> Iterator[tuple[int, int]]:
 
 
 def port(raw: bytes) -> str:
-    """What a PCIe device is, one of PORTS; "" if the bytes do not tell."""
+    """Return the PCIe device type, a value of PORTS; "" if the bytes do not contain it."""
     for number, offset in capabilities(raw):
         if number == _EXPRESS:
             return PORTS.get(_at(raw, offset + 2, 2) >> 4 & 0xF, "")
@@ -81,24 +81,24 @@ def port(raw: bytes) -> str:
 
 
 class Link(msgspec.Struct, frozen=True):
-    """Of a PCIe link: generation (1 is 2.5 GT/s) and lanes, at most and now; 0: not told."""
+    """Supported and current generation (1 is 2.5 GT/s) and lanes of a PCIe link; 0 if unknown."""
 
-    most_generation: int
-    most_lanes: int
+    max_generation: int
+    max_lanes: int
     generation: int
     lanes: int
 
 
 def link(raw: bytes) -> Link | None:
-    """From Link Capabilities and Link Status; None if the bytes do not tell."""
+    """Parse Link Capabilities and Link Status; None if the bytes do not contain them."""
     for number, offset in capabilities(raw):
         if number == _EXPRESS and offset + 0x14 <= len(raw):
-            most, now = _at(raw, offset + 0xC, 4), _at(raw, offset + 0x12, 2)
-            return Link(most & 0xF, most >> 4 & 0x3F, now & 0xF, now >> 4 & 0x3F)
+            cap, status = _at(raw, offset + 0xC, 4), _at(raw, offset + 0x12, 2)
+            return Link(cap & 0xF, cap >> 4 & 0x3F, status & 0xF, status >> 4 & 0x3F)
     return None
 
 
-# The bits of ACS Capability and ACS Control, as lspci names them.
+# The bits of ACS Capability and ACS Control, named as in lspci.
 ACS_BITS = {
     0x01: "SrcValid",
     0x02: "TransBlk",
@@ -111,14 +111,14 @@ ACS_BITS = {
 
 
 class Acs(msgspec.Struct, frozen=True):
-    """Access Control Services of one bridge: what it can do, and what is switched on."""
+    """Access Control Services of a bridge: supported (`can`) and enabled (`on`) bits, by name."""
 
     can: tuple[str, ...]
     on: tuple[str, ...]
 
 
 def acs(raw: bytes) -> Acs | None:
-    """None: the bridge has no ACS, or fewer than 4,096 bytes were read (see `whole`)."""
+    """Parse the ACS capability; None without one, or if it was not read (see `has_extended`)."""
     for number, offset in extended(raw):
         if number == _ACS and offset + 8 <= len(raw):
             can, on = _at(raw, offset + 4, 2), _at(raw, offset + 6, 2)
@@ -130,13 +130,13 @@ def _named(bits: int) -> tuple[str, ...]:
     return tuple(name for bit, name in ACS_BITS.items() if bits & bit)
 
 
-def whole(raw: bytes) -> bool:
-    """Whether the extended capabilities were read; False also for a PCI device that has none."""
+def has_extended(raw: bytes) -> bool:
+    """Return whether extended configuration space was read; False also for conventional PCI."""
     return len(raw) > 256
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A BAR that can be resized: its number, sizes in bytes that it may have, and its size now."""
+    """A resizable BAR: its number, supported sizes and current size in bytes."""
 
     number: int
     sizes: tuple[int, ...]
@@ -144,16 +144,16 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 def resizable_bars(raw: bytes) -> tuple[Bar, ...]:
-    """From the resizable BAR capability; () if there is none or it was not read.
+    """Parse the Resizable BAR capability; () if there is none or it was not read.
 
-    Sizes from 1 MiB (bit 4 of the capability) on; from 2^28 MiB on they stand in the control's
-    upper half (PCIe 5.0, 7.8.6).
+    Bit 4 of the capability register means 1 MiB; sizes from 2^28 MiB are in the upper half of
+    the control register (PCIe 5.0, 7.8.6).
     """
     for number, offset in extended(raw):
         if number == _RESIZABLE:
             count = min(_at(raw, offset + 8, 4) >> 5 & 0x7, 6)
-            found = (_bar(raw, offset + 4 + 8 * at) for at in range(count))
-            return tuple(one for one in found if one is not None)
+            bars = (_bar(raw, offset + 4 + 8 * index) for index in range(count))
+            return tuple(bar for bar in bars if bar is not None)
     return ()
 
 

@@ -1,4 +1,4 @@
-"""CUDA: what the driver answers, and which toolkits are installed."""
+"""CUDA driver and toolkits."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ __all__ = ["Cuda", "Toolkits", "attribute", "cuda", "read_nvcc", "toolkits"]
 
 
 class Cuda(msgspec.Struct, frozen=True):
-    """What libcuda says. `version` is (13, 0), or () where nothing tells; `by` names who told.
+    """The CUDA driver.
 
-    `code` and `error` are those of cuInit, None and "" where it was not asked; `why`: why not.
-    `missing`: there is no libcuda. `stuck`: asking it crashed or did not end in time.
-    `devices`: attributes without CU_DEVICE_ATTRIBUTE_, by PCI address.
+    Attributes:
+        version: CUDA version of the driver, as (13, 0); () if unknown.
+        by: Source of the version: CUDA or nvidia-smi.
+        code: Result of cuInit; None if it was not called.
+        error: Name of that result.
+        devices: Device attributes by PCI address, named without CU_DEVICE_ATTRIBUTE_.
+        why: Reason why cuInit was not called.
+        missing: There is no libcuda.
+        stuck: The probe crashed or timed out.
     """
 
     version: tuple[int, ...] = ()
@@ -34,14 +40,18 @@ class Cuda(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The version, for people."""
+        """Version as text, `?` if unknown."""
         return ".".join(map(str, self.version)) if self.version else "?"
 
 
 class Toolkits(msgspec.Struct, frozen=True):
-    """CUDA toolkits. `version`: of the one that is used, by nvcc or by its folder; () for none.
+    """Installed CUDA toolkits.
 
-    `others`: what else is in /usr/local. `why`: why none is known.
+    Attributes:
+        version: Version of the toolkit in use, from nvcc or its directory; () if there is none.
+        where: Source of the version.
+        others: Other toolkits in /usr/local.
+        why: Reason why the version is unknown.
     """
 
     version: tuple[int, ...] = ()
@@ -51,7 +61,7 @@ class Toolkits(msgspec.Struct, frozen=True):
 
 
 def cuda(machine: Machine) -> Cuda:
-    """Asks libcuda, in a process of its own; where it cannot be asked, nvidia-smi."""
+    """Query libcuda in a child process; if that fails, take the version from nvidia-smi."""
     answer = machine.read.probe("cuda")
     data = answer.data if isinstance(answer.data, dict) else {}
     init = data.get("init")
@@ -66,10 +76,9 @@ def cuda(machine: Machine) -> Cuda:
             error=str(init.get("name") or ""),
             devices=_devices(data.get("devices")),
         )
-    said = machine.know(smi)
-    why = answer.why or str(data.get("why") or "the probe of CUDA gave no answer")
+    why = answer.why or str(data.get("why") or "the CUDA probe gave no answer")
     return Cuda(
-        version=version_key(said.cuda)[:2],
+        version=version_key(machine.know(smi).cuda)[:2],
         by="nvidia-smi",
         why=why,
         missing=answer.ok and "init" in data,
@@ -77,48 +86,48 @@ def cuda(machine: Machine) -> Cuda:
     )
 
 
-def _devices(listed: Any) -> dict[str, dict[str, int]]:
-    found = {}
-    for one in listed if isinstance(listed, list) else []:
-        if isinstance(one, dict) and isinstance(one.get("attributes"), dict):
-            values = {name: v for name, v in one["attributes"].items() if isinstance(v, int)}
-            found[pci_address(str(one.get("address", "")))] = values
-    return found
+def _devices(answer: Any) -> dict[str, dict[str, int]]:
+    devices = {}
+    for entry in answer if isinstance(answer, list) else []:
+        if isinstance(entry, dict) and isinstance(entry.get("attributes"), dict):
+            values = {name: v for name, v in entry["attributes"].items() if isinstance(v, int)}
+            devices[pci_address(str(entry.get("address", "")))] = values
+    return devices
 
 
 def attribute(machine: Machine, gpu: Gpu, name: str) -> int | None:
-    """A device attribute; None where CUDA was not asked or does not know it."""
+    """Return a CUDA device attribute; None if CUDA was not queried or does not know it."""
     return machine.know(cuda).devices.get(gpu.address, {}).get(name)
 
 
 def read_nvcc(text: str) -> tuple[int, ...]:
-    """The version by `nvcc --version`: `Cuda compilation tools, release 13.0, V13.0.88`."""
+    """Parse `nvcc --version`: `Cuda compilation tools, release 13.0, V13.0.88`."""
     found = re.search(r"release (\d{1,9})\.(\d{1,9})", text)
     return (int(found[1]), int(found[2])) if found else ()
 
 
 def toolkits(machine: Machine) -> Toolkits:
-    """Looks for nvcc, then in /usr/local/cuda; version.json stands there since CUDA 11.1."""
+    """Find the toolkit by nvcc, then in /usr/local/cuda, which has version.json since CUDA 11.1."""
     nvcc, listing, link, json, text = machine.read.together(
         [
             *("run nvcc --version", "names /usr/local", "link /usr/local/cuda"),
             *("text /usr/local/cuda/version.json", "text /usr/local/cuda/version.txt"),
         ]
     )
-    folders = tuple(one for one in listing.names if re.fullmatch(r"cuda-\d{1,9}\.\d{1,9}", one))
-    ways = (
+    folders = tuple(name for name in listing.names if re.fullmatch(r"cuda-\d{1,9}\.\d{1,9}", name))
+    sources = (
         ("nvcc", read_nvcc(nvcc.text)),
         ("/usr/local/cuda", _json_version(json.text)),
         ("/usr/local/cuda", version_key(text.text.removeprefix("CUDA Version"))[:2]),
         ("/usr/local/cuda", version_key(link.text.partition("/cuda-")[2])[:2]),
     )
-    where, version = next((way for way in ways if way[1]), ("", ()))
+    where, version = next((source for source in sources if source[1]), ("", ()))
     if not version and folders:
-        version = max(version_key(one.removeprefix("cuda-")) for one in folders)
+        version = max(version_key(name.removeprefix("cuda-")) for name in folders)
         where = f"/usr/local/cuda-{'.'.join(map(str, version))}"
     used = f"cuda-{'.'.join(map(str, version))}"
     why = "" if version or nvcc.absent else nvcc.why or "nvcc names no version"
-    others = tuple(one for one in folders if one != used)
+    others = tuple(name for name in folders if name != used)
     return Toolkits(version, where, others, why)
 
 

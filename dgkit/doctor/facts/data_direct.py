@@ -1,7 +1,7 @@
-"""ConnectX-8's Data Direct functions: each shares a switch with a GPU, where ACS is to be set so.
+"""Data Direct functions of ConnectX-8, and the ACS settings of the switch they share with a GPU.
 
-After rdma-core, kernel-boot/rdma_topo (NVCX_DMA_Complex), which NVIDIA has for Grace machines:
-root port, switch, and below that the Data Direct function, and by one more switch the GPU.
+After rdma-core, kernel-boot/rdma_topo (NVCX_DMA_Complex), which NVIDIA provides for Grace machines:
+a root port, a switch, and below it the Data Direct function and, behind another switch, the GPU.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from . import pci
 from .pci import PciDevice, PciTree
 from .pci_ids import DATA_DIRECT, MELLANOX, NVIDIA
 
-__all__ = ["Place", "functions", "is_function", "masks", "places"]
+__all__ = ["Placement", "acs_masks", "functions", "is_function", "placements"]
 
 _ROOT_PORTS = frozenset({(NVIDIA, 0x22B1), (NVIDIA, 0x22B2), (NVIDIA, 0x22B8)})  # Grace
 _SWITCHES = frozenset({(MELLANOX, 0x197B), (MELLANOX, 0x197C)})  # BlueField-3's, ConnectX's
-_USUAL = {"SrcValid": True, "ReqRedir": True, "CmpltRedir": True, "UpstreamFwd": True}
+_DEFAULT_ACS = {"SrcValid": True, "ReqRedir": True, "CmpltRedir": True, "UpstreamFwd": True}
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A function and its GPU, by address, and the ports whose ACS differs from the usual."""
+class Placement(msgspec.Struct, frozen=True):
+    """Addresses of a function, its GPU, and the ports with settings other than the default."""
 
     function: str
     gpu: str
@@ -31,54 +31,60 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def is_function(device: PciDevice) -> bool:
-    """Whether it is one: data alone, no NIC of its own."""
+    """Return whether a device is a Data Direct function, which is not a NIC itself."""
     return (device.vendor, device.device) == (MELLANOX, DATA_DIRECT)
 
 
 def functions(machine: Machine) -> tuple[PciDevice, ...]:
-    """All of them; () on a machine without."""
-    return tuple(one for one in machine.know(pci.tree).devices.values() if is_function(one))
+    """Return all Data Direct functions."""
+    return tuple(
+        device for device in machine.know(pci.tree).devices.values() if is_function(device)
+    )
 
 
-def places(machine: Machine) -> tuple[Place, ...] | None:
-    """Where each is; None if one is in a place that rdma_topo's rules are not about."""
+def placements(machine: Machine) -> tuple[Placement, ...] | None:
+    """Return the placement of each function; None if rdma_topo has no rule for one of them."""
     tree = machine.know(pci.tree)
-    found = [_place(tree, one) for one in functions(machine)]
-    known = tuple(one for one in found if one is not None)
+    found = [_placement(tree, function) for function in functions(machine)]
+    known = tuple(placement for placement in found if placement is not None)
     return known if len(known) == len(found) else None
 
 
-def _place(tree: PciTree, function: PciDevice) -> Place | None:
+def _placement(tree: PciTree, function: PciDevice) -> Placement | None:
     if len(function.path) != 5:
         return None
     root, switch, port = function.path[1:4]
-    near = [gpu for gpu in tree.gpus if gpu.path[:2] == function.path[:2]]
-    if len(near) != 1 or len(near[0].path) != 7 or near[0].path[2] != switch:
+    gpus = [gpu for gpu in tree.gpus if gpu.path[:2] == function.path[:2]]
+    if len(gpus) != 1 or len(gpus[0].path) != 7 or gpus[0].path[2] != switch:
         return None
-    inner = near[0].path[2:6]
+    inner = gpus[0].path[2:6]
     if _ids(tree, root) not in _ROOT_PORTS or port in inner:
         return None
-    if any(_ids(tree, one) not in _SWITCHES for one in (port, *inner)):
+    if any(_ids(tree, part) not in _SWITCHES for part in (port, *inner)):
         return None
-    return Place(function.address, near[0].address, root, port, inner[1])
+    return Placement(function.address, gpus[0].address, root, port, inner[1])
 
 
 def _ids(tree: PciTree, address: str) -> tuple[int, int]:
-    known = tree.devices.get(address)
-    return (known.vendor, known.device) if known is not None else (0, 0)
+    device = tree.devices.get(address)
+    return (device.vendor, device.device) if device is not None else (0, 0)
 
 
-def masks(machine: Machine, known: tuple[Place, ...]) -> dict[str, dict[str, bool]]:
-    """The bits of ACS that are to be on or off, for each port of Grace and of these switches.
+def acs_masks(machine: Machine, known: tuple[Placement, ...]) -> dict[str, dict[str, bool]]:
+    """Return the required ACS bits of each port of Grace and of these switches.
 
-    All but three in each place have what Linux sets; the root port's SrcValid is off so that the
-    kernel makes one IOMMU group of all below it.
+    In each placement, three ports differ from the Linux default; SrcValid of the root port is off,
+    so that the kernel puts everything below it into one IOMMU group.
     """
     devices = machine.know(pci.tree).devices.values()
     ports = _ROOT_PORTS | _SWITCHES
-    found = {one.address: dict(_USUAL) for one in devices if (one.vendor, one.device) in ports}
-    for place in known:
-        found[place.function_port]["ReqRedir"] = False
-        found[place.gpu_port]["CmpltRedir"] = False
-        found[place.root_port]["SrcValid"] = False
-    return found
+    masks = {
+        device.address: dict(_DEFAULT_ACS)
+        for device in devices
+        if (device.vendor, device.device) in ports
+    }
+    for placement in known:
+        masks[placement.function_port]["ReqRedir"] = False
+        masks[placement.gpu_port]["CmpltRedir"] = False
+        masks[placement.root_port]["SrcValid"] = False
+    return masks

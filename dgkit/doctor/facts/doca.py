@@ -1,4 +1,4 @@
-"""What is installed of DOCA."""
+"""Installed DOCA release and libraries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PART = re.compile(r"(?:doca-(?=.*\.pc)|libdoca_(?=.*\.so))(\w+)\.(?:pc|so[\d.]*
 
 
 class Release(msgspec.Struct, frozen=True):
-    """What /etc/mlnx-release of a BlueField's Arm side says: the image that it was given."""
+    """Image of a BlueField's Arm side, from /etc/mlnx-release."""
 
     text: str = ""
     doca: Version | None = None
@@ -27,11 +27,16 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Doca(msgspec.Struct, frozen=True):
-    """`version`: None if there is no DOCA, or none that tells. `source`: what told it.
+    """DOCA installation.
 
-    `parts`: the libraries that are installed, as pkg-config or their files name them: common, dma,
-    gpunetio. `device`: whether the static library for GPU code is. `why`: why the
-    version, or which parts there are, cannot be told.
+    Attributes:
+        version: None if DOCA is not installed or its version is unknown.
+        source: File that the version was taken from.
+        parts: Installed libraries, named as in pkg-config files and library names: common, dma,
+            gpunetio.
+        device: Whether the static library for GPU code is installed.
+        release: Image of the Arm side.
+        why: Reason why the version or the parts are unknown.
     """
 
     version: Version | None = None
@@ -43,7 +48,11 @@ class Doca(msgspec.Struct, frozen=True):
 
 
 def release(text: str) -> Release:
-    """DOCA_2.2.1_BSP_4.2.2_Ubuntu_22.04-13.23-09.prod; bf-bundle-2.9.1-40_24.11-ubuntu-22.04."""
+    """Parse the text of /etc/mlnx-release.
+
+    Examples: DOCA_2.2.1_BSP_4.2.2_Ubuntu_22.04-13.23-09.prod,
+    bf-bundle-2.9.1-40_24.11-ubuntu-22.04.
+    """
     line = text.strip().partition("\n")[0]
     match = re.search(r"(?:DOCA_v?|bf-bundle-)(\d{1,9}(?:\.\d{1,9})*)", line)
     bsp = re.search(r"BSP_(\d{1,9}(?:\.\d{1,9})*)", line)
@@ -55,7 +64,7 @@ def release(text: str) -> Release:
 
 
 def doca(machine: Machine) -> Doca:
-    """Looks where DOCA installs itself; softdoca counts for nothing here."""
+    """Search the installation directories of DOCA; softdoca is not DOCA."""
     installed, image, *listings = machine.read.together(
         [f"text {_ROOT}/applications/VERSION", "text /etc/mlnx-release"]
         + [f"names {_ROOT}/{folder}{sub}" for folder in _LIBRARIES for sub in ("", "/pkgconfig")]
@@ -63,8 +72,8 @@ def doca(machine: Machine) -> Doca:
     names = {name for listing in listings for name in listing.names}
     found = release(image.text)
     version, source = _version(installed.text, names, found)
-    looks = listings if version else [installed, *listings]
-    faults = [one.why for one in looks if one.fault not in ("", "absent")]
+    readings = listings if version else [installed, *listings]
+    faults = [reading.why for reading in readings if reading.fault not in ("", "absent")]
     return Doca(
         version=version,
         source=source,
@@ -76,7 +85,7 @@ def doca(machine: Machine) -> Doca:
 
 
 def _version(installed: str, names: set[str], image: Release) -> tuple[Version | None, str]:
-    """The installation's own word, else the name of its library's file, else the image's name."""
+    """Take the version from the VERSION file, else from a library name, else from the image."""
     if found := versions.find(installed):
         return found, f"{_ROOT}/applications/VERSION"
     files = (name for name in names if name.startswith("libdoca_common.so."))

@@ -1,4 +1,4 @@
-"""The firmware of NVIDIA's network cards."""
+"""NVIDIA network cards and their firmware."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .versions import Version
 
 __all__ = ["BUNDLED", "FAMILIES", "Adapter", "adapters", "ethtool", "flint"]
 
-# A card's firmware begins with its family's number. NVIDIA DOCA, General Support.
+# The first number of the firmware version, by card family. NVIDIA DOCA, General Support.
 FAMILIES = {
     "BlueField": 18,
     "BlueField-2": 24,
@@ -27,17 +27,22 @@ FAMILIES = {
     "ConnectX-7": 28,
     "ConnectX-8": 40,
 }
-# The second number of the firmware that a DOCA brings for the families below. The same document,
-# of DOCA 2.9, 2.10, 3.0, 3.1 and 3.2; older cards have stayed at an older one.
+# The second number of the firmware in a DOCA release, for the families in WITH_DOCA. Same document,
+# for DOCA 2.9, 2.10, 3.0, 3.1 and 3.2; older cards remain at an older number.
 BUNDLED: dict[tuple[int, ...], int] = {(2, 9): 43, (2, 10): 44, (3, 0): 45, (3, 1): 46, (3, 2): 47}
 WITH_DOCA = (24, 32, 22, 26, 28, 40)
 
 
 class Adapter(msgspec.Struct, frozen=True):
-    """A card by its first network function. `model`: BlueField-3, ConnectX-7.
+    """A network card.
 
-    `functions`: the addresses of all its network functions that are no VFs. `source`: the file or
-    command that told the version, or why none did.
+    Attributes:
+        address: PCI address of its first network function.
+        model: Product, as BlueField-3 or ConnectX-7.
+        functions: Addresses of its network functions, without VFs.
+        firmware: Firmware version; None if unknown.
+        board: PSID.
+        source: File or command that the version was taken from, or why it is unknown.
     """
 
     address: str
@@ -49,32 +54,32 @@ class Adapter(msgspec.Struct, frozen=True):
 
     @property
     def bluefield(self) -> bool:
-        """Whether it is a DPU."""
+        """True if the card is a DPU."""
         return self.model.startswith("BlueField")
 
 
 def adapters(machine: Machine) -> tuple[Adapter, ...]:
-    """All cards of NVIDIA's, by address."""
+    """Return NVIDIA's network cards, sorted by address."""
     cards: dict[str, list[pci.PciDevice]] = {}
-    for one in machine.know(pci.tree).nics:
-        model = pci_ids.name(one.vendor, one.device)
-        if one.vendor == pci_ids.MELLANOX and not model.endswith("VF"):
-            cards.setdefault(one.address.rpartition(".")[0], []).append(one)
+    for nic in machine.know(pci.tree).nics:
+        model = pci_ids.name(nic.vendor, nic.device)
+        if nic.vendor == pci_ids.MELLANOX and not model.endswith("VF"):
+            cards.setdefault(nic.address.rpartition(".")[0], []).append(nic)
     return tuple(_adapter(machine, functions) for functions in cards.values())
 
 
 def _adapter(machine: Machine, functions: list[pci.PciDevice]) -> Adapter:
-    first, addresses = functions[0], tuple(one.address for one in functions)
+    first, addresses = functions[0], tuple(function.address for function in functions)
     firmware, board, source = _firmware(machine, addresses)
     model = pci_ids.name(first.vendor, first.device)
     return Adapter(first.address, model, addresses, firmware, board, source)
 
 
 def _firmware(machine: Machine, addresses: tuple[str, ...]) -> tuple[Version | None, str, str]:
-    """From sysfs if the RDMA driver is loaded, else by the network driver, else by flint."""
-    known = machine.know(rdma.devices)
+    """Read version, PSID and source from sysfs (RDMA driver), else by ethtool, else by flint."""
+    devices = machine.know(rdma.devices)
     for address in addresses:
-        device = known.at(address)
+        device = devices.at(address)
         if device is not None and (found := versions.find(device.firmware)):
             return found, device.board, f"/sys/class/infiniband/{device.name}/fw_ver"
     nets = machine.read.names(f"/sys/bus/pci/devices/{addresses[0]}/net").names
@@ -84,19 +89,18 @@ def _firmware(machine: Machine, addresses: tuple[str, ...]) -> tuple[Version | N
             return found, board, f"ethtool -i {net}"
     reading = machine.read.run("flint", "-d", addresses[0], "q")
     found, board = flint(reading.text)
-    said = reading.why or (reading.said or reading.text).strip().splitlines()[:1]
-    words = said if isinstance(said, str) else " ".join(said)
-    return found, board, "flint" if found else words
+    why = reading.why or "".join((reading.said or reading.text).strip().splitlines()[:1])
+    return found, board, "flint" if found else why
 
 
 def ethtool(text: str) -> tuple[Version | None, str]:
-    """Firmware and PSID of `ethtool -i`: `firmware-version: 24.33.1048 (MT_0000000540)`."""
+    """Parse version and PSID of `ethtool -i`: `firmware-version: 24.33.1048 (MT_0000000540)`."""
     match = re.search(r"^firmware-version:[ \t]*(\S+)(?:[ \t]+\((\w+)\))?", text, re.MULTILINE)
     return (versions.find(match[1]), match[2] or "") if match else (None, "")
 
 
 def flint(text: str) -> tuple[Version | None, str]:
-    """Firmware and PSID of `flint -d ADDRESS q`."""
+    """Parse version and PSID of `flint -d ADDRESS q`."""
     version = re.search(r"^[ \t]*FW Version:[ \t]*(\S+)", text, re.MULTILINE)
     board = re.search(r"^[ \t]*PSID:[ \t]*(\S+)", text, re.MULTILINE)
     return versions.find(version[1]) if version else None, board[1] if board else ""

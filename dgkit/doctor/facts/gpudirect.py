@@ -1,4 +1,4 @@
-"""The ways to a GPU's memory for other devices: dma-buf, nvidia-peermem; and machines without."""
+"""Access of other devices to GPU memory: dma-buf, nvidia-peermem, and GPUs without GPUDirect."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .uname import uname
 
 __all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "kind", "peermem"]
 
-# Before Turing there are no open kernel modules, and without them no dma-buf.
+# Architectures before Turing: without open kernel modules, and therefore without dma-buf.
 _TOO_OLD = frozenset({"fermi", "kepler", "maxwell", "pascal", "volta"})
 _TURING = 0x1E00  # the PCI ID list: Volta's devices end at 1dff, Turing's begin at 1e02
 
 
 class Kind(Enum):
-    """What a GPU is, as far as GPUDirect goes. `direct`: whether other devices reach its memory."""
+    """Kind of GPU with respect to GPUDirect."""
 
     SPARK = "GB10 (DGX Spark)"
     TEGRA = "integrated GPU (Tegra)"
@@ -31,14 +31,17 @@ class Kind(Enum):
 
     @property
     def direct(self) -> bool:
-        """By NVIDIA's documents; a GPU's own attributes count more."""
+        """True if NVIDIA documents GPUDirect for this kind; CUDA attributes take precedence."""
         return self in (Kind.GRACE, Kind.BOARD)
 
 
 class DmaBuf(msgspec.Struct, frozen=True):
-    """Whether CUDA gives a dma-buf of a GPU's memory; None if nothing tells.
+    """Support for exporting GPU memory as a dma-buf.
 
-    `asked`: CUDA said so itself; otherwise it follows from what `why` names.
+    Attributes:
+        works: None if unknown.
+        asked: CUDA reported it; otherwise it follows from the conditions in `why`.
+        why: Reason.
     """
 
     works: bool | None
@@ -47,10 +50,10 @@ class DmaBuf(msgspec.Struct, frozen=True):
 
 
 def dma_buf(machine: Machine, gpu: Gpu) -> DmaBuf:
-    """By CUDA's attribute DMA_BUF_SUPPORTED; else by kernel, modules, driver and GPU.
+    """Return dma-buf support by DMA_BUF_SUPPORTED of CUDA, else by kernel, modules, driver and GPU.
 
-    What it takes: NVIDIA GPU Operator documentation, GPUDirect RDMA, Prerequisites (Linux 5.12,
-    open kernel modules, Turing, CUDA 11.7, which came with driver 515).
+    Requirements: NVIDIA GPU Operator documentation, GPUDirect RDMA, Prerequisites (Linux 5.12, open
+    kernel modules, Turing, CUDA 11.7, which came with driver 515).
     """
     value = attribute(machine, gpu, "DMA_BUF_SUPPORTED")
     against = _against(machine, gpu)
@@ -61,14 +64,14 @@ def dma_buf(machine: Machine, gpu: Gpu) -> DmaBuf:
     driver = machine.know(nvidia_proc.driver)
     linux = machine.know(uname).version
     if driver.flavour != "open" or not linux:
-        what = "the kernel's version" if driver.flavour == "open" else "the modules' flavour"
-        return DmaBuf(None, False, f"CUDA was not asked, and {what} is not known")
+        what = "kernel version" if driver.flavour == "open" else "flavour of the kernel modules"
+        return DmaBuf(None, False, f"CUDA was not queried, and the {what} is unknown")
     number = ".".join(map(str, linux))
     return DmaBuf(True, False, f"open modules {driver.version}, Linux {number}")
 
 
 def before_turing(machine: Machine) -> tuple[Gpu, ...]:
-    """GPUs that the open kernel modules do not drive: by architecture, else by the device's ID."""
+    """Return GPUs without open kernel modules, by architecture, else by device ID."""
     devices = machine.know(pci.tree).devices
 
     def older(gpu: Gpu) -> bool:
@@ -80,7 +83,7 @@ def before_turing(machine: Machine) -> tuple[Gpu, ...]:
 
 
 def _against(machine: Machine, gpu: Gpu) -> str:
-    """What rules a dma-buf out, "" if nothing is known to."""
+    """Return the reason that rules out dma-buf, "" if none is known."""
     driver, linux = machine.know(nvidia_proc.driver), machine.know(uname).version
     if gpu.architecture.lower() in _TOO_OLD:
         return f"{gpu.architecture} is older than Turing, and open kernel modules do not drive it"
@@ -98,7 +101,7 @@ def _against(machine: Machine, gpu: Gpu) -> str:
 
 
 def peermem(machine: Machine) -> str:
-    """nvidia-peermem: "loaded", "loadable", "absent", or "" where nothing tells."""
+    """Return the state of nvidia-peermem: "loaded", "loadable", "absent", or "" if unknown."""
     loaded = machine.know(nvidia_proc.modules)
     if loaded is not None and {"nvidia_peermem", "nv_peer_mem"} & set(loaded):
         return "loaded"
@@ -113,7 +116,7 @@ def peermem(machine: Machine) -> str:
 
 
 def kind(machine: Machine, gpu: Gpu) -> Kind:
-    """By the GPU's name, CUDA's attribute INTEGRATED and what the firmware calls the machine."""
+    """Classify a GPU by its name, CUDA's attribute INTEGRATED and the product name in firmware."""
     tree, product = machine.read.together(
         ["text /proc/device-tree/model", "text /sys/class/dmi/id/product_name"]
     )

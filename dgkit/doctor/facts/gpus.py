@@ -1,4 +1,4 @@
-"""The GPUs of a machine: from sysfs, with what the driver and `nvidia-smi -q` say of each."""
+"""GPUs of a machine, from sysfs, the driver and `nvidia-smi -q`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ __all__ = ["Gpu", "bar1_size", "gpus", "usable"]
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One PCI function of NVIDIA's; sizes are bytes. None and "": nothing tells.
+    """A GPU, one PCI function. Sizes are in bytes; None and "" mean unknown.
 
-    `index` is nvidia-smi's, which is not always CUDA's. `bar1_free` is by NVML alone; `bar1_total`
-    comes from sysfs where there is no NVML. `addressing` is HMM, ATS or None, in nvidia-smi's word.
+    Attributes:
+        address: PCI address.
+        index: Index in nvidia-smi, which may differ from that of CUDA.
+        memory: Size of the GPU memory.
+        bar1_total: Size of BAR1, from NVML or sysfs.
+        bar1_free: Free BAR1 space, from NVML only.
+        addressing: HMM, ATS or None, as nvidia-smi prints it.
     """
 
     address: str
@@ -35,15 +40,15 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What findings call it."""
+        """Name in findings: `GPU 0 (0000:17:00.0)`."""
         return self.address if self.index is None else f"GPU {self.index} ({self.address})"
 
 
 def bar1_size(resource: str) -> int | None:
-    """BAR1 by the PCI device's `resource` file: the second of the first six regions in use.
+    """Return the size of BAR1: the second used region of the first six in a `resource` file.
 
-    A line has a region's first byte, last byte and flags. BAR0 takes two lines where it is a 64-bit
-    one (Hopper), so BAR1 is not always the second line. None if there is none.
+    A line has the first address, the last address and the flags of a region. A 64-bit BAR0 (Hopper)
+    takes two lines, so BAR1 is not always the second line. None if there is no BAR1.
     """
     sizes = []
     for line in resource.splitlines()[:6]:
@@ -57,45 +62,45 @@ def bar1_size(resource: str) -> int | None:
 
 
 def gpus(machine: Machine) -> tuple[Gpu, ...]:
-    """All of them, by address; none on a machine without."""
-    said = {one.address: (at, one) for at, one in enumerate(machine.know(smi).gpus)}
-    known = {one.address for one in machine.know(pci.tree).gpus} | set(said)
+    """Return all GPUs, sorted by address."""
+    listed = {gpu.address: (index, gpu) for index, gpu in enumerate(machine.know(smi).gpus)}
+    addresses = {gpu.address for gpu in machine.know(pci.tree).gpus} | set(listed)
     return tuple(
-        _gpu(machine, address, *said.get(address, (None, None))) for address in sorted(known)
+        _gpu(machine, address, *listed.get(address, (None, None))) for address in sorted(addresses)
     )
 
 
 def usable(machine: Machine) -> tuple[Gpu, ...]:
-    """Those that nvidia-smi lists; all where it lists none.
+    """Return the GPUs that nvidia-smi lists, or all if it lists none.
 
-    sysfs shows a container all GPUs of its machine, whichever it was given.
+    In a container, sysfs shows all GPUs of the machine, also those not assigned to it.
     """
     found = machine.know(gpus)
-    return tuple(one for one in found if one.index is not None) or found
+    return tuple(gpu for gpu in found if gpu.index is not None) or found
 
 
-def _gpu(machine: Machine, address: str, index: int | None, said: SmiGpu | None) -> Gpu:
+def _gpu(machine: Machine, address: str, index: int | None, listed: SmiGpu | None) -> Gpu:
     driver = nvidia_proc.information(machine, address)
-    said = said or SmiGpu(address, {})
-    total = said.size("BAR1 Memory Usage/Total")
+    fields = listed or SmiGpu(address, {})
+    total = fields.size("BAR1 Memory Usage/Total")
     if total is None:
         total = bar1_size(machine.read.text(f"{pci.DEVICES}/{address}/resource").text)
     return Gpu(
         address=address,
         index=index,
-        name=said.said("Product Name") or driver.get("Model", ""),
-        uuid=said.said("GPU UUID") or driver.get("GPU UUID", ""),
-        brand=said.said("Product Brand"),
-        architecture=said.said("Product Architecture"),
-        memory=said.size("FB Memory Usage/Total"),
+        name=fields.value("Product Name") or driver.get("Model", ""),
+        uuid=fields.value("GPU UUID") or driver.get("GPU UUID", ""),
+        brand=fields.value("Product Brand"),
+        architecture=fields.value("Product Architecture"),
+        memory=fields.size("FB Memory Usage/Total"),
         bar1_total=total,
-        bar1_free=said.size("BAR1 Memory Usage/Free"),
-        persistence=said.flag("Persistence Mode"),
-        addressing=said.said("Addressing Mode"),
-        mig=said.flag("MIG Mode/Current"),
-        virtualization=said.said(
+        bar1_free=fields.size("BAR1 Memory Usage/Free"),
+        persistence=fields.flag("Persistence Mode"),
+        addressing=fields.value("Addressing Mode"),
+        mig=fields.flag("MIG Mode/Current"),
+        virtualization=fields.value(
             "GPU Virtualization Mode/Virtualization Mode",
             "GPU Virtualization Mode/Virtualization mode",
         ),
-        gsp=said.said("GSP Firmware Version"),
+        gsp=fields.value("GSP Firmware Version"),
     )

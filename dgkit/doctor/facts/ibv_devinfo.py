@@ -1,4 +1,4 @@
-"""What ibv_devinfo prints: the RDMA devices that libibverbs can use."""
+"""Parser of ibv_devinfo: the RDMA devices that libibverbs can use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ _LINE = re.compile(r"^\s*([a-z_]\w*):\s*(.*?)\s*$")
 
 
 class IbvDevice(msgspec.Struct, frozen=True):
-    """`part`: vendor_part_id, 41692 is a BlueField-3. `states`, `layers`: of its ports in order."""
+    """An RDMA device.
+
+    Attributes:
+        board: PSID.
+        part: vendor_part_id; 41692 is a BlueField-3.
+        states: Port states, in order.
+        layers: Link layers of the ports, in order.
+    """
 
     name: str
     transport: str = ""
@@ -26,19 +33,19 @@ class IbvDevice(msgspec.Struct, frozen=True):
 
 
 class IbvDevices(msgspec.Struct, frozen=True):
-    """`why`: why they could not be listed, "" if they were (and there may be none)."""
+    """All RDMA devices. `why`: reason why they could not be listed, "" if they could."""
 
     devices: tuple[IbvDevice, ...] = ()
     why: str = ""
 
     @property
     def names(self) -> frozenset[str]:
-        """Of all of them."""
-        return frozenset(one.name for one in self.devices)
+        """Names of the devices."""
+        return frozenset(device.name for device in self.devices)
 
 
 def parse(text: str) -> tuple[IbvDevice, ...]:
-    """Output with and without -v; lines that it does not know are left out."""
+    """Parse the output, with or without -v; unknown lines are ignored."""
     devices: list[dict[str, list[str]]] = []
     for line in text.splitlines():
         match = _LINE.match(line)
@@ -48,12 +55,12 @@ def parse(text: str) -> tuple[IbvDevice, ...]:
             devices.append({})
         if devices:
             devices[-1].setdefault(match[1], []).append(match[2])
-    return tuple(_device(said) for said in devices)
+    return tuple(_device(fields) for fields in devices)
 
 
-def _device(said: dict[str, list[str]]) -> IbvDevice:
+def _device(fields: dict[str, list[str]]) -> IbvDevice:
     def first(name: str) -> str:
-        return said.get(name, [""])[0]
+        return fields.get(name, [""])[0]
 
     part = first("vendor_part_id")
     return IbvDevice(
@@ -62,18 +69,18 @@ def _device(said: dict[str, list[str]]) -> IbvDevice:
         firmware=first("fw_ver"),
         board=first("board_id"),
         part=int(part) if re.fullmatch("[0-9]{1,9}", part) else 0,
-        states=tuple(word.partition(" ")[0] for word in said.get("state", ())),
-        layers=tuple(said.get("link_layer", ())),
+        states=tuple(word.partition(" ")[0] for word in fields.get("state", ())),
+        layers=tuple(fields.get("link_layer", ())),
     )
 
 
 def devinfo(machine: Machine) -> IbvDevices:
-    """Asks for them; exit status 255 with `No IB devices found` means that there are none."""
+    """Run ibv_devinfo; exit status 255 with `No IB devices found` means that there are none."""
     reading = machine.read.run("ibv_devinfo")
     if not reading.ok:
         return IbvDevices(why=reading.why)
     found = parse(reading.text)
-    said = (reading.said + reading.text).lower()
-    if not found and reading.code and "no ib devices" not in said:
+    output = (reading.said + reading.text).lower()
+    if not found and reading.code and "no ib devices" not in output:
         return IbvDevices(why=f"ibv_devinfo: {reading.said.strip()[:200] or reading.code}")
     return IbvDevices(found)

@@ -1,4 +1,4 @@
-"""With which options the kernel was built."""
+"""Build options of the kernel."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 from ..machine import Machine
 from .uname import uname
 
-__all__ = ["KEPT", "Kconfig", "kconfig", "kept", "parse", "paths"]
+__all__ = ["RECORDED", "Kconfig", "filter_options", "kconfig", "parse", "paths"]
 
-# Those that checks look at; a recording has no others.
-KEPT = (
+# The options that checks use; a recording contains only these.
+RECORDED = (
     *("CONFIG_PCI_P2PDMA", "CONFIG_HMM_MIRROR", "CONFIG_DEVICE_PRIVATE", "CONFIG_ZONE_DEVICE"),
     *("CONFIG_DMA_SHARED_BUFFER", "CONFIG_IOMMU_DEFAULT_PASSTHROUGH"),
     *("CONFIG_IOMMU_DEFAULT_DMA_LAZY", "CONFIG_IOMMU_DEFAULT_DMA_STRICT", "CONFIG_INTEL_IOMMU"),
@@ -23,9 +23,13 @@ _NOT_SET = re.compile(r"^# (CONFIG_\w+) is not set\s*$", re.ASCII)
 
 
 class Kconfig(msgspec.Struct, frozen=True):
-    """`options`: by name, "y", "m", "n" or a value. `path`: the file. `why`: why there is none.
+    """Kernel configuration.
 
-    `denied`: whether root could read one.
+    Attributes:
+        options: "y", "m", "n" or a value, by name.
+        path: File that was read.
+        why: Reason why none could be read.
+        denied: Whether root could read a file.
     """
 
     options: dict[str, str]
@@ -34,12 +38,12 @@ class Kconfig(msgspec.Struct, frozen=True):
     denied: bool = False
 
     def __getitem__(self, name: str) -> str:
-        """What an option is set to; "n" for one that the file does not have, as make does."""
+        """Return the value of an option; "n" if the file lacks it, as in kbuild."""
         return self.options.get(name, "n")
 
 
 def parse(text: str) -> dict[str, str]:
-    """Of a text as make writes .config; lines that are no option are passed over."""
+    """Parse a .config file; lines without an option are ignored."""
     options: dict[str, str] = {}
     for line in text.splitlines():
         if match := _SET.match(line):
@@ -49,14 +53,14 @@ def parse(text: str) -> dict[str, str]:
     return options
 
 
-def kept(text: str) -> str:
-    """A config with no options but those that checks look at."""
+def filter_options(text: str) -> str:
+    """Return a config reduced to the options in RECORDED."""
     options = parse(text)
-    return "".join(f"{name}={options.get(name, 'n')}\n" for name in KEPT) if options else ""
+    return "".join(f"{name}={options.get(name, 'n')}\n" for name in RECORDED) if options else ""
 
 
 def paths(release: str) -> tuple[str, ...]:
-    """Where distributions, and the kernel itself, have the config of a release."""
+    """Return the paths where distributions and the kernel itself provide the config."""
     return (
         f"/boot/config-{release}",
         f"/lib/modules/{release}/config",
@@ -66,14 +70,14 @@ def paths(release: str) -> tuple[str, ...]:
 
 
 def kconfig(machine: Machine) -> Kconfig:
-    """Reads the first that there is."""
+    """Read the first config that exists."""
     release = machine.know(uname).release
-    places = paths(release) if release and "/" not in release else paths("")[-1:]
-    readings = machine.read.together([f"text {path}" for path in places])
-    for path, reading in zip(places, readings, strict=True):
+    candidates = paths(release) if release and "/" not in release else paths("")[-1:]
+    readings = machine.read.together([f"text {path}" for path in candidates])
+    for path, reading in zip(candidates, readings, strict=True):
         options = parse(reading.text) if reading.ok else {}
         if options:
             return Kconfig(options, path)
-    odd = [reading for reading in readings if not reading.ok and not reading.absent]
-    why = odd[0].why if odd else f"there is none in {' or '.join(places[:1])} or elsewhere"
-    return Kconfig({}, why=why, denied=any(reading.fault == "denied" for reading in odd))
+    errors = [reading for reading in readings if not reading.ok and not reading.absent]
+    why = errors[0].why if errors else f"there is no {candidates[0]} or other kernel config"
+    return Kconfig({}, why=why, denied=any(reading.fault == "denied" for reading in errors))

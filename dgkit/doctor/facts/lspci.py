@@ -1,7 +1,7 @@
-"""What `lspci` prints: names for people, and with -vvv what stands in configuration space.
+"""Parser of lspci: device names, and with -vvv the configuration space.
 
-The same stands in sysfs for who may read it there (config_space); documents and people quote lspci.
-Line formats: pciutils, lspci.c, ls-caps.c, ls-ecaps.c, of 3.2 to 3.13.
+Privileged readers find the same in sysfs (`config_space`); documents and users quote lspci. Line
+formats: pciutils 3.2 to 3.13, lspci.c, ls-caps.c, ls-ecaps.c.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ _DEVICE = re.compile(
 _REGION = re.compile(r"Region (\d): Memory at .*\[size=(\d{1,12})([KMGTP]?)\]")
 _LINK = re.compile(r"Lnk(Cap|Sta):.{0,40}?Speed ([0-9.]{1,8})GT/s.{0,40}?Width x(\d{1,2})")
 _BIT = re.compile(r"\b(\w+)([+-])")
-_LONGEST = 1000  # a line of lspci is no longer
+_MAX_LINE = 1000  # characters; longer lines are ignored
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
 
 
 class Details(msgspec.Struct, frozen=True):
-    """Of one device by `lspci -vvv`. `denied`: it may not read the capabilities.
+    """A device in `lspci -vvv`.
 
-    `regions`: the size in bytes of each memory region, by its number.
+    Attributes:
+        denied: The capabilities could not be read.
+        regions: Size in bytes of each memory region, by number.
     """
 
     name: str
@@ -44,11 +46,11 @@ class Details(msgspec.Struct, frozen=True):
 
 
 def _blocks(text: str) -> dict[str, tuple[str, list[str]]]:
-    """For each device its name and the lines below it."""
+    """Return the name of each device and the lines below it, by address."""
     found: dict[str, tuple[str, list[str]]] = {}
     lines: list[str] = []
     for line in text.splitlines():
-        if len(line) > _LONGEST:
+        if len(line) > _MAX_LINE:
             continue
         match = None if line[:1].isspace() else _DEVICE.fullmatch(line.rstrip())
         if match is not None and (at := address(match["address"])):
@@ -60,27 +62,27 @@ def _blocks(text: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def parse_names(text: str) -> dict[str, str]:
-    """The name of each device, by address, of `lspci -D -nn` or plain `lspci`."""
+    """Parse `lspci -D -nn` or plain `lspci`: device names by address."""
     return {at: name for at, (name, _) in _blocks(text).items() if name}
 
 
 def names(machine: Machine) -> dict[str, str]:
-    """The names that lspci gives; {} without lspci."""
+    """Return the device names from lspci; {} without lspci."""
     return parse_names(machine.read.run("lspci", "-D", "-nn").text)
 
 
 def name(machine: Machine, device: PciDevice) -> str:
-    """Of one device, for people: lspci's, or by the numbers."""
+    """Return the name of a device, from lspci or by its IDs."""
     return machine.know(names).get(device.address, device.name)
 
 
 def details(text: str) -> dict[str, Details]:
-    """What `lspci -D -vvv` says of each device, by address."""
+    """Parse `lspci -D -vvv`: details by address."""
     return {at: _details(name, lines) for at, (name, lines) in _blocks(text).items()}
 
 
 def _details(name: str, lines: list[str]) -> Details:
-    can = on = None
+    supported = enabled = None
     links: dict[str, tuple[int, int]] = {}
     regions: dict[int, int] = {}
     for line in lines:
@@ -88,17 +90,21 @@ def _details(name: str, lines: list[str]) -> Details:
         if word in ("ACSCap", "ACSCtl"):
             bits = dict(_BIT.findall(rest))
             known = tuple(bit for bit in ACS_BITS.values() if bits.get(bit) == "+")
-            can, on = (known, on) if word == "ACSCap" else (can, known)
+            if word == "ACSCap":
+                supported = known
+            else:
+                enabled = known
         if (region := _REGION.search(line)) is not None:
             regions[int(region[1])] = int(region[2]) << _UNITS[region[3]]
         if (link := _LINK.search(line)) is not None:
             links[link[1]] = _generation(link[2]), int(link[3])
-    most, now = links.get("Cap", (0, 0)), links.get("Sta", (0, 0))
+    capability, status = links.get("Cap", (0, 0)), links.get("Sta", (0, 0))
+    has_acs = supported is not None or enabled is not None
     return Details(
         name,
         denied=any("<access denied>" in line for line in lines),
-        acs=None if can is None and on is None else Acs(can or (), on or ()),
-        link=Link(*most, *now) if links else None,
+        acs=Acs(supported or (), enabled or ()) if has_acs else None,
+        link=Link(*capability, *status) if links else None,
         regions=regions,
     )
 

@@ -1,4 +1,4 @@
-"""What mlxconfig (MFT) and mstconfig (mstflint) print of a card's settings."""
+"""Card settings from mlxconfig (MFT) and mstconfig (mstflint)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from ..collect.reading import Reading
+from ..collect.reader import Reading
 from ..machine import Machine
 
 __all__ = ["Config", "Setting", "command", "number", "parse", "queries", "query"]
@@ -21,9 +21,11 @@ _HEAD = re.compile(r"^[ \t]*Configurations:(.*)$", re.MULTILINE)
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting as text, `ETH(2)`. "" where that column was not printed.
+    """A setting as text, `ETH(2)`; "" for a column that was not printed.
 
-    `current` is what the card runs with; `next` what it will after a power cycle.
+    Attributes:
+        current: Value in effect.
+        next: Value after the next power cycle.
     """
 
     name: str
@@ -33,19 +35,23 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def now(self) -> str:
-        """What is in force, as far as it was told: a query without -e prints Next Boot alone."""
+        """Value in effect if known; a query without -e prints only Next Boot."""
         return self.current or self.next
 
     @property
     def pending(self) -> bool:
-        """Whether a power cycle will change it."""
+        """True if a power cycle changes the value."""
         return bool(self.current and self.next and self.current != self.next)
 
 
 class Config(msgspec.Struct, frozen=True):
-    """A card's settings by name; `device`: what was asked; `type`: BlueField3, ConnectX7.
+    """Settings of a card, by name.
 
-    `fault` as in a Reading, "" if there are settings; then `why` says why not.
+    Attributes:
+        device: Device that was queried.
+        type: Device type, as BlueField3 or ConnectX7.
+        fault: As in a Reading; "" if there are settings.
+        why: Description of the fault.
     """
 
     settings: dict[str, Setting] = {}
@@ -56,26 +62,26 @@ class Config(msgspec.Struct, frozen=True):
     why: str = ""
 
     def now(self, name: str) -> int | None:
-        """The number of what is in force; None if it is not told."""
+        """Return the numeric value in effect; None if unknown."""
         return number(self.settings[name].now) if name in self.settings else None
 
     def next(self, name: str) -> int | None:
-        """The number after a power cycle."""
+        """Return the numeric value after a power cycle; None if unknown."""
         found = self.settings.get(name)
         return number(found.next or found.now) if found else None
 
 
 def number(value: str) -> int | None:
-    """2 of `ETH(2)`, 63 of `63`, 16 of `0x10`; None of `Array[0..7]` and what else there is."""
+    """Parse a value: 2 of `ETH(2)`, 63 of `63`, 16 of `0x10`; None of `Array[0..7]` and others."""
     match = re.fullmatch(r"(?:[^\s()]*\()?(0[xX][0-9a-fA-F]{1,16}|\d{1,19})\)?", value)
     return int(match[1], 0 if match[1][:2].lower() == "0x" else 10) if match else None
 
 
 def parse(text: str) -> tuple[Config, ...]:
-    """All devices of an output; also of one whose header and line ends got lost."""
+    """Parse the devices in an output, even without its header and line ends."""
     parts = re.split(r"^[ \t]*Device #\d+:.*$", text, flags=re.MULTILINE)
-    found = (_device(part) for part in parts)
-    return tuple(one for one in found if one.settings or one.type)
+    configs = (_device(part) for part in parts)
+    return tuple(config for config in configs if config.settings or config.type)
 
 
 def _device(text: str) -> Config:
@@ -83,10 +89,10 @@ def _device(text: str) -> Config:
     body = text[head.end() :] if head else text
     end = _END.search(body)
     columns = [_COLUMNS[word] for word in head[1].split() if word in _COLUMNS] if head else []
-    settings = {one.name: one for one in _settings(body[: end.start() if end else None], columns)}
+    parsed = _settings(body[: end.start() if end else None], columns)
     before = text[: head.start()] if head else ""
     return Config(
-        settings,
+        {setting.name: setting for setting in parsed},
         device=_field(before, "Device"),
         type=_field(before, "Device type"),
         description=_field(before, "Description"),
@@ -99,7 +105,7 @@ def _field(text: str, name: str) -> str:
 
 
 def _settings(body: str, columns: list[str]) -> Iterator[Setting]:
-    """Each name takes the words up to the next name. Marks (`*`, `RO`) belong to neither."""
+    """Yield each name with the words up to the next name as values, without the marks `*`, `RO`."""
     name, values = "", list[str]()
     for word in [*body.split(), ""]:
         if word in ("*", "RO"):
@@ -117,21 +123,21 @@ def _settings(body: str, columns: list[str]) -> Iterator[Setting]:
 
 
 def command(address: str, names: Collection[str] = ()) -> tuple[str, ...]:
-    """What asks a card: `-e` prints what is in force beside what will be."""
+    """Return the query command; `-e` prints the current values as well as the next ones."""
     return ("mlxconfig", "-d", address, "-e", "q", *names)
 
 
 def queries(machine: Machine, addresses: Sequence[str], names: Collection[str]) -> list[Config]:
-    """Asks several cards at once, each as `query` does."""
-    machine.read.together([f"run {shlex.join(command(one, names))}" for one in addresses])
-    return [query(machine, one, names) for one in addresses]
+    """Query several cards in parallel; see `query`."""
+    machine.read.together([f"run {shlex.join(command(address, names))}" for address in addresses])
+    return [query(machine, address, names) for address in addresses]
 
 
 def query(machine: Machine, address: str, names: Collection[str]) -> Config:
-    """Asks a card for some settings; for all, if it does not know one of them.
+    """Query some settings of a card, or all if it does not know one of them.
 
-    mstconfig is the same program from the distribution. Both need root: without it they refuse
-    before they open anything.
+    mstconfig is the distribution's build of the same program. Both need root and exit before they
+    open a device otherwise.
     """
     tool = "mlxconfig"
     reading = machine.read.run(*command(address, names))
@@ -152,12 +158,12 @@ def query(machine: Machine, address: str, names: Collection[str]) -> Config:
 
 
 def _first(reading: Reading) -> Config | None:
-    return next((one for one in parse(reading.text) if one.settings), None)
+    return next((config for config in parse(reading.text) if config.settings), None)
 
 
 def _refused(machine: Machine, address: str, tool: str, reading: Reading) -> Config:
-    said = re.search(r"-E-\s*(.*)", reading.text + "\n" + reading.said)
-    words = said[1].strip() if said else (reading.said or reading.text).strip()[:200]
+    error = re.search(r"-E-\s*(.*)", reading.text + "\n" + reading.said)
+    message = error[1].strip() if error else (reading.said or reading.text).strip()[:200]
     if machine.read.ask("euid").data not in (0, None):
-        return Config(device=address, fault="denied", why=f"{tool} needs root: {words}")
-    return Config(device=address, fault="failed", why=f"{tool}: {words or 'it said nothing'}")
+        return Config(device=address, fault="denied", why=f"{tool} needs root: {message}")
+    return Config(device=address, fault="failed", why=f"{tool}: {message or 'no output'}")

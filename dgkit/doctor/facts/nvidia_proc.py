@@ -1,4 +1,4 @@
-"""What the NVIDIA kernel modules say of themselves: /proc/driver/nvidia, /proc/modules."""
+"""State of the NVIDIA kernel modules: /proc/driver/nvidia, /proc/modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from ..machine import Machine
 
-__all__ = ["Driver", "Module", "colons", "driver", "information", "modules", "registry"]
+__all__ = ["Driver", "Module", "driver", "information", "key_values", "modules", "registry"]
 __all__ += ["read_modules", "read_version", "version_key"]
 
 _PROC = "/proc/driver/nvidia"
@@ -16,9 +16,13 @@ _VERSION = re.compile(r"\b(\d{2,4}\.\d{1,3}(?:\.\d{1,3})?)\b")
 
 
 class Driver(msgspec.Struct, frozen=True):
-    """The loaded kernel module. `flavour` is "open", "closed" or ""; `why`: why it is not known.
+    """The NVIDIA kernel module.
 
-    `loaded` is None where nothing tells.
+    Attributes:
+        loaded: None if unknown.
+        version: Driver version.
+        flavour: "open", "closed" or "" if unknown.
+        why: Reason why the flavour is unknown.
     """
 
     loaded: bool | None
@@ -28,7 +32,7 @@ class Driver(msgspec.Struct, frozen=True):
 
 
 class Module(msgspec.Struct, frozen=True):
-    """A line of /proc/modules: `users` are the modules that use it, `state` Live, Loading, ..."""
+    """A line of /proc/modules: `users` are dependent modules, `state` is Live, Loading, ..."""
 
     name: str
     users: tuple[str, ...] = ()
@@ -36,18 +40,18 @@ class Module(msgspec.Struct, frozen=True):
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """A version as numbers, to compare: `580.159.04` is (580, 159, 4); () if it is none."""
+    """Return a version as numbers for comparison: `580.159.04` is (580, 159, 4); () if invalid."""
     numbers = re.match(r"\d{1,9}(?:\.\d{1,9})*", version.strip())
     return tuple(int(part) for part in numbers[0].split(".")) if numbers else ()
 
 
 def read_version(text: str) -> tuple[str, str]:
-    """Version and flavour by /proc/driver/nvidia/version; "" for what it does not tell.
+    """Parse version and flavour in /proc/driver/nvidia/version; "" if unknown.
 
-    Its first line is `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04 ...` for
-    the open modules, `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.07 ...` else.
+    The first line is `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04 ...` for
+    the open modules, `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.07 ...` otherwise.
     """
-    line = next((one for one in text.splitlines() if "NVRM" in one), "")
+    line = next((line for line in text.splitlines() if "NVRM" in line), "")
     found = _VERSION.search(line.replace("x86_64", ""))
     if "Kernel Module" not in line:
         return found[1] if found else "", ""
@@ -55,43 +59,43 @@ def read_version(text: str) -> tuple[str, str]:
 
 
 def read_modules(text: str) -> dict[str, Module]:
-    """/proc/modules: `nvidia 5234688 5 nvidia_uvm,nvidia_modeset, Live 0x0000000000000000 (OE)`."""
+    """Parse /proc/modules: `nvidia 5234688 5 nvidia_uvm,nvidia_modeset, Live 0x0 (OE)`."""
     found = {}
     for line in text.splitlines():
         words = line.split()
         if len(words) >= 5:
-            users = tuple(one for one in words[3].split(",") if one not in ("", "-"))
+            users = tuple(user for user in words[3].split(",") if user not in ("", "-"))
             found[words[0]] = Module(words[0], users, words[4])
     return found
 
 
-def colons(text: str) -> dict[str, str]:
-    """Lines of `Name: value`, as in the files of /proc/driver/nvidia."""
+def key_values(text: str) -> dict[str, str]:
+    """Parse lines of `Name: value`, as in the files of /proc/driver/nvidia."""
     parts = (line.partition(":") for line in text.splitlines())
     return {name.strip(): value.strip() for name, colon, value in parts if colon and name.strip()}
 
 
 def registry(params: str) -> dict[str, str]:
-    """The keys of RegistryDwords in /proc/driver/nvidia/params, as `PeerMappingOverride`: `1`."""
-    words = colons(params).get("RegistryDwords", "").strip('"').split(";")
+    """Parse RegistryDwords in /proc/driver/nvidia/params, as `PeerMappingOverride=1`."""
+    words = key_values(params).get("RegistryDwords", "").strip('"').split(";")
     parts = (word.partition("=") for word in words)
     return {name.strip(): value.strip() for name, equals, value in parts if equals}
 
 
 def modules(machine: Machine) -> dict[str, Module] | None:
-    """The kernel modules that are loaded, by name; None where that cannot be read."""
+    """Return the loaded kernel modules by name; None if they cannot be read."""
     listing = machine.read.text("/proc/modules")
     return read_modules(listing.text) if listing.ok else None
 
 
 def driver(machine: Machine) -> Driver:
-    """The NVIDIA kernel module that is loaded."""
+    """Return the state of the NVIDIA kernel module."""
     proc, sysfs, listing = machine.read.together(
         [f"text {_PROC}/version", "text /sys/module/nvidia/version", "text /proc/modules"]
     )
     if proc.ok:
         version, flavour = read_version(proc.text)
-        why = "" if flavour else f"{_PROC}/version has no words that are known"
+        why = "" if flavour else f"{_PROC}/version has an unknown format"
         return Driver(True, version or sysfs.text.strip(), flavour, why)
     if sysfs.ok:
         return Driver(True, sysfs.text.strip(), "", proc.why)
@@ -101,6 +105,6 @@ def driver(machine: Machine) -> Driver:
 
 
 def information(machine: Machine, address: str) -> dict[str, str]:
-    """What the driver says of a GPU: Model, GPU UUID, Bus Location, Device Minor and so on."""
-    found = colons(machine.read.text(f"{_PROC}/gpus/{address}/information").text)
-    return {name: value for name, value in found.items() if "?" not in value}
+    """Return the driver's fields of a GPU: Model, GPU UUID, Bus Location, Device Minor, ..."""
+    fields = key_values(machine.read.text(f"{_PROC}/gpus/{address}/information").text)
+    return {name: value for name, value in fields.items() if "?" not in value}

@@ -1,7 +1,7 @@
-"""What `nvidia-smi -q` says: one command for all that NVML tells of every GPU.
+"""Parser of `nvidia-smi -q`, which prints what NVML reports of all GPUs.
 
-Its format is the same since driver 390: two spaces or more of indentation a level, `Key : Value`,
-and a line without a colon begins a section. It has no other language than English.
+The format has not changed since driver 390: at least two spaces of indentation per level,
+`Key : Value`, and a line without a colon starts a section. It is not localized.
 """
 
 from __future__ import annotations
@@ -19,44 +19,50 @@ _GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])
 _ADDRESS = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _SIZE = re.compile(r"(\d{1,12}) (KiB|MiB|GiB|MB)$")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "MB": 1 << 20, "GiB": 1 << 30}
-_LONGEST, _DEEPEST = 1000, 8  # a line and its sections of nvidia-smi are less
-# What stands where a value cannot be had: nvidia-smi(1), and what is seen of GPUs that fail.
-_NOTHING = (
+_MAX_LINE, _MAX_DEPTH = 1000, 8  # characters of a line, nested sections
+# Placeholders for a missing value: nvidia-smi(1), and outputs of failed GPUs.
+_PLACEHOLDERS = (
     *("", "n/a", "not supported", "not found", "unknown error", "err!", "insufficient permissions"),
     *("requested functionality has been deprecated", "gpu is lost", "gpu requires reset"),
 )
 
 
 class SmiGpu(msgspec.Struct, frozen=True):
-    """One GPU. `fields`: values by their path, as `BAR1 Memory Usage/Total`."""
+    """A GPU. `fields`: values by their path, as `BAR1 Memory Usage/Total`."""
 
     address: str
     fields: dict[str, str]
 
-    def said(self, *paths: str) -> str:
-        """The value of the first of these paths that has one; "" for none, N/A and errors."""
+    def value(self, *paths: str) -> str:
+        """Return the value of the first path that has one; "" if missing, N/A or an error."""
         for path in paths:
             value = self.fields.get(path, "").strip()
-            if value.strip("[]").lower() not in _NOTHING:
+            if value.strip("[]").lower() not in _PLACEHOLDERS:
                 return value
         return ""
 
     def size(self, path: str) -> int | None:
-        """A value like `131072 MiB` as bytes."""
-        match = _SIZE.match(self.said(path))
+        """Return a value like `131072 MiB` in bytes."""
+        match = _SIZE.match(self.value(path))
         return int(match[1]) * _UNITS[match[2]] if match else None
 
     def flag(self, path: str) -> bool | None:
-        """A value that is Enabled or Disabled."""
-        return {"enabled": True, "disabled": False}.get(self.said(path).lower())
+        """Return whether a value is Enabled; None unless it is Enabled or Disabled."""
+        return {"enabled": True, "disabled": False}.get(self.value(path).lower())
 
 
 class Smi(msgspec.Struct, frozen=True):
-    """The whole output. `why`: what went wrong, in nvidia-smi's words or the reader's.
+    """Output of nvidia-smi.
 
-    `trouble` sorts that: "" (nothing), "absent" (no such command), "driver" (it reaches no driver),
-    "mismatch" (library and kernel module differ), "devices" (none found), "lost" (a GPU fell off
-    the bus), "denied", "library" (libnvidia-ml is missing), "late", "other".
+    Attributes:
+        driver: Driver version.
+        cuda: CUDA version of the driver.
+        gpus: GPUs in the order of their index.
+        trouble: Kind of failure: "" (none), "absent" (no such command), "driver" (the driver does
+            not respond), "mismatch" (library and kernel module differ), "devices" (none found),
+            "lost" (a GPU is off the bus), "denied", "library" (libnvidia-ml is missing), "late",
+            "other".
+        why: Error message of nvidia-smi or of the reader.
     """
 
     driver: str = ""
@@ -80,7 +86,7 @@ _TROUBLES = (
 
 
 def pci_address(text: str) -> str:
-    """As sysfs writes it: `00000000:CA:00.0` is `0000:ca:00.0`; "" if it is no address."""
+    """Convert `00000000:CA:00.0` to the format of sysfs, `0000:ca:00.0`; "" if invalid."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
         return ""
@@ -88,13 +94,13 @@ def pci_address(text: str) -> str:
 
 
 def read_smi(text: str) -> Smi:
-    """Parses an output; of any other text it makes what it can."""
+    """Parse an output; unknown lines are ignored."""
     top: dict[str, str] = {}
     gpus: list[SmiGpu] = []
     fields = top
     path: list[tuple[int, str]] = []
     for line in text.splitlines():
-        if len(line) > _LONGEST:
+        if len(line) > _MAX_LINE:
             continue
         found = _GPU.match(line)
         if found is not None:
@@ -108,7 +114,7 @@ def read_smi(text: str) -> Smi:
         if match is not None:
             names = "/".join([name for _, name in path] + [match[2]])
             fields.setdefault(names, match[3] or "")
-        elif line.strip() and len(path) < _DEEPEST:
+        elif line.strip() and len(path) < _MAX_DEPTH:
             path.append((indent, line.strip()))
     trouble, why = _trouble(text) if not gpus else ("", "")
     return Smi(
@@ -122,11 +128,11 @@ def _trouble(text: str) -> tuple[str, str]:
         for line in lines:
             if words in line.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"):
                 return trouble, line
-    return "other", lines[0] if lines else "nvidia-smi said nothing"
+    return "other", lines[0] if lines else "nvidia-smi printed nothing"
 
 
 def smi(machine: Machine) -> Smi:
-    """Runs it."""
+    """Run `nvidia-smi -q` and parse its output."""
     ran = machine.read.run("nvidia-smi", "-q")
     if ran.absent:
         return Smi(trouble="absent", why=ran.why)

@@ -1,4 +1,4 @@
-"""Which GPU goes with which NIC or DPU: the pairs that are worth judging."""
+"""Pairs of a GPU and a NIC or DPU that the checks judge."""
 
 from __future__ import annotations
 
@@ -10,77 +10,78 @@ from ..goals import Goal
 from ..machine import Machine
 from . import gpus, lspci, pci, pci_ids, rdma, topology
 from .data_direct import is_function
-from .pci import PciDevice
+from .pci import PciDevice, PciTree
 from .topology import Path
 
-__all__ = ["Pair", "label", "others", "pairs"]
+__all__ = ["Pair", "label", "pairs", "peers"]
 
 
-def others(machine: Machine, goal: Goal) -> tuple[PciDevice, ...]:
-    """The NICs and DPUs that could reach a GPU's memory, one function of each card.
+def peers(machine: Machine, goal: Goal) -> tuple[PciDevice, ...]:
+    """Return the NICs and DPUs that could access GPU memory, one function per card.
 
-    NVIDIA's, and other vendors' that are RDMA devices. For the Arm cores' own DMA the BlueFields
-    alone count, where there are any. Virtual functions count with the card they are of, but where
-    they are all there is (in a virtual machine).
+    NICs of NVIDIA, and those of other vendors that are RDMA devices. For DMA by Arm cores only the
+    BlueFields, if there are any. Virtual functions belong to their card; they are returned only if
+    the physical function is not visible, as in a virtual machine.
     """
     tree = machine.know(pci.tree)
-    able = {one.address for one in machine.know(rdma.devices).devices}
-    found = [one for one in tree.nics if one.vendor == pci.MELLANOX or one.address in able]
-    if goal is Goal.ARM_DMA and any(one.bluefield for one in found):
-        found = [one for one in found if one.bluefield]
-    found = [one for one in found if one.physfn not in tree.devices and not is_function(one)]
+    rdma_capable = {device.address for device in machine.know(rdma.devices).devices}
+    nics = [nic for nic in tree.nics if nic.vendor == pci.MELLANOX or nic.address in rdma_capable]
+    if goal is Goal.ARM_DMA and any(nic.bluefield for nic in nics):
+        nics = [nic for nic in nics if nic.bluefield]
+    nics = [nic for nic in nics if nic.physfn not in tree.devices and not is_function(nic)]
     cards: dict[tuple[str, ...], PciDevice] = {}
-    for one in sorted(found, key=lambda one: one.address):
-        cards.setdefault((*one.path[:-1], one.slot), one)
+    for nic in sorted(nics, key=lambda nic: nic.address):
+        cards.setdefault((*nic.path[:-1], nic.slot), nic)
     return tuple(cards.values())
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """A GPU and a NIC or DPU, and the path between them."""
+    """A GPU, its peer (a NIC or DPU) and the path between them."""
 
     gpu: PciDevice
-    other: PciDevice
+    peer: PciDevice
     path: Path
 
 
 def pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
-    """Each GPU with its nearest NIC or DPU; for the Arm cores, each DPU with its nearest GPU too.
+    """Return each GPU with its nearest peer; for Arm cores, also each DPU with its nearest GPU.
 
-    Of several that are as near, the first that no other GPU has. Worked out once for a goal.
+    Of several equally near peers, the first that no other GPU has. Cached for each goal.
     """
     return machine.know(_PAIRS[goal])
 
 
 def _pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
-    tree, those = machine.know(pci.tree), others(machine, goal)
-    if not those:
+    tree, candidates = machine.know(pci.tree), peers(machine, goal)
+    if not candidates:
         return ()
     chosen: list[Pair] = []
     for gpu in tree.gpus:
-        taken = {one.other.address for one in chosen}
-        made = [
-            Pair(gpu, other, topology.path(tree, gpu.address, other.address)) for other in those
-        ]
-        chosen.append(min(made, key=lambda one: (one.path.near, one.other.address in taken)))
+        taken = {pair.peer.address for pair in chosen}
+        possible = [_pair(tree, gpu, peer) for peer in candidates]
+        chosen.append(min(possible, key=lambda pair: (pair.path.near, pair.peer.address in taken)))
     if goal is Goal.ARM_DMA and tree.gpus:
-        taken = {one.other.address for one in chosen}
-        chosen += [_nearest(machine, other) for other in those if other.address not in taken]
+        taken = {pair.peer.address for pair in chosen}
+        chosen += [_nearest(tree, peer) for peer in candidates if peer.address not in taken]
     return tuple(chosen)
 
 
 _PAIRS = {goal: partial(_pairs, goal=goal) for goal in Goal}
 
 
-def _nearest(machine: Machine, other: PciDevice) -> Pair:
-    tree = machine.know(pci.tree)
-    made = [Pair(gpu, other, topology.path(tree, gpu.address, other.address)) for gpu in tree.gpus]
-    return min(made, key=lambda one: one.path.near)
+def _pair(tree: PciTree, gpu: PciDevice, peer: PciDevice) -> Pair:
+    return Pair(gpu, peer, topology.path(tree, gpu.address, peer.address))
+
+
+def _nearest(tree: PciTree, peer: PciDevice) -> Pair:
+    """Return the pair of a peer and its nearest GPU."""
+    return min((_pair(tree, gpu, peer) for gpu in tree.gpus), key=lambda pair: pair.path.near)
 
 
 def label(machine: Machine, device: PciDevice) -> str:
-    """What findings call a device: `GPU 0 (0000:17:00.0)`, `ConnectX-7 0000:18:00.0`."""
+    """Return the name of a device in findings: `GPU 0 (0000:17:00.0)`."""
     if device.is_gpu:
-        found = (one.label for one in machine.know(gpus.gpus) if one.address == device.address)
-        return next(found, device.address)
+        labels = (gpu.label for gpu in machine.know(gpus.gpus) if gpu.address == device.address)
+        return next(labels, device.address)
     name = pci_ids.known(device.vendor, device.device) or lspci.name(machine, device)
     return f"{name} {device.address}"

@@ -1,4 +1,4 @@
-"""The PCI devices of a machine and how they hang together, from sysfs."""
+"""PCI devices of a machine and their tree, from sysfs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = [
     "PciTree",
     "address",
     "is_host_bridge",
-    "numbers",
+    "parse_list",
     "tree",
 ]
 
 DEVICES = "/sys/bus/pci/devices"
 _ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])", re.IGNORECASE)
-# A host bridge as sysfs has it; VMD and other bridges of their own make domains from 10000 on.
+# A host bridge in sysfs; VMD and the like create domains from 10000.
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 
 
 def address(text: str) -> str:
-    """`00000000:B3:00.0` of nvidia-smi and `b3:00.0` of lspci as sysfs has it; "" for neither."""
+    """Convert `00000000:B3:00.0` or `b3:00.0` to the format of sysfs; "" if invalid."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
         return ""
@@ -38,7 +38,7 @@ def address(text: str) -> str:
     return f"{int(domain or '0', 16):04x}:{bus}:{slot}.{function}".lower()
 
 
-# The kind of a bridge by that of the one above it, where nothing else tells; "" is a host bridge.
+# Assumed kind of a bridge by the kind of the bridge above; "" is a host bridge.
 _BELOW = {
     "": config_space.ROOT_PORT,
     config_space.ROOT_PORT: config_space.UPSTREAM,
@@ -47,12 +47,15 @@ _BELOW = {
 
 
 class PciDevice(msgspec.Struct, frozen=True):
-    """`path`: from the host bridge (`pci0000:b0`) down to the device's own address.
+    """A PCI function.
 
-    It is the address alone where sysfs does not tell. `kind` is the class code without its last
-    byte: 0x0302 is a 3D controller. `numa` is -1 where the system does not tell. `port`: what its
-    PCIe capability says that it is (config_space.PORTS), "" if that may not be read. `physfn`: the
-    address of the function that a virtual function belongs to.
+    Attributes:
+        path: Parts from the host bridge (`pci0000:b0`) to the address; the address alone if sysfs
+            does not contain the path.
+        kind: Class code without its last byte: 0x0302 is a 3D controller.
+        numa: NUMA node, -1 if unknown.
+        port: PCIe device type (config_space.PORTS), "" if it cannot be read.
+        physfn: Address of the physical function of a virtual function.
     """
 
     address: str
@@ -68,45 +71,49 @@ class PciDevice(msgspec.Struct, frozen=True):
 
     @property
     def is_gpu(self) -> bool:
-        """NVIDIA's display and 3D controllers."""
+        """True if it is a display or 3D controller of NVIDIA."""
         return self.vendor == NVIDIA and self.kind >> 8 == 0x03
 
     @property
     def is_nic(self) -> bool:
-        """Any network controller: Ethernet, InfiniBand, others."""
+        """True if it is a network controller: Ethernet, InfiniBand or other."""
         return self.kind >> 8 == 0x02
 
     @property
     def is_bridge(self) -> bool:
-        """PCI-to-PCI: root ports and the ports of switches."""
+        """True if it is a PCI-to-PCI bridge: a root port or a port of a switch."""
         return self.kind == 0x0604
 
     @property
     def bluefield(self) -> str:
-        """The generation, "" if it is no network function of a BlueField."""
+        """Generation of a BlueField network function, "" for other devices."""
         return BLUEFIELD.get(self.device, "") if self.vendor == MELLANOX and self.is_nic else ""
 
     @property
     def management(self) -> str:
-        """The generation of the BlueField whose SoC management function this is, else ""."""
+        """Generation of a BlueField SoC management function, "" for other devices."""
         return pci_ids.MANAGEMENT.get(self.device, "") if self.vendor == MELLANOX else ""
 
     @property
     def name(self) -> str:
-        """For people, without lspci: `ConnectX-7`, `NVIDIA 2330`, `8086:09a2`."""
+        """Name without lspci: `ConnectX-7`, `NVIDIA 2330`, `8086:09a2`."""
         return pci_ids.name(self.vendor, self.device)
 
     @property
     def slot(self) -> str:
-        """The address without the function: what the functions of one card share."""
+        """Address without the function number, shared by the functions of a card."""
         return self.address.rpartition(".")[0]
 
 
 class PciTree(msgspec.Struct, frozen=True):
-    """All devices by address. `why`: why they are not known, or not all, "" if they are.
+    """All PCI devices of a machine.
 
-    A container may hide devices: the path of one that is there names its bridges all the same.
-    `nodes`: the NUMA nodes of the machine, () if it does not tell.
+    A container may hide bridges; the path of a visible device contains them nevertheless.
+
+    Attributes:
+        devices: Devices by address.
+        why: Reason why devices are missing, "" if the list is complete.
+        nodes: NUMA nodes of the machine, () if unknown.
     """
 
     devices: dict[str, PciDevice]
@@ -115,73 +122,73 @@ class PciTree(msgspec.Struct, frozen=True):
 
     @property
     def gpus(self) -> tuple[PciDevice, ...]:
-        """NVIDIA's, by address."""
-        return tuple(one for one in self.devices.values() if one.is_gpu)
+        """NVIDIA GPUs, sorted by address."""
+        return tuple(device for device in self.devices.values() if device.is_gpu)
 
     @property
     def nics(self) -> tuple[PciDevice, ...]:
-        """Of all vendors, by address."""
-        return tuple(one for one in self.devices.values() if one.is_nic)
+        """Network controllers of all vendors, sorted by address."""
+        return tuple(device for device in self.devices.values() if device.is_nic)
 
     @property
     def bluefields(self) -> tuple[PciDevice, ...]:
-        """The network functions of BlueFields, by address."""
-        return tuple(one for one in self.devices.values() if one.bluefield)
+        """Network functions of BlueFields, sorted by address."""
+        return tuple(device for device in self.devices.values() if device.bluefield)
 
     def above(self, address: str) -> tuple[str, ...]:
-        """The host bridge, the root port and all bridges above a device or bridge, from the top."""
-        known = self.devices.get(address)
-        if known is not None:
-            return known.path[:-1]
-        for one in self.devices.values():  # hidden, but others name it
-            if address in one.path:
-                return one.path[: one.path.index(address)]
+        """Return the ancestors of a device or bridge, from the host bridge down."""
+        device = self.devices.get(address)
+        if device is not None:
+            return device.path[:-1]
+        for other in self.devices.values():  # a hidden bridge is in the paths of its children
+            if address in other.path:
+                return other.path[: other.path.index(address)]
         return ()
 
     def parent(self, address: str) -> str:
-        """The next bridge or host bridge above, "" if there is none or it is not known."""
+        """Return the bridge or host bridge directly above, "" if none is known."""
         return (self.above(address) or ("",))[-1]
 
     def children(self, address: str) -> tuple[str, ...]:
-        """The devices right below a bridge or a host bridge, in the order of addresses."""
-        below = {
-            one.path[one.path.index(address) + 1]
-            for one in self.devices.values()
-            if address in one.path[:-1]
+        """Return the devices directly below a bridge or host bridge, sorted by address."""
+        children = {
+            device.path[device.path.index(address) + 1]
+            for device in self.devices.values()
+            if address in device.path[:-1]
         }
-        return tuple(sorted(below))
+        return tuple(sorted(children))
 
     def host_bridge(self, address: str) -> str:
-        """The lowest host bridge above, "" if it is not known."""
+        """Return the lowest host bridge above a device, "" if unknown."""
         found = [part for part in self.above(address) if is_host_bridge(part)]
         return found[-1] if found else ""
 
     def port(self, address: str) -> str:
-        """Which kind of bridge it is, one of config_space.PORTS; "" for what is no bridge.
+        """Return the PCIe type of a bridge (config_space.PORTS); "" for other devices.
 
-        By its PCIe capability, or where this user may not read that, by its place: a bridge at a
-        host bridge is a root port, below a root port or a downstream port comes an upstream port.
+        If its PCIe capability cannot be read, the type follows from its position: a bridge at a
+        host bridge is a root port, one below a root port or downstream port is an upstream port.
         """
-        known = self.devices.get(address)
-        if known is not None and not known.is_bridge:
+        device = self.devices.get(address)
+        if device is not None and not device.is_bridge:
             return ""
         path, kind = (*self.above(address), address), ""
         for part in path[_last_host_bridge(path) + 1 :]:
-            told = self.devices[part].port if part in self.devices else ""
-            kind = told or _BELOW.get(kind, config_space.DOWNSTREAM)
+            own = self.devices[part].port if part in self.devices else ""
+            kind = own or _BELOW.get(kind, config_space.DOWNSTREAM)
         return kind
 
     def numa(self, address: str) -> int:
-        """The NUMA node of a device or of the nearest bridge above it that has one, else -1."""
-        for one in (address, *reversed(self.above(address))):
-            known = self.devices.get(one)
-            if known is not None and known.numa >= 0:
-                return known.numa
+        """Return the NUMA node of a device, or of its nearest ancestor that has one; else -1."""
+        for part in (address, *reversed(self.above(address))):
+            device = self.devices.get(part)
+            if device is not None and device.numa >= 0:
+                return device.numa
         return -1
 
 
 def is_host_bridge(part: str) -> bool:
-    """Whether a part of a path is one: `pci0000:b0`."""
+    """Return whether a part of a path is a host bridge, as `pci0000:b0`."""
     return _HOST_BRIDGE.fullmatch(part) is not None
 
 
@@ -189,13 +196,13 @@ def _last_host_bridge(path: tuple[str, ...]) -> int:
     return max((at for at, part in enumerate(path) if is_host_bridge(part)), default=-1)
 
 
-_MOST = 1 << 16  # numbers in a list that is read: no machine has more
+_MAX_NUMBERS = 1 << 16  # in a list
 
 
-def numbers(text: str) -> tuple[int, ...]:
-    """What the kernel's list format says: `0-3,8` is 0, 1, 2, 3, 8. What is odd is left out."""
+def parse_list(text: str) -> tuple[int, ...]:
+    """Parse the kernel's list format: `0-3,8` is 0, 1, 2, 3, 8. Malformed parts are ignored."""
     found: set[int] = set()
-    left = _MOST
+    left = _MAX_NUMBERS
     for match in re.finditer(r"(\d{1,4})(?:-(\d{1,4}))?", text):
         run = range(int(match[1]), int(match[2] or match[1]) + 1)
         found.update(run)
@@ -206,61 +213,61 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def tree(machine: Machine) -> PciTree:
-    """Reads it."""
+    """Read the PCI tree."""
     listing = machine.read.names(DEVICES)
     if not listing.ok:
         return PciTree({}, listing.why)
     names = [name for name in listing.names if address(name) == name]
-    looks = [f"text {DEVICES}/{name}/{file}" for name in names for file in ("uevent", "numa_node")]
-    looks += [f"link {DEVICES}/{name}" for name in names]
-    machine.read.together(["text /sys/devices/system/node/online", *looks])
+    keys = [f"text {DEVICES}/{name}/{file}" for name in names for file in ("uevent", "numa_node")]
+    keys += [f"link {DEVICES}/{name}" for name in names]
+    machine.read.together(["text /sys/devices/system/node/online", *keys])
     found = (_device(machine, name) for name in names)
-    devices = {one.address: one for one in found if one is not None}
+    devices = {device.address: device for device in found if device is not None}
     return PciTree(
-        _finished(machine, devices),
+        _with_details(machine, devices),
         next((why for name in names if name not in devices if (why := _unread(machine, name))), ""),
-        nodes=numbers(machine.read.text("/sys/devices/system/node/online").text),
+        nodes=parse_list(machine.read.text("/sys/devices/system/node/online").text),
     )
 
 
 def _device(machine: Machine, name: str) -> PciDevice | None:
     folder = f"{DEVICES}/{name}"
     link, numa = machine.read.link(folder), machine.read.text(f"{folder}/numa_node")
-    said = _uevent(machine.read.text(f"{folder}/uevent").text)
-    if "PCI_ID" not in said:
-        said |= _files(machine, folder)
-    ids, subsystem = _pair(said.get("PCI_ID", "")), _pair(said.get("PCI_SUBSYS_ID", ""))
-    kind = _hex(said.get("PCI_CLASS", ""))
+    fields = _uevent(machine.read.text(f"{folder}/uevent").text)
+    if "PCI_ID" not in fields:
+        fields |= _id_files(machine, folder)
+    ids, subsystem = _id_pair(fields.get("PCI_ID", "")), _id_pair(fields.get("PCI_SUBSYS_ID", ""))
+    kind = _hex(fields.get("PCI_CLASS", ""))
     if ids is None:
         return None
     parts = link.text.split("/")
-    path = tuple(one for one in parts if one and (is_host_bridge(one) or address(one) == one))
+    path = tuple(part for part in parts if part and (is_host_bridge(part) or address(part) == part))
     return PciDevice(
         address=name,
         path=path if path[-1:] == (name,) and len(set(path)) == len(path) else (name,),
         vendor=ids[0],
         device=ids[1],
         kind=(kind or 0) >> 8,
-        driver=said.get("DRIVER", ""),
+        driver=fields.get("DRIVER", ""),
         numa=int(numa.text) if re.fullmatch(r"\s*\d{1,5}\s*", numa.text) else -1,
         subsystem=subsystem or (0, 0),
     )
 
 
 def _unread(machine: Machine, name: str) -> str:
-    """Why a device's files tell nothing; "" for one that has gone, or has none."""
-    read = (machine.read.text(f"{DEVICES}/{name}/{file}") for file in ("uevent", "vendor"))
-    return next((one.why for one in read if not one.ok and not one.absent), "")
+    """Return the reason why the files of a device cannot be read; "" if it was removed."""
+    readings = (machine.read.text(f"{DEVICES}/{name}/{file}") for file in ("uevent", "vendor"))
+    return next((reading.why for reading in readings if not reading.ok and not reading.absent), "")
 
 
 def _uevent(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-def _files(machine: Machine, folder: str) -> dict[str, str]:
-    """What uevent says, from the files that say it one by one."""
-    looks = [f"text {folder}/{file}" for file in ("vendor", "device", "class")]
-    vendor, device, kind = (one.text.strip() for one in machine.read.together(looks))
+def _id_files(machine: Machine, folder: str) -> dict[str, str]:
+    """Return the fields of uevent from the separate files of a device."""
+    keys = [f"text {folder}/{file}" for file in ("vendor", "device", "class")]
+    vendor, device, kind = (reading.text.strip() for reading in machine.read.together(keys))
     return {"PCI_ID": f"{vendor}:{device}", "PCI_CLASS": kind}
 
 
@@ -268,26 +275,26 @@ def _hex(text: str) -> int | None:
     return int(text, 16) if re.fullmatch(r"(0x)?[0-9A-Fa-f]{1,8}", text) else None
 
 
-def _pair(text: str) -> tuple[int, int] | None:
+def _id_pair(text: str) -> tuple[int, int] | None:
     first, second = (_hex(part) for part in (*text.split(":", 1), "")[:2])
     return None if first is None or second is None else (first, second)
 
 
-def _finished(machine: Machine, devices: dict[str, PciDevice]) -> dict[str, PciDevice]:
-    """With what only some have: bridges above a GPU or NIC their kind, virtual ones their owner."""
-    chosen = [one for one in devices.values() if one.is_gpu or one.is_nic]
-    bridges = {part for one in chosen for part in one.path[:-1] if part in devices}
-    nics = [one.address for one in chosen if one.is_nic]
+def _with_details(machine: Machine, devices: dict[str, PciDevice]) -> dict[str, PciDevice]:
+    """Add the PCIe type of bridges above GPUs and NICs, and the owner of virtual functions."""
+    endpoints = [device for device in devices.values() if device.is_gpu or device.is_nic]
+    bridges = {part for device in endpoints for part in device.path[:-1] if part in devices}
+    nics = [device.address for device in endpoints if device.is_nic]
     machine.read.together(
-        [f"raw {DEVICES}/{one}/config" for one in sorted(bridges)]
-        + [f"link {DEVICES}/{one}/physfn" for one in nics]
+        [f"raw {DEVICES}/{bridge}/config" for bridge in sorted(bridges)]
+        + [f"link {DEVICES}/{nic}/physfn" for nic in nics]
     )
-    change = msgspec.structs.replace
-    done = dict(devices)
-    for one in bridges:
-        raw = machine.read.raw(f"{DEVICES}/{one}/config").raw
-        done[one] = change(devices[one], port=config_space.port(raw))
-    for one in nics:
-        owner = address(machine.read.link(f"{DEVICES}/{one}/physfn").text.rpartition("/")[2])
-        done[one] = change(devices[one], physfn=owner)
-    return done
+    replace = msgspec.structs.replace
+    detailed = dict(devices)
+    for bridge in bridges:
+        raw = machine.read.raw(f"{DEVICES}/{bridge}/config").raw
+        detailed[bridge] = replace(devices[bridge], port=config_space.port(raw))
+    for nic in nics:
+        owner = address(machine.read.link(f"{DEVICES}/{nic}/physfn").text.rpartition("/")[2])
+        detailed[nic] = replace(devices[nic], physfn=owner)
+    return detailed

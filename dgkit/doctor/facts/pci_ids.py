@@ -1,4 +1,4 @@
-"""Numbers of NVIDIA's devices in the public PCI ID list (pci-ids.ucw.cz), vendors 10de and 15b3."""
+"""PCI IDs of NVIDIA devices, vendors 10de and 15b3 (public list: pci-ids.ucw.cz)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = [
 
 NVIDIA, MELLANOX = 0x10DE, 0x15B3
 
-# A DPU's network functions, on the host and on the Arm side. a2d9 is BlueField-3 Lx.
+# Network functions of DPUs, on the host and on the Arm side. a2d9 is BlueField-3 Lx.
 BLUEFIELD = {
     0xA2D2: "BlueField",
     0xA2D6: "BlueField-2",
@@ -23,7 +23,7 @@ BLUEFIELD = {
     0xA2DC: "BlueField-3",
     0xA2DF: "BlueField-4",
 }
-# The function by which a host boots a DPU and talks to its Arm side (rshim): a DMA controller.
+# The function through which a host boots and manages a DPU (rshim): a DMA controller.
 MANAGEMENT = {
     0xC2D2: "BlueField",
     0xC2D3: "BlueField-2",
@@ -53,13 +53,13 @@ CONNECTX = {
     0xA2D3: "BlueField VF",
 }
 
-# A second function of ConnectX-8, in another PCIe tree, through which data can go (Linux,
+# Data Direct: a second function of ConnectX-8 for data, in another PCIe tree (Linux,
 # drivers/infiniband/hw/mlx5/data_direct.c).
 DATA_DIRECT = 0x2100
 
 
 def known(vendor: int, device: int) -> str:
-    """`BlueField-3`, `ConnectX-7`; "" for what is not in these lists."""
+    """Return the name of a listed device, `BlueField-3` or `ConnectX-7`; "" for others."""
     if vendor != MELLANOX:
         return ""
     if device in MANAGEMENT:
@@ -68,6 +68,6 @@ def known(vendor: int, device: int) -> str:
 
 
 def name(vendor: int, device: int) -> str:
-    """For people: as `known` has it, else with the vendor, `NVIDIA 2330`, or the two numbers."""
-    of = {NVIDIA: "NVIDIA ", MELLANOX: "Mellanox "}.get(vendor, f"{vendor:04x}:")
-    return known(vendor, device) or f"{of}{device:04x}"
+    """Return the name of any device: that of `known`, else vendor and ID, `NVIDIA 2330`."""
+    vendor_name = {NVIDIA: "NVIDIA ", MELLANOX: "Mellanox "}.get(vendor, f"{vendor:04x}:")
+    return known(vendor, device) or f"{vendor_name}{device:04x}"

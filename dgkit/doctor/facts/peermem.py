@@ -1,4 +1,4 @@
-"""Whether the kernel has an interface that nvidia-peermem can plug into."""
+"""Kernel interface required by nvidia-peermem."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from . import versions
 from .system import os_release
 from .uname import uname
 
-__all__ = ["lacking"]
+__all__ = ["lacks_interface"]
 
 
-def lacking(machine: Machine) -> bool:
-    """Whether modprobe will say 'Invalid argument': the kernel has no interface for it.
+def lacks_interface(machine: Machine) -> bool:
+    """Return whether the kernel lacks it, so that modprobe fails with 'Invalid argument'.
 
-    MLNX_OFED and DOCA-OFED bring one. Linux itself never had it, and Ubuntu's kernels alone did
-    without: up to 6.7, and in the flavour linux-nvidia. False where nothing tells.
+    MLNX_OFED and DOCA-OFED provide it. Mainline Linux never did; of the distribution kernels, only
+    Ubuntu's do: up to 6.7, and those of the flavour linux-nvidia. False if unknown.
 
     Ubuntu, NVIDIA GPUDirect over InfiniBand migration paths.
     """

@@ -1,4 +1,4 @@
-"""RDMA devices, from sysfs."""
+"""RDMA devices from sysfs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 class RdmaPort(msgspec.Struct, frozen=True):
-    """`link_layer`: Ethernet or InfiniBand. `state`: ACTIVE, DOWN, INIT, ARMED.
+    """Port of an RDMA device; "" if a value is unknown.
 
-    `rate`: as the kernel writes it, `200 Gb/sec (4X HDR)`. "" is what was not told.
+    Attributes:
+        number: Number of the port, from 1.
+        link_layer: Ethernet or InfiniBand.
+        state: Logical state: ACTIVE, DOWN, INIT, ARMED.
+        physical: Physical state.
+        rate: Rate in the kernel's format, `200 Gb/sec (4X HDR)`.
     """
 
     number: int
@@ -30,11 +35,18 @@ class RdmaPort(msgspec.Struct, frozen=True):
 
 
 class RdmaDevice(msgspec.Struct, frozen=True):
-    """`address`: of its PCI function, "" for one in software (rxe, siw), which has a `parent`.
+    """An RDMA device.
 
-    `firmware`: `32.41.1000`. `board`: the board's PSID, `MT_0000000884`. `model`: `MT41692`.
-    `nets`: the network interfaces of the same PCI function, `parent`: that of one in software.
-    `why`: why the PCI function or the ports' state is not known, "" if they are.
+    Attributes:
+        name: As mlx5_0.
+        address: Address of its PCI function, "" for a software device (rxe, siw).
+        firmware: Version, `32.41.1000`.
+        board: PSID, `MT_0000000884`.
+        model: Type, `MT41692`.
+        parent: Network interface of a software device.
+        nets: Network interfaces of the same PCI function.
+        ports: Ports.
+        why: Reason why the PCI function or a port state is unknown, "" if they are known.
     """
 
     name: str
@@ -49,31 +61,31 @@ class RdmaDevice(msgspec.Struct, frozen=True):
 
     @property
     def software(self) -> bool:
-        """Soft-RoCE, Soft-iWARP: no PCI function of its own."""
+        """True if it is a software device (Soft-RoCE, Soft-iWARP), without a PCI function."""
         return not self.address and not self.why
 
     @property
     def active(self) -> bool:
-        """Whether any port is."""
+        """True if any port is active."""
         return any(port.state == "ACTIVE" for port in self.ports)
 
 
 class RdmaDevices(msgspec.Struct, frozen=True):
-    """All of them by name, sorted. `why`: why they could not be listed, "" if they were.
+    """All RDMA devices, sorted by name. `why`: reason why they could not be listed, else "".
 
-    A kernel without RDMA has no such folder: then there are none, and `why` is "".
+    A kernel without RDMA has no /sys/class/infiniband: then the list is empty and `why` is "".
     """
 
     devices: tuple[RdmaDevice, ...] = ()
     why: str = ""
 
     def at(self, address: str) -> RdmaDevice | None:
-        """The one of a PCI function."""
-        return next((one for one in self.devices if one.address == address), None)
+        """Return the device of a PCI function, if there is one."""
+        return next((device for device in self.devices if device.address == address), None)
 
 
 def devices(machine: Machine) -> RdmaDevices:
-    """Reads /sys/class/infiniband (Linux, Documentation/ABI/stable/sysfs-class-infiniband)."""
+    """Read /sys/class/infiniband (Linux, Documentation/ABI/stable/sysfs-class-infiniband)."""
     listing = machine.read.names(_CLASS)
     if listing.absent:
         return RdmaDevices()
@@ -104,10 +116,10 @@ def _device(machine: Machine, name: str, ports: tuple[str, ...]) -> RdmaDevice:
     firmware, board, model, parent = (_line(machine, f"{folder}/{file}") for file in _FILES)
     device = machine.read.link(f"{folder}/device")
     last = device.text.rpartition("/")[2]
-    looks = [device, machine.read.names(f"{folder}/ports")]
-    looks += [machine.read.text(f"{folder}/ports/{port}/state") for port in ports]
+    readings = [device, machine.read.names(f"{folder}/ports")]
+    readings += [machine.read.text(f"{folder}/ports/{port}/state") for port in ports]
     return RdmaDevice(
-        why=next((one.why for one in looks if one.fault not in ("", "absent")), ""),
+        why=next((reading.why for reading in readings if reading.fault not in ("", "absent")), ""),
         name=name,
         address=last if _ADDRESS.fullmatch(last) else "",
         firmware=firmware,

@@ -1,4 +1,4 @@
-"""Which side a machine is: the Arm cores of a BlueField, or a host."""
+"""Side of a machine: the Arm cores of a BlueField, or a host."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["side"]
 
 
 def side(machine: Machine) -> str:
-    """`dpu` or `host`.
+    """Return `dpu` or `host`.
 
-    NVIDIA's image for BlueField has /etc/mlnx-release and a kernel `..-bluefield`; its firmware
-    tables name the product, and platform devices MLNXBF.. (Linux, drivers/platform/mellanox).
+    NVIDIA's BlueField image has /etc/mlnx-release and a kernel `..-bluefield`; its DMI tables name
+    the product, and it has platform devices MLNXBF.. (Linux, drivers/platform/mellanox).
     """
     release, product, platform = machine.read.together(
         [

@@ -1,16 +1,16 @@
-"""The distribution: how things are installed on it."""
+"""Linux distribution, and its commands to install and configure software."""
 
 from __future__ import annotations
 
 from ..machine import Machine
 from . import gpudirect, nvidia_proc
 
-__all__ = ["as_root", "driver_anew", "family", "initramfs", "install", "of_dgkit", "os_release"]
-__all__ += ["restart"]
+__all__ = ["as_root", "family", "initramfs", "install", "install_dgkit", "install_driver"]
+__all__ += ["os_release", "restart"]
 
 _RED_HAT = frozenset({"rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"})
-_MODULAR = frozenset({"8", "9", "2023"})  # Red Hat's 8 and 9, Amazon Linux: streams of a module
-_LAST = "580"  # the last branch that drives GPUs before Turing
+_MODULAR = frozenset({"8", "9", "2023"})  # Red Hat 8 and 9, Amazon Linux 2023: module streams
+_LAST = "580"  # the last driver branch for GPUs before Turing
 _REPOSITORY = {
     "apt": "# NVIDIA's CUDA repository has it; Ubuntu's own is nvidia-driver-580",
     "dnf": "# NVIDIA's CUDA repository (cuda-rhel*.repo) has it",
@@ -18,57 +18,61 @@ _REPOSITORY = {
 
 
 def os_release(machine: Machine) -> dict[str, str]:
-    """/etc/os-release, by name, without the quotes."""
+    """Parse /etc/os-release: values by name, without quotes."""
     lines = machine.read.text("/etc/os-release").text.splitlines()
     parts = (line.partition("=") for line in lines)
     return {name: value.strip("\"' ") for name, _, value in parts}
 
 
 def family(machine: Machine) -> str:
-    """`apt` or `dnf`, by ID and ID_LIKE in /etc/os-release; `apt` where nothing tells."""
-    said = machine.know(os_release)
-    words = {said.get("ID", "").lower(), *said.get("ID_LIKE", "").lower().split()}
-    return "dnf" if words & _RED_HAT else "apt"
+    """Return `apt` or `dnf`, by ID and ID_LIKE in /etc/os-release; `apt` if unknown."""
+    release = machine.know(os_release)
+    ids = {release.get("ID", "").lower(), *release.get("ID_LIKE", "").lower().split()}
+    return "dnf" if ids & _RED_HAT else "apt"
 
 
 def install(machine: Machine, apt: str, dnf: str) -> str:
-    """The command that installs packages here, as root: `apt` and `dnf` are their names there."""
+    """Return the command to install packages, given their names in `apt` and `dnf`."""
     return f"sudo dnf install {dnf}" if machine.know(family) == "dnf" else f"sudo apt install {apt}"
 
 
-def of_dgkit(what: str) -> list[str]:
-    """What installs dgkit with an extra (`.[lab]`), or anew (`.`): it is on no index."""
+def install_dgkit(what: str) -> list[str]:
+    """Return the commands to install dgkit (`.`), or with an extra (`.[lab]`), from its sources."""
     return ["# in dgkit's folder:", f".venv/bin/pip install '{what}'"]
 
 
 def as_root(check: str) -> str:
-    """What asks a check with all rights. sudo may have another PATH, and whoever has dgkit by its
-    folder's .venv/bin has it in none."""
+    """Return the command to run a check as root.
+
+    The PATH of sudo may lack dgkit, and dgkit may be installed only in .venv/bin of its folder.
+    """
     return f'sudo "$(command -v dgkit || echo .venv/bin/dgkit)" doctor {check}'
 
 
 def restart(command: str) -> str:
-    """The command and a restart, which does not come if the command fails."""
+    """Return a command followed by a reboot, which is skipped if the command fails."""
     return f"{command} && sudo reboot"
 
 
 def initramfs(machine: Machine) -> str:
-    """What brings options of modules into the image that the kernel starts from."""
+    """Return the command to rebuild the initramfs, which contains module options."""
     return "sudo dracut -f" if machine.know(family) == "dnf" else "sudo update-initramfs -u"
 
 
-def driver_anew(machine: Machine) -> list[str]:
-    """What installs NVIDIA's driver, or a newer one: with the open kernel modules where they drive
-    all GPUs, else branch 580, which is the last for GPUs before Turing.
+def install_driver(machine: Machine) -> list[str]:
+    """Return the commands to install or upgrade NVIDIA's driver.
+
+    With the open kernel modules if they support all GPUs, else branch 580, the last one for GPUs
+    before Turing.
 
     NVIDIA driver installation guide, Kernel Modules and Advanced Options (switching).
     """
     red_hat = machine.know(family) == "dnf"
     where = _REPOSITORY[machine.know(family)]
     if old := machine.know(gpudirect.before_turing):
-        names = ", ".join(one.name or one.address for one in old)
-        words = f"# {names}: closed modules alone, and {_LAST} is the last branch for it"
-        return [words, where, restart(_dnf_last(machine) if red_hat else _APT_LAST)]
+        names = ", ".join(gpu.name or gpu.address for gpu in old)
+        comment = f"# {names}: closed modules only; {_LAST} is the last branch for it"
+        return [comment, where, restart(_dnf_last(machine) if red_hat else _APT_LAST)]
     command = _dnf_open(machine) if red_hat else _apt_open(machine)
     return [where + ("" if red_hat else "-open"), restart(command)]
 
@@ -84,8 +88,9 @@ def _apt_open(machine: Machine) -> str:
 
 
 def _modular(machine: Machine) -> bool:
-    said = machine.know(os_release)
-    return said.get("ID") != "fedora" and said.get("VERSION_ID", "").split(".")[0] in _MODULAR
+    """Return whether the driver is installed through dnf module streams."""
+    release = machine.know(os_release)
+    return release.get("ID") != "fedora" and release.get("VERSION_ID", "").split(".")[0] in _MODULAR
 
 
 def _dnf_open(machine: Machine) -> str:

@@ -1,17 +1,17 @@
-"""How near two PCI devices are to each other, and the tree as a drawing needs it.
+"""Topology class of two PCI devices, and the PCIe tree for a drawing.
 
-The classes are those of the legend of `nvidia-smi topo -m`, which the GPUNetIO guide quotes. How
-others decide:
+The classes are those in the legend of `nvidia-smi topo -m`, which the GPUNetIO guide quotes. Other
+definitions:
 
-- NVML (nvmlDeviceGetTopologyCommonAncestor) has the same steps under other names: SINGLE, MULTIPLE,
-  HOSTBRIDGE, NODE, SYSTEM. Its code is not public. In published outputs a switch counts once,
-  whichever of its ports a device hangs on; that is followed here.
-- NCCL 1 compared the sysfs paths of both, seen from the first of them, so its PIX and PXB could
-  depend on which that was. NCCL 2 merges the ports of a switch, calls a path PXB as soon as it goes
-  from switch to switch, and has no NODE: a CPU is a NUMA node there, so that what is NODE here is
-  PHB (NVIDIA/nccl, src/graph/paths.cc, ncclTopoSetPaths).
-- hwloc names no classes: its common ancestor is a bridge, a host bridge, a NUMA node or the machine
-  (hwloc_get_common_ancestor_obj), which are the same steps.
+- NVML (nvmlDeviceGetTopologyCommonAncestor) has the same levels under other names: SINGLE,
+  MULTIPLE, HOSTBRIDGE, NODE, SYSTEM. Its source is not public. In published outputs a switch counts
+  once, independent of the port that a device is connected to; this module does the same.
+- NCCL 1 compared the sysfs paths from the first device's view, so that PIX and PXB could depend on
+  the order. NCCL 2 merges the ports of a switch, calls any path between two switches PXB, and has
+  no NODE: its CPUs are NUMA nodes, so that NODE here is PHB there (NVIDIA/nccl,
+  src/graph/paths.cc, ncclTopoSetPaths).
+- hwloc has no classes: the common ancestor is a bridge, a host bridge, a NUMA node or the machine
+  (hwloc_get_common_ancestor_obj), which are the same levels.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARAMS, OVERRIDE = "/proc/driver/nvidia/params", "GrdmaPciTopoCheckOverride"
 
 
 class Near(IntEnum):
-    """How near two devices are; the number is the rank, the nearest first."""
+    """Topology class of two devices, ordered from near to far."""
 
     PIX = 1
     PXB = 2
@@ -45,7 +45,7 @@ class Near(IntEnum):
 
     @property
     def text(self) -> str:
-        """What bytes pass between the two."""
+        """Components between the two devices, as text."""
         return _TEXTS[self]
 
 
@@ -59,11 +59,14 @@ _TEXTS = {
 
 
 class Path(msgspec.Struct, frozen=True):
-    """Between the devices `a` and `b`.
+    """Path between the devices `a` and `b`.
 
-    `bridges`: the addresses of the ports that are passed, in order from `a` to `b`; `switches`: of
-    those, the upstream ports, one for each switch. `common`: the ancestors of both, from the host
-    bridge down. `why`: why `near` is not sure, "" if it is; then it is the worst that it may be.
+    Attributes:
+        near: Topology class; the worst possible one if uncertain.
+        bridges: Addresses of the ports on the path, in order from `a` to `b`.
+        switches: The upstream ports among them, one per switch.
+        common: Common ancestors, from the host bridge down.
+        why: Reason why `near` is uncertain, "" if it is certain.
     """
 
     a: str
@@ -76,20 +79,24 @@ class Path(msgspec.Struct, frozen=True):
 
 
 def path(tree: PciTree, a: str, b: str) -> Path:
-    """Between two devices of the tree, by their addresses. KeyError: there is no such device."""
-    one, other = tree.devices[a], tree.devices[b]
+    """Return the path between two devices of the tree, given by address.
+
+    Raises:
+        KeyError: An address is not in the tree.
+    """
+    first, second = tree.devices[a], tree.devices[b]
     shared = 0
-    while shared < min(len(one.path), len(other.path)) - 1:
-        if one.path[shared] != other.path[shared]:
+    while shared < min(len(first.path), len(second.path)) - 1:
+        if first.path[shared] != second.path[shared]:
             break
         shared += 1
-    common = one.path[:shared]
+    common = first.path[:shared]
     inside = bool(common) and not is_host_bridge(common[-1])
-    inside &= not any(map(is_host_bridge, (*one.path[shared:], *other.path[shared:])))
-    up = _ports(one.path[shared:-1])[::-1]
-    down = _ports(other.path[shared:-1])
+    inside &= not any(map(is_host_bridge, (*first.path[shared:], *second.path[shared:])))
+    up = _ports(first.path[shared:-1])[::-1]
+    down = _ports(second.path[shared:-1])
     bridges = (*up, *common[-1:], *down) if inside else (*up, *down)
-    if one.slot == other.slot:  # functions of one card
+    if first.slot == second.slot:  # functions of one card
         return Path(a, b, Near.PIX, (), (), common)
     switches = tuple(part for part in bridges if tree.port(part) == UPSTREAM)
     if inside:
@@ -100,42 +107,42 @@ def path(tree: PciTree, a: str, b: str) -> Path:
 
 
 def _ports(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Those below the last host bridge: what is above it is a bridge of its own, as VMD is."""
+    """Return the parts below the last host bridge, which may itself be below one, as VMD is."""
     last = max((at for at, part in enumerate(parts) if is_host_bridge(part)), default=-1)
     return parts[last + 1 :]
 
 
 def _near(tree: PciTree, a: str, b: str, common: tuple[str, ...]) -> tuple[Near, str]:
-    """For two that no switch joins; and why it is not sure."""
+    """Return the class of two devices without a common switch, and why it is uncertain."""
     if common:
         return Near.PHB, ""
-    lost = [one for one in (a, b) if not tree.host_bridge(one)]
+    lost = [address for address in (a, b) if not tree.host_bridge(address)]
     if lost:
-        return Near.SYS, f"sysfs does not say which host bridge {' and '.join(lost)} hangs on"
-    first, second = tree.numa(a), tree.numa(b)
-    if first >= 0 and second >= 0:
-        return (Near.NODE if first == second else Near.SYS), ""
+        return Near.SYS, f"sysfs does not contain the host bridge of {' and '.join(lost)}"
+    nodes = tree.numa(a), tree.numa(b)
+    if min(nodes) >= 0:
+        return (Near.NODE if nodes[0] == nodes[1] else Near.SYS), ""
     if len(tree.nodes) == 1:
         return Near.NODE, ""
-    without = " and ".join(one for one, node in ((a, first), (b, second)) if node < 0)
-    return Near.SYS, f"the system names no NUMA node for {without}"
+    without = " and ".join(address for address, node in zip((a, b), nodes, strict=True) if node < 0)
+    return Near.SYS, f"the system reports no NUMA node for {without}"
 
 
 def one_bridge(path: Path) -> str:
-    """The forum's question, of these two: need they be under one PCIe bridge? Are they?"""
+    """Return whether the devices must be, and are, below one PCIe bridge, as text."""
     place = {
-        Near.PIX: "They are: no more than one PCIe switch lies between them.",
-        Near.PXB: f"They are: {len(path.switches)} PCIe switches lie between them, no host bridge.",
+        Near.PIX: "They are: at most one PCIe switch is between them.",
+        Near.PXB: f"They are: {len(path.switches)} PCIe switches are between them, no host bridge.",
         Near.PHB: f"They are not, but one host bridge, {(*path.common, '?')[0]}, joins them.",
-        Near.NODE: "They are not: they hang on two host bridges of one NUMA node.",
-        Near.SYS: "They are not: they hang on different CPU sockets or NUMA nodes.",
+        Near.NODE: "They are not: they are below two host bridges of one NUMA node.",
+        Near.SYS: "They are not: they are on different CPU sockets or NUMA nodes.",
     }[path.near]
     if path.why:
-        place = f"It cannot be told whether they are: {path.why}."
+        place = f"Whether they are is unknown: {path.why}."
     need = {
-        Near.PIX: "That is the best place.",
+        Near.PIX: "That is the best placement.",
         Near.PXB: "That is as good as one switch.",
-        Near.PHB: "They need not be: it works, how fast depends on the platform.",
+        Near.PHB: "They need not be: it works; the speed depends on the platform.",
     }.get(
         path.near,
         "NVIDIA's GPUNetIO guide says that it works and is slower; its GPUDirect RDMA guide asks "
@@ -145,10 +152,15 @@ def one_bridge(path: Path) -> str:
 
 
 class Node(msgspec.Struct, frozen=True):
-    """Of a drawing. `kind`: socket, host bridge, root port, switch, gpu, nic, dpu or other.
+    """Node of a drawing.
 
-    `id` is the address of a device; of a switch, its upstream port's; `pci0000:b0` of a host bridge
-    and `numa0` of a socket. `parent` is the id of the node above, "" for sockets.
+    Attributes:
+        id: Address of a device, of a switch that of its upstream port; `pci0000:b0` of a host
+            bridge, `numa0` of a socket.
+        kind: socket, host bridge, root port, switch, gpu, nic, dpu or other.
+        label: Text of the node.
+        numa: NUMA node, -1 if unknown.
+        parent: Id of the node above, "" for a socket.
     """
 
     id: str
@@ -159,45 +171,46 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def drawing(tree: PciTree) -> tuple[Node, ...]:
-    """GPUs, NICs, DPUs and all above them, parents first; the ports of a switch are one node.
+    """Return GPUs, NICs, DPUs and their ancestors, parents first, without virtual functions.
 
-    Virtual functions are left out.
+    The ports of a switch are one node.
     """
     nodes: dict[str, Node] = {}
-    for one in sorted((*tree.gpus, *tree.nics), key=lambda one: one.address):
-        if not one.physfn:
-            for node in _chain(tree, one.address):
+    for device in sorted((*tree.gpus, *tree.nics), key=lambda device: device.address):
+        if not device.physfn:
+            for node in _chain(tree, device.address):
                 nodes.setdefault(node.id, node)
     return tuple(sorted(nodes.values(), key=lambda node: node.kind != "socket"))
 
 
 def _chain(tree: PciTree, address: str) -> Iterator[Node]:
-    """From the socket down to a device."""
+    """Yield the nodes from the socket to a device."""
     numa = _socket(tree, address)
     parent = f"numa{numa}" if numa >= 0 else "numa?"
     label = f"CPU, NUMA node {numa}" if numa >= 0 else "CPU, NUMA node unknown"
     yield Node(parent, "socket", label, numa, "")
     for part in (*tree.above(address), address):
         kind = _kind(tree, part)
-        if kind is None:  # a downstream port: its switch is there already
+        if kind is None:  # a downstream port, part of the switch's node
             continue
         yield Node(part, kind, _label(tree, part, kind), numa, parent)
         parent = part
 
 
 def _socket(tree: PciTree, address: str) -> int:
-    """The NUMA node of a device's host bridge: that of the first below it which has one."""
+    """Return the NUMA node of a device's host bridge: that of the first device below it."""
     top = tree.devices[address].path[0]
-    below = (one.numa for one in tree.devices.values() if one.path[0] == top and one.numa >= 0)
-    return next(below, tree.nodes[0] if len(tree.nodes) == 1 else -1)
+    devices = tree.devices.values()
+    nodes = (device.numa for device in devices if device.path[0] == top and device.numa >= 0)
+    return next(nodes, tree.nodes[0] if len(tree.nodes) == 1 else -1)
 
 
 def _kind(tree: PciTree, part: str) -> str | None:
     if is_host_bridge(part):
         return "host bridge"
-    known = tree.devices.get(part)
-    if known is not None and (known.is_gpu or known.is_nic):
-        return "gpu" if known.is_gpu else "dpu" if known.bluefield else "nic"
+    device = tree.devices.get(part)
+    if device is not None and (device.is_gpu or device.is_nic):
+        return "gpu" if device.is_gpu else "dpu" if device.bluefield else "nic"
     kinds = {ROOT_PORT: "root port", UPSTREAM: "switch", DOWNSTREAM: None}
     return kinds.get(tree.port(part), "other")
 
@@ -205,12 +218,12 @@ def _kind(tree: PciTree, part: str) -> str | None:
 def _label(tree: PciTree, part: str, kind: str) -> str:
     if kind in ("host bridge", "root port", "switch"):
         return f"{kind} {part.removeprefix('pci')}"
-    known = tree.devices.get(part)
-    return f"{known.name} {part}" if known is not None else part
+    device = tree.devices.get(part)
+    return f"{device.name} {part}" if device is not None else part
 
 
 def route(tree: PciTree, path: Path) -> tuple[str, ...]:
-    """The ids of the drawing's nodes that bytes pass from `a` to `b`, in order, both ends too."""
+    """Return the ids of the drawing's nodes on a path from `a` to `b`, including both ends."""
     first, second = ([node.id for node in _chain(tree, end)] for end in (path.a, path.b))
     shared = 0
     while shared < min(len(first), len(second)) and first[shared] == second[shared]:
@@ -221,9 +234,9 @@ def route(tree: PciTree, path: Path) -> tuple[str, ...]:
 
 
 def override(machine: Machine) -> str:
-    """What NVIDIA's driver was told about its own test of the place; "" if that is not known.
+    """Return the driver parameter that overrides its own topology check; "" if unknown.
 
-    0: it tests; 1: it lets all devices to the GPU's memory; there is a value that forbids it all
-    (open-gpu-kernel-modules, nvidia/nv-pci.c).
+    0: the driver checks; 1: it allows all devices to access GPU memory; another value forbids
+    access (open-gpu-kernel-modules, nvidia/nv-pci.c).
     """
-    return nvidia_proc.colons(machine.read.text(PARAMS).text).get(OVERRIDE, "")
+    return nvidia_proc.key_values(machine.read.text(PARAMS).text).get(OVERRIDE, "")

@@ -1,4 +1,4 @@
-"""The kernel and the processor, as uname has them."""
+"""Kernel release and processor architecture from uname."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})")
 
 
 class Uname(msgspec.Struct, frozen=True):
-    """`release`: `6.8.0-51-generic`; `machine`: `x86_64`. "" where it is not known; `why` then."""
+    """Kernel release, `6.8.0-51-generic`, and machine, `x86_64`; "" if unknown, for `why`."""
 
     release: str = ""
     machine: str = ""
@@ -23,23 +23,23 @@ class Uname(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> tuple[int, ...]:
-        """(6, 8) of 6.8.0-51-generic; () where it is not known."""
+        """Kernel version, (6, 8) of 6.8.0-51-generic; () if unknown."""
         match = _VERSION.match(self.release)
         return (int(match[1]), int(match[2])) if match else ()
 
     @property
     def arm(self) -> bool:
-        """Whether this is a 64-bit Arm."""
+        """True if the processor is a 64-bit Arm."""
         return self.machine == "aarch64"
 
     @property
     def wsl(self) -> bool:
-        """Whether the kernel is Microsoft's, of WSL 2."""
+        """True if the kernel is Microsoft's for WSL 2."""
         return "microsoft" in self.release.lower()
 
 
 def uname(machine: Machine) -> Uname:
-    """Reads it."""
+    """Read uname."""
     reading = machine.read.ask("uname")
-    said = reading.data if isinstance(reading.data, Mapping) else {}
-    return Uname(str(said.get("release", "")), str(said.get("machine", "")), reading.why)
+    fields = reading.data if isinstance(reading.data, Mapping) else {}
+    return Uname(str(fields.get("release", "")), str(fields.get("machine", "")), reading.why)

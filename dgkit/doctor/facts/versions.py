@@ -1,4 +1,4 @@
-"""Versions: of firmware, of DOCA, MLNX_OFED and rdma-core, found in whatever text names them."""
+"""Version numbers of firmware, DOCA, MLNX_OFED, rdma-core and shared libraries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILE = re.compile(r"\.so\.(\d{1,9}(?:\.\d{1,9})*)$")
 
 @total_ordering
 class Version(msgspec.Struct, frozen=True, eq=False):
-    """Numbers that compare one by one; `5.8` and `5.8.0` are the same. `text` is for people."""
+    """Version number, compared part by part: `5.8` equals `5.8.0`. `text` is the original text."""
 
     parts: tuple[int, ...]
     text: str = ""
@@ -50,12 +50,12 @@ class Version(msgspec.Struct, frozen=True, eq=False):
 
 
 def version(*parts: int) -> Version:
-    """`version(5, 8)`, to compare with."""
+    """Return a version to compare with, as `version(5, 8)`."""
     return Version(parts)
 
 
 def find(text: str) -> Version | None:
-    """The first number in a text, with all that hangs on it by dots and dashes."""
+    """Find the first number in a text, with the numbers joined to it by dots and dashes."""
     match = _NUMBER.search(text)
     if match is None:
         return None
@@ -63,28 +63,28 @@ def find(text: str) -> Version | None:
 
 
 def ofed(text: str) -> Version | None:
-    """What `ofed_info -s` says: MLNX_OFED_LINUX-5.8-1.0.1.1:, OFED-internal-24.10-0.7.0:."""
+    """Parse `ofed_info -s`: MLNX_OFED_LINUX-5.8-1.0.1.1:, OFED-internal-24.10-0.7.0:."""
     match = re.search(r"OFED[\w-]{0,40}?-(\d{1,9}[\d.-]*)", text)
     return find(match[1]) if match else None
 
 
 def driver(text: str) -> Version | None:
-    """What /sys/module/mlx5_core/version says: MLNX_OFED's and DOCA's driver has 24.10-0.7.0.
+    """Parse /sys/module/mlx5_core/version of the driver in MLNX_OFED or DOCA: 24.10-0.7.0.
 
-    The kernel's own has no such file, or says 5.0-0.
+    None for the mainline driver, which has no such file, or 5.0-0 in it.
     """
     found = find(text)
     return None if found is None or found == version(5) else found
 
 
 def library(path: str) -> Version | None:
-    """That in a library's file name: libdoca_common.so.2.5.0108, libibverbs.so.1.14.44.0."""
+    """Parse the file name of a library: libdoca_common.so.2.5.0108, libibverbs.so.1.14.44.0."""
     match = _FILE.search(path)
     return find(match[1]) if match else None
 
 
 def rdma_core(verbs: Version | None) -> Version | None:
-    """The release that libibverbs comes from: 1.14.44.0 is ABI level 1.14 of rdma-core 44.0.
+    """Return the rdma-core release of libibverbs: 1.14.44.0 is ABI level 1.14 of rdma-core 44.0.
 
     rdma-core, Documentation/versioning.md.
     """
@@ -94,9 +94,12 @@ def rdma_core(verbs: Version | None) -> Version | None:
 
 
 class Libraries(msgspec.Struct, frozen=True):
-    """`files`: the real file of each library that can be loaded: `libibverbs` -> its path.
+    """Shared libraries known to the loader.
 
-    `whys`: what the loader said of those that cannot. `why`: why nothing can be told.
+    Attributes:
+        files: Resolved file of each loadable library, by name without suffix (`libibverbs`).
+        whys: Error of the loader for the others.
+        why: Reason why nothing is known.
     """
 
     files: dict[str, str] = {}
@@ -104,20 +107,20 @@ class Libraries(msgspec.Struct, frozen=True):
     why: str = ""
 
     def version(self, name: str) -> Version | None:
-        """By the file's name."""
+        """Return the version in the file name of a library."""
         return library(self.files.get(name, ""))
 
 
 def libraries(machine: Machine) -> Libraries:
-    """Asks the loader, in a process of its own."""
+    """Query the loader in a child process."""
     reading = machine.read.probe("libraries")
     if not reading.ok or not isinstance(reading.data, dict):
         return Libraries(why=reading.why or "the probe of libraries gave no answer")
     files: dict[str, str] = {}
     whys: dict[str, str] = {}
-    for name, said in reading.data.items():
+    for name, value in reading.data.items():
         stem = str(name).partition(".so")[0]
-        answer = said if isinstance(said, dict) else {}
+        answer = value if isinstance(value, dict) else {}
         if path := str(answer.get("path") or ""):
             files.setdefault(stem, path)
         else:

@@ -1,4 +1,4 @@
-"""Whether this is a virtual machine, or a container."""
+"""Detection of virtual machines and containers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .uname import uname
 __all__ = ["Container", "Virtual", "container", "virtual"]
 
 _DMI = "/sys/class/dmi/id"
-# How hypervisors name themselves in the firmware's tables, as systemd-detect-virt knows them.
+# Names of hypervisors in the DMI tables, as in systemd-detect-virt.
 _NAMES = (
     ("kvm", "KVM"),
     ("qemu", "QEMU"),
@@ -33,9 +33,13 @@ _NAMES = (
 
 
 class Virtual(msgspec.Struct, frozen=True):
-    """`is_vm`: None where nothing tells. `by`: the hypervisor, as far as it has a name.
+    """Virtualization of a machine.
 
-    `firmware`: what the firmware's tables call the machine. `why`: why nothing can be told.
+    Attributes:
+        is_vm: None if unknown.
+        by: Name of the hypervisor, "" if unknown.
+        firmware: Vendor and product in the DMI tables.
+        why: Reason why nothing is known.
     """
 
     is_vm: bool | None
@@ -45,10 +49,10 @@ class Virtual(msgspec.Struct, frozen=True):
 
 
 def virtual(machine: Machine) -> Virtual:
-    """By the CPU's flag `hypervisor` (CPUID 1, ECX bit 31), the firmware's tables and the kernel.
+    """Detect a virtual machine by the CPU flag `hypervisor`, the DMI tables and the kernel.
 
-    A flag that is not there on x86 means bare metal: clouds name their bare machines in the tables
-    as they name the virtual ones. On Arm only the tables tell.
+    On x86, a missing flag (CPUID 1, ECX bit 31) means bare metal: clouds use the same DMI names for
+    bare-metal and virtual machines. On Arm there are only the DMI tables.
     """
     cpu, vendor, product, xen, tree = machine.read.together(
         [
@@ -64,14 +68,14 @@ def virtual(machine: Machine) -> Virtual:
         return Virtual(True, "WSL 2", firmware)
     by = _named(firmware, xen.text, tree.text)
     if flags := re.search(r"^flags\s*:(.*)$", cpu.text, re.MULTILINE):
-        there = "hypervisor" in flags[1].split()
-        return Virtual(there, by if there else "", firmware)
+        is_vm = "hypervisor" in flags[1].split()
+        return Virtual(is_vm, by if is_vm else "", firmware)
     if by:
         bare = firmware.lower().endswith(".metal")
         return Virtual(not bare, "" if bare else by, firmware)
     if firmware:
         return Virtual(False, firmware=firmware)
-    return Virtual(None, why=cpu.why or "neither the CPU nor the firmware's tables tell")
+    return Virtual(None, why=cpu.why or "neither CPU flags nor DMI tables are available")
 
 
 def _named(firmware: str, xen: str, tree: str) -> str:
@@ -80,7 +84,13 @@ def _named(firmware: str, xen: str, tree: str) -> str:
 
 
 class Container(msgspec.Struct, frozen=True):
-    """`engine`: Docker, Podman and so on; "" outside of one. `devices`: names in /dev."""
+    """Container environment.
+
+    Attributes:
+        engine: Docker, Podman and so on; "" outside of a container.
+        devices: Names in /dev.
+        infiniband: Names in /dev/infiniband.
+    """
 
     engine: str
     devices: frozenset[str]
@@ -97,7 +107,7 @@ _CGROUPS = (
 
 
 def container(machine: Machine) -> Container:
-    """By the files that engines leave in a container, and by the first process's cgroup."""
+    """Detect a container by the files of its engine, and by the cgroup of process 1."""
     docker, podman, systemd, cgroup, devices, infiniband = machine.read.together(
         [
             "text /.dockerenv",

@@ -1,1 +1,6 @@
-"""A diagnosis for people: `page` for the terminal, `shown` as text and as a notebook's card."""
+"""Formatters of a Diagnosis.
+
+summary     sentences that all formatters share
+terminal    the page of `dgkit doctor`, as styled lines
+notebook    plain text for `str()`, and HTML for a notebook
+"""

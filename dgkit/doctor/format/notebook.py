@@ -1,4 +1,4 @@
-"""A diagnosis for people: plain text, and a card for a notebook (see dgkit/html_cards.py)."""
+"""Plain text and HTML of a Diagnosis, for `str()` and for notebooks (see dgkit/html_cards.py)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,26 @@ from collections.abc import Iterable, Iterator
 
 from ... import html_cards
 from ...html_cards import Html
-from ..data_paths import Way
+from ..data_paths import DataPath
 from ..diagnosis import Diagnosis
 from ..finding import Finding, Verdict
 from ..references import Source
-from .summary import Entry, by, clean, entries, headline, needed, origins, proviso
+from .summary import (
+    FindingGroup,
+    group_findings,
+    headline,
+    needed_text,
+    origins,
+    printable,
+    proviso,
+    reason,
+)
 from .terminal import WIDTH, page
 
 __all__ = ["html", "text"]
 
 _QUIET = (Verdict.OK, Verdict.NOT_APPLICABLE)
-_ELSEWHERE = "nothing: it is looked at on the other side, host or DPU"
+_OTHER_SIDE = "none: these checks run on the other side, host or DPU"
 _GREY = "#8a8a8a"
 _BLOCK = (
     f"font-size:12px;margin:8px 0px 0px 0px;padding:6px 4px 0px 4px;border-top:1px solid {_GREY}"
@@ -25,18 +34,19 @@ _BLOCK = (
 
 
 def text(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> str:
-    """The page of `dgkit doctor`, without colours."""
+    """Return the page of `dgkit doctor`, without colours."""
     lines = page(diagnosis, verbose=verbose, width=width)
     return "\n".join("".join(span.text for span in line) for line in lines)
 
 
 def html(diagnosis: Diagnosis) -> Html:
-    """A card: the verdict, the ways, what blocks them and the commands; the rest folded away."""
-    loud = [one for one in diagnosis.findings if one.verdict not in _QUIET]
-    quiet = [one for one in diagnosis.findings if one.verdict in _QUIET]
-    body = _ways(diagnosis) + "".join(_entry(entry) for entry in entries(loud))
+    """Return a card: verdict, data paths, failures with their commands; the rest is collapsed."""
+    loud = [finding for finding in diagnosis.findings if finding.verdict not in _QUIET]
+    quiet = [finding for finding in diagnosis.findings if finding.verdict in _QUIET]
+    body = _data_paths(diagnosis) + "".join(_group(group) for group in group_findings(loud))
     if quiet:
-        body += _folded(f"{len(quiet)} that are ok or do not apply", _table(entries(quiet)))
+        title = f"{len(quiet)} findings that are ok or not applicable"
+        body += _collapsed(title, _table(group_findings(quiet)))
     return html_cards.card(
         f"dgkit doctor: {diagnosis.goal}",
         list(_rows(diagnosis)),
@@ -48,12 +58,12 @@ def html(diagnosis: Diagnosis) -> Html:
 
 def _rows(diagnosis: Diagnosis) -> Iterator[tuple[str, object]]:
     if diagnosis.ways:
-        yield "In short", clean(headline(diagnosis))
-    chosen = f" ({diagnosis.chosen})" if diagnosis.chosen else ""
+        yield "Summary", printable(headline(diagnosis))
+    chosen = f" (chosen because {diagnosis.chosen})" if diagnosis.chosen else ""
     yield "Goal", f"{diagnosis.goal.text}{chosen}"
-    yield "Found", diagnosis.counts if diagnosis.findings else _ELSEWHERE
+    yield "Findings", diagnosis.counts if diagnosis.findings else _OTHER_SIDE
     for line in origins(diagnosis):
-        yield "Machine", clean(line)
+        yield "Machine", printable(line)
 
 
 def _is_synthetic(diagnosis: Diagnosis) -> bool:
@@ -61,70 +71,68 @@ def _is_synthetic(diagnosis: Diagnosis) -> bool:
 
 
 def _badge(verdict: Verdict, word: str = "") -> Html:
-    whole = (word or str(verdict)).replace(" ", "\N{NO-BREAK SPACE}")
-    return html_cards.badge(whole, warn=verdict not in _QUIET)
+    label = (word or str(verdict)).replace(" ", "\N{NO-BREAK SPACE}")
+    return html_cards.badge(label, warn=verdict not in _QUIET)
 
 
-def _ways(diagnosis: Diagnosis) -> str:
-    def why(way: Way) -> str:
-        return clean(f"{by(way)[1:].strip()} {proviso(diagnosis, way)}".strip())
+def _data_paths(diagnosis: Diagnosis) -> str:
+    def why(path: DataPath) -> str:
+        return printable(f"{reason(path)[1:].strip()} {proviso(diagnosis, path)}".strip())
 
-    rows = [(way.title, _badge(way.verdict, way.word), why(way)) for way in diagnosis.ways]
-    header = ("way", "", "why")
+    rows = [(path.title, _badge(path.verdict, path.word), why(path)) for path in diagnosis.ways]
+    header = ("data path", "", "why")
+    return html_cards.table("Data paths, best first", header, rows) if rows else ""
+
+
+def _group(group: FindingGroup) -> str:
+    finding = group.finding
+    about = f", {group.about}" if group.about else ""
+    side = f"{finding.side} " if finding.side == "dpu" else ""
+    found = _escaped(f"{finding.title}{about}: {finding.found}{needed_text(finding)}")
+    name = f'<span style="opacity:0.75">{_escaped(side + finding.check)}</span>'
+    reasons = (finding.why, finding.disagree)
+    details = "".join(f"<div>{_escaped(line)}</div>" for line in reasons if line)
+    badge = _badge(finding.verdict)
     return (
-        html_cards.table("Ways of moving bytes, the better ones first", header, rows)
-        if rows
-        else ""
-    )
-
-
-def _entry(entry: Entry) -> str:
-    one = entry.finding
-    about = f", {entry.about}" if entry.about else ""
-    side = f"{one.side} " if one.side == "dpu" else ""
-    found = _text(f"{one.title}{about}: {one.found}{needed(one)}")
-    name = f'<span style="opacity:0.75">{_text(side + one.check)}</span>'
-    said = "".join(f"<div>{_text(line)}</div>" for line in (one.why, one.disagree) if line)
-    return (
-        f'<div style="{_BLOCK}"><div>{_badge(one.verdict)} <strong>{found}</strong> {name}</div>'
-        f"{said}{_commands(one)}{_sources(one.sources)}</div>"
+        f'<div style="{_BLOCK}"><div>{badge} <strong>{found}</strong> {name}</div>'
+        f"{details}{_commands(finding)}{_sources(finding.sources)}</div>"
     )
 
 
 def _commands(finding: Finding) -> str:
-    lines = "\n".join(_text(command) for command in finding.remedy)
+    lines = "\n".join(_escaped(command) for command in finding.remedy)
     return f'<pre style="margin:4px 0px;white-space:pre-wrap">{lines}</pre>' if lines else ""
 
 
 def _sources(sources: Iterable[Source]) -> str:
     return "".join(
-        f'<div style="font-size:11px;opacity:0.75">Source: {_link(one)}</div>' for one in sources
+        f'<div style="font-size:11px;opacity:0.75">Source: {_link(source)}</div>'
+        for source in sources
     )
 
 
 def _link(source: Source) -> str:
-    words = _text(str(source))
+    label = _escaped(str(source))
     if not source.url.startswith("https://"):
-        return words
-    return f'<a href="{escaping.escape(source.url)}">{words}</a>'
+        return label
+    return f'<a href="{escaping.escape(source.url)}">{label}</a>'
 
 
-def _table(found: Iterable[Entry]) -> str:
+def _table(groups: Iterable[FindingGroup]) -> str:
     header = ("verdict", "check", "found")
-    rows = [
-        (str(e.finding.verdict), e.finding.check, clean(f"{e.about} {_found(e.finding)}".strip()))
-        for e in found
-    ]
-    return html_cards.table("", header, rows)
+    return html_cards.table("", header, [_row(group) for group in groups])
 
 
-def _found(one: Finding) -> str:
-    return one.found + (needed(one) if one.verdict is Verdict.NOT_APPLICABLE else "")
+def _row(group: FindingGroup) -> tuple[str, str, str]:
+    finding = group.finding
+    more = needed_text(finding) if finding.verdict is Verdict.NOT_APPLICABLE else ""
+    found = printable(f"{group.about} {finding.found}{more}".strip())
+    return str(finding.verdict), finding.check, found
 
 
-def _folded(title: str, inside: str) -> str:
-    return f'<details style="{_BLOCK}"><summary>{_text(title)}</summary>{inside}</details>'
+def _collapsed(title: str, content: str) -> str:
+    return f'<details style="{_BLOCK}"><summary>{_escaped(title)}</summary>{content}</details>'
 
 
-def _text(text: str) -> str:
-    return escaping.escape(clean(text))
+def _escaped(text: str) -> str:
+    return escaping.escape(printable(text))

@@ -1,4 +1,4 @@
-"""What a diagnosis comes to, in words: the same for the terminal, a notebook's card and a panel."""
+"""Sentences about a Diagnosis, shared by the terminal, the notebook's card and the panel."""
 
 from __future__ import annotations
 
@@ -6,99 +6,103 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ..collect.snapshot import Recorded
-from ..data_paths import Way
+from ..collect.snapshot import RecordedReader
+from ..data_paths import DataPath
 from ..diagnosis import Diagnosis
 from ..finding import Finding, Verdict
 from ..machine import Machine
 
 __all__ = [
-    "Entry",
-    "by",
-    "clean",
-    "entries",
+    "FindingGroup",
+    "group_findings",
     "headline",
-    "needed",
+    "needed_text",
     "origins",
+    "printable",
     "proviso",
+    "reason",
 ]
 
-_SUBJECTS = 4  # that are named; of more than that, the rest are counted
+_MAX_SUBJECTS = 4  # that are named; the rest are counted
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """Findings that differ in nothing but what they are about: eight GPUs, one line."""
+class FindingGroup(msgspec.Struct, frozen=True):
+    """Findings that differ only in their subject, such as eight GPUs, shown as one."""
 
     finding: Finding
     subjects: tuple[str, ...]
 
     @property
     def about(self) -> str:
-        """The subjects, as far as there is room."""
-        named = ", ".join(self.subjects[:_SUBJECTS])
-        more = len(self.subjects) - _SUBJECTS
+        """The subjects, the first few by name."""
+        named = ", ".join(self.subjects[:_MAX_SUBJECTS])
+        more = len(self.subjects) - _MAX_SUBJECTS
         return f"{named} and {more} more" if more > 0 else named
 
 
-def clean(text: str) -> str:
-    """Without what would move a terminal's cursor: what a machine said may hold anything."""
+def printable(text: str) -> str:
+    """Replace control characters by spaces: readings may contain terminal escape sequences."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def entries(findings: Iterable[Finding]) -> list[Entry]:
-    """In their order, those that say the same put together."""
-    alike: dict[Finding, list[str]] = {}
-    for one in findings:
-        alike.setdefault(msgspec.structs.replace(one, subject=""), []).append(one.subject)
+def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
+    """Group the findings that differ only in their subject; keep the order."""
+    groups: dict[Finding, list[str]] = {}
+    for finding in findings:
+        key = msgspec.structs.replace(finding, subject="")
+        groups.setdefault(key, []).append(finding.subject)
     return [
-        Entry(one, tuple(dict.fromkeys(name for name in subjects if name)))
-        for one, subjects in alike.items()
+        FindingGroup(finding, tuple(dict.fromkeys(filter(None, subjects))))
+        for finding, subjects in groups.items()
     ]
 
 
 def origins(diagnosis: Diagnosis) -> list[str]:
-    """Where the readings come from, a line a snapshot; nothing for a machine that was read now."""
+    """Return a line for each snapshot that was judged, none for a live machine."""
     case = diagnosis.case
-    sides = (one for one in (case.host, case.dpu, case.machine) if one is not None)
-    return [line for one in dict.fromkeys(sides) if (line := _origin(one))]
+    machines = (machine for machine in (case.host, case.dpu, case.machine) if machine is not None)
+    return [line for machine in dict.fromkeys(machines) if (line := _origin(machine))]
 
 
 def _origin(machine: Machine) -> str:
-    if not isinstance(machine.read, Recorded):
+    if not isinstance(machine.read, RecordedReader):
         return ""
-    known = machine.read.snapshot
-    made, _, after = known.source.partition(":")
-    if made == "synthetic":
-        return f"synthetic machine: {after.strip() or 'made by hand'} ({machine.name})"
-    when = f" on {known.taken}" if known.taken else ""
-    by = f" by dgkit {known.dgkit}" if known.dgkit else ""
-    said = "" if known.source in ("", "recorded") else f" ({known.source})"
-    return f"recorded{when}{by}: {machine.name}{said}"
+    snapshot = machine.read.snapshot
+    kind, _, model = snapshot.source.partition(":")
+    if kind == "synthetic":
+        return f"synthetic machine: {model.strip() or 'made by hand'} ({machine.name})"
+    when = f" on {snapshot.taken}" if snapshot.taken else ""
+    by = f" by dgkit {snapshot.dgkit}" if snapshot.dgkit else ""
+    source = "" if snapshot.source in ("", "recorded") else f" ({snapshot.source})"
+    return f"recorded{when}{by}: {machine.name}{source}"
 
 
 def headline(diagnosis: Diagnosis) -> str:
-    """The summary; and, where something fails and the verdict is not that, why it is not."""
-    failed = any(one.verdict is Verdict.FAIL for one in diagnosis.findings)
-    spared = failed and diagnosis.ways and diagnosis.verdict is not Verdict.FAIL
-    return diagnosis.summary() + (" What fails here blocks other ways only." if spared else "")
+    """Return the summary, and why the verdict is not FAIL although a check fails."""
+    failed = any(finding.verdict is Verdict.FAIL for finding in diagnosis.findings)
+    harmless = failed and diagnosis.ways and diagnosis.verdict is not Verdict.FAIL
+    note = " What fails blocks other data paths only." if harmless else ""
+    return diagnosis.summary() + note
 
 
-def by(way: Way) -> str:
-    """The checks that block a way or warn of it, as the end of a sentence that says so; else why it
-    is as it is, but for its proviso."""
-    checks = way.blocked_by or way.warned_by
+def reason(path: DataPath) -> str:
+    """Return, as the end of a sentence, the checks that block a path or warn of it, else its `why`.
+
+    A `why` that repeats the proviso is left out.
+    """
+    checks = path.blocked_by or path.warned_by
     if checks:
-        return f" by {', '.join(checks)}" if way.blocked_by else f": {', '.join(checks)}"
-    return f": {way.why}" if way.why and way.why != way.proviso else ""
+        return f" by {', '.join(checks)}" if path.blocked_by else f": {', '.join(checks)}"
+    return f": {path.why}" if path.why and path.why != path.proviso else ""
 
 
-def proviso(diagnosis: Diagnosis, way: Way) -> str:
-    """Why a way should work, rather than works; that of the best is in the summary already."""
-    return "" if way is diagnosis.best else way.proviso
+def proviso(diagnosis: Diagnosis, path: DataPath) -> str:
+    """Return a path's proviso, "" for the best path: the summary has it."""
+    return "" if path is diagnosis.best else path.proviso
 
 
-def needed(finding: Finding) -> str:
-    """What it would take, as the end of a sentence; for what does not apply: what to ask for."""
+def needed_text(finding: Finding) -> str:
+    """Return what is needed, as the end of a sentence; if not applicable, what to try."""
     if not finding.needed:
         return ""
     word = "try" if finding.verdict is Verdict.NOT_APPLICABLE else "needed"

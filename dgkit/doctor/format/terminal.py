@@ -1,4 +1,4 @@
-"""A diagnosis as lines of text: what the terminal shows, in colours, and `str()` without them."""
+"""The page of `dgkit doctor`, as styled lines: the CLI colours them, `str()` does not."""
 
 from __future__ import annotations
 
@@ -9,21 +9,36 @@ from typing import NamedTuple
 from ..diagnosis import Diagnosis
 from ..finding import Finding, Verdict
 from ..registry import checks
-from .summary import Entry, by, clean, entries, headline, needed, origins, proviso
+from .summary import (
+    FindingGroup,
+    group_findings,
+    headline,
+    needed_text,
+    origins,
+    printable,
+    proviso,
+    reason,
+)
 
-__all__ = ["Line", "Span", "page"]
+__all__ = ["WIDTH", "Line", "Span", "page"]
 
 WIDTH = 100
-_ROOM = 32  # lines; after them warnings, and failures that the same commands mend, are short
-_NOBODY = (
-    "What was asked for is looked at on the other side, host or DPU: ask there, or record that "
-    "side (dgkit doctor --record FILE) and judge both (--from)."
+# Lines; below them, warnings and failures with the same remedy as an earlier one are short.
+_FULL_LINES = 32
+_OTHER_SIDE = (
+    "These checks run on the other side, host or DPU: run the doctor there, or record that side "
+    "(dgkit doctor --record FILE) and judge both (--from)."
 )
 _MARGIN, _INDENT, _REMEDY = " " * 2, " " * 6, " " * 8
 
 
 class Span(NamedTuple):
-    """Some text of a line. `style`: a verdict's word, `command`, `strong`, `faint`, or nothing."""
+    """Part of a line.
+
+    Attributes:
+        text: The text.
+        style: Word of a verdict, `command`, `strong`, `faint`, or "".
+    """
 
     text: str
     style: str = ""
@@ -33,155 +48,158 @@ Line = tuple[Span, ...]
 
 
 def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> list[Line]:
-    """All lines, the worst first. None is wider than `width`, but for commands: they are whole."""
-    lines = [*_head(diagnosis, width), *_ways(diagnosis, width, verbose=verbose)]
-    every = verbose or not diagnosis.ways  # then these checks were asked for by name
+    """Return all lines, the worst finding first.
+
+    No line is wider than `width`, except commands, which are not wrapped.
+    """
+    lines = [*_head(diagnosis, width), *_data_paths(diagnosis, width, verbose=verbose)]
+    every = verbose or not diagnosis.ways  # without data paths, checks were requested by name
     two = None not in (diagnosis.case.host, diagnosis.case.dpu)
     writer = _Writer(width, verbose=verbose, two_sides=two)
     short = False
-    for entry in entries(diagnosis.findings):
-        verdict = entry.finding.verdict
+    for group in group_findings(diagnosis.findings):
+        verdict = group.finding.verdict
         if verdict < Verdict.WARN and not every:
             break
-        new = verdict is Verdict.FAIL and not writer.gave(entry)
-        whole = every or new or len(lines) < _ROOM
-        if whole or not short:
+        new = verdict is Verdict.FAIL and not writer.has_remedy(group)
+        full = every or new or len(lines) < _FULL_LINES
+        if full or not short:
             lines.append(())
-        lines += writer.full(entry) if whole else writer.short(entry)
-        short = not whole
+        lines += writer.full(group) if full else writer.short(group)
+        short = not full
     if not diagnosis.findings:
-        lines += [(), *_said(_NOBODY, width, _MARGIN)]
+        lines += [(), *_paragraph(_OTHER_SIDE, width, _MARGIN)]
     if not every:
-        lines += _untold(diagnosis, writer)
+        lines += _unanswered(diagnosis, writer)
     return [*lines, (), *_foot(diagnosis, width, every=every)]
 
 
 def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     for line in origins(diagnosis):
         style = "warn" if line.startswith("synthetic") else "faint"
-        yield from _said(line, width, "", style)
+        yield from _paragraph(line, width, "", style)
     goal, verdict = diagnosis.goal, str(diagnosis.verdict)
-    many = f" ({diagnosis.counts})" if diagnosis.findings else ""
-    yield (Span(f"{goal}: ", "strong"), Span(verdict, verdict), Span(many))
-    chosen = f" This goal: {diagnosis.chosen}; --goal takes another." if diagnosis.chosen else ""
+    counts = f" ({diagnosis.counts})" if diagnosis.findings else ""
+    yield (Span(f"{goal}: ", "strong"), Span(verdict, verdict), Span(counts))
+    why = diagnosis.chosen
+    chosen = f" Chosen because {why}; --goal selects another." if why else ""
     if diagnosis.ways:
-        yield from _said(headline(diagnosis), width, _MARGIN, "strong")
-    yield from _said(f"Goal: {goal.text}.{chosen}", width, _MARGIN)
+        yield from _paragraph(headline(diagnosis), width, _MARGIN, "strong")
+    yield from _paragraph(f"Goal: {goal.text}.{chosen}", width, _MARGIN)
 
 
-def _ways(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[Line]:
-    """Those up to the best one that works, a line each; the rest in one, unless all are wanted."""
-    ways, best = diagnosis.ways, diagnosis.best
-    if not ways:
+def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[Line]:
+    """Yield a line for each path down to the best one that works, and one line for the rest.
+
+    If verbose, each path has its own line and its description.
+    """
+    paths, best = diagnosis.ways, diagnosis.best
+    if not paths:
         return
-    ahead = ways if verbose or best is None else ways[: ways.index(best) + 1]
+    listed = paths if verbose or best is None else paths[: paths.index(best) + 1]
     yield ()
-    yield from _said("Ways of moving bytes, the better ones first", width, "", "strong")
-    wide = max(len(way.title) for way in ahead)
-    for way in ahead:
-        label, word = f"{_MARGIN}{way.title:<{wide}}  ", way.word
-        here = ", and is the way here" if way.verdict is Verdict.OK and by(way) else ""
-        first, *rest = _wrapped(word + here + by(way), width - len(label))
-        yield (Span(label), Span(first[: len(word)], str(way.verdict)), Span(first[len(word) :]))
+    yield from _paragraph("Data paths, best first", width, "", "strong")
+    title_width = max(len(path.title) for path in listed)
+    for path in listed:
+        label, word, why = f"{_MARGIN}{path.title:<{title_width}}  ", path.word, reason(path)
+        recommended = ", recommended here" if path.verdict is Verdict.OK and why else ""
+        first, *rest = _wrapped(word + recommended + why, width - len(label))
+        yield (Span(label), Span(first[: len(word)], str(path.verdict)), Span(first[len(word) :]))
         yield from ((Span(" " * len(label) + line),) for line in rest)
         if verbose:
-            why = way.why if way.why not in (way.proviso, by(way).removeprefix(": ")) else ""
-            yield from _said(f"{way.what} {why} {proviso(diagnosis, way)}", width, _INDENT)
-    if after := "; ".join(f"{way.title}: {way.word}" for way in ways[len(ahead) :]):
-        yield from _said(f"Further: {after}.", width, _MARGIN)
+            more = path.why if path.why not in (path.proviso, why.removeprefix(": ")) else ""
+            details = f"{path.what} {more} {proviso(diagnosis, path)}"
+            yield from _paragraph(details, width, _INDENT)
+    if after := "; ".join(f"{path.title}: {path.word}" for path in paths[len(listed) :]):
+        yield from _paragraph(f"Others: {after}.", width, _MARGIN)
 
 
-def _untold(diagnosis: Diagnosis, writer: _Writer) -> Iterator[Line]:
-    """What nobody could look at: short, whatever else the page has."""
-    found = [one for one in diagnosis.findings if one.verdict is Verdict.CANNOT_TELL]
-    if found:
+def _unanswered(diagnosis: Diagnosis, writer: _Writer) -> Iterator[Line]:
+    """Yield the findings without an answer, in short."""
+    findings = [f for f in diagnosis.findings if f.verdict is Verdict.CANNOT_TELL]
+    if findings:
         yield ()
-    for entry in entries(found):
-        yield from writer.short(entry, why=True)
+    for group in group_findings(findings):
+        yield from writer.short(group, why=True)
 
 
 def _foot(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[Line]:
     hidden = sum(f.verdict in (Verdict.OK, Verdict.NOT_APPLICABLE) for f in diagnosis.findings)
     verdict = str(diagnosis.verdict).rstrip(".")
-    text = f"{diagnosis.goal}: {verdict}. Read and judged in {diagnosis.took_s:.1f} s."
+    text = f"{diagnosis.goal}: {verdict}. Took {diagnosis.took_s:.1f} s."
     if hidden and not every:
-        text += f" --verbose shows the {hidden} that are ok or do not apply."
-    yield from _said(text, width, "", "faint")
+        text += f" --verbose shows the {hidden} findings that are ok or n.a."
+    yield from _paragraph(text, width, "", "faint")
 
 
 class _Writer:
-    """Findings as lines. It remembers which commands it gave, and gives them once."""
+    """Writer of findings as lines; each remedy is written once."""
 
     def __init__(self, width: int, *, verbose: bool, two_sides: bool) -> None:
         self._width, self._verbose, self._two_sides = width, verbose, two_sides
-        self._given: dict[tuple[str, ...], str] = {}
-        self._check = ""  # the last one that was shown
-        self._asks = {one.name: one.asks for one in checks()} if verbose else {}
+        self._remedies: dict[tuple[str, ...], str] = {}
+        self._last_check = ""
+        self._asks = {check.name: check.asks for check in checks()} if verbose else {}
 
-    def gave(self, entry: Entry) -> bool:
-        """Whether its commands stand on the page already."""
-        return entry.finding.remedy in self._given
+    def has_remedy(self, group: FindingGroup) -> bool:
+        """Return whether the group's remedy is on the page already."""
+        return group.finding.remedy in self._remedies
 
-    def full(self, entry: Entry) -> Iterator[Line]:
-        """What was found and needed, why it matters, the commands, the source."""
-        finding = entry.finding
-        yield from self._heading(entry)
+    def full(self, group: FindingGroup) -> Iterator[Line]:
+        """Yield what was found and needed, why it matters, the remedy and the sources."""
+        finding = group.finding
+        yield from self._heading(group)
         if self._verbose and finding.check in self._asks:
-            yield from _said(self._asks[finding.check], self._width, _INDENT, "faint")
-        yield from _said(finding.why, self._width, _INDENT)
+            yield from _paragraph(self._asks[finding.check], self._width, _INDENT, "faint")
+        yield from _paragraph(finding.why, self._width, _INDENT)
         yield from self._commands(finding)
         if self._verbose:
-            yield from _said(finding.disagree, self._width, _INDENT)
-        again = self._check == finding.check and not self._verbose
-        self._check = finding.check
-        for source in finding.sources if self._verbose else finding.sources[: not again]:
+            yield from _paragraph(finding.disagree, self._width, _INDENT)
+        repeated = self._last_check == finding.check and not self._verbose
+        self._last_check = finding.check
+        for source in finding.sources if self._verbose else finding.sources[: not repeated]:
             link = f" <{source.url}>" if self._verbose and source.url else ""
-            yield from _said(f"Source: {source}{link}", self._width, _INDENT, "faint")
+            yield from _paragraph(f"Source: {source}{link}", self._width, _INDENT, "faint")
 
-    def short(self, entry: Entry, *, why: bool = False) -> Iterator[Line]:
-        """A heading and the commands."""
-        said = entry.finding.why.rstrip(".")
-        yield from self._heading(entry, f" ({said})" if why and said else "")
-        yield from self._commands(entry.finding)
+    def short(self, group: FindingGroup, *, why: bool = False) -> Iterator[Line]:
+        """Yield the heading and the remedy."""
+        reason = group.finding.why.rstrip(".")
+        yield from self._heading(group, f" ({reason})" if why and reason else "")
+        yield from self._commands(group.finding)
 
-    def _heading(self, entry: Entry, more: str = "") -> Iterator[Line]:
-        finding = entry.finding
+    def _heading(self, group: FindingGroup, more: str = "") -> Iterator[Line]:
+        finding = group.finding
         word = str(finding.verdict)
         name = f"{finding.side} {finding.check}" if self._two_sides else finding.check
-        about = f", {entry.about}" if entry.about else ""
-        text = f"{finding.title}{about}: {finding.found}{needed(finding)}{more}"
+        about = f", {group.about}" if group.about else ""
+        text = f"{finding.title}{about}: {finding.found}{needed_text(finding)}{more}"
         label = f"{word:<4}  "
         first, *rest = _wrapped(f"{name}  {text}", self._width - len(label))
         yield (Span(label, word), Span(name, "strong"), Span(first[len(name) :]))
         yield from ((Span(_INDENT + line),) for line in rest)
 
     def _commands(self, finding: Finding) -> Iterator[Line]:
-        if finding.remedy in self._given:
-            before = self._given[finding.remedy]
-            if finding.remedy and before != finding.check:
-                yield from _said(
-                    f"What {before} gives to type mends this, too.", self._width, _INDENT
-                )
+        if finding.remedy in self._remedies:
+            check = self._remedies[finding.remedy]
+            if finding.remedy and check != finding.check:
+                note = f"The commands of {check}, above, fix this, too."
+                yield from _paragraph(note, self._width, _INDENT)
             return
-        self._given[finding.remedy] = finding.check
+        self._remedies[finding.remedy] = finding.check
         for command in finding.remedy:
-            if command.startswith("#"):  # words, which no shell is to be given
+            if command.startswith("#"):
                 first, *rest = _wrapped(command, self._width - len(_REMEDY) - 2)
-                yield from ((Span(_REMEDY + line, "faint"),) for line in [first, *_more(rest)])
+                lines = [first, *(f"# {line}" for line in rest)]  # all of it may be pasted
+                yield from ((Span(_REMEDY + line, "faint"),) for line in lines)
             else:
-                yield (Span(_REMEDY), Span(clean(command), "command"))
+                yield (Span(_REMEDY), Span(printable(command), "command"))
 
 
-def _more(lines: list[str]) -> list[str]:
-    """As comments, too, so that all of it may be pasted."""
-    return [f"# {line}" for line in lines]
-
-
-def _said(text: str, width: int, indent: str, style: str = "") -> Iterator[Line]:
+def _paragraph(text: str, width: int, indent: str, style: str = "") -> Iterator[Line]:
     for line in _wrapped(text, width - len(indent)):
         yield (Span(indent + line, style),)
 
 
 def _wrapped(text: str, width: int) -> list[str]:
     wrapper = textwrap.TextWrapper(max(width, 20), break_long_words=True, break_on_hyphens=False)
-    return wrapper.wrap(clean(text))
+    return wrapper.wrap(printable(text))

@@ -1,7 +1,7 @@
-"""The words that the doctor itself uses: what is called like one of them names nobody.
+"""Allowlist: names made of the doctor's own vocabulary, which are never redacted.
 
-A host called `core` or `gpu0`, a folder called `lib`: to replace these wherever they stand would
-spoil the readings, and would hide nothing.
+A host named `core` or `gpu0`, or a folder named `lib`, is not identifying, and replacing the word
+wherever it occurs would make the readings useless.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ import functools
 import re
 from pathlib import Path
 
-__all__ = ["says_nothing"]
+__all__ = ["is_allowed"]
 
 _WORD = re.compile("[a-z]+")
+_DOCTOR = Path(__file__).parents[1]
 
 
 @functools.cache
-def _own() -> frozenset[str]:
-    """Out of its program: what it looks for stands there."""
-    found: set[str] = set()
-    for path in Path(__file__).parents[1].rglob("*.py"):
-        found.update(_WORD.findall(path.read_text("utf-8").lower()))
-    return frozenset(found)
+def _vocabulary() -> frozenset[str]:
+    """Return all words of the doctor's source code, which names everything that it looks for."""
+    words: set[str] = set()
+    for path in _DOCTOR.rglob("*.py"):
+        words.update(_WORD.findall(path.read_text("utf-8").lower()))
+    return frozenset(words)
 
 
-def says_nothing(name: str) -> bool:
-    """Whether all its words are the doctor's own, or of two letters at most, with few digits."""
+def is_allowed(name: str) -> bool:
+    """Return whether a name may stay: at most four digits, and only known or two-letter words."""
     return sum(map(str.isdigit, name)) <= 4 and all(
-        len(word) < 3 or word in _own() for word in _WORD.findall(name.lower())
+        len(word) < 3 or word in _vocabulary() for word in _WORD.findall(name.lower())
     )

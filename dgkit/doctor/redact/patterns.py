@@ -1,8 +1,8 @@
-"""What in a text names one machine or one person, and how each such thing looks.
+"""Regular expressions for text that identifies one machine or one person.
 
-One expression finds them all, in one pass, so that no stand-in is taken for a secret again. What
-looks alike is told apart by what stands around it: `10.1.2.3` is an address, `version: 5.15.0.1`
-and `libx.so.1.2.3.4` are not.
+One expression matches all forms in a single pass, so that a pseudonym is never replaced again.
+Ambiguous text is classified by its context: `10.1.2.3` is an address, `version: 5.15.0.1` and
+`libx.so.1.2.3.4` are not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["NO_SERIAL", "VERSIONS_ONLY", "expression", "is_version", "kind_near", "names_somebody"]
+__all__ = [
+    "PLACEHOLDER",
+    "VERSIONS_ONLY",
+    "build",
+    "is_identifying",
+    "is_version",
+    "kind_from_context",
+]
 
 _H = "[0-9A-Fa-f]"
 _QUAD = r"\d{1,3}(?:\.\d{1,3}){3}"
@@ -19,14 +26,14 @@ _FORMS = {
     # Serial Number : 1654922000123, <serial>..., "board_serial": "...", SERIAL=...
     "serial": r"(?i:(?<![A-Za-z])(?:(?:\w{1,32}_)?serial(?:[ _]?(?:number|num|no))?\.?|s/n"
     r"|(?:service|asset)[ _]tag)[\"']?[ \t]*[:=>][ \t]*[\"']?)(?P<serial_value>[^\s<>,;\"']+)",
-    # /data/somebody/x, but no folder of the system
+    # /data/x/y, but not below a system directory
     "path": r"(?<![\w./-])/(?!(?:usr|lib\d*|bin|sbin|etc|proc|sys|dev|run|boot)/)"
     r"[^\s:,;'\"<>()=|/]+(?:/[^\s:,;'\"<>()=|/]+)+",
     "home": r"(?<=/home/)[^\s/:,;'\"<>()]+",
     "disk": r"(?<=by-id/)[^\s/,:'\"]+",
     "uuid": rf"(?<!{_H}){_H}{{8}}(?:-{_H}{{4}}){{3}}-{_H}{{12}}(?!{_H})",
-    "volume": rf"(?<=UUID=){_H}[0-9A-Fa-f-]+",  # of a FAT or MBR: shorter than a UUID
-    # MAC, EUI-64, the 20 bytes of IP over InfiniBand
+    "volume": rf"(?<=UUID=){_H}[0-9A-Fa-f-]+",  # of FAT or MBR: shorter than a UUID
+    # MAC, EUI-64, the 20-byte address of IP over InfiniBand
     "pairs": rf"(?<![0-9A-Za-z]){_H}{{2}}(?P<_cut>[:-]){_H}{{2}}(?:(?P=_cut){_H}{{2}}){{4,62}}"
     rf"(?!{_H})",
     "ipv6": rf"(?<![0-9A-Za-z])(?<!\d\.)(?:{_H}{{1,4}}(?::{_H}{{1,4}}){{7}}"
@@ -39,19 +46,26 @@ _FORMS = {
     "enx": rf"(?<![0-9A-Za-z])(?:enx|wlx|br-){_H}{{12}}(?![0-9A-Za-z])",
     "hexes": rf"(?<![0-9A-Za-z])(?:0x)?(?:{_H}{{64}}|{_H}{{32}}|{_H}{{16}}|{_H}{{12}})"
     r"(?![0-9A-Za-z])",
-    "built": r"(?<=\()[\w.-]{1,64}@[\w.-]{1,64}(?=\))",  # /proc/version: who built the kernel
+    "built": r"(?<=\()[\w.-]{1,64}@[\w.-]{1,64}(?=\))",  # /proc/version: builder
 }
 
 
-def expression(
+def build(
     hosts: Iterable[str] = (),
     domains: Iterable[str] = (),
     users: Iterable[str] = (),
     serials: Iterable[str] = (),
     without: str = "",
 ) -> re.Pattern[str]:
-    """Finds all forms but `without`, these names of hosts with what domain follows, what lies in
-    these domains, these names of users, and these serial numbers."""
+    """Return an expression that matches all forms and known names, each as a named group.
+
+    Args:
+        hosts: Host names, matched together with a domain that follows.
+        domains: Domains, matched together with the names in them.
+        users: User names.
+        serials: Serial numbers.
+        without: Name of a form to leave out.
+    """
     forms = {name: form for name, form in _FORMS.items() if name != without}
     if names := _any_of(domains):
         within = r"(?:[0-9A-Za-z_-]{1,63}\.){0,16}"
@@ -70,7 +84,7 @@ def _any_of(words: Iterable[str]) -> str:
     return "|".join(map(re.escape, sorted(words, key=lambda word: (-len(word), word))))
 
 
-# Names of hosts that name nobody, and words that mean something else in what is read here.
+# Host names that identify no machine, and words with another meaning in the readings.
 _COMMON = frozenset(
     (
         *("localhost", "localdomain", "linux", "ubuntu", "debian", "rocky", "rhel", "centos"),
@@ -83,17 +97,17 @@ _COMMON = frozenset(
 _PRODUCT = re.compile(r"(?:[abhltv]|gh|gb|rtx|bf|cx|connectx|bluefield)-?\d{1,4}[a-z]?\Z")
 
 
-def names_somebody(host: str) -> bool:
-    """Whether the name of a host says anything, and may be replaced wherever it stands."""
+def is_identifying(host: str) -> bool:
+    """Return whether a host name identifies a machine and can be replaced wherever it occurs."""
     return len(host) > 2 and host not in _COMMON and not _PRODUCT.match(host)
 
 
-# What stands where there is no serial number.
-NO_SERIAL = re.compile(
+# Placeholders for a missing serial number.
+PLACEHOLDER = re.compile(
     r"(?i)(?:\[?n/?a\]?|none|not|unknown|default|to|system|no|0+|x+|-+|\.+)\Z",
 )
 
-# Readings where four numbers in a row are versions.
+# Keys of readings in which four dotted numbers are a version.
 VERSIONS_ONLY = re.compile(
     r"run (?:\S*/)?(?:dpkg|dpkg-query|rpm|apt|apt-cache|pip3?|modinfo|ofed_info|uname)\b"
     r"|text \S*(?:version|fw_ver|_rev|release)[^/\s]*\Z"
@@ -110,22 +124,22 @@ _VERSION_AFTER = re.compile(rf"[-+~_](?!{_QUAD})[0-9A-Za-z]")
 
 
 def is_version(text: str, start: int, end: int) -> bool:
-    """Whether the four numbers there are a version: by the word before, or by what hangs on."""
+    """Return whether four dotted numbers are a version, by the word before or a suffix."""
     before = text[max(text.rfind("\n", 0, start) + 1, start - 64) : start]
     if _VERSION_AFTER.match(text, end):
         return True
     return bool(_VERSION_BEFORE.search(before)) and not _ADDRESS_BEFORE.search(before)
 
 
-_NEAR = {
+_CONTEXT = {
     "mac": re.compile(r"(?i)(?<![a-z])mac(?![a-z])"),
     "guid": re.compile(r"(?i)guid|wwn|wwid|eui|naa\.|(?<![a-z])pdi(?![a-z])"),
 }
 
 
-def kind_near(text: str, start: int, end: int, key: str) -> str:
-    """`mac` or `guid` if the line or the reading's key says that there is one; else ""."""
+def kind_from_context(text: str, start: int, end: int, key: str) -> str:
+    """Return `mac` or `guid` if the line or the key of the reading names that kind, else ""."""
     stop = text.find("\n", end)
     line = text[text.rfind("\n", 0, start) + 1 : stop if stop >= 0 else len(text)]
     line = f"{key} {line[:400]}"
-    return next((kind for kind, words in _NEAR.items() if words.search(line)), "")
+    return next((kind for kind, words in _CONTEXT.items() if words.search(line)), "")

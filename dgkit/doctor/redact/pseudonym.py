@@ -1,4 +1,4 @@
-"""What takes a secret's place: of the same shape, and the same wherever the secret stands."""
+"""Pseudonyms that keep the format of a secret and are equal for each of its occurrences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import ipaddress
 import os
 from collections.abc import Callable
 
-__all__ = ["StandIns", "like"]
+__all__ = ["PseudonymGenerator", "match_format"]
 
 _BENCHMARK = int(ipaddress.IPv4Address("198.18.0.0"))  # /15, RFC 2544
 _DOCUMENTATION = int(ipaddress.IPv6Address("2001:db8::"))  # /32, RFC 3849
@@ -25,23 +25,23 @@ def _key(word: str) -> bytes:
     return hashlib.scrypt(secret, salt=b"dgkit doctor", n=1 << 14, r=8, p=1, dklen=32)
 
 
-class StandIns:
-    """Made by HMAC-SHA512 under a key: of `word`, or else one that nobody has.
+class PseudonymGenerator:
+    """Derives pseudonyms by HMAC-SHA512 with a key from `word`, or a random key if it is empty.
 
-    The key takes a tenth of a second to make, so that not each short word is soon tried out.
+    The key is derived by scrypt, which takes about 0.1 s, to slow down guessing short words.
     """
 
     def __init__(self, word: str) -> None:
         self._key = _key(word) if word else os.urandom(32)
         self._known: dict[tuple[str, str], str] = {}
-        self._taken: set[tuple[str, str]] = set()
+        self._used: set[tuple[str, str]] = set()
 
     def knows(self, kind: str, value: str) -> bool:
-        """Whether it was met before."""
+        """Return whether a value already has a pseudonym."""
         return (kind, value) in self._known
 
     def hex(self, kind: str, digits: str) -> str:
-        """Of a `mac`, a `guid`, a `uuid` or other bytes: lower case, without cuts."""
+        """Replace lower-case hexadecimal digits of a `mac`, `guid`, `uuid` or other bytes."""
         if set(digits) in ({"0"}, {"f"}):
             return digits
         if kind == "uuid" and digits.startswith("fe80000000000000"):  # a GID
@@ -50,10 +50,10 @@ class StandIns:
         return self._keep(kind, digits, lambda stream: (start + stream.hex())[: len(digits)])
 
     def ipv4(self, text: str) -> str:
-        """Of an IPv4 address; what is none, and the nets that are kept, as they are."""
+        """Replace an IPv4 address; invalid text and kept networks are returned unchanged."""
         try:
             address = ipaddress.IPv4Address(text)
-        except ValueError:  # a number above 255, or with a zero in front
+        except ValueError:  # a number above 255, or with a leading zero
             return text
         if any(address in net for net in _KEPT):
             return text
@@ -65,7 +65,7 @@ class StandIns:
         return self._keep("ipv4", text, make)
 
     def ipv6(self, text: str) -> str:
-        """Of an IPv6 address or a GID, written out or short as it was."""
+        """Replace an IPv6 address or a GID, in full or compressed form like the original."""
         try:
             address = ipaddress.IPv6Address(text)
         except ValueError:
@@ -76,14 +76,14 @@ class StandIns:
         made = self._ipv6(address)
         if "." in text:
             return f"{text.rpartition(':')[0]}:{made.ipv4_mapped or made}"
-        return like(text, f"{int(made):032x}") if len(text) == 39 else str(made)
+        return match_format(text, f"{int(made):032x}") if len(text) == 39 else str(made)
 
     def name(self, kind: str, name: str) -> str:
-        """`host-ab12f3`."""
+        """Replace a name by its kind and six digits: `host-ab12f3`."""
         return self._keep(kind, name, lambda stream: f"{kind}-{stream[:3].hex()}")
 
     def shaped(self, value: str) -> str:
-        """Digits for digits and letters for letters."""
+        """Replace a serial number: digits by digits, letters by letters."""
         return self._keep("serial", value, lambda stream: _shaped(value, stream))
 
     def _ipv6(self, address: ipaddress.IPv6Address) -> ipaddress.IPv6Address:
@@ -101,20 +101,20 @@ class StandIns:
         return ipaddress.IPv6Address(self._keep("ipv6", str(address), make))
 
     def _keep(self, kind: str, value: str, make: Callable[[bytes], str]) -> str:
-        """`make` makes one out of 64 bytes, and is asked again if another thing has that one."""
+        """Return the pseudonym of a value, made from 64 bytes by `make`; retry on a collision."""
         attempt = 0
         while (kind, value) not in self._known:
-            words = f"{kind}\0{value}\0{attempt}".encode("utf-8", "surrogatepass")
-            made = make(hmac.digest(self._key, words, "sha512"))
+            message = f"{kind}\0{value}\0{attempt}".encode("utf-8", "surrogatepass")
+            made = make(hmac.digest(self._key, message, "sha512"))
             attempt += 1
-            if (made != value and (kind, made) not in self._taken) or attempt > 100:
-                self._taken.add((kind, made))
+            if (made != value and (kind, made) not in self._used) or attempt > 100:
+                self._used.add((kind, made))
                 self._known[kind, value] = made
         return self._known[kind, value]
 
 
-def like(found: str, digits: str) -> str:
-    """The digits, cut and in the case of what was found."""
+def match_format(found: str, digits: str) -> str:
+    """Return the digits with the separators and the case of the original text."""
     upper = found != found.lower()
     left = iter(digits.upper() if upper else digits)
     return "".join(next(left) if letter.isalnum() else letter for letter in found)

@@ -1,4 +1,11 @@
-"""The doctor in a notebook: what blocks GPU and DPU, what to type, and the PCIe tree drawn."""
+"""The doctor in a notebook.
+
+doctor              DoctorPanel
+diagnosis_task      one run of the doctor for a panel
+serialize           a Diagnosis as plain values for views
+topology_model      nodes, pairs and texts of the PCIe tree
+topology_drawing    the PCIe tree as a Bokeh figure
+"""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +19,7 @@ __all__ = ["DoctorPanel", "show_topology", "topology_figure"]
 
 
 def __getattr__(name: str) -> object:
-    """Bokeh is loaded when the first tree is drawn."""
+    """Import Bokeh when the first tree is drawn."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import topology_drawing

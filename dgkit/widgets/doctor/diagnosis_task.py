@@ -1,4 +1,4 @@
-"""One run of the doctor for a panel: of this machine or of snapshots, of all checks or of one."""
+"""One run of the doctor for a panel: this machine or snapshots, all checks or one."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...doctor.collect.snapshot import Recorded, load
-from ...doctor.data_paths import ways
-from ...doctor.diagnosis import Diagnosis, diagnose, here
+from ...doctor.api import load_machine
+from ...doctor.data_paths import judge_data_paths
+from ...doctor.diagnosis import Diagnosis
 from ...doctor.goals import Goal
 from ...doctor.machine import SIZE, Machine
 from ...doctor.registry import checks
-from .topology_model import Picture, picture
+from ...doctor.runner import diagnose, live_machine
+from .topology_model import TopologyModel, topology_model
 
-__all__ = ["Judged", "Order", "judge", "machines"]
+__all__ = ["Request", "Result", "open_machines", "run"]
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be run. `goal` None: as the machine looks. `check` "": all of them. `size`: of
-    GPU memory that is lent at once."""
+class Request:
+    """Requested run.
+
+    Attributes:
+        goal: Goal to judge for; None chooses one by the machine's devices.
+        check: Name of the only check to run, "" for all.
+        size: GPU memory to be exported at once, in bytes.
+    """
 
     goal: Goal | None
     check: str = ""
@@ -31,50 +37,59 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What a run gave. `picture` is None where no PCI device is to be seen."""
+class Result:
+    """Result of a run; `topology` is None if no PCI device is visible."""
 
     diagnosis: Diagnosis
-    picture: Picture | None
+    topology: TopologyModel | None
 
 
-def machines(snapshots: Sequence[Path]) -> list[Machine]:
-    """Those of the files, read now; else this one. ValueError, OSError: a file is no snapshot."""
-    if not snapshots:
-        return [here()]
-    return [Machine(Recorded(load(path)), path.name) for path in snapshots]
+def open_machines(snapshots: Sequence[Path]) -> list[Machine]:
+    """Return the machines of the snapshots, or this machine if there are none.
+
+    Raises:
+        ValueError: If a file is not a snapshot.
+        OSError: If a file cannot be read.
+    """
+    return [load_machine(path) for path in snapshots] or [live_machine()]
 
 
-def judge(
-    snapshots: Sequence[Path], order: Order, before: Judged | None, progress: Progress
-) -> Judged:
-    """Takes as long as the doctor does: never called from the kernel's loop.
+def run(
+    snapshots: Sequence[Path], request: Request, before: Result | None, progress: Progress
+) -> Result:
+    """Run the doctor. Blocks for seconds: never call it on the kernel's event loop.
 
-    One check is put into what was found `before`; ValueError as of `diagnose`.
+    The findings of a single check replace those in the result `before`.
+
+    Raises:
+        ValueError: As `diagnose`.
     """
     with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(machine) for machine in machines(snapshots)]
-        if not order.check or before is None:
-            made = diagnose(found, goal=order.goal, size=order.size, progress=progress)
-            return Judged(made, _pictured(made))
-        old = before.diagnosis
-        only = [order.check]
-        new = diagnose(found, goal=old.goal, only=only, size=order.size, progress=progress)
-        return Judged(_renewed(old, new, order.check), before.picture)
+        machines = [stack.enter_context(machine) for machine in open_machines(snapshots)]
+        size = request.size
+        if not request.check or before is None:
+            made = diagnose(machines, goal=request.goal, size=size, progress=progress)
+            return Result(made, _topology(made))
+        old, only = before.diagnosis, [request.check]
+        new = diagnose(machines, goal=old.goal, only=only, size=size, progress=progress)
+        return Result(_merge(old, new, request.check), before.topology)
 
 
-def _pictured(made: Diagnosis) -> Picture | None:
+def _topology(made: Diagnosis) -> TopologyModel | None:
     try:
-        return picture(made)
-    except Exception:  # odd readings take the drawing, and nothing else
+        return topology_model(made)
+    except Exception:  # malformed readings cost the drawing, nothing else
         return None
 
 
-def _renewed(old: Diagnosis, new: Diagnosis, check: str) -> Diagnosis:
-    at = {one.name: at for at, one in enumerate(checks())}
-    kept = [one for one in old.findings if one.check != check]
-    order = sorted([*kept, *new.findings], key=lambda one: (-one.verdict, at.get(one.check, 0)))
+def _merge(old: Diagnosis, new: Diagnosis, check: str) -> Diagnosis:
+    position = {known.name: index for index, known in enumerate(checks())}
+    others = [finding for finding in old.findings if finding.check != check]
+    findings = sorted(
+        [*others, *new.findings],
+        key=lambda finding: (-finding.verdict, position.get(finding.check, 0)),
+    )
     return Diagnosis(
-        case=new.case, findings=tuple(order), ways=ways(new.case, order),
+        case=new.case, findings=tuple(findings), ways=judge_data_paths(new.case, findings),
         chosen=old.chosen, took_s=new.took_s,
     )  # fmt: skip

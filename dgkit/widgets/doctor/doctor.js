@@ -1,4 +1,4 @@
-// DoctorPanel: what it judges and for what, the headline, the findings, the tree.
+// DoctorPanel: machines and goal, headline, findings, PCIe tree.
 
 function makeHead() {
   const machines = h("div", { class: "dg-machines" });
@@ -7,44 +7,44 @@ function makeHead() {
     h("strong", {}, name), side ? ` (${side === "dpu" ? "DPU" : "host"}) ` : " ",
     kind ? h("span", { class: kind === "synthetic" ? "dg-badge dg-soft" : "dg-badge" }, `snapshot, ${kind}`) : null,
     source ? h("span", { class: "dg-help" }, ` ${source}`) : null);
-  const tell = (all) => machines.replaceChildren(...all.map(machine));
+  const showMachines = (all) => machines.replaceChildren(...all.map(machine));
   const draw = (result) => {
     if (!result) return;
     const { counts, summary, goal, goal_text: text, chosen, verdict } = result;
     headline.replaceChildren(
-      h("p", { class: "dg-line" }, verdictOf(verdict), h("strong", {}, goal), h("span", {}, text), chosen ? h("span", { class: "dg-help" }, `chosen: ${chosen}`) : null),
+      h("p", { class: "dg-line" }, verdictOf(verdict), h("strong", {}, goal), h("span", {}, text), chosen ? h("span", { class: "dg-help" }, `chosen because ${chosen}`) : null),
       h("p", {}, h("strong", {}, summary)), h("p", { class: "dg-help" }, `${counts}; took ${result.took_s} s`));
   };
-  return { parts: [machines, headline], tell, draw };
+  return { parts: [machines, headline], showMachines, draw };
 }
 
 function makeControls(view, findings) {
   const goal = choice(view.state.goals, { onchange: () => view.attempt("aim", { goal: goal.value }) });
-  const again = steady("Check again", () => view.attempt("check"), { class: "dg-button dg-main" });
+  const again = focusable("Check again", () => view.attempt("check"), { class: "dg-button dg-main" });
   const only = h("input", { type: "checkbox", onchange: () => findings.only(only.checked) });
-  const bar = h("progress", { "aria-label": "Checks that are done" });
+  const bar = h("progress", { "aria-label": "Checks done" });
   const text = h("span");
-  const said = statusLine();
+  const status = statusLine();
   only.id = dgId();
   const box = h("div", { class: "dg-bar", hidden: true }, bar, text);
   const row = h("div", { class: "dg-row" }, field("Goal", goal), again,
-    h("div", { class: "dg-tick" }, only, h("label", { for: only.id }, "Only what is wrong")));
+    h("div", { class: "dg-tick" }, only, h("label", { for: only.id }, "Problems only")));
   const progress = ([done, of]) => {
     if (of) Object.assign(bar, { max: of, value: done });
     else bar.removeAttribute("value");
-    text.textContent = of ? `${done} of ${plural(of, "check")}` : "Looking at the machine…";
+    text.textContent = of ? `${done} of ${plural(of, "check")}` : "Reading the machine…";
   };
-  const draw = ({ run, goal: now, result, failed }) => {
-    goal.value = now;
+  const draw = ({ run, goal: current, result, failed }) => {
+    goal.value = current;
     box.hidden = !run;
-    able(again, !run);
-    for (const one of view.body.querySelectorAll("[data-again]")) able(one, !run);
+    setEnabled(again, !run);
+    for (const control of view.body.querySelectorAll("[data-again]")) setEnabled(control, !run);
     view.root.dataset.running = Boolean(run);
     if (run) progress(run.at);
-    const done = failed ? "Not checked: it failed." : result ? `Checked: ${result.verdict}.` : "";
-    said.textContent = run ? (run.check ? `Checking ${run.check}.` : "Checking.") : done;
+    const done = failed ? "The check failed." : result ? `Checked: ${result.verdict}.` : "";
+    status.textContent = run ? (run.check ? `Checking ${run.check}.` : "Checking.") : done;
   };
-  return { row, box, said, again, draw, progress };
+  return { row, box, status, again, draw, progress };
 }
 
 function drawDoctor(view) {
@@ -52,30 +52,30 @@ function drawDoctor(view) {
     try {
       await toClipboard(text);
       view.clear();
-      controls.said.textContent = `Copied: ${text.split("\n").length > 1 ? plural(text.split("\n").length, "line") : text}`;
+      controls.status.textContent = `Copied: ${text.split("\n").length > 1 ? plural(text.split("\n").length, "line") : text}`;
     } catch (error) {
-      view.fail({ text: error.message, way_out: "Select the command and copy it by the keyboard." });
+      view.fail({ text: error.message, way_out: "Select the command and copy it with the keyboard." });
     }
   };
   const findings = makeFindings({ copied, again: (check) => view.attempt("check", { check }) });
   const controls = makeControls(view, findings);
-  const head = makeHead(), ways = makeWays(), tree = makeTree(view);
-  view.body.append(...head.parts, controls.row, controls.box, controls.said, ways.part, findings.part, tree.part);
+  const head = makeHead(), paths = makePaths(), tree = makeTree(view);
+  view.body.append(...head.parts, controls.row, controls.box, controls.status, paths.part, findings.part, tree.part);
   const all = (state) => {
     head.draw(state.result);
     if (state.result) {
       findings.show(state.result, controls.again);
-      ways.draw(state.result.ways);
+      paths.draw(state.result.ways);
     }
-    tree.draw(state.picture);
+    tree.draw(state.topology);
     controls.draw(state);
   };
-  head.tell(view.state.machines);
+  head.showMachines(view.state.machines);
   all(view.state);
   if (view.state.failed) view.fail(view.state.failed);
   view.on("state", all);
   view.on("progress", ({ at }) => controls.progress(at));
-  view.on("picture", ({ picture }) => tree.draw(picture));
+  view.on("topology", ({ topology }) => tree.draw(topology));
 }
 
 export default panel({ name: "doctor", draw: drawDoctor });

@@ -1,4 +1,4 @@
-"""DoctorPanel: the doctor at work in a notebook, its findings, and the commands that mend them."""
+"""DoctorPanel: findings of the doctor in a notebook, and the commands that fix them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ import threading
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...doctor.api import files_of, goal_of, size_of
+from ...doctor.api import parse_export_size, parse_goal, snapshot_paths
 from ...doctor.goals import Goal
 from ...doctor.machine import SIZE
 from ..base import scheduler
 from ..base.background import Aside
 from ..base.panel import explain, handler
 from ..figure.figure import BokehPanel
-from .diagnosis_task import Judged, Order, judge, machines
-from .serialize import HERE, described, machine_told, one_of_a_side
+from .diagnosis_task import Request, Result, open_machines, run
+from .serialize import (
+    THIS_MACHINE,
+    require_different_sides,
+    serialize_diagnosis,
+    serialize_machine,
+)
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -26,16 +31,23 @@ if TYPE_CHECKING:
 __all__ = ["DoctorPanel"]
 
 AUTO = "auto"
-_CARD_S = 0.5  # that a cell waits, so that a saved notebook has the card: snapshots take less
+_CARD_S = 0.5  # a cell waits so long for the card of a saved notebook; snapshots take less
 
 
 class DoctorPanel(BokehPanel):
-    """Judges this machine, or snapshots: `DoctorPanel(["host.snap", "dpu.snap"])`.
+    """Panel that judges this machine, or snapshots: `DoctorPanel(["host.snap", "dpu.snap"])`.
 
-    It begins at once and beside the notebook: cells and other panels go on. `goal` is a Goal or its
-    name (`arm-dma`, `rdma`, `gpunetio`, `laptop`); without one the doctor chooses by what it sees.
-    `size`: GPU memory to be lent at once, in bytes or as "4G". ValueError, OSError: there is no
-    such goal, a file is no snapshot, or two are of the same side.
+    It starts at once, in the background: cells and other panels stay responsive.
+
+    Args:
+        snapshots: Files that `dgkit doctor --record` wrote; None judges this machine.
+        goal: Goal or its name (`arm-dma`, `rdma`, `gpunetio`, `laptop`); None chooses one by the
+            machine's devices.
+        size: GPU memory to be exported at once, in bytes or as "4G".
+
+    Raises:
+        ValueError: If there is no such goal, a file is not a snapshot, or two are of the same side.
+        OSError: If a file cannot be read.
     """
 
     name = "doctor"
@@ -48,80 +60,85 @@ class DoctorPanel(BokehPanel):
         goal: Goal | str | None = None,
         size: int | str = SIZE,
     ) -> None:
-        self._judged: Judged | None = None
+        self._result: Result | None = None
         self._pair: tuple[str, str] | None = None
         self._error: Exception | None = None
         self._lock = threading.Lock()
-        self._now: Order | None = None  # what runs
-        self._next: Order | None = None  # what was asked for meanwhile: the last of it
+        self._current: Request | None = None
+        self._next: Request | None = None  # the last that was requested during the current run
         self._progress = (0, 0)
         self._task: scheduler.Task | None = None
         self._idle = threading.Event()
-        self._over = False
-        self._paths = files_of(snapshots)
-        known = [machine_told(each) for each in machines(self._paths)] if self._paths else [HERE]
-        self._machines = one_of_a_side(known)
-        self._goal, self._size = goal_of(goal), size_of(size)
+        self._closed = False
+        self._paths = snapshot_paths(snapshots)
+        machines = open_machines(self._paths) if self._paths else []
+        self._machines = [serialize_machine(machine) for machine in machines] or [THIS_MACHINE]
+        require_different_sides(self._machines)
+        self._goal, self._size = parse_goal(goal), parse_export_size(size)
         super().__init__()
-        self._ask(Order(self._goal, size=self._size))
-
-    # For Python
+        self._request(Request(self._goal, size=self._size))
 
     @property
     def diagnosis(self) -> Diagnosis | None:
-        """What was found last; None before the first run has ended."""
-        return None if self._judged is None else self._judged.diagnosis
+        """Result of the last run; None before the first has ended."""
+        return None if self._result is None else self._result.diagnosis
 
     @property
     def running(self) -> bool:
-        """Whether checks are under way."""
+        """Whether checks are running."""
         return not self._idle.is_set()
 
     def wait(self, timeout: float | None = None) -> Diagnosis:
-        """Until no check runs; what was found. TimeoutError: one does. Raises what went wrong."""
+        """Wait until no check runs and return the result, or raise what the run raised.
+
+        Args:
+            timeout: Time limit in seconds; None for no limit.
+
+        Raises:
+            TimeoutError: If checks are still running.
+            ValueError: If the panel was closed before the first run ended.
+        """
         if not self._idle.wait(timeout):
-            raise TimeoutError(f"the doctor is not done within {timeout} s")
+            raise TimeoutError(f"the doctor did not finish within {timeout} s")
         if self._error is not None:
             raise self._error
-        if self._judged is None:
-            raise ValueError("the panel was closed before the doctor was done")
-        return self._judged.diagnosis
-
-    # What a view asks for
+        if self._result is None:
+            raise ValueError("the panel was closed before the doctor finished")
+        return self._result.diagnosis
 
     @handler
     def check(self, check: str = "") -> None:
-        """Reads the machine anew: all checks, or one by its name. One run at a time."""
-        self._ask(Order(self._goal, str(check), self._size))
+        """Read the machine again and run all checks, or one by its name. One run at a time."""
+        self._request(Request(self._goal, str(check), self._size))
 
     @handler
     def aim(self, goal: str) -> None:
-        """Judges for another goal; `auto`: for what the machine looks like."""
-        self._goal = goal_of(goal)
-        self._ask(Order(self._goal, size=self._size))
+        """Judge for another goal; `auto` chooses one by the machine's devices."""
+        self._goal = parse_goal(goal)
+        self._request(Request(self._goal, size=self._size))
 
     @handler
     def pair(self, gpu: str, nic: str) -> None:
-        """Which two devices the drawing is about, by their PCI addresses."""
-        if self._judged is None or self._judged.picture is None:
-            raise ValueError("there is no drawing yet: wait until the doctor is done")
-        self._judged.picture.told((gpu, nic))  # ValueError: there are no such two
+        """Select the two devices whose path is drawn, by their PCI addresses."""
+        if self._result is None or self._result.topology is None:
+            raise ValueError("there is no drawing yet: wait until the doctor has finished")
+        self._result.topology.path((gpu, nic))  # raises ValueError if there is no such pair
         self._pair = (gpu, nic)
-        self.tell("picture", picture=self._picture())
+        self.tell("topology", topology=self._topology())
 
     def document(self, dark: bool) -> Document:  # noqa: ARG002 (its colours suit both)
-        """The drawing of the PCIe tree."""
+        """Return the drawing of the PCIe tree."""
         from bokeh.document import Document
 
-        from .topology_drawing import drawn
+        from .topology_drawing import draw
 
         made = Document()
-        if self._judged is not None and self._judged.picture is not None:
-            made.add_root(drawn(self._judged.picture, self._pair))
+        if self._result is not None and self._result.topology is not None:
+            made.add_root(draw(self._result.topology, self._pair))
         return made
 
     def state(self) -> dict[str, Any]:
-        """All that a view draws; the findings are bounded (see told)."""
+        """Return all that a view shows; the size is bounded (see serialize.py)."""
         return {
             **super().state(),
             "goals": [AUTO, *map(str, Goal)],
@@ -130,101 +147,97 @@ class DoctorPanel(BokehPanel):
         }  # fmt: skip
 
     def _state(self) -> dict[str, Any]:
-        judged, now = self._judged, self._now
+        result, current, progress = self._result, self._current, list(self._progress)
         return {
             "goal": AUTO if self._goal is None else str(self._goal),
-            "run": None if now is None else {"check": now.check, "at": list(self._progress)},
-            "result": None if judged is None else described(judged.diagnosis),
-            "picture": self._picture(),
+            "run": None if current is None else {"check": current.check, "at": progress},
+            "result": None if result is None else serialize_diagnosis(result.diagnosis),
+            "topology": self._topology(),
             "failed": None if self._error is None else explain(self._error),
         }
 
-    def _picture(self) -> dict[str, Any] | None:
-        if self._judged is None or self._judged.picture is None:
+    def _topology(self) -> dict[str, Any] | None:
+        if self._result is None or self._result.topology is None:
             return None
-        return self._judged.picture.told(self._pair)
+        return self._result.topology.as_dict(self._pair)
 
-    # The run
-
-    def _ask(self, order: Order) -> None:
-        """Begins now, or when what runs has ended."""
+    def _request(self, request: Request) -> None:
+        """Start a run now, or when the current one has ended."""
         with self._lock:
-            if self._over:
+            if self._closed:
                 return
-            if self._now is not None:
-                if not order.check or self._next is None or self._next.check:
-                    self._next = order  # one check is a part of all that wait already
+            if self._current is not None:
+                if not request.check or self._next is None or self._next.check:
+                    self._next = request  # unless all checks are requested: they include this one
                 return
-            self._begin(order)
-        self._tell()
+            self._start(request)
+        self._send_state()
 
-    def _begin(self, order: Order) -> None:
+    def _start(self, request: Request) -> None:
         self._idle.clear()
-        self._now, self._progress, self._error = order, (0, 0), None
-        self._task = scheduler.start(self._steps(order), self.fail, self._ended)
+        self._current, self._progress, self._error = request, (0, 0), None
+        self._task = scheduler.start(self._steps(request), self.fail, self._ended)
 
-    def _steps(self, order: Order) -> Generator[Any, None, None]:
-        """On the frame thread: looks after the doctor, which has a thread of its own."""
-        seen = [(0, 0)]
+    def _steps(self, request: Request) -> Generator[Any, None, None]:
+        """Follow a run from the frame thread; the run has a background thread."""
+        latest = [(0, 0)]
 
-        def progress(done: int, of: int) -> None:
-            seen[0] = (done, of)
+        def progress(done: int, total: int) -> None:
+            latest[0] = (done, total)
 
-        paths, before = self._paths, self._judged
-        waiting = Aside(lambda: judge(paths, order, before, progress)).wait()
+        paths, before = self._paths, self._result
+        waiting = Aside(lambda: run(paths, request, before, progress)).wait()
         try:
             while True:
                 next(waiting)
-                if seen[0] != self._progress:
-                    self._progress = seen[0]
+                if latest[0] != self._progress:
+                    self._progress = latest[0]
                     self.tell("progress", at=list(self._progress))
                 yield
         except StopIteration as end:
             self._take(end.value)
-        except Exception as error:  # whatever it is: it is shown, and wait() raises it
+        except Exception as error:  # shown in the panel, and raised by wait()
             self._error = error
             self.fail(error)
 
-    def _take(self, judged: Judged) -> None:
-        self._judged = judged
-        if judged.picture is None or not judged.picture.has(self._pair):
-            self._pair = None if judged.picture is None else judged.picture.nearest
+    def _take(self, result: Result) -> None:
+        self._result, topology = result, result.topology
+        if topology is None or not topology.has(self._pair):
+            self._pair = None if topology is None else topology.nearest
 
     def _ended(self) -> None:
-        """The run is over, however: what was asked for meanwhile begins."""
+        """Start the next requested run, however this one ended."""
         with self._lock:
-            self._now, order, self._next = None, self._next, None
-            if order is not None and not self._over:
-                self._begin(order)
-        self._tell()
+            self._current, request, self._next = None, self._next, None
+            if request is not None and not self._closed:
+                self._start(request)
+        self._send_state()
         with self._lock:
-            if self._now is None:
+            if self._current is None:
                 self._idle.set()
 
-    def _tell(self) -> None:
+    def _send_state(self) -> None:
         self.tell("state", **self._state())
 
     def close(self) -> None:
-        """Ends the views. Checks that run end by themselves, and are not heard."""
+        """Close the views. Running checks end on their own; their result is discarded."""
         if "_lock" not in vars(self):
-            return  # its arguments were refused: there is nothing to end
+            return  # __init__ raised
         with self._lock:
-            self._over = True
+            self._closed = True
         if self._task is not None:
             self._task.cancel()
         self._idle.set()
         super().close()
 
-    # Without a kernel
-
     def static_html(self) -> str:
-        """The doctor's own card, as far as there was one when the cell ran."""
+        """Return the doctor's card, if the run ended soon after the cell."""
         self._idle.wait(_CARD_S)
         found = self.diagnosis
         card = getattr(found, "_repr_html_", None)
         if card is not None:
             return str(card())
-        words = "run the cell for the doctor's findings."
+        text = "run the cell for the doctor's findings."
         if found is not None:
-            words = f"{found.verdict} for {found.goal}; run the cell for the findings."
-        return f"<p><em>{html.escape(self.title)}:</em> {html.escape(words)}</p>"
+            text = f"{found.verdict} for {found.goal}; run the cell for the findings."
+        return f"<p><em>{html.escape(self.title)}:</em> {html.escape(text)}</p>"

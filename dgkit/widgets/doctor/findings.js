@@ -1,35 +1,35 @@
-// One finding, the lists of them, and the ways: what was found, what it blocks, what to type.
+// Findings and data paths: what was found, what it blocks, and the commands that fix it.
 
 const verdictClass = { "fail": "dg-fail", "warn": "dg-warn", "cannot tell": "dg-unknown", "ok": "dg-ok", "n.a.": "dg-na" };
 const WRONG = ["fail", "warn", "cannot tell"];
 
 const verdictOf = (word) => h("span", { class: `dg-verdict ${verdictClass[word] ?? "dg-na"}` }, word);
 
-const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en-US")} ${count === 1 ? one : many}`;
+const plural = (count, singular, many = `${singular}s`) => `${count.toLocaleString("en-US")} ${count === 1 ? singular : many}`;
 
-// A button that keeps the focus while it can do nothing.
-function steady(text, onclick, attributes = {}) {
+// A button that keeps the focus while it is disabled.
+function focusable(text, onclick, attributes = {}) {
   const made = button(text, (event) => made.getAttribute("aria-disabled") || onclick(event), attributes);
   return made;
 }
 
-function able(control, can) {
-  if (can) control.removeAttribute("aria-disabled");
+function setEnabled(control, enabled) {
+  if (enabled) control.removeAttribute("aria-disabled");
   else control.setAttribute("aria-disabled", "true");
 }
 
-const isWords = (line) => line.trimStart().startsWith("#");
+const isComment = (line) => line.trimStart().startsWith("#");
 
-// How many commands in a row end at a line. Words between commands are a step, or another way out.
+// The number of consecutive commands that end at a line; a comment between commands separates them.
 function rowOf(lines, at) {
-  if (isWords(lines[at]) || (lines[at + 1] && !isWords(lines[at + 1]))) return 0;
-  return at - lines.slice(0, at).findLastIndex(isWords);
+  if (isComment(lines[at]) || (lines[at + 1] && !isComment(lines[at + 1]))) return 0;
+  return at - lines.slice(0, at).findLastIndex(isComment);
 }
 
-// One that fails ends the row, and none is read as the answer to a question of the one before.
+// `&&`: the first failure stops the row, and no command is read as input of the one before.
 const inARow = (lines) => lines.join(lines.some((line) => line.includes(" #")) ? "\n" : " && ");
 
-// Commands in order, each with a button, and one for a row; `copied(text)` puts it on the clipboard.
+// Commands in order, each with a button, and one for a row; `copied(text)` copies to the clipboard.
 function remedyOf(finding, copied) {
   const about = finding.subject ? `${finding.title}, ${finding.subject}` : finding.title;
   const lines = finding.remedy;
@@ -38,7 +38,7 @@ function remedyOf(finding, copied) {
     return count < 2 ? null : button(`Copy these ${count}`, () => copied(text),
       { "aria-label": `Copy these ${count} of: ${about}`, "data-key": `row:${finding.key}:${at}` });
   };
-  const items = lines.map((line, at) => isWords(line)
+  const items = lines.map((line, at) => isComment(line)
     ? h("li", { class: "dg-said" }, line.replace(/^[\s#]+/, ""))
     : h("li", {}, h("code", { class: "dg-mono" }, line),
       button("Copy", () => copied(line), { "aria-label": `Copy: ${line}`, "data-key": `copy:${finding.key}:${at}` }), row(at)));
@@ -46,20 +46,20 @@ function remedyOf(finding, copied) {
 }
 
 function sourcesOf({ sources }) {
-  const one = ({ text, url }) => (/^https?:/.test(url)
+  const link = ({ text, url }) => (/^https?:/.test(url)
     ? h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, text) : text);
-  const items = sources.map((source) => h("li", {}, one(source)));
+  const items = sources.map((source) => h("li", {}, link(source)));
   return h("div", { class: "dg-help" }, items.length === 1 ? "Source:" : "Sources:", h("ul", {}, ...items));
 }
 
 function detailsOf(finding, opened, acts) {
   const { remedy, sources, disagree } = finding;
-  const counted = remedy.filter((line) => !isWords(line)).length;
+  const counted = remedy.filter((line) => !isComment(line)).length;
   const what = [
     remedy.length && (counted ? `What to do (${plural(counted, "command")})` : "What to do"),
     disagree && "where documents disagree", sources.length && plural(sources.length, "source"),
   ].filter(Boolean).join(", ");
-  const again = steady("Check this again", () => acts.again(finding.check),
+  const again = focusable("Check this again", () => acts.again(finding.check),
     { "aria-label": `Check this again: ${finding.check}`, class: "dg-button dg-quiet", "data-again": "", "data-key": `again:${finding.key}` });
   const open = opened.get(finding.key) ?? (finding.verdict === "fail" && remedy.length > 0);
   const made = h("details", { open, ontoggle: () => opened.set(finding.key, made.open) },
@@ -82,47 +82,47 @@ function findingOf(finding, opened, acts, sides) {
     detailsOf(finding, opened, acts));
 }
 
-// The ways of moving bytes; what one is, stands below its name.
-function makeWays() {
-  const { body, box: part } = tableOf("Ways of moving bytes, the better ones first", ["Way", "Verdict", "Why"]);
-  const verdict = (way) => h("span", { class: `dg-verdict ${verdictClass[way.verdict] ?? "dg-na"}` }, way.word);
-  const row = (way) => h("tr", {},
-    h("th", { scope: "row", class: "dg-wrap" }, way.title, h("div", { class: "dg-help" }, way.what)),
-    h("td", {}, verdict(way)), h("td", { class: "dg-wrap" }, way.why, way.checks ? h("div", { class: "dg-help dg-mono" }, way.checks) : null));
-  const draw = (ways) => {
-    part.hidden = !ways.length;
-    body.replaceChildren(...ways.map(row));
+// The data paths, each with its description below its name.
+function makePaths() {
+  const { body, box: part } = tableOf("Data paths, best first", ["Data path", "Verdict", "Why"]);
+  const verdict = (path) => h("span", { class: `dg-verdict ${verdictClass[path.verdict] ?? "dg-na"}` }, path.word);
+  const row = (path) => h("tr", {},
+    h("th", { scope: "row", class: "dg-wrap" }, path.title, h("div", { class: "dg-help" }, path.what)),
+    h("td", {}, verdict(path)), h("td", { class: "dg-wrap" }, path.why, path.checks ? h("div", { class: "dg-help dg-mono" }, path.checks) : null));
+  const draw = (paths) => {
+    part.hidden = !paths.length;
+    body.replaceChildren(...paths.map(row));
   };
   return { part, draw };
 }
 
-// What is wrong as a list, and what is right or does not matter folded below it.
+// The problems as a list; below it, collapsed, what is ok or not applicable.
 function makeFindings(acts) {
   const opened = new Map();
-  const wrong = h("ul", { class: "dg-findings", "aria-label": "What is wrong, the worst first" });
+  const wrong = h("ul", { class: "dg-findings", "aria-label": "Problems, the worst first" });
   const none = h("p", { class: "dg-help" });
   const folds = ["ok", "n.a."].map((verdict) => {
-    const list = h("ul", { class: "dg-findings", "aria-label": verdict === "ok" ? "What is right" : "What does not apply" });
+    const list = h("ul", { class: "dg-findings", "aria-label": verdict === "ok" ? "Checks that are ok" : "Checks that do not apply" });
     const text = h("summary", { "data-key": `fold:${verdict}` });
     return { verdict, list, text, box: h("details", {}, text, list) };
   });
   const part = h("div", {}, wrong, none, ...folds.map(({ box }) => box));
   let result = null, onlyWrong = false;
   const fold = ({ verdict, list, text, box }, items) => {
-    const its = result.findings.filter((one) => one.verdict === verdict);
-    box.hidden = onlyWrong || !its.length;
+    const matching = result.findings.filter((finding) => finding.verdict === verdict);
+    box.hidden = onlyWrong || !matching.length;
     text.textContent = `${result.numbers[verdict] ?? 0} ${verdict === "ok" ? "ok" : "not applicable"}`;
-    list.replaceChildren(...its.map(items));
+    list.replaceChildren(...matching.map(items));
   };
   const fill = () => {
     const sides = ["host", "dpu"].every((name) => result.findings.some(({ side }) => side === name));
-    const items = (one) => findingOf(one, opened, acts, sides);
-    const bad = result.findings.filter((one) => WRONG.includes(one.verdict));
+    const items = (finding) => findingOf(finding, opened, acts, sides);
+    const bad = result.findings.filter((finding) => WRONG.includes(finding.verdict));
     wrong.hidden = !bad.length;
     wrong.replaceChildren(...bad.map(items));
-    const left = result.left_out ? `${plural(result.left_out, "more finding")}: dgkit doctor --json has all.` : "";
-    none.textContent = [bad.length ? "" : "Nothing is wrong.", left].filter(Boolean).join(" ");
-    folds.forEach((one) => fold(one, items));
+    const left = result.left_out ? `${plural(result.left_out, "more finding")}: dgkit doctor --json lists all.` : "";
+    none.textContent = [bad.length ? "" : "No problems found.", left].filter(Boolean).join(" ");
+    folds.forEach((group) => fold(group, items));
   };
   const draw = (rest) => {
     if (!result) return;
@@ -134,7 +134,7 @@ function makeFindings(acts) {
   };
   return {
     part,
-    show: (now, rest) => { result = now; draw(rest); },
+    show: (latest, rest) => { result = latest; draw(rest); },
     only: (on) => { onlyWrong = on; draw(null); },
   };
 }

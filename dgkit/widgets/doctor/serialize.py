@@ -1,4 +1,4 @@
-"""What a view is told of a diagnosis: plain values, bounded whatever the machine is like."""
+"""Serialization of a Diagnosis for views: plain values, bounded for any machine."""
 
 from __future__ import annotations
 
@@ -6,91 +6,104 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...doctor.collect.snapshot import Recorded
-from ...doctor.data_paths import Way
+from ...doctor.collect.snapshot import RecordedReader
+from ...doctor.data_paths import DataPath
 from ...doctor.diagnosis import Diagnosis
 from ...doctor.facts.side import side
-from ...doctor.format.summary import Entry, clean, entries, headline, proviso
+from ...doctor.format.summary import FindingGroup, group_findings, headline, printable, proviso
 from ...doctor.machine import Machine
 from ...doctor.references import Source
 
-__all__ = ["ENTRIES", "HERE", "cut", "described", "machine_told", "one_of_a_side"]
+__all__ = [
+    "MAX_FINDINGS",
+    "THIS_MACHINE",
+    "require_different_sides",
+    "serialize_diagnosis",
+    "serialize_machine",
+    "truncate",
+]
 
-ENTRIES = 300  # the worst of them
-HERE = {"name": "this machine", "kind": "", "source": "", "side": ""}
-_TEXT, _LINES = 2000, 40  # characters of a text; commands, sources and subjects of a finding
+MAX_FINDINGS = 300  # the worst
+THIS_MACHINE = {"name": "this machine", "kind": "", "source": "", "side": ""}
+_MAX_TEXT = 2000  # characters
+_MAX_LINES = 40  # commands, sources and subjects of a finding
 
 
-def described(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Findings that differ in their subject alone are one; a `key` is the same in the next run."""
-    found = entries(diagnosis.findings)
+def serialize_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return a diagnosis as plain values.
+
+    Findings that differ only in their subject are grouped; a group's `key` is the same in the next
+    run.
+    """
+    groups = group_findings(diagnosis.findings)
+    numbers = Counter(finding.verdict for finding in diagnosis.findings)
     return {
         "goal": str(diagnosis.goal),
         "goal_text": diagnosis.goal.text,
         "chosen": diagnosis.chosen,
         "verdict": str(diagnosis.verdict),
-        "summary": cut(headline(diagnosis)),
-        "ways": [_way(one, proviso(diagnosis, one)) for one in diagnosis.ways],
-        "findings": list(_findings(found[:ENTRIES])),
-        "left_out": max(0, len(found) - ENTRIES),
+        "summary": truncate(headline(diagnosis)),
+        "ways": [_data_path(path, proviso(diagnosis, path)) for path in diagnosis.ways],
+        "findings": list(_findings(groups[:MAX_FINDINGS])),
+        "left_out": max(0, len(groups) - MAX_FINDINGS),
         "counts": diagnosis.counts,
-        "numbers": {
-            str(one): n for one, n in Counter(f.verdict for f in diagnosis.findings).items()
-        },
+        "numbers": {str(verdict): number for verdict, number in numbers.items()},
         "took_s": round(diagnosis.took_s, 1),
     }
 
 
-def machine_told(machine: Machine) -> dict[str, str]:
-    """A snapshot's file and side, and how it came to be: `kind` is recorded or synthetic."""
-    if not isinstance(machine.read, Recorded):
-        return HERE
-    known = machine.read.snapshot
-    made, _, after = known.source.partition(":")
-    synthetic = made == "synthetic"
-    by = f"by dgkit {known.dgkit}" if known.dgkit else ""
-    source = after.strip() if synthetic else " ".join(word for word in (known.taken, by) if word)
+def serialize_machine(machine: Machine) -> dict[str, str]:
+    """Return a snapshot's file, side, source and kind: `recorded` or `synthetic`."""
+    if not isinstance(machine.read, RecordedReader):
+        return THIS_MACHINE
+    snapshot = machine.read.snapshot
+    kind, _, model = snapshot.source.partition(":")
+    synthetic = kind == "synthetic"
+    by = f"by dgkit {snapshot.dgkit}" if snapshot.dgkit else ""
+    recorded = " ".join(word for word in (snapshot.taken, by) if word)
     return {
-        "name": cut(machine.name), "kind": "synthetic" if synthetic else "recorded",
-        "source": cut(source), "side": machine.know(side),
-    }  # fmt: skip
+        "name": truncate(machine.name),
+        "kind": "synthetic" if synthetic else "recorded",
+        "source": truncate(model.strip() if synthetic else recorded),
+        "side": machine.know(side),
+    }
 
 
-def one_of_a_side(machines: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The same. ValueError: two of them are hosts, or DPUs."""
-    for which, what in (("host", "hosts"), ("dpu", "the Arm cores of a DPU")):
-        names = [one["name"] for one in machines if one["side"] == which]
+def require_different_sides(machines: list[dict[str, str]]) -> None:
+    """Raise ValueError if two serialized machines are hosts, or two are DPUs."""
+    for side_name, kind in (("host", "hosts"), ("dpu", "the Arm cores of a DPU")):
+        names = [machine["name"] for machine in machines if machine["side"] == side_name]
         if len(names) > 1:
-            said = f"{' and '.join(names)} are both {what}"
-            raise ValueError(f"{said}: judge a host and a DPU together")
-    return machines
+            both = f"{' and '.join(names)} are both {kind}"
+            raise ValueError(f"{both}: judge a host and a DPU together")
 
 
-def _way(way: Way, proviso: str) -> dict[str, str]:
-    why = way.why if way.why != way.proviso else ""
+def _data_path(path: DataPath, proviso: str) -> dict[str, str]:
+    why = path.why if path.why != path.proviso else ""
     return {
-        "title": cut(way.title), "what": cut(way.what), "verdict": str(way.verdict),
-        "word": way.word, "why": cut(f"{why} {proviso}".strip()),
-        "checks": ", ".join(way.blocked_by or way.warned_by),
+        "title": truncate(path.title), "what": truncate(path.what), "verdict": str(path.verdict),
+        "word": path.word, "why": truncate(f"{why} {proviso}".strip()),
+        "checks": ", ".join(path.blocked_by or path.warned_by),
     }  # fmt: skip
 
 
-def _findings(found: Sequence[Entry]) -> Iterator[dict[str, Any]]:
-    known: Counter[str] = Counter()
-    for entry in found:
-        one = entry.finding
-        name = f"{one.check}/{one.side}/{' '.join(entry.subjects)[:_TEXT]}"
-        known[name] += 1
+def _findings(groups: Sequence[FindingGroup]) -> Iterator[dict[str, Any]]:
+    repeated: Counter[str] = Counter()
+    for group in groups:
+        finding = group.finding
+        name = f"{finding.check}/{finding.side}/{' '.join(group.subjects)[:_MAX_TEXT]}"
+        repeated[name] += 1
+        texts = ("found", "needed", "why", "disagree")
         yield {
-            "key": f"{name}/{known[name]}",
-            "verdict": str(one.verdict),
-            "check": one.check,
-            "side": one.side,
-            "title": cut(one.title),
-            "subject": cut(entry.about),
-            **{each: cut(getattr(one, each)) for each in ("found", "needed", "why", "disagree")},
-            "remedy": [cut(line) for line in one.remedy[:_LINES]],
-            "sources": [_source(source) for source in one.sources[:_LINES]],
+            "key": f"{name}/{repeated[name]}",
+            "verdict": str(finding.verdict),
+            "check": finding.check,
+            "side": finding.side,
+            "title": truncate(finding.title),
+            "subject": truncate(group.about),
+            **{text: truncate(getattr(finding, text)) for text in texts},
+            "remedy": [truncate(line) for line in finding.remedy[:_MAX_LINES]],
+            "sources": [_source(source) for source in finding.sources[:_MAX_LINES]],
         }
 
 
@@ -98,6 +111,6 @@ def _source(source: Source) -> dict[str, str]:
     return {"text": str(source), "url": source.url}
 
 
-def cut(text: str, most: int = _TEXT) -> str:
-    """On one line: what is copied to a terminal must not hold another command."""
-    return clean(text if len(text) <= most else f"{text[:most]}…")
+def truncate(text: str, max_length: int = _MAX_TEXT) -> str:
+    """Return a text truncated and on one line: a line copied to a terminal is one command."""
+    return printable(text if len(text) <= max_length else f"{text[:max_length]}…")

@@ -1,7 +1,7 @@
-"""The drawing of a PCIe tree: sockets on top, devices below, one pair's way in colour.
+"""Drawing of a PCIe tree: sockets at the top, devices below, one pair's path in colour.
 
-The colours are Okabe and Ito's, in shades that a white page and a dark one both bear; the class of
-a way is written, too.
+The colours are Okabe and Ito's, in shades that suit a light and a dark page; the class of the path
+is also written out.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from bokeh.plotting import figure
 from ...doctor.diagnosis import Diagnosis
 from ...doctor.facts.topology import Near, Node
 from ...doctor.machine import Machine
-from .topology_model import Pair, Picture, picture
+from .topology_model import Pair, TopologyModel, topology_model
 
-__all__ = ["COLOURS", "drawn", "show_topology", "topology_figure"]
+__all__ = ["COLOURS", "draw", "show_topology", "topology_figure"]
 
 COLOURS = {
     Near.PIX: "#009e73",
@@ -30,107 +30,110 @@ COLOURS = {
     Near.SYS: "#c0609a",
 }
 _GREY, _BOX, _TEXT = "#8a8a8a", "#eceff1", "#202124"
-_ACROSS, _DOWN, _LEGEND = 104, 74, 110  # px: a device's column, a row, the legend below
-_WIDE, _HIGH = 0.92, 0.66  # of a column and of a row
-_PAGE = 6  # columns that a notebook shows without a bar to scroll by
-_ARCH = -0.48  # rows: between the top of a socket's box and the title
+_COLUMN, _ROW, _LEGEND = 104, 74, 110  # px: width of a column, height of a row and of the legend
+_WIDTH, _HEIGHT = 0.92, 0.66  # of a box, as a fraction of a column and of a row
+_PAGE = 6  # columns that fit into a notebook without scrolling
+_ARCH = -0.48  # row of the line between two sockets, above their boxes
 _TIPS = [
     *(("", "@name"), ("address", "@address"), ("driver", "@driver")),
     *(("link", "@link"), ("NUMA node", "@numa")),
 ]
 
-
-_Line = tuple[list[float], list[float]]  # its xs and ys
+_Line = tuple[list[float], list[float]]  # x and y coordinates
 
 
 @dataclass(slots=True)
 class _Box:
-    """Where a node stands, in columns and rows; `wide` in columns."""
+    """Position of a node, in columns and rows, and its width in columns."""
 
     node: Node
     x: float
     y: float
-    wide: float = _WIDE
+    width: float = _WIDTH
 
 
 def topology_figure(of: Diagnosis | Machine, pair: Pair | None = None) -> figure:
-    """A figure of a machine's GPUs, NICs and DPUs, and what they hang on.
+    """Return a figure of a machine's GPUs, NICs and DPUs and the bridges above them.
 
-    `pair`: the PCI addresses of a GPU and of a NIC or DPU; without it the nearest two (for
-    the goal arm-dma the nearest with a DPU).
-    ValueError: there are no such two, or sysfs shows neither GPU nor NIC.
+    Args:
+        of: The machine, or a Diagnosis of it.
+        pair: PCI addresses of a GPU and of a NIC or DPU; None for the closest two (for the goal
+            arm-dma, the closest with a DPU).
+
+    Raises:
+        ValueError: If there is no such pair, or sysfs has neither GPU nor NIC.
     """
-    return drawn(*_wanted(of, pair))
+    return draw(*_select(of, pair))
 
 
 def show_topology(of: Diagnosis | Machine, pair: Pair | None = None) -> None:
-    """Shows `topology_figure` under the cell, offline, and says in words what it shows."""
+    """Show `topology_figure` below the cell, offline, with an alternative text."""
     from ..figure import show
 
-    shown, two = _wanted(of, pair)
-    told = shown.told(two)
-    show(drawn(shown, two), alt=f"{told['alt']} {told['answer']}")
+    model, chosen = _select(of, pair)
+    texts = model.as_dict(chosen)
+    show(draw(model, chosen), alt=f"{texts['alt']} {texts['answer']}")
 
 
-def _wanted(of: Diagnosis | Machine, pair: Pair | None) -> tuple[Picture, Pair | None]:
-    found = picture(of)
-    if found is None:
-        raise ValueError("sysfs shows neither a GPU nor a NIC: there is nothing to draw")
+def _select(of: Diagnosis | Machine, pair: Pair | None) -> tuple[TopologyModel, Pair | None]:
+    model = topology_model(of)
+    if model is None:
+        raise ValueError("there is nothing to draw: sysfs has neither a GPU nor a NIC")
     if pair is not None:
-        found.way(pair)
-    return found, pair or found.nearest
+        model.path(pair)  # raises ValueError if there is no such pair
+    return model, pair or model.nearest
 
 
-def drawn(shown: Picture, pair: Pair | None) -> figure:
-    """The figure of what was read already."""
-    steps = shown.route(pair) if pair is not None else ()
-    boxes = _laid_out(shown.nodes, steps)
-    columns = sum(1 for box in boxes.values() if box.wide == _WIDE)
+def draw(model: TopologyModel, pair: Pair | None) -> figure:
+    """Return the figure of a model, with the path of the pair in colour."""
+    steps = model.route(pair) if pair is not None else ()
+    boxes = _layout(model.nodes, steps)
+    columns = sum(1 for box in boxes.values() if box.width == _WIDTH)
     rows = 1 + max(box.y for box in boxes.values())
     made = figure(
-        title=shown.title(pair), toolbar_location=None, tools="",
-        width=max(560, int(columns * _ACROSS) + 20),
-        height=int(rows * _DOWN) + 40 + (_LEGEND if pair is not None else 0),
+        title=model.title(pair), toolbar_location=None, tools="",
+        width=max(560, int(columns * _COLUMN) + 20),
+        height=int(rows * _ROW) + 40 + (_LEGEND if pair is not None else 0),
         x_range=Range1d(start=-0.6, end=max(columns, 5) - 0.4),
         y_range=Range1d(start=rows - 0.4, end=-0.6),
     )  # fmt: skip
     for part in (made.xaxis, made.yaxis, made.xgrid, made.ygrid):
         part.visible = False
     made.outline_line_color = None
-    made.background_fill_alpha = made.border_fill_alpha = 0  # the page's own
-    colour = COLOURS[shown.way(pair).near] if pair is not None else _GREY
+    made.background_fill_alpha = made.border_fill_alpha = 0  # transparent
+    colour = COLOURS[model.path(pair).near] if pair is not None else _GREY
     _lines(made, boxes, steps, colour)
-    _boxes(made, shown, boxes, steps, colour)
+    _boxes(made, model, boxes, steps, colour)
     if pair is not None:
-        _legend(made, shown.way(pair).near)
+        _legend(made, model.path(pair).near)
     return made
 
 
-def _below(nodes: Sequence[Node], steps: Sequence[str]) -> dict[str, list[Node]]:
-    """By a node's id what hangs on it, from left to right: sockets by their numbers.
+def _children(nodes: Sequence[Node], steps: Sequence[str]) -> dict[str, list[Node]]:
+    """Return the children of each node by its id, from left to right; sockets by number.
 
-    Where there are more columns than a page is wide, the two ends of the way stand side by side, on
-    the left: what leads to them comes first, then the first's branch with it at its end, then the
-    second's with it at the beginning.
+    If the tree is wider than a page, the two ends of the path are put side by side at the left:
+    the branch of the first with its end at the right, then that of the second with its end at the
+    left.
     """
     parents = {node.id: node.parent for node in nodes}
-    below: dict[str, list[Node]] = {}
+    children: dict[str, list[Node]] = {}
     for node in sorted(nodes, key=lambda node: node.numa if node.kind == "socket" else 0):
-        below.setdefault(node.parent, []).append(node)
-    if not steps or sum(node.id not in below for node in nodes) <= _PAGE:
-        return below
-    first = _with_above(steps[0], parents)
-    last = _with_above(steps[-1], parents)
+        children.setdefault(node.parent, []).append(node)
+    if not steps or sum(node.id not in children for node in nodes) <= _PAGE:
+        return children
+    first = _with_ancestors(steps[0], parents)
+    last = _with_ancestors(steps[-1], parents)
 
     def rank(node: Node) -> int:
         if node.parent in first and node.parent not in last:
             return int(node.id in first)
         return 0 if node.id in first else 1 if node.id in last else 2
 
-    return {over: sorted(under, key=rank) for over, under in below.items()}
+    return {parent: sorted(nodes, key=rank) for parent, nodes in children.items()}
 
 
-def _with_above(node: str, parents: Mapping[str, str]) -> set[str]:
+def _with_ancestors(node: str, parents: Mapping[str, str]) -> set[str]:
     found = set()
     while node:
         found.add(node)
@@ -138,76 +141,78 @@ def _with_above(node: str, parents: Mapping[str, str]) -> set[str]:
     return found
 
 
-def _laid_out(nodes: Sequence[Node], steps: Sequence[str]) -> dict[str, _Box]:
-    """Each device has a column of its own, in the lowest row; what it hangs on is above it."""
-    below = _below(nodes, steps)
+def _layout(nodes: Sequence[Node], steps: Sequence[str]) -> dict[str, _Box]:
+    """Return the boxes by node id: devices in the lowest row, each in its own column."""
+    children = _children(nodes, steps)
     boxes: dict[str, _Box] = {}
     columns = 0
 
     def place(node: Node, depth: int) -> _Box:
         nonlocal columns
-        inner = [place(one, depth + 1) for one in below.get(node.id, ())]
+        inner = [place(child, depth + 1) for child in children.get(node.id, ())]
         if inner:
             first, last = inner[0], inner[-1]
-            wide = min(max(_WIDE, last.x - first.x + _WIDE), 2.5)
-            boxes[node.id] = _Box(node, (first.x + last.x) / 2, depth, wide)
+            width = min(max(_WIDTH, last.x - first.x + _WIDTH), 2.5)
+            boxes[node.id] = _Box(node, (first.x + last.x) / 2, depth, width)
         else:
             boxes[node.id] = _Box(node, columns, depth)
             columns += 1
         return boxes[node.id]
 
-    for socket in below.get("", ()):
+    for socket in children.get("", ()):
         place(socket, 0)
     lowest = max(box.y for box in boxes.values())
     for box in boxes.values():
-        if box.node.id not in below:
+        if box.node.id not in children:
             box.y = lowest
     return boxes
 
 
 def _lines(made: figure, boxes: dict[str, _Box], steps: Sequence[str], colour: str) -> None:
-    """From each box up to what it hangs on; those of the way over the others."""
-    on: list[_Line] = []
-    off: list[_Line] = []
+    """Draw a line from each box to its parent; those of the path above the others."""
+    on_path: list[_Line] = []
+    others: list[_Line] = []
     for box in boxes.values():
-        over = boxes.get(box.node.parent)
-        if over is not None:
-            chosen = box.node.id in steps and over.node.id in steps
-            (on if chosen else off).append(_elbow(over, box))
-    sockets = [boxes[one] for one in steps if boxes[one].node.kind == "socket"]
+        parent = boxes.get(box.node.parent)
+        if parent is not None:
+            chosen = box.node.id in steps and parent.node.id in steps
+            (on_path if chosen else others).append(_elbow(parent, box))
+    sockets = [boxes[step] for step in steps if boxes[step].node.kind == "socket"]
     if len(sockets) == 2:
-        one, other = (box.x for box in sockets)  # over the boxes of those between
-        on.append(([one, one, other, other], [0, _ARCH, _ARCH, 0]))
-    for lines, shade, width in ((off, _GREY, 1), (on, colour, 4)):
+        left, right = (box.x for box in sockets)  # above the boxes between them
+        on_path.append(([left, left, right, right], [0, _ARCH, _ARCH, 0]))
+    for lines, shade, width in ((others, _GREY, 1), (on_path, colour, 4)):
         if lines:
             xs, ys = zip(*lines, strict=True)
             made.multi_line(list(xs), list(ys), line_color=shade, line_width=width)
 
 
-def _elbow(over: _Box, under: _Box) -> _Line:
-    turn = over.y + 0.5
-    return [over.x, over.x, under.x, under.x], [over.y, turn, turn, under.y]
+def _elbow(parent: _Box, child: _Box) -> _Line:
+    turn = parent.y + 0.5
+    return [parent.x, parent.x, child.x, child.x], [parent.y, turn, turn, child.y]
 
 
 def _boxes(
-    made: figure, shown: Picture, boxes: dict[str, _Box], steps: Sequence[str], colour: str
+    made: figure, model: TopologyModel, boxes: dict[str, _Box], steps: Sequence[str], colour: str
 ) -> None:
-    data: dict[str, list[Any]] = {key: [] for key in ("x", "y", "wide", "text", "edge", "thick")}
+    data: dict[str, list[Any]] = {
+        key: [] for key in ("x", "y", "width", "text", "edge", "thickness")
+    }
     data |= {key: [] for key in ("name", "address", "driver", "link", "numa", "fill")}
     for box in boxes.values():
         chosen = box.node.id in steps
         row = {
-            "x": box.x, "y": box.y, "wide": box.wide,
-            "text": _text(shown.short[box.node.id], box.wide),
-            "edge": colour if chosen else _GREY, "thick": 3 if chosen else 1,
-            "fill": "#ffffff" if chosen else _BOX, **shown.lines[box.node.id],
+            "x": box.x, "y": box.y, "width": box.width,
+            "text": _text(model.short[box.node.id], box.width),
+            "edge": colour if chosen else _GREY, "thickness": 3 if chosen else 1,
+            "fill": "#ffffff" if chosen else _BOX, **model.lines[box.node.id],
         }  # fmt: skip
         for key, column in data.items():
             column.append(row[key])
     source = ColumnDataSource(data)
     rects = made.rect(
-        "x", "y", "wide", _HIGH, source=source, border_radius=4,
-        fill_color="fill", line_color="edge", line_width="thick",
+        "x", "y", "width", _HEIGHT, source=source, border_radius=4,
+        fill_color="fill", line_color="edge", line_width="thickness",
     )  # fmt: skip
     made.text(
         "x", "y", text="text", source=source, text_align="center", text_baseline="middle",
@@ -216,22 +221,22 @@ def _boxes(
     made.add_tools(HoverTool(renderers=[rects], tooltips=_TIPS))
 
 
-def _text(name: str, wide: float) -> str:
-    """In lines that fit into the box, at most three."""
-    room = int(16 * wide)
-    parts = [name] if len(name) <= room else name.split(", ")
-    lines = [line for part in parts for line in textwrap.wrap(part, room)]
+def _text(name: str, width: float) -> str:
+    """Return the name in at most three lines that fit into the box."""
+    characters = int(16 * width)
+    parts = [name] if len(name) <= characters else name.split(", ")
+    lines = [line for part in parts for line in textwrap.wrap(part, characters)]
     return "\n".join(lines[:3])
 
 
 def _legend(made: figure, near: Near) -> None:
-    """All five classes, in words; this one is marked."""
+    """Add a legend of the five classes, in words, with this one marked."""
     items: list[LegendItem] = []
-    for one in Near:
-        line = made.line([-9, -8], [-9, -9], line_color=COLOURS[one], line_width=4)
-        mark = "  ← these two" if one is near else ""
-        drawn_as: list[Any] = [line]
-        items.append(LegendItem(label=f"{one}: {one.text}{mark}", renderers=drawn_as))
+    for distance in Near:
+        line = made.line([-9, -8], [-9, -9], line_color=COLOURS[distance], line_width=4)
+        mark = "  ← these two" if distance is near else ""
+        renderers: list[Any] = [line]
+        items.append(LegendItem(label=f"{distance}: {distance.text}{mark}", renderers=renderers))
     made.add_layout(
         Legend(
             items=items, label_text_font_size="11px", spacing=1, glyph_height=14, label_height=14,

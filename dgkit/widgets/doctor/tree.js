@@ -1,4 +1,4 @@
-// The PCIe tree: which two devices, the figure, and the answer in words.
+// The PCIe tree: the two devices, the drawing, and the answer in words.
 
 function makeTree(view) {
   const gpu = h("select"), nic = h("select");
@@ -9,32 +9,32 @@ function makeTree(view) {
   const alt = h("p", { class: "dg-help" });
   const part = h("details", { open: true, hidden: true }, h("summary", {}, "PCIe topology"), legend, answer, box, alt);
   box.append(place);
-  let drawn = "", figures = null, busy = Promise.resolve(), seen = false, now = null;
+  let drawn = "", figures = null, busy = Promise.resolve(), seen = false, current = null;
   const choose = () => view.attempt("pair", { gpu: gpu.value, nic: nic.value });
   for (const control of [gpu, nic]) control.addEventListener("change", choose);
 
   const figure = () => (busy = busy.then(async () => {
-    const wanted = now && `${now.pair} ${isDark()}`;
+    const wanted = current && `${current.pair} ${isDark()}`;
     if (!wanted || !seen || wanted === drawn || view.live.aborted) return;
     drawn = wanted;
-    const height = place.offsetHeight; // what is below stays where it is
+    const height = place.offsetHeight; // what is below does not move
     place.style.minHeight = `${height}px`;
     const made = await drawFigures(view, (document) => document.roots().map(() => place));
     figures?.remove();
     figures = made;
     place.style.minHeight = "";
-    view.root.dataset.drawn = now.pair ? now.pair.join(" ") : "";
+    view.root.dataset.drawn = current.pair ? current.pair.join(" ") : "";
   }).catch((error) => { drawn = ""; view.fail(error); }));
 
-  const draw = (picture) => {
-    now = picture;
-    part.hidden = !picture;
-    if (!picture) return;
-    refill(gpu, picture.gpus, picture.pair?.[0]);
-    refill(nic, picture.nics, picture.pair?.[1]);
-    legend.hidden = !picture.pair;
-    answer.textContent = picture.answer;
-    alt.textContent = picture.alt;
+  const draw = (topology) => {
+    current = topology;
+    part.hidden = !topology;
+    if (!topology) return;
+    refill(gpu, topology.gpus, topology.pair?.[0]);
+    refill(nic, topology.nics, topology.pair?.[1]);
+    legend.hidden = !topology.pair;
+    answer.textContent = topology.answer;
+    alt.textContent = topology.alt;
     figure();
   };
   onTheme(figure, view.signal);

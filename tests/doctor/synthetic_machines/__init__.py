@@ -1,10 +1,9 @@
-"""Whole machines as snapshots, out of a few lines each.
+"""Descriptions of whole machines, a few lines each, from which snapshots are made.
 
-`tree` reads a drawing of the PCIe tree; `kinds` knows what the names in it are; `config_space`,
-`sysfs`, `nvidia`, `network`, `probes` and `system` write what a machine with that tree would show,
-key by key as dgkit/doctor reads them; `servers`, `cards`, `arms` and `others` describe machines.
-From dgkit nothing is imported but the form of a reading: the doctor's parsers meet texts that they
-did not write.
+`tree` parses a drawing of the PCIe tree and `kinds` has the devices in it; `config_space`, `sysfs`,
+`nvidia`, `network`, `probes` and `system` make the readings of a machine with that tree, by the
+keys that dgkit/doctor reads; `servers`, `cards`, `arms` and `others` describe machines. Of dgkit
+only the Reading is imported, so that the doctor's parsers get text that they did not produce.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from doctor.synthetic_machines.servers import SERVERS
 
 __all__ = ["MACHINES", "TUTORIAL", "readings"]
 
-# By name: what it was made after, and its description.
+# By name: the document or output that it is modelled on, and its description.
 MACHINES = {**SERVERS, **CARDS, **ARMS, **OTHERS}
-# What the tutorial calls them: the names tell nothing.
+# Names in the tutorial, which do not reveal the problem.
 TUTORIAL = {"machine-a": "small-bar1", "machine-b": "closed-driver", "machine-c": "pxb"}
 
 
 def readings(name: str) -> dict[str, object]:
-    """All that this machine shows."""
+    """Return all readings of a machine."""
     about = MACHINES[name][1]
     return arm_readings(about) if isinstance(about, Arm) else host_readings(about)

@@ -10,7 +10,7 @@ from doctor.synthetic_machines.network import DPU_MODE
 from doctor.synthetic_machines.system import System
 from doctor.synthetic_machines.tree import nodes
 
-# The interfaces beside the card's own: what stands for the host's functions, and for the Arm's.
+# Representors of the host's functions and of the Arm cores'.
 _PORTS = {"p0": "p0", "p1": "p1", "pf0hpf": "c1pf0", "pf1hpf": "c1pf1", "en3f0pf0sf0": "pf0sf0"}
 
 

@@ -138,9 +138,7 @@ CARDS = {
             root=False,
             system=System(euid=1000, memlock=8 << 20),
             more={
-                "text /dev/rshim0/misc": fault(
-                    "denied", "/dev/rshim0/misc may be read by root alone"
-                ),
+                "text /dev/rshim0/misc": fault("denied", "only root may read /dev/rshim0/misc"),
             },
         ),
     ),

@@ -1,4 +1,4 @@
-"""A host out of its parts: the tree, the driver, the system, the firmware of its cards."""
+"""Readings of a host, from its tree, driver, system and the firmware of its cards."""
 
 from __future__ import annotations
 
@@ -13,10 +13,19 @@ from doctor.synthetic_machines.tree import Node, nodes
 
 @dataclass(frozen=True)
 class Host:
-    """`driver`: None is none. `root`: who reads is root. `firmware`: what mlxconfig says, by the
-    address of the card's first function. `doca`: the release, "" for none. `cuda`: whether libcuda
-    answers. `dmabuf`: whether it gives GPU memory as a dma-buf, None is by the driver. `rshim`: the
-    mode that the rshim driver shows, "" if it is not there. `tools`: whether mlxconfig is there.
+    """Description of a host.
+
+    Attributes:
+        tree: PCIe tree (see `tree`).
+        driver: NVIDIA driver; None without one.
+        root: The readings are those of root.
+        firmware: Current mlxconfig settings, by the address of the card's first function.
+        later: Settings after the next power cycle.
+        doca: DOCA release, "" for none.
+        dmabuf: Whether CUDA exports dma-bufs; None: by the driver.
+        rshim: Mode reported by the rshim driver, "" without rshim.
+        tools: mlxconfig is installed.
+        more: Further readings, by key.
     """
 
     tree: str
@@ -35,7 +44,7 @@ class Host:
 
 
 def readings(host: Host) -> dict[str, object]:
-    """All that it shows."""
+    """Return all readings of a host."""
     tree = nodes(host.tree)
     loaded = nvidia.modules(host.driver) if host.driver else []
     made = {

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from doctor.synthetic_machines.tree import Node
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 
 _IB, _NET = "/sys/class/infiniband", "/sys/class/net"
 _SPEED = {"bf2": 100, "bf3": 200, "cx6": 200, "cx6dx": 100, "cx7": 400, "cx7-spark": 200}

@@ -9,7 +9,7 @@ from doctor.synthetic_machines.kinds import MIB
 from doctor.synthetic_machines.sysfs import window
 from doctor.synthetic_machines.tree import Node
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 
 _PROC = "/proc/driver/nvidia"
 _MEMORY = {"a100x": 80, "a100": 80, "a100-sxm": 40, "h100": 80, "l40s": 48, "t4": 16, "rtx": 16}
@@ -179,7 +179,7 @@ GPU {bus}
 
 
 def query(made: Driver, gpus: Sequence[Node]) -> str:
-    """`nvidia-smi -q`, without the sections that nobody here asks for."""
+    """Return the output of `nvidia-smi -q`, without the sections that no check uses."""
     text = _QUERY.format(made=made, count=len(gpus))
     text += "".join(_query_gpu(made, node, number) for number, node in enumerate(gpus))
     parts = (line.partition(": ") for line in text.splitlines())
@@ -213,7 +213,7 @@ def _mib(*sizes: int) -> list[str]:
 
 
 def relation(one: Node, other: Node) -> str:
-    """By nvidia-smi's legend: what lies between two functions."""
+    """Return the topology class of two functions, by the legend of nvidia-smi."""
     if one.path[0] != other.path[0]:
         return "NODE" if one.numa == other.numa else "SYS"
     shared = 0

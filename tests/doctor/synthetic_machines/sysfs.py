@@ -8,7 +8,7 @@ from doctor.synthetic_machines.config_space import INTEGRATED, MIB, Function, co
 from doctor.synthetic_machines.kinds import GIB, PREFETCHABLE
 from doctor.synthetic_machines.tree import Node
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 
 DEVICES = "/sys/bus/pci/devices"
 SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}
@@ -40,7 +40,7 @@ def pci(nodes: list[Node], *, root: bool = True, iommu: str = "") -> dict[str, o
         folder = f"{DEVICES}/{node.address}"
         made[f"link {folder}"] = "/sys/devices/" + "/".join(node.path)
         regions, at = _regions(node, at)
-        if node.kind.is_gpu:  # nobody looks at the others'
+        if node.kind.is_gpu:  # no check reads those of other devices
             made[f"text {folder}/resource"] = _resource(regions)
         if node.kind.is_gpu or node.kind.is_bridge:
             space = config(_function(node, nodes, regions))

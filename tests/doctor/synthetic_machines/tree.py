@@ -1,4 +1,4 @@
-"""A drawing of a PCIe tree, a line a function, as nodes with addresses.
+"""Parser of a PCIe tree drawn as text, one function per line, into nodes with addresses.
 
     pci0000:b0 numa=1 cpus=12-23,36-47
       02.0 root
@@ -8,7 +8,8 @@
           01.0 down
             00.0 cx7 rdma=mlx5_0 net=ens6f0np0
 
-What stands further in hangs below. Bus numbers are given out as a BIOS does, depth first.
+A function is below the last one with less indentation. Bus numbers are assigned depth first, as a
+BIOS does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NO_LINK = Link(0, 0)
 
 @dataclass
 class Node:
-    """A function. `words`: what stands behind its kind, `name=value` or a bare name."""
+    """A function. `words`: the words after its kind, `name=value` or a bare name."""
 
     kind: Kind
     word: str

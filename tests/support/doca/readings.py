@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.doctor.machines import judge, machine
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 

@@ -55,4 +55,4 @@ def settings(
     """The readings of a card's mode."""
     before = dict(zip(bluefield.MODE, now, strict=True)) | more
     after = dict(zip(bluefield.MODE, then or now, strict=True)) | more
-    return asked(bluefield.ASKED, table(before, after))
+    return asked(bluefield.QUERIED, table(before, after))

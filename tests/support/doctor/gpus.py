@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.doctor.machines import machine
 
-from dgkit.doctor.collect.reading import Reading
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.machine import Machine
 
 # As the kernel modules write it: open 580 (seen on an H200), closed 535, and on Arm.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.collect.snapshot import Recorded, Snapshot
-from dgkit.doctor.diagnosis import diagnose
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.runner import diagnose
 
 UNAME = {"system": "Linux", "node": "box", "release": "6.8.0", "version": "#1", "machine": "x86_64"}
 
@@ -36,7 +36,7 @@ def machine(readings: Mapping[str, object], *, name: str = "synthetic") -> Machi
     made = {"ask uname": UNAME, **readings}
     answers = {key: reading(key, value) for key, value in made.items()}
     snapshot = Snapshot(source="synthetic: a test", otherwise="absent", readings=answers)
-    return Machine(Recorded(snapshot), name)
+    return Machine(RecordedReader(snapshot), name)
 
 
 def judge(

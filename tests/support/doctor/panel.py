@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.doctor.machines import UNAME, reading
 
-from dgkit.doctor.collect.snapshot import Recorded, Snapshot
+from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot
 from dgkit.doctor.machine import Machine
 
 DEVICES = "/sys/bus/pci/devices"
@@ -83,7 +83,7 @@ def snapshot(paths: Mapping[str, tuple[str, int]], **more: object) -> Snapshot:
 
 def machine(paths: Mapping[str, tuple[str, int]], **more: object) -> Machine:
     """The same as the doctor sees it."""
-    return Machine(Recorded(snapshot(paths, **more)), "test.snap")
+    return Machine(RecordedReader(snapshot(paths, **more)), "test.snap")
 
 
 def saved(folder: Path, paths: Mapping[str, tuple[str, int]] = SMALL, name: str = "test") -> Path:

@@ -109,7 +109,7 @@ def config(
     return bytes(raw[:size])
 
 
-# What tells bare metal from a virtual machine.
+# Readings of bare metal and of a virtual machine.
 BARE = {"text /proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu vme sse2\n"}
 GUEST = {"text /proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu vme sse2 hypervisor\n"}
 

@@ -1,0 +1,153 @@
+"""Requirements of the parts of DOCA GPUNetIO: libraries, a static library, a CUDA toolkit."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .. import finding, references
+from ..facts import pci, system
+from ..facts.cuda import Toolkits, toolkits
+from ..facts.doca import doca
+from ..facts.side import side
+from ..finding import Finding
+from ..goals import Goal
+from ..machine import Case
+from ._per_gpu import missing_device, pci_unread
+
+__all__ = [
+    "DMA",
+    "ETHERNET",
+    "INSTALL",
+    "RDMA",
+    "VERBS",
+    "Part",
+    "install_commands",
+    "judge_part",
+    "missing_card",
+]
+
+INSTALL = references.GPUNETIO("Installation and Setup")
+_CUDA = references.GPUNETIO("CUDA Dependency")
+_STATIC_CUDA = (13, 0)  # the static library is built with it
+_HEADERS_CUDA = (12, 6)  # NVIDIA recommends it or newer for the functions in headers
+_EXTRA = {
+    "apt": "doca-all doca-sdk-gpunetio libdoca-sdk-gpunetio-dev",
+    "dnf": "doca-all doca-sdk-gpunetio doca-sdk-gpunetio-devel",
+}
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Part of GPUNetIO.
+
+    Attributes:
+        name: Name in the guide.
+        libraries: DOCA libraries needed in addition to libdoca_gpunetio; one of each tuple.
+        static: Whether its GPU code is in the static library rather than in headers.
+        why: Remark on a part that can be used.
+    """
+
+    name: str
+    libraries: tuple[tuple[str, ...], ...]
+    static: bool
+    why: str = ""
+
+
+ETHERNET = Part("Ethernet", (("eth",), ("flow",)), static=False)
+RDMA = Part("RDMA", (("rdma",),), static=True)
+VERBS = Part(
+    "Verbs", (("verbs", "rdma_verbs"),), static=False, why="NVIDIA calls Verbs experimental."
+)
+DMA = Part("DMA", (("dma",),), static=True)
+
+
+def install_commands(case: Case) -> list[str]:
+    """Return the commands that install DOCA, with the parts that the goal needs."""
+    if case.machine.know(side) == "dpu":
+        return [
+            "# on the host, with an image (BFB) from developer.nvidia.com/doca-downloads:",
+            "sudo bfb-install --rshim rshim0 --bfb IMAGE.bfb",
+        ]
+    names = _EXTRA if case.goal is Goal.GPUNETIO else {"apt": "doca-all", "dnf": "doca-all"}
+    return [
+        "# first add NVIDIA's repository: developer.nvidia.com/doca-downloads, DOCA-Host",
+        system.install(case.machine, **names),
+    ]
+
+
+def missing_card(case: Case) -> Finding | None:
+    """Return "not applicable" on a host without a card that DOCA drives, else None.
+
+    The check bluefield-present has the remedy.
+    """
+    tree = case.machine.know(pci.tree)
+    if case.machine.know(side) == "dpu" or (tree.why and not pci_unread(case.machine)):
+        return None
+    if case.goal is Goal.ARM_DMA:
+        return None if tree.bluefields else missing_device(case.machine, "no BlueField")
+    has_nic = any(nic.vendor == pci.MELLANOX for nic in tree.nics)
+    return None if has_nic else missing_device(case.machine, "no NVIDIA NIC")
+
+
+def judge_part(case: Case, part: Part) -> Finding:
+    """Return the finding on whether programs that use a part can be built here."""
+    if no_card := missing_card(case):
+        return no_card
+    source = references.GPUNETIO(f"GPUNetIO {part.name}")
+    installed = case.machine.know(doca)
+    if installed.why:
+        return finding.unknown("DOCA not read", why=installed.why, sources=[source])
+    wanted = (("gpunetio",), *part.libraries)
+    missing = [names[0] for names in wanted if not installed.parts.intersection(names)]
+    needed = ", ".join(f"doca-{names[0]}" for names in wanted)
+    if missing:
+        return finding.fail(
+            f"no doca-{missing[0]}" if installed.parts else "no DOCA",
+            needed=needed,
+            why=f"GPUNetIO {part.name} consists of {needed}.",
+            remedy=install_commands(case),
+            sources=[source, INSTALL],
+        )
+    if part.static and not installed.device:
+        return finding.fail(
+            "no libdoca_gpunetio_device.a",
+            needed="libdoca_gpunetio_device.a",
+            why=f"The GPU code of {part.name} is in this static library.",
+            remedy=install_commands(case),
+            sources=[source, _CUDA],
+        )
+    return _judge_toolkit(case, part, source)
+
+
+def _judge_toolkit(case: Case, part: Part, source: references.Source) -> Finding:
+    """Return the finding on the CUDA toolkit of a part whose libraries are installed."""
+    known = case.machine.know(toolkits)
+    least = _STATIC_CUDA if part.static else _HEADERS_CUDA
+    needed = f"CUDA {least[0]}.{least[1]}"
+    remedy = [system.install(case.machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
+    if known.version >= least:
+        return finding.ok(
+            f"installed, CUDA {_text(known)}", needed=needed, why=part.why, sources=[source, _CUDA]
+        )
+    if not known.version and known.why:
+        why = known.why
+        return finding.unknown("toolkit not known", needed=needed, why=why, sources=[source])
+    if not known.version:
+        why = f"The libraries are installed, but programs cannot be built here. {part.why}".strip()
+        return finding.warn(
+            "no CUDA toolkit", needed=needed, why=why, remedy=remedy, sources=[source, _CUDA]
+        )
+    make = finding.fail if part.static else finding.warn
+    return make(
+        f"CUDA {_text(known)}",
+        needed=needed,
+        why=f"The static library with the GPU code of {part.name} is built with CUDA 13.0; older "
+        "toolkits cannot link it."
+        if part.static
+        else f"NVIDIA recommends CUDA 12.6 or newer for the headers of {part.name}.",
+        remedy=remedy,
+        sources=[_CUDA],
+    )
+
+
+def _text(known: Toolkits) -> str:
+    return ".".join(map(str, known.version))

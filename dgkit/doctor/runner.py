@@ -1,0 +1,207 @@
+"""Concurrent run of the checks under one deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from . import finding
+from .collect.live import FAST_S, FULL_S, LiveReader
+from .data_paths import DataPath, judge_data_paths
+from .diagnosis import Diagnosis
+from .executor import Executor, Job
+from .facts import pci
+from .facts.side import side
+from .finding import Finding
+from .goals import Goal
+from .machine import SIZE, Case, Machine
+from .registry import Check, checks, named
+
+__all__ = ["Progress", "diagnose", "live_machine", "read_everything"]
+
+T = TypeVar("T")
+
+Progress = Callable[[int, int], None]
+_GRACE_S = 0.5  # after the deadline, for a check to report what it could not read
+_MAX_THREADS = 64  # more than there are checks: one that hangs delays no other
+
+
+def live_machine(*, fast: bool = False) -> Machine:
+    """Return this machine, with a live reader that ends after 10 s, or 2 s if `fast`.
+
+    Use it as a context manager: `with live_machine() as machine:`.
+    """
+    return Machine(LiveReader(FAST_S if fast else FULL_S))
+
+
+def diagnose(
+    machines: Sequence[Machine],
+    *,
+    goal: Goal | None = None,
+    only: Collection[str] = (),
+    size: int = SIZE,
+    limit_s: float = FULL_S,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Judge one machine, or a host and its DPU together.
+
+    Args:
+        machines: One machine, or a host and a DPU.
+        goal: Goal to judge for; None chooses one by the machine's devices.
+        only: Names of checks or families, all if empty. A check that does not count for the goal is
+            not applicable.
+        size: GPU memory to be exported at once, in bytes.
+        limit_s: Time limit; the run ends at most half a second later.
+        progress: Called with the number of checks that have ended, and of all.
+
+    Raises:
+        ValueError: If a name is unknown, there is no machine, or two machines are the same side.
+    """
+    start = time.monotonic()
+    run = _Run(machines, size, start + limit_s + _GRACE_S)
+    chosen_goal, chosen = (goal, "") if goal else run.choose_goal()
+    counting = (check for check in checks() if chosen_goal in check.goals)
+    selected = tuple(dict.fromkeys(named(only) if only else counting))
+    found = run.findings(run.start(selected, chosen_goal), progress)
+    findings = tuple(sorted(found, key=lambda finding: -finding.verdict))
+    case = run.case(run.main, chosen_goal)
+    ways = () if only else run.data_paths(case, findings)
+    took = time.monotonic() - start
+    return Diagnosis(case=case, findings=findings, ways=ways, chosen=chosen, took_s=took)
+
+
+def read_everything(
+    machine: Machine,
+    *,
+    size: int = SIZE,
+    limit_s: float = FULL_S,
+    progress: Progress | None = None,
+) -> None:
+    """Run each check for each of its goals, so that a recording has the readings of all of them."""
+    run = _Run([machine], size, time.monotonic() + limit_s + _GRACE_S)
+    jobs = [
+        job
+        for goal in Goal
+        for job in run.start([check for check in checks() if goal in check.goals], goal)
+    ]
+    run.findings(jobs, progress)
+
+
+class _CheckJob(NamedTuple):
+    """Check that was started on one side."""
+
+    check: Check
+    side: str
+    job: Job[tuple[Finding, ...]]
+
+
+class _Run:
+    """Checks of the same machines, up to the same deadline.
+
+    Attributes:
+        until: Deadline, by `time.monotonic()`.
+        sides: Machines by side, `host` and `dpu`.
+        main: The host if there is one, else the DPU.
+    """
+
+    def __init__(self, machines: Sequence[Machine], size: int, until: float) -> None:
+        if not machines:
+            raise ValueError("there is no machine to judge")
+        self.size, self.until = size, until
+        self.executor = Executor("dgkit-doctor-check", max_threads=_MAX_THREADS)
+        self.sides = self._sides(machines)
+        self.main = self.sides.get("host") or machines[0]
+
+    def _sides(self, machines: Sequence[Machine]) -> dict[str, Machine]:
+        jobs = [(m, self.executor.submit(partial(m.know, side))) for m in machines]
+        sides: dict[str, Machine] = {}
+        for machine, job in jobs:
+            name = self._result(job, "host")
+            if name in sides:
+                both = f"{sides[name].name} and {machine.name}"
+                kind = "the Arm cores of a DPU" if name == "dpu" else "hosts"
+                raise ValueError(f"{both} are both {kind}: judge a host and a DPU together")
+            sides[name] = machine
+        return sides
+
+    def _result(self, job: Job[T], default: T) -> T:
+        try:
+            return job.result(self.until)
+        except Exception:  # malformed readings; the checks that depend on them report it
+            return default
+
+    def data_paths(self, case: Case, findings: tuple[Finding, ...]) -> tuple[DataPath, ...]:
+        """Return all data paths; none if the PCI devices are not read before the deadline."""
+        try:
+            job = self.executor.submit(partial(judge_data_paths, case, findings))
+            return job.result(self.until)
+        except TimeoutError:
+            return ()
+
+    def case(self, machine: Machine, goal: Goal) -> Case:
+        """Return the case that a check of this machine gets."""
+        host, dpu = self.sides.get("host"), self.sides.get("dpu")
+        return Case(machine=machine, goal=goal, size=self.size, host=host, dpu=dpu)
+
+    def start(self, selected: Sequence[Check], goal: Goal) -> list[_CheckJob]:
+        """Start the checks, each on its sides."""
+        return [
+            _CheckJob(
+                check,
+                name,
+                self.executor.submit(partial(_run_check, check, self.case(machine, goal))),
+            )
+            for check in selected
+            for name, machine in self._machines_of(check)
+        ]
+
+    def _machines_of(self, check: Check) -> Iterator[tuple[str, Machine]]:
+        if "pair" in check.sides:
+            yield "pair", self.main
+        yield from (item for item in self.sides.items() if item[0] in check.sides)
+
+    def findings(self, jobs: Sequence[_CheckJob], progress: Progress | None) -> list[Finding]:
+        """Return the findings in the order of the jobs; CANNOT_TELL after the deadline."""
+        found: list[Finding] = []
+        for index, (check, name, job) in enumerate(jobs):
+            origin = {"check": check.name, "title": check.title, "side": name}
+            found += [finding.attribute(result, **origin) for result in self._found(job)]
+            if progress is not None:
+                progress(index + 1, len(jobs))
+        return found
+
+    def _found(self, job: Job[tuple[Finding, ...]]) -> tuple[Finding, ...]:
+        try:
+            return job.result(self.until)
+        except TimeoutError:
+            return (finding.unknown("no answer", why="It did not end before the deadline."),)
+        except Exception as error:  # a check that fails affects no other
+            return (finding.unknown("no answer", why=f"The check failed: {error!r}"),)
+
+    def choose_goal(self) -> tuple[Goal, str]:
+        """Return the goal that fits the machine's devices, and the reason."""
+        default = (Goal.LAPTOP, "nothing could be read")
+        return self._result(self.executor.submit(partial(_choose_goal, self.sides)), default)
+
+
+def _run_check(check: Check, case: Case) -> tuple[Finding, ...]:
+    if case.goal in check.goals:
+        return tuple(check.judge(case))
+    goals = ", ".join(str(goal) for goal in Goal if goal in check.goals)
+    return (finding.n_a(f"{case.goal} does not need it", needed=f"--goal {goals}"),)
+
+
+def _choose_goal(sides: Mapping[str, Machine]) -> tuple[Goal, str]:
+    if "dpu" in sides:
+        both = "these are a host and the Arm side of a BlueField"
+        return Goal.ARM_DMA, both if "host" in sides else "this is the Arm side of a BlueField"
+    devices = sides["host"].know(pci.tree)
+    if devices.bluefields:
+        return Goal.ARM_DMA, f"there is a {devices.bluefields[0].bluefield}"
+    if devices.gpus and any(nic.vendor == pci.MELLANOX for nic in devices.nics):
+        return Goal.RDMA, "there are a GPU and a NIC, and no BlueField"
+    if devices.gpus:
+        return Goal.ARM_DMA, "there is a GPU, and no BlueField yet"
+    return Goal.LAPTOP, "there is neither a GPU nor a BlueField"

@@ -1,0 +1,258 @@
+"""A diagnosis as a page and as a card: what is on it, and that nothing a machine said breaks it."""
+
+import pytest
+from doctor.snapshots import NAMES, snapshot_file
+from hypothesis import given
+from hypothesis import strategies as st
+from support.doctor.machines import machine
+from support.jupyter.html import Reader
+
+import dgkit.doctor
+from dgkit.doctor import Goal, Verdict, finding
+from dgkit.doctor.data_paths import DataPath
+from dgkit.doctor.diagnosis import Diagnosis
+from dgkit.doctor.format.notebook import html, text
+from dgkit.doctor.format.summary import group_findings
+from dgkit.doctor.format.terminal import page
+from dgkit.doctor.machine import Case
+from dgkit.doctor.references import Source
+
+# What JupyterLab leaves of an untrusted notebook's output, of what this card is made of.
+TAGS = {"div", "span", "strong", "table", "tbody", "thead", "tr", "th", "td", "caption", "pre"}
+TAGS |= {"a", "details", "summary"}
+ATTRIBUTES = {"style", "scope", "href"}
+
+SOURCE = Source("A guide", "Section 3", "https://example.org/guide")
+COMMAND = "sudo " + "very " * 40 + "long"
+nasty = st.text() | st.sampled_from(
+    [
+        "</pre><script>x()</script>",
+        '"><img src=x onerror=x()>',
+        "\x1b[2J\x1b]0;x\x07",
+        "a\nb\rc",
+        "",
+    ]
+)
+
+
+def named(one, check="some-check", side="host"):
+    return finding.msgspec.structs.replace(one, check=check, title=check.title(), side=side)
+
+
+def diagnosis(*findings, ways=(), chosen="", readings=None):
+    case = Case(machine=machine(readings or {}), goal=Goal.RDMA)
+    case = Case(machine=case.machine, goal=Goal.RDMA, host=case.machine)
+    ordered = tuple(sorted(findings, key=lambda one: -one.verdict))
+    return Diagnosis(case=case, findings=ordered, ways=tuple(ways), chosen=chosen, took_s=0.1)
+
+
+def way(name, verdict, **more):
+    return DataPath(name=name, title=name, what=f"{name} moves.", serves=True, verdict=verdict, **more)
+
+
+WAYS = (
+    way("direct", Verdict.FAIL, blocked_by=("some-check",)),
+    way("staged", Verdict.WARN, why="It copies twice."),
+    way("soft", Verdict.OK),
+)
+BAD = finding.fail(
+    "closed", needed="open", why="It blocks.", remedy=[COMMAND, "# Set it in the BIOS."],
+    sources=[SOURCE],
+)  # fmt: skip
+
+
+def test_the_page_begins_with_the_verdict_the_best_way_and_what_blocks_a_better_one():
+    lines = text(diagnosis(named(BAD), ways=WAYS, chosen="there is a NIC")).splitlines()
+    assert lines[0].startswith("synthetic machine: a test")
+    assert lines[1].startswith("rdma: ")
+    top = " ".join(" ".join(lines[1:6]).split())
+    assert "staged works, but slower; direct is blocked by some-check" in top
+    assert "there is a NIC" in top
+
+
+def test_a_failure_has_what_was_found_and_needed_why_the_commands_and_the_source():
+    shown = text(diagnosis(named(BAD), ways=WAYS))
+    assert "fail  some-check  Some-Check: closed; needed: open" in shown
+    for words in ("It blocks.", "# Set it in the BIOS.", "Source: A guide, Section 3"):
+        assert words in shown
+
+
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_a_command_is_whole_on_a_line_of_its_own_and_all_else_fits(width):
+    lines = text(diagnosis(named(BAD), ways=WAYS), width=width).splitlines()
+    assert COMMAND in [line.strip() for line in lines]
+    assert all(len(line) <= width for line in lines if line.strip() != COMMAND)
+
+
+def test_what_is_ok_or_does_not_apply_is_counted_and_shown_on_demand():
+    found = diagnosis(
+        named(finding.ok("fine", sources=[SOURCE], disagree="One says so, another not."), "good"),
+        named(finding.n_a("no GPU"), "absent"), ways=WAYS,
+    )  # fmt: skip
+    assert "1 ok, 1 n.a." in text(found)
+    assert "good" not in text(found)
+    verbose = text(found, verbose=True)
+    for words in ("good", "absent", "no GPU", "One says so", SOURCE.url):
+        assert words in verbose
+
+
+def test_checks_that_were_asked_for_by_name_are_shown_though_they_are_ok():
+    assert "ok    some-check" in text(diagnosis(named(finding.ok("fine"))))
+
+
+def test_findings_that_differ_by_their_subject_alone_are_one_entry():
+    gpus = [named(finding.warn("off", subject=f"GPU {n}", remedy=["mend"])) for n in range(8)]
+    (entry,) = group_findings(gpus)
+    assert entry.about == "GPU 0, GPU 1, GPU 2, GPU 3 and 4 more"
+    shown = text(diagnosis(*gpus, ways=WAYS))
+    assert shown.count("warn  some-check") == 1
+    assert shown.count("mend") == 1
+
+
+def test_commands_that_mend_two_things_are_given_once():
+    found = diagnosis(named(BAD, "one"), named(BAD, "two"), ways=WAYS)
+    shown = text(found)
+    assert shown.count(COMMAND) == 1
+    assert "The commands of one, above, fix this, too." in shown
+
+
+def test_many_warnings_keep_their_commands_and_lose_their_reasons():
+    many = [
+        named(finding.warn(f"{n}", why="A reason.", remedy=[f"mend {n}"]), f"check-{n}")
+        for n in range(30)
+    ]
+    shown = text(diagnosis(*many, ways=WAYS))
+    assert all(f"mend {n}\n" in shown for n in range(30))
+    assert 0 < shown.count("A reason.") < 30
+    assert text(diagnosis(*many, ways=WAYS), verbose=True).count("A reason.") == 30
+
+
+def test_what_cannot_be_told_says_why_and_how_to_see_it():
+    unseen = named(finding.unknown("?", why="Only root may.", remedy=["sudo lspci -vvv"]))
+    shown = text(diagnosis(unseen, ways=WAYS))
+    assert "cannot tell  some-check" in shown
+    assert "Only root may" in shown
+    assert "        sudo lspci -vvv" in shown
+
+
+def test_of_two_machines_each_finding_says_whose_it_is():
+    host, dpu = machine({}, name="a"), machine({}, name="b")
+    case = Case(machine=host, goal=Goal.ARM_DMA, host=host, dpu=dpu)
+    found = (named(BAD, side="dpu"),)
+    both = Diagnosis(case=case, findings=found, ways=WAYS, chosen="", took_s=0.0)
+    assert "fail  dpu some-check" in text(both)
+    assert "dpu some-check" in html(both)
+
+
+def test_why_a_way_should_work_rather_than_works_is_said_once():
+    """In the headline for the best one; beside the others only where all is shown."""
+    ways = (
+        way("direct", Verdict.OK, why="Untried.", proviso="Untried."),
+        way("staged", Verdict.WARN, why="It copies twice.", proviso="Nobody looked."),
+    )
+    found = diagnosis(named(finding.ok("fine")), ways=ways)
+    for shown in (text(found), text(found, verbose=True), html(found)):
+        assert shown.count("Untried.") == 1
+        assert "should work" in shown.replace("\N{NO-BREAK SPACE}", " ")
+    assert "Nobody looked." not in text(found)
+    for shown in (text(found, verbose=True), html(found)):
+        assert shown.count("Nobody looked.") == shown.count("It copies twice.") == 1
+
+
+def test_a_failure_of_another_way_is_told_from_one_of_the_goal():
+    ways = (way("direct", Verdict.OK), way("host", Verdict.FAIL, blocked_by=("some-check",)))
+    spared, words = diagnosis(named(BAD), ways=ways), "What fails blocks other data paths only."
+    assert spared.verdict is not Verdict.FAIL
+    for shown in (text(spared), html(spared)):
+        assert words in " ".join(shown.split())
+    for other in (diagnosis(named(BAD), ways=ways[1:]), diagnosis(ways=ways[:1])):
+        assert words not in " ".join(text(other).split())
+
+
+def test_a_way_that_stands_in_is_not_said_to_work_because_others_do_not():
+    ways = (way("direct", Verdict.FAIL), way("host", Verdict.OK, why="No GPU can do it."))
+    assert "works, recommended here: No GPU can do it." in text(diagnosis(ways=ways))
+
+
+def test_what_the_goal_does_not_ask_for_says_which_goals_do():
+    found = diagnosis(named(finding.n_a("rdma does not ask for it", needed="--goal gpunetio")))
+    for shown in (text(found), html(found)):
+        assert "rdma does not ask for it; try: --goal gpunetio" in shown
+        assert "n.a.." not in shown
+
+
+def test_nothing_found_says_where_it_is_looked_at():
+    for shown in (text(diagnosis()), html(diagnosis())):
+        assert "on the other side, host or DPU" in shown
+        assert "()" not in shown
+
+
+def test_no_style_stands_for_a_word():
+    lines = page(diagnosis(named(BAD), named(finding.warn("w")), ways=WAYS))
+    styled = {span.style: span.text for line in lines for span in line if span.style}
+    for word in ("fail", "warn"):
+        assert word in styled[word] or word in "".join(styled.values())
+
+
+@given(nasty, nasty, nasty, nasty)
+def test_nothing_that_a_machine_said_moves_the_cursor(found, why, subject, command):
+    one = named(finding.fail(found, why=why, subject=subject, remedy=[command]))
+    for line in page(diagnosis(one, ways=WAYS), verbose=True):
+        assert all(span.text.isprintable() for span in line)
+
+
+@given(nasty, nasty, nasty, nasty, nasty)
+def test_nothing_that_a_machine_said_adds_an_element(found, why, subject, command, url):
+    def shape(*words):
+        a, b, c, d, e = words
+        one = finding.fail(
+            a, why=b, subject=c, remedy=[d], sources=[Source("doc", "", e)], disagree=b
+        )
+        quiet = named(finding.ok(a, subject=c), "quiet")
+        read = Reader(html(diagnosis(named(one), quiet, ways=WAYS)))
+        assert not read.open
+        assert not read.other
+        return read.tags, [name for name, _ in read.attributes]
+
+    plain = ("a", "b" * bool(why), "c", "d" * bool(command), url[:8] * url.startswith("https://"))
+    assert shape(found, why, subject, command, url) == shape(*plain)
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "http://x", "file:///etc/passwd", ""])
+def test_only_addresses_of_https_become_links(url):
+    one = finding.fail("x", sources=[Source("doc", "", url)])
+    assert "a" not in Reader(html(diagnosis(named(one)))).tags
+
+
+def test_the_card_needs_nothing_that_jupyterlab_would_drop():
+    read = Reader(html(diagnosis(named(BAD), named(finding.ok("x"), "quiet"), ways=WAYS)))
+    assert set(read.tags) <= TAGS
+    assert {name for name, _ in read.attributes} <= ATTRIBUTES
+    assert COMMAND in "".join(read.texts)
+    for name, value in read.attributes:
+        if name == "style":
+            themed = {p.partition(":")[0] for p in value.split(";") if "var(" in p}
+            plain = {p.partition(":")[0] for p in value.split(";") if "var(" not in p}
+            assert themed <= plain | {"border-color"}
+
+
+def test_a_synthetic_machine_says_so_on_the_card():
+    assert "synthetic machine: a test" in html(diagnosis(named(BAD)))
+
+
+def test_str_and_the_card_are_those_of_a_diagnosis():
+    found = diagnosis(named(BAD), ways=WAYS)
+    assert str(found) == text(found)
+    assert found._repr_html_() == html(found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_known_machine_has_a_page_of_one_screen_and_a_card(name):
+    found = dgkit.doctor(snapshots=snapshot_file(name))
+    lines = [line for line in text(found).splitlines() if line.strip()]
+    assert len(lines) <= 60
+    wide = [line for line in lines if len(line) > 100]
+    commands = {command for one in found.findings for command in one.remedy}
+    assert {line.strip() for line in wide} <= commands
+    assert set(Reader(html(found)).tags) <= TAGS
+    assert len(text(found, verbose=True)) > len(text(found))
