@@ -16,9 +16,9 @@ from dgkit.doctor import diagnose
 from dgkit.doctor.collect.live import Live
 from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.runner import live_machine
 from dgkit.doctor.finding import Verdict, worst
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.runner import live_machine
 
 HANG = "trap '' TERM; echo $$ >>{pids}; exec sleep 1000"
 

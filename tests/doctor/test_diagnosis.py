@@ -12,11 +12,11 @@ from support.doctor.machines import UNAME, machine
 from dgkit.doctor import Verdict, diagnose, finding, runner
 from dgkit.doctor.collect.reader import Reader
 from dgkit.doctor.collect.reading import Reading
-from dgkit.doctor.runner import read_everything
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
 from dgkit.doctor.registry import Check
+from dgkit.doctor.runner import read_everything
 
 GPU, BLUEFIELD = pci.gpu("pci0000:16/0000:17:00.0"), pci.dpu("pci0000:b0/0000:b3:00.0")
 NIC = pci.nic("pci0000:b0/0000:b4:00.0")

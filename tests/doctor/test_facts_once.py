@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from dgkit.doctor.collect.reader import Reader
-from dgkit.doctor.runner import live_machine
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.runner import live_machine
 
 
 class Closing(Reader):

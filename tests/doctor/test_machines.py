@@ -15,12 +15,12 @@ from doctor.synthetic_machines import MACHINES
 
 from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.runner import diagnose
 from dgkit.doctor.facts import nvidia_topo, pci, topology
 from dgkit.doctor.finding import worst
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
 from dgkit.doctor.redact.redactor import Pseudonyms
+from dgkit.doctor.runner import diagnose
 
 # Of a machine, or of a host and a DPU, for a goal: the exit code, the best way that works, and what
 # the checks say that matter here. `dark`: it cannot be told.

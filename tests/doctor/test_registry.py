@@ -14,11 +14,11 @@ from dgkit.doctor.collect.reader import Reader
 from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.collect.snapshot import Recorded, load
 from dgkit.doctor.data_path_specs import DATA_PATH_SPECS
-from dgkit.doctor.runner import read_everything
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
 from dgkit.doctor.registry import FAMILIES, check, checks, named
+from dgkit.doctor.runner import read_everything
 
 HERE = Path(__file__).parent
 MACHINES = sorted((HERE / "machines").glob("*.snap"), key=lambda path: path.name)
@@ -83,7 +83,11 @@ def test_two_checks_of_one_name_are_refused() -> None:
 def test_each_data_path_depends_on_checks_that_count_for_its_goal() -> None:
     known = {check.name: check for check in checks()}
     for spec in DATA_PATH_SPECS:
-        depends = {*spec.required, *spec.assumed, *(n for names in spec.alternatives for n in names)}
+        depends = {
+            *spec.required,
+            *spec.assumed,
+            *(n for names in spec.alternatives for n in names),
+        }
         depends |= {kind.checks[0] for kind in spec.devices}
         assert depends <= set(known), spec.name
         for goal in spec.serves:

@@ -18,11 +18,11 @@ from dgkit.doctor import Goal, diagnose
 from dgkit.doctor.collect.live import ASKED
 from dgkit.doctor.collect.reading import Fault, Reading
 from dgkit.doctor.collect.snapshot import Recorded, Snapshot, load, record
-from dgkit.doctor.runner import live_machine
 from dgkit.doctor.facts.nvidia_proc import read_modules
 from dgkit.doctor.facts.nvidia_smi import read_smi
 from dgkit.doctor.machine import Machine
 from dgkit.doctor.redact.filter import kept
+from dgkit.doctor.runner import live_machine
 
 TELLING = ["text /proc/cmdline", "text /proc/cpuinfo", "text /proc/1/cgroup", "names /dev"]
 TELLING += ["text /proc/self/status"]

@@ -9,10 +9,10 @@ from support.doctor.panel import DPU, FAR, GPU, NIC, SAME_SOCKET, SMALL, large, 
 
 from dgkit.doctor import Goal
 from dgkit.doctor.collect.snapshot import Recorded, load
-from dgkit.doctor.runner import diagnose
 from dgkit.doctor.facts import pci
 from dgkit.doctor.facts.topology import Near
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.runner import diagnose
 from dgkit.widgets.doctor import topology_figure
 from dgkit.widgets.doctor.topology_drawing import COLOURS, show_topology
 from dgkit.widgets.doctor.topology_model import MAX_DEVICES, topology_model
@@ -170,7 +170,10 @@ def test_it_begins_with_the_nearest_pair_and_for_the_arm_with_the_nearest_dpu():
     }
     assert topology_model(machine(paths)).nearest == ("0000:1a:00.0", "0000:1b:00.0")
     for goal, nic in ((Goal.ARM_DMA, "0000:b1:00.0"), (Goal.RDMA, "0000:1b:00.0")):
-        assert topology_model(diagnose([machine(paths)], goal=goal)).nearest == ("0000:1a:00.0", nic)
+        assert topology_model(diagnose([machine(paths)], goal=goal)).nearest == (
+            "0000:1a:00.0",
+            nic,
+        )
     assert topology_model(machine(SMALL)).nearest == (GPU, DPU)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from dgkit.doctor.collect.reading import Reading
 from dgkit.doctor.collect.snapshot import Recorded, Snapshot
-from dgkit.doctor.runner import diagnose
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
+from dgkit.doctor.runner import diagnose
 
 UNAME = {"system": "Linux", "node": "box", "release": "6.8.0", "version": "#1", "machine": "x86_64"}
 
