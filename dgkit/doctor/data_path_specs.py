@@ -185,7 +185,7 @@ DATA_PATH_SPECS = (
     DataPathSpec(
         name="cuda",
         title="software DPU, GPU memory (cuda)",
-        what="A second process stands in for the DPU; the GPU's copy engine copies.",
+        what="A second process takes the DPU's place; the GPU's copy engine copies.",
         goals=WITH_GPU,
         devices=(DeviceKind.GPU,),
         required=("driver-loaded",),
@@ -194,7 +194,7 @@ DATA_PATH_SPECS = (
     DataPathSpec(
         name="soft",
         title="software DPU (soft)",
-        what="A second process stands in for the DPU; the CPU copies, in host memory.",
+        what="A second process takes the DPU's place; the CPU copies, in host memory.",
         goals=ALL,
         serves=_LAPTOP,
         assumed=("dgkit-core",),

@@ -154,10 +154,7 @@ def _judge(
 ) -> DataPath:
     missing = [kind for kind in spec.devices if present[kind] is False]
     if missing:
-        looked_for = (check for kind in missing for check in kind.checks)
-        blocking = tuple(verdicts.with_verdict(looked_for, Verdict.FAIL))
-        why = " ".join(kind.missing for kind in missing)
-        return _data_path(spec, case, Verdict.FAIL, why, blocked_by=blocking)
+        return _without_devices(spec, case, missing, verdicts)
     choice = _choose(spec, verdicts)
     rest = (*spec.required, *spec.assumed)
     failed = verdicts.with_verdict(rest, Verdict.FAIL)
@@ -177,6 +174,16 @@ def _judge(
         return _data_path(spec, case, Verdict.CANNOT_TELL, why)
     warned = (*choice.ruled_out, *verdicts.with_verdict((*choice.chosen, *rest), Verdict.WARN))
     return _working(spec, case, verdicts, warned)
+
+
+def _without_devices(
+    spec: DataPathSpec, case: Case, missing: Sequence[DeviceKind], verdicts: _CheckVerdicts
+) -> DataPath:
+    """Return a path that is blocked because devices are missing."""
+    looked_for = (check for kind in missing for check in kind.checks)
+    blocking = tuple(verdicts.with_verdict(looked_for, Verdict.FAIL))
+    why = " ".join(kind.missing for kind in missing)
+    return _data_path(spec, case, Verdict.FAIL, why, blocked_by=blocking)
 
 
 def _working(

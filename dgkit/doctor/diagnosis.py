@@ -135,7 +135,7 @@ def _why_not(better: Sequence[DataPath]) -> str:
         return ""
     first, why = better[0], better[0].why.rstrip(".")
     if first.verdict is Verdict.CANNOT_TELL:
-        return f"; whether {first.title} does cannot be told{f' ({why})' if why else ''}"
+        return f"; whether {first.title} does cannot be determined{f' ({why})' if why else ''}"
     by = f" by {_and(first.blocked_by)}" if first.blocked_by else f": {why}"
     return f"; {first.title} is blocked{by}"
 

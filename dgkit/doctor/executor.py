@@ -76,7 +76,7 @@ class Executor:
     Args:
         name: Name of the threads.
         max_threads: Most threads at a time.
-        spawn_delay_s: If 0, each job gets a thread of its own. Otherwise one thread runs all jobs,
+        spawn_delay_s: If 0, each job gets its own thread. Otherwise one thread runs all jobs,
             which is faster for many small ones; another is added whenever a caller of
             `Job.result` has waited this long, in seconds.
     """

@@ -47,7 +47,9 @@ def diagnosis(*findings, ways=(), chosen="", readings=None):
 
 
 def way(name, verdict, **more):
-    return DataPath(name=name, title=name, what=f"{name} moves.", serves=True, verdict=verdict, **more)
+    return DataPath(
+        name=name, title=name, what=f"{name} moves.", serves=True, verdict=verdict, **more
+    )
 
 
 WAYS = (

@@ -82,7 +82,11 @@ def test_two_checks_of_one_name_are_refused() -> None:
 def test_each_data_path_depends_on_checks_that_count_for_its_goal() -> None:
     known = {check.name: check for check in checks()}
     for spec in DATA_PATH_SPECS:
-        depends = {*spec.required, *spec.assumed, *(n for names in spec.alternatives for n in names)}
+        depends = {
+            *spec.required,
+            *spec.assumed,
+            *(n for names in spec.alternatives for n in names),
+        }
         depends |= {kind.checks[0] for kind in spec.devices}
         assert depends <= set(known), spec.name
         for goal in spec.serves:

@@ -101,7 +101,8 @@ PARAMS = "text /proc/driver/nvidia/params"
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [("", "considers unsuitable"), ("0", "considers unsuitable"), ("1", "Override=1")]
+    ("value", "said"),
+    [("", "considers unsuitable"), ("0", "considers unsuitable"), ("1", "Override=1")],
 )
 @pytest.mark.parametrize("near", ["PHB", "NODE", "SYS"])
 def test_two_that_no_switch_joins_are_told_of_the_drivers_own_test(

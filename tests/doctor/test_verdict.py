@@ -82,7 +82,7 @@ def test_the_best_way_is_the_first_that_works_be_it_slower() -> None:
         ),
         (
             [way("a", Verdict.CANNOT_TELL), way("b", Verdict.WARN)],
-            "B works, but slower; whether A does cannot be told (There is none).",
+            "B works, but slower; whether A does cannot be determined (There is none).",
         ),
         ([way("a", Verdict.FAIL, "x")], "No data path works."),
     ],

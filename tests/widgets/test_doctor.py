@@ -252,9 +252,9 @@ def test_what_a_view_is_told_is_bounded(tmp_path, view, panel):
 def test_what_is_copied_is_one_line_whatever_the_machine_is_called(panel):
     found = panel.panel.diagnosis
     odd = Finding(verdict=Verdict.FAIL, found="a\x1b[31m", remedy=("ls\nrm -r x",))
-    told = serialize_diagnosis(type(found)(case=found.case, findings=(odd,), ways=(), chosen="", took_s=0.0))[
-        "findings"
-    ][0]
+    told = serialize_diagnosis(
+        type(found)(case=found.case, findings=(odd,), ways=(), chosen="", took_s=0.0)
+    )["findings"][0]
     assert told["remedy"] == ["ls rm -r x"]
     assert "\x1b" not in told["found"]
 

@@ -168,7 +168,10 @@ def test_it_begins_with_the_nearest_pair_and_for_the_arm_with_the_nearest_dpu():
     }
     assert topology_model(machine(paths)).nearest == ("0000:1a:00.0", "0000:1b:00.0")
     for goal, nic in ((Goal.ARM_DMA, "0000:b1:00.0"), (Goal.RDMA, "0000:1b:00.0")):
-        assert topology_model(diagnose([machine(paths)], goal=goal)).nearest == ("0000:1a:00.0", nic)
+        assert topology_model(diagnose([machine(paths)], goal=goal)).nearest == (
+            "0000:1a:00.0",
+            nic,
+        )
     assert topology_model(machine(SMALL)).nearest == (GPU, DPU)
 
 

@@ -49,7 +49,7 @@ def judge_acs(machine: Machine) -> Iterator[Finding]:
             needed=" ".join(f"{bit}{'-+'[on]}" for bit, on in masks[port.address].items()),
             subject=port.address,
             why="Data Direct needs other ACS bits here: the driver may refuse GPU memory, or "
-            "traffic from the NIC goes up to the CPU.",
+            "traffic from the NIC is routed up to the CPU.",
             remedy=[_CHECK, *_WRITE],
             sources=_SOURCES,
             disagree=_DISAGREE,

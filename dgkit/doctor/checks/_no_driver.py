@@ -66,7 +66,7 @@ def driver_not_loaded(machine: Machine) -> Finding:
 
 
 def _dkms_key(machine: Machine) -> str:
-    """Return the file of the key with which DKMS signs modules; Ubuntu has one of its own."""
+    """Return the file of the key with which DKMS signs modules; Ubuntu has its own."""
     ubuntu = machine.know(os_release).get("ID", "").lower() == "ubuntu"
     return "/var/lib/shim-signed/mok/MOK.der" if ubuntu else "/var/lib/dkms/mok.pub"
 

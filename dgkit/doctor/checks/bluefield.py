@@ -86,7 +86,7 @@ _MISSING = {
     Goal.ARM_DMA: finding.fail(
         _NO_BLUEFIELD,
         needed="BlueField-2 or later",
-        why="There are no Arm cores to move the bytes; the software DPU stands in for them.",
+        why="There are no Arm cores to move the bytes; the software DPU can take their place.",
         remedy=["# install a BlueField-2 or -3, or use the software DPU: dgkit.connect()"],
         sources=[references.DOCA_SUPPORT("Supported devices")],
     ),

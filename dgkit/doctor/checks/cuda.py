@@ -186,11 +186,9 @@ def _cuda_python(case: Case) -> Iterator[Finding]:
     needed = "CuPy 13.6, cuda-core 1.2"
     why = _wrong_versions(listed, known.version)
     if not why and known.code:
-        name, _, remedy_of_cuda = _cuinit_error(known)
+        name, _, do = _cuinit_error(known)
         why = f"They could not be tested, since CUDA does not start ({name}): see cuda-driver."
-        yield finding.unknown(
-            found, needed=needed, why=why, remedy=remedy_of_cuda, sources=[_RESULTS]
-        )
+        yield finding.unknown(found, needed=needed, why=why, remedy=do, sources=[_RESULTS])
         return
     if not why and isinstance(gpu, dict) and gpu.get("why"):
         why = f"{str(gpu['why']).rstrip('.')}."

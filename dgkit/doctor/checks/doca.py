@@ -10,7 +10,7 @@ from .. import finding, references
 from ..facts import firmware, rdma, system, versions
 from ..facts.doca import doca
 from ..facts.side import side
-from ..facts.versions import version
+from ..facts.versions import Version, version
 from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
@@ -65,13 +65,11 @@ def _doca_version(case: Case) -> Iterator[Finding]:
     elif found.version is None and found.why:
         yield finding.unknown("DOCA not read", needed="2.5", why=found.why, sources=[source])
     elif found.version is None:
+        why = "DOCA drives the DMA engine of a BlueField, and GPUNetIO is a part of it; softdoca "
+        why += "replaces it in tests."
+        needed, remedy = "2.5 or later", install_commands(case)
         yield finding.fail(
-            "no DOCA",
-            needed="2.5 or later",
-            why="DOCA drives the DMA engine of a BlueField, and GPUNetIO is a part of it; softdoca "
-            "replaces it in tests.",
-            remedy=install_commands(case),
-            sources=[source, INSTALL],
+            "no DOCA", needed=needed, why=why, remedy=remedy, sources=[source, INSTALL]
         )
     elif found.version < _PROVIDER:
         yield finding.fail(
@@ -222,29 +220,36 @@ def _rdma_core(case: Case) -> Iterator[Finding]:
         references.GPUNETIO("Using dmabuf"),
         references.RDMA_CORE("Documentation/versioning.md"),
     ]
-    upgrade = _newer_verbs(case)
     if known.why or ("libibverbs" in known.files and release is None):
         why = known.why or f"The file name {known.files['libibverbs']} has no version."
         yield finding.unknown("version not known", needed="1.14.44", why=why, sources=sources)
     elif release is None:
         make = finding.warn if case.goal is Goal.ARM_DMA else finding.fail
         why = f"RDMA programs and DOCA load it. {known.whys.get('libibverbs', '')}".strip()
-        yield make("no libibverbs", needed="1.14.44", why=why, remedy=upgrade, sources=sources)
-    elif release < _GUIDE_VERBS:
-        old = release < _DMABUF_VERBS
-        yield (finding.fail if old and case.goal is Goal.RDMA else finding.warn)(
-            f"{verbs} (rdma-core {release})",
-            needed="1.14.44 (rdma-core 44)",
-            why="It has no ibv_reg_dmabuf_mr: GPU memory needs nvidia-peermem."
-            if old
-            else "It can register a dma-buf, but DOCA requires a later version.",
-            remedy=upgrade,
-            sources=sources,
-            disagree=_VERBS_DISAGREE,
-        )
+        remedy = _newer_verbs(case)
+        yield make("no libibverbs", needed="1.14.44", why=why, remedy=remedy, sources=sources)
     else:
-        text = f"{verbs} (rdma-core {release})"
-        yield finding.ok(text, needed="1.14.44", sources=sources, disagree=_VERBS_DISAGREE)
+        yield _judge_verbs(case, f"{verbs} (rdma-core {release})", release, sources)
+
+
+def _judge_verbs(
+    case: Case, found: str, release: Version, sources: list[references.Source]
+) -> Finding:
+    """Return the finding on a libibverbs of a known release of rdma-core."""
+    if release >= _GUIDE_VERBS:
+        return finding.ok(found, needed="1.14.44", sources=sources, disagree=_VERBS_DISAGREE)
+    old = release < _DMABUF_VERBS
+    make = finding.fail if old and case.goal is Goal.RDMA else finding.warn
+    return make(
+        found,
+        needed="1.14.44 (rdma-core 44)",
+        why="It has no ibv_reg_dmabuf_mr: GPU memory needs nvidia-peermem."
+        if old
+        else "It can register a dma-buf, but DOCA requires a later version.",
+        remedy=_newer_verbs(case),
+        sources=sources,
+        disagree=_VERBS_DISAGREE,
+    )
 
 
 # rdma-core of the distributions with an older one: packages.ubuntu.com, packages.debian.org.

@@ -296,18 +296,22 @@ def _driver_registry(case: Case) -> Iterator[Finding]:
         yield finding.ok(needed, needed=needed, sources=[source])
     else:
         written = "PeerMappingOverride=1" in case.machine.read.text(_CONF).text
-        keys = {**nvidia_proc.registry(params.text), "PeerMappingOverride": "1"}
-        words = "".join(f"{name}={value};" for name, value in keys.items())
-        line = f'options nvidia NVreg_RegistryDwords="{words}"'  # only the last such line counts
-        add = f"echo '{line}' | sudo tee -a {_CONF}"
-        if not all(_PLAIN.fullmatch(word) for item in keys.items() for word in item):
-            add = f"# add PeerMappingOverride=1; to NVreg_RegistryDwords in {_CONF}"
-        write = [] if written else [add]
-        write.append(initramfs(case.machine))
+        write = [] if written else [_set_override(nvidia_proc.registry(params.text))]
+        restart = "# Switch the machine off and on: the guide requires a cold reboot."
         yield finding.warn(
             "written, not in force yet" if written else "not set",
             needed=needed,
             why="GPUNetIO Verbs, RDMA and DMA programs need root; Ethernet programs always do.",
-            remedy=[*write, "# Switch the machine off and on: the guide requires a cold reboot."],
+            remedy=[*write, initramfs(case.machine), restart],
             sources=[source],
         )
+
+
+def _set_override(registry: dict[str, str]) -> str:
+    """Return the command that adds PeerMappingOverride=1 to the driver's registry keys."""
+    keys = {**registry, "PeerMappingOverride": "1"}
+    if not all(_PLAIN.fullmatch(word) for item in keys.items() for word in item):
+        return f"# add PeerMappingOverride=1; to NVreg_RegistryDwords in {_CONF}"
+    words = "".join(f"{name}={value};" for name, value in keys.items())
+    line = f'options nvidia NVreg_RegistryDwords="{words}"'  # only the last such line counts
+    return f"echo '{line}' | sudo tee -a {_CONF}"

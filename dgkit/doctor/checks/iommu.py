@@ -140,7 +140,7 @@ def _translating(machine: Machine, found: str, subject: str) -> Finding:
     return finding.warn(
         found,
         needed=_NEEDED,
-        why="Traffic between GPU and NIC may go up to the CPU for translation, or not arrive.",
+        why="Traffic between GPU and NIC may be routed to the CPU for translation, or not arrive.",
         subject=subject,
         remedy=_passthrough(machine),
         sources=(*_SOURCES, references.MULTI_GPU(), references.OPEN_MODULES("nvidia/nv-dma.c")),

@@ -68,23 +68,26 @@ def _memlock(case: Case) -> Iterator[Finding]:
         yield finding.unknown("?", needed="unlimited", why=f"{why}.", sources=_MEMLOCK_SOURCES)
         return
     soft, hard = known
-    if soft is not None and exempt is None:
-        why = "Whether root has CAP_IPC_LOCK is not known: /proc/self/status was not read."
-        yield finding.unknown(
-            size_text(soft), needed="unlimited", why=why, sources=_MEMLOCK_SOURCES
-        )
-        return
-    if soft is None or exempt:
-        found = (
-            "unlimited" if soft is None else f"{size_text(soft)}, which does not apply to this user"
-        )
+    if soft is None:
+        yield finding.ok("unlimited", needed="unlimited", sources=_MEMLOCK_SOURCES)
+    elif exempt is None:
+        found, why = size_text(soft), "Whether root has CAP_IPC_LOCK is not known: "
+        why += "/proc/self/status was not read."
+        yield finding.unknown(found, needed="unlimited", why=why, sources=_MEMLOCK_SOURCES)
+    elif exempt:
+        found = f"{size_text(soft)}, which does not apply to this user"
         yield finding.ok(found, needed="unlimited", sources=_MEMLOCK_SOURCES)
-        return
+    else:
+        yield _limited(case, soft, hard)
+
+
+def _limited(case: Case, soft: int, hard: int | None) -> Finding:
+    """Return the finding on a limit that applies."""
     enough = soft >= case.size
     make = finding.warn if enough else finding.fail
     why = f"Registering host memory locks it: a process can register {size_text(soft)} at most. "
     why += "GPU memory that is a dma-buf locks none."
-    yield make(
+    return make(
         size_text(soft),
         needed="unlimited" if enough else f"unlimited, at least {size_text(case.size)}",
         why=why,

@@ -61,7 +61,7 @@ def _judge(case: Case, device: PciDevice, link: PcieLink, port: PcieLink) -> Fin
             "not in sysfs",
             needed="speed and width",
             subject=subject,
-            why="A virtual machine has no links of its own." if guest else no_link,
+            why="A virtual machine has no physical links." if guest else no_link,
             remedy=[f"sudo lspci -s {device.address} -vvv | grep -E 'LnkCap:|LnkSta:'"],
             sources=[_FILES],
         )

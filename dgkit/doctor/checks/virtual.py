@@ -36,13 +36,9 @@ def _virtual_machine(case: Case) -> Iterator[Finding]:
         return
     by = f"yes, {found.by}"[:45] if found.by else "yes"
     if found.by == "WSL 2":
-        yield finding.warn(
-            by,
-            needed="no",
-            why="Windows owns the GPU: it is not a PCI device here, so no other device reaches it.",
-            remedy=["# Boot Linux on the machine itself, or use the software DPU"],
-            sources=sources,
-        )
+        why = "Windows owns the GPU: it is not a PCI device here, so no other device reaches it."
+        remedy = ["# Boot Linux on the machine itself, or use the software DPU"]
+        yield finding.warn(by, needed="no", why=why, remedy=remedy, sources=sources)
         return
     tree = case.machine.know(pci.tree)
     if not tree.why and not (tree.gpus and peers(case.machine, case.goal)):
