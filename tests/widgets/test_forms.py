@@ -79,10 +79,12 @@ def test_sizes_are_one_or_more_and_offsets_zero_or_more():
 )
 def test_a_setting_of_a_plot_that_is_no_number_is_about_its_field(changes):
     with pytest.raises((TypeError, ValueError)) as caught:
-        Setting().but(changes)
+        Setting().updated(changes)
     assert caught.value.field in changes
 
 
 def test_a_setting_of_a_plot_is_a_number_or_text():
-    assert Setting().but({"size": "4K", "region": "3", "count": "7"}) == Setting(3, 4096, count=7)
-    assert Setting(3).but({"region": None}).region == 0
+    assert Setting().updated({"size": "4K", "region": "3", "count": "7"}) == Setting(
+        3, 4096, count=7
+    )
+    assert Setting(3).updated({"region": None}).region == 0
