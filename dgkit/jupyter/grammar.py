@@ -190,7 +190,7 @@ def _latency() -> Command:
         metavar="N",
         type=_count,
         default=10_000,
-        help="number of transfers (default: 10000)",
+        help="number of transfers, without a unit (default: 10000)",
     )
     latency.option(
         "--path",
@@ -278,7 +278,7 @@ _ABOUT = """\
 
 REGION is {region}.
 DATA is a Python expression: bytes, text (as UTF-8) or an array.
-N is a number: 4096, 4K, 1MiB, 0x100, or a Python expression.
+N is a number of bytes: 4096, 4K, 1MiB, 0x100, or a Python expression.
 %dma help COMMAND explains one command."""
 
 
