@@ -22,7 +22,7 @@ TIMEOUT_S = 5.0
 
 
 class Edit(NamedTuple):
-    """One write: where it goes, its bytes, the bytes it replaces (None: unknown), its transfer."""
+    """One write: region, offset, bytes, the bytes replaced (None: unknown), transfer."""
 
     region: int
     at: int

@@ -1,4 +1,4 @@
-"""The region that a hex view shows: the one selected in the session, or one of its own."""
+"""The region that a hex view shows: the session's selected region, or a fixed one."""
 
 from __future__ import annotations
 
