@@ -5,13 +5,13 @@ import threading
 
 import numpy as np
 import pytest
-from dgkit.units import size_text
 from support.jupyter.panels import PanelError
 from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
 from dgkit.errors import RegionBusy
+from dgkit.units import size_text
 from dgkit.widgets.allocate import allocate
 from dgkit.widgets.allocate.allocate import AllocatePanel
 from dgkit.widgets.base.fill_patterns import BLOCK, Pattern
@@ -27,7 +27,7 @@ def panel(session, view):
 
 def told(panel):
     """The regions that the views were told of last."""
-    desks = [message["desk"] for message in panel.of("desk") if "desk" in message]
+    desks = [message["session"] for message in panel.of("session") if "session" in message]
     return desks[-1]["regions"] if desks else []
 
 
@@ -63,7 +63,7 @@ def test_the_look_for_gpus_is_beside_the_frame_thread(panel, monkeypatch):
     monkeypatch.setattr("dgkit.memory.why_no_gpu", look)
     panel.ask("hello")
     panel.wait_for("places")
-    assert seen == ["dgkit-aside"]
+    assert seen == ["dgkit-background"]
 
 
 def test_a_gpu_that_the_dpu_does_not_reach_says_what_to_call(session, view, monkeypatch):
@@ -175,7 +175,7 @@ def test_a_region_in_a_transfer_stays_and_says_what_to_do(panel, session, monkey
     monkeypatch.setattr(type(region), "close", busy)
     panel.ask("free", region=region.id)
     error = panel.wait_for("failed")["error"]
-    assert (error["kind"], error["way_out"]) == (
+    assert (error["kind"], error["hint"]) == (
         "RegionBusy",
         "Wait for the transfers that use it, then try again.",
     )

@@ -43,7 +43,9 @@ def test_it_is_shown_while_it_takes_its_pages(panel, pages):
 def test_cancelled_meanwhile_no_region_is_left(panel, session, pages, started):
     made = panel.ask("make", **FORM)["job"]
     if started:
-        until(lambda: "dgkit-aside" in [each.name for each in threading.enumerate()], "it began")
+        until(
+            lambda: "dgkit-background" in [each.name for each in threading.enumerate()], "it began"
+        )
     panel.ask("cancel", job=made)
     assert panel.ask("hello")["jobs"] == []
     pages.set()
@@ -56,7 +58,7 @@ def test_cancelled_meanwhile_no_region_is_left(panel, session, pages, started):
 
 def test_closing_the_panel_meanwhile_leaves_no_region(panel, session, pages):
     panel.ask("make", **FORM)
-    until(lambda: "dgkit-aside" in [each.name for each in threading.enumerate()], "it began")
+    until(lambda: "dgkit-background" in [each.name for each in threading.enumerate()], "it began")
     panel.panel.close()
     pages.set()
     until(lambda: "dgkit-frames" not in [each.name for each in threading.enumerate()], "it ended")
@@ -72,7 +74,7 @@ def test_cancelled_meanwhile_that_there_is_too_little_memory_is_said(panel, sess
 
     monkeypatch.setattr(session, "empty", none)
     made = panel.ask("make", **FORM)["job"]
-    until(lambda: "dgkit-aside" in [each.name for each in threading.enumerate()], "it began")
+    until(lambda: "dgkit-background" in [each.name for each in threading.enumerate()], "it began")
     panel.ask("cancel", job=made)
     there.set()
     assert panel.wait_for("failed")["error"]["kind"] == "OutOfMemory"

@@ -83,7 +83,7 @@ def test_show_displays_it_and_the_next_run_of_the_cell_closes_it(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
     for run in ("run 1", "run 2"):
-        monkeypatch.setattr(cell_lifetime, "running", lambda run=run: ("cell", run))
+        monkeypatch.setattr(cell_lifetime, "current_run", lambda run=run: ("cell", run))
         assert widgets.show(picture(), alt=run) is None
     first, second = shown
     assert first.comm is None
@@ -105,4 +105,4 @@ def test_the_version_is_found_without_an_import_of_bokeh():
 
 
 def test_outside_a_kernel_no_cell_runs():
-    assert cell_lifetime.running() == ("", "")
+    assert cell_lifetime.current_run() == ("", "")

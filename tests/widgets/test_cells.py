@@ -17,7 +17,7 @@ class Notebook:
 
     def __init__(self, monkeypatch):
         self._now, self._runs = ("", ""), 0
-        monkeypatch.setattr(cell_lifetime, "running", lambda: self._now)
+        monkeypatch.setattr(cell_lifetime, "current_run", lambda: self._now)
 
     def __call__(self, cell):
         self._runs += 1
@@ -28,7 +28,7 @@ class Notebook:
         return self
 
     def __exit__(self, *_):
-        cell_lifetime.ended()
+        cell_lifetime.close_stale()
         self._now = ("", "")
 
 
@@ -76,7 +76,7 @@ def test_one_that_cannot_be_closed_is_logged_and_the_cell_goes_on(book, view, ca
 
 
 def test_what_is_made_apart_is_of_no_cell(book, view):
-    with book("one"), cell_lifetime.apart():
+    with book("one"), cell_lifetime.detached():
         panel = view(Sample()).panel
     with book("one"):
         pass

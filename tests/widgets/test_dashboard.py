@@ -133,7 +133,7 @@ def test_a_lost_dpu_is_said_with_what_to_do(view, owned):
     kill_dpu(owned)
     lost = board.wait_for("status", lambda told: told["lost"])["lost"]
     assert lost["kind"] == PeerLost.__name__
-    assert "again" in lost["way_out"]
+    assert "again" in lost["hint"]
     board.ask("seen", view="one", now=False)
 
 

@@ -278,7 +278,7 @@ def test_closed_while_it_runs_it_tells_nothing_more_and_leaves_no_thread(tmp_pat
         shown.panel.wait(0)
     held.set()
     names = lambda: {thread.name for thread in threading.enumerate()}  # noqa: E731
-    until(lambda: not names() & {"dgkit-aside", "dgkit-frames"}, "its threads have ended")
+    until(lambda: not names() & {"dgkit-background", "dgkit-frames"}, "its threads have ended")
     assert len(shown.told) == told
     assert held.asked == [[]]
 

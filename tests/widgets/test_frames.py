@@ -145,7 +145,7 @@ def test_a_pause_gives_way_for_so_long(failed):
     order = []
 
     def slow():
-        yield from scheduler.every(0.2)
+        yield from scheduler.sleep(0.2)
         order.append("slow")
 
     def quick():

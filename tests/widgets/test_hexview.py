@@ -152,7 +152,7 @@ def test_a_typed_byte_is_a_dma_write_that_others_hear_of_and_can_be_undone(hexvi
     assert hexview.wait_for("edited")["ok"]
     assert region.array[1] == 0xAA
     hexview.wait_for(
-        "desk", lambda fields: fields["what"] == "written" and fields["id"] == region.id
+        "session", lambda fields: fields["change"] == "written" and fields["id"] == region.id
     )
     hexview.ask("put", at=2, buffers=[b"\xbb\xcc"])
     hexview.wait_for("edited", lambda fields: fields["undoable"] == 2)
@@ -249,7 +249,7 @@ def test_one_with_a_region_of_its_own_does_not_follow(session, region, view):
     other = session.empty(10, name="other")
     own = view(HexView(session, other))
     assert own.ask("hello")["region"]["name"] == "other"
-    own.panel._region_selection.desk.select(region.id)
+    own.panel._region_selection.model.select(region.id)
     assert own.ask("hello")["region"]["name"] == "other"
     own.ask("choose", number=region.id)
     assert own.ask("hello")["region"]["name"] == "counters"

@@ -103,7 +103,7 @@ def test_a_killed_dpu_is_said_once_and_watching_ends(session, hexview):
     with pytest.raises(PanelError) as caught:
         fetch(hexview)
     assert caught.value.kind == "PeerLost"
-    assert caught.value.way_out
+    assert caught.value.hint
     assert len(hexview.errors) == 1
     with pytest.raises(PanelError):
         hexview.ask("put", at=0, buffers=[b"a"])

@@ -196,7 +196,7 @@ def test_too_large_for_the_region_is_said_and_what_ran_goes_on(session, plot, se
         plot.start(region=region)
         with pytest.raises(PanelError, match="256 bytes") as caught:
             seen.ask("change", size=4096)
-        assert caught.value.way_out
+        assert caught.value.hint
         assert plot.setting.size == 64
         measured(plot)
         plot.stop()

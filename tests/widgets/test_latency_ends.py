@@ -34,8 +34,8 @@ def test_a_killed_dpu_ends_it_with_words_and_what_was_measured_stays(plot, seen)
     whole = seen.wait_for("full_state", lambda fields: fields["error"])
     assert not whole["running"]
     assert "gone" in whole["error"]["text"]
-    assert "connect again" in whole["error"]["way_out"]
-    assert "stay on the plot" in whole["error"]["way_out"]
+    assert "connect again" in whole["error"]["hint"]
+    assert "stay on the plot" in whole["error"]["hint"]
     assert not plot.running
     assert plot.report().percentiles.n >= 200
     assert seen.ask("hello")["error"] == whole["error"]  # a reloaded page shows it, too
@@ -104,12 +104,12 @@ def test_stopped_before_its_first_step_it_leaves_no_monitor(plot):
 
 
 def test_a_cell_that_is_run_again_closes_the_plot_of_its_last_run(session, monkeypatch):
-    monkeypatch.setattr(cell_lifetime, "running", lambda: ("cell 1", "run 1"))
+    monkeypatch.setattr(cell_lifetime, "current_run", lambda: ("cell 1", "run 1"))
     first, beside = LatencyPlot(session), LatencyPlot(session)
     first.start()
-    monkeypatch.setattr(cell_lifetime, "running", lambda: ("cell 2", "run 2"))
+    monkeypatch.setattr(cell_lifetime, "current_run", lambda: ("cell 2", "run 2"))
     elsewhere = LatencyPlot(session)
-    monkeypatch.setattr(cell_lifetime, "running", lambda: ("cell 1", "run 3"))
+    monkeypatch.setattr(cell_lifetime, "current_run", lambda: ("cell 1", "run 3"))
     again = LatencyPlot(session)
     assert first.comm is beside.comm is None
     assert not first.running

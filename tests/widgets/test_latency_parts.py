@@ -16,7 +16,7 @@ from support.processes.waiting import until
 import dgkit
 from dgkit.widgets.base import panel, viewers
 from dgkit.widgets.base.panel import source
-from dgkit.widgets.base.viewers import Audience
+from dgkit.widgets.base.viewers import Viewers
 from dgkit.widgets.latency import history
 from dgkit.widgets.latency.export import csv_table
 from dgkit.widgets.latency.latency import LatencyPlot
@@ -82,7 +82,7 @@ def test_a_run_is_called_as_its_report_is(changes, label, how):
 
 def test_a_frame_is_what_came_since_the_last_frame():
     model = ViewModel()
-    model.audience.heard("a", True)
+    model.viewers.update("a", True)
     model.begin(config())
     assert model.frame() is None
     model.add([block(0), block(1)])
@@ -96,7 +96,7 @@ def test_a_frame_is_what_came_since_the_last_frame():
 
 def test_after_a_new_run_frames_begin_with_its_first_point():
     model = ViewModel()
-    model.audience.heard("a", True)
+    model.viewers.update("a", True)
     model.begin(config())
     model.add([block(number) for number in range(50)])
     model.frame()
@@ -122,28 +122,28 @@ def test_an_hour_takes_no_more_memory_than_its_rings():
 def test_a_silent_view_gets_a_frame_per_second_after_a_minute_and_none_after_an_hour(monkeypatch):
     now = 1000.0
     monkeypatch.setattr(viewers.time, "monotonic", lambda: now)
-    who = Audience()
+    who = Viewers()
     assert not who.due()
-    who.heard("a", True)
+    who.update("a", True)
     assert [who.due(), who.due()] == [True, True]
     now += 61
     assert [who.due(), who.due()] == [True, False]
     now += 1.1
     assert who.due()
-    who.heard("a", True)
+    who.update("a", True)
     assert [who.due(), who.due()] == [True, True]
     now += 3601
     assert not who.due()
 
 
 def test_frames_end_when_the_last_view_is_hidden():
-    who = Audience()
-    who.heard("a", True)
-    who.heard("b", True)
-    who.heard("a", False)
+    who = Viewers()
+    who.update("a", True)
+    who.update("b", True)
+    who.update("a", False)
     assert who.due()
-    who.heard("b", False)
-    who.heard("b", False)
+    who.update("b", False)
+    who.update("b", False)
     assert not who.due()
 
 
@@ -203,7 +203,7 @@ def test_the_frame_thread_ends_with_the_last_plot(view):
 
 def test_the_view_s_script_joins_full_state_and_frames(tmp_path):
     model = ViewModel()
-    model.audience.heard("a", True)
+    model.viewers.update("a", True)
     model.begin(config())
     model.add([block(number) for number in range(30)])
     first = model.frame()

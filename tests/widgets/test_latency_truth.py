@@ -12,7 +12,7 @@ from support.jupyter.latency import GPU, SECOND, block, config, measured, taken
 from dgkit.dpu.sampler import Sampler
 from dgkit.errors import BoundsError, LimitReached, PeerError
 from dgkit.report import LatencyReport
-from dgkit.widgets.base.viewers import Audience
+from dgkit.widgets.base.viewers import Viewers
 from dgkit.widgets.latency.history import History
 from dgkit.widgets.latency.run import Run
 
@@ -175,11 +175,11 @@ def test_at_the_limit_of_monitors_start_is_refused(plot, session, crowd):
 def test_of_many_views_those_that_spoke_last_are_remembered(monkeypatch):
     now = iter(range(100_000))
     monkeypatch.setattr("time.monotonic", lambda: next(now))
-    audience = Audience()
+    viewers = Viewers()
     for number in range(2000):
-        audience.heard(f"{number:04}{'x' * 100_000}", watching=True)
-    assert len(audience._heard) == 32
-    assert {len(view) for view in audience._heard} == {64}
-    assert "0000" not in {view[:4] for view in audience._heard}
-    audience.heard(f"1999{'x' * 100_000}", watching=False)
-    assert len(audience._heard) == 31
+        viewers.update(f"{number:04}{'x' * 100_000}", visible=True)
+    assert len(viewers._heard) == 32
+    assert {len(view) for view in viewers._heard} == {64}
+    assert "0000" not in {view[:4] for view in viewers._heard}
+    viewers.update(f"1999{'x' * 100_000}", visible=False)
+    assert len(viewers._heard) == 31

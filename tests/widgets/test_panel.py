@@ -79,7 +79,7 @@ def test_an_error_reaches_the_view_in_words_with_the_way_out(sample):
     with pytest.raises(PanelError, match="9 bytes at offset 8") as caught:
         sample.ask("fails", how=1)
     assert caught.value.kind == "BoundsError"
-    assert caught.value.way_out
+    assert caught.value.hint
 
 
 def test_fields_that_a_handler_does_not_know_are_an_error(sample):
@@ -91,7 +91,7 @@ def test_an_error_of_the_panel_itself_is_told_to_all_views(sample):
     sample.panel.fail(PeerLost("the process is gone"))
     (message,) = sample.of("failed")
     assert message["error"]["text"] == "the process is gone"
-    assert "again" in message["error"]["way_out"]
+    assert "again" in message["error"]["hint"]
 
 
 def test_an_error_that_nobody_foresaw_is_shown_and_logged(sample, caplog):
@@ -121,6 +121,6 @@ def test_a_reader_without_a_kernel_sees_something(sample):
 def test_a_closed_panel_answers_no_more_and_may_be_closed_again(sample):
     sample.panel.close()
     sample.panel.close()
-    sample.panel.tell("anything")
+    sample.panel.broadcast("anything")
     with pytest.raises(StopIteration):
         sample.ask("hello")

@@ -50,7 +50,7 @@ def test_a_write_is_started_and_its_completion_is_listed(panel, session, region)
 def test_a_write_is_told_to_the_panels_that_show_the_bytes(panel, session, region, view):
     other = view(TransferPanel(session))
     start(panel, region)
-    written = other.wait_for("desk", lambda fields: fields["what"] == "written")
+    written = other.wait_for("session", lambda fields: fields["change"] == "written")
     assert written["id"] == region.id
 
 

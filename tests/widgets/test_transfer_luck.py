@@ -121,7 +121,7 @@ def test_a_session_that_is_closed_meanwhile_ends_the_run(session, view):
 
 
 def test_a_stopped_dpu_is_said_to_be_silent_and_given_up(panel, session, region, monkeypatch):
-    monkeypatch.setattr(stall, "SILENCE_S", 2.0)
+    monkeypatch.setattr(stall, "STALL_TIMEOUT_S", 2.0)
     run = long_run(panel, region)
     stop(session.owned_pid)
     try:

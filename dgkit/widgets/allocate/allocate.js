@@ -30,7 +30,7 @@ async function sendMemory(view, c, needs, said) {
     said.textContent = "Allocating…";
     c.name.value = ""; // the next one has another
   } catch (error) {
-    refuse(view, { ...c, fill: needs ? c.value : c.fill }, error);
+    showFieldError(view, { ...c, fill: needs ? c.value : c.fill }, error);
   }
 }
 
@@ -83,10 +83,10 @@ function makeRegions(view, said, exported, form) {
     const reply = await view.attempt("free", { region: region.id, sure });
     asking = reply?.in_use ? region.id : 0;
     if (reply?.in_use) said.textContent = `${reply.in_use}. Freeing it now ends that.`;
-    draw(view.desk);
+    draw(view.session);
   };
   const asked = (region) => [
-    button("Keep", () => { asking = 0; said.textContent = ""; draw(view.desk); }, { "data-key": `free:${region.id}` }),
+    button("Keep", () => { asking = 0; said.textContent = ""; draw(view.session); }, { "data-key": `free:${region.id}` }),
     button("Free anyway", () => free(region, true), { "data-key": `sure:${region.id}` }),
   ];
   const actions = (region, selected) => [
@@ -102,7 +102,7 @@ function makeRegions(view, said, exported, form) {
     h("td", {}, region.where), h("td", {}, region.provider), h("td", { title: region.access_text }, region.access),
     h("td", {}, region.exported ? "yes" : "no"), h("td", {}, ...actions(region, selected)));
   const draw = (desk) => {
-    view.desk = desk;
+    view.session = desk;
     rows(body, desk.regions.map((region) => line(region, desk.selected)), form.go);
     none.hidden = desk.regions.length > 0;
     box.hidden = !none.hidden;
@@ -175,7 +175,7 @@ function makeRegister(view, said) {
       view.clear();
       said.textContent = `Registering ${variable}…`;
     } catch (error) {
-      refuse(view, c, error);
+      showFieldError(view, c, error);
     }
   };
   const share = field("Share the whole block", c.share, "for arrays on a GPU that lie in a block with others");
@@ -236,7 +236,7 @@ function drawAllocate(view) {
   showPlaces(form.controls.on, why, view.state.places);
   jobs.draw(view.state.jobs);
   shown(view.state);
-  view.on("desk", ({ what, desk }) => what !== "written" && shown(desk));
+  view.on("session", ({ change, session }) => change !== "written" && shown(session));
   view.on("places", (message) => showPlaces(form.controls.on, why, message.places));
   view.on("jobs", (message) => jobs.draw(message.jobs));
   view.on("said", (message) => (said.textContent = message.text));

@@ -14,11 +14,11 @@ from ... import html_cards
 from ...errors import RegionBusy, Unsupported
 from ...units import size_text
 from ..base import namespace, region_usage, scheduler
-from ..base.background import Aside, aside
+from ..base.background import BackgroundCall, in_background
 from ..base.fill_patterns import KINDS, Pattern
-from ..base.forms import about, shape_of
+from ..base.forms import for_field, to_shape
 from ..base.panel import Panel, handler
-from ..base.session_model import Desk
+from ..base.session_model import SessionModel
 from .fill import filling
 from .placement_options import places
 
@@ -64,12 +64,12 @@ class AllocatePanel(Panel):
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._desk = Desk.of(session)
+        self._model = SessionModel.of(session)
         self._jobs: dict[int, Job] = {}
         self._made = 0
         self._places: list[dict[str, Any]] = []
         super().__init__()
-        self._desk.subscribe(self)
+        self._model.subscribe(self)
 
     def state(self) -> dict[str, Any]:
         """Regions, what is being filled, and what a form can offer."""
@@ -77,18 +77,18 @@ class AllocatePanel(Panel):
             self._places = places(self._session, look=False)
             scheduler.start(self._look(), self.fail)
         offers = {"places": self._places, "dtypes": list(DTYPES), "fills": [list(k) for k in KINDS]}
-        return self._desk.state() | offers | {"jobs": self._states()}
+        return self._model.state() | offers | {"jobs": self._states()}
 
     def _states(self) -> list[dict[str, Any]]:
         return [job.state() for job in list(self._jobs.values())]
 
     def _look(self) -> Steps:
         """The first look for GPUs takes a while; all is drawn meanwhile."""
-        self._places = yield from aside(partial(places, self._session))
-        self.tell("places", places=self._places)
+        self._places = yield from in_background(partial(places, self._session))
+        self.broadcast("places", places=self._places)
 
     def _say(self, text: str) -> None:
-        self.tell("said", text=text)
+        self.broadcast("said", text=text)
 
     # Allocating
 
@@ -106,7 +106,7 @@ class AllocatePanel(Panel):
         `shape` as NumPy's, or text: `"1024, 1024"`, `"1M"`. `fill`: `zeros`, `ones`, `counter`,
         `random:SEED`, `byte:0xNN`, `checkerboard`, `text:WORDS`. Errors as Session.empty().
         """
-        shape, pattern = shape_of(shape), Pattern(fill)
+        shape, pattern = to_shape(shape), Pattern(fill)
         job = self._new_job(name)
         self._started(job, self._session.empty(shape, dtype, on=on, name=name))
         self._begin(job, self._filling(job, pattern, dtype), lambda _error: None)
@@ -123,16 +123,16 @@ class AllocatePanel(Panel):
     @handler
     def make(self, shape: str, dtype: str, on: str, fill: str, name: str = "") -> dict[str, Any]:
         """Starts an allocation; `desk`, `jobs` and `said` tell how it goes, `failed` if not."""
-        with about("shape"):
-            lengths = shape_of(shape)
-        with about("dtype"):
+        with for_field("shape"):
+            lengths = to_shape(shape)
+        with for_field("dtype"):
             if dtype not in DTYPES:
                 raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
-        with about("fill"):
+        with for_field("fill"):
             pattern = Pattern(fill)
         job = self._new_job(name)
         self._begin(job, self._making(job, lengths, dtype, on, pattern), self.fail)
-        self.tell("jobs", jobs=self._states())
+        self.broadcast("jobs", jobs=self._states())
         return {"job": job.number}
 
     def _new_job(self, name: str | None) -> Job:
@@ -146,8 +146,8 @@ class AllocatePanel(Panel):
     def _making(self, job: Job, shape: Any, dtype: str, on: str, pattern: Pattern) -> Steps:
         yield True  # the views show it before the pages are there
         name = None if job.name == "new memory" else job.name
-        with about("on" if on != "host" else "shape"):
-            begun = Aside(partial(self._session.empty, shape, dtype, on=on, name=name))
+        with for_field("on" if on != "host" else "shape"):
+            begun = BackgroundCall(partial(self._session.empty, shape, dtype, on=on, name=name))
             try:
                 region = yield from begun.wait()
             except GeneratorExit:
@@ -159,10 +159,10 @@ class AllocatePanel(Panel):
         self._started(job, region)
         yield from self._filling(job, pattern, dtype)
 
-    def _unwanted(self, begun: Aside[SessionRegion]) -> Steps:
+    def _unwanted(self, begun: BackgroundCall[SessionRegion]) -> Steps:
         """Gives back what was cancelled before it was there; if it failed, that is said."""
         region = yield from begun.wait()
-        yield from aside(region.close)
+        yield from in_background(region.close)
         self._say(f"{region.name} was cancelled, and its memory is free again")
 
     def _started(self, job: Job, region: SessionRegion) -> None:
@@ -172,14 +172,14 @@ class AllocatePanel(Panel):
         region = job.region
         assert region is not None
         try:
-            self._desk.select(region.id)
+            self._model.select(region.id)
             told = 0.0
             for job.done in filling(region, pattern, dtype) if pattern.kind != "zeros" else ():
                 if time.monotonic() - told > scheduler.TICK_S:
                     told = time.monotonic()
-                    self.tell("jobs", jobs=self._states())
+                    self.broadcast("jobs", jobs=self._states())
                 yield True
-            self._desk.written(region.id)
+            self._model.written(region.id)
             size = size_text(region.size)
             self._say(f"{region.name}: {size} on {region.where}, filled: {pattern}")
         except Exception as error:
@@ -191,7 +191,7 @@ class AllocatePanel(Panel):
 
     def _over(self, job: Job) -> None:
         self._jobs.pop(job.number, None)
-        self.tell("jobs", jobs=self._states())
+        self.broadcast("jobs", jobs=self._states())
         job.ended.set()
 
     @handler
@@ -206,12 +206,12 @@ class AllocatePanel(Panel):
     @handler
     def look(self, region: int) -> None:
         """Selects a region in all panels."""
-        self._desk.select(region)
+        self._model.select(region)
 
     @handler
     def export(self, region: int) -> dict[str, Any]:
         """The descriptor of a region, in hex and base64, and what it lets its holder do."""
-        found = self._desk.region(region)
+        found = self._model.region(region)
         token = found.token
         if not token:
             text = (
@@ -227,7 +227,7 @@ class AllocatePanel(Panel):
     @handler
     def free(self, region: int, sure: bool = False) -> dict[str, Any]:
         """Starts to free a region, or says in `in_use` what would be disturbed by that."""
-        found = self._desk.region(region)
+        found = self._model.region(region)
         uses = region_usage.uses(found)
         if uses and not sure:
             return {"in_use": f"{' and '.join(uses)} is using {found.name}"}
@@ -242,7 +242,7 @@ class AllocatePanel(Panel):
         end = time.monotonic() + _LET_GO_S
         while not region.closed:
             try:
-                yield from aside(partial(region.close, timeout=0.01))
+                yield from in_background(partial(region.close, timeout=0.01))
             except RegionBusy:
                 if time.monotonic() > end:
                     raise
@@ -261,7 +261,7 @@ class AllocatePanel(Panel):
         self, variable: str, access: str = "rw", share_block: bool = False, name: str = ""
     ) -> dict[str, Any]:
         """Starts to register a variable of the notebook, in place."""
-        with about("variable"):
+        with for_field("variable"):
             value = namespace.variable(variable)
         scheduler.start(self._registering(value, access, share_block, name or variable), self.fail)
         return {}
@@ -269,9 +269,9 @@ class AllocatePanel(Panel):
     def _registering(self, value: Any, access: str, share_block: bool, name: str) -> Steps:
         yield True
         options: dict[str, Any] = {"access": access, "name": name, "share_block": share_block}
-        with about("variable"):
-            region = yield from aside(partial(self._session.register, value, **options))
-        self._desk.select(region.id)
+        with for_field("variable"):
+            region = yield from in_background(partial(self._session.register, value, **options))
+        self._model.select(region.id)
         self._say(f"{region.name}: {size_text(region.size)}, registered in place")
 
     def close(self) -> None:
@@ -283,7 +283,7 @@ class AllocatePanel(Panel):
 
     def static_html(self) -> str:
         """The regions that there were when the cell ran."""
-        state = self._desk.state()
+        state = self._model.state()
         rows = [
             (each["name"], each["text"], each["where"], each["provider"], each["access_text"],
              "yes" if each["exported"] else "no")

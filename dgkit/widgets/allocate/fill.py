@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ClosedError
 from ..base import region_usage
 from ..base.fill_patterns import Pattern
-from ..base.stall import Patience, settled
+from ..base.stall import StallTimer, wait_done
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
@@ -50,10 +50,10 @@ def _by_writes(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
     done = 0
     for block in blocks:
         transfer = region.session.start_write(region, block, offset=done)
-        patience = Patience()
+        stall = StallTimer()
         try:
-            while not settled(transfer):
-                patience.look(transfer.progress)
+            while not wait_done(transfer):
+                stall.check(transfer.progress)
                 yield done + int(transfer.progress * transfer.size)
         except GeneratorExit:
             transfer.cancel()

@@ -13,14 +13,14 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
-__all__ = ["Aside", "aside"]
+__all__ = ["BackgroundCall", "in_background"]
 
 T = TypeVar("T")
 
 _AT_ONCE_S = 0.005  # most calls are done by then
 
 
-class Aside(Generic[T]):
+class BackgroundCall(Generic[T]):
     """A call that has begun. It cannot be taken back: who waits no more has to think of what it
     makes, and another task may wait on."""
 
@@ -30,7 +30,9 @@ class Aside(Generic[T]):
         self._result: list[T] = []
         self._error: BaseException | None = None
         run = contextvars.copy_context().run
-        threading.Thread(target=run, args=(self._run,), name="dgkit-aside", daemon=True).start()
+        threading.Thread(
+            target=run, args=(self._run,), name="dgkit-background", daemon=True
+        ).start()
         self._done.wait(_AT_ONCE_S)
 
     def _run(self) -> None:
@@ -50,6 +52,6 @@ class Aside(Generic[T]):
         return self._result[0]
 
 
-def aside(call: Callable[[], T]) -> Generator[None, None, T]:
-    """`made = yield from aside(call)`: begins, and waits."""
-    return (yield from Aside(call).wait())
+def in_background(call: Callable[[], T]) -> Generator[None, None, T]:
+    """`made = yield from in_background(call)`: begins, and waits."""
+    return (yield from BackgroundCall(call).wait())

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
 
 
-__all__ = ["apart", "ended", "of_this_cell", "running", "stays"]
+__all__ = ["close_stale", "current_run", "detached", "mark_used", "register"]
 
 _log = logging.getLogger("dgkit.widgets")
 _lock = threading.Lock()
 _made: dict[str, weakref.WeakKeyDictionary[Any, str]] = {}  # by cell; in which run it was used
-_apart: ContextVar[bool] = ContextVar("dgkit_apart", default=False)
+_detached: ContextVar[bool] = ContextVar("dgkit_detached", default=False)
 _hooked: weakref.WeakSet[Any] = weakref.WeakSet()  # shells
 
 
-def running() -> tuple[str, str]:
+def current_run() -> tuple[str, str]:
     """The id of the cell that runs, and of this run of it; empty texts where nothing tells."""
     shell = get_ipython()
     try:
@@ -50,19 +50,19 @@ def running() -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def apart() -> Iterator[None]:
+def detached() -> Iterator[None]:
     """What is made in the block is of no cell: who makes it closes it."""
-    token = _apart.set(True)
+    token = _detached.set(True)
     try:
         yield
     finally:
-        _apart.reset(token)
+        _detached.reset(token)
 
 
-def of_this_cell(panel: Closable) -> None:
+def register(panel: Closable) -> None:
     """Closes what an earlier run of the cell made; a later run closes this one."""
-    cell, run = running()
-    if not cell or _apart.get():
+    cell, run = current_run()
+    if not cell or _detached.get():
         return
     _hook()
     with _lock:
@@ -70,17 +70,17 @@ def of_this_cell(panel: Closable) -> None:
     _close(cell, run, shared=False)
 
 
-def stays(panel: Closable) -> None:
+def mark_used(panel: Closable) -> None:
     """The cell that made it runs again and shows it again."""
-    cell, run = running()
+    cell, run = current_run()
     with _lock:
         if panel in _made.get(cell, ()):
             _made[cell][panel] = run
 
 
-def ended(_result: object = None) -> None:
+def close_stale(_result: object = None) -> None:
     """The cell that runs has ended: what only an earlier run of it used is closed."""
-    cell, run = running()
+    cell, run = current_run()
     if cell and _close(cell, run, shared=True):
         gc.collect()  # panels are cycles, and a session that nobody has ends its DPU
 
@@ -107,4 +107,4 @@ def _hook() -> None:
         if shell is None or shell in _hooked:
             return
         _hooked.add(shell)
-    shell.events.register("post_run_cell", ended)
+    shell.events.register("post_run_cell", close_stale)

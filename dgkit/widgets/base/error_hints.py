@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import errors
 
-__all__ = ["way_out"]
+__all__ = ["hint_for"]
 
 _WAYS_OUT: tuple[tuple[type[BaseException], str], ...] = (
     (errors.ClosedError, "Allocate another region, or open another session."),
@@ -22,7 +22,7 @@ _WAYS_OUT: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-def way_out(error: BaseException) -> str:
+def hint_for(error: BaseException) -> str:
     """One sentence, or nothing where the text says it already."""
     if explained := getattr(error, "way_out", ""):  # the check of the doctor that can say more
         return f"{explained}."

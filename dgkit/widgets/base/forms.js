@@ -17,7 +17,7 @@ function mark(control, words = "") {
 }
 
 // Marks the field that an error is about, and shows the error in the strip.
-function refuse(view, controls, error) {
+function showFieldError(view, controls, error) {
   view.fail(error);
   const control = controls[error.field];
   if (control) {

@@ -8,11 +8,11 @@ from typing import Any
 
 from ...units import parse_size
 
-__all__ = ["about", "offset_of", "shape_of", "size_of", "within"]
+__all__ = ["bounded_int", "for_field", "to_offset", "to_shape", "to_size"]
 
 
 @contextlib.contextmanager
-def about(field: str) -> Iterator[None]:
+def for_field(field: str) -> Iterator[None]:
     """An error from within is about this field of the form: a view marks it."""
     try:
         yield
@@ -22,7 +22,7 @@ def about(field: str) -> Iterator[None]:
         raise
 
 
-def shape_of(value: Any) -> int | tuple[int, ...]:
+def to_shape(value: Any) -> int | tuple[int, ...]:
     """`"1024, 1024"`, `"1M"`, `4096`, `(64, 64)` as a shape. ValueError: a length is no size."""
     if not isinstance(value, str):
         return value if isinstance(value, int) else tuple(value)
@@ -31,12 +31,12 @@ def shape_of(value: Any) -> int | tuple[int, ...]:
     return lengths if len(lengths) > 1 else lengths[0]
 
 
-def size_of(value: Any) -> int:
+def to_size(value: Any) -> int:
     """`"64K"` or 65536 in bytes, one or more. TypeError, ValueError."""
     return parse_size(value) if isinstance(value, str) else _whole("the size", value, 1)
 
 
-def offset_of(value: Any) -> int:
+def to_offset(value: Any) -> int:
     """`"0x100"` or 256 in bytes, zero or more. TypeError, ValueError."""
     return parse_size(value, least=0) if isinstance(value, str) else _whole("the offset", value, 0)
 
@@ -50,7 +50,7 @@ def _whole(what: str, value: Any, least: int) -> int:
     return number
 
 
-def within(what: str, value: Any, least: int, most: int) -> int:
+def bounded_int(what: str, value: Any, least: int, most: int) -> int:
     """A whole number from `least` to `most`, as a number or as text. ValueError: it is none."""
     text = str(value).strip().replace(",", "").replace("_", "")
     if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:

@@ -12,14 +12,14 @@ from ... import memory
 from ...buffers import has_objects
 from ...units import size_text
 
-__all__ = ["candidates", "evaluated", "free", "keep", "still", "variable"]
+__all__ = ["bind", "candidates", "check_available", "evaluate", "still_bound", "variable"]
 
 T = TypeVar("T")
 
 _MOST = 200  # names that are offered
 
 
-def namespace() -> dict[str, Any]:
+def user_namespace() -> dict[str, Any]:
     """The user's variables, in place. ValueError: no notebook runs here."""
     shell = None
     if "IPython" in sys.modules:
@@ -35,7 +35,7 @@ def namespace() -> dict[str, Any]:
 def variable(name: str) -> Any:
     """What a name stands for. ValueError: for nothing."""
     _check(name)
-    known = namespace()
+    known = user_namespace()
     if name not in known:
         raise ValueError(f"the notebook has no variable {name!r}: run the cell that makes it")
     return known[name]
@@ -44,7 +44,7 @@ def variable(name: str) -> Any:
 def candidates() -> list[dict[str, Any]]:
     """Variables that may be registered: `name`, `text` (what they are), `readonly`."""
     try:
-        known = list(namespace().items())
+        known = list(user_namespace().items())
     except ValueError:
         return []
     found: list[dict[str, Any]] = []
@@ -72,7 +72,7 @@ def _about(value: Any) -> dict[str, Any] | None:
         return None
 
 
-def evaluated(expression: str, most: int) -> tuple[bytes, str]:
+def evaluate(expression: str, most: int) -> tuple[bytes, str]:
     """The bytes of an expression's result, copied, and what it was.
 
     ValueError: the expression fails, in its own words, or its result has more than `most` bytes,
@@ -80,7 +80,7 @@ def evaluated(expression: str, most: int) -> tuple[bytes, str]:
     """
     if not expression.strip():
         raise ValueError("the expression is empty")
-    names = namespace()
+    names = user_namespace()
     try:
         result = eval(expression.strip(), names)
     except Exception as error:
@@ -114,10 +114,10 @@ def _bounded(result: Any, most: int) -> None:
         raise ValueError(f"the result has {size_text(size)}; {size_text(most)} is the most")
 
 
-def free(name: str, *, mine: Mapping[str, object]) -> None:
+def check_available(name: str, *, mine: Mapping[str, object]) -> None:
     """ValueError: it is no name, or the notebook has it for something that is not in `mine`."""
     _check(name)
-    known = namespace()
+    known = user_namespace()
     if hasattr(builtins, name):
         raise ValueError(f"{name!r} is a name of Python's own: take another")
     if name in known and not (name in mine and known[name] is mine[name]):
@@ -125,15 +125,15 @@ def free(name: str, *, mine: Mapping[str, object]) -> None:
         raise ValueError(f"the notebook has a variable {name!r} already (a {kind}): take another")
 
 
-def keep(name: str, value: Any, *, mine: Mapping[str, object]) -> None:
+def bind(name: str, value: Any, *, mine: Mapping[str, object]) -> None:
     """Gives a value a name in the notebook. ValueError: as free()."""
-    free(name, mine=mine)
-    namespace()[name] = value
+    check_available(name, mine=mine)
+    user_namespace()[name] = value
 
 
-def still(values: Mapping[str, T]) -> dict[str, T]:
+def still_bound(values: Mapping[str, T]) -> dict[str, T]:
     """Those that the notebook has under their names."""
-    known = namespace() if values else {}
+    known = user_namespace() if values else {}
     return {name: value for name, value in values.items() if known.get(name) is value}
 
 

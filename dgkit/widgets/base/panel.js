@@ -39,7 +39,7 @@ function choice(options, attributes = {}) {
 
 // Sets the options of a select anew and keeps what was chosen, if it is still there.
 // What is the same already is left alone: a list that is open stays open.
-function refill(select, options, value = select.value) {
+function setOptions(select, options, value = select.value) {
   const made = [...choice(options).children];
   const same = made.length === select.length && made.every((one, at) => one.isEqualNode(select[at]));
   if (!same) select.replaceChildren(...made);
@@ -111,15 +111,15 @@ function onVisible(element, change, signal) {
 
 // What a kernel's method raised.
 class KernelError extends Error {
-  constructor({ kind, text, way_out, field }) {
+  constructor({ kind, text, hint, field }) {
     super(text);
-    Object.assign(this, { kind, way_out, field });
+    Object.assign(this, { kind, hint, field });
   }
 }
 
 const GONE = {
   kind: "KernelGone", text: "The kernel of this view has ended or was restarted.",
-  way_out: "Run the cell again.",
+  hint: "Run the cell again.",
 };
 
 // One view's line to its panel in the kernel: call() asks, on() hears what the panel tells.
@@ -197,7 +197,7 @@ function makeStrip(root) {
   const strip = h("div", { class: "dg-strip", hidden: true }, live, close);
   const show = (error) => {
     const said = error.message ?? error.text;
-    text.replaceChildren(h("strong", {}, /[.!?:]$/.test(said) ? said : `${said}.`), " ", error.way_out ?? "");
+    text.replaceChildren(h("strong", {}, /[.!?:]$/.test(said) ? said : `${said}.`), " ", error.hint ?? "");
     strip.hidden = false;
   };
   return { strip, show, clear: hide };

@@ -21,7 +21,7 @@ import traitlets
 from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
 from . import cell_lifetime
-from .error_hints import way_out
+from .error_hints import hint_for
 
 __all__ = ["Buffers", "Panel", "Reply", "handler", "source"]
 
@@ -70,7 +70,7 @@ class Panel(anywidget.AnyWidget):
         module, style = (source(self.name, kind, self.parts) for kind in ("js", "css"))
         super().__init__(_esm=module, _css=style)
         self.on_msg(self._received)
-        cell_lifetime.of_this_cell(self)
+        cell_lifetime.register(self)
 
     def state(self) -> dict[str, Any]:
         """All that a new view draws."""
@@ -85,7 +85,7 @@ class Panel(anywidget.AnyWidget):
         """A view was drawn: the whole state."""
         return {"title": self.title, **self.state()}, self.state_buffers()
 
-    def tell(self, kind: str, buffers: Sequence[Any] = (), **fields: Any) -> None:
+    def broadcast(self, kind: str, buffers: Sequence[Any] = (), **fields: Any) -> None:
         """Sends a message to all views. From a handler or the frame thread; no trait changes."""
         if self.comm is not None:
             self.send({"kind": kind, **fields}, list(buffers))
@@ -94,7 +94,7 @@ class Panel(anywidget.AnyWidget):
         """Shows an error in the panel's own strip, in words, with what to do."""
         if not isinstance(error, (DgkitError, ValueError, TypeError, OSError)):
             _log.error("in %s", type(self).__name__, exc_info=error)
-        self.tell("failed", error=explain(error))
+        self.broadcast("failed", error=explain(error))
 
     def _received(self, _widget: object, content: Any, buffers: Buffers) -> None:
         if not isinstance(content, dict):
@@ -106,9 +106,9 @@ class Panel(anywidget.AnyWidget):
         except Exception as error:  # a view that waits hears of everything
             if not isinstance(error, (DgkitError, ValueError, TypeError, OSError)):
                 _log.error("in %s.%s", type(self).__name__, name, exc_info=error)
-            self.tell("reply", id=number, error=explain(error))
+            self.broadcast("reply", id=number, error=explain(error))
             return
-        self.tell("reply", out, id=number, value=reply)
+        self.broadcast("reply", out, id=number, value=reply)
 
     def _call(self, name: Any, fields: Any, buffers: Buffers) -> Reply:
         method = getattr(type(self), name, None) if isinstance(name, str) else None
@@ -139,7 +139,7 @@ class Panel(anywidget.AnyWidget):
         return f"<dgkit.{type(self).__name__}>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        cell_lifetime.stays(self)
+        cell_lifetime.mark_used(self)
         bundle = super()._repr_mimebundle_(**kwargs)
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle or {},)
         data = {**data, "text/html": self.static_html(), "text/plain": self.static_text()}
@@ -148,14 +148,14 @@ class Panel(anywidget.AnyWidget):
 
 def explain(error: Exception) -> dict[str, str]:
     """An exception as a view shows it: `kind`, `text`, `way_out`: what to do about it, and `field`:
-    which field of a form it is about, if any (see forms.about)."""
+    which field of a form it is about, if any (see forms.for_field)."""
     text = " ".join(str(getattr(error, "words", error)).split()) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
     if isinstance(error, TypeError) and "argument" in text and "handler" not in text:
         text = f"a message that the panel does not know: {text}"
     field = str(getattr(error, "field", ""))
-    return {"kind": type(error).__name__, "text": text, "way_out": way_out(error), "field": field}
+    return {"kind": type(error).__name__, "text": text, "hint": hint_for(error), "field": field}
 
 
 def label_of(session: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-__all__ = ["TICK_S", "Task", "every", "start"]
+__all__ = ["TICK_S", "Task", "sleep", "start"]
 
 _log = logging.getLogger("dgkit.widgets")
 
@@ -177,8 +177,8 @@ def start(
     return task
 
 
-def every(seconds: float) -> Iterator[None]:
-    """`yield from every(1.0)`: gives way until so much time has passed."""
+def sleep(seconds: float) -> Iterator[None]:
+    """`yield from sleep(1.0)`: gives way until so much time has passed."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         yield

@@ -18,13 +18,13 @@ from .panel import Panel, label_of
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-__all__ = ["Desk", "describe"]
+__all__ = ["SessionModel", "describe"]
 
 _MOST = 200  # regions that a message carries: the newest
 
 _log = logging.getLogger("dgkit.widgets")
 _making = threading.Lock()
-_desks: weakref.WeakKeyDictionary[Session, Desk] = weakref.WeakKeyDictionary()
+_models: weakref.WeakKeyDictionary[Session, SessionModel] = weakref.WeakKeyDictionary()
 
 
 def describe(region: SessionRegion) -> dict[str, Any]:
@@ -44,8 +44,11 @@ def describe(region: SessionRegion) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class Desk:
-    """Made by `Desk.of(session)`, one a session. `subscribe`d panels get `regions` and `select`."""
+class SessionModel:
+    """State that the panels of one session share; made by `SessionModel.of(session)`.
+
+    Subscribed panels receive a `session` message after each change.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = weakref.ref(session)
@@ -54,17 +57,17 @@ class Desk:
         self._listeners: list[weakref.WeakMethod[Callable[[str], None]]] = []
         self._selected = 0
         self._hidden: set[int] = set()
-        self._telling: scheduler.Task | None = None
+        self._notifying: scheduler.Task | None = None
         session.on_change(self._changed)
 
     @classmethod
-    def of(cls, session: Session) -> Desk:
-        """The desk of a session: the same one each time."""
+    def of(cls, session: Session) -> SessionModel:
+        """The model of a session: the same one each time."""
         with _making:
-            desk = _desks.get(session)
-            if desk is None:
-                desk = _desks[session] = cls(session)
-            return desk
+            model = _models.get(session)
+            if model is None:
+                model = _models[session] = cls(session)
+            return model
 
     @property
     def session(self) -> Session:
@@ -115,14 +118,14 @@ class Desk:
     def select(self, number: int) -> None:
         """Looks at another region, in all panels. ValueError: there is none of that id."""
         self._selected = self.region(number).id
-        self._tell("select", desk=self.state())
+        self._notify("select", session=self.state())
 
     def written(self, number: int) -> None:
         """Bytes of a region were changed by a panel: those that show them look again."""
-        self._tell("written", id=number)  # without the state: that is as it was
+        self._notify("written", id=number)  # without the state: that is as it was
 
     def subscribe(self, panel: Panel) -> None:
-        """The panel's views get `desk` messages from now on, for as long as it lives."""
+        """The panel's views get `session` messages from now on, for as long as it lives."""
         with self._lock:
             self._panels.add(panel)
 
@@ -135,30 +138,30 @@ class Desk:
     def _changed(self) -> None:
         """In whatever thread: the frame thread tells, once for as many changes as came together."""
         with self._lock:
-            if self._telling is None or self._telling.done:
-                self._telling = scheduler.start(self._tell_soon(), _failed)
+            if self._notifying is None or self._notifying.done:
+                self._notifying = scheduler.start(self._notify_soon(), _failed)
 
-    def _tell_soon(self) -> Any:
+    def _notify_soon(self) -> Any:
         yield
         with self._lock:
-            self._telling = None
+            self._notifying = None
         if self._session() is not None:
-            self._tell("regions", desk=self.state())
+            self._notify("regions", session=self.state())
 
-    def _tell(self, what: str, **fields: Any) -> None:
+    def _notify(self, change: str, **fields: Any) -> None:
         """One that fails takes nothing from the others."""
         with self._lock:
             panels, listeners = list(self._panels), list(self._listeners)
         for panel in panels:
             try:
-                panel.tell("desk", what=what, **fields)
+                panel.broadcast("session", change=change, **fields)
             except Exception as error:
                 _failed(error)
         for ref in listeners:
             call = ref()
             try:
                 if call is not None:
-                    call(what)
+                    call(change)
             except Exception as error:
                 _failed(error)
 

@@ -10,26 +10,26 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["Audience"]
+__all__ = ["Viewers"]
 
 _SURE_S, _PERHAPS_S = 60.0, 3600.0
 _SLOW_S = 1.0
 _VIEWS, _NAME = 32, 64  # that are remembered, and the characters of a view's name
 
 
-class Audience:
+class Viewers:
     """The views in sight. Its times are time.monotonic()'s."""
 
     def __init__(self) -> None:
         self._heard: dict[str, float] = {}
         self._drawn = 0.0
 
-    def heard(self, view: str, watching: bool) -> None:
+    def update(self, view: str, visible: bool) -> None:
         """A view said that it is seen, or that it is not. Of more than 32 the one that was not
         heard of for longest is forgotten until it says so again."""
         view = view[:_NAME]
         self._heard.pop(view, None)
-        if watching:
+        if visible:
             self._heard[view] = time.monotonic()
             while len(self._heard) > _VIEWS:
                 del self._heard[next(iter(self._heard))]

@@ -54,7 +54,7 @@ function advice(lost, owned) {
   const way = owned
     ? "“Start the DPU again” starts another; the regions of this one are gone."
     : "Run the cell that connects to it again.";
-  return { text: lost.text, way_out: way };
+  return { text: lost.text, hint: way };
 }
 
 // The views of other panels, through the manager of widgets that this page has.

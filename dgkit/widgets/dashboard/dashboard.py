@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ClosedError, DgkitError
 from ...units import size_text
 from ..base import cell_lifetime, scheduler
-from ..base.background import aside
+from ..base.background import in_background
 from ..base.panel import Panel, explain, handler
 from .panels import Panels, end, panels_of, sides_of
 
@@ -53,7 +53,7 @@ def dashboard(session: Session | None = None) -> Dashboard:
     if known.owned:
         known.revive()
     else:
-        cell_lifetime.of_this_cell(known)
+        cell_lifetime.register(known)
     return known
 
 
@@ -62,7 +62,7 @@ def _new(session: Session | None) -> Dashboard:
         return Dashboard(session)
     from ...session import connect
 
-    with cell_lifetime.apart():  # it stays, with its regions, whatever becomes of the cell
+    with cell_lifetime.detached():  # it stays, with its regions, whatever becomes of the cell
         return Dashboard(connect(), owned=True)
 
 
@@ -152,16 +152,16 @@ class Dashboard(Panel):
 
     def _watch(self) -> scheduler.Steps:
         while self._is_seen():
-            yield from scheduler.every(_EVERY_S)
+            yield from scheduler.sleep(_EVERY_S)
             yield from self._look()
 
     def _look(self) -> scheduler.Steps:
         """Asks, and tells what is new."""
-        yield from aside(self._ask)
+        yield from in_background(self._ask)
         status = self._status()
         if status != self._told:
             self._told = status
-            self.tell("status", **status)
+            self.broadcast("status", **status)
 
     # What its buttons do
 
@@ -176,7 +176,7 @@ class Dashboard(Panel):
         scheduler.start(self._doing(self.panels.plot.stop), self.fail)
 
     def _doing(self, call: Callable[[], None]) -> scheduler.Steps:
-        yield from aside(call)
+        yield from in_background(call)
         yield from self._look()
 
     @handler
@@ -212,7 +212,7 @@ class Dashboard(Panel):
             yield
         self._renewing = True
         try:
-            yield from aside(self._ask)
+            yield from in_background(self._ask)
             if self.lost is not None and not self._closed:
                 yield from self._replace()
         finally:
@@ -221,20 +221,20 @@ class Dashboard(Panel):
     def _replace(self) -> scheduler.Steps:
         from ...session import connect
 
-        new = yield from aside(connect)
+        new = yield from in_background(connect)
         session, (*panels, plot) = self.session, self.panels
         made = panels_of(new, plot)
         with self._lock:
             if not self._closed:
                 self._session, self._panels = new, made
         if self._session is not new:
-            yield from aside(partial(end, made[:3], new))
+            yield from in_background(partial(end, made[:3], new))
             return
-        yield from aside(partial(setattr, plot, "session", new))  # it keeps what it has
-        yield from aside(self._ask)
+        yield from in_background(partial(setattr, plot, "session", new))  # it keeps what it has
+        yield from in_background(self._ask)
         self._told = None
-        self.tell("renewed", state={"title": self.title, **self.state()})
-        yield from aside(partial(end, panels, session))
+        self.broadcast("renewed", state={"title": self.title, **self.state()})
+        yield from in_background(partial(end, panels, session))
 
     def close(self) -> None:
         """Ends the views and the panels, and the DPU if the dashboard started it. Again: nothing.

@@ -35,7 +35,7 @@ def panels_of(session: Session, plot: LatencyPlot | None = None) -> Panels:
     from ..latency.latency import LatencyPlot
     from ..transfer.transfer import TransferPanel
 
-    with cell_lifetime.apart():
+    with cell_lifetime.detached():
         plot = plot or LatencyPlot(session)
         return Panels(AllocatePanel(session), TransferPanel(session), HexView(session), plot)
 

@@ -54,7 +54,7 @@ function drawDoctor(view) {
       view.clear();
       controls.said.textContent = `Copied: ${text.split("\n").length > 1 ? plural(text.split("\n").length, "line") : text}`;
     } catch (error) {
-      view.fail({ text: error.message, way_out: "Select the command and copy it by the keyboard." });
+      view.fail({ text: error.message, hint: "Select the command and copy it by the keyboard." });
     }
   };
   const findings = makeFindings({ copied, again: (check) => view.attempt("check", { check }) });

@@ -12,7 +12,7 @@ from ...doctor.api import files_of, goal_of, size_of
 from ...doctor.goals import Goal
 from ...doctor.machine import SIZE
 from ..base import scheduler
-from ..base.background import Aside
+from ..base.background import BackgroundCall
 from ..base.panel import explain, handler
 from ..figure.figure import BokehPanel
 from .diagnosis_task import Judged, Order, judge, machines
@@ -107,7 +107,7 @@ class DoctorPanel(BokehPanel):
             raise ValueError("there is no drawing yet: wait until the doctor is done")
         self._judged.picture.told((gpu, nic))  # ValueError: there are no such two
         self._pair = (gpu, nic)
-        self.tell("picture", picture=self._picture())
+        self.broadcast("picture", picture=self._picture())
 
     def document(self, dark: bool) -> Document:  # noqa: ARG002 (its colours suit both)
         """The drawing of the PCIe tree."""
@@ -171,13 +171,13 @@ class DoctorPanel(BokehPanel):
             seen[0] = (done, of)
 
         paths, before = self._paths, self._judged
-        waiting = Aside(lambda: judge(paths, order, before, progress)).wait()
+        waiting = BackgroundCall(lambda: judge(paths, order, before, progress)).wait()
         try:
             while True:
                 next(waiting)
                 if seen[0] != self._progress:
                     self._progress = seen[0]
-                    self.tell("progress", at=list(self._progress))
+                    self.broadcast("progress", at=list(self._progress))
                 yield
         except StopIteration as end:
             self._take(end.value)
@@ -202,7 +202,7 @@ class DoctorPanel(BokehPanel):
                 self._idle.set()
 
     def _tell(self) -> None:
-        self.tell("state", **self._state())
+        self.broadcast("state", **self._state())
 
     def close(self) -> None:
         """Ends the views. Checks that run end by themselves, and are not heard."""

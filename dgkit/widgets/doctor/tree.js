@@ -30,8 +30,8 @@ function makeTree(view) {
     now = picture;
     part.hidden = !picture;
     if (!picture) return;
-    refill(gpu, picture.gpus, picture.pair?.[0]);
-    refill(nic, picture.nics, picture.pair?.[1]);
+    setOptions(gpu, picture.gpus, picture.pair?.[0]);
+    setOptions(nic, picture.nics, picture.pair?.[1]);
     legend.hidden = !picture.pair;
     answer.textContent = picture.answer;
     alt.textContent = picture.alt;

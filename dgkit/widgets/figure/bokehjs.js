@@ -88,7 +88,7 @@ function forget(Bokeh, made) {
 }
 
 // Keeps figures drawn in the page's theme; drawn(figures) is called after each time they are.
-function keepFigures(view, places, drawn) {
+function renderFigures(view, places, drawn) {
   let now = null, dark = null, busy = Promise.resolve();
   const redraw = () => (busy = busy.then(async () => {
     if (dark === isDark() || view.signal.aborted) return;

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import DgkitError, PeerTimeout
 from ..base import scheduler
-from ..base.stall import Patience, settled
+from ..base.stall import StallTimer, wait_done
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
@@ -135,14 +135,14 @@ class EditHistory:
 
 def _wait(transfer: Any) -> Generator[bool, None, Exception | None]:
     """Yield until the transfer has ended; return its error, if any."""
-    patience = Patience()
+    stall = StallTimer()
     while True:
         try:
-            if settled(transfer):
+            if wait_done(transfer):
                 return None
         except DgkitError as error:
             return error
-        if patience.look(transfer.progress) > TIMEOUT_S:
+        if stall.check(transfer.progress) > TIMEOUT_S:
             transfer.cancel()
             return PeerTimeout(f"the DPU has not answered a write for {TIMEOUT_S:.0f} s")
         yield True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError, DgkitError, PeerTimeout
 from ...types import Access
-from ..base.stall import Patience, settled
+from ..base.stall import StallTimer, wait_done
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
@@ -99,11 +99,11 @@ class Fetch:
 
     def steps(self) -> Generator[bool, None, list[bytes]]:
         """Yield on the frame thread until the bytes have arrived, then return result()."""
-        patience = Patience()
+        stall = StallTimer()
         while True:
-            if self._transfer is None or settled(self._transfer, STEP_S):
+            if self._transfer is None or wait_done(self._transfer, STEP_S):
                 return self.result(0)
-            if patience.look(self._transfer.progress) > TIMEOUT_S:
+            if stall.check(self._transfer.progress) > TIMEOUT_S:
                 raise PeerTimeout(
                     f"the DPU has not answered a read of {self._name!r} for {TIMEOUT_S} s"
                 )

@@ -127,7 +127,7 @@ function subscribe(view, grid, tools, apply) {
     view.state = { ...view.state, ...state };
     apply();
   });
-  view.on("desk", (change) => change.what === "written" && change.id === view.state.region?.id && grid.refresh());
+  view.on("session", ({ change, id }) => change === "written" && id === view.state.region?.id && grid.refresh());
   view.on("refresh", () => grid.refresh());
   view.on("bytes", (message, buffers) => grid.receivePage(message, buffers));
   view.on("edited", ({ region, at, size, ok, undoable }) => {

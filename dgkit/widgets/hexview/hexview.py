@@ -44,14 +44,14 @@ class HexView(Panel):
         self._at, self._byte_range = 0, (0, 1)
         self.reader = Reader()
         self._edits = EditHistory(self._edited, self.fail)
-        self._search = SearchTask(self.reader, self.tell, self.fail)
+        self._search = SearchTask(self.reader, self.broadcast, self.fail)
         self._live = LiveView(
             self.reader, self._region, lambda: self.sources, self._send_page, self._live_failed
         )
         self._region_selection = RegionSelection(session, region, self._region_changed)
         super().__init__()
-        self._region_selection.desk.subscribe(self)
-        self._region_selection.desk.listen(self._session_changed)
+        self._region_selection.model.subscribe(self)
+        self._region_selection.model.listen(self._session_changed)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ class HexView(Panel):
     def _session_changed(self, what: str) -> None:
         if what != "written":
             self._region_selection.session_changed(what)
-            self.tell("state", **self.state())
+            self.broadcast("state", **self.state())
 
     def state(self) -> dict[str, Any]:
         """Return the shown region, the options, the selection and the search."""
@@ -119,25 +119,25 @@ class HexView(Panel):
             if value not in OPTIONS.get(name, ()):
                 raise ValueError(f"the hex view has no option {name}={value!r}")
         self._options.update(options)
-        self.tell("state", **self.state())
+        self.broadcast("state", **self.state())
 
     @handler
     def choose(self, number: int) -> None:
         """Show the region with this id; a view that follows the session selects it everywhere."""
         self._region_selection.choose(number)
-        self.tell("state", **self.state())
+        self.broadcast("state", **self.state())
 
     @handler
     def mark(self) -> None:
         """Clear the change marks: bytes that change from now on are marked."""
         self._live.mark()
-        self.tell("refresh")
+        self.broadcast("refresh")
 
     @handler
     def watch(self, on: bool) -> None:
         """Turn live viewing on or off: views are sent changes at most 20 times a second."""
         self._live.switch(bool(on))
-        self.tell("state", **self.state())
+        self.broadcast("state", **self.state())
 
     @handler
     def set_selection(self, start: int, stop: int) -> None:
@@ -252,11 +252,11 @@ class HexView(Panel):
 
     def _send_page(self, view: str, page: Page) -> None:
         about, buffers = page.reply()
-        self.tell("bytes", buffers, view=view, **about)
+        self.broadcast("bytes", buffers, view=view, **about)
 
     def _live_failed(self, error: Exception) -> None:
         self.fail(error)
-        self.tell("state", **self.state())
+        self.broadcast("state", **self.state())
 
     def _find(self, pattern: bytes, start: int, backward: bool) -> None:
         region = self._region_selection.require()
@@ -268,7 +268,7 @@ class HexView(Panel):
 
     def _go(self, start: int, stop: int) -> None:
         self._at, self._byte_range = start, (start, stop)
-        self.tell("goto", start=start, stop=stop)
+        self.broadcast("goto", start=start, stop=stop)
 
     def _on_frame_thread(self, call: Callable[[], None]) -> None:
         """Run a call of a cell on the frame thread, which alone sends messages."""
@@ -294,12 +294,12 @@ class HexView(Panel):
     def _edited(self, edit: Edit, error: Exception | None) -> None:
         if error is not None:
             self.fail(error)
-        self.tell(
+        self.broadcast(
             "edited", region=edit.region, at=edit.at, size=len(edit.data), ok=error is None,
             undoable=self._edits.undoable,
         )  # fmt: skip
         if error is None and not self._session.closed:
-            self._region_selection.desk.written(edit.region)
+            self._region_selection.model.written(edit.region)
 
     def static_html(self) -> str:
         """Return the first bytes of the region as HTML."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError
 from ..base import scheduler
-from ..base.viewers import Audience
+from ..base.viewers import Viewers
 from .change_tracker import ChangeTracker, block_range
 
 if TYPE_CHECKING:
@@ -38,21 +38,21 @@ class Page:
 
 
 class _ViewState:
-    """The page that one view shows, and how often it is read again (see Audience)."""
+    """The page that one view shows, and how often it is read again (see Viewers)."""
 
     def __init__(self, view: str, page: Page) -> None:
         self._view, self.page = view, page
         self.unacknowledged = False  # a page was sent that the view has not drawn yet
-        self._audience = Audience()
+        self._viewers = Viewers()
         self.touch()
 
     def touch(self) -> None:
         """Record that the view is visible."""
-        self._audience.heard(self._view, True)
+        self._viewers.update(self._view, True)
 
     def due(self) -> bool:
         """Return whether to read the page again now."""
-        return not self.unacknowledged and self._audience.due()
+        return not self.unacknowledged and self._viewers.due()
 
 
 class _RegionState:

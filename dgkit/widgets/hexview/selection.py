@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BoundsError, ClosedError
 from ...units import size_text
-from ..base.session_model import Desk
+from ..base.session_model import SessionModel
 from .fetch import why_no_dpu, why_no_host, why_no_write
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class RegionSelection:
         if region is not None and region not in session.regions:
             raise ValueError(f"{region!r} is not a live region of {session!r}")
         self.session = session
-        self.desk = Desk.of(session)
+        self.model = SessionModel.of(session)
         self.follows = region is None
         self.region_id = self._selected() if region is None else region.id
         self._changed = changed
@@ -37,7 +37,7 @@ class RegionSelection:
         self._remember_name()
 
     def _selected(self) -> int:
-        return 0 if self.session.closed else self.desk.selected
+        return 0 if self.session.closed else self.model.selected
 
     def _remember_name(self) -> None:
         region = self.current()
@@ -76,9 +76,9 @@ class RegionSelection:
             ValueError: The session has no such live region.
         """
         if self.follows:
-            self.desk.select(number)
+            self.model.select(number)
         else:
-            self._show(self.desk.region(number).id)
+            self._show(self.model.region(number).id)
 
     def session_changed(self, what: str) -> None:
         """Follow a change of the session's regions or of its selected region."""
@@ -126,4 +126,4 @@ class RegionSelection:
         }  # fmt: skip
         reason = "" if region is not None else self.empty_reason
         own = {"region": about, "empty_reason": reason, "follows": self.follows}
-        return self.desk.state() | own
+        return self.model.state() | own

@@ -25,7 +25,7 @@ function makeChoices(commands) {
   const note = h("p", { class: "dg-help" });
   const apply = (state) => {
     const about = state.region, listed = state.regions.some(({ id }) => id === about?.id);
-    refill(region, [...(listed ? [] : [["", state.closed ? "closed" : about ? about.name : "none"]]),
+    setOptions(region, [...(listed ? [] : [["", state.closed ? "closed" : about ? about.name : "none"]]),
       ...state.regions.map(({ id, name, text }) => [id, `${name}, ${text}`])], about?.id ?? "");
     region.disabled = !state.regions.length;
     for (const option of source.options)

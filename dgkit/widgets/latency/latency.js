@@ -37,9 +37,9 @@ class LatencyView {
     view.on("full_state", (state, buffers) => this.#setState(state, buffers));
     view.on("frame", (message, buffers) => this.#addFrame(message, buffers));
     view.on("waiting", ({ text }) => this.#setStatus({ ...this.state, waiting: text }));
-    view.on("desk", ({ what, desk }) => what !== "written" && this.#desk(desk));
+    view.on("session", ({ change, session }) => change !== "written" && this.#sessionChanged(session));
     this.#trackVisibility();
-    return keepFigures(view, () => this.figures, (figures) => {
+    return renderFigures(view, () => this.figures, (figures) => {
       this.#figures = figures;
       this.#draw = new LatencyDraw(figures, this.#data);
       this.#redraw();
@@ -112,9 +112,9 @@ class LatencyView {
     this.#setState(state, buffers);
     waiting.forEach((frame) => this.#addFrame(...frame));
   }
-  #desk(desk) {
-    const { label, ...rest } = desk; // the label shown is that of the measurement
-    Object.assign(this.state, rest, desk.closed ? { label } : {});
+  #sessionChanged(session) {
+    const { label, ...rest } = session; // the label shown is that of the measurement
+    Object.assign(this.state, rest, session.closed ? { label } : {});
     this.#view.titled(this.state);
     this.settings.update(this.state);
   }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import ClosedError, PeerTimeout
 from ..base import scheduler
 from ..base.panel import Reply, explain, handler
-from ..base.session_model import Desk
+from ..base.session_model import SessionModel
 from ..figure.figure import BokehPanel, drawn
 from .export import csv_table, export_file
 from .measurement import Measurement, Setting
@@ -73,7 +73,7 @@ class LatencyPlot(BokehPanel):
         self._error: dict[str, str] | None = None
         self._waiting = ""
         super().__init__()
-        Desk.of(session).subscribe(self)
+        SessionModel.of(session).subscribe(self)
 
     @property
     def session(self) -> Session:
@@ -93,7 +93,7 @@ class LatencyPlot(BokehPanel):
             self._measurement = Measurement(session)
             self._setting = self._setting.updated({"region": None})
             self._error = None
-            Desk.of(session).subscribe(self)
+            SessionModel.of(session).subscribe(self)
         self._send_state()
 
     def _require_open(self) -> Measurement:
@@ -166,7 +166,7 @@ class LatencyPlot(BokehPanel):
             self._read(monitor)
             frame = self._view_model.frame()
             if frame is not None:
-                self.tell("frame", frame[1], **frame[0])
+                self.broadcast("frame", frame[1], **frame[0])
             yield
 
     def _read(self, monitor: Monitor) -> None:
@@ -184,14 +184,14 @@ class LatencyPlot(BokehPanel):
         """Report once why no samples arrive, and once (empty) that they arrive again."""
         if text != self._waiting:
             self._waiting = text
-            self.tell("waiting", text=text)
+            self.broadcast("waiting", text=text)
 
     def _ended(self, monitor: Monitor, error: Exception) -> None:
         """Handle, on the frame thread, the loss of the DPU or of the region."""
         if self._monitor is not monitor:
             return
         shown = explain(error)
-        shown["way_out"] = f"{shown['way_out']} {_KEPT}".strip()
+        shown["hint"] = f"{shown['hint']} {_KEPT}".strip()
         self._monitor = self._task = None
         self._error, self._waiting = shown, ""
         self._send_state()
@@ -264,7 +264,7 @@ class LatencyPlot(BokehPanel):
     def watch(self, view: str, on: bool) -> dict[str, Any]:
         """Record that a view is still visible (`on`), or no longer; then it is sent no frames."""
         with self._view_model.lock:
-            self._view_model.audience.heard(view, on)
+            self._view_model.viewers.update(view, on)
             return {"n": self._view_model.number}
 
     @handler
@@ -292,7 +292,7 @@ class LatencyPlot(BokehPanel):
     def state(self) -> dict[str, Any]:
         """Return the state without the buffers."""
         measurement = self._measurement
-        shared = Desk.of(measurement.session).state() if measurement is not None else {}
+        shared = SessionModel.of(measurement.session).state() if measurement is not None else {}
         if measurement is not None and not shared["closed"]:
             shared["label"] = measurement.label(self._setting, self._view_model.run)
         return {
@@ -306,7 +306,7 @@ class LatencyPlot(BokehPanel):
 
     def _send_state(self) -> None:
         with self._view_model.lock:
-            self.tell("full_state", self.state_buffers(), title=self.title, **self.state())
+            self.broadcast("full_state", self.state_buffers(), title=self.title, **self.state())
 
     def static_html(self) -> str:
         """Return the reports of the runs as HTML."""

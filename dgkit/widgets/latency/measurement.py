@@ -11,7 +11,7 @@ from ...html_cards import provider_label
 from ...memory.placement import parse_on
 from ...units import size_text
 from ..base import forms
-from ..base.session_model import Desk
+from ..base.session_model import SessionModel
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
@@ -40,10 +40,10 @@ def _region_of(value: Any) -> int:
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "region": _region_of,
-    "size": forms.size_of,
+    "size": forms.to_size,
     "op": lambda value: _choice_of(value, ("read", "write")),
     "path": lambda value: _choice_of(value, ("auto", "inline", "worker")),
-    "count": lambda value: forms.within("samples per block", value, 1, 4096),
+    "count": lambda value: forms.bounded_int("samples per block", value, 1, 4096),
 }
 
 
@@ -77,7 +77,7 @@ class Setting:
             if name not in _PARSERS:
                 known = ", ".join(_PARSERS)
                 raise TypeError(f"there is no setting {name!r}; settings: {known}")
-            with forms.about(name):
+            with forms.for_field(name):
                 parsed[name] = _PARSERS[name](value)
         return replace(self, **parsed)
 
@@ -153,14 +153,14 @@ class Measurement:
 
     def _region(self, setting: Setting) -> SessionRegion:
         if setting.region:
-            with forms.about("region"):
-                return Desk.of(self.session).region(setting.region)
+            with forms.for_field("region"):
+                return SessionModel.of(self.session).region(setting.region)
         own = self._own
         if own is None or own.closed or own.size < setting.size:
             size = max(setting.size, _OWN_BYTES)
-            with forms.about("size"):
+            with forms.for_field("size"):
                 self._own = self.session.empty(size, name="latency plot")
-            Desk.of(self.session).hide(self._own)
+            SessionModel.of(self.session).hide(self._own)
             self._outgrown += [own] if own is not None else []
             own = self._own
         return own

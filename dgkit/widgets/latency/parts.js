@@ -36,7 +36,7 @@ function latencySettings(call) {
   for (const [name, control] of Object.entries(controls))
     control.addEventListener("change", () => call("change", { [name]: control.value }, control));
   const update = ({ setting, regions }) => {
-    refill(controls.region, regionChoices(regions, setting.region), String(setting.region));
+    setOptions(controls.region, regionChoices(regions, setting.region), String(setting.region));
     for (const name of ["op", "size", "path", "count"]) show(name, setting);
   };
   const row = h("div", { class: "dg-row" },

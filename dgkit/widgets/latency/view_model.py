@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from ..base.viewers import Audience
+from ..base.viewers import Viewers
 from .run import Run, RunConfig
 
 __all__ = ["Frame", "ViewModel"]
@@ -36,7 +36,7 @@ class ViewModel:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.audience = Audience()
+        self.viewers = Viewers()
         self.run: Run | None = None
         self.before: Run | None = None
         self.number = self._runs = 0
@@ -115,7 +115,7 @@ class ViewModel:
         Buffers: points per block, points per second, and at times histogram and percentiles.
         """
         run = self.run
-        if run is None or run.history.fine.total == self._sent[0] or not self.audience.due():
+        if run is None or run.history.fine.total == self._sent[0] or not self.viewers.due():
             return None
         history = run.history
         buffers = [

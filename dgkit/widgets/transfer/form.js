@@ -85,7 +85,7 @@ function makeControls(view) {
 
 // What is wrong with where it goes, by field.
 function wrongSpan(view, c, size) {
-  const region = view.desk.regions.find((one) => one.id === Number(c.region.value));
+  const region = view.session.regions.find((one) => one.id === Number(c.region.value));
   const offset = parseSize(c.offset.value);
   const access = { read: "r", write: "w" }[c.op.value];
   const wrong = { region: "", op: "", offset: "", size: "" };
@@ -139,7 +139,7 @@ class Filled {
       this.view.clear();
     } catch (error) {
       if (error.field === "payload") this.#file = null;
-      refuse(this.view, this.controls, error);
+      showFieldError(this.view, this.controls, error);
     }
   }
 }
@@ -175,7 +175,7 @@ function makeTransferForm(view, told) {
   const regions = (desk, select) => {
     start.disabled = view.running || !desk.regions.length;
     add.disabled = !desk.regions.length;
-    refill(c.region, regionOptions(desk.regions));
+    setOptions(c.region, regionOptions(desk.regions));
     if (select && desk.selected) c.region.value = desk.selected;
     check();
   };

@@ -11,7 +11,7 @@ from ...session.staging import flat
 from ...units import size_text
 from ..base import namespace
 from ..base.fill_patterns import Pattern
-from ..base.forms import about, size_of
+from ..base.forms import for_field, to_size
 from .uploads import Uploads
 
 __all__ = ["LARGEST", "Payload", "from_form", "from_python"]
@@ -47,7 +47,7 @@ def from_form(kind: str, value: str, size: Any, uploads: Uploads) -> Payload:
 
     ValueError, TypeError: with the field that they are about, `payload` or `size`.
     """
-    with about("payload"):
+    with for_field("payload"):
         if kind == "pattern":
             return _patterned(Pattern(value), size)
         if kind == "text":
@@ -58,7 +58,7 @@ def from_form(kind: str, value: str, size: Any, uploads: Uploads) -> Payload:
             name, data = uploads.whole(value)
             return _of(f"file {_short(name)!r}", data)
         if kind == "expression":
-            data, what = namespace.evaluated(value, LARGEST)
+            data, what = namespace.evaluate(value, LARGEST)
             return _of(f"{_short(value)}: {what}", data)
         raise ValueError(f"{kind!r} is no kind of payload")
 
@@ -71,7 +71,7 @@ def from_python(data: Any, pattern: str | None, size: Any) -> Payload:
         return _patterned(Pattern(pattern), size)
     if size is not None:
         raise TypeError("size= goes with pattern=: data has a size of its own")
-    with about("payload"):
+    with for_field("payload"):
         view = flat(data)
         _bounded(view.nbytes)
         made = bytes(view)
@@ -90,10 +90,10 @@ def unhex(text: str) -> bytes:
 
 
 def _patterned(pattern: Pattern, size: Any) -> Payload:
-    with about("size"):
+    with for_field("size"):
         if size is None or size == "":
             raise ValueError("a pattern takes a size")
-        return Payload(f"pattern {_short(pattern.text)}", _bounded(size_of(size)), pattern=pattern)
+        return Payload(f"pattern {_short(pattern.text)}", _bounded(to_size(size)), pattern=pattern)
 
 
 def _of(text: str, data: bytes) -> Payload:

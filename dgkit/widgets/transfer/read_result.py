@@ -58,9 +58,9 @@ class Brought:
         if read.transfer is None:
             raise ValueError("these bytes were kept, or forgotten: read them again")
         self.tidy()
-        namespace.free(name, mine=self._kept)
+        namespace.check_available(name, mine=self._kept)
         data = read.transfer.data
-        namespace.keep(name, data, mine=self._kept)
+        namespace.bind(name, data, mine=self._kept)
         self._kept[name] = data
         self._drop(read)
         return read.size
@@ -72,7 +72,7 @@ class Brought:
 
     def tidy(self) -> None:
         """Holds nothing that the notebook has let go."""
-        self._kept = namespace.still(self._kept)
+        self._kept = namespace.still_bound(self._kept)
 
     def _drop(self, read: _Read) -> None:
         if self._read is read:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import AccessDenied
 from ...types import Access
 from ...units import size_text
-from ..base.forms import about, offset_of, size_of, within
+from ..base.forms import bounded_int, for_field, to_offset, to_size
 from .payload import LARGEST, Payload
 
 if TYPE_CHECKING:
@@ -66,15 +66,15 @@ def order_of(
 ) -> Order:
     """Checked, before anything moves. BoundsError, AccessDenied, ClosedError, ValueError: each with
     the field that it is about."""
-    with about("op"):
+    with for_field("op"):
         _check_op(op, region)
-    with about("offset"):
-        offset = offset_of(offset)
+    with for_field("offset"):
+        offset = to_offset(offset)
         region.span(offset, 1)
-    with about("size" if payload is None else "payload"):
+    with for_field("size" if payload is None else "payload"):
         if payload is None and size in (None, ""):
             raise ValueError("a read takes a size")
-        size = size_of(size) if payload is None else payload.size
+        size = to_size(size) if payload is None else payload.size
         region.span(offset, size)
     often = _how_often(repeat, depth, size if op == "read" else 0)
     return Order(number, op, region, offset, size, payload, *often)
@@ -82,10 +82,10 @@ def order_of(
 
 def _how_often(repeat: Any, depth: Any, size: int) -> tuple[int, int]:
     """How often, and how many at once: of reads, which all lie in this process, `size` each."""
-    with about("repeat"):
-        repeat = within("repeat", repeat, 1, OFTENEST)
-    with about("depth"):
-        depth = within("depth", depth, 1, DEEPEST)
+    with for_field("repeat"):
+        repeat = bounded_int("repeat", repeat, 1, OFTENEST)
+    with for_field("depth"):
+        depth = bounded_int("depth", depth, 1, DEEPEST)
         if size * min(depth, repeat) > LARGEST:
             most = size_text(LARGEST)
             raise ValueError(f"{depth} reads of {size_text(size)} at once; {most} are the most")

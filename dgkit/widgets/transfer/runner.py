@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import DgkitError, PeerLost
 from ..base import region_usage
 from ..base.scheduler import TICK_S, Task
-from ..base.stall import STEP_S, Patience, let_end, settled
+from ..base.stall import STEP_S, StallTimer, cancel_all, wait_done
 from .completions import Stamps, failure, success
 from .request import Order
 
@@ -119,7 +119,7 @@ class Run:
         yield from self._give_up(order)
 
     def _repeat(self, order: Order, data: Any) -> Steps:
-        started, patience = 0, Patience()
+        started, stall = 0, StallTimer()
         while (started < order.repeat or self._flying) and not self._cancelled:
             end = time.monotonic() + STEP_S
             while time.monotonic() < end and not self._cancelled:
@@ -129,14 +129,14 @@ class Run:
                 if not self._flying or not self._land(order, end - time.monotonic()):
                     break
             self._fraction = self._so_far(order)
-            self.silent_s = patience.look(self._fraction)
+            self.silent_s = stall.check(self._fraction)
             self._tell()
             yield True
 
     def _land(self, order: Order, seconds: float) -> bool:
         """Takes in the transfer that was started first, if it ends within so long."""
         first = self._flying[0]
-        if not settled(first, seconds):
+        if not wait_done(first, seconds):
             return False
         self._flying.popleft()
         self._landed(order, first, first.wait())
@@ -161,11 +161,11 @@ class Run:
         """Ends what is on its way; each of them is told of as it ended."""
         flying = list(self._flying)
         cut = {transfer for transfer in flying if not _over(transfer)}
-        yield from let_end(flying)
+        yield from cancel_all(flying)
         self._flying.clear()
         for transfer in flying:
             try:
-                if settled(transfer, 0):
+                if wait_done(transfer, 0):
                     self._landed(order, transfer, transfer.wait())
                     continue
                 error: Exception = DgkitError("it was cancelled, and the DPU has not answered yet")

@@ -108,7 +108,7 @@ function makeBrought(view, said) {
       view.clear();
       said.textContent = reply.text;
     } catch (error) {
-      refuse(view, { keep: name }, error);
+      showFieldError(view, { keep: name }, error);
     }
   };
   const form = h("form", { class: "dg-bar dg-keep", onsubmit: keep, oninput: () => mark(name), novalidate: true },
@@ -132,13 +132,13 @@ function makeBrought(view, said) {
 }
 
 function drawTransfer(view) {
-  view.desk = view.state;
+  view.session = view.state;
   const said = statusLine();
   const form = (view.form = makeTransferForm(view, (text) => (said.textContent = text)));
   const list = makeList(view, form);
   const busy = (running) => {
     view.running = list.all.disabled = running;
-    form.start.disabled = running || !view.desk.regions.length;
+    form.start.disabled = running || !view.session.regions.length;
   };
   const progress = makeProgress(view, said, busy);
   const summary = makeSummary();
@@ -146,8 +146,8 @@ function drawTransfer(view) {
   const completions = makeCompletions();
   const fields = h("fieldset", {}, form.form, list.part);
   view.body.append(fields, progress.part, said, summary.part, brought.part, completions.part);
-  const desk = (state, select) => {
-    view.desk = state;
+  const showSession = (state, select) => {
+    view.session = state;
     fields.disabled = state.closed;
     if (state.closed) said.textContent = "The session is closed: run the cell that opens it again.";
     form.regions(state, select);
@@ -158,11 +158,11 @@ function drawTransfer(view) {
     summary.draw(message.summary);
     brought.draw(message.brought);
   };
-  desk(view.state, true);
+  showSession(view.state, true);
   list.draw(view.state.orders);
   progress.draw(view.state.run, "");
   results(view.state);
-  view.on("desk", (message) => message.what !== "written" && desk(message.desk, message.what === "select"));
+  view.on("session", ({ change, session }) => change !== "written" && showSession(session, change === "select"));
   view.on("orders", (message) => list.draw(message.orders));
   view.on("run", (message) => progress.draw(message.run, message.ended));
   view.on("results", results);

@@ -12,9 +12,9 @@ from ... import html_cards
 from ...units import size_text
 from ..base import scheduler
 from ..base.fill_patterns import KINDS
-from ..base.forms import about
+from ..base.forms import for_field
 from ..base.panel import Buffers, Panel, handler
-from ..base.session_model import Desk
+from ..base.session_model import SessionModel
 from .completions import timeline
 from .payload import LARGEST, Payload, from_form, from_python
 from .read_result import Brought
@@ -43,7 +43,7 @@ class TransferPanel(Panel):
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._desk = Desk.of(session)
+        self._model = SessionModel.of(session)
         self._orders: list[Order] = []
         self._ids, self._numbers = itertools.count(1), itertools.count(1)
         self._completions: deque[dict[str, Any]] = deque(maxlen=LISTED)
@@ -56,7 +56,7 @@ class TransferPanel(Panel):
         self._states: list[str] = []
         self._summary: dict[str, Any] | None = None
         super().__init__()
-        self._desk.subscribe(self)
+        self._model.subscribe(self)
 
     # What a view draws
 
@@ -68,7 +68,7 @@ class TransferPanel(Panel):
             "run": self._run_state(),
             "brought": self._brought.state(),
         }
-        return self._desk.state() | offers | now | self._results()
+        return self._model.state() | offers | now | self._results()
 
     def _results(self) -> dict[str, Any]:
         about = {"summary": self._summary, "clock": self._clock()}
@@ -134,8 +134,8 @@ class TransferPanel(Panel):
         return order_of(next(self._ids), op, region, payload, **how)
 
     def _from_form(self, form: dict[str, Any]) -> Order:
-        with about("region"):
-            region = self._desk.region(form["region"])
+        with for_field("region"):
+            region = self._model.region(form["region"])
         payload = None
         if form["op"] == "write":
             given = (str(form["kind"]), str(form["payload"]), form["size"])
@@ -146,14 +146,14 @@ class TransferPanel(Panel):
     def _append(self, order: Order) -> None:
         if len(self._orders) >= _LONGEST:
             raise ValueError(f"the list has {_LONGEST} transfers, the most: remove one")
-        with about("payload"):
+        with for_field("payload"):
             bounded_list([*self._orders, order])
         self._orders.append(order)
         self._tell_orders()
 
     def _tell_orders(self) -> None:
         self._states = [order.state for order in self._orders]
-        self.tell("orders", orders=self._described())
+        self.broadcast("orders", orders=self._described())
 
     @handler
     def start(self, form: dict[str, Any]) -> None:
@@ -193,7 +193,7 @@ class TransferPanel(Panel):
     @handler
     def upload(self, key: str, name: str, size: int, at: int, buffers: Buffers) -> dict[str, int]:
         """A piece of a file."""
-        with about("payload"):
+        with for_field("payload"):
             return {"have": self._uploads.take(key, name, size, at, buffers)}
 
     @handler
@@ -234,11 +234,11 @@ class TransferPanel(Panel):
             self._list()
         wrote, self._wrote = self._wrote, set()
         for region in wrote:
-            self._desk.written(region)
+            self._model.written(region)
 
     def _list(self) -> None:
         self._listed = time.monotonic()
-        self.tell("results", brought=self._brought.state(), **self._results())
+        self.broadcast("results", brought=self._brought.state(), **self._results())
 
     def _finished(self, run: Run) -> None:
         order = next((order for order in run.orders if order.state != "done"), run.orders[-1])
@@ -252,12 +252,12 @@ class TransferPanel(Panel):
 
     def _tell_run(self, run: Run) -> None:
         now = (None, _outcome(run)) if run.ended else (run.state(), "")
-        self.tell("run", run=now[0], ended=now[1])
+        self.broadcast("run", run=now[0], ended=now[1])
 
     @handler
     def keep(self, name: str) -> dict[str, str]:
         """Gives what the last read brought a name in the notebook, as bytes."""
-        with about("keep"):
+        with for_field("keep"):
             size = self._brought.keep(name)
         self._list()
         return {"text": f"{name} has {size:,} bytes now"}

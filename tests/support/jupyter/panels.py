@@ -10,7 +10,7 @@ class PanelError(Exception):
 
     def __init__(self, error):
         super().__init__(error["text"])
-        self.kind, self.way_out = error["kind"], error["way_out"]
+        self.kind, self.hint = error["kind"], error["hint"]
         self.field = error["field"]
 
 
