@@ -45,7 +45,7 @@ def test_a_fill_tells_how_far_it_is_and_can_be_cancelled(panel, session, slow, o
     assert seen["jobs"][0]["total"] == 64 * MIB
     assert panel.ask("hello")["jobs"][0]["id"] == job
     panel.ask("cancel", job=job)
-    assert "cancelled after" in panel.wait_for("said")["text"]
+    assert "cancelled after" in panel.wait_for("status")["text"]
     assert panel.ask("hello")["jobs"] == []
     (region,) = session.regions
     assert session.read(region, 1, offset=region.size - 1) == b"\0"
@@ -69,7 +69,7 @@ def test_a_region_that_is_being_filled_is_freed_only_when_that_is_meant(panel, s
     assert panel.ask("free", region=region.id)["in_use"] == "a fill is using big"
     assert not region.closed
     panel.ask("free", region=region.id, sure=True)
-    panel.wait_for("said", lambda fields: fields["text"] == "big was freed")
+    panel.wait_for("status", lambda fields: fields["text"] == "big was freed")
     assert not session.regions
 
 
@@ -91,7 +91,7 @@ def test_a_killed_dpu_is_shown_and_nothing_hangs(panel, session):
     )
     assert panel.wait_for("failed")["error"]["kind"] == "PeerLost"
     panel.ask("free", region=region.id)
-    panel.wait_for("said", lambda fields: fields["text"] == "mine was freed")
+    panel.wait_for("status", lambda fields: fields["text"] == "mine was freed")
 
 
 def test_a_dpu_that_is_killed_during_a_fill_ends_the_fill(panel, session, slow):
@@ -123,5 +123,5 @@ def test_closing_the_panel_ends_its_fills_and_leaves_the_regions(session, view, 
 
 def test_a_step_fills_one_block(session):
     region = session.empty(3 * BLOCK + 5)
-    steps = list(fill.filling(region, Pattern("counter"), "f8"))
+    steps = list(fill.fill_region(region, Pattern("counter"), "f8"))
     assert steps == [BLOCK, 2 * BLOCK, 3 * BLOCK, 3 * BLOCK + 5]

@@ -35,7 +35,7 @@ def test_it_is_shown_while_it_takes_its_pages(panel, pages):
     waiting = {"id": number, "name": "big", "done": 0, "total": 0}
     assert panel.of("jobs")[-1]["jobs"] == panel.ask("hello")["jobs"] == [waiting]
     pages.set()
-    assert panel.wait_for("said")["text"].startswith("big: 64 KiB on")
+    assert panel.wait_for("status")["text"].startswith("big: 64 KiB on")
     assert panel.ask("hello")["jobs"] == []
 
 
@@ -51,8 +51,8 @@ def test_cancelled_meanwhile_no_region_is_left(panel, session, pages, started):
     pages.set()
     until(lambda: "dgkit-frames" not in [each.name for each in threading.enumerate()], "it ended")
     assert session.regions == ()
-    said = [fields["text"] for fields in panel.of("said")]
-    assert not started or "big was cancelled, and its memory is free again" in said
+    said = [fields["text"] for fields in panel.of("status")]
+    assert not started or "big was cancelled and its memory freed" in said
     assert not panel.errors
 
 

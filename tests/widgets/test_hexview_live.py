@@ -157,13 +157,13 @@ def test_what_is_watched_when_another_region_comes_marks_nothing_there(
 
 
 def test_a_view_that_vanished_costs_few_reads_and_then_none(hexview, reads, monkeypatch):
-    monkeypatch.setattr(viewers, "_SURE_S", -1.0)
+    monkeypatch.setattr(viewers, "_RECENT_S", -1.0)
     monkeypatch.setattr(viewers, "_SLOW_S", 1000.0)
     fetch(hexview)
     hexview.ask("watch", on=True)
     ticks(5)
     assert len(reads) == 2, "the look, and one"
-    monkeypatch.setattr(viewers, "_PERHAPS_S", -1.0)
+    monkeypatch.setattr(viewers, "_EXPIRED_S", -1.0)
     monkeypatch.setattr(viewers, "_SLOW_S", 0.0)
     ticks(5)
     assert len(reads) == 2

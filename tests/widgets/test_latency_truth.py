@@ -178,8 +178,8 @@ def test_of_many_views_those_that_spoke_last_are_remembered(monkeypatch):
     viewers = Viewers()
     for number in range(2000):
         viewers.update(f"{number:04}{'x' * 100_000}", visible=True)
-    assert len(viewers._heard) == 32
-    assert {len(view) for view in viewers._heard} == {64}
-    assert "0000" not in {view[:4] for view in viewers._heard}
+    assert len(viewers._reported) == 32
+    assert {len(view) for view in viewers._reported} == {64}
+    assert "0000" not in {view[:4] for view in viewers._reported}
     viewers.update(f"1999{'x' * 100_000}", visible=False)
-    assert len(viewers._heard) == 31
+    assert len(viewers._reported) == 31

@@ -65,13 +65,13 @@ def test_only_a_parameter_of_that_name_gets_the_buffers(sample):
 @pytest.mark.parametrize("fields", [[1], "text", 7])
 def test_fields_that_are_no_fields_are_an_error(sample, fields):
     sample.panel._handle_custom_msg({"id": 1, "call": "hello", "fields": fields}, [])
-    assert "does not know" in sample.of("reply")[-1]["error"]["text"]
+    assert "invalid message" in sample.of("reply")[-1]["error"]["text"]
 
 
 @pytest.mark.parametrize("content", [None, [], "text", 7])
 def test_what_is_no_message_is_logged_and_no_more(sample, content, caplog):
     sample.panel._handle_custom_msg(content, [])
-    assert "is no call" in caplog.text
+    assert "invalid message" in caplog.text
     assert sample.ask("hello")
 
 
@@ -83,7 +83,7 @@ def test_an_error_reaches_the_view_in_words_with_the_way_out(sample):
 
 
 def test_fields_that_a_handler_does_not_know_are_an_error(sample):
-    with pytest.raises(PanelError, match="does not know"):
+    with pytest.raises(PanelError, match="invalid message"):
         sample.ask("double", size=1)
 
 
@@ -101,7 +101,7 @@ def test_an_error_that_nobody_foresaw_is_shown_and_logged(sample, caplog):
 
 
 def test_the_module_is_what_all_share_and_then_its_own():
-    assert source("sample", "js").startswith("// What the module of each panel begins with")
+    assert source("sample", "js").startswith("// Start of the module of each panel")
     assert source("sample", "css") == source("other", "css")
 
 

@@ -90,7 +90,7 @@ def test_an_expression_of_the_notebook_gives_its_bytes(notebook, expression, res
         ("missing + 1", "NameError: name 'missing' is not defined"),
         ("1 +", "SyntaxError"),
         ("1 / 0", "ZeroDivisionError"),
-        ("'text'", "choose the payload 'text'"),
+        ("'text'", "select the payload 'text'"),
         ("object()", "no bytes"),
         ("np.zeros(0)", "empty"),
     ],
@@ -110,7 +110,7 @@ def test_the_result_of_an_expression_is_a_copy(notebook):
 
 
 def test_outside_a_notebook_there_are_no_variables():
-    assert "no IPython kernel" in field_of("expression", "1")[1]
+    assert "not an IPython kernel" in field_of("expression", "1")[1]
     assert namespace.candidates() == []
 
 
@@ -126,7 +126,7 @@ def test_variables_that_are_memory_are_offered_and_nothing_else(notebook):
 
 @pytest.mark.parametrize("name", ["", "2x", "a b", "class", "a.b", None])
 def test_a_name_that_is_none_is_refused(notebook, name):
-    with pytest.raises(ValueError, match="no name of a variable"):
+    with pytest.raises(ValueError, match="not a valid variable name"):
         namespace.bind(name, b"", mine={})
 
 
@@ -157,7 +157,7 @@ def test_an_expression_of_too_many_bytes_is_refused_before_it_is_copied(notebook
     notebook["wide"] = np.broadcast_to(np.uint8(1), (3 << 30,))  # one byte of memory
     for name in ("huge", "wide"):
         field, text = field_of("expression", name)
-        assert (field, text) == ("payload", "the result has 3 GiB; 1 GiB is the most")
+        assert (field, text) == ("payload", "the result has 3 GiB; the limit is 1 GiB")
 
 
 def test_data_of_too_many_bytes_is_refused_before_it_is_copied(monkeypatch):

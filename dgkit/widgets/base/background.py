@@ -1,9 +1,9 @@
-"""A call that waits for the system or for the other side, beside the frame thread.
+"""Blocking calls in a thread of their own, so that the frame thread keeps drawing.
 
-New memory gets its pages one by one, seconds of them for gigabytes, and an agent that is stopped
-does not answer: what is drawn meanwhile must not wait for that. The thread of such a call lives as
-long as the call. It touches the session, which is thread-safe, and of a panel at most what a
-handler may call; it has the context of who started it, so what that sends reaches its page.
+Reserving the pages of new memory takes seconds for gigabytes, and an agent that is stopped does not
+answer. The thread ends with its call. It may use the session, which is thread-safe, and of a panel
+only what a handler may call. It runs in a copy of the caller's context, so that the messages it
+sends reach the caller's page.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ __all__ = ["BackgroundCall", "in_background"]
 
 T = TypeVar("T")
 
-_AT_ONCE_S = 0.005  # most calls are done by then
+_SHORT_CALL_S = 0.005  # most calls return within this time
 
 
 class BackgroundCall(Generic[T]):
-    """A call that has begun. It cannot be taken back: who waits no more has to think of what it
-    makes, and another task may wait on."""
+    """A call that runs in a thread of its own from its construction on.
+
+    It cannot be cancelled: a caller that stops waiting must release what the call creates, for
+    example in another task that waits for it.
+    """
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call
@@ -33,7 +36,7 @@ class BackgroundCall(Generic[T]):
         threading.Thread(
             target=run, args=(self._run,), name="dgkit-background", daemon=True
         ).start()
-        self._done.wait(_AT_ONCE_S)
+        self._done.wait(_SHORT_CALL_S)
 
     def _run(self) -> None:
         try:
@@ -44,7 +47,14 @@ class BackgroundCall(Generic[T]):
             self._done.set()
 
     def wait(self) -> Generator[None, None, T]:
-        """`made = yield from begun.wait()`: what it returns or raises; others have their turn."""
+        """Yield until the call has ended: `result = yield from call.wait()`.
+
+        Returns:
+            What the call returned.
+
+        Raises:
+            BaseException: What the call raised.
+        """
         while not self._done.is_set():
             yield
         if self._error is not None:
@@ -53,5 +63,5 @@ class BackgroundCall(Generic[T]):
 
 
 def in_background(call: Callable[[], T]) -> Generator[None, None, T]:
-    """`made = yield from in_background(call)`: begins, and waits."""
+    """Run a call in a thread and yield until it ends: `result = yield from in_background(call)`."""
     return (yield from BackgroundCall(call).wait())

@@ -37,9 +37,9 @@ def test_a_region_is_described_in_plain_values(session):
         "grid", 24, "float32", [2, 3],
     )  # fmt: skip
     assert (about["side"], about["place"], about["access"]) == ("host", "host", "rw")
-    assert about["here"]
+    assert about["local"]
     at_the_dpu = describe(session.empty(16, on="dpu"))
-    assert (at_the_dpu["side"], at_the_dpu["here"], at_the_dpu["shape"]) == ("dpu", False, [16])
+    assert (at_the_dpu["side"], at_the_dpu["local"], at_the_dpu["shape"]) == ("dpu", False, [16])
 
 
 def test_views_hear_of_regions_that_a_cell_makes_and_frees(session, shown):
@@ -55,7 +55,7 @@ def test_views_hear_of_regions_that_a_cell_makes_and_frees(session, shown):
 def test_the_first_region_is_looked_at_until_another_is_chosen(session, shown):
     model = SessionModel.of(session)
     assert model.selected == 0
-    with pytest.raises(ValueError, match=r"no live region 0; live are: none"):
+    with pytest.raises(ValueError, match=r"no live region 0; live regions: none"):
         model.region()
     first, second = session.empty(64), session.empty(64)
     assert model.region() is first
@@ -63,7 +63,7 @@ def test_the_first_region_is_looked_at_until_another_is_chosen(session, shown):
     assert shown.of("session")[-1]["session"]["selected"] == second.id
     second.close()
     assert model.region() is first
-    with pytest.raises(ValueError, match=f"no live region {second.id}; live are: {first.id}"):
+    with pytest.raises(ValueError, match=f"no live region {second.id}; live regions: {first.id}"):
         model.select(second.id)
 
 
@@ -97,7 +97,7 @@ def test_bytes_that_were_written_carry_no_state(session, shown):
 
 
 def test_of_many_regions_the_newest_travel_and_the_one_that_is_looked_at(session, monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.base.session_model._MOST", 3)
+    monkeypatch.setattr("dgkit.widgets.base.session_model._MAX_REGIONS", 3)
     made = [session.empty(64).id for _ in range(6)]
     model = SessionModel.of(session)
     model.select(made[1])
