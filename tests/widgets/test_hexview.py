@@ -35,7 +35,7 @@ def flagged(reply):
 
 def ended(view):
     found = view.wait_for("search", lambda fields: fields["status"] != "running", seconds=30)
-    view.told[:] = [kept for kept in view.told if kept[0]["kind"] != "search"]
+    view.messages[:] = [kept for kept in view.messages if kept[0]["kind"] != "search"]
     return found
 
 

@@ -58,7 +58,7 @@ def test_live_viewing_sends_a_view_changes_in_view_and_nothing_else(hexview, reg
     region.array[515] = 200
     news = hexview.wait_for("bytes")
     assert (news["view"], news["at"], news["size"]) == ("one", 512, 64)
-    buffers = next(kept for told, kept in hexview.told if told["kind"] == "bytes")
+    buffers = next(kept for told, kept in hexview.messages if told["kind"] == "bytes")
     assert buffers[0][3] == 200
     assert buffers[1][3] == 1
 

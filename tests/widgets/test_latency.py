@@ -39,7 +39,7 @@ def test_a_view_that_is_seen_gets_numbered_frames_of_what_is_new(plot, seen):
     plot.start()
     seen.wait_for("frame", lambda frame: frame["n"] >= 5)
     plot.stop()
-    frames = [(fields, out) for fields, out in list(seen.told) if fields["kind"] == "frame"]
+    frames = [(fields, out) for fields, out in list(seen.messages) if fields["kind"] == "frame"]
     assert [fields["n"] for fields, _ in frames] == list(range(1, len(frames) + 1))
     points = np.concatenate([rows(out[0]) for _, out in frames])
     kept = plot._view_model.run.history.fine.all()
@@ -52,7 +52,7 @@ def test_a_frame_is_small(plot, seen):
     plot.start()
     seen.wait_for("frame", lambda frame: frame["n"] >= 12)
     plot.stop()
-    plain = [out for fields, out in seen.told if fields["kind"] == "frame" and len(out) == 2]
+    plain = [out for fields, out in seen.messages if fields["kind"] == "frame" and len(out) == 2]
     assert np.median([sum(map(len, out)) for out in plain]) <= 200
 
 
@@ -65,7 +65,7 @@ def test_a_hidden_view_gets_no_frames_and_misses_no_samples(plot, seen):
     assert len(seen.of("frame")) == number
     seen.ask("watch", view="seen", on=True)
     frame = seen.wait_for("frame", lambda fields: fields["n"] == number + 1)
-    out = next(out for fields, out in seen.told if fields is frame)
+    out = next(out for fields, out in seen.messages if fields is frame)
     assert len(rows(out[0])) >= 10
 
 

@@ -66,8 +66,8 @@ def test_cancel_ends_what_is_in_flight_and_each_of_it_is_listed(panel, session, 
     assert run.wait(10) is run
     records = results(panel)
     assert {record["status"] for record in records[-depth:]} <= {"CANCELLED", "OK"}
-    assert len(records) == sum(order.done for order in run.orders) + cancelled(records)
-    assert panel.of("run")[-1]["ended"].endswith("then it was cancelled.")
+    assert len(records) == sum(request.done for request in run.requests) + cancelled(records)
+    assert panel.of("run")[-1]["ended"].endswith("then the run was cancelled.")
     assert not panel.of("failed")
     panel.ask("cancel")
     assert session.read(region, 1) == b"\xff"
@@ -81,7 +81,7 @@ def test_cancel_ends_the_sequence(panel, session, region):
     panel.wait_for("run", lambda fields: fields["run"] and fields["run"]["fraction"] > 0)
     run.cancel()
     run.wait(10)
-    states = [order["state"] for order in panel.of("orders")[-1]["orders"]]
+    states = [request["state"] for request in panel.of("requests")[-1]["requests"]]
     assert states == ["cancelled", "waiting"]
 
 
@@ -96,7 +96,7 @@ def test_a_killed_dpu_ends_all_that_is_pending_as_peer_lost(panel, session, regi
     with pytest.raises(ConnectionError):
         run.wait(5)
     assert [each["status"] for each in results(panel)[-depth:]] == ["PEER_LOST"] * depth
-    states = [order["state"] for order in panel.of("orders")[-1]["orders"]]
+    states = [request["state"] for request in panel.of("requests")[-1]["requests"]]
     assert states == ["failed", "waiting"]
     assert panel.wait_for("failed")["error"]["kind"] == "PeerLost"
 
@@ -159,12 +159,12 @@ def test_closed_before_the_first_step_a_run_has_ended_for_who_waits(session, reg
     run = panel.panel.transfer("write", region, b"x")
     panel.panel.close()
     assert run.wait(5).ended
-    assert [order.state for order in run.orders] == ["cancelled"]
+    assert [request.state for request in run.requests] == ["cancelled"]
     assert not session.regions[0].closed
 
 
 def test_an_error_that_nobody_foresaw_ends_the_run_and_is_shown(panel, region, monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.transfer.runner.success", lambda *_: 1 / 0)
+    monkeypatch.setattr("dgkit.widgets.transfer.runner.success_record", lambda *_: 1 / 0)
     run = panel.panel.transfer("write", region, b"x")
     with pytest.raises(ZeroDivisionError):
         run.wait(10)
