@@ -10,7 +10,7 @@ export default panel({
     view.body.append(note, ...places);
     renderFigures(
       view,
-      (made) => made.roots().map((root) => places[roots.indexOf(root.id)]),
+      (content) => content.roots().map((root) => places[roots.indexOf(root.id)]),
       () => { note.remove(); view.root.dataset.drawn = ""; },
     );
   },

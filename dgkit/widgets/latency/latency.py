@@ -14,7 +14,7 @@ from ...errors import ClosedError, PeerTimeout
 from ..base import scheduler
 from ..base.panel import Reply, explain, handler
 from ..base.session_model import SessionModel
-from ..figure.figure import BokehPanel, drawn
+from ..figure.figure import BokehPanel, document_state
 from .export import csv_table, export_file
 from .measurement import Measurement, Setting
 from .run import RunConfig
@@ -37,7 +37,7 @@ def _figures(dark: bool) -> dict[str, Any]:
     """Return the figures as JSON, which is the same for all plots."""
     from .figures import document
 
-    return drawn(document(dark), dark)
+    return document_state(document(dark), dark)
 
 
 class LatencyPlot(BokehPanel):
