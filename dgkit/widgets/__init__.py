@@ -2,14 +2,14 @@
 
 `base`: what all panels share.
 `allocate`: allocation, filling, export and registration of memory.
-`transfer`: reads and writes, one by one or as a list.
+`transfer`: reads and writes, single or as a list.
 `hexview`: the bytes of a region.
 `latency`: the latency plot.
 `doctor`: the findings of the doctor.
 `dashboard`: the panels of one session together.
 `figure`: any Bokeh figure.
 
-Each panel is a package with its .js and .css files beside its Python modules.
+Each panel is a package of Python modules with its .js and .css files.
 """
 
 TYPE_CHECKING = False

@@ -41,7 +41,7 @@ def test_each_gpu_is_offered_by_name_with_its_memory(panel):
 def test_memory_of_a_gpu_is_filled(panel, session, on, fill):
     form = {"shape": str(BLOCK // 4 + 6), "dtype": "f4", "on": on, "fill": fill, "name": "g"}
     panel.ask("make", **form)
-    until(lambda: panel.of("said") or panel.errors, "it is made")
+    until(lambda: panel.of("status") or panel.errors, "it is made")
     assert not panel.errors
     (region,) = session.regions
     expected = b"".join(block.tobytes() for block in Pattern(fill).blocks(region.size, "f4"))

@@ -1,4 +1,4 @@
-"""AllocatePanel without a browser: what its handlers do, and what its views are told."""
+"""AllocatePanel without a browser: its handlers, and the messages to its views."""
 
 import base64
 import threading
@@ -25,8 +25,8 @@ def panel(session, view):
     return view(AllocatePanel(session))
 
 
-def told(panel):
-    """The regions that the views were told of last."""
+def listed(panel):
+    """Return the regions of the last message to the views."""
     states = [message["session"] for message in panel.of("session") if "session" in message]
     return states[-1]["regions"] if states else []
 
@@ -57,7 +57,7 @@ def test_what_cannot_be_used_here_is_offered_with_the_reason(panel, monkeypatch)
     assert places["gpu"]["why"] == places["pinned"]["why"] == "there is no driver"
 
 
-def test_the_look_for_gpus_is_beside_the_frame_thread(panel, monkeypatch):
+def test_gpus_are_detected_outside_the_frame_thread(panel, monkeypatch):
     seen = []
     look = lambda: seen.append(threading.current_thread().name) or "there is no driver"  # noqa: E731
     monkeypatch.setattr("dgkit.memory.why_no_gpu", look)
@@ -153,12 +153,12 @@ def test_from_python_a_fill_that_fails_raises(panel, session, monkeypatch):
     assert panel.ask("hello")["jobs"] == []
 
 
-def test_free_closes_the_region_and_the_views_are_told(panel, session):
+def test_free_closes_the_region_and_the_views_are_notified(panel, session):
     region = make(panel, name="mine")
     assert panel.ask("free", region=region.id) == {"buffers": []}
     panel.wait_for("status", lambda fields: fields["text"] == "mine was freed")
     assert region.closed
-    until(lambda: told(panel) == [], "the table is empty")
+    until(lambda: listed(panel) == [], "the table is empty")
     with pytest.raises(PanelError, match="no live region"):
         panel.ask("free", region=region.id)
 
@@ -217,7 +217,7 @@ def test_a_variable_is_registered_in_place(panel, session, notebook):
 
 
 @pytest.mark.parametrize("variable", ["", "missing", "a.b", "1"])
-def test_a_name_that_stands_for_nothing_is_about_the_variable(panel, notebook, variable):
+def test_a_name_of_no_variable_is_about_the_variable(panel, notebook, variable):
     with pytest.raises(PanelError) as caught:
         panel.ask("register", variable=variable)
     assert caught.value.field == "variable"
@@ -233,7 +233,7 @@ def test_what_cannot_be_registered_is_shown(panel, session, notebook, value, acc
     assert not session.regions
 
 
-def test_two_views_are_told_the_same(session, view):
+def test_two_views_get_the_same_messages(session, view):
     panel = AllocatePanel(session)
     first, second = view(panel), view(panel)
     make(first, name="mine")

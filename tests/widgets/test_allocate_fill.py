@@ -1,4 +1,4 @@
-"""Fills of AllocatePanel that take a while: progress, cancel, and what goes away meanwhile."""
+"""Long fills of AllocatePanel: progress, cancel, and resources that disappear meanwhile."""
 
 import os
 import signal
@@ -34,12 +34,12 @@ class Slow:
 
 @pytest.fixture
 def slow(monkeypatch):
-    """A fill of 64 MiB in pieces of 1 KiB is still going on when anybody looks."""
+    """A fill of 64 MiB in blocks of 1 KiB, which lasts longer than any check of it."""
     return Slow(monkeypatch)
 
 
 @pytest.mark.parametrize("on", ["host", "dpu"])
-def test_a_fill_tells_how_far_it_is_and_can_be_cancelled(panel, session, slow, on):
+def test_a_fill_reports_progress_and_can_be_cancelled(panel, session, slow, on):
     job = panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones", "on": on})["job"]
     seen = panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
     assert seen["jobs"][0]["total"] == 64 * MIB

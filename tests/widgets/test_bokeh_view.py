@@ -1,4 +1,4 @@
-"""BokehView: figures in both themes, BokehJS from the installed package, words in their place."""
+"""BokehView: figures in both themes, BokehJS from the installed package, text alternatives."""
 
 import subprocess
 import sys
@@ -61,10 +61,10 @@ def test_a_view_knows_which_roots_are_its_own(view):
     assert one.ask("hello")["roots"] == [second.id]
 
 
-def test_without_a_kernel_its_words_stand_there(view):
-    told = view(BokehView(picture(), alt="A line that falls <and> rises")).panel
-    assert "falls &lt;and&gt; rises" in told.static_html()
-    assert "falls" in told.static_text()
+def test_without_a_kernel_its_text_alternative_is_shown(view):
+    panel = view(BokehView(picture(), alt="A line that falls <and> rises")).panel
+    assert "falls &lt;and&gt; rises" in panel.static_html()
+    assert "falls" in panel.static_text()
     assert "Bytes over time" in view(BokehView(picture())).panel.static_html()
     assert view(BokehView(picture(title=""))).panel.static_html()
 

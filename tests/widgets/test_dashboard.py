@@ -18,7 +18,7 @@ from dgkit.widgets.dashboard.dashboard import dashboard
 
 @pytest.fixture
 def owned():
-    """A dashboard with a DPU of its own."""
+    """A dashboard that started its DPU."""
     made = dashboard()
     yield made
     made.close()
@@ -58,18 +58,18 @@ def test_it_says_who_the_sides_are_and_why_no_better_provider(session, view):
     assert state["label"] == "software DPU"
 
 
-def counted(told):
+def counted(status):
     names = ("DMA requests of this session", "moved by them", "regions")
-    counters = dict(told["counters"])
+    counters = dict(status["counters"])
     return [counters.get(name) for name in names]
 
 
 def test_its_counters_move_with_the_session(session, view):
     board = view(dashboard(session))
     board.ask("set_visible", view="one", visible=True)
-    board.wait_for("status", lambda told: counted(told) == ["0", "0 B", "0"])
+    board.wait_for("status", lambda status: counted(status) == ["0", "0 B", "0"])
     session.write(session.empty(4096), bytes(4096))
-    board.wait_for("status", lambda told: counted(told) == ["1", "4 KiB", "1"])
+    board.wait_for("status", lambda status: counted(status) == ["1", "4 KiB", "1"])
     assert counted(board.ask("hello")) == ["1", "4 KiB", "1"]
 
 
@@ -122,7 +122,7 @@ def test_a_view_that_is_visible_hears_of_new_counters_and_no_other(session, view
     board.ask("set_visible", view="one", visible=True)
     first = board.wait_for("status")
     session.empty(64)
-    board.wait_for("status", lambda told: told["counters"] != first["counters"])
+    board.wait_for("status", lambda status: status["counters"] != first["counters"])
     board.ask("set_visible", view="one", visible=False)
     until(lambda: board.panel._updates is None, "it no longer looks")
 
@@ -131,7 +131,7 @@ def test_a_lost_dpu_is_said_with_what_to_do(view, owned):
     board = view(owned)
     board.ask("set_visible", view="one", visible=True)
     kill_dpu(owned)
-    lost = board.wait_for("status", lambda told: told["lost"])["lost"]
+    lost = board.wait_for("status", lambda status: status["lost"])["lost"]
     assert lost["kind"] == PeerLost.__name__
     assert "again" in lost["hint"]
     board.ask("set_visible", view="one", visible=False)
@@ -167,7 +167,7 @@ def test_called_again_after_the_dpu_was_lost_it_has_another(owned):
     assert owned.session.owned_pid not in (0, pid)
 
 
-def test_the_dpu_of_somebody_else_is_not_started_again(session, view):
+def test_a_dpu_of_another_owner_is_not_started_again(session, view):
     board = view(dashboard(session))
     with pytest.raises(Exception, match="did not start this DPU"):
         board.ask("restart")
@@ -176,10 +176,10 @@ def test_the_dpu_of_somebody_else_is_not_started_again(session, view):
 def test_it_starts_and_stops_the_monitor(session, view):
     board = view(dashboard(session))
     board.ask("start")
-    board.wait_for("status", lambda told: told["running"])
+    board.wait_for("status", lambda status: status["running"])
     assert board.panel.panels.plot.running
     board.ask("stop")
-    until(lambda: not board.of("status")[-1]["running"], "it is told")
+    until(lambda: not board.of("status")[-1]["running"], "it is reported")
     assert not board.panel.panels.plot.running
 
 

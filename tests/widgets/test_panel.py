@@ -1,4 +1,4 @@
-"""What all panels share: calls and errors, the state for a new view, what a saved notebook has."""
+"""Base class of all panels: calls, errors, state for a new view, content of a saved notebook."""
 
 import pytest
 from support.jupyter.panels import PanelError
@@ -87,14 +87,14 @@ def test_fields_that_a_handler_does_not_know_are_an_error(sample):
         sample.ask("double", size=1)
 
 
-def test_an_error_of_the_panel_itself_is_told_to_all_views(sample):
+def test_an_error_of_the_panel_itself_is_sent_to_all_views(sample):
     sample.panel.fail(PeerLost("the process is gone"))
     (message,) = sample.of("failed")
     assert message["error"]["text"] == "the process is gone"
     assert "again" in message["error"]["hint"]
 
 
-def test_an_error_that_nobody_foresaw_is_shown_and_logged(sample, caplog):
+def test_an_unforeseen_error_is_shown_and_logged(sample, caplog):
     with pytest.raises(PanelError, match="division"):
         sample.ask("fails", how=ZeroDivisionError("division by zero"))
     assert "ZeroDivisionError" in caplog.text

@@ -1,4 +1,4 @@
-"""What a write brings: each kind, and what is wrong with it before anything moves."""
+"""Payloads of a write: each kind, and its validation before any data moves."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the panels of one session share: regions, the selected one, and who is told when."""
+"""State that panels of one session share: regions, the selection, and notifications."""
 
 import gc
 import threading
@@ -44,12 +44,12 @@ def test_a_region_is_described_in_plain_values(session):
 
 def test_views_hear_of_regions_that_a_cell_makes_and_frees(session, shown):
     region = session.empty(64, name="made in a cell")
-    message = shown.wait_for("session", lambda told: told["session"]["regions"])
+    message = shown.wait_for("session", lambda message: message["session"]["regions"])
     assert message["change"] == "regions"
     assert [about["name"] for about in message["session"]["regions"]] == ["made in a cell"]
     assert message["session"]["label"] == "software DPU"
     region.close()
-    shown.wait_for("session", lambda told: not told["session"]["regions"])
+    shown.wait_for("session", lambda message: not message["session"]["regions"])
 
 
 def test_the_first_region_is_looked_at_until_another_is_chosen(session, shown):
@@ -121,48 +121,48 @@ def test_one_that_fails_takes_nothing_from_the_others(session, shown, view, capl
         model.listen(listener.hear)
     monkeypatch.setattr(bad.panel, "broadcast", lambda *_, **__: 1 / 0)
     model.written(1)
-    assert [told["change"] for told in shown.of("session")] == ["written"]
+    assert [message["change"] for message in shown.of("session")] == ["written"]
     assert heard == ["written", "written"]
     assert "ZeroDivisionError" in caplog.text
     assert "it cannot hear" in caplog.text
 
 
-def test_panels_may_come_while_the_others_are_told(session):
+def test_panels_may_come_while_others_are_notified(session):
     class Quiet:
         def broadcast(self, *_, **__):
             pass
 
     model, ended, kept, errors = SessionModel.of(session), threading.Event(), [], []
 
-    def tell():
+    def notify():
         try:
             while not ended.is_set():
                 model.written(1)
         except RuntimeError as error:
             errors.append(error)
 
-    telling = threading.Thread(target=tell)
-    telling.start()
+    notifying = threading.Thread(target=notify)
+    notifying.start()
     for _ in range(20_000):
         kept = [*kept[-50:], Quiet()]
         model.subscribe(kept[-1])
     ended.set()
-    telling.join()
+    notifying.join()
     assert not errors
 
 
-def test_a_closed_session_is_told_and_has_no_regions(session, shown):
+def test_a_closed_session_is_reported_and_has_no_regions(session, shown):
     session.empty(64)
     session.close()
-    told = shown.wait_for("session", lambda told: told["session"]["closed"])
-    assert (told["session"]["regions"], told["session"]["label"]) == ([], "closed")
+    message = shown.wait_for("session", lambda message: message["session"]["closed"])
+    assert (message["session"]["regions"], message["session"]["label"]) == ([], "closed")
 
 
 def test_a_model_does_not_keep_its_session():
     session = dgkit.connect()
     model = SessionModel.of(session)
     session.close()
-    until(lambda: model._notifying is None, "all were told")
+    until(lambda: model._notifying is None, "all were notified")
     del session
     gc.collect()
     with pytest.raises(ReferenceError):
@@ -176,8 +176,8 @@ def test_memory_that_is_a_panel_s_own_is_not_offered(session, shown):
     assert model.state()["regions"] == []
     assert model.selected == 0
     region = session.empty(64, name="mine")
-    told = shown.wait_for("session", lambda told: told["session"]["regions"])
-    assert [about["name"] for about in told["session"]["regions"]] == ["mine"]
+    message = shown.wait_for("session", lambda message: message["session"]["regions"])
+    assert [about["name"] for about in message["session"]["regions"]] == ["mine"]
     assert model.region() is region
     with pytest.raises(ValueError, match="no live region"):
         model.select(own.id)

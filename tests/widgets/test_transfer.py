@@ -1,4 +1,4 @@
-"""TransferPanel without a browser: what its handlers start, and what its views are told."""
+"""TransferPanel without a browser: its handlers, and the messages to its views."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def test_a_write_is_started_and_its_completion_is_listed(panel, session, region)
     assert panel.of("run")[-1]["ended"] == "1 transfer completed."
 
 
-def test_a_write_is_told_to_the_panels_that_show_the_bytes(panel, session, region, view):
+def test_a_write_is_reported_to_the_panels_that_show_the_bytes(panel, session, region, view):
     other = view(TransferPanel(session))
     start(panel, region)
     written = other.wait_for("session", lambda fields: fields["change"] == "written")
@@ -254,7 +254,7 @@ def test_a_closed_session_is_shown_and_starts_nothing(session, view):
     assert "The session is closed" in panel.panel.static_html()
 
 
-def test_a_dpu_that_is_gone_is_said_and_the_next_start_says_it_again(panel, session, region):
+def test_a_lost_dpu_is_reported_again_at_the_next_start(panel, session, region):
     os.kill(session.owned_pid, signal.SIGKILL)
     for count in (1, 2):
         panel.ask("start", form=form(region))

@@ -1,4 +1,4 @@
-"""Transfers of TransferPanel that are cancelled, or whose DPU, region or session goes away."""
+"""Transfers of TransferPanel that are cancelled, or whose DPU, region or session disappears."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def results(panel):
     return until(lambda: panel.of("results"), "results")[-1]["completions"]
 
 
-def test_progress_is_told_and_a_new_view_sees_it(panel, region, view):
+def test_progress_is_reported_and_a_new_view_sees_it(panel, region, view):
     run = long_run(panel, region)
     state = view(panel.panel).ask("hello")["run"]
     assert (state["what"], state["repeat"], state["of"]) == ("write r", 10_000, 1)
@@ -101,7 +101,7 @@ def test_a_killed_dpu_ends_all_that_is_pending_as_peer_lost(panel, session, regi
     assert panel.wait_for("failed")["error"]["kind"] == "PeerLost"
 
 
-def test_a_region_that_is_freed_meanwhile_ends_the_run_with_words(panel, session, region):
+def test_a_region_that_is_freed_meanwhile_ends_the_run_with_an_error_text(panel, session, region):
     run = long_run(panel, region)
     panel.panel._session.regions[0].close(timeout=10)
     with pytest.raises(Exception, match=r"closed|revoked|region"):
@@ -120,7 +120,7 @@ def test_a_session_that_is_closed_meanwhile_ends_the_run(session, view):
     assert panel.wait_for("failed")["error"]["kind"] == "ClosedError"
 
 
-def test_a_stopped_dpu_is_said_to_be_silent_and_given_up(panel, session, region, monkeypatch):
+def test_a_stopped_dpu_is_reported_as_stalled_and_given_up(panel, session, region, monkeypatch):
     monkeypatch.setattr(stall, "STALL_TIMEOUT_S", 2.0)
     run = long_run(panel, region)
     stop(session.owned_pid)
@@ -163,7 +163,7 @@ def test_closed_before_the_first_step_a_run_has_ended_for_who_waits(session, reg
     assert not session.regions[0].closed
 
 
-def test_an_error_that_nobody_foresaw_ends_the_run_and_is_shown(panel, region, monkeypatch):
+def test_an_unforeseen_error_ends_the_run_and_is_shown(panel, region, monkeypatch):
     monkeypatch.setattr("dgkit.widgets.transfer.runner.success_record", lambda *_: 1 / 0)
     run = panel.panel.transfer("write", region, b"x")
     with pytest.raises(ZeroDivisionError):

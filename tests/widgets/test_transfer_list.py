@@ -92,10 +92,12 @@ def test_a_sequence_stops_at_the_first_failure(panel, session, region):
     assert region.array[:5].tobytes() == b"hello"
 
 
-def test_the_views_are_told_which_transfer_of_the_list_runs(panel, region):
+def test_the_views_show_which_transfer_of_the_list_runs(panel, region):
     for text in ("a", "b"):
         panel.panel.add("write", region, text.encode())
     panel.panel.run_all().wait(10)
-    seen = [[request["state"] for request in told["requests"]] for told in panel.of("requests")]
+    seen = [
+        [request["state"] for request in message["requests"]] for message in panel.of("requests")
+    ]
     assert seen[-1] == ["done", "done"]
     assert ["running", "waiting"] in seen or ["done", "running"] in seen

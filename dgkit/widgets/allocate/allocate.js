@@ -28,7 +28,7 @@ async function sendMemory(view, c, parameter, status) {
     await view.call("make", fields);
     view.clear();
     status.textContent = "Allocating…";
-    c.name.value = ""; // names are for one region each
+    c.name.value = ""; // a name is for a single region
   } catch (error) {
     showFieldError(view, { ...c, fill: parameter ? c.value : c.fill }, error);
   }
@@ -77,7 +77,7 @@ function showPlaces(select, why, places) {
 function makeRegions(view, status, exported, form) {
   const headers = ["Name", ">Size", "Items", "Location", "Provider", "Access", "Exported", "Actions"];
   const { table, body, box } = tableOf("Live regions", headers);
-  const none = h("p", { class: "dg-help" }, "No regions yet: allocate one, or register a variable.");
+  const none = h("p", { class: "dg-help" }, "No regions yet: allocate memory, or register a variable.");
   let confirming = 0;
   const free = async (region, sure) => {
     const reply = await view.attempt("free", { region: region.id, sure });

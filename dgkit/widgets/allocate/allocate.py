@@ -181,7 +181,7 @@ class AllocatePanel(Panel):
         yield from self._fill(job, pattern, dtype)
 
     def _discard(self, call: BackgroundCall[SessionRegion]) -> Steps:
-        """Free the memory of a cancelled allocation once it is there; a failure is shown."""
+        """Free the memory of a cancelled allocation once it is allocated; a failure is shown."""
         region = yield from call.wait()
         yield from in_background(region.close)
         self._set_status(f"{region.name} was cancelled and its memory freed")

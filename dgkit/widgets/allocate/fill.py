@@ -48,7 +48,7 @@ def _fill_array(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
             raise ClosedError(f"region {region.name!r} was freed after {done} bytes were filled")
         part = flat[done : done + len(block)]
         if region.place.startswith("cuda"):
-            with array.device:  # the current device is per thread; other tasks share this one
+            with array.device:  # the current device is per thread; other tasks share it
                 part.set(block)
         else:
             part[:] = block

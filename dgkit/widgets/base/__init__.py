@@ -3,7 +3,7 @@
 `panel`: the base class of a panel and its views, with panel.js and panel.css.
 `session_model`: the state that the panels of one session share.
 `scheduler`: the frame thread, which runs long work in steps and draws.
-`background`: blocking calls in a thread of their own.
+`background`: blocking calls in their own threads.
 `stall`: polling and cancelling transfers, and detecting a stalled DPU.
 `viewers`: the visible views of a panel.
 `region_usage`: which regions are in use by a panel.

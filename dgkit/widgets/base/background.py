@@ -1,4 +1,4 @@
-"""Blocking calls in a thread of their own, so that the frame thread keeps drawing.
+"""Blocking calls in their own threads, so that the frame thread keeps drawing.
 
 Reserving the pages of new memory takes seconds for gigabytes, and an agent that is stopped does not
 answer. The thread ends with its call. It may use the session, which is thread-safe, and of a panel
@@ -21,7 +21,7 @@ _SHORT_CALL_S = 0.005  # most calls return within this time
 
 
 class BackgroundCall(Generic[T]):
-    """A call that runs in a thread of its own from its construction on.
+    """A call in its own thread, started by the constructor.
 
     It cannot be cancelled: a caller that stops waiting must release what the call creates, for
     example in another task that waits for it.
@@ -63,5 +63,14 @@ class BackgroundCall(Generic[T]):
 
 
 def in_background(call: Callable[[], T]) -> Generator[None, None, T]:
-    """Run a call in a thread and yield until it ends: `result = yield from in_background(call)`."""
+    """Run a call in its own thread and yield until it ends.
+
+    Use it as `result = yield from in_background(call)`.
+
+    Returns:
+        What the call returned.
+
+    Raises:
+        BaseException: What the call raised.
+    """
     return (yield from BackgroundCall(call).wait())

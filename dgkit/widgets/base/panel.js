@@ -37,7 +37,7 @@ function choice(options, attributes = {}) {
   return h("select", attributes, ...items);
 }
 
-// Sets the options of a select element and keeps the selected one if it is still offered.
+// Sets the options of a select element and keeps the selection if it is still offered.
 // Unchanged options are left alone, so that an open list stays open.
 function setOptions(select, options, value = select.value) {
   const items = [...choice(options).children];

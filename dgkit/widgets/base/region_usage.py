@@ -1,4 +1,4 @@
-"""Which regions are in use by a panel, so that a user is asked before one of them is freed."""
+"""Which regions are in use by a panel, so that the user is asked before it is freed."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def start(
 
 
 def sleep(seconds: float) -> Iterator[None]:
-    """Give way to other tasks for at least `seconds`: `yield from sleep(1.0)`."""
+    """Give way to other tasks for at least `seconds`; use it with `yield from`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         yield

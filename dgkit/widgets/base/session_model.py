@@ -1,4 +1,4 @@
-"""State that the panels of one session share: its live regions and the selected one."""
+"""State that the panels of one session share: its live regions and the selection."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SessionModel:
 
     @classmethod
     def of(cls, session: Session) -> SessionModel:
-        """Return the model of a session; there is one a session."""
+        """Return the model of a session, the same at each call."""
         with _create_lock:
             model = _models.get(session)
             if model is None:
@@ -93,14 +93,14 @@ class SessionModel:
 
     @property
     def selected(self) -> int:
-        """The id of the selected region: the first one until another is selected, 0 if none."""
+        """The id of the selected region: the first until another is selected, 0 without regions."""
         ids = [region.id for region in self.regions]
         if self._selected not in ids:
             self._selected = ids[0] if ids else 0
         return self._selected
 
     def region(self, number: int | None = None) -> SessionRegion:
-        """Return the region with this id, or the selected one.
+        """Return the region with this id, or the selected region.
 
         Raises:
             ValueError: No live region has this id, or none is selected.
@@ -116,7 +116,7 @@ class SessionModel:
         """Return the shared part of a panel's state.
 
         Returns:
-            `regions` (the newest 200 and the selected one), `count` (of all regions), `selected`
+            `regions` (the newest 200 and the selected region), `count` (of all regions), `selected`
             (id), `closed` (of the session), `provider` and its `label`.
         """
         if self.session.closed:

@@ -27,7 +27,7 @@ class Viewers:
     def update(self, view: str, visible: bool) -> None:
         """Record a view's report that it is visible or hidden.
 
-        Of more than 32 views, the one with the oldest report is dropped until it reports again.
+        Of more than 32 views, the view with the oldest report is dropped until it reports again.
         """
         view = view[:_MAX_NAME]
         self._reported.pop(view, None)

@@ -1,7 +1,7 @@
 """Panel that reads and writes regions.
 
 `transfer`: the panel.
-`request`: one validated request, and its limits.
+`request`: a validated request, and its limits.
 `payload`: the data that a write sends.
 `uploads`: files received from the browser in chunks.
 `runner`: running requests one after the other.

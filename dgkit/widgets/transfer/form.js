@@ -7,7 +7,7 @@ const payloadHelp = {
   expression: "uses the notebook's variables; evaluated once, on the click",
 };
 
-// One control for each kind of payload; only the selected one is shown.
+// A control for each kind of payload; only that of the selected kind is shown.
 function makePayloads(view) {
   const area = (value) => h("textarea", { rows: 2, spellcheck: "false", ".value": value });
   const c = {

@@ -1,4 +1,4 @@
-"""One validated request: a transfer, its repetitions and its depth."""
+"""A validated request: a transfer, its repetitions and its depth."""
 
 from __future__ import annotations
 

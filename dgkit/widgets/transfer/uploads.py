@@ -11,7 +11,7 @@ __all__ = ["CHUNK", "MAX_FILE", "Uploads"]
 
 MAX_FILE = 16 << 20  # bytes
 CHUNK = 1 << 20  # bytes of a message
-_MAX_FILES = 4  # one per view, for a few views
+_MAX_FILES = 4  # kept; each view uses a single key
 
 
 @dataclass(slots=True)
