@@ -1,12 +1,14 @@
-"""dgkit in Jupyter: what `%load_ext dgkit` brings, and what a Jupyter server does for it.
+"""dgkit in Jupyter: the magics of `%load_ext dgkit`, and an extension of the Jupyter server.
 
-magics.py     %dma and %%dma: what the commands do
-grammar.py    what a line of them may say; words.py: a line in words
-regions.py    which region and which bytes are meant
-completion.py what Tab offers
-shown.py      what is shown of bytes and of sessions; bar.py: how far it is
-nodelay.py    the server extension
-lab.py        JupyterLab as a child of `dgkit lab`
+magics       %dma and %%dma
+grammar      parser of a line: commands, options, help
+tokenizer    tokens of a line
+arguments    regions, numbers and bytes that a line refers to
+completion   tab completion
+display      results: bytes read, open sessions, help
+progress     progress bar
+tcp_nodelay  server extension: TCP_NODELAY on kernel websockets
+lab_server   JupyterLab as a child process of `dgkit lab`
 """
 
 from importlib import import_module
@@ -16,13 +18,13 @@ if TYPE_CHECKING:
     from .magics import load_ipython_extension as load_ipython_extension
     from .magics import unload_ipython_extension as unload_ipython_extension
 
-_HOME = {"load_ipython_extension": "magics", "unload_ipython_extension": "magics"}
+_MODULES = {"load_ipython_extension": "magics", "unload_ipython_extension": "magics"}
 
 __all__ = ["load_ipython_extension", "unload_ipython_extension"]
 
 
 def __getattr__(name: str) -> object:
-    """Imports late: the server extension needs no IPython, and the magics no server."""
-    if name not in _HOME:
+    """Import on first use: the server extension needs no IPython, the magics need no server."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

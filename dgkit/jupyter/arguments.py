@@ -1,4 +1,4 @@
-"""Which region, which number and which bytes of the notebook a line means."""
+"""Regions, numbers and bytes of the notebook that a line refers to."""
 
 from __future__ import annotations
 
@@ -6,48 +6,53 @@ from typing import Any
 
 from ..session import Session, SessionRegion
 from ..session.lifecycle import open_sessions
-from .grammar import Misuse
-from .tokenizer import unquoted
+from .grammar import LineError
+from .tokenizer import unquote
 
-__all__ = ["amount", "data", "find", "held", "named", "sessions"]
+__all__ = ["data", "find_region", "integer", "live_regions", "region_variables", "sessions"]
 
-_LISTED = 8
+_MAX_LISTED = 8
 
 
 def sessions() -> list[Session]:
-    """The open ones of this process, in an order that stays."""
-    found = [session for session in list(open_sessions) if not session.closed]
-    return sorted(found, key=lambda session: (session.agent.pid, id(session)))
+    """Return the open sessions of this process, in a stable order."""
+    return sorted(
+        (s for s in list(open_sessions) if not s.closed), key=lambda s: (s.agent.pid, id(s))
+    )
 
 
-def named() -> list[SessionRegion]:
-    """The live regions of all sessions."""
+def live_regions() -> list[SessionRegion]:
+    """Return the live regions of all sessions."""
     return [region for session in sessions() for region in session.regions]
 
 
-def held(space: dict[str, Any]) -> dict[str, SessionRegion]:
-    """The variables of the notebook that hold a region; not IPython's own, as `_` and `_3`."""
-    found = {name: value for name, value in list(space.items()) if type(value) is SessionRegion}
+def region_variables(namespace: dict[str, Any]) -> dict[str, SessionRegion]:
+    """Return the notebook's variables that hold a region, without IPython's, such as `_3`."""
+    found = {name: val for name, val in list(namespace.items()) if type(val) is SessionRegion}
     return {name: region for name, region in found.items() if not name.startswith("_")}
 
 
-def find(shell: Any, text: str) -> SessionRegion:
-    """The region that `text` means: a variable, a live region's name, or an expression."""
+def find_region(shell: Any, text: str) -> SessionRegion:
+    """Return a region by variable, by name, or by expression, in this order.
+
+    Raises:
+        LineError: The text is not a region, or several live regions have this name.
+    """
     value = shell.user_ns.get(text)
     if isinstance(value, SessionRegion):
         return value
-    name = unquoted(text)
-    found = [region for region in named() if region.name == name]
+    name = unquote(text)
+    found = [region for region in live_regions() if region.name == name]
     if len(found) > 1:
-        raise Misuse(f"{len(found)} live regions are called {name!r}: use a variable of the one")
+        raise LineError(f"{len(found)} live regions are named {name!r}: use a variable instead")
     if found:
         return found[0]
     if not text.isidentifier() and name == text:
-        value = _evaluated(shell, text, otherwise=value)
+        value = _evaluate(shell, text, default=value)
     if isinstance(value, SessionRegion):
         return value
-    instead = "" if value is None else f", it is {_a(value)}"
-    raise Misuse(f"`{text}` is no region{instead}. {_known(shell.user_ns)}")
+    actual = "" if value is None else f", but {_a(value)}"
+    raise LineError(f"`{text}` is not a region{actual}. {_known(shell.user_ns)}")
 
 
 def _a(value: object) -> str:
@@ -55,47 +60,72 @@ def _a(value: object) -> str:
     return f"an {kind}" if kind[0] in "aeiouAEIOU" else f"a {kind}"
 
 
-def _known(space: dict[str, Any]) -> str:
-    variables = [name for name, region in held(space).items() if not region.closed]
-    names = list(dict.fromkeys([*variables, *(repr(region.name) for region in named())]))
+def _known(namespace: dict[str, Any]) -> str:
+    variables = [name for name, region in region_variables(namespace).items() if not region.closed]
+    names = list(dict.fromkeys([*variables, *(repr(region.name) for region in live_regions())]))
     if not names:
-        return "Make one: region = dgkit.connect().empty(4096)"
-    more = ", ..." if len(names) > _LISTED else ""
-    return f"There is: {', '.join(names[:_LISTED])}{more}"
+        return "Allocate one: region = dgkit.connect().empty(4096)"
+    more = ", ..." if len(names) > _MAX_LISTED else ""
+    return f"Regions: {', '.join(names[:_MAX_LISTED])}{more}"
 
 
-def _evaluated(shell: Any, text: str, **otherwise: Any) -> Any:
-    """What Python says `text` is. Misuse: it knows no such name; `otherwise`: that in its place."""
+def _evaluate(shell: Any, text: str, **default: Any) -> Any:
+    """Return the value of an expression in the notebook.
+
+    Args:
+        shell: The IPython shell.
+        text: The expression.
+        **default: `default`, the value if a name is unknown or the syntax invalid.
+
+    Raises:
+        LineError: A name is unknown or the syntax invalid, and there is no default.
+    """
     try:
         return shell.ev(text)
     except (NameError, SyntaxError) as exc:
-        if otherwise:
-            return otherwise["otherwise"]
-        raise Misuse(f"`{text}`: {exc}") from None
+        if default:
+            return default["default"]
+        raise LineError(f"`{text}`: {exc}") from None
 
 
-def amount(shell: Any, value: int | str, what: str, *, least: int = 1) -> int:
-    """A number that stands in the line, or the one that its expression comes to."""
+def integer(shell: Any, value: int | str, what: str, *, least: int = 1) -> int:
+    """Return a number given as such or as an expression of the notebook.
+
+    Args:
+        shell: The IPython shell.
+        value: The number, or the expression.
+        what: The option, for error messages.
+        least: The least value.
+
+    Raises:
+        LineError: The expression fails, or its value is not a whole number or too small.
+    """
     if isinstance(value, int):
         return value
-    number = _evaluated(shell, value)
+    number = _evaluate(shell, value)
     if not hasattr(number, "__index__"):
-        raise Misuse(f"{what} is {_a(number)}; it must be a whole number")
+        raise LineError(f"{what} is {_a(number)}; it must be a whole number")
     if number < least:
-        raise Misuse(f"{what} is {number}; it must be {least} or more")
+        raise LineError(f"{what} is {number}; it must be {least} or more")
     return int(number.__index__())
 
 
 def data(shell: Any, text: str) -> Any:
-    """The bytes that an expression comes to: text as UTF-8, all else as it is, if it has bytes."""
-    value = _evaluated(shell, text)
+    """Return the bytes or the array that an expression yields; text is encoded as UTF-8.
+
+    Raises:
+        LineError: The expression fails, or its value has no bytes.
+    """
+    value = _evaluate(shell, text)
     if isinstance(value, str):
         value = value.encode()
     if not hasattr(value, "__cuda_array_interface__"):
         try:
             memoryview(value).release()
         except TypeError:
-            raise Misuse(f"DATA is {_a(value)}; it must be bytes, text or an array") from None
-        except ValueError:  # a NumPy dtype that has no format, as datetime64: the session says so
+            raise LineError(f"DATA is {_a(value)}; it must be bytes, text or an array") from None
+        except (
+            ValueError
+        ):  # a NumPy dtype without a buffer format, such as datetime64: the session reports it
             pass
     return value

@@ -1,4 +1,4 @@
-"""What %dma shows: bytes that were read, and the sessions with their regions."""
+"""Results of %dma in a notebook: bytes read, open sessions with their regions, help."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .arguments import sessions
 
 __all__ = ["BytesRead", "Help", "Overview"]
 
-_LINES = 16
+_MAX_LINES = 16
 _MONO = (
     "margin:6px 0px 0px 0px;font-size:12px;line-height:1.35;overflow-x:auto;"
     "font-family:monospace;font-family:var(--jp-code-font-family,monospace)"
@@ -28,7 +28,7 @@ _MONO = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BytesRead:
-    """Bytes that the DPU read: `data`, or bytes(it). `offset` is where they lie in the region."""
+    """Bytes that the DPU read, as `data` or by bytes(); `offset` is their offset in the region."""
 
     data: bytes
     region: str
@@ -47,9 +47,9 @@ class BytesRead:
         return f"{size_text(len(self.data))} at {place}"
 
     def _lines(self) -> list[str]:
-        lines = hex_lines(self.data[: 16 * _LINES], offset=self.offset)
-        rest = len(self.data) - 16 * _LINES
-        return [*lines, f"... {rest:,} bytes more"] if rest > 0 else lines
+        lines = hex_lines(self.data[: 16 * _MAX_LINES], offset=self.offset)
+        rest = len(self.data) - 16 * _MAX_LINES
+        return [*lines, f"... {rest:,} more bytes"] if rest > 0 else lines
 
     def __repr__(self) -> str:
         head = f"{self._title()} [{provider_label(self.provider)}]"
@@ -64,17 +64,17 @@ class BytesRead:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Overview:
-    """The open sessions and their live regions, as they were when it was made."""
+    """The open sessions and their live regions at the time of the call."""
 
     text: str
     page: str
 
     @classmethod
     def of(cls, variables: dict[str, SessionRegion]) -> Overview:
-        """`variables`: those of the notebook that hold regions."""
+        """Return an overview; `variables` are those of the notebook that hold regions."""
         found = sessions()
         if not found:
-            none = "No session is open. Way out: session = dgkit.connect()"
+            none = "No session is open. Open one: session = dgkit.connect()"
             return cls(none, f"<div>{html.escape(none)}</div>")
         tables = [(session, _rows(session, variables)) for session in found]
         text = "\n".join(_plain(session, rows) for session, rows in tables)
@@ -90,10 +90,10 @@ class Overview:
 def _rows(session: Session, variables: dict[str, SessionRegion]) -> list[tuple[str, str]]:
     rows = []
     for region in session.regions:
-        names = [name for name, held in variables.items() if held is region]
+        names = [name for name, value in variables.items() if value is region]
         text = f"{size_text(region.size)} on {region.where}, {access_text(region.access)}"
         rows.append((region.name, f"{text}, in {', '.join(names)}" if names else text))
-    return rows or [("no region", "session.empty(4096) makes one")]
+    return rows or [("no region", "session.empty(4096) allocates one")]
 
 
 def _plain(session: Session, rows: list[tuple[str, str]]) -> str:
@@ -110,7 +110,7 @@ def _card(session: Session, rows: list[tuple[str, str]]) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Help:
-    """Text, line by line."""
+    """A help text, shown in a monospace font."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""What a line of %dma may say. It is read here; nothing of the notebook is looked at yet."""
+"""Parser of a line of %dma: commands, options and help. It does not access the notebook."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from ..units import parse_size
-from .tokenizer import Word, split, unquoted
+from .tokenizer import Token, tokenize, unquote
 
-__all__ = ["COMMANDS", "Call", "Command", "Misuse", "help_text", "parse"]
+__all__ = ["COMMANDS", "Call", "Command", "LineError", "help_text", "parse"]
 
 
-class Misuse(ValueError):
-    """A line says what cannot be done: one line, with the way out."""
+class LineError(ValueError):
+    """An invalid line of %dma; its message is one line and says what is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A line that was read. `args` are the command's; `quiet`: it ended in a semicolon."""
+    """A parsed line: command, arguments, and `quiet` if it ended in a semicolon."""
 
     name: str
     args: dict[str, Any] = field(default_factory=dict)
@@ -26,62 +26,72 @@ class Call:
 
 
 class Command(argparse.ArgumentParser):
-    """One command: `line` is how it is written, `options` has each by every way to write it, and
-    `plain` is what is given by its place."""
+    """The parser of one command.
+
+    Attributes:
+        line: The usage.
+        options: The options by each of their names.
+        positional: The names of the positional arguments.
+    """
 
     def __init__(self, name: str, usage: str, about: str) -> None:
         self.line = f"%dma {name}{usage}"
         self.options: dict[str, argparse.Action] = {}
-        self.plain: list[str] = []
+        self.positional: list[str] = []
         super().__init__(
             usage=self.line.replace("%", "%%"), description=about, add_help=False,
             allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
 
     def option(self, *names: str, **more: Any) -> None:
-        """Adds an option, which takes a value."""
+        """Add an option, which takes a value."""
         action = self.add_argument(*names, **more)
         self.options.update(dict.fromkeys(action.option_strings, action))
 
     def argument(self, name: str, **more: Any) -> None:
-        """Adds what is given by its place."""
-        self.plain.append(name)
+        """Add a positional argument."""
+        self.positional.append(name)
         self.add_argument(name, metavar=name.upper(), **more)
 
     def error(self, message: str) -> NoReturn:
-        """Misuse, where argparse would end the process."""
-        raise Misuse(f"{message}. It is written: {self.line}")
+        """Raise LineError, where argparse would end the process."""
+        raise LineError(f"{message}. Usage: {self.line}")
 
 
-def _amount(text: str, least: int) -> int | str:
-    """Bytes, or the notebook's expression for them, which is worked out when the line runs."""
+def _bytes_or_expression(text: str, least: int) -> int | str:
+    """Return a number of bytes, or an expression that is evaluated when the line runs."""
     try:
-        found = parse_size(text, least=0)
+        number = parse_size(text, least=0)
     except ValueError as exc:
         return _expression(text, str(exc))
-    if found < least:
-        raise argparse.ArgumentTypeError(f"{text} is too small: {least} or more")
-    return found
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text} is too small: it must be {least} or more")
+    return number
 
 
 def _offset(text: str) -> int | str:
-    return _amount(text, 0)
+    return _bytes_or_expression(text, 0)
 
 
 def _size(text: str) -> int | str:
-    return _amount(text, 1)
+    return _bytes_or_expression(text, 1)
 
 
 def _count(text: str) -> int | str:
-    return int(text) if text.isdecimal() else _expression(text, f"{text!r} is no whole number")
+    return int(text) if text.isdecimal() else _expression(text, f"{text!r} is not a whole number")
 
 
-def _expression(text: str, wrong: str = "") -> str:
-    """Text that Python can read. ArgumentTypeError says `wrong`, or what Python says."""
+def _expression(text: str, message: str = "") -> str:
+    """Return the text of a Python expression.
+
+    Raises:
+        ArgumentTypeError: The text is not valid Python; with `message`, or with Python's message.
+    """
     try:
         compile(text, "%dma", "eval")
     except (SyntaxError, ValueError) as exc:
-        raise argparse.ArgumentTypeError(wrong or f"`{text}` is no Python: {exc}") from None
+        wrong = message or f"`{text}` is not a Python expression: {exc}"
+        raise argparse.ArgumentTypeError(wrong) from None
     return text
 
 
@@ -89,19 +99,20 @@ def _hex(text: str) -> bytes:
     try:
         data = bytes.fromhex(text.replace("0x", " ").replace(":", " ").replace(",", " "))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no hex: write it as 'de ad be ef'") from None
+        wrong = f"{text!r} is not hex: write it as 'de ad be ef'"
+        raise argparse.ArgumentTypeError(wrong) from None
     if not data:
-        raise argparse.ArgumentTypeError("there is not one byte in it")
+        raise argparse.ArgumentTypeError("it has no bytes: write it as 'de ad be ef'")
     return data
 
 
 def _variable(text: str) -> str:
     if not text.isidentifier():
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of a variable")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a variable name")
     return text
 
 
-_REGION = "a variable that holds a region, or the name of a live one"
+_REGION = "a variable that holds a region, or the name of a live region"
 
 
 def _command(name: str, usage: str, about: str, *, region: bool = True, out: str = "") -> Command:
@@ -109,45 +120,90 @@ def _command(name: str, usage: str, about: str, *, region: bool = True, out: str
     if region:
         command.argument("region", help=_REGION)
     if out:
-        help_ = f"put {out} into this variable, and show nothing"
+        help_ = f"store {out} in this variable and show nothing"
         command.option("-o", "--out", metavar="VAR", type=_variable, help=help_)
     return command
 
 
 def _read() -> Command:
     usage = " REGION [--offset N] [--size N] [-o VAR]"
-    read = _command("read", usage, "The DPU reads bytes of a region by DMA.", out="the bytes")
-    read.option("--offset", metavar="N", type=_offset, default=0, help="from there (default 0)")
-    read.option("--size", metavar="N", type=_size, help="so many bytes (default: to the end)")
+    read = _command(
+        "read", usage, "Read bytes of a region by DMA: the DPU reads them.", out="the bytes"
+    )
+    read.option(
+        "--offset",
+        metavar="N",
+        type=_offset,
+        default=0,
+        help="offset of the first byte (default: 0)",
+    )
+    read.option(
+        "--size",
+        metavar="N",
+        type=_size,
+        help="number of bytes (default: to the end of the region)",
+    )
     return read
 
 
 def _write() -> Command:
     usage = " REGION DATA [--offset N] [--hex DIGITS] [-o VAR]"
-    write = _command("write", usage, "The DPU writes bytes into a region by DMA.", out="the report")
-    help_ = "Python of the notebook: bytes, text (as UTF-8), an array"
+    write = _command(
+        "write", usage, "Write bytes to a region by DMA: the DPU writes them.", out="the report"
+    )
+    help_ = "a Python expression: bytes, text (as UTF-8) or an array"
     write.argument("data", nargs="?", type=_expression, help=help_)
-    write.option("--offset", metavar="N", type=_offset, default=0, help="to there (default 0)")
-    write.option("--hex", metavar="DIGITS", type=_hex, help='in place of DATA: "de ad be ef"')
+    write.option(
+        "--offset",
+        metavar="N",
+        type=_offset,
+        default=0,
+        help="offset of the first byte (default: 0)",
+    )
+    write.option(
+        "--hex",
+        metavar="DIGITS",
+        type=_hex,
+        help='bytes as hex digits instead of DATA: "de ad be ef"',
+    )
     return write
 
 
 def _latency() -> Command:
     usage = " REGION [--size N] [--op OP] [--count N] [--path PATH] [-o VAR]"
-    about = "Times transfers one by one: in C, at the DPU."
+    about = "Measure the latency of single transfers, timed in C at the DPU."
     latency = _command("latency", usage, about, out="the report")
-    latency.option("--size", metavar="N", type=_size, help="bytes of each (default 64)")
-    latency.option("--op", choices=("read", "write"), default="write", help="default: write")
-    latency.option("--count", metavar="N", type=_count, default=10_000, help="default: 10000")
     latency.option(
-        "--path", choices=("auto", "inline", "worker"), default="auto", help="default: auto"
+        "--size",
+        metavar="N",
+        type=_size,
+        help="bytes per transfer (default: 64, or less for a smaller region)",
+    )
+    latency.option(
+        "--op",
+        choices=("read", "write"),
+        default="write",
+        help="direction, as seen from the DPU (default: write)",
+    )
+    latency.option(
+        "--count",
+        metavar="N",
+        type=_count,
+        default=10_000,
+        help="number of transfers, without a unit (default: 10000)",
+    )
+    latency.option(
+        "--path",
+        choices=("auto", "inline", "worker"),
+        default="auto",
+        help="path of the transfers (default: auto)",
     )
     return latency
 
 
 def _help() -> Command:
-    command = _command("help", " [COMMAND]", "Says what there is.", region=False)
-    command.argument("command", nargs="?", help="what to explain")
+    command = _command("help", " [COMMAND]", "List the commands, or explain one.", region=False)
+    command.argument("command", nargs="?", help="the command to explain")
     return command
 
 
@@ -155,70 +211,79 @@ COMMANDS: dict[str, Command] = {
     "read": _read(),
     "write": _write(),
     "latency": _latency(),
-    "info": _command("info", "", "The open sessions and their live regions.", region=False),
+    "info": _command("info", "", "List the open sessions and their live regions.", region=False),
     "help": _help(),
 }
 
 
 def parse(line: str) -> Call:
-    """Reads a line. Misuse: it cannot be understood."""
+    """Parse a line.
+
+    Raises:
+        LineError: The line is invalid.
+    """
     bare = line.rstrip()
     quiet = bare.endswith(";")
-    words = split(bare.rstrip("; ") if quiet else bare)
-    for word in words:
-        if not word.closed:
-            raise Misuse(f"a quote or a bracket is not closed in `{word.text}`")
-    name = words[0].text if words else "help"
+    tokens = tokenize(bare.rstrip("; ") if quiet else bare)
+    for token in tokens:
+        if not token.closed:
+            raise LineError(f"a quote or a bracket is not closed in `{token.text}`")
+    name = tokens[0].text if tokens else "help"
     if name not in COMMANDS:
-        raise Misuse(f"there is no `%dma {name}`. There is: {', '.join(COMMANDS)}")
-    if any(word.text in ("-h", "--help") for word in words):
+        raise _unknown_command(name)
+    if any(token.text in ("-h", "--help") for token in tokens):
         return Call("help", {"command": name}, quiet)
     command = COMMANDS[name]
-    args = vars(command.parse_args(_arranged(command, words[1:])))
+    args = vars(command.parse_args(_to_argv(command, tokens[1:])))
     return Call(name, _checked(command, args), quiet)
 
 
-def _arranged(command: Command, words: list[Word]) -> list[str]:
-    """Options first, each joined to its value; what is left of a line of `write` is the DATA."""
-    options, plain, texts = [], [], iter([word.text for word in words])
+def _unknown_command(name: str) -> LineError:
+    return LineError(f"there is no command `%dma {name}`; commands: {', '.join(COMMANDS)}")
+
+
+def _to_argv(command: Command, tokens: list[Token]) -> list[str]:
+    """Return arguments for argparse: options first, as name=value, and DATA joined to one item."""
+    options, positional, texts = [], [], iter([token.text for token in tokens])
     for text in texts:
-        name, joined, value = text.partition("=")
+        name, equals, value = text.partition("=")
         action = command.options.get(name)
         if action is not None:
-            found = value if joined else next(texts, None)
-            if found is None:
+            given = value if equals else next(texts, None)
+            if given is None:
                 command.error(f"{name} needs a value")
-            options.append(f"{action.option_strings[-1]}={unquoted(found)}")
+            options.append(f"{action.option_strings[-1]}={unquote(given)}")
         elif text.startswith("--") and text[2:3].isalpha():
-            known = ", ".join(command.options) or "it has none"
-            command.error(f"there is no option {name} (there is: {known})")
+            known = ", ".join(command.options) or "none"
+            command.error(f"there is no option {name}; options: {known}")
         else:
-            plain.append(text)
-    if "data" in command.plain and len(plain) > 2:
-        plain[1:] = [" ".join(plain[1:])]
-    return [*options, *(["--"] if plain else []), *plain]
+            positional.append(text)
+    if "data" in command.positional and len(positional) > 2:
+        positional[1:] = [" ".join(positional[1:])]
+    return [*options, *(["--"] if positional else []), *positional]
 
 
 def _checked(command: Command, args: dict[str, Any]) -> dict[str, Any]:
     if "data" in args and (args["data"] is None) is (args["hex"] is None):
-        command.error("it needs DATA or --hex, one of them")
+        command.error("give either DATA or --hex")
     if args.get("command") not in (None, *COMMANDS):
-        raise Misuse(f"there is no `%dma {args['command']}`. There is: {', '.join(COMMANDS)}")
+        raise _unknown_command(args["command"])
     return args
 
 
 _ABOUT = """\
-%dma moves bytes by DMA; %%dma does several such lines, which may have comments (#).
+%dma moves bytes by DMA. A cell that starts with %%dma has one command per line; # starts a comment.
 
 {usages}
 
 REGION is {region}.
-DATA is Python of the notebook: bytes, text (as UTF-8), an array.
-N is bytes: 4096, 4K, 1MiB, 0x100, or Python of the notebook. %dma help COMMAND says more."""
+DATA is a Python expression: bytes, text (as UTF-8) or an array.
+N is a number of bytes: 4096, 4K, 1MiB, 0x100, or a Python expression.
+%dma help COMMAND explains one command."""
 
 
 def help_text(name: str | None) -> str:
-    """What there is, or what one command takes."""
+    """Return the help of all commands, or of one."""
     if name is not None:
         return COMMANDS[name].format_help().removeprefix("usage: ").rstrip()
     usages = "\n".join(f"  {command.line}" for command in COMMANDS.values())

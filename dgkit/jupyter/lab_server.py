@@ -1,9 +1,9 @@
-"""JupyterLab as a child of `dgkit lab`: `python -c ... FD`.
+"""JupyterLab as a child process of `dgkit lab`: `python -c ... FD`.
 
-FD is one end of a socket pair. Over it come the arguments of JupyterLab, the token among them: a
-command line can be read by every user of the machine (proc(5)). Back goes what the server says of
-itself, once it serves. When the other end closes, or its process dies in any way, this one ends
-its kernels and itself.
+FD is one end of a socket pair. It delivers the arguments of JupyterLab, including the token, since
+every user of a machine can read a command line (proc(5)). It returns the server's information as
+JSON once the server runs. When the other end closes, also because its process died, this process
+ends its kernels and itself.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ __all__ = ["main"]
 
 
 def main(fd: int) -> int:
-    """Serves until the socket ends, or somebody shuts JupyterLab down in its menu."""
-    with socket.socket(fileno=fd) as tie:
-        asked = tie.recv(1 << 20)
-        if not asked:  # who started this process is gone already
+    """Serve until the socket closes or JupyterLab is shut down from its menu."""
+    with socket.socket(fileno=fd) as parent:
+        arguments = parent.recv(1 << 20)
+        if not arguments:  # the parent has already ended
             return 0
-        serving: list[Any] = []
-        threading.Thread(target=_end_with, args=(tie, serving), daemon=True).start()
+        running: list[Any] = []
+        threading.Thread(target=_end_with, args=(parent, running), daemon=True).start()
 
         from jupyterlab.labapp import LabApp
 
-        server = LabApp.initialize_server(argv=json.loads(asked))
+        server = LabApp.initialize_server(argv=json.loads(arguments))
 
-        def tell() -> None:
-            serving.append(server)
-            tie.send(json.dumps(server.server_info()).encode())
+        def report_ready() -> None:
+            running.append(server)
+            parent.send(json.dumps(server.server_info()).encode())
 
-        server.io_loop.add_callback(tell)
+        server.io_loop.add_callback(report_ready)
         server.start()
     return 0
 
 
-def _end_with(tie: socket.socket, serving: list[Any]) -> None:
-    """When the other end of the tie closes, ends the server, or the process if there is none."""
-    tie.recv(1)
-    if serving:
-        serving[0].io_loop.add_callback(serving[0].stop)
+def _end_with(parent: socket.socket, running: list[Any]) -> None:
+    """Wait until the parent's end closes; end the server, or the process if there is none yet."""
+    parent.recv(1)
+    if running:
+        running[0].io_loop.add_callback(running[0].stop)
     else:
         os.kill(os.getpid(), signal.SIGTERM)

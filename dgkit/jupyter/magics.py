@@ -1,4 +1,4 @@
-"""%dma and %%dma: DMA in a line of a notebook."""
+"""The magics %dma and %%dma: DMA in a line of a notebook."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..errors import DgkitError
 from ..session import SessionRegion
 from . import arguments, completion
 from .display import BytesRead, Help, Overview
-from .grammar import Call, Misuse, help_text, parse
-from .progress import Bar
+from .grammar import Call, LineError, help_text, parse
+from .progress import ProgressBar
 
 __all__ = ["Dma", "load_ipython_extension", "unload_ipython_extension"]
 
 _NAME = "dma"
-_LATENCY_SIZE = 64  # bytes, where the line names no size
+_LATENCY_SIZE = 64  # default, bytes
 
 
 class Dma:
-    """The commands, for one IPython shell."""
+    """The commands of %dma for one IPython shell."""
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
@@ -31,44 +31,47 @@ class Dma:
             "read": self._read,
             "write": self._write,
             "latency": self._latency,
-            "info": lambda: Overview.of(arguments.held(shell.user_ns)),
+            "info": lambda: Overview.of(arguments.region_variables(shell.user_ns)),
             "help": lambda command: Help(help_text(command)),
         }
 
     def dma(self, line: str, cell: str | None = None) -> Any:
-        """DMA in a line: `%dma help` says what there is.
+        """Move bytes by DMA; `%dma help` lists the commands.
 
-        As a line it returns what the command gives; `%%dma` runs several lines and shows each's.
-        UsageError: a line cannot be understood; in a cell none has run then. DgkitError: as the
-        session raises it.
+        `%dma` returns the result of one command; `%%dma` runs one command per line and shows each
+        result.
+
+        Raises:
+            UsageError: A line is invalid; if it is in a cell, no line of the cell has run.
+            DgkitError: As raised by the session.
         """
         try:
             if cell is not None:
                 return self._cell(line, cell)
             call = parse(line)
             result = self._run(call)
-        except Misuse as exc:
+        except LineError as exc:
             raise UsageError(str(exc)) from None
         except DgkitError as exc:
-            raise exc.with_traceback(None) from None  # the way through dgkit says no more
+            raise exc.with_traceback(None) from None  # dgkit's frames do not help the reader
         return None if call.quiet else result
 
     def _cell(self, line: str, cell: str) -> None:
         if line.partition("#")[0].strip():
-            raise UsageError("after %%dma stands nothing: its lines come below it")
-        lines = enumerate(cell.splitlines(), 2)  # as the editor counts, %%dma itself is the first
-        calls = [found for at, text in lines if (found := _line(at, text))]
+            raise UsageError("put the commands below %%dma, one per line, not after it")
+        lines = enumerate(cell.splitlines(), 2)  # numbered as in the editor: %%dma is line 1
+        parsed = [entry for at, text in lines if (entry := _parse_line(at, text))]
         ran: list[int] = []
-        for at, text, wanted in calls:
+        for at, text, call in parsed:
             try:
-                result = self._run(wanted)
-            except Misuse as exc:
+                result = self._run(call)
+            except LineError as exc:
                 raise UsageError(f"line {at}: {exc}; {_ran(ran)}") from None
             except BaseException as exc:  # Ctrl-C, too
-                _note(exc, f"in %%dma, line {at}: {text}; {_ran(ran)}")
+                _add_note(exc, f"in %%dma, line {at}: {text}; {_ran(ran)}")
                 raise
             ran.append(at)
-            if result is not None and not wanted.quiet:
+            if result is not None and not call.quiet:
                 display(result)
 
     def _run(self, call: Call) -> Any:
@@ -81,13 +84,13 @@ class Dma:
         return None
 
     def _region(self, text: str) -> SessionRegion:
-        return arguments.find(self.shell, text)
+        return arguments.find_region(self.shell, text)
 
     def _read(self, region: str, offset: int | str, size: int | str | None) -> BytesRead:
         found = self._region(region)
-        start = arguments.amount(self.shell, offset, "--offset", least=0)
+        start = arguments.integer(self.shell, offset, "--offset", least=0)
         rest = max(1, found.size - start)
-        count = rest if size is None else arguments.amount(self.shell, size, "--size")
+        count = rest if size is None else arguments.integer(self.shell, size, "--size")
         transfer = found.session.start_read(found, count, start)
         self._wait(transfer, f"read {found.name}")
         provider = found.session.dpu.provider
@@ -96,14 +99,14 @@ class Dma:
     def _write(self, region: str, data: str | None, offset: int | str, hex: bytes | None) -> Any:
         found = self._region(region)
         value = hex if data is None else arguments.data(self.shell, data)
-        start = arguments.amount(self.shell, offset, "--offset", least=0)
+        start = arguments.integer(self.shell, offset, "--offset", least=0)
         return self._wait(found.session.start_write(found, value, start), f"write {found.name}")
 
     def _wait(self, transfer: Any, title: str) -> Any:
         try:
-            with Bar(self.shell, f"{title}, bytes") as bar:
+            with ProgressBar(self.shell, f"{title}, bytes") as bar:
                 return transfer.wait(progress=bar)
-        except BaseException:  # Ctrl-C, too: nobody will wait for the rest
+        except BaseException:  # Ctrl-C, too
             transfer.cancel()
             raise
 
@@ -111,10 +114,10 @@ class Dma:
         self, region: str, size: int | str | None, op: str, count: int | str, path: str
     ) -> Any:
         found = self._region(region)
-        least = min(_LATENCY_SIZE, found.size)
-        each = least if size is None else arguments.amount(self.shell, size, "--size")
-        times = arguments.amount(self.shell, count, "--count")
-        with Bar(self.shell, f"latency of {op}, samples") as bar:
+        default = min(_LATENCY_SIZE, found.size)
+        each = default if size is None else arguments.integer(self.shell, size, "--size")
+        times = arguments.integer(self.shell, count, "--count")
+        with ProgressBar(self.shell, f"latency of {op}, samples") as bar:
             try:
                 return found.session.latency(
                     found, each, op=op, count=times, path=path, progress=bar
@@ -122,44 +125,44 @@ class Dma:
             except ValueError as exc:
                 if isinstance(exc, DgkitError):
                     raise
-                raise Misuse(str(exc)) from None  # more samples than one call can have
+                raise LineError(str(exc)) from None  # too many samples
 
 
-no_var_expand(Dma.dma)  # so that {} and $ stay what they are in Python
+no_var_expand(Dma.dma)  # {} and $ are Python's
 
 
-def _line(at: int, text: str) -> tuple[int, str, Call] | None:
-    """One line of a cell, read; None if there is nothing in it."""
+def _parse_line(at: int, text: str) -> tuple[int, str, Call] | None:
+    """Parse one line of a cell; return None if it is empty or a comment."""
     bare = text.strip().removeprefix(f"%{_NAME} ").strip()
     if not bare or bare.startswith("#"):
         return None
     try:
         return at, bare, parse(bare)
-    except Misuse as exc:
-        raise UsageError(f"line {at}: {exc}; nothing ran") from None
+    except LineError as exc:
+        raise UsageError(f"line {at}: {exc}; no line was run") from None
 
 
 def _ran(lines: list[int]) -> str:
     if not lines:
-        return "nothing ran before it"
+        return "no line was run before it"
     numbers = ", ".join(map(str, lines))
-    return f"before it ran line{'s' * (len(lines) > 1)} {numbers}"
+    return f"run before it: line{'s' * (len(lines) > 1)} {numbers}"
 
 
-def _note(error: BaseException, text: str) -> None:
-    """BaseException.add_note, which Python 3.10 lacks; IPython shows both."""
+def _add_note(error: BaseException, text: str) -> None:
+    """Add a note, as BaseException.add_note does, which Python 3.10 lacks; IPython shows it."""
     vars(error)["__notes__"] = [*getattr(error, "__notes__", []), text]
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext dgkit`: %dma, %%dma, and what Tab offers for them. Again: they are new."""
+    """Register %dma, %%dma and their completion (`%load_ext dgkit`); a second call renews them."""
     unload_ipython_extension(shell)
     shell.register_magic_function(Dma(shell).dma, "line_cell", _NAME)
     completion.add(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """`%unload_ext dgkit`: takes them away. Again: nothing."""
+    """Remove the magics and their completion (`%unload_ext dgkit`). Idempotent."""
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop(_NAME, None)
     vars(shell.magics_manager.user_magics).pop(_NAME, None)

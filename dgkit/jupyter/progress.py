@@ -1,4 +1,4 @@
-"""How far something is, where a person looks: in a notebook's output, or on a terminal."""
+"""Progress bar in the output of a cell, or on a terminal."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 
 from IPython.display import display
 
-__all__ = ["Bar"]
+__all__ = ["ProgressBar"]
 
-_PATIENCE_S, _STEP_S = 0.4, 0.1  # what is done sooner shows none; so often it moves
+_DELAY_S, _STEP_S = 0.4, 0.1  # time before it appears; interval of updates
 _BOX = "height:8px;border-radius:4px"
 _TRACK = f"{_BOX};background-color:#c8c8c8;background-color:var(--jp-border-color2,#c8c8c8)"
 _FILL = f"{_BOX};background-color:#1e88e5;background-color:var(--jp-brand-color1,#1e88e5)"
 _EMPTY = {"text/plain": "", "text/html": ""}
 
 
-class Bar:
-    """Call it with (done, total). It shows itself when that takes long; its end takes it away."""
+class ProgressBar:
+    """Progress bar that appears after a delay and is removed at the end; call it (done, total)."""
 
     def __init__(self, shell: Any, title: str) -> None:
         self.title = title
         self.done, self.total = 0, 1
-        self._next_s = time.monotonic() + _PATIENCE_S
+        self._next_s = time.monotonic() + _DELAY_S
         self._notebook = getattr(shell, "kernel", None) is not None
         self._handle: Any = None
 
     def __call__(self, done: int, total: int) -> None:
-        """How far it is; shown at most ten times a second."""
+        """Update the bar, at most ten times a second."""
         now = time.monotonic()
         if now < self._next_s:
             return
@@ -49,7 +49,7 @@ class Bar:
             sys.stderr.flush()
             self._handle = self
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ProgressBar:
         return self
 
     def __exit__(
@@ -62,17 +62,17 @@ class Bar:
 
     @property
     def percent(self) -> int:
-        """From 0 to 100."""
+        """Progress from 0 to 100."""
         return min(100, 100 * self.done // self.total)
 
     def __repr__(self) -> str:
         return f"{self.title}: {self.percent} % of {self.total:,}"
 
     def _repr_html_(self) -> str:
-        words = html.escape(repr(self))
+        text = html.escape(repr(self))
         return (
             f'<div role="progressbar" aria-valuemin="0" aria-valuemax="100" '
-            f'aria-valuenow="{self.percent}" aria-label="{words}" style="max-width:640px">'
-            f'<div style="font-size:12px">{words}</div><div style="{_TRACK}">'
+            f'aria-valuenow="{self.percent}" aria-label="{text}" style="max-width:640px">'
+            f'<div style="font-size:12px">{text}</div><div style="{_TRACK}">'
             f'<div style="{_FILL};width:{self.percent}%"></div></div></div>'
         )

@@ -1,10 +1,10 @@
 """A Jupyter server extension: TCP_NODELAY on the websocket between the page and a kernel.
 
-Without it a small answer waits for the page to acknowledge the one before it (Nagle's algorithm
-and delayed acknowledgements, RFC 896 and RFC 1122): some 40 ms, of which a hex view that is
-scrolled sees each. dgkit.json, which the package installs beside the other extensions' files,
-enables it: `jupyter server extension list` shows it, `jupyter server extension disable
-dgkit.jupyter.tcp_nodelay` ends that.
+Without it a small reply waits until the page has acknowledged the previous one (Nagle's algorithm
+and delayed acknowledgements, RFC 896 and RFC 1122): about 40 ms, which delays each step of
+scrolling in a hex view. dgkit.json, installed with the package, enables the extension: `jupyter
+server extension list` lists it, `jupyter server extension disable dgkit.jupyter.tcp_nodelay`
+disables it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,34 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 
 def _load_jupyter_server_extension(server: Any) -> None:
-    """What a server calls when it starts. It goes on whatever happens here."""
+    """Enable the option; called by the server at start, which continues in any case."""
     try:
         from jupyter_server.services.kernels.websocket import KernelWebsocketHandler
     except ImportError as exc:
-        server.log.info("dgkit: TCP_NODELAY is not set, this server has no such websocket: %s", exc)
+        server.log.info(
+            "dgkit: TCP_NODELAY is not set: this server has no kernel websocket handler: %s", exc
+        )
         return
     missing = enable(KernelWebsocketHandler, server.log)
     if missing:
-        server.log.info("dgkit: TCP_NODELAY is not set, this server's websocket %s", missing)
+        server.log.info(
+            "dgkit: TCP_NODELAY is not set: the server's kernel websocket handler %s", missing
+        )
     else:
         server.log.debug("dgkit: TCP_NODELAY is set on kernel websockets")
 
 
 def enable(handler: Any, log: Any) -> str:
-    """Makes each websocket that `handler` (a tornado WebSocketHandler class) opens set the option.
+    """Make each websocket of `handler`, or of a subclass that calls its open(), set the option.
 
-    Also those of its subclasses that open as it does. Again: nothing. It returns what `handler`
-    lacks, and has changed nothing then; empty if all is well.
+    Idempotent.
+
+    Args:
+        handler: A tornado WebSocketHandler class.
+        log: The server's logger.
+
+    Returns:
+        "" on success, or what the handler lacks; it is then unchanged.
     """
     opens = vars(handler).get("open")
     if getattr(opens, _MARK, False):
@@ -54,7 +64,7 @@ def enable(handler: Any, log: Any) -> str:
     async def open_without_delay(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             self.set_nodelay(True)
-        except Exception as exc:  # a page without the option is better than none
+        except Exception as exc:  # the websocket works without the option, too
             log.debug("dgkit: TCP_NODELAY could not be set: %r", exc)
         return await opens(self, *args, **kwargs)
 

@@ -1,61 +1,61 @@
-"""A line in words: whitespace parts them, but not inside quotes and brackets."""
+"""Tokens of a line, separated by whitespace outside quotes and brackets."""
 
 from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
 
-__all__ = ["Word", "split", "unquoted"]
+__all__ = ["Token", "tokenize", "unquote"]
 
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """As it was typed. `closed`: its quotes and brackets are."""
+class Token:
+    """A token as typed; `closed` if its quotes and brackets are closed."""
 
     text: str
     closed: bool = True
 
 
-def split(line: str) -> list[Word]:
-    """The words of a line, up to a `#` that starts one.
+def tokenize(line: str) -> list[Token]:
+    """Return the tokens of a line, up to a `#` at the start of a token.
 
-    `b"a b"`, `f(1, 2)` and `"de ad"` are one word each, and keep their quotes.
+    `b"a b"`, `f(1, 2)` and `"de ad"` are one token each and keep their quotes.
     """
-    words: list[Word] = []
+    tokens: list[Token] = []
     at = 0
     while True:
         while at < len(line) and line[at].isspace():
             at += 1
         if at == len(line) or line[at] == "#":
-            return words
+            return tokens
         end, closed = _end(line, at)
-        words.append(Word(line[at:end], closed))
+        tokens.append(Token(line[at:end], closed))
         at = end
 
 
 def _end(line: str, at: int) -> tuple[int, bool]:
-    """Where the word that starts at `at` ends, and whether all in it is closed."""
-    waits: list[str] = []  # for these, the last first; a quote is closed by itself
+    """Return the end of the token that starts at `at`, and whether it is closed."""
+    expected: list[str] = []  # the closing characters expected, innermost last
     while at < len(line):
-        char, quoted = line[at], bool(waits) and waits[-1] in "'\""
-        if waits and char == waits[-1]:
-            waits.pop()
+        char, quoted = line[at], bool(expected) and expected[-1] in "'\""
+        if expected and char == expected[-1]:
+            expected.pop()
         elif quoted:
             at += char == "\\"
         elif char in "'\"":
-            waits.append(char)
+            expected.append(char)
         elif char in _CLOSERS:
-            waits.append(_CLOSERS[char])
-        elif char.isspace() and not waits:
+            expected.append(_CLOSERS[char])
+        elif char.isspace() and not expected:
             break
         at += 1
-    return min(at, len(line)), not waits
+    return min(at, len(line)), not expected
 
 
-def unquoted(text: str) -> str:
-    """What is in the quotes, of a word that is a Python string; any other word as it is."""
+def unquote(text: str) -> str:
+    """Return the value of a token that is a Python string literal, or any other token unchanged."""
     if text[:1] in ("'", '"'):
         try:
             value = ast.literal_eval(text)

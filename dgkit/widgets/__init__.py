@@ -1,7 +1,15 @@
-"""Panels for a notebook: memory, transfers, bytes, latency, and what the doctor found.
+"""Notebook panels for memory, transfers, memory contents, latency and the doctor's findings.
 
-`base` is what they share; then one package a panel, its .js and .css beside its Python. `figure` is
-for any figure of Bokeh.
+`base`: what all panels share.
+`allocate`: allocation, filling, export and registration of memory.
+`transfer`: reads and writes, single or as a list.
+`hexview`: the bytes of a region.
+`latency`: the latency plot.
+`doctor`: the findings of the doctor.
+`dashboard`: the panels of one session together.
+`figure`: any Bokeh figure.
+
+Each panel is a package of Python modules with its .js and .css files.
 """
 
 TYPE_CHECKING = False
@@ -12,7 +20,7 @@ __all__ = ["show"]
 
 
 def __getattr__(name: str) -> object:
-    """Bokeh is loaded when the first figure is shown."""
+    """Import `show` at first use; the module that defines it needs the extra `lab`."""
     if name != "show":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .figure import show

@@ -28,7 +28,7 @@ def test_a_click_allocates_and_fills(board, panel):
     assert board.value(f"{region('by mouse')}.array.tobytes() == bytes([255]) * 64 * 32 * 4")
 
 
-def test_the_keyboard_alone_allocates_looks_and_frees(board, panel):
+def test_the_keyboard_alone_allocates_selects_and_frees(board, panel):
     keys = panel.page.keyboard
     panel.get_by_label("Name").first.focus()
     keys.press("Control+A")
@@ -42,9 +42,9 @@ def test_the_keyboard_alone_allocates_looks_and_frees(board, panel):
     keys.press("Escape")
     panel.get_by_label("Name").first.press("Enter")
     expect(row(panel, "by keys")).to_contain_text("4 KiB")
-    row(panel, "by keys").get_by_role("button", name="Look at").focus()
+    row(panel, "by keys").get_by_role("button", name="Select").focus()
     keys.press("Enter")
-    expect(row(panel, "by keys").get_by_role("button", name="Look at")).to_have_attribute(
+    expect(row(panel, "by keys").get_by_role("button", name="Select")).to_have_attribute(
         "aria-pressed", "true"
     )
     row(panel, "by keys").get_by_role("button", name="Free by keys").focus()
@@ -67,7 +67,7 @@ def test_a_wrong_shape_is_said_beside_its_field(board, panel):
 def test_more_memory_than_there_is_is_said_in_the_strip(board, panel):
     panel.get_by_label("Shape, items").fill("500T")
     panel.get_by_role("button", name="Allocate").click()
-    expect(panel.get_by_role("alert")).to_contain_text("Free a region, or ask for less")
+    expect(panel.get_by_role("alert")).to_contain_text("Free a region, or request less memory")
     panel.get_by_role("button", name="Dismiss").click()
     panel.get_by_label("Shape, items").fill("1M")
 
@@ -96,14 +96,14 @@ def test_a_variable_of_the_notebook_is_registered_by_its_name(board, panel):
     panel.get_by_text("Register a variable of the notebook").click()
 
 
-def test_a_slow_click_is_heard_while_a_repeat_writes(board, panel):
-    """A person holds the button down for longer than a repeat takes to tell what it wrote."""
+def test_a_slow_click_works_while_a_repeat_writes(board, panel):
+    """A person holds the button down for longer than a repeat takes to report what it wrote."""
     board.cell("first, second = (d.session.empty(4096, name=name) for name in ('one', 'two'))")
     expect(row(panel, "two")).to_be_visible()
     board.cell("run = d.panels.transfer.transfer('write', second, b'x', repeat=100_000)")
     for name in ("two", "one", "two"):
-        look = row(panel, name).get_by_role("button", name="Look at")
-        look.click(delay=90)
-        expect(look).to_have_attribute("aria-pressed", "true")
+        select = row(panel, name).get_by_role("button", name="Select")
+        select.click(delay=90)
+        expect(select).to_have_attribute("aria-pressed", "true")
     assert board.value("run.ended") is False
     board.cell("run.cancel()")

@@ -17,7 +17,7 @@ def panel(board):
     panel = board.panel("hexview")
     choose(panel, "page, 1 MiB")
     panel.get_by_label("Values").select_option("hex")
-    panel.get_by_label("Shown").select_option("dpu")
+    panel.get_by_label("Source").select_option("dpu")
     panel.get_by_role("button", name="Refresh").click()
     return panel
 
@@ -69,11 +69,11 @@ def test_it_finds_bytes_and_text(board, panel):
     panel.get_by_label("Find", exact=True).fill("needle")
     panel.get_by_label("Find", exact=True).press("Enter")
     expect(panel.get_by_role("status").filter(has_text="Found at 0xaae61")).to_be_visible()
-    panel.get_by_label("as", exact=True).select_option("hex")
+    panel.get_by_label("Find as", exact=True).select_option("hex")
     panel.get_by_label("Find", exact=True).fill("6e6565 646c65")
     panel.get_by_role("button", name="Find previous").click()
     expect(panel.get_by_role("status").filter(has_text="Found at 0xaae61")).to_be_visible()
-    panel.get_by_label("as", exact=True).select_option("text")
+    panel.get_by_label("Find as", exact=True).select_option("text")
     panel.get_by_label("Find", exact=True).fill("no such words")
     panel.get_by_role("button", name="Find next").click()
     expect(panel.get_by_role("status").filter(has_text="Not found")).to_be_visible()
@@ -120,7 +120,7 @@ def test_watched_live_it_shows_what_a_cell_writes(board, panel):
 
 
 def test_both_sides_stand_beside_each_other_and_agree(board, panel):
-    panel.get_by_label("Shown").select_option("both")
+    panel.get_by_label("Source").select_option("both")
     expect(panel.get_by_role("button", name="Count differences")).to_be_visible()
     panel.get_by_role("button", name="Count differences").click()
     expect(panel.get_by_role("status").filter(has_text="see the same bytes")).to_be_visible()

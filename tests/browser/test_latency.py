@@ -82,7 +82,7 @@ def test_cleared_it_begins_anew(board, panel):
 
 def test_what_is_kept_as_before_lies_under_the_next_run(board, panel):
     moves(board)
-    press(panel, "Keep as before")
+    press(panel, "Keep for comparison")
     panel.get_by_label("Size", exact=False).fill("4096")
     panel.get_by_label("Size", exact=False).press("Tab")
     expect(panel.locator("tbody th")).to_have_text(
@@ -90,7 +90,7 @@ def test_what_is_kept_as_before_lies_under_the_next_run(board, panel):
     )
     moves(board)
     board.lab_page.shot("overlay", panel)
-    press(panel, "Forget before")
+    press(panel, "Remove comparison")
     expect(panel.locator("tbody th")).to_have_count(1)
     panel.get_by_label("Size", exact=False).fill("64")
     panel.get_by_label("Size", exact=False).press("Tab")

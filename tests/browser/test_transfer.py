@@ -16,7 +16,7 @@ def panel(board):
     expect(panel.get_by_label("Region")).to_contain_text("sheet")
     panel.get_by_label("Operation").select_option("write")
     panel.get_by_label("Repeat").fill("1")
-    panel.get_by_label("Depth, at once").fill("1")
+    panel.get_by_label("Depth, in flight").fill("1")
     panel.get_by_label("Offset, bytes").fill("0")
     return panel
 
@@ -77,7 +77,7 @@ def test_it_reads_and_keeps_what_it_read(board, panel):
     panel.get_by_label("Operation").select_option("read")
     panel.get_by_label("Size, bytes").fill("16")
     expect(start(panel)).to_contain_text("read sheet")
-    expect(panel.get_by_label("The first bytes that the read brought")).to_contain_text("72 65 61")
+    expect(panel.get_by_label("First bytes of the last read")).to_contain_text("72 65 61")
     panel.get_by_label("Keep as variable").fill("got")
     panel.get_by_role("button", name="Keep", exact=True).click()
     expect(panel.get_by_role("status").filter(has_text="got")).to_be_visible()
@@ -100,19 +100,19 @@ def test_a_sequence_runs_from_the_top(board, panel):
         panel.get_by_role("button", name="Add to the list").click()
         expect(panel.get_by_role("table", name="Sequence")).to_contain_text(word)
     panel.get_by_role("button", name="Run all").click()
-    orders = panel.get_by_role("table", name="Sequence").locator("tbody tr")
-    expect(orders.filter(has_text="done")).to_have_count(2)
+    requests = panel.get_by_role("table", name="Sequence").locator("tbody tr")
+    expect(requests.filter(has_text="done")).to_have_count(2)
     assert board.value(f"{BYTES}[:5], {BYTES}[100:106]") == (b"first", b"second")
     for left in (1, 0):
-        orders.first.get_by_role("button", name="Remove").click()
-        expect(orders).to_have_count(left)
+        requests.first.get_by_role("button", name="Remove").click()
+        expect(requests).to_have_count(left)
 
 
 def test_a_repeat_says_how_it_went(panel):
     panel.get_by_label("Payload").select_option("hex")
     panel.get_by_label("Hex digits").fill("00" * 64)
     panel.get_by_label("Repeat").fill("200")
-    panel.get_by_label("Depth, at once").fill("8")
+    panel.get_by_label("Depth, in flight").fill("8")
     start(panel)
     expect(panel.get_by_text("200 transfers, 12.50 KiB")).to_be_visible()
 

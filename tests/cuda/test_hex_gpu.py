@@ -34,11 +34,11 @@ def hexview(session, region):
 
 def test_the_gpu_and_the_dpu_have_the_same_bytes(hexview, region):
     hexview.ask("show", source="both")
-    reply = hexview.ask("look", view="one", at=4000, n=400)
+    reply = hexview.ask("fetch", view="one", at=4000, n=400)
     expected = region.array.get().tobytes()[4000:4400]
     assert reply["buffers"] == [expected, expected]
     hexview.ask("compare", start=0, count=True)
-    counted = hexview.wait_for("hunt", lambda fields: fields["now"] == "counted", seconds=30)
+    counted = hexview.wait_for("search", lambda fields: fields["status"] == "counted", seconds=30)
     assert counted["bytes"] == 0
 
 
@@ -62,5 +62,5 @@ def test_a_typed_byte_reaches_the_gpu_and_what_is_there_is_found(hexview, region
         hexview.ask("show", source=source)
         hexview.told.clear()
         hexview.ask("search", text="aa bb", kind="hex", start=9)
-        found = hexview.wait_for("hunt", lambda fields: fields["now"] == "found", seconds=30)
+        found = hexview.wait_for("search", lambda fields: fields["status"] == "found", seconds=30)
         assert (found["at"], found["wrapped"]) == (8, True)

@@ -41,7 +41,7 @@ def test_each_gpu_is_offered_by_name_with_its_memory(panel):
 def test_memory_of_a_gpu_is_filled(panel, session, on, fill):
     form = {"shape": str(BLOCK // 4 + 6), "dtype": "f4", "on": on, "fill": fill, "name": "g"}
     panel.ask("make", **form)
-    until(lambda: panel.of("said") or panel.errors, "it is made")
+    until(lambda: panel.of("status") or panel.errors, "it is made")
     assert not panel.errors
     (region,) = session.regions
     expected = b"".join(block.tobytes() for block in Pattern(fill).blocks(region.size, "f4"))
@@ -67,7 +67,7 @@ def test_transfers_go_to_a_gpu_and_say_whose_engine_copied(session):
 
 def test_an_array_on_a_gpu_is_a_variable_and_an_expression(monkeypatch):
     found = {"grid": cupy.arange(4, dtype="u1")}
-    monkeypatch.setattr(namespace, "namespace", lambda: found)
+    monkeypatch.setattr(namespace, "user_namespace", lambda: found)
     (offered,) = namespace.candidates()
     assert offered["text"] == "ndarray on a GPU, 4 B"
-    assert namespace.evaluated("grid", 1 << 20)[0] == b"\0\1\2\3"
+    assert namespace.evaluate("grid", 1 << 20)[0] == b"\0\1\2\3"

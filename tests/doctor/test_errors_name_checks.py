@@ -14,7 +14,7 @@ from dgkit.cli import exit_codes
 from dgkit.dma import _ffi
 from dgkit.doctor.registry import checks
 from dgkit.memory import cuda_errors
-from dgkit.widgets.base.error_hints import way_out
+from dgkit.widgets.base.error_hints import hint_for
 from dgkit.wire import messages
 from dgkit.wire.error_codec import to_exception, to_wire
 
@@ -153,7 +153,7 @@ def test_an_answer_of_a_side_that_knows_no_checks_has_none():
 
 @pytest.mark.parametrize("kind", EXPLAINED)
 def test_the_command_line_and_the_panels_show_the_check_as_the_way_out(kind):
-    assert way_out(made(kind)) == "`dgkit doctor bar1-size` explains it."
+    assert hint_for(made(kind)) == "`dgkit doctor bar1-size` explains it."
     text = exit_codes.explain(made(kind))
     assert text == "what is wrong. Hint: `dgkit doctor bar1-size` explains it"
 
@@ -161,4 +161,4 @@ def test_the_command_line_and_the_panels_show_the_check_as_the_way_out(kind):
 def test_a_device_that_no_check_explains_still_has_a_way_out():
     error = made(errors.DeviceUnavailable, "")
     assert "`dgkit doctor`" in exit_codes.explain(error)
-    assert "`dgkit doctor`" in way_out(error)
+    assert "`dgkit doctor`" in hint_for(error)

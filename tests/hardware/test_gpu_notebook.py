@@ -26,8 +26,8 @@ def test_an_array_is_filled_written_and_looked_at(session):
     assert transfers.panel.transfer("write", made, b"\xff" * 8, offset=4000, repeat=100).wait(30)
     assert made.array[998:1004].get().tolist() == [998, 999, 0xFFFFFFFF, 0xFFFFFFFF, 1002, 1003]
     hexview.ask("show", source="both")
-    there, here = hexview.ask("look", view="one", at=3992, n=32)["buffers"]
-    assert there == here == made.array[998:1006].get().tobytes()
+    dpu, host = hexview.ask("fetch", view="one", at=3992, n=32)["buffers"]
+    assert dpu == host == made.array[998:1006].get().tobytes()
     assert "GPU copy engine" in transfers.ask("hello")["clock"]
     for view in (hexview, transfers):
         view.panel.close()

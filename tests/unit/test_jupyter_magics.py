@@ -1,4 +1,4 @@
-"""%dma and %%dma in an IPython shell: what they do, show and refuse."""
+"""%dma and %%dma in an IPython shell: results, output and errors."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def session(ip):
 
 
 def run(ip, source):
-    """The result of a cell; what went wrong in it is raised, and all it shows is kept quiet."""
+    """Run a cell silently; return its result or raise its error."""
     with capture_output() as said:
         done = ip.run_cell(source)
     run.shown = [output.data for output in said.outputs]
@@ -52,7 +52,7 @@ def test_what_is_written_is_read_back(ip, session):
 
 
 @pytest.mark.parametrize(
-    ("data", "there"),
+    ("data", "expected"),
     [
         ("'größe'", "größe".encode()),
         ("np.arange(3, dtype='u2') + 1", b"\x01\0\x02\0\x03\0"),
@@ -61,9 +61,9 @@ def test_what_is_written_is_read_back(ip, session):
         ("{'a': b'in a dict'}['a']", b"in a dict"),
     ],
 )
-def test_data_is_what_the_notebook_s_python_says(ip, session, data, there):
+def test_data_is_what_the_notebook_s_python_says(ip, session, data, expected):
     run(ip, f"import numpy as np\n%dma write r {data}")
-    assert session.read(ip.user_ns["r"], len(there)) == there
+    assert session.read(ip.user_ns["r"], len(expected)) == expected
 
 
 @pytest.mark.parametrize("region", ["r", "grid", "'grid'", "[r][0]", "session.regions[0]"])
@@ -73,7 +73,7 @@ def test_a_region_is_a_variable_a_name_or_an_expression(ip, session, region):
 
 def test_a_name_that_two_regions_have_is_refused(ip, session):
     session.empty(8, name="grid")
-    with pytest.raises(UsageError, match="2 live regions are called 'grid'"):
+    with pytest.raises(UsageError, match="2 live regions are named 'grid'"):
         run(ip, "%dma read grid")
 
 
@@ -107,9 +107,9 @@ def test_a_semicolon_keeps_the_result_to_itself(ip, session):
     ("line", "words"),
     [
         ("read", "required: REGION"),
-        ("read nothing", "`nothing` is no region. There is: r, 'grid'"),
-        ("read n", "it is an int"),
-        ("read grid-2", "no region"),
+        ("read nothing", "`nothing` is not a region. Regions: r, 'grid'"),
+        ("read n", "not a region, but an int"),
+        ("read grid-2", "not a region"),
         ("read r --size wrong", "name 'wrong' is not defined"),
         ("read r --size [4]", "a list; it must be a whole number"),
         ("read r --offset -1", "it must be 0 or more"),
@@ -134,7 +134,7 @@ def test_without_a_region_it_says_how_to_make_one(ip):
 def test_errors_of_a_session_keep_their_type(ip, session):
     with pytest.raises(dgkit.BoundsError, match="which has 4096 bytes"):
         run(ip, "%dma read r --offset 4000 --size 97")
-    assert "start_read" not in run.text  # the way through dgkit says no more
+    assert "start_read" not in run.text  # without dgkit's frames
     with pytest.raises(dgkit.BoundsError):
         run(ip, "%dma read r --offset 4096")
     with pytest.raises(dgkit.AccessDenied):
@@ -168,10 +168,10 @@ def test_a_cell_runs_its_lines_and_shows_what_each_gives(ip, session):
 @pytest.mark.parametrize(
     ("lines", "error", "words"),
     [
-        (["write r b'x'", "# why", "read r --sise 4"], UsageError, "line 4: .*; nothing ran"),
-        (["write r b'x'", "", "read u"], UsageError, "line 4: .*; before it ran line 2"),
-        (["read u"], UsageError, "line 2: .*; nothing ran before it"),
-        (["read r;"] * 2 + ["read r --size 4097"], dgkit.BoundsError, "before it ran lines 2, 3"),
+        (["write r b'x'", "# why", "read r --sise 4"], UsageError, "line 4: .*; no line was run"),
+        (["write r b'x'", "", "read u"], UsageError, "line 4: .*; run before it: line 2"),
+        (["read u"], UsageError, "line 2: .*; no line was run before it"),
+        (["read r;"] * 2 + ["read r --size 4097"], dgkit.BoundsError, "run before it: lines 2, 3"),
     ],
 )
 def test_an_error_in_a_cell_names_its_line_and_what_ran(ip, session, lines, error, words):
@@ -180,11 +180,11 @@ def test_an_error_in_a_cell_names_its_line_and_what_ran(ip, session, lines, erro
     text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
     assert re.search(words, text)
     written = session.read(ip.user_ns["r"], 1) == b"x"
-    assert written == ("write r b'x'" in lines and "nothing ran" not in words)
+    assert written == ("write r b'x'" in lines and "no line" not in words)
 
 
-def test_beside_the_cell_magic_stands_nothing(ip, session):
-    with pytest.raises(UsageError, match="below it"):
+def test_after_the_cell_magic_nothing_is_accepted(ip, session):
+    with pytest.raises(UsageError, match="below %%dma"):
         run(ip, "%%dma read r\nread r")
     run(ip, "%%dma # a comment\nread r")
 
@@ -202,8 +202,8 @@ def test_bytes_are_shown_with_where_they_are_and_who_read_them(ip, session):
 
 def test_many_bytes_are_shown_in_part():
     many = BytesRead(bytes(1 << 20), "r", "host", 0, "soft")
-    assert len(repr(many).splitlines()) == 2 + display._LINES
-    assert "1,048,320 bytes more" in repr(many)
+    assert len(repr(many).splitlines()) == 2 + display._MAX_LINES
+    assert "1,048,320 more bytes" in repr(many)
     assert len(many._repr_html_()) < 4000
 
 
@@ -242,10 +242,10 @@ def test_loading_again_and_unloading_leave_nothing_behind(ip):
 
 
 def test_on_a_terminal_the_bar_is_a_line_that_goes(ip, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress, "_DELAY_S", 0.0)
     monkeypatch.setattr(progress, "_STEP_S", 0.0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with progress.Bar(ip, "read grid, bytes") as bar:
+    with progress.ProgressBar(ip, "read grid, bytes") as bar:
         bar(1, 4)
         bar(4, 4)
     err = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What Tab offers in %dma and %%dma, with jedi and without."""
+"""Tab completion of %dma and %%dma, with and without jedi."""
 
 import pytest
 from IPython.core.completer import provisionalcompleter
@@ -6,7 +6,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import dgkit
-from dgkit.jupyter.completion import offers
+from dgkit.jupyter.completion import complete
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +31,10 @@ def ip(request, session):
 
 
 def offered(ip, text):
-    """What a front end gets: the whole line with each offer in it."""
+    """The completions that a front end gets, each as the whole line."""
     with provisionalcompleter():
         found = list(ip.Completer.completions(text, len(text)))
-    return [text[: one.start] + one.text for one in found]
+    return [text[: each.start] + each.text for each in found]
 
 
 LINES = [
@@ -70,9 +70,9 @@ def test_a_front_end_gets_what_can_follow_and_nothing_else(ip, text, lines):
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 @pytest.mark.parametrize(("text", "lines"), [line for line in LINES if "\n" not in line[0]])
-def test_so_does_who_asks_ip_complete(ip, text, lines):
+def test_ip_complete_offers_the_same(ip, text, lines):
     typed, found = ip.complete("", text, len(text))
-    assert [text[: len(text) - len(typed)] + one for one in found] == lines
+    assert [text[: len(text) - len(typed)] + each for each in found] == lines
 
 
 def test_data_is_completed_as_python(ip):
@@ -90,16 +90,16 @@ def test_a_region_that_was_closed_is_offered_no_more(ip, session):
     "text", ["dmax re", "x.dma re", "'%dma re", "# %dma re", "%%dmax\nre", "re"]
 )
 def test_other_lines_are_left_alone(text):
-    assert offers(text, {}) == ("", [], False)
+    assert complete(text, {}) == ("", [], False)
 
 
 def test_behind_a_comment_nothing_is_offered():
-    assert offers("%dma read r # --", {})[1] == []
-    assert offers("%%dma\n# re", {})[1] == []
+    assert complete("%dma read r # --", {})[1] == []
+    assert complete("%%dma\n# re", {})[1] == []
 
 
 def test_the_cursor_may_stand_within_the_text(ip):
     text = "%dma re\n%dma info"
     with provisionalcompleter():
         found = list(ip.Completer.completions(text, 7))
-    assert [one.text for one in found] == ["read"]
+    assert [each.text for each in found] == ["read"]

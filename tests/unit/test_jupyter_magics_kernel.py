@@ -1,4 +1,4 @@
-"""%dma in a real kernel: what Tab offers there, the bar of what takes long, Ctrl-C."""
+"""%dma in a real kernel: tab completion, progress bar, Ctrl-C."""
 
 import pytest
 from support.jupyter.kernel import kernel
@@ -59,17 +59,16 @@ def test_what_is_quick_shows_no_bar(notebook):
 )
 def test_what_takes_long_shows_a_bar_that_is_gone_in_the_end(notebook, line, title):
     notebook.run(
-        "progress._PATIENCE_S = progress._STEP_S = 0.0\n"
-        "large = session.empty(128 << 20, name='large')"
+        "progress._DELAY_S = progress._STEP_S = 0.0\nlarge = session.empty(128 << 20, name='large')"
     )
     reply, said = notebook.run(f"%dma {line};")
-    notebook.run("progress._PATIENCE_S, progress._STEP_S = 0.4, 0.1\nlarge.close()")
+    notebook.run("progress._DELAY_S, progress._STEP_S = 0.4, 0.1\nlarge.close()")
     assert reply["status"] == "ok"
     shown = [(kind, content) for kind, content in said if "data" in kind]
     assert [kind for kind, _ in shown[:1]] == ["display_data"]
     assert {kind for kind, _ in shown[1:]} == {"update_display_data"}
     assert len({content["transient"]["display_id"] for _, content in shown}) == 1
-    assert all(is_bar(*one) and title in one[1]["data"]["text/html"] for one in shown[:-1])
+    assert all(is_bar(*each) and title in each[1]["data"]["text/html"] for each in shown[:-1])
     assert shown[-1][1]["data"] == {"text/plain": "", "text/html": ""}
 
 
@@ -89,10 +88,10 @@ def test_ctrl_c_in_a_large_write_stops_it(notebook):
     rules = "[dgkit.FaultRule('delay', min_size=4096, delay_us=50_000)]"
     notebook.run(
         f"slow = dgkit.connect(provider='fault', rules={rules})\n"
-        "huge = slow.empty(1 << 28, name='huge'); progress._PATIENCE_S = 0.0"
+        "huge = slow.empty(1 << 28, name='huge'); progress._DELAY_S = 0.0"
     )
     reply, _ = notebook.interrupt_once("%dma write huge bytes(1 << 28)", is_bar)
-    notebook.run("progress._PATIENCE_S = 0.4")
+    notebook.run("progress._DELAY_S = 0.4")
     assert reply["ename"] == "KeyboardInterrupt"
     reply, said = notebook.run(
         "slow.write(huge, b'after'); print(slow.read(huge, 5)); slow.close()"
@@ -107,4 +106,4 @@ def test_misuse_is_one_line_on_stderr_and_fails_the_cell(notebook):
     assert reply["ename"] == "UsageError"
     (stream,) = of_kind(said, "stream")
     assert stream["name"] == "stderr"
-    assert stream["text"].startswith("UsageError: `nothing` is no region. There is: region")
+    assert stream["text"].startswith("UsageError: `nothing` is not a region. Regions: region")

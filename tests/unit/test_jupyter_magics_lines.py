@@ -1,4 +1,4 @@
-"""A line of %dma in words, and what it says; nothing of a notebook is needed for that."""
+"""Tokens and parsed arguments of a line of %dma, without a notebook."""
 
 import contextlib
 
@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dgkit.jupyter.grammar import COMMANDS, Misuse, help_text, parse
-from dgkit.jupyter.tokenizer import split, unquoted
+from dgkit.jupyter.grammar import COMMANDS, LineError, help_text, parse
+from dgkit.jupyter.tokenizer import tokenize, unquote
 
 
 def texts(line):
-    return [word.text for word in split(line)]
+    return [word.text for word in tokenize(line)]
 
 
 @pytest.mark.parametrize(
@@ -29,31 +29,31 @@ def texts(line):
 )
 def test_whitespace_parts_words_but_not_in_quotes_and_brackets(line, words):
     assert texts(line) == words
-    assert all(word.closed for word in split(line))
+    assert all(token.closed for token in tokenize(line))
 
 
 @pytest.mark.parametrize("line", ["a 'b c", "f(1, 2", "x [')' ", '"\\', "{ 'a': \"b }"])
 def test_what_is_not_closed_is_the_last_word_and_says_so(line):
-    assert [word.closed for word in split(line)][-1] is False
-    with pytest.raises(Misuse, match="not closed"):
+    assert [token.closed for token in tokenize(line)][-1] is False
+    with pytest.raises(LineError, match="not closed"):
         parse(f"write r {line}")
 
 
 @given(st.text())
 def test_words_are_parts_of_the_line_in_their_order(line):
     at = 0
-    for word in split(line):
+    for word in tokenize(line):
         at = line.index(word.text, at) + len(word.text)
 
 
 @given(st.text(min_size=1))
 def test_quotes_keep_any_text_together(text):
-    (word,) = split(repr(text))
-    assert unquoted(word.text) == text
+    (word,) = tokenize(repr(text))
+    assert unquote(word.text) == text
 
 
 def test_what_is_no_string_keeps_its_quotes():
-    assert [unquoted(text) for text in ("b'x'", "'x", "'a' 'b", "x")] == [
+    assert [unquote(text) for text in ("b'x'", "'x", "'a' 'b", "x")] == [
         "b'x'",
         "'x",
         "'a' 'b",
@@ -107,25 +107,25 @@ def test_a_semicolon_keeps_it_quiet(line):
         ("raed r", "read, write, latency, info, help"),
         ("read", r"required: REGION.*%dma read REGION \[--offset N\]"),
         ("read r s", "unrecognized arguments: s"),
-        ("read r --sise 4", "--out, --offset, --size"),
+        ("read r --sise 4", "options: -o, --out, --offset, --size"),
         ("read r --size", "--size needs a value"),
         ("read r --size 4X", "K is 1024"),
         ("read r --size 0", "1 or more"),
         ("read r --offset 1+", "not a size"),
-        ("read r -o a.b", "no name of a variable"),
-        ("write r", "DATA or --hex"),
-        ("write r x --hex 00", "DATA or --hex"),
-        ("write r 1 +", "no Python"),
+        ("read r -o a.b", "not a variable name"),
+        ("write r", "either DATA or --hex"),
+        ("write r x --hex 00", "either DATA or --hex"),
+        ("write r 1 +", "not a Python expression"),
         ("write r --hex xy", "de ad be ef"),
-        ("write r --hex ''", "not one byte"),
+        ("write r --hex ''", "it has no bytes"),
         ("latency r --op copy", "read.*write"),
-        ("latency r --count 10K", "no whole number"),
+        ("latency r --count 10K", "not a whole number"),
         ("info r", "unrecognized"),
-        ("help raed", "there is no `%dma raed`"),
+        ("help raed", "there is no command `%dma raed`"),
     ],
 )
 def test_misuse_is_one_line_with_the_way_out(line, words):
-    with pytest.raises(Misuse, match=words) as caught:
+    with pytest.raises(LineError, match=words) as caught:
         parse(line)
     assert "\n" not in str(caught.value)
 
@@ -140,5 +140,5 @@ def test_help_names_every_command_and_each_of_its_options():
 @given(st.text())
 def test_no_line_ends_the_process_or_fails_otherwise(line):
     for start in ("", "read ", "write r ", "latency r --size "):
-        with contextlib.suppress(Misuse):
+        with contextlib.suppress(LineError):
             parse(start + line)

@@ -77,16 +77,16 @@ def folders(tmp_path):
 
 def served(folders, *args):
     with children.child(SERVER, *args, **folders) as server:
-        told = json.loads(server.line(timeout=60))
+        result = json.loads(server.line(timeout=60))
         code, log = server.end()
     assert code == 0, log
-    return told, log
+    return result, log
 
 
 def test_a_server_with_the_shipped_file_sets_it_on_the_socket_of_a_live_kernel(folders):
-    told, log = served(folders)
-    assert told["extensions"]["dgkit.jupyter.tcp_nodelay"] is True
-    assert told["nodelay"] == 1
+    result, log = served(folders)
+    assert result["extensions"]["dgkit.jupyter.tcp_nodelay"] is True
+    assert result["nodelay"] == 1
     assert "dgkit: TCP_NODELAY is set" in log
     assert "Traceback" not in log
 
@@ -96,8 +96,8 @@ def test_a_server_where_it_is_disabled_does_not(folders):
     path.mkdir()
     off = {"ServerApp": {"jpserver_extensions": {"dgkit.jupyter.tcp_nodelay": False}}}
     (path / "jupyter_server_config.json").write_text(json.dumps(off))
-    told, log = served(folders)
-    assert told["nodelay"] == 0
+    result, log = served(folders)
+    assert result["nodelay"] == 0
     assert "TCP_NODELAY" not in log
 
 
@@ -208,4 +208,4 @@ def test_a_server_without_such_a_websocket_goes_on(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "jupyter_server.services.kernels.websocket", None)
     with caplog.at_level(logging.INFO):
         tcp_nodelay._load_jupyter_server_extension(SimpleNamespace(log=LOG))
-    assert "no such websocket" in caplog.text
+    assert "no kernel websocket handler" in caplog.text

@@ -73,7 +73,7 @@ def plot(session, view):
 
 @pytest.fixture
 def seen(plot):
-    """A view that somebody looks at."""
+    """A visible view of the plot."""
     seen = View(plot)
     seen.ask("watch", view="seen", on=True)
     return seen

@@ -1,4 +1,4 @@
-"""AllocatePanel without a browser: what its handlers do, and what its views are told."""
+"""AllocatePanel without a browser: its handlers, and the messages to its views."""
 
 import base64
 import threading
@@ -25,18 +25,18 @@ def panel(session, view):
     return view(AllocatePanel(session))
 
 
-def told(panel):
-    """The regions that the views were told of last."""
-    desks = [message["desk"] for message in panel.of("desk") if "desk" in message]
-    return desks[-1]["regions"] if desks else []
+def listed(panel):
+    """Return the regions of the last message to the views."""
+    states = [message["session"] for message in panel.of("session") if "session" in message]
+    return states[-1]["regions"] if states else []
 
 
 def make(panel, **form):
     """Fills the form in and waits for the region."""
     before = {region.id for region in panel.panel._session.regions}
-    said = len(panel.of("said"))
+    said = len(panel.of("status"))
     panel.ask("make", **{**FORM, **form})
-    until(lambda: panel.of("said")[said:] or panel.errors, "it is made")
+    until(lambda: panel.of("status")[said:] or panel.errors, "it is made")
     return next(r for r in panel.panel._session.regions if r.id not in before)
 
 
@@ -57,13 +57,13 @@ def test_what_cannot_be_used_here_is_offered_with_the_reason(panel, monkeypatch)
     assert places["gpu"]["why"] == places["pinned"]["why"] == "there is no driver"
 
 
-def test_the_look_for_gpus_is_beside_the_frame_thread(panel, monkeypatch):
+def test_gpus_are_detected_outside_the_frame_thread(panel, monkeypatch):
     seen = []
     look = lambda: seen.append(threading.current_thread().name) or "there is no driver"  # noqa: E731
     monkeypatch.setattr("dgkit.memory.why_no_gpu", look)
     panel.ask("hello")
     panel.wait_for("places")
-    assert seen == ["dgkit-aside"]
+    assert seen == ["dgkit-background"]
 
 
 def test_a_gpu_that_the_dpu_does_not_reach_says_what_to_call(session, view, monkeypatch):
@@ -84,7 +84,7 @@ def test_memory_is_made_and_filled_here_and_at_the_agent(panel, session, on, fil
     assert (region.name, region.size, region.on) == ("grid", 2 * 1024 * 1025, on)
     expected = b"".join(block.tobytes() for block in Pattern(fill).blocks(region.size, "u2"))
     assert session.read(region, region.size) == expected
-    assert panel.wait_for("said")["text"].startswith("grid: 2.00 MiB on")
+    assert panel.wait_for("status")["text"].startswith("grid: 2.00 MiB on")
 
 
 def test_several_blocks_are_filled_one_after_the_other(panel, session):
@@ -95,7 +95,7 @@ def test_several_blocks_are_filled_one_after_the_other(panel, session):
 def test_a_region_that_was_made_is_the_one_that_is_looked_at(panel):
     first, second = make(panel, name="first"), make(panel, name="second")
     assert panel.ask("hello")["selected"] == second.id
-    panel.ask("look", region=first.id)
+    panel.ask("select", region=first.id)
     assert panel.ask("hello")["selected"] == first.id
 
 
@@ -137,7 +137,7 @@ def test_from_python_memory_is_there_when_the_call_returns(panel, session):
     assert region.name == "mine"
     assert region.array.tolist() == np.arange(16.0).reshape(4, 4).tolist()
     assert panel.panel.allocate("1K", on="dpu").size == 1024
-    with pytest.raises(ValueError, match="no pattern"):
+    with pytest.raises(ValueError, match="unknown pattern"):
         panel.panel.allocate(4, fill="nothing")
     assert panel.ask("hello")["jobs"] == []
 
@@ -147,18 +147,18 @@ def test_from_python_a_fill_that_fails_raises(panel, session, monkeypatch):
         raise MemoryError("no pages")
         yield 1
 
-    monkeypatch.setattr(allocate, "filling", broken)
+    monkeypatch.setattr(allocate, "fill_region", broken)
     with pytest.raises(MemoryError, match="no pages"):
         panel.panel.allocate(4, fill="ones")
     assert panel.ask("hello")["jobs"] == []
 
 
-def test_free_closes_the_region_and_the_views_are_told(panel, session):
+def test_free_closes_the_region_and_the_views_are_notified(panel, session):
     region = make(panel, name="mine")
     assert panel.ask("free", region=region.id) == {"buffers": []}
-    panel.wait_for("said", lambda fields: fields["text"] == "mine was freed")
+    panel.wait_for("status", lambda fields: fields["text"] == "mine was freed")
     assert region.closed
-    until(lambda: told(panel) == [], "the table is empty")
+    until(lambda: listed(panel) == [], "the table is empty")
     with pytest.raises(PanelError, match="no live region"):
         panel.ask("free", region=region.id)
 
@@ -171,11 +171,11 @@ def test_a_region_in_a_transfer_stays_and_says_what_to_do(panel, session, monkey
         closes.append(timeout)
         raise RegionBusy(16, "a transfer is still in flight")
 
-    monkeypatch.setattr(allocate, "_LET_GO_S", 0.1)
+    monkeypatch.setattr(allocate, "_FREE_TIMEOUT_S", 0.1)
     monkeypatch.setattr(type(region), "close", busy)
     panel.ask("free", region=region.id)
     error = panel.wait_for("failed")["error"]
-    assert (error["kind"], error["way_out"]) == (
+    assert (error["kind"], error["hint"]) == (
         "RegionBusy",
         "Wait for the transfers that use it, then try again.",
     )
@@ -184,7 +184,7 @@ def test_a_region_in_a_transfer_stays_and_says_what_to_do(panel, session, monkey
     assert [each["name"] for each in panel.ask("hello")["regions"]] == ["busy"]
     monkeypatch.undo()
     panel.ask("free", region=region.id)
-    panel.wait_for("said", lambda fields: fields["text"] == "busy was freed")
+    panel.wait_for("status", lambda fields: fields["text"] == "busy was freed")
 
 
 def test_export_gives_the_descriptor_and_says_what_it_is(panel, session):
@@ -201,7 +201,7 @@ def test_export_gives_the_descriptor_and_says_what_it_is(panel, session):
 
 def test_memory_of_the_agent_has_no_descriptor_here_and_says_so(panel, session):
     region = make(panel, on="dpu")
-    with pytest.raises(PanelError, match="lie at the agent"):
+    with pytest.raises(PanelError, match="is at the agent"):
         panel.ask("export", region=region.id)
 
 
@@ -209,7 +209,7 @@ def test_a_variable_is_registered_in_place(panel, session, notebook):
     notebook["raw"] = bytearray(b"0123456789")
     assert [each["name"] for each in panel.ask("variables")["variables"]] == ["raw"]
     panel.ask("register", variable="raw", access="r")
-    panel.wait_for("said")
+    panel.wait_for("status")
     (region,) = session.regions
     assert (region.name, str(region.access), region.size) == ("raw", "r", 10)
     notebook["raw"][0] = 65
@@ -217,7 +217,7 @@ def test_a_variable_is_registered_in_place(panel, session, notebook):
 
 
 @pytest.mark.parametrize("variable", ["", "missing", "a.b", "1"])
-def test_a_name_that_stands_for_nothing_is_about_the_variable(panel, notebook, variable):
+def test_a_name_of_no_variable_is_about_the_variable(panel, notebook, variable):
     with pytest.raises(PanelError) as caught:
         panel.ask("register", variable=variable)
     assert caught.value.field == "variable"
@@ -233,12 +233,12 @@ def test_what_cannot_be_registered_is_shown(panel, session, notebook, value, acc
     assert not session.regions
 
 
-def test_two_views_are_told_the_same(session, view):
+def test_two_views_get_the_same_messages(session, view):
     panel = AllocatePanel(session)
     first, second = view(panel), view(panel)
     make(first, name="mine")
     assert [each["name"] for each in second.ask("hello")["regions"]] == ["mine"]
-    assert second.of("said") == first.of("said")
+    assert second.of("status") == first.of("status")
 
 
 def test_where_this_process_is_the_dpu_the_places_are_named_from_there(view):

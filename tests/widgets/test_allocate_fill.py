@@ -1,4 +1,4 @@
-"""Fills of AllocatePanel that take a while: progress, cancel, and what goes away meanwhile."""
+"""Long fills of AllocatePanel: progress, cancel, and resources that disappear meanwhile."""
 
 import os
 import signal
@@ -34,18 +34,18 @@ class Slow:
 
 @pytest.fixture
 def slow(monkeypatch):
-    """A fill of 64 MiB in pieces of 1 KiB is still going on when anybody looks."""
+    """A fill of 64 MiB in blocks of 1 KiB, which lasts longer than any check of it."""
     return Slow(monkeypatch)
 
 
 @pytest.mark.parametrize("on", ["host", "dpu"])
-def test_a_fill_tells_how_far_it_is_and_can_be_cancelled(panel, session, slow, on):
+def test_a_fill_reports_progress_and_can_be_cancelled(panel, session, slow, on):
     job = panel.ask("make", **{**FORM, "shape": "64M", "fill": "ones", "on": on})["job"]
     seen = panel.wait_for("jobs", lambda fields: fields["jobs"] and fields["jobs"][0]["done"])
     assert seen["jobs"][0]["total"] == 64 * MIB
     assert panel.ask("hello")["jobs"][0]["id"] == job
     panel.ask("cancel", job=job)
-    assert "cancelled after" in panel.wait_for("said")["text"]
+    assert "cancelled after" in panel.wait_for("status")["text"]
     assert panel.ask("hello")["jobs"] == []
     (region,) = session.regions
     assert session.read(region, 1, offset=region.size - 1) == b"\0"
@@ -69,7 +69,7 @@ def test_a_region_that_is_being_filled_is_freed_only_when_that_is_meant(panel, s
     assert panel.ask("free", region=region.id)["in_use"] == "a fill is using big"
     assert not region.closed
     panel.ask("free", region=region.id, sure=True)
-    panel.wait_for("said", lambda fields: fields["text"] == "big was freed")
+    panel.wait_for("status", lambda fields: fields["text"] == "big was freed")
     assert not session.regions
 
 
@@ -91,7 +91,7 @@ def test_a_killed_dpu_is_shown_and_nothing_hangs(panel, session):
     )
     assert panel.wait_for("failed")["error"]["kind"] == "PeerLost"
     panel.ask("free", region=region.id)
-    panel.wait_for("said", lambda fields: fields["text"] == "mine was freed")
+    panel.wait_for("status", lambda fields: fields["text"] == "mine was freed")
 
 
 def test_a_dpu_that_is_killed_during_a_fill_ends_the_fill(panel, session, slow):
@@ -123,5 +123,5 @@ def test_closing_the_panel_ends_its_fills_and_leaves_the_regions(session, view, 
 
 def test_a_step_fills_one_block(session):
     region = session.empty(3 * BLOCK + 5)
-    steps = list(fill.filling(region, Pattern("counter"), "f8"))
+    steps = list(fill.fill_region(region, Pattern("counter"), "f8"))
     assert steps == [BLOCK, 2 * BLOCK, 3 * BLOCK, 3 * BLOCK + 5]

@@ -35,7 +35,7 @@ def test_it_is_shown_while_it_takes_its_pages(panel, pages):
     waiting = {"id": number, "name": "big", "done": 0, "total": 0}
     assert panel.of("jobs")[-1]["jobs"] == panel.ask("hello")["jobs"] == [waiting]
     pages.set()
-    assert panel.wait_for("said")["text"].startswith("big: 64 KiB on")
+    assert panel.wait_for("status")["text"].startswith("big: 64 KiB on")
     assert panel.ask("hello")["jobs"] == []
 
 
@@ -43,20 +43,22 @@ def test_it_is_shown_while_it_takes_its_pages(panel, pages):
 def test_cancelled_meanwhile_no_region_is_left(panel, session, pages, started):
     made = panel.ask("make", **FORM)["job"]
     if started:
-        until(lambda: "dgkit-aside" in [each.name for each in threading.enumerate()], "it began")
+        until(
+            lambda: "dgkit-background" in [each.name for each in threading.enumerate()], "it began"
+        )
     panel.ask("cancel", job=made)
     assert panel.ask("hello")["jobs"] == []
     pages.set()
     until(lambda: "dgkit-frames" not in [each.name for each in threading.enumerate()], "it ended")
     assert session.regions == ()
-    said = [fields["text"] for fields in panel.of("said")]
-    assert not started or "big was cancelled, and its memory is free again" in said
+    said = [fields["text"] for fields in panel.of("status")]
+    assert not started or "big was cancelled and its memory freed" in said
     assert not panel.errors
 
 
 def test_closing_the_panel_meanwhile_leaves_no_region(panel, session, pages):
     panel.ask("make", **FORM)
-    until(lambda: "dgkit-aside" in [each.name for each in threading.enumerate()], "it began")
+    until(lambda: "dgkit-background" in [each.name for each in threading.enumerate()], "it began")
     panel.panel.close()
     pages.set()
     until(lambda: "dgkit-frames" not in [each.name for each in threading.enumerate()], "it ended")
@@ -72,7 +74,7 @@ def test_cancelled_meanwhile_that_there_is_too_little_memory_is_said(panel, sess
 
     monkeypatch.setattr(session, "empty", none)
     made = panel.ask("make", **FORM)["job"]
-    until(lambda: "dgkit-aside" in [each.name for each in threading.enumerate()], "it began")
+    until(lambda: "dgkit-background" in [each.name for each in threading.enumerate()], "it began")
     panel.ask("cancel", job=made)
     there.set()
     assert panel.wait_for("failed")["error"]["kind"] == "OutOfMemory"

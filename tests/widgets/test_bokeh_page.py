@@ -31,12 +31,12 @@ const viewOf = (version, broken = false) => ({
 const failed = await loadBokeh(viewOf("3.7", true), "3.7", ["bokeh"]).then(() => "", String);
 const [old, again] = [await loadBokeh(viewOf("3.7"), "3.7", ["bokeh", "gl"]),
   await loadBokeh(viewOf("3.7"), "3.7", ["bokeh", "gl"])];
-bokehPage.asked = -Infinity; // a page asks no two kernels within three seconds
+bokehPage.requested = -Infinity; // a page asks no two kernels within three seconds
 const next = await loadBokeh(viewOf("3.8"), "3.8", ["bokeh", "gl"]);
 const [kept, drawn] = [{}, {}];
 next.documents.push(kept, drawn);
-forget(next, drawn);
-forget(next, drawn);
+removeDocument(next, drawn);
+removeDocument(next, drawn);
 console.log(JSON.stringify({
   failed, ran, versions: [old.version, again.version, next.version],
   left: next.documents.length, kept: next.documents[0] === kept,

@@ -1,4 +1,4 @@
-"""BokehView: figures in both themes, BokehJS from the installed package, words in their place."""
+"""BokehView: figures in both themes, BokehJS from the installed package, text alternatives."""
 
 import subprocess
 import sys
@@ -61,10 +61,10 @@ def test_a_view_knows_which_roots_are_its_own(view):
     assert one.ask("hello")["roots"] == [second.id]
 
 
-def test_without_a_kernel_its_words_stand_there(view):
-    told = view(BokehView(picture(), alt="A line that falls <and> rises")).panel
-    assert "falls &lt;and&gt; rises" in told.static_html()
-    assert "falls" in told.static_text()
+def test_without_a_kernel_its_text_alternative_is_shown(view):
+    panel = view(BokehView(picture(), alt="A line that falls <and> rises")).panel
+    assert "falls &lt;and&gt; rises" in panel.static_html()
+    assert "falls" in panel.static_text()
     assert "Bytes over time" in view(BokehView(picture())).panel.static_html()
     assert view(BokehView(picture(title=""))).panel.static_html()
 
@@ -83,7 +83,7 @@ def test_show_displays_it_and_the_next_run_of_the_cell_closes_it(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
     for run in ("run 1", "run 2"):
-        monkeypatch.setattr(cell_lifetime, "running", lambda run=run: ("cell", run))
+        monkeypatch.setattr(cell_lifetime, "current_run", lambda run=run: ("cell", run))
         assert widgets.show(picture(), alt=run) is None
     first, second = shown
     assert first.comm is None
@@ -105,4 +105,4 @@ def test_the_version_is_found_without_an_import_of_bokeh():
 
 
 def test_outside_a_kernel_no_cell_runs():
-    assert cell_lifetime.running() == ("", "")
+    assert cell_lifetime.current_run() == ("", "")

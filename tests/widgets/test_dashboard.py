@@ -18,7 +18,7 @@ from dgkit.widgets.dashboard.dashboard import dashboard
 
 @pytest.fixture
 def owned():
-    """A dashboard with a DPU of its own."""
+    """A dashboard that started its DPU."""
     made = dashboard()
     yield made
     made.close()
@@ -58,18 +58,18 @@ def test_it_says_who_the_sides_are_and_why_no_better_provider(session, view):
     assert state["label"] == "software DPU"
 
 
-def counted(told):
+def counted(status):
     names = ("DMA requests of this session", "moved by them", "regions")
-    counters = dict(told["counters"])
+    counters = dict(status["counters"])
     return [counters.get(name) for name in names]
 
 
 def test_its_counters_move_with_the_session(session, view):
     board = view(dashboard(session))
-    board.ask("seen", view="one", now=True)
-    board.wait_for("status", lambda told: counted(told) == ["0", "0 B", "0"])
+    board.ask("set_visible", view="one", visible=True)
+    board.wait_for("status", lambda status: counted(status) == ["0", "0 B", "0"])
     session.write(session.empty(4096), bytes(4096))
-    board.wait_for("status", lambda told: counted(told) == ["1", "4 KiB", "1"])
+    board.wait_for("status", lambda status: counted(status) == ["1", "4 KiB", "1"])
     assert counted(board.ask("hello")) == ["1", "4 KiB", "1"]
 
 
@@ -117,24 +117,24 @@ def test_one_of_a_closed_session_is_closed_by_the_next(session, owned):
     assert board.comm is None
 
 
-def test_a_view_that_is_seen_hears_of_new_counters_and_no_other(session, view):
+def test_a_view_that_is_visible_hears_of_new_counters_and_no_other(session, view):
     board = view(dashboard(session))
-    board.ask("seen", view="one", now=True)
+    board.ask("set_visible", view="one", visible=True)
     first = board.wait_for("status")
     session.empty(64)
-    board.wait_for("status", lambda told: told["counters"] != first["counters"])
-    board.ask("seen", view="one", now=False)
-    until(lambda: board.panel._watching is None, "it no longer looks")
+    board.wait_for("status", lambda status: status["counters"] != first["counters"])
+    board.ask("set_visible", view="one", visible=False)
+    until(lambda: board.panel._updates is None, "it no longer looks")
 
 
 def test_a_lost_dpu_is_said_with_what_to_do(view, owned):
     board = view(owned)
-    board.ask("seen", view="one", now=True)
+    board.ask("set_visible", view="one", visible=True)
     kill_dpu(owned)
-    lost = board.wait_for("status", lambda told: told["lost"])["lost"]
+    lost = board.wait_for("status", lambda status: status["lost"])["lost"]
     assert lost["kind"] == PeerLost.__name__
-    assert "again" in lost["way_out"]
-    board.ask("seen", view="one", now=False)
+    assert "again" in lost["hint"]
+    board.ask("set_visible", view="one", visible=False)
 
 
 def test_a_lost_dpu_is_started_again_and_the_plot_stays(view, owned):
@@ -142,11 +142,11 @@ def test_a_lost_dpu_is_started_again_and_the_plot_stays(view, owned):
     before, plot = board.ask("hello"), owned.panels.plot
     kill_dpu(owned)
     board.ask("restart")
-    renewed = board.wait_for("renewed")["state"]
-    assert renewed["lost"] is None
+    restarted = board.wait_for("restarted")["state"]
+    assert restarted["lost"] is None
     assert owned.panels.plot is plot
     assert plot.session is owned.session
-    same = {name for name, model in renewed["panels"].items() if before["panels"][name] == model}
+    same = {name for name, model in restarted["panels"].items() if before["panels"][name] == model}
     assert same == {"plot"}
     owned.session.write(owned.session.empty(64), b"alive")
 
@@ -157,7 +157,7 @@ def test_a_dpu_that_lives_is_not_started_again(view, owned):
     board.ask("restart")
     until(idle, "it has looked")
     assert owned.session.owned_pid == pid
-    assert not board.of("renewed")
+    assert not board.of("restarted")
 
 
 def test_called_again_after_the_dpu_was_lost_it_has_another(owned):
@@ -167,7 +167,7 @@ def test_called_again_after_the_dpu_was_lost_it_has_another(owned):
     assert owned.session.owned_pid not in (0, pid)
 
 
-def test_the_dpu_of_somebody_else_is_not_started_again(session, view):
+def test_a_dpu_of_another_owner_is_not_started_again(session, view):
     board = view(dashboard(session))
     with pytest.raises(Exception, match="did not start this DPU"):
         board.ask("restart")
@@ -176,10 +176,10 @@ def test_the_dpu_of_somebody_else_is_not_started_again(session, view):
 def test_it_starts_and_stops_the_monitor(session, view):
     board = view(dashboard(session))
     board.ask("start")
-    board.wait_for("status", lambda told: told["running"])
+    board.wait_for("status", lambda status: status["running"])
     assert board.panel.panels.plot.running
     board.ask("stop")
-    until(lambda: not board.of("status")[-1]["running"], "it is told")
+    until(lambda: not board.of("status")[-1]["running"], "it is reported")
     assert not board.panel.panels.plot.running
 
 
@@ -188,9 +188,9 @@ def test_two_views_that_start_a_lost_dpu_again_start_one(view, owned):
     kill_dpu(owned)
     for _ in range(2):
         board.ask("restart")
-    board.wait_for("renewed")
+    board.wait_for("restarted")
     until(idle, "both have ended")
-    assert len(board.of("renewed")) == 1
+    assert len(board.of("restarted")) == 1
     assert children() == [owned.session.owned_pid]
 
 
@@ -212,7 +212,7 @@ def test_an_agent_that_does_not_answer_holds_no_other_panel_up(session, view, mo
         return {}
 
     monkeypatch.setattr(session, "stats", stats)
-    board.ask("seen", view="one", now=True)
+    board.ask("set_visible", view="one", visible=True)
     assert asked.wait(20)
     with session.empty(64) as region:
         board.panel.panels.transfer.transfer("write", region, b"x").wait(20)
@@ -222,15 +222,15 @@ def test_an_agent_that_does_not_answer_holds_no_other_panel_up(session, view, mo
 def test_it_can_be_closed_while_the_frame_thread_looks_who_sees_it(session, view, monkeypatch):
     board = view(dashboard(session))
     looks, go = threading.Event(), threading.Event()
-    look = board.panel._is_seen
+    look = board.panel._is_visible
 
     def is_seen():
         looks.set()
         assert go.wait(20)
         return look()
 
-    monkeypatch.setattr(board.panel, "_is_seen", is_seen)
-    board.ask("seen", view="one", now=True)
+    monkeypatch.setattr(board.panel, "_is_visible", is_seen)
+    board.ask("set_visible", view="one", visible=True)
     assert looks.wait(20)
     closing = threading.Thread(target=board.panel.close)
     closing.start()

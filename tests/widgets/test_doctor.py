@@ -272,14 +272,14 @@ def test_closed_while_it_runs_it_tells_nothing_more_and_leaves_no_thread(tmp_pat
     until(lambda: held.asked, "the doctor is asked")
     shown.ask("aim", goal="laptop")
     shown.panel.close()
-    told = len(shown.told)
+    told = len(shown.messages)
     assert not shown.panel.running
     with pytest.raises(ValueError, match="was closed"):
         shown.panel.wait(0)
     held.set()
     names = lambda: {thread.name for thread in threading.enumerate()}  # noqa: E731
-    until(lambda: not names() & {"dgkit-aside", "dgkit-frames"}, "its threads have ended")
-    assert len(shown.told) == told
+    until(lambda: not names() & {"dgkit-background", "dgkit-frames"}, "its threads have ended")
+    assert len(shown.messages) == told
     assert held.asked == [[]]
 
 

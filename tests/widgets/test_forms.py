@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from playwright._impl._driver import compute_driver_executable
 
-from dgkit.widgets.base.forms import offset_of, size_of
+from dgkit.widgets.base.forms import to_offset, to_size
 from dgkit.widgets.base.panel import source
 from dgkit.widgets.latency.measurement import Setting
 
-# What a person may write, and how many bytes it is; None: it is no size, here and on the page.
+# Text of a size and its bytes; None: invalid, in the kernel and on the page.
 SIZES = {
     "0": 0, "4096": 4096, " 4096 ": 4096, "007": 7, "64b": 64, "64 B": 64, "0x0": 0, "0x1000": 4096,
     " 0XfF ": 255, "4K": 4096, "4k": 4096, "4KB": 4096, "4KiB": 4096, "4 kib": 4096, "1M": 1 << 20,
@@ -30,9 +30,9 @@ SIZES = {
 def test_a_size_is_read_by_the_kernel(text, size):
     if size is None:
         with pytest.raises(ValueError, match=r"not a size|not a whole number|is too large"):
-            offset_of(text)
+            to_offset(text)
     else:
-        assert offset_of(text) == size
+        assert to_offset(text) == size
 
 
 def test_a_size_is_read_by_the_page_as_by_the_kernel(tmp_path):
@@ -55,7 +55,7 @@ console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(parseSize)));
 
 @pytest.mark.parametrize("value", [3.5, True, "x", b"1", np.float64(4)])
 def test_what_is_no_number_of_bytes_is_refused(value):
-    for read in (size_of, offset_of):
+    for read in (to_size, to_offset):
         with pytest.raises((TypeError, ValueError)):
             read(value)
 
@@ -63,10 +63,10 @@ def test_what_is_no_number_of_bytes_is_refused(value):
 def test_sizes_are_one_or_more_and_offsets_zero_or_more():
     for wrong in (0, -5, np.int64(-1)):
         with pytest.raises(ValueError, match="1 or more"):
-            size_of(wrong)
+            to_size(wrong)
     with pytest.raises(ValueError, match="0 or more"):
-        offset_of(-5)
-    assert [size_of(np.int64(4)), offset_of(0), size_of("4K"), offset_of("0")] == [4, 0, 4096, 0]
+        to_offset(-5)
+    assert [to_size(np.int64(4)), to_offset(0), to_size("4K"), to_offset("0")] == [4, 0, 4096, 0]
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,12 @@ def test_sizes_are_one_or_more_and_offsets_zero_or_more():
 )
 def test_a_setting_of_a_plot_that_is_no_number_is_about_its_field(changes):
     with pytest.raises((TypeError, ValueError)) as caught:
-        Setting().but(changes)
+        Setting().updated(changes)
     assert caught.value.field in changes
 
 
 def test_a_setting_of_a_plot_is_a_number_or_text():
-    assert Setting().but({"size": "4K", "region": "3", "count": "7"}) == Setting(3, 4096, count=7)
-    assert Setting(3).but({"region": None}).region == 0
+    assert Setting().updated({"size": "4K", "region": "3", "count": "7"}) == Setting(
+        3, 4096, count=7
+    )
+    assert Setting(3).updated({"region": None}).region == 0

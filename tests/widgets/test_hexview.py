@@ -1,4 +1,4 @@
-"""The hex view without a browser: what a view asks, what it is told, and what goes wrong."""
+"""The hex view without a browser: requests of a view, messages to it, and errors."""
 
 import pytest
 from support.jupyter.panels import PanelError
@@ -6,7 +6,7 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit.widgets.hexview.hexview import HexView
-from dgkit.widgets.hexview.live_view import IN_VIEW
+from dgkit.widgets.hexview.live_view import MAX_PAGE
 
 SIZE = 5 << 20
 
@@ -23,8 +23,8 @@ def hexview(session, region, view):
     return view(HexView(session))
 
 
-def look(view, at=0, n=64, name="one"):
-    return view.ask("look", view=name, at=at, n=n)
+def fetch(view, at=0, n=64, name="one"):
+    return view.ask("fetch", view=name, at=at, n=n)
 
 
 def flagged(reply):
@@ -34,13 +34,13 @@ def flagged(reply):
 
 
 def ended(view):
-    found = view.wait_for("hunt", lambda fields: fields["now"] != "running", seconds=30)
-    view.told[:] = [kept for kept in view.told if kept[0]["kind"] != "hunt"]
+    found = view.wait_for("search", lambda fields: fields["status"] != "running", seconds=30)
+    view.messages[:] = [kept for kept in view.messages if kept[0]["kind"] != "search"]
     return found
 
 
 def test_a_look_brings_the_bytes_in_view_as_a_binary_buffer(hexview, region):
-    reply = look(hexview, at=1000, n=100)
+    reply = fetch(hexview, at=1000, n=100)
     assert reply["buffers"] == [bytes(region.array[1000:1100])]
     assert (reply["region"], reply["at"], reply["size"]) == (region.id, 1000, 100)
 
@@ -48,27 +48,27 @@ def test_a_look_brings_the_bytes_in_view_as_a_binary_buffer(hexview, region):
 @pytest.mark.parametrize(
     ("at", "n", "first", "size"),
     [(-5, 16, 0, 16), (SIZE - 4, 64, SIZE - 4, 4), (SIZE + 9, 1, SIZE - 1, 1),
-     (0, 1 << 40, 0, IN_VIEW), (7, -1, 7, 1)],
+     (0, 1 << 40, 0, MAX_PAGE), (7, -1, 7, 1)],
 )  # fmt: skip
 def test_no_view_gets_more_than_a_page_or_what_is_not_there(hexview, at, n, first, size):
-    reply = look(hexview, at, n)
+    reply = fetch(hexview, at, n)
     assert (reply["at"], len(reply["buffers"][0])) == (first, size)
 
 
 def test_both_views_come_side_by_side_and_what_changed_is_flagged(hexview, region):
     hexview.ask("show", source="both")
-    assert flagged(look(hexview)) == {}
+    assert flagged(fetch(hexview)) == {}
     region.array[3] = 255
-    reply = look(hexview)
+    reply = fetch(hexview)
     assert reply["buffers"][0] == reply["buffers"][1] == bytes(region.array[:64])
     assert flagged(reply) == {3: 1 | 2}
     hexview.ask("mark")
-    assert flagged(look(hexview)) == {}
-    assert hexview.of("again")
+    assert flagged(fetch(hexview)) == {}
+    assert hexview.of("refresh")
 
 
 def test_where_dpu_and_host_differ_is_flagged_found_and_counted(hexview, region, monkeypatch):
-    """The host's view is made another one here: of one memory there is no honest difference."""
+    """The host's bytes are altered here: two reads of the same memory never differ."""
     from dgkit.widgets.hexview import fetch as hexbytes
 
     def other(region, at, size):
@@ -80,19 +80,19 @@ def test_where_dpu_and_host_differ_is_flagged_found_and_counted(hexview, region,
 
     monkeypatch.setattr(hexbytes, "host_bytes", other)
     hexview.ask("show", source="both")
-    assert flagged(look(hexview)) == {5: 4, 6: 4}
+    assert flagged(fetch(hexview)) == {5: 4, 6: 4}
     hexview.ask("compare", start=0)
-    assert (ended(hexview)["at"], hexview.of("go")[-1]["start"]) == (5, 5)
+    assert (ended(hexview)["at"], hexview.of("goto")[-1]["start"]) == (5, 5)
     hexview.ask("compare", start=6)
     assert ended(hexview)["at"] == 3 << 20
     hexview.ask("compare", start=5, backward=True)
     assert ended(hexview) | {"done": 0} == {
-        "kind": "hunt", "what": "difference", "length": 1, "now": "found", "done": 0, "size": SIZE,
-        "at": 3 << 20, "wrapped": True,
+        "kind": "search", "mode": "difference", "length": 1, "status": "found", "done": 0,
+        "size": SIZE, "at": 3 << 20, "wrapped": True,
     }  # fmt: skip
     hexview.ask("compare", start=9, count=True)
     counted = ended(hexview)
-    assert (counted["now"], counted["bytes"], counted["runs"]) == ("counted", 3, 2)
+    assert (counted["status"], counted["bytes"], counted["runs"]) == ("counted", 3, 2)
 
 
 @pytest.mark.parametrize("source", ["dpu", "host"])
@@ -102,11 +102,11 @@ def test_text_and_bytes_are_found_across_pieces_and_around_the_end(hexview, regi
     region.array[at : at + 7] = list("größe".encode())
     hexview.ask("search", text="größe", kind="text", start=0)
     assert ended(hexview)["at"] == at
-    assert hexview.of("go")[-1] == {"kind": "go", "start": at, "stop": at + 7}
+    assert hexview.of("goto")[-1] == {"kind": "goto", "start": at, "stop": at + 7}
     hexview.ask("search", text="67 72 c3", kind="hex", start=at + 1)
-    assert (hexview.wait_for("hunt")["what"], ended(hexview)["wrapped"]) == ("find", True)
+    assert (hexview.wait_for("search")["mode"], ended(hexview)["wrapped"]) == ("find", True)
     hexview.ask("search", text="fe fe fe", kind="hex", start=0)
-    assert ended(hexview)["now"] == "none"
+    assert ended(hexview)["status"] == "none"
 
 
 def test_a_search_can_be_cancelled_and_a_new_one_takes_its_place(session, view):
@@ -114,12 +114,12 @@ def test_a_search_can_be_cancelled_and_a_new_one_takes_its_place(session, view):
     hexview = view(HexView(session))
     hexview.ask("search", text="x", kind="text", start=0)
     hexview.ask("stop")
-    assert ended(hexview)["now"] == "cancelled"
-    assert hexview.ask("hello")["hunt"]["now"] == "cancelled"
+    assert ended(hexview)["status"] == "cancelled"
+    assert hexview.ask("hello")["search"]["status"] == "cancelled"
     hexview.ask("stop")
     hexview.ask("search", text="x", kind="text", start=0)
     hexview.ask("search", text="00", kind="hex", start=0)
-    hexview.wait_for("hunt", lambda fields: fields["now"] == "found")
+    hexview.wait_for("search", lambda fields: fields["status"] == "found")
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_a_search_can_be_cancelled_and_a_new_one_takes_its_place(session, view):
         ("show", {"source": "moon"}, "moon"),
         ("show", {"colour": "red"}, "colour"),
         ("choose", {"number": 99}, "no live region 99"),
-        ("selected", {"start": 5, "stop": 5}, "not in region"),
+        ("set_selection", {"start": 5, "stop": 5}, "not in region"),
         ("copy", {"start": 0, "stop": SIZE + 1, "form": "hex"}, "not in region"),
-        ("undo", {}, "nothing is left"),
+        ("undo", {}, "no edit to undo"),
     ],
 )
 def test_what_makes_no_sense_is_an_error_in_words(hexview, name, fields, words):
@@ -152,14 +152,14 @@ def test_a_typed_byte_is_a_dma_write_that_others_hear_of_and_can_be_undone(hexvi
     assert hexview.wait_for("edited")["ok"]
     assert region.array[1] == 0xAA
     hexview.wait_for(
-        "desk", lambda fields: fields["what"] == "written" and fields["id"] == region.id
+        "session", lambda fields: fields["change"] == "written" and fields["id"] == region.id
     )
     hexview.ask("put", at=2, buffers=[b"\xbb\xcc"])
     hexview.wait_for("edited", lambda fields: fields["undoable"] == 2)
     assert hexview.ask("undo")["at"] == 2
     assert hexview.ask("undo")["at"] == 1
     until(lambda: bytes(region.array[:4]) == before, "both are undone")
-    with pytest.raises(PanelError, match="nothing is left"):
+    with pytest.raises(PanelError, match="no edit to undo"):
         hexview.ask("undo")
 
 
@@ -180,18 +180,18 @@ def test_a_region_that_the_dpu_may_not_read_is_shown_as_the_host_sees_it(session
     state = hexview.ask("hello")
     assert state["source"] == "host"
     assert "not read" in state["region"]["no_dpu"]
-    assert look(hexview)["buffers"] == [b"in the mail"]
+    assert fetch(hexview)["buffers"] == [b"in the mail"]
     hexview.ask("put", at=0, buffers=[b"I"])
     assert hexview.wait_for("edited")["ok"]
-    assert look(hexview)["buffers"][0] == b"In the mail"
+    assert fetch(hexview)["buffers"][0] == b"In the mail"
 
 
 def test_memory_of_the_dpu_has_no_hosts_view_and_says_why(session, view):
     session.empty(100, on="dpu", name="scratch")
     hexview = view(HexView(session))
-    assert "memory of the DPU" in hexview.ask("hello")["region"]["no_host"]
-    assert look(hexview)["buffers"] == [bytes(64)]
-    with pytest.raises(PanelError, match="memory of the DPU"):
+    assert "DPU memory" in hexview.ask("hello")["region"]["no_host"]
+    assert fetch(hexview)["buffers"] == [bytes(64)]
+    with pytest.raises(PanelError, match="DPU memory"):
         hexview.ask("compare", start=0)
 
 
@@ -210,23 +210,23 @@ def test_the_cells_own_calls_say_what_is_wrong(hexview, region):
     with pytest.raises(ValueError, match="1 to 4096"):
         panel.find(b"")
     panel.goto("0x10")
-    hexview.wait_for("go", lambda fields: fields["start"] == 16)
+    hexview.wait_for("goto", lambda fields: fields["start"] == 16)
     panel.goto("end")
-    hexview.wait_for("go", lambda fields: fields["start"] == SIZE - 1)
+    hexview.wait_for("goto", lambda fields: fields["start"] == SIZE - 1)
     panel.select(3, 9)
-    hexview.wait_for("go", lambda fields: (fields["start"], fields["stop"]) == (3, 9))
+    hexview.wait_for("goto", lambda fields: (fields["start"], fields["stop"]) == (3, 9))
     panel.edit(7, b"xyz")
     assert bytes(region.array[7:10]) == b"xyz"
     panel.find("xyz", start=0)
-    hexview.wait_for("go", lambda fields: fields["start"] == 7)
+    hexview.wait_for("goto", lambda fields: fields["start"] == 7)
     panel.find(b"xyz", backward=True, start=SIZE)
-    hexview.wait_for("hunt", lambda fields: fields.get("at") == 7)
+    hexview.wait_for("search", lambda fields: fields.get("at") == 7)
 
 
 def test_a_view_that_is_drawn_anew_gets_all_of_it_back(hexview, region):
     hexview.ask("show", source="both", dtype="u32", endian="big")
-    look(hexview, at=4096)
-    hexview.ask("selected", start=4100, stop=4104)
+    fetch(hexview, at=4096)
+    hexview.ask("set_selection", start=4100, stop=4104)
     hexview.ask("watch", on=True)
     hexview.ask("put", at=0, buffers=[b"!"])
     hexview.wait_for("edited")
@@ -242,14 +242,14 @@ def test_it_follows_the_region_that_the_desk_selects(session, hexview, region):
     hexview.wait_for("state", lambda fields: len(fields["regions"]) == 2)
     hexview.ask("choose", number=other.id)
     assert hexview.of("state")[-1]["region"]["name"] == "other"
-    assert len(look(hexview)["buffers"][0]) == 10
+    assert len(fetch(hexview)["buffers"][0]) == 10
 
 
 def test_one_with_a_region_of_its_own_does_not_follow(session, region, view):
     other = session.empty(10, name="other")
     own = view(HexView(session, other))
     assert own.ask("hello")["region"]["name"] == "other"
-    own.panel._shown.desk.select(region.id)
+    own.panel._region_selection.model.select(region.id)
     assert own.ask("hello")["region"]["name"] == "other"
     own.ask("choose", number=region.id)
     assert own.ask("hello")["region"]["name"] == "counters"
@@ -267,5 +267,5 @@ def test_a_reader_without_a_kernel_sees_the_first_bytes(hexview, region):
 
 
 def test_a_region_of_another_session_is_refused(session, region):
-    with dgkit.connect() as other, pytest.raises(ValueError, match="no live region"):
+    with dgkit.connect() as other, pytest.raises(ValueError, match="not a live region"):
         HexView(other, region)

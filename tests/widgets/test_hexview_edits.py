@@ -1,4 +1,4 @@
-"""Edits of the hex view that cannot start or end, and what can be undone after that."""
+"""Edits of the hex view that cannot start or end, and undo after that."""
 
 import threading
 
@@ -8,7 +8,7 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit.widgets.hexview import edit
-from dgkit.widgets.hexview.edit import Edits
+from dgkit.widgets.hexview.edit import EditHistory
 from dgkit.widgets.hexview.hexview import HexView
 
 
@@ -39,9 +39,9 @@ def test_an_undo_that_cannot_start_can_be_tried_again(session, hexview, region, 
 
 
 def test_undo_and_edits_that_end_meanwhile_lose_nothing(session, region, monkeypatch):
-    monkeypatch.setattr(edit, "FLYING", 1000)
+    monkeypatch.setattr(edit, "MAX_IN_FLIGHT", 1000)
     ended, failed = [], []
-    edits = Edits(lambda change, error: ended.append((change, error)), failed.append)
+    edits = EditHistory(lambda change, error: ended.append((change, error)), failed.append)
 
     def write():
         for at in range(90):
@@ -62,7 +62,7 @@ def test_undo_and_edits_that_end_meanwhile_lose_nothing(session, region, monkeyp
     assert edits.undoable == 90 - undone
 
 
-def test_a_write_that_nobody_answers_is_given_up(session, region, monkeypatch):
+def test_an_unanswered_write_is_given_up(session, region, monkeypatch):
     class Silent:
         progress, cancelled = 0.0, False
 
@@ -77,8 +77,8 @@ def test_a_write_that_nobody_answers_is_given_up(session, region, monkeypatch):
 
     silent, ended = Silent(), []
     monkeypatch.setattr(type(session), "start_write", lambda *_args, **_kwargs: silent)
-    monkeypatch.setattr(edit, "PATIENCE_S", 0.05)
-    edits = Edits(lambda _, error: ended.append(error), ended.append)
+    monkeypatch.setattr(edit, "TIMEOUT_S", 0.05)
+    edits = EditHistory(lambda _, error: ended.append(error), ended.append)
     edits.start(region, 0, b"!", b"\0")
     until(lambda: ended, "it is given up")
     assert isinstance(ended[0], dgkit.PeerTimeout)

@@ -1,4 +1,4 @@
-"""The hex view without a region, when that, its session or its DPU goes, and when it stops."""
+"""The hex view without a region, and when its region, its session or its DPU ends or stops."""
 
 import gc
 import os
@@ -23,22 +23,22 @@ def hexview(session, region, view):
     return view(HexView(session))
 
 
-def look(view, at=0, n=64, name="one"):
-    return view.ask("look", view=name, at=at, n=n)
+def fetch(view, at=0, n=64, name="one"):
+    return view.ask("fetch", view=name, at=at, n=n)
 
 
 def test_no_region_yet_and_then_one(session, view):
     hexview = view(HexView(session))
     state = hexview.ask("hello")
     assert state["region"] is None
-    assert "session.empty" in state["nothing"]
-    assert look(hexview)["region"] == 0
+    assert "session.empty" in state["empty_reason"]
+    assert fetch(hexview)["region"] == 0
     session.empty(10, name="first")
     hexview.wait_for("state", lambda fields: (fields["region"] or {}).get("name") == "first")
 
 
 def test_after_its_region_was_freed_it_follows_the_desk_to_another(session, hexview, region):
-    look(hexview)
+    fetch(hexview)
     session.empty(10, name="other")
     region.close()
     hexview.wait_for("state", lambda fields: (fields["region"] or {}).get("name") == "other")
@@ -48,18 +48,18 @@ def test_a_view_of_one_region_stays_with_it(session, region, view):
     session.empty(10, name="other")
     hexview = view(HexView(session, region))
     region.close()
-    hexview.wait_for("state", lambda fields: "'counters' was freed" in fields["nothing"])
+    hexview.wait_for("state", lambda fields: "'counters' was freed" in fields["empty_reason"])
     assert hexview.ask("hello")["region"] is None
 
 
 def test_a_freed_region_says_so_and_is_not_kept(hexview, region):
-    look(hexview)
+    fetch(hexview)
     hexview.ask("watch", on=True)
     hexview.ask("put", at=0, buffers=[b"!"])
     hexview.wait_for("edited")
     region.close()
-    hexview.wait_for("state", lambda fields: "'counters' was freed" in fields["nothing"])
-    assert look(hexview)["region"] == 0
+    hexview.wait_for("state", lambda fields: "'counters' was freed" in fields["empty_reason"])
+    assert fetch(hexview)["region"] == 0
     for name, fields in {
         "search": {"text": "a", "kind": "text", "start": 0},
         "copy": {"start": 0, "stop": 1, "form": "hex"},
@@ -78,48 +78,48 @@ def test_a_search_ends_with_its_region(session, view):
     hexview = view(HexView(session))
     hexview.ask("search", text="x", kind="text", start=0)
     region.close(timeout=5)
-    hexview.wait_for("state", lambda fields: "was freed" in fields["nothing"])
-    assert hexview.ask("hello")["hunt"] == {}
+    hexview.wait_for("state", lambda fields: "was freed" in fields["empty_reason"])
+    assert hexview.ask("hello")["search"] == {}
 
 
 def test_a_closed_session_says_so(view):
     with dgkit.connect() as session:
         session.empty(10)
         hexview = view(HexView(session))
-        look(hexview)
+        fetch(hexview)
         hexview.ask("watch", on=True)
     hexview.wait_for("state", lambda fields: fields["closed"])
-    assert hexview.ask("hello")["nothing"] == "the session is closed"
-    assert look(hexview)["region"] == 0
+    assert hexview.ask("hello")["empty_reason"] == "the session is closed"
+    assert fetch(hexview)["region"] == 0
     assert "closed" in hexview.panel.static_html()
 
 
 def test_a_killed_dpu_is_said_once_and_watching_ends(session, hexview):
-    look(hexview)
+    fetch(hexview)
     hexview.ask("watch", on=True)
     os.kill(session.owned_pid, signal.SIGKILL)
     hexview.wait_for("failed")
     hexview.wait_for("state", lambda fields: not fields["live"])
     with pytest.raises(PanelError) as caught:
-        look(hexview)
+        fetch(hexview)
     assert caught.value.kind == "PeerLost"
-    assert caught.value.way_out
+    assert caught.value.hint
     assert len(hexview.errors) == 1
     with pytest.raises(PanelError):
         hexview.ask("put", at=0, buffers=[b"a"])
     hexview.ask("show", source="host")
-    assert look(hexview)["size"] == 64, "the host still has its memory"
+    assert fetch(hexview)["size"] == 64, "the host still has its memory"
 
 
 def test_a_stopped_dpu_costs_a_bounded_time_once_and_goes_on_when_it_does(session, hexview):
-    look(hexview)
+    fetch(hexview)
     stop(session.owned_pid)
     try:
         with pytest.raises(PanelError) as caught:
-            look(hexview)
+            fetch(hexview)
         assert caught.value.kind == "PeerTimeout"
         with pytest.raises(PanelError, match="still not answered"):
-            look(hexview)
+            fetch(hexview)
         with pytest.raises(PanelError, match="still not answered"):
             hexview.ask("put", at=0, buffers=[b"a"])
     finally:
@@ -127,7 +127,7 @@ def test_a_stopped_dpu_costs_a_bounded_time_once_and_goes_on_when_it_does(sessio
 
     def again():
         try:
-            return look(hexview)
+            return fetch(hexview)
         except PanelError:
             return None
 
@@ -138,7 +138,7 @@ def test_a_closed_view_keeps_no_region_and_no_task(session, view):
     hexview = view(HexView(session))
     region = session.empty(1 << 24)
     hexview.wait_for("state", lambda fields: fields["region"])
-    look(hexview)
+    fetch(hexview)
     hexview.ask("watch", on=True)
     hexview.ask("search", text="x", kind="text", start=0)
     array = weakref.ref(region.local)

@@ -1,4 +1,4 @@
-"""The hex view watched live: what views are told, while its region goes, or another one comes."""
+"""Live viewing in the hex view, also while the region is freed or replaced."""
 
 import threading
 
@@ -21,12 +21,12 @@ def hexview(session, region, view):
     return view(HexView(session))
 
 
-def look(view, at=0, n=64, name="one"):
-    return view.ask("look", view=name, at=at, n=n)
+def fetch(view, at=0, n=64, name="one"):
+    return view.ask("fetch", view=name, at=at, n=n)
 
 
 def ticks(count):
-    """Waits until the frame thread has had so many turns."""
+    """Wait until the frame thread has run this many ticks."""
     left = iter(range(count))
 
     def steps():
@@ -39,7 +39,7 @@ def ticks(count):
 
 @pytest.fixture
 def reads(hexview, monkeypatch):
-    """The reads that watching has started."""
+    """The reads that live viewing has started."""
     started, start = [], hexview.panel.reader.start
 
     def counted(region, sources, at, size):
@@ -50,39 +50,39 @@ def reads(hexview, monkeypatch):
     return started
 
 
-def test_live_tells_a_view_what_changed_in_view_and_nothing_else(hexview, region):
-    look(hexview, at=512, n=64)
+def test_live_viewing_sends_a_view_changes_in_view_and_nothing_else(hexview, region):
+    fetch(hexview, at=512, n=64)
     hexview.ask("watch", on=True)
     assert hexview.of("state")[-1]["live"]
     region.array[0] = 77  # out of view
     region.array[515] = 200
     news = hexview.wait_for("bytes")
     assert (news["view"], news["at"], news["size"]) == ("one", 512, 64)
-    buffers = next(kept for told, kept in hexview.told if told["kind"] == "bytes")
+    buffers = next(kept for told, kept in hexview.messages if told["kind"] == "bytes")
     assert buffers[0][3] == 200
     assert buffers[1][3] == 1
 
 
-def test_a_view_that_does_not_answer_is_told_once(hexview, region):
-    look(hexview, name="slow")
+def test_a_view_that_does_not_answer_is_sent_one_page(hexview, region):
+    fetch(hexview, name="slow")
     hexview.ask("watch", on=True)
     region.array[1] = 100
     hexview.wait_for("bytes")
     region.array[1] = 101
-    look(hexview, at=64, name="other")
+    fetch(hexview, at=64, name="other")
     region.array[64] = 102
     hexview.wait_for("bytes", lambda fields: fields["view"] == "other")
     assert [told["view"] for told in hexview.of("bytes")].count("slow") == 1
-    hexview.ask("got", view="slow")
+    hexview.ask("ack", view="slow")
     until(lambda: [told["view"] for told in hexview.of("bytes")].count("slow") == 2, "the news")
-    hexview.ask("seen", view="slow", on=False)
+    hexview.ask("visible", view="slow", on=False)
     hexview.ask("watch", on=False)
     assert not hexview.of("state")[-1]["live"]
 
 
 @pytest.fixture
 def half_freed(region, monkeypatch):
-    """The region, once the DPU knows it no more and the session still does."""
+    """The region, deregistered at the DPU but still listed in the session."""
     go, let_go, free = threading.Event(), threading.Event(), SessionRegion.free
 
     def slow(self, timeout):
@@ -100,15 +100,18 @@ def half_freed(region, monkeypatch):
         closer.join()
 
 
-def test_while_a_region_is_being_freed_nobody_hears_of_errors(request, session, hexview, region):
-    look(hexview)
+def test_while_a_region_is_being_freed_no_error_is_shown(request, session, hexview, region):
+    fetch(hexview)
     hexview.ask("watch", on=True)
     half_freed = request.getfixturevalue("half_freed")
     assert half_freed in session.regions
-    assert look(hexview)["region"] == 0
+    assert fetch(hexview)["region"] == 0
     ticks(5)
     hexview.ask("search", text="x", kind="text", start=0)
-    assert hexview.wait_for("hunt", lambda fields: fields["now"] != "running")["now"] == "freed"
+    assert (
+        hexview.wait_for("search", lambda fields: fields["status"] != "running")["status"]
+        == "freed"
+    )
     assert not hexview.errors
     assert hexview.ask("hello")["live"]
 
@@ -116,17 +119,17 @@ def test_while_a_region_is_being_freed_nobody_hears_of_errors(request, session, 
 def test_what_was_read_of_another_region_marks_nothing_as_changed(session, hexview, region):
     region.array[:] = 7
     other, reader = session.empty(4096, name="other"), hexview.panel.reader
-    now = reader.now
+    read = reader.read
 
     def then_another(*args):
-        found = now(*args)
+        found = read(*args)
         hexview.panel.choose(other.id)
-        reader.now = now
+        reader.read = read
         return found
 
-    reader.now = then_another
-    assert look(hexview)["region"] == 0
-    reply = look(hexview)
+    reader.read = then_another
+    assert fetch(hexview)["region"] == 0
+    reply = fetch(hexview)
     assert (reply["region"], reply["flags"]) == (other.id, False)
 
 
@@ -135,7 +138,7 @@ def test_what_is_watched_when_another_region_comes_marks_nothing_there(
 ):
     region.array[:] = 7
     other, steps = session.empty(4096, name="other"), Fetch.steps
-    look(hexview)
+    fetch(hexview)
     chosen = threading.Event()
 
     def then_another(fetch):
@@ -148,32 +151,32 @@ def test_what_is_watched_when_another_region_comes_marks_nothing_there(
     monkeypatch.setattr(Fetch, "steps", then_another)
     hexview.ask("watch", on=True)
     until(chosen.is_set, "another is chosen")
-    reply = look(hexview)
+    reply = fetch(hexview)
     assert (reply["region"], reply["flags"]) == (other.id, False)
     assert not hexview.of("bytes")
 
 
 def test_a_view_that_vanished_costs_few_reads_and_then_none(hexview, reads, monkeypatch):
-    monkeypatch.setattr(viewers, "_SURE_S", -1.0)
+    monkeypatch.setattr(viewers, "_RECENT_S", -1.0)
     monkeypatch.setattr(viewers, "_SLOW_S", 1000.0)
-    look(hexview)
+    fetch(hexview)
     hexview.ask("watch", on=True)
     ticks(5)
     assert len(reads) == 2, "the look, and one"
-    monkeypatch.setattr(viewers, "_PERHAPS_S", -1.0)
+    monkeypatch.setattr(viewers, "_EXPIRED_S", -1.0)
     monkeypatch.setattr(viewers, "_SLOW_S", 0.0)
     ticks(5)
     assert len(reads) == 2
     monkeypatch.undo()
 
 
-def test_a_view_that_says_it_is_there_is_looked_at_again_and_one_that_left_is_not(hexview, reads):
-    look(hexview)
-    hexview.ask("seen", view="one", on=True)
-    hexview.ask("seen", view="nobody", on=True)
+def test_a_visible_view_is_read_for_and_a_hidden_one_is_not(hexview, reads):
+    fetch(hexview)
+    hexview.ask("visible", view="one", on=True)
+    hexview.ask("visible", view="unknown", on=True)
     hexview.ask("watch", on=True)
-    until(lambda: len(reads) > 3, "it is looked at")
-    hexview.ask("seen", view="one", on=False)
+    until(lambda: len(reads) > 3, "the page is read again")
+    hexview.ask("visible", view="one", on=False)
     ticks(2)
     before = len(reads)
     ticks(5)

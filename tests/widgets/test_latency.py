@@ -1,4 +1,4 @@
-"""LatencyPlot over a real session: starts and stops, frames, runs, what ends it. No browser."""
+"""LatencyPlot over a real session, without a browser: start and stop, frames, runs, exports."""
 
 import json
 
@@ -31,18 +31,18 @@ def test_started_again_the_run_goes_on_behind_a_gap(plot):
     before = taken(plot)
     plot.start()
     measured(plot, before + 100)
-    assert np.isnan(plot._stage.run.history.fine.all()[:, 1]).sum() == 1
-    assert plot._stage.run.number == 1
+    assert np.isnan(plot._view_model.run.history.fine.all()[:, 1]).sum() == 1
+    assert plot._view_model.run.number == 1
 
 
 def test_a_view_that_is_seen_gets_numbered_frames_of_what_is_new(plot, seen):
     plot.start()
     seen.wait_for("frame", lambda frame: frame["n"] >= 5)
     plot.stop()
-    frames = [(fields, out) for fields, out in list(seen.told) if fields["kind"] == "frame"]
+    frames = [(fields, out) for fields, out in list(seen.messages) if fields["kind"] == "frame"]
     assert [fields["n"] for fields, _ in frames] == list(range(1, len(frames) + 1))
     points = np.concatenate([rows(out[0]) for _, out in frames])
-    kept = plot._stage.run.history.fine.all()
+    kept = plot._view_model.run.history.fine.all()
     assert np.array_equal(points, kept[: len(points)], equal_nan=True)
     assert all(len(out) in (2, 4) for _, out in frames)
     assert [("figures" in fields) for fields, _ in frames] == [len(out) == 4 for _, out in frames]
@@ -52,11 +52,11 @@ def test_a_frame_is_small(plot, seen):
     plot.start()
     seen.wait_for("frame", lambda frame: frame["n"] >= 12)
     plot.stop()
-    plain = [out for fields, out in seen.told if fields["kind"] == "frame" and len(out) == 2]
+    plain = [out for fields, out in seen.messages if fields["kind"] == "frame" and len(out) == 2]
     assert np.median([sum(map(len, out)) for out in plain]) <= 200
 
 
-def test_who_looks_away_gets_no_frames_and_misses_nothing(plot, seen):
+def test_a_hidden_view_gets_no_frames_and_misses_no_samples(plot, seen):
     plot.start()
     seen.wait_for("frame")
     seen.ask("watch", view="seen", on=False)
@@ -65,18 +65,18 @@ def test_who_looks_away_gets_no_frames_and_misses_nothing(plot, seen):
     assert len(seen.of("frame")) == number
     seen.ask("watch", view="seen", on=True)
     frame = seen.wait_for("frame", lambda fields: fields["n"] == number + 1)
-    out = next(out for fields, out in seen.told if fields is frame)
+    out = next(out for fields, out in seen.messages if fields is frame)
     assert len(rows(out[0])) >= 10
 
 
-def test_without_a_view_it_measures_and_tells_nothing(plot):
+def test_without_a_view_it_measures_and_sends_nothing(plot):
     mute = View(plot)
     plot.start()
     measured(plot)
     assert mute.of("frame") == []
 
 
-def test_a_new_view_has_the_whole_and_the_next_frame_goes_on_from_it(plot, seen):
+def test_a_new_view_has_the_full_state_and_the_next_frame_continues_it(plot, seen):
     plot.start()
     seen.wait_for("frame", lambda frame: frame["n"] >= 3)
     whole = seen.ask("hello")
@@ -106,13 +106,13 @@ def test_what_was_kept_is_before_and_the_next_run_is_after(plot, seen):
     seen.ask("keep")
     plot.change(size=4096, op="read")
     measured(plot)
-    state = seen.ask("whole")
+    state = seen.ask("full_state")
     assert state["before"]["words"].startswith("write 64 B")
     assert state["run"]["words"].startswith("read 4 KiB")
     assert state["run"]["lost"] == 0
     assert all(len(buffer) for buffer in state["buffers"][2:])
     seen.ask("drop")
-    assert seen.of("whole")[-1]["before"] is None
+    assert seen.of("full_state")[-1]["before"] is None
 
 
 def test_keeping_while_it_runs_loses_no_block(plot):
@@ -121,8 +121,8 @@ def test_keeping_while_it_runs_loses_no_block(plot):
     measured(plot)
     plot.clear()
     measured(plot)
-    assert plot._stage.run.history.lost == plot._stage.before.history.lost == 0
-    assert not np.isnan(plot._stage.run.history.fine.all()[:, 1]).any()
+    assert plot._view_model.run.history.lost == plot._view_model.before.history.lost == 0
+    assert not np.isnan(plot._view_model.run.history.fine.all()[:, 1]).any()
 
 
 def test_cleared_it_begins_anew(plot, seen):
@@ -131,16 +131,16 @@ def test_cleared_it_begins_anew(plot, seen):
     plot.stop()
     seen.ask("clear")
     assert taken(plot) == 0
-    assert seen.of("whole")[-1]["run"]["figures"] == {}
-    with pytest.raises(ValueError, match="nothing was measured"):
+    assert seen.of("full_state")[-1]["run"]["figures"] == {}
+    with pytest.raises(ValueError, match="no samples yet"):
         plot.report()
 
 
 def test_with_nothing_measured_there_is_nothing_to_keep_or_export(plot, seen):
     for name, fields in (("keep", {}), ("export", {"kind": "time"}), ("export", {"kind": "html"})):
-        with pytest.raises(PanelError, match="nothing was measured"):
+        with pytest.raises(PanelError, match="no samples yet"):
             seen.ask(name, **fields)
-    assert "nothing was measured" in plot.static_html()
+    assert "no samples yet" in plot.static_html()
 
 
 def test_a_change_while_it_runs_begins_a_new_run(plot, seen):
@@ -149,19 +149,19 @@ def test_a_change_while_it_runs_begins_a_new_run(plot, seen):
     seen.ask("change", size="1 KiB")
     assert plot.running
     measured(plot)
-    assert plot._stage.run.number == 2
-    assert plot._stage.run.what.size == 1024
-    assert seen.of("whole")[-1]["setting"]["size"] == "1 KiB"
+    assert plot._view_model.run.number == 2
+    assert plot._view_model.run.config.size == 1024
+    assert seen.of("full_state")[-1]["setting"]["size"] == "1 KiB"
 
 
-def test_a_change_while_it_stands_is_what_start_measures(plot, seen):
+def test_a_change_while_stopped_is_what_start_measures(plot, seen):
     seen.ask("change", op="read", path="worker", count="7")
     assert not plot.running
     plot.start()
     measured(plot, 50)
-    what = plot._stage.run.what
-    assert (what.op, what.path, what.count) == ("read", "worker", 7)
-    assert set(plot._stage.run.history.fine.all()[:, 4]) == {7}
+    config = plot._view_model.run.config
+    assert (config.op, config.path, config.count) == ("read", "worker", 7)
+    assert set(plot._view_model.run.history.fine.all()[:, 4]) == {7}
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_too_large_for_the_region_is_said_and_what_ran_goes_on(session, plot, se
         plot.start(region=region)
         with pytest.raises(PanelError, match="256 bytes") as caught:
             seen.ask("change", size=4096)
-        assert caught.value.way_out
+        assert caught.value.hint
         assert plot.setting.size == 64
         measured(plot)
         plot.stop()
@@ -263,7 +263,7 @@ def test_the_reports_are_files_of_their_own(plot, seen):
 def test_a_notebook_keeps_a_report_and_no_points(plot):
     shown = plot._repr_mimebundle_()
     data = shown[0] if isinstance(shown, tuple) else shown
-    assert "nothing was measured" in data["text/html"]
+    assert "no samples yet" in data["text/html"]
     plot.start()
     measured(plot).stop()
     shown = plot._repr_mimebundle_()

@@ -31,14 +31,14 @@ def test_a_killed_dpu_ends_it_with_words_and_what_was_measured_stays(plot, seen)
     plot.start()
     measured(plot)
     os.kill(plot.session.owned_pid, signal.SIGKILL)
-    whole = seen.wait_for("whole", lambda fields: fields["error"])
+    whole = seen.wait_for("full_state", lambda fields: fields["error"])
     assert not whole["running"]
     assert "gone" in whole["error"]["text"]
-    assert "connect again" in whole["error"]["way_out"]
-    assert "stays" in whole["error"]["way_out"]
+    assert "connect again" in whole["error"]["hint"]
+    assert "stay on the plot" in whole["error"]["hint"]
     assert not plot.running
     assert plot.report().percentiles.n >= 200
-    assert seen.ask("hello")["error"] == whole["error"]  # also who reloads the page reads it
+    assert seen.ask("hello")["error"] == whole["error"]  # a reloaded page shows it, too
     with pytest.raises(PanelError, match="gone"):
         seen.ask("start")
     assert taken(plot) >= 200
@@ -48,14 +48,14 @@ def test_after_another_connect_it_goes_on_there(plot, seen):
     plot.start()
     measured(plot)
     os.kill(plot.session.owned_pid, signal.SIGKILL)
-    seen.wait_for("whole", lambda fields: fields["error"])
+    seen.wait_for("full_state", lambda fields: fields["error"])
     with dgkit.connect() as other:
         plot.session = other
         assert plot.report().percentiles.n >= 200
         plot.start()
         measured(plot)
-        assert plot._stage.run.number == 2
-        assert seen.of("whole")[-1]["error"] is None
+        assert plot._view_model.run.number == 2
+        assert seen.of("full_state")[-1]["error"] is None
         plot.close()
 
 
@@ -63,7 +63,7 @@ def test_a_closed_session_ends_it_with_words(plot, seen):
     plot.start()
     measured(plot)
     plot.session.close()
-    whole = seen.wait_for("whole", lambda fields: fields["error"])
+    whole = seen.wait_for("full_state", lambda fields: fields["error"])
     assert whole["label"] == "closed"
     assert "closed" in whole["error"]["text"]
     assert plot.report()
@@ -74,7 +74,7 @@ def test_a_region_that_is_freed_meanwhile_ends_it_with_words(session, plot, seen
     plot.start(region=region)
     measured(plot)
     region.close()
-    whole = seen.wait_for("whole", lambda fields: fields["error"])
+    whole = seen.wait_for("full_state", lambda fields: fields["error"])
     assert "'mine' was closed" in whole["error"]["text"]
     assert whole["setting"]["region"] == region.id
     plot.start(region=None)
@@ -104,12 +104,12 @@ def test_stopped_before_its_first_step_it_leaves_no_monitor(plot):
 
 
 def test_a_cell_that_is_run_again_closes_the_plot_of_its_last_run(session, monkeypatch):
-    monkeypatch.setattr(cell_lifetime, "running", lambda: ("cell 1", "run 1"))
+    monkeypatch.setattr(cell_lifetime, "current_run", lambda: ("cell 1", "run 1"))
     first, beside = LatencyPlot(session), LatencyPlot(session)
     first.start()
-    monkeypatch.setattr(cell_lifetime, "running", lambda: ("cell 2", "run 2"))
+    monkeypatch.setattr(cell_lifetime, "current_run", lambda: ("cell 2", "run 2"))
     elsewhere = LatencyPlot(session)
-    monkeypatch.setattr(cell_lifetime, "running", lambda: ("cell 1", "run 3"))
+    monkeypatch.setattr(cell_lifetime, "current_run", lambda: ("cell 1", "run 3"))
     again = LatencyPlot(session)
     assert first.comm is beside.comm is None
     assert not first.running

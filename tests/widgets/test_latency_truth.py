@@ -1,4 +1,4 @@
-"""What a LatencyPlot says of its figures is so: how often, by which path, by whom."""
+"""A LatencyPlot states its sampling rate, path and provider as measured."""
 
 import threading
 from array import array
@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support.jupyter.latency import GPU, SECOND, block, measured, taken, what
+from support.jupyter.latency import GPU, SECOND, block, config, measured, taken
 
 from dgkit.dpu.sampler import Sampler
 from dgkit.errors import BoundsError, LimitReached, PeerError
 from dgkit.report import LatencyReport
-from dgkit.widgets.base.viewers import Audience
+from dgkit.widgets.base.viewers import Viewers
 from dgkit.widgets.latency.history import History
 from dgkit.widgets.latency.run import Run
 
@@ -24,12 +24,12 @@ def paced(*seconds, count=50):
     return kept
 
 
-def test_what_was_asked_for_is_said_so_and_the_measured_rate_stands_beside_it():
-    run = Run(1, what())
-    run.take([block(number, t_s=number) for number in range(5)])
-    assert run.what.taken == "asked for 50 samples every 50 ms"
+def test_a_report_has_the_requested_and_the_measured_rate():
+    run = Run(1, config())
+    run.add([block(number, t_s=number) for number in range(5)])
+    assert run.config.requested_rate == "requested 50 samples every 50 ms"
     assert run.state()["rate"] == 50
-    assert "asked for 50 samples every 50 ms, measured 50 a second" in run.report().where
+    assert "requested 50 samples every 50 ms, measured 50 samples/s" in run.report().where
 
 
 def test_the_rate_leaves_out_what_was_stopped_or_lost():
@@ -49,27 +49,30 @@ def test_the_frames_of_a_view_have_the_rate(plot, seen):
 
 
 def test_blocks_by_another_path_are_called_by_both():
-    run = Run(1, what())
-    assert not run.take([block(0)])
-    assert run.take([block(1, path="worker")])
-    assert not run.take([block(2)])
-    assert run.what.how == "inline and worker path"
+    run = Run(1, config())
+    assert not run.add([block(0)])
+    assert run.add([block(1, path="worker")])
+    assert not run.add([block(2)])
+    assert run.config.path_text == "inline and worker path"
     assert run.report().path == "mixed"
     assert run.history.samples == 150
 
 
-def test_views_hear_of_another_path(plot, seen, monkeypatch):
+def test_views_are_sent_a_change_of_path(plot, seen, monkeypatch):
     plot.start()
     measured(plot)
     monitor = plot._monitor
     read = monitor.read
-    monkeypatch.setattr(monitor, "read", lambda: [as_worker(one) for one in read()])
-    whole = seen.wait_for("whole", lambda fields: fields["run"] and "and worker" in words(fields))
+    monkeypatch.setattr(monitor, "read", lambda: [as_worker(block) for block in read()])
+    whole = seen.wait_for(
+        "full_state", lambda fields: fields["run"] and "and worker" in words(fields)
+    )
     assert whole["running"]
 
 
-def as_worker(one):
-    return type(one)(*(getattr(one, name) for name in one.__struct_fields__[:-1]), "worker")
+def as_worker(sampled):
+    names = sampled.__struct_fields__[:-1]
+    return type(sampled)(*(getattr(sampled, name) for name in names), "worker")
 
 
 def words(fields):
@@ -78,8 +81,8 @@ def words(fields):
 
 @pytest.mark.parametrize("changes", [{"op": "read"}, {"size": 65}, {"provider": "doca"}])
 def test_a_block_of_something_else_is_an_error(changes):
-    with pytest.raises(PeerError, match="was asked for"):
-        Run(1, what()).take([block(0, **changes)])
+    with pytest.raises(PeerError, match="was requested"):
+        Run(1, config()).add([block(0, **changes)])
 
 
 def test_a_block_that_went_both_paths_says_so(session, monkeypatch):
@@ -103,10 +106,10 @@ def test_reports_are_made_while_samples_come(plot, monkeypatch):
 
     def of(cls, *args, **kwargs):
         free = threading.Event()
-        thread = threading.Thread(target=lambda: plot._stage.state() and free.set())
+        thread = threading.Thread(target=lambda: plot._view_model.state() and free.set())
         thread.start()
         thread.join(20)
-        assert free.is_set(), "the stage was locked while a report was made"
+        assert free.is_set(), "the view model was locked while a report was made"
         return made(cls, *args, **kwargs)
 
     monkeypatch.setattr(LatencyReport, "of", classmethod(of))
@@ -118,7 +121,7 @@ def test_reports_are_made_while_samples_come(plot, monkeypatch):
 def test_host_memory_that_the_cpu_copies_names_no_gpu(plot, seen, monkeypatch):
     monkeypatch.setattr(plot.session.dpu, "provider", "cuda")
     assert seen.ask("hello")["label"] == "software DPU"
-    plot._stage.begin(what(provider="cuda", machine=GPU))
+    plot._view_model.begin(config(provider="cuda", machine=GPU))
     assert seen.ask("hello")["label"] == "software DPU, GPU copy engine"
 
 
@@ -145,7 +148,7 @@ def test_with_all_monitors_open_a_change_takes_the_place_of_the_old(plot):
     measured(plot)
     plot.change(size=128)
     measured(plot)
-    assert plot._stage.run.what.size == 128
+    assert plot._view_model.run.config.size == 128
     assert len(plot.session.monitors) == 8
 
 
@@ -159,10 +162,10 @@ def test_with_all_monitors_open_a_change_that_cannot_be_leaves_what_ran(plot, se
     assert plot.running
     assert plot.setting.size == 64
     measured(plot, before + 100)
-    assert plot._stage.run.number == 1
+    assert plot._view_model.run.number == 1
 
 
-def test_who_comes_too_late_for_a_monitor_is_told(plot, session, crowd):
+def test_at_the_limit_of_monitors_start_is_refused(plot, session, crowd):
     crowd.append(session.monitor(session.empty(64)))
     with pytest.raises(LimitReached, match="8 monitors"):
         plot.start()
@@ -172,11 +175,11 @@ def test_who_comes_too_late_for_a_monitor_is_told(plot, session, crowd):
 def test_of_many_views_those_that_spoke_last_are_remembered(monkeypatch):
     now = iter(range(100_000))
     monkeypatch.setattr("time.monotonic", lambda: next(now))
-    audience = Audience()
+    viewers = Viewers()
     for number in range(2000):
-        audience.heard(f"{number:04}{'x' * 100_000}", watching=True)
-    assert len(audience._heard) == 32
-    assert {len(view) for view in audience._heard} == {64}
-    assert "0000" not in {view[:4] for view in audience._heard}
-    audience.heard(f"1999{'x' * 100_000}", watching=False)
-    assert len(audience._heard) == 31
+        viewers.update(f"{number:04}{'x' * 100_000}", visible=True)
+    assert len(viewers._reported) == 32
+    assert {len(view) for view in viewers._reported} == {64}
+    assert "0000" not in {view[:4] for view in viewers._reported}
+    viewers.update(f"1999{'x' * 100_000}", visible=False)
+    assert len(viewers._reported) == 31

@@ -1,4 +1,4 @@
-"""What all panels share: calls and errors, the state for a new view, what a saved notebook has."""
+"""Base class of all panels: calls, errors, state for a new view, content of a saved notebook."""
 
 import pytest
 from support.jupyter.panels import PanelError
@@ -65,13 +65,13 @@ def test_only_a_parameter_of_that_name_gets_the_buffers(sample):
 @pytest.mark.parametrize("fields", [[1], "text", 7])
 def test_fields_that_are_no_fields_are_an_error(sample, fields):
     sample.panel._handle_custom_msg({"id": 1, "call": "hello", "fields": fields}, [])
-    assert "does not know" in sample.of("reply")[-1]["error"]["text"]
+    assert "invalid message" in sample.of("reply")[-1]["error"]["text"]
 
 
 @pytest.mark.parametrize("content", [None, [], "text", 7])
 def test_what_is_no_message_is_logged_and_no_more(sample, content, caplog):
     sample.panel._handle_custom_msg(content, [])
-    assert "is no call" in caplog.text
+    assert "invalid message" in caplog.text
     assert sample.ask("hello")
 
 
@@ -79,29 +79,29 @@ def test_an_error_reaches_the_view_in_words_with_the_way_out(sample):
     with pytest.raises(PanelError, match="9 bytes at offset 8") as caught:
         sample.ask("fails", how=1)
     assert caught.value.kind == "BoundsError"
-    assert caught.value.way_out
+    assert caught.value.hint
 
 
 def test_fields_that_a_handler_does_not_know_are_an_error(sample):
-    with pytest.raises(PanelError, match="does not know"):
+    with pytest.raises(PanelError, match="invalid message"):
         sample.ask("double", size=1)
 
 
-def test_an_error_of_the_panel_itself_is_told_to_all_views(sample):
+def test_an_error_of_the_panel_itself_is_sent_to_all_views(sample):
     sample.panel.fail(PeerLost("the process is gone"))
     (message,) = sample.of("failed")
     assert message["error"]["text"] == "the process is gone"
-    assert "again" in message["error"]["way_out"]
+    assert "again" in message["error"]["hint"]
 
 
-def test_an_error_that_nobody_foresaw_is_shown_and_logged(sample, caplog):
+def test_an_unforeseen_error_is_shown_and_logged(sample, caplog):
     with pytest.raises(PanelError, match="division"):
         sample.ask("fails", how=ZeroDivisionError("division by zero"))
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_the_module_is_what_all_share_and_then_its_own():
-    assert source("sample", "js").startswith("// What the module of each panel begins with")
+    assert source("sample", "js").startswith("// Start of the module of each panel")
     assert source("sample", "css") == source("other", "css")
 
 
@@ -121,6 +121,6 @@ def test_a_reader_without_a_kernel_sees_something(sample):
 def test_a_closed_panel_answers_no_more_and_may_be_closed_again(sample):
     sample.panel.close()
     sample.panel.close()
-    sample.panel.tell("anything")
+    sample.panel.broadcast("anything")
     with pytest.raises(StopIteration):
         sample.ask("hello")

@@ -1,15 +1,15 @@
-"""What a write brings: each kind, and what is wrong with it before anything moves."""
+"""Payloads of a write: each kind, and its validation before any data moves."""
 
 import numpy as np
 import pytest
 
 from dgkit.widgets.base import namespace
-from dgkit.widgets.transfer.payload import LARGEST, from_form, from_python, unhex
-from dgkit.widgets.transfer.uploads import MOST, Uploads
+from dgkit.widgets.transfer.payload import MAX_PAYLOAD, from_form, from_python, parse_hex
+from dgkit.widgets.transfer.uploads import MAX_FILE, Uploads
 
 
 def data_of(payload):
-    steps = payload.made()
+    steps = payload.build()
     while True:
         try:
             next(steps)
@@ -38,10 +38,10 @@ def test_hex_digits_are_read_as_people_write_them(text):
     assert form("hex", text) == b"\x00\xff\x1a"
 
 
-@pytest.mark.parametrize(("text", "words"), [("0", "takes two"), ("zz", "'z' is no hex digit")])
+@pytest.mark.parametrize(("text", "words"), [("0", "needs two"), ("zz", "'z' is not a hex digit")])
 def test_what_is_no_hex_says_where(text, words):
     with pytest.raises(ValueError, match=words):
-        unhex(text)
+        parse_hex(text)
     assert field_of("hex", text)[0] == "payload"
 
 
@@ -50,7 +50,7 @@ def test_a_pattern_has_the_size_of_the_form():
     assert form("pattern", "byte:9", 3) == b"\t\t\t"
 
 
-@pytest.mark.parametrize("size", [None, "", "0", "-1", "many", LARGEST + 1])
+@pytest.mark.parametrize("size", [None, "", "0", "-1", "many", MAX_PAYLOAD + 1])
 def test_a_pattern_without_a_size_is_about_the_size(size):
     assert field_of("pattern", "counter", size)[0] == "size"
 
@@ -90,7 +90,7 @@ def test_an_expression_of_the_notebook_gives_its_bytes(notebook, expression, res
         ("missing + 1", "NameError: name 'missing' is not defined"),
         ("1 +", "SyntaxError"),
         ("1 / 0", "ZeroDivisionError"),
-        ("'text'", "choose the payload 'text'"),
+        ("'text'", "select the payload 'text'"),
         ("object()", "no bytes"),
         ("np.zeros(0)", "empty"),
     ],
@@ -110,7 +110,7 @@ def test_the_result_of_an_expression_is_a_copy(notebook):
 
 
 def test_outside_a_notebook_there_are_no_variables():
-    assert "no IPython kernel" in field_of("expression", "1")[1]
+    assert "not an IPython kernel" in field_of("expression", "1")[1]
     assert namespace.candidates() == []
 
 
@@ -126,21 +126,21 @@ def test_variables_that_are_memory_are_offered_and_nothing_else(notebook):
 
 @pytest.mark.parametrize("name", ["", "2x", "a b", "class", "a.b", None])
 def test_a_name_that_is_none_is_refused(notebook, name):
-    with pytest.raises(ValueError, match="no name of a variable"):
-        namespace.keep(name, b"", mine={})
+    with pytest.raises(ValueError, match="not a valid variable name"):
+        namespace.bind(name, b"", mine={})
 
 
 def test_a_variable_is_not_overwritten_unless_it_was_kept_before(notebook):
     mine = b"1" * 100
-    namespace.keep("data", mine, mine={})
+    namespace.bind("data", mine, mine={})
     with pytest.raises(ValueError, match="already"):
-        namespace.keep("data", b"2", mine={})
-    namespace.keep("data", b"3", mine={"data": mine})
+        namespace.bind("data", b"2", mine={})
+    namespace.bind("data", b"3", mine={"data": mine})
     assert notebook["data"] == b"3"
     with pytest.raises(ValueError, match="already"):
-        namespace.keep("data", b"4", mine={"data": mine})
+        namespace.bind("data", b"4", mine={"data": mine})
     assert notebook["data"] == b"3"
-    assert namespace.still({"data": mine, "gone": mine}) == {}
+    assert namespace.still_bound({"data": mine, "gone": mine}) == {}
 
 
 class Huge:
@@ -157,12 +157,12 @@ def test_an_expression_of_too_many_bytes_is_refused_before_it_is_copied(notebook
     notebook["wide"] = np.broadcast_to(np.uint8(1), (3 << 30,))  # one byte of memory
     for name in ("huge", "wide"):
         field, text = field_of("expression", name)
-        assert (field, text) == ("payload", "the result has 3 GiB; 1 GiB is the most")
+        assert (field, text) == ("payload", "the result has 3 GiB; the limit is 1 GiB")
 
 
 def test_data_of_too_many_bytes_is_refused_before_it_is_copied(monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.transfer.payload.LARGEST", 64)
-    with pytest.raises(ValueError, match="64 B is the most"):
+    monkeypatch.setattr("dgkit.widgets.transfer.payload.MAX_PAYLOAD", 64)
+    with pytest.raises(ValueError, match="the limit is 64 B"):
         from_python(bytearray(65), None, None)
 
 
@@ -177,7 +177,7 @@ def test_python_gives_data_or_a_pattern():
 
 def sent(uploads, data, key="k", step=3):
     for at in range(0, len(data), step):
-        have = uploads.take(key, "f.bin", len(data), at, [memoryview(data[at : at + step])])
+        have = uploads.add(key, "f.bin", len(data), at, [memoryview(data[at : at + step])])
     return have
 
 
@@ -188,29 +188,29 @@ def test_a_file_comes_in_pieces():
     assert data_of(payload) == b"0123456789"
     assert "f.bin" in payload.text
     assert sent(uploads, b"again") == 5
-    assert uploads.whole("k")[1] == b"again"
+    assert uploads.get("k")[1] == b"again"
 
 
 @pytest.mark.parametrize(
     ("size", "at", "piece"),
-    [(0, 0, b""), (MOST + 1, 0, b"x"), (4, 2, b"xy"), (4, 0, b"12345"), ("4", 0, b"x")],
+    [(0, 0, b""), (MAX_FILE + 1, 0, b"x"), (4, 2, b"xy"), (4, 0, b"12345"), ("4", 0, b"x")],
 )
 def test_a_piece_that_does_not_fit_is_refused(size, at, piece):
     with pytest.raises(ValueError, match=r"f\.bin"):
-        Uploads().take("k", "f.bin", size, at, [memoryview(piece)])
+        Uploads().add("k", "f.bin", size, at, [memoryview(piece)])
 
 
 def test_half_a_file_is_no_payload():
     uploads = Uploads()
-    uploads.take("k", "f.bin", 4, 0, [memoryview(b"12")])
+    uploads.add("k", "f.bin", 4, 0, [memoryview(b"12")])
     with pytest.raises(ValueError, match="still being sent: 2 of 4"):
-        uploads.whole("k")
+        uploads.get("k")
 
 
 def test_only_the_last_few_files_are_kept():
     uploads = Uploads()
     for number in range(9):
         sent(uploads, b"data", key=f"view {number}")
-    assert uploads.whole("view 8")[1] == b"data"
+    assert uploads.get("view 8")[1] == b"data"
     with pytest.raises(ValueError, match="choose it again"):
-        uploads.whole("view 0")
+        uploads.get("view 0")

@@ -1,4 +1,4 @@
-"""TransferPanel without a browser: what its handlers start, and what its views are told."""
+"""TransferPanel without a browser: its handlers, and the messages to its views."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from support.processes.waiting import until
 import dgkit
 from dgkit.errors import AccessDenied, BoundsError, ClosedError
 from dgkit.widgets.transfer import payload, request
-from dgkit.widgets.transfer.transfer import LISTED, TransferPanel
+from dgkit.widgets.transfer.transfer import MAX_COMPLETIONS, TransferPanel
 
 MIB = 1 << 20
 
@@ -44,13 +44,13 @@ def test_a_write_is_started_and_its_completion_is_listed(panel, session, region)
     assert 0 <= record["post_ns"] <= record["complete_ns"]
     assert int(record["submit_ns"]) > 0
     assert min(record["read_ns"], record["write_ns"], record["chunks"]) > 0
-    assert panel.of("run")[-1]["ended"] == "1 transfer is complete."
+    assert panel.of("run")[-1]["ended"] == "1 transfer completed."
 
 
-def test_a_write_is_told_to_the_panels_that_show_the_bytes(panel, session, region, view):
+def test_a_write_is_reported_to_the_panels_that_show_the_bytes(panel, session, region, view):
     other = view(TransferPanel(session))
     start(panel, region)
-    written = other.wait_for("desk", lambda fields: fields["what"] == "written")
+    written = other.wait_for("session", lambda fields: fields["change"] == "written")
     assert written["id"] == region.id
 
 
@@ -106,7 +106,7 @@ def test_a_file_of_the_browser_arrives(panel, region):
         ({"kind": "verse"}, "payload"),
         ({"repeat": "0"}, "repeat"),
         ({"repeat": "1.5"}, "repeat"),
-        ({"repeat": str(request.OFTENEST + 1)}, "repeat"),
+        ({"repeat": str(request.MAX_REPEAT + 1)}, "repeat"),
         ({"depth": ""}, "depth"),
         ({"depth": "65"}, "depth"),
     ],
@@ -131,8 +131,8 @@ def test_access_is_asked_before_anything_moves(panel, session):
 
 
 def test_reads_in_flight_are_bounded(panel, region, monkeypatch):
-    monkeypatch.setattr(request, "LARGEST", 1 << 16)
-    with pytest.raises(PanelError, match="at once") as caught:
+    monkeypatch.setattr(request, "MAX_PAYLOAD", 1 << 16)
+    with pytest.raises(PanelError, match="in flight") as caught:
         panel.ask("start", form=form(region, op="read", size="16K", repeat="8", depth="5"))
     assert caught.value.field == "depth"
 
@@ -147,12 +147,12 @@ def test_a_repeat_has_figures_of_the_completions_stamps(panel, session, region, 
     assert session.stats()["moves"] == 200
     for _, least, middle, most in summary["rows"]:
         assert 0 < least <= middle <= most
-    assert len(state["completions"]) == LISTED
+    assert len(state["completions"]) == MAX_COMPLETIONS
     assert [each["number"] for each in state["completions"]] == list(range(151, 201))
 
 
 def test_the_figures_are_those_of_the_stamps():
-    from dgkit.widgets.transfer.completions import Stamps
+    from dgkit.widgets.transfer.completions import Timings
 
     class Report:
         size = 10
@@ -160,12 +160,12 @@ def test_the_figures_are_those_of_the_stamps():
         def __init__(self, latency_ns):
             self.latency_ns, self.read_ns, self.write_ns = latency_ns, 0, 2 * latency_ns
 
-    stamps = Stamps()
-    stamps.add(Report(7))
-    assert stamps.summary() is None
+    timings = Timings()
+    timings.add(Report(7))
+    assert timings.summary() is None
     for ns in (1, 9, 3):
-        stamps.add(Report(ns))
-    summary = stamps.summary()
+        timings.add(Report(ns))
+    summary = timings.summary()
     assert [row[1:] for row in summary["rows"]] == [[1, 5.0, 9], [2, 10.0, 18]]
     assert (summary["count"], summary["bytes"]) == (4, 40)
 
@@ -178,7 +178,7 @@ def test_from_python_a_run_can_be_waited_for(panel, session, region):
     panel.panel.add("read", region, size=16)
     assert panel.panel.run_all().wait(10).ended
     assert region.array[:4096].tolist() == [9] * 4096
-    assert "2 orders, 4 transfers done, ended" in repr(panel.panel.run_all().wait(10))
+    assert "2 requests, 4 transfers done, ended" in repr(panel.panel.run_all().wait(10))
 
 
 def test_from_python_what_is_wrong_is_raised_and_nothing_starts(panel, session, region):
@@ -191,7 +191,7 @@ def test_from_python_what_is_wrong_is_raised_and_nothing_starts(panel, session, 
         start("swap", region, size=1)
     with pytest.raises(TypeError):
         start("write", region)
-    with pytest.raises(ValueError, match="takes a size"):
+    with pytest.raises(ValueError, match="needs a size"):
         start("read", region)
     with dgkit.connect() as other, pytest.raises(ValueError, match="another session"):
         TransferPanel(other).transfer("read", region, size=1)
@@ -207,7 +207,7 @@ def test_a_new_view_gets_the_list_the_progress_and_the_completions(panel, sessio
     start(panel, region)
     panel.ask("append", form=form(region))
     state = view(panel.panel).ask("hello")
-    assert len(state["completions"]) == len(state["orders"]) == 1
+    assert len(state["completions"]) == len(state["requests"]) == 1
     assert state["run"] is None
     assert "software DPU, process" in state["clock"]
     assert str(session.owned_pid) in state["clock"]
@@ -220,7 +220,7 @@ def test_where_this_process_is_the_dpu_it_moves_the_bytes(view):
         start(panel, region, kind="pattern", payload="counter", size="5M", repeat="2", depth="2")
         (record, _) = start(panel, region, op="read", size="256")[-2:]
         assert (record["status"], record["read_ns"], record["chunks"]) == ("OK", 0, 3)
-        assert panel.ask("hello")["brought"]["lines"][1].startswith("00000010  10 11 12")
+        assert panel.ask("hello")["read_result"]["lines"][1].startswith("00000010  10 11 12")
         assert f"process {os.getpid()}" in panel.ask("hello")["clock"]
 
 
@@ -236,8 +236,8 @@ def test_a_reader_without_a_kernel_sees_the_last_completions(panel, session, reg
 
 
 def test_a_payload_is_bounded(panel, region, monkeypatch):
-    monkeypatch.setattr(payload, "LARGEST", 64)
-    with pytest.raises(PanelError, match="64 B is the most") as caught:
+    monkeypatch.setattr(payload, "MAX_PAYLOAD", 64)
+    with pytest.raises(PanelError, match="the limit is 64 B") as caught:
         panel.ask("start", form=form(region, payload="x" * 65))
     assert caught.value.field == "payload"
 
@@ -254,7 +254,7 @@ def test_a_closed_session_is_shown_and_starts_nothing(session, view):
     assert "The session is closed" in panel.panel.static_html()
 
 
-def test_a_dpu_that_is_gone_is_said_and_the_next_start_says_it_again(panel, session, region):
+def test_a_lost_dpu_is_reported_again_at_the_next_start(panel, session, region):
     os.kill(session.owned_pid, signal.SIGKILL)
     for count in (1, 2):
         panel.ask("start", form=form(region))

@@ -1,4 +1,4 @@
-// AllocatePanel: the form, what is being filled, the regions, a descriptor, the notebook's names.
+// AllocatePanel: the form, running fills, the live regions, a descriptor, the notebook's variables.
 
 function memoryControls(view) {
   return {
@@ -11,103 +11,103 @@ function memoryControls(view) {
   };
 }
 
-// Marks what is wrong, and says in `size` how many bytes it would be. `needs` is what the fill needs.
-function checkMemory(c, needs, size) {
+// Marks invalid fields and shows the size in bytes. `parameter` is the value that the fill takes.
+function checkMemory(c, parameter, size) {
   const lengths = parseShape(c.shape.value);
-  const good = mark(c.shape, lengths ? "" : "lengths, as 1024, 1024 or 4096 or 1M");
-  const bytes = (lengths ?? []).reduce((all, n) => all * n, Number(c.dtype.value.slice(1)));
-  size.textContent = good ? `= ${sizeText(bytes)}` : "";
-  mark(c.value, wrongValue(needs, c.value.value));
+  const valid = mark(c.shape, lengths ? "" : "lengths such as 1024, 1024 or 4096 or 1M");
+  const bytes = (lengths ?? []).reduce((product, length) => product * length, Number(c.dtype.value.slice(1)));
+  size.textContent = valid ? `= ${sizeText(bytes)}` : "";
+  mark(c.value, valueError(parameter, c.value.value));
   mark(c.on);
 }
 
-async function sendMemory(view, c, needs, said) {
-  const fill = needs ? `${c.fill.value}:${c.value.value}` : c.fill.value;
+async function sendMemory(view, c, parameter, status) {
+  const fill = parameter ? `${c.fill.value}:${c.value.value}` : c.fill.value;
   const fields = { shape: c.shape.value, dtype: c.dtype.value, on: c.on.value, fill, name: c.name.value.trim() };
   try {
     await view.call("make", fields);
     view.clear();
-    said.textContent = "Allocating…";
-    c.name.value = ""; // the next one has another
+    status.textContent = "Allocating…";
+    c.name.value = ""; // a name is for a single region
   } catch (error) {
-    refuse(view, { ...c, fill: needs ? c.value : c.fill }, error);
+    showFieldError(view, { ...c, fill: parameter ? c.value : c.fill }, error);
   }
 }
 
-function makeForm(view, said) {
+function makeForm(view, status) {
   const c = memoryControls(view);
   const size = h("output", { class: "dg-size", "aria-live": "polite" });
   const value = field("Seed", c.value);
-  const go = button("Allocate", null, { class: "dg-button dg-main", type: "submit" });
-  const needs = () => view.state.fills.find(([kind]) => kind === c.fill.value)[2];
-  const check = () => checkMemory(c, needs(), size);
-  const chosen = () => {
-    c.value.value = valueStarts[needs()] ?? "";
-    value.hidden = !needs();
-    value.querySelector("label").textContent = valueNames[needs()] ?? "Value";
+  const submit = button("Allocate", null, { class: "dg-button dg-main", type: "submit" });
+  const parameter = () => view.state.fills.find(([kind]) => kind === c.fill.value)[2];
+  const check = () => checkMemory(c, parameter(), size);
+  const fillChanged = () => {
+    c.value.value = valueDefaults[parameter()] ?? "";
+    value.hidden = !parameter();
+    value.querySelector("label").textContent = valueNames[parameter()] ?? "Value";
     check();
   };
   const send = (event) => {
     event.preventDefault();
     check();
-    const wrong = form.querySelector('[aria-invalid="true"]');
-    if (wrong) wrong.focus();
-    else sendMemory(view, c, needs(), said);
+    const invalid = form.querySelector('[aria-invalid="true"]');
+    if (invalid) invalid.focus();
+    else sendMemory(view, c, parameter(), status);
   };
   const form = h("form", { class: "dg-form", onsubmit: send, oninput: check, novalidate: true },
     field("Name", c.name), field("Shape, items", c.shape), field("dtype", c.dtype),
-    field("Where", c.on), field("Fill pattern", c.fill), value,
-    h("div", { class: "dg-wide dg-bar" }, go, size));
-  c.fill.addEventListener("change", chosen);
-  chosen();
-  return { form, controls: c, go };
+    field("Location", c.on), field("Fill pattern", c.fill), value,
+    h("div", { class: "dg-wide dg-bar" }, submit, size));
+  c.fill.addEventListener("change", fillChanged);
+  fillChanged();
+  return { form, controls: c, submit };
 }
 
-// Where memory can be: what is not usable is there, disabled, and says why.
+// The places for memory; unavailable ones are listed but disabled, with the reason.
 function showPlaces(select, why, places) {
   const before = select.value || "host";
   select.replaceChildren(...places.map((place) =>
-    h("option", { value: place.value, disabled: Boolean(place.why), title: place.why }, place.why ? `${place.text} (not usable)` : place.text)));
+    h("option", { value: place.value, disabled: Boolean(place.why), title: place.why }, place.why ? `${place.text} (unavailable)` : place.text)));
   select.value = before;
   if (!select.value) select.value = "host";
-  const closed = [...new Set(places.map((place) => place.why).filter(Boolean))];
-  why.replaceChildren(...closed.map((text) => h("p", { class: "dg-help" }, `GPU memory is not usable: ${text}`)));
+  const reasons = [...new Set(places.map((place) => place.why).filter(Boolean))];
+  why.replaceChildren(...reasons.map((text) => h("p", { class: "dg-help" }, `GPU memory is unavailable: ${text}`)));
 }
 
-function makeRegions(view, said, exported, form) {
-  const headers = ["Name", ">Size", "Items", "Place", "Provider", "Access", "Exported", "Actions"];
+function makeRegions(view, status, exported, form) {
+  const headers = ["Name", ">Size", "Items", "Location", "Provider", "Access", "Exported", "Actions"];
   const { table, body, box } = tableOf("Live regions", headers);
-  const none = h("p", { class: "dg-help" }, "There is no region yet: allocate one, or register a variable.");
-  let asking = 0;
+  const none = h("p", { class: "dg-help" }, "No regions yet: allocate memory, or register a variable.");
+  let confirming = 0;
   const free = async (region, sure) => {
     const reply = await view.attempt("free", { region: region.id, sure });
-    asking = reply?.in_use ? region.id : 0;
-    if (reply?.in_use) said.textContent = `${reply.in_use}. Freeing it now ends that.`;
-    draw(view.desk);
+    confirming = reply?.in_use ? region.id : 0;
+    if (reply?.in_use) status.textContent = `${reply.in_use}. Freeing the region now ends that.`;
+    draw(view.session);
   };
-  const asked = (region) => [
-    button("Keep", () => { asking = 0; said.textContent = ""; draw(view.desk); }, { "data-key": `free:${region.id}` }),
+  const confirmation = (region) => [
+    button("Keep", () => { confirming = 0; status.textContent = ""; draw(view.session); }, { "data-key": `free:${region.id}` }),
     button("Free anyway", () => free(region, true), { "data-key": `sure:${region.id}` }),
   ];
   const actions = (region, selected) => [
-    button("Look", () => view.attempt("look", { region: region.id }), {
-      "aria-pressed": String(region.id === selected), "aria-label": `Look at ${region.name}`, "data-key": `look:${region.id}` }),
+    button("Select", () => view.attempt("select", { region: region.id }), {
+      "aria-pressed": String(region.id === selected), "aria-label": `Select ${region.name}`, "data-key": `select:${region.id}` }),
     button("Export", () => exported.open(region), { "aria-label": `Export ${region.name}`, "data-key": `export:${region.id}` }),
-    ...(asking === region.id ? asked(region)
+    ...(confirming === region.id ? confirmation(region)
       : [button("Free", () => free(region, false), { "aria-label": `Free ${region.name}`, "data-key": `free:${region.id}` })]),
   ];
   const line = (region, selected) => h("tr", { "data-row": region.id, class: region.id === selected ? "dg-row-chosen" : false },
     h("th", { scope: "row", title: region.chosen || null }, region.name), h("td", { class: "dg-number", title: `${region.size.toLocaleString("en-US")} bytes` }, region.text),
-    h("td", {}, region.here ? `${region.shape.join(" × ")} ${region.dtype}` : "bytes, at the agent"),
+    h("td", {}, region.local ? `${region.shape.join(" × ")} ${region.dtype}` : "bytes, at the agent"),
     h("td", {}, region.where), h("td", {}, region.provider), h("td", { title: region.access_text }, region.access),
     h("td", {}, region.exported ? "yes" : "no"), h("td", {}, ...actions(region, selected)));
-  const draw = (desk) => {
-    view.desk = desk;
-    rows(body, desk.regions.map((region) => line(region, desk.selected)), form.go);
-    none.hidden = desk.regions.length > 0;
+  const draw = (session) => {
+    view.session = session;
+    replaceRows(body, session.regions.map((region) => line(region, session.selected)), form.submit);
+    none.hidden = session.regions.length > 0;
     box.hidden = !none.hidden;
-    table.caption.textContent = desk.count > desk.regions.length
-      ? `Live regions: the newest ${desk.regions.length} of ${desk.count.toLocaleString("en-US")}` : "Live regions";
+    table.caption.textContent = session.count > session.regions.length
+      ? `Live regions: the newest ${session.regions.length} of ${session.count.toLocaleString("en-US")}` : "Live regions";
   };
   return { part: h("div", {}, none, box), draw };
 }
@@ -116,31 +116,31 @@ function makeExport(view) {
   const area = h("textarea", { rows: 4, readonly: true, spellcheck: "false" });
   const kind = choice([["hex", "hex"], ["base64", "base64"]]);
   const what = h("p", { class: "dg-help" });
-  const done = statusLine();
-  let shown = { hex: "", base64: "" };
-  let from = null;
-  const write = () => { area.value = shown[kind.value]; done.textContent = ""; };
+  const status = statusLine();
+  let descriptor = { hex: "", base64: "" };
+  let opener = null;
+  const write = () => { area.value = descriptor[kind.value]; status.textContent = ""; };
   const copy = async () => {
     try {
       await toClipboard(area.value);
-      done.textContent = "Copied.";
+      status.textContent = "Copied.";
     } catch {
       area.focus();
       area.select();
-      done.textContent = "The browser copies nothing here: the text is selected, press Ctrl+C.";
+      status.textContent = "The browser denied access to the clipboard. The text is selected: press Ctrl+C.";
     }
   };
-  const close = () => { part.hidden = true; area.value = ""; shown = {}; from?.isConnected && from.focus(); };
+  const close = () => { part.hidden = true; area.value = ""; descriptor = {}; opener?.isConnected && opener.focus(); };
   const title = h("strong");
   const part = h("div", { class: "dg-export", role: "group", "aria-label": "Descriptor", hidden: true }, title, what,
-    h("div", { class: "dg-form" }, field("As", kind)), field("Descriptor", area),
-    h("div", { class: "dg-bar" }, button("Copy", copy, { class: "dg-button dg-main" }), button("Close", close), done));
+    h("div", { class: "dg-form" }, field("Format", kind)), field("Descriptor", area),
+    h("div", { class: "dg-bar" }, button("Copy", copy, { class: "dg-button dg-main" }), button("Close", close), status));
   kind.addEventListener("change", write);
   const open = async (region) => {
-    from = document.activeElement;
+    opener = document.activeElement;
     const reply = await view.attempt("export", { region: region.id });
     if (!reply) return;
-    shown = reply;
+    descriptor = reply;
     title.textContent = `Descriptor of ${reply.name}`;
     what.textContent = reply.what;
     part.hidden = false;
@@ -150,46 +150,46 @@ function makeExport(view) {
   return { part, open };
 }
 
-function makeRegister(view, said) {
+function makeRegister(view, status) {
   const list = h("datalist", { id: dgId() });
   const c = {
     variable: h("input", { list: list.id, autocomplete: "off", spellcheck: "false" }),
     access: choice([["rw", "read and write"], ["r", "read"], ["w", "write"]]),
-    name: h("input", { autocomplete: "off", placeholder: "the variable's" }),
+    name: h("input", { autocomplete: "off", placeholder: "same as the variable" }),
     share: h("input", { type: "checkbox" }),
   };
   const found = h("p", { class: "dg-help", "aria-live": "polite" });
-  const look = async () => {
+  const listVariables = async () => {
     const reply = await view.call("variables").catch(view.fail);
     const names = reply?.variables ?? [];
-    list.replaceChildren(...names.map((one) => h("option", { value: one.name }, `${one.text}${one.readonly ? ", read-only" : ""}`)));
-    found.textContent = names.length ? `${names.length} variables of the notebook are memory.` : "No variable of the notebook is memory yet.";
+    list.replaceChildren(...names.map((item) => h("option", { value: item.name }, `${item.text}${item.readonly ? ", read-only" : ""}`)));
+    found.textContent = names.length ? `Notebook variables that can be registered: ${names.length}.` : "No notebook variable can be registered yet.";
   };
   const send = async (event) => {
     event.preventDefault();
     const variable = c.variable.value.trim();
-    if (!mark(c.variable, variable ? "" : "the name of a variable")) return c.variable.focus();
+    if (!mark(c.variable, variable ? "" : "enter the name of a variable")) return c.variable.focus();
     const fields = { variable, access: c.access.value, share_block: c.share.checked, name: c.name.value.trim() };
     try {
       await view.call("register", fields);
       view.clear();
-      said.textContent = `Registering ${variable}…`;
+      status.textContent = `Registering ${variable}…`;
     } catch (error) {
-      refuse(view, c, error);
+      showFieldError(view, c, error);
     }
   };
-  const share = field("Share the whole block", c.share, "for arrays on a GPU that lie in a block with others");
+  const share = field("Share the whole block", c.share, "for GPU arrays that share an allocation with others");
   const form = h("form", { class: "dg-form", onsubmit: send, novalidate: true }, field("Variable", c.variable), list,
     field("Access", c.access), field("Name of the region", c.name), share,
     h("div", { class: "dg-wide dg-bar" }, button("Register", null, { type: "submit" }), found));
   c.variable.addEventListener("input", () => mark(c.variable));
   const part = h("details", {}, h("summary", {}, "Register a variable of the notebook"), form);
-  part.addEventListener("toggle", () => part.open && look());
-  c.variable.addEventListener("focus", look);
+  part.addEventListener("toggle", () => part.open && listVariables());
+  c.variable.addEventListener("focus", listVariables);
   return { part, controls: c };
 }
 
-// One line a job, made once and changed in place: its button is clicked while it fills.
+// One line a job, created once and updated in place, so that its button can be clicked meanwhile.
 function makeJobs(view) {
   const part = h("div");
   const lines = new Map();
@@ -204,7 +204,7 @@ function makeJobs(view) {
     if (total) bar.value = done;
     bar.setAttribute("aria-label", `Filling ${name}`);
     cancel.setAttribute("aria-label", `Cancel the fill of ${name}`);
-    text.textContent = total ? `${name}: ${sizeText(done)} of ${sizeText(total)}` : `${name}: waiting for its pages`;
+    text.textContent = total ? `${name}: ${sizeText(done)} of ${sizeText(total)}` : `${name}: waiting for its memory pages`;
   };
   const draw = (jobs) => {
     const live = new Set(jobs.map((job) => job.id));
@@ -218,30 +218,30 @@ function makeJobs(view) {
 }
 
 function drawAllocate(view) {
-  const said = statusLine();
+  const status = statusLine();
   const why = h("div");
-  const form = makeForm(view, said);
+  const form = makeForm(view, status);
   const exported = makeExport(view);
-  const regions = makeRegions(view, said, exported, form);
-  const register = makeRegister(view, said);
+  const regions = makeRegions(view, status, exported, form);
+  const register = makeRegister(view, status);
   const jobs = makeJobs(view);
   const fields = h("fieldset", {}, form.form, register.part);
-  const shown = (desk) => {
-    fields.disabled = desk.closed;
-    if (desk.closed) said.textContent = "The session is closed: run the cell that opens it again.";
-    regions.draw(desk);
-    view.titled({ title: view.state.title, ...desk });
+  const showSession = (session) => {
+    fields.disabled = session.closed;
+    if (session.closed) status.textContent = "The session is closed: run the cell that opens it again.";
+    regions.draw(session);
+    view.titled({ title: view.state.title, ...session });
   };
-  view.body.append(fields, why, jobs.part, said, regions.part, exported.part);
+  view.body.append(fields, why, jobs.part, status, regions.part, exported.part);
   showPlaces(form.controls.on, why, view.state.places);
   jobs.draw(view.state.jobs);
-  shown(view.state);
-  view.on("desk", ({ what, desk }) => what !== "written" && shown(desk));
+  showSession(view.state);
+  view.on("session", ({ change, session }) => change !== "written" && showSession(session));
   view.on("places", (message) => showPlaces(form.controls.on, why, message.places));
   view.on("jobs", (message) => jobs.draw(message.jobs));
-  view.on("said", (message) => (said.textContent = message.text));
+  view.on("status", (message) => (status.textContent = message.text));
   view.on("failed", ({ error }) => {
-    said.textContent = "";
+    status.textContent = "";
     const control = { ...form.controls, ...register.controls }[error.field];
     if (control) mark(control, error.text);
   });

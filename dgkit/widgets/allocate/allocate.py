@@ -1,4 +1,4 @@
-"""AllocatePanel: new memory, what memory there is, descriptors, the notebook's variables."""
+"""AllocatePanel: allocate, fill, export, register and free memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ... import html_cards
 from ...errors import RegionBusy, Unsupported
 from ...units import size_text
 from ..base import namespace, region_usage, scheduler
-from ..base.background import Aside, aside
+from ..base.background import BackgroundCall, in_background
 from ..base.fill_patterns import KINDS, Pattern
-from ..base.forms import about, shape_of
+from ..base.forms import for_field, to_shape
 from ..base.panel import Panel, handler
-from ..base.session_model import Desk
-from .fill import filling
-from .placement_options import places
+from ..base.session_model import SessionModel
+from .fill import fill_region
+from .placement_options import placement_options
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
@@ -30,17 +30,25 @@ __all__ = ["DTYPES", "AllocatePanel"]
 Steps = Generator[Any, None, None]
 
 DTYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8")
-_LET_GO_S = 1.0  # how long a region that is freed may still be in a transfer
-_SHOWN = 20  # regions of a saved notebook
+_FREE_TIMEOUT_S = 1.0  # for transfers to release a region that is being freed
+_MAX_STATIC_ROWS = 20  # regions listed in a saved notebook
 _CAPABILITY = (
-    "A descriptor is a capability: any process of your user on this machine that has these bytes "
-    "can import the region, to {access} it by DMA, until it is freed: "
-    "dgkit.Device('{provider}').import_region(bytes.fromhex(...)). Keep it out of saved notebooks."
+    "A descriptor is a capability: until the region is freed, any process of your user on this "
+    "machine that has these bytes can import it and {access} it by DMA: "
+    "dgkit.Device('{provider}').import_region(bytes.fromhex(...)). Do not save it in a notebook."
 )
 
 
 class Job:
-    """An allocation and its fill, on the frame thread. `region` is None until it is made."""
+    """An allocation and its fill, run on the frame thread.
+
+    Attributes:
+        region: None until the memory is allocated.
+        done: Bytes filled.
+        total: Bytes to fill; 0 until the memory is allocated.
+        error: The exception that ended the fill.
+        ended: Set when nothing is left to do.
+    """
 
     def __init__(self, number: int, name: str) -> None:
         self.number, self.name = number, name
@@ -51,12 +59,12 @@ class Job:
         self.task: scheduler.Task | None = None
 
     def state(self) -> dict[str, Any]:
-        """What a view draws."""
+        """Return what a view draws."""
         return {"id": self.number, "name": self.name, "done": self.done, "total": self.total}
 
 
 class AllocatePanel(Panel):
-    """Allocates memory for a session, fills it, and lists the regions that are open."""
+    """Panel that allocates and fills memory for a session and lists its live regions."""
 
     name = "allocate"
     title = "Allocate memory"
@@ -64,31 +72,35 @@ class AllocatePanel(Panel):
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._desk = Desk.of(session)
+        self._model = SessionModel.of(session)
         self._jobs: dict[int, Job] = {}
-        self._made = 0
+        self._job_count = 0
         self._places: list[dict[str, Any]] = []
         super().__init__()
-        self._desk.subscribe(self)
+        self._model.subscribe(self)
 
     def state(self) -> dict[str, Any]:
-        """Regions, what is being filled, and what a form can offer."""
+        """Return the regions, the running fills and the choices of the form."""
         if not self._places and not self._session.closed:
-            self._places = places(self._session, look=False)
-            scheduler.start(self._look(), self.fail)
-        offers = {"places": self._places, "dtypes": list(DTYPES), "fills": [list(k) for k in KINDS]}
-        return self._desk.state() | offers | {"jobs": self._states()}
+            self._places = placement_options(self._session, probe=False)
+            scheduler.start(self._probe(), self.fail)
+        choices = {
+            "places": self._places,
+            "dtypes": list(DTYPES),
+            "fills": [list(k) for k in KINDS],
+        }
+        return self._model.state() | choices | {"jobs": self._job_states()}
 
-    def _states(self) -> list[dict[str, Any]]:
+    def _job_states(self) -> list[dict[str, Any]]:
         return [job.state() for job in list(self._jobs.values())]
 
-    def _look(self) -> Steps:
-        """The first look for GPUs takes a while; all is drawn meanwhile."""
-        self._places = yield from aside(partial(places, self._session))
-        self.tell("places", places=self._places)
+    def _probe(self) -> Steps:
+        """Detect GPUs, which takes a while the first time, without blocking the frame thread."""
+        self._places = yield from in_background(partial(placement_options, self._session))
+        self.broadcast("places", places=self._places)
 
-    def _say(self, text: str) -> None:
-        self.tell("said", text=text)
+    def _set_status(self, text: str) -> None:
+        self.broadcast("status", text=text)
 
     # Allocating
 
@@ -101,15 +113,23 @@ class AllocatePanel(Panel):
         fill: str = "zeros",
         name: str | None = None,
     ) -> SessionRegion:
-        """New memory, once it is filled; Ctrl-C ends the fill and leaves the region.
+        """Allocate memory, fill it and return its region. Ctrl-C cancels the fill, not the region.
 
-        `shape` as NumPy's, or text: `"1024, 1024"`, `"1M"`. `fill`: `zeros`, `ones`, `counter`,
-        `random:SEED`, `byte:0xNN`, `checkerboard`, `text:WORDS`. Errors as Session.empty().
+        Args:
+            shape: As in NumPy, or text: `"1024, 1024"`, `"1M"`.
+            dtype: NumPy dtype of the array.
+            on: `host`, `pinned`, `dpu`, `cuda:0`, `gpu` or `auto`, see Session.empty().
+            fill: `zeros`, `ones`, `counter`, `random:SEED`, `byte:0xNN`, `checkerboard` or
+                `text:WORDS`.
+            name: Name of the region.
+
+        Raises:
+            ValueError: The shape or the pattern is invalid. Further errors as Session.empty().
         """
-        shape, pattern = shape_of(shape), Pattern(fill)
+        shape, pattern = to_shape(shape), Pattern(fill)
         job = self._new_job(name)
-        self._started(job, self._session.empty(shape, dtype, on=on, name=name))
-        self._begin(job, self._filling(job, pattern, dtype), lambda _error: None)
+        self._set_region(job, self._session.empty(shape, dtype, on=on, name=name))
+        self._start(job, self._fill(job, pattern, dtype), lambda _error: None)
         try:
             while not job.ended.wait(0.1):
                 pass
@@ -122,172 +142,189 @@ class AllocatePanel(Panel):
 
     @handler
     def make(self, shape: str, dtype: str, on: str, fill: str, name: str = "") -> dict[str, Any]:
-        """Starts an allocation; `desk`, `jobs` and `said` tell how it goes, `failed` if not."""
-        with about("shape"):
-            lengths = shape_of(shape)
-        with about("dtype"):
+        """Start an allocation.
+
+        Messages `session`, `jobs` and `status` report progress, `failed` an error.
+        """
+        with for_field("shape"):
+            lengths = to_shape(shape)
+        with for_field("dtype"):
             if dtype not in DTYPES:
                 raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
-        with about("fill"):
+        with for_field("fill"):
             pattern = Pattern(fill)
         job = self._new_job(name)
-        self._begin(job, self._making(job, lengths, dtype, on, pattern), self.fail)
-        self.tell("jobs", jobs=self._states())
+        self._start(job, self._allocate(job, lengths, dtype, on, pattern), self.fail)
+        self.broadcast("jobs", jobs=self._job_states())
         return {"job": job.number}
 
     def _new_job(self, name: str | None) -> Job:
-        self._made += 1
-        return Job(self._made, name or "new memory")
+        self._job_count += 1
+        return Job(self._job_count, name or "new memory")
 
-    def _begin(self, job: Job, steps: Steps, failed: Callable[[Exception], None]) -> None:
+    def _start(self, job: Job, steps: Steps, failed: Callable[[Exception], None]) -> None:
         self._jobs[job.number] = job
-        job.task = scheduler.start(steps, failed, partial(self._over, job))
+        job.task = scheduler.start(steps, failed, partial(self._end, job))
 
-    def _making(self, job: Job, shape: Any, dtype: str, on: str, pattern: Pattern) -> Steps:
-        yield True  # the views show it before the pages are there
+    def _allocate(self, job: Job, shape: Any, dtype: str, on: str, pattern: Pattern) -> Steps:
+        yield True  # the views show the job before its pages are reserved
         name = None if job.name == "new memory" else job.name
-        with about("on" if on != "host" else "shape"):
-            begun = Aside(partial(self._session.empty, shape, dtype, on=on, name=name))
+        with for_field("on" if on != "host" else "shape"):
+            call = BackgroundCall(partial(self._session.empty, shape, dtype, on=on, name=name))
             try:
-                region = yield from begun.wait()
+                region = yield from call.wait()
             except GeneratorExit:
-                self._say(
-                    f"{job.name}: cancelled; its memory is given back when its pages are there"
-                )
-                scheduler.start(self._unwanted(begun), self.fail)
+                self._set_status(f"{job.name}: cancelled; its memory is freed once it is reserved")
+                scheduler.start(self._discard(call), self.fail)
                 raise
-        self._started(job, region)
-        yield from self._filling(job, pattern, dtype)
+        self._set_region(job, region)
+        yield from self._fill(job, pattern, dtype)
 
-    def _unwanted(self, begun: Aside[SessionRegion]) -> Steps:
-        """Gives back what was cancelled before it was there; if it failed, that is said."""
-        region = yield from begun.wait()
-        yield from aside(region.close)
-        self._say(f"{region.name} was cancelled, and its memory is free again")
+    def _discard(self, call: BackgroundCall[SessionRegion]) -> Steps:
+        """Free the memory of a cancelled allocation once it is allocated; a failure is shown."""
+        region = yield from call.wait()
+        yield from in_background(region.close)
+        self._set_status(f"{region.name} was cancelled and its memory freed")
 
-    def _started(self, job: Job, region: SessionRegion) -> None:
+    def _set_region(self, job: Job, region: SessionRegion) -> None:
         job.region, job.name, job.total = region, region.name, region.size
 
-    def _filling(self, job: Job, pattern: Pattern, dtype: str) -> Steps:
+    def _fill(self, job: Job, pattern: Pattern, dtype: str) -> Steps:
         region = job.region
         assert region is not None
         try:
-            self._desk.select(region.id)
-            told = 0.0
-            for job.done in filling(region, pattern, dtype) if pattern.kind != "zeros" else ():
-                if time.monotonic() - told > scheduler.TICK_S:
-                    told = time.monotonic()
-                    self.tell("jobs", jobs=self._states())
+            self._model.select(region.id)
+            reported = 0.0
+            for job.done in fill_region(region, pattern, dtype) if pattern.kind != "zeros" else ():
+                if time.monotonic() - reported > scheduler.TICK_S:
+                    reported = time.monotonic()
+                    self.broadcast("jobs", jobs=self._job_states())
                 yield True
-            self._desk.written(region.id)
+            self._model.written(region.id)
             size = size_text(region.size)
-            self._say(f"{region.name}: {size} on {region.where}, filled: {pattern}")
+            self._set_status(f"{region.name}: {size} on {region.where}, filled with {pattern}")
         except Exception as error:
             job.error = error
             raise
         except GeneratorExit:
-            self._say(f"{region.name}: the fill was cancelled after {job.done:,} bytes")
+            self._set_status(f"{region.name}: fill cancelled after {job.done:,} bytes")
             raise
 
-    def _over(self, job: Job) -> None:
+    def _end(self, job: Job) -> None:
         self._jobs.pop(job.number, None)
-        self.tell("jobs", jobs=self._states())
+        self.broadcast("jobs", jobs=self._job_states())
         job.ended.set()
 
     @handler
     def cancel(self, job: int) -> None:
-        """Ends a fill: the region stays. What has no pages yet is given back when it has them."""
+        """Cancel a fill; its region stays. A region not yet allocated is freed once it is."""
         found = self._jobs.get(job)
         if found is not None and found.task is not None:
             found.task.cancel()
 
-    # What there is
+    # Live regions
 
     @handler
-    def look(self, region: int) -> None:
-        """Selects a region in all panels."""
-        self._desk.select(region)
+    def select(self, region: int) -> None:
+        """Select a region in all panels."""
+        self._model.select(region)
 
     @handler
     def export(self, region: int) -> dict[str, Any]:
-        """The descriptor of a region, in hex and base64, and what it lets its holder do."""
-        found = self._desk.region(region)
+        """Return the descriptor of a region in hex and base64, and what its holder can do.
+
+        Raises:
+            Unsupported: The memory belongs to the agent, which made no descriptor for this process.
+        """
+        found = self._model.region(region)
         token = found.token
         if not token:
             text = (
-                f"the bytes of {found.name!r} lie at the agent, which made no descriptor for this "
-                "process: export memory of this side, or import it there"
+                f"the memory of {found.name!r} is at the agent, which made no descriptor for this "
+                "process: export memory of this process, or import it at the agent"
             )
             raise Unsupported(errno.EOPNOTSUPP, text)
         access = html_cards.access_text(found.access)
-        words = _CAPABILITY.format(access=access, provider=self._session.dpu.provider)
-        coded = base64.b64encode(token).decode()
-        return {"name": found.name, "hex": token.hex(), "base64": coded, "what": words}
+        text = _CAPABILITY.format(access=access, provider=self._session.dpu.provider)
+        encoded = base64.b64encode(token).decode()
+        return {"name": found.name, "hex": token.hex(), "base64": encoded, "what": text}
 
     @handler
     def free(self, region: int, sure: bool = False) -> dict[str, Any]:
-        """Starts to free a region, or says in `in_use` what would be disturbed by that."""
-        found = self._desk.region(region)
+        """Start to free a region.
+
+        Args:
+            region: Its id.
+            sure: Free it even if a panel uses it, which ends that use.
+
+        Returns:
+            `in_use`: what uses the region, if it is not freed for that reason.
+        """
+        found = self._model.region(region)
         uses = region_usage.uses(found)
         if uses and not sure:
             return {"in_use": f"{' and '.join(uses)} is using {found.name}"}
         for job in list(self._jobs.values()):
             if job.region is found and job.task is not None:
                 job.task.cancel()
-        scheduler.start(self._freeing(found), self.fail)
+        scheduler.start(self._free(found), self.fail)
         return {}
 
-    def _freeing(self, region: SessionRegion) -> Steps:
-        """RegionBusy: a transfer still holds it; it stays in the table, and may be freed again."""
-        end = time.monotonic() + _LET_GO_S
+    def _free(self, region: SessionRegion) -> Steps:
+        """Free a region; if a transfer still uses it after 1 s, the region stays listed.
+
+        Raises:
+            RegionBusy: A transfer still uses the region; it can be freed later.
+        """
+        end = time.monotonic() + _FREE_TIMEOUT_S
         while not region.closed:
             try:
-                yield from aside(partial(region.close, timeout=0.01))
+                yield from in_background(partial(region.close, timeout=0.01))
             except RegionBusy:
                 if time.monotonic() > end:
                     raise
                 yield
-        self._say(f"{region.name} was freed")
+        self._set_status(f"{region.name} was freed")
 
-    # What the notebook has
+    # The notebook's variables
 
     @handler
     def variables(self) -> dict[str, Any]:
-        """The notebook's variables that are memory."""
+        """Return the notebook's variables that can be registered."""
         return {"variables": namespace.candidates()}
 
     @handler
     def register(
         self, variable: str, access: str = "rw", share_block: bool = False, name: str = ""
     ) -> dict[str, Any]:
-        """Starts to register a variable of the notebook, in place."""
-        with about("variable"):
+        """Start to register a variable of the notebook, in place."""
+        with for_field("variable"):
             value = namespace.variable(variable)
-        scheduler.start(self._registering(value, access, share_block, name or variable), self.fail)
+        scheduler.start(self._register(value, access, share_block, name or variable), self.fail)
         return {}
 
-    def _registering(self, value: Any, access: str, share_block: bool, name: str) -> Steps:
+    def _register(self, value: Any, access: str, share_block: bool, name: str) -> Steps:
         yield True
         options: dict[str, Any] = {"access": access, "name": name, "share_block": share_block}
-        with about("variable"):
-            region = yield from aside(partial(self._session.register, value, **options))
-        self._desk.select(region.id)
-        self._say(f"{region.name}: {size_text(region.size)}, registered in place")
+        with for_field("variable"):
+            region = yield from in_background(partial(self._session.register, value, **options))
+        self._model.select(region.id)
+        self._set_status(f"{region.name}: {size_text(region.size)}, registered in place")
 
     def close(self) -> None:
-        """Ends the views and the fills. The regions stay, but for one that is still being made."""
+        """Close the panel and end its fills. Its regions stay, unless still being allocated."""
         for job in list(self._jobs.values()):
             if job.task is not None:
                 job.task.cancel()
         super().close()
 
     def static_html(self) -> str:
-        """The regions that there were when the cell ran."""
-        state = self._desk.state()
+        """Return the regions at the time of the call as a card."""
+        state = self._model.state()
         rows = [
-            (each["name"], each["text"], each["where"], each["provider"], each["access_text"],
-             "yes" if each["exported"] else "no")
-            for each in state["regions"][:_SHOWN]
+            (region["name"], region["text"], region["where"], region["provider"],
+             region["access_text"], "yes" if region["exported"] else "no")
+            for region in state["regions"][:_MAX_STATIC_ROWS]
         ]  # fmt: skip
         header = ("Name", "Size", "Place", "Provider", "Access", "Exported")
         body = html_cards.table("Regions of the session", header, rows) if rows else ""

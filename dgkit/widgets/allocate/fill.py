@@ -1,4 +1,4 @@
-"""Filling a region with a pattern, a block at a time: here, on a GPU, or at the agent."""
+"""Filling a region with a pattern block by block: in this process, on a GPU, or at the agent."""
 
 from __future__ import annotations
 
@@ -8,26 +8,38 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ClosedError
 from ..base import region_usage
 from ..base.fill_patterns import Pattern
-from ..base.stall import Patience, settled
+from ..base.stall import StallTimer, wait_done
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
 
-__all__ = ["filling"]
+__all__ = ["fill_region"]
 
 
-def filling(region: SessionRegion, pattern: Pattern, dtype: str = "u1") -> Iterator[int]:
-    """Steps that fill all of a region; each yields how many bytes are filled.
+def fill_region(region: SessionRegion, pattern: Pattern, dtype: str = "u1") -> Iterator[int]:
+    """Fill a region in steps.
 
-    In this process the array is written, a GPU's by CuPy; what lies at the agent is written by DMA.
-    ClosedError: the region was freed meanwhile.
+    Memory of this process is written through its array (on a GPU by CuPy), memory of the agent by
+    DMA.
+
+    Args:
+        region: The region to fill.
+        pattern: The bytes.
+        dtype: Item type that a counter counts in.
+
+    Yields:
+        The number of bytes filled so far.
+
+    Raises:
+        ClosedError: The region was freed meanwhile.
+        PeerTimeout: The DPU makes no progress.
     """
     with region_usage.using(region, "a fill"):
         blocks = pattern.blocks(region.size, dtype)
-        yield from _in_place(region, blocks) if region.local else _by_writes(region, blocks)
+        yield from _fill_array(region, blocks) if region.local else _fill_by_dma(region, blocks)
 
 
-def _in_place(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
+def _fill_array(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
     array: Any = region.array
     done = 0
     flat = array.reshape(-1).view("u1")
@@ -36,7 +48,7 @@ def _in_place(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
             raise ClosedError(f"region {region.name!r} was freed after {done} bytes were filled")
         part = flat[done : done + len(block)]
         if region.place.startswith("cuda"):
-            with array.device:  # which is current is the thread's, and other work runs in it, too
+            with array.device:  # the current device is per thread; other tasks share it
                 part.set(block)
         else:
             part[:] = block
@@ -46,14 +58,14 @@ def _in_place(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
         region.producer()
 
 
-def _by_writes(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
+def _fill_by_dma(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
     done = 0
     for block in blocks:
         transfer = region.session.start_write(region, block, offset=done)
-        patience = Patience()
+        stall = StallTimer()
         try:
-            while not settled(transfer):
-                patience.look(transfer.progress)
+            while not wait_done(transfer):
+                stall.check(transfer.progress)
                 yield done + int(transfer.progress * transfer.size)
         except GeneratorExit:
             transfer.cancel()

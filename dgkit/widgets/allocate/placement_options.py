@@ -1,4 +1,4 @@
-"""Where memory can be allocated for a session, and why not elsewhere."""
+"""Where memory of a session can be allocated, and why not elsewhere."""
 
 from __future__ import annotations
 
@@ -11,42 +11,49 @@ from ...units import size_text
 if TYPE_CHECKING:
     from ...session import Session
 
-__all__ = ["places"]
+__all__ = ["placement_options"]
 
-_LOOKING = "dgkit is still looking for GPUs"
-_NO_REACH = (
-    "this session's DPU uses {provider!r}, which does not reach GPU memory: "
-    "connect(provider='cuda')"
+_PROBING = "dgkit is still detecting GPUs"
+_NO_GPU_ACCESS = (
+    "the provider {provider!r} of this session's DPU cannot access GPU memory: "
+    "use connect(provider='cuda')"
 )
 
 
-def places(session: Session, *, look: bool = True) -> list[dict[str, Any]]:
-    """`value` (for `on`), `text`, and `why` it cannot be used ("" if it can).
+def placement_options(session: Session, *, probe: bool = True) -> list[dict[str, Any]]:
+    """Return the places where memory can be allocated.
 
-    To look for GPUs may take a moment, the first time: without `look` those are not known yet.
+    Args:
+        session: The session.
+        probe: Detect GPUs, which takes a moment the first time. Without it, GPU memory is listed
+            as unavailable.
+
+    Returns:
+        For each place its `value` (of the argument `on`), `text`, and `why` it is unavailable (""
+        if it is available).
     """
-    here = session.role == "host"
-    why = (memory.why_no_gpu() if look else _LOOKING) if here else ""  # the agent's: it will say
-    found = [
-        _place("host", "host" if here else "host, at the agent"),
-        _place("dpu", "DPU, at the agent" if here else "DPU, here"),
-        _place("pinned", "pinned host memory", why),
+    on_host = session.role == "host"
+    why = (memory.why_no_gpu() if probe else _PROBING) if on_host else ""  # the agent decides
+    options = [
+        _option("host", "host" if on_host else "host, at the agent"),
+        _option("dpu", "DPU, at the agent" if on_host else "DPU, this process"),
+        _option("pinned", "pinned host memory", why),
     ]
-    reach = why
+    gpu_why = why
     if not why and session.dpu.provider not in {"cuda", *DOCA}:
-        reach = _NO_REACH.format(provider=session.dpu.provider)
-    return [*found, *_gpus(reach, why, here), _place("auto", "auto: a GPU, else host")]
+        gpu_why = _NO_GPU_ACCESS.format(provider=session.dpu.provider)
+    return [*options, *_gpus(gpu_why, why, on_host), _option("auto", "auto: a GPU, else host")]
 
 
-def _place(value: str, text: str, why: str = "") -> dict[str, Any]:
+def _option(value: str, text: str, why: str = "") -> dict[str, Any]:
     return {"value": value, "text": text, "why": why}
 
 
-def _gpus(reach: str, why: str, here: bool) -> list[dict[str, Any]]:
-    if why or not here:
-        return [_place("gpu", "GPU" if here else "GPU, at the agent", reach)]
+def _gpus(gpu_why: str, why: str, on_host: bool) -> list[dict[str, Any]]:
+    if why or not on_host:
+        return [_option("gpu", "GPU" if on_host else "GPU, at the agent", gpu_why)]
     return [
-        _place(f"cuda:{gpu.index}", f"GPU {gpu.index}: {gpu.name}, {_sizes(gpu)}", reach)
+        _option(f"cuda:{gpu.index}", f"GPU {gpu.index}: {gpu.name}, {_sizes(gpu)}", gpu_why)
         for gpu in memory.gpus()
     ]
 

@@ -1,5 +1,15 @@
-"""What all panels share.
+"""Shared parts of the panels.
 
-`panel` is a panel and its views (with panel.js and panel.css), `frames` the one thread there is,
-`desk` what those of one session have in common, `cells` and `names` the notebook around them.
+`panel`: the base class of a panel and its views, with panel.js and panel.css.
+`session_model`: the state that the panels of one session share.
+`scheduler`: the frame thread, which runs long work in steps and draws.
+`background`: blocking calls in their own threads.
+`stall`: polling and cancelling transfers, and detecting a stalled DPU.
+`viewers`: the visible views of a panel.
+`region_usage`: which regions are in use by a panel.
+`cell_lifetime`: closing the panels of a cell that is run again.
+`namespace`: the notebook's variables.
+`forms`: validation of form fields, with forms.js and forms.css.
+`fill_patterns`: bytes that are easy to recognize.
+`error_hints`: a remedy for each class of error.
 """

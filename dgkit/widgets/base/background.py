@@ -1,9 +1,9 @@
-"""A call that waits for the system or for the other side, beside the frame thread.
+"""Blocking calls in their own threads, so that the frame thread keeps drawing.
 
-New memory gets its pages one by one, seconds of them for gigabytes, and an agent that is stopped
-does not answer: what is drawn meanwhile must not wait for that. The thread of such a call lives as
-long as the call. It touches the session, which is thread-safe, and of a panel at most what a
-handler may call; it has the context of who started it, so what that sends reaches its page.
+Reserving the pages of new memory takes seconds for gigabytes, and an agent that is stopped does not
+answer. The thread ends with its call. It may use the session, which is thread-safe, and of a panel
+only what a handler may call. It runs in a copy of the caller's context, so that the messages it
+sends reach the caller's page.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
-__all__ = ["Aside", "aside"]
+__all__ = ["BackgroundCall", "in_background"]
 
 T = TypeVar("T")
 
-_AT_ONCE_S = 0.005  # most calls are done by then
+_SHORT_CALL_S = 0.005  # most calls return within this time
 
 
-class Aside(Generic[T]):
-    """A call that has begun. It cannot be taken back: who waits no more has to think of what it
-    makes, and another task may wait on."""
+class BackgroundCall(Generic[T]):
+    """A call in its own thread, started by the constructor.
+
+    It cannot be cancelled: a caller that stops waiting must release what the call creates, for
+    example in another task that waits for it.
+    """
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call
@@ -30,8 +33,10 @@ class Aside(Generic[T]):
         self._result: list[T] = []
         self._error: BaseException | None = None
         run = contextvars.copy_context().run
-        threading.Thread(target=run, args=(self._run,), name="dgkit-aside", daemon=True).start()
-        self._done.wait(_AT_ONCE_S)
+        threading.Thread(
+            target=run, args=(self._run,), name="dgkit-background", daemon=True
+        ).start()
+        self._done.wait(_SHORT_CALL_S)
 
     def _run(self) -> None:
         try:
@@ -42,7 +47,14 @@ class Aside(Generic[T]):
             self._done.set()
 
     def wait(self) -> Generator[None, None, T]:
-        """`made = yield from begun.wait()`: what it returns or raises; others have their turn."""
+        """Yield until the call has ended: `result = yield from call.wait()`.
+
+        Returns:
+            What the call returned.
+
+        Raises:
+            BaseException: What the call raised.
+        """
         while not self._done.is_set():
             yield
         if self._error is not None:
@@ -50,6 +62,15 @@ class Aside(Generic[T]):
         return self._result[0]
 
 
-def aside(call: Callable[[], T]) -> Generator[None, None, T]:
-    """`made = yield from aside(call)`: begins, and waits."""
-    return (yield from Aside(call).wait())
+def in_background(call: Callable[[], T]) -> Generator[None, None, T]:
+    """Run a call in its own thread and yield until it ends.
+
+    Use it as `result = yield from in_background(call)`.
+
+    Returns:
+        What the call returned.
+
+    Raises:
+        BaseException: What the call raised.
+    """
+    return (yield from BackgroundCall(call).wait())

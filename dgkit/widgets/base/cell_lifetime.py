@@ -1,8 +1,9 @@
-"""A cell that is run again: what its last run made is closed, so that nothing of it goes on.
+"""Closing the panels of a cell that is run again.
 
-Its first new panel closes the old ones, and where it makes none any more they are closed when it
-has ended. What it showed or asked for again stays. The front end says in each request to execute
-which cell it is of. Where it does not (a console), nothing is closed.
+The first new panel of a run closes the panels of the previous runs of that cell. If the cell makes
+no panel, they are closed when it has ended. A panel that the cell displays or requests again stays
+open. The front end names the cell in each request to execute; where it does not (a console),
+nothing is closed.
 """
 
 from __future__ import annotations
@@ -21,24 +22,32 @@ from IPython.core.getipython import get_ipython
 if TYPE_CHECKING:
 
     class Closable(Protocol):
-        """A panel. `shared`: the cell may ask for it again, so it is closed after the cell."""
+        """A panel.
+
+        `shared`: a later run of the cell may request the same panel, so it is closed only after
+        that run has ended.
+        """
 
         shared: bool
 
         def close(self) -> None: ...
 
 
-__all__ = ["apart", "ended", "of_this_cell", "running", "stays"]
+__all__ = ["close_stale", "current_run", "detached", "mark_used", "register"]
 
 _log = logging.getLogger("dgkit.widgets")
 _lock = threading.Lock()
-_made: dict[str, weakref.WeakKeyDictionary[Any, str]] = {}  # by cell; in which run it was used
-_apart: ContextVar[bool] = ContextVar("dgkit_apart", default=False)
+_panels: dict[str, weakref.WeakKeyDictionary[Any, str]] = {}  # cell -> panel -> last run using it
+_detached: ContextVar[bool] = ContextVar("dgkit_detached", default=False)
 _hooked: weakref.WeakSet[Any] = weakref.WeakSet()  # shells
 
 
-def running() -> tuple[str, str]:
-    """The id of the cell that runs, and of this run of it; empty texts where nothing tells."""
+def current_run() -> tuple[str, str]:
+    """Return the id of the running cell and of this run of it.
+
+    Returns:
+        Two empty strings outside a kernel, or if the front end does not name the cell.
+    """
     shell = get_ipython()
     try:
         parent = shell.get_parent()
@@ -50,61 +59,63 @@ def running() -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def apart() -> Iterator[None]:
-    """What is made in the block is of no cell: who makes it closes it."""
-    token = _apart.set(True)
+def detached() -> Iterator[None]:
+    """Create panels that belong to no cell: the caller closes them."""
+    token = _detached.set(True)
     try:
         yield
     finally:
-        _apart.reset(token)
+        _detached.reset(token)
 
 
-def of_this_cell(panel: Closable) -> None:
-    """Closes what an earlier run of the cell made; a later run closes this one."""
-    cell, run = running()
-    if not cell or _apart.get():
+def register(panel: Closable) -> None:
+    """Bind a panel to the running cell and close what earlier runs of that cell made."""
+    cell, run = current_run()
+    if not cell or _detached.get():
         return
     _hook()
     with _lock:
-        _made.setdefault(cell, weakref.WeakKeyDictionary())[panel] = run
+        _panels.setdefault(cell, weakref.WeakKeyDictionary())[panel] = run
     _close(cell, run, shared=False)
 
 
-def stays(panel: Closable) -> None:
-    """The cell that made it runs again and shows it again."""
-    cell, run = running()
+def mark_used(panel: Closable) -> None:
+    """Keep a panel open that the running cell made in an earlier run and displays again."""
+    cell, run = current_run()
     with _lock:
-        if panel in _made.get(cell, ()):
-            _made[cell][panel] = run
+        if panel in _panels.get(cell, ()):
+            _panels[cell][panel] = run
 
 
-def ended(_result: object = None) -> None:
-    """The cell that runs has ended: what only an earlier run of it used is closed."""
-    cell, run = running()
+def close_stale(_result: object = None) -> None:
+    """Close the panels that only earlier runs of the running cell used; called when it ends."""
+    cell, run = current_run()
     if cell and _close(cell, run, shared=True):
-        gc.collect()  # panels are cycles, and a session that nobody has ends its DPU
+        gc.collect()  # panels are reference cycles; an unreferenced session ends its DPU
 
 
 def _close(cell: str, run: str, *, shared: bool) -> bool:
     with _lock:
-        mine = _made.get(cell, weakref.WeakKeyDictionary[Any, str]())
-        old = [one for one, used in mine.items() if used != run and (shared or not one.shared)]
-        for panel in old:
-            del mine[panel]
-        left = [one for one in old if not any(one in others for others in _made.values())]
-    for panel in left:
+        own = _panels.get(cell, weakref.WeakKeyDictionary[Any, str]())
+        stale = [
+            panel for panel, used in own.items() if used != run and (shared or not panel.shared)
+        ]
+        for panel in stale:
+            del own[panel]
+        unused = [panel for panel in stale if not any(panel in used for used in _panels.values())]
+    for panel in unused:
         try:
             panel.close()
-        except Exception:  # the cell goes on, and so do the others
-            _log.exception("while %r was closed", type(panel).__name__)
-    return bool(left)
+        except Exception:  # must affect neither the cell nor the other panels
+            _log.exception("cannot close %r", type(panel).__name__)
+    return bool(unused)
 
 
 def _hook() -> None:
-    """Has the shell say when a cell has ended."""
+    """Register `close_stale` to be called after each cell of the shell, once."""
     shell = get_ipython()
     with _lock:
         if shell is None or shell in _hooked:
             return
         _hooked.add(shell)
-    shell.events.register("post_run_cell", ended)
+    shell.events.register("post_run_cell", close_stale)

@@ -1,32 +1,39 @@
-"""What to do about an error, for a person who clicked."""
+"""A remedy for each class of error, as the panels show it."""
 
 from __future__ import annotations
 
 from ... import errors
 
-__all__ = ["way_out"]
+__all__ = ["hint_for"]
 
-_WAYS_OUT: tuple[tuple[type[BaseException], str], ...] = (
+_HINTS: tuple[tuple[type[BaseException], str], ...] = (
     (errors.ClosedError, "Allocate another region, or open another session."),
-    (errors.PeerTimeout, "The DPU's process is stopped or very busy: wait, or start it again."),
+    (errors.PeerTimeout, "The DPU's process is stopped or very busy: wait, or restart it."),
     (errors.PeerLost, "Start the DPU again, or connect again."),
-    (errors.PeerRefused, "`dgkit keys list` shows the keys that are known here."),
-    (errors.PeerError, "Install the same dgkit on both sides."),
-    (errors.BoundsError, "Take a smaller size or another offset."),
+    (errors.PeerRefused, "`dgkit keys list` shows the keys known on this machine."),
+    (errors.PeerError, "Install the same dgkit version on both sides."),
+    (errors.BoundsError, "Use a smaller size or another offset."),
     (errors.AccessDenied, "Register the memory with access 'rw'."),
     (errors.RegionBusy, "Wait for the transfers that use it, then try again."),
-    (errors.OutOfMemory, "Free a region, or ask for less."),
-    (errors.DeviceUnavailable, "`dgkit doctor` says what works here, and what blocks the rest."),
-    (errors.Unsupported, "`dgkit info` says what each provider can do."),
-    (errors.TransferError, "The completion's status says why: the region may be revoked or gone."),
+    (errors.OutOfMemory, "Free a region, or request less memory."),
+    (
+        errors.DeviceUnavailable,
+        "`dgkit doctor` shows what works on this machine and what does not.",
+    ),
+    (errors.Unsupported, "`dgkit info` shows what each provider supports."),
+    (errors.TransferError, "See the completion's status: the region may be revoked or freed."),
 )
 
 
-def way_out(error: BaseException) -> str:
-    """One sentence, or nothing where the text says it already."""
-    if explained := getattr(error, "way_out", ""):  # the check of the doctor that can say more
+def hint_for(error: BaseException) -> str:
+    """Return a remedy for an error as one sentence.
+
+    Returns:
+        An empty string if the error's text already names a remedy, or if none is known.
+    """
+    if explained := getattr(error, "way_out", ""):  # names the doctor's check for this error
         return f"{explained}."
     text = str(error)
-    if any(way in text for way in ("`", "dgkit.", "connect(", "access=")):
+    if any(mark in text for mark in ("`", "dgkit.", "connect(", "access=")):
         return ""
-    return next((words for kind, words in _WAYS_OUT if isinstance(error, kind)), "")
+    return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")

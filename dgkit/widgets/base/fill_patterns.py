@@ -1,4 +1,4 @@
-"""Fill patterns: bytes that are easy to recognise, made a block at a time."""
+"""Fill patterns: bytes that are easy to recognize, generated block by block."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOCK", "KINDS", "Pattern"]
 
-BLOCK = 1 << 20  # bytes that are made, and copied, in one step: a few milliseconds
+BLOCK = 1 << 20  # bytes generated and copied in one step, a few milliseconds
 
-# The kind, what it is for people, and what stands behind its colon, if anything.
+# Kind, label, and name of the value after the colon ("" if the kind takes none).
 KINDS = (
     ("zeros", "zeros", ""),
     ("ones", "ones (0xff)", ""),
@@ -28,19 +28,25 @@ _UNITS = {"zeros": b"\0", "ones": b"\xff", "checkerboard": b"\xaa\x55"}
 
 
 class Pattern:
-    """`zeros`, `ones`, `counter`, `random:SEED`, `byte:0xNN`, `checkerboard` or `text:WORDS`.
+    """A fill pattern, given as text.
 
-    ValueError: it is none of these. `counter` counts items of the dtype, from 0, and begins again
-    where the next number has no exact value in it. `random:7` is numpy's `default_rng(7).bytes()`.
+    `zeros`, `ones`, `counter`, `random:SEED`, `byte:0xNN`, `checkerboard` or `text:WORDS`.
+    `counter` numbers the items of the dtype from 0 and restarts at 0 before the first number that
+    the dtype cannot hold exactly. `random:7` equals numpy's `default_rng(7).bytes()`.
     """
 
     def __init__(self, text: str) -> None:
+        """Parse a pattern.
+
+        Raises:
+            ValueError: The kind is unknown, or its value is missing, unexpected or out of range.
+        """
         kind, colon, value = str(text).partition(":")
-        known = {name: needs for name, _, needs in KINDS}
+        known = {name: parameter for name, _, parameter in KINDS}
         if kind not in known:
-            raise ValueError(f"{text!r} is no pattern; there are: {', '.join(known)}")
+            raise ValueError(f"unknown pattern {text!r}; known: {', '.join(known)}")
         if colon and not known[kind]:
-            raise ValueError(f"the pattern {kind!r} takes no value, and here is {value!r}")
+            raise ValueError(f"the pattern {kind!r} takes no value, but {value!r} was given")
         self.text = text
         self.kind = kind
         self._seed = _number("the seed", value or "0", (1 << 64) - 1) if kind == "random" else 0
@@ -50,13 +56,21 @@ class Pattern:
         if kind == "text":
             self._unit = value.encode()
             if not self._unit:
-                raise ValueError("the text to repeat is empty")
+                raise ValueError("the text of the pattern is empty")
 
     def blocks(self, size: int, dtype: str = "u1") -> Iterator[Block]:
-        """`size` bytes in blocks of BLOCK and a rest; a block is the caller's until the next."""
+        """Generate the bytes in blocks of BLOCK; the last one may be shorter.
+
+        Args:
+            size: Number of bytes.
+            dtype: Item type that `counter` counts in.
+
+        Returns:
+            Blocks that are valid only until the next one is generated.
+        """
         if self.kind == "counter":
-            return _counted(size, dtype)
-        return _random(size, self._seed) if self.kind == "random" else _repeated(size, self._unit)
+            return _counter(size, dtype)
+        return _random(size, self._seed) if self.kind == "random" else _repeat(size, self._unit)
 
     def __str__(self) -> str:
         return self.text
@@ -65,13 +79,13 @@ class Pattern:
         return f"<Pattern {self.text}>"
 
 
-def _number(what: str, text: str, most: int) -> int:
+def _number(name: str, text: str, maximum: int) -> int:
     try:
         number = int(text, 0)
     except ValueError:
         number = -1
-    if not 0 <= number <= most:
-        raise ValueError(f"{what} is {text!r}; it must be a whole number, 0 to {most}")
+    if not 0 <= number <= maximum:
+        raise ValueError(f"{name} is {text!r}; it must be an integer from 0 to {maximum}")
     return number
 
 
@@ -80,7 +94,7 @@ def _spans(size: int) -> Iterator[tuple[int, int]]:
         yield start, min(BLOCK, size - start)
 
 
-def _repeated(size: int, unit: bytes) -> Iterator[Block]:
+def _repeat(size: int, unit: bytes) -> Iterator[Block]:
     import numpy as np
 
     longest = min(BLOCK, size)
@@ -93,12 +107,12 @@ def _repeated(size: int, unit: bytes) -> Iterator[Block]:
 def _random(size: int, seed: int) -> Iterator[Block]:
     import numpy as np
 
-    made = np.random.default_rng(seed)
-    for _, count in _spans(size):  # each but the last a multiple of 4: all together as one
-        yield np.frombuffer(made.bytes(count), "u1")
+    generator = np.random.default_rng(seed)
+    for _, count in _spans(size):  # sizes are multiples of 4, so blocks join as one bytes(size)
+        yield np.frombuffer(generator.bytes(count), "u1")
 
 
-def _counted(size: int, dtype: str) -> Iterator[Block]:
+def _counter(size: int, dtype: str) -> Iterator[Block]:
     import numpy as np
 
     kind = np.dtype(dtype)

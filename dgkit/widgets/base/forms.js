@@ -1,7 +1,7 @@
-// Forms and tables: what is wrong is said beside the field, and focus goes on from a removed row.
+// Forms and tables: errors are shown next to their field; focus moves on from a removed row.
 
-// The control of a field that is wrong, and the words beside it; without words it is right.
-function mark(control, words = "") {
+// Marks a control as invalid with a message next to it, or as valid if the message is empty.
+function mark(control, message = "") {
   const box = control.closest(".dg-field");
   let note = box.querySelector(".dg-wrong");
   if (!note) {
@@ -10,14 +10,14 @@ function mark(control, words = "") {
     const others = control.getAttribute("aria-describedby");
     control.setAttribute("aria-describedby", others ? `${others} ${note.id}` : note.id);
   }
-  note.textContent = words;
-  if (words) control.setAttribute("aria-invalid", "true");
+  note.textContent = message;
+  if (message) control.setAttribute("aria-invalid", "true");
   else control.removeAttribute("aria-invalid");
-  return !words;
+  return !message;
 }
 
-// Marks the field that an error is about, and shows the error in the strip.
-function refuse(view, controls, error) {
+// Shows an error in the strip and marks the field that it belongs to.
+function showFieldError(view, controls, error) {
   view.fail(error);
   const control = controls[error.field];
   if (control) {
@@ -33,15 +33,16 @@ function parseShape(text) {
   return lengths.every((length) => length > 0) ? lengths : null;
 }
 
-// What a pattern's value is called, begins as, and must be.
+// Label and default of a pattern's value.
 const valueNames = { seed: "Seed", byte: "Byte", text: "Text" };
-const valueStarts = { seed: "1", byte: "0xab", text: "dgkit " };
+const valueDefaults = { seed: "1", byte: "0xab", text: "dgkit " };
 
-function wrongValue(kind, text) {
+// The message for an invalid value of a pattern, or "".
+function valueError(kind, text) {
   const number = /^\s*(0x[0-9a-f]+|\d+)\s*$/i.test(text) ? Number(text) : NaN;
-  if (kind === "seed" && !(number >= 0)) return "a whole number, 0 or more";
+  if (kind === "seed" && !(number >= 0)) return "an integer, 0 or more";
   if (kind === "byte" && !(number >= 0 && number <= 255)) return "0 to 255, or 0x00 to 0xff";
-  return kind === "text" && !text ? "the text that is repeated" : "";
+  return kind === "text" && !text ? "enter the text to repeat" : "";
 }
 
 function sizeText(size) {
@@ -53,8 +54,8 @@ function sizeText(size) {
   return unit ? `${text} ${units[unit]} (${size.toLocaleString("en-US")} bytes)` : `${text} bytes`;
 }
 
-// A table with a caption and headers; a header that starts with ">" is for numbers. A last column
-// of actions stays in sight when the table scrolls.
+// A table with a caption and headers; ">" at the start of a header marks a column of numbers. A last
+// column "Actions" stays visible when the table scrolls sideways.
 function tableOf(caption, headers) {
   const cells = headers.map((name) => {
     const number = name.startsWith(">");
@@ -66,32 +67,32 @@ function tableOf(caption, headers) {
   return { table, body, box: h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": caption }, table) };
 }
 
-// Puts new rows in a table. A row that is as it was (the same data-row, the same text) stays, and a
-// click that began on it ends on it. A control that had the focus has it again, by its data-key;
-// where its row is gone, the same control of the next row has it, else of the last, else `rest`.
-function rows(body, made, rest) {
+// Replaces the rows of a table. Unchanged rows (equal data-row and content) keep their elements, so
+// that a click in progress completes. The focused control is found again by its data-key; if its row
+// is gone, focus moves to the same control of the next row, else of the last row, else to `fallback`.
+function replaceRows(body, newRows, fallback) {
   const active = body.contains(document.activeElement) ? document.activeElement : null;
   const key = active?.dataset.key;
   const at = active ? [...body.rows].indexOf(active.closest("tr")) : -1;
-  exchange(body, made);
+  updateRows(body, newRows);
   if (!active || active === document.activeElement) return;
   const same = key && body.querySelector(`[data-key="${CSS.escape(key)}"]`);
   const row = body.rows[Math.min(at, body.rows.length - 1)];
   const kind = key?.split(":")[0];
   const next = kind && row?.querySelector(`[data-key^="${CSS.escape(kind)}:"]:not(:disabled)`);
-  (same && !same.disabled ? same : next ?? row?.querySelector("button") ?? rest)?.focus();
+  (same && !same.disabled ? same : next ?? row?.querySelector("button") ?? fallback)?.focus();
 }
 
-function exchange(body, made) {
+function updateRows(body, newRows) {
   const old = new Map([...body.rows].map((row) => [row.dataset.row, row]));
-  const wanted = made.map((row) => {
-    const was = old.get(row.dataset.row);
-    return was?.isEqualNode(row) ? was : row;
+  const wanted = newRows.map((row) => {
+    const previous = old.get(row.dataset.row);
+    return previous?.isEqualNode(row) ? previous : row;
   });
   const kept = new Set(wanted);
   for (const row of [...body.rows]) if (!kept.has(row)) row.remove();
   wanted.forEach((row, at) => body.rows[at] === row || body.insertBefore(row, body.rows[at] ?? null));
 }
 
-// A polite status line: what has happened, for those who see it and those who hear it.
+// A status line that screen readers announce politely.
 const statusLine = () => h("p", { role: "status", class: "dg-status" });

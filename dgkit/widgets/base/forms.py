@@ -1,4 +1,4 @@
-"""What a person filled in: which field an error is about, and texts as numbers."""
+"""Validation of form fields: texts as numbers, and the field that an error belongs to."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 from ...units import parse_size
 
-__all__ = ["about", "offset_of", "shape_of", "size_of", "within"]
+__all__ = ["bounded_int", "for_field", "to_offset", "to_shape", "to_size"]
 
 
 @contextlib.contextmanager
-def about(field: str) -> Iterator[None]:
-    """An error from within is about this field of the form: a view marks it."""
+def for_field(field: str) -> Iterator[None]:
+    """Attribute an error raised in the block to a field of the form, which a view then marks.
+
+    An error that is already attributed to a field keeps it.
+    """
     try:
         yield
     except Exception as error:
@@ -22,8 +25,12 @@ def about(field: str) -> Iterator[None]:
         raise
 
 
-def shape_of(value: Any) -> int | tuple[int, ...]:
-    """`"1024, 1024"`, `"1M"`, `4096`, `(64, 64)` as a shape. ValueError: a length is no size."""
+def to_shape(value: Any) -> int | tuple[int, ...]:
+    """Return `"1024, 1024"`, `"1M"`, `4096` or `(64, 64)` as a shape.
+
+    Raises:
+        ValueError: A length in the text is not a size.
+    """
     if not isinstance(value, str):
         return value if isinstance(value, int) else tuple(value)
     words = value.strip().removeprefix("(").removesuffix(")")
@@ -31,28 +38,52 @@ def shape_of(value: Any) -> int | tuple[int, ...]:
     return lengths if len(lengths) > 1 else lengths[0]
 
 
-def size_of(value: Any) -> int:
-    """`"64K"` or 65536 in bytes, one or more. TypeError, ValueError."""
-    return parse_size(value) if isinstance(value, str) else _whole("the size", value, 1)
+def to_size(value: Any) -> int:
+    """Return `"64K"` or `65536` as a number of bytes, at least 1.
+
+    Raises:
+        TypeError: The value is neither text nor an integer.
+        ValueError: The text is not a size, or the size is 0 or negative.
+    """
+    return parse_size(value) if isinstance(value, str) else _integer("the size", value, 1)
 
 
-def offset_of(value: Any) -> int:
-    """`"0x100"` or 256 in bytes, zero or more. TypeError, ValueError."""
-    return parse_size(value, least=0) if isinstance(value, str) else _whole("the offset", value, 0)
+def to_offset(value: Any) -> int:
+    """Return `"0x100"` or `256` as a number of bytes, at least 0.
+
+    Raises:
+        TypeError: The value is neither text nor an integer.
+        ValueError: The text is not a number of bytes, or the offset is negative.
+    """
+    if isinstance(value, str):
+        return parse_size(value, least=0)
+    return _integer("the offset", value, 0)
 
 
-def _whole(what: str, value: Any, least: int) -> int:
+def _integer(name: str, value: Any, minimum: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{what} is {value!r}; it must be a whole number, or text as '64K'")
+        raise TypeError(f"{name} is {value!r}; it must be an integer, or text such as '64K'")
     number = int(value)
-    if number < least:
-        raise ValueError(f"{what} is {number}; it must be {least} or more")
+    if number < minimum:
+        raise ValueError(f"{name} is {number}; it must be {minimum} or more")
     return number
 
 
-def within(what: str, value: Any, least: int, most: int) -> int:
-    """A whole number from `least` to `most`, as a number or as text. ValueError: it is none."""
+def bounded_int(name: str, value: Any, minimum: int, maximum: int) -> int:
+    """Return an integer from `minimum` to `maximum`, given as a number or as text.
+
+    Args:
+        name: Name of the value in the error text.
+        value: The number, or text with optional thousands separators.
+        minimum: Smallest valid number.
+        maximum: Largest valid number.
+
+    Raises:
+        ValueError: The value is not an integer in that range.
+    """
     text = str(value).strip().replace(",", "").replace("_", "")
-    if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
-        raise ValueError(f"{what} is {value!r}; it must be a whole number, {least} to {most:,}")
+    if not text.isascii() or not text.isdecimal() or not minimum <= int(text) <= maximum:
+        raise ValueError(
+            f"{name} is {value!r}; it must be an integer from {minimum} to {maximum:,}"
+        )
     return int(text)

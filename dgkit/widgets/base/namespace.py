@@ -1,4 +1,4 @@
-"""The notebook's variables: which are memory, what an expression is, a new name for bytes."""
+"""The notebook's variables: finding memory, evaluating expressions, binding bytes to a name."""
 
 from __future__ import annotations
 
@@ -12,52 +12,64 @@ from ... import memory
 from ...buffers import has_objects
 from ...units import size_text
 
-__all__ = ["candidates", "evaluated", "free", "keep", "still", "variable"]
+__all__ = ["bind", "candidates", "check_available", "evaluate", "still_bound", "variable"]
 
 T = TypeVar("T")
 
-_MOST = 200  # names that are offered
+_MAX_CANDIDATES = 200
 
 
-def namespace() -> dict[str, Any]:
-    """The user's variables, in place. ValueError: no notebook runs here."""
+def user_namespace() -> dict[str, Any]:
+    """Return the user's variables, in place.
+
+    Raises:
+        ValueError: This process is not an IPython kernel.
+    """
     shell = None
     if "IPython" in sys.modules:
         from IPython import get_ipython
 
         shell = get_ipython()
     if shell is None:
-        raise ValueError("there are no variables of a notebook here: this is no IPython kernel")
+        raise ValueError("no notebook variables: this process is not an IPython kernel")
     found: dict[str, Any] = shell.user_ns
     return found
 
 
 def variable(name: str) -> Any:
-    """What a name stands for. ValueError: for nothing."""
-    _check(name)
-    known = namespace()
-    if name not in known:
-        raise ValueError(f"the notebook has no variable {name!r}: run the cell that makes it")
-    return known[name]
+    """Return the value of a variable.
+
+    Raises:
+        ValueError: The name is invalid, or no such variable exists.
+    """
+    _check_identifier(name)
+    variables = user_namespace()
+    if name not in variables:
+        raise ValueError(f"the notebook has no variable {name!r}: run the cell that defines it")
+    return variables[name]
 
 
 def candidates() -> list[dict[str, Any]]:
-    """Variables that may be registered: `name`, `text` (what they are), `readonly`."""
+    """Return the variables that can be registered as memory, at most 200.
+
+    Returns:
+        `name`, `text` (type and size) and `readonly` of each; empty outside a kernel.
+    """
     try:
-        known = list(namespace().items())
+        variables = list(user_namespace().items())
     except ValueError:
         return []
     found: list[dict[str, Any]] = []
-    for name, value in known:
-        if not name.startswith("_") and len(found) < _MOST:
-            about = _about(value)
-            if about:
-                found.append({"name": name, **about})
+    for name, value in variables:
+        if not name.startswith("_") and len(found) < _MAX_CANDIDATES:
+            description = _describe(value)
+            if description:
+                found.append({"name": name, **description})
     return found
 
 
-def _about(value: Any) -> dict[str, Any] | None:
-    """What a value is, if it is memory. It is not touched: its class is asked."""
+def _describe(value: Any) -> dict[str, Any] | None:
+    """Describe a value if it is memory; reads its type and its buffer's format, not its bytes."""
     kind = type(value)
     if hasattr(kind, "__cuda_array_interface__"):
         size = getattr(value, "nbytes", 0)
@@ -72,71 +84,96 @@ def _about(value: Any) -> dict[str, Any] | None:
         return None
 
 
-def evaluated(expression: str, most: int) -> tuple[bytes, str]:
-    """The bytes of an expression's result, copied, and what it was.
+def evaluate(expression: str, max_size: int) -> tuple[bytes, str]:
+    """Evaluate an expression in the notebook and copy the bytes of its result.
 
-    ValueError: the expression fails, in its own words, or its result has more than `most` bytes,
-    and none was copied; TypeError: its result has no bytes.
+    Args:
+        expression: A Python expression of the notebook's variables.
+        max_size: Largest number of bytes to copy.
+
+    Returns:
+        The bytes, and a description of the result (type, shape, size).
+
+    Raises:
+        TypeError: The result has no bytes, or is text.
+        ValueError: The expression is empty or raised an exception, or its result is larger than
+            `max_size`; nothing is copied then.
     """
     if not expression.strip():
         raise ValueError("the expression is empty")
-    names = namespace()
+    variables = user_namespace()
     try:
-        result = eval(expression.strip(), names)
+        result = eval(expression.strip(), variables)
     except Exception as error:
         raise ValueError(f"the expression raised {type(error).__name__}: {error}") from error
-    return _bytes_of(result, most)
+    return _bytes_of(result, max_size)
 
 
-def _bytes_of(result: Any, most: int) -> tuple[bytes, str]:
+def _bytes_of(result: Any, max_size: int) -> tuple[bytes, str]:
     import numpy as np
 
     if isinstance(result, str):
-        raise TypeError("the result is text: choose the payload 'text', or call .encode()")
-    _bounded(result, most)
+        raise TypeError("the result is text: select the payload 'text', or call .encode()")
+    _check_size(result, max_size)
     if memory.is_gpu_array(result):
         result = result.get() if hasattr(result, "get") else np.from_dlpack(result.cpu())
     if isinstance(result, bytes | bytearray | memoryview):
-        made = bytes(result)
-        return made, f"{type(result).__name__}, {len(made)} bytes"
+        data = bytes(result)
+        return data, f"{type(result).__name__}, {len(data)} bytes"
     array = np.asarray(result)
     if array.dtype.hasobject:
-        kind = type(result).__name__
-        raise TypeError(f"the result is a {kind}, which has no bytes that could be moved")
-    _bounded(array, most)
-    about = f"{array.dtype} array {array.shape}" if array.shape else f"{array.dtype} {array}"
-    return array.tobytes(), f"{about}, {array.nbytes} bytes"
+        raise TypeError(f"the result has type {type(result).__name__}, which has no bytes to write")
+    _check_size(array, max_size)
+    text = f"{array.dtype} array {array.shape}" if array.shape else f"{array.dtype} {array}"
+    return array.tobytes(), f"{text}, {array.nbytes} bytes"
 
 
-def _bounded(result: Any, most: int) -> None:
+def _check_size(result: Any, max_size: int) -> None:
     size = len(result) if isinstance(result, bytes | bytearray) else getattr(result, "nbytes", 0)
-    if isinstance(size, int) and size > most:
-        raise ValueError(f"the result has {size_text(size)}; {size_text(most)} is the most")
+    if isinstance(size, int) and size > max_size:
+        raise ValueError(f"the result has {size_text(size)}; the limit is {size_text(max_size)}")
 
 
-def free(name: str, *, mine: Mapping[str, object]) -> None:
-    """ValueError: it is no name, or the notebook has it for something that is not in `mine`."""
-    _check(name)
-    known = namespace()
+def check_available(name: str, *, mine: Mapping[str, object]) -> None:
+    """Check that a name can be bound without overwriting a variable of the user.
+
+    Args:
+        name: The new variable's name.
+        mine: Values bound earlier by the caller, by name; these may be overwritten.
+
+    Raises:
+        ValueError: The name is invalid, a Python builtin, or bound to a value not in `mine`.
+    """
+    _check_identifier(name)
+    variables = user_namespace()
     if hasattr(builtins, name):
-        raise ValueError(f"{name!r} is a name of Python's own: take another")
-    if name in known and not (name in mine and known[name] is mine[name]):
-        kind = type(known[name]).__name__
-        raise ValueError(f"the notebook has a variable {name!r} already (a {kind}): take another")
+        raise ValueError(f"{name!r} is a Python builtin: use another name")
+    if name in variables and not (name in mine and variables[name] is mine[name]):
+        kind = type(variables[name]).__name__
+        raise ValueError(f"the notebook already has a variable {name!r} ({kind}): use another name")
 
 
-def keep(name: str, value: Any, *, mine: Mapping[str, object]) -> None:
-    """Gives a value a name in the notebook. ValueError: as free()."""
-    free(name, mine=mine)
-    namespace()[name] = value
+def bind(name: str, value: Any, *, mine: Mapping[str, object]) -> None:
+    """Bind a value to a variable of the notebook.
+
+    Args:
+        name: The variable's name.
+        value: The value.
+        mine: See `check_available`.
+
+    Raises:
+        ValueError: See `check_available`.
+    """
+    check_available(name, mine=mine)
+    user_namespace()[name] = value
 
 
-def still(values: Mapping[str, T]) -> dict[str, T]:
-    """Those that the notebook has under their names."""
-    known = namespace() if values else {}
-    return {name: value for name, value in values.items() if known.get(name) is value}
+def still_bound(values: Mapping[str, T]) -> dict[str, T]:
+    """Return the values that the notebook still has under their names."""
+    variables = user_namespace() if values else {}
+    return {name: value for name, value in values.items() if variables.get(name) is value}
 
 
-def _check(name: str) -> None:
+def _check_identifier(name: str) -> None:
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError(f"{name!r} is no name of a variable")
+        raise ValueError(f"{name!r} is not a valid variable name")

@@ -1,7 +1,7 @@
-// What the module of each panel begins with: elements, calls to the kernel, the frame of a panel.
-// A panel's own module follows in the same text, and ends in `export default panel({name, draw})`.
+// Start of the module of each panel: elements, calls to the kernel, the frame around a panel.
+// The panel's own code follows in the same module and ends in `export default panel({name, draw})`.
 
-// An element: attributes, `on...` handlers, properties by a leading dot, then children.
+// Creates an element. Attributes starting with "on" are event handlers, with "." properties.
 function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes)) {
@@ -17,7 +17,7 @@ function h(tag, attributes = {}, ...children) {
 let dgSerial = 0;
 const dgId = () => `dgkit-${++dgSerial}-${Math.random().toString(36).slice(2, 8)}`;
 
-// A control under its visible name, which is also its accessible one.
+// A control with its visible label, which is also its accessible name.
 function field(label, control, help) {
   control.id ||= dgId();
   const parts = [h("label", { for: control.id }, label), control];
@@ -37,12 +37,12 @@ function choice(options, attributes = {}) {
   return h("select", attributes, ...items);
 }
 
-// Sets the options of a select anew and keeps what was chosen, if it is still there.
-// What is the same already is left alone: a list that is open stays open.
-function refill(select, options, value = select.value) {
-  const made = [...choice(options).children];
-  const same = made.length === select.length && made.every((one, at) => one.isEqualNode(select[at]));
-  if (!same) select.replaceChildren(...made);
+// Sets the options of a select element and keeps the selection if it is still offered.
+// Unchanged options are left alone, so that an open list stays open.
+function setOptions(select, options, value = select.value) {
+  const items = [...choice(options).children];
+  const same = items.length === select.length && items.every((item, at) => item.isEqualNode(select[at]));
+  if (!same) select.replaceChildren(...items);
   if (select.value !== String(value)) select.value = value;
   if (select.selectedIndex < 0 && select.options.length) select.selectedIndex = 0;
 }
@@ -55,25 +55,25 @@ const bytesOf = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byte
 const micros = (ns) =>
   (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
-// "4096", "0x1000", "4K", "1.5 MiB" as a number of bytes; NaN if it is none. As cards.parse_size.
+// "4096", "0x1000", "4K", "1.5 MiB" as a number of bytes, or NaN. Accepts what units.parse_size does.
 function parseSize(text) {
-  const words = text.trim();
-  if (/^0x[0-9a-f]+$/i.test(words)) return bytesWithin(BigInt(words));
-  const found = /^(\d+)(?:\.(\d+))?[ \t\n\r\f\v]*(?:([kmgt])(?:i?b)?|b)?$/i.exec(words);
-  if (!found) return NaN;
-  const [, whole, part = "", unit = " "] = found;
-  const scaled = BigInt(whole + part) << BigInt(10 * " kmgt".indexOf(unit.toLowerCase()));
-  const parts = 10n ** BigInt(part.length);
-  return scaled % parts ? NaN : bytesWithin(scaled / parts);
+  const trimmed = text.trim();
+  if (/^0x[0-9a-f]+$/i.test(trimmed)) return boundedBytes(BigInt(trimmed));
+  const match = /^(\d+)(?:\.(\d+))?[ \t\n\r\f\v]*(?:([kmgt])(?:i?b)?|b)?$/i.exec(trimmed);
+  if (!match) return NaN;
+  const [, integer, fraction = "", unit = " "] = match;
+  const scaled = BigInt(integer + fraction) << BigInt(10 * " kmgt".indexOf(unit.toLowerCase()));
+  const divisor = 10n ** BigInt(fraction.length);
+  return scaled % divisor ? NaN : boundedBytes(scaled / divisor);
 }
 
-const bytesWithin = (bytes) => (bytes < 1n << 63n ? Number(bytes) : NaN);
+const boundedBytes = (bytes) => (bytes < 1n << 63n ? Number(bytes) : NaN);
 
-// Puts text on the clipboard, also where the page may not use the newer way (plain http).
+// Copies text to the clipboard, also where the page has no Clipboard API (plain http).
 async function toClipboard(text) {
   try {
     return await navigator.clipboard.writeText(text);
-  } catch { /* it is not there, or not allowed */ }
+  } catch { /* missing or not permitted */ }
   const area = h("textarea", { ".value": text, style: "position:fixed;opacity:0", "aria-hidden": "true" });
   document.body.append(area);
   const before = document.activeElement;
@@ -81,7 +81,7 @@ async function toClipboard(text) {
   const done = document.execCommand("copy");
   area.remove();
   before?.focus();
-  if (!done) throw new Error("the browser did not let the page use the clipboard");
+  if (!done) throw new Error("the browser denied access to the clipboard");
 }
 
 function download(name, type, data) {
@@ -95,98 +95,98 @@ const isDark = () => {
   return light ? light === "false" : matchMedia("(prefers-color-scheme: dark)").matches;
 };
 
-// Calls `change` after each change of the page's theme, until the signal.
+// Calls `change(dark)` after each change of the page's theme, until the signal is aborted.
 function onTheme(change, signal) {
   const watch = new MutationObserver(() => change(isDark()));
   watch.observe(document.body, { attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   signal.addEventListener("abort", () => watch.disconnect());
 }
 
-// Calls `change(visible)` when the element comes into view or leaves it, until the signal.
+// Calls `change(visible)` when the element enters or leaves the viewport, until the signal is aborted.
 function onVisible(element, change, signal) {
   const watch = new IntersectionObserver((entries) => change(entries.at(-1).isIntersecting));
   watch.observe(element);
   signal.addEventListener("abort", () => watch.disconnect());
 }
 
-// What a kernel's method raised.
+// An exception raised by a handler in the kernel.
 class KernelError extends Error {
-  constructor({ kind, text, way_out, field }) {
+  constructor({ kind, text, hint, field }) {
     super(text);
-    Object.assign(this, { kind, way_out, field });
+    Object.assign(this, { kind, hint, field });
   }
 }
 
-const GONE = {
+const KERNEL_GONE = {
   kind: "KernelGone", text: "The kernel of this view has ended or was restarted.",
-  way_out: "Run the cell again.",
+  hint: "Run the cell again.",
 };
 
-// One view's line to its panel in the kernel: call() asks, on() hears what the panel tells.
-// What still waits when the kernel ends fails; `onGone` is called.
-class Line {
-  #model; #waiting = new Map(); #hearing = new Map(); #id = dgId(); #last = 0;
+// Connection of one view to its panel in the kernel: call() invokes a handler, on() subscribes to
+// messages. When the kernel ends, pending calls are rejected and `onGone` is called.
+class Channel {
+  #model; #pending = new Map(); #listeners = new Map(); #id = dgId(); #last = 0;
   constructor(model, signal, onGone) {
     this.#model = model;
-    const take = (message, buffers) => this.#take(message, buffers);
+    const receive = (message, buffers) => this.#receive(message, buffers);
     const end = () => {
-      for (const { reject } of this.#waiting.values()) reject(new KernelError(GONE));
-      this.#waiting.clear();
-      onGone(GONE);
+      for (const { reject } of this.#pending.values()) reject(new KernelError(KERNEL_GONE));
+      this.#pending.clear();
+      onGone(KERNEL_GONE);
     };
-    const heard = { "msg:custom": take, comm_live_update: end };
-    for (const [event, hear] of Object.entries(heard)) model.on(event, hear);
+    const handlers = { "msg:custom": receive, comm_live_update: end };
+    for (const [event, handler] of Object.entries(handlers)) model.on(event, handler);
     signal.addEventListener("abort", () => {
-      for (const [event, hear] of Object.entries(heard)) model.off(event, hear);
+      for (const [event, handler] of Object.entries(handlers)) model.off(event, handler);
     });
   }
-  #take(message, buffers) {
+  #receive(message, buffers) {
     if (message.kind !== "reply") {
-      this.#hearing.get(message.kind)?.forEach((hear) => hear(message, buffers));
+      this.#listeners.get(message.kind)?.forEach((listener) => listener(message, buffers));
       return;
     }
-    const waiting = this.#waiting.get(message.id);
-    if (!waiting) return; // another view asked
-    this.#waiting.delete(message.id);
-    if (message.error) waiting.reject(new KernelError(message.error));
-    else waiting.resolve({ ...message.value, buffers });
+    const pending = this.#pending.get(message.id);
+    if (!pending) return; // the reply to another view
+    this.#pending.delete(message.id);
+    if (message.error) pending.reject(new KernelError(message.error));
+    else pending.resolve({ ...message.value, buffers });
   }
   call(name, fields = {}, buffers = []) {
     const id = `${this.#id}-${++this.#last}`;
     return new Promise((resolve, reject) => {
-      this.#waiting.set(id, { resolve, reject });
+      this.#pending.set(id, { resolve, reject });
       try {
         this.#model.send({ id, call: name, fields }, undefined, buffers);
       } catch {
-        this.#waiting.delete(id);
-        reject(new KernelError(GONE));
+        this.#pending.delete(id);
+        reject(new KernelError(KERNEL_GONE));
       }
     });
   }
-  on(kind, hear) {
-    const all = this.#hearing.get(kind) ?? [];
-    this.#hearing.set(kind, [...all, hear]);
+  on(kind, listener) {
+    const all = this.#listeners.get(kind) ?? [];
+    this.#listeners.set(kind, [...all, listener]);
   }
 }
 
-// Runs `change`, which may hide, disable or remove what has the focus: then the first of `others`
-// that can take it has it.
+// Runs `change`. If it hides, disables or removes the focused element, the focus moves to the first
+// of `others` that can take it.
 function keepFocus(change, ...others) {
-  const had = document.activeElement;
-  const usable = (one) => one?.isConnected && !one.matches(":disabled") && one.getClientRects().length;
-  const could = usable(had);
+  const focused = document.activeElement;
+  const usable = (element) => element?.isConnected && !element.matches(":disabled") && element.getClientRects().length;
+  const wasUsable = usable(focused);
   change();
-  const next = could && !usable(had) && others.find(usable);
+  const next = wasUsable && !usable(focused) && others.find(usable);
   if (!next) return;
-  if (next.tabIndex < 0 && !next.hasAttribute("tabindex")) { // for this once: no click goes there
+  if (next.tabIndex < 0 && !next.hasAttribute("tabindex")) { // only for now: clicks must not focus it
     next.tabIndex = -1;
     next.addEventListener("blur", () => next.removeAttribute("tabindex"), { once: true });
   }
   next.focus();
 }
 
-// The strip where errors are said, in words, with what to do. It stays until it is dismissed: then
-// the focus is where it was in the panel, or on the panel.
+// The strip that shows an error and its remedy until it is dismissed. The focus then returns to
+// where it was in the panel, or to the panel itself.
 function makeStrip(root) {
   const text = h("span");
   let last = null;
@@ -196,8 +196,8 @@ function makeStrip(root) {
   const live = h("div", { role: "alert" }, text);
   const strip = h("div", { class: "dg-strip", hidden: true }, live, close);
   const show = (error) => {
-    const said = error.message ?? error.text;
-    text.replaceChildren(h("strong", {}, /[.!?:]$/.test(said) ? said : `${said}.`), " ", error.way_out ?? "");
+    const message = error.message ?? error.text;
+    text.replaceChildren(h("strong", {}, /[.!?:]$/.test(message) ? message : `${message}.`), " ", error.hint ?? "");
     strip.hidden = false;
   };
   return { strip, show, clear: hide };
@@ -206,17 +206,17 @@ function makeStrip(root) {
 const badgeOf = (label, provider) =>
   h("span", { class: label === "hardware" ? "dg-badge" : "dg-badge dg-soft", title: provider }, label);
 
-// The default export of a panel. draw(view) fills view.body; it may return a clean-up function.
-// view: root, body, head, call, on, fail, attempt, state (what `hello` returned), buffers; signal,
-// which is aborted when the view ends, and live, which is when the kernel has ended, too.
+// The default export of a panel. draw(view) fills view.body and may return a clean-up function.
+// view: root, body, head, call, on, fail, attempt, state (the reply to `hello`), buffers; `signal` is
+// aborted when the view ends, `live` also when the kernel has ended.
 function panel({ name, draw }) {
   return {
     async render({ model, el }) {
       const ending = new AbortController();
       const view = { model, ...makeView(name, model, ending.signal) };
       el.replaceChildren(view.root);
-      const late = setTimeout(() => (view.note.textContent =
-        "The kernel has not answered yet: a cell may be running. If this stays, run the cell again."), 2000);
+      const slow = setTimeout(() => (view.note.textContent =
+        "The kernel has not replied yet: a cell may be running. If this message persists, run the cell again."), 2000);
       let cleanUp;
       view.call("hello").then(({ buffers, ...state }) => {
         if (ending.signal.aborted) return;
@@ -226,9 +226,9 @@ function panel({ name, draw }) {
         view.titled(state);
         cleanUp = draw(view);
         view.root.dataset.ready = "";
-      }).catch(view.fail).finally(() => clearTimeout(late));
+      }).catch(view.fail).finally(() => clearTimeout(slow));
       return () => {
-        clearTimeout(late);
+        clearTimeout(slow);
         ending.abort();
         cleanUp?.();
       };
@@ -236,15 +236,15 @@ function panel({ name, draw }) {
   };
 }
 
-// Which keys JupyterLab does not get: in what takes text or handles keys itself all of them, and
-// elsewhere those without Ctrl, Alt or Meta. It has commands on single letters, and may look for
-// them before the event is here: so it is told by its own attribute.
+// Keeps keys from JupyterLab: all of them in elements that take text or handle keys themselves,
+// elsewhere those without Ctrl, Alt or Meta. JupyterLab binds commands to single letters and may
+// handle the event first, so its own attribute suppresses them.
 const TAKES_KEYS = "input, textarea, select, [contenteditable], [role=grid]";
 function keepKeys(root, signal) {
   const own = (event) => event.composedPath().includes(root) &&
     (event.target.closest(TAKES_KEYS) || !(event.ctrlKey || event.metaKey || event.altKey));
-  const tell = (event) => root.toggleAttribute("data-lm-suppress-shortcuts", Boolean(own(event)));
-  window.addEventListener("keydown", tell, { capture: true, signal });
+  const suppress = (event) => root.toggleAttribute("data-lm-suppress-shortcuts", Boolean(own(event)));
+  window.addEventListener("keydown", suppress, { capture: true, signal });
   for (const kind of ["keydown", "keyup", "keypress", "paste", "copy", "cut"])
     root.addEventListener(kind, (event) => own(event) && event.stopPropagation());
 }
@@ -252,12 +252,12 @@ function keepKeys(root, signal) {
 function makeView(name, model, signal) {
   const root = h("section", { class: `dgkit dgkit-${name}` });
   const { strip, show, clear } = makeStrip(root);
-  const outermost = () => !root.parentElement?.closest(".dgkit"); // one strip says it for all
+  const outermost = () => !root.parentElement?.closest(".dgkit"); // shows the error for nested panels, too
   const living = new AbortController();
   signal.addEventListener("abort", () => living.abort());
-  const line = new Line(model, signal, (gone) => {
+  const channel = new Channel(model, signal, (error) => {
     living.abort();
-    if (outermost()) show(gone);
+    if (outermost()) show(error);
   });
   const note = h("p", { role: "status", class: "dg-help" }, "Waiting for the kernel…");
   const head = h("div", { class: "dg-head" });
@@ -268,10 +268,10 @@ function makeView(name, model, signal) {
     const badge = state.label ? badgeOf(state.label, state.provider) : null;
     head.replaceChildren(...[h("h2", { class: "dg-title" }, state.title), badge].filter(Boolean));
   };
-  line.on("failed", (message) => show(message.error));
+  channel.on("failed", (message) => show(message.error));
   const attempt = async (name, fields, buffers) => {
     try {
-      const reply = await line.call(name, fields, buffers);
+      const reply = await channel.call(name, fields, buffers);
       clear();
       return reply;
     } catch (error) {
@@ -279,9 +279,9 @@ function makeView(name, model, signal) {
       return null;
     }
   };
-  const on = (kind, hear) => line.on(kind, (...args) => {
-    try { hear(...args); } catch (error) { show(error); }
+  const on = (kind, listener) => channel.on(kind, (...args) => {
+    try { listener(...args); } catch (error) { show(error); }
   });
-  const call = (...args) => line.call(...args);
+  const call = (...args) => channel.call(...args);
   return { root, head, body, note, titled, signal, live: living.signal, call, attempt, on, fail: show, clear };
 }

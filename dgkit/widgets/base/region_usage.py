@@ -1,4 +1,4 @@
-"""Which regions the panels' work is using now, so that a person is asked before one is freed."""
+"""Which regions are in use by a panel, so that the user is asked before it is freed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ _uses: weakref.WeakKeyDictionary[Any, list[tuple[int, str]]] = weakref.WeakKeyDi
 
 @contextlib.contextmanager
 def using(region: SessionRegion, what: str) -> Iterator[None]:
-    """The block works on a region; `what` says how, for people: `a fill`."""
+    """Mark a region as in use for the block.
+
+    Args:
+        region: The region.
+        what: The use, as shown to the user: `a fill`.
+    """
     use = (region.id, what)
     with _lock:
         _uses.setdefault(region.session, []).append(use)
@@ -31,6 +36,6 @@ def using(region: SessionRegion, what: str) -> Iterator[None]:
 
 
 def uses(region: SessionRegion) -> list[str]:
-    """What is being done with a region."""
+    """Return the current uses of a region."""
     with _lock:
         return [what for number, what in _uses.get(region.session, ()) if number == region.id]

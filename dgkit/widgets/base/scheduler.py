@@ -1,11 +1,12 @@
-"""The one thread of the kernel that panels have: it runs long work a step at a time, and draws.
+"""The frame thread: runs the panels' long work in steps, and draws.
 
-A task is a generator. Each `yield` gives way to the other tasks: after `yield True` it goes on as
-soon as they had their turn, after `yield` at the next tick. So a plot moves while a cell is busy,
-and no panel needs a thread. The thread starts with the first task and ends after the last one.
+All panels of the kernel share this thread, so plots move while a cell is running. A task is a
+generator. Each `yield` gives way to the other tasks: after `yield True` the task continues as soon
+as each of them has had a step, after `yield` at the next tick. The thread starts with the first
+task and ends after the last one.
 
-It runs in a copy of the context of whoever started it: ipykernel finds by that where a message
-belongs, and without it a page that was reloaded gets none (see its parent header).
+It runs in a copy of the context in which it was started: ipykernel takes the parent header of a
+message from there, and without it a reloaded page receives no messages.
 """
 
 from __future__ import annotations
@@ -19,37 +20,37 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-__all__ = ["TICK_S", "Task", "every", "start"]
+__all__ = ["TICK_S", "Task", "sleep", "start"]
 
 _log = logging.getLogger("dgkit.widgets")
 
-TICK_S = 0.05  # 20 times a second are as often as anything is drawn
+TICK_S = 0.05  # upper limit of the frame rate: 20 frames a second
 
 Steps = Generator[Any, None, Any]
 
 
 class Task:
-    """A generator that was started.
+    """A generator that the frame thread runs; made by `start`.
 
-    `cancel()` closes it: its `finally` runs before it returns. One that never had a step has no
-    `finally` yet, but each task calls `ended` once, when it is over: however that came.
+    Attributes:
+        eager: The task wants its next step without waiting for the tick.
     """
 
     def __init__(
         self, steps: Steps, failed: Callable[[Exception], None], ended: Callable[[], None]
     ) -> None:
-        self._steps: Any = steps  # a generator, until it has ended
+        self._steps: Any = steps  # None once the task has ended
         self._failed, self._ended = failed, ended
-        self._lock = threading.RLock()  # a step runs, or the task ends: never both
+        self._lock = threading.RLock()  # held by a step and by cancel(), never both at once
         self.eager = True
 
     @property
     def done(self) -> bool:
-        """It has ended: by itself, by an error or by cancel()."""
+        """Whether the task has ended: by itself, by an error or by cancel()."""
         return self._steps is None
 
     def step(self) -> bool:
-        """One step; False when it was the last. What it raises goes to `failed`."""
+        """Run one step; return False if it was the last. An error is passed to `failed`."""
         with self._lock:
             if self._steps is None:
                 return False
@@ -58,16 +59,19 @@ class Task:
                 self.eager = next(steps) is True
                 if self._steps is not None:
                     return True
-                steps.close()  # it cancelled itself
+                steps.close()  # the task cancelled itself
             except StopIteration:
                 pass
-            except BaseException as raised:  # an exit() in what a person typed ends its task alone
+            except BaseException as raised:  # exit() in a user's expression ends only this task
                 error = raised
-            self._over(error)
+            self._finish(error)
             return False
 
     def cancel(self) -> None:
-        """Ends it, at the latest after the step that runs now. Again: nothing."""
+        """End the task, at the latest after the step that is running. Idempotent.
+
+        The generator's `finally` blocks have run when this returns, unless the task cancels itself.
+        """
         with self._lock:
             steps, self._steps = self._steps, None
             if steps is None or steps.gi_running:
@@ -77,40 +81,40 @@ class Task:
                 steps.close()
             except BaseException as raised:
                 error = raised
-            self._over(error)
+            self._finish(error)
 
-    def _over(self, error: BaseException | None) -> None:
-        """What these two raise is logged: the other tasks go on."""
+    def _finish(self, error: BaseException | None) -> None:
+        """Call `ended`, then `failed`; an exception of either is logged."""
         self._steps = None
-        with _logged():
+        with _log_errors():
             self._ended()
         if error is None:
             return
         if not isinstance(error, Exception):
-            error = RuntimeError(f"{type(error).__name__} ended it: {error}")
-        with _logged():
+            error = RuntimeError(f"the task was ended by {type(error).__name__}: {error}")
+        with _log_errors():
             self._failed(error)
 
 
 @contextlib.contextmanager
-def _logged() -> Iterator[None]:
+def _log_errors() -> Iterator[None]:
     try:
         yield
     except Exception:
-        _log.exception("in a task of the frame thread")
+        _log.exception("a callback of a task on the frame thread failed")
 
 
-class _Frames:
-    """The thread and its tasks."""
+class _Scheduler:
+    """The frame thread and its tasks."""
 
     def __init__(self) -> None:
         self._tasks: list[Task] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._news = threading.Event()
+        self._wakeup = threading.Event()
 
     def add(self, task: Task) -> None:
-        """The thread takes it up at once."""
+        """Add a task and wake the thread, which is started if needed."""
         with self._lock:
             self._tasks.append(task)
             if self._thread is None:
@@ -119,10 +123,10 @@ class _Frames:
                     target=run, args=(self._run,), name="dgkit-frames", daemon=True
                 )
                 self._thread.start()
-        self._news.set()
+        self._wakeup.set()
 
-    def _live(self) -> list[Task]:
-        """What is left; with nothing left the thread is told to end."""
+    def _live_tasks(self) -> list[Task]:
+        """Return the tasks that have not ended; if there are none, forget the thread."""
         with self._lock:
             self._tasks = [task for task in self._tasks if not task.done]
             if not self._tasks:
@@ -131,16 +135,16 @@ class _Frames:
 
     def _run(self) -> None:
         try:
-            self._turns()
-        finally:  # also after what nobody foresaw: the next task finds no thread, and starts one
+            self._loop()
+        finally:  # after an unexpected error, too, so that the next task starts a new thread
             with self._lock:
                 if self._thread is threading.current_thread():
                     self._thread = None
 
-    def _turns(self) -> None:
+    def _loop(self) -> None:
         tick = time.monotonic()
-        self._news.clear()
-        while tasks := self._live():
+        self._wakeup.clear()
+        while tasks := self._live_tasks():
             due = time.monotonic() >= tick
             if due:
                 tick = max(tick + TICK_S, time.monotonic())
@@ -148,16 +152,16 @@ class _Frames:
                 if due or task.eager:
                     task.step()
             if not any(task.eager and not task.done for task in tasks):
-                self._news.wait(max(0.0, tick - time.monotonic()))
-            self._news.clear()  # before the look at what there is: what comes after it wakes
+                self._wakeup.wait(max(0.0, tick - time.monotonic()))
+            self._wakeup.clear()  # before _live_tasks(): a task added after that wakes the thread
 
     def forked(self) -> None:
-        """In a child the thread is not there, and the tasks are the parent's."""
+        """Reset in a forked child, which has no frame thread; the tasks are the parent's."""
         self.__init__()  # type: ignore[misc]
 
 
-_frames = _Frames()
-os.register_at_fork(after_in_child=_frames.forked)
+_scheduler = _Scheduler()
+os.register_at_fork(after_in_child=_scheduler.forked)
 
 
 def _nothing() -> None:
@@ -167,18 +171,21 @@ def _nothing() -> None:
 def start(
     steps: Steps, failed: Callable[[Exception], None], ended: Callable[[], None] = _nothing
 ) -> Task:
-    """Runs a generator on the frame thread.
+    """Run a generator on the frame thread.
 
-    `ended()` is called once, when it is over, by whoever ended it: also if it was cancelled before
-    its first step. `failed(error)` is called after that if it raised.
+    Args:
+        steps: The generator.
+        failed: Called with the exception if the generator raised one, after `ended`.
+        ended: Called once when the task has ended, in the thread that ended it; also if it was
+            cancelled before its first step.
     """
     task = Task(steps, failed, ended)
-    _frames.add(task)
+    _scheduler.add(task)
     return task
 
 
-def every(seconds: float) -> Iterator[None]:
-    """`yield from every(1.0)`: gives way until so much time has passed."""
+def sleep(seconds: float) -> Iterator[None]:
+    """Give way to other tasks for at least `seconds`; use it with `yield from`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         yield

@@ -1,4 +1,4 @@
-"""What the panels of one session share: its live regions, and which of them is looked at."""
+"""State that the panels of one session share: its live regions and the selection."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .panel import Panel, label_of
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-__all__ = ["Desk", "describe"]
+__all__ = ["SessionModel", "describe"]
 
-_MOST = 200  # regions that a message carries: the newest
+_MAX_REGIONS = 200  # in one message: the newest
 
 _log = logging.getLogger("dgkit.widgets")
-_making = threading.Lock()
-_desks: weakref.WeakKeyDictionary[Session, Desk] = weakref.WeakKeyDictionary()
+_create_lock = threading.Lock()
+_models: weakref.WeakKeyDictionary[Session, SessionModel] = weakref.WeakKeyDictionary()
 
 
 def describe(region: SessionRegion) -> dict[str, Any]:
-    """A region in plain values, for a table or a list to choose from."""
+    """Describe a region in plain values, for a table or a list of choices."""
     dtype, shape = "uint8", [region.size]
-    local = region.local  # another thread may free it meanwhile
+    local = region.local  # another thread may free the region meanwhile
     if local is not None:
         with contextlib.suppress(ClosedError):
             array = local.memory.array
@@ -40,128 +40,151 @@ def describe(region: SessionRegion) -> dict[str, Any]:
         "side": region.on, "place": region.place, "where": region.where, "dtype": dtype,
         "shape": shape, "access": str(region.access), "access_text": access_text(region.access),
         "provider": region.session.dpu.provider, "chosen": region.chosen,
-        "here": local is not None, "exported": bool(region.token),
+        "local": local is not None, "exported": bool(region.token),
     }  # fmt: skip
 
 
-class Desk:
-    """Made by `Desk.of(session)`, one a session. `subscribe`d panels get `regions` and `select`."""
+class SessionModel:
+    """State that the panels of one session share; made by `SessionModel.of(session)`.
+
+    The views of subscribed panels receive a `session` message after each change. Its `change` is
+    `regions` or `select`, with the new state in `session`, or `written`, with the region's `id`.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = weakref.ref(session)
-        self._lock = threading.RLock()  # who is told, and whether that is to come
+        self._lock = threading.RLock()  # guards panels, listeners and the pending notification
         self._panels: weakref.WeakSet[Panel] = weakref.WeakSet()
         self._listeners: list[weakref.WeakMethod[Callable[[str], None]]] = []
         self._selected = 0
         self._hidden: set[int] = set()
-        self._telling: scheduler.Task | None = None
-        session.on_change(self._changed)
+        self._notifying: scheduler.Task | None = None
+        session.on_change(self._schedule)
 
     @classmethod
-    def of(cls, session: Session) -> Desk:
-        """The desk of a session: the same one each time."""
-        with _making:
-            desk = _desks.get(session)
-            if desk is None:
-                desk = _desks[session] = cls(session)
-            return desk
+    def of(cls, session: Session) -> SessionModel:
+        """Return the model of a session, the same at each call."""
+        with _create_lock:
+            model = _models.get(session)
+            if model is None:
+                model = _models[session] = cls(session)
+            return model
 
     @property
     def session(self) -> Session:
-        """ReferenceError: it is gone."""
+        """The session.
+
+        Raises:
+            ReferenceError: The session has been garbage-collected.
+        """
         session = self._session()
         if session is None:
-            raise ReferenceError("the session is gone")
+            raise ReferenceError("the session no longer exists")
         return session
 
     @property
     def regions(self) -> tuple[SessionRegion, ...]:
-        """The live regions of the session, without those that are a panel's own."""
-        return tuple(one for one in self.session.regions if one.id not in self._hidden)
+        """The live regions of the session, except hidden ones."""
+        return tuple(region for region in self.session.regions if region.id not in self._hidden)
 
     def hide(self, region: SessionRegion) -> None:
-        """A panel's own memory, which nobody is to choose, write or free."""
+        """Exclude a panel's private memory from the regions that panels offer."""
         self._hidden.add(region.id)
 
     @property
     def selected(self) -> int:
-        """The id of the region that is looked at, 0 if there is none."""
+        """The id of the selected region: the first until another is selected, 0 without regions."""
         ids = [region.id for region in self.regions]
         if self._selected not in ids:
             self._selected = ids[0] if ids else 0
         return self._selected
 
     def region(self, number: int | None = None) -> SessionRegion:
-        """The region with this id; without one, the selected. ValueError: there is none."""
+        """Return the region with this id, or the selected region.
+
+        Raises:
+            ValueError: No live region has this id, or none is selected.
+        """
         wanted = self.selected if number is None else number
         for region in self.regions:
             if region.id == wanted:
                 return region
         known = ", ".join(str(region.id) for region in self.regions) or "none"
-        raise ValueError(f"there is no live region {wanted}; live are: {known}")
+        raise ValueError(f"no live region {wanted}; live regions: {known}")
 
     def state(self) -> dict[str, Any]:
-        """The part of a panel's state that all share. `regions`: the newest 200 of `count`, and the
-        selected one."""
+        """Return the shared part of a panel's state.
+
+        Returns:
+            `regions` (the newest 200 and the selected region), `count` (of all regions), `selected`
+            (id), `closed` (of the session), `provider` and its `label`.
+        """
         if self.session.closed:
-            ended = {"closed": True, "provider": "", "label": "closed"}
-            return {"regions": [], "count": 0, "selected": 0, **ended}
-        live, chosen = self.regions, self.selected
-        older = [region for region in live[:-_MOST] if region.id == chosen]
-        regions = [describe(region) for region in (*older, *live[-_MOST:])]
-        shared = {"regions": regions, "count": len(live), "selected": chosen, "closed": False}
-        return shared | label_of(self.session)
+            closed = {"closed": True, "provider": "", "label": "closed"}
+            return {"regions": [], "count": 0, "selected": 0, **closed}
+        live, selected = self.regions, self.selected
+        older = [region for region in live[:-_MAX_REGIONS] if region.id == selected]
+        regions = [describe(region) for region in (*older, *live[-_MAX_REGIONS:])]
+        state = {"regions": regions, "count": len(live), "selected": selected, "closed": False}
+        return state | label_of(self.session)
 
     def select(self, number: int) -> None:
-        """Looks at another region, in all panels. ValueError: there is none of that id."""
+        """Select a region in all panels.
+
+        Raises:
+            ValueError: No live region has this id.
+        """
         self._selected = self.region(number).id
-        self._tell("select", desk=self.state())
+        self._notify("select", session=self.state())
 
     def written(self, number: int) -> None:
-        """Bytes of a region were changed by a panel: those that show them look again."""
-        self._tell("written", id=number)  # without the state: that is as it was
+        """Notify all panels that a panel changed the bytes of a region."""
+        self._notify("written", id=number)  # the state itself is unchanged
 
     def subscribe(self, panel: Panel) -> None:
-        """The panel's views get `desk` messages from now on, for as long as it lives."""
+        """Send `session` messages to the panel's views for as long as the panel exists."""
         with self._lock:
             self._panels.add(panel)
 
     def listen(self, call: Callable[[str], None]) -> None:
-        """A bound method that is called with `regions`, `select` or `written` after each change."""
+        """Call a bound method with `regions`, `select` or `written` after each change.
+
+        The method's object is referenced weakly.
+        """
         with self._lock:
             self._listeners = [ref for ref in self._listeners if ref() is not None]
             self._listeners.append(weakref.WeakMethod(call))
 
-    def _changed(self) -> None:
-        """In whatever thread: the frame thread tells, once for as many changes as came together."""
+    def _schedule(self) -> None:
+        """Have the frame thread notify once for all changes until then; called in any thread."""
         with self._lock:
-            if self._telling is None or self._telling.done:
-                self._telling = scheduler.start(self._tell_soon(), _failed)
+            if self._notifying is None or self._notifying.done:
+                self._notifying = scheduler.start(self._notify_soon(), _failed)
 
-    def _tell_soon(self) -> Any:
+    def _notify_soon(self) -> Any:
         yield
         with self._lock:
-            self._telling = None
+            self._notifying = None
         if self._session() is not None:
-            self._tell("regions", desk=self.state())
+            self._notify("regions", session=self.state())
 
-    def _tell(self, what: str, **fields: Any) -> None:
-        """One that fails takes nothing from the others."""
+    def _notify(self, change: str, **fields: Any) -> None:
+        """Notify panels and listeners; a failure of one of them does not affect the others."""
         with self._lock:
             panels, listeners = list(self._panels), list(self._listeners)
         for panel in panels:
             try:
-                panel.tell("desk", what=what, **fields)
+                panel.broadcast("session", change=change, **fields)
             except Exception as error:
                 _failed(error)
         for ref in listeners:
             call = ref()
             try:
                 if call is not None:
-                    call(what)
+                    call(change)
             except Exception as error:
                 _failed(error)
 
 
 def _failed(error: Exception) -> None:
-    _log.error("a panel was told of its session", exc_info=error)
+    _log.error("cannot notify a panel of a change of its session", exc_info=error)

@@ -1,4 +1,4 @@
-"""Transfers that are looked at in steps of a moment; a DPU that is silent is given up."""
+"""Polling transfers in short steps, cancelling them, and detecting a stalled DPU."""
 
 from __future__ import annotations
 
@@ -11,50 +11,58 @@ from ...errors import DgkitError, PeerTimeout
 if TYPE_CHECKING:
     from ...session import SessionTransfer
 
-__all__ = ["SILENCE_S", "STEP_S", "Patience", "let_end", "settled"]
+__all__ = ["STALL_TIMEOUT_S", "STEP_S", "StallTimer", "cancel_all", "wait_done"]
 
 STEP_S = 0.01  # of the frame thread, for one step
-SILENCE_S = 30.0  # as a session's own: a DPU that moves nothing for so long is given up
-_GRACE_S = 1.0  # what was cancelled may end by itself for so long
+STALL_TIMEOUT_S = 30.0  # without progress; the same as a session's own limit
+_GRACE_S = 1.0  # for cancelled transfers to end
 
 
-class Patience:
-    """How long nothing has moved."""
+class StallTimer:
+    """Time since the last progress."""
 
     def __init__(self) -> None:
         self._last: object = None
         self._since = time.monotonic()
 
-    def look(self, moved: object) -> float:
-        """Seconds since `moved` was another value. PeerTimeout: SILENCE_S."""
+    def check(self, progress: object) -> float:
+        """Return the seconds since `progress` last had another value.
+
+        Raises:
+            PeerTimeout: That was more than STALL_TIMEOUT_S ago.
+        """
         now = time.monotonic()
-        if moved != self._last:
-            self._last, self._since = moved, now
-        if now - self._since > SILENCE_S:
-            raise PeerTimeout(f"the DPU has moved nothing for {SILENCE_S:.0f} s")
+        if progress != self._last:
+            self._last, self._since = progress, now
+        if now - self._since > STALL_TIMEOUT_S:
+            raise PeerTimeout(f"the DPU has made no progress for {STALL_TIMEOUT_S:.0f} s")
         return now - self._since
 
 
-def settled(transfer: SessionTransfer, seconds: float = STEP_S) -> bool:
-    """Whether a transfer ended well, after at most so long. Raises how it ended otherwise."""
+def wait_done(transfer: SessionTransfer, seconds: float = STEP_S) -> bool:
+    """Wait for a transfer for at most `seconds` and return whether it is complete.
+
+    Raises:
+        DgkitError: The transfer failed.
+    """
     try:
         transfer.wait(max(0.0, seconds))
-    except PeerTimeout:  # also what ended it: then done() says so, and wait() raises it again
+    except PeerTimeout:  # of this wait, or the transfer's own failure, which wait() raises again
         if not transfer.done():
             return False
         transfer.wait()
     return True
 
 
-def let_end(transfers: list[SessionTransfer]) -> Generator[bool, None, None]:
-    """Cancels transfers and gives them a moment to end; they may fail as they like."""
+def cancel_all(transfers: list[SessionTransfer]) -> Generator[bool, None, None]:
+    """Cancel transfers and wait for up to 1 s until they have ended; their errors are ignored."""
     end = time.monotonic() + _GRACE_S
     for transfer in transfers:
         transfer.cancel()
     for transfer in transfers:
         while time.monotonic() < end:
             try:
-                if settled(transfer):
+                if wait_done(transfer):
                     break
             except DgkitError:
                 break

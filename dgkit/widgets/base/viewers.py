@@ -1,47 +1,52 @@
-"""Who looks at a panel, and how often it is worth drawing for them.
+"""Visible views of a panel, and how often to draw for them.
 
-A view says when it comes into sight and when it leaves it, and every few seconds that it is still
-there. A page that was closed says nothing: what is sent to it piles up in the Jupyter server. But
-while a cell is busy the kernel may not hear a view that is there, so one that was not heard of for
-a minute gets a frame a second, and only after an hour none.
+A view reports when it becomes visible or hidden, and every few seconds while it is visible. A page
+that was closed reports nothing, and messages to it accumulate in the Jupyter server. But while a
+cell is running, the kernel may not receive the reports of a visible view. So a view that has not
+reported for a minute gets one frame a second, and after an hour none.
 """
 
 from __future__ import annotations
 
 import time
 
-__all__ = ["Audience"]
+__all__ = ["Viewers"]
 
-_SURE_S, _PERHAPS_S = 60.0, 3600.0
-_SLOW_S = 1.0
-_VIEWS, _NAME = 32, 64  # that are remembered, and the characters of a view's name
+_RECENT_S, _EXPIRED_S = 60.0, 3600.0
+_SLOW_S = 1.0  # between frames for views without a recent report
+_MAX_VIEWS, _MAX_NAME = 32, 64  # views remembered, and characters of a view's name
 
 
-class Audience:
-    """The views in sight. Its times are time.monotonic()'s."""
+class Viewers:
+    """The visible views of a panel, by the time.monotonic() of their last report."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         self._drawn = 0.0
 
-    def heard(self, view: str, watching: bool) -> None:
-        """A view said that it is seen, or that it is not. Of more than 32 the one that was not
-        heard of for longest is forgotten until it says so again."""
-        view = view[:_NAME]
-        self._heard.pop(view, None)
-        if watching:
-            self._heard[view] = time.monotonic()
-            while len(self._heard) > _VIEWS:
-                del self._heard[next(iter(self._heard))]
+    def update(self, view: str, visible: bool) -> None:
+        """Record a view's report that it is visible or hidden.
+
+        Of more than 32 views, the view with the oldest report is dropped until it reports again.
+        """
+        view = view[:_MAX_NAME]
+        self._reported.pop(view, None)
+        if visible:
+            self._reported[view] = time.monotonic()
+            while len(self._reported) > _MAX_VIEWS:
+                del self._reported[next(iter(self._reported))]
 
     def due(self) -> bool:
-        """Whether to draw now; who calls it 20 times a second draws that often for who is there."""
+        """Return whether to draw a frame now.
+
+        True at each call while a view has reported within a minute, otherwise once a second.
+        """
         now = time.monotonic()
-        for view, heard in list(self._heard.items()):
-            if now - heard > _PERHAPS_S:
-                self._heard.pop(view, None)
-        last = max(self._heard.values(), default=None)
-        if last is None or (now - last > _SURE_S and now - self._drawn < _SLOW_S):
+        for view, reported in list(self._reported.items()):
+            if now - reported > _EXPIRED_S:
+                self._reported.pop(view, None)
+        last = max(self._reported.values(), default=None)
+        if last is None or (now - last > _RECENT_S and now - self._drawn < _SLOW_S):
             return False
         self._drawn = now
         return True

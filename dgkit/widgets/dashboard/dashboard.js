@@ -1,7 +1,7 @@
 // The dashboard: a status line, and the views of the four panels in a grid.
 
-const COLUMNS = [["allocate", "transfer"], ["hex", "plot"]]; // in the order of the Tab key
-const SEEN_MS = 20000; // how often a view that is in sight says so
+const COLUMNS = [["allocate", "transfer"], ["hex", "plot"]]; // in tab order
+const REPORT_MS = 20000; // between reports of a visible view
 
 function pairs(list) {
   return list.flatMap(([name, text]) => [h("div", {}, h("dt", {}, name), h("dd", {}, text))]);
@@ -18,28 +18,28 @@ function makeStatus(view) {
   const counters = h("dl", { class: "dgd-facts", "aria-label": "Counters" });
   const why = h("div");
   const monitor = button("Start monitor", () => toggle());
-  const again = button("Start the DPU again", () => view.attempt("restart"), {
+  const restart = button("Start the DPU again", () => view.attempt("restart"), {
     class: "dg-button dg-main", hidden: true,
   });
-  const buttons = h("div", { class: "dg-row", role: "group", "aria-label": "Session" }, monitor, again);
+  const buttons = h("div", { class: "dg-row", role: "group", "aria-label": "Session" }, monitor, restart);
   const element = h("div", { class: "dgd-status" }, buttons, sides, counters, why);
-  let running = false, told = "";
-  const toggle = () => { // a `status` tells how it went, or `failed`, perhaps before the reply
+  let running = false, shownError = "";
+  const toggle = () => { // a message `status` or `failed` follows, possibly before the reply
     view.clear();
     view.call(running ? "stop" : "start").catch(view.fail);
   };
-  const show = (status) => keepFocus(() => update(status), again, monitor, view.root);
+  const show = (status) => keepFocus(() => update(status), restart, monitor, view.root);
   const update = (status) => {
     running = status.running;
     monitor.textContent = running ? "Stop monitor" : "Start monitor";
     monitor.disabled = Boolean(status.lost);
     counters.replaceChildren(...pairs(status.counters));
     element.classList.toggle("dgd-lost", Boolean(status.lost));
-    again.hidden = !(status.lost && view.state.owned);
-    const words = status.lost ? status.lost.text : "";
-    if (words && words !== told) view.fail(advice(status.lost, view.state.owned));
-    if (told && !words) view.clear();
-    told = words;
+    restart.hidden = !(status.lost && view.state.owned);
+    const error = status.lost ? status.lost.text : "";
+    if (error && error !== shownError) view.fail(lostError(status.lost, view.state.owned));
+    if (shownError && !error) view.clear();
+    shownError = error;
   };
   const draw = (state) => {
     sides.replaceChildren(...pairs(state.sides));
@@ -49,15 +49,15 @@ function makeStatus(view) {
   return { element, draw, show };
 }
 
-// What to do about a lost DPU depends on who started it.
-function advice(lost, owned) {
-  const way = owned
-    ? "“Start the DPU again” starts another; the regions of this one are gone."
+// The remedy for a lost DPU depends on whether the dashboard started it.
+function lostError(lost, owned) {
+  const hint = owned
+    ? "“Start the DPU again” starts a new one; the regions of the lost one are gone."
     : "Run the cell that connects to it again.";
-  return { text: lost.text, way_out: way };
+  return { text: lost.text, hint };
 }
 
-// The views of other panels, through the manager of widgets that this page has.
+// The views of the four panels, created by the page's widget manager.
 class Slots {
   #manager; #fail; #slots = {}; #ended = false;
   constructor(view) {
@@ -69,42 +69,42 @@ class Slots {
   }
   fill(models) {
     for (const [name, slot] of Object.entries(this.#slots)) {
-      if (slot.model === models[name]) continue; // the same panel stays as it is
+      if (slot.model === models[name]) continue; // unchanged
       slot.model = models[name];
-      slot.made?.remove();
+      slot.view?.remove();
       this.#host(slot, models[name]);
     }
   }
   async #host(slot, id) {
     try {
-      const made = await this.#manager.create_view(await this.#manager.get_model(id));
-      if (this.#ended || slot.model !== id) return made.remove();
-      slot.made = made;
-      slot.replaceChildren(made.el);
+      const view = await this.#manager.create_view(await this.#manager.get_model(id));
+      if (this.#ended || slot.model !== id) return view.remove();
+      slot.view = view;
+      slot.replaceChildren(view.el);
     } catch (error) {
       this.#fail(error);
     }
   }
   end() {
     this.#ended = true;
-    for (const slot of Object.values(this.#slots)) slot.made?.remove();
+    for (const slot of Object.values(this.#slots)) slot.view?.remove();
   }
 }
 
-// Tells the kernel while the dashboard is in sight: it counts for nobody else.
-function tellSight(view) {
+// Reports to the kernel whether this view is visible: counters are queried for visible views only.
+function reportVisibility(view) {
   const id = dgId();
   let timer = 0;
-  const say = (now) => view.call("seen", { view: id, now }).catch(view.fail);
+  const report = (visible) => view.call("set_visible", { view: id, visible }).catch(view.fail);
   const change = (visible) => {
     clearInterval(timer);
-    timer = visible ? setInterval(() => say(true), SEEN_MS) : 0;
-    say(visible);
+    timer = visible ? setInterval(() => report(true), REPORT_MS) : 0;
+    report(visible);
   };
   onVisible(view.root, change, view.live);
   view.live.addEventListener("abort", () => {
     clearInterval(timer);
-    view.call("seen", { view: id, now: false }).catch(() => {}); // the kernel may have ended
+    view.call("set_visible", { view: id, visible: false }).catch(() => {}); // the kernel may have ended
   });
 }
 
@@ -118,9 +118,9 @@ function drawDashboard(view) {
     slots.fill(state.panels);
   };
   view.on("status", status.show);
-  view.on("renewed", ({ state }) => draw(state));
+  view.on("restarted", ({ state }) => draw(state));
   draw(view.state);
-  tellSight(view);
+  reportVisibility(view);
   return () => slots.end();
 }
 

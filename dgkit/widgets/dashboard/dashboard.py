@@ -1,7 +1,7 @@
-"""dashboard(): the four panels of a session together, and how the session is.
+"""dashboard(): the four panels of a session together, with the session's state.
 
-The frame is a panel of its own that hosts the views of the four: so they stand in one landmark with
-one error strip, and its own grid sets them side by side or below each other.
+The dashboard is itself a panel, which hosts the views of the four: they share one landmark and one
+error strip, and its grid places them side by side or below each other.
 """
 
 from __future__ import annotations
@@ -17,29 +17,35 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ClosedError, DgkitError
 from ...units import size_text
 from ..base import cell_lifetime, scheduler
-from ..base.background import aside
+from ..base.background import in_background
 from ..base.panel import Panel, explain, handler
-from .panels import Panels, end, panels_of, sides_of
+from .panels import Panels, close_all, create_panels, sides_state
 
 if TYPE_CHECKING:
     from ...session import Session
 
 __all__ = ["Dashboard", "dashboard"]
 
-_EVERY_S = 1.0  # the counters
-_SEEN_S = 60.0  # a view that has not said for so long that it is seen is gone with its page
+_UPDATE_INTERVAL_S = 1.0  # of the counters
+_VIEW_EXPIRY_S = 60.0  # a view without a report for this long is gone with its page
 
-_lock = threading.RLock()  # which dashboards there are
+_lock = threading.RLock()  # guards _open
 _open: list[Dashboard] = []
 
 
 def dashboard(session: Session | None = None) -> Dashboard:
-    """The dashboard of a session; without one, of a software DPU that it starts and owns.
+    """Open the dashboard of a session, or of a software DPU that it starts.
 
-    Called again it is the same one, for as long as its session lives: a cell that runs twice starts
-    nothing twice and loses no region. One of a session that was given is closed when its cell runs
-    again and does not ask for it; `close()` ends it, and the DPU that it started. Errors as
-    dgkit.connect().
+    Repeated calls return the same dashboard while its session is open, so a cell that runs twice
+    starts nothing twice and loses no region. A dashboard of a given session is closed when its cell
+    runs again without requesting it.
+
+    Args:
+        session: The session to show. If None, the dashboard starts a software DPU, and its
+            `close()` ends that DPU.
+
+    Raises:
+        DgkitError: As dgkit.connect().
     """
     with _lock:
         for old in list(_open):
@@ -53,7 +59,7 @@ def dashboard(session: Session | None = None) -> Dashboard:
     if known.owned:
         known.revive()
     else:
-        cell_lifetime.of_this_cell(known)
+        cell_lifetime.register(known)
     return known
 
 
@@ -62,14 +68,17 @@ def _new(session: Session | None) -> Dashboard:
         return Dashboard(session)
     from ...session import connect
 
-    with cell_lifetime.apart():  # it stays, with its regions, whatever becomes of the cell
+    with cell_lifetime.detached():  # stays open with its regions when the cell runs again
         return Dashboard(connect(), owned=True)
 
 
 class Dashboard(Panel):
-    """Made by dgkit.dashboard(). `panels`: `allocate`, `transfer`, `hex` and `plot`.
+    """The panels of one session; opened by dgkit.dashboard().
 
-    `owned`: it started the DPU, so it closes `session` with itself and can start another.
+    Attributes:
+        owned: The dashboard started the DPU: it closes `session` when it is closed, and can start
+            another DPU.
+        lost: Why the DPU does not answer (see panel.explain), or None.
     """
 
     name = "dashboard"
@@ -79,45 +88,53 @@ class Dashboard(Panel):
     def __init__(self, session: Session, owned: bool = False) -> None:
         self._session: Session | None = session
         self.owned = owned
-        self.lost: dict[str, str] | None = None  # why the DPU cannot be asked, and what to do
-        self._lock = threading.Lock()  # who has it waits for no task: the frame thread takes it
-        self._closed = self._renewing = False
-        self._seen: dict[str, float] = {}
-        self._watching: scheduler.Task | None = None
+        self.lost: dict[str, str] | None = None
+        self._lock = threading.Lock()  # taken by the frame thread: never wait for a task under it
+        self._closed = self._restarting = False
+        self._visible: dict[str, float] = {}  # view -> time of its last report
+        self._updates: scheduler.Task | None = None
         self._counters: dict[str, int] = {}
-        self._told: dict[str, Any] | None = None
-        self._panels: Panels | None = panels_of(session)
+        self._sent_status: dict[str, Any] | None = None
+        self._panels: Panels | None = create_panels(session)
         super().__init__()
         _open.append(self)
 
     @property
     def session(self) -> Session:
-        """Whose panels these are. ClosedError: it was given, and the dashboard is closed."""
+        """The session shown.
+
+        Raises:
+            ClosedError: The dashboard is closed and did not start the session.
+        """
         if self._session is None:
             raise ClosedError("the dashboard is closed")
         return self._session
 
     @property
     def panels(self) -> Panels:
-        """The four. ClosedError: the session was given, and the dashboard is closed."""
+        """The panels `allocate`, `transfer`, `hex` and `plot`.
+
+        Raises:
+            ClosedError: The dashboard is closed and did not start the session.
+        """
         if self._panels is None:
             raise ClosedError("the dashboard is closed")
         return self._panels
 
     def state(self) -> dict[str, Any]:
-        """Who the sides are, how they are, and the models of the four panels."""
+        """Return the two sides, their status, and the models of the four panels."""
         models = {name: panel.model_id for name, panel in self.panels._asdict().items()}
-        return sides_of(self.session) | self._status() | {"panels": models, "owned": self.owned}
+        return sides_state(self.session) | self._status() | {"panels": models, "owned": self.owned}
 
     def _status(self) -> dict[str, Any]:
-        """As it was when the agent was asked last."""
+        """Return the status as of the last query of the agent."""
         if self.session.closed:
-            self._ask()  # which asks nobody
-        moving = self.panels.plot.running
-        return {"counters": list(_counters(self._counters)), "lost": self.lost, "running": moving}
+            self._query_agent()  # returns at once
+        running = self.panels.plot.running
+        return {"counters": list(_counters(self._counters)), "lost": self.lost, "running": running}
 
-    def _ask(self) -> None:
-        """Asks the agent. Never on the frame thread: it waits for so long as the session does."""
+    def _query_agent(self) -> None:
+        """Query the agent's counters; blocks, so never call it on the frame thread."""
         session, counters, lost = self.session, self._counters, None
         try:
             counters = session.stats()
@@ -126,120 +143,124 @@ class Dashboard(Panel):
         if session is self._session:
             self._counters, self.lost = counters, lost
 
-    # While somebody looks
+    # Visible views
 
     @handler
-    def seen(self, view: str, now: bool) -> None:
-        """A view came into sight (it says so again now and then), or left it."""
+    def set_visible(self, view: str, visible: bool) -> None:
+        """Record that a view is visible, which it reports now and then, or hidden."""
         with self._lock:
-            new = self._seen.pop(view, None) is None
-            if not now:
+            new = self._visible.pop(view, None) is None
+            if not visible:
                 return
-            self._seen[view] = time.monotonic()
-            if self._watching is None or self._watching.done:
-                self._watching = scheduler.start(self._watch(), self.fail)
+            self._visible[view] = time.monotonic()
+            if self._updates is None or self._updates.done:
+                self._updates = scheduler.start(self._update_periodically(), self.fail)
         if new:
-            self._told = None
-            scheduler.start(self._look(), self.fail)
+            self._sent_status = None
+            scheduler.start(self._update(), self.fail)
 
-    def _is_seen(self) -> bool:
+    def _is_visible(self) -> bool:
         with self._lock:
-            oldest = time.monotonic() - _SEEN_S
-            self._seen = {view: at for view, at in self._seen.items() if at > oldest}
-            if not self._seen:
-                self._watching = None
-            return bool(self._seen)
+            oldest = time.monotonic() - _VIEW_EXPIRY_S
+            self._visible = {view: at for view, at in self._visible.items() if at > oldest}
+            if not self._visible:
+                self._updates = None
+            return bool(self._visible)
 
-    def _watch(self) -> scheduler.Steps:
-        while self._is_seen():
-            yield from scheduler.every(_EVERY_S)
-            yield from self._look()
+    def _update_periodically(self) -> scheduler.Steps:
+        while self._is_visible():
+            yield from scheduler.sleep(_UPDATE_INTERVAL_S)
+            yield from self._update()
 
-    def _look(self) -> scheduler.Steps:
-        """Asks, and tells what is new."""
-        yield from aside(self._ask)
+    def _update(self) -> scheduler.Steps:
+        """Query the agent and send the status if it has changed."""
+        yield from in_background(self._query_agent)
         status = self._status()
-        if status != self._told:
-            self._told = status
-            self.tell("status", **status)
+        if status != self._sent_status:
+            self._sent_status = status
+            self.broadcast("status", **status)
 
-    # What its buttons do
+    # Buttons
 
     @handler
     def start(self) -> None:
-        """Starts to start the monitor of the plot; `status` tells that it runs, `failed` if not."""
-        scheduler.start(self._doing(self.panels.plot.start), self.fail)
+        """Begin to start the plot's monitor; a `status` message reports it, `failed` an error."""
+        scheduler.start(self._then_update(self.panels.plot.start), self.fail)
 
     @handler
     def stop(self) -> None:
-        """Starts to stop it; the plot keeps what it has."""
-        scheduler.start(self._doing(self.panels.plot.stop), self.fail)
+        """Begin to stop the plot's monitor; the plot keeps its samples."""
+        scheduler.start(self._then_update(self.panels.plot.stop), self.fail)
 
-    def _doing(self, call: Callable[[], None]) -> scheduler.Steps:
-        yield from aside(call)
-        yield from self._look()
+    def _then_update(self, call: Callable[[], None]) -> scheduler.Steps:
+        yield from in_background(call)
+        yield from self._update()
 
     @handler
     def restart(self) -> None:
-        """Starts another software DPU in place of the lost one; `renewed` tells when it is there.
+        """Begin to replace a lost software DPU by a new one; a `restarted` message reports it.
 
-        Its regions are gone; the plot stays.
+        The regions of the lost DPU are gone; the plot keeps its samples.
         """
         if not self.owned:
             raise ValueError(
                 "the dashboard did not start this DPU: run the cell that connects to it again"
             )
-        scheduler.start(self._renew(), self.fail)
+        scheduler.start(self._restart(), self.fail)
 
     def revive(self) -> None:
-        """The same from a cell, which waits for it. Errors as dgkit.connect()."""
-        over, errors = threading.Event(), list[Exception]()
+        """Replace a lost software DPU and wait until the new one runs; for a cell.
+
+        Raises:
+            DgkitError: As dgkit.connect().
+        """
+        ended, errors = threading.Event(), list[Exception]()
 
         def steps() -> scheduler.Steps:
             try:
-                yield from self._renew()
+                yield from self._restart()
             except Exception as error:
                 errors.append(error)
 
-        scheduler.start(steps(), self.fail, over.set)
-        while not over.wait(0.1):
+        scheduler.start(steps(), self.fail, ended.set)
+        while not ended.wait(0.1):
             pass
         if errors:
             raise errors[0]
 
-    def _renew(self) -> scheduler.Steps:
-        while self._renewing:  # another view was quicker
+    def _restart(self) -> scheduler.Steps:
+        while self._restarting:  # requested by another view
             yield
-        self._renewing = True
+        self._restarting = True
         try:
-            yield from aside(self._ask)
+            yield from in_background(self._query_agent)
             if self.lost is not None and not self._closed:
                 yield from self._replace()
         finally:
-            self._renewing = False
+            self._restarting = False
 
     def _replace(self) -> scheduler.Steps:
         from ...session import connect
 
-        new = yield from aside(connect)
+        new = yield from in_background(connect)
         session, (*panels, plot) = self.session, self.panels
-        made = panels_of(new, plot)
+        new_panels = create_panels(new, plot)
         with self._lock:
             if not self._closed:
-                self._session, self._panels = new, made
+                self._session, self._panels = new, new_panels
         if self._session is not new:
-            yield from aside(partial(end, made[:3], new))
+            yield from in_background(partial(close_all, new_panels[:3], new))
             return
-        yield from aside(partial(setattr, plot, "session", new))  # it keeps what it has
-        yield from aside(self._ask)
-        self._told = None
-        self.tell("renewed", state={"title": self.title, **self.state()})
-        yield from aside(partial(end, panels, session))
+        yield from in_background(partial(setattr, plot, "session", new))  # keeps its samples
+        yield from in_background(self._query_agent)
+        self._sent_status = None
+        self.broadcast("restarted", state={"title": self.title, **self.state()})
+        yield from in_background(partial(close_all, panels, session))
 
     def close(self) -> None:
-        """Ends the views and the panels, and the DPU if the dashboard started it. Again: nothing.
+        """Close the dashboard, its views and its panels. Idempotent.
 
-        A session that was given stays open.
+        A DPU that the dashboard started ends; a session that was given stays open.
         """
         with _lock:
             if self not in _open:
@@ -247,17 +268,17 @@ class Dashboard(Panel):
             _open.remove(self)
         with self._lock:
             self._closed = True
-            self._seen.clear()
-            watching, self._watching = self._watching, None
-        if watching is not None:
-            watching.cancel()
+            self._visible.clear()
+            updates, self._updates = self._updates, None
+        if updates is not None:
+            updates.cancel()
         super().close()
-        end(self.panels, self.session if self.owned else None)
-        if not self.owned:  # who still has the dashboard (Out[3]) does not keep the session
+        close_all(self.panels, self.session if self.owned else None)
+        if not self.owned:  # a reference to the dashboard (Out[3]) must not keep the session alive
             self._session = self._panels = None
 
     def static_html(self) -> str:
-        """The session as a card: what an untrusted notebook and a printed page show."""
+        """Return the session as a card, for untrusted notebooks and printed pages."""
         if self._session is None:
             return super().static_html()
         return (
@@ -266,7 +287,7 @@ class Dashboard(Panel):
         )
 
     def static_text(self) -> str:
-        """One line."""
+        """Return the session in one line."""
         return f"<dgkit.Dashboard of {self._session!r}>" if self._session else "<closed Dashboard>"
 
 
@@ -283,8 +304,8 @@ def _counters(counters: dict[str, int]) -> Iterator[tuple[str, str]]:
 
 @atexit.register
 def _end_all() -> None:
-    """The kernel ends: no page hears anything any more, and each DPU that was started goes."""
-    for one in list(_open):
-        if one.owned:
+    """End the DPUs that dashboards started, when the kernel exits."""
+    for board in list(_open):
+        if board.owned:
             with contextlib.suppress(DgkitError):
-                one.session.close()
+                board.session.close()

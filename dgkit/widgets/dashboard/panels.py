@@ -1,4 +1,4 @@
-"""The four panels of a dashboard, and whose they are."""
+"""The four panels of a dashboard, and the two sides of its session."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ..latency.latency import LatencyPlot
     from ..transfer.transfer import TransferPanel
 
-__all__ = ["Panels", "end", "panels_of", "sides_of"]
+__all__ = ["Panels", "close_all", "create_panels", "sides_state"]
 
 
 class Panels(NamedTuple):
-    """The four of one session."""
+    """The four panels of one session."""
 
     allocate: AllocatePanel
     transfer: TransferPanel
@@ -28,29 +28,34 @@ class Panels(NamedTuple):
     plot: LatencyPlot
 
 
-def panels_of(session: Session, plot: LatencyPlot | None = None) -> Panels:
-    """Four panels, or three beside the plot that there is."""
+def create_panels(session: Session, plot: LatencyPlot | None = None) -> Panels:
+    """Create the panels of a session, which belong to no cell.
+
+    Args:
+        session: The session.
+        plot: An existing latency plot to use instead of a new one.
+    """
     from ..allocate.allocate import AllocatePanel
     from ..hexview.hexview import HexView
     from ..latency.latency import LatencyPlot
     from ..transfer.transfer import TransferPanel
 
-    with cell_lifetime.apart():
+    with cell_lifetime.detached():
         plot = plot or LatencyPlot(session)
         return Panels(AllocatePanel(session), TransferPanel(session), HexView(session), plot)
 
 
-def end(panels: Iterable[Panel], session: Session | None) -> None:
-    """Closes panels, and then a session."""
-    with contextlib.ExitStack() as last_to_first:
+def close_all(panels: Iterable[Panel], session: Session | None) -> None:
+    """Close panels in reverse order, then a session; an error of one does not stop the others."""
+    with contextlib.ExitStack() as stack:
         if session is not None:
-            last_to_first.callback(session.close)
+            stack.callback(session.close)
         for panel in panels:
-            last_to_first.callback(panel.close)
+            stack.callback(panel.close)
 
 
-def sides_of(session: Session) -> dict[str, Any]:
-    """Who the two sides are, and each provider that was not taken, and why not."""
+def sides_state(session: Session) -> dict[str, Any]:
+    """Return `sides`, `why` (each provider not in use, with the reason), `provider` and `label`."""
     info = session.info
     dpu, role = info["dpu"], info["role"]
     sides = [
@@ -59,5 +64,5 @@ def sides_of(session: Session) -> dict[str, Any]:
         ("this process", f"{role}, pid {info[role]['pid']}"),
         ("address", info["address"]),
     ]
-    shown = {"label": "closed", "provider": ""} if session.closed else label_of(session)
-    return shown | {"sides": sides, "why": sorted(dpu["why"].items())}
+    label = {"label": "closed", "provider": ""} if session.closed else label_of(session)
+    return label | {"sides": sides, "why": sorted(dpu["why"].items())}

@@ -54,7 +54,7 @@ function drawDoctor(view) {
       view.clear();
       controls.status.textContent = `Copied: ${text.split("\n").length > 1 ? plural(text.split("\n").length, "line") : text}`;
     } catch (error) {
-      view.fail({ text: error.message, way_out: "Select the command and copy it with the keyboard." });
+      view.fail({ text: error.message, hint: "Select the command and copy it with the keyboard." });
     }
   };
   const findings = makeFindings({ copied, again: (check) => view.attempt("check", { check }) });

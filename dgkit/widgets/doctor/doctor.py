@@ -12,7 +12,7 @@ from ...doctor.api import parse_export_size, parse_goal, snapshot_paths
 from ...doctor.goals import Goal
 from ...doctor.machine import SIZE
 from ..base import scheduler
-from ..base.background import Aside
+from ..base.background import BackgroundCall
 from ..base.panel import explain, handler
 from ..figure.figure import BokehPanel
 from .diagnosis_task import Request, Result, open_machines, run
@@ -124,7 +124,7 @@ class DoctorPanel(BokehPanel):
             raise ValueError("there is no drawing yet: wait until the doctor has finished")
         self._result.topology.path((gpu, nic))  # raises ValueError if there is no such pair
         self._pair = (gpu, nic)
-        self.tell("topology", topology=self._topology())
+        self.broadcast("topology", topology=self._topology())
 
     def document(self, dark: bool) -> Document:  # noqa: ARG002 (its colours suit both)
         """Return the drawing of the PCIe tree."""
@@ -186,13 +186,13 @@ class DoctorPanel(BokehPanel):
             latest[0] = (done, total)
 
         paths, before = self._paths, self._result
-        waiting = Aside(lambda: run(paths, request, before, progress)).wait()
+        waiting = BackgroundCall(lambda: run(paths, request, before, progress)).wait()
         try:
             while True:
                 next(waiting)
                 if latest[0] != self._progress:
                     self._progress = latest[0]
-                    self.tell("progress", at=list(self._progress))
+                    self.broadcast("progress", at=list(self._progress))
                 yield
         except StopIteration as end:
             self._take(end.value)
@@ -217,7 +217,7 @@ class DoctorPanel(BokehPanel):
                 self._idle.set()
 
     def _send_state(self) -> None:
-        self.tell("state", **self._state())
+        self.broadcast("state", **self._state())
 
     def close(self) -> None:
         """Close the views. Running checks end on their own; their result is discarded."""

@@ -30,8 +30,8 @@ function makeTree(view) {
     current = topology;
     part.hidden = !topology;
     if (!topology) return;
-    refill(gpu, topology.gpus, topology.pair?.[0]);
-    refill(nic, topology.nics, topology.pair?.[1]);
+    setOptions(gpu, topology.gpus, topology.pair?.[0]);
+    setOptions(nic, topology.nics, topology.pair?.[1]);
     legend.hidden = !topology.pair;
     answer.textContent = topology.answer;
     alt.textContent = topology.alt;

@@ -1,4 +1,8 @@
-"""Bokeh's figures, with BokehJS from the installed package."""
+"""Bokeh figures in a notebook, offline.
+
+`figure`: the panel, and its base class for panels with figures.
+`bokehjs`: BokehJS from the installed package, with bokehjs.js.
+"""
 
 from .figure import show
 

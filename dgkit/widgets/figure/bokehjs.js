@@ -1,19 +1,19 @@
-// Bokeh figures in a panel. BokehJS comes from the view's own kernel, once a page: no network.
+// Bokeh figures in a panel. BokehJS comes from the view's kernel, once per page, not the network.
 
 const bokehOf = (version) =>
   window.Bokeh?.version === version ? window.Bokeh : window.Bokeh?.[version] ?? null;
 
-const bokehPage = (window.__dgkitBokeh ??= { asked: -Infinity, loading: new Map() });
+const bokehPage = (window.__dgkitBokeh ??= { requested: -Infinity, loading: new Map() });
 
-const pausing = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function runScripts(sources) {
   for (const source of sources) {
     const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
     try {
       await new Promise((resolve, reject) => {
-        const gone = () => reject(new Error("the page refuses to run BokehJS"));
-        document.head.append(h("script", { src: url, onload: resolve, onerror: gone }));
+        const refused = () => reject(new Error("the page refuses to run BokehJS"));
+        document.head.append(h("script", { src: url, onload: resolve, onerror: refused }));
       });
     } finally {
       URL.revokeObjectURL(url);
@@ -21,24 +21,24 @@ async function runScripts(sources) {
   }
 }
 
-// The parts that the page has not. A view may wait for bytes that are in the page already, but for
-// no other view's kernel: after three seconds it asks its own.
+// Loads the parts that the page lacks. A view waits up to three seconds for a request of another
+// view, whose kernel may be busy, before it requests them from its own kernel.
 async function loadBokeh(view, version, names) {
   const missing = () => names.filter((name) =>
     name === "bokeh" ? !bokehOf(version) : !bokehPage.loading.get(`${version}/${name}`)?.done);
-  while (missing().length && performance.now() - bokehPage.asked < 3000) await pausing(20);
+  while (missing().length && performance.now() - bokehPage.requested < 3000) await sleep(20);
   const wanted = missing();
   if (wanted.length) {
-    bokehPage.asked = performance.now();
+    bokehPage.requested = performance.now();
     const { buffers } = await view.call("bokehjs", { names: wanted });
     await runOnce(wanted.map((name) => `${version}/${name}`), buffers);
   }
-  return calmStyles(bokehOf(version));
+  return skipUnchangedStyles(bokehOf(version));
 }
 
-// At each paint BokehJS writes the position of each part into a style element anew. Written as it
-// was it still makes the browser compute all styles and the layout again, which is half of a frame.
-function calmStyles(Bokeh) {
+// At each paint BokehJS rewrites the position of each part in a style element. Even unchanged text
+// makes the browser recompute all styles and the layout, which takes half of the frame time.
+function skipUnchangedStyles(Bokeh) {
   const sheet = Bokeh.require("core/dom").InlineStyleSheet?.prototype;
   if (sheet && !Object.hasOwn(sheet, "dgkitWrite") && typeof sheet._update === "function") {
     sheet.dgkitWrite = sheet._update;
@@ -52,53 +52,53 @@ function calmStyles(Bokeh) {
 async function runOnce(names, sources) {
   for (const [at, name] of names.entries()) {
     const known = bokehPage.loading.get(name);
-    const running = known && !known.done ? known : { done: false }; // done and wanted: it is gone
-    bokehPage.loading.set(name, running);
+    const entry = known && !known.done ? known : { done: false }; // done but missing: load it again
+    bokehPage.loading.set(name, entry);
     const failed = (error) => {
-      bokehPage.loading.delete(name); // who comes next tries again
-      bokehPage.asked = -Infinity;
+      bokehPage.loading.delete(name); // the next view tries again
+      bokehPage.requested = -Infinity;
       throw error;
     };
-    running.promise ??= runScripts([sources[at]]).then(() => (running.done = true)).catch(failed);
-    await running.promise;
+    entry.promise ??= runScripts([sources[at]]).then(() => (entry.done = true)).catch(failed);
+    await entry.promise;
   }
 }
 
-// Draws the kernel's figures: places(document) says into which element each root goes. It returns
-// what is drawn ({Bokeh, document, views, remove}), and is called anew when the theme changes.
+// Draws the kernel's figures; places(document) returns the element for each root. Resolves to
+// {Bokeh, document, views, remove}, or null if the view has ended meanwhile.
 async function drawFigures(view, places) {
   const { bokeh } = view.state;
-  const core = loadBokeh(view, bokeh, ["bokeh"]); // while the kernel makes the figures
+  const core = loadBokeh(view, bokeh, ["bokeh"]); // while the kernel creates the figures
   const [figures] = await Promise.all([view.call("figures", { dark: isDark() }), core]);
   const Bokeh = await loadBokeh(view, bokeh, figures.components);
   if (view.signal.aborted) return null;
-  const made = Bokeh.require("document").Document.from_json(JSON.parse(figures.document));
-  const elements = places(made);
+  const content = Bokeh.require("document").Document.from_json(JSON.parse(figures.document));
+  const elements = places(content);
   elements.forEach((element) => element?.replaceChildren());
-  const roots = made.roots().map((_root, at) => elements[at] ?? h("div"));
-  const views = await Bokeh.require("embed/standalone").add_document_standalone(made, roots[0], roots);
-  const remove = () => { views.clear(); made.clear(); forget(Bokeh, made); };
-  return { Bokeh, document: made, views, remove };
+  const roots = content.roots().map((_root, at) => elements[at] ?? h("div"));
+  const views = await Bokeh.require("embed/standalone").add_document_standalone(content, roots[0], roots);
+  const remove = () => { views.clear(); content.clear(); removeDocument(Bokeh, content); };
+  return { Bokeh, document: content, views, remove };
 }
 
-// BokehJS keeps each document of a page, also an empty one.
-function forget(Bokeh, made) {
-  const at = Bokeh.documents.indexOf(made);
+// Removes a document from the page's list, in which BokehJS keeps even empty ones.
+function removeDocument(Bokeh, content) {
+  const at = Bokeh.documents.indexOf(content);
   if (at >= 0) Bokeh.documents.splice(at, 1);
 }
 
-// Keeps figures drawn in the page's theme; drawn(figures) is called after each time they are.
-function keepFigures(view, places, drawn) {
-  let now = null, dark = null, busy = Promise.resolve();
-  const redraw = () => (busy = busy.then(async () => {
+// Draws figures, again after each change of the page's theme; calls drawn(figures) each time.
+function renderFigures(view, places, drawn) {
+  let current = null, dark = null, pending = Promise.resolve();
+  const redraw = () => (pending = pending.then(async () => {
     if (dark === isDark() || view.signal.aborted) return;
     dark = isDark();
-    const made = await drawFigures(view, places);
-    now?.remove();
-    now = made;
-    if (now) drawn(now);
+    const figures = await drawFigures(view, places);
+    current?.remove();
+    current = figures;
+    if (current) drawn(current);
   }).catch((error) => { dark = null; view.fail(error); }));
   onTheme(redraw, view.signal);
-  view.signal.addEventListener("abort", () => busy.then(() => now?.remove()));
+  view.signal.addEventListener("abort", () => pending.then(() => current?.remove()));
   return redraw();
 }

@@ -1,7 +1,7 @@
-"""BokehJS as a page needs it: from the installed package, so that it works offline.
+"""BokehJS from the installed package, so that figures work offline.
 
-The scripts and their version are found without an import of bokeh, which takes half a second: a
-panel is there at once, and its figures follow.
+The scripts and their version are found without importing bokeh, which takes half a second: a panel
+appears at once, and its figures follow.
 """
 
 from __future__ import annotations
@@ -24,18 +24,30 @@ _PARTS = ("widgets", "tables", "gl")
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """Of BokehJS, as its own `Bokeh.version`. PackageNotFoundError: bokeh is not installed."""
+    """Return the version of BokehJS, equal to its `Bokeh.version`.
+
+    Raises:
+        PackageNotFoundError: bokeh is not installed.
+    """
     return installed("bokeh")
 
 
 def scripts(names: Sequence[str]) -> list[bytes]:
-    """The source of BokehJS (`bokeh`) or of parts of it, in this order.
+    """Return the source text of BokehJS components.
 
-    ValueError: there is no such part.
+    Args:
+        names: `bokeh` for the core, or `widgets`, `tables`, `gl`.
+
+    Returns:
+        One script per name, in the same order.
+
+    Raises:
+        ModuleNotFoundError: bokeh is not installed.
+        ValueError: A name is unknown.
     """
     unknown = sorted({*names} - {"bokeh", *_PARTS})
     if unknown:
-        raise ValueError(f"BokehJS has no part {unknown[0]!r}; it has {', '.join(_PARTS)}")
+        raise ValueError(f"BokehJS has no part {unknown[0]!r}; known: bokeh, {', '.join(_PARTS)}")
     spec = find_spec("bokeh")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("bokeh is not installed", name="bokeh")
@@ -45,7 +57,7 @@ def scripts(names: Sequence[str]) -> list[bytes]:
 
 
 def components(document: Document) -> list[str]:
-    """Which parts of BokehJS the models of a document need."""
+    """Return the parts of BokehJS that the models of a document need, besides the core."""
     needed = set()
     for model in document.models:
         module = type(model).__module__
@@ -59,10 +71,10 @@ def components(document: Document) -> list[str]:
 
 
 def snapshot(document: Document, *, dark: bool) -> str:
-    """The document as JSON for `Document.from_json`, in the theme of a dark page or of a light."""
+    """Return a document as JSON for `Document.from_json`, in the theme of a dark or light page."""
     from bokeh.core.json_encoder import serialize_json
     from bokeh.themes import built_in_themes, default
 
     document.theme = built_in_themes[DARK] if dark else default
-    made: Any = document.to_json(deferred=False)  # NumPy arrays in the text, not beside it
-    return serialize_json(made)
+    content: Any = document.to_json(deferred=False)  # NumPy arrays inline, not as buffers
+    return serialize_json(content)

@@ -8,9 +8,9 @@ export default panel({
     const places = roots.map(() => h("div", { class: "dg-figure" }));
     const note = h("p", { class: "dg-help", role: "status" }, "Drawing…");
     view.body.append(note, ...places);
-    keepFigures(
+    renderFigures(
       view,
-      (made) => made.roots().map((root) => places[roots.indexOf(root.id)]),
+      (content) => content.roots().map((root) => places[roots.indexOf(root.id)]),
       () => { note.remove(); view.root.dataset.drawn = ""; },
     );
   },

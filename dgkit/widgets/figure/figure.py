@@ -1,7 +1,7 @@
 """BokehView: Bokeh figures in a notebook, offline, with BokehJS from the installed package.
 
-A saved notebook holds the description of the picture and none of its data. `show(figure)` is for
-pictures; LatencyPlot has figures that move.
+A saved notebook contains a description of the figure and none of its data. `show(figure)` is for
+static figures; LatencyPlot has live ones.
 """
 
 from __future__ import annotations
@@ -17,50 +17,61 @@ if TYPE_CHECKING:
     from bokeh.document import Document
     from bokeh.model import Model
 
-__all__ = ["BokehPanel", "BokehView", "drawn", "show"]
+__all__ = ["BokehPanel", "BokehView", "document_state", "show"]
 
 
 class BokehPanel(Panel):
-    """A panel with figures: `figures(dark)` makes them.
+    """A panel with figures, which `document(dark)` creates.
 
-    A view asks for the document, in its page's theme, and for BokehJS if the page has it not yet.
+    A view requests the document in its page's theme, and BokehJS if the page has not loaded it yet.
     """
 
     parts: ClassVar[tuple[str, ...]] = ("figure/bokehjs",)
 
     def state(self) -> dict[str, Any]:
-        """Which BokehJS it needs: a page loads it while the kernel makes the figures."""
+        """Return the version of BokehJS: a page loads it while the kernel creates the figures."""
         return {"bokeh": bokehjs.version()}
 
     def document(self, dark: bool) -> Document:
-        """The figures as a Bokeh document, for a dark page or a light one."""
+        """Return the figures as a Bokeh document, for a dark or a light page."""
         raise NotImplementedError
 
     @handler
     def figures(self, dark: bool) -> dict[str, Any]:
-        """The document as JSON, and which BokehJS shows it."""
-        return drawn(self.document(dark), dark)
+        """Return the document as JSON, and the parts of BokehJS that it needs."""
+        return document_state(self.document(dark), dark)
 
     @handler
     def bokehjs(self, names: Sequence[str]) -> Reply:
-        """`bokeh`, which is 1.3 MB, or parts of it, for a page that has them not."""
+        """Return the scripts that a page lacks: `bokeh` (1.3 MB) or parts of it."""
         return {}, bokehjs.scripts(names)
 
 
 class BokehView(BokehPanel):
-    """Any Bokeh models (figures, layouts) below each other.
+    """Bokeh models (figures, layouts), one below the other.
 
-    `alt` says in words what the picture shows: for who cannot see it, and in its place where no
-    kernel runs. Without it the titles of the figures stand there. It draws what they have now:
-    what changes later is seen by a new view.
+    Later changes of the models appear only in new views.
+
+    Attributes:
+        alt: Text alternative for screen readers and where no kernel runs; by default the titles of
+            the figures.
     """
 
     name = "figure"
     title = "Figure"
 
     def __init__(self, *roots: Model, alt: str = "") -> None:
+        """Create the panel.
+
+        Args:
+            roots: The models.
+            alt: Text alternative.
+
+        Raises:
+            ValueError: No model is given.
+        """
         if not roots:
-            raise ValueError("there is no figure to show")
+            raise ValueError("no figure to show: pass at least one")
         from bokeh.document import Document
 
         self._document = roots[0].document or Document()
@@ -72,28 +83,28 @@ class BokehView(BokehPanel):
         super().__init__()
 
     def document(self, dark: bool) -> Document:  # noqa: ARG002 (the snapshot has the theme)
-        """As it was given."""
+        """Return the document of the given models."""
         return self._document
 
     def state(self) -> dict[str, Any]:
-        """What the picture shows, and which of the document's roots are its own."""
+        """Return the text alternative and the ids of this panel's roots in the document."""
         roots = [root.id for root in self._roots]
         return {**super().state(), "alt": self.alt, "roots": roots}
 
     def static_html(self) -> str:
-        """The picture in words."""
-        words = f"{self.alt} " if self.alt else ""
-        return f"<p><em>Figure.</em> {html.escape(words)}Run the cell to see it.</p>"
+        """Return the text alternative."""
+        text = f"{self.alt} " if self.alt else ""
+        return f"<p><em>Figure.</em> {html.escape(text)}Run the cell to see it.</p>"
 
     def static_text(self) -> str:
-        """The same as plain text."""
+        """Return the text alternative as plain text."""
         return f"<Figure: {self.alt}>" if self.alt else "<Figure>"
 
 
-def drawn(document: Document, dark: bool) -> dict[str, Any]:
-    """What a view needs to draw a document: its JSON, and which parts of BokehJS."""
-    made = bokehjs.snapshot(document, dark=dark)
-    return {"document": made, "components": bokehjs.components(document)}
+def document_state(document: Document, dark: bool) -> dict[str, Any]:
+    """Return what a view needs to draw a document: its JSON, and the parts of BokehJS it needs."""
+    content = bokehjs.snapshot(document, dark=dark)
+    return {"document": content, "components": bokehjs.components(document)}
 
 
 def _titles(document: Document) -> str:
@@ -105,9 +116,14 @@ def _titles(document: Document) -> str:
 
 
 def show(*figures: Model, alt: str = "") -> None:
-    """Shows Bokeh figures under the cell, offline. `alt`: in words, what there is to see.
+    """Show Bokeh figures under the cell, offline; running the cell again closes them.
 
-    The cell that is run again closes the views of its last run.
+    Args:
+        figures: The figures or layouts.
+        alt: Text alternative; by default the titles of the figures.
+
+    Raises:
+        ValueError: No figure is given.
     """
     from IPython.display import display
 

@@ -1,4 +1,17 @@
-"""The bytes of a region: how they are got, what changed, search, edits, and their grid."""
+"""Hex view of a region.
+
+hexview         the panel: requests of its views and calls from a cell
+selection       the region that the panel shows
+fetch           bytes as the DPU reads them and as the host sees them
+live_view       pages of the views, read again while live viewing is on
+change_tracker  bytes that changed since they were first shown
+search          search for a pattern or a difference, chunk by chunk
+search_task     the one running search of a panel
+edit            edits as DMA writes, and undo
+clipboard       bytes as text in several formats
+
+JavaScript: values (numbers), grid (rows), keys (cursor), tools (controls), box (pages), hexview.
+"""
 
 from .hexview import HexView
 

@@ -1,18 +1,19 @@
-// The box with the rows: asks the kernel for the bytes in view, draws them, and says what is seen.
+// The scroll box with the rows: fetches the bytes in view from the kernel, draws them, and describes
+// the cursor in a status line.
 
-const LINES = 24, TAIL = 8; // rows at first; bytes past the page that the inspector may need
-const SLOW_MS = 1000, SAID_MS = 150, EDGE_PX = 32, WIDE_PX = 1000;
+const INITIAL_ROWS = 24, TAIL = 8; // TAIL: bytes after the page that the inspector may need
+const SLOW_MS = 1000, STATUS_MS = 150, EDGE_PX = 32, WIDE_PX = 1000;
 
 class HexBox {
   constructor(view) {
-    Object.assign(this, { view, id: dgId(), page: null, count: LINES, layout: null, writing: new Map(), news: "" });
+    Object.assign(this, { view, id: dgId(), page: null, count: INITIAL_ROWS, layout: null, writing: new Map(), notice: "" });
     this.block = h("div", { class: "dg-hex-rows", role: "presentation" });
     const spacer = h("div", { class: "dg-hex-spacer", role: "presentation" });
     this.box = h("div", { class: "dg-hex-box", role: "grid", tabindex: "0", "aria-multiselectable": "true",
       "aria-label": "Bytes" }, this.block, spacer);
     this.ruler = h("span", { class: "dg-hex-ruler", "aria-hidden": "true" }, "0".repeat(100));
     this.status = h("p", { class: "dg-hex-status", role: "status" });
-    this.scroller = new Scroller(this.box, spacer, () => this.look());
+    this.scroller = new Scroller(this.box, spacer, () => this.refresh());
     this.cursor = new Cursor(this);
     this.inspector = makeInspector();
     this.main = h("div", { class: "dg-hex-main" }, this.ruler, this.box, this.inspector.box);
@@ -20,12 +21,12 @@ class HexBox {
   size() {
     return this.view.state.region?.size ?? 0;
   }
-  // Makes the rows anew if the width, the type or the region asks for other ones; where there is no
-  // width, as in a tab behind, there are none until there is.
+  // Rebuilds the rows if the width, the type or the region changed. Without a width, as in a hidden
+  // tab, there are no rows.
   arrange() {
     const { state } = this.view, size = this.size(), room = this.main.clientWidth;
     if (!size || !room) return;
-    if (this.inspector.box.dataset.set === undefined) { // open at first where there is room
+    if (this.inspector.box.dataset.set === undefined) { // initially open if there is room
       this.inspector.box.dataset.set = "";
       this.inspector.box.open = this.view.body.clientWidth >= WIDE_PX;
     }
@@ -35,18 +36,18 @@ class HexBox {
     const count = Math.max(4, Math.min(64, Math.floor(this.box.clientHeight / ROW_PX) - sources));
     const key = JSON.stringify([layout, count, size, state.source]);
     if (key === this.key) return;
-    const seen = this.layout && this.sees(this.cursor.at);
+    const cursorVisible = this.layout && this.isVisible(this.cursor.at);
     const first = this.layout ? this.scroller.top * this.layout.per : state.at;
     const { span } = this.cursor;
     Object.assign(this, { key, layout, count, page: null });
     this.cursor.select(...span);
-    this.#build(state);
+    this.#build();
     this.scroller.resize(Math.ceil(size / layout.per), count);
     this.scroller.go(Math.floor(first / layout.per));
-    if (seen) this.show(this.cursor.at);
-    this.look();
+    if (cursorVisible) this.show(this.cursor.at);
+    this.refresh();
   }
-  #build(state) {
+  #build() {
     const { layout, count } = this, names = ["as the DPU reads it", "as the host sees it"];
     this.rows = Array.from({ length: count }, (_, row) => new Row(layout, this.id, row));
     this.block.style.setProperty("--dg-chars", layout.chars);
@@ -55,36 +56,36 @@ class HexBox {
     const perPane = (layout.hex ? layout.per + 1 : 0) + (layout.values ? layout.per / DTYPES[layout.dtype][0] : 0);
     this.box.setAttribute("aria-colcount", 1 + layout.sources * perPane);
   }
-  // One request at a time: what is wanted meanwhile, the newest of it, comes after.
-  async look() {
-    this.began ??= performance.now();
-    if (this.asking) return void (this.again = true);
-    this.asking = true;
-    const slow = setTimeout(() => this.say("The kernel is busy; the bytes follow."), SLOW_MS);
+  // Fetches the bytes in view. One request is in flight at a time; calls meanwhile cause one more.
+  async refresh() {
+    this.requestedAt ??= performance.now();
+    if (this.fetching) return void (this.fetchAgain = true);
+    this.fetching = true;
+    const slow = setTimeout(() => this.setStatus("The kernel is busy. The bytes will be shown when it answers."), SLOW_MS);
     try {
       do {
-        this.again = false;
-        await this.#ask();
-      } while (this.again && !this.view.signal.aborted);
+        this.fetchAgain = false;
+        await this.#fetch();
+      } while (this.fetchAgain && !this.view.signal.aborted);
     } catch (error) {
       this.failed = true;
       this.box.dataset.stale = "";
       if (this.page) this.#paint();
       this.view.fail(error);
-      this.say("The bytes shown are from before the error above.");
+      this.setStatus("The bytes shown were read before the error above.");
     } finally {
       clearTimeout(slow);
-      this.asking = this.again = false;
-      this.began = undefined;
+      this.fetching = this.fetchAgain = false;
+      this.requestedAt = undefined;
     }
   }
-  async #ask() {
+  async #fetch() {
     if (!this.layout || !this.size()) return;
     const { per } = this.layout;
     const fields = { view: this.id, at: this.scroller.top * per, n: this.count * per + TAIL };
-    const reply = await this.view.call("look", fields);
-    if (!reply.region) return this.say("The region is being freed.");
-    if (this.again || reply.region !== this.view.state.region?.id || reply.sources !== this.layout.sources) return;
+    const reply = await this.view.call("fetch", fields);
+    if (!reply.region) return this.setStatus("The region is being freed.");
+    if (this.fetchAgain || reply.region !== this.view.state.region?.id || reply.sources !== this.layout.sources) return;
     if (this.failed) this.view.clear();
     this.failed = false;
     delete this.box.dataset.stale;
@@ -92,7 +93,7 @@ class HexBox {
     this.#measure();
   }
   #measure() {
-    const start = this.began;
+    const start = this.requestedAt;
     performance.measure("dgkit-hex-jump", { start, detail: { at: this.page.at } });
     requestAnimationFrame(() => {
       performance.measure("dgkit-hex-frame", { start, detail: { at: this.page?.at } });
@@ -101,11 +102,11 @@ class HexBox {
       performance.clearMeasures("dgkit-hex-frame");
     });
   }
-  // The kernel tells what changed in view.
-  told(message, buffers) {
+  // Draws a changed page that the kernel sent.
+  receivePage(message, buffers) {
     if (message.view !== this.id) return;
-    this.view.call("got", { view: this.id }).catch(this.view.fail);
-    if (!this.asking && message.at === this.page?.at && message.sources === this.layout.sources)
+    this.view.call("ack", { view: this.id }).catch(this.view.fail);
+    if (!this.fetching && message.at === this.page?.at && message.sources === this.layout.sources)
       this.draw({ ...message, buffers });
   }
   draw({ at, size, sources, flags, buffers }) {
@@ -116,8 +117,8 @@ class HexBox {
   }
   #marksOf(k, span) {
     const at = this.page.at + k;
-    const own = at >= span[0] && at < span[1] ? SELECTED : 0;
-    return (this.page.flags?.[k] ?? 0) | own | (at === this.cursor.at ? CURSOR : 0) | (this.writing.has(at) ? WRITING : 0);
+    const selected = at >= span[0] && at < span[1] ? SELECTED : 0;
+    return (this.page.flags?.[k] ?? 0) | selected | (at === this.cursor.at ? CURSOR : 0) | (this.writing.has(at) ? WRITING : 0);
   }
   #paint() {
     const { at } = this.page, { per } = this.layout, span = this.cursor.span, size = this.size();
@@ -125,23 +126,23 @@ class HexBox {
       const first = at + r * per;
       row.element.hidden = first >= size;
       if (first >= size) return;
-      row.offset.say(first.toString(16).padStart(this.layout.digits, "0"));
+      row.offset.setText(first.toString(16).padStart(this.layout.digits, "0"));
       row.element.ariaRowIndex = String(first / per + 2);
       for (let side = 0; side < this.page.parts.length; side++) this.#paintRow(row, r * per, side, span);
     });
-    this.#after();
+    this.#paintCursor();
   }
   #paintRow(row, k, side, span) {
     const part = this.page.parts[side], { hex, values, per, dtype } = this.layout;
     if (hex) {
       for (let i = 0; i < per; i++) {
-        const byte = part[k + i], there = byte !== undefined, at = this.page.at + k + i;
-        const marks = there ? this.#marksOf(k + i, span) : 0, typed = this.writing.get(at);
+        const byte = part[k + i], exists = byte !== undefined, at = this.page.at + k + i;
+        const marks = exists ? this.#marksOf(k + i, span) : 0, typed = this.writing.get(at);
         const digit = at === this.cursor.at && this.cursor.digit;
-        row.hex[side][i].say(!there ? "  " : digit ? `${digit}_` : typed !== undefined ? HEX[typed] : HEX[byte]);
-        row.text[side][i].say(there ? ASCII[typed ?? byte] : " ");
-        row.hex[side][i].mark(marks, side);
-        row.text[side][i].mark(marks, side);
+        row.hex[side][i].setText(!exists ? "  " : digit ? `${digit}_` : typed !== undefined ? HEX[typed] : HEX[byte]);
+        row.text[side][i].setText(exists ? ASCII[typed ?? byte] : " ");
+        row.hex[side][i].setMarks(marks, side);
+        row.text[side][i].setMarks(marks, side);
       }
     }
     if (!values) return;
@@ -150,67 +151,67 @@ class HexBox {
       const from = k + j * step;
       let marks = 0;
       for (let i = from; i < from + step && i < part.length; i++) marks |= this.#marksOf(i, span);
-      cell.say(valueAt(this.page.views[side], from, dtype, little).padStart(width));
-      cell.mark(marks, side);
+      cell.setText(valueAt(this.page.views[side], from, dtype, little).padStart(width));
+      cell.setMarks(marks, side);
     });
   }
-  // The cursor or the selection is another one. Where its bytes are on their way, they paint it.
-  marked() {
+  // The cursor or the selection changed. If its bytes are being fetched, they are painted on arrival.
+  cursorChanged() {
     const k = this.cursor.at - this.page?.at;
-    if (this.page && !(this.asking && !(k >= 0 && k < this.page.size))) this.#paint();
-    clearTimeout(this.telling);
+    if (this.page && !(this.fetching && !(k >= 0 && k < this.page.size))) this.#paint();
+    clearTimeout(this.selectionTimer);
     const [start, stop] = this.cursor.span;
-    this.telling = setTimeout(() => this.size() && this.view.call("selected", { start, stop }).catch(() => {}), 300);
+    this.selectionTimer = setTimeout(() => this.size() && this.view.call("set_selection", { start, stop }).catch(() => {}), 300);
   }
-  #after() {
+  #paintCursor() {
     const { at, unit } = this.cursor, k = at - this.page.at, { per, hex } = this.layout;
-    const seen = k >= 0 && k < this.count * per;
+    const visible = k >= 0 && k < this.count * per;
     const id = `${this.id}-${hex ? "bytes" : "values"}0-${k - (k % unit)}`;
-    if (seen) this.box.setAttribute("aria-activedescendant", id);
+    if (visible) this.box.setAttribute("aria-activedescendant", id);
     else this.box.removeAttribute("aria-activedescendant");
-    this.inspector.show(at, seen ? this.page.parts[0].subarray(k, k + 8) : null);
-    clearTimeout(this.saying);
-    this.saying = setTimeout(() => this.say(this.#where()), SAID_MS);
+    this.inspector.show(at, visible ? this.page.parts[0].subarray(k, k + 8) : null);
+    clearTimeout(this.statusTimer);
+    this.statusTimer = setTimeout(() => this.setStatus(this.#statusText()), STATUS_MS);
   }
-  #where() {
+  #statusText() {
     if (!this.page || !this.size()) return "";
     const [start, stop] = this.cursor.span, { flags, parts, at } = this.page, shown = this.count * this.layout.per;
     const byte = parts[0][this.cursor.at - at];
     const count = (bits) => flags ? flags.subarray(0, shown).reduce((sum, flag) => sum + (flag & bits ? 1 : 0), 0) : 0;
-    const words = [stop - start > this.cursor.unit
+    const phrases = [stop - start > this.cursor.unit
       ? `${plural(stop - start, "byte")} selected, ${hexOffset(start)} to ${hexOffset(stop - 1)}`
       : `Byte ${hexOffset(this.cursor.at)}${byte === undefined ? "" : `: ${HEX[byte]}`}`];
     const changed = count(3), differs = count(DIFFERS);
-    if (changed) words.push(`${plural(changed, "byte")} in view changed`);
-    if (parts.length === 2) words.push(differs ? `${plural(differs, "byte")} in view differ` : "no difference in view");
-    return `${this.news} ${words.join("; ")}.`.trim();
+    if (changed) phrases.push(`${plural(changed, "byte")} in view changed`);
+    if (parts.length === 2) phrases.push(differs ? `${plural(differs, "byte")} in view differ` : "no difference in view");
+    return `${this.notice} ${phrases.join("; ")}.`.trim();
   }
-  say(text) {
-    clearTimeout(this.saying);
+  setStatus(text) {
+    clearTimeout(this.statusTimer);
     if (this.status.textContent !== text) this.status.textContent = text;
   }
-  sees(at) {
+  isVisible(at) {
     const row = Math.floor(at / this.layout.per) - this.scroller.top;
     return row >= 0 && row < this.count;
   }
-  // Brings a byte into view, with `middle` some rows from the top.
+  // Scrolls to a byte; with `middle` some rows are left above it.
   show(at, middle = false) {
-    if (!this.layout || this.sees(at)) return;
+    if (!this.layout || this.isVisible(at)) return;
     const row = Math.floor(at / this.layout.per), { top } = this.scroller;
     this.scroller.go(middle ? row - (this.count >> 2) : row < top ? row : row - this.count + 1);
-    if (this.scroller.top !== top) this.look();
+    if (this.scroller.top !== top) this.refresh();
   }
   mayWrite() {
-    const why = this.view.state.region?.no_write || (this.layout.hex ? "" : "Values are not edited: choose bytes (hex).");
-    if (why) this.say(why);
+    const why = this.view.state.region?.no_write || (this.layout.hex ? "" : "Values cannot be edited: set Values to bytes (hex).");
+    if (why) this.setStatus(why);
     return !why;
   }
   async write(at, bytes) {
     bytes.forEach((byte, i) => at + i < this.size() && this.writing.set(at + i, byte));
-    const whole = await this.view.attempt("put", { at }, [bytes]);
-    if (!whole) this.written(at, bytes.length, false);
+    const started = await this.view.attempt("put", { at }, [bytes]);
+    if (!started) this.written(at, bytes.length, false);
   }
-  // The write of these bytes is over; if it went well, they are what is there.
+  // The write of these bytes has ended; if it succeeded, the page has them.
   written(at, size, ok) {
     for (let i = at; i < at + size; i++) {
       const k = i - (this.page?.at ?? i + 1), typed = this.writing.get(i);

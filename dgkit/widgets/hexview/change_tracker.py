@@ -1,4 +1,4 @@
-"""What was shown before, so that what has changed since can be marked."""
+"""Tracking of bytes that changed since they were first shown."""
 
 from __future__ import annotations
 
@@ -9,56 +9,66 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BLOCK", "CHANGED", "DIFFERS", "Seen", "around"]
+__all__ = ["BLOCK", "CHANGED", "DIFFERS", "ChangeTracker", "block_range"]
 
-BLOCK = 256  # bytes that are remembered together; what is read is rounded to it
-KEPT = 16_384  # blocks: 4 MiB
+BLOCK = 256  # bytes remembered together; reads are rounded to whole blocks
+MAX_BLOCKS = 16_384  # 4 MiB
 
-CHANGED = (1, 2)  # the flag of the first and of the second source shown
+CHANGED = (1, 2)  # flag of a change in the first and in the second source shown
 DIFFERS = 4
 
 
-def around(at: int, size: int, end: int) -> tuple[int, int]:
-    """The whole blocks that hold the bytes, up to the region's end: first byte, and one past."""
+def block_range(at: int, size: int, end: int) -> tuple[int, int]:
+    """Return the range of whole blocks that contains `size` bytes from offset `at`.
+
+    Returns:
+        The first offset and the offset after the last, which is at most `end`.
+    """
     return at // BLOCK * BLOCK, min(end, -(-(at + size) // BLOCK) * BLOCK)
 
 
-class Seen:
-    """Of one region: each block as it was when it was shown first, or first after mark()."""
+class ChangeTracker:
+    """Reference copies of the blocks of one region: as first shown, or first after mark()."""
 
     def __init__(self) -> None:
         self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def flags(self, sources: Sequence[str], at: int, found: Sequence[bytes]) -> bytes:
-        """A byte of flags for each byte from `at`, which begins a block; nothing if all are 0."""
-        flags = np.zeros(len(found[0]), "u1")
+    def flags(self, sources: Sequence[str], at: int, parts: Sequence[bytes]) -> bytes:
+        """Return a byte of flags for each byte from `at` on, or b"" if all flags are 0.
+
+        Args:
+            sources: The names of the sources.
+            at: The offset of the first byte; a multiple of BLOCK.
+            parts: The bytes as each source has them, of equal size.
+        """
+        flags = np.zeros(len(parts[0]), "u1")
         with self._lock:
-            for source, flag, data in zip(sources, CHANGED, found, strict=False):
+            for source, flag, data in zip(sources, CHANGED, parts, strict=False):
                 for first in range(0, len(data), BLOCK):
                     block = data[first : first + BLOCK]
-                    before = self._before(source, at + first, block)
-                    if before != block:
-                        flags[first : first + len(block)] |= _unlike(before, block) * flag
-        if len(found) == 2 and found[0] != found[1]:
-            flags |= _unlike(found[0], found[1]) * DIFFERS
+                    reference = self._reference(source, at + first, block)
+                    if reference != block:
+                        flags[first : first + len(block)] |= _unequal(reference, block) * flag
+        if len(parts) == 2 and parts[0] != parts[1]:
+            flags |= _unequal(parts[0], parts[1]) * DIFFERS
         return flags.tobytes() if flags.any() else b""
 
-    def _before(self, source: str, at: int, block: bytes) -> bytes:
-        before = self._blocks.setdefault((source, at), block)
+    def _reference(self, source: str, at: int, block: bytes) -> bytes:
+        reference = self._blocks.setdefault((source, at), block)
         self._blocks.move_to_end((source, at))
-        if len(self._blocks) > KEPT:
+        if len(self._blocks) > MAX_BLOCKS:
             self._blocks.popitem(last=False)
-        return before
+        return reference
 
     def mark(self) -> None:
-        """All is seen: what changes from the next look on counts."""
+        """Clear all changes: the next bytes shown become the reference."""
         with self._lock:
             self._blocks.clear()
 
 
-def _unlike(one: bytes, other: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """1 where they are not the same, else 0."""
-    unlike: Any = np.frombuffer(one, "u1") != np.frombuffer(other, "u1")
-    flags: np.ndarray[Any, np.dtype[np.uint8]] = unlike.view("u1")
+def _unequal(first: bytes, second: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return 1 where the bytes differ, else 0."""
+    unequal: Any = np.frombuffer(first, "u1") != np.frombuffer(second, "u1")
+    flags: np.ndarray[Any, np.dtype[np.uint8]] = unequal.view("u1")
     return flags

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["DTYPES", "FORMS", "MOST", "as_form"]
+__all__ = ["DTYPES", "FORMATS", "MAX_BYTES", "format_bytes"]
 
-MOST = 1 << 20  # bytes that are copied at once
+MAX_BYTES = 1 << 20  # bytes per copy
 
-# What the hex view reads a row as: the bytes of one value, and NumPy's letter (bf16 has none).
+# Value types of the hex view: size in bytes, and NumPy's type code (bf16 has none).
 DTYPES = {
     "u8": (1, "u1"), "i8": (1, "i1"), "u16": (2, "u2"), "i16": (2, "i2"), "u32": (4, "u4"),
     "i32": (4, "i4"), "u64": (8, "u8"), "i64": (8, "i8"), "f16": (2, "f2"), "bf16": (2, "u2"),
@@ -24,7 +24,7 @@ def _c_array(data: bytes) -> str:
     return f"const uint8_t data[{len(data)}] = {{\n" + "\n".join(lines) + "\n};"
 
 
-FORMS: dict[str, Callable[[bytes], str]] = {
+FORMATS: dict[str, Callable[[bytes], str]] = {
     "hex": lambda data: data.hex(" "),
     "text": lambda data: data.decode("utf-8", "replace"),
     "python": repr,
@@ -32,15 +32,25 @@ FORMS: dict[str, Callable[[bytes], str]] = {
 }
 
 
-def as_form(data: bytes, form: str, dtype: str = "u8", endian: str = "little") -> str:
-    """`form` is one of FORMS, or "numpy": an expression of that dtype. ValueError: neither, or the
-    bytes are no whole number of values."""
-    if form in FORMS:
-        return FORMS[form](data)
+def format_bytes(data: bytes, form: str, dtype: str = "u8", endian: str = "little") -> str:
+    """Return bytes as text.
+
+    Args:
+        data: The bytes.
+        form: A key of FORMATS, or "numpy" for a NumPy expression.
+        dtype: The value type of the NumPy expression, a key of DTYPES.
+        endian: The byte order of the NumPy expression, "little" or "big".
+
+    Raises:
+        ValueError: The format is unknown, or the size is not a multiple of the value size.
+    """
+    if form in FORMATS:
+        return FORMATS[form](data)
     if form != "numpy":
-        raise ValueError(f"bytes are copied as {', '.join(FORMS)} or numpy, not as {form!r}")
-    size, letter = DTYPES.get(dtype, DTYPES["u8"])
+        known = ", ".join(FORMATS)
+        raise ValueError(f"unknown copy format {form!r}; formats: {known}, numpy")
+    size, code = DTYPES.get(dtype, DTYPES["u8"])
     if len(data) % size:
-        raise ValueError(f"{len(data)} bytes are no whole number of {dtype}, which has {size}")
+        raise ValueError(f"{len(data)} bytes are not a multiple of the {size} bytes of a {dtype}")
     order = "|" if size == 1 else "<" if endian == "little" else ">"
-    return f'np.frombuffer(bytes.fromhex("{data.hex()}"), dtype="{order}{letter}")'
+    return f'np.frombuffer(bytes.fromhex("{data.hex()}"), dtype="{order}{code}")'

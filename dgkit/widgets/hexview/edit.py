@@ -1,4 +1,4 @@
-"""Bytes that a person types: each is a DMA write, and the last ones can be undone."""
+"""Edits of bytes: each edit is a DMA write, and the last ones can be undone."""
 
 from __future__ import annotations
 
@@ -9,32 +9,35 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import DgkitError, PeerTimeout
 from ..base import scheduler
-from ..base.stall import Patience, settled
+from ..base.stall import StallTimer, wait_done
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
 
-__all__ = ["Edit", "Edits"]
+__all__ = ["Edit", "EditHistory"]
 
-KEPT = 100  # edits that can be undone
-FLYING = 32  # writes on their way
-PATIENCE_S = 5.0
+MAX_UNDO = 100  # edits
+MAX_IN_FLIGHT = 32  # writes
+TIMEOUT_S = 5.0
 
 
 class Edit(NamedTuple):
-    """One write: what it puts where, what was there before (None: not known), and its transfer."""
+    """One write: region, offset, bytes, the bytes replaced (None: unknown), transfer."""
 
     region: int
     at: int
     data: bytes
     before: bytes | None
     transfer: Any
-    undoes: bool
+    is_undo: bool
 
 
-class Edits:
-    """`done(edit, error)` is called on the frame thread as each write ends, in their order; `fail`
-    hears of what nobody foresaw there."""
+class EditHistory:
+    """Writes in flight and the edits that can be undone.
+
+    `done(edit, error)` is called on the frame thread as each write ends, in posting order;
+    `fail(error)` is called there for an unexpected error.
+    """
 
     def __init__(
         self,
@@ -42,15 +45,15 @@ class Edits:
         fail: Callable[[Exception], None],
     ) -> None:
         self._done, self._fail = done, fail
-        self._flying: deque[Edit] = deque()
-        self._kept: deque[tuple[int, int, bytes]] = deque(maxlen=KEPT)
+        self._in_flight: deque[Edit] = deque()
+        self._undo: deque[tuple[int, int, bytes]] = deque(maxlen=MAX_UNDO)
         self._lock = threading.RLock()
         self._settling = False
 
     @property
     def undoable(self) -> int:
-        """How many can be undone."""
-        return len(self._kept)
+        """The number of edits that can be undone."""
+        return len(self._undo)
 
     def start(
         self,
@@ -59,18 +62,29 @@ class Edits:
         data: bytes,
         before: bytes | None,
     ) -> Edit:
-        """Starts the write. AccessDenied, BoundsError, PeerLost...; PeerTimeout: too many wait."""
+        """Start a write.
+
+        Args:
+            region: The region to write to.
+            at: The offset of the first byte.
+            data: The new bytes.
+            before: The bytes replaced; None if unknown, then the edit cannot be undone.
+
+        Raises:
+            PeerTimeout: Too many writes are in flight.
+            DgkitError: As raised by Session.start_write: AccessDenied, BoundsError, PeerLost, ...
+        """
         return self._start(region, at, data, before, False)
 
     def _start(
-        self, region: SessionRegion, at: int, data: bytes, before: bytes | None, undoes: bool
+        self, region: SessionRegion, at: int, data: bytes, before: bytes | None, is_undo: bool
     ) -> Edit:
-        if len(self._flying) >= FLYING:
-            raise PeerTimeout(f"the DPU has not answered the last {len(self._flying)} writes")
+        if len(self._in_flight) >= MAX_IN_FLIGHT:
+            raise PeerTimeout(f"the DPU has not answered the last {len(self._in_flight)} writes")
         transfer = region.session.start_write(region, data, offset=at)
-        edit = Edit(region.id, at, data, before, transfer, undoes)
+        edit = Edit(region.id, at, data, before, transfer, is_undo)
         with self._lock:
-            self._flying.append(edit)
+            self._in_flight.append(edit)
             if not self._settling:
                 self._settling = True
                 scheduler.start(self._settle(), self._failed)
@@ -78,55 +92,57 @@ class Edits:
 
     def _next(self) -> Edit | None:
         with self._lock:
-            self._settling = bool(self._flying)
-            return self._flying.popleft() if self._flying else None
+            self._settling = bool(self._in_flight)
+            return self._in_flight.popleft() if self._in_flight else None
 
     def _settle(self) -> Generator[bool, None, None]:
         while (edit := self._next()) is not None:
-            error = yield from _ended(edit.transfer)
+            error = yield from _wait(edit.transfer)
             with self._lock:
-                if edit.undoes and error is not None:  # it may be undone again
-                    self._kept.append((edit.region, edit.at, edit.data))
-                elif error is None and edit.before is not None and not edit.undoes:
-                    self._kept.append((edit.region, edit.at, edit.before))
+                if edit.is_undo and error is not None:  # a failed undo can be tried again
+                    self._undo.append((edit.region, edit.at, edit.data))
+                elif error is None and edit.before is not None and not edit.is_undo:
+                    self._undo.append((edit.region, edit.at, edit.before))
             self._done(edit, error)
 
     def _failed(self, error: Exception) -> None:
         with self._lock:
             self._settling = False
-            self._flying.clear()
+            self._in_flight.clear()
         self._fail(error)
 
     def undo(self, region: SessionRegion) -> Edit:
-        """Starts to write back what the last edit of a region replaced. ValueError: there is none.
+        """Start to write back the bytes that the last edit of a region replaced.
 
-        What start() raises: then it can still be undone.
+        Raises:
+            ValueError: No edit of the region can be undone.
+            DgkitError: As raised by start(); the edit can then still be undone.
         """
         with self._lock:
-            for place in reversed(range(len(self._kept))):
-                number, at, data = self._kept[place]
-                if number == region.id:
+            for index in reversed(range(len(self._undo))):
+                region_id, at, data = self._undo[index]
+                if region_id == region.id:
                     edit = self._start(region, at, data, None, True)
-                    del self._kept[place]
+                    del self._undo[index]
                     return edit
-        raise ValueError("nothing is left to undo")
+        raise ValueError("there is no edit to undo")
 
-    def forget(self) -> None:
-        """The region is another one, or gone."""
+    def clear(self) -> None:
+        """Discard all edits that could be undone: the region changed or was freed."""
         with self._lock:
-            self._kept.clear()
+            self._undo.clear()
 
 
-def _ended(transfer: Any) -> Generator[bool, None, Exception | None]:
-    """Gives way until the transfer is over; its error."""
-    patience = Patience()
+def _wait(transfer: Any) -> Generator[bool, None, Exception | None]:
+    """Yield until the transfer has ended; return its error, if any."""
+    stall = StallTimer()
     while True:
         try:
-            if settled(transfer):
+            if wait_done(transfer):
                 return None
         except DgkitError as error:
             return error
-        if patience.look(transfer.progress) > PATIENCE_S:
+        if stall.check(transfer.progress) > TIMEOUT_S:
             transfer.cancel()
-            return PeerTimeout(f"the DPU has not answered a write for {PATIENCE_S:.0f} s")
+            return PeerTimeout(f"the DPU has not answered a write for {TIMEOUT_S:.0f} s")
         yield True

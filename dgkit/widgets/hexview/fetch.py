@@ -1,7 +1,7 @@
-"""How bytes are got: as the DPU reads them, by DMA, and as the host sees them, in its own memory.
+"""Reads of a region: as the DPU reads it, by DMA, and as the host sees it, in its own memory.
 
-A read is started and then waited for with a limit, so that a DPU that is stopped costs a bounded
-time once; until it has answered, no further read is asked of it.
+A read is started and then waited for with a limit, so a stopped DPU costs a bounded time once:
+until it has answered, no further read is started.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError, DgkitError, PeerTimeout
 from ...types import Access
-from ..base.stall import Patience, settled
+from ..base.stall import StallTimer, wait_done
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
@@ -19,46 +19,54 @@ if TYPE_CHECKING:
 __all__ = ["SOURCES", "Fetch", "Reader", "host_bytes", "why_no_dpu", "why_no_host", "why_no_write"]
 
 SOURCES = {"dpu": ("dpu",), "host": ("host",), "both": ("dpu", "host")}
-PATIENCE_S = 1.5  # of one who looks; a stopped process is noticed and named within that
-STEP_S = 0.008  # the frame thread waits no longer at a time
+TIMEOUT_S = 1.5  # within this time a stopped DPU is noticed and reported
+STEP_S = 0.008  # longest wait of the frame thread in one step
 
 
 def why_no_host(region: SessionRegion) -> str:
-    """Why the host's own view of a region cannot be had here; nothing if it can."""
+    """Return why this process cannot read a region as the host sees it, or "" if it can."""
     if region.on == "dpu":
-        return f"{region.name!r} is memory of the DPU: the host has no bytes of its own for it."
+        return f"{region.name!r} is DPU memory: the host has no copy of it."
     if region.local is None:
-        return "The host is another process: this one reaches its memory by DMA only."
+        return "The host is another process: its memory can be read from here by DMA only."
     return ""
 
 
 def why_no_dpu(region: SessionRegion) -> str:
-    """Why the DPU may not read a region; nothing if it may."""
-    return "" if region.access & Access.READ else f"The DPU may write {region.name!r}, not read it."
+    """Return why the DPU must not read a region, or "" if it may."""
+    if region.access & Access.READ:
+        return ""
+    return f"The DPU may write {region.name!r}, but not read it."
 
 
 def why_no_write(region: SessionRegion) -> str:
-    """Why no byte of a region can be edited; nothing if it can."""
+    """Return why a region cannot be edited, or "" if it can."""
     return "" if region.access & Access.WRITE else f"{region.name!r} is read-only for the DPU."
 
 
 def host_bytes(region: SessionRegion, at: int, size: int) -> bytes:
-    """The region's own bytes, of a GPU's no more than these. ClosedError: it was freed."""
+    """Return bytes of a region from the host's memory; of GPU memory, copy no more than these.
+
+    Synchronize with the producing stream first.
+
+    Raises:
+        ClosedError: The region was freed.
+    """
     producer = region.producer
     if region.local is None:
         raise ClosedError(f"region {region.name!r} was freed")
     array: Any = region.array
-    if producer is not None:  # what the GPU still computes there comes first
+    if producer is not None:
         producer()
     part = array.reshape(-1).view("u1")[at : at + size]
     if not hasattr(part, "get"):
         return bytes(part.tobytes())
-    with part.device:  # each thread has a current GPU of its own
+    with part.device:  # CUDA's current device is per thread
         return bytes(part.get().tobytes())
 
 
 class Fetch:
-    """Bytes on their way from each of `sources`; the host's are taken when the DPU's are there."""
+    """One read from each of `sources`; the host's bytes are taken once the DPU's have arrived."""
 
     def __init__(self, region: SessionRegion, sources: Sequence[str], at: int, size: int) -> None:
         self._region: SessionRegion | None = region
@@ -69,66 +77,82 @@ class Fetch:
 
     @property
     def settled(self) -> bool:
-        """Nothing of it is on its way."""
+        """True if no transfer is in flight."""
         return self._transfer is None or bool(self._transfer.done())
 
-    def take(self, seconds: float) -> list[bytes]:
-        """The bytes, one item a source. PeerTimeout: not within `seconds`; what a read raises."""
-        found = []
+    def result(self, seconds: float) -> list[bytes]:
+        """Wait up to `seconds` and return the bytes, one item per source.
+
+        Raises:
+            PeerTimeout: The DPU did not answer in time.
+            DgkitError: As raised by the read.
+        """
+        parts = []
         for source in self.sources:
             if source == "dpu":
                 self._transfer.wait(seconds)
-                found.append(self._transfer.data)
+                parts.append(self._transfer.data)
             else:
                 assert self._region is not None
-                found.append(host_bytes(self._region, self.at, self.size))
-        return found
+                parts.append(host_bytes(self._region, self.at, self.size))
+        return parts
 
     def steps(self) -> Generator[bool, None, list[bytes]]:
-        """take() for the frame thread: gives way until the bytes are there."""
-        patience = Patience()
+        """Yield on the frame thread until the bytes have arrived, then return result()."""
+        stall = StallTimer()
         while True:
-            if self._transfer is None or settled(self._transfer, STEP_S):
-                return self.take(0)
-            if patience.look(self._transfer.progress) > PATIENCE_S:
+            if self._transfer is None or wait_done(self._transfer, STEP_S):
+                return self.result(0)
+            if stall.check(self._transfer.progress) > TIMEOUT_S:
                 raise PeerTimeout(
-                    f"the DPU has not answered a read of {self._name!r} for {PATIENCE_S} s"
+                    f"the DPU has not answered a read of {self._name!r} for {TIMEOUT_S} s"
                 )
             yield True
 
-    def drop(self) -> None:
-        """Ends it early, and lets the region go."""
+    def cancel(self) -> None:
+        """Cancel the transfer and release the region."""
         self._region = None
         if self._transfer is not None and not self._transfer.done():
             self._transfer.cancel()
 
 
 class Reader:
-    """Starts reads, and holds back while one that was given up is still on its way."""
+    """Starts reads, but none by DMA while an abandoned one is still in flight."""
 
     def __init__(self) -> None:
-        self._late: Fetch | None = None
+        self._abandoned: Fetch | None = None
 
     def start(self, region: SessionRegion, sources: Sequence[str], at: int, size: int) -> Fetch:
-        """PeerTimeout: an earlier read has still not been answered. ClosedError, PeerLost..."""
-        late = self._late
-        if late is not None and "dpu" in sources:
-            if not late.settled:
-                raise PeerTimeout("the DPU has still not answered the read before this one")
-            self._late = None
+        """Start a read.
+
+        Raises:
+            PeerTimeout: The DPU has not answered an earlier read.
+            DgkitError: As raised by Session.start_read: ClosedError, PeerLost, ...
+        """
+        abandoned = self._abandoned
+        if abandoned is not None and "dpu" in sources:
+            if not abandoned.settled:
+                raise PeerTimeout("the DPU has still not answered an earlier read")
+            self._abandoned = None
         return Fetch(region, sources, at, size)
 
-    def now(self, region: SessionRegion, sources: Sequence[str], at: int, size: int) -> list[bytes]:
-        """Waits a bounded time; the bytes, one item a source."""
+    def read(
+        self, region: SessionRegion, sources: Sequence[str], at: int, size: int
+    ) -> list[bytes]:
+        """Wait up to TIMEOUT_S and return the bytes, one item per source.
+
+        Raises:
+            DgkitError: As raised by start() and Fetch.result().
+        """
         fetch = self.start(region, sources, at, size)
         try:
-            return fetch.take(PATIENCE_S)
+            return fetch.result(TIMEOUT_S)
         except DgkitError:
-            self.give_up(fetch)
+            self.abandon(fetch)
             raise
 
-    def give_up(self, fetch: Fetch) -> None:
-        """Nobody waits for it any more."""
+    def abandon(self, fetch: Fetch) -> None:
+        """Cancel a read; no further DMA read starts until the DPU has answered it."""
         if not fetch.settled:
-            self._late = fetch
-        fetch.drop()
+            self._abandoned = fetch
+        fetch.cancel()

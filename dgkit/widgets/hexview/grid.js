@@ -1,11 +1,11 @@
-// The rows of the hex view: cells that are made once for a layout, and then only change their text.
+// The rows of the hex view: cells are created once per layout; later only text and marks change.
 
 const ROW_PX = 20;
-const TALLEST_PX = 8_000_000; // Chromium clamps heights near 33.5 million: the bar is scaled
+const TALLEST_PX = 8_000_000; // Chromium clamps heights near 33.5 million px: beyond this the scroll bar is scaled
 const CHANGED = [1, 2], DIFFERS = 4, SELECTED = 8, CURSOR = 16, WRITING = 32;
 
-// The classes of a cell by its marks, and how they are read out; each is made once.
-const markClass = new Map(), markWords = (marks, side) => [
+// The CSS classes of a cell by its marks (cached), and the marks as text for a screen reader.
+const markClass = new Map(), markText = (marks, side) => [
   marks & CHANGED[side] ? "changed" : "", marks & DIFFERS ? "differs" : "",
   marks & WRITING ? "being written" : ""].filter(Boolean).join(", ");
 function classOf(marks, side) {
@@ -18,32 +18,33 @@ function classOf(marks, side) {
   return markClass.get(key);
 }
 
-// One byte or one value: an element whose text node and class are set only if they change.
+// One byte or one value: an element whose text and classes are set only if they change.
 class Cell {
-  #text; #said = ""; #key = 0; #role;
+  #node; #text = ""; #key = 0; #isGridCell;
   constructor(attributes) {
     this.element = h("span", attributes);
-    this.#role = attributes.role === "gridcell";
-    this.#text = document.createTextNode("");
-    this.element.append(this.#text);
+    this.#isGridCell = attributes.role === "gridcell";
+    this.#node = document.createTextNode("");
+    this.element.append(this.#node);
   }
-  say(text) {
-    if (text !== this.#said) this.#text.data = this.#said = text;
+  setText(text) {
+    if (text !== this.#text) this.#node.data = this.#text = text;
   }
-  mark(marks, side) {
+  setMarks(marks, side) {
     const key = marks * 2 + side;
     if (key === this.#key) return;
     this.#key = key;
     this.element.className = classOf(marks, side);
-    if (!this.#role) return;
+    if (!this.#isGridCell) return;
     this.element.ariaSelected = marks & SELECTED ? "true" : null;
-    const words = markWords(marks, side);
-    if (words) this.element.setAttribute("aria-description", words);
+    const text = markText(marks, side);
+    if (text) this.element.setAttribute("aria-description", text);
     else this.element.removeAttribute("aria-description");
   }
 }
 
-// What is beside what in `room` characters: bytes a row, hex, values, panes, and the `chars` it takes.
+// The widest layout that fits in `room` characters: bytes per row, whether hex and values are shown,
+// the number of sources, and its width in characters (`chars`).
 function layoutFor(room, { dtype, sources, size }) {
   const digits = Math.max(8, (size - 1).toString(16).length);
   const valueWidth = (per) => (per / DTYPES[dtype][0]) * (DTYPES[dtype][1] + 1);
@@ -73,7 +74,7 @@ class Row {
       const cells = Array.from({ length: count }, (_, k) => new Cell({
         role: "gridcell", "aria-colindex": column++, "data-k": row * per + k * step,
         "data-n": step, "data-side": side, id: `${id}-${kind}${side}-${row * per + k * step}`, ...own }));
-      pane.append(h("span", { class: `dg-hex-${kind}`, role: "presentation" }, ...cells.map((one) => one.element)));
+      pane.append(h("span", { class: `dg-hex-${kind}`, role: "presentation" }, ...cells.map((cell) => cell.element)));
       list.push(cells);
     };
     if (hex) {
@@ -81,7 +82,7 @@ class Row {
       const plain = { role: null, "aria-colindex": null };
       add(this.text, per, 1, "text", plain);
       const group = pane.lastChild;
-      column -= per; // the cells of the text count as one
+      column -= per; // the text is one grid cell
       group.setAttribute("role", "gridcell");
       group.setAttribute("aria-colindex", column++);
     }
@@ -91,7 +92,7 @@ class Row {
   }
 }
 
-// The head of the columns.
+// The header row.
 function headRow(layout, names) {
   const { per, hex, values, dtype, sources, digits } = layout;
   let column = 2;
@@ -109,28 +110,28 @@ function headRow(layout, names) {
   return h("div", { role: "row", "aria-rowindex": 1, class: `dg-hex-row dg-hex-headrow${named}` }, first, ...panes);
 }
 
-// Scrolls over any number of rows: the bar is as tall as they are, or as tall as it may be.
+// Scrolls over any number of rows: the spacer is as tall as the rows, up to TALLEST_PX.
 class Scroller {
-  #own = -1; #rest = 0;
-  constructor(box, spacer, moved) {
+  #ownScrollTop = -1; #wheelRest = 0;
+  constructor(box, spacer, onScroll) {
     Object.assign(this, { box, spacer, rows: 1, shown: 1, top: 0 });
     box.addEventListener("scroll", () => {
-      if (Math.abs(box.scrollTop - this.#own) < 1) return;
-      this.#own = -1;
+      if (Math.abs(box.scrollTop - this.#ownScrollTop) < 1) return;
+      this.#ownScrollTop = -1;
       const room = this.#room();
       this.top = this.#clamp(room ? Math.round((box.scrollTop / room) * (this.rows - this.shown)) : 0);
-      moved();
+      onScroll();
     });
     box.addEventListener("wheel", (event) => {
       if (event.ctrlKey || event.shiftKey || !event.deltaY) return;
       const lines = event.deltaMode ? event.deltaY * (event.deltaMode === 2 ? this.shown : 1) : event.deltaY / ROW_PX;
-      this.#rest += lines; // a touchpad sends less than a row at a time
-      const step = Math.trunc(this.#rest), before = this.top;
-      this.#rest -= step;
+      this.#wheelRest += lines; // a touchpad scrolls by less than a row per event
+      const step = Math.trunc(this.#wheelRest), before = this.top;
+      this.#wheelRest -= step;
       this.go(this.top + step);
-      if (step && this.top === before) return void (this.#rest = 0); // at the end the page scrolls on
+      if (step && this.top === before) return void (this.#wheelRest = 0); // at an end the page scrolls instead
       event.preventDefault();
-      if (step) moved();
+      if (step) onScroll();
     }, { passive: false });
   }
   #clamp(row) {
@@ -151,6 +152,6 @@ class Scroller {
     const wanted = hidden ? (this.top / hidden) * this.#room() : 0;
     if (Math.abs(this.box.scrollTop - wanted) < 1) return;
     this.box.scrollTop = wanted;
-    this.#own = this.box.scrollTop;
+    this.#ownScrollTop = this.box.scrollTop;
   }
 }

@@ -1,148 +1,148 @@
-// The hex view: its controls, and what the kernel tells it.
+// The hex view: its commands, its state, and messages of the kernel.
 
-const STILL_MS = 5000; // how often a view says that it is still seen
+const KEEPALIVE_MS = 5000; // how often a view reports that it is still visible
 
-// What the controls and the keys of the grid do.
-function makeDoes(view, grid, tools) {
-  const ask = (name, fields) => view.attempt(name, fields);
-  const does = {
-    choose: (number) => ask("choose", { number }),
-    show: (options) => ask("show", options),
-    watch: (on) => ask("watch", { on }),
-    mark: () => ask("mark"),
-    stop: () => ask("stop"),
-    refresh: () => grid.look(),
+// The commands of the controls and of the keyboard.
+function makeCommands(view, grid, tools) {
+  const call = (name, fields) => view.attempt(name, fields);
+  const commands = {
+    choose: (number) => call("choose", { number }),
+    show: (options) => call("show", options),
+    watch: (on) => call("watch", { on }),
+    mark: () => call("mark"),
+    stop: () => call("stop"),
+    refresh: () => grid.refresh(),
     async undo() {
-      const undone = await ask("undo");
+      const undone = await call("undo");
       if (undone) grid.cursor.move(undone.at);
     },
     goto(input) {
       const at = parseOffset(input.value, grid.cursor.at, grid.size());
-      const wrong = !(at >= 0 && at < grid.size());
-      input.setAttribute("aria-invalid", String(wrong));
-      if (wrong) return grid.say(Number.isNaN(at) ? "Write an offset as 64, 0x40, 4K, +16 or end."
-        : `The region has ${plural(grid.size(), "byte")}: ${hexOffset(grid.size() - 1)} is the last.`);
+      const invalid = !(at >= 0 && at < grid.size());
+      input.setAttribute("aria-invalid", String(invalid));
+      if (invalid) return grid.setStatus(Number.isNaN(at) ? "An offset is written as 64, 0x40, 4K, +16 or end."
+        : `The region has ${plural(grid.size(), "byte")}: ${hexOffset(grid.size() - 1)} is the last offset.`);
       grid.show(at, true);
       grid.cursor.move(at);
     },
     find(backward) {
       const [start] = grid.cursor.span;
-      const first = tools.search.text.value !== does.last;
-      does.last = tools.search.text.value;
-      ask("search", { text: does.last, kind: tools.search.kind.value, backward, start: start + (backward || first ? 0 : 1) });
+      const isNew = tools.search.text.value !== commands.lastPattern;
+      commands.lastPattern = tools.search.text.value;
+      call("search", { text: commands.lastPattern, kind: tools.search.kind.value, backward, start: start + (backward || isNew ? 0 : 1) });
     },
     compare: ({ backward = false, count = false }) =>
-      ask("compare", { backward, count, start: grid.cursor.span[0] + (backward ? 0 : 1) }),
+      call("compare", { backward, count, start: grid.cursor.span[0] + (backward ? 0 : 1) }),
     async copy() {
       const [start, stop] = grid.cursor.span;
-      const reply = await ask("copy", { start, stop, form: tools.actions.form.value });
+      const reply = await call("copy", { start, stop, form: tools.actions.form.value });
       if (!reply) return;
       try {
         await toClipboard(reply.text);
-        grid.say(reply.copied < reply.asked
-          ? `The first ${plural(reply.copied, "byte")} of ${plural(reply.asked, "byte")} were copied: 1 MiB is the most.`
+        grid.setStatus(reply.copied < reply.asked
+          ? `The first ${plural(reply.copied, "byte")} of ${plural(reply.asked, "byte")} copied: the limit is 1 MiB.`
           : `${plural(reply.copied, "byte")} copied.`);
       } catch (error) {
         view.fail(error);
       }
     },
     all: () => grid.cursor.select(0, grid.size()),
-    column: () => grid.say(grid.cursor.inText ? "What is typed goes in as text." : "What is typed goes in as hex digits."),
-    nodigit: () => grid.say("Type two hex digits, or F2 for the column of text."),
+    explainColumn: () => grid.setStatus(grid.cursor.inText ? "Typed characters are written as text." : "Typed characters are hex digits."),
+    explainDigits: () => grid.setStatus("Type two hex digits, or press F2 to type text."),
   };
-  return does;
+  return commands;
 }
 
 function draw(view) {
   const grid = new HexBox(view), tools = {};
-  const does = makeDoes(view, grid, tools);
-  tools.choices = makeChoices(does);
-  tools.search = makeSearch(does);
-  tools.actions = makeActions(does);
-  const special = { goto: () => tools.choices.offset.focus(), find: () => tools.search.text.focus() };
-  grid.does = (what) => (special[what] ?? does[what])();
-  const nothing = h("p", { class: "dg-hex-nothing" });
+  const commands = makeCommands(view, grid, tools);
+  tools.choices = makeChoices(commands);
+  tools.search = makeSearch(commands);
+  tools.actions = makeActions(commands);
+  const shortcuts = { goto: () => tools.choices.offset.focus(), find: () => tools.search.text.focus() };
+  grid.run = (command) => (shortcuts[command] ?? commands[command])();
+  const empty = h("p", { class: "dg-hex-empty" });
   const bytes = grid.main;
-  const unlike = h("span", {}, h("b", { class: "dg-differs" }, "differs"), " between DPU and host; ");
+  const differs = h("span", {}, h("b", { class: "dg-differs" }, "differs"), " between DPU and host; ");
   const legend = h("p", { class: "dg-help dg-hex-legend" }, h("b", { class: "dg-changed" }, "changed"),
-    " since it was marked as seen; ", unlike, "type hex digits to write a byte; F2: type text; Ctrl+Z: undo");
+    " since it was first shown or marked as seen; ", differs, "type hex digits to write a byte; F2: type text; Ctrl+Z: undo");
   const bar = h("div", { class: "dg-row" }, tools.choices.row, tools.search.row, tools.actions.row);
-  view.body.append(bar, tools.choices.note, nothing, bytes, grid.status, legend);
-  const apply = () => applyState(view, grid, tools, { nothing, bytes, legend, unlike });
-  hearing(view, grid, tools, apply);
-  watched(view, grid);
+  view.body.append(bar, tools.choices.note, empty, bytes, grid.status, legend);
+  const apply = () => applyState(view, grid, tools, { empty, bytes, legend, differs });
+  subscribe(view, grid, tools, apply);
+  trackVisibility(view, grid);
   apply();
   const [start, stop] = view.state.selection;
   if (view.state.region) grid.cursor.select(start, Math.min(stop, grid.size()));
 }
 
-// Rows as the box has room, and bytes for who sees it: it says that it does, still, or no more.
-function watched(view, grid) {
+// Fits the rows to the box, and reports to the kernel while the view is visible, and when it is not.
+function trackVisibility(view, grid) {
   const { signal } = view, size = new ResizeObserver(() => grid.arrange());
-  let inSight = false, seen = false, waiting = false;
-  const tell = (on) => {
-    waiting = true;
-    view.call("seen", { view: grid.id, on }).catch(() => {}).finally(() => (waiting = false));
+  let intersects = false, visible = false, reporting = false;
+  const report = (on) => {
+    reporting = true;
+    view.call("visible", { view: grid.id, on }).catch(() => {}).finally(() => (reporting = false));
   };
-  const look = () => {
-    const before = seen;
-    seen = inSight && !document.hidden;
-    if (seen) grid.look();
-    else if (before) tell(false);
+  const update = () => {
+    const before = visible;
+    visible = intersects && !document.hidden;
+    if (visible) grid.refresh();
+    else if (before) report(false);
   };
   for (const element of [grid.box, grid.main]) size.observe(element);
-  onVisible(grid.box, (visible) => { inSight = visible; look(); }, signal);
-  document.addEventListener("visibilitychange", look, { signal });
-  const still = setInterval(() => seen && view.state.live && !waiting && tell(true), STILL_MS);
+  onVisible(grid.box, (on) => { intersects = on; update(); }, signal);
+  document.addEventListener("visibilitychange", update, { signal });
+  const keepalive = setInterval(() => visible && view.state.live && !reporting && report(true), KEEPALIVE_MS);
   signal.addEventListener("abort", () => {
     size.disconnect();
-    clearInterval(still);
-    tell(false);
+    clearInterval(keepalive);
+    report(false);
   });
 }
 
-function applyState(view, grid, tools, { nothing, bytes, legend, unlike }) {
+function applyState(view, grid, tools, { empty, bytes, legend, differs }) {
   const { state } = view;
   view.titled({ ...state, title: state.region ? `${view.title}: ${state.region.name}` : view.title });
   if (state.region?.no_write) view.head.append(h("span", { class: "dg-badge" }, "read only"));
   for (const tool of Object.values(tools)) tool.apply(state);
-  nothing.hidden = Boolean(state.region);
-  unlike.hidden = state.source !== "both";
-  grid.news = "";
+  empty.hidden = Boolean(state.region);
+  differs.hidden = state.source !== "both";
+  grid.notice = "";
   bytes.hidden = legend.hidden = grid.status.hidden = !state.region;
-  nothing.textContent = state.nothing;
+  empty.textContent = state.empty_reason;
   if (state.region?.id !== grid.region) {
     Object.assign(grid, { region: state.region?.id, key: "", layout: null, page: null });
     grid.writing.clear();
     Object.assign(grid.cursor, { at: 0, anchor: 0, digit: "" });
   }
   grid.arrange();
-  if (grid.page) grid.marked();
+  if (grid.page) grid.cursorChanged();
 }
 
-// What the kernel tells.
-function hearing(view, grid, tools, apply) {
+// Messages of the kernel.
+function subscribe(view, grid, tools, apply) {
   view.title = view.state.title;
   view.on("state", ({ kind, ...state }) => {
     view.state = { ...view.state, ...state };
     apply();
   });
-  view.on("desk", (news) => news.what === "written" && news.id === view.state.region?.id && grid.look());
-  view.on("again", () => grid.look());
-  view.on("bytes", (message, buffers) => grid.told(message, buffers));
+  view.on("session", ({ change, id }) => change === "written" && id === view.state.region?.id && grid.refresh());
+  view.on("refresh", () => grid.refresh());
+  view.on("bytes", (message, buffers) => grid.receivePage(message, buffers));
   view.on("edited", ({ region, at, size, ok, undoable }) => {
     view.state.undoable = undoable;
     tools.actions.apply(view.state);
     if (region === view.state.region?.id) grid.written(at, size, ok);
   });
-  view.on("hunt", ({ kind, ...hunt }) => {
-    view.state.hunt = hunt;
+  view.on("search", ({ kind, ...search }) => {
+    view.state.search = search;
     tools.search.apply(view.state);
-    grid.news = hunt.now === "running" ? "" : huntWords(hunt);
-    grid.say(huntWords(hunt));
+    grid.notice = search.status === "running" ? "" : searchText(search);
+    grid.setStatus(searchText(search));
   });
-  view.on("go", ({ start, stop }) => {
-    view.state.at = start; // for one that has no rows yet
+  view.on("goto", ({ start, stop }) => {
+    view.state.at = start; // for a view that has no rows yet
     grid.show(start, true);
     grid.cursor.select(start, stop);
   });

@@ -1,4 +1,4 @@
-"""The bytes of a region, as the DPU reads them and as the host sees them, of any size."""
+"""The hex view panel: the bytes of a region of any size, as DPU and host see them."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from ...html_cards import Html, card, hex_lines, provider_badge
 from ...units import parse_size, size_text
 from ..base import scheduler
 from ..base.panel import Buffers, Panel, Reply, handler
-from .clipboard import DTYPES, MOST, as_form
-from .edit import Edit, Edits
+from .clipboard import DTYPES, MAX_BYTES, format_bytes
+from .edit import Edit, EditHistory
 from .fetch import SOURCES, Reader, why_no_dpu, why_no_host, why_no_write
-from .live_view import Live
+from .live_view import LiveView, Page
 from .search import parse_pattern
-from .search_task import Hunter
-from .selection import Shown
+from .search_task import SearchTask
+from .selection import RegionSelection
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
 __all__ = ["HexView"]
 
-STATIC = 256  # bytes that are shown without a kernel
+STATIC_BYTES = 256  # shown without a kernel
 OPTIONS = {"source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big")}
 
 
 class HexView(Panel):
-    """Shows the region that is selected among the session's, or the one given.
+    """Hex view of the region selected in the session, or of the given one.
 
-    goto(), select(), find() and edit() do from a cell what a person does in the view.
+    goto(), select(), find() and edit() do from a cell what the controls of the panel do.
     """
 
     name = "hexview"
@@ -41,205 +41,237 @@ class HexView(Panel):
     def __init__(self, session: Session, region: SessionRegion | None = None) -> None:
         self._session = session
         self._options = {name: choices[0] for name, choices in OPTIONS.items()}
-        self._at, self._selection = 0, (0, 1)
+        self._at, self._byte_range = 0, (0, 1)
         self.reader = Reader()
-        self._edits = Edits(self._edited, self.fail)
-        self._hunter = Hunter(self.reader, self.tell, self.fail)
-        self._live = Live(self)
-        self._shown = Shown(session, region, self._another)
-        self._another()
+        self._edits = EditHistory(self._edited, self.fail)
+        self._search = SearchTask(self.reader, self.broadcast, self.fail)
+        self._live = LiveView(
+            self.reader, self._region, lambda: self.sources, self._send_page, self._live_failed
+        )
+        self._region_selection = RegionSelection(session, region, self._region_changed)
         super().__init__()
-        self._shown.desk.subscribe(self)
-        self._shown.desk.listen(self._heard)
+        self._region_selection.model.subscribe(self)
+        self._region_selection.model.listen(self._session_changed)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Whose view of the bytes is shown: `dpu`, `host`, or both."""
+        """The sources of the bytes shown: `dpu`, `host`, or both."""
         return SOURCES[self._source()]
 
     def _source(self) -> str:
-        """What was chosen, or the only one that there is."""
-        region = self.here()
+        """Return the chosen source, or the only one that the region has."""
+        region = self._region()
         if region is not None and why_no_host(region):
             return "dpu"
         return "host" if region is not None and why_no_dpu(region) else self._options["source"]
 
-    def here(self) -> SessionRegion | None:
-        """The region that is shown, if it is there."""
-        return self._shown.here()
+    def _region(self) -> SessionRegion | None:
+        return self._region_selection.current()
 
-    def _another(self) -> None:
-        """The region is another one, or none: nothing of the one before is kept."""
-        self._at, self._selection = 0, (0, 1)
-        self._live.forget()
-        self._edits.forget()
-        self._hunter.forget()
+    def _region_changed(self) -> None:
+        """Discard everything that belongs to the previous region."""
+        self._at, self._byte_range = 0, (0, 1)
+        self._live.reset()
+        self._edits.clear()
+        self._search.reset()
 
-    def _heard(self, what: str) -> None:
+    def _session_changed(self, what: str) -> None:
         if what != "written":
-            self._shown.heard(what)
-            self.tell("state", **self.state())
+            self._region_selection.session_changed(what)
+            self.broadcast("state", **self.state())
 
     def state(self) -> dict[str, Any]:
-        """What is shown, and how."""
-        return self._shown.state() | self._options | {
+        """Return the shown region, the options, the selection and the search."""
+        return self._region_selection.state() | self._options | {
             "source": self._source(), "live": self._live.on, "at": self._at,
-            "selection": list(self._selection), "hunt": self._hunter.state,
+            "selection": list(self._byte_range), "search": self._search.state,
             "undoable": self._edits.undoable,
         }  # fmt: skip
 
-    # What a view asks.
+    # Requests of a view.
 
     @handler
-    def look(self, view: str, at: int, n: int) -> Reply:
-        """The bytes in view, one buffer a source, then one of flags if `flags` (see changes).
+    def fetch(self, view: str, at: int, n: int) -> Reply:
+        """Return the bytes in view: one buffer per source, then one of flags if `flags`.
 
-        `region` is 0 if it was freed, or is another one by now: the state follows.
+        `region` is 0 if the region was freed or replaced; a `state` message follows.
         """
-        page = self._live.look(str(view), int(at), int(n))
+        page = self._live.fetch(str(view), int(at), int(n))
         if page is None:
             return {"region": 0, "at": 0, "size": 0, "sources": 0, "flags": False}, []
         self._at = page.at
         return page.reply()
 
     @handler
-    def seen(self, view: str, on: bool) -> None:
-        """A view is seen, still or again (`on`), or it is not: then nothing is read for it."""
-        self._live.heard(str(view), bool(on))
+    def visible(self, view: str, on: bool) -> None:
+        """Record that a view is still visible, or no longer; then it is not read for."""
+        self._live.set_visible(str(view), bool(on))
 
     @handler
-    def got(self, view: str) -> None:
-        """The view has drawn what it was told last, and may be told more."""
-        self._live.answered(view)
+    def ack(self, view: str) -> None:
+        """Record that a view has drawn the last page; it may be sent the next."""
+        self._live.acknowledge(view)
 
     @handler
     def show(self, **options: Any) -> None:
-        """Sets `source`, `dtype`, `endian` for all views."""
+        """Set `source`, `dtype` and `endian` for all views."""
         for name, value in options.items():
             if value not in OPTIONS.get(name, ()):
-                raise ValueError(f"{name} is {value!r}, which the hex view does not know")
+                raise ValueError(f"the hex view has no option {name}={value!r}")
         self._options.update(options)
-        self.tell("state", **self.state())
+        self.broadcast("state", **self.state())
 
     @handler
     def choose(self, number: int) -> None:
-        """Looks at another region; where the view follows the desk, all panels do."""
-        self._shown.choose(number)
-        self.tell("state", **self.state())
+        """Show the region with this id; a view that follows the session selects it everywhere."""
+        self._region_selection.choose(number)
+        self.broadcast("state", **self.state())
 
     @handler
     def mark(self) -> None:
-        """All is seen: what changes from now on is marked."""
+        """Clear the change marks: bytes that change from now on are marked."""
         self._live.mark()
-        self.tell("again")
+        self.broadcast("refresh")
 
     @handler
     def watch(self, on: bool) -> None:
-        """Looks again at what is in view, at most 20 times a second; views hear of changes."""
+        """Turn live viewing on or off: views are sent changes at most 20 times a second."""
         self._live.switch(bool(on))
-        self.tell("state", **self.state())
+        self.broadcast("state", **self.state())
 
     @handler
-    def selected(self, start: int, stop: int) -> None:
-        """What a person selected, for a view that is drawn later."""
-        self._selection = self._shown.span(start, stop)
+    def set_selection(self, start: int, stop: int) -> None:
+        """Record the selected bytes for views that are drawn later."""
+        self._byte_range = self._region_selection.check_range(start, stop)
 
     @handler
     def search(self, text: str, kind: str, start: int, backward: bool = False) -> None:
-        """Starts to look for `text`, which is `hex` or `text`."""
+        """Start a search for `text`, which is `hex` or `text`."""
         self._find(parse_pattern(text, kind), start, backward)
 
     @handler
     def compare(self, start: int, backward: bool = False, count: bool = False) -> None:
-        """Starts to look for where DPU and host differ, or to `count` all such bytes."""
-        region = self._shown.must()
-        self._hunter.differences(region, _within(start, region), backward, count, self._found)
+        """Start a search for the next difference of DPU and host, or `count` all of them."""
+        region = self._region_selection.require()
+        self._search.compare(region, _within(start, region), backward, count, self._on_match)
 
     @handler
     def stop(self) -> None:
-        """Ends a search where it is."""
-        self._hunter.cancel()
+        """Cancel the search."""
+        self._search.cancel()
 
     @handler
     def copy(self, start: int, stop: int, form: str) -> dict[str, Any]:
-        """The bytes as text, at most 1 MiB of them: `copied` says how many of `asked`."""
-        start, stop = self._shown.span(start, stop)
-        size = min(stop - start, MOST)
-        data = self.reader.now(self._shown.must(), self.sources[:1], start, size)[0]
-        text = as_form(data, form, self._options["dtype"], self._options["endian"])
+        """Return bytes as text, at most 1 MiB of them: `copied` of the `asked` bytes."""
+        start, stop = self._region_selection.check_range(start, stop)
+        size = min(stop - start, MAX_BYTES)
+        region = self._region_selection.require()
+        data = self.reader.read(region, self.sources[:1], start, size)[0]
+        text = format_bytes(data, form, self._options["dtype"], self._options["endian"])
         return {"text": text, "copied": size, "asked": stop - start}
 
     @handler
     def put(self, at: int, buffers: Buffers) -> None:
-        """Starts to write what a person typed."""
+        """Start to write typed bytes."""
         self._start_edit(at, bytes(buffers[0]) if buffers else b"")
 
     @handler
     def undo(self) -> dict[str, Any]:
-        """Starts to write back what the last edit replaced."""
-        edit = self._edits.undo(self._shown.must())
+        """Start to write back the bytes that the last edit replaced."""
+        edit = self._edits.undo(self._region_selection.require())
         return {"at": edit.at, "size": len(edit.data)}
 
-    # What a cell asks.
+    # Calls from a cell.
 
     def goto(self, offset: int | str) -> None:
-        """Shows a byte: its number, or "0x100", "4K", "end". BoundsError: it is not in the region.
+        """Select one byte and scroll to it.
 
-        ClosedError: there is no region. ValueError: it is no offset.
+        Args:
+            offset: A number, or a text such as "0x100", "4K" or "end".
+
+        Raises:
+            ValueError: The text is not an offset.
+            BoundsError: The offset is not in the region.
+            ClosedError: No region is shown.
         """
         if isinstance(offset, str):
             end = offset.strip().lower() == "end"
-            offset = self._shown.must().size - 1 if end else parse_size(offset, least=0)
+            last = self._region_selection.require().size - 1
+            offset = last if end else parse_size(offset, least=0)
         self.select(offset, offset + 1)
 
     def select(self, start: int, stop: int) -> None:
-        """Selects the bytes from `start` up to `stop`, and shows them. BoundsError. ClosedError."""
-        start, stop = self._shown.span(start, stop)
-        self._soon(lambda: self._go(start, stop))
+        """Select the bytes from `start` up to, not including, `stop`, and scroll to them.
+
+        Raises:
+            TypeError: An offset is not an int.
+            BoundsError: The range is not in the region.
+            ClosedError: No region is shown.
+        """
+        start, stop = self._region_selection.check_range(start, stop)
+        self._on_frame_thread(lambda: self._go(start, stop))
 
     def find(
         self, pattern: bytes | str, *, start: int | None = None, backward: bool = False
     ) -> None:
-        """Starts to look for bytes, or for text as UTF-8, from the selection on (or `start`).
+        """Start a search; the views scroll to the match.
 
-        The views show where it is. ValueError: nothing to look for. ClosedError: no region.
+        Args:
+            pattern: Bytes, or text to be encoded as UTF-8.
+            start: The offset at which to start; without it, the selection.
+            backward: Search towards lower offsets.
+
+        Raises:
+            ValueError: The pattern is empty or too long.
+            ClosedError: No region is shown.
         """
-        wanted = pattern if isinstance(pattern, str) else bytes(pattern).hex()
-        found = parse_pattern(wanted, "text" if isinstance(pattern, str) else "hex")
-        begin = self._selection[0] + (not backward) if start is None else start
-        self._shown.must()
-        self._soon(lambda: self._find(found, begin, backward))
+        text = pattern if isinstance(pattern, str) else bytes(pattern).hex()
+        wanted = parse_pattern(text, "text" if isinstance(pattern, str) else "hex")
+        begin = self._byte_range[0] + (not backward) if start is None else start
+        self._region_selection.require()
+        self._on_frame_thread(lambda: self._find(wanted, begin, backward))
 
     def edit(self, offset: int, data: bytes) -> None:
-        """Writes bytes by DMA and waits, as typing them does. AccessDenied: it is read-only.
+        """Write bytes by DMA, as typing them does, and wait for the write.
 
-        BoundsError, ClosedError, TransferError, PeerLost, PeerTimeout.
+        Raises:
+            AccessDenied: The region is read-only.
+            BoundsError: The bytes are not in the region.
+            DgkitError: As raised by Session.write: ClosedError, TransferError, PeerLost, ...
         """
         self._start_edit(offset, bytes(data)).transfer.wait(self._session.timeout)
 
     def close(self) -> None:
-        """Ends the views, a search, and looking at changes."""
+        """End the views, the search and live viewing."""
         self._live.switch(False)
-        self._hunter.cancel()
-        self._live.forget()
+        self._search.cancel()
+        self._live.reset()
         super().close()
 
-    # How.
+    # Implementation.
+
+    def _send_page(self, view: str, page: Page) -> None:
+        about, buffers = page.reply()
+        self.broadcast("bytes", buffers, view=view, **about)
+
+    def _live_failed(self, error: Exception) -> None:
+        self.fail(error)
+        self.broadcast("state", **self.state())
 
     def _find(self, pattern: bytes, start: int, backward: bool) -> None:
-        region = self._shown.must()
+        region = self._region_selection.require()
         begin = _within(start, region)
-        self._hunter.pattern(region, self.sources[:1], pattern, begin, backward, self._found)
+        self._search.find(region, self.sources[:1], pattern, begin, backward, self._on_match)
 
-    def _found(self, at: int, size: int) -> None:
+    def _on_match(self, at: int, size: int) -> None:
         self._go(at, at + size)
 
     def _go(self, start: int, stop: int) -> None:
-        self._at, self._selection = start, (start, stop)
-        self.tell("go", start=start, stop=stop)
+        self._at, self._byte_range = start, (start, stop)
+        self.broadcast("goto", start=start, stop=stop)
 
-    def _soon(self, call: Callable[[], None]) -> None:
-        """From a cell: messages are the frame thread's."""
+    def _on_frame_thread(self, call: Callable[[], None]) -> None:
+        """Run a call of a cell on the frame thread, which alone sends messages."""
 
         def once() -> Generator[None, None, None]:
             call()
@@ -249,34 +281,35 @@ class HexView(Panel):
 
     def _start_edit(self, at: int, data: bytes) -> Edit:
         if not data:
-            raise ValueError("there is nothing to write")
-        start, stop = self._shown.span(at, at + len(data))
-        region, before = self._shown.must(), None
+            raise ValueError("there are no bytes to write")
+        start, stop = self._region_selection.check_range(at, at + len(data))
+        region, before = self._region_selection.require(), None
         if why := why_no_write(region):
             raise AccessDenied(why)
         source = "host" if why_no_dpu(region) else "dpu"
         if source == "dpu" or not why_no_host(region):
-            before = self.reader.now(region, (source,), start, stop - start)[0]
+            before = self.reader.read(region, (source,), start, stop - start)[0]
         return self._edits.start(region, start, data, before)
 
     def _edited(self, edit: Edit, error: Exception | None) -> None:
         if error is not None:
             self.fail(error)
-        self.tell(
+        self.broadcast(
             "edited", region=edit.region, at=edit.at, size=len(edit.data), ok=error is None,
             undoable=self._edits.undoable,
         )  # fmt: skip
         if error is None and not self._session.closed:
-            self._shown.desk.written(edit.region)
+            self._region_selection.model.written(edit.region)
 
     def static_html(self) -> str:
-        """The first bytes."""
-        region = self.here()
+        """Return the first bytes of the region as HTML."""
+        region = self._region()
         if region is None:
-            return card(self.title, [("", self._shown.nothing)])
+            return card(self.title, [("", self._region_selection.empty_reason)])
         about = [("Region", region.name), ("On", region.where), ("Size", size_text(region.size))]
         try:
-            data = self.reader.now(region, self.sources[:1], 0, min(STATIC, region.size))[0]
+            size = min(STATIC_BYTES, region.size)
+            data = self.reader.read(region, self.sources[:1], 0, size)[0]
             lines = html.escape("\n".join(hex_lines(data)))
             body = f'<pre style="font-size:12px;overflow:auto">{lines}</pre>'
             about.append(("Shown", f"the first {len(data)} bytes; run the cell for the live view"))
@@ -286,12 +319,12 @@ class HexView(Panel):
         return card(self.title, about, badge=badge, body=Html(body))
 
     def static_text(self) -> str:
-        """The region's name and size."""
-        region = self.here()
-        what = repr(region) if region is not None else self._shown.nothing
+        """Return the region's name and size."""
+        region = self._region()
+        what = repr(region) if region is not None else self._region_selection.empty_reason
         return f"<dgkit.HexView {what}>"
 
 
 def _within(start: Any, region: SessionRegion) -> int:
-    """Where a search begins."""
+    """Return the offset at which a search starts: `start`, or 0 if it is not in the region."""
     return start if type(start) is int and 0 <= start <= region.size else 0

@@ -1,9 +1,9 @@
-// The cursor of the hex view, what is selected, and what is typed: by mouse and by keyboard.
+// Cursor and selection of the hex view, by mouse and keyboard, and typed input.
 
-const FAST = { KeyC: "copy", KeyA: "all", KeyG: "goto", KeyF: "find", KeyZ: "undo" };
+const SHORTCUTS = { KeyC: "copy", KeyA: "all", KeyG: "goto", KeyF: "find", KeyZ: "undo" };
 
 class Cursor {
-  // grid: box, layout, size(), page(), show(byte), marked(), and what keys ask for: does(what).
+  // grid: a HexBox; keyboard shortcuts call its run(command).
   constructor(grid) {
     Object.assign(this, { grid, at: 0, anchor: 0, digit: "", inText: false });
     const { box } = grid;
@@ -11,11 +11,11 @@ class Cursor {
     box.addEventListener("pointerdown", (event) => this.#press(event));
     box.addEventListener("pointermove", (event) => event.buttons & 1 && this.dragging && this.#drag(event));
     box.addEventListener("pointerup", () => (this.dragging = false));
-    box.addEventListener("blur", () => this.#drop());
+    box.addEventListener("blur", () => this.#discardDigit());
   }
-  // Bytes that a step moves by: where only values are shown, a value.
+  // The step of the cursor in bytes: the value size where only values are shown.
   get unit() {
-    const { layout } = this.grid; // none before there is room
+    const { layout } = this.grid; // null until the box has a width
     return !layout || layout.hex ? 1 : DTYPES[layout.dtype][0];
   }
   get span() {
@@ -27,18 +27,18 @@ class Cursor {
     this.digit = "";
     this.anchor = start - (start % unit);
     this.at = last - (last % unit);
-    this.grid.marked();
+    this.grid.cursorChanged();
   }
-  // Moves to a byte that is brought into view; with `extend` the selection grows to it.
-  move(to, extend = false) {
+  // Moves to a byte and scrolls to it; with `extend` the selection grows to it.
+  move(target, extend = false) {
     const last = this.grid.size() - 1;
     if (last < 0) return;
-    this.digit = this.grid.news = "";
-    const at = Math.max(0, Math.min(last, to));
+    this.digit = this.grid.notice = "";
+    const at = Math.max(0, Math.min(last, target));
     this.at = at - (at % this.unit);
     if (!extend) this.anchor = this.at;
     this.grid.show(this.at);
-    this.grid.marked();
+    this.grid.cursorChanged();
   }
   #byteUnder(event) {
     const cell = event.target.closest?.("[data-k]");
@@ -51,28 +51,28 @@ class Cursor {
   #press(event) {
     const hit = event.button === 0 && this.#byteUnder(event);
     if (!hit) return;
-    this.#drop();
-    this.grid.news = "";
+    this.#discardDigit();
+    this.grid.notice = "";
     this.inText = hit.text;
     this.dragging = true;
     if (event.shiftKey) this.at = hit.at;
     else [this.anchor, this.at] = [hit.at, hit.at + hit.n - this.unit];
-    this.grid.marked();
+    this.grid.cursorChanged();
   }
   #drag(event) {
     const hit = this.#byteUnder(event);
     if (!hit) return;
     this.at = hit.at >= this.anchor ? hit.at + hit.n - this.unit : hit.at;
-    this.grid.marked();
+    this.grid.cursorChanged();
   }
-  #drop() {
+  #discardDigit() {
     if (!this.digit) return false;
     this.digit = "";
-    this.grid.marked();
+    this.grid.cursorChanged();
     return true;
   }
   #target({ key, ctrlKey, metaKey }) {
-    const { per } = this.grid.layout, whole = ctrlKey || metaKey, page = per * Math.max(1, this.grid.count - 1);
+    const { per } = this.grid.layout, modified = ctrlKey || metaKey, page = per * Math.max(1, this.grid.count - 1);
     const row = this.at - (this.at % per), end = this.grid.size() - 1;
     switch (key) {
       case "ArrowRight": return this.at + this.unit;
@@ -81,42 +81,41 @@ class Cursor {
       case "ArrowUp": return this.at < per ? this.at : this.at - per;
       case "PageDown": return this.at + page > end ? end : this.at + page;
       case "PageUp": return Math.max(this.at % per, this.at - page);
-      case "Home": return whole ? 0 : row;
-      case "End": return whole ? end : Math.min(end, row + per - 1);
+      case "Home": return modified ? 0 : row;
+      case "End": return modified ? end : Math.min(end, row + per - 1);
     }
     return null;
   }
   #key(event) {
     if (!this.grid.layout) return;
-    const taken = () => event.preventDefault();
-    const to = this.#target(event);
-    if (to !== null) {
-      taken();
-      this.move(to, event.shiftKey);
-    } else if ((event.ctrlKey || event.metaKey) && !event.altKey && FAST[event.code]) {
-      taken();
-      this.grid.does(FAST[event.code]);
+    const target = this.#target(event);
+    if (target !== null) {
+      event.preventDefault();
+      this.move(target, event.shiftKey);
+    } else if ((event.ctrlKey || event.metaKey) && !event.altKey && SHORTCUTS[event.code]) {
+      event.preventDefault();
+      this.grid.run(SHORTCUTS[event.code]);
     } else if (event.key === "Escape") {
-      if (!this.#drop() && this.at !== this.anchor) this.move(this.at);
+      if (!this.#discardDigit() && this.at !== this.anchor) this.move(this.at);
     } else if (event.key === "F2") {
-      taken();
+      event.preventDefault();
       this.inText = !this.inText;
-      this.grid.does("column");
+      this.grid.run("explainColumn");
     } else if (event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      taken();
+      event.preventDefault();
       this.#type(event.key);
     }
   }
-  // Two hex digits are a byte, in the column of text a character is its bytes.
+  // In the hex column two digits are one byte; in the text column a character is its UTF-8 bytes.
   #type(key) {
     if (!this.grid.mayWrite()) return;
     let bytes;
     if (this.inText) bytes = new TextEncoder().encode(key);
-    else if (!/^[0-9a-f]$/i.test(key)) return this.grid.does("nodigit");
+    else if (!/^[0-9a-f]$/i.test(key)) return this.grid.run("explainDigits");
     else if (!this.digit) {
       [this.anchor, this.digit] = [this.at, key.toLowerCase()];
       this.grid.show(this.at);
-      this.grid.marked();
+      this.grid.cursorChanged();
       return;
     } else bytes = Uint8Array.of(parseInt(this.digit + key, 16));
     this.digit = "";

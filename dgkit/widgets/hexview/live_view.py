@@ -1,34 +1,35 @@
-"""What views of the hex view see now: each look, and, while that is on, whatever changes there."""
+"""Pages of bytes in view: read on request and, while live viewing is on, on every change."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError
 from ..base import scheduler
-from ..base.viewers import Audience
-from .change_tracker import Seen, around
+from ..base.viewers import Viewers
+from .change_tracker import ChangeTracker, block_range
 
 if TYPE_CHECKING:
+    from ...session import SessionRegion
     from ..base.panel import Reply
-    from .hexview import HexView
+    from .fetch import Reader
 
-__all__ = ["IN_VIEW", "Live", "Page"]
+__all__ = ["MAX_PAGE", "LiveView", "Page"]
 
-IN_VIEW = 4096  # bytes of a page, at most
-VIEWS = 8  # that are kept in mind; a page that was reloaded leaves one behind
+MAX_PAGE = 4096  # bytes
+MAX_VIEWS = 8  # kept per region; a page that was reloaded leaves one behind
 
 
 class Page:
-    """Bytes of one region, as each source has them, and their flags."""
+    """Bytes of one region as each source has them, and their flags (see ChangeTracker)."""
 
     def __init__(self, region: int, at: int, parts: list[bytes], flags: bytes) -> None:
         self.region, self.at = region, at
         self.parts, self.flags = parts, flags
 
     def reply(self) -> Reply:
-        """As a view gets it."""
+        """Return the page as a message: one buffer per source, then the flags if any is set."""
         about = {
             "region": self.region, "at": self.at, "size": len(self.parts[0]),
             "sources": len(self.parts), "flags": bool(self.flags),
@@ -36,138 +37,158 @@ class Page:
         return about, [*self.parts, *([self.flags] if self.flags else [])]
 
 
-class _Sight:
-    """What one view sees. It is looked at as often as the view was heard of: see Audience."""
+class _ViewState:
+    """The page that one view shows, and how often it is read again (see Viewers)."""
 
     def __init__(self, view: str, page: Page) -> None:
         self._view, self.page = view, page
-        self.waits = False  # it was told, and has not answered
-        self._audience = Audience()
-        self.heard()
+        self.unacknowledged = False  # a page was sent that the view has not drawn yet
+        self._viewers = Viewers()
+        self.touch()
 
-    def heard(self) -> None:
-        """The view is there."""
-        self._audience.heard(self._view, True)
+    def touch(self) -> None:
+        """Record that the view is visible."""
+        self._viewers.update(self._view, True)
 
     def due(self) -> bool:
-        """Whether to look now."""
-        return not self.waits and self._audience.due()
+        """Return whether to read the page again now."""
+        return not self.unacknowledged and self._viewers.due()
 
 
-class _Scene:
-    """What was seen of one region, and who sees it; the next region gets another scene."""
+class _RegionState:
+    """What was shown of one region, and the views that show it; replaced with the region."""
 
     def __init__(self) -> None:
-        self.region = 0  # until the first look
-        self.seen = Seen()
-        self.sights: dict[str, _Sight] = {}
+        self.region = 0  # until the first page
+        self.tracker = ChangeTracker()
+        self.views: dict[str, _ViewState] = {}
 
     def page(
-        self, region: int, sources: Sequence[str], low: int, found: list[bytes], at: int, n: int
+        self, region: int, sources: Sequence[str], low: int, parts: list[bytes], at: int, n: int
     ) -> Page:
-        """Of what was found from `low` on, the `n` bytes that are in view."""
+        """Return `n` bytes from offset `at` of the bytes that were read from offset `low` on."""
         cut = slice(at - low, at - low + n)
-        flags = self.seen.flags(sources, low, found)[cut]
-        return Page(region, at, [part[cut] for part in found], flags if any(flags) else b"")
+        flags = self.tracker.flags(sources, low, parts)[cut]
+        return Page(region, at, [part[cut] for part in parts], flags if any(flags) else b"")
 
 
-class Live:
-    """Thread-safe: each entry is one step on a dict, of the scene that was there when it began."""
+class LiveView:
+    """Pages of all views of a panel.
 
-    def __init__(self, panel: HexView) -> None:
-        self._panel = panel
+    Thread-safe: each method takes one step on the dict of the region state that it started with.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        region: Callable[[], SessionRegion | None],
+        sources: Callable[[], Sequence[str]],
+        send: Callable[[str, Page], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Create it with live viewing off.
+
+        Args:
+            reader: Reads the bytes.
+            region: Returns the shown region.
+            sources: Returns the names of the shown sources.
+            send: Sends a changed page to a view.
+            failed: Called once when an error ended live viewing.
+        """
+        self._reader, self._region, self._sources = reader, region, sources
+        self._send, self._failed = send, failed
         self._task: scheduler.Task | None = None
-        self._scene = _Scene()
+        self._state = _RegionState()
 
     @property
     def on(self) -> bool:
-        """Whether changes are told."""
+        """True while views are sent changes."""
         return self._task is not None and not self._task.done
 
-    def look(self, view: str, at: int, n: int) -> Page | None:
-        """What a view sees from now on; None: the region was freed, or is another one by now.
+    def fetch(self, view: str, at: int, n: int) -> Page | None:
+        """Read the page that a view shows from now on, waiting a bounded time.
 
-        Waits a bounded time. What a read raises.
+        Returns:
+            The page; None if the region was freed or replaced meanwhile.
+
+        Raises:
+            DgkitError: As raised by Reader.read.
         """
-        scene = self._scene  # first: so it is of this region, or of one before
-        region, sources = self._panel.here(), self._panel.sources
-        if region is None or scene.region not in (0, region.id):
+        state = self._state  # first, so that it belongs to this region or an earlier one
+        region, sources = self._region(), self._sources()
+        if region is None or state.region not in (0, region.id):
             return None
-        scene.region = region.id
+        state.region = region.id
         at = max(0, min(at, region.size - 1))
-        n = max(1, min(n, IN_VIEW, region.size - at))
-        low, high = around(at, n, region.size)
+        n = max(1, min(n, MAX_PAGE, region.size - at))
+        low, high = block_range(at, n, region.size)
         try:
-            found = self._panel.reader.now(region, sources, low, high - low)
+            parts = self._reader.read(region, sources, low, high - low)
         except ClosedError:
             return None
-        page = scene.page(region.id, sources, low, found, at, n)
-        scene.sights.pop(view, None)
-        scene.sights[view] = _Sight(view, page)
-        for old in list(scene.sights)[:-VIEWS]:
-            scene.sights.pop(old, None)
-        return page if scene is self._scene else None
+        page = state.page(region.id, sources, low, parts, at, n)
+        state.views.pop(view, None)
+        state.views[view] = _ViewState(view, page)
+        for oldest in list(state.views)[:-MAX_VIEWS]:
+            state.views.pop(oldest, None)
+        return page if state is self._state else None
 
     def mark(self) -> None:
-        """All is seen: what changes from the next look on counts."""
-        self._scene.seen.mark()
+        """Clear all changes: the next bytes shown become the reference."""
+        self._state.tracker.mark()
 
-    def heard(self, view: str, on: bool) -> None:
-        """A view is seen, still, or it is not."""
+    def set_visible(self, view: str, on: bool) -> None:
+        """Record that a view is still visible, or no longer."""
         if not on:
-            self._scene.sights.pop(view, None)
-        elif sight := self._scene.sights.get(view):
-            sight.heard()
+            self._state.views.pop(view, None)
+        elif known := self._state.views.get(view):
+            known.touch()
 
-    def answered(self, view: str) -> None:
-        """It has drawn what it was told."""
-        if sight := self._scene.sights.get(view):
-            sight.waits = False
-            sight.heard()
+    def acknowledge(self, view: str) -> None:
+        """Record that a view has drawn the last page it was sent."""
+        if known := self._state.views.get(view):
+            known.unacknowledged = False
+            known.touch()
 
-    def forget(self) -> None:
-        """The region is another one, or gone."""
-        self._scene = _Scene()
+    def reset(self) -> None:
+        """Discard all pages and changes: the region was replaced or freed."""
+        self._state = _RegionState()
 
     def switch(self, on: bool) -> None:
-        """Starts or ends the task that looks again and again."""
+        """Start or end live viewing."""
         if on and not self.on:
             self._task = scheduler.start(self._steps(), self._failed)
         elif not on and self._task is not None:
             self._task.cancel()
 
-    def _failed(self, error: Exception) -> None:
-        """Once: a person turns it on again."""
-        self._panel.fail(error)
-        self._panel.tell("state", **self._panel.state())
-
     def _steps(self) -> Generator[Any, None, None]:
         while True:
-            scene = self._scene
-            for view, sight in list(scene.sights.items()):
-                if sight.due():
-                    yield from self._again(scene, view, sight)
+            state = self._state
+            for view, known in list(state.views.items()):
+                if known.due():
+                    yield from self._update(state, view, known)
             yield
 
-    def _again(self, scene: _Scene, view: str, sight: _Sight) -> Generator[Any, None, None]:
-        """Looks once more at what a view sees, and tells it if that is not the same."""
-        region, sources, old = self._panel.here(), self._panel.sources, sight.page
+    def _update(
+        self, state: _RegionState, view: str, known: _ViewState
+    ) -> Generator[Any, None, None]:
+        """Read the page of a view again and send it if it changed."""
+        region, sources, old = self._region(), self._sources(), known.page
         if region is None or region.id != old.region:
             return
         n = len(old.parts[0])
-        low, high = around(old.at, n, region.size)
+        low, high = block_range(old.at, n, region.size)
         try:
-            fetch = self._panel.reader.start(region, sources, low, high - low)
+            fetch = self._reader.start(region, sources, low, high - low)
             try:
-                found = yield from fetch.steps()
+                parts = yield from fetch.steps()
             finally:
-                self._panel.reader.give_up(fetch)
-        except ClosedError:  # it is being freed: the desk says so when it is
+                self._reader.abandon(fetch)
+        except ClosedError:  # the region is being freed; the session reports that
             return
-        if scene is not self._scene or scene.sights.get(view) is not sight:
+        if state is not self._state or state.views.get(view) is not known:
             return
-        page = scene.page(region.id, sources, low, found, old.at, n)
+        page = state.page(region.id, sources, low, parts, old.at, n)
         if (page.parts, page.flags) != (old.parts, old.flags):
-            sight.page, sight.waits = page, True
-            about, buffers = page.reply()
-            self._panel.tell("bytes", buffers, view=view, **about)
+            known.page, known.unacknowledged = page, True
+            self._send(view, page)

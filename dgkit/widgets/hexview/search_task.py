@@ -1,4 +1,4 @@
-"""The one search that a hex view has at a time: it runs on the frame thread, and says how far."""
+"""The one search of a hex view that runs at a time, on the frame thread."""
 
 from __future__ import annotations
 
@@ -7,109 +7,118 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError
 from ..base import scheduler
-from .search import Differences, Found, Pattern, Probe, hunt
+from .fetch import why_no_dpu, why_no_host
+from .search import DifferenceMatcher, Match, Matcher, PatternMatcher, run_search
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
     from .fetch import Fetch, Reader
 
-__all__ = ["Hunter"]
+__all__ = ["SearchTask"]
 
-Hit = Callable[[int, int], None]
+OnMatch = Callable[[int, int], None]
 
 
-class Hunter:
-    """`state` is what views show of it: `what`, `now` (running, found, none, cancelled, failed,
-    freed, counted), `done` and `size` in bytes, and the result. `tell("hunt", ...)` sends it."""
+class SearchTask:
+    """Starts and cancels the search of a panel, and reports its state by `send("search", ...)`.
+
+    `state` has `mode` (find, difference, count), `status` (running, found, none, cancelled,
+    failed, freed, counted), `length` of a match, `done` and `size` in bytes, and the result: `at`
+    and `wrapped`, or `bytes` and `runs`.
+    """
 
     def __init__(
-        self, reader: Reader, tell: Callable[..., None], fail: Callable[[Exception], None]
+        self, reader: Reader, send: Callable[..., None], fail: Callable[[Exception], None]
     ) -> None:
-        self._reader, self._tell, self._fail = reader, tell, fail
+        self._reader, self._send, self._fail = reader, send, fail
         self._task: scheduler.Task | None = None
         self.state: dict[str, Any] = {}
 
-    def pattern(
+    def find(
         self,
         region: SessionRegion,
         sources: Sequence[str],
         pattern: bytes,
         start: int,
         backward: bool,
-        hit: Hit,
+        on_match: OnMatch,
     ) -> None:
-        """Looks for bytes; `hit(at, size)` is called on the frame thread if they are there."""
-        about = {"what": "find", "length": len(pattern)}
-        self._start(about, region, sources, Pattern(pattern), start, backward, hit)
+        """Search for bytes; `on_match(at, size)` is called on the frame thread for a match."""
+        about = {"mode": "find", "length": len(pattern)}
+        self._start(about, region, sources, PatternMatcher(pattern), start, backward, on_match)
 
-    def differences(
-        self, region: SessionRegion, start: int, backward: bool, count: bool, hit: Hit
+    def compare(
+        self, region: SessionRegion, start: int, backward: bool, count: bool, on_match: OnMatch
     ) -> None:
-        """Looks for the next run of bytes that DPU and host see differently, or counts them all."""
-        from .fetch import why_no_dpu, why_no_host
+        """Search for the next run of bytes in which DPU and host differ, or count them all.
 
+        Raises:
+            ValueError: The region has no host view or no DPU view to compare.
+        """
         if why := why_no_host(region) or why_no_dpu(region):
-            raise ValueError(f"there is one view to compare, not two. {why}")
-        about = {"what": "count" if count else "difference", "length": 1}
-        probe = Differences(count=count)
+            raise ValueError(f"DPU and host cannot be compared. {why}")
+        about = {"mode": "count" if count else "difference", "length": 1}
+        matcher = DifferenceMatcher(count=count)
         both = ("dpu", "host")
-        self._start(about, region, both, probe, 0 if count else start, backward, hit)
+        self._start(about, region, both, matcher, 0 if count else start, backward, on_match)
 
     def _start(
         self,
         about: dict[str, Any],
         region: SessionRegion,
         sources: Sequence[str],
-        probe: Probe,
+        matcher: Matcher,
         start: int,
         backward: bool,
-        hit: Hit,
+        on_match: OnMatch,
     ) -> None:
         self.cancel()
 
         def fetch(at: int, size: int) -> Fetch:
             return self._reader.start(region, sources, at, size)
 
-        self.state = {**about, "now": "running", "done": 0, "size": region.size}
-        steps = hunt(fetch, region.size, start, probe, backward=backward, told=self._told)
-        self._task = scheduler.start(self._run(steps, probe, hit), self._failed)
+        self.state = {**about, "status": "running", "done": 0, "size": region.size}
+        steps = run_search(
+            fetch, region.size, start, matcher, backward=backward, progress=self._progress
+        )
+        self._task = scheduler.start(self._run(steps, matcher, on_match), self._failed)
 
     def _run(
-        self, steps: Generator[bool, None, Found], probe: Probe, hit: Hit
+        self, steps: Generator[bool, None, Match], matcher: Matcher, on_match: OnMatch
     ) -> Generator[bool, None, None]:
-        self._say()
-        found = yield from steps
-        if isinstance(probe, Differences) and self.state["what"] == "count":
-            self._say(now="counted", bytes=probe.bytes, runs=probe.runs)
-        elif found.at < 0:
-            self._say(now="none")
+        self._update()
+        match = yield from steps
+        if isinstance(matcher, DifferenceMatcher) and self.state["mode"] == "count":
+            self._update(status="counted", bytes=matcher.bytes, runs=matcher.runs)
+        elif match.at < 0:
+            self._update(status="none")
         else:
-            self._say(now="found", at=found.at, wrapped=found.wrapped)
-            hit(found.at, self.state["length"])
+            self._update(status="found", at=match.at, wrapped=match.wrapped)
+            on_match(match.at, self.state["length"])
 
-    def _say(self, **news: Any) -> None:
-        self.state = self.state | news
-        self._tell("hunt", **self.state)
+    def _update(self, **changes: Any) -> None:
+        self.state = self.state | changes
+        self._send("search", **self.state)
 
-    def _told(self, done: int) -> None:
-        self._say(done=done)
+    def _progress(self, done: int) -> None:
+        self._update(done=done)
 
     def _failed(self, error: Exception) -> None:
-        if isinstance(error, ClosedError):  # the desk says it, too, when it is done
-            self._say(now="freed")
+        if isinstance(error, ClosedError):  # the session reports the freed region, too
+            self._update(status="freed")
             return
-        self._say(now="failed")
+        self._update(status="failed")
         self._fail(error)
 
     def cancel(self) -> None:
-        """Ends it, if one runs. Again: nothing."""
+        """Cancel the running search. Idempotent."""
         task, self._task = self._task, None
         if task is not None and not task.done:
             task.cancel()
-            if self.state.get("now") == "running":
-                self._say(now="cancelled")
+            if self.state.get("status") == "running":
+                self._update(status="cancelled")
 
-    def forget(self) -> None:
-        """The region is another one, or gone."""
+    def reset(self) -> None:
+        """Cancel the search and discard its result: the region changed or was freed."""
         self.cancel()
         self.state = {}

@@ -1,4 +1,4 @@
-"""Which region a hex view shows, the desk's or its own; and what is said when it is gone."""
+"""The region that a hex view shows: the session's selected region, or a fixed one."""
 
 from __future__ import annotations
 
@@ -7,88 +7,105 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BoundsError, ClosedError
 from ...units import size_text
-from ..base.session_model import Desk
+from ..base.session_model import SessionModel
 from .fetch import why_no_dpu, why_no_host, why_no_write
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-__all__ = ["Shown"]
+__all__ = ["RegionSelection"]
 
 
-class Shown:
-    """Keeps the region's number and name, never the region. `changed()` after it is another one,
-    or was freed."""
+class RegionSelection:
+    """The shown region by id and name; it holds no reference to the region.
+
+    `changed()` is called after another region was selected and after the region was freed.
+    """
 
     def __init__(
         self, session: Session, region: SessionRegion | None, changed: Callable[[], None]
     ) -> None:
         if region is not None and region not in session.regions:
-            raise ValueError(f"{region!r} is no live region of {session!r}")
+            raise ValueError(f"{region!r} is not a live region of {session!r}")
         self.session = session
-        self.desk = Desk.of(session)
+        self.model = SessionModel.of(session)
         self.follows = region is None
-        self.number = self._selected() if region is None else region.id
+        self.region_id = self._selected() if region is None else region.id
         self._changed = changed
         self._freed = False
         self._region_name = ""
-        self._note()
+        self._remember_name()
 
     def _selected(self) -> int:
-        return 0 if self.session.closed else self.desk.selected
+        return 0 if self.session.closed else self.model.selected
 
-    def _note(self) -> None:
-        region = self.here()
+    def _remember_name(self) -> None:
+        region = self.current()
         self._freed = False
         self._region_name = region.name if region is not None else ""
 
-    def here(self) -> SessionRegion | None:
-        """The region, if it is there."""
-        return next((one for one in self.session.regions if one.id == self.number), None)
+    def current(self) -> SessionRegion | None:
+        """Return the shown region, or None if there is none or it was freed."""
+        regions = self.session.regions
+        return next((region for region in regions if region.id == self.region_id), None)
 
-    def must(self) -> SessionRegion:
-        """The region. ClosedError: it is gone, or there is none."""
-        region = self.here()
+    def require(self) -> SessionRegion:
+        """Return the shown region.
+
+        Raises:
+            ClosedError: There is none, or it was freed.
+        """
+        region = self.current()
         if region is None:
-            raise ClosedError(self.nothing)
+            raise ClosedError(self.empty_reason)
         return region
 
     @property
-    def nothing(self) -> str:
-        """Why no bytes are shown."""
+    def empty_reason(self) -> str:
+        """Why no region is shown."""
         if self.session.closed:
             return "the session is closed"
         if self._region_name:
             return f"region {self._region_name!r} was freed"
-        return "the session has no region yet: session.empty(size) makes one"
+        return "the session has no region yet: session.empty(size) allocates one"
 
     def choose(self, number: int) -> None:
-        """Shows another one; where it follows the desk, all panels do. ValueError: none."""
-        if self.follows:
-            self.desk.select(number)
-        else:
-            self._take(self.desk.region(number).id)
+        """Show the region with this id; if the view follows the session, select it for all panels.
 
-    def heard(self, what: str) -> None:
-        """The desk's news."""
-        gone = self.here() is None
+        Raises:
+            ValueError: The session has no such live region.
+        """
+        if self.follows:
+            self.model.select(number)
+        else:
+            self._show(self.model.region(number).id)
+
+    def session_changed(self, what: str) -> None:
+        """Follow a change of the session's regions or of its selected region."""
+        gone = self.current() is None
         selected = self._selected() if self.follows and (gone or what == "select") else 0
-        if selected and selected != self.number:
-            self._take(selected)
-        elif gone and self.number and not self._freed:
+        if selected and selected != self.region_id:
+            self._show(selected)
+        elif gone and self.region_id and not self._freed:
             self._freed = True
             self._changed()
 
-    def _take(self, number: int) -> None:
-        self.number = number
-        self._note()
+    def _show(self, region_id: int) -> None:
+        self.region_id = region_id
+        self._remember_name()
         self._changed()
 
-    def span(self, start: Any, stop: Any) -> tuple[int, int]:
-        """Bytes of the region. TypeError, BoundsError, ClosedError."""
-        region = self.must()
+    def check_range(self, start: Any, stop: Any) -> tuple[int, int]:
+        """Return (start, stop) if these are bytes of the region.
+
+        Raises:
+            TypeError: An offset is not an int.
+            BoundsError: The range is empty or exceeds the region.
+            ClosedError: No region is shown.
+        """
+        region = self.require()
         if type(start) is not int or type(stop) is not int:
-            raise TypeError(f"bytes go from one whole number to another, not {start!r} to {stop!r}")
+            raise TypeError(f"offsets must be whole numbers, not {start!r} and {stop!r}")
         if not 0 <= start < stop <= region.size:
             raise BoundsError(
                 f"bytes {start} to {stop} are not in region {region.name!r}, which has "
@@ -97,13 +114,16 @@ class Shown:
         return start, stop
 
     def state(self) -> dict[str, Any]:
-        """The desk's state, and `region`: what is shown; None, and `nothing` says why."""
-        region = self.here()
+        """Return the shared state of the session's panels, and the shown region.
+
+        `region` describes it; if it is None, `empty_reason` says why.
+        """
+        region = self.current()
         about = None if region is None else {
             "id": region.id, "name": region.name, "size": region.size, "where": region.where,
             "text": size_text(region.size), "no_host": why_no_host(region),
             "no_dpu": why_no_dpu(region), "no_write": why_no_write(region),
         }  # fmt: skip
-        nothing = "" if region is not None else self.nothing
-        shown = {"region": about, "nothing": nothing, "follows": self.follows}
-        return self.desk.state() | shown
+        reason = "" if region is not None else self.empty_reason
+        own = {"region": about, "empty_reason": reason, "follows": self.follows}
+        return self.model.state() | own

@@ -1,17 +1,17 @@
-// Bytes as text and numbers: what a cell of the hex view says, and what an offset is read from.
+// Bytes as text and numbers, and offsets as they are typed.
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 const ASCII = Array.from({ length: 256 }, (_, byte) =>
   byte >= 32 && byte < 127 ? String.fromCharCode(byte) : "·");
 
-// A float with no more digits than tell it from its neighbours; `same` rounds to its type.
-function shortest(value, digits, same) {
+// The shortest decimal that rounds to the same float; `round` rounds to the float type.
+function shortest(value, digits, round) {
   if (!Number.isFinite(value) || value === 0) return Object.is(value, -0) ? "-0" : String(value);
   let count = 1;
-  while (count < digits && same(Number(value.toPrecision(count))) !== value) count++;
-  return written(Number(value.toPrecision(count)));
+  while (count < digits && round(Number(value.toPrecision(count))) !== value) count++;
+  return numberText(Number(value.toPrecision(count)));
 }
-function written(value) {
+function numberText(value) {
   const plain = Math.abs(value) >= 1e-4 && Math.abs(value) < 1e9 || !value || !Number.isFinite(value);
   return plain ? String(value) : value.toExponential();
 }
@@ -23,51 +23,51 @@ function halfOf(bits) {
   return power ? sign * 2 ** (power - 15) * (1 + part / 1024) : sign * 2 ** -14 * (part / 1024);
 }
 
-const wordOfFloat = new DataView(new ArrayBuffer(4));
-// The upper half of a float32.
-function brainOf(bits) {
-  wordOfFloat.setUint32(0, bits * 65536);
-  return wordOfFloat.getFloat32(0);
+const floatBits = new DataView(new ArrayBuffer(4));
+// bfloat16: the upper half of a float32.
+function bfloat16Of(bits) {
+  floatBits.setUint32(0, bits * 65536);
+  return floatBits.getFloat32(0);
 }
 
 const integer = (size, signed) => {
   const name = `get${size === 8 ? "Big" : ""}${signed ? "Int" : "Uint"}${8 * size}`;
   return (view, at, little) => String(view[name](at, little));
 };
-const floating = (name, digits, same) => (view, at, little) =>
-  shortest(view[name](at, little), digits, same);
+const floating = (name, digits, round) => (view, at, little) =>
+  shortest(view[name](at, little), digits, round);
 
-// What a row is read as: bytes and most characters of a value, and how it is read.
+// Value types of a row: size in bytes, maximum width in characters, reader.
 const DTYPES = {
   u8: [1, 3, integer(1, false)], i8: [1, 4, integer(1, true)],
   u16: [2, 5, integer(2, false)], i16: [2, 6, integer(2, true)],
   u32: [4, 10, integer(4, false)], i32: [4, 11, integer(4, true)],
   u64: [8, 20, integer(8, false)], i64: [8, 20, integer(8, true)],
   f16: [2, 10, (view, at, little) => small(halfOf(view.getUint16(at, little)))],
-  bf16: [2, 10, (view, at, little) => small(brainOf(view.getUint16(at, little)))],
+  bf16: [2, 10, (view, at, little) => small(bfloat16Of(view.getUint16(at, little)))],
   f32: [4, 15, floating("getFloat32", 9, Math.fround)],
   f64: [8, 24, floating("getFloat64", 17, (value) => value)],
 };
-const small = (value) => written(Number(value.toPrecision(4)));
+const small = (value) => numberText(Number(value.toPrecision(4)));
 const DTYPE_NAMES = {
-  hex: "bytes (hex)", u8: "u8, unsigned 8 bit", i8: "i8, signed 8 bit", u16: "u16", i16: "i16",
-  u32: "u32", i32: "i32", u64: "u64", i64: "i64", f16: "f16, half float", bf16: "bf16, brain float",
+  hex: "bytes (hex)", u8: "u8, unsigned 8-bit", i8: "i8, signed 8-bit", u16: "u16", i16: "i16",
+  u32: "u32", i32: "i32", u64: "u64", i64: "i64", f16: "f16, half float", bf16: "bf16, bfloat16",
   f32: "f32, float", f64: "f64, double",
 };
 
-// The value at `at` of a DataView, or "" where too few bytes are left.
+// The value at offset `at` of a DataView, or "" if too few bytes are left.
 function valueAt(view, at, dtype, little) {
   const [size, , read] = DTYPES[dtype];
   return at + size <= view.byteLength ? read(view, at, little) : "";
 }
 
 const hexOffset = (at) => `0x${at.toString(16)}`;
-const plural = (count, one) => `${count.toLocaleString("en-US")} ${one}${count === 1 ? "" : "s"}`;
+const plural = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 
-// "4096", "0x1000", "4K", "end", and from where the cursor is "+64", "-0x10"; NaN if it is none.
+// "4096", "0x1000", "4K", "end", or relative to the cursor "+64", "-0x10"; NaN if invalid.
 function parseOffset(text, cursor, size) {
-  const found = text.trim().toLowerCase();
-  if (found === "end") return size - 1;
-  const sign = found.startsWith("+") ? 1 : found.startsWith("-") ? -1 : 0;
-  return sign ? cursor + sign * parseSize(found.slice(1)) : parseSize(found);
+  const word = text.trim().toLowerCase();
+  if (word === "end") return size - 1;
+  const sign = word.startsWith("+") ? 1 : word.startsWith("-") ? -1 : 0;
+  return sign ? cursor + sign * parseSize(word.slice(1)) : parseSize(word);
 }

@@ -1,4 +1,15 @@
-"""Latencies live: what is kept of the samples, when a frame goes out, and its figures."""
+"""Live latency plot.
+
+latency      the panel: requests of its views and calls from a cell
+measurement  what to measure: the setting, the memory used, the monitor
+run          one run: its configuration, its samples, its report
+history      samples of a run: points over time, histogram, percentiles
+view_model   the run shown, the run before, and the next frame
+figures      the Bokeh figures
+export       runs as CSV, HTML and JSON files
+
+JavaScript: data (samples), draw (figures), parts (controls, table), latency.
+"""
 
 from .latency import LatencyPlot
 

@@ -1,6 +1,6 @@
-// Fills the figures that figures.py made; they are found by their names.
+// Fills the figures of figures.py, found by name.
 
-// A range of whole half decades round what is to be seen, so that it seldom changes.
+// A range of whole half decades around the values, so that it seldom changes.
 function logRange(values, room = 0.95) {
   let low = Infinity, high = 0;
   for (const value of values) {
@@ -14,7 +14,7 @@ function logRange(values, room = 0.95) {
   return end > start ? [start, end] : [start, start * 10 ** 0.5];
 }
 
-// Round numbers to name on a logarithmic axis, some two to nine of them.
+// Tick values of a logarithmic axis: two to nine round numbers.
 function logTicks([start, end]) {
   const span = Math.log10(end / start);
   const steps = span < 1.2 ? [1, 1.5, 2, 3, 5, 7] : span < 3.5 ? [1, 3] : [1];
@@ -36,11 +36,11 @@ class LatencyDraw {
   constructor(figures, data) {
     this.#figures = figures;
     this.#data = data;
-    this.#calm();
+    this.#freezeGlyphElements();
   }
-  // BokehJS keeps an empty element where the points of each glyph are; moving it with each frame
-  // makes the browser compute the page's styles and layout anew.
-  #calm() {
+  // BokehJS keeps an empty element at the position of each glyph; moving it per frame makes the
+  // browser recompute the page's styles and layout.
+  #freezeGlyphElements() {
     for (const root of this.#figures.document.roots())
       for (const [model, view] of this.#figures.views.get(root)?.renderer_views ?? [])
         if (model.type === "GlyphRenderer") view.update_position = () => {};
@@ -56,23 +56,23 @@ class LatencyDraw {
     if (!wanted || (range.reset_start === wanted[0] && range.reset_end === wanted[1])) return;
     range.setv({ start: wanted[0], end: wanted[1], reset_start: wanted[0], reset_end: wanted[1] });
   }
-  // The same, for the axis of a figure that is logarithmic.
+  // Sets the range and the ticks of a logarithmic axis.
   #setLog(name, axis, wanted) {
     if (!wanted) return;
     const ticker = this.#model(`${name}_${axis}`), ticks = logTicks(wanted);
     if (ticks.join() !== ticker.ticks.join()) ticker.ticks = ticks;
     this.#setRange(this.#model(name)[`${axis}_range`], wanted);
   }
-  // The last `seconds`. Up to two minutes it is a point a block, beyond that a point a second.
+  // Draws the last `seconds`: a point per block up to two minutes, beyond that a point per second.
   time(seconds) {
-    const { fine, coarse, then } = this.#data;
+    const { fine, coarse, distributionBefore: before } = this.#data;
     const points = seconds <= 120 ? fine : coarse;
     const now = Math.max(fine.last, 0);
     const unit = seconds <= 120 ? 1 : 60, span = seconds / unit;
     const columns = points.window(now - seconds, now, unit);
     this.#fill("points", columns);
-    const level = (name) => (then?.figures[name] ? [then.figures[name] / 1000, then.figures[name] / 1000] : []);
-    const levels = { x: then ? [-span, 0] : [], p50: level("p50"), p99: level("p99") };
+    const level = (name) => (before?.figures[name] ? [before.figures[name] / 1000, before.figures[name] / 1000] : []);
+    const levels = { x: before ? [-span, 0] : [], p50: level("p50"), p99: level("p99") };
     for (const name of ["p50", "p99"]) if (levels[name].length < levels.x.length) levels[name] = [NaN, NaN];
     if (JSON.stringify(levels) !== this.#levels) this.#fill("levels", levels);
     this.#levels = JSON.stringify(levels);
@@ -80,14 +80,14 @@ class LatencyDraw {
     this.#model("time_axis").axis_label = `${unit === 1 ? "seconds" : "minutes"} before the last sample`;
     this.#setLog("time", "y", logRange(chained(columns.p50, columns.p99, columns.max, levels.p50, levels.p99)));
   }
-  spread() {
-    const { now, then } = this.#data;
-    this.#histogram(now, then);
-    this.#curve(now, then);
+  distribution() {
+    const { distribution: now, distributionBefore: before } = this.#data;
+    this.#histogram(now, before);
+    this.#curve(now, before);
   }
-  #histogram(now, then) {
+  #histogram(now, before) {
     const bins = now?.bins ?? { left: [], right: [], top: [], count: [] };
-    const outline = then?.outline ?? { x: [], y: [] };
+    const outline = before?.outline ?? { x: [], y: [] };
     const shares = logRange(chained(bins.top, outline.y), 0.4);
     const bottom = shares?.[0] ?? 0.001;
     this.#fill("bins", { ...bins, bottom: bins.left.map(() => bottom) });
@@ -95,22 +95,22 @@ class LatencyDraw {
     this.#setLog("spread", "x", logRange(chained(bins.left, bins.right, outline.x)));
     this.#setLog("spread", "y", shares);
   }
-  #curve(now, then) {
+  #curve(now, before) {
     const none = { x: [], us: [], percentile: [] };
-    const [mine, old] = [now?.curve ?? none, then?.curve ?? none];
-    this.#fill("percentiles", mine);
-    this.#fill("percentiles_before", old);
-    const most = Math.max(10, ...mine.x, ...old.x);
+    const [current, earlier] = [now?.curve ?? none, before?.curve ?? none];
+    this.#fill("percentiles", current);
+    this.#fill("percentiles_before", earlier);
+    const most = Math.max(10, ...current.x, ...earlier.x);
     this.#setRange(this.#model("curve").x_range, [1, 10 ** (Math.ceil(2 * Math.log10(most)) / 2)]);
-    this.#setLog("curve", "y", logRange(chained(mine.us, old.us)));
+    this.#setLog("curve", "y", logRange(chained(current.us, earlier.us)));
   }
-  // The words of the runs, where they are on the figures.
-  words() {
+  // Sets the titles and legends of the figures.
+  labels() {
     const { run } = this.#data;
-    const whose = run ? `: ${run.label}, ${run.words}` : "";
-    const titles = { time: "Time of one operation", spread: "How the times spread", curve: "Percentiles" };
+    const suffix = run ? `: ${run.label}, ${run.words}` : "";
+    const titles = { time: "Latency over time", spread: "Distribution", curve: "Percentiles" };
     for (const [name, title] of Object.entries(titles)) {
-      this.#model(name).title.text = title + whose;
+      this.#model(name).title.text = title + suffix;
       this.#legend(name);
     }
   }
@@ -118,18 +118,18 @@ class LatencyDraw {
     const { run, before } = this.#data;
     const legend = this.#model(`${name}_legend`);
     for (const item of legend.items) {
-      const old = item.name === "before";
-      item.visible = old ? Boolean(before) : name === "time" || Boolean(run);
+      const isBefore = item.name === "before";
+      item.visible = isBefore ? Boolean(before) : name === "time" || Boolean(run);
       if (name === "time") continue;
-      const whose = !before ? "" : old ? "before: " : "after: ";
-      item.label = { value: whose + ((old ? before : run)?.words ?? "") };
+      const prefix = !before ? "" : isBefore ? "before: " : "after: ";
+      item.label = { value: prefix + ((isBefore ? before : run)?.words ?? "") };
     }
-    legend.change.emit(); // a legend whose items changed loses its glyphs until it is rendered anew
+    legend.change.emit(); // otherwise the legend shows no glyphs until it is rendered again
   }
   all(seconds) {
-    this.words();
+    this.labels();
     this.time(seconds);
-    this.spread();
+    this.distribution();
   }
   // Each figure as a canvas.
   canvases() {

@@ -1,4 +1,4 @@
-"""Runs of a LatencyPlot as files: tables, and a page with their reports."""
+"""Runs of a LatencyPlot as files: CSV tables, and their reports as HTML or JSON."""
 
 from __future__ import annotations
 
@@ -13,76 +13,95 @@ import numpy as np
 from .history import History
 from .run import Run
 
-__all__ = ["TABLES", "file", "page", "table"]
+__all__ = ["TABLES", "csv_table", "export_file", "html_page"]
 
 TABLES = ("time", "histogram", "percentiles")
 
 Runs = dict[str, Run]
 
 
-def file(runs: Runs, kind: str) -> tuple[str, str]:
-    """Name and text: a table as CSV, or the reports as `html` or `json`. ValueError: no such."""
+def export_file(runs: Runs, kind: str) -> tuple[str, str]:
+    """Return the name and the text of a file.
+
+    Args:
+        runs: The runs by name.
+        kind: A name in TABLES for a CSV file; "html" or "json" for the reports.
+
+    Raises:
+        ValueError: The kind is unknown.
+    """
     if kind == "html":
-        return "latency.html", page(runs)
+        return "latency.html", html_page(runs)
     if kind == "json":
         reports = {name: run.report().to_dict() for name, run in runs.items()}
         return "latency.json", json.dumps(reports, indent=2)
-    return f"latency-{kind}.csv", table(runs, kind)
+    return f"latency-{kind}.csv", csv_table(runs, kind)
 
 
 def _points(history: History) -> Any:
-    """(seconds, p50, p99, max, samples): a point a second, and a point a block where it has one."""
+    """Return rows (s, p50, p99, max, samples): per second, and per block where still available."""
     coarse, fine = history.coarse.all(), history.fine.all()
     older = coarse[coarse[:, 0] < fine[0, 0]] if len(fine) else coarse
     return np.concatenate((older, fine))
 
 
-_COLUMNS = {
-    "time": (("t_s", "p50_ns", "p99_ns", "max_ns", "samples"), _points),
-    "histogram": (("from_ns", "to_ns", "samples"), History.histogram),
-    "percentiles": (("percentile", "ns"), lambda history: _percent(history.curve())),
-}
-
-
-def _percent(curve: Any) -> Any:
+def _percentiles(history: History) -> Any:
+    """Return rows (percentile in %, ns)."""
+    curve = history.curve()
     return np.column_stack((100 * (1 - 1 / curve[:, 0]), curve[:, 1]))
 
 
-def table(runs: Runs, what: str = "time") -> str:
-    """CSV: comment lines (#) on each run by its name, then rows that begin with that name.
+_COLUMNS = {
+    "time": (("t_s", "p50_ns", "p99_ns", "max_ns", "samples"), _points),
+    "histogram": (("from_ns", "to_ns", "samples"), History.histogram),
+    "percentiles": (("percentile", "ns"), _percentiles),
+}
 
-    A gap is a row without figures. ValueError: there is no such table.
+
+def csv_table(runs: Runs, what: str = "time") -> str:
+    """Return a table as CSV.
+
+    Comment lines (#) describe each run; each row starts with the name of its run. A gap is a row
+    without figures.
+
+    Args:
+        runs: The runs by name.
+        what: A name in TABLES.
+
+    Raises:
+        ValueError: The table is unknown.
     """
     if what not in TABLES:
-        raise ValueError(f"there is no table {what!r}; there are {', '.join(TABLES)}")
+        raise ValueError(f"there is no table {what!r}; tables: {', '.join(TABLES)}")
     names, rows = _COLUMNS[what]
     out = io.StringIO()
     for name, run in runs.items():
-        for key, value in {**run.what.state(), **_counts(run)}.items():
+        for key, value in {**run.config.state(), **_counts(run)}.items():
             out.write(f"# {name}: {key}: {value}\n")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("run", *names))
     for name, run in runs.items():
-        writer.writerows((name, *map(_figure, row)) for row in rows(run.history))
+        writer.writerows((name, *map(_cell, row)) for row in rows(run.history))
     return out.getvalue()
 
 
 def _counts(run: Run) -> dict[str, int]:
-    counted = run.history.counted()
+    counts = run.history.counts()
     return {
-        "samples": counted["samples"], "blocks lost": counted["lost"],
-        "samples a second": round(counted["rate"]),
+        "samples": counts["samples"], "blocks lost": counts["lost"],
+        "samples a second": round(counts["rate"]),
     }  # fmt: skip
 
 
-def _figure(value: float) -> str:
+def _cell(value: float) -> str:
     return "" if np.isnan(value) else f"{value:.12g}"
 
 
-def page(runs: Runs) -> str:
-    """A file that shows the reports of the runs, and needs no other."""
+def html_page(runs: Runs) -> str:
+    """Return a self-contained HTML page with the reports of the runs."""
     cards = "".join(
-        f"<h2>{html.escape(name)}: {html.escape(run.what.words)}</h2>{run.report()._repr_html_()}"
+        f"<h2>{html.escape(name)}: {html.escape(run.config.description)}</h2>"
+        f"{run.report()._repr_html_()}"
         for name, run in runs.items()
     )
     return (

@@ -1,7 +1,7 @@
-"""What was measured: points over time, a histogram, percentiles and the last samples. All bounded.
+"""Samples of a run in bounded memory: points over time, histogram, percentiles, last samples.
 
-Times are nanoseconds, but for the first column of the points: seconds since the run began, on the
-DPU's clock.
+Times are nanoseconds, except the first column of the points: seconds since the start of the run,
+on the DPU's clock.
 """
 
 from __future__ import annotations
@@ -13,35 +13,41 @@ import numpy as np
 
 __all__ = ["COARSE", "EDGES_NS", "FINE", "TAIL", "History", "Ring", "percentile"]
 
-FINE = 2400  # points: 20 a second for 2 minutes
-COARSE = 3600  # points: one a second for an hour
-TAIL = 1_000_000  # samples that are kept as they are
-GAP = (np.nan, np.nan, np.nan, 0.0)  # the rest of a point where blocks are missing
+FINE = 2400  # points: 20 per second for 2 minutes
+COARSE = 3600  # points: one per second for an hour
+TAIL = 1_000_000  # raw samples
+GAP = (np.nan, np.nan, np.nan, 0.0)  # the columns after the time, where blocks are missing
 
-_FOR_P99, _ENOUGH = 100, 1000  # samples
-_AT_ONCE = 20  # blocks
+_P99_LEAST, _P99_ENOUGH = 100, 1000  # samples
+_FLUSH_BLOCKS = 20
 
-_FINE_BINS = 200  # a power of ten: a percentile from them is within 0.6 % of a sample
-_SHOWN = 5  # of them make one bin that is drawn: 40 a power of ten
+_FINE_BINS = 200  # per power of ten: a percentile from them is within 0.6 % of a sample
+_SHOWN = 5  # fine bins per drawn bin: 40 drawn bins per power of ten
 _DECADES = 11  # from 1 ns to 100 s
 EDGES_NS = 10.0 ** (np.arange(_DECADES * _FINE_BINS // _SHOWN + 1) * _SHOWN / _FINE_BINS)
 
 _NAMED = (("p50", 0.5, 2), ("p90", 0.9, 10), ("p99", 0.99, 100), ("p99.9", 0.999, 1000))
 
-Floats = Any  # np.ndarray of float64: NumPy's own name for it differs between its versions
-_CURVE = 10.0 ** (np.arange(9 * 24 + 1) / 24)  # 1/(1-p): 24 percentiles for each nine
+Floats = Any  # np.ndarray of float64: its type's name differs between versions of NumPy
+_CURVE = 10.0 ** (np.arange(9 * 24 + 1) / 24)  # 1/(1-p): 24 percentiles per nine
 
 
 def percentile(ordered: Any, share: int, of: int = 100) -> int:
-    """The sample that `share` in `of` samples do not exceed (nearest rank), of rising ones."""
+    """Return a percentile by nearest rank: `share` of `of` samples do not exceed it.
+
+    Args:
+        ordered: The samples in ascending order.
+        share: The percentile, in units of 1/`of`.
+        of: The scale of `share`.
+    """
     return int(ordered[-(-len(ordered) * share // of) - 1])
 
 
 class Ring:
-    """The last `capacity` rows of `width` numbers each, in the order they came."""
+    """Ring buffer of the last `capacity` rows of `width` numbers, in order of arrival."""
 
     def __init__(self, capacity: int, width: int) -> None:
-        self.total = 0  # rows that ever came
+        self.total = 0  # rows ever added
         self._capacity = capacity
         self._rows = np.zeros((capacity, width))
 
@@ -49,23 +55,23 @@ class Ring:
         return min(self.total, self._capacity)
 
     def add(self, *row: float) -> None:
-        """One row more; the oldest goes if it is full."""
+        """Add a row; if the buffer is full, it replaces the oldest."""
         self._rows[self.total % self._capacity] = row
         self.total += 1
 
     def since(self, total: int) -> Floats:
-        """A copy of the rows that came after the first `total` ones, as far as they are kept."""
+        """Return a copy of the rows added after the first `total`, as far as still available."""
         count = min(self.total - total, len(self))
-        places = np.arange(self.total - count, self.total) % self._capacity
-        return self._rows[places]
+        indexes = np.arange(self.total - count, self.total) % self._capacity
+        return self._rows[indexes]
 
     def all(self) -> Floats:
-        """A copy of what is kept."""
+        """Return a copy of all rows."""
         return self.since(0)
 
 
 class Tail:
-    """The last `capacity` samples. Its memory is taken at once: it does not grow."""
+    """The last `capacity` samples, in memory that is allocated once."""
 
     def __init__(self, capacity: int) -> None:
         self.total = 0
@@ -73,7 +79,7 @@ class Tail:
         self._kept.fill(0)
 
     def add(self, samples: Any) -> None:
-        """Samples in the order they were taken."""
+        """Add samples in the order they were taken."""
         capacity = len(self._kept)
         kept = samples[-capacity:]
         start = (self.total + len(samples) - len(kept)) % capacity
@@ -83,69 +89,76 @@ class Tail:
         self.total += len(samples)
 
     def all(self) -> Any:
-        """A copy of what is kept, u64, in no order."""
+        """Return a copy of the samples, u64, unordered."""
         return self._kept[: min(self.total, len(self._kept))].copy()
 
 
 class History:
-    """One run. `add` takes a block of samples; who draws takes the rings and the histogram.
+    """Samples of one run.
 
-    When a block was taken is Python's stamp of its end: it places the block on the axis, no more.
+    `fine` has a point per block, `coarse` a point per second. Columns: seconds, p50, p99, max,
+    samples. A point of NaN is a gap: blocks were lost, or measuring was stopped. p99 covers the
+    block and the blocks before it, up to one second or 1,000 samples; it is NaN for fewer than
+    100 samples.
 
-    The columns of `fine` (a point a block) and `coarse` (a point a second): seconds, p50, p99, max,
-    samples. A point of NaN is a gap: blocks were lost there, or nothing was measured. p99 is of the
-    block and of those before it, up to a second or 1,000 samples; of less than 100 there is none.
+    The time of a block is stamped by Python at its end; it serves only as the position on the
+    time axis.
     """
 
     def __init__(self, *, fine: int = FINE, coarse: int = COARSE, tail: int = TAIL) -> None:
         self.fine, self.coarse, self._tail = Ring(fine, 5), Ring(coarse, 5), Tail(tail)
         self.lost = 0  # blocks
-        self.samples = 0  # in all
+        self.samples = 0  # total
         self._min_ns = self._max_ns = 0
         self._bins = np.zeros(_DECADES * _FINE_BINS, np.int64)
-        self._began: int | None = None
+        self._start_ns: int | None = None
         self._last_s = 0.0
-        self._paced, self._paced_s = 0, 0.0  # samples that came after others without a gap
+        self._paced, self._paced_s = 0, 0.0  # samples without a gap before them, and their time
         self._gap = False
         self._second: list[Any] = []
         self._recent: deque[tuple[float, Any]] = deque()
         self._in_recent = 0
-        self._uncounted: list[Any] = []
+        self._pending: list[Any] = []
 
     @property
     def tail(self) -> Tail:
-        """The last samples as they are."""
-        self._count()
+        """The last raw samples."""
+        self._flush()
         return self._tail
 
     @property
     def seconds(self) -> float:
-        """From the first block to the last."""
+        """Time from the first block to the last, in seconds."""
         return self._last_s
 
     @property
     def rate(self) -> float:
-        """Samples a second while it was measured, gaps left out; 0: too few to know."""
+        """Samples per second, excluding gaps; 0 if there are too few blocks."""
         return self._paced / self._paced_s if self._paced_s else 0.0
 
-    def counted(self) -> dict[str, Any]:
-        """How many there are, how many blocks are not, and how fast they came."""
+    def counts(self) -> dict[str, Any]:
+        """Return the number of samples, of lost blocks, and the samples per second."""
         return {"samples": self.samples, "lost": self.lost, "rate": self.rate}
 
     def gap(self, lost: int = 0) -> None:
-        """Before the next block `lost` ones are missing, or it was stopped."""
+        """Record a gap before the next block: `lost` blocks are missing, or it was stopped."""
         self.lost += lost
-        self._gap = self._began is not None
+        self._gap = self._start_ns is not None
 
     def add(self, t_ns: int, samples: Any) -> None:
-        """A block: u64 ns each, the last taken at `t_ns` of the DPU's clock. Empty: nothing."""
+        """Add a block; an empty one is ignored.
+
+        Args:
+            t_ns: The time at the end of the block on the DPU's clock, in ns.
+            samples: Latencies in ns, u64.
+        """
         if not len(samples):
             return
-        if self._began is None:
-            self._began = t_ns
-        second = (t_ns - self._began) / 1e9
+        if self._start_ns is None:
+            self._start_ns = t_ns
+        second = (t_ns - self._start_ns) / 1e9
         if self._gap:
-            self._break((self._last_s + second) / 2)
+            self._insert_gap((self._last_s + second) / 2)
         elif self.samples:
             self._paced, self._paced_s = (
                 self._paced + len(samples), self._paced_s + second - self._last_s,
@@ -158,27 +171,27 @@ class History:
         self._second.append(samples)
         self._last_s = second
         self.samples += len(samples)
-        self._uncounted.append(samples)
-        if len(self._uncounted) == _AT_ONCE:
-            self._count()
+        self._pending.append(samples)
+        if len(self._pending) == _FLUSH_BLOCKS:
+            self._flush()
 
     def _p99(self, second: float, samples: Any) -> float:
         recent = self._recent
         recent.append((second, samples))
         self._in_recent += len(samples)
         while True:
-            began, oldest = recent[0]
+            start, oldest = recent[0]
             left = self._in_recent - len(oldest)
-            if left < _FOR_P99 or (left < _ENOUGH and second - began <= 1):
+            if left < _P99_LEAST or (left < _P99_ENOUGH and second - start <= 1):
                 break
             recent.popleft()
             self._in_recent = left
-        if self._in_recent < _FOR_P99:
+        if self._in_recent < _P99_LEAST:
             return float("nan")
         rank = -(-99 * self._in_recent // 100) - 1
         return float(np.partition(np.concatenate([block for _, block in recent]), rank)[rank])
 
-    def _break(self, second: float) -> None:
+    def _insert_gap(self, second: float) -> None:
         self._gap = False
         self._recent.clear()
         self._in_recent = 0
@@ -191,14 +204,14 @@ class History:
             self.coarse.add(self._last_s, *_point(np.sort(np.concatenate(self._second))))
             self._second = []
 
-    def _count(self) -> None:
-        """What was not counted yet, at once: a call for each block would cost ten times as much."""
-        if not self._uncounted:
+    def _flush(self) -> None:
+        """Add pending blocks to the histogram: a call per block would cost ten times as much."""
+        if not self._pending:
             return
-        samples, self._uncounted = np.concatenate(self._uncounted), []
-        places = np.log10(np.maximum(samples, 1)) * _FINE_BINS
+        samples, self._pending = np.concatenate(self._pending), []
+        bins = np.log10(np.maximum(samples, 1)) * _FINE_BINS
         top = len(self._bins) - 1
-        counts = np.bincount(np.minimum(places, top).astype(np.int64))
+        counts = np.bincount(np.minimum(bins, top).astype(np.int64))
         self._bins[: len(counts)] += counts
         low, high = int(samples.min()), int(samples.max())
         self._min_ns = min(self._min_ns, low) if self._tail.total else low
@@ -206,8 +219,12 @@ class History:
         self._tail.add(samples)
 
     def histogram(self) -> Floats:
-        """Rows (from, to, count), ns: 40 bins a power of ten, from the first to the last used."""
-        self._count()
+        """Return the histogram: 40 bins per power of ten, from the first to the last used.
+
+        Returns:
+            Rows of (from ns, to ns, count).
+        """
+        self._flush()
         counts = self._bins.reshape(-1, _SHOWN).sum(axis=1)
         used = np.flatnonzero(counts)
         if not len(used):
@@ -217,33 +234,36 @@ class History:
         return np.column_stack((edges[:-1], edges[1:], counts[bins]))
 
     def curve(self) -> Floats:
-        """Rows (1/(1-p), ns): the percentile p from 0 (the least) to as many nines as there are
-        samples for: of n, none beyond 1-1/n. Each within 0.6 % of a sample."""
+        """Return the percentile curve, each value within 0.6 % of a sample.
+
+        Returns:
+            Rows of (1/(1-p), ns), for p from 0 (the minimum) up to 1 - 1/n for n samples.
+        """
         kept = _CURVE[: np.searchsorted(_CURVE, self.samples, side="right")]
-        return np.column_stack((kept, self._times(1 - 1 / kept)))
+        return np.column_stack((kept, self._percentiles(1 - 1 / kept)))
 
     def at(self, share: float) -> float:
-        """One percentile in ns, within 0.6 %; NaN without a sample."""
-        return float(self._times(np.array([share]))[0]) if self.samples else float("nan")
+        """Return the percentile `share` (0 to 1) in ns, within 0.6 %; NaN without samples."""
+        return float(self._percentiles(np.array([share]))[0]) if self.samples else float("nan")
 
-    def _times(self, shares: Floats) -> Floats:
-        self._count()
+    def _percentiles(self, shares: Floats) -> Floats:
+        self._flush()
         ranks = np.maximum(np.ceil(shares * self.samples - 1e-6), 1)
         bins = np.searchsorted(np.cumsum(self._bins), ranks)
         return np.clip(10.0 ** ((bins + 0.5) / _FINE_BINS), self._min_ns, self._max_ns)
 
     def figures(self) -> dict[str, float]:
-        """What a table of the run shows, ns: of the percentiles those that it has samples for."""
+        """Return min, max and the percentiles that there are enough samples for, in ns."""
         if not self.samples:
             return {}
         named = [(name, share) for name, share, least in _NAMED if self.samples >= least]
-        times = self._times(np.array([share for _, share in named]))
+        times = self._percentiles(np.array([share for _, share in named]))
         known = {name: float(ns) for (name, _), ns in zip(named, times, strict=True)}
         return {"min": self._min_ns, **known, "max": self._max_ns}
 
 
 def _point(ordered: Any) -> tuple[float, float, float, float]:
-    """p50, p99 (NaN of too few), max and how many, of samples in rising order."""
+    """Return p50, p99 (NaN if too few), max and the number of samples in ascending order."""
     count = len(ordered)
-    p99 = float(percentile(ordered, 99)) if count >= _FOR_P99 else float("nan")
+    p99 = float(percentile(ordered, 99)) if count >= _P99_LEAST else float("nan")
     return float(percentile(ordered, 50)), p99, float(ordered[-1]), float(count)

@@ -1,9 +1,11 @@
+// The panel of a LatencyPlot: state, frames and commands.
 
-// A figure's tools have no names to tell; the range, the table and the files do what they do.
-function mouseOnly(element) {
+// Removes a figure's tools from the tab order: they have no accessible names, and the controls, the
+// table and the files of the panel replace them.
+function removeFromTabOrder(element) {
   for (const inner of element.querySelectorAll("*")) {
     if (inner.tabIndex >= 0) inner.tabIndex = -1;
-    if (inner.shadowRoot) mouseOnly(inner.shadowRoot);
+    if (inner.shadowRoot) removeFromTabOrder(inner.shadowRoot);
   }
 }
 
@@ -11,7 +13,7 @@ const LATENCY_TYPES = { html: "text/html", json: "application/json" };
 
 class LatencyView {
   #view; #data = new LatencyData(); #draw = null; #figures = null;
-  #paused = false; #seconds = 30; #asked = null; #due = { time: false, spread: false }; #seen = true;
+  #paused = false; #seconds = 30; #framesWaiting = null; #due = { time: false, distribution: false }; #visible = true;
   #id = dgId();
   constructor(view) {
     this.#view = view;
@@ -19,11 +21,11 @@ class LatencyView {
     this.caption = h("div", { class: "dg-caption" });
     this.figures = ["time", "spread", "curve"].map((name) =>
       h("div", { class: `dg-figure dg-${name}`, "aria-hidden": "true" }));
-    this.actions = latencyActions((...asked) => this.#do(...asked), {
+    this.actions = latencyActions((...args) => this.#call(...args), {
       pause: (control) => this.#pause(control),
       range: (seconds) => { this.#seconds = seconds; this.#redraw(); },
     });
-    this.settings = latencySettings((...asked) => this.#do(...asked));
+    this.settings = latencySettings((...args) => this.#call(...args));
     this.table = latencyTable();
     view.body.append(this.actions.row, this.settings.row, this.status, this.caption,
       h("div", { class: "dg-figures" }, ...this.figures), this.table.table,
@@ -31,43 +33,43 @@ class LatencyView {
   }
   begin() {
     const view = this.#view;
-    this.#whole(view.state, view.buffers);
-    view.on("whole", (state, buffers) => this.#whole(state, buffers));
-    view.on("frame", (message, buffers) => this.#frame(message, buffers));
-    view.on("waiting", ({ text }) => this.#say({ ...this.state, waiting: text }));
-    view.on("desk", ({ what, desk }) => what !== "written" && this.#desk(desk));
-    this.#watch();
-    return keepFigures(view, () => this.figures, (figures) => {
+    this.#setState(view.state, view.buffers);
+    view.on("full_state", (state, buffers) => this.#setState(state, buffers));
+    view.on("frame", (message, buffers) => this.#addFrame(message, buffers));
+    view.on("waiting", ({ text }) => this.#setStatus({ ...this.state, waiting: text }));
+    view.on("session", ({ change, session }) => change !== "written" && this.#sessionChanged(session));
+    this.#trackVisibility();
+    return renderFigures(view, () => this.figures, (figures) => {
       this.#figures = figures;
       this.#draw = new LatencyDraw(figures, this.#data);
       this.#redraw();
-      this.figures.forEach(mouseOnly);
-      setTimeout(() => this.figures.forEach(mouseOnly), 1000); // what was made anew since
+      this.figures.forEach(removeFromTabOrder);
+      setTimeout(() => this.figures.forEach(removeFromTabOrder), 1000); // elements created later
       view.root.dataset.drawn = "";
     });
   }
-  // Only who is in sight, on a page in sight, gets frames; who comes back asks for what it missed.
-  #watch() {
+  // Only a visible view is sent frames; when it becomes visible again it requests what it missed.
+  #trackVisibility() {
     const { root, live: signal } = this.#view;
-    let inSight = true, waiting = 0;
-    const tell = () => {
-      waiting += 1;
-      const seen = inSight && !document.hidden;
-      const back = seen && !this.#seen;
-      this.#seen = seen;
-      this.#view.call("watch", { view: this.#id, on: seen }).then(({ n }) => {
-        if (back && n !== this.#data.number) this.#ask();
-      }).catch(this.#view.fail).finally(() => (waiting -= 1));
+    let intersects = true, pending = 0;
+    const report = () => {
+      pending += 1;
+      const visible = intersects && !document.hidden;
+      const returned = visible && !this.#visible;
+      this.#visible = visible;
+      this.#view.call("watch", { view: this.#id, on: visible }).then(({ n }) => {
+        if (returned && n !== this.#data.number) this.#requestState();
+      }).catch(this.#view.fail).finally(() => (pending -= 1));
     };
-    onVisible(root, (visible) => { inSight = visible; tell(); }, signal);
-    document.addEventListener("visibilitychange", tell, { signal });
-    const still = setInterval(() => this.#seen && !waiting && tell(), 5000);
+    onVisible(root, (on) => { intersects = on; report(); }, signal);
+    document.addEventListener("visibilitychange", report, { signal });
+    const keepalive = setInterval(() => this.#visible && !pending && report(), 5000);
     signal.addEventListener("abort", () => {
-      clearInterval(still);
+      clearInterval(keepalive);
       this.#view.call("watch", { view: this.#id, on: false }).catch(() => {});
     });
   }
-  async #do(name, fields = {}, control = null) {
+  async #call(name, fields = {}, control = null) {
     const done = await this.#view.attempt(name, fields);
     if (control) control.toggleAttribute("aria-invalid", false);
     if (control && !done) control.setAttribute("aria-invalid", "true");
@@ -75,66 +77,66 @@ class LatencyView {
   #pause(control) {
     this.#paused = !this.#paused;
     control.setAttribute("aria-pressed", String(this.#paused));
-    this.#say(this.state);
+    this.#setStatus(this.state);
     if (!this.#paused) this.#redraw();
   }
-  #whole({ kind: _kind, ...state }, buffers) {
+  #setState({ kind: _kind, ...state }, buffers) {
     const first = !this.state;
     this.state = state;
-    this.#data.whole(state, buffers);
-    this.#asked = null;
+    this.#data.setState(state, buffers);
+    this.#framesWaiting = null;
     if (state.label) this.#view.titled(state);
     this.actions.update(state);
     this.settings.update(state);
     if (state.error) this.#view.fail(state.error);
     else if (!first) this.#view.clear();
-    this.#say(state);
+    this.#setStatus(state);
     this.#redraw();
   }
-  #frame(message, buffers) {
-    if (this.#asked) {
-      this.#asked.push([message, buffers]);
+  #addFrame(message, buffers) {
+    if (this.#framesWaiting) {
+      this.#framesWaiting.push([message, buffers]);
       return;
     }
-    const changed = this.#data.frame(message, buffers);
-    if (changed === null) this.#ask();
-    else this.#later(changed);
+    const changed = this.#data.addFrame(message, buffers);
+    if (changed === null) this.#requestState();
+    else this.#scheduleDraw(changed);
   }
-  // A frame is missing: the whole, and then what came while it was asked for.
-  async #ask() {
-    if (this.#asked) return;
-    const waiting = (this.#asked = []);
-    const whole = await this.#view.attempt("whole");
-    if (!whole) { this.#asked = null; return; }
-    const { buffers, ...state } = whole;
-    this.#whole(state, buffers);
-    waiting.forEach((frame) => this.#frame(...frame));
+  // Requests the full state after a missing frame, then adds the frames that arrived meanwhile.
+  async #requestState() {
+    if (this.#framesWaiting) return;
+    const waiting = (this.#framesWaiting = []);
+    const reply = await this.#view.attempt("full_state");
+    if (!reply) { this.#framesWaiting = null; return; }
+    const { buffers, ...state } = reply;
+    this.#setState(state, buffers);
+    waiting.forEach((frame) => this.#addFrame(...frame));
   }
-  #desk(desk) {
-    const { label, ...rest } = desk; // the badge is of what is measured here
-    Object.assign(this.state, rest, desk.closed ? { label } : {});
+  #sessionChanged(session) {
+    const { label, ...rest } = session; // the label shown is that of the measurement
+    Object.assign(this.state, rest, session.closed ? { label } : {});
     this.#view.titled(this.state);
     this.settings.update(this.state);
   }
-  #later(spread) {
-    this.#due.spread ||= spread;
+  #scheduleDraw(distribution) {
+    this.#due.distribution ||= distribution;
     if (this.#due.time) return;
     this.#due.time = true;
     requestAnimationFrame(() => {
       if (this.#paused || !this.#draw) { this.#due.time = false; return; }
-      const all = this.#due.spread;
-      this.#due = { time: false, spread: false };
+      const all = this.#due.distribution;
+      this.#due = { time: false, distribution: false };
       this.#draw.time(this.#seconds);
       if (!all) return;
-      this.#draw.spread();
-      this.#texts();
+      this.#draw.distribution();
+      this.#updateText();
     });
   }
   #redraw() {
-    this.#texts();
+    this.#updateText();
     if (this.#draw) this.#draw.all(this.#seconds);
   }
-  #texts() {
+  #updateText() {
     this.table.update(this.#data);
     const lines = latencyCaption(this.#data);
     const shown = lines.join("\n");
@@ -142,8 +144,8 @@ class LatencyView {
       this.caption.replaceChildren(...lines.map((line) => h("div", {}, line)));
     this.caption.dataset.shown = shown;
   }
-  #say({ running, waiting, run, error }) {
-    const paused = this.#paused ? " Drawing is paused; samples are still taken." : "";
+  #setStatus({ running, waiting, run, error }) {
+    const paused = this.#paused ? " Drawing is paused; measuring continues." : "";
     const state = waiting || (running ? "Running." : error ? `Stopped: ${error.text}` : run ? "Stopped." : "Not started.");
     this.state.waiting = waiting;
     this.status.textContent = state + paused;
@@ -157,8 +159,8 @@ class LatencyView {
   async #picture() {
     if (!this.#draw) return;
     const lines = latencyCaption(this.#data);
-    const made = latencyPicture(this.#draw.canvases(), this.figures, lines, this.#view.root);
-    download("latency.png", "image/png", await made);
+    const picture = latencyPicture(this.#draw.canvases(), this.figures, lines, this.#view.root);
+    download("latency.png", "image/png", await picture);
   }
 }
 

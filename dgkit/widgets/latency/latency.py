@@ -1,7 +1,7 @@
-"""LatencyPlot: latencies as the DPU measures them, live, and how two runs compare.
+"""LatencyPlot: latencies measured by the DPU, live, and a comparison of two runs.
 
-One task of the frame thread reads what came and keeps it (stage.py), and sends what is new
-to the views that somebody sees, in numbered frames. A view that misses one asks for the whole.
+One task of the frame thread reads the samples into the view model and sends what is new to the
+visible views, in numbered frames. A view that misses a frame requests the full state.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import ClosedError, PeerTimeout
 from ..base import scheduler
 from ..base.panel import Reply, explain, handler
-from ..base.session_model import Desk
-from ..figure.figure import BokehPanel, drawn
-from .export import file, table
-from .measurement import Meter, Setting
-from .run import What
-from .view_model import Stage
+from ..base.session_model import SessionModel
+from ..figure.figure import BokehPanel, document_state
+from .export import csv_table, export_file
+from .measurement import Measurement, Setting
+from .run import RunConfig
+from .view_model import ViewModel
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 
 __all__ = ["LatencyPlot", "Setting"]
 
-_KEPT = "What was measured stays on the plot."
+_KEPT = "The samples measured so far stay on the plot."
 
 
 @lru_cache(maxsize=2)
 def _figures(dark: bool) -> dict[str, Any]:
-    """They are the same for all plots."""
+    """Return the figures as JSON, which is the same for all plots."""
     from .figures import document
 
-    return drawn(document(dark), dark)
+    return document_state(document(dark), dark)
 
 
 class LatencyPlot(BokehPanel):
-    """Latency of one operation, live: p50, p99 and max over time, how it spreads, percentiles.
+    """Live latency of one operation: p50, p99 and max over time, distribution, percentiles.
 
-    The DPU takes `count` samples of `size` bytes every 50 ms, also while a cell is busy. It uses
-    `region`, or without one memory of its own, since a write puts zeros there. What is changed
-    while it runs begins a new run: figures of two things are never mixed. It keeps a point a block
-    for 2 minutes, a point a second for an hour, and the last 1,000,000 samples.
+    The DPU takes `count` samples of `size` bytes every 50 ms, also while a cell is busy. Without
+    `region` the plot allocates its own region, since a write overwrites the region with zeros. A
+    change while it runs starts a new run: samples of two settings are never mixed. It keeps a
+    point per block for 2 minutes, a point per second for an hour, and the last 1,000,000 samples.
 
-    Views of it end when its cell is run again, and so does the measuring.
+    Its views and the measurement end when its cell is run again.
     """
 
     name = "latency"
@@ -62,135 +62,147 @@ class LatencyPlot(BokehPanel):
         op: str = "write", path: str = "auto", count: int = 50,
     ) -> None:  # fmt: skip
         wanted = {"region": region, "size": size, "op": op, "path": path, "count": count}
-        self._setting = Setting().but(wanted)
-        self._meter: Meter | None = Meter(session)
-        self._stage = Stage()
-        self._control = threading.RLock()  # one start or stop at a time; never the frame thread
+        self._setting = Setting().updated(wanted)
+        self._measurement: Measurement | None = Measurement(session)
+        self._view_model = ViewModel()
+        self._control = (
+            threading.RLock()
+        )  # serializes start and stop; never taken by the frame thread
         self._monitor: Monitor | None = None
         self._task: scheduler.Task | None = None
         self._error: dict[str, str] | None = None
         self._waiting = ""
         super().__init__()
-        Desk.of(session).subscribe(self)
+        SessionModel.of(session).subscribe(self)
 
     @property
     def session(self) -> Session:
-        """Whose DPU is measured. Another one may be set: the measuring stops, what was measured
-        stays, and start() begins a run with the new one."""
-        return self._ready().session
+        """The session whose DPU is measured.
+
+        Setting another one stops the measurement and keeps its samples; start() then starts a new
+        run.
+        """
+        return self._require_open().session
 
     @session.setter
     def session(self, session: Session) -> None:
         with self._control:
-            meter = self._ready()
-            self._halt()
-            meter.close()
-            self._meter, self._setting = Meter(session), self._setting.but({"region": None})
+            measurement = self._require_open()
+            self._end_task()
+            measurement.close()
+            self._measurement = Measurement(session)
+            self._setting = self._setting.updated({"region": None})
             self._error = None
-            Desk.of(session).subscribe(self)
-        self._tell_whole()
+            SessionModel.of(session).subscribe(self)
+        self._send_state()
 
-    def _ready(self) -> Meter:
-        if self._meter is None:
+    def _require_open(self) -> Measurement:
+        if self._measurement is None:
             raise ClosedError("the plot is closed")
-        return self._meter
+        return self._measurement
 
     @property
     def running(self) -> bool:
-        """It measures now."""
+        """True while it measures."""
         return self._monitor is not None
 
     @property
     def setting(self) -> Setting:
-        """What is measured, or will be."""
+        """The setting that is measured, or will be."""
         return self._setting
 
     @handler
     def start(self, **changes: Any) -> None:
-        """Measures from now on; keywords change what (`size=4096`). While it runs: see change().
+        """Start to measure. On an error nothing is changed.
 
-        BoundsError, AccessDenied, ClosedError, PeerLost, ...: nothing was changed.
+        Args:
+            **changes: Changes of the setting, such as size=4096; see change().
+
+        Raises:
+            TypeError: A setting is unknown, or a value has the wrong type.
+            ValueError: A value is invalid.
+            DgkitError: As raised by Session.monitor: BoundsError, AccessDenied, PeerLost, ...
         """
         with self._control:
-            self._switch(self._setting.but(changes))
+            self._switch(self._setting.updated(changes))
 
     @handler
     def change(self, **changes: Any) -> None:
-        """Changes `region`, `size`, `op`, `path` or `count`; if it runs, a new run begins."""
+        """Change `region`, `size`, `op`, `path` or `count`; if it runs, a new run starts."""
         with self._control:
-            setting = self._setting.but(changes)
+            setting = self._setting.updated(changes)
             if self.running:
                 self._switch(setting)
             else:
                 self._setting = setting
-                self._tell_whole()
+                self._send_state()
 
     def _switch(self, setting: Setting) -> None:
         if self.running and setting == self._setting:
             return
-        meter, refused = self._ready(), None
+        measurement, refused = self._require_open(), None
         if self.running:
-            monitor, refused = meter.exchange(self._setting, setting, self._stopped)
+            monitor, refused = measurement.switch(self._setting, setting, self._stop)
         else:
-            monitor = meter.open(setting)
-        self._halt()
-        meter.tidy()
-        self._stage.begin(What.of(monitor))
+            monitor = measurement.open(setting)
+        self._end_task()
+        measurement.free_outgrown()
+        self._view_model.begin(RunConfig.of(monitor))
         self._setting = self._setting if refused else setting
         self._error, self._monitor = None, monitor
         self._task = scheduler.start(
             self._steps(monitor), lambda error: self._ended(monitor, error), monitor.close
         )
-        self._tell_whole()
+        self._send_state()
         if refused:
             raise refused
 
-    def _stopped(self) -> None:
-        self._halt()
-        self._tell_whole()
+    def _stop(self) -> None:
+        self._end_task()
+        self._send_state()
 
     def _steps(self, monitor: Monitor) -> Any:
         while True:
             self._read(monitor)
-            frame = self._stage.frame()
+            frame = self._view_model.frame()
             if frame is not None:
-                self.tell("frame", frame[1], **frame[0])
+                self.broadcast("frame", frame[1], **frame[0])
             yield
 
     def _read(self, monitor: Monitor) -> None:
         try:
             blocks = monitor.read()
-        except PeerTimeout as error:  # its process is stopped, and may go on
-            self._wait(str(error))
+        except PeerTimeout as error:  # the DPU's process is stopped and may be continued
+            self._set_waiting(str(error))
             return
         if blocks:
-            if self._stage.take(blocks):
-                self._tell_whole()
-            self._wait("")
+            if self._view_model.add(blocks):
+                self._send_state()
+            self._set_waiting("")
 
-    def _wait(self, text: str) -> None:
-        """Says once why nothing comes, and once that it does again."""
+    def _set_waiting(self, text: str) -> None:
+        """Report once why no samples arrive, and once (empty) that they arrive again."""
         if text != self._waiting:
             self._waiting = text
-            self.tell("waiting", text=text)
+            self.broadcast("waiting", text=text)
 
     def _ended(self, monitor: Monitor, error: Exception) -> None:
-        """In the frame thread: the DPU is gone, or what it measured is."""
+        """Handle, on the frame thread, the loss of the DPU or of the region."""
         if self._monitor is not monitor:
             return
-        told = explain(error)
-        told["way_out"] = f"{told['way_out']} {_KEPT}".strip()
+        shown = explain(error)
+        shown["hint"] = f"{shown['hint']} {_KEPT}".strip()
         self._monitor = self._task = None
-        self._error, self._waiting = told, ""
-        self._tell_whole()
+        self._error, self._waiting = shown, ""
+        self._send_state()
 
     @handler
     def stop(self) -> None:
-        """Measures no longer; what was measured stays. Again: nothing."""
+        """Stop measuring; the samples stay. Idempotent."""
         with self._control:
-            self._stopped()
+            self._stop()
 
-    def _halt(self) -> None:
+    def _end_task(self) -> None:
         task, self._task, self._waiting = self._task, None, ""
         self._monitor = None
         if task is not None:
@@ -198,102 +210,117 @@ class LatencyPlot(BokehPanel):
 
     @handler
     def clear(self) -> None:
-        """Forgets what was measured; if it runs, it begins anew. What was kept stays."""
+        """Discard the samples of the run; if it measures, it continues. The run before stays."""
         self._error = None
-        self._stage.clear()
-        self._tell_whole()
+        self._view_model.clear()
+        self._send_state()
 
     @handler
     def keep(self) -> None:
-        """The run becomes `before`, which the next is drawn over. ValueError: there is none yet."""
-        self._stage.keep()
-        self._tell_whole()
+        """Keep the run as `before` for comparison, and start a new one.
+
+        Raises:
+            ValueError: There are no samples yet.
+        """
+        self._view_model.keep()
+        self._send_state()
 
     @handler
     def drop(self) -> None:
-        """Forgets what was kept as `before`."""
-        self._stage.drop()
-        self._tell_whole()
+        """Discard the run kept as `before`."""
+        self._view_model.drop()
+        self._send_state()
 
     def report(self) -> LatencyReport:
-        """The run's last samples, at most 1,000,000, as a report. ValueError: there are none."""
-        with self._stage.lock:
-            run = self._stage.measured().copy()
+        """Return a report on the last samples of the run, at most 1,000,000.
+
+        Raises:
+            ValueError: There are no samples yet.
+        """
+        with self._view_model.lock:
+            run = self._view_model.require_samples().copy()
         return run.report()
 
     def to_csv(self, what: str = "time") -> str:
-        """`time`, `histogram` or `percentiles` of this run and of the one before, as CSV.
+        """Return a table of the run and of the run before as CSV.
 
-        Comment lines (#) say what was measured, by which provider, on which machine.
+        Comment lines (#) name the operation, the provider and the machine.
+
+        Args:
+            what: "time", "histogram" or "percentiles".
+
+        Raises:
+            ValueError: The table is unknown, or there are no samples yet.
         """
-        return table(self._stage.runs(), what)
+        return csv_table(self._view_model.runs(), what)
 
     @handler
     def export(self, kind: str) -> Reply:
-        """A file: `time`, `histogram`, `percentiles` (CSV), `html` or `json` (the reports)."""
-        name, text = file(self._stage.runs(), kind)
+        """Return a file: `time`, `histogram`, `percentiles` (CSV), `html` or `json` (reports)."""
+        name, text = export_file(self._view_model.runs(), kind)
         return {"name": name}, [text.encode()]
 
     @handler
     def watch(self, view: str, on: bool) -> dict[str, Any]:
-        """A view is seen, still or again (`on`), or it is not: then it gets no frames."""
-        with self._stage.lock:
-            self._stage.audience.heard(view, on)
-            return {"n": self._stage.number}
+        """Record that a view is still visible (`on`), or no longer; then it is sent no frames."""
+        with self._view_model.lock:
+            self._view_model.viewers.update(view, on)
+            return {"n": self._view_model.number}
 
     @handler
-    def whole(self) -> Reply:
-        """All that a view draws, when it missed a frame."""
+    def full_state(self) -> Reply:
+        """Return the full state to a view that missed a frame."""
         return self.hello()
 
     @handler
     def hello(self) -> Reply:
-        """A view was drawn: the whole state, of one moment."""
-        with self._stage.lock:
+        """Return the full state, consistent, to a new view."""
+        with self._view_model.lock:
             return super().hello()
 
     @handler
     def figures(self, dark: bool) -> dict[str, Any]:
-        """The empty figures; views fill them."""
+        """Return the empty figures; views fill them."""
         return _figures(dark)
 
     def document(self, dark: bool) -> Document:
-        """The figures as a Bokeh document."""
+        """Return the figures as a Bokeh document."""
         from .figures import document
 
         return document(dark)
 
     def state(self) -> dict[str, Any]:
-        """All but the points."""
-        shared = Desk.of(self._meter.session).state() if self._meter is not None else {}
-        if self._meter is not None and not shared["closed"]:
-            shared["label"] = self._meter.label(self._setting, self._stage.run)
+        """Return the state without the buffers."""
+        measurement = self._measurement
+        shared = SessionModel.of(measurement.session).state() if measurement is not None else {}
+        if measurement is not None and not shared["closed"]:
+            shared["label"] = measurement.label(self._setting, self._view_model.run)
         return {
-            **super().state(), **shared, **self._stage.state(), "running": self.running,
+            **super().state(), **shared, **self._view_model.state(), "running": self.running,
             "error": self._error, "waiting": self._waiting, "setting": self._setting.state(),
         }  # fmt: skip
 
     def state_buffers(self) -> list[bytes]:
-        """The points, and how they spread."""
-        return self._stage.buffers()
+        """Return the points, the histograms and the percentile curves."""
+        return self._view_model.buffers()
 
-    def _tell_whole(self) -> None:
-        with self._stage.lock:
-            self.tell("whole", self.state_buffers(), title=self.title, **self.state())
+    def _send_state(self) -> None:
+        with self._view_model.lock:
+            self.broadcast("full_state", self.state_buffers(), title=self.title, **self.state())
 
     def static_html(self) -> str:
-        """The reports of what was measured so far."""
+        """Return the reports of the runs as HTML."""
         try:
-            runs = self._stage.runs().values()
+            runs = self._view_model.runs().values()
         except ValueError:
-            return "<p>Latency plot: nothing was measured yet. Run the cell to see it.</p>"
+            return "<p>Latency plot: no samples yet. Run the cell for the live view.</p>"
         return "".join(run.report()._repr_html_() for run in runs)
 
     def close(self) -> None:
-        """Ends the views and the measuring, and frees the plot's own memory. Again: nothing."""
+        """End the views and the measurement, and free the plot's own memory. Idempotent."""
         with self._control:
-            self._halt()
-            meter, self._meter = self._meter, None
+            self._end_task()
+            measurement, self._measurement = self._measurement, None
         super().close()
-        if meter is not None:
-            meter.close()
+        if measurement is not None:
+            measurement.close()

@@ -1,4 +1,4 @@
-"""What a LatencyPlot measures: the setting, the memory that it uses, the monitor that it opens."""
+"""What a LatencyPlot measures: the setting, the memory used, and the monitor."""
 
 from __future__ import annotations
 
@@ -11,45 +11,53 @@ from ...html_cards import provider_label
 from ...memory.placement import parse_on
 from ...units import size_text
 from ..base import forms
-from ..base.session_model import Desk
+from ..base.session_model import SessionModel
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
     from ...session.monitor import Monitor
     from .run import Run
 
-__all__ = ["Meter", "Setting"]
+__all__ = ["Measurement", "Setting"]
 
-_EVERY_S = 0.05  # how often a block is taken
-_OWN_BYTES = 1 << 16
+_EVERY_S = 0.05  # interval between blocks
+_OWN_BYTES = 1 << 16  # least size of the plot's own region
 
 
-def _one_of(value: Any, known: tuple[str, ...]) -> str:
+def _choice_of(value: Any, known: tuple[str, ...]) -> str:
     if value not in known:
-        raise ValueError(f"{value!r} is none of {', '.join(known)}")
+        raise ValueError(f"{value!r} is not one of: {', '.join(known)}")
     return str(value)
 
 
 def _region_of(value: Any) -> int:
-    """A region, its id as a number or as text, or nothing: the plot's own."""
+    """Return the id of a region, given as a region, a number or text; 0 for None."""
     value = 0 if value is None else getattr(value, "id", value)
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise TypeError(f"{value!r} is no region: take one of session.regions, or its id")
+        raise TypeError(f"{value!r} is not a region: use one of session.regions, or its id")
     return int(value)
 
 
-_READ: dict[str, Callable[[Any], Any]] = {
+_PARSERS: dict[str, Callable[[Any], Any]] = {
     "region": _region_of,
-    "size": forms.size_of,
-    "op": lambda value: _one_of(value, ("read", "write")),
-    "path": lambda value: _one_of(value, ("auto", "inline", "worker")),
-    "count": lambda value: forms.within("samples per block", value, 1, 4096),
+    "size": forms.to_size,
+    "op": lambda value: _choice_of(value, ("read", "write")),
+    "path": lambda value: _choice_of(value, ("auto", "inline", "worker")),
+    "count": lambda value: forms.bounded_int("samples per block", value, 1, 4096),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What to measure. `region` is an id; 0 is memory of the plot's own. `count` is of a block."""
+    """What to measure.
+
+    Attributes:
+        region: The id of a region; 0 for the plot's own memory.
+        size: Bytes per operation.
+        op: "write" or "read".
+        path: "auto", "inline" or "worker".
+        count: Samples per block.
+    """
 
     region: int = 0
     size: int = 64
@@ -57,24 +65,33 @@ class Setting:
     path: str = "auto"
     count: int = 50
 
-    def but(self, changes: Mapping[str, Any]) -> Setting:
-        """With these changes, as a person writes them. ValueError, TypeError: one is nonsense."""
-        known: dict[str, Any] = {}
+    def updated(self, changes: Mapping[str, Any]) -> Setting:
+        """Return a copy with these changes, given as values or as typed text.
+
+        Raises:
+            TypeError: A setting is unknown, or a value has the wrong type.
+            ValueError: A value is invalid.
+        """
+        parsed: dict[str, Any] = {}
         for name, value in changes.items():
-            if name not in _READ:
-                raise TypeError(f"there is no setting {name!r}; there are {', '.join(_READ)}")
-            with forms.about(name):
-                known[name] = _READ[name](value)
-        return replace(self, **known)
+            if name not in _PARSERS:
+                known = ", ".join(_PARSERS)
+                raise TypeError(f"there is no setting {name!r}; settings: {known}")
+            with forms.for_field(name):
+                parsed[name] = _PARSERS[name](value)
+        return replace(self, **parsed)
 
     def state(self) -> dict[str, Any]:
-        """As a view's controls show it."""
+        """Return the values as the controls of a view show them."""
         text = size_text(self.size)
         return asdict(self) | {"size": str(self.size) if "." in text else text}
 
 
-class Meter:
-    """Of one session. It has memory of its own, made at the first use and freed by close()."""
+class Measurement:
+    """Opens the monitors of a plot at one session.
+
+    It allocates a region of the plot's own at first use; close() frees it.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -82,18 +99,36 @@ class Meter:
         self._outgrown: list[SessionRegion] = []
 
     def open(self, setting: Setting) -> Monitor:
-        """Begins to measure. BoundsError, AccessDenied, ClosedError, PeerLost, ValueError..."""
+        """Open a monitor, which starts to measure.
+
+        Raises:
+            ValueError: The region does not exist, or a value is invalid.
+            DgkitError: As raised by Session.monitor: BoundsError, AccessDenied, PeerLost, ...
+        """
         region = self._region(setting)
         return self.session.monitor(
             region, size=setting.size, op=setting.op, path=setting.path, count=setting.count,
             every_s=_EVERY_S,
         )  # fmt: skip
 
-    def exchange(
+    def switch(
         self, old: Setting, new: Setting, end: Callable[[], None]
     ) -> tuple[Monitor, Exception | None]:
-        """A monitor of `new` in place of that of `old`, which end() ends: first, if as many are
-        open as may be. If then none of `new` can be, it is one of `old`, and why. Errors as open().
+        """Open a monitor of `new` while one of `old` runs.
+
+        At the limit of monitors, end the old one first; if the new one then cannot be opened,
+        reopen the old one.
+
+        Args:
+            old: The setting that is measured.
+            new: The setting to measure.
+            end: Ends the monitor of `old`.
+
+        Returns:
+            The monitor, and the error if it is one of `old`.
+
+        Raises:
+            DgkitError: As raised by open().
         """
         try:
             return self.open(new), None
@@ -105,40 +140,42 @@ class Meter:
             return self.open(old), error
 
     def label(self, setting: Setting, run: Run | None) -> str:
-        """Of the run, or of what would be measured: a GPU is named only where one copies, and
-        between memories of the host the provider `cuda` has the CPU copy."""
+        """Return the provider's label of the run, or of what would be measured.
+
+        A GPU is named only if it copies: between host memories the provider `cuda` uses the CPU.
+        """
         provider = self.session.dpu.provider
-        if run is not None and run.what.provider == provider:
-            return run.what.label
-        chosen = [one for one in self.session.regions if one.id == setting.region]
-        by_cpu = provider == "cuda" and not any(parse_on(one.place)[0] == "gpu" for one in chosen)
+        if run is not None and run.config.provider == provider:
+            return run.config.label
+        places = [region.place for region in self.session.regions if region.id == setting.region]
+        by_cpu = provider == "cuda" and not any(parse_on(place)[0] == "gpu" for place in places)
         return provider_label("soft" if by_cpu else provider)
 
     def _region(self, setting: Setting) -> SessionRegion:
         if setting.region:
-            with forms.about("region"):
-                return Desk.of(self.session).region(setting.region)
+            with forms.for_field("region"):
+                return SessionModel.of(self.session).region(setting.region)
         own = self._own
         if own is None or own.closed or own.size < setting.size:
             size = max(setting.size, _OWN_BYTES)
-            with forms.about("size"):
+            with forms.for_field("size"):
                 self._own = self.session.empty(size, name="latency plot")
-            Desk.of(self.session).hide(self._own)
+            SessionModel.of(self.session).hide(self._own)
             self._outgrown += [own] if own is not None else []
             own = self._own
         return own
 
-    def tidy(self) -> None:
-        """Frees memory that was too small; no monitor uses it any more."""
+    def free_outgrown(self) -> None:
+        """Free regions that were too small; no monitor uses them any more."""
         while self._outgrown:
             self._free(self._outgrown.pop())
 
     def close(self) -> None:
-        """Frees its memory. No monitor uses it any more."""
+        """Free the plot's own region; no monitor uses it any more."""
         if self._own is not None:
             self._outgrown.append(self._own)
         self._own = None
-        self.tidy()
+        self.free_outgrown()
 
     def _free(self, region: SessionRegion) -> None:
         if not self.session.closed:

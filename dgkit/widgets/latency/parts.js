@@ -1,27 +1,27 @@
-// The parts of a LatencyPlot's view that are no figures: controls, the table, the caption, files.
+// Parts of a LatencyPlot's view other than figures: controls, table, caption, files.
 
 const LATENCY_RANGES = [[30, "30 s"], [120, "2 min"], [600, "10 min"], [3600, "1 h"]];
 
-// The row of what is done: `did(name, fields)` asks the kernel.
-function latencyActions(did, { pause, range }) {
-  const start = button("Start", () => did(start.dataset.does), { class: "dg-button dg-main" });
-  const hold = button("Pause drawing", () => pause(hold), { "aria-pressed": "false" });
+// The row of actions; `call(name, fields)` calls the kernel.
+function latencyActions(call, { pause, range }) {
+  const start = button("Start", () => call(start.dataset.action), { class: "dg-button dg-main" });
+  const pauseButton = button("Pause drawing", () => pause(pauseButton), { "aria-pressed": "false" });
   const span = choice(LATENCY_RANGES, { onchange: () => range(Number(span.value)) });
-  const keep = button("Keep as before", () => did("keep"));
-  const drop = button("Forget before", () => did("drop"), { hidden: true });
-  const row = h("div", { class: "dg-row" }, start, hold, button("Clear", () => did("clear")), keep, drop,
+  const keep = button("Keep for comparison", () => call("keep"));
+  const drop = button("Remove comparison", () => call("drop"), { hidden: true });
+  const row = h("div", { class: "dg-row" }, start, pauseButton, button("Clear", () => call("clear")), keep, drop,
     field("Time shown", span));
   const update = (state) => {
     start.textContent = state.running ? "Stop" : "Start";
-    start.dataset.does = state.running ? "stop" : "start";
+    start.dataset.action = state.running ? "stop" : "start";
     drop.hidden = !state.before;
     keep.disabled = !state.run?.samples && !state.running;
   };
   return { row, update };
 }
 
-// The row of what is measured. A control that holds the focus is not changed under the person.
-function latencySettings(did) {
+// The row of settings. A control that has the focus is not updated.
+function latencySettings(call) {
   const controls = {
     region: choice([], {}), op: choice(["write", "read"]), size: h("input", { size: 8 }),
     path: choice([["auto", "auto"], ["inline", "inline"], ["worker", "worker"]]),
@@ -34,9 +34,9 @@ function latencySettings(did) {
     if (document.activeElement !== controls[name]) controls[name].value = setting[name];
   };
   for (const [name, control] of Object.entries(controls))
-    control.addEventListener("change", () => did("change", { [name]: control.value }, control));
+    control.addEventListener("change", () => call("change", { [name]: control.value }, control));
   const update = ({ setting, regions }) => {
-    refill(controls.region, regionChoices(regions, setting.region), String(setting.region));
+    setOptions(controls.region, regionChoices(regions, setting.region), String(setting.region));
     for (const name of ["op", "size", "path", "count"]) show(name, setting);
   };
   const row = h("div", { class: "dg-row" },
@@ -45,43 +45,43 @@ function latencySettings(did) {
 }
 
 function regionChoices(regions, chosen) {
-  const all = [["0", "the plot's own"], ...(regions ?? []).map(({ id, name, text }) => [String(id), `${name}, ${text}`])];
+  const all = [["0", "the plot's own memory"], ...(regions ?? []).map(({ id, name, text }) => [String(id), `${name}, ${text}`])];
   if (!all.some(([id]) => Number(id) === chosen)) all.push([String(chosen), `region ${chosen} (freed)`]);
   return all;
 }
 
-// A nanosecond is the least that the clock tells.
+// Microseconds with three decimals: the resolution of the clock is 1 ns.
 const latencyMicros = (ns) =>
   (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 });
 
-// The figures as a table: for who cannot see the plots, and for who wants the numbers.
+// The percentiles as a table, also for readers who cannot see the plots.
 function latencyTable() {
   const names = ["min", "p50", "p90", "p99", "p99.9", "max"];
   const head = h("tr", {}, h("th", { scope: "col" }, "run"), h("th", { scope: "col", class: "dg-number" }, "samples"),
     ...names.map((name) => h("th", { scope: "col", class: "dg-number" }, name)));
   const body = h("tbody");
-  const line = (title, run) => h("tr", {}, h("th", { scope: "row" }, title),
+  const rowOf = (title, run) => h("tr", {}, h("th", { scope: "row" }, title),
     ...[run.samples.toLocaleString("en-US"), ...names.map((name) => name in run.figures ? latencyMicros(run.figures[name]) : "–")]
       .map((text) => h("td", { class: "dg-number" }, text)));
   const update = ({ run, before }) => {
     const rows = [];
-    if (before) rows.push(line(`before: ${before.words}`, before));
-    if (run) rows.push(line(before ? `after: ${run.words}` : run.words, run));
+    if (before) rows.push(rowOf(`before: ${before.words}`, before));
+    if (run) rows.push(rowOf(before ? `after: ${run.words}` : run.words, run));
     body.replaceChildren(...rows);
     table.hidden = !rows.length;
   };
-  const caption = h("caption", { class: "dg-help" }, "Times in us; percentiles by nearest rank, within 0.6 %. " +
-    "Over time: p50 and max of a block, p99 of the last second or 1,000 samples.");
+  const caption = h("caption", { class: "dg-help" }, "Latency in us; percentiles by nearest rank, accurate to 0.6 %. " +
+    "Over time: p50 and max of each block, p99 of the last second or 1,000 samples.");
   const table = h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": "Percentiles" },
     h("table", {}, caption, h("thead", {}, head), body));
   return { table, update };
 }
 
-// The lines under the title, on the page and on a picture.
+// The caption under the title, on the page and in the picture.
 function latencyCaption({ run, before }) {
-  if (!run) return ["Nothing was measured yet. Start takes samples at the DPU until it is stopped."];
+  if (!run) return ["No samples yet. Press Start to measure at the DPU until Stop is pressed."];
   const lost = run.lost ? `; ${run.lost.toLocaleString("en-US")} blocks lost, shown as gaps` : "";
-  const rate = run.rate ? `, measured ${Math.round(run.rate).toLocaleString("en-US")} a second` : "";
+  const rate = run.rate ? `, measured ${Math.round(run.rate).toLocaleString("en-US")} samples/s` : "";
   const lines = [
     `${run.label} (provider ${run.provider}), ${run.words}; ${run.taken}${rate}${lost}`,
     `${run.where}; ${run.machine}`,
@@ -90,38 +90,38 @@ function latencyCaption({ run, before }) {
   return lines;
 }
 
-// One picture: the caption, then the figures as they stand on the page, on its background.
+// One picture: the caption above the figures, in the layout and on the background of the page.
 function latencyPicture(canvases, elements, lines, root) {
   const style = getComputedStyle(root), scale = devicePixelRatio || 1, pad = 12 * scale, row = 17 * scale;
   const boxes = elements.map((element) => element.getBoundingClientRect());
   const grid = elements[0].parentElement.getBoundingClientRect();
-  const made = h("canvas"), pen = made.getContext("2d");
+  const canvas = h("canvas"), context = canvas.getContext("2d");
   const font = `${12 * scale}px sans-serif`;
-  made.width = grid.width * scale + 2 * pad;
-  pen.font = font;
-  const wrapped = lines.flatMap((line) => wrapText(pen, line, made.width - 2 * pad));
+  canvas.width = grid.width * scale + 2 * pad;
+  context.font = font;
+  const wrapped = lines.flatMap((line) => wrapText(context, line, canvas.width - 2 * pad));
   const top = row * (wrapped.length + 1);
-  made.height = top + grid.height * scale + pad;
-  pen.fillStyle = style.backgroundColor;
-  pen.fillRect(0, 0, made.width, made.height);
-  Object.assign(pen, { font, fillStyle: style.color });
-  wrapped.forEach((line, at) => pen.fillText(line, pad, row * (at + 1)));
-  canvases.forEach((canvas, at) => pen.drawImage(
-    canvas, pad + (boxes[at].left - grid.left) * scale, top + (boxes[at].top - grid.top) * scale));
-  return new Promise((resolve) => made.toBlob(resolve, "image/png"));
+  canvas.height = top + grid.height * scale + pad;
+  context.fillStyle = style.backgroundColor;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  Object.assign(context, { font, fillStyle: style.color });
+  wrapped.forEach((line, at) => context.fillText(line, pad, row * (at + 1)));
+  canvases.forEach((figure, at) => context.drawImage(
+    figure, pad + (boxes[at].left - grid.left) * scale, top + (boxes[at].top - grid.top) * scale));
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
-function wrapText(pen, text, width) {
+function wrapText(context, text, width) {
   const lines = [""];
   for (const word of text.split(" ")) {
     const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
-    if (pen.measureText(longer).width <= width) lines[lines.length - 1] = longer;
+    if (context.measureText(longer).width <= width) lines[lines.length - 1] = longer;
     else lines.push(word);
   }
   return lines;
 }
 
-// The row of files: `save(kind)`.
+// The row of files; save(kind) saves one.
 function latencyFiles(save) {
   const kinds = [
     ["png", "PNG"], ["time", "CSV"], ["histogram", "Histogram CSV"], ["html", "Report"], ["json", "Report JSON"],

@@ -1,4 +1,4 @@
-"""A run of a LatencyPlot: what is measured, and what came of it."""
+"""One run of a LatencyPlot: its configuration, its samples and its report."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ...types import DOCA, MIXED
 from ...units import size_text
 from .history import History
 
-__all__ = ["Run", "What"]
+__all__ = ["Run", "RunConfig"]
 
 
 @dataclass(frozen=True, slots=True)
-class What:
-    """What one run measures. Figures of two of them are never mixed."""
+class RunConfig:
+    """What one run measures. Samples of two configurations are never mixed."""
 
     size: int
     op: str
@@ -33,19 +33,19 @@ class What:
     every_s: float
 
     @classmethod
-    def of(cls, monitor: Any) -> What:
-        """What an open monitor measures."""
+    def of(cls, monitor: Any) -> RunConfig:
+        """Return the configuration of an open monitor."""
         taken = monitor.size, monitor.op, monitor.path, monitor.provider, monitor.machine
         return cls(*taken, monitor.where, monitor.spinning, monitor.count, monitor.every_s)
 
     @property
     def label(self) -> str:
-        """`software DPU` unless the provider is hardware, as a report of it says."""
+        """The label of the provider, as in a report: `software DPU` unless it is hardware."""
         return provider_label(self.machine.mover(self.provider))
 
     @property
-    def how(self) -> str:
-        """Which path, and by whom."""
+    def path_text(self) -> str:
+        """The path of the transfers, and what copies the bytes."""
         if self.path != "worker":
             return f"{'inline and worker' if self.path == MIXED else self.path} path"
         if self.provider == "cuda":
@@ -55,94 +55,99 @@ class What:
         return f"worker path ({'spinning' if self.spinning else 'sleeping'})"
 
     @property
-    def words(self) -> str:
-        """In a legend: `write 64 B, inline path`."""
-        return f"{self.op} {size_text(self.size)}, {self.how}"
+    def description(self) -> str:
+        """The operation for a legend: `write 64 B, inline path`."""
+        return f"{self.op} {size_text(self.size)}, {self.path_text}"
 
     @property
-    def taken(self) -> str:
-        """How often it was to be measured; how often it was, the history knows."""
-        return f"asked for {self.count:,} samples every {self.every_s * 1000:g} ms"
+    def requested_rate(self) -> str:
+        """The requested sampling rate; History.rate is the measured one."""
+        return f"requested {self.count:,} samples every {self.every_s * 1000:g} ms"
 
     def state(self) -> dict[str, str]:
-        """For a view."""
+        """Return the configuration as text, for a view and for CSV (the keys are its format)."""
         return {
-            "words": self.words, "label": self.label, "provider": self.provider,
-            "where": self.where, "machine": str(self.machine), "taken": self.taken,
+            "words": self.description, "label": self.label, "provider": self.provider,
+            "where": self.where, "machine": str(self.machine), "taken": self.requested_rate,
         }  # fmt: skip
 
 
 @dataclass(slots=True)
 class Run:
-    """What was measured of one thing, from its first start to its last stop."""
+    """Samples of one configuration, from its first start to its last stop."""
 
     number: int
-    what: What
+    config: RunConfig
     history: History = field(default_factory=History)
     _next: int = 0
 
     def resume(self) -> None:
-        """A new monitor: it numbers its blocks from 0, and what was between is a gap."""
+        """Continue with a new monitor, which numbers its blocks from 0; add a gap."""
         self._next = 0
         self.history.gap()
 
-    def follow(self, before: Run) -> None:
-        """The same monitor goes on: its next block is not the first."""
-        self._next = before._next
+    def continue_from(self, earlier: Run) -> None:
+        """Continue with the monitor of an earlier run: expect its next block number."""
+        self._next = earlier._next
 
-    def take(self, blocks: Any) -> bool:
-        """Blocks in the order they came; a number that is missing is a gap.
+    def add(self, blocks: Any) -> bool:
+        """Add blocks in order; a missing number is a gap.
 
-        True: they went another path than those before, and `what` says that now. PeerError: they
-        are of something else than was asked for.
+        Returns:
+            True if the blocks took another path than those before, and `config` changed.
+
+        Raises:
+            PeerError: A block is of another operation than was requested.
         """
-        before = self.what
+        before = self.config
         for block in blocks:
-            self._compare(block)
+            self._check(block)
             if block.number > self._next:
                 self.history.gap(lost=block.number - self._next)
             self._next = block.number + 1
             self.history.add(block.t_ns, np.frombuffer(block.samples, np.uint64))
-        return self.what is not before
+        return self.config is not before
 
-    def _compare(self, block: Any) -> None:
-        what = self.what
-        if (block.provider, block.op, block.size) != (what.provider, what.op, what.size):
+    def _check(self, block: Any) -> None:
+        config = self.config
+        if (block.provider, block.op, block.size) != (config.provider, config.op, config.size):
             raise PeerError(
-                f"samples of a {block.op} of {block.size} bytes by {block.provider} came, and a "
-                f"{what.op} of {what.size} bytes by {what.provider} was asked for"
+                f"received samples of a {block.op} of {block.size} bytes by {block.provider}, but "
+                f"a {config.op} of {config.size} bytes by {config.provider} was requested"
             )
-        if what.path not in (block.path, MIXED):
-            self.what = replace(what, path=MIXED)
+        if config.path not in (block.path, MIXED):
+            self.config = replace(config, path=MIXED)
 
     def copy(self) -> Run:
-        """As it is now: for who reads it while samples come."""
+        """Return a copy, for a reader that works while samples arrive."""
         return replace(self, history=deepcopy(self.history))
 
     def report(self) -> LatencyReport:
-        """On the last samples, at most 1,000,000; `where` says how many that are of how many.
+        """Return a report on the last samples, at most 1,000,000; `where` says of how many.
 
-        ValueError: nothing was measured yet.
+        Raises:
+            ValueError: There are no samples yet.
         """
-        samples, what, took = np.sort(self.history.tail.all()), self.what, self.history
+        samples, config, history = np.sort(self.history.tail.all()), self.config, self.history
         if not len(samples):
-            raise ValueError("nothing was measured yet: start() the plot first")
-        kept = f"the last {len(samples):,} of" if len(samples) < took.samples else "all"
-        about = f"{kept} {took.samples:,} samples of {took.seconds:,.0f} s, {what.taken}"
-        about += f", measured {took.rate:,.0f} a second" if took.rate else ""
-        lost = f", {took.lost:,} blocks lost" if took.lost else ""
+            raise ValueError("no samples yet: call start() first")
+        kept = f"the last {len(samples):,} of" if len(samples) < history.samples else "all"
+        about = f"{kept} {history.samples:,} samples of {history.seconds:,.0f} s"
+        about += f", {config.requested_rate}"
+        about += f", measured {history.rate:,.0f} samples/s" if history.rate else ""
+        lost = f", {history.lost:,} blocks lost" if history.lost else ""
         return LatencyReport.of(
-            samples.tolist(), size=what.size, op=what.op, provider=what.provider, path=what.path,
-            floor_ns=(), machine=what.machine, spinning=what.spinning,
-            where=f"{what.where}; {about}{lost}",
+            samples.tolist(), size=config.size, op=config.op, provider=config.provider,
+            path=config.path, floor_ns=(), machine=config.machine, spinning=config.spinning,
+            where=f"{config.where}; {about}{lost}",
         )  # fmt: skip
 
     def state(self) -> dict[str, Any]:
-        """For a view."""
-        about = self.history.counted()
+        """Return the configuration, the counts and the percentiles, for a view."""
+        counts = self.history.counts()
         figures = self.history.figures()
-        return {**self.what.state(), **about, "number": self.number, "figures": figures}
+        return {**self.config.state(), **counts, "number": self.number, "figures": figures}
 
-    def spread(self) -> list[bytes]:
-        """The histogram and the percentile curve, as rows of float64."""
+    def distribution(self) -> list[bytes]:
+        """Return the histogram and the percentile curve, as rows of float64."""
         return [self.history.histogram().tobytes(), self.history.curve().tobytes()]

@@ -1,6 +1,6 @@
-"""What a LatencyPlot shows: the run, the one before, and what of them is new since the last frame.
+"""What a LatencyPlot shows: the current run, the run before, and what is new for the next frame.
 
-Handlers and the frame thread use it at once: each method holds its lock.
+Handlers and the frame thread use it concurrently: each method holds its lock.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from ..base.viewers import Audience
-from .run import Run, What
+from ..base.viewers import Viewers
+from .run import Run, RunConfig
 
-__all__ = ["Frame", "Stage"]
+__all__ = ["Frame", "ViewModel"]
 
-_SPREAD_S = 0.4  # how often histogram and percentiles are drawn
+_DISTRIBUTION_S = 0.4  # interval at which histogram and percentiles are sent
 
 Frame = tuple[dict[str, Any], list[bytes]]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,101 +24,116 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _locked(method: F) -> F:
     @wraps(method)
-    def call(stage: Stage, *args: Any, **kwargs: Any) -> Any:
-        with stage.lock:
-            return method(stage, *args, **kwargs)
+    def call(model: ViewModel, *args: Any, **kwargs: Any) -> Any:
+        with model.lock:
+            return method(model, *args, **kwargs)
 
     return call  # type: ignore[return-value]
 
 
-class Stage:
-    """`run` is None until the first start. `number` counts the frames, so that a gap is seen."""
+class ViewModel:
+    """Runs and frames. `run` is None until the first start; `number` counts the frames."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.audience = Audience()
+        self.viewers = Viewers()
         self.run: Run | None = None
         self.before: Run | None = None
         self.number = self._runs = 0
-        self._sent, self._spread_at = (0, 0), 0.0
+        self._sent, self._distribution_at = (0, 0), 0.0
 
     @_locked
-    def begin(self, what: What) -> None:
-        """It is measured from now on: the run goes on if it is of the same, else one begins."""
-        if self.run is None or self.run.what != what:
-            self.run = self._new(what)
+    def begin(self, config: RunConfig) -> None:
+        """Resume the run if its configuration is the same, else start a new one."""
+        if self.run is None or self.run.config != config:
+            self.run = self._new(config)
         else:
             self.run.resume()
 
-    def _new(self, what: What, after: Run | None = None) -> Run:
+    def _new(self, config: RunConfig, after: Run | None = None) -> Run:
         self._runs += 1
-        self._sent, self._spread_at = (0, 0), 0.0
-        run = Run(self._runs, what)
+        self._sent, self._distribution_at = (0, 0), 0.0
+        run = Run(self._runs, config)
         if after is not None:
-            run.follow(after)
+            run.continue_from(after)
         return run
 
     @_locked
-    def take(self, blocks: Any) -> bool:
-        """Blocks of the run, as they came. True: what it measures is called otherwise now."""
-        return self.run is not None and self.run.take(blocks)
+    def add(self, blocks: Any) -> bool:
+        """Add blocks to the run; return True if its configuration changed."""
+        return self.run is not None and self.run.add(blocks)
 
     @_locked
     def clear(self) -> None:
-        """Forgets what was measured, but for the one before."""
-        self.run = self._new(self.run.what, self.run) if self.run is not None else None
+        """Discard the samples of the run; the run before stays."""
+        self.run = self._new(self.run.config, self.run) if self.run is not None else None
 
     @_locked
     def keep(self) -> None:
-        """The run is the one before; another begins. ValueError: nothing was measured."""
-        run = self.measured()
-        self.before, self.run = run, self._new(run.what, run)
+        """Make the run the run before, and start a new one.
+
+        Raises:
+            ValueError: There are no samples yet.
+        """
+        run = self.require_samples()
+        self.before, self.run = run, self._new(run.config, run)
 
     @_locked
     def drop(self) -> None:
-        """Forgets the one before."""
+        """Discard the run before."""
         self.before = None
 
     @_locked
-    def measured(self) -> Run:
-        """The run. ValueError: it has no sample yet."""
+    def require_samples(self) -> Run:
+        """Return the run.
+
+        Raises:
+            ValueError: There are no samples yet.
+        """
         if self.run is None or not self.run.history.samples:
-            raise ValueError("nothing was measured yet: start it first")
+            raise ValueError("no samples yet: start the plot first")
         return self.run
 
     @_locked
     def runs(self) -> dict[str, Run]:
-        """Copies of those with samples, by the names that a person knows: what takes long is done
-        with them, and no sample waits for it. ValueError: there is none."""
+        """Return copies of the runs that have samples: `run`, or `before` and `after`.
+
+        Slow work is done on the copies, so that no sample waits for it.
+
+        Raises:
+            ValueError: There are no samples yet.
+        """
         if self.before is None:
-            return {"run": self.measured().copy()}
+            return {"run": self.require_samples().copy()}
         after = self.run if self.run and self.run.history.samples else None
         return {"before": self.before.copy()} | ({"after": after.copy()} if after else {})
 
     @_locked
     def frame(self) -> Frame | None:
-        """What is new since the last frame, if somebody looks: points a block, points a second,
-        and now and then the histogram and the percentiles."""
+        """Return what is new since the last frame, or None if nothing is or no view is visible.
+
+        Buffers: points per block, points per second, and at times histogram and percentiles.
+        """
         run = self.run
-        if run is None or run.history.fine.total == self._sent[0] or not self.audience.due():
+        if run is None or run.history.fine.total == self._sent[0] or not self.viewers.due():
             return None
         history = run.history
-        made = [
+        buffers = [
             ring.since(sent).tobytes()
             for ring, sent in zip((history.fine, history.coarse), self._sent, strict=True)
         ]
-        about: dict[str, Any] = history.counted()
-        if time.monotonic() - self._spread_at >= _SPREAD_S:
-            self._spread_at = time.monotonic()
-            made += run.spread()
+        about: dict[str, Any] = history.counts()
+        if time.monotonic() - self._distribution_at >= _DISTRIBUTION_S:
+            self._distribution_at = time.monotonic()
+            buffers += run.distribution()
             about["figures"] = history.figures()
         self._sent = (history.fine.total, history.coarse.total)
         self.number += 1
-        return {"n": self.number, "run": run.number, **about}, made
+        return {"n": self.number, "run": run.number, **about}, buffers
 
     @_locked
     def state(self) -> dict[str, Any]:
-        """The runs in words and figures, and the number of the last frame."""
+        """Return the runs as text and figures, and the number of the last frame."""
         run, before = self.run, self.before
         return {
             "n": self.number, "run": run and run.state(), "before": before and before.state(),
@@ -126,8 +141,12 @@ class Stage:
 
     @_locked
     def buffers(self) -> list[bytes]:
-        """Of the run both rings of points, histogram and percentiles; these of the one before."""
+        """Return both rings, histogram and percentiles of the run; the last two of the one before.
+
+        Six buffers; empty ones if there is no such run.
+        """
         rings = (self.run.history.fine, self.run.history.coarse) if self.run else ()
         points = [ring.all().tobytes() for ring in rings] or [b"", b""]
-        spreads = [run.spread() if run else [b"", b""] for run in (self.run, self.before)]
-        return [*points, *spreads[0], *spreads[1]]
+        runs = (self.run, self.before)
+        distributions = [run.distribution() if run else [b"", b""] for run in runs]
+        return [*points, *distributions[0], *distributions[1]]

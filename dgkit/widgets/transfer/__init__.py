@@ -1,4 +1,13 @@
-"""Reads and writes: the form, the orders made of it, how they run, what came of each."""
+"""Panel that reads and writes regions.
+
+`transfer`: the panel.
+`request`: a validated request, and its limits.
+`payload`: the data that a write sends.
+`uploads`: files received from the browser in chunks.
+`runner`: running requests one after the other.
+`completions`: records and statistics of finished transfers.
+`read_result`: the bytes of the last read.
+"""
 
 from .transfer import TransferPanel
 

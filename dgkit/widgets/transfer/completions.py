@@ -1,4 +1,4 @@
-"""How transfers went, in plain values: one each, and a repeat's least, median and most."""
+"""Records of finished transfers in plain values, and statistics of repeated transfers."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from ...units import us
 
 if TYPE_CHECKING:
     from ...session import TransferReport
-    from .request import Order
+    from .request import Request
 
-__all__ = ["Stamps", "failure", "success", "timeline"]
+__all__ = ["Timings", "failure_record", "success_record", "timeline_html"]
 
-# Of what a repeat's figures are. Each is a time on the DPU's clock, stamped in C.
-_WHAT = (
+# The rows of a repeat's statistics: times on the DPU's clock, stamped in C.
+_ROWS = (
     ("last", "last DMA of a transfer, submit to complete"),
     ("read", "all READs of a transfer"),
     ("write", "all WRITEs of a transfer"),
 )
 
 
-def success(number: int, order: Order, report: TransferReport) -> dict[str, Any]:
-    """A transfer that is complete. Times are in ns after its last DMA's submit."""
-    return _record(number, order, "OK", report.size) | {
+def success_record(number: int, request: Request, report: TransferReport) -> dict[str, Any]:
+    """Describe a completed transfer; times are in ns after the submit of its last DMA."""
+    return _record(number, request, "OK", report.size) | {
         "path": report.path, "dma": report.op.name, "provider": report.provider,
-        "submit_ns": str(report.submit_ns),  # text: more than a browser's numbers hold
+        "submit_ns": str(report.submit_ns),  # text: a JavaScript number has only 53 bits
         "post_ns": report.post_ns - report.submit_ns,
         "complete_ns": report.complete_ns - report.submit_ns,
         "read_ns": report.read_ns, "write_ns": report.write_ns, "chunks": report.chunks,
     }  # fmt: skip
 
 
-def failure(number: int, order: Order, error: Exception, moved: int) -> dict[str, Any]:
-    """A transfer that was started and ended in an error, after `moved` bytes."""
-    record = _record(number, order, _status(error), moved) | {"error": str(error)}
+def failure_record(number: int, request: Request, error: Exception, moved: int) -> dict[str, Any]:
+    """Describe a transfer that ended in an error after `moved` bytes."""
+    record = _record(number, request, _status(error), moved) | {"error": str(error)}
     if not isinstance(error, TransferError):
         return record
     last = error.completion
@@ -47,9 +47,10 @@ def failure(number: int, order: Order, error: Exception, moved: int) -> dict[str
     }  # fmt: skip
 
 
-def _record(number: int, order: Order, status: str, size: int) -> dict[str, Any]:
-    what = f"{order.op} {order.region.name}"
-    return {"number": number, "what": what, "status": status, "size": size, "offset": order.offset}
+def _record(number: int, request: Request, status: str, size: int) -> dict[str, Any]:
+    what = f"{request.op} {request.region.name}"
+    record = {"number": number, "what": what, "status": status}
+    return record | {"size": size, "offset": request.offset}
 
 
 def _status(error: Exception) -> str:
@@ -59,15 +60,15 @@ def _status(error: Exception) -> str:
     return next((name for kind, name in named if isinstance(error, kind)), type(error).__name__)
 
 
-class Stamps:
-    """The times of a repeat's transfers, from their completions' stamps."""
+class Timings:
+    """Times of a repeat's transfers, from the timestamps of their completions."""
 
     def __init__(self) -> None:
-        self._ns = {name: array("q") for name, _ in _WHAT}
+        self._ns = {name: array("q") for name, _ in _ROWS}
         self._bytes = 0
 
     def add(self, report: TransferReport) -> None:
-        """One more."""
+        """Add a completed transfer."""
         self._bytes += report.size
         for name, ns in zip(
             self._ns, (report.latency_ns, report.read_ns, report.write_ns), strict=True
@@ -75,21 +76,21 @@ class Stamps:
             self._ns[name].append(ns)
 
     def summary(self) -> dict[str, Any] | None:
-        """`count`, `bytes`, and rows of [what, min, median, max] in ns; None for less than two."""
+        """Return `count`, `bytes` and rows of [what, min, median, max] in ns; None below two."""
         count = len(self._ns["last"])
         if count < 2:
             return None
-        made = []
-        for name, what in _WHAT:
+        rows = []
+        for name, what in _ROWS:
             ns = sorted(self._ns[name])
-            if ns[-1] > 0:  # else there was no such DMA
-                middle = (ns[(count - 1) // 2] + ns[count // 2]) / 2
-                made.append([what, ns[0], middle, ns[-1]])
-        return {"count": count, "bytes": self._bytes, "rows": made}
+            if ns[-1] > 0:  # 0 if no such DMA took place
+                median = (ns[(count - 1) // 2] + ns[count // 2]) / 2
+                rows.append([what, ns[0], median, ns[-1]])
+        return {"count": count, "bytes": self._bytes, "rows": rows}
 
 
-def timeline(record: dict[str, Any]) -> Html | str:
-    """Submit, post and complete as two boxes, each as long as it took; of the last DMA."""
+def timeline_html(record: dict[str, Any]) -> Html | str:
+    """Draw submit to post and post to complete of the last DMA as two boxes, to scale."""
     if "complete_ns" not in record:
         return ""
     post, complete = record["post_ns"], record["complete_ns"]

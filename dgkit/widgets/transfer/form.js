@@ -1,13 +1,13 @@
-// The form of TransferPanel: what to move, where to, how often; and files in pieces.
+// The form of TransferPanel: operation, region, payload, repetitions; and files in chunks.
 
 const payloadKinds = [["text", "text"], ["hex", "hex digits"], ["pattern", "pattern"],
   ["file", "file"], ["expression", "NumPy expression"]];
 const payloadHelp = {
-  hex: "as 00 ff 1a, or 0x00ff1a",
-  expression: "of the notebook's variables; it is evaluated once, on the click",
+  hex: "such as 00 ff 1a or 0x00ff1a",
+  expression: "uses the notebook's variables; evaluated once, on the click",
 };
 
-// One control a kind of payload; only that of the kind chosen is shown.
+// A control for each kind of payload; only that of the selected kind is shown.
 function makePayloads(view) {
   const area = (value) => h("textarea", { rows: 2, spellcheck: "false", ".value": value });
   const c = {
@@ -21,53 +21,53 @@ function makePayloads(view) {
     [kind, field(labels[kind], control, payloadHelp[kind])]));
   const value = h("input", { autocomplete: "off" });
   const valueBox = field("Seed", value);
-  const needs = () => view.state.fills.find(([kind]) => kind === c.pattern.value)[2];
-  const chosen = () => {
-    valueBox.querySelector("label").textContent = valueNames[needs()] ?? "Value";
-    value.value = valueStarts[needs()] ?? "";
+  const parameter = () => view.state.fills.find(([kind]) => kind === c.pattern.value)[2];
+  const patternChanged = () => {
+    valueBox.querySelector("label").textContent = valueNames[parameter()] ?? "Value";
+    value.value = valueDefaults[parameter()] ?? "";
   };
   c.pattern.value = "counter";
-  c.pattern.addEventListener("change", chosen);
+  c.pattern.addEventListener("change", patternChanged);
   const show = (kind) => {
-    for (const [each, box] of Object.entries(boxes)) box.hidden = each !== kind;
-    valueBox.hidden = kind !== "pattern" || !needs();
+    for (const [name, box] of Object.entries(boxes)) box.hidden = name !== kind;
+    valueBox.hidden = kind !== "pattern" || !parameter();
   };
-  const sent = (kind, key) => kind === "file" ? key
-    : kind === "pattern" && needs() ? `${c.pattern.value}:${value.value}` : c[kind].value;
-  const control = (kind) => kind === "pattern" && needs() ? value : c[kind];
-  const wrong = (kind) => kind === "pattern" ? wrongValue(needs(), value.value) : wrongPayload(kind, c[kind]);
-  return { boxes: [...Object.values(boxes), valueBox], all: [...Object.values(c), value], show, sent, control, wrong, file: c.file };
+  const wireValue = (kind, key) => kind === "file" ? key
+    : kind === "pattern" && parameter() ? `${c.pattern.value}:${value.value}` : c[kind].value;
+  const control = (kind) => kind === "pattern" && parameter() ? value : c[kind];
+  const error = (kind) => kind === "pattern" ? valueError(parameter(), value.value) : payloadError(kind, c[kind]);
+  return { boxes: [...Object.values(boxes), valueBox], all: [...Object.values(c), value], show, wireValue, control, error, file: c.file };
 }
 
 const hexDigits = (text) => text.replace(/0x|[\s,:_]+/gi, "");
 
-function wrongPayload(kind, control) {
+function payloadError(kind, control) {
   if (kind === "file") return control.files.length ? "" : "choose a file";
-  if (!control.value) return "it is empty";
+  if (!control.value) return "empty";
   if (kind !== "hex") return "";
   const digits = hexDigits(control.value);
   const other = /[^0-9a-f]/i.exec(digits);
-  if (other) return `${other[0]} is no hex digit`;
-  return digits.length % 2 ? `${digits.length} digits: each byte takes two` : "";
+  if (other) return `${other[0]} is not a hex digit`;
+  return digits.length % 2 ? `${digits.length} digits: each byte needs two` : "";
 }
 
-// How many bytes the payload has, if that is known before it is sent.
+// The payload's size in bytes, or NaN if it is not known before the payload is sent.
 function payloadSize(kind, control) {
   if (kind === "text") return new TextEncoder().encode(control.value).length;
   if (kind === "hex") return hexDigits(control.value).length / 2;
   return kind === "file" && control.files.length ? control.files[0].size : NaN;
 }
 
-async function sendFile(view, key, file, told) {
+async function sendFile(view, key, file, report) {
   const { chunk, upload } = view.state.limits;
   if (!file.size || file.size > upload)
-    throw Object.assign(new Error(`${file.name} has ${sizeText(file.size)}; 1 byte to ${sizeText(upload)} can be sent`), { field: "payload" });
+    throw Object.assign(new Error(`${file.name} has ${sizeText(file.size)}; a file must have 1 byte to ${sizeText(upload)}`), { field: "payload" });
   for (let at = 0; at < file.size; at += chunk) {
-    const piece = await file.slice(at, at + chunk).arrayBuffer();
-    await view.call("upload", { key, name: file.name, size: file.size, at }, [piece]);
-    told(`Sending ${file.name}: ${Math.round((100 * Math.min(at + chunk, file.size)) / file.size)} %`);
+    const data = await file.slice(at, at + chunk).arrayBuffer();
+    await view.call("upload", { key, name: file.name, size: file.size, at }, [data]);
+    report(`Sending ${file.name}: ${Math.round((100 * Math.min(at + chunk, file.size)) / file.size)} %`);
   }
-  told("");
+  report("");
 }
 
 function makeControls(view) {
@@ -83,22 +83,22 @@ function makeControls(view) {
   };
 }
 
-// What is wrong with where it goes, by field.
-function wrongSpan(view, c, size) {
-  const region = view.desk.regions.find((one) => one.id === Number(c.region.value));
+// Errors of access and range, by field.
+function rangeErrors(view, c, size) {
+  const region = view.session.regions.find(({ id }) => id === Number(c.region.value));
   const offset = parseSize(c.offset.value);
   const access = { read: "r", write: "w" }[c.op.value];
-  const wrong = { region: "", op: "", offset: "", size: "" };
-  if (region && !region.access.includes(access)) wrong.op = `this region is for ${region.access_text} only`;
-  if (!(offset >= 0)) wrong.offset = "bytes, as 0, 4096, 0x100, 64K";
-  else if (region && offset >= region.size) wrong.offset = `the region ends at ${region.size.toLocaleString("en-US")}`;
+  const errors = { region: "", op: "", offset: "", size: "" };
+  if (region && !region.access.includes(access)) errors.op = `the region's access is ${region.access_text} only`;
+  if (!(offset >= 0)) errors.offset = "bytes, such as 0, 4096, 0x100 or 64K";
+  else if (region && offset >= region.size) errors.offset = `the region ends at ${region.size.toLocaleString("en-US")}`;
   else if (region && offset + size > region.size)
-    wrong.size = `${sizeText(offset + size - region.size)} more than the region has`;
-  return wrong;
+    errors.size = `${sizeText(offset + size - region.size)} past the end of the region`;
+  return errors;
 }
 
-// What is filled in: which fields count, how many bytes they make, and as the kernel takes it.
-class Filled {
+// The state of the form: which fields apply, the size in bytes, and the values for the kernel.
+class TransferForm {
   #file = null; #key = dgId();
   constructor(view) {
     this.view = view;
@@ -107,83 +107,83 @@ class Filled {
   }
   get isRead() { return this.c.op.value === "read"; }
   get kind() { return this.c.kind.value; }
-  get given() { return this.payload.control(this.kind); }
+  get payloadControl() { return this.payload.control(this.kind); }
   get hasSize() { return this.isRead || this.kind === "pattern"; }
-  get size() { return this.hasSize ? parseSize(this.c.size.value) : payloadSize(this.kind, this.given); }
-  get controls() { return { ...this.c, payload: this.given }; }
+  get size() { return this.hasSize ? parseSize(this.c.size.value) : payloadSize(this.kind, this.payloadControl); }
+  get controls() { return { ...this.c, payload: this.payloadControl }; }
   fields() {
     const { op, region, offset, size, repeat, depth } = this.c;
     return { op: op.value, region: Number(region.value), offset: offset.value, size: size.value, kind: this.kind,
-      payload: this.isRead ? "" : this.payload.sent(this.kind, this.#key), repeat: repeat.value, depth: depth.value };
+      payload: this.isRead ? "" : this.payload.wireValue(this.kind, this.#key), repeat: repeat.value, depth: depth.value };
   }
-  // Marks each field that is wrong.
+  // Marks each invalid field.
   check() {
     const { c, payload, size } = this, { repeat, depth } = this.view.state.limits;
-    const wrong = wrongSpan(this.view, c, size);
+    const errors = rangeErrors(this.view, c, size);
     payload.all.forEach((control) => mark(control));
-    for (const name of ["region", "op", "offset"]) mark(c[name], wrong[name]);
-    mark(c.size, this.hasSize && !(size > 0) ? "bytes, as 64, 4096, 1M" : this.hasSize ? wrong.size : "");
-    if (!this.isRead) mark(this.given, payload.wrong(this.kind) || (this.hasSize ? "" : wrong.size));
-    mark(c.repeat, within(c.repeat.value, repeat));
-    mark(c.depth, within(c.depth.value, depth));
+    for (const name of ["region", "op", "offset"]) mark(c[name], errors[name]);
+    mark(c.size, this.hasSize && !(size > 0) ? "bytes, such as 64, 4096 or 1M" : this.hasSize ? errors.size : "");
+    if (!this.isRead) mark(this.payloadControl, payload.error(this.kind) || (this.hasSize ? "" : errors.size));
+    mark(c.repeat, countError(c.repeat.value, repeat));
+    mark(c.depth, countError(c.depth.value, depth));
   }
-  // Sends the file, if it is another one, and then asks `name`.
-  async send(name, told) {
+  // Sends the file if it has changed, then calls the handler `name`.
+  async send(name, report) {
     try {
       const file = this.payload.file.files[0];
       if (!this.isRead && this.kind === "file" && this.#file !== file) {
-        await sendFile(this.view, this.#key, file, told);
+        await sendFile(this.view, this.#key, file, report);
         this.#file = file;
       }
       await this.view.call(name, { form: this.fields() });
       this.view.clear();
     } catch (error) {
       if (error.field === "payload") this.#file = null;
-      refuse(this.view, this.controls, error);
+      showFieldError(this.view, this.controls, error);
     }
   }
 }
 
-// Shows the boxes that count, what is wrong in them, and how many bytes it would be.
-function showFilled(filled, { kind, size, output }) {
-  kind.hidden = filled.isRead;
-  filled.payload.show(filled.isRead ? "" : filled.kind);
-  size.hidden = !filled.hasSize;
-  filled.check();
-  const { repeat } = filled.c, bytes = filled.size;
+// Shows the fields that apply, their errors, and the size in bytes.
+function showFields(state, { kind, size, output }) {
+  kind.hidden = state.isRead;
+  state.payload.show(state.isRead ? "" : state.kind);
+  size.hidden = !state.hasSize;
+  state.check();
+  const { repeat } = state.c, bytes = state.size;
   output.textContent = bytes > 0 ? `= ${sizeText(bytes)}${repeat.value > 1 ? ` × ${repeat.value}` : ""}` : "";
 }
 
-function makeTransferForm(view, told) {
-  const filled = new Filled(view), { c, payload } = filled;
+function makeTransferForm(view, report) {
+  const state = new TransferForm(view), { c, payload } = state;
   const output = h("output", { class: "dg-size", "aria-live": "polite" });
   const kind = field("Payload", c.kind), size = field("Size, bytes", c.size);
-  const check = () => showFilled(filled, { kind, size, output });
+  const check = () => showFields(state, { kind, size, output });
   const send = (name) => {
     check();
-    const wrong = [...form.querySelectorAll('[aria-invalid="true"]')].find((one) => one.offsetParent);
-    if (wrong) wrong.focus();
-    else filled.send(name, told);
+    const invalid = [...form.querySelectorAll('[aria-invalid="true"]')].find((control) => control.offsetParent);
+    if (invalid) invalid.focus();
+    else state.send(name, report);
   };
   const start = button("Start", null, { class: "dg-button dg-main", type: "submit" });
   const add = button("Add to the list", () => send("append"));
   const form = h("form", { class: "dg-form", novalidate: true, oninput: check, onchange: check,
     onsubmit: (event) => { event.preventDefault(); send("start"); } },
     field("Operation", c.op), field("Region", c.region), field("Offset, bytes", c.offset), kind, ...payload.boxes,
-    size, field("Repeat", c.repeat), field("Depth, at once", c.depth),
+    size, field("Repeat", c.repeat), field("Depth, in flight", c.depth),
     h("div", { class: "dg-wide dg-bar" }, start, add, output));
-  const regions = (desk, select) => {
-    start.disabled = view.running || !desk.regions.length;
-    add.disabled = !desk.regions.length;
-    refill(c.region, regionOptions(desk.regions));
-    if (select && desk.selected) c.region.value = desk.selected;
+  const showRegions = (session, select) => {
+    start.disabled = view.running || !session.regions.length;
+    add.disabled = !session.regions.length;
+    setOptions(c.region, regionOptions(session.regions));
+    if (select && session.selected) c.region.value = session.selected;
     check();
   };
-  return { form, start, add, regions };
+  return { form, start, add, showRegions };
 }
 
 const regionOptions = (regions) => regions.length
-  ? regions.map((one) => [one.id, `${one.name}, ${one.text}, ${one.where}`]) : [["", "no region yet"]];
+  ? regions.map(({ id, name, text, where }) => [id, `${name}, ${text}, ${where}`]) : [["", "no region yet"]];
 
-const within = (text, most) =>
-  /^\d+$/.test(text) && text >= 1 && text <= most ? "" : `1 to ${most.toLocaleString("en-US")}`;
+const countError = (text, maximum) =>
+  /^\d+$/.test(text) && text >= 1 && text <= maximum ? "" : `1 to ${maximum.toLocaleString("en-US")}`;

@@ -1,4 +1,4 @@
-"""What the last read brought: its first bytes, and all of it for as long as it can be kept."""
+"""The bytes of the last read: the first ones for display, and all of them until discarded."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..base import namespace
 if TYPE_CHECKING:
     from ...session import SessionTransfer
 
-__all__ = ["Brought"]
+__all__ = ["ReadResult"]
 
-_HEAD = 128  # bytes that are shown
+_HEAD = 128  # bytes that are displayed
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """`transfer` has all of the bytes; it is None when they were given a name, or given back."""
+    """A completed read; `transfer` holds its bytes and is None once they are kept or discarded."""
 
     record: dict[str, Any]
     size: int
@@ -26,54 +26,64 @@ class _Read:
     transfer: SessionTransfer | None
 
 
-class Brought:
-    """All bytes of the last read stay in this process until they are kept, forgotten, or the next
-    read brings others."""
+class ReadResult:
+    """The result of the last read.
+
+    All of its bytes stay in this process until they are kept, discarded, or replaced by the next
+    read.
+    """
 
     def __init__(self) -> None:
         self._read: _Read | None = None
         self._kept: dict[str, bytes] = {}
 
-    def take(self, record: dict[str, Any], transfer: SessionTransfer) -> None:
-        """A read is complete."""
+    def store(self, record: dict[str, Any], transfer: SessionTransfer) -> None:
+        """Replace the result by that of a completed read."""
         self._read = _Read(record, transfer.size, transfer.first(_HEAD), transfer)
 
     def state(self) -> dict[str, Any] | None:
-        """What a view draws: `whole` says whether it can be kept."""
+        """Return what a view draws; `whole` is true while all bytes are held."""
         read = self._read
         if read is None:
             return None
         lines = html_cards.hex_lines(read.head, offset=read.record["offset"])
-        about = {"number": read.record["number"], "what": read.record["what"]}
-        return about | {"size": read.size, "lines": lines, "whole": read.transfer is not None}
+        state = {"number": read.record["number"], "what": read.record["what"]}
+        return state | {"size": read.size, "lines": lines, "whole": read.transfer is not None}
 
     def keep(self, name: str) -> int:
-        """Gives the bytes a name in the notebook, which alone has them then; how many they are.
+        """Bind the bytes to a variable of the notebook and release them here.
 
-        ValueError: there are none (any more), or the name stands for something else.
+        Args:
+            name: The variable; it may replace only a value that was kept under this name before.
+
+        Returns:
+            The number of bytes.
+
+        Raises:
+            ValueError: No bytes are held, or the name is invalid or taken.
         """
         read = self._read
         if read is None:
-            raise ValueError("no read has brought anything yet")
+            raise ValueError("nothing has been read yet")
         if read.transfer is None:
-            raise ValueError("these bytes were kept, or forgotten: read them again")
-        self.tidy()
-        namespace.free(name, mine=self._kept)
+            raise ValueError("these bytes were kept or discarded already: read them again")
+        self.release_unbound()
+        namespace.check_available(name, mine=self._kept)
         data = read.transfer.data
-        namespace.keep(name, data, mine=self._kept)
+        namespace.bind(name, data, mine=self._kept)
         self._kept[name] = data
-        self._drop(read)
+        self._release(read)
         return read.size
 
-    def forget(self) -> None:
-        """Gives the bytes back; the first of them stay in sight."""
+    def discard(self) -> None:
+        """Release the bytes; the first ones stay for display."""
         if self._read is not None:
-            self._drop(self._read)
+            self._release(self._read)
 
-    def tidy(self) -> None:
-        """Holds nothing that the notebook has let go."""
-        self._kept = namespace.still(self._kept)
+    def release_unbound(self) -> None:
+        """Drop references to kept bytes that the notebook no longer has under their names."""
+        self._kept = namespace.still_bound(self._kept)
 
-    def _drop(self, read: _Read) -> None:
+    def _release(self, read: _Read) -> None:
         if self._read is read:
             self._read = _Read(read.record, read.size, read.head, None)

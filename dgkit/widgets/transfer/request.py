@@ -1,4 +1,4 @@
-"""What a person asks for: a transfer, how often, how many at once."""
+"""A validated request: a transfer, its repetitions and its depth."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ from typing import TYPE_CHECKING, Any
 from ...errors import AccessDenied
 from ...types import Access
 from ...units import size_text
-from ..base.forms import about, offset_of, size_of, within
-from .payload import LARGEST, Payload
+from ..base.forms import bounded_int, for_field, to_offset, to_size
+from .payload import MAX_PAYLOAD, Payload
 
 if TYPE_CHECKING:
     from ...session import SessionRegion, SessionTransfer
 
-__all__ = ["DEEPEST", "OFTENEST", "Order", "bounded_list", "order_of"]
+__all__ = ["MAX_DEPTH", "MAX_REPEAT", "Request", "check_list_size", "make_request"]
 
-DEEPEST = 64  # transfers of an order in flight at once
-OFTENEST = 100_000  # transfers of an order
+MAX_DEPTH = 64  # transfers of a request in flight at once
+MAX_REPEAT = 100_000  # transfers of a request
 
 
 @dataclass(slots=True, eq=False)
-class Order:
-    """One line of the list. `state`: waiting, running, done, failed, cancelled."""
+class Request:
+    """One request of the list.
+
+    Attributes:
+        state: `waiting`, `running`, `done`, `failed` or `cancelled`.
+        done: Completed transfers of `repeat`.
+    """
 
     id: int
     op: str
@@ -37,14 +42,14 @@ class Order:
     done: int = 0
 
     def start(self, data: Any) -> SessionTransfer:
-        """One transfer of it, on its way. Errors as Session.start_write()."""
+        """Start one transfer; errors as Session.start_write()."""
         session = self.region.session
         if self.op == "write":
             return session.start_write(self.region, data, self.offset)
         return session.start_read(self.region, self.size, self.offset)
 
-    def described(self) -> dict[str, Any]:
-        """In plain values, for a table."""
+    def describe(self) -> dict[str, Any]:
+        """Describe the request in plain values, for a table."""
         return {
             "id": self.id, "op": self.op, "region": self.region.name, "offset": self.offset,
             "size": self.size, "text": size_text(self.size), "repeat": self.repeat,
@@ -53,7 +58,7 @@ class Order:
         }  # fmt: skip
 
 
-def order_of(
+def make_request(
     number: int,
     op: str,
     region: SessionRegion,
@@ -63,46 +68,66 @@ def order_of(
     size: Any = None,
     repeat: Any = 1,
     depth: Any = 1,
-) -> Order:
-    """Checked, before anything moves. BoundsError, AccessDenied, ClosedError, ValueError: each with
-    the field that it is about."""
-    with about("op"):
+) -> Request:
+    """Validate a request before any data moves.
+
+    Args:
+        number: Id of the request.
+        op: `read` or `write`.
+        region: The remote region.
+        payload: The data of a write, None for a read.
+        offset: Offset in the region in bytes, as a number or text.
+        size: Bytes to read, as a number or text.
+        repeat: Number of transfers.
+        depth: Transfers in flight at once.
+
+    Raises:
+        AccessDenied, BoundsError, ClosedError, TypeError, ValueError: With the form field that the
+            error belongs to.
+    """
+    with for_field("op"):
         _check_op(op, region)
-    with about("offset"):
-        offset = offset_of(offset)
+    with for_field("offset"):
+        offset = to_offset(offset)
         region.span(offset, 1)
-    with about("size" if payload is None else "payload"):
+    with for_field("size" if payload is None else "payload"):
         if payload is None and size in (None, ""):
-            raise ValueError("a read takes a size")
-        size = size_of(size) if payload is None else payload.size
+            raise ValueError("a read needs a size")
+        size = to_size(size) if payload is None else payload.size
         region.span(offset, size)
-    often = _how_often(repeat, depth, size if op == "read" else 0)
-    return Order(number, op, region, offset, size, payload, *often)
+    repeat, depth = _repeat_and_depth(repeat, depth, size if op == "read" else 0)
+    return Request(number, op, region, offset, size, payload, repeat, depth)
 
 
-def _how_often(repeat: Any, depth: Any, size: int) -> tuple[int, int]:
-    """How often, and how many at once: of reads, which all lie in this process, `size` each."""
-    with about("repeat"):
-        repeat = within("repeat", repeat, 1, OFTENEST)
-    with about("depth"):
-        depth = within("depth", depth, 1, DEEPEST)
-        if size * min(depth, repeat) > LARGEST:
-            most = size_text(LARGEST)
-            raise ValueError(f"{depth} reads of {size_text(size)} at once; {most} are the most")
+def _repeat_and_depth(repeat: Any, depth: Any, read_size: int) -> tuple[int, int]:
+    """Validate both; the results of all reads in flight are held in this process."""
+    with for_field("repeat"):
+        repeat = bounded_int("repeat", repeat, 1, MAX_REPEAT)
+    with for_field("depth"):
+        depth = bounded_int("depth", depth, 1, MAX_DEPTH)
+        if read_size * min(depth, repeat) > MAX_PAYLOAD:
+            limit = size_text(MAX_PAYLOAD)
+            raise ValueError(
+                f"{depth} reads of {size_text(read_size)} in flight; the limit is {limit} in total"
+            )
     return repeat, depth
 
 
-def bounded_list(orders: Iterable[Order]) -> None:
-    """ValueError: they hold more data than one payload may. A pattern holds none."""
-    held = sum(len(order.payload.data or b"") for order in orders if order.payload is not None)
-    if held > LARGEST:
-        most = size_text(LARGEST)
-        raise ValueError(f"the list would hold {size_text(held)} of data; {most} is the most")
+def check_list_size(requests: Iterable[Request]) -> None:
+    """Check the total payload data of a list; patterns count as none.
+
+    Raises:
+        ValueError: The total exceeds the limit for one payload.
+    """
+    total = sum(len(request.payload.data or b"") for request in requests if request.payload)
+    if total > MAX_PAYLOAD:
+        limit = size_text(MAX_PAYLOAD)
+        raise ValueError(f"the list would hold {size_text(total)} of data; the limit is {limit}")
 
 
 def _check_op(op: str, region: SessionRegion) -> None:
-    needs = {"read": Access.READ, "write": Access.WRITE}.get(op)
-    if needs is None:
+    needed = {"read": Access.READ, "write": Access.WRITE}.get(op)
+    if needed is None:
         raise ValueError(f"op is {op!r}; it must be 'read' or 'write'")
-    if not region.access & needs:
-        raise AccessDenied(f"{region.name!r} has access '{region.access}', and this is a {op}")
+    if not region.access & needed:
+        raise AccessDenied(f"{region.name!r} has access '{region.access}', which forbids a {op}")

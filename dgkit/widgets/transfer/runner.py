@@ -1,4 +1,4 @@
-"""Orders that are carried out, one after another, in steps of the frame thread."""
+"""Running requests one after the other, in steps on the frame thread."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ...errors import DgkitError, PeerLost
 from ..base import region_usage
 from ..base.scheduler import TICK_S, Task
-from ..base.stall import STEP_S, Patience, let_end, settled
-from .completions import Stamps, failure, success
-from .request import Order
+from ..base.stall import STEP_S, StallTimer, cancel_all, wait_done
+from .completions import Timings, failure_record, success_record
+from .request import Request
 
 if TYPE_CHECKING:
     from ...session import SessionTransfer, TransferReport
@@ -24,166 +24,191 @@ Steps = Generator[Any, None, None]
 
 
 class Run:
-    """Carries orders out; the first failure ends it, and so does `cancel()`.
+    """Runs requests in order, until the first failure or `cancel()`.
 
-    `took(order, record, transfer)` is called for each transfer that ended, `told(run)` at most once
-    a tick and in the end; both on the frame thread. `ended`: nothing of it is left to do.
+    Attributes:
+        requests: The requests.
+        error: The exception that ended the run.
+        timings: By the id of the request.
+        ended: Nothing is left to do.
+        silent_s: Seconds without progress.
     """
 
     def __init__(
         self,
-        orders: Sequence[Order],
+        requests: Sequence[Request],
         number: Callable[[], int],
-        took: Callable[[Order, dict[str, Any], SessionTransfer | None], None],
-        told: Callable[[Run], None],
+        on_record: Callable[[Request, dict[str, Any], SessionTransfer | None], None],
+        on_progress: Callable[[Run], None],
     ) -> None:
-        self.orders = list(orders)
+        """Prepare a run; `steps` runs it.
+
+        Args:
+            requests: The requests.
+            number: Returns the number of the next record.
+            on_record: Called for each transfer that ended, with its request, its record and, if it
+                is complete, the transfer.
+            on_progress: Called at most once a tick, and when the run has ended.
+        """
+        self.requests = list(requests)
         self.error: Exception | None = None
-        self.stamps: dict[int, Stamps] = {}
+        self.timings: dict[int, Timings] = {}
         self.ended = False
         self.silent_s = 0.0
         self.task: Task | None = None
-        self._number, self._took, self._told = number, took, told
-        self._at = 0
-        self._flying: deque[SessionTransfer] = deque()
+        self._number, self._on_record, self._on_progress = number, on_record, on_progress
+        self._index = 0
+        self._in_flight: deque[SessionTransfer] = deque()
         self._fraction = 0.0
         self._cancelled = False
-        self._waited = threading.Event()
-        self._next = 0.0
+        self._finished = threading.Event()
+        self._next_report = 0.0
 
-    # For those who watch
+    # For the caller
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Until it has ended; itself. TimeoutError: it has not. Raises what it failed with."""
-        if not self._waited.wait(timeout):
+        """Wait until the run has ended.
+
+        Args:
+            timeout: Seconds, or None to wait without limit.
+
+        Returns:
+            The run.
+
+        Raises:
+            TimeoutError: The run has not ended in time.
+            Exception: The error that ended the run.
+        """
+        if not self._finished.wait(timeout):
             raise TimeoutError(f"not done within {timeout} s: {self!r}")
         if self.error is not None:
             raise self.error
         return self
 
     def cancel(self) -> None:
-        """Starts no more transfers, and ends those that are on their way. Again: nothing."""
+        """Start no more transfers and cancel those in flight. Idempotent."""
         self._cancelled = True
 
     def state(self) -> dict[str, Any]:
-        """What a view draws."""
-        order = self.orders[min(self._at, len(self.orders) - 1)]
+        """Return what a view draws."""
+        request = self.requests[min(self._index, len(self.requests) - 1)]
         return {
-            "order": order.id, "index": self._at, "of": len(self.orders), "done": order.done,
-            "what": f"{order.op} {order.region.name}", "repeat": order.repeat,
-            "fraction": self._fraction, "silent_s": self.silent_s, "stopping": self._cancelled,
+            "request": request.id, "index": self._index, "of": len(self.requests),
+            "what": f"{request.op} {request.region.name}", "repeat": request.repeat,
+            "done": request.done, "fraction": self._fraction, "silent_s": self.silent_s,
+            "stopping": self._cancelled,
         }  # fmt: skip
 
     def __repr__(self) -> str:
         state = "ended" if self.ended else "running"
-        done = sum(order.done for order in self.orders)
-        return f"<Run of {len(self.orders)} orders, {done} transfers done, {state}>"
+        done = sum(request.done for request in self.requests)
+        return f"<Run of {len(self.requests)} requests, {done} transfers done, {state}>"
 
-    # The frame thread's part
+    # On the frame thread
 
     def steps(self) -> Steps:
-        """For frames.start(), which calls over() in the end."""
-        for at, order in enumerate(self.orders):
-            self._at = at
-            order.state, order.done = "running", 0
-            self.stamps[order.id] = Stamps()
-            with region_usage.using(order.region, f"a {order.op}"):
-                yield from self._carry_out(order)
-            if order.state != "done":
+        """Run all requests, as a task for scheduler.start() with `finish` as its `ended`."""
+        for index, request in enumerate(self.requests):
+            self._index = index
+            request.state, request.done = "running", 0
+            self.timings[request.id] = Timings()
+            with region_usage.using(request.region, f"a {request.op}"):
+                yield from self._run_request(request)
+            if request.state != "done":
                 break
 
-    def over(self) -> None:
-        """It has ended, or its task was cancelled: who watches and who waits hears of it."""
-        for transfer in self._flying:
+    def finish(self) -> None:
+        """End the run after its task has ended or was cancelled, and wake those who wait."""
+        for transfer in self._in_flight:
             transfer.cancel()
-        order = self.orders[self._at]
-        if order.state in ("running", "waiting"):
-            order.state = "cancelled"
+        request = self.requests[self._index]
+        if request.state in ("running", "waiting"):
+            request.state = "cancelled"
         self.ended = True
         try:
-            self._told(self)
+            self._on_progress(self)
         finally:
-            self._waited.set()
+            self._finished.set()
 
-    def _carry_out(self, order: Order) -> Steps:
+    def _run_request(self, request: Request) -> Steps:
         try:
             data = None
-            if order.payload is not None:
-                data = yield from order.payload.made()
-            yield from self._repeat(order, data)
-        except Exception as error:  # whatever it is: it ends the run, and is shown
-            self._fail(order, error)
+            if request.payload is not None:
+                data = yield from request.payload.build()
+            yield from self._transfer_all(request, data)
+        except Exception as error:  # any error ends the run and is shown
+            self._fail(request, error)
         if self.error is None and not self._cancelled:
-            order.state = "done"
+            request.state = "done"
             return
-        yield from self._give_up(order)
+        yield from self._abort(request)
 
-    def _repeat(self, order: Order, data: Any) -> Steps:
-        started, patience = 0, Patience()
-        while (started < order.repeat or self._flying) and not self._cancelled:
+    def _transfer_all(self, request: Request, data: Any) -> Steps:
+        started, stall = 0, StallTimer()
+        while (started < request.repeat or self._in_flight) and not self._cancelled:
             end = time.monotonic() + STEP_S
             while time.monotonic() < end and not self._cancelled:
-                while started < order.repeat and len(self._flying) < order.depth:
-                    self._flying.append(order.start(data))
+                while started < request.repeat and len(self._in_flight) < request.depth:
+                    self._in_flight.append(request.start(data))
                     started += 1
-                if not self._flying or not self._land(order, end - time.monotonic()):
+                if not self._in_flight or not self._reap_first(request, end - time.monotonic()):
                     break
-            self._fraction = self._so_far(order)
-            self.silent_s = patience.look(self._fraction)
-            self._tell()
+            self._fraction = self._progress(request)
+            self.silent_s = stall.check(self._fraction)
+            self._report_progress()
             yield True
 
-    def _land(self, order: Order, seconds: float) -> bool:
-        """Takes in the transfer that was started first, if it ends within so long."""
-        first = self._flying[0]
-        if not settled(first, seconds):
+    def _reap_first(self, request: Request, seconds: float) -> bool:
+        """Record the transfer that was started first, if it completes within `seconds`."""
+        first = self._in_flight[0]
+        if not wait_done(first, seconds):
             return False
-        self._flying.popleft()
-        self._landed(order, first, first.wait())
+        self._in_flight.popleft()
+        self._record(request, first, first.wait())
         return True
 
-    def _landed(self, order: Order, transfer: SessionTransfer, report: TransferReport) -> None:
-        order.done += 1
-        self.stamps[order.id].add(report)
-        self._took(order, success(self._number(), order, report), transfer)
+    def _record(self, request: Request, transfer: SessionTransfer, report: TransferReport) -> None:
+        request.done += 1
+        self.timings[request.id].add(report)
+        self._on_record(request, success_record(self._number(), request, report), transfer)
 
-    def _so_far(self, order: Order) -> float:
-        flying = sum(transfer.progress for transfer in self._flying)
-        return float(order.done + flying) / order.repeat
+    def _progress(self, request: Request) -> float:
+        in_flight = sum(transfer.progress for transfer in self._in_flight)
+        return float(request.done + in_flight) / request.repeat
 
-    def _fail(self, order: Order, error: Exception) -> None:
+    def _fail(self, request: Request, error: Exception) -> None:
         self.error = error
-        order.state = "failed"
-        if not self._flying:  # it was refused, and nothing moved
-            self._took(order, failure(self._number(), order, error, 0), None)
+        request.state = "failed"
+        if not self._in_flight:  # refused before anything moved
+            self._on_record(request, failure_record(self._number(), request, error, 0), None)
 
-    def _give_up(self, order: Order) -> Steps:
-        """Ends what is on its way; each of them is told of as it ended."""
-        flying = list(self._flying)
-        cut = {transfer for transfer in flying if not _over(transfer)}
-        yield from let_end(flying)
-        self._flying.clear()
-        for transfer in flying:
+    def _abort(self, request: Request) -> Steps:
+        """Cancel the transfers in flight and record how each of them ended."""
+        in_flight = list(self._in_flight)
+        cancelled = {transfer for transfer in in_flight if not _is_done(transfer)}
+        yield from cancel_all(in_flight)
+        self._in_flight.clear()
+        for transfer in in_flight:
             try:
-                if settled(transfer, 0):
-                    self._landed(order, transfer, transfer.wait())
+                if wait_done(transfer, 0):
+                    self._record(request, transfer, transfer.wait())
                     continue
-                error: Exception = DgkitError("it was cancelled, and the DPU has not answered yet")
-            except DgkitError as caught:
-                error = caught
+                error: Exception = DgkitError("cancelled; the DPU has not replied yet")
+            except DgkitError as raised:
+                error = raised
             moved = round(transfer.progress * transfer.size)
-            record = failure(self._number(), order, error, moved)
-            if transfer in cut and not isinstance(error, PeerLost):
+            record = failure_record(self._number(), request, error, moved)
+            if transfer in cancelled and not isinstance(error, PeerLost):
                 record["status"] = "CANCELLED"
-            self._took(order, record, None)
+            self._on_record(request, record, None)
 
-    def _tell(self) -> None:
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + TICK_S
-            self._told(self)
+    def _report_progress(self) -> None:
+        if time.monotonic() >= self._next_report:
+            self._next_report = time.monotonic() + TICK_S
+            self._on_progress(self)
 
 
-def _over(transfer: SessionTransfer) -> bool:
+def _is_done(transfer: SessionTransfer) -> bool:
     try:
         return transfer.done()
     except DgkitError:

@@ -1,4 +1,4 @@
-"""TransferPanel: reads and writes, one or many, in a sequence; and how each of them went."""
+"""TransferPanel: reads and writes, single, repeated or as a list, and their completions."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from ... import html_cards
 from ...units import size_text
 from ..base import scheduler
 from ..base.fill_patterns import KINDS
-from ..base.forms import about
+from ..base.forms import for_field
 from ..base.panel import Buffers, Panel, handler
-from ..base.session_model import Desk
-from .completions import timeline
-from .payload import LARGEST, Payload, from_form, from_python
-from .read_result import Brought
-from .request import DEEPEST, OFTENEST, Order, bounded_list, order_of
+from ..base.session_model import SessionModel
+from .completions import timeline_html
+from .payload import MAX_PAYLOAD, Payload, from_form, from_python
+from .read_result import ReadResult
+from .request import MAX_DEPTH, MAX_REPEAT, Request, check_list_size, make_request
 from .runner import Run
-from .uploads import CHUNK, MOST, Uploads
+from .uploads import CHUNK, MAX_FILE, Uploads
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion, SessionTransfer
 
-__all__ = ["LISTED", "TransferPanel"]
+__all__ = ["MAX_COMPLETIONS", "TransferPanel"]
 
-LISTED = 50  # completions
-_LONGEST = 100  # orders in the list
-_SHOWN = 10  # completions of a saved notebook
-_LIST_S = 0.25  # how often the completions of a repeat are shown
-_LIMITS = {"chunk": CHUNK, "upload": MOST, "largest": LARGEST, "repeat": OFTENEST}
+MAX_COMPLETIONS = 50  # listed
+_MAX_REQUESTS = 100  # in the list
+_MAX_STATIC_ROWS = 10  # completions in a saved notebook
+_RESULTS_INTERVAL_S = 0.25  # between updates of the completions during a run
+_LIMITS = {"chunk": CHUNK, "upload": MAX_FILE, "largest": MAX_PAYLOAD, "repeat": MAX_REPEAT}
 
 
 class TransferPanel(Panel):
-    """Starts transfers of a session and shows each one's completion."""
+    """Panel that starts transfers of a session and lists their completions."""
 
     name = "transfer"
     title = "Transfer"
@@ -43,47 +43,48 @@ class TransferPanel(Panel):
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._desk = Desk.of(session)
-        self._orders: list[Order] = []
+        self._model = SessionModel.of(session)
+        self._requests: list[Request] = []
         self._ids, self._numbers = itertools.count(1), itertools.count(1)
-        self._completions: deque[dict[str, Any]] = deque(maxlen=LISTED)
-        self._listed = 0.0
+        self._completions: deque[dict[str, Any]] = deque(maxlen=MAX_COMPLETIONS)
+        self._results_sent = 0.0
         self._run: Run | None = None
         self._lock = threading.Lock()
         self._uploads = Uploads()
-        self._brought = Brought()
-        self._wrote: set[int] = set()
-        self._states: list[str] = []
+        self._read_result = ReadResult()
+        self._written: set[int] = set()
+        self._sent_states: list[str] = []
         self._summary: dict[str, Any] | None = None
         super().__init__()
-        self._desk.subscribe(self)
+        self._model.subscribe(self)
 
-    # What a view draws
+    # State
 
     def state(self) -> dict[str, Any]:
-        """The list, what runs, and the last completions."""
-        offers = {"fills": [list(kind) for kind in KINDS], "limits": _LIMITS | {"depth": DEEPEST}}
-        now = {
-            "orders": self._described(),
-            "run": self._run_state(),
-            "brought": self._brought.state(),
+        """Return the list, the run in progress and the last completions."""
+        choices = {
+            "fills": [list(kind) for kind in KINDS],
+            "limits": _LIMITS | {"depth": MAX_DEPTH},
         }
-        return self._desk.state() | offers | now | self._results()
+        current = {"requests": self._describe_requests(), "run": self._run_state()}
+        return self._model.state() | choices | current | self._results()
 
     def _results(self) -> dict[str, Any]:
-        about = {"summary": self._summary, "clock": self._clock()}
-        return {"completions": list(self._completions), **about}
+        return {
+            "completions": list(self._completions), "summary": self._summary,
+            "clock": self._clock(), "read_result": self._read_result.state(),
+        }  # fmt: skip
 
     def _clock(self) -> str:
-        """Whose clock the stamps are of."""
+        """Return the clock that the timestamps are from."""
         if self._session.closed:
             return ""
         dpu = self._session.info["dpu"]
         label = html_cards.provider_label(dpu["provider"])
         return f"CLOCK_MONOTONIC of {dpu['machine']} ({label}, process {dpu['pid']})"
 
-    def _described(self) -> list[dict[str, Any]]:
-        return [order.described() for order in self._orders]
+    def _describe_requests(self) -> list[dict[str, Any]]:
+        return [request.describe() for request in self._requests]
 
     def _run_state(self) -> dict[str, Any] | None:
         return self._run.state() if self._run is not None and not self._run.ended else None
@@ -102,191 +103,222 @@ class TransferPanel(Panel):
         repeat: int = 1,
         depth: int = 1,
     ) -> Run:
-        """Starts `repeat` transfers, `depth` at once, and returns; `.wait()` waits for the Run.
+        """Start transfers and return without waiting for them.
 
-        `op` is "write" (with `data`, or `pattern` and `size`) or "read" (with `size`). BoundsError,
-        AccessDenied, ClosedError, ValueError: nothing was started.
+        Args:
+            op: `write` (with `data`, or `pattern` and `size`) or `read` (with `size`).
+            region: The remote region.
+            data: The bytes of a write; anything with the buffer protocol.
+            offset: Offset in the region in bytes.
+            size: Bytes of a read or of a pattern.
+            pattern: A fill pattern, such as `random:7`.
+            repeat: Number of transfers.
+            depth: Transfers in flight at once.
+
+        Returns:
+            The run; its `wait()` waits for all transfers.
+
+        Raises:
+            AccessDenied, BoundsError, ClosedError, TypeError, ValueError: Nothing was started.
         """
-        how = {"offset": offset, "size": size, "repeat": repeat, "depth": depth}
-        return self._start([self._order(op, region, data, pattern=pattern, **how)])
+        options = {"offset": offset, "size": size, "repeat": repeat, "depth": depth}
+        return self._start([self._from_call(op, region, data, pattern=pattern, **options)])
 
     def add(self, op: str, region: SessionRegion, data: Any = None, **how: Any) -> None:
-        """As transfer(), but it is added to the list, and starts with run_all()."""
-        self._append(self._order(op, region, data, **how))
+        """Append transfers to the list, which run_all() starts; arguments as transfer()."""
+        self._append(self._from_call(op, region, data, **how))
 
     def run_all(self) -> Run:
-        """Starts the transfers of the list, one order after the other, up to the first failure."""
-        if not self._orders:
-            raise ValueError("the list is empty: add a transfer to it first")
-        return self._start(self._orders)
+        """Start the requests of the list, one after the other, up to the first failure.
 
-    def _order(
-        self, op: str, region: SessionRegion, data: Any, *, pattern: str | None = None, **how: Any
-    ) -> Order:
-        payload = from_python(data, pattern, how.pop("size", None)) if op == "write" else None
-        return self._checked(op, region, payload, **how)
+        Raises:
+            ValueError: The list is empty, or transfers are running.
+        """
+        if not self._requests:
+            raise ValueError("the list is empty: add a transfer first")
+        return self._start(self._requests)
 
-    def _checked(
-        self, op: str, region: SessionRegion, payload: Payload | None, **how: Any
-    ) -> Order:
+    def _from_call(
+        self,
+        op: str,
+        region: SessionRegion,
+        data: Any,
+        *,
+        pattern: str | None = None,
+        **options: Any,
+    ) -> Request:
+        payload = from_python(data, pattern, options.pop("size", None)) if op == "write" else None
+        return self._make_request(op, region, payload, **options)
+
+    def _make_request(
+        self, op: str, region: SessionRegion, payload: Payload | None, **options: Any
+    ) -> Request:
         if region.session is not self._session:
-            raise ValueError(f"region {region.name!r} is of another session")
-        return order_of(next(self._ids), op, region, payload, **how)
+            raise ValueError(f"region {region.name!r} belongs to another session")
+        return make_request(next(self._ids), op, region, payload, **options)
 
-    def _from_form(self, form: dict[str, Any]) -> Order:
-        with about("region"):
-            region = self._desk.region(form["region"])
+    def _from_form(self, form: dict[str, Any]) -> Request:
+        with for_field("region"):
+            region = self._model.region(form["region"])
         payload = None
         if form["op"] == "write":
-            given = (str(form["kind"]), str(form["payload"]), form["size"])
-            payload = from_form(*given, self._uploads)
-        how = {name: form[name] for name in ("offset", "size", "repeat", "depth")}
-        return self._checked(form["op"], region, payload, **how)
+            kind, value = str(form["kind"]), str(form["payload"])
+            payload = from_form(kind, value, form["size"], self._uploads)
+        options = {name: form[name] for name in ("offset", "size", "repeat", "depth")}
+        return self._make_request(form["op"], region, payload, **options)
 
-    def _append(self, order: Order) -> None:
-        if len(self._orders) >= _LONGEST:
-            raise ValueError(f"the list has {_LONGEST} transfers, the most: remove one")
-        with about("payload"):
-            bounded_list([*self._orders, order])
-        self._orders.append(order)
-        self._tell_orders()
+    def _append(self, request: Request) -> None:
+        if len(self._requests) >= _MAX_REQUESTS:
+            raise ValueError(
+                f"the list is full, the limit is {_MAX_REQUESTS} transfers: remove one"
+            )
+        with for_field("payload"):
+            check_list_size([*self._requests, request])
+        self._requests.append(request)
+        self._send_requests()
 
-    def _tell_orders(self) -> None:
-        self._states = [order.state for order in self._orders]
-        self.tell("orders", orders=self._described())
+    def _send_requests(self) -> None:
+        self._sent_states = [request.state for request in self._requests]
+        self.broadcast("requests", requests=self._describe_requests())
 
     @handler
     def start(self, form: dict[str, Any]) -> None:
-        """Starts what the form says: region, op, offset, size, kind, payload, repeat, depth."""
+        """Start the transfers of a form.
+
+        Args:
+            form: `region` (id), `op`, `offset`, `size`, `kind`, `payload`, `repeat` and `depth`.
+        """
         self._start([self._from_form(form)])
 
     @handler
     def append(self, form: dict[str, Any]) -> None:
-        """Adds it to the list. An expression is evaluated now."""
+        """Append the transfers of a form to the list; an expression is evaluated now."""
         self._append(self._from_form(form))
 
     @handler
     def run(self) -> None:
-        """Starts the list."""
+        """Start the requests of the list."""
         self.run_all()
 
     @handler
-    def move(self, order: int, by: int) -> None:
-        """Moves an order up (-1) or down (1) in the list."""
-        at = self._position(order)
-        to = max(0, min(len(self._orders) - 1, at + by))
-        self._orders.insert(to, self._orders.pop(at))
-        self._tell_orders()
+    def move(self, request: int, by: int) -> None:
+        """Move a request up (-1) or down (1) in the list."""
+        at = self._position(request)
+        to = max(0, min(len(self._requests) - 1, at + by))
+        self._requests.insert(to, self._requests.pop(at))
+        self._send_requests()
 
     @handler
-    def remove(self, order: int) -> None:
-        """Takes an order off the list; one that is being carried out goes on."""
-        del self._orders[self._position(order)]
-        self._tell_orders()
+    def remove(self, request: int) -> None:
+        """Remove a request from the list; if it is running, it continues."""
+        del self._requests[self._position(request)]
+        self._send_requests()
 
     def _position(self, number: int) -> int:
-        for at, order in enumerate(self._orders):
-            if order.id == number:
+        for at, request in enumerate(self._requests):
+            if request.id == number:
                 return at
-        raise ValueError(f"the list has no transfer {number} any more")
+        raise ValueError(f"no transfer {number} in the list; it may have been removed")
 
     @handler
     def upload(self, key: str, name: str, size: int, at: int, buffers: Buffers) -> dict[str, int]:
-        """A piece of a file."""
-        with about("payload"):
-            return {"have": self._uploads.take(key, name, size, at, buffers)}
+        """Receive a chunk of a file; return in `have` the number of bytes received so far."""
+        with for_field("payload"):
+            return {"have": self._uploads.add(key, name, size, at, buffers)}
 
     @handler
     def cancel(self) -> None:
-        """Ends what is running; `results` tell how each transfer ended."""
+        """Cancel the running transfers; `results` messages report how each of them ended."""
         if self._run is not None:
             self._run.cancel()
 
-    # What runs
+    # Running
 
-    def _start(self, orders: list[Order]) -> Run:
-        run = Run(orders, lambda: next(self._numbers), self._took, self._told)
-        with self._lock:  # two views may click at once, each in a thread of its own
+    def _start(self, requests: list[Request]) -> Run:
+        run = Run(requests, lambda: next(self._numbers), self._on_record, self._on_progress)
+        with self._lock:  # two views may call at once, each in a subshell's thread
             if self._run is not None and not self._run.ended:
-                raise ValueError("transfers are running: wait, cancel, or add this to the list")
-            self._run, self._summary, self._listed = run, None, 0.0
-        for order in orders:
-            order.state, order.done = "waiting", 0
-        run.task = scheduler.start(run.steps(), self.fail, run.over)
-        self._tell_run(run)
+                raise ValueError(
+                    "transfers are running: wait, cancel them, or add this to the list"
+                )
+            self._run, self._summary, self._results_sent = run, None, 0.0
+        for request in requests:
+            request.state, request.done = "waiting", 0
+        run.task = scheduler.start(run.steps(), self.fail, run.finish)
+        self._send_run(run)
         return run
 
-    def _took(self, order: Order, record: dict[str, Any], transfer: SessionTransfer | None) -> None:
+    def _on_record(
+        self, request: Request, record: dict[str, Any], transfer: SessionTransfer | None
+    ) -> None:
         self._completions.append(record)
-        if order.op == "write":
-            self._wrote.add(order.region.id)
+        if request.op == "write":
+            self._written.add(request.region.id)
         elif transfer is not None:
-            self._brought.take(record, transfer)
+            self._read_result.store(record, transfer)
 
-    def _told(self, run: Run) -> None:
-        """On the frame thread, at most once a tick."""
-        self._tell_run(run)
-        if self._states != [order.state for order in self._orders]:
-            self._tell_orders()
+    def _on_progress(self, run: Run) -> None:
+        """Update the views; called at most once a tick."""
+        self._send_run(run)
+        if self._sent_states != [request.state for request in self._requests]:
+            self._send_requests()
         if run.ended:
-            self._finished(run)
-        elif time.monotonic() - self._listed > _LIST_S:
-            self._list()
-        wrote, self._wrote = self._wrote, set()
-        for region in wrote:
-            self._desk.written(region)
+            self._show_outcome(run)
+        elif time.monotonic() - self._results_sent > _RESULTS_INTERVAL_S:
+            self._send_results()
+        written, self._written = self._written, set()
+        for region in written:
+            self._model.written(region)
 
-    def _list(self) -> None:
-        self._listed = time.monotonic()
-        self.tell("results", brought=self._brought.state(), **self._results())
+    def _send_results(self) -> None:
+        self._results_sent = time.monotonic()
+        self.broadcast("results", **self._results())
 
-    def _finished(self, run: Run) -> None:
-        order = next((order for order in run.orders if order.state != "done"), run.orders[-1])
-        summary = run.stamps[order.id].summary() if order.id in run.stamps else None
-        self._summary = summary and {"what": f"{order.op} {order.region.name}", **summary}
-        self._brought.tidy()
-        self._tell_orders()
-        self._list()
+    def _show_outcome(self, run: Run) -> None:
+        last = next((each for each in run.requests if each.state != "done"), run.requests[-1])
+        summary = run.timings[last.id].summary() if last.id in run.timings else None
+        self._summary = summary and {"what": f"{last.op} {last.region.name}", **summary}
+        self._read_result.release_unbound()
+        self._send_requests()
+        self._send_results()
         if run.error is not None:
             self.fail(run.error)
 
-    def _tell_run(self, run: Run) -> None:
-        now = (None, _outcome(run)) if run.ended else (run.state(), "")
-        self.tell("run", run=now[0], ended=now[1])
+    def _send_run(self, run: Run) -> None:
+        state, outcome = (None, _outcome(run)) if run.ended else (run.state(), "")
+        self.broadcast("run", run=state, ended=outcome)
 
     @handler
     def keep(self, name: str) -> dict[str, str]:
-        """Gives what the last read brought a name in the notebook, as bytes."""
-        with about("keep"):
-            size = self._brought.keep(name)
-        self._list()
-        return {"text": f"{name} has {size:,} bytes now"}
+        """Bind the bytes of the last read to a variable of the notebook."""
+        with for_field("keep"):
+            size = self._read_result.keep(name)
+        self._send_results()
+        return {"text": f"{name} now holds {size:,} bytes"}
 
     @handler
-    def forget(self) -> None:
-        """Gives back the memory of what the last read brought."""
-        self._brought.forget()
-        self._list()
+    def discard(self) -> None:
+        """Release the memory of the last read."""
+        self._read_result.discard()
+        self._send_results()
 
     def close(self) -> None:
-        """Ends the views and the transfers."""
+        """Close the panel and its views, and cancel its transfers."""
         if self._run is not None and self._run.task is not None:
             self._run.task.cancel()
-        self._brought.forget()
+        self._read_result.discard()
         super().close()
 
     def static_html(self) -> str:
-        """The completions that there were when the cell ran."""
-        last = list(self._completions)[: -_SHOWN - 1 : -1]
+        """Return the last completions at the time of the call as a card."""
+        last = list(self._completions)[: -_MAX_STATIC_ROWS - 1 : -1]
         header = ("", "Transfer", "Status", "Size", "Path", "Submit, post, complete: us")
         rows = [
-            (each["number"], each["what"], each["status"], size_text(each["size"]),
-             each.get("path", ""), timeline(each))
-            for each in last
+            (record["number"], record["what"], record["status"], size_text(record["size"]),
+             record.get("path", ""), timeline_html(record))
+            for record in last
         ]  # fmt: skip
-        body = (
-            html_cards.table("The last completions, the newest first", header, rows) if rows else ""
-        )
+        body = html_cards.table("Last completions, newest first", header, rows) if rows else ""
         closed = self._session.closed
         badge = "" if closed else html_cards.provider_badge(self._session.dpu.provider)
         more = [("Live view", "run the cell"), *([] if closed else [("Clock", self._clock())])]
@@ -295,9 +327,9 @@ class TransferPanel(Panel):
 
 
 def _outcome(run: Run) -> str:
-    """How a run ended, in words."""
-    done = sum(order.done for order in run.orders)
-    text = "1 transfer is" if done == 1 else f"{done:,} transfers are"
-    how = {"failed": ", then one failed", "cancelled": ", then it was cancelled"}
-    last = next((how[order.state] for order in run.orders if order.state in how), "")
-    return f"{text} complete{last}."
+    """Describe how a run ended."""
+    done = sum(request.done for request in run.requests)
+    text = "1 transfer completed" if done == 1 else f"{done:,} transfers completed"
+    endings = {"failed": ", then one failed", "cancelled": ", then the run was cancelled"}
+    states = [request.state for request in run.requests]
+    return text + next((endings[state] for state in states if state in endings), "") + "."

@@ -1,4 +1,4 @@
-"""Files that a browser sends in chunks. Bounded in size and in number."""
+"""Files received from the browser in chunks, bounded in size and number."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from ...units import size_text
 
-__all__ = ["CHUNK", "MOST", "Uploads"]
+__all__ = ["CHUNK", "MAX_FILE", "Uploads"]
 
-MOST = 16 << 20  # bytes of a file
+MAX_FILE = 16 << 20  # bytes
 CHUNK = 1 << 20  # bytes of a message
-_KEPT = 4  # files: one a view, for a few views
+_MAX_FILES = 4  # kept; each view uses a single key
 
 
 @dataclass(slots=True)
@@ -22,34 +22,58 @@ class _Upload:
 
 
 class Uploads:
-    """By a key that the view chooses."""
+    """Received files, by a key that the view chooses."""
 
     def __init__(self) -> None:
         self._files: dict[str, _Upload] = {}
 
-    def take(self, key: str, name: str, size: int, at: int, chunks: Sequence[memoryview]) -> int:
-        """Adds a chunk that begins at `at`; how many bytes there are now. ValueError."""
-        if not isinstance(size, int) or not 0 < size <= MOST:
-            raise ValueError(f"{name!r} has {size} bytes; 1 byte to {size_text(MOST)} can be sent")
+    def add(self, key: str, name: str, size: int, at: int, chunks: Sequence[memoryview]) -> int:
+        """Append a chunk to a file.
+
+        Args:
+            key: Key of the file; a chunk at offset 0 starts it anew.
+            name: Name of the file, for error texts.
+            size: Size of the whole file in bytes.
+            at: Offset of the chunk in bytes.
+            chunks: The bytes.
+
+        Returns:
+            The number of bytes received so far.
+
+        Raises:
+            ValueError: The file is empty or too large, or the chunk does not continue it.
+        """
+        if not isinstance(size, int) or not 0 < size <= MAX_FILE:
+            raise ValueError(
+                f"{name!r} has {size} bytes; a file must have 1 byte to {size_text(MAX_FILE)}"
+            )
         if at == 0:
             self._files.pop(key, None)
-            while len(self._files) >= _KEPT:
+            while len(self._files) >= _MAX_FILES:
                 del self._files[next(iter(self._files))]
             self._files[key] = _Upload(name, size)
         file = self._files.get(key)
         if file is None or file.size != size or at != len(file.data):
-            raise ValueError(f"a piece of {name!r} is missing: choose the file again")
+            raise ValueError(f"a chunk of {name!r} is missing: choose the file again")
         for chunk in chunks:
             if len(file.data) + chunk.nbytes > size:
-                raise ValueError(f"{name!r} sends more than its {size} bytes: choose it again")
+                raise ValueError(f"{name!r} has more than its {size} bytes: choose the file again")
             file.data += chunk
         return len(file.data)
 
-    def whole(self, key: str) -> tuple[str, bytes]:
-        """The name and the bytes of a file. ValueError: it is not here, or not all of it."""
+    def get(self, key: str) -> tuple[str, bytes]:
+        """Return the name and the bytes of a file.
+
+        Raises:
+            ValueError: The file is unknown or incomplete.
+        """
         file = self._files.get(key)
         if file is None:
-            raise ValueError("no file was chosen, or it was sent too long ago: choose it again")
+            raise ValueError(
+                "no file was chosen, or it was dropped for newer ones: choose it again"
+            )
         if len(file.data) != file.size:
-            raise ValueError(f"{file.name!r} is still being sent: {len(file.data)} of {file.size}")
+            raise ValueError(
+                f"{file.name!r} is still being sent: {len(file.data)} of {file.size} bytes"
+            )
         return file.name, bytes(file.data)

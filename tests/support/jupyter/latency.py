@@ -1,10 +1,10 @@
-"""A LatencyPlot that measures, and blocks for one that does not, for tests/widgets."""
+"""Helpers for tests of LatencyPlot: measured samples, and blocks without a DPU."""
 
 import numpy as np
 from support.processes.waiting import until
 
 from dgkit.report import Machine
-from dgkit.widgets.latency.run import What
+from dgkit.widgets.latency.run import RunConfig
 from dgkit.wire.telemetry import Sampled
 
 MACHINE = Machine(cpu="a cpu", cpus=4, arch="x86_64", kernel="6.1", page_size=4096, virtual=False)
@@ -12,12 +12,12 @@ GPU = Machine("a cpu", 4, "x86_64", "6.1", 4096, False, engine="GPU 0")
 SECOND = 10**9
 
 
-def what(**changes):
+def config(**changes):
     known = {
         "size": 64, "op": "write", "path": "inline", "provider": "soft", "machine": MACHINE,
         "where": "here", "spinning": True, "count": 50, "every_s": 0.05,
     }  # fmt: skip
-    return What(**known | changes)
+    return RunConfig(**known | changes)
 
 
 def block(number, ns=100, count=50, t_s=None, **about):
@@ -28,7 +28,7 @@ def block(number, ns=100, count=50, t_s=None, **about):
 
 
 def taken(plot):
-    return plot._stage.run.history.samples if plot._stage.run else 0
+    return plot._view_model.run.history.samples if plot._view_model.run else 0
 
 
 def measured(plot, samples=200):

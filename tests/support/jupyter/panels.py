@@ -1,4 +1,4 @@
-"""A view of a panel without a browser: what it was told, and what it asks. For tests/widgets."""
+"""A view of a panel without a browser: records messages and calls handlers. For tests/widgets."""
 
 import itertools
 
@@ -6,48 +6,48 @@ from support.processes.waiting import until
 
 
 class PanelError(Exception):
-    """What a view would show in the strip: `kind`, the text, `way_out`."""
+    """An error as a view shows it: `kind`, the text, `hint` and `field`."""
 
     def __init__(self, error):
         super().__init__(error["text"])
-        self.kind, self.way_out = error["kind"], error["way_out"]
+        self.kind, self.hint = error["kind"], error["hint"]
         self.field = error["field"]
 
 
 class View:
-    """One view of a panel: messages are kept as (fields, buffers) in the order they came."""
+    """One view of a panel; `messages` holds (fields, buffers) in the order of arrival."""
 
     _serial = itertools.count(1)
 
     def __init__(self, panel):
         self.panel = panel
-        self.told = []
+        self.messages = []
         self._send = panel.send
-        panel.send = self._take
+        panel.send = self._record
 
-    def _take(self, content, buffers=None):
-        self.told.append((content, [bytes(buffer) for buffer in buffers or []]))
+    def _record(self, content, buffers=None):
+        self.messages.append((content, [bytes(buffer) for buffer in buffers or []]))
         self._send(content, buffers)
 
     def ask(self, name, /, buffers=(), **fields):
-        """The reply, its buffers as `buffers`. PanelError: what a person would read."""
+        """Call a handler; return its reply with its buffers as `buffers`, or raise PanelError."""
         number = f"test-{next(self._serial)}"
         message = {"id": number, "call": name, "fields": fields}
         self.panel._handle_custom_msg(message, [memoryview(buffer) for buffer in buffers])
         reply, out = next(
-            (told, kept) for told, kept in self.told
-            if told["kind"] == "reply" and told["id"] == number
+            (content, data) for content, data in self.messages
+            if content["kind"] == "reply" and content["id"] == number
         )  # fmt: skip
         if "error" in reply:
             raise PanelError(reply["error"])
         return {**reply["value"], "buffers": out}
 
     def of(self, kind):
-        """The fields of all messages of a kind, replies apart."""
-        return [content for content, _ in self.told if content["kind"] == kind]
+        """Return the fields of all messages of a kind, except replies."""
+        return [content for content, _ in self.messages if content["kind"] == kind]
 
     def wait_for(self, kind, found=lambda fields: True, seconds=10):
-        """The fields of the first message of a kind that is like that, once it is there."""
+        """Wait for a message of a kind that satisfies `found`, and return its fields."""
         return until(
             lambda: next((fields for fields in self.of(kind) if found(fields)), None),
             f"a message {kind!r}",
@@ -56,5 +56,5 @@ class View:
 
     @property
     def errors(self):
-        """What the strip was told, as texts."""
+        """The texts of all errors shown in the strip."""
         return [fields["error"]["text"] for fields in self.of("failed")]

@@ -107,7 +107,7 @@ def test_a_task_may_cancel_itself(failed):
     assert not failed
 
 
-def test_an_error_ends_its_task_alone_and_is_told(failed):
+def test_an_error_ends_its_task_alone_and_is_reported(failed):
     go = threading.Event()
 
     def bad():
@@ -121,7 +121,7 @@ def test_an_error_ends_its_task_alone_and_is_told(failed):
     other = scheduler.start(good(), failed.append)
     task = scheduler.start(bad(), failed.append)
     until(lambda: task.done, "it failed")
-    until(lambda: failed, "it is told")
+    until(lambda: failed, "it is reported")
     assert [str(error) for error in failed] == ["no such thing"]
     assert not other.done
     go.set()
@@ -145,7 +145,7 @@ def test_a_pause_gives_way_for_so_long(failed):
     order = []
 
     def slow():
-        yield from scheduler.every(0.2)
+        yield from scheduler.sleep(0.2)
         order.append("slow")
 
     def quick():
@@ -182,7 +182,7 @@ def test_a_forked_child_has_no_tasks_and_can_start_its_own(failed):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_task_that_is_cancelled_before_its_first_step_is_told_that_it_ended(failed, occupied):
+def test_a_task_that_is_cancelled_before_its_first_step_reports_its_end(failed, occupied):
     ran, ended = [], []
 
     def steps():
@@ -199,7 +199,7 @@ def test_a_task_that_is_cancelled_before_its_first_step_is_told_that_it_ended(fa
 
 
 @pytest.mark.parametrize("how", ["ends", "fails", "cancels itself", "is cancelled", "exits"])
-def test_a_task_is_told_once_that_it_ended_and_then_how_it_failed(how):
+def test_a_task_reports_its_end_once_and_then_its_failure(how):
     heard, began = [], threading.Event()
 
     def steps():
@@ -241,19 +241,19 @@ def test_what_hears_of_an_error_and_raises_ends_no_other_task(failed, caplog):
         yield
 
     def worse(error):
-        raise LookupError("nobody can be told")
+        raise LookupError("no callback works")
 
     other = scheduler.start(good(), failed.append)
     (thread,) = threads()
     scheduler.start(bad(), worse, lambda: 1 / 0)
-    until(lambda: "nobody can be told" in caplog.text, "it is logged")
+    until(lambda: "no callback works" in caplog.text, "it is logged")
     assert "ZeroDivisionError" in caplog.text
     assert threads() == [thread]
     assert not other.done
     go.set()
 
 
-def test_a_thread_that_ends_by_what_nobody_foresaw_is_followed_by_another(failed, monkeypatch):
+def test_a_thread_that_ends_by_an_unforeseen_error_is_followed_by_another(failed, monkeypatch):
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     ran = []
 

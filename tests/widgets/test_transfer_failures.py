@@ -1,4 +1,4 @@
-"""Transfers of TransferPanel that are cancelled, or whose DPU, region or session goes away."""
+"""Transfers of TransferPanel that are cancelled, or whose DPU, region or session disappears."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def results(panel):
     return until(lambda: panel.of("results"), "results")[-1]["completions"]
 
 
-def test_progress_is_told_and_a_new_view_sees_it(panel, region, view):
+def test_progress_is_reported_and_a_new_view_sees_it(panel, region, view):
     run = long_run(panel, region)
     state = view(panel.panel).ask("hello")["run"]
     assert (state["what"], state["repeat"], state["of"]) == ("write r", 10_000, 1)
@@ -66,8 +66,8 @@ def test_cancel_ends_what_is_in_flight_and_each_of_it_is_listed(panel, session, 
     assert run.wait(10) is run
     records = results(panel)
     assert {record["status"] for record in records[-depth:]} <= {"CANCELLED", "OK"}
-    assert len(records) == sum(order.done for order in run.orders) + cancelled(records)
-    assert panel.of("run")[-1]["ended"].endswith("then it was cancelled.")
+    assert len(records) == sum(request.done for request in run.requests) + cancelled(records)
+    assert panel.of("run")[-1]["ended"].endswith("then the run was cancelled.")
     assert not panel.of("failed")
     panel.ask("cancel")
     assert session.read(region, 1) == b"\xff"
@@ -81,7 +81,7 @@ def test_cancel_ends_the_sequence(panel, session, region):
     panel.wait_for("run", lambda fields: fields["run"] and fields["run"]["fraction"] > 0)
     run.cancel()
     run.wait(10)
-    states = [order["state"] for order in panel.of("orders")[-1]["orders"]]
+    states = [request["state"] for request in panel.of("requests")[-1]["requests"]]
     assert states == ["cancelled", "waiting"]
 
 
@@ -96,12 +96,12 @@ def test_a_killed_dpu_ends_all_that_is_pending_as_peer_lost(panel, session, regi
     with pytest.raises(ConnectionError):
         run.wait(5)
     assert [each["status"] for each in results(panel)[-depth:]] == ["PEER_LOST"] * depth
-    states = [order["state"] for order in panel.of("orders")[-1]["orders"]]
+    states = [request["state"] for request in panel.of("requests")[-1]["requests"]]
     assert states == ["failed", "waiting"]
     assert panel.wait_for("failed")["error"]["kind"] == "PeerLost"
 
 
-def test_a_region_that_is_freed_meanwhile_ends_the_run_with_words(panel, session, region):
+def test_a_region_that_is_freed_meanwhile_ends_the_run_with_an_error_text(panel, session, region):
     run = long_run(panel, region)
     panel.panel._session.regions[0].close(timeout=10)
     with pytest.raises(Exception, match=r"closed|revoked|region"):
@@ -120,12 +120,12 @@ def test_a_session_that_is_closed_meanwhile_ends_the_run(session, view):
     assert panel.wait_for("failed")["error"]["kind"] == "ClosedError"
 
 
-def test_a_stopped_dpu_is_said_to_be_silent_and_given_up(panel, session, region, monkeypatch):
-    monkeypatch.setattr(stall, "SILENCE_S", 2.0)
+def test_a_stopped_dpu_is_reported_as_stalled_and_given_up(panel, session, region, monkeypatch):
+    monkeypatch.setattr(stall, "STALL_TIMEOUT_S", 2.0)
     run = long_run(panel, region)
     stop(session.owned_pid)
     try:
-        with pytest.raises(TimeoutError, match="moved nothing"):
+        with pytest.raises(TimeoutError, match="no progress"):
             run.wait(20)
         assert any(fields["run"] and fields["run"]["silent_s"] > 0.2 for fields in panel.of("run"))
         assert results(panel)[-1]["status"] == "CANCELLED"
@@ -159,12 +159,12 @@ def test_closed_before_the_first_step_a_run_has_ended_for_who_waits(session, reg
     run = panel.panel.transfer("write", region, b"x")
     panel.panel.close()
     assert run.wait(5).ended
-    assert [order.state for order in run.orders] == ["cancelled"]
+    assert [request.state for request in run.requests] == ["cancelled"]
     assert not session.regions[0].closed
 
 
-def test_an_error_that_nobody_foresaw_ends_the_run_and_is_shown(panel, region, monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.transfer.runner.success", lambda *_: 1 / 0)
+def test_an_unforeseen_error_ends_the_run_and_is_shown(panel, region, monkeypatch):
+    monkeypatch.setattr("dgkit.widgets.transfer.runner.success_record", lambda *_: 1 / 0)
     run = panel.panel.transfer("write", region, b"x")
     with pytest.raises(ZeroDivisionError):
         run.wait(10)

@@ -17,7 +17,7 @@ class Notebook:
 
     def __init__(self, monkeypatch):
         self._now, self._runs = ("", ""), 0
-        monkeypatch.setattr(cell_lifetime, "running", lambda: self._now)
+        monkeypatch.setattr(cell_lifetime, "current_run", lambda: self._now)
 
     def __call__(self, cell):
         self._runs += 1
@@ -28,7 +28,7 @@ class Notebook:
         return self
 
     def __exit__(self, *_):
-        cell_lifetime.ended()
+        cell_lifetime.close_stale()
         self._now = ("", "")
 
 
@@ -39,12 +39,12 @@ def book(monkeypatch):
 
 def test_the_first_new_panel_closes_what_the_last_run_made_and_nothing_else(book, view):
     with book("one"):
-        first, beside = Sample(), Sample()
+        first, other = Sample(), Sample()
     with book("two"):
         elsewhere = view(Sample()).panel
     with book("one"):
         again = view(Sample()).panel
-        assert first.comm is beside.comm is None
+        assert first.comm is other.comm is None
     assert elsewhere.comm is not None
     assert again.comm is not None
 
@@ -65,7 +65,9 @@ def test_a_panel_that_its_cell_shows_again_stays(book, view):
     assert panel.comm is not None
 
 
-def test_one_that_cannot_be_closed_is_logged_and_the_cell_goes_on(book, view, caplog, monkeypatch):
+def test_one_that_cannot_be_closed_is_logged_and_the_cell_continues(
+    book, view, caplog, monkeypatch
+):
     with book("one"):
         bad, good = view(Sample()).panel, Sample()
     with monkeypatch.context() as broken, book("one"):
@@ -76,7 +78,7 @@ def test_one_that_cannot_be_closed_is_logged_and_the_cell_goes_on(book, view, ca
 
 
 def test_what_is_made_apart_is_of_no_cell(book, view):
-    with book("one"), cell_lifetime.apart():
+    with book("one"), cell_lifetime.detached():
         panel = view(Sample()).panel
     with book("one"):
         pass
@@ -87,12 +89,12 @@ def test_what_is_made_apart_is_of_no_cell(book, view):
 def test_a_dashboard_that_its_cell_asks_for_again_stays_whole(book, session, view, first):
     for _ in range(2):
         with book("one"):
-            beside = None if first else view(Sample()).panel
+            other = None if first else view(Sample()).panel
             board = view(dashboard(session)).panel
-            beside = beside or view(Sample()).panel
+            other = other or view(Sample()).panel
     assert board.comm is not None
     assert all(panel.comm is not None for panel in board.panels)
-    assert beside.comm is not None
+    assert other.comm is not None
     board.panels.plot.start()
 
 

@@ -1,4 +1,4 @@
-"""What a read of TransferPanel brought: shown, kept as a variable, held no longer than that."""
+"""The result of a read of TransferPanel: shown, kept as a variable, held no longer than that."""
 
 import weakref
 
@@ -25,17 +25,17 @@ def region(session):
         yield region
 
 
-def test_a_read_brings_bytes_that_are_shown_and_can_be_kept(panel, session, region, notebook):
+def test_the_bytes_of_a_read_are_shown_and_can_be_kept(panel, session, region, notebook):
     region.array[:] = np.arange(MIB) % 251
-    with pytest.raises(PanelError, match="no read has brought anything"):
+    with pytest.raises(PanelError, match="nothing has been read"):
         panel.ask("keep", name="data")
     start(panel, region, op="read", size="1K", offset="64K")
-    brought = panel.ask("hello")["brought"]
-    assert (brought["size"], brought["what"]) == (1024, "read r")
-    assert brought["lines"][0].startswith("00010000  19 1a 1b")
+    result = panel.ask("hello")["read_result"]
+    assert (result["size"], result["what"]) == (1024, "read r")
+    assert result["lines"][0].startswith("00010000  19 1a 1b")
     assert "1,024 bytes" in panel.ask("keep", name="data")["text"]
     assert notebook["data"] == region.array[1 << 16 :][:1024].tobytes()
-    assert not panel.of("results")[-1]["brought"]["whole"]
+    assert not panel.of("results")[-1]["read_result"]["whole"]
     with pytest.raises(PanelError, match="read them again"):
         panel.ask("keep", name="other")
     start(panel, region, op="read", size="1K")
@@ -50,16 +50,16 @@ def test_a_read_brings_bytes_that_are_shown_and_can_be_kept(panel, session, regi
     assert (notebook["mine"], notebook["data"]) == (4, 4)
 
 
-def test_what_a_read_brought_is_held_until_it_is_kept_or_forgotten(panel, region, notebook):
-    held = panel.panel._brought
+def test_the_result_of_a_read_is_held_until_it_is_kept_or_discarded(panel, region, notebook):
+    held = panel.panel._read_result
     run = panel.panel.transfer("read", region, size=MIB).wait(10)
     whole = weakref.ref(held._read.transfer)
-    assert panel.ask("hello")["brought"]["whole"]
-    panel.ask("forget")
+    assert panel.ask("hello")["read_result"]["whole"]
+    panel.ask("discard")
     del run
     until(lambda: whole() is None, "its memory is given back")
-    brought = panel.ask("hello")["brought"]
-    assert (brought["whole"], brought["size"], len(brought["lines"])) == (False, MIB, 8)
+    result = panel.ask("hello")["read_result"]
+    assert (result["whole"], result["size"], len(result["lines"])) == (False, MIB, 8)
     panel.panel.transfer("read", region, size=MIB).wait(10)
     panel.ask("keep", name="data")
     assert list(held._kept) == ["data"]
