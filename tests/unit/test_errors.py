@@ -84,10 +84,11 @@ def test_results_that_are_no_errors_pass():
     assert _ffi.check(7) == 7
 
 
-@pytest.mark.skipif(not HEADER.exists(), reason="the header lies in the source tree")
+@pytest.mark.skipif(not HEADER.exists(), reason="the header is in the source tree only")
 def test_the_table_is_the_headers():
-    text = HEADER.read_text().split("What each errno", 1)[1].split("*/", 1)[0]
-    assert set(re.findall(r"\bE[A-Z]{3,}\b", text)) == set(TABLE)
+    text = HEADER.read_text().split("errno values of control calls:", 1)[1].split("*/", 1)[0]
+    pythons = {"EINVAL", "EINTR"}  # Python's own exceptions, tested above
+    assert set(re.findall(r"\bE[A-Z]{3,}\b", text)) == set(TABLE) | pythons
 
 
 @pytest.mark.parametrize("name", errors.__all__)
