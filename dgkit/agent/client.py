@@ -131,7 +131,10 @@ class Client:
         """
         if len(self.regions) >= _REGIONS:
             ref.close(0.0)
-            raise LimitReached(errno.ENOSPC, f"a client may have {_REGIONS} regions at an agent")
+            raise LimitReached(
+                errno.ENOSPC,
+                f"a client may have {_REGIONS} regions at an agent: close some first",
+            )
         self._handles += 1
         self.regions[self._handles] = ref
         return self._handles

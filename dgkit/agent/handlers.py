@@ -255,4 +255,4 @@ def _no_step(done: int) -> None:
 
 def _check(client: Client, number: int) -> None:
     if client.leaving or number in client.cancelled:
-        raise PeerError("cancelled")
+        raise PeerError("the request was cancelled")

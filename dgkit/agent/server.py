@@ -111,7 +111,10 @@ class Agent:
                 body = recv()
                 if router.get(_RCVMORE):
                     self._skip(router)
-                    self._reply(route, to_wire(PeerError("a message in several parts"), 0))
+                    self._reply(
+                        route,
+                        to_wire(PeerError("the message has several parts; a request has one"), 0),
+                    )
                 else:
                     self._serve(client, body)
 
@@ -122,7 +125,7 @@ class Agent:
         if route == Wakeup.ROUTE:
             self._service(frame.bytes)
             return
-        error: Exception = PeerError("a message in several parts")
+        error: Exception = PeerError("the message has several parts; a request has one")
         if not several:
             try:
                 self._add_client(route, frame)

@@ -150,7 +150,7 @@ CONNECTIONS = [
     ({"rules": 1}, TypeError, "rules is 1.*FaultRule"),
     ({"provider": 5}, TypeError, "provider is 5; it must be text"),
     ({"keys": 5}, TypeError, "keys is 5; it must be text"),
-    ({"address": 5}, TypeError, "address is a str"),
+    ({"address": 5}, TypeError, "address must be a str"),
 ]
 
 

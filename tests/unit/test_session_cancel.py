@@ -23,11 +23,16 @@ def session():
 def test_a_cancelled_transfer_ends_and_the_next_one_works(session, kind):
     with session.empty(SIZE) as region:
         data = bytes(SIZE)
-        if kind == "write":
-            transfer = session.start_write(region, data)
-        else:
-            transfer = session.start_read(region, SIZE)
-        transfer.cancel()
+        session.write(region, data)  # creates the staging memory, which needs the agent
+        os.kill(session.owned_pid, signal.SIGSTOP)  # else it may be done before the cancel
+        try:
+            if kind == "write":
+                transfer = session.start_write(region, data)
+            else:
+                transfer = session.start_read(region, SIZE)
+            transfer.cancel()
+        finally:
+            os.kill(session.owned_pid, signal.SIGCONT)
         with pytest.raises(dgkit.PeerError, match="interrupted"):
             transfer.wait(timeout=20)
         assert transfer.progress < 1.0
