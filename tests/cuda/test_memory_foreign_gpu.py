@@ -93,7 +93,7 @@ def test_bytes_beyond_the_allocation_are_a_value_error(gpu):
             ValueError, match=f"{size} bytes .* which ends 4096 bytes after that address"
         ):
             dgkit.wrap(Shown(address, (size,)))
-    with pytest.raises(ValueError, match="which ends 96 bytes from there"):
+    with pytest.raises(ValueError, match="which ends 96 bytes after that address"):
         dgkit.wrap(Shown(address + 4000, (97,)), share_block=True)
 
 
