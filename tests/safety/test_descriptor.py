@@ -108,7 +108,11 @@ def test_another_boot_id_is_another_machine_and_the_error_names_what_could_cross
 
 
 def test_another_key_opens_nothing(device, token):
-    refused(device, altered(token, KEY, os.urandom(16)), words="the exporter has no region for this descriptor")
+    refused(
+        device,
+        altered(token, KEY, os.urandom(16)),
+        words="the exporter has no region for this descriptor",
+    )
 
 
 def test_a_larger_size_or_wider_access_in_the_bytes_gives_no_more(device):
