@@ -116,7 +116,7 @@ def test_the_provider_soft_lends_gpu_memory_and_does_not_copy_it(gpu):
             soft.import_region(region.export())
         with child(HOST, 4096, "vmm", "rw") as host:
             token = bytes.fromhex(host.line())
-            with pytest.raises(Unsupported, match=r"the provider soft cannot reach.*provider cuda"):
+            with pytest.raises(Unsupported, match=r"the provider soft cannot copy.*provider cuda"):
                 soft.import_region(token, timeout=10)
         remote.close()
         assert region.importers == 0
@@ -187,7 +187,7 @@ def test_closing_a_queue_ends_what_it_has(where, fake_cuda):
 
 
 def test_a_gpu_that_is_not_there_is_named():
-    with pytest.raises(DeviceUnavailable, match="there is no GPU 7: there are 1, counted from 0"):
+    with pytest.raises(DeviceUnavailable, match="there is no GPU 7: this process sees 1"):
         Device("cuda", gpu=7)
 
 

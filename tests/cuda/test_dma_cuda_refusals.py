@@ -147,7 +147,7 @@ except dgkit.OutOfMemory as error:
         ("cuInit=100", "CUDA_VISIBLE_DEVICES"),
         ("cuInit=34", "stub"),
         ("cuInit=802", "nvidia-fabricmanager"),
-        ("cuInit=803", "of different versions"),
+        ("cuInit=803", "have different versions"),
         ("cuInit=804", "compatibility package"),
         ("cuInit=999", "dmesg"),
         ("cuDeviceGetCount=999", "CUDA_ERROR_UNKNOWN"),

@@ -60,9 +60,9 @@ def test_a_memfd_that_is_not_sealed_is_refused(device, memfd):
 
 def test_a_memfd_that_is_shorter_than_it_says_is_refused(device, memfd):
     fcntl.fcntl(memfd, ADD_SEALS, SHRINK)
-    with pytest.raises(ExportError, match="the memfd has 8192 bytes, shorter than the 8193"):
+    with pytest.raises(ExportError, match="the memfd has 8192 bytes, but 8193 are needed"):
         device.register(own(memfd, SIZE + 1))
-    with pytest.raises(ExportError, match="shorter than the 12288"):
+    with pytest.raises(ExportError, match="but 12288 are needed"):
         device.register(own(memfd, SIZE, offset=4096))
 
 
@@ -81,7 +81,7 @@ def test_a_file_is_no_memfd(device, tmp_path):
 
 
 def test_an_fd_that_is_not_open_is_refused(device):
-    with pytest.raises(ExportError, match="fd 9999 is no memfd"):
+    with pytest.raises(ExportError, match="fd 9999 is not a memfd"):
         device.register(own(9999))
 
 

@@ -75,14 +75,14 @@ def _packages(host: Host) -> dict[str, str]:
 
 def _info(host: Host) -> dict[str, Any]:
     """What `dgkit info --json` says, as far as the doctor asks."""
-    why = "the NVIDIA driver's library is not here"
+    why = "the NVIDIA driver's library was not found"
     if host.driver and host.driver.broken:
         why = "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
     cuda, doca = bool(host.driver and not host.driver.broken), bool(host.doca)
     rows = (
         ("soft", True, "software DPU", "this machine's CPU copies"),
         ("cuda", cuda, "software DPU, GPU copy engine", "" if cuda else why),
-        ("doca", doca, "hardware", "" if doca else "DOCA's libraries are not here"),
+        ("doca", doca, "hardware", "" if doca else "DOCA's libraries were not found"),
         ("softdoca", True, "software DPU, softdoca", "this machine's CPU behind DOCA's interface"),
     )
     providers = [dict(zip(("name", "usable", "label", "why"), row, strict=True)) for row in rows]
