@@ -236,9 +236,9 @@ def _judge_verbs(
     case: Case, found: str, release: Version, sources: list[references.Source]
 ) -> Finding:
     """Return the finding on a libibverbs of a known release of rdma-core."""
-    if release >= _GUIDE_VERBS:
+    old, current = release < _DMABUF_VERBS, not release < _GUIDE_VERBS
+    if current:
         return finding.ok(found, needed="1.14.44", sources=sources, disagree=_VERBS_DISAGREE)
-    old = release < _DMABUF_VERBS
     make = finding.fail if old and case.goal is Goal.RDMA else finding.warn
     return make(
         found,
