@@ -11,6 +11,7 @@ from ..types import Op, Status
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
 from .completion import completion_at, raise_failed
+from .region import region_ids
 from .work_request import wr_fields
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def latency(
         TransferError: A transfer failed.
     """
     shape = {"size": size, "local_offset": local_offset, "remote_offset": remote_offset}
-    prepared = queue._prepare(wr_fields(_op(op), local, remote, shape))
+    prepared = queue._prepare(wr_fields(_op(op), region_ids(local, remote), shape))
     samples = array("Q", bytes(8 * whole("count", count, 1)))
     raw = ffi.from_buffer("uint64_t[]", samples, require_writable=True)
     status = ffi.new("int32_t *")
@@ -140,7 +141,9 @@ def rate(
         {"size": size, "local_offset": local_offset + at, "remote_offset": remote_offset + at}
         for at in range(0, n * size, size)
     ]
-    raw = ffi.new("dg_wr[]", [wr_fields(_op(op), local, remote, shape) for shape in shapes])
+    raw = ffi.new(
+        "dg_wr[]", [wr_fields(_op(op), region_ids(local, remote), shape) for shape in shapes]
+    )
     out = ffi.new("dg_rate *")
     total, duration_ns = [0, 0, 0, 0, 0], _finite(seconds)
     while total[2] < duration_ns:

@@ -11,12 +11,13 @@ from ..types import Op, Path, parse_path
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
 from .prepared import BatchQueue, PreparedOp
+from .region import region_ids
 from .transfer import SINK_SIZE, Transfer
-from .work_request import chain, check_regions, wr_fields
+from .work_request import chain, wr_fields
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
     from typing import Any
 
     from .aio import Waiters
@@ -32,6 +33,11 @@ _write, _read = lib.dg_transfer_write, lib.dg_transfer_read
 _post_transfer = lib.dg_transfer_post
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
 _LAST = SINK_SIZE - 1  # the completion that fills a sink
+
+
+def _ids_with(remote: RemoteRegion) -> Callable[[Region], tuple[int, int]]:
+    """Return a function that returns the ids of a local region and of `remote`."""
+    return lambda local: region_ids(local, remote)
 
 
 class Queue(BatchQueue):
@@ -156,7 +162,7 @@ class Queue(BatchQueue):
         Anything but plain ints takes this path: `|` raises TypeError for, say, a Fraction, which
         cffi would truncate.
         """
-        check_regions(local, remote)
+        region_ids(local, remote)
         starts = (whole("local_offset", offsets[0]), whole("remote_offset", offsets[1]))
         length = max(1, local.size - starts[0]) if size is None else whole("size", size)
         sink = self._sink
@@ -172,11 +178,11 @@ class Queue(BatchQueue):
             shape: `size` (bytes of a row), `rows`, `local_stride`, `remote_stride`, `local_offset`,
                 `remote_offset` (bytes).
         """
-        return self._post_requests([wr_fields(_WRITE, local, remote, shape)])
+        return self._post_requests([wr_fields(_WRITE, region_ids(local, remote), shape)])
 
     def read_2d(self, local: Region, remote: RemoteRegion, **shape: int) -> Transfer:
         """Read rows of bytes that are a stride apart; arguments as in `write_2d`."""
-        return self._post_requests([wr_fields(_READ, local, remote, shape)])
+        return self._post_requests([wr_fields(_READ, region_ids(local, remote), shape)])
 
     def gather(
         self, segments: Sequence[Segment], remote: RemoteRegion, *, remote_offset: int = 0
@@ -188,7 +194,7 @@ class Queue(BatchQueue):
             remote: Remote region to write to.
             remote_offset: Where the first segment goes; bytes.
         """
-        return self._post_requests(chain(_WRITE, segments, remote, remote_offset))
+        return self._post_requests(chain(_WRITE, segments, _ids_with(remote), remote_offset))
 
     def scatter(
         self, remote: RemoteRegion, segments: Sequence[Segment], *, remote_offset: int = 0
@@ -200,7 +206,7 @@ class Queue(BatchQueue):
             segments: `(region, offset, size)` of each segment; bytes.
             remote_offset: Where to start to read; bytes.
         """
-        return self._post_requests(chain(_READ, segments, remote, remote_offset))
+        return self._post_requests(chain(_READ, segments, _ids_with(remote), remote_offset))
 
     def _post_requests(self, requests: list[dict[str, int]]) -> Transfer:
         raw = ffi.new("dg_wr[]", requests)
@@ -217,11 +223,11 @@ class Queue(BatchQueue):
             shape: `size`, `local_offset`, `remote_offset`, `user`, and for rows `rows`,
                 `local_stride`, `remote_stride`.
         """
-        return self._prepare(wr_fields(_WRITE, local, remote, shape))
+        return self._prepare(wr_fields(_WRITE, region_ids(local, remote), shape))
 
     def prepare_read(self, local: Region, remote: RemoteRegion, **shape: int) -> PreparedOp:
         """Check a read once and return it as a prepared operation; see `prepare_write`."""
-        return self._prepare(wr_fields(_READ, local, remote, shape))
+        return self._prepare(wr_fields(_READ, region_ids(local, remote), shape))
 
     def _prepare(self, wr: dict[str, int]) -> PreparedOp:
         return PreparedOp(self, ffi.new("dg_wr[]", [wr]), 1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .device import Device
 
-__all__ = ["Region", "RemoteRegion"]
+__all__ = ["Region", "RemoteRegion", "region_ids"]
 
 _SHARE_PROCESS, _MAY_FAULT = 2, 4
 _METHODS = ("map", "vm", "ask", "gpu", "lent", "doca")
@@ -302,3 +302,16 @@ class RemoteRegion(_Base):
     def _rows(self) -> list[tuple[str, object]]:
         method, owner = _METHOD_TEXTS[self.method], f"process {self.peer_pid}"
         return [("Owner", owner), ("Reached", method), *super()._rows()]
+
+
+def region_ids(local: Any, remote: Any) -> tuple[int, int]:
+    """Return the ids of two regions; the C core checks which kind each of them is.
+
+    Raises:
+        TypeError: One of them is not a region.
+    """
+    if not isinstance(local, _Base):
+        raise TypeError(f"local is {local!r:.60}; it must be a Region (Device.register)")
+    if not isinstance(remote, _Base):
+        raise TypeError(f"remote is {remote!r:.60}; it must be a RemoteRegion (import_region)")
+    return local.id, remote.id

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import BoundsError
 from ..validate import whole
-from .region import Region, RemoteRegion
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["chain", "check_regions", "wr_fields"]
+__all__ = ["chain", "wr_fields"]
 
 _FIELDS = {"size", "local_offset", "remote_offset", "rows", "local_stride", "remote_stride", "user"}
 _CHAIN = 2
 _ROWS_MAX = (1 << 32) - 1
 
 
-def check_regions(local: Any, remote: Any) -> None:
-    """Raise TypeError unless both are regions; the C core checks which kind each one is."""
-    if not isinstance(local, (Region, RemoteRegion)):
-        raise TypeError(f"local is {local!r:.60}; it must be a Region (Device.register)")
-    if not isinstance(remote, (Region, RemoteRegion)):
-        raise TypeError(f"remote is {remote!r:.60}; it must be a RemoteRegion (import_region)")
-
-
-def wr_fields(
-    op: int, local: Region, remote: RemoteRegion, shape: Mapping[str, int]
-) -> dict[str, int]:
+def wr_fields(op: int, ids: tuple[int, int], shape: Mapping[str, int]) -> dict[str, int]:
     """Return the fields of one `dg_wr`.
+
+    Args:
+        op: `Op.READ` or `Op.WRITE`.
+        ids: The ids of the local and of the remote region.
+        shape: The other fields by name.
 
     Raises:
         TypeError: A field is unknown, missing or not an integer.
         BoundsError: A field is out of range.
     """
-    check_regions(local, remote)
     unknown = set(shape) - _FIELDS
     if unknown:
         raise TypeError(
@@ -49,19 +42,22 @@ def wr_fields(
     fields["rows"] = whole("rows", shape.get("rows", 1), 1)
     if fields["rows"] > _ROWS_MAX:
         raise BoundsError(f"rows is {fields['rows']}; the limit is {_ROWS_MAX}")
-    return {"op": op, "local": local.id, "remote": remote.id, **fields}
+    return {"op": op, "local": ids[0], "remote": ids[1], **fields}
 
 
 def chain(
-    op: int, segments: Sequence[tuple[Region, int, int]], remote: RemoteRegion, remote_offset: int
+    op: int,
+    segments: Sequence[tuple[Any, int, int]],
+    ids: Callable[[Any], tuple[int, int]],
+    remote_offset: int,
 ) -> list[dict[str, int]]:
     """Return a chain of work requests for segments that are consecutive in `remote`.
 
     Args:
         op: `Op.READ` or `Op.WRITE`.
         segments: `(region, offset, size)` of each segment; bytes.
-        remote: The other region.
-        remote_offset: Where the first segment begins in `remote`; bytes.
+        ids: Returns the ids of a segment's region and of the remote one.
+        remote_offset: Where the first segment begins in the remote region; bytes.
     """
     at = whole("remote_offset", remote_offset)
     requests = []
@@ -71,7 +67,7 @@ def chain(
         except (TypeError, ValueError):
             raise TypeError(f"a segment is (region, offset, size), not {segment!r:.60}") from None
         shape = {"size": size, "local_offset": offset, "remote_offset": at}
-        requests.append({**wr_fields(op, region, remote, shape), "flags": _CHAIN})
+        requests.append({**wr_fields(op, ids(region), shape), "flags": _CHAIN})
         at += requests[-1]["size"]
     if not requests:
         raise ValueError("no segments: a transfer needs at least one")

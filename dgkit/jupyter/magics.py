@@ -11,7 +11,7 @@ from IPython.display import display
 
 from ..errors import DgkitError
 from ..session import SessionRegion
-from . import arguments, completion
+from . import arguments, completer
 from .display import BytesRead, Help, Overview
 from .grammar import Call, LineError, help_text, parse
 from .progress import ProgressBar
@@ -158,7 +158,7 @@ def load_ipython_extension(shell: Any) -> None:
     """Register %dma, %%dma and their completion (`%load_ext dgkit`); a second call renews them."""
     unload_ipython_extension(shell)
     shell.register_magic_function(Dma(shell).dma, "line_cell", _NAME)
-    completion.add(shell)
+    completer.add(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
@@ -166,4 +166,4 @@ def unload_ipython_extension(shell: Any) -> None:
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop(_NAME, None)
     vars(shell.magics_manager.user_magics).pop(_NAME, None)
-    completion.remove(shell)
+    completer.remove(shell)

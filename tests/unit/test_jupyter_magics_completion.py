@@ -6,7 +6,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import dgkit
-from dgkit.jupyter.completion import complete
+from dgkit.jupyter.completer import complete
 
 
 @pytest.fixture(scope="module")
