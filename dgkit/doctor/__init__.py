@@ -5,8 +5,8 @@ The module is callable: `dgkit.doctor(...)` is `api.examine(...)`. README.md is 
     api, goals          arguments, goals
     runner, executor    concurrent run of the checks under a deadline
     collect             readers: files, commands and the system, live or from a snapshot
-    redact              pseudonyms for a recording
-    machine             a reader, and each fact worked out once
+    record, redact      recording of this machine, with pseudonyms
+    machine             a reader, and facts computed once
     facts               parsed readings
     registry, checks    the checks; a module per family
     finding, references verdict, evidence, remedy and sources of a finding

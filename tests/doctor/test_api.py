@@ -8,7 +8,7 @@ from dgkit.doctor import Goal, Verdict
 
 
 def test_a_family_that_the_goal_asks_for_in_part_leaves_the_goal_as_it_is() -> None:
-    """A healthy DPU is not told to become a NIC: one check of NIC mode stands beside others."""
+    """No remedy turns a healthy DPU into a NIC: the family has only one check of NIC mode."""
     found = dgkit.doctor(checks="bluefield", snapshots=snapshot_file("bf3-dpu-mode"))
     assert found.goal is Goal.ARM_DMA
     assert [one.verdict for one in found.of("bluefield-mode")] == [Verdict.OK]

@@ -1,4 +1,4 @@
-"""BAR1 against what is to be lent at once, and whether it could be larger."""
+"""BAR1: its size against the memory that is exported at once, and whether it can be enlarged."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ ETHTOOL = "driver: mlx5_core\nversion: 6.8.0\nfirmware-version: 24.33.1048 (MT_0
 
 
 def card(device: str = BF3, running: str = "", doca: str = "") -> dict[str, object]:
-    """A card whose RDMA device tells its firmware, beside a DOCA."""
+    """Return a card whose RDMA device has the firmware version, on a machine with DOCA."""
     said: dict[str, object] = {
         f"names {PCI}": [AT],
         f"link {PCI}/{AT}": f"/sys/devices/pci0000:9e/{AT}",

@@ -158,7 +158,7 @@ def test_a_recording_holds_what_any_goal_looks_for(path: Path) -> None:
 
 
 def test_a_machine_of_which_nothing_was_recorded_is_judged_by_no_check() -> None:
-    """Neither ok nor fail: nobody looked."""
+    """Neither ok nor fail: nothing was read."""
 
     class Nothing(Reader):
         def read(self, key: str) -> Reading:

@@ -1,4 +1,4 @@
-"""`dgkit doctor`: the page, the exit codes, files, and what goes where."""
+"""`dgkit doctor`: the page, the exit codes, files and output streams."""
 
 import json
 import os

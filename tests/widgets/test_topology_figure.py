@@ -1,4 +1,4 @@
-"""The drawing of a PCIe tree: what stands where, which way is coloured, what is said of it."""
+"""Drawing of a PCIe tree: layout, the path in colour, and its texts."""
 
 import itertools
 
