@@ -7,7 +7,7 @@ from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
 from dgkit.doctor.collect.reader import Reading
-from dgkit.doctor.facts.system import as_root
+from dgkit.doctor.facts.distribution import as_root
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
 

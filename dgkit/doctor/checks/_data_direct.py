@@ -8,7 +8,7 @@ from .. import finding, references
 from ..facts import bridges, data_direct, pci, topology
 from ..facts.bridges import Bridge
 from ..facts.data_direct import Placement
-from ..facts.system import restart
+from ..facts.distribution import restart
 from ..finding import Finding
 from ..machine import Machine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from .. import finding, references
-from ..facts import pci, system
+from ..facts import distribution, pci
 from ..facts.cuda import Toolkits, toolkits
 from ..facts.doca import doca
 from ..facts.side import side
@@ -70,7 +70,7 @@ def install_commands(case: Case) -> list[str]:
     names = _EXTRA if case.goal is Goal.GPUNETIO else {"apt": "doca-all", "dnf": "doca-all"}
     return [
         "# first add NVIDIA's repository: developer.nvidia.com/doca-downloads, DOCA-Host",
-        system.install(case.machine, **names),
+        distribution.install(case.machine, **names),
     ]
 
 
@@ -123,7 +123,7 @@ def _judge_toolkit(case: Case, part: Part, source: references.Source) -> Finding
     known = case.machine.know(toolkits)
     least = _STATIC_CUDA if part.static else _HEADERS_CUDA
     needed = f"CUDA {least[0]}.{least[1]}"
-    remedy = [system.install(case.machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
+    remedy = [distribution.install(case.machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
     if known.version >= least:
         return finding.ok(
             f"installed, CUDA {_text(known)}", needed=needed, why=part.why, sources=[source, _CUDA]

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from .. import finding, references
-from ..facts import bluefield, firmware, mlxconfig, system
+from ..facts import bluefield, distribution, firmware, mlxconfig
 from ..facts.bluefield import Mode
 from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
@@ -41,7 +41,7 @@ def query_commands(case: Case, cards: Sequence[_Card], names: tuple[str, ...]) -
     """Return the commands that read the settings as root; mstconfig is in every distribution."""
     queries = [f"sudo {shlex.join(mlxconfig.command(card.address, names))}" for card, _ in cards]
     if any(settings.fault == "absent" for _, settings in cards):
-        install = system.install(case.machine, "mstflint", "mstflint")
+        install = distribution.install(case.machine, "mstflint", "mstflint")
         return [install, *(query.replace("mlxconfig", "mstconfig") for query in queries[:4])]
     return queries[:4]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import finding, references
 from ..facts import gpus, pci
-from ..facts.system import install_driver, os_release, restart
+from ..facts.distribution import install_driver, os_release, restart
 from ..finding import Finding
 from ..machine import Machine
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from .. import finding, references
 from ..facts import bridges, cmdline, data_direct, pairs, virtual
 from ..facts.bridges import Bridge
-from ..facts.system import as_root
+from ..facts.distribution import as_root
 from ..facts.topology import Near
 from ..finding import Finding
 from ..goals import WITH_GPU

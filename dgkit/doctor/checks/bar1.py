@@ -8,10 +8,10 @@ from ...units import size_text
 from .. import finding, references
 from ..facts import config_space, gpudirect
 from ..facts.config_space import Bar
+from ..facts.distribution import initramfs
 from ..facts.gpudirect import Kind
 from ..facts.gpus import Gpu
 from ..facts.nvidia_smi import smi
-from ..facts.system import initramfs
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine

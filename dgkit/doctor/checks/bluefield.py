@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from .. import finding, references
-from ..facts import bluefield, firmware, pci, system, virtual
+from ..facts import bluefield, distribution, firmware, pci, virtual
 from ..facts.bluefield import Mode, Tmfifo
 from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
@@ -306,4 +306,7 @@ def _rshim_commands(case: Case, arm: bool) -> list[str]:
         return ["# outside this container: install rshim and start its service"]
     if arm:
         return ["sudo modprobe mlxbf-tmfifo"]
-    return [system.install(case.machine, "rshim", "rshim"), "sudo systemctl enable --now rshim"]
+    return [
+        distribution.install(case.machine, "rshim", "rshim"),
+        "sudo systemctl enable --now rshim",
+    ]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from .. import finding, references
 from ..facts import cuda
 from ..facts.cuda import Cuda, Toolkits
+from ..facts.distribution import install, install_dgkit, install_driver
 from ..facts.nvidia_proc import version_key
-from ..facts.system import install, install_dgkit, install_driver
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine

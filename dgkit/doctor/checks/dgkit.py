@@ -8,9 +8,9 @@ from typing import Any
 from .. import finding, references
 from ..collect.reader import Reading
 from ..facts import pci
+from ..facts.distribution import install_dgkit
 from ..facts.nvidia_proc import version_key
 from ..facts.side import side
-from ..facts.system import install_dgkit
 from ..finding import Finding, Verdict
 from ..goals import Goal
 from ..machine import Case, Machine

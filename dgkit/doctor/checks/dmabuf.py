@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import cuda, gpudirect, gpus, nvidia_proc
+from ..facts.distribution import install_driver
 from ..facts.gpudirect import DmaBuf
 from ..facts.gpus import Gpu
 from ..facts.peermem import lacks_interface
-from ..facts.system import install_driver
 from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from .. import finding, references
-from ..facts import firmware, rdma, system, versions
+from ..facts import distribution, firmware, rdma, versions
 from ..facts.doca import doca
 from ..facts.side import side
 from ..facts.versions import Version, version
@@ -196,7 +196,7 @@ def _kernel_drivers(case: Case, arm: bool) -> Finding:
         "the kernel's own drivers",
         needed="DOCA's drivers",
         why="DOCA is tested with its own drivers; the kernel's may lack features that it uses.",
-        remedy=[system.install(case.machine, "doca-ofed", "doca-ofed")],
+        remedy=[distribution.install(case.machine, "doca-ofed", "doca-ofed")],
         sources=[references.DMA_SAMPLES("Introduction")],
         disagree=_OFED_DISAGREE,
     )
@@ -258,15 +258,15 @@ _SHIPPED = {("ubuntu", "20.04"): 28, ("ubuntu", "22.04"): 39, ("debian", "11"): 
 
 def _newer_verbs(case: Case) -> list[str]:
     """Return the commands that install a newer one; DOCA's if the distribution's is too old."""
-    os_release = case.machine.know(system.os_release)
+    os_release = case.machine.know(distribution.os_release)
     name, number = os_release.get("ID", "").lower(), os_release.get("VERSION_ID", "")
     shipped = _SHIPPED.get((name, number))
     if shipped is None:
-        return [system.install(case.machine, "rdma-core libibverbs1", "rdma-core libibverbs")]
+        return [distribution.install(case.machine, "rdma-core libibverbs1", "rdma-core libibverbs")]
     return [
         f"# {name.capitalize()} {number} has rdma-core {shipped}; DOCA includes a later one",
         *install_commands(case)[:1],
-        system.install(case.machine, "doca-ofed", "doca-ofed"),
+        distribution.install(case.machine, "doca-ofed", "doca-ofed"),
     ]
 
 

@@ -9,10 +9,10 @@ import msgspec
 
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pci
+from ..facts.distribution import initramfs, install_driver
 from ..facts.gpus import Gpu
 from ..facts.nvidia_proc import Driver, version_key
 from ..facts.nvidia_smi import smi
-from ..facts.system import initramfs, install_driver
 from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc
-from ..facts.system import family
+from ..facts.distribution import family
 from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pci, rdma
+from ..facts.distribution import as_root, os_release, restart
 from ..facts.kconfig import Kconfig, kconfig
 from ..facts.side import side
-from ..facts.system import as_root, os_release, restart
 from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc
+from ..facts.distribution import install, os_release, restart
 from ..facts.peermem import lacks_interface
-from ..facts.system import install, os_release, restart
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine

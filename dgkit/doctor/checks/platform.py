@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import cuda, gpudirect, pci
+from ..facts.distribution import restart
 from ..facts.gpudirect import Kind
 from ..facts.gpus import Gpu
-from ..facts.system import restart
 from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal

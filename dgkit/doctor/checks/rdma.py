@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import firmware, ibv_devinfo, rdma, system, virtual
+from ..facts import distribution, firmware, ibv_devinfo, rdma, virtual
 from ..facts.rdma import RdmaDevice
 from ..facts.uname import uname
 from ..finding import Finding
@@ -84,7 +84,7 @@ def _hidden(case: Case, device: RdmaDevice) -> Finding:
         "without /dev/infiniband.",
         subject=device.name,
         remedy=[
-            system.install(case.machine, "ibverbs-providers", "rdma-core libibverbs"),
+            distribution.install(case.machine, "ibverbs-providers", "rdma-core libibverbs"),
             "# in a container: start it with --device=/dev/infiniband --cap-add=IPC_LOCK",
         ],
         sources=[_SOURCE],
@@ -165,7 +165,7 @@ def _judge_dmabuf(case: Case, kind: list[RdmaDevice]) -> Finding:
         needed=_SUPPORTED,
         why=why,
         subject=about,
-        remedy=[system.as_root("rdma-dmabuf")],
+        remedy=[distribution.as_root("rdma-dmabuf")],
         sources=[_DMABUF],
     )
 

@@ -20,9 +20,9 @@ from ..facts import (
     topology,
     virtual,
 )
+from ..facts.distribution import initramfs, restart
 from ..facts.gpudirect import Kind
 from ..facts.pairs import Pair
-from ..facts.system import initramfs, restart
 from ..facts.topology import Near
 from ..finding import Finding
 from ..goals import WITH_GPU

@@ -8,7 +8,7 @@ import msgspec
 
 from ..collect.reader import Reading
 from ..machine import Machine
-from .system import family, restart
+from .distribution import family, restart
 
 __all__ = ["PATH", "RECORDED", "Cmdline", "add_parameter", "cmdline", "filter_parameters", "parse"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..machine import Machine
 from . import versions
-from .system import os_release
+from .distribution import os_release
 from .uname import uname
 
 __all__ = ["lacks_interface"]
