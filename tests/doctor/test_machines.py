@@ -1,13 +1,14 @@
-"""Whole machines: what an expert expects of each, and the approved text of what the doctor says.
+"""Whole machines: the verdicts that an expert expects, and approved texts of what the doctor says.
 
-After a change of the doctor's words, review `git diff` of the approved texts that
-`pytest tests/doctor/test_machines.py --approve` writes.
+`python -m pytest tests/doctor/test_machines.py --approve` writes the texts and the tutorial's
+snapshots again: review the diff.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -159,21 +160,14 @@ NEAR = {
 }  # fmt: skip
 
 
-def compare(path: Path, text: str, request: pytest.FixtureRequest) -> None:
-    """Compare a text with a committed file; write the file if pytest runs with --approve."""
-    if request.config.getoption("--approve"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, "utf-8")
-    approved = path.read_text("utf-8") if path.exists() else ""
-    assert text == approved, f"{path.name} differs: review it with --approve and git diff"
-
-
 @pytest.mark.parametrize("path", TUTORIAL_FILES, ids=lambda path: path.name)
 def test_the_tutorial_has_the_machine_that_is_described(
     path: Path, request: pytest.FixtureRequest
 ) -> None:
-    made = snapshot_file(TUTORIAL_FILES[path]).read_text("utf-8")
-    compare(path, made, request)
+    made = snapshot_file(TUTORIAL_FILES[path]).read_bytes()
+    if request.config.getoption("approve"):
+        path.write_bytes(made)
+    assert path.read_bytes() == made, "--approve writes it again"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -219,7 +213,6 @@ def test_a_machine_is_judged_as_one_who_knows_it_would(row: str) -> None:
     assert (found.best.name, found.exit_code) == (best, int(code))
 
 
-APPROVED = Path(__file__).with_name("approved")
 GOALS: dict[str, list[Goal]] = {}
 for row in ROWS:
     GOALS.setdefault(row.split()[0], []).append(Goal(row.split()[1]))
@@ -251,14 +244,15 @@ def _of(subjects: list[str]) -> str:
 
 @pytest.mark.parametrize("names", GOALS)
 def test_what_the_doctor_says_of_a_machine_is_approved(
-    names: str, request: pytest.FixtureRequest
+    names: str, approved: Callable[[str, str], None]
 ) -> None:
     texts = [short(diagnose(sides(names), goal=goal)) for goal in GOALS[names]]
-    compare(APPROVED / f"{names}.txt", "\n".join(texts), request)
+    approved(f"{names}.txt", "\n".join(texts))
 
 
 def test_each_approved_text_is_of_a_machine() -> None:
-    assert {path.stem for path in APPROVED.glob("*")} == set(GOALS)
+    folder = Path(__file__).with_name("approved")
+    assert {path.stem for path in folder.glob("*")} == set(GOALS)
 
 
 def under_pseudonyms(names: str) -> list[Machine]:

@@ -76,6 +76,9 @@ def test_versions_compare_as_their_numbers_do(a: tuple[int, ...], b: tuple[int, 
     length = max(len(a), len(b))
     left, right = (tuple(x) + (0,) * (length - len(x)) for x in (a, b))
     assert (Version(a) < Version(b)) is (left < right)
+    assert (Version(a) <= Version(b)) is (left <= right)
+    assert (Version(a) > Version(b)) is (left > right)
+    assert (Version(a) >= Version(b)) is (left >= right)
     assert (Version(a) == Version(b)) is (left == right)
     assert hash(Version(a)) == hash(Version((*a, 0)))
 

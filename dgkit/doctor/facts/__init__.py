@@ -9,5 +9,6 @@ A module has parsers, which take text and never raise on malformed input, and fa
 - `cuda`, `gpudirect`, `peermem`: CUDA, and access to GPU memory by other devices.
 - `rdma`, `ibv_devinfo`, `firmware`, `mlxconfig`, `data_direct`: network cards.
 - `bluefield`, `doca`: BlueField DPUs and DOCA.
-- `system`, `side`, `uname`, `virtual`, `kconfig`, `cmdline`, `versions`: the operating system.
+- `distribution`, `side`, `uname`, `virtual`, `kconfig`, `cmdline`, `versions`: the operating
+  system.
 """

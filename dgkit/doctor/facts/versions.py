@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import total_ordering
 
 import msgspec
 
@@ -25,7 +24,6 @@ _NUMBER = re.compile(r"\d{1,9}(?:[.-]\d{1,9})*")
 _FILE = re.compile(r"\.so\.(\d{1,9}(?:\.\d{1,9})*)$")
 
 
-@total_ordering
 class Version(msgspec.Struct, frozen=True, eq=False):
     """Version number, compared part by part: `5.8` equals `5.8.0`. `text` is the original text."""
 
@@ -38,8 +36,18 @@ class Version(msgspec.Struct, frozen=True, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Version) and self._key() == other._key()
 
+    # Not total_ordering: it keeps the comparisons of msgspec.Struct, which raise TypeError.
     def __lt__(self, other: Version) -> bool:
         return self._key() < other._key()
+
+    def __le__(self, other: Version) -> bool:
+        return self._key() <= other._key()
+
+    def __gt__(self, other: Version) -> bool:
+        return self._key() > other._key()
+
+    def __ge__(self, other: Version) -> bool:
+        return self._key() >= other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
