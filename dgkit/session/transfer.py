@@ -207,16 +207,17 @@ class SessionTransfer(ABC):
             if self._view is not None:
                 self._pool.buffer[slot : slot + chunk.size] = self._view[at : at + chunk.size]
             try:
-                chunk.request = self._post(chunk)
+                request = self._post(chunk)
             except DgkitError as exc:
                 self._finish_chunk(chunk, None, exc)
                 return
             if not chunk.finished:
+                chunk.request = request
                 self._in_flight.append(chunk)
 
     def _finish_chunk(self, chunk: Chunk, reply: Moved | None, error: Exception | None) -> None:
         """Take in the result of a chunk, and free its slot. The caller holds the lock."""
-        chunk.finished = True
+        chunk.finished, chunk.request = True, None  # the request refers back to the transfer
         with contextlib.suppress(ValueError):  # finished within _post()
             self._in_flight.remove(chunk)
         try:

@@ -60,7 +60,7 @@ def test_a_typed_byte_reaches_the_gpu_and_what_is_there_is_found(hexview, region
     assert region.array[2].get() == 0xBBAA
     for source in ("dpu", "host"):
         hexview.ask("show", source=source)
-        hexview.told.clear()
+        hexview.messages.clear()
         hexview.ask("search", text="aa bb", kind="hex", start=9)
         found = hexview.wait_for("search", lambda fields: fields["status"] == "found", seconds=30)
         assert (found["at"], found["wrapped"]) == (8, True)

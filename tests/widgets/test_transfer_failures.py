@@ -164,7 +164,7 @@ def test_closed_before_the_first_step_a_run_has_ended_for_who_waits(session, reg
 
 
 def test_an_unforeseen_error_ends_the_run_and_is_shown(panel, region, monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.transfer.runner.success_record", lambda *_: 1 / 0)
+    monkeypatch.setattr("dgkit.widgets.transfer.request_runner.success_record", lambda *_: 1 / 0)
     run = panel.panel.transfer("write", region, b"x")
     with pytest.raises(ZeroDivisionError):
         run.wait(10)

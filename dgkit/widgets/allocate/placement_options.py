@@ -1,4 +1,4 @@
-"""Where memory of a session can be allocated, and why not elsewhere."""
+"""Places where memory of a session can be allocated, with the reason for unavailable ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which regions are in use by a panel, so that the user is asked before it is freed."""
+"""Regions in use by panels: the user is asked before such a region is freed."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Task:
 
     @property
     def done(self) -> bool:
-        """Whether the task has ended: by itself, by an error or by cancel()."""
+        """True once the task has ended: by itself, by an error or by cancel()."""
         return self._steps is None
 
     def step(self) -> bool:

@@ -4,7 +4,7 @@
 `request`: a validated request, and its limits.
 `payload`: the data that a write sends.
 `uploads`: files received from the browser in chunks.
-`runner`: running requests one after the other.
+`request_runner`: running requests one after the other.
 `completions`: records and statistics of finished transfers.
 `read_result`: the bytes of the last read.
 """

@@ -19,7 +19,7 @@ from .completions import timeline_html
 from .payload import MAX_PAYLOAD, Payload, from_form, from_python
 from .read_result import ReadResult
 from .request import MAX_DEPTH, MAX_REPEAT, Request, check_list_size, make_request
-from .runner import Run
+from .request_runner import Run
 from .uploads import CHUNK, MAX_FILE, Uploads
 
 if TYPE_CHECKING:
