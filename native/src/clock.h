@@ -13,7 +13,7 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Saturating sum: UINT64_MAX stands for no limit and must not wrap. */
+/* Saturating sum: UINT64_MAX means no limit and must not wrap. */
 static inline uint64_t add_sat(uint64_t a, uint64_t b)
 {
 	return a + b < a ? UINT64_MAX : a + b;

@@ -337,7 +337,7 @@ static int wait_quiet(struct dg_region *r, uint64_t deadline_ns)
 		if (now_ns() >= deadline_ns)
 			return dg_fail(EBUSY,
 				       "%s region %u still has transfers in flight; new ones are "
-				       "refused, and the memory must stay: close it again",
+				       "refused: keep its memory and close it again",
 				       r->remote ? "remote" : "local", r->id);
 		usleep(naps++ < 50 ? 20 : 500);
 	}

@@ -188,8 +188,8 @@ static int probe_in_child(enum doca_kind kind)
 		;
 	if (!answered)
 		return dg_fail(ENODEV,
-			       "DOCA's libraries did not answer within %u s: check that the "
-			       "BlueField does (dmesg, mlxfwmanager)",
+			       "DOCA's libraries did not answer within %u s: check the BlueField "
+			       "(dmesg, mlxfwmanager)",
 			       (unsigned)(PROBE_NS / 1000000000u));
 	if (!strcmp(why, "+"))
 		return 0;

@@ -437,8 +437,8 @@ int dg_share_revoke(struct dg_region *r, uint64_t deadline_ns)
 		if (now_ns() >= deadline_ns)
 			return dg_fail(EBUSY,
 				       "local region %u: process %d still has transfers in flight "
-				       "on it; new ones are refused, and the memory must stay: "
-				       "close the region again, or end that process",
+				       "on it; new ones are refused: keep its memory and close it "
+				       "again, or end that process",
 				       r->id, (int)pid);
 		dg_devices_poll(); /* the importer may be this process itself */
 		usleep(naps < 50 ? 20 : 500);

@@ -64,7 +64,7 @@ struct dg_share_reply {
  * pthread_atfork. */
 int dg_fork_watch(void);
 /* Registers the fork handlers again, once. Called after loading a library that is called with
- * dgkit's locks held and has locks and fork handlers of its own: before a fork the handlers
+ * dgkit's locks held and has its own locks and fork handlers: before a fork the handlers
  * registered last are called first, and dgkit's locks must be taken before the library's. */
 int dg_fork_watch_last(void);
 /* Starts the share server if it is not running and takes a reference; drops the reference and stops
