@@ -85,12 +85,12 @@ class Completion:
 
     @property
     def shared_stamp(self) -> bool:
-        """Whether a stamp was taken once for several operations of a batch."""
+        """True if a stamp was taken once for several operations of a batch."""
         return bool(self._wcs[self._i].flags & 1)
 
     @property
     def late_stamp(self) -> bool:
-        """Whether `complete_ns` is when the queue was next polled: the bytes had moved before."""
+        """True if `complete_ns` is when the queue was next polled: the bytes had moved before."""
         return bool(self._wcs[self._i].flags & 2)
 
     def __repr__(self) -> str:

@@ -100,7 +100,7 @@ class Device:
 
     @property
     def closed(self) -> bool:
-        """Whether the device is closed."""
+        """True if the device is closed."""
         return self._d is None
 
     def _handle(self) -> Any:

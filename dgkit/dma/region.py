@@ -74,7 +74,7 @@ class _Base:
 
     @property
     def closed(self) -> bool:
-        """Whether the region or its device is closed."""
+        """True if the region or its device is closed."""
         return self._r is None or self._device.closed
 
     def close(self, timeout: float = 1.0) -> None:
@@ -237,7 +237,7 @@ class Region(_Base):
 
     @property
     def _exports_by_doca(self) -> bool:
-        """Whether the device exports by DOCA, which shares GPU memory that CUDA cannot."""
+        """True if the device exports by DOCA, which shares GPU memory that CUDA cannot."""
         return self._device.provider in DOCA
 
     @property
@@ -247,7 +247,7 @@ class Region(_Base):
 
     @property
     def revoked(self) -> bool:
-        """Whether close() was called, even if it could not finish."""
+        """True if close() was called, even if it could not finish."""
         return self.closed or bool(self._info().revoked)
 
     def _release(self) -> None:
@@ -286,12 +286,12 @@ class RemoteRegion(_Base):
 
     @property
     def lost(self) -> bool:
-        """Whether the exporter is gone: transfers complete as PEER_LOST."""
+        """True if the exporter is gone: transfers complete as PEER_LOST."""
         return bool(self._info().lost)
 
     @property
     def revoked(self) -> bool:
-        """Whether the exporter closed the region: transfers complete as REMOTE_ACCESS_ERROR."""
+        """True if the exporter closed the region: transfers complete as REMOTE_ACCESS_ERROR."""
         return bool(self._info().revoked)
 
     def __repr__(self) -> str:

@@ -255,7 +255,7 @@ class CompletionQueue:
 
     @property
     def closed(self) -> bool:
-        """Whether the queue is closed."""
+        """True if the queue is closed."""
         return self._closed
 
     def fileno(self) -> int:

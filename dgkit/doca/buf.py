@@ -162,7 +162,7 @@ class Buf(Handle):
 
     @property
     def offset(self) -> int:
-        """Where the buffer begins in its map; bytes."""
+        """Offset of the buffer in its map, in bytes."""
         return self._offset("doca_buf_get_head")
 
     @property
@@ -172,7 +172,7 @@ class Buf(Handle):
 
     @property
     def data_offset(self) -> int:
-        """Where the data begins in the map; bytes."""
+        """Offset of the data in the map, in bytes."""
         return self._offset("doca_buf_get_data")
 
     @property
@@ -234,7 +234,7 @@ class Buf(Handle):
         return self
 
     def unchain(self, at: Buf) -> Buf:
-        """Split the list before `at`, which becomes the first of its own list, and return `at`."""
+        """Split the list before `at`, which becomes the first of the second list, and return it."""
         Buf._expect("at", at)
         with CONTROL:
             self._call("doca_buf_unchain_list", at._handle())

@@ -283,12 +283,12 @@ class MemcpyTask(Handle):
 
     @property
     def in_flight(self) -> bool:
-        """Whether the task was submitted and is not complete."""
+        """True if the task was submitted and is not complete."""
         return self._status == Code.IN_PROGRESS
 
     @property
     def done(self) -> bool:
-        """Whether the task is complete, with or without an error."""
+        """True if the task is complete, with or without an error."""
         return self._status is not None and self._status != Code.IN_PROGRESS
 
     @property

@@ -132,7 +132,7 @@ class Handle:
 
     @property
     def closed(self) -> bool:
-        """Whether the object or a parent is closed."""
+        """True if the object or a parent is closed."""
         return self._h is None
 
     def close(self) -> None:

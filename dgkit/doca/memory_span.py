@@ -50,7 +50,7 @@ class MemorySpan:
 
     @property
     def owns_dmabuf(self) -> bool:
-        """Whether the dma-buf was created by dgkit, of memory that also has an address."""
+        """True if the dma-buf was created by dgkit, of memory that also has an address."""
         return self._dmabuf is not None
 
     def release(self) -> None:

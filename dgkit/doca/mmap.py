@@ -135,7 +135,7 @@ class Mmap(Handle):
 
     @property
     def started(self) -> bool:
-        """Whether the map is started."""
+        """True if the map is started."""
         return self._h is not None and self._started
 
     @property
@@ -171,7 +171,7 @@ class Mmap(Handle):
 
     @property
     def exported(self) -> bool:
-        """Whether the map was exported."""
+        """True if the map was exported."""
         return bool(self._get("doca_mmap_get_exported", "uint8_t *"))
 
     @property

@@ -47,7 +47,7 @@ class DataPath(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def works(self) -> bool:
-        """Whether bytes can take this path, even if slower."""
+        """True if bytes can take this path, even if slower."""
         return self.verdict in (Verdict.OK, Verdict.WARN)
 
     @property

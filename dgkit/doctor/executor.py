@@ -45,7 +45,7 @@ class Job(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether the job has ended."""
+        """True if the job has ended."""
         return self._done.is_set()
 
     def result(self, until: float) -> T:

@@ -51,7 +51,7 @@ class DmaBuf:
 
     @property
     def closed(self) -> bool:
-        """Whether the dma-buf is closed."""
+        """True if the dma-buf is closed."""
         return self._fd < 0
 
     def map(self, keep: object = None) -> mmap.mmap:
@@ -116,7 +116,7 @@ class PeerMem:
 
     @property
     def remedy(self) -> str:
-        """What to do before a device can use the memory; "" if nothing."""
+        """Remedy if no device can use the memory yet, else ""."""
         return "" if self.loaded else "load the module: sudo modprobe nvidia-peermem"
 
     def __enter__(self) -> PeerMem:

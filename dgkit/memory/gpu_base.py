@@ -37,7 +37,7 @@ class GpuBase:
 
     @property
     def gpu(self) -> GpuSpan:
-        """Where the bytes are. Raises ClosedError after close()."""
+        """Address range of the bytes. Raises ClosedError after close()."""
         if self._span is None:
             raise ClosedError(f"{self!r} is closed")
         return self._span
@@ -49,7 +49,7 @@ class GpuBase:
 
     @property
     def closed(self) -> bool:
-        """Whether the memory is closed."""
+        """True if the memory is closed."""
         return self._span is None
 
     def synchronize(self, stream: Any = None) -> None:

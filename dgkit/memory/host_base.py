@@ -23,7 +23,7 @@ class HostBase:
 
     @property
     def closed(self) -> bool:
-        """Whether the memory is closed."""
+        """True if the memory is closed."""
         return self._buffer is None
 
     @property

@@ -35,7 +35,7 @@ class ForeignMemory(HostBase):
 
     @property
     def readonly(self) -> bool:
-        """Whether the object forbids writing."""
+        """True if the object forbids writing."""
         return self.buffer.readonly
 
     @property

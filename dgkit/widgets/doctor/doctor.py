@@ -85,7 +85,7 @@ class DoctorPanel(BokehPanel):
 
     @property
     def running(self) -> bool:
-        """Whether checks are running."""
+        """True if checks are running."""
         return not self._idle.is_set()
 
     def wait(self, timeout: float | None = None) -> Diagnosis:

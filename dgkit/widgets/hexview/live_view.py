@@ -56,7 +56,7 @@ class _ViewState:
 
 
 class _RegionState:
-    """What was shown of one region, and the views that show it; replaced with the region."""
+    """Bytes last shown of one region, and the views that show them; replaced with the region."""
 
     def __init__(self) -> None:
         self.region = 0  # until the first page

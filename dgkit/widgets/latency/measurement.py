@@ -1,4 +1,4 @@
-"""What a LatencyPlot measures: the setting, the memory used, and the monitor."""
+"""Measurement of a LatencyPlot: its setting, the memory used, and the monitor."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What to measure.
+    """Setting of a measurement.
 
     Attributes:
         region: The id of a region; 0 for the plot's own memory.

@@ -20,7 +20,7 @@ __all__ = ["Run", "RunConfig"]
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """What one run measures. Samples of two configurations are never mixed."""
+    """Configuration of one run. Samples of two configurations are never mixed."""
 
     size: int
     op: str

@@ -1,4 +1,4 @@
-"""What a LatencyPlot shows: the current run, the run before, and what is new for the next frame.
+"""View model of a LatencyPlot: the current run, the run before, and the data of the next frame.
 
 Handlers and the frame thread use it concurrently: each method holds its lock.
 """
