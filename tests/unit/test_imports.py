@@ -63,7 +63,6 @@ SAME_NAME = {
     "measure": "latency and rate measurements: of a queue and of a session",
     "monitor": "continuous latency monitoring: both ends",
     "region": "memory regions: of a device and of a session",
-    "runner": "runs the jobs of its package: the doctor's checks, the panel's transfers",
     "serve": "the agent's main function, and the command for it",
     "telemetry": "blocks of samples: the messages and their publisher",
     "transfer": "transfers: of a queue, of a session, and the panel for them",
