@@ -167,7 +167,7 @@ def test_a_dma_buf_goes_with_an_address(device):
 
 
 def test_memory_without_a_byte_makes_no_map(device):
-    with pytest.raises(ValueError, match="no bytes"):
+    with pytest.raises(ValueError, match="has 0 bytes"):
         doca.Mmap(bytearray(), device)
 
 

@@ -91,7 +91,7 @@ def test_what_is_not_contiguous_is_unsupported_and_says_what_to_do(obj):
 
 @pytest.mark.parametrize("obj", [b"", bytearray(), np.zeros((3, 0))], ids=repr)
 def test_no_bytes_is_a_value_error(obj):
-    with pytest.raises(ValueError, match="has no bytes; a memory needs at least one"):
+    with pytest.raises(ValueError, match="has 0 bytes; the minimum is 1"):
         dgkit.wrap(obj)
 
 
