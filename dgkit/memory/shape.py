@@ -59,7 +59,7 @@ def total_size(shape: tuple[int, ...], dtype: Any) -> int:
     """Return the bytes of all items. Raises ValueError for 0 bytes or more than 2^63 - 1."""
     size = math.prod(shape) * item_size(dtype)
     if size == 0:
-        raise ValueError(f"shape {shape} has no bytes; a memory needs at least one")
+        raise ValueError(f"shape {shape} has 0 bytes; the minimum is 1")
     if size >= 1 << 63:
         raise ValueError(f"shape {shape} of {dtype!r} is {size} bytes; the limit is 2^63 - 1")
     return size

@@ -93,7 +93,7 @@ def _bytes_of(interface: Any, kind: str) -> tuple[int, int]:
     item = int(interface["typestr"][2:])
     size = math.prod(shape) * item
     if size == 0:
-        raise ValueError(f"{kind} has no bytes; a memory needs at least one")
+        raise ValueError(f"{kind} has 0 bytes; the minimum is 1")
     if interface.get("mask") is not None:
         raise Unsupported(errno.EOPNOTSUPP, f"{kind} is masked: register its data and its mask")
     strides = interface.get("strides")

@@ -26,9 +26,9 @@ def test_local_memory_is_given_back_only_when_the_engine_is_done_with_it(fake_cu
 def test_no_bytes_are_refused(device, gpu):
     region, local = device.register(gpu), device.register(bytearray(8))
     remote, queue = device.import_region(region.export()), device.queue()
-    with pytest.raises(ValueError, match="no bytes"):
+    with pytest.raises(ValueError, match="has 0 bytes"):
         dgkit.wrap(cupy.zeros(0, "u1"))
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="has 0 bytes"):
         dgkit.empty(0, on="gpu")
     with pytest.raises(BoundsError):
         device.register(gpu, size=0)

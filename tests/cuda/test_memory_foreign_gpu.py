@@ -69,7 +69,7 @@ def test_no_bytes_is_a_value_error(fake_cuda, shape):
     array = cupy.zeros(shape)
     for shown in (array, OnlyDlpack(array)):
         kind = type(shown).__name__
-        with pytest.raises(ValueError, match=f"{kind} has no bytes; a memory needs at least one"):
+        with pytest.raises(ValueError, match=f"{kind} has 0 bytes; the minimum is 1"):
             dgkit.wrap(shown)
 
 

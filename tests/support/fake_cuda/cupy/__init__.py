@@ -4,9 +4,10 @@ It has what dgkit and its tests use. It is never shipped, and nothing is measure
 """
 
 import numpy as np
-from support.fake_cuda.cupy import cuda
-from support.fake_cuda.cupy._array import ndarray
-from support.fake_cuda.cupy._dlpack import from_dlpack
+
+from cupy import cuda
+from cupy._array import ndarray
+from cupy._dlpack import from_dlpack
 
 __all__ = ["arange", "array", "array_equal", "asarray", "asnumpy", "cuda", "empty", "from_dlpack"]
 __all__ += ["full", "get_default_memory_pool", "ndarray", "ones", "zeros"]

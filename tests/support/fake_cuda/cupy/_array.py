@@ -1,7 +1,8 @@
 """`cupy.ndarray`, of the test double: NumPy over the addresses of the fake driver's GPU memory."""
 
 import numpy as np
-from support.fake_cuda.cupy import cuda
+
+from cupy import cuda
 
 
 class _Window:
@@ -70,7 +71,7 @@ class ndarray:
         return (2, self.device.id)
 
     def __dlpack__(self, **_):
-        from support.fake_cuda.cupy._dlpack import to_dlpack
+        from cupy._dlpack import to_dlpack
 
         return to_dlpack(self)
 

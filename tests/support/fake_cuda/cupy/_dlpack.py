@@ -3,8 +3,9 @@
 import ctypes
 
 import numpy as np
-from support.fake_cuda.cupy import cuda
-from support.fake_cuda.cupy._array import ndarray
+
+from cupy import cuda
+from cupy._array import ndarray
 
 
 class _Tensor(ctypes.Structure):

@@ -1,8 +1,8 @@
 """`cupy.cuda` of the test double: devices, streams and memory, by the fake driver's libcuda."""
 
-from support.fake_cuda.cupy.cuda import runtime
-from support.fake_cuda.cupy.cuda._driver import Device, call, use
-from support.fake_cuda.cupy.cuda._memory import (
+from cupy.cuda import runtime
+from cupy.cuda._driver import Device, call, use
+from cupy.cuda._memory import (
     POOL,
     MemoryPointer,
     MemoryPool,
@@ -12,7 +12,7 @@ from support.fake_cuda.cupy.cuda._memory import (
     malloc_managed,
     set_allocator,
 )
-from support.fake_cuda.cupy.cuda._stream import Stream, get_current_stream
+from cupy.cuda._stream import Stream, get_current_stream
 
 __all__ = ["POOL", "Device", "MemoryPointer", "MemoryPool", "Stream", "UnownedMemory", "alloc"]
 __all__ += ["call", "get_current_stream", "malloc_async", "malloc_managed", "runtime"]

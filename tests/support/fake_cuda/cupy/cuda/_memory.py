@@ -3,7 +3,7 @@
 import ctypes
 import threading
 
-from support.fake_cuda.cupy.cuda._driver import Device, call, use
+from cupy.cuda._driver import Device, call, use
 
 _ROUND = 512
 

@@ -2,7 +2,7 @@
 
 import ctypes
 
-from support.fake_cuda.cupy.cuda._driver import CUDARuntimeError, call, current_device, use
+from cupy.cuda._driver import CUDARuntimeError, call, current_device, use
 
 __all__ = ["CUDARuntimeError", "deviceSynchronize", "getDevice", "getDeviceCount", "memGetInfo"]
 __all__ += ["setDevice"]
