@@ -1,11 +1,12 @@
-"""The driver of a real GPU refuses with the codes that the fake driver of tests/cuda was taught."""
+"""The driver of a real GPU refuses with the codes of the fake driver in tests/cuda."""
 
 import pytest
 from support.processes.children import run
 
 # The context is lost at the end: nothing may be cleaned up.
 PROGRAM = """
-import os, driver_cases as cases
+import os
+from support.gpu import driver_cases as cases
 print(cases.answers(cases.lose_by_kernel), flush=True)
 os._exit(0)
 """
