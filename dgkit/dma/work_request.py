@@ -33,7 +33,7 @@ def wr_fields(op: int, ids: tuple[int, int], shape: Mapping[str, int]) -> dict[s
     unknown = set(shape) - _FIELDS
     if unknown:
         raise TypeError(
-            f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(sorted(_FIELDS))}"
+            f"unknown fields: {', '.join(sorted(unknown))}; use {', '.join(sorted(_FIELDS))}"
         )
     if "size" not in shape:
         raise TypeError("size is missing: the bytes to move (of a row, where there are rows)")

@@ -99,7 +99,9 @@ class BufInventory(Handle):
         start, length = _part(mmap, offset, size)
         first, filled = whole("data", data), whole("data_size", data_size)
         if first < start or first + filled > start + length:
-            text = f"data {first} + data_size {filled} leaves the {length} bytes at {start}"
+            text = (
+                f"data {first} + data_size {filled} leaves the buffer's {length} bytes at {start}"
+            )
             raise BoundsError(text)
         lib = library()
         with CONTROL:

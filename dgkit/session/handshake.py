@@ -63,7 +63,7 @@ def greet(link: Connection, provider: str, timeout: float) -> Any:
         raise Unsupported(
             errno.EXDEV,
             f"the agent runs on another machine ({welcome.machine}) and provider {mover!r} reaches "
-            "only memory of the same machine; use 'doca' or 'verbs'",
+            "only memory of the same machine; use 'doca'",
         )
     elif mover in DOCA and welcome.provider not in DOCA:
         raise Unsupported(

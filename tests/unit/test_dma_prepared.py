@@ -93,7 +93,7 @@ def test_post_to_a_full_queue_is_refused():
         ({"size": 0}, ValueError, "size is 0; it must be 1 or more"),
         ({"size": 1.5}, TypeError, r"size is 1\.5"),
         ({}, TypeError, "size is missing"),
-        ({"size": 8, "speed": 1}, TypeError, "unknown: speed"),
+        ({"size": 8, "speed": 1}, TypeError, "unknown fields: speed"),
         ({"size": 8, "user": -1}, BoundsError, "user is -1"),
     ],
 )

@@ -109,7 +109,7 @@ def test_a_source_stride_may_be_zero_and_a_target_stride_may_not():
         ({"size": 8, "rows": 1 << 32}, BoundsError, "rows is 4294967296; the limit is 4294967295"),
         ({"size": 8, "rows": 1.5}, TypeError, "rows is 1.5"),
         ({"rows": 2}, TypeError, "size is missing"),
-        ({"size": 8, "colour": 1}, TypeError, "unknown: colour; known: local_offset"),
+        ({"size": 8, "colour": 1}, TypeError, "unknown fields: colour; use local_offset"),
         (
             {"size": 1, "rows": 4097, "local_stride": 0, "remote_stride": 1},
             BoundsError,
