@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import time
 from collections import deque
-from typing import Any
 
 from ._library import CONTROL, library
 from .dma import Dma, MemcpyTask
@@ -30,7 +29,7 @@ class ProgressEngine(Handle):
         self._lock = TryLock("progress engine")
         # In order of submission, which is mostly that of completion.
         self._in_flight: deque[MemcpyTask] = deque()
-        self._poll: Any = None  # select.poll is a function at run time
+        self._poll: select.poll | None = None
         with CONTROL:
             self._opened(lib.get("doca_pe_create", "struct doca_pe **"))
 
