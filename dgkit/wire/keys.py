@@ -4,12 +4,19 @@ A pair is two files in the keys folder ($XDG_CONFIG_HOME/dgkit/keys, else ~/.con
 mode 0700): NAME.secret (mode 0600) and NAME.public. The file `allowed` has one line for each
 allowed client: the public key, a space, a name. Keys are written as 64 hex digits, which need no
 quoting in a shell or a URL.
+
+A change holds a lock (flock on the file `.lock`) and replaces a file whole, so that changes at the
+same time are all kept, and a full disk or a killed process leaves the old file.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +27,7 @@ __all__ += ["make", "remove"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HEX = re.compile(r"[0-9a-f]{64}")
+_LOCK_S = 30.0  # maximum wait for another process that changes keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +77,9 @@ def make(name: str = "default") -> KeyPair:
     if not _NAME.fullmatch(name):
         raise ValueError(f"key name {name!r}: 1 to 64 letters, digits, dots, dashes, underscores")
     public, secret = (z85.decode(key).hex() for key in zmq.curve_keypair())
-    where = folder()
-    _store(where / f"{name}.secret", secret, 0o600)
-    _store(where / f"{name}.public", public, 0o644)
+    with _locked() as where:
+        _store(where / f"{name}.secret", secret, 0o600)
+        _store(where / f"{name}.public", public, 0o644)
     return KeyPair(name, public, secret)
 
 
@@ -116,11 +124,9 @@ def allow(public: str, name: str = "") -> None:
     key = check_public(public)
     if not name.isprintable():
         raise ValueError(f"key name {name!r} has characters that cannot be printed")
-    if key in allowed():
-        return
-    fd = os.open(folder() / "allowed", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as out:
-        out.write(f"{key} {name}\n")
+    with _locked() as where:
+        if key not in allowed():
+            _replace(where / "allowed", "".join([*_lines(where), f"{key} {name}\n"]))
 
 
 def remove(public: str) -> str:
@@ -133,16 +139,12 @@ def remove(public: str) -> str:
         ValueError: The key is not in the list.
     """
     key = check_public(public)
-    clients = allowed()
-    if key not in clients:
-        raise ValueError(f"{key} is not an allowed key: `dgkit keys list` shows them")
-    path = folder() / "allowed"
-    part = path.with_name(f".allowed.{os.getpid()}")
-    part.unlink(missing_ok=True)
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as out:
-        out.writelines(f"{other} {name}\n" for other, name in clients.items() if other != key)
-    part.replace(path)
+    with _locked() as where:
+        clients = allowed()
+        if key not in clients:
+            raise ValueError(f"{key} is not an allowed key: `dgkit keys list` shows them")
+        others = [line for line in _lines(where) if line.partition(" ")[0].strip() != key]
+        _replace(where / "allowed", "".join(others))
     return clients[key]
 
 
@@ -181,6 +183,81 @@ def _read(path: Path) -> str:
     if not _HEX.fullmatch(text):
         raise ValueError(f"{path} is not a key (64 hex digits): make a new pair")
     return text
+
+
+def _lines(where: Path) -> list[str]:
+    """Return the lines of the list of allowed clients, each with a newline."""
+    path = where / "allowed"
+    if not path.exists():
+        return []
+    return [f"{line}\n" for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[Path]:
+    """Hold the lock for changes to the keys folder, and yield the folder.
+
+    Raises:
+        AccessDenied: Another process holds the lock for more than 30 s.
+    """
+    where = folder()
+    fd = os.open(where / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + _LOCK_S
+        while not _try_lock(fd):
+            if time.monotonic() > deadline:
+                raise AccessDenied(
+                    f"another process holds {where / '.lock'} for more than {_LOCK_S:g} s: end "
+                    f"it (`fuser {where / '.lock'}` shows it), and try again"
+                )
+            time.sleep(0.005)
+        yield where
+    finally:
+        os.close(fd)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _replace(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a file whole: after an error or a crash it has either the old text or the new one."""
+    part = _new_file(path, text, mode)
+    try:
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _new_file(path: Path, text: str, mode: int) -> Path:
+    """Write and sync the text to PATH.new, and return that path; leave no file if it fails."""
+    part = path.with_name(f"{path.name}.new")
+    part.unlink(missing_ok=True)  # of a process that was killed
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as out:
+            os.fchmod(fd, mode)
+            out.write(text)
+            out.flush()
+            os.fsync(fd)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return part
+
+
+def _sync_folder(path: Path) -> None:
+    """Write the names in a folder to the disk: a rename lasts only then (fsync(2))."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _store(path: Path, text: str, mode: int) -> None:

@@ -1,6 +1,13 @@
 """Keys: who may read them, and who is let in."""
 
+import errno
+import os
+import resource
+import subprocess
+from contextlib import contextmanager
+
 import pytest
+from support.processes.agents import python
 
 from dgkit.errors import AccessDenied, PeerRefused
 from dgkit.wire import keys
@@ -53,7 +60,7 @@ def test_a_key_that_was_removed_is_let_in_no_more():
     assert (keys.folder() / "allowed").stat().st_mode & 0o777 == 0o600
     with pytest.raises(ValueError, match="is not an allowed key"):
         keys.remove("ab" * 32)
-    assert sorted(path.name for path in keys.folder().iterdir()) == ["allowed"]
+    assert sorted(path.name for path in keys.folder().iterdir()) == [".lock", "allowed"]
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
@@ -104,3 +111,96 @@ def test_what_is_no_public_key_is_not_let_in(key):
 def test_a_name_with_a_line_break_is_not_written_to_the_list():
     with pytest.raises(ValueError, match="cannot be printed"):
         keys.allow("ab" * 32, "x\n" + "cd" * 32)
+
+
+CHANGES = """
+import sys
+from dgkit.wire import keys
+for key in sys.argv[2:]:
+    if sys.argv[1] == "make":
+        keys.make(key[:8])
+    else:
+        getattr(keys, sys.argv[1])(key)
+"""
+
+
+def test_changes_by_several_processes_at_the_same_time_are_all_kept():
+    old, new = ([f"{i:04x}" * 16 for i in range(start, start + 60)] for start in (0, 1000))
+    for key in [*old, "ff" * 32]:
+        keys.allow(key)
+    work = [("remove", old[i::3]) for i in range(3)]
+    work += [("allow", new[i::2]) for i in range(2)] + [("make", ["ab" * 32, "cd" * 32])]
+    processes = [subprocess.Popen(python(CHANGES, what, *which)) for what, which in work]
+    assert [process.wait(60) for process in processes] == [0] * len(work)
+    assert set(keys.allowed()) == {*new, "ff" * 32}
+    assert [keys.load(name).name for name in ("abababab", "cdcdcdcd")] == ["abababab", "cdcdcdcd"]
+
+
+@pytest.mark.parametrize("change", [keys.allow, keys.remove])
+def test_a_change_waits_for_the_lock_and_then_says_who_may_hold_it(change, monkeypatch):
+    import fcntl
+
+    keys.allow("ab" * 32)
+    monkeypatch.setattr(keys, "_LOCK_S", 0.05)
+    with (keys.folder() / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(AccessDenied, match=r"another process holds .*\.lock"):
+            change("ab" * 32)
+    change("ab" * 32)
+
+
+@contextmanager
+def full_disk():
+    """Every write to a file fails in this process (EFBIG; SIGXFSZ is ignored by Python)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def contents():
+    paths = (path for path in keys.folder().iterdir() if path.name != ".lock")
+    return {path.name: path.read_text() for path in paths}
+
+
+@pytest.mark.parametrize("change", [keys.allow, keys.remove])
+def test_a_full_disk_leaves_the_list_as_it_was(change):
+    keys.allow("ab" * 32, "laptop")
+    keys.allow("ef" * 32, "desk")
+    before = contents()
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        change("cd" * 32 if change is keys.allow else "ab" * 32)
+    assert contents() == before
+
+
+def test_a_full_disk_that_shows_at_fsync_leaves_the_list_as_it_was(monkeypatch):
+    keys.allow("ab" * 32, "laptop")
+    before = contents()
+
+    def full(_fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        keys.remove("ab" * 32)
+    assert contents() == before
+
+
+def test_what_a_killed_process_left_is_replaced():
+    keys.allow("ab" * 32)
+    (keys.folder() / "allowed.new").write_text("half a line")
+    keys.allow("cd" * 32)
+    assert list(keys.allowed()) == ["ab" * 32, "cd" * 32]
+    assert "allowed.new" not in contents()
+
+
+def test_a_last_line_without_newline_keeps_its_name_and_what_follows():
+    path = keys.folder() / "allowed"
+    path.write_text("# by hand\n" + "ab" * 32 + " laptop")
+    path.chmod(0o600)
+    keys.allow("cd" * 32, "desk")
+    assert keys.allowed() == {"ab" * 32: "laptop", "cd" * 32: "desk"}
+    keys.remove("cd" * 32)
+    assert path.read_text() == "# by hand\n" + "ab" * 32 + " laptop\n"
