@@ -12,6 +12,7 @@ same time are all kept, and a full disk or a killed process leaves the old file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -65,7 +66,7 @@ def folder() -> Path:
 
 
 def make(name: str = "default") -> KeyPair:
-    """Create a key pair and store it.
+    """Create a key pair and store it. A public key whose secret is lost is replaced.
 
     Raises:
         FileExistsError: A pair of that name exists.
@@ -78,8 +79,16 @@ def make(name: str = "default") -> KeyPair:
         raise ValueError(f"key name {name!r}: 1 to 64 letters, digits, dots, dashes, underscores")
     public, secret = (z85.decode(key).hex() for key in zmq.curve_keypair())
     with _locked() as where:
-        _store(where / f"{name}.secret", secret, 0o600)
-        _store(where / f"{name}.public", public, 0o644)
+        path = where / f"{name}.secret"
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        part = _new_file(path, f"{secret}\n", 0o600)
+        try:
+            _replace(path.with_suffix(".public"), f"{public}\n", 0o644)
+            part.replace(path)  # last: without its secret there is no pair
+        finally:
+            part.unlink(missing_ok=True)
+        _sync_folder(where)
     return KeyPair(name, public, secret)
 
 
@@ -107,7 +116,14 @@ def load(name: str = "default") -> KeyPair:
             f"other users can read the secret key {path} (mode {mode}, owner {stat.st_uid}): "
             f"`chmod 600 {path}`; if it may have been read, make a new pair"
         )
-    return KeyPair(name, _read(path.with_suffix(".public")), _read(path))
+    secret = _read(path)
+    public = _public_of(secret)
+    if public != _stored_public(path):
+        raise ValueError(
+            f"{path.with_suffix('.public')} is not the public key of {path}: delete it, and the "
+            "right one is computed from the secret"
+        )
+    return KeyPair(name, public, secret)
 
 
 def _others() -> str:
@@ -162,7 +178,7 @@ def allowed() -> dict[str, str]:
 def listing() -> list[KeyInfo]:
     """Return the stored pairs by name, then the allowed keys of other sides."""
     clients = allowed()
-    own = [(path.stem, _read(path)) for path in sorted(folder().glob("*.public"))]
+    own = [(path.stem, _stored_public(path)) for path in sorted(folder().glob("*.secret"))]
     rows = [KeyInfo(name, public, True, public in clients) for name, public in own]
     own_keys = {public for _, public in own}
     return rows + [
@@ -183,6 +199,19 @@ def _read(path: Path) -> str:
     if not _HEX.fullmatch(text):
         raise ValueError(f"{path} is not a key (64 hex digits): make a new pair")
     return text
+
+
+def _stored_public(path: Path) -> str:
+    """Return the public key of the pair whose secret is at `path`; computed if not stored."""
+    public = path.with_suffix(".public")
+    return _read(public) if public.exists() else _public_of(_read(path))
+
+
+def _public_of(secret: str) -> str:
+    import zmq
+    from zmq.utils import z85
+
+    return z85.decode(zmq.curve_public(z85.encode(bytes.fromhex(secret)))).hex()
 
 
 def _lines(where: Path) -> list[str]:
@@ -258,9 +287,3 @@ def _sync_folder(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _store(path: Path, text: str, mode: int) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(fd, "w", encoding="ascii") as out:
-        out.write(text + "\n")

@@ -204,3 +204,52 @@ def test_a_last_line_without_newline_keeps_its_name_and_what_follows():
     assert keys.allowed() == {"ab" * 32: "laptop", "cd" * 32: "desk"}
     keys.remove("cd" * 32)
     assert path.read_text() == "# by hand\n" + "ab" * 32 + " laptop\n"
+
+
+def test_a_full_disk_leaves_no_part_of_a_pair():
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        keys.make("lab")
+    assert contents() == {}
+    keys.make("lab")
+
+
+def test_a_full_disk_at_the_second_file_leaves_no_part_of_a_pair(monkeypatch):
+    synced = []
+    real = os.fsync
+
+    def full(fd):
+        synced.append(fd)
+        if len(synced) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        keys.make("lab")
+    assert contents() == {}
+
+
+def test_a_public_key_whose_secret_is_lost_is_replaced_by_a_new_pair():
+    first = keys.make("lab")
+    (keys.folder() / "lab.secret").unlink()
+    assert keys.listing() == []
+    with pytest.raises(PeerRefused, match="dgkit keys make lab"):
+        keys.load("lab")
+    second = keys.make("lab")
+    assert keys.load("lab") == second != first
+
+
+def test_a_secret_whose_public_key_is_lost_is_kept_and_gives_it_again():
+    pair = keys.make("lab")
+    (keys.folder() / "lab.public").unlink()
+    with pytest.raises(FileExistsError):
+        keys.make("lab")
+    assert keys.load("lab") == pair
+    assert [row.public for row in keys.listing()] == [pair.public]
+
+
+def test_two_files_of_different_pairs_are_refused():
+    keys.make("lab")
+    (keys.folder() / "lab.public").write_text(keys.make("other").public + "\n")
+    with pytest.raises(ValueError, match="is not the public key of"):
+        keys.load("lab")
