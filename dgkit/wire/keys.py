@@ -58,11 +58,26 @@ def folder() -> Path:
     """
     config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     path = Path(config) / "dgkit" / "keys"
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_folder(path)
     stat = path.stat()
     if stat.st_uid != os.geteuid() or stat.st_mode & 0o022:
         raise AccessDenied(f"{path} is writable by other users, or not yours: `chmod 700 {path}`")
     return path
+
+
+def _make_folder(path: Path) -> None:
+    """Create a folder and its missing parents with mode 0700, whatever the umask is.
+
+    Source: XDG base directory specification, "Referencing this specification".
+    """
+    if path.is_dir():
+        return
+    _make_folder(path.parent)
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:  # another process was faster
+        return
+    path.chmod(0o700)
 
 
 def make(name: str = "default") -> KeyPair:
@@ -232,6 +247,7 @@ def _locked() -> Iterator[Path]:
     where = folder()
     fd = os.open(where / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        os.fchmod(fd, 0o600)  # the umask may have removed bits
         deadline = time.monotonic() + _LOCK_S
         while not _try_lock(fd):
             if time.monotonic() > deadline:

@@ -253,3 +253,22 @@ def test_two_files_of_different_pairs_are_refused():
     (keys.folder() / "lab.public").write_text(keys.make("other").public + "\n")
     with pytest.raises(ValueError, match="is not the public key of"):
         keys.load("lab")
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o277, 0o777])
+def test_the_folder_and_its_files_have_their_modes_under_any_umask(tmp_path, monkeypatch, mask):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / "config"))
+    before = os.umask(mask)
+    try:
+        pair = keys.make("lab")
+        keys.allow("ab" * 32)
+    finally:
+        os.umask(before)
+    modes = {
+        path.name: path.stat().st_mode & 0o777
+        for path in [keys.folder(), *keys.folder().iterdir(), *keys.folder().parents]
+    }
+    assert {modes[name] for name in ("keys", "dgkit", "config", "home")} == {0o700}
+    assert {modes[name] for name in ("lab.secret", "allowed", ".lock")} == {0o600}
+    assert modes["lab.public"] == 0o644
+    assert keys.load("lab") == pair
