@@ -20,6 +20,7 @@ import zmq
 from ..dma import Device
 from ..dpu.copier import Copier
 from ..errors import DgkitError, PeerError, RegionBusy
+from ..memory.meminfo import total_bytes
 from ..wire import address as addresses
 from ..wire.error_codec import to_wire
 from ..wire.listener import Listener
@@ -253,5 +254,5 @@ class Agent:
 
 
 def default_memory() -> int:
-    """Return half of the machine's memory, in bytes."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    """Return half of the memory that this process may use, in bytes: see `meminfo.total_bytes`."""
+    return total_bytes() // 2

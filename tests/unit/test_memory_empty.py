@@ -12,7 +12,7 @@ import pytest
 
 import dgkit
 from dgkit.errors import ClosedError, OutOfMemory
-from dgkit.memory import host, meminfo
+from dgkit.memory import host
 from dgkit.types import is_memory
 
 F_GET_SEALS = 1034
@@ -210,42 +210,3 @@ def test_each_limit_of_the_system_is_named(monkeypatch, code, words):
     with pytest.raises(dgkit.LimitReached, match=words) as info:
         dgkit.empty(4096)
     assert info.value.errno == code
-
-
-def test_what_is_available_is_the_machines_figure_without_a_cgroup(monkeypatch):
-    monkeypatch.setattr(meminfo, "_cgroup", lambda: 1 << 62)
-    assert 0 < meminfo.available_bytes() < 1 << 50
-
-
-def cgroup_files(monkeypatch, texts):
-    def text(name):
-        if texts.get(name) is None:
-            raise FileNotFoundError(name)
-        return texts[name]
-
-    monkeypatch.setattr(meminfo, "_text", text)
-
-
-def test_a_cgroups_limit_counts_less_what_is_used(monkeypatch):
-    base = "/sys/fs/cgroup/memory."
-    cgroup_files(
-        monkeypatch,
-        {
-            base + "max": "5000\n",
-            base + "current": "1000\n",
-            "/proc/meminfo": "MemTotal: 99 kB\nMemAvailable:   9000 kB\n",
-        },
-    )
-    assert meminfo.available_bytes() == 4000
-
-
-@pytest.mark.parametrize("most", ["max\n", None])
-def test_a_cgroup_without_a_limit_leaves_the_machines_figure(monkeypatch, most):
-    files = {"/sys/fs/cgroup/memory.max": most, "/proc/meminfo": "MemAvailable: 3 kB\n"}
-    cgroup_files(monkeypatch, files)
-    assert meminfo.available_bytes() == 3072
-
-
-def test_a_kernel_that_does_not_say_what_is_available_sets_no_limit(monkeypatch):
-    cgroup_files(monkeypatch, {"/proc/meminfo": "MemFree: 3 kB\n"})
-    assert meminfo.available_bytes() == 1 << 62
