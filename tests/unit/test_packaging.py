@@ -116,6 +116,12 @@ def test_ci_fails_where_the_readme_lacks_a_command(repository: Path) -> None:
     assert "no <!-- command: test -->" in result.stderr
 
 
+@pytest.mark.parametrize("package", ["anywidget", "bokeh", "ipywidgets"])
+def test_a_package_whose_releases_broke_panels_has_an_upper_bound(package: str) -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.search(rf'"{package}>=[\d.]+,<[\d.]+"', text)
+
+
 def test_the_readme_has_both_commands() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"<!-- command: (\w+) -->\n```\w*\n(.*?)\n```", readme, flags=re.DOTALL)
