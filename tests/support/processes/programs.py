@@ -18,6 +18,16 @@ def _finds(compiler: str, part: str) -> bool:
     return Path(found).is_absolute()
 
 
+def has_libfuzzer() -> bool:
+    """Whether Clang is there with libFuzzer, which is a package apart."""
+    if not shutil.which("clang"):
+        return False
+    command = ["clang", "-fsanitize=fuzzer", "-###", "-x", "c", "/dev/null"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    libraries = (word.strip('"') for word in found.split() if "clang_rt.fuzzer" in word)
+    return any(Path(library).exists() for library in libraries)
+
+
 def _can_make_venvs(python: str = sys.executable) -> bool:
     command = [python, "-c", "import ensurepip, venv"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
@@ -42,6 +52,7 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
     ),
     # libc6-dbg: without it Valgrind does not know the loader's own functions.
     "valgrind": (lambda: bool(shutil.which("valgrind")), "valgrind libc6-dbg"),
+    "clang": (has_libfuzzer, "clang libclang-rt-dev"),
     "chromium": (lambda: bool(shutil.which("chromium")), "chromium"),
     "apt": (lambda: bool(shutil.which("apt-get") and shutil.which("dpkg-deb")), "apt dpkg"),
 }
