@@ -25,6 +25,7 @@ class Stage:
         after: Stages that have to end first, if they run at all.
         alone: Nothing may run beside it: it measures time, or uses every core.
         slow: Left out unless it is named, or CI=true.
+        by_hand: Left out unless it is named, also in CI.
     """
 
     run: Callable[[], None]
@@ -32,6 +33,7 @@ class Stage:
     after: tuple[str, ...] = ()
     alone: bool = False
     slow: bool = False
+    by_hand: bool = False
     name: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -4,7 +4,9 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from support.changed import touched
@@ -184,3 +186,33 @@ def test_a_change_runs_the_tests_that_it_touches(repository, changed, stages, fi
     assert found.changes == (changed,)
     assert " ".join(found.stages) == stages
     assert found.files == tuple(f"tests/{file}.py" for file in files.split())
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    """tests/run as a module."""
+    root = Path(__file__).resolve().parents[2]
+    monkeypatch.syspath_prepend(str(root / "tests"))
+    loader = SourceFileLoader("tests_run", str(root / "tests/run"))
+    module = ModuleType(loader.name)
+    module.__file__ = loader.path
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("in_ci", [False, True])
+def test_ci_runs_the_slow_stages_and_soak_runs_by_name_alone(runner, monkeypatch, in_ci):
+    monkeypatch.setattr(runner, "IN_CI", in_ci)
+    names = runner.ordered([])
+    assert ("fuzz" in names, "soak" in names, "unit" in names) == (in_ci, False, True)
+    assert runner.ordered(["soak", "fuzz"]) == ["fuzz", "soak"]
+
+
+def test_the_hours_reach_the_program_of_the_stage(runner, monkeypatch):
+    commands = []
+    monkeypatch.setattr(runner, "do", lambda *command: commands.append([*map(str, command)]))
+    monkeypatch.setattr(runner, "HOURS", ["--hours", "2.0"])
+    for name in ("fuzz", "soak"):
+        runner.STAGES[name].run()
+    assert [command[-2:] for command in commands] == [["--hours", "2.0"]] * 2
+    assert all(Path(command[1]).exists() for command in commands)
