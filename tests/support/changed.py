@@ -19,7 +19,11 @@ RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("dgkit/memory/README.md", ("cuda",), ("tests/cuda/test_session_gpu.py",)),
     ("pyproject.toml", ("unit",), ("tests/unit/test_packaging.py",)),
     (".ci/", ("unit",), ("tests/unit/test_packaging.py",)),
-    (".github/", ("unit",), ("tests/unit/test_contributing.py",)),
+    (
+        ".github/",
+        ("unit",),
+        ("tests/unit/test_contributing.py", "tests/unit/test_security_page.py"),
+    ),
     ("dgkit/cli/", ("unit",), ("tests/unit/test_cli*.py",)),
     ("dgkit/doctor/", ("doctor",), ("tests/doctor/test_*.py",)),
     ("tests/support/fake_cuda/", ("cuda", "plain"), ("tests/cuda/test_*.py",)),

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.source import docs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / ".github/CONTRIBUTING.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-PATHS = sorted(set(re.findall(r"`((?:dgkit|native|tests|notebooks|\.ci)/[\w./-]*)`", TEXT)))
-LINKS = sorted(set(re.findall(r"\]\((\.\./[\w./-]+|[\w./-]+)\)", TEXT)))
+PATHS = docs.paths(TEXT)
+LINKS = docs.links(TEXT)
 NAMES = re.findall(r"`([\w./-]+\.(?:py|c))` `(\w+)`", TEXT)
 COMMANDS = sorted(set(re.findall(r"`((?:CI=true )?tests/run[^`]*)`", TEXT)))
 PYTEST = sorted(set(re.findall(r"`\.cache/venv/bin/pytest ([^`]*)`", TEXT)))

@@ -1,0 +1,65 @@
+""".github/SECURITY.md: its paths, links and commands exist, and its limits are the code's."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.source import docs
+
+from dgkit.cli import main
+from dgkit.wire import messages
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / ".github/SECURITY.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+COMMANDS = list(docs.commands(TEXT, "dgkit"))
+
+
+@pytest.mark.parametrize("path", docs.paths(TEXT))
+def test_each_path_exists(path):
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("link", docs.links(TEXT))
+def test_each_link_leads_somewhere(link):
+    assert (PAGE.parent / link).exists()
+
+
+def test_each_anchor_is_a_heading():
+    assert docs.anchors(TEXT) <= docs.headings(TEXT)
+
+
+@pytest.mark.parametrize(("words", "options"), COMMANDS, ids=str)
+def test_each_command_and_its_options_exist(words, options, capsys):
+    assert main([*words, "--help"]) == 0
+    help_text = capsys.readouterr().out
+    assert all(option in help_text for option in options)
+
+
+def test_each_stage_of_the_runner_exists():
+    found = list(docs.commands(TEXT, "tests/run"))
+    command = [sys.executable, ROOT / "tests/run", "--help"]
+    help_text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert found
+    for words, options in found:
+        assert all(re.search(rf"^  {word} ", help_text, re.MULTILINE) for word in words)
+        assert all(option in help_text for option in options)
+
+
+def test_the_limits_are_those_of_the_code():
+    assert (messages.MAX_REQUEST, messages.MAX_REPLY) == (64 << 10, 256 << 10)
+    header = (ROOT / "native/dgkit.h").read_text(encoding="utf-8")
+    assert re.search(r"DG_DESCRIPTOR_MAX\s*=?\s*768\b", header)
+    header = (ROOT / "native/src/share/server.h").read_text(encoding="utf-8")
+    assert re.search(r"CONTROL_SLOTS \(1u << 17\)", header)
+
+
+def test_the_readme_links_to_it():
+    assert "(.github/SECURITY.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_page_names_something_to_check():
+    assert len(docs.paths(TEXT)) > 10
+    assert len(COMMANDS) > 4
