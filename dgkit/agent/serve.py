@@ -37,7 +37,8 @@ def serve(
         address: Address to listen at; a new socket in the runtime folder if None. tcp://HOST:0
             takes a free port.
         role: "dpu" moves the bytes, "host" lends its memory.
-        max_memory: Bytes of host memory that clients may allocate; half of the machine's if None.
+        max_memory: Bytes of host memory that clients may allocate; half of the machine's, or
+            of the container's limit, if None.
         provider: How bytes move.
         gpu: Number of the GPU that copies, for the provider "cuda".
         pci: Address of the PCI function, for the providers "doca" and "softdoca".

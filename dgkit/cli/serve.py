@@ -55,7 +55,7 @@ __all__ = ["serve"]
     type=size,
     metavar="SIZE",
     help="Limit of the host memory that all clients together allocate, such as 4G. Default: half "
-    "of the machine's.",
+    "of the machine's, or of the container's limit.",
 )
 @click.option(
     "--keys", metavar="NAME", help='Key pair of this side, for tcp://. Default: "default".'
