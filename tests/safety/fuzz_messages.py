@@ -33,25 +33,21 @@ values = st.one_of(
 KINDS = st.integers(0, 16)
 
 
-def rows(first: int) -> st.SearchStrategy[bytes]:
-    """Return requests as arrays: kind, a rising number or any value, fields."""
-    number = st.one_of(st.just(first), st.just(first), values)
-    fields = st.lists(st.one_of(numbers, values), max_size=9)
-    return st.tuples(KINDS, number, fields).map(
-        lambda row: msgspec.msgpack.encode([row[0], row[1], *row[2]])
-    )
+# Any array: kind, number, fields. The number None is replaced by the one that is due.
+ROWS = st.tuples(
+    KINDS, st.one_of(st.none(), st.none(), values), st.lists(st.one_of(numbers, values), max_size=9)
+).map(lambda row: [row[0], row[1], *row[2]])
 
 
-def valid(first: int) -> st.SearchStrategy[bytes]:
-    """Return requests that can be read; those that take time are kept short."""
+def _valid() -> st.SearchStrategy[m.Request]:
+    """Return requests that can be read, with the number 0; those that take time are short."""
     small, any_size = st.integers(1, 4), st.integers(0, 2**63 - 1)
     size = st.one_of(st.integers(0, 4096), any_size)
     name, op, path = st.text(max_size=256), st.integers(0, 1), st.integers(0, 2)
-    number = st.just(first)
-    requests = st.one_of(
-        st.builds(m.Allocate, number, size, st.integers(1, 3), st.booleans(), name, name),
-        st.builds(m.Allocate, number, st.integers(0, 4096), small.map(lambda n: n % 4 or 1),
-                  st.booleans(), name),
+    few, access, number = st.integers(0, 4096), st.integers(1, 3), st.just(0)
+    return st.one_of(
+        st.builds(m.Allocate, number, size, access, st.booleans(), name, name),
+        st.builds(m.Allocate, number, few, access, st.booleans(), name, st.just("host")),
         st.builds(m.Import, number, st.binary(max_size=768)),
         st.builds(m.Export, number, small, st.integers(0, 3)),
         st.builds(m.Free, number, small, st.floats(0, 0.01)),
@@ -65,26 +61,38 @@ def valid(first: int) -> st.SearchStrategy[bytes]:
         st.builds(m.Watch, number, small, small, size, st.integers(1, 4096), op, small, path,
                   st.floats(0.01, 60)),
     )  # fmt: skip
-    return requests.map(m.encode)
 
 
-def damaged(message: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    """Return messages with one byte changed, cut, or doubled."""
+DAMAGE = st.tuples(
+    st.integers(0, 900), st.integers(0, 255), st.sampled_from(["set", "cut", "twice"])
+)
+BODIES = st.lists(
+    st.one_of(st.binary(max_size=64), ROWS, st.tuples(_valid(), st.one_of(st.none(), DAMAGE))),
+    min_size=5,
+    max_size=5,
+)
 
-    def change(parts: tuple[bytes, int, int, int]) -> bytes:
-        body, at, byte, how = parts
-        changed = bytearray(body)
-        at %= len(changed)
-        if how == 0:
-            changed[at] = byte
-        elif how == 1:
-            del changed[at:]
-        else:
-            changed[at:at] = changed[at:]
-        return bytes(changed)
 
-    parts = st.tuples(message, st.integers(0, 900), st.integers(0, 255), st.integers(0, 2))
-    return parts.map(change)
+def message(drawn: object, number: int) -> bytes:
+    """Return the bytes of what was drawn, with the number that is due."""
+    if isinstance(drawn, bytes):
+        return drawn
+    if isinstance(drawn, list):
+        kind, own, *fields = drawn
+        return msgspec.msgpack.encode([kind, number if own is None else own, *fields])
+    request, damage = drawn
+    body = bytearray(m.encode(msgspec.structs.replace(request, id=number)))
+    if damage is None:
+        return bytes(body)
+    at, byte, how = damage
+    at %= len(body)
+    if how == "set":
+        body[at] = byte
+    elif how == "cut":
+        del body[at:]
+    else:
+        body[at:at] = body[at:]
+    return bytes(body)
 
 
 agent = agents.agent
@@ -108,8 +116,8 @@ def batch(running: agents.Agent, number: int, examples: int) -> None:
         max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    @given(data=st.data())
-    def attack(data: st.DataObject) -> None:
+    @given(bodies=BODIES)
+    def attack(bodies: list[object]) -> None:
         context = zmq.Context()
         socket = context.socket(zmq.DEALER)
         socket.linger = 0
@@ -118,12 +126,8 @@ def batch(running: agents.Agent, number: int, examples: int) -> None:
             socket.send(m.encode(HELLO))
             assert socket.poll(REPLY_MS), "no Welcome"
             first = m.decode_reply(socket.recv()).first_id
-            for _ in range(5):
-                good = valid(first)
-                body = data.draw(
-                    st.one_of(st.binary(max_size=64), rows(first), good, damaged(good))
-                )
-                first = max(first, _exchange(socket, body) + 1)
+            for drawn in bodies:
+                first = max(first, _exchange(socket, message(drawn, first)) + 1)
                 if first >= 2**63:
                     break
         finally:
