@@ -75,18 +75,23 @@ class LocalDpu:
 
     def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
         """Write and wait."""
-        return self.start(region, offset, len(view), memoryview(view)).finish()
+        return self._transfer(region, offset, len(view), memoryview(view)).run()
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""
-        transfer = self.start(region, offset, size, None)
-        transfer.finish()
+        transfer = self._transfer(region, offset, size, None)
+        transfer.run()
         return transfer.data
 
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
     ) -> SessionTransfer:
         """Start a write of `view`, or a read if that is None."""
+        return self._transfer(region, offset, size, view).start()
+
+    def _transfer(
+        self, region: SessionRegion, offset: int, size: int, view: memoryview | None
+    ) -> LocalTransfer:
         return LocalTransfer(self, self._ref(region).as_remote(), offset, size, view)
 
     def copy(self, src: SessionRegion, dst: SessionRegion, size: int) -> TransferReport:
@@ -242,10 +247,10 @@ class LocalTransfer(SessionTransfer):
     ) -> None:
         super().__init__(dpu.pool, dpu.lock, dpu.provider, offset, size, view)
         self._dpu, self.remote = dpu, remote
-        with dpu.lock:
-            dpu.recover()
-            dpu.transfers.append(self)
-            self._start()
+
+    def _prepare(self) -> None:
+        self._dpu.recover()
+        self._dpu.transfers.append(self)
 
     def _post(self, chunk: Chunk) -> None:
         queue = self._dpu.queue

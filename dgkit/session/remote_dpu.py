@@ -64,12 +64,12 @@ class RemoteDpu:
         """Write and wait; one request and one reply if the data fits a small slot."""
         size = len(view)
         if size > SMALL:
-            return self.start(region, offset, size, memoryview(view)).finish()
+            return RemoteTransfer(self, region, offset, size, memoryview(view)).run()
         pool = self._small or self._small_pool()
         chunk = Chunk(0, size)
         slot = pool.acquire(chunk)
         if slot is None:
-            return self.start(region, offset, size, memoryview(view)).finish()
+            return RemoteTransfer(self, region, offset, size, memoryview(view)).run()
         pool.buffer[slot : slot + size] = view
         spans = (pool.handle, slot, region.handle, offset, size)
 
@@ -89,15 +89,15 @@ class RemoteDpu:
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""
-        transfer = self.start(region, offset, size, None)
-        transfer.finish()
+        transfer = RemoteTransfer(self, region, offset, size, None)
+        transfer.run()
         return transfer.data
 
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
     ) -> SessionTransfer:
         """Start a write of `view`, or a read if that is None."""
-        return RemoteTransfer(self, region, offset, size, view)
+        return RemoteTransfer(self, region, offset, size, view).start()
 
     def _wait(self, pending: Pending) -> Any:
         """Return the reply to a request; wait as long as the agent lives and sends anything."""
@@ -205,7 +205,9 @@ class RemoteTransfer(SessionTransfer):
         super().__init__(dpu.pool(size), dpu.link.lock, dpu.provider, offset, size, view)
         self._dpu, self._region = dpu, region
         self._on_end: list[Callable[[], object]] = []
-        self._start()
+
+    def _prepare(self) -> None:
+        """Do nothing: the staging memory was created with the transfer."""
 
     def _post(self, chunk: Chunk) -> None:
         staged = (self._pool.handle, chunk.slot)

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ClosedError, DgkitError, PeerError, PeerTimeout
 from ..types import Op, Path, Status
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .staging import StagingPool
 
 __all__ = ["SessionTransfer", "TransferReport", "read_buffer"]
+
+_Transfer = TypeVar("_Transfer", bound="SessionTransfer")
 
 _LARGE = 8 << 20  # bytes; the pages of less take a few milliseconds
 
@@ -179,13 +181,19 @@ class SessionTransfer(ABC):
     def _cancel_in_flight(self) -> None:
         """Cancel the chunks in flight, if the backend can."""
 
-    def _start(self) -> None:
-        """Post the first chunks; raise the error if one cannot be posted."""
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Get ready for the first chunk. The caller holds the lock."""
+
+    def start(self: _Transfer) -> _Transfer:
+        """Post the first chunks and return the transfer; raise the error if one fails."""
         try:
             with self._lock:
+                self._prepare()
                 self._post_chunks()
                 if self._error is not None:
                     raise self._error
+            return self
         except BaseException:  # Ctrl-C, too: the caller has no transfer to cancel
             self.cancel()
             raise
@@ -328,9 +336,10 @@ class SessionTransfer(ABC):
                 self._error = self._error or PeerError("the transfer was interrupted")
                 self._cancel_in_flight()
 
-    def finish(self) -> TransferReport:
-        """Return wait(); cancel the transfer if an exception such as Ctrl-C interrupts the wait."""
+    def run(self) -> TransferReport:
+        """Start, wait and return the report; cancel if an exception such as Ctrl-C interrupts."""
         try:
+            self.start()
             return self.wait()
         except BaseException:
             self.cancel()

@@ -64,6 +64,7 @@ class Interrupting:
             return None
         frame.f_trace_opcodes = True
         if event == "call":
+            self.before[frame.f_back] = "", 0  # to return from Python code handles no signal
             self.before[frame] = "RESUME", 0
         elif event == "return":
             self.before.pop(frame, None)
