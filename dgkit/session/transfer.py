@@ -33,7 +33,8 @@ class TransferReport:
 
     `read_ns` and `write_ns` are the summed latencies of its DMA reads and DMA writes, over `chunks`
     chunks: data of this process needs two DMAs, staging to DPU and DPU to region. `provider` is
-    the provider that moved the bytes.
+    the provider that moved the bytes. The report says that the bytes were moved, not that the other
+    side is alive or has seen them (see dgkit.Status).
     """
 
     __slots__ = ("_moved", "provider", "size")
