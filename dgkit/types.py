@@ -47,7 +47,12 @@ class Path(Enum):
 
 
 class Status(IntEnum):
-    """Result of one transfer (`dg_wc.status`)."""
+    """Result of one transfer (`dg_wc.status`).
+
+    OK says that each byte was moved into or out of the memory of the region. It does not say that
+    the process that exported the region is alive: an import keeps memory that is mapped or on a GPU
+    alive, so that transfers posted before PEER_LOST is noticed may end as OK.
+    """
 
     OK = 0
     LOCAL_ERROR = 1

@@ -31,6 +31,8 @@ class Completion:
     Stamps are integer ns of CLOCK_MONOTONIC on the side that moved the bytes: `submit_ns` when the
     operation was requested, `post_ns` when it was handed to the provider, `complete_ns` after the
     last byte.
+
+    It reports on the bytes, not on the other process: see `Status`.
     """
 
     __slots__ = ("_i", "_wcs")

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 __all__ = ["FairLock"]
 
+_RLock: Any = type(threading.RLock())
 
-class FairLock:
+
+class FairLock(_RLock):  # type: ignore[misc]
     """Fair reentrant lock: waiters precede the releasing thread.
 
-    A plain lock lets a thread that releases and retakes it starve the others.
+    A plain lock lets a thread that releases and retakes it starve the others. Its __exit__ is that
+    of the base class, in C: Ctrl-C in a method in Python would leave the lock held.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
         self._gate = threading.Lock()  # held by the next owner; a returning thread queues after it
 
     def __enter__(self) -> None:
-        lock = self._lock
-        if lock._is_owned():  # type: ignore[attr-defined]
-            lock.acquire()
+        if self._is_owned():
+            try:
+                self.acquire()
+            except BaseException:  # Ctrl-C right after acquire(), which does not wait
+                self.release()
+                raise
             return
         try:
             with self._gate:
-                lock.acquire()
+                self.acquire()
         except BaseException:  # Ctrl-C, which may come right after acquire()
-            if lock._is_owned():  # type: ignore[attr-defined]
-                lock.release()
+            if self._is_owned():
+                self.release()
             raise
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()

@@ -14,8 +14,8 @@ from ..types import Op
 from ..wire.messages import Digest, Free, Latency, LatencyDone, Rate, RateDone
 from .copier_pool import CopierPool
 from .fair_lock import FairLock
-from .staging import StagingPool
-from .transfer import Chunk, SessionTransfer, TransferReport
+from .staging import Chunk, StagingPool
+from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device, Queue, RemoteRegion, Transfer
@@ -46,6 +46,7 @@ class LocalDpu:
         self._refs: dict[int, RegionRef] = {}
         self._moves = self._bytes = 0
         self._closed = False
+        self._interrupted = False  # in a call of the queue, whose result is lost
 
     @property
     def queue(self) -> Queue:
@@ -74,18 +75,23 @@ class LocalDpu:
 
     def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
         """Write and wait."""
-        return self.start(region, offset, len(view), memoryview(view)).finish()
+        return self._transfer(region, offset, len(view), memoryview(view)).run()
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""
-        transfer = self.start(region, offset, size, None)
-        transfer.finish()
+        transfer = self._transfer(region, offset, size, None)
+        transfer.run()
         return transfer.data
 
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
     ) -> SessionTransfer:
         """Start a write of `view`, or a read if that is None."""
+        return self._transfer(region, offset, size, view).start()
+
+    def _transfer(
+        self, region: SessionRegion, offset: int, size: int, view: memoryview | None
+    ) -> LocalTransfer:
         return LocalTransfer(self, self._ref(region).as_remote(), offset, size, view)
 
     def copy(self, src: SessionRegion, dst: SessionRegion, size: int) -> TransferReport:
@@ -182,6 +188,33 @@ class LocalDpu:
             head: DMA to wait for; None: any one in flight.
             timeout: Seconds to wait at most.
         """
+        self.recover()
+        try:
+            self._progress(head, timeout)
+        except BaseException:
+            self.note_interruption()
+            raise
+
+    def note_interruption(self) -> None:
+        """Note that Ctrl-C or an error came in a call of the queue. The caller holds the lock."""
+        self._interrupted = True
+
+    def recover(self) -> None:
+        """After an interruption, replace the queue, and post the chunks in flight again.
+
+        A DMA may have been posted, or its completion taken, without the result reaching its chunk.
+        Closing the queue ends all DMA. To move a chunk twice is harmless: its slot is unchanged.
+        """
+        if not self._interrupted:
+            return
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = None
+        for transfer in self.transfers:
+            transfer.post_again()
+        self._interrupted = False
+
+    def _progress(self, head: Transfer | None, timeout: float) -> None:
         head = head or next(filter(None, (other.oldest() for other in self.transfers)), None)
         if head is not None and timeout:
             with contextlib.suppress(TimeoutError, DgkitError):  # collect() handles the error
@@ -214,20 +247,37 @@ class LocalTransfer(SessionTransfer):
     ) -> None:
         super().__init__(dpu.pool, dpu.lock, dpu.provider, offset, size, view)
         self._dpu, self.remote = dpu, remote
-        with dpu.lock:
-            dpu.transfers.append(self)
-            self._start()
 
-    def _post(self, chunk: Chunk) -> Transfer:
+    def _prepare(self) -> None:
+        self._dpu.recover()
+        self._dpu.transfers.append(self)
+
+    def _post(self, chunk: Chunk) -> None:
         queue = self._dpu.queue
         post = queue.write if self._data is None else queue.read
-        return post(
-            self._pool.region,
-            self.remote,
-            size=chunk.size,
-            local_offset=chunk.slot,
-            remote_offset=self._offset + chunk.at,
-        )
+        try:
+            chunk.request = post(
+                self._pool.region,
+                self.remote,
+                size=chunk.size,
+                local_offset=chunk.slot,
+                remote_offset=self._offset + chunk.at,
+            )
+        except DgkitError:
+            raise
+        except BaseException:
+            self._dpu.note_interruption()
+            raise
+
+    def _is_posted(self, chunk: Chunk) -> bool:
+        return chunk.request is not None
+
+    def post_again(self) -> None:
+        """Post all chunks in flight again. The caller holds the lock and has ended their DMA."""
+        for chunk in self._in_flight:
+            chunk.request = None
+        self._torn = True
+        self._post_chunks()
 
     def _wait_for_slot(self) -> None:
         """Do nothing: LocalDpu.progress() calls post_more()."""
@@ -242,6 +292,8 @@ class LocalTransfer(SessionTransfer):
 
     def collect(self) -> None:
         """Handle the completed DMAs. The caller holds the lock."""
+        if self._torn:
+            self._post_chunks()
         while self._in_flight and self._in_flight[0].request.done():
             self._collect_chunk(self._in_flight[0])
 

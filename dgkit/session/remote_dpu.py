@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DgkitError, PeerTimeout
+from ..errors import PeerTimeout
 from ..wire.connection import Connection, Pending
 from ..wire.messages import Cancel, Digest, Free, Import, Latency, LatencyDone, Move, Rate, RateDone
-from .staging import StagingPool
-from .transfer import Chunk, SessionTransfer, TransferReport
+from .staging import Chunk, StagingPool
+from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device
@@ -64,21 +64,22 @@ class RemoteDpu:
         """Write and wait; one request and one reply if the data fits a small slot."""
         size = len(view)
         if size > SMALL:
-            return self.start(region, offset, size, memoryview(view)).finish()
+            return RemoteTransfer(self, region, offset, size, memoryview(view)).run()
         pool = self._small or self._small_pool()
-        slot = pool.acquire()
+        chunk = Chunk(0, size)
+        slot = pool.acquire(chunk)
         if slot is None:
-            return self.start(region, offset, size, memoryview(view)).finish()
+            return RemoteTransfer(self, region, offset, size, memoryview(view)).run()
         pool.buffer[slot : slot + size] = view
         spans = (pool.handle, slot, region.handle, offset, size)
-        then = lambda _: pool.release(slot)  # noqa: E731
-        try:
-            pending = self.link.exchange(Move, spans, then)
-            if pending is None:
-                pending = self.link.post(Move, *spans, then=then)
-        except DgkitError:
-            pool.release(slot)
-            raise
+
+        def then(_: Pending) -> None:  # it keeps the chunk, and so the slot, until the reply
+            chunk.finished = True
+            pool.wake()
+
+        pending = self.link.exchange(Move, spans, then)
+        if pending is None:
+            pending = self.link.post(Move, *spans, then=then)
         reply = pending.reply if pending.done and not pending.error else self._wait(pending)
         return TransferReport(reply, self.provider)
 
@@ -88,15 +89,15 @@ class RemoteDpu:
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""
-        transfer = self.start(region, offset, size, None)
-        transfer.finish()
+        transfer = RemoteTransfer(self, region, offset, size, None)
+        transfer.run()
         return transfer.data
 
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
     ) -> SessionTransfer:
         """Start a write of `view`, or a read if that is None."""
-        return RemoteTransfer(self, region, offset, size, view)
+        return RemoteTransfer(self, region, offset, size, view).start()
 
     def _wait(self, pending: Pending) -> Any:
         """Return the reply to a request; wait as long as the agent lives and sends anything."""
@@ -204,21 +205,36 @@ class RemoteTransfer(SessionTransfer):
         super().__init__(dpu.pool(size), dpu.link.lock, dpu.provider, offset, size, view)
         self._dpu, self._region = dpu, region
         self._on_end: list[Callable[[], object]] = []
-        self._start()
 
-    def _post(self, chunk: Chunk) -> Pending:
+    def _prepare(self) -> None:
+        """Do nothing: the staging memory was created with the transfer."""
+
+    def _post(self, chunk: Chunk) -> None:
         staged = (self._pool.handle, chunk.slot)
         remote = (self._region.handle, self._offset + chunk.at)
         ends = (*staged, *remote) if self._data is None else (*remote, *staged)
-        return self._dpu.link.post(
-            Move, *ends, chunk.size, then=lambda pending: self._on_reply(chunk, pending)
-        )
+        then = lambda pending: self._on_reply(chunk, pending)  # noqa: E731
+        chunk.request = Pending()
+        self._dpu.link.post(Move, *ends, chunk.size, then=then, pending=chunk.request)
+
+    def _is_posted(self, chunk: Chunk) -> bool:
+        return chunk.request is not None and chunk.request.sent
 
     def _wait_for_slot(self) -> None:
         if not self._in_flight:  # else its next reply posts the next chunk
             self._pool.call_on_release(self._post_chunks)
 
+    def _repeat_unsure(self) -> None:
+        """Post chunks again that may have been lost; the agent moves them in order, so that the
+        reply to the repetition says that the first one, too, is done.
+        """
+        for chunk in list(self._in_flight):
+            if self._is_posted(chunk) and chunk.request.number in self._dpu.link.unsure:
+                self._stage_and_post(chunk)
+
     def _on_reply(self, chunk: Chunk, pending: Pending) -> None:
+        if chunk.request is not pending and not chunk.finished:
+            return  # it was repeated
         reply = pending.reply if pending.error is None else None
         self._finish_chunk(chunk, reply, pending.error)
         self._post_chunks()
@@ -228,11 +244,17 @@ class RemoteTransfer(SessionTransfer):
                 call()
 
     def _cancel_in_flight(self) -> None:
+        self._post_chunks()  # posts nothing more; finishes chunks that were not posted
         for chunk in list(self._in_flight):
-            self._dpu.cancel(chunk.request)
+            if chunk.request is not None:
+                self._dpu.cancel(chunk.request)
 
     def _advance(self, timeout: float) -> None:
         link = self._dpu.link
+        if self._torn or link.unsure or not self._in_flight:  # no reply may post the next chunk
+            with link.lock:
+                self._repeat_unsure()
+                self._post_chunks()
         pending = self._oldest_request() or link.oldest()
         if not timeout or pending is None:
             link.pump()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,30 @@ from ..errors import ClosedError
 if TYPE_CHECKING:
     from ..dma import Device
 
-__all__ = ["StagingPool", "flat"]
+__all__ = ["Chunk", "StagingPool", "flat"]
+
+
+class Chunk:
+    """Part of a transfer: `size` bytes from byte `at` on, in the staging slot at offset `slot`.
+
+    `request` is the request or DMA that the backend posted for it. A slot is in use as long as its
+    chunk lives and is not finished.
+    """
+
+    __slots__ = ("__weakref__", "at", "finished", "request", "size", "slot")
+
+    def __init__(self, at: int, size: int) -> None:
+        self.at, self.size = at, size
+        self.slot = -1
+        self.request: Any = None
+        self.finished = False
 
 
 class StagingPool:
-    """Free list of `count` slots of `slot_size` bytes in one region. The caller locks.
+    """`count` slots of `slot_size` bytes in one region, each lent to one chunk at a time.
 
-    acquire() alone needs no lock. `handle` is the agent's handle of the region.
+    No count and no free list is kept, which an exception such as Ctrl-C could leave wrong: a slot
+    is free if its chunk is finished or gone. `handle` is the agent's handle of the region.
     """
 
     def __init__(self, device: Device, slot_size: int, count: int) -> None:
@@ -33,23 +51,48 @@ class StagingPool:
             raise
         self.buffer = self._memory.buffer
         self.handle = 0
-        self._free = deque(number * slot_size for number in range(count))
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._owners: list[weakref.ref[Chunk] | None] = [None] * count
+        self._lock = threading.Lock()
+        self._closed = False
+        self._waiting: list[Callable[[], None]] = []
 
-    def acquire(self) -> int | None:
-        """Return the offset of a free slot, or None if all are in use."""
-        try:
-            return self._free.pop()
-        except IndexError:
-            if self._free.maxlen is not None:
-                raise ClosedError("the session is closed") from None
-            return None
+    @staticmethod
+    def _in_use(owner: weakref.ref[Chunk] | None) -> bool:
+        chunk = None if owner is None else owner()
+        return chunk is not None and not chunk.finished
 
-    def release(self, offset: int) -> None:
-        """Return a slot; the first function that waits for one is called."""
-        self._free.append(offset)
+    @property
+    def free(self) -> int:
+        """Return the number of free slots."""
+        return sum(not self._in_use(owner) for owner in self._owners)
+
+    def acquire(self, chunk: Chunk) -> int | None:
+        """Return the offset of a free slot, which is the chunk's from now on; None: all are in use.
+
+        Thread-safe.
+
+        Raises:
+            ClosedError: The pool is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the session is closed")
+            for number, owner in enumerate(self._owners):
+                if not self._in_use(owner):
+                    chunk.slot = number * self.slot_size
+                    self._owners[number] = weakref.ref(chunk)
+                    return chunk.slot
+        return None
+
+    def wake(self) -> None:
+        """Call the functions that wait for a free slot; the caller has finished a chunk.
+
+        All are called, since the first may not need the slot any more.
+        """
         if self._waiting:
-            self._waiting.popleft()()
+            waiting, self._waiting = self._waiting, []
+            for call in waiting:
+                call()
 
     def call_on_release(self, call: Callable[[], None]) -> None:
         """Call a function once, when a slot is released."""
@@ -57,7 +100,8 @@ class StagingPool:
 
     def close(self) -> None:
         """Free the memory now, without waiting for the garbage collector."""
-        self._free = deque(maxlen=0)  # which stays empty, whatever is released
+        with self._lock:
+            self._closed = True
         self.buffer = memoryview(b"")
         self.region.close()
         self._memory.close()

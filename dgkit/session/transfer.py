@@ -8,11 +8,12 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ClosedError, DgkitError, PeerError, PeerTimeout
 from ..types import Op, Path, Status
 from .argument_checks import function, seconds, within
+from .staging import Chunk
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from ..wire.messages import Moved
     from .staging import StagingPool
 
-__all__ = ["Chunk", "SessionTransfer", "TransferReport", "read_buffer"]
+__all__ = ["SessionTransfer", "TransferReport", "read_buffer"]
+
+_Transfer = TypeVar("_Transfer", bound="SessionTransfer")
 
 _LARGE = 8 << 20  # bytes; the pages of less take a few milliseconds
 
@@ -30,7 +33,8 @@ class TransferReport:
 
     `read_ns` and `write_ns` are the summed latencies of its DMA reads and DMA writes, over `chunks`
     chunks: data of this process needs two DMAs, staging to DPU and DPU to region. `provider` is
-    the provider that moved the bytes.
+    the provider that moved the bytes. The report says that the bytes were moved, not that the other
+    side is alive or has seen them (see dgkit.Status).
     """
 
     __slots__ = ("_moved", "provider", "size")
@@ -99,20 +103,6 @@ def read_buffer(size: int) -> bytearray | mmap.mmap:
         raise MemoryError(f"no memory for the {size} bytes of a read") from error
 
 
-class Chunk:
-    """Part of a transfer: `size` bytes from byte `at` on, in the staging slot at offset `slot`.
-
-    `request` is the request or DMA that the backend posted for it.
-    """
-
-    __slots__ = ("at", "finished", "request", "size", "slot")
-
-    def __init__(self, slot: int, at: int, size: int) -> None:
-        self.slot, self.at, self.size = slot, at, size
-        self.request: Any = None
-        self.finished = False
-
-
 class _Totals:
     """Sums of the replies to a transfer's chunks."""
 
@@ -120,13 +110,17 @@ class _Totals:
         self.done = self.read_ns = self.write_ns = self.chunks = 0
         self.last: Moved | None = None
 
-    def add(self, moved: Moved) -> None:
-        """Add the reply to one chunk."""
+    def add(self, chunk: Chunk, moved: Moved) -> None:
+        """Add the reply to one chunk, and finish the chunk.
+
+        No call is made, so that no signal handler runs in between.
+        """
         self.done += moved.size
         self.read_ns += moved.read_ns
         self.write_ns += moved.write_ns
         self.chunks += moved.chunks
         self.last = moved
+        chunk.finished = True
 
     def report(self, provider: str) -> TransferReport:
         """Return the report of the whole transfer."""
@@ -159,14 +153,19 @@ class SessionTransfer(ABC):
         self._offset, self._view = offset, view
         self._data = read_buffer(size) if view is None else None
         self._posted = 0  # bytes
+        self._torn = False  # an exception interrupted _post_chunks()
         self._in_flight: deque[Chunk] = deque()
         self._totals = _Totals()
         self._report: TransferReport | None = None
         self._error: Exception | None = None
 
     @abstractmethod
-    def _post(self, chunk: Chunk) -> object:
-        """Start the DMA of a chunk, whose data is staged; return the request."""
+    def _post(self, chunk: Chunk) -> None:
+        """Start the DMA of a chunk, whose data is staged, and set its request."""
+
+    @abstractmethod
+    def _is_posted(self, chunk: Chunk) -> bool:
+        """Return whether the DMA of an unfinished chunk was started."""
 
     @abstractmethod
     def _advance(self, timeout: float) -> None:
@@ -183,57 +182,93 @@ class SessionTransfer(ABC):
     def _cancel_in_flight(self) -> None:
         """Cancel the chunks in flight, if the backend can."""
 
-    def _start(self) -> None:
-        """Post the first chunks; raise the error if one cannot be posted."""
-        with self._lock:
-            self._post_chunks()
-            if self._error is not None:
-                raise self._error
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Get ready for the first chunk. The caller holds the lock."""
+
+    def start(self: _Transfer) -> _Transfer:
+        """Post the first chunks and return the transfer; raise the error if one fails."""
+        try:
+            with self._lock:
+                self._prepare()
+                self._post_chunks()
+                if self._error is not None:
+                    raise self._error
+            return self
+        except BaseException:  # Ctrl-C, too: the caller has no transfer to cancel
+            self.cancel()
+            raise
 
     def _post_chunks(self) -> None:
         """Post chunks as long as staging slots are free. The caller holds the lock."""
-        while self._posted < self.size and self._error is None:
-            try:
-                slot = self._pool.acquire()
-            except ClosedError as exc:
-                self._error = exc
-                return
-            if slot is None:
-                self._wait_for_slot()
-                return
-            at = self._posted
-            chunk = Chunk(slot, at, min(self._pool.slot_size, self.size - at))
-            self._posted += chunk.size
-            if self._view is not None:
-                self._pool.buffer[slot : slot + chunk.size] = self._view[at : at + chunk.size]
-            try:
-                request = self._post(chunk)
-            except DgkitError as exc:
-                self._finish_chunk(chunk, None, exc)
-                return
-            if not chunk.finished:
-                chunk.request = request
-                self._in_flight.append(chunk)
+        try:
+            if self._torn:
+                self._resume()
+            while self._posted < self.size and self._error is None and self._post_next():
+                pass
+        except BaseException:
+            self._torn = True
+            raise
+
+    def _resume(self) -> None:
+        """Post the chunks that an exception such as Ctrl-C kept from being posted."""
+        self._torn = False
+        for chunk in list(self._in_flight):
+            if not chunk.finished and self._is_posted(chunk):
+                continue
+            if chunk.finished or self._error is not None:
+                self._finish_chunk(chunk, None, self._error)
+            else:
+                self._stage_and_post(chunk)
+
+    def _post_next(self) -> bool:
+        """Post the next chunk; return False if there is no free slot for it."""
+        at = self._posted
+        chunk = Chunk(at, min(self._pool.slot_size, self.size - at))
+        try:
+            slot = self._pool.acquire(chunk)
+        except ClosedError as exc:
+            self._error = exc
+            return False
+        if slot is None:
+            self._wait_for_slot()
+            return False
+        self._posted = at + chunk.size  # no call before the next line is done: both or none happen
+        self._in_flight.append(chunk)
+        self._stage_and_post(chunk)
+        return True
+
+    def _stage_and_post(self, chunk: Chunk) -> None:
+        slot, at = chunk.slot, chunk.at
+        if self._view is not None:
+            self._pool.buffer[slot : slot + chunk.size] = self._view[at : at + chunk.size]
+        try:
+            self._post(chunk)
+        except DgkitError as exc:
+            self._finish_chunk(chunk, None, exc)
 
     def _finish_chunk(self, chunk: Chunk, reply: Moved | None, error: Exception | None) -> None:
-        """Take in the result of a chunk, and free its slot. The caller holds the lock."""
-        chunk.finished, chunk.request = True, None  # the request refers back to the transfer
-        with contextlib.suppress(ValueError):  # finished within _post()
-            self._in_flight.remove(chunk)
-        try:
+        """Take in the result of a chunk, and free its slot. The caller holds the lock.
+
+        If an exception such as Ctrl-C interrupts it, it is called again.
+        """
+        if not chunk.finished:
             if reply is None:
                 self._error = self._error or error
+                chunk.finished = True
             else:
-                self._totals.add(reply)
                 if self._data is not None:
                     staged = self._pool.buffer[chunk.slot : chunk.slot + chunk.size]
                     self._data[chunk.at : chunk.at + chunk.size] = staged
-        finally:
-            self._pool.release(chunk.slot)
-        if self._totals.done == self.size:
+                self._totals.add(chunk, reply)
+        chunk.request = None  # it refers back to the transfer
+        with contextlib.suppress(ValueError):  # removed before an interruption
+            self._in_flight.remove(chunk)
+        if self._totals.done == self.size and self._report is None:
             self._report = self._totals.report(self._provider)
         if self._ended:
             self._view = None
+        self._pool.wake()
 
     def _oldest_request(self) -> Any:
         """Return the request of the chunk that was posted first and is in flight, or None."""
@@ -302,9 +337,10 @@ class SessionTransfer(ABC):
                 self._error = self._error or PeerError("the transfer was interrupted")
                 self._cancel_in_flight()
 
-    def finish(self) -> TransferReport:
-        """Return wait(); cancel the transfer if an exception such as Ctrl-C interrupts the wait."""
+    def run(self) -> TransferReport:
+        """Start, wait and return the report; cancel if an exception such as Ctrl-C interrupts."""
         try:
+            self.start()
             return self.wait()
         except BaseException:
             self.cancel()

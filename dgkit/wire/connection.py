@@ -26,7 +26,17 @@ from .address import Address
 from .client_socket import ClientSocket
 from .error_codec import to_exception
 from .liveness import Liveness, connection_error
-from .messages import MAX_REQUEST, Block, Ended, Failed, Progress, Reply, decode_reply, encode
+from .messages import (
+    MAX_REQUEST,
+    Block,
+    Ended,
+    Failed,
+    Move,
+    Progress,
+    Reply,
+    decode_reply,
+    encode,
+)
 from .sockets import readable
 
 __all__ = ["Connection", "Pending"]
@@ -40,10 +50,13 @@ _NOBLOCK = int(zmq.NOBLOCK)
 class Pending:
     """Request that was sent and not yet answered.
 
-    `then` is called once with this object when the reply has arrived or the request has failed;
-    `news` is called for each Progress and Block. Both run under the connection's lock and must not
-    block.
+    `then` is called with this object when the reply has arrived or the request has failed: once, or
+    again if an exception such as Ctrl-C interrupted it. `news` is called for each Progress and
+    Block. Both run under the connection's lock and must not block.
     """
+
+    #: Replies to such requests arrive in the order of the requests: `kind` is Move.
+    serial = False
 
     done = False
     reply: Any = None
@@ -52,8 +65,13 @@ class Pending:
     news: Callable[[Any], None] | None = None
     gate: threading.Lock | None = None
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int = -1) -> None:
         self.number = number
+
+    @property
+    def sent(self) -> bool:
+        """Return whether the request was given to the connection, which then calls `then`."""
+        return self.number >= 0
 
     def result(self) -> Any:
         """Return the reply, or raise the exception that the request failed with."""
@@ -84,7 +102,10 @@ class Connection:
         self._pending: dict[int, Pending] = {}
         self._leader: Pending | None = None
         self._draining = False
-        self._waiting_senders: list[None] = []
+        self._waiting_senders: dict[int, None] = {}  # by thread
+        self._interrupted = False  # while it sent or received
+        self._given_up: set[int] = set()
+        self.unsure: set[int] = set()  # requests that such an exception may have lost
         self._forked = False
         self._last_received = time.monotonic()
         self._client = ClientSocket(address, identity)
@@ -100,37 +121,55 @@ class Connection:
         """Set the number of the next request."""
         self._next = number
 
-    def post(self, kind: Any, *fields: Any, then: Any = None, news: Any = None) -> Pending:
+    def post(
+        self,
+        kind: Any,
+        *fields: Any,
+        then: Any = None,
+        news: Any = None,
+        pending: Pending | None = None,
+    ) -> Pending:
         """Send kind(number, *fields) without waiting for the reply.
+
+        Args:
+            kind: The request's class.
+            fields: Its fields after the number.
+            then: As of Pending.
+            news: As of Pending.
+            pending: Object to use for the request; None: a new one.
 
         Raises:
             ValueError: The encoded request is larger than MAX_REQUEST.
         """
-        if not self.lock.acquire(blocking=False):
-            self._waiting_senders.append(None)  # makes exchange() leave libzmq's receive to wait()
-            try:
-                self.lock.acquire()
-            finally:
-                self._waiting_senders.pop()
-        try:
-            return self._post(kind, fields, then, news)
-        finally:
-            self.lock.release()
+        thread = threading.get_ident()
+        self._waiting_senders[thread] = None  # makes exchange() leave libzmq's receive to wait()
+        with self.lock:  # never acquire(): Ctrl-C between it and a `try` would leave it locked
+            self._waiting_senders.pop(thread, None)
+            if pending is None:
+                pending = Pending()
+            pending.then, pending.news = then, news
+            return self._post(kind, fields, pending)
 
-    def _post(self, kind: Any, fields: tuple[Any, ...], then: Any, news: Any) -> Pending:
+    def _post(self, kind: Any, fields: tuple[Any, ...], pending: Pending) -> Pending:
         if self.dead is not None:
             raise self.dead.with_traceback(None)
-        pending = Pending(self._next)
-        pending.then, pending.news = then, news
-        message = encode(kind(self._next, *fields))
+        number = self._next
+        message = encode(kind(number, *fields))
         if len(message) > MAX_REQUEST:
             raise ValueError(f"the request has {len(message)} bytes; the limit is {MAX_REQUEST}")
-        self._next += 1
         self._last_received = time.monotonic()  # silence is counted from here
-        self._pending[pending.number] = pending
-        self._send(message, pending)
-        if len(self._pending) > 1:  # sending may have consumed the edge of another reply
-            self._drain()
+        # No call between these, so that no signal handler runs: all or none of it happens.
+        self._next = number + 1
+        pending.serial = kind is Move
+        pending.number = number
+        self._pending[number] = pending
+        try:
+            self._send(message, pending)
+            if len(self._pending) > 1:  # sending may have consumed the edge of another reply
+                self._drain()
+        except BaseException:
+            self._note_interruption()
+            raise
         return pending
 
     def exchange(self, kind: Any, fields: tuple[Any, ...], then: Any) -> Pending | None:
@@ -146,26 +185,32 @@ class Connection:
             if self._pending or self._waiting_senders or self.dead is not None:
                 return None
             number = self._next
-            self._next = number + 1
-            pending = self._pending[number] = Pending(number)
+            pending = Pending(number)
             pending.then = then
+            pending.serial = kind is Move
+            message = encode(kind(number, *fields))
             self._last_received = time.monotonic()
+            self._next = number + 1
+            self._pending[number] = pending
             try:
-                self._socket.send(encode(kind(number, *fields)), _NOBLOCK)
+                self._socket.send(message, _NOBLOCK)
                 reply = decode_reply(self._socket.recv())
+                if reply.id != number or type(reply) in _SPECIAL or self.unsure:
+                    self._receive_decoded(reply)
+                    return pending
+                pending.reply = reply
+                pending.done = True
+                then(pending)
+                self._pending.pop(number, None)
+                return pending
             except zmq.Again:  # slower than _RECEIVE_MS, or the peer is gone: wait() finds out
                 return pending
             except msgspec.DecodeError as exc:
                 self.fail(PeerError(f"the other side sent an invalid reply: {exc}"))
                 return pending
-            if reply.id != number or type(reply) in _SPECIAL:
-                self._dispatch(reply)
-                return pending
-            del self._pending[number]
-            pending.reply = reply
-            pending.done = True
-            then(pending)
-            return pending
+            except BaseException:
+                self._note_interruption()
+                raise
 
     def _send(self, message: bytes, pending: Pending) -> None:
         try:
@@ -177,6 +222,16 @@ class Connection:
             raise self.dead or PeerTimeout(
                 f"{self.address.endpoint} accepts no more requests"
             ) from None
+
+    def _note_interruption(self) -> None:
+        """Note that Ctrl-C or an error came while a message was sent, received or dispatched.
+
+        Whether a request was sent, or a reply received and lost, is then unknown. libzmq's binding
+        handles signals between the two, so that this cannot be avoided. Requests that were answered
+        are finished by the next _drain(); the others end when a later Move is answered.
+        """
+        self._interrupted = True
+        self.unsure.update(number for number, pending in self._pending.items() if pending.serial)
 
     def ask(self, kind: Any, *fields: Any, timeout: float = 5.0) -> Any:
         """Send a request and return its reply.
@@ -286,19 +341,54 @@ class Connection:
             return
         self._draining = True
         try:
+            if self._interrupted:
+                self._finish_interrupted()
             while readable(self._socket):
                 self._receive(self._socket.recv(_NOBLOCK))
                 if not self._pending:
                     return
+        except BaseException:
+            self._note_interruption()
+            raise
         finally:
             self._draining = False
+
+    def _finish_interrupted(self) -> None:
+        """Finish the requests that were answered when an exception interrupted the dispatch."""
+        for pending in list(self._pending.values()):
+            if pending.done or pending.reply is not None:
+                self._finish(pending)
+        self._interrupted = False
 
     def _receive(self, message: bytes) -> None:
         self._last_received = time.monotonic()
         try:
-            self._dispatch(decode_reply(message))
+            reply = decode_reply(message)
         except msgspec.DecodeError as exc:
             self.fail(PeerError(f"the other side sent an invalid reply: {exc}"))
+            return
+        self._receive_decoded(reply)
+
+    def _receive_decoded(self, reply: Reply) -> None:
+        answered = self._pending.get(reply.id)
+        final = type(reply) not in _NOTIFICATIONS
+        if final and self.unsure and answered is not None and answered.serial:
+            self._fail_lost(reply.id)
+        if answered is not None or not final or reply.id not in self._given_up:
+            self._dispatch(reply)
+
+    def _fail_lost(self, number: int) -> None:
+        """Fail the requests before `number` whose reply an interruption lost."""
+        for earlier in sorted(self.unsure):
+            if earlier >= number:
+                break
+            pending = self._pending.get(earlier)
+            if pending is not None and not pending.done:
+                self._given_up.add(earlier)  # a small Move may be answered slightly too early
+                pending.error = PeerError("the request was interrupted, and its reply is lost")
+                self._finish(pending)
+            self.unsure.discard(earlier)
+        self.unsure.intersection_update(self._pending)
 
     def _dispatch(self, reply: Reply) -> None:
         pending = self._pending.get(reply.id)
@@ -317,16 +407,18 @@ class Connection:
             self.fail(PeerError(f"the other side answered request {reply.id}, which is unknown"))
             return
         pending.reply = reply
-        del self._pending[reply.id]
         self._finish(pending)
 
     def _finish(self, pending: Pending) -> None:
+        """Complete a request; repeated from the start if an exception interrupts it."""
         pending.done = True
-        pending.release()
-        if self._leader is pending:
-            os.eventfd_write(self._client.wake_fd, 1)
         if pending.then is not None:
             pending.then(pending)
+        self._pending.pop(pending.number, None)
+        pending.then = None  # it may refer back to the request
+        if self._leader is pending:
+            os.eventfd_write(self._client.wake_fd, 1)
+        pending.release()
 
     def _check_monitor(self) -> None:
         error = connection_error(self._client.monitor, self.liveness)
@@ -336,15 +428,15 @@ class Connection:
     def oldest(self) -> Pending | None:
         """Return the request that was sent first of those pending, or None."""
         with self.lock:
-            return next(iter(self._pending.values()), None)
+            return next((p for p in self._pending.values() if not p.done), None)
 
     def fail(self, error: Exception) -> None:
         """End the connection: fail all pending and all later requests with `error`."""
         with self.lock:
             self.dead = self.dead or error
-            waiting, self._pending = list(self._pending.values()), {}
-            for pending in waiting:
-                pending.error = self.dead
+            for pending in list(self._pending.values()):
+                if pending.reply is None:
+                    pending.error = self.dead
                 self._finish(pending)
 
     def abandon(self) -> None:

@@ -31,8 +31,12 @@ static int copy_by_kernel(const struct dg_op *op, char *d, const char *s, uint64
 {
 	struct dg_region_entry *remote = region_entry_at(op->remote);
 	bool write = op->opcode == DG_WRITE;
-	pid_t pid = remote->method == DG_METHOD_VM ? remote->pid : getpid();
+	pid_t pid = getpid();
 
+	if (remote->method == DG_METHOD_VM)
+		return dg_importer_vm_copy(remote, write ? (char *)(uintptr_t)s : d,
+					   (uint64_t)(uintptr_t)(write ? d : s), n, write,
+					   region_entry_at(op->local)->may_fault);
 	while (n) {
 		struct iovec local_iov = {write ? (char *)(uintptr_t)s : d, n};
 		struct iovec remote_iov = {write ? d : (char *)(uintptr_t)s, n};

@@ -15,7 +15,7 @@ from dgkit.session import SessionTransfer
 from dgkit.session.backend import Backend
 from dgkit.session.local_dpu import LocalDpu, LocalTransfer
 from dgkit.session.remote_dpu import RemoteDpu, RemoteTransfer
-from dgkit.session.staging import StagingPool
+from dgkit.session.staging import Chunk, StagingPool
 
 MIB = 1 << 20
 PACKAGE = Path(dgkit.__file__).parent
@@ -121,11 +121,38 @@ def test_the_last_reply_ends_a_transfer_once(session):
 def test_a_closed_staging_pool_lends_no_slot():
     with dgkit.Device("soft") as device:
         pool = StagingPool(device, 64, 2)
-        slots = [pool.acquire(), pool.acquire()]
-        assert sorted(slots) == [0, 64]
-        assert pool.acquire() is None
-        pool.release(slots[0])
+        chunks = [Chunk(0, 64), Chunk(64, 64), Chunk(128, 64)]
+        assert sorted(pool.acquire(chunk) for chunk in chunks[:2]) == [0, 64]
+        assert pool.acquire(chunks[2]) is None
+        chunks[0].finished = True
         pool.close()
-        pool.release(slots[1])
+        chunks[1].finished = True
         with pytest.raises(ClosedError):
-            pool.acquire()
+            pool.acquire(chunks[2])
+
+
+def test_a_slot_is_free_when_its_chunk_is_finished_or_gone():
+    with dgkit.Device("soft") as device:
+        pool = StagingPool(device, 64, 2)
+        first, second = Chunk(0, 64), Chunk(64, 64)
+        offsets = pool.acquire(first), pool.acquire(second)
+        assert pool.free == 0
+        first.finished = True
+        assert pool.free == 1
+        assert pool.acquire(Chunk(0, 64)) == offsets[0]
+        assert pool.free == 1
+        del second
+        assert pool.free == 2
+        pool.close()
+
+
+def test_all_who_wait_for_a_slot_are_woken():
+    with dgkit.Device("soft") as device:
+        pool = StagingPool(device, 64, 1)
+        woken = []
+        for number in range(3):
+            pool.call_on_release(lambda number=number: woken.append(number))
+        pool.wake()
+        pool.wake()
+        assert woken == [0, 1, 2]
+        pool.close()

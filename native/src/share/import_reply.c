@@ -97,7 +97,7 @@ int dg_import_reply_apply(struct dg_region *r, const struct reply_source *source
 			       "the provider %s cannot reach this memory: register it in its "
 			       "process with Device('%s'), or use memory from dgkit.empty()",
 			       provider, provider);
-	if (can_copy_directly(source->pid, reply->address)) {
+	if (source->open && can_copy_directly(source->pid, reply->address)) {
 		entry->base = (char *)(uintptr_t)reply->address;
 		entry->pid = source->pid;
 		entry->method = DG_METHOD_VM;

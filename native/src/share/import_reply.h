@@ -10,6 +10,7 @@
  * process. */
 struct reply_source {
 	pid_t pid;
+	bool open; /* its memory is open for dg_importer_vm_copy() */
 	char *control;
 	struct dg_mapping **mappings;
 };

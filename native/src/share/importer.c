@@ -2,6 +2,7 @@
 #include "share/importer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ struct dg_exporter {
 	uint32_t refs;
 	char path[SHARE_PATH_MAX];
 	int fd, pidfd;
+	int mem; /* its /proc/PID/mem, which stays bound to its memory; -1: not opened */
 	pid_t pid;
 	char *control;
 	struct dg_mapping *mappings;
@@ -56,6 +58,8 @@ void dg_importer_forget_all(void)
 		close(p->fd);
 		if (p->pidfd >= 0)
 			close(p->pidfd);
+		if (p->mem >= 0)
+			close(p->mem);
 	}
 	exporters = NULL;
 }
@@ -213,6 +217,7 @@ static int exporter_open(const char *path, uint64_t deadline_ns, struct dg_expor
 	}
 	p->fd = fd;
 	p->pidfd = -1;
+	p->mem = -1;
 	p->id = ++last_id;
 	snprintf(p->path, sizeof p->path, "%s", path);
 	pthread_mutex_init(&p->exchange_lock, NULL);
@@ -248,6 +253,8 @@ static void exporter_release(struct dg_exporter *p)
 	close(p->fd);
 	if (p->pidfd >= 0)
 		close(p->pidfd);
+	if (p->mem >= 0)
+		close(p->mem);
 	if (p->control)
 		munmap(p->control, CONTROL_SIZE);
 	pthread_mutex_destroy(&p->exchange_lock);
@@ -288,6 +295,26 @@ static int import_error(const struct dg_exporter *p, int rc, const struct dg_sha
 	return 0;
 }
 
+/* Opens the exporter's memory, once. Its pid may be another process's by now: the pidfd, which was
+ * opened before the exporter replied, says after the open whether it was not. Returns whether
+ * copies may use the memory. The exporter allows it (PR_SET_PTRACER) before it replies. */
+static bool open_memory(struct dg_exporter *p)
+{
+	char path[32];
+	if (p->mem >= 0)
+		return true;
+	if (p->pidfd < 0)
+		return false;
+	snprintf(path, sizeof path, "/proc/%d/mem", (int)p->pid);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd >= 0 && dg_pidfd_dead(p->pidfd)) {
+		close(fd);
+		fd = -1;
+	}
+	p->mem = fd;
+	return fd >= 0;
+}
+
 static int request_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t deadline_ns,
 			  struct dg_region_entry *entry)
 {
@@ -306,7 +333,9 @@ static int request_import(struct dg_region *r, const struct dg_descriptor *d, ui
 	if (!rc) {
 		r->slot = a.slot;
 		pthread_mutex_lock(&lock);
-		const struct reply_source from = {p->pid, p->control, &p->mappings};
+		bool direct = a.method != DG_METHOD_MAP && a.method != DG_METHOD_GPU;
+		const struct reply_source from = {p->pid, direct && open_memory(p), p->control,
+						  &p->mappings};
 		rc = kept ? kept : dg_import_reply_apply(r, &from, &a, fds, n_fds, entry);
 		pthread_mutex_unlock(&lock);
 		/* Without the lock: the provider's library may contact the exporter, too. */
@@ -418,6 +447,68 @@ void dg_importer_exporter_died(void *cookie)
 			atomic_store(&r->entry->lost, 1);
 	}
 	pthread_mutex_unlock(&lock);
+}
+
+/* A read by pid is right if the exporter lives afterwards: then its pid was not reused. A write by
+ * pid could hit another process, so it goes through the fd, which stays bound to the exporter's
+ * memory; that ignores page protection, so a byte of each page is read by pid first. */
+static ssize_t vm_read(const struct dg_exporter *p, void *to, uint64_t from, uint64_t n)
+{
+	struct iovec local = {to, n}, remote = {(void *)(uintptr_t)from, n};
+	ssize_t got = process_vm_readv(p->pid, &local, 1, &remote, 1, 0);
+	int error = errno;
+	if (dg_pidfd_dead(p->pidfd))
+		error = ESRCH, got = -1;
+	errno = error;
+	return got;
+}
+
+static ssize_t vm_write(const struct dg_exporter *p, const void *from, uint64_t to, uint64_t n)
+{
+	enum { PAGE = 4096, PAGES = 64 };
+	char bytes[PAGES];
+	struct iovec local = {bytes, 0}, remote[PAGES];
+	uint64_t end = to;
+	if (n > PAGE * (PAGES - 1))
+		n = PAGE * (PAGES - 1);
+	while (end < to + n) {
+		remote[local.iov_len++] = (struct iovec){(void *)(uintptr_t)end, 1};
+		end = (end | (PAGE - 1)) + 1;
+	}
+	ssize_t got = process_vm_readv(p->pid, &local, 1, remote, local.iov_len, 0);
+	if (got != (ssize_t)local.iov_len) {
+		errno = got >= 0 ? EFAULT : errno;
+		return -1;
+	}
+	got = pwrite(p->mem, from, n, (off_t)to);
+	if (got == 0) /* its memory is freed: it exited, or executed another program */
+		errno = ESRCH;
+	return got > 0 ? got : -1;
+}
+
+/* From this size on the exporter's thread writes: /proc/PID/mem copies twice, page by page, which
+ * at 1 MiB takes twice as long. */
+#define VM_WRITE_MAX (32u << 10)
+
+int dg_importer_vm_copy(struct dg_region_entry *remote, char *local, uint64_t address, uint64_t n,
+			bool write, bool may_fault)
+{
+	const struct dg_exporter *p = remote->region->exporter;
+	if (write && n >= VM_WRITE_MAX) {
+		uint64_t offset = address - (uint64_t)(uintptr_t)remote->base;
+		return dg_importer_proxy_copy(remote, local, offset, n, true, may_fault);
+	}
+	while (n) {
+		ssize_t got = write ? vm_write(p, local, address, n)
+				    : vm_read(p, local, address, n);
+		if (got <= 0) {
+			if (got < 0 && errno == ESRCH)
+				return DG_PEER_LOST;
+			return may_fault ? DG_LOCAL_ERROR : DG_REMOTE_ACCESS_ERROR;
+		}
+		local += got, address += (uint64_t)got, n -= (uint64_t)got;
+	}
+	return DG_OK;
 }
 
 static int status_of_failure(int rc)

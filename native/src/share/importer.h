@@ -22,6 +22,10 @@ int32_t dg_importer_exporter_pid(struct dg_region *r);
 bool dg_importer_exporter_gone(struct dg_region *r);
 /* Releases the import. Nothing may be in flight on the region. */
 void dg_importer_release(struct dg_region *r);
+/* Copies between local and the exporter's memory at address (METHOD_VM), of the process that was
+ * imported from alone, whatever its pid is used for later. Returns a dg_status. */
+int dg_importer_vm_copy(struct dg_region_entry *remote, char *local, uint64_t address, uint64_t n,
+			bool write, bool may_fault);
 /* Has the exporter copy n bytes at `offset` of its region (DG_METHOD_PROXY), in parts of
  * BOUNCE_SIZE, between the region and `local`. Returns a dg_status. */
 int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t offset, uint64_t n,

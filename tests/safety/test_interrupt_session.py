@@ -1,0 +1,177 @@
+"""Ctrl-C at any instant of a staged transfer: the session goes on, and no slot is lost."""
+
+import concurrent.futures
+import contextlib
+import dis
+import faulthandler
+import functools
+import os
+import signal
+import sys
+import time
+
+import pytest
+from support.processes.agents import agent
+
+import dgkit
+from dgkit.errors import PeerError
+
+pytestmark = [
+    pytest.mark.skipif(
+        sys.version_info < (3, 11), reason="older versions keep no table of handlers"
+    ),
+    # A queue is forgotten if the interruption comes before open() returns it, or in a finalizer.
+    pytest.mark.filterwarnings(
+        "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),
+]
+
+MIB = 1 << 20
+SIZE = 9 * MIB  # more than the staging memory
+PARTS = [f"{os.sep}dgkit{os.sep}{part}{os.sep}" for part in ("session", "wire", "dma")]
+POLLS = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
+
+
+OPNAMES = dis.opname
+
+
+@functools.cache
+def table(code):
+    return dis._parse_exception_table(code)
+
+
+def handler(frame, offset):
+    """Where an exception at this bytecode goes."""
+    entries = table(frame.f_code)
+    return next((e.target for e in entries if e.start <= offset < e.end), None)
+
+
+class Interrupting:
+    """Raises KeyboardInterrupt at the n-th bytecode where CPython handles signals.
+
+    These are the first of a function, and those after a call or a jump back; a signal that arrives
+    elsewhere is handled at the next of them. A bytecode that follows a call but has another handler
+    than the call is left out: CPython would raise in the call (so that `with` releases its lock).
+    """
+
+    def __init__(self, n):
+        self.left = n
+        self.before = {}
+
+    def __call__(self, frame, event, _arg):
+        name = frame.f_code.co_filename
+        if not any(part in name for part in PARTS):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "call":
+            self.before[frame.f_back] = "", 0  # to return from Python code handles no signal
+            self.before[frame] = "RESUME", 0
+        elif event == "return":
+            self.before.pop(frame, None)
+        elif event == "opcode":
+            last, at = self.before.get(frame, ("", 0))
+            self.before[frame] = OPNAMES[frame.f_code.co_code[frame.f_lasti]], frame.f_lasti
+            if last.startswith(POLLS) and handler(frame, at) == handler(frame, frame.f_lasti):
+                self.left -= 1
+                if self.left == 0:
+                    raise KeyboardInterrupt
+        return self
+
+    def __enter__(self):
+        self.previous = sys.gettrace()
+        sys.settrace(self)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(self.previous)
+        self.before.clear()
+
+
+@pytest.fixture(params=["dpu", "host"], ids=["remote", "local"])
+def session(request):
+    with agent(role=request.param) as running, dgkit.connect(running.address) as made:
+        yield made
+
+
+def pools(session):
+    dpu = session.dpu
+    return dpu._pools.values() if session.role == "host" else [dpu.pool]
+
+
+def in_thread(call):
+    """Call from another thread, since locks that the main thread leaked are reentrant for it."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        future = pool.submit(call)
+        try:
+            return future.result(20)
+        except concurrent.futures.TimeoutError:
+            faulthandler.dump_traceback(all_threads=True)
+            os._exit(1)  # neither the thread nor the session could be ended
+
+
+def check(session, region, fill):
+    data = bytes([fill]) * SIZE
+    assert in_thread(lambda: session.write(region, data)).size == SIZE
+    assert in_thread(lambda: session.read(region, SIZE)) == data
+    in_thread(lambda: session.write(region, b"small"))
+    deadline = time.monotonic() + 5
+    while any(pool.free < len(pool._owners) for pool in pools(session)):
+        in_thread(lambda: session.read(region, 1))  # handles replies that still come
+        assert time.monotonic() < deadline, "slots are lost"
+
+
+@pytest.mark.parametrize("kind", ["write", "read", "small write", "start and cancel"])
+def test_ctrl_c_at_any_bytecode_of_a_transfer_loses_no_slot(session, kind):
+    step = int(os.environ.get("DGKIT_INTERRUPT_STEP", "7"))
+    data = b"x" * SIZE
+
+    def cancelled():
+        started = session.start_write(region, data)
+        started.cancel()
+        with contextlib.suppress(PeerError):
+            started.wait(10)
+
+    with session.empty(SIZE) as region:
+        calls = {
+            "write": lambda: session.write(region, data),
+            "read": lambda: session.read(region, SIZE),
+            "small write": lambda: session.write(region, b"x" * 100),
+            "start and cancel": cancelled,
+        }
+        check(session, region, 1)
+        number, rounds = 1, 0
+        while True:
+            interrupting = Interrupting(number)
+            try:
+                with interrupting:
+                    calls[kind]()
+            except KeyboardInterrupt:
+                pass
+            except PeerError as error:
+                if "interrupted" not in str(error):
+                    raise
+            if interrupting.left > 0:
+                break
+            rounds += 1
+            number += step
+            if rounds % 8 == 0:
+                check(session, region, rounds % 251)
+        check(session, region, 255)
+        assert rounds > 5
+
+
+def test_a_slot_is_not_given_to_a_transfer_that_was_cancelled_while_it_waited(session):
+    with session.empty(SIZE) as region:
+        session.write(region, bytes(SIZE))
+        pid = session.owned_pid or session.info["dpu"]["pid"]
+        for _ in range(3):
+            if session.role == "host":
+                os.kill(pid, signal.SIGSTOP)
+            try:
+                started = [session.start_write(region, bytes(SIZE)) for _ in range(4)]
+                for transfer in started:
+                    transfer.cancel()
+            finally:
+                if session.role == "host":
+                    os.kill(pid, signal.SIGCONT)
+            check(session, region, 3)
