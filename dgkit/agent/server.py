@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,6 +39,9 @@ __all__ = ["Agent", "default_memory"]
 _RCVMORE = int(zmq.RCVMORE)
 _PART = int(zmq.SNDMORE | zmq.NOBLOCK)
 _LAST = int(zmq.NOBLOCK)
+_ENDED = (zmq.ETERM, zmq.ENOTSOCK)  # errors of a socket that no longer exists
+_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+_EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _END_S = 0.5  # for the workers to end, of the second in which an agent must be gone
 
 
@@ -81,6 +84,7 @@ class Agent:
         self._signal_fd = signal_fd
         self._stop = False
         self._handlers = Handlers(self._state).table()
+        self._listener.on_error = self._state.report
 
     @property
     def endpoint(self) -> str:
@@ -94,29 +98,45 @@ class Agent:
 
     def run(self) -> None:
         """Serve until stop(), or until the watched descriptor reaches end-of-file."""
-        router = self._listener.router
-        recv, clients = router.recv, self._clients
         wake_fds = (self._state.wake_fd, self._signal_fd)
         with Wakeup(self._listener, wake_fds, self._watch_fd):
             while not self._stop:
                 try:
-                    route = recv()
-                except zmq.Again:  # only with telemetry
-                    self._service(Wakeup.EVENT)
-                    continue
-                client = clients.get(route)
-                if client is None:
-                    self._receive(route, router)
-                    continue
-                body = recv()
-                if router.get(_RCVMORE):
-                    self._skip(router)
-                    self._reply(
-                        route,
-                        to_wire(PeerError("the message has several parts; a request has one"), 0),
-                    )
-                else:
-                    self._serve(client, body)
+                    self._serve_messages(self._listener.router)
+                except Exception as exc:
+                    if getattr(exc, "errno", None) in _ENDED:
+                        raise
+                    self._state.report("the loop", exc)
+                    self._skip(self._listener.router)  # it may have ended within a message
+
+    def _serve_messages(self, router: zmq.Socket[bytes]) -> None:
+        recv, clients = router.recv, self._clients
+        while not self._stop:
+            try:
+                route = recv()
+            except zmq.Again:  # only with telemetry
+                self._service(Wakeup.EVENT)
+                continue
+            client = clients.get(route)
+            if client is None:
+                self._receive(route, router)
+                continue
+            body = recv()
+            if router.get(_RCVMORE):
+                self._skip(router)
+                self._reply(
+                    route,
+                    to_wire(PeerError("the message has several parts; a request has one"), 0),
+                )
+            else:
+                self._serve(client, body)
+
+    def _guard(self, place: str, work: Callable[..., None], *args: Any) -> None:
+        """Call `work`; an exception is reported, and the loop goes on."""
+        try:
+            work(*args)
+        except Exception as exc:
+            self._state.report(place, exc)
 
     def _receive(self, route: bytes, router: zmq.Socket[bytes]) -> None:
         """Handle a message of a route without a client: the watcher's news, or a Hello."""
@@ -132,8 +152,11 @@ class Agent:
                 return
             except DgkitError as exc:
                 error = exc
-            except (msgspec.DecodeError, RecursionError) as exc:
+            except _UNREADABLE as exc:
                 error = PeerError(f"the first message must be Hello: {exc}")
+            except Exception as exc:
+                self._state.report("Hello", exc)
+                error = exc
         self._reply(route, to_wire(error, 0))
 
     def _skip(self, router: zmq.Socket[bytes]) -> bool:
@@ -146,29 +169,34 @@ class Agent:
 
     def _service(self, news: bytes) -> None:
         """Handle disconnects, the outbox and telemetry."""
-        for fd in self._listener.service():
-            self._drop(self._by_fd.pop(fd, b""))
         if news == Wakeup.PARENT_EXIT:
             self._stop = True
+        self._guard("handling connections", self._drop_disconnected)
         self._flush()
         if self._state.telemetry is not None:
-            self._state.telemetry.flush()
+            self._guard("telemetry", self._state.telemetry.flush)
+
+    def _drop_disconnected(self) -> None:
+        for fd in self._listener.service():
+            self._guard("a disconnect", self._drop, self._by_fd.pop(fd, b""))
 
     def _add_client(self, route: bytes, frame: zmq.Frame) -> None:
         hello = decode_request(frame.bytes)
         if not isinstance(hello, Hello):
             raise PeerError("the first message must be Hello")
         check_hello(hello, len(self._clients))
-        for fd in self._listener.service():
-            self._drop(self._by_fd.pop(fd, b""))
+        self._drop_disconnected()
         caller = self._listener.caller(frame)
         if caller is None:
             return
         self._drop(self._by_fd.get(caller.fd, b""))
-        client = Client(route, caller, int.from_bytes(os.urandom(6), "little"), self._state.limit)
+        first_id = int.from_bytes(os.urandom(6), "little")
+        reply = welcome(self._state, first_id, hello.id)
+        client = Client(route, caller, first_id, self._state.limit, self._state.report)
+        client.control.start()  # it frees the client's resources, so a client without it is refused
         self._clients[route] = client
         self._by_fd[caller.fd] = route
-        self._reply(route, welcome(self._state, client.next_id, hello.id))
+        self._reply(route, reply)
 
     def _serve(self, client: Client, body: bytes) -> None:
         number = 0
@@ -176,7 +204,7 @@ class Agent:
             client.admit()
             try:
                 request = decode_request(body)
-            except (msgspec.DecodeError, RecursionError) as exc:
+            except _UNREADABLE as exc:
                 number = number_of(body, client.next_id)
                 client.next_id = max(client.next_id, number + 1)
                 raise PeerError(f"the agent cannot read this request: {exc}") from exc
@@ -189,7 +217,9 @@ class Agent:
                 self._leave(client, number)
                 return
             reply = self._handlers[type(request)](client, request)
-        except (DgkitError, ValueError, OSError) as exc:
+        except Exception as exc:
+            if not isinstance(exc, _EXPECTED):
+                self._state.report("a request", exc)
             self._state.counters["failed"] += 1
             reply = to_wire(exc, number)
         if reply is not None:
@@ -199,23 +229,31 @@ class Agent:
         """Send the messages that workers and monitors have queued."""
         outbox = self._state.outbox
         while outbox:
-            client, message = outbox.popleft()
-            if type(message) is Sampled:
-                assert self._state.telemetry is not None
-                self._state.telemetry.send(message)
-                continue
-            if type(message) is Moved:
-                self._state.count_move(client, message)
-            self._reply(client.route, message)
-            if self._state.telemetry is not None and isinstance(message, Block):
-                self._state.telemetry.publish("latency", message.samples)
+            self._guard("sending a message", self._send, *outbox.popleft())
         self._leaving = [client for client in self._leaving if not client.control.join(0.0)]
+
+    def _send(self, client: Client, message: Any) -> None:
+        telemetry = self._state.telemetry
+        if type(message) is Sampled:
+            assert telemetry is not None
+            telemetry.send(message)
+            return
+        if type(message) is Moved:
+            self._state.count_move(client, message)
+        self._reply(client.route, message)
+        if telemetry is not None and isinstance(message, Block):
+            telemetry.publish("latency", message.samples)
 
     def _reply(self, route: bytes, message: Any) -> None:
         router = self._listener.router
         try:
+            body = encode(message)
+        except Exception as exc:
+            self._state.report("encoding a reply", exc)
+            body = encode(to_wire(exc, message.id))
+        try:
             router.send(route, _PART)
-            router.send(encode(message), _LAST)
+            router.send(body, _LAST)
         except zmq.Again:  # a client that does not read loses its replies
             self._state.counters["lost_replies"] += 1
 
@@ -238,7 +276,7 @@ class Agent:
             memory of this one.
         """
         for route in list(self._clients):
-            self._drop(route)
+            self._guard("a disconnect", self._drop, route)
         deadline = time.monotonic() + _END_S
         ended = [client.control.join(deadline - time.monotonic()) for client in self._leaving]
         self._listener.close()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DgkitError
 from ..wire.error_codec import to_wire
 from .telemetry import Telemetry
 
@@ -24,12 +24,14 @@ __all__ = ["INLINE_MAX", "AgentState"]
 
 INLINE_MAX = 1 << 16  # bytes that the loop itself copies: about 10 us
 _TELEMETRY_MS = 50  # how often the loop wakes to publish
+_COUNTERS = ("moves", "bytes", "jobs", "failed", "lost_replies", "internal_errors")
+_log = logging.getLogger("dgkit.agent")
 
 
 class AgentState:
     """An agent's device, clients, limits and counters, and its outbox. The loop owns it.
 
-    Only wake() and send() may be called from another thread.
+    Only wake(), send() and report() may be called from another thread.
 
     Attributes:
         copier: The loop's own, for copies of up to INLINE_MAX bytes.
@@ -56,7 +58,8 @@ class AgentState:
         self.limit = limit
         self.copies_inline = copies_inline
         self.telemetry: Telemetry | None = None
-        self.counters = dict.fromkeys(("moves", "bytes", "jobs", "failed", "lost_replies"), 0)
+        self.counters = dict.fromkeys(_COUNTERS, 0)
+        self._logged: set[tuple[str, type[Exception]]] = set()
         self.started_ns = time.monotonic_ns()
         self.clients: dict[bytes, Client] = {}
         self.outbox: deque[tuple[Client, Any]] = deque()
@@ -70,6 +73,21 @@ class AgentState:
         """Queue a message to a client for the loop. Thread-safe."""
         self.outbox.append((client, message))
         self.wake()
+
+    def report(self, place: str, exc: Exception) -> None:
+        """Count an exception that the agent goes on after; log its first of a class and place.
+
+        Once each: a peer that causes it again and again must not fill the log. Thread-safe.
+
+        Args:
+            place: What failed, for the log.
+            exc: The exception.
+        """
+        self.counters["internal_errors"] += 1
+        if (place, type(exc)) not in self._logged:
+            self._logged.add((place, type(exc)))
+            failed = to_wire(exc, 0)
+            _log.warning("dgkit agent: %s failed: %s: %r", place, type(exc).__name__, failed.text)
 
     def count_move(self, client: Client, reply: Moved) -> None:
         """Count a Move that succeeded, before its reply is sent."""
@@ -97,7 +115,7 @@ class AgentState:
         client.active.add(request.id)
         try:
             worker.submit(job)
-        except DgkitError:
+        except Exception:
             client.active.discard(request.id)
             raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import Any
 
@@ -46,19 +47,33 @@ def to_wire(exc: BaseException, request_id: int) -> Failed:
 
     An exception outside dgkit's tree is sent as PeerError, except ValueError and TypeError.
     """
-    kind, text = type(exc).__name__, str(exc)
-    number = getattr(exc, "errno", None) or 0
+    kind, text, number = type(exc).__name__, _text(exc), _errno(exc)
     if number and isinstance(exc, OSError):
-        text = str(exc.strerror or exc)
+        text = str(exc.strerror or text)
     check = ""
     if isinstance(exc, _EXPLAINED):
         check, text = exc.check, exc.words
+    if kind not in _KINDS and number in (errno.EMFILE, errno.ENFILE):
+        kind, text = "LimitReached", f"no file descriptor is left (`ulimit -n` sets it): {text}"
     if kind not in _KINDS:
         kind, text = "PeerError", f"the other side failed: {kind}: {text}"
     failure = None
     if isinstance(exc, errors.TransferError):
         failure = _failure(exc.completion)
-    return Failed(request_id, kind, text[:_MAX_TEXT], number, failure, check)
+    text = text[:_MAX_TEXT].encode(errors="backslashreplace").decode()  # no lone surrogates
+    return Failed(request_id, kind, text, number, failure, check)
+
+
+def _text(exc: BaseException) -> str:
+    try:
+        return str(exc)
+    except Exception:  # that of a broken __str__ says nothing about the request
+        return "(no text)"
+
+
+def _errno(exc: BaseException) -> int:
+    number = getattr(exc, "errno", None)
+    return number if isinstance(number, int) and abs(number) < 1 << 31 else 0
 
 
 def _failure(completion: Any) -> Failure:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,9 @@ class Listener:
         address: Where to listen; None picks a new socket in the runtime folder.
         keys: Name of the agent's key pair, for tcp://; None is "default".
 
+    Attributes:
+        on_error: Called with a place and an exception for each handshake that could not be judged.
+
     Raises:
         NativeError: The address is in use or cannot be bound.
     """
@@ -55,6 +58,7 @@ class Listener:
     def __init__(self, address: str | None, keys: str | None) -> None:
         self._requested = parse(address) if address else fresh()
         self._pair = keyring.load(keys or "default") if self._requested.tcp else None
+        self.on_error: Callable[[str, Exception], None] = _ignore
         self._connected: set[int] = set()
         self._disconnected: list[int] = []
         self._files: list[tuple[Path, int]] = []
@@ -115,11 +119,16 @@ class Listener:
     def publisher(self) -> tuple[zmq.Socket[bytes], Address]:
         """Return a PUB socket with the same keys, and its address: a free one of the same kind."""
         sock = self._socket(zmq.PUB)
-        sock.sndhwm = TELEMETRY_HWM
-        address = fresh()
-        if self._requested.tcp:
-            address = Address(self._requested.endpoint.rpartition(":")[0] + ":0")
-        return sock, self._bind(sock, address)
+        try:
+            sock.sndhwm = TELEMETRY_HWM
+            address = fresh()
+            if self._requested.tcp:
+                address = Address(self._requested.endpoint.rpartition(":")[0] + ":0")
+            return sock, self._bind(sock, address)
+        except BaseException:
+            self._open.remove(sock)
+            sock.close(linger=0)
+            raise
 
     def sockets(self) -> list[zmq.Socket[bytes]]:
         """Return the sockets to poll for reading."""
@@ -154,9 +163,13 @@ class Listener:
     def _authenticate(self, zap: zmq.Socket[bytes]) -> None:
         for frames in _drain(zap):
             route, empty, version, request_id, *_, mechanism = frames[:8]
-            known = keyring.allowed() if mechanism == b"CURVE" and len(frames) == 9 else {}
             key = frames[8].hex() if len(frames) == 9 else ""
-            verdict = (b"200", b"OK") if key in known else (b"400", b"key is not allowed")
+            try:
+                known = keyring.allowed() if mechanism == b"CURVE" and key else {}
+                verdict = (b"200", b"OK") if key in known else (b"400", b"key is not allowed")
+            except Exception as exc:  # the file or its folder is damaged: refuse, and go on
+                self.on_error("reading the allowed keys", exc)
+                verdict = (b"500", b"the allowed keys cannot be read")
             zap.send_multipart([route, empty, version, request_id, *verdict, key.encode(), b""])
 
     def close(self) -> None:
@@ -168,6 +181,10 @@ class Listener:
             with contextlib.suppress(FileNotFoundError):  # removed by another process
                 if path.lstat().st_ino == inode:  # else a new agent listens there
                     path.unlink()
+
+
+def _ignore(_place: str, _exc: Exception) -> None:
+    """Ignore an exception: the default of Listener.on_error."""
 
 
 def _events(monitor: zmq.Socket[bytes]) -> Iterator[tuple[int, int]]:
