@@ -83,6 +83,7 @@ class Agent:
         self._watch_fd = watch_fd
         self._signal_fd = signal_fd
         self._stop = False
+        self._wakeup_route = b""
         self._handlers = Handlers(self._state).table()
         self._listener.on_error = self._state.report
 
@@ -99,7 +100,8 @@ class Agent:
     def run(self) -> None:
         """Serve until stop(), or until the watched descriptor reaches end-of-file."""
         wake_fds = (self._state.wake_fd, self._signal_fd)
-        with Wakeup(self._listener, wake_fds, self._watch_fd):
+        with Wakeup(self._listener, wake_fds, self._watch_fd) as wakeup:
+            self._wakeup_route = wakeup.route
             while not self._stop:
                 try:
                     self._serve_messages(self._listener.router)
@@ -142,7 +144,7 @@ class Agent:
         """Handle a message of a route without a client: the watcher's news, or a Hello."""
         frame = router.recv(copy=False)
         several = self._skip(router)
-        if route == Wakeup.ROUTE:
+        if route == self._wakeup_route:
             self._service(frame.bytes)
             return
         error: Exception = PeerError("the message has several parts; a request has one")
