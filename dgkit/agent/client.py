@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -100,12 +102,18 @@ class Client:
         self.moves = self.worker("moves")
         self.measures = self.worker("measures")
         self.monitors: dict[int, RunningMonitor] = {}  # by the id of the request
-        self.moved = self.moved_bytes = 0  # requests that succeeded, and their bytes
+        self.counters: Counter[str] = Counter()
+        self.secret = int.from_bytes(os.urandom(7), "little") + 1  # number of its samples
         self._copier: Copier | None = None
         self._limit = limit
         self._handles = 0
         self._window_ns = 0
         self._count = 0
+
+    @property
+    def allocated(self) -> int:
+        """Return the bytes of the memory limit that this client's regions take."""
+        return sum(ref.charged for ref in list(self.regions.values()))
 
     def worker(self, kind: str) -> SerialWorker:
         """Return a new worker for this client."""

@@ -133,7 +133,7 @@ class Handlers:
         src, dst = client.region(request.src), client.region(request.dst)
         small = size <= INLINE_MAX and src.inline_ok and dst.inline_ok and client.moves.idle
         if small and state.copies_inline:
-            reply = self._move_inline(request, src, dst)
+            reply = self._move_inline(client, request, src, dst)
             state.count_move(client, reply)
             return reply
         spans = (src, request.src_offset, dst, request.dst_offset, size)
@@ -145,7 +145,9 @@ class Handlers:
         state.run_job(client, client.moves, request, work)
         return None
 
-    def _move_inline(self, request: m.Move, src: RegionRef, dst: RegionRef) -> m.Moved:
+    def _move_inline(
+        self, client: Client, request: m.Move, src: RegionRef, dst: RegionRef
+    ) -> m.Moved:
         state, src_at, dst_at = self._state, request.src_offset, request.dst_offset
         copier, size = state.copier, request.size
         if src.remote is not None and dst.remote is not None:
@@ -153,7 +155,7 @@ class Handlers:
         else:
             reply = copier.copy(request.id, src, src_at, dst, dst_at, size, _no_step)
         if state.telemetry is not None:
-            state.telemetry.add(reply.complete_ns - reply.submit_ns)
+            state.telemetry.add(client, reply.complete_ns - reply.submit_ns)
         return reply
 
     def digest(self, client: Client, request: m.Digest) -> None:
@@ -213,26 +215,32 @@ class Handlers:
         """Return the counters since the agent started and what is in use now.
 
         `moves` counts requests for DMA that succeeded, `bytes` the bytes they moved. A name that
-        starts with `your_` counts this client's alone.
+        starts with `your_` counts this client's alone, and so do the others unless the agent shares
+        its telemetry; `internal_errors` and the limits are always the agent's.
         """
         state = self._state
+        seen = list(state.clients.values()) if state.shared_telemetry else [client]
+        counters = state.counters if state.shared_telemetry else client.counters
+        names = {name: counters[name] for name in state.counters}
         now = {
-            "clients": len(state.clients),
-            "regions": sum(len(other.regions) for other in state.clients.values()),
+            "clients": len(seen),
+            "regions": sum(len(other.regions) for other in seen),
             "your_regions": len(client.regions),
-            "monitors": sum(len(other.monitors) for other in state.clients.values()),
+            "monitors": sum(len(other.monitors) for other in seen),
             "your_monitors": len(client.monitors),
-            "your_moves": client.moved,
-            "your_bytes": client.moved_bytes,
-            "allocated": state.limit.used,
+            "your_moves": client.counters["moves"],
+            "your_bytes": client.counters["bytes"],
+            "allocated": state.limit.used if state.shared_telemetry else client.allocated,
+            "internal_errors": state.counters["internal_errors"],
             "max_memory": state.limit.limit,
             "uptime_ns": time.monotonic_ns() - state.started_ns,
         }
-        return m.StatsDone(request.id, state.counters | now)
+        return m.StatsDone(request.id, names | now)
 
-    def subscribe(self, _client: Client, request: m.Subscribe) -> m.Subscribed:
+    def subscribe(self, client: Client, request: m.Subscribe) -> m.Subscribed:
         """Return the endpoint of the telemetry, which the first call opens."""
-        return m.Subscribed(request.id, self._state.start_telemetry().endpoint)
+        telemetry = self._state.start_telemetry()
+        return m.Subscribed(request.id, telemetry.endpoint, telemetry.number(client))
 
     def _stepper(self, client: Client, number: int, total: int) -> Callable[[int], None]:
         """Return a step function that checks for cancellation and reports progress."""

@@ -28,6 +28,7 @@ def serve(
     pci: str | None = None,
     rules: Sequence[FaultRule] = (),
     keys: str | None = None,
+    shared_telemetry: bool = False,
     ready: Callable[[str], None] | None = None,
     watch_fd: int = -1,
 ) -> bool:
@@ -43,6 +44,8 @@ def serve(
         pci: Address of the PCI function, for the providers "doca" and "softdoca".
         rules: Faults to inject, for the provider "fault".
         keys: Name of the key pair, for tcp; "default" if None.
+        shared_telemetry: Whether a client sees the samples and totals of all clients, instead of
+            its own.
         ready: Called with the address once the agent listens.
         watch_fd: Descriptor whose end-of-file ends the agent, too.
 
@@ -58,7 +61,7 @@ def serve(
     with _signals() as signals:
         agent = Agent(
             address, role=role, max_memory=max_memory, provider=provider, gpu=gpu, pci=pci,
-            rules=rules, keys=keys, watch_fd=watch_fd, signal_fd=signals.fd,
+            rules=rules, keys=keys, shared_telemetry=shared_telemetry, watch_fd=watch_fd, signal_fd=signals.fd,
         )  # fmt: skip
         signals.attach(agent)
         try:

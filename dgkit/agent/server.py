@@ -59,6 +59,7 @@ class Agent:
         pci: str | None = None,
         rules: Sequence[FaultRule] = (),
         keys: str | None = None,
+        shared_telemetry: bool = False,
         watch_fd: int = -1,
         signal_fd: int = -1,
     ) -> None:
@@ -75,8 +76,9 @@ class Agent:
         limit = MemoryLimit(max_memory or default_memory())
         inline = not rules and provider != "fault"
         self._state = AgentState(
-            role, self._listener, self._device, copier, limit, copies_inline=inline
-        )
+            role, self._listener, self._device, copier, limit,
+            copies_inline=inline, shared_telemetry=shared_telemetry,
+        )  # fmt: skip
         self._clients = self._state.clients
         self._by_fd: dict[int, bytes] = {}
         self._leaving: list[Client] = []
@@ -222,7 +224,7 @@ class Agent:
         except Exception as exc:
             if not isinstance(exc, _EXPECTED):
                 self._state.report("a request", exc)
-            self._state.counters["failed"] += 1
+            self._state.count(client, "failed")
             reply = to_wire(exc, number)
         if reply is not None:
             self._reply(client.route, reply)
@@ -244,7 +246,7 @@ class Agent:
             self._state.count_move(client, message)
         self._reply(client.route, message)
         if telemetry is not None and isinstance(message, Block):
-            telemetry.publish("latency", message.samples)
+            telemetry.publish(client, "latency", message.samples)
 
     def _reply(self, route: bytes, message: Any) -> None:
         router = self._listener.router
@@ -257,7 +259,8 @@ class Agent:
             router.send(route, _PART)
             router.send(body, _LAST)
         except zmq.Again:  # a client that does not read loses its replies
-            self._state.counters["lost_replies"] += 1
+            if route in self._clients:
+                self._state.count(self._clients[route], "lost_replies")
 
     def _drop(self, route: bytes) -> None:
         client = self._clients.get(route)
@@ -268,6 +271,8 @@ class Agent:
         del self._clients[client.route]
         self._by_fd.pop(client.caller.fd, None)
         self._leaving.append(client)
+        if self._state.telemetry is not None:
+            self._state.telemetry.forget(client)
         client.leave(None if bye is None else lambda: self._state.send(client, Done(bye)))
 
     def close(self) -> bool:

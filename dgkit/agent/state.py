@@ -37,6 +37,7 @@ class AgentState:
         copier: The loop's own, for copies of up to INLINE_MAX bytes.
         copies_inline: Whether the loop may copy. An injected fault may block, so with rules it
             does not.
+        shared_telemetry: Whether a client sees the samples and totals of all clients.
         outbox: Replies of workers and blocks of monitors, which the loop sends.
         wake_fd: eventfd that wakes the loop for the outbox.
     """
@@ -50,6 +51,7 @@ class AgentState:
         limit: MemoryLimit,
         *,
         copies_inline: bool,
+        shared_telemetry: bool = False,
     ) -> None:
         self.role = role
         self.listener = listener
@@ -57,6 +59,7 @@ class AgentState:
         self.copier = copier
         self.limit = limit
         self.copies_inline = copies_inline
+        self.shared_telemetry = shared_telemetry
         self.telemetry: Telemetry | None = None
         self.counters = dict.fromkeys(_COUNTERS, 0)
         self._logged: set[tuple[str, type[Exception]]] = set()
@@ -89,18 +92,21 @@ class AgentState:
             failed = to_wire(exc, 0)
             _log.warning("dgkit agent: %s failed: %s: %r", place, type(exc).__name__, failed.text)
 
+    def count(self, client: Client, name: str, number: int = 1) -> None:
+        """Add to a counter of the agent and of a client."""
+        self.counters[name] += number
+        client.counters[name] += number
+
     def count_move(self, client: Client, reply: Moved) -> None:
         """Count a Move that succeeded, before its reply is sent."""
-        self.counters["moves"] += 1
-        self.counters["bytes"] += reply.size
-        client.moved += 1
-        client.moved_bytes += reply.size
+        self.count(client, "moves")
+        self.count(client, "bytes", reply.size)
 
     def run_job(
         self, client: Client, worker: SerialWorker, request: Any, work: Callable[[], Any]
     ) -> None:
         """Run `work` in a worker of the client, and send its result or its error as the reply."""
-        self.counters["jobs"] += 1
+        self.count(client, "jobs")
 
         def job() -> None:
             try:
@@ -124,5 +130,7 @@ class AgentState:
         if self.telemetry is None:
             sock, address = self.listener.publisher()
             self.listener.router.rcvtimeo = _TELEMETRY_MS
-            self.telemetry = Telemetry(sock, str(address), self.device.provider)
+            self.telemetry = Telemetry(
+                sock, str(address), self.device.provider, shared=self.shared_telemetry
+            )
         return self.telemetry

@@ -61,6 +61,11 @@ __all__ = ["serve"]
     "--keys", metavar="NAME", help='Key pair of this side, for tcp://. Default: "default".'
 )
 @click.option(
+    "--shared-telemetry",
+    is_flag=True,
+    help="Let each client see the latency samples and totals of all clients. Default: its own.",
+)
+@click.option(
     "--print-unit", is_flag=True, help="Print a systemd user unit with these options and exit."
 )
 def serve(
@@ -71,6 +76,7 @@ def serve(
     pci: str | None,
     max_memory: int | None,
     keys: str | None,
+    shared_telemetry: bool,
     print_unit: bool,
 ) -> int:
     """Run an agent that serves this machine's DPU or memory to other processes.
@@ -91,13 +97,13 @@ def serve(
 
     if print_unit:
         values = {"address": address, "role": role, "provider": provider, "keys": keys}
-        limits = {"max-memory": max_memory, "gpu": gpu}
+        limits = {"max-memory": max_memory, "gpu": gpu, "shared-telemetry": shared_telemetry}
         click.echo(agent.unit(_command_line(values | limits | {"pci": pci})), nl=False)
         return 0
     try:
         ended = agent.serve(
             address, role=role, provider=provider, gpu=gpu, pci=pci, max_memory=max_memory,
-            keys=keys, ready=lambda endpoint: _print_ready(endpoint, role, provider),
+            keys=keys, shared_telemetry=shared_telemetry, ready=lambda endpoint: _print_ready(endpoint, role, provider),
         )  # fmt: skip
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
@@ -111,7 +117,9 @@ def serve(
 def _command_line(values: Mapping[str, object]) -> str:
     """Return the options that have a value, quoted for a shell."""
     return " ".join(
-        f"--{name} {shlex.quote(str(value))}" for name, value in values.items() if value
+        f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"
+        for name, value in values.items()
+        if value
     )
 
 

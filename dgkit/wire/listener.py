@@ -29,6 +29,8 @@ __all__ = ["Caller", "Listener"]
 _HANDSHAKE_MS = 2000  # libzmq's default lets an unfinished handshake occupy a connection for 30 s
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+_MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE has up to 500
+_SUBSCRIPTIONS_HWM = 64  # subscriptions of one connection that wait to be read
 _serial = itertools.count()
 
 
@@ -117,9 +119,15 @@ class Listener:
         return zap
 
     def publisher(self) -> tuple[zmq.Socket[bytes], Address]:
-        """Return a PUB socket with the same keys, and its address: a free one of the same kind."""
-        sock = self._socket(zmq.PUB)
+        """Return an XPUB socket with the same keys, and its address: a free one of the same kind.
+
+        Its subscriptions wait for approval (ZMQ_XPUB_MANUAL), and their size is bounded.
+        """
+        sock = self._socket(zmq.XPUB)
         try:
+            sock.setsockopt(zmq.XPUB_MANUAL, 1)
+            sock.maxmsgsize = _MAX_SUBSCRIPTION
+            sock.rcvhwm = _SUBSCRIPTIONS_HWM
             sock.sndhwm = TELEMETRY_HWM
             address = fresh()
             if self._requested.tcp:

@@ -159,9 +159,14 @@ class StatsDone(Message, tag=75):
 
 
 class Subscribed(Message, tag=76):
-    """Reply to Subscribe: the address of the telemetry socket."""
+    """Reply to Subscribe: the address of the telemetry socket.
+
+    The samples of this client's moves and latency measurements are published with the number
+    `monitor`, which it must keep secret, or with 0 if the agent shares the telemetry of all.
+    """
 
     endpoint: str
+    monitor: int = 0  # absent in replies of agents that publish every client's samples
 
 
 class Failure(Struct, array_like=True, frozen=True, gc=False):

@@ -111,7 +111,7 @@ def inject(patch: object, boundary: str) -> Injector:
 @contextmanager
 def running(address: str | None = None, **options: object) -> Iterator[Agent]:
     """Run an agent on a thread of this process; fail if it has ended by itself."""
-    one = Agent(address, **options)  # type: ignore[arg-type]
+    one = Agent(address, **({"shared_telemetry": True} | options))  # type: ignore[arg-type]
     thread = threading.Thread(target=one.run, daemon=True)
     thread.start()
     try:
