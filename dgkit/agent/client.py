@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "MemoryLimit", "on_gpu"]
 
-_REGIONS = 100_000  # of one client
 _RATE = 10_000  # requests of one client in _WINDOW_NS
 _WINDOW_NS = 100_000_000
 _RELEASE_TRIES = 60  # seconds; longer than any transfer takes to time out
@@ -90,6 +89,7 @@ class Client:
         first_id: int,
         limit: MemoryLimit,
         report: Callable[[str, Exception], None],
+        max_regions: int,
     ) -> None:
         self.route = route
         self.caller = caller
@@ -98,6 +98,7 @@ class Client:
         self.active: set[int] = set()  # ids of the requests that workers have
         self.cancelled: set[int] = set()  # those of them that are to end
         self._report = report
+        self._max_regions = max_regions
         self.control = self.worker("control")
         self.moves = self.worker("moves")
         self.measures = self.worker("measures")
@@ -151,11 +152,13 @@ class Client:
         Raises:
             LimitReached: The client has the maximum number of regions; `ref` was closed.
         """
-        if len(self.regions) >= _REGIONS:
+        if len(self.regions) >= self._max_regions:
             ref.close(0.0)
             raise LimitReached(
                 errno.ENOSPC,
-                f"a client may have {_REGIONS} regions at an agent: close some first",
+                f"a client may have {self._max_regions} regions at this agent: close some first "
+                "(`dgkit serve --max-regions` and the limit of file descriptors, `ulimit -Hn`, "
+                "set it)",
             )
         self._handles += 1
         self.regions[self._handles] = ref

@@ -75,6 +75,7 @@ class Handlers:
 
     def _allocate(self, client: Client, request: m.Allocate) -> m.Allocated:
         limit, charged = self._state.limit, 0 if on_gpu(request.place) else request.size
+        self._state.limits.check_descriptors()
         with contextlib.ExitStack() as undo:
             limit.take(charged)
             undo.callback(limit.give, charged)
@@ -94,6 +95,7 @@ class Handlers:
         """Import in a worker: the exporter may be slow to answer."""
 
         def work() -> m.Imported:
+            self._state.limits.check_descriptors()
             remote = self._state.device.import_region(request.token)
             handle = client.add(RegionRef(remote=remote))
             return m.Imported(
@@ -198,6 +200,7 @@ class Handlers:
                 errno.ENOSPC,
                 f"a client may have {m.MONITORS} monitors at an agent at a time: close one first",
             )
+        self._state.limits.check_descriptors()
         self._state.start_telemetry()
         Monitor(self._state, client, request, ref).start()
 
@@ -233,6 +236,10 @@ class Handlers:
             "allocated": state.limit.used if state.shared_telemetry else client.allocated,
             "internal_errors": state.counters["internal_errors"],
             "max_memory": state.limit.limit,
+            "max_clients": state.limits.clients,
+            "max_regions": state.limits.regions_each,
+            "max_descriptors": state.limits.descriptors,
+            "max_connections": state.limits.connections,
             "uptime_ns": time.monotonic_ns() - state.started_ns,
         }
         return m.StatsDone(request.id, names | now)

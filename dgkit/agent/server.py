@@ -29,6 +29,7 @@ from ..wire.wakeup import Wakeup
 from .client import Client, MemoryLimit
 from .handlers import Handlers
 from .handshake import check_hello, welcome
+from .limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
 from .state import INLINE_MAX, AgentState
 
 if TYPE_CHECKING:
@@ -60,13 +61,16 @@ class Agent:
         rules: Sequence[FaultRule] = (),
         keys: str | None = None,
         shared_telemetry: bool = False,
+        max_clients: int = CLIENTS,
+        max_regions: int = REGIONS,
         watch_fd: int = -1,
         signal_fd: int = -1,
     ) -> None:
         if role not in ("dpu", "host"):
             raise ValueError(f"role is {role!r}; it must be 'dpu' or 'host'")
         addresses.sweep()
-        self._listener = Listener(address, keys)
+        self._limits = Limits(max_clients, max_regions, raise_descriptor_limit())
+        self._listener = Listener(address, keys, self._limits.connections)
         with contextlib.ExitStack() as undo:
             undo.callback(self._listener.close)
             self._device = Device(provider, rules=rules, gpu=gpu, pci=pci)
@@ -77,7 +81,7 @@ class Agent:
         inline = not rules and provider != "fault"
         self._state = AgentState(
             role, self._listener, self._device, copier, limit,
-            copies_inline=inline, shared_telemetry=shared_telemetry,
+            copies_inline=inline, shared_telemetry=shared_telemetry, limits=self._limits,
         )  # fmt: skip
         self._clients = self._state.clients
         self._by_fd: dict[int, bytes] = {}
@@ -188,7 +192,7 @@ class Agent:
         hello = decode_request(frame.bytes)
         if not isinstance(hello, Hello):
             raise PeerError("the first message must be Hello")
-        check_hello(hello, len(self._clients))
+        check_hello(hello, len(self._clients), self._limits.clients)
         self._drop_disconnected()
         caller = self._listener.caller(frame)
         if caller is None:
@@ -196,7 +200,11 @@ class Agent:
         self._drop(self._by_fd.get(caller.fd, b""))
         first_id = int.from_bytes(os.urandom(6), "little")
         reply = welcome(self._state, first_id, hello.id)
-        client = Client(route, caller, first_id, self._state.limit, self._state.report)
+        client = Client(
+            route, caller, first_id, self._state.limit, self._state.report,
+            self._limits.regions_each,
+        )  # fmt: skip
+        self._listener.know(caller.fd)
         client.control.start()  # it frees the client's resources, so a client without it is refused
         self._clients[route] = client
         self._by_fd[caller.fd] = route

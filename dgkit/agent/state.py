@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..wire.error_codec import to_wire
+from .limits import Limits
 from .telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class AgentState:
         *,
         copies_inline: bool,
         shared_telemetry: bool = False,
+        limits: Limits | None = None,
     ) -> None:
         self.role = role
         self.listener = listener
@@ -59,6 +61,7 @@ class AgentState:
         self.copier = copier
         self.limit = limit
         self.copies_inline = copies_inline
+        self.limits = limits or Limits()
         self.shared_telemetry = shared_telemetry
         self.telemetry: Telemetry | None = None
         self.counters = dict.fromkeys(_COUNTERS, 0)
@@ -128,6 +131,7 @@ class AgentState:
     def start_telemetry(self) -> Telemetry:
         """Return the publisher of samples, opened by the first call."""
         if self.telemetry is None:
+            self.limits.check_descriptors()
             sock, address = self.listener.publisher()
             self.listener.router.rcvtimeo = _TELEMETRY_MS
             self.telemetry = Telemetry(

@@ -61,6 +61,20 @@ __all__ = ["serve"]
     "--keys", metavar="NAME", help='Key pair of this side, for tcp://. Default: "default".'
 )
 @click.option(
+    "--max-clients",
+    type=click.IntRange(1, 1 << 16),
+    default=256,
+    show_default=True,
+    help="Limit of the clients at a time.",
+)
+@click.option(
+    "--max-regions",
+    type=click.IntRange(1, 1 << 20),
+    default=100_000,
+    show_default=True,
+    help="Limit of the regions of one client; less where file descriptors are short (ulimit -Hn).",
+)
+@click.option(
     "--shared-telemetry",
     is_flag=True,
     help="Let each client see the latency samples and totals of all clients. Default: its own.",
@@ -76,6 +90,8 @@ def serve(
     pci: str | None,
     max_memory: int | None,
     keys: str | None,
+    max_clients: int,
+    max_regions: int,
     shared_telemetry: bool,
     print_unit: bool,
 ) -> int:
@@ -98,12 +114,16 @@ def serve(
     if print_unit:
         values = {"address": address, "role": role, "provider": provider, "keys": keys}
         limits = {"max-memory": max_memory, "gpu": gpu, "shared-telemetry": shared_telemetry}
+        limits["max-clients"] = None if max_clients == agent.CLIENTS else max_clients
+        limits["max-regions"] = None if max_regions == agent.REGIONS else max_regions
         click.echo(agent.unit(_command_line(values | limits | {"pci": pci})), nl=False)
         return 0
     try:
         ended = agent.serve(
             address, role=role, provider=provider, gpu=gpu, pci=pci, max_memory=max_memory,
-            keys=keys, shared_telemetry=shared_telemetry, ready=lambda endpoint: _print_ready(endpoint, role, provider),
+            keys=keys, max_clients=max_clients, max_regions=max_regions,
+            shared_telemetry=shared_telemetry,
+            ready=lambda endpoint: _print_ready(endpoint, role, provider),
         )  # fmt: skip
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc

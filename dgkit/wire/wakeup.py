@@ -21,6 +21,8 @@ from .sockets import fd_of
 
 __all__ = ["Wakeup"]
 
+_TICK_S = 1.0  # between two wake-ups while a connection has a deadline
+
 
 class Wakeup:
     """Context manager around the wake-up thread of an agent's loop.
@@ -41,6 +43,7 @@ class Wakeup:
     def __init__(self, listener: Listener, wake_fds: Sequence[int], parent_fd: int) -> None:
         self.route = b"dgkit-" + os.urandom(16)
         self._parent_fd = parent_fd
+        self._listener = listener
         self._end = os.eventfd(0, os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         edges = [fd_of(sock) for sock in listener.sockets() if sock is not listener.router]
@@ -66,8 +69,13 @@ class Wakeup:
         os.close(self._end)
 
     def _run(self) -> None:
+        timeout: float | None = _TICK_S
         while True:
-            ready = {fd for fd, _ in self._epoll.poll()}
+            ready = {fd for fd, _ in self._epoll.poll(timeout)}
             if self._end in ready:
                 return
+            if not ready and not self._listener.waiting:
+                timeout = None
+                continue
+            timeout = _TICK_S  # the loop learns from this event whether there is a deadline
             self._socket.send(self.PARENT_EXIT if self._parent_fd in ready else self.EVENT)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 import zmq
@@ -61,8 +62,8 @@ def test_a_client_sees_its_own_totals_only(private):
 
 
 def _memory(pid):
-    with open(f"/proc/{pid}/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize("size", [9, 500, 60_000])
