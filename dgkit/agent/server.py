@@ -28,7 +28,7 @@ from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
 from .client import Client, MemoryLimit
 from .handlers import Handlers
-from .handshake import check_hello, welcome
+from .handshake import check_hello, check_user, welcome
 from .limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
 from .state import INLINE_MAX, AgentState
 
@@ -197,6 +197,7 @@ class Agent:
         caller = self._listener.caller(frame)
         if caller is None:
             return
+        check_user(caller.uid)
         self._drop(self._by_fd.get(caller.fd, b""))
         first_id = int.from_bytes(os.urandom(6), "little")
         reply = welcome(self._state, first_id, hello.id)
