@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Mapping
 
@@ -135,9 +134,11 @@ def serve(
 
 
 def _command_line(values: Mapping[str, object]) -> str:
-    """Return the options that have a value, quoted for a shell."""
+    """Return the options that have a value, quoted for systemd."""
+    from ..agent.systemd import quote
+
     return " ".join(
-        f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"
+        f"--{name}" if value is True else f"--{name} {quote(str(value))}"
         for name, value in values.items()
         if value
     )

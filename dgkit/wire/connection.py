@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 import zmq
 
 from ..errors import ClosedError, PeerError, PeerTimeout
@@ -27,13 +26,13 @@ from .client_socket import ClientSocket
 from .error_codec import to_exception
 from .liveness import Liveness, connection_error
 from .messages import MAX_REQUEST, Block, Ended, Failed, Progress, Reply, decode_reply, encode
+from .reply_checks import REPLIES, UNREADABLE, clean
 from .sockets import readable
 
 __all__ = ["Connection", "Pending"]
 
 SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
 _NOTIFICATIONS = (Progress, Block, Ended)
-_SPECIAL = {*_NOTIFICATIONS, Failed}
 _NOBLOCK = int(zmq.NOBLOCK)
 
 
@@ -52,8 +51,9 @@ class Pending:
     news: Callable[[Any], None] | None = None
     gate: threading.Lock | None = None
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, expected: type) -> None:
         self.number = number
+        self.expected = expected
 
     def result(self) -> Any:
         """Return the reply, or raise the exception that the request failed with."""
@@ -120,7 +120,7 @@ class Connection:
     def _post(self, kind: Any, fields: tuple[Any, ...], then: Any, news: Any) -> Pending:
         if self.dead is not None:
             raise self.dead.with_traceback(None)
-        pending = Pending(self._next)
+        pending = Pending(self._next, REPLIES[kind])
         pending.then, pending.news = then, news
         message = encode(kind(self._next, *fields))
         if len(message) > MAX_REQUEST:
@@ -147,7 +147,7 @@ class Connection:
                 return None
             number = self._next
             self._next = number + 1
-            pending = self._pending[number] = Pending(number)
+            pending = self._pending[number] = Pending(number, REPLIES[kind])
             pending.then = then
             self._last_received = time.monotonic()
             try:
@@ -155,10 +155,10 @@ class Connection:
                 reply = decode_reply(self._socket.recv())
             except zmq.Again:  # slower than _RECEIVE_MS, or the peer is gone: wait() finds out
                 return pending
-            except msgspec.DecodeError as exc:
+            except UNREADABLE as exc:
                 self.fail(PeerError(f"the other side sent an invalid reply: {exc}"))
                 return pending
-            if reply.id != number or type(reply) in _SPECIAL:
+            if reply.id != number or type(reply) is not REPLIES[kind]:
                 self._dispatch(reply)
                 return pending
             del self._pending[number]
@@ -297,7 +297,7 @@ class Connection:
         self._last_received = time.monotonic()
         try:
             self._dispatch(decode_reply(message))
-        except msgspec.DecodeError as exc:
+        except UNREADABLE as exc:
             self.fail(PeerError(f"the other side sent an invalid reply: {exc}"))
 
     def _dispatch(self, reply: Reply) -> None:
@@ -305,6 +305,8 @@ class Connection:
         if isinstance(reply, _NOTIFICATIONS):
             if isinstance(reply, Ended):
                 self.subscriptions.monitor_ended(reply)
+            elif isinstance(reply, Block) and len(reply.samples) % 8:
+                self.fail(PeerError("the other side sent samples that are not 64-bit numbers"))
             elif pending is not None and pending.news is not None:
                 pending.news(reply)
             return
@@ -316,7 +318,11 @@ class Connection:
         elif pending is None:
             self.fail(PeerError(f"the other side answered request {reply.id}, which is unknown"))
             return
-        pending.reply = reply
+        elif type(reply) is not pending.expected:
+            kind = type(reply).__name__
+            self.fail(PeerError(f"the other side answered request {reply.id} with {kind}"))
+            return
+        pending.reply = clean(reply)
         del self._pending[reply.id]
         self._finish(pending)
 

@@ -10,7 +10,7 @@ from .. import errors
 from ..types import Op, Path, Status
 from .messages import Failed, Failure
 
-__all__ = ["FailedCompletion", "to_exception", "to_wire"]
+__all__ = ["FailedCompletion", "printable", "to_exception", "to_wire"]
 
 _KINDS: dict[str, type[Exception]] = {name: getattr(errors, name) for name in errors.__all__}
 _EXPLAINED = (errors.DeviceUnavailable, errors.ExportError)
@@ -82,8 +82,25 @@ def _failure(completion: Any) -> Failure:
     return Failure(int(completion.status), int(completion.op), path, *stamps)
 
 
+def printable(text: str) -> str:
+    """Return a peer's text with its control characters, such as terminal escapes, escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text
+    )
+
+
 def to_exception(failed: Failed) -> Exception:
-    """Return the exception that a message describes; an unknown class becomes PeerError."""
+    """Return the exception that a message describes; one that is not known becomes PeerError."""
+    failed.text = printable(failed.text)
+    try:
+        return _exception(failed)
+    except (ValueError, OverflowError) as exc:
+        return errors.PeerError(f"the other side sent an invalid error ({exc}): {failed.text}")
+
+
+def _exception(failed: Failed) -> Exception:
     cls = _KINDS.get(failed.kind, errors.PeerError)
     if issubclass(cls, errors.TransferError):
         if failed.completion is None:
