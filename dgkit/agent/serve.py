@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from ..wire.address import remove_of
-from .limits import CLIENTS, REGIONS
+from .agent_limits import CLIENTS, REGIONS
 from .server import Agent
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from ..wire.listener import Listener
 from ..wire.messages import Block, Bye, Done, Hello, Moved, decode_request, encode, number_of
 from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
+from .agent_limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
 from .client import Client, MemoryLimit
 from .handlers import Handlers
 from .handshake import check_hello, check_user, welcome
-from .limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
 from .state import INLINE_MAX, AgentState
 
 if TYPE_CHECKING:

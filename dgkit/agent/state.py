@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..wire.error_codec import to_wire
-from .limits import Limits
+from .agent_limits import Limits
 from .telemetry import Telemetry
 
 if TYPE_CHECKING:
