@@ -114,20 +114,15 @@ class Handlers:
         access = Access(request.access) if request.access else None
         return m.Exported(request.id, region.export(access))
 
-    def free(self, client: Client, request: m.Free) -> Any:
-        """Close a region: at once if that cannot block, else in a worker."""
-        ref = client.region(request.region)
-        idle = client.moves.idle and client.measures.idle
-        if ref.region is None and idle and not client.monitors_of(request.region):
-            client.free(request.region, 0.0)
-            return m.Done(request.id)
+    def free(self, client: Client, request: m.Free) -> None:
+        """Close a region in the worker: an exporter can delay the end of an import by a second."""
+        client.region(request.region)
 
         def work() -> m.Done:
             client.free(request.region, request.timeout)
             return m.Done(request.id)
 
         self._state.run_job(client, client.moves, request, work)
-        return None
 
     def move(self, client: Client, request: m.Move) -> m.Moved | None:
         """Copy: at once if it is small and no move of this client is queued, else in a worker."""

@@ -1,6 +1,8 @@
 """No request, peer, file or limit ends the agent: it serves the next client."""
 
 import contextlib
+import threading
+import time
 
 import pytest
 import zmq
@@ -123,3 +125,19 @@ def test_without_another_thread_a_client_is_refused_and_those_before_go_on(monke
         injector.arm(None, 0)
         before.copy(near, far)
         visit(one.endpoint)
+
+
+def test_an_exporter_that_delays_a_free_holds_up_no_other_client(monkeypatch):
+    injector = inject(monkeypatch, "unimport")
+    with running() as one, dgkit.connect(one.endpoint) as slow, dgkit.connect(one.endpoint) as fast:
+        region = slow.empty(64)
+        slow.write(region, b"x")  # the agent has imported it
+        injector.arm(None, 1, delay=1.0)
+        freeing = threading.Thread(target=region.close)
+        freeing.start()
+        until(lambda: injector.hit, "the agent frees it")
+        started = time.monotonic()
+        for _ in range(10):
+            fast.stats()
+        assert time.monotonic() - started < 0.5
+        freeing.join()
