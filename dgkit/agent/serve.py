@@ -47,8 +47,8 @@ def serve(
         pci: Address of the PCI function, for the providers "doca" and "softdoca".
         rules: Faults to inject, for the provider "fault".
         keys: Name of the key pair, for tcp; "default" if None.
-        shared_telemetry: Whether a client sees the samples and totals of all clients, instead of
-            its own.
+        shared_telemetry: Whether a client sees the samples and totals of all clients; if not, it
+            sees those that it caused.
         max_clients: Clients at a time.
         max_regions: Regions of one client; fewer where file descriptors are short.
         ready: Called with the address once the agent listens.
