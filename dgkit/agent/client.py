@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "MemoryLimit", "on_gpu"]
 
-_REGIONS = 100_000  # of one client
 _RATE = 10_000  # requests of one client in _WINDOW_NS
 _WINDOW_NS = 100_000_000
 _RELEASE_TRIES = 60  # seconds; longer than any transfer takes to time out
+_RELEASE_FAILURES = 3  # of one region, until it is given up
 _CHUNK = 1 << 20  # bytes that a worker copies between two looks at cancellation
 
 
@@ -81,23 +82,45 @@ class MemoryLimit:
 class Client:
     """One connection: its regions, workers, monitors, and its share of the limits."""
 
-    def __init__(self, route: bytes, caller: Caller, first_id: int, limit: MemoryLimit) -> None:
+    def __init__(
+        self,
+        route: bytes,
+        caller: Caller,
+        first_id: int,
+        limit: MemoryLimit,
+        report: Callable[[str, Exception], None],
+        max_regions: int,
+    ) -> None:
         self.route = route
         self.caller = caller
         self.next_id = first_id
         self.regions: dict[int, RegionRef] = {}
         self.active: set[int] = set()  # ids of the requests that workers have
         self.cancelled: set[int] = set()  # those of them that are to end
-        self.control = SerialWorker(f"dgkit-control-{caller.pid}")
-        self.moves = SerialWorker(f"dgkit-moves-{caller.pid}")
-        self.measures = SerialWorker(f"dgkit-measures-{caller.pid}")
+        self._report = report
+        self._max_regions = max_regions
+        self.control = self.worker("control")
+        self.moves = self.worker("moves")
+        self.measures = self.worker("measures")
         self.monitors: dict[int, RunningMonitor] = {}  # by the id of the request
-        self.moved = self.moved_bytes = 0  # requests that succeeded, and their bytes
+        self.counters: Counter[str] = Counter()
+        self.secret = int.from_bytes(os.urandom(7), "little") + 1  # number of its samples
         self._copier: Copier | None = None
         self._limit = limit
         self._handles = 0
         self._window_ns = 0
         self._count = 0
+
+    @property
+    def allocated(self) -> int:
+        """Return the bytes of the memory limit that this client's regions take."""
+        return sum(ref.charged for ref in list(self.regions.values()))
+
+    def worker(self, kind: str) -> SerialWorker:
+        """Return a new worker for this client."""
+        return SerialWorker(
+            f"dgkit-{kind}-{self.caller.pid}", lambda exc: self._report(f"{kind} job", exc)
+        )
 
     @property
     def leaving(self) -> bool:
@@ -129,11 +152,13 @@ class Client:
         Raises:
             LimitReached: The client has the maximum number of regions; `ref` was closed.
         """
-        if len(self.regions) >= _REGIONS:
+        if len(self.regions) >= self._max_regions:
             ref.close(0.0)
             raise LimitReached(
                 errno.ENOSPC,
-                f"a client may have {_REGIONS} regions at an agent: close some first",
+                f"a client may have {self._max_regions} regions at this agent: close some first "
+                "(`dgkit serve --max-regions` and the limit of file descriptors, `ulimit -Hn`, "
+                "set it)",
             )
         self._handles += 1
         self.regions[self._handles] = ref
@@ -174,9 +199,11 @@ class Client:
         """Stop the workers and free everything, then call `on_released`. Returns at once."""
 
         def last() -> None:
-            self._release()
-            if on_released is not None:
-                on_released()
+            try:
+                self._release()
+            finally:
+                if on_released is not None:
+                    on_released()
 
         self.control.finish(last)
         self.moves.finish()
@@ -191,9 +218,23 @@ class Client:
         for monitor in list(self.monitors.values()):
             monitor.join(_RELEASE_TRIES)
         if self._copier is not None:
-            self._copier.close()
+            try:
+                self._copier.close()
+            except Exception as exc:
+                self._report("release of a queue", exc)
         for handle in list(self.regions):
-            for _ in range(_RELEASE_TRIES):
-                with contextlib.suppress(RegionBusy):  # an importer's transfer is in flight: retry
-                    self.free(handle, 1.0)
-                    break
+            self._release_region(handle)
+
+    def _release_region(self, handle: int) -> None:
+        failures = 0
+        for _ in range(_RELEASE_TRIES):
+            try:
+                self.free(handle, 1.0)
+                return
+            except RegionBusy:  # an importer's transfer is in flight: retry
+                continue
+            except Exception as exc:
+                self._report("release of a region", exc)
+                failures += 1
+                if failures == _RELEASE_FAILURES:
+                    return

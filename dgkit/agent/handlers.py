@@ -75,6 +75,7 @@ class Handlers:
 
     def _allocate(self, client: Client, request: m.Allocate) -> m.Allocated:
         limit, charged = self._state.limit, 0 if on_gpu(request.place) else request.size
+        self._state.limits.check_descriptors()
         with contextlib.ExitStack() as undo:
             limit.take(charged)
             undo.callback(limit.give, charged)
@@ -94,6 +95,7 @@ class Handlers:
         """Import in a worker: the exporter may be slow to answer."""
 
         def work() -> m.Imported:
+            self._state.limits.check_descriptors()
             remote = self._state.device.import_region(request.token)
             handle = client.add(RegionRef(remote=remote))
             return m.Imported(
@@ -112,20 +114,15 @@ class Handlers:
         access = Access(request.access) if request.access else None
         return m.Exported(request.id, region.export(access))
 
-    def free(self, client: Client, request: m.Free) -> Any:
-        """Close a region: at once if that cannot block, else in a worker."""
-        ref = client.region(request.region)
-        idle = client.moves.idle and client.measures.idle
-        if ref.region is None and idle and not client.monitors_of(request.region):
-            client.free(request.region, 0.0)
-            return m.Done(request.id)
+    def free(self, client: Client, request: m.Free) -> None:
+        """Close a region in the worker: an exporter can delay the end of an import by a second."""
+        client.region(request.region)
 
         def work() -> m.Done:
             client.free(request.region, request.timeout)
             return m.Done(request.id)
 
         self._state.run_job(client, client.moves, request, work)
-        return None
 
     def move(self, client: Client, request: m.Move) -> m.Moved | None:
         """Copy: at once if it is small and no move of this client is queued, else in a worker."""
@@ -133,7 +130,7 @@ class Handlers:
         src, dst = client.region(request.src), client.region(request.dst)
         small = size <= INLINE_MAX and src.inline_ok and dst.inline_ok and client.moves.idle
         if small and state.copies_inline:
-            reply = self._move_inline(request, src, dst)
+            reply = self._move_inline(client, request, src, dst)
             state.count_move(client, reply)
             return reply
         spans = (src, request.src_offset, dst, request.dst_offset, size)
@@ -145,7 +142,9 @@ class Handlers:
         state.run_job(client, client.moves, request, work)
         return None
 
-    def _move_inline(self, request: m.Move, src: RegionRef, dst: RegionRef) -> m.Moved:
+    def _move_inline(
+        self, client: Client, request: m.Move, src: RegionRef, dst: RegionRef
+    ) -> m.Moved:
         state, src_at, dst_at = self._state, request.src_offset, request.dst_offset
         copier, size = state.copier, request.size
         if src.remote is not None and dst.remote is not None:
@@ -153,7 +152,7 @@ class Handlers:
         else:
             reply = copier.copy(request.id, src, src_at, dst, dst_at, size, _no_step)
         if state.telemetry is not None:
-            state.telemetry.add(reply.complete_ns - reply.submit_ns)
+            state.telemetry.add(client, reply.complete_ns - reply.submit_ns)
         return reply
 
     def digest(self, client: Client, request: m.Digest) -> None:
@@ -196,6 +195,7 @@ class Handlers:
                 errno.ENOSPC,
                 f"a client may have {m.MONITORS} monitors at an agent at a time: close one first",
             )
+        self._state.limits.check_descriptors()
         self._state.start_telemetry()
         Monitor(self._state, client, request, ref).start()
 
@@ -213,26 +213,36 @@ class Handlers:
         """Return the counters since the agent started and what is in use now.
 
         `moves` counts requests for DMA that succeeded, `bytes` the bytes they moved. A name that
-        starts with `your_` counts this client's alone.
+        starts with `your_` counts this client's alone, and so do the others unless the agent shares
+        its telemetry; `internal_errors` and the limits are always the agent's.
         """
         state = self._state
+        seen = list(state.clients.values()) if state.shared_telemetry else [client]
+        counters = state.counters if state.shared_telemetry else client.counters
+        names = {name: counters[name] for name in state.counters}
         now = {
-            "clients": len(state.clients),
-            "regions": sum(len(other.regions) for other in state.clients.values()),
+            "clients": len(seen),
+            "regions": sum(len(other.regions) for other in seen),
             "your_regions": len(client.regions),
-            "monitors": sum(len(other.monitors) for other in state.clients.values()),
+            "monitors": sum(len(other.monitors) for other in seen),
             "your_monitors": len(client.monitors),
-            "your_moves": client.moved,
-            "your_bytes": client.moved_bytes,
-            "allocated": state.limit.used,
+            "your_moves": client.counters["moves"],
+            "your_bytes": client.counters["bytes"],
+            "allocated": state.limit.used if state.shared_telemetry else client.allocated,
+            "internal_errors": state.counters["internal_errors"],
             "max_memory": state.limit.limit,
+            "max_clients": state.limits.clients,
+            "max_regions": state.limits.regions_each,
+            "max_descriptors": state.limits.descriptors,
+            "max_connections": state.limits.connections,
             "uptime_ns": time.monotonic_ns() - state.started_ns,
         }
-        return m.StatsDone(request.id, state.counters | now)
+        return m.StatsDone(request.id, names | now)
 
-    def subscribe(self, _client: Client, request: m.Subscribe) -> m.Subscribed:
+    def subscribe(self, client: Client, request: m.Subscribe) -> m.Subscribed:
         """Return the endpoint of the telemetry, which the first call opens."""
-        return m.Subscribed(request.id, self._state.start_telemetry().endpoint)
+        telemetry = self._state.start_telemetry()
+        return m.Subscribed(request.id, telemetry.endpoint, telemetry.number(client))
 
     def _stepper(self, client: Client, number: int, total: int) -> Callable[[int], None]:
         """Return a step function that checks for cancellation and reports progress."""

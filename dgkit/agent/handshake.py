@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
 from .._version import __version__
 from ..dma import cpus
-from ..errors import PeerRefused, PeerVersion
+from ..errors import LimitReached, PeerRefused, PeerVersion
 from ..wire.host_id import boot_id, host_name
 from ..wire.messages import VERSION, Hello, Welcome
 
 if TYPE_CHECKING:
     from .state import AgentState
 
-__all__ = ["check_hello", "welcome"]
-
-_CLIENTS = 256  # connections that one agent serves
+__all__ = ["check_hello", "check_user", "welcome"]
 
 
-def check_hello(hello: Hello, clients: int) -> None:
-    """Check that a client may connect to an agent that already serves `clients`.
+def check_hello(hello: Hello, clients: int, limit: int) -> None:
+    """Check that a client may connect to an agent that already serves `clients` of `limit`.
 
     Raises:
         PeerVersion: The client speaks another version of the protocol.
-        PeerRefused: The agent serves as many clients as it can.
+        LimitReached: The agent serves as many clients as it can.
     """
     if hello.version != VERSION:
         raise PeerVersion(
             f"the agent speaks wire version {VERSION} (dgkit {__version__}), the client speaks "
             f"{hello.version} (dgkit {hello.package}): install the same dgkit on both sides"
         )
-    if clients >= _CLIENTS:
-        raise PeerRefused(f"the agent serves {_CLIENTS} clients, its maximum: close one first")
+    if clients >= limit:
+        raise LimitReached(
+            errno.EUSERS,
+            f"the agent serves {limit} clients, its maximum (`dgkit serve --max-clients` sets it): "
+            "close one first",
+        )
+
+
+def check_user(uid: int) -> None:
+    """Check that the user of a Unix connection is the agent's, or root; -1 is a connection by tcp.
+
+    The socket may be in a folder that others can reach. Keys identify the clients of tcp.
+
+    Raises:
+        PeerRefused: It is another user.
+    """
+    if uid not in (-1, 0, os.geteuid()):
+        raise PeerRefused(
+            f"the agent serves user {os.geteuid()}, and you are user {uid}: start your own, or "
+            "connect by tcp:// with keys"
+        )
 
 
 def welcome(state: AgentState, first_id: int, request_id: int) -> Welcome:

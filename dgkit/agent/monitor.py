@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ..dpu.sampler import Sampler
 from ..wire.error_codec import to_wire
 from ..wire.messages import Ended, Watch, Watching
-from .worker import SerialWorker
 
 if TYPE_CHECKING:
     from ..dpu.region_ref import RegionRef
@@ -31,7 +30,7 @@ class Monitor:
     def __init__(self, state: AgentState, client: Client, request: Watch, ref: RegionRef) -> None:
         self.region = request.region
         self._state, self._client, self._request, self._ref = state, client, request, ref
-        self._worker = SerialWorker(f"dgkit-monitor-{client.caller.pid}")
+        self._worker = client.worker("monitor")
         self._stop = threading.Event()
         self._sampler: Sampler | None = None
         self._lock = threading.Lock()
@@ -40,7 +39,12 @@ class Monitor:
         self._on_end: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Start the thread, which first replies Watching or Failed."""
+        """Start the thread, which first replies Watching or Failed.
+
+        Raises:
+            LimitReached: The system has no thread left.
+        """
+        self._worker.start()
         self._client.monitors[self._request.id] = self
         self._state.run_job(self._client, self._worker, self._request, self._open)
         self._worker.submit(self._run)
@@ -90,9 +94,11 @@ class Monitor:
             self._ended, error = True, self._reason or error
         if error is not None and sampler is not None:
             self._state.send(self._client, Ended(self._request.id, to_wire(error, 0)))
-        for on_end in self._on_end:
-            on_end()
-        self._worker.finish()
+        try:
+            for on_end in self._on_end:
+                on_end()
+        finally:
+            self._worker.finish()
 
     def _sample(self, sampler: Sampler) -> None:
         with contextlib.ExitStack() as undo:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from ..wire.address import remove_of
+from .agent_limits import CLIENTS, REGIONS
 from .server import Agent
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ def serve(
     pci: str | None = None,
     rules: Sequence[FaultRule] = (),
     keys: str | None = None,
+    shared_telemetry: bool = False,
+    max_clients: int = CLIENTS,
+    max_regions: int = REGIONS,
     ready: Callable[[str], None] | None = None,
     watch_fd: int = -1,
 ) -> bool:
@@ -44,6 +48,10 @@ def serve(
         pci: Address of the PCI function, for the providers "doca" and "softdoca".
         rules: Faults to inject, for the provider "fault".
         keys: Name of the key pair, for tcp; "default" if None.
+        shared_telemetry: Whether a client sees the samples and totals of all clients; if not, it
+            sees those that it caused.
+        max_clients: Clients at a time.
+        max_regions: Regions of one client; fewer where file descriptors are short.
         ready: Called with the address once the agent listens.
         watch_fd: Descriptor whose end-of-file ends the agent, too.
 
@@ -59,7 +67,8 @@ def serve(
     with _signals() as signals:
         agent = Agent(
             address, role=role, max_memory=max_memory, provider=provider, gpu=gpu, pci=pci,
-            rules=rules, keys=keys, watch_fd=watch_fd, signal_fd=signals.fd,
+            rules=rules, keys=keys, shared_telemetry=shared_telemetry, max_clients=max_clients,
+            max_regions=max_regions, watch_fd=watch_fd, signal_fd=signals.fd,
         )  # fmt: skip
         signals.attach(agent)
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,9 +27,10 @@ from ..wire.listener import Listener
 from ..wire.messages import Block, Bye, Done, Hello, Moved, decode_request, encode, number_of
 from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
+from .agent_limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
 from .client import Client, MemoryLimit
 from .handlers import Handlers
-from .handshake import check_hello, welcome
+from .handshake import check_hello, check_user, welcome
 from .state import INLINE_MAX, AgentState
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ __all__ = ["Agent", "default_memory"]
 _RCVMORE = int(zmq.RCVMORE)
 _PART = int(zmq.SNDMORE | zmq.NOBLOCK)
 _LAST = int(zmq.NOBLOCK)
+_ENDED = (zmq.ETERM, zmq.ENOTSOCK)  # errors of a socket that no longer exists
+_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+_EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _END_S = 0.5  # for the workers to end, of the second in which an agent must be gone
 
 
@@ -57,13 +61,17 @@ class Agent:
         pci: str | None = None,
         rules: Sequence[FaultRule] = (),
         keys: str | None = None,
+        shared_telemetry: bool = False,
+        max_clients: int = CLIENTS,
+        max_regions: int = REGIONS,
         watch_fd: int = -1,
         signal_fd: int = -1,
     ) -> None:
         if role not in ("dpu", "host"):
             raise ValueError(f"role is {role!r}; it must be 'dpu' or 'host'")
         addresses.sweep()
-        self._listener = Listener(address, keys)
+        self._limits = Limits(max_clients, max_regions, raise_descriptor_limit())
+        self._listener = Listener(address, keys, self._limits.connections)
         with contextlib.ExitStack() as undo:
             undo.callback(self._listener.close)
             self._device = Device(provider, rules=rules, gpu=gpu, pci=pci)
@@ -73,15 +81,18 @@ class Agent:
         limit = MemoryLimit(max_memory or default_memory())
         inline = not rules and provider != "fault"
         self._state = AgentState(
-            role, self._listener, self._device, copier, limit, copies_inline=inline
-        )
+            role, self._listener, self._device, copier, limit,
+            copies_inline=inline, shared_telemetry=shared_telemetry, limits=self._limits,
+        )  # fmt: skip
         self._clients = self._state.clients
         self._by_fd: dict[int, bytes] = {}
         self._leaving: list[Client] = []
         self._watch_fd = watch_fd
         self._signal_fd = signal_fd
         self._stop = False
+        self._wakeup_route = b""
         self._handlers = Handlers(self._state).table()
+        self._listener.on_error = self._state.report
 
     @property
     def endpoint(self) -> str:
@@ -95,35 +106,52 @@ class Agent:
 
     def run(self) -> None:
         """Serve until stop(), or until the watched descriptor reaches end-of-file."""
-        router = self._listener.router
-        recv, clients = router.recv, self._clients
         wake_fds = (self._state.wake_fd, self._signal_fd)
-        with Wakeup(self._listener, wake_fds, self._watch_fd):
+        with Wakeup(self._listener, wake_fds, self._watch_fd) as wakeup:
+            self._wakeup_route = wakeup.route
             while not self._stop:
                 try:
-                    route = recv()
-                except zmq.Again:  # only with telemetry
-                    self._service(Wakeup.EVENT)
-                    continue
-                client = clients.get(route)
-                if client is None:
-                    self._receive(route, router)
-                    continue
-                body = recv()
-                if router.get(_RCVMORE):
-                    self._skip(router)
-                    self._reply(
-                        route,
-                        to_wire(PeerError("the message has several parts; a request has one"), 0),
-                    )
-                else:
-                    self._serve(client, body)
+                    self._serve_messages(self._listener.router)
+                except Exception as exc:
+                    if getattr(exc, "errno", None) in _ENDED:
+                        raise
+                    self._state.report("the loop", exc)
+                    self._skip(self._listener.router)  # it may have ended within a message
+
+    def _serve_messages(self, router: zmq.Socket[bytes]) -> None:
+        recv, clients = router.recv, self._clients
+        while not self._stop:
+            try:
+                route = recv()
+            except zmq.Again:  # only with telemetry
+                self._service(Wakeup.EVENT)
+                continue
+            client = clients.get(route)
+            if client is None:
+                self._receive(route, router)
+                continue
+            body = recv()
+            if router.get(_RCVMORE):
+                self._skip(router)
+                self._reply(
+                    route,
+                    to_wire(PeerError("the message has several parts; a request has one"), 0),
+                )
+            else:
+                self._serve(client, body)
+
+    def _guard(self, place: str, work: Callable[..., None], *args: Any) -> None:
+        """Call `work`; an exception is reported, and the loop goes on."""
+        try:
+            work(*args)
+        except Exception as exc:
+            self._state.report(place, exc)
 
     def _receive(self, route: bytes, router: zmq.Socket[bytes]) -> None:
         """Handle a message of a route without a client: the watcher's news, or a Hello."""
         frame = router.recv(copy=False)
         several = self._skip(router)
-        if route == Wakeup.ROUTE:
+        if route == self._wakeup_route:
             self._service(frame.bytes)
             return
         error: Exception = PeerError("the message has several parts; a request has one")
@@ -133,8 +161,11 @@ class Agent:
                 return
             except DgkitError as exc:
                 error = exc
-            except (msgspec.DecodeError, RecursionError) as exc:
+            except _UNREADABLE as exc:
                 error = PeerError(f"the first message must be Hello: {exc}")
+            except Exception as exc:
+                self._state.report("Hello", exc)
+                error = exc
         self._reply(route, to_wire(error, 0))
 
     def _skip(self, router: zmq.Socket[bytes]) -> bool:
@@ -147,29 +178,39 @@ class Agent:
 
     def _service(self, news: bytes) -> None:
         """Handle disconnects, the outbox and telemetry."""
-        for fd in self._listener.service():
-            self._drop(self._by_fd.pop(fd, b""))
         if news == Wakeup.PARENT_EXIT:
             self._stop = True
+        self._guard("handling connections", self._drop_disconnected)
         self._flush()
         if self._state.telemetry is not None:
-            self._state.telemetry.flush()
+            self._guard("telemetry", self._state.telemetry.flush)
+
+    def _drop_disconnected(self) -> None:
+        for fd in self._listener.service():
+            self._guard("a disconnect", self._drop, self._by_fd.pop(fd, b""))
 
     def _add_client(self, route: bytes, frame: zmq.Frame) -> None:
         hello = decode_request(frame.bytes)
         if not isinstance(hello, Hello):
             raise PeerError("the first message must be Hello")
-        check_hello(hello, len(self._clients))
-        for fd in self._listener.service():
-            self._drop(self._by_fd.pop(fd, b""))
+        check_hello(hello, len(self._clients), self._limits.clients)
+        self._drop_disconnected()
         caller = self._listener.caller(frame)
         if caller is None:
             return
+        check_user(caller.uid)
         self._drop(self._by_fd.get(caller.fd, b""))
-        client = Client(route, caller, int.from_bytes(os.urandom(6), "little"), self._state.limit)
+        first_id = int.from_bytes(os.urandom(6), "little")
+        reply = welcome(self._state, first_id, hello.id)
+        client = Client(
+            route, caller, first_id, self._state.limit, self._state.report,
+            self._limits.regions_each,
+        )  # fmt: skip
+        self._listener.know(caller.fd)
+        client.control.start()  # it frees the client's resources, so a client without it is refused
         self._clients[route] = client
         self._by_fd[caller.fd] = route
-        self._reply(route, welcome(self._state, client.next_id, hello.id))
+        self._reply(route, reply)
 
     def _serve(self, client: Client, body: bytes) -> None:
         number = 0
@@ -177,7 +218,7 @@ class Agent:
             client.admit()
             try:
                 request = decode_request(body)
-            except (msgspec.DecodeError, RecursionError) as exc:
+            except _UNREADABLE as exc:
                 number = number_of(body, client.next_id)
                 client.next_id = max(client.next_id, number + 1)
                 raise PeerError(f"the agent cannot read this request: {exc}") from exc
@@ -190,8 +231,10 @@ class Agent:
                 self._leave(client, number)
                 return
             reply = self._handlers[type(request)](client, request)
-        except (DgkitError, ValueError, OSError) as exc:
-            self._state.counters["failed"] += 1
+        except Exception as exc:
+            if not isinstance(exc, _EXPECTED):
+                self._state.report("a request", exc)
+            self._state.count(client, "failed")
             reply = to_wire(exc, number)
         if reply is not None:
             self._reply(client.route, reply)
@@ -200,25 +243,34 @@ class Agent:
         """Send the messages that workers and monitors have queued."""
         outbox = self._state.outbox
         while outbox:
-            client, message = outbox.popleft()
-            if type(message) is Sampled:
-                assert self._state.telemetry is not None
-                self._state.telemetry.send(message)
-                continue
-            if type(message) is Moved:
-                self._state.count_move(client, message)
-            self._reply(client.route, message)
-            if self._state.telemetry is not None and isinstance(message, Block):
-                self._state.telemetry.publish("latency", message.samples)
+            self._guard("sending a message", self._send, *outbox.popleft())
         self._leaving = [client for client in self._leaving if not client.control.join(0.0)]
+
+    def _send(self, client: Client, message: Any) -> None:
+        telemetry = self._state.telemetry
+        if type(message) is Sampled:
+            assert telemetry is not None
+            telemetry.send(message)
+            return
+        if type(message) is Moved:
+            self._state.count_move(client, message)
+        self._reply(client.route, message)
+        if telemetry is not None and isinstance(message, Block):
+            telemetry.publish(client, "latency", message.samples)
 
     def _reply(self, route: bytes, message: Any) -> None:
         router = self._listener.router
         try:
+            body = encode(message)
+        except Exception as exc:
+            self._state.report("encoding a reply", exc)
+            body = encode(to_wire(exc, message.id))
+        try:
             router.send(route, _PART)
-            router.send(encode(message), _LAST)
+            router.send(body, _LAST)
         except zmq.Again:  # a client that does not read loses its replies
-            self._state.counters["lost_replies"] += 1
+            if route in self._clients:
+                self._state.count(self._clients[route], "lost_replies")
 
     def _drop(self, route: bytes) -> None:
         client = self._clients.get(route)
@@ -229,6 +281,8 @@ class Agent:
         del self._clients[client.route]
         self._by_fd.pop(client.caller.fd, None)
         self._leaving.append(client)
+        if self._state.telemetry is not None:
+            self._state.telemetry.forget(client)
         client.leave(None if bye is None else lambda: self._state.send(client, Done(bye)))
 
     def close(self) -> bool:
@@ -239,7 +293,7 @@ class Agent:
             memory of this one.
         """
         for route in list(self._clients):
-            self._drop(route)
+            self._guard("a disconnect", self._drop, route)
         deadline = time.monotonic() + _END_S
         ended = [client.control.join(deadline - time.monotonic()) for client in self._leaving]
         self._listener.close()

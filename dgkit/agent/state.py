@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DgkitError
 from ..wire.error_codec import to_wire
+from .agent_limits import Limits
 from .telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -24,17 +25,20 @@ __all__ = ["INLINE_MAX", "AgentState"]
 
 INLINE_MAX = 1 << 16  # bytes that the loop itself copies: about 10 us
 _TELEMETRY_MS = 50  # how often the loop wakes to publish
+_COUNTERS = ("moves", "bytes", "jobs", "failed", "lost_replies", "internal_errors")
+_log = logging.getLogger("dgkit.agent")
 
 
 class AgentState:
     """An agent's device, clients, limits and counters, and its outbox. The loop owns it.
 
-    Only wake() and send() may be called from another thread.
+    Only wake(), send() and report() may be called from another thread.
 
     Attributes:
         copier: The loop's own, for copies of up to INLINE_MAX bytes.
         copies_inline: Whether the loop may copy. An injected fault may block, so with rules it
             does not.
+        shared_telemetry: Whether a client sees the samples and totals of all clients.
         outbox: Replies of workers and blocks of monitors, which the loop sends.
         wake_fd: eventfd that wakes the loop for the outbox.
     """
@@ -48,6 +52,8 @@ class AgentState:
         limit: MemoryLimit,
         *,
         copies_inline: bool,
+        shared_telemetry: bool = False,
+        limits: Limits | None = None,
     ) -> None:
         self.role = role
         self.listener = listener
@@ -55,8 +61,11 @@ class AgentState:
         self.copier = copier
         self.limit = limit
         self.copies_inline = copies_inline
+        self.limits = limits or Limits()
+        self.shared_telemetry = shared_telemetry
         self.telemetry: Telemetry | None = None
-        self.counters = dict.fromkeys(("moves", "bytes", "jobs", "failed", "lost_replies"), 0)
+        self.counters = dict.fromkeys(_COUNTERS, 0)
+        self._logged: set[tuple[str, type[Exception]]] = set()
         self.started_ns = time.monotonic_ns()
         self.clients: dict[bytes, Client] = {}
         self.outbox: deque[tuple[Client, Any]] = deque()
@@ -71,18 +80,36 @@ class AgentState:
         self.outbox.append((client, message))
         self.wake()
 
+    def report(self, place: str, exc: Exception) -> None:
+        """Count an exception that the agent goes on after; log its first of a class and place.
+
+        Once each: a peer that causes it again and again must not fill the log. Thread-safe.
+
+        Args:
+            place: What failed, for the log.
+            exc: The exception.
+        """
+        self.counters["internal_errors"] += 1
+        if (place, type(exc)) not in self._logged:
+            self._logged.add((place, type(exc)))
+            failed = to_wire(exc, 0)
+            _log.warning("dgkit agent: %s failed: %s: %r", place, type(exc).__name__, failed.text)
+
+    def count(self, client: Client, name: str, number: int = 1) -> None:
+        """Add to a counter of the agent and of a client."""
+        self.counters[name] += number
+        client.counters[name] += number
+
     def count_move(self, client: Client, reply: Moved) -> None:
         """Count a Move that succeeded, before its reply is sent."""
-        self.counters["moves"] += 1
-        self.counters["bytes"] += reply.size
-        client.moved += 1
-        client.moved_bytes += reply.size
+        self.count(client, "moves")
+        self.count(client, "bytes", reply.size)
 
     def run_job(
         self, client: Client, worker: SerialWorker, request: Any, work: Callable[[], Any]
     ) -> None:
         """Run `work` in a worker of the client, and send its result or its error as the reply."""
-        self.counters["jobs"] += 1
+        self.count(client, "jobs")
 
         def job() -> None:
             try:
@@ -97,14 +124,17 @@ class AgentState:
         client.active.add(request.id)
         try:
             worker.submit(job)
-        except DgkitError:
+        except Exception:
             client.active.discard(request.id)
             raise
 
     def start_telemetry(self) -> Telemetry:
         """Return the publisher of samples, opened by the first call."""
         if self.telemetry is None:
+            self.limits.check_descriptors()
             sock, address = self.listener.publisher()
             self.listener.router.rcvtimeo = _TELEMETRY_MS
-            self.telemetry = Telemetry(sock, str(address), self.device.provider)
+            self.telemetry = Telemetry(
+                sock, str(address), self.device.provider, shared=self.shared_telemetry
+            )
         return self.telemetry

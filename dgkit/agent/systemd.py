@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
-__all__ = ["unit"]
+__all__ = ["quote", "unit"]
+
+_SIMPLE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _UNIT = """\
 [Unit]
@@ -25,11 +29,20 @@ WantedBy=default.target
 """
 
 
+def quote(text: str) -> str:
+    """Quote one word of ExecStart= (systemd.service(5), systemd.syntax(7))."""
+    text = text.replace("%", "%%")
+    if _SIMPLE.fullmatch(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    escaped = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", escaped)
+    return f'"{escaped}"'
+
+
 def unit(options: str = "") -> str:
-    """Return the text of the unit; `options` are those of `dgkit serve`.
+    """Return the text of the unit; `options` are those of `dgkit serve`, quoted.
 
     Save it as ~/.config/systemd/user/dgkit.service, then run
     `systemctl --user enable --now dgkit`.
     """
-    python = sys.executable.replace("%", "%%").replace(" ", "\\x20")
-    return _UNIT.format(python=python, options=f" {options}" if options else "")
+    return _UNIT.format(python=quote(sys.executable), options=f" {options}" if options else "")

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from ..errors import ClosedError, QueueFull
+from ..errors import ClosedError, LimitReached, QueueFull
 
 __all__ = ["SerialWorker"]
 
@@ -15,10 +15,16 @@ _BACKLOG = 1024  # queued requests of one client
 
 
 class SerialWorker:
-    """Runs jobs in submission order on one thread, which starts at the first job."""
+    """Runs jobs in submission order on one thread, which starts at the first job, or by start().
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: Name of the thread.
+        on_error: Called with each exception that a job raises; the thread goes on.
+    """
+
+    def __init__(self, name: str, on_error: Callable[[Exception], None]) -> None:
         self._name = name
+        self._on_error = on_error
         self._jobs: deque[Callable[[], None]] = deque()
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -38,6 +44,7 @@ class SerialWorker:
         Raises:
             QueueFull: Too many jobs are queued.
             ClosedError: The worker is stopping.
+            LimitReached: The system has no thread left; the job was not queued.
         """
         with self._condition:
             if self.stopping:
@@ -46,15 +53,33 @@ class SerialWorker:
                 raise QueueFull(
                     errno.EAGAIN, f"{_BACKLOG} requests of this client are queued, the maximum"
                 )
+            self._start()
             self._submitted += 1
             self._jobs.append(job)
-            self._start()
             self._condition.notify()
 
+    def start(self) -> None:
+        """Start the thread, which finish() then needs no longer.
+
+        Raises:
+            LimitReached: The system has no thread left.
+        """
+        with self._condition:
+            self._start()
+
     def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+        if self._thread is not None:
+            return
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as exc:  # "can't start new thread"
+            raise LimitReached(
+                errno.EAGAIN,
+                "the agent cannot start another thread: `ulimit -u` or the container's limit of "
+                "processes is reached; close a session or raise it",
+            ) from exc
+        self._thread = thread
 
     def finish(self, last: Callable[[], None] | None = None) -> None:
         """Drop the queued jobs, run `last` after the job in progress, then end the thread."""
@@ -75,7 +100,10 @@ class SerialWorker:
                     self._condition.wait()
                 job = self._last if self.stopping else self._jobs.popleft()
             if job is not None:
-                job()
+                try:
+                    job()
+                except Exception as exc:
+                    self._on_error(exc)
             if self.stopping and job is self._last:
                 return
 

@@ -135,6 +135,7 @@ def _terminable() -> Iterator[None]:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of sys.argv, and return its exit code."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError):  # captured by an object that is not a text file
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -155,6 +156,22 @@ def main(args: Sequence[str] | None = None) -> int:
         if group.traceback:
             traceback.print_exc()
         return _failed(exc)
+
+
+def _open_streams() -> None:
+    """Let streams that were closed before the start (`>&-`) lead to /dev/null.
+
+    Else the next file or socket would get their number, and be written to.
+    """
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.dup2(null, fd)
+        setattr(sys, name, os.fdopen(null, "w" if fd else "r"))
 
 
 def _failed(error: Exception) -> int:

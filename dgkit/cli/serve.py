@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Mapping
 
@@ -61,6 +60,25 @@ __all__ = ["serve"]
     "--keys", metavar="NAME", help='Key pair of this side, for tcp://. Default: "default".'
 )
 @click.option(
+    "--max-clients",
+    type=click.IntRange(1, 1 << 16),
+    default=256,
+    show_default=True,
+    help="Limit of the clients at a time.",
+)
+@click.option(
+    "--max-regions",
+    type=click.IntRange(1, 1 << 20),
+    default=100_000,
+    show_default=True,
+    help="Limit of the regions of one client; less where file descriptors are short (ulimit -Hn).",
+)
+@click.option(
+    "--shared-telemetry",
+    is_flag=True,
+    help="Let each client see the latency samples and totals of all clients. Default: its own.",
+)
+@click.option(
     "--print-unit", is_flag=True, help="Print a systemd user unit with these options and exit."
 )
 def serve(
@@ -71,6 +89,9 @@ def serve(
     pci: str | None,
     max_memory: int | None,
     keys: str | None,
+    max_clients: int,
+    max_regions: int,
+    shared_telemetry: bool,
     print_unit: bool,
 ) -> int:
     """Run an agent that serves this machine's DPU or memory to other processes.
@@ -91,13 +112,17 @@ def serve(
 
     if print_unit:
         values = {"address": address, "role": role, "provider": provider, "keys": keys}
-        limits = {"max-memory": max_memory, "gpu": gpu}
+        limits = {"max-memory": max_memory, "gpu": gpu, "shared-telemetry": shared_telemetry}
+        limits["max-clients"] = None if max_clients == agent.CLIENTS else max_clients
+        limits["max-regions"] = None if max_regions == agent.REGIONS else max_regions
         click.echo(agent.unit(_command_line(values | limits | {"pci": pci})), nl=False)
         return 0
     try:
         ended = agent.serve(
             address, role=role, provider=provider, gpu=gpu, pci=pci, max_memory=max_memory,
-            keys=keys, ready=lambda endpoint: _print_ready(endpoint, role, provider),
+            keys=keys, max_clients=max_clients, max_regions=max_regions,
+            shared_telemetry=shared_telemetry,
+            ready=lambda endpoint: _print_ready(endpoint, role, provider),
         )  # fmt: skip
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
@@ -109,9 +134,13 @@ def serve(
 
 
 def _command_line(values: Mapping[str, object]) -> str:
-    """Return the options that have a value, quoted for a shell."""
+    """Return the options that have a value, quoted for systemd."""
+    from ..agent.systemd import quote
+
     return " ".join(
-        f"--{name} {shlex.quote(str(value))}" for name, value in values.items() if value
+        f"--{name}" if value is True else f"--{name} {quote(str(value))}"
+        for name, value in values.items()
+        if value
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ClosedError
 from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe
+from ..wire.telemetry import topic
 from . import argument_checks, describe, lifecycle, region_factory
 from .region import SessionRegion, not_of_session
 from .region_registry import RegionRegistry
@@ -278,8 +279,9 @@ class Session:
     def stats(self) -> dict[str, int]:
         """Return the agent's counters, and the number of this session's regions.
 
-        `moves` and `bytes` count requests for DMA that succeeded, of all clients, and the bytes
-        they moved; `your_moves` and `your_bytes` those of this session. A transfer larger than
+        `moves` and `bytes` count requests for DMA that succeeded and the bytes they moved, of this
+        session, as `your_moves` and `your_bytes` do; of all clients if the agent was started with
+        --shared-telemetry, as do the other counters then. A transfer larger than
         2 MiB is several requests, and a panel that shows memory makes requests, too. Bytes
         moved by monitors, measurements and digests are not counted.
         """
@@ -289,7 +291,16 @@ class Session:
 
     def telemetry(self) -> str:
         """Return the endpoint where the agent publishes latency samples (dgkit.wire.telemetry)."""
-        return str(self._link.ask(Subscribe, timeout=self.timeout).endpoint)
+        return self.telemetry_topic()[0]
+
+    def telemetry_topic(self) -> tuple[str, bytes]:
+        """Return the telemetry's endpoint, and the topic of this session's samples.
+
+        A ZeroMQ SUB socket receives them after subscribe(topic); other topics carry the samples of
+        other clients only if the agent was started with --shared-telemetry.
+        """
+        reply = self._link.ask(Subscribe, timeout=self.timeout)
+        return str(reply.endpoint), topic(reply.monitor)
 
     @property
     def info(self) -> dict[str, Any]:

@@ -11,8 +11,10 @@ address.py        ipc:// and tcp:// addresses, socket files in the runtime folde
 host_id.py        identity of this machine, state of a process on it
 sockets.py        ZeroMQ socket options and helpers shared by both ends
 liveness.py       state of the peer, as exceptions
+acceptor.py       limits of the connections of one of the agent's sockets
 listener.py       the agent's end: a ROUTER socket that tracks its clients
 wakeup.py         thread that wakes the agent's loop for events other than requests
+reply_checks.py   kind of each reply, and its texts without control characters
 connection.py     the client's end: requests, and replies matched to them by number
 client_socket.py  the client's ZeroMQ sockets
 subscriptions.py  a connection's telemetry subscriptions and monitor-end callbacks

@@ -25,6 +25,7 @@ __all__ = ["Address", "claimed", "fresh", "parse", "remove_of", "sweep"]
 
 _PATH_MAX = 107  # bytes: sun_path (unix(7)) without its terminating null byte
 _BINDING_S = 10.0
+_LOCK_S = 2.0  # an agent holds the lock for milliseconds
 _CRED = struct.Struct("3i")  # unix(7): process, user, group
 _serial = itertools.count()
 
@@ -88,18 +89,36 @@ def claimed(path: Path) -> Iterator[None]:
     two agents cannot claim one path.
 
     Raises:
-        NativeError: The path holds another kind of file, or a socket that is in use.
+        NativeError: The path holds another kind of file, or a socket that is in use, or another
+            program keeps the folder locked.
     """
     try:
         fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as exc:
         raise NativeError(exc.errno, f"cannot listen at {path}: {exc.strerror}") from exc
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        _lock(fd, path)
         _check_unused(path)
         yield
     finally:
         os.close(fd)
+
+
+def _lock(fd: int, path: Path) -> None:
+    """Lock the folder of `path`, which another program may have locked for good."""
+    deadline = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as exc:
+            if time.monotonic() > deadline:
+                raise NativeError(
+                    errno.EAGAIN,
+                    f"cannot listen at {path}: another program keeps {path.parent} locked "
+                    "(flock(2)); use a folder of your own",
+                ) from exc
+        time.sleep(0.01)
 
 
 def _check_unused(path: Path) -> None:

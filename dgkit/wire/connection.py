@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 import zmq
 
 from ..errors import ClosedError, PeerError, PeerTimeout
@@ -37,13 +36,13 @@ from .messages import (
     decode_reply,
     encode,
 )
+from .reply_checks import REPLIES, UNREADABLE, clean
 from .sockets import readable
 
 __all__ = ["Connection", "Pending"]
 
 SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
 _NOTIFICATIONS = (Progress, Block, Ended)
-_SPECIAL = {*_NOTIFICATIONS, Failed}
 _NOBLOCK = int(zmq.NOBLOCK)
 
 
@@ -57,6 +56,8 @@ class Pending:
 
     #: Replies to such requests arrive in the order of the requests: `kind` is Move.
     serial = False
+    #: Type of its reply.
+    expected: type = object
 
     done = False
     reply: Any = None
@@ -158,6 +159,7 @@ class Connection:
         if len(message) > MAX_REQUEST:
             raise ValueError(f"the request has {len(message)} bytes; the limit is {MAX_REQUEST}")
         self._last_received = time.monotonic()  # silence is counted from here
+        pending.expected = REPLIES[kind]
         # No call between these, so that no signal handler runs: all or none of it happens.
         self._next = number + 1
         pending.serial = kind is Move
@@ -188,6 +190,7 @@ class Connection:
             pending = Pending(number)
             pending.then = then
             pending.serial = kind is Move
+            pending.expected = REPLIES[kind]
             message = encode(kind(number, *fields))
             self._last_received = time.monotonic()
             self._next = number + 1
@@ -195,7 +198,7 @@ class Connection:
             try:
                 self._socket.send(message, _NOBLOCK)
                 reply = decode_reply(self._socket.recv())
-                if reply.id != number or type(reply) in _SPECIAL or self.unsure:
+                if reply.id != number or type(reply) is not REPLIES[kind] or self.unsure:
                     self._receive_decoded(reply)
                     return pending
                 pending.reply = reply
@@ -205,7 +208,7 @@ class Connection:
                 return pending
             except zmq.Again:  # slower than _RECEIVE_MS, or the peer is gone: wait() finds out
                 return pending
-            except msgspec.DecodeError as exc:
+            except UNREADABLE as exc:
                 self.fail(PeerError(f"the other side sent an invalid reply: {exc}"))
                 return pending
             except BaseException:
@@ -364,7 +367,7 @@ class Connection:
         self._last_received = time.monotonic()
         try:
             reply = decode_reply(message)
-        except msgspec.DecodeError as exc:
+        except UNREADABLE as exc:
             self.fail(PeerError(f"the other side sent an invalid reply: {exc}"))
             return
         self._receive_decoded(reply)
@@ -395,6 +398,8 @@ class Connection:
         if isinstance(reply, _NOTIFICATIONS):
             if isinstance(reply, Ended):
                 self.subscriptions.monitor_ended(reply)
+            elif isinstance(reply, Block) and len(reply.samples) % 8:
+                self.fail(PeerError("the other side sent samples that are not 64-bit numbers"))
             elif pending is not None and pending.news is not None:
                 pending.news(reply)
             return
@@ -406,7 +411,11 @@ class Connection:
         elif pending is None:
             self.fail(PeerError(f"the other side answered request {reply.id}, which is unknown"))
             return
-        pending.reply = reply
+        elif type(reply) is not pending.expected:
+            kind = type(reply).__name__
+            self.fail(PeerError(f"the other side answered request {reply.id} with {kind}"))
+            return
+        pending.reply = clean(reply)
         self._finish(pending)
 
     def _finish(self, pending: Pending) -> None:

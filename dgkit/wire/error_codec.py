@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import Any
 
@@ -9,7 +10,7 @@ from .. import errors
 from ..types import Op, Path, Status
 from .messages import Failed, Failure
 
-__all__ = ["FailedCompletion", "to_exception", "to_wire"]
+__all__ = ["FailedCompletion", "printable", "to_exception", "to_wire"]
 
 _KINDS: dict[str, type[Exception]] = {name: getattr(errors, name) for name in errors.__all__}
 _EXPLAINED = (errors.DeviceUnavailable, errors.ExportError)
@@ -46,19 +47,33 @@ def to_wire(exc: BaseException, request_id: int) -> Failed:
 
     An exception outside dgkit's tree is sent as PeerError, except ValueError and TypeError.
     """
-    kind, text = type(exc).__name__, str(exc)
-    number = getattr(exc, "errno", None) or 0
+    kind, text, number = type(exc).__name__, _text(exc), _errno(exc)
     if number and isinstance(exc, OSError):
-        text = str(exc.strerror or exc)
+        text = str(exc.strerror or text)
     check = ""
     if isinstance(exc, _EXPLAINED):
         check, text = exc.check, exc.words
+    if kind not in _KINDS and number in (errno.EMFILE, errno.ENFILE):
+        kind, text = "LimitReached", f"no file descriptor is left (`ulimit -n` sets it): {text}"
     if kind not in _KINDS:
         kind, text = "PeerError", f"the other side failed: {kind}: {text}"
     failure = None
     if isinstance(exc, errors.TransferError):
         failure = _failure(exc.completion)
-    return Failed(request_id, kind, text[:_MAX_TEXT], number, failure, check)
+    text = text[:_MAX_TEXT].encode(errors="backslashreplace").decode()  # no lone surrogates
+    return Failed(request_id, kind, text, number, failure, check)
+
+
+def _text(exc: BaseException) -> str:
+    try:
+        return str(exc)
+    except Exception:  # that of a broken __str__ says nothing about the request
+        return "(no text)"
+
+
+def _errno(exc: BaseException) -> int:
+    number = getattr(exc, "errno", None)
+    return number if isinstance(number, int) and abs(number) < 1 << 31 else 0
 
 
 def _failure(completion: Any) -> Failure:
@@ -67,8 +82,25 @@ def _failure(completion: Any) -> Failure:
     return Failure(int(completion.status), int(completion.op), path, *stamps)
 
 
+def printable(text: str) -> str:
+    """Return a peer's text with its control characters, such as terminal escapes, escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text
+    )
+
+
 def to_exception(failed: Failed) -> Exception:
-    """Return the exception that a message describes; an unknown class becomes PeerError."""
+    """Return the exception that a message describes; one that is not known becomes PeerError."""
+    failed.text = printable(failed.text)
+    try:
+        return _exception(failed)
+    except (ValueError, OverflowError) as exc:
+        return errors.PeerError(f"the other side sent an invalid error ({exc}): {failed.text}")
+
+
+def _exception(failed: Failed) -> Exception:
     cls = _KINDS.get(failed.kind, errors.PeerError)
     if issubclass(cls, errors.TransferError):
         if failed.completion is None:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,15 +19,18 @@ import zmq
 
 from ..errors import NativeError
 from . import keys as keyring
+from .acceptor import Acceptor
 from .address import Address, claimed, fresh, parse
 from .messages import MAX_REQUEST
 from .sockets import TELEMETRY_HWM, readable, set_heartbeat, z85_of
 
-__all__ = ["Caller", "Listener"]
+__all__ = ["CONNECTIONS", "Caller", "Listener"]
 
 _HANDSHAKE_MS = 2000  # libzmq's default lets an unfinished handshake occupy a connection for 30 s
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
-_EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+CONNECTIONS = 320  # at a time, to each of the two sockets
+_MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE has up to 500
+_SUBSCRIPTIONS_HWM = 64  # subscriptions of one connection that wait to be read
 _serial = itertools.count()
 
 
@@ -47,23 +49,29 @@ class Listener:
     Args:
         address: Where to listen; None picks a new socket in the runtime folder.
         keys: Name of the agent's key pair, for tcp://; None is "default".
+        connections: How many it has at a time; more are closed at once.
+
+    Attributes:
+        on_error: Called with a place and an exception for each handshake that could not be judged.
 
     Raises:
         NativeError: The address is in use or cannot be bound.
     """
 
-    def __init__(self, address: str | None, keys: str | None) -> None:
+    def __init__(
+        self, address: str | None, keys: str | None, connections: int = CONNECTIONS
+    ) -> None:
         self._requested = parse(address) if address else fresh()
         self._pair = keyring.load(keys or "default") if self._requested.tcp else None
-        self._connected: set[int] = set()
-        self._disconnected: list[int] = []
+        self.on_error: Callable[[str, Exception], None] = _ignore
+        self._connections = connections
+        self._acceptors: list[Acceptor] = []  # of the router, then of the publisher
         self._files: list[tuple[Path, int]] = []
         self.context = zmq.Context()
         self._open: list[zmq.Socket[bytes]] = []
         try:
             self._zap = self._bind_zap() if self._pair else None
             self.router = self._socket(zmq.ROUTER)
-            self._monitor = self._watch(self.router)
             self.address = self._bind(self.router, self._requested)
             self.inside = f"inproc://dgkit-inside-{next(_serial)}"
             self.router.bind(self.inside)
@@ -86,6 +94,10 @@ class Listener:
 
     def _bind(self, sock: zmq.Socket[bytes], address: Address) -> Address:
         path = address.path
+        name = f"inproc://dgkit-agent-{next(_serial)}"
+        acceptor = Acceptor(sock, name, self._connections, hello=not self._acceptors)
+        self._open.append(acceptor.monitor)
+        self._acceptors.append(acceptor)
         with claimed(path) if path is not None else contextlib.nullcontext():
             try:
                 sock.bind(address.endpoint)
@@ -96,15 +108,6 @@ class Listener:
         endpoint = sock.getsockopt_string(zmq.LAST_ENDPOINT)
         return Address(endpoint, self._pair.public if self._pair else "")
 
-    def _watch(self, sock: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
-        name = f"inproc://dgkit-agent-{next(_serial)}"
-        sock.monitor(name, _EVENTS)
-        monitor = self.context.socket(zmq.PAIR)
-        self._open.append(monitor)
-        monitor.linger = 0
-        monitor.connect(name)
-        return monitor
-
     def _bind_zap(self) -> zmq.Socket[bytes]:
         zap = self.context.socket(zmq.ROUTER)
         self._open.append(zap)
@@ -113,30 +116,52 @@ class Listener:
         return zap
 
     def publisher(self) -> tuple[zmq.Socket[bytes], Address]:
-        """Return a PUB socket with the same keys, and its address: a free one of the same kind."""
-        sock = self._socket(zmq.PUB)
-        sock.sndhwm = TELEMETRY_HWM
-        address = fresh()
-        if self._requested.tcp:
-            address = Address(self._requested.endpoint.rpartition(":")[0] + ":0")
-        return sock, self._bind(sock, address)
+        """Return an XPUB socket with the same keys, and its address: a free one of the same kind.
+
+        Its subscriptions wait for approval (ZMQ_XPUB_MANUAL), and their size is bounded.
+        """
+        sock = self._socket(zmq.XPUB)
+        try:
+            sock.setsockopt(zmq.XPUB_MANUAL, 1)
+            sock.maxmsgsize = _MAX_SUBSCRIPTION
+            sock.rcvhwm = _SUBSCRIPTIONS_HWM
+            sock.sndhwm = TELEMETRY_HWM
+            address = fresh()
+            if self._requested.tcp:
+                address = Address(self._requested.endpoint.rpartition(":")[0] + ":0")
+            return sock, self._bind(sock, address)
+        except BaseException:
+            self._discard(sock)
+            raise
+
+    def _discard(self, sock: zmq.Socket[bytes]) -> None:
+        for acceptor in self._acceptors[1:]:
+            sock.monitor(None, 0)
+            acceptor.monitor.close(linger=0)
+            self._open.remove(acceptor.monitor)
+        del self._acceptors[1:]
+        self._open.remove(sock)
+        sock.close(linger=0)
 
     def sockets(self) -> list[zmq.Socket[bytes]]:
         """Return the sockets to poll for reading."""
-        return [self.router, self._monitor, *([self._zap] if self._zap else [])]
+        return [self.router, self._acceptors[0].monitor, *([self._zap] if self._zap else [])]
 
     def service(self) -> list[int]:
         """Answer handshakes; return the fds of clients that disconnected since the last call."""
         if self._zap is not None:
             self._authenticate(self._zap)
-        for event, fd in _events(self._monitor):
-            if event == zmq.EVENT_ACCEPTED:
-                self._connected.add(fd)
-            else:
-                self._connected.discard(fd)
-                self._disconnected.append(fd)
-        disconnected, self._disconnected = self._disconnected, []
-        return disconnected
+        ended = [acceptor.service() for acceptor in self._acceptors]
+        return ended[0]
+
+    @property
+    def waiting(self) -> bool:
+        """Return whether service() is due within a second, without an event. Thread-safe."""
+        return any(acceptor.waiting for acceptor in list(self._acceptors))
+
+    def know(self, fd: int) -> None:
+        """Exempt the connection of an admitted client from the deadline for a Hello."""
+        self._acceptors[0].know(fd)
 
     def caller(self, frame: zmq.Frame) -> Caller | None:
         """Return the sender of a frame, or None if its connection has ended.
@@ -144,7 +169,7 @@ class Listener:
         Call service() immediately before.
         """
         fd = int(frame.get(zmq.SRCFD))
-        if fd not in self._connected:
+        if fd not in self._acceptors[0]:
             return None
         if self._pair:
             return Caller(fd, 0, -1)
@@ -154,9 +179,13 @@ class Listener:
     def _authenticate(self, zap: zmq.Socket[bytes]) -> None:
         for frames in _drain(zap):
             route, empty, version, request_id, *_, mechanism = frames[:8]
-            known = keyring.allowed() if mechanism == b"CURVE" and len(frames) == 9 else {}
             key = frames[8].hex() if len(frames) == 9 else ""
-            verdict = (b"200", b"OK") if key in known else (b"400", b"key is not allowed")
+            try:
+                known = keyring.allowed() if mechanism == b"CURVE" and key else {}
+                verdict = (b"200", b"OK") if key in known else (b"400", b"key is not allowed")
+            except Exception as exc:  # the file or its folder is damaged: refuse, and go on
+                self.on_error("reading the allowed keys", exc)
+                verdict = (b"500", b"the allowed keys cannot be read")
             zap.send_multipart([route, empty, version, request_id, *verdict, key.encode(), b""])
 
     def close(self) -> None:
@@ -170,10 +199,8 @@ class Listener:
                     path.unlink()
 
 
-def _events(monitor: zmq.Socket[bytes]) -> Iterator[tuple[int, int]]:
-    for frames in _drain(monitor):
-        event, value = struct.unpack("=Hi", frames[0])  # zmq_socket_monitor(3)
-        yield event, value
+def _ignore(_place: str, _exc: Exception) -> None:
+    """Ignore an exception: the default of Listener.on_error."""
 
 
 def _drain(sock: zmq.Socket[bytes]) -> Iterator[list[bytes]]:

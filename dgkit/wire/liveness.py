@@ -91,6 +91,11 @@ def _event_error(event: int, value: int, liveness: Liveness) -> Exception | None
     if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
         liveness.connected = True
         return None
+    if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH and value == 500:
+        return PeerRefused(
+            f"{where} cannot read its list of allowed keys: its log says why, and `dgkit keys "
+            "list` on its side shows the error"
+        )
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
         return PeerRefused(
             f"{where} does not allow this client's key (status {value}): run `dgkit keys allow "

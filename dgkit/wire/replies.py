@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Annotated, Union
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from .requests import Message
+from .requests import Handle, Message, Size
 
 __all__ = [
     "Allocated",
@@ -65,7 +65,7 @@ class Allocated(Message, tag=66):
     cuda:0); `chosen` is the reason if the agent chose the place, else "".
     """
 
-    region: int
+    region: Handle
     token: bytes
     place: str
     chosen: str
@@ -74,9 +74,9 @@ class Allocated(Message, tag=66):
 class Imported(Message, tag=67):
     """Reply to Import. `method` is how the agent reaches the bytes: map, vm or ask."""
 
-    region: int
-    size: int
-    access: int
+    region: Handle
+    size: Size
+    access: Annotated[int, Meta(ge=1, le=3)]
     method: str
 
 
@@ -93,9 +93,9 @@ class Moved(Message, tag=69):
     the sums over all `chunks` of the latencies of the first and of the second DMA.
     """
 
-    size: int
-    op: int
-    path: int
+    size: Size
+    op: Annotated[int, Meta(ge=0, le=1)]
+    path: Annotated[int, Meta(ge=0, le=2)]
     submit_ns: int
     post_ns: int
     complete_ns: int
@@ -159,9 +159,14 @@ class StatsDone(Message, tag=75):
 
 
 class Subscribed(Message, tag=76):
-    """Reply to Subscribe: the address of the telemetry socket."""
+    """Reply to Subscribe: the address of the telemetry socket.
+
+    The samples of this client's moves and latency measurements are published with the number
+    `monitor`, which it must keep secret, or with 0 if the agent shares the telemetry of all.
+    """
 
     endpoint: str
+    monitor: int = 0  # absent in replies of agents that publish every client's samples
 
 
 class Failure(Struct, array_like=True, frozen=True, gc=False):

@@ -12,8 +12,9 @@ class Sampled(Struct, array_like=True, frozen=True, gc=False):
     """Published block of latency samples.
 
     Attributes:
-        monitor: Number of the monitor that took the samples; 0 for those of moves and of latency
-            measurements, whose `source` is "move" or "latency" and whose `size` is 0.
+        monitor: Number of the monitor that took the samples. Those of moves and of latency
+            measurements have the number in the reply to Subscribe (0 if the agent shares its
+            telemetry); their `source` is "move" or "latency" and their `size` is 0.
         number: Counts the blocks of one monitor from 0, so a missing number is a lost block.
         t_ns: Publisher's monotonic clock when the block was complete. Python stamps it: it places
             the block on a time axis and is not part of any measured latency.

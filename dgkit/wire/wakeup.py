@@ -21,11 +21,15 @@ from .sockets import fd_of
 
 __all__ = ["Wakeup"]
 
+_TICK_S = 1.0  # between two wake-ups while a connection has a deadline
+
 
 class Wakeup:
     """Context manager around the wake-up thread of an agent's loop.
 
-    The loop receives EVENT, or PARENT_EXIT once `parent_fd` is readable, from the route ROUTE.
+    The loop receives EVENT, or PARENT_EXIT once `parent_fd` is readable, from `route`: 16 random
+    bytes, since a client that could guess them could send these messages, or connect first and so
+    keep them from the loop.
 
     Args:
         listener: The agent's sockets.
@@ -33,12 +37,13 @@ class Wakeup:
         parent_fd: Readable when the process that started this one has ended; -1 for none.
     """
 
-    ROUTE: ClassVar[bytes] = b"dgkit-wakeup"
     EVENT: ClassVar[bytes] = b"e"
     PARENT_EXIT: ClassVar[bytes] = b"p"
 
     def __init__(self, listener: Listener, wake_fds: Sequence[int], parent_fd: int) -> None:
+        self.route = b"dgkit-" + os.urandom(16)
         self._parent_fd = parent_fd
+        self._listener = listener
         self._end = os.eventfd(0, os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         edges = [fd_of(sock) for sock in listener.sockets() if sock is not listener.router]
@@ -47,7 +52,7 @@ class Wakeup:
                 self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
         self._socket = listener.context.socket(zmq.DEALER)
         self._socket.linger = 0
-        self._socket.routing_id = self.ROUTE
+        self._socket.routing_id = self.route
         self._socket.connect(listener.inside)
         self._socket.send(self.EVENT)  # for events that precede the edge-triggered registration
         self._thread = threading.Thread(target=self._run, name="dgkit-wakeup", daemon=True)
@@ -64,8 +69,13 @@ class Wakeup:
         os.close(self._end)
 
     def _run(self) -> None:
+        timeout: float | None = _TICK_S
         while True:
-            ready = {fd for fd, _ in self._epoll.poll()}
+            ready = {fd for fd, _ in self._epoll.poll(timeout)}
             if self._end in ready:
                 return
+            if not ready and not self._listener.waiting:
+                timeout = None
+                continue
+            timeout = _TICK_S  # the loop learns from this event whether there is a deadline
             self._socket.send(self.PARENT_EXIT if self._parent_fd in ready else self.EVENT)

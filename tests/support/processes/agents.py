@@ -44,7 +44,8 @@ class Agent:
 
 @contextmanager
 def agent(**options: Any) -> Iterator[Agent]:
-    """Starts one, waits for its address, ends it with SIGTERM."""
+    """Starts one, waits for its address, ends it with SIGTERM. Its counters are those of all."""
+    options = {"shared_telemetry": True} | options
     command = python(_PROGRAM, repr(options))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -1,0 +1,100 @@
+"""Bounded acceptance of connections: how many, and for how long one may stay without a Hello.
+
+libzmq accepts on its own thread and without a limit, and libzmq 4.3 aborts if it runs out of
+descriptors while it accepts on a Unix socket. zmq_unbind(3) would end the connections that exist,
+too. So this side shuts down each connection beyond the limit as soon as libzmq reports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import zmq
+
+from .sockets import readable
+
+__all__ = ["Acceptor"]
+
+_EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+_HELLO_S = 5.0
+
+
+@dataclass(slots=True)
+class _Connection:
+    inode: int  # of the socket; a descriptor's number may be another's by the time it is used
+    accepted: float = field(default_factory=time.monotonic)
+    known: bool = False
+
+
+class Acceptor:
+    """Connections of one bound socket. Not thread-safe.
+
+    Args:
+        sock: The socket, before it is bound.
+        name: Address of its monitor, inproc://.
+        limit: Connections at a time.
+        hello: Whether a connection must become known within 5 s.
+    """
+
+    def __init__(
+        self, sock: zmq.Socket[bytes], name: str, limit: int, *, hello: bool = True
+    ) -> None:
+        self.limit = limit
+        self._hello = hello
+        self._connections: dict[int, _Connection] = {}
+        sock.monitor(name, _EVENTS)
+        self.monitor = sock.context.socket(zmq.PAIR)
+        self.monitor.linger = 0
+        self.monitor.connect(name)
+
+    @property
+    def waiting(self) -> bool:
+        """Return whether service() has deadlines to watch. Safe in any thread."""
+        return self._hello and any(not one.known for one in list(self._connections.values()))
+
+    def __contains__(self, fd: int) -> bool:
+        return fd in self._connections
+
+    def know(self, fd: int) -> None:
+        """Exempt a connection from the deadline for a Hello."""
+        if fd in self._connections:
+            self._connections[fd].known = True
+
+    def service(self) -> list[int]:
+        """Enforce limit and deadlines; return the descriptors of the connections that ended."""
+        ended = list(self._events())
+        if self._hello:
+            oldest = time.monotonic() - _HELLO_S
+            for fd, connection in self._connections.items():
+                if not connection.known and connection.accepted < oldest:
+                    _shutdown(fd, connection.inode)
+        return ended
+
+    def _events(self) -> Iterator[int]:
+        while readable(self.monitor):
+            event, fd = struct.unpack("=Hi", self.monitor.recv_multipart()[0])  # the manual
+            if event == zmq.EVENT_ACCEPTED:
+                with contextlib.suppress(OSError):  # ended already; its event follows
+                    self._connections[fd] = _Connection(os.fstat(fd).st_ino)
+                    if len(self._connections) > self.limit:
+                        _shutdown(fd, self._connections[fd].inode)
+            else:
+                self._connections.pop(fd, None)
+                yield fd
+
+
+def _shutdown(fd: int, inode: int) -> None:
+    """Shut a connection down, at which libzmq closes it."""
+    with contextlib.suppress(OSError):  # it has ended
+        copy = os.dup(fd)
+        if os.fstat(copy).st_ino != inode:
+            os.close(copy)
+            return
+        with socket.socket(fileno=copy) as connection:
+            connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,144 @@
+"""File descriptors and connections: short of them, the agent refuses, and its clients go on."""
+
+import contextlib
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from support.processes.agents import python
+from support.processes.waiting import until
+
+import dgkit
+from dgkit.wire import keys
+from dgkit.wire.address import parse
+
+AGENT = """
+import resource, sys
+from dgkit.agent import serve
+resource.setrlimit(resource.RLIMIT_NOFILE, tuple(eval(sys.argv[2])))
+serve(**eval(sys.argv[1]), shared_telemetry=True, ready=lambda where: print(where, flush=True))
+"""
+
+
+@contextlib.contextmanager
+def agent(limit=(1024, 1024), **options):
+    command = python(AGENT, repr(options), repr(limit))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().strip(), process
+            assert process.poll() is None, "the agent has ended"
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def own_keys(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    keys.allow(keys.make().public)
+
+
+def descriptors(pid):
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def _fill(sessions, each):
+    for session in sessions * each:
+        session.empty(64, on="dpu")
+
+
+def works(session):
+    near, far = session.empty(64), session.empty(64, on="dpu")
+    session.copy(near, far)
+    near.close()
+    far.close()
+
+
+def test_the_soft_limit_is_raised_to_the_hard_one():
+    with agent((256, 4096)) as (address, _), dgkit.connect(address) as session:
+        assert session.stats()["max_descriptors"] == 4096
+
+
+def test_regions_beyond_the_limit_are_refused_and_another_client_goes_on():
+    with agent() as (address, process), dgkit.connect(address) as one:
+        with pytest.raises(dgkit.LimitReached, match="--max-regions"):
+            _fill([one], 1000)
+        assert one.stats()["your_regions"] == one.stats()["max_regions"]
+        assert descriptors(process.pid) < 900
+        with dgkit.connect(address) as two:
+            works(two)
+
+
+def test_descriptors_keep_a_reserve_whatever_takes_them():
+    with agent() as (address, _), contextlib.ExitStack() as stack:
+        before = stack.enter_context(dgkit.connect(address))
+        sessions = [stack.enter_context(dgkit.connect(address)) for _ in range(10)]
+        with pytest.raises(dgkit.LimitReached, match="file descriptors"):
+            _fill(sessions, 200)
+        with dgkit.connect(address):  # the reserve lets a client in
+            assert before.stats()["regions"] > 100
+
+
+def _connections(address, count):
+    where = parse(address).endpoint
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            if where.startswith("tcp://"):
+                host, _, port = where.removeprefix("tcp://").rpartition(":")
+                one = socket.socket()
+                target = (host, int(port))
+            else:
+                one = socket.socket(socket.AF_UNIX)
+                target = where.removeprefix("ipc://")
+            stack.enter_context(one)
+            one.settimeout(0.2)
+            with contextlib.suppress(OSError):  # the queue of those that wait is full
+                one.connect(target)
+        return stack.pop_all()
+
+
+@pytest.mark.parametrize("kind", ["ipc", "tcp"])
+def test_plain_connections_without_end_hold_up_a_client_for_seconds_only(own_keys, kind):
+    where = {"address": "tcp://127.0.0.1:0"} if kind == "tcp" else {}
+    with agent(**where) as (address, process), dgkit.connect(address) as before:
+        with _connections(address, 400):
+            works(before)
+            assert descriptors(process.pid) < 800
+            until(lambda: _connects(address), "a new client is served", 20.0)
+        works(before)
+
+
+def _connects(address):
+    with contextlib.suppress(dgkit.PeerError):
+        dgkit.connect(address, timeout=1.0).close()
+        return True
+    return False
+
+
+def test_a_client_that_never_says_hello_is_disconnected():
+    import zmq
+
+    with agent() as (address, _), zmq.Context() as context:
+        mute = context.socket(zmq.DEALER)
+        mute.linger = 0
+        mute.reconnect_ivl = -1
+        monitor = mute.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        started = time.monotonic()
+        mute.connect(address)
+        with dgkit.connect(address) as session:
+            assert monitor.poll(9000), "it is disconnected"
+            assert time.monotonic() - started > 4.0
+            works(session)
+        mute.disable_monitor()
+        monitor.close()
+        mute.close()
+
+
+def test_more_clients_than_allowed_are_refused_by_name():
+    with agent(max_clients=2) as (address, _):
+        with dgkit.connect(address) as one, dgkit.connect(address):
+            with pytest.raises(dgkit.LimitReached, match=r"2 clients.*--max-clients"):
+                dgkit.connect(address)
+            works(one)
+        until(lambda: _connects(address), "there is room again")

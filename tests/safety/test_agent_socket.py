@@ -1,0 +1,76 @@
+"""An ipc:// socket in a folder that others reach: strangers are refused, locks hang nothing."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from support.agent_faults import running
+from support.processes import cli
+from support.processes.agents import agent
+
+import dgkit
+from dgkit.wire import listener
+
+STRANGER = """
+import os, sys
+import zmq
+from dgkit.wire import messages as m
+hello = m.encode(m.Hello(0, m.VERSION, 17, "boot", "machine", "0.1.0"))
+os.setuid(65534)
+with zmq.Context() as context, context.socket(zmq.DEALER) as raw:
+    raw.linger = 0
+    raw.connect(sys.argv[1])
+    raw.send(hello)
+    assert raw.poll(5000)
+    print(m.decode_reply(raw.recv()))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_is_refused(tmp_path):
+    tmp_path.chmod(0o755)
+    for folder in tmp_path.parents[:3]:
+        folder.chmod(0o755)
+    path = tmp_path / "x.sock"
+    with agent(address=f"ipc://{path}") as one:
+        path.chmod(0o777)
+        done = subprocess.run(
+            [sys.executable, "-c", STRANGER, one.address],
+            capture_output=True, text=True, check=False, timeout=30,
+        )  # fmt: skip
+        assert "PeerRefused" in done.stdout, done.stderr
+        assert "65534" in done.stdout
+        with dgkit.connect(one.address) as session:
+            session.write(session.empty(64), b"x")
+
+
+def test_a_caller_of_another_user_is_refused(monkeypatch, tmp_path):
+    class Stranger(listener.Caller):
+        def __init__(self, fd, pid, uid):
+            super().__init__(fd, pid, uid if uid == -1 else 12345)
+
+    monkeypatch.setattr(listener, "Caller", Stranger)
+    with running(f"ipc://{tmp_path}/x.sock") as one:
+        with pytest.raises(dgkit.PeerRefused, match="you are user 12345"):
+            dgkit.connect(one.endpoint)
+        monkeypatch.undo()
+        dgkit.connect(one.endpoint).close()
+
+
+def test_a_folder_that_another_program_has_locked_ends_the_start(tmp_path):
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        started = time.monotonic()
+        with pytest.raises(dgkit.NativeError, match="locked"):
+            dgkit.wire.listener.Listener(f"ipc://{tmp_path}/x.sock", None)
+        assert time.monotonic() - started < 5.0
+        with cli.started(tmp_path, "serve", "--address", f"ipc://{tmp_path}/x.sock") as process:
+            time.sleep(1.0)
+            process.terminate()
+            cli.ended(process, 10)
+    finally:
+        os.close(fd)

@@ -1,0 +1,86 @@
+"""A client sees its own samples and totals, and cannot fill the agent's memory by subscribing."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+import zmq
+from support.processes.agents import agent
+from support.processes.waiting import until
+
+import dgkit
+from dgkit.wire.address import parse
+from dgkit.wire.telemetry import decode_sampled, topic
+
+
+@pytest.fixture
+def private():
+    with agent(shared_telemetry=False) as one:
+        yield one
+
+
+def _subscribed(context, endpoint, *topics):
+    sub = context.socket(zmq.SUB)
+    sub.linger = 0
+    for name in topics:
+        sub.subscribe(name)
+    sub.connect(parse(endpoint).endpoint)
+    return sub
+
+
+def test_a_client_receives_its_own_samples_only(private):
+    with dgkit.connect(private.address) as one, dgkit.connect(private.address) as two:
+        near, far = two.empty(64), two.empty(64, on="dpu")
+        endpoint, mine = two.telemetry_topic()
+        with zmq.Context() as context:
+            spy = _subscribed(context, one.telemetry(), b"", b"\x99", b"\x99\xcf", topic(0))
+            own = _subscribed(context, endpoint, mine)
+
+            def heard():
+                two.copy(near, far)
+                return own.poll(0)
+
+            until(heard, "its own block")
+            for _ in range(20):
+                assert decode_sampled(own.recv()).source == "move"
+                until(heard, "more blocks")
+            assert not spy.poll(200)
+            spy.close()
+            own.close()
+
+
+def test_a_client_sees_its_own_totals_only(private):
+    with dgkit.connect(private.address) as one, dgkit.connect(private.address) as two:
+        near, far = one.empty(64), one.empty(64, on="dpu")
+        one.copy(near, far)
+        mine, yours = one.stats(), two.stats()
+    assert (mine["moves"], mine["bytes"], mine["regions"], mine["allocated"]) == (1, 64, 2, 64)
+    names = ("moves", "bytes", "jobs", "failed", "regions", "monitors", "allocated")
+    assert [yours[name] for name in names] == [0] * len(names)
+    assert (mine["clients"], yours["clients"]) == (1, 1)
+
+
+def _memory(pid):
+    pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("size", [9, 500, 60_000])
+def test_a_flood_of_subscriptions_takes_no_memory(private, size):
+    with dgkit.connect(private.address) as session, zmq.Context() as context:
+        endpoint = session.telemetry()
+        before = _memory(private.pid)
+        sub = context.socket(zmq.XSUB)
+        sub.linger = 0
+        sub.sndhwm = 100
+        sub.connect(parse(endpoint).endpoint)
+        deadline = time.monotonic() + 2.0
+        while time.monotonic() < deadline:
+            if sub.poll(10, zmq.POLLOUT):
+                sub.send(b"\1\x99" + os.urandom(size))
+        sub.close()
+        assert _memory(private.pid) - before < 64 << 20
+        region = session.empty(64)
+        with session.monitor(region, every_s=0.01) as monitor:
+            until(monitor.read, "a block")
