@@ -259,7 +259,9 @@ struct doca_ctx {
 	size_t in_flight; /* submitted, and not yet given to a callback */
 	size_t tasks; /* allocated and not freed: it is STOPPING until there are none */
 	bool stopping_asked; /* ops->stop was called */
-	bool busy; /* within its progress: it must not be destroyed by a callback */
+	bool busy; /* a callback of it runs, or its progress does: its memory has to stay */
+	void (*release)(void *object); /* destroyed while busy: frees `object` afterwards */
+	void *object;
 	int fd; /* ops->fileno(), while it is not IDLE */
 };
 
@@ -293,10 +295,13 @@ SOFTDOCA_INTERNAL void softdoca_pe_kick(struct doca_pe *pe);
 /* What a stopped context does to tasks that it did not finish. */
 #define FLUSHED DOCA_ERROR_IO_FAILED /* guess */
 
-/* ctx.c, for libraries: fills in a context, or ends it. destroy: BAD_STATE unless IDLE. */
+/* ctx.c, for libraries: fill in a context, or destroy it. Destroying needs the state IDLE, else the result is
+ * `started`. release(object) frees the library's object: at once, or after the callback that destroys it; from
+ * now on its handle is void. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
 						 const struct ctx_ops *ops);
-SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx);
+SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx, doca_error_t started,
+						    void (*release)(void *object), void *object);
 /* Moves the state on, and tells the program. */
 SOFTDOCA_INTERNAL void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next);
 /* A fatal error: RUNNING becomes STOPPING, as if stop had been called. */

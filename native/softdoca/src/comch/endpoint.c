@@ -322,12 +322,7 @@ doca_error_t comch_endpoint_new(struct doca_dev *dev, struct doca_dev_rep *rep, 
 
 doca_error_t comch_endpoint_destroy(struct endpoint *e)
 {
-	doca_error_t error = softdoca_ctx_destroy(&e->ctx);
-	if (error != DOCA_SUCCESS)
-		return error;
-	object_become(&e->event, OBJECT_FREE);
-	softdoca_object_free(e);
-	return DOCA_SUCCESS;
+	return softdoca_ctx_destroy(&e->ctx, DOCA_ERROR_BAD_STATE, softdoca_object_free, e);
 }
 
 doca_error_t comch_configurable(const struct endpoint *e, const char *what)

@@ -37,27 +37,35 @@ doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
 	return DOCA_SUCCESS;
 }
 
-doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx)
+void ctx_release(struct doca_ctx *ctx)
+{
+	if (ctx->release && !ctx->busy)
+		ctx->release(ctx->object);
+}
+
+doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx, doca_error_t started,
+				  void (*release)(void *object), void *object)
 {
 	enum pe_entry how = pe_enter(ctx->pe);
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = DOCA_SUCCESS;
-	/* guess. Within its own callback the library still needs it. */
-	if (ctx->state != DOCA_CTX_STATE_IDLE)
-		error = REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s: stop it first",
-			       state_name(ctx->state));
-	else if (ctx->busy)
-		error = REFUSE(DOCA_ERROR_BAD_STATE, "a callback of the context is running");
 	struct doca_pe *pe = ctx->pe;
-	if (!error) {
-		if (pe)
-			pe_remove(pe, ctx);
-		object_become(ctx, OBJECT_FREE);
-		atomic_fetch_sub_explicit(&ctx->dev->users, 1, memory_order_relaxed);
+	if (ctx->state != DOCA_CTX_STATE_IDLE) {
+		pe_leave(pe, how);
+		return REFUSE(started, "the context is %s: stop it first", state_name(ctx->state));
 	}
+	if (pe)
+		pe_remove(pe, ctx);
+	object_become(ctx, OBJECT_FREE);
+	object_become(object, OBJECT_FREE);
+	atomic_fetch_sub_explicit(&ctx->dev->users, 1, memory_order_relaxed);
+	/* Programs destroy a context in its own callback, once it is IDLE. The caller of that callback still
+	 * uses it. */
+	ctx->release = release;
+	ctx->object = object;
+	ctx_release(ctx);
 	pe_leave(pe, how);
-	return error;
+	return DOCA_SUCCESS;
 }
 
 void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next)
@@ -144,8 +152,10 @@ doca_error_t doca_ctx_start(struct doca_ctx *ctx)
 	enum pe_entry how = pe_enter(ctx->pe);
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	struct doca_pe *pe = ctx->pe; /* a callback may destroy ctx */
 	doca_error_t error = start(ctx);
-	pe_leave(ctx->pe, how);
+	ctx_release(ctx);
+	pe_leave(pe, how);
 	return error;
 }
 
@@ -170,8 +180,10 @@ doca_error_t doca_ctx_stop(struct doca_ctx *ctx)
 	enum pe_entry how = pe_enter(ctx->pe);
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	struct doca_pe *pe = ctx->pe; /* a callback may destroy ctx */
 	doca_error_t error = stop(ctx);
-	pe_leave(ctx->pe, how);
+	ctx_release(ctx);
+	pe_leave(pe, how);
 	return error;
 }
 

@@ -170,6 +170,7 @@ static inline bool step(struct doca_ctx *ctx)
 		did |= ctx->state == DOCA_CTX_STATE_IDLE;
 	}
 	ctx->busy = false;
+	ctx_release(ctx);
 	return did;
 }
 
@@ -181,8 +182,8 @@ uint8_t doca_pe_progress(struct doca_pe *pe)
 	if (__builtin_expect(how != PE_ENTERED, 0))
 		return turned_away(pe);
 	uint8_t did = 0;
-	/* Callbacks may connect and destroy other contexts, but not the one at hand. */
-	for (uint32_t left = pe->n; left; left--) {
+	/* Callbacks may connect and destroy contexts, this one too. */
+	for (uint32_t left = pe->n; left && pe->first; left--) {
 		struct doca_ctx *ctx = pe->first;
 		pe->first = ctx->next;
 		if (ctx->state == DOCA_CTX_STATE_IDLE || !step(ctx))

@@ -48,6 +48,9 @@ void pe_add(struct doca_pe *pe, struct doca_ctx *ctx);
 void pe_remove(struct doca_pe *pe, struct doca_ctx *ctx);
 /* ctx.c: it is STOPPING and nothing is left of it, so that the next progress makes it IDLE. */
 bool ctx_at_end(const struct doca_ctx *ctx);
+/* ctx.c: frees a context that was destroyed in a callback, once none of it runs. The caller does not use ctx
+ * after it. */
+void ctx_release(struct doca_ctx *ctx);
 /* The program waits: has ctx look for what is to be delivered, and say so. */
 void pe_arm_ctx(struct doca_pe *pe, struct doca_ctx *ctx);
 

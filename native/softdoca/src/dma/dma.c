@@ -82,10 +82,7 @@ doca_error_t doca_dma_create(struct doca_dev *dev, struct doca_dma **dma)
 doca_error_t doca_dma_destroy(struct doca_dma *dma)
 {
 	CHECK_DMA(dma);
-	doca_error_t error = softdoca_ctx_destroy(&dma->ctx);
-	if (!error)
-		softdoca_object_free(dma);
-	return error;
+	return softdoca_ctx_destroy(&dma->ctx, DOCA_ERROR_IN_USE, softdoca_object_free, dma);
 }
 
 struct doca_ctx *doca_dma_as_ctx(struct doca_dma *dma)
