@@ -26,12 +26,20 @@ void dg_op_leave(const struct dg_op *op)
 	gate_leave(region_entry_at(op->remote)->gate, 1);
 }
 
-/* Copies n bytes by a system call: memory of another process, or memory that may fault. */
-static int copy_by_kernel(const struct dg_op *op, char *d, const char *s, uint64_t n)
+/* Copies n bytes of which some may fault. */
+static int copy_guarded(const struct dg_op *op, char *d, const char *s, uint64_t n)
+{
+	if (!dg_copy_guarded(d, s, n))
+		return DG_OK;
+	return region_entry_at(op->local)->may_fault ? DG_LOCAL_ERROR : DG_REMOTE_ACCESS_ERROR;
+}
+
+/* Copies n bytes from or to memory of another process. */
+static int copy_other_process(const struct dg_op *op, char *d, const char *s, uint64_t n)
 {
 	struct dg_region_entry *remote = region_entry_at(op->remote);
 	bool write = op->opcode == DG_WRITE;
-	pid_t pid = remote->method == DG_METHOD_VM ? remote->pid : getpid();
+	pid_t pid = remote->pid;
 
 	while (n) {
 		struct iovec local_iov = {write ? (char *)(uintptr_t)s : d, n};
@@ -65,7 +73,9 @@ static int copy_run(const struct dg_op *op, char *d, const char *s, uint64_t n)
 					      (uint64_t)(uintptr_t)(write ? d : s), n, write,
 					      region_entry_at(op->local)->may_fault);
 	}
-	return copy_by_kernel(op, d, s, n);
+	if (remote->method == DG_METHOD_VM)
+		return copy_other_process(op, d, s, n);
+	return copy_guarded(op, d, s, n);
 }
 
 static int step_rows(const struct dg_op *op, uint64_t *progress, uint64_t budget)

@@ -39,6 +39,7 @@ struct doca_dma_task_memcpy {
 	uint16_t pieces; /* operations in a pipe */
 	uint8_t way; /* enum memcpy_way */
 	bool posted, gated;
+	bool guarded; /* a side of it may be unmapped: see register_host() */
 	doca_error_t outcome;
 };
 _Static_assert(sizeof(struct doca_dma_task_memcpy) == 128, "a task is two cache lines");

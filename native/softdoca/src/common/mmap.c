@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "provider.h"
+
 #define LOCAL_WRITE DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
 #define WRITES                                                                      \
 	(LOCAL_WRITE | DOCA_ACCESS_FLAG_RDMA_WRITE | DOCA_ACCESS_FLAG_RDMA_ATOMIC | \
@@ -63,28 +65,26 @@ struct attachment *softdoca_mmap_attachment(const struct doca_mmap *m, const str
 	return NULL;
 }
 
-/* Host memory in a device's engine: a GPU's pins it, which a map of a GPU's partner asks for. */
+/* Registers the map's host memory with a device's engine. The program may unmap or protect its own
+ * memory at any time, so it is copied by system calls that fail instead of raising a signal. Memory
+ * of dgkit's and the window of a udmabuf stay mapped and are copied directly. */
 static int register_host(const struct doca_mmap *m, dg_device *engine, dg_region **out)
 {
 	const char *share = getenv("SOFTDOCA_SHARE_PROCESS");
 	dg_memory mem = {.addr = m->base, .size = m->len, .fd = -1};
 	if (share && !strcmp(share, "1") && !m->window)
 		mem.flags |= DG_MEMORY_SHARE_PROCESS;
-	/* Nobody truncates a dma-buf, and its pages are none that process_vm_readv would reach. */
-	int faults = m->window ? 0 : dg_memory_may_fault(m->base, m->len);
-	if (faults < 0)
-		return faults;
-	if (faults)
+	if (!m->window && !dg_memory_is_own(m->base, m->len))
 		mem.flags |= DG_MEMORY_MAY_FAULT;
-	int rc = dg_region_register(engine, &mem, mmap_access(m->permissions), out);
-	if (!faults || rc != -EOPNOTSUPP)
-		return rc;
-	/* Without process_vm_readv, as under an emulator: a device would take the memory all the same. */
-	softdoca_log(DOCA_LOG_LEVEL_INFO, __func__,
-		     "a file lies under [%p, +%zu): should it be cut, who copies ends by SIGBUS",
-		     (void *)m->base, m->len);
-	mem.flags &= ~(uint32_t)DG_MEMORY_MAY_FAULT;
 	return dg_region_register(engine, &mem, mmap_access(m->permissions), out);
+}
+
+/* Pins the map's host memory for the GPU of a device, because a task joins it with GPU memory. What
+ * is pinned stays accessible to the GPU when the program unmaps it. */
+static int register_pinned(const struct doca_mmap *m, dg_device *gpu, dg_region **out)
+{
+	dg_memory mem = {.addr = m->base, .size = m->len, .fd = -1};
+	return dg_region_register(gpu, &mem, mmap_access(m->permissions), out);
 }
 
 static dg_region *make_for_gpu(struct doca_mmap *m, struct attachment *a)
@@ -95,7 +95,7 @@ static dg_region *make_for_gpu(struct doca_mmap *m, struct attachment *a)
 		return NULL;
 	int rc = m->from_export ? dg_region_import(gpu, a->desc[0].bytes, a->desc[0].len,
 						   MMAP_CLOSE_NS, &r)
-				: register_host(m, gpu, &r);
+				: register_pinned(m, gpu, &r);
 	if (rc < 0)
 		softdoca_failed(__func__, rc);
 	return r;

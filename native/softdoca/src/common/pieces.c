@@ -118,9 +118,16 @@ static inline bool may_write(const struct doca_mmap *m, const struct dg_region_e
 	return m->from_export ? entry->access & DG_ACCESS_WRITE : m->writable;
 }
 
-static inline bool is_plain(const struct dg_region_entry *a, const struct dg_region_entry *b)
+/* Whether both sides are mapped here, as host memory. */
+static inline bool is_mapped(const struct dg_region_entry *a, const struct dg_region_entry *b)
 {
-	return !(a->method | b->method | a->may_fault | b->may_fault);
+	return !(a->method | b->method);
+}
+
+/* Whether a copy may meet memory that the program unmapped: see register_host(). */
+static inline bool is_guarded(const struct dg_region_entry *a, const struct dg_region_entry *b)
+{
+	return a->may_fault | b->may_fault;
 }
 
 static inline bool elsewhere(const struct dg_region_entry *entry)
@@ -182,9 +189,10 @@ static bool look_at(const struct piece *p, const struct walk *w, struct doca_dma
 		return cannot("the map of the source may not be read");
 	if (w->gpu && (!gpu_reaches(from) || !gpu_reaches(to)))
 		return cannot("the GPU cannot reach the other side: another process copies it");
-	if (!is_plain(from, to) || w->gpu)
+	if (!is_mapped(from, to) || w->gpu)
 		t->way = w->gpu ? WAY_GPU : WAY_CPU;
 	t->gated |= from->remote || to->remote;
+	t->guarded |= is_guarded(from, to);
 	t->pieces = (uint16_t)(t->pieces + ops_for(p));
 	return !is_far(p) || have_stop_over(&dma_of(t->task.ctx)->e, w->dev);
 }
@@ -240,13 +248,13 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 	const struct doca_buf *src = t->src, *dst = t->dst;
 	struct doca_dev *dev = dma->ctx.dev;
 	t->pieces = 0;
-	t->gated = false;
+	t->gated = t->guarded = false;
 	/* The common case, in few steps: one buffer to one buffer, few bytes, memory of this process. */
 	if (src->next || dst->next || src->data_len - 1 >= dma->e.inline_max ||
 	    src->data_len > room_of(dst) || !dst->mmap->writable)
 		return plan(t, dev);
 	struct dg_region_entry *from = reach(src->mmap, dev, false), *to = reach(dst->mmap, dev, false);
-	if (!from || !to || !is_plain(from, to) || from->remote || to->remote ||
+	if (!from || !to || !is_mapped(from, to) || from->remote || to->remote ||
 	    !(from->access & DG_ACCESS_READ))
 		return plan(t, dev);
 	t->from = place(from, src->mmap, src->data);
@@ -255,6 +263,7 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 	t->to_region = (uint32_t)(to - dg_region_table);
 	t->size = src->data_len;
 	t->way = WAY_HERE;
+	t->guarded = is_guarded(from, to);
 	t->pieces = 1;
 	return true;
 }
@@ -277,7 +286,8 @@ static void make_op(struct dg_op *op, const struct piece *p, const struct doca_d
 		.local = (uint32_t)(local - dg_region_table),
 		.remote = (uint32_t)(remote - dg_region_table),
 		.opcode = read ? DG_READ : DG_WRITE,
-		.flags = (uint8_t)((last ? 0 : DG_CHAIN) | (is_plain(from, to) ? OP_PLAIN : 0) |
+		.flags = (uint8_t)((last ? 0 : DG_CHAIN) |
+				   (is_mapped(from, to) && !is_guarded(from, to) ? OP_PLAIN : 0) |
 				   (local->method == DG_METHOD_GPU ? OP_GPU_LOCAL : 0) |
 				   (remote->method == DG_METHOD_GPU ? OP_GPU_REMOTE : 0)),
 	};
@@ -287,6 +297,15 @@ static void begin_walk(struct walk *w, const struct doca_dma_task_memcpy *t)
 {
 	*w = (struct walk){
 		.src = t->src, .dst = t->dst, .dev = t->task.ctx->dev, .gpu = t->way == WAY_GPU};
+}
+
+/* A copy of a WAY_HERE task. */
+static inline int copy(const struct doca_dma_task_memcpy *t, char *to, const char *from, size_t n)
+{
+	if (t->guarded)
+		return dg_copy_guarded(to, from, n) ? DG_LOCAL_ERROR : DG_OK;
+	dg_copy(to, from, n);
+	return DG_OK;
 }
 
 /* A task of pieces that are not alone, or not ours. */
@@ -308,7 +327,7 @@ static __attribute__((noinline)) int copy_pieces(struct doca_dma_task_memcpy *t)
 		gate_enter(region_entry_at(op.remote)->gate, 1);
 		status = dg_op_allowed(&op);
 		if (!status)
-			dg_copy(p.to, p.from, p.n);
+			status = copy(t, p.to, p.from, p.n);
 		dg_op_leave(&op);
 	}
 	return status;
@@ -320,10 +339,9 @@ int pieces_copy(struct doca_dma_task_memcpy *t)
 	order_stores();
 	if (__builtin_expect(t->pieces > 1 || t->gated, 0))
 		return copy_pieces(t);
-	if (t->size <= 64)
-		copy_upto64(t->to, t->from, t->size);
-	else
-		memcpy(t->to, t->from, t->size);
+	if (t->guarded || t->size > 64)
+		return copy(t, t->to, t->from, t->size);
+	copy_upto64(t->to, t->from, t->size);
 	return DG_OK;
 }
 
