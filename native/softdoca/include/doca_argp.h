@@ -14,6 +14,9 @@
  * --sdk-log-level (10 to 70), and --json FILE:
  *
  *	{"doca_general_flags": {"log-level": 60}, "doca_program_flags": {"name": "value"}}
+ *
+ * The file may contain comments as in C. A long name may contain spaces: on the command line it is
+ * one quoted argument, "--long name".
  */
 #ifndef DOCA_ARGP_H
 #define DOCA_ARGP_H
@@ -64,6 +67,11 @@ void doca_argp_param_set_callback(struct doca_argp_param *param, doca_argp_param
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_description(struct doca_argp_param *param, const char *description);
 
+/* Sets the name of the value that the usage shows after the flag, for example "<path>". Optional; the
+ * text is copied. */
+DOCA_EXPERIMENTAL
+void doca_argp_param_set_arguments(struct doca_argp_param *param, const char *arguments);
+
 /* "name" for --name, and the key in a JSON file. One name at least must be set; the text is
  * copied. */
 DOCA_EXPERIMENTAL
@@ -96,9 +104,13 @@ doca_error_t doca_argp_register_param(struct doca_argp_param *input_param);
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_start(int argc, char **argv);
 
-/* The program cannot do without it. */
+/* Requires the parameter: doca_argp_start() fails without it. */
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_mandatory(struct doca_argp_param *param);
+
+/* Allows the parameter to be given more than once; the callback is called for each value. */
+DOCA_EXPERIMENTAL
+void doca_argp_param_set_multiplicity(struct doca_argp_param *param);
 
 /* Called with program_config at the end of doca_argp_start(), whose result is then the
  * callback's. The last one registered counts. INITIALIZATION. */

@@ -62,6 +62,15 @@ DOCA_STABLE
 doca_error_t doca_buf_inventory_get_num_free_elements(const struct doca_buf_inventory *inventory,
 		uint32_t *num_of_free_elements);
 
+/* Sets the program's own data of an inventory, 0 at first. BAD_STATE: the inventory is started. */
+DOCA_STABLE
+doca_error_t doca_buf_inventory_set_user_data(struct doca_buf_inventory *inventory,
+		union doca_data user_data);
+
+DOCA_STABLE
+doca_error_t doca_buf_inventory_get_user_data(const struct doca_buf_inventory *inventory,
+		union doca_data *user_data);
+
 /* So many buffers more. INVALID_VALUE: none. NO_MEMORY, and nothing changed. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_inventory_expand(struct doca_buf_inventory *inventory, uint32_t num_elements);

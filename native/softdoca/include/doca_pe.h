@@ -10,8 +10,11 @@
 #ifndef DOCA_PE_H
 #define DOCA_PE_H
 
+/* calloc and pthread_mutex_t: programs use them and include nothing for it but DOCA's headers. */
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "doca_compat.h"
 #include "doca_error.h"

@@ -216,8 +216,9 @@ struct doca_buf_inventory {
 	struct object o;
 	bool started;
 	size_t n, n_free;
-	struct doca_buf *free; /* OBJECT_BUF_IDLE while they lie here */
+	struct doca_buf *free; /* each an OBJECT_BUF_IDLE */
 	struct doca_buf **all;
+	union doca_data user_data;
 };
 
 /* ---- contexts, tasks, progress engines ---- */

@@ -17,17 +17,18 @@
 #include "doca_argp.h"
 #include "softdoca.h"
 
-/* What stands on a command line: a program's parameter, or one of argp's own. */
+/* A flag of the command line: a parameter of the program, or one of argp's own. */
 struct flag {
 	char *short_name, *long_name, *description;
 	enum doca_argp_type type;
+	char *arguments; /* name of the value in the usage; NULL: by the type */
 };
 
 struct doca_argp_param {
 	struct object o;
 	struct flag flag;
 	doca_argp_param_cb_t callback;
-	bool mandatory, registered;
+	bool mandatory, multiple, registered;
 	bool on_line, in_file; /* found by this start() */
 	bool unset; /* a text could not be copied: no memory */
 	struct doca_argp_param *next;

@@ -69,7 +69,7 @@ static doca_error_t deliver(struct file *f, const struct flag *flag)
 		[DOCA_ARGP_TYPE_JSON_OBJ] = "an object or an array is wanted here"};
 	struct doca_argp_param *p = argp_param_of(flag);
 	char at[128];
-	if (p && p->in_file)
+	if (p && p->in_file && !p->multiple)
 		return wrong(f, DOCA_ERROR_INVALID_VALUE, "it stands there twice");
 	const char *text = as_text(f, flag->type);
 	if (!text)

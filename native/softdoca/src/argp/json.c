@@ -31,10 +31,32 @@ static int peek(const struct json *j)
 	return j->at < j->end ? (unsigned char)*j->at : -1;
 }
 
+/* Skips a comment, as programs' files have it in spite of RFC 8259. False: `at` is not at one that
+ * ends. */
+static bool comment(struct json *j)
+{
+	if (j->end - j->at < 2 || j->at[0] != '/' || (j->at[1] != '/' && j->at[1] != '*'))
+		return false;
+	bool line = j->at[1] == '/';
+	for (const char *c = j->at + 2; c < j->end; c++) {
+		bool ends = line ? *c == '\n' : *c == '*' && c + 1 < j->end && c[1] == '/';
+		if (ends) {
+			j->at = c + (line ? 1 : 2);
+			return true;
+		}
+	}
+	if (line)
+		j->at = j->end;
+	return line;
+}
+
+/* Skips white space and comments. */
 static void space(struct json *j)
 {
-	while (j->at < j->end && strchr(" \t\r\n", *j->at) && *j->at)
-		j->at++;
+	do {
+		while (j->at < j->end && strchr(" \t\r\n", *j->at) && *j->at)
+			j->at++;
+	} while (comment(j));
 }
 
 static bool eat(struct json *j, char c)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A strict reader of JSON (RFC 8259) over a text in memory. It allocates nothing and stops at
- * the first mistake; what it hands out are pieces of the text. */
+/* Strict reader of JSON (RFC 8259, and comments as in C) over a text in memory. It allocates nothing
+ * and stops at the first mistake. Its results are parts of the text. */
 #ifndef SOFTDOCA_JSON_H
 #define SOFTDOCA_JSON_H
 

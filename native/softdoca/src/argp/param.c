@@ -10,6 +10,7 @@ static void param_free(struct doca_argp_param *p)
 	free(p->flag.short_name);
 	free(p->flag.long_name);
 	free(p->flag.description);
+	free(p->flag.arguments);
 	softdoca_object_free(p);
 }
 
@@ -101,6 +102,12 @@ void doca_argp_param_set_description(struct doca_argp_param *param, const char *
 		set_text(__func__, param, &param->flag.description, description);
 }
 
+void doca_argp_param_set_arguments(struct doca_argp_param *param, const char *arguments)
+{
+	if (settable(__func__, param, arguments))
+		set_text(__func__, param, &param->flag.arguments, arguments);
+}
+
 void doca_argp_param_set_callback(struct doca_argp_param *param, doca_argp_param_cb_t callback)
 {
 	if (settable(__func__, param, callback))
@@ -119,17 +126,26 @@ void doca_argp_param_set_mandatory(struct doca_argp_param *param)
 		param->mandatory = true;
 }
 
-/* A name must be one that can be typed: no `-` in front, no `=`, no space. */
-static bool typable(const char *name)
+void doca_argp_param_set_multiplicity(struct doca_argp_param *param)
 {
-	return *name && *name != '-' && !name[strcspn(name, "= \t\r\n")];
+	if (settable(__func__, param, true))
+		param->multiple = true;
+}
+
+/* Whether a name can be typed on a command line: no leading `-`, no `=`, no tab or newline. A long
+ * name may contain spaces; then it is typed as a quoted argument. */
+static bool typable(const char *name, bool is_long)
+{
+	size_t n = strlen(name);
+	return n && *name != '-' && *name != ' ' && name[n - 1] != ' ' &&
+	       !name[strcspn(name, is_long ? "=\t\r\n" : "= \t\r\n")];
 }
 
 static doca_error_t check_name(const char *name, bool is_long)
 {
 	if (!name)
 		return DOCA_SUCCESS;
-	if (!typable(name))
+	if (!typable(name, is_long))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "'%s' cannot be a parameter's name", name);
 	if (argp_flag(name, strlen(name), is_long))
 		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "there is a parameter %s%s already",

@@ -81,8 +81,8 @@ static doca_error_t keep(struct line *l, const struct flag *flag, const char *va
 {
 	struct doca_argp_param *p = argp_param_of(flag);
 	const char *name = flag->long_name ? flag->long_name : flag->short_name;
-	/* A flag given twice: DOCA Arg Parser guide, multiplicity is off unless set. */
-	if (p && p->on_line)
+	/* DOCA Arg Parser guide: multiplicity is off unless set. */
+	if (p && p->on_line && !p->multiple)
 		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s is given twice", name);
 	if (p)
 		p->on_line = true;

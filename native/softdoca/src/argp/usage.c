@@ -11,14 +11,15 @@ enum { WIDTH = 100, NAMES_MAX = 40 }; /* columns of a line; of its part before t
 #define LEVELS "10 disable, 20 critical, 30 error, 40 warning, 50 info, 60 debug, 70 trace"
 
 const struct flag argp_own[N_OWN] = {
-	[OWN_HELP] = {"h", "help", "print this text and exit", DOCA_ARGP_TYPE_BOOLEAN},
-	[OWN_VERSION] = {"v", "version", "print the version and exit", DOCA_ARGP_TYPE_BOOLEAN},
-	[OWN_LOG] = {"l", "log-level", "level of the program's log: " LEVELS, DOCA_ARGP_TYPE_INT},
+	[OWN_HELP] = {"h", "help", "print this text and exit", DOCA_ARGP_TYPE_BOOLEAN, NULL},
+	[OWN_VERSION] = {"v", "version", "print the version and exit", DOCA_ARGP_TYPE_BOOLEAN, NULL},
+	[OWN_LOG] = {"l", "log-level", "level of the program's log: " LEVELS, DOCA_ARGP_TYPE_INT,
+		     NULL},
 	[OWN_SDK_LOG] = {NULL, "sdk-log-level", "level of the libraries' log: the same numbers",
-			 DOCA_ARGP_TYPE_INT},
+			 DOCA_ARGP_TYPE_INT, NULL},
 	[OWN_JSON] = {"j", "json",
-		      "read parameters from this JSON file; those given here count more",
-		      DOCA_ARGP_TYPE_STRING},
+		      "read parameters from this JSON file; the command line has precedence",
+		      DOCA_ARGP_TYPE_STRING, "<path>"},
 };
 
 /* "  -p, --pci-addr <text>" into out; gives its length. */
@@ -28,11 +29,11 @@ static int names(char *out, size_t cap, const struct flag *f)
 					       [DOCA_ARGP_TYPE_INT] = " <number>",
 					       [DOCA_ARGP_TYPE_BOOLEAN] = "",
 					       [DOCA_ARGP_TYPE_JSON_OBJ] = " (JSON only)"};
-	int n = snprintf(out, cap, "  %s%s%s%s%s%s", f->short_name ? "-" : "    ",
+	int n = snprintf(out, cap, "  %s%s%s%s%s%s%s", f->short_name ? "-" : "    ",
 			 f->short_name ? f->short_name : "",
 			 f->short_name && f->long_name ? ", " : "", f->long_name ? "--" : "",
 			 f->long_name ? f->long_name : "",
-			 f == &argp_own[OWN_JSON] ? " <path>" : argument[f->type]);
+			 f->arguments ? " " : "", f->arguments ? f->arguments : argument[f->type]);
 	return n < 0 ? 0 : n;
 }
 

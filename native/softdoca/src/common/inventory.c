@@ -124,6 +124,27 @@ doca_error_t doca_buf_inventory_get_num_free_elements(const struct doca_buf_inve
 	return DOCA_SUCCESS;
 }
 
+/* DOCA Buf Inventory: BAD_STATE "un-started/stopped". Published programs set it before the start, so a
+ * started inventory is what is refused: guess. */
+doca_error_t doca_buf_inventory_set_user_data(struct doca_buf_inventory *inventory,
+					      union doca_data user_data)
+{
+	CHECK_INVENTORY(inventory);
+	if (inventory->started)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the inventory is started");
+	inventory->user_data = user_data;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_inventory_get_user_data(const struct doca_buf_inventory *inventory,
+					      union doca_data *user_data)
+{
+	CHECK_INVENTORY(inventory);
+	CHECK_OUT(user_data);
+	*user_data = inventory->user_data;
+	return DOCA_SUCCESS;
+}
+
 struct doca_buf *inventory_take(struct doca_buf_inventory *inv)
 {
 	struct doca_buf *b = inv->free;
