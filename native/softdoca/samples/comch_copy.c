@@ -234,9 +234,15 @@ static struct comch_copy *of_server(struct doca_comch_connection *connection)
 static void connected(struct doca_comch_event_connection_status_changed *event,
 		      struct doca_comch_connection *connection, uint8_t well)
 {
+	struct comch_copy *c = of_server(connection);
+
 	(void)event;
-	(void)connection;
-	DOCA_LOG_INFO("A client came%s", well ? "" : ", and did not get in");
+	if (c->connection)
+		return;
+	if (well)
+		c->connection = connection;
+	else
+		c->result = failed("A client's connection", DOCA_ERROR_CONNECTION_ABORTED);
 }
 
 static void disconnected(struct doca_comch_event_connection_status_changed *event,
@@ -246,9 +252,12 @@ static void disconnected(struct doca_comch_event_connection_status_changed *even
 
 	(void)event;
 	(void)well;
-	DOCA_LOG_INFO("A client left");
-	if (c->connection == connection)
-		c->done = true;
+	if (c->connection != connection)
+		return;
+	if (!c->received)
+		c->result = failed("Waiting for the client's offer", DOCA_ERROR_CONNECTION_RESET);
+	c->connection = NULL;
+	c->done = true;
 }
 
 /* A message is untrusted: its numbers are checked before they are used. */
@@ -259,17 +268,15 @@ static void server_heard(struct doca_comch_event_msg_recv *event, uint8_t *messa
 	const size_t head = offsetof(struct offer, descriptor);
 
 	(void)event;
-	if (c->received)
+	if (c->received || connection != c->connection)
 		return;
 	if (size > head && size <= sizeof c->offer) {
 		memcpy(&c->offer, message, size);
 		c->received = c->offer.descriptor_size == size - head && c->offer.size &&
 			      c->offer.size <= SIZE_MAX_HERE;
 	}
-	if (c->received) {
-		c->connection = connection;
+	if (c->received)
 		return;
-	}
 	DOCA_LOG_ERR("A message of %u bytes is no offer", size);
 	c->result = DOCA_ERROR_INVALID_VALUE;
 }

@@ -180,6 +180,10 @@ doca_error_t comch_watch(struct endpoint *e, int fd, void *what);
 
 doca_error_t comch_listen(struct endpoint *e);
 void comch_listen_end(struct endpoint *e);
+/* Removes the socket and the lock file of a server that listens in this process. */
+void comch_remove_files(const struct endpoint *e);
+/* Removes the files of servers that were killed. */
+void comch_sweep(const struct endpoint *e);
 /* Somebody wants to connect. */
 void comch_accept(struct endpoint *e);
 /* A client's try. IN_PROGRESS: nobody listens yet. */

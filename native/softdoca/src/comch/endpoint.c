@@ -86,6 +86,18 @@ static void unlist_started(struct endpoint *e)
 	pthread_mutex_unlock(&started_lock);
 }
 
+/* ---- a process that exits with servers still running ---- */
+
+__attribute__((destructor)) static void remove_files(void)
+{
+	/* Another thread may hold the lock, and may have called exit() itself. */
+	if (pthread_mutex_trylock(&started_lock))
+		return;
+	for (struct endpoint *e = started; e; e = e->next_started)
+		comch_remove_files(e);
+	pthread_mutex_unlock(&started_lock);
+}
+
 /* ---- states ---- */
 
 static uint64_t now_ns(void)
@@ -161,6 +173,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	e->pid = getpid();
 	e->items = (struct items){0};
 	list_started(e);
+	comch_sweep(e);
 	e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	error = e->epoll_fd < 0 ? DOCA_ERROR_OPERATING_SYSTEM : comch_tasks_new(e);
 	if (error == DOCA_SUCCESS)

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * How a client finds its server: a socket whose path is made of the server's name and the host
- * function's vuid. A lock on the file beside it says that the server lives, so what a killed one
- * left is taken over.
+ * function's vuid. A lock on a second file is held while the server lives. Files of a killed server
+ * are replaced by a server of the same name, and removed by whichever client or server starts next.
  */
 #include "comch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { LOCK_TRIES = 20 };
+#define LOCK_PAUSE_NS 1000000
 
 static doca_error_t socket_path(const struct endpoint *e, const char *ending, struct sockaddr_un *a)
 {
@@ -34,13 +41,60 @@ static bool same_file(int fd, const char *path)
 	return !fstat(fd, &a) && !stat(path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
+/* Takes the lock. Retries, because comch_sweep() of another process may hold it for a moment. */
+static bool lock_file(int fd)
+{
+	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB); i++) {
+		if (errno != EWOULDBLOCK || i == LOCK_TRIES)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+/* Removes the files of one server if it does not live. `name` is that of its lock file. */
+static void sweep(const char *dir, const char *name)
+{
+	struct sockaddr_un a;
+	size_t cap = sizeof a.sun_path, ending = strlen(name) - strlen(".lock");
+	char lock[sizeof a.sun_path];
+	if ((size_t)snprintf(lock, cap, "%s/%s", dir, name) >= cap)
+		return;
+	snprintf(a.sun_path, cap, "%s/%.*s.sock", dir, (int)ending, name);
+	int fd = open(lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return;
+	if (!flock(fd, LOCK_EX | LOCK_NB) && same_file(fd, lock)) {
+		unlink(a.sun_path);
+		unlink(lock);
+	}
+	close(fd);
+}
+
+void comch_sweep(const struct endpoint *e)
+{
+	struct sockaddr_un a;
+	if (socket_path(e, ".lock", &a) != DOCA_SUCCESS)
+		return;
+	const char *dir = dirname(a.sun_path);
+	DIR *d = opendir(dir);
+	for (struct dirent *f; d && (f = readdir(d));) {
+		size_t n = strlen(f->d_name);
+		if (n > 11 && !strncmp(f->d_name, "comch-", 6) && !strcmp(f->d_name + n - 5, ".lock"))
+			sweep(dir, f->d_name);
+	}
+	if (d)
+		closedir(d);
+}
+
 static doca_error_t take_name(struct endpoint *e, const char *path)
 {
 	for (;;) {
 		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0)
 			return system_error(path);
-		if (flock(fd, LOCK_EX | LOCK_NB)) {
+		if (!lock_file(fd)) {
 			bool taken = errno == EWOULDBLOCK;
 			close(fd);
 			/* guess */
@@ -67,7 +121,7 @@ doca_error_t comch_listen(struct endpoint *e)
 		error = take_name(e, lock.sun_path);
 	if (error != DOCA_SUCCESS)
 		return error;
-	/* Whoever bound it does not live, or the lock were theirs. */
+	/* The process that bound it is dead, as the lock was free. */
 	unlink(a.sun_path);
 	e->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	e->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -84,16 +138,21 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-void comch_listen_end(struct endpoint *e)
+void comch_remove_files(const struct endpoint *e)
 {
 	struct sockaddr_un a;
-	/* The name is ours while the lock is; a fork's child must leave its parent's alone. */
-	if (e->lock_fd >= 0 && e->pid == getpid()) {
-		if (socket_path(e, ".sock", &a) == DOCA_SUCCESS)
-			unlink(a.sun_path);
-		if (socket_path(e, ".lock", &a) == DOCA_SUCCESS)
-			unlink(a.sun_path);
-	}
+	/* The name is ours while the lock is held; a forked child must leave its parent's alone. */
+	if (e->lock_fd < 0 || e->pid != getpid())
+		return;
+	if (socket_path(e, ".sock", &a) == DOCA_SUCCESS)
+		unlink(a.sun_path);
+	if (socket_path(e, ".lock", &a) == DOCA_SUCCESS)
+		unlink(a.sun_path);
+}
+
+void comch_listen_end(struct endpoint *e)
+{
+	comch_remove_files(e);
 	close_fd(&e->listen_fd);
 	close_fd(&e->spare_fd);
 	close_fd(&e->lock_fd);
