@@ -87,7 +87,8 @@ static doca_error_t submit(struct doca_comch_task_send *task)
 	return failed("doca_task_submit", result);
 }
 
-/* Progress until *flag, an error, or Ctrl-C. */
+/* Progress until *flag, an error, the end of the context, which is that of a client whose server died, or
+ * Ctrl-C. */
 static doca_error_t progress_until(struct comch_copy *c, const bool *flag)
 {
 	const struct timespec nap = {.tv_nsec = 100000};
@@ -97,6 +98,8 @@ static doca_error_t progress_until(struct comch_copy *c, const bool *flag)
 			continue;
 		if (stopped())
 			return failed("Waiting", DOCA_ERROR_SHUTDOWN);
+		if (c->state != DOCA_CTX_STATE_RUNNING)
+			return failed("Waiting for the other side", DOCA_ERROR_CONNECTION_RESET);
 		nanosleep(&nap, NULL);
 	}
 	return c->result;
