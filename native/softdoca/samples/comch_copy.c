@@ -5,7 +5,7 @@
  *	comch_copy --role server [--rep-pci 3b:00.0]     on the DPU: waits for one client, reads its memory
  *	comch_copy --role client [--text TEXT]           on the host: sends the descriptor of a text
  *
- * The server answers when it has the bytes; then the client ends, and after it the server.
+ * The server replies when it has the bytes; then the client ends, and after it the server.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +23,9 @@
 DOCA_LOG_REGISTER(COMCH_COPY);
 
 #define CHANNEL       "comch_copy"
-#define SIZE_MAX_HERE ((uint64_t)1 << 30) /* what a server takes from a client it does not know */
+#define SIZE_MAX_HERE ((uint64_t)1 << 30) /* limit for an untrusted client */
 
-/* The one message each way; both sides are little-endian. */
+/* The message of the client; both sides are little-endian. */
 struct offer {
 	uint64_t addr, size, descriptor_size;
 	uint8_t descriptor[DESCRIPTOR_MAX];
@@ -33,16 +33,16 @@ struct offer {
 static const char answer[] = "copied";
 
 struct comch_copy {
-	/* the server's */
+	/* of the server */
 	struct copier copier;
 	struct doca_dev_rep *rep;
 	struct doca_comch_server *server;
-	/* the client's */
+	/* of the client */
 	struct doca_dev *dev;
 	struct doca_mmap *map;
 	struct doca_comch_client *client;
 	char *memory;
-	/* either's */
+	/* of both */
 	struct doca_pe *pe;
 	struct doca_ctx *ctx;
 	enum doca_ctx_states state;
@@ -52,7 +52,7 @@ struct comch_copy {
 	doca_error_t result; /* the first error in a callback */
 };
 
-/* ---- what the progress engine calls, on both sides; the context's user data is the sample ---- */
+/* ---- callbacks of both sides; the context's user data is the sample ---- */
 
 static void state_changed(const union doca_data data, struct doca_ctx *ctx,
 			  enum doca_ctx_states before, enum doca_ctx_states now)
@@ -87,8 +87,7 @@ static doca_error_t submit(struct doca_comch_task_send *task)
 	return failed("doca_task_submit", result);
 }
 
-/* Progress until *flag, an error, the end of the context, which is that of a client whose server died, or
- * Ctrl-C. */
+/* Progresses until *flag, an error, Ctrl-C, or the end of the context: a client's server died. */
 static doca_error_t progress_until(struct comch_copy *c, const bool *flag)
 {
 	const struct timespec nap = {.tv_nsec = 100000};
@@ -179,7 +178,7 @@ static doca_error_t client_open(struct comch_copy *c)
 	return DOCA_SUCCESS;
 }
 
-/* A client's start takes as long as connecting does: it is running once there is a connection. */
+/* A client is RUNNING once it is connected. */
 static doca_error_t client_connect(struct comch_copy *c)
 {
 	union doca_data data = {.ptr = c};
@@ -263,7 +262,7 @@ static void disconnected(struct doca_comch_event_connection_status_changed *even
 	c->done = true;
 }
 
-/* A message is untrusted: its numbers are checked before they are used. */
+/* A message is untrusted: its fields are checked before use. */
 static void server_heard(struct doca_comch_event_msg_recv *event, uint8_t *message, uint32_t size,
 			 struct doca_comch_connection *connection)
 {
@@ -289,7 +288,7 @@ static doca_error_t can_be_server(const struct doca_devinfo *info)
 	return doca_comch_cap_server_is_supported(info);
 }
 
-/* The host's function, as the DPU sees it. */
+/* Opens the representor of the host's function. */
 static doca_error_t open_rep(struct comch_copy *c, const char *pci)
 {
 	struct doca_devinfo_rep **list;
@@ -330,7 +329,7 @@ static doca_error_t server_open(struct comch_copy *c)
 	return DOCA_SUCCESS;
 }
 
-/* Reads what was offered, by DMA. */
+/* Reads the offered memory by DMA. */
 static doca_error_t take(struct comch_copy *c)
 {
 	struct doca_mmap *remote = NULL, *local = NULL;
@@ -373,7 +372,7 @@ static doca_error_t server(struct comch_copy *c, const struct options *o)
 							sizeof answer, &task));
 	TRY(submit(task));
 	TRY(progress_until(c, &c->sent));
-	return progress_until(c, &c->done); /* the client ends first: then it has heard */
+	return progress_until(c, &c->done); /* the client ends first, once it has the answer */
 }
 
 /* ---- both ---- */

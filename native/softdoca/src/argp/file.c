@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * --json: parameters by their long names, in sections as DOCA has them:
+ * --json: parameters by their long names, in DOCA's sections:
  *
  *	{"doca_general_flags": {"log-level": 60}, "doca_program_flags": {"pci-addr": "03:00.0"}}
  *
- * (DOCA Arg Parser guide, JSON file.) A parameter of type JSON_OBJ gets the value as it stands
- * there. The file is checked whole before any callback runs.
+ * (DOCA Arg Parser guide, JSON file.) A parameter of type JSON_OBJ gets the source text of the value.
+ * The whole file is checked before any callback is called.
  */
 #include "argp.h"
 
@@ -21,10 +21,10 @@ enum { BYTES_MAX = 1 << 20 };
 struct file {
 	const char *path;
 	char *text,
-		*scratch; /* as large as each other: a string decoded is no longer than before */
+		*scratch; /* of the same size: decoding does not lengthen a string */
 	size_t size;
 	struct json_value key, value;
-	bool program; /* the section that is read: doca_program_flags */
+	bool program; /* whether the current section is doca_program_flags */
 };
 
 /* "params.json line 7" */
@@ -43,7 +43,8 @@ static doca_error_t wrong(const struct file *f, doca_error_t error, const char *
 			  f->value.size > 64 ? 64 : (int)f->value.size, f->value.text, why);
 }
 
-/* The value as argp_deliver takes it, in f->scratch. NULL: not of the flag's type. */
+/* Returns the value as text for argp_deliver(), in f->scratch; NULL if it is not of the flag's
+ * type. */
 static const char *as_text(const struct file *f, enum doca_argp_type type)
 {
 	const enum json_type t = f->value.type;

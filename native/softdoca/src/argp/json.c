@@ -31,8 +31,8 @@ static int peek(const struct json *j)
 	return j->at < j->end ? (unsigned char)*j->at : -1;
 }
 
-/* Skips a comment, as programs' files have it in spite of RFC 8259. False: `at` is not at one that
- * ends. */
+/* Skips a comment. RFC 8259 has none, but files of programs do. Returns false if there is no
+ * terminated comment. */
 static bool comment(struct json *j)
 {
 	if (j->end - j->at < 2 || j->at[0] != '/' || (j->at[1] != '/' && j->at[1] != '*'))
@@ -76,7 +76,7 @@ static int hex(char c)
 				      : -1;
 }
 
-/* Four hexadecimal digits at c, or -1. */
+/* Returns the value of four hexadecimal digits at c, or -1. */
 static int32_t unit(const char *c, const char *end)
 {
 	int32_t n = 0;
@@ -91,7 +91,8 @@ static int32_t unit(const char *c, const char *end)
 	return n;
 }
 
-/* The character behind `\u` at *c, which may take two units; -1: it is none. Moves *c behind it. */
+/* Decodes the character after `\u` at *c, of one or two units, and moves *c past it. Returns -1 if
+ * invalid. */
 static int32_t code_point(const char **c, const char *end)
 {
 	int32_t high = unit(*c, end), low;
@@ -116,7 +117,7 @@ static bool escape(struct json *j)
 	return c != 'u' || code_point(&j->at, j->end) >= 0 || fail(j, "a character behind \\u");
 }
 
-/* Behind the opening quote. */
+/* Called after the opening quote. */
 static bool string(struct json *j)
 {
 	for (;;) {
@@ -176,7 +177,7 @@ static bool key(struct json *j)
 	return (eat(j, '"') || fail(j, "a key in quotes")) && string(j);
 }
 
-/* Behind the opening bracket: members or elements, apart by commas. */
+/* Called after the opening bracket: members or elements, separated by commas. */
 static bool inner(struct json *j, unsigned depth, bool object)
 {
 	enum json_type type;

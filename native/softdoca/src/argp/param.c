@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Parameters: made, described by setters, registered. From then on they are argp's. */
+/* Parameters: creation, setters, registration. */
 #include "argp.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ doca_error_t doca_argp_param_create(struct doca_argp_param **param)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA leaves open what a setter does with NULL. Here it changes nothing and says so. */
+/* DOCA does not define what a setter does with NULL. Here it is logged and ignored. */
 static bool settable(const char *func, const struct doca_argp_param *p, bool good)
 {
 	const char *why = !object_is(p, OBJECT_PARAM) ? "it is no parameter"
@@ -154,7 +154,7 @@ static doca_error_t check_name(const char *name, bool is_long)
 }
 
 /* DOCA API reference, ARGP: INITIALIZATION if the description, the callback, the type or both
- * names were not set. A name that is taken, also by argp's own: guess. */
+ * names are missing. ALREADY_EXIST for a name in use, also by argp: guess. */
 static doca_error_t check(const struct doca_argp_param *p)
 {
 	const struct flag *f = &p->flag;
@@ -178,7 +178,8 @@ static doca_error_t check(const struct doca_argp_param *p)
 	return error == DOCA_SUCCESS ? check_name(f->long_name, true) : error;
 }
 
-/* DOCA API reference, ARGP: the parameter is argp's from here on, and freed also on failure. */
+/* DOCA API reference, ARGP: the parameter belongs to argp afterwards, and is freed on failure,
+ * too. */
 doca_error_t doca_argp_register_param(struct doca_argp_param *input_param)
 {
 	struct doca_argp_param *p = input_param, **at = &argp.loose, **end = &argp.params;

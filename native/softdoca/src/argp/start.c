@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The command line. It is read whole before any callback runs, so a mistake in it has no effect but
- * the error. Then come the values of the JSON file, then those of the command line, in their order.
+ * The command line. It is parsed completely before any callback is called, so a syntax error has no
+ * other effect. Then the values of the JSON file are delivered, then those of the command line, in order.
  */
 #include "argp.h"
 
@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One flag as it was given. value: NULL for a boolean. */
+/* A flag of the command line. value is NULL for a boolean. */
 struct given {
 	const struct flag *flag;
 	const char *value;
 };
 
 struct line {
-	int argc, next; /* the argument looked at next */
+	int argc, next; /* next: index of the next argument */
 	char **argv;
 	struct given *given;
 	size_t n;
@@ -38,8 +38,8 @@ bool argp_int(const char *text, int *out)
 	return !errno && n >= INT_MIN && n <= INT_MAX;
 }
 
-/* DOCA API reference, ARGP: the value is argp's and valid in the callback only; so a text is a
- * copy that the callback may write to. */
+/* DOCA API reference, ARGP: the value belongs to argp and is valid in the callback only. So the
+ * callback gets a copy, which it may modify. */
 static doca_error_t deliver_text(struct doca_argp_param *p, const char *value)
 {
 	char *copy = strdup(value);
@@ -97,7 +97,7 @@ static doca_error_t keep(struct line *l, const struct flag *flag, const char *va
 	return DOCA_SUCCESS;
 }
 
-/* The value of a flag: what is joined to it, or the next argument. */
+/* Reads the value of a flag: the joined text, or the next argument. */
 static doca_error_t with_value(struct line *l, const struct flag *flag, const char *joined,
 			       const char *as_given)
 {
@@ -125,7 +125,7 @@ static doca_error_t read_long(struct line *l, const char *text)
 	return keep(l, flag, NULL);
 }
 
-/* -n, -n value, -nvalue; of several booleans, -abc; a short name of several letters whole. */
+/* -n, -n value, -nvalue; several booleans as -abc; a short name may have several letters. */
 static doca_error_t read_short(struct line *l, const char *text)
 {
 	const struct flag *flag = argp_flag(text, strlen(text), false);
@@ -205,7 +205,7 @@ static doca_error_t complete(void)
 	return argp.validate ? argp.validate(argp.config) : DOCA_SUCCESS;
 }
 
-/* DOCA API reference, ARGP: after either the program is ended. */
+/* DOCA API reference, ARGP: both end the program. */
 static void answer(const struct line *l)
 {
 	if (was_given(l, OWN_HELP)) {
@@ -236,7 +236,7 @@ static doca_error_t run(struct line *l)
 	return error == DOCA_SUCCESS ? complete() : error;
 }
 
-/* A program that gave no name: the last part of argv[0]. */
+/* Takes the last part of argv[0] as the program's name. */
 static bool take_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -249,7 +249,7 @@ static bool take_name(const char *path)
 }
 
 /* DOCA API reference, ARGP: NOT_SUPPORTED, INVALID_VALUE, IO_FAILED (JSON), NO_MEMORY,
- * INITIALIZATION; and what a callback gave. A second start: allowed (guess). */
+ * INITIALIZATION, and results of callbacks. That a second start is allowed: guess. */
 doca_error_t doca_argp_start(int argc, char **argv)
 {
 	struct line l = {.argc = argc, .next = 1, .argv = argv};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a person at the terminal reads. */
+/* The usage and error messages on the terminal. */
 #include "argp.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 100, NAMES_MAX = 40 }; /* columns of a line; of its part before the description */
+enum { WIDTH = 100, NAMES_MAX = 40 }; /* columns of a line, and of its part before the description */
 
 #define LEVELS "10 disable, 20 critical, 30 error, 40 warning, 50 info, 60 debug, 70 trace"
 
@@ -22,7 +22,7 @@ const struct flag argp_own[N_OWN] = {
 		      DOCA_ARGP_TYPE_STRING, "<path>"},
 };
 
-/* "  -p, --pci-addr <text>" into out; gives its length. */
+/* Writes "  -p, --pci-addr <text>" to out and returns its length. */
 static int names(char *out, size_t cap, const struct flag *f)
 {
 	static const char *const argument[] = {[DOCA_ARGP_TYPE_STRING] = " <text>",
@@ -37,7 +37,7 @@ static int names(char *out, size_t cap, const struct flag *f)
 	return n < 0 ? 0 : n;
 }
 
-/* The description from column `indent` on, broken between words. */
+/* Prints the description from column `indent` on, wrapped between words. */
 static void describe(FILE *out, const char *text, int indent, bool mandatory)
 {
 	int column = indent;
@@ -59,7 +59,7 @@ static void line(FILE *out, const struct flag *f, int indent, bool mandatory)
 	char text[256];
 	int n = names(text, sizeof text, f);
 	fputs(text, out);
-	if (n + 2 > indent) /* too long for its column: the description begins below it */
+	if (n + 2 > indent) /* too long for its column: the description starts on the next line */
 		fprintf(out, "\n%*s", indent, "");
 	else
 		fprintf(out, "%*s", indent - n, "");
@@ -90,8 +90,8 @@ void argp_usage(FILE *out)
 		line(out, &p->flag, indent, p->mandatory);
 }
 
-/* DOCA Arg Parser guide: the error is printed, then the usage. The guide says that the program
- * is ended, the API reference that an error is given back; programs are written for the latter. */
+/* DOCA Arg Parser guide: prints the error, then the usage. According to the guide this ends the
+ * program, according to the API reference an error is returned; programs rely on the latter. */
 doca_error_t argp_wrong(doca_error_t error, const char *format, ...)
 {
 	char text[512];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Clients, as programs call them. Sources: "Comch API reference" is the header's documentation. */
+/* Public functions of clients. Sources: "Comch API reference" is the header's documentation. */
 #include "comch.h"
 
-/* Comch API reference: a handle that is none gives INVALID_VALUE. */
+/* Comch API reference: INVALID_VALUE for an invalid handle. */
 #define CLIENT(p) CHECK_OBJECT(p, OBJECT_COMCH_CLIENT, "a Comch client")
 
 doca_error_t doca_comch_client_create(struct doca_dev *dev, const char *name,
@@ -90,7 +90,7 @@ doca_error_t doca_comch_client_event_consumer_register(
 				      expired_consumer_event_cb);
 }
 
-/* Comch API reference: BAD_STATE before the context is started. Before the server accepted:
+/* Comch API reference: BAD_STATE before the context is started. Before the server has accepted:
  * guess. */
 doca_error_t doca_comch_client_get_connection(const struct doca_comch_client *comch_client,
 					      struct doca_comch_connection **connection)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a client and a server share. The notification handle of such a context is an epoll of its
- * own over all its sockets, so a program may sleep on it. (The real library's guide says that Comch
- * has no event-triggered completions: a program for the real one polls doca_pe_progress instead.)
+ * Common part of clients and servers. The notification handle of such a context is a separate epoll
+ * over all its sockets, so a program can sleep on it. (According to DOCA's guide Comch has no
+ * event-triggered completions: a program for NVIDIA's library polls doca_pe_progress instead.)
  * Sources: "Comch API reference" is the published header's documentation, "guess" is ours.
  */
 #include "comch.h"
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- a fork's child: it must not hold sockets whose end tells others that its parent died ---- */
+/* ---- a forked child must not hold sockets whose end of file reports the parent's death ---- */
 
 static pthread_mutex_t started_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct endpoint *started;
@@ -117,7 +117,7 @@ doca_error_t comch_watch(struct endpoint *e, int fd, void *what)
 		      strerror(code));
 }
 
-/* No server yet: the timer wakes the program, and progress tries again. */
+/* Without a server yet: the timer wakes the program, and progress retries. */
 static doca_error_t wait_for_server(struct endpoint *e)
 {
 	struct itimerspec every = {{0, RETRY_NS}, {0, RETRY_NS}};
@@ -152,7 +152,7 @@ static void ended(struct doca_ctx *ctx)
 	each_fd(e, close_fd);
 }
 
-/* Comch guide: what must be set before a context starts. That it is BAD_STATE: guess. */
+/* Comch guide: settings required before the start. BAD_STATE: guess. */
 static doca_error_t configured(const struct endpoint *e)
 {
 	const char *lacks = !e->n_tasks   ? "send tasks (..._task_send_set_conf)"
@@ -183,7 +183,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	return error;
 }
 
-/* Server: guess, that a disconnect event comes for no client that the server itself sends away. */
+/* guess: no disconnect event for clients that the server itself disconnects. */
 static void stop(struct doca_ctx *ctx)
 {
 	struct endpoint *e = endpoint_of(ctx);
@@ -218,11 +218,11 @@ static bool try_again(struct endpoint *e)
 	return true;
 }
 
-/* News from the sockets, until one calls a callback. */
+/* Handles socket events until one calls a callback. */
 static bool sockets(struct endpoint *e)
 {
 	struct epoll_event event;
-	/* Bounded: who connects and says nothing must not keep the program in here. */
+	/* Bounded, so that peers that connect without a message cannot keep the program here. */
 	for (int i = 0; i < 16 && epoll_wait(e->epoll_fd, &event, 1, 0) == 1; i++) {
 		void *what = event.data.ptr;
 		bool told = false;
@@ -248,7 +248,7 @@ static bool items(struct endpoint *e)
 		return true;
 	}
 	struct doca_comch_connection *c = i->connection;
-	/* Not in the list any more: the callback may stop the server. */
+	/* Unlisted first, because the callback may stop the server. */
 	comch_connection_unlist(c);
 	e->disconnect_cb((void *)&e->event, c, 1);
 	comch_connection_free(c);
@@ -258,7 +258,8 @@ static bool items(struct endpoint *e)
 static bool progress(struct doca_ctx *ctx)
 {
 	struct endpoint *e = endpoint_of(ctx);
-	/* In turn: completions that submit again must not keep messages away, nor the other way. */
+	/* Alternating, so that neither completions that submit again nor messages starve the
+	 * other. */
 	e->sockets_first = !e->sockets_first;
 	return e->sockets_first ? sockets(e) || items(e) : items(e) || sockets(e) || items(e);
 }
@@ -268,7 +269,7 @@ static int handle(struct doca_ctx *ctx)
 	return endpoint_of(ctx)->epoll_fd;
 }
 
-/* What comes through sockets makes the handle readable by itself. */
+/* Socket events make the handle readable without arming. */
 static bool arm(struct doca_ctx *ctx)
 {
 	return endpoint_of(ctx)->items.first;
@@ -300,8 +301,7 @@ static const struct ctx_ops ops = {
 
 /* ---- objects and their configuration ---- */
 
-/* Comch API reference, doca_comch_*_create: INVALID_VALUE, NO_MEMORY. A device that cannot:
- * guess. */
+/* Comch API reference, doca_comch_*_create: INVALID_VALUE, NO_MEMORY. NOT_SUPPORTED: guess. */
 doca_error_t comch_endpoint_new(struct doca_dev *dev, struct doca_dev_rep *rep, const char *name,
 				enum object_kind kind, struct endpoint **out)
 {
@@ -378,8 +378,8 @@ doca_error_t comch_set_recv_cb(struct endpoint *e, doca_comch_event_msg_recv_cb_
 	return error;
 }
 
-/* Consumers belong to Comch's fast path, which softdoca has not: none appears, so neither is
- * ever called. */
+/* Consumers belong to Comch's fast path, which softdoca does not have, so neither callback is ever
+ * called. */
 doca_error_t comch_set_consumer_cbs(struct endpoint *e, doca_comch_event_consumer_cb_t added,
 				    doca_comch_event_consumer_cb_t expired)
 {

@@ -2,7 +2,7 @@
 /*
  * How a client finds its server: a socket whose path is made of the server's name and the host
  * function's vuid. A lock on a second file is held while the server lives. Files of a killed server
- * are replaced by a server of the same name, and removed by whichever client or server starts next.
+ * are replaced by a server of the same name, and removed by the next client or server that starts.
  */
 #include "comch.h"
 
@@ -34,7 +34,7 @@ static doca_error_t system_error(const char *path)
 	return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "%s: %s", path, strerror(code));
 }
 
-/* That fd is still the file of that name: the one who held it before may have removed it. */
+/* Returns whether fd is still the file of that name: its previous holder may have removed it. */
 static bool same_file(int fd, const char *path)
 {
 	struct stat a, b;
@@ -171,8 +171,8 @@ bool comch_same_user(int fd)
 	return false;
 }
 
-/* No fd is left, and one that is not accepted would keep the handle readable: take it and hang
- * up. */
+/* Accepts and closes one connection when no fd is left, because a pending one keeps the handle
+ * readable. */
 static void hang_up_on_one(struct endpoint *e)
 {
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "no file descriptor is left for a client");
@@ -199,7 +199,7 @@ void comch_accept(struct endpoint *e)
 	}
 }
 
-/* Connected: says who it is. */
+/* Sends HELLO over a new connection. */
 static doca_error_t say_hello(struct endpoint *e, int fd)
 {
 	struct hello h = {.p = {PACKET_MAGIC, PACKET_VERSION, PACKET_HELLO}, .max_msg = e->max_msg};
@@ -207,7 +207,7 @@ static doca_error_t say_hello(struct endpoint *e, int fd)
 	memcpy(h.function, e->function, sizeof h.function);
 	if (!comch_same_user(fd))
 		return DOCA_ERROR_NOT_PERMITTED;
-	/* It ended meanwhile: another may come. */
+	/* The server has ended meanwhile; another may start. */
 	if (comch_put(fd, &h, sizeof h))
 		return DOCA_ERROR_IN_PROGRESS;
 	return comch_connection_new(e, fd) ? DOCA_SUCCESS : DOCA_ERROR_NO_MEMORY;
@@ -225,7 +225,7 @@ doca_error_t comch_connect(struct endpoint *e)
 	if (!connect(fd, (struct sockaddr *)&a, sizeof a)) {
 		error = say_hello(e, fd);
 	} else if (errno == ENOENT || errno == ECONNREFUSED || errno == EAGAIN) {
-		error = DOCA_ERROR_IN_PROGRESS; /* EAGAIN: so many wait that one more cannot */
+		error = DOCA_ERROR_IN_PROGRESS; /* EAGAIN: the backlog is full */
 	} else {
 		error = system_error(a.sun_path);
 	}

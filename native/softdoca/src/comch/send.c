@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Send tasks. A message is copied when its task is made, and goes into the socket when that is
- * submitted, or as soon as there is room. The task is done when the socket has it, as on the device
- * when it is on its way.
+ * Send tasks. A message is copied when its task is allocated, and sent when it is submitted, or as soon
+ * as the socket has space. The task is complete when the message is in the socket.
  */
 #include "comch.h"
 
@@ -75,10 +74,10 @@ static doca_error_t alloc(struct endpoint *e, struct doca_comch_connection *peer
 	if (!object_is(peer, OBJECT_COMCH_CONNECTION) || peer->e != e || peer->state != OPEN)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no connection of '%s'", (void *)peer,
 			      e->name);
-	/* An empty message: guess. */
+	/* That an empty message is refused: guess. */
 	if (!msg || !len || !task)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "no message, or nowhere to put the task");
-	/* That the peer's limit counts, too: guess. */
+	/* That the peer's limit applies, too: guess. */
 	if (len > e->max_msg || len > peer->peer_max)
 		return REFUSE(
 			DOCA_ERROR_INVALID_VALUE,
@@ -133,13 +132,13 @@ static void want_room(struct doca_comch_connection *c, bool want)
 	epoll_ctl(c->e->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
 }
 
-/* Into the socket; the end of a connection is seen where it is read. */
+/* Sends a message; the end of a connection is detected when reading. */
 static int put(struct doca_comch_connection *c, struct doca_comch_task_send *t)
 {
 	return comch_put(c->fd, t->message, sizeof t->message->p + t->len);
 }
 
-/* guess: which error stands for what. */
+/* Maps a negative errno to a doca_error_t: guess. */
 static doca_error_t status_of(int rc)
 {
 	if (!rc)

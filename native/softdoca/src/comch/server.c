@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Servers, as programs call them. Sources: "Comch API reference" is the header's documentation. */
+/* Public functions of servers. Sources: "Comch API reference" is the header's documentation. */
 #include "comch.h"
 
-/* Comch API reference: a handle that is none gives INVALID_VALUE. */
+/* Comch API reference: INVALID_VALUE for an invalid handle. */
 #define SERVER(p) CHECK_OBJECT(p, OBJECT_COMCH_SERVER, "a Comch server")
 
 doca_error_t doca_comch_server_create(struct doca_dev *dev, struct doca_dev_rep *repr,
@@ -138,10 +138,10 @@ static doca_error_t disconnect(struct endpoint *e, struct doca_comch_connection 
 	return DOCA_SUCCESS;
 }
 
-/* Comch API reference: INVALID_VALUE; IN_USE, which is for consumers and producers; AGAIN for a
- * full queue, but a socket can always be closed. No disconnect event follows, as was measured in
- * public on a BlueField-3 with DOCA 3.1: 1,412 disconnects by the server, no event. The handle
- * ends here. */
+/* Comch API reference: INVALID_VALUE; IN_USE for consumers and producers; AGAIN for a full queue,
+ * which cannot happen here. No disconnect event follows, as published measurements on a
+ * BlueField-3 with DOCA 3.1 show: 1,412 disconnects by the server, no event. The handle is invalid
+ * afterwards. */
 doca_error_t doca_comch_server_disconnect(struct doca_comch_server *comch_server,
 					  struct doca_comch_connection *connection)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arrays of buffers for a GPU. softdoca has no data path on a GPU, and so no handle of one: what a
- * program may set is kept and checked, and starting gives NOT_SUPPORTED.
+ * Arrays of buffers for a GPU. softdoca has no data path on a GPU: parameters are checked and stored,
+ * and starting returns NOT_SUPPORTED.
  * Sources: "DOCA Buf Array" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"

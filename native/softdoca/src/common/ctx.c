@@ -22,7 +22,7 @@ static const char *state_name(enum doca_ctx_states s)
 	return names[s];
 }
 
-/* ---- its life ---- */
+/* ---- creation and destruction ---- */
 
 doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
 			       const struct ctx_ops *ops)
@@ -31,7 +31,7 @@ doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
 	ctx->dev = dev;
 	ctx->state = DOCA_CTX_STATE_IDLE;
 	ctx->fd = -1;
-	/* relaxed: a count that others read, which orders nothing */
+	/* relaxed: a statistic without ordering */
 	atomic_fetch_add_explicit(&dev->users, 1, memory_order_relaxed);
 	object_become(ctx, OBJECT_CTX);
 	return DOCA_SUCCESS;
@@ -80,7 +80,7 @@ void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next)
 	ctx->busy = was_busy;
 }
 
-/* PE reference, doca_task_free: all tasks must be freed for a context to be stopped. */
+/* PE reference, doca_task_free: a context is stopped once all tasks are freed. */
 static bool nothing_left(const struct doca_ctx *ctx)
 {
 	return !ctx->in_flight && !ctx->tasks && ctx->ops->quiet((struct doca_ctx *)ctx);
@@ -129,7 +129,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s already",
 			      state_name(ctx->state));
-	if (!ctx->pe) /* CTX reference has this error for stop; for start a guess */
+	if (!ctx->pe) /* CTX reference lists this error for stop; for start it is a guess */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the context has no progress engine");
 	if (pe_forked(ctx->pe)) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, FORKED);
@@ -159,7 +159,8 @@ doca_error_t doca_ctx_start(struct doca_ctx *ctx)
 	return error;
 }
 
-/* facts/doca.md, line 2: SUCCESS for an idle one. CTX reference: IN_PROGRESS while tasks are there. */
+/* Programs rely on SUCCESS for an idle context. CTX reference: IN_PROGRESS while there are tasks.
+ */
 static doca_error_t stop(struct doca_ctx *ctx)
 {
 	if (ctx->state == DOCA_CTX_STATE_IDLE)
@@ -187,7 +188,7 @@ doca_error_t doca_ctx_stop(struct doca_ctx *ctx)
 	return error;
 }
 
-/* ---- what is set, and asked for ---- */
+/* ---- settings and queries ---- */
 
 doca_error_t doca_ctx_get_state(const struct doca_ctx *ctx, enum doca_ctx_states *state)
 {
@@ -203,7 +204,7 @@ doca_error_t doca_ctx_set_state_changed_cb(struct doca_ctx *ctx,
 	CHECK_CTX(ctx);
 	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s", state_name(ctx->state));
-	ctx->state_cb = cb; /* NULL takes it away: guess */
+	ctx->state_cb = cb; /* NULL removes it: guess */
 	return DOCA_SUCCESS;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Devices and representors as programs hold them: lists of what there is, opened ones, and what is
- * known of each. Which functions there are, devices.c says.
+ * Devices and representors: lists, and open ones. devices.c reads which functions there are.
  *
  * Lock: `lock` guards the list of opened devices, and each one's count and GPU.
  */
@@ -13,9 +12,9 @@
 #include "share/server.h"
 #include "providers/cuda_pointer.h"
 
-#define CLOSE_NS 5000000000u /* how long doca_dev_close waits for what still moves */
+#define CLOSE_NS 5000000000u /* how long doca_dev_close waits for copies in flight */
 
-/* A list lies behind its header: the program's pointer is that of the first entry. */
+/* A list follows its header: the program's pointer is that of the first entry. */
 struct list {
 	_Alignas(64) struct object o;
 	enum object_kind kind;
@@ -37,8 +36,8 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Handlers run the latest first before a fork, as their locks are taken: this one, then those of
- * the core and of object.c, which are called with it held. */
+/* Before a fork the handlers registered last run first, in the order in which locks are taken:
+ * this lock, then those of the core and of object.c, which are called with it held. */
 static void watch_forks(void)
 {
 	dg_fork_watch();
@@ -67,7 +66,7 @@ static void list_free(struct list *l)
 	softdoca_object_free(l);
 }
 
-/* A list with room for n entries of a kind, each of `size` bytes; NULL: no memory. */
+/* Returns a list of n entries of a kind, each of `size` bytes; NULL without memory. */
 static struct list *list_new(enum object_kind kind, size_t size, uint32_t n)
 {
 	struct list *l = softdoca_object_new(OBJECT_LIST, sizeof *l + n * sizeof l->entry[0]);
@@ -119,8 +118,8 @@ doca_error_t doca_devinfo_destroy_list(struct doca_devinfo **dev_list)
 	return list_destroy(dev_list, OBJECT_DEVINFO);
 }
 
-/* DOCA API reference, Device: NOT_SUPPORTED where the device has no representors, as on a host.
- * All of softdoca's are of the kind NET. */
+/* DOCA API reference, Device: NOT_SUPPORTED for a device without representors, as on a host. All
+ * representors of softdoca are NET. */
 doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter,
 					  struct doca_devinfo_rep ***dev_list_rep,
 					  uint32_t *nb_devs_rep)
@@ -171,7 +170,7 @@ static bool same_function(const struct function *a, const struct function *b)
 	       !strcmp(a->pci, b->pci);
 }
 
-/* soft, or fault over it where SOFTDOCA_FAULTS has rules. */
+/* Opens the provider soft, or fault over it if SOFTDOCA_FAULTS has rules. */
 static doca_error_t open_engine(dg_device **out)
 {
 	dg_fault_rule rules[FAULTS_MAX];
@@ -203,8 +202,8 @@ static doca_error_t dev_new(const struct function *f, struct doca_dev **out)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA API reference, Device: who opens an open device gets the same one. In the child of a fork
- * the parent's device has no engine, so the child opens one of its own. */
+/* DOCA API reference, Device: opening an open device returns the same one. In a forked child the
+ * parent's device has no engine, so the child gets a new one. */
 doca_error_t doca_dev_open(struct doca_devinfo *devinfo, struct doca_dev **dev)
 {
 	doca_error_t error = DOCA_SUCCESS;
@@ -225,7 +224,7 @@ doca_error_t doca_dev_open(struct doca_devinfo *devinfo, struct doca_dev **dev)
 	return error;
 }
 
-/* The last close. On failure the device stays as it is, less a GPU that could be closed. */
+/* Ends the device at the last close. On failure it stays open, except for a GPU that was closed. */
 static doca_error_t dev_end(struct doca_dev *dev)
 {
 	int rc = dev->gpu ? dg_device_close(dev->gpu, CLOSE_NS) : 0;
@@ -244,7 +243,7 @@ static doca_error_t dev_end(struct doca_dev *dev)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA API reference, Device: IN_USE. NULL is a success (facts/doca.md, line 1). */
+/* DOCA API reference, Device: IN_USE. Programs rely on SUCCESS for NULL. */
 doca_error_t doca_dev_close(struct doca_dev *dev)
 {
 	doca_error_t error = DOCA_SUCCESS;
@@ -297,7 +296,7 @@ dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid)
 
 /* ---- opened representors ---- */
 
-/* A device may be closed before its representors: what is here is a copy. guess */
+/* A device may be closed before its representors, which hold a copy of its attributes: guess. */
 doca_error_t doca_dev_rep_open(struct doca_devinfo_rep *devinfo, struct doca_dev_rep **dev_rep)
 {
 	if (!object_is(devinfo, OBJECT_DEVINFO_REP) || !dev_rep)
@@ -315,7 +314,7 @@ doca_error_t doca_dev_rep_open(struct doca_devinfo_rep *devinfo, struct doca_dev
 	return DOCA_SUCCESS;
 }
 
-/* NULL: as doca_dev_close. guess */
+/* NULL as in doca_dev_close: guess. */
 doca_error_t doca_dev_rep_close(struct doca_dev_rep *dev)
 {
 	if (!dev)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is known of a function or a representor. */
+/* Attributes of functions and representors. */
 #include <string.h>
 
 #include "devices.h"
@@ -14,7 +14,7 @@ static const struct function *of_rep(const struct doca_devinfo_rep *info)
 	return object_is(info, OBJECT_DEVINFO_REP) ? &info->f : NULL;
 }
 
-/* DOCA API reference, Device: a text's buffer has at least the size that the header names. */
+/* DOCA API reference, Device: the buffer of a text has at least the size in the header. */
 #define COPY_TEXT(f, field, out, size) \
 	copy_text(__func__, f, (f) ? (f)->field : "", sizeof((f)->field), out, size)
 
@@ -103,7 +103,7 @@ doca_error_t doca_devinfo_get_pci_func_type(const struct doca_devinfo *devinfo,
 	return DOCA_SUCCESS;
 }
 
-/* Of a function that is no SF: guess. */
+/* NOT_SUPPORTED for other functions: guess. */
 doca_error_t doca_devinfo_get_sf_index(const struct doca_devinfo *devinfo, uint32_t *sf_index)
 {
 	const struct function *f = of_info(devinfo);

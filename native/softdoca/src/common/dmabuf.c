@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory behind a dma-buf. A udmabuf is mapped and is host memory from then on. GPU memory cannot be
- * mapped: there the fd only proves what is meant, the allocation is found by its address, and its bytes
- * move by dgkit's CUDA import.
+ * Memory behind a dma-buf. A udmabuf is mapped and used as host memory. GPU memory cannot be mapped: the
+ * fd is only checked, the allocation is found by its address, and copies use dgkit's CUDA import.
  * Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
@@ -34,7 +33,7 @@ void dmabuf_drop(struct doca_mmap *m)
 	m->dmabuf_fd = m->gpu.fd = -1;
 }
 
-/* A dma-buf's fd has a line of its exporter in its fdinfo; its link begins with its file system's name. */
+/* The fdinfo of a dma-buf names its exporter; its link begins with the name of its file system. */
 static bool is_dmabuf(int fd)
 {
 	char path[64], line[256];
@@ -118,7 +117,7 @@ static doca_error_t set(struct doca_mmap *m, const struct request *r)
 		return e;
 	if (!is_dmabuf(r->fd))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "fd %d is not a dma-buf", r->fd);
-	/* A dma-buf tells its size by its end. */
+	/* The size of a dma-buf is its end (SEEK_END). */
 	off_t end = lseek(r->fd, 0, SEEK_END);
 	if (end >= 0 && (r->offset > (size_t)end || r->len > (size_t)end - r->offset))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,

@@ -2,7 +2,7 @@
 /*
  * The engine of a DMA context: see engine.h.
  *
- * Sources: DOCA's published references and samples, as said; "guess" is ours.
+ * Sources: DOCA's published references and samples, as cited; "guess" is ours.
  */
 #include "engine.h"
 
@@ -14,7 +14,7 @@
 #include "pe.h"
 #include "provider.h"
 
-/* Entries of a pipe. A task takes at most two for each of 2 * LIST_MAX pieces and of its 256 KiB. */
+/* Entries of a pipe. A task needs at most two for each of 2 * LIST_MAX pieces and each 256 KiB. */
 enum { RING_MIN = 512, RING_MAX = 65536 };
 enum { LOOKS_A_PAUSE = 16, LOOKS_A_YIELD = 256 /* some microseconds */ };
 
@@ -52,15 +52,15 @@ static inline struct doca_dma_task_memcpy *take(struct task_list *l)
 /* ---- buffers of submitted tasks ---- */
 
 /*
- * A buffer that a submitted task uses cannot be given back. A source may be in tasks of several engines
- * at once, in several threads; that is rare, and an atomic addition costs as much as the copy. So the first
- * engine that uses a buffer becomes its owner until it is given back, and counts in in_tasks, which only the
- * one thread inside the owner changes; others add to in_others.
+ * A buffer that a submitted task uses cannot be returned. A source may be in tasks of several engines and
+ * threads at once; that is rare, and an atomic addition costs as much as the copy. So the first engine that
+ * uses a buffer becomes its owner until it is returned, and counts in in_tasks, which only the one thread
+ * inside the owner changes; others count in in_others.
  */
 static __attribute__((noinline)) bool owns(struct doca_buf *b, struct doca_pe *pe)
 {
 	struct doca_pe *nobody = NULL;
-	/* relaxed: it orders nothing; who takes a buffer from its inventory made the owner NULL before */
+	/* relaxed: no ordering is needed; inventory_take() has set the owner to NULL before */
 	return atomic_compare_exchange_strong_explicit(&b->owner, &nobody, pe, memory_order_relaxed,
 						       memory_order_relaxed);
 }
@@ -102,7 +102,7 @@ static bool lane_open(struct lane *l, dg_device *dev, struct doca_pe *pe, uint32
 	}
 	l->dev = dev;
 	l->tasks = l->used = 0;
-	/* Without it a sleeper would not be woken, which is logged. */
+	/* A failure, which is logged, would leave a sleeping program asleep. */
 	pe_watch(pe, l->pipe.wait_fd);
 	return true;
 }
@@ -113,7 +113,8 @@ static uint32_t entries_for(uint32_t tasks)
 	return n > RING_MAX ? RING_MAX : n;
 }
 
-/* The pipe of a task; that of the GPU is opened when the first task needs it. NULL: it cannot be. */
+/* Returns the channel of a task; that of the GPU is opened for the first task. Returns NULL on
+ * failure. */
 static struct lane *lane_of(struct engine *e, const struct doca_dma_task_memcpy *t)
 {
 	const struct doca_ctx *ctx = t->task.ctx;
@@ -135,7 +136,7 @@ static inline bool fits(const struct lane *l, const struct doca_dma_task_memcpy 
 	return l->used + t->pieces <= l->pipe.mask + 1;
 }
 
-/* Puts what waits into the pipes, in turn, until something has to wait on. */
+/* Posts waiting tasks to the pipes, in order, until one does not fit. */
 static void push(struct engine *e)
 {
 	for (struct doca_dma_task_memcpy *t; (t = e->ready.first) && t->way != WAY_FAILED;) {
@@ -161,7 +162,7 @@ static doca_error_t outcome_of(uint32_t status)
 	return status == DG_FLUSHED ? FLUSHED : DOCA_ERROR_IO_FAILED;
 }
 
-/* A task whose completion is in the pipe, or NULL. */
+/* Returns a task whose completion is in the pipe, or NULL. */
 static struct doca_dma_task_memcpy *reap(struct engine *e, struct lane *l)
 {
 	struct dg_cqe *cqe = cq_peek(&l->pipe);
@@ -235,14 +236,14 @@ static doca_error_t dma_start(struct doca_ctx *ctx)
 	return DOCA_SUCCESS;
 }
 
-/* Ends the pipe. What it had done is kept in `ended`. */
+/* Closes the pipe. Tasks that it completed are added to `ended`. */
 static void lane_close(struct engine *e, struct lane *l, struct doca_pe *pe,
 		       struct task_list *ended)
 {
 	if (!l->dev)
 		return;
 	pe_unwatch(pe, l->pipe.wait_fd);
-	/* In a fork's child nobody is at the far end. */
+	/* A forked child has no engine thread. */
 	if (!pe_forked(pe))
 		l->dev->ops->detach(l->dev, &l->pipe);
 	for (struct doca_dma_task_memcpy *t; (t = reap(e, l));) {
@@ -253,15 +254,15 @@ static void lane_close(struct engine *e, struct lane *l, struct doca_pe *pe,
 	l->dev = NULL;
 }
 
-/* NVIDIA's samples pe_task_error and pe_async_stop rely on it: what is in flight ends as a failure, by
- * progress. What the pipes still finish is kept. */
+/* NVIDIA's samples pe_task_error and pe_async_stop rely on this: tasks in flight complete as
+ * failures, by progress. Results of tasks that the pipes still finish are kept. */
 static void dma_stop(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
 	struct task_list ended = {0};
 	lane_close(e, &e->cpu, ctx->pe, &ended);
 	lane_close(e, &e->gpu, ctx->pe, &ended);
-	/* A provider that lost a completion (fault) has none for it now either. */
+	/* The provider fault may have lost a completion. */
 	for (uint32_t i = 0; i < e->n && e->in_lanes; i++) {
 		struct doca_dma_task_memcpy *t = e->all[i];
 		if (!t->posted)
@@ -301,7 +302,7 @@ static __attribute__((cold, noinline)) doca_error_t refuse_bufs(const struct doc
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_task_submit", "the %s is not %s",
 		     s && (!d || src->first == src) ? "destination" : "source",
 		     s && d ? "the first buffer of its list" : "a buffer");
-	return DOCA_ERROR_INVALID_VALUE; /* PE reference, of doca_task_try_submit */
+	return DOCA_ERROR_INVALID_VALUE; /* PE reference, doca_task_try_submit */
 }
 
 static doca_error_t dma_submit(struct doca_task *task, uint32_t flags)
@@ -340,8 +341,8 @@ static void dma_flush(struct doca_ctx *ctx)
 		push(e);
 }
 
-/* The one place where a task leaves the engine. Nothing of the engine is touched after the callback: it
- * may have stopped the context. */
+/* Completes a task. The engine is not used after the callback, which may have stopped the context.
+ */
 static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 {
 	const struct doca_dma *dma = dma_of(ctx);
@@ -353,15 +354,15 @@ static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 		dma->done_cb(t, t->task.user_data, ctx->user_data);
 		return;
 	}
-	/* facts/doca.md, line 9: a failure stops the context. That its state changes first is a guess. The task
-	 * is in flight meanwhile, so that the callback for the state cannot free it. */
+	/* As on a BlueField, a failure stops the context. That its state changes first is a guess.
+	 * The task is in flight meanwhile, so that the callback for the state cannot free it. */
 	softdoca_ctx_fail(ctx);
 	task_landed(&t->task, outcome);
 	dma->error_cb(t, t->task.user_data, ctx->user_data);
 }
 
-/* Who calls progress on and on takes from the thread that copies: of the core that they share, and where there
- * are more threads than CPUs the CPU itself. */
+/* A busy progress loop slows the copying thread down: on a shared core, and with more threads than
+ * CPUs. */
 static inline bool look_again(struct engine *e)
 {
 	if (++e->looks % LOOKS_A_PAUSE == 0)
@@ -397,7 +398,7 @@ static bool dma_progress(struct doca_ctx *ctx)
 	return true;
 }
 
-/* True: it has something already. */
+/* Returns true if there already is a completion. */
 static bool lane_arm(struct lane *l, struct doca_pe *pe)
 {
 	if (!l->tasks)
@@ -433,7 +434,7 @@ static void dma_disarm(struct doca_ctx *ctx)
 
 static int dma_fileno(struct doca_ctx *ctx)
 {
-	(void)ctx; /* its lanes are watched one by one */
+	(void)ctx; /* its channels are watched separately */
 	return -1;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Export descriptors: a header of softdoca's own, then dgkit's descriptor of the region. They are made
- * and parsed here only. The bytes are a capability and nothing more: size and access are what the
- * exporter's table says at the import, so that altered bytes open nothing.
+ * Export descriptors: a header of softdoca, then dgkit's descriptor of the region. They are created and
+ * parsed in this file only. The bytes are a capability: size and access are those in the exporter's table
+ * at the import, so altered bytes give no access.
  * Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
@@ -18,11 +18,11 @@
 /* Little-endian, no padding. */
 struct export_header {
 	uint64_t magic;
-	uint16_t version, length; /* length: of all of it */
-	uint32_t checksum; /* FNV-1a over length bytes with this field 0: against accidents */
+	uint16_t version, length; /* length: total */
+	uint32_t checksum; /* FNV-1a over length bytes with this field 0, against accidental changes */
 	uint8_t kind, backing;
 	uint8_t reserved[6];
-	uint64_t addr, size; /* as the exporter says them */
+	uint64_t addr, size; /* in the exporter */
 };
 _Static_assert(sizeof(struct export_header) == 40, "no padding");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the struct is the format");
@@ -42,9 +42,10 @@ static uint32_t checksum_of(const uint8_t *bytes, size_t len)
 	return h;
 }
 
-/* ---- making one ---- */
+/* ---- export ---- */
 
-/* The dg_access that peers get by an export of this kind; 0: none, the permissions have no such flag. */
+/* Returns the dg_access of peers by an export of this kind; 0 if the permissions have no such
+ * flag. */
 static uint32_t exported_access(uint32_t permissions, enum export_kind kind)
 {
 	const uint32_t both = DG_ACCESS_READ | DG_ACCESS_WRITE;
@@ -63,7 +64,7 @@ static uint32_t exported_access(uint32_t permissions, enum export_kind kind)
 	return access;
 }
 
-/* The errors that DOCA Mmap lists for an export or an import that fails inside. */
+/* Maps a failure of dgkit to the errors that DOCA Mmap lists for exports and imports. */
 static doca_error_t inner_error(int rc, const char *func)
 {
 	doca_error_t e = softdoca_failed(func, rc);
@@ -95,7 +96,7 @@ static doca_error_t make(const struct doca_mmap *m, struct attachment *a, enum e
 		.size = m->len,
 	};
 	dg_region *r = m->backing == BACKING_GPU ? a->gpu : a->host;
-	if (!r) /* guess: as for a map that is stopped */
+	if (!r) /* guess: as for a stopped map */
 		return REFUSE(
 			DOCA_ERROR_NOT_PERMITTED,
 			"the map is half stopped, as a transfer was in flight: stop it again");
@@ -130,7 +131,7 @@ static doca_error_t may_export(const struct doca_mmap *m, const struct doca_dev 
 	if (!exported_access(m->permissions, kind))
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "permissions %#x give %s peers no access",
 			      m->permissions, kind == EXPORT_PCI ? "PCI" : "RDMA");
-	/* DOCA 3.2 as it was seen to answer */
+	/* as DOCA 3.2 was observed to answer */
 	if (kind == EXPORT_PCI && (m->permissions & DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "PCI_RELAXED_ORDERING and an export for PCI exclude each other");
@@ -181,10 +182,10 @@ doca_error_t doca_mmap_export_rdma(struct doca_mmap *mmap, const struct doca_dev
 	return export_to(mmap, dev, export_desc, export_desc_len, EXPORT_RDMA, __func__);
 }
 
-/* ---- reading one ---- */
+/* ---- import ---- */
 
-/* Everything that can be checked without asking the exporter. Bytes behind the descriptor are not
- * looked at: programs send the whole of their message's room (guess). */
+/* Checks everything that does not need the exporter. Bytes after the descriptor are ignored,
+ * because programs send a buffer of fixed size (guess). */
 static doca_error_t parse(const uint8_t *bytes, size_t len, struct parsed *out)
 {
 	struct export_header *h = &out->h;
@@ -215,7 +216,7 @@ static doca_error_t parse(const uint8_t *bytes, size_t len, struct parsed *out)
 	return DOCA_SUCCESS;
 }
 
-/* What the exporter's table says of the region. */
+/* Sets the attributes from the exporter's table. */
 static doca_error_t describe(struct doca_mmap *m, const struct parsed *p, dg_region *r)
 {
 	const bool pci = p->h.kind == EXPORT_PCI;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory maps. A started one is registered with the engine of each of its devices, in place.
+ * Memory maps. A started map is registered with the engine of each of its devices, in place.
  * Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
@@ -103,7 +103,7 @@ static dg_region *make_for_gpu(struct doca_mmap *m, struct attachment *a)
 
 dg_region *softdoca_mmap_for_gpu(struct doca_mmap *m, struct attachment *a)
 {
-	/* acquire: what the thread that made the region wrote into it comes with the pointer */
+	/* acquire: the fields of the region are visible with the pointer */
 	dg_region *r = __atomic_load_n(&a->gpu, __ATOMIC_ACQUIRE);
 	if (r)
 		return r;
@@ -174,12 +174,12 @@ doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 	return DOCA_ERROR_NOT_PERMITTED; /* DOCA Mmap: deregistration failed */
 }
 
-/* ---- what a map is made of: before it starts ---- */
+/* ---- configuration ---- */
 
-/* started: what the function gives for a started map. */
+/* started: the result for a started map. */
 static doca_error_t may_change(const struct doca_mmap *m, doca_error_t started, const char *func)
 {
-	if (m->from_export) { /* DOCA Mmap, create_from_export: neither set nor add nor export */
+	if (m->from_export) { /* DOCA Mmap, create_from_export: cannot be changed or exported */
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map was made of an export");
 		return DOCA_ERROR_NOT_PERMITTED;
 	}
@@ -281,7 +281,7 @@ doca_error_t doca_mmap_set_memrange(struct doca_mmap *mmap, void *addr, size_t l
 doca_error_t doca_mmap_set_permissions(struct doca_mmap *mmap, uint32_t access_mask)
 {
 	CHECK_MMAP(mmap);
-	/* DOCA Mmap, doca_mmap_set_permissions. Which combinations it means is not said. */
+	/* DOCA Mmap, doca_mmap_set_permissions, which does not define the valid combinations. */
 	if (access_mask & ~ALL_FLAGS)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "permissions %#x: known are %#x",
 			      access_mask, ALL_FLAGS);
@@ -300,7 +300,7 @@ doca_error_t doca_mmap_set_free_cb(struct doca_mmap *mmap, doca_mmap_memrange_fr
 	mmap_lock(mmap);
 	doca_error_t e = may_change(mmap, DOCA_ERROR_BAD_STATE, __func__);
 	if (!e) {
-		mmap->free_cb = free_cb; /* NULL takes it away: guess */
+		mmap->free_cb = free_cb; /* NULL removes it: guess */
 		mmap->free_opaque = opaque;
 	}
 	mmap_unlock(mmap);
@@ -353,16 +353,16 @@ doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap)
 	return e;
 }
 
-/* ---- started, stopped, gone ---- */
+/* ---- start, stop, destroy ---- */
 
-/* A device that pins these pages would find out. Memory of a GPU is looked for each time: the program
- * may have freed it and allocated anew. */
+/* Checks the range, as a device that pins the pages would. GPU memory is looked up each time,
+ * because the program may have freed and reallocated it. */
 static doca_error_t check_range(struct doca_mmap *m)
 {
 	/* DOCA Mmap: the range is mandatory; the error is a guess */
 	if (m->backing == BACKING_NONE)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the map has no memory range");
-	/* A GPU's address in doca_mmap_set_memrange(): as with nvidia-peermem (facts/doca.md, line 12) */
+	/* GPU memory in doca_mmap_set_memrange(), as with nvidia-peermem */
 	int rc = m->window ? -ENODEV : dmabuf_find_gpu(m);
 	if (!rc) {
 		if (m->dmabuf_fd < 0)
@@ -375,7 +375,7 @@ static doca_error_t check_range(struct doca_mmap *m)
 	if (m->backing == BACKING_GPU)
 		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no GPU memory any more",
 			      m->len, (void *)m->addr);
-	if (rc == -ERANGE) /* it begins as GPU memory */
+	if (rc == -ERANGE) /* only its start is GPU memory */
 		return REFUSE(DOCA_ERROR_DRIVER, "%s", dg_last_error());
 	bool write = mmap_access(m->permissions) & DG_ACCESS_WRITE;
 	enum range_found found = range_look(m->base, m->len, write);
@@ -388,7 +388,7 @@ static doca_error_t check_range(struct doca_mmap *m)
 
 static doca_error_t start(struct doca_mmap *m)
 {
-	/* DOCA Mmap, doca_mmap_start. A second start: guess */
+	/* DOCA Mmap, doca_mmap_start. BAD_STATE for a second start: guess */
 	doca_error_t e = may_change(m, DOCA_ERROR_BAD_STATE, "doca_mmap_start");
 	if (!e)
 		e = check_range(m);
@@ -399,8 +399,8 @@ static doca_error_t start(struct doca_mmap *m)
 			mmap_detach(m, "doca_mmap_start");
 		return e;
 	}
-	/* PCI_READ_WRITE is for devices on the bus, of which the own one is one: programs that copy into such
-	 * a map ran on hardware. */
+	/* PCI_READ_WRITE includes this process's devices: programs that copy into such a map ran
+	 * on hardware. */
 	m->writable = m->permissions & (LOCAL_WRITE | DOCA_ACCESS_FLAG_PCI_READ_WRITE);
 	/* release: see mmap_started() */
 	__atomic_store_n(&m->state, MMAP_STARTED, __ATOMIC_RELEASE);
@@ -427,8 +427,8 @@ static doca_error_t no_bufs(const struct doca_mmap *m, const char *func)
 
 static doca_error_t stop(struct doca_mmap *m)
 {
-	/* DOCA Mmap, doca_mmap_stop. Its list of errors refuses a map that was exported, too; its text
-	 * says that stopping ends the exports. The text is followed. */
+	/* DOCA Mmap, doca_mmap_stop. According to its list of errors an exported map is refused,
+	 * according to its text stopping ends the exports. The text is followed. */
 	if (m->from_export)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was made of an export");
 	if (m->state != MMAP_STARTED)

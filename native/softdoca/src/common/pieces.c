@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A task's bytes: the data of the source's list, one buffer after the other, go to the room behind the data
- * of the destination's list, one buffer after the other. A piece is what is of one buffer on either side.
+ * Copies of a task's bytes: from the data of the source list, buffer after buffer, to the free space after
+ * the data of the destination list, buffer after buffer. A piece is within one buffer on both sides.
  *
- * Gates (provider.h) keep memory from being given back while bytes move. An imported region's is entered
- * for each copy: its exporter may revoke it at any time. A region of this process, in contrast, is closed by
- * its map alone (mmap.c), which refuses as long as a buffer points into the map, and a buffer cannot be
- * given back while a task uses it (engine.c, buf_count). So a copy by progress between maps of this process
- * needs no gate; one in a pipe enters both, as the provider leaves both.
+ * Gates (provider.h) keep memory from being released during a copy. The gate of an imported region is
+ * entered for each copy: its exporter may revoke it at any time. A region of this process, in contrast, is
+ * closed by its map alone (mmap.c), which refuses while a buffer points into the map, and a buffer cannot be
+ * returned while a task uses it (engine.c, buf_count). So a copy by progress between maps of this process
+ * needs no gate; a copy in a pipe enters both, because the provider leaves both.
  *
- * That the destination's data is kept and grows, public programs show: they reset its length before they use
- * it again. "guess" is ours.
+ * That the destination's data is kept and appended to, public programs show: they reset its length before
+ * they reuse it. "guess" is ours.
  */
 #include "engine.h"
 
@@ -33,10 +33,10 @@ struct piece {
 	struct dg_region_entry *to_entry, *from_entry;
 };
 
-/* Where a walk over both lists stands. */
+/* State of a walk over both lists. */
 struct walk {
 	const struct doca_buf *src, *dst;
-	size_t src_done, dst_done; /* of the buffer at hand */
+	size_t src_done, dst_done; /* of the current buffer */
 	struct doca_dev *dev;
 	bool gpu;
 };
@@ -46,7 +46,7 @@ static inline size_t room_of(const struct doca_buf *b)
 	return (size_t)(b->head + b->len - b->data) - b->data_len;
 }
 
-/* The map as the device's engine, or its GPU, sees it. NULL: it cannot be reached. */
+/* Returns the map's region on the device's engine, or its GPU; NULL if it cannot be accessed. */
 static inline struct attachment *attachment_of(const struct doca_mmap *m,
 					       const struct doca_dev *dev)
 {
@@ -68,11 +68,11 @@ static inline struct dg_region_entry *reach(struct doca_mmap *m, const struct do
 
 static inline char *place(const struct dg_region_entry *entry, const struct doca_mmap *m, const char *at)
 {
-	/* base is an address in the exporter, or an offset, where the bytes are not mapped here */
+	/* base is an address in the exporter, or an offset, if the bytes are not mapped here */
 	return (char *)((uintptr_t)entry->base + (uintptr_t)(at - m->addr));
 }
 
-/* The next piece. False: there is none, or one that cannot be reached. */
+/* Gets the next piece. Returns false at the end, or if it cannot be accessed. */
 static bool next_piece(struct walk *w, struct piece *p)
 {
 	while (w->src && w->src_done == w->src->data_len) {
@@ -98,7 +98,7 @@ static bool next_piece(struct walk *w, struct piece *p)
 	return true;
 }
 
-/* ---- what a task is: at submit ---- */
+/* ---- planning a task, at submit ---- */
 
 static __attribute__((cold, noinline, format(printf, 1, 2))) bool cannot(const char *format, ...)
 {
@@ -111,20 +111,20 @@ static __attribute__((cold, noinline, format(printf, 1, 2))) bool cannot(const c
 	return false;
 }
 
-/* guess: the permissions bind this process's own tasks too, and that shows at completion. An import's are
- * those that its exporter gave. */
+/* guess: the permissions apply to this process's own tasks, too, and violations are reported at
+ * completion. Those of an import are its exporter's. */
 static inline bool may_write(const struct doca_mmap *m, const struct dg_region_entry *entry)
 {
 	return m->from_export ? entry->access & DG_ACCESS_WRITE : m->writable;
 }
 
-/* Whether both sides are mapped here, as host memory. */
+/* Returns whether both sides are host memory mapped in this process. */
 static inline bool is_mapped(const struct dg_region_entry *a, const struct dg_region_entry *b)
 {
 	return !(a->method | b->method);
 }
 
-/* Whether a copy may meet memory that the program unmapped: see register_host(). */
+/* Returns whether a copy needs system calls: see register_host(). */
 static inline bool is_guarded(const struct dg_region_entry *a, const struct dg_region_entry *b)
 {
 	return a->may_fault | b->may_fault;
@@ -140,15 +140,16 @@ static inline bool gpu_reaches(const struct dg_region_entry *entry)
 	return entry->method == DG_METHOD_GPU || (entry->method == DG_METHOD_MAP && !entry->may_fault);
 }
 
-/* Neither side is mapped here: dgkit copies between one such and this process. So the bytes stop over in
- * memory of the engine. There is one such place, as a pipe does one operation after the other. */
+/* Returns whether neither side is mapped here. dgkit copies between another process and this one,
+ * so the bytes need a bounce buffer. One is enough, as a pipe executes one operation after the
+ * other. */
 static inline bool is_far(const struct piece *p)
 {
 	const struct dg_region_entry *from = p->from_entry, *to = p->to_entry;
 	return from->remote && to->remote && elsewhere(from) && elsewhere(to);
 }
 
-/* How many operations of dgkit a piece is. */
+/* Returns the number of dgkit's operations for a piece. */
 static inline uint32_t ops_for(const struct piece *p)
 {
 	return is_far(p) ? 2 * (uint32_t)((p->n + STOP_OVER - 1) / STOP_OVER) : 1;
@@ -173,13 +174,13 @@ void pieces_end(struct engine *e)
 	if (!e->stop_over)
 		return;
 	void *at = e->stop_over->memory.addr;
-	/* Its pipe is closed, so nothing holds it. */
+	/* Its pipe is closed, so it is not in use. */
 	if (!dg_region_close(e->stop_over, 0))
 		free(at);
 	e->stop_over = NULL;
 }
 
-/* One piece is fine, and what it needs. */
+/* Checks one piece and updates the plan. */
 static bool look_at(const struct piece *p, const struct walk *w, struct doca_dma_task_memcpy *t)
 {
 	const struct dg_region_entry *from = p->from_entry, *to = p->to_entry;
@@ -212,7 +213,7 @@ static size_t list_size(const struct doca_buf *b, bool room, uint32_t *n)
 	return total;
 }
 
-/* The general case: lists, and whatever is not in order. */
+/* Plans the general case: lists, and tasks that fail. */
 static __attribute__((noinline)) bool plan(struct doca_dma_task_memcpy *t, struct doca_dev *dev)
 {
 	uint32_t n_src, n_dst;
@@ -223,7 +224,7 @@ static __attribute__((noinline)) bool plan(struct doca_dma_task_memcpy *t, struc
 		return cannot("a list of more than %u buffers", LIST_MAX);
 	if (!size) /* NVIDIA's sample pe_task_error relies on it */
 		return cannot("the source has no data");
-	if (size > MEMCPY_MAX) /* facts/doca.md, line 9 */
+	if (size > MEMCPY_MAX) /* as on a BlueField */
 		return cannot("%zu bytes: a task copies at most %zu", size, (size_t)MEMCPY_MAX);
 	if (room < size)
 		return cannot("%zu bytes do not fit behind the destination's data: %zu", size,
@@ -249,7 +250,7 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 	struct doca_dev *dev = dma->ctx.dev;
 	t->pieces = 0;
 	t->gated = t->guarded = false;
-	/* The common case, in few steps: one buffer to one buffer, few bytes, memory of this process. */
+	/* The common case: one small buffer to one buffer, in memory of this process. */
 	if (src->next || dst->next || src->data_len - 1 >= dma->e.inline_max ||
 	    src->data_len > room_of(dst) || !dst->mmap->writable)
 		return plan(t, dev);
@@ -268,9 +269,10 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 	return true;
 }
 
-/* ---- its bytes ---- */
+/* ---- copying ---- */
 
-/* An operation of dgkit: the imported side is the remote one; of two, the one that is not mapped here. */
+/* Fills in an operation of dgkit. The imported side is the remote one; of two imports, the one
+ * that is not mapped here. */
 static void make_op(struct dg_op *op, const struct piece *p, const struct doca_dma_task_memcpy *t,
 		    bool last)
 {
@@ -299,7 +301,7 @@ static void begin_walk(struct walk *w, const struct doca_dma_task_memcpy *t)
 		.src = t->src, .dst = t->dst, .dev = t->task.ctx->dev, .gpu = t->way == WAY_GPU};
 }
 
-/* A copy of a WAY_HERE task. */
+/* Copies for a task with PATH_INLINE. */
 static inline int copy(const struct doca_dma_task_memcpy *t, char *to, const char *from, size_t n)
 {
 	if (t->guarded)
@@ -308,7 +310,7 @@ static inline int copy(const struct doca_dma_task_memcpy *t, char *to, const cha
 	return DG_OK;
 }
 
-/* A task of pieces that are not alone, or not ours. */
+/* Copies a task of several pieces, or of imported memory. */
 static __attribute__((noinline)) int copy_pieces(struct doca_dma_task_memcpy *t)
 {
 	struct walk w;
@@ -317,7 +319,7 @@ static __attribute__((noinline)) int copy_pieces(struct doca_dma_task_memcpy *t)
 	int status = DG_OK;
 	begin_walk(&w, t);
 	for (size_t done = 0; done < t->size && !status; done += p.n) {
-		/* The program may have changed a buffer meanwhile, which DOCA leaves undefined. */
+		/* The program may have changed a buffer meanwhile, which is undefined in DOCA. */
 		if (!next_piece(&w, &p))
 			return DG_LOCAL_ERROR;
 		if (p.n > t->size - done)
@@ -354,7 +356,7 @@ static inline struct piece only_piece(const struct doca_dma_task_memcpy *t)
 			      .from_entry = region_entry_at(t->from_region)};
 }
 
-/* Whether the pieces are what they were at submit: a chain must not end early. */
+/* Returns whether the pieces are unchanged since submit, because a chain must not end early. */
 static bool as_planned(const struct doca_dma_task_memcpy *t)
 {
 	struct walk w;
@@ -378,7 +380,7 @@ static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, str
 	sq_put(&l->pipe, &op, last);
 }
 
-/* In two operations for each part: here, and on. */
+/* Posts two operations for each part: to the bounce buffer, and from it. */
 static void put_far(struct piece p, const struct doca_dma_task_memcpy *t, struct lane *l, bool last)
 {
 	struct dg_region_entry *here = dma_of(t->task.ctx)->e.stop_over->entry;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * libdoca_dma: DMA contexts and memcpy tasks as programs see them. What they do is libdoca_common's.
+ * libdoca_dma: public functions of DMA contexts and memcpy tasks. libdoca_common implements them.
  *
  * Sources: "DMA reference" is DOCA's published one; "guess" is ours.
  */
@@ -19,9 +19,9 @@ static doca_error_t check_devinfo(const struct doca_devinfo *devinfo, const char
 	}
 	if (devinfo->f.caps & CAP_DMA)
 		return DOCA_SUCCESS;
-	/* Asked of each device in a list, so this is no mistake. */
+	/* INFO, because programs query each device of a list. */
 	softdoca_log(DOCA_LOG_LEVEL_INFO, func, "%s has no DMA", devinfo->f.pci);
-	return DOCA_ERROR_NOT_SUPPORTED; /* guess: programs look for SUCCESS only */
+	return DOCA_ERROR_NOT_SUPPORTED; /* guess: programs check for SUCCESS only */
 }
 
 doca_error_t doca_dma_cap_task_memcpy_is_supported(const struct doca_devinfo *devinfo)
@@ -100,7 +100,7 @@ doca_error_t doca_dma_get_gpu_handle(struct doca_dma *dma, struct doca_gpu_dma *
 	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no data path on a GPU");
 }
 
-/* facts/doca.md has its name and type; what it refuses is a guess. */
+/* Its signature is inferred from published uses; the errors are guesses. */
 doca_error_t doca_dma_set_ordered_completions(struct doca_dma *dma, uint8_t enable)
 {
 	CHECK_DMA(dma);
@@ -143,7 +143,7 @@ static doca_error_t new_task(struct doca_dma *dma, union doca_data user_data,
 	return DOCA_SUCCESS;
 }
 
-/* Buffers may be set later, and are looked at when the task is submitted. */
+/* Buffers may be set later, and are checked when the task is submitted. */
 static bool may_be_buf(const struct doca_buf *buf)
 {
 	return !buf || object_is(buf, OBJECT_BUF);
@@ -181,7 +181,7 @@ static bool is_task(const struct doca_dma_task_memcpy *task, const char *func)
 	return false;
 }
 
-/* Whether its buffers may be set: not those that a submitted task copies from or to. */
+/* Returns whether its buffers can be set, which they cannot while it is in flight. */
 static bool is_idle_task(const struct doca_dma_task_memcpy *task, const char *func)
 {
 	if (!is_task(task, func))
