@@ -49,7 +49,7 @@ typedef doca_error_t (*doca_argp_validation_cb_t)(void *config);
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_destroy(void);
 
-/* Starts the definition of the command line. program_name is shown in the usage; NULL stands for
+/* Starts the definition of the command line. program_name is shown in the usage; NULL selects
  * the name of the program's file. program_config is passed to each callback. Errors: BAD_STATE if
  * already called. */
 DOCA_EXPERIMENTAL

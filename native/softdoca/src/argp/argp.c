@@ -16,7 +16,7 @@ doca_error_t doca_argp_init(const char *program_name, void *program_config)
 	if (program_name && !*program_name)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "program_name is empty");
 	if (argp.ready)
-		return REFUSE(DOCA_ERROR_BAD_STATE, "init was called already, for %s",
+		return REFUSE(DOCA_ERROR_BAD_STATE, "doca_argp_init was already called, for %s",
 			      argp.program);
 	argp.program = strdup(program_name ? program_name : "");
 	if (!argp.program)

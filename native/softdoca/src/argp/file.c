@@ -64,14 +64,14 @@ static const char *as_text(const struct file *f, enum doca_argp_type type)
 static doca_error_t deliver(struct file *f, const struct flag *flag)
 {
 	static const char *const wanted[] = {
-		[DOCA_ARGP_TYPE_STRING] = "a text is wanted here, without NUL",
-		[DOCA_ARGP_TYPE_INT] = "a number is wanted here",
-		[DOCA_ARGP_TYPE_BOOLEAN] = "true or false is wanted here",
-		[DOCA_ARGP_TYPE_JSON_OBJ] = "an object or an array is wanted here"};
+		[DOCA_ARGP_TYPE_STRING] = "the value must be a string without NUL",
+		[DOCA_ARGP_TYPE_INT] = "the value must be a number",
+		[DOCA_ARGP_TYPE_BOOLEAN] = "the value must be true or false",
+		[DOCA_ARGP_TYPE_JSON_OBJ] = "the value must be an object or an array"};
 	struct doca_argp_param *p = argp_param_of(flag);
 	char at[128];
 	if (p && p->in_file && !p->multiple)
-		return wrong(f, DOCA_ERROR_INVALID_VALUE, "it stands there twice");
+		return wrong(f, DOCA_ERROR_INVALID_VALUE, "the key is repeated");
 	const char *text = as_text(f, flag->type);
 	if (!text)
 		return wrong(f, DOCA_ERROR_INVALID_VALUE, wanted[flag->type]);
@@ -88,7 +88,7 @@ static doca_error_t read_member(struct file *f)
 		flag = argp_flag(f->scratch, strlen(f->scratch), true);
 	bool level = flag == &argp_own[OWN_LOG] || flag == &argp_own[OWN_SDK_LOG];
 	if (!flag || (f->program ? !argp_param_of(flag) : !level))
-		return wrong(f, DOCA_ERROR_NOT_SUPPORTED, "there is no such parameter");
+		return wrong(f, DOCA_ERROR_NOT_SUPPORTED, "unknown parameter");
 	return deliver(f, flag);
 }
 
@@ -123,9 +123,9 @@ static doca_error_t read_sections(struct file *f)
 		f->program = key_is(f, "doca_program_flags");
 		if (!f->program && !key_is(f, "doca_general_flags"))
 			error = wrong(f, DOCA_ERROR_NOT_SUPPORTED,
-				      "the sections are doca_general_flags and doca_program_flags");
+				      "unknown section: the sections are doca_general_flags and doca_program_flags");
 		else if (f->value.type != JSON_OBJECT)
-			error = wrong(f, DOCA_ERROR_INVALID_VALUE, "a section is an object");
+			error = wrong(f, DOCA_ERROR_INVALID_VALUE, "a section must be an object");
 		else
 			error = read_section(f);
 	}

@@ -65,8 +65,8 @@ doca_error_t doca_argp_param_create(struct doca_argp_param **param)
 /* DOCA does not define what a setter does with NULL. Here it is logged and ignored. */
 static bool settable(const char *func, const struct doca_argp_param *p, bool good)
 {
-	const char *why = !object_is(p, OBJECT_PARAM) ? "it is no parameter"
-			  : p->registered             ? "it was registered already"
+	const char *why = !object_is(p, OBJECT_PARAM) ? "not a parameter"
+			  : p->registered             ? "already registered"
 			  : !good                     ? "the value is NULL or unknown"
 						      : NULL;
 	if (why)
@@ -148,7 +148,7 @@ static doca_error_t check_name(const char *name, bool is_long)
 	if (!typable(name, is_long))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "'%s' cannot be a parameter's name", name);
 	if (argp_flag(name, strlen(name), is_long))
-		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "there is a parameter %s%s already",
+		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "parameter %s%s already exists",
 			      is_long ? "--" : "-", name);
 	return DOCA_SUCCESS;
 }
@@ -162,7 +162,7 @@ static doca_error_t check(const struct doca_argp_param *p)
 		return REFUSE(DOCA_ERROR_INITIALIZATION, "called before doca_argp_init or inside "
 							 "doca_argp_start");
 	if (p->unset)
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "a text of the parameter could not be kept");
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a text of the parameter");
 	if (!f->short_name && !f->long_name)
 		return REFUSE(DOCA_ERROR_INITIALIZATION, "the parameter has no name");
 	const char *name = f->long_name ? f->long_name : f->short_name;
@@ -184,7 +184,7 @@ doca_error_t doca_argp_register_param(struct doca_argp_param *input_param)
 {
 	struct doca_argp_param *p = input_param, **at = &argp.loose, **end = &argp.params;
 	if (!object_is(p, OBJECT_PARAM) || p->registered)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no parameter, or it was registered",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a parameter, or is already registered",
 			      (void *)p);
 	while (*at != p)
 		at = &(*at)->next;

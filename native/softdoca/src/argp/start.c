@@ -60,7 +60,7 @@ doca_error_t argp_deliver(struct doca_argp_param *p, const char *value, const ch
 	case DOCA_ARGP_TYPE_INT:
 		if (!argp_int(value, &number))
 			return argp_wrong(DOCA_ERROR_INVALID_VALUE,
-					  "%s: %s wants a whole number, not '%s'", where, name,
+					  "%s: %s must be an integer, not '%s'", where, name,
 					  value);
 		error = p->callback(&number, argp.config);
 		break;
@@ -72,7 +72,7 @@ doca_error_t argp_deliver(struct doca_argp_param *p, const char *value, const ch
 	}
 	if (error != DOCA_SUCCESS)
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_argp_start",
-			     "%s: the program refuses %s '%s': %s", where, name, value,
+			     "%s: the program rejects %s '%s': %s", where, name, value,
 			     doca_error_get_name(error));
 	return error;
 }
@@ -83,14 +83,14 @@ static doca_error_t keep(struct line *l, const struct flag *flag, const char *va
 	const char *name = flag->long_name ? flag->long_name : flag->short_name;
 	/* DOCA Arg Parser guide: multiplicity is off unless set. */
 	if (p && p->on_line && !p->multiple)
-		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s is given twice", name);
+		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s is given more than once", name);
 	if (p)
 		p->on_line = true;
 	if (flag->type == DOCA_ARGP_TYPE_JSON_OBJ)
 		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s can be given in a JSON file only",
 				  name);
 	if (flag == &argp_own[OWN_JSON] && l->json)
-		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "json is given twice");
+		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "json is given more than once");
 	if (flag == &argp_own[OWN_JSON])
 		l->json = value;
 	l->given[l->n++] = (struct given){flag, value};
@@ -104,7 +104,7 @@ static doca_error_t with_value(struct line *l, const struct flag *flag, const ch
 	if (joined)
 		return keep(l, flag, joined);
 	if (l->next == l->argc)
-		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s wants a value", as_given);
+		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s needs a value", as_given);
 	return keep(l, flag, l->argv[l->next++]);
 }
 
@@ -115,7 +115,7 @@ static doca_error_t read_long(struct line *l, const char *text)
 	const char *joined = text[n] ? text + n + 1 : NULL;
 	const struct flag *flag = argp_flag(text, n, true);
 	if (!flag) /* DOCA API reference, ARGP: NOT_SUPPORTED for a flag that is unknown */
-		return argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "there is no parameter --%.*s", (int)n,
+		return argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "unknown parameter --%.*s", (int)n,
 				  text);
 	if (flag->type != DOCA_ARGP_TYPE_BOOLEAN)
 		return with_value(l, flag, joined, text - 2);
@@ -136,7 +136,7 @@ static doca_error_t read_short(struct line *l, const char *text)
 	for (; *text && error == DOCA_SUCCESS; text++) {
 		flag = argp_flag(text, 1, false);
 		if (!flag)
-			return argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "there is no parameter -%s",
+			return argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "unknown parameter -%s",
 					  text);
 		if (flag->type != DOCA_ARGP_TYPE_BOOLEAN)
 			return with_value(l, flag, text[1] ? text + 1 : NULL, text);
@@ -155,7 +155,7 @@ static doca_error_t read_line(struct line *l)
 		else if (text[0] == '-' && text[1] && text[1] != '-')
 			error = read_short(l, text + 1);
 		else
-			error = argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "'%s' belongs to no parameter",
+			error = argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "'%s' is not a parameter",
 					   text);
 	}
 	return error;
@@ -176,7 +176,7 @@ doca_error_t argp_level(const struct flag *flag, const char *value)
 	if (argp_int(value, &n) && n > 0 &&
 	    (sdk ? softdoca_log_sdk_limit((uint32_t)n) : softdoca_log_limit((uint32_t)n)))
 		return DOCA_SUCCESS;
-	return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s '%s' is none of 10, 20, 30, 40, 50, 60, 70",
+	return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s '%s' is invalid: the levels are 10, 20, 30, 40, 50, 60, 70",
 			  flag->long_name, value);
 }
 
@@ -256,7 +256,7 @@ doca_error_t doca_argp_start(int argc, char **argv)
 	if (!argp.ready)
 		return REFUSE(DOCA_ERROR_INITIALIZATION, "doca_argp_init was not called");
 	if (argp.running)
-		return REFUSE(DOCA_ERROR_BAD_STATE, "called inside a callback of itself");
+		return REFUSE(DOCA_ERROR_BAD_STATE, "called inside a callback of doca_argp_start");
 	if (argc < 1 || !argv)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "argc is %d, argv %p", argc, (void *)argv);
 	size_t letters = 0; /* each may be a flag: -abc */

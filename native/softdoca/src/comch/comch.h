@@ -173,7 +173,7 @@ doca_error_t comch_set_recv_cb(struct endpoint *e, doca_comch_event_msg_recv_cb_
 doca_error_t comch_set_consumer_cbs(struct endpoint *e, doca_comch_event_consumer_cb_t added,
 				    doca_comch_event_consumer_cb_t expired);
 /* Queues an event for doca_pe_progress and wakes a waiting program. */
-void comch_tell(struct endpoint *e, struct item *i);
+void comch_notify(struct endpoint *e, struct item *i);
 /* Adds fd to e->epoll_fd; `what` identifies its owner. */
 doca_error_t comch_watch(struct endpoint *e, int fd, void *what);
 

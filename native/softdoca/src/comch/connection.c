@@ -95,10 +95,10 @@ static bool ended(struct doca_comch_connection *c, doca_error_t error)
 		if (greeting)
 			comch_connection_free(c);
 		else
-			comch_tell(e, &c->over);
+			comch_notify(e, &c->over);
 		return false;
 	}
-	LOG_INFO(greeting ? "server '%s' did not take the connection" : "server '%s' hung up",
+	LOG_INFO(greeting ? "server '%s' did not accept the connection" : "server '%s' closed the connection",
 		 e->name);
 	softdoca_ctx_fail(&e->ctx);
 	return true;
@@ -107,7 +107,7 @@ static bool ended(struct doca_comch_connection *c, doca_error_t error)
 static bool malformed(struct doca_comch_connection *c, ssize_t n)
 {
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
-		     "Comch '%s': %zd bytes arrived that are none of softdoca's packets",
+		     "Comch '%s': received %zd bytes that are not a packet of softdoca",
 		     c->e->name, n);
 	return ended(c, DOCA_ERROR_CONNECTION_ABORTED);
 }
@@ -208,7 +208,7 @@ doca_error_t doca_comch_connection_set_user_data(struct doca_comch_connection *c
 						 union doca_data user_data)
 {
 	if (!object_is(connection, OBJECT_COMCH_CONNECTION))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no connection", (void *)connection);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a connection", (void *)connection);
 	connection->user_data = user_data;
 	return DOCA_SUCCESS;
 }
@@ -216,7 +216,7 @@ doca_error_t doca_comch_connection_set_user_data(struct doca_comch_connection *c
 union doca_data doca_comch_connection_get_user_data(const struct doca_comch_connection *connection)
 {
 	if (!object_is(connection, OBJECT_COMCH_CONNECTION))
-		return REFUSE((union doca_data){0}, "%p is no connection",
+		return REFUSE((union doca_data){0}, "%p is not a connection",
 			      (const void *)connection);
 	return connection->user_data;
 }

@@ -113,7 +113,7 @@ doca_error_t comch_watch(struct endpoint *e, int fd, void *what)
 	if (fd >= 0 && !epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, fd, &event))
 		return DOCA_SUCCESS;
 	int code = errno;
-	return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "watching a file descriptor: %s",
+	return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot watch a file descriptor: %s",
 		      strerror(code));
 }
 
@@ -126,7 +126,7 @@ static doca_error_t wait_for_server(struct endpoint *e)
 	if (e->timer_fd >= 0)
 		timerfd_settime(e->timer_fd, 0, &every, NULL);
 	softdoca_log(DOCA_LOG_LEVEL_INFO, __func__,
-		     "no server '%s' listens for this function yet: tries go on for %u s", e->name,
+		     "no server '%s' listens for this function yet: retrying for %u s", e->name,
 		     (unsigned)(CONNECT_NS / 1000000000u));
 	return comch_watch(e, e->timer_fd, &e->timer_fd);
 }
@@ -212,7 +212,7 @@ static bool try_again(struct endpoint *e)
 	if (error == DOCA_SUCCESS)
 		return false;
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
-		     "no server '%s' for the function %s: start it before its clients", e->name,
+		     "no server '%s' listens for the function %s: start it before its clients", e->name,
 		     e->function);
 	softdoca_ctx_fail(&e->ctx);
 	return true;
@@ -225,14 +225,14 @@ static bool sockets(struct endpoint *e)
 	/* Bounded, so that peers that connect without a message cannot keep the program here. */
 	for (int i = 0; i < 16 && epoll_wait(e->epoll_fd, &event, 1, 0) == 1; i++) {
 		void *what = event.data.ptr;
-		bool told = false;
+		bool called = false;
 		if (what == &e->listen_fd)
 			comch_accept(e);
 		else if (what == &e->timer_fd)
-			told = try_again(e);
+			called = try_again(e);
 		else
-			told = comch_connection_event(what, event.events);
-		if (told)
+			called = comch_connection_event(what, event.events);
+		if (called)
 			return true;
 	}
 	return false;
@@ -280,7 +280,7 @@ static void disarm(struct doca_ctx *ctx)
 	(void)ctx;
 }
 
-void comch_tell(struct endpoint *e, struct item *i)
+void comch_notify(struct endpoint *e, struct item *i)
 {
 	items_add(&e->items, i);
 	softdoca_pe_kick(e->ctx.pe);
@@ -308,7 +308,7 @@ doca_error_t comch_endpoint_new(struct doca_dev *dev, struct doca_dev_rep *rep, 
 	bool server = kind == OBJECT_COMCH_SERVER;
 	size_t len = name ? strnlen(name, NAME_MAX_LEN) : 0;
 	if (!len || len == NAME_MAX_LEN)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a server's name has 1 to %u characters",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the name of a server must have 1 to %u characters",
 			      NAME_MAX_LEN - 1);
 	if (!(dev->info.f.caps & (server ? CAP_COMCH_SERVER : CAP_COMCH_CLIENT)))
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "device %s cannot be a Comch %s",
@@ -351,7 +351,7 @@ static doca_error_t set_size(struct endpoint *e, uint32_t *field, uint32_t size,
 			     const char *what)
 {
 	if (!size || size > most)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s %u: 1 to %u can be", what, size, most);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is %u: it must be 1 to %u", what, size, most);
 	doca_error_t error = comch_configurable(e, what);
 	if (error == DOCA_SUCCESS)
 		*field = size;
@@ -371,7 +371,7 @@ doca_error_t comch_set_recv_queue(struct endpoint *e, uint32_t size)
 doca_error_t comch_set_recv_cb(struct endpoint *e, doca_comch_event_msg_recv_cb_t cb)
 {
 	if (!cb)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "no callback");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the callback is NULL");
 	doca_error_t error = comch_configurable(e, "the callback for messages");
 	if (error == DOCA_SUCCESS)
 		e->recv_cb = cb;
@@ -384,6 +384,6 @@ doca_error_t comch_set_consumer_cbs(struct endpoint *e, doca_comch_event_consume
 				    doca_comch_event_consumer_cb_t expired)
 {
 	if (!added || !expired)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "both callbacks are needed");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
 	return comch_configurable(e, "the callbacks for consumers");
 }

@@ -99,7 +99,7 @@ static doca_error_t take_name(struct endpoint *e, const char *path)
 			close(fd);
 			/* guess */
 			return taken ? REFUSE(DOCA_ERROR_ALREADY_EXIST,
-					      "a server '%s' runs for this function already",
+					      "a server '%s' already runs for this function",
 					      e->name)
 				     : system_error(path);
 		}
@@ -166,7 +166,7 @@ bool comch_same_user(int fd)
 		return false;
 	if (cred.uid == geteuid())
 		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "process %d of user %u is not ours",
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "process %d belongs to user %u, not to this one",
 		     (int)cred.pid, (unsigned)cred.uid);
 	return false;
 }
@@ -175,7 +175,7 @@ bool comch_same_user(int fd)
  * readable. */
 static void hang_up_on_one(struct endpoint *e)
 {
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "no file descriptor is left for a client");
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "no file descriptor is available for a client");
 	close_fd(&e->spare_fd);
 	int fd = accept4(e->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	close_fd(&fd);
@@ -193,7 +193,7 @@ void comch_accept(struct endpoint *e)
 		close(fd);
 	} else if (e->n_connections >= CLIENTS_MAX || !comch_connection_new(e, fd)) {
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
-			     "no room for one more client: there are %u", e->n_connections);
+			     "cannot accept another client: there are %u", e->n_connections);
 		comch_reply(fd, PACKET_REFUSED, e->max_msg, DOCA_ERROR_FULL);
 		close(fd);
 	}

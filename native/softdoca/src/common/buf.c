@@ -24,7 +24,7 @@ static __attribute__((cold, noinline)) doca_error_t refuse_dec(const struct doca
 {
 	const char *func = "doca_buf_dec_refcount";
 	if (object_is(b, OBJECT_BUF_IDLE)) { /* DOCA Buf, doca_buf_dec_refcount: 0 already */
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "buffer %p was given back before",
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "buffer %p was already returned",
 			     (const void *)b);
 		return DOCA_ERROR_BAD_STATE;
 	}
@@ -60,7 +60,7 @@ doca_error_t doca_buf_inc_refcount(struct doca_buf *buf, uint16_t *refcount)
 	if (buf->first != buf)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the buffer is not the first of its list");
 	if (buf->refcount == UINT16_MAX)
-		return REFUSE(DOCA_ERROR_TOO_BIG, "%u references, as many as can be", UINT16_MAX);
+		return REFUSE(DOCA_ERROR_TOO_BIG, "the buffer has %u references, the maximum", UINT16_MAX);
 	if (refcount)
 		*refcount = buf->refcount;
 	buf->refcount++;

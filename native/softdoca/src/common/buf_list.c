@@ -97,7 +97,7 @@ doca_error_t doca_buf_unchain_list(struct doca_buf *list1, struct doca_buf *list
 	/* DOCA Buf, doca_buf_unchain_list */
 	struct doca_buf *prev = list2->first == first ? before(list1, list2) : NULL;
 	if (!prev)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "list2 is not a part of list1");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "list2 is not part of list1");
 	if (buf_in_tasks(first)) /* the engine reads it: guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "a submitted task still uses the list");
 	list2->last = first->last;

@@ -127,7 +127,7 @@ void softdoca_ctx_fail(struct doca_ctx *ctx)
 static doca_error_t start(struct doca_ctx *ctx)
 {
 	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s already",
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is already %s",
 			      state_name(ctx->state));
 	if (!ctx->pe) /* CTX reference lists this error for stop; for start it is a guess */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the context has no progress engine");

@@ -85,7 +85,7 @@ static doca_error_t list_destroy(void *entries, enum object_kind kind)
 {
 	struct list *l = list_of(entries);
 	if (!l || l->kind != kind)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no such list", entries);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a list of this kind", entries);
 	list_free(l);
 	return DOCA_SUCCESS;
 }
@@ -94,7 +94,7 @@ static doca_error_t list_destroy(void *entries, enum object_kind kind)
 doca_error_t doca_devinfo_create_list(struct doca_devinfo ***dev_list, uint32_t *nb_devs)
 {
 	struct functions all;
-	uint32_t here[FUNCTIONS_MAX], n = 0;
+	uint32_t indices[FUNCTIONS_MAX], n = 0;
 	if (!dev_list || !nb_devs)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "dev_list or nb_devs is NULL");
 	doca_error_t error = softdoca_functions(&all);
@@ -102,12 +102,12 @@ doca_error_t doca_devinfo_create_list(struct doca_devinfo ***dev_list, uint32_t 
 		return error;
 	for (uint32_t i = 0; i < all.n; i++)
 		if (all.f[i].side & all.side)
-			here[n++] = i;
+			indices[n++] = i;
 	struct list *l = list_new(OBJECT_DEVINFO, sizeof(struct doca_devinfo), n);
 	if (!l)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a list of %u devices", n);
 	for (uint32_t i = 0; i < n; i++)
-		((struct doca_devinfo *)l->entry[i])->f = all.f[here[i]];
+		((struct doca_devinfo *)l->entry[i])->f = all.f[indices[i]];
 	*dev_list = (struct doca_devinfo **)l->entry;
 	*nb_devs = n;
 	return DOCA_SUCCESS;
@@ -126,28 +126,28 @@ doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter,
 {
 	const int net = DOCA_DEVINFO_REP_FILTER_NET, known = net | DOCA_DEVINFO_REP_FILTER_EMULATED;
 	struct functions all;
-	uint32_t of_host[FUNCTIONS_MAX], n = 0;
+	uint32_t indices[FUNCTIONS_MAX], n = 0;
 	if (!object_is(dev, OBJECT_DEV) || !dev_list_rep || !nb_devs_rep)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "%p is no device, or an output pointer is NULL", (void *)dev);
+			      "%p is not a device, or an output pointer is NULL", (void *)dev);
 	if (filter & ~known)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "filter %#x has bits beside %#x",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "filter %#x has unknown bits: the known ones are %#x",
 			      (unsigned)filter, (unsigned)known);
 	if (!(dev->info.f.side & SIDE_DPU))
-		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s is a function of the host",
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s is a function of the host and has no representors",
 			      dev->info.f.pci);
 	doca_error_t error = softdoca_functions(&all);
 	if (error != DOCA_SUCCESS)
 		return error;
 	for (uint32_t i = 0; i < all.n; i++)
 		if ((all.f[i].side & SIDE_HOST) && (!filter || filter & net))
-			of_host[n++] = i;
+			indices[n++] = i;
 	struct list *l = list_new(OBJECT_DEVINFO_REP, sizeof(struct doca_devinfo_rep), n);
 	if (!l)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a list of %u representors", n);
 	for (uint32_t i = 0; i < n; i++) {
 		struct doca_devinfo_rep *r = l->entry[i];
-		r->f = all.f[of_host[i]];
+		r->f = all.f[indices[i]];
 		r->dev = dev;
 		if (all.rep_pci)
 			memcpy(r->f.pci, all.rep_pci, sizeof r->f.pci);
@@ -208,7 +208,7 @@ doca_error_t doca_dev_open(struct doca_devinfo *devinfo, struct doca_dev **dev)
 {
 	doca_error_t error = DOCA_SUCCESS;
 	if (!object_is(devinfo, OBJECT_DEVINFO) || !dev)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo, or dev is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo, or dev is NULL",
 			      (void *)devinfo);
 	lock_devices();
 	struct doca_dev *found = opened;
@@ -252,9 +252,9 @@ doca_error_t doca_dev_close(struct doca_dev *dev)
 	lock_devices();
 	uint32_t users = object_is(dev, OBJECT_DEV) ? atomic_load(&dev->users) : 0;
 	if (!object_is(dev, OBJECT_DEV))
-		error = REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open device", (void *)dev);
+		error = REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open device", (void *)dev);
 	else if (dev->opened == 1 && users)
-		error = REFUSE(DOCA_ERROR_IN_USE, "%s: %u maps and contexts are still there",
+		error = REFUSE(DOCA_ERROR_IN_USE, "%s is in use by %u maps and contexts: destroy them first",
 			       dev->info.f.pci, users);
 	else if (dev->opened == 1)
 		error = dev_end(dev);
@@ -267,7 +267,7 @@ doca_error_t doca_dev_close(struct doca_dev *dev)
 struct doca_devinfo *doca_dev_as_devinfo(const struct doca_dev *dev)
 {
 	if (!object_is(dev, OBJECT_DEV)) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is no open device",
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not an open device",
 			     (const void *)dev);
 		return NULL;
 	}
@@ -300,7 +300,7 @@ dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid)
 doca_error_t doca_dev_rep_open(struct doca_devinfo_rep *devinfo, struct doca_dev_rep **dev_rep)
 {
 	if (!object_is(devinfo, OBJECT_DEVINFO_REP) || !dev_rep)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo_rep, or dev_rep is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo_rep, or dev_rep is NULL",
 			      (void *)devinfo);
 	if (!object_is(devinfo->dev, OBJECT_DEV))
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the device of representor %s was closed",
@@ -320,7 +320,7 @@ doca_error_t doca_dev_rep_close(struct doca_dev_rep *dev)
 	if (!dev)
 		return DOCA_SUCCESS;
 	if (!object_is(dev, OBJECT_DEV_REP))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open representor", (void *)dev);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open representor", (void *)dev);
 	softdoca_object_free(dev);
 	return DOCA_SUCCESS;
 }

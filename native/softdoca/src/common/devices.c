@@ -190,7 +190,7 @@ static doca_error_t set_key(struct line *l, char *word)
 		if (strcmp(word, keys[i].name))
 			continue;
 		if (l->given & 1u << i)
-			return MISCONFIGURED("%s line %u: key %s stands there twice", l->path,
+			return MISCONFIGURED("%s line %u: key %s is repeated", l->path,
 					     l->number, word);
 		l->given |= 1u << i;
 		return keys[i].set(l->f, value)
@@ -199,7 +199,7 @@ static doca_error_t set_key(struct line *l, char *word)
 					       word, value, keys[i].wanted);
 	}
 	return MISCONFIGURED(
-		"%s line %u: key %s (value '%s') is none of side pci ibdev iface vuid type sf "
+		"%s line %u: key %s (value '%s') is unknown: the keys are side pci ibdev iface vuid type sf "
 		"caps",
 		l->path, l->number, word, value);
 }

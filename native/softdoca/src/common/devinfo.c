@@ -23,7 +23,7 @@ static doca_error_t copy_text(const char *func, const struct function *f, const 
 {
 	if (!f || !out || size < least) {
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "no such function, no buffer, or one of %u bytes where %zu are needed",
+			     "invalid function or buffer, or a buffer of %u bytes where %zu are needed",
 			     size, least);
 		return DOCA_ERROR_INVALID_VALUE;
 	}
@@ -37,7 +37,7 @@ static doca_error_t is_equal(const char *func, const struct function *f, const c
 	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE];
 	if (!f || !text || !equal || !softdoca_pci_parse(text, pci)) {
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "no such function, no output, or '%.32s' is no address like "
+			     "invalid function or output pointer, or '%.32s' is not an address like "
 			     "0000:03:00.0 or 03:00.0",
 			     text ? text : "NULL");
 		return DOCA_ERROR_INVALID_VALUE;
@@ -97,7 +97,7 @@ doca_error_t doca_devinfo_get_pci_func_type(const struct doca_devinfo *devinfo,
 {
 	const struct function *f = of_info(devinfo);
 	if (!f || !t)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo, or t is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo, or t is NULL",
 			      (const void *)devinfo);
 	*t = f->type;
 	return DOCA_SUCCESS;
@@ -108,10 +108,10 @@ doca_error_t doca_devinfo_get_sf_index(const struct doca_devinfo *devinfo, uint3
 {
 	const struct function *f = of_info(devinfo);
 	if (!f || !sf_index)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo, or sf_index is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo, or sf_index is NULL",
 			      (const void *)devinfo);
 	if (f->type != DOCA_PCI_FUNC_TYPE_SF)
-		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s is no SF", f->pci);
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s is not an SF", f->pci);
 	*sf_index = f->sf_index;
 	return DOCA_SUCCESS;
 }
@@ -120,7 +120,7 @@ doca_error_t doca_devinfo_get_vhca_id(const struct doca_devinfo *devinfo, uint16
 {
 	const struct function *f = of_info(devinfo);
 	if (!f || !vhca_id)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo, or vhca_id is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo, or vhca_id is NULL",
 			      (const void *)devinfo);
 	*vhca_id = f->vhca_id;
 	return DOCA_SUCCESS;

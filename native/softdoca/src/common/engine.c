@@ -16,7 +16,7 @@
 
 /* Entries of a pipe. A task needs at most two for each of 2 * LIST_MAX pieces and each 256 KiB. */
 enum { RING_MIN = 512, RING_MAX = 65536 };
-enum { LOOKS_A_PAUSE = 16, LOOKS_A_YIELD = 256 /* some microseconds */ };
+enum { POLLS_PER_PAUSE = 16, POLLS_PER_YIELD = 256 /* some microseconds */ };
 
 /* ---- lists ---- */
 
@@ -59,9 +59,9 @@ static inline struct doca_dma_task_memcpy *take(struct task_list *l)
  */
 static __attribute__((noinline)) bool owns(struct doca_buf *b, struct doca_pe *pe)
 {
-	struct doca_pe *nobody = NULL;
+	struct doca_pe *none = NULL;
 	/* relaxed: no ordering is needed; inventory_take() has set the owner to NULL before */
-	return atomic_compare_exchange_strong_explicit(&b->owner, &nobody, pe, memory_order_relaxed,
+	return atomic_compare_exchange_strong_explicit(&b->owner, &none, pe, memory_order_relaxed,
 						       memory_order_relaxed);
 }
 
@@ -85,9 +85,9 @@ static inline void bufs_count(const struct doca_dma_task_memcpy *t, uint32_t by)
 	buf_count(t->dst, pe, by);
 }
 
-/* ---- lanes ---- */
+/* ---- channels ---- */
 
-static bool lane_open(struct lane *l, dg_device *dev, struct doca_pe *pe, uint32_t entries)
+static bool channel_open(struct channel *l, dg_device *dev, struct doca_pe *pe, uint32_t entries)
 {
 	int rc = dg_pipe_open(&l->pipe, entries);
 	if (rc) {
@@ -115,23 +115,23 @@ static uint32_t entries_for(uint32_t tasks)
 
 /* Returns the channel of a task; that of the GPU is opened for the first task. Returns NULL on
  * failure. */
-static struct lane *lane_of(struct engine *e, const struct doca_dma_task_memcpy *t)
+static struct channel *channel_of(struct engine *e, const struct doca_dma_task_memcpy *t)
 {
 	const struct doca_ctx *ctx = t->task.ctx;
-	if (t->way == WAY_CPU || t->way == WAY_HERE)
+	if (t->path == PATH_CPU || t->path == PATH_INLINE)
 		return &e->cpu;
 	dg_device *gpu = ctx->dev->gpu; /* a map of the task opened it */
-	if (e->gpu.dev || (gpu && lane_open(&e->gpu, gpu, ctx->pe, entries_for(e->n))))
+	if (e->gpu.dev || (gpu && channel_open(&e->gpu, gpu, ctx->pe, entries_for(e->n))))
 		return &e->gpu;
 	return NULL;
 }
 
 static inline bool needs_pipe(const struct doca_dma_task_memcpy *t)
 {
-	return t->way == WAY_CPU || t->way == WAY_GPU;
+	return t->path == PATH_CPU || t->path == PATH_GPU;
 }
 
-static inline bool fits(const struct lane *l, const struct doca_dma_task_memcpy *t)
+static inline bool fits(const struct channel *l, const struct doca_dma_task_memcpy *t)
 {
 	return l->used + t->pieces <= l->pipe.mask + 1;
 }
@@ -139,19 +139,19 @@ static inline bool fits(const struct lane *l, const struct doca_dma_task_memcpy 
 /* Posts waiting tasks to the pipes, in order, until one does not fit. */
 static void push(struct engine *e)
 {
-	for (struct doca_dma_task_memcpy *t; (t = e->ready.first) && t->way != WAY_FAILED;) {
-		struct lane *l = lane_of(e, t);
+	for (struct doca_dma_task_memcpy *t; (t = e->ready.first) && t->path != PATH_FAILED;) {
+		struct channel *l = channel_of(e, t);
 		if (l && !fits(l, t))
 			break;
 		e->for_pipe -= needs_pipe(t);
 		if (!l || !pieces_post(t, l)) {
-			t->way = WAY_FAILED;
+			t->path = PATH_FAILED;
 			t->outcome = DOCA_ERROR_IO_FAILED;
 			break;
 		}
 		take(&e->ready);
 		t->posted = true;
-		e->in_lanes++;
+		e->in_channels++;
 	}
 }
 
@@ -163,7 +163,7 @@ static doca_error_t outcome_of(uint32_t status)
 }
 
 /* Returns a task whose completion is in the pipe, or NULL. */
-static struct doca_dma_task_memcpy *reap(struct engine *e, struct lane *l)
+static struct doca_dma_task_memcpy *reap(struct engine *e, struct channel *l)
 {
 	struct dg_cqe *cqe = cq_peek(&l->pipe);
 	if (!cqe)
@@ -174,11 +174,11 @@ static struct doca_dma_task_memcpy *reap(struct engine *e, struct lane *l)
 	l->pipe.cq_head++;
 	l->used -= t->pieces;
 	l->tasks--;
-	e->in_lanes--;
+	e->in_channels--;
 	return t;
 }
 
-static struct doca_dma_task_memcpy *look(struct engine *e, struct lane *l)
+static struct doca_dma_task_memcpy *look(struct engine *e, struct channel *l)
 {
 	if (!l->tasks)
 		return NULL;
@@ -229,7 +229,7 @@ static doca_error_t dma_start(struct doca_ctx *ctx)
 		free_tasks(e);
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", dma->num_tasks);
 	}
-	if (!lane_open(&e->cpu, ctx->dev->engine, ctx->pe, entries_for(e->n))) {
+	if (!channel_open(&e->cpu, ctx->dev->engine, ctx->pe, entries_for(e->n))) {
 		free_tasks(e);
 		return DOCA_ERROR_INITIALIZATION; /* CTX reference */
 	}
@@ -237,7 +237,7 @@ static doca_error_t dma_start(struct doca_ctx *ctx)
 }
 
 /* Closes the pipe. Tasks that it completed are added to `ended`. */
-static void lane_close(struct engine *e, struct lane *l, struct doca_pe *pe,
+static void channel_close(struct engine *e, struct channel *l, struct doca_pe *pe,
 		       struct task_list *ended)
 {
 	if (!l->dev)
@@ -247,7 +247,7 @@ static void lane_close(struct engine *e, struct lane *l, struct doca_pe *pe,
 	if (!pe_forked(pe))
 		l->dev->ops->detach(l->dev, &l->pipe);
 	for (struct doca_dma_task_memcpy *t; (t = reap(e, l));) {
-		t->way = WAY_FAILED;
+		t->path = PATH_FAILED;
 		append(ended, t);
 	}
 	dg_pipe_close(&l->pipe);
@@ -260,24 +260,24 @@ static void dma_stop(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
 	struct task_list ended = {0};
-	lane_close(e, &e->cpu, ctx->pe, &ended);
-	lane_close(e, &e->gpu, ctx->pe, &ended);
+	channel_close(e, &e->cpu, ctx->pe, &ended);
+	channel_close(e, &e->gpu, ctx->pe, &ended);
 	/* The provider fault may have lost a completion. */
-	for (uint32_t i = 0; i < e->n && e->in_lanes; i++) {
+	for (uint32_t i = 0; i < e->n && e->in_channels; i++) {
 		struct doca_dma_task_memcpy *t = e->all[i];
 		if (!t->posted)
 			continue;
 		t->posted = false;
-		t->way = WAY_FAILED;
+		t->path = PATH_FAILED;
 		t->outcome = FLUSHED;
 		append(&ended, t);
-		e->in_lanes--;
+		e->in_channels--;
 	}
 	append_all(&e->ready, &e->held);
 	e->for_pipe = 0;
 	for (struct doca_dma_task_memcpy *t = e->ready.first; t; t = t->next) {
-		t->outcome = t->way == WAY_FAILED ? t->outcome : FLUSHED;
-		t->way = WAY_FAILED;
+		t->outcome = t->path == PATH_FAILED ? t->outcome : FLUSHED;
+		t->path = PATH_FAILED;
 	}
 	append_all(&ended, &e->ready);
 	e->ready = ended;
@@ -317,7 +317,7 @@ static doca_error_t dma_submit(struct doca_task *task, uint32_t flags)
 	if (__builtin_expect(!pieces_plan(t, dma), 0)) {
 		if (flags & SUBMIT_CHECKED)
 			return DOCA_ERROR_INVALID_VALUE; /* PE reference */
-		t->way = WAY_FAILED;
+		t->path = PATH_FAILED;
 		t->outcome = DOCA_ERROR_IO_FAILED;
 	}
 	bufs_count(t, 1);
@@ -328,7 +328,7 @@ static doca_error_t dma_submit(struct doca_task *task, uint32_t flags)
 	}
 	append_all(&e->ready, &e->held);
 	append(&e->ready, t);
-	if (__builtin_expect(e->in_lanes || e->for_pipe, 0))
+	if (__builtin_expect(e->in_channels || e->for_pipe, 0))
 		push(e);
 	return DOCA_SUCCESS;
 }
@@ -337,7 +337,7 @@ static void dma_flush(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
 	append_all(&e->ready, &e->held);
-	if (e->in_lanes || e->for_pipe)
+	if (e->in_channels || e->for_pipe)
 		push(e);
 }
 
@@ -363,11 +363,11 @@ static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 
 /* A busy progress loop slows the copying thread down: on a shared core, and with more threads than
  * CPUs. */
-static inline bool look_again(struct engine *e)
+static inline bool poll_again(struct engine *e)
 {
-	if (++e->looks % LOOKS_A_PAUSE == 0)
+	if (++e->polls % POLLS_PER_PAUSE == 0)
 		cpu_relax();
-	if (e->looks % LOOKS_A_YIELD == 0)
+	if (e->polls % POLLS_PER_YIELD == 0)
 		sched_yield();
 	return false;
 }
@@ -376,7 +376,7 @@ static bool dma_progress(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
 	struct doca_dma_task_memcpy *t;
-	if (__builtin_expect(e->in_lanes, 0)) {
+	if (__builtin_expect(e->in_channels, 0)) {
 		if (pe_forked(ctx->pe))
 			return false;
 		t = look(e, &e->cpu);
@@ -385,13 +385,13 @@ static bool dma_progress(struct doca_ctx *ctx)
 		if (e->ready.first)
 			push(e);
 		if (!t)
-			return look_again(e);
-		e->looks = 0;
+			return poll_again(e);
+		e->polls = 0;
 	} else {
 		if (!e->ready.first)
 			return false;
 		t = take(&e->ready);
-		if (t->way == WAY_HERE)
+		if (t->path == PATH_INLINE)
 			t->outcome = outcome_of((uint32_t)pieces_copy(t));
 	}
 	deliver(ctx, t);
@@ -399,7 +399,7 @@ static bool dma_progress(struct doca_ctx *ctx)
 }
 
 /* Returns true if there already is a completion. */
-static bool lane_arm(struct lane *l, struct doca_pe *pe)
+static bool channel_arm(struct channel *l, struct doca_pe *pe)
 {
 	if (!l->tasks)
 		return false;
@@ -413,13 +413,13 @@ static bool lane_arm(struct lane *l, struct doca_pe *pe)
 static bool dma_arm(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
-	if (!e->in_lanes)
+	if (!e->in_channels)
 		return e->ready.first;
-	bool cpu = lane_arm(&e->cpu, ctx->pe), gpu = lane_arm(&e->gpu, ctx->pe);
+	bool cpu = channel_arm(&e->cpu, ctx->pe), gpu = channel_arm(&e->gpu, ctx->pe);
 	return cpu || gpu;
 }
 
-static void lane_disarm(struct lane *l, struct doca_pe *pe)
+static void channel_disarm(struct channel *l, struct doca_pe *pe)
 {
 	if (l->dev)
 		pe_wakes(pe, l->pipe.wait_fd, false);
@@ -428,8 +428,8 @@ static void lane_disarm(struct lane *l, struct doca_pe *pe)
 static void dma_disarm(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
-	lane_disarm(&e->cpu, ctx->pe);
-	lane_disarm(&e->gpu, ctx->pe);
+	channel_disarm(&e->cpu, ctx->pe);
+	channel_disarm(&e->gpu, ctx->pe);
 }
 
 static int dma_fileno(struct doca_ctx *ctx)

@@ -17,11 +17,11 @@
 #include "ring.h"
 #include "softdoca.h"
 
-enum memcpy_way {
-	WAY_HERE, /* small host memory: copied by progress */
-	WAY_CPU, /* by the device's engine */
-	WAY_GPU, /* by the device's GPU */
-	WAY_FAILED, /* completes as `outcome` in its turn */
+enum memcpy_path {
+	PATH_INLINE, /* small host memory: copied by progress */
+	PATH_CPU, /* by the device's engine */
+	PATH_GPU, /* by the device's GPU */
+	PATH_FAILED, /* completes as `outcome` in its turn */
 };
 
 struct doca_dma_task_memcpy {
@@ -37,7 +37,7 @@ struct doca_dma_task_memcpy {
 	_Alignas(64) struct doca_task task;
 	uint32_t index; /* in the engine's table; also its slot in a pipe */
 	uint16_t pieces; /* operations in a pipe */
-	uint8_t way; /* enum memcpy_way */
+	uint8_t path; /* enum memcpy_path */
 	bool posted, gated;
 	bool guarded; /* copied by system calls: see register_host() */
 	doca_error_t outcome;
@@ -49,23 +49,23 @@ struct task_list {
 };
 
 /* A pipe to a provider. */
-struct lane {
+struct channel {
 	dg_device *dev; /* NULL: not open */
 	uint32_t tasks, used; /* tasks in it, and used entries of its ring */
 	struct dg_pipe pipe;
 };
 
 struct engine {
-	uint32_t in_lanes; /* tasks in both channels */
-	uint32_t looks; /* consecutive polls without a completion */
+	uint32_t in_channels; /* tasks in both channels */
+	uint32_t polls; /* consecutive polls without a completion */
 	uint32_t for_pipe; /* waiting tasks that progress cannot copy itself */
 	struct task_list ready, held;
 	struct doca_dma_task_memcpy *free; /* not allocated */
 	struct doca_dma_task_memcpy **all; /* n of them */
 	uint32_t n;
-	dg_region *stop_over; /* for copies between two other processes; NULL before the first */
+	dg_region *bounce; /* for copies between two other processes; NULL before the first */
 	uint64_t inline_max; /* largest copy that progress executes itself; 0: none */
-	struct lane cpu, gpu;
+	struct channel cpu, gpu;
 };
 
 struct doca_dma {
@@ -108,7 +108,7 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma);
 int pieces_copy(struct doca_dma_task_memcpy *t);
 /* Posts a task to a pipe that has space for its pieces. Returns false if the program changed its
  * buffers. */
-bool pieces_post(struct doca_dma_task_memcpy *t, struct lane *l);
+bool pieces_post(struct doca_dma_task_memcpy *t, struct channel *l);
 /* Frees the resources of tasks. */
 void pieces_end(struct engine *e);
 /* Adds the copied bytes to the data of the destination. */

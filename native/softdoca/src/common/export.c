@@ -99,7 +99,7 @@ static doca_error_t make(const struct doca_mmap *m, struct attachment *a, enum e
 	if (!r) /* guess: as for a stopped map */
 		return REFUSE(
 			DOCA_ERROR_NOT_PERMITTED,
-			"the map is half stopped, as a transfer was in flight: stop it again");
+			"the map is not completely stopped because a transfer was in flight: stop it again");
 	int len = dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
 				   sizeof bytes - sizeof h);
 	if (len < 0)
@@ -121,7 +121,7 @@ static doca_error_t may_export(const struct doca_mmap *m, const struct doca_dev 
 {
 	/* DOCA Mmap, doca_mmap_export_pci and _rdma */
 	if (m->from_export)
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was made of an export");
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was created from an export");
 	if (!mmap_started(m))
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map is not started");
 	if (!softdoca_mmap_attachment(m, dev))
@@ -129,12 +129,12 @@ static doca_error_t may_export(const struct doca_mmap *m, const struct doca_dev 
 	if (kind == EXPORT_PCI && !(dev->info.f.caps & CAP_EXPORT_PCI))
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s cannot export", dev->info.f.pci);
 	if (!exported_access(m->permissions, kind))
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "permissions %#x give %s peers no access",
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "permissions %#x give %s peers no access: add one for them",
 			      m->permissions, kind == EXPORT_PCI ? "PCI" : "RDMA");
 	/* as DOCA 3.2 was observed to answer */
 	if (kind == EXPORT_PCI && (m->permissions & DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "PCI_RELAXED_ORDERING and an export for PCI exclude each other");
+			      "a map with PCI_RELAXED_ORDERING cannot be exported for PCI");
 	return DOCA_SUCCESS;
 }
 
@@ -190,26 +190,26 @@ static doca_error_t parse(const uint8_t *bytes, size_t len, struct parsed *out)
 {
 	struct export_header *h = &out->h;
 	if (len < sizeof *h)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes are no export descriptor", len);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes are too few for an export descriptor", len);
 	memcpy(h, bytes, sizeof *h);
 	if (h->magic != EXPORT_MAGIC)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "no export descriptor of softdoca: it does not begin with SOFTDOCA");
+			      "not an export descriptor of softdoca: it does not begin with SOFTDOCA");
 	if (h->version != EXPORT_VERSION)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a descriptor of version %u, not %u",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor has version %u, not %u",
 			      h->version, EXPORT_VERSION);
 	if (h->length > len || h->length <= sizeof *h || h->length > EXPORT_DESC_MAX)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "a truncated or altered descriptor: it says %u bytes, %zu are given",
+			      "a truncated or altered descriptor: its length is %u, %zu bytes were passed",
 			      h->length, len);
 	if (checksum_of(bytes, h->length) != h->checksum)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "an altered descriptor: its checksum does not match");
 	if (h->kind >= EXPORT_KINDS || (h->backing != BACKING_HOST && h->backing != BACKING_GPU))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a descriptor of kind %u, memory %u",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor has the unknown kind %u or memory %u",
 			      h->kind, h->backing);
 	if (!h->addr || !h->size || h->addr + h->size < h->size || h->addr + h->size > UINTPTR_MAX)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a descriptor of %llu bytes at %#llx",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor has an invalid range: %llu bytes at %#llx",
 			      (unsigned long long)h->size, (unsigned long long)h->addr);
 	out->region = bytes + sizeof *h;
 	out->region_len = h->length - sizeof *h;

@@ -55,7 +55,7 @@ doca_error_t doca_buf_inventory_create(size_t num_elements, struct doca_buf_inve
 {
 	CHECK_OUT(inventory);
 	if (!num_elements) /* guess */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "an inventory of no buffers");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "an inventory needs at least 1 buffer");
 	struct doca_buf_inventory *inv = softdoca_object_new(OBJECT_INVENTORY, sizeof *inv);
 	if (inv && grow(inv, num_elements)) {
 		*inventory = inv;
@@ -72,9 +72,9 @@ doca_error_t doca_buf_inventory_expand(struct doca_buf_inventory *inventory, uin
 {
 	CHECK_INVENTORY(inventory);
 	if (!num_elements) /* guess */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "no buffers to expand by");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the number of buffers to add is 0");
 	if (!grow(inventory, num_elements))
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u buffers more", num_elements);
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u more buffers", num_elements);
 	return DOCA_SUCCESS;
 }
 
@@ -83,7 +83,7 @@ doca_error_t doca_buf_inventory_destroy(struct doca_buf_inventory *inventory)
 	CHECK_INVENTORY(inventory);
 	struct doca_buf_inventory *inv = inventory;
 	if (inv->n_free != inv->n) /* DOCA Buf Inventory, doca_buf_inventory_destroy */
-		return REFUSE(DOCA_ERROR_IN_USE, "%zu of its %zu buffers were not given back",
+		return REFUSE(DOCA_ERROR_IN_USE, "%zu of its %zu buffers were not returned",
 			      inv->n - inv->n_free, inv->n);
 	end_bufs(inv, 0, inv->n);
 	free(inv->all);

@@ -183,7 +183,7 @@ doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, c
 		      const char *format, ...)
 {
 	if (!tag_of(level) || level == DOCA_LOG_LEVEL_DISABLE)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 20 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 20 to 70", level);
 	if (source < 0 || source >= atomic_load_explicit(&n_sources, memory_order_acquire))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "source %d was not registered", source);
 	if (!fname || !func || !format)
@@ -233,9 +233,9 @@ doca_error_t doca_log_backend_create_with_file_sdk(FILE *fptr, struct doca_log_b
 doca_error_t doca_log_backend_set_sdk_level(struct doca_log_backend *backend, uint32_t level)
 {
 	if (!object_is(backend, OBJECT_LOG_BACKEND))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no backend", (void *)backend);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a backend", (void *)backend);
 	if (!tag_of(level))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 10 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 10 to 70", level);
 	atomic_store_explicit(&backend->level, level, memory_order_relaxed);
 	return DOCA_SUCCESS;
 }
@@ -251,7 +251,7 @@ doca_error_t doca_log_register_source(const char *source_name, int *source)
 	do {
 		if (i >= SOURCES_MAX) {
 			free(name);
-			return REFUSE(DOCA_ERROR_FULL, "%d sources are the most", SOURCES_MAX);
+			return REFUSE(DOCA_ERROR_FULL, "all %d sources are in use", SOURCES_MAX);
 		}
 	} while (!atomic_compare_exchange_weak(&n_sources, &i, i + 1));
 	atomic_store_explicit(&sources[i], name, memory_order_release);
@@ -290,13 +290,13 @@ doca_error_t doca_log_unregister_source(int source)
 doca_error_t doca_log_level_set_global_lower_limit(uint32_t level)
 {
 	if (!softdoca_log_limit(level))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 10 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 10 to 70", level);
 	return DOCA_SUCCESS;
 }
 
 doca_error_t doca_log_level_set_global_sdk_limit(uint32_t level)
 {
 	if (!softdoca_log_sdk_limit(level))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 10 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 10 to 70", level);
 	return DOCA_SUCCESS;
 }

@@ -122,7 +122,7 @@ static doca_error_t attach_gpu(struct doca_mmap *m, struct attachment *a)
 	dg_region_info info = {0};
 	dg_device *gpu = softdoca_dev_gpu(a->dev, m->gpu.uuid);
 	if (!gpu)
-		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "there is no GPU to reach %p with",
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no GPU can access %p",
 			      (void *)m->addr);
 	int rc = dg_region_register(gpu, &m->gpu, mmap_access(m->permissions), &a->gpu);
 	if (!rc)
@@ -132,7 +132,7 @@ static doca_error_t attach_gpu(struct doca_mmap *m, struct attachment *a)
 	if (info.method == DG_METHOD_EXPORT_ONLY)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
 			      "%p is on another GPU than the memory before it: in a process a "
-			      "device of softdoca reaches one GPU",
+			      "device of softdoca uses one GPU",
 			      (void *)m->addr);
 	return DOCA_SUCCESS;
 }
@@ -180,7 +180,7 @@ doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 static doca_error_t may_change(const struct doca_mmap *m, doca_error_t started, const char *func)
 {
 	if (m->from_export) { /* DOCA Mmap, create_from_export: cannot be changed or exported */
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map was made of an export");
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map was created from an export");
 		return DOCA_ERROR_NOT_PERMITTED;
 	}
 	if (m->state == MMAP_STARTED) {
@@ -198,10 +198,10 @@ static doca_error_t add_dev(struct doca_mmap *m, struct doca_dev *dev)
 		return e;
 	for (uint32_t i = 0; i < m->n_attached; i++)
 		if (m->attached[i].dev == dev)
-			return REFUSE(DOCA_ERROR_ALREADY_EXIST, "the map has %s already",
+			return REFUSE(DOCA_ERROR_ALREADY_EXIST, "the map already has %s",
 				      dev->info.f.pci);
 	if (m->n_attached == m->max_attached)
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "the map has %u devices, its limit",
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "the map has %u devices, its maximum",
 			      m->n_attached);
 	m->attached[m->n_attached++] = (struct attachment){.dev = dev};
 	atomic_fetch_add(&dev->users, 1);
@@ -249,7 +249,7 @@ doca_error_t mmap_may_take_range(const struct doca_mmap *m, const char *func)
 	doca_error_t e = may_change(m, DOCA_ERROR_BAD_STATE, func);
 	if (!e && m->backing != BACKING_NONE) {
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "the range is set already: %zu bytes at %p", m->len, (void *)m->addr);
+			     "the range is already set: %zu bytes at %p", m->len, (void *)m->addr);
 		e = DOCA_ERROR_NOT_PERMITTED;
 	}
 	return e;
@@ -270,7 +270,7 @@ doca_error_t doca_mmap_set_memrange(struct doca_mmap *mmap, void *addr, size_t l
 {
 	CHECK_MMAP(mmap);
 	if (!addr || !len || (uintptr_t)addr + len < len)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes at %p are no range of memory",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes at %p are not a valid range of memory",
 			      len, addr);
 	mmap_lock(mmap);
 	doca_error_t e = set_memrange(mmap, addr, len);
@@ -283,7 +283,7 @@ doca_error_t doca_mmap_set_permissions(struct doca_mmap *mmap, uint32_t access_m
 	CHECK_MMAP(mmap);
 	/* DOCA Mmap, doca_mmap_set_permissions, which does not define the valid combinations. */
 	if (access_mask & ~ALL_FLAGS)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "permissions %#x: known are %#x",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "permissions %#x are invalid: the known ones are %#x",
 			      access_mask, ALL_FLAGS);
 	mmap_lock(mmap);
 	doca_error_t e = may_change(mmap, DOCA_ERROR_BAD_STATE, __func__);
@@ -373,7 +373,7 @@ static doca_error_t check_range(struct doca_mmap *m)
 		return DOCA_SUCCESS;
 	}
 	if (m->backing == BACKING_GPU)
-		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no GPU memory any more",
+		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no longer GPU memory",
 			      m->len, (void *)m->addr);
 	if (rc == -ERANGE) /* only its start is GPU memory */
 		return REFUSE(DOCA_ERROR_DRIVER, "%s", dg_last_error());
@@ -383,7 +383,7 @@ static doca_error_t check_range(struct doca_mmap *m)
 		return DOCA_SUCCESS;
 	return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p %s", m->len, (void *)m->base, /* guess */
 		      found == RANGE_MISSING ? "are not all mapped"
-					     : "may not be accessed as the permissions say");
+					     : "are not accessible as the permissions require");
 }
 
 static doca_error_t start(struct doca_mmap *m)
@@ -421,7 +421,7 @@ static doca_error_t no_bufs(const struct doca_mmap *m, const char *func)
 	uint32_t bufs = atomic_load(&m->bufs);
 	if (!bufs)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%u buffers point into the map", bufs);
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%u buffers point into the map: return them first", bufs);
 	return DOCA_ERROR_NOT_PERMITTED;
 }
 
@@ -430,7 +430,7 @@ static doca_error_t stop(struct doca_mmap *m)
 	/* DOCA Mmap, doca_mmap_stop. According to its list of errors an exported map is refused,
 	 * according to its text stopping ends the exports. The text is followed. */
 	if (m->from_export)
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was made of an export");
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was created from an export");
 	if (m->state != MMAP_STARTED)
 		return DOCA_SUCCESS; /* guess: as doca_ctx_stop() of an idle context */
 	doca_error_t e = no_bufs(m, "doca_mmap_stop");

@@ -45,7 +45,7 @@ doca_error_t doca_pe_create(struct doca_pe **pe)
 	if (p->epoll_fd < 0 || p->event_fd < 0 ||
 	    epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, p->event_fd, &e)) {
 		doca_error_t error = REFUSE(DOCA_ERROR_OPERATING_SYSTEM, /* guess */
-					    "a notification handle: %s", strerror(errno));
+					    "cannot create a notification handle: %s", strerror(errno));
 		if (p->epoll_fd >= 0)
 			close(p->epoll_fd);
 		if (p->event_fd >= 0)
@@ -63,8 +63,8 @@ doca_error_t doca_pe_destroy(struct doca_pe *pe)
 	CHECK_PE(pe);
 	enum pe_entry how = pe_enter(pe);
 	if (how != PE_ENTERED) /* guess */
-		return REFUSE(DOCA_ERROR_IN_USE, "the engine runs, in %s",
-			      how == PE_BUSY ? "another thread" : "this very callback");
+		return REFUSE(DOCA_ERROR_IN_USE, "the engine is in use by %s",
+			      how == PE_BUSY ? "another thread" : "this callback");
 	if (pe->n) { /* PE reference */
 		doca_error_t error = REFUSE(DOCA_ERROR_IN_USE,
 					    "%u contexts are connected: destroy them first", pe->n);
@@ -117,7 +117,7 @@ doca_error_t doca_pe_connect_ctx(struct doca_pe *pe, struct doca_ctx *ctx)
 	if (ctx->state != DOCA_CTX_STATE_IDLE) /* PE reference, as below */
 		error = REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
 	else if (ctx->pe)
-		error = REFUSE(DOCA_ERROR_NOT_PERMITTED, "the context has an engine already");
+		error = REFUSE(DOCA_ERROR_NOT_PERMITTED, "the context already has an engine");
 	else
 		pe_add(pe, ctx);
 	pe_leave(pe, how);
@@ -203,7 +203,7 @@ bool pe_watch(struct doca_pe *pe, int fd)
 	struct epoll_event e = {0};
 	if (!pe_forked(pe) && !epoll_ctl(pe->epoll_fd, EPOLL_CTL_ADD, fd, &e))
 		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "the notification handle: %s",
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "cannot use the notification handle: %s",
 		     strerror(errno));
 	return false;
 }

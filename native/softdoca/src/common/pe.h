@@ -15,10 +15,10 @@ extern _Thread_local char pe_self __attribute__((tls_model("initial-exec"), visi
  * the previous thread's changes to the engine, its contexts and tasks visible. */
 static inline enum pe_entry pe_enter(struct doca_pe *pe)
 {
-	uintptr_t me = (uintptr_t)&pe_self, nobody = 0;
+	uintptr_t me = (uintptr_t)&pe_self, none = 0;
 	if (!pe || atomic_load_explicit(&pe->thread, memory_order_relaxed) == me)
 		return PE_NESTED;
-	return atomic_compare_exchange_strong_explicit(&pe->thread, &nobody, me,
+	return atomic_compare_exchange_strong_explicit(&pe->thread, &none, me,
 						       memory_order_acquire, memory_order_relaxed)
 		       ? PE_ENTERED
 		       : PE_BUSY;

@@ -24,7 +24,7 @@
 #include "provider.h"
 #include "region.h"
 
-#define STOP_OVER ((size_t)256 << 10)
+#define BOUNCE_BYTES ((size_t)256 << 10)
 
 struct piece {
 	char *to;
@@ -143,7 +143,7 @@ static inline bool gpu_reaches(const struct dg_region_entry *entry)
 /* Returns whether neither side is mapped here. dgkit copies between another process and this one,
  * so the bytes need a bounce buffer. One is enough, as a pipe executes one operation after the
  * other. */
-static inline bool is_far(const struct piece *p)
+static inline bool needs_bounce(const struct piece *p)
 {
 	const struct dg_region_entry *from = p->from_entry, *to = p->to_entry;
 	return from->remote && to->remote && elsewhere(from) && elsewhere(to);
@@ -152,32 +152,32 @@ static inline bool is_far(const struct piece *p)
 /* Returns the number of dgkit's operations for a piece. */
 static inline uint32_t ops_for(const struct piece *p)
 {
-	return is_far(p) ? 2 * (uint32_t)((p->n + STOP_OVER - 1) / STOP_OVER) : 1;
+	return needs_bounce(p) ? 2 * (uint32_t)((p->n + BOUNCE_BYTES - 1) / BOUNCE_BYTES) : 1;
 }
 
-static bool have_stop_over(struct engine *e, struct doca_dev *dev)
+static bool have_bounce(struct engine *e, struct doca_dev *dev)
 {
-	if (e->stop_over)
+	if (e->bounce)
 		return true;
-	void *at = malloc(STOP_OVER);
-	dg_memory m = {.addr = at, .size = STOP_OVER, .fd = -1};
+	void *at = malloc(BOUNCE_BYTES);
+	dg_memory m = {.addr = at, .size = BOUNCE_BYTES, .fd = -1};
 	if (!at ||
-	    dg_region_register(dev->engine, &m, DG_ACCESS_READ | DG_ACCESS_WRITE, &e->stop_over)) {
+	    dg_region_register(dev->engine, &m, DG_ACCESS_READ | DG_ACCESS_WRITE, &e->bounce)) {
 		free(at);
-		return cannot("no memory for bytes from one process to another");
+		return cannot("no memory for copies between two other processes");
 	}
 	return true;
 }
 
 void pieces_end(struct engine *e)
 {
-	if (!e->stop_over)
+	if (!e->bounce)
 		return;
-	void *at = e->stop_over->memory.addr;
+	void *at = e->bounce->memory.addr;
 	/* Its pipe is closed, so it is not in use. */
-	if (!dg_region_close(e->stop_over, 0))
+	if (!dg_region_close(e->bounce, 0))
 		free(at);
-	e->stop_over = NULL;
+	e->bounce = NULL;
 }
 
 /* Checks one piece and updates the plan. */
@@ -185,17 +185,17 @@ static bool look_at(const struct piece *p, const struct walk *w, struct doca_dma
 {
 	const struct dg_region_entry *from = p->from_entry, *to = p->to_entry;
 	if (!may_write(w->dst->mmap, to))
-		return cannot("the map of the destination may not be written to");
+		return cannot("the map of the destination is not writable");
 	if (!(from->access & DG_ACCESS_READ))
-		return cannot("the map of the source may not be read");
+		return cannot("the map of the source is not readable");
 	if (w->gpu && (!gpu_reaches(from) || !gpu_reaches(to)))
-		return cannot("the GPU cannot reach the other side: another process copies it");
+		return cannot("the GPU cannot access the other side, which another process copies");
 	if (!is_mapped(from, to) || w->gpu)
-		t->way = w->gpu ? WAY_GPU : WAY_CPU;
+		t->path = w->gpu ? PATH_GPU : PATH_CPU;
 	t->gated |= from->remote || to->remote;
 	t->guarded |= is_guarded(from, to);
 	t->pieces = (uint16_t)(t->pieces + ops_for(p));
-	return !is_far(p) || have_stop_over(&dma_of(t->task.ctx)->e, w->dev);
+	return !needs_bounce(p) || have_bounce(&dma_of(t->task.ctx)->e, w->dev);
 }
 
 static bool uses_gpu(const struct doca_buf *b)
@@ -221,20 +221,20 @@ static __attribute__((noinline)) bool plan(struct doca_dma_task_memcpy *t, struc
 	struct walk w = {.src = t->src, .dst = t->dst, .dev = dev};
 	struct piece p;
 	if (n_src > LIST_MAX || n_dst > LIST_MAX)
-		return cannot("a list of more than %u buffers", LIST_MAX);
+		return cannot("a list has more than %u buffers", LIST_MAX);
 	if (!size) /* NVIDIA's sample pe_task_error relies on it */
 		return cannot("the source has no data");
 	if (size > MEMCPY_MAX) /* as on a BlueField */
-		return cannot("%zu bytes: a task copies at most %zu", size, (size_t)MEMCPY_MAX);
+		return cannot("a task of %zu bytes exceeds the limit of %zu", size, (size_t)MEMCPY_MAX);
 	if (room < size)
-		return cannot("%zu bytes do not fit behind the destination's data: %zu", size,
+		return cannot("%zu bytes do not fit into the free space of the destination: %zu", size,
 			      room);
 	w.gpu = uses_gpu(t->src) || uses_gpu(t->dst);
 	t->size = size;
-	t->way = size <= dma_of(t->task.ctx)->e.inline_max ? WAY_HERE : WAY_CPU;
+	t->path = size <= dma_of(t->task.ctx)->e.inline_max ? PATH_INLINE : PATH_CPU;
 	for (size_t done = 0; done < size; done += p.n)
 		if (!next_piece(&w, &p))
-			return cannot("a map is not started, or without the context's device");
+			return cannot("a map is not started or does not have the context's device");
 		else if (!look_at(&p, &w, t))
 			return false;
 	t->to = p.to;
@@ -263,7 +263,7 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 	t->from_region = (uint32_t)(from - dg_region_table);
 	t->to_region = (uint32_t)(to - dg_region_table);
 	t->size = src->data_len;
-	t->way = WAY_HERE;
+	t->path = PATH_INLINE;
 	t->guarded = is_guarded(from, to);
 	t->pieces = 1;
 	return true;
@@ -298,7 +298,7 @@ static void make_op(struct dg_op *op, const struct piece *p, const struct doca_d
 static void begin_walk(struct walk *w, const struct doca_dma_task_memcpy *t)
 {
 	*w = (struct walk){
-		.src = t->src, .dst = t->dst, .dev = t->task.ctx->dev, .gpu = t->way == WAY_GPU};
+		.src = t->src, .dst = t->dst, .dev = t->task.ctx->dev, .gpu = t->path == PATH_GPU};
 }
 
 /* Copies for a task with PATH_INLINE. */
@@ -370,7 +370,7 @@ static bool as_planned(const struct doca_dma_task_memcpy *t)
 	return size == t->size && ops == t->pieces;
 }
 
-static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, struct lane *l,
+static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, struct channel *l,
 		bool last)
 {
 	struct dg_op op;
@@ -381,34 +381,34 @@ static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, str
 }
 
 /* Posts two operations for each part: to the bounce buffer, and from it. */
-static void put_far(struct piece p, const struct doca_dma_task_memcpy *t, struct lane *l, bool last)
+static void put_bounced(struct piece p, const struct doca_dma_task_memcpy *t, struct channel *l, bool last)
 {
-	struct dg_region_entry *here = dma_of(t->task.ctx)->e.stop_over->entry;
+	struct dg_region_entry *bounce = dma_of(t->task.ctx)->e.bounce->entry;
 	for (size_t left = p.n; left; left -= p.n, p.from += p.n, p.to += p.n) {
-		p.n = left < STOP_OVER ? left : STOP_OVER;
+		p.n = left < BOUNCE_BYTES ? left : BOUNCE_BYTES;
 		struct piece in = p, out = p;
-		in.to = here->base;
-		in.to_entry = here;
-		out.from = here->base;
-		out.from_entry = here;
+		in.to = bounce->base;
+		in.to_entry = bounce;
+		out.from = bounce->base;
+		out.from_entry = bounce;
 		put(&in, t, l, false);
 		put(&out, t, l, last && left == p.n);
 	}
 }
 
-bool pieces_post(struct doca_dma_task_memcpy *t, struct lane *l)
+bool pieces_post(struct doca_dma_task_memcpy *t, struct channel *l)
 {
 	struct piece p = only_piece(t);
 	struct walk w;
 	if (t->pieces > 1 && !as_planned(t))
-		return cannot("the program changed a buffer of a submitted task");
+		return cannot("a buffer of a submitted task was changed");
 	begin_walk(&w, t);
 	for (size_t done = 0; done < t->size; done += p.n) {
 		if (t->pieces > 1)
 			next_piece(&w, &p);
 		bool last = done + p.n == t->size;
-		if (is_far(&p))
-			put_far(p, t, l, last);
+		if (needs_bounce(&p))
+			put_bounced(p, t, l, last);
 		else
 			put(&p, t, l, last);
 	}

@@ -62,7 +62,7 @@ doca_error_t doca_dma_cap_get_max_num_tasks(struct doca_dma *dma, uint32_t *max_
 doca_error_t doca_dma_create(struct doca_dev *dev, struct doca_dma **dma)
 {
 	if (!object_is(dev, OBJECT_DEV) || !dma)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open device, or dma is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open device, or dma is NULL",
 			      (void *)dev);
 	doca_error_t error = check_devinfo(&dev->info, __func__);
 	if (error)
@@ -107,7 +107,7 @@ doca_error_t doca_dma_set_ordered_completions(struct doca_dma *dma, uint8_t enab
 	if (dma->ctx.state != DOCA_CTX_STATE_IDLE)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
 	if (enable > 1)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u is neither 0 nor 1", enable);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "enable is %u, not 0 or 1", enable);
 	return DOCA_SUCCESS;
 }
 
@@ -122,7 +122,7 @@ doca_error_t doca_dma_task_memcpy_set_conf(struct doca_dma *dma,
 	if (!task_completion_cb || !task_error_cb) /* guess */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
 	if (!num_memcpy_tasks || num_memcpy_tasks > TASKS_MAX) /* guess */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: 1 to %u can be",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: the number must be 1 to %u",
 			      num_memcpy_tasks, TASKS_MAX);
 	dma->done_cb = task_completion_cb;
 	dma->error_cb = task_error_cb;
@@ -136,7 +136,7 @@ static doca_error_t new_task(struct doca_dma *dma, union doca_data user_data,
 			     struct doca_dma_task_memcpy **task)
 {
 	if (dma->ctx.state != DOCA_CTX_STATE_RUNNING) /* guess */
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the context does not run");
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
 	*task = softdoca_memcpy_new(dma, user_data);
 	if (!*task) /* DMA reference */
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated", dma->num_tasks);
