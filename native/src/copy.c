@@ -6,6 +6,7 @@
 #include "copy.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -16,6 +17,8 @@
 
 #include "error.h"
 #include "provider.h"
+
+#define PIPE_BYTES ((uint64_t)65536) /* default capacity of a pipe (pipe(7)) */
 
 typedef void (*copy_fn)(char *d, const char *s, uint64_t n);
 
@@ -142,6 +145,39 @@ void dg_copy_large(void *dst, const void *src, uint64_t n)
 #endif
 }
 
+/* Reads n bytes from a pipe that has them. Returns 0 or -EFAULT. */
+static int read_all(int fd, char *d, uint64_t n)
+{
+	while (n) {
+		ssize_t got = read(fd, d, n);
+		if (got <= 0)
+			return -EFAULT;
+		d += got, n -= (uint64_t)got;
+	}
+	return 0;
+}
+
+/* Copies through a pipe. Slower than process_vm_readv(), but supported everywhere, and for mappings
+ * of device memory (VM_PFNMAP), too. */
+static int copy_by_pipe(char *d, const char *s, uint64_t n)
+{
+	int ends[2], rc = 0;
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+		return -errno;
+	while (n && !rc) {
+		ssize_t got = write(ends[1], s, n < PIPE_BYTES ? n : PIPE_BYTES);
+		if (got <= 0) {
+			rc = -EFAULT;
+			break;
+		}
+		rc = read_all(ends[0], d, (uint64_t)got);
+		d += got, s += got, n -= (uint64_t)got;
+	}
+	close(ends[0]);
+	close(ends[1]);
+	return rc;
+}
+
 int dg_copy_guarded(void *dst, const void *src, uint64_t n)
 {
 	char *d = dst;
@@ -149,10 +185,8 @@ int dg_copy_guarded(void *dst, const void *src, uint64_t n)
 	while (n) {
 		struct iovec to = {d, n}, from = {(void *)(uintptr_t)s, n};
 		ssize_t got = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
-		if (got < 0)
-			return errno == EFAULT ? -EFAULT : -EOPNOTSUPP;
-		if (got == 0)
-			return -EFAULT;
+		if (got <= 0)
+			return copy_by_pipe(d, s, n);
 		d += got, s += got, n -= (uint64_t)got;
 	}
 	return 0;

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Copying one operation with the CPU: rows, chunks, and the three ways to reach remote bytes. */
-#include <errno.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include "share/importer.h"
 #include "provider.h"
 #include "strided_copy.h"
@@ -26,31 +22,12 @@ void dg_op_leave(const struct dg_op *op)
 	gate_leave(region_entry_at(op->remote)->gate, 1);
 }
 
-/* Copies n bytes by a system call: memory of another process, or memory that may fault. */
-static int copy_by_kernel(const struct dg_op *op, char *d, const char *s, uint64_t n)
+/* Copies n bytes of which some may fault. */
+static int copy_guarded(const struct dg_op *op, char *d, const char *s, uint64_t n)
 {
-	struct dg_region_entry *remote = region_entry_at(op->remote);
-	bool write = op->opcode == DG_WRITE;
-	pid_t pid = getpid();
-
-	if (remote->method == DG_METHOD_VM)
-		return dg_importer_vm_copy(remote, write ? (char *)(uintptr_t)s : d,
-					   (uint64_t)(uintptr_t)(write ? d : s), n, write,
-					   region_entry_at(op->local)->may_fault);
-	while (n) {
-		struct iovec local_iov = {write ? (char *)(uintptr_t)s : d, n};
-		struct iovec remote_iov = {write ? d : (char *)(uintptr_t)s, n};
-		ssize_t got = write ? process_vm_writev(pid, &local_iov, 1, &remote_iov, 1, 0)
-				    : process_vm_readv(pid, &local_iov, 1, &remote_iov, 1, 0);
-		if (got <= 0) {
-			if (got < 0 && errno == ESRCH)
-				return DG_PEER_LOST;
-			return region_entry_at(op->local)->may_fault ? DG_LOCAL_ERROR
-								     : DG_REMOTE_ACCESS_ERROR;
-		}
-		d += got, s += got, n -= (uint64_t)got;
-	}
-	return DG_OK;
+	if (!dg_copy_guarded(d, s, n))
+		return DG_OK;
+	return region_entry_at(op->local)->may_fault ? DG_LOCAL_ERROR : DG_REMOTE_ACCESS_ERROR;
 }
 
 static int copy_run(const struct dg_op *op, char *d, const char *s, uint64_t n)
@@ -63,13 +40,14 @@ static int copy_run(const struct dg_op *op, char *d, const char *s, uint64_t n)
 		return DG_OK;
 	}
 	struct dg_region_entry *remote = region_entry_at(op->remote);
-	if (remote->method == DG_METHOD_PROXY) {
-		bool write = op->opcode == DG_WRITE;
-		return dg_importer_proxy_copy(remote, write ? (char *)(uintptr_t)s : d,
-					      (uint64_t)(uintptr_t)(write ? d : s), n, write,
-					      region_entry_at(op->local)->may_fault);
-	}
-	return copy_by_kernel(op, d, s, n);
+	bool write = op->opcode == DG_WRITE, may_fault = region_entry_at(op->local)->may_fault;
+	char *local = write ? (char *)(uintptr_t)s : d;
+	uint64_t at = (uint64_t)(uintptr_t)(write ? d : s);
+	if (remote->method == DG_METHOD_PROXY)
+		return dg_importer_proxy_copy(remote, local, at, n, write, may_fault);
+	if (remote->method == DG_METHOD_VM)
+		return dg_importer_vm_copy(remote, local, at, n, write, may_fault);
+	return copy_guarded(op, d, s, n);
 }
 
 static int step_rows(const struct dg_op *op, uint64_t *progress, uint64_t budget)

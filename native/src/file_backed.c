@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Detects memory mapped from a file, whose truncation would raise SIGBUS in a thread that copies
- * it. */
+/* Detects memory whose bytes a plain copy can rely on, and memory mapped from a file, whose
+ * truncation would raise SIGBUS in a thread that copies it. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "dgkit.h"
 #include "error.h"
+#include "provider.h"
 
 /* A line of /proc/self/maps (proc(5)): address range, offset in the file, device and inode of the
  * file. */
@@ -67,4 +69,30 @@ int dg_memory_may_fault(const void *addr, uint64_t size)
 		found = parse(line, &m) && m.from < hi && lo < m.to && m.inode && !sealed(&m);
 	fclose(f);
 	return found;
+}
+
+/* Whether the mapping is memory from dgkit.empty(): a sealed memfd of that name. */
+static bool is_own(const char *line, const struct mapped_file *m)
+{
+	return strstr(line, " /memfd:dgkit (deleted)") && sealed(m);
+}
+
+bool dg_memory_is_own(const void *addr, uint64_t size)
+{
+	uintptr_t at = (uintptr_t)addr, end = at + size;
+	struct mapped_file m;
+	char line[512];
+	FILE *f = fopen("/proc/self/maps", "re");
+	if (!f)
+		return false;
+	/* Lines are in the order of addresses. */
+	while (at < end && fgets(line, sizeof line, f)) {
+		if (!parse(line, &m) || m.to <= at)
+			continue;
+		if (m.from > at || !is_own(line, &m))
+			break;
+		at = m.to;
+	}
+	fclose(f);
+	return at >= end;
 }

@@ -224,8 +224,13 @@ void dg_copy(void *dst, const void *src, uint64_t n);
 /* For (part of) a run of at least DG_LARGE bytes, which no cache holds. */
 #define DG_LARGE (8u << 20)
 void dg_copy_large(void *dst, const void *src, uint64_t n);
-/* Copies, and returns -EFAULT where memcpy would raise a signal. -EOPNOTSUPP if the kernel
- * cannot. */
+/* Copies by system calls, and returns -EFAULT where memcpy would raise a signal. Part of the bytes
+ * may have been copied then. Errors: EFAULT, and EMFILE, ENFILE of pipe2(2) where the kernel lacks
+ * process_vm_readv(2). */
 int dg_copy_guarded(void *dst, const void *src, uint64_t n);
+
+/* file_backed.c: whether all of these bytes are memory from dgkit.empty(), which stays mapped and
+ * accessible while it is registered. */
+bool dg_memory_is_own(const void *addr, uint64_t size);
 
 #endif

@@ -64,11 +64,6 @@ static int check_memory(const dg_memory *m, uint32_t access)
 				       m->fd_offset, m->size);
 		return dg_memfd_check(m->fd, m->fd_offset + m->size);
 	}
-	char probe;
-	if ((m->flags & DG_MEMORY_MAY_FAULT) && dg_copy_guarded(&probe, m->addr, 1) == -EOPNOTSUPP)
-		return dg_fail(EOPNOTSUPP, "the memory is a mapped file, which could be truncated "
-					   "during a copy, and this system lacks process_vm_readv: "
-					   "copy it into memory from dgkit.empty()");
 	return 0;
 }
 

@@ -347,7 +347,7 @@ static void file_importer(int fd)
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	check_pattern(f.local_bytes, 0, 16 * 4096, 1);
 	say_int(fd, 0);
-	hear_int(fd); /* the file is truncated now */
+	hear_int(fd); /* only the first page is left */
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 	wr = record(&f, DG_WRITE, 4096, 0, 8 * 4096);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
@@ -358,9 +358,7 @@ static void file_importer(int fd)
 
 static void an_exported_file_that_is_cut_gives_errors_and_no_signal(void)
 {
-	if (!choose(BY_VM))
-		return; /* not supported: without process_vm_readv no file can be registered */
-	for (enum how how = BY_VM; how <= BY_PROXY; how++) {
+	for (enum how how = choose(BY_VM) ? BY_VM : BY_PROXY; how <= BY_PROXY; how++) {
 		struct other o;
 		dg_device *dev;
 		struct token t;
@@ -382,6 +380,34 @@ static void an_exported_file_that_is_cut_gives_errors_and_no_signal(void)
 	}
 }
 
+/* Registered without DG_MEMORY_MAY_FAULT. */
+static void exported_memory_that_is_protected_gives_errors_and_the_exporter_lives(void)
+{
+	const size_t size = 16 * 4096;
+
+	for (enum how how = choose(BY_VM) ? BY_VM : BY_PROXY; how <= BY_PROXY; how++) {
+		struct other o;
+		dg_device *dev;
+		struct token t;
+		uint8_t *bytes;
+		dg_memory m;
+
+		choose(how);
+		o = start(file_importer);
+		bytes = pages(size);
+		m = plain_memory(bytes, size);
+		fill(bytes, size, 1);
+		dev = device_spinning(0);
+		t = export_of(exportable(dev, &m), RW);
+		say(o.fd, &t, sizeof(t));
+		hear_int(o.fd);
+		CHECK_EQ(mprotect(bytes + 4096, size - 4096, PROT_NONE), 0);
+		say_int(o.fd, 0);
+		join(o);
+		CHECK_EQ(dg_device_close(dev, 0), 0);
+	}
+}
+
 static void a_local_file_that_is_cut_gives_errors_and_no_signal(void)
 {
 	dg_memory m;
@@ -391,12 +417,6 @@ static void a_local_file_that_is_cut_gives_errors_and_no_signal(void)
 
 	fix_regions(&f, 16 * 4096, 0);
 	m = file_memory(&file);
-	if (!choose(BY_VM)) {
-		dg_region *r;
-
-		CHECK_EQ(dg_region_register(f.dev, &m, RW, &r), -EOPNOTSUPP);
-		return;
-	}
 	CHECK_EQ(test_queue_open(&f.tq, f.dev, 4, DG_PATH_AUTO, 0, 20 * SECOND), 0);
 	f.q = f.tq.q;
 	wr = record(&f, DG_WRITE, 16 * 4096, 0, 0);
@@ -423,6 +443,7 @@ int main(int argc, char **argv)
 		TEST(the_exporters_table_decides),
 		TEST(malformed_requests_are_rejected_and_other_clients_unaffected),
 		TEST(an_exported_file_that_is_cut_gives_errors_and_no_signal),
+		TEST(exported_memory_that_is_protected_gives_errors_and_the_exporter_lives),
 		TEST(a_local_file_that_is_cut_gives_errors_and_no_signal),
 	};
 

@@ -156,7 +156,7 @@ def test_a_context_does_not_start_without_a_progress_engine(copy):
 
 def test_a_context_that_does_not_run_has_no_tasks(copy):
     copy.dma.stop()
-    with pytest.raises(doca.BadState, match="does not run"):
+    with pytest.raises(doca.BadState, match="is not running"):
         copy.dma.memcpy(copy.src, copy.dst)
 
 

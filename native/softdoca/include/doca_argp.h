@@ -2,18 +2,21 @@
 /*
  * Command line parameters of a DOCA program.
  *
- *	init -> for each parameter: create, set what describes it, register -> start -> destroy
+ * 	init -> for each parameter: create, set its attributes, register -> start -> destroy
  *
- * There is one command line a process, and one thread uses it. Setters give no error: what is no
- * parameter, was registered, or gets NULL, is left as it is, and the log says so. Others give
- * INVALID_VALUE for these. Inside a callback of doca_argp_start() nothing can be changed: BAD_STATE
- * or INITIALIZATION.
+ * A process has one command line, used by one thread at a time. Setters return no error: a call with an
+ * invalid or registered parameter, or with NULL, changes nothing and is logged. Other functions return
+ * INVALID_VALUE for such arguments. Inside a callback of doca_argp_start() nothing can be changed: the result
+ * is BAD_STATE or INITIALIZATION.
  *
- * A parameter is written -n VALUE, -nVALUE, --name VALUE or --name=VALUE; a boolean without a
- * value, and several of them as -abc. Each program also knows --help, --version, --log-level and
- * --sdk-log-level (10 to 70), and --json FILE:
+ * A parameter is written as -n VALUE, -nVALUE, --name VALUE or --name=VALUE. A boolean takes no value; several
+ * can be combined as -abc. Each program also accepts --help, --version, --log-level and --sdk-log-level (10 to
+ * 70), and --json FILE:
  *
- *	{"doca_general_flags": {"log-level": 60}, "doca_program_flags": {"name": "value"}}
+ * 	{"doca_general_flags": {"log-level": 60}, "doca_program_flags": {"name": "value"}}
+ *
+ * The file may contain comments as in C. A long name may contain spaces: on the command line it is one quoted
+ * argument, "--long name".
  */
 #ifndef DOCA_ARGP_H
 #define DOCA_ARGP_H
@@ -42,70 +45,81 @@ enum doca_argp_type {
 typedef doca_error_t (*doca_argp_param_cb_t)(void *param, void *config);
 typedef doca_error_t (*doca_argp_validation_cb_t)(void *config);
 
-/* Frees all parameters, registered or not. The program may begin again with doca_argp_init(). */
+/* Frees all parameters, registered or not. The program may call doca_argp_init() again. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_destroy(void);
 
-/* First of all. The name stands in the usage; NULL: that of the program's file. program_config
- * goes to each callback as it is. BAD_STATE: it was called before. */
+/* Starts the definition of the command line. program_name is shown in the usage; NULL selects
+ * the name of the program's file. program_config is passed to each callback. Errors: BAD_STATE if
+ * already called. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_init(const char *program_name, void *program_config);
 
-/* A parameter, to be described by the setters and registered. It is freed by doca_argp_destroy()
- * at the latest. NO_MEMORY. */
+/* Creates a parameter, to be described by the setters and then registered. doca_argp_destroy()
+ * frees it at the latest. Errors: NO_MEMORY. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_param_create(struct doca_argp_param **param);
 
-/* What gets the value. Must be set. */
+/* Sets the function that receives the value. Required. */
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_callback(struct doca_argp_param *param, doca_argp_param_cb_t callback);
 
-/* What the usage says of it. Must be set; the text is copied. */
+/* Sets the description in the usage. Required. The text is copied. */
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_description(struct doca_argp_param *param, const char *description);
 
-/* "name" for --name, and the key in a JSON file. One name at least must be set; the text is
- * copied. */
+/* Sets the name of the value that the usage shows after the flag, for example "<path>". Optional.
+ * The text is copied. */
+DOCA_EXPERIMENTAL
+void doca_argp_param_set_arguments(struct doca_argp_param *param, const char *arguments);
+
+/* Sets "name" for --name, also the key in a JSON file. At least one of the two names is required.
+ * The text is copied. */
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_long_name(struct doca_argp_param *param, const char *name);
 
-/* "n" for -n. The text is copied. */
+/* Sets "n" for -n. The text is copied. */
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_short_name(struct doca_argp_param *param, const char *name);
 
-/* What the value is, and so what the callback's first argument points to: the text, an int, a
- * bool; of JSON_OBJ the text of the JSON value, and such a parameter stands in a JSON file only.
- * Must be set. */
+/* Sets the type of the value, and so what the first argument of the callback points to: the text,
+ * an int, or a bool. For JSON_OBJ it is the text of the JSON value; such a parameter can be given
+ * in a JSON file only. Required. */
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_type(struct doca_argp_param *param, enum doca_argp_type type);
 
-/* The parameter is the library's from here on, and is freed if this fails. INITIALIZATION:
- * something that must be set is not, or doca_argp_init() was not called. ALREADY_EXIST: one of
- * its names is taken; -h -v -l -j and their long forms are. INVALID_VALUE: a name that cannot be
- * typed, an unknown type. */
+/* Registers a parameter, which then belongs to the library; it is freed on failure, too. Errors:
+ * INITIALIZATION if a required attribute is missing or doca_argp_init() was not called;
+ * ALREADY_EXIST if one of its names is in use (-h -v -l -j and their long forms are reserved);
+ * INVALID_VALUE for a name that cannot be typed or an unknown type. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_register_param(struct doca_argp_param *input_param);
 
-/* Reads the command line, then calls the parameters' callbacks: for the values of the JSON file,
- * then in the order of the line, which counts more; then looks for parameters that are
- * mandatory, and calls the validation callback. --help and --version end the process with 0. A
- * mistake is said on stderr, with the usage, and calls no callback if it is one of form.
- * NOT_SUPPORTED: there is no such parameter. INVALID_VALUE: a value that is none, a parameter
- * given twice, one that is missing. IO_FAILED: the file cannot be read, or is no JSON.
- * NO_MEMORY, INITIALIZATION; else what a callback gave. */
+/* Parses the command line and calls the callbacks of the parameters: first for the values of the
+ * JSON file, then for those of the command line, in order, which have precedence. Then checks for
+ * mandatory parameters and calls the validation callback. --help and --version end the process
+ * with status 0. An error is printed on stderr with the usage; after a syntax error no callback is
+ * called. Errors: NOT_SUPPORTED for an unknown parameter; INVALID_VALUE for an invalid value, a
+ * repeated or a missing parameter; IO_FAILED if the file cannot be read or parsed; NO_MEMORY;
+ * INITIALIZATION; otherwise the result of a callback. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_start(int argc, char **argv);
 
-/* The program cannot do without it. */
+/* Requires the parameter: doca_argp_start() fails without it. */
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_mandatory(struct doca_argp_param *param);
 
-/* Called with program_config at the end of doca_argp_start(), whose result is then the
- * callback's. The last one registered counts. INITIALIZATION. */
+/* Allows the parameter to be given more than once; the callback is called for each value. */
+DOCA_EXPERIMENTAL
+void doca_argp_param_set_multiplicity(struct doca_argp_param *param);
+
+/* Sets a function that doca_argp_start() calls last, with program_config, and whose result it
+ * returns. The last one registered is called. Errors: INITIALIZATION. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_register_validation_callback(doca_argp_validation_cb_t callback);
 
-/* Called for --version with NULL and program_config, before the process ends. INITIALIZATION. */
+/* Sets a function that --version calls with NULL and program_config, before the process ends.
+ * Errors: INITIALIZATION. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_register_version_callback(doca_argp_param_cb_t callback);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Buffers: a stretch of a memory map, and the data in it; alone or chained to a list.
+ * Buffers: a range of a memory map and the data in it, single or chained to a list.
  *
  *   head <= data <= data + data_len <= head + len
  *
- * A buffer comes from an inventory with one reference, and goes back with its last. A list is
- * known by its first buffer, whose references are the list's. A buffer belongs to one thread at a
- * time, and while a submitted task uses it nobody changes it. Every function gives INVALID_VALUE
- * for what is no buffer in use, or no place for its answer.
+ * A buffer is taken from an inventory with one reference and returns to it with the last. A list is
+ * represented by its first buffer, whose references are those of the list. One thread at a time uses a
+ * buffer, and it must not be changed while a submitted task uses it. Every function returns INVALID_VALUE for
+ * an invalid buffer or output pointer.
  */
 #ifndef DOCA_BUF_H
 #define DOCA_BUF_H
@@ -25,24 +25,25 @@ extern "C" {
 
 struct doca_buf;
 
-/* Puts list2 behind list1, whose references are those of both from now on. NOT_PERMITTED: one of
- * them is not the first of its list, or list2 has more than one reference. IN_USE: a submitted
+/* Appends list2 to list1, whose references then are those of both. Errors: NOT_PERMITTED if one of
+ * them is not the first of its list or list2 has more than one reference; IN_USE if a submitted
  * task uses one. */
 DOCA_STABLE
 doca_error_t doca_buf_chain_list(struct doca_buf *list1, struct doca_buf *list2);
 
-/* Gives a reference back; with the last the whole list goes back to where it came from. refcount,
- * which may be NULL, gets the number before. NOT_PERMITTED: not the first of its list. BAD_STATE:
- * given back already. IN_USE: it is the last one, and a submitted task uses the buffer. */
+/* Releases a reference; the last one returns the whole list to its inventory. *refcount is the
+ * previous number; refcount may be NULL. Errors: NOT_PERMITTED if not the first of its list;
+ * BAD_STATE if already returned; IN_USE if a submitted task uses the buffer and this is the last
+ * reference. */
 DOCA_STABLE
 doca_error_t doca_buf_dec_refcount(struct doca_buf *buf, uint16_t *refcount);
 
-/* INVALID_VALUE: the data is not within the buffer. */
+/* Sets the data. Errors: INVALID_VALUE if it exceeds the buffer. */
 DOCA_STABLE
 doca_error_t doca_buf_set_data(struct doca_buf *buf, void *data, size_t data_len);
 
-/* refcount, which may be NULL, gets the number before. NOT_PERMITTED: not the first of its list.
- * TOO_BIG: 65,535 references. */
+/* Adds a reference. *refcount is the previous number; refcount may be NULL. Errors: NOT_PERMITTED
+ * if not the first of its list; TOO_BIG at 65,535 references. */
 DOCA_STABLE
 doca_error_t doca_buf_inc_refcount(struct doca_buf *buf, uint16_t *refcount);
 
@@ -61,19 +62,19 @@ doca_error_t doca_buf_get_data(const struct doca_buf *buf, void **data);
 DOCA_STABLE
 doca_error_t doca_buf_get_data_len(const struct doca_buf *buf, size_t *data_len);
 
-/* INVALID_VALUE: the data would leave the buffer. */
+/* Sets the length of the data. Errors: INVALID_VALUE if the data would exceed the buffer. */
 DOCA_STABLE
 doca_error_t doca_buf_set_data_len(struct doca_buf *buf, size_t data_len);
 
-/* No data; it still begins where it did. */
+/* Sets the length of the data to 0; its start is unchanged. */
 DOCA_STABLE
 doca_error_t doca_buf_reset_data_len(struct doca_buf *buf);
 
-/* NULL behind the last. */
+/* Gets the next buffer, NULL after the last. */
 DOCA_STABLE
 doca_error_t doca_buf_get_next_in_list(struct doca_buf *buf, struct doca_buf **next_buf);
 
-/* The buffer itself, if it is the last. */
+/* Gets the last buffer, which may be buf. */
 DOCA_STABLE
 doca_error_t doca_buf_get_last_in_list(struct doca_buf *buf, struct doca_buf **last_buf);
 
@@ -83,16 +84,17 @@ doca_error_t doca_buf_is_last_in_list(const struct doca_buf *buf, uint8_t *is_la
 DOCA_STABLE
 doca_error_t doca_buf_is_first_in_list(const struct doca_buf *buf, uint8_t *is_first);
 
-/* 0 for a buffer that is alone. */
+/* Gets 0 for a single buffer, otherwise 1. */
 DOCA_STABLE
 doca_error_t doca_buf_is_in_list(const struct doca_buf *buf, uint8_t *is_in_list);
 
-/* 1 for a buffer that is alone. NOT_PERMITTED: not the first of its list. */
+/* Gets the number of buffers, 1 for a single one. Errors: NOT_PERMITTED if not the first of its
+ * list. */
 DOCA_STABLE
 doca_error_t doca_buf_get_list_len(const struct doca_buf *buf, uint32_t *num_elements);
 
-/* Takes list2, and what comes behind it, off the list that it is in; it has one reference then.
- * INVALID_VALUE: it does not come behind list1. IN_USE: a submitted task uses the list. */
+/* Detaches list2 and all buffers after it from its list; it then has one reference. Errors:
+ * INVALID_VALUE if list2 does not follow list1; IN_USE if a submitted task uses the list. */
 DOCA_STABLE
 doca_error_t doca_buf_unchain_list(struct doca_buf *list1, struct doca_buf *list2);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inventories, from which buffers are taken. All its buffers are made when it is, so that taking
- * one costs nanoseconds. An inventory, with the buffers from it, belongs to one thread at a time.
- * Every function gives INVALID_VALUE for what is no inventory, no map, no buffer, or no place for
- * its answer.
+ * Inventories of buffers. All buffers are allocated with the inventory, so taking one costs nanoseconds. One
+ * thread at a time uses an inventory and its buffers. Every function returns INVALID_VALUE for an invalid
+ * inventory, map, buffer or output pointer.
  */
 #ifndef DOCA_BUF_INVENTORY_H
 #define DOCA_BUF_INVENTORY_H
@@ -23,52 +22,65 @@ extern "C" {
 struct doca_buf_inventory;
 struct doca_mmap;
 
-/* A buffer over [addr, addr + len) of the map, with data. BAD_STATE: inventory or map is not
- * started. INVALID_VALUE: the buffer leaves the map, or the data the buffer. NO_MEMORY: all are in
- * use. */
+/* Takes a buffer over [addr, addr + len) of the map, with data. Errors: BAD_STATE if inventory or
+ * map is not started; INVALID_VALUE if the buffer exceeds the map or the data exceeds the buffer;
+ * NO_MEMORY if all buffers are in use. */
 DOCA_STABLE
 doca_error_t doca_buf_inventory_buf_get_by_args(struct doca_buf_inventory *inventory,
 		struct doca_mmap *mmap, void *addr, size_t len, void *data, size_t data_len,
 		struct doca_buf **buf);
 
-/* INVALID_VALUE: no elements. NO_MEMORY: so many cannot be. */
+/* Creates an inventory. Errors: INVALID_VALUE for no elements; NO_MEMORY. */
 DOCA_STABLE
 doca_error_t doca_buf_inventory_create(size_t num_elements, struct doca_buf_inventory **inventory);
 
-/* IN_USE, and the inventory stays: a buffer was not given back. */
+/* Frees the inventory. Errors: IN_USE if a buffer was not returned; the inventory then stays. */
 DOCA_STABLE
 doca_error_t doca_buf_inventory_destroy(struct doca_buf_inventory *inventory);
 
-/* From now on buffers can be taken. */
+/* Allows buffers to be taken. */
 DOCA_STABLE
 doca_error_t doca_buf_inventory_start(struct doca_buf_inventory *inventory);
 
-/* No more buffers; those that were taken stay what they are. */
+/* Ends the taking of buffers. Those in use stay valid. */
 DOCA_STABLE
 doca_error_t doca_buf_inventory_stop(struct doca_buf_inventory *inventory);
 
-/* The same place in the same map, and the same data; of a list, a list of such. BAD_STATE:
- * inventory or map is not started. NOT_PERMITTED: not the first of its list. NO_MEMORY: too few
- * are free. */
+/* Takes a buffer over the same range of the same map with the same data; for a list, a list of
+ * such buffers. Errors: BAD_STATE if inventory or map is not started; NOT_PERMITTED if not the
+ * first of its list; NO_MEMORY if too few are free. */
 DOCA_STABLE
 doca_error_t doca_buf_inventory_buf_dup(struct doca_buf_inventory *inventory,
 		const struct doca_buf *src_buf, struct doca_buf **dst_buf);
 
+/* Gets the number of buffers. */
 DOCA_STABLE
 doca_error_t doca_buf_inventory_get_num_elements(const struct doca_buf_inventory *inventory,
 		uint32_t *num_of_elements);
 
+/* Gets the number of buffers that can be taken. */
 DOCA_STABLE
 doca_error_t doca_buf_inventory_get_num_free_elements(const struct doca_buf_inventory *inventory,
 		uint32_t *num_of_free_elements);
 
-/* So many buffers more. INVALID_VALUE: none. NO_MEMORY, and nothing changed. */
+/* Sets the data that the program associates with the inventory. Errors: BAD_STATE if the inventory
+ * is started. */
+DOCA_STABLE
+doca_error_t doca_buf_inventory_set_user_data(struct doca_buf_inventory *inventory,
+		union doca_data user_data);
+
+/* Gets the data that was set; initially 0. */
+DOCA_STABLE
+doca_error_t doca_buf_inventory_get_user_data(const struct doca_buf_inventory *inventory,
+		union doca_data *user_data);
+
+/* Adds buffers. Errors: INVALID_VALUE for none; NO_MEMORY, with nothing changed. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_inventory_expand(struct doca_buf_inventory *inventory, uint32_t num_elements);
 
-/* The same buffer from now on over [addr, addr + len) of its map, with data: cheaper than a new one.
- * NOT_PERMITTED: it is in a list, has several users, or a task that was submitted uses it.
- * INVALID_VALUE, BAD_STATE: as doca_buf_inventory_buf_get_by_args(). */
+/* Moves a buffer to [addr, addr + len) of its map, with data, which is cheaper than taking a new
+ * one. Errors: NOT_PERMITTED if it is in a list, has several references, or a submitted task uses
+ * it; INVALID_VALUE and BAD_STATE as for doca_buf_inventory_buf_get_by_args(). */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_inventory_buf_reuse_by_args(struct doca_buf *buf, void *addr, size_t len,
 		void *data, size_t data_len);
@@ -85,7 +97,7 @@ static inline doca_error_t doca_buf_inventory_buf_reuse_by_data(struct doca_buf 
 	return doca_buf_inventory_buf_reuse_by_args(buf, data, data_len, data, data_len);
 }
 
-/* A buffer over [addr, addr + len), empty: its data begins at addr and has no bytes. */
+/* Takes a buffer over [addr, addr + len) without data. */
 static inline doca_error_t doca_buf_inventory_buf_get_by_addr(struct doca_buf_inventory *inventory,
 							      struct doca_mmap *mmap, void *addr,
 							      size_t len, struct doca_buf **buf)
@@ -93,7 +105,7 @@ static inline doca_error_t doca_buf_inventory_buf_get_by_addr(struct doca_buf_in
 	return doca_buf_inventory_buf_get_by_args(inventory, mmap, addr, len, addr, 0, buf);
 }
 
-/* A buffer over [data, data + data_len), full. */
+/* Takes a buffer over [data, data + data_len), filled with data. */
 static inline doca_error_t doca_buf_inventory_buf_get_by_data(struct doca_buf_inventory *inventory,
 							      struct doca_mmap *mmap, void *data,
 							      size_t data_len, struct doca_buf **buf)

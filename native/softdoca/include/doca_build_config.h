@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For which side a program is built: DOCA_ARCH_HOST or DOCA_ARCH_DPU. NVIDIA's package for a host says
- * HOST and that for a DPU says DPU; softdoca stands for both, so a program for the other side than this
- * machine's (HOST on x86-64, DPU on aarch64) is built with -DDOCA_ARCH_DPU or -DDOCA_ARCH_HOST.
+ * The side that a program is built for: DOCA_ARCH_HOST or DOCA_ARCH_DPU. NVIDIA's package defines one of
+ * them: that for a host HOST, that for a DPU DPU. softdoca serves both: the default is HOST on x86-64 and DPU
+ * on aarch64, and -DDOCA_ARCH_DPU or -DDOCA_ARCH_HOST selects the other.
  */
 #ifndef DOCA_BUILD_CONFIG_H
 #define DOCA_BUILD_CONFIG_H

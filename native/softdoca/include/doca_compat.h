@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How functions are declared, and for which side this is built. */
+/* Attributes of the declarations. */
 #ifndef DOCA_COMPAT_H
 #define DOCA_COMPAT_H
 

@@ -2,13 +2,13 @@
 /*
  * DMA: copies between buffers.
  *
- * A memcpy task copies the data of the source, buffer after buffer of its list, to the room behind the
- * destination's data: from data + data_len up to the end of each buffer; data_len grows by what came. So who
- * uses a destination again resets its data_len first. Both are the first buffers of their lists. Where
- * source and destination overlap, what arrives is unspecified.
+ * A memcpy task copies the data of the source list, buffer after buffer, to the free space of the destination
+ * list: in each buffer from data + data_len to the end. data_len grows by the bytes copied, so a program that
+ * reuses a destination resets its data_len first. Source and destination are the first buffers of their lists.
+ * If they overlap, the result is unspecified.
  *
- * A task that cannot be done (more than 2 MiB, no room, no permission, a map without the context's
- * device, an exporter that died) is accepted, ends with IO_FAILED, and stops the context.
+ * A task that cannot be executed (more than 2 MiB, no space, no permission, a map without the context's device,
+ * memory that was unmapped, an exporter that died) is accepted, completes with IO_FAILED, and stops the context.
  */
 #ifndef DOCA_DMA_H
 #define DOCA_DMA_H
@@ -36,78 +36,82 @@ typedef void (*doca_dma_task_memcpy_completion_cb_t)(struct doca_dma_task_memcpy
 						     union doca_data task_user_data,
 						     union doca_data ctx_user_data);
 
-/* The context in it, to be configured, connected and started. NULL for what is no DMA context. */
+/* Returns the context, to be configured, connected and started; NULL for an invalid handle. */
 DOCA_STABLE
 struct doca_ctx *doca_dma_as_ctx(struct doca_dma *dma);
 
-/* Buffers of one list: 64 in softdoca. NOT_SUPPORTED: the device has no DMA. */
+/* Gets the largest number of buffers in a list: 64 in softdoca. Errors: NOT_SUPPORTED for a device
+ * without DMA. */
 DOCA_STABLE
 doca_error_t doca_dma_cap_task_memcpy_get_max_buf_list_len(const struct doca_devinfo *devinfo,
 							   uint32_t *max_buf_list_len);
 
-/* Bytes of one task: 2 MiB. NOT_SUPPORTED: the device has no DMA. */
+/* Gets the largest number of bytes of a task: 2 MiB. Errors: NOT_SUPPORTED for a device without
+ * DMA. */
 DOCA_STABLE
 doca_error_t doca_dma_cap_task_memcpy_get_max_buf_size(const struct doca_devinfo *devinfo,
 						       uint64_t *buf_size);
 
-/* SUCCESS, or NOT_SUPPORTED. */
+/* Returns SUCCESS, or NOT_SUPPORTED for a device without DMA. */
 DOCA_STABLE
 doca_error_t doca_dma_cap_task_memcpy_is_supported(const struct doca_devinfo *devinfo);
 
-/* The device stays open as long as this is there. NOT_SUPPORTED: it has no DMA. NO_MEMORY. */
+/* Creates a DMA context; its device cannot be closed before it is destroyed. Errors: NOT_SUPPORTED
+ * for a device without DMA; NO_MEMORY. */
 DOCA_STABLE
 doca_error_t doca_dma_create(struct doca_dev *dev, struct doca_dma **dma);
 
-/* BAD_STATE: it is not IDLE, or this is one of its callbacks. */
+/* Destroys the context, also from its own callback for the state IDLE. Errors: IN_USE unless it is
+ * IDLE. */
 DOCA_STABLE
 doca_error_t doca_dma_destroy(struct doca_dma *dma);
 
-/* One of the configured tasks. The buffers may be NULL and set later. BAD_STATE: the context does not run.
- * NO_MEMORY: all of them are allocated. */
+/* Allocates one of the configured tasks. The buffers may be NULL and set later. Errors: BAD_STATE
+ * if the context is not running; NO_MEMORY if all tasks are allocated. */
 DOCA_STABLE
 doca_error_t doca_dma_task_memcpy_alloc_init(struct doca_dma *dma, const struct doca_buf *src,
 					     struct doca_buf *dst, union doca_data user_data,
 					     struct doca_dma_task_memcpy **task);
 
-/* The task in it, to be submitted and freed. NULL for what is no memcpy task. */
+/* Returns the task, to be submitted and freed; NULL for an invalid handle. */
 DOCA_STABLE
 struct doca_task *doca_dma_task_memcpy_as_task(struct doca_dma_task_memcpy *task);
 
-/* How many tasks there can be at a time, and what is called at their end: one for SUCCESS, the other for
- * failures. Mandatory before the start. BAD_STATE: it is started. INVALID_VALUE: a callback is NULL, no
- * tasks, or more than doca_dma_cap_get_max_num_tasks says. */
+/* Sets the number of tasks and the callbacks for success and failure. Required before the start.
+ * Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the number
+ * is 0 or above doca_dma_cap_get_max_num_tasks(). */
 DOCA_STABLE
 doca_error_t doca_dma_task_memcpy_set_conf(struct doca_dma *dma,
 					   doca_dma_task_memcpy_completion_cb_t task_completion_cb,
 					   doca_dma_task_memcpy_completion_cb_t task_error_cb,
 					   uint32_t num_memcpy_tasks);
 
-/* 65536 in softdoca. */
+/* Gets the largest number of tasks: 65,536 in softdoca. */
 DOCA_STABLE
 doca_error_t doca_dma_cap_get_max_num_tasks(struct doca_dma *dma, uint32_t *max_num_tasks);
 
-/* Not in flight: then nothing happens. */
+/* Sets the source. Ignored while the task is in flight. */
 DOCA_STABLE
 void doca_dma_task_memcpy_set_src(struct doca_dma_task_memcpy *task, const struct doca_buf *src);
 
-/* NULL for what is no memcpy task. */
+/* Returns the source; NULL for an invalid handle. */
 DOCA_STABLE
 const struct doca_buf *doca_dma_task_memcpy_get_src(const struct doca_dma_task_memcpy *task);
 
-/* Not in flight: then nothing happens. */
+/* Sets the destination. Ignored while the task is in flight. */
 DOCA_STABLE
 void doca_dma_task_memcpy_set_dst(struct doca_dma_task_memcpy *task, struct doca_buf *dst);
 
-/* NULL for what is no memcpy task. */
+/* Returns the destination; NULL for an invalid handle. */
 DOCA_STABLE
 struct doca_buf *doca_dma_task_memcpy_get_dst(const struct doca_dma_task_memcpy *task);
 
-/* Of DOCA 3.2. softdoca completes in the order of submission either way. BAD_STATE: it is started.
- * INVALID_VALUE: neither 0 nor 1. */
+/* Sets the order of completions (DOCA 3.2). softdoca completes in the order of submission in
+ * either case. Errors: BAD_STATE if the context is started; INVALID_VALUE unless enable is 0 or 1. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_dma_set_ordered_completions(struct doca_dma *dma, uint8_t enable);
 
-/* NOT_SUPPORTED in softdoca. */
+/* Returns NOT_SUPPORTED. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_dma_get_gpu_handle(struct doca_dma *dma, struct doca_gpu_dma **gpu_dma);
 

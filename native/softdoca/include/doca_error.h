@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a call answers. Any thread may call the functions here. */
+/* Results of calls. All functions are thread-safe. */
 #ifndef DOCA_ERROR_H
 #define DOCA_ERROR_H
 
@@ -47,7 +47,7 @@ typedef enum doca_error {
 	DOCA_ERROR_DEVICE_FATAL_ERROR = 31,
 } doca_error_t;
 
-/* The worse of two results: the first that is no success. */
+/* Keeps the first error: sets r to t unless r is an error. */
 #define DOCA_ERROR_PROPAGATE(r, t) \
 	do { \
 		if ((r) == DOCA_SUCCESS) \
@@ -56,12 +56,12 @@ typedef enum doca_error {
 
 #define DOCA_IS_ERROR(error) ((error) != DOCA_SUCCESS)
 
-/* What went wrong, in a few words. Never NULL; of a value that is no error, words that say so. The
- * text is the library's own and stays. */
+/* Returns a short description, never NULL; a fixed text for an unknown value. The text is
+ * constant. */
 DOCA_STABLE
 const char *doca_error_get_descr(doca_error_t error);
 
-/* The name as it stands above: "DOCA_ERROR_IN_USE". Otherwise as doca_error_get_descr(). */
+/* Returns the name, for example "DOCA_ERROR_IN_USE"; a fixed text for an unknown value. */
 DOCA_STABLE
 const char *doca_error_get_name(doca_error_t error);
 

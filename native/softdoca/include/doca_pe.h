@@ -2,16 +2,18 @@
 /*
  * Progress engines, and the tasks that they complete.
  *
- * One thread at a time is in an engine, with its contexts and their tasks: the calls of another one that
- * comes in between give IN_USE, or 0, or do nothing. An engine may go from thread to thread. Every
- * function that gives an error gives INVALID_VALUE for what is no engine, no task, or no place for its
- * answer.
+ * One thread at a time is in an engine, its contexts and their tasks: concurrent calls of another thread return
+ * IN_USE or 0, or do nothing. Threads may take turns. Every function with a result returns INVALID_VALUE for an
+ * invalid engine, task or output pointer.
  */
 #ifndef DOCA_PE_H
 #define DOCA_PE_H
 
+/* pthread.h, stdlib.h: programs use calloc and pthread_mutex_t and include only DOCA's headers. */
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "doca_compat.h"
 #include "doca_error.h"
@@ -36,84 +38,87 @@ enum doca_task_submit_flag {
 	DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS = 2,
 };
 
-/* From now on progress moves the context on. NOT_PERMITTED: it has an engine already. BAD_STATE: it is
- * started. */
+/* Connects a context, which the engine then progresses. Errors: NOT_PERMITTED if it has an engine;
+ * BAD_STATE if it is started. */
 DOCA_STABLE
 doca_error_t doca_pe_connect_ctx(struct doca_pe *pe, struct doca_ctx *ctx);
 
-/* An engine without contexts. NO_MEMORY, OPERATING_SYSTEM. */
+/* Creates an engine without contexts. Errors: NO_MEMORY; OPERATING_SYSTEM. */
 DOCA_STABLE
 doca_error_t doca_pe_create(struct doca_pe **pe);
 
-/* IN_USE: contexts are connected; or the engine runs, and this is its callback. */
+/* Destroys the engine. Errors: IN_USE if contexts are connected, or if called from one of its
+ * callbacks. */
 DOCA_STABLE
 doca_error_t doca_pe_destroy(struct doca_pe *pe);
 
-/* Ends at most one task, or delivers one event, and calls its callback: 1 if it did, 0 if there is nothing.
- * Contexts get their turn one after the other. All callbacks come from here, but for changes of state
- * within start and stop. Small copies are done here, too. 0 as well in a callback, and for a thread that
- * comes in while another is inside. */
+/* Completes at most one task or delivers one event, and calls its callback. Returns 1 if it did,
+ * otherwise 0. Contexts are served in turn. All callbacks are called here, except for changes of
+ * state within start and stop. Small copies are executed here, too. Returns 0 within a callback,
+ * and to a thread that calls it while another is inside. */
 DOCA_STABLE
 uint8_t doca_pe_progress(struct doca_pe *pe);
 
-/* Gives the task back to its context. In its callback or at any other time, but not in flight: then nothing
- * happens. */
+/* Returns the task to its context, in its callback or at any other time. Ignored while it is in
+ * flight. */
 DOCA_STABLE
 void doca_task_free(struct doca_task *task);
 
-/* How it ended. IN_PROGRESS: it has not. */
+/* Returns the result of the task; IN_PROGRESS while it is in flight. */
 DOCA_STABLE
 doca_error_t doca_task_get_status(const struct doca_task *task);
 
-/* Begins the task, which is DOCA's until its callback is called. BAD_STATE: it is in flight already, or its
- * context does not run. INVALID_VALUE: no task, or its buffers are none, or not the first of their lists.
- * IN_USE: another thread is in the engine. What is wrong beyond that shows when the task ends. */
+/* Starts the task, which belongs to the library until its callback is called. Errors: BAD_STATE if
+ * it is in flight or its context is not running; INVALID_VALUE for an invalid task, or buffers
+ * that are invalid or not the first of their lists; IN_USE if another thread is in the engine.
+ * Other errors are reported when the task completes. */
 DOCA_STABLE
 doca_error_t doca_task_submit(struct doca_task *task);
 
-/* A file descriptor for epoll and poll, the same for the life of the engine, which closes it. */
+/* Gets a file descriptor for epoll and poll, the same for the life of the engine, which closes it. */
 DOCA_STABLE
 doca_error_t doca_pe_get_notification_handle(const struct doca_pe *pe,
 					     doca_notification_handle_t *handle);
 
-/* The handle becomes readable when there is something for progress, at once if there is already. Then:
- * doca_pe_clear_notification, progress until it gives 0, and again. Tasks may be submitted meanwhile. */
+/* Has the handle become readable as soon as progress has something to do. Then call
+ * doca_pe_clear_notification, progress until it returns 0, and repeat. Tasks may be submitted in
+ * between. */
 DOCA_STABLE
 doca_error_t doca_pe_request_notification(struct doca_pe *pe);
 
-/* The handle is not readable any more, until the next request. The second argument is of no use on Linux.
- */
+/* Makes the handle unreadable until the next request. The second argument is ignored on Linux. */
 DOCA_STABLE
 doca_error_t doca_pe_clear_notification(struct doca_pe *pe, doca_notification_handle_t handle);
 
-/* The sum over its contexts. */
+/* Gets the number of tasks in flight of all contexts. */
 DOCA_STABLE
 doca_error_t doca_pe_get_num_inflight_tasks(const struct doca_pe *pe, size_t *num_inflight_tasks);
 
-/* PROGRESS_ALL: a call of progress goes through all contexts, with at most one task or event of each. */
+/* Sets the mode. In PROGRESS_ALL a call of progress serves all contexts, with at most one task or
+ * event each. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_pe_set_event_mode(struct doca_pe *pe, enum doca_pe_event_mode event_mode);
 
-/* As doca_task_submit, which has DOCA_TASK_SUBMIT_FLAG_FLUSH. Without that flag the task, and those after it,
- * wait for a submit that has it, or for doca_ctx_flush_tasks. OPTIMIZE_REPORTS changes nothing in softdoca.
- * INVALID_VALUE: other flags. */
+/* Submits as doca_task_submit, which uses DOCA_TASK_SUBMIT_FLAG_FLUSH. Without that flag the task
+ * and those after it wait for a submit with it, or for doca_ctx_flush_tasks. OPTIMIZE_REPORTS has
+ * no effect in softdoca. Errors: INVALID_VALUE for other flags. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_task_submit_ex(struct doca_task *task, uint32_t flags);
 
-/* As doca_task_submit, and INVALID_VALUE for what could only end as a failure: no data, more than the limit,
- * no room, no permission. */
+/* Submits as doca_task_submit. Errors: INVALID_VALUE for a task that would fail: no data, above
+ * the limit, no space, no permission. */
 DOCA_STABLE
 doca_error_t doca_task_try_submit(struct doca_task *task);
 
-/* 0 for what is no task. */
+/* Returns the data that is passed to the callback; 0 for an invalid task. */
 DOCA_STABLE
 union doca_data doca_task_get_user_data(const struct doca_task *task);
 
-/* Given to the callback. */
+/* Sets the data that is passed to the callback. */
 DOCA_STABLE
 void doca_task_set_user_data(struct doca_task *task, union doca_data user_data);
 
-/* NULL for what is no task. */
+/* Returns the context; NULL for an invalid task. */
 DOCA_STABLE
 struct doca_ctx *doca_task_get_ctx(const struct doca_task *task);
 

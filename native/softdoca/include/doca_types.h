@@ -3,7 +3,7 @@
 #ifndef DOCA_TYPES_H
 #define DOCA_TYPES_H
 
-/* PRIu64 and memset: programs use them and include nothing for it but DOCA's headers. */
+/* inttypes.h, string.h: programs use PRIu64 and memset and include only DOCA's headers. */
 #include <inttypes.h>
 #include <stdint.h>
 #include <string.h>
@@ -14,13 +14,13 @@
 extern "C" {
 #endif
 
-/* A program's own data, given back as it was. Passed by value. */
+/* Data of the program, returned unchanged. Passed by value. */
 union doca_data {
 	void *ptr;
 	uint64_t u64;
 };
 
-/* Pieces of memory, one behind the other. */
+/* A list of memory ranges. */
 struct doca_gather_list {
 	void *addr;
 	uint64_t len;
@@ -29,15 +29,15 @@ struct doca_gather_list {
 
 #define DOCA_GID_BYTE_LENGTH 16
 
-/* What doca_pe_get_notification_handle gives: on Linux a file descriptor that epoll takes. The second
- * name is that of DOCA 3. */
+/* Handle of doca_pe_get_notification_handle: on Linux a file descriptor for epoll. The second name is that of
+ * DOCA 3. */
 typedef int doca_event_handle_t;
 typedef doca_event_handle_t doca_notification_handle_t;
 #define doca_event_invalid_handle -1
 
-/* What may be done with the memory of a map: the low bits by this process and its devices, RDMA_* by
- * peers of exports for RDMA, PCI_* by the DPU, through an export for PCI. PCI_READ_WRITE lets this
- * process's devices write, too. */
+/* Permitted access to the memory of a map: LOCAL_* for this process and its devices, RDMA_* for peers of
+ * exports for RDMA, PCI_* for the DPU, through an export for PCI. PCI_READ_WRITE also lets the devices of
+ * this process write. */
 enum doca_access_flag {
 	DOCA_ACCESS_FLAG_LOCAL_READ_ONLY = 0,
 	DOCA_ACCESS_FLAG_LOCAL_READ_WRITE = 1 << 0,

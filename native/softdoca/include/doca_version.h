@@ -12,20 +12,20 @@
 extern "C" {
 #endif
 
-/* The version whose API these headers follow. */
+/* Version of the API that these headers declare. */
 #define DOCA_VER_MAJOR 3
 #define DOCA_VER_MINOR 0
 #define DOCA_VER_PATCH 58
 #define DOCA_VER_STRING "3.0.0058"
 
-/* The version of these headers. */
+/* Returns the version of these headers. */
 static inline const char *doca_version(void)
 {
 	return DOCA_VER_STRING;
 }
 
-/* The version of the library that runs: that of the API it follows, so what doca_version() gives if
- * headers and library belong together. The text is the library's own and stays. */
+/* Returns the version of the API that the loaded library implements, which equals doca_version()
+ * if headers and library match. The text is constant. */
 DOCA_EXPERIMENTAL
 const char *doca_version_runtime(void);
 

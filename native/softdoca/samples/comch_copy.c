@@ -5,7 +5,7 @@
  *	comch_copy --role server [--rep-pci 3b:00.0]     on the DPU: waits for one client, reads its memory
  *	comch_copy --role client [--text TEXT]           on the host: sends the descriptor of a text
  *
- * The server answers when it has the bytes; then the client ends, and after it the server.
+ * The server replies when it has the bytes; then the client ends, and after it the server.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +23,9 @@
 DOCA_LOG_REGISTER(COMCH_COPY);
 
 #define CHANNEL       "comch_copy"
-#define SIZE_MAX_HERE ((uint64_t)1 << 30) /* what a server takes from a client it does not know */
+#define SIZE_MAX_HERE ((uint64_t)1 << 30) /* limit for an untrusted client */
 
-/* The one message each way; both sides are little-endian. */
+/* The message of the client; both sides are little-endian. */
 struct offer {
 	uint64_t addr, size, descriptor_size;
 	uint8_t descriptor[DESCRIPTOR_MAX];
@@ -33,16 +33,16 @@ struct offer {
 static const char answer[] = "copied";
 
 struct comch_copy {
-	/* the server's */
+	/* of the server */
 	struct copier copier;
 	struct doca_dev_rep *rep;
 	struct doca_comch_server *server;
-	/* the client's */
+	/* of the client */
 	struct doca_dev *dev;
 	struct doca_mmap *map;
 	struct doca_comch_client *client;
 	char *memory;
-	/* either's */
+	/* of both */
 	struct doca_pe *pe;
 	struct doca_ctx *ctx;
 	enum doca_ctx_states state;
@@ -52,7 +52,7 @@ struct comch_copy {
 	doca_error_t result; /* the first error in a callback */
 };
 
-/* ---- what the progress engine calls, on both sides; the context's user data is the sample ---- */
+/* ---- callbacks of both sides; the context's user data is the sample ---- */
 
 static void state_changed(const union doca_data data, struct doca_ctx *ctx,
 			  enum doca_ctx_states before, enum doca_ctx_states now)
@@ -87,7 +87,7 @@ static doca_error_t submit(struct doca_comch_task_send *task)
 	return failed("doca_task_submit", result);
 }
 
-/* Progress until *flag, an error, or Ctrl-C. */
+/* Progresses until *flag, an error, Ctrl-C, or the end of the context: a client's server died. */
 static doca_error_t progress_until(struct comch_copy *c, const bool *flag)
 {
 	const struct timespec nap = {.tv_nsec = 100000};
@@ -97,6 +97,8 @@ static doca_error_t progress_until(struct comch_copy *c, const bool *flag)
 			continue;
 		if (stopped())
 			return failed("Waiting", DOCA_ERROR_SHUTDOWN);
+		if (c->state != DOCA_CTX_STATE_RUNNING)
+			return failed("Waiting for the other side", DOCA_ERROR_CONNECTION_RESET);
 		nanosleep(&nap, NULL);
 	}
 	return c->result;
@@ -176,7 +178,7 @@ static doca_error_t client_open(struct comch_copy *c)
 	return DOCA_SUCCESS;
 }
 
-/* A client's start takes as long as connecting does: it is running once there is a connection. */
+/* A client is RUNNING once it is connected. */
 static doca_error_t client_connect(struct comch_copy *c)
 {
 	union doca_data data = {.ptr = c};
@@ -234,9 +236,15 @@ static struct comch_copy *of_server(struct doca_comch_connection *connection)
 static void connected(struct doca_comch_event_connection_status_changed *event,
 		      struct doca_comch_connection *connection, uint8_t well)
 {
+	struct comch_copy *c = of_server(connection);
+
 	(void)event;
-	(void)connection;
-	DOCA_LOG_INFO("A client came%s", well ? "" : ", and did not get in");
+	if (c->connection)
+		return;
+	if (well)
+		c->connection = connection;
+	else
+		c->result = failed("A client's connection", DOCA_ERROR_CONNECTION_ABORTED);
 }
 
 static void disconnected(struct doca_comch_event_connection_status_changed *event,
@@ -246,12 +254,15 @@ static void disconnected(struct doca_comch_event_connection_status_changed *even
 
 	(void)event;
 	(void)well;
-	DOCA_LOG_INFO("A client left");
-	if (c->connection == connection)
-		c->done = true;
+	if (c->connection != connection)
+		return;
+	if (!c->received)
+		c->result = failed("Waiting for the client's offer", DOCA_ERROR_CONNECTION_RESET);
+	c->connection = NULL;
+	c->done = true;
 }
 
-/* A message is untrusted: its numbers are checked before they are used. */
+/* A message is untrusted: its fields are checked before use. */
 static void server_heard(struct doca_comch_event_msg_recv *event, uint8_t *message, uint32_t size,
 			 struct doca_comch_connection *connection)
 {
@@ -259,17 +270,15 @@ static void server_heard(struct doca_comch_event_msg_recv *event, uint8_t *messa
 	const size_t head = offsetof(struct offer, descriptor);
 
 	(void)event;
-	if (c->received)
+	if (c->received || connection != c->connection)
 		return;
 	if (size > head && size <= sizeof c->offer) {
 		memcpy(&c->offer, message, size);
 		c->received = c->offer.descriptor_size == size - head && c->offer.size &&
 			      c->offer.size <= SIZE_MAX_HERE;
 	}
-	if (c->received) {
-		c->connection = connection;
+	if (c->received)
 		return;
-	}
 	DOCA_LOG_ERR("A message of %u bytes is no offer", size);
 	c->result = DOCA_ERROR_INVALID_VALUE;
 }
@@ -279,7 +288,7 @@ static doca_error_t can_be_server(const struct doca_devinfo *info)
 	return doca_comch_cap_server_is_supported(info);
 }
 
-/* The host's function, as the DPU sees it. */
+/* Opens the representor of the host's function. */
 static doca_error_t open_rep(struct comch_copy *c, const char *pci)
 {
 	struct doca_devinfo_rep **list;
@@ -320,7 +329,7 @@ static doca_error_t server_open(struct comch_copy *c)
 	return DOCA_SUCCESS;
 }
 
-/* Reads what was offered, by DMA. */
+/* Reads the offered memory by DMA. */
 static doca_error_t take(struct comch_copy *c)
 {
 	struct doca_mmap *remote = NULL, *local = NULL;
@@ -363,7 +372,7 @@ static doca_error_t server(struct comch_copy *c, const struct options *o)
 							sizeof answer, &task));
 	TRY(submit(task));
 	TRY(progress_until(c, &c->sent));
-	return progress_until(c, &c->done); /* the client ends first: then it has heard */
+	return progress_until(c, &c->done); /* the client ends first, once it has the answer */
 }
 
 /* ---- both ---- */

@@ -18,7 +18,7 @@
 
 DOCA_LOG_REGISTER(COMMON);
 
-static int signals = -1; /* readable when Ctrl-C came */
+static int signals = -1; /* readable after Ctrl-C */
 static bool stop_seen;
 
 /* ---- errors and the log ---- */
@@ -178,7 +178,8 @@ doca_error_t sample_begin(int argc, char **argv, const char *name, int wanted, s
 		strcpy(o->buffer, "/tmp/buffer.txt");
 	}
 	TRY(read_options(argc, argv, name, wanted, o));
-	/* Before any thread: each inherits that these two are blocked, so they come here alone. */
+	/* Before any thread is started, so that all inherit the mask and the signals arrive only
+	 * here. */
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
@@ -236,7 +237,8 @@ void wait_for_enter(void)
 
 /* ---- the device ---- */
 
-/* Whether this is the one: by its address if one is given, else by what it can. */
+/* Returns whether the device matches: by its address if one is given, otherwise by its
+ * capabilities. */
 static bool is_wanted(const struct doca_devinfo *info, const char *pci, device_can can)
 {
 	uint8_t same = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the samples share: options, log, files, Ctrl-C, opening a device. Everything here and in the
- * samples is public DOCA, so they build and run unchanged against NVIDIA's.
+ * Common part of the samples: options, log, files, Ctrl-C, opening a device. The samples use public DOCA
+ * only, so they build and run unchanged with NVIDIA's libraries.
  */
 #ifndef SAMPLES_COMMON_H
 #define SAMPLES_COMMON_H
@@ -13,17 +13,17 @@
 #include <doca_dev.h>
 #include <doca_error.h>
 
-#define TEXT_MAX       4096 /* bytes of a text or a path on the command line, with its end */
-#define DESCRIPTOR_MAX 1024 /* an export descriptor has at most 512 bytes as far as is known */
+#define TEXT_MAX       4096 /* bytes of a text or a path on the command line, with its terminating 0 */
+#define DESCRIPTOR_MAX 1024 /* largest export descriptor, as far as is known */
 
-/* Calls a function of DOCA, and returns from this one with the error, logged, if it is one. */
+/* Calls a function of DOCA; on an error logs it and returns it from the calling function. */
 #define TRY_DOCA(call)                                    \
 	do {                                              \
 		doca_error_t try_result = (call);         \
 		if (try_result != DOCA_SUCCESS)           \
 			return failed(#call, try_result); \
 	} while (0)
-/* The same for a function of the samples, which has logged its error already. */
+/* The same for a function of the samples, which has already logged its error. */
 #define TRY(call)                                 \
 	do {                                      \
 		doca_error_t try_result = (call); \
@@ -31,12 +31,12 @@
 			return try_result;        \
 	} while (0)
 
-/* What a sample reads from its command line; `wanted` below names the members. */
+/* Options of a sample; `wanted` below selects the members. */
 struct options {
-	char pci[TEXT_MAX]; /* of the device; empty: the first that can */
+	char pci[TEXT_MAX]; /* of the device; empty: the first capable one */
 	char text[TEXT_MAX];
-	char descriptor[TEXT_MAX]; /* path: the export descriptor */
-	char buffer[TEXT_MAX]; /* path: address and length of what it exports */
+	char descriptor[TEXT_MAX]; /* path of the export descriptor */
+	char buffer[TEXT_MAX]; /* path of the address and length of the exported memory */
 	char rep_pci[TEXT_MAX]; /* of the representor; empty: the first */
 	char role[TEXT_MAX];
 	bool write;
@@ -53,40 +53,40 @@ enum wanted {
 	WANT_COMCH = 64, /* rep_pci and role */
 };
 
-/* Starts the log, reads the command line (--pci-addr is always there), and takes over Ctrl-C. */
+/* Starts the log, parses the command line (always with --pci-addr), and handles Ctrl-C. */
 doca_error_t sample_begin(int argc, char **argv, const char *name, int wanted, struct options *o);
-/* The exit code. */
+/* Returns the exit code. */
 int sample_end(doca_error_t result);
 
-/* Logs that `what` failed, and gives the error back. */
+/* Logs that `what` failed, and returns the error. */
 doca_error_t failed(const char *what, doca_error_t error);
-/* The same for a system call: errno as a sentence. */
+/* The same for a system call, with the text of errno. */
 doca_error_t failed_system(const char *what, const char *path);
 
-/* Whether Ctrl-C, or SIGTERM, came. */
+/* Returns whether SIGINT (Ctrl-C) or SIGTERM was received. */
 bool stopped(void);
 /* Sleeps until fd is readable (true), or Ctrl-C (false). */
 bool wait_readable(int fd);
-/* Until Enter, the end of standard input, or Ctrl-C. */
+/* Waits until Enter, the end of standard input, or Ctrl-C. */
 void wait_for_enter(void);
 
-/* DOCA_SUCCESS if a device can do what the sample needs. */
+/* Returns DOCA_SUCCESS if a device has the capabilities that the sample needs. */
 typedef doca_error_t (*device_can)(const struct doca_devinfo *info);
-/* The device with this PCI address, or the first that can if it is empty. */
+/* Opens the device with this PCI address, or the first capable one if it is empty. */
 doca_error_t open_device(const char *pci, device_can can, struct doca_dev **dev);
 
-/* Whole or not at all: whoever waits for the file never sees half of it. Only for this user, since an
- * export descriptor lets its reader into the memory. */
+/* Writes a file completely or not at all, so that a process waiting for it never reads half of it.
+ * Only this user can read it, because an export descriptor gives access to the memory. */
 doca_error_t write_file(const char *path, const void *data, size_t size);
 doca_error_t read_file(const char *path, void *data, size_t capacity, size_t *size);
-/* Writes both files of an export; reads them. */
+/* Write and read both files of an export. */
 doca_error_t write_export(const struct options *o, const void *descriptor, size_t descriptor_size,
 			  const void *addr, size_t size);
 doca_error_t read_export(const struct options *o, void *descriptor, size_t *descriptor_size,
 			 void **addr, size_t *size);
 void remove_export(const struct options *o);
 
-/* Text for a terminal: what is not printable as a dot, up to the first zero byte. */
+/* Prints text up to the first zero byte, with dots for unprintable characters. */
 void print_text(const char *label, const char *text, size_t size);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A DMA context with all that it needs, and one copy after the other. local_copy.c shows each step. */
+/* A DMA context with everything that it needs, for one copy after the other. local_copy.c shows
+ * each step. */
 #ifndef SAMPLES_COPIER_H
 #define SAMPLES_COPIER_H
 
@@ -22,18 +23,20 @@ struct copier {
 	uint32_t max_list; /* buffers of one list */
 };
 
-/* *c is zero before. Whatever came of it: copier_stop(), then away with the maps, then copier_close(). */
+/* Opens a copier; *c must be zero. Even on failure: copier_stop(), then destroy the maps, then
+ * copier_close(). */
 doca_error_t copier_open(struct copier *c, const char *pci, size_t bufs);
-/* The same with c->dev open already. */
+/* The same with c->dev already open. */
 doca_error_t copier_open_on(struct copier *c, size_t bufs);
 void copier_stop(struct copier *c);
 void copier_close(struct copier *c);
-/* Waits until the data of src (or of its list) is in dst. */
+/* Copies the data of src (or of its list) to dst, and waits. */
 doca_error_t copier_run(struct copier *c, const struct doca_buf *src, struct doca_buf *dst);
-/* `size` bytes at src to dst, in as many copies as the device's limit asks for. */
+/* Copies `size` bytes at src to dst, in as many tasks as the device's limit requires. */
 doca_error_t copier_copy(struct copier *c, struct doca_mmap *from, void *src, struct doca_mmap *to,
 			 void *dst, size_t size);
-/* Memory of this process as a started map of that device. On failure *map may be made: destroy it. */
+/* Creates a started map of memory of this process for that device. On failure *map may exist:
+ * destroy it. */
 doca_error_t map_memory(struct doca_dev *dev, void *addr, size_t size, uint32_t access,
 			struct doca_mmap **map);
 

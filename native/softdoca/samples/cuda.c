@@ -11,7 +11,7 @@ DOCA_LOG_REGISTER(CUDA);
 enum {
 	DMA_BUF_FD = 1, /* CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD */
 	SYNC_MEMOPS = 6, /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-	BLOCK = 2 << 20, /* what CUDA hands out whole, on a boundary of its own */
+	BLOCK = 2 << 20, /* size and alignment of CUDA's allocations */
 };
 
 static int (*cuInit)(unsigned int flags);
@@ -101,7 +101,7 @@ doca_error_t gpu_alloc(struct gpu_memory *g, int number, size_t size)
 	TRY_CUDA(cuCtxSetCurrent(g->context));
 	g->size = (size + BLOCK - 1) / BLOCK * BLOCK;
 	TRY_CUDA(cuMemAlloc(&g->addr, g->size));
-	/* Each copy by CUDA ends before its call returns: then the DPU finds what it wrote. */
+	/* Makes CUDA's copies synchronous, so that the DPU reads their results. */
 	TRY_CUDA(cuPointerSetAttribute(&on, SYNC_MEMOPS, g->addr));
 	TRY_CUDA(cuMemsetD8(g->addr, 0, g->size));
 	TRY_CUDA(cuCtxSynchronize());

@@ -4,8 +4,8 @@
  *
  *	event_driven [--count COPIES] [--size BYTES]
  *
- * A copy that is complete is submitted again, with other bytes, from within its own callback, until
- * COPIES were made. Every byte is checked.
+ * The callback of a complete copy submits it again, with other bytes, until COPIES were made. Every byte is
+ * checked.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,12 +29,12 @@ DOCA_LOG_REGISTER(EVENT_DRIVEN);
 
 #define IN_FLIGHT 32
 
-struct lane { /* one task, and its own source and destination */
+struct lane { /* a task with its source and destination */
 	struct event_driven *all;
 	struct doca_task *task;
 	struct doca_buf *src, *dst;
 	unsigned char *from, *to;
-	unsigned char value; /* that each byte has now */
+	unsigned char value; /* current value of each byte */
 };
 
 struct event_driven {
@@ -79,7 +79,7 @@ static bool holds(const struct lane *lane, size_t size)
 	return true;
 }
 
-/* Called from doca_pe_progress(). The task is free to be submitted again. */
+/* Called from doca_pe_progress(). The task can be submitted again. */
 static void copied(struct doca_dma_task_memcpy *task, union doca_data task_data,
 		   union doca_data ctx_data)
 {
@@ -151,7 +151,7 @@ static doca_error_t open_lane(struct event_driven *e, size_t i)
 	return DOCA_SUCCESS;
 }
 
-/* The engine's handle is an fd that epoll takes, beside the program's own. */
+/* Adds the engine's handle, an fd, to the program's epoll. */
 static doca_error_t open_epoll(struct event_driven *e, doca_notification_handle_t *handle)
 {
 	struct epoll_event event = {.events = EPOLLIN};
@@ -163,8 +163,8 @@ static doca_error_t open_epoll(struct event_driven *e, doca_notification_handle_
 	return DOCA_SUCCESS;
 }
 
-/* Ask to be woken; sleep; take the wake-up back; then progress until nothing is left to deliver. What
- * completes between the last progress and the asking wakes at once. */
+/* Requests a notification, sleeps, clears the notification, then progresses until there is no
+ * event left. A completion between the last progress and the request wakes the program at once. */
 static doca_error_t run(struct event_driven *e)
 {
 	doca_notification_handle_t handle;
@@ -209,7 +209,7 @@ static void stop(struct event_driven *e)
 {
 	enum doca_ctx_states state;
 
-	e->to_submit = 0; /* what still completes is not submitted again */
+	e->to_submit = 0; /* completed tasks are not submitted again */
 	if (!e->ctx)
 		return;
 	doca_ctx_stop(e->ctx);

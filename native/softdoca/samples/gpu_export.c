@@ -4,10 +4,10 @@
  *
  *	gpu_export [--gpu N] [--text TEXT] [--size BYTES] [--descriptor-path FILE] [--buffer-path FILE]
  *
- * It runs on the host. remote_copy_receiver --write on the DPU reads the text out of the GPU's memory and
- * puts another one there; this program shows both. The way: a dma-buf of the GPU's memory, by
- * doca_mmap_set_dmabuf_memrange, then doca_mmap_export_pci. Where CUDA or DOCA has no dma-buf, the GPU's
- * address itself, which needs the kernel module nvidia-peermem.
+ * It runs on the host. remote_copy_receiver --write on the DPU reads the text in the GPU's memory and writes
+ * another one; this program prints both. It uses a dma-buf of the GPU's memory with
+ * doca_mmap_set_dmabuf_memrange, then doca_mmap_export_pci. Without support for dma-buf in CUDA or DOCA it
+ * uses the GPU's address, which needs the kernel module nvidia-peermem.
  */
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static doca_error_t can_export(const struct doca_devinfo *info)
 	return result == DOCA_SUCCESS && !can ? DOCA_ERROR_NOT_SUPPORTED : result;
 }
 
-/* A map over the GPU's memory: by the dma-buf, or with fd -1 by its address. */
+/* Creates a map of the GPU's memory: by the dma-buf, or by its address for fd -1. */
 static doca_error_t map_gpu(struct gpu_export *e, int fd)
 {
 	uint32_t access = DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | DOCA_ACCESS_FLAG_PCI_READ_WRITE;
@@ -60,13 +60,13 @@ static doca_error_t map_by_dmabuf(struct gpu_export *e)
 
 	TRY(gpu_dmabuf(&e->gpu, &fd));
 	result = map_gpu(e, fd);
-	close(fd); /* the map has its own */
+	close(fd); /* the map has a duplicate */
 	if (result == DOCA_SUCCESS)
 		DOCA_LOG_INFO("The DPU will reach it by a dma-buf");
 	return result;
 }
 
-/* Each way gets a map of its own: a map's range is set once. */
+/* Each attempt needs a new map, because a map's range can be set once. */
 static doca_error_t map_either_way(struct gpu_export *e)
 {
 	if (map_by_dmabuf(e) == DOCA_SUCCESS)
@@ -113,7 +113,7 @@ static doca_error_t gpu_export(struct gpu_export *e, const struct options *o)
 	return show(e, "the GPU's memory holds");
 }
 
-/* The map goes before the memory under it. */
+/* The map is destroyed before its memory. */
 static void give_back(struct gpu_export *e, const struct options *o)
 {
 	if (e->map) {

@@ -4,7 +4,7 @@
  *
  *	local_copy [--pci-addr 03:00.0] [--text TEXT]
  *
- * The steps are all here, in order; the other samples have them in copier.c.
+ * This file has all steps in order; the other samples use copier.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 
 DOCA_LOG_REGISTER(LOCAL_COPY);
 
-/* Everything that has to be given back, in the order in which it is made. */
+/* All resources, in the order of their creation. */
 struct local_copy {
 	char *memory; /* the source, then the destination */
 	struct doca_dev *dev;
@@ -63,7 +63,7 @@ static void state_changed(const union doca_data data, struct doca_ctx *ctx,
 	DOCA_LOG_INFO("The DMA context was %s and is %s", names[before], names[now]);
 }
 
-/* 1 to 3: a device that can copy, memory that it may reach, an inventory to take buffers from. */
+/* Steps 1 to 3: a device that can copy, maps of memory, an inventory of buffers. */
 static doca_error_t open_memory(struct local_copy *l, const struct options *o, size_t size)
 {
 	TRY(open_device(o->pci, can_copy, &l->dev));
@@ -78,7 +78,7 @@ static doca_error_t open_memory(struct local_copy *l, const struct options *o, s
 	return DOCA_SUCCESS;
 }
 
-/* 4 and 5: a progress engine, and a DMA context that it drives. Its settings come before its start. */
+/* Steps 4 and 5: a progress engine and a DMA context, configured before its start. */
 static doca_error_t open_context(struct local_copy *l)
 {
 	union doca_data data = {.ptr = l};
@@ -94,7 +94,7 @@ static doca_error_t open_context(struct local_copy *l)
 	return DOCA_SUCCESS;
 }
 
-/* 6 to 8: two buffers, a task that joins them, and progress until it is complete. */
+/* Steps 6 to 8: two buffers, a task, and progress until it is complete. */
 static doca_error_t copy(struct local_copy *l, size_t size)
 {
 	struct doca_dma_task_memcpy *task;
@@ -111,13 +111,13 @@ static doca_error_t copy(struct local_copy *l, size_t size)
 	while (!l->done) {
 		if (doca_pe_progress(l->pe) || l->stopping || !stopped())
 			continue;
-		l->stopping = true; /* Ctrl-C. The task still ends, by its callback. */
+		l->stopping = true; /* After Ctrl-C the task is still completed by its callback. */
 		doca_ctx_stop(l->ctx);
 	}
 	return l->result == DOCA_SUCCESS ? DOCA_SUCCESS : failed("The copy", l->result);
 }
 
-/* 9: everything back, last to first. */
+/* Step 9: releases everything in reverse order. */
 static void give_back(struct local_copy *l)
 {
 	enum doca_ctx_states state;

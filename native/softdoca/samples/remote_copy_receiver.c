@@ -4,7 +4,7 @@
  *
  *	remote_copy_receiver [--descriptor-path FILE] [--buffer-path FILE] [--write --text TEXT]
  *
- * The two files come from remote_copy_sender, or gpu_export. Addresses on this side are the host's own.
+ * remote_copy_sender or gpu_export writes the two files. Addresses on this side are those of the host.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static doca_error_t receive(struct receiver *r, const struct options *o)
 
 static void give_back(struct receiver *r)
 {
-	/* The maps' devices are the copier's; stop its context first. */
+	/* The maps use the copier's device; stop its context first. */
 	copier_stop(&r->copier);
 	if (r->local)
 		doca_mmap_destroy(r->local);

@@ -4,9 +4,9 @@
  *
  *	remote_copy_sender [--text TEXT] [--size BYTES] [--write] [--descriptor-path FILE] [--buffer-path FILE]
  *
- * It writes two files that remote_copy_receiver reads: the export descriptor, and the address and the
- * length of the memory. Bring both to the DPU (scp). With --write the DPU may write, too; what the
- * memory holds at the end is printed. No DMA context is here: the host's CPU moves no byte.
+ * It writes two files that remote_copy_receiver reads: the export descriptor, and the address and length of
+ * the memory. Copy both to the DPU (scp). With --write the DPU may write, too; the final content of the
+ * memory is printed. There is no DMA context: the host's CPU copies nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +72,8 @@ static doca_error_t send_memory(struct sender *s, const struct options *o)
 	return DOCA_SUCCESS;
 }
 
-/* The files first: they are of no use without the memory. Destroying the map ends the export. */
+/* Removes the files first, which are useless without the memory. Destroying the map ends the
+ * export. */
 static void give_back(struct sender *s, const struct options *o)
 {
 	if (s->map) {

@@ -5,8 +5,8 @@
  *
  *	scatter_gather [--text TEXT] [--count PIECES]
  *
- * The text lies in pieces, each in a cell of its own. A first task gathers them into one buffer, a second
- * scatters them over cells of another size.
+ * The text is divided into pieces, each in a separate cell. One task gathers them into one buffer, a second
+ * one scatters them over cells of another size.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,16 +20,16 @@
 
 DOCA_LOG_REGISTER(SCATTER_GATHER);
 
-#define GAP 16 /* bytes between cells that no copy may touch */
+#define GAP 16 /* bytes between cells that no copy may modify */
 
 struct scatter_gather {
 	struct copier copier;
 	struct doca_mmap *map;
 	char *memory;
-	size_t length; /* of the text, with its end */
+	size_t length; /* of the text, with its terminating 0 */
 };
 
-/* A row of cells in the memory: bytes of a text, `piece` to a cell and what is left in the last. */
+/* A row of cells in memory: `piece` bytes of a text each, the rest in the last. */
 struct cells {
 	char *base;
 	size_t piece, length;
@@ -48,7 +48,7 @@ static char *cell(const struct cells *c, size_t i, size_t *size)
 	return c->base + at + i * GAP;
 }
 
-/* The cells as one list. full: they hold data; else they wait for it. *list is its first, or NULL. */
+/* Takes the cells as one list, with data if `full`. *list is its first buffer, or NULL. */
 static doca_error_t list_of(struct scatter_gather *s, const struct cells *cells, bool full,
 			    struct doca_buf **list)
 {
@@ -78,7 +78,7 @@ static doca_error_t move(struct scatter_gather *s, const struct cells *from, con
 	if (result == DOCA_SUCCESS)
 		result = copier_run(&s->copier, src, dst);
 	if (dst)
-		doca_buf_dec_refcount(dst, NULL); /* of a list's first: the whole list goes */
+		doca_buf_dec_refcount(dst, NULL); /* releases the whole list */
 	if (src)
 		doca_buf_dec_refcount(src, NULL);
 	return result;
@@ -97,7 +97,7 @@ static void show(const char *label, const struct cells *cells)
 	fflush(stdout);
 }
 
-/* What the cells hold must be the text, and nothing between them may have changed. */
+/* Checks that the cells contain the text and nothing between them has changed. */
 static doca_error_t check(const struct cells *cells, const char *text)
 {
 	static const char untouched[GAP];
@@ -122,7 +122,7 @@ static doca_error_t scatter_gather(struct scatter_gather *s, const struct option
 	struct cells first, middle, last;
 
 	s->length = strlen(o->text) + 1;
-	part = s->length * (GAP + 1); /* enough for a cell a byte */
+	part = s->length * (GAP + 1); /* enough for one byte in each cell */
 	whole = 3 * part;
 	s->memory = calloc(1, whole);
 	if (!s->memory)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handles that can be checked. Each object that a program holds a pointer to lies in one reserved
- * range of addresses, on a 64-byte boundary, and begins with a tag made of its kind and its place.
- * So any value at all can be looked at without a stray access: NULL, a number, a pointer to
- * something else, an object of another kind, or one that was freed. The range is never given back,
- * only used again.
+ * Handles that can be validated. Each object that a program has a pointer to is in one reserved range of
+ * addresses, aligned to 64 bytes, and begins with a tag made of its kind and its address. So any value
+ * can be checked without an invalid access: NULL, a number, a pointer to something else, an object of
+ * another kind, or one that was freed. The range is never unmapped, only reused.
  */
 #ifndef SOFTDOCA_OBJECT_H
 #define SOFTDOCA_OBJECT_H
@@ -13,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What libdoca_dma, libdoca_argp and libdoca_comch use of libdoca_common. */
+/* Symbols of libdoca_common that libdoca_dma, libdoca_argp and libdoca_comch use. */
 #define SOFTDOCA_INTERNAL __attribute__((visibility("default")))
 
 enum object_kind {
@@ -38,18 +37,18 @@ enum object_kind {
 	OBJECT_COMCH_CONNECTION,
 	OBJECT_COMCH_SEND,
 	OBJECT_COMCH_EVENT,
-	OBJECT_BUF_IDLE, /* a buffer that lies in its inventory */
-	OBJECT_LIST, /* before an array of handles that the program holds */
+	OBJECT_BUF_IDLE, /* a buffer that is not in use */
+	OBJECT_LIST, /* header of an array of handles that the program holds */
 };
 
-/* The first member of each. */
+/* First member of every object. */
 struct object {
 	uint32_t tag;
 	uint32_t lines; /* of 64 bytes; 0: part of another object */
 };
 
 struct object_arena {
-	uintptr_t base; /* 0: no object was made yet */
+	uintptr_t base; /* 0 before the first object */
 	size_t size; /* bytes in use, from base on */
 	uint32_t secret;
 };
@@ -60,9 +59,9 @@ static inline uint32_t object_tag(const void *p, enum object_kind kind)
 	return ((uint32_t)((uintptr_t)p >> 6) * 0x9e3779b1u ^ softdoca_arena.secret) + kind;
 }
 
-/* Whether p is a living object of this kind. Any value may be asked about. The size is looked at
- * first: it is stored last, so with it the base and the secret are there, and it only grows, and
- * what lies below it stays readable. */
+/* Returns whether p is a valid object of this kind. p may have any value. The size is loaded
+ * first: it is stored last, so base and secret are valid with it; it only grows, and memory below
+ * it stays readable. */
 static inline bool object_is(const void *p, enum object_kind kind)
 {
 	size_t size = __atomic_load_n(&softdoca_arena.size, __ATOMIC_ACQUIRE);
@@ -71,19 +70,20 @@ static inline bool object_is(const void *p, enum object_kind kind)
 		       object_tag(p, kind);
 }
 
-/* A new object of `size` bytes, zeroed but for its header. NULL: no memory. Any thread. */
+/* Allocates an object of `size` bytes, zeroed except for its header. Returns NULL without memory.
+ * Thread-safe. */
 SOFTDOCA_INTERNAL void *softdoca_object_new(enum object_kind kind, size_t size);
-/* Whether n objects of that size may still be made: so that an absurd number is refused at once,
- * not by the system once its memory is gone. */
+/* Returns whether n objects of that size can be allocated, so that an excessive number is refused
+ * before memory runs out. */
 SOFTDOCA_INTERNAL bool softdoca_object_room(size_t size, size_t n);
-/* Ends the object's life, and that of the objects within it: from now on object_is() is false. */
+/* Frees the object and the objects within it: object_is() returns false from then on. */
 SOFTDOCA_INTERNAL void softdoca_object_free(void *p);
 static inline size_t object_lines(size_t size)
 {
 	return (size + 63) / 64;
 }
-/* Changes what an object counts as; OBJECT_FREE makes it unusable without giving its memory
- * back. For an object within another one, aligned to 64 bytes, too. */
+/* Changes an object's kind; OBJECT_FREE makes it invalid without freeing its memory. Also for an
+ * object within another one, aligned to 64 bytes. */
 static inline void object_become(void *p, enum object_kind kind)
 {
 	__atomic_store_n(&((struct object *)p)->tag, object_tag(p, kind), __ATOMIC_RELEASE);

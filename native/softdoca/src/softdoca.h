@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * softdoca inside: the objects behind the handles, and what its files do for each other.
+ * Internals of softdoca: the objects behind the handles, and the functions that its files share.
  *
- *   dev.c      devices and representors, as described (devices.c); a device holds dgkit's own engine
+ *   dev.c      devices and representors, as described (devices.c); a device holds an engine of dgkit
  *   mmap.c     memory maps; export.c their export descriptors; dmabuf.c memory behind a dma-buf
- *   buf.c      buffers and lists of them; inventory.c where they come from
- *   ctx.c      the states of contexts; pe.c progress and notification; task.c
- *   engine.c   a task's bytes through dgkit's provider
+ *   buf.c      buffers; buf_list.c lists of them; inventory.c their allocation
+ *   ctx.c      states of contexts; pe.c progress and notification; task.c tasks
+ *   engine.c   DMA tasks through dgkit's provider
  *   ../dma     DMA contexts; ../comch channels; ../argp command lines
  *
- * Errors: a doca_error_t and nothing else; why stands in the log (softdoca_log, level WARNING).
+ * Errors: a doca_error_t alone; the log has the reason (softdoca_log, level WARNING).
  */
 #ifndef SOFTDOCA_H
 #define SOFTDOCA_H
@@ -35,25 +35,28 @@
 #include "doca_version.h"
 #include "object.h"
 
-/* Limits. As a BlueField reports them where facts are known (MEMCPY_MAX: 2 MiB), else chosen. */
+/* Limits: those of a BlueField where known (MEMCPY_MAX: 2 MiB), otherwise chosen. */
 #define MEMCPY_MAX      ((uint64_t)2 << 20)
 #define LIST_MAX        64u /* buffers of one list in a memcpy task */
 #define TASKS_MAX       65536u /* of one context */
 #define MMAP_DEVS_MAX   8u
 #define EXPORT_DESC_MAX 512u
 
-/* log.c. The library's own records; level is a doca_log_level. */
+/* log.c: writes a record of the library. level is a doca_log_level. */
 SOFTDOCA_INTERNAL void softdoca_log(uint32_t level, const char *func, const char *format, ...)
 	__attribute__((format(printf, 3, 4), cold));
-/* The last sentence of this thread at WARNING or worse, for bindings that raise it; "": none so far. */
+/* Returns the text of this thread's last record at WARNING or worse, for bindings that raise it;
+ * "" if there is none. */
 SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
-/* Logs why (WARNING) and gives the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the context runs"); */
+/* Logs the reason (WARNING) and yields the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the context
+ * runs"); */
 #define REFUSE(error, ...) (softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, __VA_ARGS__), (error))
-/* For what softdoca's own variables say, which no program knows of: heard on stderr by itself. */
+/* For invalid environment variables of softdoca: logged at CRIT, which is printed on stderr by
+ * default. */
 #define MISCONFIGURED(...) \
 	(softdoca_log(DOCA_LOG_LEVEL_CRIT, __func__, __VA_ARGS__), DOCA_ERROR_BAD_CONFIG)
-/* The first checks of a public function: they return from it. DOCA's documentation gives INVALID_VALUE
- * for invalid input in general. */
+/* The first checks of a public function, which return from it. DOCA documents INVALID_VALUE for
+ * invalid input in general. */
 #define CHECK_OBJECT(p, kind, what)                                                \
 	do {                                                                       \
 		if (__builtin_expect(!object_is(p, kind), 0))                      \
@@ -65,17 +68,20 @@ SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
 		if (__builtin_expect(!(p), 0))                                     \
 			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is NULL", #p); \
 	} while (0)
-/* The limit of the program's own records, and that of every SDK backend. False: no such level. */
+/* Set the limit of the program's records, and that of every SDK backend. Return false for an
+ * invalid level. */
 SOFTDOCA_INTERNAL bool softdoca_log_limit(uint32_t level);
 SOFTDOCA_INTERNAL bool softdoca_log_sdk_limit(uint32_t level);
-/* error.c. The doca_error_t that stands for a negative result of dgkit.h, logged with its sentence. */
+/* error.c: logs a negative result of dgkit.h with its text, and returns the corresponding
+ * doca_error_t. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_failed(const char *func, int rc) __attribute__((cold));
-/* runtime.c. The path, in dgkit's folder of sockets, that stands for a Comch server's name on the function
- * of this vuid. OPERATING_SYSTEM and others: no such folder, or a path longer than cap. */
+/* runtime.c: writes the path, in dgkit's folder of sockets, of a Comch server's name on the
+ * function of this vuid. Errors: OPERATING_SYSTEM and others if the folder cannot be used or the
+ * path exceeds cap. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_runtime_path(const char *name, const char *function,
 						     const char *ending, char *out, size_t cap);
 
-/* ---- devices: devices.c reads what there is, dev.c hands it out ---- */
+/* ---- devices: devices.c reads their description, dev.c opens them ---- */
 
 enum softdoca_side { SIDE_HOST = 1, SIDE_DPU = 2, SIDE_BOTH = 3 };
 enum softdoca_cap {
@@ -86,7 +92,7 @@ enum softdoca_cap {
 	CAP_COMCH_SERVER = 16,
 };
 
-/* What is known of a function; of a representor, too. */
+/* Attributes of a function or a representor. */
 struct function {
 	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE]; /* 0000:03:00.0 */
 	char ibdev[DOCA_DEVINFO_IBDEV_NAME_SIZE];
@@ -105,18 +111,18 @@ struct doca_devinfo {
 
 struct doca_devinfo_rep {
 	struct object o;
-	struct function f; /* of the function on the host that it stands for */
+	struct function f; /* of the host's function that it represents */
 	struct doca_dev *dev;
 };
 
 struct doca_dev {
 	struct object o;
-	uint32_t opened; /* doca_dev_open of an open device gives the same one */
-	int pid; /* opened by: a fork's child opens its own */
+	uint32_t opened; /* number of times; an open device is opened again as the same object */
+	int pid; /* of the opening process: a forked child opens its own device */
 	_Alignas(64) struct doca_devinfo info;
 	dg_device *engine; /* provider soft, or fault over it */
-	dg_device *gpu; /* provider cuda, opened at the first GPU memory; NULL: none so far */
-	atomic_uint users; /* maps and contexts that are still there: closing gives IN_USE */
+	dg_device *gpu; /* provider cuda, opened with the first GPU memory; NULL before */
+	atomic_uint users; /* maps and contexts that use it: closing returns IN_USE */
 	struct doca_dev *next;
 };
 
@@ -126,8 +132,8 @@ struct doca_dev_rep {
 	struct function f;
 };
 
-/* dev.c: dev->gpu, opened if need be: then the GPU of this UUID, or with NULL the first. NULL: there is no
- * GPU here; logged. */
+/* dev.c: returns dev->gpu, opened if necessary: the GPU of this UUID, or the first for NULL.
+ * Returns NULL, logged, without a GPU. */
 SOFTDOCA_INTERNAL dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid);
 
 /* ---- memory maps ---- */
@@ -135,18 +141,19 @@ SOFTDOCA_INTERNAL dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_
 enum mmap_state { MMAP_NEW, MMAP_STARTED, MMAP_STOPPED };
 enum mmap_backing {
 	BACKING_NONE,
-	BACKING_HOST, /* set_memrange; a udmabuf, too */
-	BACKING_GPU, /* the bytes move by dgkit's CUDA import: dma-buf identity only */
+	BACKING_HOST, /* set_memrange, or a udmabuf */
+	BACKING_GPU, /* copied by dgkit's CUDA import: dma-buf identity only */
 };
 
 enum export_kind { EXPORT_PCI, EXPORT_RDMA, EXPORT_KINDS };
 
-/* A map as one device sees it: registered with that device's engine, or imported into it. */
+/* A map on one device: registered with that device's engine, or imported into it. */
 struct attachment {
 	struct doca_dev *dev;
 	dg_region *host; /* in dev->engine; NULL for GPU memory */
-	dg_region *gpu; /* in dev->gpu: GPU memory, or host memory that met GPU memory */
-	/* Its export descriptors by kind, made once; of an import [0], what it was imported by. */
+	dg_region *gpu; /* in dev->gpu: GPU memory, or host memory that a task joined with GPU memory */
+	/* Its export descriptors by kind, created once; [0] of an import is the descriptor
+	 * imported. */
 	struct export_bytes {
 		uint8_t *bytes;
 		size_t len;
@@ -160,28 +167,29 @@ struct doca_mmap {
 	bool exported, from_export, thread_safe;
 	bool writable; /* a task of this process may write to it */
 	uint32_t permissions; /* doca_access_flag */
-	char *addr; /* as programs say it: in a map from an export, the exporter's own address */
+	char *addr; /* as programs use it: in a map from an export, the exporter's address */
 	size_t len;
-	char *base; /* where the bytes lie here; of a udmabuf another place than addr. NULL: elsewhere */
-	int dmabuf_fd; /* our own duplicate, or -1 */
-	size_t mapped; /* bytes of a udmabuf that lie at `window` */
+	char *base; /* address in this process, other than addr for a udmabuf; NULL: not mapped */
+	int dmabuf_fd; /* a duplicate, or -1 */
+	size_t mapped; /* bytes of a udmabuf mapped at `window` */
 	void *window;
-	dg_memory gpu; /* GPU memory of this process; its fd is ours */
+	dg_memory gpu; /* GPU memory of this process; its fd is owned */
 	uint32_t n_attached, max_attached;
 	struct attachment attached[MMAP_DEVS_MAX];
-	atomic_uint bufs; /* buffers that were taken over it and not given back */
+	atomic_uint bufs; /* buffers in use that point into it */
 	union doca_data user_data;
 	doca_mmap_memrange_free_cb_t *free_cb;
 	void *free_opaque;
-	pthread_mutex_t lock; /* attachments, where two threads meet */
+	pthread_mutex_t lock; /* guards attachments used by several threads */
 };
 
-/* The attachment of a started map for this device, or NULL. */
+/* Returns the attachment of a started map for this device, or NULL. */
 SOFTDOCA_INTERNAL struct attachment *softdoca_mmap_attachment(const struct doca_mmap *m,
 							      const struct doca_dev *dev);
-/* dmabuf.c: for dgkit's core outside of softdoca, which calls it by name: see dg_cuda_share_pins(). */
+/* dmabuf.c: called by name by another copy of dgkit's core: see dg_cuda_share_pins(). */
 SOFTDOCA_INTERNAL void *softdoca_share_pins(void *theirs);
-/* Its region in dev->gpu, made if need be: a task joins host memory and GPU memory. NULL: it cannot be. */
+/* Returns its region in dev->gpu, created if necessary, for a task that joins host memory and GPU
+ * memory. Returns NULL on failure. */
 SOFTDOCA_INTERNAL dg_region *softdoca_mmap_for_gpu(struct doca_mmap *m, struct attachment *a);
 
 /* ---- buffers ---- */
@@ -192,20 +200,21 @@ struct doca_buf {
 	char *head, *data;
 	size_t len, data_len;
 	struct doca_buf *next; /* in its list */
-	struct doca_buf *first; /* of its list; itself when alone */
-	struct doca_buf *last; /* of its list; kept up to date in the first only */
+	struct doca_buf *first; /* of its list; itself if single */
+	struct doca_buf *last; /* of its list; valid in the first buffer only */
 	uint32_t list_len; /* likewise */
-	/* Submitted and not complete: its data must not be given back. Of a list, in its first. See
-	 * buf_count(); in_tasks counts the tasks of `owner`, in_others those of other engines. */
+	/* Submitted tasks that use it; the buffer cannot be returned meanwhile. Of a list, in its
+	 * first buffer. in_tasks counts the tasks of `owner`, in_others those of other engines:
+	 * see buf_count(). */
 	atomic_uint in_tasks, in_others;
-	_Atomic(struct doca_pe *) owner; /* NULL from when it is taken until its first task */
+	_Atomic(struct doca_pe *) owner; /* NULL until its first task */
 	struct doca_mmap *mmap;
 	struct doca_buf_inventory *inventory;
 	struct doca_buf *next_free;
 };
 
-/* Whether a submitted task uses the list that begins with b. Acquire: whose answer is no may write to the
- * memory, and the engine of another thread has read it by then. */
+/* Returns whether a submitted task uses the list that begins with b. Acquire: if not, the caller
+ * may write to the memory, which the engine of another thread has read by then. */
 static inline bool buf_in_tasks(const struct doca_buf *b)
 {
 	return atomic_load_explicit(&b->in_tasks, memory_order_acquire) ||
@@ -216,39 +225,46 @@ struct doca_buf_inventory {
 	struct object o;
 	bool started;
 	size_t n, n_free;
-	struct doca_buf *free; /* OBJECT_BUF_IDLE while they lie here */
+	struct doca_buf *free; /* each an OBJECT_BUF_IDLE */
 	struct doca_buf **all;
+	union doca_data user_data;
 };
 
 /* ---- contexts, tasks, progress engines ---- */
 
 struct ctx_ops {
-	/* DOCA_SUCCESS: it runs. DOCA_ERROR_IN_PROGRESS: it starts, and progress() makes it run. */
+	/* Returns DOCA_SUCCESS if the context runs, DOCA_ERROR_IN_PROGRESS if progress() completes
+	 * the start. */
 	doca_error_t (*start)(struct doca_ctx *ctx);
-	/* Gives up what can be; progress() ends the rest. Called once on the way to IDLE. */
+	/* Cancels the tasks that can be cancelled; progress() completes the others. Called once
+	 * before IDLE. */
 	void (*stop)(struct doca_ctx *ctx);
-	/* Whether nothing is left that keeps it STOPPING (tasks in flight are counted apart). */
+	/* Returns whether nothing keeps the context STOPPING, apart from tasks in flight, which
+	 * are counted elsewhere. */
 	bool (*quiet)(struct doca_ctx *ctx);
-	/* After the last: the state is IDLE in a moment. Frees what start() made. */
+	/* Frees what start() allocated; called last, before the state becomes IDLE. */
 	void (*ended)(struct doca_ctx *ctx);
 	doca_error_t (*submit)(struct doca_task *task, uint32_t flags);
-	/* Delivers at most one event: calls at most one callback of the program. Whether it did. */
+	/* Delivers at most one event, by at most one callback of the program. Returns whether it
+	 * did. */
 	bool (*progress)(struct doca_ctx *ctx);
-	/* Readable when something is to be delivered, once armed. -1: none. */
+	/* Returns an fd that is readable, once armed, when there is an event to deliver; -1 if
+	 * there is none. */
 	int (*fileno)(struct doca_ctx *ctx);
-	/* Before the program sleeps: true if something is to be delivered already. */
+	/* Called before the program sleeps. Returns true if there already is an event to deliver.
+ */
 	bool (*arm)(struct doca_ctx *ctx);
-	/* Takes the wake-up back. */
+	/* Reverts arm(). */
 	void (*disarm)(struct doca_ctx *ctx);
 	void (*free_task)(struct doca_task *task);
-	/* What was submitted without DOCA_TASK_SUBMIT_FLAG_FLUSH may go now. NULL: it goes at once. */
+	/* Starts tasks submitted without DOCA_TASK_SUBMIT_FLAG_FLUSH. NULL: submit starts them. */
 	void (*flush)(struct doca_ctx *ctx);
 };
-/* In submit's flags: doca_task_try_submit, which refuses what could only fail. */
+/* Flag of submit: doca_task_try_submit, which refuses a task that would fail. */
 #define SUBMIT_CHECKED 0x80000000u
 
 struct doca_ctx {
-	struct object o; /* within its library's object, on a boundary of 64 bytes */
+	struct object o; /* within its library's object, aligned to 64 bytes */
 	const struct ctx_ops *ops;
 	enum doca_ctx_states state;
 	struct doca_dev *dev;
@@ -256,15 +272,17 @@ struct doca_ctx {
 	struct doca_ctx *next; /* of the engine: a ring */
 	union doca_data user_data;
 	doca_ctx_state_changed_callback_t state_cb;
-	size_t in_flight; /* submitted, and not yet given to a callback */
-	size_t tasks; /* allocated and not freed: it is STOPPING until there are none */
+	size_t in_flight; /* tasks submitted whose callback was not called yet */
+	size_t tasks; /* tasks allocated and not freed; STOPPING lasts until there are none */
 	bool stopping_asked; /* ops->stop was called */
-	bool busy; /* within its progress: it must not be destroyed by a callback */
-	int fd; /* ops->fileno(), while it is not IDLE */
+	bool busy; /* its progress or a callback is running, so its memory is still used */
+	void (*release)(void *object); /* destroyed while busy: frees `object` afterwards */
+	void *object;
+	int fd; /* ops->fileno(), unless it is IDLE */
 };
 
 struct doca_task {
-	struct object o; /* within its library's object, on a boundary of 64 bytes */
+	struct object o; /* within its library's object, aligned to 64 bytes */
 	struct doca_ctx *ctx;
 	union doca_data user_data;
 	doca_error_t status;
@@ -273,39 +291,43 @@ struct doca_task {
 
 struct doca_pe {
 	struct object o;
-	struct doca_ctx *first; /* round robin: where the next progress begins */
+	struct doca_ctx *first; /* the next one to serve, round robin */
 	uint32_t n;
-	int epoll_fd, event_fd; /* epoll_fd is the notification handle; event_fd says "at once" */
+	int epoll_fd, event_fd; /* epoll_fd is the notification handle; event_fd makes it readable at once */
 	enum doca_pe_event_mode mode;
-	_Atomic(uintptr_t) thread; /* inside: 0, or who. A second thread is turned away. */
-	bool armed; /* the program waits for the notification handle, which says nothing yet */
-	uint32_t fork_generation; /* when it was made: see pe_forked() */
+	_Atomic(uintptr_t) thread; /* the thread inside, or 0; a second one is refused */
+	bool armed; /* the program waits for the notification handle, which is not readable yet */
+	uint32_t fork_generation; /* at its creation: see pe_forked() */
 };
 
-/* pe.c. One thread is inside an engine, its contexts and their tasks: PE_BUSY turns another away. A
- * callback is inside already. Nobody is kept out of what has no engine (NULL). */
+/* pe.c: enters an engine, its contexts and their tasks. One thread may be inside; others get
+ * PE_BUSY. A callback is inside already (PE_NESTED). Objects without an engine (NULL) can always
+ * be entered. */
 enum pe_entry { PE_ENTERED, PE_NESTED, PE_BUSY };
 SOFTDOCA_INTERNAL enum pe_entry softdoca_pe_enter(struct doca_pe *pe);
 SOFTDOCA_INTERNAL void softdoca_pe_leave(struct doca_pe *pe, enum pe_entry how);
-/* There is something to deliver: wakes the program, if it waits. */
+/* Wakes the program if it waits, because there is an event to deliver. */
 SOFTDOCA_INTERNAL void softdoca_pe_kick(struct doca_pe *pe);
 
-/* What a stopped context does to tasks that it did not finish. */
+/* Result of tasks that a stopped context did not finish. */
 #define FLUSHED DOCA_ERROR_IO_FAILED /* guess */
 
-/* ctx.c, for libraries: fills in a context, or ends it. destroy: BAD_STATE unless IDLE. */
+/* ctx.c, for libraries: initialize a context, or destroy it. Destroying needs the state IDLE,
+ * otherwise the result is `started`. release(object) frees the library's object, immediately or
+ * after the callback that destroys it; its handle is invalid from then on. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
 						 const struct ctx_ops *ops);
-SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx);
-/* Moves the state on, and tells the program. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx, doca_error_t started,
+						    void (*release)(void *object), void *object);
+/* Changes the state and notifies the program. */
 SOFTDOCA_INTERNAL void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next);
-/* A fatal error: RUNNING becomes STOPPING, as if stop had been called. */
+/* Handles a fatal error: RUNNING becomes STOPPING, as by stop. */
 SOFTDOCA_INTERNAL void softdoca_ctx_fail(struct doca_ctx *ctx);
-/* task.c: a task belongs to ctx; before a completion callback: it is no longer in flight. */
+/* task.c: assign a task to ctx; end its flight, before its completion callback. */
 SOFTDOCA_INTERNAL void softdoca_task_init(struct doca_task *task, struct doca_ctx *ctx,
 					  union doca_data user_data);
 SOFTDOCA_INTERNAL void softdoca_task_landed(struct doca_task *task, doca_error_t status);
-/* After a callback, or after stop(): STOPPING and quiet becomes IDLE. */
+/* Makes a STOPPING context IDLE if it is quiet; called after a callback and after stop(). */
 SOFTDOCA_INTERNAL void softdoca_ctx_settle(struct doca_ctx *ctx);
 
 #endif

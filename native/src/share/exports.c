@@ -357,13 +357,9 @@ uint32_t dg_conn_copy(struct conn *c, const struct dg_share_request *q)
 	char *bytes = (char *)mem->addr + q->offset, *bounce = c->control + BOUNCE_OFFSET;
 	char *to = q->kind == SHARE_PUT ? bytes : bounce,
 	     *from = q->kind == SHARE_PUT ? bounce : bytes;
-	/* Guarded whatever the memory is: it may have been unmapped or protected since. */
-	int rc = dg_copy_guarded(to, from, q->size);
-	if (rc == -EOPNOTSUPP && !(mem->flags & DG_MEMORY_MAY_FAULT)) {
-		dg_copy(to, from, q->size); /* process_vm_readv is forbidden here */
-		rc = 0;
-	}
-	return rc ? DG_REMOTE_ACCESS_ERROR : DG_OK;
+	/* Guarded: the program may have unmapped or protected its memory since it was registered, and
+	 * an importer's request must not end the exporter. */
+	return dg_copy_guarded(to, from, q->size) ? DG_REMOTE_ACCESS_ERROR : DG_OK;
 }
 
 int dg_share_import_self(const uint8_t key[16], struct dg_share_reply *a,

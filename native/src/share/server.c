@@ -438,6 +438,19 @@ int dg_share_server_acquire(void)
 	return rc;
 }
 
+/* Removes the socket of a process that exits, or unloads the library, with devices still open. After
+ * _exit() or a kill, remove_stale_sockets() of another process does. */
+__attribute__((destructor)) static void remove_own_socket(void)
+{
+	/* Another thread may be inside, and may have called exit() itself. In a forked child the path is
+	 * empty. */
+	if (pthread_mutex_trylock(&lifecycle_lock))
+		return;
+	if (server.path[0])
+		unlink(server.path);
+	pthread_mutex_unlock(&lifecycle_lock);
+}
+
 void dg_share_server_release(void)
 {
 	pthread_mutex_lock(&lifecycle_lock);

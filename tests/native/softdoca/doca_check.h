@@ -184,14 +184,9 @@ UNUSED static void run_until_idle(struct rig *r)
 				     state_of(r));
 }
 
-/* Stops, and gives everything back: each call must succeed, so nothing may be left. */
-UNUSED static void rig_close(struct rig *r)
+/* Gives everything but the context back: each call must succeed, so nothing may be left. */
+UNUSED static void rig_free(struct rig *r)
 {
-	doca_error_t error = doca_ctx_stop(r->ctx);
-
-	CHECK(error == DOCA_SUCCESS || error == DOCA_ERROR_IN_PROGRESS);
-	run_until_idle(r);
-	OK(doca_dma_destroy(r->dma));
 	OK(doca_pe_destroy(r->pe));
 	CHECK_EQ(free_bufs(r->inv), 4096);
 	OK(doca_buf_inventory_destroy(r->inv));
@@ -200,6 +195,17 @@ UNUSED static void rig_close(struct rig *r)
 	OK(doca_dev_close(r->dev));
 	munmap(r->from, r->size);
 	munmap(r->to, r->size);
+}
+
+/* Stops and destroys the context, and frees the rest. */
+UNUSED static void rig_close(struct rig *r)
+{
+	doca_error_t error = doca_ctx_stop(r->ctx);
+
+	CHECK(error == DOCA_SUCCESS || error == DOCA_ERROR_IN_PROGRESS);
+	run_until_idle(r);
+	OK(doca_dma_destroy(r->dma));
+	rig_free(r);
 }
 
 /* ---- tasks ---- */

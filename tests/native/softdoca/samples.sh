@@ -3,18 +3,21 @@
 # Runs samples of softdoca and looks at what comes of it.
 #
 #	samples.sh [-e TEXT]... [-x CODE] one COMMAND...
-#	samples.sh [-e TEXT]... [-x CODE] [-k SIGNAL] two READY FIRST... then SECOND...
+#	samples.sh [-e TEXT]... [-x CODE] [-y CODE] [-k SIGNAL] two READY FIRST... then SECOND...
 #
-# two: starts FIRST, waits until it says READY, runs SECOND, then gives FIRST a newline, or the signal. Each must end with 0 (one: with CODE). Each TEXT must have been said. They run in an empty folder,
-# which is also where they meet other processes, and must leave nothing in it.
+# two: starts FIRST, waits until it prints READY, runs SECOND, then gives FIRST a newline, or the signal.
+# COMMAND and SECOND must end with 0 or the CODE of -x, FIRST with 0 or that of -y. Each TEXT must be
+# printed. They run in an empty folder, which is also where they meet other processes, and must leave
+# nothing in it.
 set -eu
 lf='
 '
-expected= code=0 signal=
-while getopts e:x:k: option; do
+expected= code=0 first_code=0 signal=
+while getopts e:x:y:k: option; do
 	case $option in
 	e) expected="$expected$OPTARG$lf" ;;
 	x) code=$OPTARG ;;
+	y) first_code=$OPTARG ;;
 	k) signal=$OPTARG ;;
 	*) exit 2 ;;
 	esac
@@ -75,7 +78,8 @@ else
 	fi
 	if [ "$signal" ]; then kill -s "$signal" $pid; else (echo >&3) || :; fi
 	cat <&4 >>"$dir/log"
-	wait $pid || { echo "the first ended with $?"; failed=1; }
+	wait $pid && ended=0 || ended=$?
+	[ $ended = "$first_code" ] || { echo "the first ended with $ended, not $first_code"; failed=1; }
 fi
 
 cat "$dir/log"

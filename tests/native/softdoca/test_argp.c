@@ -57,10 +57,10 @@ static void a_mistake_on_the_line_gives_its_error_and_calls_nothing(void)
 		{{"prog", "-f", "--"}, DOCA_ERROR_NOT_SUPPORTED, "'--'"},
 		{{"prog", "-f", "--=3"}, DOCA_ERROR_NOT_SUPPORTED, "--"},
 		{{"prog", "-f", ""}, DOCA_ERROR_NOT_SUPPORTED, "''"},
-		{{"prog", "-f", "-t"}, DOCA_ERROR_INVALID_VALUE, "wants a value"},
-		{{"prog", "-f", "--number"}, DOCA_ERROR_INVALID_VALUE, "wants a value"},
-		{{"prog", "-f", "-f"}, DOCA_ERROR_INVALID_VALUE, "flag is given twice"},
-		{{"prog", "-t", "a", "--text=b"}, DOCA_ERROR_INVALID_VALUE, "text is given twice"},
+		{{"prog", "-f", "-t"}, DOCA_ERROR_INVALID_VALUE, "needs a value"},
+		{{"prog", "-f", "--number"}, DOCA_ERROR_INVALID_VALUE, "needs a value"},
+		{{"prog", "-f", "-f"}, DOCA_ERROR_INVALID_VALUE, "flag is given more than once"},
+		{{"prog", "-t", "a", "--text=b"}, DOCA_ERROR_INVALID_VALUE, "text is given more than once"},
 		{{"prog", "--flag=1"}, DOCA_ERROR_INVALID_VALUE, "'1'"},
 		{{"prog", "-f", "--object", "{}"}, DOCA_ERROR_INVALID_VALUE, "JSON file only"},
 		{{"prog", "-f", "-j", "/nowhere"}, DOCA_ERROR_IO_FAILED, "/nowhere"},
@@ -106,11 +106,14 @@ static void help_lists_every_parameter_aligned_and_exits_0(void)
 					   "one line of a terminal, and is broken between words");
 	doca_argp_param_set_mandatory(p);
 	CHECK_EQ(doca_argp_register_param(p), DOCA_SUCCESS);
+	p = make("r", "rules", DOCA_ARGP_TYPE_STRING, on_text);
+	doca_argp_param_set_arguments(p, "<path of rules>");
+	CHECK_EQ(doca_argp_register_param(p), DOCA_SUCCESS);
 	CHECK_EQ(start_apart((char *[]){"prog", "-t", "x", "--help", NULL}, out, sizeof out), 0);
 	static const char *const parts[] = {
 		"Usage: prog [DOCA Flags] [Program Flags]\n", "-h, --help ", "-v, --version ",
 		"-l, --log-level <number>", "    --sdk-log-level <number>", "-j, --json <path>",
-		"-t, --text <text>", "-n, --number <number>", "-f, --flag ", "(required)"};
+		"-t, --text <text>", "-r, --rules <path of rules>", "-n, --number <number>", "-f, --flag ", "(required)"};
 	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
 		CHECK_SAYS(out, parts[i]);
 	long column = -1;
@@ -255,7 +258,11 @@ static void a_name_that_is_taken_or_cannot_be_typed_is_refused(void)
 		{NULL, "", DOCA_ERROR_INVALID_VALUE},
 		{NULL, "--dash", DOCA_ERROR_INVALID_VALUE},
 		{NULL, "a=b", DOCA_ERROR_INVALID_VALUE},
-		{NULL, "a b", DOCA_ERROR_INVALID_VALUE},
+		{"a b", NULL, DOCA_ERROR_INVALID_VALUE},
+		{NULL, " a", DOCA_ERROR_INVALID_VALUE},
+		{NULL, "a ", DOCA_ERROR_INVALID_VALUE},
+		{NULL, "a\tb", DOCA_ERROR_INVALID_VALUE},
+		{NULL, "a b", DOCA_SUCCESS},
 		{"w", "a-new-one", DOCA_SUCCESS},
 	};
 	set_up();
@@ -321,6 +328,8 @@ static void set_all(struct doca_argp_param *p)
 	doca_argp_param_set_callback(p, on_flag);
 	doca_argp_param_set_type(p, DOCA_ARGP_TYPE_BOOLEAN);
 	doca_argp_param_set_mandatory(p);
+	doca_argp_param_set_arguments(p, "<x>");
+	doca_argp_param_set_multiplicity(p);
 }
 
 static void what_is_no_parameter_is_never_touched(void)
@@ -345,6 +354,7 @@ static void what_is_no_parameter_is_never_touched(void)
 	doca_argp_param_set_long_name(p, NULL);
 	doca_argp_param_set_description(p, NULL);
 	doca_argp_param_set_callback(p, NULL);
+	doca_argp_param_set_arguments(p, NULL);
 	CHECK_EQ(doca_argp_register_param(p), DOCA_SUCCESS);
 	CHECK_EQ(START("-r", "1"), DOCA_SUCCESS);
 	CHECK_EQ(START("-k", "1"), DOCA_SUCCESS);

@@ -21,6 +21,59 @@ static void a_json_file_gives_values_of_each_type(void)
 	CHECK_EQ(start_json("{}"), DOCA_SUCCESS);
 }
 
+/* RFC 8259 has no comments; published programs' files have. */
+static void a_json_file_may_have_comments(void)
+{
+	set_up();
+	CHECK_EQ(start_json("// at the top\n{ /* of no use */\n"
+			    "  \"doca_program_flags\": /**/ { // the program's\n"
+			    "    \"text\": \"a // b /* c */\", // in a text it is none\n"
+			    "    \"number\" /* x */ : /* * / ** */ 7 /* , */,\n"
+			    "    \"object\": {\"a\": 1 /* kept */}\n"
+			    "  }\n} // no newline at the end"),
+		 DOCA_SUCCESS);
+	CHECK(!strcmp(config.text, "a // b /* c */"));
+	CHECK_EQ(config.number, 7);
+	CHECK_EQ(start_json("{} /* open"), DOCA_ERROR_IO_FAILED);
+	CHECK_EQ(start_json("{} /* open *"), DOCA_ERROR_IO_FAILED);
+	CHECK_EQ(start_json("{} /"), DOCA_ERROR_IO_FAILED);
+	CHECK_EQ(start_json("{} / / x"), DOCA_ERROR_IO_FAILED);
+	CHECK_EQ(start_json("{\"doca_program_flags\": {\"number\": 1/2}}"), DOCA_ERROR_IO_FAILED);
+	CHECK_EQ(start_json("/*/ {}"), DOCA_ERROR_IO_FAILED);
+}
+
+static void a_long_name_with_a_space_is_a_key_and_one_argument(void)
+{
+	set_up();
+	CHECK_EQ(doca_argp_register_param(
+			 make(NULL, "queue depth", DOCA_ARGP_TYPE_INT, on_number)),
+		 DOCA_SUCCESS);
+	CHECK_EQ(start_json("{\"doca_program_flags\": {\"queue depth\": 9}}"), DOCA_SUCCESS);
+	CHECK_EQ(config.number, 9);
+	CHECK_EQ(START("--queue depth", "10"), DOCA_SUCCESS);
+	CHECK_EQ(config.number, 10);
+	CHECK_EQ(START("--queue depth=11"), DOCA_SUCCESS);
+	CHECK_EQ(config.number, 11);
+	CHECK_EQ(START("--queue", "depth"), DOCA_ERROR_NOT_SUPPORTED);
+}
+
+static void a_parameter_of_several_values_gets_each(void)
+{
+	struct doca_argp_param *p = make("m", "many", DOCA_ARGP_TYPE_INT, on_number);
+
+	set_up();
+	doca_argp_param_set_multiplicity(p);
+	doca_argp_param_set_multiplicity(NULL);
+	CHECK_EQ(doca_argp_register_param(p), DOCA_SUCCESS);
+	CHECK_EQ(START("-m", "1", "--many", "2", "-m3"), DOCA_SUCCESS);
+	CHECK_EQ(config.calls, 3);
+	CHECK_EQ(config.number, 3);
+	CHECK_EQ(start_json("{\"doca_program_flags\": {\"many\": 4, \"many\": 5}}"), DOCA_SUCCESS);
+	CHECK_EQ(config.calls, 2);
+	CHECK_EQ(config.number, 5);
+	CHECK_EQ(START("-n", "1", "-n", "2"), DOCA_ERROR_INVALID_VALUE);
+}
+
 static void the_command_line_counts_more_than_the_file(void)
 {
 	const char text[] = "{\"doca_program_flags\": {\"number\": 1, \"text\": \"file\"}}";
@@ -150,6 +203,9 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(a_json_file_gives_values_of_each_type),
+		TEST(a_json_file_may_have_comments),
+		TEST(a_long_name_with_a_space_is_a_key_and_one_argument),
+		TEST(a_parameter_of_several_values_gets_each),
 		TEST(the_command_line_counts_more_than_the_file),
 		TEST(a_wrong_file_says_where_and_calls_nothing),
 		TEST(a_file_s_error_names_file_line_key_and_value),

@@ -237,6 +237,30 @@ static void nothing_is_taken_before_map_and_inventory_are_started(void)
 	OK(doca_mmap_destroy(m));
 }
 
+static void user_data_of_an_inventory_is_set_while_it_is_not_started(void)
+{
+	union doca_data data = { .u64 = 7 };
+	struct doca_buf_inventory *inv;
+
+	OK(doca_buf_inventory_create(1, &inv));
+	OK(doca_buf_inventory_get_user_data(inv, &data));
+	CHECK_EQ(data.u64, 0);
+	data.u64 = 8;
+	OK(doca_buf_inventory_set_user_data(inv, data));
+	OK(doca_buf_inventory_start(inv));
+	data.u64 = 9;
+	REFUSED(doca_buf_inventory_set_user_data(inv, data), BAD_STATE);
+	OK(doca_buf_inventory_get_user_data(inv, &data));
+	CHECK_EQ(data.u64, 8);
+	OK(doca_buf_inventory_stop(inv));
+	data.u64 = 10;
+	OK(doca_buf_inventory_set_user_data(inv, data));
+	REFUSED(doca_buf_inventory_get_user_data(inv, NULL), INVALID_VALUE);
+	REFUSED(doca_buf_inventory_get_user_data(NULL, &data), INVALID_VALUE);
+	REFUSED(doca_buf_inventory_set_user_data(NULL, data), INVALID_VALUE);
+	OK(doca_buf_inventory_destroy(inv));
+}
+
 static void an_empty_inventory_has_no_memory(void)
 {
 	struct setup s = begin(3);
@@ -453,6 +477,7 @@ int main(int argc, char **argv)
 		TEST(data_moves_within_its_buffer_only),
 		TEST(a_buffer_lies_within_its_map),
 		TEST(nothing_is_taken_before_map_and_inventory_are_started),
+		TEST(user_data_of_an_inventory_is_set_while_it_is_not_started),
 		TEST(an_empty_inventory_has_no_memory),
 		TEST(an_inventory_grows_also_while_it_is_used),
 		TEST(an_absurd_number_of_buffers_is_refused_at_once),

@@ -127,7 +127,7 @@ static void a_wrong_line_is_bad_config_and_named(void)
 		{"side=host pci=03:00.0 colour=red", "colour", "'red'"},
 		{"side=host pci=03:00.0 word", "'word'", "key=value"},
 		{"side=host pci=03:00.0 =x", "'=x'", "key=value"},
-		{"side=host side=dpu pci=03:00.0", "side", "twice"},
+		{"side=host side=dpu pci=03:00.0", "side", "repeated"},
 		{"side=host", "key pci", "missing"},
 		{"pci=03:00.0", "key side", "missing"},
 	};

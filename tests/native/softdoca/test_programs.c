@@ -13,9 +13,21 @@ static const char *const format_of_a_size = "%" PRIu64;
 
 DOCA_LOG_REGISTER(PROGRAMS)
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void wipe(struct doca_gather_list *list)
 {
 	memset(list, 0, sizeof(*list));
+}
+
+static void *zeroed(size_t size)
+{
+	pthread_mutex_lock(&lock);
+
+	void *at = calloc(1, size);
+
+	pthread_mutex_unlock(&lock);
+	return at;
 }
 
 #include "doca_check.h"
@@ -24,11 +36,12 @@ static void wipe(struct doca_gather_list *list)
 #define BLOCK  (1 << 20)
 #define BLOCKS 4u
 
-static void the_headers_of_doca_are_enough_for_sizes_and_bytes(void)
+static void the_headers_of_doca_are_enough_for_sizes_bytes_memory_and_locks(void)
 {
 	struct doca_gather_list list = {.len = 1};
 	char text[32];
 
+	free(zeroed(16));
 	wipe(&list);
 	CHECK_EQ(list.len, 0);
 	CHECK_EQ(no_handle, -1);
@@ -272,7 +285,7 @@ static void a_program_may_live_in_its_callbacks(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(the_headers_of_doca_are_enough_for_sizes_and_bytes),
+		TEST(the_headers_of_doca_are_enough_for_sizes_bytes_memory_and_locks),
 		TEST(a_program_sets_the_limit_of_its_records),
 		TEST(a_buffer_is_used_for_another_place),
 		TEST(any_handle_clears_notifications),

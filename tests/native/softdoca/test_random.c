@@ -160,7 +160,7 @@ static void with_state(struct side *s)
 			if (s->slots[i].task && !s->slots[i].in_flight)
 				drop_task(&s->slots[i]);
 	} else {
-		CHECK_DOCA(doca_dma_destroy(s->dma), DOCA_ERROR_BAD_STATE);
+		CHECK_DOCA(doca_dma_destroy(s->dma), DOCA_ERROR_IN_USE);
 	}
 }
 

@@ -269,11 +269,11 @@ static void what_is_in_use_is_not_destroyed(void)
 	rig_open(&r, SIZE, 4);
 	src = source(&r, 0, 64);
 	dst = target(&r, 0, 64);
-	CHECK_DOCA(doca_dma_destroy(r.dma), DOCA_ERROR_BAD_STATE);
+	CHECK_DOCA(doca_dma_destroy(r.dma), DOCA_ERROR_IN_USE);
 	CHECK_DOCA(doca_pe_destroy(r.pe), DOCA_ERROR_IN_USE);
 	CHECK_DOCA(doca_dev_close(r.dev), DOCA_ERROR_IN_USE);
 	OK(doca_task_submit(a_task(&r, src, dst, 0)));
-	CHECK_DOCA(doca_dma_destroy(r.dma), DOCA_ERROR_BAD_STATE);
+	CHECK_DOCA(doca_dma_destroy(r.dma), DOCA_ERROR_IN_USE);
 	CHECK_DOCA(doca_buf_dec_refcount(src, NULL), DOCA_ERROR_IN_USE);
 	CHECK_DOCA(doca_buf_dec_refcount(dst, NULL), DOCA_ERROR_IN_USE);
 	CHECK_DOCA(doca_mmap_destroy(r.from_map), DOCA_ERROR_NOT_PERMITTED);
@@ -408,6 +408,106 @@ static void a_failed_task_lives_until_its_callback(void)
 	rig_close(&r);
 }
 
+/* ---- a context that is destroyed in the callback that says that it is idle ---- */
+
+static void destroy_when_idle(const union doca_data user_data, struct doca_ctx *ctx,
+			      enum doca_ctx_states prev, enum doca_ctx_states next)
+{
+	struct rig *r = user_data.ptr;
+
+	on_state(user_data, ctx, prev, next);
+	if (next != DOCA_CTX_STATE_IDLE)
+		return;
+	OK(doca_dma_destroy(r->dma));
+	CHECK_DOCA(doca_dma_destroy(r->dma), DOCA_ERROR_INVALID_VALUE);
+	CHECK_DOCA(doca_ctx_start(ctx), DOCA_ERROR_INVALID_VALUE);
+}
+
+static void stop_in_callback(struct doca_dma_task_memcpy *t, union doca_data task_data,
+			     union doca_data ctx_data)
+{
+	struct rig *r = ctx_data.ptr;
+
+	on_done(t, task_data, ctx_data);
+	OK(doca_ctx_stop(r->ctx));
+}
+
+static void rig_that_destroys_itself(struct rig *r, doca_dma_task_memcpy_completion_cb_t done)
+{
+	rig_make(r, SIZE, 4);
+	OK(doca_dma_task_memcpy_set_conf(r->dma, done, on_error, 4));
+	OK(doca_ctx_set_state_changed_cb(r->ctx, destroy_when_idle));
+	OK(doca_ctx_start(r->ctx));
+}
+
+static bool is_gone(const struct rig *r)
+{
+	enum doca_ctx_states state;
+
+	return doca_ctx_get_state(r->ctx, &state) == DOCA_ERROR_INVALID_VALUE;
+}
+
+static void a_context_is_destroyed_in_the_idle_callback_of_stop(void)
+{
+	struct rig r;
+
+	rig_that_destroys_itself(&r, on_done);
+	OK(doca_ctx_stop(r.ctx));
+	CHECK(is_gone(&r));
+	CHECK_EQ(doca_pe_progress(r.pe), 0);
+	rig_free(&r);
+}
+
+static void a_context_is_destroyed_in_the_idle_callback_of_progress(void)
+{
+	struct rig r;
+	struct doca_buf *src, *dst;
+
+	rig_that_destroys_itself(&r, on_done);
+	src = source(&r, 0, BIG);
+	dst = target(&r, 0, BIG);
+	OK(doca_task_submit(a_task(&r, src, dst, 0)));
+	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
+	while (!is_gone(&r))
+		doca_pe_progress(r.pe);
+	CHECK_SEEN(&r, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_STOPPING, DOCA_CTX_STATE_IDLE);
+	drop(src);
+	drop(dst);
+	rig_free(&r);
+}
+
+static void a_context_is_stopped_and_destroyed_in_a_completion(void)
+{
+	struct rig r, other;
+	struct doca_buf *src, *dst;
+
+	rig_open(&other, SIZE, 4);
+	for (int big = 0; big < 2; big++) {
+		rig_that_destroys_itself(&r, stop_in_callback);
+		src = source(&r, 0, big ? BIG : 64);
+		dst = target(&r, 0, big ? BIG : 64);
+		OK(doca_task_submit(a_task(&r, src, dst, 0)));
+		run_until(&r, 1);
+		CHECK(is_gone(&r));
+		drop(src);
+		drop(dst);
+		OK(copied_at(&other, 0, 0, 64));
+		rig_free(&r);
+	}
+	rig_close(&other);
+}
+
+static void a_device_outlives_contexts_that_destroyed_themselves(void)
+{
+	struct rig r;
+
+	for (int i = 0; i < 200; i++) {
+		rig_that_destroys_itself(&r, on_done);
+		OK(doca_ctx_stop(r.ctx));
+		rig_free(&r);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -430,6 +530,10 @@ int main(int argc, char **argv)
 		TEST(a_task_is_freed_once),
 		TEST(a_failed_task_stops_the_context_and_ends_the_others),
 		TEST(a_failed_task_lives_until_its_callback),
+		TEST(a_context_is_destroyed_in_the_idle_callback_of_stop),
+		TEST(a_context_is_destroyed_in_the_idle_callback_of_progress),
+		TEST(a_context_is_stopped_and_destroyed_in_a_completion),
+		TEST(a_device_outlives_contexts_that_destroyed_themselves),
 	};
 
 	return RUN_TESTS(tests, argc, argv);

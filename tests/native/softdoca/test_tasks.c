@@ -31,7 +31,7 @@ static void a_callback_neither_progresses_nor_destroys(void)
 	OK(doca_ctx_start(r.ctx));
 	OK(copied_at(&r, 0, 0, 100));
 	CHECK_EQ(progressed, 0);
-	CHECK_DOCA(destroyed, DOCA_ERROR_BAD_STATE);
+	CHECK_DOCA(destroyed, DOCA_ERROR_IN_USE);
 	CHECK_DOCA(pe_destroyed, DOCA_ERROR_IN_USE);
 	rig_close(&r);
 }

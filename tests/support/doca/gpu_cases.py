@@ -95,7 +95,7 @@ def test_a_dma_buf_with_an_address_that_is_no_gpu_memory_is_refused():
         for where in ("id(it)", "0x1000", "it.gpu.address + (1 << 40)"):
             said = host(refused.format(where))
             assert said.startswith("NotSupported"), said
-            assert "is no memory of a GPU that this process uses" in said
+            assert "is not GPU memory of this process" in said
 
 
 def test_a_range_that_leaves_the_dma_buf_or_the_allocation_is_refused():
@@ -105,7 +105,7 @@ def test_a_range_that_leaves_the_dma_buf_or_the_allocation_is_refused():
         for size, offset in ((2 * MIB + 1, 0), (2 * MIB, 1), (1, 2 * MIB), (1 << 62, 0)):
             said = host(mmap.format(size, offset))
             assert said.startswith("InvalidValue"), said
-            assert "leave the dma-buf of" in said
+            assert "exceed the dma-buf of" in said
         # of the dma-buf, but not at that address; and by the address alone
         for more in ("", ", dmabuf=it.shared.fd"):
             said = host(f"doca.Mmap((it.gpu.address + {MIB}, {2 * MIB}), it.device{more})")

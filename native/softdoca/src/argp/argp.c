@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The state, from doca_argp_init to doca_argp_destroy. Which error a call in the wrong state
- * gives: guess. */
+/* State from doca_argp_init to doca_argp_destroy. The errors of calls in the wrong state are
+ * guesses. */
 #include "argp.h"
 
 #include <stdlib.h>
@@ -8,15 +8,15 @@
 
 struct argp argp;
 
-/* DOCA API reference, ARGP: INVALID_VALUE. A second one without destroy: guess. A program that
- * gives no configuration gets NULL in its callbacks; one that gives no name, as those of DOCA 3
- * do, goes by that of its file, known at the start. */
+/* DOCA API reference, ARGP: INVALID_VALUE. BAD_STATE for a second call: guess. Without a
+ * configuration callbacks get NULL. Without a name, as in programs of DOCA 3, doca_argp_start()
+ * takes that of the program's file. */
 doca_error_t doca_argp_init(const char *program_name, void *program_config)
 {
 	if (program_name && !*program_name)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "program_name is empty");
 	if (argp.ready)
-		return REFUSE(DOCA_ERROR_BAD_STATE, "init was called already, for %s",
+		return REFUSE(DOCA_ERROR_BAD_STATE, "doca_argp_init was already called, for %s",
 			      argp.program);
 	argp.program = strdup(program_name ? program_name : "");
 	if (!argp.program)
@@ -39,7 +39,7 @@ doca_error_t doca_argp_destroy(void)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA API reference, ARGP: INVALID_VALUE. The last one counts: guess. */
+/* DOCA API reference, ARGP: INVALID_VALUE. That the last one is used: guess. */
 doca_error_t doca_argp_register_validation_callback(doca_argp_validation_cb_t callback)
 {
 	if (!callback)

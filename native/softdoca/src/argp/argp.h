@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside libdoca_argp. One command line a process, as DOCA has it; one thread at a time.
+ * Internals of libdoca_argp. As in DOCA, a process has one command line, used by one thread at a time.
  *
- *   argp.c    the state, and what programs call
- *   param.c   parameters: made, described, registered
- *   start.c   the command line: read, and handed to the program's callbacks
- *   file.c    the file of --json, likewise
- *   json.c    a reader of JSON
+ *   argp.c    state, and public functions
+ *   param.c   parameters: creation, setters, registration
+ *   start.c   parses the command line and calls the program's callbacks
+ *   file.c    the same for the file of --json
+ *   json.c    reader of JSON
  *   usage.c   --help and --version
  */
 #ifndef SOFTDOCA_ARGP_H
@@ -17,19 +17,20 @@
 #include "doca_argp.h"
 #include "softdoca.h"
 
-/* What stands on a command line: a program's parameter, or one of argp's own. */
+/* A flag of the command line: a parameter of the program, or one of argp's own. */
 struct flag {
 	char *short_name, *long_name, *description;
 	enum doca_argp_type type;
+	char *arguments; /* name of the value in the usage; NULL: by the type */
 };
 
 struct doca_argp_param {
 	struct object o;
 	struct flag flag;
 	doca_argp_param_cb_t callback;
-	bool mandatory, registered;
-	bool on_line, in_file; /* found by this start() */
-	bool unset; /* a text could not be copied: no memory */
+	bool mandatory, multiple, registered;
+	bool on_line, in_file; /* found by the current start() */
+	bool unset; /* a text could not be copied for lack of memory */
 	struct doca_argp_param *next;
 };
 
@@ -37,36 +38,36 @@ enum own { OWN_HELP, OWN_VERSION, OWN_LOG, OWN_SDK_LOG, OWN_JSON, N_OWN };
 
 struct argp {
 	bool ready; /* between init() and destroy() */
-	bool running; /* inside start(): callbacks change nothing here */
+	bool running; /* inside start(): callbacks cannot change anything */
 	char *program;
 	void *config;
 	doca_argp_validation_cb_t validate;
 	doca_argp_param_cb_t version;
 	struct doca_argp_param *params; /* registered, in that order */
-	struct doca_argp_param *loose; /* made, and not registered yet */
+	struct doca_argp_param *loose; /* created and not registered */
 };
 extern struct argp argp;
 extern const struct flag argp_own[N_OWN];
 
 /* param.c */
 void argp_params_free(struct doca_argp_param *first);
-/* The flag of this name (n bytes of text), short or long; NULL: none. */
+/* Returns the flag of this name (n bytes of text), short or long; NULL if unknown. */
 const struct flag *argp_flag(const char *text, size_t n, bool is_long);
-/* The program's parameter behind a flag, or NULL: it is one of argp's own. */
+/* Returns the parameter of a flag; NULL for a flag of argp. */
 struct doca_argp_param *argp_param_of(const struct flag *flag);
 
-/* start.c: hands a value to the parameter's callback, as the type it was registered with. */
+/* start.c: converts a value to the parameter's type and calls its callback. */
 doca_error_t argp_deliver(struct doca_argp_param *p, const char *value, const char *where);
-/* An int in decimal or hexadecimal, whole. */
+/* Parses a decimal or hexadecimal int. */
 bool argp_int(const char *text, int *out);
-/* start.c: --log-level or --sdk-log-level, by its number. */
+/* start.c: applies --log-level or --sdk-log-level. */
 doca_error_t argp_level(const struct flag *flag, const char *value);
-/* file.c: hands what the JSON file says to the callbacks. */
+/* file.c: calls the callbacks with the values of a JSON file. */
 doca_error_t argp_file(const char *path);
 
 /* usage.c */
 void argp_usage(FILE *out);
-/* Says what is wrong: in the log, and on stderr for the person at the terminal. */
+/* Reports an error in the log, and on stderr with the usage. Returns the error. */
 doca_error_t argp_wrong(doca_error_t error, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

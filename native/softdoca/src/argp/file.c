@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * --json: parameters by their long names, in sections as DOCA has them:
+ * --json: parameters by their long names, in DOCA's sections:
  *
  *	{"doca_general_flags": {"log-level": 60}, "doca_program_flags": {"pci-addr": "03:00.0"}}
  *
- * (DOCA Arg Parser guide, JSON file.) A parameter of type JSON_OBJ gets the value as it stands
- * there. The file is checked whole before any callback runs.
+ * (DOCA Arg Parser guide, JSON file.) A parameter of type JSON_OBJ gets the source text of the value.
+ * The whole file is checked before any callback is called.
  */
 #include "argp.h"
 
@@ -21,10 +21,10 @@ enum { BYTES_MAX = 1 << 20 };
 struct file {
 	const char *path;
 	char *text,
-		*scratch; /* as large as each other: a string decoded is no longer than before */
+		*scratch; /* of the same size: decoding does not lengthen a string */
 	size_t size;
 	struct json_value key, value;
-	bool program; /* the section that is read: doca_program_flags */
+	bool program; /* whether the current section is doca_program_flags */
 };
 
 /* "params.json line 7" */
@@ -43,7 +43,8 @@ static doca_error_t wrong(const struct file *f, doca_error_t error, const char *
 			  f->value.size > 64 ? 64 : (int)f->value.size, f->value.text, why);
 }
 
-/* The value as argp_deliver takes it, in f->scratch. NULL: not of the flag's type. */
+/* Returns the value as text for argp_deliver(), in f->scratch; NULL if it is not of the flag's
+ * type. */
 static const char *as_text(const struct file *f, enum doca_argp_type type)
 {
 	const enum json_type t = f->value.type;
@@ -63,14 +64,14 @@ static const char *as_text(const struct file *f, enum doca_argp_type type)
 static doca_error_t deliver(struct file *f, const struct flag *flag)
 {
 	static const char *const wanted[] = {
-		[DOCA_ARGP_TYPE_STRING] = "a text is wanted here, without NUL",
-		[DOCA_ARGP_TYPE_INT] = "a number is wanted here",
-		[DOCA_ARGP_TYPE_BOOLEAN] = "true or false is wanted here",
-		[DOCA_ARGP_TYPE_JSON_OBJ] = "an object or an array is wanted here"};
+		[DOCA_ARGP_TYPE_STRING] = "the value must be a string without NUL",
+		[DOCA_ARGP_TYPE_INT] = "the value must be a number",
+		[DOCA_ARGP_TYPE_BOOLEAN] = "the value must be true or false",
+		[DOCA_ARGP_TYPE_JSON_OBJ] = "the value must be an object or an array"};
 	struct doca_argp_param *p = argp_param_of(flag);
 	char at[128];
-	if (p && p->in_file)
-		return wrong(f, DOCA_ERROR_INVALID_VALUE, "it stands there twice");
+	if (p && p->in_file && !p->multiple)
+		return wrong(f, DOCA_ERROR_INVALID_VALUE, "the key is repeated");
 	const char *text = as_text(f, flag->type);
 	if (!text)
 		return wrong(f, DOCA_ERROR_INVALID_VALUE, wanted[flag->type]);
@@ -87,7 +88,7 @@ static doca_error_t read_member(struct file *f)
 		flag = argp_flag(f->scratch, strlen(f->scratch), true);
 	bool level = flag == &argp_own[OWN_LOG] || flag == &argp_own[OWN_SDK_LOG];
 	if (!flag || (f->program ? !argp_param_of(flag) : !level))
-		return wrong(f, DOCA_ERROR_NOT_SUPPORTED, "there is no such parameter");
+		return wrong(f, DOCA_ERROR_NOT_SUPPORTED, "unknown parameter");
 	return deliver(f, flag);
 }
 
@@ -122,9 +123,9 @@ static doca_error_t read_sections(struct file *f)
 		f->program = key_is(f, "doca_program_flags");
 		if (!f->program && !key_is(f, "doca_general_flags"))
 			error = wrong(f, DOCA_ERROR_NOT_SUPPORTED,
-				      "the sections are doca_general_flags and doca_program_flags");
+				      "unknown section: the sections are doca_general_flags and doca_program_flags");
 		else if (f->value.type != JSON_OBJECT)
-			error = wrong(f, DOCA_ERROR_INVALID_VALUE, "a section is an object");
+			error = wrong(f, DOCA_ERROR_INVALID_VALUE, "a section must be an object");
 		else
 			error = read_section(f);
 	}

@@ -31,10 +31,32 @@ static int peek(const struct json *j)
 	return j->at < j->end ? (unsigned char)*j->at : -1;
 }
 
+/* Skips a comment. RFC 8259 has none, but files of programs do. Returns false if there is no
+ * terminated comment. */
+static bool comment(struct json *j)
+{
+	if (j->end - j->at < 2 || j->at[0] != '/' || (j->at[1] != '/' && j->at[1] != '*'))
+		return false;
+	bool line = j->at[1] == '/';
+	for (const char *c = j->at + 2; c < j->end; c++) {
+		bool ends = line ? *c == '\n' : *c == '*' && c + 1 < j->end && c[1] == '/';
+		if (ends) {
+			j->at = c + (line ? 1 : 2);
+			return true;
+		}
+	}
+	if (line)
+		j->at = j->end;
+	return line;
+}
+
+/* Skips white space and comments. */
 static void space(struct json *j)
 {
-	while (j->at < j->end && strchr(" \t\r\n", *j->at) && *j->at)
-		j->at++;
+	do {
+		while (j->at < j->end && strchr(" \t\r\n", *j->at) && *j->at)
+			j->at++;
+	} while (comment(j));
 }
 
 static bool eat(struct json *j, char c)
@@ -54,7 +76,7 @@ static int hex(char c)
 				      : -1;
 }
 
-/* Four hexadecimal digits at c, or -1. */
+/* Returns the value of four hexadecimal digits at c, or -1. */
 static int32_t unit(const char *c, const char *end)
 {
 	int32_t n = 0;
@@ -69,7 +91,8 @@ static int32_t unit(const char *c, const char *end)
 	return n;
 }
 
-/* The character behind `\u` at *c, which may take two units; -1: it is none. Moves *c behind it. */
+/* Decodes the character after `\u` at *c, of one or two units, and moves *c past it. Returns -1 if
+ * invalid. */
 static int32_t code_point(const char **c, const char *end)
 {
 	int32_t high = unit(*c, end), low;
@@ -94,7 +117,7 @@ static bool escape(struct json *j)
 	return c != 'u' || code_point(&j->at, j->end) >= 0 || fail(j, "a character behind \\u");
 }
 
-/* Behind the opening quote. */
+/* Called after the opening quote. */
 static bool string(struct json *j)
 {
 	for (;;) {
@@ -154,7 +177,7 @@ static bool key(struct json *j)
 	return (eat(j, '"') || fail(j, "a key in quotes")) && string(j);
 }
 
-/* Behind the opening bracket: members or elements, apart by commas. */
+/* Called after the opening bracket: members or elements, separated by commas. */
 static bool inner(struct json *j, unsigned depth, bool object)
 {
 	enum json_type type;

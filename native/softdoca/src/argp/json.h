@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A strict reader of JSON (RFC 8259) over a text in memory. It allocates nothing and stops at
- * the first mistake; what it hands out are pieces of the text. */
+/* Strict reader of JSON (RFC 8259, and comments as in C) over a text in memory. It allocates nothing
+ * and stops at the first mistake. Its results are parts of the text. */
 #ifndef SOFTDOCA_JSON_H
 #define SOFTDOCA_JSON_H
 
@@ -19,29 +19,29 @@ enum json_type {
 
 struct json {
 	const char *begin, *at, *end;
-	const char *wrong; /* what was expected where `at` stands; NULL: all is well so far */
-	bool inside; /* of an object whose first member was read */
+	const char *wrong; /* what was expected at `at`; NULL: no error */
+	bool inside; /* the first member of the object was read */
 };
 
 struct json_value {
 	enum json_type type;
-	const char *text; /* as it stands there, quotes and brackets included */
+	const char *text; /* the source text, with quotes and brackets */
 	size_t size;
 };
 
 void json_open(struct json *j, const char *text, size_t size);
-/* The value that comes next, checked whole. False: j->wrong. */
+/* Reads and checks the next value. Returns false with j->wrong set. */
 bool json_value(struct json *j, struct json_value *out);
-/* Steps into the object that comes next. */
+/* Enters the next object. */
 bool json_enter(struct json *j);
-/* Its next member. False: none is left, or j->wrong. */
+/* Reads its next member. Returns false at the end, or with j->wrong set. */
 bool json_member(struct json *j, struct json_value *key, struct json_value *value);
-/* That nothing is left but space. */
+/* Checks that only white space is left. */
 bool json_ended(struct json *j);
-/* A string's characters, decoded, with a NUL behind them; out has room for v->size bytes. False:
- * the text holds a NUL, which a C string cannot. */
+/* Decodes a string to out, of v->size bytes, with a terminating NUL. Returns false if the text
+ * contains a NUL. */
 bool json_text(const struct json_value *v, char *out);
-/* The line, from 1 on, where `at` stands. */
+/* Returns the line number of `at`, from 1. */
 unsigned json_line(const struct json *j);
 
 #endif

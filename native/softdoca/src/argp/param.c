@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Parameters: made, described by setters, registered. From then on they are argp's. */
+/* Parameters: creation, setters, registration. */
 #include "argp.h"
 
 #include <stdlib.h>
@@ -10,6 +10,7 @@ static void param_free(struct doca_argp_param *p)
 	free(p->flag.short_name);
 	free(p->flag.long_name);
 	free(p->flag.description);
+	free(p->flag.arguments);
 	softdoca_object_free(p);
 }
 
@@ -61,11 +62,11 @@ doca_error_t doca_argp_param_create(struct doca_argp_param **param)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA leaves open what a setter does with NULL. Here it changes nothing and says so. */
+/* DOCA does not define what a setter does with NULL. Here it is logged and ignored. */
 static bool settable(const char *func, const struct doca_argp_param *p, bool good)
 {
-	const char *why = !object_is(p, OBJECT_PARAM) ? "it is no parameter"
-			  : p->registered             ? "it was registered already"
+	const char *why = !object_is(p, OBJECT_PARAM) ? "not a parameter"
+			  : p->registered             ? "already registered"
 			  : !good                     ? "the value is NULL or unknown"
 						      : NULL;
 	if (why)
@@ -101,6 +102,12 @@ void doca_argp_param_set_description(struct doca_argp_param *param, const char *
 		set_text(__func__, param, &param->flag.description, description);
 }
 
+void doca_argp_param_set_arguments(struct doca_argp_param *param, const char *arguments)
+{
+	if (settable(__func__, param, arguments))
+		set_text(__func__, param, &param->flag.arguments, arguments);
+}
+
 void doca_argp_param_set_callback(struct doca_argp_param *param, doca_argp_param_cb_t callback)
 {
 	if (settable(__func__, param, callback))
@@ -119,26 +126,35 @@ void doca_argp_param_set_mandatory(struct doca_argp_param *param)
 		param->mandatory = true;
 }
 
-/* A name must be one that can be typed: no `-` in front, no `=`, no space. */
-static bool typable(const char *name)
+void doca_argp_param_set_multiplicity(struct doca_argp_param *param)
 {
-	return *name && *name != '-' && !name[strcspn(name, "= \t\r\n")];
+	if (settable(__func__, param, true))
+		param->multiple = true;
+}
+
+/* Whether a name can be typed on a command line: no leading `-`, no `=`, no tab or newline. A long
+ * name may contain spaces; then it is typed as a quoted argument. */
+static bool typable(const char *name, bool is_long)
+{
+	size_t n = strlen(name);
+	return n && *name != '-' && *name != ' ' && name[n - 1] != ' ' &&
+	       !name[strcspn(name, is_long ? "=\t\r\n" : "= \t\r\n")];
 }
 
 static doca_error_t check_name(const char *name, bool is_long)
 {
 	if (!name)
 		return DOCA_SUCCESS;
-	if (!typable(name))
+	if (!typable(name, is_long))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "'%s' cannot be a parameter's name", name);
 	if (argp_flag(name, strlen(name), is_long))
-		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "there is a parameter %s%s already",
+		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "parameter %s%s already exists",
 			      is_long ? "--" : "-", name);
 	return DOCA_SUCCESS;
 }
 
 /* DOCA API reference, ARGP: INITIALIZATION if the description, the callback, the type or both
- * names were not set. A name that is taken, also by argp's own: guess. */
+ * names are missing. ALREADY_EXIST for a name in use, also by argp: guess. */
 static doca_error_t check(const struct doca_argp_param *p)
 {
 	const struct flag *f = &p->flag;
@@ -146,7 +162,7 @@ static doca_error_t check(const struct doca_argp_param *p)
 		return REFUSE(DOCA_ERROR_INITIALIZATION, "called before doca_argp_init or inside "
 							 "doca_argp_start");
 	if (p->unset)
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "a text of the parameter could not be kept");
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a text of the parameter");
 	if (!f->short_name && !f->long_name)
 		return REFUSE(DOCA_ERROR_INITIALIZATION, "the parameter has no name");
 	const char *name = f->long_name ? f->long_name : f->short_name;
@@ -162,12 +178,13 @@ static doca_error_t check(const struct doca_argp_param *p)
 	return error == DOCA_SUCCESS ? check_name(f->long_name, true) : error;
 }
 
-/* DOCA API reference, ARGP: the parameter is argp's from here on, and freed also on failure. */
+/* DOCA API reference, ARGP: the parameter belongs to argp afterwards, and is freed on failure,
+ * too. */
 doca_error_t doca_argp_register_param(struct doca_argp_param *input_param)
 {
 	struct doca_argp_param *p = input_param, **at = &argp.loose, **end = &argp.params;
 	if (!object_is(p, OBJECT_PARAM) || p->registered)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no parameter, or it was registered",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a parameter, or is already registered",
 			      (void *)p);
 	while (*at != p)
 		at = &(*at)->next;

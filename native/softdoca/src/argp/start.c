@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The command line. It is read whole before any callback runs, so a mistake in it has no effect but
- * the error. Then come the values of the JSON file, then those of the command line, in their order.
+ * The command line. It is parsed completely before any callback is called, so a syntax error has no
+ * other effect. Then the values of the JSON file are delivered, then those of the command line, in order.
  */
 #include "argp.h"
 
@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One flag as it was given. value: NULL for a boolean. */
+/* A flag of the command line. value is NULL for a boolean. */
 struct given {
 	const struct flag *flag;
 	const char *value;
 };
 
 struct line {
-	int argc, next; /* the argument looked at next */
+	int argc, next; /* next: index of the next argument */
 	char **argv;
 	struct given *given;
 	size_t n;
@@ -38,8 +38,8 @@ bool argp_int(const char *text, int *out)
 	return !errno && n >= INT_MIN && n <= INT_MAX;
 }
 
-/* DOCA API reference, ARGP: the value is argp's and valid in the callback only; so a text is a
- * copy that the callback may write to. */
+/* DOCA API reference, ARGP: the value belongs to argp and is valid in the callback only. So the
+ * callback gets a copy, which it may modify. */
 static doca_error_t deliver_text(struct doca_argp_param *p, const char *value)
 {
 	char *copy = strdup(value);
@@ -60,7 +60,7 @@ doca_error_t argp_deliver(struct doca_argp_param *p, const char *value, const ch
 	case DOCA_ARGP_TYPE_INT:
 		if (!argp_int(value, &number))
 			return argp_wrong(DOCA_ERROR_INVALID_VALUE,
-					  "%s: %s wants a whole number, not '%s'", where, name,
+					  "%s: %s must be an integer, not '%s'", where, name,
 					  value);
 		error = p->callback(&number, argp.config);
 		break;
@@ -72,7 +72,7 @@ doca_error_t argp_deliver(struct doca_argp_param *p, const char *value, const ch
 	}
 	if (error != DOCA_SUCCESS)
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_argp_start",
-			     "%s: the program refuses %s '%s': %s", where, name, value,
+			     "%s: the program rejects %s '%s': %s", where, name, value,
 			     doca_error_get_name(error));
 	return error;
 }
@@ -81,30 +81,30 @@ static doca_error_t keep(struct line *l, const struct flag *flag, const char *va
 {
 	struct doca_argp_param *p = argp_param_of(flag);
 	const char *name = flag->long_name ? flag->long_name : flag->short_name;
-	/* A flag given twice: DOCA Arg Parser guide, multiplicity is off unless set. */
-	if (p && p->on_line)
-		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s is given twice", name);
+	/* DOCA Arg Parser guide: multiplicity is off unless set. */
+	if (p && p->on_line && !p->multiple)
+		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s is given more than once", name);
 	if (p)
 		p->on_line = true;
 	if (flag->type == DOCA_ARGP_TYPE_JSON_OBJ)
 		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s can be given in a JSON file only",
 				  name);
 	if (flag == &argp_own[OWN_JSON] && l->json)
-		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "json is given twice");
+		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "json is given more than once");
 	if (flag == &argp_own[OWN_JSON])
 		l->json = value;
 	l->given[l->n++] = (struct given){flag, value};
 	return DOCA_SUCCESS;
 }
 
-/* The value of a flag: what is joined to it, or the next argument. */
+/* Reads the value of a flag: the joined text, or the next argument. */
 static doca_error_t with_value(struct line *l, const struct flag *flag, const char *joined,
 			       const char *as_given)
 {
 	if (joined)
 		return keep(l, flag, joined);
 	if (l->next == l->argc)
-		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s wants a value", as_given);
+		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s needs a value", as_given);
 	return keep(l, flag, l->argv[l->next++]);
 }
 
@@ -115,7 +115,7 @@ static doca_error_t read_long(struct line *l, const char *text)
 	const char *joined = text[n] ? text + n + 1 : NULL;
 	const struct flag *flag = argp_flag(text, n, true);
 	if (!flag) /* DOCA API reference, ARGP: NOT_SUPPORTED for a flag that is unknown */
-		return argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "there is no parameter --%.*s", (int)n,
+		return argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "unknown parameter --%.*s", (int)n,
 				  text);
 	if (flag->type != DOCA_ARGP_TYPE_BOOLEAN)
 		return with_value(l, flag, joined, text - 2);
@@ -125,7 +125,7 @@ static doca_error_t read_long(struct line *l, const char *text)
 	return keep(l, flag, NULL);
 }
 
-/* -n, -n value, -nvalue; of several booleans, -abc; a short name of several letters whole. */
+/* -n, -n value, -nvalue; several booleans as -abc; a short name may have several letters. */
 static doca_error_t read_short(struct line *l, const char *text)
 {
 	const struct flag *flag = argp_flag(text, strlen(text), false);
@@ -136,7 +136,7 @@ static doca_error_t read_short(struct line *l, const char *text)
 	for (; *text && error == DOCA_SUCCESS; text++) {
 		flag = argp_flag(text, 1, false);
 		if (!flag)
-			return argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "there is no parameter -%s",
+			return argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "unknown parameter -%s",
 					  text);
 		if (flag->type != DOCA_ARGP_TYPE_BOOLEAN)
 			return with_value(l, flag, text[1] ? text + 1 : NULL, text);
@@ -155,7 +155,7 @@ static doca_error_t read_line(struct line *l)
 		else if (text[0] == '-' && text[1] && text[1] != '-')
 			error = read_short(l, text + 1);
 		else
-			error = argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "'%s' belongs to no parameter",
+			error = argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "'%s' is not a parameter",
 					   text);
 	}
 	return error;
@@ -176,7 +176,7 @@ doca_error_t argp_level(const struct flag *flag, const char *value)
 	if (argp_int(value, &n) && n > 0 &&
 	    (sdk ? softdoca_log_sdk_limit((uint32_t)n) : softdoca_log_limit((uint32_t)n)))
 		return DOCA_SUCCESS;
-	return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s '%s' is none of 10, 20, 30, 40, 50, 60, 70",
+	return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s '%s' is invalid: the levels are 10, 20, 30, 40, 50, 60, 70",
 			  flag->long_name, value);
 }
 
@@ -205,7 +205,7 @@ static doca_error_t complete(void)
 	return argp.validate ? argp.validate(argp.config) : DOCA_SUCCESS;
 }
 
-/* DOCA API reference, ARGP: after either the program is ended. */
+/* DOCA API reference, ARGP: both end the program. */
 static void answer(const struct line *l)
 {
 	if (was_given(l, OWN_HELP)) {
@@ -236,7 +236,7 @@ static doca_error_t run(struct line *l)
 	return error == DOCA_SUCCESS ? complete() : error;
 }
 
-/* A program that gave no name: the last part of argv[0]. */
+/* Takes the last part of argv[0] as the program's name. */
 static bool take_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -249,14 +249,14 @@ static bool take_name(const char *path)
 }
 
 /* DOCA API reference, ARGP: NOT_SUPPORTED, INVALID_VALUE, IO_FAILED (JSON), NO_MEMORY,
- * INITIALIZATION; and what a callback gave. A second start: allowed (guess). */
+ * INITIALIZATION, and results of callbacks. That a second start is allowed: guess. */
 doca_error_t doca_argp_start(int argc, char **argv)
 {
 	struct line l = {.argc = argc, .next = 1, .argv = argv};
 	if (!argp.ready)
 		return REFUSE(DOCA_ERROR_INITIALIZATION, "doca_argp_init was not called");
 	if (argp.running)
-		return REFUSE(DOCA_ERROR_BAD_STATE, "called inside a callback of itself");
+		return REFUSE(DOCA_ERROR_BAD_STATE, "called inside a callback of doca_argp_start");
 	if (argc < 1 || !argv)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "argc is %d, argv %p", argc, (void *)argv);
 	size_t letters = 0; /* each may be a flag: -abc */

@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a person at the terminal reads. */
+/* The usage and error messages on the terminal. */
 #include "argp.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 100, NAMES_MAX = 40 }; /* columns of a line; of its part before the description */
+enum { WIDTH = 100, NAMES_MAX = 40 }; /* columns of a line, and of its part before the description */
 
 #define LEVELS "10 disable, 20 critical, 30 error, 40 warning, 50 info, 60 debug, 70 trace"
 
 const struct flag argp_own[N_OWN] = {
-	[OWN_HELP] = {"h", "help", "print this text and exit", DOCA_ARGP_TYPE_BOOLEAN},
-	[OWN_VERSION] = {"v", "version", "print the version and exit", DOCA_ARGP_TYPE_BOOLEAN},
-	[OWN_LOG] = {"l", "log-level", "level of the program's log: " LEVELS, DOCA_ARGP_TYPE_INT},
+	[OWN_HELP] = {"h", "help", "print this text and exit", DOCA_ARGP_TYPE_BOOLEAN, NULL},
+	[OWN_VERSION] = {"v", "version", "print the version and exit", DOCA_ARGP_TYPE_BOOLEAN, NULL},
+	[OWN_LOG] = {"l", "log-level", "level of the program's log: " LEVELS, DOCA_ARGP_TYPE_INT,
+		     NULL},
 	[OWN_SDK_LOG] = {NULL, "sdk-log-level", "level of the libraries' log: the same numbers",
-			 DOCA_ARGP_TYPE_INT},
+			 DOCA_ARGP_TYPE_INT, NULL},
 	[OWN_JSON] = {"j", "json",
-		      "read parameters from this JSON file; those given here count more",
-		      DOCA_ARGP_TYPE_STRING},
+		      "read parameters from this JSON file; the command line has precedence",
+		      DOCA_ARGP_TYPE_STRING, "<path>"},
 };
 
-/* "  -p, --pci-addr <text>" into out; gives its length. */
+/* Writes "  -p, --pci-addr <text>" to out and returns its length. */
 static int names(char *out, size_t cap, const struct flag *f)
 {
 	static const char *const argument[] = {[DOCA_ARGP_TYPE_STRING] = " <text>",
 					       [DOCA_ARGP_TYPE_INT] = " <number>",
 					       [DOCA_ARGP_TYPE_BOOLEAN] = "",
 					       [DOCA_ARGP_TYPE_JSON_OBJ] = " (JSON only)"};
-	int n = snprintf(out, cap, "  %s%s%s%s%s%s", f->short_name ? "-" : "    ",
+	int n = snprintf(out, cap, "  %s%s%s%s%s%s%s", f->short_name ? "-" : "    ",
 			 f->short_name ? f->short_name : "",
 			 f->short_name && f->long_name ? ", " : "", f->long_name ? "--" : "",
 			 f->long_name ? f->long_name : "",
-			 f == &argp_own[OWN_JSON] ? " <path>" : argument[f->type]);
+			 f->arguments ? " " : "", f->arguments ? f->arguments : argument[f->type]);
 	return n < 0 ? 0 : n;
 }
 
-/* The description from column `indent` on, broken between words. */
+/* Prints the description from column `indent` on, wrapped between words. */
 static void describe(FILE *out, const char *text, int indent, bool mandatory)
 {
 	int column = indent;
@@ -58,7 +59,7 @@ static void line(FILE *out, const struct flag *f, int indent, bool mandatory)
 	char text[256];
 	int n = names(text, sizeof text, f);
 	fputs(text, out);
-	if (n + 2 > indent) /* too long for its column: the description begins below it */
+	if (n + 2 > indent) /* too long for its column: the description starts on the next line */
 		fprintf(out, "\n%*s", indent, "");
 	else
 		fprintf(out, "%*s", indent - n, "");
@@ -89,8 +90,8 @@ void argp_usage(FILE *out)
 		line(out, &p->flag, indent, p->mandatory);
 }
 
-/* DOCA Arg Parser guide: the error is printed, then the usage. The guide says that the program
- * is ended, the API reference that an error is given back; programs are written for the latter. */
+/* DOCA Arg Parser guide: prints the error, then the usage. According to the guide this ends the
+ * program, according to the API reference an error is returned; programs rely on the latter. */
 doca_error_t argp_wrong(doca_error_t error, const char *format, ...)
 {
 	char text[512];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What devices can do with Comch. Errors: Comch API reference, doca_comch_cap_*: INVALID_VALUE,
+/* Comch capabilities of devices. Errors: Comch API reference, doca_comch_cap_*: INVALID_VALUE,
  * NOT_SUPPORTED. */
 #include "comch.h"
 
@@ -7,7 +7,7 @@ static doca_error_t supported(const struct doca_devinfo *devinfo, uint32_t cap, 
 {
 	if (!object_is(devinfo, OBJECT_DEVINFO))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo", (const void *)devinfo);
-	/* A question, so no warning. */
+	/* No warning for a query. */
 	if (!(devinfo->f.caps & cap)) {
 		softdoca_log(DOCA_LOG_LEVEL_DEBUG, __func__, "%s (%s) is no Comch %s",
 			     devinfo->f.pci, devinfo->f.ibdev, what);
@@ -26,7 +26,7 @@ doca_error_t doca_comch_cap_server_is_supported(const struct doca_devinfo *devin
 	return supported(devinfo, CAP_COMCH_SERVER, "server");
 }
 
-/* A limit of every device that can be a client or a server. */
+/* Gets a limit of a device that can be a client or a server. */
 static doca_error_t limit(const struct doca_devinfo *devinfo, uint32_t value, uint32_t *out)
 {
 	doca_error_t error =

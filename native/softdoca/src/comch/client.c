@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Clients, as programs call them. Sources: "Comch API reference" is the header's documentation. */
+/* Public functions of clients. Sources: "Comch API reference" is the header's documentation. */
 #include "comch.h"
 
-/* Comch API reference: a handle that is none gives INVALID_VALUE. */
+/* Comch API reference: INVALID_VALUE for an invalid handle. */
 #define CLIENT(p) CHECK_OBJECT(p, OBJECT_COMCH_CLIENT, "a Comch client")
 
 doca_error_t doca_comch_client_create(struct doca_dev *dev, const char *name,
@@ -10,7 +10,7 @@ doca_error_t doca_comch_client_create(struct doca_dev *dev, const char *name,
 {
 	struct endpoint *e;
 	if (!object_is(dev, OBJECT_DEV))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open device", (void *)dev);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open device", (void *)dev);
 	CHECK_OUT(comch_client);
 	doca_error_t error = comch_endpoint_new(dev, NULL, name, OBJECT_COMCH_CLIENT, &e);
 	if (error == DOCA_SUCCESS)
@@ -28,7 +28,7 @@ struct doca_ctx *doca_comch_client_as_ctx(struct doca_comch_client *comch_client
 {
 	return object_is(comch_client, OBJECT_COMCH_CLIENT)
 		       ? &comch_client->e.ctx
-		       : REFUSE((struct doca_ctx *)NULL, "%p is no Comch client",
+		       : REFUSE((struct doca_ctx *)NULL, "%p is not a Comch client",
 				(void *)comch_client);
 }
 
@@ -90,7 +90,7 @@ doca_error_t doca_comch_client_event_consumer_register(
 				      expired_consumer_event_cb);
 }
 
-/* Comch API reference: BAD_STATE before the context is started. Before the server accepted:
+/* Comch API reference: BAD_STATE before the context is started. Before the server has accepted:
  * guess. */
 doca_error_t doca_comch_client_get_connection(const struct doca_comch_client *comch_client,
 					      struct doca_comch_connection **connection)
@@ -109,7 +109,7 @@ struct doca_comch_client *doca_comch_client_get_client_ctx(
 	const struct doca_comch_connection *connection)
 {
 	if (!object_is(connection, OBJECT_COMCH_CONNECTION))
-		return REFUSE((struct doca_comch_client *)NULL, "%p is no connection",
+		return REFUSE((struct doca_comch_client *)NULL, "%p is not a connection",
 			      (const void *)connection);
 	return connection->e->is_server ? NULL : (struct doca_comch_client *)connection->e;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Comch inside: messages between two processes of one user, over a SEQPACKET socket in dgkit's
+ * Internals of Comch: messages between two processes of one user, over a SEQPACKET socket in dgkit's
  * folder.
  *
- *   endpoint.c    what a client and a server share: their configuration, their states, progress
- *   connection.c  packets: who may connect, what arrives, what waits for room, the end
+ *   endpoint.c    common part of clients and servers: configuration, states, progress
+ *   connection.c  connections: handshake, received packets, end
+ *   listen.c      sockets of servers, and how clients find them
  *   send.c        send tasks
- *   client.c, server.c   the public functions of each; caps.c what devices can do
+ *   client.c, server.c   public functions of each; caps.c capabilities
  *
  *      client                                   server
  *      doca_ctx_start: connect, HELLO --------> accepted, in doca_pe_progress: GREETING
@@ -23,16 +24,16 @@
 #include "doca_comch.h"
 #include "softdoca.h"
 
-/* What public programs were seen to set on BlueField-3 as the largest message. */
+/* Limit that public programs set on BlueField-3. */
 #define MSG_MAX 4080u
-/* guesses: no public figure is known */
-#define NAME_MAX_LEN   120u /* with its end */
+/* guesses: no public figures are known */
+#define NAME_MAX_LEN   120u /* with its terminating 0 */
 #define CLIENTS_MAX    512u
 #define SEND_TASKS_MAX 8192u
 #define RECV_QUEUE_MAX 8192u
 #define RECV_QUEUE     512u
-/* How long a client that starts waits for a server that does not listen yet. (guess: the guide
- * says that the server starts first, not what happens if it does not.) */
+/* How long a starting client waits for a server that does not listen yet. guess: the guide
+ * requires the server to be started first and does not define what happens otherwise. */
 #define CONNECT_NS ((uint64_t)3 * 1000 * 1000 * 1000)
 #define RETRY_NS   (5 * 1000 * 1000)
 
@@ -61,11 +62,10 @@ struct message {
 	uint8_t bytes[MSG_MAX];
 };
 
-/* What waits for doca_pe_progress to tell the program: a task that is done, or a connection that
- * ended. */
+/* A pending event for doca_pe_progress to deliver: a completed task, or a connection that ended. */
 struct item {
 	struct item *next;
-	struct doca_comch_task_send *task; /* else the connection */
+	struct doca_comch_task_send *task; /* NULL: the connection */
 	struct doca_comch_connection *connection;
 };
 struct items {
@@ -73,7 +73,7 @@ struct items {
 };
 
 enum connection_state {
-	GREETING, /* a server's: accepted, HELLO has not come; a client's: WELCOME has not come */
+	GREETING, /* server: accepted, HELLO pending; client: WELCOME pending */
 	OPEN,
 	OVER,
 };
@@ -84,7 +84,7 @@ struct doca_comch_connection {
 	struct doca_comch_connection *next, **link; /* of the endpoint's list */
 	enum connection_state state;
 	int fd;
-	uint64_t id; /* handles are used again, ids are not */
+	uint64_t id; /* handles are reused, ids are not */
 	uint32_t peer_max;
 	union doca_data user_data;
 	struct items pending; /* tasks that found the socket full, in order */
@@ -92,7 +92,7 @@ struct doca_comch_connection {
 };
 
 struct doca_comch_task_send {
-	struct object o; /* OBJECT_COMCH_SEND, or OBJECT_FREE while it lies with the endpoint */
+	struct object o; /* OBJECT_COMCH_SEND, or OBJECT_FREE while not allocated */
 	_Alignas(64) struct doca_task task;
 	struct doca_comch_connection *connection;
 	uint64_t connection_id;
@@ -107,11 +107,11 @@ struct doca_comch_task_send {
 struct endpoint {
 	struct object o;
 	_Alignas(64) struct doca_ctx ctx;
-	_Alignas(64) struct object event; /* what the callbacks of events get as the event */
+	_Alignas(64) struct object event; /* passed to the callbacks of events */
 	bool is_server;
 	char name[NAME_MAX_LEN];
 	char function
-		[DOCA_DEVINFO_VUID_SIZE]; /* of the host: the server that serves it, the client on it */
+		[DOCA_DEVINFO_VUID_SIZE]; /* of the host: the function that the server serves, or the client's own */
 	struct doca_dev_rep *rep;
 	uint32_t max_msg, recv_queue, n_tasks;
 	doca_comch_task_send_completion_cb_t completion_cb, error_cb;
@@ -119,7 +119,7 @@ struct endpoint {
 	doca_comch_event_connection_status_changed_cb_t connect_cb, disconnect_cb;
 
 	/* From start() to ended(). */
-	pid_t pid; /* who started it: a fork's child only has its handles */
+	pid_t pid; /* of the process that started it: a forked child only has its handles */
 	int epoll_fd, timer_fd, listen_fd, lock_fd, spare_fd;
 	bool sockets_first;
 	uint64_t deadline_ns, last_id;
@@ -160,45 +160,50 @@ static inline struct item *items_take(struct items *q)
 
 /* ---- endpoint.c ---- */
 
-/* A client on dev's own function, or a server of the function on the host that rep stands for. */
+/* Creates a client on dev's own function, or a server for the host's function that rep represents.
+ */
 doca_error_t comch_endpoint_new(struct doca_dev *dev, struct doca_dev_rep *rep, const char *name,
 				enum object_kind kind, struct endpoint **out);
 doca_error_t comch_endpoint_destroy(struct endpoint *e);
-/* That configuration is allowed now: BAD_STATE, logged, unless the context is IDLE. */
+/* Returns BAD_STATE, logged, unless the context is IDLE and can be configured. */
 doca_error_t comch_configurable(const struct endpoint *e, const char *what);
 doca_error_t comch_set_max_msg(struct endpoint *e, uint32_t size);
 doca_error_t comch_set_recv_queue(struct endpoint *e, uint32_t size);
 doca_error_t comch_set_recv_cb(struct endpoint *e, doca_comch_event_msg_recv_cb_t cb);
 doca_error_t comch_set_consumer_cbs(struct endpoint *e, doca_comch_event_consumer_cb_t added,
 				    doca_comch_event_consumer_cb_t expired);
-/* Puts it among what doca_pe_progress will tell; a program that waits wakes up. */
-void comch_tell(struct endpoint *e, struct item *i);
-/* Has e->epoll_fd watch fd; what: a pointer that says whose it is. */
+/* Queues an event for doca_pe_progress and wakes a waiting program. */
+void comch_notify(struct endpoint *e, struct item *i);
+/* Adds fd to e->epoll_fd; `what` identifies its owner. */
 doca_error_t comch_watch(struct endpoint *e, int fd, void *what);
 
 /* ---- listen.c: how a server is found ---- */
 
 doca_error_t comch_listen(struct endpoint *e);
 void comch_listen_end(struct endpoint *e);
-/* Somebody wants to connect. */
+/* Removes the socket and the lock file of a server that listens in this process. */
+void comch_remove_files(const struct endpoint *e);
+/* Removes the files of servers that were killed. */
+void comch_sweep(const struct endpoint *e);
+/* Accepts a connection. */
 void comch_accept(struct endpoint *e);
-/* A client's try. IN_PROGRESS: nobody listens yet. */
+/* Tries to connect a client. Returns IN_PROGRESS if no server listens yet. */
 doca_error_t comch_connect(struct endpoint *e);
 
 /* ---- connection.c ---- */
 
 struct doca_comch_connection *comch_connection_new(struct endpoint *e, int fd);
-/* Its socket has news: calls at most one callback. Whether it did. */
+/* Handles events of its socket, with at most one callback. Returns whether one was called. */
 bool comch_connection_event(struct doca_comch_connection *c, uint32_t events);
-/* Ends it here: what was not sent completes with `error`. The object stays. */
+/* Closes the connection; tasks that were not sent complete with `error`. The object stays valid. */
 void comch_connection_end(struct doca_comch_connection *c, doca_error_t error);
-/* Takes it from the endpoint's list: a callback comes that may end the endpoint. */
+/* Removes it from the endpoint's list, before a callback that may end the endpoint. */
 void comch_connection_unlist(struct doca_comch_connection *c);
 void comch_connection_free(struct doca_comch_connection *c);
-/* 0: sent. -EAGAIN: the socket is full. */
+/* Sends a packet. Returns 0, or -EAGAIN if the socket is full, or another negative errno. */
 int comch_put(int fd, const void *packet, size_t size);
 int comch_reply(int fd, enum packet_kind kind, uint32_t max_msg, doca_error_t error);
-/* Whether fd's other end is a process of this user. */
+/* Returns whether the peer of fd is a process of this user. */
 bool comch_same_user(int fd);
 
 /* ---- send.c ---- */
@@ -212,7 +217,7 @@ doca_error_t comch_send_alloc(struct endpoint *e, struct doca_comch_connection *
 doca_error_t comch_submit(struct doca_task *task, uint32_t flags);
 void comch_free_task(struct doca_task *task);
 void comch_send_done(struct doca_comch_task_send *t, doca_error_t status);
-/* The socket has room again. */
+/* Sends waiting tasks, as the socket has space again. */
 void comch_send_pending(struct doca_comch_connection *c);
 void comch_deliver(struct doca_comch_task_send *t);
 

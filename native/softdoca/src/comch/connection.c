@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One client and its server. Bytes from a socket are trusted in nothing: the folder is this user's,
- * but any of their programs may connect.
+ * Connections of a client and its server. Bytes from a socket are untrusted: only this user can access
+ * the folder, but any of their programs may connect.
  */
 #include "comch.h"
 
@@ -20,7 +20,7 @@ int comch_put(int fd, const void *packet, size_t size)
 	do
 		n = send(fd, packet, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0; /* a packet goes whole or not at all */
+	return n < 0 ? -errno : 0; /* a packet is sent completely or not at all */
 }
 
 int comch_reply(int fd, enum packet_kind kind, uint32_t max_msg, doca_error_t error)
@@ -83,22 +83,22 @@ void comch_connection_free(struct doca_comch_connection *c)
 	softdoca_object_free(c);
 }
 
-/* The other side closed it, died, or does not keep to the packets. May call a callback: then
- * true. */
+/* Handles a connection that the peer closed, died on, or violated the protocol of. Returns whether
+ * a callback was called. */
 static bool ended(struct doca_comch_connection *c, doca_error_t error)
 {
 	struct endpoint *e = c->e;
 	bool greeting = c->state == GREETING;
 	comch_connection_end(c, error);
 	if (e->is_server) {
-		/* The program was never told of who did not greet. */
+		/* The program does not know of a client that sent no HELLO. */
 		if (greeting)
 			comch_connection_free(c);
 		else
-			comch_tell(e, &c->over);
+			comch_notify(e, &c->over);
 		return false;
 	}
-	LOG_INFO(greeting ? "server '%s' did not take the connection" : "server '%s' hung up",
+	LOG_INFO(greeting ? "server '%s' did not accept the connection" : "server '%s' closed the connection",
 		 e->name);
 	softdoca_ctx_fail(&e->ctx);
 	return true;
@@ -107,7 +107,7 @@ static bool ended(struct doca_comch_connection *c, doca_error_t error)
 static bool malformed(struct doca_comch_connection *c, ssize_t n)
 {
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
-		     "Comch '%s': %zd bytes arrived that are none of softdoca's packets",
+		     "Comch '%s': received %zd bytes that are not a packet of softdoca",
 		     c->e->name, n);
 	return ended(c, DOCA_ERROR_CONNECTION_ABORTED);
 }
@@ -120,7 +120,7 @@ static bool refuse(struct doca_comch_connection *c, doca_error_t error)
 	return ended(c, error);
 }
 
-/* A client's HELLO. */
+/* Handles a client's HELLO. */
 static bool greet(struct doca_comch_connection *c, const struct hello *h)
 {
 	struct endpoint *e = c->e;
@@ -128,7 +128,7 @@ static bool greet(struct doca_comch_connection *c, const struct hello *h)
 		return refuse(c, DOCA_ERROR_UNSUPPORTED_VERSION);
 	if (memcmp(h->name, e->name, sizeof h->name) ||
 	    memcmp(h->function, e->function, sizeof h->function))
-		return refuse(c, DOCA_ERROR_NOT_FOUND); /* another name with the same path */
+		return refuse(c, DOCA_ERROR_NOT_FOUND); /* another name with the same hash */
 	if (!h->max_msg || h->max_msg > MSG_MAX)
 		return refuse(c, DOCA_ERROR_INVALID_VALUE);
 	c->peer_max = h->max_msg;
@@ -138,7 +138,7 @@ static bool greet(struct doca_comch_connection *c, const struct hello *h)
 		e->connect_cb((void *)&e->event, c, 1);
 		return true; /* the callback may have ended c, or the server */
 	}
-	/* It left again meanwhile. */
+	/* The client has disconnected meanwhile. */
 	comch_connection_end(c, DOCA_ERROR_CONNECTION_RESET);
 	comch_connection_unlist(c);
 	e->connect_cb((void *)&e->event, c, 0);
@@ -146,7 +146,7 @@ static bool greet(struct doca_comch_connection *c, const struct hello *h)
 	return true;
 }
 
-/* The server's answer. */
+/* Handles the server's reply. */
 static bool answered(struct doca_comch_connection *c, const struct reply *r)
 {
 	if (r->p.kind == PACKET_REFUSED) {
@@ -188,14 +188,14 @@ static bool arrived(struct doca_comch_connection *c, struct message *m, ssize_t 
 
 bool comch_connection_event(struct doca_comch_connection *c, uint32_t events)
 {
-	struct message m; /* here, as a callback may call doca_pe_progress and receive the next */
+	struct message m; /* on the stack, as a callback may call doca_pe_progress and receive the next message */
 	ssize_t n;
 	if (events & EPOLLOUT)
 		comch_send_pending(c);
 	if (!(events & ~(uint32_t)EPOLLOUT))
 		return false;
-	/* ECONNRESET only says that the other side left without having read all of ours; what it
-	 * sent itself comes after, then the end. It is said once. */
+	/* ECONNRESET only reports that the peer closed without having read everything; its own
+	 * messages follow, then end of file. It is reported once. */
 	do
 		n = recv(c->fd, &m, sizeof m, MSG_DONTWAIT | MSG_TRUNC);
 	while (n < 0 && (errno == EINTR || errno == ECONNRESET));
@@ -208,7 +208,7 @@ doca_error_t doca_comch_connection_set_user_data(struct doca_comch_connection *c
 						 union doca_data user_data)
 {
 	if (!object_is(connection, OBJECT_COMCH_CONNECTION))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no connection", (void *)connection);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a connection", (void *)connection);
 	connection->user_data = user_data;
 	return DOCA_SUCCESS;
 }
@@ -216,7 +216,7 @@ doca_error_t doca_comch_connection_set_user_data(struct doca_comch_connection *c
 union doca_data doca_comch_connection_get_user_data(const struct doca_comch_connection *connection)
 {
 	if (!object_is(connection, OBJECT_COMCH_CONNECTION))
-		return REFUSE((union doca_data){0}, "%p is no connection",
+		return REFUSE((union doca_data){0}, "%p is not a connection",
 			      (const void *)connection);
 	return connection->user_data;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a client and a server share. The notification handle of such a context is an epoll of its
- * own over all its sockets, so a program may sleep on it. (The real library's guide says that Comch
- * has no event-triggered completions: a program for the real one polls doca_pe_progress instead.)
+ * Common part of clients and servers. The notification handle of such a context is a separate epoll
+ * over all its sockets, so a program can sleep on it. (According to DOCA's guide Comch has no
+ * event-triggered completions: a program for NVIDIA's library polls doca_pe_progress instead.)
  * Sources: "Comch API reference" is the published header's documentation, "guess" is ours.
  */
 #include "comch.h"
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- a fork's child: it must not hold sockets whose end tells others that its parent died ---- */
+/* ---- a forked child must not hold sockets whose end of file reports the parent's death ---- */
 
 static pthread_mutex_t started_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct endpoint *started;
@@ -86,6 +86,18 @@ static void unlist_started(struct endpoint *e)
 	pthread_mutex_unlock(&started_lock);
 }
 
+/* ---- a process that exits with servers still running ---- */
+
+__attribute__((destructor)) static void remove_files(void)
+{
+	/* Another thread may hold the lock, and may have called exit() itself. */
+	if (pthread_mutex_trylock(&started_lock))
+		return;
+	for (struct endpoint *e = started; e; e = e->next_started)
+		comch_remove_files(e);
+	pthread_mutex_unlock(&started_lock);
+}
+
 /* ---- states ---- */
 
 static uint64_t now_ns(void)
@@ -101,11 +113,11 @@ doca_error_t comch_watch(struct endpoint *e, int fd, void *what)
 	if (fd >= 0 && !epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, fd, &event))
 		return DOCA_SUCCESS;
 	int code = errno;
-	return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "watching a file descriptor: %s",
+	return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot watch a file descriptor: %s",
 		      strerror(code));
 }
 
-/* No server yet: the timer wakes the program, and progress tries again. */
+/* Without a server yet: the timer wakes the program, and progress retries. */
 static doca_error_t wait_for_server(struct endpoint *e)
 {
 	struct itimerspec every = {{0, RETRY_NS}, {0, RETRY_NS}};
@@ -114,7 +126,7 @@ static doca_error_t wait_for_server(struct endpoint *e)
 	if (e->timer_fd >= 0)
 		timerfd_settime(e->timer_fd, 0, &every, NULL);
 	softdoca_log(DOCA_LOG_LEVEL_INFO, __func__,
-		     "no server '%s' listens for this function yet: tries go on for %u s", e->name,
+		     "no server '%s' listens for this function yet: retrying for %u s", e->name,
 		     (unsigned)(CONNECT_NS / 1000000000u));
 	return comch_watch(e, e->timer_fd, &e->timer_fd);
 }
@@ -140,7 +152,7 @@ static void ended(struct doca_ctx *ctx)
 	each_fd(e, close_fd);
 }
 
-/* Comch guide: what must be set before a context starts. That it is BAD_STATE: guess. */
+/* Comch guide: settings required before the start. BAD_STATE: guess. */
 static doca_error_t configured(const struct endpoint *e)
 {
 	const char *lacks = !e->n_tasks   ? "send tasks (..._task_send_set_conf)"
@@ -161,6 +173,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	e->pid = getpid();
 	e->items = (struct items){0};
 	list_started(e);
+	comch_sweep(e);
 	e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	error = e->epoll_fd < 0 ? DOCA_ERROR_OPERATING_SYSTEM : comch_tasks_new(e);
 	if (error == DOCA_SUCCESS)
@@ -170,7 +183,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	return error;
 }
 
-/* Server: guess, that a disconnect event comes for no client that the server itself sends away. */
+/* guess: no disconnect event for clients that the server itself disconnects. */
 static void stop(struct doca_ctx *ctx)
 {
 	struct endpoint *e = endpoint_of(ctx);
@@ -199,27 +212,27 @@ static bool try_again(struct endpoint *e)
 	if (error == DOCA_SUCCESS)
 		return false;
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
-		     "no server '%s' for the function %s: start it before its clients", e->name,
+		     "no server '%s' listens for the function %s: start it before its clients", e->name,
 		     e->function);
 	softdoca_ctx_fail(&e->ctx);
 	return true;
 }
 
-/* News from the sockets, until one calls a callback. */
+/* Handles socket events until one calls a callback. */
 static bool sockets(struct endpoint *e)
 {
 	struct epoll_event event;
-	/* Bounded: who connects and says nothing must not keep the program in here. */
+	/* Bounded, so that peers that connect without a message cannot keep the program here. */
 	for (int i = 0; i < 16 && epoll_wait(e->epoll_fd, &event, 1, 0) == 1; i++) {
 		void *what = event.data.ptr;
-		bool told = false;
+		bool called = false;
 		if (what == &e->listen_fd)
 			comch_accept(e);
 		else if (what == &e->timer_fd)
-			told = try_again(e);
+			called = try_again(e);
 		else
-			told = comch_connection_event(what, event.events);
-		if (told)
+			called = comch_connection_event(what, event.events);
+		if (called)
 			return true;
 	}
 	return false;
@@ -235,7 +248,7 @@ static bool items(struct endpoint *e)
 		return true;
 	}
 	struct doca_comch_connection *c = i->connection;
-	/* Not in the list any more: the callback may stop the server. */
+	/* Unlisted first, because the callback may stop the server. */
 	comch_connection_unlist(c);
 	e->disconnect_cb((void *)&e->event, c, 1);
 	comch_connection_free(c);
@@ -245,7 +258,8 @@ static bool items(struct endpoint *e)
 static bool progress(struct doca_ctx *ctx)
 {
 	struct endpoint *e = endpoint_of(ctx);
-	/* In turn: completions that submit again must not keep messages away, nor the other way. */
+	/* Alternating, so that neither completions that submit again nor messages starve the
+	 * other. */
 	e->sockets_first = !e->sockets_first;
 	return e->sockets_first ? sockets(e) || items(e) : items(e) || sockets(e) || items(e);
 }
@@ -255,7 +269,7 @@ static int handle(struct doca_ctx *ctx)
 	return endpoint_of(ctx)->epoll_fd;
 }
 
-/* What comes through sockets makes the handle readable by itself. */
+/* Socket events make the handle readable without arming. */
 static bool arm(struct doca_ctx *ctx)
 {
 	return endpoint_of(ctx)->items.first;
@@ -266,7 +280,7 @@ static void disarm(struct doca_ctx *ctx)
 	(void)ctx;
 }
 
-void comch_tell(struct endpoint *e, struct item *i)
+void comch_notify(struct endpoint *e, struct item *i)
 {
 	items_add(&e->items, i);
 	softdoca_pe_kick(e->ctx.pe);
@@ -287,15 +301,14 @@ static const struct ctx_ops ops = {
 
 /* ---- objects and their configuration ---- */
 
-/* Comch API reference, doca_comch_*_create: INVALID_VALUE, NO_MEMORY. A device that cannot:
- * guess. */
+/* Comch API reference, doca_comch_*_create: INVALID_VALUE, NO_MEMORY. NOT_SUPPORTED: guess. */
 doca_error_t comch_endpoint_new(struct doca_dev *dev, struct doca_dev_rep *rep, const char *name,
 				enum object_kind kind, struct endpoint **out)
 {
 	bool server = kind == OBJECT_COMCH_SERVER;
 	size_t len = name ? strnlen(name, NAME_MAX_LEN) : 0;
 	if (!len || len == NAME_MAX_LEN)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a server's name has 1 to %u characters",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the name of a server must have 1 to %u characters",
 			      NAME_MAX_LEN - 1);
 	if (!(dev->info.f.caps & (server ? CAP_COMCH_SERVER : CAP_COMCH_CLIENT)))
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "device %s cannot be a Comch %s",
@@ -322,12 +335,7 @@ doca_error_t comch_endpoint_new(struct doca_dev *dev, struct doca_dev_rep *rep, 
 
 doca_error_t comch_endpoint_destroy(struct endpoint *e)
 {
-	doca_error_t error = softdoca_ctx_destroy(&e->ctx);
-	if (error != DOCA_SUCCESS)
-		return error;
-	object_become(&e->event, OBJECT_FREE);
-	softdoca_object_free(e);
-	return DOCA_SUCCESS;
+	return softdoca_ctx_destroy(&e->ctx, DOCA_ERROR_BAD_STATE, softdoca_object_free, e);
 }
 
 doca_error_t comch_configurable(const struct endpoint *e, const char *what)
@@ -343,7 +351,7 @@ static doca_error_t set_size(struct endpoint *e, uint32_t *field, uint32_t size,
 			     const char *what)
 {
 	if (!size || size > most)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s %u: 1 to %u can be", what, size, most);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is %u: it must be 1 to %u", what, size, most);
 	doca_error_t error = comch_configurable(e, what);
 	if (error == DOCA_SUCCESS)
 		*field = size;
@@ -363,19 +371,19 @@ doca_error_t comch_set_recv_queue(struct endpoint *e, uint32_t size)
 doca_error_t comch_set_recv_cb(struct endpoint *e, doca_comch_event_msg_recv_cb_t cb)
 {
 	if (!cb)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "no callback");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the callback is NULL");
 	doca_error_t error = comch_configurable(e, "the callback for messages");
 	if (error == DOCA_SUCCESS)
 		e->recv_cb = cb;
 	return error;
 }
 
-/* Consumers belong to Comch's fast path, which softdoca has not: none appears, so neither is
- * ever called. */
+/* Consumers belong to Comch's fast path, which softdoca does not have, so neither callback is ever
+ * called. */
 doca_error_t comch_set_consumer_cbs(struct endpoint *e, doca_comch_event_consumer_cb_t added,
 				    doca_comch_event_consumer_cb_t expired)
 {
 	if (!added || !expired)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "both callbacks are needed");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
 	return comch_configurable(e, "the callbacks for consumers");
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Send tasks. A message is copied when its task is made, and goes into the socket when that is
- * submitted, or as soon as there is room. The task is done when the socket has it, as on the device
- * when it is on its way.
+ * Send tasks. A message is copied when its task is allocated, and sent when it is submitted, or as soon
+ * as the socket has space. The task is complete when the message is in the socket.
  */
 #include "comch.h"
 
@@ -57,9 +56,9 @@ doca_error_t comch_send_set_conf(struct endpoint *e, doca_comch_task_send_comple
 {
 	doca_error_t error = comch_configurable(e, "send tasks");
 	if (!done || !failed)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "both callbacks are needed");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
 	if (!n || n > SEND_TASKS_MAX)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u send tasks: 1 to %u can be", n,
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u send tasks: the number must be 1 to %u", n,
 			      SEND_TASKS_MAX);
 	if (error != DOCA_SUCCESS)
 		return error;
@@ -73,20 +72,20 @@ static doca_error_t alloc(struct endpoint *e, struct doca_comch_connection *peer
 			  uint32_t len, struct doca_comch_task_send **task)
 {
 	if (!object_is(peer, OBJECT_COMCH_CONNECTION) || peer->e != e || peer->state != OPEN)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no connection of '%s'", (void *)peer,
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a connection of '%s'", (void *)peer,
 			      e->name);
-	/* An empty message: guess. */
+	/* That an empty message is refused: guess. */
 	if (!msg || !len || !task)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "no message, or nowhere to put the task");
-	/* That the peer's limit counts, too: guess. */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the message or the output pointer is NULL, or the message is empty");
+	/* That the peer's limit applies, too: guess. */
 	if (len > e->max_msg || len > peer->peer_max)
 		return REFUSE(
 			DOCA_ERROR_INVALID_VALUE,
-			"a message of %u bytes: up to %u can be sent, up to %u the peer takes", len,
+			"a message of %u bytes: the limit is %u bytes, that of the peer %u", len,
 			e->max_msg, peer->peer_max);
 	struct doca_comch_task_send *t = e->free_tasks;
 	if (!t)
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u send tasks are taken", e->n_tasks);
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u send tasks are allocated", e->n_tasks);
 	e->free_tasks = t->next_free;
 	object_become(t, OBJECT_COMCH_SEND);
 	softdoca_task_init(&t->task, &e->ctx, (union doca_data){0});
@@ -124,7 +123,7 @@ struct doca_task *doca_comch_task_send_as_task(struct doca_comch_task_send *task
 {
 	return object_is(task, OBJECT_COMCH_SEND)
 		       ? &task->task
-		       : REFUSE((struct doca_task *)NULL, "%p is no send task", (void *)task);
+		       : REFUSE((struct doca_task *)NULL, "%p is not a send task", (void *)task);
 }
 
 static void want_room(struct doca_comch_connection *c, bool want)
@@ -133,13 +132,13 @@ static void want_room(struct doca_comch_connection *c, bool want)
 	epoll_ctl(c->e->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
 }
 
-/* Into the socket; the end of a connection is seen where it is read. */
+/* Sends a message; the end of a connection is detected when reading. */
 static int put(struct doca_comch_connection *c, struct doca_comch_task_send *t)
 {
 	return comch_put(c->fd, t->message, sizeof t->message->p + t->len);
 }
 
-/* guess: which error stands for what. */
+/* Maps a negative errno to a doca_error_t: guess. */
 static doca_error_t status_of(int rc)
 {
 	if (!rc)
@@ -155,7 +154,7 @@ doca_error_t comch_submit(struct doca_task *task, uint32_t flags)
 	(void)flags;
 	/* guess */
 	if (!object_is(c, OBJECT_COMCH_CONNECTION) || c->id != t->connection_id || c->state != OPEN)
-		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the task's connection is over");
+		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the task's connection has ended");
 	bool behind_others = c->pending.first;
 	int rc = behind_others ? -EAGAIN : put(c, t);
 	if (rc != -EAGAIN) {
@@ -182,15 +181,15 @@ void comch_send_pending(struct doca_comch_connection *c)
 void comch_send_done(struct doca_comch_task_send *t, doca_error_t status)
 {
 	t->status = status;
-	comch_tell(endpoint_of(t->task.ctx), &t->item);
+	comch_notify(endpoint_of(t->task.ctx), &t->item);
 }
 
 void comch_deliver(struct doca_comch_task_send *t)
 {
 	struct doca_ctx *ctx = t->task.ctx;
 	struct endpoint *e = endpoint_of(ctx);
-	doca_comch_task_send_completion_cb_t tell =
+	doca_comch_task_send_completion_cb_t callback =
 		t->status == DOCA_SUCCESS ? e->completion_cb : e->error_cb;
 	softdoca_task_landed(&t->task, t->status);
-	tell(t, t->task.user_data, ctx->user_data);
+	callback(t, t->task.user_data, ctx->user_data);
 }

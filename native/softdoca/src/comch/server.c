@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Servers, as programs call them. Sources: "Comch API reference" is the header's documentation. */
+/* Public functions of servers. Sources: "Comch API reference" is the header's documentation. */
 #include "comch.h"
 
-/* Comch API reference: a handle that is none gives INVALID_VALUE. */
+/* Comch API reference: INVALID_VALUE for an invalid handle. */
 #define SERVER(p) CHECK_OBJECT(p, OBJECT_COMCH_SERVER, "a Comch server")
 
 doca_error_t doca_comch_server_create(struct doca_dev *dev, struct doca_dev_rep *repr,
@@ -10,9 +10,9 @@ doca_error_t doca_comch_server_create(struct doca_dev *dev, struct doca_dev_rep 
 {
 	struct endpoint *e;
 	if (!object_is(dev, OBJECT_DEV))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open device", (void *)dev);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open device", (void *)dev);
 	if (!object_is(repr, OBJECT_DEV_REP) || repr->dev != dev)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open representor of %s",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open representor of %s",
 			      (void *)repr, dev->info.f.pci);
 	CHECK_OUT(comch_server);
 	doca_error_t error = comch_endpoint_new(dev, repr, name, OBJECT_COMCH_SERVER, &e);
@@ -31,7 +31,7 @@ struct doca_ctx *doca_comch_server_as_ctx(struct doca_comch_server *comch_server
 {
 	return object_is(comch_server, OBJECT_COMCH_SERVER)
 		       ? &comch_server->e.ctx
-		       : REFUSE((struct doca_ctx *)NULL, "%p is no Comch server",
+		       : REFUSE((struct doca_ctx *)NULL, "%p is not a Comch server",
 				(void *)comch_server);
 }
 
@@ -100,7 +100,7 @@ doca_error_t doca_comch_server_event_connection_status_changed_register(
 {
 	SERVER(comch_server);
 	if (!connect_event_cb || !disconnect_event_cb)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "both callbacks are needed");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
 	doca_error_t error = comch_configurable(&comch_server->e, "the callbacks for connections");
 	if (error != DOCA_SUCCESS)
 		return error;
@@ -123,7 +123,7 @@ struct doca_comch_server *doca_comch_server_get_server_ctx(
 	const struct doca_comch_connection *connection)
 {
 	if (!object_is(connection, OBJECT_COMCH_CONNECTION))
-		return REFUSE((struct doca_comch_server *)NULL, "%p is no connection",
+		return REFUSE((struct doca_comch_server *)NULL, "%p is not a connection",
 			      (const void *)connection);
 	return connection->e->is_server ? (struct doca_comch_server *)connection->e : NULL;
 }
@@ -131,17 +131,17 @@ struct doca_comch_server *doca_comch_server_get_server_ctx(
 static doca_error_t disconnect(struct endpoint *e, struct doca_comch_connection *c)
 {
 	if (!object_is(c, OBJECT_COMCH_CONNECTION) || c->e != e || c->state != OPEN)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no client of '%s'", (void *)c,
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a client of '%s'", (void *)c,
 			      e->name);
 	comch_connection_end(c, DOCA_ERROR_CONNECTION_ABORTED);
 	comch_connection_free(c);
 	return DOCA_SUCCESS;
 }
 
-/* Comch API reference: INVALID_VALUE; IN_USE, which is for consumers and producers; AGAIN for a
- * full queue, but a socket can always be closed. No disconnect event follows, as was measured in
- * public on a BlueField-3 with DOCA 3.1: 1,412 disconnects by the server, no event. The handle
- * ends here. */
+/* Comch API reference: INVALID_VALUE; IN_USE for consumers and producers; AGAIN for a full queue,
+ * which cannot happen here. No disconnect event follows, as published measurements on a
+ * BlueField-3 with DOCA 3.1 show: 1,412 disconnects by the server, no event. The handle is invalid
+ * afterwards. */
 doca_error_t doca_comch_server_disconnect(struct doca_comch_server *comch_server,
 					  struct doca_comch_connection *connection)
 {

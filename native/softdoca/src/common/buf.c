@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Buffers, one at a time; lists of them are in buf_list.c. No locks: a buffer belongs to one thread.
+ * Single buffers; buf_list.c has lists of them. No locks: a buffer belongs to one thread.
  * Sources: "DOCA Buf" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
@@ -10,7 +10,7 @@ void buf_give_back(struct doca_buf *b)
 	while (b) {
 		struct doca_buf *next = b->next;
 		struct doca_buf_inventory *inv = b->inventory;
-		/* release: who sees the map without buffers may end it, in any thread */
+		/* release: a thread that sees the map without buffers may destroy it */
 		atomic_fetch_sub_explicit(&b->mmap->bufs, 1, memory_order_release);
 		object_become(b, OBJECT_BUF_IDLE);
 		b->next_free = inv->free;
@@ -24,7 +24,7 @@ static __attribute__((cold, noinline)) doca_error_t refuse_dec(const struct doca
 {
 	const char *func = "doca_buf_dec_refcount";
 	if (object_is(b, OBJECT_BUF_IDLE)) { /* DOCA Buf, doca_buf_dec_refcount: 0 already */
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "buffer %p was given back before",
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "buffer %p was already returned",
 			     (const void *)b);
 		return DOCA_ERROR_BAD_STATE;
 	}
@@ -46,7 +46,7 @@ doca_error_t doca_buf_dec_refcount(struct doca_buf *buf, uint16_t *refcount)
 	if (!object_is(buf, OBJECT_BUF) || buf->first != buf ||
 	    (buf->refcount == 1 && buf_in_tasks(buf)))
 		return refuse_dec(buf);
-	if (refcount) /* DOCA Buf: as it was before */
+	if (refcount) /* DOCA Buf: the previous number */
 		*refcount = buf->refcount;
 	if (!--buf->refcount)
 		buf_give_back(buf);
@@ -60,7 +60,7 @@ doca_error_t doca_buf_inc_refcount(struct doca_buf *buf, uint16_t *refcount)
 	if (buf->first != buf)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the buffer is not the first of its list");
 	if (buf->refcount == UINT16_MAX)
-		return REFUSE(DOCA_ERROR_TOO_BIG, "%u references, as many as can be", UINT16_MAX);
+		return REFUSE(DOCA_ERROR_TOO_BIG, "the buffer has %u references, the maximum", UINT16_MAX);
 	if (refcount)
 		*refcount = buf->refcount;
 	buf->refcount++;
@@ -107,7 +107,7 @@ doca_error_t doca_buf_get_data_len(const struct doca_buf *buf, size_t *data_len)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA Buf: what leaves the buffer is undefined. Here it is refused. */
+/* DOCA Buf: data that exceeds the buffer is undefined. Here it is refused. */
 static __attribute__((cold, noinline)) doca_error_t refuse_data(const struct doca_buf *b,
 								const void *data, size_t len,
 								const char *func)

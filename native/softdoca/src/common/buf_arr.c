@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arrays of buffers for a GPU. softdoca has no data path on a GPU, and so no handle of one: what a
- * program may set is kept and checked, and starting gives NOT_SUPPORTED.
+ * Arrays of buffers for a GPU. softdoca has no data path on a GPU: parameters are checked and stored,
+ * and starting returns NOT_SUPPORTED.
  * Sources: "DOCA Buf Array" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
@@ -18,7 +18,7 @@ doca_error_t doca_buf_arr_create(size_t num_elem, struct doca_buf_arr **buf_arr)
 {
 	CHECK_OUT(buf_arr);
 	if (!num_elem) /* DOCA Buf Array, doca_buf_arr_create */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "an array of no buffers");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "an array needs at least 1 element");
 	struct doca_buf_arr *a = softdoca_object_new(OBJECT_BUF_ARR, sizeof *a);
 	if (!a)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for an array of buffers");
@@ -43,7 +43,7 @@ doca_error_t doca_buf_arr_set_params(struct doca_buf_arr *buf_arr, struct doca_m
 	if (!elem_size || __builtin_mul_overflow(elem_size, buf_arr->n, &bytes) ||
 	    start_offset > mmap->len || bytes > mmap->len - start_offset) /* guess */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "%zu elements of %zu bytes from %llu on leave the map of %zu bytes",
+			      "%zu elements of %zu bytes from offset %llu on exceed the map of %zu bytes",
 			      buf_arr->n, elem_size, (unsigned long long)start_offset, mmap->len);
 	buf_arr->params = true;
 	return DOCA_SUCCESS;
@@ -53,7 +53,7 @@ doca_error_t doca_buf_arr_start(struct doca_buf_arr *buf_arr)
 {
 	CHECK_ARR(buf_arr);
 	if (!buf_arr->params) /* guess */
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the array has no map yet");
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the array has no parameters: call doca_buf_arr_set_params first");
 	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "softdoca has no data path on a GPU");
 }
 

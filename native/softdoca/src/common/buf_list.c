@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Lists of buffers. Each knows its first, and the first knows the last and how many there are; the
- * reference count is that of the first, the others have one reference each.
+ * Lists of buffers. Each buffer refers to the first, and the first has the last and the length. The
+ * reference count is that of the first; the others have one reference each.
  * Sources: "DOCA Buf" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
@@ -62,15 +62,15 @@ doca_error_t doca_buf_chain_list(struct doca_buf *list1, struct doca_buf *list2)
 	CHECK_BUF(list2);
 	if (list1 == list2) /* guess */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a list cannot follow itself");
-	/* DOCA Buf, doca_buf_chain_list: both are heads, which error it gives else is a guess; list2 has
-	 * one reference */
+	/* DOCA Buf, doca_buf_chain_list: both must be heads, and list2 must have one reference;
+	 * which error otherwise is a guess */
 	if (list1->first != list1 || list2->first != list2)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "list%d is not the first of its list",
 			      list1->first != list1 ? 1 : 2);
 	if (list2->refcount != 1)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "list2 has %u references, not one",
 			      list2->refcount);
-	if (buf_in_tasks(list1) || buf_in_tasks(list2)) /* the engine walks it: guess */
+	if (buf_in_tasks(list1) || buf_in_tasks(list2)) /* the engine reads it: guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "a submitted task still uses list%d",
 			      buf_in_tasks(list1) ? 1 : 2);
 	list1->last->next = list2;
@@ -81,7 +81,7 @@ doca_error_t doca_buf_chain_list(struct doca_buf *list1, struct doca_buf *list2)
 	return DOCA_SUCCESS;
 }
 
-/* The buffer in front of `b`, from `from` on. NULL: b does not come after it. */
+/* Returns the buffer before `b`, searching from `from`; NULL if b does not follow it. */
 static struct doca_buf *before(struct doca_buf *from, const struct doca_buf *b)
 {
 	while (from && from->next != b)
@@ -97,8 +97,8 @@ doca_error_t doca_buf_unchain_list(struct doca_buf *list1, struct doca_buf *list
 	/* DOCA Buf, doca_buf_unchain_list */
 	struct doca_buf *prev = list2->first == first ? before(list1, list2) : NULL;
 	if (!prev)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "list2 is not a part of list1");
-	if (buf_in_tasks(first)) /* the engine walks it: guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "list2 is not part of list1");
+	if (buf_in_tasks(first)) /* the engine reads it: guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "a submitted task still uses the list");
 	list2->last = first->last;
 	list2->list_len = 0;

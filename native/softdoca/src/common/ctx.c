@@ -22,7 +22,7 @@ static const char *state_name(enum doca_ctx_states s)
 	return names[s];
 }
 
-/* ---- its life ---- */
+/* ---- creation and destruction ---- */
 
 doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
 			       const struct ctx_ops *ops)
@@ -31,33 +31,41 @@ doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
 	ctx->dev = dev;
 	ctx->state = DOCA_CTX_STATE_IDLE;
 	ctx->fd = -1;
-	/* relaxed: a count that others read, which orders nothing */
+	/* relaxed: a statistic without ordering */
 	atomic_fetch_add_explicit(&dev->users, 1, memory_order_relaxed);
 	object_become(ctx, OBJECT_CTX);
 	return DOCA_SUCCESS;
 }
 
-doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx)
+void ctx_release(struct doca_ctx *ctx)
+{
+	if (ctx->release && !ctx->busy)
+		ctx->release(ctx->object);
+}
+
+doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx, doca_error_t started,
+				  void (*release)(void *object), void *object)
 {
 	enum pe_entry how = pe_enter(ctx->pe);
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = DOCA_SUCCESS;
-	/* guess. Within its own callback the library still needs it. */
-	if (ctx->state != DOCA_CTX_STATE_IDLE)
-		error = REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s: stop it first",
-			       state_name(ctx->state));
-	else if (ctx->busy)
-		error = REFUSE(DOCA_ERROR_BAD_STATE, "a callback of the context is running");
 	struct doca_pe *pe = ctx->pe;
-	if (!error) {
-		if (pe)
-			pe_remove(pe, ctx);
-		object_become(ctx, OBJECT_FREE);
-		atomic_fetch_sub_explicit(&ctx->dev->users, 1, memory_order_relaxed);
+	if (ctx->state != DOCA_CTX_STATE_IDLE) {
+		pe_leave(pe, how);
+		return REFUSE(started, "the context is %s: stop it first", state_name(ctx->state));
 	}
+	if (pe)
+		pe_remove(pe, ctx);
+	object_become(ctx, OBJECT_FREE);
+	object_become(object, OBJECT_FREE);
+	atomic_fetch_sub_explicit(&ctx->dev->users, 1, memory_order_relaxed);
+	/* Programs destroy a context in its own callback, once it is IDLE. The caller of that callback still
+	 * uses it. */
+	ctx->release = release;
+	ctx->object = object;
+	ctx_release(ctx);
 	pe_leave(pe, how);
-	return error;
+	return DOCA_SUCCESS;
 }
 
 void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next)
@@ -72,7 +80,7 @@ void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next)
 	ctx->busy = was_busy;
 }
 
-/* PE reference, doca_task_free: all tasks must be freed for a context to be stopped. */
+/* PE reference, doca_task_free: a context is stopped once all tasks are freed. */
 static bool nothing_left(const struct doca_ctx *ctx)
 {
 	return !ctx->in_flight && !ctx->tasks && ctx->ops->quiet((struct doca_ctx *)ctx);
@@ -119,9 +127,9 @@ void softdoca_ctx_fail(struct doca_ctx *ctx)
 static doca_error_t start(struct doca_ctx *ctx)
 {
 	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s already",
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is already %s",
 			      state_name(ctx->state));
-	if (!ctx->pe) /* CTX reference has this error for stop; for start a guess */
+	if (!ctx->pe) /* CTX reference lists this error for stop; for start it is a guess */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the context has no progress engine");
 	if (pe_forked(ctx->pe)) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, FORKED);
@@ -144,12 +152,15 @@ doca_error_t doca_ctx_start(struct doca_ctx *ctx)
 	enum pe_entry how = pe_enter(ctx->pe);
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	struct doca_pe *pe = ctx->pe; /* a callback may destroy ctx */
 	doca_error_t error = start(ctx);
-	pe_leave(ctx->pe, how);
+	ctx_release(ctx);
+	pe_leave(pe, how);
 	return error;
 }
 
-/* facts/doca.md, line 2: SUCCESS for an idle one. CTX reference: IN_PROGRESS while tasks are there. */
+/* Programs rely on SUCCESS for an idle context. CTX reference: IN_PROGRESS while there are tasks.
+ */
 static doca_error_t stop(struct doca_ctx *ctx)
 {
 	if (ctx->state == DOCA_CTX_STATE_IDLE)
@@ -170,12 +181,14 @@ doca_error_t doca_ctx_stop(struct doca_ctx *ctx)
 	enum pe_entry how = pe_enter(ctx->pe);
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	struct doca_pe *pe = ctx->pe; /* a callback may destroy ctx */
 	doca_error_t error = stop(ctx);
-	pe_leave(ctx->pe, how);
+	ctx_release(ctx);
+	pe_leave(pe, how);
 	return error;
 }
 
-/* ---- what is set, and asked for ---- */
+/* ---- settings and queries ---- */
 
 doca_error_t doca_ctx_get_state(const struct doca_ctx *ctx, enum doca_ctx_states *state)
 {
@@ -191,7 +204,7 @@ doca_error_t doca_ctx_set_state_changed_cb(struct doca_ctx *ctx,
 	CHECK_CTX(ctx);
 	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s", state_name(ctx->state));
-	ctx->state_cb = cb; /* NULL takes it away: guess */
+	ctx->state_cb = cb; /* NULL removes it: guess */
 	return DOCA_SUCCESS;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Devices and representors as programs hold them: lists of what there is, opened ones, and what is
- * known of each. Which functions there are, devices.c says.
+ * Devices and representors: lists, and open ones. devices.c reads which functions there are.
  *
  * Lock: `lock` guards the list of opened devices, and each one's count and GPU.
  */
@@ -13,9 +12,9 @@
 #include "share/server.h"
 #include "providers/cuda_pointer.h"
 
-#define CLOSE_NS 5000000000u /* how long doca_dev_close waits for what still moves */
+#define CLOSE_NS 5000000000u /* how long doca_dev_close waits for copies in flight */
 
-/* A list lies behind its header: the program's pointer is that of the first entry. */
+/* A list follows its header: the program's pointer is that of the first entry. */
 struct list {
 	_Alignas(64) struct object o;
 	enum object_kind kind;
@@ -37,8 +36,8 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Handlers run the latest first before a fork, as their locks are taken: this one, then those of
- * the core and of object.c, which are called with it held. */
+/* Before a fork the handlers registered last run first, in the order in which locks are taken:
+ * this lock, then those of the core and of object.c, which are called with it held. */
 static void watch_forks(void)
 {
 	dg_fork_watch();
@@ -67,7 +66,7 @@ static void list_free(struct list *l)
 	softdoca_object_free(l);
 }
 
-/* A list with room for n entries of a kind, each of `size` bytes; NULL: no memory. */
+/* Returns a list of n entries of a kind, each of `size` bytes; NULL without memory. */
 static struct list *list_new(enum object_kind kind, size_t size, uint32_t n)
 {
 	struct list *l = softdoca_object_new(OBJECT_LIST, sizeof *l + n * sizeof l->entry[0]);
@@ -86,7 +85,7 @@ static doca_error_t list_destroy(void *entries, enum object_kind kind)
 {
 	struct list *l = list_of(entries);
 	if (!l || l->kind != kind)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no such list", entries);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a list of this kind", entries);
 	list_free(l);
 	return DOCA_SUCCESS;
 }
@@ -95,7 +94,7 @@ static doca_error_t list_destroy(void *entries, enum object_kind kind)
 doca_error_t doca_devinfo_create_list(struct doca_devinfo ***dev_list, uint32_t *nb_devs)
 {
 	struct functions all;
-	uint32_t here[FUNCTIONS_MAX], n = 0;
+	uint32_t indices[FUNCTIONS_MAX], n = 0;
 	if (!dev_list || !nb_devs)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "dev_list or nb_devs is NULL");
 	doca_error_t error = softdoca_functions(&all);
@@ -103,12 +102,12 @@ doca_error_t doca_devinfo_create_list(struct doca_devinfo ***dev_list, uint32_t 
 		return error;
 	for (uint32_t i = 0; i < all.n; i++)
 		if (all.f[i].side & all.side)
-			here[n++] = i;
+			indices[n++] = i;
 	struct list *l = list_new(OBJECT_DEVINFO, sizeof(struct doca_devinfo), n);
 	if (!l)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a list of %u devices", n);
 	for (uint32_t i = 0; i < n; i++)
-		((struct doca_devinfo *)l->entry[i])->f = all.f[here[i]];
+		((struct doca_devinfo *)l->entry[i])->f = all.f[indices[i]];
 	*dev_list = (struct doca_devinfo **)l->entry;
 	*nb_devs = n;
 	return DOCA_SUCCESS;
@@ -119,36 +118,36 @@ doca_error_t doca_devinfo_destroy_list(struct doca_devinfo **dev_list)
 	return list_destroy(dev_list, OBJECT_DEVINFO);
 }
 
-/* DOCA API reference, Device: NOT_SUPPORTED where the device has no representors, as on a host.
- * All of softdoca's are of the kind NET. */
+/* DOCA API reference, Device: NOT_SUPPORTED for a device without representors, as on a host. All
+ * representors of softdoca are NET. */
 doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter,
 					  struct doca_devinfo_rep ***dev_list_rep,
 					  uint32_t *nb_devs_rep)
 {
 	const int net = DOCA_DEVINFO_REP_FILTER_NET, known = net | DOCA_DEVINFO_REP_FILTER_EMULATED;
 	struct functions all;
-	uint32_t of_host[FUNCTIONS_MAX], n = 0;
+	uint32_t indices[FUNCTIONS_MAX], n = 0;
 	if (!object_is(dev, OBJECT_DEV) || !dev_list_rep || !nb_devs_rep)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "%p is no device, or an output pointer is NULL", (void *)dev);
+			      "%p is not a device, or an output pointer is NULL", (void *)dev);
 	if (filter & ~known)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "filter %#x has bits beside %#x",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "filter %#x has unknown bits: the known ones are %#x",
 			      (unsigned)filter, (unsigned)known);
 	if (!(dev->info.f.side & SIDE_DPU))
-		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s is a function of the host",
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s is a function of the host and has no representors",
 			      dev->info.f.pci);
 	doca_error_t error = softdoca_functions(&all);
 	if (error != DOCA_SUCCESS)
 		return error;
 	for (uint32_t i = 0; i < all.n; i++)
 		if ((all.f[i].side & SIDE_HOST) && (!filter || filter & net))
-			of_host[n++] = i;
+			indices[n++] = i;
 	struct list *l = list_new(OBJECT_DEVINFO_REP, sizeof(struct doca_devinfo_rep), n);
 	if (!l)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a list of %u representors", n);
 	for (uint32_t i = 0; i < n; i++) {
 		struct doca_devinfo_rep *r = l->entry[i];
-		r->f = all.f[of_host[i]];
+		r->f = all.f[indices[i]];
 		r->dev = dev;
 		if (all.rep_pci)
 			memcpy(r->f.pci, all.rep_pci, sizeof r->f.pci);
@@ -171,7 +170,7 @@ static bool same_function(const struct function *a, const struct function *b)
 	       !strcmp(a->pci, b->pci);
 }
 
-/* soft, or fault over it where SOFTDOCA_FAULTS has rules. */
+/* Opens the provider soft, or fault over it if SOFTDOCA_FAULTS has rules. */
 static doca_error_t open_engine(dg_device **out)
 {
 	dg_fault_rule rules[FAULTS_MAX];
@@ -203,13 +202,13 @@ static doca_error_t dev_new(const struct function *f, struct doca_dev **out)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA API reference, Device: who opens an open device gets the same one. In the child of a fork
- * the parent's device has no engine, so the child opens one of its own. */
+/* DOCA API reference, Device: opening an open device returns the same one. In a forked child the
+ * parent's device has no engine, so the child gets a new one. */
 doca_error_t doca_dev_open(struct doca_devinfo *devinfo, struct doca_dev **dev)
 {
 	doca_error_t error = DOCA_SUCCESS;
 	if (!object_is(devinfo, OBJECT_DEVINFO) || !dev)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo, or dev is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo, or dev is NULL",
 			      (void *)devinfo);
 	lock_devices();
 	struct doca_dev *found = opened;
@@ -225,7 +224,7 @@ doca_error_t doca_dev_open(struct doca_devinfo *devinfo, struct doca_dev **dev)
 	return error;
 }
 
-/* The last close. On failure the device stays as it is, less a GPU that could be closed. */
+/* Ends the device at the last close. On failure it stays open, except for a GPU that was closed. */
 static doca_error_t dev_end(struct doca_dev *dev)
 {
 	int rc = dev->gpu ? dg_device_close(dev->gpu, CLOSE_NS) : 0;
@@ -244,7 +243,7 @@ static doca_error_t dev_end(struct doca_dev *dev)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA API reference, Device: IN_USE. NULL is a success (facts/doca.md, line 1). */
+/* DOCA API reference, Device: IN_USE. Programs rely on SUCCESS for NULL. */
 doca_error_t doca_dev_close(struct doca_dev *dev)
 {
 	doca_error_t error = DOCA_SUCCESS;
@@ -253,9 +252,9 @@ doca_error_t doca_dev_close(struct doca_dev *dev)
 	lock_devices();
 	uint32_t users = object_is(dev, OBJECT_DEV) ? atomic_load(&dev->users) : 0;
 	if (!object_is(dev, OBJECT_DEV))
-		error = REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open device", (void *)dev);
+		error = REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open device", (void *)dev);
 	else if (dev->opened == 1 && users)
-		error = REFUSE(DOCA_ERROR_IN_USE, "%s: %u maps and contexts are still there",
+		error = REFUSE(DOCA_ERROR_IN_USE, "%s is in use by %u maps and contexts: destroy them first",
 			       dev->info.f.pci, users);
 	else if (dev->opened == 1)
 		error = dev_end(dev);
@@ -268,7 +267,7 @@ doca_error_t doca_dev_close(struct doca_dev *dev)
 struct doca_devinfo *doca_dev_as_devinfo(const struct doca_dev *dev)
 {
 	if (!object_is(dev, OBJECT_DEV)) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is no open device",
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not an open device",
 			     (const void *)dev);
 		return NULL;
 	}
@@ -297,11 +296,11 @@ dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid)
 
 /* ---- opened representors ---- */
 
-/* A device may be closed before its representors: what is here is a copy. guess */
+/* A device may be closed before its representors, which hold a copy of its attributes: guess. */
 doca_error_t doca_dev_rep_open(struct doca_devinfo_rep *devinfo, struct doca_dev_rep **dev_rep)
 {
 	if (!object_is(devinfo, OBJECT_DEVINFO_REP) || !dev_rep)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo_rep, or dev_rep is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo_rep, or dev_rep is NULL",
 			      (void *)devinfo);
 	if (!object_is(devinfo->dev, OBJECT_DEV))
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the device of representor %s was closed",
@@ -315,13 +314,13 @@ doca_error_t doca_dev_rep_open(struct doca_devinfo_rep *devinfo, struct doca_dev
 	return DOCA_SUCCESS;
 }
 
-/* NULL: as doca_dev_close. guess */
+/* NULL as in doca_dev_close: guess. */
 doca_error_t doca_dev_rep_close(struct doca_dev_rep *dev)
 {
 	if (!dev)
 		return DOCA_SUCCESS;
 	if (!object_is(dev, OBJECT_DEV_REP))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open representor", (void *)dev);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open representor", (void *)dev);
 	softdoca_object_free(dev);
 	return DOCA_SUCCESS;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which functions there are: by default, or by a file of one `key=value key=value` line a
- * function. */
+/* The functions: the default ones, or those of a file with one `key=value key=value` line each. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +7,7 @@
 
 #include "devices.h"
 
-/* A host imports, too: public programs have it copy from and to what the DPU exported. */
+/* A host imports, too: public programs copy from and to memory that the DPU exported. */
 #define CAPS_HOST (CAP_DMA | CAP_FROM_EXPORT_PCI | CAP_EXPORT_PCI | CAP_COMCH_CLIENT)
 #define CAPS_DPU  (CAP_DMA | CAP_FROM_EXPORT_PCI | CAP_EXPORT_PCI | CAP_COMCH_SERVER)
 #define REP_PCI   "0000:3b:00.0"
@@ -31,12 +30,12 @@ static const struct function default_dpu = {
 	.side = SIDE_DPU,
 };
 
-/* One line being read, for what is said about it. */
+/* The current line, for error messages. */
 struct line {
 	const char *path;
 	unsigned number;
 	struct function *f;
-	uint32_t given; /* keys, by their place in the table */
+	uint32_t given; /* keys, by index in the table */
 };
 
 char *softdoca_split(char *word)
@@ -116,7 +115,7 @@ static bool set_sf(struct function *f, const char *value)
 	return good;
 }
 
-/* dma,export,import,client,server; an empty list is one, too. */
+/* Parses a list of dma, export, import, client and server; it may be empty. */
 static bool set_caps(struct function *f, const char *value)
 {
 	static const char *const words[] = {"dma", "export", "import", "client", "server"};
@@ -191,7 +190,7 @@ static doca_error_t set_key(struct line *l, char *word)
 		if (strcmp(word, keys[i].name))
 			continue;
 		if (l->given & 1u << i)
-			return MISCONFIGURED("%s line %u: key %s stands there twice", l->path,
+			return MISCONFIGURED("%s line %u: key %s is repeated", l->path,
 					     l->number, word);
 		l->given |= 1u << i;
 		return keys[i].set(l->f, value)
@@ -200,12 +199,12 @@ static doca_error_t set_key(struct line *l, char *word)
 					       word, value, keys[i].wanted);
 	}
 	return MISCONFIGURED(
-		"%s line %u: key %s (value '%s') is none of side pci ibdev iface vuid type sf "
+		"%s line %u: key %s (value '%s') is unknown: the keys are side pci ibdev iface vuid type sf "
 		"caps",
 		l->path, l->number, word, value);
 }
 
-/* What a line leaves out follows from what it says. */
+/* Derives the attributes that a line does not set. */
 static doca_error_t complete(struct line *l, uint32_t index)
 {
 	struct function *f = l->f;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is known of a function or a representor. */
+/* Attributes of functions and representors. */
 #include <string.h>
 
 #include "devices.h"
@@ -14,7 +14,7 @@ static const struct function *of_rep(const struct doca_devinfo_rep *info)
 	return object_is(info, OBJECT_DEVINFO_REP) ? &info->f : NULL;
 }
 
-/* DOCA API reference, Device: a text's buffer has at least the size that the header names. */
+/* DOCA API reference, Device: the buffer of a text has at least the size in the header. */
 #define COPY_TEXT(f, field, out, size) \
 	copy_text(__func__, f, (f) ? (f)->field : "", sizeof((f)->field), out, size)
 
@@ -23,7 +23,7 @@ static doca_error_t copy_text(const char *func, const struct function *f, const 
 {
 	if (!f || !out || size < least) {
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "no such function, no buffer, or one of %u bytes where %zu are needed",
+			     "invalid function or buffer, or a buffer of %u bytes where %zu are needed",
 			     size, least);
 		return DOCA_ERROR_INVALID_VALUE;
 	}
@@ -37,7 +37,7 @@ static doca_error_t is_equal(const char *func, const struct function *f, const c
 	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE];
 	if (!f || !text || !equal || !softdoca_pci_parse(text, pci)) {
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "no such function, no output, or '%.32s' is no address like "
+			     "invalid function or output pointer, or '%.32s' is not an address like "
 			     "0000:03:00.0 or 03:00.0",
 			     text ? text : "NULL");
 		return DOCA_ERROR_INVALID_VALUE;
@@ -97,21 +97,21 @@ doca_error_t doca_devinfo_get_pci_func_type(const struct doca_devinfo *devinfo,
 {
 	const struct function *f = of_info(devinfo);
 	if (!f || !t)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo, or t is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo, or t is NULL",
 			      (const void *)devinfo);
 	*t = f->type;
 	return DOCA_SUCCESS;
 }
 
-/* Of a function that is no SF: guess. */
+/* NOT_SUPPORTED for other functions: guess. */
 doca_error_t doca_devinfo_get_sf_index(const struct doca_devinfo *devinfo, uint32_t *sf_index)
 {
 	const struct function *f = of_info(devinfo);
 	if (!f || !sf_index)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo, or sf_index is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo, or sf_index is NULL",
 			      (const void *)devinfo);
 	if (f->type != DOCA_PCI_FUNC_TYPE_SF)
-		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s is no SF", f->pci);
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s is not an SF", f->pci);
 	*sf_index = f->sf_index;
 	return DOCA_SUCCESS;
 }
@@ -120,7 +120,7 @@ doca_error_t doca_devinfo_get_vhca_id(const struct doca_devinfo *devinfo, uint16
 {
 	const struct function *f = of_info(devinfo);
 	if (!f || !vhca_id)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo, or vhca_id is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo, or vhca_id is NULL",
 			      (const void *)devinfo);
 	*vhca_id = f->vhca_id;
 	return DOCA_SUCCESS;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory behind a dma-buf. A udmabuf is mapped and is host memory from then on. GPU memory cannot be
- * mapped: there the fd only proves what is meant, the allocation is found by its address, and its bytes
- * move by dgkit's CUDA import.
+ * Memory behind a dma-buf. A udmabuf is mapped and used as host memory. GPU memory cannot be mapped: the
+ * fd is only checked, the allocation is found by its address, and copies use dgkit's CUDA import.
  * Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
@@ -34,7 +33,7 @@ void dmabuf_drop(struct doca_mmap *m)
 	m->dmabuf_fd = m->gpu.fd = -1;
 }
 
-/* A dma-buf's fd has a line of its exporter in its fdinfo; its link begins with its file system's name. */
+/* The fdinfo of a dma-buf names its exporter; its link begins with the name of its file system. */
 static bool is_dmabuf(int fd)
 {
 	char path[64], line[256];
@@ -76,7 +75,7 @@ static doca_error_t map(struct doca_mmap *m, const struct request *r)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = r->offset % page;
 	if (r->len > SIZE_MAX - skip)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes are no range of memory", r->len);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes are not a valid range of memory", r->len);
 	off_t at = (off_t)(r->offset - skip);
 	char *window =
 		mmap(NULL, r->len + skip, PROT_READ | PROT_WRITE, MAP_SHARED, m->dmabuf_fd, at);
@@ -84,8 +83,8 @@ static doca_error_t map(struct doca_mmap *m, const struct request *r)
 		window = mmap(NULL, r->len + skip, PROT_READ, MAP_SHARED, m->dmabuf_fd, at);
 	if (window == MAP_FAILED)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
-			      "the dma-buf cannot be mapped (%s), and %p is no memory of a GPU "
-			      "that this process uses",
+			      "the dma-buf cannot be mapped (%s), and %p is not GPU memory "
+			      "of this process",
 			      strerror(errno), (void *)r->addr);
 	m->window = window;
 	m->mapped = r->len + skip;
@@ -118,11 +117,11 @@ static doca_error_t set(struct doca_mmap *m, const struct request *r)
 		return e;
 	if (!is_dmabuf(r->fd))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "fd %d is not a dma-buf", r->fd);
-	/* A dma-buf tells its size by its end. */
+	/* The size of a dma-buf is its end (SEEK_END). */
 	off_t end = lseek(r->fd, 0, SEEK_END);
 	if (end >= 0 && (r->offset > (size_t)end || r->len > (size_t)end - r->offset))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "%zu bytes at %zu leave the dma-buf of %lld bytes", r->len, r->offset,
+			      "%zu bytes at offset %zu exceed the dma-buf of %lld bytes", r->len, r->offset,
 			      (long long)end);
 	m->dmabuf_fd = fcntl(r->fd, F_DUPFD_CLOEXEC, 3);
 	if (m->dmabuf_fd < 0)
@@ -142,7 +141,7 @@ doca_error_t doca_mmap_set_dmabuf_memrange(struct doca_mmap *mmap, int dmabuf_fd
 	CHECK_MMAP(mmap);
 	if (!addr || !len || (uintptr_t)addr + len < len || dmabuf_offset + len < len)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "%zu bytes at %p, %zu in the dma-buf, are no range of memory", len,
+			      "%zu bytes at %p, offset %zu in the dma-buf, are not a valid range of memory", len,
 			      addr, dmabuf_offset);
 	const struct request r = {dmabuf_fd, addr, dmabuf_offset, len};
 	mmap_lock(mmap);

@@ -2,7 +2,7 @@
 /*
  * The engine of a DMA context: see engine.h.
  *
- * Sources: DOCA's published references and samples, as said; "guess" is ours.
+ * Sources: DOCA's published references and samples, as cited; "guess" is ours.
  */
 #include "engine.h"
 
@@ -14,9 +14,9 @@
 #include "pe.h"
 #include "provider.h"
 
-/* Entries of a pipe. A task takes at most two for each of 2 * LIST_MAX pieces and of its 256 KiB. */
+/* Entries of a pipe. A task needs at most two for each of 2 * LIST_MAX pieces and each 256 KiB. */
 enum { RING_MIN = 512, RING_MAX = 65536 };
-enum { LOOKS_A_PAUSE = 16, LOOKS_A_YIELD = 256 /* some microseconds */ };
+enum { POLLS_PER_PAUSE = 16, POLLS_PER_YIELD = 256 /* some microseconds */ };
 
 /* ---- lists ---- */
 
@@ -52,16 +52,16 @@ static inline struct doca_dma_task_memcpy *take(struct task_list *l)
 /* ---- buffers of submitted tasks ---- */
 
 /*
- * A buffer that a submitted task uses cannot be given back. A source may be in tasks of several engines
- * at once, in several threads; that is rare, and an atomic addition costs as much as the copy. So the first
- * engine that uses a buffer becomes its owner until it is given back, and counts in in_tasks, which only the
- * one thread inside the owner changes; others add to in_others.
+ * A buffer that a submitted task uses cannot be returned. A source may be in tasks of several engines and
+ * threads at once; that is rare, and an atomic addition costs as much as the copy. So the first engine that
+ * uses a buffer becomes its owner until it is returned, and counts in in_tasks, which only the one thread
+ * inside the owner changes; others count in in_others.
  */
 static __attribute__((noinline)) bool owns(struct doca_buf *b, struct doca_pe *pe)
 {
-	struct doca_pe *nobody = NULL;
-	/* relaxed: it orders nothing; who takes a buffer from its inventory made the owner NULL before */
-	return atomic_compare_exchange_strong_explicit(&b->owner, &nobody, pe, memory_order_relaxed,
+	struct doca_pe *none = NULL;
+	/* relaxed: no ordering is needed; inventory_take() has set the owner to NULL before */
+	return atomic_compare_exchange_strong_explicit(&b->owner, &none, pe, memory_order_relaxed,
 						       memory_order_relaxed);
 }
 
@@ -85,9 +85,9 @@ static inline void bufs_count(const struct doca_dma_task_memcpy *t, uint32_t by)
 	buf_count(t->dst, pe, by);
 }
 
-/* ---- lanes ---- */
+/* ---- channels ---- */
 
-static bool lane_open(struct lane *l, dg_device *dev, struct doca_pe *pe, uint32_t entries)
+static bool channel_open(struct channel *l, dg_device *dev, struct doca_pe *pe, uint32_t entries)
 {
 	int rc = dg_pipe_open(&l->pipe, entries);
 	if (rc) {
@@ -102,7 +102,7 @@ static bool lane_open(struct lane *l, dg_device *dev, struct doca_pe *pe, uint32
 	}
 	l->dev = dev;
 	l->tasks = l->used = 0;
-	/* Without it a sleeper would not be woken, which is logged. */
+	/* A failure, which is logged, would leave a sleeping program asleep. */
 	pe_watch(pe, l->pipe.wait_fd);
 	return true;
 }
@@ -113,44 +113,45 @@ static uint32_t entries_for(uint32_t tasks)
 	return n > RING_MAX ? RING_MAX : n;
 }
 
-/* The pipe of a task; that of the GPU is opened when the first task needs it. NULL: it cannot be. */
-static struct lane *lane_of(struct engine *e, const struct doca_dma_task_memcpy *t)
+/* Returns the channel of a task; that of the GPU is opened for the first task. Returns NULL on
+ * failure. */
+static struct channel *channel_of(struct engine *e, const struct doca_dma_task_memcpy *t)
 {
 	const struct doca_ctx *ctx = t->task.ctx;
-	if (t->way == WAY_CPU || t->way == WAY_HERE)
+	if (t->path == PATH_CPU || t->path == PATH_INLINE)
 		return &e->cpu;
 	dg_device *gpu = ctx->dev->gpu; /* a map of the task opened it */
-	if (e->gpu.dev || (gpu && lane_open(&e->gpu, gpu, ctx->pe, entries_for(e->n))))
+	if (e->gpu.dev || (gpu && channel_open(&e->gpu, gpu, ctx->pe, entries_for(e->n))))
 		return &e->gpu;
 	return NULL;
 }
 
 static inline bool needs_pipe(const struct doca_dma_task_memcpy *t)
 {
-	return t->way == WAY_CPU || t->way == WAY_GPU;
+	return t->path == PATH_CPU || t->path == PATH_GPU;
 }
 
-static inline bool fits(const struct lane *l, const struct doca_dma_task_memcpy *t)
+static inline bool fits(const struct channel *l, const struct doca_dma_task_memcpy *t)
 {
 	return l->used + t->pieces <= l->pipe.mask + 1;
 }
 
-/* Puts what waits into the pipes, in turn, until something has to wait on. */
+/* Posts waiting tasks to the pipes, in order, until one does not fit. */
 static void push(struct engine *e)
 {
-	for (struct doca_dma_task_memcpy *t; (t = e->ready.first) && t->way != WAY_FAILED;) {
-		struct lane *l = lane_of(e, t);
+	for (struct doca_dma_task_memcpy *t; (t = e->ready.first) && t->path != PATH_FAILED;) {
+		struct channel *l = channel_of(e, t);
 		if (l && !fits(l, t))
 			break;
 		e->for_pipe -= needs_pipe(t);
 		if (!l || !pieces_post(t, l)) {
-			t->way = WAY_FAILED;
+			t->path = PATH_FAILED;
 			t->outcome = DOCA_ERROR_IO_FAILED;
 			break;
 		}
 		take(&e->ready);
 		t->posted = true;
-		e->in_lanes++;
+		e->in_channels++;
 	}
 }
 
@@ -161,8 +162,8 @@ static doca_error_t outcome_of(uint32_t status)
 	return status == DG_FLUSHED ? FLUSHED : DOCA_ERROR_IO_FAILED;
 }
 
-/* A task whose completion is in the pipe, or NULL. */
-static struct doca_dma_task_memcpy *reap(struct engine *e, struct lane *l)
+/* Returns a task whose completion is in the pipe, or NULL. */
+static struct doca_dma_task_memcpy *reap(struct engine *e, struct channel *l)
 {
 	struct dg_cqe *cqe = cq_peek(&l->pipe);
 	if (!cqe)
@@ -173,11 +174,11 @@ static struct doca_dma_task_memcpy *reap(struct engine *e, struct lane *l)
 	l->pipe.cq_head++;
 	l->used -= t->pieces;
 	l->tasks--;
-	e->in_lanes--;
+	e->in_channels--;
 	return t;
 }
 
-static struct doca_dma_task_memcpy *look(struct engine *e, struct lane *l)
+static struct doca_dma_task_memcpy *look(struct engine *e, struct channel *l)
 {
 	if (!l->tasks)
 		return NULL;
@@ -228,55 +229,55 @@ static doca_error_t dma_start(struct doca_ctx *ctx)
 		free_tasks(e);
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", dma->num_tasks);
 	}
-	if (!lane_open(&e->cpu, ctx->dev->engine, ctx->pe, entries_for(e->n))) {
+	if (!channel_open(&e->cpu, ctx->dev->engine, ctx->pe, entries_for(e->n))) {
 		free_tasks(e);
 		return DOCA_ERROR_INITIALIZATION; /* CTX reference */
 	}
 	return DOCA_SUCCESS;
 }
 
-/* Ends the pipe. What it had done is kept in `ended`. */
-static void lane_close(struct engine *e, struct lane *l, struct doca_pe *pe,
+/* Closes the pipe. Tasks that it completed are added to `ended`. */
+static void channel_close(struct engine *e, struct channel *l, struct doca_pe *pe,
 		       struct task_list *ended)
 {
 	if (!l->dev)
 		return;
 	pe_unwatch(pe, l->pipe.wait_fd);
-	/* In a fork's child nobody is at the far end. */
+	/* A forked child has no engine thread. */
 	if (!pe_forked(pe))
 		l->dev->ops->detach(l->dev, &l->pipe);
 	for (struct doca_dma_task_memcpy *t; (t = reap(e, l));) {
-		t->way = WAY_FAILED;
+		t->path = PATH_FAILED;
 		append(ended, t);
 	}
 	dg_pipe_close(&l->pipe);
 	l->dev = NULL;
 }
 
-/* NVIDIA's samples pe_task_error and pe_async_stop rely on it: what is in flight ends as a failure, by
- * progress. What the pipes still finish is kept. */
+/* NVIDIA's samples pe_task_error and pe_async_stop rely on this: tasks in flight complete as
+ * failures, by progress. Results of tasks that the pipes still finish are kept. */
 static void dma_stop(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
 	struct task_list ended = {0};
-	lane_close(e, &e->cpu, ctx->pe, &ended);
-	lane_close(e, &e->gpu, ctx->pe, &ended);
-	/* A provider that lost a completion (fault) has none for it now either. */
-	for (uint32_t i = 0; i < e->n && e->in_lanes; i++) {
+	channel_close(e, &e->cpu, ctx->pe, &ended);
+	channel_close(e, &e->gpu, ctx->pe, &ended);
+	/* The provider fault may have lost a completion. */
+	for (uint32_t i = 0; i < e->n && e->in_channels; i++) {
 		struct doca_dma_task_memcpy *t = e->all[i];
 		if (!t->posted)
 			continue;
 		t->posted = false;
-		t->way = WAY_FAILED;
+		t->path = PATH_FAILED;
 		t->outcome = FLUSHED;
 		append(&ended, t);
-		e->in_lanes--;
+		e->in_channels--;
 	}
 	append_all(&e->ready, &e->held);
 	e->for_pipe = 0;
 	for (struct doca_dma_task_memcpy *t = e->ready.first; t; t = t->next) {
-		t->outcome = t->way == WAY_FAILED ? t->outcome : FLUSHED;
-		t->way = WAY_FAILED;
+		t->outcome = t->path == PATH_FAILED ? t->outcome : FLUSHED;
+		t->path = PATH_FAILED;
 	}
 	append_all(&ended, &e->ready);
 	e->ready = ended;
@@ -301,7 +302,7 @@ static __attribute__((cold, noinline)) doca_error_t refuse_bufs(const struct doc
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_task_submit", "the %s is not %s",
 		     s && (!d || src->first == src) ? "destination" : "source",
 		     s && d ? "the first buffer of its list" : "a buffer");
-	return DOCA_ERROR_INVALID_VALUE; /* PE reference, of doca_task_try_submit */
+	return DOCA_ERROR_INVALID_VALUE; /* PE reference, doca_task_try_submit */
 }
 
 static doca_error_t dma_submit(struct doca_task *task, uint32_t flags)
@@ -316,7 +317,7 @@ static doca_error_t dma_submit(struct doca_task *task, uint32_t flags)
 	if (__builtin_expect(!pieces_plan(t, dma), 0)) {
 		if (flags & SUBMIT_CHECKED)
 			return DOCA_ERROR_INVALID_VALUE; /* PE reference */
-		t->way = WAY_FAILED;
+		t->path = PATH_FAILED;
 		t->outcome = DOCA_ERROR_IO_FAILED;
 	}
 	bufs_count(t, 1);
@@ -327,7 +328,7 @@ static doca_error_t dma_submit(struct doca_task *task, uint32_t flags)
 	}
 	append_all(&e->ready, &e->held);
 	append(&e->ready, t);
-	if (__builtin_expect(e->in_lanes || e->for_pipe, 0))
+	if (__builtin_expect(e->in_channels || e->for_pipe, 0))
 		push(e);
 	return DOCA_SUCCESS;
 }
@@ -336,12 +337,12 @@ static void dma_flush(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
 	append_all(&e->ready, &e->held);
-	if (e->in_lanes || e->for_pipe)
+	if (e->in_channels || e->for_pipe)
 		push(e);
 }
 
-/* The one place where a task leaves the engine. Nothing of the engine is touched after the callback: it
- * may have stopped the context. */
+/* Completes a task. The engine is not used after the callback, which may have stopped the context.
+ */
 static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 {
 	const struct doca_dma *dma = dma_of(ctx);
@@ -353,20 +354,20 @@ static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 		dma->done_cb(t, t->task.user_data, ctx->user_data);
 		return;
 	}
-	/* facts/doca.md, line 9: a failure stops the context. That its state changes first is a guess. The task
-	 * is in flight meanwhile, so that the callback for the state cannot free it. */
+	/* As on a BlueField, a failure stops the context. That its state changes first is a guess.
+	 * The task is in flight meanwhile, so that the callback for the state cannot free it. */
 	softdoca_ctx_fail(ctx);
 	task_landed(&t->task, outcome);
 	dma->error_cb(t, t->task.user_data, ctx->user_data);
 }
 
-/* Who calls progress on and on takes from the thread that copies: of the core that they share, and where there
- * are more threads than CPUs the CPU itself. */
-static inline bool look_again(struct engine *e)
+/* A busy progress loop slows the copying thread down: on a shared core, and with more threads than
+ * CPUs. */
+static inline bool poll_again(struct engine *e)
 {
-	if (++e->looks % LOOKS_A_PAUSE == 0)
+	if (++e->polls % POLLS_PER_PAUSE == 0)
 		cpu_relax();
-	if (e->looks % LOOKS_A_YIELD == 0)
+	if (e->polls % POLLS_PER_YIELD == 0)
 		sched_yield();
 	return false;
 }
@@ -375,7 +376,7 @@ static bool dma_progress(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
 	struct doca_dma_task_memcpy *t;
-	if (__builtin_expect(e->in_lanes, 0)) {
+	if (__builtin_expect(e->in_channels, 0)) {
 		if (pe_forked(ctx->pe))
 			return false;
 		t = look(e, &e->cpu);
@@ -384,21 +385,21 @@ static bool dma_progress(struct doca_ctx *ctx)
 		if (e->ready.first)
 			push(e);
 		if (!t)
-			return look_again(e);
-		e->looks = 0;
+			return poll_again(e);
+		e->polls = 0;
 	} else {
 		if (!e->ready.first)
 			return false;
 		t = take(&e->ready);
-		if (t->way == WAY_HERE)
+		if (t->path == PATH_INLINE)
 			t->outcome = outcome_of((uint32_t)pieces_copy(t));
 	}
 	deliver(ctx, t);
 	return true;
 }
 
-/* True: it has something already. */
-static bool lane_arm(struct lane *l, struct doca_pe *pe)
+/* Returns true if there already is a completion. */
+static bool channel_arm(struct channel *l, struct doca_pe *pe)
 {
 	if (!l->tasks)
 		return false;
@@ -412,13 +413,13 @@ static bool lane_arm(struct lane *l, struct doca_pe *pe)
 static bool dma_arm(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
-	if (!e->in_lanes)
+	if (!e->in_channels)
 		return e->ready.first;
-	bool cpu = lane_arm(&e->cpu, ctx->pe), gpu = lane_arm(&e->gpu, ctx->pe);
+	bool cpu = channel_arm(&e->cpu, ctx->pe), gpu = channel_arm(&e->gpu, ctx->pe);
 	return cpu || gpu;
 }
 
-static void lane_disarm(struct lane *l, struct doca_pe *pe)
+static void channel_disarm(struct channel *l, struct doca_pe *pe)
 {
 	if (l->dev)
 		pe_wakes(pe, l->pipe.wait_fd, false);
@@ -427,13 +428,13 @@ static void lane_disarm(struct lane *l, struct doca_pe *pe)
 static void dma_disarm(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
-	lane_disarm(&e->cpu, ctx->pe);
-	lane_disarm(&e->gpu, ctx->pe);
+	channel_disarm(&e->cpu, ctx->pe);
+	channel_disarm(&e->gpu, ctx->pe);
 }
 
 static int dma_fileno(struct doca_ctx *ctx)
 {
-	(void)ctx; /* its lanes are watched one by one */
+	(void)ctx; /* its channels are watched separately */
 	return -1;
 }
 

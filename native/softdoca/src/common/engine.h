@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A DMA context, its tasks, and how their bytes move. libdoca_dma has the public functions; the rest is
- * in libdoca_common, where dgkit's core is.
+ * A DMA context, its tasks, and their copies. libdoca_dma has the public functions; the rest is in
+ * libdoca_common, with dgkit's core.
  *
- *   submit                 a task waits in `ready` (in `held` until it is flushed)
- *   nothing in a pipe:     progress copies it, if it is small and plain, and delivers it
- *   else                   it goes into a pipe at submit, in turn, so it moves without progress
- *   a pipe's completion    progress delivers it
+ *   submit                 adds a task to `ready` (to `held` until it is flushed)
+ *   empty pipes:           progress copies and completes it, if it is small host memory
+ *   otherwise              submit posts it to a pipe, in order; it is copied without progress
+ *   completion of a pipe   progress completes the task
  *
- * So tasks start in the order of their submission, and complete in it unless the provider (fault) says
- * otherwise; those of the two pipes, CPU and GPU, have no order between them.
+ * So tasks start in the order of their submission, and complete in this order unless the provider (fault)
+ * reorders them; tasks of the two pipes, CPU and GPU, are not ordered.
  */
 #ifndef SOFTDOCA_ENGINE_H
 #define SOFTDOCA_ENGINE_H
@@ -17,28 +17,29 @@
 #include "ring.h"
 #include "softdoca.h"
 
-enum memcpy_way {
-	WAY_HERE, /* small and plain: by progress */
-	WAY_CPU, /* by the device's engine */
-	WAY_GPU, /* by the device's GPU */
-	WAY_FAILED, /* it ends as `outcome` when it is its turn */
+enum memcpy_path {
+	PATH_INLINE, /* small host memory: copied by progress */
+	PATH_CPU, /* by the device's engine */
+	PATH_GPU, /* by the device's GPU */
+	PATH_FAILED, /* completes as `outcome` in its turn */
 };
 
 struct doca_dma_task_memcpy {
 	struct object o;
 	const struct doca_buf *src;
 	struct doca_buf *dst;
-	/* While it is submitted. to and from: of a task in one piece */
+	/* Valid while it is submitted; to and from: of a task in one piece. */
 	char *to;
 	const char *from;
 	size_t size;
 	struct doca_dma_task_memcpy *next;
 	uint32_t to_region, from_region; /* indices in dg_region_table */
 	_Alignas(64) struct doca_task task;
-	uint32_t index; /* in the engine's table: the slot in a pipe */
+	uint32_t index; /* in the engine's table; also its slot in a pipe */
 	uint16_t pieces; /* operations in a pipe */
-	uint8_t way; /* enum memcpy_way */
+	uint8_t path; /* enum memcpy_path */
 	bool posted, gated;
+	bool guarded; /* copied by system calls: see register_host() */
 	doca_error_t outcome;
 };
 _Static_assert(sizeof(struct doca_dma_task_memcpy) == 128, "a task is two cache lines");
@@ -48,23 +49,23 @@ struct task_list {
 };
 
 /* A pipe to a provider. */
-struct lane {
+struct channel {
 	dg_device *dev; /* NULL: not open */
-	uint32_t tasks, used; /* tasks in it, and entries of its ring */
+	uint32_t tasks, used; /* tasks in it, and used entries of its ring */
 	struct dg_pipe pipe;
 };
 
 struct engine {
-	uint32_t in_lanes; /* tasks in both */
-	uint32_t looks; /* without a completion, one after the other */
-	uint32_t for_pipe; /* tasks that wait, and that progress cannot copy itself */
+	uint32_t in_channels; /* tasks in both channels */
+	uint32_t polls; /* consecutive polls without a completion */
+	uint32_t for_pipe; /* waiting tasks that progress cannot copy itself */
 	struct task_list ready, held;
 	struct doca_dma_task_memcpy *free; /* not allocated */
 	struct doca_dma_task_memcpy **all; /* n of them */
 	uint32_t n;
-	dg_region *stop_over; /* for bytes between two other processes; NULL: none so far */
-	uint64_t inline_max; /* what progress copies itself; 0: nothing */
-	struct lane cpu, gpu;
+	dg_region *bounce; /* for copies between two other processes; NULL before the first */
+	uint64_t inline_max; /* largest copy that progress executes itself; 0: none */
+	struct channel cpu, gpu;
 };
 
 struct doca_dma {
@@ -76,7 +77,7 @@ struct doca_dma {
 };
 
 extern SOFTDOCA_INTERNAL const struct ctx_ops softdoca_dma_ops;
-/* A task of a running context. NULL: all are in use. */
+/* Returns a task of a running context; NULL if all are in use. */
 SOFTDOCA_INTERNAL struct doca_dma_task_memcpy *softdoca_memcpy_new(struct doca_dma *dma,
 								   union doca_data user_data);
 
@@ -98,18 +99,19 @@ static inline void task_landed(struct doca_task *task, doca_error_t status)
 	task->ctx->in_flight--;
 }
 
-/* ---- pieces.c: a task's bytes, piece by piece ---- */
+/* ---- pieces.c: copying a task's bytes in pieces ---- */
 
-/* Looks at the buffers: sets way, size and pieces, and what is needed to copy it. False: what the task
- * asks for cannot be, why is logged; it would end as IO_FAILED. */
+/* Checks the buffers and sets path, size, pieces and the fields needed to copy. Returns false,
+ * with the reason logged, for a task that would complete as IO_FAILED. */
 bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma);
-/* Copies a plain task. A dg_status. */
+/* Copies a task with PATH_INLINE. Returns a dg_status. */
 int pieces_copy(struct doca_dma_task_memcpy *t);
-/* Puts a task into a pipe that has room for its pieces. False: the program changed its buffers. */
-bool pieces_post(struct doca_dma_task_memcpy *t, struct lane *l);
-/* Frees what tasks needed. */
+/* Posts a task to a pipe that has space for its pieces. Returns false if the program changed its
+ * buffers. */
+bool pieces_post(struct doca_dma_task_memcpy *t, struct channel *l);
+/* Frees the resources of tasks. */
 void pieces_end(struct engine *e);
-/* Its bytes are there: they are data of the destination now. */
+/* Adds the copied bytes to the data of the destination. */
 void pieces_arrived(struct doca_dma_task_memcpy *t);
 
 #endif

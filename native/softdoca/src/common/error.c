@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Names and descriptions of errors, and what dgkit's errors are called here. */
+/* Names and descriptions of errors, and the mapping of dgkit's errors. */
 #include <errno.h>
 
 #include "softdoca.h"
@@ -44,7 +44,7 @@ static const struct word words[] = {
 	WORD(ERROR_DEVICE_FATAL_ERROR, "the device failed for good"),
 };
 #define N_WORDS (sizeof words / sizeof words[0])
-/* DOCA API reference, Errors: a value that is no error has a text of its own, not NULL. */
+/* DOCA API reference, Errors: an unknown value has a text, too, not NULL. */
 static const struct word no_word = {"unrecognized error code", "unrecognized error code"};
 
 static const struct word *word_of(doca_error_t error)
@@ -62,7 +62,7 @@ const char *doca_error_get_descr(doca_error_t error)
 	return word_of(error)->descr;
 }
 
-/* What each errno of a control call means stands at the top of dgkit.h. */
+/* dgkit.h documents each errno of a control call. */
 static const struct {
 	int number;
 	doca_error_t error;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Export descriptors: a header of softdoca's own, then dgkit's descriptor of the region. They are made
- * and parsed here only. The bytes are a capability and nothing more: size and access are what the
- * exporter's table says at the import, so that altered bytes open nothing.
+ * Export descriptors: a header of softdoca, then dgkit's descriptor of the region. They are created and
+ * parsed in this file only. The bytes are a capability: size and access are those in the exporter's table
+ * at the import, so altered bytes give no access.
  * Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
@@ -18,11 +18,11 @@
 /* Little-endian, no padding. */
 struct export_header {
 	uint64_t magic;
-	uint16_t version, length; /* length: of all of it */
-	uint32_t checksum; /* FNV-1a over length bytes with this field 0: against accidents */
+	uint16_t version, length; /* length: total */
+	uint32_t checksum; /* FNV-1a over length bytes with this field 0, against accidental changes */
 	uint8_t kind, backing;
 	uint8_t reserved[6];
-	uint64_t addr, size; /* as the exporter says them */
+	uint64_t addr, size; /* in the exporter */
 };
 _Static_assert(sizeof(struct export_header) == 40, "no padding");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the struct is the format");
@@ -42,9 +42,10 @@ static uint32_t checksum_of(const uint8_t *bytes, size_t len)
 	return h;
 }
 
-/* ---- making one ---- */
+/* ---- export ---- */
 
-/* The dg_access that peers get by an export of this kind; 0: none, the permissions have no such flag. */
+/* Returns the dg_access of peers by an export of this kind; 0 if the permissions have no such
+ * flag. */
 static uint32_t exported_access(uint32_t permissions, enum export_kind kind)
 {
 	const uint32_t both = DG_ACCESS_READ | DG_ACCESS_WRITE;
@@ -63,7 +64,7 @@ static uint32_t exported_access(uint32_t permissions, enum export_kind kind)
 	return access;
 }
 
-/* The errors that DOCA Mmap lists for an export or an import that fails inside. */
+/* Maps a failure of dgkit to the errors that DOCA Mmap lists for exports and imports. */
 static doca_error_t inner_error(int rc, const char *func)
 {
 	doca_error_t e = softdoca_failed(func, rc);
@@ -95,10 +96,10 @@ static doca_error_t make(const struct doca_mmap *m, struct attachment *a, enum e
 		.size = m->len,
 	};
 	dg_region *r = m->backing == BACKING_GPU ? a->gpu : a->host;
-	if (!r) /* guess: as for a map that is stopped */
+	if (!r) /* guess: as for a stopped map */
 		return REFUSE(
 			DOCA_ERROR_NOT_PERMITTED,
-			"the map is half stopped, as a transfer was in flight: stop it again");
+			"the map is not completely stopped because a transfer was in flight: stop it again");
 	int len = dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
 				   sizeof bytes - sizeof h);
 	if (len < 0)
@@ -120,7 +121,7 @@ static doca_error_t may_export(const struct doca_mmap *m, const struct doca_dev 
 {
 	/* DOCA Mmap, doca_mmap_export_pci and _rdma */
 	if (m->from_export)
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was made of an export");
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was created from an export");
 	if (!mmap_started(m))
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map is not started");
 	if (!softdoca_mmap_attachment(m, dev))
@@ -128,12 +129,12 @@ static doca_error_t may_export(const struct doca_mmap *m, const struct doca_dev 
 	if (kind == EXPORT_PCI && !(dev->info.f.caps & CAP_EXPORT_PCI))
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s cannot export", dev->info.f.pci);
 	if (!exported_access(m->permissions, kind))
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "permissions %#x give %s peers no access",
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "permissions %#x give %s peers no access: add one for them",
 			      m->permissions, kind == EXPORT_PCI ? "PCI" : "RDMA");
-	/* DOCA 3.2 as it was seen to answer */
+	/* as DOCA 3.2 was observed to answer */
 	if (kind == EXPORT_PCI && (m->permissions & DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "PCI_RELAXED_ORDERING and an export for PCI exclude each other");
+			      "a map with PCI_RELAXED_ORDERING cannot be exported for PCI");
 	return DOCA_SUCCESS;
 }
 
@@ -181,41 +182,41 @@ doca_error_t doca_mmap_export_rdma(struct doca_mmap *mmap, const struct doca_dev
 	return export_to(mmap, dev, export_desc, export_desc_len, EXPORT_RDMA, __func__);
 }
 
-/* ---- reading one ---- */
+/* ---- import ---- */
 
-/* Everything that can be checked without asking the exporter. Bytes behind the descriptor are not
- * looked at: programs send the whole of their message's room (guess). */
+/* Checks everything that does not need the exporter. Bytes after the descriptor are ignored,
+ * because programs send a buffer of fixed size (guess). */
 static doca_error_t parse(const uint8_t *bytes, size_t len, struct parsed *out)
 {
 	struct export_header *h = &out->h;
 	if (len < sizeof *h)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes are no export descriptor", len);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes are too few for an export descriptor", len);
 	memcpy(h, bytes, sizeof *h);
 	if (h->magic != EXPORT_MAGIC)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "no export descriptor of softdoca: it does not begin with SOFTDOCA");
+			      "not an export descriptor of softdoca: it does not begin with SOFTDOCA");
 	if (h->version != EXPORT_VERSION)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a descriptor of version %u, not %u",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor has version %u, not %u",
 			      h->version, EXPORT_VERSION);
 	if (h->length > len || h->length <= sizeof *h || h->length > EXPORT_DESC_MAX)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "a truncated or altered descriptor: it says %u bytes, %zu are given",
+			      "a truncated or altered descriptor: its length is %u, %zu bytes were passed",
 			      h->length, len);
 	if (checksum_of(bytes, h->length) != h->checksum)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "an altered descriptor: its checksum does not match");
 	if (h->kind >= EXPORT_KINDS || (h->backing != BACKING_HOST && h->backing != BACKING_GPU))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a descriptor of kind %u, memory %u",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor has the unknown kind %u or memory %u",
 			      h->kind, h->backing);
 	if (!h->addr || !h->size || h->addr + h->size < h->size || h->addr + h->size > UINTPTR_MAX)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a descriptor of %llu bytes at %#llx",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor has an invalid range: %llu bytes at %#llx",
 			      (unsigned long long)h->size, (unsigned long long)h->addr);
 	out->region = bytes + sizeof *h;
 	out->region_len = h->length - sizeof *h;
 	return DOCA_SUCCESS;
 }
 
-/* What the exporter's table says of the region. */
+/* Sets the attributes from the exporter's table. */
 static doca_error_t describe(struct doca_mmap *m, const struct parsed *p, dg_region *r)
 {
 	const bool pci = p->h.kind == EXPORT_PCI;

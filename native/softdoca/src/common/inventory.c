@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Inventories of buffers. All of them are made at create() and expand(): taking one and giving it back
- * allocates nothing and takes no lock; an inventory belongs to one thread at a time.
+ * Inventories of buffers. All buffers are allocated by create() and expand(): taking and returning one
+ * needs no allocation and no lock. An inventory belongs to one thread at a time.
  * Sources: "DOCA Buf Inventory" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Of the machine's memory, what the buffers of one inventory may take: more is a mistake. */
+/* Returns whether n buffers fit in half of the machine's memory; more is considered a mistake. */
 static bool room_for(size_t n)
 {
 	size_t half = (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
@@ -23,7 +23,7 @@ static void end_bufs(struct doca_buf_inventory *inv, size_t from, size_t to)
 		softdoca_object_free(inv->all[i]);
 }
 
-/* n more. All of them or none. */
+/* Adds n buffers: all of them or none. */
 static bool grow(struct doca_buf_inventory *inv, size_t n)
 {
 	size_t total;
@@ -55,7 +55,7 @@ doca_error_t doca_buf_inventory_create(size_t num_elements, struct doca_buf_inve
 {
 	CHECK_OUT(inventory);
 	if (!num_elements) /* guess */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "an inventory of no buffers");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "an inventory needs at least 1 buffer");
 	struct doca_buf_inventory *inv = softdoca_object_new(OBJECT_INVENTORY, sizeof *inv);
 	if (inv && grow(inv, num_elements)) {
 		*inventory = inv;
@@ -72,9 +72,9 @@ doca_error_t doca_buf_inventory_expand(struct doca_buf_inventory *inventory, uin
 {
 	CHECK_INVENTORY(inventory);
 	if (!num_elements) /* guess */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "no buffers to expand by");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the number of buffers to add is 0");
 	if (!grow(inventory, num_elements))
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u buffers more", num_elements);
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u more buffers", num_elements);
 	return DOCA_SUCCESS;
 }
 
@@ -83,7 +83,7 @@ doca_error_t doca_buf_inventory_destroy(struct doca_buf_inventory *inventory)
 	CHECK_INVENTORY(inventory);
 	struct doca_buf_inventory *inv = inventory;
 	if (inv->n_free != inv->n) /* DOCA Buf Inventory, doca_buf_inventory_destroy */
-		return REFUSE(DOCA_ERROR_IN_USE, "%zu of its %zu buffers were not given back",
+		return REFUSE(DOCA_ERROR_IN_USE, "%zu of its %zu buffers were not returned",
 			      inv->n - inv->n_free, inv->n);
 	end_bufs(inv, 0, inv->n);
 	free(inv->all);
@@ -91,7 +91,7 @@ doca_error_t doca_buf_inventory_destroy(struct doca_buf_inventory *inventory)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA Buf Inventory names no error of a second start, or of a stop without one: guess, it is none. */
+/* DOCA Buf Inventory lists no error for a second start, or a stop without start. SUCCESS: guess. */
 doca_error_t doca_buf_inventory_start(struct doca_buf_inventory *inventory)
 {
 	CHECK_INVENTORY(inventory);
@@ -124,6 +124,27 @@ doca_error_t doca_buf_inventory_get_num_free_elements(const struct doca_buf_inve
 	return DOCA_SUCCESS;
 }
 
+/* DOCA Buf Inventory lists BAD_STATE for the start state ambiguously. Published programs set user
+ * data before the start, so a started inventory is refused: guess. */
+doca_error_t doca_buf_inventory_set_user_data(struct doca_buf_inventory *inventory,
+					      union doca_data user_data)
+{
+	CHECK_INVENTORY(inventory);
+	if (inventory->started)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the inventory is started");
+	inventory->user_data = user_data;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_buf_inventory_get_user_data(const struct doca_buf_inventory *inventory,
+					      union doca_data *user_data)
+{
+	CHECK_INVENTORY(inventory);
+	CHECK_OUT(user_data);
+	*user_data = inventory->user_data;
+	return DOCA_SUCCESS;
+}
+
 struct doca_buf *inventory_take(struct doca_buf_inventory *inv)
 {
 	struct doca_buf *b = inv->free;
@@ -139,7 +160,7 @@ struct doca_buf *inventory_take(struct doca_buf_inventory *inv)
 	return b;
 }
 
-/* One that was taken, over the same memory and with the same data as given. */
+/* Initializes a buffer that was taken. */
 static struct doca_buf *fill(struct doca_buf *b, struct doca_mmap *m, char *head, size_t len,
 			     char *data, size_t data_len)
 {
@@ -148,7 +169,7 @@ static struct doca_buf *fill(struct doca_buf *b, struct doca_mmap *m, char *head
 	b->len = len;
 	b->data = data;
 	b->data_len = data_len;
-	/* relaxed: a count that others read, which orders nothing */
+	/* relaxed: a statistic without ordering */
 	atomic_fetch_add_explicit(&m->bufs, 1, memory_order_relaxed);
 	object_become(b, OBJECT_BUF);
 	return b;
@@ -160,9 +181,9 @@ static __attribute__((cold, noinline)) doca_error_t refuse_get(const struct doca
 							       const void *data, size_t data_len)
 {
 	const char *func = "doca_buf_inventory_buf_get_by_args";
-	doca_error_t e = DOCA_ERROR_INVALID_VALUE; /* DOCA Buf Inventory: no such memory range */
+	doca_error_t e = DOCA_ERROR_INVALID_VALUE; /* DOCA Buf Inventory: invalid memory range */
 	if (!inv->started || !mmap_started(m)) {
-		/* both must be started; the error is that of doca_buf_inventory_buf_dup: guess */
+		/* guess: the error is that of doca_buf_inventory_buf_dup */
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s is not started",
 			     inv->started ? "the map" : "the inventory");
 		e = DOCA_ERROR_BAD_STATE;
@@ -199,7 +220,7 @@ doca_error_t doca_buf_inventory_buf_get_by_args(struct doca_buf_inventory *inven
 	return DOCA_SUCCESS;
 }
 
-/* Which of these is refused: guess. Public programs call it for buffers of their own, one a task. */
+/* The refusals are guesses. Public programs call this for buffers that each belong to one task. */
 doca_error_t doca_buf_inventory_buf_reuse_by_args(struct doca_buf *buf, void *addr, size_t len,
 						  void *data, size_t data_len)
 {
@@ -227,7 +248,8 @@ doca_error_t doca_buf_inventory_buf_dup(struct doca_buf_inventory *inventory,
 	CHECK_INVENTORY(inventory);
 	CHECK_BUF(src_buf);
 	CHECK_OUT(dst_buf);
-	/* DOCA Buf Inventory, doca_buf_inventory_buf_dup. A head stands for its list: guess. */
+	/* DOCA Buf Inventory, doca_buf_inventory_buf_dup. That a head represents its list: guess.
+ */
 	if (!inventory->started || !mmap_started(src_buf->mmap))
 		return REFUSE(DOCA_ERROR_BAD_STATE, "%s is not started",
 			      inventory->started ? "the map" : "the inventory");

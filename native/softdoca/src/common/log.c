@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Log records. A program's own go to the standard backend, the library's to SDK backends and, as
- * SOFTDOCA_LOG says, to stderr. Neither is written where nobody made a backend for it.
+ * Log records. Those of the program are written to the standard backend, those of the library to SDK
+ * backends and, as SOFTDOCA_LOG requires, to stderr. Without a backend nothing is written.
  *
- * Backends and sources are only ever added, so their lists are read without a lock, also in the
- * child of a fork. A record is one write to its stream.
+ * Backends and sources are only added, never removed, so their lists are read without a lock, also in a
+ * forked child. A record is one write to its stream.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #include "softdoca.h"
 
 #define SOURCES_MAX 4096
-#define RECORD_MAX  2048 /* bytes of a record; what is longer is cut, and ends in "..." */
+#define RECORD_MAX  2048 /* bytes of a record; a longer one is truncated and ends in "..." */
 #define SDK_SOURCE  "SOFTDOCA"
 
 struct doca_log_backend {
@@ -40,7 +40,7 @@ static _Atomic uint32_t app_limit = DOCA_LOG_LEVEL_INFO, sdk_limit = DOCA_LOG_LE
 static _Atomic(const char *) sources[SOURCES_MAX];
 static atomic_int n_sources;
 
-/* SOFTDOCA_LOG as a level; 0: not looked at yet. */
+/* SOFTDOCA_LOG as a level; 0: not read yet. */
 static _Atomic uint32_t asked;
 static _Thread_local char last_refusal[512];
 
@@ -74,7 +74,8 @@ static uint32_t level_named(const char *text)
 	return 0;
 }
 
-/* What SOFTDOCA_LOG asks for, read once; without it, what keeps softdoca from working at all. A wrong value is said on stderr, and means WARNING. */
+/* Returns the level of SOFTDOCA_LOG, read once; CRIT if it is unset. An invalid value is reported
+ * on stderr and treated as WARNING. */
 static uint32_t asked_level(void)
 {
 	uint32_t level = atomic_load_explicit(&asked, memory_order_relaxed), none = 0;
@@ -93,7 +94,8 @@ static uint32_t asked_level(void)
 	return level;
 }
 
-/* "[time][pid][DOCA][LVL][source][file:line][func] message\n" into out; gives its length. */
+/* Writes "[time][pid][DOCA][LVL][source][file:line][func] message\n" to out and returns its
+ * length. */
 static size_t format_record(char *out, const struct record *r, const char *format, va_list args)
 {
 	struct timespec now;
@@ -176,12 +178,12 @@ const char *softdoca_last_refusal(void)
 }
 
 /* DOCA API reference, Logging: the standard backend prints INFO and lower to stdout, WARNING and
- * higher to stderr. What is wrong with a call of doca_log itself: guess. */
+ * higher to stderr. The errors of doca_log are guesses. */
 doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, const char *func,
 		      const char *format, ...)
 {
 	if (!tag_of(level) || level == DOCA_LOG_LEVEL_DISABLE)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 20 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 20 to 70", level);
 	if (source < 0 || source >= atomic_load_explicit(&n_sources, memory_order_acquire))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "source %d was not registered", source);
 	if (!fname || !func || !format)
@@ -202,7 +204,7 @@ doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, c
 	return DOCA_SUCCESS;
 }
 
-/* A second one would print each record twice, so it is the first again. guess */
+/* A second backend would print each record twice, so the first is reused: guess. */
 doca_error_t doca_log_backend_create_standard(void)
 {
 	atomic_store_explicit(&standard, true, memory_order_release);
@@ -217,10 +219,10 @@ doca_error_t doca_log_backend_create_with_file_sdk(FILE *fptr, struct doca_log_b
 	if (!b)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a backend");
 	b->file = fptr;
-	/* DOCA API reference, Logging: a new one begins with the limit of all. */
+	/* DOCA API reference, Logging: a new backend starts with the common limit. */
 	atomic_init(&b->level, atomic_load_explicit(&sdk_limit, memory_order_relaxed));
 	b->next = atomic_load_explicit(&sdk_backends, memory_order_relaxed);
-	/* Release: who finds b finds what is in it. */
+	/* Release: readers that find b see its fields. */
 	while (!atomic_compare_exchange_weak_explicit(&sdk_backends, &b->next, b,
 						      memory_order_release, memory_order_relaxed))
 		;
@@ -231,9 +233,9 @@ doca_error_t doca_log_backend_create_with_file_sdk(FILE *fptr, struct doca_log_b
 doca_error_t doca_log_backend_set_sdk_level(struct doca_log_backend *backend, uint32_t level)
 {
 	if (!object_is(backend, OBJECT_LOG_BACKEND))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no backend", (void *)backend);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a backend", (void *)backend);
 	if (!tag_of(level))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 10 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 10 to 70", level);
 	atomic_store_explicit(&backend->level, level, memory_order_relaxed);
 	return DOCA_SUCCESS;
 }
@@ -242,14 +244,14 @@ doca_error_t doca_log_register_source(const char *source_name, int *source)
 {
 	if (!source_name || !source)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "source_name or source is NULL");
-	char *name = strdup(source_name); /* a plugin that is unloaded takes its own with it */
+	char *name = strdup(source_name); /* copied, as a plugin that is unloaded takes its text with it */
 	if (!name)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a source's name");
 	int i = atomic_load_explicit(&n_sources, memory_order_relaxed);
 	do {
 		if (i >= SOURCES_MAX) {
 			free(name);
-			return REFUSE(DOCA_ERROR_FULL, "%d sources are the most", SOURCES_MAX);
+			return REFUSE(DOCA_ERROR_FULL, "all %d sources are in use", SOURCES_MAX);
 		}
 	} while (!atomic_compare_exchange_weak(&n_sources, &i, i + 1));
 	atomic_store_explicit(&sources[i], name, memory_order_release);
@@ -257,7 +259,7 @@ doca_error_t doca_log_register_source(const char *source_name, int *source)
 	return DOCA_SUCCESS;
 }
 
-/* For argp's --log-level: the program's own records. */
+/* For --log-level: limits the program's records. */
 bool softdoca_log_limit(uint32_t level)
 {
 	if (!tag_of(level))
@@ -266,7 +268,7 @@ bool softdoca_log_limit(uint32_t level)
 	return true;
 }
 
-/* For argp's --sdk-log-level: all SDK backends, and those yet to come. */
+/* For --sdk-log-level: limits all SDK backends, also later ones. */
 bool softdoca_log_sdk_limit(uint32_t level)
 {
 	if (!tag_of(level))
@@ -278,7 +280,7 @@ bool softdoca_log_sdk_limit(uint32_t level)
 	return true;
 }
 
-/* DOCA API reference, Logging: SUCCESS always, and nothing is done. */
+/* DOCA API reference, Logging: always SUCCESS, without effect. */
 doca_error_t doca_log_unregister_source(int source)
 {
 	(void)source;
@@ -288,13 +290,13 @@ doca_error_t doca_log_unregister_source(int source)
 doca_error_t doca_log_level_set_global_lower_limit(uint32_t level)
 {
 	if (!softdoca_log_limit(level))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 10 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 10 to 70", level);
 	return DOCA_SUCCESS;
 }
 
 doca_error_t doca_log_level_set_global_sdk_limit(uint32_t level)
 {
 	if (!softdoca_log_sdk_limit(level))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is none of 10 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 10 to 70", level);
 	return DOCA_SUCCESS;
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory maps. A started one is registered with the engine of each of its devices, in place.
+ * Memory maps. A started map is registered with the engine of each of its devices, in place.
  * Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
 
 #include <errno.h>
 #include <stdlib.h>
+
+#include "provider.h"
 
 #define LOCAL_WRITE DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
 #define WRITES                                                                      \
@@ -63,28 +65,26 @@ struct attachment *softdoca_mmap_attachment(const struct doca_mmap *m, const str
 	return NULL;
 }
 
-/* Host memory in a device's engine: a GPU's pins it, which a map of a GPU's partner asks for. */
+/* Registers the map's host memory with a device's engine. The program may unmap or protect its own
+ * memory at any time, so it is copied by system calls that fail instead of raising a signal. Memory
+ * of dgkit's and the window of a udmabuf stay mapped and are copied directly. */
 static int register_host(const struct doca_mmap *m, dg_device *engine, dg_region **out)
 {
 	const char *share = getenv("SOFTDOCA_SHARE_PROCESS");
 	dg_memory mem = {.addr = m->base, .size = m->len, .fd = -1};
 	if (share && !strcmp(share, "1") && !m->window)
 		mem.flags |= DG_MEMORY_SHARE_PROCESS;
-	/* Nobody truncates a dma-buf, and its pages are none that process_vm_readv would reach. */
-	int faults = m->window ? 0 : dg_memory_may_fault(m->base, m->len);
-	if (faults < 0)
-		return faults;
-	if (faults)
+	if (!m->window && !dg_memory_is_own(m->base, m->len))
 		mem.flags |= DG_MEMORY_MAY_FAULT;
-	int rc = dg_region_register(engine, &mem, mmap_access(m->permissions), out);
-	if (!faults || rc != -EOPNOTSUPP)
-		return rc;
-	/* Without process_vm_readv, as under an emulator: a device would take the memory all the same. */
-	softdoca_log(DOCA_LOG_LEVEL_INFO, __func__,
-		     "a file lies under [%p, +%zu): should it be cut, who copies ends by SIGBUS",
-		     (void *)m->base, m->len);
-	mem.flags &= ~(uint32_t)DG_MEMORY_MAY_FAULT;
 	return dg_region_register(engine, &mem, mmap_access(m->permissions), out);
+}
+
+/* Pins the map's host memory for the GPU of a device, because a task joins it with GPU memory. What
+ * is pinned stays accessible to the GPU when the program unmaps it. */
+static int register_pinned(const struct doca_mmap *m, dg_device *gpu, dg_region **out)
+{
+	dg_memory mem = {.addr = m->base, .size = m->len, .fd = -1};
+	return dg_region_register(gpu, &mem, mmap_access(m->permissions), out);
 }
 
 static dg_region *make_for_gpu(struct doca_mmap *m, struct attachment *a)
@@ -95,7 +95,7 @@ static dg_region *make_for_gpu(struct doca_mmap *m, struct attachment *a)
 		return NULL;
 	int rc = m->from_export ? dg_region_import(gpu, a->desc[0].bytes, a->desc[0].len,
 						   MMAP_CLOSE_NS, &r)
-				: register_host(m, gpu, &r);
+				: register_pinned(m, gpu, &r);
 	if (rc < 0)
 		softdoca_failed(__func__, rc);
 	return r;
@@ -103,7 +103,7 @@ static dg_region *make_for_gpu(struct doca_mmap *m, struct attachment *a)
 
 dg_region *softdoca_mmap_for_gpu(struct doca_mmap *m, struct attachment *a)
 {
-	/* acquire: what the thread that made the region wrote into it comes with the pointer */
+	/* acquire: the fields of the region are visible with the pointer */
 	dg_region *r = __atomic_load_n(&a->gpu, __ATOMIC_ACQUIRE);
 	if (r)
 		return r;
@@ -122,7 +122,7 @@ static doca_error_t attach_gpu(struct doca_mmap *m, struct attachment *a)
 	dg_region_info info = {0};
 	dg_device *gpu = softdoca_dev_gpu(a->dev, m->gpu.uuid);
 	if (!gpu)
-		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "there is no GPU to reach %p with",
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no GPU can access %p",
 			      (void *)m->addr);
 	int rc = dg_region_register(gpu, &m->gpu, mmap_access(m->permissions), &a->gpu);
 	if (!rc)
@@ -132,7 +132,7 @@ static doca_error_t attach_gpu(struct doca_mmap *m, struct attachment *a)
 	if (info.method == DG_METHOD_EXPORT_ONLY)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
 			      "%p is on another GPU than the memory before it: in a process a "
-			      "device of softdoca reaches one GPU",
+			      "device of softdoca uses one GPU",
 			      (void *)m->addr);
 	return DOCA_SUCCESS;
 }
@@ -174,13 +174,13 @@ doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 	return DOCA_ERROR_NOT_PERMITTED; /* DOCA Mmap: deregistration failed */
 }
 
-/* ---- what a map is made of: before it starts ---- */
+/* ---- configuration ---- */
 
-/* started: what the function gives for a started map. */
+/* started: the result for a started map. */
 static doca_error_t may_change(const struct doca_mmap *m, doca_error_t started, const char *func)
 {
-	if (m->from_export) { /* DOCA Mmap, create_from_export: neither set nor add nor export */
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map was made of an export");
+	if (m->from_export) { /* DOCA Mmap, create_from_export: cannot be changed or exported */
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map was created from an export");
 		return DOCA_ERROR_NOT_PERMITTED;
 	}
 	if (m->state == MMAP_STARTED) {
@@ -198,10 +198,10 @@ static doca_error_t add_dev(struct doca_mmap *m, struct doca_dev *dev)
 		return e;
 	for (uint32_t i = 0; i < m->n_attached; i++)
 		if (m->attached[i].dev == dev)
-			return REFUSE(DOCA_ERROR_ALREADY_EXIST, "the map has %s already",
+			return REFUSE(DOCA_ERROR_ALREADY_EXIST, "the map already has %s",
 				      dev->info.f.pci);
 	if (m->n_attached == m->max_attached)
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "the map has %u devices, its limit",
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "the map has %u devices, its maximum",
 			      m->n_attached);
 	m->attached[m->n_attached++] = (struct attachment){.dev = dev};
 	atomic_fetch_add(&dev->users, 1);
@@ -249,7 +249,7 @@ doca_error_t mmap_may_take_range(const struct doca_mmap *m, const char *func)
 	doca_error_t e = may_change(m, DOCA_ERROR_BAD_STATE, func);
 	if (!e && m->backing != BACKING_NONE) {
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "the range is set already: %zu bytes at %p", m->len, (void *)m->addr);
+			     "the range is already set: %zu bytes at %p", m->len, (void *)m->addr);
 		e = DOCA_ERROR_NOT_PERMITTED;
 	}
 	return e;
@@ -270,7 +270,7 @@ doca_error_t doca_mmap_set_memrange(struct doca_mmap *mmap, void *addr, size_t l
 {
 	CHECK_MMAP(mmap);
 	if (!addr || !len || (uintptr_t)addr + len < len)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes at %p are no range of memory",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes at %p are not a valid range of memory",
 			      len, addr);
 	mmap_lock(mmap);
 	doca_error_t e = set_memrange(mmap, addr, len);
@@ -281,9 +281,9 @@ doca_error_t doca_mmap_set_memrange(struct doca_mmap *mmap, void *addr, size_t l
 doca_error_t doca_mmap_set_permissions(struct doca_mmap *mmap, uint32_t access_mask)
 {
 	CHECK_MMAP(mmap);
-	/* DOCA Mmap, doca_mmap_set_permissions. Which combinations it means is not said. */
+	/* DOCA Mmap, doca_mmap_set_permissions, which does not define the valid combinations. */
 	if (access_mask & ~ALL_FLAGS)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "permissions %#x: known are %#x",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "permissions %#x are invalid: the known ones are %#x",
 			      access_mask, ALL_FLAGS);
 	mmap_lock(mmap);
 	doca_error_t e = may_change(mmap, DOCA_ERROR_BAD_STATE, __func__);
@@ -300,7 +300,7 @@ doca_error_t doca_mmap_set_free_cb(struct doca_mmap *mmap, doca_mmap_memrange_fr
 	mmap_lock(mmap);
 	doca_error_t e = may_change(mmap, DOCA_ERROR_BAD_STATE, __func__);
 	if (!e) {
-		mmap->free_cb = free_cb; /* NULL takes it away: guess */
+		mmap->free_cb = free_cb; /* NULL removes it: guess */
 		mmap->free_opaque = opaque;
 	}
 	mmap_unlock(mmap);
@@ -353,16 +353,16 @@ doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap)
 	return e;
 }
 
-/* ---- started, stopped, gone ---- */
+/* ---- start, stop, destroy ---- */
 
-/* A device that pins these pages would find out. Memory of a GPU is looked for each time: the program
- * may have freed it and allocated anew. */
+/* Checks the range, as a device that pins the pages would. GPU memory is looked up each time,
+ * because the program may have freed and reallocated it. */
 static doca_error_t check_range(struct doca_mmap *m)
 {
 	/* DOCA Mmap: the range is mandatory; the error is a guess */
 	if (m->backing == BACKING_NONE)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the map has no memory range");
-	/* A GPU's address in doca_mmap_set_memrange(): as with nvidia-peermem (facts/doca.md, line 12) */
+	/* GPU memory in doca_mmap_set_memrange(), as with nvidia-peermem */
 	int rc = m->window ? -ENODEV : dmabuf_find_gpu(m);
 	if (!rc) {
 		if (m->dmabuf_fd < 0)
@@ -373,9 +373,9 @@ static doca_error_t check_range(struct doca_mmap *m)
 		return DOCA_SUCCESS;
 	}
 	if (m->backing == BACKING_GPU)
-		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no GPU memory any more",
+		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no longer GPU memory",
 			      m->len, (void *)m->addr);
-	if (rc == -ERANGE) /* it begins as GPU memory */
+	if (rc == -ERANGE) /* only its start is GPU memory */
 		return REFUSE(DOCA_ERROR_DRIVER, "%s", dg_last_error());
 	bool write = mmap_access(m->permissions) & DG_ACCESS_WRITE;
 	enum range_found found = range_look(m->base, m->len, write);
@@ -383,12 +383,12 @@ static doca_error_t check_range(struct doca_mmap *m)
 		return DOCA_SUCCESS;
 	return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p %s", m->len, (void *)m->base, /* guess */
 		      found == RANGE_MISSING ? "are not all mapped"
-					     : "may not be accessed as the permissions say");
+					     : "are not accessible as the permissions require");
 }
 
 static doca_error_t start(struct doca_mmap *m)
 {
-	/* DOCA Mmap, doca_mmap_start. A second start: guess */
+	/* DOCA Mmap, doca_mmap_start. BAD_STATE for a second start: guess */
 	doca_error_t e = may_change(m, DOCA_ERROR_BAD_STATE, "doca_mmap_start");
 	if (!e)
 		e = check_range(m);
@@ -399,8 +399,8 @@ static doca_error_t start(struct doca_mmap *m)
 			mmap_detach(m, "doca_mmap_start");
 		return e;
 	}
-	/* PCI_READ_WRITE is for devices on the bus, of which the own one is one: programs that copy into such
-	 * a map ran on hardware. */
+	/* PCI_READ_WRITE includes this process's devices: programs that copy into such a map ran
+	 * on hardware. */
 	m->writable = m->permissions & (LOCAL_WRITE | DOCA_ACCESS_FLAG_PCI_READ_WRITE);
 	/* release: see mmap_started() */
 	__atomic_store_n(&m->state, MMAP_STARTED, __ATOMIC_RELEASE);
@@ -421,16 +421,16 @@ static doca_error_t no_bufs(const struct doca_mmap *m, const char *func)
 	uint32_t bufs = atomic_load(&m->bufs);
 	if (!bufs)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%u buffers point into the map", bufs);
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%u buffers point into the map: return them first", bufs);
 	return DOCA_ERROR_NOT_PERMITTED;
 }
 
 static doca_error_t stop(struct doca_mmap *m)
 {
-	/* DOCA Mmap, doca_mmap_stop. Its list of errors refuses a map that was exported, too; its text
-	 * says that stopping ends the exports. The text is followed. */
+	/* DOCA Mmap, doca_mmap_stop. According to its list of errors an exported map is refused,
+	 * according to its text stopping ends the exports. The text is followed. */
 	if (m->from_export)
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was made of an export");
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was created from an export");
 	if (m->state != MMAP_STARTED)
 		return DOCA_SUCCESS; /* guess: as doca_ctx_stop() of an idle context */
 	doca_error_t e = no_bufs(m, "doca_mmap_stop");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a memory map says of itself. */
+/* Attributes of memory maps. */
 #include "memory.h"
 
 doca_error_t doca_mmap_get_memrange(const struct doca_mmap *mmap, void **addr, size_t *len)

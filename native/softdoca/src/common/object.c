@@ -9,18 +9,17 @@
 #include <unistd.h>
 
 #define RESERVED ((size_t)16 << 30)
-#define LEAST    ((size_t)16 << 20) /* where addresses are few (RLIMIT_AS) */
-#define SHARE    8 /* of RLIMIT_AS, at most this part is reserved: the rest is the program's */
-#define STEP     ((size_t)1 << 20) /* made usable at a time; a multiple of any page */
+#define LEAST    ((size_t)16 << 20) /* with little address space (RLIMIT_AS) */
+#define SHARE    8 /* largest part of RLIMIT_AS that is reserved; the program needs the rest */
+#define STEP     ((size_t)1 << 20) /* made accessible at a time; a multiple of any page size */
 
 /*
- * Free lists by size: one for each number of lines up to EXACT, then one for each power of two. A
- * list gives what lies in it longest, and only while more than KEPT objects do: so a freed handle
- * is known as one for a while, where the next object would else get its address and be mistaken for
- * it.
+ * Free lists by size: one for each number of lines up to EXACT, then one for each power of two. A list is
+ * first in, first out, and reused only while it has more than KEPT objects. So a freed handle is recognised
+ * for a while; otherwise the next object would get its address and be mistaken for it.
  */
 enum { EXACT = 64, CLASSES = EXACT + 32, KEPT = 64 };
-#define LISTED 0x80000000u /* in lines: it lies in its list */
+#define LISTED 0x80000000u /* size in lines, while it is in its free list */
 
 struct object_arena softdoca_arena;
 
@@ -60,7 +59,7 @@ static void lock_arena(void)
 	pthread_mutex_lock(&lock);
 }
 
-/* Where the sanitizers' search for leaks is in the process: what objects point to is not leaked. */
+/* For LeakSanitizer: memory that objects point to is not leaked. */
 __attribute__((weak)) extern void __lsan_register_root_region(const void *p, size_t size);
 
 static bool reserve(void)
@@ -78,14 +77,14 @@ static bool reserve(void)
 	}
 	if (at == MAP_FAILED)
 		return false;
-	/* Without randomness handles are still checked, only guessable. */
+	/* Without random bytes handles are still checked, but can be guessed. */
 	if (getrandom(&softdoca_arena.secret, sizeof softdoca_arena.secret, GRND_NONBLOCK) < 0)
 		softdoca_arena.secret = (uint32_t)((uintptr_t)at >> 12);
 	softdoca_arena.base = (uintptr_t)at;
 	return true;
 }
 
-/* `size` more bytes behind those in use, zeroed. */
+/* Returns `size` more zeroed bytes after those in use. */
 static char *extend(size_t size)
 {
 	if (!softdoca_arena.base && !reserve())
@@ -106,7 +105,7 @@ static char *extend(size_t size)
 	return at;
 }
 
-/* The list for an object of so many lines, and how many lines each object of that list has. */
+/* Returns the free list for an object of so many lines, and the size of its objects in lines. */
 static struct free_list *list_for(size_t *lines)
 {
 	if (*lines <= EXACT)
@@ -143,15 +142,15 @@ void *softdoca_object_new(enum object_kind kind, size_t size)
 		((struct object *)at)->lines = (uint32_t)lines;
 		object_become(at, kind);
 	}
-	/* After the tag, the base and the secret: who sees the size may look at what lies below
-	 * it. */
+	/* Stored after the tag, the base and the secret: a thread that sees the size may read the
+	 * memory below it. */
 	__atomic_store_n(&softdoca_arena.size, used, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&lock);
 	return at;
 }
 
-/* Half of the machine's memory is the most: an object is written to when it is made, so more
- * than there is would not be refused but have the process killed. */
+/* The limit is half of the machine's memory: objects are written when they are allocated, so using
+ * more memory than there is would not fail but have the process killed. */
 bool softdoca_object_room(size_t size, size_t n)
 {
 	size_t total, lines = object_lines(size);
@@ -171,11 +170,12 @@ void softdoca_object_free(void *p)
 {
 	struct free_object *f = p;
 	lock_arena();
-	/* Of two threads that free it at once, one is too late. */
+	/* Of two threads that free it concurrently one fails. */
 	if (f->o.lines && !(f->o.lines & LISTED)) {
 		size_t lines = f->o.lines;
 		object_become(p, OBJECT_FREE);
-		/* Objects within this one end with it, and no stale pointer hides a leak. */
+		/* Invalidates objects within this one, and clears stale pointers, which could hide
+		 * a leak. */
 		memset((char *)p + sizeof f->o, 0, lines * 64 - sizeof f->o);
 		struct free_list *l = list_for(&lines);
 		f->o.lines |= LISTED;

@@ -2,10 +2,10 @@
 /*
  * Progress engines: a ring of contexts, and a handle to wait on.
  *
- * The handle is an epoll fd over the contexts' own fds, which wake only while the program waits
- * (pe_wakes), and over an eventfd for what is there at once: a small copy is done by progress itself, so
- * nobody else would ever write an fd for it. Who changes something while the program waits (submits, stops)
- * has the context look again (pe_arm_ctx).
+ * The handle is an epoll fd over the contexts' fds, which wake only while the program waits (pe_wakes),
+ * and over an eventfd for immediate events: a small copy is executed by progress itself, so no other fd
+ * becomes readable for it. A change while the program waits (submit, stop) has the context check again
+ * (pe_arm_ctx).
  *
  * Sources: "PE reference" is DOCA's published one; "guess" is ours.
  */
@@ -31,7 +31,7 @@ void softdoca_pe_leave(struct doca_pe *pe, enum pe_entry how)
 	pe_leave(pe, how);
 }
 
-/* ---- its life ---- */
+/* ---- creation and destruction ---- */
 
 doca_error_t doca_pe_create(struct doca_pe **pe)
 {
@@ -45,7 +45,7 @@ doca_error_t doca_pe_create(struct doca_pe **pe)
 	if (p->epoll_fd < 0 || p->event_fd < 0 ||
 	    epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, p->event_fd, &e)) {
 		doca_error_t error = REFUSE(DOCA_ERROR_OPERATING_SYSTEM, /* guess */
-					    "a notification handle: %s", strerror(errno));
+					    "cannot create a notification handle: %s", strerror(errno));
 		if (p->epoll_fd >= 0)
 			close(p->epoll_fd);
 		if (p->event_fd >= 0)
@@ -63,8 +63,8 @@ doca_error_t doca_pe_destroy(struct doca_pe *pe)
 	CHECK_PE(pe);
 	enum pe_entry how = pe_enter(pe);
 	if (how != PE_ENTERED) /* guess */
-		return REFUSE(DOCA_ERROR_IN_USE, "the engine runs, in %s",
-			      how == PE_BUSY ? "another thread" : "this very callback");
+		return REFUSE(DOCA_ERROR_IN_USE, "the engine is in use by %s",
+			      how == PE_BUSY ? "another thread" : "this callback");
 	if (pe->n) { /* PE reference */
 		doca_error_t error = REFUSE(DOCA_ERROR_IN_USE,
 					    "%u contexts are connected: destroy them first", pe->n);
@@ -78,7 +78,7 @@ doca_error_t doca_pe_destroy(struct doca_pe *pe)
 	return DOCA_SUCCESS;
 }
 
-/* ---- its contexts ---- */
+/* ---- contexts ---- */
 
 void pe_add(struct doca_pe *pe, struct doca_ctx *ctx)
 {
@@ -114,10 +114,10 @@ doca_error_t doca_pe_connect_ctx(struct doca_pe *pe, struct doca_ctx *ctx)
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in the engine");
 	doca_error_t error = DOCA_SUCCESS;
-	if (ctx->state != DOCA_CTX_STATE_IDLE) /* PE reference, as the next */
+	if (ctx->state != DOCA_CTX_STATE_IDLE) /* PE reference, as below */
 		error = REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
 	else if (ctx->pe)
-		error = REFUSE(DOCA_ERROR_NOT_PERMITTED, "the context has an engine already");
+		error = REFUSE(DOCA_ERROR_NOT_PERMITTED, "the context already has an engine");
 	else
 		pe_add(pe, ctx);
 	pe_leave(pe, how);
@@ -148,7 +148,7 @@ doca_error_t doca_pe_set_event_mode(struct doca_pe *pe, enum doca_pe_event_mode 
 
 /* ---- progress ---- */
 
-/* PE reference: a callback must not call it; what happens then is a guess, as for a second thread. */
+/* PE reference: a callback must not call it. The result 0 is a guess, as for a second thread. */
 static __attribute__((cold, noinline)) uint8_t turned_away(const struct doca_pe *pe)
 {
 	const char *func = "doca_pe_progress";
@@ -170,6 +170,7 @@ static inline bool step(struct doca_ctx *ctx)
 		did |= ctx->state == DOCA_CTX_STATE_IDLE;
 	}
 	ctx->busy = false;
+	ctx_release(ctx);
 	return did;
 }
 
@@ -181,8 +182,8 @@ uint8_t doca_pe_progress(struct doca_pe *pe)
 	if (__builtin_expect(how != PE_ENTERED, 0))
 		return turned_away(pe);
 	uint8_t did = 0;
-	/* Callbacks may connect and destroy other contexts, but not the one at hand. */
-	for (uint32_t left = pe->n; left; left--) {
+	/* Callbacks may connect and destroy contexts, including this one. */
+	for (uint32_t left = pe->n; left && pe->first; left--) {
 		struct doca_ctx *ctx = pe->first;
 		pe->first = ctx->next;
 		if (ctx->state == DOCA_CTX_STATE_IDLE || !step(ctx))
@@ -202,7 +203,7 @@ bool pe_watch(struct doca_pe *pe, int fd)
 	struct epoll_event e = {0};
 	if (!pe_forked(pe) && !epoll_ctl(pe->epoll_fd, EPOLL_CTL_ADD, fd, &e))
 		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "the notification handle: %s",
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "cannot use the notification handle: %s",
 		     strerror(errno));
 	return false;
 }
@@ -220,8 +221,8 @@ void pe_wakes(struct doca_pe *pe, int fd, bool on)
 		epoll_ctl(pe->epoll_fd, EPOLL_CTL_MOD, fd, &e);
 }
 
-/* The handle is readable from now on until it is cleared: until then nothing has to be said again, so a
- * program that has woken up and goes on to submit makes no system call by it. */
+/* The handle stays readable until it is cleared and need not be signalled again, so a program that
+ * has woken up submits without a system call. */
 static void say(struct doca_pe *pe)
 {
 	pe->armed = false;
@@ -272,7 +273,7 @@ doca_error_t doca_pe_request_notification(struct doca_pe *pe)
 	return DOCA_SUCCESS;
 }
 
-/* The handle counts on Windows only: DOCA's own event sample and others give 0 here. */
+/* The handle matters on Windows only: DOCA's event sample and others pass 0. */
 doca_error_t doca_pe_clear_notification(struct doca_pe *pe, doca_notification_handle_t handle)
 {
 	(void)handle;

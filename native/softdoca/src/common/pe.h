@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thread at a time inside a progress engine; and which fds wake a program that waits for it. */
+/* Entering a progress engine, one thread at a time, and the fds that wake a program that waits for
+ * it. */
 #ifndef SOFTDOCA_PE_H
 #define SOFTDOCA_PE_H
 
 #include "provider.h"
 #include "softdoca.h"
 
-/* Its address stands for the thread. initial-exec: one load instead of a call. */
+/* Its address identifies the thread. initial-exec: one load instead of a call. */
 extern _Thread_local char pe_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* One exchange; none within a callback, where `thread` is this very one: nobody else stores that value, so
- * a relaxed load that sees it saw our own store. Acquire and release: what the thread before did to the
- * engine, its contexts and tasks is seen. */
+/* One exchange, and none within a callback, where `thread` is the calling thread: only that thread
+ * stores this value, so a relaxed load that reads it reads its own store. Acquire and release make
+ * the previous thread's changes to the engine, its contexts and tasks visible. */
 static inline enum pe_entry pe_enter(struct doca_pe *pe)
 {
-	uintptr_t me = (uintptr_t)&pe_self, nobody = 0;
+	uintptr_t me = (uintptr_t)&pe_self, none = 0;
 	if (!pe || atomic_load_explicit(&pe->thread, memory_order_relaxed) == me)
 		return PE_NESTED;
-	return atomic_compare_exchange_strong_explicit(&pe->thread, &nobody, me,
+	return atomic_compare_exchange_strong_explicit(&pe->thread, &none, me,
 						       memory_order_acquire, memory_order_relaxed)
 		       ? PE_ENTERED
 		       : PE_BUSY;
@@ -29,9 +30,9 @@ static inline void pe_leave(struct doca_pe *pe, enum pe_entry how)
 		atomic_store_explicit(&pe->thread, 0, memory_order_release);
 }
 
-/* Whether this is the child of a fork and the engine its parent's. The child has neither the threads that copy
- * nor a notification handle of its own: what it did to the handle, the parent would feel. So there nothing
- * is started or submitted any more, and what is there can be stopped and destroyed. */
+/* Returns whether this is a forked child and the engine its parent's. The child lacks the copying
+ * threads, and shares the notification handle with its parent. So it cannot start or submit
+ * anything with this engine, only stop and destroy. */
 #define FORKED "the progress engine is this process's parent's"
 static inline bool pe_forked(const struct doca_pe *pe)
 {
@@ -39,16 +40,20 @@ static inline bool pe_forked(const struct doca_pe *pe)
 	       atomic_load_explicit(&dg_fork_generation, memory_order_relaxed);
 }
 
-/* fd belongs to a context of pe. It wakes the program only while pe_wakes(.., true). */
+/* Adds the fd of a context of pe, which wakes the program only while pe_wakes(.., true). */
 bool pe_watch(struct doca_pe *pe, int fd);
 void pe_unwatch(struct doca_pe *pe, int fd);
 void pe_wakes(struct doca_pe *pe, int fd, bool on);
-/* ctx.c: pe becomes the engine of ctx; before ctx ends. */
+/* ctx.c: connect ctx to pe; disconnect it before its end. */
 void pe_add(struct doca_pe *pe, struct doca_ctx *ctx);
 void pe_remove(struct doca_pe *pe, struct doca_ctx *ctx);
-/* ctx.c: it is STOPPING and nothing is left of it, so that the next progress makes it IDLE. */
+/* ctx.c: returns whether ctx is STOPPING and quiet, so that the next progress makes it IDLE. */
 bool ctx_at_end(const struct doca_ctx *ctx);
-/* The program waits: has ctx look for what is to be delivered, and say so. */
+/* ctx.c: frees a context that was destroyed in a callback, once no callback of it runs. The caller
+ * must not use ctx afterwards. */
+void ctx_release(struct doca_ctx *ctx);
+/* Called while the program waits: has ctx check for events, and wakes the program if there are
+ * any. */
 void pe_arm_ctx(struct doca_pe *pe, struct doca_ctx *ctx);
 
 #endif

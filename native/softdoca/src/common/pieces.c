@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A task's bytes: the data of the source's list, one buffer after the other, go to the room behind the data
- * of the destination's list, one buffer after the other. A piece is what is of one buffer on either side.
+ * Copies of a task's bytes: from the data of the source list, buffer after buffer, to the free space after
+ * the data of the destination list, buffer after buffer. A piece is within one buffer on both sides.
  *
- * Gates (provider.h) keep memory from being given back while bytes move. An imported region's is entered
- * for each copy: its exporter may revoke it at any time. A region of this process, in contrast, is closed by
- * its map alone (mmap.c), which refuses as long as a buffer points into the map, and a buffer cannot be
- * given back while a task uses it (engine.c, buf_count). So a copy by progress between maps of this process
- * needs no gate; one in a pipe enters both, as the provider leaves both.
+ * Gates (provider.h) keep memory from being released during a copy. The gate of an imported region is
+ * entered for each copy: its exporter may revoke it at any time. A region of this process, in contrast, is
+ * closed by its map alone (mmap.c), which refuses while a buffer points into the map, and a buffer cannot be
+ * returned while a task uses it (engine.c, buf_count). So a copy by progress between maps of this process
+ * needs no gate; a copy in a pipe enters both, because the provider leaves both.
  *
- * That the destination's data is kept and grows, public programs show: they reset its length before they use
- * it again. "guess" is ours.
+ * That the destination's data is kept and appended to, public programs show: they reset its length before
+ * they reuse it. "guess" is ours.
  */
 #include "engine.h"
 
@@ -24,7 +24,7 @@
 #include "provider.h"
 #include "region.h"
 
-#define STOP_OVER ((size_t)256 << 10)
+#define BOUNCE_BYTES ((size_t)256 << 10)
 
 struct piece {
 	char *to;
@@ -33,10 +33,10 @@ struct piece {
 	struct dg_region_entry *to_entry, *from_entry;
 };
 
-/* Where a walk over both lists stands. */
+/* State of a walk over both lists. */
 struct walk {
 	const struct doca_buf *src, *dst;
-	size_t src_done, dst_done; /* of the buffer at hand */
+	size_t src_done, dst_done; /* of the current buffer */
 	struct doca_dev *dev;
 	bool gpu;
 };
@@ -46,7 +46,7 @@ static inline size_t room_of(const struct doca_buf *b)
 	return (size_t)(b->head + b->len - b->data) - b->data_len;
 }
 
-/* The map as the device's engine, or its GPU, sees it. NULL: it cannot be reached. */
+/* Returns the map's region on the device's engine, or its GPU; NULL if it cannot be accessed. */
 static inline struct attachment *attachment_of(const struct doca_mmap *m,
 					       const struct doca_dev *dev)
 {
@@ -68,11 +68,11 @@ static inline struct dg_region_entry *reach(struct doca_mmap *m, const struct do
 
 static inline char *place(const struct dg_region_entry *entry, const struct doca_mmap *m, const char *at)
 {
-	/* base is an address in the exporter, or an offset, where the bytes are not mapped here */
+	/* base is an address in the exporter, or an offset, if the bytes are not mapped here */
 	return (char *)((uintptr_t)entry->base + (uintptr_t)(at - m->addr));
 }
 
-/* The next piece. False: there is none, or one that cannot be reached. */
+/* Gets the next piece. Returns false at the end, or if it cannot be accessed. */
 static bool next_piece(struct walk *w, struct piece *p)
 {
 	while (w->src && w->src_done == w->src->data_len) {
@@ -98,7 +98,7 @@ static bool next_piece(struct walk *w, struct piece *p)
 	return true;
 }
 
-/* ---- what a task is: at submit ---- */
+/* ---- planning a task, at submit ---- */
 
 static __attribute__((cold, noinline, format(printf, 1, 2))) bool cannot(const char *format, ...)
 {
@@ -111,16 +111,23 @@ static __attribute__((cold, noinline, format(printf, 1, 2))) bool cannot(const c
 	return false;
 }
 
-/* guess: the permissions bind this process's own tasks too, and that shows at completion. An import's are
- * those that its exporter gave. */
+/* guess: the permissions apply to this process's own tasks, too, and violations are reported at
+ * completion. Those of an import are its exporter's. */
 static inline bool may_write(const struct doca_mmap *m, const struct dg_region_entry *entry)
 {
 	return m->from_export ? entry->access & DG_ACCESS_WRITE : m->writable;
 }
 
-static inline bool is_plain(const struct dg_region_entry *a, const struct dg_region_entry *b)
+/* Returns whether both sides are host memory mapped in this process. */
+static inline bool is_mapped(const struct dg_region_entry *a, const struct dg_region_entry *b)
 {
-	return !(a->method | b->method | a->may_fault | b->may_fault);
+	return !(a->method | b->method);
+}
+
+/* Returns whether a copy needs system calls: see register_host(). */
+static inline bool is_guarded(const struct dg_region_entry *a, const struct dg_region_entry *b)
+{
+	return a->may_fault | b->may_fault;
 }
 
 static inline bool elsewhere(const struct dg_region_entry *entry)
@@ -133,60 +140,62 @@ static inline bool gpu_reaches(const struct dg_region_entry *entry)
 	return entry->method == DG_METHOD_GPU || (entry->method == DG_METHOD_MAP && !entry->may_fault);
 }
 
-/* Neither side is mapped here: dgkit copies between one such and this process. So the bytes stop over in
- * memory of the engine. There is one such place, as a pipe does one operation after the other. */
-static inline bool is_far(const struct piece *p)
+/* Returns whether neither side is mapped here. dgkit copies between another process and this one,
+ * so the bytes need a bounce buffer. One is enough, as a pipe executes one operation after the
+ * other. */
+static inline bool needs_bounce(const struct piece *p)
 {
 	const struct dg_region_entry *from = p->from_entry, *to = p->to_entry;
 	return from->remote && to->remote && elsewhere(from) && elsewhere(to);
 }
 
-/* How many operations of dgkit a piece is. */
+/* Returns the number of dgkit's operations for a piece. */
 static inline uint32_t ops_for(const struct piece *p)
 {
-	return is_far(p) ? 2 * (uint32_t)((p->n + STOP_OVER - 1) / STOP_OVER) : 1;
+	return needs_bounce(p) ? 2 * (uint32_t)((p->n + BOUNCE_BYTES - 1) / BOUNCE_BYTES) : 1;
 }
 
-static bool have_stop_over(struct engine *e, struct doca_dev *dev)
+static bool have_bounce(struct engine *e, struct doca_dev *dev)
 {
-	if (e->stop_over)
+	if (e->bounce)
 		return true;
-	void *at = malloc(STOP_OVER);
-	dg_memory m = {.addr = at, .size = STOP_OVER, .fd = -1};
+	void *at = malloc(BOUNCE_BYTES);
+	dg_memory m = {.addr = at, .size = BOUNCE_BYTES, .fd = -1};
 	if (!at ||
-	    dg_region_register(dev->engine, &m, DG_ACCESS_READ | DG_ACCESS_WRITE, &e->stop_over)) {
+	    dg_region_register(dev->engine, &m, DG_ACCESS_READ | DG_ACCESS_WRITE, &e->bounce)) {
 		free(at);
-		return cannot("no memory for bytes from one process to another");
+		return cannot("no memory for copies between two other processes");
 	}
 	return true;
 }
 
 void pieces_end(struct engine *e)
 {
-	if (!e->stop_over)
+	if (!e->bounce)
 		return;
-	void *at = e->stop_over->memory.addr;
-	/* Its pipe is closed, so nothing holds it. */
-	if (!dg_region_close(e->stop_over, 0))
+	void *at = e->bounce->memory.addr;
+	/* Its pipe is closed, so it is not in use. */
+	if (!dg_region_close(e->bounce, 0))
 		free(at);
-	e->stop_over = NULL;
+	e->bounce = NULL;
 }
 
-/* One piece is fine, and what it needs. */
+/* Checks one piece and updates the plan. */
 static bool look_at(const struct piece *p, const struct walk *w, struct doca_dma_task_memcpy *t)
 {
 	const struct dg_region_entry *from = p->from_entry, *to = p->to_entry;
 	if (!may_write(w->dst->mmap, to))
-		return cannot("the map of the destination may not be written to");
+		return cannot("the map of the destination is not writable");
 	if (!(from->access & DG_ACCESS_READ))
-		return cannot("the map of the source may not be read");
+		return cannot("the map of the source is not readable");
 	if (w->gpu && (!gpu_reaches(from) || !gpu_reaches(to)))
-		return cannot("the GPU cannot reach the other side: another process copies it");
-	if (!is_plain(from, to) || w->gpu)
-		t->way = w->gpu ? WAY_GPU : WAY_CPU;
+		return cannot("the GPU cannot access the other side, which another process copies");
+	if (!is_mapped(from, to) || w->gpu)
+		t->path = w->gpu ? PATH_GPU : PATH_CPU;
 	t->gated |= from->remote || to->remote;
+	t->guarded |= is_guarded(from, to);
 	t->pieces = (uint16_t)(t->pieces + ops_for(p));
-	return !is_far(p) || have_stop_over(&dma_of(t->task.ctx)->e, w->dev);
+	return !needs_bounce(p) || have_bounce(&dma_of(t->task.ctx)->e, w->dev);
 }
 
 static bool uses_gpu(const struct doca_buf *b)
@@ -204,7 +213,7 @@ static size_t list_size(const struct doca_buf *b, bool room, uint32_t *n)
 	return total;
 }
 
-/* The general case: lists, and whatever is not in order. */
+/* Plans the general case: lists, and tasks that fail. */
 static __attribute__((noinline)) bool plan(struct doca_dma_task_memcpy *t, struct doca_dev *dev)
 {
 	uint32_t n_src, n_dst;
@@ -212,20 +221,20 @@ static __attribute__((noinline)) bool plan(struct doca_dma_task_memcpy *t, struc
 	struct walk w = {.src = t->src, .dst = t->dst, .dev = dev};
 	struct piece p;
 	if (n_src > LIST_MAX || n_dst > LIST_MAX)
-		return cannot("a list of more than %u buffers", LIST_MAX);
+		return cannot("a list has more than %u buffers", LIST_MAX);
 	if (!size) /* NVIDIA's sample pe_task_error relies on it */
 		return cannot("the source has no data");
-	if (size > MEMCPY_MAX) /* facts/doca.md, line 9 */
-		return cannot("%zu bytes: a task copies at most %zu", size, (size_t)MEMCPY_MAX);
+	if (size > MEMCPY_MAX) /* as on a BlueField */
+		return cannot("a task of %zu bytes exceeds the limit of %zu", size, (size_t)MEMCPY_MAX);
 	if (room < size)
-		return cannot("%zu bytes do not fit behind the destination's data: %zu", size,
+		return cannot("%zu bytes do not fit into the free space of the destination: %zu", size,
 			      room);
 	w.gpu = uses_gpu(t->src) || uses_gpu(t->dst);
 	t->size = size;
-	t->way = size <= dma_of(t->task.ctx)->e.inline_max ? WAY_HERE : WAY_CPU;
+	t->path = size <= dma_of(t->task.ctx)->e.inline_max ? PATH_INLINE : PATH_CPU;
 	for (size_t done = 0; done < size; done += p.n)
 		if (!next_piece(&w, &p))
-			return cannot("a map is not started, or without the context's device");
+			return cannot("a map is not started or does not have the context's device");
 		else if (!look_at(&p, &w, t))
 			return false;
 	t->to = p.to;
@@ -240,13 +249,13 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 	const struct doca_buf *src = t->src, *dst = t->dst;
 	struct doca_dev *dev = dma->ctx.dev;
 	t->pieces = 0;
-	t->gated = false;
-	/* The common case, in few steps: one buffer to one buffer, few bytes, memory of this process. */
+	t->gated = t->guarded = false;
+	/* The common case: one small buffer to one buffer, in memory of this process. */
 	if (src->next || dst->next || src->data_len - 1 >= dma->e.inline_max ||
 	    src->data_len > room_of(dst) || !dst->mmap->writable)
 		return plan(t, dev);
 	struct dg_region_entry *from = reach(src->mmap, dev, false), *to = reach(dst->mmap, dev, false);
-	if (!from || !to || !is_plain(from, to) || from->remote || to->remote ||
+	if (!from || !to || !is_mapped(from, to) || from->remote || to->remote ||
 	    !(from->access & DG_ACCESS_READ))
 		return plan(t, dev);
 	t->from = place(from, src->mmap, src->data);
@@ -254,14 +263,16 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 	t->from_region = (uint32_t)(from - dg_region_table);
 	t->to_region = (uint32_t)(to - dg_region_table);
 	t->size = src->data_len;
-	t->way = WAY_HERE;
+	t->path = PATH_INLINE;
+	t->guarded = is_guarded(from, to);
 	t->pieces = 1;
 	return true;
 }
 
-/* ---- its bytes ---- */
+/* ---- copying ---- */
 
-/* An operation of dgkit: the imported side is the remote one; of two, the one that is not mapped here. */
+/* Fills in an operation of dgkit. The imported side is the remote one; of two imports, the one
+ * that is not mapped here. */
 static void make_op(struct dg_op *op, const struct piece *p, const struct doca_dma_task_memcpy *t,
 		    bool last)
 {
@@ -277,7 +288,8 @@ static void make_op(struct dg_op *op, const struct piece *p, const struct doca_d
 		.local = (uint32_t)(local - dg_region_table),
 		.remote = (uint32_t)(remote - dg_region_table),
 		.opcode = read ? DG_READ : DG_WRITE,
-		.flags = (uint8_t)((last ? 0 : DG_CHAIN) | (is_plain(from, to) ? OP_PLAIN : 0) |
+		.flags = (uint8_t)((last ? 0 : DG_CHAIN) |
+				   (is_mapped(from, to) && !is_guarded(from, to) ? OP_PLAIN : 0) |
 				   (local->method == DG_METHOD_GPU ? OP_GPU_LOCAL : 0) |
 				   (remote->method == DG_METHOD_GPU ? OP_GPU_REMOTE : 0)),
 	};
@@ -286,10 +298,19 @@ static void make_op(struct dg_op *op, const struct piece *p, const struct doca_d
 static void begin_walk(struct walk *w, const struct doca_dma_task_memcpy *t)
 {
 	*w = (struct walk){
-		.src = t->src, .dst = t->dst, .dev = t->task.ctx->dev, .gpu = t->way == WAY_GPU};
+		.src = t->src, .dst = t->dst, .dev = t->task.ctx->dev, .gpu = t->path == PATH_GPU};
 }
 
-/* A task of pieces that are not alone, or not ours. */
+/* Copies for a task with PATH_INLINE. */
+static inline int copy(const struct doca_dma_task_memcpy *t, char *to, const char *from, size_t n)
+{
+	if (t->guarded)
+		return dg_copy_guarded(to, from, n) ? DG_LOCAL_ERROR : DG_OK;
+	dg_copy(to, from, n);
+	return DG_OK;
+}
+
+/* Copies a task of several pieces, or of imported memory. */
 static __attribute__((noinline)) int copy_pieces(struct doca_dma_task_memcpy *t)
 {
 	struct walk w;
@@ -298,7 +319,7 @@ static __attribute__((noinline)) int copy_pieces(struct doca_dma_task_memcpy *t)
 	int status = DG_OK;
 	begin_walk(&w, t);
 	for (size_t done = 0; done < t->size && !status; done += p.n) {
-		/* The program may have changed a buffer meanwhile, which DOCA leaves undefined. */
+		/* The program may have changed a buffer meanwhile, which is undefined in DOCA. */
 		if (!next_piece(&w, &p))
 			return DG_LOCAL_ERROR;
 		if (p.n > t->size - done)
@@ -308,7 +329,7 @@ static __attribute__((noinline)) int copy_pieces(struct doca_dma_task_memcpy *t)
 		gate_enter(region_entry_at(op.remote)->gate, 1);
 		status = dg_op_allowed(&op);
 		if (!status)
-			dg_copy(p.to, p.from, p.n);
+			status = copy(t, p.to, p.from, p.n);
 		dg_op_leave(&op);
 	}
 	return status;
@@ -320,10 +341,9 @@ int pieces_copy(struct doca_dma_task_memcpy *t)
 	order_stores();
 	if (__builtin_expect(t->pieces > 1 || t->gated, 0))
 		return copy_pieces(t);
-	if (t->size <= 64)
-		copy_upto64(t->to, t->from, t->size);
-	else
-		memcpy(t->to, t->from, t->size);
+	if (t->guarded || t->size > 64)
+		return copy(t, t->to, t->from, t->size);
+	copy_upto64(t->to, t->from, t->size);
 	return DG_OK;
 }
 
@@ -336,7 +356,7 @@ static inline struct piece only_piece(const struct doca_dma_task_memcpy *t)
 			      .from_entry = region_entry_at(t->from_region)};
 }
 
-/* Whether the pieces are what they were at submit: a chain must not end early. */
+/* Returns whether the pieces are unchanged since submit, because a chain must not end early. */
 static bool as_planned(const struct doca_dma_task_memcpy *t)
 {
 	struct walk w;
@@ -350,7 +370,7 @@ static bool as_planned(const struct doca_dma_task_memcpy *t)
 	return size == t->size && ops == t->pieces;
 }
 
-static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, struct lane *l,
+static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, struct channel *l,
 		bool last)
 {
 	struct dg_op op;
@@ -360,35 +380,35 @@ static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, str
 	sq_put(&l->pipe, &op, last);
 }
 
-/* In two operations for each part: here, and on. */
-static void put_far(struct piece p, const struct doca_dma_task_memcpy *t, struct lane *l, bool last)
+/* Posts two operations for each part: to the bounce buffer, and from it. */
+static void put_bounced(struct piece p, const struct doca_dma_task_memcpy *t, struct channel *l, bool last)
 {
-	struct dg_region_entry *here = dma_of(t->task.ctx)->e.stop_over->entry;
+	struct dg_region_entry *bounce = dma_of(t->task.ctx)->e.bounce->entry;
 	for (size_t left = p.n; left; left -= p.n, p.from += p.n, p.to += p.n) {
-		p.n = left < STOP_OVER ? left : STOP_OVER;
+		p.n = left < BOUNCE_BYTES ? left : BOUNCE_BYTES;
 		struct piece in = p, out = p;
-		in.to = here->base;
-		in.to_entry = here;
-		out.from = here->base;
-		out.from_entry = here;
+		in.to = bounce->base;
+		in.to_entry = bounce;
+		out.from = bounce->base;
+		out.from_entry = bounce;
 		put(&in, t, l, false);
 		put(&out, t, l, last && left == p.n);
 	}
 }
 
-bool pieces_post(struct doca_dma_task_memcpy *t, struct lane *l)
+bool pieces_post(struct doca_dma_task_memcpy *t, struct channel *l)
 {
 	struct piece p = only_piece(t);
 	struct walk w;
 	if (t->pieces > 1 && !as_planned(t))
-		return cannot("the program changed a buffer of a submitted task");
+		return cannot("a buffer of a submitted task was changed");
 	begin_walk(&w, t);
 	for (size_t done = 0; done < t->size; done += p.n) {
 		if (t->pieces > 1)
 			next_piece(&w, &p);
 		bool last = done + p.n == t->size;
-		if (is_far(&p))
-			put_far(p, t, l, last);
+		if (needs_bounce(&p))
+			put_bounced(p, t, l, last);
 		else
 			put(&p, t, l, last);
 	}

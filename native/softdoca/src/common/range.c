@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What lies at a range of addresses of this process. A device would find out when it pins the pages. */
+/* Checks mappings and protections of an address range of this process, as a device does when it
+ * pins the pages. */
 #include "memory.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@ enum range_found range_look(const void *addr, size_t len, bool write)
 	char line[512], mode[8];
 	FILE *f = fopen("/proc/self/maps", "re");
 	if (!f)
-		return RANGE_OK; /* it cannot be known */
+		return RANGE_OK; /* unknown */
 	/* Lines are in the order of addresses. */
 	while (at < end && fgets(line, sizeof line, f)) {
 		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s", &from, &to, mode) != 3 ||

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where softdoca's processes meet: dgkit's folder for sockets, which is this user's alone. */
+/* Paths in dgkit's folder for sockets, which only this user can access. */
 #include <stdio.h>
 #include <string.h>
 
 #include "softdoca.h"
 
-/* FNV-1a: a name may hold any character and be longer than a socket's path allows. */
+/* FNV-1a: a name may contain any character and exceed the length of a socket's path. */
 static uint64_t mix(uint64_t h, const char *text)
 {
 	do {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Tasks, whatever they do. Sources: "PE reference" is DOCA's published one; "guess" is ours.
- */
+/* Tasks of all kinds. Sources: "PE reference" is DOCA's published reference; "guess" is ours. */
 #include "engine.h"
 #include "pe.h"
 
@@ -72,7 +70,7 @@ doca_error_t doca_task_submit(struct doca_task *task)
 	return submit(task, DOCA_TASK_SUBMIT_FLAG_FLUSH, __func__);
 }
 
-/* PE reference: INVALID_VALUE where a field is wrong, before anything is done. */
+/* PE reference: INVALID_VALUE for an invalid field, before the task is started. */
 doca_error_t doca_task_try_submit(struct doca_task *task)
 {
 	return submit(task, DOCA_TASK_SUBMIT_FLAG_FLUSH | SUBMIT_CHECKED, __func__);
@@ -82,7 +80,7 @@ doca_error_t doca_task_submit_ex(struct doca_task *task, uint32_t flags)
 {
 	const uint32_t known = DOCA_TASK_SUBMIT_FLAG_FLUSH | DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS;
 	if (flags & ~known) /* guess */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "flags %#x: known are %#x", flags, known);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "flags %#x are invalid: the known ones are %#x", flags, known);
 	return submit(task, flags, __func__);
 }
 
@@ -130,7 +128,7 @@ void doca_task_free(struct doca_task *task)
 	pe_leave(pe, how);
 }
 
-/* ---- what is known of it ---- */
+/* ---- attributes ---- */
 
 doca_error_t doca_task_get_status(const struct doca_task *task)
 {

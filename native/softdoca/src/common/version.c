@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "softdoca.h"
 
-/* The library's version is that of the API it follows. That it is softdoca stands in the log and
- * in the functions' vuid, not here: programs compare this string. */
+/* The version is that of the API. The log and the functions' vuid identify softdoca; this string
+ * does not, because programs compare it. */
 const char *doca_version_runtime(void)
 {
 	return DOCA_VER_STRING;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * libdoca_dma: DMA contexts and memcpy tasks as programs see them. What they do is libdoca_common's.
+ * libdoca_dma: public functions of DMA contexts and memcpy tasks. libdoca_common implements them.
  *
  * Sources: "DMA reference" is DOCA's published one; "guess" is ours.
  */
@@ -19,9 +19,9 @@ static doca_error_t check_devinfo(const struct doca_devinfo *devinfo, const char
 	}
 	if (devinfo->f.caps & CAP_DMA)
 		return DOCA_SUCCESS;
-	/* Asked of each device in a list, so this is no mistake. */
+	/* INFO, because programs query each device of a list. */
 	softdoca_log(DOCA_LOG_LEVEL_INFO, func, "%s has no DMA", devinfo->f.pci);
-	return DOCA_ERROR_NOT_SUPPORTED; /* guess: programs look for SUCCESS only */
+	return DOCA_ERROR_NOT_SUPPORTED; /* guess: programs check for SUCCESS only */
 }
 
 doca_error_t doca_dma_cap_task_memcpy_is_supported(const struct doca_devinfo *devinfo)
@@ -62,7 +62,7 @@ doca_error_t doca_dma_cap_get_max_num_tasks(struct doca_dma *dma, uint32_t *max_
 doca_error_t doca_dma_create(struct doca_dev *dev, struct doca_dma **dma)
 {
 	if (!object_is(dev, OBJECT_DEV) || !dma)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no open device, or dma is NULL",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open device, or dma is NULL",
 			      (void *)dev);
 	doca_error_t error = check_devinfo(&dev->info, __func__);
 	if (error)
@@ -82,10 +82,7 @@ doca_error_t doca_dma_create(struct doca_dev *dev, struct doca_dma **dma)
 doca_error_t doca_dma_destroy(struct doca_dma *dma)
 {
 	CHECK_DMA(dma);
-	doca_error_t error = softdoca_ctx_destroy(&dma->ctx);
-	if (!error)
-		softdoca_object_free(dma);
-	return error;
+	return softdoca_ctx_destroy(&dma->ctx, DOCA_ERROR_IN_USE, softdoca_object_free, dma);
 }
 
 struct doca_ctx *doca_dma_as_ctx(struct doca_dma *dma)
@@ -103,14 +100,14 @@ doca_error_t doca_dma_get_gpu_handle(struct doca_dma *dma, struct doca_gpu_dma *
 	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no data path on a GPU");
 }
 
-/* facts/doca.md has its name and type; what it refuses is a guess. */
+/* Its signature is inferred from published uses; the errors are guesses. */
 doca_error_t doca_dma_set_ordered_completions(struct doca_dma *dma, uint8_t enable)
 {
 	CHECK_DMA(dma);
 	if (dma->ctx.state != DOCA_CTX_STATE_IDLE)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
 	if (enable > 1)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u is neither 0 nor 1", enable);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "enable is %u, not 0 or 1", enable);
 	return DOCA_SUCCESS;
 }
 
@@ -125,7 +122,7 @@ doca_error_t doca_dma_task_memcpy_set_conf(struct doca_dma *dma,
 	if (!task_completion_cb || !task_error_cb) /* guess */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
 	if (!num_memcpy_tasks || num_memcpy_tasks > TASKS_MAX) /* guess */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: 1 to %u can be",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: the number must be 1 to %u",
 			      num_memcpy_tasks, TASKS_MAX);
 	dma->done_cb = task_completion_cb;
 	dma->error_cb = task_error_cb;
@@ -139,14 +136,14 @@ static doca_error_t new_task(struct doca_dma *dma, union doca_data user_data,
 			     struct doca_dma_task_memcpy **task)
 {
 	if (dma->ctx.state != DOCA_CTX_STATE_RUNNING) /* guess */
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the context does not run");
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
 	*task = softdoca_memcpy_new(dma, user_data);
 	if (!*task) /* DMA reference */
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated", dma->num_tasks);
 	return DOCA_SUCCESS;
 }
 
-/* Buffers may be set later, and are looked at when the task is submitted. */
+/* Buffers may be set later, and are checked when the task is submitted. */
 static bool may_be_buf(const struct doca_buf *buf)
 {
 	return !buf || object_is(buf, OBJECT_BUF);
@@ -184,7 +181,7 @@ static bool is_task(const struct doca_dma_task_memcpy *task, const char *func)
 	return false;
 }
 
-/* Whether its buffers may be set: not those that a submitted task copies from or to. */
+/* Returns whether its buffers can be set, which they cannot while it is in flight. */
 static bool is_idle_task(const struct doca_dma_task_memcpy *task, const char *func)
 {
 	if (!is_task(task, func))
