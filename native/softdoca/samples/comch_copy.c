@@ -138,7 +138,7 @@ static void client_heard(struct doca_comch_event_msg_recv *event, uint8_t *messa
 		c->done = true;
 		return;
 	}
-	DOCA_LOG_ERR("The server's answer has %u bytes and says something else", size);
+	DOCA_LOG_ERR("The server's answer has %u bytes and is not the expected one", size);
 	c->result = DOCA_ERROR_UNEXPECTED;
 }
 
@@ -279,7 +279,7 @@ static void server_heard(struct doca_comch_event_msg_recv *event, uint8_t *messa
 	}
 	if (c->received)
 		return;
-	DOCA_LOG_ERR("A message of %u bytes is no offer", size);
+	DOCA_LOG_ERR("A message of %u bytes is not an offer", size);
 	c->result = DOCA_ERROR_INVALID_VALUE;
 }
 

@@ -337,7 +337,7 @@ doca_error_t read_export(const struct options *o, void *descriptor, size_t *desc
 	TRY(read_file(o->buffer, text, sizeof text, &n));
 	text[n] = '\0';
 	if (sscanf(text, "%" SCNuPTR " %zu", &at, size) != 2 || !at || !*size) {
-		DOCA_LOG_ERR("%s does not hold an address and a length", o->buffer);
+		DOCA_LOG_ERR("%s contains no address and length", o->buffer);
 		return DOCA_ERROR_INVALID_VALUE;
 	}
 	*addr = (void *)at;

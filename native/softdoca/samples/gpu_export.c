@@ -62,7 +62,7 @@ static doca_error_t map_by_dmabuf(struct gpu_export *e)
 	result = map_gpu(e, fd);
 	close(fd); /* the map has a duplicate */
 	if (result == DOCA_SUCCESS)
-		DOCA_LOG_INFO("The DPU will reach it by a dma-buf");
+		DOCA_LOG_INFO("The DPU accesses it by a dma-buf");
 	return result;
 }
 
@@ -78,7 +78,7 @@ static doca_error_t map_either_way(struct gpu_export *e)
 		DOCA_LOG_WARN(
 			"No dma-buf, and nvidia-peermem is not loaded: modprobe nvidia-peermem");
 	TRY(map_gpu(e, -1));
-	DOCA_LOG_INFO("The DPU will reach it by its address: nvidia-peermem");
+	DOCA_LOG_INFO("The DPU accesses it by its address: nvidia-peermem");
 	return DOCA_SUCCESS;
 }
 

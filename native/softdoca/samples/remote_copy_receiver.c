@@ -33,7 +33,7 @@ static doca_error_t import(struct receiver *r, const struct options *o)
 
 	TRY(read_export(o, descriptor, &n, &r->remote_addr, &r->size));
 	TRY_DOCA(doca_mmap_create_from_export(NULL, descriptor, n, r->copier.dev, &r->remote));
-	DOCA_LOG_INFO("The host lends %zu bytes", r->size);
+	DOCA_LOG_INFO("The host exports %zu bytes", r->size);
 	r->memory = calloc(1, r->size);
 	if (!r->memory)
 		return failed("calloc", DOCA_ERROR_NO_MEMORY);

@@ -108,7 +108,7 @@ static doca_error_t check(const struct cells *cells, const char *text)
 
 		if (memcmp(at, text + i * cells->piece, size) ||
 		    memcmp(at + size, untouched, GAP)) {
-			DOCA_LOG_ERR("Cell %zu holds something else", i);
+			DOCA_LOG_ERR("Cell %zu has other bytes", i);
 			return DOCA_ERROR_UNEXPECTED;
 		}
 	}

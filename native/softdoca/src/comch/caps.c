@@ -6,10 +6,10 @@
 static doca_error_t supported(const struct doca_devinfo *devinfo, uint32_t cap, const char *what)
 {
 	if (!object_is(devinfo, OBJECT_DEVINFO))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is no devinfo", (const void *)devinfo);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo", (const void *)devinfo);
 	/* No warning for a query. */
 	if (!(devinfo->f.caps & cap)) {
-		softdoca_log(DOCA_LOG_LEVEL_DEBUG, __func__, "%s (%s) is no Comch %s",
+		softdoca_log(DOCA_LOG_LEVEL_DEBUG, __func__, "%s (%s) cannot be a Comch %s",
 			     devinfo->f.pci, devinfo->f.ibdev, what);
 		return DOCA_ERROR_NOT_SUPPORTED;
 	}
@@ -34,7 +34,7 @@ static doca_error_t limit(const struct doca_devinfo *devinfo, uint32_t value, ui
 	if (error != DOCA_SUCCESS)
 		return error;
 	if (!out)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "nowhere to put the limit");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the output pointer is NULL");
 	*out = value;
 	return DOCA_SUCCESS;
 }

@@ -113,21 +113,21 @@ static bool set_key(dg_fault_rule *rule, uint32_t *given, int number, char *word
 		if (strcmp(keys[i].name, word))
 			continue;
 		if (*given & 1u << keys[i].field)
-			return BAD("rule %d: %s='%s' is said twice", number, word, text);
+			return BAD("rule %d: %s='%s' is repeated", number, word, text);
 		*given |= 1u << keys[i].field;
 		if (keys[i].names && !look_up(keys[i].names, text, &value))
-			return BAD("rule %d: %s='%s' is none of %s", number, word, text,
+			return BAD("rule %d: %s='%s' is invalid: the values are %s", number, word, text,
 				   keys[i].known);
 		if (!keys[i].names &&
 		    (!softdoca_number(text, keys[i].most, &value) || value < keys[i].least))
-			return BAD("rule %d: %s='%s' is no number from %llu to %llu", number, word,
+			return BAD("rule %d: %s='%s' is not a number from %llu to %llu", number, word,
 				   text, (unsigned long long)keys[i].least,
 				   (unsigned long long)keys[i].most);
 		put(rule, keys[i].field, value * keys[i].unit);
 		return true;
 	}
 	return BAD(
-		"rule %d: key %s (value '%s') is none of ops status every min_size max_size skip "
+		"rule %d: key %s (value '%s') is unknown: the keys are ops status every min_size max_size skip "
 		"count delay_ns us ms ppm seed",
 		number, word, text);
 }
@@ -138,7 +138,7 @@ static bool read_rule(dg_fault_rule *rule, int number, char *text)
 	uint64_t action;
 	uint32_t given = 0;
 	if (!word || !look_up(actions, word, &action))
-		return BAD("rule %d: action '%s' is none of error delay reorder lose", number,
+		return BAD("rule %d: action '%s' is unknown: the actions are error delay reorder lose", number,
 			   word ? word : "");
 	*rule = (dg_fault_rule){.action = (uint32_t)action,
 				.ops = 3,
@@ -150,7 +150,7 @@ static bool read_rule(dg_fault_rule *rule, int number, char *text)
 		if (!set_key(rule, &given, number, word))
 			return false;
 	if (action == DG_FAULT_DELAY && !rule->delay_ns)
-		return BAD("rule %d: delay wants a time: ms=, us= or delay_ns=", number);
+		return BAD("rule %d: delay needs a time: ms=, us= or delay_ns=", number);
 	return true;
 }
 

@@ -88,8 +88,8 @@ static uint32_t asked_level(void)
 		level = DOCA_LOG_LEVEL_WARNING;
 	if (atomic_compare_exchange_strong(&asked, &none, level) && bad)
 		fprintf(stderr,
-			"softdoca: SOFTDOCA_LOG=%s is no level (disable crit error warning info "
-			"debug trace, or 10 to 70): warning is taken\n",
+			"softdoca: SOFTDOCA_LOG=%s is not a level (disable crit error warning info "
+			"debug trace, or 10 to 70): using warning\n",
 			text);
 	return level;
 }
