@@ -4,19 +4,19 @@
  *
  * 	init -> for each parameter: create, set its attributes, register -> start -> destroy
  *
- * A process has one command line, used by one thread at a time. Setters return no error: a call with an
- * invalid or registered parameter, or with NULL, changes nothing and is logged. Other functions return
- * INVALID_VALUE for such arguments. Inside a callback of doca_argp_start() nothing can be changed: the result
- * is BAD_STATE or INITIALIZATION.
+ * A process has one command line, used by one thread at a time. Setters return no error: a call
+ * with an invalid or registered parameter, or with NULL, changes nothing and is logged. Other
+ * functions return INVALID_VALUE for such arguments. Inside a callback of doca_argp_start() nothing
+ * can be changed: the result is BAD_STATE or INITIALIZATION.
  *
- * A parameter is written as -n VALUE, -nVALUE, --name VALUE or --name=VALUE. A boolean takes no value; several
- * can be combined as -abc. Each program also accepts --help, --version, --log-level and --sdk-log-level (10 to
- * 70), and --json FILE:
+ * A parameter is written as -n VALUE, -nVALUE, --name VALUE or --name=VALUE. A boolean takes no
+ * value; several can be combined as -abc. Each program also accepts --help, --version, --log-level
+ * and --sdk-log-level (10 to 70), and --json FILE:
  *
  * 	{"doca_general_flags": {"log-level": 60}, "doca_program_flags": {"name": "value"}}
  *
- * The file may contain comments as in C. A long name may contain spaces: on the command line it is one quoted
- * argument, "--long name".
+ * The file may contain comments as in C. A long name may contain spaces: on the command line it is
+ * one quoted argument, "--long name".
  */
 #ifndef DOCA_ARGP_H
 #define DOCA_ARGP_H

@@ -5,9 +5,9 @@
  *   head <= data <= data + data_len <= head + len
  *
  * A buffer is taken from an inventory with one reference and returns to it with the last. A list is
- * represented by its first buffer, whose references are those of the list. One thread at a time uses a
- * buffer, and it must not be changed while a submitted task uses it. Every function returns INVALID_VALUE for
- * an invalid buffer or output pointer.
+ * represented by its first buffer, whose references are those of the list. One thread at a time
+ * uses a buffer, and it must not be changed while a submitted task uses it. Every function returns
+ * INVALID_VALUE for an invalid buffer or output pointer.
  */
 #ifndef DOCA_BUF_H
 #define DOCA_BUF_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arrays of buffers for the GPU. softdoca has no data path on the GPU: parameters are checked and stored, and
- * functions that need the GPU return NOT_SUPPORTED.
+ * Arrays of buffers for the GPU. softdoca has no data path on the GPU: parameters are checked and
+ * stored, and functions that need the GPU return NOT_SUPPORTED.
  */
 #ifndef DOCA_BUF_ARRAY_H
 #define DOCA_BUF_ARRAY_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inventories of buffers. All buffers are allocated with the inventory, so taking one costs nanoseconds. One
- * thread at a time uses an inventory and its buffers. Every function returns INVALID_VALUE for an invalid
- * inventory, map, buffer or output pointer.
+ * Inventories of buffers. All buffers are allocated with the inventory, so taking one costs
+ * nanoseconds. One thread at a time uses an inventory and its buffers. Every function returns
+ * INVALID_VALUE for an invalid inventory, map, buffer or output pointer.
  */
 #ifndef DOCA_BUF_INVENTORY_H
 #define DOCA_BUF_INVENTORY_H

@@ -2,11 +2,12 @@
 /*
  * Comch: messages between a program on the host (the client) and one on the DPU (the server).
  *
- * softdoca transfers them over a Unix socket between two processes of one user on one machine. The server is
- * started first. All callbacks are called by doca_pe_progress, one a call; the arguments of an event (the
- * message's bytes, the event itself) are valid until the callback returns. An invalid or freed handle returns
- * DOCA_ERROR_INVALID_VALUE or NULL; settings return DOCA_ERROR_BAD_STATE once the context is started. One thread
- * at a time uses a progress engine and all objects connected to it.
+ * softdoca transfers them over a Unix socket between two processes of one user on one machine. The
+ * server is started first. All callbacks are called by doca_pe_progress, one a call; the arguments
+ * of an event (the message's bytes, the event itself) are valid until the callback returns. An
+ * invalid or freed handle returns DOCA_ERROR_INVALID_VALUE or NULL; settings return
+ * DOCA_ERROR_BAD_STATE once the context is started. One thread at a time uses a progress engine and
+ * all objects connected to it.
  */
 #ifndef DOCA_COMCH_H
 #define DOCA_COMCH_H

@@ -4,8 +4,8 @@
  *
  * 	create list -> query its entries -> open -> destroy list -> ... -> close
  *
- * All functions are thread-safe. They return INVALID_VALUE for NULL and for handles that are invalid or no
- * longer valid.
+ * All functions are thread-safe. They return INVALID_VALUE for NULL and for handles that are
+ * invalid or no longer valid.
  */
 #ifndef DOCA_DEV_H
 #define DOCA_DEV_H

@@ -2,13 +2,14 @@
 /*
  * DMA: copies between buffers.
  *
- * A memcpy task copies the data of the source list, buffer after buffer, to the free space of the destination
- * list: in each buffer from data + data_len to the end. data_len grows by the bytes copied, so a program that
- * reuses a destination resets its data_len first. Source and destination are the first buffers of their lists.
- * If they overlap, the result is unspecified.
+ * A memcpy task copies the data of the source list, buffer after buffer, to the free space of the
+ * destination list: in each buffer from data + data_len to the end. data_len grows by the bytes
+ * copied, so a program that reuses a destination resets its data_len first. Source and destination
+ * are the first buffers of their lists. If they overlap, the result is unspecified.
  *
- * A task that cannot be executed (more than 2 MiB, no space, no permission, a map without the context's device,
- * memory that was unmapped, an exporter that died) is accepted, completes with IO_FAILED, and stops the context.
+ * A task that cannot be executed (more than 2 MiB, no space, no permission, a map without the
+ * context's device, memory that was unmapped, an exporter that died) is accepted, completes with
+ * IO_FAILED, and stops the context.
  */
 #ifndef DOCA_DMA_H
 #define DOCA_DMA_H
@@ -106,8 +107,8 @@ void doca_dma_task_memcpy_set_dst(struct doca_dma_task_memcpy *task, struct doca
 DOCA_STABLE
 struct doca_buf *doca_dma_task_memcpy_get_dst(const struct doca_dma_task_memcpy *task);
 
-/* Sets the order of completions (DOCA 3.2). softdoca completes in the order of submission in
- * either case. Errors: BAD_STATE if the context is started; INVALID_VALUE unless enable is 0 or 1. */
+/* Sets the order of completions (DOCA 3.2). softdoca completes in the order of submission in either
+ * case. Errors: BAD_STATE if the context is started; INVALID_VALUE unless enable is 0 or 1. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_dma_set_ordered_completions(struct doca_dma *dma, uint8_t enable);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Log records of programs and of the library. Nothing is written without a backend, except that
- * SOFTDOCA_LOG=LEVEL sends the library's records to stderr. All functions are thread-safe. They return
- * INVALID_VALUE for NULL and for invalid values.
+ * SOFTDOCA_LOG=LEVEL sends the library's records to stderr. All functions are thread-safe. They
+ * return INVALID_VALUE for NULL and for invalid values.
  */
 #ifndef DOCA_LOG_H
 #define DOCA_LOG_H

@@ -4,10 +4,10 @@
  *
  *   create, set range, permissions, devices -> start -> take buffers, export -> stop or destroy
  *
- * A map has one range. One thread at a time uses a map, unless doca_mmap_enable_thread_safety() was called.
- * Any number of threads, each with its own inventory, may take buffers over a started map. Every function
- * returns INVALID_VALUE for an invalid map, device or output pointer. A map created from an export is started
- * and cannot be changed: NOT_PERMITTED.
+ * A map has one range. One thread at a time uses a map, unless doca_mmap_enable_thread_safety() was
+ * called. Any number of threads, each with its own inventory, may take buffers over a started map.
+ * Every function returns INVALID_VALUE for an invalid map, device or output pointer. A map created
+ * from an export is started and cannot be changed: NOT_PERMITTED.
  */
 #ifndef DOCA_MMAP_H
 #define DOCA_MMAP_H

@@ -2,9 +2,9 @@
 /*
  * Progress engines, and the tasks that they complete.
  *
- * One thread at a time is in an engine, its contexts and their tasks: concurrent calls of another thread return
- * IN_USE or 0, or do nothing. Threads may take turns. Every function with a result returns INVALID_VALUE for an
- * invalid engine, task or output pointer.
+ * One thread at a time is in an engine, its contexts and their tasks: concurrent calls of another
+ * thread return IN_USE or 0, or do nothing. Threads may take turns. Every function with a result
+ * returns INVALID_VALUE for an invalid engine, task or output pointer.
  */
 #ifndef DOCA_PE_H
 #define DOCA_PE_H

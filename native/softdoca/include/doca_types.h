@@ -35,9 +35,9 @@ typedef int doca_event_handle_t;
 typedef doca_event_handle_t doca_notification_handle_t;
 #define doca_event_invalid_handle -1
 
-/* Permitted access to the memory of a map: LOCAL_* for this process and its devices, RDMA_* for peers of
- * exports for RDMA, PCI_* for the DPU, through an export for PCI. PCI_READ_WRITE also lets the devices of
- * this process write. */
+/* Permitted access to the memory of a map: LOCAL_* for this process and its devices, RDMA_* for
+ * peers of exports for RDMA, PCI_* for the DPU, through an export for PCI. PCI_READ_WRITE also lets
+ * the devices of this process write. */
 enum doca_access_flag {
 	DOCA_ACCESS_FLAG_LOCAL_READ_ONLY = 0,
 	DOCA_ACCESS_FLAG_LOCAL_READ_WRITE = 1 << 0,

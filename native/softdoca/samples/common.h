@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Common part of the samples: options, log, files, Ctrl-C, opening a device. The samples use public DOCA
- * only, so they build and run unchanged with NVIDIA's libraries.
+ * Common part of the samples: options, log, files, Ctrl-C, opening a device. The samples use public
+ * DOCA only, so they build and run unchanged with NVIDIA's libraries.
  */
 #ifndef SAMPLES_COMMON_H
 #define SAMPLES_COMMON_H

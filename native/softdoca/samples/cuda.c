@@ -106,8 +106,7 @@ doca_error_t gpu_alloc(struct gpu_memory *g, int number, size_t size)
 	TRY_CUDA(cuMemsetD8(g->addr, 0, g->size));
 	TRY_CUDA(cuCtxSynchronize());
 	if (g->addr % (uint64_t)sysconf(_SC_PAGESIZE)) {
-		DOCA_LOG_ERR("The GPU memory at %#lx is not page-aligned",
-			     (unsigned long)g->addr);
+		DOCA_LOG_ERR("The GPU memory at %#lx is not page-aligned", (unsigned long)g->addr);
 		return DOCA_ERROR_UNEXPECTED;
 	}
 	DOCA_LOG_INFO("%zu bytes on %s, at %#lx", g->size, name, (unsigned long)g->addr);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of CUDA's driver that gpu_export uses, loaded at run time, so it builds without CUDA.
- * Names and numbers are those of the driver API; the declarations were written for this sample.
+ * The functions of CUDA's driver that gpu_export uses, loaded at run time, so it builds without
+ * CUDA. Names and numbers are those of the driver API; the declarations were written for this
+ * sample.
  */
 #ifndef SAMPLES_CUDA_H
 #define SAMPLES_CUDA_H

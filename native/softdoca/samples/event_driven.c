@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Event-driven: many copies in flight, and a thread that sleeps in epoll until one of them is complete.
+ * Event-driven: many copies in flight, and a thread that sleeps in epoll until one of them is
+ * complete.
  *
  *	event_driven [--count COPIES] [--size BYTES]
  *
- * The callback of a complete copy submits it again, with other bytes, until COPIES were made. Every byte is
- * checked.
+ * The callback of a complete copy submits it again, with other bytes, until COPIES were made. Every
+ * byte is checked.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,10 +4,10 @@
  *
  *	gpu_export [--gpu N] [--text TEXT] [--size BYTES] [--descriptor-path FILE] [--buffer-path FILE]
  *
- * It runs on the host. remote_copy_receiver --write on the DPU reads the text in the GPU's memory and writes
- * another one; this program prints both. It uses a dma-buf of the GPU's memory with
- * doca_mmap_set_dmabuf_memrange, then doca_mmap_export_pci. Without support for dma-buf in CUDA or DOCA it
- * uses the GPU's address, which needs the kernel module nvidia-peermem.
+ * It runs on the host. remote_copy_receiver --write on the DPU reads the text in the GPU's memory
+ * and writes another one; this program prints both. It uses a dma-buf of the GPU's memory with
+ * doca_mmap_set_dmabuf_memrange, then doca_mmap_export_pci. Without support for dma-buf in CUDA or
+ * DOCA it uses the GPU's address, which needs the kernel module nvidia-peermem.
  */
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,8 @@
  *
  *	remote_copy_receiver [--descriptor-path FILE] [--buffer-path FILE] [--write --text TEXT]
  *
- * remote_copy_sender or gpu_export writes the two files. Addresses on this side are those of the host.
+ * remote_copy_sender or gpu_export writes the two files. Addresses on this side are those of the
+ * host.
  */
 #include <stdlib.h>
 #include <string.h>

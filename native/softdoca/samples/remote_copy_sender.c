@@ -4,9 +4,9 @@
  *
  *	remote_copy_sender [--text TEXT] [--size BYTES] [--write] [--descriptor-path FILE] [--buffer-path FILE]
  *
- * It writes two files that remote_copy_receiver reads: the export descriptor, and the address and length of
- * the memory. Copy both to the DPU (scp). With --write the DPU may write, too; the final content of the
- * memory is printed. There is no DMA context: the host's CPU copies nothing.
+ * It writes two files that remote_copy_receiver reads: the export descriptor, and the address and
+ * length of the memory. Copy both to the DPU (scp). With --write the DPU may write, too; the final
+ * content of the memory is printed. There is no DMA context: the host's CPU copies nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>

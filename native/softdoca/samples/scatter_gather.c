@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Scatter and gather: one task copies a list of buffers, end to end, into another list. The two lists
- * may be cut in different places.
+ * Scatter and gather: one task copies a list of buffers, end to end, into another list. The two
+ * lists may be cut in different places.
  *
  *	scatter_gather [--text TEXT] [--count PIECES]
  *
- * The text is divided into pieces, each in a separate cell. One task gathers them into one buffer, a second
- * one scatters them over cells of another size.
+ * The text is divided into pieces, each in a separate cell. One task gathers them into one buffer,
+ * a second one scatters them over cells of another size.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handles that can be validated. Each object that a program has a pointer to is in one reserved range of
- * addresses, aligned to 64 bytes, and begins with a tag made of its kind and its address. So any value
- * can be checked without an invalid access: NULL, a number, a pointer to something else, an object of
- * another kind, or one that was freed. The range is never unmapped, only reused.
+ * Handles that can be validated. Each object that a program has a pointer to is in one reserved
+ * range of addresses, aligned to 64 bytes, and begins with a tag made of its kind and its address.
+ * So any value can be checked without an invalid access: NULL, a number, a pointer to something
+ * else, an object of another kind, or one that was freed. The range is never unmapped, only reused.
  */
 #ifndef SOFTDOCA_OBJECT_H
 #define SOFTDOCA_OBJECT_H

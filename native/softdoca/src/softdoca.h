@@ -151,7 +151,7 @@ enum export_kind { EXPORT_PCI, EXPORT_RDMA, EXPORT_KINDS };
 struct attachment {
 	struct doca_dev *dev;
 	dg_region *host; /* in dev->engine; NULL for GPU memory */
-	dg_region *gpu; /* in dev->gpu: GPU memory, or host memory that a task joined with GPU memory */
+	dg_region *gpu; /* in dev->gpu: GPU memory, or host memory joined with it by a task */
 	/* Its export descriptors by kind, created once; [0] of an import is the descriptor
 	 * imported. */
 	struct export_bytes {
@@ -293,7 +293,8 @@ struct doca_pe {
 	struct object o;
 	struct doca_ctx *first; /* the next one to serve, round robin */
 	uint32_t n;
-	int epoll_fd, event_fd; /* epoll_fd is the notification handle; event_fd makes it readable at once */
+	int epoll_fd; /* the notification handle */
+	int event_fd; /* makes it readable at once */
 	enum doca_pe_event_mode mode;
 	_Atomic(uintptr_t) thread; /* the thread inside, or 0; a second one is refused */
 	bool armed; /* the program waits for the notification handle, which is not readable yet */

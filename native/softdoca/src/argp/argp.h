@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Internals of libdoca_argp. As in DOCA, a process has one command line, used by one thread at a time.
+ * Internals of libdoca_argp. As in DOCA, a process has one command line, used by one thread at a
+ * time.
  *
  *   argp.c    state, and public functions
  *   param.c   parameters: creation, setters, registration

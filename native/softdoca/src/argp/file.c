@@ -4,8 +4,8 @@
  *
  *	{"doca_general_flags": {"log-level": 60}, "doca_program_flags": {"pci-addr": "03:00.0"}}
  *
- * (DOCA Arg Parser guide, JSON file.) A parameter of type JSON_OBJ gets the source text of the value.
- * The whole file is checked before any callback is called.
+ * (DOCA Arg Parser guide, JSON file.) A parameter of type JSON_OBJ gets the source text of the
+ * value. The whole file is checked before any callback is called.
  */
 #include "argp.h"
 
@@ -20,8 +20,7 @@ enum { BYTES_MAX = 1 << 20 };
 
 struct file {
 	const char *path;
-	char *text,
-		*scratch; /* of the same size: decoding does not lengthen a string */
+	char *text, *scratch; /* of the same size: decoding does not lengthen a string */
 	size_t size;
 	struct json_value key, value;
 	bool program; /* whether the current section is doca_program_flags */
@@ -123,7 +122,8 @@ static doca_error_t read_sections(struct file *f)
 		f->program = key_is(f, "doca_program_flags");
 		if (!f->program && !key_is(f, "doca_general_flags"))
 			error = wrong(f, DOCA_ERROR_NOT_SUPPORTED,
-				      "unknown section: the sections are doca_general_flags and doca_program_flags");
+				      "unknown section: the sections are doca_general_flags and "
+				      "doca_program_flags");
 		else if (f->value.type != JSON_OBJECT)
 			error = wrong(f, DOCA_ERROR_INVALID_VALUE, "a section must be an object");
 		else

@@ -184,8 +184,8 @@ doca_error_t doca_argp_register_param(struct doca_argp_param *input_param)
 {
 	struct doca_argp_param *p = input_param, **at = &argp.loose, **end = &argp.params;
 	if (!object_is(p, OBJECT_PARAM) || p->registered)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a parameter, or is already registered",
-			      (void *)p);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%p is not a parameter, or is already registered", (void *)p);
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;

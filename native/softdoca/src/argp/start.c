@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The command line. It is parsed completely before any callback is called, so a syntax error has no
- * other effect. Then the values of the JSON file are delivered, then those of the command line, in order.
+ * other effect. Then the values of the JSON file are delivered, then those of the command line, in
+ * order.
  */
 #include "argp.h"
 
@@ -136,8 +137,7 @@ static doca_error_t read_short(struct line *l, const char *text)
 	for (; *text && error == DOCA_SUCCESS; text++) {
 		flag = argp_flag(text, 1, false);
 		if (!flag)
-			return argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "unknown parameter -%s",
-					  text);
+			return argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "unknown parameter -%s", text);
 		if (flag->type != DOCA_ARGP_TYPE_BOOLEAN)
 			return with_value(l, flag, text[1] ? text + 1 : NULL, text);
 		error = keep(l, flag, NULL);
@@ -176,7 +176,8 @@ doca_error_t argp_level(const struct flag *flag, const char *value)
 	if (argp_int(value, &n) && n > 0 &&
 	    (sdk ? softdoca_log_sdk_limit((uint32_t)n) : softdoca_log_limit((uint32_t)n)))
 		return DOCA_SUCCESS;
-	return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s '%s' is invalid: the levels are 10, 20, 30, 40, 50, 60, 70",
+	return argp_wrong(DOCA_ERROR_INVALID_VALUE,
+			  "%s '%s' is invalid: the levels are 10, 20, 30, 40, 50, 60, 70",
 			  flag->long_name, value);
 }
 

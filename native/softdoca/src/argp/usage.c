@@ -6,13 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 100, NAMES_MAX = 40 }; /* columns of a line, and of its part before the description */
+enum { WIDTH = 100, NAMES_MAX = 40 }; /* columns of a line, and before the description */
 
 #define LEVELS "10 disable, 20 critical, 30 error, 40 warning, 50 info, 60 debug, 70 trace"
 
 const struct flag argp_own[N_OWN] = {
 	[OWN_HELP] = {"h", "help", "print this text and exit", DOCA_ARGP_TYPE_BOOLEAN, NULL},
-	[OWN_VERSION] = {"v", "version", "print the version and exit", DOCA_ARGP_TYPE_BOOLEAN, NULL},
+	[OWN_VERSION] = {"v", "version", "print the version and exit", DOCA_ARGP_TYPE_BOOLEAN,
+			 NULL},
 	[OWN_LOG] = {"l", "log-level", "level of the program's log: " LEVELS, DOCA_ARGP_TYPE_INT,
 		     NULL},
 	[OWN_SDK_LOG] = {NULL, "sdk-log-level", "level of the libraries' log: the same numbers",
@@ -32,8 +33,8 @@ static int names(char *out, size_t cap, const struct flag *f)
 	int n = snprintf(out, cap, "  %s%s%s%s%s%s%s", f->short_name ? "-" : "    ",
 			 f->short_name ? f->short_name : "",
 			 f->short_name && f->long_name ? ", " : "", f->long_name ? "--" : "",
-			 f->long_name ? f->long_name : "",
-			 f->arguments ? " " : "", f->arguments ? f->arguments : argument[f->type]);
+			 f->long_name ? f->long_name : "", f->arguments ? " " : "",
+			 f->arguments ? f->arguments : argument[f->type]);
 	return n < 0 ? 0 : n;
 }
 

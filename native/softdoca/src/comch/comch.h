@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Internals of Comch: messages between two processes of one user, over a SEQPACKET socket in dgkit's
- * folder.
+ * Internals of Comch: messages between two processes of one user, over a SEQPACKET socket in
+ * dgkit's folder.
  *
  *   endpoint.c    common part of clients and servers: configuration, states, progress
  *   connection.c  connections: handshake, received packets, end
@@ -110,8 +110,7 @@ struct endpoint {
 	_Alignas(64) struct object event; /* passed to the callbacks of events */
 	bool is_server;
 	char name[NAME_MAX_LEN];
-	char function
-		[DOCA_DEVINFO_VUID_SIZE]; /* of the host: the function that the server serves, or the client's own */
+	char function[DOCA_DEVINFO_VUID_SIZE]; /* of the host: served, or the client's own */
 	struct doca_dev_rep *rep;
 	uint32_t max_msg, recv_queue, n_tasks;
 	doca_comch_task_send_completion_cb_t completion_cb, error_cb;

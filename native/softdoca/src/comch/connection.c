@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Connections of a client and its server. Bytes from a socket are untrusted: only this user can access
- * the folder, but any of their programs may connect.
+ * Connections of a client and its server. Bytes from a socket are untrusted: only this user can
+ * access the folder, but any of their programs may connect.
  */
 #include "comch.h"
 
@@ -98,7 +98,8 @@ static bool ended(struct doca_comch_connection *c, doca_error_t error)
 			comch_notify(e, &c->over);
 		return false;
 	}
-	LOG_INFO(greeting ? "server '%s' did not accept the connection" : "server '%s' closed the connection",
+	LOG_INFO(greeting ? "server '%s' did not accept the connection"
+			  : "server '%s' closed the connection",
 		 e->name);
 	softdoca_ctx_fail(&e->ctx);
 	return true;
@@ -107,8 +108,8 @@ static bool ended(struct doca_comch_connection *c, doca_error_t error)
 static bool malformed(struct doca_comch_connection *c, ssize_t n)
 {
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
-		     "Comch '%s': received %zd bytes that are not a packet of softdoca",
-		     c->e->name, n);
+		     "Comch '%s': received %zd bytes that are not a packet of softdoca", c->e->name,
+		     n);
 	return ended(c, DOCA_ERROR_CONNECTION_ABORTED);
 }
 
@@ -188,7 +189,7 @@ static bool arrived(struct doca_comch_connection *c, struct message *m, ssize_t 
 
 bool comch_connection_event(struct doca_comch_connection *c, uint32_t events)
 {
-	struct message m; /* on the stack, as a callback may call doca_pe_progress and receive the next message */
+	struct message m; /* on the stack: a callback may receive the next one */
 	ssize_t n;
 	if (events & EPOLLOUT)
 		comch_send_pending(c);
@@ -208,7 +209,8 @@ doca_error_t doca_comch_connection_set_user_data(struct doca_comch_connection *c
 						 union doca_data user_data)
 {
 	if (!object_is(connection, OBJECT_COMCH_CONNECTION))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a connection", (void *)connection);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a connection",
+			      (void *)connection);
 	connection->user_data = user_data;
 	return DOCA_SUCCESS;
 }

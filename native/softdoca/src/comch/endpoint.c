@@ -212,8 +212,8 @@ static bool try_again(struct endpoint *e)
 	if (error == DOCA_SUCCESS)
 		return false;
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
-		     "no server '%s' listens for the function %s: start it before its clients", e->name,
-		     e->function);
+		     "no server '%s' listens for the function %s: start it before its clients",
+		     e->name, e->function);
 	softdoca_ctx_fail(&e->ctx);
 	return true;
 }
@@ -308,7 +308,8 @@ doca_error_t comch_endpoint_new(struct doca_dev *dev, struct doca_dev_rep *rep, 
 	bool server = kind == OBJECT_COMCH_SERVER;
 	size_t len = name ? strnlen(name, NAME_MAX_LEN) : 0;
 	if (!len || len == NAME_MAX_LEN)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the name of a server must have 1 to %u characters",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "the name of a server must have 1 to %u characters",
 			      NAME_MAX_LEN - 1);
 	if (!(dev->info.f.caps & (server ? CAP_COMCH_SERVER : CAP_COMCH_CLIENT)))
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "device %s cannot be a Comch %s",
@@ -351,7 +352,8 @@ static doca_error_t set_size(struct endpoint *e, uint32_t *field, uint32_t size,
 			     const char *what)
 {
 	if (!size || size > most)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is %u: it must be 1 to %u", what, size, most);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is %u: it must be 1 to %u", what, size,
+			      most);
 	doca_error_t error = comch_configurable(e, what);
 	if (error == DOCA_SUCCESS)
 		*field = size;

@@ -81,7 +81,8 @@ void comch_sweep(const struct endpoint *e)
 	DIR *d = opendir(dir);
 	for (struct dirent *f; d && (f = readdir(d));) {
 		size_t n = strlen(f->d_name);
-		if (n > 11 && !strncmp(f->d_name, "comch-", 6) && !strcmp(f->d_name + n - 5, ".lock"))
+		if (n > 11 && !strncmp(f->d_name, "comch-", 6) &&
+		    !strcmp(f->d_name + n - 5, ".lock"))
 			sweep(dir, f->d_name);
 	}
 	if (d)
@@ -166,8 +167,9 @@ bool comch_same_user(int fd)
 		return false;
 	if (cred.uid == geteuid())
 		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "process %d belongs to user %u, not to this one",
-		     (int)cred.pid, (unsigned)cred.uid);
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
+		     "process %d belongs to user %u, not to this one", (int)cred.pid,
+		     (unsigned)cred.uid);
 	return false;
 }
 
@@ -175,7 +177,8 @@ bool comch_same_user(int fd)
  * readable. */
 static void hang_up_on_one(struct endpoint *e)
 {
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "no file descriptor is available for a client");
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
+		     "no file descriptor is available for a client");
 	close_fd(&e->spare_fd);
 	int fd = accept4(e->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	close_fd(&fd);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Send tasks. A message is copied when its task is allocated, and sent when it is submitted, or as soon
- * as the socket has space. The task is complete when the message is in the socket.
+ * Send tasks. A message is copied when its task is allocated, and sent when it is submitted, or as
+ * soon as the socket has space. The task is complete when the message is in the socket.
  */
 #include "comch.h"
 
@@ -58,8 +58,8 @@ doca_error_t comch_send_set_conf(struct endpoint *e, doca_comch_task_send_comple
 	if (!done || !failed)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
 	if (!n || n > SEND_TASKS_MAX)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u send tasks: the number must be 1 to %u", n,
-			      SEND_TASKS_MAX);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u send tasks: the number must be 1 to %u",
+			      n, SEND_TASKS_MAX);
 	if (error != DOCA_SUCCESS)
 		return error;
 	e->completion_cb = done;
@@ -72,17 +72,17 @@ static doca_error_t alloc(struct endpoint *e, struct doca_comch_connection *peer
 			  uint32_t len, struct doca_comch_task_send **task)
 {
 	if (!object_is(peer, OBJECT_COMCH_CONNECTION) || peer->e != e || peer->state != OPEN)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a connection of '%s'", (void *)peer,
-			      e->name);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a connection of '%s'",
+			      (void *)peer, e->name);
 	/* That an empty message is refused: guess. */
 	if (!msg || !len || !task)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the message or the output pointer is NULL, or the message is empty");
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "the message or the output pointer is NULL, or the message is empty");
 	/* That the peer's limit applies, too: guess. */
 	if (len > e->max_msg || len > peer->peer_max)
-		return REFUSE(
-			DOCA_ERROR_INVALID_VALUE,
-			"a message of %u bytes: the limit is %u bytes, that of the peer %u", len,
-			e->max_msg, peer->peer_max);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "a message of %u bytes: the limit is %u bytes, that of the peer %u",
+			      len, e->max_msg, peer->peer_max);
 	struct doca_comch_task_send *t = e->free_tasks;
 	if (!t)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u send tasks are allocated", e->n_tasks);

@@ -60,7 +60,8 @@ doca_error_t doca_buf_inc_refcount(struct doca_buf *buf, uint16_t *refcount)
 	if (buf->first != buf)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the buffer is not the first of its list");
 	if (buf->refcount == UINT16_MAX)
-		return REFUSE(DOCA_ERROR_TOO_BIG, "the buffer has %u references, the maximum", UINT16_MAX);
+		return REFUSE(DOCA_ERROR_TOO_BIG, "the buffer has %u references, the maximum",
+			      UINT16_MAX);
 	if (refcount)
 		*refcount = buf->refcount;
 	buf->refcount++;

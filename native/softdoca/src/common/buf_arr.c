@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arrays of buffers for a GPU. softdoca has no data path on a GPU: parameters are checked and stored,
- * and starting returns NOT_SUPPORTED.
- * Sources: "DOCA Buf Array" is the published reference of that library, "guess" is ours.
+ * Arrays of buffers for a GPU. softdoca has no data path on a GPU: parameters are checked and
+ * stored, and starting returns NOT_SUPPORTED. Sources: "DOCA Buf Array" is the published reference
+ * of that library, "guess" is ours.
  */
 #include "memory.h"
 
@@ -42,9 +42,10 @@ doca_error_t doca_buf_arr_set_params(struct doca_buf_arr *buf_arr, struct doca_m
 	size_t bytes;
 	if (!elem_size || __builtin_mul_overflow(elem_size, buf_arr->n, &bytes) ||
 	    start_offset > mmap->len || bytes > mmap->len - start_offset) /* guess */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "%zu elements of %zu bytes from offset %llu on exceed the map of %zu bytes",
-			      buf_arr->n, elem_size, (unsigned long long)start_offset, mmap->len);
+		return REFUSE(
+			DOCA_ERROR_INVALID_VALUE,
+			"%zu elements of %zu bytes from offset %llu on exceed the map of %zu bytes",
+			buf_arr->n, elem_size, (unsigned long long)start_offset, mmap->len);
 	buf_arr->params = true;
 	return DOCA_SUCCESS;
 }
@@ -53,7 +54,8 @@ doca_error_t doca_buf_arr_start(struct doca_buf_arr *buf_arr)
 {
 	CHECK_ARR(buf_arr);
 	if (!buf_arr->params) /* guess */
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the array has no parameters: call doca_buf_arr_set_params first");
+		return REFUSE(DOCA_ERROR_BAD_STATE,
+			      "the array has no parameters: call doca_buf_arr_set_params first");
 	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "softdoca has no data path on a GPU");
 }
 

@@ -131,10 +131,12 @@ doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter,
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "%p is not a device, or an output pointer is NULL", (void *)dev);
 	if (filter & ~known)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "filter %#x has unknown bits: the known ones are %#x",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "filter %#x has unknown bits: the known ones are %#x",
 			      (unsigned)filter, (unsigned)known);
 	if (!(dev->info.f.side & SIDE_DPU))
-		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s is a function of the host and has no representors",
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "%s is a function of the host and has no representors",
 			      dev->info.f.pci);
 	doca_error_t error = softdoca_functions(&all);
 	if (error != DOCA_SUCCESS)
@@ -254,7 +256,8 @@ doca_error_t doca_dev_close(struct doca_dev *dev)
 	if (!object_is(dev, OBJECT_DEV))
 		error = REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open device", (void *)dev);
 	else if (dev->opened == 1 && users)
-		error = REFUSE(DOCA_ERROR_IN_USE, "%s is in use by %u maps and contexts: destroy them first",
+		error = REFUSE(DOCA_ERROR_IN_USE,
+			       "%s is in use by %u maps and contexts: destroy them first",
 			       dev->info.f.pci, users);
 	else if (dev->opened == 1)
 		error = dev_end(dev);
@@ -300,8 +303,8 @@ dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid)
 doca_error_t doca_dev_rep_open(struct doca_devinfo_rep *devinfo, struct doca_dev_rep **dev_rep)
 {
 	if (!object_is(devinfo, OBJECT_DEVINFO_REP) || !dev_rep)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo_rep, or dev_rep is NULL",
-			      (void *)devinfo);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%p is not a devinfo_rep, or dev_rep is NULL", (void *)devinfo);
 	if (!object_is(devinfo->dev, OBJECT_DEV))
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the device of representor %s was closed",
 			      devinfo->f.pci);
@@ -320,7 +323,8 @@ doca_error_t doca_dev_rep_close(struct doca_dev_rep *dev)
 	if (!dev)
 		return DOCA_SUCCESS;
 	if (!object_is(dev, OBJECT_DEV_REP))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open representor", (void *)dev);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open representor",
+			      (void *)dev);
 	softdoca_object_free(dev);
 	return DOCA_SUCCESS;
 }

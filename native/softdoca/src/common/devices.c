@@ -190,18 +190,18 @@ static doca_error_t set_key(struct line *l, char *word)
 		if (strcmp(word, keys[i].name))
 			continue;
 		if (l->given & 1u << i)
-			return MISCONFIGURED("%s line %u: key %s is repeated", l->path,
-					     l->number, word);
+			return MISCONFIGURED("%s line %u: key %s is repeated", l->path, l->number,
+					     word);
 		l->given |= 1u << i;
 		return keys[i].set(l->f, value)
 			       ? DOCA_SUCCESS
 			       : MISCONFIGURED("%s line %u: %s='%s' is not %s", l->path, l->number,
 					       word, value, keys[i].wanted);
 	}
-	return MISCONFIGURED(
-		"%s line %u: key %s (value '%s') is unknown: the keys are side pci ibdev iface vuid type sf "
-		"caps",
-		l->path, l->number, word, value);
+	return MISCONFIGURED("%s line %u: key %s (value '%s') is unknown: the keys are side pci "
+			     "ibdev iface vuid type sf "
+			     "caps",
+			     l->path, l->number, word, value);
 }
 
 /* Derives the attributes that a line does not set. */

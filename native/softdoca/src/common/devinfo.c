@@ -22,9 +22,10 @@ static doca_error_t copy_text(const char *func, const struct function *f, const 
 			      size_t least, char *out, uint32_t size)
 {
 	if (!f || !out || size < least) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "invalid function or buffer, or a buffer of %u bytes where %zu are needed",
-			     size, least);
+		softdoca_log(
+			DOCA_LOG_LEVEL_WARNING, func,
+			"invalid function or buffer, or a buffer of %u bytes where %zu are needed",
+			size, least);
 		return DOCA_ERROR_INVALID_VALUE;
 	}
 	memcpy(out, text, strlen(text) + 1);
@@ -36,10 +37,11 @@ static doca_error_t is_equal(const char *func, const struct function *f, const c
 {
 	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE];
 	if (!f || !text || !equal || !softdoca_pci_parse(text, pci)) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "invalid function or output pointer, or '%.32s' is not an address like "
-			     "0000:03:00.0 or 03:00.0",
-			     text ? text : "NULL");
+		softdoca_log(
+			DOCA_LOG_LEVEL_WARNING, func,
+			"invalid function or output pointer, or '%.32s' is not an address like "
+			"0000:03:00.0 or 03:00.0",
+			text ? text : "NULL");
 		return DOCA_ERROR_INVALID_VALUE;
 	}
 	*equal = !strcmp(pci, f->pci);

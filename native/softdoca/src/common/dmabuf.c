@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory behind a dma-buf. A udmabuf is mapped and used as host memory. GPU memory cannot be mapped: the
- * fd is only checked, the allocation is found by its address, and copies use dgkit's CUDA import.
- * Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
+ * Memory behind a dma-buf. A udmabuf is mapped and used as host memory. GPU memory cannot be
+ * mapped: the fd is only checked, the allocation is found by its address, and copies use dgkit's
+ * CUDA import. Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
 
@@ -75,7 +75,8 @@ static doca_error_t map(struct doca_mmap *m, const struct request *r)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = r->offset % page;
 	if (r->len > SIZE_MAX - skip)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes are not a valid range of memory", r->len);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes are not a valid range of memory",
+			      r->len);
 	off_t at = (off_t)(r->offset - skip);
 	char *window =
 		mmap(NULL, r->len + skip, PROT_READ | PROT_WRITE, MAP_SHARED, m->dmabuf_fd, at);
@@ -121,8 +122,8 @@ static doca_error_t set(struct doca_mmap *m, const struct request *r)
 	off_t end = lseek(r->fd, 0, SEEK_END);
 	if (end >= 0 && (r->offset > (size_t)end || r->len > (size_t)end - r->offset))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "%zu bytes at offset %zu exceed the dma-buf of %lld bytes", r->len, r->offset,
-			      (long long)end);
+			      "%zu bytes at offset %zu exceed the dma-buf of %lld bytes", r->len,
+			      r->offset, (long long)end);
 	m->dmabuf_fd = fcntl(r->fd, F_DUPFD_CLOEXEC, 3);
 	if (m->dmabuf_fd < 0)
 		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "fd %d: %s", r->fd, strerror(errno));
@@ -141,8 +142,9 @@ doca_error_t doca_mmap_set_dmabuf_memrange(struct doca_mmap *mmap, int dmabuf_fd
 	CHECK_MMAP(mmap);
 	if (!addr || !len || (uintptr_t)addr + len < len || dmabuf_offset + len < len)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "%zu bytes at %p, offset %zu in the dma-buf, are not a valid range of memory", len,
-			      addr, dmabuf_offset);
+			      "%zu bytes at %p, offset %zu in the dma-buf, are not a valid range "
+			      "of memory",
+			      len, addr, dmabuf_offset);
 	const struct request r = {dmabuf_fd, addr, dmabuf_offset, len};
 	mmap_lock(mmap);
 	doca_error_t e = set(mmap, &r);

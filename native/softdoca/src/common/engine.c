@@ -52,10 +52,10 @@ static inline struct doca_dma_task_memcpy *take(struct task_list *l)
 /* ---- buffers of submitted tasks ---- */
 
 /*
- * A buffer that a submitted task uses cannot be returned. A source may be in tasks of several engines and
- * threads at once; that is rare, and an atomic addition costs as much as the copy. So the first engine that
- * uses a buffer becomes its owner until it is returned, and counts in in_tasks, which only the one thread
- * inside the owner changes; others count in in_others.
+ * A buffer that a submitted task uses cannot be returned. A source may be in tasks of several
+ * engines and threads at once; that is rare, and an atomic addition costs as much as the copy. So
+ * the first engine that uses a buffer becomes its owner until it is returned, and counts in
+ * in_tasks, which only the one thread inside the owner changes; others count in in_others.
  */
 static __attribute__((noinline)) bool owns(struct doca_buf *b, struct doca_pe *pe)
 {
@@ -238,7 +238,7 @@ static doca_error_t dma_start(struct doca_ctx *ctx)
 
 /* Closes the pipe. Tasks that it completed are added to `ended`. */
 static void channel_close(struct engine *e, struct channel *l, struct doca_pe *pe,
-		       struct task_list *ended)
+			  struct task_list *ended)
 {
 	if (!l->dev)
 		return;

@@ -8,8 +8,8 @@
  *   otherwise              submit posts it to a pipe, in order; it is copied without progress
  *   completion of a pipe   progress completes the task
  *
- * So tasks start in the order of their submission, and complete in this order unless the provider (fault)
- * reorders them; tasks of the two pipes, CPU and GPU, are not ordered.
+ * So tasks start in the order of their submission, and complete in this order unless the provider
+ * (fault) reorders them; tasks of the two pipes, CPU and GPU, are not ordered.
  */
 #ifndef SOFTDOCA_ENGINE_H
 #define SOFTDOCA_ENGINE_H

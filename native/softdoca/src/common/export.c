@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Export descriptors: a header of softdoca, then dgkit's descriptor of the region. They are created and
- * parsed in this file only. The bytes are a capability: size and access are those in the exporter's table
- * at the import, so altered bytes give no access.
- * Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
+ * Export descriptors: a header of softdoca, then dgkit's descriptor of the region. They are created
+ * and parsed in this file only. The bytes are a capability: size and access are those in the
+ * exporter's table at the import, so altered bytes give no access. Sources: "DOCA Mmap" is the
+ * published reference of that library, "guess" is ours.
  */
 #include "memory.h"
 
@@ -19,7 +19,7 @@
 struct export_header {
 	uint64_t magic;
 	uint16_t version, length; /* length: total */
-	uint32_t checksum; /* FNV-1a over length bytes with this field 0, against accidental changes */
+	uint32_t checksum; /* FNV-1a over length bytes with this field 0 */
 	uint8_t kind, backing;
 	uint8_t reserved[6];
 	uint64_t addr, size; /* in the exporter */
@@ -97,9 +97,8 @@ static doca_error_t make(const struct doca_mmap *m, struct attachment *a, enum e
 	};
 	dg_region *r = m->backing == BACKING_GPU ? a->gpu : a->host;
 	if (!r) /* guess: as for a stopped map */
-		return REFUSE(
-			DOCA_ERROR_NOT_PERMITTED,
-			"the map is not completely stopped because a transfer was in flight: stop it again");
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map is not completely stopped because "
+							"a transfer was in flight: stop it again");
 	int len = dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
 				   sizeof bytes - sizeof h);
 	if (len < 0)
@@ -129,7 +128,8 @@ static doca_error_t may_export(const struct doca_mmap *m, const struct doca_dev 
 	if (kind == EXPORT_PCI && !(dev->info.f.caps & CAP_EXPORT_PCI))
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s cannot export", dev->info.f.pci);
 	if (!exported_access(m->permissions, kind))
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "permissions %#x give %s peers no access: add one for them",
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED,
+			      "permissions %#x give %s peers no access: add one for them",
 			      m->permissions, kind == EXPORT_PCI ? "PCI" : "RDMA");
 	/* as DOCA 3.2 was observed to answer */
 	if (kind == EXPORT_PCI && (m->permissions & DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING))
@@ -190,26 +190,31 @@ static doca_error_t parse(const uint8_t *bytes, size_t len, struct parsed *out)
 {
 	struct export_header *h = &out->h;
 	if (len < sizeof *h)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes are too few for an export descriptor", len);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%zu bytes are too few for an export descriptor", len);
 	memcpy(h, bytes, sizeof *h);
 	if (h->magic != EXPORT_MAGIC)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "not an export descriptor of softdoca: it does not begin with SOFTDOCA");
+		return REFUSE(
+			DOCA_ERROR_INVALID_VALUE,
+			"not an export descriptor of softdoca: it does not begin with SOFTDOCA");
 	if (h->version != EXPORT_VERSION)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor has version %u, not %u",
 			      h->version, EXPORT_VERSION);
 	if (h->length > len || h->length <= sizeof *h || h->length > EXPORT_DESC_MAX)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "a truncated or altered descriptor: its length is %u, %zu bytes were passed",
+			      "a truncated or altered descriptor: its length is %u, %zu bytes were "
+			      "passed",
 			      h->length, len);
 	if (checksum_of(bytes, h->length) != h->checksum)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "an altered descriptor: its checksum does not match");
 	if (h->kind >= EXPORT_KINDS || (h->backing != BACKING_HOST && h->backing != BACKING_GPU))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor has the unknown kind %u or memory %u",
-			      h->kind, h->backing);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "the descriptor has the unknown kind %u or memory %u", h->kind,
+			      h->backing);
 	if (!h->addr || !h->size || h->addr + h->size < h->size || h->addr + h->size > UINTPTR_MAX)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor has an invalid range: %llu bytes at %#llx",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "the descriptor has an invalid range: %llu bytes at %#llx",
 			      (unsigned long long)h->size, (unsigned long long)h->addr);
 	out->region = bytes + sizeof *h;
 	out->region_len = h->length - sizeof *h;

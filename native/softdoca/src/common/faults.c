@@ -116,20 +116,20 @@ static bool set_key(dg_fault_rule *rule, uint32_t *given, int number, char *word
 			return BAD("rule %d: %s='%s' is repeated", number, word, text);
 		*given |= 1u << keys[i].field;
 		if (keys[i].names && !look_up(keys[i].names, text, &value))
-			return BAD("rule %d: %s='%s' is invalid: the values are %s", number, word, text,
-				   keys[i].known);
+			return BAD("rule %d: %s='%s' is invalid: the values are %s", number, word,
+				   text, keys[i].known);
 		if (!keys[i].names &&
 		    (!softdoca_number(text, keys[i].most, &value) || value < keys[i].least))
-			return BAD("rule %d: %s='%s' is not a number from %llu to %llu", number, word,
-				   text, (unsigned long long)keys[i].least,
+			return BAD("rule %d: %s='%s' is not a number from %llu to %llu", number,
+				   word, text, (unsigned long long)keys[i].least,
 				   (unsigned long long)keys[i].most);
 		put(rule, keys[i].field, value * keys[i].unit);
 		return true;
 	}
-	return BAD(
-		"rule %d: key %s (value '%s') is unknown: the keys are ops status every min_size max_size skip "
-		"count delay_ns us ms ppm seed",
-		number, word, text);
+	return BAD("rule %d: key %s (value '%s') is unknown: the keys are ops status every "
+		   "min_size max_size skip "
+		   "count delay_ns us ms ppm seed",
+		   number, word, text);
 }
 
 static bool read_rule(dg_fault_rule *rule, int number, char *text)
@@ -138,8 +138,9 @@ static bool read_rule(dg_fault_rule *rule, int number, char *text)
 	uint64_t action;
 	uint32_t given = 0;
 	if (!word || !look_up(actions, word, &action))
-		return BAD("rule %d: action '%s' is unknown: the actions are error delay reorder lose", number,
-			   word ? word : "");
+		return BAD(
+			"rule %d: action '%s' is unknown: the actions are error delay reorder lose",
+			number, word ? word : "");
 	*rule = (dg_fault_rule){.action = (uint32_t)action,
 				.ops = 3,
 				.status = DG_IO_FAILED,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Inventories of buffers. All buffers are allocated by create() and expand(): taking and returning one
- * needs no allocation and no lock. An inventory belongs to one thread at a time.
- * Sources: "DOCA Buf Inventory" is the published reference of that library, "guess" is ours.
+ * Inventories of buffers. All buffers are allocated by create() and expand(): taking and returning
+ * one needs no allocation and no lock. An inventory belongs to one thread at a time. Sources: "DOCA
+ * Buf Inventory" is the published reference of that library, "guess" is ours.
  */
 #include "memory.h"
 

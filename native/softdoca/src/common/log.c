@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Log records. Those of the program are written to the standard backend, those of the library to SDK
- * backends and, as SOFTDOCA_LOG requires, to stderr. Without a backend nothing is written.
+ * Log records. Those of the program are written to the standard backend, those of the library to
+ * SDK backends and, as SOFTDOCA_LOG requires, to stderr. Without a backend nothing is written.
  *
- * Backends and sources are only added, never removed, so their lists are read without a lock, also in a
- * forked child. A record is one write to its stream.
+ * Backends and sources are only added, never removed, so their lists are read without a lock, also
+ * in a forked child. A record is one write to its stream.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -183,7 +183,8 @@ doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, c
 		      const char *format, ...)
 {
 	if (!tag_of(level) || level == DOCA_LOG_LEVEL_DISABLE)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 20 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "level %u is invalid: the levels are 20 to 70", level);
 	if (source < 0 || source >= atomic_load_explicit(&n_sources, memory_order_acquire))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "source %d was not registered", source);
 	if (!fname || !func || !format)
@@ -235,7 +236,8 @@ doca_error_t doca_log_backend_set_sdk_level(struct doca_log_backend *backend, ui
 	if (!object_is(backend, OBJECT_LOG_BACKEND))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a backend", (void *)backend);
 	if (!tag_of(level))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 10 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "level %u is invalid: the levels are 10 to 70", level);
 	atomic_store_explicit(&backend->level, level, memory_order_relaxed);
 	return DOCA_SUCCESS;
 }
@@ -244,7 +246,8 @@ doca_error_t doca_log_register_source(const char *source_name, int *source)
 {
 	if (!source_name || !source)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "source_name or source is NULL");
-	char *name = strdup(source_name); /* copied, as a plugin that is unloaded takes its text with it */
+	char *name = strdup(
+		source_name); /* copied, as a plugin that is unloaded takes its text with it */
 	if (!name)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a source's name");
 	int i = atomic_load_explicit(&n_sources, memory_order_relaxed);
@@ -290,13 +293,15 @@ doca_error_t doca_log_unregister_source(int source)
 doca_error_t doca_log_level_set_global_lower_limit(uint32_t level)
 {
 	if (!softdoca_log_limit(level))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 10 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "level %u is invalid: the levels are 10 to 70", level);
 	return DOCA_SUCCESS;
 }
 
 doca_error_t doca_log_level_set_global_sdk_limit(uint32_t level)
 {
 	if (!softdoca_log_sdk_limit(level))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "level %u is invalid: the levels are 10 to 70", level);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "level %u is invalid: the levels are 10 to 70", level);
 	return DOCA_SUCCESS;
 }

@@ -122,8 +122,7 @@ static doca_error_t attach_gpu(struct doca_mmap *m, struct attachment *a)
 	dg_region_info info = {0};
 	dg_device *gpu = softdoca_dev_gpu(a->dev, m->gpu.uuid);
 	if (!gpu)
-		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no GPU can access %p",
-			      (void *)m->addr);
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no GPU can access %p", (void *)m->addr);
 	int rc = dg_region_register(gpu, &m->gpu, mmap_access(m->permissions), &a->gpu);
 	if (!rc)
 		rc = dg_region_info_get(a->gpu, &info);
@@ -270,8 +269,8 @@ doca_error_t doca_mmap_set_memrange(struct doca_mmap *mmap, void *addr, size_t l
 {
 	CHECK_MMAP(mmap);
 	if (!addr || !len || (uintptr_t)addr + len < len)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%zu bytes at %p are not a valid range of memory",
-			      len, addr);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%zu bytes at %p are not a valid range of memory", len, addr);
 	mmap_lock(mmap);
 	doca_error_t e = set_memrange(mmap, addr, len);
 	mmap_unlock(mmap);
@@ -283,8 +282,9 @@ doca_error_t doca_mmap_set_permissions(struct doca_mmap *mmap, uint32_t access_m
 	CHECK_MMAP(mmap);
 	/* DOCA Mmap, doca_mmap_set_permissions, which does not define the valid combinations. */
 	if (access_mask & ~ALL_FLAGS)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "permissions %#x are invalid: the known ones are %#x",
-			      access_mask, ALL_FLAGS);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "permissions %#x are invalid: the known ones are %#x", access_mask,
+			      ALL_FLAGS);
 	mmap_lock(mmap);
 	doca_error_t e = may_change(mmap, DOCA_ERROR_BAD_STATE, __func__);
 	if (!e)
@@ -373,8 +373,8 @@ static doca_error_t check_range(struct doca_mmap *m)
 		return DOCA_SUCCESS;
 	}
 	if (m->backing == BACKING_GPU)
-		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no longer GPU memory",
-			      m->len, (void *)m->addr);
+		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no longer GPU memory", m->len,
+			      (void *)m->addr);
 	if (rc == -ERANGE) /* only its start is GPU memory */
 		return REFUSE(DOCA_ERROR_DRIVER, "%s", dg_last_error());
 	bool write = mmap_access(m->permissions) & DG_ACCESS_WRITE;
@@ -421,7 +421,8 @@ static doca_error_t no_bufs(const struct doca_mmap *m, const char *func)
 	uint32_t bufs = atomic_load(&m->bufs);
 	if (!bufs)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%u buffers point into the map: return them first", bufs);
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+		     "%u buffers point into the map: return them first", bufs);
 	return DOCA_ERROR_NOT_PERMITTED;
 }
 

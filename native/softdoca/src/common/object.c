@@ -14,9 +14,10 @@
 #define STEP     ((size_t)1 << 20) /* made accessible at a time; a multiple of any page size */
 
 /*
- * Free lists by size: one for each number of lines up to EXACT, then one for each power of two. A list is
- * first in, first out, and reused only while it has more than KEPT objects. So a freed handle is recognised
- * for a while; otherwise the next object would get its address and be mistaken for it.
+ * Free lists by size: one for each number of lines up to EXACT, then one for each power of two. A
+ * list is first in, first out, and reused only while it has more than KEPT objects. So a freed
+ * handle is recognised for a while; otherwise the next object would get its address and be mistaken
+ * for it.
  */
 enum { EXACT = 64, CLASSES = EXACT + 32, KEPT = 64 };
 #define LISTED 0x80000000u /* size in lines, while it is in its free list */

@@ -2,10 +2,10 @@
 /*
  * Progress engines: a ring of contexts, and a handle to wait on.
  *
- * The handle is an epoll fd over the contexts' fds, which wake only while the program waits (pe_wakes),
- * and over an eventfd for immediate events: a small copy is executed by progress itself, so no other fd
- * becomes readable for it. A change while the program waits (submit, stop) has the context check again
- * (pe_arm_ctx).
+ * The handle is an epoll fd over the contexts' fds, which wake only while the program waits
+ * (pe_wakes), and over an eventfd for immediate events: a small copy is executed by progress
+ * itself, so no other fd becomes readable for it. A change while the program waits (submit, stop)
+ * has the context check again (pe_arm_ctx).
  *
  * Sources: "PE reference" is DOCA's published one; "guess" is ours.
  */
@@ -44,8 +44,9 @@ doca_error_t doca_pe_create(struct doca_pe **pe)
 	p->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->epoll_fd < 0 || p->event_fd < 0 ||
 	    epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, p->event_fd, &e)) {
-		doca_error_t error = REFUSE(DOCA_ERROR_OPERATING_SYSTEM, /* guess */
-					    "cannot create a notification handle: %s", strerror(errno));
+		doca_error_t error =
+			REFUSE(DOCA_ERROR_OPERATING_SYSTEM, /* guess */
+			       "cannot create a notification handle: %s", strerror(errno));
 		if (p->epoll_fd >= 0)
 			close(p->epoll_fd);
 		if (p->event_fd >= 0)

@@ -18,8 +18,8 @@ static inline enum pe_entry pe_enter(struct doca_pe *pe)
 	uintptr_t me = (uintptr_t)&pe_self, none = 0;
 	if (!pe || atomic_load_explicit(&pe->thread, memory_order_relaxed) == me)
 		return PE_NESTED;
-	return atomic_compare_exchange_strong_explicit(&pe->thread, &none, me,
-						       memory_order_acquire, memory_order_relaxed)
+	return atomic_compare_exchange_strong_explicit(&pe->thread, &none, me, memory_order_acquire,
+						       memory_order_relaxed)
 		       ? PE_ENTERED
 		       : PE_BUSY;
 }

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Copies of a task's bytes: from the data of the source list, buffer after buffer, to the free space after
- * the data of the destination list, buffer after buffer. A piece is within one buffer on both sides.
+ * Copies of a task's bytes: from the data of the source list, buffer after buffer, to the free
+ * space after the data of the destination list, buffer after buffer. A piece is within one buffer
+ * on both sides.
  *
- * Gates (provider.h) keep memory from being released during a copy. The gate of an imported region is
- * entered for each copy: its exporter may revoke it at any time. A region of this process, in contrast, is
- * closed by its map alone (mmap.c), which refuses while a buffer points into the map, and a buffer cannot be
- * returned while a task uses it (engine.c, buf_count). So a copy by progress between maps of this process
- * needs no gate; a copy in a pipe enters both, because the provider leaves both.
+ * Gates (provider.h) keep memory from being released during a copy. The gate of an imported region
+ * is entered for each copy: its exporter may revoke it at any time. A region of this process, in
+ * contrast, is closed by its map alone (mmap.c), which refuses while a buffer points into the map,
+ * and a buffer cannot be returned while a task uses it (engine.c, buf_count). So a copy by progress
+ * between maps of this process needs no gate; a copy in a pipe enters both, because the provider
+ * leaves both.
  *
- * That the destination's data is kept and appended to, public programs show: they reset its length before
- * they reuse it. "guess" is ours.
+ * That the destination's data is kept and appended to, public programs show: they reset its length
+ * before they reuse it. "guess" is ours.
  */
 #include "engine.h"
 
@@ -57,7 +59,8 @@ static inline struct attachment *attachment_of(const struct doca_mmap *m,
 	return NULL;
 }
 
-static inline struct dg_region_entry *reach(struct doca_mmap *m, const struct doca_dev *dev, bool gpu)
+static inline struct dg_region_entry *reach(struct doca_mmap *m, const struct doca_dev *dev,
+					    bool gpu)
 {
 	struct attachment *a = attachment_of(m, dev);
 	if (__builtin_expect(!a || m->state != MMAP_STARTED, 0))
@@ -66,7 +69,8 @@ static inline struct dg_region_entry *reach(struct doca_mmap *m, const struct do
 	return r ? r->entry : NULL;
 }
 
-static inline char *place(const struct dg_region_entry *entry, const struct doca_mmap *m, const char *at)
+static inline char *place(const struct dg_region_entry *entry, const struct doca_mmap *m,
+			  const char *at)
 {
 	/* base is an address in the exporter, or an offset, if the bytes are not mapped here */
 	return (char *)((uintptr_t)entry->base + (uintptr_t)(at - m->addr));
@@ -137,7 +141,8 @@ static inline bool elsewhere(const struct dg_region_entry *entry)
 
 static inline bool gpu_reaches(const struct dg_region_entry *entry)
 {
-	return entry->method == DG_METHOD_GPU || (entry->method == DG_METHOD_MAP && !entry->may_fault);
+	return entry->method == DG_METHOD_GPU ||
+	       (entry->method == DG_METHOD_MAP && !entry->may_fault);
 }
 
 /* Returns whether neither side is mapped here. dgkit copies between another process and this one,
@@ -225,10 +230,11 @@ static __attribute__((noinline)) bool plan(struct doca_dma_task_memcpy *t, struc
 	if (!size) /* NVIDIA's sample pe_task_error relies on it */
 		return cannot("the source has no data");
 	if (size > MEMCPY_MAX) /* as on a BlueField */
-		return cannot("a task of %zu bytes exceeds the limit of %zu", size, (size_t)MEMCPY_MAX);
+		return cannot("a task of %zu bytes exceeds the limit of %zu", size,
+			      (size_t)MEMCPY_MAX);
 	if (room < size)
-		return cannot("%zu bytes do not fit into the free space of the destination: %zu", size,
-			      room);
+		return cannot("%zu bytes do not fit into the free space of the destination: %zu",
+			      size, room);
 	w.gpu = uses_gpu(t->src) || uses_gpu(t->dst);
 	t->size = size;
 	t->path = size <= dma_of(t->task.ctx)->e.inline_max ? PATH_INLINE : PATH_CPU;
@@ -254,7 +260,8 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 	if (src->next || dst->next || src->data_len - 1 >= dma->e.inline_max ||
 	    src->data_len > room_of(dst) || !dst->mmap->writable)
 		return plan(t, dev);
-	struct dg_region_entry *from = reach(src->mmap, dev, false), *to = reach(dst->mmap, dev, false);
+	struct dg_region_entry *from = reach(src->mmap, dev, false),
+			       *to = reach(dst->mmap, dev, false);
 	if (!from || !to || !is_mapped(from, to) || from->remote || to->remote ||
 	    !(from->access & DG_ACCESS_READ))
 		return plan(t, dev);
@@ -381,7 +388,8 @@ static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, str
 }
 
 /* Posts two operations for each part: to the bounce buffer, and from it. */
-static void put_bounced(struct piece p, const struct doca_dma_task_memcpy *t, struct channel *l, bool last)
+static void put_bounced(struct piece p, const struct doca_dma_task_memcpy *t, struct channel *l,
+			bool last)
 {
 	struct dg_region_entry *bounce = dma_of(t->task.ctx)->e.bounce->entry;
 	for (size_t left = p.n; left; left -= p.n, p.from += p.n, p.to += p.n) {

@@ -80,7 +80,8 @@ doca_error_t doca_task_submit_ex(struct doca_task *task, uint32_t flags)
 {
 	const uint32_t known = DOCA_TASK_SUBMIT_FLAG_FLUSH | DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS;
 	if (flags & ~known) /* guess */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "flags %#x are invalid: the known ones are %#x", flags, known);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "flags %#x are invalid: the known ones are %#x", flags, known);
 	return submit(task, flags, __func__);
 }
 
