@@ -24,7 +24,6 @@ struct dg_exporter {
 	uint32_t refs;
 	char path[SHARE_PATH_MAX];
 	int fd, pidfd;
-	int mem; /* its /proc/PID/mem, which stays bound to its memory; -1: not opened */
 	pid_t pid;
 	char *control;
 	struct dg_mapping *mappings;
@@ -58,8 +57,6 @@ void dg_importer_forget_all(void)
 		close(p->fd);
 		if (p->pidfd >= 0)
 			close(p->pidfd);
-		if (p->mem >= 0)
-			close(p->mem);
 	}
 	exporters = NULL;
 }
@@ -217,7 +214,6 @@ static int exporter_open(const char *path, uint64_t deadline_ns, struct dg_expor
 	}
 	p->fd = fd;
 	p->pidfd = -1;
-	p->mem = -1;
 	p->id = ++last_id;
 	snprintf(p->path, sizeof p->path, "%s", path);
 	pthread_mutex_init(&p->exchange_lock, NULL);
@@ -253,8 +249,6 @@ static void exporter_release(struct dg_exporter *p)
 	close(p->fd);
 	if (p->pidfd >= 0)
 		close(p->pidfd);
-	if (p->mem >= 0)
-		close(p->mem);
 	if (p->control)
 		munmap(p->control, CONTROL_SIZE);
 	pthread_mutex_destroy(&p->exchange_lock);
@@ -295,24 +289,18 @@ static int import_error(const struct dg_exporter *p, int rc, const struct dg_sha
 	return 0;
 }
 
-/* Opens the exporter's memory, once. Its pid may be another process's by now: the pidfd, which was
- * opened before the exporter replied, says after the open whether it was not. Returns whether
- * copies may use the memory. The exporter allows it (PR_SET_PTRACER) before it replies. */
-static bool open_memory(struct dg_exporter *p)
+/* Whether this process may read the exporter's memory by its pid, and the pid is still the exporter's:
+ * the pidfd, which was opened before the exporter replied, says so after the open. The exporter
+ * allows it (PR_SET_PTRACER) before it replies. */
+static bool can_read_memory(const struct dg_exporter *p)
 {
 	char path[32];
-	if (p->mem >= 0)
-		return true;
-	if (p->pidfd < 0)
-		return false;
 	snprintf(path, sizeof path, "/proc/%d/mem", (int)p->pid);
-	int fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd >= 0 && dg_pidfd_dead(p->pidfd)) {
-		close(fd);
-		fd = -1;
-	}
-	p->mem = fd;
-	return fd >= 0;
+	int fd = p->pidfd < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	close(fd);
+	return !dg_pidfd_dead(p->pidfd);
 }
 
 static int request_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t deadline_ns,
@@ -334,7 +322,7 @@ static int request_import(struct dg_region *r, const struct dg_descriptor *d, ui
 		r->slot = a.slot;
 		pthread_mutex_lock(&lock);
 		bool direct = a.method != DG_METHOD_MAP && a.method != DG_METHOD_GPU;
-		const struct reply_source from = {p->pid, direct && open_memory(p), p->control,
+		const struct reply_source from = {p->pid, direct && can_read_memory(p), p->control,
 						  &p->mappings};
 		rc = kept ? kept : dg_import_reply_apply(r, &from, &a, fds, n_fds, entry);
 		pthread_mutex_unlock(&lock);
@@ -449,9 +437,7 @@ void dg_importer_exporter_died(void *cookie)
 	pthread_mutex_unlock(&lock);
 }
 
-/* A read by pid is right if the exporter lives afterwards: then its pid was not reused. A write by
- * pid could hit another process, so it goes through the fd, which stays bound to the exporter's
- * memory; that ignores page protection, so a byte of each page is read by pid first. */
+/* A read by pid is right if the exporter lives afterwards: then its pid was not reused. */
 static ssize_t vm_read(const struct dg_exporter *p, void *to, uint64_t from, uint64_t n)
 {
 	struct iovec local = {to, n}, remote = {(void *)(uintptr_t)from, n};
@@ -463,44 +449,18 @@ static ssize_t vm_read(const struct dg_exporter *p, void *to, uint64_t from, uin
 	return got;
 }
 
-static ssize_t vm_write(const struct dg_exporter *p, const void *from, uint64_t to, uint64_t n)
-{
-	enum { PAGE = 4096, PAGES = 64 };
-	char bytes[PAGES];
-	struct iovec local = {bytes, 0}, remote[PAGES];
-	uint64_t end = to;
-	if (n > PAGE * (PAGES - 1))
-		n = PAGE * (PAGES - 1);
-	while (end < to + n) {
-		remote[local.iov_len++] = (struct iovec){(void *)(uintptr_t)end, 1};
-		end = (end | (PAGE - 1)) + 1;
-	}
-	ssize_t got = process_vm_readv(p->pid, &local, 1, remote, local.iov_len, 0);
-	if (got != (ssize_t)local.iov_len) {
-		errno = got >= 0 ? EFAULT : errno;
-		return -1;
-	}
-	got = pwrite(p->mem, from, n, (off_t)to);
-	if (got == 0) /* its memory is freed: it exited, or executed another program */
-		errno = ESRCH;
-	return got > 0 ? got : -1;
-}
-
-/* From this size on the exporter's thread writes: /proc/PID/mem copies twice, page by page, which
- * at 1 MiB takes twice as long. */
-#define VM_WRITE_MAX (32u << 10)
-
+/* Reads by the exporter's pid. A write by pid could hit another process that got the same pid, so the
+ * exporter's thread writes. */
 int dg_importer_vm_copy(struct dg_region_entry *remote, char *local, uint64_t address, uint64_t n,
 			bool write, bool may_fault)
 {
 	const struct dg_exporter *p = remote->region->exporter;
-	if (write && n >= VM_WRITE_MAX) {
+	if (write) {
 		uint64_t offset = address - (uint64_t)(uintptr_t)remote->base;
 		return dg_importer_proxy_copy(remote, local, offset, n, true, may_fault);
 	}
 	while (n) {
-		ssize_t got = write ? vm_write(p, local, address, n)
-				    : vm_read(p, local, address, n);
+		ssize_t got = vm_read(p, local, address, n);
 		if (got <= 0) {
 			if (got < 0 && errno == ESRCH)
 				return DG_PEER_LOST;
