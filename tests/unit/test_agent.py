@@ -274,7 +274,7 @@ def test_progress_and_cancel_reach_a_long_measurement(dpu):
 
 def test_an_agent_of_another_machine_is_named_with_the_providers_that_reach_it(dpu, monkeypatch):
     monkeypatch.setattr("dgkit.session.handshake.boot_id", lambda: "another boot")
-    with pytest.raises(Unsupported, match=r"another machine.*verbs"):
+    with pytest.raises(Unsupported, match=r"another machine.*doca"):
         dgkit.connect(dpu.address)
 
 
