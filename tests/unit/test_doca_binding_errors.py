@@ -342,7 +342,7 @@ import cffi
 from dgkit import doca
 from dgkit.doca import _library
 folder = Path(_library.__file__).parent.parent / "_softdoca/lib"
-cffi.FFI().dlopen(str(Path(os.environ.get("SOFTDOCA_LIB", folder)) / "libdoca_common.so.3"))
+loaded = cffi.FFI().dlopen(str(Path(os.environ.get("SOFTDOCA_LIB", folder)) / "libdoca_common.so.3"))
 try:
     doca.version()
 except doca.BadState as error:
