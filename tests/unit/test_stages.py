@@ -101,6 +101,18 @@ def test_what_fails_beside_others_is_run_once_more_alone_and_said_so(tmp_path, c
     assert "(once more, alone)" in said
 
 
+def test_a_stage_waits_for_the_second_try_of_the_one_before_it(tmp_path):
+    programs = {
+        "busy": "import time; time.sleep(.5)",
+        "shaky": "import sys; sys.exit(sys.argv[2] == '0')",
+        "after": "",
+    }
+    stages = [stage("busy"), stage("shaky"), stage("after", after=("shaky",))]
+    results = scheduler(tmp_path, programs).run(stages)
+    assert [each.name for each in results] == ["busy", "shaky", "after"]
+    assert all(each.ok for each in results)
+
+
 def test_a_failure_on_one_core_is_final(tmp_path):
     programs = {"broken": "import sys; sys.exit(1)"}
     (result,) = scheduler(tmp_path, programs, cores=1).run([stage("broken")])
