@@ -124,7 +124,7 @@ class Scheduler:
                 continue
             waiting.remove(stage)
             self._launch(stage, again=False)
-        if self._again and not self._running:  # what still waits may wait for such a stage
+        if self._again and not self._running:  # a waiting stage may wait for this one
             self._launch(self._again.pop(0), again=True)
 
     def _may_start(self, stage: Stage, waiting: list[Stage]) -> bool:
