@@ -342,7 +342,8 @@ import cffi
 from dgkit import doca
 from dgkit.doca import _library
 folder = Path(_library.__file__).parent.parent / "_softdoca/lib"
-loaded = cffi.FFI().dlopen(str(Path(os.environ.get("SOFTDOCA_LIB", folder)) / "libdoca_common.so.3"))
+folder = Path(os.environ.get("SOFTDOCA_LIB", folder))
+loaded = cffi.FFI().dlopen(str(folder / "libdoca_common.so.3"))
 try:
     doca.version()
 except doca.BadState as error:
