@@ -120,7 +120,7 @@ def test_memory_that_was_freed_is_no_gpu_memory_any_more(kind):
             assert host(line) == "None"
         said = host("it.map.start()")
         assert said.startswith("Driver"), said
-        assert "no GPU memory any more" in said
+        assert "no longer GPU memory" in said
 
 
 def test_memory_that_was_freed_under_a_started_map_fails_the_copy():
