@@ -283,7 +283,9 @@ class LocalTransfer(SessionTransfer):
         """Do nothing: LocalDpu.progress() calls post_more()."""
 
     def _cancel_in_flight(self) -> None:
-        """Do nothing: a posted DMA cannot be cancelled."""
+        """Forget the transfer, unless it has DMA in flight, which cannot be cancelled."""
+        if self._ended and self in self._dpu.transfers:
+            self._dpu.transfers.remove(self)
 
     def oldest(self) -> Transfer | None:
         """Return the DMA that was posted first and is in flight."""

@@ -244,6 +244,7 @@ class RemoteTransfer(SessionTransfer):
                 call()
 
     def _cancel_in_flight(self) -> None:
+        self._pool.cancel_call(self._post_chunks)
         self._post_chunks()  # posts nothing more; finishes chunks that were not posted
         for chunk in list(self._in_flight):
             if chunk.request is not None:
