@@ -306,7 +306,8 @@ static bool can_read_memory(const struct dg_exporter *p)
 static int request_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t deadline_ns,
 			  struct dg_region_entry *entry)
 {
-	struct dg_share_request q = {.kind = SHARE_IMPORT};
+	bool by_cpu = !r->dev->gpu && !r->dev->registers;
+	struct dg_share_request q = {.kind = SHARE_IMPORT, .size = by_cpu ? SHARE_BY_CPU : 0};
 	struct dg_share_reply a;
 	int fds[2], n_fds = 0;
 	struct dg_exporter *p = r->exporter;
