@@ -376,7 +376,8 @@ uint32_t dg_conn_copy(struct conn *c, const struct dg_share_request *q)
 	     *from = q->kind == SHARE_PUT ? bounce : bytes;
 	/* Guarded: the program may have unmapped or protected its memory since it was registered, and
 	 * an importer's request must not end the exporter. */
-	return dg_copy_guarded(to, from, q->size) ? DG_REMOTE_ACCESS_ERROR : DG_OK;
+	int rc = dg_copy_guarded(to, from, q->size);
+	return (uint32_t)guarded_status(rc, DG_REMOTE_ACCESS_ERROR);
 }
 
 int dg_share_import_self(const uint8_t key[16], struct dg_share_reply *a,
