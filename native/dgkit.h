@@ -54,6 +54,10 @@ enum dg_wr_flag { DG_FENCE = 1, DG_CHAIN = 2 };
 enum dg_access { DG_ACCESS_READ = 1, DG_ACCESS_WRITE = 2 };
 enum dg_path { DG_PATH_AUTO = 0, DG_PATH_INLINE = 1, DG_PATH_WORKER = 2 };
 enum dg_wc_flag { DG_SHARED_STAMP = 1, DG_LATE_STAMP = 2 };
+/* OK: each byte was moved into or out of the memory of the region. The process that exported it may
+ * have died meanwhile: the import keeps memory that is mapped or on a GPU alive, so operations posted
+ * before PEER_LOST is noticed may end as OK. IO_FAILED: the provider's hardware, library or system
+ * calls failed. */
 enum dg_status {
 	DG_OK = 0,
 	DG_LOCAL_ERROR = 1,

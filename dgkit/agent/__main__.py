@@ -1,14 +1,19 @@
 """The software DPU that connect() starts: `python -m dgkit.agent FD`.
 
 FD is one end of a socket pair. The process that started this one has the other end: when it closes
-that end, or dies in any way, this process ends and leaves no file.
+that end, or dies in any way, this process ends and leaves no file. It watches the process itself,
+too, since a child that was forked without Python's functions keeps the other end open.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import socket
+import struct
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 __all__ = ["main"]
@@ -31,7 +36,8 @@ def main(fd: int) -> int:
             return 0
         start = decode_start(request)
         try:
-            ended = _serve(start, parent)
+            with _end_of(parent) as end:
+                ended = _serve(start, parent, end.fileno())
         except Exception as exc:  # every error is the parent's to see
             _send(parent, Started("", to_wire(exc, 0)))
             return 1
@@ -48,7 +54,23 @@ def _send(parent: socket.socket, started: Any) -> None:
         parent.sendall(encode(started))
 
 
-def _serve(start: Any, parent: socket.socket) -> bool:
+@contextlib.contextmanager
+def _end_of(parent: socket.socket) -> Iterator[select.epoll]:
+    """Return what is readable once the parent has closed its end, or has ended."""
+    # The process that made the socket pair (unix(7), SO_PEERCRED).
+    pid, _, _ = struct.unpack("3i", parent.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    with select.epoll() as end, contextlib.ExitStack() as undo:
+        end.register(parent, select.EPOLLIN)
+        with contextlib.suppress(OSError):  # not with this kernel; or it has ended: then see below
+            process = os.pidfd_open(pid)
+            undo.callback(os.close, process)
+            end.register(process, select.EPOLLIN)
+        if os.getppid() != pid:  # and until now the number was the parent's
+            parent.shutdown(socket.SHUT_RDWR)
+        yield end
+
+
+def _serve(start: Any, parent: socket.socket, end: int) -> bool:
     from ..dma import FaultRule
     from ..types import Status
     from ..wire.bootstrap import Started
@@ -62,7 +84,7 @@ def _serve(start: Any, parent: socket.socket) -> bool:
         rules=rules,
         max_memory=start.max_memory or None,
         ready=lambda endpoint: _send(parent, Started(endpoint, None)),
-        watch_fd=parent.fileno(),
+        watch_fd=end,
     )
 
 

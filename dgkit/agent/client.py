@@ -95,7 +95,7 @@ class Client:
         self.caller = caller
         self.next_id = first_id
         self.regions: dict[int, RegionRef] = {}
-        self.active: set[int] = set()  # ids of the requests that workers have
+        self.active: set[int] = set()  # ids of the requests with a reply to come; the loop's
         self.cancelled: set[int] = set()  # those of them that are to end
         self._report = report
         self._max_regions = max_regions

@@ -44,6 +44,7 @@ class Handlers:
             m.Cancel: self.cancel,
             m.Stats: self.stats,
             m.Subscribe: self.subscribe,
+            m.Outstanding: self.outstanding,
         }
         of_dpu: dict[type, Callable[[Client, Any], Any]] = {
             m.Import: self.import_,
@@ -203,11 +204,16 @@ class Handlers:
         """End a request early: a job at its next slice; for a monitor, reply once it has ended."""
         monitor = client.monitors.get(request.target)
         if monitor is not None:
+            client.active.add(request.id)
             monitor.end(on_end=lambda: self._state.send(client, m.Done(request.id)))
             return None
         if request.target in client.active:
             client.cancelled.add(request.target)
         return m.Done(request.id)
+
+    def outstanding(self, client: Client, request: m.Outstanding) -> None:
+        """Queue the reply behind those to all others; the loop enters the numbers when it sends."""
+        self._state.send(client, m.OutstandingDone(request.id, []))
 
     def stats(self, client: Client, request: m.Stats) -> m.StatsDone:
         """Return the counters since the agent started and what is in use now.

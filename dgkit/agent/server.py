@@ -24,7 +24,19 @@ from ..memory.meminfo import total_bytes
 from ..wire import address as addresses
 from ..wire.error_codec import to_wire
 from ..wire.listener import Listener
-from ..wire.messages import Block, Bye, Done, Hello, Moved, decode_request, encode, number_of
+from ..wire.messages import (
+    Block,
+    Bye,
+    Done,
+    Ended,
+    Hello,
+    Moved,
+    OutstandingDone,
+    Progress,
+    decode_request,
+    encode,
+    number_of,
+)
 from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
 from .agent_limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
@@ -44,6 +56,7 @@ _LAST = int(zmq.NOBLOCK)
 _ENDED = (zmq.ETERM, zmq.ENOTSOCK)  # errors of a socket that no longer exists
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
+_NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
 _END_S = 0.5  # for the workers to end, of the second in which an agent must be gone
 
 
@@ -252,8 +265,13 @@ class Agent:
             assert telemetry is not None
             telemetry.send(message)
             return
+        if not isinstance(message, _NOTIFICATIONS):
+            client.active.discard(message.id)
+            client.cancelled.discard(message.id)
         if type(message) is Moved:
             self._state.count_move(client, message)
+        elif type(message) is OutstandingDone:  # exact: what is not sent by now comes after it
+            message.numbers = list(client.active)
         self._reply(client.route, message)
         if telemetry is not None and isinstance(message, Block):
             telemetry.publish(client, "latency", message.samples)

@@ -116,8 +116,6 @@ class AgentState:
                 reply = work()
             except Exception as exc:  # every error is the client's to see
                 reply = to_wire(exc, request.id)
-            client.active.discard(request.id)
-            client.cancelled.discard(request.id)
             worker.job_finished()
             self.send(client, reply)
 

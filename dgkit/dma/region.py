@@ -106,7 +106,9 @@ class _Base:
     def __del__(self) -> None:
         if getattr(self, "_r", None) is None or self.closed:
             return
-        if self._pid == os.getpid():
+        if self._pid == os.getpid() and hasattr(
+            self, "access"
+        ):  # else Ctrl-C kept it from its user
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
         try:
             self.close(timeout=0.1)

@@ -119,7 +119,7 @@ class LocalDpu:
         for transfer in earlier:
             while not transfer.ended:
                 with self.lock:
-                    self.progress(transfer.oldest(), _HOLD_S)
+                    self.progress(transfer, _HOLD_S)
 
     def latency(
         self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener
@@ -178,19 +178,19 @@ class LocalDpu:
         if region.handle:
             self.link.ask(Free, region.handle, timeout, timeout=self._timeout + timeout)
 
-    def progress(self, head: Transfer | None, timeout: float) -> None:
-        """Wait for one DMA, then handle all completions and post more chunks.
+    def progress(self, first: LocalTransfer, timeout: float) -> None:
+        """Wait for a DMA of `first`, then handle all completions and post more chunks.
 
         All transfers advance, so the wait for one does not starve another of staging memory. The
         caller holds the lock.
 
         Args:
-            head: DMA to wait for; None: any one in flight.
+            first: Transfer to wait for; any other if it has no DMA in flight.
             timeout: Seconds to wait at most.
         """
         self.recover()
         try:
-            self._progress(head, timeout)
+            self._progress(first.oldest(), timeout)  # recover() may have replaced its DMA
         except BaseException:
             self.note_interruption()
             raise
@@ -283,7 +283,9 @@ class LocalTransfer(SessionTransfer):
         """Do nothing: LocalDpu.progress() calls post_more()."""
 
     def _cancel_in_flight(self) -> None:
-        """Do nothing: a posted DMA cannot be cancelled."""
+        """Forget the transfer, unless it has DMA in flight, which cannot be cancelled."""
+        if self._ended and self in self._dpu.transfers:
+            self._dpu.transfers.remove(self)
 
     def oldest(self) -> Transfer | None:
         """Return the DMA that was posted first and is in flight."""
@@ -322,7 +324,7 @@ class LocalTransfer(SessionTransfer):
 
     def _advance(self, timeout: float) -> None:
         with self._dpu.lock:
-            self._dpu.progress(self.oldest(), min(timeout, _HOLD_S))
+            self._dpu.progress(self, min(timeout, _HOLD_S))
 
     @property
     def ended(self) -> bool:

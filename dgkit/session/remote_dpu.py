@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PeerTimeout
-from ..wire.connection import Connection, Pending
+from ..wire.connection import Connection, Pending, ReplyLost
 from ..wire.messages import Cancel, Digest, Free, Import, Latency, LatencyDone, Move, Rate, RateDone
 from .staging import Chunk, StagingPool
 from .transfer import SessionTransfer, TransferReport
@@ -80,7 +80,10 @@ class RemoteDpu:
         pending = self.link.exchange(Move, spans, then)
         if pending is None:
             pending = self.link.post(Move, *spans, then=then)
-        reply = pending.reply if pending.done and not pending.error else self._wait(pending)
+        try:
+            reply = pending.reply if pending.done and not pending.error else self._wait(pending)
+        except ReplyLost:  # written or not, to write it once more is harmless
+            return self.write(region, view, offset)
         return TransferReport(reply, self.provider)
 
     def _small_pool(self) -> StagingPool:
@@ -121,13 +124,20 @@ class RemoteDpu:
 
     def copy(self, src: SessionRegion, dst: SessionRegion, size: int) -> TransferReport:
         """Copy and wait; the DPU reads `src` and writes `dst`."""
-        pending = self.link.post(Move, src.handle, 0, dst.handle, 0, size)
-        return TransferReport(self._wait(pending), self.provider)
+        moved = self._request(Move, src.handle, 0, dst.handle, 0, size)
+        return TransferReport(moved, self.provider)
 
     def digest(self, region: SessionRegion, offset: int, size: int) -> str:
         """Return the SHA-256, in hex digits, of bytes that the DPU reads."""
-        pending = self.link.post(Digest, region.handle, offset, size)
-        return str(self._wait(pending).sha256)
+        return str(self._request(Digest, region.handle, offset, size).sha256)
+
+    def _request(self, kind: type, *fields: Any) -> Any:
+        """Send a request that may be repeated, and return the reply."""
+        while True:
+            try:
+                return self._wait(self.link.post(kind, *fields))
+            except ReplyLost:
+                continue
 
     def latency(
         self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener
@@ -224,19 +234,15 @@ class RemoteTransfer(SessionTransfer):
         if not self._in_flight:  # else its next reply posts the next chunk
             self._pool.call_on_release(self._post_chunks)
 
-    def _repeat_unsure(self) -> None:
-        """Post chunks again that may have been lost; the agent moves them in order, so that the
-        reply to the repetition says that the first one, too, is done.
-        """
-        for chunk in list(self._in_flight):
-            if self._is_posted(chunk) and chunk.request.number in self._dpu.link.unsure:
-                self._stage_and_post(chunk)
-
     def _on_reply(self, chunk: Chunk, pending: Pending) -> None:
         if chunk.request is not pending and not chunk.finished:
             return  # it was repeated
-        reply = pending.reply if pending.error is None else None
-        self._finish_chunk(chunk, reply, pending.error)
+        if isinstance(pending.error, ReplyLost):  # moved or not, to move it once more is harmless
+            self._torn = True
+            chunk.request = None
+        else:
+            reply = pending.reply if pending.error is None else None
+            self._finish_chunk(chunk, reply, pending.error)
         self._post_chunks()
         if self._ended:
             calls, self._on_end = self._on_end, []
@@ -244,6 +250,7 @@ class RemoteTransfer(SessionTransfer):
                 call()
 
     def _cancel_in_flight(self) -> None:
+        self._pool.cancel_call(self._post_chunks)
         self._post_chunks()  # posts nothing more; finishes chunks that were not posted
         for chunk in list(self._in_flight):
             if chunk.request is not None:
@@ -251,9 +258,8 @@ class RemoteTransfer(SessionTransfer):
 
     def _advance(self, timeout: float) -> None:
         link = self._dpu.link
-        if self._torn or link.unsure or not self._in_flight:  # no reply may post the next chunk
+        if self._torn or not self._in_flight:  # no reply may post the next chunk
             with link.lock:
-                self._repeat_unsure()
                 self._post_chunks()
         pending = self._oldest_request() or link.oldest()
         if not timeout or pending is None:

@@ -54,7 +54,7 @@ class StagingPool:
         self._owners: list[weakref.ref[Chunk] | None] = [None] * count
         self._lock = threading.Lock()
         self._closed = False
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: dict[Callable[[], None], None] = {}  # in the order of their calls
 
     @staticmethod
     def _in_use(owner: weakref.ref[Chunk] | None) -> bool:
@@ -90,13 +90,22 @@ class StagingPool:
         All are called, since the first may not need the slot any more.
         """
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
+            waiting, self._waiting = self._waiting, {}
             for call in waiting:
                 call()
 
     def call_on_release(self, call: Callable[[], None]) -> None:
-        """Call a function once, when a slot is released."""
-        self._waiting.append(call)
+        """Call a function once, when a slot is released. Idempotent."""
+        self._waiting[call] = None
+
+    def cancel_call(self, call: Callable[[], None]) -> None:
+        """Undo call_on_release()."""
+        self._waiting.pop(call, None)
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of functions that wait for a free slot."""
+        return len(self._waiting)
 
     def close(self) -> None:
         """Free the memory now, without waiting for the garbage collector."""

@@ -262,10 +262,11 @@ class SessionTransfer(ABC):
                     self._data[chunk.at : chunk.at + chunk.size] = staged
                 self._totals.add(chunk, reply)
         chunk.request = None  # it refers back to the transfer
+        if self._totals.done == self.size and self._report is None:
+            # before the removal, after which nothing would repeat it
+            self._report = self._totals.report(self._provider)
         with contextlib.suppress(ValueError):  # removed before an interruption
             self._in_flight.remove(chunk)
-        if self._totals.done == self.size and self._report is None:
-            self._report = self._totals.report(self._provider)
         if self._ended:
             self._view = None
         self._pool.wake()

@@ -30,7 +30,7 @@ from .messages import (
     Block,
     Ended,
     Failed,
-    Move,
+    Outstanding,
     Progress,
     Reply,
     decode_reply,
@@ -39,11 +39,18 @@ from .messages import (
 from .reply_checks import REPLIES, UNREADABLE, clean
 from .sockets import readable
 
-__all__ = ["Connection", "Pending"]
+__all__ = ["Connection", "Pending", "ReplyLost"]
 
 SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
 _NOTIFICATIONS = (Progress, Block, Ended)
 _NOBLOCK = int(zmq.NOBLOCK)
+
+
+class ReplyLost(PeerError):
+    """An exception such as Ctrl-C in some thread lost the request or its reply.
+
+    The agent does not work on it, but may have done what was requested.
+    """
 
 
 class Pending:
@@ -54,8 +61,6 @@ class Pending:
     Block. Both run under the connection's lock and must not block.
     """
 
-    #: Replies to such requests arrive in the order of the requests: `kind` is Move.
-    serial = False
     #: Type of its reply.
     expected: type = object
 
@@ -105,8 +110,6 @@ class Connection:
         self._draining = False
         self._waiting_senders: dict[int, None] = {}  # by thread
         self._interrupted = False  # while it sent or received
-        self._given_up: set[int] = set()
-        self.unsure: set[int] = set()  # requests that such an exception may have lost
         self._forked = False
         self._last_received = time.monotonic()
         self._client = ClientSocket(address, identity)
@@ -162,7 +165,6 @@ class Connection:
         pending.expected = REPLIES[kind]
         # No call between these, so that no signal handler runs: all or none of it happens.
         self._next = number + 1
-        pending.serial = kind is Move
         pending.number = number
         self._pending[number] = pending
         try:
@@ -189,7 +191,6 @@ class Connection:
             number = self._next
             pending = Pending(number)
             pending.then = then
-            pending.serial = kind is Move
             pending.expected = REPLIES[kind]
             message = encode(kind(number, *fields))
             self._last_received = time.monotonic()
@@ -198,8 +199,8 @@ class Connection:
             try:
                 self._socket.send(message, _NOBLOCK)
                 reply = decode_reply(self._socket.recv())
-                if reply.id != number or type(reply) is not REPLIES[kind] or self.unsure:
-                    self._receive_decoded(reply)
+                if reply.id != number or type(reply) is not REPLIES[kind]:
+                    self._dispatch(reply)
                     return pending
                 pending.reply = reply
                 pending.done = True
@@ -230,11 +231,10 @@ class Connection:
         """Note that Ctrl-C or an error came while a message was sent, received or dispatched.
 
         Whether a request was sent, or a reply received and lost, is then unknown. libzmq's binding
-        handles signals between the two, so that this cannot be avoided. Requests that were answered
-        are finished by the next _drain(); the others end when a later Move is answered.
+        handles signals between the two, so that this cannot be avoided. The next _drain() finishes
+        the requests that were answered, and asks the agent which of the others it has not answered.
         """
         self._interrupted = True
-        self.unsure.update(number for number, pending in self._pending.items() if pending.serial)
 
     def ask(self, kind: Any, *fields: Any, timeout: float = 5.0) -> Any:
         """Send a request and return its reply.
@@ -346,6 +346,7 @@ class Connection:
         try:
             if self._interrupted:
                 self._finish_interrupted()
+                self._find_lost()
             while readable(self._socket):
                 self._receive(self._socket.recv(_NOBLOCK))
                 if not self._pending:
@@ -361,7 +362,29 @@ class Connection:
         for pending in list(self._pending.values()):
             if pending.done or pending.reply is not None:
                 self._finish(pending)
+
+    def _find_lost(self) -> None:
+        """Ask the agent for the requests that it has not answered, to fail all others."""
+        if self._pending:
+            query = Pending()
+            query.then = self._fail_lost
+            try:
+                self._post(Outstanding, (), query)
+            except PeerTimeout:  # the agent accepts no request now: the next _drain() asks it
+                return
         self._interrupted = False
+
+    def _fail_lost(self, query: Pending) -> None:
+        """Fail the requests before `query` whose reply can no longer come."""
+        if query.error is not None:
+            return
+        unanswered = {*query.reply.numbers}
+        for number, pending in list(self._pending.items()):
+            if number < query.number and number not in unanswered and not pending.done:
+                pending.error = ReplyLost(
+                    "an exception such as Ctrl-C interrupted the request, and its reply is lost"
+                )
+                self._finish(pending)
 
     def _receive(self, message: bytes) -> None:
         self._last_received = time.monotonic()
@@ -370,28 +393,7 @@ class Connection:
         except UNREADABLE as exc:
             self.fail(PeerError(f"the other side sent an invalid reply: {exc}"))
             return
-        self._receive_decoded(reply)
-
-    def _receive_decoded(self, reply: Reply) -> None:
-        answered = self._pending.get(reply.id)
-        final = type(reply) not in _NOTIFICATIONS
-        if final and self.unsure and answered is not None and answered.serial:
-            self._fail_lost(reply.id)
-        if answered is not None or not final or reply.id not in self._given_up:
-            self._dispatch(reply)
-
-    def _fail_lost(self, number: int) -> None:
-        """Fail the requests before `number` whose reply an interruption lost."""
-        for earlier in sorted(self.unsure):
-            if earlier >= number:
-                break
-            pending = self._pending.get(earlier)
-            if pending is not None and not pending.done:
-                self._given_up.add(earlier)  # a small Move may be answered slightly too early
-                pending.error = PeerError("the request was interrupted, and its reply is lost")
-                self._finish(pending)
-            self.unsure.discard(earlier)
-        self.unsure.intersection_update(self._pending)
+        self._dispatch(reply)
 
     def _dispatch(self, reply: Reply) -> None:
         pending = self._pending.get(reply.id)

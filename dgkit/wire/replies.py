@@ -20,6 +20,7 @@ __all__ = [
     "Imported",
     "LatencyDone",
     "Moved",
+    "OutstandingDone",
     "Progress",
     "RateDone",
     "Reply",
@@ -180,6 +181,12 @@ class Failure(Struct, array_like=True, frozen=True, gc=False):
     complete_ns: int
 
 
+class OutstandingDone(Message, tag=79):
+    """Reply to Outstanding."""
+
+    numbers: Annotated[list[int], Meta(max_length=1 << 14)]
+
+
 class Failed(Message, tag=127):
     """An exception: class name, message, errno, and the doctor's check that explains it.
 
@@ -223,5 +230,6 @@ Reply = Union[  # noqa: UP007
     Subscribed,
     Watching,
     Ended,
+    OutstandingDone,
     Failed,
 ]

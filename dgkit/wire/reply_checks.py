@@ -29,6 +29,7 @@ REPLIES: dict[type, type] = {
     m.Subscribe: m.Subscribed,
     m.Bye: m.Done,
     m.Watch: m.Watching,
+    m.Outstanding: m.OutstandingDone,
 }
 _TEXTS = (
     m.Welcome, m.Allocated, m.Imported, m.Digested, m.LatencyDone, m.RateDone, m.StatsDone,

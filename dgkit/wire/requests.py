@@ -27,6 +27,7 @@ __all__ = [
     "Latency",
     "Message",
     "Move",
+    "Outstanding",
     "Rate",
     "Request",
     "Stats",
@@ -34,7 +35,7 @@ __all__ = [
     "Watch",
 ]
 
-VERSION = 4
+VERSION = 5
 MAX_SAMPLES = 1_000_000  # of one latency request
 MONITORS = 8  # of one client at a time
 MONITOR_SAMPLES = 4096  # of one block of a monitor
@@ -162,6 +163,13 @@ class Bye(Message, tag=13):
     """Release all resources of this client; Done is sent once they are released."""
 
 
+class Outstanding(Message, tag=15):
+    """Request the numbers of this client's earlier requests that are not answered yet.
+
+    The replies to all others precede the reply to this one.
+    """
+
+
 class Watch(Message, tag=14):
     """Monitor: take `count` samples every `every_s` seconds, until Cancel.
 
@@ -195,4 +203,5 @@ Request = Union[  # noqa: UP007 (evaluated at run time, on Python 3.10 too)
     Subscribe,
     Bye,
     Watch,
+    Outstanding,
 ]

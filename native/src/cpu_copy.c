@@ -25,9 +25,9 @@ void dg_op_leave(const struct dg_op *op)
 /* Copies n bytes of which some may fault. */
 static int copy_guarded(const struct dg_op *op, char *d, const char *s, uint64_t n)
 {
-	if (!dg_copy_guarded(d, s, n))
-		return DG_OK;
-	return region_entry_at(op->local)->may_fault ? DG_LOCAL_ERROR : DG_REMOTE_ACCESS_ERROR;
+	bool local = region_entry_at(op->local)->may_fault;
+	return guarded_status(dg_copy_guarded(d, s, n),
+			      local ? DG_LOCAL_ERROR : DG_REMOTE_ACCESS_ERROR);
 }
 
 static int copy_run(const struct dg_op *op, char *d, const char *s, uint64_t n)

@@ -6,6 +6,7 @@
 #ifndef DG_PROVIDER_H
 #define DG_PROVIDER_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -225,9 +226,17 @@ void dg_copy(void *dst, const void *src, uint64_t n);
 #define DG_LARGE (8u << 20)
 void dg_copy_large(void *dst, const void *src, uint64_t n);
 /* Copies by system calls, and returns -EFAULT where memcpy would raise a signal. Part of the bytes
- * may have been copied then. Errors: EFAULT, and EMFILE, ENFILE of pipe2(2) where the kernel lacks
- * process_vm_readv(2). */
+ * may have been copied then. Errors: EFAULT; if process_vm_readv(2) refuses the copy and no pipe
+ * can be opened to repeat it, EMFILE, ENFILE or ENOMEM of pipe2(2). */
 int dg_copy_guarded(void *dst, const void *src, uint64_t n);
+/* Returns the dg_status of a guarded copy: `fault` if memory could not be accessed, DG_IO_FAILED if
+ * that could not be found out. */
+static inline int guarded_status(int rc, int fault)
+{
+	if (!rc)
+		return DG_OK;
+	return rc == -EFAULT ? fault : DG_IO_FAILED;
+}
 
 /* file_backed.c: whether all of these bytes are memory from dgkit.empty(), which stays mapped and
  * accessible while it is registered. */

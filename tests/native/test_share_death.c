@@ -2,6 +2,9 @@
 /* One side is revoked, stopped or killed while bytes move: the other side finds out in time. */
 #include "two_sides.h"
 
+#include <poll.h>
+#include <sys/syscall.h>
+
 #define BIG (256u << 20)
 #define DEPTH 16 /* operations of BIG bytes: more than is copied in a second */
 #define EACH_WAY(how) \
@@ -47,17 +50,22 @@ struct exporting {
 	dg_region *region;
 };
 
-static void export_to_busy(struct exporting *e, enum how how)
+static void export_to(struct exporting *e, enum how how, void (*importer)(int fd))
 {
 	struct token token;
 
-	e->importer = start(busy_importer);
+	e->importer = start(importer);
 	e->dev = device_spinning(0);
 	e->memory = memory_for(how, BIG);
 	e->region = exportable(e->dev, &e->memory);
 	token = export_of(e->region, RW);
 	say(e->importer.fd, &token, sizeof(token));
 	CHECK_EQ(hear_int(e->importer.fd), how);
+}
+
+static void export_to_busy(struct exporting *e, enum how how)
+{
+	export_to(e, how, busy_importer);
 }
 
 static void let_go(struct exporting *e)
@@ -102,6 +110,76 @@ static void an_importer_that_is_killed_holds_nothing(void)
 		kill_and_reap(e.importer);
 		let_go(&e);
 	}
+}
+
+/* A process that shares the importer's fds and memory, as after a fork that the library did not
+ * notice. It ends with the importer. */
+static void leave_a_keeper(int fd)
+{
+	pid_t keeper = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0);
+
+	CHECK(keeper >= 0);
+	if (keeper)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	close(fd);
+	for (;;)
+		poll(NULL, 0, -1);
+}
+
+static bool keeps; /* whether the next importer leaves a keeper */
+
+/* As busy_importer, but becomes another program while its transfers are in flight; fd closes. */
+static void importer_that_executes(int fd)
+{
+	struct transfer t[DEPTH];
+	struct token token;
+	struct fix f;
+
+	hear(fd, &token, sizeof(token));
+	import_fix(&f, &token, BIG, DEPTH);
+	post_all(&f, t, BIG);
+	if (keeps)
+		leave_a_keeper(fd);
+	say_int(fd, info_of(f.remote).method);
+	execl("/bin/sleep", "sleep", "60", NULL);
+	CHECK(!"exec");
+}
+
+static void an_importer_that_executes_another_program_holds_nothing(void)
+{
+	EACH_WAY(how) {
+		for (int i = 0; i < 2; i++) {
+			struct exporting e;
+			char byte;
+
+			keeps = i;
+			export_to(&e, how, importer_that_executes);
+			CHECK(!hears(e.importer.fd, &byte, 1)); /* the program has been executed */
+			CHECK_EQ(dg_region_close(e.region, SECOND), 0);
+			memset(e.memory.addr, 0x5a, BIG);
+			CHECK_EQ(waitpid(e.importer.pid, NULL, WNOHANG), 0); /* it lives */
+			for (size_t at = 0; at < BIG; at += 509)
+				CHECK_EQ(((uint8_t *)e.memory.addr)[at], 0x5a);
+			kill_and_reap(e.importer);
+			let_go(&e);
+		}
+	}
+}
+
+static void a_program_that_was_executed_is_no_importer(void)
+{
+	struct exporting e;
+	char byte;
+
+	keeps = false;
+	choose(BY_MAP);
+	export_to(&e, BY_MAP, importer_that_executes);
+	CHECK(!hears(e.importer.fd, &byte, 1));
+	for (uint64_t end = dg_now_ns() + SECOND; info_of(e.region).importers;)
+		CHECK(dg_now_ns() < end);
+	kill_and_reap(e.importer);
+	let_go(&e);
 }
 
 static void a_stopped_importer_holds_the_region_until_it_goes_on(void)
@@ -298,6 +376,8 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(a_region_revoked_under_transfers_is_free_at_once),
 		TEST(an_importer_that_is_killed_holds_nothing),
+		TEST(an_importer_that_executes_another_program_holds_nothing),
+		TEST(a_program_that_was_executed_is_no_importer),
 		TEST(a_stopped_importer_holds_the_region_until_it_goes_on),
 		TEST(an_exporter_that_is_killed_ends_transfers_as_peer_lost),
 		TEST(a_stopped_exporter_is_named_at_import),

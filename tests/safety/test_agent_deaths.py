@@ -250,8 +250,9 @@ session.close()
     assert done.stdout.splitlines() == ["7", "b'parent'"]
 
 
-def test_a_forked_child_that_lives_on_does_not_keep_the_dpu_of_a_killed_parent():
-    then = "import os\nif os.fork() == 0: sys.stdin.read(); os._exit(0)\nsys.stdin.read()"
+@pytest.mark.parametrize("fork", ["os.fork()", "ctypes.CDLL(None).fork()"])
+def test_a_forked_child_that_lives_on_does_not_keep_the_dpu_of_a_killed_parent(fork):
+    then = f"import ctypes, os\nif {fork} == 0: sys.stdin.read(); os._exit(0)\nsys.stdin.read()"
     with _client("", then=then) as client:
         dpu = int(client.stdout.readline())
         until(lambda: len(children(client.pid)) == 2, "the child is there")

@@ -1,6 +1,7 @@
 """Ctrl-C and other signals while something waits: the queue stays usable, nothing is lost."""
 
 import contextlib
+import gc
 import itertools
 import os
 import signal
@@ -13,7 +14,7 @@ import pytest
 from support.dma import rig
 
 import dgkit
-from dgkit import FaultRule, Status
+from dgkit import FaultRule, Status, dma
 from dgkit.dma import measure
 
 DELAY = [FaultRule("delay", delay_us=300_000, count=1)]
@@ -183,3 +184,16 @@ def test_ctrl_c_anywhere_in_making_a_region_leaves_the_device_closable(make):
         if ended:
             break
     assert line > 10
+
+
+def test_a_region_that_ctrl_c_left_half_made_is_freed_without_a_warning(monkeypatch):
+    memory, refused = bytearray(4096), []
+    monkeypatch.setattr(sys, "unraisablehook", refused.append)
+    with dgkit.Device() as device:
+        with monkeypatch.context() as patch:
+            patch.setattr(dma.region.Region, "_info", lambda _: signal.raise_signal(signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                device.register(memory)
+        gc.collect()
+        memory.append(0)  # nothing holds it any more
+    assert refused == []

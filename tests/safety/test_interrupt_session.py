@@ -8,13 +8,16 @@ import functools
 import os
 import signal
 import sys
+import threading
 import time
+import weakref
 
 import pytest
 from support.processes.agents import agent
+from support.processes.waiting import stop
 
 import dgkit
-from dgkit.errors import PeerError
+from dgkit.errors import PeerError, PeerTimeout
 
 pytestmark = [
     pytest.mark.skipif(
@@ -109,15 +112,24 @@ def in_thread(call):
             os._exit(1)  # neither the thread nor the session could be ended
 
 
+def settle(session, region):
+    """Waits for the end of a transfer whose start() or cancel() was interrupted: it may go on."""
+    deadline = time.monotonic() + 10
+    transfers = getattr(session.dpu, "transfers", ())
+    while transfers or any(
+        pool.free < len(pool._owners) or pool.waiting for pool in pools(session)
+    ):
+        in_thread(lambda: session.read(region, 1))  # handles replies that still come
+        assert time.monotonic() < deadline, "a transfer does not end, or slots are lost"
+
+
 def check(session, region, fill):
+    settle(session, region)
     data = bytes([fill]) * SIZE
     assert in_thread(lambda: session.write(region, data)).size == SIZE
     assert in_thread(lambda: session.read(region, SIZE)) == data
     in_thread(lambda: session.write(region, b"small"))
-    deadline = time.monotonic() + 5
-    while any(pool.free < len(pool._owners) for pool in pools(session)):
-        in_thread(lambda: session.read(region, 1))  # handles replies that still come
-        assert time.monotonic() < deadline, "slots are lost"
+    settle(session, region)
 
 
 @pytest.mark.parametrize("kind", ["write", "read", "small write", "start and cancel"])
@@ -158,6 +170,63 @@ def test_ctrl_c_at_any_bytecode_of_a_transfer_loses_no_slot(session, kind):
                 check(session, region, rounds % 251)
         check(session, region, 255)
         assert rounds > 5
+
+
+@pytest.mark.parametrize("session", ["dpu"], ids=["remote"], indirect=True)
+def test_a_transfer_that_is_cancelled_while_it_waits_for_a_slot_is_forgotten_at_once(session):
+    with session.empty(SIZE) as region:
+        session.write(region, bytes(SIZE))  # makes the staging memory
+        (pool,) = pools(session)
+        stop(session.info["dpu"]["pid"])
+        try:
+            first = session.start_write(region, bytes(SIZE))
+            waiting = [session.start_write(region, bytes(SIZE)) for _ in range(100)]
+            polled = [transfer.done() for transfer in waiting * 3]
+            assert (any(polled), pool.waiting) == (False, len(waiting))
+            cancel_and_forget(waiting)
+            assert pool.waiting == 0
+        finally:
+            os.kill(session.info["dpu"]["pid"], signal.SIGCONT)
+        assert first.wait(20).size == SIZE
+        check(session, region, 4)
+
+
+@pytest.mark.parametrize("session", ["host"], ids=["local"], indirect=True)
+def test_a_transfer_that_is_cancelled_with_no_dma_in_flight_is_forgotten_at_once(session):
+    with session.empty(SIZE) as region:
+        first = session.start_write(region, bytes(SIZE))  # it has all slots
+        cancel_and_forget([session.start_write(region, bytes(SIZE)) for _ in range(100)])
+        assert session.dpu.transfers == [first]
+        assert first.wait(20).size == SIZE
+        check(session, region, 4)
+
+
+def cancel_and_forget(transfers):
+    refs = [weakref.ref(transfer) for transfer in transfers]
+    while transfers:
+        transfers.pop().cancel()
+    assert not any(ref() for ref in refs)
+
+
+def test_large_transfers_under_a_stop_of_five_seconds_end_with_the_right_bytes(session):
+    """The host's agent moves no bytes, so nothing may even notice that it is stopped."""
+    pid = session.info["dpu" if session.role == "host" else "host"]["pid"]
+    with contextlib.ExitStack() as stack:
+        regions = [stack.enter_context(session.empty(SIZE)) for _ in range(4)]
+        check(session, regions[0], 7)
+        data = [bytes([number]) * SIZE for number in range(1, 5)]
+        started = [session.start_write(*pair) for pair in zip(regions, data, strict=True)]
+        stop(pid)
+        continued = threading.Timer(5, os.kill, (pid, signal.SIGCONT))
+        continued.start()
+        for transfer in started:
+            with contextlib.suppress(PeerTimeout):  # says that the agent's process is stopped
+                transfer.wait(5)
+        continued.join()
+        assert [transfer.wait(20).size for transfer in started] == [SIZE] * 4
+        for region, written in zip(regions, data, strict=True):
+            assert session.read(region, SIZE) == written
+        check(session, regions[0], 8)
 
 
 def test_a_slot_is_not_given_to_a_transfer_that_was_cancelled_while_it_waited(session):

@@ -53,6 +53,33 @@ def test_an_exporter_killed_in_the_middle_of_a_large_copy_is_lost_within_a_secon
         memory.close()
 
 
+def test_what_was_queued_when_the_exporter_is_killed_is_ok_with_its_bytes_or_peer_lost():
+    """OK says that the bytes were moved: the import keeps memory that is mapped alive."""
+    size, depth = 16 << 20, 32
+    with child(EXPORTER, size, "memfd", "rw") as exporter, Device() as device:
+        remote = keep(device).import_region(bytes.fromhex(exporter.line(60)), timeout=10)
+        local, queue = device.register(bytearray(depth * size)), device.queue(depth=depth)
+        posted = [
+            queue.read(local, remote, size=size, local_offset=number * size)
+            for number in range(depth)
+        ]
+        exporter.send(signal.SIGKILL)
+        statuses = []
+        for transfer in posted:
+            try:
+                statuses.append(transfer.wait(10).status)
+            except TransferError as error:
+                statuses.append(error.completion.status)
+        done = statuses.count(Status.OK)
+        assert statuses == [Status.OK] * done + [Status.PEER_LOST] * (depth - done)
+        want = (bytes(range(251)) * (size // 251 + 1))[:size]
+        for number in range(done):
+            assert local.memory[number * size : (number + 1) * size] == want
+        until(lambda: remote.lost, "the region says so", timeout=1)
+        assert ended(queue.read(local, remote, size=64))[0] is Status.PEER_LOST
+        remote.close()
+
+
 @pytest.mark.parametrize(("kind", "no_vm", "method"), KINDS)
 def test_an_idle_exporter_killed_is_lost_within_a_second(kind, no_vm, method, monkeypatch):
     monkeypatch.setenv("DGKIT_NO_PROCESS_VM", no_vm)

@@ -1,6 +1,8 @@
 """A mapped file that somebody truncates: an error, and no SIGBUS."""
 
 import mmap
+import os
+import resource
 
 import pytest
 from support.dma import keep, rig
@@ -68,6 +70,32 @@ def test_a_file_truncated_under_a_running_copy_gives_an_error_or_all_of_it(tmp_p
             file.truncate(0)
             with pytest.raises(TransferError, match="LOCAL_ERROR"):
                 transfer.wait(30)
+
+
+def test_a_copy_without_a_free_descriptor_is_no_access_error(mapped):
+    """The kernel refused it and a pipe, which shows why, cannot be opened: the cause is unknown."""
+    file, view = mapped
+    with rig(size=SIZE) as r, r.device.register(view) as local:
+        statuses = []
+
+        def write():
+            try:
+                statuses.append(r.queue.write(local, r.remote, size=64).wait(5).status)
+            except TransferError as error:
+                statuses.append(error.completion.status)
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            write()
+            file.truncate(0)
+            write()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        write()
+        assert statuses == [Status.OK, Status.IO_FAILED, Status.LOCAL_ERROR]
 
 
 @pytest.mark.parametrize("no_vm", ["0", "1"])

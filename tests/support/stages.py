@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -60,14 +62,24 @@ class Result:
 
 
 class _Running:
-    """A stage that runs as a process group, its output in a file."""
+    """A stage that runs as a process group, its output in a file.
+
+    It has a runtime folder of its own, so that its tests may count the files there. The path is
+    short: that of a Unix socket has at most 108 bytes (unix(7)).
+    """
 
     def __init__(self, stage: Stage, command: list[str], log: Path, *, alone: bool) -> None:
         self.stage, self.log, self.alone = stage, log, alone
         self.start = time.monotonic()
+        self._runtime = tempfile.mkdtemp(prefix="dg-", dir="/tmp")
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**os.environ, "XDG_RUNTIME_DIR": self._runtime},
+                start_new_session=True,
             )
 
     @property
@@ -81,7 +93,12 @@ class _Running:
                 os.killpg(self.process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(patience)
-                return
+                break
+        self.clean_up()
+
+    def clean_up(self) -> None:
+        """Remove the runtime folder; the process has ended."""
+        shutil.rmtree(self._runtime, ignore_errors=True)
 
 
 class Scheduler:
@@ -155,6 +172,7 @@ class Scheduler:
             time.sleep(0.1)
         for running in ended:
             self._running.remove(running)
+            running.clean_up()
             self._judge(running)
 
     def _judge(self, running: _Running) -> None:

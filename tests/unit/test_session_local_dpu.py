@@ -10,6 +10,7 @@ from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
+from dgkit.dma import transfer
 from dgkit.errors import ClosedError
 from dgkit.session import local_dpu
 from dgkit.session.fair_lock import FairLock
@@ -157,3 +158,18 @@ def test_its_stats_count_what_it_moved_itself(session):
     assert (counted["your_moves"], counted["your_bytes"]) == (2, 4 * MIB)
     session.copy(region, session.empty(4 * MIB))
     assert session.stats()["your_bytes"] == 8 * MIB
+
+
+@pytest.mark.parametrize("what", ["wait", "digest"])
+def test_a_call_goes_on_after_another_thread_was_interrupted_in_the_queue(session, what):
+    data = os.urandom(32 * MIB)
+    with session.empty(len(data)) as region:
+        writing = session.start_write(region, data)
+        with session.dpu.lock:
+            taken = transfer._wait_for(writing.oldest()._ticket, 10**10)
+            session.dpu.note_interruption()  # as Ctrl-C does that loses a completion
+        assert taken >= 0
+        if what == "digest":
+            assert session.digest(region) == hashlib.sha256(data).hexdigest()
+        assert writing.wait(20).size == len(data)
+        assert session.read(region, len(data)) == data

@@ -33,6 +33,14 @@ time.sleep(0.1)
 print("beside", len(list(folder.iterdir())) - 1)
 mine.unlink()
 """
+RUNTIME = """
+import os, pathlib, sys
+folder = pathlib.Path(os.environ["XDG_RUNTIME_DIR"])
+assert folder.stat().st_mode & 0o777 == 0o700 and len(str(folder)) < 20
+assert not list(folder.iterdir())
+(folder / "left").touch()
+pathlib.Path(sys.argv[1], NAME + ".folder").write_text(str(folder))
+"""
 FIRST = """
 import pathlib, sys, time
 time.sleep(0.3)
@@ -113,6 +121,15 @@ def test_a_stage_waits_for_the_second_try_of_the_one_before_it(tmp_path):
     assert all(each.ok for each in results)
 
 
+def test_each_stage_has_a_short_runtime_folder_that_goes_with_it(tmp_path):
+    programs = {name: named(RUNTIME, name) for name in "ab"}
+    results = scheduler(tmp_path, programs).run([stage("a"), stage("b")])
+    assert all(each.ok for each in results)
+    folders = {Path((tmp_path / f"{name}.folder").read_text()) for name in "ab"}
+    assert len(folders) == 2
+    assert not any(folder.exists() for folder in folders)
+
+
 def test_a_failure_on_one_core_is_final(tmp_path):
     programs = {"broken": "import sys; sys.exit(1)"}
     (result,) = scheduler(tmp_path, programs, cores=1).run([stage("broken")])
@@ -123,6 +140,7 @@ def test_an_interrupt_ends_the_stages_and_what_they_started(tmp_path, monkeypatc
     program = """
 import os, pathlib, subprocess, sys, time
 child = subprocess.Popen(["sleep", "60"])
+pathlib.Path(sys.argv[1], "folder").write_text(os.environ["XDG_RUNTIME_DIR"])
 pathlib.Path(sys.argv[1], "pid").write_text(str(child.pid))
 time.sleep(60)
 """
@@ -137,6 +155,7 @@ time.sleep(60)
     with pytest.raises(KeyboardInterrupt):
         made.run([stage("long")])
     assert time.monotonic() - start < 30
+    assert not Path((tmp_path / "folder").read_text()).exists()
     pid = int((tmp_path / "pid").read_text())
     until(lambda: not Path(f"/proc/{pid}/cmdline").exists() or not cmdline(pid), "it ended")
     assert threading.active_count() >= 1

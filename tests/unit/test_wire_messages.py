@@ -28,6 +28,7 @@ REQUESTS = [
     m.Subscribe(11),
     m.Bye(12),
     m.Watch(13, 7, 1, 0, 64, 1, 50, 0, 0.05),
+    m.Outstanding(14),
 ]
 
 

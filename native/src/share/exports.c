@@ -30,6 +30,7 @@ struct dg_import {
 	struct dg_region *region; /* NULL once revoked and quiet */
 	struct conn *conn;
 	uint32_t slot, access;
+	bool by_cpu; /* only threads of the importing process access the memory */
 	struct dg_import *next;
 };
 
@@ -106,7 +107,7 @@ struct conn *dg_conn_new(int fd, pid_t pid, int pidfd)
 	c->fd = fd;
 	c->pid = pid;
 	c->pidfd = pidfd;
-	c->control_fd = -1;
+	c->control_fd = c->maps_fd = -1;
 	c->next = conns;
 	conns = c;
 	return c;
@@ -129,6 +130,7 @@ static int control_open(struct conn *c)
 	}
 	c->control_fd = fd;
 	c->control = at;
+	c->maps_fd = c->pidfd < 0 ? -1 : dg_address_space_open(c->pid);
 	return 0;
 }
 
@@ -168,12 +170,12 @@ static int slots_grow(struct conn *c)
 	return 0;
 }
 
-static struct dg_gate *gate_of(struct conn *c, uint32_t slot)
+static struct dg_gate *gate_of(const struct conn *c, uint32_t slot)
 {
 	return (struct dg_gate *)c->control + slot;
 }
 
-static int import_add(struct conn *c, struct dg_export *e, uint32_t *slot)
+static int import_add(struct conn *c, struct dg_export *e, bool by_cpu, uint32_t *slot)
 {
 	int rc = control_open(c);
 	if (!rc && !c->n_free)
@@ -187,6 +189,7 @@ static int import_add(struct conn *c, struct dg_export *e, uint32_t *slot)
 	m->conn = c;
 	m->region = e->region;
 	m->access = e->access;
+	m->by_cpu = by_cpu;
 	m->next = e->region->imports;
 	e->region->imports = m;
 	c->imports[m->slot] = m;
@@ -216,12 +219,22 @@ static void import_remove(struct conn *c, uint32_t slot)
 	free(m);
 }
 
-static bool conn_quiet(struct conn *c)
+/* Whether no byte moves through the slot any more, once it is revoked or its connection has ended.
+ * Either nothing is in flight, or all that could move the rest is gone:
+ * - the process has ended (its pidfd is readable, which comes after its memory and files are freed);
+ * - or, if only its CPUs move the bytes, no thread uses the address space that the import was made
+ *   for. That is so after an exec, which ends all other threads of the process before it leaves the
+ *   address space. Its pid and pidfd go on then, and the end of the connection alone would prove
+ *   nothing: the process may have closed the socket, and a forked child may keep it open. A forked
+ *   child has a copy of the address space without the threads that copied, and dgkit refuses its
+ *   transfers.
+ * What a device moves may go on until the kernel has closed the device's files, which an exec does
+ * after it has left the address space: such a slot waits for the end of the process. */
+static bool import_over(const struct dg_import *m)
 {
-	for (uint32_t i = 0; i < c->slots; i++)
-		if (c->imports[i] && !gate_quiet(gate_of(c, i)))
-			return false;
-	return true;
+	const struct conn *c = m->conn;
+	return gate_quiet(gate_of(c, m->slot)) || dg_pidfd_dead(c->pidfd) ||
+	       (m->by_cpu && dg_address_space_gone(c->maps_fd));
 }
 
 void dg_conn_free(struct conn *c)
@@ -243,15 +256,19 @@ void dg_conn_free(struct conn *c)
 		close(c->fd);
 	if (c->pidfd >= 0)
 		close(c->pidfd);
+	if (c->maps_fd >= 0)
+		close(c->maps_fd);
 	free(c->imports);
 	free(c->free_slots);
 	free(c);
 }
 
-/* The slots may be freed only when the process is dead, or nothing is in flight through them. */
 bool dg_conn_over(struct conn *c)
 {
-	return c->pidfd < 0 || dg_pidfd_dead(c->pidfd) || conn_quiet(c);
+	for (uint32_t i = 0; c->pidfd >= 0 && i < c->slots; i++)
+		if (c->imports[i] && !import_over(c->imports[i]))
+			return false;
+	return true;
 }
 
 void dg_conns_free(void)
@@ -298,15 +315,15 @@ static int reply_fds(struct conn *c, struct dg_region *r, struct dg_share_reply 
 	return 0;
 }
 
-int dg_conn_import(struct conn *c, const uint8_t key[16], struct dg_share_reply *a, int fds[2],
-		   int *n_fds)
+int dg_conn_import(struct conn *c, const struct dg_share_request *q, struct dg_share_reply *a,
+		   int fds[2], int *n_fds)
 {
-	struct dg_export *e = find(key);
+	struct dg_export *e = find(q->key);
 	if (!e)
 		return dg_fail(ENOKEY, "the exporter has no region for this descriptor: it was "
 				       "closed, or the descriptor is forged");
 	struct dg_region *r = e->region;
-	int rc = import_add(c, e, &a->slot);
+	int rc = import_add(c, e, q->size == SHARE_BY_CPU, &a->slot);
 	if (rc)
 		return rc;
 	a->access = e->access;
@@ -359,21 +376,24 @@ uint32_t dg_conn_copy(struct conn *c, const struct dg_share_request *q)
 	     *from = q->kind == SHARE_PUT ? bounce : bytes;
 	/* Guarded: the program may have unmapped or protected its memory since it was registered, and
 	 * an importer's request must not end the exporter. */
-	return dg_copy_guarded(to, from, q->size) ? DG_REMOTE_ACCESS_ERROR : DG_OK;
+	int rc = dg_copy_guarded(to, from, q->size);
+	return (uint32_t)guarded_status(rc, DG_REMOTE_ACCESS_ERROR);
 }
 
 int dg_share_import_self(const uint8_t key[16], struct dg_share_reply *a,
 			 struct dg_region_entry *entry, dg_memory *memory)
 {
+	struct dg_share_request q = {.kind = SHARE_IMPORT};
 	int fds[2], n_fds = 0, rc;
 	memset(a, 0, sizeof *a);
+	memcpy(q.key, key, sizeof q.key);
 	dg_share_lock();
 	if (!self_conn)
 		self_conn = dg_conn_new(-1, getpid(), -1);
 	rc = self_conn ? 0 : dg_fail(ENOMEM, "out of memory for an import");
 	if (!rc) {
 		self_conn->control_sent = true;
-		rc = dg_conn_import(self_conn, key, a, fds, &n_fds);
+		rc = dg_conn_import(self_conn, &q, a, fds, &n_fds);
 	}
 	if (!rc) {
 		/* Under the lock: another thread may close the region as soon as the lock is
@@ -405,8 +425,8 @@ uint32_t dg_share_importers(struct dg_region *r)
 	return n;
 }
 
-/* Revokes every import and unlinks those with nothing in flight or a dead importer. Returns one
- * that still has transfers in flight, or NULL. */
+/* Revokes every import and unlinks those that are over. Returns one that still has transfers in
+ * flight, or NULL. */
 static struct dg_import *revoke_pass(struct dg_region *r)
 {
 	struct dg_import *busy = NULL, *next;
@@ -414,7 +434,7 @@ static struct dg_import *revoke_pass(struct dg_region *r)
 		struct dg_gate *g = gate_of(m->conn, m->slot);
 		next = m->next;
 		atomic_store_explicit(&g->revoked, 1, memory_order_seq_cst);
-		if (gate_quiet(g) || (m->conn->pidfd >= 0 && dg_pidfd_dead(m->conn->pidfd)))
+		if (import_over(m))
 			import_unlink(m);
 		else
 			busy = m;

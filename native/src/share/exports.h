@@ -12,6 +12,7 @@
 struct conn {
 	struct conn *next;
 	int fd, pidfd, control_fd;
+	int maps_fd; /* the address space that imports: dg_address_space_open(), or -1 */
 	pid_t pid;
 	bool control_sent, bounce;
 	char *control;
@@ -26,17 +27,17 @@ void dg_share_unlock(void);
 struct conn *dg_conn_new(int fd, pid_t pid, int pidfd);
 /* Ends a connection: voids its imports and closes its fds. */
 void dg_conn_free(struct conn *c);
-/* Whether a disconnected importer can do no more harm: its process is dead, or nothing is in
- * flight. */
+/* Whether a disconnected importer can do no more harm: nothing is in flight through any slot, or
+ * what is in flight has ended with its process or address space. */
 bool dg_conn_over(struct conn *c);
 void dg_conns_free(void);
 /* In a forked child: empties the table, as its regions belong to the parent. */
 void dg_exports_forget_all(void);
-/* Imports the region that `key` opens into a slot of the connection and fills *a. fds to send, in
+/* Imports the region that q->key opens into a slot of the connection and fills *a. fds to send, in
  * order: the control memory (if a->has_control, stays owned by the connection), the memory (owned
  * by the caller). Errors: ENOKEY, EMFILE, ENOMEM. */
-int dg_conn_import(struct conn *c, const uint8_t key[16], struct dg_share_reply *a, int fds[2],
-		   int *n_fds);
+int dg_conn_import(struct conn *c, const struct dg_share_request *q, struct dg_share_reply *a,
+		   int fds[2], int *n_fds);
 /* Frees a slot. Ignores slots that are not in use. */
 void dg_conn_release(struct conn *c, uint32_t slot);
 /* Executes SHARE_GET or SHARE_PUT. Returns a dg_status. */

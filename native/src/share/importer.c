@@ -306,7 +306,8 @@ static bool can_read_memory(const struct dg_exporter *p)
 static int request_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t deadline_ns,
 			  struct dg_region_entry *entry)
 {
-	struct dg_share_request q = {.kind = SHARE_IMPORT};
+	bool by_cpu = !r->dev->gpu && !r->dev->registers;
+	struct dg_share_request q = {.kind = SHARE_IMPORT, .size = by_cpu ? SHARE_BY_CPU : 0};
 	struct dg_share_reply a;
 	int fds[2], n_fds = 0;
 	struct dg_exporter *p = r->exporter;
@@ -509,14 +510,16 @@ int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t
 			status = status_of_failure(rc);
 			break;
 		}
-		if (write && may_fault && dg_copy_guarded(bounce, local, part))
-			status = DG_LOCAL_ERROR;
+		if (write && may_fault)
+			status = guarded_status(dg_copy_guarded(bounce, local, part),
+						DG_LOCAL_ERROR);
 		else if (write && !may_fault)
 			dg_copy(bounce, local, part);
 		if (status == DG_OK)
 			status = request_copy(p, &q, deadline);
-		if (!write && status == DG_OK && may_fault && dg_copy_guarded(local, bounce, part))
-			status = DG_LOCAL_ERROR;
+		if (!write && status == DG_OK && may_fault)
+			status = guarded_status(dg_copy_guarded(local, bounce, part),
+						DG_LOCAL_ERROR);
 		else if (!write && status == DG_OK && !may_fault)
 			dg_copy(local, bounce, part);
 		local += part, offset += part, n -= part;

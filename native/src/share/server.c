@@ -214,7 +214,7 @@ static void reply(struct conn *c, const struct dg_share_request *q)
 			     "release of dgkit on both sides",
 			     SHARE_VERSION, q->version);
 	else if (q->kind == SHARE_IMPORT)
-		rc = dg_conn_import(c, q->key, &a, fds, &n_fds);
+		rc = dg_conn_import(c, q, &a, fds, &n_fds);
 	else if (q->kind == SHARE_GET || q->kind == SHARE_PUT)
 		a.status = dg_conn_copy(c, q);
 	else

@@ -33,6 +33,8 @@
 #define CONTROL_SIZE  (BOUNCE_OFFSET + BOUNCE_SIZE)
 
 enum dg_share_request_kind { SHARE_IMPORT = 1, SHARE_RELEASE = 2, SHARE_GET = 3, SHARE_PUT = 4 };
+/* `size` of an IMPORT: only threads of the importing process will access the memory, no device. */
+enum { SHARE_BY_CPU = 1 };
 
 /* Importer to exporter. IMPORT opens a region by its key; RELEASE gives its slot back and has no
  * reply; GET copies region bytes into the bounce buffer, PUT from the bounce buffer into the

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages with file descriptors over a Unix socket, and process file descriptors. */
+/* Messages with file descriptors over a Unix socket; whether a process, or its address space,
+ * exists. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -77,4 +80,29 @@ bool dg_pidfd_dead(int pidfd)
 {
 	struct pollfd p = {pidfd, POLLIN, 0};
 	return pidfd >= 0 && poll(&p, 1, 0) == 1;
+}
+
+/* The kernel looks up the address space when the file is opened and keeps the structure, but not its
+ * users (proc_mem_open() and m_start() of fs/proc/task_mmu.c): a read returns no bytes once the last
+ * thread that used it has left it, and fails with ESRCH once the process is reaped. */
+int dg_address_space_open(pid_t pid)
+{
+	char path[32], byte;
+	snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* The file of a process whose first thread has ended is empty, though others may run. */
+	if (fd >= 0 && pread(fd, &byte, 1, 0) != 1) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+bool dg_address_space_gone(int maps_fd)
+{
+	char byte;
+	if (maps_fd < 0)
+		return false;
+	ssize_t n = pread(maps_fd, &byte, 1, 0);
+	return n == 0 || (n < 0 && errno == ESRCH);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages with file descriptors over a Unix socket, and process file descriptors. */
+/* Messages with file descriptors over a Unix socket; whether a process, or its address space,
+ * exists. */
 #ifndef DG_SHARE_UNIX_SOCKET_H
 #define DG_SHARE_UNIX_SOCKET_H
 
@@ -16,5 +17,11 @@ ssize_t dg_unix_socket_recv(int fd, void *msg, size_t size, int *fds, int *n_fds
 int dg_pidfd_open(pid_t pid);
 /* Whether the process behind pidfd has ended. False for pidfd -1. */
 bool dg_pidfd_dead(int pidfd);
+/* Opens /proc/PID/maps of another process, which from then on belongs to the address space that the
+ * process has now. Returns -1 if that is not allowed, or if the process has none. */
+int dg_address_space_open(pid_t pid);
+/* Whether no thread uses the address space any more: its process has ended or has executed another
+ * program, and so has every process that shared it (CLONE_VM). False for maps_fd -1. */
+bool dg_address_space_gone(int maps_fd);
 
 #endif

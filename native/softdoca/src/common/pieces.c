@@ -312,7 +312,7 @@ static void begin_walk(struct walk *w, const struct doca_dma_task_memcpy *t)
 static inline int copy(const struct doca_dma_task_memcpy *t, char *to, const char *from, size_t n)
 {
 	if (t->guarded)
-		return dg_copy_guarded(to, from, n) ? DG_LOCAL_ERROR : DG_OK;
+		return guarded_status(dg_copy_guarded(to, from, n), DG_LOCAL_ERROR);
 	dg_copy(to, from, n);
 	return DG_OK;
 }

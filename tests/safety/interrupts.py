@@ -1,0 +1,261 @@
+"""Random interrupts: Ctrl-C at any instant of a session's calls, for minutes.
+
+    .cache/venv/bin/python tests/safety/interrupts.py --minutes 10
+    .cache/venv/bin/python tests/safety/interrupts.py --minutes 2 --side local --json FILE
+
+A timer raises KeyboardInterrupt in the main thread at a random instant of a random call, while
+another thread writes and reads a region of its own without a pause. After every few interrupts the
+session must move the right bytes and have all of its staging slots. The verdict is FAILED after a
+wrong byte, a slot that is lost, another error, or a call that does not return within 30 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import hashlib
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+MIB = 1 << 20
+SIZE = 9 * MIB  # more than the staging memory
+HANG_S = 30.0
+CHECK_EVERY = 10  # interrupts
+LATEST_S = 0.03  # of an interrupt after the start of a call
+SIDES = {"remote": "dpu", "local": "host"}  # this process is the host, or the DPU
+
+
+@dataclass
+class Counts:
+    """What a run did, and what it found."""
+
+    side: str
+    seconds: float = 0.0
+    calls: int = 0
+    interrupts: int = 0
+    checks: int = 0
+    bystander_transfers: int = 0
+    wrong: int = 0
+    slots_lost: int = 0
+    hangs: int = 0
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Return whether nothing was found."""
+        return not (self.wrong or self.slots_lost or self.hangs or self.errors)
+
+
+class Watchdog:
+    """Thread that ends the process if a call does not return within HANG_S."""
+
+    def __init__(self, counts: Counts, report: Callable[[], None]) -> None:
+        self.counts, self._report = counts, report
+        self.began: dict[str, float] = {}  # by thread
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(1.0)
+            now = time.monotonic()
+            if any(now - began > HANG_S for began in list(self.began.values())):
+                self.counts.hangs += 1
+                faulthandler.dump_traceback(all_threads=True)
+                self._report()
+                os._exit(1)  # neither the call nor the session could be ended
+
+    def watch(self, name: str) -> None:
+        """Note that a call begins in the thread of this name."""
+        self.began[name] = time.monotonic()
+
+    def done(self, name: str) -> None:
+        """Note that the thread of this name makes no call now."""
+        self.began.pop(name, None)
+
+
+class Bystander:
+    """Thread whose writes and reads of a region of its own must not notice the interrupts."""
+
+    def __init__(self, session: Any, counts: Counts, watchdog: Watchdog) -> None:
+        self._session, self._counts, self._watchdog = session, counts, watchdog
+        self._region = session.empty(SIZE)
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        chance = random.Random(1)
+        while not self._end.is_set():
+            data = chance.randbytes(chance.choice([100, MIB, SIZE]))
+            self._watchdog.watch("bystander")
+            try:
+                self._session.write(self._region, data)
+                right = self._session.read(self._region, len(data)) == data
+                digest = self._session.digest(self._region, len(data))
+                right = right and digest == hashlib.sha256(data).hexdigest()
+            except Exception:
+                self._counts.errors.append(traceback.format_exc())
+                return
+            self._counts.wrong += not right
+            self._counts.bystander_transfers += 3
+        self._watchdog.done("bystander")
+
+    def end(self) -> None:
+        """End the thread."""
+        self._end.set()
+        self._thread.join(HANG_S)
+
+
+def interrupt(*_: object) -> None:
+    """Raise what Ctrl-C raises."""
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Have KeyboardInterrupt raised in the block after some seconds, if it still runs."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def calls_of(session: Any, region: Any, other: Any) -> list[Callable[[], object]]:
+    """Return the calls that are interrupted."""
+    large, small = b"x" * SIZE, b"x" * 100
+
+    def cancelled() -> None:
+        session.start_write(region, large).cancel()
+
+    def polled() -> None:
+        transfer = session.start_read(region, SIZE)
+        while not transfer.done():
+            pass
+
+    return [
+        lambda: session.write(region, large),
+        lambda: session.read(region, SIZE),
+        lambda: session.write(region, small),
+        lambda: session.read(region, 100),
+        lambda: session.copy(region, other),
+        lambda: session.digest(region),
+        lambda: session.latency(region, count=1000),
+        cancelled,
+        polled,
+    ]
+
+
+def pools_of(session: Any) -> list[Any]:
+    """Return the staging memory of a session."""
+    dpu = session.dpu
+    return list(dpu._pools.values()) if session.role == "host" else [dpu.pool]
+
+
+def settle(session: Any, region: Any) -> bool:
+    """Wait for what interrupted calls left in progress; return False if a slot stays taken."""
+    deadline = time.monotonic() + HANG_S / 2
+    while time.monotonic() < deadline:
+        session.read(region, 1)
+        if all(pool.free == len(pool._owners) and not pool.waiting for pool in pools_of(session)):
+            return True
+    return False
+
+
+def run(side: str, minutes: float, counts: Counts, watchdog: Watchdog) -> None:
+    """Interrupt calls of a session with an agent for some minutes."""
+    from support.processes.agents import agent
+
+    import dgkit
+
+    chance, end = random.Random(), time.monotonic() + 60 * minutes
+    signal.signal(signal.SIGALRM, interrupt)
+    with agent(role=SIDES[side]) as running, dgkit.connect(running.address) as session:
+        region, other = session.empty(SIZE), session.empty(SIZE)
+        calls = calls_of(session, region, other)
+        while time.monotonic() < end and not counts.errors:
+            bystander = Bystander(session, counts, watchdog)
+            target = counts.interrupts + CHECK_EVERY
+            while counts.interrupts < target and time.monotonic() < end and not counts.errors:
+                one_call(chance.choice(calls), chance.uniform(0, LATEST_S), counts, watchdog)
+            bystander.end()
+            check(session, region, counts, watchdog)
+
+
+def one_call(call: Callable[[], object], after: float, counts: Counts, watchdog: Watchdog) -> None:
+    """Make one call, which may be interrupted."""
+    from dgkit.errors import PeerError
+
+    watchdog.watch("main")
+    try:
+        with interrupted_after(after):
+            call()
+    except KeyboardInterrupt:
+        counts.interrupts += 1
+    except PeerError as error:
+        if "interrupted" not in str(error):
+            counts.errors.append(traceback.format_exc())
+    except Exception:
+        counts.errors.append(traceback.format_exc())
+    counts.calls += 1
+
+
+def check(session: Any, region: Any, counts: Counts, watchdog: Watchdog) -> None:
+    """Check that the session has all of its slots, and moves the right bytes."""
+    watchdog.watch("main")
+    try:
+        if not settle(session, region):
+            counts.slots_lost += 1
+            counts.errors.append("a staging slot stays taken")
+            return
+        data = random.randbytes(SIZE)
+        session.write(region, data)
+        counts.wrong += session.read(region, SIZE) != data
+    except Exception:
+        counts.errors.append(traceback.format_exc())
+    counts.checks += 1
+
+
+def main() -> int:
+    """Read the command line, run, print the figures; 1 if something was found."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="for each side")
+    parser.add_argument("--side", choices=[*SIDES, "both"], default="both")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    arguments = parser.parse_args()
+    done: list[Counts] = []
+
+    def report() -> None:
+        figures = {"ok": all(counts.ok for counts in done), "sides": [asdict(c) for c in done]}
+        text = json.dumps(figures, indent=1)
+        print(text, "OK" if figures["ok"] else "FAILED", sep="\n", flush=True)
+        if arguments.json:
+            arguments.json.write_text(text + "\n")
+
+    for side in SIDES if arguments.side == "both" else [arguments.side]:
+        done.append(Counts(side))
+        start = time.monotonic()
+        watchdog = Watchdog(done[-1], report)
+        run(side, arguments.minutes, done[-1], watchdog)
+        watchdog.done("main")
+        done[-1].seconds = round(time.monotonic() - start, 1)
+    report()
+    return int(not all(counts.ok for counts in done))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    sys.exit(main())
