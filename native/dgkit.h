@@ -225,16 +225,16 @@ uint32_t dg_cpus(void);
 int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device **out);
 /* Closes the queues and regions that are still open, then the device, and frees it. Queue handles
  * stay valid until dg_queue_free(). Errors: EBUSY if after timeout_ns a region is still in use, or
- * another thread still opens a queue or a region; EALREADY if a thread is inside a queue. The device
- * then stays open and the call may be repeated. */
+ * another thread still opens a queue or a region; EALREADY if a thread is inside a queue. The
+ * device then stays open and the call may be repeated. */
 int dg_device_close(dg_device *dev, uint64_t timeout_ns);
 /* Frees the handle of a device that was opened with `shared`, and only of such a device. There
  * dg_device_close() and dg_region_close() free no handle: until dg_device_free() and
  * dg_region_free() any thread may call any function with it, before, during and after the close.
  * Closing a closed object returns 0, all else -ESTALE. A close that finds another thread closing
- * the same object waits for it. Without `shared` a handle is freed by the close, and no other thread
- * may use it meanwhile. Free is the caller's last use of a handle; an object that is still open
- * stays so until its device is closed. */
+ * the same object waits for it. Without `shared` a handle is freed by the close, and no other
+ * thread may use it meanwhile. Free is the caller's last use of a handle; an object that is still
+ * open stays so until its device is closed. */
 void dg_device_free(dg_device *dev);
 /* Copies the device's capabilities to *out. */
 int dg_device_caps(dg_device *dev, dg_caps *out);

@@ -30,8 +30,9 @@
 #include "error.h"
 #include "provider.h"
 
-/* POLLED: dg_queues_poll() is inside for a moment, on behalf of a caller that does not poll. CLOSING:
- * dg_queue_close() is inside. Others wait for these two to end, and are refused for the rest. */
+/* POLLED: dg_queues_poll() is inside for a moment, on behalf of a caller that does not poll.
+ * CLOSING: dg_queue_close() is inside. Others wait for these two to end, and are refused for the
+ * rest. */
 enum { QUEUE_FREE, QUEUE_POSTING, QUEUE_WAITING, QUEUE_POLLED, QUEUE_CLOSING };
 enum slot_state { SLOT_FREE, SLOT_PENDING, SLOT_DONE, SLOT_ZOMBIE };
 /* Where a completion goes: POLL to dg_queue_poll(); TRANSFER stays in the slot until waited for;
@@ -153,8 +154,8 @@ static inline void credits_take(struct dg_queue *q, uint32_t n)
 	atomic_store_explicit(&q->credits, credits(q) - n, memory_order_relaxed);
 }
 
-/* Slow path of queue_enter() and dg_queue_close(): the queue is not free. Enters it as `state`, after
- * a thread that is POLLED or CLOSING has left. Returns 0 or -EALREADY. */
+/* Slow path of queue_enter() and dg_queue_close(): the queue is not free. Enters it as `state`,
+ * after a thread that is POLLED or CLOSING has left. Returns 0, -EALREADY or -EOWNERDEAD. */
 int dg_queue_refuse(struct dg_queue *q, uint32_t found, uint32_t state);
 
 static inline int queue_enter(struct dg_queue *q)

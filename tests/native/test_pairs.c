@@ -416,7 +416,8 @@ static void *run_half(void *arg)
 
 static void run_pair(struct shared *s, const struct call *a, const struct call *b, uint32_t round)
 {
-	struct half first = { s, a, round % 3 ? 0 : round }, second = { s, b, round % 3 == 1 ? round : 0 };
+	struct half first = { s, a, round % 3 ? 0 : round };
+	struct half second = { s, b, round % 3 == 1 ? round : 0 };
 	pthread_t thread;
 
 	shared_open(s);
