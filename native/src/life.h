@@ -78,7 +78,7 @@ static inline void life_leave(struct dg_life *l)
 static inline void life_set(struct dg_life *l, uint32_t state)
 {
 	pthread_mutex_lock(&l->lock);
-	/* Release: whoever sees CLOSED without the lock sees what the closer did. */
+	/* Release: a thread that sees CLOSED without the lock sees what the closer did. */
 	atomic_store_explicit(&l->state, state, memory_order_release);
 	pthread_mutex_unlock(&l->lock);
 }

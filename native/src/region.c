@@ -40,7 +40,7 @@ static struct dg_region *region_new(struct dg_device *dev)
 	return r;
 }
 
-/* Frees a region that nobody else has seen. */
+/* Frees a region that no other thread has seen. */
 static void region_discard(struct dg_region *r)
 {
 	struct dg_device *dev = r->dev;
