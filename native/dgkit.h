@@ -173,6 +173,7 @@ typedef struct dg_device_config {
 	uint32_t n_rules;
 	uint32_t gpu; /* cuda: device ordinal, from 0 */
 	const char *pci; /* doca: PCI address, such as 03:00.0; NULL: the first capable function */
+	uint32_t shared; /* threads share the handles: see dg_device_free() */
 } dg_device_config;
 
 typedef struct dg_caps {
@@ -223,10 +224,18 @@ uint32_t dg_cpus(void);
  * EINVAL for an invalid configuration. */
 int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device **out);
 /* Closes the queues and regions that are still open, then the device, and frees it. Queue handles
- * stay valid until dg_queue_free(). No other thread may use the device meanwhile. Errors: EBUSY if
- * a region is still in use after timeout_ns; the device then stays open and the call may be
- * repeated. */
+ * stay valid until dg_queue_free(). Errors: EBUSY if after timeout_ns a region is still in use, or
+ * another thread still opens a queue or a region; EALREADY if a thread is inside a queue. The
+ * device then stays open and the call may be repeated. */
 int dg_device_close(dg_device *dev, uint64_t timeout_ns);
+/* Frees the handle of a device that was opened with `shared`, and only of such a device. There
+ * dg_device_close() and dg_region_close() free no handle: until dg_device_free() and
+ * dg_region_free() any thread may call any function with it, before, during and after the close.
+ * Closing a closed object returns 0, all else -ESTALE. A close that finds another thread closing
+ * the same object waits for it. Without `shared` a handle is freed by the close, and no other
+ * thread may use it meanwhile. Free is the caller's last use of a handle; an object that is still
+ * open stays so until its device is closed. */
+void dg_device_free(dg_device *dev);
 /* Copies the device's capabilities to *out. */
 int dg_device_caps(dg_device *dev, dg_caps *out);
 
@@ -248,6 +257,8 @@ int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t t
  * frees it. Errors: EBUSY if some are still in flight after timeout_ns; new transfers stay refused,
  * the handle and the memory must stay valid, and the call may be repeated. */
 int dg_region_close(dg_region *r, uint64_t timeout_ns);
+/* Frees the handle of a region of a device with `shared`: see dg_device_free(). */
+void dg_region_free(dg_region *r);
 /* Copies the region's state to *out. */
 int dg_region_info_get(dg_region *r, dg_region_info *out);
 /* Returns 1 if these bytes are mapped from a file that can shrink, otherwise 0. Reading past the

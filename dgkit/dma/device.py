@@ -6,10 +6,10 @@ import atexit
 import contextlib
 import os
 import warnings
-import weakref
 from collections.abc import Sequence
 
 from ..errors import ClosedError, DgkitError
+from ..live_set import LiveSet
 from ..types import DOCA, Access, Path, parse_access
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
@@ -29,13 +29,14 @@ __all__ = ["Device"]
 _GPU_MAX = (1 << 32) - 1
 _ORDER, _FENCED = {"cuda": "between posts"}, "behind a fence"
 _USABLE = "not asked for"  # another provider that could be used
-_open_devices: weakref.WeakSet[Device] = weakref.WeakSet()
+_open_devices = LiveSet()
 
 
 class Device:
     """Open provider. Closing it closes its queues and regions; use it in a `with` statement.
 
-    Any thread may use a device.
+    Any thread may use a device, its regions and its queues, also while another closes them: a call
+    after the close raises ClosedError.
 
     Args:
         provider: `"soft"` (this machine's CPU copies: the software DPU), `"cuda"` (a GPU's copy
@@ -66,15 +67,18 @@ class Device:
         pci: str | None = None,
     ) -> None:
         self._d: Any = None
+        self._closed = False
         _check_arguments(provider, over, rules, gpu, pci)
         config, _alive = _device_config(spin_us, over, rules, gpu, pci)
         out = ffi.new("dg_device **")
         check(lib.dg_device_open(provider.encode(), config, out))
-        self._d = out[0]
+        # The C object is freed with the last reference to `_d`. A call in progress has one, so a
+        # thread may close what another one uses.
+        self._d = ffi.gc(out[0], lib.dg_device_free)
         self._pid = os.getpid()
         self.provider = provider
-        self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
-        self._regions: weakref.WeakSet[Region | RemoteRegion] = weakref.WeakSet()
+        self._queues = LiveSet()
+        self._regions = LiveSet()
         _open_devices.add(self)
 
     @property
@@ -101,10 +105,10 @@ class Device:
     @property
     def closed(self) -> bool:
         """True if the device is closed."""
-        return self._d is None
+        return self._closed
 
     def _handle(self) -> Any:
-        if self._d is None:
+        if self._closed:
             raise ClosedError(f"this {self.provider} device is closed")
         return self._d
 
@@ -191,14 +195,18 @@ class Device:
                 again.
             QueueInUse: Another thread is using a queue. The device stays open, too.
         """
-        if self._d is None:
+        if self._closed:
             return
-        for queue in list(self._queues):
-            queue.close()
-        for region in list(self._regions):
-            region.close(timeout)
+        self._close_children(timeout)
         check(lib.dg_device_close(self._d, nanoseconds(timeout)))
-        self._d = None
+        self._closed = True
+        self._close_children(timeout)  # those that another thread opened meanwhile
+
+    def _close_children(self, timeout: float) -> None:
+        for queue in self._queues:
+            queue.close()
+        for region in self._regions:
+            region.close(timeout)
 
     def __enter__(self) -> Device:
         self._handle()
@@ -208,7 +216,7 @@ class Device:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_d", None) is not None:
+        if getattr(self, "_d", None) is not None and not self._closed:
             if self._pid == os.getpid():
                 warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
             # If an importer still uses a region, the region and the device stay open.
@@ -216,7 +224,7 @@ class Device:
                 self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._d is None else "open"
+        state = "closed" if self._closed else "open"
         from ..html_cards import provider_label
 
         label = provider_label(self.provider).partition(", injected")[0]
@@ -226,7 +234,7 @@ class Device:
         from ..html_cards import card, provider_badge
 
         rows: list[tuple[str, object]] = [("Provider", self.provider)]
-        if not self.closed:
+        with contextlib.suppress(ClosedError):
             caps = self.caps
             rows += [("Engine", caps.engine)] if caps.engine else []
             rows += [
@@ -260,6 +268,7 @@ def _device_config(
 ) -> tuple[Any, list[Any]]:
     """Return a `dg_device_config`, and what to hold while it is in use."""
     config = ffi.new("dg_device_config *")
+    config.shared = 1
     config.spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
     config.gpu = min(whole("gpu", gpu), _GPU_MAX)
     alive = [ffi.new("char[]", over.encode())]
@@ -277,7 +286,7 @@ def _device_config(
 
 @atexit.register
 def _close_all() -> None:
-    for device in list(_open_devices):
+    for device in _open_devices:
         # An importer keeps its own mapping when this process exits.
         with contextlib.suppress(DgkitError):
             device.close(timeout=0.1)

@@ -64,7 +64,7 @@ class Queue(BatchQueue):
         if self.depth > lib.DG_DEPTH_MAX:
             raise ValueError(f"depth is {depth}; the limit is {lib.DG_DEPTH_MAX}")
         check(lib.dg_queue_open(device._handle(), self.depth, self.path.value, *times, out))
-        self._q = out[0]
+        self._q = ffi.gc(out[0], lib.dg_queue_free)  # as Device._d
         super().__init__()
         self._waiters: Waiters | None = None  # of the event loop that awaited transfers last
 
@@ -266,12 +266,12 @@ class Queue(BatchQueue):
         self.close()
 
     def __del__(self) -> None:
-        if self._q is None:
+        if self._q is None or self._closed:
             return
-        if not self._closed and self._pid == os.getpid():
+        if self._pid == os.getpid() and not self._device.closed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
-        lib.dg_queue_free(self._q)
-        self._q, self._closed = None, True  # its holder may be finalized later and close it
+        lib.dg_queue_close(self._q)
+        self._closed = True
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.pending} pending"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import warnings
 
 from ..buffers import flat_view
 from ..errors import AccessDenied, ClosedError, DgkitError, ExportError
 from ..types import DOCA, Access, GpuSpan, is_memory, parse_access
-from ._ffi import check, ffi, lib, nanoseconds
+from ._ffi import check, ffi, lib, nanoseconds, raise_for
 from .memory_desc import READONLY, described_gpu, part
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -37,7 +38,7 @@ _leaked: list[tuple[Any, ...]] = []
 class _Base:
     """Base of both kinds of region: handle, id and close."""
 
-    __slots__ = ("__weakref__", "_device", "_pid", "_r", "access", "id", "name", "size")
+    __slots__ = ("__weakref__", "_closed", "_device", "_pid", "_r", "access", "id", "name", "size")
 
     access: Access
     id: int
@@ -45,11 +46,12 @@ class _Base:
 
     def __init__(self, device: Device, name: str | None) -> None:
         self._r: Any = None
+        self._closed = False
         self._device = device
         self._pid = os.getpid()
         self.name = name
         # Before the C call, so that the device closes the region even if Ctrl-C interrupts.
-        device._regions.add(self)  # type: ignore[arg-type] # self is one of the two kinds
+        device._regions.add(self)
 
     def _open(self, call: Any, *args: Any) -> None:
         """Make the C call that creates the region; keep its handle even if Ctrl-C interrupts."""
@@ -57,14 +59,19 @@ class _Base:
         try:
             check(call(*args, out))
         finally:
-            self._r = out[0] or None
+            if out[0]:
+                self._r = ffi.gc(out[0], lib.dg_region_free)  # as Device._d
         info = self._info()
+        if not info.size:
+            raise ClosedError("another thread has closed the device")
         self.id, self.size, self.access = info.id, info.size, Access(info.access)
 
     def _info(self) -> Any:
+        """Return the region's state; its size is 0 if the region is closed."""
         info = ffi.new("dg_region_info *")
-        if not self.closed:
-            check(lib.dg_region_info_get(self._r, info))
+        rc = -errno.ESTALE if self.closed else lib.dg_region_info_get(self._r, info)
+        if rc and rc != -errno.ESTALE:
+            raise_for(rc)
         return info
 
     @property
@@ -75,7 +82,7 @@ class _Base:
     @property
     def closed(self) -> bool:
         """True if the region or its device is closed."""
-        return self._r is None or self._device.closed
+        return self._closed or self._r is None or self._device.closed
 
     def close(self, timeout: float = 1.0) -> None:
         """Refuse new transfers, wait for those in flight, then release the memory. Idempotent.
@@ -87,11 +94,10 @@ class _Base:
             RegionBusy: Transfers are still in flight after `timeout` seconds. New transfers stay
                 refused, the memory stays valid, and close() may be called again.
         """
-        if self._r is None:
+        if self._closed or self._r is None:
             return
-        if not self._device.closed:  # the collector may have finalized the device first
-            check(lib.dg_region_close(self._r, nanoseconds(timeout)))
-        self._r = None
+        check(lib.dg_region_close(self._r, nanoseconds(timeout)))
+        self._closed = True
         self._release()
 
     def _release(self) -> None:
@@ -120,9 +126,9 @@ class _Base:
 
     def _state(self) -> str:
         """Return why transfers are impossible in one word, or "" if they are possible."""
-        if self.closed:
-            return "closed"
         info = self._info()
+        if not info.size:
+            return "closed"
         return "lost" if info.lost else "revoked" if info.revoked else ""
 
     def _rows(self) -> list[tuple[str, object]]:
@@ -250,7 +256,8 @@ class Region(_Base):
     @property
     def revoked(self) -> bool:
         """True if close() was called, even if it could not finish."""
-        return self.closed or bool(self._info().revoked)
+        info = self._info()
+        return not info.size or bool(info.revoked)
 
     def _release(self) -> None:
         # In a finalizer the buffer may be released already.

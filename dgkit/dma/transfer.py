@@ -108,12 +108,22 @@ class Pending(Transfer):
         while rc == -errno.ENOSPC:
             sink = queue._new_sink()
             rc = _wait_for(ticket, timeout_ns)
+        if rc == -errno.EINVAL:
+            return self._taken()
         if rc < 0:
             return rc
         self._failed = rc >= _FAILED
-        self._i = rc % _FAILED
         self._wcs = sink if sink is queue._sink else _RACED
+        self._i = rc % _FAILED  # last: other threads take it for complete from now on
         return 0
+
+    def _taken(self) -> int:
+        """Return 0 if another thread has waited for this transfer. Raises QueueInUse if it is
+        still storing the completion.
+        """
+        if self._i >= 0:
+            return 0
+        raise QueueInUse(errno.EALREADY, "another thread is waiting for this transfer")
 
     def wait(self, timeout: float | None = None) -> Completion:
         """Wait for the completion and return it; see `Transfer.wait`."""

@@ -249,9 +249,9 @@ def _load_doca(ffi: Any) -> Library:
 
 
 def _in_child() -> None:
-    global _forked, CONTROL
+    global _forked
     _forked = _loaded is not None
-    CONTROL = threading.RLock()  # a thread of the parent may have held it
+    CONTROL._at_fork_reinit()  # type: ignore[attr-defined] # a thread of the parent may hold it
 
 
 os.register_at_fork(after_in_child=_in_child)

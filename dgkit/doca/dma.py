@@ -204,7 +204,7 @@ class MemcpyTask(Handle):
         self._status: int | None = None
         lib = library()
         self._flag = flag = lib.ffi.new("uint32_t *")
-        with dma._lock:
+        with dma._lock, CONTROL:  # CONTROL: another thread may close the buffers
             data = int(lib.ffi.cast("uintptr_t", flag))
             h = dma._get(
                 "doca_dma_task_memcpy_alloc_init", "struct doca_dma_task_memcpy **",
@@ -239,7 +239,7 @@ class MemcpyTask(Handle):
 
     def _set(self, name: str, buf: Buf) -> None:
         Buf._expect("buf", buf)
-        with self._guard:
+        with self._guard, CONTROL:
             self._refuse_in_flight()
             library().function(name)(self._handle(), buf._handle())
             self._add_parents(buf)  # the previous buffer stays a parent: it may be set again

@@ -10,6 +10,7 @@ from collections import deque
 from threading import RLock
 
 from ..errors import ClosedError, DgkitError
+from ..live_set import LiveSet
 from . import _library
 from .errors import InUse
 
@@ -24,7 +25,7 @@ CLOSING_S = 5.0  # how long close() waits for what is in flight
 
 # Objects that a finalizer could not destroy: DOCA may still use them, so they are kept.
 _leaked: list[Handle] = []
-_roots: weakref.WeakSet[Handle] = weakref.WeakSet()
+_roots = LiveSet()
 
 
 class TryLock:

@@ -16,9 +16,7 @@ _MAX_LISTED = 8
 
 def sessions() -> list[Session]:
     """Return the open sessions of this process, in a stable order."""
-    return sorted(
-        (s for s in list(open_sessions) if not s.closed), key=lambda s: (s.agent.pid, id(s))
-    )
+    return sorted((s for s in open_sessions if not s.closed), key=lambda s: (s.agent.pid, id(s)))
 
 
 def live_regions() -> list[SessionRegion]:

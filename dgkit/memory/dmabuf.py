@@ -12,10 +12,11 @@ import mmap
 import os
 from pathlib import Path
 
-from ..errors import ExportError
+from ..errors import ClosedError, ExportError
 from ..types import GpuSpan
 from . import cuda
 from .cuda_errors import is_lost
+from .host import Fd
 
 __all__ = ["DmaBuf", "PeerMem", "dmabuf_or_peermem", "export_dmabuf"]
 
@@ -41,42 +42,41 @@ class DmaBuf:
     way = "dmabuf"
 
     def __init__(self, fd: int, *, offset: int, size: int, length: int, sync_memops: bool) -> None:
-        self._fd = fd
+        self._fd: Fd | None = Fd(fd)
         self.offset, self.size, self.length, self.sync_memops = offset, size, length, sync_memops
 
     @property
     def fd(self) -> int:
         """The file descriptor; -1 once closed."""
-        return self._fd
+        fd = self._fd
+        return -1 if fd is None else fd.number
 
     @property
     def closed(self) -> bool:
         """True if the dma-buf is closed."""
-        return self._fd < 0
+        return self._fd is None
 
     def map(self, keep: object = None) -> mmap.mmap:
-        """Map all of it into this process. Raises OSError if unsupported.
+        """Map all of it into this process. Raises OSError if unsupported, ClosedError once closed.
 
         Args:
             keep: Object that the mapping holds.
         """
-        mapped = _Mapping(self.fd, self.length)
+        fd = self._fd  # once: another thread may close the dma-buf
+        if fd is None:
+            raise ClosedError(f"{self!r} is closed")
+        mapped = _Mapping(fd.number, self.length)
         mapped.keep = keep
         return mapped
 
     def close(self) -> None:
         """Close the fd; other holders of the dma-buf keep the memory. Idempotent."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._fd = None
 
     def __enter__(self) -> DmaBuf:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
         self.close()
 
     def __repr__(self) -> str:

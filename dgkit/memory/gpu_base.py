@@ -38,9 +38,10 @@ class GpuBase:
     @property
     def gpu(self) -> GpuSpan:
         """Address range of the bytes. Raises ClosedError after close()."""
-        if self._span is None:
+        span = self._span  # once: another thread may close the memory
+        if span is None:
             raise ClosedError(f"{self!r} is closed")
-        return self._span
+        return span
 
     @property
     def keep(self) -> object:

@@ -70,9 +70,10 @@ class HostMemory(HostBase):
     @property
     def fd(self) -> int:
         """The memfd."""
-        if self._keep is None:
+        keep = self._keep  # once: another thread may close the memory
+        if keep is None:
             raise ClosedError(f"{self!r} is closed")
-        return self._keep.number
+        return keep.number
 
     @property
     def array(self) -> np.ndarray[Any, Any]:

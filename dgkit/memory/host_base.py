@@ -29,9 +29,10 @@ class HostBase:
     @property
     def buffer(self) -> memoryview:
         """All bytes, flat."""
-        if self._buffer is None:
+        buffer = self._buffer  # once: another thread may close the memory
+        if buffer is None:
             raise ClosedError(f"{self!r} is closed")
-        return self._buffer
+        return buffer
 
     def close(self) -> None:
         """Release the bytes; regions and arrays over them keep them. Idempotent."""

@@ -6,10 +6,10 @@ import atexit
 import contextlib
 import os
 import warnings
-import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import DgkitError, PeerError
+from ..live_set import LiveSet
 from ..wire.messages import Bye
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["close", "close_at_exit", "close_forgotten", "open_sessions"]
 
 #: The sessions of this process that are not closed: of type session.Session.
-open_sessions: weakref.WeakSet[Any] = weakref.WeakSet()
+open_sessions = LiveSet()
 
 
 def close(
@@ -67,7 +67,7 @@ def close_forgotten(session: Closable) -> None:
 
 
 def _abandon_all() -> None:
-    for session in list(open_sessions):
+    for session in open_sessions:
         session.abandon()
 
 

@@ -69,7 +69,10 @@ class LocalDpu:
         with self.lock:
             ref = self._refs.get(region.id)
             if ref is None:
-                ref = RegionRef(region=region.local, remote=region.remote)
+                local, remote = region.local, region.remote
+                if local is None and remote is None:
+                    raise ClosedError(f"region {region.name!r} is closed")
+                ref = RegionRef(region=local, remote=remote)
                 self._refs[region.id] = ref
             return ref
 

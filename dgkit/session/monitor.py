@@ -56,10 +56,15 @@ class Monitor:
         self._enrol()
         try:
             fields = (offset, size, op_code, self.count, path_code, self.every_s)
-            self._source = backend.monitor(region, fields, timeout)
+            source = backend.monitor(region, fields, timeout)
         except BaseException:
             siblings.discard(self)
             raise
+        with self._lock:
+            self._source = source
+        if self.closed:  # by another thread, with the session
+            source.stop()
+            raise ClosedError("the session is closed")
 
     def _enrol(self) -> None:
         self._siblings.add(self)
@@ -131,8 +136,11 @@ class Monitor:
             ended, self._dead = self._dead, ClosedError("the monitor is closed")
             if ended is not None:
                 return
-            self._source.stop()
-        self._source.free()
+            source = getattr(self, "_source", None)
+            if source is None:  # __init__ is waiting for it, and stops it
+                return
+            source.stop()
+        source.free()
 
     @property
     def closed(self) -> bool:

@@ -153,14 +153,15 @@ class SessionRegion:
             Unsupported: The bytes are at the agent; session.read() returns them.
             ClosedError: The region is closed.
         """
+        local = self.local  # once: another thread may close the region
         if self.closed:
             raise ClosedError(f"region {self.name!r} is closed")
-        if self.local is None:
+        if local is None:
             raise Unsupported(
                 errno.EOPNOTSUPP,
                 f"the bytes of {self.name!r} are at the agent: session.read() returns them",
             )
-        array: np.ndarray[Any, Any] = self.local.memory.array
+        array: np.ndarray[Any, Any] = local.memory.array
         return array
 
     def span(self, offset: int, size: int) -> tuple[int, int]:
@@ -194,11 +195,13 @@ class SessionRegion:
 
     def free(self, timeout: float) -> None:
         """Close this process's side, and the memory if the region owns it."""
-        for part in (self.remote, self.local):
-            if part is not None:
-                part.close(timeout) if part is self.local else part.close()
-        if self._owner is not None:
-            self._owner.close()
+        remote, local, owner = self.remote, self.local, self._owner
+        if remote is not None:
+            remote.close()
+        if local is not None:
+            local.close(timeout)
+        if owner is not None:
+            owner.close()
         self.remote = self.local = self._owner = self.producer = None
 
     def __enter__(self) -> SessionRegion:

@@ -52,6 +52,7 @@ class Session:
         self._local_info = describe.local_info(device)
         self._owned = owned
         self._closed = False
+        self._unclosed = [self._dpu]  # taken out by the thread that closes the session
         lifecycle.open_sessions.add(self)
         lifecycle.close_at_exit()
 
@@ -334,12 +335,17 @@ class Session:
         Raises:
             RegionBusy: Another process has a transfer in flight with memory of this session.
         """
-        if not self._closed:
-            self._closed = True
-            lifecycle.open_sessions.discard(self)
-            lifecycle.close(
-                self._dpu, self.device, self.registry, self.monitors, self._owned, self.timeout
-            )
+        if self._closed:
+            return
+        try:
+            self._unclosed.pop()
+        except IndexError:  # another thread is closing it
+            return
+        self._closed = True
+        lifecycle.open_sessions.discard(self)
+        lifecycle.close(
+            self._dpu, self.device, self.registry, self.monitors, self._owned, self.timeout
+        )
 
     def abandon(self) -> None:
         """Detach in a forked child: the parent owns the connection and the software DPU."""

@@ -8,7 +8,7 @@ import time
 
 import zmq
 
-from ..errors import PeerTimeout
+from ..errors import ClosedError, PeerTimeout
 from .address import Address
 from .liveness import Liveness, connection_error
 from .messages import MAX_REPLY
@@ -16,6 +16,7 @@ from .sockets import TELEMETRY_HWM, readable, set_client_curve, set_heartbeat
 
 __all__ = ["Subscriber"]
 
+_SLICE_S = 0.05  # how long wait_connected() keeps close() waiting
 _BATCH = 200  # messages received per call: 10 s of blocks, about 100 us
 _EVENTS = (
     zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -38,6 +39,7 @@ class Subscriber:
     ) -> None:
         self._endpoint = address.endpoint
         self._lock = threading.Lock()
+        self._closed = False
         self._socket = context.socket(zmq.SUB)
         self._monitor = context.socket(zmq.PAIR)
         try:
@@ -69,12 +71,12 @@ class Subscriber:
         Raises:
             PeerRefused: The agent refused the handshake.
             PeerTimeout: The publishing socket did not answer in time.
+            ClosedError: Another thread closed the connection.
         """
         deadline = time.monotonic() + timeout
         liveness = Liveness(self._endpoint)
         while not liveness.connected:
-            self._monitor.poll(int(1000 * max(0.0, deadline - time.monotonic())))
-            error = connection_error(self._monitor, liveness)
+            error = self._step(liveness, deadline - time.monotonic())
             if error is not None:
                 raise error
             if not liveness.connected and time.monotonic() >= deadline:
@@ -82,7 +84,17 @@ class Subscriber:
                     f"the agent's telemetry socket at {self._endpoint} did not answer within "
                     f"{timeout} s: let a firewall or a tunnel pass this port, too"
                 )
-        self._socket.monitor(None, 0)
+
+    def _step(self, liveness: Liveness, left: float) -> Exception | None:
+        """Wait a short time for an event of the connection; return the error that ended it."""
+        with self._lock:
+            if self._closed:
+                return ClosedError("the session is closed")
+            self._monitor.poll(int(1000 * min(_SLICE_S, max(0.0, left))))
+            error = connection_error(self._monitor, liveness)
+            if liveness.connected:
+                self._socket.monitor(None, 0)
+            return error
 
     def take(self) -> list[bytes]:
         """Return the messages that have arrived, at most 200 per call, without waiting."""
@@ -94,6 +106,7 @@ class Subscriber:
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
+        self._closed = True  # before the lock: wait_connected() does not take it again
         with self._lock:
             if not self._socket.closed:
                 self._socket.monitor(None, 0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..errors import ClosedError
 from .address import Address, parse
 from .error_codec import to_exception
 from .subscriber import Subscriber
@@ -34,6 +36,8 @@ class Subscriptions:
         self.on_end: dict[int, Callable[[Exception], None]] = {}
         self._context, self._address, self._identity = context, address, identity
         self._subscribers: list[Subscriber] = []
+        self._lock = threading.Lock()
+        self._closed = False
 
     def monitor_ended(self, ended: Ended) -> None:
         """Call the monitor's callback once; a monitor without one is ignored."""
@@ -47,10 +51,16 @@ class Subscriptions:
         Args:
             endpoint: The address in the agent's Subscribed reply.
             topic: Prefix of the messages to receive.
+
+        Raises:
+            ClosedError: The connection is closed.
         """
         address = self._resolve(parse(endpoint))
-        subscriber = Subscriber(self._context, address, self._identity, topic)
-        self._subscribers.append(subscriber)
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the session is closed")
+            subscriber = Subscriber(self._context, address, self._identity, topic)
+            self._subscribers.append(subscriber)
         return subscriber
 
     def _resolve(self, published: Address) -> Address:
@@ -68,5 +78,7 @@ class Subscriptions:
 
     def close(self) -> None:
         """Close all subscriptions; a context with open sockets cannot be terminated."""
+        with self._lock:
+            self._closed = True
         for subscriber in list(self._subscribers):
             self.unsubscribe(subscriber)

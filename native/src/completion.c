@@ -36,7 +36,7 @@ static void parts_free(struct dg_queue *q, struct dg_slot *s)
 		uint32_t before = q->slots[part].part;
 		slot_free(q, part);
 		q->in_flight--;
-		q->credits++;
+		credits_add(q, 1);
 		part = before;
 	}
 	s->part = NO_SLOT;
@@ -56,14 +56,14 @@ static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out)
 	case KIND_RUN:
 		dg_slot_to_wc(s, &q->run_wc[s->run_index]);
 		q->run_left--;
-		q->credits++;
+		credits_add(q, 1);
 		break;
 	case KIND_TRANSFER:
 		s->state = SLOT_DONE;
 		freed = false;
 		break;
 	default: /* KIND_DROPPED */
-		q->credits++;
+		credits_add(q, 1);
 	}
 	if (freed && s->state == SLOT_PENDING)
 		slot_free(q, slot);
@@ -74,16 +74,14 @@ static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out)
  * are the parent's, and so are the gates, which the parent leaves. */
 static inline poll_fn poll_op(const struct dg_queue *q)
 {
-	bool same_process = q->fork_generation ==
-			    atomic_load_explicit(&dg_fork_generation, memory_order_relaxed);
-	return same_process ? q->dev->ops->poll : NULL;
+	return dg_queue_forked(q) ? NULL : q->dev->ops->poll;
 }
 
 uint32_t dg_queue_process_completions(struct dg_queue *q, dg_wc *out, uint32_t n)
 {
 	struct dg_pipe *p = &q->pipe;
 	uint32_t given = 0;
-	if (q->closed)
+	if (queue_closed(q))
 		return 0;
 	poll_fn poll = poll_op(q);
 	if (poll)
@@ -115,7 +113,7 @@ uint32_t dg_queue_process_completions(struct dg_queue *q, dg_wc *out, uint32_t n
 uint32_t dg_queue_expire(struct dg_queue *q, uint64_t now)
 {
 	uint32_t ended = 0;
-	if (now < q->expire_ns || q->closed)
+	if (now < q->expire_ns || queue_closed(q))
 		return 0;
 	uint64_t step = q->op_timeout_ns / 8;
 	q->expire_ns = add_sat(now, step > 100000000u ? 100000000u : step);

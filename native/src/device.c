@@ -121,6 +121,23 @@ static void polled_remove(struct dg_device *dev)
 	pthread_mutex_unlock(&polled_lock);
 }
 
+void dg_device_unref(struct dg_device *dev)
+{
+	if (!life_unref(&dev->life))
+		return;
+	pthread_mutex_destroy(&dev->lock);
+	free(dev);
+}
+
+int dg_device_enter(struct dg_device *dev)
+{
+	/* In a forked child no lock of the device is taken: a thread of the parent may hold it. */
+	if (dev->fork_generation != atomic_load(&dg_fork_generation))
+		return dg_fail(EOWNERDEAD,
+			       "this device was opened before fork(): open one in the child");
+	return life_enter(&dev->life) ? 0 : dg_fail(ESTALE, "this device is closed");
+}
+
 int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device **out)
 {
 	static const dg_device_config defaults = {.spin_ns = 200000};
@@ -136,6 +153,8 @@ int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device 
 	struct dg_device *dev = calloc(1, sizeof *dev);
 	if (!dev)
 		return dg_fail(ENOMEM, "out of memory for a device");
+	dev->shared = cfg && cfg->shared;
+	life_init(&dev->life, 1 + dev->shared);
 	dev->ops = dg_ops_find(provider);
 	dev->fork_generation = atomic_load(&dg_fork_generation);
 	dev->number = atomic_fetch_add(&last_number, 1) + 1;
@@ -143,6 +162,7 @@ int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device 
 	snprintf(dev->caps.provider, sizeof dev->caps.provider, "%s", dev->ops->name);
 	rc = dev->ops->open(dev, cfg ? cfg : &defaults, &dev->provider);
 	if (rc) {
+		pthread_mutex_destroy(&dev->life.lock);
 		pthread_mutex_destroy(&dev->lock);
 		free(dev);
 		return rc;
@@ -155,49 +175,89 @@ int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device 
 
 int dg_device_caps(dg_device *dev, dg_caps *out)
 {
+	if (life_is_closed(&dev->life))
+		return dg_fail(ESTALE, "this device is closed");
 	*out = dev->caps;
 	return 0;
 }
 
-/* In a forked child neither the engine nor the share server runs: there is only memory to free. */
-static int free_in_child(struct dg_device *dev)
+void dg_device_free(dg_device *dev)
 {
+	dg_device_unref(dev);
+}
+
+/* In a forked child neither the engine nor the share server runs: there is only memory to free. */
+static int close_in_child(struct dg_device *dev)
+{
+	if (!life_close_forked(&dev->life))
+		return 0;
 	if (dev->ops->poll)
 		polled_remove(dev);
-	free(dev);
+	dg_device_unref(dev);
 	return 0;
 }
 
+/* These return a listed object, referenced: its user may close and free it meanwhile. */
 static struct dg_queue *first_queue(struct dg_device *dev)
 {
 	pthread_mutex_lock(&dev->lock);
 	struct dg_queue *q = dev->queues;
+	if (q)
+		atomic_fetch_add_explicit(&q->refs, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&dev->lock);
 	return q;
+}
+
+static struct dg_region *first_region(struct dg_device *dev)
+{
+	pthread_mutex_lock(&dev->lock);
+	struct dg_region *r = dev->regions;
+	if (r)
+		life_ref(&r->life);
+	pthread_mutex_unlock(&dev->lock);
+	return r;
+}
+
+static int close_queues_and_regions(struct dg_device *dev, uint64_t deadline_ns)
+{
+	int rc = 0;
+	for (struct dg_queue *q; !rc && (q = first_queue(dev));) {
+		rc = dg_queue_close(q);
+		dg_queue_unref(q);
+	}
+	for (struct dg_region *r; !rc && (r = first_region(dev));) {
+		rc = dg_region_close_until(r, deadline_ns);
+		dg_region_unref(r);
+	}
+	return rc;
 }
 
 int dg_device_close(dg_device *dev, uint64_t timeout_ns)
 {
 	if (dev->fork_generation != atomic_load(&dg_fork_generation))
-		return free_in_child(dev);
+		return close_in_child(dev);
 	uint64_t deadline = add_sat(now_ns(), timeout_ns);
-	for (struct dg_queue *q; (q = first_queue(dev));) {
-		int rc = dg_queue_close(q);
-		if (rc)
-			return rc;
-	}
-	while (dev->regions) {
-		uint64_t now = now_ns();
-		int rc = dg_region_close(dev->regions, deadline > now ? deadline - now : 0);
-		if (rc)
-			return rc;
+	int rc = life_close_begin(&dev->life, deadline);
+	if (rc < 0)
+		return dg_fail(EBUSY, "another thread is still closing this device: close it again");
+	if (!rc)
+		return 0;
+	rc = life_drain(&dev->life, deadline);
+	if (rc)
+		rc = dg_fail(EBUSY, "another thread is still opening a queue or a region of this "
+				    "device: close it again");
+	if (!rc)
+		rc = close_queues_and_regions(dev, deadline);
+	if (rc) {
+		life_reopen(&dev->life);
+		return rc;
 	}
 	if (dev->ops->poll)
 		polled_remove(dev);
 	dev->ops->close(dev, dev->provider);
 	if (dev->uses_share_server)
 		dg_share_server_release();
-	pthread_mutex_destroy(&dev->lock);
-	free(dev);
+	life_closed(&dev->life);
+	dg_device_unref(dev);
 	return 0;
 }

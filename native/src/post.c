@@ -209,10 +209,10 @@ int dg_queue_stage(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool *inline
 
 int dg_queue_room(struct dg_queue *q, uint32_t n)
 {
-	if (__builtin_expect(n <= q->credits && n <= q->n_free, 1))
+	if (__builtin_expect(n <= credits(q) && n <= q->n_free, 1))
 		return 0;
 	dg_queue_process_completions(q, NULL, 0);
-	if (n <= q->credits && n <= q->n_free)
+	if (n <= credits(q) && n <= q->n_free)
 		return 0;
 	if (n > q->depth)
 		return dg_fail(
@@ -220,7 +220,7 @@ int dg_queue_room(struct dg_queue *q, uint32_t n)
 			"%u operations at once exceed the queue's depth of %u: open a deeper "
 			"queue, or post fewer at a time",
 			n, q->depth);
-	if (n <= q->credits)
+	if (n <= credits(q))
 		return dg_fail(
 			EAGAIN,
 			"operations that timed out still occupy %u of the queue's %u places: "
@@ -230,7 +230,7 @@ int dg_queue_room(struct dg_queue *q, uint32_t n)
 		EAGAIN,
 		"the queue is full: %u operations of its depth %u are posted and not reaped, "
 		"%u more do not fit; poll, or wait for a transfer",
-		q->depth - q->credits, q->depth, n);
+		q->depth - credits(q), q->depth, n);
 }
 
 /* Fills the slots of what was just posted, while the provider already works on it. */
@@ -243,7 +243,7 @@ static void fill_slots(struct dg_queue *q, const struct dg_op *ops, const dg_wr 
 		struct dg_slot *s = &q->slots[ops[i].slot];
 		bool chained = ops[i].flags & DG_CHAIN;
 		size += ops[i].size * ops[i].rows;
-		*s = *like;
+		slot_fill(s, like);
 		s->user = wr[i].user;
 		s->size = size;
 		s->part = part;
@@ -267,7 +267,6 @@ uint32_t dg_queue_submit(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr,
 		.state = SLOT_PENDING,
 		.kind = (uint8_t)kind,
 		.path = DG_PATH_WORKER,
-		.q = q,
 		.flags = n > 1 ? DG_SHARED_STAMP : 0,
 	};
 	for (uint32_t i = 0; i < n; i++)
@@ -279,7 +278,7 @@ uint32_t dg_queue_submit(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr,
 	}
 	fill_slots(q, ops, wr, n, &like);
 	q->pipe.posted_ns = like.post_ns;
-	q->credits -= n;
+	credits_take(q, n);
 	q->in_flight += n;
 	q->dev->ops->doorbell(q->dev, &q->pipe);
 	return ops[n - 1].slot;
@@ -295,13 +294,12 @@ static __attribute__((noinline)) int track_direct(struct dg_queue *q, struct dg_
 		.state = SLOT_PENDING,
 		.kind = KIND_RUN,
 		.path = DG_PATH_WORKER,
-		.q = q,
 	};
 	/* Until now this call being inside the queue kept the local region from being closed. */
 	gate_enter(region_entry_at(op->local)->gate, 1);
 	q->n_free--;
 	fill_slots(q, op, wr, 1, &like);
-	q->credits--;
+	credits_take(q, 1);
 	q->in_flight++;
 	return 0;
 }

@@ -98,8 +98,7 @@ int dg_prep_close(dg_prep *p)
 {
 	struct dg_queue *q = p->q;
 	free(p);
-	if (atomic_fetch_sub(&q->refs, 1) == 1)
-		dg_queue_free_memory(q);
+	dg_queue_unref(q);
 	return 0;
 }
 
@@ -209,7 +208,7 @@ int dg_prep_post(dg_prep *p)
 		uint32_t n = dg_queue_run_inline(p->ops, p->wr, p->n, q->ready, q->ready_tail,
 						 q->ready_mask);
 		q->ready_tail += n;
-		q->credits -= n;
+		credits_take(q, n);
 	} else if (!rc) {
 		dg_queue_submit(q, p->ops, p->wr, p->n, KIND_POLL, submit_ns);
 	}

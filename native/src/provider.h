@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "dgkit.h"
+#include "life.h"
 #include "ring.h"
 
 /*
@@ -93,6 +94,8 @@ struct dg_ops;
 struct dg_descriptor;
 
 struct dg_device {
+	struct dg_life life;
+	bool shared; /* handles are freed by dg_device_free() and dg_region_free() */
 	const struct dg_ops *ops;
 	void *provider; /* state of the provider */
 	pthread_mutex_t lock; /* guards the lists */
@@ -108,6 +111,11 @@ struct dg_device {
 	const char *blob_provider;
 	dg_caps caps;
 };
+
+/* Gives up a reference; the last one frees the device. */
+void dg_device_unref(struct dg_device *dev);
+/* Enters the device, so that it stays open until life_leave(&dev->life). Errors: EOWNERDEAD, ESTALE. */
+int dg_device_enter(struct dg_device *dev);
 
 /* Polls the queues of all devices whose provider has poll(). Such a provider makes progress only
  * when its queues are polled. While their user does something else, gates stay entered, and an

@@ -7,12 +7,26 @@
 #include <string.h>
 #include <unistd.h>
 
-int dg_queue_refuse(struct dg_queue *q, uint32_t found)
+static int fail_forked(void)
 {
-	while (found == QUEUE_POLLED) {
+	return dg_fail(EOWNERDEAD, "this queue was opened before fork(): open a device and a queue in "
+				   "the child");
+}
+
+int dg_queue_refuse(struct dg_queue *q, uint32_t found, uint32_t state)
+{
+	if (dg_queue_forked(q)) { /* a thread of the parent, which is never going to leave */
+		if (state != QUEUE_CLOSING)
+			return fail_forked();
+		atomic_store(&q->in_use, state);
+		return 0;
+	}
+	while (found == QUEUE_POLLED || found == QUEUE_CLOSING) {
+		if (found == QUEUE_CLOSING)
+			usleep(20);
 		cpu_relax();
 		found = QUEUE_FREE;
-		if (atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_POSTING))
+		if (atomic_compare_exchange_strong(&q->in_use, &found, state))
 			return 0;
 	}
 	return dg_fail(EALREADY,
@@ -28,7 +42,7 @@ void dg_queues_poll(struct dg_device *dev)
 		uint32_t found = QUEUE_FREE;
 		if (!atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_POLLED))
 			continue;
-		if (!q->closed) {
+		if (!queue_closed(q)) {
 			dev->ops->poll(dev, &q->pipe);
 			/* The caller may sleep on the fd, and the provider may have failed to have
 			 * it woken. */
@@ -42,12 +56,9 @@ void dg_queues_poll(struct dg_device *dev)
 
 int dg_queue_postable(struct dg_queue *q)
 {
-	if (q->closed)
+	if (queue_closed(q))
 		return dg_fail(ESTALE, "the queue is closed");
-	if (q->fork_generation != atomic_load_explicit(&dg_fork_generation, memory_order_relaxed))
-		return dg_fail(EOWNERDEAD, "this queue was opened before fork(): open a device and "
-					   "a queue in the child");
-	return 0;
+	return dg_queue_forked(q) ? fail_forked() : 0;
 }
 
 static int alloc_tables(struct dg_queue *q)
@@ -68,7 +79,8 @@ static int alloc_tables(struct dg_queue *q)
 		q->free[i] = q->depth - 1 - i;
 	for (uint32_t i = 0; i < q->depth; i++)
 		q->slots[i].q = q;
-	q->n_free = q->credits = q->depth;
+	q->n_free = q->depth;
+	atomic_init(&q->credits, q->depth);
 	return 0;
 }
 
@@ -82,9 +94,6 @@ static void free_tables(struct dg_queue *q)
 
 static int check_open(struct dg_device *dev, uint32_t depth, uint32_t path)
 {
-	if (dev->fork_generation != atomic_load(&dg_fork_generation))
-		return dg_fail(EOWNERDEAD,
-			       "this device was opened before fork(): open one in the child");
 	if (depth < 1 || depth > DG_DEPTH_MAX)
 		return dg_fail(EINVAL, "depth is %u; a queue holds 1 to %u operations", depth,
 			       DG_DEPTH_MAX);
@@ -98,10 +107,9 @@ static int check_open(struct dg_device *dev, uint32_t depth, uint32_t path)
 	return 0;
 }
 
-int dg_queue_open(dg_device *dev, uint32_t depth, uint32_t path, uint64_t spin_ns,
-		  uint64_t op_timeout_ns, dg_queue **out)
+static int open_entered(struct dg_device *dev, uint32_t depth, uint32_t path, uint64_t spin_ns,
+			uint64_t op_timeout_ns, dg_queue **out)
 {
-	*out = NULL;
 	int rc = check_open(dev, depth, path);
 	if (rc)
 		return rc;
@@ -126,6 +134,8 @@ int dg_queue_open(dg_device *dev, uint32_t depth, uint32_t path, uint64_t spin_n
 	rc = dev->ops->attach(dev, dev->provider, &q->pipe);
 	if (rc)
 		goto close_pipe;
+	q->fd = q->pipe.wait_fd;
+	life_ref(&dev->life);
 	pthread_mutex_lock(&dev->lock);
 	q->next = dev->queues;
 	dev->queues = q;
@@ -137,6 +147,18 @@ close_pipe:
 free_tables:
 	free_tables(q);
 	free(q);
+	return rc;
+}
+
+int dg_queue_open(dg_device *dev, uint32_t depth, uint32_t path, uint64_t spin_ns,
+		  uint64_t op_timeout_ns, dg_queue **out)
+{
+	*out = NULL;
+	int rc = dg_device_enter(dev);
+	if (rc)
+		return rc;
+	rc = open_entered(dev, depth, path, spin_ns, op_timeout_ns, out);
+	life_leave(&dev->life);
 	return rc;
 }
 
@@ -161,7 +183,7 @@ static void flush_rest(struct dg_queue *q)
 		s->complete_ns = now;
 		s->status = DG_FLUSHED;
 		s->state = SLOT_DONE;
-		q->credits += s->kind == KIND_DROPPED;
+		credits_add(q, s->kind == KIND_DROPPED);
 		if (s->kind == KIND_POLL)
 			dg_slot_to_wc(s, &q->ready[q->ready_tail++ & q->ready_mask]);
 	}
@@ -169,18 +191,22 @@ static void flush_rest(struct dg_queue *q)
 
 int dg_queue_close(dg_queue *q)
 {
-	int rc = queue_enter(q);
+	uint32_t found = QUEUE_FREE;
+	int rc = 0;
+	if (!atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_CLOSING))
+		rc = dg_queue_refuse(q, found, QUEUE_CLOSING);
 	if (rc)
 		return rc;
-	bool listed = !q->closed && q->fork_generation == atomic_load(&dg_fork_generation);
+	bool closed = queue_closed(q);
+	bool listed = !closed && !dg_queue_forked(q);
 	if (listed) {
 		q->dev->ops->detach(q->dev, &q->pipe);
 		dg_queue_process_completions(q, NULL, 0);
 		flush_rest(q);
 	}
-	if (!q->closed)
+	atomic_store(&q->closed, true);
+	if (!closed)
 		dg_pipe_close(&q->pipe);
-	q->closed = true;
 	queue_leave(q);
 	/* After queue_leave(): dg_queues_grace() holds the list's lock while it waits for threads
 	 * inside. */
@@ -189,31 +215,32 @@ int dg_queue_close(dg_queue *q)
 	return 0;
 }
 
-void dg_queue_free_memory(struct dg_queue *q)
+void dg_queue_unref(struct dg_queue *q)
 {
+	struct dg_device *dev = q->dev;
+	/* acq_rel: what each holder did with the queue happens before the last one frees it. */
+	if (atomic_fetch_sub_explicit(&q->refs, 1, memory_order_acq_rel) != 1)
+		return;
 	free_tables(q);
 	free(q);
+	dg_device_unref(dev);
 }
 
 void dg_queue_free(dg_queue *q)
 {
 	/* The caller guarantees that no other thread uses the queue, so a thread that died inside
-	 * must not keep us out. Only dg_queues_poll() may be inside, at any time: wait for it, here
-	 * and in dg_queue_close(). */
+	 * must not keep us out. Only dg_queues_poll() and dg_device_close() may be inside, at any
+	 * time: dg_queue_close() waits for them. */
 	uint32_t found = atomic_load(&q->in_use);
-	while (found == QUEUE_POLLED ||
-	       !atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_FREE)) {
-		cpu_relax();
-		found = atomic_load(&q->in_use);
-	}
+	if (found == QUEUE_POSTING || found == QUEUE_WAITING)
+		atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_FREE);
 	dg_queue_close(q);
-	if (atomic_fetch_sub(&q->refs, 1) == 1)
-		dg_queue_free_memory(q);
+	dg_queue_unref(q);
 }
 
 int dg_queue_fileno(dg_queue *q)
 {
-	return q->closed ? dg_fail(ESTALE, "the queue is closed") : q->pipe.wait_fd;
+	return atomic_load(&q->closed) ? dg_fail(ESTALE, "the queue is closed") : q->fd;
 }
 
 int dg_queue_arm(dg_queue *q)
@@ -233,7 +260,7 @@ int dg_queue_arm(dg_queue *q)
 
 int dg_queue_pending(dg_queue *q)
 {
-	return (int)(q->depth - q->credits);
+	return (int)(q->depth - credits(q));
 }
 
 /* Runs staged operations: inline in this thread, or by the provider. */
@@ -247,7 +274,7 @@ static void post_staged(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool ab
 	uint32_t wcs =
 		dg_queue_run_inline(q->scratch, wr, n, q->ready, q->ready_tail, q->ready_mask);
 	q->ready_tail += wcs;
-	q->credits -= wcs;
+	credits_take(q, wcs);
 }
 
 int dg_queue_post(dg_queue *q, const dg_wr *wr, uint32_t n)
@@ -291,7 +318,7 @@ int dg_queue_poll(dg_queue *q, dg_wc *wc, uint32_t n, uint64_t timeout_ns)
 		got = take_ready(q, wc, n);
 		if (got < n)
 			got += dg_queue_process_completions(q, wc + got, n - got);
-		if (got || q->closed || !n)
+		if (got || queue_closed(q) || !n)
 			break;
 		uint64_t now = now_ns();
 		dg_queue_expire(q, now);
@@ -306,7 +333,7 @@ int dg_queue_poll(dg_queue *q, dg_wc *wc, uint32_t n, uint64_t timeout_ns)
 		if (rc)
 			break;
 	}
-	q->credits += got;
+	credits_add(q, got);
 	queue_leave(q);
 	return rc ? rc : (int)got;
 }

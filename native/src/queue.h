@@ -23,13 +23,17 @@
 #define DG_QUEUE_H
 
 #include <errno.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "clock.h"
 #include "error.h"
 #include "provider.h"
 
-/* POLLED: dg_queues_poll() is inside for a moment, on behalf of a caller that does not poll. */
-enum { QUEUE_FREE, QUEUE_POSTING, QUEUE_WAITING, QUEUE_POLLED };
+/* POLLED: dg_queues_poll() is inside for a moment, on behalf of a caller that does not poll.
+ * CLOSING: dg_queue_close() is inside. Others wait for these two to end, and are refused for the
+ * rest. */
+enum { QUEUE_FREE, QUEUE_POSTING, QUEUE_WAITING, QUEUE_POLLED, QUEUE_CLOSING };
 enum slot_state { SLOT_FREE, SLOT_PENDING, SLOT_DONE, SLOT_ZOMBIE };
 /* Where a completion goes: POLL to dg_queue_poll(); TRANSFER stays in the slot until waited for;
  * RUN to the waiting run; PART is a request of a chain before its last, without a completion;
@@ -44,12 +48,31 @@ struct dg_slot {
 	uint8_t state, kind, op, path;
 	uint8_t status, flags;
 	uint8_t overdue; /* completed as TIMED_OUT while the provider still has it */
-	uint8_t reserved;
+	uint8_t generation; /* counts the tickets that this slot had */
 	uint32_t run_index;
-	struct dg_queue *q; /* a ticket is a slot's address */
+	/* Never changes: a thread with a ticket loads it before it enters the queue. */
+	struct dg_queue *q;
 };
 _Static_assert(sizeof(struct dg_slot) == 64, "a slot is one cache line");
 #define NO_SLOT UINT32_MAX
+
+/* Fills all of a slot but q and generation. */
+static inline void slot_fill(struct dg_slot *s, const struct dg_slot *like)
+{
+	uint8_t generation = s->generation;
+	memcpy(s, like, offsetof(struct dg_slot, q));
+	s->generation = generation;
+}
+
+/* A ticket is a slot's address, with the slot's generation in the bits that are 0 there: a thread
+ * that waits for a ticket that another thread already took does not take the slot's next
+ * operation. */
+#define TICKET_GENERATIONS 64u
+
+static inline int64_t slot_ticket(const struct dg_slot *s)
+{
+	return (int64_t)(intptr_t)s | (s->generation % TICKET_GENERATIONS);
+}
 
 struct dg_queue {
 	struct dg_device *dev;
@@ -57,14 +80,17 @@ struct dg_queue {
 		leave_count; /* leave_count: calls of queue_leave(), for dg_queues_grace() */
 	uint32_t fork_generation;
 	atomic_uint refs; /* one for the handle and one for each prepared operation */
-	bool closed;
+	/* Changed while the thread is inside; dg_queue_fileno() and dg_queue_pending() load them from
+	 * outside. */
+	atomic_bool closed;
+	atomic_uint credits; /* depth minus the operations posted and not reaped */
+	int fd; /* pipe.wait_fd, until it is closed */
 	uint32_t depth, path;
 	uint64_t spin_ns, op_timeout_ns, expire_ns;
 	struct dg_slot *slots;
 	uint32_t *free; /* stack of free slots */
 	struct dg_op *scratch; /* operations that are checked and not yet posted */
 	uint32_t n_free;
-	uint32_t credits; /* depth minus the operations posted and not reaped */
 	uint32_t in_flight; /* operations that the provider has */
 	uint64_t bytes_in_flight;
 	struct dg_wc *ready; /* completions for dg_queue_poll() */
@@ -99,8 +125,38 @@ struct dg_prep {
 	dg_wc *wc;
 };
 
-/* Slow path of queue_enter(): the queue is not free. Returns 0 once it is entered, or -EALREADY. */
-int dg_queue_refuse(struct dg_queue *q, uint32_t found);
+/* Whether the queue was opened by a parent of this process. */
+static inline bool dg_queue_forked(const struct dg_queue *q)
+{
+	return q->fork_generation !=
+	       atomic_load_explicit(&dg_fork_generation, memory_order_relaxed);
+}
+
+/* For the thread inside the queue: relaxed, as in_use orders these between threads. */
+static inline bool queue_closed(const struct dg_queue *q)
+{
+	return atomic_load_explicit(&q->closed, memory_order_relaxed);
+}
+
+static inline uint32_t credits(const struct dg_queue *q)
+{
+	return atomic_load_explicit(&q->credits, memory_order_relaxed);
+}
+
+/* A load and a store: only the thread inside changes it. */
+static inline void credits_add(struct dg_queue *q, uint32_t n)
+{
+	atomic_store_explicit(&q->credits, credits(q) + n, memory_order_relaxed);
+}
+
+static inline void credits_take(struct dg_queue *q, uint32_t n)
+{
+	atomic_store_explicit(&q->credits, credits(q) - n, memory_order_relaxed);
+}
+
+/* Slow path of queue_enter() and dg_queue_close(): the queue is not free. Enters it as `state`,
+ * after a thread that is POLLED or CLOSING has left. Returns 0, -EALREADY or -EOWNERDEAD. */
+int dg_queue_refuse(struct dg_queue *q, uint32_t found, uint32_t state);
 
 static inline int queue_enter(struct dg_queue *q)
 {
@@ -109,7 +165,7 @@ static inline int queue_enter(struct dg_queue *q)
 				     &q->in_use, &found, QUEUE_POSTING, memory_order_seq_cst,
 				     memory_order_relaxed),
 			     0))
-		return dg_queue_refuse(q, found);
+		return dg_queue_refuse(q, found, QUEUE_POSTING);
 	return 0;
 }
 
@@ -156,7 +212,8 @@ void dg_slot_to_wc(const struct dg_slot *s, dg_wc *wc);
 int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
 		     uint32_t n_wc, dg_wc *wc, uint64_t submit_ns, uint64_t timeout_ns);
 
-void dg_queue_free_memory(struct dg_queue *q);
+/* Gives up a reference; the last one frees the queue. */
+void dg_queue_unref(struct dg_queue *q);
 /* prepared.c: dg_prep_run() for a caller that is inside the queue and has read the clock. */
 int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns);
 /* After queue_enter(), before the regions are accessed: returns 0 if they and the queue can be
@@ -191,8 +248,7 @@ int dg_queue_stage(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool *inline
 /* Whether the caller copies inline: the operations are small enough, and nothing is in flight. */
 static inline bool queue_inline(const struct dg_queue *q, bool able, uint64_t total)
 {
-	/* closed: the device, and its caps with it, may be freed */
-	if (q->closed || q->path == DG_PATH_WORKER || !able || q->in_flight)
+	if (q->path == DG_PATH_WORKER || !able || q->in_flight)
 		return false;
 	return q->path == DG_PATH_INLINE || total <= q->dev->caps.inline_max;
 }

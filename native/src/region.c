@@ -16,12 +16,51 @@
 #include "share/importer.h"
 #include "queue.h"
 
-static int usable(struct dg_device *dev)
+/* Enters the region, so that it stays open until life_leave(&r->life). */
+static int enter(struct dg_region *r)
 {
-	if (dev->fork_generation != atomic_load(&dg_fork_generation))
+	/* As in dg_device_enter(). */
+	if (r->dev->fork_generation != atomic_load(&dg_fork_generation))
 		return dg_fail(EOWNERDEAD,
 			       "this device was opened before fork(): open one in the child");
-	return 0;
+	return life_enter(&r->life) ? 0 : dg_fail(ESTALE, "the region is closed");
+}
+
+/* Returns a region with the references of its open state, its handle, and to its device. */
+static struct dg_region *region_new(struct dg_device *dev)
+{
+	struct dg_region *r = calloc(1, sizeof *r);
+	if (!r) {
+		dg_fail(ENOMEM, "out of memory for a region");
+		return NULL;
+	}
+	life_init(&r->life, 1 + dev->shared);
+	life_ref(&dev->life);
+	r->dev = dev;
+	return r;
+}
+
+/* Frees a region that no other thread has seen. */
+static void region_discard(struct dg_region *r)
+{
+	struct dg_device *dev = r->dev;
+	pthread_mutex_destroy(&r->life.lock);
+	free(r);
+	dg_device_unref(dev);
+}
+
+void dg_region_unref(struct dg_region *r)
+{
+	struct dg_device *dev = r->dev;
+	if (!life_unref(&r->life))
+		return;
+	free(r);
+	dg_device_unref(dev);
+}
+
+void dg_region_free(dg_region *r)
+{
+	dg_region_unref(r);
 }
 
 /* GPU memory must be within the block that importers import. */
@@ -95,28 +134,22 @@ void dg_region_unmap(struct dg_region *r)
 	r->provider_state = NULL;
 }
 
-int dg_region_register(dg_device *dev, const dg_memory *mem, uint32_t access, dg_region **out)
+static int register_entered(struct dg_device *dev, const dg_memory *mem, uint32_t access,
+			    dg_region **out)
 {
-	*out = NULL;
-	int rc = usable(dev);
-	if (!rc)
-		rc = check_memory(mem, access);
-	if (rc)
-		return rc;
-	struct dg_region *r = calloc(1, sizeof *r);
-	if (!r)
-		return dg_fail(ENOMEM, "out of memory for a region");
-	r->dev = dev;
-	r->memory = *mem;
-	r->access = access;
 	struct dg_region_entry entry = {
 		.size = mem->size,
 		.access = (uint8_t)access,
 		.may_fault = !!(mem->flags & DG_MEMORY_MAY_FAULT),
 	};
-	rc = dg_region_map(r, mem, &entry);
+	struct dg_region *r = region_new(dev);
+	if (!r)
+		return -ENOMEM;
+	r->memory = *mem;
+	r->access = access;
+	int rc = dg_region_map(r, mem, &entry);
 	if (rc)
-		goto free_region;
+		goto discard;
 	rc = dg_region_table_add(r, &entry);
 	if (rc)
 		goto unmap;
@@ -124,8 +157,21 @@ int dg_region_register(dg_device *dev, const dg_memory *mem, uint32_t access, dg
 	return 0;
 unmap:
 	dg_region_unmap(r);
-free_region:
-	free(r);
+discard:
+	region_discard(r);
+	return rc;
+}
+
+int dg_region_register(dg_device *dev, const dg_memory *mem, uint32_t access, dg_region **out)
+{
+	*out = NULL;
+	int rc = dg_device_enter(dev);
+	if (rc)
+		return rc;
+	rc = check_memory(mem, access);
+	if (!rc)
+		rc = register_entered(dev, mem, access, out);
+	life_leave(&dev->life);
 	return rc;
 }
 
@@ -145,30 +191,30 @@ static const char *access_text(uint32_t access)
 	return access < 4 ? texts[access] : "invalid";
 }
 
-int dg_region_export(dg_region *r, uint32_t access, uint8_t *buf, size_t cap)
+static int check_export(struct dg_region *r, uint32_t access)
 {
-	struct dg_descriptor d = {.size = r->memory.size, .access = access};
-	int rc = usable(r->dev);
-	if (rc)
-		return rc;
 	if (r->remote)
 		return dg_fail(
 			EINVAL,
 			"an imported region cannot be exported: only its owner can export it");
-	if (r->closing)
-		return dg_fail(ESTALE, "the region is closed");
 	if (!access || (access & ~r->access))
 		return dg_fail(
 			EACCES,
 			"the region has access '%s' and cannot be exported with access '%s': "
 			"an export can only narrow the region's access",
 			access_text(r->access), access_text(access));
-	const struct dg_ops *ops = r->dev->ops;
 	if (r->memory.kind == DG_KIND_CUDA_OWN && !r->dev->blob_provider)
 		return dg_fail(EMEDIUMTYPE,
 			       "this GPU memory cannot be imported by another process");
-	if (r->dev->blob_provider)
-		rc = ops->export(r->dev, r->dev->provider, r, access, &d);
+	return 0;
+}
+
+static int export_entered(struct dg_region *r, uint32_t access, uint8_t *buf, size_t cap)
+{
+	struct dg_descriptor d = {.size = r->memory.size, .access = access};
+	int rc = check_export(r, access);
+	if (!rc && r->dev->blob_provider)
+		rc = r->dev->ops->export(r->dev, r->dev->provider, r, access, &d);
 	if (!rc)
 		rc = acquire_share_server(r->dev);
 	if (!rc)
@@ -179,6 +225,16 @@ int dg_region_export(dg_region *r, uint32_t access, uint8_t *buf, size_t cap)
 		return rc;
 	snprintf(d.path, sizeof d.path, "%s", dg_share_server_path());
 	return dg_descriptor_pack(&d, buf, cap);
+}
+
+int dg_region_export(dg_region *r, uint32_t access, uint8_t *buf, size_t cap)
+{
+	int rc = enter(r);
+	if (rc)
+		return rc;
+	rc = export_entered(r, access, buf, cap);
+	life_leave(&r->life);
+	return rc;
 }
 
 /* Exporter and importer are the same process. */
@@ -255,28 +311,20 @@ static void release_import(struct dg_region *r)
 		dg_share_release_self(r->slot);
 }
 
-int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t timeout_ns,
-		     dg_region **out)
+static int import_entered(struct dg_device *dev, const struct dg_descriptor *d,
+			  uint64_t timeout_ns, dg_region **out)
 {
-	struct dg_descriptor d;
 	struct dg_region_entry entry = {.remote = 1};
-	*out = NULL;
-	int rc = usable(dev);
-	if (!rc)
-		rc = dg_descriptor_parse(desc, len, &d);
-	if (rc)
-		return rc;
-	struct dg_region *r = calloc(1, sizeof *r);
+	struct dg_region *r = region_new(dev);
 	if (!r)
-		return dg_fail(ENOMEM, "out of memory for a region");
-	r->dev = dev;
+		return -ENOMEM;
 	r->remote = true;
-	rc = check_machine(&d, r);
+	int rc = check_machine(d, r);
 	if (!rc)
-		rc = import_from(r, &d, timeout_ns, &entry);
+		rc = import_from(r, d, timeout_ns, &entry);
 	r->descriptor = NULL;
 	if (rc)
-		goto free_region;
+		goto discard;
 	r->memory.size = entry.size;
 	r->access = entry.access;
 	entry.slot = r->slot;
@@ -290,8 +338,23 @@ int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t t
 release:
 	dg_region_unmap(r);
 	release_import(r);
-free_region:
-	free(r);
+discard:
+	region_discard(r);
+	return rc;
+}
+
+int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t timeout_ns,
+		     dg_region **out)
+{
+	struct dg_descriptor d;
+	*out = NULL;
+	int rc = dg_device_enter(dev);
+	if (rc)
+		return rc;
+	rc = dg_descriptor_parse(desc, len, &d);
+	if (!rc)
+		rc = import_entered(dev, &d, timeout_ns, out);
+	life_leave(&dev->life);
 	return rc;
 }
 
@@ -339,42 +402,64 @@ static int wait_quiet(struct dg_region *r, uint64_t deadline_ns)
 	return 0;
 }
 
-int dg_region_close(dg_region *r, uint64_t timeout_ns)
+/* Refuses new transfers and exports, and waits for those in flight. */
+static int revoke_and_wait(struct dg_region *r, uint64_t deadline_ns)
 {
-	struct dg_device *dev = r->dev;
-	if (dev->fork_generation != atomic_load(&dg_fork_generation)) {
-		free(r);
-		return 0;
-	}
-	uint64_t deadline = add_sat(now_ns(), timeout_ns);
-	r->closing = true;
+	int rc = 0;
+	atomic_store(&r->closing, true);
 	/* seq_cst, paired with a poster's exchange of in_use and its load of the id: see
 	 * queue.h. */
 	atomic_store_explicit(&r->entry->id, 0, memory_order_seq_cst);
-	int rc = 0;
 	if (!r->remote) {
 		/* Before the grace period: an inline copy sees this at its next chunk, and ends. */
 		atomic_store_explicit(&r->entry->gate->revoked, 1, memory_order_seq_cst);
-		rc = dg_share_revoke(r, deadline);
+		rc = dg_share_revoke(r, deadline_ns);
 	}
 	if (!rc)
-		rc = dg_queues_grace(dev, deadline);
+		rc = dg_queues_grace(r->dev, deadline_ns);
 	if (!rc)
-		rc = wait_quiet(r, deadline);
-	if (rc)
+		rc = wait_quiet(r, deadline_ns);
+	if (!rc && life_drain(&r->life, deadline_ns))
+		rc = dg_fail(EBUSY, "another thread is still using region %u: close it again", r->id);
+	return rc;
+}
+
+int dg_region_close_until(struct dg_region *r, uint64_t deadline_ns)
+{
+	if (r->dev->fork_generation != atomic_load(&dg_fork_generation)) {
+		if (life_close_forked(&r->life))
+			dg_region_unref(r);
+		return 0;
+	}
+	int rc = life_close_begin(&r->life, deadline_ns);
+	if (rc < 0)
+		return dg_fail(EBUSY, "another thread is still closing region %u: close it again",
+			       r->id);
+	if (!rc)
+		return 0;
+	rc = revoke_and_wait(r, deadline_ns);
+	if (rc) {
+		life_reopen(&r->life);
 		return rc;
+	}
 	dg_region_unmap(r);
 	if (r->remote)
 		release_import(r);
 	dg_region_table_remove(r);
-	free(r);
+	life_closed(&r->life);
+	dg_region_unref(r);
 	return 0;
+}
+
+int dg_region_close(dg_region *r, uint64_t timeout_ns)
+{
+	return dg_region_close_until(r, add_sat(now_ns(), timeout_ns));
 }
 
 int dg_region_info_get(dg_region *r, dg_region_info *out)
 {
 	/* In a forked child the gate of an import may be unmapped. */
-	int rc = usable(r->dev);
+	int rc = enter(r);
 	if (rc)
 		return rc;
 	*out = (dg_region_info){
@@ -388,5 +473,6 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 		.lost = atomic_load(&r->entry->lost),
 		.importers = r->remote ? 0 : dg_share_importers(r),
 	};
+	life_leave(&r->life);
 	return 0;
 }

@@ -14,12 +14,14 @@ struct dg_mapping; /* share/mapping.h: an exporter's memfd, mapped into this pro
 struct dg_descriptor;
 
 struct dg_region {
+	struct dg_life life;
 	struct dg_device *dev;
 	struct dg_region_entry *entry;
 	uint32_t index, id;
 	dg_memory memory;
 	uint32_t access;
-	bool remote, closing;
+	bool remote;
+	atomic_bool closing; /* set before dg_share_revoke(): dg_share_export() refuses from then on */
 	bool other_machine; /* imported from another machine, without a share server */
 	const struct dg_descriptor *descriptor; /* during import: its blob is for map(), or NULL */
 	void *provider_state; /* set by the provider's map() */
@@ -33,6 +35,11 @@ struct dg_region {
 	struct dg_region *exporter_next, *exporter_prev;
 	uint32_t slot;
 };
+
+/* dg_region_close() with a deadline instead of a time-out. */
+int dg_region_close_until(struct dg_region *r, uint64_t deadline_ns);
+/* Gives up a reference; the last one frees the region. */
+void dg_region_unref(struct dg_region *r);
 
 /* Calls the provider's map(), or dg_map_default(); and the provider's unmap(). */
 int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry);

@@ -15,8 +15,8 @@ static int64_t inline_transfer(struct dg_queue *q, const dg_wr *wr, uint32_t n)
 		return q->sink_next++;
 	}
 	struct dg_slot *s = &q->slots[q->free[--q->n_free]];
-	q->credits--;
-	*s = (struct dg_slot){
+	credits_take(q, 1);
+	const struct dg_slot done = {
 		.user = wc.user,
 		.size = wc.size,
 		.submit_ns = wc.submit_ns,
@@ -29,9 +29,9 @@ static int64_t inline_transfer(struct dg_queue *q, const dg_wr *wr, uint32_t n)
 		.path = wc.path,
 		.status = (uint8_t)wc.status,
 		.flags = wc.flags,
-		.q = q,
 	};
-	return (int64_t)(intptr_t)s;
+	slot_fill(s, &done);
+	return slot_ticket(s);
 }
 
 static int64_t post(struct dg_queue *q, const dg_wr *wr, uint32_t n)
@@ -47,8 +47,8 @@ static int64_t post(struct dg_queue *q, const dg_wr *wr, uint32_t n)
 		return rc;
 	if (queue_inline(q, able, total))
 		return inline_transfer(q, wr, n);
-	return (int64_t)(intptr_t)&q
-		->slots[dg_queue_submit(q, q->scratch, wr, n, KIND_TRANSFER, submit_ns)];
+	return slot_ticket(
+		&q->slots[dg_queue_submit(q, q->scratch, wr, n, KIND_TRANSFER, submit_ns)]);
 }
 
 int64_t dg_transfer_post(dg_queue *q, uint32_t op, uint32_t local, uint32_t remote, uint64_t size,
@@ -123,7 +123,8 @@ int dg_queue_sink(dg_queue *q, dg_wc *wc, uint32_t n)
 /* Frees the slot of a transfer whose completion was taken or dropped. */
 static void retire(struct dg_queue *q, struct dg_slot *s)
 {
-	q->credits++;
+	credits_add(q, 1);
+	s->generation++;
 	if (s->overdue) {
 		s->state = SLOT_ZOMBIE;
 		return;
@@ -139,7 +140,7 @@ static int wait_slot(struct dg_queue *q, struct dg_slot *s, uint64_t timeout_ns)
 		dg_queue_process_completions(q, NULL, 0);
 		if (s->state == SLOT_DONE)
 			break;
-		if (q->closed)
+		if (queue_closed(q))
 			return dg_fail(ESTALE, "the queue is closed");
 		uint64_t now = now_ns();
 		dg_queue_expire(q, now);
@@ -160,11 +161,13 @@ static int wait_slot(struct dg_queue *q, struct dg_slot *s, uint64_t timeout_ns)
 /* Enters the queue of a ticket and stores its slot in *out. */
 static int enter_ticket(int64_t ticket, struct dg_slot **out)
 {
-	struct dg_slot *s = (struct dg_slot *)(intptr_t)ticket;
+	int64_t address = ticket & ~(int64_t)(TICKET_GENERATIONS - 1);
+	struct dg_slot *s = (struct dg_slot *)(intptr_t)address;
 	if (ticket < DG_TICKET)
 		return dg_fail(EINVAL, "%" PRId64 " is not a ticket", ticket);
 	int rc = queue_enter(s->q);
-	if (!rc && (s->state == SLOT_FREE || s->state == SLOT_ZOMBIE || s->kind != KIND_TRANSFER)) {
+	if (!rc && (s->state == SLOT_FREE || s->state == SLOT_ZOMBIE || s->kind != KIND_TRANSFER ||
+		    slot_ticket(s) != ticket)) {
 		queue_leave(s->q);
 		rc = dg_fail(EINVAL, "this ticket was already waited for or dropped");
 	}

@@ -94,6 +94,57 @@ def test_fork(job):
     assert run(program) == "ok\n"
 
 
+FORKS = """
+import contextlib, os, sys, threading, warnings
+import dgkit
+warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads is what is tested
+device = dgkit.Device()
+local, target = device.register(bytearray(4096)), device.register(dgkit.empty(4096))
+remote, token = device.import_region(target.export()), target.export()
+session = dgkit.connect()
+stop = False
+sys.setswitchinterval(1e-4)  # fork() waits for the interpreter's lock
+
+def regions():
+    with device.register(bytearray(64)) as r:
+        device.import_region(r.export()).close()
+
+def devices():
+    with dgkit.Device() as d, d.queue() as q, d.register(bytearray(64)):
+        pass
+
+def transfers():
+    with device.queue(path="worker") as q:
+        for _ in range(20):
+            q.write(local, remote).wait(10)
+
+def loop(job):
+    while not stop:
+        job()
+
+threads = [threading.Thread(target=loop, args=(job,)) for job in (regions, devices, transfers)]
+for thread in threads:
+    thread.start()
+ended = []
+for i in range(200):
+    pid = os.fork()
+    if pid == 0:
+        stop = True
+        sys.exit(0)  # by the interpreter's own end: exit functions and finalizers
+    ended.append(os.waitpid(pid, 0)[1])
+stop = True
+for thread in threads:
+    thread.join(30)
+session.close()
+device.close()
+print(len(ended), [status for status in ended if status])
+"""
+
+
+def test_children_end_by_themselves_while_threads_of_the_parent_open_and_close():
+    assert run(FORKS) == "200 []\n"
+
+
 def test_a_child_that_ends_by_itself_leaves_the_parents_files():
     program = (
         START + "\nfrom dgkit.dma import runtime_dir\nbefore = sorted(runtime_dir().iterdir())\n"

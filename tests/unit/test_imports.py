@@ -17,7 +17,7 @@ PACKAGE = Path(dgkit.__file__).parent
 NOTEBOOK = {"IPython", "anywidget", "bokeh", "ipykernel", "ipywidgets", "jupyter_server", "tornado"}
 
 # Packages and top-level modules that each one may import, type-only imports included.
-_BASE = {"types", "errors", "validate", "buffers", "units", "html_cards"}
+_BASE = {"types", "errors", "validate", "buffers", "live_set", "units", "html_cards"}
 _BOTTOM = _BASE | {"dma", "memory", "report", "wire"}
 ALLOWED = {
     "_version": set(),
@@ -26,6 +26,7 @@ ALLOWED = {
     "units": set(),
     "validate": {"errors"},
     "buffers": {"errors"},
+    "live_set": set(),
     "html_cards": {"units"},
     "dma": _BASE | {"_native"},
     "memory": _BASE,

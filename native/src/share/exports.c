@@ -61,6 +61,11 @@ int dg_share_export(struct dg_region *r, uint32_t access, uint8_t key[16])
 	struct dg_export *e = r->exports;
 	while (e && e->access != access)
 		e = e->next_region;
+	/* Under the lock: after remove_exports() of a closer nothing is added. */
+	if (atomic_load(&r->closing)) {
+		rc = dg_fail(ESTALE, "the region is closed");
+		goto unlock;
+	}
 	if (!e) {
 		e = calloc(1, sizeof *e);
 		if (!e) {

@@ -1,0 +1,37 @@
+"""Weak set that one thread iterates while others add to it and drop its members."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["LiveSet"]
+
+
+class LiveSet:
+    """Weak references to objects, in the order in which they were added. Thread-safe.
+
+    A `weakref.WeakSet` raises RuntimeError if another thread adds a member during an iteration.
+    """
+
+    __slots__ = ("_by_id",)
+
+    def __init__(self) -> None:
+        self._by_id: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+    def add(self, member: Any) -> None:
+        """Add an object."""
+        self._by_id[id(member)] = member
+
+    def discard(self, member: Any) -> None:
+        """Remove an object if it is a member."""
+        self._by_id.pop(id(member), None)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the members of now, each of which is referenced meanwhile."""
+        members = [ref() for ref in self._by_id.valuerefs()]  # valuerefs() copies in one step
+        return iter([member for member in members if member is not None])

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a device or region whose handle several threads have.
+ *
+ *            life_close_begin             life_drain                 life_closed
+ *   OPEN ---------------------> CLOSING -------------> DRAINED --------------------> CLOSED
+ *     ^                            |                      |
+ *     +----------------------------+----------------------+
+ *                 life_reopen: EBUSY, or the device still has something open
+ *
+ * Users are calls that need the object to stay open while they are inside; one thread at a time is
+ * the closer. The memory is freed with the last reference: one of the object while it is not
+ * CLOSED, one of the handle, one of each object that points to it.
+ *
+ * The data path has no part in this: a queue is entered by its own atomic operation (queue.h), and
+ * a region is found by its id.
+ */
+#ifndef DG_LIFE_H
+#define DG_LIFE_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+enum life_state { LIFE_OPEN, LIFE_CLOSING, LIFE_DRAINED, LIFE_CLOSED };
+
+struct dg_life {
+	pthread_mutex_t lock; /* held for a few instructions; taken while any other lock is held */
+	uint32_t users; /* guarded by lock */
+	atomic_uint state; /* changed under lock */
+	atomic_uint refs;
+};
+
+static inline void life_init(struct dg_life *l, uint32_t refs)
+{
+	pthread_mutex_init(&l->lock, NULL);
+	atomic_init(&l->refs, refs);
+}
+
+static inline void life_ref(struct dg_life *l)
+{
+	/* Relaxed: the caller has a reference, or a lock under which the object has one. */
+	atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+}
+
+/* Returns true if this was the last reference: the caller frees the object. */
+static inline bool life_unref(struct dg_life *l)
+{
+	/* acq_rel: what each holder did with the object happens before the last one frees it. */
+	if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
+		return false;
+	pthread_mutex_destroy(&l->lock);
+	return true;
+}
+
+/* Returns false if the object is closed, or its closer no longer admits users. */
+static inline bool life_enter(struct dg_life *l)
+{
+	pthread_mutex_lock(&l->lock);
+	bool open = atomic_load_explicit(&l->state, memory_order_relaxed) < LIFE_DRAINED;
+	l->users += open;
+	pthread_mutex_unlock(&l->lock);
+	return open;
+}
+
+static inline void life_leave(struct dg_life *l)
+{
+	pthread_mutex_lock(&l->lock);
+	l->users--;
+	pthread_mutex_unlock(&l->lock);
+}
+
+static inline void life_set(struct dg_life *l, uint32_t state)
+{
+	pthread_mutex_lock(&l->lock);
+	/* Release: a thread that sees CLOSED without the lock sees what the closer did. */
+	atomic_store_explicit(&l->state, state, memory_order_release);
+	pthread_mutex_unlock(&l->lock);
+}
+
+static inline bool life_is_closed(struct dg_life *l)
+{
+	return atomic_load_explicit(&l->state, memory_order_acquire) == LIFE_CLOSED;
+}
+
+/* Waits between two looks at what another thread has to do first. */
+static inline void life_nap(uint32_t *naps)
+{
+	usleep((*naps)++ < 50 ? 20 : 500);
+}
+
+/* Makes this thread the closer. Returns 1; 0 if the object is closed; -EBUSY if another thread is
+ * still closing it at the deadline. */
+static inline int life_close_begin(struct dg_life *l, uint64_t deadline_ns)
+{
+	for (uint32_t naps = 0;; life_nap(&naps)) {
+		pthread_mutex_lock(&l->lock);
+		uint32_t state = atomic_load_explicit(&l->state, memory_order_relaxed);
+		if (state == LIFE_OPEN)
+			atomic_store_explicit(&l->state, LIFE_CLOSING, memory_order_relaxed);
+		pthread_mutex_unlock(&l->lock);
+		if (state == LIFE_OPEN || state == LIFE_CLOSED)
+			return state == LIFE_OPEN;
+		if (now_ns() >= deadline_ns)
+			return -EBUSY;
+	}
+}
+
+/* The closer admits no more users and waits for those inside. Returns 0, or -EBUSY at the
+ * deadline. */
+static inline int life_drain(struct dg_life *l, uint64_t deadline_ns)
+{
+	for (uint32_t naps = 0;; life_nap(&naps)) {
+		pthread_mutex_lock(&l->lock);
+		atomic_store_explicit(&l->state, LIFE_DRAINED, memory_order_relaxed);
+		uint32_t users = l->users;
+		pthread_mutex_unlock(&l->lock);
+		if (!users)
+			return 0;
+		if (now_ns() >= deadline_ns)
+			return -EBUSY;
+	}
+}
+
+static inline void life_reopen(struct dg_life *l)
+{
+	life_set(l, LIFE_OPEN);
+}
+
+static inline void life_closed(struct dg_life *l)
+{
+	life_set(l, LIFE_CLOSED);
+}
+
+/* In a forked child, where a thread of the parent may hold the lock for ever: closes the object
+ * without it. Returns true for the first call if the parent had not closed it. */
+static inline bool life_close_forked(struct dg_life *l)
+{
+	return atomic_exchange(&l->state, LIFE_CLOSED) != LIFE_CLOSED;
+}
+
+#endif

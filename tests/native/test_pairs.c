@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every two calls of dgkit.h that may run at once, in two threads: on one device with `shared`, its
+ * regions, its queue, a ticket of it and an operation prepared on it. A call returns what dgkit.h
+ * says, or one of the errors of a closed, closing or used object; the sanitizers look for the rest.
+ *
+ * What dgkit.h forbids is not paired: a use of a handle at its free or later (dg_device_free,
+ * dg_region_free, dg_queue_free, dg_prep_close); and what needs no handle has nothing to race for.
+ * Two calls of dg_prep_close() and dg_queue_free() are paired with all calls on other handles.
+ *
+ * DG_ROUNDS=N: rounds of each pair. DG_PAIR=text: only pairs with a call of that name.
+ */
+#include <pthread.h>
+#include <sched.h>
+
+#include "fixture.h"
+
+#define BYTES 4096u /* of each queue: the first half of a region, or the second */
+#define REGION (2 * BYTES)
+
+struct shared {
+	dg_device *dev;
+	uint8_t *local_bytes, *remote_bytes;
+	dg_region *local, *source, *remote;
+	uint32_t l, r;
+	uint8_t token[DG_DESCRIPTOR_MAX];
+	int token_len;
+	dg_queue *q, *inline_q, *freed_q; /* only the call queue_free uses freed_q */
+	dg_wc sink[2][64];
+	int64_t ticket;
+	dg_prep *prep, *freed_prep;
+	dg_wr wr, inline_wr;
+	pthread_barrier_t start;
+};
+
+/* A result that any call may have while another thread closes what it uses. */
+static void check_result(const char *name, int64_t rc)
+{
+	static const int allowed[] = { ESTALE, EALREADY, EBUSY, EAGAIN, ENOKEY, EINVAL, ENOSPC };
+
+	if (rc >= 0)
+		return;
+	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++)
+		if (rc == -allowed[i])
+			return;
+	check_failed(__FILE__, __LINE__, "%s: %s", name, strerror((int)-rc));
+}
+
+static int64_t device_close(struct shared *s)
+{
+	return dg_device_close(s->dev, SECOND);
+}
+
+static int64_t device_caps(struct shared *s)
+{
+	dg_caps caps;
+
+	return dg_device_caps(s->dev, &caps);
+}
+
+static int64_t region_register(struct shared *s)
+{
+	dg_memory m = plain_memory(s->local_bytes, 64);
+	dg_region *r;
+	int rc = dg_region_register(s->dev, &m, RW, &r);
+
+	if (rc)
+		return rc;
+	rc = dg_region_close(r, SECOND);
+	dg_region_free(r);
+	return rc;
+}
+
+/* Leaves the close to the device's. */
+static int64_t register_and_free(struct shared *s)
+{
+	dg_memory m = plain_memory(s->local_bytes, 64);
+	dg_region *r;
+	int rc = dg_region_register(s->dev, &m, RW, &r);
+
+	if (!rc)
+		dg_region_free(r);
+	return rc;
+}
+
+static int64_t region_import(struct shared *s)
+{
+	dg_region *r;
+	int rc = dg_region_import(s->dev, s->token, (size_t)s->token_len, SECOND, &r);
+
+	if (rc)
+		return rc;
+	rc = dg_region_close(r, SECOND);
+	dg_region_free(r);
+	return rc;
+}
+
+static int64_t region_export(struct shared *s)
+{
+	uint8_t token[DG_DESCRIPTOR_MAX];
+
+	return dg_region_export(s->source, DG_ACCESS_READ, token, sizeof(token));
+}
+
+static int64_t info(dg_region *r, uint64_t size)
+{
+	dg_region_info i;
+	int rc = dg_region_info_get(r, &i);
+
+	if (!rc)
+		CHECK_EQ(i.size, size);
+	return rc;
+}
+
+static int64_t local_info(struct shared *s)
+{
+	return info(s->local, REGION);
+}
+
+static int64_t source_info(struct shared *s)
+{
+	return info(s->source, REGION);
+}
+
+static int64_t remote_info(struct shared *s)
+{
+	return info(s->remote, REGION);
+}
+
+static int64_t local_close(struct shared *s)
+{
+	return dg_region_close(s->local, SECOND);
+}
+
+static int64_t source_close(struct shared *s)
+{
+	return dg_region_close(s->source, SECOND);
+}
+
+static int64_t remote_close(struct shared *s)
+{
+	return dg_region_close(s->remote, SECOND);
+}
+
+static int64_t queue_open(struct shared *s)
+{
+	dg_queue *q;
+	int rc = dg_queue_open(s->dev, 4, DG_PATH_AUTO, 0, SECOND, &q);
+
+	if (rc)
+		return rc;
+	rc = dg_queue_close(q);
+	dg_queue_free(q);
+	return rc;
+}
+
+static int64_t queue_close(struct shared *s)
+{
+	return dg_queue_close(s->q);
+}
+
+static int64_t inline_queue_close(struct shared *s)
+{
+	return dg_queue_close(s->inline_q);
+}
+
+static int64_t queue_free(struct shared *s)
+{
+	dg_queue *q = s->freed_q;
+
+	s->freed_q = NULL;
+	if (q)
+		dg_queue_free(q);
+	return 0;
+}
+
+static int64_t queue_fileno(struct shared *s)
+{
+	return dg_queue_fileno(s->q);
+}
+
+static int64_t queue_arm(struct shared *s)
+{
+	return dg_queue_arm(s->q);
+}
+
+static int64_t queue_pending(struct shared *s)
+{
+	int n = dg_queue_pending(s->q);
+
+	CHECK(n >= 0 && n <= 16);
+	return 0;
+}
+
+static int64_t queue_post(struct shared *s)
+{
+	return dg_queue_post(s->q, &s->wr, 1);
+}
+
+static int64_t inline_queue_post(struct shared *s)
+{
+	return dg_queue_post(s->inline_q, &s->inline_wr, 1);
+}
+
+static int64_t queue_poll(struct shared *s)
+{
+	dg_wc wc[4];
+
+	return dg_queue_poll(s->q, wc, 4, 20 * MS);
+}
+
+static int64_t queue_run(struct shared *s)
+{
+	dg_wc wc;
+
+	return dg_queue_run(s->q, &s->wr, 1, &wc, SECOND);
+}
+
+static int64_t queue_sink(struct shared *s)
+{
+	return dg_queue_sink(s->q, s->sink[0], 64);
+}
+
+static int64_t waited(int64_t ticket)
+{
+	return ticket < DG_TICKET ? ticket : dg_transfer_wait_for(ticket, SECOND);
+}
+
+static int64_t transfer_write(struct shared *s)
+{
+	return waited(dg_transfer_write(s->q, s->l, s->r, BYTES, 0, 0));
+}
+
+static int64_t transfer_read(struct shared *s)
+{
+	return waited(dg_transfer_read(s->inline_q, s->l, s->r, 64, BYTES, BYTES));
+}
+
+static int64_t transfer_post_and_drop(struct shared *s)
+{
+	int64_t ticket = dg_transfer_post_wr(s->q, &s->wr, 1);
+
+	return ticket < DG_TICKET ? ticket : dg_transfer_drop(ticket);
+}
+
+static int64_t transfer_wait(struct shared *s)
+{
+	return dg_transfer_wait_for(s->ticket, SECOND);
+}
+
+static int64_t transfer_drop(struct shared *s)
+{
+	return dg_transfer_drop(s->ticket);
+}
+
+static int64_t prep_open(struct shared *s)
+{
+	dg_prep *p;
+	int rc = dg_prep_open(s->q, &s->wr, 1, &p);
+
+	if (rc)
+		return rc;
+	rc = dg_prep_run(p);
+	dg_prep_close(p);
+	return rc;
+}
+
+static int64_t prep_run(struct shared *s)
+{
+	return dg_prep_run(s->prep);
+}
+
+static int64_t prep_post(struct shared *s)
+{
+	return dg_prep_post(s->prep);
+}
+
+static int64_t prep_close(struct shared *s)
+{
+	dg_prep *p = s->freed_prep;
+
+	s->freed_prep = NULL;
+	return p ? dg_prep_close(p) : 0;
+}
+
+static int64_t measure_latency(struct shared *s)
+{
+	uint64_t samples[8];
+	int32_t status;
+
+	return dg_measure_latency(s->prep, 8, samples, &status);
+}
+
+static int64_t measure_rate(struct shared *s)
+{
+	dg_rate rate;
+
+	return dg_measure_rate(s->q, &s->wr, 1, 4, MS / 10, &rate);
+}
+
+/* once: uses a handle that only one of the two threads may use. */
+static const struct call {
+	const char *name;
+	int64_t (*run)(struct shared *s);
+	bool once;
+} calls[] = {
+	{ "device_close", device_close, false },
+	{ "device_caps", device_caps, false },
+	{ "region_register", region_register, false },
+	{ "register_and_free", register_and_free, false },
+	{ "region_import", region_import, false },
+	{ "region_export", region_export, false },
+	{ "local_info", local_info, false },
+	{ "source_info", source_info, false },
+	{ "remote_info", remote_info, false },
+	{ "local_close", local_close, false },
+	{ "source_close", source_close, false },
+	{ "remote_close", remote_close, false },
+	{ "queue_open", queue_open, false },
+	{ "queue_close", queue_close, false },
+	{ "inline_queue_close", inline_queue_close, false },
+	{ "queue_free", queue_free, true },
+	{ "queue_fileno", queue_fileno, false },
+	{ "queue_arm", queue_arm, false },
+	{ "queue_pending", queue_pending, false },
+	{ "queue_post", queue_post, false },
+	{ "inline_queue_post", inline_queue_post, false },
+	{ "queue_poll", queue_poll, false },
+	{ "queue_run", queue_run, false },
+	{ "queue_sink", queue_sink, false },
+	{ "transfer_write", transfer_write, false },
+	{ "transfer_read", transfer_read, false },
+	{ "transfer_post_and_drop", transfer_post_and_drop, false },
+	{ "transfer_wait", transfer_wait, false },
+	{ "transfer_drop", transfer_drop, false },
+	{ "prep_open", prep_open, false },
+	{ "prep_run", prep_run, false },
+	{ "prep_post", prep_post, false },
+	{ "prep_close", prep_close, true },
+	{ "measure_latency", measure_latency, false },
+	{ "measure_rate", measure_rate, false },
+};
+#define CALLS (sizeof(calls) / sizeof(calls[0]))
+
+static dg_queue *opened(struct shared *s, uint32_t path)
+{
+	dg_queue *q;
+
+	CHECK_EQ(dg_queue_open(s->dev, 16, path, 0, 10 * SECOND, &q), 0);
+	return q;
+}
+
+static void shared_open(struct shared *s)
+{
+	dg_device_config config = { .spin_ns = 0, .shared = 1 };
+
+	CHECK_EQ(dg_device_open("soft", &config, &s->dev), 0);
+	s->local = registered(s->dev, s->local_bytes, REGION, RW);
+	s->source = registered(s->dev, s->remote_bytes, REGION, RW);
+	s->token_len = dg_region_export(s->source, RW, s->token, sizeof(s->token));
+	CHECK(s->token_len > 0);
+	CHECK_EQ(dg_region_import(s->dev, s->token, (size_t)s->token_len, SECOND, &s->remote), 0);
+	s->l = id_of(s->local);
+	s->r = id_of(s->remote);
+	s->wr = (dg_wr){ .op = DG_WRITE, .local = s->l, .remote = s->r, .size = 64 };
+	s->inline_wr = s->wr;
+	s->inline_wr.local_offset = s->inline_wr.remote_offset = BYTES;
+	s->q = opened(s, DG_PATH_WORKER);
+	s->inline_q = opened(s, DG_PATH_AUTO);
+	s->freed_q = opened(s, DG_PATH_AUTO);
+	CHECK_EQ(dg_queue_sink(s->q, s->sink[0], 64), 0);
+	CHECK_EQ(dg_queue_sink(s->inline_q, s->sink[1], 64), 0);
+	CHECK_EQ(dg_prep_open(s->q, &s->wr, 1, &s->prep), 0);
+	CHECK_EQ(dg_prep_open(s->q, &s->wr, 1, &s->freed_prep), 0);
+	s->ticket = dg_transfer_write(s->q, s->l, s->r, BYTES, 0, 0);
+	CHECK(s->ticket >= DG_TICKET);
+}
+
+static void shared_close(struct shared *s)
+{
+	dg_region *regions[] = { s->local, s->source, s->remote };
+
+	CHECK_EQ(dg_device_close(s->dev, 10 * SECOND), 0);
+	CHECK_EQ(dg_device_close(s->dev, 0), 0);
+	CHECK_EQ(region_register(s), -ESTALE);
+	for (size_t i = 0; i < 3; i++) {
+		CHECK_EQ(dg_region_close(regions[i], 0), 0);
+		CHECK_EQ(info(regions[i], 0), -ESTALE);
+		dg_region_free(regions[i]);
+	}
+	dg_prep_close(s->prep);
+	prep_close(s);
+	queue_free(s);
+	CHECK_EQ(dg_queue_post(s->q, &s->wr, 1), -ESTALE);
+	dg_device_free(s->dev); /* before the queues, which hold what they need of it */
+	dg_queue_free(s->q);
+	dg_queue_free(s->inline_q);
+}
+
+struct half {
+	struct shared *s;
+	const struct call *call;
+	uint32_t late; /* how often it gives way to the other thread first */
+};
+
+static void *run_half(void *arg)
+{
+	struct half *h = arg;
+
+	pthread_barrier_wait(&h->s->start);
+	for (uint32_t i = 0; i < h->late; i++)
+		sched_yield();
+	check_result(h->call->name, h->call->run(h->s));
+	return NULL;
+}
+
+static void run_pair(struct shared *s, const struct call *a, const struct call *b, uint32_t round)
+{
+	struct half first = { s, a, round % 3 ? 0 : round };
+	struct half second = { s, b, round % 3 == 1 ? round : 0 };
+	pthread_t thread;
+
+	shared_open(s);
+	CHECK_EQ(pthread_create(&thread, NULL, run_half, &first), 0);
+	run_half(&second);
+	pthread_join(thread, NULL);
+	shared_close(s);
+}
+
+static bool selected(const struct call *a, const struct call *b)
+{
+	const char *only = getenv("DG_PAIR");
+
+	if (a == b && a->once)
+		return false;
+	return !only || strstr(a->name, only) || strstr(b->name, only);
+}
+
+static void any_two_calls_may_run_at_once(void)
+{
+	const char *rounds = getenv("DG_ROUNDS");
+	static struct shared s;
+	uint32_t pairs = 0, n = rounds ? (uint32_t)atoi(rounds) : 2;
+
+	s.local_bytes = pages(REGION);
+	s.remote_bytes = pages(REGION);
+	CHECK_EQ(pthread_barrier_init(&s.start, NULL, 2), 0);
+	for (size_t i = 0; i < CALLS; i++)
+		for (size_t j = i; j < CALLS; j++) {
+			if (!selected(&calls[i], &calls[j]))
+				continue;
+			pairs++;
+			for (uint32_t k = 0; k < n; k++)
+				run_pair(&s, &calls[i], &calls[j], k);
+		}
+	printf("%u pairs, %u rounds each\n", pairs, n);
+	pthread_barrier_destroy(&s.start);
+}
+
+/* A second thread closes and frees what a first one just closes. */
+struct closer {
+	dg_region *r;
+	int rc;
+};
+
+static void *close_region(void *arg)
+{
+	struct closer *c = arg;
+
+	c->rc = dg_region_close(c->r, 10 * SECOND);
+	return NULL;
+}
+
+static void a_second_close_returns_when_the_memory_is_free(void)
+{
+	dg_device_config config = { .shared = 1 };
+	uint8_t *bytes = pages(BYTES);
+	dg_device *dev;
+
+	CHECK_EQ(dg_device_open("soft", &config, &dev), 0);
+	for (int i = 0; i < 200; i++) {
+		struct closer c = { .r = registered(dev, bytes, BYTES, RW) };
+		pthread_t thread;
+
+		CHECK_EQ(pthread_create(&thread, NULL, close_region, &c), 0);
+		CHECK_EQ(dg_region_close(c.r, 10 * SECOND), 0);
+		CHECK_EQ(info(c.r, 0), -ESTALE);
+		pthread_join(thread, NULL);
+		CHECK_EQ(c.rc, 0);
+		dg_region_free(c.r);
+	}
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	dg_device_free(dev);
+}
+
+static void handles_may_be_freed_in_any_order(void)
+{
+	dg_device_config config = { .shared = 1 };
+	uint8_t *bytes = pages(BYTES);
+	dg_device *dev;
+	dg_queue *q;
+	dg_region *r;
+
+	CHECK_EQ(dg_device_open("soft", &config, &dev), 0);
+	r = registered(dev, bytes, BYTES, RW);
+	CHECK_EQ(dg_queue_open(dev, 4, DG_PATH_AUTO, 0, SECOND, &q), 0);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	dg_device_free(dev);
+	CHECK_EQ(dg_region_close(r, 0), 0);
+	CHECK_EQ(dg_queue_close(q), 0);
+	dg_region_free(r);
+	dg_queue_free(q);
+}
+
+/* A ticket that another thread took does not take the next operation of its slot. */
+static void a_ticket_is_good_for_one_operation(void)
+{
+	struct fix f;
+
+	fix_open(&f, BYTES, 1);
+	for (int i = 0; i < 40; i++) {
+		int64_t ticket = dg_transfer_write(f.q, f.l, f.r, 8, 0, 0), next;
+
+		CHECK(ticket >= DG_TICKET);
+		CHECK(dg_transfer_wait(ticket) >= 0);
+		next = dg_transfer_write(f.q, f.l, f.r, 8, 0, 0);
+		CHECK(next >= DG_TICKET);
+		CHECK_EQ(dg_transfer_wait(ticket), -EINVAL);
+		CHECK_EQ(dg_transfer_drop(ticket), -EINVAL);
+		CHECK(dg_transfer_wait(next) >= 0);
+		CHECK_EQ(dg_queue_sink(f.q, f.tq.sink, 64), 0);
+	}
+	fix_close(&f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(any_two_calls_may_run_at_once),
+		TEST(a_second_close_returns_when_the_memory_is_free),
+		TEST(handles_may_be_freed_in_any_order),
+		TEST(a_ticket_is_good_for_one_operation),
+	};
+
+	return RUN_TESTS(tests, argc, argv);
+}
