@@ -39,11 +39,12 @@ from ..wire.messages import (
 )
 from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
-from .agent_limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
-from .client import Client, MemoryLimit
+from .account import Allowance
+from .agent_limits import CLIENT_FDS, CLIENTS, REGIONS, Limits, raise_descriptor_limit
+from .client import Client
 from .handlers import Handlers
 from .handshake import check_hello, check_user, welcome
-from .state import INLINE_MAX, AgentState
+from .state import INLINE_MAX, TELEMETRY_MS, AgentState
 
 if TYPE_CHECKING:
     from ..dma import FaultRule
@@ -57,6 +58,7 @@ _ENDED = (zmq.ETERM, zmq.ENOTSOCK)  # errors of a socket that no longer exists
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
+_RETRY_MS = 5  # between two looks at connections that did not take a reply
 _END_S = 0.5  # for the workers to end, of the second in which an agent must be gone
 
 
@@ -77,29 +79,36 @@ class Agent:
         shared_telemetry: bool = False,
         max_clients: int = CLIENTS,
         max_regions: int = REGIONS,
+        max_client_memory: int | None = None,
+        max_share: int | None = None,
         watch_fd: int = -1,
         signal_fd: int = -1,
     ) -> None:
         if role not in ("dpu", "host"):
             raise ValueError(f"role is {role!r}; it must be 'dpu' or 'host'")
         addresses.sweep()
-        self._limits = Limits(max_clients, max_regions, raise_descriptor_limit())
-        self._listener = Listener(address, keys, self._limits.connections)
+        self._limits = Limits(
+            max_clients, max_regions, raise_descriptor_limit(), max_memory or default_memory(),
+            max_client_memory or 0, max_share or 0,
+        )  # fmt: skip
+        stop_fds = (watch_fd, signal_fd)
+        self._listener = Listener(address, keys, self._limits.connections, stop_fds)
         with contextlib.ExitStack() as undo:
             undo.callback(self._listener.close)
             self._device = Device(provider, rules=rules, gpu=gpu, pci=pci)
             undo.callback(self._device.close)
             copier = Copier(self._device, chunk=INLINE_MAX, op_timeout=1.0)
             undo.pop_all()
-        limit = MemoryLimit(max_memory or default_memory())
         inline = not rules and provider != "fault"
         self._state = AgentState(
-            role, self._listener, self._device, copier, limit,
-            copies_inline=inline, shared_telemetry=shared_telemetry, limits=self._limits,
+            role, self._listener, self._device, copier, copies_inline=inline,
+            shared_telemetry=shared_telemetry, limits=self._limits,
         )  # fmt: skip
         self._clients = self._state.clients
         self._by_fd: dict[int, bytes] = {}
-        self._leaving: list[Client] = []
+        self._leaving: list[tuple[Client, Callable[[], None]]] = []
+        self._unread: dict[bytes, Client] = {}  # by route: those that do not read their replies
+        self._retried = 0.0
         self._watch_fd = watch_fd
         self._signal_fd = signal_fd
         self._stop = False
@@ -134,9 +143,11 @@ class Agent:
     def _serve_messages(self, router: zmq.Socket[bytes]) -> None:
         recv, clients = router.recv, self._clients
         while not self._stop:
+            if self._unread:
+                self._retry()
             try:
                 route = recv()
-            except zmq.Again:  # only with telemetry
+            except zmq.Again:  # only with telemetry, or replies that are not read
                 self._service(Wakeup.EVENT)
                 continue
             client = clients.get(route)
@@ -199,15 +210,20 @@ class Agent:
             self._guard("telemetry", self._state.telemetry.flush)
 
     def _drop_disconnected(self) -> None:
-        for fd in self._listener.service():
+        clients, subscribers = self._listener.service()
+        for fd in clients:
             self._guard("a disconnect", self._drop, self._by_fd.pop(fd, b""))
+        if self._state.telemetry is not None:
+            for fd in subscribers:
+                self._state.telemetry.ended(fd)
 
     def _add_client(self, route: bytes, frame: zmq.Frame) -> None:
         hello = decode_request(frame.bytes)
         if not isinstance(hello, Hello):
             raise PeerError("the first message must be Hello")
-        check_hello(hello, len(self._clients), self._limits.clients)
         self._drop_disconnected()
+        self._forget_released()
+        check_hello(hello, len(self._clients) + len(self._leaving), self._limits.clients)
         caller = self._listener.caller(frame)
         if caller is None:
             return
@@ -215,12 +231,15 @@ class Agent:
         self._drop(self._by_fd.get(caller.fd, b""))
         first_id = int.from_bytes(os.urandom(6), "little")
         reply = welcome(self._state, first_id, hello.id)
-        client = Client(
-            route, caller, first_id, self._state.limit, self._state.report,
-            self._limits.regions_each,
-        )  # fmt: skip
+        account = self._state.account(caller)
+        allowance = Allowance(account, self._state.limit, self._limits)
+        with contextlib.ExitStack() as undo:
+            account.take(clients=1, descriptors=CLIENT_FDS)
+            undo.callback(account.give, clients=1, descriptors=CLIENT_FDS)
+            client = Client(route, caller, first_id, allowance, self._state.report)
+            client.control.start()  # it frees what the client has; without it, it is refused
+            undo.pop_all()
         self._listener.know(caller.fd)
-        client.control.start()  # it frees the client's resources, so a client without it is refused
         self._clients[route] = client
         self._by_fd[caller.fd] = route
         self._reply(route, reply)
@@ -257,7 +276,14 @@ class Agent:
         outbox = self._state.outbox
         while outbox:
             self._guard("sending a message", self._send, *outbox.popleft())
-        self._leaving = [client for client in self._leaving if not client.control.join(0.0)]
+        self._forget_released()
+
+    def _forget_released(self) -> None:
+        """Forget the clients that have left; start the release of one that could not be started."""
+        for client, released in self._leaving:
+            if not client.leaving:
+                self._guard("a disconnect", client.leave, released)
+        self._leaving = [each for each in self._leaving if not each[0].control.join(0.0)]
 
     def _send(self, client: Client, message: Any) -> None:
         telemetry = self._state.telemetry
@@ -272,6 +298,7 @@ class Agent:
             self._state.count_move(client, message)
         elif type(message) is OutstandingDone:  # exact: what is not sent by now comes after it
             message.numbers = list(client.active)
+        client.blocks_sent += type(message) is Block
         self._reply(client.route, message)
         if telemetry is not None and isinstance(message, Block):
             telemetry.publish(client, "latency", message.samples)
@@ -283,12 +310,49 @@ class Agent:
         except Exception as exc:
             self._state.report("encoding a reply", exc)
             body = encode(to_wire(exc, message.id))
+        client = self._clients.get(route)
+        if (client is None or not client.unsent) and self._deliver(route, body):
+            return
+        if client is not None and client.postpone(body):
+            self._unread[route] = client
+            router.rcvtimeo = _RETRY_MS
+        elif client is not None:
+            self._disconnect_unread(client)
+
+    def _deliver(self, route: bytes, body: bytes) -> bool:
+        """Send a reply; return False if the connection takes no more now."""
+        router = self._listener.router
         try:
             router.send(route, _PART)
-            router.send(body, _LAST)
-        except zmq.Again:  # a client that does not read loses its replies
-            if route in self._clients:
-                self._state.count(self._clients[route], "lost_replies")
+        except zmq.Again:
+            return False
+        except zmq.ZMQError as exc:
+            if exc.errno != zmq.EHOSTUNREACH:  # the client is gone; its event follows
+                raise
+            return True
+        router.send(body, _LAST)
+        return True
+
+    def _retry(self) -> None:
+        """Send, every few milliseconds, what clients have read too slowly to be sent at once."""
+        now = time.monotonic()
+        if now - self._retried < _RETRY_MS / 1000:
+            return
+        self._retried = now
+        for route, client in list(self._unread.items()):
+            while client.unsent and self._deliver(route, client.unsent[0]):
+                client.sent()
+            if not client.unsent:
+                del self._unread[route]
+        if not self._unread:
+            router = self._listener.router
+            router.rcvtimeo = -1 if self._state.telemetry is None else TELEMETRY_MS
+
+    def _disconnect_unread(self, client: Client) -> None:
+        """End a client that reads so few of its replies that too many wait."""
+        self._state.count(client, "lost_replies", len(client.unsent))
+        self._listener.disconnect(client.caller.fd)
+        self._leave(client, None)
 
     def _drop(self, route: bytes) -> None:
         client = self._clients.get(route)
@@ -297,11 +361,18 @@ class Agent:
 
     def _leave(self, client: Client, bye: int | None) -> None:
         del self._clients[client.route]
+        self._unread.pop(client.route, None)
         self._by_fd.pop(client.caller.fd, None)
-        self._leaving.append(client)
+
+        def released() -> None:
+            client.allowance.account.give(clients=1, descriptors=CLIENT_FDS)
+            if bye is not None:
+                self._state.send(client, Done(bye))
+
+        self._leaving.append((client, released))
+        self._guard("a disconnect", client.leave, released)
         if self._state.telemetry is not None:
             self._state.telemetry.forget(client)
-        client.leave(None if bye is None else lambda: self._state.send(client, Done(bye)))
 
     def close(self) -> bool:
         """Stop the workers, free everything, remove the socket.
@@ -313,7 +384,7 @@ class Agent:
         for route in list(self._clients):
             self._guard("a disconnect", self._drop, route)
         deadline = time.monotonic() + _END_S
-        ended = [client.control.join(deadline - time.monotonic()) for client in self._leaving]
+        ended = [each.control.join(deadline - time.monotonic()) for each, _ in self._leaving]
         self._listener.close()
         self._state.copier.close()
         if all(ended):

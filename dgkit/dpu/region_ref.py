@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,9 @@ __all__ = ["RegionRef"]
 class RegionRef:
     """Region that the DPU can transfer with: its own (`region`, `memory`) or imported (`remote`).
 
-    `charged` is how many bytes of the agent's memory limit the region takes. `inline_ok` says
-    whether a small copy may run on the agent's event loop: no other process takes part in it.
+    `charged` is how many bytes of the agent's memory limit the region takes, `descriptors` how many
+    file descriptors at most. `inline_ok` says whether a small copy may run on the agent's event
+    loop: no other process takes part in it.
     """
 
     __slots__ = ("_lock", "_loopback", "charged", "inline_ok", "memory", "region", "remote", "size")
@@ -39,6 +41,11 @@ class RegionRef:
             # softdoca has no hardware to reach the memory with: the exporter may have to copy.
             self.inline_ok = remote.device.provider == "doca"
 
+    @property
+    def descriptors(self) -> int:
+        """File descriptors that it takes: of its memory, or of the connection to its exporter."""
+        return 1 if self.remote is None else 2
+
     def as_remote(self) -> RemoteRegion:
         """Return the region as the remote end of a DMA.
 
@@ -59,14 +66,19 @@ class RegionRef:
             self._loopback = None
 
     def close(self, timeout: float) -> None:
-        """Close the region and free the memory under it.
+        """Close the region and free the memory under it; a part that fails keeps no other.
 
         Raises:
             RegionBusy: An importer has a transfer in flight; call again.
         """
-        self.close_loopback()
-        if self.remote is not None:
-            self.remote.close()
+        with contextlib.ExitStack() as steps:  # in reverse order
+            steps.callback(self._close_region, timeout)
+            if self.remote is not None:
+                steps.callback(self.remote.close)
+            steps.callback(self.close_loopback)
+
+    def _close_region(self, timeout: float) -> None:
+        """Close the exported region; only then is nobody left who uses its memory."""
         if self.region is not None:
             self.region.close(timeout)
         if self.memory is not None:

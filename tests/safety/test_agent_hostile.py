@@ -189,6 +189,10 @@ def _fails_typed(tmp_path, use, machine, elapsed=1):
 
     with zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
         publisher.bind(f"ipc://{tmp_path}/telemetry.sock")
-        with hostile(tmp_path, answer) as address, dgkit.connect(address, timeout=1.0) as session:
-            with session.empty(64) as region, pytest.raises(dgkit.DgkitError):
-                getattr(session, use)(region, size=8)
+        with (
+            hostile(tmp_path, answer) as address,
+            dgkit.connect(address, timeout=1.0) as session,
+            session.empty(64) as region,
+            pytest.raises(dgkit.DgkitError),
+        ):
+            getattr(session, use)(region, size=8)

@@ -49,8 +49,8 @@ def test_another_user_is_refused(tmp_path):
 
 def test_a_caller_of_another_user_is_refused(monkeypatch, tmp_path):
     class Stranger(listener.Caller):
-        def __init__(self, fd, pid, uid):
-            super().__init__(fd, pid, uid if uid == -1 else 12345)
+        def __init__(self, fd, pid, uid, key=""):
+            super().__init__(fd, pid, uid if uid == -1 else 12345, key)
 
     monkeypatch.setattr(listener, "Caller", Stranger)
     with running(f"ipc://{tmp_path}/x.sock") as one:
