@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..errors import LimitReached, OutOfMemory
+from .agent_limits import REGION_FDS
 
 if TYPE_CHECKING:
     from .agent_limits import Limits, Quota
@@ -79,6 +80,13 @@ class Account:
                 if amount > 0 and self.used[kind] + amount > limit:
                     raise self._reached(kind, limit)
             self.used.update(amounts)
+
+    def check(self, kind: str) -> None:
+        """Check that one more of a kind may be charged; raise LimitReached if not."""
+        with self._lock:
+            limit = getattr(self.quota, kind)
+            if self.used[kind] >= limit:
+                raise self._reached(kind, limit)
 
     def give(self, **amounts: int) -> None:
         """Return what take() charged."""
@@ -153,7 +161,7 @@ class Allowance:
         self.account.give(memory=size)
         self._limit.give(size)
 
-    def take_region(self, held: int, descriptors: int) -> None:
+    def take_region(self, held: int) -> None:
         """Charge a region and its file descriptors to a client that has `held` regions.
 
         Raises:
@@ -166,4 +174,4 @@ class Allowance:
                 f"a client may have {most} regions at this agent: close some first (`dgkit serve "
                 "--max-regions` and the limit of file descriptors, `ulimit -Hn`, set it)",
             )
-        self.account.take(regions=1, descriptors=descriptors)
+        self.account.take(regions=1, descriptors=REGION_FDS)

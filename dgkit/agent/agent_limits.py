@@ -12,10 +12,9 @@ from ..errors import LimitReached
 __all__ = [
     "CLIENTS",
     "CLIENT_FDS",
-    "IMPORT_FDS",
     "MONITOR_FDS",
-    "OWN_FDS",
     "REGIONS",
+    "REGION_FDS",
     "SUBSCRIPTIONS",
     "Limits",
     "Quota",
@@ -27,8 +26,7 @@ REGIONS = 100_000
 SUBSCRIPTIONS = 64  # of one connection to the telemetry socket
 # File descriptors that are charged to a key or user: for a client its connection and its queues,
 # for a monitor its queue and its memory, for a region its memory or the connection to its exporter.
-CLIENT_FDS, MONITOR_FDS, OWN_FDS, IMPORT_FDS = 4, 4, 1, 2
-_REGION_FDS = 2  # that a region takes at most: its memory, and what its descriptor needs
+CLIENT_FDS, MONITOR_FDS, REGION_FDS = 4, 4, 2
 _MAX_CONNECTIONS = 64  # more than clients, for those that have not sent Hello
 _MAX_SHARES = 16  # however many keys are allowed, each may have a 16th
 _CLIENT_MEMORY = 0.75  # of the agent's: what one client may have, unless the operator says more
@@ -88,7 +86,7 @@ class Limits:
     @property
     def regions_each(self) -> int:
         """Return the regions of one client: half of the descriptors are for the others."""
-        return max(8, min(self.regions, (self.descriptors - self.reserve) // (2 * _REGION_FDS)))
+        return max(8, min(self.regions, (self.descriptors - self.reserve) // (2 * REGION_FDS)))
 
     @property
     def memory_each(self) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..dpu.copier import Copier
 from ..errors import ClosedError, PeerRefused, RegionBusy
+from .agent_limits import REGION_FDS
 from .worker import SerialWorker
 
 if TYPE_CHECKING:
@@ -125,17 +126,17 @@ class Client:
         """Remove the first of the replies that were kept: it is sent."""
         self._unsent_bytes -= len(self.unsent.popleft()) + _MESSAGE_BYTES
 
-    def take_region(self, descriptors: int) -> None:
+    def take_region(self) -> None:
         """Charge a region that is about to be made.
 
         Raises:
             LimitReached: The client, or all of its key or user, have as many as they may.
         """
-        self.allowance.take_region(len(self.regions), descriptors)
+        self.allowance.take_region(len(self.regions))
 
-    def give_region(self, descriptors: int) -> None:
+    def give_region(self) -> None:
         """Return what take_region() charged."""
-        self.allowance.account.give(regions=1, descriptors=descriptors)
+        self.allowance.account.give(regions=1, descriptors=REGION_FDS)
 
     def add(self, ref: RegionRef) -> int:
         """Register a region with this client, which take_region() charged; return its handle."""
@@ -163,7 +164,7 @@ class Client:
             ref.close(timeout)
             if self.regions.pop(handle, None) is not None:
                 self.allowance.give_memory(ref.charged)
-                self.give_region(ref.descriptors)
+                self.give_region()
 
     def monitors_of(self, handle: int) -> list[RunningMonitor]:
         """Return the monitors of a region."""
@@ -200,9 +201,12 @@ class Client:
 
     def _release(self) -> None:
         """Free everything; the last job of the `control` worker."""
-        workers = (self.moves, self.measures, *list(self.monitors.values()))
-        for worker in workers:
+        for worker in (self.moves, self.measures):
+            self._step("the end of a worker", worker.finish)
             self._step("the end of a worker", lambda each=worker: each.join(_RELEASE_TRIES))
+        for monitor in list(self.monitors.values()):
+            self._step("the end of a monitor", monitor.end)
+            self._step("the end of a monitor", lambda each=monitor: each.join(_RELEASE_TRIES))
         if self._copier is not None:
             self._step("release of a queue", self._copier.close)
         for handle in list(self.regions):

@@ -15,7 +15,6 @@ from ..dpu.region_ref import RegionRef
 from ..errors import LimitReached, PeerError, Unsupported
 from ..types import Access
 from ..wire import messages as m
-from .agent_limits import IMPORT_FDS, OWN_FDS
 from .client import on_gpu
 from .monitor import Monitor
 from .state import INLINE_MAX
@@ -81,8 +80,8 @@ class Handlers:
         allowance, charged = client.allowance, 0 if on_gpu(request.place) else request.size
         self._state.limits.check_descriptors()
         with contextlib.ExitStack() as undo:
-            client.take_region(OWN_FDS)
-            undo.callback(client.give_region, OWN_FDS)
+            client.take_region()
+            undo.callback(client.give_region)
             allowance.take_memory(charged)
             undo.callback(allowance.give_memory, charged)
             mem = memory.empty(request.size, on=request.place, name=request.name or None)
@@ -103,8 +102,8 @@ class Handlers:
         def work() -> m.Imported:
             self._state.limits.check_descriptors()
             with contextlib.ExitStack() as undo:
-                client.take_region(IMPORT_FDS)
-                undo.callback(client.give_region, IMPORT_FDS)
+                client.take_region()
+                undo.callback(client.give_region)
                 remote = self._state.device.import_region(request.token)
                 undo.callback(remote.close)
                 handle = client.add(RegionRef(remote=remote))
@@ -261,7 +260,12 @@ class Handlers:
         return m.StatsDone(request.id, names | now | client.allowance.account.counters())
 
     def subscribe(self, client: Client, request: m.Subscribe) -> m.Subscribed:
-        """Return the endpoint of the telemetry, which the first call opens."""
+        """Return the endpoint of the telemetry, which the first call opens.
+
+        Raises:
+            LimitReached: The client's key or user has as many subscriptions as it may.
+        """
+        client.allowance.account.check("subscriptions")
         telemetry = self._state.start_telemetry()
         return m.Subscribed(request.id, telemetry.endpoint, telemetry.number(client))
 

@@ -16,9 +16,8 @@ __all__ = ["RegionRef"]
 class RegionRef:
     """Region that the DPU can transfer with: its own (`region`, `memory`) or imported (`remote`).
 
-    `charged` is how many bytes of the agent's memory limit the region takes, `descriptors` how many
-    file descriptors at most. `inline_ok` says whether a small copy may run on the agent's event
-    loop: no other process takes part in it.
+    `charged` is how many bytes of the agent's memory limit the region takes. `inline_ok` says
+    whether a small copy may run on the agent's event loop: no other process takes part in it.
     """
 
     __slots__ = ("_lock", "_loopback", "charged", "inline_ok", "memory", "region", "remote", "size")
@@ -40,11 +39,6 @@ class RegionRef:
         if remote is not None and remote.method == "doca":
             # softdoca has no hardware to reach the memory with: the exporter may have to copy.
             self.inline_ok = remote.device.provider == "doca"
-
-    @property
-    def descriptors(self) -> int:
-        """File descriptors that it takes: of its memory, or of the connection to its exporter."""
-        return 1 if self.remote is None else 2
 
     def as_remote(self) -> RemoteRegion:
         """Return the region as the remote end of a DMA.
