@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import math
 import threading
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from .agent_limits import Limits, Quota
 
 __all__ = ["Account", "Allowance", "MemoryLimit"]
+
+_PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # after a flood: no new clients
+_FORGIVEN_S = 600.0  # after which the next penalty is a short one again
 
 # Of each field of Quota: what it counts, and what sets it beside --max-share.
 _NAMES = {
@@ -66,6 +71,8 @@ class Account:
         self.name = name
         self.quota = quota
         self.used: Counter[str] = Counter()
+        self._refused_until = float("-inf")
+        self._penalty_s = _PENALTY_S
         self._lock = threading.Lock()
 
     def take(self, **amounts: int) -> None:
@@ -80,6 +87,24 @@ class Account:
                 if amount > 0 and self.used[kind] + amount > limit:
                     raise self._reached(kind, limit)
             self.used.update(amounts)
+
+    def penalize(self) -> None:
+        """Let nobody of this account in for some seconds, twice as long each time."""
+        now = time.monotonic()
+        if now - self._refused_until > _FORGIVEN_S:
+            self._penalty_s = _PENALTY_S
+        self._refused_until = now + self._penalty_s
+        self._penalty_s = min(2 * self._penalty_s, _MAX_PENALTY_S)
+
+    def check_penalty(self) -> None:
+        """Check that a client of this account may come in; raise LimitReached if not."""
+        left = self._refused_until - time.monotonic()
+        if left > 0:
+            raise LimitReached(
+                errno.EAGAIN,
+                f"{self.name} sent more requests than the agent could serve, or did not read their "
+                f"replies, and so is not let in for {math.ceil(left)} s",
+            )
 
     def check(self, kind: str) -> None:
         """Check that one more of a kind may be charged; raise LimitReached if not."""

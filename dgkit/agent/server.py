@@ -45,6 +45,7 @@ from .client import Client
 from .handlers import Handlers
 from .handshake import check_hello, check_user, welcome
 from .state import INLINE_MAX, TELEMETRY_MS, AgentState
+from .waiting import Waiting
 
 if TYPE_CHECKING:
     from ..dma import FaultRule
@@ -59,6 +60,9 @@ _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
 _RETRY_MS = 5  # between two looks at connections that did not take a reply
+_DRAIN_S = 0.002  # of work, until what has arrived meanwhile is read
+_MAX_DRAINED = 200  # messages read at once
+_MAX_CUT = 1024  # connections whose messages are dropped unread
 _END_S = 0.5  # for the workers to end, of the second in which an agent must be gone
 
 
@@ -109,6 +113,9 @@ class Agent:
         self._leaving: list[tuple[Client, Callable[[], None]]] = []
         self._unread: dict[bytes, Client] = {}  # by route: those that do not read their replies
         self._retried = 0.0
+        self._waiting: dict[bytes, Waiting] = {}  # requests that are read, by route
+        self._cut: dict[bytes, None] = {}  # routes of connections that were ended, the oldest first
+        self._drained = self._serviced = 0.0
         self._watch_fd = watch_fd
         self._signal_fd = signal_fd
         self._stop = False
@@ -145,24 +152,88 @@ class Agent:
         while not self._stop:
             if self._unread:
                 self._retry()
+            if time.monotonic() - self._drained > _DRAIN_S:
+                self._drain(router)
+            if self._waiting and self._serve_waiting():
+                continue
             try:
                 route = recv()
             except zmq.Again:  # only with telemetry, or replies that are not read
                 self._service(Wakeup.EVENT)
                 continue
             client = clients.get(route)
-            if client is None:
-                self._receive(route, router)
+            if client is None or client.unsent or route in self._waiting:  # or it was cut off
+                self._hold(route, router)
                 continue
             body = recv()
-            if router.get(_RCVMORE):
-                self._skip(router)
-                self._reply(
-                    route,
-                    to_wire(PeerError("the message has several parts; a request has one"), 0),
-                )
-            else:
-                self._serve(client, body)
+            self._receive_request(client, body, bool(router.get(_RCVMORE)) and self._skip(router))
+
+    def _receive_request(self, client: Client, body: bytes, several: bool) -> None:
+        if several:
+            error = PeerError("the message has several parts; a request has one")
+            self._reply(client.route, to_wire(error, 0))
+        else:
+            self._serve(client, body)
+
+    def _drain(self, router: zmq.Socket[bytes]) -> None:
+        """Read what has arrived, of all clients; it is served in turn.
+
+        libzmq must not stop reading a connection, as it would at a high-water mark: if the peer
+        then disconnects, the next heartbeat aborts the process ("Assertion failed: !_io_error",
+        libzmq 4.3.5). So what waits is counted here, and who sends too much is disconnected.
+        """
+        if time.monotonic() - self._serviced > TELEMETRY_MS / 1000:
+            self._service(Wakeup.EVENT)  # as it is when the loop has nothing to do
+        with contextlib.suppress(zmq.Again):
+            for _ in range(_MAX_DRAINED):
+                self._hold(router.recv(zmq.NOBLOCK), router)
+        self._drained = time.monotonic()
+
+    def _hold(self, route: bytes, router: zmq.Socket[bytes]) -> None:
+        """Read the rest of a message, which is served when it is this client's turn."""
+        if route in self._cut:
+            router.recv()
+            self._skip(router)
+            return
+        frame = router.recv(copy=False)
+        several = self._skip(router)
+        if route == self._wakeup_route:
+            self._service(frame.bytes)
+            return
+        waiting = self._waiting.get(route)
+        if waiting is None:
+            waiting = self._waiting[route] = Waiting()
+        if waiting.add(frame, several):
+            return
+        client = self._clients.get(route)
+        if client is None:
+            self._cut_off(route, int(frame.get(zmq.SRCFD)))
+        else:
+            self._disconnect_flooding(client)
+
+    def _serve_waiting(self) -> bool:
+        """Serve one request of the client whose turn it is.
+
+        A client whose replies wait to be sent gets no turn: so it has to read them to go on.
+
+        Returns:
+            False if no client has a turn.
+        """
+        for route in self._waiting:
+            client = self._clients.get(route)
+            if client is None or not client.unsent:
+                break
+        else:
+            return False
+        waiting = self._waiting.pop(route)
+        frame, several = waiting.next()
+        if waiting.messages:
+            self._waiting[route] = waiting
+        if client is None:
+            self._receive(route, frame, several)
+        else:
+            self._receive_request(client, frame.bytes, several)
+        return True
 
     def _guard(self, place: str, work: Callable[..., None], *args: Any) -> None:
         """Call `work`; an exception is reported, and the loop goes on."""
@@ -171,10 +242,8 @@ class Agent:
         except Exception as exc:
             self._state.report(place, exc)
 
-    def _receive(self, route: bytes, router: zmq.Socket[bytes]) -> None:
+    def _receive(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
         """Handle a message of a route without a client: the watcher's news, or a Hello."""
-        frame = router.recv(copy=False)
-        several = self._skip(router)
         if route == self._wakeup_route:
             self._service(frame.bytes)
             return
@@ -202,6 +271,7 @@ class Agent:
 
     def _service(self, news: bytes) -> None:
         """Handle disconnects, the outbox and telemetry."""
+        self._serviced = time.monotonic()
         if news == Wakeup.PARENT_EXIT:
             self._stop = True
         self._guard("handling connections", self._drop_disconnected)
@@ -232,6 +302,7 @@ class Agent:
         first_id = int.from_bytes(os.urandom(6), "little")
         reply = welcome(self._state, first_id, hello.id)
         account = self._state.account(caller)
+        account.check_penalty()
         allowance = Allowance(account, self._state.limit, self._limits)
         with contextlib.ExitStack() as undo:
             account.take(clients=1, descriptors=CLIENT_FDS)
@@ -317,7 +388,7 @@ class Agent:
             self._unread[route] = client
             router.rcvtimeo = _RETRY_MS
         elif client is not None:
-            self._disconnect_unread(client)
+            self._disconnect_flooding(client)
 
     def _deliver(self, route: bytes, body: bytes) -> bool:
         """Send a reply; return False if the connection takes no more now."""
@@ -348,11 +419,24 @@ class Agent:
             router = self._listener.router
             router.rcvtimeo = -1 if self._state.telemetry is None else TELEMETRY_MS
 
-    def _disconnect_unread(self, client: Client) -> None:
-        """End a client that reads so few of its replies that too many wait."""
+    def _disconnect_flooding(self, client: Client) -> None:
+        """End a client that sends without end, or reads too few of its replies.
+
+        Its key gets no new client for a while, which is longer each time.
+        """
         self._state.count(client, "lost_replies", len(client.unsent))
-        self._listener.disconnect(client.caller.fd)
+        if client.caller.key:
+            client.allowance.account.penalize()
+        self._cut_off(client.route, client.caller.fd)
         self._leave(client, None)
+
+    def _cut_off(self, route: bytes, fd: int) -> None:
+        """End a connection, and read no more of what it has sent."""
+        self._waiting.pop(route, None)
+        self._listener.disconnect(fd)
+        self._cut[route] = None
+        if len(self._cut) > _MAX_CUT:
+            del self._cut[next(iter(self._cut))]
 
     def _drop(self, route: bytes) -> None:
         client = self._clients.get(route)
@@ -362,6 +446,7 @@ class Agent:
     def _leave(self, client: Client, bye: int | None) -> None:
         del self._clients[client.route]
         self._unread.pop(client.route, None)
+        self._waiting.pop(client.route, None)
         self._by_fd.pop(client.caller.fd, None)
 
         def released() -> None:

@@ -32,6 +32,7 @@ _MAX_TOPIC = 16  # bytes; that of a monitor has at most 10
 _MAX_SAMPLES = 4096  # of one block
 _INTERVAL_NS = 50_000_000  # 20 blocks a second: as many as a plot can draw
 _SUBSCRIBER_FDS = 1
+_MAX_APPROVED = 20_000  # messages read at once; a connection that sends many is shut down
 
 
 @dataclass(slots=True)
@@ -120,7 +121,7 @@ class Telemetry:
 
     def approve(self) -> None:
         """Approve or ignore the subscriptions that have arrived; a bounded number of them."""
-        for _ in range(1000):
+        for _ in range(_MAX_APPROVED):
             if not readable(self._socket):
                 return
             frame = self._socket.recv(copy=False)

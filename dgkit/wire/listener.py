@@ -29,12 +29,13 @@ __all__ = ["CONNECTIONS", "Caller", "Listener"]
 _HANDSHAKE_MS = 2000  # libzmq's default lets an unfinished handshake occupy a connection for 30 s
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
 CONNECTIONS = 320  # at a time, to each of the two sockets
-# Messages of one connection that libzmq keeps: requests of up to 64 KiB that wait for the loop, and
-# replies that wait for the client. More requests wait in the kernel, more replies in the agent,
-# which limits their bytes.
-_REQUESTS_HWM, _REPLIES_HWM = 64, 64
+_SEND_BUFFER = 256 << 10  # bytes of replies of one connection in the kernel
+_REPLIES_HWM = 64  # of one connection; more wait in the agent, which limits their bytes
+# No limit, since libzmq 4.3.5 may abort the process if a connection ends that it had stopped to
+# read (stream_engine_base.cpp: a heartbeat calls out_event() without a look at _io_error). The
+# loop reads at once what arrives, and disconnects who sends too much.
+_REQUESTS_HWM = 0
 _MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE has up to 500
-_SUBSCRIPTIONS_HWM = 64  # subscriptions of one connection that wait to be read
 _serial = itertools.count()
 
 
@@ -95,6 +96,7 @@ class Listener:
             self._zap = self._bind_zap() if self._pair else None
             self.router = self._socket(zmq.ROUTER)
             self.router.rcvhwm, self.router.sndhwm = _REQUESTS_HWM, _REPLIES_HWM
+            self.router.sndbuf = _SEND_BUFFER
             self.router.router_mandatory = True  # a reply that is not taken is an error
             self.address = self._bind(self.router, self._requested)
             self.inside = f"inproc://dgkit-inside-{next(_serial)}"
@@ -150,7 +152,7 @@ class Listener:
         try:
             sock.setsockopt(zmq.XPUB_MANUAL, 1)
             sock.maxmsgsize = _MAX_SUBSCRIPTION
-            sock.rcvhwm = _SUBSCRIPTIONS_HWM
+            sock.rcvhwm = _REQUESTS_HWM
             sock.sndhwm = PUBLISHED_HWM
             address = fresh()
             if self._requested.tcp:
