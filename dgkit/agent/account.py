@@ -1,21 +1,22 @@
-"""What the clients of one key or user hold together, and what each of them may."""
+"""Resources that the clients of one key or user hold together, and their limits."""
 
 from __future__ import annotations
 
 import errno
 import math
+import os
 import threading
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ..errors import LimitReached, OutOfMemory
+from ..errors import LimitReached, OutOfMemory, PeerRefused
 from .agent_limits import REGION_FDS
 
 if TYPE_CHECKING:
     from .agent_limits import Limits, Quota
 
-__all__ = ["Account", "Allowance", "MemoryLimit"]
+__all__ = ["Account", "Allowance", "MemoryLimit", "check_user"]
 
 _PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # after a flood: no new clients
 _FORGIVEN_S = 600.0  # after which the next penalty is a short one again
@@ -60,7 +61,7 @@ class MemoryLimit:
 
 
 class Account:
-    """What the clients of one key or user hold. Thread-safe.
+    """Resources that the clients of one key or user hold. Thread-safe.
 
     Args:
         name: Whose it is, for error texts: "key 0123abcd", "user 1000".
@@ -89,7 +90,7 @@ class Account:
             self.used.update(amounts)
 
     def penalize(self) -> None:
-        """Let nobody of this account in for some seconds, twice as long each time."""
+        """Refuse new clients of this account for some seconds, twice as long each time."""
         now = time.monotonic()
         if now - self._refused_until > _FORGIVEN_S:
             self._penalty_s = _PENALTY_S
@@ -134,7 +135,7 @@ class Account:
 
 
 class Allowance:
-    """What one client holds of its account and of the agent's memory. Thread-safe.
+    """Share of one client in its account and in the agent's memory. Thread-safe.
 
     Args:
         account: That of the client's key or user.
@@ -200,3 +201,18 @@ class Allowance:
                 "--max-regions` and the limit of file descriptors, `ulimit -Hn`, set it)",
             )
         self.account.take(regions=1, descriptors=REGION_FDS)
+
+
+def check_user(uid: int) -> None:
+    """Check that the user of a Unix connection is the agent's, or root; -1 is a connection by tcp.
+
+    The socket may be in a folder that others can reach. Keys identify the clients of tcp.
+
+    Raises:
+        PeerRefused: It is another user.
+    """
+    if uid not in (-1, 0, os.geteuid()):
+        raise PeerRefused(
+            f"the agent serves user {os.geteuid()}, and you are user {uid}: start your own, or "
+            "connect by tcp:// with keys"
+        )

@@ -42,7 +42,7 @@ def raise_descriptor_limit() -> int:
 
 @dataclass(frozen=True)
 class Quota:
-    """What the clients of one key or user may have together; memory in bytes."""
+    """Limits of what the clients of one key or user have together; memory in bytes."""
 
     clients: int
     regions: int

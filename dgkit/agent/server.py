@@ -39,11 +39,11 @@ from ..wire.messages import (
 )
 from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
-from .account import Allowance
+from .account import Allowance, check_user
 from .agent_limits import CLIENT_FDS, CLIENTS, REGIONS, Limits, raise_descriptor_limit
 from .client import Client
 from .handlers import Handlers
-from .handshake import check_hello, check_user, welcome
+from .handshake import check_hello, welcome
 from .state import INLINE_MAX, TELEMETRY_MS, AgentState
 from .waiting import Waiting
 

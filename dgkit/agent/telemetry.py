@@ -18,8 +18,8 @@ import zmq
 from ..errors import LimitReached, PeerRefused
 from ..wire.sockets import readable
 from ..wire.telemetry import Sampled, encode_sampled, topic
+from .account import check_user
 from .agent_limits import SUBSCRIPTIONS
-from .handshake import check_user
 
 if TYPE_CHECKING:
     from ..wire.listener import Caller, Listener

@@ -72,7 +72,7 @@ class RegionRef:
             steps.callback(self.close_loopback)
 
     def _close_region(self, timeout: float) -> None:
-        """Close the exported region; only then is nobody left who uses its memory."""
+        """Close the exported region; only then is its memory unused."""
         if self.region is not None:
             self.region.close(timeout)
         if self.memory is not None:

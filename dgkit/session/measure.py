@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Optional
 
-import msgspec
-
 from ..errors import PeerError
-from ..report import BandwidthReport, LatencyReport, Machine
+from ..report import BandwidthReport, LatencyReport
 from ..wire.messages import MAX_SAMPLES, Block, Progress
 from . import argument_checks
+from .describe import machine_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .backend import Backend
     from .region import SessionRegion
 
-__all__ = ["bandwidth", "describe_sides", "latency", "machine_of", "spinning"]
+__all__ = ["bandwidth", "describe_sides", "latency", "spinning"]
 
 ProgressCall = Optional[Callable[[int, int], None]]  # noqa: UP045 (evaluated on 3.10)
 Info = dict[str, Any]  # Session.info
@@ -103,20 +99,6 @@ def bandwidth(
         machine=machine_of(done.machine), spinning=spinning(info),
         where=describe_sides(info, region), failed=done.failed,
     )  # fmt: skip
-
-
-def machine_of(fields: Mapping[str, object]) -> Machine:
-    """Return the machine that an agent describes.
-
-    Raises:
-        PeerError: A field is missing, unknown, or of another type.
-    """
-    if unknown := sorted(set(fields) - {field.name for field in dataclasses.fields(Machine)}):
-        raise PeerError(f"the other side describes its machine with unknown fields: {unknown[:9]}")
-    try:
-        return msgspec.convert(fields, Machine)
-    except msgspec.ValidationError as exc:
-        raise PeerError(f"the other side describes its machine wrongly: {exc}") from exc
 
 
 def spinning(info: Info) -> bool:

@@ -12,7 +12,7 @@ from ..dpu.sampler import Sampler
 from ..errors import PeerError, PeerTimeout
 from ..wire.messages import Cancel, Subscribe, Watch
 from ..wire.telemetry import Sampled, decode_sampled, topic
-from .measure import machine_of
+from .describe import machine_of
 
 if TYPE_CHECKING:
     from ..dma import Device

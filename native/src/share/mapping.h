@@ -30,8 +30,8 @@ struct dg_mappings {
 int dg_mapping_take(struct dg_mappings *all, int fd, bool writable, uint64_t need,
 		    struct dg_mapping **out);
 /* Maps the pages of a range in advance, until the deadline at most: a page fault during a transfer
- * costs more than the transfer. It would fill the holes of a sparse memfd, with memory of the
- * exporter's choice that nobody counts, so the pages of such a memfd are left alone. */
+ * costs more than the transfer. It would fill the holes of a sparse memfd, with memory that
+ * no limit counts, so the pages of such a memfd are left alone. */
 void dg_mapping_populate(const struct dg_mapping *m, int fd, uint64_t offset, uint64_t size,
 			 uint64_t deadline_ns);
 /* Drops a reference and unmaps at the last one. NULL is ignored. */
