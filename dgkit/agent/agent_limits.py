@@ -11,7 +11,6 @@ from ..errors import LimitReached
 
 __all__ = [
     "CLIENTS",
-    "CLIENT_FDS",
     "MONITOR_FDS",
     "REGIONS",
     "REGION_FDS",
@@ -24,9 +23,9 @@ __all__ = [
 CLIENTS = 256
 REGIONS = 100_000
 SUBSCRIPTIONS = 64  # of one connection to the telemetry socket
-# File descriptors that are charged to a key or user: for a client its connection and its queues,
-# for a monitor its queue and its memory, for a region its memory or the connection to its exporter.
-CLIENT_FDS, MONITOR_FDS, REGION_FDS = 4, 4, 2
+# File descriptors that are charged to a key or user: for a monitor its queue and its memory, for a
+# region its memory or the connection to its exporter. A client is counted, and uses the reserve.
+MONITOR_FDS, REGION_FDS = 4, 2
 _MAX_CONNECTIONS = 64  # more than clients, for those that have not sent Hello
 _MAX_SHARES = 16  # however many keys are allowed, each may have a 16th
 _CLIENT_MEMORY = 0.75  # of the agent's: what one client may have, unless the operator says more

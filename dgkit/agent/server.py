@@ -40,7 +40,7 @@ from ..wire.messages import (
 from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
 from .account import Allowance, check_user
-from .agent_limits import CLIENT_FDS, CLIENTS, REGIONS, Limits, raise_descriptor_limit
+from .agent_limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
 from .client import Client
 from .handlers import Handlers
 from .handshake import check_hello, welcome
@@ -305,8 +305,8 @@ class Agent:
         account.check_penalty()
         allowance = Allowance(account, self._state.limit, self._limits)
         with contextlib.ExitStack() as undo:
-            account.take(clients=1, descriptors=CLIENT_FDS)
-            undo.callback(account.give, clients=1, descriptors=CLIENT_FDS)
+            account.take(clients=1)
+            undo.callback(account.give, clients=1)
             client = Client(route, caller, first_id, allowance, self._state.report)
             client.control.start()  # it frees what the client has; without it, it is refused
             undo.pop_all()
@@ -450,7 +450,7 @@ class Agent:
         self._by_fd.pop(client.caller.fd, None)
 
         def released() -> None:
-            client.allowance.account.give(clients=1, descriptors=CLIENT_FDS)
+            client.allowance.account.give(clients=1)
             if bye is not None:
                 self._state.send(client, Done(bye))
 

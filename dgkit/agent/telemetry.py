@@ -32,7 +32,7 @@ _MAX_TOPIC = 16  # bytes; that of a monitor has at most 10
 _MAX_SAMPLES = 4096  # of one block
 _INTERVAL_NS = 50_000_000  # 20 blocks a second: as many as a plot can draw
 _SUBSCRIBER_FDS = 1
-_MAX_APPROVED = 20_000  # messages read at once; a connection that sends many is shut down
+_MAX_APPROVED = 1000  # messages read at once
 
 
 @dataclass(slots=True)

@@ -35,6 +35,8 @@ _REPLIES_HWM = 64  # of one connection; more wait in the agent, which limits the
 # read (stream_engine_base.cpp: a heartbeat calls out_event() without a look at _io_error). The
 # loop reads at once what arrives, and disconnects who sends too much.
 _REQUESTS_HWM = 0
+_SUBSCRIPTIONS_HWM = 64  # subscriptions of one connection that wait to be read
+_KEEPALIVE_S = 5  # of connections to the publisher, by the kernel
 _MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE has up to 500
 _serial = itertools.count()
 
@@ -152,7 +154,10 @@ class Listener:
         try:
             sock.setsockopt(zmq.XPUB_MANUAL, 1)
             sock.maxmsgsize = _MAX_SUBSCRIPTION
-            sock.rcvhwm = _REQUESTS_HWM
+            sock.rcvhwm = _SUBSCRIPTIONS_HWM
+            sock.heartbeat_ivl = 0  # see _REQUESTS_HWM; this queue has a limit
+            sock.tcp_keepalive, sock.tcp_keepalive_idle = 1, _KEEPALIVE_S
+            sock.tcp_keepalive_intvl, sock.tcp_keepalive_cnt = _KEEPALIVE_S, 3
             sock.sndhwm = PUBLISHED_HWM
             address = fresh()
             if self._requested.tcp:
