@@ -18,6 +18,8 @@ from typing import Any
 
 __all__ = ["main"]
 
+_UNLIMITED = (1 << 63) - 1
+
 
 def main(fd: int) -> int:
     """Receive the configuration, send the address, serve until end-of-file; return the exit code.
@@ -83,6 +85,7 @@ def _serve(start: Any, parent: socket.socket, end: int) -> bool:
         pci=start.pci,
         rules=rules,
         max_memory=start.max_memory or None,
+        max_client_memory=_UNLIMITED,  # there is one client
         ready=lambda endpoint: _send(parent, Started(endpoint, None)),
         watch_fd=end,
     )

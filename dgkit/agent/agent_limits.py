@@ -1,4 +1,4 @@
-"""Limits of an agent: clients, regions of each, and file descriptors with a reserve."""
+"""Limits of an agent: of all clients together, of one client, and of one key or user."""
 
 from __future__ import annotations
 
@@ -9,12 +9,26 @@ from dataclasses import dataclass
 
 from ..errors import LimitReached
 
-__all__ = ["CLIENTS", "REGIONS", "Limits", "raise_descriptor_limit"]
+__all__ = [
+    "CLIENTS",
+    "MONITOR_FDS",
+    "REGIONS",
+    "REGION_FDS",
+    "SUBSCRIPTIONS",
+    "Limits",
+    "Quota",
+    "raise_descriptor_limit",
+]
 
 CLIENTS = 256
 REGIONS = 100_000
-_REGION_FDS = 2  # that a region takes at most: its memory, and what its descriptor needs
+SUBSCRIPTIONS = 64  # of one connection to the telemetry socket
+# File descriptors that are charged to a key or user: for a monitor its queue and its memory, for a
+# region its memory or the connection to its exporter. A client is counted, and uses the reserve.
+MONITOR_FDS, REGION_FDS = 4, 2
 _MAX_CONNECTIONS = 64  # more than clients, for those that have not sent Hello
+_MAX_SHARES = 16  # however many keys are allowed, each may have a 16th
+_CLIENT_MEMORY = 0.75  # of the agent's: what one client may have, unless the operator says more
 
 
 def raise_descriptor_limit() -> int:
@@ -26,6 +40,17 @@ def raise_descriptor_limit() -> int:
 
 
 @dataclass(frozen=True)
+class Quota:
+    """Limits of what the clients of one key or user have together; memory in bytes."""
+
+    clients: int
+    regions: int
+    descriptors: int
+    memory: int
+    subscriptions: int
+
+
+@dataclass(frozen=True)
 class Limits:
     """Limits of an agent, as it was started.
 
@@ -33,11 +58,19 @@ class Limits:
         clients: Clients at a time.
         regions: Regions of one client.
         descriptors: RLIMIT_NOFILE when the agent started.
+        memory: Bytes of host memory that all clients allocate.
+        client_memory: Bytes that one client allocates; 0: three quarters of `memory`.
+        share: Percent of the clients, regions, descriptors, memory and subscriptions that one key
+            or user may have; 0: all for the user of a Unix socket; for a key as much as for each
+            other allowed one, but a 16th at least.
     """
 
     clients: int = CLIENTS
     regions: int = REGIONS
     descriptors: int = 1024
+    memory: int = 1 << 30
+    client_memory: int = 0
+    share: int = 0
 
     @property
     def reserve(self) -> int:
@@ -52,7 +85,28 @@ class Limits:
     @property
     def regions_each(self) -> int:
         """Return the regions of one client: half of the descriptors are for the others."""
-        return max(8, min(self.regions, (self.descriptors - self.reserve) // (2 * _REGION_FDS)))
+        return max(8, min(self.regions, (self.descriptors - self.reserve) // (2 * REGION_FDS)))
+
+    @property
+    def memory_each(self) -> int:
+        """Return the bytes of host memory of one client."""
+        return min(self.client_memory or int(self.memory * _CLIENT_MEMORY), self.memory)
+
+    def quota(self, keys: int) -> Quota:
+        """Return what one key or user may have.
+
+        Args:
+            keys: Keys that are allowed; 0 for the user of a Unix socket, which is the agent's own.
+        """
+        share = self.share / 100 or 1 / min(max(1, keys), _MAX_SHARES)
+        usable = self.descriptors - self.reserve
+        return Quota(
+            clients=max(1, int(share * self.clients)),
+            regions=max(8, int(share * min(self.clients * self.regions_each, usable))),
+            descriptors=max(32, int(share * usable)),
+            memory=int(share * self.memory),
+            subscriptions=max(16, int(share * self.connections)),
+        )
 
     def check_descriptors(self) -> None:
         """Check that something new may take file descriptors.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..dpu.copier import Copier
-from ..errors import ClosedError, LimitReached, OutOfMemory, PeerRefused, RegionBusy
+from ..errors import ClosedError, PeerRefused, RegionBusy
+from .agent_limits import REGION_FDS
 from .worker import SerialWorker
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from ..dma import Device
     from ..dpu.region_ref import RegionRef
     from ..wire.listener import Caller
+    from .account import Allowance
 
     class RunningMonitor(Protocol):
         """Monitor of a client (monitor.py): `region` is the handle of the region it times."""
@@ -36,47 +36,20 @@ if TYPE_CHECKING:
         def join(self, timeout: float) -> bool: ...
 
 
-__all__ = ["Client", "MemoryLimit", "on_gpu"]
+__all__ = ["Client", "on_gpu"]
 
 _RATE = 10_000  # requests of one client in _WINDOW_NS
 _WINDOW_NS = 100_000_000
 _RELEASE_TRIES = 60  # seconds; longer than any transfer takes to time out
 _RELEASE_FAILURES = 3  # of one region, until it is given up
 _CHUNK = 1 << 20  # bytes that a worker copies between two looks at cancellation
+_MAX_UNSENT = 512 << 10  # bytes of replies that a client does not read
+_MESSAGE_BYTES = 200  # that a short reply takes beside its body
 
 
 def on_gpu(place: str) -> bool:
-    """Return whether a place is GPU memory, which MemoryLimit does not count."""
+    """Return whether a place is GPU memory, which no limit counts."""
     return place == "gpu" or place.startswith("cuda:")
-
-
-class MemoryLimit:
-    """Limit in bytes on the host memory that all clients together allocate. Thread-safe."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-        self._lock = threading.Lock()
-
-    def take(self, size: int) -> None:
-        """Charge `size` bytes.
-
-        Raises:
-            OutOfMemory: Less is left; nothing was charged.
-        """
-        with self._lock:
-            if self.used + size > self.limit:
-                raise OutOfMemory(
-                    errno.ENOMEM,
-                    f"{size} bytes asked for, {self.limit - self.used} of this agent's limit of "
-                    f"{self.limit} are left (`dgkit serve --max-memory` sets it)",
-                )
-            self.used += size
-
-    def give(self, size: int) -> None:
-        """Return `size` bytes that take() charged."""
-        with self._lock:
-            self.used -= size
 
 
 class Client:
@@ -87,9 +60,8 @@ class Client:
         route: bytes,
         caller: Caller,
         first_id: int,
-        limit: MemoryLimit,
+        allowance: Allowance,
         report: Callable[[str, Exception], None],
-        max_regions: int,
     ) -> None:
         self.route = route
         self.caller = caller
@@ -97,8 +69,12 @@ class Client:
         self.regions: dict[int, RegionRef] = {}
         self.active: set[int] = set()  # ids of the requests with a reply to come; the loop's
         self.cancelled: set[int] = set()  # those of them that are to end
+        self.allowance = allowance
+        self.unsent: deque[bytes] = deque()  # replies that its connection does not take
+        self.blocks_queued = 0  # by the worker of the measurements
+        self.blocks_sent = 0  # by the loop
+        self._unsent_bytes = 0
         self._report = report
-        self._max_regions = max_regions
         self.control = self.worker("control")
         self.moves = self.worker("moves")
         self.measures = self.worker("measures")
@@ -106,15 +82,9 @@ class Client:
         self.counters: Counter[str] = Counter()
         self.secret = int.from_bytes(os.urandom(7), "little") + 1  # number of its samples
         self._copier: Copier | None = None
-        self._limit = limit
         self._handles = 0
         self._window_ns = 0
         self._count = 0
-
-    @property
-    def allocated(self) -> int:
-        """Return the bytes of the memory limit that this client's regions take."""
-        return sum(ref.charged for ref in list(self.regions.values()))
 
     def worker(self, kind: str) -> SerialWorker:
         """Return a new worker for this client."""
@@ -146,20 +116,30 @@ class Client:
             self._copier = Copier(device, chunk=_CHUNK, op_timeout=30.0)
         return self._copier
 
-    def add(self, ref: RegionRef) -> int:
-        """Register a region with this client and return its new handle.
+    def postpone(self, body: bytes) -> bool:
+        """Keep a reply that the connection does not take; return False if it is one too many."""
+        self.unsent.append(body)
+        self._unsent_bytes += len(body) + _MESSAGE_BYTES
+        return self._unsent_bytes <= _MAX_UNSENT
+
+    def sent(self) -> None:
+        """Remove the first of the replies that were kept: it is sent."""
+        self._unsent_bytes -= len(self.unsent.popleft()) + _MESSAGE_BYTES
+
+    def take_region(self) -> None:
+        """Charge a region that is about to be made.
 
         Raises:
-            LimitReached: The client has the maximum number of regions; `ref` was closed.
+            LimitReached: The client, or all of its key or user, have as many as they may.
         """
-        if len(self.regions) >= self._max_regions:
-            ref.close(0.0)
-            raise LimitReached(
-                errno.ENOSPC,
-                f"a client may have {self._max_regions} regions at this agent: close some first "
-                "(`dgkit serve --max-regions` and the limit of file descriptors, `ulimit -Hn`, "
-                "set it)",
-            )
+        self.allowance.take_region(len(self.regions))
+
+    def give_region(self) -> None:
+        """Return what take_region() charged."""
+        self.allowance.account.give(regions=1, descriptors=REGION_FDS)
+
+    def add(self, ref: RegionRef) -> int:
+        """Register a region with this client, which take_region() charged; return its handle."""
         self._handles += 1
         self.regions[self._handles] = ref
         return self._handles
@@ -178,10 +158,13 @@ class Client:
     def free(self, handle: int, timeout: float) -> None:
         """End the monitors of a region and close it. After RegionBusy it stays registered."""
         ref = self.region(handle)
-        self._end_monitors(handle, timeout)
-        ref.close(timeout)
-        if self.regions.pop(handle, None) is not None:
-            self._limit.give(ref.charged)
+        try:
+            self._end_monitors(handle, timeout)
+        finally:
+            ref.close(timeout)
+            if self.regions.pop(handle, None) is not None:
+                self.allowance.give_memory(ref.charged)
+                self.give_region()
 
     def monitors_of(self, handle: int) -> list[RunningMonitor]:
         """Return the monitors of a region."""
@@ -199,35 +182,41 @@ class Client:
         """Stop the workers and free everything, then call `on_released`. Returns at once."""
 
         def last() -> None:
-            try:
-                self._release()
-            finally:
-                if on_released is not None:
-                    on_released()
+            self._step("release of a client", self._release)
+            if on_released is not None:
+                on_released()
 
-        self.control.finish(last)
-        self.moves.finish()
-        self.measures.finish()
+        self._step("the end of a worker", lambda: self.control.finish(last))
+        self._step("the end of a worker", self.moves.finish)
+        self._step("the end of a worker", self.measures.finish)
         for monitor in list(self.monitors.values()):
-            monitor.end()
+            self._step("the end of a monitor", monitor.end)
+
+    def _step(self, place: str, step: Callable[[], object]) -> None:
+        """Take one step of the release; whatever it raises, the next ones follow."""
+        try:
+            step()
+        except Exception as exc:
+            self._report(place, exc)
 
     def _release(self) -> None:
         """Free everything; the last job of the `control` worker."""
-        self.moves.join(_RELEASE_TRIES)
-        self.measures.join(_RELEASE_TRIES)
+        for worker in (self.moves, self.measures):
+            self._step("the end of a worker", worker.finish)
+            self._step("the end of a worker", lambda each=worker: each.join(_RELEASE_TRIES))
         for monitor in list(self.monitors.values()):
-            monitor.join(_RELEASE_TRIES)
+            self._step("the end of a monitor", monitor.end)
+            self._step("the end of a monitor", lambda each=monitor: each.join(_RELEASE_TRIES))
         if self._copier is not None:
-            try:
-                self._copier.close()
-            except Exception as exc:
-                self._report("release of a queue", exc)
+            self._step("release of a queue", self._copier.close)
         for handle in list(self.regions):
             self._release_region(handle)
 
     def _release_region(self, handle: int) -> None:
         failures = 0
         for _ in range(_RELEASE_TRIES):
+            if handle not in self.regions:  # its monitors failed to end, but it is closed
+                return
             try:
                 self.free(handle, 1.0)
                 return

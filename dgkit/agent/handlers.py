@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Handlers"]
 
 _PROGRESS_S = 0.1
+_BLOCKS_AHEAD = 16  # of a measurement, that the loop has not sent
+_WAIT_S = 0.001
 
 
 class Handlers:
@@ -75,11 +77,13 @@ class Handlers:
         self._state.run_job(client, client.control, request, work)
 
     def _allocate(self, client: Client, request: m.Allocate) -> m.Allocated:
-        limit, charged = self._state.limit, 0 if on_gpu(request.place) else request.size
+        allowance, charged = client.allowance, 0 if on_gpu(request.place) else request.size
         self._state.limits.check_descriptors()
         with contextlib.ExitStack() as undo:
-            limit.take(charged)
-            undo.callback(limit.give, charged)
+            client.take_region()
+            undo.callback(client.give_region)
+            allowance.take_memory(charged)
+            undo.callback(allowance.give_memory, charged)
             mem = memory.empty(request.size, on=request.place, name=request.name or None)
             undo.callback(mem.close)
             region = self._state.device.register(mem, Access(request.access))
@@ -88,7 +92,7 @@ class Handlers:
             kept = 0 if on_gpu(region.place) else charged  # "auto" may have taken GPU memory
             handle = client.add(RegionRef(region=region, memory=mem, charged=kept))
             undo.pop_all()
-        limit.give(charged - kept)
+        allowance.give_memory(charged - kept)
         chosen = getattr(mem, "chosen", "")
         return m.Allocated(request.id, handle, token, region.place, chosen)
 
@@ -97,8 +101,13 @@ class Handlers:
 
         def work() -> m.Imported:
             self._state.limits.check_descriptors()
-            remote = self._state.device.import_region(request.token)
-            handle = client.add(RegionRef(remote=remote))
+            with contextlib.ExitStack() as undo:
+                client.take_region()
+                undo.callback(client.give_region)
+                remote = self._state.device.import_region(request.token)
+                undo.callback(remote.close)
+                handle = client.add(RegionRef(remote=remote))
+                undo.pop_all()
             return m.Imported(
                 request.id, handle, remote.size, int(remote.access), str(remote.method)
             )
@@ -178,13 +187,13 @@ class Handlers:
         ref, state = client.region(request.region), self._state
 
         def work() -> Any:
-            state.limit.take(request.size)
+            check = lambda: _check(client, request.id)  # noqa: E731
+            client.allowance.take_memory(request.size)
             try:
-                send = lambda message: state.send(client, message)  # noqa: E731
-                check = lambda: _check(client, request.id)  # noqa: E731
+                send = lambda message: _send_measured(state, client, message, check)  # noqa: E731
                 return measure(request, ref, state.device, send, check)
             finally:
-                state.limit.give(request.size)
+                client.allowance.give_memory(request.size)
 
         state.run_job(client, client.measures, request, work)
 
@@ -219,8 +228,9 @@ class Handlers:
         """Return the counters since the agent started and what is in use now.
 
         `moves` counts requests for DMA that succeeded, `bytes` the bytes they moved. A name that
-        starts with `your_` counts this client's alone, and so do the others unless the agent shares
-        its telemetry; `internal_errors` and the limits are always the agent's.
+        starts with `your_` counts this client's alone, one with `user_` those of its key or user,
+        and so do the others unless the agent shares its telemetry; `internal_errors` and the limits
+        are always the agent's.
         """
         state = self._state
         seen = list(state.clients.values()) if state.shared_telemetry else [client]
@@ -234,19 +244,28 @@ class Handlers:
             "your_monitors": len(client.monitors),
             "your_moves": client.counters["moves"],
             "your_bytes": client.counters["bytes"],
-            "allocated": state.limit.used if state.shared_telemetry else client.allocated,
+            "allocated": state.limit.used if state.shared_telemetry else client.allowance.memory,
+            "your_memory": client.allowance.memory,
+            "shared_telemetry": int(state.shared_telemetry),
             "internal_errors": state.counters["internal_errors"],
             "max_memory": state.limit.limit,
+            "max_client_memory": state.limits.memory_each,
             "max_clients": state.limits.clients,
             "max_regions": state.limits.regions_each,
+            "max_monitors": m.MONITORS,
             "max_descriptors": state.limits.descriptors,
             "max_connections": state.limits.connections,
             "uptime_ns": time.monotonic_ns() - state.started_ns,
         }
-        return m.StatsDone(request.id, names | now)
+        return m.StatsDone(request.id, names | now | client.allowance.account.counters())
 
     def subscribe(self, client: Client, request: m.Subscribe) -> m.Subscribed:
-        """Return the endpoint of the telemetry, which the first call opens."""
+        """Return the endpoint of the telemetry, which the first call opens.
+
+        Raises:
+            LimitReached: The client's key or user has as many subscriptions as it may.
+        """
+        client.allowance.account.check("subscriptions")
         telemetry = self._state.start_telemetry()
         return m.Subscribed(request.id, telemetry.endpoint, telemetry.number(client))
 
@@ -263,6 +282,18 @@ class Handlers:
                 self._state.send(client, m.Progress(number, done, total))
 
         return step
+
+
+def _send_measured(
+    state: AgentState, client: Client, message: object, check: Callable[[], None]
+) -> None:
+    """Send a message of a measurement; wait while the client does not read those before it."""
+    while client.blocks_queued - client.blocks_sent >= _BLOCKS_AHEAD or client.unsent:
+        check()
+        time.sleep(_WAIT_S)
+    if type(message) is m.Block:
+        client.blocks_queued += 1
+    state.send(client, message)
 
 
 def _no_step(done: int) -> None:

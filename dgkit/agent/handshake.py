@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from .._version import __version__
 from ..dma import cpus
-from ..errors import LimitReached, PeerRefused, PeerVersion
+from ..errors import LimitReached, PeerVersion
 from ..wire.host_id import boot_id, host_name
 from ..wire.messages import VERSION, Hello, Welcome
 
 if TYPE_CHECKING:
     from .state import AgentState
 
-__all__ = ["check_hello", "check_user", "welcome"]
+__all__ = ["check_hello", "welcome"]
 
 
 def check_hello(hello: Hello, clients: int, limit: int) -> None:
@@ -35,21 +35,6 @@ def check_hello(hello: Hello, clients: int, limit: int) -> None:
             errno.EUSERS,
             f"the agent serves {limit} clients, its maximum (`dgkit serve --max-clients` sets it): "
             "close one first",
-        )
-
-
-def check_user(uid: int) -> None:
-    """Check that the user of a Unix connection is the agent's, or root; -1 is a connection by tcp.
-
-    The socket may be in a folder that others can reach. Keys identify the clients of tcp.
-
-    Raises:
-        PeerRefused: It is another user.
-    """
-    if uid not in (-1, 0, os.geteuid()):
-        raise PeerRefused(
-            f"the agent serves user {os.geteuid()}, and you are user {uid}: start your own, or "
-            "connect by tcp:// with keys"
         )
 
 

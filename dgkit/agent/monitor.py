@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..dpu.sampler import Sampler
 from ..wire.error_codec import to_wire
 from ..wire.messages import Ended, Watch, Watching
+from .agent_limits import MONITOR_FDS
 
 if TYPE_CHECKING:
     from ..dpu.region_ref import RegionRef
@@ -42,9 +43,15 @@ class Monitor:
         """Start the thread, which first replies Watching or Failed.
 
         Raises:
-            LimitReached: The system has no thread left.
+            LimitReached: The system has no thread left, or the client's key or user has all the
+                file descriptors that it may.
         """
-        self._worker.start()
+        self._client.allowance.account.take(descriptors=MONITOR_FDS)
+        try:
+            self._worker.start()
+        except BaseException:
+            self._client.allowance.account.give(descriptors=MONITOR_FDS)
+            raise
         self._client.monitors[self._request.id] = self
         self._state.run_job(self._client, self._worker, self._request, self._open)
         self._worker.submit(self._run)
@@ -73,11 +80,11 @@ class Monitor:
 
     def _open(self) -> Watching:
         size = self._request.size
-        self._state.limit.take(size)
+        self._client.allowance.take_memory(size)
         try:
             self._sampler = Sampler(self._state.device, self._ref, self._request)
         except BaseException:
-            self._state.limit.give(size)
+            self._client.allowance.give_memory(size)
             self._client.monitors.pop(self._request.id, None)  # the client may retry at once
             raise
         return Watching(self._request.id, self._sampler.path, self._sampler.machine)
@@ -94,6 +101,7 @@ class Monitor:
             self._ended, error = True, self._reason or error
         if error is not None and sampler is not None:
             self._state.send(self._client, Ended(self._request.id, to_wire(error, 0)))
+        self._client.allowance.account.give(descriptors=MONITOR_FDS)
         try:
             for on_end in self._on_end:
                 on_end()
@@ -102,7 +110,7 @@ class Monitor:
 
     def _sample(self, sampler: Sampler) -> None:
         with contextlib.ExitStack() as undo:
-            undo.callback(self._state.limit.give, self._request.size)
+            undo.callback(self._client.allowance.give_memory, self._request.size)
             undo.callback(sampler.close)
             while not self._stop.wait(sampler.wait_s):
                 block = sampler.step(_SLICE_NS)

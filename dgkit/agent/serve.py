@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from ..errors import NativeError
 from ..wire.address import remove_of
 from .agent_limits import CLIENTS, REGIONS
 from .server import Agent
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from ..dma import FaultRule
 
 __all__ = ["leave", "serve"]
+
+_TURN_S = 0.0005  # Python's default is 5 ms
 
 
 def serve(
@@ -32,6 +37,8 @@ def serve(
     shared_telemetry: bool = False,
     max_clients: int = CLIENTS,
     max_regions: int = REGIONS,
+    max_client_memory: int | None = None,
+    max_share: int | None = None,
     ready: Callable[[str], None] | None = None,
     watch_fd: int = -1,
 ) -> bool:
@@ -52,6 +59,11 @@ def serve(
             sees those that it caused.
         max_clients: Clients at a time.
         max_regions: Regions of one client; fewer where file descriptors are short.
+        max_client_memory: Bytes of host memory that one client may allocate; three quarters of
+            `max_memory` if None.
+        max_share: Percent of clients, regions, file descriptors, memory and subscriptions that one
+            key or user may have; if None, all for the user of an ipc:// address, and for a key as
+            much as for each other allowed one, but a 16th at least.
         ready: Called with the address once the agent listens.
         watch_fd: Descriptor whose end-of-file ends the agent, too.
 
@@ -64,12 +76,18 @@ def serve(
         NativeError: The address is taken.
         DeviceUnavailable: The provider cannot be used.
     """
-    with _signals() as signals:
-        agent = Agent(
-            address, role=role, max_memory=max_memory, provider=provider, gpu=gpu, pci=pci,
-            rules=rules, keys=keys, shared_telemetry=shared_telemetry, max_clients=max_clients,
-            max_regions=max_regions, watch_fd=watch_fd, signal_fd=signals.fd,
-        )  # fmt: skip
+    with _signals() as signals, _short_turns():
+        try:
+            agent = Agent(
+                address, role=role, max_memory=max_memory, provider=provider, gpu=gpu, pci=pci,
+                rules=rules, keys=keys, shared_telemetry=shared_telemetry, max_clients=max_clients,
+                max_regions=max_regions, max_client_memory=max_client_memory, max_share=max_share,
+                watch_fd=watch_fd, signal_fd=signals.fd,
+            )  # fmt: skip
+        except NativeError as exc:
+            if exc.errno == errno.ECANCELED and signals.received:
+                return True
+            raise
         signals.attach(agent)
         try:
             if ready is not None:
@@ -87,27 +105,38 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+@contextlib.contextmanager
+def _short_turns() -> Iterator[None]:
+    """Let threads take turns more often: a client's worker waits for a busy loop at each step."""
+    previous = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(previous)
+
+
 class _StopSignals:
     """Stops the agent on a signal, or as soon as it is attached if the signal came before.
 
-    `fd` is readable once a signal has come.
+    `fd` is readable once a signal has come, and `received` says so.
     """
 
     def __init__(self, fd: int = -1) -> None:
         self.fd = fd
-        self._received = False
+        self.received = False
         self._agent: Agent | None = None
 
     def handle(self, *_: object) -> None:
         """Handle a signal."""
-        self._received = True
+        self.received = True
         if self._agent is not None:
             self._agent.stop()
 
     def attach(self, agent: Agent) -> None:
         """Set the agent to stop."""
         self._agent = agent
-        if self._received:
+        if self.received:
             agent.stop()
 
 

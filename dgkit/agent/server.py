@@ -39,11 +39,13 @@ from ..wire.messages import (
 )
 from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
+from .account import Allowance, check_user
 from .agent_limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
-from .client import Client, MemoryLimit
+from .client import Client
 from .handlers import Handlers
-from .handshake import check_hello, check_user, welcome
-from .state import INLINE_MAX, AgentState
+from .handshake import check_hello, welcome
+from .state import INLINE_MAX, TELEMETRY_MS, AgentState
+from .waiting import Waiting
 
 if TYPE_CHECKING:
     from ..dma import FaultRule
@@ -57,6 +59,10 @@ _ENDED = (zmq.ETERM, zmq.ENOTSOCK)  # errors of a socket that no longer exists
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
+_RETRY_MS = 5  # between two looks at connections that did not take a reply
+_DRAIN_S = 0.002  # of work, until what has arrived meanwhile is read
+_MAX_DRAINED = 200  # messages read at once
+_MAX_CUT = 1024  # connections whose messages are dropped unread
 _END_S = 0.5  # for the workers to end, of the second in which an agent must be gone
 
 
@@ -77,29 +83,39 @@ class Agent:
         shared_telemetry: bool = False,
         max_clients: int = CLIENTS,
         max_regions: int = REGIONS,
+        max_client_memory: int | None = None,
+        max_share: int | None = None,
         watch_fd: int = -1,
         signal_fd: int = -1,
     ) -> None:
         if role not in ("dpu", "host"):
             raise ValueError(f"role is {role!r}; it must be 'dpu' or 'host'")
         addresses.sweep()
-        self._limits = Limits(max_clients, max_regions, raise_descriptor_limit())
-        self._listener = Listener(address, keys, self._limits.connections)
+        self._limits = Limits(
+            max_clients, max_regions, raise_descriptor_limit(), max_memory or default_memory(),
+            max_client_memory or 0, max_share or 0,
+        )  # fmt: skip
+        stop_fds = (watch_fd, signal_fd)
+        self._listener = Listener(address, keys, self._limits.connections, stop_fds)
         with contextlib.ExitStack() as undo:
             undo.callback(self._listener.close)
             self._device = Device(provider, rules=rules, gpu=gpu, pci=pci)
             undo.callback(self._device.close)
             copier = Copier(self._device, chunk=INLINE_MAX, op_timeout=1.0)
             undo.pop_all()
-        limit = MemoryLimit(max_memory or default_memory())
         inline = not rules and provider != "fault"
         self._state = AgentState(
-            role, self._listener, self._device, copier, limit,
-            copies_inline=inline, shared_telemetry=shared_telemetry, limits=self._limits,
+            role, self._listener, self._device, copier, copies_inline=inline,
+            shared_telemetry=shared_telemetry, limits=self._limits,
         )  # fmt: skip
         self._clients = self._state.clients
         self._by_fd: dict[int, bytes] = {}
-        self._leaving: list[Client] = []
+        self._leaving: list[tuple[Client, Callable[[], None]]] = []
+        self._unread: dict[bytes, Client] = {}  # by route: those that do not read their replies
+        self._retried = 0.0
+        self._waiting: dict[bytes, Waiting] = {}  # requests that are read, by route
+        self._cut: dict[bytes, None] = {}  # routes of connections that were ended, the oldest first
+        self._drained = self._serviced = 0.0
         self._watch_fd = watch_fd
         self._signal_fd = signal_fd
         self._stop = False
@@ -134,24 +150,90 @@ class Agent:
     def _serve_messages(self, router: zmq.Socket[bytes]) -> None:
         recv, clients = router.recv, self._clients
         while not self._stop:
+            if self._unread:
+                self._retry()
+            if time.monotonic() - self._drained > _DRAIN_S:
+                self._drain(router)
+            if self._waiting and self._serve_waiting():
+                continue
             try:
                 route = recv()
-            except zmq.Again:  # only with telemetry
+            except zmq.Again:  # only with telemetry, or replies that are not read
                 self._service(Wakeup.EVENT)
                 continue
             client = clients.get(route)
-            if client is None:
-                self._receive(route, router)
+            if client is None or client.unsent or route in self._waiting:  # or it was cut off
+                self._hold(route, router)
                 continue
             body = recv()
-            if router.get(_RCVMORE):
-                self._skip(router)
-                self._reply(
-                    route,
-                    to_wire(PeerError("the message has several parts; a request has one"), 0),
-                )
-            else:
-                self._serve(client, body)
+            self._receive_request(client, body, bool(router.get(_RCVMORE)) and self._skip(router))
+
+    def _receive_request(self, client: Client, body: bytes, several: bool) -> None:
+        if several:
+            error = PeerError("the message has several parts; a request has one")
+            self._reply(client.route, to_wire(error, 0))
+        else:
+            self._serve(client, body)
+
+    def _drain(self, router: zmq.Socket[bytes]) -> None:
+        """Read what has arrived, of all clients; it is served in turn.
+
+        libzmq must not stop reading a connection, as it would at a high-water mark: if the peer
+        then disconnects, the next heartbeat aborts the process ("Assertion failed: !_io_error",
+        libzmq 4.3.5). So what waits is counted here, and who sends too much is disconnected.
+        """
+        if time.monotonic() - self._serviced > TELEMETRY_MS / 1000:
+            self._service(Wakeup.EVENT)  # as it is when the loop has nothing to do
+        with contextlib.suppress(zmq.Again):
+            for _ in range(_MAX_DRAINED):
+                self._hold(router.recv(zmq.NOBLOCK), router)
+        self._drained = time.monotonic()
+
+    def _hold(self, route: bytes, router: zmq.Socket[bytes]) -> None:
+        """Read the rest of a message, which is served when it is this client's turn."""
+        if route in self._cut:
+            router.recv()
+            self._skip(router)
+            return
+        frame = router.recv(copy=False)
+        several = self._skip(router)
+        if route == self._wakeup_route:
+            self._service(frame.bytes)
+            return
+        waiting = self._waiting.get(route)
+        if waiting is None:
+            waiting = self._waiting[route] = Waiting()
+        if waiting.add(frame, several):
+            return
+        client = self._clients.get(route)
+        if client is None:
+            self._cut_off(route, int(frame.get(zmq.SRCFD)))
+        else:
+            self._disconnect_flooding(client)
+
+    def _serve_waiting(self) -> bool:
+        """Serve one request of the client whose turn it is.
+
+        A client whose replies wait to be sent gets no turn: so it has to read them to go on.
+
+        Returns:
+            False if no client has a turn.
+        """
+        for route in self._waiting:
+            client = self._clients.get(route)
+            if client is None or not client.unsent:
+                break
+        else:
+            return False
+        waiting = self._waiting.pop(route)
+        frame, several = waiting.next()
+        if waiting.messages:
+            self._waiting[route] = waiting
+        if client is None:
+            self._receive(route, frame, several)
+        else:
+            self._receive_request(client, frame.bytes, several)
+        return True
 
     def _guard(self, place: str, work: Callable[..., None], *args: Any) -> None:
         """Call `work`; an exception is reported, and the loop goes on."""
@@ -160,10 +242,8 @@ class Agent:
         except Exception as exc:
             self._state.report(place, exc)
 
-    def _receive(self, route: bytes, router: zmq.Socket[bytes]) -> None:
+    def _receive(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
         """Handle a message of a route without a client: the watcher's news, or a Hello."""
-        frame = router.recv(copy=False)
-        several = self._skip(router)
         if route == self._wakeup_route:
             self._service(frame.bytes)
             return
@@ -191,6 +271,7 @@ class Agent:
 
     def _service(self, news: bytes) -> None:
         """Handle disconnects, the outbox and telemetry."""
+        self._serviced = time.monotonic()
         if news == Wakeup.PARENT_EXIT:
             self._stop = True
         self._guard("handling connections", self._drop_disconnected)
@@ -199,15 +280,20 @@ class Agent:
             self._guard("telemetry", self._state.telemetry.flush)
 
     def _drop_disconnected(self) -> None:
-        for fd in self._listener.service():
+        clients, subscribers = self._listener.service()
+        for fd in clients:
             self._guard("a disconnect", self._drop, self._by_fd.pop(fd, b""))
+        if self._state.telemetry is not None:
+            for fd in subscribers:
+                self._state.telemetry.ended(fd)
 
     def _add_client(self, route: bytes, frame: zmq.Frame) -> None:
         hello = decode_request(frame.bytes)
         if not isinstance(hello, Hello):
             raise PeerError("the first message must be Hello")
-        check_hello(hello, len(self._clients), self._limits.clients)
         self._drop_disconnected()
+        self._forget_released()
+        check_hello(hello, len(self._clients) + len(self._leaving), self._limits.clients)
         caller = self._listener.caller(frame)
         if caller is None:
             return
@@ -215,12 +301,16 @@ class Agent:
         self._drop(self._by_fd.get(caller.fd, b""))
         first_id = int.from_bytes(os.urandom(6), "little")
         reply = welcome(self._state, first_id, hello.id)
-        client = Client(
-            route, caller, first_id, self._state.limit, self._state.report,
-            self._limits.regions_each,
-        )  # fmt: skip
+        account = self._state.account(caller)
+        account.check_penalty()
+        allowance = Allowance(account, self._state.limit, self._limits)
+        with contextlib.ExitStack() as undo:
+            account.take(clients=1)
+            undo.callback(account.give, clients=1)
+            client = Client(route, caller, first_id, allowance, self._state.report)
+            client.control.start()  # it frees what the client has; without it, it is refused
+            undo.pop_all()
         self._listener.know(caller.fd)
-        client.control.start()  # it frees the client's resources, so a client without it is refused
         self._clients[route] = client
         self._by_fd[caller.fd] = route
         self._reply(route, reply)
@@ -257,7 +347,14 @@ class Agent:
         outbox = self._state.outbox
         while outbox:
             self._guard("sending a message", self._send, *outbox.popleft())
-        self._leaving = [client for client in self._leaving if not client.control.join(0.0)]
+        self._forget_released()
+
+    def _forget_released(self) -> None:
+        """Forget the clients that have left; start the release of one that could not be started."""
+        for client, released in self._leaving:
+            if not client.leaving:
+                self._guard("a disconnect", client.leave, released)
+        self._leaving = [each for each in self._leaving if not each[0].control.join(0.0)]
 
     def _send(self, client: Client, message: Any) -> None:
         telemetry = self._state.telemetry
@@ -272,6 +369,7 @@ class Agent:
             self._state.count_move(client, message)
         elif type(message) is OutstandingDone:  # exact: what is not sent by now comes after it
             message.numbers = list(client.active)
+        client.blocks_sent += type(message) is Block
         self._reply(client.route, message)
         if telemetry is not None and isinstance(message, Block):
             telemetry.publish(client, "latency", message.samples)
@@ -283,12 +381,62 @@ class Agent:
         except Exception as exc:
             self._state.report("encoding a reply", exc)
             body = encode(to_wire(exc, message.id))
+        client = self._clients.get(route)
+        if (client is None or not client.unsent) and self._deliver(route, body):
+            return
+        if client is not None and client.postpone(body):
+            self._unread[route] = client
+            router.rcvtimeo = _RETRY_MS
+        elif client is not None:
+            self._disconnect_flooding(client)
+
+    def _deliver(self, route: bytes, body: bytes) -> bool:
+        """Send a reply; return False if the connection takes no more now."""
+        router = self._listener.router
         try:
             router.send(route, _PART)
-            router.send(body, _LAST)
-        except zmq.Again:  # a client that does not read loses its replies
-            if route in self._clients:
-                self._state.count(self._clients[route], "lost_replies")
+        except zmq.Again:
+            return False
+        except zmq.ZMQError as exc:
+            if exc.errno != zmq.EHOSTUNREACH:  # the client is gone; its event follows
+                raise
+            return True
+        router.send(body, _LAST)
+        return True
+
+    def _retry(self) -> None:
+        """Send, every few milliseconds, what clients have read too slowly to be sent at once."""
+        now = time.monotonic()
+        if now - self._retried < _RETRY_MS / 1000:
+            return
+        self._retried = now
+        for route, client in list(self._unread.items()):
+            while client.unsent and self._deliver(route, client.unsent[0]):
+                client.sent()
+            if not client.unsent:
+                del self._unread[route]
+        if not self._unread:
+            router = self._listener.router
+            router.rcvtimeo = -1 if self._state.telemetry is None else TELEMETRY_MS
+
+    def _disconnect_flooding(self, client: Client) -> None:
+        """End a client that sends without end, or reads too few of its replies.
+
+        Its key gets no new client for a while, which is longer each time.
+        """
+        self._state.count(client, "lost_replies", len(client.unsent))
+        if client.caller.key:
+            client.allowance.account.penalize()
+        self._cut_off(client.route, client.caller.fd)
+        self._leave(client, None)
+
+    def _cut_off(self, route: bytes, fd: int) -> None:
+        """End a connection, and read no more of what it has sent."""
+        self._waiting.pop(route, None)
+        self._listener.disconnect(fd)
+        self._cut[route] = None
+        if len(self._cut) > _MAX_CUT:
+            del self._cut[next(iter(self._cut))]
 
     def _drop(self, route: bytes) -> None:
         client = self._clients.get(route)
@@ -297,11 +445,19 @@ class Agent:
 
     def _leave(self, client: Client, bye: int | None) -> None:
         del self._clients[client.route]
+        self._unread.pop(client.route, None)
+        self._waiting.pop(client.route, None)
         self._by_fd.pop(client.caller.fd, None)
-        self._leaving.append(client)
+
+        def released() -> None:
+            client.allowance.account.give(clients=1)
+            if bye is not None:
+                self._state.send(client, Done(bye))
+
+        self._leaving.append((client, released))
+        self._guard("a disconnect", client.leave, released)
         if self._state.telemetry is not None:
             self._state.telemetry.forget(client)
-        client.leave(None if bye is None else lambda: self._state.send(client, Done(bye)))
 
     def close(self) -> bool:
         """Stop the workers, free everything, remove the socket.
@@ -313,7 +469,7 @@ class Agent:
         for route in list(self._clients):
             self._guard("a disconnect", self._drop, route)
         deadline = time.monotonic() + _END_S
-        ended = [client.control.join(deadline - time.monotonic()) for client in self._leaving]
+        ended = [each.control.join(deadline - time.monotonic()) for each, _ in self._leaving]
         self._listener.close()
         self._state.copier.close()
         if all(ended):

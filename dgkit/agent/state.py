@@ -10,21 +10,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..wire.error_codec import to_wire
+from .account import Account, MemoryLimit
 from .agent_limits import Limits
 from .telemetry import Telemetry
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..dpu.copier import Copier
-    from ..wire.listener import Listener
+    from ..wire.listener import Caller, Listener
     from ..wire.messages import Moved
-    from .client import Client, MemoryLimit
+    from .client import Client
     from .worker import SerialWorker
 
-__all__ = ["INLINE_MAX", "AgentState"]
+__all__ = ["INLINE_MAX", "TELEMETRY_MS", "AgentState"]
 
 INLINE_MAX = 1 << 16  # bytes that the loop itself copies: about 10 us
-_TELEMETRY_MS = 50  # how often the loop wakes to publish
+TELEMETRY_MS = 50  # how often the loop wakes to publish
 _COUNTERS = ("moves", "bytes", "jobs", "failed", "lost_replies", "internal_errors")
 _log = logging.getLogger("dgkit.agent")
 
@@ -49,19 +50,19 @@ class AgentState:
         listener: Listener,
         device: Device,
         copier: Copier,
-        limit: MemoryLimit,
         *,
         copies_inline: bool,
         shared_telemetry: bool = False,
-        limits: Limits | None = None,
+        limits: Limits,
     ) -> None:
         self.role = role
         self.listener = listener
         self.device = device
         self.copier = copier
-        self.limit = limit
+        self.limit = MemoryLimit(limits.memory)
         self.copies_inline = copies_inline
-        self.limits = limits or Limits()
+        self.limits = limits
+        self._accounts: dict[str, Account] = {}
         self.shared_telemetry = shared_telemetry
         self.telemetry: Telemetry | None = None
         self.counters = dict.fromkeys(_COUNTERS, 0)
@@ -94,6 +95,13 @@ class AgentState:
             self._logged.add((place, type(exc)))
             failed = to_wire(exc, 0)
             _log.warning("dgkit agent: %s failed: %s: %r", place, type(exc).__name__, failed.text)
+
+    def account(self, caller: Caller) -> Account:
+        """Return the account of the key or user that a connection is of, with its quota of now."""
+        quota = self.limits.quota(self.listener.keys_allowed if caller.key else 0)
+        account = self._accounts.setdefault(caller.owner, Account(caller.owner, quota))
+        account.quota = quota
+        return account
 
     def count(self, client: Client, name: str, number: int = 1) -> None:
         """Add to a counter of the agent and of a client."""
@@ -130,9 +138,8 @@ class AgentState:
         """Return the publisher of samples, opened by the first call."""
         if self.telemetry is None:
             self.limits.check_descriptors()
-            sock, address = self.listener.publisher()
-            self.listener.router.rcvtimeo = _TELEMETRY_MS
             self.telemetry = Telemetry(
-                sock, str(address), self.device.provider, shared=self.shared_telemetry
+                self.listener, self.device.provider, self.account, shared=self.shared_telemetry
             )
+            self.listener.router.rcvtimeo = TELEMETRY_MS
         return self.telemetry

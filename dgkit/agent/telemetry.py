@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import socket as sockets
 import time
 from array import array
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 import zmq
 
+from ..errors import LimitReached, PeerRefused
 from ..wire.sockets import readable
 from ..wire.telemetry import Sampled, encode_sampled, topic
+from .account import check_user
+from .agent_limits import SUBSCRIPTIONS
 
 if TYPE_CHECKING:
+    from ..wire.listener import Caller, Listener
+    from .account import Account
     from .client import Client
 
-__all__ = ["SUBSCRIPTIONS", "Telemetry"]
+__all__ = ["Telemetry"]
 
-SUBSCRIPTIONS = 64  # of one connection to the telemetry socket
 _MAX_TOPIC = 16  # bytes; that of a monitor has at most 10
 _MAX_SAMPLES = 4096  # of one block
 _INTERVAL_NS = 50_000_000  # 20 blocks a second: as many as a plot can draw
+_SUBSCRIBER_FDS = 1
+_MAX_APPROVED = 1000  # messages read at once
+
+
+@dataclass(slots=True)
+class _Subscriber:
+    """A connection: its inode, since a descriptor's number is used again, and what it holds."""
+
+    inode: int
+    account: Account
+    subscriptions: int = 0
 
 
 class Telemetry:
@@ -32,25 +49,33 @@ class Telemetry:
 
     A client's samples have a number that only this client knows, and a subscription must name one
     number in full, so a client sees its own samples only. libzmq stores each subscription: a
-    connection with more than SUBSCRIPTIONS is closed.
+    connection with more than SUBSCRIPTIONS is closed, and so is one whose key or user has as many
+    as it may, or that is another user's.
 
     Args:
-        socket: XPUB socket whose subscriptions wait for approval (ZMQ_XPUB_MANUAL).
-        endpoint: Its address.
+        listener: The agent's sockets; one more is opened.
         provider: Provider that moves the bytes.
+        account_of: Returns the account of a sender.
         shared: Publish the samples of all clients, under the number 0, to every client.
     """
 
     def __init__(
-        self, socket: zmq.Socket[bytes], endpoint: str, provider: str, *, shared: bool
+        self,
+        listener: Listener,
+        provider: str,
+        account_of: Callable[[Caller], Account],
+        *,
+        shared: bool,
     ) -> None:
-        self.endpoint = endpoint
-        self._socket = socket
+        self._listener = listener
+        self._socket, address = listener.publisher()
+        self.endpoint = str(address)
         self._provider = provider
+        self._account_of = account_of
         self._shared = shared
         self._samples: dict[int, array[int]] = {}  # by the number that they are published with
         self._numbers: Counter[int] = Counter()
-        self._subscriptions: Counter[int] = Counter()  # by descriptor
+        self._subscribers: dict[int, _Subscriber] = {}  # by descriptor
         self._sent_ns = time.monotonic_ns()
 
     def number(self, client: Client) -> int:
@@ -96,21 +121,53 @@ class Telemetry:
 
     def approve(self) -> None:
         """Approve or ignore the subscriptions that have arrived; a bounded number of them."""
-        for _ in range(1000):
+        for _ in range(_MAX_APPROVED):
             if not readable(self._socket):
                 return
             frame = self._socket.recv(copy=False)
             wanted, name = frame.bytes[:1] == b"\1", frame.bytes[1:]
-            fd = int(frame.get(zmq.SRCFD)) if wanted else -1
             if not wanted:
                 self._socket.setsockopt(zmq.UNSUBSCRIBE, name)
-            elif self._subscriptions[fd] >= SUBSCRIPTIONS:
-                _disconnect(fd, self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
-                del self._subscriptions[fd]
-            else:
-                self._subscriptions[fd] += 1
-                if self._allows(name):
-                    self._socket.setsockopt(zmq.SUBSCRIBE, name)
+                continue
+            sender = self._listener.sender(frame)
+            try:
+                self._charge(sender)
+            except (LimitReached, PeerRefused):
+                self._listener.disconnect_subscriber(sender.fd)
+                continue
+            self._listener.know_subscriber(sender.fd)
+            if self._allows(name):
+                self._socket.setsockopt(zmq.SUBSCRIBE, name)
+
+    def _charge(self, sender: Caller) -> None:
+        """Charge one subscription; those of a connection are given back when it ends.
+
+        Raises:
+            PeerRefused: The sender is another user.
+            LimitReached: The connection, or its key or user, has as many as it may.
+        """
+        check_user(sender.uid)
+        inode = _inode(sender.fd)
+        found = self._subscribers.get(sender.fd)
+        if found is None or found.inode != inode:
+            self.ended(sender.fd)
+            account = self._account_of(sender)
+            account.take(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
+            self._subscribers[sender.fd] = _Subscriber(inode, account, 1)
+        elif found.subscriptions >= SUBSCRIPTIONS:
+            raise LimitReached(errno.EDQUOT, f"a connection has {SUBSCRIPTIONS} subscriptions")
+        else:
+            found.account.take(subscriptions=1)
+            found.subscriptions += 1
+
+    def ended(self, fd: int) -> None:
+        """Give back what a connection to this socket had, which has ended."""
+        subscriber = self._subscribers.get(fd)
+        if subscriber is not None and subscriber.inode != _inode(fd):
+            del self._subscribers[fd]
+            subscriber.account.give(
+                subscriptions=subscriber.subscriptions, descriptors=_SUBSCRIBER_FDS
+            )
 
     def _allows(self, name: bytes) -> bool:
         """Return whether `name` is a topic in full: a prefix would match other clients' numbers."""
@@ -123,12 +180,8 @@ class Telemetry:
             return False
 
 
-def _disconnect(fd: int, endpoint: str) -> None:
-    """Shut down a connection of the socket at `endpoint`; libzmq then closes it."""
-    with contextlib.suppress(OSError):  # gone meanwhile
-        copy = os.dup(fd)
-        with sockets.socket(fileno=copy) as connection:
-            name = connection.getsockname()
-            local = f"ipc://{name}" if isinstance(name, str) else f":{name[1]}"
-            if endpoint.endswith(local):  # the number may be another connection's by now
-                connection.shutdown(sockets.SHUT_RDWR)
+def _inode(fd: int) -> int:
+    """Return the inode of a descriptor; 0 if it is closed."""
+    with contextlib.suppress(OSError):
+        return os.fstat(fd).st_ino
+    return 0

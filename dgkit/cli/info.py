@@ -13,6 +13,7 @@ from . import info_doca as doca
 from . import info_gpu as gpu
 from .console import console, print_json
 from .exit_codes import NO_DEVICE
+from .options import address as address_option
 from .options import as_json
 from .place_option import driver_notice
 
@@ -20,8 +21,15 @@ __all__ = ["info"]
 
 
 @click.command(short_help="List what is usable on this machine.")
+@click.option(
+    "--address",
+    type=address_option,
+    metavar="ADDRESS",
+    help="Show instead the limits of the agent at this address, and what is used of them.",
+)
+@click.option("--keys", metavar="NAME", help='With a tcp:// address: key pair. Default: "default".')
 @as_json
-def info(json_: bool) -> int:
+def info(address: str | None, keys: str | None, json_: bool) -> int:
     """List what is usable on this machine, and why the rest is not.
 
     Shows the providers, the functions that DOCA and softdoca find and their capabilities, and the
@@ -33,13 +41,31 @@ def info(json_: bool) -> int:
     Examples:
       dgkit info
       dgkit info --json | python3 -m json.tool
+      dgkit info --address "$(cat agent-address)"
     """
+    if address is not None:
+        return _agent(address, keys, json_)
     facts = collect()
     if json_:
         print_json(facts)
     else:
         show(facts)
     return 0 if any(provider["usable"] for provider in facts["providers"]) else NO_DEVICE
+
+
+def _agent(address: str, keys: str | None, json_: bool) -> int:
+    from . import info_agent as agent
+
+    facts = agent.collect(address, keys)
+    if json_:
+        print_json(facts)
+        return 0
+    about = facts["agent"]
+    console().print(f"[bold]Agent[/] {address}", soft_wrap=True)
+    click.echo(f"  provider {about['provider']}, pid {about['pid']} on {about['machine']}\n")
+    for line in agent.lines(facts):
+        click.echo(f"  {line}")
+    return 0
 
 
 def collect() -> dict[str, Any]:

@@ -74,6 +74,21 @@ __all__ = ["serve"]
     help="Limit of the regions of one client; less where file descriptors are short (ulimit -Hn).",
 )
 @click.option(
+    "--max-client-memory",
+    type=size,
+    metavar="SIZE",
+    help="Limit of the host memory that one client allocates. Default: three quarters of "
+    "--max-memory.",
+)
+@click.option(
+    "--max-share",
+    type=click.IntRange(1, 100),
+    metavar="PERCENT",
+    help="Limit of what the clients of one key or user have together, of the clients, regions, "
+    "file descriptors, memory and telemetry subscriptions. Default: for a key as much as for each "
+    "other allowed one, but a 16th at least; for the user of an ipc:// address 100.",
+)
+@click.option(
     "--shared-telemetry",
     is_flag=True,
     help="Let each client see the latency samples and totals of all clients. Default: its own.",
@@ -91,6 +106,8 @@ def serve(
     keys: str | None,
     max_clients: int,
     max_regions: int,
+    max_client_memory: int | None,
+    max_share: int | None,
     shared_telemetry: bool,
     print_unit: bool,
 ) -> int:
@@ -115,12 +132,14 @@ def serve(
         limits = {"max-memory": max_memory, "gpu": gpu, "shared-telemetry": shared_telemetry}
         limits["max-clients"] = None if max_clients == agent.CLIENTS else max_clients
         limits["max-regions"] = None if max_regions == agent.REGIONS else max_regions
+        limits |= {"max-client-memory": max_client_memory, "max-share": max_share}
         click.echo(agent.unit(_command_line(values | limits | {"pci": pci})), nl=False)
         return 0
     try:
         ended = agent.serve(
             address, role=role, provider=provider, gpu=gpu, pci=pci, max_memory=max_memory,
             keys=keys, max_clients=max_clients, max_regions=max_regions,
+            max_client_memory=max_client_memory, max_share=max_share,
             shared_telemetry=shared_telemetry,
             ready=lambda endpoint: _print_ready(endpoint, role, provider),
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RegionRef"]
 
-_import_lock = threading.Lock()
-
 
 class RegionRef:
     """Region that the DPU can transfer with: its own (`region`, `memory`) or imported (`remote`).
@@ -21,7 +20,7 @@ class RegionRef:
     whether a small copy may run on the agent's event loop: no other process takes part in it.
     """
 
-    __slots__ = ("_loopback", "charged", "inline_ok", "memory", "region", "remote", "size")
+    __slots__ = ("_lock", "_loopback", "charged", "inline_ok", "memory", "region", "remote", "size")
 
     def __init__(
         self,
@@ -34,6 +33,7 @@ class RegionRef:
         self.region, self.memory, self.remote = region, memory, remote
         self.charged = charged
         self.size = (region or remote).size  # type: ignore[union-attr]
+        self._lock = threading.Lock()  # of this region's import alone
         self._loopback: RemoteRegion | None = None
         self.inline_ok = remote is None or remote.method in ("map", "gpu")
         if remote is not None and remote.method == "doca":
@@ -47,7 +47,7 @@ class RegionRef:
         """
         if self.remote is not None:
             return self.remote
-        with _import_lock:  # worker threads ask concurrently
+        with self._lock:  # worker threads ask concurrently
             if self._loopback is None:
                 assert self.region is not None
                 self._loopback = self.region.device.import_region(self.region.export())
@@ -60,14 +60,19 @@ class RegionRef:
             self._loopback = None
 
     def close(self, timeout: float) -> None:
-        """Close the region and free the memory under it.
+        """Close the region and free the memory under it; a part that fails keeps no other.
 
         Raises:
             RegionBusy: An importer has a transfer in flight; call again.
         """
-        self.close_loopback()
-        if self.remote is not None:
-            self.remote.close()
+        with contextlib.ExitStack() as steps:  # in reverse order
+            steps.callback(self._close_region, timeout)
+            if self.remote is not None:
+                steps.callback(self.remote.close)
+            steps.callback(self.close_loopback)
+
+    def _close_region(self, timeout: float) -> None:
+        """Close the exported region; only then is its memory unused."""
         if self.region is not None:
             self.region.close(timeout)
         if self.memory is not None:

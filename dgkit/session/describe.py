@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..dma import cpus
+from ..errors import PeerError
+from ..report import Machine
 from ..wire.host_id import host_name, process_state
 
 if TYPE_CHECKING:
@@ -13,7 +19,7 @@ if TYPE_CHECKING:
     from ..wire.connection import Connection
     from ..wire.messages import Welcome
 
-__all__ = ["html", "line", "local_info", "session_info", "state"]
+__all__ = ["html", "line", "local_info", "machine_of", "session_info", "state"]
 
 Info = dict[str, Any]
 
@@ -97,3 +103,17 @@ def html(info: Info, state: str) -> str:
     note = f"The session is {state}." if state else ""
     rows.append(("address", info["address"]))
     return card("dgkit session", rows, badge=provider_badge(info["dpu"]["provider"]), note=note)
+
+
+def machine_of(fields: Mapping[str, object]) -> Machine:
+    """Return the machine that an agent describes.
+
+    Raises:
+        PeerError: A field is missing, unknown, or of another type.
+    """
+    if unknown := sorted(set(fields) - {field.name for field in dataclasses.fields(Machine)}):
+        raise PeerError(f"the other side describes its machine with unknown fields: {unknown[:9]}")
+    try:
+        return msgspec.convert(fields, Machine)
+    except msgspec.ValidationError as exc:
+        raise PeerError(f"the other side describes its machine wrongly: {exc}") from exc

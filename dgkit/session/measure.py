@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..errors import PeerError
-from ..report import BandwidthReport, LatencyReport, Machine
+from ..report import BandwidthReport, LatencyReport
 from ..wire.messages import MAX_SAMPLES, Block, Progress
 from . import argument_checks
+from .describe import machine_of
 
 if TYPE_CHECKING:
     from .backend import Backend
@@ -68,7 +69,7 @@ def latency(
     floors = [ns for ns in (done.floor_before, done.floor_after) if ns]
     return LatencyReport.of(
         listener.samples, size=size, op=op, provider=backend.provider, path=done.path,
-        floor_ns=floors, machine=Machine(**done.machine),  # type: ignore[arg-type]
+        floor_ns=floors, machine=machine_of(done.machine),
         spinning=spinning(info), where=describe_sides(info, region),
     )  # fmt: skip
 
@@ -95,7 +96,7 @@ def bandwidth(
     return BandwidthReport.of(
         done.moved, done.ops, done.elapsed_ns, size=size, op=op, window=window,
         provider=backend.provider, path=done.path, floor_gbps=floors,
-        machine=Machine(**done.machine), spinning=spinning(info),  # type: ignore[arg-type]
+        machine=machine_of(done.machine), spinning=spinning(info),
         where=describe_sides(info, region), failed=done.failed,
     )  # fmt: skip
 

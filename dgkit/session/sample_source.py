@@ -10,13 +10,14 @@ import msgspec
 
 from ..dpu.sampler import Sampler
 from ..errors import PeerError, PeerTimeout
-from ..report import Machine
 from ..wire.messages import Cancel, Subscribe, Watch
 from ..wire.telemetry import Sampled, decode_sampled, topic
+from .describe import machine_of
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..dpu.region_ref import RegionRef
+    from ..report import Machine
     from ..wire.connection import Connection, Pending
 
 __all__ = ["LocalSource", "RemoteSource", "SampleSource"]
@@ -58,7 +59,7 @@ class LocalSource:
         self.ended: Exception | None = None
         self._sampler = Sampler(device, ref, Watch(0, 1, 1, *fields))
         self.path = self._sampler.path
-        self.machine = Machine(**self._sampler.machine)  # type: ignore[arg-type]
+        self.machine = machine_of(self._sampler.machine)
 
     def take(self) -> list[Sampled]:
         """Return the block that is due, once it is complete; measure for about 10 ms."""
@@ -104,7 +105,7 @@ class RemoteSource:
             self._cancel()
             raise
         self.path: str = watching.path
-        self.machine = Machine(**watching.machine)
+        self.machine = machine_of(watching.machine)
 
     def _on_reply(self, pending: Pending) -> None:
         if pending.error is None:

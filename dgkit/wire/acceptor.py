@@ -2,7 +2,8 @@
 
 libzmq accepts on its own thread and without a limit, and libzmq 4.3 aborts if it runs out of
 descriptors while it accepts on a Unix socket. zmq_unbind(3) would end the connections that exist,
-too. So this side shuts down each connection beyond the limit as soon as libzmq reports it.
+too. So beyond the limit, this side shuts down the oldest connection without a Hello: that of an
+honest client has sent it within milliseconds, and so is not kept out by any number of silent ones.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class _Connection:
     inode: int  # of the socket; a descriptor's number may be another's by the time it is used
     accepted: float = field(default_factory=time.monotonic)
     known: bool = False
+    ended: bool = False  # shut down; its event follows
 
 
 class Acceptor:
@@ -38,15 +40,11 @@ class Acceptor:
     Args:
         sock: The socket, before it is bound.
         name: Address of its monitor, inproc://.
-        limit: Connections at a time.
-        hello: Whether a connection must become known within 5 s.
+        limit: Connections at a time. Each must become known within 5 s.
     """
 
-    def __init__(
-        self, sock: zmq.Socket[bytes], name: str, limit: int, *, hello: bool = True
-    ) -> None:
+    def __init__(self, sock: zmq.Socket[bytes], name: str, limit: int) -> None:
         self.limit = limit
-        self._hello = hello
         self._connections: dict[int, _Connection] = {}
         sock.monitor(name, _EVENTS)
         self.monitor = sock.context.socket(zmq.PAIR)
@@ -56,7 +54,7 @@ class Acceptor:
     @property
     def waiting(self) -> bool:
         """Return whether service() has deadlines to watch. Safe in any thread."""
-        return self._hello and any(not one.known for one in list(self._connections.values()))
+        return any(not one.known for one in list(self._connections.values()))
 
     def __contains__(self, fd: int) -> bool:
         return fd in self._connections
@@ -69,32 +67,42 @@ class Acceptor:
     def service(self) -> list[int]:
         """Enforce limit and deadlines; return the descriptors of the connections that ended."""
         ended = list(self._events())
-        if self._hello:
-            oldest = time.monotonic() - _HELLO_S
-            for fd, connection in self._connections.items():
-                if not connection.known and connection.accepted < oldest:
-                    _shutdown(fd, connection.inode)
+        oldest = time.monotonic() - _HELLO_S
+        for fd, connection in self._connections.items():
+            if not connection.known and connection.accepted < oldest:
+                _shutdown(fd, connection)
         return ended
+
+    def disconnect(self, fd: int) -> None:
+        """Shut a connection down, at which libzmq closes it."""
+        if fd in self._connections:
+            _shutdown(fd, self._connections[fd])
+
+    def _enforce_limit(self) -> None:
+        live = {fd: one for fd, one in self._connections.items() if not one.ended}
+        for fd in [fd for fd, one in live.items() if not one.known][: len(live) - self.limit]:
+            _shutdown(fd, live[fd])
 
     def _events(self) -> Iterator[int]:
         while readable(self.monitor):
             event, fd = struct.unpack("=Hi", self.monitor.recv_multipart()[0])  # the manual
             if event == zmq.EVENT_ACCEPTED:
                 with contextlib.suppress(OSError):  # ended already; its event follows
+                    self._connections.pop(fd, None)  # the newest comes last
                     self._connections[fd] = _Connection(os.fstat(fd).st_ino)
                     if len(self._connections) > self.limit:
-                        _shutdown(fd, self._connections[fd].inode)
+                        self._enforce_limit()
             else:
                 self._connections.pop(fd, None)
                 yield fd
 
 
-def _shutdown(fd: int, inode: int) -> None:
-    """Shut a connection down, at which libzmq closes it."""
+def _shutdown(fd: int, connection: _Connection) -> None:
+    connection.ended = True
     with contextlib.suppress(OSError):  # it has ended
         copy = os.dup(fd)
-        if os.fstat(copy).st_ino != inode:
+        if os.fstat(copy).st_ino != connection.inode:
             os.close(copy)
             return
-        with socket.socket(fileno=copy) as connection:
-            connection.shutdown(socket.SHUT_RDWR)
+        with socket.socket(fileno=copy) as duplicate:
+            duplicate.shutdown(socket.SHUT_RDWR)

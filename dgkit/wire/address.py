@@ -8,11 +8,12 @@ import fcntl
 import itertools
 import os
 import re
+import select
 import socket
 import stat
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,31 +83,40 @@ def fresh() -> Address:
 
 
 @contextlib.contextmanager
-def claimed(path: Path) -> Iterator[None]:
+def claimed(path: Path, stop_fds: Sequence[int] = ()) -> Iterator[None]:
     """Hold the right to bind at `path`, where at most a dead socket exists.
 
     libzmq removes an existing file when it binds. The folder is locked (flock(2)) meanwhile, so
     two agents cannot claim one path.
 
+    Args:
+        path: The socket file.
+        stop_fds: Descriptors that are readable when the caller is to end; negative ones are
+            ignored.
+
     Raises:
         NativeError: The path holds another kind of file, or a socket that is in use, or another
-            program keeps the folder locked.
+            program keeps the folder locked, or the caller is to end.
     """
     try:
         fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as exc:
         raise NativeError(exc.errno, f"cannot listen at {path}: {exc.strerror}") from exc
     try:
-        _lock(fd, path)
+        _lock(fd, path, stop_fds)
         _check_unused(path)
         yield
     finally:
         os.close(fd)
 
 
-def _lock(fd: int, path: Path) -> None:
+def _lock(fd: int, path: Path, stop_fds: Sequence[int]) -> None:
     """Lock the folder of `path`, which another program may have locked for good."""
     deadline = time.monotonic() + _LOCK_S
+    stop = select.poll()
+    for stop_fd in stop_fds:
+        if stop_fd >= 0:
+            stop.register(stop_fd, select.POLLIN)
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,7 +128,8 @@ def _lock(fd: int, path: Path) -> None:
                     f"cannot listen at {path}: another program keeps {path.parent} locked "
                     "(flock(2)); use a folder of your own",
                 ) from exc
-        time.sleep(0.01)
+        if stop.poll(10):
+            raise NativeError(errno.ECANCELED, f"ended while {path.parent} was locked (flock(2))")
 
 
 def _check_unused(path: Path) -> None:

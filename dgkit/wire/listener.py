@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,25 +22,42 @@ from . import keys as keyring
 from .acceptor import Acceptor
 from .address import Address, claimed, fresh, parse
 from .messages import MAX_REQUEST
-from .sockets import TELEMETRY_HWM, readable, set_heartbeat, z85_of
+from .sockets import PUBLISHED_HWM, readable, set_heartbeat, z85_of
 
 __all__ = ["CONNECTIONS", "Caller", "Listener"]
 
 _HANDSHAKE_MS = 2000  # libzmq's default lets an unfinished handshake occupy a connection for 30 s
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
 CONNECTIONS = 320  # at a time, to each of the two sockets
-_MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE has up to 500
+_SEND_BUFFER = 256 << 10  # bytes of replies of one connection in the kernel
+_REPLIES_HWM = 64  # of one connection; more wait in the agent, which limits their bytes
+# No limit, since libzmq 4.3.5 may abort the process if a connection ends that it had stopped to
+# read (stream_engine_base.cpp: a heartbeat calls out_event() without a look at _io_error). The
+# loop reads at once what arrives, and disconnects who sends too much.
+_REQUESTS_HWM = 0
 _SUBSCRIPTIONS_HWM = 64  # subscriptions of one connection that wait to be read
+_KEEPALIVE_S = 5  # of connections to the publisher, by the kernel
+_MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE has up to 500
 _serial = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Sender of a Hello: connection fd, and SO_PEERCRED process and user; 0 and -1 over tcp://."""
+    """Sender of a message.
+
+    `fd` is its connection, `pid` and `uid` its process and user by SO_PEERCRED (0 and -1 over
+    tcp://), `key` its public key (empty over ipc://).
+    """
 
     fd: int
     pid: int
     uid: int
+    key: str = ""
+
+    @property
+    def owner(self) -> str:
+        """Key or user that the connection is of."""
+        return f"key {self.key}" if self.key else f"user {self.uid}"
 
 
 class Listener:
@@ -49,22 +66,30 @@ class Listener:
     Args:
         address: Where to listen; None picks a new socket in the runtime folder.
         keys: Name of the agent's key pair, for tcp://; None is "default".
-        connections: How many it has at a time; more are closed at once.
+        connections: How many it has at a time.
+        stop_fds: Descriptors that are readable when the agent is to end; negative ones are ignored.
 
     Attributes:
         on_error: Called with a place and an exception for each handshake that could not be judged.
+        keys_allowed: How many keys the list had at the latest handshake; 0 over ipc://.
 
     Raises:
         NativeError: The address is in use or cannot be bound.
     """
 
     def __init__(
-        self, address: str | None, keys: str | None, connections: int = CONNECTIONS
+        self,
+        address: str | None,
+        keys: str | None,
+        connections: int = CONNECTIONS,
+        stop_fds: Sequence[int] = (),
     ) -> None:
         self._requested = parse(address) if address else fresh()
         self._pair = keyring.load(keys or "default") if self._requested.tcp else None
         self.on_error: Callable[[str, Exception], None] = _ignore
+        self.keys_allowed = 0
         self._connections = connections
+        self._stop_fds = stop_fds
         self._acceptors: list[Acceptor] = []  # of the router, then of the publisher
         self._files: list[tuple[Path, int]] = []
         self.context = zmq.Context()
@@ -72,6 +97,9 @@ class Listener:
         try:
             self._zap = self._bind_zap() if self._pair else None
             self.router = self._socket(zmq.ROUTER)
+            self.router.rcvhwm, self.router.sndhwm = _REQUESTS_HWM, _REPLIES_HWM
+            self.router.sndbuf = _SEND_BUFFER
+            self.router.router_mandatory = True  # a reply that is not taken is an error
             self.address = self._bind(self.router, self._requested)
             self.inside = f"inproc://dgkit-inside-{next(_serial)}"
             self.router.bind(self.inside)
@@ -95,10 +123,12 @@ class Listener:
     def _bind(self, sock: zmq.Socket[bytes], address: Address) -> Address:
         path = address.path
         name = f"inproc://dgkit-agent-{next(_serial)}"
-        acceptor = Acceptor(sock, name, self._connections, hello=not self._acceptors)
+        acceptor = Acceptor(sock, name, self._connections)
         self._open.append(acceptor.monitor)
         self._acceptors.append(acceptor)
-        with claimed(path) if path is not None else contextlib.nullcontext():
+        # A new name of the publisher has no other claimant, and nothing may delay the agent's loop.
+        is_shared = path is not None and address is self._requested
+        with claimed(path, self._stop_fds) if is_shared and path else contextlib.nullcontext():
             try:
                 sock.bind(address.endpoint)
             except zmq.ZMQError as exc:
@@ -125,7 +155,10 @@ class Listener:
             sock.setsockopt(zmq.XPUB_MANUAL, 1)
             sock.maxmsgsize = _MAX_SUBSCRIPTION
             sock.rcvhwm = _SUBSCRIPTIONS_HWM
-            sock.sndhwm = TELEMETRY_HWM
+            sock.heartbeat_ivl = 0  # see _REQUESTS_HWM; this queue has a limit
+            sock.tcp_keepalive, sock.tcp_keepalive_idle = 1, _KEEPALIVE_S
+            sock.tcp_keepalive_intvl, sock.tcp_keepalive_cnt = _KEEPALIVE_S, 3
+            sock.sndhwm = PUBLISHED_HWM
             address = fresh()
             if self._requested.tcp:
                 address = Address(self._requested.endpoint.rpartition(":")[0] + ":0")
@@ -147,12 +180,16 @@ class Listener:
         """Return the sockets to poll for reading."""
         return [self.router, self._acceptors[0].monitor, *([self._zap] if self._zap else [])]
 
-    def service(self) -> list[int]:
-        """Answer handshakes; return the fds of clients that disconnected since the last call."""
+    def service(self) -> tuple[list[int], list[int]]:
+        """Answer handshakes; return the fds of the connections that ended since the last call.
+
+        Returns:
+            Those of clients, and those to the publisher.
+        """
         if self._zap is not None:
             self._authenticate(self._zap)
         ended = [acceptor.service() for acceptor in self._acceptors]
-        return ended[0]
+        return ended[0], [fd for fds in ended[1:] for fd in fds]
 
     @property
     def waiting(self) -> bool:
@@ -163,16 +200,31 @@ class Listener:
         """Exempt the connection of an admitted client from the deadline for a Hello."""
         self._acceptors[0].know(fd)
 
+    def disconnect(self, fd: int) -> None:
+        """End the connection of a client."""
+        self._acceptors[0].disconnect(fd)
+
+    def know_subscriber(self, fd: int) -> None:
+        """Exempt a connection to the publisher from the deadline for a subscription."""
+        self._acceptors[-1].know(fd)
+
+    def disconnect_subscriber(self, fd: int) -> None:
+        """End a connection to the publisher."""
+        self._acceptors[-1].disconnect(fd)
+
     def caller(self, frame: zmq.Frame) -> Caller | None:
         """Return the sender of a frame, or None if its connection has ended.
 
         Call service() immediately before.
         """
+        sender = self.sender(frame)
+        return sender if sender.fd in self._acceptors[0] else None
+
+    def sender(self, frame: zmq.Frame) -> Caller:
+        """Return the sender of a frame, whose connection may have ended."""
         fd = int(frame.get(zmq.SRCFD))
-        if fd not in self._acceptors[0]:
-            return None
         if self._pair:
-            return Caller(fd, 0, -1)
+            return Caller(fd, 0, -1, str(frame.get("User-Id")))
         uid, _, pid = str(frame.get("Peer-Address")).split(":")[1:4]  # SO_PEERCRED, by libzmq
         return Caller(fd, int(pid), int(uid))
 
@@ -182,6 +234,7 @@ class Listener:
             key = frames[8].hex() if len(frames) == 9 else ""
             try:
                 known = keyring.allowed() if mechanism == b"CURVE" and key else {}
+                self.keys_allowed = len(known) or self.keys_allowed
                 verdict = (b"200", b"OK") if key in known else (b"400", b"key is not allowed")
             except Exception as exc:  # the file or its folder is damaged: refuse, and go on
                 self.on_error("reading the allowed keys", exc)

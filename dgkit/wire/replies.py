@@ -133,23 +133,23 @@ class LatencyDone(Message, tag=73):
     (one CPU). `machine` has the fields of dgkit.report.Machine.
     """
 
-    blocks: int
+    blocks: Size
     path: str
-    floor_before: int
-    floor_after: int
+    floor_before: Size
+    floor_after: Size
     machine: dict[str, str | int | bool | None]
 
 
 class RateDone(Message, tag=74):
     """Final reply to Rate. The floors are medians in ns of one memcpy of the same size."""
 
-    ops: int
-    moved: int
-    elapsed_ns: int
-    failed: int
+    ops: Size
+    moved: Size
+    elapsed_ns: Handle
+    failed: Size
     path: str
-    floor_before: int
-    floor_after: int
+    floor_before: Size
+    floor_after: Size
     machine: dict[str, str | int | bool | None]
 
 

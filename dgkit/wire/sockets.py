@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import zmq
 
-__all__ = ["TELEMETRY_HWM", "fd_of", "readable", "set_client_curve", "set_heartbeat", "z85_of"]
+__all__ = [
+    "PUBLISHED_HWM",
+    "TELEMETRY_HWM",
+    "fd_of",
+    "readable",
+    "set_client_curve",
+    "set_heartbeat",
+    "z85_of",
+]
 
 # TCP only. libzmq's I/O thread sends and answers heartbeats whatever Python does, so a dead or
 # stopped side is noticed within 0.9 s. On ipc:// the kernel closes the socket of a dead process.
 _HEARTBEAT_MS = 300
 _HEARTBEAT_TIMEOUT_MS = 600
-TELEMETRY_HWM = 1000  # blocks queued at either end of a telemetry connection; later ones are lost
+TELEMETRY_HWM = 1000  # blocks queued at a subscriber; later ones are lost
+PUBLISHED_HWM = 32  # blocks of up to 32 KiB queued at the agent for each subscriber
 _POLLIN = int(zmq.POLLIN)
 
 

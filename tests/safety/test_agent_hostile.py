@@ -139,3 +139,60 @@ def test_a_command_whose_streams_are_closed_ends_in_order(tmp_path, closed):
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "")
     assert "Error" not in done.stderr
+
+
+MACHINE = {
+    "cpu": "a", "cpus": 2, "arch": "x86_64", "kernel": "6.1", "page_size": 4096, "virtual": None,
+    "engine": "",
+}  # fmt: skip
+ODD_MACHINES = {
+    "nothing": {},
+    "an unknown field": MACHINE | {"color": "red"},
+    "a field that is missing": {name: MACHINE[name] for name in MACHINE if name != "arch"},
+    "a text for a number": MACHINE | {"cpus": "two"},
+    "a number for a text": MACHINE | {"cpu": 3},
+    "none": MACHINE | {"page_size": None},
+    "not a name": MACHINE | {"__class__": "x"},
+}
+
+
+def _measured(number, kind, machine, elapsed=1):
+    if kind is m.Latency:
+        return m.LatencyDone(number, 0, "inline", 0, 0, machine)
+    if kind is m.Rate:
+        return m.RateDone(number, 1, 1, elapsed, 0, "inline", 0, 0, machine)
+    return m.Watching(number, "inline", machine)
+
+
+@pytest.mark.parametrize("odd", ODD_MACHINES)
+@pytest.mark.parametrize("use", ["bandwidth", "monitor"])
+def test_an_odd_machine_is_a_typed_error(tmp_path, odd, use):
+    _fails_typed(tmp_path, use, ODD_MACHINES[odd])
+
+
+@pytest.mark.parametrize("elapsed", [0, -1])
+def test_an_odd_duration_is_a_typed_error(tmp_path, elapsed):
+    _fails_typed(tmp_path, "bandwidth", MACHINE, elapsed)
+
+
+def _fails_typed(tmp_path, use, machine, elapsed=1):
+    def answer(kind, number):
+        if kind is m.Hello:
+            return m.encode(m.Welcome(number, *WELCOME, "", "0"))
+        if kind is m.Import:
+            return m.encode(m.Imported(number, 1, 64, 3, "map"))
+        if kind is m.Subscribe:
+            return m.encode(m.Subscribed(number, f"ipc://{tmp_path}/telemetry.sock", 1))
+        if kind in (m.Rate, m.Watch):
+            return m.encode(_measured(number, kind, machine, elapsed))
+        return m.encode(m.Done(number))
+
+    with zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
+        publisher.bind(f"ipc://{tmp_path}/telemetry.sock")
+        with (
+            hostile(tmp_path, answer) as address,
+            dgkit.connect(address, timeout=1.0) as session,
+            session.empty(64) as region,
+            pytest.raises(dgkit.DgkitError),
+        ):
+            getattr(session, use)(region, size=8)

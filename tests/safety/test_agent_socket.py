@@ -1,15 +1,19 @@
 """An ipc:// socket in a folder that others reach: strangers are refused, locks hang nothing."""
 
+import contextlib
 import fcntl
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+import zmq
 from support.agent_faults import running
 from support.processes import cli
 from support.processes.agents import agent
+from support.processes.waiting import until
 
 import dgkit
 from dgkit.wire import listener
@@ -49,8 +53,8 @@ def test_another_user_is_refused(tmp_path):
 
 def test_a_caller_of_another_user_is_refused(monkeypatch, tmp_path):
     class Stranger(listener.Caller):
-        def __init__(self, fd, pid, uid):
-            super().__init__(fd, pid, uid if uid == -1 else 12345)
+        def __init__(self, fd, pid, uid, key=""):
+            super().__init__(fd, pid, uid if uid == -1 else 12345, key)
 
     monkeypatch.setattr(listener, "Caller", Stranger)
     with running(f"ipc://{tmp_path}/x.sock") as one:
@@ -58,6 +62,53 @@ def test_a_caller_of_another_user_is_refused(monkeypatch, tmp_path):
             dgkit.connect(one.endpoint)
         monkeypatch.undo()
         dgkit.connect(one.endpoint).close()
+
+
+def test_a_subscriber_of_another_user_hears_nothing(monkeypatch, tmp_path):
+    class Stranger(listener.Caller):
+        def __init__(self, fd, pid, uid, key=""):
+            super().__init__(fd, pid, uid if uid == -1 else 12345, key)
+
+    def heard(session, near, far):
+        endpoint, mine = session.telemetry_topic()
+        with zmq.Context() as context, context.socket(zmq.SUB) as sub:
+            sub.linger = 0
+            sub.subscribe(mine)
+            sub.connect(endpoint)
+            for _ in range(50):
+                session.copy(near, far)
+                if sub.poll(20):
+                    return True
+        return False
+
+    with running(f"ipc://{tmp_path}/x.sock") as one, dgkit.connect(one.endpoint) as session:
+        near, far = session.empty(64), session.empty(64, on="dpu")
+        assert heard(session, near, far)
+        with monkeypatch.context() as patch:
+            patch.setattr(listener, "Caller", Stranger)
+            assert not heard(session, near, far)
+        assert heard(session, near, far)
+
+
+def test_a_signal_ends_a_start_that_waits_for_a_lock_at_once(tmp_path):
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        with cli.started(tmp_path, "serve", "--address", f"ipc://{tmp_path}/x.sock") as process:
+            until(lambda: _has_open(process.pid, tmp_path), "it waits for the lock")
+            process.terminate()
+            started = time.monotonic()
+            _, err = cli.ended(process, 10)
+            assert time.monotonic() - started < 1.0
+            assert (process.returncode, "locked" in err) == (0, False), err
+    finally:
+        os.close(fd)
+
+
+def _has_open(pid, folder):
+    with contextlib.suppress(FileNotFoundError):
+        return folder in [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+    return False
 
 
 def test_a_folder_that_another_program_has_locked_ends_the_start(tmp_path):

@@ -72,7 +72,7 @@ def test_it_ends_while_a_client_is_connected(home):
 
 
 def test_more_memory_than_allowed_is_refused_with_the_limit(home):
-    with cli.started(home, "serve", "--max-memory", "1M") as process:
+    with cli.started(home, "serve", "--max-memory", "1M", "--max-client-memory", "1M") as process:
         address = process.stdout.readline().strip()
         with dgkit.connect(address) as session:
             with pytest.raises(dgkit.OutOfMemory, match="--max-memory"):

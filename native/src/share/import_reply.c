@@ -69,7 +69,16 @@ static int map_memfd(struct dg_region *r, const struct reply_source *source,
 		return rc;
 	entry->base = r->mapping->base + reply->fd_offset;
 	entry->method = DG_METHOD_MAP;
+	dg_mapping_populate(r->mapping, fd, reply->fd_offset, reply->size, source->deadline_ns);
 	return r->dev->registers ? register_mapping(r, source, entry) : 0;
+}
+
+/* Opens the provider's own export in r->descriptor. */
+static int open_export(struct dg_region *r, const struct dg_share_reply *reply,
+		       struct dg_region_entry *entry)
+{
+	const dg_memory m = {.size = reply->size, .fd = -1};
+	return dg_region_map(r, &m, entry);
 }
 
 int dg_import_reply_apply(struct dg_region *r, const struct reply_source *source,
@@ -87,7 +96,7 @@ int dg_import_reply_apply(struct dg_region *r, const struct reply_source *source
 	entry->access = (uint8_t)(reply->access & 3);
 	entry->method = DG_METHOD_PROXY;
 	if (r->descriptor)
-		return 0;
+		return open_export(r, reply, entry);
 	if (reply->method == DG_METHOD_MAP)
 		return map_memfd(r, source, reply, fds[used], entry);
 	if (reply->method == DG_METHOD_GPU)
@@ -103,11 +112,4 @@ int dg_import_reply_apply(struct dg_region *r, const struct reply_source *source
 		entry->method = DG_METHOD_VM;
 	}
 	return 0;
-}
-
-int dg_import_reply_open(struct dg_region *r, const struct dg_share_reply *reply,
-			 struct dg_region_entry *entry)
-{
-	const dg_memory m = {.size = reply->size, .fd = -1};
-	return dg_region_map(r, &m, entry);
 }

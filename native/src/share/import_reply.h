@@ -12,18 +12,15 @@ struct reply_source {
 	pid_t pid;
 	bool open; /* its memory is open for dg_importer_vm_copy() */
 	char *control;
-	struct dg_mapping **mappings;
+	struct dg_mappings *mappings;
+	uint64_t deadline_ns; /* of the import */
 };
 
-/* Fills *entry, and r->mapping or r->provider_state; leaves out what r->descriptor opens. Called
- * under the lock of share/importer.c. Errors: EBADMSG for a malformed reply, EOPNOTSUPP, and those
- * of map(). */
+/* Fills *entry, and r->mapping or r->provider_state. Called without any lock: it maps memory, and
+ * the provider's library may contact the exporter, too. Errors: EBADMSG for a malformed reply,
+ * EOPNOTSUPP, and those of map(). */
 int dg_import_reply_apply(struct dg_region *r, const struct reply_source *source,
 			  const struct dg_share_reply *reply, const int fds[2], int n_fds,
 			  struct dg_region_entry *entry);
-/* Opens the provider's own export in r->descriptor. Called without that lock, because the
- * provider's library may contact the exporter, too. */
-int dg_import_reply_open(struct dg_region *r, const struct dg_share_reply *reply,
-			 struct dg_region_entry *entry);
 
 #endif

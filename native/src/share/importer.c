@@ -25,8 +25,9 @@ struct dg_exporter {
 	char path[SHARE_PATH_MAX];
 	int fd, pidfd;
 	pid_t pid;
+	bool connecting; /* a thread connects to it, without the lock */
 	char *control;
-	struct dg_mapping *mappings;
+	struct dg_mappings mappings;
 	struct dg_region *regions;
 	atomic_bool lost, unresponsive; /* unresponsive: it does not empty its socket */
 	pthread_mutex_t exchange_lock; /* held from a request to its reply */
@@ -34,7 +35,10 @@ struct dg_exporter {
 	uint32_t late_replies; /* replies still to come to requests that were given up */
 };
 
+/* Guards the list, the fields that change, and the lists of regions. Nothing is done under it that
+ * an exporter can delay: connecting, requests, messages, mapping of its memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t connected = PTHREAD_COND_INITIALIZER; /* an exporter has left `connecting` */
 static struct dg_exporter *exporters;
 static uintptr_t last_id;
 
@@ -59,6 +63,21 @@ void dg_importer_forget_all(void)
 			close(p->pidfd);
 	}
 	exporters = NULL;
+	/* The waiting threads are the parent's. */
+	connected = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+}
+
+/* The time of CLOCK_REALTIME at the deadline. CLOCK_REALTIME: pthread_mutex_clocklock is recent,
+ * and sanitizers do not know it. */
+static struct timespec realtime_at(uint64_t deadline_ns)
+{
+	struct timespec t;
+	uint64_t now = now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
+	clock_gettime(CLOCK_REALTIME, &t);
+	uint64_t ns = (uint64_t)t.tv_nsec + left % 1000000000u;
+	t.tv_sec += (time_t)(left / 1000000000u + ns / 1000000000u);
+	t.tv_nsec = (long)(ns % 1000000000u);
+	return t;
 }
 
 static int wait_readable(int fd, uint64_t deadline_ns)
@@ -176,96 +195,151 @@ static int exchange(struct dg_exporter *p, struct dg_share_request *q, struct dg
 	return rc || a->tag == q->tag ? rc : -EPROTONOSUPPORT;
 }
 
-static int connect_to(const char *path, uint64_t deadline_ns)
+/* Connects p->fd, and checks whose socket it is. Without the lock: the exporter accepts when it
+ * likes. */
+static int exporter_connect(struct dg_exporter *p, uint64_t deadline_ns)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return dg_fail_errno("cannot create a socket to the exporter");
-	while (connect(fd, (struct sockaddr *)&a, sizeof a)) {
+	struct ucred cred = {0};
+	socklen_t len = sizeof cred;
+	snprintf(a.sun_path, sizeof a.sun_path, "%s", p->path);
+	while (connect(p->fd, (struct sockaddr *)&a, sizeof a)) {
 		int err = errno;
 		if (err == EAGAIN && now_ns() < deadline_ns) {
 			usleep(1000); /* its backlog is full */
 			continue;
 		}
-		close(fd);
 		if (err == ECONNREFUSED || err == ENOENT)
 			return dg_fail(ENOTCONN, "the exporter is gone: no process listens on %s",
-				       path);
+				       p->path);
 		return err == EAGAIN
-			       ? dg_fail(ETIMEDOUT, "the exporter does not answer on %s", path)
-			       : dg_fail(err, "%s: %s", path, strerror(err));
+			       ? dg_fail(ETIMEDOUT, "the exporter does not answer on %s", p->path)
+			       : dg_fail(err, "%s: %s", p->path, strerror(err));
 	}
-	return fd;
+	if (getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != geteuid())
+		return dg_fail(EPERM, "the process that listens on %s belongs to another user",
+			       p->path);
+	p->pid = cred.pid;
+	return 0;
 }
 
-static int exporter_open(const char *path, uint64_t deadline_ns, struct dg_exporter **out)
+/* Enters an exporter that is not connected yet into the list, under the lock. */
+static int exporter_new(const char *path, struct dg_exporter **out)
 {
-	struct ucred cred = {0};
-	socklen_t len = sizeof cred;
-	int fd = connect_to(path, deadline_ns);
-	if (fd < 0)
-		return fd;
 	struct dg_exporter *p = calloc(1, sizeof *p);
-	if (!p) {
-		close(fd);
+	if (!p)
 		return dg_fail(ENOMEM, "out of memory for a connection to an exporter");
+	p->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (p->fd < 0) {
+		free(p);
+		return dg_fail_errno("cannot create a socket to the exporter");
 	}
-	p->fd = fd;
 	p->pidfd = -1;
 	p->id = ++last_id;
+	p->refs = 1;
+	p->connecting = true;
 	snprintf(p->path, sizeof p->path, "%s", path);
 	pthread_mutex_init(&p->exchange_lock, NULL);
-	int rc = 0;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != geteuid())
-		rc = dg_fail(EPERM, "the process that listens on %s belongs to another user", path);
-	p->pid = cred.pid;
-	p->pidfd = rc ? -1 : dg_pidfd_open(cred.pid);
-	if (!rc)
-		rc = dg_share_server_watch(fd, p->pidfd, (void *)p->id);
-	if (rc) {
-		close(fd);
-		if (p->pidfd >= 0)
-			close(p->pidfd);
-		free(p);
-		return rc;
-	}
+	pthread_mutex_init(&p->mappings.lock, NULL);
 	p->next = exporters;
 	exporters = p;
 	*out = p;
 	return 0;
 }
 
-static void exporter_release(struct dg_exporter *p)
+/* Drops a reference, under the lock. Returns p if it was the last one: then the caller frees it
+ * without the lock. */
+static struct dg_exporter *exporter_drop(struct dg_exporter *p)
 {
 	if (--p->refs)
-		return;
+		return NULL;
 	struct dg_exporter **at = &exporters;
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	dg_share_server_unwatch(p->fd, p->pidfd);
+	if (!p->connecting)
+		dg_share_server_unwatch(p->fd, p->pidfd);
+	return p;
+}
+
+static void exporter_free(struct dg_exporter *p)
+{
+	if (!p)
+		return;
 	close(p->fd);
 	if (p->pidfd >= 0)
 		close(p->pidfd);
 	if (p->control)
 		munmap(p->control, CONTROL_SIZE);
 	pthread_mutex_destroy(&p->exchange_lock);
+	pthread_mutex_destroy(&p->mappings.lock);
 	free(p);
+}
+
+static void exporter_release(struct dg_exporter *p)
+{
+	pthread_mutex_lock(&lock);
+	struct dg_exporter *last = exporter_drop(p);
+	pthread_mutex_unlock(&lock);
+	exporter_free(last);
+}
+
+/* Connects the exporter that this thread has entered into the list. If that fails, its reference
+ * is dropped; a thread that waits then tries by itself. */
+static int exporter_open(struct dg_exporter *p, uint64_t deadline_ns)
+{
+	int rc = exporter_connect(p, deadline_ns);
+	int pidfd = rc ? -1 : dg_pidfd_open(p->pid);
+	struct dg_exporter *last = NULL;
+	pthread_mutex_lock(&lock);
+	p->pidfd = pidfd;
+	if (!rc)
+		rc = dg_share_server_watch(p->fd, p->pidfd, (void *)p->id);
+	if (rc)
+		last = exporter_drop(p);
+	else
+		p->connecting = false;
+	pthread_cond_broadcast(&connected);
+	pthread_mutex_unlock(&lock);
+	exporter_free(last);
+	return rc;
+}
+
+/* Takes a reference to the exporter that listens on `path`. Of the threads that need one that is
+ * not connected yet, one connects and the others wait for it, until their own deadlines. */
+static int exporter_take(const char *path, uint64_t deadline_ns, struct dg_exporter **out)
+{
+	struct timespec at = realtime_at(deadline_ns);
+	struct dg_exporter *p;
+	int rc = 0;
+	pthread_mutex_lock(&lock);
+	for (;;) {
+		p = exporters;
+		while (p && (strcmp(p->path, path) || atomic_load(&p->lost)))
+			p = p->next;
+		if (!p || !p->connecting || rc)
+			break;
+		rc = pthread_cond_timedwait(&connected, &lock, &at);
+	}
+	bool is_new = !p;
+	if (is_new)
+		rc = exporter_new(path, &p);
+	else if (p->connecting)
+		rc = dg_fail(ETIMEDOUT, "the exporter does not answer on %s", path);
+	else
+		rc = 0, p->refs++;
+	pthread_mutex_unlock(&lock);
+	if (!rc && is_new)
+		rc = exporter_open(p, deadline_ns);
+	*out = p;
+	return rc;
 }
 
 /* Takes p->exchange_lock, which another thread may hold while it waits for this exporter. Returns 0
  * or -ETIMEDOUT. */
 static int lock_exchange(struct dg_exporter *p, uint64_t deadline_ns)
 {
-	struct timespec t;
-	uint64_t now = now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
-	/* CLOCK_REALTIME: pthread_mutex_clocklock is recent, and sanitizers do not know it. */
-	clock_gettime(CLOCK_REALTIME, &t);
-	uint64_t ns = (uint64_t)t.tv_nsec + left % 1000000000u;
-	t.tv_sec += (time_t)(left / 1000000000u + ns / 1000000000u);
-	t.tv_nsec = (long)(ns % 1000000000u);
+	struct timespec t = realtime_at(deadline_ns);
 	return -pthread_mutex_timedlock(&p->exchange_lock, &t);
 }
 
@@ -321,15 +395,10 @@ static int request_import(struct dg_region *r, const struct dg_descriptor *d, ui
 	rc = import_error(p, rc, &a);
 	if (!rc) {
 		r->slot = a.slot;
-		pthread_mutex_lock(&lock);
 		bool direct = a.method != DG_METHOD_MAP && a.method != DG_METHOD_GPU;
 		const struct reply_source from = {p->pid, direct && can_read_memory(p), p->control,
-						  &p->mappings};
+						  &p->mappings, deadline_ns};
 		rc = kept ? kept : dg_import_reply_apply(r, &from, &a, fds, n_fds, entry);
-		pthread_mutex_unlock(&lock);
-		/* Without the lock: the provider's library may contact the exporter, too. */
-		if (!rc && r->descriptor)
-			rc = dg_import_reply_open(r, &a, entry);
 		if (rc)
 			send_release(p, a.slot);
 	}
@@ -341,25 +410,15 @@ int dg_importer_import(struct dg_region *r, const struct dg_descriptor *d, uint6
 		       struct dg_region_entry *entry)
 {
 	uint64_t deadline = add_sat(now_ns(), timeout_ns);
-	int rc = 0;
-	pthread_mutex_lock(&lock);
-	struct dg_exporter *p = exporters;
-	while (p && (strcmp(p->path, d->path) || atomic_load(&p->lost)))
-		p = p->next;
-	if (!p)
-		rc = exporter_open(d->path, deadline, &p);
-	if (!rc)
-		p->refs++;
-	pthread_mutex_unlock(&lock);
+	struct dg_exporter *p;
+	int rc = exporter_take(d->path, deadline, &p);
 	if (rc)
 		return rc;
 	r->exporter = p;
 	rc = request_import(r, d, deadline, entry);
 	if (rc) {
 		r->exporter = NULL;
-		pthread_mutex_lock(&lock);
 		exporter_release(p);
-		pthread_mutex_unlock(&lock);
 	}
 	return rc;
 }
@@ -417,10 +476,10 @@ void dg_importer_release(struct dg_region *r)
 		p->regions = r->exporter_next;
 	if (r->exporter_next)
 		r->exporter_next->exporter_prev = r->exporter_prev;
+	pthread_mutex_unlock(&lock);
 	send_release(p, r->slot);
 	dg_mapping_drop(&p->mappings, r->mapping);
 	exporter_release(p);
-	pthread_mutex_unlock(&lock);
 }
 
 void dg_importer_exporter_died(void *cookie)

@@ -1,0 +1,218 @@
+"""Resources that the clients of one key or user hold together, and their limits."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ..errors import LimitReached, OutOfMemory, PeerRefused
+from .agent_limits import REGION_FDS
+
+if TYPE_CHECKING:
+    from .agent_limits import Limits, Quota
+
+__all__ = ["Account", "Allowance", "MemoryLimit", "check_user"]
+
+_PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # after a flood: no new clients
+_FORGIVEN_S = 600.0  # after which the next penalty is a short one again
+
+# Of each field of Quota: what it counts, and what sets it beside --max-share.
+_NAMES = {
+    "clients": ("clients", "`dgkit serve --max-clients`"),
+    "regions": ("regions", "`dgkit serve --max-regions`"),
+    "descriptors": ("file descriptors", "the hard limit, `ulimit -Hn`,"),
+    "memory": ("bytes", "`dgkit serve --max-memory`"),
+    "subscriptions": ("subscriptions", "`dgkit serve --max-clients`"),
+}
+
+
+class MemoryLimit:
+    """Limit in bytes on the host memory that all clients together allocate. Thread-safe."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> None:
+        """Charge `size` bytes.
+
+        Raises:
+            OutOfMemory: Less is left; nothing was charged.
+        """
+        with self._lock:
+            if self.used + size > self.limit:
+                raise OutOfMemory(
+                    errno.ENOMEM,
+                    f"{size} bytes asked for, {self.limit - self.used} of this agent's limit of "
+                    f"{self.limit} are left (`dgkit serve --max-memory` sets it)",
+                )
+            self.used += size
+
+    def give(self, size: int) -> None:
+        """Return `size` bytes that take() charged."""
+        with self._lock:
+            self.used -= size
+
+
+class Account:
+    """Resources that the clients of one key or user hold. Thread-safe.
+
+    Args:
+        name: Whose it is, for error texts: "key 0123abcd", "user 1000".
+        quota: What they may hold. It changes with the number of allowed keys.
+    """
+
+    def __init__(self, name: str, quota: Quota) -> None:
+        self.name = name
+        self.quota = quota
+        self.used: Counter[str] = Counter()
+        self._refused_until = float("-inf")
+        self._penalty_s = _PENALTY_S
+        self._lock = threading.Lock()
+
+    def take(self, **amounts: int) -> None:
+        """Charge amounts of what Quota lists: all of them, or none.
+
+        Raises:
+            LimitReached: One of them exceeds the quota. The message names it and its options.
+        """
+        with self._lock:
+            for kind, amount in amounts.items():
+                limit = getattr(self.quota, kind)
+                if amount > 0 and self.used[kind] + amount > limit:
+                    raise self._reached(kind, limit)
+            self.used.update(amounts)
+
+    def penalize(self) -> None:
+        """Refuse new clients of this account for some seconds, twice as long each time."""
+        now = time.monotonic()
+        if now - self._refused_until > _FORGIVEN_S:
+            self._penalty_s = _PENALTY_S
+        self._refused_until = now + self._penalty_s
+        self._penalty_s = min(2 * self._penalty_s, _MAX_PENALTY_S)
+
+    def check_penalty(self) -> None:
+        """Check that a client of this account may come in; raise LimitReached if not."""
+        left = self._refused_until - time.monotonic()
+        if left > 0:
+            raise LimitReached(
+                errno.EAGAIN,
+                f"{self.name} sent more requests than the agent could serve, or did not read their "
+                f"replies, and so is not let in for {math.ceil(left)} s",
+            )
+
+    def check(self, kind: str) -> None:
+        """Check that one more of a kind may be charged; raise LimitReached if not."""
+        with self._lock:
+            limit = getattr(self.quota, kind)
+            if self.used[kind] >= limit:
+                raise self._reached(kind, limit)
+
+    def give(self, **amounts: int) -> None:
+        """Return what take() charged."""
+        with self._lock:
+            self.used.subtract(amounts)
+
+    def counters(self) -> dict[str, int]:
+        """Return what is used and the quota, for Session.stats()."""
+        with self._lock:
+            used = {f"user_{kind}": self.used[kind] for kind in _NAMES}
+        return used | {f"max_user_{kind}": getattr(self.quota, kind) for kind in _NAMES}
+
+    def _reached(self, kind: str, limit: int) -> LimitReached:
+        what, option = _NAMES[kind]
+        return LimitReached(
+            errno.EDQUOT,
+            f"{self.name} has {self.used[kind]} {what} at this agent; all its clients together may "
+            f"have {limit}: close some first ({option} and `dgkit serve --max-share` set it)",
+        )
+
+
+class Allowance:
+    """Share of one client in its account and in the agent's memory. Thread-safe.
+
+    Args:
+        account: That of the client's key or user.
+        memory: That of the agent.
+        limits: Those of the agent.
+    """
+
+    def __init__(self, account: Account, memory: MemoryLimit, limits: Limits) -> None:
+        self.account = account
+        self.memory = 0  # bytes that are charged
+        self._limit = memory
+        self._limits = limits
+        self._lock = threading.Lock()
+
+    def take_memory(self, size: int) -> None:
+        """Charge `size` bytes to the client, its account and the agent.
+
+        Raises:
+            OutOfMemory: The agent has less left; nothing was charged.
+            LimitReached: The client or its account may not have so much; nothing was charged.
+        """
+        self._limit.take(size)
+        try:
+            self.account.take(memory=size)
+            try:
+                self._take_own(size)
+            except LimitReached:
+                self.account.give(memory=size)
+                raise
+        except LimitReached:
+            self._limit.give(size)
+            raise
+
+    def _take_own(self, size: int) -> None:
+        most = self._limits.memory_each
+        with self._lock:
+            if self.memory + size > most:
+                raise LimitReached(
+                    errno.EDQUOT,
+                    f"{size} bytes asked for, {most - self.memory} of the {most} that a client may "
+                    "have at this agent are left (`dgkit serve --max-client-memory` sets it)",
+                )
+            self.memory += size
+
+    def give_memory(self, size: int) -> None:
+        """Return `size` bytes that take_memory() charged."""
+        with self._lock:
+            self.memory -= size
+        self.account.give(memory=size)
+        self._limit.give(size)
+
+    def take_region(self, held: int) -> None:
+        """Charge a region and its file descriptors to a client that has `held` regions.
+
+        Raises:
+            LimitReached: The client or its account may not have one more.
+        """
+        most = self._limits.regions_each
+        if held >= most:
+            raise LimitReached(
+                errno.ENOSPC,
+                f"a client may have {most} regions at this agent: close some first (`dgkit serve "
+                "--max-regions` and the limit of file descriptors, `ulimit -Hn`, set it)",
+            )
+        self.account.take(regions=1, descriptors=REGION_FDS)
+
+
+def check_user(uid: int) -> None:
+    """Check that the user of a Unix connection is the agent's, or root; -1 is a connection by tcp.
+
+    The socket may be in a folder that others can reach. Keys identify the clients of tcp.
+
+    Raises:
+        PeerRefused: It is another user.
+    """
+    if uid not in (-1, 0, os.geteuid()):
+        raise PeerRefused(
+            f"the agent serves user {os.geteuid()}, and you are user {uid}: start your own, or "
+            "connect by tcp:// with keys"
+        )

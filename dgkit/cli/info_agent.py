@@ -1,0 +1,71 @@
+"""Limits of a running agent, and what is used of them, for `dgkit info --address`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["collect", "lines"]
+
+# Limit, of whom, counter of what is used, counter of the limit, what sets it. What all clients use
+# is known only where the agent shares its telemetry.
+_USER = "key or user"
+_ROWS = (
+    ("clients", "agent", "clients", "max_clients", "--max-clients"),
+    ("clients", _USER, "user_clients", "max_user_clients", "--max-share"),
+    ("regions", "client", "your_regions", "max_regions", "--max-regions, ulimit -Hn"),
+    ("regions", _USER, "user_regions", "max_user_regions", "--max-share"),
+    ("file descriptors", _USER, "user_descriptors", "max_user_descriptors", "--max-share"),
+    ("memory", "agent", "allocated", "max_memory", "--max-memory"),
+    ("memory", "client", "your_memory", "max_client_memory", "--max-client-memory"),
+    ("memory", _USER, "user_memory", "max_user_memory", "--max-share"),
+    ("monitors", "client", "your_monitors", "max_monitors", ""),
+    ("subscriptions", _USER, "user_subscriptions", "max_user_subscriptions", "--max-share"),
+)
+
+
+def collect(address: str, keys: str | None) -> dict[str, Any]:
+    """Ask the agent at `address`; this connection is a client, and counted as one.
+
+    Raises:
+        DgkitError: It cannot be reached, or refuses a client.
+    """
+    from .. import session
+
+    with session.connect(address, keys=keys) as opened:
+        counters, sides = opened.stats(), opened.info
+    agent = sides["dpu" if sides["role"] == "host" else "host"]
+    names = ("provider", "pid", "machine")
+    return {
+        "address": address,
+        "agent": {name: agent[name] for name in names},
+        "limits": list(_limits(counters)),
+    }
+
+
+def _limits(counters: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    for name, scope, used, limit, option in _ROWS:
+        if limit in counters:  # an older agent has fewer
+            known = scope != "agent" or counters.get("shared_telemetry", 0)
+            yield {
+                "limit": name, "of": scope, "used": counters.get(used) if known else None,
+                "most": counters[limit], "option": option,
+            }  # fmt: skip
+
+
+def lines(facts: Mapping[str, Any]) -> list[str]:
+    """Return the facts as lines of text."""
+    found = [f"{'limit':<17} {'of one':<12} {'used':>11} {'most':>11}  set by"]
+    for row in facts["limits"]:
+        used, most = (_value(row["limit"], row[name]) for name in ("used", "most"))
+        of = "agent (all)" if row["of"] == "agent" else row["of"]
+        found.append(f"{row['limit']:<17} {of:<12} {used:>11} {most:>11}  {row['option']}".rstrip())
+    return found
+
+
+def _value(name: str, number: int | None) -> str:
+    from ..units import size_text
+
+    if number is None:
+        return "-"
+    return size_text(number) if name == "memory" else f"{number:,}"

@@ -1,0 +1,181 @@
+"""Clients that do not read cost little and end alone; one that reads slowly loses nothing."""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+import zmq
+from support.processes.agents import agent
+from support.processes.waiting import until
+
+import dgkit
+from dgkit.wire import keys
+from dgkit.wire import messages as m
+from dgkit.wire.address import parse
+from dgkit.wire.sockets import set_client_curve
+
+ATTACKERS = 8
+SAMPLES = 1_000_000
+PER_CLIENT = 6 << 20  # bytes, requests that wait included; without a bound it was 17 MiB
+
+
+def memory_of(pid):
+    pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Raw:
+    """A client of bare messages, which reads when it is asked to."""
+
+    def __init__(self, context, address, key=""):
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.rcvhwm = 1
+        self.socket.rcvbuf = 4096
+        self.socket.sndhwm = 0
+        self.socket.reconnect_ivl = -1
+        if key:
+            pair = keys.load(key)
+            set_client_curve(self.socket, (pair.public, pair.secret), parse(address).key)
+        self.socket.connect(parse(address).endpoint)
+        self.number = self.ask(m.Hello(0, m.VERSION, os.getpid(), "b", "m", "0")).first_id
+
+    def ask(self, request):
+        self.socket.send(m.encode(request))
+        return self.reply()
+
+    def reply(self):
+        assert self.socket.poll(10_000), "no reply"
+        return m.decode_reply(self.socket.recv())
+
+    def post(self, kind, *fields):
+        self.socket.send(m.encode(kind(self.number, *fields)))
+        self.number += 1
+
+    def region(self):
+        self.post(m.Allocate, 64, 3, False, "")
+        return self.reply().region
+
+
+@pytest.fixture
+def served():
+    with agent(shared_telemetry=False) as one:
+        yield one
+
+
+@pytest.fixture
+def raw(served):
+    with zmq.Context() as context:
+        made = [Raw(context, served.address) for _ in range(ATTACKERS)]
+        yield made
+        for each in made:
+            each.socket.close()
+
+
+def _works(session):
+    near, far = session.empty(64), session.empty(64, on="dpu")
+    session.copy(near, far)
+    near.close()
+    far.close()
+
+
+def test_measurements_that_nobody_reads_take_little_memory(served, raw):
+    with dgkit.connect(served.address) as session:
+        regions = [each.region() for each in raw]
+        before = memory_of(served.pid)
+        for each, region in zip(raw, regions, strict=True):
+            for _ in range(3):
+                each.post(m.Latency, region, 0, 64, 0, SAMPLES, 0)
+        most, deadline = 0, time.monotonic() + 4.0
+        while time.monotonic() < deadline:
+            most = max(most, memory_of(served.pid) - before)
+            _works(session)
+        assert most < ATTACKERS * PER_CLIENT
+
+
+@pytest.mark.parametrize("kind", ["replies", "errors"])
+def test_a_client_that_reads_no_replies_is_disconnected(served, raw, kind):
+    with dgkit.connect(served.address) as session:
+        before = memory_of(served.pid)
+        _flood(raw, kind, lambda: session.stats()["user_clients"] == 1)
+        assert memory_of(served.pid) - before < ATTACKERS * PER_CLIENT
+        _works(session)
+
+
+def _flood(raw, kind, is_over):
+    deadline = time.monotonic() + 30.0
+    while not is_over():
+        assert time.monotonic() < deadline, "they are still there"
+        for each in raw:
+            for _ in range(500):
+                with contextlib.suppress(zmq.Again):
+                    if kind == "replies":
+                        each.post(m.Stats)
+                    else:
+                        each.post(m.Free, 999, 0.0)
+
+
+def test_a_measurement_waits_for_a_client_that_reads_slowly(served, raw):
+    one = raw[0]
+    region = one.region()
+    one.post(m.Latency, region, 0, 64, 0, SAMPLES, 0)
+    time.sleep(1.0)
+    samples = 0
+    while type(reply := one.reply()) is not m.LatencyDone:
+        if type(reply) is m.Block:
+            samples += len(reply.samples) // 8
+            time.sleep(0.001)
+    assert samples == SAMPLES
+
+
+def test_a_session_that_is_busy_elsewhere_gets_all_its_replies(served):
+    with dgkit.connect(served.address) as session:
+        near, far = session.empty(64), session.empty(64, on="dpu")
+        fields = (near.handle, 0, far.handle, 0, 64)
+        session.copy(near, far)
+        link = session._link
+        posted = [link.post(m.Move, *fields) for _ in range(900)]
+        time.sleep(1.0)  # its own thread reads nothing meanwhile
+        for each in posted:
+            assert link.wait(each, 10.0)
+            assert each.result().size == 64
+
+
+def test_blocks_that_a_subscriber_does_not_read_take_little_memory(served):
+    with dgkit.connect(served.address) as session, zmq.Context() as context:
+        region = session.empty(64)
+        endpoint, mine = session.telemetry_topic()
+        before = memory_of(served.pid)
+        subs = []
+        for _ in range(16):
+            sub = context.socket(zmq.SUB)
+            sub.linger, sub.rcvhwm, sub.rcvbuf = 0, 1, 4096
+            sub.subscribe(mine)
+            sub.connect(parse(endpoint).endpoint)
+            subs.append(sub)
+        until(lambda: session.stats()["user_subscriptions"] == 16, "they subscribe")
+        for _ in range(4):
+            session.latency(region, size=8, count=SAMPLES)
+        assert memory_of(served.pid) - before < 16 * PER_CLIENT
+        for sub in subs:
+            sub.close()
+
+
+def test_connections_that_end_in_a_flood_do_not_end_the_agent(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    keys.allow(keys.make().public)
+    with agent(address="tcp://127.0.0.1:0") as served, dgkit.connect(served.address) as session:
+        end = time.monotonic() + 5.0
+        while time.monotonic() < end:
+            with zmq.Context() as context:
+                made = [Raw(context, served.address, "default") for _ in range(4)]
+                for each in made:
+                    for _ in range(3000):
+                        each.post(m.Stats)
+                for each in made:
+                    each.socket.close()
+            session.stats()
+        time.sleep(1.0)  # libzmq's heartbeats, of 300 ms, ended it
+        _works(session)
