@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -18,14 +17,13 @@ from .staging import Chunk
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from ..dma.byte_pool import BytePool
     from ..wire.messages import Moved
     from .staging import StagingPool
 
-__all__ = ["SessionTransfer", "TransferReport", "read_buffer"]
+__all__ = ["SessionTransfer", "TransferReport"]
 
 _Transfer = TypeVar("_Transfer", bound="SessionTransfer")
-
-_LARGE = 8 << 20  # bytes; the pages of less take a few milliseconds
 
 
 class TransferReport:
@@ -87,22 +85,6 @@ def _pieces(count: int) -> str:
     return "1 piece" if count == 1 else f"{count} pieces"
 
 
-def read_buffer(size: int) -> bytearray | mmap.mmap:
-    """Return memory for the bytes of a read.
-
-    A large buffer gets its pages as the bytes arrive: all at once would block every thread.
-
-    Raises:
-        MemoryError: There is not enough memory.
-    """
-    if size < _LARGE:
-        return bytearray(size)
-    try:
-        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, OverflowError) as error:
-        raise MemoryError(f"no memory for the {size} bytes of a read") from error
-
-
 class _Totals:
     """Sums of the replies to a transfer's chunks."""
 
@@ -147,11 +129,13 @@ class SessionTransfer(ABC):
         offset: int,
         size: int,
         view: memoryview | None,
+        results: BytePool,
     ) -> None:
         self.size = size
         self._pool, self._lock, self._provider = pool, lock, provider
         self._offset, self._view = offset, view
-        self._data = read_buffer(size) if view is None else None
+        self._data = results.take(size) if view is None else None
+        self._target = None if self._data is None else results.view(self._data)
         self._posted = 0  # bytes
         self._torn = False  # an exception interrupted _post_chunks()
         self._in_flight: deque[Chunk] = deque()
@@ -257,9 +241,9 @@ class SessionTransfer(ABC):
                 self._error = self._error or error
                 chunk.finished = True
             else:
-                if self._data is not None:
+                if self._target is not None:
                     staged = self._pool.buffer[chunk.slot : chunk.slot + chunk.size]
-                    self._data[chunk.at : chunk.at + chunk.size] = staged
+                    self._target[chunk.at : chunk.at + chunk.size] = staged
                 self._totals.add(chunk, reply)
         chunk.request = None  # it refers back to the transfer
         if self._totals.done == self.size and self._report is None:
@@ -268,7 +252,7 @@ class SessionTransfer(ABC):
         with contextlib.suppress(ValueError):  # removed before an interruption
             self._in_flight.remove(chunk)
         if self._ended:
-            self._view = None
+            self._view = self._target = None
         self._pool.wake()
 
     def _oldest_request(self) -> Any:
@@ -357,7 +341,7 @@ class SessionTransfer(ABC):
 
     @property
     def data(self) -> bytes:
-        """Return a copy of the bytes of a read; wait for them.
+        """Return the bytes of a read; wait for them.
 
         Raises:
             ValueError: The transfer is a write.
@@ -369,5 +353,4 @@ class SessionTransfer(ABC):
         if self._data is None:
             raise ValueError("a write returns no data")
         self.wait()
-        with memoryview(self._data) as whole:
-            return bytes(whole[: within("size", size, 0, 1 << 63)])
+        return self._data[: within("size", size, 0, 1 << 63)]
