@@ -99,8 +99,9 @@ enum dg_memory_kind {
 /* A work request (one record of a batch), 64 bytes. With rows <= 1 it is one run of `size` bytes; otherwise `rows` rows of
  * `size` bytes each, local_stride and remote_stride bytes apart. DG_CHAIN links a request to the
  * next one: a chain is one operation with one completion, which carries the `user` of its last
- * request. DG_FENCE: do not start before everything posted earlier is complete. Where source and
- * destination overlap, the result is undefined. */
+ * request. DG_FENCE: do not start before everything posted earlier is complete. `local` is a
+ * registered region, or imported GPU memory. Where source and destination overlap, the result is
+ * undefined. */
 typedef struct dg_wr {
 	uint64_t user;
 	uint32_t local, remote;

@@ -179,7 +179,11 @@ class Session:
         return self._dpu.start(region, offset, size, None)
 
     def copy(self, src: SessionRegion, dst: SessionRegion) -> TransferReport:
-        """Copy all of `src` to the start of `dst`, through the DPU's memory, and wait."""
+        """Copy all of `src` to the start of `dst`, and wait.
+
+        More than 64 KiB between memory of GPUs are copied from GPU to GPU, all else through the
+        DPU's memory: `direct` of the report says which.
+        """
         self._check()
         _, size = self._span(src, 0, getattr(src, "size", 0))
         self._span(dst, 0, size)

@@ -55,6 +55,14 @@ class TransferReport:
     chunks = property(lambda self: self._moved.chunks, doc="Number of chunks.")
 
     @property
+    def direct(self) -> bool:
+        """Return whether one DMA moved each byte, not two by way of the DPU's memory.
+
+        A copy from GPU to GPU is direct where one of them has peer access to the other.
+        """
+        return not (self.read_ns and self.write_ns)
+
+    @property
     def latency_ns(self) -> int:
         """Return the time from submission to completion of the last DMA, in ns."""
         return self._moved.complete_ns - self._moved.submit_ns
@@ -62,9 +70,12 @@ class TransferReport:
     def __repr__(self) -> str:
         from ..units import us  # late: connect() must be quick
 
+        dma = f"DMA read {us(self.read_ns)} us, write {us(self.write_ns)} us"
+        if self.direct:
+            dma = f"DMA {self.op.name.lower()} {us(self.read_ns + self.write_ns)} us, direct"
         return (
-            f"<TransferReport OK, {self.size} bytes by {self.provider}, {self.path}: DMA read "
-            f"{us(self.read_ns)} us, write {us(self.write_ns)} us, in {_pieces(self.chunks)}>"
+            f"<TransferReport OK, {self.size} bytes by {self.provider}, {self.path}: {dma}, "
+            f"in {_pieces(self.chunks)}>"
         )
 
     def _repr_html_(self) -> str:
@@ -76,6 +87,7 @@ class TransferReport:
             ("Status", "OK"),
             ("Size", f"{size_text(self.size)}, in {_pieces(self.chunks)}"),
             *((name, f"{us(took)} us in all") for name, took in moved if took),
+            ("Route", "direct" if self.direct else "through the DPU's memory"),
             ("Last DMA", f"{self.op.name}, {self.path}, {us(self.latency_ns)} us"),
         ]
         return card("Transfer", rows, badge=provider_badge(self.provider))
