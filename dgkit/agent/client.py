@@ -6,7 +6,6 @@ import errno
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,9 @@ if TYPE_CHECKING:
         def join(self, timeout: float) -> bool: ...
 
 
-__all__ = ["Client", "MemoryLimit", "on_gpu"]
+__all__ = ["COUNTERS", "Client", "MemoryLimit", "on_gpu"]
+
+COUNTERS = ("moves", "bytes", "jobs", "failed", "lost_replies", "internal_errors")
 
 _RATE = 10_000  # requests of one client in _WINDOW_NS
 _WINDOW_NS = 100_000_000
@@ -103,7 +104,7 @@ class Client:
         self.moves = self.worker("moves")
         self.measures = self.worker("measures")
         self.monitors: dict[int, RunningMonitor] = {}  # by the id of the request
-        self.counters: Counter[str] = Counter()
+        self.counters = dict.fromkeys(COUNTERS, 0)
         self.secret = int.from_bytes(os.urandom(7), "little") + 1  # number of its samples
         self._copier: Copier | None = None
         self._limit = limit

@@ -52,7 +52,10 @@ class Copier:
         What the CPU copies and reaches directly is copied inline, whatever its size: an engine
         thread would only occupy a second CPU.
         """
-        if self._copies_inline and all(remote.method == "map" for remote in remotes):
+        if self._copies_inline:
+            for remote in remotes:
+                if remote.method != "map":
+                    return self.queue
             if self._inline is None:
                 self._inline = self.device.queue(
                     depth=64, path="inline", op_timeout=self._op_timeout
@@ -118,14 +121,15 @@ class Copier:
         size: int,
     ) -> Moved:
         """Copy one chunk between imported regions with the least overhead. Errors as copy()."""
-        queue, bounce = self.queue_for(src, dst), self.bounce
+        queue, bounce = self.queue_for(src, dst), self._bounce or self.bounce
         first = queue.read(bounce, src, size=size, remote_offset=src_offset).wait()
-        read_ns = first.complete_ns - first.submit_ns
         last = queue.write(bounce, dst, size=size, remote_offset=dst_offset).wait()
-        submit_ns, complete_ns = last.submit_ns, last.complete_ns
-        stamps = (submit_ns, last.post_ns, complete_ns)
-        path = _PATHS[last.path]
-        return Moved(request_id, size, _WRITE, path, *stamps, read_ns, complete_ns - submit_ns, 1)
+        read_ns = first.latency_ns
+        submit_ns, post_ns, complete_ns = last.stamps
+        return Moved(
+            request_id, size, _WRITE, _PATHS[last.path], submit_ns, post_ns, complete_ns, read_ns,
+            complete_ns - submit_ns, 1,
+        )  # fmt: skip
 
     def _copy_bounced(
         self,
@@ -288,5 +292,4 @@ def moved_reply(
 ) -> Moved:
     """Return the reply to a Move; `last` is the completion of its last DMA."""
     path = _PATHS[last.path]
-    stamps = (last.submit_ns, last.post_ns, last.complete_ns)
-    return Moved(request_id, size, int(last.op), path, *stamps, read_ns, write_ns, chunks)
+    return Moved(request_id, size, int(last.op), path, *last.stamps, read_ns, write_ns, chunks)
