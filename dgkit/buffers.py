@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # importing typing costs more than this whole module
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["flat_view", "has_objects"]
+__all__ = ["check_no_grad", "flat_view", "has_objects"]
 
 
 def flat_view(obj: Any) -> memoryview:
@@ -19,15 +19,22 @@ def flat_view(obj: Any) -> memoryview:
     Raises:
         TypeError: No buffer, GPU memory, or items that are Python objects.
         ValueError: No bytes.
-        Unsupported: Not contiguous.
+        Unsupported: Not contiguous, or a PyTorch tensor that requires grad.
     """
     kind = type(obj).__name__
+    check_no_grad(obj)
     try:
         view = memoryview(obj)
+    except BufferError as error:  # JAX, of types that the buffer protocol does not know
+        raise Unsupported(errno.EOPNOTSUPP, f"{kind} exposes no bytes: {error}") from error
     except TypeError:
-        if not hasattr(obj, "__cuda_array_interface__"):
+        if hasattr(obj, "__cuda_array_interface__"):
+            raise TypeError(
+                f"{kind} is in GPU memory: register dgkit.wrap(array) instead"
+            ) from None
+        if not hasattr(obj, "__dlpack__"):
             raise
-        raise TypeError(f"{kind} is in GPU memory: register dgkit.wrap(array) instead") from None
+        view = _dlpack_view(obj)
     if has_objects(view):
         raise TypeError(f"{kind} holds Python objects, whose bytes cannot be moved")
     if not view.contiguous:
@@ -43,6 +50,29 @@ def flat_view(obj: Any) -> memoryview:
 
         view = memoryview(np.asarray(view).T)
     return view.cast("B")
+
+
+def _dlpack_view(obj: Any) -> memoryview:
+    """Return the bytes of host memory that an object exposes by DLPack alone (PyTorch)."""
+    import numpy as np
+
+    try:
+        return np.from_dlpack(obj).data
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise Unsupported(
+            errno.EOPNOTSUPP,
+            f"NumPy cannot access the bytes of this {type(obj).__name__} by DLPack: {error}",
+        ) from error
+
+
+def check_no_grad(obj: Any) -> None:
+    """Raise Unsupported for a PyTorch tensor that requires grad, whose bytes PyTorch withholds."""
+    if getattr(obj, "requires_grad", None) is True:
+        raise Unsupported(
+            errno.EOPNOTSUPP,
+            f"this {type(obj).__name__} requires grad, so PyTorch does not expose its bytes: "
+            "register tensor.detach(), which shares its memory",
+        )
 
 
 def has_objects(view: memoryview) -> bool:

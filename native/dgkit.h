@@ -99,8 +99,9 @@ enum dg_memory_kind {
 /* A work request (one record of a batch), 64 bytes. With rows <= 1 it is one run of `size` bytes; otherwise `rows` rows of
  * `size` bytes each, local_stride and remote_stride bytes apart. DG_CHAIN links a request to the
  * next one: a chain is one operation with one completion, which carries the `user` of its last
- * request. DG_FENCE: do not start before everything posted earlier is complete. Where source and
- * destination overlap, the result is undefined. */
+ * request. DG_FENCE: do not start before everything posted earlier is complete. `local` is a
+ * registered region, or imported GPU memory. Where source and destination overlap, the result is
+ * undefined. */
 typedef struct dg_wr {
 	uint64_t user;
 	uint32_t local, remote;
@@ -265,6 +266,10 @@ int dg_region_info_get(dg_region *r, dg_region_info *out);
  * end of a truncated file raises SIGBUS: register such memory with DG_MEMORY_MAY_FAULT, and it is
  * copied by a system call that fails instead. */
 int dg_memory_may_fault(const void *addr, uint64_t size);
+/* Advises the kernel to back the whole pages among these bytes with huge pages at their first
+ * access, which makes fewer page faults (madvise(2), MADV_HUGEPAGE). A kernel without them ignores
+ * it. The bytes are unchanged. */
+void dg_memory_prefer_huge_pages(void *addr, uint64_t size);
 /* Checks the bytes of a descriptor without contacting its exporter and returns its length. Errors:
  * EBADMSG, EPROTONOSUPPORT. */
 int dg_descriptor_check(const uint8_t *desc, size_t len);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
         def join(self, timeout: float) -> bool: ...
 
 
-__all__ = ["Client", "on_gpu"]
+__all__ = ["COUNTERS", "Client", "on_gpu"]
+
+COUNTERS = ("moves", "bytes", "jobs", "failed", "lost_replies", "internal_errors")
 
 _RATE = 10_000  # requests of one client in _WINDOW_NS
 _WINDOW_NS = 100_000_000
@@ -79,7 +81,7 @@ class Client:
         self.moves = self.worker("moves")
         self.measures = self.worker("measures")
         self.monitors: dict[int, RunningMonitor] = {}  # by the id of the request
-        self.counters: Counter[str] = Counter()
+        self.counters = dict.fromkeys(COUNTERS, 0)
         self.secret = int.from_bytes(os.urandom(7), "little") + 1  # number of its samples
         self._copier: Copier | None = None
         self._handles = 0

@@ -140,9 +140,7 @@ class Handlers:
         src, dst = client.region(request.src), client.region(request.dst)
         small = size <= INLINE_MAX and src.inline_ok and dst.inline_ok and client.moves.idle
         if small and state.copies_inline:
-            reply = self._move_inline(client, request, src, dst)
-            state.count_move(client, reply)
-            return reply
+            return self._move_inline(request, src, dst)
         spans = (src, request.src_offset, dst, request.dst_offset, size)
 
         def work() -> m.Moved:
@@ -152,18 +150,12 @@ class Handlers:
         state.run_job(client, client.moves, request, work)
         return None
 
-    def _move_inline(
-        self, client: Client, request: m.Move, src: RegionRef, dst: RegionRef
-    ) -> m.Moved:
-        state, src_at, dst_at = self._state, request.src_offset, request.dst_offset
-        copier, size = state.copier, request.size
+    def _move_inline(self, request: m.Move, src: RegionRef, dst: RegionRef) -> m.Moved:
+        copier, size = self._state.copier, request.size
+        src_at, dst_at = request.src_offset, request.dst_offset
         if src.remote is not None and dst.remote is not None:
-            reply = copier.copy_small(request.id, src.remote, src_at, dst.remote, dst_at, size)
-        else:
-            reply = copier.copy(request.id, src, src_at, dst, dst_at, size, _no_step)
-        if state.telemetry is not None:
-            state.telemetry.add(client, reply.complete_ns - reply.submit_ns)
-        return reply
+            return copier.copy_small(request.id, src.remote, src_at, dst.remote, dst_at, size)
+        return copier.copy(request.id, src, src_at, dst, dst_at, size, _no_step)
 
     def digest(self, client: Client, request: m.Digest) -> None:
         """Hash in the worker of the moves, after those that were requested before."""

@@ -341,6 +341,10 @@ class Agent:
             reply = to_wire(exc, number)
         if reply is not None:
             self._reply(client.route, reply)
+            if type(reply) is Moved:
+                self._state.count_move(client, reply)
+                if self._state.telemetry is not None:
+                    self._state.telemetry.add(client, reply.complete_ns - reply.submit_ns)
 
     def _flush(self) -> None:
         """Send the messages that workers and monitors have queued."""
@@ -365,12 +369,12 @@ class Agent:
         if not isinstance(message, _NOTIFICATIONS):
             client.active.discard(message.id)
             client.cancelled.discard(message.id)
-        if type(message) is Moved:
-            self._state.count_move(client, message)
-        elif type(message) is OutstandingDone:  # exact: what is not sent by now comes after it
+        if type(message) is OutstandingDone:  # exact: what is not sent by now comes after it
             message.numbers = list(client.active)
         client.blocks_sent += type(message) is Block
         self._reply(client.route, message)
+        if type(message) is Moved:
+            self._state.count_move(client, message)
         if telemetry is not None and isinstance(message, Block):
             telemetry.publish(client, "latency", message.samples)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..wire.error_codec import to_wire
 from .account import Account, MemoryLimit
 from .agent_limits import Limits
+from .client import COUNTERS
 from .telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ __all__ = ["INLINE_MAX", "TELEMETRY_MS", "AgentState"]
 
 INLINE_MAX = 1 << 16  # bytes that the loop itself copies: about 10 us
 TELEMETRY_MS = 50  # how often the loop wakes to publish
-_COUNTERS = ("moves", "bytes", "jobs", "failed", "lost_replies", "internal_errors")
 _log = logging.getLogger("dgkit.agent")
 
 
@@ -65,7 +65,7 @@ class AgentState:
         self._accounts: dict[str, Account] = {}
         self.shared_telemetry = shared_telemetry
         self.telemetry: Telemetry | None = None
-        self.counters = dict.fromkeys(_COUNTERS, 0)
+        self.counters = dict.fromkeys(COUNTERS, 0)
         self._logged: set[tuple[str, type[Exception]]] = set()
         self.started_ns = time.monotonic_ns()
         self.clients: dict[bytes, Client] = {}
@@ -109,9 +109,10 @@ class AgentState:
         client.counters[name] += number
 
     def count_move(self, client: Client, reply: Moved) -> None:
-        """Count a Move that succeeded, before its reply is sent."""
-        self.count(client, "moves")
-        self.count(client, "bytes", reply.size)
+        """Count a Move that succeeded, once its reply was sent: the client does not wait for it."""
+        for counters in (self.counters, client.counters):
+            counters["moves"] += 1
+            counters["bytes"] += reply.size
 
     def run_job(
         self, client: Client, worker: SerialWorker, request: Any, work: Callable[[], Any]

@@ -81,9 +81,16 @@ class Completion:
         return int(self._wcs[self._i].complete_ns)
 
     @property
+    def stamps(self) -> tuple[int, int, int]:
+        """`(submit_ns, post_ns, complete_ns)`, in a third of the time of the three."""
+        wc = self._wcs[self._i]
+        return wc.submit_ns, wc.post_ns, wc.complete_ns
+
+    @property
     def latency_ns(self) -> int:
         """`complete_ns - submit_ns`."""
-        return self.complete_ns - self.submit_ns
+        wc = self._wcs[self._i]
+        return int(wc.complete_ns - wc.submit_ns)
 
     @property
     def shared_stamp(self) -> bool:

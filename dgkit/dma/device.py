@@ -115,7 +115,7 @@ class Device:
     def register(
         self,
         memory: Any,
-        access: str | Access = "rw",
+        access: str | Access | None = None,
         *,
         offset: int = 0,
         size: int | None = None,
@@ -129,7 +129,8 @@ class Device:
 
         Args:
             memory: Memory, or object with a buffer.
-            access: What DMA may do: `"r"`, `"w"` or `"rw"`.
+            access: What DMA may do: `"r"`, `"w"` or `"rw"`; None for all that the memory allows,
+                which is `"r"` for read-only memory.
             offset: Where the region begins in the memory; bytes.
             size: Bytes; None for all from `offset` on.
             name: Shown in its repr and cards.
@@ -138,11 +139,12 @@ class Device:
 
         Raises:
             TypeError: `memory` has no buffer.
-            AccessDenied: `"w"` for read-only memory.
+            Unsupported: It is not contiguous, or a PyTorch tensor that requires grad.
+            AccessDenied: `"w"` or `"rw"` for read-only memory.
             BoundsError: The range exceeds the memory.
             ExportError: The memfd is not sealed, or DOCA cannot use this GPU memory.
         """
-        flags = parse_access(access)
+        flags = None if access is None else parse_access(access)
         return Region(
             self, memory, flags, offset=offset, size=size, name=name, share_process=share_process
         )

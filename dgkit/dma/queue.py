@@ -70,7 +70,7 @@ class Queue(BatchQueue):
 
     def write(
         self,
-        local: Region,
+        local: Region | RemoteRegion,
         remote: RemoteRegion,
         *,
         size: int | None = None,
@@ -81,7 +81,7 @@ class Queue(BatchQueue):
         """Write local bytes to a remote region.
 
         Args:
-            local: Region to read from.
+            local: Region to read from; it may be imported if it is GPU memory.
             remote: Remote region to write to.
             size: Bytes; None for all from `local_offset` on.
             local_offset: Bytes.
@@ -110,7 +110,7 @@ class Queue(BatchQueue):
 
     def read(
         self,
-        local: Region,
+        local: Region | RemoteRegion,
         remote: RemoteRegion,
         *,
         size: int | None = None,
@@ -121,7 +121,7 @@ class Queue(BatchQueue):
         """Read remote bytes into a local region.
 
         Args:
-            local: Region to write to.
+            local: Region to write to; it may be imported if it is GPU memory.
             remote: Remote region to read from.
             size: Bytes; None for as many as `local` holds from `local_offset` on.
             local_offset: Bytes.
@@ -151,7 +151,7 @@ class Queue(BatchQueue):
     def _post_checked(
         self,
         op: int,
-        local: Region,
+        local: Region | RemoteRegion,
         remote: RemoteRegion,
         size: Any,
         *offsets: Any,

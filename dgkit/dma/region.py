@@ -157,7 +157,7 @@ class Region(_Base):
         self,
         device: Device,
         memory: Any,
-        access: Access,
+        access: Access | None,
         *,
         offset: int,
         size: int | None,
@@ -177,6 +177,8 @@ class Region(_Base):
                 raw = described_gpu(memory, memory.gpu, offset, size)
             else:
                 raw = self._describe(known, offset, size, share_process)
+            if access is None:
+                access = Access.READ if raw.flags & READONLY else Access.RW
             self._open(lib.dg_region_register, device._handle(), raw, int(access))
         except BaseException:
             if self._r is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .. import memory
+from ..errors import DgkitError
 from ..types import Op, Path
 from ..wire.messages import Moved
 
@@ -18,17 +21,21 @@ __all__ = ["Copier", "moved_reply"]
 
 _PATHS = {str(path): path.value for path in Path}
 _WRITE = int(Op.WRITE)
+_CACHED = 1 << 18  # bytes: a chunk that is still in the cache of the CPU that copied it
+_GPU_LEAST, _GPU_CHUNK = 1 << 16, 1 << 26  # bytes; 64 MiB take 0.2 ms from GPU to GPU
 Step = Callable[[int], None]
 
 
 class Copier:
-    """Queue and two chunks of bounce memory, created on first use. Not thread-safe."""
+    """Queues and two chunks of bounce memory, created on first use. Not thread-safe."""
 
     def __init__(self, device: Device, *, chunk: int, op_timeout: float) -> None:
         self.device = device
         self.chunk = chunk
         self._op_timeout = op_timeout
+        self._copies_inline = device.caps.inline_max > 0
         self._queue: Queue | None = None
+        self._inline: Queue | None = None
         self._memory: memory.HostMemory | None = None
         self._bounce: Region | None = None
 
@@ -38,6 +45,23 @@ class Copier:
         if self._queue is None:
             self._queue = self.device.queue(depth=64, op_timeout=self._op_timeout)
         return self._queue
+
+    def queue_for(self, *remotes: RemoteRegion) -> Queue:
+        """Return the queue for transfers with these regions, each of which is waited for at once.
+
+        What the CPU copies and reaches directly is copied inline, whatever its size: an engine
+        thread would only occupy a second CPU.
+        """
+        if self._copies_inline:
+            for remote in remotes:
+                if remote.method != "map":
+                    return self.queue
+            if self._inline is None:
+                self._inline = self.device.queue(
+                    depth=64, path="inline", op_timeout=self._op_timeout
+                )
+            return self._inline
+        return self.queue
 
     @property
     def bounce(self) -> Region:
@@ -79,6 +103,11 @@ class Copier:
         """
         spans = (src_offset, dst_offset, size)
         if src.remote is not None and dst.remote is not None:
+            if src.remote.method == dst.remote.method == "gpu" and size > _GPU_LEAST:
+                return self._copy_on_gpus(request_id, src.remote, dst.remote, *spans, step)
+            queue = self.queue_for(src.remote, dst.remote)
+            if queue is self._inline:
+                return self._copy_cached(request_id, src.remote, dst.remote, *spans, step)
             return self._copy_bounced(request_id, src.remote, dst.remote, *spans, step)
         return self._copy_direct(request_id, src, dst, *spans, step)
 
@@ -92,14 +121,15 @@ class Copier:
         size: int,
     ) -> Moved:
         """Copy one chunk between imported regions with the least overhead. Errors as copy()."""
-        queue, bounce = self.queue, self.bounce
+        queue, bounce = self.queue_for(src, dst), self._bounce or self.bounce
         first = queue.read(bounce, src, size=size, remote_offset=src_offset).wait()
-        read_ns = first.complete_ns - first.submit_ns
         last = queue.write(bounce, dst, size=size, remote_offset=dst_offset).wait()
-        submit_ns, complete_ns = last.submit_ns, last.complete_ns
-        stamps = (submit_ns, last.post_ns, complete_ns)
-        path = _PATHS[last.path]
-        return Moved(request_id, size, _WRITE, path, *stamps, read_ns, complete_ns - submit_ns, 1)
+        read_ns = first.latency_ns
+        submit_ns, post_ns, complete_ns = last.stamps
+        return Moved(
+            request_id, size, _WRITE, _PATHS[last.path], submit_ns, post_ns, complete_ns, read_ns,
+            complete_ns - submit_ns, 1,
+        )  # fmt: skip
 
     def _copy_bounced(
         self,
@@ -139,6 +169,52 @@ class Copier:
             remote_offset=offset,
         )
 
+    def _copy_cached(
+        self,
+        request_id: int,
+        src: RemoteRegion,
+        dst: RemoteRegion,
+        src_offset: int,
+        dst_offset: int,
+        size: int,
+        step: Step,
+    ) -> Moved:
+        """Copy inline: read a chunk into bounce memory, and write it while the cache has it."""
+        queue, bounce, chunk = self.queue_for(src, dst), self.bounce, min(self.chunk, _CACHED)
+        read_ns = write_ns = done = chunks = 0
+        while True:
+            count = min(chunk, size - done)
+            first = queue.read(bounce, src, size=count, remote_offset=src_offset + done).wait()
+            last = queue.write(bounce, dst, size=count, remote_offset=dst_offset + done).wait()
+            read_ns, write_ns = read_ns + first.latency_ns, write_ns + last.latency_ns
+            done, chunks = done + count, chunks + 1
+            step(done)
+            if done >= size:
+                return moved_reply(request_id, size, last, read_ns, write_ns, chunks)
+
+    def _copy_on_gpus(
+        self,
+        request_id: int,
+        src: RemoteRegion,
+        dst: RemoteRegion,
+        src_offset: int,
+        dst_offset: int,
+        size: int,
+        step: Step,
+    ) -> Moved:
+        """Copy from GPU to GPU, or on one GPU, without a detour through the host's memory.
+
+        The device has mapped both regions, so its GPU has peer access to the one that is not its
+        own.
+        """
+
+        def post(at: int, count: int) -> Transfer:
+            return self.queue.write(
+                src, dst, size=count, local_offset=src_offset + at, remote_offset=dst_offset + at
+            )
+
+        return _run_chunks(request_id, post, size, _GPU_CHUNK, step)
+
     def _copy_direct(
         self,
         request_id: int,
@@ -150,35 +226,60 @@ class Copier:
         step: Step,
     ) -> Moved:
         """Copy without bounce memory: one of the two regions is the DPU's own."""
-        if src.region is not None and dst.remote is not None:
-            post, local, remote = self.queue.write, src.region, dst.remote
-            local_offset, remote_offset = src_offset, dst_offset
-        else:
-            assert dst.region is not None
-            post, local, remote = self.queue.read, dst.region, src.as_remote()
-            local_offset, remote_offset = dst_offset, src_offset
-        done = chunks = total_ns = 0
-        while True:
-            count = min(self.chunk, size - done)
-            last = post(
+        writes = src.region is not None and dst.remote is not None
+        local = src.region if writes else dst.region
+        remote = dst.as_remote() if writes else src.as_remote()
+        assert local is not None
+        local_from, remote_from = (src_offset, dst_offset) if writes else (dst_offset, src_offset)
+        queue = self.queue_for(remote)
+        start = queue.write if writes else queue.read
+
+        def post(at: int, count: int) -> Transfer:
+            return start(
                 local,
                 remote,
                 size=count,
-                local_offset=local_offset + done,
-                remote_offset=remote_offset + done,
-            ).wait()
+                local_offset=local_from + at,
+                remote_offset=remote_from + at,
+            )
+
+        return _run_chunks(request_id, post, size, self.chunk, step)
+
+    def close(self) -> None:
+        """Close the queues, then free the bounce memory."""
+        for part in (self._queue, self._inline, self._bounce, self._memory):
+            if part is not None:
+                part.close()
+        self._queue = self._inline = self._bounce = self._memory = None
+
+
+def _run_chunks(
+    request_id: int,
+    post: Callable[[int, int], Transfer],
+    size: int,
+    chunk: int,
+    step: Step,
+) -> Moved:
+    """Copy in chunks that need no bounce memory, with two in flight; end with none in flight."""
+    in_flight: deque[tuple[Transfer, int]] = deque()
+    posted = done = chunks = total_ns = 0
+    try:
+        while True:
+            while posted < size and len(in_flight) < 2:
+                count = min(chunk, size - posted)
+                in_flight.append((post(posted, count), count))
+                posted += count
+            transfer, count = in_flight.popleft()
+            last = transfer.wait()
             total_ns += last.latency_ns
             done, chunks = done + count, chunks + 1
             step(done)
             if done >= size:
                 return moved_reply(request_id, size, last, *_by_op(last, total_ns), chunks)
-
-    def close(self) -> None:
-        """Close the queue, then free the bounce memory."""
-        for part in (self._queue, self._bounce, self._memory):
-            if part is not None:
-                part.close()
-        self._queue = self._bounce = self._memory = None
+    finally:
+        for transfer, _ in in_flight:
+            with contextlib.suppress(DgkitError):  # the first error is the one that counts
+                transfer.wait()
 
 
 def _by_op(last: Completion, total_ns: int) -> tuple[int, int]:
@@ -191,5 +292,4 @@ def moved_reply(
 ) -> Moved:
     """Return the reply to a Move; `last` is the completion of its last DMA."""
     path = _PATHS[last.path]
-    stamps = (last.submit_ns, last.post_ns, last.complete_ns)
-    return Moved(request_id, size, int(last.op), path, *stamps, read_ns, write_ns, chunks)
+    return Moved(request_id, size, int(last.op), path, *last.stamps, read_ns, write_ns, chunks)

@@ -29,10 +29,11 @@ def digest(
 
     hasher = hashlib.sha256()
     remote = ref.as_remote()
+    queue = copier.queue_for(remote)
     done = dma_ns = 0
     while done < request.size:
         count = min(copier.chunk, request.size - done)
-        transfer = copier.queue.read(
+        transfer = queue.read(
             copier.bounce, remote, size=count, remote_offset=request.offset + done
         )
         dma_ns += transfer.wait().latency_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..buffers import check_no_grad
 from .wrap_host import ForeignMemory
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -20,9 +21,13 @@ def is_gpu_array(obj: Any) -> bool:
     """Return whether an object's bytes are on a GPU: CuPy, PyTorch, JAX, Numba and others.
 
     Imports no GPU library.
+
+    Raises:
+        Unsupported: It is a PyTorch tensor that requires grad.
     """
     if isinstance(obj, _HOST):
         return False
+    check_no_grad(obj)  # before PyTorch's own error, which the next line would pass on
     if hasattr(obj, "__cuda_array_interface__"):
         return True
     device = getattr(obj, "__dlpack_device__", None)
@@ -43,7 +48,7 @@ def wrap(
     Raises:
         TypeError: The object exposes no bytes.
         ValueError: It has 0 bytes.
-        Unsupported: Its bytes are not contiguous.
+        Unsupported: Its bytes are not contiguous, or it is a PyTorch tensor that requires grad.
     """
     if is_gpu_array(obj):
         from .wrap_gpu import ForeignGpuMemory

@@ -6,6 +6,7 @@ reads.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import math
 from typing import Any
@@ -17,6 +18,8 @@ from .gpu_base import ALL_STREAMS, GpuBase
 from .shape import as_shape
 
 __all__ = ["ForeignGpuMemory"]
+
+_VERSIONED = b"dltensor_versioned"
 
 
 class ForeignGpuMemory(GpuBase):
@@ -33,11 +36,13 @@ class ForeignGpuMemory(GpuBase):
         self.share_block, self.name = share_block, name
         self._object: Any = obj
         # A property may compute the interface; PyTorch's raises errors that hasattr passes on.
+        readonly = False
         if not hasattr(obj, "__cuda_array_interface__"):
+            readonly = _dlpack_readonly(obj)
             self._object = _from_dlpack(obj)
         interface = self._object.__cuda_array_interface__
         address, self.size = _bytes_of(interface, self.kind)
-        self.readonly = bool(interface["data"][1])
+        self.readonly = readonly or bool(interface["data"][1])
         self._span, self._fd, self.managed = find_span(address, self.size, share_block)
 
     @property
@@ -80,6 +85,24 @@ class ForeignGpuMemory(GpuBase):
 
 def _from_dlpack(obj: Any) -> Any:
     return cuda.require_cupy().from_dlpack(obj)
+
+
+def _dlpack_readonly(obj: Any) -> bool:
+    """Return whether an object's DLPack says that its bytes are read-only, which CuPy ignores.
+
+    The flag is in DLManagedTensorVersioned, since DLPack 1.0: after the version, the manager's
+    context and the deleter, of 8 bytes each (dlpack.h).
+    """
+    try:
+        capsule = obj.__dlpack__(stream=-1, max_version=(1, 0))  # -1: without synchronization
+    except (TypeError, BufferError):
+        return False  # older than 1.0
+    api = ctypes.pythonapi
+    if not api.PyCapsule_IsValid(ctypes.py_object(capsule), _VERSIONED):
+        return False
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    tensor = api.PyCapsule_GetPointer(ctypes.py_object(capsule), _VERSIONED)
+    return bool(ctypes.c_uint64.from_address(tensor + 24).value & 1)
 
 
 def _bytes_of(interface: Any, kind: str) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from ..dma.byte_pool import BytePool
 from ..dpu.copier import moved_reply
 from ..dpu.digest import digest
 from ..dpu.region_ref import RegionRef
@@ -43,6 +44,7 @@ class LocalDpu:
         self._queue: Queue | None = None
         self._copiers = CopierPool(device)
         self._pool: StagingPool | None = None
+        self.results = BytePool()
         self._refs: dict[int, RegionRef] = {}
         self._moves = self._bytes = 0
         self._closed = False
@@ -240,6 +242,7 @@ class LocalDpu:
             self._refs.clear()
             if self._pool is not None:
                 self._pool.close()
+        self.results.clear()
 
 
 class LocalTransfer(SessionTransfer):
@@ -248,7 +251,7 @@ class LocalTransfer(SessionTransfer):
     def __init__(
         self, dpu: LocalDpu, remote: RemoteRegion, offset: int, size: int, view: memoryview | None
     ) -> None:
-        super().__init__(dpu.pool, dpu.lock, dpu.provider, offset, size, view)
+        super().__init__(dpu.pool, dpu.lock, dpu.provider, offset, size, view, dpu.results)
         self._dpu, self.remote = dpu, remote
 
     def _prepare(self) -> None:

@@ -137,7 +137,7 @@ def _new(
 
 
 def register(
-    session: FactorySession, obj: Any, access: Access, name: str | None, share_block: bool
+    session: FactorySession, obj: Any, access: Access | None, name: str | None, share_block: bool
 ) -> SessionRegion:
     """Create a region as Session.register()."""
     mem = obj
@@ -151,13 +151,13 @@ def register(
 
 
 def _registered(
-    session: FactorySession, mem: Any, access: Access, on: str, name: str | None
+    session: FactorySession, mem: Any, access: Access | None, on: str, name: str | None
 ) -> SessionRegion:
     """Register memory with this process's device and make it usable by the DPU."""
     if getattr(mem, "gpu", None) is not None:
         _reachable_place(session, "gpu")
     local = session.device.register(mem, access, name=name)
-    region = _new(session, on, local.size, access, name)
+    region = _new(session, on, local.size, local.access, name)
     region.attach(local)
     try:
         session.dpu.adopt(region)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
+from ..dma.byte_pool import BytePool
 from ..errors import PeerTimeout
 from ..wire.connection import Connection, Pending, ReplyLost
 from ..wire.messages import Cancel, Digest, Free, Import, Latency, LatencyDone, Move, Rate, RateDone
@@ -36,6 +37,7 @@ class RemoteDpu:
         self._timeout = timeout
         self._pools: dict[int, StagingPool] = {}
         self._small: StagingPool | None = None
+        self.results = BytePool()
         self._create_lock = threading.Lock()
 
     def pool(self, size: int) -> StagingPool:
@@ -199,6 +201,7 @@ class RemoteDpu:
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
+        self.results.clear()
 
 
 class RemoteTransfer(SessionTransfer):
@@ -212,7 +215,8 @@ class RemoteTransfer(SessionTransfer):
         size: int,
         view: memoryview | None,
     ) -> None:
-        super().__init__(dpu.pool(size), dpu.link.lock, dpu.provider, offset, size, view)
+        pool = dpu.pool(size)
+        super().__init__(pool, dpu.link.lock, dpu.provider, offset, size, view, dpu.results)
         self._dpu, self._region = dpu, region
         self._on_end: list[Callable[[], object]] = []
 

@@ -96,7 +96,7 @@ class Session:
     def register(
         self,
         obj: Any,
-        access: str | Access = "rw",
+        access: str | Access | None = None,
         name: str | None = None,
         share_block: bool = False,
     ) -> SessionRegion:
@@ -105,18 +105,22 @@ class Session:
         Args:
             obj: Any object with the buffer protocol, or an array on a GPU (CuPy, PyTorch, JAX,
                 Numba: `__cuda_array_interface__` or DLPack).
-            access: What DMA may do to it: "r", "w" or "rw".
+            access: What DMA may do to it: "r", "w" or "rw"; None for all that the object allows,
+                which is "r" for a read-only one (bytes, arrays of JAX).
             name: At most 128 characters.
             share_block: Allow an array that shares its CUDA allocation with other data (CuPy's
                 pool): CUDA exports whole allocations only.
 
         Raises:
+            AccessDenied: `access` is more than the object allows.
             ExportError: Another process cannot import the memory; the error names the remedy.
-            Unsupported: The DPU cannot reach the memory.
+            Unsupported: The DPU cannot reach the memory, or it is a PyTorch tensor that requires
+                grad.
         """
         self._check()
         argument_checks.name(name)
-        return region_factory.register(self, obj, parse_access(access), name, share_block)
+        wanted = None if access is None else parse_access(access)
+        return region_factory.register(self, obj, wanted, name, share_block)
 
     def forget(self, region: SessionRegion, timeout: float) -> None:
         """Close both sides of a region, for SessionRegion.close()."""
@@ -176,7 +180,11 @@ class Session:
         return self._dpu.start(region, offset, size, None)
 
     def copy(self, src: SessionRegion, dst: SessionRegion) -> TransferReport:
-        """Copy all of `src` to the start of `dst`, through the DPU's memory, and wait."""
+        """Copy all of `src` to the start of `dst`, and wait.
+
+        More than 64 KiB between memory of GPUs are copied from GPU to GPU, all else through the
+        DPU's memory: `direct` of the report says which.
+        """
         self._check()
         _, size = self._span(src, 0, getattr(src, "size", 0))
         self._span(dst, 0, size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -18,14 +17,13 @@ from .staging import Chunk
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from ..dma.byte_pool import BytePool
     from ..wire.messages import Moved
     from .staging import StagingPool
 
-__all__ = ["SessionTransfer", "TransferReport", "read_buffer"]
+__all__ = ["SessionTransfer", "TransferReport"]
 
 _Transfer = TypeVar("_Transfer", bound="SessionTransfer")
-
-_LARGE = 8 << 20  # bytes; the pages of less take a few milliseconds
 
 
 class TransferReport:
@@ -57,6 +55,14 @@ class TransferReport:
     chunks = property(lambda self: self._moved.chunks, doc="Number of chunks.")
 
     @property
+    def direct(self) -> bool:
+        """Return whether one DMA moved each byte, not two by way of the DPU's memory.
+
+        A copy from GPU to GPU is direct where one of them has peer access to the other.
+        """
+        return not (self.read_ns and self.write_ns)
+
+    @property
     def latency_ns(self) -> int:
         """Return the time from submission to completion of the last DMA, in ns."""
         return self._moved.complete_ns - self._moved.submit_ns
@@ -64,9 +70,12 @@ class TransferReport:
     def __repr__(self) -> str:
         from ..units import us  # late: connect() must be quick
 
+        dma = f"DMA read {us(self.read_ns)} us, write {us(self.write_ns)} us"
+        if self.direct:
+            dma = f"DMA {self.op.name.lower()} {us(self.read_ns + self.write_ns)} us, direct"
         return (
-            f"<TransferReport OK, {self.size} bytes by {self.provider}, {self.path}: DMA read "
-            f"{us(self.read_ns)} us, write {us(self.write_ns)} us, in {_pieces(self.chunks)}>"
+            f"<TransferReport OK, {self.size} bytes by {self.provider}, {self.path}: {dma}, "
+            f"in {_pieces(self.chunks)}>"
         )
 
     def _repr_html_(self) -> str:
@@ -78,6 +87,7 @@ class TransferReport:
             ("Status", "OK"),
             ("Size", f"{size_text(self.size)}, in {_pieces(self.chunks)}"),
             *((name, f"{us(took)} us in all") for name, took in moved if took),
+            ("Route", "direct" if self.direct else "through the DPU's memory"),
             ("Last DMA", f"{self.op.name}, {self.path}, {us(self.latency_ns)} us"),
         ]
         return card("Transfer", rows, badge=provider_badge(self.provider))
@@ -85,22 +95,6 @@ class TransferReport:
 
 def _pieces(count: int) -> str:
     return "1 piece" if count == 1 else f"{count} pieces"
-
-
-def read_buffer(size: int) -> bytearray | mmap.mmap:
-    """Return memory for the bytes of a read.
-
-    A large buffer gets its pages as the bytes arrive: all at once would block every thread.
-
-    Raises:
-        MemoryError: There is not enough memory.
-    """
-    if size < _LARGE:
-        return bytearray(size)
-    try:
-        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, OverflowError) as error:
-        raise MemoryError(f"no memory for the {size} bytes of a read") from error
 
 
 class _Totals:
@@ -147,11 +141,13 @@ class SessionTransfer(ABC):
         offset: int,
         size: int,
         view: memoryview | None,
+        results: BytePool,
     ) -> None:
         self.size = size
         self._pool, self._lock, self._provider = pool, lock, provider
         self._offset, self._view = offset, view
-        self._data = read_buffer(size) if view is None else None
+        self._data = results.take(size) if view is None else None
+        self._target = None if self._data is None else results.view(self._data)
         self._posted = 0  # bytes
         self._torn = False  # an exception interrupted _post_chunks()
         self._in_flight: deque[Chunk] = deque()
@@ -257,9 +253,9 @@ class SessionTransfer(ABC):
                 self._error = self._error or error
                 chunk.finished = True
             else:
-                if self._data is not None:
+                if self._target is not None:
                     staged = self._pool.buffer[chunk.slot : chunk.slot + chunk.size]
-                    self._data[chunk.at : chunk.at + chunk.size] = staged
+                    self._target[chunk.at : chunk.at + chunk.size] = staged
                 self._totals.add(chunk, reply)
         chunk.request = None  # it refers back to the transfer
         if self._totals.done == self.size and self._report is None:
@@ -268,7 +264,7 @@ class SessionTransfer(ABC):
         with contextlib.suppress(ValueError):  # removed before an interruption
             self._in_flight.remove(chunk)
         if self._ended:
-            self._view = None
+            self._view = self._target = None
         self._pool.wake()
 
     def _oldest_request(self) -> Any:
@@ -357,7 +353,7 @@ class SessionTransfer(ABC):
 
     @property
     def data(self) -> bytes:
-        """Return a copy of the bytes of a read; wait for them.
+        """Return the bytes of a read; wait for them.
 
         Raises:
             ValueError: The transfer is a write.
@@ -369,5 +365,4 @@ class SessionTransfer(ABC):
         if self._data is None:
             raise ValueError("a write returns no data")
         self.wait()
-        with memoryview(self._data) as whole:
-            return bytes(whole[: within("size", size, 0, 1 << 63)])
+        return self._data[: within("size", size, 0, 1 << 63)]

@@ -6,13 +6,16 @@
 
 int dg_op_allowed(const struct dg_op *op)
 {
-	struct dg_region_entry *remote = region_entry_at(op->remote);
+	struct dg_region_entry *remote = region_entry_at(op->remote),
+			       *local = region_entry_at(op->local);
 	if (gate_revoked(remote->gate))
 		return DG_REMOTE_ACCESS_ERROR;
 	if (atomic_load_explicit(&remote->lost, memory_order_relaxed))
 		return DG_PEER_LOST;
-	if (gate_revoked(region_entry_at(op->local)->gate))
-		return DG_LOCAL_ERROR;
+	if (gate_revoked(local->gate)) /* that of an imported region by its exporter */
+		return local->remote ? DG_REMOTE_ACCESS_ERROR : DG_LOCAL_ERROR;
+	if (atomic_load_explicit(&local->lost, memory_order_relaxed))
+		return DG_PEER_LOST;
 	return DG_OK;
 }
 

@@ -20,7 +20,8 @@ static int lookup(const struct dg_device *dev, uint32_t id, bool remote,
 			       "%s region %u belongs to another device than this queue: register "
 			       "or import it with the queue's device",
 			       side, id);
-	if (entry->remote != remote)
+	/* GPU memory that is imported is mapped on the GPU, and may be the local side, too. */
+	if (entry->remote != remote && (remote || entry->method != DG_METHOD_GPU))
 		return dg_fail(EINVAL, "region %u is %s: the %s side of a transfer must be %s", id,
 			       entry->remote ? "imported" : "registered", side,
 			       remote ? "an imported region" : "a registered region");

@@ -10,7 +10,7 @@ from support.processes.children import EXPORTER, child
 
 import dgkit
 from dgkit import Device, Status
-from dgkit.errors import AccessDenied, Unsupported
+from dgkit.errors import AccessDenied, TransferError, Unsupported
 
 WHERE = ["one process", "two processes"]
 
@@ -243,3 +243,29 @@ def test_an_array_on_a_gpu_that_is_registered_as_it_is_says_how_to(fake_cuda):
         pytest.raises(TypeError, match=r"is in GPU memory: .*dgkit\.wrap"),
     ):
         device.register(cupy.zeros(16))
+
+
+def test_imported_gpu_memory_may_be_the_local_side(device, gpu):
+    with dgkit.empty(MIB, on="gpu") as other, device.queue(64) as queue:
+        first, second = device.register(gpu), device.register(other)
+        source, target = (device.import_region(made.export()) for made in (first, second))
+        queue.write(source, target, size=MIB).wait(20)
+        assert np.array_equal(seen_here(other)[:MIB], seen_here(gpu)[:MIB])
+        other.array.fill(3)
+        queue.read(source, target, size=100, local_offset=7).wait(20)
+        assert set(seen_here(gpu)[7:107]) == {3}
+        first.close()
+        with pytest.raises(TransferError) as caught:
+            queue.write(source, target, size=64).wait(20)
+        assert caught.value.completion.status == Status.REMOTE_ACCESS_ERROR
+
+
+def test_imported_memory_of_the_host_may_not_be_the_local_side(device, gpu):
+    with dgkit.empty(64) as memory, device.queue(64) as queue:
+        lent, target = device.register(memory), device.register(gpu)
+        source, target = (device.import_region(made.export()) for made in (lent, target))
+        with pytest.raises(ValueError, match="the local side of a transfer must be a registered"):
+            queue.write(source, target, size=64)
+        readable = device.import_region(device.register(gpu, "r").export())
+        with pytest.raises(AccessDenied, match="it cannot be the target of a transfer"):
+            queue.read(readable, target, size=64)

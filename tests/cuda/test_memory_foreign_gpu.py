@@ -1,5 +1,6 @@
 """dgkit.wrap of arrays on a GPU: whose they may be, what is refused, what is waited for."""
 
+import ctypes
 import gc
 
 import cupy
@@ -9,7 +10,7 @@ from support.gpu.memory import MIB, OnlyDlpack, Shown, allocator, virtual
 
 import dgkit
 from dgkit import memory
-from dgkit.errors import ClosedError, Unsupported
+from dgkit.errors import AccessDenied, ClosedError, Unsupported
 from dgkit.memory import cuda
 from dgkit.memory.wrap_gpu import ForeignGpuMemory
 from dgkit.types import is_memory
@@ -196,3 +197,55 @@ def test_wrapping_an_array_of_the_second_gpu_names_it(fake_cuda):
 def test_an_array_on_a_gpu_is_known_as_one(fake_cuda):
     assert memory.is_gpu_array(cupy.zeros(3))
     assert memory.is_gpu_array(OnlyDlpack(cupy.zeros(3)))
+
+
+class Frozen(OnlyDlpack):
+    """An array whose DLPack says that it is read-only (DLPack 1.0), as JAX's."""
+
+    flags = 1
+
+    def __dlpack__(self, *, max_version=None, **options):
+        if max_version is None:
+            return super().__dlpack__(**options)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = (
+            ctypes.py_object,
+            [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+        )
+        self._versioned = (ctypes.c_uint64 * 10)(1, 0, 0, self.flags)
+        return new(ctypes.addressof(self._versioned), b"dltensor_versioned", None)
+
+
+class Writable(Frozen):
+    flags = 2  # a copy
+
+
+@pytest.mark.parametrize("made", ["interface", "DLPack"])
+def test_a_read_only_array_gives_a_region_to_read(fake_cuda, device, made):
+    array = cupy.zeros(16, "u1")
+    shown = Frozen(array) if made == "DLPack" else Shown(array.data.ptr, readonly=True)
+    memory = dgkit.wrap(shown, share_block=True)
+    assert memory.readonly
+    assert device.register(memory).access == dgkit.Access.READ
+    with pytest.raises(AccessDenied, match="register it with access='r'"):
+        device.register(memory, "rw")
+
+
+@pytest.mark.parametrize("kind", [OnlyDlpack, Writable])
+def test_dlpack_without_the_flag_may_be_written(fake_cuda, device, kind):
+    memory = dgkit.wrap(kind(cupy.zeros(16, "u1")), share_block=True)
+    assert not memory.readonly
+    assert device.register(memory).access == dgkit.Access.RW
+
+
+def test_a_tensor_that_requires_grad_is_refused_with_the_remedy(fake_cuda):
+    class Tensor:
+        requires_grad = True
+
+        @property
+        def __cuda_array_interface__(self):
+            raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad.")
+
+    for call in (dgkit.wrap, memory.is_gpu_array):
+        with pytest.raises(Unsupported, match=r"Tensor requires grad, .* tensor\.detach\(\)"):
+            call(Tensor())

@@ -79,7 +79,13 @@ ONLY = {
     "_native": {"dma/_ffi.py"},
     "cffi": {"dma/_ffi.py", "doca/_library.py"},  # libdoca
     # libraries of the system: libnvidia-ml, libcuda, libgdrapi
-    "ctypes": {"doctor/collect/probes.py", "memory/cuda.py", "memory/gdrcopy.py"},
+    # and the capsules of DLPack
+    "ctypes": {
+        "doctor/collect/probes.py",
+        "memory/cuda.py",
+        "memory/gdrcopy.py",
+        "memory/wrap_gpu.py",
+    },
     "pickle": set(),
     "click": {"cli/"},
     "rich": {"cli/"},

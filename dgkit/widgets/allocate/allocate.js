@@ -154,7 +154,7 @@ function makeRegister(view, status) {
   const list = h("datalist", { id: dgId() });
   const c = {
     variable: h("input", { list: list.id, autocomplete: "off", spellcheck: "false" }),
-    access: choice([["rw", "read and write"], ["r", "read"], ["w", "write"]]),
+    access: choice([["", "all that it allows"], ["rw", "read and write"], ["r", "read"], ["w", "write"]]),
     name: h("input", { autocomplete: "off", placeholder: "same as the variable" }),
     share: h("input", { type: "checkbox" }),
   };

@@ -295,9 +295,9 @@ class AllocatePanel(Panel):
 
     @handler
     def register(
-        self, variable: str, access: str = "rw", share_block: bool = False, name: str = ""
+        self, variable: str, access: str = "", share_block: bool = False, name: str = ""
     ) -> dict[str, Any]:
-        """Start to register a variable of the notebook, in place."""
+        """Start to register a variable of the notebook, in place; `access` "": all it allows."""
         with for_field("variable"):
             value = namespace.variable(variable)
         scheduler.start(self._register(value, access, share_block, name or variable), self.fail)
@@ -305,7 +305,9 @@ class AllocatePanel(Panel):
 
     def _register(self, value: Any, access: str, share_block: bool, name: str) -> Steps:
         yield True
-        options: dict[str, Any] = {"access": access, "name": name, "share_block": share_block}
+        options: dict[str, Any] = {
+            "access": access or None, "name": name, "share_block": share_block,
+        }  # fmt: skip
         with for_field("variable"):
             region = yield from in_background(partial(self._session.register, value, **options))
         self._model.select(region.id)

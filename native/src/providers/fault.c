@@ -244,6 +244,7 @@ static int fault_open(struct dg_device *dev, const dg_device_config *cfg, void *
 		return rc;
 	}
 	dev->caps.ordered = 0;
+	dev->caps.inline_max = 0;
 	*state = f;
 	return 0;
 }

@@ -1,0 +1,105 @@
+"""Memory for results: bytes objects that are filled after their creation, and reused."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from ._ffi import ffi, lib
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["BytePool"]
+
+_LEAST = 1 << 20  # bytes; the C library reuses the memory of smaller objects
+_MOST = 256 << 20  # bytes of the objects that a pool keeps
+
+
+class BytePool:
+    """Bytes objects that nothing refers to yet, for the results of reads. Thread-safe.
+
+    The first access to each page of new memory is a page fault: 64 MiB of them take five to ten
+    times as long as the copy that fills them. Therefore the pool keeps the latest large objects, at
+    most 256 MiB, and returns one again when nothing else refers to it. No list of lent objects is
+    kept, which an exception such as Ctrl-C could leave wrong: the reference count decides.
+
+    An object is not reused once its hash was taken, which CPython stores in it.
+    """
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
+        self._kept: list[bytes] = []
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bytes:
+        """Return a bytes object of `size` bytes, whose content is undefined.
+
+        Raises:
+            MemoryError: There is not enough memory.
+        """
+        if not _LEAST <= size <= self._most or not _REUSABLE:
+            return _create(size)
+        with self._lock:
+            for number in range(len(self._kept)):
+                if len(self._kept[number]) == size and _is_free(self._kept, number):
+                    self._kept.append(self._kept.pop(number))
+                    return self._kept[-1]
+            self._trim(self._most - size)
+            data = _create(size)
+            self._kept.append(data)
+            return data
+
+    def _trim(self, most: int) -> None:
+        """Forget the oldest objects, so that those kept have at most `most` bytes."""
+        while sum(map(len, self._kept)) > most:
+            del self._kept[0]
+
+    def clear(self) -> None:
+        """Forget all objects; those in use stay valid."""
+        with self._lock:
+            self._kept.clear()
+
+    @staticmethod
+    def view(data: bytes) -> memoryview:
+        """Return a writable view of an object that take() returned and no one else has seen."""
+        return memoryview(ffi.buffer(ffi.from_buffer("char[]", data)))
+
+
+def _create(size: int) -> bytes:
+    try:
+        data = bytes(size)  # by calloc(): large memory gets its pages at their first access
+    except (MemoryError, OverflowError) as error:
+        raise MemoryError(f"no memory for the {size} bytes of a read") from error
+    if size >= _LEAST:
+        lib.dg_memory_prefer_huge_pages(ffi.from_buffer("char[]", data), size)
+    return data
+
+
+def _hash_field(data: bytes) -> Any:
+    """Return a pointer to where CPython stores the hash of a bytes object: before its bytes."""
+    return ffi.cast("int64_t *", ffi.cast("char *", ffi.from_buffer("char[]", data)) - 8)
+
+
+def _references(objects: list[bytes], number: int) -> int:
+    return sys.getrefcount(objects[number])
+
+
+def _is_free(objects: list[bytes], number: int) -> bool:
+    """Return whether only the list refers to this object of it, and its hash was never taken."""
+    return _references(objects, number) == _ALONE and _hash_field(objects[number])[0] == -1
+
+
+def _reusable() -> bool:
+    """Return whether this interpreter counts references, and has the hash where it is looked up."""
+    free_threaded = not getattr(sys, "_is_gil_enabled", lambda: True)()  # from Python 3.13 on
+    if sys.implementation.name != "cpython" or free_threaded:
+        return False
+    data = bytes(16)
+    before = _hash_field(data)[0]
+    return bool(before == -1 and hash(data) == _hash_field(data)[0])
+
+
+_ALONE = _references([bytes(16)], 0)  # of an object that only a list refers to
+_REUSABLE = _reusable()

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Fewer page faults for large memory. */
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "dgkit.h"
+
+void dg_memory_prefer_huge_pages(void *addr, uint64_t size)
+{
+	/* Whole pages of this system only: a page has 4 KiB or, on many Arm systems, 64 KiB. How
+	 * large a huge page is, and whether one fits, the kernel knows. */
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t from = ((uintptr_t)addr + page - 1) & ~(page - 1);
+	uintptr_t to = ((uintptr_t)addr + size) & ~(page - 1);
+	if (from < to)
+		madvise((void *)from, to - from, MADV_HUGEPAGE);
+}

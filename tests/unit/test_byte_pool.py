@@ -1,0 +1,148 @@
+"""Memory for results: reused when nothing refers to it, bounded, and never seen to change."""
+
+import gc
+import mmap
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dgkit
+from dgkit.dma import byte_pool
+from dgkit.dma.byte_pool import BytePool
+
+MIB = 1 << 20
+
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def filled(pool, size, byte):
+    data = pool.take(size)
+    pool.view(data)[:] = bytes([byte]) * size
+    return data
+
+
+def test_a_large_object_takes_no_pages_at_once():
+    before = resident()
+    pool = BytePool()
+    made = pool.take(256 * MIB)
+    assert resident() - before < 64 * MIB
+    view = pool.view(made)
+    view[4096:4099] = b"abc"
+    assert made[4096:4099] == b"abc"
+    assert (type(made), len(made)) == (bytes, 256 * MIB)
+
+
+@pytest.mark.parametrize("size", [1 << 62, 1 << 70])
+def test_more_than_there_is_is_no_memory(size):
+    with pytest.raises(MemoryError, match=f"no memory for the {size} bytes of a read"):
+        BytePool().take(size)
+
+
+def test_memory_that_nothing_refers_to_is_reused():
+    assert byte_pool._REUSABLE
+    pool = BytePool()
+    address = id(filled(pool, 2 * MIB, 1))
+    for number in range(5):
+        data = filled(pool, 2 * MIB, number)
+        assert id(data) == address
+        del data
+
+
+USES = {
+    "a name": lambda data: data,
+    "a view": memoryview,
+    "part of a view": lambda data: memoryview(data)[5:9],
+    "a list": lambda data: [[data]],
+    "a closure": lambda data: lambda: data,
+    "an iterator": iter,
+    "NumPy": lambda data: np.frombuffer(data, "u1")[7:],
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_memory_that_something_refers_to_is_left_alone(use):
+    pool = BytePool()
+    data = filled(pool, 2 * MIB, 7)
+    address, used = id(data), USES[use](data)
+    del data
+    others = [filled(pool, 2 * MIB, 9) for _ in range(3)]
+    assert address not in map(id, others)
+    del used, others
+    gc.collect()
+    assert address in {id(one) for one in pool._kept}
+    again = [filled(pool, 2 * MIB, byte) for byte in range(4)]
+    assert address in map(id, again)
+
+
+def test_an_object_whose_hash_was_taken_is_not_reused():
+    pool = BytePool()
+    first = filled(pool, 2 * MIB, 7)
+    address = id(first)
+    seen = {first: "sevens"}
+    del seen, first
+    kept = [filled(pool, 2 * MIB, 9) for _ in range(3)]
+    assert address not in map(id, kept)
+    assert all(hash(one) == hash(b"\x09" * (2 * MIB)) for one in kept)
+
+
+def test_no_more_than_the_limit_is_kept():
+    pool = BytePool(most=8 * MIB)
+    lent = [pool.take(3 * MIB) for _ in range(5)]
+    assert sum(map(len, pool._kept)) == 6 * MIB
+    assert [id(one) for one in pool._kept] == [id(one) for one in lent[-2:]]
+    assert all(id(pool.take(9 * MIB)) not in map(id, pool._kept) for _ in range(2))
+    assert all(id(pool.take(100)) not in map(id, pool._kept) for _ in range(2))
+    pool.clear()
+    assert not pool._kept
+    assert [len(one) for one in lent] == [3 * MIB] * 5
+
+
+def test_reads_give_back_the_memory_that_they_took():
+    with dgkit.connect() as session, session.empty(64 * MIB) as region:
+        for _ in range(3):
+            session.read(region, 64 * MIB)
+        gc.collect()
+        before = resident()
+        for size in range(30, 64, 2):
+            session.read(region, size * MIB)
+        assert resident() - before < 300 * MIB
+    gc.collect()
+    assert resident() - before < 64 * MIB
+
+
+def test_what_was_read_never_changes():
+    size = 3 * MIB
+    with dgkit.connect() as session, session.empty(size) as region:
+        seen = []
+        for number in range(12):
+            session.write(region, bytes([number]) * size)
+            data = session.read(region, size)
+            started = session.start_read(region, size)
+            assert started.data == data
+            assert started.data is started.data
+            if number % 3:
+                seen.append((number, data))
+        assert all(data == bytes([number]) * size for number, data in seen)
+
+
+def test_threads_never_share_an_object():
+    pool, wrong = BytePool(), []
+
+    def use(byte):
+        for _ in range(200):
+            data = filled(pool, MIB, byte)
+            if data[0] != byte or data[-1] != byte or sys.getrefcount(data) < 3:
+                wrong.append(byte)
+            del data
+
+    threads = [threading.Thread(target=use, args=(byte,)) for byte in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
