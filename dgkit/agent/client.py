@@ -6,6 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..dpu.copier import Copier
@@ -205,10 +206,10 @@ class Client:
         """Free everything; the last job of the `control` worker."""
         for worker in (self.moves, self.measures):
             self._step("the end of a worker", worker.finish)
-            self._step("the end of a worker", lambda each=worker: each.join(_RELEASE_TRIES))
+            self._step("the end of a worker", partial(worker.join, _RELEASE_TRIES))
         for monitor in list(self.monitors.values()):
             self._step("the end of a monitor", monitor.end)
-            self._step("the end of a monitor", lambda each=monitor: each.join(_RELEASE_TRIES))
+            self._step("the end of a monitor", partial(monitor.join, _RELEASE_TRIES))
         if self._copier is not None:
             self._step("release of a queue", self._copier.close)
         for handle in list(self.regions):
