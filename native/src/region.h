@@ -29,6 +29,7 @@ struct dg_region {
 	/* exported: guarded by dg_share_lock() */
 	struct dg_export *exports;
 	struct dg_import *imports;
+	uint32_t importers_lost; /* processes that ended without releasing their import */
 	/* imported: guarded by the lock of share/importer.c */
 	struct dg_exporter *exporter; /* NULL: this process, or another machine */
 	struct dg_mapping *mapping;

@@ -73,6 +73,21 @@ def test_no_file_is_a_link_since_a_wheel_would_make_it_a_copy():
     assert not [path for path in HOME.rglob("*") if path.is_symlink()]
 
 
+HEADERS = sorted(path.name for path in (HOME / "include").glob("doca_*.h"))
+
+
+@pytest.mark.parametrize("first", HEADERS)
+def test_a_header_stands_alone_and_before_any_other(first, tmp_path):
+    source = tmp_path / "program.c"
+    # Alone, and before all others in both orders.
+    for others in ([], HEADERS, HEADERS[::-1]):
+        lines = [f"#include <{name}>\n" for name in [first, *others]]
+        source.write_text("".join([*lines, "int not_empty;\n"]))
+        flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
+        command = [tool("cc", "gcc"), *flags, f"-I{HOME}/include", source]
+        subprocess.run(command, check=True, cwd=tmp_path)
+
+
 PROGRAM = """
 #include <stdio.h>
 #include <doca_argp.h>

@@ -113,7 +113,8 @@ DOCA_STABLE
 doca_error_t doca_comch_client_event_msg_recv_register(struct doca_comch_client *comch_client,
 		doca_comch_event_msg_recv_cb_t recv_event_cb);
 
-/* Has no effect: consumers belong to the fast path, which softdoca does not have. */
+/* Sets the callbacks for consumers of the server's side: see doca_comch_consumer.h. A consumer that ends, or
+ * whose side ends, expires. */
 DOCA_STABLE
 doca_error_t doca_comch_client_event_consumer_register(struct doca_comch_client *comch_client,
 		doca_comch_event_consumer_cb_t new_consumer_event_cb,
@@ -193,7 +194,7 @@ doca_error_t doca_comch_server_event_connection_status_changed_register(
 		doca_comch_event_connection_status_changed_cb_t connect_event_cb,
 		doca_comch_event_connection_status_changed_cb_t disconnect_event_cb);
 
-/* Has no effect: see doca_comch_client_event_consumer_register(). */
+/* Sets the callbacks for consumers of clients. They expire before the event that their client left. */
 DOCA_STABLE
 doca_error_t doca_comch_server_event_consumer_register(struct doca_comch_server *comch_server,
 		doca_comch_event_consumer_cb_t new_consumer_event_cb,
@@ -224,7 +225,8 @@ doca_error_t doca_comch_server_get_device_repr(const struct doca_comch_server *c
 		struct doca_dev_rep **repr);
 
 /* Disconnects a client: its context becomes idle after the messages sent so far. Tasks that wait
- * for space fail with CONNECTION_ABORTED. No event follows, and the handle is no longer valid. */
+ * for space fail with CONNECTION_ABORTED. No event follows, and the handle is no longer valid. Errors:
+ * IN_USE if the connection has consumers or producers of this side. */
 DOCA_STABLE
 doca_error_t doca_comch_server_disconnect(struct doca_comch_server *comch_server,
 		struct doca_comch_connection *connection);

@@ -59,8 +59,9 @@ doca_error_t doca_pe_destroy(struct doca_pe *pe);
 DOCA_STABLE
 uint8_t doca_pe_progress(struct doca_pe *pe);
 
-/* Returns the task to its context, in its callback or at any other time. Ignored while it is in
- * flight. */
+/* Returns the task to its context, in its callback or at any other time. A memcpy or a Comch message in
+ * flight is not freed; a task of a consumer, a producer or a sync event is taken back: its callback is not
+ * called. */
 DOCA_STABLE
 void doca_task_free(struct doca_task *task);
 

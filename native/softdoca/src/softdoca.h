@@ -7,6 +7,7 @@
  *   buf.c      buffers; buf_list.c lists of them; inventory.c their allocation
  *   ctx.c      states of contexts; pe.c progress and notification; task.c tasks
  *   engine.c   DMA tasks through dgkit's provider
+ *   sync_event.c  events, a value that processes share; sync_task.c their tasks
  *   ../dma     DMA contexts; ../comch channels; ../argp command lines
  *
  * Errors: a doca_error_t alone; the log has the reason (softdoca_log, level WARNING).
@@ -257,6 +258,9 @@ struct ctx_ops {
 	/* Reverts arm(). */
 	void (*disarm)(struct doca_ctx *ctx);
 	void (*free_task)(struct doca_task *task);
+	/* Takes a task in flight back, so that it can be freed; its callback is not called. Returns
+	 * false if it cannot. NULL: tasks in flight cannot be freed. */
+	bool (*cancel)(struct doca_task *task);
 	/* Starts tasks submitted without DOCA_TASK_SUBMIT_FLAG_FLUSH. NULL: submit starts them. */
 	void (*flush)(struct doca_ctx *ctx);
 };

@@ -244,8 +244,11 @@ static bool import_over(const struct dg_import *m)
 
 void dg_conn_free(struct conn *c)
 {
-	for (uint32_t i = 0; i < c->slots; i++)
+	for (uint32_t i = 0; i < c->slots; i++) {
+		if (c->imports[i] && c->imports[i]->region)
+			c->imports[i]->region->importers_lost++;
 		import_remove(c, i);
+	}
 	struct conn **at = &conns;
 	while (*at != c)
 		at = &(*at)->next;
@@ -428,6 +431,14 @@ uint32_t dg_share_importers(struct dg_region *r)
 		n++;
 	dg_share_unlock();
 	return n;
+}
+
+bool dg_share_abandoned(struct dg_region *r)
+{
+	dg_share_lock();
+	bool abandoned = r->importers_lost && !r->imports;
+	dg_share_unlock();
+	return abandoned;
 }
 
 /* Revokes every import and unlinks those that are over. Returns one that still has transfers in

@@ -90,6 +90,9 @@ void dg_share_release_self(uint32_t slot);
 int dg_share_revoke(struct dg_region *r, uint64_t deadline_ns);
 /* Returns the number of imports of r. */
 uint32_t dg_share_importers(struct dg_region *r);
+/* Whether no process imports the region any more, and one of those that did has ended without releasing
+ * it. */
+bool dg_share_abandoned(struct dg_region *r);
 /* Has the server's thread call dg_importer_exporter_died(cookie) when fd hangs up or the process
  * behind pidfd (-1: none) ends. */
 int dg_share_server_watch(int fd, int pidfd, void *cookie);

@@ -27,8 +27,7 @@ doca_error_t doca_comch_cap_server_is_supported(const struct doca_devinfo *devin
 	return supported(devinfo, CAP_COMCH_SERVER, "server");
 }
 
-/* Gets a limit of a device that can be a client or a server. */
-static doca_error_t limit(const struct doca_devinfo *devinfo, uint32_t value, uint32_t *out)
+doca_error_t comch_limit(const struct doca_devinfo *devinfo, uint32_t value, uint32_t *out)
 {
 	doca_error_t error =
 		supported(devinfo, CAP_COMCH_CLIENT | CAP_COMCH_SERVER, "client or server");
@@ -42,29 +41,29 @@ static doca_error_t limit(const struct doca_devinfo *devinfo, uint32_t value, ui
 
 doca_error_t doca_comch_cap_get_max_msg_size(const struct doca_devinfo *devinfo, uint32_t *size)
 {
-	return limit(devinfo, MSG_MAX, size);
+	return comch_limit(devinfo, MSG_MAX, size);
 }
 
 doca_error_t doca_comch_cap_get_max_name_len(const struct doca_devinfo *devinfo,
 					     uint32_t *max_name_len)
 {
-	return limit(devinfo, NAME_MAX_LEN, max_name_len);
+	return comch_limit(devinfo, NAME_MAX_LEN, max_name_len);
 }
 
 doca_error_t doca_comch_cap_get_max_recv_queue_size(const struct doca_devinfo *devinfo,
 						    uint32_t *size)
 {
-	return limit(devinfo, RECV_QUEUE_MAX, size);
+	return comch_limit(devinfo, RECV_QUEUE_MAX, size);
 }
 
 doca_error_t doca_comch_cap_get_max_clients(const struct doca_devinfo *devinfo,
 					    uint32_t *num_clients)
 {
-	return limit(devinfo, CLIENTS_MAX, num_clients);
+	return comch_limit(devinfo, CLIENTS_MAX, num_clients);
 }
 
 doca_error_t doca_comch_cap_get_max_send_tasks(const struct doca_devinfo *devinfo,
 					       uint32_t *max_send_tasks)
 {
-	return limit(devinfo, SEND_TASKS_MAX, max_send_tasks);
+	return comch_limit(devinfo, SEND_TASKS_MAX, max_send_tasks);
 }

@@ -8,6 +8,7 @@
  *   listen.c      sockets of servers, and how clients find them
  *   send.c        send tasks
  *   client.c, server.c   public functions of each; caps.c capabilities
+ *   fast.h        the fast path: consumers and producers of a connection
  *
  *      client                                   server
  *      doca_ctx_start: connect, HELLO --------> accepted, in doca_pe_progress: GREETING
@@ -37,9 +38,15 @@
 #define CONNECT_NS ((uint64_t)3 * 1000 * 1000 * 1000)
 #define RETRY_NS   (5 * 1000 * 1000)
 
-enum packet_kind { PACKET_HELLO = 1, PACKET_WELCOME, PACKET_REFUSED, PACKET_MESSAGE };
+enum packet_kind {
+	PACKET_HELLO = 1,
+	PACKET_WELCOME,
+	PACKET_REFUSED,
+	PACKET_MESSAGE,
+	PACKET_CONSUMER, /* of the fast path: see fast.h */
+};
 #define PACKET_MAGIC   0x63636473u
-#define PACKET_VERSION 1u
+#define PACKET_VERSION 2u
 
 struct packet {
 	uint32_t magic;
@@ -62,10 +69,12 @@ struct message {
 	uint8_t bytes[MSG_MAX];
 };
 
-/* A pending event for doca_pe_progress to deliver: a completed task, or a connection that ended. */
+/* A pending event for doca_pe_progress to deliver: a completed task, a consumer of the other side that
+ * expired, or a connection that ended. */
 struct item {
 	struct item *next;
-	struct doca_comch_task_send *task; /* NULL: the connection */
+	struct doca_comch_task_send *task; /* NULL: one of the others */
+	struct remote *consumer; /* NULL: the connection */
 	struct doca_comch_connection *connection;
 };
 struct items {
@@ -89,6 +98,7 @@ struct doca_comch_connection {
 	union doca_data user_data;
 	struct items pending; /* tasks that found the socket full, in order */
 	struct item over;
+	struct fast_link *fast; /* of the fast path */
 };
 
 struct doca_comch_task_send {
@@ -116,6 +126,7 @@ struct endpoint {
 	doca_comch_task_send_completion_cb_t completion_cb, error_cb;
 	doca_comch_event_msg_recv_cb_t recv_cb;
 	doca_comch_event_connection_status_changed_cb_t connect_cb, disconnect_cb;
+	doca_comch_event_consumer_cb_t consumer_cb, expired_cb; /* NULL: not registered */
 
 	/* From start() to ended(). */
 	pid_t pid; /* of the process that started it: a forked child only has its handles */
@@ -175,6 +186,9 @@ doca_error_t comch_set_consumer_cbs(struct endpoint *e, doca_comch_event_consume
 void comch_notify(struct endpoint *e, struct item *i);
 /* Adds fd to e->epoll_fd; `what` identifies its owner. */
 doca_error_t comch_watch(struct endpoint *e, int fd, void *what);
+
+/* caps.c: gets a limit of a device that can be a client or a server. */
+doca_error_t comch_limit(const struct doca_devinfo *devinfo, uint32_t value, uint32_t *out);
 
 /* ---- listen.c: how a server is found ---- */
 

@@ -3,7 +3,7 @@
  * Connections of a client and its server. Bytes from a socket are untrusted: only this user can
  * access the folder, but any of their programs may connect.
  */
-#include "comch.h"
+#include "fast.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -33,11 +33,15 @@ struct doca_comch_connection *comch_connection_new(struct endpoint *e, int fd)
 {
 	struct doca_comch_connection *c = softdoca_object_new(OBJECT_COMCH_CONNECTION, sizeof *c);
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
-	if (!c || epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
+	struct fast_link *link = c ? link_new(e, fd) : NULL;
+	if (!link || epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
+		if (link)
+			link_leave(link);
 		if (c)
 			softdoca_object_free(c);
 		return NULL;
 	}
+	c->fast = link;
 	c->e = e;
 	c->fd = fd;
 	c->id = ++e->last_id;
@@ -68,6 +72,7 @@ void comch_connection_end(struct doca_comch_connection *c, doca_error_t error)
 		return;
 	c->state = OVER;
 	c->e->n_connections--;
+	link_end(c, NULL);
 	if (c->fd >= 0) {
 		epoll_ctl(c->e->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 		close(c->fd);
@@ -80,6 +85,7 @@ void comch_connection_end(struct doca_comch_connection *c, doca_error_t error)
 void comch_connection_free(struct doca_comch_connection *c)
 {
 	comch_connection_unlist(c);
+	link_leave(link_detach(c));
 	softdoca_object_free(c);
 }
 
@@ -89,6 +95,7 @@ static bool ended(struct doca_comch_connection *c, doca_error_t error)
 {
 	struct endpoint *e = c->e;
 	bool greeting = c->state == GREETING;
+	link_end(c, &e->items); /* its consumers expire first */
 	comch_connection_end(c, error);
 	if (e->is_server) {
 		/* The program does not know of a client that sent no HELLO. */
@@ -164,12 +171,17 @@ static bool answered(struct doca_comch_connection *c, const struct reply *r)
 	return true;
 }
 
-static bool arrived(struct doca_comch_connection *c, struct message *m, ssize_t n)
+/* fds: those of a consumer, or -1. */
+static bool arrived(struct doca_comch_connection *c, struct message *m, ssize_t n, int fds[2])
 {
 	struct endpoint *e = c->e;
 	size_t len = (size_t)n - sizeof m->p;
 	if ((size_t)n < sizeof m->p || m->p.magic != PACKET_MAGIC)
 		return malformed(c, n);
+	if (c->state == OPEN && m->p.kind == PACKET_CONSUMER)
+		return n == (ssize_t)sizeof(struct announcement) && m->p.version == PACKET_VERSION
+			       ? remote_announced(c, (void *)m, fds)
+			       : malformed(c, n);
 	if (c->state == OPEN) {
 		if (m->p.kind != PACKET_MESSAGE || m->p.version != PACKET_VERSION || !len ||
 		    len > e->max_msg)
@@ -190,19 +202,18 @@ static bool arrived(struct doca_comch_connection *c, struct message *m, ssize_t 
 bool comch_connection_event(struct doca_comch_connection *c, uint32_t events)
 {
 	struct message m; /* on the stack: a callback may receive the next one */
-	ssize_t n;
+	int fds[2];
 	if (events & EPOLLOUT)
 		comch_send_pending(c);
 	if (!(events & ~(uint32_t)EPOLLOUT))
 		return false;
-	/* ECONNRESET only reports that the peer closed without having read everything; its own
-	 * messages follow, then end of file. It is reported once. */
-	do
-		n = recv(c->fd, &m, sizeof m, MSG_DONTWAIT | MSG_TRUNC);
-	while (n < 0 && (errno == EINTR || errno == ECONNRESET));
-	if (n < 0 && errno == EAGAIN)
+	ssize_t n = fast_receive(c->fd, &(struct iovec){&m, sizeof m}, 1, fds);
+	if (n == -EAGAIN)
 		return false;
-	return n > 0 ? arrived(c, &m, n) : ended(c, DOCA_ERROR_CONNECTION_RESET);
+	bool called = n > 0 ? arrived(c, &m, n, fds) : ended(c, DOCA_ERROR_CONNECTION_RESET);
+	fast_close(&fds[0]); /* unless a consumer has taken them */
+	fast_close(&fds[1]);
+	return called;
 }
 
 doca_error_t doca_comch_connection_set_user_data(struct doca_comch_connection *connection,

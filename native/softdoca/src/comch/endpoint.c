@@ -5,7 +5,7 @@
  * event-triggered completions: a program for NVIDIA's library polls doca_pe_progress instead.)
  * Sources: "Comch API reference" is the published header's documentation, "guess" is ours.
  */
-#include "comch.h"
+#include "fast.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -230,6 +230,8 @@ static bool sockets(struct endpoint *e)
 			comch_accept(e);
 		else if (what == &e->timer_fd)
 			called = try_again(e);
+		else if (object_is(what, OBJECT_COMCH_REMOTE))
+			called = remote_expired(what);
 		else
 			called = comch_connection_event(what, event.events);
 		if (called)
@@ -245,6 +247,10 @@ static bool items(struct endpoint *e)
 		return false;
 	if (i->task) {
 		comch_deliver(i->task);
+		return true;
+	}
+	if (i->consumer) {
+		remote_deliver_expired(i->consumer);
 		return true;
 	}
 	struct doca_comch_connection *c = i->connection;
@@ -380,12 +386,15 @@ doca_error_t comch_set_recv_cb(struct endpoint *e, doca_comch_event_msg_recv_cb_
 	return error;
 }
 
-/* Consumers belong to Comch's fast path, which softdoca does not have, so neither callback is ever
- * called. */
 doca_error_t comch_set_consumer_cbs(struct endpoint *e, doca_comch_event_consumer_cb_t added,
 				    doca_comch_event_consumer_cb_t expired)
 {
 	if (!added || !expired)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
-	return comch_configurable(e, "the callbacks for consumers");
+	doca_error_t error = comch_configurable(e, "the callbacks for consumers");
+	if (error != DOCA_SUCCESS)
+		return error;
+	e->consumer_cb = added;
+	e->expired_cb = expired;
+	return DOCA_SUCCESS;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Public functions of servers. Sources: "Comch API reference" is the header's documentation. */
-#include "comch.h"
+#include "fast.h"
 
 /* Comch API reference: INVALID_VALUE for an invalid handle. */
 #define SERVER(p) CHECK_OBJECT(p, OBJECT_COMCH_SERVER, "a Comch server")
@@ -133,6 +133,9 @@ static doca_error_t disconnect(struct endpoint *e, struct doca_comch_connection 
 	if (!object_is(c, OBJECT_COMCH_CONNECTION) || c->e != e || c->state != OPEN)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a client of '%s'", (void *)c,
 			      e->name);
+	if (link_in_use(c->fast))
+		return REFUSE(DOCA_ERROR_IN_USE,
+			      "the connection has consumers or producers: destroy them first");
 	comch_connection_end(c, DOCA_ERROR_CONNECTION_ABORTED);
 	comch_connection_free(c);
 	return DOCA_SUCCESS;

@@ -32,7 +32,8 @@ doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
 	ctx->state = DOCA_CTX_STATE_IDLE;
 	ctx->fd = -1;
 	/* relaxed: a statistic without ordering */
-	atomic_fetch_add_explicit(&dev->users, 1, memory_order_relaxed);
+	if (dev)
+		atomic_fetch_add_explicit(&dev->users, 1, memory_order_relaxed);
 	object_become(ctx, OBJECT_CTX);
 	return DOCA_SUCCESS;
 }
@@ -58,7 +59,8 @@ doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx, doca_error_t started,
 		pe_remove(pe, ctx);
 	object_become(ctx, OBJECT_FREE);
 	object_become(object, OBJECT_FREE);
-	atomic_fetch_sub_explicit(&ctx->dev->users, 1, memory_order_relaxed);
+	if (ctx->dev)
+		atomic_fetch_sub_explicit(&ctx->dev->users, 1, memory_order_relaxed);
 	/* Programs destroy a context in its own callback, once it is IDLE. The caller of that callback still
 	 * uses it. */
 	ctx->release = release;

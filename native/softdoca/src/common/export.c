@@ -64,8 +64,7 @@ static uint32_t exported_access(uint32_t permissions, enum export_kind kind)
 	return access;
 }
 
-/* Maps a failure of dgkit to the errors that DOCA Mmap lists for exports and imports. */
-static doca_error_t inner_error(int rc, const char *func)
+doca_error_t export_failed(int rc, const char *func)
 {
 	doca_error_t e = softdoca_failed(func, rc);
 	switch (-rc) {
@@ -102,7 +101,7 @@ static doca_error_t make(const struct doca_mmap *m, struct attachment *a, enum e
 	int len = dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
 				   sizeof bytes - sizeof h);
 	if (len < 0)
-		return inner_error(len, func);
+		return export_failed(len, func);
 	h.length = (uint16_t)(sizeof h + (size_t)len);
 	memcpy(bytes, &h, sizeof h);
 	h.checksum = checksum_of(bytes, h.length);
@@ -228,7 +227,7 @@ static doca_error_t describe(struct doca_mmap *m, const struct parsed *p, dg_reg
 	dg_region_info info;
 	int rc = dg_region_info_get(r, &info);
 	if (rc)
-		return inner_error(rc, "doca_mmap_create_from_export");
+		return export_failed(rc, "doca_mmap_create_from_export");
 	if (info.size != p->h.size)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "an altered descriptor: %llu bytes, the exporter has %llu",
@@ -262,7 +261,7 @@ static doca_error_t import(struct doca_mmap *m, const struct parsed *p, struct d
 	dg_region **r = gpu ? &a->gpu : &a->host;
 	int rc = dg_region_import(engine, kept, p->region_len, IMPORT_NS, r);
 	if (rc)
-		return inner_error(rc, "doca_mmap_create_from_export");
+		return export_failed(rc, "doca_mmap_create_from_export");
 	return describe(m, p, *r);
 }
 

@@ -45,6 +45,9 @@ int dmabuf_find_gpu(struct doca_mmap *m);
 /* Releases the resources of set_dmabuf_memrange() and dmabuf_find_gpu(). */
 void dmabuf_drop(struct doca_mmap *m);
 
+/* export.c: maps a failure of dgkit to the errors that DOCA Mmap lists for exports and imports. */
+doca_error_t export_failed(int rc, const char *func);
+
 /* range.c */
 enum range_found {
 	RANGE_MISSING, /* not completely mapped */

@@ -115,6 +115,10 @@ void doca_task_free(struct doca_task *task)
 	struct doca_ctx *ctx = task->ctx;
 	struct doca_pe *pe = ctx->pe;
 	enum pe_entry how = pe_enter(pe);
+	if (how != PE_BUSY && task->in_flight && ctx->ops->cancel && ctx->ops->cancel(task)) {
+		task->in_flight = false;
+		ctx->in_flight--;
+	}
 	if (how == PE_BUSY || task->in_flight) {
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is %s: it is not freed",
 			     (void *)task,

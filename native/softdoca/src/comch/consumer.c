@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Consumers. Sources: "consumer reference" is the published header's documentation, "guess" is ours.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fast.h"
+
+#define CONSUMER(c) CHECK_OBJECT(c, OBJECT_COMCH_CONSUMER, "a Comch consumer")
+
+static struct doca_comch_consumer *consumer_of(const struct doca_ctx *ctx)
+{
+	return (struct doca_comch_consumer *)party_of(ctx);
+}
+
+/* ---- the context ---- */
+
+/* Watches the channel: for messages while a receive waits, otherwise for its end only. */
+static void watch(struct party *p, int op)
+{
+	struct epoll_event event = {.events = p->pending.first ? EPOLLIN : 0};
+	epoll_ctl(p->epoll_fd, op, p->channel, &event);
+}
+
+static doca_error_t open_channel(struct party *p)
+{
+	int fds[2], code = 0;
+	int counter = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+	if (counter < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds)) {
+		code = errno;
+		fds[0] = fds[1] = -1;
+	}
+	fast_lock(); /* a fork in another thread closes them in its child */
+	p->channel = fds[0];
+	p->offered = fds[1];
+	p->counter = counter;
+	fast_unlock();
+	if (code)
+		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot create a channel: %s",
+			      strerror(code));
+	watch(p, EPOLL_CTL_ADD);
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t start(struct doca_ctx *ctx)
+{
+	struct party *p = party_of(ctx);
+	doca_error_t error = party_start(p);
+	if (error == DOCA_SUCCESS)
+		error = open_channel(p);
+	if (error != DOCA_SUCCESS) {
+		party_ended(ctx);
+		return error;
+	}
+	return DOCA_ERROR_IN_PROGRESS;
+}
+
+/* Flushes the receives; the end of the channel reports it to the other side. */
+static void stop(struct doca_ctx *ctx)
+{
+	struct party *p = party_of(ctx);
+	for (struct fast_task *t; (t = fast_take(&p->pending));)
+		party_done(p, t, FLUSHED);
+	fast_lock();
+	fast_close(&p->channel);
+	fast_close(&p->offered);
+	fast_unlock();
+}
+
+static doca_error_t submit(struct doca_task *task, uint32_t flags)
+{
+	struct fast_task *t = fast_task_of(task);
+	struct party *p = party_of(task->ctx);
+	(void)flags;
+	doca_error_t error =
+		parcel_check(p, t->buf, consumer_of(task->ctx)->mmap, "doca_task_submit");
+	if (error == DOCA_SUCCESS)
+		error = party_hold(t);
+	if (error != DOCA_SUCCESS)
+		return error;
+	bool first = !p->pending.first;
+	t->peer = t->imm_len = 0;
+	t->place = IN_PENDING;
+	fast_add(&p->pending, t);
+	if (first)
+		watch(p, EPOLL_CTL_MOD);
+	eventfd_write(p->counter, 1);
+	return DOCA_SUCCESS;
+}
+
+/* A producer that has counted on the receive already sends to the next one. */
+static bool cancel(struct doca_task *task)
+{
+	struct fast_task *t = fast_task_of(task);
+	struct party *p = party_of(task->ctx);
+	eventfd_t one;
+	if (t->place == IN_PENDING)
+		eventfd_read(p->counter, &one);
+	party_unlink(p, t);
+	party_let_go(t);
+	return true;
+}
+
+static bool announce(struct doca_comch_consumer *c)
+{
+	int rc = link_announce(&c->p, c->imm_max);
+	if (rc == -EAGAIN) /* the socket is full */
+		return false;
+	if (rc)
+		softdoca_ctx_fail(&c->p.ctx);
+	else
+		softdoca_ctx_move(&c->p.ctx, DOCA_CTX_STATE_RUNNING);
+	return true;
+}
+
+/* Whether the other side has closed the channel, and all its messages were received. */
+static bool at_end(const struct party *p)
+{
+	char byte;
+	return !recv(p->channel, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+}
+
+/* As parcel_receive(). The program may have changed the buffers of a task that waited. */
+static int take_message(const struct doca_comch_consumer *c, struct fast_task *t)
+{
+	if (parcel_check(&c->p, t->buf, c->mmap, __func__) == DOCA_SUCCESS)
+		return parcel_receive(t, c->p.channel, c->imm_max);
+	t->status = DOCA_ERROR_IO_FAILED;
+	return 0;
+}
+
+/* Receives into the first task. Returns whether there was a message, or the end. */
+static bool receive(struct doca_comch_consumer *c)
+{
+	struct party *p = &c->p;
+	struct fast_task *t = p->pending.first;
+	int rc = t ? take_message(c, t) : at_end(p) ? -EPIPE : -EAGAIN;
+	if (rc == -EAGAIN)
+		return false;
+	if (rc) {
+		softdoca_ctx_fail(&p->ctx);
+		return true;
+	}
+	fast_take(&p->pending);
+	if (!p->pending.first)
+		watch(p, EPOLL_CTL_MOD);
+	party_done(p, t, t->status);
+	return party_deliver(p);
+}
+
+static bool progress(struct doca_ctx *ctx)
+{
+	struct doca_comch_consumer *c = consumer_of(ctx);
+	struct party *p = &c->p;
+	party_woken(p);
+	if (party_deliver(p))
+		return true;
+	if (ctx->state == DOCA_CTX_STATE_STOPPING || p->channel < 0)
+		return false;
+	if (ctx->state == DOCA_CTX_STATE_STARTING)
+		return announce(c);
+	if (receive(c))
+		return true;
+	/* acquire: see link_end() */
+	if (!atomic_load_explicit(&p->link->over, memory_order_acquire))
+		return false;
+	softdoca_ctx_fail(ctx);
+	return true;
+}
+
+static const struct ctx_ops ops = {
+	.start = start,
+	.stop = stop,
+	.quiet = party_quiet,
+	.ended = party_ended,
+	.submit = submit,
+	.progress = progress,
+	.fileno = party_fileno,
+	.arm = party_arm,
+	.disarm = party_disarm,
+	.free_task = party_free_task,
+	.cancel = cancel,
+};
+
+static void call(struct party *p, struct fast_task *t)
+{
+	const struct doca_comch_consumer *c = (struct doca_comch_consumer *)p;
+	doca_comch_consumer_task_post_recv_completion_cb_t callback =
+		t->status == DOCA_SUCCESS ? c->done_cb : c->error_cb;
+	callback((struct doca_comch_consumer_task_post_recv *)t, t->task.user_data,
+		 p->ctx.user_data);
+}
+
+/* ---- public functions ---- */
+
+/* Consumer reference, doca_comch_consumer_create: INVALID_VALUE, BAD_STATE, NO_MEMORY. NOT_PERMITTED,
+ * for a read-only map: guess. */
+doca_error_t doca_comch_consumer_create(struct doca_comch_connection *comch_connection,
+					struct doca_mmap *buf_mmap,
+					struct doca_comch_consumer **consumer)
+{
+	CHECK_OBJECT(comch_connection, OBJECT_COMCH_CONNECTION, "a connection");
+	CHECK_OBJECT(buf_mmap, OBJECT_MMAP, "a memory map");
+	CHECK_OUT(consumer);
+	if (buf_mmap->state != MMAP_STARTED)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the map is not started");
+	if (!buf_mmap->writable)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED,
+			      "the map's permissions %#x do not permit writing",
+			      buf_mmap->permissions);
+	struct doca_comch_consumer *c = softdoca_object_new(OBJECT_COMCH_CONSUMER, sizeof *c);
+	if (!c)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a consumer");
+	c->p.is_consumer = true;
+	c->p.call = call;
+	c->mmap = buf_mmap;
+	c->imm_max = IMM_MAX; /* guess */
+	doca_error_t error = party_init(&c->p, comch_connection, OBJECT_COMCH_POST_RECV, &ops);
+	if (error == DOCA_SUCCESS)
+		*consumer = c;
+	else
+		softdoca_object_free(c);
+	return error;
+}
+
+doca_error_t doca_comch_consumer_destroy(struct doca_comch_consumer *consumer)
+{
+	CONSUMER(consumer);
+	return party_destroy(&consumer->p);
+}
+
+doca_error_t doca_comch_consumer_get_id(const struct doca_comch_consumer *consumer, uint32_t *id)
+{
+	CONSUMER(consumer);
+	CHECK_OUT(id);
+	*id = consumer->p.id;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_comch_consumer_set_imm_data_len(struct doca_comch_consumer *consumer,
+						  uint32_t imm_data_len)
+{
+	CONSUMER(consumer);
+	if (imm_data_len > IMM_MAX)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%u bytes of immediate data: the limit is %u", imm_data_len, IMM_MAX);
+	if (consumer->p.ctx.state != DOCA_CTX_STATE_IDLE)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
+	consumer->imm_max = imm_data_len;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_comch_consumer_get_imm_data_len(const struct doca_comch_consumer *consumer,
+						  uint32_t *imm_data_len)
+{
+	CONSUMER(consumer);
+	CHECK_OUT(imm_data_len);
+	*imm_data_len = consumer->imm_max;
+	return DOCA_SUCCESS;
+}
+
+struct doca_ctx *doca_comch_consumer_as_ctx(struct doca_comch_consumer *consumer)
+{
+	return object_is(consumer, OBJECT_COMCH_CONSUMER)
+		       ? &consumer->p.ctx
+		       : REFUSE((struct doca_ctx *)NULL, "%p is not a Comch consumer",
+				(void *)consumer);
+}
+
+doca_error_t doca_comch_consumer_cap_is_supported(const struct doca_devinfo *devinfo)
+{
+	uint32_t unused;
+	return comch_limit(devinfo, 0, &unused);
+}
+
+doca_error_t doca_comch_consumer_cap_get_max_num_tasks(const struct doca_devinfo *devinfo,
+						       uint32_t *max_num_tasks)
+{
+	return comch_limit(devinfo, FAST_TASKS_MAX, max_num_tasks);
+}
+
+doca_error_t doca_comch_consumer_cap_get_max_buf_size(const struct doca_devinfo *devinfo,
+						      uint32_t *max_buf_size)
+{
+	return comch_limit(devinfo, FAST_MAX, max_buf_size);
+}
+
+doca_error_t doca_comch_consumer_cap_get_max_buf_list_len(const struct doca_devinfo *devinfo,
+							  uint32_t *max_buf_list_len)
+{
+	return comch_limit(devinfo, LIST_MAX, max_buf_list_len);
+}
+
+doca_error_t doca_comch_consumer_cap_get_max_consumers(const struct doca_devinfo *devinfo,
+						       uint32_t *max_consumers)
+{
+	return comch_limit(devinfo, PARTIES_MAX, max_consumers);
+}
+
+doca_error_t doca_comch_consumer_cap_get_max_imm_data_len(const struct doca_devinfo *devinfo,
+							  uint32_t *max_imm_data_len)
+{
+	return comch_limit(devinfo, IMM_MAX, max_imm_data_len);
+}
+
+/* Consumer reference: INVALID_VALUE, BAD_STATE. */
+doca_error_t doca_comch_consumer_task_post_recv_set_conf(
+	struct doca_comch_consumer *consumer,
+	doca_comch_consumer_task_post_recv_completion_cb_t task_completion_cb,
+	doca_comch_consumer_task_post_recv_completion_cb_t task_error_cb,
+	uint32_t num_post_recv_tasks)
+{
+	CONSUMER(consumer);
+	doca_error_t error = party_set_tasks(&consumer->p, task_completion_cb && task_error_cb,
+					     num_post_recv_tasks);
+	if (error != DOCA_SUCCESS)
+		return error;
+	consumer->done_cb = task_completion_cb;
+	consumer->error_cb = task_error_cb;
+	return DOCA_SUCCESS;
+}
+
+/* Consumer reference: INVALID_VALUE, NO_MEMORY. */
+doca_error_t doca_comch_consumer_task_post_recv_alloc_init(
+	struct doca_comch_consumer *consumer, struct doca_buf *buf,
+	struct doca_comch_consumer_task_post_recv **task)
+{
+	struct fast_task *t;
+	CONSUMER(consumer);
+	CHECK_OUT(task);
+	doca_error_t error = party_alloc(&consumer->p, buf, &t);
+	if (error == DOCA_SUCCESS)
+		*task = (struct doca_comch_consumer_task_post_recv *)t;
+	return error;
+}
+
+#define RECEIVE(task) fast_task_check(task, OBJECT_COMCH_POST_RECV, __func__)
+
+struct doca_buf *doca_comch_consumer_task_post_recv_get_buf(
+	struct doca_comch_consumer_task_post_recv *task)
+{
+	const struct fast_task *t = RECEIVE(task);
+	return t ? t->buf : NULL;
+}
+
+void doca_comch_consumer_task_post_recv_set_buf(struct doca_comch_consumer_task_post_recv *task,
+						struct doca_buf *buf)
+{
+	struct fast_task *t = fast_task_settable(task, OBJECT_COMCH_POST_RECV, __func__);
+	if (t)
+		t->buf = buf;
+}
+
+uint32_t doca_comch_consumer_task_post_recv_get_producer_id(
+	struct doca_comch_consumer_task_post_recv *task)
+{
+	const struct fast_task *t = RECEIVE(task);
+	return t ? t->peer : 0;
+}
+
+uint8_t *doca_comch_consumer_task_post_recv_get_imm_data(
+	struct doca_comch_consumer_task_post_recv *task)
+{
+	struct fast_task *t = RECEIVE(task);
+	return t && t->imm_len ? t->imm : NULL;
+}
+
+uint32_t doca_comch_consumer_task_post_recv_get_imm_data_len(
+	struct doca_comch_consumer_task_post_recv *task)
+{
+	const struct fast_task *t = RECEIVE(task);
+	return t ? t->imm_len : 0;
+}
+
+struct doca_task *doca_comch_consumer_task_post_recv_as_task(
+	struct doca_comch_consumer_task_post_recv *task)
+{
+	struct fast_task *t = RECEIVE(task);
+	return t ? &t->task : NULL;
+}

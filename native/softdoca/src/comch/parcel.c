@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Messages of the fast path. They are read from and written to the program's memory by system calls, so
+ * that memory that was unmapped or protected fails the task instead of raising a signal.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fast.h"
+
+#define PARTS_MAX (LIST_MAX + 1) /* the header, and each buffer of a list */
+
+/* ---- packets with fds ---- */
+
+union control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(2 * sizeof(int))];
+};
+
+static void take_fds(struct msghdr *m, int fds[2])
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(fds, CMSG_DATA(c), (n < 2 ? n : 2) * sizeof(int));
+	}
+}
+
+ssize_t fast_receive(int fd, struct iovec *iov, size_t n, int fds[2])
+{
+	union control control = {0}; /* has space for two: the kernel drops others */
+	struct msghdr m = {.msg_iov = iov,
+			   .msg_iovlen = n,
+			   .msg_control = control.bytes,
+			   .msg_controllen = sizeof control.bytes};
+	ssize_t got;
+	fds[0] = fds[1] = -1;
+	/* ECONNRESET only reports that the peer closed without having read everything; its own
+	 * messages follow, then end of file. It is reported once. */
+	do
+		got = recvmsg(fd, &m, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+	while (got < 0 && (errno == EINTR || errno == ECONNRESET));
+	if (got < 0)
+		return -errno;
+	take_fds(&m, fds);
+	return got;
+}
+
+int fast_send(int fd, struct iovec *iov, size_t n, const int *fds, size_t n_fds)
+{
+	union control control = {0};
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = n};
+	ssize_t sent;
+	if (n_fds) {
+		control.align.cmsg_level = SOL_SOCKET;
+		control.align.cmsg_type = SCM_RIGHTS;
+		control.align.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+		memcpy(CMSG_DATA(&control.align), fds, n_fds * sizeof(int));
+		m.msg_control = control.bytes;
+		m.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+	}
+	do
+		sent = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (sent < 0 && errno == EINTR);
+	return sent < 0 ? -errno : 0; /* a packet is sent completely or not at all */
+}
+
+/* ---- a program's buffers ---- */
+
+static char *place(const struct doca_buf *b, const char *at)
+{
+	return b->mmap->base + (at - b->mmap->addr);
+}
+
+/* Parts of the data of a list; with `room`, of its free space after the data. Returns their number. */
+static size_t parts_of(const struct doca_buf *b, bool room, struct iovec *out, uint64_t *size)
+{
+	size_t n = 0;
+	*size = 0;
+	for (; b; b = b->next, n++) {
+		char *end = b->data + b->data_len;
+		out[n].iov_base = place(b, room ? end : b->data);
+		out[n].iov_len = room ? (size_t)(b->head + b->len - end) : b->data_len;
+		*size += out[n].iov_len;
+	}
+	return n;
+}
+
+static doca_error_t check_map(const struct party *p, const struct doca_mmap *m,
+			      const struct doca_mmap *only, const char *func)
+{
+	const char *why = NULL;
+	doca_error_t error = DOCA_ERROR_INVALID_VALUE; /* guess */
+	if (only && m != only) {
+		why = "a buffer is not in the consumer's memory map";
+	} else if (!softdoca_mmap_attachment(m, p->ctx.dev)) {
+		why = "a buffer's map is not started, or lacks the connection's device";
+	} else if (m->backing != BACKING_HOST || !m->base || m->from_export) {
+		why = "a buffer is not in host memory of this process";
+		error = DOCA_ERROR_NOT_SUPPORTED;
+	}
+	if (!why)
+		return DOCA_SUCCESS;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s", why);
+	return error;
+}
+
+doca_error_t parcel_check(const struct party *p, const struct doca_buf *buf,
+			  const struct doca_mmap *map, const char *func)
+{
+	struct iovec parts[LIST_MAX];
+	uint64_t size;
+	if (!buf)
+		return DOCA_SUCCESS;
+	if (!object_is(buf, OBJECT_BUF) || buf->first != buf || buf->list_len > LIST_MAX) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+			     "%p is not a buffer, or not the first of at most %u",
+			     (const void *)buf, LIST_MAX);
+		return DOCA_ERROR_INVALID_VALUE;
+	}
+	for (const struct doca_buf *b = buf; b; b = b->next) {
+		doca_error_t error = check_map(p, b->mmap, map, func);
+		if (error != DOCA_SUCCESS)
+			return error;
+	}
+	parts_of(buf, map, parts, &size);
+	if (size > FAST_MAX && !map) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+			     "a message of %llu bytes: the limit is %u", (unsigned long long)size,
+			     FAST_MAX);
+		return DOCA_ERROR_INVALID_VALUE;
+	}
+	return DOCA_SUCCESS;
+}
+
+/* ---- a message in a memfd ---- */
+
+/* Skips n bytes of the parts. */
+static void advance(struct iovec **part, size_t *left, size_t n)
+{
+	while (*left && n >= (*part)->iov_len) {
+		n -= (*part)->iov_len;
+		++*part;
+		--*left;
+	}
+	if (n) {
+		(*part)->iov_base = (char *)(*part)->iov_base + n;
+		(*part)->iov_len -= n;
+	}
+}
+
+/* Copies `size` bytes between a memfd and the parts. Returns 0 or a negative errno. */
+static int move(int fd, struct iovec *part, size_t left, uint64_t size, bool out)
+{
+	uint64_t done = 0;
+	while (done < size) {
+		/* The last part may be larger than what is left of a message received. */
+		ssize_t n = out ? pwritev(fd, part, (int)left, (off_t)done)
+				: preadv(fd, part, (int)left, (off_t)done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		done += (uint64_t)n;
+		advance(&part, &left, (size_t)n);
+	}
+	return done == size ? 0 : -EIO;
+}
+
+int parcel_prepare(struct fast_task *t)
+{
+	struct iovec parts[LIST_MAX];
+	uint64_t size;
+	size_t n = parts_of(t->buf, false, parts, &size);
+	if (size <= INLINE_MAX)
+		return 0;
+	t->memfd = memfd_create("softdoca-comch", MFD_CLOEXEC);
+	return t->memfd < 0 ? -errno : move(t->memfd, parts, n, size, true);
+}
+
+int parcel_send(const struct party *p, const struct fast_task *t, int channel)
+{
+	struct iovec parts[PARTS_MAX];
+	struct parcel head = {.magic = PARCEL_MAGIC,
+			      .producer = p->id,
+			      .imm_len = t->imm_len,
+			      .in_memfd = t->memfd >= 0};
+	size_t n = parts_of(t->buf, false, parts + 1, &head.size);
+	memcpy(head.imm, t->imm, t->imm_len);
+	parts[0] = (struct iovec){&head, sizeof head};
+	return fast_send(channel, parts, t->memfd >= 0 ? 1 : n + 1, &t->memfd, t->memfd >= 0);
+}
+
+/* ---- receiving ---- */
+
+static bool well_formed(const struct parcel *head, ssize_t got, int memfd, uint32_t imm_max)
+{
+	if ((size_t)got < sizeof *head)
+		return false;
+	uint64_t inline_size = head->in_memfd ? 0 : head->size;
+	return head->magic == PARCEL_MAGIC && head->in_memfd <= 1 &&
+	       head->imm_len <= imm_max && head->size <= FAST_MAX &&
+	       (uint64_t)got == sizeof *head + inline_size && (memfd >= 0) == head->in_memfd;
+}
+
+/* Appends the bytes received to the data of the list. */
+static void append(struct doca_buf *b, uint64_t size)
+{
+	for (; b && size; b = b->next) {
+		uint64_t room = (uint64_t)(b->head + b->len - b->data) - b->data_len;
+		uint64_t n = size < room ? size : room;
+		b->data_len += n;
+		size -= n;
+	}
+}
+
+/* Completes a receive whose packet was taken. */
+static doca_error_t unpack(struct fast_task *t, const struct parcel *head, struct iovec *parts,
+			   size_t n, uint64_t room, int memfd)
+{
+	if (head->size > room)
+		return REFUSE(DOCA_ERROR_IO_FAILED, /* guess */
+			      "a message of %llu bytes: the buffer has space for %llu",
+			      (unsigned long long)head->size, (unsigned long long)room);
+	int rc = memfd >= 0 ? move(memfd, parts, n, head->size, false) : 0;
+	if (rc)
+		return REFUSE(DOCA_ERROR_IO_FAILED, "a message could not be received: %s",
+			      strerror(-rc));
+	append(t->buf, head->size);
+	t->peer = head->producer;
+	t->imm_len = head->imm_len;
+	memcpy(t->imm, head->imm, head->imm_len);
+	return DOCA_SUCCESS;
+}
+
+int parcel_receive(struct fast_task *t, int channel, uint32_t imm_max)
+{
+	struct iovec parts[PARTS_MAX];
+	struct parcel head;
+	uint64_t room;
+	int fds[2];
+	size_t n = parts_of(t->buf, true, parts + 1, &room);
+	parts[0] = (struct iovec){&head, sizeof head};
+	ssize_t got = fast_receive(channel, parts, n + 1, fds);
+	if (got == -EFAULT) { /* the packet is gone */
+		t->status = REFUSE(DOCA_ERROR_IO_FAILED, "the buffer is not accessible");
+		return 0;
+	}
+	if (got < 0)
+		return (int)got;
+	bool well = got && well_formed(&head, got, fds[0], imm_max);
+	if (well)
+		t->status = unpack(t, &head, parts + 1, n, room, fds[0]);
+	else if (got)
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
+			     "a consumer received %zd bytes that are not a message of softdoca",
+			     got);
+	fast_close(&fds[0]);
+	fast_close(&fds[1]);
+	return well ? 0 : -EPIPE;
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Common part of consumers and producers. Sources: "guess" is ours. */
+#include "fast.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static void no_fds(struct party *p)
+{
+	p->epoll_fd = p->wake_fd = p->channel = p->counter = p->offered = -1;
+}
+
+doca_error_t party_init(struct party *p, struct doca_comch_connection *c, enum object_kind task_kind,
+			const struct ctx_ops *ops)
+{
+	p->task_kind = task_kind;
+	no_fds(p);
+	doca_error_t error = link_join(c, p);
+	if (error != DOCA_SUCCESS)
+		return error;
+	error = softdoca_ctx_init(&p->ctx, p->link->dev, ops);
+	if (error != DOCA_SUCCESS)
+		link_part(p);
+	return error;
+}
+
+static void release(void *object)
+{
+	link_part(object);
+	softdoca_object_free(object);
+}
+
+doca_error_t party_destroy(struct party *p)
+{
+	return softdoca_ctx_destroy(&p->ctx, DOCA_ERROR_BAD_STATE, release, p); /* guess */
+}
+
+doca_error_t party_set_tasks(struct party *p, bool callbacks, uint32_t n)
+{
+	if (!callbacks)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
+	if (!n || n > FAST_TASKS_MAX)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: the number must be 1 to %u", n,
+			      FAST_TASKS_MAX);
+	if (p->ctx.state != DOCA_CTX_STATE_IDLE)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
+	p->n_tasks = n;
+	return DOCA_SUCCESS;
+}
+
+/* ---- start and end ---- */
+
+static bool make_tasks(struct party *p)
+{
+	if (!softdoca_object_room(sizeof(struct fast_task), p->n_tasks))
+		return false;
+	for (uint32_t i = 0; i < p->n_tasks; i++) {
+		struct fast_task *t = softdoca_object_new(OBJECT_FREE, sizeof *t);
+		if (!t)
+			return false;
+		t->memfd = -1;
+		t->next_made = p->tasks;
+		p->tasks = t;
+		t->next_free = p->free_tasks;
+		p->free_tasks = t;
+	}
+	return true;
+}
+
+doca_error_t party_start(struct party *p)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	if (!p->n_tasks) /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "no tasks are configured");
+	if (atomic_load_explicit(&p->link->over, memory_order_acquire)) /* guess */
+		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the connection has ended");
+	p->pending = p->done = (struct fast_list){0};
+	atomic_store_explicit(&p->woken, false, memory_order_relaxed); /* before others see wake_fd */
+	if (!make_tasks(p))
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", p->n_tasks);
+	int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), code = errno;
+	fast_lock();
+	p->epoll_fd = epoll_fd;
+	p->wake_fd = wake_fd;
+	fast_unlock();
+	if (epoll_fd < 0 || wake_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &event))
+		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot create file descriptors: %s",
+			      strerror(code));
+	return DOCA_SUCCESS;
+}
+
+void party_ended(struct doca_ctx *ctx)
+{
+	struct party *p = party_of(ctx);
+	fast_lock(); /* other threads write to wake_fd */
+	fast_close(&p->epoll_fd);
+	fast_close(&p->wake_fd);
+	fast_close(&p->channel);
+	fast_close(&p->offered);
+	fast_close(&p->counter);
+	fast_unlock();
+	for (struct fast_task *t; (t = p->tasks);) {
+		p->tasks = t->next_made;
+		softdoca_object_free(t);
+	}
+	p->free_tasks = NULL;
+}
+
+/* The tasks are counted by the context. */
+bool party_quiet(struct doca_ctx *ctx)
+{
+	(void)ctx;
+	return true;
+}
+
+/* ---- waking ---- */
+
+int party_fileno(struct doca_ctx *ctx)
+{
+	return party_of(ctx)->epoll_fd;
+}
+
+bool party_arm(struct doca_ctx *ctx)
+{
+	struct party *p = party_of(ctx);
+	/* A consumer that starts has to be announced by progress. */
+	return p->done.first || ctx->state == DOCA_CTX_STATE_STARTING;
+}
+
+void party_disarm(struct doca_ctx *ctx)
+{
+	(void)ctx;
+}
+
+void party_wake(struct party *p)
+{
+	/* relaxed: changed under the lock alone; party_woken() looks at it without, to save the lock */
+	if (p->wake_fd >= 0 && !atomic_exchange_explicit(&p->woken, true, memory_order_relaxed))
+		eventfd_write(p->wake_fd, 1);
+}
+
+void party_woken(struct party *p)
+{
+	eventfd_t n;
+	/* relaxed: if it is missed, the fd stays readable and the next call sees it */
+	if (!atomic_load_explicit(&p->woken, memory_order_relaxed))
+		return;
+	fast_lock(); /* flag and fd change together */
+	atomic_store_explicit(&p->woken, false, memory_order_relaxed);
+	eventfd_read(p->wake_fd, &n);
+	fast_unlock();
+}
+
+/* ---- tasks ---- */
+
+static doca_error_t alloc(struct party *p, struct doca_buf *buf, struct fast_task **out)
+{
+	enum doca_ctx_states state = p->ctx.state;
+	if (state != DOCA_CTX_STATE_RUNNING && state != DOCA_CTX_STATE_STARTING) /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
+	struct fast_task *t = p->free_tasks;
+	if (!t)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated", p->n_tasks);
+	p->free_tasks = t->next_free;
+	object_become(t, p->task_kind);
+	softdoca_task_init(&t->task, &p->ctx, (union doca_data){0});
+	t->buf = buf;
+	t->peer = t->imm_len = 0;
+	t->place = NOWHERE;
+	*out = t;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t party_alloc(struct party *p, struct doca_buf *buf, struct fast_task **out)
+{
+	if (buf && !object_is(buf, OBJECT_BUF))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a buffer", (void *)buf);
+	enum pe_entry how = softdoca_pe_enter(p->ctx.pe);
+	if (how == PE_BUSY) /* guess */
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	doca_error_t error = alloc(p, buf, out);
+	softdoca_pe_leave(p->ctx.pe, how);
+	return error;
+}
+
+void party_free_task(struct doca_task *task)
+{
+	struct fast_task *t = fast_task_of(task);
+	struct party *p = party_of(task->ctx);
+	object_become(&t->task, OBJECT_FREE);
+	object_become(t, OBJECT_FREE);
+	t->next_free = p->free_tasks;
+	p->free_tasks = t;
+}
+
+doca_error_t party_hold(struct fast_task *t)
+{
+	doca_error_t error = t->buf ? doca_buf_inc_refcount(t->buf, NULL) : DOCA_SUCCESS;
+	if (error == DOCA_SUCCESS)
+		t->held = t->buf;
+	return error;
+}
+
+void party_let_go(struct fast_task *t)
+{
+	fast_close(&t->memfd);
+	if (t->held)
+		doca_buf_dec_refcount(t->held, NULL);
+	t->held = NULL;
+}
+
+void party_done(struct party *p, struct fast_task *t, doca_error_t status)
+{
+	t->status = status;
+	t->place = IN_DONE;
+	fast_add(&p->done, t);
+	softdoca_pe_kick(p->ctx.pe);
+}
+
+bool party_deliver(struct party *p)
+{
+	struct fast_task *t = fast_take(&p->done);
+	if (!t)
+		return false;
+	t->place = NOWHERE;
+	party_let_go(t);
+	softdoca_task_landed(&t->task, t->status);
+	p->call(p, t);
+	return true;
+}
+
+static void list_remove(struct fast_list *l, struct fast_task *t)
+{
+	struct fast_task *before = NULL;
+	for (struct fast_task *at = l->first; at != t; at = at->next)
+		before = at;
+	*(before ? &before->next : &l->first) = t->next;
+	if (l->last == t)
+		l->last = before;
+}
+
+void party_unlink(struct party *p, struct fast_task *t)
+{
+	if (t->place != NOWHERE)
+		list_remove(t->place == IN_DONE ? &p->done : &p->pending, t);
+	t->place = NOWHERE;
+}
+
+struct fast_task *fast_task_check(void *task, enum object_kind kind, const char *func)
+{
+	if (object_is(task, kind))
+		return task;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not such a task", task);
+	return NULL;
+}
+
+struct fast_task *fast_task_settable(void *task, enum object_kind kind, const char *func)
+{
+	struct fast_task *t = fast_task_check(task, kind, func);
+	if (t && t->task.in_flight) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is in flight: nothing is set", task);
+		t = NULL;
+	}
+	return t;
+}

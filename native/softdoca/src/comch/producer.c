@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Producers. Sources: "producer reference" is the published header's documentation, "guess" is ours.
+ * That a submit returns AGAIN until the consumer has a receive, public programs show: they repeat it,
+ * without progress in between.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "fast.h"
+
+#define PRODUCER(p) CHECK_OBJECT(p, OBJECT_COMCH_PRODUCER, "a Comch producer")
+
+/* ---- sending ---- */
+
+static bool hung_up(int channel)
+{
+	struct pollfd f = {.fd = channel};
+	return poll(&f, 1, 0) == 1 && f.revents & (POLLHUP | POLLERR);
+}
+
+/* Takes one of the consumer's receives, for a message. Under the lock. Errors: guess, but for AGAIN. */
+static doca_error_t take_receive(const struct party *p, const struct fast_task *t)
+{
+	const struct remote *r = remote_find(p->link, t->peer);
+	eventfd_t one;
+	if (p->link->fd < 0)
+		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the connection has ended");
+	if (!r)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the other side has no consumer %u",
+			      t->peer);
+	if (t->imm_len > r->imm_max)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%u bytes of immediate data: consumer %u takes %u", t->imm_len, r->id,
+			      r->imm_max);
+	if (hung_up(r->fd))
+		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "consumer %u has ended", r->id);
+	/* No log: programs repeat it at once. */
+	return eventfd_read(r->counter, &one) ? DOCA_ERROR_AGAIN : DOCA_SUCCESS;
+}
+
+/* Maps a negative errno to a task's status: guess. */
+static doca_error_t status_of(int rc)
+{
+	if (!rc)
+		return DOCA_SUCCESS;
+	return rc == -EPIPE || rc == -ECONNRESET ? DOCA_ERROR_CONNECTION_RESET
+						 : DOCA_ERROR_IO_FAILED;
+}
+
+/* Sends a message, for which a receive was taken. Under the lock. */
+static int send_now(const struct party *p, const struct fast_task *t)
+{
+	struct remote *r = remote_find(p->link, t->peer);
+	int rc = r ? parcel_send(p, t, r->fd) : -EPIPE;
+	/* Not sent for a reason of this side: the receive stays available. */
+	if (r && rc && rc != -EAGAIN && rc != -EPIPE && rc != -ECONNRESET)
+		eventfd_write(r->counter, 1);
+	return rc;
+}
+
+static bool others_wait(const struct party *p, uint32_t consumer)
+{
+	const struct fast_task *t = p->pending.first;
+	while (t && t->peer != consumer)
+		t = t->next;
+	return t;
+}
+
+/* Watches a channel that is full for space. Under the lock. */
+static void watch(const struct party *p, uint32_t consumer, int op)
+{
+	const struct remote *r = remote_find(p->link, consumer);
+	struct epoll_event event = {.events = EPOLLOUT};
+	if (r)
+		epoll_ctl(p->epoll_fd, op, r->fd, &event);
+}
+
+static void post(struct party *p, struct fast_task *t)
+{
+	int rc = parcel_prepare(t);
+	fast_lock();
+	bool wait = !rc && others_wait(p, t->peer);
+	if (!rc && !wait) {
+		rc = send_now(p, t);
+		wait = rc == -EAGAIN;
+		if (wait)
+			watch(p, t->peer, EPOLL_CTL_ADD);
+	} else if (rc) {
+		const struct remote *r = remote_find(p->link, t->peer);
+		if (r)
+			eventfd_write(r->counter, 1);
+	}
+	fast_unlock();
+	if (!wait) {
+		party_done(p, t, status_of(rc));
+		return;
+	}
+	t->place = IN_PENDING;
+	fast_add(&p->pending, t);
+}
+
+static doca_error_t submit(struct doca_task *task, uint32_t flags)
+{
+	struct fast_task *t = fast_task_of(task);
+	struct party *p = party_of(task->ctx);
+	(void)flags;
+	doca_error_t error = parcel_check(p, t->buf, NULL, "doca_task_submit");
+	if (error != DOCA_SUCCESS)
+		return error;
+	fast_lock();
+	error = take_receive(p, t);
+	fast_unlock();
+	if (error != DOCA_SUCCESS)
+		return error;
+	error = party_hold(t);
+	if (error == DOCA_SUCCESS)
+		post(p, t);
+	return error;
+}
+
+/* The program may have changed the buffers of a task that waited. */
+static int send_later(const struct party *p, const struct fast_task *t)
+{
+	return parcel_check(p, t->buf, NULL, __func__) == DOCA_SUCCESS ? send_now(p, t) : -EFAULT;
+}
+
+/* Sends what waits, to each consumer in order; one with a full channel does not delay the others. */
+static void flush(struct doca_comch_producer *producer)
+{
+	struct party *p = &producer->p;
+	struct fast_list waiting = p->pending;
+	p->pending = (struct fast_list){0};
+	producer->pass++;
+	fast_lock();
+	for (struct fast_task *t; (t = fast_take(&waiting));) {
+		struct remote *r = remote_find(p->link, t->peer);
+		int rc = r && r->full_in == producer->pass ? -EAGAIN : send_later(p, t);
+		if (rc != -EAGAIN) {
+			party_done(p, t, status_of(rc));
+			continue;
+		}
+		r->full_in = producer->pass;
+		fast_add(&p->pending, t);
+	}
+	for (struct remote *r = p->link->remotes; r; r = r->next)
+		if (!others_wait(p, r->id))
+			watch(p, r->id, EPOLL_CTL_DEL);
+	fast_unlock();
+}
+
+/* ---- the context ---- */
+
+static doca_error_t start(struct doca_ctx *ctx)
+{
+	doca_error_t error = party_start(party_of(ctx));
+	if (error != DOCA_SUCCESS)
+		party_ended(ctx);
+	return error;
+}
+
+static void stop(struct doca_ctx *ctx)
+{
+	struct party *p = party_of(ctx);
+	for (struct fast_task *t; (t = fast_take(&p->pending));)
+		party_done(p, t, FLUSHED);
+}
+
+static bool cancel(struct doca_task *task)
+{
+	struct fast_task *t = fast_task_of(task);
+	struct party *p = party_of(task->ctx);
+	bool waited = t->place == IN_PENDING;
+	party_unlink(p, t);
+	party_let_go(t);
+	if (waited && !others_wait(p, t->peer)) {
+		fast_lock();
+		watch(p, t->peer, EPOLL_CTL_DEL);
+		fast_unlock();
+	}
+	return true;
+}
+
+static bool progress(struct doca_ctx *ctx)
+{
+	struct doca_comch_producer *producer = (struct doca_comch_producer *)party_of(ctx);
+	struct party *p = &producer->p;
+	party_woken(p);
+	if (p->pending.first)
+		flush(producer);
+	if (party_deliver(p))
+		return true;
+	/* acquire: see link_end() */
+	if (ctx->state != DOCA_CTX_STATE_RUNNING ||
+	    !atomic_load_explicit(&p->link->over, memory_order_acquire))
+		return false;
+	softdoca_ctx_fail(ctx);
+	return true;
+}
+
+static const struct ctx_ops ops = {
+	.start = start,
+	.stop = stop,
+	.quiet = party_quiet,
+	.ended = party_ended,
+	.submit = submit,
+	.progress = progress,
+	.fileno = party_fileno,
+	.arm = party_arm,
+	.disarm = party_disarm,
+	.free_task = party_free_task,
+	.cancel = cancel,
+};
+
+static void call(struct party *p, struct fast_task *t)
+{
+	const struct doca_comch_producer *producer = (struct doca_comch_producer *)p;
+	doca_comch_producer_task_send_completion_cb_t callback =
+		t->status == DOCA_SUCCESS ? producer->done_cb : producer->error_cb;
+	callback((struct doca_comch_producer_task_send *)t, t->task.user_data, p->ctx.user_data);
+}
+
+/* ---- public functions ---- */
+
+/* Producer reference, doca_comch_producer_create: INVALID_VALUE, BAD_STATE, NO_MEMORY. */
+doca_error_t doca_comch_producer_create(struct doca_comch_connection *comch_connection,
+					struct doca_comch_producer **producer)
+{
+	CHECK_OBJECT(comch_connection, OBJECT_COMCH_CONNECTION, "a connection");
+	CHECK_OUT(producer);
+	struct doca_comch_producer *p = softdoca_object_new(OBJECT_COMCH_PRODUCER, sizeof *p);
+	if (!p)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a producer");
+	p->p.call = call;
+	doca_error_t error = party_init(&p->p, comch_connection, OBJECT_COMCH_PRODUCER_SEND, &ops);
+	if (error == DOCA_SUCCESS)
+		*producer = p;
+	else
+		softdoca_object_free(p);
+	return error;
+}
+
+doca_error_t doca_comch_producer_destroy(struct doca_comch_producer *producer)
+{
+	PRODUCER(producer);
+	return party_destroy(&producer->p);
+}
+
+doca_error_t doca_comch_producer_get_id(const struct doca_comch_producer *producer, uint32_t *id)
+{
+	PRODUCER(producer);
+	CHECK_OUT(id);
+	*id = producer->p.id;
+	return DOCA_SUCCESS;
+}
+
+struct doca_ctx *doca_comch_producer_as_ctx(struct doca_comch_producer *producer)
+{
+	return object_is(producer, OBJECT_COMCH_PRODUCER)
+		       ? &producer->p.ctx
+		       : REFUSE((struct doca_ctx *)NULL, "%p is not a Comch producer",
+				(void *)producer);
+}
+
+doca_error_t doca_comch_producer_cap_is_supported(const struct doca_devinfo *devinfo)
+{
+	uint32_t unused;
+	return comch_limit(devinfo, 0, &unused);
+}
+
+doca_error_t doca_comch_producer_cap_get_max_num_tasks(const struct doca_devinfo *devinfo,
+						       uint32_t *max_num_tasks)
+{
+	return comch_limit(devinfo, FAST_TASKS_MAX, max_num_tasks);
+}
+
+doca_error_t doca_comch_producer_cap_get_max_buf_size(const struct doca_devinfo *devinfo,
+						      uint32_t *max_buf_size)
+{
+	return comch_limit(devinfo, FAST_MAX, max_buf_size);
+}
+
+doca_error_t doca_comch_producer_cap_get_max_buf_list_len(const struct doca_devinfo *devinfo,
+							  uint32_t *max_buf_list_len)
+{
+	return comch_limit(devinfo, LIST_MAX, max_buf_list_len);
+}
+
+doca_error_t doca_comch_producer_cap_get_max_producers(const struct doca_devinfo *devinfo,
+						       uint32_t *max_producers)
+{
+	return comch_limit(devinfo, PARTIES_MAX, max_producers);
+}
+
+/* Producer reference: INVALID_VALUE, BAD_STATE. */
+doca_error_t doca_comch_producer_task_send_set_conf(
+	struct doca_comch_producer *producer,
+	doca_comch_producer_task_send_completion_cb_t task_completion_cb,
+	doca_comch_producer_task_send_completion_cb_t task_error_cb, uint32_t num_send_tasks)
+{
+	PRODUCER(producer);
+	doca_error_t error =
+		party_set_tasks(&producer->p, task_completion_cb && task_error_cb, num_send_tasks);
+	if (error != DOCA_SUCCESS)
+		return error;
+	producer->done_cb = task_completion_cb;
+	producer->error_cb = task_error_cb;
+	return DOCA_SUCCESS;
+}
+
+static bool imm_is_valid(const uint8_t *imm_data, uint32_t len, const char *func)
+{
+	if (len <= IMM_MAX && (imm_data || !len))
+		return true;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+		     "%u bytes of immediate data at %p: the limit is %u", len,
+		     (const void *)imm_data, IMM_MAX);
+	return false;
+}
+
+static void set_imm(struct fast_task *t, const uint8_t *imm_data, uint32_t len)
+{
+	t->imm_len = len;
+	if (len)
+		memcpy(t->imm, imm_data, len);
+}
+
+/* Producer reference: INVALID_VALUE, NO_MEMORY. */
+doca_error_t doca_comch_producer_task_send_alloc_init(struct doca_comch_producer *producer,
+						      const struct doca_buf *buf, uint8_t *imm_data,
+						      uint32_t imm_data_len, uint32_t consumer_id,
+						      struct doca_comch_producer_task_send **task)
+{
+	struct fast_task *t;
+	PRODUCER(producer);
+	CHECK_OUT(task);
+	if (!imm_is_valid(imm_data, imm_data_len, __func__))
+		return DOCA_ERROR_INVALID_VALUE;
+	doca_error_t error = party_alloc(&producer->p, (struct doca_buf *)buf, &t);
+	if (error != DOCA_SUCCESS)
+		return error;
+	t->peer = consumer_id;
+	set_imm(t, imm_data, imm_data_len);
+	*task = (struct doca_comch_producer_task_send *)t;
+	return DOCA_SUCCESS;
+}
+
+#define SEND(task)     fast_task_check(task, OBJECT_COMCH_PRODUCER_SEND, __func__)
+#define SETTABLE(task) fast_task_settable(task, OBJECT_COMCH_PRODUCER_SEND, __func__)
+
+const struct doca_buf *doca_comch_producer_task_send_get_buf(
+	struct doca_comch_producer_task_send *task)
+{
+	const struct fast_task *t = SEND(task);
+	return t ? t->buf : NULL;
+}
+
+void doca_comch_producer_task_send_set_buf(struct doca_comch_producer_task_send *task,
+					   const struct doca_buf *buf)
+{
+	struct fast_task *t = SETTABLE(task);
+	if (t)
+		t->buf = (struct doca_buf *)buf;
+}
+
+uint32_t doca_comch_producer_task_send_get_consumer_id(struct doca_comch_producer_task_send *task)
+{
+	const struct fast_task *t = SEND(task);
+	return t ? t->peer : 0;
+}
+
+void doca_comch_producer_task_send_set_consumer_id(struct doca_comch_producer_task_send *task,
+						   const uint32_t consumer_id)
+{
+	struct fast_task *t = SETTABLE(task);
+	if (t)
+		t->peer = consumer_id;
+}
+
+uint8_t *doca_comch_producer_task_send_get_imm_data(struct doca_comch_producer_task_send *task)
+{
+	struct fast_task *t = SEND(task);
+	return t && t->imm_len ? t->imm : NULL;
+}
+
+uint32_t doca_comch_producer_task_send_get_imm_data_len(struct doca_comch_producer_task_send *task)
+{
+	const struct fast_task *t = SEND(task);
+	return t ? t->imm_len : 0;
+}
+
+void doca_comch_producer_task_send_set_imm_data(struct doca_comch_producer_task_send *task,
+						uint8_t *imm_data, uint32_t imm_data_len)
+{
+	struct fast_task *t = SETTABLE(task);
+	if (t && imm_is_valid(imm_data, imm_data_len, __func__))
+		set_imm(t, imm_data, imm_data_len);
+}
+
+struct doca_task *doca_comch_producer_task_send_as_task(struct doca_comch_producer_task_send *task)
+{
+	struct fast_task *t = SEND(task);
+	return t ? &t->task : NULL;
+}

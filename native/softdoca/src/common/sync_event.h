@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sync events. The value is in the event itself; at an address of the program; or, if a location is remote,
+ * in a page of shared memory, which the other side maps by dgkit's export of it.
+ *
+ *   sync_event.c   the event, its locations and its value; operations
+ *   sync_export.c  descriptors, and handles made from them
+ *   sync_task.c    the context and its tasks
+ */
+#ifndef SOFTDOCA_SYNC_EVENT_H
+#define SOFTDOCA_SYNC_EVENT_H
+
+#include "doca_sync_event.h"
+#include "memory.h"
+
+enum sync_location { SYNC_CPU = 1, SYNC_REMOTE_PCI = 2, SYNC_REMOTE_NET = 4 };
+#define SYNC_REMOTE ((uint32_t)(SYNC_REMOTE_PCI | SYNC_REMOTE_NET))
+
+enum sync_op {
+	SYNC_GET,
+	SYNC_SET,
+	SYNC_ADD,
+	SYNC_WAIT_EQ,
+	SYNC_WAIT_NEQ,
+	SYNC_WAIT_GT,
+	SYNC_OPS,
+};
+
+struct sync_task {
+	struct object o; /* OBJECT_FREE while not allocated */
+	_Alignas(64) struct doca_task task;
+	enum sync_op op;
+	uint64_t value, mask;
+	uint64_t *out; /* of get and add */
+	doca_error_t status;
+	bool waits; /* in the list of those that wait; in flight otherwise: complete */
+	struct sync_task *next, *next_free, *next_made;
+};
+
+struct sync_list {
+	struct sync_task *first, *last;
+};
+
+union sync_callback {
+	doca_sync_event_task_get_completion_cb_t get;
+	doca_sync_event_task_notify_set_completion_cb_t notify_set;
+	doca_sync_event_task_notify_add_completion_cb_t notify_add;
+	doca_sync_event_task_wait_eq_completion_cb_t wait_eq;
+	doca_sync_event_task_wait_neq_completion_cb_t wait_neq;
+	doca_sync_event_task_wait_gt_completion_cb_t wait_gt;
+};
+
+/* Configuration of one kind of task, and its free tasks. */
+struct sync_conf {
+	union sync_callback done_cb, error_cb;
+	uint32_t n; /* 0: not configured */
+	struct sync_task *free;
+};
+
+enum sync_mode { SYNC_NEW, SYNC_ALONE, SYNC_CONTEXT };
+
+struct doca_sync_event {
+	struct object o;
+	enum sync_mode mode; /* CONTEXT once doca_sync_event_as_ctx was called */
+	uint32_t publishers, subscribers; /* enum sync_location */
+	uint64_t own; /* the value, if it is in the event itself */
+	uint64_t *value; /* NULL until the start or the export */
+	uint64_t *at; /* set by the program, or NULL */
+	struct doca_buf *buf; /* that contains `at`, or NULL */
+	void *page; /* shared memory that has the value, or NULL */
+	int memfd;
+	struct doca_dev *devs[2]; /* of the CPU locations, publisher first */
+	struct doca_dev *dev; /* that exports, or has imported */
+	dg_region *region; /* the page, exported */
+	dg_region *import; /* an event from an export */
+	struct export_bytes desc[EXPORT_KINDS];
+
+	_Alignas(64) struct doca_ctx ctx;
+	struct sync_conf conf[SYNC_OPS];
+	struct sync_task *tasks; /* all */
+	struct sync_list waiting, done;
+	int timer_fd; /* wakes the program while tasks wait */
+	uint64_t checked_ns; /* when it was last checked whether the other side is gone */
+};
+
+struct doca_sync_event_remote_net {
+	struct object o;
+	struct doca_sync_event *event;
+};
+
+#define CHECK_EVENT(e) CHECK_OBJECT(e, OBJECT_SYNC_EVENT, "a sync event")
+
+/* ---- sync_event.c ---- */
+
+struct doca_sync_event *sync_event_new(enum object_kind kind);
+/* Chooses where the value is, once. Errors: NOT_SUPPORTED, NO_MEMORY. */
+doca_error_t sync_place_value(struct doca_sync_event *e);
+/* Checks that the event can start: not started, configured. */
+doca_error_t sync_startable(const struct doca_sync_event *e);
+/* Keeps a device from being closed, instead of the one in *slot (NULL: none). */
+void sync_use_dev(struct doca_dev **slot, struct doca_dev *dev);
+/* Executes an operation that does not wait. Errors: CONNECTION_RESET; BAD_STATE in a forked child. */
+doca_error_t sync_execute(struct doca_sync_event *e, enum sync_op op, uint64_t value, uint64_t *out);
+/* Whether a wait is over. */
+bool sync_met(struct doca_sync_event *e, enum sync_op op, uint64_t value, uint64_t mask);
+/* Whether the other side is gone, so that no wait will be satisfied. */
+bool sync_abandoned(const struct doca_sync_event *e);
+/* The same, at most once a millisecond: false in between. */
+bool sync_abandoned_now(struct doca_sync_event *e);
+
+/* ---- sync_export.c ---- */
+
+/* Closes exports and imports. Errors: NOT_PERMITTED. */
+doca_error_t sync_unexport(struct doca_sync_event *e);
+
+/* ---- sync_task.c ---- */
+
+extern const struct ctx_ops sync_ops;
+
+#endif
