@@ -3,7 +3,8 @@
  * What each form of a small copy costs, in bare CUDA: one process owns GPU memory, this one has it
  * imported, and the owner's GPU is idle or computes. Prints one line of JSON for each case.
  *
- *   form_probe [SECONDS_A_CASE [PART...]]    parts: single batch torn canary strided
+ *   form_probe [SECONDS_A_CASE [PART...]]    parts: single batch torn canary strided engine words
+ * led wake
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -317,6 +318,10 @@ static struct gather_op {
 static int owner;
 static const char *state = "idle";
 static double seconds = 0.15;
+static unsigned pause_us;
+static CUresult (*before_each)(void);
+static CUstream waker;
+static CUdeviceptr near_ipc; /* a granule of our own, mapped close behind the ipc block, or 0 */
 
 /* The operations of a case: to the GPU, or from it. */
 static bool to_gpu;
@@ -659,6 +664,173 @@ static CUresult f_memops(void)
 	return more.memops(stream, 2, ops, 0);
 }
 
+/* as many words as the size has, without barriers but for the first, and the flag, in one call */
+static CUresult words_on(bool barriers)
+{
+	static mem_op ops[256];
+	unsigned words = (unsigned)(size / 8), at = 0;
+	if (!more.memops || n * words > 255)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	memset(ops, 0, (n * words + 1) * sizeof *ops);
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned w = 0; w < words; w++, at++) {
+			ops[at].write.operation = 5;
+			ops[at].write.address = dst_at(i) + 8 * w;
+			ops[at].write.value = *(uint64_t *)(host + srcs[i] + 8 * w);
+			ops[at].write.flags = barriers || !at ? 0 : 1;
+		}
+	ops[at].write.operation = 2;
+	ops[at].write.address = (CUdeviceptr)(uintptr_t)flag;
+	ops[at].write.value = ++posted;
+	return more.memops(stream, at + 1, ops, 0);
+}
+
+static CUresult f_words(void)
+{
+	return words_on(false);
+}
+
+static CUresult f_words_barriers(void)
+{
+	return words_on(true);
+}
+
+/* two rows into memory of this process: the copy engine has the stream */
+static CUresult take_engine(void)
+{
+	return rows2d(CU_MEMORYTYPE_HOST, scratch, (CUdeviceptr)(uintptr_t)staging, 16, 2, 32, 16);
+}
+
+static CUresult f_engine_plain(void)
+{
+	CUresult code = take_engine();
+	return code ? code : f_plain();
+}
+
+static CUresult f_read_plain(void)
+{
+	CUresult code = cuda.cuMemcpyDtoHAsync(staging, scratch, 8, stream);
+	return code ? code : f_plain();
+}
+
+static CUresult f_near(void)
+{
+	char *to = staging;
+	if (!near_ipc)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	memcpy(to, host + srcs[0], size);
+	memcpy(to + size, host + srcs[0], size);
+	return rows2d(CU_MEMORYTYPE_HOST, dst_at(0), (CUdeviceptr)(uintptr_t)to, size, 2,
+		      near_ipc - dst_at(0), size);
+}
+
+/* BatchAsync of operations from..upto, behind one of them as two rows */
+static CUresult led_part(unsigned from, unsigned upto, bool lead)
+{
+	static CUdeviceptr d[OPS], f[OPS];
+	static size_t sizes[OPS];
+	attributes a = {.srcAccessOrder = 1};
+	size_t first = 0, failed, count = 0;
+	CUresult code = 0;
+	if (lead) {
+		code = rows2d(CU_MEMORYTYPE_HOST, dst_at(from), src_at(from), size / 2, 2,
+			      size / 2, size / 2);
+		from++;
+	}
+	for (unsigned i = from; i < upto; i++, count++)
+		d[count] = dst_at(i), f[count] = src_at(i), sizes[count] = size;
+	return code || !count ? code : more.batch(d, f, sizes, count, &a, &first, 1, &failed,
+						  stream);
+}
+
+static CUresult led(unsigned chunk)
+{
+	CUresult code = 0;
+	for (unsigned i = 0; i < n && !code; i += chunk)
+		code = led_part(i, i + chunk < n ? i + chunk : n, true);
+	return code;
+}
+
+static CUresult f_led(void)
+{
+	return led(n);
+}
+
+static CUresult f_led_128(void)
+{
+	return led(128);
+}
+
+static CUresult f_led_64(void)
+{
+	return led(64);
+}
+
+static CUresult f_led_32(void)
+{
+	return led(32);
+}
+
+static CUresult f_led_16(void)
+{
+	return led(16);
+}
+
+/* one lead, then calls of 32 each */
+static CUresult f_led_once_32(void)
+{
+	CUresult code = 0;
+	for (unsigned i = 0; i < n && !code; i += 32)
+		code = led_part(i, i + 32 < n ? i + 32 : n, !i);
+	return code;
+}
+
+/* a lead that takes longer than a call of 64 */
+static CUresult f_long_lead(void)
+{
+	CUresult code = cuda.cuMemcpyDtoHAsync(staging, target, 1 << 18, stream);
+	return code ? code : batch_on(stream, 1, 0, false);
+}
+
+/* two leads: two operations as two rows each */
+static CUresult f_led_twice(void)
+{
+	CUresult code = rows2d(CU_MEMORYTYPE_HOST, dst_at(0), src_at(0), size / 2, 2, size / 2,
+			       size / 2);
+	return code ? code : led_part(1, n, true);
+}
+
+static CUresult finish(void);
+static atomic_uint woken;
+
+static void wake_me(void *arg)
+{
+	atomic_store((atomic_uint *)arg, posted);
+}
+
+/* what a sleeper waits for: the second stream sees the flag, and calls back */
+static CUresult f_wake(void)
+{
+	CUresult code = cuda.cuMemcpyDtoHAsync(staging, target, 8, stream);
+	if (!code)
+		code = finish();
+	if (!code)
+		code = cuda.cuStreamWaitValue32(waker, (CUdeviceptr)(uintptr_t)flag, posted, 0);
+	if (!code)
+		code = cuda.cuLaunchHostFunc(waker, wake_me, &woken);
+	uint64_t since = now_ns();
+	while (!code && atomic_load(&woken) != posted)
+		if (now_ns() - since > DEADLINE_NS)
+			return CUDA_ERROR_LAUNCH_TIMEOUT;
+	return code;
+}
+
+static CUresult f_wake_primed(void)
+{
+	CUresult code = cuda.cuMemcpyDtoHAsync(staging + 64, target, 8, waker);
+	return code ? code : f_wake();
+}
+
 enum { WRITES = 1, READS = 2, WORD_ONLY = 4, VMM_ONLY = 8, HALVES = 16, OWN_FLAG = 32,
        NO_CHECK = 64, ON_PRIO = 128 };
 
@@ -823,11 +995,15 @@ static void measure(const char *part, const struct form *form, const char *memor
 	const char *right = "unchecked";
 	if (form->flags & ON_PRIO)
 		stream = prio;
-	if (!strcmp(state, "idle") && !(form->flags & OWN_FLAG) && strcmp(part, "canary") &&
+	if (!strcmp(state, "idle") && strcmp(part, "canary") && strcmp(part, "wake") &&
 	    strcmp(part, "strided"))
 		right = check(form);
 	uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
 	for (unsigned i = 0; count < MAX_SAMPLES && (now_ns() < end || i < 20); i++) {
+		if (pause_us)
+			usleep(pause_us);
+		if (before_each && (before_each() || finish() || !await()))
+			break;
 		uint64_t before = now_ns();
 		CUresult code = form->run();
 		if (!code && !(form->flags & OWN_FLAG))
@@ -923,6 +1099,115 @@ static void part_strided(const char *memory)
 	}
 }
 
+static CUresult one_plain(void)
+{
+	return cuda.cuMemcpyHtoDAsync(scratch, staging, 8, stream);
+}
+
+static CUresult one_kernel(void)
+{
+	return f_nothing();
+}
+
+/* the same after something else was in the stream, after pauses, on a new stream */
+static void part_engine(const char *memory)
+{
+	static const struct form words = {"words", f_words, WRITES | OWN_FLAG},
+				 rows = {"rows_halves", f_halves, WRITES};
+	static const struct {
+		const char *name;
+		CUresult (*before)(void);
+		unsigned pause;
+	} settings[] = {
+		{"after_rows", take_engine, 0},	     {"after_rows_pause_200", take_engine, 200},
+		{"pause_200", NULL, 200},	     {"pause_5000", NULL, 5000},
+		{"after_plain", one_plain, 0},	     {"after_kernel", one_kernel, 0},
+		{"after_plain_pause", one_plain, 200},
+	};
+	char part[64];
+	places(true, 8, 1);
+	for (unsigned i = 0; i < sizeof settings / sizeof *settings; i++) {
+		before_each = settings[i].before;
+		pause_us = settings[i].pause;
+		snprintf(part, sizeof part, "engine_%s", settings[i].name);
+		must("engine", take_engine());
+		measure(part, &words, memory);
+		places(true, 64, 1);
+		measure(part, &rows, memory);
+		places(true, 8, 1);
+	}
+	before_each = NULL;
+	pause_us = 0;
+	for (int prime = 0; prime < 2; prime++) {
+		CUstream old = stream;
+		must("stream", cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+		if (prime)
+			must("engine", take_engine());
+		measure(prime ? "engine_new_stream_primed" : "engine_new_stream", &words, memory);
+		cuda.cuStreamDestroy(stream);
+		stream = old;
+	}
+}
+
+static void part_words(const char *memory)
+{
+	static const struct form forms[] = {
+		{"words", f_words, WRITES | OWN_FLAG},
+		{"words_barriers", f_words_barriers, WRITES | OWN_FLAG},
+		{"rows_halves", f_halves, WRITES},
+		{"engine_plain", f_engine_plain, WRITES},
+		{"read_plain", f_read_plain, WRITES},
+		{"near", f_near, WRITES},
+	};
+	static const size_t sizes[] = {8, 16, 24, 32, 64, 128, 256, 512, 1024};
+	static const unsigned many[] = {8, 32, 128, 255};
+	must("engine", take_engine());
+	for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++)
+		for (unsigned f = 0; f < sizeof forms / sizeof *forms; f++) {
+			if (forms[f].run == f_near && strcmp(memory, "ipc"))
+				continue;
+			places(true, sizes[s], 1);
+			measure("words", forms + f, memory);
+			must("engine", take_engine());
+		}
+	for (unsigned m = 0; m < sizeof many / sizeof *many; m++)
+		for (unsigned f = 0; f < 2; f++) {
+			places(true, 8, many[m]);
+			measure("words_batch", forms + f, memory);
+		}
+}
+
+static void part_led(const char *memory)
+{
+	static const struct form forms[] = {
+		{"led", f_led, WRITES},		      {"led_16", f_led_16, WRITES},
+		{"led_32", f_led_32, WRITES},	      {"led_64", f_led_64, WRITES},
+		{"led_128", f_led_128, WRITES},	      {"led_once_32", f_led_once_32, WRITES},
+		{"long_lead", f_long_lead, WRITES},   {"led_twice", f_led_twice, WRITES},
+		{"pairs", f_pairs, WRITES},
+	};
+	static const unsigned counts_of[] = {4, 8, 16, 32, 256, 512};
+	double was = seconds;
+	seconds *= 4;
+	for (unsigned c = 0; c < sizeof counts_of / sizeof *counts_of; c++)
+		for (unsigned f = 0; f < sizeof forms / sizeof *forms; f++) {
+			places(true, 64, counts_of[c]);
+			measure("led", forms + f, memory);
+		}
+	seconds = was;
+}
+
+static void part_wake(const char *memory)
+{
+	static const struct form forms[] = {{"wake", f_wake, READS | OWN_FLAG},
+					    {"wake_primed", f_wake_primed, READS | OWN_FLAG}};
+	places(false, 8, 1);
+	must("waker", cuda.cuStreamCreate(&waker, CU_STREAM_NON_BLOCKING));
+	measure("wake", forms, memory);
+	measure("wake", forms + 1, memory);
+	cuda.cuStreamDestroy(waker);
+}
+
 static void torn(const struct form *form, const char *memory)
 {
 	uint64_t cycles = 60000000;
@@ -976,6 +1261,14 @@ static void import(int sock)
 	allow(vmm, BLOCK + GRANULE);
 	scratch = vmm + BLOCK;
 	must("ipc", cuda.cuIpcOpenMemHandle(&ipc, handle, 1));
+	CUdeviceptr wish = ipc + BLOCK;
+	if (!cuda.cuMemAddressReserve(&near_ipc, GRANULE, 0, wish, 0)) {
+		fprintf(stderr, "wished %llx, got %llx\n", wish, near_ipc);
+		must("near", cuda.cuMemMap(near_ipc, GRANULE, 0, spare, 0));
+		allow(near_ipc, GRANULE);
+		if (near_ipc < ipc || near_ipc - ipc > 1u << 31)
+			near_ipc = 0;
+	}
 	must("pinned", cuda.cuMemHostAlloc((void **)&host, BLOCK, 3));
 	must("pinned", cuda.cuMemHostAlloc((void **)&staging, 1 << 20, 3));
 	must("pinned", cuda.cuMemHostAlloc((void **)&gathers, OPS * sizeof *gathers, 3));
@@ -1031,6 +1324,14 @@ int main(int argc, char **argv)
 				part_single(memory);
 			if (wanted(argc, argv, "batch"))
 				part_batch(memory);
+			if (wanted(argc, argv, "engine"))
+				part_engine(memory);
+			if (wanted(argc, argv, "words"))
+				part_words(memory);
+			if (wanted(argc, argv, "led"))
+				part_led(memory);
+			if (wanted(argc, argv, "wake"))
+				part_wake(memory);
 			if (wanted(argc, argv, "strided"))
 				part_strided(memory);
 			if (wanted(argc, argv, "torn") && !busy)
