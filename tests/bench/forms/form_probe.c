@@ -1161,6 +1161,7 @@ static void part_words(const char *memory)
 	};
 	static const size_t sizes[] = {8, 16, 24, 32, 64, 128, 256, 512, 1024};
 	static const unsigned many[] = {8, 32, 128, 255};
+	places(true, 8, 1);
 	must("engine", take_engine());
 	for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++)
 		for (unsigned f = 0; f < sizeof forms / sizeof *forms; f++) {
