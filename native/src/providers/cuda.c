@@ -16,7 +16,6 @@
 
 enum {
 	MAX_QUEUES = 1024,
-	LATE_NS = 1000, /* a completion found after a longer gap between polls has a late stamp */
 	QUERY_NS = 1000000, /* between two queries of the context while nothing completes */
 	FLAGS = 256, /* bytes for a queue's flags: a cache line each, and padding */
 };
@@ -297,7 +296,7 @@ static void cuda_poll(struct dg_device *dev, struct dg_pipe *p)
 		bool late = now - q->last_poll_ns > LATE_NS;
 		cuda_read_canary(q, now);
 		if (upto != q->done) {
-			cuda_measure(q, upto, now, late);
+			cuda_measure(q, upto, now);
 			cuda_publish(q, upto, now, late);
 		} else if (now - q->last_query_ns > QUERY_NS) {
 			query(q, now);

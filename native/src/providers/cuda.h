@@ -29,6 +29,7 @@ struct gather_op {
 	uint64_t dst, src, size, reserved;
 };
 
+#define LATE_NS 1000u /* what is seen after a longer gap between polls was there before */
 #define STAGED 32u /* staging bytes for each operation */
 
 /* What runs a submission: see cuda_batch.c. */
@@ -41,7 +42,7 @@ enum form {
 /* A submission whose time is measured: all of what was posted together, in one form. */
 struct timed {
 	enum form form;
-	bool running, write;
+	bool running;
 	uint32_t upto, n; /* it is done when `upto` operations are; it has n */
 	uint64_t since_ns;
 };
@@ -79,9 +80,10 @@ struct cuda_queue {
 	bool on_engine; /* the stream's last work is the copy engine's: see cuda_copy.c */
 	struct timed timed;
 	/* Measured: the answer of the compute engine, and when it was known (0: never); the copy
-	 * engine's time for an operation of a batch, for reads and for writes (0: not yet). */
-	uint64_t answer_ns, answer_at_ns, engine_ns[2];
-	uint8_t engine_runs[2], close_calls;
+	 * engine's time for an operation of a batch (0: not yet). */
+	uint64_t answer_ns, answer_at_ns, engine_ns;
+	bool engine_ran;
+	uint32_t close_calls;
 	bool wants_canary; /* a batch was left to the copy engine */
 	int submit_chain, publish_chain; /* status of the current chain */
 	uint64_t last_poll_ns, last_query_ns;
@@ -94,6 +96,7 @@ struct cuda_mapping {
 	CUdeviceptr base;
 	uint64_t size;
 	CUmemHandle handle;
+	bool writable;
 	CUdeviceptr tail; /* address of the scratch granule behind the block, 0 if none */
 };
 
@@ -157,9 +160,9 @@ CUresult cuda_copy_rows(struct cuda_queue *q, const struct dg_op *op, uint64_t f
 /* Copies n < 16 bytes from the host to the GPU. The stream must be with a copy engine. */
 CUresult cuda_led_copy(struct cuda_queue *q, CUdeviceptr dst, const char *src, uint64_t n);
 /* Whether the compute engine is expected to run n operations earlier than the copy engine. */
-bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n, bool write);
-/* Takes the time of what is complete: `now_ns` is when that was seen; late: some time after. */
-void cuda_measure(struct cuda_queue *q, uint32_t upto, uint64_t now_ns, bool late);
+bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n);
+/* Takes the time of what is complete: `now_ns` is when that was seen. */
+void cuda_measure(struct cuda_queue *q, uint32_t upto, uint64_t now_ns);
 /* Sends a canary if a batch would have used its answer, and the last answer is too old. */
 void cuda_send_canary(struct cuda_queue *q);
 /* Reads the canary's flag. */

@@ -27,7 +27,8 @@ enum {
 	GATHER_SMALL = 64, /* up to this size in bytes, 8 threads copy an operation; above, a warp */
 	THREADS = 256, /* per block */
 	CHUNK = 256, /* copies of one call of the driver */
-	FRESH_NS = 250000, /* how long a measured answer is believed */
+	FRESH_NS = 1000000, /* how long a measured answer is believed */
+	SLOW_NS = 250000, /* no write-value takes so long in a copy engine's channel */
 	REST = 8, /* a slow canary's time is at most one part of so many */
 	CLOSE = 4, /* expected times are close up to this factor */
 	RETRY = 16, /* of close calls, one in so many goes to the copy engine */
@@ -163,19 +164,13 @@ static void by_engine(struct cuda_queue *q, const struct group *g)
 	if (writes > 1)
 		q->on_engine = false; /* almost certainly it is */
 	one_by_one(q, g, ON_GPU);
-	if (q->submitted == q->done && g->first == q->done && (!reads || !writes) &&
-	    reads + writes == g->n)
-		q->timed.write = writes;
-	else
-		q->timed.running = false; /* a mixture: its time says nothing */
 }
 
 void cuda_flush(struct cuda_queue *q, struct group *g)
 {
 	if (!g->n)
 		return;
-	bool write = direction_of(sq_entry(q->p, g->first)) != READS;
-	bool kernel = g->n >= GATHER_MIN && cuda_kernel_pays(q, g->n, write);
+	bool kernel = g->n >= GATHER_MIN && cuda_kernel_pays(q, g->n);
 	q->timed = (struct timed){
 		.form = kernel ? BY_KERNEL : BY_ENGINE,
 		.running = g->n > 1 && q->submitted == q->done && g->first == q->done,
@@ -219,9 +214,9 @@ CUresult cuda_led_copy(struct cuda_queue *q, CUdeviceptr dst, const char *src, u
 	return chunk_send(q, &c);
 }
 
-bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n, bool write)
+bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n)
 {
-	uint64_t now = now_ns(), engine_ns = n * q->engine_ns[write];
+	uint64_t now = now_ns(), engine_ns = n * q->engine_ns;
 	cuda_read_canary(q, now);
 	if (!q->answer_at_ns || now - q->answer_at_ns >= FRESH_NS || q->answer_ns >= engine_ns ||
 	    !gather_function(q->c))
@@ -230,27 +225,26 @@ bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n, bool write)
 	return engine_ns > CLOSE * q->answer_ns || ++q->close_calls % RETRY;
 }
 
-void cuda_measure(struct cuda_queue *q, uint32_t upto, uint64_t now, bool late)
+void cuda_measure(struct cuda_queue *q, uint32_t upto, uint64_t now)
 {
 	struct timed *t = &q->timed;
 	/* Serial numbers: upto is at or after t->upto. */
 	if (!t->running || (int32_t)(upto - t->upto) < 0)
 		return;
-	uint64_t took = now - t->since_ns, each = took / t->n, *engine = &q->engine_ns[t->write];
+	uint64_t took = now - t->since_ns, each = took / t->n, known = q->engine_ns;
 	t->running = false;
 	if (t->form == BY_ENGINE) {
-		/* The first batch also pays for what the driver does once. */
-		if (!late && q->engine_runs[t->write] < 2)
-			q->engine_runs[t->write]++;
-		if (!late && q->engine_runs[t->write] == 2)
-			*engine = *engine && each > *engine ? *engine + (each - *engine) / REST
-							     : each;
+		/* The first batch also pays for what the driver does once. A sleeper sees all times
+		 * later than they are, and compares them all the same. */
+		if (q->engine_ran)
+			q->engine_ns = known && each > known ? known + (each - known) / REST : each;
+		q->engine_ran = true;
 	} else if (t->form == BY_KERNEL) {
 		q->answer_at_ns = now;
 		/* What a launch takes is the shortest of all answers, until one is late. */
-		if (took < q->answer_ns || took >= t->n * *engine)
+		if (took < q->answer_ns || took >= t->n * known)
 			q->answer_ns = took;
-	} else if (took > FRESH_NS) {
+	} else if (took > SLOW_NS) {
 		q->on_engine = false; /* the write-values went through the compute engine */
 	}
 }
@@ -263,6 +257,8 @@ void cuda_read_canary(struct cuda_queue *q, uint64_t now)
 		return;
 	c->seen = c->sent;
 	q->answer_ns = now - c->sent_ns;
+	if (now - q->last_poll_ns > LATE_NS) /* it came at any time since then */
+		q->answer_ns /= 2;
 	q->answer_at_ns = now;
 }
 

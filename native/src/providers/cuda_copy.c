@@ -125,6 +125,14 @@ static CUdeviceptr tail_of(const struct dg_op *op)
 	return m && m->kind == MAPPED_BLOCK ? m->tail : 0;
 }
 
+/* Whether the GPU may write op's target: copies to other memory are refused, but a write-value is
+ * not known to be. */
+static bool is_writable(const struct dg_op *op)
+{
+	const struct cuda_mapping *m = gpu_side(op)->region->provider_state;
+	return !m || m->writable;
+}
+
 /* Whether the bytes behind op's source may be read, as many as it has. */
 static bool has_room(const struct dg_op *op)
 {
@@ -171,7 +179,8 @@ static bool write_words(struct cuda_queue *q, struct dg_op *op)
 
 	if (!q->on_engine || !q->c->word_writes || op->rows != 1 || op->size > WORDS * WORD ||
 	    op->size % WORD || (uintptr_t)op->dst % WORD || !to_gpu(op) || from_gpu(op) ||
-	    q->submitted != q->done || q->done != q->p->sq_head || sq_has(q->p, head))
+	    q->submitted != q->done || q->done != q->p->sq_head || sq_has(q->p, head) ||
+	    !is_writable(op))
 		return false;
 	for (uint32_t i = 0; i < n; i++) {
 		ops[i].writeValue.operation = CU_MEM_OP_WRITE_VALUE_64;
@@ -228,7 +237,7 @@ static CUresult copy_repeated_row(struct cuda_queue *q, const struct dg_op *op, 
 		return code;
 	}
 	/* On the GPU the compute engine copies. */
-	if (!code && !from_gpu(op) && op->rows <= REPEATED && !cuda_kernel_pays(q, op->rows, true))
+	if (!code && !from_gpu(op) && op->rows <= REPEATED && !cuda_kernel_pays(q, op->rows))
 		return cuda_copy_rows(q, op, 1);
 	next.flags |= OP_GPU;
 	next.src = op->dst;

@@ -217,6 +217,7 @@ static int map_block(struct cuda *c, struct cuda_mapping *t, const dg_memory *m,
 	if (code)
 		goto unmap_all;
 	t->tail = t->base + m->block;
+	t->writable = write;
 	return 0;
 unmap_all:
 	cuda.cuMemUnmap(t->base + m->block, c->granularity);
@@ -244,6 +245,7 @@ static int map_ipc(struct cuda *c, struct cuda_mapping *t, const dg_memory *m)
 			       m->block);
 	}
 	t->kind = MAPPED_IPC;
+	t->writable = true;
 	t->size = m->block;
 	return 0;
 }

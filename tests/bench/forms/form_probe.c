@@ -1201,11 +1201,14 @@ static void part_led(const char *memory)
 static void part_wake(const char *memory)
 {
 	static const struct form forms[] = {{"wake", f_wake, READS | OWN_FLAG},
-					    {"wake_primed", f_wake_primed, READS | OWN_FLAG}};
+					    {"wake_primed", f_wake_primed, READS | OWN_FLAG},
+					    {"wake_primed_once", f_wake, READS | OWN_FLAG}};
 	places(false, 8, 1);
 	must("waker", cuda.cuStreamCreate(&waker, CU_STREAM_NON_BLOCKING));
 	measure("wake", forms, memory);
 	measure("wake", forms + 1, memory);
+	must("prime", cuda.cuMemcpyDtoHAsync(staging + 64, target, 8, waker));
+	measure("wake", forms + 2, memory);
 	cuda.cuStreamDestroy(waker);
 }
 

@@ -352,7 +352,7 @@ static int batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *s
 			continue;
 		}
 		if (channel_of(copies[j]) == COMPUTE_CHANNEL)
-			copies[j]->work.channel = COPY_CHANNEL_IF_PENDING;
+			copies[j]->work.channel = BEHIND_A_COPY;
 		code = give(stream, context, copies[j], false);
 	}
 	free(copies);

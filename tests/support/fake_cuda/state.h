@@ -115,9 +115,9 @@ struct host *host_at(uintptr_t address, size_t size);
 /* streams.c */
 
 /* Which of the GPU's engines runs it: the compute engine may be kept busy by another process
- * (compute_us=N). A write-value and the like has the channel of the work before it; copies of one
- * call stay with a copy engine that still works for their stream. */
-enum channel { SAME_CHANNEL, COMPUTE_CHANNEL, COPY_CHANNEL, COPY_CHANNEL_IF_PENDING };
+ * (compute_us=N). A write-value and the like has the channel of the work before it; small copies
+ * of one call stay with the copy engine directly behind a copy that it makes. */
+enum channel { SAME_CHANNEL, COMPUTE_CHANNEL, COPY_CHANNEL, BEHIND_A_COPY };
 
 struct work {
 	struct work *next;

@@ -13,7 +13,8 @@ struct stream {
 	pthread_cond_t news;
 	struct work *first, *last;
 	uint64_t submitted, done;
-	bool on_engine; /* its last work is a copy engine's */
+	bool on_engine; /* its channel is a copy engine's */
+	bool copies; /* its last work is such a copy */
 	bool stop; /* it was destroyed: its thread ends when all is done */
 	unsigned int flags;
 	int priority;
@@ -193,12 +194,12 @@ static int wait_until(struct stream *stream, uint64_t number)
 /* The caller holds the stream's lock. */
 static void choose_channel(struct stream *stream, struct work *work)
 {
-	if (work->channel == COPY_CHANNEL)
-		stream->on_engine = true;
-	else if (work->channel == COPY_CHANNEL_IF_PENDING)
-		stream->on_engine = stream->on_engine && stream->done < stream->submitted;
-	else if (work->channel == COMPUTE_CHANNEL)
-		stream->on_engine = false;
+	bool copies = work->channel == COPY_CHANNEL ||
+		      (work->channel == BEHIND_A_COPY && stream->copies);
+
+	if (work->channel != SAME_CHANNEL)
+		stream->on_engine = copies;
+	stream->copies = copies;
 	work->late = !stream->on_engine;
 }
 
