@@ -98,7 +98,7 @@ def test_a_host_that_is_killed_while_the_engine_copies_is_lost(device, fake_cuda
 def test_what_ends_as_ok_after_its_host_was_killed_moved_the_bytes(device, fake_cuda, size, kind):
     with child(HOST, MIB, kind, "rw") as host:
         remote = device.import_region(bytes.fromhex(host.line()), timeout=10)
-        fake_cuda.order("copy_us=2000")
+        fake_cuda.order("copy_us=20000")
         echo = Echo(device, remote, size, 20)
         host.kill()
         killed = time.monotonic_ns()
