@@ -30,6 +30,7 @@ enum {
 	FRESH_NS = 1000000, /* how long a measured answer is believed */
 	SLOW_NS = 250000, /* no write-value takes so long in a copy engine's channel */
 	REST = 8, /* a slow canary's time is at most one part of so many */
+	REST_NS = 20000000, /* and no longer than this until the next one */
 	CLOSE = 4, /* expected times are close up to this factor */
 	RETRY = 16, /* of close calls, one in so many goes to the copy engine */
 };
@@ -265,7 +266,7 @@ void cuda_read_canary(struct cuda_queue *q, uint64_t now)
 void cuda_send_canary(struct cuda_queue *q)
 {
 	struct canary *c = &q->canary;
-	uint64_t rest = q->answer_ns * REST;
+	uint64_t rest = q->answer_ns < REST_NS / REST ? q->answer_ns * REST : REST_NS;
 	if (!q->wants_canary || c->seen != c->sent || !gather_function(q->c))
 		return;
 	q->wants_canary = false;

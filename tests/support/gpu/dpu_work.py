@@ -61,7 +61,7 @@ def batch_of(n: int, op: int, seed: int, local: int = 0, remote: int = 0) -> np.
 
 
 class Echo:
-    """`count` writes of `size` bytes of noise, each read back behind a fence: posted, not waited for.
+    """`count` writes of `size` bytes of noise, each read back behind a fence, posted at once.
 
     `statuses()` waits for all; `right()` says whether each read that ended as OK brought what was
     written.
