@@ -47,7 +47,7 @@ struct timed {
 	uint64_t since_ns;
 };
 
-/* An empty kernel in a stream of its own: how long the GPU's compute engine takes to answer. */
+/* An empty kernel in a second stream: how long the GPU's compute engine takes to answer. */
 struct canary {
 	CUstream stream; /* NULL until the first one */
 	atomic_uint *flag;
