@@ -2,14 +2,14 @@
 /*
  * Small operations posted together: by the copy engine, or by a kernel.
  *
- * A kernel (cuda_gather.h) runs 256 of them in 18 us, but while another process or a kernel of this
- * one keeps the GPU busy, it waits for its time slice, 2.4 ms on an H200. The copy engine needs
- * 0.4 us for each (the driver's time on the CPU, in cuMemcpyBatchAsync) whatever the GPU does. Which
- * one pays is measured, not assumed: the copy engine's time by the batches that it runs, the compute
- * engine's by a canary, an empty kernel in another stream that carries no bytes, and by the
- * batches that a kernel runs. A measurement is believed for FRESH_NS: where there is none, the copy
- * engine runs the batch and a canary is sent behind it. So of a GPU that becomes busy at most one
- * batch notices, and a GPU that stays busy gets few canaries.
+ * A kernel (cuda_gather.h) runs 256 of them in 18 us, but while another process or a kernel of
+ * this one keeps the GPU busy, it waits for its time slice, 2.4 ms on an H200. The copy engine
+ * needs 0.4 us for each (the driver's time on the CPU, in cuMemcpyBatchAsync) whatever the GPU
+ * does. Which one pays is measured, not assumed: the copy engine's time by the batches that it
+ * runs, the compute engine's by a canary, an empty kernel in another stream that carries no bytes,
+ * and by the batches that a kernel runs. A measurement is believed for FRESH_NS: where there is
+ * none, the copy engine runs the batch and a canary is sent behind it. So of a GPU that becomes
+ * busy at most one batch notices, and a GPU that stays busy gets few canaries.
  *
  * The driver sends the small writes of such a batch inline, through the channel of the compute
  * engine, unless the stream is with a copy engine when they come. So they follow a copy that only a

@@ -12,10 +12,10 @@
  *              completion's flag with them, in one call. 5 us for 8 bytes, 1 us for each word more.
  *              Only while `on_engine` says that the stream's last work was the copy engine's:
  *              otherwise this form waits for the time slice, and so does each one after it.
- *   two rows   a 2-D copy of two rows always goes to the copy engine. The two halves, if the size is
- *              a multiple of 16 bytes; otherwise the bytes themselves and, as the second row, the
- *              same bytes to a scratch granule that is mapped behind each imported block of CUDA
- *              virtual memory. 7 to 9 us.
+ *   two rows   a 2-D copy of two rows always goes to the copy engine. The two halves, if the size
+ *              is a multiple of 16 bytes; otherwise the bytes themselves and, as the second row,
+ *              the same bytes to a scratch granule that is mapped behind each imported block of
+ *              CUDA virtual memory. 7 to 9 us.
  *   led        where there is no such granule (CUDA IPC, whose blocks the driver does not let a
  *              pitch leave): a call of several copies (cuMemcpyBatchAsync), whose second one goes
  *              to scratch memory, directly behind two rows. It stays with the copy engine, which a
