@@ -53,7 +53,7 @@ enum dg_opcode { DG_READ = 0, DG_WRITE = 1 };
 enum dg_wr_flag { DG_FENCE = 1, DG_CHAIN = 2 };
 enum dg_access { DG_ACCESS_READ = 1, DG_ACCESS_WRITE = 2 };
 enum dg_path { DG_PATH_AUTO = 0, DG_PATH_INLINE = 1, DG_PATH_WORKER = 2 };
-enum dg_wc_flag { DG_SHARED_STAMP = 1, DG_LATE_STAMP = 2 };
+enum dg_wc_flag { DG_SHARED_STAMP = 1, DG_LATE_STAMP = 2, DG_BY_KERNEL = 4 };
 /* OK: each byte was moved into or out of the memory of the region. The process that exported it may
  * have died meanwhile: the import keeps memory that is mapped or on a GPU alive, so operations posted
  * before PEER_LOST is noticed may end as OK. IO_FAILED: the provider's hardware, library or system
@@ -116,7 +116,8 @@ typedef struct dg_wr {
 /* A work completion, 48 bytes. size is the number of bytes moved (all rows, all requests of a
  * chain), and 0 unless status is DG_OK. path says who copied (enum dg_path). DG_SHARED_STAMP: one
  * of the time stamps was taken once for several operations of a batch. DG_LATE_STAMP: complete_ns
- * is when the queue was next polled; the bytes had arrived before. */
+ * is when the queue was next polled; the bytes had arrived before. DG_BY_KERNEL: a kernel on the
+ * GPU copied, not its copy engine. */
 typedef struct dg_wc {
 	uint64_t user;
 	uint64_t size;

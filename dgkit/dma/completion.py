@@ -102,11 +102,19 @@ class Completion:
         """True if `complete_ns` is when the queue was next polled: the bytes had moved before."""
         return bool(self._wcs[self._i].flags & 2)
 
+    @property
+    def by_kernel(self) -> bool:
+        """True if a kernel on the GPU copied, as part of a batch, and not its copy engine."""
+        return bool(self._wcs[self._i].flags & 4)
+
     def __repr__(self) -> str:
         return (
             f"<dgkit.Completion {self.status.name} {self.op.name.lower()} of {self.size} bytes, "
-            f"{self.path}, {self.latency_ns} ns>"
+            f"{self.path}{self._form()}, {self.latency_ns} ns>"
         )
+
+    def _form(self) -> str:
+        return " by a kernel" if self.by_kernel else ""
 
     def _repr_html_(self) -> str:
         from ..html_cards import badge, card
@@ -114,7 +122,7 @@ class Completion:
         rows = (
             ("Operation", self.op.name.lower()),
             ("Size", f"{self.size} bytes"),
-            ("Path", self.path),
+            ("Path", self.path + self._form()),
             ("Submit to post", f"{self.post_ns - self.submit_ns} ns"),
             ("Post to complete", f"{self.complete_ns - self.post_ns} ns"),
             ("Stamp", _STAMPS[self._wcs[self._i].flags & 3]),

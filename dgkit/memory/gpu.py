@@ -6,7 +6,7 @@ import errno
 import os
 from typing import Any
 
-from ..errors import DeviceUnavailable
+from ..errors import DeviceUnavailable, Unsupported
 from ..types import GpuSpan
 from . import cuda
 from .gpu_base import GpuBase
@@ -19,9 +19,10 @@ __all__ = ["GpuMemory"]
 class GpuMemory(GpuBase):
     """Memory on a GPU that other processes can import. Created by `dgkit.empty(on="gpu")`.
 
-    `array` is a CuPy array over it. `size` bytes, zeroed, in an allocation of whole granules (2
-    MiB): an importer gets the whole allocation, which contains nothing else. Closing frees the
-    bytes once no region and no array uses them.
+    `array` is a CuPy array over it, for kernels of its GPU and of those with peer access. `size`
+    bytes, zeroed, in an allocation of whole granules (2 MiB): an importer gets the whole
+    allocation, which contains nothing else. Closing frees the bytes once no region and no array
+    uses them.
     """
 
     def __init__(
@@ -56,10 +57,21 @@ class GpuMemory(GpuBase):
 
     @property
     def array(self) -> Any:
-        """The bytes as a `cupy.ndarray` of `shape` and `dtype`, which keeps them."""
+        """The bytes as a `cupy.ndarray` of `shape` and `dtype`, which keeps them.
+
+        Raises:
+            Unsupported: The current GPU is another one, without peer access to this memory: a
+                kernel there would lose its context.
+        """
         import cupy
 
         span = self.gpu
+        current = cuda.current_device()
+        if current != span.gpu and current not in self._allocation.gpus:
+            text = f"the memory is on cuda:{span.gpu}, and cuda:{current} is current, which has no "
+            text += "peer access to it: use the array inside "
+            text += f"`with cupy.cuda.Device({span.gpu}):`"
+            raise Unsupported(errno.EOPNOTSUPP, text)
         owner = cupy.cuda.UnownedMemory(span.address, span.block, self._allocation, span.gpu)
         start = cupy.cuda.MemoryPointer(owner, 0)
         return cupy.ndarray(self.shape, self.dtype, memptr=start)

@@ -33,6 +33,8 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
     """Memory resource of one GPU: whole granules (2 MiB), for GPUDirect RDMA where supported.
 
     `fds` maps the address of each new buffer to its POSIX fd; the caller of `allocate` removes it.
+    `gpus` has the GPUs that may use a buffer: its own and those with peer access to it. A kernel
+    of any other GPU that used it would lose its context.
     """
 
     def __init__(self, gpu: int) -> None:
@@ -43,6 +45,7 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
                 raise DeviceUnavailable(errno.ENODEV, text, check="gpudirect-platform")
         self._gpu = gpu
         self.fds: dict[int, int] = {}
+        self.gpus = frozenset({gpu})
         self._prop = _prop(gpu)
         minimum = cuda.driver().CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
         self.granule = int(cuda.call("cuMemGetAllocationGranularity", self._prop, minimum))
@@ -71,10 +74,9 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
             undo.callback(cuda.try_call, "cuCtxSynchronize")  # zeroing may still be running
         finally:
             cuda.try_call("cuMemRelease", handle)
-        access = cuda.driver().CUmemAccessDesc()
-        access.location = self._prop.location
-        access.flags = cuda.driver().CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        cuda.call("cuMemSetAccess", address, size, [access], 1)
+        cuda.call("cuMemSetAccess", address, size, [_access(self._gpu)], 1)
+        allowed = (peer for peer in _peers(self._gpu) if _allow(peer, address, size))
+        self.gpus = frozenset({self._gpu, *allowed})
         return address, fd
 
     def _create(self, requested: int, size: int) -> Any:
@@ -87,11 +89,12 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
         raise OutOfMemory(errno.ENOMEM, f"{text}; none were allocated ({hint})")
 
     def deallocate(self, ptr: Any, size: int, *, stream: Any = None) -> None:  # noqa: ARG002
-        """Synchronize with the GPU, then unmap the buffer. Does nothing at interpreter exit."""
+        """Synchronize with all GPUs in `gpus`, then unmap. Does nothing at interpreter exit."""
         if sys.is_finalizing():
             return
-        with contextlib.suppress(Exception), cuda.primary_context(self._gpu):
-            cuda.try_call("cuCtxSynchronize")
+        for gpu in self.gpus:
+            with contextlib.suppress(Exception):
+                _synchronize(gpu)
         cuda.try_call("cuMemUnmap", int(ptr), size)
         cuda.try_call("cuMemAddressFree", int(ptr), size)
 
@@ -112,15 +115,18 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
 
 
 class Allocation:
-    """Allocation with `address`, `size` (bytes) and POSIX `fd`; freed with its last reference."""
+    """Allocation with `address`, `size` (bytes) and POSIX `fd`; freed with its last reference.
 
-    __slots__ = ("__weakref__", "_buffer", "address", "fd", "size")
+    `gpus` has the GPUs whose kernels may use it.
+    """
+
+    __slots__ = ("__weakref__", "_buffer", "address", "fd", "gpus", "size")
 
     def __init__(self, gpu: int, size: int) -> None:
         resource = SharedMemoryResource(gpu)
         self._buffer = resource.allocate(size)
         self.address, self.size = int(self._buffer.handle), int(self._buffer.size)
-        self.fd = resource.fds.pop(self.address)
+        self.fd, self.gpus = resource.fds.pop(self.address), resource.gpus
         allocated_sizes[self.address] = size
 
     def __del__(self) -> None:
@@ -143,6 +149,39 @@ def _prop(gpu: int) -> Any:
     rdma = cuda.attribute(gpu, "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED")
     prop.allocFlags.gpuDirectRDMACapable = 1 if rdma else 0
     return prop
+
+
+def _access(gpu: int) -> Any:
+    access = cuda.driver().CUmemAccessDesc()
+    access.location.type = cuda.driver().CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    access.location.id = gpu
+    access.flags = cuda.driver().CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    return access
+
+
+def _peers(gpu: int) -> list[int]:
+    """Return the GPUs that can access the memory of `gpu`, without it."""
+    owner = cuda.call("cuDeviceGet", gpu)
+    others = (index for index in range(cuda.count()) if index != gpu)
+    return [
+        index
+        for index in others
+        if cuda.try_call("cuDeviceCanAccessPeer", cuda.call("cuDeviceGet", index), owner) == (0, 1)
+    ]
+
+
+def _allow(gpu: int, address: int, size: int) -> bool:
+    """Give another GPU access; False if the driver refuses it."""
+    code, _ = cuda.try_call("cuMemSetAccess", address, size, [_access(gpu)], 1)
+    return code == 0
+
+
+def _synchronize(gpu: int) -> None:
+    """Wait for the kernels of this process on a GPU, unless it has no context there."""
+    _, active = cuda.call("cuDevicePrimaryCtxGetState", cuda.call("cuDeviceGet", gpu))
+    if active:
+        with cuda.primary_context(gpu):
+            cuda.try_call("cuCtxSynchronize")
 
 
 def _zero(address: int, size: int) -> None:

@@ -100,11 +100,13 @@ uint32_t dg_queue_process_completions(struct dg_queue *q, dg_wc *out, uint32_t n
 			continue;
 		}
 		s->complete_ns = e->complete_ns;
-		s->status = (uint8_t)(e->slot_status & 0x3f);
+		s->status = (uint8_t)(e->slot_status & CQE_STATUS);
 		if (e->slot_status & CQE_SHARED)
 			s->flags |= DG_SHARED_STAMP;
 		if (e->slot_status & CQE_LATE)
 			s->flags |= DG_LATE_STAMP;
+		if (e->slot_status & CQE_KERNEL)
+			s->flags |= DG_BY_KERNEL;
 		given += deliver(q, slot, out ? out + given : NULL);
 	}
 	return given;

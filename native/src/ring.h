@@ -37,15 +37,19 @@ struct dg_op {
 #define OP_GPU_LOCAL  0x40u
 #define OP_GPU_REMOTE 0x20u
 #define OP_GPU        (OP_GPU_LOCAL | OP_GPU_REMOTE)
+#define OP_KERNEL     0x10u /* set by the provider: a kernel copies it */
 
 struct dg_cqe {
 	uint64_t complete_ns;
 	uint32_t slot_status; /* slot << 8 | status */
 	atomic_uint seq;
 };
-/* In the status byte: the stamp is shared by several completions; it was taken late. */
+/* In the status byte: the stamp is shared by several completions; it was taken late; a kernel
+ * copied. */
 #define CQE_SHARED 0x80u
 #define CQE_LATE   0x40u
+#define CQE_KERNEL 0x20u
+#define CQE_STATUS 0x1fu
 
 _Static_assert(sizeof(struct dg_op) == 64, "an operation is one cache line");
 _Static_assert(sizeof(struct dg_cqe) == 16, "four completions a cache line");
@@ -157,7 +161,7 @@ static inline struct dg_cqe *cq_peek(struct dg_pipe *p)
 
 static inline uint32_t slot_status(uint32_t slot, int status)
 {
-	return slot << 8 | ((uint32_t)status & 0x3f);
+	return slot << 8 | ((uint32_t)status & CQE_STATUS);
 }
 
 /* Publishes n completions with one time stamp. The last store is the producer's half. */

@@ -4,18 +4,22 @@
     python tests/bench/gpu.py small batches                  some of them
     python tests/bench/gpu.py --json results/gpu-NAME.json   and stores them
 
-One process owns the array, this one is the DPU. Each floor is the driver's plain copy with a flag
-behind it, in a loop in C, over the same addresses, taken before and after each round. Nothing here
-passes or fails a test: it reports.
+One process owns the arrays, in CUDA virtual memory and in CuPy's pool (CUDA IPC); this one is the
+DPU. Each floor is the driver's plain copy with a flag behind it, in a loop in C, over the same
+addresses, taken before and after each round. The row `forms` prints what each form of a small copy
+costs in bare C (forms/form_probe.c), with the owner idle and busy. Nothing here passes or fails a
+test: it reports.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +41,7 @@ OWNER = """
 import sys, threading, cupy, dgkit
 size = int(sys.argv[1])
 memory = dgkit.empty(size, on="gpu")
+pool = cupy.zeros(size, "u1")
 busy, end = threading.Event(), threading.Event()
 source = '''extern "C" __global__ void spin(long long cycles)
 { long long start = clock64(); while (clock64() - start < cycles); }'''
@@ -50,7 +55,8 @@ def keep_busy():
             cupy.cuda.get_current_stream().synchronize()
 with dgkit.Device("soft") as device:
     region = device.register(memory)
-    print(region.export().hex(), flush=True)
+    shared = device.register(dgkit.wrap(pool, share_block=True))
+    print(region.export().hex(), shared.export().hex(), flush=True)
     worker = threading.Thread(target=keep_busy)
     worker.start()
     for line in sys.stdin:
@@ -67,7 +73,8 @@ class Bench:
 
     device: dgkit.Device
     local: dgkit.Region
-    remote: dgkit.RemoteRegion
+    remote: dgkit.RemoteRegion  # CUDA virtual memory
+    shared: dgkit.RemoteRegion  # CUDA IPC
     token: bytes
     owner: subprocess.Popen[str]
 
@@ -89,9 +96,14 @@ class Bench:
         self.owner.stdin.flush()
         self.owner.stdout.readline()
 
-    def prepared(self, queue: dgkit.Queue, op: str, size: int) -> Any:
+    def prepared(self, queue: dgkit.Queue, op: str, size: int, remote: Any = None) -> Any:
         """A prepared operation."""
-        return getattr(queue, f"prepare_{op}")(self.local, self.remote, size=size)
+        return getattr(queue, f"prepare_{op}")(self.local, remote or self.remote, size=size)
+
+    def memories(self) -> Iterator[tuple[str, dgkit.RemoteRegion]]:
+        """Each remote region, and what it is called."""
+        yield "CUDA VMM", self.remote
+        yield "CUDA IPC", self.shared
 
 
 def mean_bare(operation: Any, count: int = 500, window: int = 1) -> float:
@@ -109,6 +121,21 @@ def small(bench: Bench) -> Iterator[Figure]:
     """8 B and 4 KiB, both ways, from Python, the owner idle."""
     for op, size in product(("write", "read"), (8, 4096)):
         yield from _small(bench, op, size)
+    for size in (8, 4096):
+        yield from _small_shared(bench, size)
+
+
+def _small_shared(bench: Bench, size: int) -> Iterator[Figure]:
+    with (
+        bench.device.queue() as queue,
+        bench.prepared(queue, "write", size, bench.shared) as operation,
+    ):
+        mean_call(operation.run)
+        taken = rounds(partial(mean_call, operation.run), lambda: mean_bare(operation))
+    yield taken.figure(
+        f"write {size} B, CUDA IPC, prepared", "ns", "1.15 x the C loop",
+        lambda value, floor: value <= 1.15 * floor, "C loop",
+    )  # fmt: skip
 
 
 def _small(bench: Bench, op: str, size: int) -> Iterator[Figure]:
@@ -127,41 +154,109 @@ def _small(bench: Bench, op: str, size: int) -> Iterator[Figure]:
             )  # fmt: skip
 
 
-def _samples(bench: Bench, size: int, count: int) -> list[int]:
+def _samples(bench: Bench, remote: Any, op: str, size: int, count: int) -> list[int]:
     with bench.device.queue() as queue:
-        return sorted(measure.latency(queue, bench.local, bench.remote, size=size, count=count).ns)
+        taken = measure.latency(queue, bench.local, remote, op=op, size=size, count=count)
+    return sorted(taken.ns)
 
 
 def busy(bench: Bench) -> Iterator[Figure]:
-    """Small writes while the owner's kernels keep the GPU busy, and the driver's plain call."""
+    """One small operation while the owner's kernels keep the GPU busy, beside it idle."""
+    for (memory, remote), op, size in product(
+        bench.memories(), ("write", "read"), (8, 20, 64, 4096)
+    ):
+        yield from _busy(bench, memory, remote, op, size)
     for size in (8, 4096):
-        yield from _busy(bench, size)
+        yield _busy_plain(bench, size)
 
 
-def _busy(bench: Bench, size: int) -> Iterator[Figure]:
+def _busy(bench: Bench, memory: str, remote: Any, op: str, size: int) -> Iterator[Figure]:
     medians, tails = Rounds(), Rounds()
     for _ in range(5):
-        idle = statistics.median(_samples(bench, size, 20_000))
+        idle = statistics.median(_samples(bench, remote, op, size, 5000))
         with bench.busy():
-            taken = _samples(bench, size, 20_000)
-        for rounds_, value in ((medians, taken[10_000]), (tails, taken[19_800])):
+            taken = _samples(bench, remote, op, size, 5000)
+        for rounds_, value in ((medians, taken[2500]), (tails, taken[4950])):
             rounds_.values.append(value)
             rounds_.references.append(idle)
+    what = f"{op} {size} B, {memory}, owner busy"
     yield medians.figure(
-        f"write {size} B, owner busy, p50", "ns", "1.5 x idle",
-        lambda value, idle: value <= 1.5 * idle, "idle",
-    )  # fmt: skip
+        f"{what}, p50", "ns", "1.5 x idle", lambda value, idle: value <= 1.5 * idle, "idle"
+    )
     yield tails.figure(
-        f"write {size} B, owner busy, p99", "ns", "50,000 ns",
-        lambda value, _: value < 50_000, "idle p50",
-    )  # fmt: skip
+        f"{what}, p99", "ns", "50,000 ns", lambda value, _: value < 50_000, "idle p50"
+    )
+
+
+def _busy_plain(bench: Bench, size: int) -> Figure:
     with (
         bench.device.queue() as queue,
         bench.prepared(queue, "write", size) as operation,
         bench.busy(),
     ):
         plain = statistics.median(measure.measure_bare(operation, 100))
-    yield Figure(f"write {size} B, owner busy, the driver's plain call", "ns", plain, "", None)
+    return Figure(f"write {size} B, owner busy, the driver's plain call", "ns", plain, "", None)
+
+
+def busy_batches(bench: Bench) -> Iterator[Figure]:
+    """256 operations of 64 B at any addresses, and strided rows, while the owner computes."""
+    for (memory, remote), op in product(bench.memories(), ("write", "read")):
+        wr, wc = _anywhere(bench, op, 256, remote), np.zeros(256, dgkit.WC_DTYPE)
+        with bench.device.queue(depth=256) as queue:
+            what = f"{op} 64 B, any addresses, batch of 256, {memory}, owner busy"
+            yield from _busy_calls(bench, what, 256, {"write": 1.5, "read": 2.5}[op],
+                                   lambda queue=queue, wr=wr, wc=wc: queue.run(wr, wc))  # fmt: skip
+    shape = {"rows": 4096, "size": 64, "local_stride": 128, "remote_stride": 128}
+    for op in ("write", "read"):
+        with bench.device.queue() as queue:
+            call = getattr(queue, f"{op}_2d")
+            run = lambda call=call: call(bench.local, bench.remote, **shape).wait()  # noqa: E731
+            yield from _busy_calls(
+                bench, f"{op} 64 B, 4096 strided rows, owner busy", 4096, 200, run
+            )
+
+
+def _busy_calls(bench: Bench, what: str, n: int, reach: float, call: Any) -> Iterator[Figure]:
+    medians, tails = Rounds(), Rounds()
+    for _ in range(3):
+        idle = statistics.median(per_call(call, 1) for _ in range(300))
+        with bench.busy():
+            taken = sorted(per_call(call, 1) for _ in range(1000))
+        medians.values.append(n * 1e3 / taken[500])
+        tails.values.append(taken[990])
+        medians.references.append(n * 1e3 / idle)
+        tails.references.append(idle)
+    yield medians.figure(what, "M/s", f"{reach} M/s", lambda value, _: value >= reach, "idle")
+    yield tails.figure(f"{what}, p99", "ns", "published", lambda *_: True, "idle p50")
+
+
+FORMS = {  # what the form is called in form_probe.c
+    "plain": "the driver's plain copy", "rows_halves": "two rows", "words": "write-values",
+    "rows_tail": "two rows, one to scratch", "led": "several copies behind two rows",
+    "batch_stream": "several copies, one call", "kernel": "a kernel", "nothing": "an empty kernel",
+    "pairs": "two operations a copy of two rows", "wake": "wake-up", "strided": "strided rows",
+    "wake_primed": "wake-up from a copy engine",
+}  # fmt: skip
+
+
+def forms(_: Bench) -> Iterator[Figure]:
+    """What each form costs in bare C: another pair of processes, the owner idle and busy."""
+    script = Path(__file__).parent / "forms/run.sh"
+    parts = ["canary", "single", "words", "batch", "led", "strided", "wake"]
+    with tempfile.TemporaryDirectory() as folder:
+        run = subprocess.run([script, folder, "0.02", *parts], stdout=subprocess.PIPE, check=True)
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for line in run.stdout.splitlines():
+        row = json.loads(line)
+        if row["form"] in FORMS:
+            key = tuple(row[name] for name in ("memory", "op", "size", "n", "form"))
+            found.setdefault(key, {})[row["owner"]] = row
+    for (memory, op, size, n, form), taken in found.items():
+        if set(taken) == {"idle", "busy"}:
+            many = f", {n} at once" if n > 1 else ""
+            what = f"bare C, {op} {size} B{many}, {memory.upper()}, {FORMS[form]}"
+            idle, loaded = taken["idle"]["p50"], taken["busy"]["p50"]
+            yield Figure(what, "ns", idle, "", None, "owner busy", loaded)
 
 
 def bandwidth(bench: Bench) -> Iterator[Figure]:
@@ -186,11 +281,11 @@ def _bandwidth(bench: Bench, op: str, size: int, window: int) -> Iterator[Figure
     )  # fmt: skip
 
 
-def _anywhere(bench: Bench, op: str, n: int) -> np.ndarray[Any, Any]:
+def _anywhere(bench: Bench, op: str, n: int, remote: Any = None) -> np.ndarray[Any, Any]:
     wr = np.zeros(n, dgkit.WR_DTYPE)
     places = np.random.default_rng(1)
     wr["op"], wr["size"] = dgkit.Op[op.upper()], 64
-    wr["local"], wr["remote"] = bench.local.id, bench.remote.id
+    wr["local"], wr["remote"] = bench.local.id, (remote or bench.remote).id
     wr["local_offset"] = places.choice(SIZE // 128, n, replace=False) * 128
     wr["remote_offset"] = places.choice(SIZE // 128, n, replace=False) * 128
     return wr
@@ -244,7 +339,7 @@ def _strided(bench: Bench, op: str, n: int) -> Iterator[Figure]:
 def imports(bench: Bench) -> Iterator[Figure]:
     """Importing and mapping a region of 64 MiB of another process."""
     code = f"import sys; sys.path[:] = {sys.path!r}\n{OWNER}"
-    with _owner(code, 64 * MIB) as (token, _):
+    with _owner(code, 64 * MIB) as ((token, _), _):
         times: list[float] = []
 
         def once() -> None:
@@ -265,16 +360,16 @@ def imports(bench: Bench) -> Iterator[Figure]:
         )
 
 
-ALL = (small, busy, bandwidth, batches, strided, imports)
+ALL = (small, busy, bandwidth, batches, busy_batches, strided, imports, forms)
 
 
 @contextlib.contextmanager
-def _owner(code: str, size: int) -> Iterator[tuple[bytes, subprocess.Popen[str]]]:
+def _owner(code: str, size: int) -> Iterator[tuple[list[bytes], subprocess.Popen[str]]]:
     command = [sys.executable, "-c", code, str(size)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as owner:
         try:
-            yield bytes.fromhex(owner.stdout.readline()), owner
+            yield [bytes.fromhex(word) for word in owner.stdout.readline().split()], owner
         finally:
             owner.stdin.close()
             owner.wait(20)
@@ -283,9 +378,10 @@ def _owner(code: str, size: int) -> Iterator[tuple[bytes, subprocess.Popen[str]]
 def measured(names: list[str]) -> Iterator[Figure]:
     """The figures of the rows called `names`, or of all."""
     code = f"import sys; sys.path[:] = {sys.path!r}\n{OWNER}"
-    with _owner(code, SIZE) as (token, owner), dgkit.Device("cuda") as device:
+    with _owner(code, SIZE) as (tokens, owner), dgkit.Device("cuda") as device:
         local = device.register(dgkit.empty(SIZE))
-        bench = Bench(device, local, device.import_region(token), token, owner)
+        remotes = [device.import_region(token) for token in tokens]
+        bench = Bench(device, local, *remotes, tokens[0], owner)
         for row in ALL:
             if not names or row.__name__ in names:
                 yield from row(bench)

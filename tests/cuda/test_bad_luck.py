@@ -1,10 +1,12 @@
 """Bad luck around a GPU: whatever dies or closes, there is a typed error and nothing leaks."""
 
 import signal
+import time
 
 import numpy as np
 import pytest
 from support.dma import keep
+from support.gpu.dpu_work import Echo
 from support.gpu.remote_region import DPU, HOST, MIB, free, holdings, seen_here
 from support.processes.children import child
 from support.processes.waiting import until
@@ -89,6 +91,24 @@ def test_a_host_that_is_killed_while_the_engine_copies_is_lost(device, fake_cuda
         assert statuses([queue.read(local, remote, size=size)]) == [Status.PEER_LOST]
         remote.close()
         local.close()
+
+
+@pytest.mark.parametrize("kind", ["vmm", "ipc"])
+@pytest.mark.parametrize("size", [8, 50_000])
+def test_what_ends_as_ok_after_its_host_was_killed_moved_the_bytes(device, fake_cuda, size, kind):
+    with child(HOST, MIB, kind, "rw") as host:
+        remote = device.import_region(bytes.fromhex(host.line()), timeout=10)
+        fake_cuda.order("copy_us=20000")
+        echo = Echo(device, remote, size, 20)
+        host.kill()
+        killed = time.monotonic_ns()
+        assert echo.statuses() <= {Status.OK, Status.PEER_LOST}
+        assert echo.ended_after(killed) > 0
+        assert echo.right()
+        fake_cuda.order("")
+        until(lambda: remote.lost, "the region says so")
+        echo.close()
+        remote.close()
 
 
 def test_hosts_that_are_killed_leave_nothing_behind(device, fake_cuda):

@@ -195,8 +195,7 @@ with dgkit.Device("cuda", gpu=0) as device:
         print(type(error).__name__, error)
 """
     with child(other, DGKIT_FAKE_CUDA="gpus=2") as host:
-        knobs = "gpus=2,cuMemSetAccess=101"
-        said = run(program, host.line(), DGKIT_FAKE_CUDA=knobs)
+        said = run(program, host.line(), DGKIT_FAKE_CUDA="gpus=2,peer=0")
         assert said.startswith("Unsupported")
         assert "another GPU than this device's (GPU 0), which has no peer access to it" in said
 

@@ -1,9 +1,10 @@
 """Bad luck around a real GPU, and a session from end to end."""
 
 import gc
+import time
 
 import pytest
-from support.gpu.dpu_work import digest, kill, noise, second
+from support.gpu.dpu_work import Echo, digest, kill, noise, second
 from support.gpu.memory import MIB, free
 from support.gpu.remote_region import HOST
 from support.processes.children import child, run
@@ -44,6 +45,21 @@ def test_a_host_that_is_killed_while_1_gib_is_copied_is_lost():
             assert ended([queue.write(local, remote, size=8)]) == {Status.PEER_LOST}
             remote.close()
     until(lambda: free() > before - 256 * MIB, "the card has its memory back", timeout=20)
+
+
+@pytest.mark.parametrize("kind", ["vmm", "ipc"])
+def test_what_ends_as_ok_after_its_host_was_killed_moved_the_bytes(kind):
+    with child(HOST, GIB, kind, "rw") as host, Device("cuda") as device:
+        remote = device.import_region(bytes.fromhex(host.line(60)), timeout=10)
+        echo = Echo(device, remote, 32 * MIB, 32)
+        host.kill()
+        killed = time.monotonic_ns()
+        assert echo.statuses() <= {Status.OK, Status.PEER_LOST}
+        assert echo.ended_after(killed) > 0
+        assert echo.right()
+        until(lambda: remote.lost, "the region says so")
+        echo.close()
+        remote.close()
 
 
 def test_a_dpu_that_is_killed_while_it_copies_1_gib_lets_the_host_go_on():

@@ -1,4 +1,4 @@
-"""Memory of one GPU, copied by the engine of another of the same host."""
+"""Memory of one GPU, copied by the engine of another of the same host, or used by its kernels."""
 
 import hashlib
 import os
@@ -28,6 +28,11 @@ for line in sys.stdin:
     print(eval(line), flush=True)
 region.close()
 device.close()
+"""
+
+ADD = """
+extern "C" __global__ void add(unsigned int *words, unsigned int n)
+{ words[blockIdx.x * blockDim.x + threadIdx.x] += n; }
 """
 
 
@@ -67,3 +72,26 @@ def test_what_another_gpu_holds_of_this_process_is_lent_and_not_copied():
             device.import_region(region.export())
         with pytest.raises(Unsupported, match="another GPU"):
             queue.write(region, own).wait()
+
+
+@pytest.mark.parametrize(("owner", "current"), [(0, 1), (1, 0)])
+def test_a_kernel_of_a_gpu_with_peer_access_uses_memory_of_the_other(owner, current):
+    cupy = cuda.require_cupy()
+    add = cupy.RawKernel(ADD, "add")
+    with dgkit.empty(4096, "u4", on=f"cuda:{owner}") as there:
+        with cupy.cuda.Device(current):
+            if not cupy.cuda.runtime.deviceCanAccessPeer(current, owner):
+                with pytest.raises(Unsupported, match=rf"cuda:{current} is current"):
+                    _ = there.array
+                pytest.skip("the GPUs have no peer access to each other")
+            array = there.array
+            for _ in range(3):
+                add((16,), (256,), (array, cupy.uint32(5)))
+            cupy.cuda.Device().synchronize()
+        with cupy.cuda.Device(owner):
+            array[:] = array + 1
+            assert array.get().tolist() == [16] * 4096
+        del array
+    for gpu in (owner, current):  # neither context is lost
+        with cupy.cuda.Device(gpu):
+            assert int(cupy.arange(10).sum()) == 45

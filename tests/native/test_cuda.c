@@ -142,12 +142,90 @@ static void halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second(void)
 	gpu_knobs("");
 	write_once(&t, 64, 0, 0);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 1); /* 2 x 32 */
-	write_once(&t, 8, 0, 0);
+	write_once(&t, 20, 0, 0);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 2); /* the bytes, and the scratch */
 	write_once(&t, 100, 0, 0);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 3);
 	write_once(&t, 100, LOCAL - 100, 0); /* 2 x 48, and 4 with the scratch */
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 5);
+	two_close(&t);
+}
+
+/* Once the stream is a copy engine's. */
+static void a_few_whole_words_are_write_values(void)
+{
+	struct two t;
+	unsigned long words, all = 0;
+
+	two_open(&t, BLOCK, RW, "");
+	for (int again = 0; again < 20; again++) {
+		gpu_knobs("");
+		write_once(&t, 64, 0, 0);
+		CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 1);
+		for (size_t n = 8; n <= 32; n += 8)
+			write_once(&t, n, 3, 4096 + n);
+		/* A late one is followed by two rows: the stream may not be a copy engine's. */
+		words = gpu_calls("cuStreamBatchMemOp");
+		all += words;
+		CHECK_EQ(words + gpu_calls("cuMemcpy2DAsync"), 5);
+		CHECK_EQ(words + gpu_calls("cuStreamWriteValue32"), 5);
+		write_once(&t, 8, 3, 4); /* not aligned */
+		write_once(&t, 12, 3, 8);
+		write_once(&t, 40, 3, 8);
+		CHECK_EQ(gpu_calls("cuStreamBatchMemOp"), words);
+	}
+	CHECK(all > 0);
+	two_close(&t);
+}
+
+static void words_that_the_driver_refuses_are_copied(const char *knobs)
+{
+	struct two t;
+
+	two_open(&t, BLOCK, RW, knobs);
+	for (size_t n = 8; n <= 32; n += 8)
+		write_once(&t, n, 3, 4096 + n);
+	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
+	two_close(&t);
+}
+
+static void words_that_fail_are_copied(void)
+{
+	words_that_the_driver_refuses_are_copied("cuStreamBatchMemOp=1");
+}
+
+static void without_write_values_words_are_copied(void)
+{
+	words_that_the_driver_refuses_are_copied("missing=cuStreamBatchMemOp");
+}
+
+static void without_write_values_of_64_bits_words_are_copied(void)
+{
+	words_that_the_driver_refuses_are_copied("attr122=0");
+}
+
+/* A write reads its source when its turn comes, not when it is posted. */
+static void a_fenced_write_sends_what_the_read_before_it_brought(void)
+{
+	static const size_t sizes[] = { 1, 8, 20, 64, 4096 };
+	struct two t;
+
+	two_open(&t, BLOCK, RW, "");
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		size_t n = sizes[i], at = LOCAL - n; /* no bytes behind it for a second row */
+		dg_wr wr[2] = { record(&t.f, DG_READ, n, at, 0), record(&t.f, DG_WRITE, n, at, 8192) };
+		dg_wc wc[2];
+
+		wr[1].flags = DG_FENCE;
+		gpu_knobs("");
+		write_once(&t, 64, 0, 65536); /* the stream is a copy engine's */
+		gpu_knobs("copy_us=3000");
+		fill(t.remote_bytes, n, (unsigned)i + 50);
+		memset(t.f.local_bytes, 0, LOCAL);
+		memset(t.remote_bytes + 8192, 0, n);
+		CHECK_EQ(dg_queue_run(t.f.q, wr, 2, wc, 10 * SECOND), 2);
+		check_pattern(t.remote_bytes + 8192, 0, n, (unsigned)i + 50);
+	}
 	two_close(&t);
 }
 
@@ -186,7 +264,8 @@ static void reads_and_rows_are_one_call_each(void)
 		gpu_knobs("");
 		memset(t.f.local_bytes, 0, LOCAL);
 		CHECK_EQ(done(&t.f.tq, &wr).status, DG_OK);
-		CHECK_EQ(gpu_calls("cuMemcpyDtoHAsync"), 1);
+		/* and one in front of each request to be woken */
+		CHECK_EQ(gpu_calls("cuMemcpyDtoHAsync"), 1 + gpu_calls("cuLaunchHostFunc"));
 		check_pattern(t.f.local_bytes + 7, n, n, 3);
 		CHECK_EQ(t.f.local_bytes[6], 0);
 		CHECK_EQ(t.f.local_bytes[7 + n], 0);
@@ -242,12 +321,14 @@ static void rows_that_repeat_or_overlap_are_few_calls(void)
 	two_close(&t);
 }
 
-/* Posts n writes of `size` bytes together, 64 bytes apart. Returns the number of kernel
- * launches. */
-static unsigned long launches(struct two *t, uint32_t n, uint64_t size, uint32_t fence_at)
+/* Posts n writes of `size` bytes together, 64 bytes apart, until a kernel copies them or `tries`
+ * times. Returns how many a kernel copied. */
+static uint32_t by_kernel(struct two *t, uint32_t n, uint64_t size, uint32_t fence_at,
+			  const char *knobs, int tries)
 {
 	dg_wr wr[300];
 	dg_wc wc[300];
+	uint32_t kernel = 0;
 
 	CHECK(n <= 300);
 	fill(t->f.local_bytes, LOCAL, n);
@@ -256,40 +337,111 @@ static unsigned long launches(struct two *t, uint32_t n, uint64_t size, uint32_t
 		wr[i] = record(&t->f, DG_WRITE, size, 64 * i, 64 * (n - 1 - i));
 		wr[i].flags = fence_at && i == fence_at ? DG_FENCE : 0;
 	}
-	gpu_knobs("");
-	CHECK_EQ(dg_queue_run(t->f.q, wr, n, wc, 10 * SECOND), n);
+	gpu_knobs(knobs);
+	for (int again = 0; again < tries && !kernel; again++) {
+		CHECK_EQ(dg_queue_run(t->f.q, wr, n, wc, 10 * SECOND), n);
+		for (uint32_t i = 0; i < n; i++)
+			kernel += !!(wc[i].flags & DG_BY_KERNEL);
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		CHECK_EQ(wc[i].status, DG_OK);
 		check_pattern(t->remote_bytes + 64 * (n - 1 - i), 64 * i, size, n);
 		CHECK(size == 64 || !t->remote_bytes[64 * (n - 1 - i) + size]);
 	}
 	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
-	return gpu_calls("cuLaunchKernel");
+	return kernel;
 }
 
-static void eight_small_operations_are_one_launch(void)
+enum { TRIES = 10000 };
+
+/* The batches before it found out that the GPU answers sooner than copies are made. */
+static void a_batch_is_a_kernel_once_the_gpu_has_answered_sooner(void)
 {
 	struct two t;
 
 	two_open(&t, BLOCK, RW, "");
-	CHECK_EQ(launches(&t, 7, 8, 0), 0);
-	for (uint64_t size = 1; size <= 64; size++) {
-		CHECK_EQ(launches(&t, 8, size, 0), 1);
-		CHECK_EQ(launches(&t, 300, size, 0), 1);
+	CHECK_EQ(by_kernel(&t, 300, 8, 0, "", 1), 0); /* nothing was measured */
+	CHECK_EQ(by_kernel(&t, 7, 8, 0, "", 100), 0);
+	for (uint64_t size = 1; size <= 64; size += 7) {
+		CHECK_EQ(by_kernel(&t, 300, size, 0, "copy_us=1", TRIES), 300);
+		CHECK_EQ(by_kernel(&t, 300, size, 4, "copy_us=1", TRIES), 296); /* 4 copies, a launch */
 	}
-	CHECK_EQ(launches(&t, 16, 8, 8), 2); /* the fence separates two launches */
-	CHECK_EQ(launches(&t, 16, 8, 4), 1); /* 4 copies, then a launch */
 	two_close(&t);
 }
 
 /* Repeatedly, so that operations wrap around the end of the rings. */
-static void launches_go_round_the_ring(void)
+static void batches_go_round_the_ring(void)
 {
 	struct two t;
 
 	two_open(&t, BLOCK, RW, "");
 	for (int i = 0; i < 40; i++)
-		CHECK_EQ(launches(&t, 299, 1 + i, 0), 1);
+		CHECK_EQ(by_kernel(&t, 299, 1 + i, 0, "copy_us=1", TRIES), 299);
+	two_close(&t);
+}
+
+enum { SLICE_MS = 300 }; /* how long the compute engine takes to answer */
+
+/* Runs n requests, well within the time slice. */
+static void run_soon(struct two *t, const dg_wr *wr, uint32_t n)
+{
+	dg_wc wc[300];
+	uint64_t since = dg_now_ns();
+
+	CHECK_EQ(dg_queue_run(t->f.q, wr, n, wc, 10 * SECOND), n);
+	if (dg_now_ns() - since > SLICE_MS * 1000000ull / 2)
+		fprintf(stderr, "%u of op %u, %llu bytes, %u rows: %llu ns\n", n, wr->op,
+			(unsigned long long)wr->size, wr->rows,
+			(unsigned long long)(dg_now_ns() - since));
+	CHECK(dg_now_ns() - since < SLICE_MS * 1000000ull / 2);
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK_EQ(wc[i].status, DG_OK);
+		CHECK_EQ(wc[i].flags & DG_BY_KERNEL, 0);
+	}
+}
+
+static void while_the_gpu_computes_nothing_small_waits_for_it(void)
+{
+	static const size_t sizes[] = { 1, 4, 8, 12, 16, 24, 32, 40, 64, 100, 4096, 16384, 40000 };
+	struct two t;
+	dg_wr wr[300];
+
+	two_open(&t, BLOCK, RW, "compute_us=300000");
+	for (uint32_t op = DG_READ; op <= DG_WRITE; op++) {
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+			for (uint32_t n = 1; n < 40; n = 5 * n + 2) {
+				for (uint32_t j = 0; j < n; j++)
+					wr[j] = record(&t.f, op, sizes[i], 5000 * (j % 40), 5000 * (n - j));
+				run_soon(&t, wr, n);
+			}
+		for (uint32_t j = 0; j < 300; j++)
+			wr[j] = record(&t.f, op, 64, 128 * j, 128 * (299 - j));
+		for (int again = 0; again < 5; again++)
+			run_soon(&t, wr, 300);
+		wr[0] = record(&t.f, op, 24, 0, 0);
+		wr[0].rows = 200;
+		wr[0].local_stride = wr[0].remote_stride = 40;
+		run_soon(&t, wr, 1);
+		*(op == DG_WRITE ? &wr[0].local_stride : &wr[0].remote_stride) = 0; /* one row, repeated */
+		run_soon(&t, wr, 1);
+	}
+	two_close(&t);
+}
+
+/* A sleeper waits for the driver's call, and the driver for the flag. */
+static void while_the_gpu_computes_a_sleeper_is_woken_in_time(void)
+{
+	struct two t;
+	dg_wr wr;
+
+	two_open(&t, BLOCK, RW, "compute_us=300000,copy_us=5000");
+	for (int i = 0; i < 5; i++) {
+		uint64_t since = dg_now_ns();
+
+		wr = record(&t.f, DG_READ, 8, 0, 0);
+		CHECK_EQ(done(&t.f.tq, &wr).status, DG_OK);
+		CHECK(dg_now_ns() - since < SLICE_MS * 1000000ull / 2);
+	}
 	two_close(&t);
 }
 
@@ -298,17 +450,16 @@ static void without_the_kernel_they_are_copies(const char *knobs)
 	struct two t;
 
 	two_open(&t, BLOCK, RW, knobs);
-	CHECK_EQ(launches(&t, 100, 8, 0), 0);
-	CHECK(gpu_calls("cuMemcpy2DAsync") >= 100);
+	CHECK_EQ(by_kernel(&t, 100, 8, 0, knobs, 50), 0);
 	two_close(&t);
 }
 
-static void a_driver_without_modules_copies_one_by_one(void)
+static void a_driver_without_modules_has_no_kernel(void)
 {
 	without_the_kernel_they_are_copies("missing=cuModuleLoadData");
 }
 
-static void a_driver_without_launches_copies_one_by_one(void)
+static void a_driver_without_launches_has_no_kernel(void)
 {
 	without_the_kernel_they_are_copies("missing=cuLaunchKernel+cuModuleUnload");
 }
@@ -316,6 +467,16 @@ static void a_driver_without_launches_copies_one_by_one(void)
 static void a_gpu_that_does_not_use_host_addresses_copies_one_by_one(void)
 {
 	without_the_kernel_they_are_copies("attr91=0");
+}
+
+static void a_driver_without_batches_copies_one_by_one(void)
+{
+	without_the_kernel_they_are_copies("missing=cuMemcpyBatchAsync+cuModuleLoadData");
+}
+
+static void a_batch_that_the_driver_refuses_is_copied_one_by_one(void)
+{
+	without_the_kernel_they_are_copies("cuMemcpyBatchAsync=1,missing=cuModuleLoadData");
 }
 
 /* The GPU's page tables stop an importer that does not keep to the protocol. */
@@ -504,10 +665,19 @@ int main(int argc, char **argv)
 		TEST(far_from_the_scratch_the_two_rows_are_planes),
 		TEST(reads_and_rows_are_one_call_each),
 		TEST(rows_that_repeat_or_overlap_are_few_calls),
-		TEST(eight_small_operations_are_one_launch),
-		TEST(launches_go_round_the_ring),
-		TEST(a_driver_without_modules_copies_one_by_one),
-		TEST(a_driver_without_launches_copies_one_by_one),
+		TEST(a_few_whole_words_are_write_values),
+		TEST(words_that_fail_are_copied),
+		TEST(without_write_values_words_are_copied),
+		TEST(without_write_values_of_64_bits_words_are_copied),
+		TEST(a_fenced_write_sends_what_the_read_before_it_brought),
+		TEST(a_batch_is_a_kernel_once_the_gpu_has_answered_sooner),
+		TEST(batches_go_round_the_ring),
+		TEST(while_the_gpu_computes_nothing_small_waits_for_it),
+		TEST(while_the_gpu_computes_a_sleeper_is_woken_in_time),
+		TEST(a_driver_without_modules_has_no_kernel),
+		TEST(a_driver_without_launches_has_no_kernel),
+		TEST(a_driver_without_batches_copies_one_by_one),
+		TEST(a_batch_that_the_driver_refuses_is_copied_one_by_one),
 		TEST(a_gpu_that_does_not_use_host_addresses_copies_one_by_one),
 		TEST(a_read_only_import_is_read_only_on_the_gpu),
 		TEST(copies_whose_flag_is_refused_are_complete_all_the_same),

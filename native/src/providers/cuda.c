@@ -16,7 +16,6 @@
 
 enum {
 	MAX_QUEUES = 1024,
-	LATE_NS = 1000, /* a completion found after a longer gap between polls has a late stamp */
 	QUERY_NS = 1000000, /* between two queries of the context while nothing completes */
 	FLAGS = 256, /* bytes for a queue's flags: a cache line each, and padding */
 };
@@ -84,7 +83,27 @@ static int find_gpu(struct cuda *c, uint32_t gpu)
 	value = 0;
 	cuda.cuDeviceGetAttribute(&value, CU_ATTRIBUTE_HOST_POINTER_FOR_REGISTERED, c->dev);
 	c->host_pointers = value;
+	value = 0;
+	cuda.cuDeviceGetAttribute(&value, CU_ATTRIBUTE_64_BIT_STREAM_MEM_OPS, c->dev);
+	c->word_writes = value && cuda.cuStreamBatchMemOp;
 	return 0;
+}
+
+static CUresult map_scratch(struct cuda *c)
+{
+	CUresult code = cuda.cuMemAddressReserve(&c->scratch_at, c->granularity, 0, 0, 0);
+	if (code)
+		return code;
+	code = cuda.cuMemMap(c->scratch_at, c->granularity, 0, c->scratch, 0);
+	if (code)
+		goto free_address;
+	code = cuda_set_access(c, c->scratch_at, c->granularity, true);
+	if (!code)
+		return 0;
+	cuda.cuMemUnmap(c->scratch_at, c->granularity);
+free_address:
+	cuda.cuMemAddressFree(c->scratch_at, c->granularity);
+	return code;
 }
 
 static int make_scratch(struct cuda *c)
@@ -99,7 +118,20 @@ static int make_scratch(struct cuda *c)
 	if (code)
 		return cuda_fail("cuMemGetAllocationGranularity", code);
 	code = cuda.cuMemCreate(&c->scratch, granularity, &prop, 0);
-	return code ? cuda_fail("cuMemCreate", code) : 0;
+	if (code)
+		return cuda_fail("cuMemCreate", code);
+	code = map_scratch(c);
+	if (!code)
+		return 0;
+	cuda.cuMemRelease(c->scratch);
+	return cuda_fail("cuMemMap", code);
+}
+
+static void free_scratch(struct cuda *c)
+{
+	cuda.cuMemUnmap(c->scratch_at, c->granularity);
+	cuda.cuMemAddressFree(c->scratch_at, c->granularity);
+	cuda.cuMemRelease(c->scratch);
 }
 
 static void describe(struct dg_device *dev, const struct cuda *c, uint64_t spin_ns)
@@ -151,7 +183,7 @@ static void cuda_close(struct dg_device *dev, void *state)
 	bool entered = cuda_enter(c);
 	if (c->module)
 		cuda.cuModuleUnload(c->module);
-	cuda.cuMemRelease(c->scratch);
+	free_scratch(c);
 	cuda_leave(entered);
 	cuda.cuDevicePrimaryCtxRelease(c->dev);
 	pthread_mutex_destroy(&c->lock);
@@ -161,7 +193,7 @@ static void cuda_close(struct dg_device *dev, void *state)
 static int queue_open(struct cuda_queue *q)
 {
 	uint64_t n = (uint64_t)q->p->mask + 1;
-	uint64_t size = FLAGS + n * (sizeof(struct gather_op) + STAGED);
+	uint64_t size = FLAGS + n * (sizeof(struct gather_op) + STAGED) + STAGED;
 	void *pinned;
 	CUresult code =
 		cuda.cuMemHostAlloc(&pinned, size, CU_MEMHOST_PORTABLE | CU_MEMHOST_DEVICEMAP);
@@ -169,6 +201,7 @@ static int queue_open(struct cuda_queue *q)
 		return cuda_fail("cuMemHostAlloc", code);
 	memset(pinned, 0, size);
 	q->flag = pinned;
+	q->canary.flag = (atomic_uint *)((char *)pinned + FLAGS / 4);
 	q->bare_flag = (atomic_uint *)((char *)pinned + FLAGS / 2);
 	q->gathers = (struct gather_op *)((char *)pinned + FLAGS);
 	q->staging = (uint8_t *)(q->gathers + n);
@@ -216,7 +249,11 @@ static void request_wake(struct cuda_queue *q)
 	if (q->submitted == q->done || q->wake_requested)
 		return;
 	bool entered = cuda_enter(q->c);
+	/* A copy first: it has the waker wait in a copy engine's channel. In the compute engine's the
+	 * sleeper of a busy GPU wakes up when its time slice comes. */
 	q->wake_requested =
+		!cuda.cuMemcpyDtoHAsync(q->staging + (uint64_t)(q->p->mask + 1) * STAGED,
+					q->c->scratch_at, sizeof(uint64_t), q->waker) &&
 		!cuda.cuStreamWaitValue32(q->waker, flag, q->done + 1, CU_STREAM_WAIT_VALUE_GEQ) &&
 		!cuda.cuLaunchHostFunc(q->waker, wake, q->p);
 	cuda_leave(entered);
@@ -256,10 +293,14 @@ static void cuda_poll(struct dg_device *dev, struct dg_pipe *p)
 		 * load. */
 		uint32_t upto = atomic_load_explicit(q->flag, memory_order_acquire);
 		uint64_t now = now_ns();
-		if (upto != q->done)
-			cuda_publish(q, upto, now, now - q->last_poll_ns > LATE_NS);
-		else if (now - q->last_query_ns > QUERY_NS)
+		bool late = now - q->last_poll_ns > LATE_NS;
+		cuda_read_canary(q, now);
+		if (upto != q->done) {
+			cuda_measure(q, upto, now);
+			cuda_publish(q, upto, now, late);
+		} else if (now - q->last_query_ns > QUERY_NS) {
 			query(q, now);
+		}
 		q->last_poll_ns = now;
 	}
 	if (sq_peek(p)) /* held by a fence */
@@ -295,6 +336,10 @@ static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
 	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++)
 		op->status = DG_FLUSHED;
 	cuda_publish(q, p->sq_head, now_ns(), false);
+	if (q->canary.stream) { /* it writes its flag */
+		cuda.cuStreamSynchronize(q->canary.stream);
+		cuda.cuStreamDestroy(q->canary.stream);
+	}
 	cuda.cuStreamDestroy(q->waker);
 	cuda.cuStreamDestroy(q->stream);
 	cuda.cuMemFreeHost(q->flag);
@@ -316,6 +361,7 @@ static int cuda_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_o
 		return dg_fail(EOPNOTSUPP, "the bare copy loop of the provider cuda takes an "
 					   "operation of one row, to or from GPU memory");
 	bool entered = cuda_enter(q->c);
+	q->timed.running = false;
 	code = cuda.cuStreamWriteValue32(q->stream, flag, 0, 0);
 	if (!code)
 		code = cuda.cuStreamSynchronize(q->stream);

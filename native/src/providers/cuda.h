@@ -14,6 +14,8 @@ struct cuda {
 	uint8_t uuid[16];
 	uint64_t granularity, max_pitch;
 	CUmemHandle scratch; /* one granule, mapped behind each imported block: see cuda_copy.c */
+	CUdeviceptr scratch_at; /* the same granule, mapped by itself */
+	bool word_writes; /* the driver can write 8 bytes of GPU memory from within a stream */
 	bool host_pointers; /* kernels can use the addresses of registered host memory */
 	pthread_mutex_t lock; /* guards the three below */
 	bool gather_tried;
@@ -27,7 +29,31 @@ struct gather_op {
 	uint64_t dst, src, size, reserved;
 };
 
+#define LATE_NS 1000u /* what is seen after a longer gap between polls was there before */
 #define STAGED 32u /* staging bytes for each operation */
+
+/* What runs a submission: see cuda_batch.c. */
+enum form {
+	BY_ENGINE, /* the copy engine, by copies */
+	BY_WORDS, /* the copy engine's channel, by write-values */
+	BY_KERNEL,
+};
+
+/* A submission whose time is measured: all of what was posted together, in one form. */
+struct timed {
+	enum form form;
+	bool running;
+	uint32_t upto, n; /* it is done when `upto` operations are; it has n */
+	uint64_t since_ns;
+};
+
+/* An empty kernel in a second stream: how long the GPU's compute engine takes to answer. */
+struct canary {
+	CUstream stream; /* NULL until the first one */
+	atomic_uint *flag;
+	uint32_t sent, seen; /* `flag` becomes `sent` */
+	uint64_t sent_ns;
+};
 
 /*
  * The provider's end of a queue: a stream. Operations enter it in posting order. After the
@@ -45,11 +71,20 @@ struct cuda_queue {
 	CUstream waker;
 	/* one block of pinned memory */
 	atomic_uint *flag, *bare_flag;
+	struct canary canary;
 	struct gather_op *gathers; /* by index of the submission ring */
 	uint8_t *staging;
 	/* of the caller's thread */
 	uint32_t submitted, done;
 	bool wake_requested; /* for the next completion */
+	bool on_engine; /* the stream's last work is the copy engine's: see cuda_copy.c */
+	struct timed timed;
+	/* Measured: the answer of the compute engine, and when it was known (0: never); the copy
+	 * engine's time for an operation of a batch (0: not yet). */
+	uint64_t answer_ns, answer_at_ns, engine_ns;
+	bool engine_ran;
+	uint32_t close_calls;
+	bool wants_canary; /* a batch was left to the copy engine */
 	int submit_chain, publish_chain; /* status of the current chain */
 	uint64_t last_poll_ns, last_query_ns;
 };
@@ -61,6 +96,7 @@ struct cuda_mapping {
 	CUdeviceptr base;
 	uint64_t size;
 	CUmemHandle handle;
+	bool writable;
 	CUdeviceptr tail; /* address of the scratch granule behind the block, 0 if none */
 };
 
@@ -71,6 +107,7 @@ void cuda_leave(bool entered);
 int cuda_fail(const char *what, CUresult code);
 
 /* cuda_map.c */
+CUresult cuda_set_access(const struct cuda *c, CUdeviceptr at, uint64_t size, bool write);
 int cuda_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
 	     struct dg_region_entry *entry);
 void cuda_unmap(struct dg_device *dev, void *state, struct dg_region *r);
@@ -88,5 +125,47 @@ void cuda_check(struct cuda_queue *q);
 void cuda_publish(struct cuda_queue *q, uint32_t upto, uint64_t stamp_ns, bool late);
 /* Copies op, one row, with the driver's plain asynchronous copy. */
 CUresult cuda_plain_copy(struct cuda_queue *q, const struct dg_op *op);
+/* Copies op, number `index` of the ring, in few driver calls, whatever its shape. */
+CUresult cuda_copy(struct cuda_queue *q, const struct dg_op *op, uint32_t index);
+/* Returns the status of a copy call. */
+int cuda_copy_status(const struct dg_op *op, CUresult code);
+/* Has the copy engine take the stream: it keeps cuMemcpyBatchAsync and write-values behind that. */
+CUresult cuda_take_engine(struct cuda_queue *q);
+
+static inline bool to_gpu(const struct dg_op *op)
+{
+	return op->flags & (op->opcode == DG_WRITE ? OP_GPU_REMOTE : OP_GPU_LOCAL);
+}
+
+static inline bool from_gpu(const struct dg_op *op)
+{
+	return op->flags & (op->opcode == DG_WRITE ? OP_GPU_LOCAL : OP_GPU_REMOTE);
+}
+
+static inline CUdeviceptr gpu_ptr(const void *p)
+{
+	return (CUdeviceptr)(uintptr_t)p;
+}
+
+/* cuda_batch.c: small operations posted together. */
+/* Consecutive operations of the ring that are one batch. */
+struct group {
+	uint32_t first, n;
+	uint64_t largest;
+};
+/* Submits the operations of g and empties it. */
+void cuda_flush(struct cuda_queue *q, struct group *g);
+/* Copies the rows of op, from number `from` on, each by itself. */
+CUresult cuda_copy_rows(struct cuda_queue *q, const struct dg_op *op, uint64_t from);
+/* Copies n < 16 bytes from the host to the GPU. The stream must be with a copy engine. */
+CUresult cuda_led_copy(struct cuda_queue *q, CUdeviceptr dst, const char *src, uint64_t n);
+/* Whether the compute engine is expected to run n operations earlier than the copy engine. */
+bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n);
+/* Takes the time of what is complete: `now_ns` is when that was seen. */
+void cuda_measure(struct cuda_queue *q, uint32_t upto, uint64_t now_ns);
+/* Sends a canary if a batch would have used its answer, and the last answer is too old. */
+void cuda_send_canary(struct cuda_queue *q);
+/* Reads the canary's flag. */
+void cuda_read_canary(struct cuda_queue *q, uint64_t now_ns);
 
 #endif

@@ -69,6 +69,25 @@ typedef struct {
 } CUmemLocation;
 
 typedef struct {
+	unsigned srcAccessOrder;
+	CUmemLocation srcLocHint, dstLocHint;
+	unsigned flags;
+} CUmemcpyAttributes;
+
+/* CUstreamBatchMemOpParams */
+typedef union {
+	unsigned operation;
+	struct {
+		unsigned operation;
+		CUdeviceptr address;
+		uint64_t value; /* the lower half for the operation of 32 bits */
+		unsigned flags;
+		CUdeviceptr alias;
+	} writeValue;
+	uint64_t pad[6];
+} CUmemOp;
+
+typedef struct {
 	CUmemLocation location;
 	unsigned flags;
 } CUmemAccessDesc;
@@ -106,6 +125,9 @@ enum {
 	CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE = 804,
 
 	CU_STREAM_NON_BLOCKING = 1,
+	CU_MEM_OP_WRITE_VALUE_32 = 2,
+	CU_MEM_OP_WRITE_VALUE_64 = 5,
+	CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
 	CU_STREAM_WAIT_VALUE_GEQ = 0, /* compares the signed difference, so values may wrap */
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
 	CU_MEM_ALLOCATION_TYPE_PINNED = 1,
@@ -118,6 +140,7 @@ enum {
 	CU_IPC_LAZY_PEER_ACCESS = 1,
 	CU_ATTRIBUTE_MAX_PITCH = 11,
 	CU_ATTRIBUTE_HOST_POINTER_FOR_REGISTERED = 91,
+	CU_ATTRIBUTE_64_BIT_STREAM_MEM_OPS = 122,
 	CU_POINTER_MEMORY_TYPE = 2,
 	CU_POINTER_IS_MANAGED = 8,
 	CU_POINTER_DEVICE_ORDINAL = 9,
@@ -150,6 +173,12 @@ enum {
 	  (CUstream stream, CUdeviceptr addr, uint32_t value, unsigned flags))                   \
 	X(cuStreamWaitValue32, 11070, 1,                                                         \
 	  (CUstream stream, CUdeviceptr addr, uint32_t value, unsigned flags))                   \
+	X(cuStreamBatchMemOp, 11070, 0,                                                          \
+	  (CUstream stream, unsigned count, CUmemOp *ops, unsigned flags))                       \
+	X(cuMemcpyBatchAsync, 12080, 0,                                                          \
+	  (CUdeviceptr * dst, CUdeviceptr * src, size_t *size, size_t count,                     \
+	   CUmemcpyAttributes * attributes, size_t *first, size_t n_attributes, size_t *refused, \
+	   CUstream stream))                                                                     \
 	X(cuLaunchHostFunc, 10000, 1, (CUstream stream, void (*call)(void *), void *arg))        \
 	X(cuMemcpyHtoDAsync, 3020, 1,                                                            \
 	  (CUdeviceptr dst, const void *src, size_t n, CUstream stream))                         \

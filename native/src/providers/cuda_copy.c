@@ -2,18 +2,30 @@
 /*
  * From the submission ring into a stream.
  *
- * One operation is one copy by the GPU's copy engine, which takes care to ensure: the driver sends
- * a copy of less than 32 KiB from the host inline, through the channel of the compute engine. While
- * another process keeps the GPU busy, that channel waits for its time slice: 2.4 ms on an H200
- * instead of 6 us. A copy of two rows always goes to the copy engine, so a small write is made of
- * two rows: its two halves if its size is a multiple of 16 bytes, otherwise the bytes themselves
- * and, as the second row, the same bytes to a scratch granule that is mapped behind each imported
- * block. (A polling kernel saw two halves of 8 bytes torn 8,270 times in 222,895 writes, and one
- * row of 8 bytes never in 299,609.)
+ * Every operation rides on the GPU's copy engine, which takes care to ensure. The driver sends a
+ * copy of less than 32 KiB from the host inline, through the channel of the compute engine, and
+ * write-values through the channel of the stream's last work. While another process keeps the GPU
+ * busy, the compute channel waits for its time slice: 2.4 ms on an H200 instead of 7 us. So a small
+ * write takes one of these forms, all measured with the GPU idle and busy (tests/bench/forms):
  *
- * Many small operations posted together are one launch of a kernel (cuda_gather.h): the driver
- * spends 0.4 us of CPU time on each copy of a batch, while the kernel runs 256 in 7 us. Therefore
- * order holds between posts and not within one.
+ *   words      up to 32 bytes in whole, aligned words, alone in the queue: write-values, and the
+ *              completion's flag with them, in one call. 5 us for 8 bytes, 1 us for each word more.
+ *              Only while `on_engine` says that the stream's last work was the copy engine's:
+ *              otherwise this form waits for the time slice, and so does each one after it.
+ *   two rows   a 2-D copy of two rows always goes to the copy engine. The two halves, if the size
+ *              is a multiple of 16 bytes; otherwise the bytes themselves and, as the second row,
+ *              the same bytes to a scratch granule that is mapped behind each imported block of
+ *              CUDA virtual memory. 7 to 9 us.
+ *   led        where there is no such granule (CUDA IPC, whose blocks the driver does not let a
+ *              pitch leave): a call of several copies (cuMemcpyBatchAsync), whose second one goes
+ *              to scratch memory, directly behind two rows. It stays with the copy engine, which a
+ *              single plain copy does not. 10 us; about 1 of 1,000 waits all the same.
+ *
+ * A row ends at a word of 8 bytes, so no word is torn. (A polling kernel saw 181 of 4,430 words of
+ * two rows of 4 bytes torn, and none that were one row or one write-value.)
+ *
+ * Operations posted together are a batch: see cuda_batch.c. Order holds between posts and not
+ * within one.
  */
 #include "cuda.h"
 
@@ -21,7 +33,6 @@
 #include <string.h>
 
 #include "clock.h"
-#include "cuda_gather.h"
 #include "region.h"
 #include "strided_copy.h"
 
@@ -29,35 +40,20 @@ enum {
 	PLAIN_FROM =
 		32768, /* from this size in bytes, any copy from the host uses the copy engine */
 	WORD = 8, /* bytes that a polling kernel never sees torn */
-	GATHER_MAX = 4096, /* largest operation for the kernel, in bytes */
-	GATHER_MIN = 8, /* smallest number of operations worth a launch */
-	GATHER_SMALL = 64, /* up to this size, 8 threads copy an operation; above, a warp */
-	THREADS = 256, /* per block */
+	WORDS = 4, /* written by write-values: with more, two rows are faster */
+	REPEATED = 256, /* rows that the copy engine repeats in 100 us */
+	SMALL = 4096, /* largest operation of a batch, in bytes */
 	PUBLISHED = 64, /* completions published at a time */
 };
 
-static inline bool to_gpu(const struct dg_op *op)
-{
-	return op->flags & (op->opcode == DG_WRITE ? OP_GPU_REMOTE : OP_GPU_LOCAL);
-}
-
-static inline bool from_gpu(const struct dg_op *op)
-{
-	return op->flags & (op->opcode == DG_WRITE ? OP_GPU_LOCAL : OP_GPU_REMOTE);
-}
-
-static inline CUdeviceptr ptr(const void *p)
-{
-	return (CUdeviceptr)(uintptr_t)p;
-}
-
 CUresult cuda_plain_copy(struct cuda_queue *q, const struct dg_op *op)
 {
+	q->on_engine = to_gpu(op) ? !from_gpu(op) && op->size >= PLAIN_FROM : true;
 	if (!from_gpu(op))
-		return cuda.cuMemcpyHtoDAsync(ptr(op->dst), op->src, op->size, q->stream);
+		return cuda.cuMemcpyHtoDAsync(gpu_ptr(op->dst), op->src, op->size, q->stream);
 	if (!to_gpu(op))
-		return cuda.cuMemcpyDtoHAsync(op->dst, ptr(op->src), op->size, q->stream);
-	return cuda.cuMemcpyDtoDAsync(ptr(op->dst), ptr(op->src), op->size, q->stream);
+		return cuda.cuMemcpyDtoHAsync(op->dst, gpu_ptr(op->src), op->size, q->stream);
+	return cuda.cuMemcpyDtoDAsync(gpu_ptr(op->dst), gpu_ptr(op->src), op->size, q->stream);
 }
 
 /* Copies rows between host and GPU, or on the GPU. */
@@ -67,16 +63,27 @@ static CUresult rows(struct cuda_queue *q, const struct dg_op *op, uint64_t widt
 	CUDA_MEMCPY2D c = {
 		.srcMemoryType = from_gpu(op) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
 		.srcHost = op->src,
-		.srcDevice = ptr(op->src),
+		.srcDevice = gpu_ptr(op->src),
 		.srcPitch = src_pitch,
 		.dstMemoryType = to_gpu(op) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
 		.dstHost = op->dst,
-		.dstDevice = ptr(op->dst),
+		.dstDevice = gpu_ptr(op->dst),
 		.dstPitch = dst_pitch,
 		.WidthInBytes = width,
 		.Height = height,
 	};
+	q->on_engine = to_gpu(op) ? !from_gpu(op) && height > 1 : true;
 	return cuda.cuMemcpy2DAsync(&c, q->stream);
+}
+
+CUresult cuda_take_engine(struct cuda_queue *q)
+{
+	/* What is copied does not matter. */
+	struct dg_op op = {.dst = (char *)(uintptr_t)q->c->scratch_at,
+			   .src = (char *)q->staging,
+			   .opcode = DG_WRITE,
+			   .flags = OP_GPU_REMOTE};
+	return rows(q, &op, WORD, 2, STAGED, WORD);
 }
 
 /* Copies n bytes from src, which has them twice, src_pitch apart, to dst and to the scratch granule
@@ -85,7 +92,7 @@ static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, u
 			     uint64_t src_pitch, CUdeviceptr tail)
 {
 	struct dg_op op = {.dst = dst, .src = src, .opcode = DG_WRITE, .flags = OP_GPU_REMOTE};
-	uint64_t away = tail - ptr(dst), plane = q->c->granularity / 2;
+	uint64_t away = tail - gpu_ptr(dst), plane = q->c->granularity / 2;
 	if (away <= q->c->max_pitch)
 		return rows(q, &op, n, 2, away, src_pitch);
 	/* Too far apart for a pitch: two planes of one row, a number of half granules apart such
@@ -96,52 +103,102 @@ static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, u
 		.srcPitch = src_pitch,
 		.srcHeight = 1,
 		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
-		.dstDevice = ptr(dst),
+		.dstDevice = gpu_ptr(dst),
 		.dstPitch = plane,
 		.dstHeight = (away + plane - 1) / plane,
 		.WidthInBytes = n,
 		.Height = 1,
 		.Depth = 2,
 	};
+	q->on_engine = true;
 	return cuda.cuMemcpy3DAsync(&c, q->stream);
+}
+
+static const struct dg_region_entry *gpu_side(const struct dg_op *op)
+{
+	return region_entry_at(op->opcode == DG_WRITE ? op->remote : op->local);
+}
+
+static CUdeviceptr tail_of(const struct dg_op *op)
+{
+	const struct cuda_mapping *m = gpu_side(op)->region->provider_state;
+	return m && m->kind == MAPPED_BLOCK ? m->tail : 0;
+}
+
+/* Whether the GPU may write op's target: copies to other memory are refused, but a write-value is
+ * not known to be. */
+static bool is_writable(const struct dg_op *op)
+{
+	const struct cuda_mapping *m = gpu_side(op)->region->provider_state;
+	return !m || m->writable;
+}
+
+/* Whether the bytes behind op's source may be read, as many as it has. */
+static bool has_room(const struct dg_op *op)
+{
+	const struct dg_region_entry *from =
+		region_entry_at(op->opcode == DG_WRITE ? op->local : op->remote);
+	return op->src + 2 * op->size <= from->base + from->size;
+}
+
+/* Whether part of op's source is read when it is submitted, into staging memory. */
+static bool is_staged(const struct dg_op *op)
+{
+	return to_gpu(op) && !from_gpu(op) && op->rows == 1 && op->size < PLAIN_FROM &&
+	       op->size % (2 * WORD) && tail_of(op) && !has_room(op);
 }
 
 /* Copies less than PLAIN_FROM bytes from the host to the GPU: see the top of this file. */
 static CUresult small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
-	const struct dg_region_entry *to =
-		region_entry_at(op->opcode == DG_WRITE ? op->remote : op->local);
-	const struct dg_region_entry *from =
-		region_entry_at(op->opcode == DG_WRITE ? op->local : op->remote);
-	const struct cuda_mapping *m = to->region->provider_state;
-	CUdeviceptr tail = m && m->kind == MAPPED_BLOCK ? m->tail : 0;
+	CUdeviceptr tail = tail_of(op);
 	uint64_t halves = op->size & ~(uint64_t)(2 * WORD - 1), rest = op->size - halves;
 	CUresult code = 0;
 
-	if (rest && tail && op->src + 2 * op->size <= from->base + from->size)
+	if (rest && tail && has_room(op))
 		return with_scratch(q, op->dst, op->src, op->size, op->size, tail);
 	if (halves)
 		code = rows(q, op, halves / 2, 2, halves / 2, halves / 2);
+	else if (!tail)
+		code = cuda_take_engine(q);
 	if (code || !rest)
 		return code;
 	if (!tail)
-		return cuda.cuMemcpyHtoDAsync(ptr(op->dst + halves), op->src + halves, rest,
-					      q->stream);
+		return cuda_led_copy(q, gpu_ptr(op->dst) + halves, op->src + halves, rest);
 	uint8_t *staged = q->staging + (uint64_t)(index & q->p->mask) * STAGED;
 	memcpy(staged, op->src + halves, rest);
 	return with_scratch(q, op->dst + halves, (char *)staged, rest, STAGED / 2, tail);
 }
 
-static CUresult copy_row_by_row(struct cuda_queue *q, const struct dg_op *op)
+/* Writes op by write-values, and its flag with them, if it has that form: see the top of this file.
+ * Nothing else may be in the queue: the source is read here, and the flag completes op. */
+static bool write_words(struct cuda_queue *q, struct dg_op *op)
 {
-	CUresult code = 0;
-	for (uint64_t i = 0; i < op->rows && !code; i++) {
-		struct dg_op row = *op;
-		row.dst = op->dst + i * op->dst_stride;
-		row.src = op->src + i * op->src_stride;
-		code = cuda_plain_copy(q, &row);
+	CUmemOp ops[WORDS + 1] = {0};
+	uint32_t head = q->p->sq_head + 1, n = (uint32_t)(op->size / WORD);
+
+	if (!q->on_engine || !q->c->word_writes || op->rows != 1 || op->size > WORDS * WORD ||
+	    op->size % WORD || (uintptr_t)op->dst % WORD || !to_gpu(op) || from_gpu(op) ||
+	    q->submitted != q->done || q->done != q->p->sq_head || sq_has(q->p, head) ||
+	    !is_writable(op))
+		return false;
+	for (uint32_t i = 0; i < n; i++) {
+		ops[i].writeValue.operation = CU_MEM_OP_WRITE_VALUE_64;
+		ops[i].writeValue.address = gpu_ptr(op->dst) + (uint64_t)i * WORD;
+		memcpy(&ops[i].writeValue.value, op->src + (uint64_t)i * WORD, WORD);
 	}
-	return code;
+	/* Each write-value comes after those before it. */
+	ops[n].writeValue.operation = CU_MEM_OP_WRITE_VALUE_32;
+	ops[n].writeValue.address = gpu_ptr(q->flag);
+	ops[n].writeValue.value = head;
+	uint64_t since = now_ns();
+	if (cuda.cuStreamBatchMemOp(q->stream, n + 1, ops, 0))
+		return false;
+	q->submitted = head;
+	q->timed = (struct timed){
+		.form = BY_WORDS, .running = true, .upto = head, .n = 1, .since_ns = since};
+	q->last_poll_ns = now_ns();
+	return true;
 }
 
 static CUresult copy_row(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
@@ -179,6 +236,9 @@ static CUresult copy_repeated_row(struct cuda_queue *q, const struct dg_op *op, 
 			dg_copy_rows(op->dst + stride, op->dst, op->size, stride, 0, op->rows - 1);
 		return code;
 	}
+	/* On the GPU the compute engine copies. */
+	if (!code && !from_gpu(op) && op->rows <= REPEATED && !cuda_kernel_pays(q, op->rows))
+		return cuda_copy_rows(q, op, 1);
 	next.flags |= OP_GPU;
 	next.src = op->dst;
 	for (uint64_t n = 1; n < op->rows && !code; n += n) {
@@ -189,20 +249,19 @@ static CUresult copy_repeated_row(struct cuda_queue *q, const struct dg_op *op, 
 	return code;
 }
 
-/* Copies op in few driver calls, whatever its shape, because they take the caller's time. */
-static CUresult copy(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
+CUresult cuda_copy(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
 	uint64_t most = q->c->max_pitch;
 	if (op->rows == 1)
 		return copy_row(q, op, index);
 	if (op->src_stride > most || op->dst_stride > most)
-		return copy_row_by_row(q, op); /* no memory has room for many such rows */
+		return cuda_copy_rows(q, op, 0); /* no memory has room for many such rows */
 	/* Source rows may repeat or overlap, which the copy engine's pitch cannot express. */
 	if (op->src_stride == 0)
 		return copy_repeated_row(q, op, index);
 	if (op->src_stride < op->size)
 		return op->size / op->src_stride < op->rows ? copy_columns(q, op)
-							    : copy_row_by_row(q, op);
+							    : cuda_copy_rows(q, op, 0);
 	return rows(q, op, op->size, op->rows, op->dst_stride, op->src_stride);
 }
 
@@ -224,9 +283,8 @@ void cuda_abort(struct cuda_queue *q, CUresult code)
 	dg_pipe_wake(q->p);
 }
 
-/* Returns the status of a copy call. INVALID_VALUE is also the driver's error for a write to memory
- * that is mapped read-only. */
-static int status_of_refusal(const struct dg_op *op, CUresult code)
+/* INVALID_VALUE is also the driver's error for a write to memory that is mapped read-only. */
+int cuda_copy_status(const struct dg_op *op, CUresult code)
 {
 	if (code == CUDA_SUCCESS)
 		return DG_OK;
@@ -235,78 +293,28 @@ static int status_of_refusal(const struct dg_op *op, CUresult code)
 	return op->flags & OP_GPU_REMOTE ? DG_REMOTE_ACCESS_ERROR : DG_LOCAL_ERROR;
 }
 
-static CUfunction gather_function(struct cuda *c)
+/* Whether op can be part of a batch: small, and between this process's memory and a GPU's. */
+static inline bool is_small(const struct dg_op *op)
 {
-	pthread_mutex_lock(&c->lock);
-	if (!c->gather_tried && cuda.cuModuleLoadData && cuda.cuModuleGetFunction &&
-	    cuda.cuModuleUnload && cuda.cuLaunchKernel && c->host_pointers &&
-	    !cuda.cuModuleLoadData(&c->module, dg_gather_ptx) &&
-	    cuda.cuModuleGetFunction(&c->gather, c->module, "dg_gather"))
-		c->gather = NULL;
-	c->gather_tried = true;
-	pthread_mutex_unlock(&c->lock);
-	return c->gather;
-}
-
-/* Consecutive operations of the ring that one launch can run. */
-struct group {
-	uint32_t first, n;
-	uint64_t largest;
-};
-
-static CUresult launch(struct cuda_queue *q, const struct group *g)
-{
-	struct gather_op *ops = q->gathers;
-	uint32_t first = g->first, mask = q->p->mask, n = g->n;
-	uint32_t shift = g->largest <= GATHER_SMALL ? 3 : 5;
-	void *params[] = {&ops, &first, &mask, &n, &shift};
-	uint32_t blocks = (uint32_t)((((uint64_t)n << shift) + THREADS - 1) / THREADS);
-	for (uint32_t i = 0; i < n; i++) {
-		const struct dg_op *op = sq_entry(q->p, first + i);
-		ops[(first + i) & mask] =
-			(struct gather_op){ptr(op->dst), ptr(op->src), op->size, 0};
-	}
-	return cuda.cuLaunchKernel(q->c->gather, blocks, 1, 1, THREADS, 1, 1, 0, q->stream, params,
-				   NULL);
-}
-
-static void flush(struct cuda_queue *q, struct group *g)
-{
-	if (g->n >= GATHER_MIN && gather_function(q->c)) {
-		CUresult code = launch(q, g);
-		for (uint32_t i = 0; i < g->n && code; i++)
-			sq_entry(q->p, g->first + i)->status = DG_IO_FAILED;
-	} else {
-		for (uint32_t i = 0; i < g->n; i++) {
-			struct dg_op *op = sq_entry(q->p, g->first + i);
-			op->status = (uint16_t)status_of_refusal(op, copy(q, op, g->first + i));
-		}
-	}
-	g->n = 0;
-}
-
-/* Whether the kernel can run op: it is small, and the GPU can access both sides. */
-static inline bool gatherable(const struct dg_op *op)
-{
-	return op->rows == 1 && op->size <= GATHER_MAX && (op->flags & OP_GPU_REMOTE);
+	return op->rows == 1 && op->size <= SMALL && (op->flags & OP_GPU_REMOTE);
 }
 
 /* Submits one operation, whose regions may be accessed. */
 static void submit_one(struct cuda_queue *q, struct dg_op *op, struct group *g)
 {
 	uint32_t index = q->p->sq_head;
-	if (gatherable(op)) {
+	if (is_small(op)) {
 		if (op->flags & DG_FENCE)
-			flush(q, g);
+			cuda_flush(q, g);
 		if (!g->n)
 			*g = (struct group){.first = index};
 		g->n++;
 		g->largest = op->size > g->largest ? op->size : g->largest;
 		return;
 	}
-	flush(q, g);
+	cuda_flush(q, g);
 	if (op->flags & OP_GPU)
-		op->status = (uint16_t)status_of_refusal(op, copy(q, op, index));
+		op->status = (uint16_t)cuda_copy_status(op, cuda_copy(q, op, index));
 	else
 		op->status = (uint16_t)dg_op_run(op);
 }
@@ -329,10 +337,19 @@ static void write_flag(struct cuda_queue *q, bool gpu)
 		return;
 	}
 	q->submitted = head;
-	CUresult code = cuda.cuStreamWriteValue32(q->stream, ptr(q->flag), head, 0);
+	q->timed.running &= q->timed.upto == head;
+	CUresult code = cuda.cuStreamWriteValue32(q->stream, gpu_ptr(q->flag), head, 0);
 	q->last_poll_ns = now_ns();
 	if (code)
 		cuda_abort(q, code);
+}
+
+/* Whether op has to wait until the stream is empty: a fence, which the stream keeps by itself, in
+ * front of what the CPU copies or reads now. */
+static bool is_held(const struct cuda_queue *q, const struct dg_op *op)
+{
+	return (op->flags & DG_FENCE) && q->p->sq_head != q->done &&
+	       (!(op->flags & OP_GPU) || is_staged(op));
 }
 
 void cuda_submit(struct cuda_queue *q)
@@ -340,12 +357,10 @@ void cuda_submit(struct cuda_queue *q)
 	struct dg_pipe *p = q->p;
 	struct group g = {0};
 	uint32_t before = p->sq_head;
-	bool gpu = false, failed = false;
+	bool gpu = false, failed = false, flagged = false;
 	for (; sq_has(p, p->sq_head); p->sq_head++) {
 		struct dg_op *op = sq_entry(p, p->sq_head);
-		/* The stream keeps a fence by itself; a copy by the CPU has to wait for the
-		 * stream. */
-		if ((op->flags & DG_FENCE) && !(op->flags & OP_GPU) && p->sq_head != q->done)
+		if (is_held(q, op))
 			break;
 		int status = atomic_load_explicit(&q->c->lost, memory_order_relaxed)
 				     ? DG_IO_FAILED
@@ -354,16 +369,17 @@ void cuda_submit(struct cuda_queue *q)
 			status = dg_op_allowed(op);
 		op->status = (uint16_t)status;
 		if (status)
-			flush(q, &g);
-		else
+			cuda_flush(q, &g);
+		else if (!(flagged = write_words(q, op)))
 			submit_one(q, op, &g);
 		gpu |= op->flags & OP_GPU && !status;
 		failed |= op->status != DG_OK;
 		q->submit_chain = op->flags & DG_CHAIN ? op->status : DG_OK;
 	}
-	flush(q, &g);
-	if (p->sq_head != before)
+	cuda_flush(q, &g);
+	if (p->sq_head != before && !flagged)
 		write_flag(q, gpu);
+	cuda_send_canary(q);
 	if (failed && gpu)
 		cuda_check(q);
 }
@@ -380,7 +396,8 @@ void cuda_publish(struct cuda_queue *q, uint32_t upto, uint64_t stamp_ns, bool l
 		gates_add(&gates, op);
 		q->publish_chain = op->flags & DG_CHAIN ? status : DG_OK;
 		if (!(op->flags & DG_CHAIN))
-			done[n++] = slot_status(op->slot, status) | (late ? CQE_LATE : 0);
+			done[n++] = slot_status(op->slot, status) | (late ? CQE_LATE : 0) |
+				    (op->flags & OP_KERNEL ? CQE_KERNEL : 0);
 		if (n < PUBLISHED && q->done != upto)
 			continue;
 		/* The gates first: after seeing the completion, a caller may close the region

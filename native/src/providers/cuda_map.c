@@ -169,7 +169,7 @@ static int map_host(struct cuda *c, struct cuda_mapping *t, const dg_memory *m)
 	return rc;
 }
 
-static CUresult set_access(const struct cuda *c, CUdeviceptr at, uint64_t size, bool write)
+CUresult cuda_set_access(const struct cuda *c, CUdeviceptr at, uint64_t size, bool write)
 {
 	CUmemAccessDesc access = {
 		.location = {CU_MEM_LOCATION_TYPE_DEVICE, c->ordinal},
@@ -211,12 +211,13 @@ static int map_block(struct cuda *c, struct cuda_mapping *t, const dg_memory *m,
 	if (code)
 		goto unmap;
 	what = "cuMemSetAccess";
-	code = set_access(c, t->base, m->block + (write ? c->granularity : 0), write);
+	code = cuda_set_access(c, t->base, m->block + (write ? c->granularity : 0), write);
 	if (!code && !write)
-		code = set_access(c, t->base + m->block, c->granularity, true);
+		code = cuda_set_access(c, t->base + m->block, c->granularity, true);
 	if (code)
 		goto unmap_all;
 	t->tail = t->base + m->block;
+	t->writable = write;
 	return 0;
 unmap_all:
 	cuda.cuMemUnmap(t->base + m->block, c->granularity);
@@ -244,6 +245,7 @@ static int map_ipc(struct cuda *c, struct cuda_mapping *t, const dg_memory *m)
 			       m->block);
 	}
 	t->kind = MAPPED_IPC;
+	t->writable = true;
 	t->size = m->block;
 	return 0;
 }

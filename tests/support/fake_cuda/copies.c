@@ -8,7 +8,7 @@
 #include <time.h>
 #include <sys/mman.h>
 
-enum { MAX_PITCH = 0x7fffffff };
+enum { MAX_PITCH = 0x7fffffff, INLINE_BELOW = 32768 };
 
 struct side {
 	uintptr_t address;
@@ -132,7 +132,7 @@ static struct copy *prepare(struct context *context, struct side to, struct side
 	struct copy *copy = malloc(sizeof(*copy));
 	bool fine;
 
-	*copy = (struct copy){{NULL, perform_copy}, from, to, width, height, false};
+	*copy = (struct copy){{.perform = perform_copy}, from, to, width, height, false};
 	pthread_rwlock_rdlock(&maps);
 	fine = valid_copy(copy, context->device);
 	if (fine && pageable(&from, extent(&from, width, height)))
@@ -145,8 +145,31 @@ static struct copy *prepare(struct context *context, struct side to, struct side
 	return NULL;
 }
 
+static bool is_on_gpu(uintptr_t address)
+{
+	bool is;
+
+	pthread_rwlock_rdlock(&maps);
+	is = range_at(address);
+	pthread_rwlock_unlock(&maps);
+	return is;
+}
+
+/* Small copies of one row to the GPU are sent inline, through the compute engine's channel, and it
+ * copies on the GPU. */
+static enum channel channel_of(const struct copy *copy)
+{
+	if (!is_on_gpu(copy->to.address))
+		return COPY_CHANNEL;
+	if (is_on_gpu(copy->from.address))
+		return COMPUTE_CHANNEL;
+	return copy->height == 1 && copy->width < INLINE_BELOW ? COMPUTE_CHANNEL : COPY_CHANNEL;
+}
+
 static int give(CUstream stream, struct context *context, struct copy *copy, bool wait)
 {
+	if (copy->work.channel == SAME_CHANNEL)
+		copy->work.channel = channel_of(copy);
 	copy->lost = copy_is_lost();
 	return submit(stream, context, &copy->work, wait);
 }
@@ -324,10 +347,13 @@ static int batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *s
 	if (i < count)
 		code = CUDA_ERROR_INVALID_VALUE;
 	for (size_t j = 0; j < i; j++) {
-		if (code)
+		if (code) {
 			free(copies[j]);
-		else
-			code = give(stream, context, copies[j], false);
+			continue;
+		}
+		if (channel_of(copies[j]) == COMPUTE_CHANNEL)
+			copies[j]->work.channel = BEHIND_A_COPY;
+		code = give(stream, context, copies[j], false);
 	}
 	free(copies);
 	return code;
@@ -388,7 +414,8 @@ static int fill(CUdeviceptr address, unsigned int value, int width, size_t count
 	if (!fine)
 		return CUDA_ERROR_INVALID_VALUE;
 	fill = malloc(sizeof(*fill));
-	*fill = (struct fill){{NULL, perform_fill}, address, count, value, width};
+	*fill = (struct fill){{.perform = perform_fill, .channel = COMPUTE_CHANNEL},
+			      address, count, value, width};
 	return submit(stream, context, &fill->work, wait);
 }
 

@@ -99,6 +99,20 @@ typedef struct {
 	unsigned int flags;
 } CUmemcpyAttributes;
 
+enum { WRITE_VALUE_32 = 2, WRITE_VALUE_64 = 5 };
+
+typedef union {
+	int operation;
+	struct {
+		int operation;
+		CUdeviceptr address;
+		uint64_t value;
+		unsigned int flags;
+		CUdeviceptr alias;
+	} write;
+	uint64_t pad[6];
+} CUmemOp;
+
 enum { WAIT_GEQ = 0, WAIT_EQ = 1, WAIT_AND = 2, WAIT_NOR = 3 };
 
 enum {

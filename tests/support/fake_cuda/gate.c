@@ -5,6 +5,7 @@
  *   NAME=CODE      the function NAME answers CODE (`_v2` may be left out); `*` is every function
  *   NAME=CODE@K    from its K-th call on
  *   copy_us=N      each copy takes N us longer
+ *   compute_us=N   another process keeps the GPU busy: what the compute engine runs comes N us later
  *   total=BYTES    the memory of each GPU (1 GiB); gpus=N (1); peer=0: no GPU reaches another
  *   attrN=V        device attribute N is V
  *   dmabuf_mmap=1  a dma-buf can be mapped by the CPU
@@ -59,6 +60,8 @@ static bool number_knob(const char *name, const char *value)
 		knobs.dmabuf_mmap = atoi(value);
 	else if (!strcmp(name, "copy_us"))
 		knobs.copy_us = atol(value);
+	else if (!strcmp(name, "compute_us"))
+		knobs.compute_us = atol(value);
 	else if (!strcmp(name, "total"))
 		knobs.total = strtoull(value, NULL, 0);
 	else if (!strcmp(name, "missing"))

@@ -91,6 +91,16 @@ static bool perform_wait(struct work *work, struct stream *stream)
 	}
 }
 
+static bool is_valid(const struct value *value, CUdevice device)
+{
+	bool fine;
+
+	pthread_rwlock_rdlock(&maps);
+	fine = valid(value, device, true);
+	pthread_rwlock_unlock(&maps);
+	return fine;
+}
+
 static int submit_value(CUstream stream, struct context *context, struct value given, bool write)
 {
 	struct value *value;
@@ -109,7 +119,7 @@ static int submit_value(CUstream stream, struct context *context, struct value g
 EXPORT CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
 					unsigned int flags)
 {
-	struct value given = {{NULL, perform_write}, address, value, 4, flags};
+	struct value given = {{.perform = perform_write}, address, value, 4, flags};
 	struct context *context;
 
 	ENTER(gate_context, &context);
@@ -119,7 +129,7 @@ EXPORT CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, ui
 EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
 					unsigned int flags)
 {
-	struct value given = {{NULL, perform_write}, address, value, 8, flags};
+	struct value given = {{.perform = perform_write}, address, value, 8, flags};
 	struct context *context;
 
 	ENTER(gate_context, &context);
@@ -129,11 +139,37 @@ EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, ui
 EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
 				       unsigned int flags)
 {
-	struct value given = {{NULL, perform_wait}, address, value, 4, flags};
+	struct value given = {{.perform = perform_wait}, address, value, 4, flags};
 	struct context *context;
 
 	ENTER(gate_context, &context);
 	return submit_value(stream, context, given, false);
+}
+
+/* All of them are checked before the first is submitted. */
+EXPORT CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, const CUmemOp *ops,
+				      unsigned int flags)
+{
+	struct context *context;
+	int code = CUDA_SUCCESS;
+
+	ENTER(gate_context, &context);
+	if (!count || count >= 256 || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int pass = 0; pass < 2; pass++)
+		for (unsigned int i = 0; i < count && !code; i++) {
+			int width = ops[i].operation == WRITE_VALUE_64 ? 8 : 4;
+			struct value given = {{.perform = perform_write}, ops[i].write.address,
+					      ops[i].write.value, width, 0};
+
+			if ((ops[i].operation != WRITE_VALUE_64 &&
+			     ops[i].operation != WRITE_VALUE_32) ||
+			    ops[i].write.flags || !is_valid(&given, context->device))
+				code = CUDA_ERROR_INVALID_VALUE;
+			else if (pass)
+				code = submit_value(stream, context, given, true);
+		}
+	return code;
 }
 
 static bool perform_call(struct work *work, struct stream *stream)
@@ -154,7 +190,7 @@ EXPORT CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void
 	if (!function)
 		return CUDA_ERROR_INVALID_VALUE;
 	call = malloc(sizeof(*call));
-	*call = (struct call){{NULL, perform_call}, function, argument};
+	*call = (struct call){{.perform = perform_call}, function, argument};
 	return submit(stream, context, &call->work, false);
 }
 
@@ -253,7 +289,7 @@ static int submit_record(CUevent event, CUstream stream, struct context *context
 	event->references++;
 	event->recorded += !wait;
 	*record = (struct record){
-		{NULL, wait ? perform_wait_event : perform_record}, event, event->recorded};
+		{.perform = wait ? perform_wait_event : perform_record}, event, event->recorded};
 	pthread_mutex_unlock(&event->lock);
 	return submit(stream, context, &record->work, false);
 }

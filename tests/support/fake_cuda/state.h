@@ -22,7 +22,7 @@ struct entry { /* a function of the driver */
 
 struct knobs { /* DGKIT_FAKE_CUDA */
 	int gpus, peer, dmabuf_mmap;
-	long copy_us;
+	long copy_us, compute_us;
 	size_t total;
 	long lost_after; /* copies, or -1 */
 };
@@ -113,9 +113,17 @@ bool reachable(uintptr_t address, size_t size, CUdevice device, bool write);
 struct host *host_at(uintptr_t address, size_t size);
 
 /* streams.c */
+
+/* Which of the GPU's engines runs it: the compute engine may be kept busy by another process
+ * (compute_us=N). A write-value and the like has the channel of the work before it; small copies
+ * of one call stay with the copy engine directly behind a copy that it makes. */
+enum channel { SAME_CHANNEL, COMPUTE_CHANNEL, COPY_CHANNEL, BEHIND_A_COPY };
+
 struct work {
 	struct work *next;
 	bool (*perform)(struct work *work, struct stream *stream); /* false: the context is lost */
+	enum channel channel;
+	bool late; /* it waits for the compute engine */
 };
 
 int submit(CUstream stream, struct context *context, struct work *work, bool wait);

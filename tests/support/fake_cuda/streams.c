@@ -13,6 +13,8 @@ struct stream {
 	pthread_cond_t news;
 	struct work *first, *last;
 	uint64_t submitted, done;
+	bool on_engine; /* its channel is a copy engine's */
+	bool copies; /* its last work is such a copy */
 	bool stop; /* it was destroyed: its thread ends when all is done */
 	unsigned int flags;
 	int priority;
@@ -89,12 +91,23 @@ static struct work *next(struct stream *stream)
 	return work;
 }
 
+/* Waits for the time slice of this process. */
+static void wait_for_slice(void)
+{
+	struct timespec slice = {knobs.compute_us / 1000000, knobs.compute_us % 1000000 * 1000};
+
+	if (knobs.compute_us)
+		nanosleep(&slice, NULL);
+}
+
 static void *run(void *argument)
 {
 	struct stream *stream = argument;
 	struct work *work;
 
 	while ((work = next(stream))) {
+		if (work->late)
+			wait_for_slice();
 		bool fine = work->perform(work, stream);
 
 		free(work);
@@ -178,6 +191,18 @@ static int wait_until(struct stream *stream, uint64_t number)
 	return code;
 }
 
+/* The caller holds the stream's lock. */
+static void choose_channel(struct stream *stream, struct work *work)
+{
+	bool copies = work->channel == COPY_CHANNEL ||
+		      (work->channel == BEHIND_A_COPY && stream->copies);
+
+	if (work->channel != SAME_CHANNEL)
+		stream->on_engine = copies;
+	stream->copies = copies;
+	work->late = !stream->on_engine;
+}
+
 /* Gives a stream work, which it frees; waits for it if asked to. */
 int submit(CUstream handle, struct context *context, struct work *work, bool wait)
 {
@@ -191,6 +216,7 @@ int submit(CUstream handle, struct context *context, struct work *work, bool wai
 	}
 	work->next = NULL;
 	pthread_mutex_lock(&stream->lock);
+	choose_channel(stream, work);
 	if (stream->first)
 		stream->last->next = work;
 	else

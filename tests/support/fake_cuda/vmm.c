@@ -225,6 +225,16 @@ EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUhand
 	return code;
 }
 
+/* Whether each GPU that is named can reach the memory of the ranges. */
+static bool peers(uintptr_t address, size_t size, const CUmemAccessDesc *descs, size_t count)
+{
+	for (uintptr_t at = address; at < address + size; at += range_at(at)->size)
+		for (size_t i = 0; i < count; i++)
+			if (descs[i].location.id != range_at(at)->block->device && !knobs.peer)
+				return false;
+	return true;
+}
+
 /* Whether these addresses are whole ranges of virtual memory, none cut. */
 static bool whole_ranges(uintptr_t address, size_t size)
 {
@@ -283,14 +293,15 @@ static bool sensible(const CUmemAccessDesc *descs, size_t count)
 EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *descs,
 			       size_t count)
 {
-	bool whole;
+	bool whole, reach;
 
 	ENTER(gate);
 	if (!size || !sensible(descs, count))
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_rwlock_wrlock(&maps);
 	whole = whole_ranges(address, size);
-	while (whole && size) {
+	reach = whole && peers(address, size, descs, count);
+	while (reach && size) {
 		struct range *range = range_at(address);
 
 		for (size_t i = 0; i < count; i++)
@@ -300,7 +311,9 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAcce
 		size -= range->size;
 	}
 	pthread_rwlock_unlock(&maps);
-	return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	if (!whole)
+		return CUDA_ERROR_INVALID_VALUE;
+	return reach ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,

@@ -13,6 +13,7 @@ from support.processes.children import Child, child
 
 import dgkit
 from dgkit import WC_DTYPE, WR_DTYPE, Device
+from dgkit.errors import TransferError
 
 SLOT = 4096  # bytes: where each record of a batch has its place
 SIZES = (1, 3, 7, 8, 16, 24, 64, 100, 1000, 4096)  # of records
@@ -57,6 +58,51 @@ def batch_of(n: int, op: int, seed: int, local: int = 0, remote: int = 0) -> np.
     batch["local_offset"] = np.arange(n) * SLOT + rng.integers(0, room)
     batch["remote_offset"] = rng.permutation(n) * SLOT + rng.integers(0, room)
     return batch
+
+
+class Echo:
+    """`count` writes of `size` bytes of noise, each read back behind a fence, posted at once.
+
+    `statuses()` waits for all; `right()` says whether each read that ended as OK brought what was
+    written.
+    """
+
+    def __init__(self, device: Device, remote: Any, size: int, count: int) -> None:
+        self.size, self.count = size, count
+        self.sent, self.back = (dgkit.empty(size * count) for _ in range(2))
+        self.sent.array[:] = noise(size * count, 5)
+        self.regions = [device.register(memory) for memory in (self.sent, self.back)]
+        self.queue = device.queue(2 * count)
+        self.transfers = []
+        for i in range(count):
+            place = {"size": size, "local_offset": i * size, "remote_offset": i * size}
+            self.transfers += [
+                self.queue.write(self.regions[0], remote, **place),
+                self.queue.read(self.regions[1], remote, fence=True, **place),
+            ]
+        self.completions: list[Any] = []
+
+    def statuses(self) -> set[Any]:
+        for transfer in self.transfers:
+            try:
+                self.completions.append(transfer.wait(30))
+            except TransferError as error:
+                self.completions.append(error.completion)
+        return {completion.status for completion in self.completions}
+
+    def right(self) -> bool:
+        done = [c.status is dgkit.Status.OK for c in self.completions[1::2]]
+        pairs = zip(*(np.split(m.array, self.count) for m in (self.sent, self.back)), strict=True)
+        return all((sent == back).all() for (sent, back), ok in zip(pairs, done, strict=True) if ok)
+
+    def ended_after(self, t_ns: int) -> int:
+        """How many completed as OK after a time of CLOCK_MONOTONIC."""
+        ok = dgkit.Status.OK
+        return sum(c.status is ok and c.complete_ns > t_ns for c in self.completions)
+
+    def close(self) -> None:
+        for end in (self.queue, *self.regions):
+            end.close()
 
 
 class Dpu:

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Small operations posted together: by the copy engine, or by a kernel.
+ *
+ * A kernel (cuda_gather.h) runs 256 of them in 18 us, but while another process or a kernel of
+ * this one keeps the GPU busy, it waits for its time slice, 2.4 ms on an H200. The copy engine
+ * needs 0.4 us for each (the driver's time on the CPU, in cuMemcpyBatchAsync) whatever the GPU
+ * does. Which one pays is measured, not assumed: the copy engine's time by the batches that it
+ * runs, the compute engine's by a canary, an empty kernel in another stream that carries no bytes,
+ * and by the batches that a kernel runs. A measurement is believed for FRESH_NS: where there is
+ * none, the copy engine runs the batch and a canary is sent behind it. So of a GPU that becomes
+ * busy at most one batch notices, and a GPU that stays busy gets few canaries.
+ *
+ * The driver sends the small writes of such a batch inline, through the channel of the compute
+ * engine, unless the stream is with a copy engine when they come. So they follow a copy that only a
+ * copy engine does: the reads of the same batch, or the first write as two rows (cuda_copy.c). In
+ * 256 writes behind such a lead, 1 batch of 1,000 was late; without it, each.
+ */
+#include <string.h>
+
+#include "clock.h"
+#include "cuda.h"
+#include "cuda_gather.h"
+
+enum {
+	GATHER_MIN = 8, /* smallest number of operations worth a launch */
+	GATHER_SMALL = 64, /* up to this size in bytes, 8 threads copy an operation; above, a warp */
+	THREADS = 256, /* per block */
+	CHUNK = 256, /* copies of one call of the driver */
+	FRESH_NS = 1000000, /* how long a measured answer is believed */
+	SLOW_NS = 250000, /* no write-value takes so long in a copy engine's channel */
+	REST = 8, /* a slow canary's time is at most one part of so many */
+	REST_NS = 20000000, /* and no longer than this until the next one */
+	CLOSE = 4, /* expected times are close up to this factor */
+	RETRY = 16, /* of close calls, one in so many goes to the copy engine */
+};
+
+static CUfunction gather_function(struct cuda *c)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->gather_tried && cuda.cuModuleLoadData && cuda.cuModuleGetFunction &&
+	    cuda.cuModuleUnload && cuda.cuLaunchKernel && c->host_pointers &&
+	    !cuda.cuModuleLoadData(&c->module, dg_gather_ptx) &&
+	    cuda.cuModuleGetFunction(&c->gather, c->module, "dg_gather"))
+		c->gather = NULL;
+	c->gather_tried = true;
+	pthread_mutex_unlock(&c->lock);
+	return c->gather;
+}
+
+static CUresult launch(struct cuda_queue *q, CUstream stream, uint32_t first, uint32_t n,
+		       uint64_t largest)
+{
+	uint32_t mask = q->p->mask, shift = largest <= GATHER_SMALL ? 3 : 5;
+	void *params[] = {&q->gathers, &first, &mask, &n, &shift};
+	uint32_t blocks = (uint32_t)((((uint64_t)n << shift) + THREADS - 1) / THREADS);
+	return cuda.cuLaunchKernel(q->c->gather, blocks ? blocks : 1, 1, 1, THREADS, 1, 1, 0,
+				   stream, params, NULL);
+}
+
+static void by_kernel(struct cuda_queue *q, const struct group *g)
+{
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct dg_op *op = sq_entry(q->p, g->first + i);
+		op->flags |= OP_KERNEL;
+		q->gathers[(g->first + i) & q->p->mask] =
+			(struct gather_op){gpu_ptr(op->dst), gpu_ptr(op->src), op->size, 0};
+	}
+	q->on_engine = false;
+	CUresult code = launch(q, q->stream, g->first, g->n, g->largest);
+	for (uint32_t i = 0; i < g->n && code; i++)
+		sq_entry(q->p, g->first + i)->status = DG_IO_FAILED;
+}
+
+/* Since CUDA 12.8. It takes one kind of address. */
+static bool can_chunk(const struct cuda *c)
+{
+	return cuda.cuMemcpyBatchAsync && c->host_pointers;
+}
+
+/* Copies of one call of the driver. */
+struct chunk {
+	CUdeviceptr dst[CHUNK], src[CHUNK];
+	size_t size[CHUNK], n;
+};
+
+static CUresult chunk_send(struct cuda_queue *q, struct chunk *c)
+{
+	CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+	size_t first = 0, refused, n = c->n;
+	c->n = 0;
+	return n ? cuda.cuMemcpyBatchAsync(c->dst, c->src, c->size, n, &attributes, &first, 1,
+					   &refused, q->stream)
+		 : 0;
+}
+
+/* Adds a copy; one that continues the last one on both sides becomes part of it. */
+static CUresult chunk_add(struct cuda_queue *q, struct chunk *c, CUdeviceptr dst, CUdeviceptr src,
+			  size_t size)
+{
+	size_t last = c->n - 1;
+	if (c->n && c->dst[last] + c->size[last] == dst && c->src[last] + c->size[last] == src) {
+		c->size[last] += size;
+		return 0;
+	}
+	CUresult code = c->n == CHUNK ? chunk_send(q, c) : 0;
+	c->dst[c->n] = dst;
+	c->src[c->n] = src;
+	c->size[c->n++] = size;
+	return code;
+}
+
+enum direction { READS, WRITES, ON_GPU };
+
+static enum direction direction_of(const struct dg_op *op)
+{
+	return !to_gpu(op) ? READS : from_gpu(op) ? ON_GPU : WRITES;
+}
+
+static void one_by_one(struct cuda_queue *q, const struct group *g, enum direction which)
+{
+	for (uint32_t i = g->first; i != g->first + g->n; i++) {
+		struct dg_op *op = sq_entry(q->p, i);
+		if (direction_of(op) == which)
+			op->status = (uint16_t)cuda_copy_status(op, cuda_copy(q, op, i));
+	}
+}
+
+/* Copies the operations of one direction. `led`: the stream is with a copy engine. Returns how many
+ * there are. */
+static uint32_t in_chunks(struct cuda_queue *q, const struct group *g, enum direction which,
+			  bool led)
+{
+	struct chunk c = {.n = 0};
+	CUresult code = 0;
+	uint32_t n = 0;
+	for (uint32_t i = g->first; i != g->first + g->n && !code; i++) {
+		struct dg_op *op = sq_entry(q->p, i);
+		if (direction_of(op) != which)
+			continue;
+		if (!n++ && !led)
+			code = cuda_copy(q, op, i);
+		else
+			code = chunk_add(q, &c, gpu_ptr(op->dst), gpu_ptr(op->src), op->size);
+	}
+	if (!code)
+		code = chunk_send(q, &c);
+	/* The driver does not say which copies of a refused call it made: each one again, alone. */
+	if (code)
+		one_by_one(q, g, which);
+	return n;
+}
+
+static void by_engine(struct cuda_queue *q, const struct group *g)
+{
+	uint32_t reads = 0, writes = 0;
+	if (g->n == 1 || !can_chunk(q->c)) {
+		for (enum direction which = READS; which <= ON_GPU; which++)
+			one_by_one(q, g, which);
+		return;
+	}
+	reads = in_chunks(q, g, READS, true);
+	q->on_engine |= reads != 0;
+	writes = in_chunks(q, g, WRITES, reads);
+	if (writes > 1)
+		q->on_engine = false; /* almost certainly it is */
+	one_by_one(q, g, ON_GPU);
+}
+
+void cuda_flush(struct cuda_queue *q, struct group *g)
+{
+	if (!g->n)
+		return;
+	bool kernel = g->n >= GATHER_MIN && cuda_kernel_pays(q, g->n);
+	q->timed = (struct timed){
+		.form = kernel ? BY_KERNEL : BY_ENGINE,
+		.running = g->n > 1 && q->submitted == q->done && g->first == q->done,
+		.upto = g->first + g->n,
+		.n = g->n,
+		.since_ns = now_ns(),
+	};
+	q->wants_canary |= !kernel && g->n >= GATHER_MIN;
+	if (kernel)
+		by_kernel(q, g);
+	else
+		by_engine(q, g);
+	g->n = 0;
+}
+
+CUresult cuda_copy_rows(struct cuda_queue *q, const struct dg_op *op, uint64_t from)
+{
+	struct chunk c = {.n = 0};
+	struct dg_op row = *op;
+	bool chunks = can_chunk(q->c) && (!to_gpu(op) || !from_gpu(op));
+	CUresult code = chunks && to_gpu(op) ? cuda_take_engine(q) : 0;
+	for (uint64_t i = from; i < op->rows && !code; i++) {
+		row.dst = op->dst + i * op->dst_stride;
+		row.src = op->src + i * op->src_stride;
+		code = chunks ? chunk_add(q, &c, gpu_ptr(row.dst), gpu_ptr(row.src), row.size)
+			      : cuda_plain_copy(q, &row);
+	}
+	q->on_engine = !to_gpu(op);
+	q->wants_canary = true;
+	return code ? code : chunk_send(q, &c);
+}
+
+CUresult cuda_led_copy(struct cuda_queue *q, CUdeviceptr dst, const char *src, uint64_t n)
+{
+	struct chunk c = {.n = 0};
+	q->on_engine = false; /* almost certainly it is */
+	if (!can_chunk(q->c))
+		return cuda.cuMemcpyHtoDAsync(dst, src, n, q->stream);
+	chunk_add(q, &c, dst, gpu_ptr(src), n);
+	chunk_add(q, &c, q->c->scratch_at, gpu_ptr(q->staging), n);
+	return chunk_send(q, &c);
+}
+
+bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n)
+{
+	uint64_t now = now_ns(), engine_ns = n * q->engine_ns;
+	cuda_read_canary(q, now);
+	if (!q->answer_at_ns || now - q->answer_at_ns >= FRESH_NS || q->answer_ns >= engine_ns ||
+	    !gather_function(q->c))
+		return false;
+	/* Where it is a close call, the copy engine's time is taken again now and then. */
+	return engine_ns > CLOSE * q->answer_ns || ++q->close_calls % RETRY;
+}
+
+void cuda_measure(struct cuda_queue *q, uint32_t upto, uint64_t now)
+{
+	struct timed *t = &q->timed;
+	/* Serial numbers: upto is at or after t->upto. */
+	if (!t->running || (int32_t)(upto - t->upto) < 0)
+		return;
+	uint64_t took = now - t->since_ns, each = took / t->n, known = q->engine_ns;
+	t->running = false;
+	if (t->form == BY_ENGINE) {
+		/* The first batch also pays for what the driver does once. A sleeper sees all times
+		 * later than they are, and compares them all the same. */
+		if (q->engine_ran)
+			q->engine_ns = known && each > known ? known + (each - known) / REST : each;
+		q->engine_ran = true;
+	} else if (t->form == BY_KERNEL) {
+		q->answer_at_ns = now;
+		/* What a launch takes is the shortest of all answers, until one is late. */
+		if (took < q->answer_ns || took >= t->n * known)
+			q->answer_ns = took;
+	} else if (took > SLOW_NS) {
+		q->on_engine = false; /* the write-values went through the compute engine */
+	}
+}
+
+void cuda_read_canary(struct cuda_queue *q, uint64_t now)
+{
+	struct canary *c = &q->canary;
+	if (c->seen == c->sent ||
+	    atomic_load_explicit(c->flag, memory_order_relaxed) != c->sent)
+		return;
+	c->seen = c->sent;
+	q->answer_ns = now - c->sent_ns;
+	if (now - q->last_poll_ns > LATE_NS) /* it came at any time since then */
+		q->answer_ns /= 2;
+	q->answer_at_ns = now;
+}
+
+void cuda_send_canary(struct cuda_queue *q)
+{
+	struct canary *c = &q->canary;
+	uint64_t rest = q->answer_ns < REST_NS / REST ? q->answer_ns * REST : REST_NS;
+	if (!q->wants_canary || c->seen != c->sent || !gather_function(q->c))
+		return;
+	q->wants_canary = false;
+	uint64_t now = now_ns();
+	if (q->answer_at_ns && now - q->answer_at_ns < (rest > FRESH_NS ? rest : FRESH_NS))
+		return;
+	if (!c->stream && cuda.cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING))
+		return;
+	c->sent_ns = now;
+	if (!launch(q, c->stream, 0, 0, 0) &&
+	    !cuda.cuStreamWriteValue32(c->stream, gpu_ptr(c->flag), c->sent + 1, 0))
+		c->sent++;
+}
