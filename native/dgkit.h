@@ -187,6 +187,13 @@ typedef struct dg_caps {
 	uint32_t max_queues;
 } dg_caps;
 
+/* Counters since the device was opened. engine_sleeps: how often the provider's thread slept, after
+ * which the next operation waits for its wake-up; engine_moves: how often it was found on the CPU of
+ * the caller that waited for it, and was moved to another one. */
+typedef struct dg_stats {
+	uint64_t engine_sleeps, engine_moves;
+} dg_stats;
+
 /* id: what dg_wr.local and dg_wr.remote take. remote: 1 if imported. peer_pid: process id of the
  * exporter, 0 if unknown. revoked: closed by its exporter. lost: the exporter is gone. importers:
  * number of imports of a local region. */
@@ -239,6 +246,9 @@ int dg_device_close(dg_device *dev, uint64_t timeout_ns);
 void dg_device_free(dg_device *dev);
 /* Copies the device's capabilities to *out. */
 int dg_device_caps(dg_device *dev, dg_caps *out);
+
+/* Copies the device's counters to *out. Any thread. */
+int dg_device_stats(dg_device *dev, dg_stats *out);
 
 /* Registers memory in place. The memory (and mem->fd) must stay valid until dg_region_close()
  * returned 0. access: enum dg_access. Any thread. Errors: EINVAL, ERANGE, EACCES, EMEDIUMTYPE,

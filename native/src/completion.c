@@ -164,6 +164,14 @@ static bool spin(struct dg_queue *q)
 	return false;
 }
 
+/* Whether the provider's thread runs on another CPU: then yielding this one would not help it, and
+ * could cost a time slice of another process. */
+static bool on_other_cpu(struct dg_queue *q)
+{
+	const struct dg_ops *ops = q->dev->ops;
+	return ops->separate && ops->separate(q->dev, &q->pipe);
+}
+
 int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline)
 {
 	const struct dg_ops *ops = q->dev->ops;
@@ -180,7 +188,7 @@ int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline)
 			break;
 		began = began ? began : now;
 		if (now < spin_until) {
-			if (now - began > YIELD_AFTER_NS)
+			if (now - began > YIELD_AFTER_NS && !on_other_cpu(q))
 				sched_yield();
 			continue;
 		}

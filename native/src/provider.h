@@ -165,6 +165,11 @@ struct dg_ops {
 	 * the ring, and will complete op->slot; OP_NOT: nothing was done, and it has to be posted.
 	 * NULL: everything is posted. */
 	int (*direct)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
+	/* The caller has spun for a while: has the provider's thread leave the caller's CPU, where it
+	 * may run on another one. Returns whether it is on another one. NULL: there is no thread. */
+	bool (*separate)(struct dg_device *dev, struct dg_pipe *p);
+	/* Adds to *out what the provider counts. NULL: nothing. */
+	void (*stats)(void *state, dg_stats *out);
 	/* dg_measure_bare() for one checked operation. NULL: -EOPNOTSUPP. */
 	int (*bare)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op,
 		    uint32_t count, uint32_t window, uint64_t *samples_ns);

@@ -198,6 +198,20 @@ static int fault_arm(struct dg_device *dev, struct dg_pipe *p)
 	return w->fault->inner->arm ? w->fault->inner->arm(dev, &w->inner) : dg_pipe_arm(&w->inner);
 }
 
+static bool fault_separate(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct wrap *w = p->provider;
+	const struct dg_ops *inner = w->fault->inner;
+	return inner->separate && inner->separate(dev, &w->inner);
+}
+
+static void fault_stats(void *state, dg_stats *out)
+{
+	struct fault *f = state;
+	if (f->inner->stats)
+		f->inner->stats(f->inner_state, out);
+}
+
 static int check_rule(const dg_fault_rule *r)
 {
 	if (r->action > DG_FAULT_LOSE)
@@ -372,6 +386,8 @@ const struct dg_ops dg_fault_ops = {
 	.doorbell = fault_doorbell,
 	.poll = fault_poll,
 	.arm = fault_arm,
+	.separate = fault_separate,
+	.stats = fault_stats,
 	.map = fault_map,
 	.unmap = fault_unmap,
 	.export = fault_export,
