@@ -175,6 +175,8 @@ struct dg_ops {
 		    uint32_t count, uint32_t window, uint64_t *samples_ns);
 	/* Whether the posting thread may copy with dg_op_run() itself. */
 	bool inline_copies;
+	/* Whether the provider takes operations with OP_GROUP, in posting order. */
+	bool groups;
 };
 
 extern const struct dg_ops dg_soft_ops, dg_fault_ops, dg_cuda_ops, dg_doca_ops, dg_softdoca_ops;

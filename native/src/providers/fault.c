@@ -83,7 +83,7 @@ static void complete(struct dg_pipe *p, uint32_t slot, uint32_t status, uint64_t
 static void forward(struct dg_device *dev, struct wrap *w, const struct dg_op *op)
 {
 	w->in_inner += !(op->flags & DG_CHAIN);
-	sq_put(&w->inner, op, true);
+	sq_put(&w->inner, op, 1);
 	w->fault->inner->doorbell(dev, &w->inner);
 }
 

@@ -17,6 +17,7 @@
 #include "copy.h"
 #include "error.h"
 #include "provider.h"
+#include "strided_copy.h"
 #include "thread.h"
 
 enum {
@@ -55,6 +56,12 @@ static int step(struct dg_pipe *p, const struct dg_op *op)
 {
 	if (p->chain_status)
 		return (int)p->chain_status;
+	if (op->flags & OP_GROUP) {
+		int status = dg_op_allowed(op);
+		if (status == DG_OK)
+			dg_copy_pairs((const struct dg_pair *)op->dst, op->rows, op->size);
+		return status;
+	}
 	order_stores();
 	if ((op->flags & OP_PLAIN) && op->rows == 1 && op->size <= 64) {
 		int status = dg_op_allowed(op);
@@ -128,13 +135,15 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 		 * each one. */
 		uint64_t size = op->flags & OP_PLAIN ? op->size * op->rows : GROUP_BYTES + 1;
 		/* A long copy must not delay the stamps of the operations before it. */
-		if (g.n && size > GROUP_BYTES - bytes)
+		if (g.n && (size > GROUP_BYTES - bytes || (op->flags & OP_GROUP)))
 			break;
 		int status = step(p, op);
 		bytes += size;
 		if (status == OP_MORE)
 			break;
 		finish(p, op, status, &g);
+		if (op->flags & OP_GROUP)
+			break; /* its requests share a stamp already */
 		op = sq_has(p, p->sq_head) ? sq_entry(p, p->sq_head) : NULL;
 	}
 	publish(p, &g);
@@ -361,4 +370,5 @@ const struct dg_ops dg_soft_ops = {
 	.separate = soft_separate,
 	.stats = soft_stats,
 	.inline_copies = true,
+	.groups = true,
 };
