@@ -1,6 +1,75 @@
-"""The cffi module that native/build_ffi.py makes from native/dgkit.h."""
+"""The cffi module that native/build_ffi.py makes of native/dgkit.h, and native/python's types."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .dma.region import Region, RemoteRegion
+from .dma.transfer import Transfer
 
 ffi: Any
 lib: Any
+
+_Self = TypeVar("_Self")
+
+class Completion:
+    _status: int
+    _op: int
+    _path: int
+    _flags: int
+    @property
+    def size(self) -> int: ...
+    @property
+    def user(self) -> int: ...
+    @property
+    def submit_ns(self) -> int: ...
+    @property
+    def post_ns(self) -> int: ...
+    @property
+    def complete_ns(self) -> int: ...
+    @property
+    def latency_ns(self) -> int: ...
+    def _view(self, address: int, owner: Any, /) -> None: ...
+
+class Ready(Completion):
+    def wait(self: _Self, timeout: float | None = None) -> _Self: ...
+    def done(self) -> bool: ...
+
+class QueueHandle:
+    def write(
+        self,
+        local: Region | RemoteRegion,
+        remote: RemoteRegion,
+        *,
+        size: int | None = None,
+        local_offset: int = 0,
+        remote_offset: int = 0,
+        fence: bool = False,
+    ) -> Transfer: ...
+    def read(
+        self,
+        local: Region | RemoteRegion,
+        remote: RemoteRegion,
+        *,
+        size: int | None = None,
+        local_offset: int = 0,
+        remote_offset: int = 0,
+        fence: bool = False,
+    ) -> Transfer: ...
+    def post(self, batch: Any, /) -> None: ...
+    def poll(self, out: Any, timeout: float | None = 0.0) -> int: ...
+    def run(self, batch: Any, out: Any, timeout: float | None = None) -> int: ...
+    def _transfer(self, ticket: int, address: int, /) -> Transfer: ...
+    def _bind(self, address: int, owner: Any, /) -> None: ...
+
+class RegionHandle:
+    id: int
+
+class Prepared:
+    def run(self) -> Any: ...
+    def post(self) -> None: ...
+    def _bind(self, address: int, owner: Any, result: Any, raises: bool, /) -> None: ...
+    def _unbind(self) -> None: ...
+
+def in_flight(transfer: type, /) -> Any: ...
+def set_transfers(transfer: type, pending: type, /) -> None: ...
+def set_hooks(*hooks: Callable[..., Any]) -> None: ...

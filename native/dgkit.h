@@ -39,8 +39,7 @@
 #define DG_VERSION 1
 #define DG_DESCRIPTOR_MAX 768
 #define DG_DEPTH_MAX 65536
-#define DG_FAILED 65536
-#define DG_TICKET 131072
+#define DG_TICKET 4096
 
 /* cdef: begin. build_ffi.py passes everything from here to the end mark to cffi. */
 
@@ -188,6 +187,13 @@ typedef struct dg_caps {
 	uint32_t max_queues;
 } dg_caps;
 
+/* Counters since the device was opened. engine_sleeps: how often the provider's thread slept, after
+ * which the next operation waits for its wake-up; engine_moves: how often it was found on the CPU of
+ * the caller that waited for it, and was moved to another one. */
+typedef struct dg_stats {
+	uint64_t engine_sleeps, engine_moves;
+} dg_stats;
+
 /* id: what dg_wr.local and dg_wr.remote take. remote: 1 if imported. peer_pid: process id of the
  * exporter, 0 if unknown. revoked: closed by its exporter. lost: the exporter is gone. importers:
  * number of imports of a local region. */
@@ -240,6 +246,9 @@ int dg_device_close(dg_device *dev, uint64_t timeout_ns);
 void dg_device_free(dg_device *dev);
 /* Copies the device's capabilities to *out. */
 int dg_device_caps(dg_device *dev, dg_caps *out);
+
+/* Copies the device's counters to *out. Any thread. */
+int dg_device_stats(dg_device *dev, dg_stats *out);
 
 /* Registers memory in place. The memory (and mem->fd) must stay valid until dg_region_close()
  * returned 0. access: enum dg_access. Any thread. Errors: EINVAL, ERANGE, EACCES, EMEDIUMTYPE,
@@ -312,30 +321,18 @@ int dg_queue_run(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t t
 /* Returns the number of posted operations that were not yet reaped. */
 int dg_queue_pending(dg_queue *q);
 
-/* Transfers: operations whose completion is not returned by dg_queue_poll() but stored in the
- * queue's sink, an array of the caller: in the next free element of wc[0..n). The calls below
- * return its index, plus DG_FAILED if the status is not DG_OK. A full sink is -ENOSPC: set a new
- * one and repeat the call. */
-int dg_queue_sink(dg_queue *q, dg_wc *wc, uint32_t n);
-/* Post a transfer. A result below DG_TICKET is an index: it is complete, and its completion in the
- * sink. Otherwise it is a ticket. A ticket occupies one of the queue's `depth` places until it is
- * waited for or dropped, and is invalid after that. Errors: as dg_queue_post(). */
-int64_t dg_transfer_write(dg_queue *q, uint32_t local, uint32_t remote, uint64_t size,
-			  uint64_t local_offset, uint64_t remote_offset);
-int64_t dg_transfer_read(dg_queue *q, uint32_t local, uint32_t remote, uint64_t size,
-			 uint64_t local_offset, uint64_t remote_offset);
-/* The same for either opcode, with flags 0 or DG_FENCE. The two above have fewer arguments because
- * each one costs a caller in Python time. */
+/* Transfers: operations whose completion is not returned by dg_queue_poll() but by the call that posts
+ * them or the one that waits for them, in *wc. Posting returns 0: complete, with any status; or a
+ * ticket, DG_TICKET or more. A ticket occupies one of the queue's `depth` places until it is waited
+ * for or dropped, and is invalid after that. flags: 0 or DG_FENCE. Errors: as dg_queue_post(). */
 int64_t dg_transfer_post(dg_queue *q, uint32_t op, uint32_t local, uint32_t remote, uint64_t size,
-			 uint64_t local_offset, uint64_t remote_offset, uint32_t flags);
+			 uint64_t local_offset, uint64_t remote_offset, uint32_t flags, dg_wc *wc);
 /* The same for n requests that form one chain, or one strided request. */
-int64_t dg_transfer_post_wr(dg_queue *q, const dg_wr *wr, uint32_t n);
-/* Waits for the completion of a ticket and stores it in the sink. Errors: ETIME if it is not
- * complete within timeout_ns (the ticket stays valid), EINVAL for an invalid ticket, EINTR. */
-int64_t dg_transfer_wait_for(int64_t ticket, uint64_t timeout_ns);
-/* The same, limited only by the queue's op_timeout_ns: a call with one argument is the fastest from
- * Python. */
-int64_t dg_transfer_wait(int64_t ticket);
+int64_t dg_transfer_post_wr(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc);
+/* Waits for the completion of a ticket and stores it in *wc. Returns 0. Errors: ETIME if it is not
+ * complete within timeout_ns (the ticket stays valid; UINT64_MAX: limited only by the queue's
+ * op_timeout_ns), EINVAL for an invalid ticket, EINTR. */
+int dg_transfer_wait(int64_t ticket, uint64_t timeout_ns, dg_wc *wc);
 /* Gives up a ticket: its completion is discarded, now or when it arrives. */
 int dg_transfer_drop(int64_t ticket);
 
@@ -345,6 +342,11 @@ int dg_prep_open(dg_queue *q, const dg_wr *wr, uint32_t n, dg_prep **out);
 int dg_prep_close(dg_prep *p);
 /* Posts and waits. Returns 0, the first failed dg_status (> 0), or a negative errno. */
 int dg_prep_run(dg_prep *p);
+/* The same in two calls, for a caller that holds a lock. The first one posts and waits at most
+ * spin_ns, without sleeping. If it returns -EINPROGRESS, the caller is still inside the queue, and
+ * the second one waits for the rest. */
+int dg_prep_start(dg_prep *p, uint64_t spin_ns);
+int dg_prep_finish(dg_prep *p);
 /* Posts; the completions come from dg_queue_poll(). */
 int dg_prep_post(dg_prep *p);
 /* Returns the completions of the last dg_prep_run(), one for each request without DG_CHAIN. Owned

@@ -221,7 +221,8 @@ class Handlers:
 
         `moves` counts requests for DMA that succeeded, `bytes` the bytes they moved. A name that
         starts with `your_` counts this client's alone, one with `user_` those of its key or user,
-        and so do the others unless the agent shares its telemetry; `internal_errors` and the limits
+        and so do the others unless the agent shares its telemetry; `engine_sleeps` (of the thread
+        that copies), `internal_errors` and the limits
         are always the agent's.
         """
         state = self._state
@@ -239,6 +240,7 @@ class Handlers:
             "allocated": state.limit.used if state.shared_telemetry else client.allowance.memory,
             "your_memory": client.allowance.memory,
             "shared_telemetry": int(state.shared_telemetry),
+            "engine_sleeps": state.device.stats.engine_sleeps,
             "internal_errors": state.counters["internal_errors"],
             "max_memory": state.limit.limit,
             "max_client_memory": state.limits.memory_each,

@@ -11,8 +11,8 @@ Modules:
     completion: Result of an operation.
     work_request: Fields of `dg_wr` from Python values.
     dtypes: `dg_wr` and `dg_wc` as NumPy dtypes.
-    array_cache: C pointers of NumPy arrays.
     byte_pool: Memory for the results of reads.
+    record_arrays: C pointers of NumPy arrays.
     fault: Rules of the provider `fault`.
     measure: Latency and rate, measured in the C core.
     system: Providers and their capabilities, CPUs, the clock, the folder for sockets.
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .dtypes import WR_DTYPE as WR_DTYPE
     from .fault import FaultRule as FaultRule
     from .system import Caps as Caps
+    from .system import DeviceStats as DeviceStats
     from .system import ProviderInfo as ProviderInfo
     from .system import cpus as cpus
     from .system import now_ns as now_ns
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 # Loaded on first use: a first transfer does not need them.
 _LAZY = {
     "Caps": "system",
+    "DeviceStats": "system",
     "FaultRule": "fault",
     "ProviderInfo": "system",
     "WC_DTYPE": "dtypes",
@@ -60,6 +62,7 @@ __all__ = [
     "Caps",
     "Completion",
     "Device",
+    "DeviceStats",
     "FaultRule",
     "ProviderInfo",
     "Queue",

@@ -66,7 +66,7 @@ class Waiters:
         return True
 
     def _collect(self, future: asyncio.Future[None], transfer: Pending) -> bool:
-        rc = 0 if transfer._i >= 0 else transfer._look(0)
+        rc = transfer._look(0)
         if rc in (-errno.ETIME, -errno.EINTR):
             return False
         if rc:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import TransferError
 from ..types import Op, Status
+from ._ffi import ffi, native
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _MEANING = {
 }
 
 
-class Completion:
+class Completion(native.Completion):
     """Lazy view of one `dg_wc`, which reads a field when it is accessed.
 
     Stamps are integer ns of CLOCK_MONOTONIC on the side that moved the bytes: `submit_ns` when the
@@ -35,72 +36,37 @@ class Completion:
     It reports on the bytes, not on the other process: see `Status`.
     """
 
-    __slots__ = ("_i", "_wcs")
-
-    _wcs: Any
-    _i: int
+    __slots__ = ()
 
     @property
     def status(self) -> Status:
         """OK, or the kind of failure."""
-        return Status(self._wcs[self._i].status)
-
-    @property
-    def size(self) -> int:
-        """Bytes moved, over all rows and segments; 0 if the operation failed."""
-        return int(self._wcs[self._i].size)
+        return Status(self._status)
 
     @property
     def path(self) -> str:
         """`inline` (the calling thread copied) or `worker` (the engine did)."""
-        return _PATHS[self._wcs[self._i].path]
+        return _PATHS[self._path]
 
     @property
     def op(self) -> Op:
         """READ or WRITE."""
-        return Op(self._wcs[self._i].op)
-
-    @property
-    def user(self) -> int:
-        """Number that the work request carried."""
-        return int(self._wcs[self._i].user)
-
-    @property
-    def submit_ns(self) -> int:
-        """When the operation was requested."""
-        return int(self._wcs[self._i].submit_ns)
-
-    @property
-    def post_ns(self) -> int:
-        """When the operation was handed to the provider."""
-        return int(self._wcs[self._i].post_ns)
-
-    @property
-    def complete_ns(self) -> int:
-        """When the last byte had moved."""
-        return int(self._wcs[self._i].complete_ns)
+        return Op(self._op)
 
     @property
     def stamps(self) -> tuple[int, int, int]:
-        """`(submit_ns, post_ns, complete_ns)`, in a third of the time of the three."""
-        wc = self._wcs[self._i]
-        return wc.submit_ns, wc.post_ns, wc.complete_ns
-
-    @property
-    def latency_ns(self) -> int:
-        """`complete_ns - submit_ns`."""
-        wc = self._wcs[self._i]
-        return int(wc.complete_ns - wc.submit_ns)
+        """`(submit_ns, post_ns, complete_ns)`."""
+        return self.submit_ns, self.post_ns, self.complete_ns
 
     @property
     def shared_stamp(self) -> bool:
         """True if a stamp was taken once for several operations of a batch."""
-        return bool(self._wcs[self._i].flags & 1)
+        return bool(self._flags & 1)
 
     @property
     def late_stamp(self) -> bool:
         """True if `complete_ns` is when the queue was next polled: the bytes had moved before."""
-        return bool(self._wcs[self._i].flags & 2)
+        return bool(self._flags & 2)
 
     @property
     def by_kernel(self) -> bool:
@@ -125,17 +91,16 @@ class Completion:
             ("Path", self.path + self._form()),
             ("Submit to post", f"{self.post_ns - self.submit_ns} ns"),
             ("Post to complete", f"{self.complete_ns - self.post_ns} ns"),
-            ("Stamp", _STAMPS[self._wcs[self._i].flags & 3]),
+            ("Stamp", _STAMPS[self._flags & 3]),
         )
         tag = badge(self.status.name, warn=self.status is not Status.OK)
         return card("Completion", rows, badge=tag)
 
 
 def completion_at(wcs: Any, i: int) -> Completion:
-    """Return a view of `wcs[i]`."""
+    """Return a view of `wcs[i]`, which keeps `wcs` alive."""
     completion = Completion()
-    completion._wcs = wcs
-    completion._i = i
+    completion._view(int(ffi.cast("uintptr_t", wcs + i)), wcs)
     return completion
 
 

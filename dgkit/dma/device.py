@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .fault import FaultRule
-    from .system import Caps
+    from .system import Caps, DeviceStats
 
 __all__ = ["Device"]
 
@@ -93,6 +93,15 @@ class Device:
             name, raw.max_size, raw.inline_max, raw.spin_ns, bool(raw.ordered), raw.max_queues,
             ffi.string(raw.engine).decode(errors="replace"),
         )  # fmt: skip
+
+    @property
+    def stats(self) -> DeviceStats:
+        """Counters of the engine, which say whether it slept."""
+        from .system import DeviceStats
+
+        raw = ffi.new("dg_stats *")
+        check(lib.dg_device_stats(self._handle(), raw))
+        return DeviceStats(raw.engine_sleeps, raw.engine_moves)
 
     @property
     def why(self) -> dict[str, str]:
@@ -242,6 +251,7 @@ class Device:
             rows += [
                 ("Largest inline copy", f"{caps.inline_max} bytes"),
                 ("Engine spins", f"{caps.spin_ns / 1000:g} us before it sleeps"),
+                ("Engine slept", f"{self.stats.engine_sleeps:,} times"),
                 ("Keeps order", "yes" if caps.ordered else _ORDER.get(self.provider, _FENCED)),
             ]
             rows += [(f"Not {name}", why) for name, why in self.why.items() if why != _USABLE]

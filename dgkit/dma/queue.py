@@ -12,7 +12,7 @@ from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
 from .prepared import BatchQueue, PreparedOp
 from .region import region_ids
-from .transfer import SINK_SIZE, Transfer
+from .transfer import Transfer
 from .work_request import chain, wr_fields
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Queue"]
 
-_write, _read = lib.dg_transfer_write, lib.dg_transfer_read
-_post_transfer = lib.dg_transfer_post
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
-_LAST = SINK_SIZE - 1  # the completion that fills a sink
 
 
 def _ids_with(remote: RemoteRegion) -> Callable[[Region], tuple[int, int]]:
@@ -68,7 +65,9 @@ class Queue(BatchQueue):
         super().__init__()
         self._waiters: Waiters | None = None  # of the event loop that awaited transfers last
 
-    def write(
+    # What the C methods write and read call with arguments that are not the usual ones: no size, a
+    # fence, anything but ints. Python's own errors of a call name these two.
+    def _write(
         self,
         local: Region | RemoteRegion,
         remote: RemoteRegion,
@@ -78,37 +77,12 @@ class Queue(BatchQueue):
         remote_offset: int = 0,
         fence: bool = False,
     ) -> Transfer:
-        """Write local bytes to a remote region.
+        offsets = (local_offset, remote_offset)
+        return self._post_checked(_WRITE, local, remote, size, *offsets, fence=fence)
 
-        Args:
-            local: Region to read from; it may be imported if it is GPU memory.
-            remote: Remote region to write to.
-            size: Bytes; None for all from `local_offset` on.
-            local_offset: Bytes.
-            remote_offset: Bytes.
-            fence: Start only when all operations posted before are complete.
+    _write.__qualname__ = "Queue.write"
 
-        Returns:
-            The transfer, already complete if it was done inline.
-        """
-        if fence:
-            return self._post_checked(
-                _WRITE, local, remote, size, local_offset, remote_offset, fence=True
-            )
-        sink = self._sink
-        try:
-            _ = size | local_offset | remote_offset  # type: ignore[operator]
-            ticket = _write(self._q, local.id, remote.id, size, local_offset, remote_offset)
-        except (TypeError, OverflowError, AttributeError):
-            return self._post_checked(_WRITE, local, remote, size, local_offset, remote_offset)
-        if 0 <= ticket < _LAST and sink is self._sink:  # completed inline, as most small ones do
-            done = Transfer()
-            done._wcs = sink
-            done._i = ticket
-            return done
-        return self._transfer(ticket, sink)
-
-    def read(
+    def _read(
         self,
         local: Region | RemoteRegion,
         remote: RemoteRegion,
@@ -118,35 +92,10 @@ class Queue(BatchQueue):
         remote_offset: int = 0,
         fence: bool = False,
     ) -> Transfer:
-        """Read remote bytes into a local region.
+        offsets = (local_offset, remote_offset)
+        return self._post_checked(_READ, local, remote, size, *offsets, fence=fence)
 
-        Args:
-            local: Region to write to; it may be imported if it is GPU memory.
-            remote: Remote region to read from.
-            size: Bytes; None for as many as `local` holds from `local_offset` on.
-            local_offset: Bytes.
-            remote_offset: Bytes.
-            fence: Start only when all operations posted before are complete.
-
-        Returns:
-            The transfer, already complete if it was done inline.
-        """
-        if fence:
-            return self._post_checked(
-                _READ, local, remote, size, local_offset, remote_offset, fence=True
-            )
-        sink = self._sink
-        try:
-            _ = size | local_offset | remote_offset  # type: ignore[operator]
-            ticket = _read(self._q, local.id, remote.id, size, local_offset, remote_offset)
-        except (TypeError, OverflowError, AttributeError):
-            return self._post_checked(_READ, local, remote, size, local_offset, remote_offset)
-        if 0 <= ticket < _LAST and sink is self._sink:
-            done = Transfer()
-            done._wcs = sink
-            done._i = ticket
-            return done
-        return self._transfer(ticket, sink)
+    _read.__qualname__ = "Queue.read"
 
     def _post_checked(
         self,
@@ -157,17 +106,15 @@ class Queue(BatchQueue):
         *offsets: Any,
         fence: bool = False,
     ) -> Transfer:
-        """Post with each argument checked: the slow path of `read` and `write`.
-
-        Anything but plain ints takes this path: `|` raises TypeError for, say, a Fraction, which
-        cffi would truncate.
-        """
+        """Post with each argument checked: the slow path of `read` and `write`."""
         region_ids(local, remote)
         starts = (whole("local_offset", offsets[0]), whole("remote_offset", offsets[1]))
         length = max(1, local.size - starts[0]) if size is None else whole("size", size)
-        sink = self._sink
-        ticket = _post_transfer(self._q, op, local.id, remote.id, length, *starts, fence)
-        return self._transfer(ticket, sink)
+        wc = ffi.new("dg_wc *")
+        ticket = lib.dg_transfer_post(
+            self._q, op, local.id, remote.id, length, *starts, bool(fence), wc
+        )
+        return self._transfer(ticket, int(ffi.cast("uintptr_t", wc)))
 
     def write_2d(self, local: Region, remote: RemoteRegion, **shape: int) -> Transfer:
         """Write rows of bytes that are a stride apart.
@@ -210,9 +157,9 @@ class Queue(BatchQueue):
 
     def _post_requests(self, requests: list[dict[str, int]]) -> Transfer:
         raw = ffi.new("dg_wr[]", requests)
-        sink = self._sink
-        ticket = lib.dg_transfer_post_wr(self._q, raw, len(requests))
-        return self._transfer(ticket, sink)
+        wc = ffi.new("dg_wc *")
+        ticket = lib.dg_transfer_post_wr(self._q, raw, len(requests), wc)
+        return self._transfer(ticket, int(ffi.cast("uintptr_t", wc)))
 
     def prepare_write(self, local: Region, remote: RemoteRegion, **shape: int) -> PreparedOp:
         """Check a write once and return it as a prepared operation.

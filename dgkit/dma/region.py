@@ -10,7 +10,7 @@ import warnings
 from ..buffers import flat_view
 from ..errors import AccessDenied, ClosedError, DgkitError, ExportError
 from ..types import DOCA, Access, GpuSpan, is_memory, parse_access
-from ._ffi import check, ffi, lib, nanoseconds, raise_for
+from ._ffi import check, ffi, lib, nanoseconds, native, raise_for
 from .memory_desc import READONLY, described_gpu, part
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -35,13 +35,12 @@ _METHOD_TEXTS = {
 _leaked: list[tuple[Any, ...]] = []
 
 
-class _Base:
+class _Base(native.RegionHandle):
     """Base of both kinds of region: handle, id and close."""
 
-    __slots__ = ("__weakref__", "_closed", "_device", "_pid", "_r", "access", "id", "name", "size")
+    __slots__ = ("__weakref__", "_closed", "_device", "_pid", "_r", "access", "name", "size")
 
     access: Access
-    id: int
     size: int
 
     def __init__(self, device: Device, name: str | None) -> None:

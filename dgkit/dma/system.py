@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ._ffi import check, ffi, last_error, lib
 
-__all__ = ["Caps", "ProviderInfo", "cpus", "now_ns", "providers", "runtime_dir"]
+__all__ = ["Caps", "DeviceStats", "ProviderInfo", "cpus", "now_ns", "providers", "runtime_dir"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,21 @@ class Caps:
     ordered: bool
     max_queues: int
     engine: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStats:
+    """Counters of a device since it was opened. Both stay 0 for a provider without a thread.
+
+    Attributes:
+        engine_sleeps: How often the engine's thread slept. The next operation then waits until it
+            is awake.
+        engine_moves: How often the engine was found on the CPU of the caller that waited for it,
+            and was moved to another one.
+    """
+
+    engine_sleeps: int
+    engine_moves: int
 
 
 @dataclass(frozen=True, slots=True)

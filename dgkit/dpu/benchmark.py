@@ -89,10 +89,12 @@ def latency(
         handoff = path != "inline"
         baseline = Baseline(bench.queue, bench.local, remote, request, handoff=handoff)
         before = baseline.measure_ns()
+        slept = device.stats.engine_sleeps
         blocks = _sample(request, bench, remote, send, check)
+        slept = 0 if path == "inline" else device.stats.engine_sleeps - slept
         after = baseline.measure_ns()
     machine = machine_fields(device, remote)
-    return LatencyDone(request.id, blocks, path, before, after, machine)
+    return LatencyDone(request.id, blocks, path, before, after, machine, slept)
 
 
 def _sample(
@@ -135,9 +137,11 @@ def rate(request: Rate, ref: RegionRef, device: Device, send: Send, check: Check
     with BenchmarkQueue(device, local_size, request.window, request.path) as bench:
         baseline = Baseline(bench.queue, bench.local, remote, request, window=request.window)
         before = baseline.measure_ns()
+        slept = device.stats.engine_sleeps
         figures = _count(request, bench, remote, send, check)
+        slept = 0 if figures[-1] == "inline" else device.stats.engine_sleeps - slept
         after = baseline.measure_ns()
-    return RateDone(request.id, *figures, before, after, machine_fields(device, remote))
+    return RateDone(request.id, *figures, before, after, machine_fields(device, remote), slept)
 
 
 def _count(

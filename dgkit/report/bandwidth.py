@@ -45,6 +45,7 @@ class BandwidthReport(Report):
         machine: Machine,
         spinning: bool,
         where: str = "",
+        sleeps: int = 0,
         failed: int = 0,
     ) -> BandwidthReport:
         """Make the report of one run; raise ValueError unless `elapsed_ns` is positive."""
@@ -52,7 +53,7 @@ class BandwidthReport(Report):
             raise ValueError(f"elapsed_ns is {elapsed_ns}; it must be 1 or more")
         return cls(
             size=size, op=op, provider=provider, path=path, spinning=spinning, machine=machine,
-            where=where, bytes=bytes, ops=ops, elapsed_ns=elapsed_ns, window=window,
+            where=where, sleeps=sleeps, bytes=bytes, ops=ops, elapsed_ns=elapsed_ns, window=window,
             floor_gbps=tuple(floor_gbps), failed=failed,
         )  # fmt: skip
 

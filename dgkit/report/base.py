@@ -40,13 +40,19 @@ def own_fields(cls: type[Report], data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `cls` from its to_dict(); raise ValueError for another class."""
     if data.get("kind") != cls.__name__:
         raise ValueError(f"kind is {data.get('kind')!r}; it must be {cls.__name__!r}")
+    # Reports that were stored before sleeps were counted have no such field.
+    data = {"sleeps": 0, **data}
     own = {field.name: data[field.name] for field in fields(cls)}
     return own | {"machine": Machine(**data["machine"])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Report(ABC):
-    """Base of all reports. `size` and `op` are of one operation; `where` names the two sides."""
+    """Base of all reports. `size` and `op` are of one operation; `where` names the two sides.
+
+    `sleeps` is how often the engine's thread slept during the measurement: what it then had to be
+    woken for took longer.
+    """
 
     size: int
     op: str
@@ -55,6 +61,7 @@ class Report(ABC):
     spinning: bool
     machine: Machine
     where: str = ""
+    sleeps: int = 0
 
     @abstractmethod
     def _floors(self) -> Sequence[float]: ...
@@ -132,7 +139,7 @@ class Report(ABC):
         row = {"op": self.op, "size": self.size, "provider": self.provider, "label": self.label}
         row |= {"path": self.path, "spinning": self.spinning, **self._flat()}
         row |= {"floor_kind": self.floor_kind, "floor_moved": self.floor_moved}
-        row |= {"no_floor": self.no_floor}
+        row |= {"no_floor": self.no_floor, "sleeps": self.sleeps}
         row |= {**asdict(self.machine), "where": self.where}
         out = io.StringIO()
         writer = csv.DictWriter(out, list(row), lineterminator="\n")
@@ -155,12 +162,17 @@ class Report(ABC):
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [("provider", f"{self.provider} ({self.label})")]
+        rows += [("engine", self._slept())] if self.sleeps else []
         rows += [("between", self.where)] if self.where else []
         return [*self._figures(), *rows, ("machine", str(self.machine))]
 
+    def _slept(self) -> str:
+        return "slept once" if self.sleeps == 1 else f"slept {self.sleeps:,} times"
+
     def __repr__(self) -> str:
         name, moved = type(self).__name__, f", {FLOOR_MOVED}" if self.floor_moved else ""
-        return f"<dgkit.{name} {self._title()}: {self._short()}, {self.label}{moved}>"
+        slept = f", engine {self._slept()}" if self.sleeps else ""
+        return f"<dgkit.{name} {self._title()}: {self._short()}, {self.label}{slept}{moved}>"
 
     def __str__(self) -> str:
         name = type(self).__name__.removesuffix("Report")

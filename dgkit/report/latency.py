@@ -40,6 +40,7 @@ class LatencyReport(Report):
         machine: Machine,
         spinning: bool,
         where: str = "",
+        sleeps: int = 0,
     ) -> LatencyReport:
         """Make the report of samples in ns, in any order; raise ValueError if there are none."""
         if not len(samples_ns):
@@ -47,8 +48,8 @@ class LatencyReport(Report):
         ordered = sorted(samples_ns)
         return cls(
             size=size, op=op, provider=provider, path=path, spinning=spinning, machine=machine,
-            where=where, percentiles=Percentiles.of(ordered), histogram=Histogram.of(ordered),
-            floor_ns=tuple(floor_ns),
+            where=where, sleeps=sleeps, percentiles=Percentiles.of(ordered),
+            histogram=Histogram.of(ordered), floor_ns=tuple(floor_ns),
         )  # fmt: skip
 
     @classmethod

@@ -165,7 +165,8 @@ class LocalDpu:
         """Return the counters that Session.stats() adds to the agent's, which moves no bytes."""
         with self.lock:
             moves, size = self._moves, self._bytes
-        return {"moves": moves, "bytes": size, "your_moves": moves, "your_bytes": size}
+        own = {"moves": moves, "bytes": size, "your_moves": moves, "your_bytes": size}
+        return own | {"engine_sleeps": self.device.stats.engine_sleeps}
 
     def adopt(self, region: SessionRegion) -> None:
         """Export a region of this process; the agent need not import the DPU's own memory."""

@@ -70,7 +70,7 @@ def latency(
     return LatencyReport.of(
         listener.samples, size=size, op=op, provider=backend.provider, path=done.path,
         floor_ns=floors, machine=machine_of(done.machine),
-        spinning=spinning(info), where=describe_sides(info, region),
+        spinning=spinning(info), where=describe_sides(info, region), sleeps=done.sleeps,
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def bandwidth(
         done.moved, done.ops, done.elapsed_ns, size=size, op=op, window=window,
         provider=backend.provider, path=done.path, floor_gbps=floors,
         machine=machine_of(done.machine), spinning=spinning(info),
-        where=describe_sides(info, region), failed=done.failed,
+        where=describe_sides(info, region), failed=done.failed, sleeps=done.sleeps,
     )  # fmt: skip
 
 

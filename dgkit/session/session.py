@@ -292,7 +292,8 @@ class Session:
         session, as `your_moves` and `your_bytes` do; of all clients if the agent was started with
         --shared-telemetry, as do the other counters then. A transfer larger than
         2 MiB is several requests, and a panel that shows memory makes requests, too. Bytes
-        moved by monitors, measurements and digests are not counted.
+        moved by monitors, measurements and digests are not counted. `engine_sleeps` is how often
+        the thread of the DPU that copies slept: the next operation then waits until it is awake.
         """
         self._check()
         counters: dict[str, int] = self._link.ask(Stats, timeout=self.timeout).counters

@@ -130,7 +130,8 @@ class LatencyDone(Message, tag=73):
     """Final reply to Latency.
 
     The floors are medians in ns, measured immediately before and after; 0 where there is no floor
-    (one CPU). `machine` has the fields of dgkit.report.Machine.
+    (one CPU). `machine` has the fields of dgkit.report.Machine. `sleeps`: how often the engine
+    slept meanwhile.
     """
 
     blocks: Size
@@ -138,10 +139,14 @@ class LatencyDone(Message, tag=73):
     floor_before: Size
     floor_after: Size
     machine: dict[str, str | int | bool | None]
+    sleeps: int = 0  # absent in replies of agents that do not count them
 
 
 class RateDone(Message, tag=74):
-    """Final reply to Rate. The floors are medians in ns of one memcpy of the same size."""
+    """Final reply to Rate. The floors are medians in ns of one memcpy of the same size.
+
+    `sleeps`: how often the engine slept meanwhile.
+    """
 
     ops: Size
     moved: Size
@@ -151,6 +156,7 @@ class RateDone(Message, tag=74):
     floor_before: Size
     floor_after: Size
     machine: dict[str, str | int | bool | None]
+    sleeps: int = 0  # absent in replies of agents that do not count them
 
 
 class StatsDone(Message, tag=75):

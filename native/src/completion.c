@@ -42,12 +42,39 @@ static void parts_free(struct dg_queue *q, struct dg_slot *s)
 	s->part = NO_SLOT;
 }
 
-/* Delivers the result in a slot. Returns 1 if it was stored in *out. */
-static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out)
+/* Delivers the results of a group. Returns how many were stored in out, which has room for n. */
+static uint32_t deliver_group(struct dg_queue *q, const struct dg_slot *s, dg_wc *out, uint32_t n)
+{
+	if (s->kind == KIND_POLL && out && n >= s->pairs) {
+		dg_uniform_deliver(q, s, out, 0, UINT32_MAX);
+		return s->pairs;
+	}
+	if (s->kind == KIND_POLL) {
+		dg_uniform_deliver(q, s, q->ready, q->ready_tail, q->ready_mask);
+		q->ready_tail += s->pairs;
+		return 0;
+	}
+	if (s->kind == KIND_RUN) {
+		dg_uniform_deliver(q, s, q->run_wc + s->run_index, 0, UINT32_MAX);
+		q->run_left -= s->pairs;
+	}
+	credits_add(q, s->pairs);
+	return 0;
+}
+
+/* Delivers the result in a slot. Returns how many completions were stored in out, which has room for
+ * n. */
+static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out, uint32_t n)
 {
 	struct dg_slot *s = &q->slots[slot];
 	bool freed = true;
 	uint32_t direct = 0;
+	if (s->pairs) {
+		direct = deliver_group(q, s, out, n);
+		if (s->state == SLOT_PENDING)
+			slot_free(q, slot);
+		return direct;
+	}
 	switch (s->kind) {
 	case KIND_POLL:
 		dg_slot_to_wc(s, out ? out : &q->ready[q->ready_tail++ & q->ready_mask]);
@@ -86,11 +113,15 @@ uint32_t dg_queue_process_completions(struct dg_queue *q, dg_wc *out, uint32_t n
 	poll_fn poll = poll_op(q);
 	if (poll)
 		poll(q->dev, p);
-	for (struct dg_cqe *e; (!out || given < n) && (e = cq_peek(p)); p->cq_head++) {
+	/* With completions in the ready ring no later one may go to `out`. */
+	for (struct dg_cqe *e; (!out || (given < n && q->ready_head == q->ready_tail)) &&
+			       (e = cq_peek(p));
+	     p->cq_head++) {
 		uint32_t slot = e->slot_status >> 8;
 		struct dg_slot *s = &q->slots[slot];
 		q->in_flight--;
 		q->bytes_in_flight -= s->size;
+		q->pairs_out -= s->pairs;
 		if (__builtin_expect(s->part != NO_SLOT, 0))
 			parts_free(q, s);
 		if (__builtin_expect(s->overdue, 0)) {
@@ -107,7 +138,7 @@ uint32_t dg_queue_process_completions(struct dg_queue *q, dg_wc *out, uint32_t n
 			s->flags |= DG_LATE_STAMP;
 		if (e->slot_status & CQE_KERNEL)
 			s->flags |= DG_BY_KERNEL;
-		given += deliver(q, slot, out ? out + given : NULL);
+		given += deliver(q, slot, out ? out + given : NULL, n - given);
 	}
 	return given;
 }
@@ -130,7 +161,7 @@ uint32_t dg_queue_expire(struct dg_queue *q, uint64_t now)
 		s->status = DG_TIMED_OUT;
 		s->overdue = 1;
 		s->state = SLOT_ZOMBIE;
-		deliver(q, i, NULL);
+		deliver(q, i, NULL, 0);
 		ended++;
 	}
 	return ended;
@@ -152,7 +183,7 @@ static int sleep_on_fd(struct dg_queue *q, uint64_t now, uint64_t deadline)
 /* Polls between two readings of the clock, and between two pauses (a pause may cost 140 cycles). */
 enum { POLLS = 64, POLLS_PER_PAUSE = 16 };
 
-static bool spin(struct dg_queue *q)
+bool dg_queue_spin(struct dg_queue *q)
 {
 	poll_fn poll = poll_op(q);
 	for (uint32_t i = 1; i <= POLLS; i++) {
@@ -166,6 +197,14 @@ static bool spin(struct dg_queue *q)
 	return false;
 }
 
+/* Whether the provider's thread runs on another CPU: then yielding this one would not help it, and
+ * could cost a time slice of another process. */
+static bool on_other_cpu(struct dg_queue *q)
+{
+	const struct dg_ops *ops = q->dev->ops;
+	return ops->separate && ops->separate(q->dev, &q->pipe);
+}
+
 int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline)
 {
 	const struct dg_ops *ops = q->dev->ops;
@@ -175,14 +214,14 @@ int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline)
 		return 0;
 	atomic_store_explicit(&q->in_use, QUEUE_WAITING, memory_order_release);
 	for (;;) {
-		if (spin(q))
+		if (dg_queue_spin(q))
 			break;
 		uint64_t now = now_ns();
 		if (now >= deadline || (q->in_flight && now >= q->expire_ns))
 			break;
 		began = began ? began : now;
 		if (now < spin_until) {
-			if (now - began > YIELD_AFTER_NS)
+			if (now - began > YIELD_AFTER_NS && !on_other_cpu(q))
 				sched_yield();
 			continue;
 		}

@@ -181,6 +181,18 @@ int dg_device_caps(dg_device *dev, dg_caps *out)
 	return 0;
 }
 
+int dg_device_stats(dg_device *dev, dg_stats *out)
+{
+	*out = (dg_stats){0};
+	int rc = dg_device_enter(dev);
+	if (rc)
+		return rc;
+	if (dev->ops->stats)
+		dev->ops->stats(dev->provider, out);
+	life_leave(&dev->life);
+	return 0;
+}
+
 void dg_device_free(dg_device *dev)
 {
 	dg_device_unref(dev);

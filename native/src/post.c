@@ -250,13 +250,17 @@ static void fill_slots(struct dg_queue *q, const struct dg_op *ops, const dg_wr 
 		s->part = part;
 		s->kind = chained ? KIND_PART : like->kind;
 		s->op = ops[i].opcode;
-		s->run_index = run_index;
+		s->run_index = (uint16_t)run_index;
 		q->bytes_in_flight += chained ? 0 : size;
 		part = chained ? ops[i].slot : NO_SLOT;
 		size = chained ? size : 0;
 		run_index += !chained;
 	}
 }
+
+/* Operations that are published together: the provider works on them while the caller writes the
+ * next ones. */
+enum { PUT_OPS = 32 };
 
 uint32_t dg_queue_submit(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
 			 uint32_t kind, uint64_t submit_ns)
@@ -273,9 +277,11 @@ uint32_t dg_queue_submit(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr,
 	for (uint32_t i = 0; i < n; i++)
 		gates_add(&enterer, &ops[i]);
 	gates_flush(&enterer);
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n; i++)
 		ops[i].slot = q->free[--q->n_free];
-		sq_put(&q->pipe, &ops[i], i + 1 == n);
+	for (uint32_t i = 0, part; i < n; i += part) {
+		part = n - i < PUT_OPS ? n - i : PUT_OPS;
+		sq_put(&q->pipe, &ops[i], part);
 	}
 	fill_slots(q, ops, wr, n, &like);
 	q->pipe.posted_ns = like.post_ns;

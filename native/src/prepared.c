@@ -13,6 +13,7 @@
 static void find_uniform(struct dg_prep *p)
 {
 	const struct dg_op *first = &p->ops[0];
+	uint32_t flags = 0;
 	if (!p->inline_able || p->n_runs != 1 || p->n_wc != p->n || first->size > 64)
 		return;
 	for (uint32_t i = 0; i < p->n; i++)
@@ -21,7 +22,17 @@ static void find_uniform(struct dg_prep *p)
 			return;
 	for (uint32_t i = 0; i < p->n; i++)
 		p->wc[i].user = p->wr[i].user;
+	for (uint32_t i = 0; i < p->n; i++)
+		flags |= p->wr[i].flags;
 	p->uniform_size = first->size;
+	p->grouped = p->n > 1 && p->q->pairs && !flags;
+	if (!p->grouped)
+		return;
+	p->uniform = (struct dg_uniform){*first, p->runs[0].local, p->runs[0].remote, p->n};
+	for (uint32_t i = 0; i < p->n; i++)
+		p->pairs[i] = (struct dg_pair){p->ops[i].dst, p->ops[i].src};
+	for (uint32_t i = 0; i < p->n; i++)
+		p->users[i] = p->wr[i].user;
 }
 
 static int resolve_all(struct dg_prep *p)
@@ -51,7 +62,8 @@ static int resolve_all(struct dg_prep *p)
 static struct dg_prep *prep_alloc(uint32_t n)
 {
 	size_t head = (sizeof(struct dg_prep) + 63) / 64 * 64;
-	size_t each = sizeof(struct dg_op) + sizeof(dg_wc) + sizeof(struct op_run) + sizeof(dg_wr);
+	size_t each = sizeof(struct dg_op) + sizeof(dg_wc) + sizeof(struct op_run) +
+		      sizeof(dg_wr) + sizeof(struct dg_pair) + sizeof(uint64_t);
 	size_t size = (head + each * n + 63) / 64 * 64;
 	struct dg_prep *p = aligned_alloc(64, size);
 	if (!p)
@@ -61,6 +73,8 @@ static struct dg_prep *prep_alloc(uint32_t n)
 	p->wc = (dg_wc *)(p->ops + n);
 	p->runs = (struct op_run *)(p->wc + n);
 	p->wr = (dg_wr *)(p->runs + n);
+	p->pairs = (struct dg_pair *)(p->wr + n);
+	p->users = (uint64_t *)(p->pairs + n);
 	return p;
 }
 
@@ -167,6 +181,15 @@ static int run_uniform(struct dg_prep *p, uint64_t submit_ns)
 	return failed;
 }
 
+/* Submits a run as groups. Returns false if it has to be submitted as operations. */
+static bool start_grouped(struct dg_prep *p, uint64_t submit_ns)
+{
+	if (!p->grouped || !dg_uniform_load(p->q, p->pairs, p->users, p->n))
+		return false;
+	dg_uniform_start_run(p->q, &p->uniform, p->wc, submit_ns);
+	return true;
+}
+
 int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns)
 {
 	struct dg_queue *q = p->q;
@@ -178,6 +201,8 @@ int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns)
 		return run_uniform(p, submit_ns);
 	if (inlined) {
 		dg_queue_run_inline(p->ops, p->wr, p->n, p->wc, 0, UINT32_MAX);
+	} else if (start_grouped(p, submit_ns)) {
+		rc = dg_queue_finish_run(q, p->total, NO_TIMEOUT);
 	} else {
 		rc = dg_queue_run_ops(q, p->ops, p->wr, p->n, p->n_wc, p->wc, submit_ns,
 				      NO_TIMEOUT);
@@ -195,6 +220,42 @@ int dg_prep_run(dg_prep *p)
 	return rc;
 }
 
+int dg_prep_start(dg_prep *p, uint64_t spin_ns)
+{
+	struct dg_queue *q = p->q;
+	int rc = queue_enter(q);
+	if (rc)
+		return rc;
+	uint64_t submit_ns = now_ns();
+	bool inlined = queue_inline(q, p->inline_able, p->total);
+	if (inlined || !q->prompt) {
+		rc = dg_prep_run_entered(p, submit_ns);
+	} else {
+		rc = begin(p, false);
+		if (!rc) {
+			if (!start_grouped(p, submit_ns))
+				dg_queue_start_run(q, p->ops, p->wr, p->n, p->n_wc, p->wc,
+						   submit_ns);
+			rc = dg_queue_spin_run(q, submit_ns, spin_ns);
+		}
+		if (rc == -EINPROGRESS)
+			return rc;
+		rc = rc ? rc : first_failure(p);
+	}
+	queue_leave(q);
+	return rc;
+}
+
+int dg_prep_finish(dg_prep *p)
+{
+	struct dg_queue *q = p->q;
+	int rc = dg_queue_finish_run(q, p->total, NO_TIMEOUT);
+	if (!rc)
+		rc = first_failure(p);
+	queue_leave(q);
+	return rc;
+}
+
 int dg_prep_post(dg_prep *p)
 {
 	struct dg_queue *q = p->q;
@@ -209,6 +270,8 @@ int dg_prep_post(dg_prep *p)
 						 q->ready_mask);
 		q->ready_tail += n;
 		credits_take(q, n);
+	} else if (!rc && p->grouped && dg_uniform_load(q, p->pairs, p->users, p->n)) {
+		dg_uniform_submit(q, &p->uniform, KIND_POLL, submit_ns);
 	} else if (!rc) {
 		dg_queue_submit(q, p->ops, p->wr, p->n, KIND_POLL, submit_ns);
 	}

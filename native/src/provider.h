@@ -165,11 +165,18 @@ struct dg_ops {
 	 * the ring, and will complete op->slot; OP_NOT: nothing was done, and it has to be posted.
 	 * NULL: everything is posted. */
 	int (*direct)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
+	/* The caller has spun for a while: has the provider's thread leave the caller's CPU, where it
+	 * may run on another one. Returns whether it is on another one. NULL: there is no thread. */
+	bool (*separate)(struct dg_device *dev, struct dg_pipe *p);
+	/* Adds to *out what the provider counts. NULL: nothing. */
+	void (*stats)(void *state, dg_stats *out);
 	/* dg_measure_bare() for one checked operation. NULL: -EOPNOTSUPP. */
 	int (*bare)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op,
 		    uint32_t count, uint32_t window, uint64_t *samples_ns);
 	/* Whether the posting thread may copy with dg_op_run() itself. */
 	bool inline_copies;
+	/* Whether the provider takes operations with OP_GROUP, in posting order. */
+	bool groups;
 };
 
 extern const struct dg_ops dg_soft_ops, dg_fault_ops, dg_cuda_ops, dg_doca_ops, dg_softdoca_ops;

@@ -81,6 +81,13 @@ static int alloc_tables(struct dg_queue *q)
 		q->slots[i].q = q;
 	q->n_free = q->depth;
 	atomic_init(&q->credits, q->depth);
+	if (!q->dev->ops->groups)
+		return 0;
+	q->pair_mask = cap - 1;
+	q->pairs = aligned_alloc(64, (sizeof *q->pairs * cap + 63) / 64 * 64);
+	q->pair_users = malloc(sizeof *q->pair_users * cap);
+	if (!q->pairs || !q->pair_users)
+		return dg_fail(ENOMEM, "out of memory for a queue of depth %u", q->depth);
 	return 0;
 }
 
@@ -90,6 +97,8 @@ static void free_tables(struct dg_queue *q)
 	free(q->free);
 	free(q->ready);
 	free(q->scratch);
+	free(q->pairs);
+	free(q->pair_users);
 }
 
 static int check_open(struct dg_device *dev, uint32_t depth, uint32_t path)
@@ -118,6 +127,7 @@ static int open_entered(struct dg_device *dev, uint32_t depth, uint32_t path, ui
 		return dg_fail(ENOMEM, "out of memory for a queue");
 	memset(q, 0, sizeof *q);
 	q->dev = dev;
+	q->prompt = !dev->ops->poll;
 	atomic_store(&q->refs, 1);
 	q->depth = depth;
 	q->path = path;
@@ -183,8 +193,12 @@ static void flush_rest(struct dg_queue *q)
 		s->complete_ns = now;
 		s->status = DG_FLUSHED;
 		s->state = SLOT_DONE;
-		credits_add(q, s->kind == KIND_DROPPED);
-		if (s->kind == KIND_POLL)
+		if (s->kind == KIND_DROPPED)
+			credits_add(q, s->pairs ? s->pairs : 1);
+		if (s->kind == KIND_POLL && s->pairs) {
+			dg_uniform_deliver(q, s, q->ready, q->ready_tail, q->ready_mask);
+			q->ready_tail += s->pairs;
+		} else if (s->kind == KIND_POLL)
 			dg_slot_to_wc(s, &q->ready[q->ready_tail++ & q->ready_mask]);
 	}
 }
@@ -277,8 +291,20 @@ static void post_staged(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool ab
 	credits_take(q, wcs);
 }
 
+static void post_uniform(struct dg_queue *q, const struct dg_uniform *u, uint64_t submit_ns)
+{
+	if (!queue_inline(q, true, u->op.size * u->n)) {
+		dg_uniform_submit(q, u, KIND_POLL, submit_ns);
+		return;
+	}
+	dg_uniform_run_inline(q, u, q->ready, q->ready_tail, q->ready_mask, submit_ns);
+	q->ready_tail += u->n;
+	credits_take(q, u->n);
+}
+
 int dg_queue_post(dg_queue *q, const dg_wr *wr, uint32_t n)
 {
+	struct dg_uniform u;
 	bool able;
 	uint64_t total, submit_ns;
 	int rc = queue_enter(q);
@@ -290,6 +316,10 @@ int dg_queue_post(dg_queue *q, const dg_wr *wr, uint32_t n)
 	if (!rc)
 		rc = dg_queue_room(q, n);
 	submit_ns = now_ns();
+	if (!rc && dg_uniform_stage(q, wr, n, &u)) {
+		post_uniform(q, &u, submit_ns);
+		goto leave;
+	}
 	if (!rc)
 		rc = dg_queue_stage(q, wr, n, &able, &total);
 	if (!rc)
@@ -318,6 +348,7 @@ int dg_queue_poll(dg_queue *q, dg_wc *wc, uint32_t n, uint64_t timeout_ns)
 		got = take_ready(q, wc, n);
 		if (got < n)
 			got += dg_queue_process_completions(q, wc + got, n - got);
+		got += take_ready(q, wc + got, n - got);
 		if (got || queue_closed(q) || !n)
 			break;
 		uint64_t now = now_ns();
@@ -339,9 +370,9 @@ int dg_queue_poll(dg_queue *q, dg_wc *wc, uint32_t n, uint64_t timeout_ns)
 }
 
 /* Waits until every KIND_RUN of the last submit is in run_wc. */
-static int wait_run(struct dg_queue *q, const struct dg_op *ops, uint32_t n, uint64_t timeout_ns)
+static int wait_run(struct dg_queue *q, uint64_t size, uint64_t timeout_ns)
 {
-	uint64_t start = 0, spin_end = 0, size = 0;
+	uint64_t start = 0, spin_end = 0;
 	while (q->run_left) {
 		dg_queue_process_completions(q, NULL, 0);
 		if (!q->run_left)
@@ -349,8 +380,6 @@ static int wait_run(struct dg_queue *q, const struct dg_op *ops, uint32_t n, uin
 		uint64_t now = now_ns();
 		dg_queue_expire(q, now);
 		if (!start) {
-			for (uint32_t i = 0; i < n; i++)
-				size += ops[i].size * ops[i].rows;
 			start = now;
 			spin_end = spin_until(q, start, size);
 		}
@@ -373,26 +402,76 @@ static void abandon_run(struct dg_queue *q)
 	q->run_left = 0;
 }
 
-int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
-		     uint32_t n_wc, dg_wc *wc, uint64_t submit_ns, uint64_t timeout_ns)
+void dg_queue_start_run(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
+			uint32_t n_wc, dg_wc *wc, uint64_t submit_ns)
 {
-	int rc = OP_NOT;
 	q->run_wc = wc;
 	q->run_left = n_wc;
-	if (n == 1 && !q->in_flight && q->dev->ops->direct)
-		rc = dg_queue_direct(q, ops, wr, wc, submit_ns);
-	if (rc == 1)
-		return 0;
-	if (rc == OP_NOT)
-		dg_queue_submit(q, ops, wr, n, KIND_RUN, submit_ns);
-	rc = wait_run(q, ops, n, timeout_ns);
+	dg_queue_submit(q, ops, wr, n, KIND_RUN, submit_ns);
+}
+
+void dg_uniform_start_run(struct dg_queue *q, const struct dg_uniform *u, dg_wc *wc,
+			  uint64_t submit_ns)
+{
+	q->run_wc = wc;
+	q->run_left = u->n;
+	dg_uniform_submit(q, u, KIND_RUN, submit_ns);
+}
+
+int dg_queue_spin_run(struct dg_queue *q, uint64_t start_ns, uint64_t spin_ns)
+{
+	for (;;) {
+		dg_queue_process_completions(q, NULL, 0);
+		if (!q->run_left)
+			return 0;
+		/* Without spinning, as on one CPU, the engine needs this thread's. */
+		if (!q->spin_ns || (!dg_queue_spin(q) && now_ns() - start_ns >= spin_ns))
+			return -EINPROGRESS;
+	}
+}
+
+int dg_queue_finish_run(struct dg_queue *q, uint64_t size, uint64_t timeout_ns)
+{
+	int rc = wait_run(q, size, timeout_ns);
 	if (rc)
 		abandon_run(q);
 	return rc;
 }
 
+int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
+		     uint32_t n_wc, dg_wc *wc, uint64_t submit_ns, uint64_t timeout_ns)
+{
+	uint64_t size = 0;
+	int rc = OP_NOT;
+	if (n == 1 && !q->in_flight && q->dev->ops->direct) {
+		q->run_wc = wc;
+		q->run_left = n_wc;
+		rc = dg_queue_direct(q, ops, wr, wc, submit_ns);
+	}
+	if (rc == 1)
+		return 0;
+	if (rc == OP_NOT)
+		dg_queue_start_run(q, ops, wr, n, n_wc, wc, submit_ns);
+	for (uint32_t i = 0; i < n; i++)
+		size += ops[i].size * ops[i].rows;
+	return dg_queue_finish_run(q, size, timeout_ns);
+}
+
+/* Runs what was staged: inline in this thread, or by the provider. */
+static int run_uniform(struct dg_queue *q, const struct dg_uniform *u, dg_wc *wc,
+		       uint64_t submit_ns, uint64_t timeout_ns)
+{
+	if (queue_inline(q, true, u->op.size * u->n)) {
+		dg_uniform_run_inline(q, u, wc, 0, UINT32_MAX, submit_ns);
+		return 0;
+	}
+	dg_uniform_start_run(q, u, wc, submit_ns);
+	return dg_queue_finish_run(q, u->op.size * u->n, timeout_ns);
+}
+
 int dg_queue_run(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t timeout_ns)
 {
+	struct dg_uniform u;
 	bool able;
 	uint64_t total, submit_ns;
 	uint32_t n_wc = 0;
@@ -403,6 +482,11 @@ int dg_queue_run(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t t
 	if (!rc && n)
 		rc = dg_queue_room(q, n);
 	submit_ns = now_ns();
+	if (!rc && n && dg_uniform_stage(q, wr, n, &u)) {
+		rc = run_uniform(q, &u, wc, submit_ns, timeout_ns);
+		n_wc = n;
+		goto leave;
+	}
 	if (!rc && n)
 		rc = dg_queue_stage(q, wr, n, &able, &total);
 	if (rc || !n)

@@ -49,7 +49,10 @@ struct dg_slot {
 	uint8_t status, flags;
 	uint8_t overdue; /* completed as TIMED_OUT while the provider still has it */
 	uint8_t generation; /* counts the tickets that this slot had */
-	uint32_t run_index;
+	uint16_t run_index; /* less than DG_DEPTH_MAX */
+	/* of an operation with OP_GROUP the number of its pairs, whose first is number `user`; else 0 */
+	uint8_t pairs;
+	uint8_t reserved;
 	/* Never changes: a thread with a ticket loads it before it enters the queue. */
 	struct dg_queue *q;
 };
@@ -85,6 +88,8 @@ struct dg_queue {
 	atomic_bool closed;
 	atomic_uint credits; /* depth minus the operations posted and not reaped */
 	int fd; /* pipe.wait_fd, until it is closed */
+	/* posting neither blocks nor calls a driver: a caller may hold a lock meanwhile */
+	bool prompt;
 	uint32_t depth, path;
 	uint64_t spin_ns, op_timeout_ns, expire_ns;
 	struct dg_slot *slots;
@@ -93,12 +98,15 @@ struct dg_queue {
 	uint32_t n_free;
 	uint32_t in_flight; /* operations that the provider has */
 	uint64_t bytes_in_flight;
+	/* For groups, if the provider takes them: a ring of pairs, and what their work requests carry
+	 * in `user`. pairs_out: how many the provider has. */
+	struct dg_pair *pairs;
+	uint64_t *pair_users;
+	uint32_t pair_tail, pair_mask, pairs_out;
 	struct dg_wc *ready; /* completions for dg_queue_poll() */
 	uint32_t ready_head, ready_tail, ready_mask;
 	struct dg_wc *run_wc; /* completions of KIND_RUN */
 	uint32_t run_left;
-	struct dg_wc *sink; /* completions of KIND_TRANSFER */
-	uint32_t sink_n, sink_next;
 	struct dg_queue *next; /* list of the device */
 	struct dg_pipe pipe;
 };
@@ -112,6 +120,13 @@ struct op_run {
 	uint32_t local_id, remote_id;
 };
 
+/* A batch of small requests of one size between the same two regions. */
+struct dg_uniform {
+	struct dg_op op; /* of the first request */
+	struct dg_region_entry *local, *remote;
+	uint32_t n;
+};
+
 struct dg_prep {
 	struct dg_queue *q;
 	uint32_t n, n_runs, n_wc;
@@ -119,6 +134,10 @@ struct dg_prep {
 	bool inline_able;
 	/* size of every request if each is one small run of bytes and none is chained, else 0 */
 	uint64_t uniform_size;
+	bool grouped; /* uniform, and the provider takes groups: `uniform` and `pairs` are set */
+	struct dg_uniform uniform;
+	struct dg_pair *pairs;
+	uint64_t *users;
 	dg_wr *wr;
 	struct dg_op *ops;
 	struct op_run *runs;
@@ -199,6 +218,8 @@ static inline uint64_t spin_until(const struct dg_queue *q, uint64_t start, uint
 	uint64_t copying = size / BYTES_A_NS < most ? size / BYTES_A_NS : most;
 	return q->spin_ns ? add_sat(start, q->spin_ns + copying) : start;
 }
+/* Polls for a microsecond at most. Returns whether the pipe has a completion. */
+bool dg_queue_spin(struct dg_queue *q);
 /* Spins, then sleeps, until the pipe has a completion or until the deadline. Returns 0, -EINTR or
  * -EOWNERDEAD. */
 int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline);
@@ -208,7 +229,14 @@ void dg_queues_poll(struct dg_device *dev);
 
 /* Fills *wc from a slot that has its result. */
 void dg_slot_to_wc(const struct dg_slot *s, dg_wc *wc);
-/* queue.c: submits n checked operations and waits for their n_wc completions. */
+/* queue.c: submits n checked operations, whose n_wc completions go to wc. */
+void dg_queue_start_run(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
+			uint32_t n_wc, dg_wc *wc, uint64_t submit_ns);
+/* Spins for the completions of a run until spin_ns after start_ns. Returns 0 or -EINPROGRESS. */
+int dg_queue_spin_run(struct dg_queue *q, uint64_t start_ns, uint64_t spin_ns);
+/* Waits for the completions of a run of `size` bytes; abandons it if that fails. */
+int dg_queue_finish_run(struct dg_queue *q, uint64_t size, uint64_t timeout_ns);
+/* All of it. */
 int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
 		     uint32_t n_wc, dg_wc *wc, uint64_t submit_ns, uint64_t timeout_ns);
 
@@ -219,6 +247,26 @@ int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns);
 /* After queue_enter(), before the regions are accessed: returns 0 if they and the queue can be
  * used, otherwise -ESTALE or -EOWNERDEAD. */
 int dg_prep_still_open(const struct dg_prep *p);
+
+/* uniform.c */
+/* Checks n requests, and stages their pairs. Returns false if they are not uniform, not valid, or do
+ * not fit: then dg_queue_stage() has the answer. */
+bool dg_uniform_stage(struct dg_queue *q, const dg_wr *wr, uint32_t n, struct dg_uniform *u);
+/* Stages pairs that were checked before. Returns false if they do not fit. */
+bool dg_uniform_load(struct dg_queue *q, const struct dg_pair *pairs, const uint64_t *users,
+		     uint32_t n);
+/* Submits what was staged, as dg_queue_submit() does. */
+void dg_uniform_submit(struct dg_queue *q, const struct dg_uniform *u, uint32_t kind,
+		       uint64_t submit_ns);
+/* The same for a run, whose n completions go to wc. */
+void dg_uniform_start_run(struct dg_queue *q, const struct dg_uniform *u, dg_wc *wc,
+			  uint64_t submit_ns);
+/* Runs what was staged in this thread, as dg_queue_run_inline() does. */
+void dg_uniform_run_inline(struct dg_queue *q, const struct dg_uniform *u, dg_wc *wc, uint32_t first,
+			   uint32_t mask, uint64_t submit_ns);
+/* Stores the completions of a slot's group in wc[i & mask], from i = first on. */
+void dg_uniform_deliver(const struct dg_queue *q, const struct dg_slot *s, dg_wc *wc, uint32_t first,
+			uint32_t mask);
 
 /* post.c */
 /* Checks a request and fills *op. *run is the current run of requests between the same two regions;

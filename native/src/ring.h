@@ -31,9 +31,19 @@ struct dg_op {
 	atomic_uint seq;
 };
 
+/* One copy of a group of `rows` copies of `size` bytes, which are one operation with OP_GROUP:
+ * dst points to its pairs, in memory of the queue. */
+struct dg_pair {
+	char *dst;
+	const char *src;
+};
+#define GROUP_PAIRS 16u /* at most, as they share a stamp */
+#define GROUP_SIZE  64u /* at most */
+
 /* In flags, in addition to dg_wr_flag. PLAIN: both sides are ordinary memory mapped into this
- * process. */
+ * process. GROUP: only for a provider that sets dg_ops.groups. */
 #define OP_PLAIN      0x80u
+#define OP_GROUP      0x10u
 #define OP_GPU_LOCAL  0x40u
 #define OP_GPU_REMOTE 0x20u
 #define OP_GPU        (OP_GPU_LOCAL | OP_GPU_REMOTE)
@@ -125,18 +135,22 @@ static inline struct dg_op *sq_entry(struct dg_pipe *p, uint32_t i)
 	return &p->sq[i & p->mask];
 }
 
-/* Appends an operation to the submission ring and publishes it. The line is written at once, seq
- * last: the provider may spin on it, and would take the line away between two distant writes. The
- * last store of a batch is the producer's half of the sleeping protocol. */
-static inline void sq_put(struct dg_pipe *p, const struct dg_op *op, bool last)
+/* Appends n operations to the submission ring and publishes them, the first one last. The provider
+ * spins on the first one: were they published in order, it would keep up with the caller, and each
+ * of them would cost one hand-off. Now it finds them all, and several lines travel at once.
+ * The last store is the producer's half of the sleeping protocol. */
+static inline void sq_put(struct dg_pipe *p, const struct dg_op *ops, uint32_t n)
 {
-	struct dg_op *to = sq_entry(p, p->sq_tail);
-	memcpy(to, op, offsetof(struct dg_op, seq));
-	p->sq_tail++;
-	if (last)
-		publish_seq(&to->seq, p->sq_tail);
-	else
-		atomic_store_explicit(&to->seq, p->sq_tail, memory_order_release);
+	uint32_t tail = p->sq_tail;
+	for (uint32_t i = n; i-- > 0;) {
+		struct dg_op *to = sq_entry(p, tail + i);
+		memcpy(to, &ops[i], offsetof(struct dg_op, seq));
+		if (i)
+			atomic_store_explicit(&to->seq, tail + i + 1, memory_order_release);
+		else
+			publish_seq(&to->seq, tail + 1);
+	}
+	p->sq_tail = tail + n;
 }
 
 /* Returns the entry at sq_head if it is valid, or NULL. seq_cst: it is also the sleeper's load of
@@ -164,21 +178,22 @@ static inline uint32_t slot_status(uint32_t slot, int status)
 	return slot << 8 | ((uint32_t)status & CQE_STATUS);
 }
 
-/* Publishes n completions with one time stamp. The last store is the producer's half. */
+/* Publishes n completions with one time stamp, the first one last, as sq_put() does. The last store
+ * is the producer's half. */
 static inline void cq_publish(struct dg_pipe *p, const uint32_t *slot_statuses, uint32_t n,
 			      uint64_t stamp_ns)
 {
-	uint32_t shared = n > 1 ? CQE_SHARED : 0;
-	for (uint32_t i = 0; i < n; i++) {
-		struct dg_cqe *e = &p->cq[p->cq_tail & p->mask];
+	uint32_t shared = n > 1 ? CQE_SHARED : 0, tail = p->cq_tail;
+	for (uint32_t i = n; i-- > 0;) {
+		struct dg_cqe *e = &p->cq[(tail + i) & p->mask];
 		e->complete_ns = stamp_ns;
 		e->slot_status = slot_statuses[i] | shared;
-		p->cq_tail++;
-		if (i + 1 == n)
-			publish_seq(&e->seq, p->cq_tail);
+		if (i)
+			atomic_store_explicit(&e->seq, tail + i + 1, memory_order_release);
 		else
-			atomic_store_explicit(&e->seq, p->cq_tail, memory_order_release);
+			publish_seq(&e->seq, tail + 1);
 	}
+	p->cq_tail = tail + n;
 }
 
 int dg_pipe_open(struct dg_pipe *p, uint32_t depth);

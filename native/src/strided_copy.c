@@ -56,6 +56,23 @@ BODY ops_body(const struct dg_op *ops, uint32_t n, uint64_t size)
 	}
 }
 
+BODY pairs_body(const struct dg_pair *pairs, uint32_t n, uint64_t size)
+{
+#define CASE(N)                                                     \
+	case N:                                                     \
+		for (uint32_t i = 0; i < n; i++) {                  \
+			order_stores();                             \
+			copy_upto64(pairs[i].dst, pairs[i].src, N); \
+		}                                                   \
+		return
+	FOR_SIZE(size, CASE)
+#undef CASE
+	for (uint32_t i = 0; i < n; i++) {
+		order_stores();
+		copy_upto64(pairs[i].dst, pairs[i].src, size);
+	}
+}
+
 BODY completions_body(dg_wc *wc, uint32_t n, const dg_wc *like)
 {
 	enum { REST = offsetof(dg_wc, size) };
@@ -74,6 +91,11 @@ static void ops_base(const struct dg_op *ops, uint32_t n, uint64_t size)
 	ops_body(ops, n, size);
 }
 
+static void pairs_base(const struct dg_pair *pairs, uint32_t n, uint64_t size)
+{
+	pairs_body(pairs, n, size);
+}
+
 static void completions_base(dg_wc *wc, uint32_t n, const dg_wc *like)
 {
 	completions_body(wc, n, like);
@@ -82,8 +104,9 @@ static void completions_base(dg_wc *wc, uint32_t n, const dg_wc *like)
 static struct {
 	void (*rows)(char *, const char *, uint64_t, uint64_t, uint64_t, uint64_t);
 	void (*ops)(const struct dg_op *, uint32_t, uint64_t);
+	void (*pairs)(const struct dg_pair *, uint32_t, uint64_t);
 	void (*completions)(dg_wc *, uint32_t, const dg_wc *);
-} best = {rows_base, ops_base, completions_base};
+} best = {rows_base, ops_base, pairs_base, completions_base};
 
 #if defined(__x86_64__)
 #define AVX2 __attribute__((target("avx2")))
@@ -99,6 +122,11 @@ AVX2 static void ops_avx2(const struct dg_op *ops, uint32_t n, uint64_t size)
 	ops_body(ops, n, size);
 }
 
+AVX2 static void pairs_avx2(const struct dg_pair *pairs, uint32_t n, uint64_t size)
+{
+	pairs_body(pairs, n, size);
+}
+
 AVX2 static void completions_avx2(dg_wc *wc, uint32_t n, const dg_wc *like)
 {
 	completions_body(wc, n, like);
@@ -111,6 +139,7 @@ __attribute__((constructor)) static void choose(void)
 		return;
 	best.rows = rows_avx2;
 	best.ops = ops_avx2;
+	best.pairs = pairs_avx2;
 	best.completions = completions_avx2;
 }
 #endif
@@ -123,6 +152,11 @@ void dg_copy_rows(char *d, const char *s, uint64_t size, uint64_t ds, uint64_t s
 void dg_copy_ops(const struct dg_op *ops, uint32_t n, uint64_t size)
 {
 	best.ops(ops, n, size);
+}
+
+void dg_copy_pairs(const struct dg_pair *pairs, uint32_t n, uint64_t size)
+{
+	best.pairs(pairs, n, size);
 }
 
 void dg_fill_completions(dg_wc *wc, uint32_t n, const dg_wc *like)

@@ -12,6 +12,8 @@
 void dg_copy_rows(char *d, const char *s, uint64_t size, uint64_t ds, uint64_t ss, uint64_t rows);
 /* Runs n operations of one row of `size` <= 64 bytes each. */
 void dg_copy_ops(const struct dg_op *ops, uint32_t n, uint64_t size);
+/* The same for pairs of addresses. */
+void dg_copy_pairs(const struct dg_pair *pairs, uint32_t n, uint64_t size);
 /* Fills n completions from *like, except for `user`, which each one keeps. */
 void dg_fill_completions(dg_wc *wc, uint32_t n, const dg_wc *like);
 

@@ -6,35 +6,7 @@
 
 #include "queue.h"
 
-static int64_t inline_transfer(struct dg_queue *q, const dg_wr *wr, uint32_t n)
-{
-	dg_wc wc;
-	dg_queue_run_inline(q->scratch, wr, n, &wc, 0, 0);
-	if (wc.status == DG_OK && q->sink_next < q->sink_n) {
-		q->sink[q->sink_next] = wc;
-		return q->sink_next++;
-	}
-	struct dg_slot *s = &q->slots[q->free[--q->n_free]];
-	credits_take(q, 1);
-	const struct dg_slot done = {
-		.user = wc.user,
-		.size = wc.size,
-		.submit_ns = wc.submit_ns,
-		.post_ns = wc.post_ns,
-		.complete_ns = wc.complete_ns,
-		.part = NO_SLOT,
-		.state = SLOT_DONE,
-		.kind = KIND_TRANSFER,
-		.op = wc.op,
-		.path = wc.path,
-		.status = (uint8_t)wc.status,
-		.flags = wc.flags,
-	};
-	slot_fill(s, &done);
-	return slot_ticket(s);
-}
-
-static int64_t post(struct dg_queue *q, const dg_wr *wr, uint32_t n)
+static int64_t post(struct dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc)
 {
 	bool able;
 	uint64_t total, submit_ns = now_ns();
@@ -45,14 +17,16 @@ static int64_t post(struct dg_queue *q, const dg_wr *wr, uint32_t n)
 		rc = dg_queue_stage(q, wr, n, &able, &total);
 	if (rc)
 		return rc;
-	if (queue_inline(q, able, total))
-		return inline_transfer(q, wr, n);
+	if (queue_inline(q, able, total)) {
+		dg_queue_run_inline(q->scratch, wr, n, wc, 0, 0);
+		return 0;
+	}
 	return slot_ticket(
 		&q->slots[dg_queue_submit(q, q->scratch, wr, n, KIND_TRANSFER, submit_ns)]);
 }
 
 int64_t dg_transfer_post(dg_queue *q, uint32_t op, uint32_t local, uint32_t remote, uint64_t size,
-			 uint64_t local_offset, uint64_t remote_offset, uint32_t flags)
+			 uint64_t local_offset, uint64_t remote_offset, uint32_t flags, dg_wc *wc)
 {
 	dg_wr wr = {.local = local,
 		    .remote = remote,
@@ -70,24 +44,12 @@ int64_t dg_transfer_post(dg_queue *q, uint32_t op, uint32_t local, uint32_t remo
 	int rc = queue_enter(q);
 	if (rc)
 		return rc;
-	int64_t ticket = post(q, &wr, 1);
+	int64_t ticket = post(q, &wr, 1, wc);
 	queue_leave(q);
 	return ticket;
 }
 
-int64_t dg_transfer_write(dg_queue *q, uint32_t local, uint32_t remote, uint64_t size,
-			  uint64_t local_offset, uint64_t remote_offset)
-{
-	return dg_transfer_post(q, DG_WRITE, local, remote, size, local_offset, remote_offset, 0);
-}
-
-int64_t dg_transfer_read(dg_queue *q, uint32_t local, uint32_t remote, uint64_t size,
-			 uint64_t local_offset, uint64_t remote_offset)
-{
-	return dg_transfer_post(q, DG_READ, local, remote, size, local_offset, remote_offset, 0);
-}
-
-int64_t dg_transfer_post_wr(dg_queue *q, const dg_wr *wr, uint32_t n)
+int64_t dg_transfer_post_wr(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc)
 {
 	if (n == 0)
 		return dg_fail(EINVAL, "a transfer has 0 records; the minimum is 1");
@@ -100,24 +62,9 @@ int64_t dg_transfer_post_wr(dg_queue *q, const dg_wr *wr, uint32_t n)
 	int rc = queue_enter(q);
 	if (rc)
 		return rc;
-	int64_t ticket = post(q, wr, n);
+	int64_t ticket = post(q, wr, n, wc);
 	queue_leave(q);
 	return ticket;
-}
-
-int dg_queue_sink(dg_queue *q, dg_wc *wc, uint32_t n)
-{
-	if (n > DG_FAILED)
-		return dg_fail(EINVAL, "a sink of %u completions exceeds the limit of %u", n,
-			       DG_FAILED);
-	int rc = queue_enter(q);
-	if (rc)
-		return rc;
-	q->sink = wc;
-	q->sink_n = n;
-	q->sink_next = 0;
-	queue_leave(q);
-	return 0;
 }
 
 /* Frees the slot of a transfer whose completion was taken or dropped. */
@@ -155,7 +102,7 @@ static int wait_slot(struct dg_queue *q, struct dg_slot *s, uint64_t timeout_ns)
 		if (rc)
 			return rc;
 	}
-	return 1;
+	return 0;
 }
 
 /* Enters the queue of a ticket and stores its slot in *out. */
@@ -175,30 +122,20 @@ static int enter_ticket(int64_t ticket, struct dg_slot **out)
 	return rc;
 }
 
-int64_t dg_transfer_wait_for(int64_t ticket, uint64_t timeout_ns)
+int dg_transfer_wait(int64_t ticket, uint64_t timeout_ns, dg_wc *wc)
 {
 	struct dg_slot *s;
-	int64_t rc = enter_ticket(ticket, &s);
+	int rc = enter_ticket(ticket, &s);
 	if (rc)
 		return rc;
 	struct dg_queue *q = s->q;
-	if (q->sink_next >= q->sink_n)
-		rc = dg_fail(ENOSPC,
-			     "the queue's sink is full: set a new one with dg_queue_sink()");
-	else
-		rc = wait_slot(q, s, timeout_ns);
-	if (rc == 1) {
-		dg_slot_to_wc(s, &q->sink[q->sink_next]);
-		rc = q->sink_next++ + (s->status == DG_OK ? 0 : DG_FAILED);
+	rc = wait_slot(q, s, timeout_ns);
+	if (!rc) {
+		dg_slot_to_wc(s, wc);
 		retire(q, s);
 	}
 	queue_leave(q);
 	return rc;
-}
-
-int64_t dg_transfer_wait(int64_t ticket)
-{
-	return dg_transfer_wait_for(ticket, UINT64_MAX);
 }
 
 int dg_transfer_drop(int64_t ticket)

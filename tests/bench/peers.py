@@ -16,6 +16,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -58,14 +59,14 @@ def lines(command: list[str]) -> dict[int, float]:
     return {int(p[0]): float(p[1]) for p in pairs if len(p) == 2 and p[0].isdigit()}
 
 
-def mpi_us() -> dict[int, float]:
-    """mpi4py's window put and flush."""
+def mpi_us(arguments: Sequence[str | int] = SIZES) -> dict[int, float]:
+    """mpi4py's window put and flush; nothing where it is not installed. See peer_mpi.py."""
     beside = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
     if not mpiexec or not importlib.util.find_spec("mpi4py"):
         return {}
     command = [mpiexec, "-n", "2", "--oversubscribe", "--allow-run-as-root"]
-    return lines([*command, sys.executable, str(HERE / "peer_mpi.py"), *map(str, SIZES)])
+    return lines([*command, sys.executable, str(HERE / "peer_mpi.py"), *map(str, arguments)])
 
 
 def nixl_us() -> dict[int, float]:

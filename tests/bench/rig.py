@@ -14,7 +14,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+import timeit
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,13 @@ def median_call(call: Callable[[], Any], calls: int = 2000, blocks: int = 15) ->
     return statistics.median(per_call(call, calls) for _ in range(blocks))
 
 
+def statement_ns(statement: str, names: Mapping[str, Any], calls: int = 2000) -> float:
+    """Median ns of a statement in a loop, without the call of a function around it."""
+    timer = timeit.Timer(statement, globals=dict(names))
+    timer.timeit(calls)
+    return statistics.median(timer.repeat(9, calls)) * 1e9 / calls
+
+
 def floor_ns(size: int, *, handoff: bool, count: int = 3000) -> float:
     """The floor now: median ns of a hand-off between two threads, or of one memcpy."""
     return statistics.median(measure.floor(size, count, handoff))
@@ -92,6 +100,7 @@ class Figure:
     rounds: list[float] = field(default_factory=list)
     references: list[float] = field(default_factory=list)
     dropped: int = 0
+    ratio: float | None = None  # measured / to reach, where that is a multiple of another figure
 
 
 @dataclass
@@ -143,6 +152,60 @@ def rounds(value: Callable[[], float], reference: Callable[[], float], count: in
     for _ in range(count):
         taken.add(value, reference)
     return taken
+
+
+Taken = dict[str, float]  # by the name of what was measured
+
+
+def interleaved(
+    measures: Mapping[str, Callable[[], float]], floor: Callable[[], float], count: int = 9
+) -> tuple[list[Taken], int]:
+    """`count` rounds in which each thing is measured in turn, and the rounds that were dropped.
+
+    The floor, as "floor" the median of before and after, is part of each round.
+    """
+    kept = []
+    for _ in range(count):
+        before = floor()
+        found = {name: measure() for name, measure in measures.items()}
+        after = floor()
+        if max(before, after) <= MOVED * min(before, after):
+            kept.append(found | {"floor": statistics.median((before, after))})
+    return kept, count - len(kept)
+
+
+def ratio_figure(
+    what: str,
+    unit: str,
+    taken: tuple[list[Taken], int],
+    *,
+    value: str,
+    limit: Callable[[Taken], float],
+    reach: str,
+    against: str,
+    most: bool,
+) -> Figure:
+    """The row of `value` against a limit made of what was measured in the same round.
+
+    Args:
+        what: The row's name.
+        unit: Of the value.
+        taken: From interleaved().
+        value: Name of the measured thing.
+        limit: The figure to reach, from one round.
+        reach: The limit in words.
+        against: What the limit is made of, in words.
+        most: The value should be at most the limit; if False, at least.
+    """
+    kept, dropped = taken
+    if not kept:
+        return Figure(what, unit, None, reach, None, against, dropped=dropped)
+    values, limits = [each[value] for each in kept], [limit(each) for each in kept]
+    ratio = statistics.median(v / base for v, base in zip(values, limits, strict=True))
+    return Figure(
+        what, unit, statistics.median(values), reach, ratio <= 1 if most else ratio >= 1, against,
+        statistics.median(limits), values, limits, dropped, ratio,
+    )  # fmt: skip
 
 
 def save(path: Path, figures: list[Figure], **about: Any) -> None:

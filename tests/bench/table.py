@@ -1,6 +1,6 @@
 """Prints the table of figures to reach, with what this machine gives now.
 
-    python tests/bench/table.py                          all rows, about two minutes
+    python tests/bench/table.py                          all rows, about four minutes
     python tests/bench/table.py prepared batches         some of them
     python tests/bench/table.py --json results/NAME.json and stores them
 
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import ratios
 import rows
 from rich.console import Console
 from rich.table import Table
@@ -21,10 +22,12 @@ from rig import Figure, exporter, save
 
 import dgkit
 
+ALL = (*rows.ALL, *ratios.ALL)
+
 
 def measured(names: list[str]) -> Iterator[Figure]:
     """The figures of the rows called `names`, or of all."""
-    chosen = [row for row in rows.ALL if not names or row.__name__ in names]
+    chosen = [row for row in ALL if not names or row.__name__ in names]
     with exporter(rows.SIZE) as (token,), dgkit.Device("soft") as device:
         bench = rows.Bench(
             device, device.register(dgkit.empty(rows.SIZE)), device.import_region(token), token
@@ -44,13 +47,16 @@ def shown(figures: list[Figure], title: str = TITLE) -> Table:
         ("measured", "right"),
         ("against", "right"),
         ("reach", "left"),
+        ("of it", "right"),
         ("", "left"),
     ):
         table.add_column(name, justify=justify)
     for f in figures:
         value = "no steady round" if f.value is None else f"{_digits(f.value)} {f.unit}"
         beside = "" if f.reference is None else f"{f.against} {_digits(f.reference)}"
-        table.add_row(f.what, value, beside, f.reach, {True: "yes", False: "no", None: "?"}[f.met])
+        ratio = "" if f.ratio is None else f"{f.ratio:.2f}"
+        met = {True: "yes", False: "no", None: "?" if f.reference is None else ""}[f.met]
+        table.add_row(f.what, value, beside, f.reach, ratio, met)
     return table
 
 
@@ -64,7 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    known = [row.__name__ for row in rows.ALL]
+    known = [row.__name__ for row in ALL]
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
     parser.add_argument("--json", type=Path, help="store the figures here")
     options = parser.parse_args()

@@ -24,10 +24,8 @@
 static const char *provider UNUSED = "soft"; /* the provider under test */
 static const char *wrapped UNUSED; /* the provider that fault wraps; NULL: soft */
 
-/* A queue and the sink for the completions of its transfers. */
 struct test_queue {
 	dg_queue *q;
-	dg_wc sink[64];
 };
 
 struct fix {
@@ -167,15 +165,11 @@ UNUSED static dg_region *imported(dg_device *dev, dg_region *source, uint32_t ac
 	return r;
 }
 
-/* Opens l->q and sets its sink. Returns the result of dg_queue_open(). */
+/* Opens l->q. Returns the result of dg_queue_open(). */
 UNUSED static int test_queue_open(struct test_queue *l, dg_device *dev, uint32_t depth, uint32_t path,
 			    uint64_t spin_ns, uint64_t op_timeout_ns)
 {
-	int rc = dg_queue_open(dev, depth, path, spin_ns, op_timeout_ns, &l->q);
-
-	if (!rc)
-		CHECK_EQ(dg_queue_sink(l->q, l->sink, 64), 0);
-	return rc;
+	return dg_queue_open(dev, depth, path, spin_ns, op_timeout_ns, &l->q);
 }
 
 UNUSED static void fix_regions(struct fix *f, size_t size, uint64_t spin_ns)
@@ -251,45 +245,32 @@ UNUSED static dg_wr record(const struct fix *f, uint32_t op, uint64_t size, uint
 
 UNUSED static struct transfer begin_wr(struct test_queue *l, const dg_wr *wr, uint32_t n)
 {
-	struct transfer t = { .ticket = dg_transfer_post_wr(l->q, wr, n) };
+	struct transfer t = { 0 };
 
-	if (t.ticket >= 0 && t.ticket < DG_TICKET) {
-		t.wc = l->sink[t.ticket % DG_FAILED];
-		t.ticket = 0;
-	}
+	t.ticket = dg_transfer_post_wr(l->q, wr, n, &t.wc);
 	return t;
 }
 
 UNUSED static struct transfer begin(struct test_queue *l, const dg_wr *wr)
 {
-	struct transfer t = { .ticket = dg_transfer_post(l->q, wr->op, wr->local, wr->remote, wr->size,
-							 wr->local_offset, wr->remote_offset, wr->flags) };
+	struct transfer t = { 0 };
 
-	if (t.ticket >= 0 && t.ticket < DG_TICKET) {
-		t.wc = l->sink[t.ticket % DG_FAILED];
-		t.ticket = 0;
-	}
+	t.ticket = dg_transfer_post(l->q, wr->op, wr->local, wr->remote, wr->size, wr->local_offset,
+				    wr->remote_offset, wr->flags, &t.wc);
 	return t;
 }
 
 /* Takes the completion into t->wc. Returns 0, -ETIME or another negative errno. */
-UNUSED static int take(struct test_queue *l, struct transfer *t, uint64_t timeout_ns)
+UNUSED static int take(struct transfer *t, uint64_t timeout_ns)
 {
-	int64_t at;
+	int rc;
 
 	if (t->ticket <= 0)
 		return (int)t->ticket;
-	at = dg_transfer_wait_for(t->ticket, timeout_ns);
-	if (at == -ENOSPC) {
-		CHECK_EQ(dg_queue_sink(l->q, l->sink, 64), 0);
-		at = dg_transfer_wait_for(t->ticket, timeout_ns);
-	}
-	if (at < 0)
-		return (int)at;
-	t->wc = l->sink[at % DG_FAILED];
-	CHECK_EQ(at >= DG_FAILED, t->wc.status != DG_OK);
-	t->ticket = 0;
-	return 0;
+	rc = dg_transfer_wait(t->ticket, timeout_ns, &t->wc);
+	if (!rc)
+		t->ticket = 0;
+	return rc;
 }
 
 /* Posts a transfer, waits for it and returns its completion. */
@@ -298,7 +279,7 @@ UNUSED static dg_wc done(struct test_queue *l, const dg_wr *wr)
 	struct transfer t = begin(l, wr);
 
 	CHECK(t.ticket >= 0);
-	CHECK_EQ(take(l, &t, 30 * SECOND), 0);
+	CHECK_EQ(take(&t, 30 * SECOND), 0);
 	return t.wc;
 }
 

@@ -187,7 +187,7 @@ static void chain_parts(struct fix *f, uint32_t path)
 	memset(f->remote_bytes, 0, 4096);
 	t = begin_wr(&f->tq, wr, PARTS);
 	CHECK(t.ticket >= 0);
-	CHECK_EQ(take(&f->tq, &t, SECOND), 0);
+	CHECK_EQ(take(&t, SECOND), 0);
 	CHECK_EQ(t.wc.size, PARTS * LEN);
 	for (uint32_t i = 0; i < PARTS; i++)
 		check_pattern(f->remote_bytes + LEN * i, 400 * i, LEN, 9);
@@ -202,15 +202,16 @@ static void a_chain_is_one_operation_with_one_completion(void)
 static void open_chains(struct fix *f, uint32_t path)
 {
 	dg_wr wr[2] = { record(f, DG_WRITE, 8, 0, 0), record(f, DG_WRITE, 8, 8, 8) };
+	dg_wc wc;
 
 	(void)path;
 	wr[0].flags = wr[1].flags = DG_CHAIN;
 	CHECK_EQ(dg_queue_post(f->q, wr, 2), -EINVAL);
 	CHECK_EQ(dg_queue_post(f->q, wr, 1), -EINVAL);
-	CHECK_EQ(dg_transfer_post_wr(f->q, wr, 2), -EINVAL);
+	CHECK_EQ(dg_transfer_post_wr(f->q, wr, 2, &wc), -EINVAL);
 	wr[0].flags = wr[1].flags = 0;
-	CHECK_EQ(dg_transfer_post_wr(f->q, wr, 2), -EINVAL);
-	CHECK_EQ(dg_transfer_post_wr(f->q, wr, 0), -EINVAL);
+	CHECK_EQ(dg_transfer_post_wr(f->q, wr, 2, &wc), -EINVAL);
+	CHECK_EQ(dg_transfer_post_wr(f->q, wr, 0, &wc), -EINVAL);
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 	CHECK_EQ(dg_region_close(f->remote, 0), 0);
 	CHECK_EQ(dg_region_close(f->local, 0), 0);
@@ -235,7 +236,7 @@ static void copy_rows(struct fix *f, uint32_t op, uint32_t size, uint32_t rows, 
 	memset(to, 0xee, f->size);
 	t = begin_wr(&f->tq, &wr, 1);
 	CHECK(t.ticket >= 0);
-	CHECK_EQ(take(&f->tq, &t, 30 * SECOND), 0);
+	CHECK_EQ(take(&t, 30 * SECOND), 0);
 	CHECK_EQ(t.wc.status, DG_OK);
 	CHECK_EQ(t.wc.size, (uint64_t)size * rows);
 	for (uint32_t i = 0; i < rows; i++) {

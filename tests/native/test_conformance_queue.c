@@ -28,7 +28,7 @@ static void depth_is_exact(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_post(f->q, wr, got), 0);
 	CHECK_EQ(dg_queue_pending(f->q), DEPTH);
 	CHECK_EQ(dg_queue_post(f->q, wr, 1), -EAGAIN);
-	CHECK_EQ(dg_transfer_post(f->q, DG_WRITE, f->l, f->r, 8, 0, 0, 0), -EAGAIN);
+	CHECK_EQ(dg_transfer_post(f->q, DG_WRITE, f->l, f->r, 8, 0, 0, 0, wc), -EAGAIN);
 	for (got = 0; got < DEPTH;) {
 		int n = dg_queue_poll(f->q, wc, DEPTH, SECOND);
 
@@ -62,7 +62,7 @@ static void transfers_out_of_order(struct fix *f, uint32_t path)
 		bool held = t[i].ticket > 0;
 		int before = dg_queue_pending(f->q);
 
-		CHECK_EQ(take(&f->tq, &t[i], 30 * SECOND), 0);
+		CHECK_EQ(take(&t[i], 30 * SECOND), 0);
 		CHECK_EQ(t[i].wc.status, DG_OK);
 		CHECK_EQ(dg_queue_pending(f->q), before - held);
 		check_pattern(f->remote_bytes + 20000 * i, 100 * i, 20000, 5);
@@ -110,7 +110,7 @@ static void unreaped(struct fix *f, uint32_t path)
 		}
 	}
 	for (uint32_t i = 0; i < HELD; i++)
-		CHECK_EQ(take(&f->tq, &t[i], SECOND), 0);
+		CHECK_EQ(take(&t[i], SECOND), 0);
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
@@ -122,6 +122,7 @@ static void untaken_transfers_do_not_block_others(void)
 static void tickets_are_good_once(void)
 {
 	dg_wr wr;
+	dg_wc wc;
 	struct transfer t;
 	struct fix f;
 	int64_t ticket;
@@ -131,15 +132,15 @@ static void tickets_are_good_once(void)
 	t = begin(&f.tq, &wr);
 	ticket = t.ticket;
 	CHECK(ticket >= DG_TICKET);
-	CHECK_EQ(take(&f.tq, &t, SECOND), 0);
-	CHECK_EQ(dg_transfer_wait_for(ticket, 0), -EINVAL);
+	CHECK_EQ(take(&t, SECOND), 0);
+	CHECK_EQ(dg_transfer_wait(ticket, 0, &wc), -EINVAL);
 	CHECK_EQ(dg_transfer_drop(ticket), -EINVAL);
 	t = begin(&f.tq, &wr);
 	ticket = t.ticket;
 	CHECK_EQ(dg_transfer_drop(ticket), 0);
-	CHECK_EQ(dg_transfer_wait_for(ticket, 0), -EINVAL);
-	CHECK_EQ(dg_transfer_wait_for(5, 0), -EINVAL);
-	CHECK_EQ(dg_transfer_wait_for(-1, 0), -EINVAL);
+	CHECK_EQ(dg_transfer_wait(ticket, 0, &wc), -EINVAL);
+	CHECK_EQ(dg_transfer_wait(5, 0, &wc), -EINVAL);
+	CHECK_EQ(dg_transfer_wait(-1, 0, &wc), -EINVAL);
 	fix_close(&f);
 }
 
@@ -361,7 +362,7 @@ static void *wait_long(void *arg)
 	int rc;
 
 	do
-		rc = take(w->tq, &w->t, 60 * SECOND);
+		rc = take(&w->t, 60 * SECOND);
 	while (rc == -EALREADY); /* the other thread is inside for a moment */
 	CHECK_EQ(rc, 0);
 	atomic_store(&w->over, true);
@@ -375,6 +376,7 @@ static void a_second_thread_gets_ealready(void)
 	pthread_t thread;
 	struct fix f;
 	dg_wr wr;
+	dg_wc wc;
 	int rc = 0;
 
 	fix_open(&f, SIZE, 4);
@@ -384,7 +386,7 @@ static void a_second_thread_gets_ealready(void)
 		CHECK(w.t.ticket >= DG_TICKET);
 		CHECK_EQ(pthread_create(&thread, NULL, wait_long, &w), 0);
 		do {
-			rc = dg_transfer_post(f.q, DG_WRITE, f.l, f.r, 0, 0, 0, 0);
+			rc = dg_transfer_post(f.q, DG_WRITE, f.l, f.r, 0, 0, 0, 0, &wc);
 		} while (rc == -ERANGE && !atomic_load(&w.over)); /* 0 bytes: refused, never posted */
 		CHECK_EQ(pthread_join(thread, NULL), 0);
 	}

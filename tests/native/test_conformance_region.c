@@ -28,11 +28,13 @@ static void bounds(struct fix *f, uint32_t path)
 	(void)path;
 	for (size_t i = 0; i < sizeof(out) / sizeof(out[0]); i++) {
 		dg_wr wr = record(f, DG_WRITE, out[i].size, out[i].offset, 0);
+		dg_wc wc;
 
 		CHECK_EQ(post(f, &wr), -ERANGE);
 		wr = record(f, DG_WRITE, out[i].size, 0, out[i].offset);
 		CHECK_EQ(post(f, &wr), -ERANGE);
-		CHECK_EQ(dg_transfer_post(f->q, DG_READ, f->l, f->r, out[i].size, 0, out[i].offset, 0), -ERANGE);
+		CHECK_EQ(dg_transfer_post(f->q, DG_READ, f->l, f->r, out[i].size, 0, out[i].offset, 0, &wc),
+			 -ERANGE);
 		CHECK_SAYS(dg_last_error(), "4096");
 	}
 	for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
@@ -214,7 +216,7 @@ static void post_huge(struct fix *f, struct transfer *t, uint32_t n)
 static void take_all(struct fix *f, struct transfer *t, uint32_t n, int status)
 {
 	for (uint32_t i = 0; i < (f->gpu ? 1 : n); i++) {
-		CHECK_EQ(take(&f->tq, &t[i], 30 * SECOND), 0);
+		CHECK_EQ(take(&t[i], 30 * SECOND), 0);
 		CHECK_EQ(t[i].wc.status, f->gpu ? DG_OK : status);
 		CHECK_EQ(t[i].wc.size, f->gpu ? huge() : 0);
 	}

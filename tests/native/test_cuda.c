@@ -248,7 +248,7 @@ static dg_wc done_rows(struct test_queue *l, const dg_wr *wr)
 	struct transfer t = begin_wr(l, wr, 1);
 
 	CHECK(t.ticket >= 0);
-	CHECK_EQ(take(l, &t, 30 * SECOND), 0);
+	CHECK_EQ(take(&t, 30 * SECOND), 0);
 	return t.wc;
 }
 
@@ -486,6 +486,7 @@ static void a_read_only_import_is_read_only_on_the_gpu(void)
 	struct two t;
 	struct dg_region_entry *entry;
 	dg_wr wr;
+	dg_wc wc;
 
 	two_open(&t, BLOCK, DG_ACCESS_READ, "");
 	entry = region_entry_at(REGION_INDEX(t.f.r));
@@ -493,7 +494,7 @@ static void a_read_only_import_is_read_only_on_the_gpu(void)
 		uint8_t before = t.remote_bytes[0];
 
 		wr = record(&t.f, DG_WRITE, sizes[i], 0, 0);
-		CHECK_EQ(dg_transfer_post_wr(t.f.q, &wr, 1), -EACCES);
+		CHECK_EQ(dg_transfer_post_wr(t.f.q, &wr, 1, &wc), -EACCES);
 		entry->access = RW;
 		memset(t.f.local_bytes, before + 1, LOCAL);
 		CHECK_EQ(done(&t.f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);

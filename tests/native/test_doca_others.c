@@ -318,10 +318,10 @@ static void an_exporter_that_dies_under_transfers_ends_them(void)
 		o = borrow(lend_big, &token);
 		import_fix(&f, &token, BIG, DEPTH);
 		post_all(&f, t);
-		CHECK_EQ(take(&f.tq, &t[0], 5 * MS), -ETIME);
+		CHECK_EQ(take(&t[0], 5 * MS), -ETIME);
 		kill_and_reap(o);
 		for (uint32_t i = 0; i < DEPTH; i++) {
-			CHECK_EQ(take(&f.tq, &t[i], 30 * SECOND), 0);
+			CHECK_EQ(take(&t[i], 30 * SECOND), 0);
 			CHECK(t[i].wc.status == DG_OK || t[i].wc.status == DG_PEER_LOST);
 		}
 		CHECK_EQ(t[DEPTH - 1].wc.status, DG_PEER_LOST);
@@ -347,7 +347,7 @@ static void busy_importer(int fd)
 	post_all(&f, t);
 	say_int(fd, info_of(f.remote).method);
 	for (uint32_t i = 0; i < DEPTH; i++) {
-		CHECK_EQ(take(&f.tq, &t[i], 60 * SECOND), 0);
+		CHECK_EQ(take(&t[i], 60 * SECOND), 0);
 		say_int(fd, t[i].wc.status);
 	}
 	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);

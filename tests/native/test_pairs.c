@@ -26,7 +26,6 @@ struct shared {
 	uint8_t token[DG_DESCRIPTOR_MAX];
 	int token_len;
 	dg_queue *q, *inline_q, *freed_q; /* only the call queue_free uses freed_q */
-	dg_wc sink[2][64];
 	int64_t ticket;
 	dg_prep *prep, *freed_prep;
 	dg_wr wr, inline_wr;
@@ -216,36 +215,38 @@ static int64_t queue_run(struct shared *s)
 	return dg_queue_run(s->q, &s->wr, 1, &wc, SECOND);
 }
 
-static int64_t queue_sink(struct shared *s)
+static int64_t waited(int64_t ticket, dg_wc *wc)
 {
-	return dg_queue_sink(s->q, s->sink[0], 64);
-}
-
-static int64_t waited(int64_t ticket)
-{
-	return ticket < DG_TICKET ? ticket : dg_transfer_wait_for(ticket, SECOND);
+	return ticket < DG_TICKET ? ticket : dg_transfer_wait(ticket, SECOND, wc);
 }
 
 static int64_t transfer_write(struct shared *s)
 {
-	return waited(dg_transfer_write(s->q, s->l, s->r, BYTES, 0, 0));
+	dg_wc wc;
+
+	return waited(dg_transfer_post(s->q, DG_WRITE, s->l, s->r, BYTES, 0, 0, 0, &wc), &wc);
 }
 
 static int64_t transfer_read(struct shared *s)
 {
-	return waited(dg_transfer_read(s->inline_q, s->l, s->r, 64, BYTES, BYTES));
+	dg_wc wc;
+
+	return waited(dg_transfer_post(s->inline_q, DG_READ, s->l, s->r, 64, BYTES, BYTES, 0, &wc), &wc);
 }
 
 static int64_t transfer_post_and_drop(struct shared *s)
 {
-	int64_t ticket = dg_transfer_post_wr(s->q, &s->wr, 1);
+	dg_wc wc;
+	int64_t ticket = dg_transfer_post_wr(s->q, &s->wr, 1, &wc);
 
 	return ticket < DG_TICKET ? ticket : dg_transfer_drop(ticket);
 }
 
 static int64_t transfer_wait(struct shared *s)
 {
-	return dg_transfer_wait_for(s->ticket, SECOND);
+	dg_wc wc;
+
+	return dg_transfer_wait(s->ticket, SECOND, &wc);
 }
 
 static int64_t transfer_drop(struct shared *s)
@@ -327,7 +328,6 @@ static const struct call {
 	{ "inline_queue_post", inline_queue_post, false },
 	{ "queue_poll", queue_poll, false },
 	{ "queue_run", queue_run, false },
-	{ "queue_sink", queue_sink, false },
 	{ "transfer_write", transfer_write, false },
 	{ "transfer_read", transfer_read, false },
 	{ "transfer_post_and_drop", transfer_post_and_drop, false },
@@ -353,6 +353,7 @@ static dg_queue *opened(struct shared *s, uint32_t path)
 static void shared_open(struct shared *s)
 {
 	dg_device_config config = { .spin_ns = 0, .shared = 1 };
+	dg_wc wc;
 
 	CHECK_EQ(dg_device_open("soft", &config, &s->dev), 0);
 	s->local = registered(s->dev, s->local_bytes, REGION, RW);
@@ -368,11 +369,9 @@ static void shared_open(struct shared *s)
 	s->q = opened(s, DG_PATH_WORKER);
 	s->inline_q = opened(s, DG_PATH_AUTO);
 	s->freed_q = opened(s, DG_PATH_AUTO);
-	CHECK_EQ(dg_queue_sink(s->q, s->sink[0], 64), 0);
-	CHECK_EQ(dg_queue_sink(s->inline_q, s->sink[1], 64), 0);
 	CHECK_EQ(dg_prep_open(s->q, &s->wr, 1, &s->prep), 0);
 	CHECK_EQ(dg_prep_open(s->q, &s->wr, 1, &s->freed_prep), 0);
-	s->ticket = dg_transfer_write(s->q, s->l, s->r, BYTES, 0, 0);
+	s->ticket = dg_transfer_post(s->q, DG_WRITE, s->l, s->r, BYTES, 0, 0, 0, &wc);
 	CHECK(s->ticket >= DG_TICKET);
 }
 
@@ -519,16 +518,18 @@ static void a_ticket_is_good_for_one_operation(void)
 
 	fix_open(&f, BYTES, 1);
 	for (int i = 0; i < 40; i++) {
-		int64_t ticket = dg_transfer_write(f.q, f.l, f.r, 8, 0, 0), next;
+		dg_wr wr = record(&f, DG_WRITE, 8, 0, 0);
+		int64_t ticket, next;
+		dg_wc wc;
 
+		ticket = dg_transfer_post_wr(f.q, &wr, 1, &wc);
 		CHECK(ticket >= DG_TICKET);
-		CHECK(dg_transfer_wait(ticket) >= 0);
-		next = dg_transfer_write(f.q, f.l, f.r, 8, 0, 0);
+		CHECK_EQ(dg_transfer_wait(ticket, SECOND, &wc), 0);
+		next = dg_transfer_post_wr(f.q, &wr, 1, &wc);
 		CHECK(next >= DG_TICKET);
-		CHECK_EQ(dg_transfer_wait(ticket), -EINVAL);
+		CHECK_EQ(dg_transfer_wait(ticket, SECOND, &wc), -EINVAL);
 		CHECK_EQ(dg_transfer_drop(ticket), -EINVAL);
-		CHECK(dg_transfer_wait(next) >= 0);
-		CHECK_EQ(dg_queue_sink(f.q, f.tq.sink, 64), 0);
+		CHECK_EQ(dg_transfer_wait(next, SECOND, &wc), 0);
 	}
 	fix_close(&f);
 }

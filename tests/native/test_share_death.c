@@ -36,7 +36,7 @@ static void busy_importer(int fd)
 	post_all(&f, t, BIG);
 	say_int(fd, info_of(f.remote).method);
 	for (uint32_t i = 0; i < DEPTH; i++) {
-		CHECK_EQ(take(&f.tq, &t[i], 60 * SECOND), 0);
+		CHECK_EQ(take(&t[i], 60 * SECOND), 0);
 		say_int(fd, t[i].wc.status);
 	}
 	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
@@ -263,7 +263,7 @@ static void an_exporter_that_is_killed_ends_transfers_as_peer_lost(void)
 		killed = dg_now_ns();
 		kill_and_reap(o);
 		for (uint32_t i = 0; i < DEPTH; i++) {
-			CHECK_EQ(take(&f.tq, &t[i], 60 * SECOND), 0);
+			CHECK_EQ(take(&t[i], 60 * SECOND), 0);
 			CHECK(t[i].wc.status == DG_OK || t[i].wc.status == DG_PEER_LOST);
 		}
 		CHECK_EQ(t[DEPTH - 1].wc.status, DG_PEER_LOST);
@@ -334,7 +334,7 @@ static void a_copy_after_one_that_timed_out_moves_the_right_bytes(void)
 	t = begin(&f.tq, &wr);
 	CHECK(t.ticket >= DG_TICKET);
 	resume(o);
-	CHECK_EQ(take(&f.tq, &t, 30 * SECOND), 0);
+	CHECK_EQ(take(&t, 30 * SECOND), 0);
 	CHECK_EQ(t.wc.status, DG_OK);
 	CHECK_EQ(ask(o, 0), 0x77);
 	CHECK_EQ(ask(o, (1 << 20) - 1), 0x77);
@@ -363,7 +363,7 @@ static void closing_a_queue_does_not_wait_for_each_copy_of_a_stopped_exporter(vo
 	CHECK_EQ(dg_queue_close(f.q), 0);
 	CHECK(dg_now_ns() - start_ns < 4 * SECOND); /* one copy gives up after a second, DEPTH copies after DEPTH seconds */
 	for (uint32_t i = 0; i < DEPTH; i++) {
-		CHECK_EQ(take(&f.tq, &t[i], 0), 0);
+		CHECK_EQ(take(&t[i], 0), 0);
 		CHECK(t[i].wc.status == DG_FLUSHED || t[i].wc.status == DG_TIMED_OUT);
 	}
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);

@@ -289,7 +289,7 @@ static void child_gets_eownerdead(struct fix *f, dg_prep *p)
 
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), -EOWNERDEAD);
 	CHECK_SAYS(dg_last_error(), "fork");
-	CHECK_EQ(dg_transfer_post(f->q, DG_WRITE, f->l, f->r, 8, 0, 0, 0), -EOWNERDEAD);
+	CHECK_EQ(dg_transfer_post(f->q, DG_WRITE, f->l, f->r, 8, 0, 0, 0, &wc), -EOWNERDEAD);
 	CHECK_EQ(dg_queue_run(f->q, &wr, 1, &wc, SECOND), -EOWNERDEAD);
 	CHECK_EQ(dg_prep_run(p), -EOWNERDEAD);
 	CHECK_EQ(dg_queue_arm(f->q), -EOWNERDEAD);

@@ -152,7 +152,7 @@ static void take_one(struct world *w)
 	if (!w->n_out)
 		return;
 	if (below(&w->seed, 5)) {
-		CHECK_EQ(take(&w->tq, &w->out[i], 30 * SECOND), 0);
+		CHECK_EQ(take(&w->out[i], 30 * SECOND), 0);
 		CHECK_EQ(w->out[i].wc.status, DG_OK);
 	} else {
 		CHECK_EQ(dg_transfer_drop(w->out[i].ticket), 0);
@@ -201,6 +201,7 @@ static void reopen(struct world *w)
 	dg_region *r[3] = { w->local, w->source, w->remote };
 	uint32_t stale = w->l;
 	int64_t rc;
+	dg_wc wc;
 	int first = below(&w->seed, 3);
 
 	if (below(&w->seed, 2))
@@ -211,11 +212,11 @@ static void reopen(struct world *w)
 		CHECK_EQ(dg_region_close(r[(first + i) % 3], 30 * SECOND), 0);
 	CHECK_EQ(munmap(w->local_bytes, BYTES), 0);
 	CHECK_EQ(munmap(w->remote_bytes, BYTES), 0);
-	rc = dg_transfer_post(w->tq.q, DG_WRITE, stale, w->r, 8, 0, 0, 0);
+	rc = dg_transfer_post(w->tq.q, DG_WRITE, stale, w->r, 8, 0, 0, 0, &wc);
 	CHECK(rc == -ESTALE || rc == -EAGAIN);
 	CHECK_EQ(dg_queue_close(w->tq.q), 0);
 	for (uint32_t i = 0; i < w->n_out; i++)
-		CHECK_EQ(take(&w->tq, &w->out[i], 0), 0);
+		CHECK_EQ(take(&w->out[i], 0), 0);
 	dg_queue_free(w->tq.q);
 	world_open(w);
 }
@@ -321,7 +322,7 @@ static void counters_wrap(struct fix *f, uint32_t path)
 		}
 		for (uint32_t i = 0; i < batch; i++)
 			CHECK_EQ(wc[i].user, n - batch + i);
-		CHECK_EQ(take(&f->tq, &t, 20 * SECOND), 0);
+		CHECK_EQ(take(&t, 20 * SECOND), 0);
 		check_pattern(f->remote_bytes + wr[batch - 1].remote_offset, wr[batch - 1].local_offset, 20, n);
 	}
 	CHECK_EQ(dg_queue_pending(f->q), 0);
@@ -354,6 +355,7 @@ static void a_stale_id_is_refused_while_its_place_is_taken_again(void)
 	uint32_t stale[300];
 	pthread_t thread;
 	struct fix f;
+	dg_wc wc;
 
 	fix_open(&f, 4096, 4);
 	for (int i = 0; i < 300; i++) {
@@ -365,7 +367,7 @@ static void a_stale_id_is_refused_while_its_place_is_taken_again(void)
 	CHECK_EQ(pthread_create(&thread, NULL, churn, f.dev), 0);
 	while (dg_now_ns() < end)
 		for (int i = 0; i < 300; i++) {
-			int64_t rc = dg_transfer_post(f.q, DG_WRITE, stale[i], f.r, 8, 0, 0, 0);
+			int64_t rc = dg_transfer_post(f.q, DG_WRITE, stale[i], f.r, 8, 0, 0, 0, &wc);
 
 			CHECK(rc == -ESTALE);
 		}

@@ -294,3 +294,79 @@ def test_an_array_whose_dtype_is_changed_in_place_is_not_read_past_its_end():
         with pytest.raises(TypeError):
             r.queue.post(changed)
         assert dgkit.Status(int(out["status"][0])) is Status.OK
+
+
+@pytest.mark.parametrize("size", [1, 8, 33, 64])
+@pytest.mark.parametrize("path", ["auto", "inline", "worker"])
+def test_requests_of_one_size_each_get_their_completion_in_order(path, size):
+    with rig(path=path, depth=64, size=1 << 16) as r:
+        for n in (1, 2, 15, 16, 17, 31, 61, 64, 50, 7):  # groups of 16, at any place of the rings
+            r.local_bytes[:] = pattern(1 << 16)
+            r.remote_bytes[:] = bytes(1 << 16)
+            batch, out = batch_of(r, n, size=size), np.zeros(n + 1, WC_DTYPE)
+            batch["remote_offset"] = 100 + 70 * np.arange(n)[::-1]
+            assert r.queue.run(batch, out) == n
+            r.queue.post(batch)
+            reaped = np.concatenate([poll_all(r.queue, min(5, n - i)) for i in range(0, n, 5)])
+            r.queue.prepare(batch).post()
+            again = poll_all(r.queue, n)
+            for found in (out[:n], reaped, again, r.queue.prepare(batch).run()):
+                assert found["user"].tolist() == batch["user"].tolist()
+                assert set(found["size"]) == {size}
+                assert not any(found["status"])
+                assert (found["submit_ns"] <= found["complete_ns"]).all()
+            for record in batch:
+                a, b = record["local_offset"], record["remote_offset"]
+                assert r.remote_bytes[b : b + size] == r.local_bytes[a : a + size]
+            assert sum(map(bool, r.remote_bytes)) <= n * size
+            assert r.queue.pending == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error", "words"),
+    [
+        ("remote_offset", 1 << 63, BoundsError, "record 20 of 37: remote region"),
+        ("local_offset", 4033, BoundsError, "record 20 of 37: local region"),
+        ("size", 0, BoundsError, "record 20 of 37: a transfer has 0 bytes"),
+        ("local", 5, ClosedError, "record 20 of 37: local region 5 is closed"),
+        ("op", 2, ValueError, "record 20 of 37: operation 2"),
+    ],
+)
+@pytest.mark.parametrize("path", ["inline", "worker"])
+def test_one_bad_request_among_uniform_ones_refuses_them_all(path, field, value, error, words):
+    with rig(path=path, depth=64) as r:
+        before = bytes(r.remote_bytes)
+        batch = batch_of(r, 37, size=64)
+        batch[field][20] = value
+        for use in (r.queue.post, lambda b: r.queue.run(b, np.zeros(37, WC_DTYPE))):
+            with pytest.raises(error, match=words):
+                use(batch)
+        assert bytes(r.remote_bytes) == before
+        assert r.queue.pending == 0
+        batch = batch_of(r, 37, size=64)
+        batch["size"][20], batch["op"][21] = 32, 0  # valid, and not uniform
+        out = np.zeros(37, WC_DTYPE)
+        assert r.queue.run(batch, out) == 37
+        assert out["size"].tolist() == batch["size"].tolist()
+        assert out["op"].tolist() == batch["op"].tolist()
+
+
+def test_uniform_requests_to_a_revoked_region_fail_each_with_its_status():
+    with rig(path="worker", depth=64) as r:
+        batch, out = batch_of(r, 37, size=64), np.zeros(37, WC_DTYPE)
+        prepared = r.queue.prepare(batch)
+        r.target.close()
+        assert r.queue.run(batch, out) == 37
+        for found in (out, prepared.run()):
+            assert set(found["status"]) == {dgkit.Status.REMOTE_ACCESS_ERROR}
+            assert set(found["size"]) == {0}
+            assert found["user"].tolist() == batch["user"].tolist()
+
+
+def test_uniform_requests_of_a_closed_queue_can_still_be_reaped():
+    with rig(path="worker", depth=64) as r:
+        r.queue.post(batch_of(r, 37, size=64))
+        r.queue.close()
+        done = poll_all(r.queue, 37)
+        assert done["user"].tolist() == batch_of(r, 37, size=64)["user"].tolist()
+        assert set(done["status"]) <= {dgkit.Status.OK, dgkit.Status.FLUSHED}

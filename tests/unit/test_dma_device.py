@@ -5,6 +5,7 @@ import os
 import tempfile
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -221,3 +222,56 @@ def test_an_unknown_name_of_the_package_is_an_attribute_error():
 def test_a_gpu_is_chosen_for_the_provider_cuda_alone():
     with pytest.raises(ValueError, match="gpu=1 is for the provider 'cuda', not for 'soft'"):
         Device("soft", gpu=1)
+
+
+def _engine() -> int:
+    """Return the thread id of the only engine of this process."""
+    threads = Path("/proc/self/task").iterdir()
+    (found,) = [t.name for t in threads if (t / "comm").read_text() == "dgkit-engine\n"]
+    return int(found)
+
+
+def _cpu_of(thread: int) -> int:
+    """Return the CPU that a thread of this process ran on last (proc(5))."""
+    text = Path(f"/proc/self/task/{thread}/stat").read_text()
+    return int(text.rpartition(")")[2].split()[36])
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="the process may use one CPU")
+def test_an_engine_on_its_caller_s_cpu_moves_to_another_and_may_still_go_anywhere():
+    allowed = os.sched_getaffinity(0)
+    mine = min(allowed)
+    with dgkit.Device("soft") as device:
+        local = device.register(dgkit.empty(64))
+        remote = device.import_region(local.export())
+        with device.queue(path="worker") as queue:
+            op = queue.prepare_write(local, remote, size=8)
+            engine = _engine()
+            os.sched_setaffinity(0, {mine})
+            try:
+                os.sched_setaffinity(engine, {mine})
+                for _ in range(100):  # there is no other CPU for it: they take turns
+                    op.run()
+                assert device.stats.engine_moves == 0
+                os.sched_setaffinity(engine, allowed)
+                end = time.monotonic() + 20
+                while _cpu_of(engine) == mine and time.monotonic() < end:
+                    op.run()
+                assert _cpu_of(engine) != mine
+                assert os.sched_getaffinity(engine) == allowed
+            finally:
+                os.sched_setaffinity(0, allowed)
+
+
+def test_a_device_counts_how_often_its_engine_slept():
+    with dgkit.Device("soft", spin_us=0) as device:
+        local = device.register(dgkit.empty(64))
+        remote = device.import_region(local.export())
+        with device.queue(path="worker", spin_us=0) as queue:
+            end = time.monotonic() + 20
+            while device.stats.engine_sleeps < 3 and time.monotonic() < end:
+                queue.write(local, remote, size=8).wait()
+        assert device.stats.engine_sleeps >= 3
+        assert "Engine slept" in device._repr_html_()
+    with pytest.raises(ClosedError):
+        _ = device.stats

@@ -289,3 +289,22 @@ def test_the_chart_marks_the_percentiles_of_the_report():
     page = latency([*range(100, 1100), 5_000_000])._repr_html_()
     assert re.search(r"p50 0\.60<", page)
     assert re.search(r"p99 1\.09<", page)
+
+
+def test_a_report_says_how_often_the_engine_slept():
+    for make in (lambda **kw: latency([1, 2], **kw), bandwidth):
+        report = make(sleeps=12_345)
+        for shown in (repr(report), str(report), report._repr_html_()):
+            assert "slept 12,345 times" in shown
+        assert "slept once" in repr(make(sleeps=1))
+        assert "slept" not in repr(make()) + str(make()) + make()._repr_html_()
+        row = next(csv.DictReader(io.StringIO(report.to_csv())))
+        assert row["sleeps"] == "12345"
+        assert type(report).from_dict(json.loads(report.to_json())) == report
+
+
+def test_a_report_stored_before_sleeps_were_counted_can_be_read():
+    for report in (latency([1, 2]), bandwidth()):
+        data = report.to_dict()
+        del data["sleeps"]
+        assert type(report).from_dict(data) == report

@@ -83,7 +83,7 @@ static void complete(struct dg_pipe *p, uint32_t slot, uint32_t status, uint64_t
 static void forward(struct dg_device *dev, struct wrap *w, const struct dg_op *op)
 {
 	w->in_inner += !(op->flags & DG_CHAIN);
-	sq_put(&w->inner, op, true);
+	sq_put(&w->inner, op, 1);
 	w->fault->inner->doorbell(dev, &w->inner);
 }
 
@@ -196,6 +196,20 @@ static int fault_arm(struct dg_device *dev, struct dg_pipe *p)
 			(struct timespec){(time_t)(due / 1000000000u), (long)(due % 1000000000u)};
 	timerfd_settime(w->timer_fd, TFD_TIMER_ABSTIME, &timer, NULL);
 	return w->fault->inner->arm ? w->fault->inner->arm(dev, &w->inner) : dg_pipe_arm(&w->inner);
+}
+
+static bool fault_separate(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct wrap *w = p->provider;
+	const struct dg_ops *inner = w->fault->inner;
+	return inner->separate && inner->separate(dev, &w->inner);
+}
+
+static void fault_stats(void *state, dg_stats *out)
+{
+	struct fault *f = state;
+	if (f->inner->stats)
+		f->inner->stats(f->inner_state, out);
 }
 
 static int check_rule(const dg_fault_rule *r)
@@ -372,6 +386,8 @@ const struct dg_ops dg_fault_ops = {
 	.doorbell = fault_doorbell,
 	.poll = fault_poll,
 	.arm = fault_arm,
+	.separate = fault_separate,
+	.stats = fault_stats,
 	.map = fault_map,
 	.unmap = fault_unmap,
 	.export = fault_export,

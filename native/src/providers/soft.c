@@ -10,12 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "copy.h"
 #include "error.h"
 #include "provider.h"
+#include "strided_copy.h"
 #include "thread.h"
 
 enum {
@@ -27,22 +29,39 @@ enum {
 };
 #define CHUNK_BYTES (1u << 20) /* copied for one queue before the next one is served */
 
+#define MOVE_EVERY_NS 1000000u /* between two moves of the engine to another CPU */
+/* A yield that took longer gave the CPU to a thread that needs it. */
+#define CROWDED_NS 50000u
+
 struct engine {
 	pthread_t thread;
 	uint64_t spin_ns;
 	int doorbell;
 	atomic_uint stop, high;
+	atomic_int tid, cpu; /* the thread's id; the CPU that it was last seen on, or -1 */
+	atomic_uint_least64_t sleeps, moves, moved_ns;
 	/* The sleeper's flag of the protocol in ring.h; the engine is the sleeper. */
 	_Alignas(64) atomic_uint armed;
 	_Alignas(64) _Atomic(struct dg_pipe *) pipes[MAX_PIPES];
 	pthread_mutex_t lock; /* held while searching for a free place in pipes */
 };
 
+static void count(atomic_uint_least64_t *counter)
+{
+	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
 /* Copies one operation or a chunk of it. Returns a dg_status, or OP_MORE. */
 static int step(struct dg_pipe *p, const struct dg_op *op)
 {
 	if (p->chain_status)
 		return (int)p->chain_status;
+	if (op->flags & OP_GROUP) {
+		int status = dg_op_allowed(op);
+		if (status == DG_OK)
+			dg_copy_pairs((const struct dg_pair *)op->dst, op->rows, op->size);
+		return status;
+	}
 	order_stores();
 	if ((op->flags & OP_PLAIN) && op->rows == 1 && op->size <= 64) {
 		int status = dg_op_allowed(op);
@@ -116,13 +135,15 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 		 * each one. */
 		uint64_t size = op->flags & OP_PLAIN ? op->size * op->rows : GROUP_BYTES + 1;
 		/* A long copy must not delay the stamps of the operations before it. */
-		if (g.n && size > GROUP_BYTES - bytes)
+		if (g.n && (size > GROUP_BYTES - bytes || (op->flags & OP_GROUP)))
 			break;
 		int status = step(p, op);
 		bytes += size;
 		if (status == OP_MORE)
 			break;
 		finish(p, op, status, &g);
+		if (op->flags & OP_GROUP)
+			break; /* its requests share a stamp already */
 		op = sq_has(p, p->sq_head) ? sq_entry(p, p->sq_head) : NULL;
 	}
 	publish(p, &g);
@@ -162,15 +183,28 @@ static void sleep_until_doorbell(struct engine *e)
 	eventfd_read(e->doorbell, &n);
 	atomic_store_explicit(&e->armed, 1, memory_order_seq_cst);
 	dg_sleeper_barrier();
-	if (!has_work(e))
+	if (!has_work(e)) {
+		count(&e->sleeps);
 		poll(&fd, 1, -1);
+	}
 	atomic_store_explicit(&e->armed, 0, memory_order_relaxed);
+}
+
+/* Gives way to a caller that waits for this very CPU. Returns whether others took it for long: then
+ * the engine sleeps when it is idle, because a thread that is woken gets the CPU before they do,
+ * and one that only yielded gets it after their time slice. */
+static bool yield(uint64_t now)
+{
+	sched_yield();
+	return now_ns() - now > CROWDED_NS;
 }
 
 static void *run(void *arg)
 {
 	struct engine *e = arg;
 	uint64_t idle_since = 0;
+	bool crowded = false;
+	atomic_store_explicit(&e->tid, (int)syscall(SYS_gettid), memory_order_release);
 	for (uint32_t polls = 1; !atomic_load_explicit(&e->stop, memory_order_acquire); polls++) {
 		if (serve_all(e)) {
 			idle_since = 0;
@@ -183,16 +217,57 @@ static void *run(void *arg)
 			continue;
 		}
 		uint64_t now = now_ns();
+		atomic_store_explicit(&e->cpu, sched_getcpu(), memory_order_relaxed);
 		if (!idle_since)
 			idle_since = now;
-		if (now - idle_since >= e->spin_ns) {
+		if (crowded || now - idle_since >= e->spin_ns) {
 			sleep_until_doorbell(e);
 			idle_since = 0;
+			crowded = false;
 		} else if (now - idle_since > YIELD_AFTER_NS) {
-			sched_yield();
+			crowded = yield(now);
 		}
 	}
 	return NULL;
+}
+
+/*
+ * The kernel wakes a thread where its waker runs, and leaves two threads on one CPU as long as each
+ * other one has as much to do. But they cannot hand anything to each other there: each transfer
+ * then waits for two switches and the spinning between them, about 17 us. So a caller that has
+ * waited for long and finds the engine on its CPU moves it away, once, and lets it go anywhere
+ * again: the engine's own affinity is the same before and after.
+ */
+static bool soft_separate(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct engine *e = p->provider;
+	cpu_set_t allowed, others;
+	int cpu = sched_getcpu(), tid = atomic_load_explicit(&e->tid, memory_order_acquire);
+	uint64_t now = now_ns();
+	(void)dev;
+	if (cpu != atomic_load_explicit(&e->cpu, memory_order_relaxed))
+		return true;
+	/* Callers on several CPUs: not to and fro between them. */
+	if (now - atomic_load_explicit(&e->moved_ns, memory_order_relaxed) < MOVE_EVERY_NS)
+		return false;
+	atomic_store_explicit(&e->moved_ns, now, memory_order_relaxed);
+	if (cpu < 0 || !tid || sched_getaffinity(tid, sizeof allowed, &allowed))
+		return false;
+	others = allowed;
+	CPU_CLR((size_t)cpu, &others);
+	if (!CPU_COUNT(&others) || sched_setaffinity(tid, sizeof others, &others))
+		return false;
+	sched_setaffinity(tid, sizeof allowed, &allowed);
+	atomic_store_explicit(&e->cpu, -1, memory_order_relaxed);
+	count(&e->moves);
+	return true;
+}
+
+static void soft_stats(void *state, dg_stats *out)
+{
+	struct engine *e = state;
+	out->engine_sleeps += atomic_load_explicit(&e->sleeps, memory_order_relaxed);
+	out->engine_moves += atomic_load_explicit(&e->moves, memory_order_relaxed);
 }
 
 static void ring_doorbell(struct engine *e)
@@ -217,6 +292,7 @@ static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **
 	if (!e)
 		return dg_fail(ENOMEM, "out of memory for a device's engine");
 	memset(e, 0, sizeof *e);
+	atomic_init(&e->cpu, -1);
 	e->spin_ns = dg_cpus() > 1 ? cfg->spin_ns : 0;
 	e->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (e->doorbell < 0) {
@@ -291,5 +367,8 @@ const struct dg_ops dg_soft_ops = {
 	.attach = soft_attach,
 	.detach = soft_detach,
 	.doorbell = soft_doorbell,
+	.separate = soft_separate,
+	.stats = soft_stats,
 	.inline_copies = true,
+	.groups = true,
 };
