@@ -253,10 +253,10 @@ def test_failed_records_complete_with_their_status_and_others_with_theirs():
 
 
 def test_run_with_a_lost_completion_says_how_many_are_missing():
-    with rig("fault", rules=[FaultRule("lose", count=1)], op_timeout=0.3) as r:
+    with rig("fault", rules=[FaultRule("lose", count=1)], op_timeout=2) as r:
         out = np.zeros(4, WC_DTYPE)
-        with pytest.raises(PeerTimeout, match=r"1 operations are not complete after 0.0"):
-            r.queue.run(batch_of(r, 4), out, timeout=0.01)
+        with pytest.raises(PeerTimeout, match=r"1 operations are not complete after 0.[3-9]"):
+            r.queue.run(batch_of(r, 4), out, timeout=0.3)
         assert r.queue.run(batch_of(r, 4), out, timeout=5) == 4
 
 
