@@ -212,7 +212,9 @@ class Client:
             self._step("the end of a monitor", partial(monitor.join, _RELEASE_TRIES))
         if self._copier is not None:
             self._step("release of a queue", self._copier.close)
-        for handle in list(self.regions):
+        # What counts against the memory limit first: to unmap a large import takes a while.
+        regions = sorted(self.regions.items(), key=lambda each: each[1].charged, reverse=True)
+        for handle, _ in regions:
             self._release_region(handle)
 
     def _release_region(self, handle: int) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from ..dpu.copier import Copier
 from ..errors import ClosedError, DgkitError
@@ -17,63 +17,85 @@ if TYPE_CHECKING:
 __all__ = ["CopierPool"]
 
 _CHUNK = 1 << 20
+_NAP_S = 0.001
+
+_Result = TypeVar("_Result")
+
+
+class _Job:
+    """Work in progress with regions."""
+
+    __slots__ = ("finished", "refs")
+
+    def __init__(self, refs: tuple[RegionRef, ...]) -> None:
+        self.refs = refs
+        self.finished = False
 
 
 class CopierPool:
     """One copier, with its own queue and memory, for each concurrent job. Thread-safe.
 
-    Jobs wait neither for transfers nor for each other.
+    Jobs wait neither for transfers nor for each other. There is no lock: Ctrl-C in the methods of a
+    `threading.Condition`, which are in Python, would leave its lock held for ever. Who waits for
+    jobs looks at them again and again.
     """
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._idle: list[Copier] = []
-        self._in_use: list[tuple[RegionRef, ...]] = []
-        self._changed = threading.Condition()
+        self._jobs: dict[_Job, None] = {}
         self._closed = False
 
-    @contextlib.contextmanager
-    def borrow(self, *refs: RegionRef) -> Iterator[Copier]:
-        """Lend a copier to a job with these regions for the duration of the block.
+    def run(self, work: Callable[[Copier], _Result], *refs: RegionRef) -> _Result:
+        """Call `work` with a copier, for a job with these regions; return its result.
 
         Raises:
             ClosedError: The session is closed.
         """
-        with self._changed:
-            self.check_open()
-            copier = self._idle.pop() if self._idle else self._create()
-            self._in_use.append(refs)
-        succeeded = False
+        job = _Job(refs)
         try:
-            yield copier
-            succeeded = True
+            self._jobs[job] = None  # before the look at _closed: close() stores that, then looks
+            self.check_open()
+            return self._run(work)
         finally:
-            with self._changed:
-                self._in_use.remove(refs)
-                if succeeded and not self._closed:
-                    self._idle.append(copier)
-                else:  # a DMA may still be in flight to its memory
-                    with contextlib.suppress(DgkitError):
-                        copier.close()
-                self._changed.notify_all()
+            job.finished = True  # first, and no call: Ctrl-C comes before it or after it
+            self._jobs.pop(job, None)
 
-    def _create(self) -> Copier:
-        return Copier(self._device, chunk=_CHUNK, op_timeout=30.0)
+    def _run(self, work: Callable[[Copier], _Result]) -> _Result:
+        copier = self._take()
+        try:
+            result = work(copier)
+        except BaseException:  # a DMA may still be in flight to its memory
+            with contextlib.suppress(DgkitError):
+                copier.close()
+            raise
+        self._idle.append(copier)  # close() closes it, since this job is not finished
+        return result
+
+    def _take(self) -> Copier:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return Copier(self._device, chunk=_CHUNK, op_timeout=30.0)
 
     def check_open(self, _done: int = 0) -> None:
         """Raise ClosedError if the session was closed; jobs call it after each chunk."""
         if self._closed:
             raise ClosedError("the session is closed")
 
+    @property
+    def _running(self) -> list[_Job]:
+        return [job for job in list(self._jobs) if not job.finished]
+
     def wait_unused(self, ref: RegionRef) -> None:
         """Wait until no job uses the region."""
-        with self._changed:
-            self._changed.wait_for(lambda: not any(ref in refs for refs in self._in_use))
+        while any(ref in job.refs for job in self._running):
+            time.sleep(_NAP_S)
 
     def close(self) -> None:
         """End each job after its current chunk, and free everything."""
-        with self._changed:
-            self._closed = True
-            self._changed.wait_for(lambda: not self._in_use)
-            while self._idle:
-                self._idle.pop().close()
+        self._closed = True
+        while self._running:
+            time.sleep(_NAP_S)
+        while self._idle:
+            self._idle.pop().close()

@@ -103,8 +103,10 @@ class LocalDpu:
         """Copy and wait, after the transfers with these regions that were started before."""
         source, target = self._ref(src), self._ref(dst)
         self._settle(source, target)
-        with self._copiers.borrow(source, target) as copier:
-            reply = copier.copy(0, source, 0, target, 0, size, self._copiers.check_open)
+        reply = self._copiers.run(
+            lambda copier: copier.copy(0, source, 0, target, 0, size, self._copiers.check_open),
+            source, target,
+        )  # fmt: skip
         self.count_move(size)
         return TransferReport(reply, self.provider)
 
@@ -112,9 +114,10 @@ class LocalDpu:
         """Return the SHA-256, in hex digits, of bytes that DMA reads; ordered as copy()."""
         ref = self._ref(region)
         self._settle(ref)
-        with self._copiers.borrow(ref) as copier:
-            request = Digest(0, 1, offset, size)
-            return digest(request, ref, copier, self._copiers.check_open).sha256
+        request = Digest(0, 1, offset, size)
+        return self._copiers.run(
+            lambda copier: digest(request, ref, copier, self._copiers.check_open), ref
+        ).sha256
 
     def _settle(self, *refs: RegionRef) -> None:
         """Wait for the transfers with these regions that were started before."""

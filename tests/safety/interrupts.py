@@ -18,7 +18,9 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -72,6 +74,11 @@ class Watchdog:
             if any(now - began > HANG_S for began in list(self.began.values())):
                 self.counts.hangs += 1
                 faulthandler.dump_traceback(all_threads=True)
+                if gdb := shutil.which("gdb"):
+                    subprocess.run(
+                        [gdb, "-p", str(os.getpid()), "-batch", "-ex", "thread apply all bt"],
+                        check=False,
+                    )
                 self._report()
                 os._exit(1)  # neither the call nor the session could be ended
 

@@ -44,6 +44,7 @@ class Counts:
     transfers_lost: int = 0
     late: int = 0
     slowest_s: float = 0.0
+    slowest: str = ""  # which kind of victim
     wrong: int = 0
     hangs: int = 0
     errors: list[str] = field(default_factory=list)
@@ -53,10 +54,11 @@ class Counts:
         """Return whether nothing was found."""
         return not (self.wrong or self.hangs or self.errors)
 
-    def took(self, began: float) -> None:
+    def took(self, victim: str, began: float) -> None:
         """Count the time from a kill until its effect was there."""
         seconds = time.monotonic() - began
-        self.slowest_s = max(self.slowest_s, round(seconds, 3))
+        if seconds > self.slowest_s:
+            self.slowest_s, self.slowest = round(seconds, 3), victim
         self.late += seconds > LATE_S
         self.hangs += seconds > HANG_S
 
@@ -161,7 +163,7 @@ class Rounds:
                     self._counts.transfers_lost += 1
                     if error.completion.status is not Status.PEER_LOST:
                         raise
-            self._counts.took(killed)
+            self._counts.took("exporter", killed)
             queue.close()
         process.join()
 
@@ -177,7 +179,7 @@ class Rounds:
         self._pause()
         killed = self._kill(process)
         region.close(timeout=HANG_S)
-        self._counts.took(killed)
+        self._counts.took("importer", killed)
         memory.buffer[:] = PATTERN[:SIZE]
         process.join()
         self._counts.wrong += memory.buffer != PATTERN[:SIZE]
@@ -191,8 +193,10 @@ class Rounds:
         killed = self._kill(process)
         while (stats := self._session.stats())["clients"] > 1 or stats["regions"] > 3:
             if time.monotonic() - killed > HANG_S:
+                state = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+                self._counts.errors.append(f"the agent has {stats}, the client is {state}")
                 break
-        self._counts.took(killed)
+        self._counts.took("client", killed)
         data = self._chance.randbytes(SIZE)
         self._session.write(self._region, data)
         self._counts.wrong += self._session.read(self._region, SIZE) != data
@@ -217,7 +221,7 @@ class Rounds:
                     self._counts.transfers_ok += 1
                 except (dgkit.PeerLost, dgkit.TransferError):
                     self._counts.transfers_lost += 1
-            self._counts.took(killed)
+            self._counts.took("dpu", killed)
 
 
 def run(kills: int, seed: int, counts: Counts) -> None:

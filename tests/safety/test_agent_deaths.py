@@ -77,7 +77,8 @@ def test_a_client_that_is_killed_takes_all_that_it_had_along_within_a_second(dpu
             started = time.monotonic()
             until(lambda: _holds(watcher, clients=1, allocated=0, regions=0), "all is freed", 2.0)
             assert time.monotonic() - started < 1.0
-        assert steady(lambda: held(dpu.pid)) == before
+        # The kernel takes 0.4 s of CPU time to unmap 2 GiB: seconds on a busy machine.
+        until(lambda: held(dpu.pid) == before, "its memory is unmapped")
 
 
 def test_an_agent_killed_in_the_middle_of_a_1_gib_copy_is_peer_lost_within_a_second(dpu):

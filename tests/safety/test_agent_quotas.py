@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 
 import pytest
 import zmq
@@ -15,6 +16,7 @@ from dgkit.agent import worker
 from dgkit.agent.agent_limits import Limits
 from dgkit.agent.client import Client
 from dgkit.agent.monitor import Monitor
+from dgkit.dma import RemoteRegion
 from dgkit.dpu.copier import Copier
 from dgkit.wire import keys
 from dgkit.wire.address import parse
@@ -213,3 +215,27 @@ def test_a_step_of_leaving_that_fails_keeps_no_region(monkeypatch, step):
         until(lambda: other.stats()["user_clients"] == 1, "it has left")
         assert failures
         works(other)
+
+
+def test_what_counts_against_the_memory_limit_is_freed_before_a_slow_import(monkeypatch):
+    """To unmap 1 GiB takes 0.2 s of CPU time, which on a busy machine is a second."""
+    unimport, slow = RemoteRegion.close, threading.Event()
+
+    def waiting(region):
+        if threading.current_thread().name.startswith("dgkit-control"):
+            assert slow.wait(20)
+        unimport(region)
+
+    with running() as one, dgkit.connect(one.endpoint) as watcher:
+        session = dgkit.connect(one.endpoint)
+        session.empty(MIB)
+        session.empty(4 * MIB, on="dpu")
+        monkeypatch.setattr(RemoteRegion, "close", waiting)
+        ending = threading.Thread(target=session.close)
+        ending.start()
+        try:
+            until(lambda: watcher.stats()["allocated"] == 0, "its memory is free", 5)
+        finally:
+            slow.set()
+            ending.join(20)
+        works(watcher)

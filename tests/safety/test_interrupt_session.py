@@ -5,6 +5,7 @@ import contextlib
 import dis
 import faulthandler
 import functools
+import hashlib
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ from support.processes.waiting import stop
 
 import dgkit
 from dgkit.errors import PeerError, PeerTimeout
+from dgkit.session import transfer as session_transfer
 
 pytestmark = [
     pytest.mark.skipif(
@@ -31,7 +33,9 @@ pytestmark = [
 
 MIB = 1 << 20
 SIZE = 9 * MIB  # more than the staging memory
-PARTS = [f"{os.sep}dgkit{os.sep}{part}{os.sep}" for part in ("session", "wire", "dma")]
+PARTS = [f"{os.sep}dgkit{os.sep}{part}{os.sep}" for part in ("session", "wire", "dma", "dpu")]
+PARTS += [f"{os.sep}{name}.py" for name in ("threading", "contextlib")]  # what locks are made of
+COPIES = ("copy", "digest")  # without staging memory
 POLLS = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 
 
@@ -128,11 +132,12 @@ def check(session, region, fill):
     data = bytes([fill]) * SIZE
     assert in_thread(lambda: session.write(region, data)).size == SIZE
     assert in_thread(lambda: session.read(region, SIZE)) == data
+    assert in_thread(lambda: session.digest(region)) == hashlib.sha256(data).hexdigest()
     in_thread(lambda: session.write(region, b"small"))
     settle(session, region)
 
 
-@pytest.mark.parametrize("kind", ["write", "read", "small write", "start and cancel"])
+@pytest.mark.parametrize("kind", ["write", "read", "small write", "start and cancel", *COPIES])
 def test_ctrl_c_at_any_bytecode_of_a_transfer_loses_no_slot(session, kind):
     step = int(os.environ.get("DGKIT_INTERRUPT_STEP", "7"))
     data = b"x" * SIZE
@@ -143,12 +148,14 @@ def test_ctrl_c_at_any_bytecode_of_a_transfer_loses_no_slot(session, kind):
         with contextlib.suppress(PeerError):
             started.wait(10)
 
-    with session.empty(SIZE) as region:
+    with session.empty(SIZE) as region, session.empty(SIZE) as other:
         calls = {
             "write": lambda: session.write(region, data),
             "read": lambda: session.read(region, SIZE),
             "small write": lambda: session.write(region, b"x" * 100),
             "start and cancel": cancelled,
+            "copy": lambda: session.copy(region, other),
+            "digest": lambda: session.digest(region),
         }
         check(session, region, 1)
         number, rounds = 1, 0
@@ -170,6 +177,28 @@ def test_ctrl_c_at_any_bytecode_of_a_transfer_loses_no_slot(session, kind):
                 check(session, region, rounds % 251)
         check(session, region, 255)
         assert rounds > 5
+
+
+def test_ctrl_c_after_the_last_chunk_and_before_the_report_leaves_a_transfer_that_ends(
+    session, monkeypatch
+):
+    real, interruptions = session_transfer._Totals.report, [KeyboardInterrupt]
+
+    def report(totals, provider):
+        if interruptions:
+            raise interruptions.pop()
+        return real(totals, provider)
+
+    with session.empty(SIZE) as region:
+        data = bytes([6]) * SIZE
+        started = session.start_write(region, data)
+        monkeypatch.setattr(session_transfer._Totals, "report", report)
+        with pytest.raises(KeyboardInterrupt):
+            started.wait(20)
+        want = hashlib.sha256(data).hexdigest()
+        assert in_thread(lambda: session.digest(region)) == want  # it waits for the transfer
+        assert in_thread(lambda: started.wait(10)).size == SIZE
+        check(session, region, 7)
 
 
 @pytest.mark.parametrize("session", ["dpu"], ids=["remote"], indirect=True)

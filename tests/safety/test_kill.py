@@ -13,7 +13,21 @@ from dgkit import Device, Status
 from dgkit.errors import PeerLost, PeerTimeout, RegionBusy, TransferError
 
 GIB = 1 << 30
+COPIES = 16  # of 1 GiB, posted at once: on a busy machine one may be complete before the kill
 KINDS = [("memfd", "0", "map"), ("bytearray", "0", "vm"), ("bytearray", "1", "ask")]
+
+
+def in_turn(transfers):
+    """How many of a queue's transfers end OK, all of them before those that end PEER_LOST."""
+    statuses = []
+    for transfer in transfers:
+        try:
+            statuses.append(transfer.wait(10).status)
+        except TransferError as error:
+            statuses.append(error.completion.status)
+    done = statuses.count(Status.OK)
+    assert statuses == [Status.OK] * done + [Status.PEER_LOST] * (len(statuses) - done)
+    return done
 
 
 def ended(transfer, timeout=1.0):
@@ -37,13 +51,14 @@ def test_an_exporter_killed_in_the_middle_of_a_large_copy_is_lost_within_a_secon
         assert remote.method == method
         memory = dgkit.empty(GIB)
         local, queue = device.register(memory), device.queue(path="worker")
-        transfer = getattr(queue, op)(local, remote)
+        posted = [getattr(queue, op)(local, remote) for _ in range(COPIES)]
         if op == "read":
             until(lambda: memory.buffer[1], "the copy has begun")
         exporter.send(signal.SIGKILL)
-        status, seconds = ended(transfer)
-        assert status is Status.PEER_LOST
-        assert seconds < 1.0
+        start = time.monotonic()
+        done = in_turn(posted)
+        assert time.monotonic() - start < 1.0
+        assert done < COPIES
         until(lambda: remote.lost, "the region says so", timeout=1)
         assert ", lost>" in repr(remote)
         status, seconds = ended(getattr(queue, op)(local, remote, size=64))
@@ -64,14 +79,7 @@ def test_what_was_queued_when_the_exporter_is_killed_is_ok_with_its_bytes_or_pee
             for number in range(depth)
         ]
         exporter.send(signal.SIGKILL)
-        statuses = []
-        for transfer in posted:
-            try:
-                statuses.append(transfer.wait(10).status)
-            except TransferError as error:
-                statuses.append(error.completion.status)
-        done = statuses.count(Status.OK)
-        assert statuses == [Status.OK] * done + [Status.PEER_LOST] * (depth - done)
+        done = in_turn(posted)
         want = (bytes(range(251)) * (size // 251 + 1))[:size]
         for number in range(done):
             assert local.memory[number * size : (number + 1) * size] == want
