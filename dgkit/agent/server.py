@@ -62,7 +62,7 @@ _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
 _RETRY_MS = 5  # between two looks at connections that did not take a reply
 _DRAIN_S = 0.002  # of work, until what has arrived meanwhile is read
 _MAX_DRAINED = 200  # messages read at once
-_MAX_CUT = 1024  # connections whose messages are dropped unread
+_MAX_DROPPED = 1024  # routes whose messages are dropped
 _END_S = 0.5  # for the workers to end, of the second in which an agent must be gone
 
 
@@ -113,8 +113,9 @@ class Agent:
         self._leaving: list[tuple[Client, Callable[[], None]]] = []
         self._unread: dict[bytes, Client] = {}  # by route: those that do not read their replies
         self._retried = 0.0
-        self._waiting: dict[bytes, Waiting] = {}  # requests that are read, by route
-        self._cut: dict[bytes, None] = {}  # routes of connections that were ended, the oldest first
+        self._waiting: dict[bytes, Waiting] = {}  # requests that are read, by route, in turn
+        self._hellos: dict[bytes, tuple[zmq.Frame, bool]] = {}  # first messages, in turn
+        self._dropped: dict[bytes, None] = {}  # routes that are read no more, the oldest first
         self._drained = self._serviced = 0.0
         self._watch_fd = watch_fd
         self._signal_fd = signal_fd
@@ -154,7 +155,7 @@ class Agent:
                 self._retry()
             if time.monotonic() - self._drained > _DRAIN_S:
                 self._drain(router)
-            if self._waiting and self._serve_waiting():
+            if (self._waiting or self._hellos) and self._serve_waiting():
                 continue
             try:
                 route = recv()
@@ -162,7 +163,7 @@ class Agent:
                 self._service(Wakeup.EVENT)
                 continue
             client = clients.get(route)
-            if client is None or client.unsent or route in self._waiting:  # or it was cut off
+            if client is None or client.unsent or route in self._waiting:
                 self._hold(route, router)
                 continue
             body = recv()
@@ -191,49 +192,63 @@ class Agent:
 
     def _hold(self, route: bytes, router: zmq.Socket[bytes]) -> None:
         """Read the rest of a message, which is served when it is this client's turn."""
-        if route in self._cut:
+        client = self._clients.get(route)
+        if client is None:
+            self._hold_hello(route, router)
+            return
+        body = router.recv()
+        several = self._skip(router)
+        waiting = self._waiting.get(route)
+        if waiting is None:
+            waiting = self._waiting[route] = Waiting()
+        if not waiting.add(body, several):
+            self._disconnect_flooding(client)
+
+    def _hold_hello(self, route: bytes, router: zmq.Socket[bytes]) -> None:
+        """Read the rest of a message of a route without a client: the watcher's news, or a Hello.
+
+        What a connection has sent before it ended, or after a first message that still waits for
+        its turn, is dropped. The Hello's deadline ends a connection whose messages are dropped.
+        """
+        if route in self._dropped or self._hellos.pop(route, None) is not None:
             router.recv()
             self._skip(router)
+            self._drop_messages(route)
             return
         frame = router.recv(copy=False)
         several = self._skip(router)
         if route == self._wakeup_route:
             self._service(frame.bytes)
-            return
-        waiting = self._waiting.get(route)
-        if waiting is None:
-            waiting = self._waiting[route] = Waiting()
-        if waiting.add(frame, several):
-            return
-        client = self._clients.get(route)
-        if client is None:
-            self._cut_off(route, int(frame.get(zmq.SRCFD)))
         else:
-            self._disconnect_flooding(client)
+            self._hellos[route] = (frame, several)
+
+    def _drop_messages(self, route: bytes) -> None:
+        """Drop what else arrives from a route."""
+        self._dropped[route] = None
+        if len(self._dropped) > _MAX_DROPPED:
+            del self._dropped[next(iter(self._dropped))]
 
     def _serve_waiting(self) -> bool:
-        """Serve one request of the client whose turn it is.
+        """Serve one request of the client whose turn it is, and one Hello.
 
         A client whose replies wait to be sent gets no turn: so it has to read them to go on.
 
         Returns:
-            False if no client has a turn.
+            False if nothing was served.
         """
-        for route in self._waiting:
-            client = self._clients.get(route)
-            if client is None or not client.unsent:
-                break
-        else:
-            return False
-        waiting = self._waiting.pop(route)
-        frame, several = waiting.next()
-        if waiting.messages:
-            self._waiting[route] = waiting
-        if client is None:
-            self._receive(route, frame, several)
-        else:
-            self._receive_request(client, frame.bytes, several)
-        return True
+        client = next((self._clients[each] for each in self._waiting
+                       if not self._clients[each].unsent), None)  # fmt: skip
+        if client is not None:
+            waiting = self._waiting.pop(client.route)
+            body, several = waiting.next()
+            if waiting.messages:
+                self._waiting[client.route] = waiting
+            self._receive_request(client, body, several)
+        if self._hellos:
+            route = next(iter(self._hellos))
+            self._receive_hello(route, *self._hellos.pop(route))
+            return True
+        return client is not None
 
     def _guard(self, place: str, work: Callable[..., None], *args: Any) -> None:
         """Call `work`; an exception is reported, and the loop goes on."""
@@ -242,11 +257,7 @@ class Agent:
         except Exception as exc:
             self._state.report(place, exc)
 
-    def _receive(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
-        """Handle a message of a route without a client: the watcher's news, or a Hello."""
-        if route == self._wakeup_route:
-            self._service(frame.bytes)
-            return
+    def _receive_hello(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
         error: Exception = PeerError("the message has several parts; a request has one")
         if not several:
             try:
@@ -270,7 +281,10 @@ class Agent:
         return several
 
     def _service(self, news: bytes) -> None:
-        """Handle disconnects, the outbox and telemetry."""
+        """Handle what the watcher reports: replies of workers; connections, with the telemetry."""
+        if news == Wakeup.REPLIES:
+            self._flush()
+            return
         self._serviced = time.monotonic()
         if news == Wakeup.PARENT_EXIT:
             self._stop = True
@@ -299,10 +313,10 @@ class Agent:
             return
         check_user(caller.uid)
         self._drop(self._by_fd.get(caller.fd, b""))
-        first_id = int.from_bytes(os.urandom(6), "little")
-        reply = welcome(self._state, first_id, hello.id)
         account = self._state.account(caller)
         account.check_penalty()
+        first_id = int.from_bytes(os.urandom(6), "little")
+        reply = welcome(self._state, first_id, hello.id)
         allowance = Allowance(account, self._state.limit, self._limits)
         with contextlib.ExitStack() as undo:
             account.take(clients=1)
@@ -431,16 +445,8 @@ class Agent:
         self._state.count(client, "lost_replies", len(client.unsent))
         if client.caller.key:
             client.allowance.account.penalize()
-        self._cut_off(client.route, client.caller.fd)
+        self._listener.disconnect(client.caller.fd)
         self._leave(client, None)
-
-    def _cut_off(self, route: bytes, fd: int) -> None:
-        """End a connection, and read no more of what it has sent."""
-        self._waiting.pop(route, None)
-        self._listener.disconnect(fd)
-        self._cut[route] = None
-        if len(self._cut) > _MAX_CUT:
-            del self._cut[next(iter(self._cut))]
 
     def _drop(self, route: bytes) -> None:
         client = self._clients.get(route)
@@ -449,6 +455,7 @@ class Agent:
 
     def _leave(self, client: Client, bye: int | None) -> None:
         del self._clients[client.route]
+        self._drop_messages(client.route)
         self._unread.pop(client.route, None)
         self._waiting.pop(client.route, None)
         self._by_fd.pop(client.caller.fd, None)

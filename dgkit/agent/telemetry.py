@@ -16,7 +16,6 @@ import msgspec
 import zmq
 
 from ..errors import LimitReached, PeerRefused
-from ..wire.sockets import readable
 from ..wire.telemetry import Sampled, encode_sampled, topic
 from .account import check_user
 from .agent_limits import SUBSCRIPTIONS
@@ -32,7 +31,7 @@ _MAX_TOPIC = 16  # bytes; that of a monitor has at most 10
 _MAX_SAMPLES = 4096  # of one block
 _INTERVAL_NS = 50_000_000  # 20 blocks a second: as many as a plot can draw
 _SUBSCRIBER_FDS = 1
-_MAX_APPROVED = 1000  # messages read at once
+_MAX_APPROVED = 64  # messages read at once
 
 
 @dataclass(slots=True)
@@ -84,8 +83,10 @@ class Telemetry:
 
     def add(self, client: Client, latency_ns: int) -> None:
         """Record the latency of one transfer of a client."""
-        self._samples.setdefault(self.number(client), array("Q")).append(latency_ns)
-        self.flush()
+        samples = self._samples.setdefault(self.number(client), array("Q"))
+        samples.append(latency_ns)
+        if len(samples) >= _MAX_SAMPLES:
+            self.flush()
 
     def forget(self, client: Client) -> None:
         """Drop what is kept for a client that disconnects."""
@@ -122,9 +123,10 @@ class Telemetry:
     def approve(self) -> None:
         """Approve or ignore the subscriptions that have arrived; a bounded number of them."""
         for _ in range(_MAX_APPROVED):
-            if not readable(self._socket):
+            try:
+                frame = self._socket.recv(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
                 return
-            frame = self._socket.recv(copy=False)
             wanted, name = frame.bytes[:1] == b"\1", frame.bytes[1:]
             if not wanted:
                 self._socket.setsockopt(zmq.UNSUBSCRIBE, name)

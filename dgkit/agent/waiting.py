@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import zmq
 
 __all__ = ["Waiting"]
 
-_MAX_BYTES = 2 << 20  # 2 MiB: 8,000 requests to move bytes
-_MESSAGE_BYTES = 200  # that a short request takes beside its body
+_MAX_BYTES = 2 << 20
+_MESSAGE_BYTES = 1 << 10  # that each counts beside its body: 2,000 short requests may wait
 
 
 class Waiting:
@@ -24,20 +20,20 @@ class Waiting:
     __slots__ = ("_bytes", "messages")
 
     def __init__(self) -> None:
-        self.messages: deque[tuple[zmq.Frame, bool]] = deque()
+        self.messages: deque[tuple[bytes, bool]] = deque()
         self._bytes = 0
 
-    def add(self, frame: zmq.Frame, several: bool) -> bool:
+    def add(self, body: bytes, several: bool) -> bool:
         """Add a request; return False, and drop it, if too many wait."""
-        size = len(frame) + _MESSAGE_BYTES
+        size = len(body) + _MESSAGE_BYTES
         if self._bytes + size > _MAX_BYTES:
             return False
         self._bytes += size
-        self.messages.append((frame, several))
+        self.messages.append((body, several))
         return True
 
-    def next(self) -> tuple[zmq.Frame, bool]:
+    def next(self) -> tuple[bytes, bool]:
         """Remove and return the oldest request."""
-        frame, several = self.messages.popleft()
-        self._bytes -= len(frame) + _MESSAGE_BYTES
-        return frame, several
+        body, several = self.messages.popleft()
+        self._bytes -= len(body) + _MESSAGE_BYTES
+        return body, several

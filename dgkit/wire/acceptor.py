@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import zmq
 
-from .sockets import readable
+from .sockets import drain
 
 __all__ = ["Acceptor"]
 
@@ -84,8 +84,8 @@ class Acceptor:
             _shutdown(fd, live[fd])
 
     def _events(self) -> Iterator[int]:
-        while readable(self.monitor):
-            event, fd = struct.unpack("=Hi", self.monitor.recv_multipart()[0])  # the manual
+        for frames in drain(self.monitor):
+            event, fd = struct.unpack("=Hi", frames[0])  # the manual
             if event == zmq.EVENT_ACCEPTED:
                 with contextlib.suppress(OSError):  # ended already; its event follows
                     self._connections.pop(fd, None)  # the newest comes last

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +22,15 @@ from . import keys as keyring
 from .acceptor import Acceptor
 from .address import Address, claimed, fresh, parse
 from .messages import MAX_REQUEST
-from .sockets import PUBLISHED_HWM, readable, set_heartbeat, z85_of
+from .sockets import PUBLISHED_HWM, drain, set_heartbeat, z85_of
 
 __all__ = ["CONNECTIONS", "Caller", "Listener"]
 
-_HANDSHAKE_MS = 2000  # libzmq's default lets an unfinished handshake occupy a connection for 30 s
+_HANDSHAKE_MS = 5000  # libzmq's default lets an unfinished handshake occupy a connection for 30 s
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
 CONNECTIONS = 320  # at a time, to each of the two sockets
 _SEND_BUFFER = 256 << 10  # bytes of replies of one connection in the kernel
+_RECEIVE_BUFFER = 128 << 10  # bytes of requests there, which are read even after its end
 _REPLIES_HWM = 64  # of one connection; more wait in the agent, which limits their bytes
 # No limit, since libzmq 4.3.5 may abort the process if a connection ends that it had stopped to
 # read (stream_engine_base.cpp: a heartbeat calls out_event() without a look at _io_error). The
@@ -98,7 +99,7 @@ class Listener:
             self._zap = self._bind_zap() if self._pair else None
             self.router = self._socket(zmq.ROUTER)
             self.router.rcvhwm, self.router.sndhwm = _REQUESTS_HWM, _REPLIES_HWM
-            self.router.sndbuf = _SEND_BUFFER
+            self.router.sndbuf, self.router.rcvbuf = _SEND_BUFFER, _RECEIVE_BUFFER
             self.router.router_mandatory = True  # a reply that is not taken is an error
             self.address = self._bind(self.router, self._requested)
             self.inside = f"inproc://dgkit-inside-{next(_serial)}"
@@ -229,7 +230,7 @@ class Listener:
         return Caller(fd, int(pid), int(uid))
 
     def _authenticate(self, zap: zmq.Socket[bytes]) -> None:
-        for frames in _drain(zap):
+        for frames in drain(zap):
             route, empty, version, request_id, *_, mechanism = frames[:8]
             key = frames[8].hex() if len(frames) == 9 else ""
             try:
@@ -254,8 +255,3 @@ class Listener:
 
 def _ignore(_place: str, _exc: Exception) -> None:
     """Ignore an exception: the default of Listener.on_error."""
-
-
-def _drain(sock: zmq.Socket[bytes]) -> Iterator[list[bytes]]:
-    while readable(sock):
-        yield sock.recv_multipart()

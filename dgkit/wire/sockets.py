@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import zmq
 
 __all__ = [
     "PUBLISHED_HWM",
     "TELEMETRY_HWM",
+    "drain",
     "fd_of",
     "readable",
     "set_client_curve",
@@ -48,6 +52,13 @@ def readable(sock: zmq.Socket[bytes]) -> bool:
     events = sock.get(zmq.EVENTS)
     assert isinstance(events, int)
     return bool(events & _POLLIN)
+
+
+def drain(sock: zmq.Socket[bytes]) -> Iterator[list[bytes]]:
+    """Receive messages until there is none."""
+    with contextlib.suppress(zmq.Again):
+        while True:
+            yield sock.recv_multipart(zmq.NOBLOCK)
 
 
 def fd_of(sock: zmq.Socket[bytes]) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+import time
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -22,14 +23,15 @@ from .sockets import fd_of
 __all__ = ["Wakeup"]
 
 _TICK_S = 1.0  # between two wake-ups while a connection has a deadline
+_INTERVAL_S = 0.003  # at least, between two for connections: a storm of them is handled at once
 
 
 class Wakeup:
     """Context manager around the wake-up thread of an agent's loop.
 
-    The loop receives EVENT, or PARENT_EXIT once `parent_fd` is readable, from `route`: 16 random
-    bytes, since a client that could guess them could send these messages, or connect first and so
-    keep them from the loop.
+    The loop receives REPLIES after an event of `wake_fds`, EVENT after one of the connections, or
+    PARENT_EXIT once `parent_fd` is readable, from `route`: 16 random bytes, since a client that
+    could guess them could send these messages, or connect first and so keep them from the loop.
 
     Args:
         listener: The agent's sockets.
@@ -38,11 +40,13 @@ class Wakeup:
     """
 
     EVENT: ClassVar[bytes] = b"e"
+    REPLIES: ClassVar[bytes] = b"r"
     PARENT_EXIT: ClassVar[bytes] = b"p"
 
     def __init__(self, listener: Listener, wake_fds: Sequence[int], parent_fd: int) -> None:
         self.route = b"dgkit-" + os.urandom(16)
         self._parent_fd = parent_fd
+        self._wake_fds = frozenset(wake_fds)
         self._listener = listener
         self._end = os.eventfd(0, os.EFD_CLOEXEC)
         self._epoll = select.epoll()
@@ -70,12 +74,21 @@ class Wakeup:
 
     def _run(self) -> None:
         timeout: float | None = _TICK_S
+        due, held = 0.0, False  # when the next EVENT may be sent, and whether one is to be
         while True:
-            ready = {fd for fd, _ in self._epoll.poll(timeout)}
+            left = max(0.0, due - time.monotonic()) if held else timeout
+            ready = {fd for fd, _ in self._epoll.poll(left)}
             if self._end in ready:
                 return
-            if not ready and not self._listener.waiting:
+            if not ready and not held and not self._listener.waiting:
                 timeout = None
                 continue
-            timeout = _TICK_S  # the loop learns from this event whether there is a deadline
-            self._socket.send(self.PARENT_EXIT if self._parent_fd in ready else self.EVENT)
+            timeout = _TICK_S  # the loop learns from EVENT whether there is a deadline
+            if self._parent_fd in ready:
+                self._socket.send(self.PARENT_EXIT)
+            if ready & self._wake_fds:
+                self._socket.send(self.REPLIES)
+            held = held or not ready or not ready <= self._wake_fds
+            if held and time.monotonic() >= due:
+                due, held = time.monotonic() + _INTERVAL_S, False
+                self._socket.send(self.EVENT)

@@ -117,6 +117,16 @@ def _flood(raw, kind, is_over):
                         each.post(m.Free, 999, 0.0)
 
 
+def test_what_a_client_sends_after_it_has_left_is_dropped(served, raw):
+    raw[0].post(m.Bye)
+    for _ in range(5000):
+        raw[0].post(m.Stats)
+    assert type(raw[0].reply()) is m.Done
+    with dgkit.connect(served.address) as session:
+        _works(session)
+    assert not raw[0].socket.poll(300)
+
+
 def test_a_measurement_waits_for_a_client_that_reads_slowly(served, raw):
     one = raw[0]
     region = one.region()
