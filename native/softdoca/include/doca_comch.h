@@ -36,7 +36,8 @@ struct doca_comch_event_msg_recv;
 struct doca_comch_event_connection_status_changed;
 struct doca_comch_event_consumer;
 
-/* Called for a task that was sent (the message is in the socket), or that failed: its status is the reason. */
+/* Called for a task that was sent (the message is in the socket), or that failed: its status is the
+ * reason. */
 typedef void (*doca_comch_task_send_completion_cb_t)(struct doca_comch_task_send *task,
 						     union doca_data task_user_data,
 						     union doca_data ctx_user_data);

@@ -5,8 +5,8 @@
  *	comch_stream server                 on the DPU: receives the stream of one client
  *	comch_stream client [-n N] [-s S]   on the host: sends N messages of S bytes
  *
- * The control channel stays in the main thread. The consumer, or the producer, has its own thread and progress
- * engine: the main thread goes on progressing the channel, which announces consumers.
+ * The control channel stays in the main thread. The consumer, or the producer, has its own thread and
+ * progress engine: the main thread goes on progressing the channel, which announces consumers.
  */
 #include <doca_buf.h>
 #include <doca_buf_inventory.h>
@@ -164,6 +164,39 @@ static void on_no_message(struct doca_comch_consumer_task_post_recv *task,
 	doca_task_free(doca_comch_consumer_task_post_recv_as_task(task));
 }
 
+/* Submits a receive for each buffer. */
+static void post_receives(struct memory *m, struct doca_comch_consumer *consumer, size_t room)
+{
+	struct doca_ctx *ctx = doca_comch_consumer_as_ctx(consumer);
+	for (size_t i = 0; i < DEPTH && state_of(ctx) == DOCA_CTX_STATE_RUNNING; i++) {
+		struct doca_comch_consumer_task_post_recv *task;
+		struct doca_buf *buf;
+		MUST(doca_buf_inventory_buf_get_by_addr(m->inventory, m->mmap, m->bytes + i * room,
+							room, &buf));
+		MUST(doca_comch_consumer_task_post_recv_alloc_init(consumer, buf, &task));
+		MUST(doca_task_submit(doca_comch_consumer_task_post_recv_as_task(task)));
+	}
+}
+
+static void run_consumer(struct memory *m, struct doca_comch_consumer *consumer, size_t room)
+{
+	struct doca_ctx *ctx = doca_comch_consumer_as_ctx(consumer);
+	MUST(doca_comch_consumer_set_imm_data_len(consumer, sizeof(struct label)));
+	MUST(doca_comch_consumer_task_post_recv_set_conf(consumer, on_message, on_no_message, DEPTH));
+	MUST(doca_pe_connect_ctx(m->pe, ctx));
+	doca_error_t result = doca_ctx_start(ctx);
+	if (result != DOCA_ERROR_IN_PROGRESS)
+		fprintf(stderr, "starting a consumer: %s\n", doca_error_get_name(result));
+	while (state_of(ctx) == DOCA_CTX_STATE_STARTING)
+		(void)doca_pe_progress(m->pe);
+	post_receives(m, consumer, room);
+	while (state_of(ctx) == DOCA_CTX_STATE_RUNNING && n_done < n_messages)
+		if (!doca_pe_progress(m->pe))
+			usleep(20);
+	stop_ctx(ctx, m->pe);
+}
+
+/* The client may leave at any time: then there is no connection to create a consumer on. */
 static void *consume(void *arg)
 {
 	const size_t room = 1 << 20;
@@ -171,32 +204,15 @@ static void *consume(void *arg)
 	struct doca_comch_consumer *consumer;
 	(void)arg;
 	memory_make(&m, room, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | DOCA_ACCESS_FLAG_PCI_READ_WRITE);
-	MUST(doca_comch_consumer_create(channel, m.mmap, &consumer));
-	MUST(doca_comch_consumer_set_imm_data_len(consumer, sizeof(struct label)));
-	MUST(doca_comch_consumer_task_post_recv_set_conf(consumer, on_message, on_no_message, DEPTH));
-	struct doca_ctx *ctx = doca_comch_consumer_as_ctx(consumer);
-	MUST(doca_pe_connect_ctx(m.pe, ctx));
-	doca_error_t result = doca_ctx_start(ctx);
-	if (result != DOCA_ERROR_IN_PROGRESS)
-		DIE("starting a consumer: %s", doca_error_get_name(result));
-	while (state_of(ctx) == DOCA_CTX_STATE_STARTING)
-		(void)doca_pe_progress(m.pe);
-	for (size_t i = 0; i < DEPTH && state_of(ctx) == DOCA_CTX_STATE_RUNNING; i++) {
-		struct doca_comch_consumer_task_post_recv *task;
-		struct doca_buf *buf;
-		MUST(doca_buf_inventory_buf_get_by_addr(m.inventory, m.mmap, m.bytes + i * room, room,
-							&buf));
-		MUST(doca_comch_consumer_task_post_recv_alloc_init(consumer, buf, &task));
-		MUST(doca_task_submit(doca_comch_consumer_task_post_recv_as_task(task)));
+	doca_error_t result = doca_comch_consumer_create(channel, m.mmap, &consumer);
+	if (result == DOCA_SUCCESS) {
+		run_consumer(&m, consumer, room);
+		MUST(doca_comch_consumer_destroy(consumer));
+	} else {
+		fprintf(stderr, "creating a consumer: %s\n", doca_error_get_name(result));
 	}
-	while (state_of(ctx) == DOCA_CTX_STATE_RUNNING && n_done < n_messages)
-		if (!doca_pe_progress(m.pe))
-			usleep(20);
-	int complete = n_done > 0 && n_done == n_messages;
-	stop_ctx(ctx, m.pe);
-	MUST(doca_comch_consumer_destroy(consumer));
 	memory_drop(&m);
-	atomic_store(&worker_result, complete ? 0 : 1);
+	atomic_store(&worker_result, n_done > 0 && n_done == n_messages ? 0 : 1);
 	return NULL;
 }
 
@@ -242,32 +258,46 @@ static doca_error_t send_one(struct memory *m, struct doca_comch_producer *produ
 	return result;
 }
 
-static void *produce(void *arg)
+/* Returns whether all messages were sent. */
+static bool run_producer(struct memory *m, struct doca_comch_producer *producer)
 {
-	struct memory m;
-	struct doca_comch_producer *producer;
-	doca_error_t result = DOCA_SUCCESS;
-	(void)arg;
-	memory_make(&m, size_of_each, DOCA_ACCESS_FLAG_PCI_READ_ONLY);
-	MUST(doca_comch_producer_create(channel, &producer));
-	MUST(doca_comch_producer_task_send_set_conf(producer, on_sent, on_not_sent, DEPTH));
 	struct doca_ctx *ctx = doca_comch_producer_as_ctx(producer);
-	MUST(doca_pe_connect_ctx(m.pe, ctx));
-	MUST(doca_ctx_start(ctx));
+	MUST(doca_comch_producer_task_send_set_conf(producer, on_sent, on_not_sent, DEPTH));
+	MUST(doca_pe_connect_ctx(m->pe, ctx));
+	doca_error_t result = doca_ctx_start(ctx);
 	for (uint32_t i = 0; i < n_messages && result == DOCA_SUCCESS && n_failed == 0; i++) {
 		while (i - n_done >= DEPTH)
-			(void)doca_pe_progress(m.pe);
-		result = send_one(&m, producer, i);
+			(void)doca_pe_progress(m->pe);
+		if (state_of(ctx) == DOCA_CTX_STATE_RUNNING)
+			result = send_one(m, producer, i);
+		else
+			result = DOCA_ERROR_NOT_CONNECTED;
 	}
 	if (result != DOCA_SUCCESS)
 		fprintf(stderr, "sending: %s\n", doca_error_get_name(result));
 	while (result == DOCA_SUCCESS && n_done < n_messages &&
 	       state_of(ctx) == DOCA_CTX_STATE_RUNNING)
-		(void)doca_pe_progress(m.pe);
-	stop_ctx(ctx, m.pe);
-	MUST(doca_comch_producer_destroy(producer));
+		(void)doca_pe_progress(m->pe);
+	stop_ctx(ctx, m->pe);
+	return result == DOCA_SUCCESS && n_failed == 0;
+}
+
+static void *produce(void *arg)
+{
+	struct memory m;
+	struct doca_comch_producer *producer;
+	bool well = false;
+	(void)arg;
+	memory_make(&m, size_of_each, DOCA_ACCESS_FLAG_PCI_READ_ONLY);
+	doca_error_t result = doca_comch_producer_create(channel, &producer);
+	if (result == DOCA_SUCCESS) {
+		well = run_producer(&m, producer);
+		MUST(doca_comch_producer_destroy(producer));
+	} else {
+		fprintf(stderr, "creating a producer: %s\n", doca_error_get_name(result));
+	}
 	memory_drop(&m);
-	atomic_store(&worker_result, result == DOCA_SUCCESS && n_failed == 0 ? 0 : 1);
+	atomic_store(&worker_result, well ? 0 : 1);
 	return NULL;
 }
 
@@ -377,8 +407,10 @@ static int server(void)
 	run_worker(consume, pe);
 	if (worker_result == 0) {
 		printf("server: %u messages, %u bytes\n", n_done, n_bytes_checked);
-		MUST(doca_comch_server_task_send_alloc_init(server, channel, "done", 4, &task));
-		MUST(doca_task_submit(doca_comch_task_send_as_task(task)));
+		if (!atomic_load(&closed)) {
+			MUST(doca_comch_server_task_send_alloc_init(server, channel, "done", 4, &task));
+			MUST(doca_task_submit(doca_comch_task_send_as_task(task)));
+		}
 	} else {
 		printf("server: the stream ended after %u messages\n", n_done);
 	}

@@ -246,7 +246,8 @@ int fast_send(int fd, struct iovec *iov, size_t n, const int *fds, size_t n_fds)
  * `map` unless that is NULL. Writes its size. */
 doca_error_t parcel_check(const struct party *p, const struct doca_buf *buf,
 			  const struct doca_mmap *map, const char *func);
-/* Puts the data of a large message in t->memfd. Returns 0 or a negative errno. */
+/* Puts the data of a large message in t->memfd; finds data that is not accessible. Returns 0 or a
+ * negative errno. */
 int parcel_prepare(struct fast_task *t);
 /* Sends a task's message. Returns 0 or a negative errno. */
 int parcel_send(const struct party *p, const struct fast_task *t, int channel);

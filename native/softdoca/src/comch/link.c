@@ -138,7 +138,8 @@ static void remote_close(struct remote *r)
 		at = &(*at)->next;
 	*at = r->next;
 	r->link->n_remotes--;
-	/* Explicitly: a producer that waits for space watches it, too, and a forked child may have it. */
+	/* Explicitly: a producer that waits for space watches it, too, and a forked child may have
+	 * it. */
 	epoll_ctl(r->e->epoll_fd, EPOLL_CTL_DEL, r->fd, NULL);
 	fast_close(&r->fd);
 	fast_close(&r->counter);

@@ -4,6 +4,7 @@
  * that memory that was unmapped or protected fails the task instead of raising a signal.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -15,24 +16,37 @@
 
 /* ---- packets with fds ---- */
 
+#define PASSED_MAX 253 /* the kernel's SCM_MAX_FD */
+
 union control {
 	struct cmsghdr align;
-	char bytes[CMSG_SPACE(2 * sizeof(int))];
+	char bytes[CMSG_SPACE(PASSED_MAX * sizeof(int))];
 };
 
+/* Takes the first two fds and closes the others. */
 static void take_fds(struct msghdr *m, int fds[2])
 {
+	size_t taken = 0;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(fds, CMSG_DATA(c), (n < 2 ? n : 2) * sizeof(int));
+		for (size_t i = 0; i < n; i++) {
+			int fd;
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+			if (taken < 2)
+				fds[taken++] = fd;
+			else
+				close(fd);
+		}
 	}
 }
 
 ssize_t fast_receive(int fd, struct iovec *iov, size_t n, int fds[2])
 {
-	union control control = {0}; /* has space for two: the kernel drops others */
+	/* Has space for as many as can be sent: the kernel drops what exceeds it, but an emulator
+	 * (QEMU) that passes a larger buffer to the kernel leaves such fds open. */
+	union control control;
 	struct msghdr m = {.msg_iov = iov,
 			   .msg_iovlen = n,
 			   .msg_control = control.bytes,
@@ -52,10 +66,11 @@ ssize_t fast_receive(int fd, struct iovec *iov, size_t n, int fds[2])
 
 int fast_send(int fd, struct iovec *iov, size_t n, const int *fds, size_t n_fds)
 {
-	union control control = {0};
+	union control control;
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = n};
 	ssize_t sent;
 	if (n_fds) {
+		memset(control.bytes, 0, CMSG_SPACE(n_fds * sizeof(int)));
 		control.align.cmsg_level = SOL_SOCKET;
 		control.align.cmsg_type = SCM_RIGHTS;
 		control.align.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
@@ -171,15 +186,42 @@ static int move(int fd, struct iovec *part, size_t left, uint64_t size, bool out
 	return done == size ? 0 : -EIO;
 }
 
+/* Linux sends nothing of a packet whose parts are not all accessible. An emulator (QEMU) sends those
+ * before the first that is not: there, parcel_prepare() has to find it. */
+static bool packets_are_whole;
+
+static void try_packet(void)
+{
+	char byte = 0;
+	int fds[2];
+	void *page = mmap(NULL, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		return;
+	struct iovec parts[] = {{&byte, 1}, {page, 1}};
+	if (!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds)) {
+		packets_are_whole = fast_send(fds[0], parts, 2, NULL, 0) == -EFAULT;
+		close(fds[0]);
+		close(fds[1]);
+	}
+	munmap(page, 1);
+}
+
 int parcel_prepare(struct fast_task *t)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct iovec parts[LIST_MAX];
 	uint64_t size;
+	pthread_once(&once, try_packet);
 	size_t n = parts_of(t->buf, false, parts, &size);
-	if (size <= INLINE_MAX)
+	if (!size || (size <= INLINE_MAX && packets_are_whole))
 		return 0;
 	t->memfd = memfd_create("softdoca-comch", MFD_CLOEXEC);
-	return t->memfd < 0 ? -errno : move(t->memfd, parts, n, size, true);
+	if (t->memfd < 0)
+		return -errno;
+	int rc = move(t->memfd, parts, n, size, true);
+	if (size <= INLINE_MAX)
+		fast_close(&t->memfd);
+	return rc;
 }
 
 int parcel_send(const struct party *p, const struct fast_task *t, int channel)

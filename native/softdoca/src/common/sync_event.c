@@ -219,7 +219,8 @@ doca_error_t doca_sync_event_set_addr(struct doca_sync_event *event, uint64_t *a
 	return set_at(event, addr, __func__);
 }
 
-/* SE reference: INVALID_VALUE, BAD_STATE, NOT_PERMITTED for permissions or length. NOT_SUPPORTED: guess. */
+/* SE reference: INVALID_VALUE, BAD_STATE, NOT_PERMITTED for permissions or length. NOT_SUPPORTED:
+ * guess. */
 doca_error_t doca_sync_event_set_doca_buf(struct doca_sync_event *event, struct doca_buf *buf)
 {
 	CHECK_EVENT(event);
@@ -288,8 +289,8 @@ static bool forked(const struct doca_sync_event *e)
 				    atomic_load_explicit(&dg_fork_generation, memory_order_relaxed);
 }
 
-/* Enters the value, so that the exporter does not unmap it. False if it has ended the export, and is this
- * process: then its memory may be gone. Another process's memory stays mapped here. */
+/* Enters the value, so that the exporter does not unmap it. False if it has ended the export, and is
+ * this process: then its memory may be gone. Another process's memory stays mapped here. */
 static bool enter(const struct doca_sync_event *e)
 {
 	if (!e->import)
