@@ -71,7 +71,7 @@ class Completion(native.Completion):
     @property
     def by_kernel(self) -> bool:
         """True if a kernel on the GPU copied, as part of a batch, and not its copy engine."""
-        return bool(self._wcs[self._i].flags & 4)
+        return bool(self._flags & 4)
 
     def __repr__(self) -> str:
         return (

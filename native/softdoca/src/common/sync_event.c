@@ -450,8 +450,8 @@ static doca_error_t wait(struct doca_sync_event *e, enum sync_op op, uint64_t va
 			/* Its last update may have come in between. */
 			if (sync_abandoned(e) && !sync_met(e, op, value, mask))
 				error = REFUSE(DOCA_ERROR_CONNECTION_RESET,
-					       "the other side is gone, and nobody updates the "
-					       "event");
+					       "the other side is gone: the event has no "
+					       "updater left");
 		}
 		if (yield || polls > LONG_SPINS)
 			sched_yield();
