@@ -56,11 +56,14 @@ static int check_shape(const dg_wr *wr)
 	return 0;
 }
 
+/* The side is named by the request: imported GPU memory may be the local one. */
 static __attribute__((cold)) int out_of_bounds(const struct dg_region_entry *entry, const dg_wr *wr,
-					       uint64_t offset, uint64_t stride)
+					       bool remote)
 {
-	const char *side = entry->remote ? "remote" : "local";
-	uint32_t id = entry->remote ? wr->remote : wr->local;
+	const char *side = remote ? "remote" : "local";
+	uint32_t id = remote ? wr->remote : wr->local;
+	uint64_t offset = remote ? wr->remote_offset : wr->local_offset;
+	uint64_t stride = remote ? wr->remote_stride : wr->local_stride;
 	if (wr->rows > 1)
 		return dg_fail(ERANGE,
 			       "%s region %u: offset %" PRIu64 " + %u rows of size %" PRIu64
@@ -72,15 +75,16 @@ static __attribute__((cold)) int out_of_bounds(const struct dg_region_entry *ent
 		       side, id, offset, wr->size, entry->size);
 }
 
-static inline int check_bounds(const struct dg_region_entry *entry, const dg_wr *wr,
-			       uint64_t offset, uint64_t stride)
+static inline int check_bounds(const struct dg_region_entry *entry, const dg_wr *wr, bool remote)
 {
+	uint64_t offset = remote ? wr->remote_offset : wr->local_offset;
+	uint64_t stride = remote ? wr->remote_stride : wr->local_stride;
 	uint64_t span = wr->size;
 	if (wr->rows > 1 && (__builtin_mul_overflow((uint64_t)(wr->rows - 1), stride, &span) ||
 			     __builtin_add_overflow(span, wr->size, &span)))
-		return out_of_bounds(entry, wr, offset, stride);
+		return out_of_bounds(entry, wr, remote);
 	if (__builtin_expect(offset > entry->size || span > entry->size - offset, 0))
-		return out_of_bounds(entry, wr, offset, stride);
+		return out_of_bounds(entry, wr, remote);
 	return 0;
 }
 
@@ -146,9 +150,9 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 	}
 	rc = check_shape(wr);
 	if (!rc)
-		rc = check_bounds(local, wr, wr->local_offset, wr->local_stride);
+		rc = check_bounds(local, wr, false);
 	if (!rc)
-		rc = check_bounds(remote, wr, wr->remote_offset, wr->remote_stride);
+		rc = check_bounds(remote, wr, true);
 	if (!rc)
 		rc = check_access(local, remote, wr);
 	if (rc)

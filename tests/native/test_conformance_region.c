@@ -50,6 +50,21 @@ static void not_one_byte_outside_a_region_is_allowed(void)
 	each_path(4096, 4, bounds);
 }
 
+/* A second import of the remote bytes. Returns its id. */
+static uint32_t imported_again(struct fix *f)
+{
+	return id_of(imported(f->dev, f->source, RW));
+}
+
+/* How a message names a region. Valid until the next call. */
+static const char *named(const char *side, uint32_t id)
+{
+	static char text[64];
+
+	snprintf(text, sizeof(text), "%s region %u:", side, id);
+	return text;
+}
+
 static void nonsense(struct fix *f, uint32_t path)
 {
 	dg_wr wr = record(f, DG_WRITE, 0, 0, 0);
@@ -62,9 +77,6 @@ static void nonsense(struct fix *f, uint32_t path)
 	wr.flags = 4;
 	CHECK_EQ(post(f, &wr), -EINVAL);
 	wr.flags = 0;
-	wr.local = f->r; /* an imported region on the local side */
-	CHECK_EQ(post(f, &wr), -EINVAL);
-	wr.local = f->l;
 	wr.remote = f->l;
 	CHECK_EQ(post(f, &wr), -EINVAL);
 	wr.remote = 0;
@@ -79,6 +91,36 @@ static void nonsense(struct fix *f, uint32_t path)
 static void records_without_sense_are_refused(void)
 {
 	each_path(4096, 4, nonsense);
+}
+
+/* dgkit.h: the local side is a registered region, or imported GPU memory. */
+static void imported_on_the_local_side(struct fix *f, uint32_t path)
+{
+	dg_wr wr = record(f, DG_WRITE, 64, 0, 1024);
+
+	(void)path;
+	wr.local = f->r;
+	if (!f->gpu) {
+		CHECK_EQ(post(f, &wr), -EINVAL);
+		CHECK_SAYS(dg_last_error(), "the local side of a transfer must be a registered region");
+		return;
+	}
+	memset(f->remote_bytes, 7, 64);
+	CHECK_EQ(done(&f->tq, &wr).status, DG_OK);
+	CHECK_EQ(memcmp((char *)f->remote_bytes + 1024, f->remote_bytes, 64), 0);
+	wr.remote = imported_again(f);
+	wr.local_offset = 4090;
+	CHECK_EQ(post(f, &wr), -ERANGE);
+	CHECK_SAYS(dg_last_error(), named("local", wr.local));
+	wr.local_offset = 0;
+	wr.remote_offset = 4090;
+	CHECK_EQ(post(f, &wr), -ERANGE);
+	CHECK_SAYS(dg_last_error(), named("remote", wr.remote));
+}
+
+static void only_gpu_memory_that_is_imported_may_be_the_local_side(void)
+{
+	each_path(4096, 4, imported_on_the_local_side);
 }
 
 static void a_region_of_another_device_is_refused(void)
@@ -367,6 +409,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(not_one_byte_outside_a_region_is_allowed),
 		TEST(records_without_sense_are_refused),
+		TEST(only_gpu_memory_that_is_imported_may_be_the_local_side),
 		TEST(a_region_of_another_device_is_refused),
 		TEST(access_flags_are_kept),
 		TEST(access_can_be_narrowed_and_never_widened),

@@ -69,6 +69,7 @@ def test_a_completion_says_what_happened(r):
     assert done.latency_ns == done.complete_ns - done.submit_ns
     assert not done.shared_stamp
     assert repr(done).startswith("<dgkit.Completion OK read of 10 bytes, ")
+    assert not done.by_kernel
     assert "10 bytes" in done._repr_html_()
 
 

@@ -37,15 +37,20 @@ static size_t extent(const struct side *side, size_t width, size_t height)
 	return side->pitch * (height - 1) + width;
 }
 
-/* One row. What a single store can carry is one store, so that nobody sees half of it. */
+/* One row. What a single access can carry is one load and one store, as on a GPU: a copy of another
+ * stream sees all of it or nothing. */
 static void copy_row(void *to, const void *from, size_t width)
 {
 	bool aligned = ((uintptr_t)to | (uintptr_t)from) % width == 0;
 
 	if (width == 8 && aligned)
-		__atomic_store_n((uint64_t *)to, *(const uint64_t *)from, __ATOMIC_RELEASE);
+		__atomic_store_n((uint64_t *)to,
+				 __atomic_load_n((const uint64_t *)from, __ATOMIC_ACQUIRE),
+				 __ATOMIC_RELEASE);
 	else if (width == 4 && aligned)
-		__atomic_store_n((uint32_t *)to, *(const uint32_t *)from, __ATOMIC_RELEASE);
+		__atomic_store_n((uint32_t *)to,
+				 __atomic_load_n((const uint32_t *)from, __ATOMIC_ACQUIRE),
+				 __ATOMIC_RELEASE);
 	else
 		memmove(to, from, width);
 }

@@ -384,7 +384,7 @@ static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, str
 	make_op(&op, p, t, last);
 	gate_enter(region_entry_at(op.local)->gate, 1);
 	gate_enter(region_entry_at(op.remote)->gate, 1);
-	sq_put(&l->pipe, &op, last);
+	sq_put(&l->pipe, &op, 1);
 }
 
 /* Posts two operations for each part: to the bounce buffer, and from it. */
