@@ -152,8 +152,8 @@ struct dg_gpu_completion {
 /* done: how many operations are complete without a gap, counted from the first sequence number.
  * first_error: the state of the first completion that was not DG_OK, or 0; it stays. */
 struct dg_gpu_ring {
-	dg_u64 done, first_error, closed, heartbeat;
-	dg_u64 reserved[12];
+	dg_u64 done, first_error, closed;
+	dg_u64 reserved[13];
 };
 /* A queue as a kernel sees it; opaque. The first line is constant while the queue is open. */
 typedef struct dg_gpu_queue {

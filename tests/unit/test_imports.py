@@ -33,6 +33,7 @@ ALLOWED = {
     "doca": _BASE | {"dma"},  # for the GPU memory that both register
     "report": _BASE,
     "wire": _BASE | {"dma"},  # for the runtime folder, which it shares with share/server.c
+    "gpu_initiated": _BASE | {"dma"},
     "doctor": _BASE | {"_version", "wire"},  # for the number of its version
     "dpu": _BOTTOM,
     "agent": _BOTTOM | {"_version", "dpu"},
