@@ -906,8 +906,10 @@ DG_FN int dg_quiet(const dg_gpu_queue *q)
 }
 
 /* The next place (in weak mode: after the last one that was named) and the mask of places. */
-DG_FN void dg_queue_info(const dg_gpu_queue *q, dg_u64 *next, dg_u32 *mask)
+template <class U64, class U32>
+DG_FN void dg_queue_info(const dg_gpu_queue *q, U64 *next, U32 *mask)
 {
+	static_assert(sizeof(U64) == 8 && sizeof(U32) == 4, "next has 64 bits, mask has 32");
 	*next = dg_load_gpu(&q->next) & DG_SEQUENCE_MASK;
 	*mask = q->mask;
 }
