@@ -444,9 +444,12 @@ int dg_ring_trace(dg_ring *r, dg_ring_stamp *out, uint32_t n);
 /* Joins two rings of one proxy: a send of one is a message to the next receive of the other. Errors:
  * EBUSY if one is connected already, EINVAL for rings of two proxies or one ring twice. */
 int dg_ring_connect(dg_ring *a, dg_ring *b);
-/* Refuses new operations, ends those in progress (DG_FLUSHED), then lets every wait of a kernel end,
- * and frees the ring. Never waits for a kernel. */
+/* Refuses new operations, ends those in progress (DG_FLUSHED), then lets every wait of a kernel end.
+ * Never waits for a kernel, which may use the ring's memory until dg_ring_free(). Idempotent. */
 int dg_ring_close(dg_ring *r);
+/* Closes the ring and frees it. The caller guarantees that no GPU accesses its memory any more; the
+ * emulated GPU has a mapping of its own. */
+void dg_ring_free(dg_ring *r);
 
 /* A completion callback for DOCA tasks, used by its address: stores 1 in the uint32_t that
  * task_data points to. DOCA passes a `union doca_data` by value; a uint64_t is passed in the same

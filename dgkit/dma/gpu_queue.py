@@ -13,6 +13,7 @@ from ._ffi import check, ffi, lib, nanoseconds
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .device import Device
@@ -187,7 +188,10 @@ class GpuQueue:
         check(lib.dg_ring_open(proxy._p, raw, out))
         self._r = out[0]
         info = self._info()
-        self.depth, self.index = int(info.depth), int(info.index)
+        self.depth, self.index, self.limit = int(info.depth), int(info.index), limit
+        # Functions that release what a GPU has of the ring's memory, each given the function that
+        # frees that memory.
+        self._on_close: list[Callable[[Callable[[], None]], None]] = []
 
     def _handle(self) -> Any:
         if self._r is None:
@@ -204,6 +208,11 @@ class GpuQueue:
         """Return fd, size and address of the ring's memory, and the address of `dg_gpu_queue`."""
         info = self._info()
         return int(info.fd), int(info.size), int(info.address), int(info.handle)
+
+    def _handle_bytes(self, size: int) -> bytes:
+        """Return the first bytes of the queue's `dg_gpu_queue`, with addresses of this process."""
+        address = self._shared_memory()[3]
+        return bytes(ffi.buffer(ffi.cast("char *", address), size))
 
     def connect(self, other: GpuQueue) -> None:
         """Join two queues of one device: a send of one is a message to the other's next receive.
@@ -262,9 +271,14 @@ class GpuQueue:
 
         Idempotent. Never waits for a kernel: its waits end as FLUSHED or CLOSED.
         """
-        if self._r is not None:
-            check(lib.dg_ring_close(self._r))
-        self._r = None
+        if self._r is None:
+            return
+        check(lib.dg_ring_close(self._r))
+        ring, self._r = self._r, None
+        for release in self._on_close[:1]:
+            release(lambda: lib.dg_ring_free(ring))
+        if not self._on_close:
+            lib.dg_ring_free(ring)
 
     def __enter__(self) -> GpuQueue:
         self._handle()

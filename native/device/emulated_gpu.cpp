@@ -301,9 +301,9 @@ static void run_fiber()
 {
 	Block *b = block;
 	Fiber *f = b->running;
-	__tsan_acquire(b);
+	__tsan_acquire(&b->fibers); /* begins after the launch, and not after other threads' ends */
 	launch.kernel->invoke(launch.arguments);
-	__tsan_release(b);
+	__tsan_release(&b->left);
 	exit_fiber(b, f);
 	__tsan_switch_to_fiber(b->tsan, 1);
 	setcontext(&b->scheduler);
@@ -456,9 +456,9 @@ static void run_block(uint64_t number)
 	b->tsan = __tsan_get_current_fiber();
 	for (unsigned i = 0; i < b->n; i++)
 		make_fiber(b, i, at);
-	__tsan_release(b);
+	__tsan_release(&b->fibers);
 	schedule(b);
-	__tsan_acquire(b);
+	__tsan_acquire(&b->left);
 	for (unsigned i = 0; i < b->n; i++) {
 		munmap(b->fibers[i].stack, STACK);
 		__tsan_destroy_fiber(b->fibers[i].tsan);

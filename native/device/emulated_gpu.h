@@ -144,7 +144,8 @@ enum { warpSize = 32 };
 #define DG_EMU_LINE int line = __builtin_LINE(), const char *file = __builtin_FILE()
 #define DG_EMU_HERE(call) dg_emu::Place{call, file, line}
 
-static inline void dg_emu_yield(DG_EMU_LINE)
+/* The budget is of the OS thread, not of the fiber, so it is no data of the kernel. */
+__attribute__((no_sanitize("thread"))) static inline void dg_emu_yield(DG_EMU_LINE)
 {
 	if (--dg_emu::budget <= 0)
 		dg_emu::yield(DG_EMU_HERE("runs"), 0);

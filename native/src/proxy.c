@@ -103,6 +103,12 @@ static int same_process(const struct dg_proxy *p)
 	return dg_fail(EOWNERDEAD, "this GPU queue was opened before fork(): open one in the child");
 }
 
+/* The proxy of a closed ring may be closed, too. */
+static int usable(const struct dg_ring *r)
+{
+	return r->closed ? dg_fail(ESTALE, "the GPU queue is closed") : same_process(r->proxy);
+}
+
 int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out)
 {
 	*out = NULL;
@@ -242,21 +248,31 @@ static int open_tables(struct dg_ring *r)
 		       : dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u", r->depth);
 }
 
-/* Frees what an open ring, or one that could not be opened whole, has. */
-static void free_ring(struct dg_ring *r)
+/* Frees what a ring has on this device, whether it was opened whole or not. */
+static void free_tables(struct dg_ring *r)
 {
 	if (r->q)
 		dg_queue_free(r->q);
 	if (r->staging)
 		dg_region_close(r->staging, UINT64_MAX);
 	free(r->staging_bytes);
+	free(r->places);
+	free(r->wr);
+	free(r->wc);
+	r->q = NULL;
+	r->staging = NULL;
+	r->staging_bytes = NULL;
+	r->places = NULL;
+	r->wr = NULL;
+	r->wc = NULL;
+}
+
+static void free_memory(struct dg_ring *r)
+{
 	if (r->base)
 		munmap(r->base, r->size);
 	if (r->fd >= 0)
 		close(r->fd);
-	free(r->places);
-	free(r->wr);
-	free(r->wc);
 	free(r);
 }
 
@@ -272,6 +288,7 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 	if (!r)
 		return dg_fail(ENOMEM, "out of memory for a GPU queue");
 	r->proxy = p;
+	r->fork_generation = p->fork_generation;
 	r->fd = -1;
 	r->depth = cfg->depth;
 	r->mask = cfg->depth - 1;
@@ -288,7 +305,8 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 	if (!rc)
 		rc = dg_queue_open(p->dev, 4 * r->depth, DG_PATH_AUTO, 0, UINT64_MAX, &r->q);
 	if (rc) {
-		free_ring(r);
+		free_tables(r);
+		free_memory(r);
 		return rc;
 	}
 	proxy_lock(p);
@@ -335,7 +353,7 @@ static uint64_t find_hole(struct dg_ring *r)
 
 int dg_ring_stats_get(dg_ring *r, dg_ring_stats *out)
 {
-	const int rc = same_process(r->proxy);
+	const int rc = usable(r);
 	if (rc)
 		return rc;
 	proxy_lock(r->proxy);
@@ -354,7 +372,7 @@ int dg_ring_stats_get(dg_ring *r, dg_ring_stats *out)
 
 int dg_ring_trace(dg_ring *r, dg_ring_stamp *out, uint32_t n)
 {
-	const int rc = same_process(r->proxy);
+	const int rc = usable(r);
 	uint32_t stored = 0;
 	if (rc)
 		return rc;
@@ -385,7 +403,9 @@ int dg_ring_trace(dg_ring *r, dg_ring_stamp *out, uint32_t n)
 
 int dg_ring_connect(dg_ring *a, dg_ring *b)
 {
-	int rc = same_process(a->proxy);
+	int rc = usable(a);
+	if (!rc)
+		rc = usable(b);
 	if (rc)
 		return rc;
 	if (a == b || a->proxy != b->proxy)
@@ -414,8 +434,9 @@ static void lose_peer(struct dg_ring *peer)
 int dg_ring_close(dg_ring *r)
 {
 	struct dg_proxy *p = r->proxy;
-	if (p->fork_generation != atomic_load(&dg_fork_generation))
-		return 0; /* the parent's */
+	if (r->closed || r->fork_generation != atomic_load(&dg_fork_generation))
+		return 0; /* of the parent of a fork(), otherwise */
+	r->closed = true;
 	ring_store(&r->out->closed, DG_RING_RETIRING, memory_order_release);
 	proxy_lock(p);
 	struct dg_ring **at = &p->rings;
@@ -431,6 +452,12 @@ int dg_ring_close(dg_ring *r)
 	dg_ring_flush(r);
 	/* Rule 6: after every completion. */
 	ring_store(&r->out->closed, DG_RING_RETIRED, memory_order_release);
-	free_ring(r);
+	free_tables(r);
 	return 0;
+}
+
+void dg_ring_free(dg_ring *r)
+{
+	dg_ring_close(r);
+	free_memory(r);
 }

@@ -57,6 +57,7 @@ struct dg_ring {
 	char *base;
 	uint64_t size;
 	int fd;
+	uint32_t fork_generation;
 	uint32_t depth, mask, shift, weak;
 	uint64_t first;
 	/* Counts of operations: taken, complete without a gap, and those two places further in which a
@@ -64,7 +65,7 @@ struct dg_ring {
 	uint64_t head, done, receive;
 	uint64_t completed, failed;
 	uint64_t first_error; /* as dg_gpu_ring.first_error */
-	bool waiting, changed;
+	bool waiting, changed, closed;
 	struct place *places;
 	struct dg_ring *peer;
 	bool peer_lost;

@@ -92,7 +92,7 @@ ONLY = {
     "rich": {"cli/"},
     "zmq": {"wire/", "agent"},
     "msgspec": {"doctor/", "wire/", "agent", "dpu", "session"},
-    "cupy": {"memory/"},
+    "cupy": {"gpu_initiated/gpu_module.py", "memory/"},
     "cuda": {"memory/"},
     "ipywidgets": {"widgets/"},
     "anywidget": {"widgets/"},
