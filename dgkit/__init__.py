@@ -83,7 +83,16 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "dma": (
-        *("Completion", "Device", "FaultRule", "GpuQueue", "Queue", "Region", "RemoteRegion", "Transfer"),
+        *(
+            "Completion",
+            "Device",
+            "FaultRule",
+            "GpuQueue",
+            "Queue",
+            "Region",
+            "RemoteRegion",
+            "Transfer",
+        ),
         *("WC_DTYPE", "WR_DTYPE"),
     ),
     "memory": ("empty", "wrap"),

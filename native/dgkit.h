@@ -447,8 +447,8 @@ int dg_ring_connect(dg_ring *a, dg_ring *b);
 /* Refuses new operations, ends those in progress (DG_FLUSHED), then lets every wait of a kernel end.
  * Never waits for a kernel, which may use the ring's memory until dg_ring_free(). Idempotent. */
 int dg_ring_close(dg_ring *r);
-/* Closes the ring and frees it. The caller guarantees that no GPU accesses its memory any more; the
- * emulated GPU has a mapping of its own. */
+/* Closes the ring and frees it. The caller guarantees that no GPU accesses its memory any more; an
+ * emulated GPU maps it itself. */
 void dg_ring_free(dg_ring *r);
 
 /* A completion callback for DOCA tasks, used by its address: stores 1 in the uint32_t that

@@ -226,9 +226,7 @@ class Device:
         """
         if self._proxy is None:
             self._proxy = Proxy(self, spin_us)
-        queue = GpuQueue(
-            self, self._proxy, depth, weak=weak, limit=limit, trace=trace, first=first
-        )
+        queue = GpuQueue(self, self._proxy, depth, weak=weak, limit=limit, trace=trace, first=first)
         self._gpu_queues.add(queue)
         return queue
 

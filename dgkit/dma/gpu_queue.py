@@ -79,7 +79,7 @@ class GpuQueueStats:
 
 @dataclass(frozen=True, slots=True)
 class ProxyStats:
-    """What the proxy of a device does with its time.
+    """Counts of a device's proxy: its passes, and the time that it spins and sleeps.
 
     Attributes:
         rings: Queues that it serves.

@@ -7,7 +7,7 @@ Modules:
     emulate: Kernels of the emulated GPU.
     compiler: Compiles a source for the emulated GPU.
     launch: Runs one grid in a child process, and reports where its threads were stopped.
-    arguments: Kernel arguments, and the memory that they point to.
+    kernel_arguments: Kernel arguments, and the memory that they point to.
     gpu_module: Kernels for a real GPU, compiled by CuPy.
     headers: Folder of the device header.
 """

@@ -90,7 +90,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = False) -> Path:
-    """Compile a CUDA source to a program of the emulated GPU; a second time it is taken from a cache.
+    """Compile a CUDA source to a program of the emulated GPU, or find it in the cache.
 
     Args:
         source: CUDA C++.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 
 from ..validate import whole
-from .arguments import Arguments
 from .compiler import compile_program, kernel_names
+from .kernel_arguments import Arguments
 from .launch import Launch
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 
 from ..dma import GpuQueue, Region
+from ..memory import cuda
 from .headers import include_dir
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -14,12 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuKernel", "GpuModule", "raw_module"]
 
-_PORTABLE_MAPPED = 1 | 2  # cudaHostRegisterPortable, cudaHostRegisterMapped
 # Of struct dg_gpu_queue in native/device/dgkit_device.cuh.
 _HANDLE_SIZE = 384
 _ADDRESSES = slice(0, 4)  # ring, completions, records, trace
 _LIMIT = 4
 
+_live: weakref.WeakSet[_Attached] = weakref.WeakSet()
 _retired: list[_Attached] = []
 
 
@@ -27,15 +29,18 @@ class _Attached:
     """Ring of a queue registered with CUDA, and its `dg_gpu_queue` in the memory of one GPU."""
 
     def __init__(self, queue: GpuQueue) -> None:
-        import cupy
         import numpy as np
 
-        self._runtime = cupy.cuda.runtime
+        cupy, module = cuda.require_cupy(), cuda.driver()
         self._events: dict[int, Any] = {}  # the latest launch of each stream
         self._free: Callable[[], None] | None = None
-        _, size, self._address, handle = queue._shared_memory()
-        self._runtime.hostRegister(self._address, size, _PORTABLE_MAPPED)
-        moved = self._runtime.hostGetDevicePointer(self._address, 0) - self._address
+        _, size, self._address, _ = queue._shared_memory()
+        self._gpu = cuda.current_device()
+        flags = module.CU_MEMHOSTREGISTER_PORTABLE | module.CU_MEMHOSTREGISTER_DEVICEMAP
+        with cuda.primary_context(self._gpu):
+            cuda.call("cuMemHostRegister", self._address, size, flags)
+            start = int(cuda.call("cuMemHostGetDevicePointer", self._address, 0))
+        moved = start - self._address
         words = np.frombuffer(queue._handle_bytes(_HANDLE_SIZE), np.uint64).copy()
         addresses = words[_ADDRESSES]
         words[_ADDRESSES] = np.where(addresses, addresses + np.uint64(moved % (1 << 64)), 0)
@@ -43,13 +48,18 @@ class _Attached:
         words[_LIMIT] = min(int(queue.limit * clock_khz * 1000), (1 << 62))
         self.handle = cupy.asarray(words)
         cupy.cuda.get_current_stream().synchronize()
+        _live.add(self)
 
     def used(self, stream: Any) -> None:
         """Note a launch, which must end before the ring is freed."""
-        import cupy
-
+        cupy = cuda.require_cupy()
         event = self._events.setdefault(stream.ptr, cupy.cuda.Event(disable_timing=True))
         event.record(stream)
+
+    @property
+    def idle(self) -> bool:
+        """True if every launch that used the ring has ended."""
+        return all(event.done for event in self._events.values())
 
     def release(self, free: Callable[[], None]) -> None:
         """Free the ring once every launch that used it has ended; never waits for one."""
@@ -57,19 +67,22 @@ class _Attached:
         _retired.append(self)
         _collect()
 
-    def collect(self) -> bool:
-        """Free the ring if no launch uses it. Return whether it is freed."""
-        if not all(event.done for event in self._events.values()):
-            return False
-        self._runtime.hostUnregister(self._address)
+    def free(self) -> None:
+        """Unregister and free the ring."""
+        with cuda.primary_context(self._gpu):
+            cuda.call("cuMemHostUnregister", self._address)
         if self._free is not None:
             self._free()
-        return True
 
 
 def _collect() -> None:
-    """Free the rings of closed queues that no launch uses any more."""
-    _retired[:] = [attached for attached in _retired if not attached.collect()]
+    """Free the rings of closed queues, unless a launch may still run.
+
+    cuMemHostUnregister waits for every kernel of the context, so that of another queue counts, too.
+    """
+    if all(attached.idle for attached in (*_live, *_retired)):
+        while _retired:
+            _retired.pop().free()
 
 
 class GpuKernel:
@@ -96,13 +109,12 @@ class GpuKernel:
         Args:
             grid: Number of blocks, or up to three numbers.
             block: Threads of a block, or up to three numbers.
-            args: CuPy arrays, NumPy scalars, numbers, GPU queues, and memory or regions that the GPU
-                can access.
+            args: CuPy arrays, NumPy scalars, numbers, GPU queues, and memory or regions that
+                the GPU can access.
             shared_mem: Dynamic shared memory of a block; bytes.
             stream: CuPy's.
         """
-        import cupy
-
+        cupy = cuda.require_cupy()
         stream = cupy.cuda.get_current_stream() if stream is None else stream
         attached = [_attach(value) for value in args if isinstance(value, GpuQueue)]
         sizes = [(v,) if isinstance(v, int) else tuple(v) for v in (grid, block)]
@@ -163,11 +175,10 @@ def raw_module(source: str, *, options: Sequence[str] = ()) -> GpuModule:
         options: Further arguments of NVRTC, such as `-DNAME=1`.
 
     Raises:
-        ImportError: CuPy is not installed: install the extra cuda12 or cuda13.
+        DeviceUnavailable: There is no GPU, or CuPy is not installed.
         cupy.cuda.compiler.CompileException: The source does not compile.
     """
-    import cupy
-
+    cupy = cuda.require_cupy()
     flags = ("--std=c++17", f"-I{include_dir()}", *options)
     raw = cupy.RawModule(code=source, options=flags, backend="nvrtc")
     with contextlib.suppress(AttributeError):

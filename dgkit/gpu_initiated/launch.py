@@ -11,8 +11,8 @@ from itertools import groupby
 from pathlib import Path
 
 from ..errors import KernelError
-from .arguments import Arguments
 from .compiler import SOURCE_NAME
+from .kernel_arguments import Arguments
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -166,7 +166,11 @@ def _report(program: Path, places: list[str]) -> list[str]:
     lines = []
     for (block, what), group in groupby(rows, key=lambda row: (row[0], row[2])):
         threads = [thread for _, thread, _ in group]
-        span = f"thread {threads[0]}" if len(threads) == 1 else f"threads {threads[0]} to {threads[-1]}"
+        span = (
+            f"thread {threads[0]}"
+            if len(threads) == 1
+            else f"threads {threads[0]} to {threads[-1]}"
+        )
         lines.append(f"  block {block} {span}: {what}")
     more = len(lines) - _PLACES
     return lines[:_PLACES] + ([f"  and {more} more"] if more > 0 else [])

@@ -44,8 +44,8 @@
  *    of the lap before differs, because a place is written again only after `done` has passed it,
  *    so nothing depends on a vector store being seen whole.
  * 3. Copied, then reused. The proxy loads the eight words, then stores `done` (release). A poster
- *    loads `done` (acquire), adds the credits, and whoever takes one by an atomic operation writes
- *    the record after it. Forbidden: the proxy's load returns the later record. That would be a
+ *    loads `done` (acquire), adds the credits, and the thread that takes one by an atomic operation
+ *    writes the record after it. Forbidden: the proxy's load returns the later record. That would be a
  *    value out of thin air: each link from that load to the store is a dependency, a release or an
  *    acquire.
  * 4. Bytes, then completion. The provider's bytes are complete before the proxy stores the
@@ -836,19 +836,26 @@ DG_FN dg_u64 dg_hole(const dg_gpu_queue *q, dg_u64 ticket)
 	return DG_NO_HOLE;
 }
 
+/* Whether the queue is closed is a second load over the bus: it is looked at in every 16th turn. */
+DG_FN int dg_look_or_test(const dg_gpu_queue *q, dg_u64 ticket, dg_u32 polls)
+{
+	return polls % 16 == 15 ? dg_test(q, ticket) : dg_look(q, ticket);
+}
+
 /* One thread of those of a warp that are here together looks; when it sees its completion, all of
  * them look once. So a warp has one load in flight on the bus while it waits. */
-template <int sharing> DG_FN bool dg_turn(const dg_gpu_queue *q, dg_u64 ticket, int *status)
+template <int sharing>
+DG_FN bool dg_turn(const dg_gpu_queue *q, dg_u64 ticket, dg_u32 polls, int *status)
 {
 	if (sharing == DG_SHARING_THREAD) {
-		*status = dg_test(q, ticket);
+		*status = dg_look_or_test(q, ticket, polls);
 		return *status != DG_PENDING;
 	}
 	const dg_u32 together = __activemask(), lane = dg_thread_of_block() & 31;
 	const bool leader = lane == (dg_u32)__ffs((int)together) - 1;
-	*status = leader ? dg_test(q, ticket) : DG_PENDING;
+	*status = leader ? dg_look_or_test(q, ticket, polls) : DG_PENDING;
 	if (__any_sync(together, *status != DG_PENDING) && !leader)
-		*status = dg_test(q, ticket);
+		*status = dg_look(q, ticket);
 	return *status != DG_PENDING;
 }
 
@@ -861,7 +868,7 @@ template <int sharing = DG_SHARING_GPU> DG_FN int dg_wait(const dg_gpu_queue *q,
 	dg_waiter w = dg_wait_begin();
 	if (ticket & DG_REFUSED)
 		return (int)(ticket & 255);
-	while (!dg_turn<sharing>(q, ticket, &status))
+	while (!dg_turn<sharing>(q, ticket, w.polls, &status))
 		if (!dg_wait_more(&w, q->limit))
 			return dg_hole(q, ticket) == DG_NO_HOLE ? DG_TIMED_OUT : DG_HOLE;
 	return status;

@@ -144,7 +144,7 @@ enum { warpSize = 32 };
 #define DG_EMU_LINE int line = __builtin_LINE(), const char *file = __builtin_FILE()
 #define DG_EMU_HERE(call) dg_emu::Place{call, file, line}
 
-/* The budget is of the OS thread, not of the fiber, so it is no data of the kernel. */
+/* The budget is of the OS thread, not of the fiber, so the kernel does not share it. */
 __attribute__((no_sanitize("thread"))) static inline void dg_emu_yield(DG_EMU_LINE)
 {
 	if (--dg_emu::budget <= 0)

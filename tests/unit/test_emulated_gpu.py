@@ -14,114 +14,114 @@ KERNELS = """
 
 extern "C" __global__ void indices(int *out)
 {
-	const unsigned t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-	const unsigned b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-	out[t + b * blockDim.x * blockDim.y * blockDim.z] += 1 + t + 1000 * b;
+    const unsigned t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    const unsigned b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    out[t + b * blockDim.x * blockDim.y * blockDim.z] += 1 + t + 1000 * b;
 }
 extern "C" __global__ void reversed(int *out)
 {
-	__shared__ int values[256];
-	extern __shared__ int more[];
-	values[threadIdx.x] = more[threadIdx.x] = ME;
-	__syncthreads();
-	out[ME] = values[blockDim.x - 1 - threadIdx.x] + more[(threadIdx.x + 1) % blockDim.x];
+    __shared__ int values[256];
+    extern __shared__ int more[];
+    values[threadIdx.x] = more[threadIdx.x] = ME;
+    __syncthreads();
+    out[ME] = values[blockDim.x - 1 - threadIdx.x] + more[(threadIdx.x + 1) % blockDim.x];
 }
 extern "C" __global__ void left_barrier(int *out)
 {
-	if (threadIdx.x % 3 == 0)
-		return; /* an exited thread leaves the barriers */
-	atomicAdd(out, 1);
-	__syncthreads();
-	out[1 + threadIdx.x] = *out;
-	out[300 + threadIdx.x] = __syncthreads_count(threadIdx.x % 2);
+    if (threadIdx.x % 3 == 0)
+        return; /* an exited thread leaves the barriers */
+    atomicAdd(out, 1);
+    __syncthreads();
+    out[1 + threadIdx.x] = *out;
+    out[300 + threadIdx.x] = __syncthreads_count(threadIdx.x % 2);
 }
 extern "C" __global__ void warp(unsigned *out)
 {
-	const unsigned lane = threadIdx.x % 32;
-	if (threadIdx.x >= 40 && lane >= 4)
-		return;
-	const unsigned mask = threadIdx.x >= 32 ? 0xf : ~0u;
-	if (threadIdx.x >= 32 && lane >= 4)
-		return;
-	unsigned *o = out + threadIdx.x * 10;
-	o[0] = __ballot_sync(mask, lane & 1);
-	o[1] = __shfl_sync(mask, threadIdx.x, 2);
-	o[2] = __shfl_up_sync(mask, lane, 1);
-	o[3] = __shfl_down_sync(mask, lane, 1, 4);
-	o[4] = __shfl_xor_sync(mask, lane, 3);
-	o[5] = __match_any_sync(mask, lane / 2);
-	o[6] = __reduce_add_sync(mask, lane);
-	o[7] = __any_sync(mask, lane == 3) + 10 * __all_sync(mask, lane < 3);
-	__syncwarp(mask);
-	o[8] = (__activemask() >> lane) & 1;
+    const unsigned lane = threadIdx.x % 32;
+    if (threadIdx.x >= 40 && lane >= 4)
+        return;
+    const unsigned mask = threadIdx.x >= 32 ? 0xf : ~0u;
+    if (threadIdx.x >= 32 && lane >= 4)
+        return;
+    unsigned *o = out + threadIdx.x * 10;
+    o[0] = __ballot_sync(mask, lane & 1);
+    o[1] = __shfl_sync(mask, threadIdx.x, 2);
+    o[2] = __shfl_up_sync(mask, lane, 1);
+    o[3] = __shfl_down_sync(mask, lane, 1, 4);
+    o[4] = __shfl_xor_sync(mask, lane, 3);
+    o[5] = __match_any_sync(mask, lane / 2);
+    o[6] = __reduce_add_sync(mask, lane);
+    o[7] = __any_sync(mask, lane == 3) + 10 * __all_sync(mask, lane < 3);
+    __syncwarp(mask);
+    o[8] = (__activemask() >> lane) & 1;
 }
 extern "C" __global__ void halves(unsigned *out)
 {
-	/* two collectives of one warp at once, with different masks */
-	if (threadIdx.x < 16)
-		out[threadIdx.x] = __ballot_sync(0xffff, threadIdx.x == 3);
-	else
-		out[threadIdx.x] = __ballot_sync(0xffff0000, threadIdx.x == 20);
+    /* two collectives of one warp at once, with different masks */
+    if (threadIdx.x < 16)
+        out[threadIdx.x] = __ballot_sync(0xffff, threadIdx.x == 3);
+    else
+        out[threadIdx.x] = __ballot_sync(0xffff0000, threadIdx.x == 20);
 }
 extern "C" __global__ void atomics(unsigned *out, float *sum, unsigned long long *wide)
 {
-	atomicAdd(&out[0], 2);
-	atomicMax(&out[1], ME);
-	atomicInc(&out[2], 9);
-	atomicOr(&out[3], 1u << ME % 32);
-	atomicAdd(sum, .5f);
-	atomicAdd(wide, 1ull << 33);
-	if (atomicCAS(&out[4], 0, ME + 1) == 0)
-		atomicExch(&out[5], ME + 1);
+    atomicAdd(&out[0], 2);
+    atomicMax(&out[1], ME);
+    atomicInc(&out[2], 9);
+    atomicOr(&out[3], 1u << ME % 32);
+    atomicAdd(sum, .5f);
+    atomicAdd(wide, 1ull << 33);
+    if (atomicCAS(&out[4], 0, ME + 1) == 0)
+        atomicExch(&out[5], ME + 1);
 }
 extern "C" __global__ void order(int *out)
 {
-	out[atomicAdd(out + 256, 1)] = threadIdx.x;
+    out[atomicAdd(out + 256, 1)] = threadIdx.x;
 }
 extern "C" __global__ void relay(volatile int *flag)
 {
-	/* block 1 waits for block 0: both run at once */
-	if (blockIdx.x == 0)
-		atomicExch((int *)flag, 1);
-	else
-		while (atomicAdd((int *)flag, 0) != 1)
-			__nanosleep(100);
+    /* block 1 waits for block 0: both run at once */
+    if (blockIdx.x == 0)
+        atomicExch((int *)flag, 1);
+    else
+        while (atomicAdd((int *)flag, 0) != 1)
+            __nanosleep(100);
 }
 extern "C" __global__ void typed(int *out, signed char c, unsigned short s, float f, double d,
-				 unsigned long long u)
+                 unsigned long long u)
 {
-	out[0] = c;
-	out[1] = s;
-	out[2] = f == 1.5f && d == 2.5;
-	out[3] = u == ~0ull;
+    out[0] = c;
+    out[1] = s;
+    out[2] = f == 1.5f && d == 2.5;
+    out[3] = u == ~0ull;
 }
 extern "C" __global__ void barrier_missed(int *out)
 {
-	if (threadIdx.x < 4)
-		__syncthreads();
-	else if (threadIdx.x == 4)
-		__syncwarp();
-	__syncthreads();
-	*out = 1;
+    if (threadIdx.x < 4)
+        __syncthreads();
+    else if (threadIdx.x == 4)
+        __syncwarp();
+    __syncthreads();
+    *out = 1;
 }
 extern "C" __global__ void wrong_mask()
 {
-	__syncwarp(2);
+    __syncwarp(2);
 }
 extern "C" __global__ void spins(int *flag)
 {
-	while (atomicAdd(flag, 0) == 0)
-		;
+    while (atomicAdd(flag, 0) == 0)
+        ;
 }
 extern "C" __global__ void wild(int *p)
 {
-	*(p + (1ll << 40)) = 1;
+    *(p + (1ll << 40)) = 1;
 }
 extern "C" __global__ void deep(int *out)
 {
-	volatile char room[300000];
-	room[0] = 1;
-	out[0] = room[0];
+    volatile char room[300000];
+    room[0] = 1;
+    out[0] = room[0];
 }
 extern "C" __global__ void nothing()
 {
@@ -302,7 +302,7 @@ def test_a_wrong_mask_is_reported(kernels: Any) -> None:
 
 @pytest.mark.parametrize("name", ["wild", "deep"])
 def test_an_illegal_access_names_the_thread(kernels: Any, name: str) -> None:
-    with pytest.raises(dgkit.KernelError, match="illegal address .* in thread 0,0,0 of block"):
+    with pytest.raises(dgkit.KernelError, match=r"illegal address .* in thread 0,0,0 of block"):
         kernels[name](1, 1, (np.zeros(1, np.int32),))
 
 
@@ -330,19 +330,19 @@ def test_without_a_compiler_the_error_says_what_to_install(monkeypatch: Any, tmp
 RACES = """
 extern "C" __global__ void race(int *out)
 {
-	__shared__ int x;
-	x = threadIdx.x;
-	out[0] = x;
+    __shared__ int x;
+    x = threadIdx.x;
+    out[0] = x;
 }
 extern "C" __global__ void no_race(int *out)
 {
-	__shared__ int x[64];
-	x[threadIdx.x] = threadIdx.x;
-	__syncthreads();
-	const int next = x[(threadIdx.x + 1) % 64];
-	const int same = __shfl_sync(~0u, next, 0);
-	out[threadIdx.x] = next + same;
-	atomicAdd(&out[64], 1);
+    __shared__ int x[64];
+    x[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    const int next = x[(threadIdx.x + 1) % 64];
+    const int same = __shfl_sync(~0u, next, 0);
+    out[threadIdx.x] = next + same;
+    atomicAdd(&out[64], 1);
 }
 """
 

@@ -19,6 +19,7 @@ from dgkit.gpu_initiated import emulate
 
 SIZE = 4096
 
+
 @pytest.fixture(scope="module")
 def kernels() -> Any:
     return emulate(KERNELS)

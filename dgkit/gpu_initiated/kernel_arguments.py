@@ -88,7 +88,9 @@ class Arguments:
         if isinstance(value, (bool, int)):
             if not -_INT64 <= value < 2 * _INT64:
                 raise ValueError(f"argument {i} is {value}; it must fit 64 bits")
-            return _tagged(b"I" if value >= _INT64 else b"i", (value % (1 << 64)).to_bytes(8, "little"))
+            return _tagged(
+                b"I" if value >= _INT64 else b"i", (value % (1 << 64)).to_bytes(8, "little")
+            )
         if isinstance(value, float):
             return _tagged(b"f", struct.pack("<d", value))
         if getattr(value, "shape", None) == () and hasattr(value, "dtype"):  # a NumPy scalar
