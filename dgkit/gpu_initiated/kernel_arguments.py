@@ -105,16 +105,17 @@ class Arguments:
             return handle
         if isinstance(value, Region):
             value = value.memory
-        if is_memory(value) and getattr(value, "gpu", None) is not None:
+        known = is_memory(value)
+        if known and getattr(value, "gpu", None) is not None:
             raise TypeError(f"argument {i} is GPU memory, which the emulated GPU cannot access")
-        if is_memory(value) and value.fd >= 0:
+        if known and value.fd >= 0:
             start = int(ffi.cast("uintptr_t", ffi.from_buffer("char[]", value.buffer)))
             before = value.fd_offset % mmap.PAGESIZE
             offset = value.fd_offset - before
             self._map(Mapping(value.fd, offset, value.size + before, start - before))
             return start
         try:
-            copy = _Copy(value.buffer if is_memory(value) else value)
+            copy = _Copy(value.buffer if known else value)
         except TypeError as error:
             raise TypeError(f"argument {i} is {value!r:.60}: {error}") from None
         self._copies.append(copy)
