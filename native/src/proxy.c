@@ -253,8 +253,11 @@ static void free_tables(struct dg_ring *r)
 {
 	if (r->q)
 		dg_queue_free(r->q);
-	if (r->staging)
+	if (r->staging) {
 		dg_region_close(r->staging, UINT64_MAX);
+		if (r->proxy->dev->shared)
+			dg_region_free(r->staging);
+	}
 	free(r->staging_bytes);
 	free(r->places);
 	free(r->wr);
