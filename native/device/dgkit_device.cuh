@@ -836,25 +836,25 @@ DG_FN dg_u64 dg_hole(const dg_gpu_queue *q, dg_u64 ticket)
 	return DG_NO_HOLE;
 }
 
-/* Whether the queue is closed is a second load over the bus: it is looked at in every 16th turn. */
-DG_FN int dg_look_or_test(const dg_gpu_queue *q, dg_u64 ticket, dg_u32 polls)
-{
-	return polls % 16 == 15 ? dg_test(q, ticket) : dg_look(q, ticket);
-}
-
-/* One thread of those of a warp that are here together looks; when it sees its completion, all of
- * them look once. So a warp has one load in flight on the bus while it waits. */
+/* One turn of a wait. In every 8th turn of its own, the first included, a thread looks itself; in
+ * the others one thread of those of a warp that are here together looks, and when it sees its
+ * completion, all of them look once. So a warp has mostly one load in flight on the bus while it
+ * waits, and no wait depends on another: what the looking thread waits for may be what a thread
+ * beside it, whose own ticket is complete, does next. Whether the queue is closed is a second load:
+ * in every 16th turn. */
 template <int sharing>
 DG_FN bool dg_turn(const dg_gpu_queue *q, dg_u64 ticket, dg_u32 polls, int *status)
 {
-	if (sharing == DG_SHARING_THREAD) {
-		*status = dg_look_or_test(q, ticket, polls);
+	const bool own = sharing == DG_SHARING_THREAD || polls % 8 == 0;
+	const dg_u32 together = sharing == DG_SHARING_THREAD ? 0 : __activemask();
+	const dg_u32 lane = dg_thread_of_block() & 31;
+	const bool looks = own || lane == (dg_u32)__ffs((int)together) - 1;
+	*status = DG_PENDING;
+	if (looks)
+		*status = polls % 16 == 8 ? dg_test(q, ticket) : dg_look(q, ticket);
+	if (sharing == DG_SHARING_THREAD)
 		return *status != DG_PENDING;
-	}
-	const dg_u32 together = __activemask(), lane = dg_thread_of_block() & 31;
-	const bool leader = lane == (dg_u32)__ffs((int)together) - 1;
-	*status = leader ? dg_look_or_test(q, ticket, polls) : DG_PENDING;
-	if (__any_sync(together, *status != DG_PENDING) && !leader)
+	if (__any_sync(together, *status != DG_PENDING) && !looks)
 		*status = dg_look(q, ticket);
 	return *status != DG_PENDING;
 }

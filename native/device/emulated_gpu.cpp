@@ -91,6 +91,7 @@ struct Block {
 	ucontext_t scheduler;
 	void *tsan, *shared;
 	uint64_t random;
+	unsigned patience;
 	bool reporting;
 };
 
@@ -257,21 +258,38 @@ unsigned gather(const Place &place, unsigned mask, uint64_t value, uint64_t *out
 	return f->there;
 }
 
-/* Lanes that reach the same place within a few turns converge, as on a GPU; which ones do is drawn. */
+/* How long the lanes of a block wait for others to converge with: not at all, a few turns, or until
+ * the whole warp goes from one such place to the next in step, as a GPU's do. */
+static unsigned draw_patience(Block *b)
+{
+	static const unsigned turns[] = {1, 4, 256};
+	return turns[draw(b) % 3];
+}
+
+/* Lanes that reach the same place within their turns converge; which ones do is drawn. */
 unsigned converged(const Place &place)
 {
 	Fiber *f = block->running;
-	f->waited = (unsigned)(draw(block) % 4);
+	const unsigned patience = block->patience;
+	f->waited = patience > 4 ? patience : (unsigned)(draw(block) % patience);
 	f->there = 0;
 	leave(f, CONVERGING, place);
 	return f->there;
 }
 
-static void release_converged(Block *b, Fiber *first)
+/* Whether no lane of the warp can still come to where others wait for it. */
+static bool in_step(const Warp *w)
+{
+	for (unsigned i = 0; i < w->n; i++)
+		if (w->lanes[i]->state == READY || w->lanes[i]->state == SLEEPING)
+			return false;
+	return true;
+}
+
+static void release_converged(Fiber *first)
 {
 	Warp *w = first->warp;
 	unsigned mask = 0;
-	(void)b;
 	for (unsigned i = 0; i < w->n; i++) {
 		Fiber *f = w->lanes[i];
 		if (f->state == CONVERGING && f->place.line == first->place.line &&
@@ -365,8 +383,8 @@ static Fiber *choose(Block *b, uint64_t *wake)
 		Fiber *f = &b->fibers[(start + i) % b->n];
 		if (is_ready(f, now))
 			return f;
-		if (f->state == CONVERGING && f->waited-- == 0)
-			release_converged(b, f);
+		if (f->state == CONVERGING && (f->waited-- == 0 || in_step(f->warp)))
+			release_converged(f);
 		if (f->state == READY)
 			return f;
 		if (f->state == CONVERGING)
@@ -374,8 +392,8 @@ static Fiber *choose(Block *b, uint64_t *wake)
 		if (f->state == SLEEPING && (!*wake || f->wake_ns < *wake))
 			*wake = f->wake_ns;
 	}
-	if (converging) {
-		release_converged(b, converging);
+	if (converging && (!*wake || b->patience <= 4)) {
+		release_converged(converging);
 		return converging;
 	}
 	return nullptr;
@@ -450,6 +468,7 @@ static void run_block(uint64_t number)
 	b->n = b->left = launch.block.x * launch.block.y * launch.block.z;
 	b->n_warps = (b->n + LANES - 1) / LANES;
 	b->random = (launch.seed + 1) * 0x9e3779b97f4a7c15u ^ (number + 1) * 0xbf58476d1ce4e5b9u;
+	b->patience = draw_patience(b);
 	b->fibers = (Fiber *)must_map(b->n * sizeof(Fiber));
 	b->warps = (Warp *)must_map(b->n_warps * sizeof(Warp));
 	b->shared = must_map(launch.shared_size + 4096);

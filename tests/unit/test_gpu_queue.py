@@ -177,6 +177,30 @@ def test_in_weak_mode_the_kernel_names_the_places(kernels: Any) -> None:
         assert r.queue.stats().completed == 96 + 20 * 64
 
 
+SEEDS = range(6)  # lanes that diverge, that mix, and that go in step
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_weak_mode_no_wait_depends_on_another_lanes_wait(kernels: Any, seed: int) -> None:
+    with rig(kernels, weak=True, limit=2) as r:
+        assert not r.run("weak_lanes", threads=2, seed=seed).any()
+        assert r.queue.stats().completed == 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_lane_sends_after_its_wait_what_another_lane_waits_for(kernels: Any, seed: int) -> None:
+    with rig(kernels, limit=2) as r, r.device.gpu_queue(64, limit=2) as peer:
+        r.queue.connect(peer)
+        assert not r.run("lanes", peer, threads=2, seed=seed).any()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_weak_mode_as_many_threads_as_places_go_round(kernels: Any, seed: int) -> None:
+    with rig(kernels, weak=True, limit=2) as r:
+        assert not r.run("weak_rounds", 5, threads=64, seed=seed).any()
+        assert r.queue.stats().completed == 5 * 64
+
+
 def test_a_hole_ends_the_waits_and_is_named(kernels: Any) -> None:
     with rig(kernels, weak=True, limit=0.3) as r:
         status = r.run("weak", 5, threads=8)

@@ -92,6 +92,27 @@ extern "C" __global__ void weak_rounds(ARGS, int rounds)
         status[ME] |= dg_wait<DG_SHARING_BLOCK>(q, t);
     }
 }
+extern "C" __global__ void lanes(ARGS, dg_gpu_queue *peer)
+{
+    /* Lane 0 waits for a message that lane 1 sends after its own wait. */
+    dg_gpu_queue *own = ME ? q : peer;
+    u64 t = ME ? dg_put(q, remote, 0, local, 0, 8) : dg_recv(peer, local, 64, 8);
+    status[ME] = dg_wait(own, t);
+    if (ME)
+        status[ME] |= dg_wait(q, dg_send(q, local, 0, 8, 0));
+}
+extern "C" __global__ void weak_lanes(ARGS)
+{
+    /* Lane 0's ticket is complete only when lane 1 has filled the hole, after its own wait. */
+    u64 next;
+    unsigned mask;
+    dg_queue_info(q, &next, &mask);
+    __syncthreads();
+    u64 t = dg_put_weak(q, next + (ME ? 0 : 2), remote, 0, local, 0, 8);
+    status[ME] = dg_wait(q, t);
+    if (ME)
+        status[ME] |= dg_wait(q, dg_put_weak(q, next + 1, remote, 0, local, 0, 8));
+}
 extern "C" __global__ void wrong_mode(ARGS)
 {
     status[0] = dg_wait(q, dg_put(q, remote, 0, local, 0, 8));
