@@ -499,7 +499,12 @@ template <int sharing> DG_FN int dg_take_credits(dg_gpu_queue *q, dg_u32 n)
 {
 	dg_waiter w = dg_wait_begin();
 	for (;;) {
-		if ((long long)dg_load_gpu(&q->credits) >= (long long)n) {
+		const long long free = (long long)dg_load_gpu(&q->credits);
+		if (free >= (long long)n) {
+			if (sharing == DG_SHARING_THREAD) {
+				dg_store_gpu(&q->credits, (dg_u64)(free - n));
+				return DG_OK;
+			}
 			if ((long long)dg_add<sharing>(&q->credits, (dg_u64)0 - n) >= (long long)n)
 				return DG_OK;
 			dg_add_release<sharing>(&q->credits, n);

@@ -31,15 +31,13 @@ static inline void ring_store(dg_u64 *word, dg_u64 value, memory_order order)
 static inline bool ring_take(const struct dg_gpu_record *record, dg_u64 sequence, dg_u32 shift,
 			     dg_u64 *words)
 {
-	const dg_u64 epoch = dg_record_epoch(sequence, shift) >> DG_SEQUENCE_BITS;
+	const dg_u64 epoch = dg_record_epoch(sequence, shift);
 	dg_u64 differ = 0;
 	for (int i = 0; i < DG_RECORD_WORDS; i++) {
 		words[i] = ring_load(&record->word[i], memory_order_acquire);
-		differ |= words[i] >> DG_SEQUENCE_BITS ^ epoch;
-		if (differ)
-			return false;
+		differ |= words[i] ^ epoch;
 	}
-	return true;
+	return !(differ >> DG_SEQUENCE_BITS);
 }
 
 /* Rules 4 and 5: the bytes and the value precede the state. */

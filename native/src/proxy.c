@@ -24,18 +24,17 @@ static uint64_t idle_sleep(uint64_t idle_ns)
 
 /* The thread's own view of time. */
 struct clockwork {
-	dg_proxy_stats stats;
 	uint64_t idle_since, looked;
 	uint32_t idle_passes;
 };
 
-/* After idle passes: yields, or sleeps once it has spun long enough. */
+/* After idle passes: yields, or sleeps, without the lock, once it has spun long enough. */
 static void rest(struct dg_proxy *p, struct clockwork *c)
 {
 	const uint64_t now = now_ns();
 	if (!c->idle_since)
 		c->idle_since = c->looked = now;
-	c->stats.spun_ns += now - c->looked;
+	p->stats.spun_ns += now - c->looked;
 	c->looked = now;
 	if (now - c->idle_since < p->spin_ns) {
 		if (now - c->idle_since > YIELD_AFTER_NS)
@@ -43,28 +42,34 @@ static void rest(struct dg_proxy *p, struct clockwork *c)
 		return;
 	}
 	const struct timespec t = {0, (long)idle_sleep(now - c->idle_since)};
+	pthread_mutex_unlock(&p->lock);
 	nanosleep(&t, NULL);
+	pthread_mutex_lock(&p->lock);
 	c->looked = now_ns();
-	c->stats.sleeps++;
-	c->stats.slept_ns += c->looked - now;
+	p->stats.sleeps++;
+	p->stats.slept_ns += c->looked - now;
 }
 
 /* One pass over all rings, each for at most PASS_RECORDS. Returns whether anything was done. */
-static bool pass(struct dg_proxy *p, struct clockwork *c)
+static bool pass(struct dg_proxy *p)
 {
 	bool busy = false;
-	pthread_mutex_lock(&p->lock);
 	for (struct dg_ring *r = p->rings; r; r = r->next)
 		busy |= dg_ring_serve(r);
-	c->stats.passes++;
-	c->stats.idle += !busy;
-	p->stats.passes = c->stats.passes;
-	p->stats.idle = c->stats.idle;
-	p->stats.spun_ns = c->stats.spun_ns;
-	p->stats.sleeps = c->stats.sleeps;
-	p->stats.slept_ns = c->stats.slept_ns;
-	pthread_mutex_unlock(&p->lock);
+	p->stats.passes++;
+	p->stats.idle += !busy;
 	return busy;
+}
+
+/* The mutex is not fair: those that wait for it go first. */
+static void give_way(struct dg_proxy *p)
+{
+	if (!atomic_load_explicit(&p->wanted, memory_order_relaxed))
+		return;
+	pthread_mutex_unlock(&p->lock);
+	while (atomic_load_explicit(&p->wanted, memory_order_relaxed))
+		sched_yield();
+	pthread_mutex_lock(&p->lock);
 }
 
 static void *run(void *arg)
@@ -72,8 +77,9 @@ static void *run(void *arg)
 	struct dg_proxy *p = arg;
 	struct clockwork c = {0};
 	prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
+	pthread_mutex_lock(&p->lock);
 	while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
-		if (pass(p, &c)) {
+		if (pass(p)) {
 			c.idle_passes = 0;
 			c.idle_since = 0;
 		} else if (++c.idle_passes % IDLE_PASSES == 0) {
@@ -81,10 +87,9 @@ static void *run(void *arg)
 		} else {
 			cpu_relax();
 		}
-		/* The mutex is not fair: those that wait for it go first. */
-		while (atomic_load_explicit(&p->wanted, memory_order_relaxed))
-			sched_yield();
+		give_way(p);
 	}
+	pthread_mutex_unlock(&p->lock);
 	return NULL;
 }
 
@@ -446,6 +451,7 @@ int dg_ring_close(dg_ring *r)
 	while (*at != r)
 		at = &(*at)->next;
 	*at = r->next;
+	p->now = now_ns();
 	if (r->peer)
 		lose_peer(r->peer);
 	r->peer = NULL;

@@ -17,8 +17,9 @@
  * A record that must wait (for a counter, a fence, the peer's receive) stays in the ring: it is
  * looked at again in the next pass, and no other ring waits for it.
  *
- * Threads: the proxy's thread holds the lock during a pass. Opening, connecting and closing a ring
- * take it between two passes; a closed ring is not known to the thread any more.
+ * Threads: the proxy's thread holds the lock while it is awake, and gives it up between two passes to
+ * those that want it: opening, connecting and closing a ring. A closed ring is not known to the thread
+ * any more.
  */
 #ifndef DG_PROXY_H
 #define DG_PROXY_H
@@ -74,6 +75,7 @@ struct dg_ring {
 	dg_wr *wr;
 	dg_wc *wc;
 	uint32_t n_wr;
+	uint32_t since; /* records that were taken in this pass */
 	bool inline_able;
 	uint64_t total;
 	struct op_run run;
@@ -94,6 +96,7 @@ struct dg_proxy {
 	atomic_uint wanted; /* threads that want the lock */
 	atomic_uint stop;
 	uint64_t spin_ns;
+	uint64_t now; /* the last stamp, of what is completed next */
 	uint32_t fork_generation, n_indices;
 	struct dg_ring *rings;
 	struct signal_word *words;

@@ -118,6 +118,7 @@ bool dg_message_step(struct dg_ring *r)
 	if (status == DG_OK && m->copied < q->size)
 		return true;
 	m->active = false;
+	r->proxy->now = now_ns();
 	if (r->peer)
 		dg_ring_finish(r->peer, m->to, status,
 			       status == DG_OK ? q->size << 32 | q->immediate : 0);

@@ -6,13 +6,15 @@
 #include "proxy.h"
 #include "region.h"
 
+enum { AHEAD = 8 }; /* records that are loaded into the cache before they are taken */
+
 void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value)
 {
 	struct place *p = place_of(r, count);
 	const uint64_t sequence = sequence_of(r, count);
 	p->state = PLACE_COMPLETE;
 	p->status = (uint8_t)status;
-	p->completed_ns = now_ns();
+	p->completed_ns = r->proxy->now;
 	r->completed++;
 	r->changed = true;
 	if (status != DG_OK) {
@@ -65,7 +67,7 @@ uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr)
 		return refusal(rc, wr);
 	r->inline_able = r->inline_able && (op->flags & OP_PLAIN);
 	r->total += wr->size;
-	r->wr[r->n_wr++] = *wr;
+	r->wr[r->n_wr++].user = wr->user; /* what else it says is in *op */
 	return DG_OK;
 }
 
@@ -76,10 +78,8 @@ static void post_staged(struct dg_ring *r)
 {
 	const uint32_t n = r->n_wr;
 	const bool here = queue_inline(r->q, r->inline_able && r->q->dev->ops->inline_copies, r->total);
-	const uint64_t now = n ? now_ns() : 0;
+	const uint64_t now = now_ns();
 	uint32_t n_wc = 0;
-	if (!n)
-		return;
 	for (uint32_t i = 0; i < n; i++)
 		place_of(r, r->wr[i].user)->posted_ns = now;
 	r->proxy->stats.batches++;
@@ -100,6 +100,7 @@ static void bytes_complete(struct dg_ring *r, const dg_wc *wc)
 	struct place *p = place_of(r, wc->user);
 	const struct dg_gpu_request *request = &p->request;
 	uint32_t status = (uint32_t)wc->status;
+	r->proxy->now = wc->complete_ns;
 	if (status == DG_OK && p->state == PLACE_POSTED && (request->flags & DG_SIGNAL)) {
 		p->state = PLACE_SIGNALLING;
 		status = dg_signal_stage(r, wc->user);
@@ -227,6 +228,15 @@ static bool held_complete(struct dg_ring *r)
 	return true;
 }
 
+/* The records of a batch share a stamp, but for those of a ring whose kernels stamp theirs: there it
+ * must be later than the kernel's. */
+static uint64_t seen_stamp(struct dg_ring *r)
+{
+	if (r->gpu_trace || !r->since++)
+		r->proxy->now = now_ns();
+	return r->proxy->now;
+}
+
 static bool take_one(struct dg_ring *r)
 {
 	const uint64_t count = r->head;
@@ -237,8 +247,9 @@ static bool take_one(struct dg_ring *r)
 	    !ring_take(&r->records[(r->first + count) & r->mask], sequence_of(r, count), r->shift,
 		       words))
 		return false;
+	__builtin_prefetch(&r->records[(r->first + count + AHEAD) & r->mask]);
 	if (!r->waiting)
-		p->seen_ns = now_ns();
+		p->seen_ns = seen_stamp(r);
 	dg_record_unpack(words, &p->request);
 	if (p->request.flags & DG_HOLD && !held_complete(r))
 		return false;
@@ -253,13 +264,23 @@ static bool take_one(struct dg_ring *r)
 	return true;
 }
 
+/* Whether a pass may have something to do: one load of the ring. */
+static bool anything(struct dg_ring *r)
+{
+	const uint64_t sequence = sequence_of(r, r->head);
+	const dg_u64 word = ring_load(&r->records[sequence & r->mask].word[0], memory_order_relaxed);
+	return !((word ^ dg_record_epoch(sequence, r->shift)) >> DG_SEQUENCE_BITS) ||
+	       r->q->in_flight || r->changed;
+}
+
 bool dg_ring_serve(struct dg_ring *r)
 {
 	bool busy = dg_message_step(r);
 	uint32_t n = 0;
-	if (queue_enter(r->q))
+	if ((!busy && !anything(r)) || queue_enter(r->q))
 		return false;
 	r->run = (struct op_run){0};
+	r->since = 0;
 	if (r->q->in_flight) {
 		const uint32_t n_wc =
 			dg_queue_process_completions(r->q, r->wc, 2 * PASS_RECORDS);
@@ -282,6 +303,7 @@ bool dg_ring_serve(struct dg_ring *r)
 void dg_ring_flush(struct dg_ring *r)
 {
 	int n;
+	r->proxy->now = now_ns();
 	while ((n = dg_queue_poll(r->q, r->wc, 2 * PASS_RECORDS, 0)) > 0)
 		for (int i = 0; i < n; i++) {
 			struct place *p = place_of(r, r->wc[i].user);
