@@ -434,6 +434,7 @@ static void lose_peer(struct dg_ring *peer)
 {
 	peer->peer = NULL;
 	peer->peer_lost = true;
+	peer->now = now_ns();
 	for (uint64_t count = peer->done; count != peer->head; count++)
 		if (place_of(peer, count)->state == PLACE_RECEIVING)
 			dg_ring_finish(peer, count, DG_PEER_LOST, 0);
@@ -451,7 +452,6 @@ int dg_ring_close(dg_ring *r)
 	while (*at != r)
 		at = &(*at)->next;
 	*at = r->next;
-	p->now = now_ns();
 	if (r->peer)
 		lose_peer(r->peer);
 	r->peer = NULL;

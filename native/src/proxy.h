@@ -65,6 +65,7 @@ struct dg_ring {
 	 * receive or a sender looks next. Place of count n: (first + n) & mask. */
 	uint64_t head, done, receive;
 	uint64_t completed, failed;
+	uint64_t now; /* the last stamp, of what is completed next */
 	uint64_t first_error; /* as dg_gpu_ring.first_error */
 	bool waiting, changed, closed;
 	struct place *places;
@@ -96,7 +97,6 @@ struct dg_proxy {
 	atomic_uint wanted; /* threads that want the lock */
 	atomic_uint stop;
 	uint64_t spin_ns;
-	uint64_t now; /* the last stamp, of what is completed next */
 	uint32_t fork_generation, n_indices;
 	struct dg_ring *rings;
 	struct signal_word *words;
@@ -123,6 +123,8 @@ bool dg_ring_serve(struct dg_ring *r);
 void dg_ring_flush(struct dg_ring *r);
 /* Completes a place: its status and, of a receive, its value are the kernel's from now on. */
 void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
+/* The same for a receive of the peer. */
+void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
 /* Adds a request to those of this pass. Returns a dg_status: not DG_OK if it may not run. */
 uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr);
 

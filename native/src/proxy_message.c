@@ -72,7 +72,7 @@ int dg_message_start(struct dg_ring *r, const struct dg_gpu_request *request)
 	if (status != DG_OK)
 		return status;
 	if (request->size > place_of(r->peer, to)->request.size || request->size > UINT32_MAX) {
-		dg_ring_finish(r->peer, to, DG_OUT_OF_BOUNDS, 0);
+		dg_ring_finish_peer(r, to, DG_OUT_OF_BOUNDS, 0);
 		return DG_OUT_OF_BOUNDS;
 	}
 	r->message = (struct message){.active = true, .from = r->head, .to = to};
@@ -118,9 +118,9 @@ bool dg_message_step(struct dg_ring *r)
 	if (status == DG_OK && m->copied < q->size)
 		return true;
 	m->active = false;
-	r->proxy->now = now_ns();
+	r->now = now_ns();
 	if (r->peer)
-		dg_ring_finish(r->peer, m->to, status,
+		dg_ring_finish_peer(r, m->to, status,
 			       status == DG_OK ? q->size << 32 | q->immediate : 0);
 	dg_ring_finish(r, m->from, status, 0);
 	return true;

@@ -14,7 +14,7 @@ void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t
 	const uint64_t sequence = sequence_of(r, count);
 	p->state = PLACE_COMPLETE;
 	p->status = (uint8_t)status;
-	p->completed_ns = r->proxy->now;
+	p->completed_ns = r->now;
 	r->completed++;
 	r->changed = true;
 	if (status != DG_OK) {
@@ -26,6 +26,12 @@ void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t
 		}
 	}
 	ring_complete(&r->completions[sequence & r->mask], sequence, status, value);
+}
+
+void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value)
+{
+	r->peer->now = r->now;
+	dg_ring_finish(r->peer, count, status, value);
 }
 
 /* Rule 3: frees the places before which nothing is in progress. Once for each pass. */
@@ -100,7 +106,7 @@ static void bytes_complete(struct dg_ring *r, const dg_wc *wc)
 	struct place *p = place_of(r, wc->user);
 	const struct dg_gpu_request *request = &p->request;
 	uint32_t status = (uint32_t)wc->status;
-	r->proxy->now = wc->complete_ns;
+	r->now = wc->complete_ns;
 	if (status == DG_OK && p->state == PLACE_POSTED && (request->flags & DG_SIGNAL)) {
 		p->state = PLACE_SIGNALLING;
 		status = dg_signal_stage(r, wc->user);
@@ -108,7 +114,7 @@ static void bytes_complete(struct dg_ring *r, const dg_wc *wc)
 			return;
 	}
 	if (request->flags & DG_IMMEDIATE && request->op == DG_OP_PUT && r->peer)
-		dg_ring_finish(r->peer, p->receive, status,
+		dg_ring_finish_peer(r, p->receive, status,
 			       status == DG_OK ? request->immediate : 0);
 	dg_ring_finish(r, wc->user, status, 0);
 }
@@ -177,7 +183,7 @@ static uint32_t start_copy(struct dg_ring *r, uint64_t count, const dg_u64 *word
 	const dg_wr wr = work_request(r, count, q);
 	const uint32_t status = dg_ring_stage(r, &wr);
 	if (status != DG_OK && q->op == DG_OP_PUT && q->flags & DG_IMMEDIATE)
-		dg_ring_finish(r->peer, p->receive, status, 0);
+		dg_ring_finish_peer(r, p->receive, status, 0);
 	return status;
 }
 
@@ -233,8 +239,8 @@ static bool held_complete(struct dg_ring *r)
 static uint64_t seen_stamp(struct dg_ring *r)
 {
 	if (r->gpu_trace || !r->since++)
-		r->proxy->now = now_ns();
-	return r->proxy->now;
+		r->now = now_ns();
+	return r->now;
 }
 
 static bool take_one(struct dg_ring *r)
@@ -303,7 +309,7 @@ bool dg_ring_serve(struct dg_ring *r)
 void dg_ring_flush(struct dg_ring *r)
 {
 	int n;
-	r->proxy->now = now_ns();
+	r->now = now_ns();
 	while ((n = dg_queue_poll(r->q, r->wc, 2 * PASS_RECORDS, 0)) > 0)
 		for (int i = 0; i < n; i++) {
 			struct place *p = place_of(r, r->wc[i].user);

@@ -3,8 +3,8 @@
     python tests/bench/gpu_initiated.py                        half a minute
     python tests/bench/gpu_initiated.py --json results/FILE    and stores them
 
-The provider is soft: the proxy, one thread of this process, moves the bytes between pinned memory and
-memory of dgkit.empty(). The bare loop is the same kernel thread ringing a doorbell in pinned memory
+The provider is soft: the proxy, one thread of this process, moves the bytes between pinned memory
+and memory of dgkit.empty(). The bare loop is a kernel's thread ringing a doorbell in pinned memory
 that a loop in C answers, without a queue and without a proxy. It needs a C compiler, or that loop
 as a library (`--answerer FILE`). Nothing here passes or fails a test: it reports.
 """
