@@ -841,8 +841,8 @@ DG_FN dg_u64 dg_hole(const dg_gpu_queue *q, dg_u64 ticket)
 	return DG_NO_HOLE;
 }
 
-/* One turn of a wait. In every 8th turn of its own, the first included, a thread looks itself; in
- * the others one thread of those of a warp that are here together looks, and when it sees its
+/* One turn of a wait. In its first turn and in every 8th after it, a thread looks itself; in the
+ * others one thread of those of a warp that are here together looks, and when it sees its
  * completion, all of them look once. So a warp has mostly one load in flight on the bus while it
  * waits, and no wait depends on another: what the looking thread waits for may be what a thread
  * beside it, whose own ticket is complete, does next. Whether the queue is closed is a second load:

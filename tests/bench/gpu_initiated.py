@@ -219,8 +219,8 @@ def main() -> int:
         dgkit.empty(size, on="pinned") as source,
         dgkit.empty(size) as target,
     ):
-        remote = device.import_region(device.register(target).export())
-        local = device.register(source)
+        local, owned = device.register(source), device.register(target)
+        remote = device.import_region(owned.export())
         found = list(
             figures(Bench(device, local, remote, raw_module(KERNELS), answerer(args.answerer)))
         )
