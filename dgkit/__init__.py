@@ -10,6 +10,7 @@ dma        devices, memory regions, queues and transfers
 memory     allocation: host memory, pinned memory, GPU memory
 doca       DOCA DMA in DOCA's own terms
 report     latency and bandwidth reports
+gpu_initiated  queues that a GPU's kernels post to; the emulated GPU
 doctor     diagnosis of a machine: why a GPU and a DPU cannot reach each other
 widgets    panels for notebooks (extra `lab`)
 jupyter    magics, and `dgkit lab`'s server (extra `lab`)
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .dma import Completion as Completion
     from .dma import Device as Device
     from .dma import FaultRule as FaultRule
+    from .dma import GpuQueue as GpuQueue
     from .dma import Queue as Queue
     from .dma import Region as Region
     from .dma import RemoteRegion as RemoteRegion
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from .errors import DeviceUnavailable as DeviceUnavailable
     from .errors import DgkitError as DgkitError
     from .errors import ExportError as ExportError
+    from .errors import KernelError as KernelError
     from .errors import LimitReached as LimitReached
     from .errors import NativeError as NativeError
     from .errors import OutOfMemory as OutOfMemory
@@ -80,7 +83,16 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "dma": (
-        *("Completion", "Device", "FaultRule", "Queue", "Region", "RemoteRegion", "Transfer"),
+        *(
+            "Completion",
+            "Device",
+            "FaultRule",
+            "GpuQueue",
+            "Queue",
+            "Region",
+            "RemoteRegion",
+            "Transfer",
+        ),
         *("WC_DTYPE", "WR_DTYPE"),
     ),
     "memory": ("empty", "wrap"),
@@ -89,7 +101,7 @@ _NAMES = {
     "types": ("Access", "Op", "Path", "Status"),
     "errors": (
         *("AccessDenied", "BoundsError", "ClosedError", "DescriptorError", "DeviceUnavailable"),
-        *("DgkitError", "ExportError", "LimitReached", "NativeError", "OutOfMemory"),
+        *("DgkitError", "ExportError", "KernelError", "LimitReached", "NativeError", "OutOfMemory"),
         *("PeerError", "PeerLost", "PeerRefused", "PeerTimeout", "PeerVersion"),
         *("QueueFull", "QueueInUse", "RegionBusy", "TransferError", "Unsupported"),
     ),
@@ -106,7 +118,7 @@ _LAB = {
     "load_ipython_extension": "jupyter",
     "unload_ipython_extension": "jupyter",
 }
-_MODULES = (*_NAMES, "agent", "doca", "doctor", "jupyter", "widgets", "wire")
+_MODULES = (*_NAMES, "agent", "doca", "doctor", "gpu_initiated", "jupyter", "widgets", "wire")
 
 __all__ = ["__version__"]
 __all__ += list(_HOME)

@@ -20,6 +20,7 @@ __all__ = [
     "DeviceUnavailable",
     "DgkitError",
     "ExportError",
+    "KernelError",
     "LimitReached",
     "NativeError",
     "OutOfMemory",
@@ -155,6 +156,10 @@ class TransferError(DgkitError):
     def __init__(self, message: str, completion: CompletionLike) -> None:
         super().__init__(message)
         self.completion = completion
+
+
+class KernelError(DgkitError):
+    """A kernel did not compile, or the emulated GPU stopped it. The message says where."""
 
 
 class ExportError(_Explained):

@@ -61,6 +61,14 @@ class Status(IntEnum):
     TIMED_OUT = 4
     FLUSHED = 5
     IO_FAILED = 6
+    # Of operations that a GPU's kernel posted.
+    OUT_OF_BOUNDS = 7
+    ACCESS_DENIED = 8
+    BAD_RECORD = 9
+    CLOSED = 10
+    HOLE = 11
+    UNSUPPORTED = 12
+    QUEUE_FULL = 13
 
 
 class GpuSpan:

@@ -47,6 +47,8 @@ typedef struct dg_device dg_device;
 typedef struct dg_region dg_region;
 typedef struct dg_queue dg_queue;
 typedef struct dg_prep dg_prep;
+typedef struct dg_proxy dg_proxy;
+typedef struct dg_ring dg_ring;
 
 enum dg_opcode { DG_READ = 0, DG_WRITE = 1 };
 enum dg_wr_flag { DG_FENCE = 1, DG_CHAIN = 2 };
@@ -64,7 +66,15 @@ enum dg_status {
 	DG_PEER_LOST = 3,
 	DG_TIMED_OUT = 4,
 	DG_FLUSHED = 5,
-	DG_IO_FAILED = 6
+	DG_IO_FAILED = 6,
+	/* Of operations that a GPU's kernel posted, which are checked when they are taken. */
+	DG_OUT_OF_BOUNDS = 7,
+	DG_ACCESS_DENIED = 8,
+	DG_BAD_RECORD = 9,
+	DG_CLOSED = 10,
+	DG_HOLE = 11,
+	DG_UNSUPPORTED = 12,
+	DG_QUEUE_FULL = 13
 };
 /* READONLY: cannot be written. SHARE_PROCESS: importers may access this process with ptrace, so that
  * they can copy the memory themselves. MAY_FAULT: see dg_memory_may_fault(). */
@@ -375,6 +385,71 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
 const char *dg_copy_method(uint32_t method);
 /* Copies with that method. Errors: EINVAL for an unknown one. */
 int dg_copy_with(uint32_t method, void *dst, const void *src, uint64_t size);
+
+/* GPU-initiated operations: a kernel posts records to a ring (device/dgkit_device.cuh), and a proxy, a
+ * thread of this process, takes them and has the device's provider run them. */
+
+/* depth: a power of two, DG_RING_DEPTH_MIN to DG_RING_DEPTH_MAX. weak: the kernel names the places.
+ * first: number of the first operation. limit: most cycles of the GPU's clock in one wait of a
+ * kernel. trace: 1: the kernel stores its clock at post and completion of each operation. */
+typedef struct dg_ring_config {
+	uint32_t depth, weak, trace, reserved;
+	uint64_t first, limit;
+} dg_ring_config;
+
+/* fd: memfd with the ring; `size` bytes, mapped at `address` here. handle: address of the
+ * dg_gpu_queue in it, where an emulated GPU that maps the memfd at the same address finds it. */
+typedef struct dg_ring_info {
+	int32_t fd;
+	uint32_t depth, index, weak;
+	uint64_t size, address, handle;
+} dg_ring_info;
+
+/* passes: over all rings, of which `idle` found nothing. spun_ns, slept_ns: time of idle passes, and
+ * of the sleeps that follow them. batches: posts to the provider. */
+typedef struct dg_proxy_stats {
+	uint64_t passes, idle, spun_ns, sleeps, slept_ns;
+	uint64_t records, batches, rings;
+} dg_proxy_stats;
+
+/* taken, completed, failed: operations. waiting: 1 while the next one waits for a counter, a
+ * receive or a fence. hole: the first place that is not filled although a later one is, else
+ * UINT64_MAX. first_error: status of the first operation that failed, first_failed its ticket. */
+typedef struct dg_ring_stats {
+	uint64_t taken, completed, failed, hole, first_failed;
+	int32_t first_error;
+	uint32_t waiting;
+} dg_ring_stats;
+
+/* Stamps of one operation: by the proxy (seen, posted, completed: CLOCK_MONOTONIC) and by the kernel
+ * (gpu_post, gpu_complete: its own clock; 0 without trace). */
+typedef struct dg_ring_stamp {
+	uint64_t ticket, seen_ns, posted_ns, completed_ns, gpu_post_ns, gpu_complete_ns;
+	int32_t status;
+	uint32_t op;
+} dg_ring_stamp;
+
+/* Starts the proxy of a device. spin_ns: how long it spins when all rings are idle, before it sleeps
+ * between looks (0 on one CPU). Any thread. */
+int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out);
+/* Stops the proxy and frees it. Errors: EBUSY while rings are open. */
+int dg_proxy_close(dg_proxy *p);
+int dg_proxy_stats_get(dg_proxy *p, dg_proxy_stats *out);
+/* Opens a ring. Errors: EINVAL for a wrong configuration, ENOMEM, EMFILE. */
+int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out);
+int dg_ring_info_get(dg_ring *r, dg_ring_info *out);
+int dg_ring_stats_get(dg_ring *r, dg_ring_stats *out);
+/* Stores the stamps of the latest operations, at most n of them, oldest first. Returns how many. */
+int dg_ring_trace(dg_ring *r, dg_ring_stamp *out, uint32_t n);
+/* Joins two rings of one proxy: a send of one is a message to the next receive of the other. Errors:
+ * EBUSY if one is connected already, EINVAL for rings of two proxies or one ring twice. */
+int dg_ring_connect(dg_ring *a, dg_ring *b);
+/* Refuses new operations, ends those in progress (DG_FLUSHED), then lets every wait of a kernel end.
+ * Never waits for a kernel, which may use the ring's memory until dg_ring_free(). Idempotent. */
+int dg_ring_close(dg_ring *r);
+/* Closes the ring and frees it. The caller guarantees that no GPU accesses its memory any more; an
+ * emulated GPU maps it itself. */
+void dg_ring_free(dg_ring *r);
 
 /* A completion callback for DOCA tasks, used by its address: stores 1 in the uint32_t that
  * task_data points to. DOCA passes a `union doca_data` by value; a uint64_t is passed in the same

@@ -5,6 +5,7 @@ Modules:
     device: Open provider.
     region: Memory regions, registered or imported.
     memory_desc: `dg_memory` of buffers and GPU memory.
+    gpu_queue: Queue that a GPU's kernels post to.
     queue: Queue that posts reads and writes.
     prepared: Batches, and operations that are checked once and run often.
     transfer: Posted operations and the wait for them.
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from .completion import Completion
 from .device import Device
+from .gpu_queue import GpuQueue
 from .queue import Queue
 from .region import Region, RemoteRegion
 from .transfer import Transfer
@@ -64,6 +66,7 @@ __all__ = [
     "Device",
     "DeviceStats",
     "FaultRule",
+    "GpuQueue",
     "ProviderInfo",
     "Queue",
     "Region",

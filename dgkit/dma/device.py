@@ -13,6 +13,7 @@ from ..live_set import LiveSet
 from ..types import DOCA, Access, Path, parse_access
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
+from .gpu_queue import GpuQueue, Proxy
 from .queue import Queue
 from .region import Region, RemoteRegion
 
@@ -78,6 +79,8 @@ class Device:
         self._pid = os.getpid()
         self.provider = provider
         self._queues = LiveSet()
+        self._gpu_queues = LiveSet()
+        self._proxy: Proxy | None = None
         self._regions = LiveSet()
         _open_devices.add(self)
 
@@ -195,6 +198,38 @@ class Device:
         self._queues.add(queue)
         return queue
 
+    def gpu_queue(
+        self,
+        depth: int = 1024,
+        *,
+        weak: bool = False,
+        limit: float = 10.0,
+        trace: bool = False,
+        first: int = 0,
+        spin_us: float = 1000.0,
+    ) -> GpuQueue:
+        """Open a queue that kernels post to (dgkit_device.cuh). A thread of this process serves it.
+
+        Args:
+            depth: Most operations posted and not complete: rounded up to a power of two, 64 to
+                16,384.
+            weak: Kernels name the place of each operation, instead of taking the next one.
+            limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
+            trace: Kernels store their clock for each operation; see `GpuQueue.trace`.
+            first: Number of the first operation, up to 2**56 - 1.
+            spin_us: How long the thread spins when all queues are idle, in microseconds; taken
+                from the first queue of the device.
+
+        Raises:
+            Unsupported: The provider cannot run a kernel's operations.
+            ValueError: `depth` or `first` is out of range.
+        """
+        if self._proxy is None:
+            self._proxy = Proxy(self, spin_us)
+        queue = GpuQueue(self, self._proxy, depth, weak=weak, limit=limit, trace=trace, first=first)
+        self._gpu_queues.add(queue)
+        return queue
+
     def close(self, timeout: float = 1.0) -> None:
         """Close the queues, then the regions, then the device. Idempotent.
 
@@ -214,6 +249,11 @@ class Device:
         self._close_children(timeout)  # those that another thread opened meanwhile
 
     def _close_children(self, timeout: float) -> None:
+        for gpu_queue in self._gpu_queues:
+            gpu_queue.close()
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
         for queue in self._queues:
             queue.close()
         for region in self._regions:

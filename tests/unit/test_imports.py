@@ -33,6 +33,7 @@ ALLOWED = {
     "doca": _BASE | {"dma"},  # for the GPU memory that both register
     "report": _BASE,
     "wire": _BASE | {"dma"},  # for the runtime folder, which it shares with share/server.c
+    "gpu_initiated": _BASE | {"dma", "memory"},
     "doctor": _BASE | {"_version", "wire"},  # for the number of its version
     "dpu": _BOTTOM,
     "agent": _BOTTOM | {"_version", "dpu"},
@@ -46,7 +47,7 @@ ALLOWED = {
 }
 
 # Parent and children, which hold and close each other: the only import circles.
-FAMILY = {"device", "queue", "region"}
+FAMILY = {"device", "gpu_queue", "queue", "region"}
 FAMILIES = [{f"dgkit.{package}.{name}" for name in FAMILY} for package in ("dma", "doca")]
 
 # File names that occur in several packages because they mean the same thing in each.

@@ -37,6 +37,10 @@ def _can_make_venvs(python: str = sys.executable) -> bool:
 PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
     "venv": (_can_make_venvs, "python3-venv"),
     "compiler": (lambda: _finds("cc", "crt1.o"), "gcc libc6-dev"),
+    "C++ compiler": (
+        lambda: any(shutil.which(name) for name in ("c++", "g++", "clang++")),
+        "g++",
+    ),
     "Python.h": (
         lambda: Path(sysconfig.get_path("include"), "Python.h").exists(),
         "python3-dev",

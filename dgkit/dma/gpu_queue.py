@@ -1,0 +1,300 @@
+"""Queue that a GPU's kernels post to; a proxy thread of this process runs the operations."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+
+from ..errors import ClosedError, Unsupported
+from ..types import Status
+from ..validate import whole
+from ._ffi import check, ffi, lib, nanoseconds
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .device import Device
+
+__all__ = ["GpuQueue", "GpuQueueStats", "GpuStamp", "Proxy", "ProxyStats"]
+
+# Of native/device/dgkit_device.cuh.
+_DEPTH_MIN, _DEPTH_MAX = 64, 16384
+_TICKET_MAX = (1 << 56) - 1
+_NO_HOLE = (1 << 64) - 1
+_OPS = ("none", "put", "get", "put_inline", "signal", "send", "recv", "fence", "commit")
+# What the proxy can serve today: a ring in host memory, and a provider of the CPU.
+_SERVES = ("soft",)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuStamp:
+    """One operation on both clocks; ns, 0 where not taken.
+
+    Attributes:
+        ticket: Of the operation.
+        op: "put", "get", ...
+        status: Result.
+        seen_ns: The proxy saw the record; CLOCK_MONOTONIC.
+        posted_ns: The provider got the operation.
+        completed_ns: The completion was stored.
+        gpu_post_ns: The kernel stored the record; its own clock, with `trace=True`.
+        gpu_complete_ns: A wait of the kernel saw the completion.
+    """
+
+    ticket: int
+    op: str
+    status: Status
+    seen_ns: int
+    posted_ns: int
+    completed_ns: int
+    gpu_post_ns: int
+    gpu_complete_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuQueueStats:
+    """Counts of one queue.
+
+    Attributes:
+        taken: Records that the proxy has taken.
+        completed: Operations that are complete.
+        failed: Those with a status other than OK.
+        waiting: The next record waits for a counter, a receive or a fence.
+        hole: First place that is not filled although a later one is, or None.
+        first_error: Status of the first operation that failed, or OK.
+        first_failed: Its ticket, or None.
+    """
+
+    taken: int
+    completed: int
+    failed: int
+    waiting: bool
+    hole: int | None
+    first_error: Status
+    first_failed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyStats:
+    """Counts of a device's proxy: its passes, and the time that it spins and sleeps.
+
+    Attributes:
+        rings: Queues that it serves.
+        passes: Looks at all of them.
+        idle: Passes that found nothing.
+        spun_ns: Time of idle passes.
+        sleeps: Sleeps between idle passes.
+        slept_ns: Their time.
+        records: Records taken.
+        batches: Posts to the provider.
+    """
+
+    rings: int
+    passes: int
+    idle: int
+    spun_ns: int
+    sleeps: int
+    slept_ns: int
+    records: int
+    batches: int
+
+
+class Proxy:
+    """Thread that serves the GPU queues of one device. Opened with the first of them."""
+
+    def __init__(self, device: Device, spin_us: float) -> None:
+        self._p: Any = None
+        out = ffi.new("dg_proxy **")
+        spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
+        check(lib.dg_proxy_open(device._handle(), spin_ns, out))
+        self._p = out[0]
+
+    def stats(self) -> ProxyStats:
+        """Return its counts until now."""
+        if self._p is None:
+            raise ClosedError("the proxy is closed")
+        raw = ffi.new("dg_proxy_stats *")
+        check(lib.dg_proxy_stats_get(self._p, raw))
+        return ProxyStats(
+            raw.rings, raw.passes, raw.idle, raw.spun_ns, raw.sleeps, raw.slept_ns, raw.records,
+            raw.batches,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Stop the thread; its queues are closed. Idempotent."""
+        if self._p is not None:
+            check(lib.dg_proxy_close(self._p))
+        self._p = None
+
+
+def ring_depth(depth: int) -> int:
+    """Return the number of places of a queue: the next power of two, 64 or more.
+
+    Raises:
+        ValueError: It exceeds 16,384.
+    """
+    wanted = whole("depth", depth, 1)
+    if wanted > _DEPTH_MAX:
+        raise ValueError(f"depth is {wanted}; the limit of a GPU queue is {_DEPTH_MAX}")
+    return int(max(_DEPTH_MIN, 1 << (wanted - 1).bit_length()))
+
+
+class GpuQueue:
+    """Ring that kernels post to. Created by `Device.gpu_queue`.
+
+    A kernel gets it as one pointer, `dg_gpu_queue *`, and calls the functions of
+    dgkit_device.cuh. Regions are named by their `id`.
+
+    Args:
+        device: Device whose provider moves the bytes.
+        proxy: The device's.
+        depth: Most operations that are posted and not complete.
+        weak: Kernels name the places themselves.
+        limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
+        trace: Kernels store their clock for each operation.
+        first: Number of the first operation.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        proxy: Proxy,
+        depth: int,
+        *,
+        weak: bool,
+        limit: float,
+        trace: bool,
+        first: int,
+    ) -> None:
+        self._r: Any = None
+        self._device, self._proxy, self._pid = device, proxy, os.getpid()
+        if device.provider not in _SERVES:
+            raise Unsupported(
+                95,
+                f"a kernel's operations cannot be run by the provider {device.provider}: open "
+                f"the GPU queue of a device with {' or '.join(_SERVES)}",
+            )
+        if not 0 <= whole("first", first) <= _TICKET_MAX:
+            raise ValueError(f"first is {first}; the limit is {_TICKET_MAX}")
+        self.weak = bool(weak)
+        raw = ffi.new("dg_ring_config *")
+        raw.depth, raw.weak, raw.trace = ring_depth(depth), self.weak, bool(trace)
+        # The emulated GPU's clock counts nanoseconds.
+        raw.first, raw.limit = first, min(nanoseconds(limit, "limit"), (1 << 62))
+        out = ffi.new("dg_ring **")
+        check(lib.dg_ring_open(proxy._p, raw, out))
+        self._r = out[0]
+        info = self._info()
+        self.depth, self.index, self.limit = int(info.depth), int(info.index), limit
+        # Functions that release what a GPU has of the ring's memory, each given the function that
+        # frees that memory.
+        self._on_close: list[Callable[[Callable[[], None]], None]] = []
+
+    def _handle(self) -> Any:
+        if self._r is None:
+            raise ClosedError("this GPU queue is closed")
+        self._device._handle()
+        return self._r
+
+    def _info(self) -> Any:
+        raw = ffi.new("dg_ring_info *")
+        check(lib.dg_ring_info_get(self._handle(), raw))
+        return raw
+
+    def _shared_memory(self) -> tuple[int, int, int, int]:
+        """Return fd, size and address of the ring's memory, and the address of `dg_gpu_queue`."""
+        info = self._info()
+        return int(info.fd), int(info.size), int(info.address), int(info.handle)
+
+    def _handle_bytes(self, size: int) -> bytes:
+        """Return the first bytes of the queue's `dg_gpu_queue`, with addresses of this process."""
+        address = self._shared_memory()[3]
+        return bytes(ffi.buffer(ffi.cast("char *", address), size))
+
+    def connect(self, other: GpuQueue) -> None:
+        """Join two queues of one device: a send of one is a message to the other's next receive.
+
+        The n-th send or put with an immediate value matches the n-th receive. A message waits for a
+        late receive, and so does what its kernel posted behind it; a message that is longer than
+        its receive ends both as OUT_OF_BOUNDS. Once one queue is closed, operations of the other
+        that need it end as PEER_LOST.
+
+        Raises:
+            RegionBusy: One of them was connected before.
+            ValueError: They are one queue, or of two devices.
+        """
+        check(lib.dg_ring_connect(self._handle(), other._handle()))
+
+    def stats(self) -> GpuQueueStats:
+        """Return the counts of this queue."""
+        raw = ffi.new("dg_ring_stats *")
+        check(lib.dg_ring_stats_get(self._handle(), raw))
+        failed = bool(raw.first_error)
+        return GpuQueueStats(
+            raw.taken, raw.completed, raw.failed, bool(raw.waiting),
+            None if raw.hole == _NO_HOLE else int(raw.hole),
+            Status(raw.first_error), int(raw.first_failed) if failed else None,
+        )  # fmt: skip
+
+    def trace(self) -> list[GpuStamp]:
+        """Return the stamps of the latest operations, at most `depth`, oldest first."""
+        raw = ffi.new("dg_ring_stamp[]", self.depth)
+        count = check(lib.dg_ring_trace(self._handle(), raw, self.depth))
+        return [
+            GpuStamp(
+                s.ticket, _OPS[s.op] if s.op < len(_OPS) else f"op {s.op}", Status(s.status),
+                s.seen_ns, s.posted_ns, s.completed_ns, s.gpu_post_ns, s.gpu_complete_ns,
+            )
+            for s in raw[0:count]
+        ]  # fmt: skip
+
+    @property
+    def device(self) -> Device:
+        """Device that opened the queue."""
+        return self._device
+
+    @property
+    def proxy(self) -> Proxy:
+        """Thread that serves the queue."""
+        return self._proxy
+
+    @property
+    def closed(self) -> bool:
+        """True if the queue is closed."""
+        return self._r is None
+
+    def close(self) -> None:
+        """Refuse new operations, end those in progress, and let every wait of a kernel end.
+
+        Idempotent. Never waits for a kernel: its waits end as FLUSHED or CLOSED.
+        """
+        if self._r is None:
+            return
+        check(lib.dg_ring_close(self._r))
+        ring, self._r = self._r, None
+        for release in self._on_close[:1]:
+            release(lambda: lib.dg_ring_free(ring))
+        if not self._on_close:
+            lib.dg_ring_free(ring)
+
+    def __enter__(self) -> GpuQueue:
+        self._handle()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_r", None) is None:
+            return
+        if self._pid == os.getpid():
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._r is None else "weak" if self.weak else "strong"
+        depth = getattr(self, "depth", 0)
+        return f"<dgkit.GpuQueue on {self._device.provider}, depth {depth}, {state}>"

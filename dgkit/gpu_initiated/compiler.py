@@ -1,0 +1,129 @@
+"""Compiler of the emulated GPU: CUDA C++ to a program that runs one grid on the CPU."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import KernelError, Unsupported
+from .headers import include_dir
+
+__all__ = ["compile_program", "kernel_names"]
+
+SOURCE_NAME = "kernel.cu"  # in messages and in the places of threads
+_COMPILERS = ("c++", "g++", "clang++")
+_FLAGS = ("-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-rdynamic")
+_WARNINGS = ("-Wno-unknown-pragmas", "-Wno-attributes")
+_LIMIT = 120.0  # seconds for one compilation
+
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
+_KERNEL = re.compile(
+    r"(template\s*<[^{;]*>\s*)?(?:extern\s*\"\s*\"\s*|static\s+)?__global__\s+"
+    r"(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
+)
+_DYNAMIC = re.compile(
+    r"extern\s+__shared__\s+((?:__align__\s*\([^)]*\)\s*|alignas\s*\([^)]*\)\s*)?)([\w:\s]+?)\s+"
+    r"(\w+)\s*\[\s*\]\s*;"
+)
+
+
+def _without_comments(source: str) -> str:
+    """Blank comments and texts, keeping line numbers."""
+    blank = re.compile(r"[^\n\"]")
+    return _COMMENTS.sub(lambda found: blank.sub(" ", found[0]), source)
+
+
+def kernel_names(source: str) -> list[str]:
+    """Return the names of the kernels in a source; templates are not among them."""
+    return [name for template, name in _KERNEL.findall(_without_comments(source)) if not template]
+
+
+def translate(source: str) -> str:
+    """Return the C++ source: dynamic shared memory replaced, kernels registered."""
+    names = kernel_names(source)
+    body = _DYNAMIC.sub(r"\2 *const \3 = (\2 *)dg_emu::dynamic_shared();", source)
+    kernels = (
+        f'static const dg_emu::Kernel<&{name}> dg_emu_kernel_{i}("{name}");'
+        for i, name in enumerate(names)
+    )
+    tail = '#line 1 "kernels"\n' + "\n".join(kernels)
+    return f'#include "emulated_gpu.h"\n#line 1 "{SOURCE_NAME}"\n{body}\n{tail}\n'
+
+
+def _compiler() -> str:
+    """Return the C++ compiler: $CXX, or the first that is installed."""
+    for name in (os.environ.get("CXX", ""), *_COMPILERS):
+        if name and (found := shutil.which(name)):
+            return found
+    raise Unsupported(
+        errno.EOPNOTSUPP,
+        "the emulated GPU needs a C++17 compiler, and none of $CXX, c++, g++ and clang++ is "
+        "installed: apt install g++",
+    )
+
+
+def _cache() -> Path:
+    """Return the folder for compiled programs, accessible to this user only."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = root / "dgkit" / "emulated_gpu"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _run(command: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_LIMIT,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise KernelError(f"{command[0]} did not finish within {_LIMIT:.0f} s") from None
+    if done.returncode:
+        raise KernelError(f"emulated GPU: the kernel does not compile\n{done.stderr.strip()}")
+
+
+def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = False) -> Path:
+    """Compile a CUDA source to a program of the emulated GPU, or find it in the cache.
+
+    Args:
+        source: CUDA C++.
+        options: Further arguments of the compiler, such as `-DNAME=1` or `-I/folder`.
+        tsan: Compile the kernels with ThreadSanitizer.
+
+    Returns:
+        The program.
+
+    Raises:
+        KernelError: The source does not compile; the message has the compiler's own.
+        Unsupported: No C++ compiler is installed.
+    """
+    compiler, headers, text = _compiler(), include_dir(), translate(source)
+    runtime = headers / "emulated_gpu.cpp"
+    flags = [*_FLAGS, *_WARNINGS, f"-I{headers}"]
+    sanitizer = ["-fsanitize=thread"] if tsan else []
+    digest = hashlib.sha256()
+    for part in (compiler, *flags, *sanitizer, *options, text):
+        digest.update(part.encode() + b"\0")
+    for header in sorted(headers.iterdir()):
+        digest.update(header.read_bytes())
+    program = _cache() / digest.hexdigest()[:32]
+    if program.exists():
+        return program
+    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
+        work = Path(folder)
+        (work / "kernel.cpp").write_text(text, encoding="utf-8")
+        objects = [str(work / "kernel.o"), str(work / "runtime.o")]
+        first = [compiler, *flags, *sanitizer, *options, "-c", str(work / "kernel.cpp")]
+        _run([*first, "-o", objects[0]])
+        define = ["-DDG_EMU_TSAN"] if tsan else []
+        _run([compiler, *flags, *define, "-c", str(runtime), "-o", objects[1]])
+        _run([compiler, *flags, *sanitizer, *objects, "-o", str(work / "program")])
+        (work / "program").replace(program)  # whole or not at all, also for another process
+    return program

@@ -1,0 +1,149 @@
+"""Kernels of the emulated GPU: the same source as for a GPU, run on the CPU.
+
+A block is an OS thread, its threads are fibers. Shared memory, barriers, warp collectives, atomics
+and clocks work as on a GPU; speed does not, and no figure of it says anything about one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from ..validate import whole
+from .compiler import compile_program, kernel_names
+from .kernel_arguments import Arguments
+from .launch import Launch
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Any
+
+__all__ = ["EmulatedKernel", "EmulatedModule", "emulate"]
+
+LABEL = "emulated GPU"
+# Of a block (CUDA C++ Programming Guide, technical specifications per compute capability).
+_THREADS, _SHARED = 1024, 228 << 10
+_BLOCKS = 4096  # more would take minutes
+
+
+def _dimensions(what: str, value: int | Sequence[int]) -> tuple[int, int, int]:
+    """Return a grid's or a block's three sizes."""
+    given = (value,) if isinstance(value, int) else tuple(value)
+    if not 1 <= len(given) <= 3:
+        raise ValueError(f"{what} is {value!r}; it has one to three sizes")
+    sizes = [whole(what, size, 1) for size in given]
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+class EmulatedKernel:
+    """Kernel of an emulated module; called as CuPy's kernels are.
+
+    Attributes:
+        name: Of the kernel.
+        label: "emulated GPU": belongs beside every figure.
+    """
+
+    label = LABEL
+
+    def __init__(self, program: Path, name: str) -> None:
+        self._program = program
+        self.name = name
+
+    def __call__(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        shared_mem: int = 0,
+        seed: int = 0,
+        timeout: float = 60.0,
+    ) -> None:
+        """Run a grid and wait for its end; arguments as in `start`."""
+        self.start(grid, block, args, shared_mem=shared_mem, seed=seed, timeout=timeout).wait()
+
+    def start(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        shared_mem: int = 0,
+        seed: int = 0,
+        timeout: float = 60.0,
+    ) -> Launch:
+        """Start a grid in a child process.
+
+        Args:
+            grid: Number of blocks, or up to three numbers.
+            block: Threads of a block, or up to three numbers; at most 1024 together.
+            args: Numbers, GPU queues, and memory: that of `dgkit.empty` and regions over it are
+                shared with the kernel; other buffers are copied in, and back by `wait`.
+            shared_mem: Dynamic shared memory of a block; bytes.
+            seed: Of the order in which threads run; each seed gives another interleaving.
+            timeout: Seconds after which the grid is stopped.
+
+        Raises:
+            TypeError, ValueError: A size or an argument is invalid.
+        """
+        blocks, threads = _dimensions("grid", grid), _dimensions("block", block)
+        if threads[0] * threads[1] * threads[2] > _THREADS:
+            raise ValueError(f"block is {block!r}; a block has at most {_THREADS} threads")
+        if blocks[0] * blocks[1] * blocks[2] > _BLOCKS:
+            raise ValueError(f"grid is {grid!r}; the {LABEL} runs at most {_BLOCKS} blocks")
+        if not 0 <= shared_mem <= _SHARED:
+            raise ValueError(f"shared_mem is {shared_mem} bytes; the limit is {_SHARED}")
+        if not 0 < timeout < 1e6:
+            raise ValueError(f"timeout is {timeout!r} s; it must be more than 0 and below 1e6")
+        arguments = Arguments(args)
+        try:
+            return Launch(
+                self._program, self.name, blocks, threads, arguments,
+                shared_mem=shared_mem, seed=whole("seed", seed), timeout=timeout,
+            )  # fmt: skip
+        except BaseException:
+            with contextlib.suppress(OSError):
+                arguments.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<dgkit kernel {self.name}, {LABEL}>"
+
+
+class EmulatedModule:
+    """Compiled source: `module["kernel"]` is a kernel. Created by `emulate`."""
+
+    label = LABEL
+
+    def __init__(self, program: Path, names: list[str]) -> None:
+        self._program = program
+        self.names = names
+
+    def __getitem__(self, name: str) -> EmulatedKernel:
+        if name not in self.names:
+            known = ", ".join(self.names) or "none"
+            raise KeyError(f"there is no kernel {name!r}; the source has: {known}")
+        return EmulatedKernel(self._program, name)
+
+    get_function = __getitem__
+
+    def __repr__(self) -> str:
+        return f"<dgkit module of {', '.join(self.names)}, {LABEL}>"
+
+
+def emulate(source: str, *, options: Sequence[str] = (), tsan: bool = False) -> EmulatedModule:
+    """Compile CUDA C++ for the emulated GPU.
+
+    Args:
+        source: CUDA C++; `#include <dgkit_device.cuh>` works.
+        options: Further arguments of the compiler, such as `-DNAME=1`.
+        tsan: Compile the kernels with ThreadSanitizer, which then reports data races between
+            threads of a launch.
+
+    Raises:
+        KernelError: The source does not compile.
+        Unsupported: No C++ compiler is installed.
+    """
+    return EmulatedModule(compile_program(source, options=options, tsan=tsan), kernel_names(source))

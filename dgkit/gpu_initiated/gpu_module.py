@@ -1,0 +1,186 @@
+"""Kernels for a real GPU, compiled by CuPy; their arguments may be GPU queues."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+
+from ..dma import GpuQueue, Region
+from ..memory import cuda
+from .headers import include_dir
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+__all__ = ["GpuKernel", "GpuModule", "raw_module"]
+
+# Of struct dg_gpu_queue in native/device/dgkit_device.cuh.
+_HANDLE_SIZE = 384
+_ADDRESSES = slice(0, 4)  # ring, completions, records, trace
+_LIMIT = 4
+
+_live: weakref.WeakSet[_Attached] = weakref.WeakSet()
+_retired: list[_Attached] = []
+
+
+class _Attached:
+    """Ring of a queue registered with CUDA, and its `dg_gpu_queue` in the memory of one GPU."""
+
+    def __init__(self, queue: GpuQueue) -> None:
+        import numpy as np
+
+        cupy, module = cuda.require_cupy(), cuda.driver()
+        self._events: dict[int, Any] = {}  # the latest launch of each stream
+        self._free: Callable[[], None] | None = None
+        _, size, self._address, _ = queue._shared_memory()
+        self._gpu = cuda.current_device()
+        flags = module.CU_MEMHOSTREGISTER_PORTABLE | module.CU_MEMHOSTREGISTER_DEVICEMAP
+        with cuda.primary_context(self._gpu):
+            cuda.call("cuMemHostRegister", self._address, size, flags)
+            start = int(cuda.call("cuMemHostGetDevicePointer", self._address, 0))
+        moved = start - self._address
+        words = np.frombuffer(queue._handle_bytes(_HANDLE_SIZE), np.uint64).copy()
+        addresses = words[_ADDRESSES]
+        words[_ADDRESSES] = np.where(addresses, addresses + np.uint64(moved % (1 << 64)), 0)
+        clock_khz = cupy.cuda.Device().attributes["ClockRate"]
+        words[_LIMIT] = min(int(queue.limit * clock_khz * 1000), (1 << 62))
+        self.handle = cupy.asarray(words)
+        cupy.cuda.get_current_stream().synchronize()
+        _live.add(self)
+
+    def used(self, stream: Any) -> None:
+        """Note a launch, which must end before the ring is freed."""
+        cupy = cuda.require_cupy()
+        event = self._events.setdefault(stream.ptr, cupy.cuda.Event(disable_timing=True))
+        event.record(stream)
+
+    @property
+    def idle(self) -> bool:
+        """True if every launch that used the ring has ended."""
+        return all(event.done for event in self._events.values())
+
+    def release(self, free: Callable[[], None]) -> None:
+        """Free the ring once every launch that used it has ended; never waits for one."""
+        self._free = free
+        _retired.append(self)
+        _collect()
+
+    def free(self) -> None:
+        """Unregister and free the ring."""
+        with cuda.primary_context(self._gpu):
+            cuda.call("cuMemHostUnregister", self._address)
+        if self._free is not None:
+            self._free()
+
+
+def _collect() -> None:
+    """Free the rings of closed queues, unless a launch may still run.
+
+    cuMemHostUnregister waits for every kernel of the context, so that of another queue counts, too.
+    """
+    if all(attached.idle for attached in (*_live, *_retired)):
+        while _retired:
+            _retired.pop().free()
+
+
+class GpuKernel:
+    """Kernel on a GPU; called as CuPy's kernels are. Created by `GpuModule`."""
+
+    label = "GPU"
+
+    def __init__(self, module: GpuModule, name: str) -> None:
+        self._module = module
+        self._function = module._raw.get_function(name)
+        self.name = name
+
+    def __call__(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        shared_mem: int = 0,
+        stream: Any = None,
+    ) -> None:
+        """Launch a grid on `stream`, or CuPy's current one, without waiting for its end.
+
+        Args:
+            grid: Number of blocks, or up to three numbers.
+            block: Threads of a block, or up to three numbers.
+            args: CuPy arrays, NumPy scalars, numbers, GPU queues, and memory or regions that
+                the GPU can access.
+            shared_mem: Dynamic shared memory of a block; bytes.
+            stream: CuPy's.
+        """
+        cupy = cuda.require_cupy()
+        stream = cupy.cuda.get_current_stream() if stream is None else stream
+        attached = [_attach(value) for value in args if isinstance(value, GpuQueue)]
+        sizes = [(v,) if isinstance(v, int) else tuple(v) for v in (grid, block)]
+        with stream:
+            self._function(*sizes, tuple(map(_argument, args)), shared_mem=shared_mem)
+        for ring in attached:
+            ring.used(stream)
+
+    def __repr__(self) -> str:
+        return f"<dgkit kernel {self.name}, GPU>"
+
+
+def _attach(queue: GpuQueue) -> _Attached:
+    """Return the queue's ring on the current GPU; the first time it is registered."""
+    _collect()
+    for release in queue._on_close:
+        owner = getattr(release, "__self__", None)
+        if isinstance(owner, _Attached):
+            return owner
+    attached = _Attached(queue)
+    queue._on_close.append(attached.release)
+    return attached
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, GpuQueue):
+        return _attach(value).handle
+    if isinstance(value, Region):
+        value = value.memory
+    if getattr(value, "place", "") == "pinned":
+        return value.gpu_array
+    if getattr(value, "gpu", None) is not None:
+        return value.array
+    return value
+
+
+class GpuModule:
+    """Compiled source: `module["kernel"]` is a kernel. Created by `raw_module`."""
+
+    label = "GPU"
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def __getitem__(self, name: str) -> GpuKernel:
+        return GpuKernel(self, name)
+
+    get_function = __getitem__
+
+
+def raw_module(source: str, *, options: Sequence[str] = ()) -> GpuModule:
+    """Compile CUDA C++ for the current GPU with CuPy (NVRTC), and load it.
+
+    It is loaded at once: while a kernel fills the GPU, loading another one may wait for its end.
+
+    Args:
+        source: CUDA C++; `#include <dgkit_device.cuh>` works.
+        options: Further arguments of NVRTC, such as `-DNAME=1`.
+
+    Raises:
+        DeviceUnavailable: There is no GPU, or CuPy is not installed.
+        cupy.cuda.compiler.CompileException: The source does not compile.
+    """
+    cupy = cuda.require_cupy()
+    flags = ("--std=c++17", f"-I{include_dir()}", *options)
+    raw = cupy.RawModule(code=source, options=flags, backend="nvrtc")
+    with contextlib.suppress(AttributeError):
+        raw.compile()
+    return GpuModule(raw)

@@ -1,0 +1,196 @@
+"""One grid on the emulated GPU: a child process, which can be killed."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import struct
+import subprocess
+import tempfile
+from itertools import groupby
+from pathlib import Path
+
+from ..errors import KernelError
+from .compiler import SOURCE_NAME
+from .kernel_arguments import Arguments
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from typing import IO
+
+__all__ = ["Launch"]
+
+# Exit statuses of native/device/emulated_gpu.cpp.
+_WRONG_ARGUMENTS, _TIMED_OUT, _DEADLOCK, _ADDRESS_TAKEN = 2, 3, 4, 9
+_ATTEMPTS = 8  # the addresses of a process are random
+_GRACE = 5.0  # seconds that the child has to report, after its own time-out
+_PLACES = 40  # most lines of a report
+
+
+class Launch:
+    """Running grid. `wait` ends it; so does the garbage collector.
+
+    Args:
+        program: From `compile_program`.
+        name: Of the kernel.
+        grid: Blocks in x, y and z.
+        block: Threads of a block in x, y and z.
+        arguments: Encoded arguments.
+        shared_mem: Dynamic shared memory of a block; bytes.
+        seed: Of the order in which threads run.
+        timeout: Seconds after which the grid is stopped.
+    """
+
+    def __init__(
+        self,
+        program: Path,
+        name: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        arguments: Arguments,
+        *,
+        shared_mem: int,
+        seed: int,
+        timeout: float,
+    ) -> None:
+        self._program, self._name, self._arguments = program, name, arguments
+        self._timeout = timeout
+        maps = list(arguments.mappings.values())
+        encoded = name.encode()
+        self._request = (
+            struct.pack("<I", len(maps))
+            + b"".join(struct.pack("<iQQQ", m.fd, m.offset, m.size, m.address) for m in maps)
+            + struct.pack("<I", len(encoded))
+            + encoded
+            + struct.pack("<6I", *grid, *block)
+            + struct.pack("<3Q", shared_mem, seed, int(timeout * 1e9))
+            + arguments.bytes
+        )
+        self._fds = [m.fd for m in maps]
+        self._left = _ATTEMPTS
+        self._start()
+
+    def _start(self) -> None:
+        self._left -= 1
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 # closed by _result
+        self._places: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        report = self._places.fileno()
+        self._child = subprocess.Popen(
+            [self._program, str(report)],
+            stdin=subprocess.PIPE,
+            stderr=self._errors,
+            pass_fds=[*self._fds, report],
+        )
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._child.stdin.write(self._request)
+            self._child.stdin.close()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._child.pid
+
+    @property
+    def running(self) -> bool:
+        """True until the grid has ended."""
+        return self._child.poll() is None
+
+    def kill(self) -> None:
+        """Kill the child: the emulated GPU is gone, as by a reset."""
+        self._child.kill()
+
+    def wait(self) -> None:
+        """Wait for the end of the grid; then private buffers have what the kernel wrote.
+
+        Raises:
+            KernelError: The kernel deadlocked, ran longer than its time-out, accessed an illegal
+                address, or its arguments were wrong.
+        """
+        while True:
+            try:
+                status = self._child.wait(self._timeout + _GRACE)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                status = self._child.wait()
+            if status != _ADDRESS_TAKEN or not self._left:
+                break
+            self._close_files()
+            self._start()
+        self._arguments.close()
+        self._result(status)
+
+    def _close_files(self) -> None:
+        self._errors.close()
+        self._places.close()
+
+    def _result(self, status: int) -> None:
+        self._errors.seek(0)
+        self._places.seek(0)
+        errors = self._errors.read().decode(errors="replace").strip()
+        places = self._places.read().decode(errors="replace").splitlines()
+        self._close_files()
+        if status == 0:
+            return
+        text = f"emulated GPU: {self._name} "
+        if status == _DEADLOCK:
+            text += "deadlocked: no thread of a block can run"
+        elif status == _TIMED_OUT:
+            text += f"did not end within {self._timeout:g} s and was stopped"
+        elif status == _WRONG_ARGUMENTS:
+            text += "was not launched"
+        else:
+            text += f"failed (exit status {status})"
+        lines = [text, *([errors] if errors else []), *_report(self._program, places)]
+        raise KernelError("\n".join(lines))
+
+    def __del__(self) -> None:
+        child = getattr(self, "_child", None)
+        if child is not None and child.returncode is None:
+            child.kill()
+            child.wait()
+            self._arguments.close()
+            self._close_files()
+
+
+def _report(program: Path, places: list[str]) -> list[str]:
+    """Return the places of stopped threads, one line for each run of threads in the same place."""
+    rows = []
+    frames = {address for line in places for address in line.split()[5:]}
+    known = _source_lines(program, sorted(frames))
+    for line in places:
+        block, thread, call, file, number, *addresses = line.split()
+        own = next((known[a] for a in addresses if a in known), "")
+        where = own or f"{Path(file).name}:{number}"
+        rows.append((block, thread, f"{call} at {where}"))
+    lines = []
+    for (block, what), group in groupby(rows, key=lambda row: (row[0], row[2])):
+        threads = [thread for _, thread, _ in group]
+        span = (
+            f"thread {threads[0]}"
+            if len(threads) == 1
+            else f"threads {threads[0]} to {threads[-1]}"
+        )
+        lines.append(f"  block {block} {span}: {what}")
+    more = len(lines) - _PLACES
+    return lines[:_PLACES] + ([f"  and {more} more"] if more > 0 else [])
+
+
+def _source_lines(program: Path, addresses: list[str]) -> dict[str, str]:
+    """Map those addresses that are in the kernel's own source to `kernel.cu:line`, by addr2line."""
+    tool = shutil.which("addr2line")
+    if tool is None or not addresses:
+        return {}
+    done = subprocess.run(
+        [tool, "-a", "-i", "-e", str(program)],
+        input="\n".join(addresses), capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    found: dict[str, str] = {}
+    address = ""
+    for line in done.stdout.splitlines():
+        if line.startswith("0x"):
+            address = hex(int(line, 16))
+        elif Path(line.partition(":")[0]).name == SOURCE_NAME:
+            where = line.partition(":")[2].split()[0]
+            found.setdefault(address, f"{SOURCE_NAME}:{where}")
+    return found

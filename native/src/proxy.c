@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The proxy's thread; opening, connecting and closing rings. proxy.h has the states. */
+#include "proxy.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "region.h"
+#include "thread.h"
+
+/* Between two looks at idle rings the thread sleeps an eighth of the idle time, within these. */
+enum { SLEEP_LEAST_NS = 20000, SLEEP_MOST_NS = 1000000, IDLE_PASSES = 64, PAGE = 4096 };
+
+static uint64_t idle_sleep(uint64_t idle_ns)
+{
+	const uint64_t ns = idle_ns / 8;
+	return ns < SLEEP_LEAST_NS ? SLEEP_LEAST_NS : ns > SLEEP_MOST_NS ? SLEEP_MOST_NS : ns;
+}
+
+/* The thread's own view of time. */
+struct clockwork {
+	uint64_t idle_since, looked;
+	uint32_t idle_passes;
+};
+
+/* After idle passes: yields, or sleeps, without the lock, once it has spun long enough. */
+static void rest(struct dg_proxy *p, struct clockwork *c)
+{
+	const uint64_t now = now_ns();
+	if (!c->idle_since)
+		c->idle_since = c->looked = now;
+	p->stats.spun_ns += now - c->looked;
+	c->looked = now;
+	if (now - c->idle_since < p->spin_ns) {
+		if (now - c->idle_since > YIELD_AFTER_NS)
+			sched_yield();
+		return;
+	}
+	const struct timespec t = {0, (long)idle_sleep(now - c->idle_since)};
+	pthread_mutex_unlock(&p->lock);
+	nanosleep(&t, NULL);
+	pthread_mutex_lock(&p->lock);
+	c->looked = now_ns();
+	p->stats.sleeps++;
+	p->stats.slept_ns += c->looked - now;
+}
+
+/* One pass over all rings, each for at most PASS_RECORDS. Returns whether anything was done. */
+static bool pass(struct dg_proxy *p)
+{
+	bool busy = false;
+	for (struct dg_ring *r = p->rings; r; r = r->next)
+		busy |= dg_ring_serve(r);
+	p->stats.passes++;
+	p->stats.idle += !busy;
+	return busy;
+}
+
+/* The mutex is not fair: those that wait for it go first. */
+static void give_way(struct dg_proxy *p)
+{
+	if (!atomic_load_explicit(&p->wanted, memory_order_relaxed))
+		return;
+	pthread_mutex_unlock(&p->lock);
+	while (atomic_load_explicit(&p->wanted, memory_order_relaxed))
+		sched_yield();
+	pthread_mutex_lock(&p->lock);
+}
+
+static void *run(void *arg)
+{
+	struct dg_proxy *p = arg;
+	struct clockwork c = {0};
+	prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
+	pthread_mutex_lock(&p->lock);
+	while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
+		if (pass(p)) {
+			c.idle_passes = 0;
+			c.idle_since = 0;
+		} else if (++c.idle_passes % IDLE_PASSES == 0) {
+			rest(p, &c);
+		} else {
+			cpu_relax();
+		}
+		give_way(p);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+/* Between two passes. */
+static void proxy_lock(struct dg_proxy *p)
+{
+	atomic_fetch_add(&p->wanted, 1);
+	pthread_mutex_lock(&p->lock);
+	atomic_fetch_sub(&p->wanted, 1);
+}
+
+static int same_process(const struct dg_proxy *p)
+{
+	if (p->fork_generation == atomic_load(&dg_fork_generation))
+		return 0;
+	return dg_fail(EOWNERDEAD, "this GPU queue was opened before fork(): open one in the child");
+}
+
+/* The proxy of a closed ring may be closed, too. */
+static int usable(const struct dg_ring *r)
+{
+	return r->closed ? dg_fail(ESTALE, "the GPU queue is closed") : same_process(r->proxy);
+}
+
+int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out)
+{
+	*out = NULL;
+	if (dev->fork_generation != atomic_load(&dg_fork_generation))
+		return dg_fail(EOWNERDEAD,
+			       "this device was opened before fork(): open one in the child");
+	struct dg_proxy *p = calloc(1, sizeof *p);
+	if (!p)
+		return dg_fail(ENOMEM, "out of memory for a proxy");
+	p->dev = dev;
+	p->spin_ns = dg_cpus() > 1 ? spin_ns : 0;
+	p->fork_generation = dev->fork_generation;
+	pthread_mutex_init(&p->lock, NULL);
+	const int rc = dg_thread_start(&p->thread, "dgkit-proxy", run, p);
+	if (rc) {
+		pthread_mutex_destroy(&p->lock);
+		free(p);
+		return dg_fail(rc, "cannot start the proxy's thread: %s", strerror(rc));
+	}
+	*out = p;
+	return 0;
+}
+
+int dg_proxy_close(dg_proxy *p)
+{
+	/* In the child of a fork there is no thread, and the lock may be held for ever. */
+	if (p->fork_generation != atomic_load(&dg_fork_generation))
+		return 0;
+	if (p->rings)
+		return dg_fail(EBUSY, "the proxy still serves GPU queues: close them first");
+	atomic_store_explicit(&p->stop, 1, memory_order_release);
+	pthread_join(p->thread, NULL);
+	pthread_mutex_destroy(&p->lock);
+	free(p->words);
+	free(p);
+	return 0;
+}
+
+int dg_proxy_stats_get(dg_proxy *p, dg_proxy_stats *out)
+{
+	const int rc = same_process(p);
+	if (rc)
+		return rc;
+	proxy_lock(p);
+	*out = p->stats;
+	out->rings = 0;
+	for (struct dg_ring *r = p->rings; r; r = r->next)
+		out->rings++;
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+static int check_config(const dg_ring_config *cfg)
+{
+	if (cfg->depth < DG_RING_DEPTH_MIN || cfg->depth > DG_RING_DEPTH_MAX ||
+	    cfg->depth & (cfg->depth - 1))
+		return dg_fail(EINVAL, "depth is %u; a GPU queue holds a power of two from %u to %u "
+				       "operations",
+			       cfg->depth, DG_RING_DEPTH_MIN, DG_RING_DEPTH_MAX);
+	if (cfg->first & ~DG_SEQUENCE_MASK)
+		return dg_fail(EINVAL, "first is %llu; a ticket has %u bits",
+			       (unsigned long long)cfg->first, DG_SEQUENCE_BITS);
+	return 0;
+}
+
+/* The memfd: dg_gpu_queue in the first page, then the trace, then the ring. */
+static int map_ring(struct dg_ring *r, const dg_ring_config *cfg)
+{
+	const uint64_t trace = cfg->trace ? 16ull * r->depth : 0;
+	const uint64_t ring = PAGE + (trace + PAGE - 1) / PAGE * PAGE;
+	r->size = (ring + DG_RING_SIZE((uint64_t)r->depth) + PAGE - 1) / PAGE * PAGE;
+	r->fd = memfd_create("dgkit-ring", MFD_CLOEXEC);
+	if (r->fd < 0)
+		return dg_fail_errno("cannot create the memory of a GPU queue");
+	const int rc = posix_fallocate(r->fd, 0, (off_t)r->size);
+	if (rc)
+		return dg_fail(rc, "cannot allocate %llu bytes for a GPU queue: %s",
+			       (unsigned long long)r->size, strerror(rc));
+	r->base = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+	if (r->base == MAP_FAILED) {
+		r->base = NULL;
+		return dg_fail_errno("cannot map the memory of a GPU queue");
+	}
+	r->handle = (struct dg_gpu_queue *)r->base;
+	r->gpu_trace = trace ? (uint64_t *)(r->base + PAGE) : NULL;
+	r->out = (struct dg_gpu_ring *)(r->base + ring);
+	r->completions = (struct dg_gpu_completion *)(r->base + ring + DG_RING_COMPLETIONS);
+	r->records = (struct dg_gpu_record *)(r->base + ring + DG_RING_RECORDS((uint64_t)r->depth));
+	return 0;
+}
+
+/* Addresses as an emulated GPU sees them, which are those of this process. */
+static void fill_handle(struct dg_ring *r, const dg_ring_config *cfg)
+{
+	*r->handle = (struct dg_gpu_queue){
+		.ring = (uintptr_t)r->out,
+		.completions = (uintptr_t)r->completions,
+		.records = (uintptr_t)r->records,
+		.trace = (uintptr_t)r->gpu_trace,
+		.limit = cfg->limit,
+		.first = r->first,
+		.version = DG_GPU_VERSION,
+		.mask = r->mask,
+		.shift = r->shift,
+		.weak = r->weak,
+		.index = r->index,
+		.next = r->first,
+		.credits = r->depth,
+	};
+}
+
+/* Memory of the proxy that a provider copies from: inline bytes and the values of signals. */
+static int open_staging(struct dg_ring *r, struct dg_device *dev)
+{
+	const uint64_t size = (uint64_t)r->depth * PLACE_STAGING;
+	dg_region_info info;
+	r->staging_bytes = aligned_alloc(PAGE, size);
+	if (!r->staging_bytes)
+		return dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u", r->depth);
+	memset(r->staging_bytes, 0, size);
+	const dg_memory memory = {.addr = r->staging_bytes, .size = size, .fd = -1};
+	int rc = dg_region_register(dev, &memory, DG_ACCESS_READ, &r->staging);
+	if (!rc)
+		rc = dg_region_info_get(r->staging, &info);
+	if (!rc)
+		r->staging_id = info.id;
+	return rc;
+}
+
+static int open_tables(struct dg_ring *r)
+{
+	r->places = calloc(r->depth, sizeof *r->places);
+	r->wr = calloc(3 * PASS_RECORDS, sizeof *r->wr);
+	r->wc = calloc(3 * PASS_RECORDS, sizeof *r->wc);
+	return r->places && r->wr && r->wc
+		       ? 0
+		       : dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u", r->depth);
+}
+
+/* Frees what a ring has on this device, whether it was opened whole or not. */
+static void free_tables(struct dg_ring *r)
+{
+	if (r->q)
+		dg_queue_free(r->q);
+	if (r->staging) {
+		dg_region_close(r->staging, UINT64_MAX);
+		if (r->proxy->dev->shared)
+			dg_region_free(r->staging);
+	}
+	free(r->staging_bytes);
+	free(r->places);
+	free(r->wr);
+	free(r->wc);
+	r->q = NULL;
+	r->staging = NULL;
+	r->staging_bytes = NULL;
+	r->places = NULL;
+	r->wr = NULL;
+	r->wc = NULL;
+}
+
+static void free_memory(struct dg_ring *r)
+{
+	if (r->base)
+		munmap(r->base, r->size);
+	if (r->fd >= 0)
+		close(r->fd);
+	free(r);
+}
+
+int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
+{
+	*out = NULL;
+	int rc = same_process(p);
+	if (!rc)
+		rc = check_config(cfg);
+	if (rc)
+		return rc;
+	struct dg_ring *r = calloc(1, sizeof *r);
+	if (!r)
+		return dg_fail(ENOMEM, "out of memory for a GPU queue");
+	r->proxy = p;
+	r->fork_generation = p->fork_generation;
+	r->fd = -1;
+	r->depth = cfg->depth;
+	r->mask = cfg->depth - 1;
+	r->shift = (uint32_t)__builtin_ctz(cfg->depth);
+	r->first = cfg->first;
+	r->weak = cfg->weak != 0;
+	r->inline_able = true;
+	rc = map_ring(r, cfg);
+	if (!rc)
+		rc = open_tables(r);
+	if (!rc)
+		rc = open_staging(r, p->dev);
+	/* Operations and the signals that follow them; no time-out: a kernel has its own limit. */
+	if (!rc)
+		rc = dg_queue_open(p->dev, 4 * r->depth, DG_PATH_AUTO, 0, UINT64_MAX, &r->q);
+	if (rc) {
+		free_tables(r);
+		free_memory(r);
+		return rc;
+	}
+	proxy_lock(p);
+	r->index = ++p->n_indices;
+	ring_reset(r->out, r->completions, r->records, r->depth, r->shift, r->first);
+	fill_handle(r, cfg);
+	r->next = p->rings;
+	p->rings = r;
+	pthread_mutex_unlock(&p->lock);
+	*out = r;
+	return 0;
+}
+
+int dg_ring_info_get(dg_ring *r, dg_ring_info *out)
+{
+	*out = (dg_ring_info){
+		.fd = r->fd,
+		.depth = r->depth,
+		.index = r->index,
+		.weak = r->weak,
+		.size = r->size,
+		.address = (uintptr_t)r->base,
+		.handle = (uintptr_t)r->handle,
+	};
+	return 0;
+}
+
+/* The first place that is not filled although a later one is. */
+static uint64_t find_hole(struct dg_ring *r)
+{
+	dg_u64 words[DG_RECORD_WORDS];
+	uint64_t hole = UINT64_MAX;
+	for (uint64_t n = r->head; n - r->done < r->depth; n++) {
+		const uint64_t sequence = sequence_of(r, n);
+		const bool filled =
+			ring_take(&r->records[sequence & r->mask], sequence, r->shift, words);
+		if (filled && hole != UINT64_MAX)
+			return hole;
+		if (!filled && hole == UINT64_MAX)
+			hole = sequence;
+	}
+	return UINT64_MAX;
+}
+
+int dg_ring_stats_get(dg_ring *r, dg_ring_stats *out)
+{
+	const int rc = usable(r);
+	if (rc)
+		return rc;
+	proxy_lock(r->proxy);
+	*out = (dg_ring_stats){
+		.taken = r->head,
+		.completed = r->completed,
+		.failed = r->failed,
+		.hole = find_hole(r),
+		.first_failed = ((r->first_error >> 8) - 1) & DG_SEQUENCE_MASK,
+		.first_error = (int32_t)(r->first_error & 255),
+		.waiting = r->waiting,
+	};
+	pthread_mutex_unlock(&r->proxy->lock);
+	return 0;
+}
+
+int dg_ring_trace(dg_ring *r, dg_ring_stamp *out, uint32_t n)
+{
+	const int rc = usable(r);
+	uint32_t stored = 0;
+	if (rc)
+		return rc;
+	proxy_lock(r->proxy);
+	const uint64_t kept = r->head < r->depth ? r->head : r->depth;
+	for (uint64_t count = r->head - (kept < n ? kept : n); count != r->head; count++) {
+		const struct place *p = place_of(r, count);
+		const uint64_t at = (r->first + count) & r->mask;
+		out[stored++] = (dg_ring_stamp){
+			.ticket = sequence_of(r, count),
+			.seen_ns = p->seen_ns,
+			.posted_ns = p->posted_ns,
+			.completed_ns = p->completed_ns,
+			.gpu_post_ns = r->gpu_trace ? ring_load((dg_u64 *)&r->gpu_trace[2 * at],
+								memory_order_relaxed)
+						    : 0,
+			.gpu_complete_ns =
+				r->gpu_trace ? ring_load((dg_u64 *)&r->gpu_trace[2 * at + 1],
+							 memory_order_relaxed)
+					     : 0,
+			.status = p->status,
+			.op = p->request.op,
+		};
+	}
+	pthread_mutex_unlock(&r->proxy->lock);
+	return (int)stored;
+}
+
+int dg_ring_connect(dg_ring *a, dg_ring *b)
+{
+	int rc = usable(a);
+	if (!rc)
+		rc = usable(b);
+	if (rc)
+		return rc;
+	if (a == b || a->proxy != b->proxy)
+		return dg_fail(EINVAL, "a GPU queue is connected to another one of the same device");
+	proxy_lock(a->proxy);
+	if (a->peer || b->peer || a->peer_lost || b->peer_lost) {
+		rc = dg_fail(EBUSY, "a GPU queue is connected once, to one other");
+	} else {
+		a->peer = b;
+		b->peer = a;
+	}
+	pthread_mutex_unlock(&a->proxy->lock);
+	return rc;
+}
+
+/* The other end of a connection learns of the close: what it waits for will not come. */
+static void lose_peer(struct dg_ring *peer)
+{
+	peer->peer = NULL;
+	peer->peer_lost = true;
+	peer->now = now_ns();
+	for (uint64_t count = peer->done; count != peer->head; count++)
+		if (place_of(peer, count)->state == PLACE_RECEIVING)
+			dg_ring_finish(peer, count, DG_PEER_LOST, 0);
+}
+
+int dg_ring_close(dg_ring *r)
+{
+	struct dg_proxy *p = r->proxy;
+	if (r->closed || r->fork_generation != atomic_load(&dg_fork_generation))
+		return 0; /* of the parent of a fork(), otherwise */
+	r->closed = true;
+	ring_store(&r->out->closed, DG_RING_RETIRING, memory_order_release);
+	proxy_lock(p);
+	struct dg_ring **at = &p->rings;
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+	if (r->peer)
+		lose_peer(r->peer);
+	r->peer = NULL;
+	dg_signal_disown(p, r);
+	pthread_mutex_unlock(&p->lock);
+	dg_queue_close(r->q);
+	dg_ring_flush(r);
+	/* Rule 6: after every completion. */
+	ring_store(&r->out->closed, DG_RING_RETIRED, memory_order_release);
+	free_tables(r);
+	return 0;
+}
+
+void dg_ring_free(dg_ring *r)
+{
+	dg_ring_close(r);
+	free_memory(r);
+}

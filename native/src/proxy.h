@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The proxy: one thread that serves the rings of a device in turn.
+ *
+ * States of a place:
+ *
+ *	        take the record                          provider completes
+ *	FREE ----------------> POSTED (put, get) --------------------------> COMPLETE
+ *	  |                      |                                              ^
+ *	  |                      | its signal or its peer's receive follows     |
+ *	  |                      +--------------> SIGNALLING -------------------+
+ *	  |                                                                     |
+ *	  +-------------------> RECEIVING (until a message comes) --------------+
+ *
+ *	COMPLETE becomes FREE when everything before it is complete: then dg_gpu_ring.done passes it.
+ *
+ * A record that must wait (for a counter, a fence, the peer's receive) stays in the ring: it is
+ * looked at again in the next pass, and no other ring waits for it.
+ *
+ * Threads: the proxy's thread holds the lock while it is awake, and gives it up between two passes to
+ * those that want it: opening, connecting and closing a ring. A closed ring is not known to the thread
+ * any more.
+ */
+#ifndef DG_PROXY_H
+#define DG_PROXY_H
+
+#include "gpu_ring.h"
+#include "queue.h"
+
+enum place_state { PLACE_FREE, PLACE_POSTED, PLACE_SIGNALLING, PLACE_RECEIVING, PLACE_COMPLETE };
+
+struct place {
+	struct dg_gpu_request request;
+	uint64_t seen_ns, posted_ns, completed_ns;
+	uint64_t receive; /* of a put with an immediate value: the peer's receive that it completes */
+	uint8_t state, status;
+};
+
+/* A message on its way into a receive of the peer, copied in chunks. */
+struct message {
+	bool active;
+	uint64_t from, to; /* counts of the send and of the receive */
+	uint64_t copied;
+};
+
+struct dg_ring {
+	struct dg_proxy *proxy;
+	struct dg_queue *q;
+	struct dg_region *staging; /* 64 bytes for each place: inline bytes, or a signal's value */
+	char *staging_bytes;
+	uint32_t staging_id, index;
+	/* The shared memory. */
+	struct dg_gpu_queue *handle;
+	struct dg_gpu_ring *out;
+	struct dg_gpu_completion *completions;
+	struct dg_gpu_record *records;
+	uint64_t *gpu_trace;
+	char *base;
+	uint64_t size;
+	int fd;
+	uint32_t fork_generation;
+	uint32_t depth, mask, shift, weak;
+	uint64_t first;
+	/* Counts of operations: taken, complete without a gap, and those two places further in which a
+	 * receive or a sender looks next. Place of count n: (first + n) & mask. */
+	uint64_t head, done, receive;
+	uint64_t completed, failed;
+	uint64_t now; /* the last stamp, of what is completed next */
+	uint64_t first_error; /* as dg_gpu_ring.first_error */
+	bool waiting, changed, closed;
+	struct place *places;
+	struct dg_ring *peer;
+	bool peer_lost;
+	struct message message;
+	/* Operations to post in this pass, in the order of q->scratch. */
+	dg_wr *wr;
+	dg_wc *wc;
+	uint32_t n_wr;
+	uint32_t since; /* records that were taken in this pass */
+	bool inline_able;
+	uint64_t total;
+	struct op_run run;
+	struct dg_ring *next;
+};
+
+/* A word that is a running sum: its owner is the only ring that adds to it. */
+struct signal_word {
+	uint32_t region;
+	uint64_t offset, sum;
+	struct dg_ring *owner;
+};
+
+struct dg_proxy {
+	struct dg_device *dev;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	atomic_uint wanted; /* threads that want the lock */
+	atomic_uint stop;
+	uint64_t spin_ns;
+	uint32_t fork_generation, n_indices;
+	struct dg_ring *rings;
+	struct signal_word *words;
+	uint32_t n_words, words_room;
+	dg_proxy_stats stats;
+};
+
+/* Most records of a ring in one pass. */
+enum { PASS_RECORDS = 64, PLACE_STAGING = 64 };
+
+static inline struct place *place_of(struct dg_ring *r, uint64_t count)
+{
+	return &r->places[(r->first + count) & r->mask];
+}
+
+static inline uint64_t sequence_of(const struct dg_ring *r, uint64_t count)
+{
+	return (r->first + count) & DG_SEQUENCE_MASK;
+}
+
+/* proxy_ring.c: one pass over a ring. Returns whether anything was done. */
+bool dg_ring_serve(struct dg_ring *r);
+/* Ends everything in progress, after the provider was quiesced. */
+void dg_ring_flush(struct dg_ring *r);
+/* Completes a place: its status and, of a receive, its value are the kernel's from now on. */
+void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
+/* The same for a receive of the peer. */
+void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
+/* Adds a request to those of this pass. Returns a dg_status: not DG_OK if it may not run. */
+uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr);
+
+/* proxy_message.c */
+/* Starts to deliver the send at r->head. Returns DG_OK, WAIT or a dg_status. */
+int dg_message_start(struct dg_ring *r, const struct dg_gpu_request *request);
+/* Returns a dg_status: whether the memory of a receive may be written. */
+uint32_t dg_message_receivable(struct dg_ring *r, const struct dg_gpu_request *request);
+/* Copies a part of the message on its way. Returns whether there is one. */
+bool dg_message_step(struct dg_ring *r);
+/* Finds the peer's next receive. Returns 0 and its count, or WAIT or a dg_status. */
+int dg_message_receiver(struct dg_ring *r, uint64_t *count);
+
+/* proxy_signal.c */
+/* Stages the store of a signal, once its bytes are at the target. Returns a dg_status. */
+uint32_t dg_signal_stage(struct dg_ring *r, uint64_t count);
+void dg_signal_disown(struct dg_proxy *p, struct dg_ring *r);
+
+/* Not a dg_status: look at the record again in the next pass. */
+enum { WAIT = -1 };
+
+#endif

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Messages between two connected rings of one proxy.
+ *
+ * The n-th send or put with an immediate value of a ring matches the n-th receive of its peer. A
+ * message waits in its ring for a late receive; what was posted behind it waits, too. A message that
+ * is longer than its receive ends both as DG_OUT_OF_BOUNDS, and no byte moves. When the peer is
+ * closed, sends and receives end as DG_PEER_LOST.
+ */
+#include "copy.h"
+#include "proxy.h"
+#include "region.h"
+
+enum { CHUNK = 256 << 10 }; /* copied before the other rings are served */
+
+int dg_message_receiver(struct dg_ring *r, uint64_t *count)
+{
+	struct dg_ring *peer = r->peer;
+	if (!peer)
+		return r->peer_lost ? DG_PEER_LOST : DG_UNSUPPORTED;
+	if (peer->receive < peer->done)
+		peer->receive = peer->done;
+	for (; peer->receive != peer->head; peer->receive++) {
+		if (place_of(peer, peer->receive)->state != PLACE_RECEIVING)
+			continue;
+		*count = peer->receive++;
+		return DG_OK;
+	}
+	return WAIT;
+}
+
+/* Returns the bytes of a local region with its gate entered, or a dg_status. */
+static uint32_t enter_local(struct dg_ring *r, const struct dg_gpu_request *q, uint32_t access,
+			    struct dg_region_entry **out, uint64_t size)
+{
+	struct dg_region_entry *entry = dg_region_table_find(q->local);
+	if (!entry || entry->device != r->proxy->dev->number || entry->remote)
+		return DG_LOCAL_ERROR;
+	if (entry->method != DG_METHOD_MAP || entry->may_fault)
+		return DG_UNSUPPORTED;
+	if (!(entry->access & access))
+		return DG_ACCESS_DENIED;
+	if (q->local_offset > entry->size || size > entry->size - q->local_offset)
+		return DG_OUT_OF_BOUNDS;
+	gate_enter(entry->gate, 1);
+	if (gate_revoked(entry->gate)) {
+		gate_leave(entry->gate, 1);
+		return DG_LOCAL_ERROR;
+	}
+	*out = entry;
+	return DG_OK;
+}
+
+uint32_t dg_message_receivable(struct dg_ring *r, const struct dg_gpu_request *request)
+{
+	struct dg_region_entry *entry;
+	if (!r->peer)
+		return r->peer_lost ? DG_PEER_LOST : DG_UNSUPPORTED;
+	if (!request->size) /* for messages without bytes only */
+		return DG_OK;
+	const uint32_t status =
+		enter_local(r, request, DG_ACCESS_WRITE, &entry, request->size);
+	if (status == DG_OK)
+		gate_leave(entry->gate, 1);
+	return status;
+}
+
+int dg_message_start(struct dg_ring *r, const struct dg_gpu_request *request)
+{
+	uint64_t to = 0;
+	const int status = dg_message_receiver(r, &to);
+	if (status != DG_OK)
+		return status;
+	if (request->size > place_of(r->peer, to)->request.size || request->size > UINT32_MAX) {
+		dg_ring_finish_peer(r, to, DG_OUT_OF_BOUNDS, 0);
+		return DG_OUT_OF_BOUNDS;
+	}
+	r->message = (struct message){.active = true, .from = r->head, .to = to};
+	return DG_OK;
+}
+
+/* Copies one chunk. Returns a dg_status. The gates are entered for each chunk, so that the owner of
+ * a region need not wait for the whole message; the caller is inside the sender's queue, so an entry
+ * that is found stays until it is left. */
+static uint32_t copy_chunk(struct dg_ring *r, struct message *m, uint64_t size)
+{
+	const struct dg_gpu_request *from = &place_of(r, m->from)->request;
+	const struct dg_gpu_request *to = &place_of(r->peer, m->to)->request;
+	const uint64_t n = size - m->copied < CHUNK ? size - m->copied : CHUNK;
+	struct dg_region_entry *source, *target;
+	uint32_t status = enter_local(r, from, DG_ACCESS_READ, &source, size);
+	if (status != DG_OK)
+		return status;
+	status = enter_local(r, to, DG_ACCESS_WRITE, &target, size);
+	if (status == DG_OK) {
+		dg_copy(target->base + to->local_offset + m->copied,
+			source->base + from->local_offset + m->copied, n);
+		gate_leave(target->gate, 1);
+		m->copied += n;
+	}
+	gate_leave(source->gate, 1);
+	return status;
+}
+
+bool dg_message_step(struct dg_ring *r)
+{
+	struct message *m = &r->message;
+	if (!m->active)
+		return false;
+	const struct dg_gpu_request *q = &place_of(r, m->from)->request;
+	uint32_t status = DG_PEER_LOST;
+	if (r->peer) {
+		if (queue_enter(r->q))
+			return false;
+		status = q->size ? copy_chunk(r, m, q->size) : DG_OK;
+		queue_leave(r->q);
+	}
+	if (status == DG_OK && m->copied < q->size)
+		return true;
+	m->active = false;
+	r->now = now_ns();
+	if (r->peer)
+		dg_ring_finish_peer(r, m->to, status,
+			       status == DG_OK ? q->size << 32 | q->immediate : 0);
+	dg_ring_finish(r, m->from, status, 0);
+	return true;
+}

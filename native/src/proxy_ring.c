@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One pass of the proxy over a ring: take records, check each, post them, hand out completions. */
+#include <errno.h>
+#include <string.h>
+
+#include "proxy.h"
+#include "region.h"
+
+enum { AHEAD = 8 }; /* records that are loaded into the cache before they are taken */
+
+void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value)
+{
+	struct place *p = place_of(r, count);
+	const uint64_t sequence = sequence_of(r, count);
+	p->state = PLACE_COMPLETE;
+	p->status = (uint8_t)status;
+	p->completed_ns = r->now;
+	r->completed++;
+	r->changed = true;
+	if (status != DG_OK) {
+		r->failed++;
+		/* Rule 5: before any state that overtakes this one. */
+		if (!r->first_error) {
+			r->first_error = dg_completion_state(sequence, status);
+			ring_store(&r->out->first_error, r->first_error, memory_order_relaxed);
+		}
+	}
+	ring_complete(&r->completions[sequence & r->mask], sequence, status, value);
+}
+
+void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value)
+{
+	r->peer->now = r->now;
+	dg_ring_finish(r->peer, count, status, value);
+}
+
+/* Rule 3: frees the places before which nothing is in progress. Once for each pass. */
+static void advance(struct dg_ring *r)
+{
+	if (!r->changed)
+		return;
+	r->changed = false;
+	while (r->done != r->head && place_of(r, r->done)->state == PLACE_COMPLETE) {
+		place_of(r, r->done)->state = PLACE_FREE;
+		r->done++;
+	}
+	ring_store(&r->out->done, r->done, memory_order_release);
+}
+
+/* The status of a record that dg_resolve() refuses. */
+static uint32_t refusal(int rc, const dg_wr *wr)
+{
+	switch (-rc) {
+	case ERANGE:
+		return DG_OUT_OF_BOUNDS;
+	case EACCES:
+		return DG_ACCESS_DENIED;
+	case EOPNOTSUPP:
+		return DG_UNSUPPORTED;
+	case ESTALE:
+		return dg_region_table_find(wr->local) ? DG_REMOTE_ACCESS_ERROR : DG_LOCAL_ERROR;
+	default:
+		return DG_BAD_RECORD;
+	}
+}
+
+uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr)
+{
+	struct dg_op *op = &r->q->scratch[r->n_wr];
+	bool fresh;
+	const int rc = dg_resolve(r->q, wr, op, &r->run, &fresh);
+	if (rc)
+		return refusal(rc, wr);
+	r->inline_able = r->inline_able && (op->flags & OP_PLAIN);
+	r->total += wr->size;
+	r->wr[r->n_wr++].user = wr->user; /* what else it says is in *op */
+	return DG_OK;
+}
+
+static void bytes_complete(struct dg_ring *r, const dg_wc *wc);
+
+/* Posts what was staged, in one batch; small ones are copied here. */
+static void post_staged(struct dg_ring *r)
+{
+	const uint32_t n = r->n_wr;
+	const bool here = queue_inline(r->q, r->inline_able && r->q->dev->ops->inline_copies, r->total);
+	const uint64_t now = now_ns();
+	uint32_t n_wc = 0;
+	for (uint32_t i = 0; i < n; i++)
+		place_of(r, r->wr[i].user)->posted_ns = now;
+	r->proxy->stats.batches++;
+	if (here)
+		n_wc = dg_queue_run_inline(r->q->scratch, r->wr, n, r->wc, 0, UINT32_MAX);
+	else
+		dg_queue_submit(r->q, r->q->scratch, r->wr, n, KIND_POLL, now);
+	r->n_wr = 0;
+	r->total = 0;
+	r->inline_able = true;
+	for (uint32_t i = 0; i < n_wc; i++)
+		bytes_complete(r, &r->wc[i]);
+}
+
+/* The provider has completed the bytes of a place, or its signal. */
+static void bytes_complete(struct dg_ring *r, const dg_wc *wc)
+{
+	struct place *p = place_of(r, wc->user);
+	const struct dg_gpu_request *request = &p->request;
+	uint32_t status = (uint32_t)wc->status;
+	r->now = wc->complete_ns;
+	if (status == DG_OK && p->state == PLACE_POSTED && (request->flags & DG_SIGNAL)) {
+		p->state = PLACE_SIGNALLING;
+		status = dg_signal_stage(r, wc->user);
+		if (status == DG_OK)
+			return;
+	}
+	if (request->flags & DG_IMMEDIATE && request->op == DG_OP_PUT && r->peer)
+		dg_ring_finish_peer(r, p->receive, status,
+			       status == DG_OK ? request->immediate : 0);
+	dg_ring_finish(r, wc->user, status, 0);
+}
+
+/* Fills the work request of a put or get. */
+static dg_wr work_request(struct dg_ring *r, uint64_t count, const struct dg_gpu_request *q)
+{
+	dg_wr wr = {
+		.user = count,
+		.local = q->local,
+		.remote = q->remote,
+		.local_offset = q->local_offset,
+		.remote_offset = q->remote_offset,
+		.size = q->size,
+		.op = q->op == DG_OP_GET ? DG_READ : DG_WRITE,
+	};
+	if (q->op == DG_OP_PUT_INLINE) {
+		wr.local = r->staging_id;
+		wr.local_offset = ((r->first + count) & r->mask) * PLACE_STAGING;
+		wr.remote = q->signal_region;
+		wr.size = q->length;
+	}
+	return wr;
+}
+
+/* Whether a counter has been reached. Returns DG_OK, WAIT or a dg_status. */
+static int counter_reached(struct dg_ring *r, const struct dg_gpu_request *q)
+{
+	for (struct dg_ring *other = r->proxy->rings; other; other = other->next)
+		if (other->index == q->signal_region)
+			return other->completed >= q->signal_offset ? DG_OK : WAIT;
+	return DG_BAD_RECORD;
+}
+
+/* Whether a record may start now: its fence, its counter, the receive that it completes. Returns
+ * DG_OK, WAIT or a dg_status. */
+static int may_start(struct dg_ring *r, uint64_t count, struct place *p)
+{
+	const struct dg_gpu_request *q = &p->request;
+	const bool fenced = q->flags & DG_FENCE || q->op == DG_OP_FENCE || q->op == DG_OP_SIGNAL;
+	int status = DG_OK;
+	if (fenced && r->done != count)
+		return WAIT;
+	if (q->op != DG_OP_PUT)
+		return DG_OK;
+	if (q->flags & DG_COUNTER)
+		status = counter_reached(r, q);
+	if (status == DG_OK && q->flags & DG_IMMEDIATE)
+		status = dg_message_receiver(r, &p->receive);
+	return status;
+}
+
+/* Starts a put or a get. Returns a dg_status. */
+static uint32_t start_copy(struct dg_ring *r, uint64_t count, const dg_u64 *words)
+{
+	struct place *p = place_of(r, count);
+	struct dg_gpu_request *q = &p->request;
+	const uint64_t slot = (r->first + count) & r->mask;
+	if (q->op == DG_OP_PUT_INLINE) {
+		if (q->length > DG_INLINE_MAX)
+			return DG_OUT_OF_BOUNDS;
+		dg_inline_unpack(words, (dg_u8 *)r->staging_bytes + slot * PLACE_STAGING,
+				 q->length);
+		q->flags = 0;
+	}
+	const dg_wr wr = work_request(r, count, q);
+	const uint32_t status = dg_ring_stage(r, &wr);
+	if (status != DG_OK && q->op == DG_OP_PUT && q->flags & DG_IMMEDIATE)
+		dg_ring_finish_peer(r, p->receive, status, 0);
+	return status;
+}
+
+/* Starts the operation of one record. Returns DG_OK: it is in progress or complete; WAIT; or the
+ * dg_status that it completes with. */
+static int start(struct dg_ring *r, uint64_t count, const dg_u64 *words)
+{
+	struct place *p = place_of(r, count);
+	int status = may_start(r, count, p);
+	if (status != DG_OK)
+		return status;
+	p->state = PLACE_POSTED;
+	switch (p->request.op) {
+	case DG_OP_PUT:
+	case DG_OP_PUT_INLINE:
+	case DG_OP_GET:
+		return (int)start_copy(r, count, words);
+	case DG_OP_SIGNAL:
+		p->state = PLACE_SIGNALLING;
+		return (int)dg_signal_stage(r, count);
+	case DG_OP_SEND:
+		return dg_message_start(r, &p->request);
+	case DG_OP_RECV:
+		p->state = PLACE_RECEIVING;
+		return (int)dg_message_receivable(r, &p->request);
+	case DG_OP_FENCE:
+	case DG_OP_COMMIT:
+		dg_ring_finish(r, count, DG_OK, 0);
+		return DG_OK;
+	default:
+		return DG_BAD_RECORD;
+	}
+}
+
+/* Whether the record at r->head, which has DG_HOLD, is followed by one without it, or the ring is
+ * full. */
+static bool held_complete(struct dg_ring *r)
+{
+	for (uint64_t n = r->head; n - r->done < r->depth; n++) {
+		const struct dg_gpu_record *record =
+			&r->records[(r->first + n) & r->mask];
+		const dg_u64 word = ring_load(&record->word[0], memory_order_relaxed);
+		if ((word ^ dg_record_epoch(sequence_of(r, n), r->shift)) >> DG_SEQUENCE_BITS)
+			return false;
+		if (!(word >> 8 & DG_HOLD))
+			return true;
+	}
+	return true;
+}
+
+/* The records of a batch share a stamp, but for those of a ring whose kernels stamp theirs: there it
+ * must be later than the kernel's. */
+static uint64_t seen_stamp(struct dg_ring *r)
+{
+	if (r->gpu_trace || !r->since++)
+		r->now = now_ns();
+	return r->now;
+}
+
+static bool take_one(struct dg_ring *r)
+{
+	const uint64_t count = r->head;
+	struct place *p = place_of(r, count);
+	dg_u64 words[DG_RECORD_WORDS];
+	/* A kernel that ignores the rules may write past the places that are free. */
+	if (count - r->done >= r->depth || r->message.active ||
+	    !ring_take(&r->records[(r->first + count) & r->mask], sequence_of(r, count), r->shift,
+		       words))
+		return false;
+	__builtin_prefetch(&r->records[(r->first + count + AHEAD) & r->mask]);
+	if (!r->waiting)
+		p->seen_ns = seen_stamp(r);
+	dg_record_unpack(words, &p->request);
+	if (p->request.flags & DG_HOLD && !held_complete(r))
+		return false;
+	const int status = start(r, count, words);
+	r->waiting = status == WAIT;
+	if (r->waiting)
+		return false;
+	r->head++;
+	r->proxy->stats.records++;
+	if (status != DG_OK)
+		dg_ring_finish(r, count, (uint32_t)status, 0);
+	return true;
+}
+
+/* Whether a pass may have something to do: one load of the ring. */
+static bool anything(struct dg_ring *r)
+{
+	const uint64_t sequence = sequence_of(r, r->head);
+	const dg_u64 word = ring_load(&r->records[sequence & r->mask].word[0], memory_order_relaxed);
+	return !((word ^ dg_record_epoch(sequence, r->shift)) >> DG_SEQUENCE_BITS) ||
+	       r->q->in_flight || r->changed;
+}
+
+bool dg_ring_serve(struct dg_ring *r)
+{
+	bool busy = dg_message_step(r);
+	uint32_t n = 0;
+	if ((!busy && !anything(r)) || queue_enter(r->q))
+		return false;
+	r->run = (struct op_run){0};
+	r->since = 0;
+	if (r->q->in_flight) {
+		const uint32_t n_wc =
+			dg_queue_process_completions(r->q, r->wc, 2 * PASS_RECORDS);
+		r->q->credits += n_wc;
+		for (uint32_t i = 0; i < n_wc; i++)
+			bytes_complete(r, &r->wc[i]);
+		busy |= n_wc > 0;
+	}
+	while (n < PASS_RECORDS && r->n_wr < PASS_RECORDS && take_one(r))
+		n++;
+	/* Signals of what was copied here are staged by post_staged(). */
+	while (r->n_wr)
+		post_staged(r);
+	queue_leave(r->q);
+	busy |= n > 0 || r->changed;
+	advance(r);
+	return busy;
+}
+
+void dg_ring_flush(struct dg_ring *r)
+{
+	int n;
+	r->now = now_ns();
+	while ((n = dg_queue_poll(r->q, r->wc, 2 * PASS_RECORDS, 0)) > 0)
+		for (int i = 0; i < n; i++) {
+			struct place *p = place_of(r, r->wc[i].user);
+			/* The bytes may be there, and their signal will never be. */
+			const bool lacks = p->request.flags & DG_SIGNAL && p->state == PLACE_POSTED &&
+					   r->wc[i].status == DG_OK;
+			dg_ring_finish(r, r->wc[i].user,
+				       lacks ? DG_FLUSHED : (uint32_t)r->wc[i].status, 0);
+		}
+	for (uint64_t count = r->done; count != r->head; count++) {
+		const uint8_t state = place_of(r, count)->state;
+		if (state != PLACE_COMPLETE && state != PLACE_FREE)
+			dg_ring_finish(r, count, DG_FLUSHED, 0);
+	}
+	advance(r);
+}

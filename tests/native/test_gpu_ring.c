@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The ring of a GPU queue and its proxy, with threads of this process in the place of the GPU's.
+ *
+ * Litmus tests. Each states what must not be seen; the argument for Arm is the rule of that number in
+ * device/dgkit_device.cuh. A run on x86 or under emulation proves nothing for Arm; ThreadSanitizer
+ * checks that each order named there is one of C11's.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "check.h"
+#include "gpu_ring.h"
+
+enum { SIZE = 4096, DEPTH = 64 };
+static const uint64_t SECOND = 1000000000;
+
+/* A poster: the GPU's side of a ring, for one thread. */
+struct poster {
+	dg_ring *ring;
+	dg_ring_info info;
+	struct dg_gpu_queue *q;
+	struct dg_gpu_ring *out;
+	struct dg_gpu_completion *completions;
+	struct dg_gpu_record *records;
+	uint64_t next;
+};
+
+struct world {
+	dg_device *dev;
+	dg_proxy *proxy;
+	char local_bytes[SIZE], target_bytes[3 * SIZE];
+	dg_region *local, *target, *remote;
+	uint32_t local_id, remote_id;
+};
+
+static uint64_t seed = 88172645463325252u;
+
+static uint64_t draw(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+/* The remote region is the middle of target_bytes. */
+static void world_open(struct world *w)
+{
+	uint8_t descriptor[DG_DESCRIPTOR_MAX];
+	dg_region_info info;
+	memset(w, 0, sizeof *w);
+	CHECK_EQ(dg_device_open("soft", NULL, &w->dev), 0);
+	const dg_memory from = {.addr = w->local_bytes, .size = SIZE, .fd = -1};
+	const dg_memory to = {.addr = w->target_bytes + SIZE, .size = SIZE, .fd = -1};
+	CHECK_EQ(dg_region_register(w->dev, &from, 3, &w->local), 0);
+	CHECK_EQ(dg_region_register(w->dev, &to, 3, &w->target), 0);
+	const int length = dg_region_export(w->target, 3, descriptor, sizeof descriptor);
+	CHECK_EQ(dg_region_import(w->dev, descriptor, (size_t)length, SECOND, &w->remote), 0);
+	dg_region_info_get(w->local, &info);
+	w->local_id = info.id;
+	dg_region_info_get(w->remote, &info);
+	w->remote_id = info.id;
+	CHECK_EQ(dg_proxy_open(w->dev, 200000, &w->proxy), 0);
+}
+
+static void world_close(struct world *w)
+{
+	CHECK_EQ(dg_proxy_close(w->proxy), 0);
+	CHECK_EQ(dg_device_close(w->dev, 10 * SECOND), 0);
+}
+
+static void poster_open(struct poster *p, struct world *w, uint64_t first)
+{
+	const dg_ring_config cfg = {.depth = DEPTH, .first = first, .limit = SECOND};
+	CHECK_EQ(dg_ring_open(w->proxy, &cfg, &p->ring), 0);
+	dg_ring_info_get(p->ring, &p->info);
+	p->q = (struct dg_gpu_queue *)(uintptr_t)p->info.handle;
+	p->out = (struct dg_gpu_ring *)(uintptr_t)p->q->ring;
+	p->completions = (struct dg_gpu_completion *)(uintptr_t)p->q->completions;
+	p->records = (struct dg_gpu_record *)(uintptr_t)p->q->records;
+	p->next = first;
+}
+
+/* Stores the words of a record: each with release, in a drawn order. */
+static uint64_t post_words(struct poster *p, const dg_u64 *words, uint64_t order)
+{
+	const uint64_t ticket = p->next++ & DG_SEQUENCE_MASK;
+	const uint64_t count = (ticket - p->q->first) & DG_SEQUENCE_MASK;
+	while (count - ring_load(&p->out->done, memory_order_acquire) >= DEPTH)
+		sched_yield();
+	for (uint64_t i = 0; i < DG_RECORD_WORDS; i++) {
+		const uint64_t at = (i * (2 * (order & 3) + 1) + order) & 7;
+		ring_store(&p->records[ticket & p->q->mask].word[at],
+			   DG_LOW(words[at], 56) | dg_record_epoch(ticket, p->q->shift),
+			   memory_order_release);
+	}
+	return ticket;
+}
+
+static uint64_t post(struct poster *p, const struct dg_gpu_request *r)
+{
+	dg_u64 words[DG_RECORD_WORDS];
+	dg_record_pack(r, words);
+	return post_words(p, words, p->next);
+}
+
+/* Returns the status of a ticket, or -1 when the ring was closed first. */
+static int wait_for(struct poster *p, uint64_t ticket)
+{
+	for (;;) {
+		const uint64_t closed = ring_load(&p->out->closed, memory_order_acquire);
+		const uint64_t state =
+			ring_load(&p->completions[ticket & p->q->mask].state, memory_order_acquire);
+		if (dg_completion_ahead(state, ticket) == 0)
+			return (int)(state & 255);
+		CHECK(dg_completion_ahead(state, ticket) < 0);
+		if (closed == DG_RING_RETIRED)
+			return -1;
+		sched_yield();
+	}
+}
+
+static struct dg_gpu_request copy_request(const struct world *w, dg_u8 op, uint64_t offset,
+					  uint64_t size)
+{
+	return (struct dg_gpu_request){
+		.op = op,
+		.local = w->local_id,
+		.remote = w->remote_id,
+		.local_offset = offset,
+		.remote_offset = offset,
+		.size = size,
+	};
+}
+
+static void a_record_is_unpacked_as_it_was_packed(void)
+{
+	for (int n = 0; n < 20000; n++) {
+		const struct dg_gpu_request r = {
+			.op = (dg_u8)draw(),
+			.flags = (dg_u8)draw(),
+			.length = (dg_u8)draw(),
+			.local = (dg_u32)draw(),
+			.remote = (dg_u32)draw(),
+			.signal_region = (dg_u32)draw(),
+			.immediate = (dg_u32)draw(),
+			.local_offset = draw() & DG_SEQUENCE_MASK,
+			.remote_offset = draw() & DG_SEQUENCE_MASK,
+			.size = draw() & DG_SEQUENCE_MASK,
+			.signal_offset = draw() & DG_SEQUENCE_MASK,
+			.addend = draw(),
+		};
+		struct dg_gpu_request back = {0};
+		dg_u64 words[DG_RECORD_WORDS];
+		dg_record_pack(&r, words);
+		for (int i = 0; i < DG_RECORD_WORDS; i++) {
+			CHECK_EQ(words[i] >> 56, 0);
+			words[i] |= draw() << 56;
+		}
+		dg_record_unpack(words, &back);
+		CHECK(r.op == back.op && r.flags == back.flags && r.length == back.length);
+		CHECK(r.local == back.local && r.remote == back.remote);
+		CHECK(r.signal_region == back.signal_region && r.immediate == back.immediate);
+		CHECK(r.local_offset == back.local_offset && r.size == back.size);
+		CHECK(r.remote_offset == back.remote_offset && r.addend == back.addend);
+		CHECK(r.signal_offset == back.signal_offset);
+	}
+}
+
+static void inline_bytes_are_unpacked_and_leave_the_other_fields(void)
+{
+	for (dg_u32 length = 0; length <= DG_INLINE_MAX; length++) {
+		const struct dg_gpu_request r = {.op = DG_OP_PUT_INLINE,
+						 .length = (dg_u8)length,
+						 .signal_region = 0x89abcdef,
+						 .remote_offset = DG_SEQUENCE_MASK - 5};
+		struct dg_gpu_request back;
+		dg_u8 bytes[DG_INLINE_MAX], seen[DG_INLINE_MAX];
+		dg_u64 words[DG_RECORD_WORDS];
+		for (int i = 0; i < DG_INLINE_MAX; i++)
+			bytes[i] = (dg_u8)draw();
+		dg_record_pack(&r, words);
+		dg_inline_pack(words, bytes, length);
+		for (int i = 0; i < DG_RECORD_WORDS; i++)
+			CHECK_EQ(words[i] >> 56, 0);
+		dg_inline_unpack(words, seen, length);
+		CHECK_EQ(memcmp(bytes, seen, length), 0);
+		dg_record_unpack(words, &back);
+		CHECK(back.signal_region == r.signal_region && back.length == length);
+		CHECK(back.remote_offset == r.remote_offset);
+	}
+}
+
+static void completions_are_ordered_across_the_wrap(void)
+{
+	const uint64_t at[] = {0, 1, 63, 1u << 31, (1ull << 56) - 2, (1ull << 56) - 1};
+	for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
+		for (int64_t by = -1000; by <= 1000; by += 250) {
+			const uint64_t other = (at[i] + (uint64_t)by) & DG_SEQUENCE_MASK;
+			const uint64_t state = dg_completion_state(other, DG_IO_FAILED);
+			CHECK_EQ(dg_completion_ahead(state, at[i]), by);
+			CHECK_EQ(state & 255, DG_IO_FAILED);
+		}
+}
+
+static void a_record_of_which_a_word_is_missing_is_not_taken(void)
+{
+	struct dg_gpu_record record;
+	dg_u64 words[DG_RECORD_WORDS];
+	for (uint64_t lap = 0; lap < 600; lap += 51)
+		for (int missing = 0; missing <= DG_RECORD_WORDS; missing++) {
+			const uint64_t sequence = lap * DEPTH + 5;
+			for (int i = 0; i < DG_RECORD_WORDS; i++)
+				record.word[i] = dg_record_epoch(sequence, 6);
+			if (missing < DG_RECORD_WORDS)
+				record.word[missing] = dg_record_epoch(sequence - DEPTH, 6);
+			CHECK_EQ(ring_take(&record, sequence, 6, words),
+				 missing == DG_RECORD_WORDS);
+		}
+}
+
+struct run {
+	struct world *w;
+	struct poster p;
+	uint64_t offset;
+	int rounds;
+};
+
+/* Litmus 1, 2, 3 and 4. Forbidden: the target has other bytes than the poster stored before it posted
+ * (1, 2); an operation runs that was not posted, or twice (3); the poster does not see the bytes of
+ * the target, or of its get, after their completion (4). The payload is plain memory. */
+static void *put_and_get(void *arg)
+{
+	struct run *r = arg;
+	char *own = r->w->local_bytes + r->offset, *there = r->w->target_bytes + SIZE + r->offset;
+	const struct dg_gpu_request put = copy_request(r->w, DG_OP_PUT, r->offset, 64);
+	const struct dg_gpu_request get = copy_request(r->w, DG_OP_GET, r->offset, 64);
+	for (int n = 0; n < r->rounds; n++) {
+		memset(own, n, 64);
+		CHECK_EQ(wait_for(&r->p, post(&r->p, &put)), DG_OK);
+		for (int i = 0; i < 64; i++)
+			CHECK_EQ(there[i], (char)n);
+		memset(there, n + 1, 64);
+		CHECK_EQ(wait_for(&r->p, post(&r->p, &get)), DG_OK);
+		for (int i = 0; i < 64; i++)
+			CHECK_EQ(own[i], (char)(n + 1));
+	}
+	return NULL;
+}
+
+static void bytes_and_completions_are_seen_in_order(void)
+{
+	const uint64_t firsts[] = {0, (1ull << 56) - 100, 255 * DEPTH};
+	struct world w;
+	struct run runs[3];
+	pthread_t threads[3];
+	world_open(&w);
+	for (int i = 0; i < 3; i++) {
+		runs[i] = (struct run){.w = &w, .offset = 64 * (uint64_t)i, .rounds = 2000};
+		poster_open(&runs[i].p, &w, firsts[i]);
+		CHECK_EQ(pthread_create(&threads[i], NULL, put_and_get, &runs[i]), 0);
+	}
+	for (int i = 0; i < 3; i++) {
+		dg_ring_stats stats;
+		pthread_join(threads[i], NULL);
+		CHECK_EQ(dg_ring_stats_get(runs[i].p.ring, &stats), 0);
+		CHECK_EQ(stats.completed, 4000);
+		CHECK_EQ(stats.failed, 0);
+		dg_ring_free(runs[i].p.ring);
+	}
+	world_close(&w);
+}
+
+/* Litmus 5. Forbidden: a place shows a later state while first_error, stored before, is not seen. */
+static void the_first_error_is_seen_before_what_overtakes_it(void)
+{
+	struct world w;
+	world_open(&w);
+	for (int n = 0; n < 50; n++) {
+		struct poster p;
+		struct dg_gpu_request wrong = copy_request(&w, DG_OP_PUT, SIZE, 8);
+		const struct dg_gpu_request right = copy_request(&w, DG_OP_PUT, 0, 8);
+		uint64_t last = 0;
+		poster_open(&p, &w, 0);
+		const uint64_t first = post(&p, &wrong);
+		for (int i = 0; i < DEPTH; i++)
+			last = post(&p, &right);
+		CHECK_EQ(wait_for(&p, last), DG_OK);
+		CHECK_EQ(last & p.q->mask, first & p.q->mask);
+		CHECK_EQ(ring_load(&p.out->first_error, memory_order_relaxed),
+			 dg_completion_state(first, DG_OUT_OF_BOUNDS));
+		dg_ring_free(p.ring);
+	}
+	world_close(&w);
+}
+
+static void *put_until_closed(void *arg)
+{
+	struct run *r = arg;
+	char *there = r->w->target_bytes + SIZE + r->offset;
+	char *own = r->w->local_bytes + r->offset;
+	const struct dg_gpu_request put = copy_request(r->w, DG_OP_PUT, r->offset, 64);
+	for (int n = 0;; n++) {
+		memset(own, n, 64);
+		const int status = wait_for(&r->p, post(&r->p, &put));
+		if (status != DG_OK) {
+			CHECK(status == -1 || status == DG_FLUSHED);
+			return NULL;
+		}
+		CHECK_EQ(there[63], (char)n);
+	}
+}
+
+/* Litmus 6. Forbidden: a wait that goes on after the close, or one that ends as closed although its
+ * completion was stored before (then `there` would not have been checked in the round it belongs
+ * to). */
+static void closing_ends_every_wait(void)
+{
+	struct world w;
+	world_open(&w);
+	for (int n = 0; n < 30; n++) {
+		struct run r = {.w = &w, .offset = 128};
+		pthread_t thread;
+		poster_open(&r.p, &w, 0);
+		CHECK_EQ(pthread_create(&thread, NULL, put_until_closed, &r), 0);
+		usleep((useconds_t)(draw() % 2000));
+		CHECK_EQ(dg_ring_close(r.p.ring), 0);
+		pthread_join(thread, NULL);
+		dg_ring_free(r.p.ring);
+	}
+	world_close(&w);
+}
+
+/* Random records, some nearly right: none moves a byte outside the regions, and another ring is
+ * served all the while. */
+static void random_records_move_nothing_outside_and_stop_no_other(void)
+{
+	struct world w;
+	struct poster fuzzed, peer;
+	struct run r = {.w = &w, .offset = 0, .rounds = 500};
+	pthread_t thread;
+	world_open(&w);
+	poster_open(&fuzzed, &w, 0);
+	poster_open(&peer, &w, 0);
+	poster_open(&r.p, &w, 0);
+	CHECK_EQ(dg_ring_connect(fuzzed.ring, peer.ring), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, put_and_get, &r), 0);
+	const uint32_t ids[] = {w.local_id, w.remote_id, 0, 12345, UINT32_MAX};
+	for (int n = 0; n < 20000; n++) {
+		struct dg_gpu_request q = {
+			.op = (dg_u8)(draw() % 10),
+			.flags = (dg_u8)(draw() & draw() & ~(uint64_t)(DG_HOLD | DG_COUNTER)),
+			.length = (dg_u8)(draw() % 48),
+			.local = ids[draw() % 5],
+			.remote = ids[draw() % 5],
+			.signal_region = ids[draw() % 5],
+			.local_offset = 1024 + draw() % (SIZE - 1024 + 64),
+			.remote_offset = draw() % 8 ? 1024 + draw() % SIZE : draw() & DG_SEQUENCE_MASK,
+			.size = draw() % 4 ? draw() % 64 : draw() & DG_SEQUENCE_MASK,
+			.signal_offset = 1024 + draw() % SIZE,
+			.addend = draw(),
+		};
+		/* A receive, a send and an immediate value would wait for the peer for ever. */
+		if (q.op == DG_OP_RECV || q.op == DG_OP_SEND)
+			q.op = 99;
+		q.flags &= (dg_u8)~DG_IMMEDIATE;
+		const uint64_t ticket = post(&fuzzed, &q);
+		const int status = wait_for(&fuzzed, ticket);
+		CHECK(status >= DG_OK && status <= DG_QUEUE_FULL);
+	}
+	pthread_join(thread, NULL);
+	for (int i = 0; i < SIZE; i++)
+		CHECK(!w.target_bytes[i] && !w.target_bytes[2 * SIZE + i]);
+	dg_ring_free(fuzzed.ring);
+	dg_ring_free(peer.ring);
+	dg_ring_free(r.p.ring);
+	world_close(&w);
+}
+
+static void a_wrong_configuration_is_refused(void)
+{
+	const dg_ring_config wrong[] = {{.depth = 32}, {.depth = 100}, {.depth = 32768},
+					{.depth = 64, .first = 1ull << 56}};
+	struct world w;
+	dg_ring *ring;
+	world_open(&w);
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQ(dg_ring_open(w.proxy, &wrong[i], &ring), -EINVAL);
+		CHECK(ring == NULL);
+	}
+	CHECK_SAYS(dg_last_error(), "a ticket has 56 bits");
+	CHECK_EQ(dg_ring_open(w.proxy, &(dg_ring_config){.depth = 64}, &ring), 0);
+	CHECK_EQ(dg_proxy_close(w.proxy), -EBUSY);
+	dg_ring_free(ring);
+	world_close(&w);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_record_is_unpacked_as_it_was_packed),
+		TEST(inline_bytes_are_unpacked_and_leave_the_other_fields),
+		TEST(completions_are_ordered_across_the_wrap),
+		TEST(a_record_of_which_a_word_is_missing_is_not_taken),
+		TEST(bytes_and_completions_are_seen_in_order),
+		TEST(the_first_error_is_seen_before_what_overtakes_it),
+		TEST(closing_ends_every_wait),
+		TEST(random_records_move_nothing_outside_and_stop_no_other),
+		TEST(a_wrong_configuration_is_refused),
+	};
+	return RUN_TESTS(tests, argc, argv);
+}
