@@ -47,7 +47,7 @@ struct dg_pair {
 #define OP_GPU_LOCAL  0x40u
 #define OP_GPU_REMOTE 0x20u
 #define OP_GPU        (OP_GPU_LOCAL | OP_GPU_REMOTE)
-#define OP_KERNEL     0x10u /* set by the provider: a kernel copies it */
+#define OP_KERNEL     0x04u /* set by the provider: a kernel copies it */
 
 struct dg_cqe {
 	uint64_t complete_ns;

@@ -609,8 +609,8 @@ static void *work(void *arg)
 
 	CHECK_EQ(test_queue_open(&tq, f->dev, 64, DG_PATH_WORKER, 0, 60 * SECOND), 0);
 	for (uint32_t turn = 0; turn < 60; turn++) {
-		/* A single write is two halves; the threads share the scratch granule, whose
-		 * content is irrelevant. */
+		/* A single write is two halves; each thread's queue has its part of the
+		 * scratch granule for the rest. */
 		uint32_t n = turn % 3 ? 64 : 1, size = n == 1 ? 16 * (turn + 1) : turn % 5 ? 8 + turn : 500;
 
 		for (uint32_t i = 0; i < n; i++) {

@@ -190,6 +190,16 @@ static void cuda_close(struct dg_device *dev, void *state)
 	free(c);
 }
 
+/* A part of the scratch granule's first half. What lies there does not matter; queues of their own
+ * parts, as the first 32 are, do not write the same words at the same time. */
+static uint64_t scratch_part(struct cuda *c)
+{
+	uint64_t parts = c->granularity / 2 / PLAIN_FROM;
+	/* Relaxed: nothing else is said by it. */
+	uint32_t turn = atomic_fetch_add_explicit(&c->scratch_turn, 1, memory_order_relaxed);
+	return parts ? turn % parts * PLAIN_FROM : 0;
+}
+
 static int queue_open(struct cuda_queue *q)
 {
 	uint64_t n = (uint64_t)q->p->mask + 1;
@@ -226,6 +236,7 @@ static int cuda_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 		return dg_fail(ENOMEM, "out of memory for a queue");
 	q->c = c;
 	q->p = p;
+	q->scratch = scratch_part(c);
 	bool entered = cuda_enter(c);
 	int rc = queue_open(q);
 	cuda_leave(entered);
@@ -246,6 +257,7 @@ static void wake(void *arg)
 static void request_wake(struct cuda_queue *q)
 {
 	CUdeviceptr flag = (CUdeviceptr)(uintptr_t)q->flag;
+	CUdeviceptr unwritten = q->c->scratch_at + q->c->granularity - sizeof(uint64_t);
 	if (q->submitted == q->done || q->wake_requested)
 		return;
 	bool entered = cuda_enter(q->c);
@@ -253,7 +265,7 @@ static void request_wake(struct cuda_queue *q)
 	 * sleeper of a busy GPU wakes up when its time slice comes. */
 	q->wake_requested =
 		!cuda.cuMemcpyDtoHAsync(q->staging + (uint64_t)(q->p->mask + 1) * STAGED,
-					q->c->scratch_at, sizeof(uint64_t), q->waker) &&
+					unwritten, sizeof(uint64_t), q->waker) &&
 		!cuda.cuStreamWaitValue32(q->waker, flag, q->done + 1, CU_STREAM_WAIT_VALUE_GEQ) &&
 		!cuda.cuLaunchHostFunc(q->waker, wake, q->p);
 	cuda_leave(entered);

@@ -14,7 +14,10 @@ struct cuda {
 	uint8_t uuid[16];
 	uint64_t granularity, max_pitch;
 	CUmemHandle scratch; /* one granule, mapped behind each imported block: see cuda_copy.c */
-	CUdeviceptr scratch_at; /* the same granule, mapped by itself */
+	/* The same granule, mapped by itself. Writes stay in the first half and 32 KiB behind it, so
+	 * none reaches the last word, which the wakers read. */
+	CUdeviceptr scratch_at;
+	atomic_uint scratch_turn; /* queues that were given their part of it */
 	bool word_writes; /* the driver can write 8 bytes of GPU memory from within a stream */
 	bool host_pointers; /* kernels can use the addresses of registered host memory */
 	pthread_mutex_t lock; /* guards the three below */
@@ -31,6 +34,7 @@ struct gather_op {
 
 #define LATE_NS 1000u /* what is seen after a longer gap between polls was there before */
 #define STAGED 32u /* staging bytes for each operation */
+#define PLAIN_FROM 32768u /* bytes from which any copy from the host uses the copy engine */
 
 /* What runs a submission: see cuda_batch.c. */
 enum form {
@@ -74,6 +78,7 @@ struct cuda_queue {
 	struct canary canary;
 	struct gather_op *gathers; /* by index of the submission ring */
 	uint8_t *staging;
+	uint64_t scratch; /* offset of its part of the scratch granule */
 	/* of the caller's thread */
 	uint32_t submitted, done;
 	bool wake_requested; /* for the next completion */

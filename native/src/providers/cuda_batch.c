@@ -211,7 +211,7 @@ CUresult cuda_led_copy(struct cuda_queue *q, CUdeviceptr dst, const char *src, u
 	if (!can_chunk(q->c))
 		return cuda.cuMemcpyHtoDAsync(dst, src, n, q->stream);
 	chunk_add(q, &c, dst, gpu_ptr(src), n);
-	chunk_add(q, &c, q->c->scratch_at, gpu_ptr(q->staging), n);
+	chunk_add(q, &c, q->c->scratch_at + q->scratch, gpu_ptr(q->staging), n);
 	return chunk_send(q, &c);
 }
 

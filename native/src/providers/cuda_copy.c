@@ -37,8 +37,6 @@
 #include "strided_copy.h"
 
 enum {
-	PLAIN_FROM =
-		32768, /* from this size in bytes, any copy from the host uses the copy engine */
 	WORD = 8, /* bytes that a polling kernel never sees torn */
 	WORDS = 4, /* written by write-values: with more, two rows are faster */
 	REPEATED = 256, /* rows that the copy engine repeats in 100 us */
@@ -79,24 +77,24 @@ static CUresult rows(struct cuda_queue *q, const struct dg_op *op, uint64_t widt
 CUresult cuda_take_engine(struct cuda_queue *q)
 {
 	/* What is copied does not matter. */
-	struct dg_op op = {.dst = (char *)(uintptr_t)q->c->scratch_at,
+	struct dg_op op = {.dst = (char *)(uintptr_t)(q->c->scratch_at + q->scratch),
 			   .src = (char *)q->staging,
 			   .opcode = DG_WRITE,
 			   .flags = OP_GPU_REMOTE};
 	return rows(q, &op, WORD, 2, STAGED, WORD);
 }
 
-/* Copies n bytes from src, which has them twice, src_pitch apart, to dst and to the scratch granule
- * behind dst's block. */
+/* Copies n bytes from src, which has them twice, src_pitch apart, to dst and to the queue's part of
+ * the scratch granule behind dst's block. */
 static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, uint64_t n,
 			     uint64_t src_pitch, CUdeviceptr tail)
 {
 	struct dg_op op = {.dst = dst, .src = src, .opcode = DG_WRITE, .flags = OP_GPU_REMOTE};
-	uint64_t away = tail - gpu_ptr(dst), plane = q->c->granularity / 2;
+	uint64_t away = tail + q->scratch - gpu_ptr(dst), plane = q->c->granularity / 2;
 	if (away <= q->c->max_pitch)
 		return rows(q, &op, n, 2, away, src_pitch);
 	/* Too far apart for a pitch: two planes of one row, a number of half granules apart such
-	 * that the second one begins in the first half of the scratch granule. */
+	 * that the second one begins in the first half of the scratch granule, in whoever's part. */
 	CUDA_MEMCPY3D c = {
 		.srcMemoryType = CU_MEMORYTYPE_HOST,
 		.srcHost = src,
@@ -105,7 +103,7 @@ static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, u
 		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
 		.dstDevice = gpu_ptr(dst),
 		.dstPitch = plane,
-		.dstHeight = (away + plane - 1) / plane,
+		.dstHeight = (tail - gpu_ptr(dst) + plane - 1) / plane,
 		.WidthInBytes = n,
 		.Height = 1,
 		.Depth = 2,

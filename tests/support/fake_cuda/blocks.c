@@ -69,7 +69,7 @@ struct block *block_new(enum kind kind, CUdevice device, size_t size, int *code)
 
 	*code = CUDA_ERROR_OUT_OF_MEMORY;
 	size = (size + PAGE - 1) / PAGE * PAGE;
-	if (kind != MANAGED && (size > knobs.total || used(device) > knobs.total - size))
+	if (kind != MANAGED && (size > knobs().total || used(device) > knobs().total - size))
 		return NULL;
 	snprintf(name, sizeof(name), BLOCK_NAME "%d", device);
 	fd = memfd_create(name, MFD_CLOEXEC);

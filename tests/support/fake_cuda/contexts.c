@@ -237,7 +237,7 @@ EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 	ENTER(gate_context, &context);
 	if (flags || !is_context(peer))
 		return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
-	if (peer->device == context->device || !knobs.peer)
+	if (peer->device == context->device || !knobs().peer)
 		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 	if (context->peers[peer->device])
 		return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;

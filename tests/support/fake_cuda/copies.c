@@ -95,10 +95,11 @@ static bool valid_copy(const struct copy *copy, CUdevice device)
 static bool perform_copy(struct work *work, struct stream *stream)
 {
 	struct copy *copy = (struct copy *)work;
-	struct timespec longer = {knobs.copy_us / 1000000, knobs.copy_us % 1000000 * 1000};
+	long us = knobs().copy_us;
+	struct timespec longer = {us / 1000000, us % 1000000 * 1000};
 	bool fine;
 
-	if (knobs.copy_us)
+	if (us)
 		nanosleep(&longer, NULL);
 	if (copy->lost)
 		return false;

@@ -58,7 +58,7 @@ enum { PCI_BUS_ID = 33, LAST_ATTRIBUTE = 147 };
 
 bool is_device(CUdevice device)
 {
-	return device >= 0 && device < knobs.gpus;
+	return device >= 0 && device < knobs().gpus;
 }
 
 EXPORT CUresult cuInit(unsigned int flags)
@@ -66,7 +66,7 @@ EXPORT CUresult cuInit(unsigned int flags)
 	ENTER(gate_early);
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (knobs.gpus <= 0)
+	if (knobs().gpus <= 0)
 		return CUDA_ERROR_NO_DEVICE;
 	initialise();
 	return CUDA_SUCCESS;
@@ -84,7 +84,7 @@ EXPORT CUresult cuDriverGetVersion(int *version)
 EXPORT CUresult cuDeviceGetCount(int *count)
 {
 	ENTER(gate);
-	*count = knobs.gpus;
+	*count = knobs().gpus;
 	return CUDA_SUCCESS;
 }
 
@@ -162,7 +162,7 @@ EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 	ENTER(gate);
 	if (!is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	*bytes = knobs.total;
+	*bytes = knobs().total;
 	return CUDA_SUCCESS;
 }
 
@@ -171,6 +171,6 @@ EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 	ENTER(gate);
 	if (!is_device(device) || !is_device(peer))
 		return CUDA_ERROR_INVALID_DEVICE;
-	*can = device != peer && knobs.peer;
+	*can = device != peer && knobs().peer;
 	return CUDA_SUCCESS;
 }

@@ -26,7 +26,7 @@ struct fault {
 	unsigned long from;
 };
 
-struct knobs knobs;
+static struct knobs set;
 static struct fault faults[WORDS];
 static struct {
 	int number, value;
@@ -36,6 +36,9 @@ static char missing_names[1024];
 static unsigned long copies;
 static struct entry *entries;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Inside `lock`, guards `set` against streams, which only read it: unlike a mutex, that orders no copy
+ * of one stream before one of another, so ThreadSanitizer still sees where dgkit does not. */
+static pthread_rwlock_t setting = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_bool initialised, forked;
 
 /* Whether two names are those of one function: `cuMemAlloc` and `cuMemAlloc_v2` are. */
@@ -53,17 +56,17 @@ static bool number_knob(const char *name, const char *value)
 	int attribute;
 
 	if (!strcmp(name, "gpus"))
-		knobs.gpus = atoi(value) < DEVICES ? atoi(value) : DEVICES;
+		set.gpus = atoi(value) < DEVICES ? atoi(value) : DEVICES;
 	else if (!strcmp(name, "peer"))
-		knobs.peer = atoi(value);
+		set.peer = atoi(value);
 	else if (!strcmp(name, "dmabuf_mmap"))
-		knobs.dmabuf_mmap = atoi(value);
+		set.dmabuf_mmap = atoi(value);
 	else if (!strcmp(name, "copy_us"))
-		knobs.copy_us = atol(value);
+		set.copy_us = atol(value);
 	else if (!strcmp(name, "compute_us"))
-		knobs.compute_us = atol(value);
+		set.compute_us = atol(value);
 	else if (!strcmp(name, "total"))
-		knobs.total = strtoull(value, NULL, 0);
+		set.total = strtoull(value, NULL, 0);
 	else if (!strcmp(name, "missing"))
 		snprintf(missing_names, sizeof(missing_names), "+%s+", value);
 	else if (sscanf(name, "attr%d", &attribute) == 1 && attribute_count < WORDS)
@@ -79,7 +82,7 @@ static void read_word(char *word)
 	char *equals = strchr(word, '='), *at;
 
 	if (!strncmp(word, "lost@", 5)) {
-		knobs.lost_after = atol(word + 5);
+		set.lost_after = atol(word + 5);
 		return;
 	}
 	if (equals)
@@ -100,7 +103,7 @@ static void read_words(const char *words)
 {
 	char *copy = strdup(words), *rest = copy, *word;
 
-	knobs = (struct knobs){.gpus = 1, .peer = 1, .total = 1ull << 30, .lost_after = -1};
+	set = (struct knobs){.gpus = 1, .peer = 1, .total = 1ull << 30, .lost_after = -1};
 	fault_count = attribute_count = 0;
 	missing_names[0] = '\0';
 	copies = 0;
@@ -122,11 +125,23 @@ __attribute__((constructor)) static void begin(void)
 	pthread_atfork(NULL, NULL, after_fork);
 }
 
+struct knobs knobs(void)
+{
+	struct knobs copy;
+
+	pthread_rwlock_rdlock(&setting);
+	copy = set;
+	pthread_rwlock_unlock(&setting);
+	return copy;
+}
+
 /* For tests: other knobs from now on. Counts of calls and copies begin again. */
 EXPORT void dgkitFakeCuda(const char *words)
 {
 	pthread_mutex_lock(&lock);
+	pthread_rwlock_wrlock(&setting);
 	read_words(words);
+	pthread_rwlock_unlock(&setting);
 	for (struct entry *entry = entries; entry; entry = entry->next)
 		entry->calls = 0;
 	pthread_mutex_unlock(&lock);
@@ -225,7 +240,7 @@ bool copy_is_lost(void)
 	bool lost;
 
 	pthread_mutex_lock(&lock);
-	lost = knobs.lost_after >= 0 && copies++ >= (unsigned long)knobs.lost_after;
+	lost = set.lost_after >= 0 && copies++ >= (unsigned long)set.lost_after;
 	pthread_mutex_unlock(&lock);
 	return lost;
 }

@@ -154,8 +154,8 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 
 	ENTER(gate_context, &context);
 	pthread_rwlock_rdlock(&maps);
-	*total = knobs.total;
-	*free_bytes = knobs.total - used(context->device);
+	*total = knobs().total;
+	*free_bytes = knobs().total - used(context->device);
 	pthread_rwlock_unlock(&maps);
 	return CUDA_SUCCESS;
 }

@@ -185,7 +185,7 @@ static int dma_buf(const struct block *block, bool whole)
 {
 	char path[32];
 
-	if (knobs.dmabuf_mmap && whole)
+	if (knobs().dmabuf_mmap && whole)
 		return fcntl(block->fd, F_DUPFD_CLOEXEC, 3);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", block->fd);
 	return open(path, O_WRONLY | O_CLOEXEC);

@@ -3,7 +3,7 @@
  *
  * Locks: `maps` guards blocks, ranges and host memory. Whoever copies holds it for reading, so that
  * nothing is unmapped under a copy. Each stream has a lock of its own. None is taken inside another,
- * but a stream's inside that of the list of streams. */
+ * but a stream's inside that of the list of streams, and that of the knobs inside any. */
 #ifndef FAKE_CUDA_STATE_H
 #define FAKE_CUDA_STATE_H
 
@@ -74,7 +74,7 @@ struct host { /* memory of the host that the GPUs may reach */
 extern pthread_rwlock_t maps;
 
 /* gate.c: each function of the driver begins with one of these. */
-extern struct knobs knobs;
+struct knobs knobs(void); /* as they are now: a test may set others at any time */
 int gate(struct entry *entry);
 int gate_early(struct entry *entry);
 int gate_context(struct entry *entry, struct context **context);

@@ -94,9 +94,10 @@ static struct work *next(struct stream *stream)
 /* Waits for the time slice of this process. */
 static void wait_for_slice(void)
 {
-	struct timespec slice = {knobs.compute_us / 1000000, knobs.compute_us % 1000000 * 1000};
+	long us = knobs().compute_us;
+	struct timespec slice = {us / 1000000, us % 1000000 * 1000};
 
-	if (knobs.compute_us)
+	if (us)
 		nanosleep(&slice, NULL);
 }
 

@@ -230,7 +230,7 @@ static bool peers(uintptr_t address, size_t size, const CUmemAccessDesc *descs, 
 {
 	for (uintptr_t at = address; at < address + size; at += range_at(at)->size)
 		for (size_t i = 0; i < count; i++)
-			if (descs[i].location.id != range_at(at)->block->device && !knobs.peer)
+			if (descs[i].location.id != range_at(at)->block->device && !knobs().peer)
 				return false;
 	return true;
 }
