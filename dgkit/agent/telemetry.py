@@ -152,7 +152,8 @@ class Telemetry:
         inode = _inode(sender.fd)
         found = self._subscribers.get(sender.fd)
         if found is None or found.inode != inode:
-            self.ended(sender.fd)
+            for fd in list(self._subscribers):  # libzmq may report an end before it closes the fd
+                self.ended(fd)
             account = self._account_of(sender)
             account.take(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
             self._subscribers[sender.fd] = _Subscriber(inode, account, 1)

@@ -86,20 +86,34 @@ def _references(objects: list[bytes], number: int) -> int:
     return sys.getrefcount(objects[number])
 
 
+def _is_alone(objects: list[bytes], number: int) -> bool:
+    """Return whether only the list refers to this object of it.
+
+    What the call itself adds to the count depends on the interpreter's version and on how it has
+    specialized this code by now. So the count is compared with that of an object that is alone, by
+    the same code at the same time, and never with a number from earlier.
+    """
+    return _references(objects, number) == _references(_ALONE, 0)
+
+
 def _is_free(objects: list[bytes], number: int) -> bool:
     """Return whether only the list refers to this object of it, and its hash was never taken."""
-    return _references(objects, number) == _ALONE and _hash_field(objects[number])[0] == -1
+    return _is_alone(objects, number) and _hash_field(objects[number])[0] == -1
 
 
 def _reusable() -> bool:
-    """Return whether this interpreter counts references, and has the hash where it is looked up."""
-    free_threaded = not getattr(sys, "_is_gil_enabled", lambda: True)()  # from Python 3.13 on
-    if sys.implementation.name != "cpython" or free_threaded:
+    """Return whether this interpreter counts references, and has the hash where it is looked up.
+
+    A free-threaded build has no such count, even while its GIL is on: importing an extension turns
+    the GIL on, at times for the import only.
+    """
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags:
         return False
     data = bytes(16)
+    counts = not _is_alone([data], 0) and _is_alone([bytes(16)], 0)
     before = _hash_field(data)[0]
-    return bool(before == -1 and hash(data) == _hash_field(data)[0])
+    return bool(counts and before == -1 and hash(data) == _hash_field(data)[0])
 
 
-_ALONE = _references([bytes(16)], 0)  # of an object that only a list refers to
+_ALONE = [bytes(16)]  # an object that only a list refers to
 _REUSABLE = _reusable()

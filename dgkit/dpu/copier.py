@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from .. import memory
@@ -143,22 +143,23 @@ class Copier:
     ) -> Moved:
         """Read each chunk into one half of the bounce memory while the other half is written."""
         read_ns = write_ns = done = chunks = 0
-        reading = self._read_chunk(src, src_offset, size, 0)
-        while True:
-            count = min(self.chunk, size - done)
-            read_ns += reading.wait().latency_ns
-            half = (chunks & 1) * self.chunk
-            end = done + count
-            if end < size:
-                reading = self._read_chunk(src, src_offset + end, size - end, chunks + 1)
-            last = self.queue.write(
-                self.bounce, dst, size=count, local_offset=half, remote_offset=dst_offset + done
-            ).wait()
-            write_ns += last.latency_ns
-            done, chunks = end, chunks + 1
-            step(done)
-            if done >= size:
-                return moved_reply(request_id, size, last, read_ns, write_ns, chunks)
+        with _ending() as reads:
+            reads.append(self._read_chunk(src, src_offset, size, 0))
+            while True:
+                count = min(self.chunk, size - done)
+                read_ns += reads.popleft().wait().latency_ns
+                half = (chunks & 1) * self.chunk
+                end = done + count
+                if end < size:
+                    reads.append(self._read_chunk(src, src_offset + end, size - end, chunks + 1))
+                last = self.queue.write(
+                    self.bounce, dst, size=count, local_offset=half, remote_offset=dst_offset + done
+                ).wait()
+                write_ns += last.latency_ns
+                done, chunks = end, chunks + 1
+                step(done)
+                if done >= size:
+                    return moved_reply(request_id, size, last, read_ns, write_ns, chunks)
 
     def _read_chunk(self, src: RemoteRegion, offset: int, left: int, number: int) -> Transfer:
         return self.queue.read(
@@ -253,6 +254,21 @@ class Copier:
         self._queue = self._inline = self._bounce = self._memory = None
 
 
+@contextlib.contextmanager
+def _ending() -> Iterator[deque[Transfer]]:
+    """Return a list of transfers; whatever happens, those in it end before the block does.
+
+    What stayed in flight could overwrite the bounce memory of the next copy.
+    """
+    in_flight: deque[Transfer] = deque()
+    try:
+        yield in_flight
+    finally:
+        for transfer in in_flight:
+            with contextlib.suppress(DgkitError):  # the first error is the one that counts
+                transfer.wait()
+
+
 def _run_chunks(
     request_id: int,
     post: Callable[[int, int], Transfer],
@@ -261,25 +277,19 @@ def _run_chunks(
     step: Step,
 ) -> Moved:
     """Copy in chunks that need no bounce memory, with two in flight; end with none in flight."""
-    in_flight: deque[tuple[Transfer, int]] = deque()
     posted = done = chunks = total_ns = 0
-    try:
+    with _ending() as in_flight:
         while True:
             while posted < size and len(in_flight) < 2:
                 count = min(chunk, size - posted)
-                in_flight.append((post(posted, count), count))
+                in_flight.append(post(posted, count))
                 posted += count
-            transfer, count = in_flight.popleft()
-            last = transfer.wait()
+            last = in_flight.popleft().wait()
             total_ns += last.latency_ns
-            done, chunks = done + count, chunks + 1
+            done, chunks = min(done + chunk, size), chunks + 1
             step(done)
             if done >= size:
                 return moved_reply(request_id, size, last, *_by_op(last, total_ns), chunks)
-    finally:
-        for transfer, _ in in_flight:
-            with contextlib.suppress(DgkitError):  # the first error is the one that counts
-                transfer.wait()
 
 
 def _by_op(last: Completion, total_ns: int) -> tuple[int, int]:

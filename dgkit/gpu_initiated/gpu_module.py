@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
 
 from ..dma import GpuQueue, Region
+from ..live_set import LiveSet
 from ..memory import cuda
 from .headers import include_dir
 
@@ -21,45 +21,43 @@ _HANDLE_SIZE = 384
 _ADDRESSES = slice(0, 4)  # ring, completions, records, trace
 _LIMIT = 4
 
-_live: weakref.WeakSet[_Attached] = weakref.WeakSet()
+_live = LiveSet()
 _retired: list[_Attached] = []
 
 
 class _Attached:
-    """Ring of a queue registered with CUDA, and its `dg_gpu_queue` in the memory of one GPU."""
+    """Ring of a queue registered with CUDA, and its `dg_gpu_queue` in the memory of each GPU."""
 
     def __init__(self, queue: GpuQueue) -> None:
-        import numpy as np
-
-        cupy, module = cuda.require_cupy(), cuda.driver()
-        self._events: dict[int, Any] = {}  # the latest launch of each stream
+        self._events: dict[tuple[int, int], Any] = {}  # the latest launch, by GPU and stream
+        self._handles: dict[int, Any] = {}  # by GPU
         self._free: Callable[[], None] | None = None
         _, size, self._address, _ = queue._shared_memory()
         self._gpu = cuda.current_device()
+        module = cuda.driver()
         flags = module.CU_MEMHOSTREGISTER_PORTABLE | module.CU_MEMHOSTREGISTER_DEVICEMAP
         with cuda.primary_context(self._gpu):
             cuda.call("cuMemHostRegister", self._address, size, flags)
-            start = int(cuda.call("cuMemHostGetDevicePointer", self._address, 0))
-        moved = start - self._address
-        words = np.frombuffer(queue._handle_bytes(_HANDLE_SIZE), np.uint64).copy()
-        addresses = words[_ADDRESSES]
-        words[_ADDRESSES] = np.where(addresses, addresses + np.uint64(moved % (1 << 64)), 0)
-        clock_khz = cupy.cuda.Device().attributes["ClockRate"]
-        words[_LIMIT] = min(int(queue.limit * clock_khz * 1000), (1 << 62))
-        self.handle = cupy.asarray(words)
-        cupy.cuda.get_current_stream().synchronize()
         _live.add(self)
 
+    def handle(self, queue: GpuQueue) -> Any:
+        """Return the queue's `dg_gpu_queue` in the memory of the current GPU."""
+        gpu = cuda.current_device()
+        if gpu not in self._handles:
+            self._handles[gpu] = _copy_handle(queue, self._address, gpu)
+        return self._handles[gpu]
+
     def used(self, stream: Any) -> None:
-        """Note a launch, which must end before the ring is freed."""
-        cupy = cuda.require_cupy()
-        event = self._events.setdefault(stream.ptr, cupy.cuda.Event(disable_timing=True))
-        event.record(stream)
+        """Note a launch on the current GPU, which must end before the ring is freed."""
+        key = cuda.current_device(), stream.ptr
+        if key not in self._events:
+            self._events[key] = cuda.require_cupy().cuda.Event(disable_timing=True)
+        self._events[key].record(stream)
 
     @property
     def idle(self) -> bool:
         """True if every launch that used the ring has ended."""
-        return all(event.done for event in self._events.values())
+        return all(event.done for event in list(self._events.values()))
 
     def release(self, free: Callable[[], None]) -> None:
         """Free the ring once every launch that used it has ended; never waits for one."""
@@ -80,9 +78,30 @@ def _collect() -> None:
 
     cuMemHostUnregister waits for every kernel of the context, so that of another queue counts, too.
     """
-    if all(attached.idle for attached in (*_live, *_retired)):
-        while _retired:
-            _retired.pop().free()
+    while _retired and all(attached.idle for attached in (*_live, *_retired)):
+        try:
+            attached = _retired.pop()
+        except IndexError:  # another thread frees them, too
+            return
+        attached.free()
+
+
+def _copy_handle(queue: GpuQueue, address: int, gpu: int) -> Any:
+    """Return a CuPy array with a queue's `dg_gpu_queue`, for its ring registered at `address`."""
+    import numpy as np
+
+    cupy = cuda.require_cupy()
+    with cuda.primary_context(gpu):
+        start = int(cuda.call("cuMemHostGetDevicePointer", address, 0))
+    moved = start - address
+    words = np.frombuffer(queue._handle_bytes(_HANDLE_SIZE), np.uint64).copy()
+    addresses = words[_ADDRESSES]
+    words[_ADDRESSES] = np.where(addresses, addresses + np.uint64(moved % (1 << 64)), 0)
+    clock_khz = cupy.cuda.Device().attributes["ClockRate"]
+    words[_LIMIT] = min(int(queue.limit * clock_khz * 1000), (1 << 62))
+    handle = cupy.asarray(words)
+    cupy.cuda.get_current_stream().synchronize()
+    return handle
 
 
 class GpuKernel:
@@ -128,7 +147,7 @@ class GpuKernel:
 
 
 def _attach(queue: GpuQueue) -> _Attached:
-    """Return the queue's ring on the current GPU; the first time it is registered."""
+    """Return the queue's ring; the first time it is registered."""
     _collect()
     for release in queue._on_close:
         owner = getattr(release, "__self__", None)
@@ -141,7 +160,7 @@ def _attach(queue: GpuQueue) -> _Attached:
 
 def _argument(value: Any) -> Any:
     if isinstance(value, GpuQueue):
-        return _attach(value).handle
+        return _attach(value).handle(value)
     if isinstance(value, Region):
         value = value.memory
     if getattr(value, "place", "") == "pinned":

@@ -79,6 +79,29 @@ def test_memory_that_something_refers_to_is_left_alone(use):
     assert address in map(id, again)
 
 
+def test_the_count_may_change_with_the_code_that_reads_it(monkeypatch):
+    """A later version, or a hotter loop, may hold one reference fewer during the call."""
+    pool, count = BytePool(), byte_pool._references
+    monkeypatch.setattr(byte_pool, "_references", lambda *of: count(*of) - 1)
+    data = filled(pool, 2 * MIB, 7)
+    other = filled(pool, 2 * MIB, 9)
+    assert other is not data
+    assert data == b"\x07" * (2 * MIB)
+
+
+@pytest.mark.parametrize("gil", [True, False])
+def test_nothing_is_reused_by_a_free_threaded_build(monkeypatch, gil):
+    monkeypatch.setattr(sys, "abiflags", "t")
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: gil, raising=False)
+    assert not byte_pool._reusable()
+
+
+@pytest.mark.parametrize("count", [1, 2, 1 << 30])
+def test_nothing_is_reused_where_the_count_does_not_show_who_refers(monkeypatch, count):
+    monkeypatch.setattr(sys, "getrefcount", lambda _: count)
+    assert not byte_pool._reusable()
+
+
 def test_an_object_whose_hash_was_taken_is_not_reused():
     pool = BytePool()
     first = filled(pool, 2 * MIB, 7)

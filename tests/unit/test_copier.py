@@ -1,0 +1,76 @@
+"""Copies through bounce memory: none leaves a transfer with it in flight."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from dgkit.dpu.copier import Copier
+from dgkit.dpu.region_ref import RegionRef
+from dgkit.errors import TransferError
+from dgkit.types import Op, Path
+
+
+class FakeTransfer:
+    latency_ns, stamps, path, op = 1, (1, 2, 3), str(Path.WORKER), Op.WRITE
+
+    def __init__(self, fails=False):
+        self.fails = fails
+        self.ended = False
+
+    def wait(self):
+        self.ended = True
+        if self.fails:
+            raise TransferError("the fake transfer failed", self)
+        return self
+
+
+class FakeQueue:
+    def __init__(self, failing_write=None):
+        self.posted = []
+        self._writes = iter(number == failing_write for number in range(100))
+
+    def read(self, *_, **__):
+        self.posted.append(FakeTransfer())
+        return self.posted[-1]
+
+    def write(self, *_, **__):
+        self.posted.append(FakeTransfer(next(self._writes)))
+        return self.posted[-1]
+
+
+def remote():
+    return RegionRef(remote=SimpleNamespace(method="vm", size=1 << 20))
+
+
+def copier_over(queue):
+    copier = Copier(SimpleNamespace(caps=SimpleNamespace(inline_max=64)), chunk=64, op_timeout=1.0)
+    copier._queue, copier._bounce = queue, object()
+    return copier
+
+
+def test_a_cancelled_copy_waits_for_the_read_ahead():
+    """The next copy may use the other queue, and so would race with it for the same memory."""
+    queue = FakeQueue()
+
+    def step(_done):
+        raise KeyError("cancelled")
+
+    with pytest.raises(KeyError, match="cancelled"):
+        copier_over(queue).copy(1, remote(), 0, remote(), 0, 256, step)
+    assert len(queue.posted) == 3
+    assert all(transfer.ended for transfer in queue.posted)
+
+
+def test_a_failed_write_waits_for_the_read_ahead():
+    queue = FakeQueue(failing_write=1)
+    with pytest.raises(TransferError):
+        copier_over(queue).copy(1, remote(), 0, remote(), 0, 256, lambda _: None)
+    assert len(queue.posted) == 5
+    assert all(transfer.ended for transfer in queue.posted)
+
+
+def test_a_copy_reports_every_chunk():
+    steps = []
+    moved = copier_over(FakeQueue()).copy(7, remote(), 0, remote(), 0, 200, steps.append)
+    assert steps == [64, 128, 192, 200]
+    assert (moved.id, moved.size, moved.chunks, moved.read_ns, moved.write_ns) == (7, 200, 4, 4, 4)

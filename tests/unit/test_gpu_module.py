@@ -1,0 +1,98 @@
+"""Rings of GPU queues registered with CUDA: once each, for every GPU, and never leaked."""
+
+import contextlib
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import dgkit
+from dgkit.gpu_initiated import gpu_module
+from dgkit.memory import cuda
+
+
+class FakeStream(contextlib.nullcontext):
+    ptr = 0
+
+    def synchronize(self):
+        pass
+
+
+class FakeEvent:
+    done = True
+
+    def __init__(self, gpu):
+        self.gpu = gpu
+
+    def record(self, _stream):
+        assert cuda.current_device() == self.gpu, "an event of another GPU"
+
+
+class FakeCuda:
+    def __init__(self):
+        self.gpu, self.fails = 0, False
+        self.registered, self.launches = [], []
+        self.cupy = SimpleNamespace(
+            asarray=self.asarray,
+            cuda=SimpleNamespace(
+                get_current_stream=FakeStream,
+                Event=lambda **_: FakeEvent(self.gpu),
+                Device=lambda: SimpleNamespace(attributes={"ClockRate": 1000}),
+            ),
+        )
+
+    def asarray(self, words):
+        if self.fails:
+            raise MemoryError("the fake GPU is full")
+        return SimpleNamespace(gpu=self.gpu, words=np.array(words))
+
+    def call(self, function, *args):
+        if function == "cuMemHostRegister":
+            assert args[0] not in self.registered, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"
+            self.registered.append(args[0])
+        elif function == "cuMemHostUnregister":
+            self.registered.remove(args[0])
+        else:
+            assert function == "cuMemHostGetDevicePointer"
+            return args[0]
+        return None
+
+    def kernel(self):
+        launch = lambda *args, **_: self.launches.append((self.gpu, args[2]))  # noqa: E731
+        raw = SimpleNamespace(get_function=lambda _: launch)
+        return gpu_module.GpuModule(raw)["k"]
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    fake = FakeCuda()
+    flags = SimpleNamespace(CU_MEMHOSTREGISTER_PORTABLE=1, CU_MEMHOSTREGISTER_DEVICEMAP=2)
+    monkeypatch.setattr(cuda, "require_cupy", lambda: fake.cupy)
+    monkeypatch.setattr(cuda, "driver", lambda: flags)
+    monkeypatch.setattr(cuda, "call", fake.call)
+    monkeypatch.setattr(cuda, "primary_context", contextlib.nullcontext)
+    monkeypatch.setattr(cuda, "current_device", lambda: fake.gpu)
+    return fake
+
+
+def test_each_gpu_gets_a_handle_in_its_own_memory(fake):
+    kernel = fake.kernel()
+    with dgkit.Device("soft") as device, device.gpu_queue() as queue:
+        for fake.gpu in (0, 1, 0):
+            kernel(1, 1, (queue,))
+        assert len(fake.registered) == 1
+    assert [(gpu, handle.gpu) for gpu, (handle,) in fake.launches] == [(0, 0), (1, 1), (0, 0)]
+    assert fake.launches[0][1][0] is fake.launches[2][1][0]
+    assert not fake.registered
+
+
+def test_a_handle_that_does_not_fit_leaves_no_ring_registered(fake):
+    kernel = fake.kernel()
+    with dgkit.Device("soft") as device, device.gpu_queue() as queue:
+        fake.fails = True
+        with pytest.raises(MemoryError):
+            kernel(1, 1, (queue,))
+        fake.fails = False
+        kernel(1, 1, (queue,))
+        assert len(fake.launches) == 1
+    assert not fake.registered

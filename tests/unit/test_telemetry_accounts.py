@@ -1,0 +1,45 @@
+"""What a connection to the telemetry socket holds is given back, whenever its descriptor closes."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from dgkit.agent.account import Account
+from dgkit.agent.agent_limits import Limits
+from dgkit.agent.telemetry import Telemetry
+from dgkit.wire.listener import Caller
+
+
+@pytest.fixture
+def account():
+    return Account("user", Limits().quota(0))
+
+
+@pytest.fixture
+def telemetry(account):
+    listener = SimpleNamespace(publisher=lambda: (None, "inproc://unused"))
+    return Telemetry(listener, "soft", lambda _: account, shared=False)
+
+
+def caller(fd):
+    return Caller(fd, os.getpid(), os.geteuid())
+
+
+def test_a_descriptor_that_closes_after_its_event_is_given_back(telemetry, account):
+    """libzmq reports the end of a connection before it closes the descriptor."""
+    first, second = os.memfd_create("first"), os.memfd_create("second")
+    try:
+        telemetry._charge(caller(first))
+        telemetry.ended(first)
+        assert account.used["subscriptions"] == 1, "it may be the successor's by now"
+    finally:
+        os.close(first)
+    try:
+        telemetry._charge(caller(second))
+        telemetry._charge(caller(second))
+        assert (account.used["subscriptions"], account.used["descriptors"]) == (2, 1)
+    finally:
+        os.close(second)
+    telemetry.ended(second)
+    assert not any(account.used.values())
