@@ -1,6 +1,6 @@
 """Machines that users published: their files, and the snapshots that are made of them.
 
-A file of `published/first` or `published/second` is one machine. It begins with lines `name: value`:
+A file of `published/first` or `published/second` is one machine. It begins with `name: value`:
 
     source     address of the thread or page
     saw        what the user saw
@@ -22,7 +22,7 @@ A line that begins with a space continues the one above. Then come sections, `==
     kinds      devices that synthetic_machines/kinds.py lacks: `word like=a100 id=10de:20f1
                age=Ampere memory=40 bar1=64G driver=nvidia speed=100 name=NVIDIA A100-PCIE-40GB`,
                `name` last; `hca` is the type of an RDMA device that is not NVIDIA's
-    driver     fields of nvidia.Driver: `version=535.104.05 cuda=12.2 flavour=closed peermem gdrdrv`;
+    driver     fields of nvidia.Driver: `version=535.104.05 cuda=12.2 flavour=closed peermem`;
                `none` without a driver
     system     fields of system.System: `release=5.15.0-91-generic`, one a line
     host       fields of hosts.Host: `iommu=DMA-FQ`, `doca=`, `dmabuf=no`, `root=no`, one a line
@@ -224,13 +224,15 @@ def _value(old: object, name: str, text: str) -> object:
 def _break_cuda(found: dict[str, object], how: Mapping[str, str]) -> None:
     """Let cuInit, or the creation of a context on each GPU, fail."""
     probe: Any = found["probe cuda"]
+    context: Any = found["probe context"]
     if "init" in how:
         code, _, name = how["init"].partition(" ")
         probe.update(init={"code": int(code), "name": name}, devices=[])
-    for device in probe["devices"]:
+        context.update(why=name, devices=[])
+    for device in context["devices"]:
         code, _, name = how.get("context", "0 CUDA_SUCCESS").partition(" ")
-        late = {"code": None, "name": "", "why": "it took longer than 3 s"}
-        device["context"] = late if code == "late" else {"code": int(code), "name": name, "why": ""}
+        late = {"code": None, "name": "", "why": "it took longer than 4 s"}
+        device.update(late if code == "late" else {"code": int(code), "name": name, "why": ""})
 
 
 def _container(found: Mapping[str, object], options: Mapping[str, str]) -> dict[str, object]:

@@ -18,17 +18,17 @@ FIRST = load_all("first")
 
 
 def test_a_third_of_the_machines_work() -> None:
-    assert len(FIRST) >= 3
+    assert len(FIRST) >= 20
     assert sum(machine.works for machine in FIRST) * 3 >= len(FIRST)
 
 
 @pytest.mark.parametrize("machine", FIRST, ids=lambda machine: machine.name)
 def test_a_machine_names_its_source_and_checks_that_exist(machine: Published) -> None:
     assert machine.head["source"].startswith("https://")
-    assert machine.head["saw"] and machine.head["cause"] and machine.head["made up"]
+    assert all(machine.head[name] for name in ("saw", "cause", "made up"))
     names = {check.name for check in checks()}
     asked = {*machine.words("quiet"), *machine.choices("lead")} - {"-"}
-    assert asked <= names | {"cuda-context"}
+    assert asked <= names
     assert all(re.fullmatch(r"[a-z-]+=(works|blocked|unknown|unset)", word)
                for word in machine.words("paths"))  # fmt: skip
 

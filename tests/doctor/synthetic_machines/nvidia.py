@@ -52,6 +52,7 @@ class Driver:
     virtual: str = "None"
     registry: str = ""
     broken: str = ""
+    compute: str = "Default"
     modules: tuple[str, ...] = field(default=("nvidia_uvm", "nvidia_modeset"))
 
 
@@ -172,7 +173,7 @@ GPU {bus}
         Total: {bar1[0]}
         Used: {bar1[1]}
         Free: {bar1[2]}
-    Compute Mode: Default
+    Compute Mode: {made.compute}
     Processes: None
 
 """
