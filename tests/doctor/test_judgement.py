@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.doctor.gpus import ADDRESS, h200, smi
+from support.doctor.gpus import ADDRESS, CLOSED, MODULES, h200, smi
 from support.doctor.machines import judge, machine
 from support.doctor.pci import gpu, nic, sysfs
 
@@ -47,8 +47,11 @@ def test_a_context_is_made_refused_or_not_known(
 
 
 def test_an_older_snapshot_was_not_asked_for_a_context() -> None:
+    older = Reading(fault="unrecorded", why="dgkit 0.0 did not record context")
+    (found,) = judge("cuda-context", h200({"probe cuda": CUDA, "probe context": older}))
+    assert (found.verdict, found.found) == (Verdict.CANNOT_TELL, "not probed")
     (found,) = judge("cuda-context", h200({"probe cuda": CUDA}))
-    assert (found.verdict, found.found) == (Verdict.NOT_APPLICABLE, "not probed")
+    assert found.verdict is Verdict.NOT_APPLICABLE
     late = Reading(fault="late", why="it took longer than 5 s")
     (found,) = judge("cuda-context", h200({"probe cuda": CUDA, "probe context": late}))
     assert found.verdict is Verdict.CANNOT_TELL
@@ -63,6 +66,45 @@ def test_queues_need_locked_memory(limit: int | None, verdict: Verdict) -> None:
     about = {"ask memlock": {"soft": limit, "hard": limit}, "ask euid": 1000}
     (said,) = judge("memlock-queues", machine({**found, **about}), goal=Goal.RDMA)
     assert said.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("limit", "verdict"), [(8 << 20, Verdict.OK), (65536, Verdict.CANNOT_TELL)]
+)
+def test_a_low_limit_of_root_counts_only_if_its_capabilities_are_known(
+    limit: int, verdict: Verdict
+) -> None:
+    about = {"ask memlock": {"soft": limit, "hard": limit}, "ask euid": 0}
+    about["text /proc/self/status"] = Reading(fault="denied", why="not read")
+    found = {**sysfs([nic("pci0000:16/0000:17:00.0")]), **about}
+    (said,) = judge("memlock-queues", machine(found), goal=Goal.RDMA)
+    assert said.verdict is verdict
+
+
+def test_closed_modules_suffice_only_if_peermem_is_known_to_be_loaded() -> None:
+    closed = {"text /proc/driver/nvidia/version": CLOSED}
+    loaded = {**closed, "text /proc/modules": f"{MODULES}nvidia_peermem 16384 0 - Live 0x0\n"}
+    (said,) = judge("driver-flavour", h200(loaded), goal=Goal.RDMA)
+    assert said.verdict is Verdict.OK
+    unread = {**closed, "text /proc/modules": Reading(fault="denied", why="not read")}
+    (said,) = judge("driver-flavour", h200(unread), goal=Goal.RDMA)
+    assert said.verdict is Verdict.CANNOT_TELL
+
+
+def test_only_in_a_container_do_its_rules_explain_an_unknown_error_of_nvml() -> None:
+    unknown = Reading(text="Failed to initialize NVML: Unknown Error\n", code=255)
+    (inside,) = judge("driver-loaded", h200({"run nvidia-smi -q": unknown, **DOCKER}))
+    assert "container" in inside.why
+    (outside,) = judge("driver-loaded", h200({"run nvidia-smi -q": unknown}))
+    assert "container" not in " ".join([outside.why, *outside.remedy])
+
+
+def test_the_last_branch_of_a_gpu_is_that_of_its_architecture() -> None:
+    known = {"text /proc/driver/nvidia/version": CLOSED}
+    for age, branch in (("Kepler", "470"), ("Volta", "580")):
+        log = smi("Tesla X", architecture=age)
+        (said,) = judge("driver-flavour", h200({"run nvidia-smi -q": log, **known}))
+        assert branch in said.why
 
 
 def test_two_gpus_are_a_pair_and_one_is_none() -> None:

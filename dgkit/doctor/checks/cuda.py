@@ -149,11 +149,12 @@ def _cuda_context(case: Case) -> Iterator[Finding]:
         yield missing
     elif known.code or known.missing:
         yield finding.n_a("CUDA does not start: see cuda-driver")
-    elif reading.absent or reading.fault == "unrecorded":
+    elif reading.absent:
         yield finding.n_a("not probed")
     elif reading.fault:
+        found = "not created in time" if reading.fault == "late" else "not probed"
         why = finding.sentence(reading.why)
-        yield finding.unknown("not created in time", needed="one", why=why, sources=[_CONTEXTS])
+        yield finding.unknown(found, needed="one", why=why, sources=[_CONTEXTS])
     else:
         created = machine.know(cuda.contexts)
         yield from per_gpu(case, lambda gpu: _judge_context(machine, gpu, created.get(gpu.address)))

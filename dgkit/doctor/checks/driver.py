@@ -101,7 +101,7 @@ def _driver_loaded(case: Case) -> Iterator[Finding]:
     driver, nvidia_smi = case.machine.know(nvidia_proc.driver), case.machine.know(smi)
     if driver.loaded is False and not nvidia_smi.driver:
         yield driver_not_loaded(case.machine)
-    elif nvidia_smi.trouble in SMI_FAILURES:
+    elif nvidia_smi.trouble in SMI_FAILURES and not _unexplained(case.machine):
         found, why, remedy = SMI_FAILURES[nvidia_smi.trouble]
         why = f"{why} nvidia-smi: {nvidia_smi.why.rstrip('.')}."
         source = [references.NVIDIA_SMI()]
@@ -121,6 +121,11 @@ def _driver_loaded(case: Case) -> Iterator[Finding]:
         yield _restricted(case.machine) or finding.ok(
             f"{version}, loaded", needed="loaded", sources=[MODULES]
         )
+
+
+def _unexplained(machine: Machine) -> bool:
+    """Return whether NVML's error is unknown and no container's rules explain it."""
+    return machine.know(smi).trouble == "unknown" and not machine.know(container).engine
 
 
 def _lacks_device_files(machine: Machine) -> bool:
@@ -178,7 +183,7 @@ def _driver_flavour(case: Case) -> Iterator[Finding]:
         )
     elif len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus)):
         why = "The open modules support no GPU before Turing: use nvidia-peermem with the closed "
-        why += "ones."
+        why += f"ones, whose last branch for it is {gpudirect.last_branch(machine) or 580}."
         found, needed = f"closed, {driver.version}", "closed: before Turing"
         yield finding.ok(found, needed=needed, why=why, sources=[_KERNEL_MODULES])
     else:
@@ -192,6 +197,12 @@ def _closed(machine: Machine, driver: Driver) -> Finding:
     if state == "loaded":
         found, why = f"closed, {driver.version}", f"There is no dma-buf. {peermem}"
         return finding.ok(found, needed="open, or peermem", why=why, sources=[_INSTALL])
+    if machine.know(nvidia_proc.modules) is None:
+        found, why = f"closed, {driver.version}", "Whether nvidia-peermem is loaded is not known."
+        do = ["grep -E 'nvidia_peermem|nv_peer_mem' /proc/modules"]
+        return finding.unknown(
+            found, needed="open, or peermem", why=why, remedy=do, sources=[_INSTALL]
+        )
     make = finding.fail if state == "absent" else finding.warn
     return make(
         f"closed, {driver.version}",

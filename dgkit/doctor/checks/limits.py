@@ -106,17 +106,19 @@ _QUEUES = 1 << 20  # bytes: a completion queue of 4,096 entries and two work que
     goals={Goal.RDMA, Goal.GPUNETIO},
 )
 def _memlock_queues(case: Case) -> Iterator[Finding]:
-    known = _soft_and_hard(case.machine.read.ask("memlock"))
+    known, exempt = _soft_and_hard(case.machine.read.ask("memlock")), _is_exempt(case.machine)
+    needed = size_text(_QUEUES)
     if not pairs.peers(case.machine, case.goal):
         yield missing_device(case.machine, "no NIC with queues")
-    elif known is None or _is_exempt(case.machine) is None:
-        yield finding.n_a("not known: see memlock")
-    elif known[0] is None or known[0] >= _QUEUES or _is_exempt(case.machine):
-        yield finding.ok("enough", needed=size_text(_QUEUES), sources=_MEMLOCK_SOURCES)
+    elif known and (known[0] is None or known[0] >= _QUEUES or exempt):
+        yield finding.ok("enough", needed=needed, sources=_MEMLOCK_SOURCES)
+    elif known is None or exempt is None:
+        why = "The limit, or whether it applies to this user, is not known: see memlock."
+        yield finding.unknown("?", needed=needed, why=why, sources=_MEMLOCK_SOURCES)
     else:
         yield finding.fail(
             size_text(known[0]),
-            needed=f"unlimited, at least {size_text(_QUEUES)}",
+            needed=f"unlimited, at least {needed}",
             why="The queues of an RDMA device are locked memory, whatever memory is transferred: "
             "creating one fails with 'Cannot allocate memory'.",
             remedy=_unlock(known[1]),
