@@ -63,7 +63,11 @@ FOLDER = Path(__file__).with_name("published")
 _NEEDED = ("source", "saw", "cause", "made up", "goal", "works", "exit")
 _KNOWN = {*_NEEDED, "lead", "quiet", "never", "paths", "size"}
 _READINGS = ("text", "names", "link", "run", "ask", "probe")
-_FAULTS = {"absent": "there is no such thing", "denied": "only root may read it", "late": "too late"}
+_FAULTS = {
+    "absent": "there is no such thing",
+    "denied": "only root may read it",
+    "late": "too late",
+}
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from typing import Any
 if __name__ == "__main__":  # run as a program
     sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
-from doctor.published import Published, load_all  # noqa: E402
+from doctor.published import Published, load_all
 
-from dgkit.doctor.data_paths import DataPath  # noqa: E402
-from dgkit.doctor.diagnosis import Diagnosis  # noqa: E402
-from dgkit.doctor.finding import Verdict  # noqa: E402
-from dgkit.doctor.goals import Goal  # noqa: E402
-from dgkit.doctor.runner import diagnose  # noqa: E402
-from dgkit.units import parse_size  # noqa: E402
+from dgkit.doctor.data_paths import DataPath
+from dgkit.doctor.diagnosis import Diagnosis
+from dgkit.doctor.finding import Verdict
+from dgkit.doctor.goals import Goal
+from dgkit.doctor.runner import diagnose
+from dgkit.units import parse_size
 
 __all__ = ["judge", "main", "score"]
 

