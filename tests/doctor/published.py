@@ -115,7 +115,7 @@ def load(path: Path) -> Published:
         ValueError: A line of the head is unknown or missing.
     """
     head: dict[str, str] = {}
-    top, *parts = re.split(r"^=== *", path.read_text("utf-8"), flags=re.MULTILINE)
+    top, *parts = re.split(r"^=== +", path.read_text("utf-8"), flags=re.MULTILINE)
     last = ""
     for line in top.splitlines():
         if line[:1].isspace() and last:
