@@ -55,7 +55,7 @@ def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
 
 
 def _mark(finding: Finding, found: Sequence[Finding]) -> Finding:
-    """Return a finding with its cause; its own remedy is no use while the cause fails."""
+    """Return a finding with its cause; its remedy is left out while the cause fails."""
     follows = _cause(finding, found)
     fails = any(one.check == follows and one.verdict is Verdict.FAIL for one in found)
     remedy = () if fails else finding.remedy
