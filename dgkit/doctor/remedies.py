@@ -26,7 +26,7 @@ _SYSTEM = (
 def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
     """Return a remedy as this machine can carry it out.
 
-    A restart is an instruction of its own. In a container, what changes the system is marked as the
+    A restart is a separate instruction. In a container, what changes the system is marked as the
     host's. Without apt and dnf, a command of theirs becomes an instruction in words.
     """
     lines = list(_restarts_apart(remedy))

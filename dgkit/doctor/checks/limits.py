@@ -110,11 +110,11 @@ def _memlock_queues(case: Case) -> Iterator[Finding]:
     needed = size_text(_QUEUES)
     if not pairs.peers(case.machine, case.goal):
         yield missing_device(case.machine, "no NIC with queues")
-    elif known and (known[0] is None or known[0] >= _QUEUES or exempt):
-        yield finding.ok("enough", needed=needed, sources=_MEMLOCK_SOURCES)
-    elif known is None or exempt is None:
+    elif known is None or (known[0] is not None and known[0] < _QUEUES and exempt is None):
         why = "The limit, or whether it applies to this user, is not known: see memlock."
         yield finding.unknown("?", needed=needed, why=why, sources=_MEMLOCK_SOURCES)
+    elif known[0] is None or known[0] >= _QUEUES or exempt:
+        yield finding.ok("enough", needed=needed, sources=_MEMLOCK_SOURCES)
     else:
         yield finding.fail(
             size_text(known[0]),
