@@ -37,7 +37,7 @@ _MAX_WIDTH = 100
     "--goal",
     default="auto",
     metavar="GOAL",
-    help="arm-dma, rdma, gpunetio or laptop; auto derives it from the machine.  [default: auto]",
+    help="arm-dma, rdma, gpunetio, p2p, laptop; auto derives it from the machine.  [default: auto]",
 )
 @click.option(
     "--size",

@@ -6,9 +6,16 @@ from enum import Enum
 
 import msgspec
 
-from .goals import ALL, WITH_GPU, Goal
+from .goals import ALL, ANY_GPU, Goal
 
-__all__ = ["ANY_DEVICE_SUFFICES", "DATA_PATH_SPECS", "DataPathSpec", "DeviceKind"]
+__all__ = [
+    "ANY_DEVICE_SUFFICES",
+    "CUDA",
+    "DATA_PATH_SPECS",
+    "REPLACED",
+    "DataPathSpec",
+    "DeviceKind",
+]
 
 
 class DeviceKind(Enum):
@@ -16,7 +23,7 @@ class DeviceKind(Enum):
 
     GPU = ("There is no NVIDIA GPU.", ("gpu-present",))
     BLUEFIELD = ("There is no BlueField.", ("bluefield-present",))
-    NIC = ("There is no NVIDIA NIC.", ("rdma-devices", "bluefield-present"))
+    NIC = ("There is no NIC with RDMA.", ("rdma-devices", "bluefield-present"))
 
     @property
     def missing(self) -> str:
@@ -68,10 +75,21 @@ class DataPathSpec(msgspec.Struct, frozen=True, kw_only=True):
 ANY_DEVICE_SUFFICES = frozenset(
     {
         *("bar1-size", "bar1-resizable", "dmabuf-gpu", "dmabuf-mmap", "topology", "link"),
-        *("numa", "rdma-devices", "rdma-dmabuf", "driver-persistence", "firmware-version"),
+        *(
+            "cuda-context",
+            "numa",
+            "rdma-devices",
+            "rdma-dmabuf",
+            "driver-persistence",
+            "firmware-version",
+        ),
     }
 )
 
+# Checks that are not applicable where an alternative is set up instead.
+REPLACED = frozenset({"dmabuf-gpu"})
+# Checks without which CUDA cannot be used.
+CUDA = ("driver-loaded", "cuda-driver", "cuda-context")
 _DMABUF = ("dmabuf-gpu", "driver-flavour", "kernel-version", "gpudirect-platform")
 _PEERMEM = ("peermem", "gpudirect-platform")
 _RDMA_DMABUF = ("rdma-dmabuf", *_DMABUF)
@@ -85,6 +103,7 @@ _SECOND_COPY = "Data in GPU memory takes a second copy, through host memory."
 # Where CPU and GPU share their memory, NVIDIA's documents recommend pinned memory.
 _NO_GPUDIRECT = ("gpudirect-platform",)
 _ARM_DMA, _RDMA = frozenset({Goal.ARM_DMA}), frozenset({Goal.RDMA})
+_P2P = frozenset({Goal.P2P})
 _GPUNETIO, _LAPTOP = frozenset({Goal.GPUNETIO}), frozenset({Goal.LAPTOP})
 
 
@@ -92,17 +111,20 @@ def _arm(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> DataP
     return DataPathSpec(
         name=name, title=title, what=what, goals=_ARM_DMA, serves=_ARM_DMA,
         devices=(DeviceKind.BLUEFIELD, DeviceKind.GPU), alternatives=(gpu_memory,),
-        required=(*_ARM, "driver-loaded"), assumed=(*_ARM_ASSUMED, *_PEER_TO_PEER, "pair-memory"),
+        required=(*_ARM, *CUDA),
+        assumed=(*_ARM_ASSUMED, *_PEER_TO_PEER, "pair-memory"),
         unverified="NVIDIA's forum says that it is possible; no document describes it.",
     )  # fmt: skip
 
 
-def _rdma(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> DataPathSpec:
+def _rdma(
+    name: str, title: str, what: str, gpu_memory: tuple[str, ...], memlock: tuple[str, ...]
+) -> DataPathSpec:
     return DataPathSpec(
         name=name, title=title, what=what, goals=_RDMA, serves=_RDMA,
         devices=(DeviceKind.NIC, DeviceKind.GPU), alternatives=(gpu_memory,),
-        required=("rdma-devices", "driver-loaded"),
-        assumed=("dgkit-core", "rdma-core", "ofed-version", *_PEER_TO_PEER),
+        required=("rdma-devices", *CUDA),
+        assumed=("rdma-core", "ofed-version", *memlock, *_PEER_TO_PEER),
     )  # fmt: skip
 
 
@@ -112,7 +134,7 @@ def _gpunetio(part: str, title: str, does: str) -> DataPathSpec:
         what=f"GPU kernels {does}; the data is in GPU memory.",
         goals=_GPUNETIO, serves=_GPUNETIO, devices=(DeviceKind.NIC, DeviceKind.GPU),
         alternatives=(_DMABUF, _PEERMEM),
-        required=(f"gpunetio-{part}", "bluefield-mode", "driver-loaded"),
+        required=(f"gpunetio-{part}", "bluefield-mode", *CUDA),
         assumed=(
             *("bluefield-link", "firmware-version", "doca-version", "doca-libraries"),
             *("driver-registry", *_PEER_TO_PEER),
@@ -149,12 +171,14 @@ DATA_PATH_SPECS = (
         "RDMA to GPU memory (dma-buf)",
         "The NIC reads and writes GPU memory, which is registered as a dma-buf.",
         _RDMA_DMABUF,
+        ("memlock-queues",),
     ),
     _rdma(
         "rdma-gpu-peermem",
         "RDMA to GPU memory (peermem)",
         "The NIC reads and writes GPU memory, which nvidia-peermem maps.",
         _PEERMEM,
+        ("memlock", "memlock-queues"),
     ),
     DataPathSpec(
         name="rdma-host",
@@ -163,7 +187,7 @@ DATA_PATH_SPECS = (
         goals=_RDMA,
         devices=(DeviceKind.NIC,),
         required=("rdma-devices",),
-        assumed=("dgkit-core", "rdma-core", "ofed-version", "memlock", "container"),
+        assumed=("rdma-core", "ofed-version", "memlock", "memlock-queues", "container"),
         slow_why=_SECOND_COPY,
         substitute_on=_NO_GPUDIRECT,
     ),
@@ -178,18 +202,28 @@ DATA_PATH_SPECS = (
         goals=_GPUNETIO,
         serves=_GPUNETIO,
         devices=(DeviceKind.NIC, DeviceKind.GPU),
-        required=("driver-loaded", "doca-libraries", "bluefield-mode"),
+        required=(*CUDA, "doca-libraries", "bluefield-mode"),
         assumed=("bluefield-link", "doca-version", "container", "memlock"),
         slow_why="Data is in host memory, and a CPU thread may have to ring the doorbell.",
+    ),
+    DataPathSpec(
+        name="gpu-peers",
+        title="GPU to GPU",
+        what="A GPU reads and writes another's memory, over PCIe or NVLink.",
+        goals=_P2P,
+        serves=_P2P,
+        devices=(DeviceKind.GPU,),
+        required=(*CUDA, "gpu-peers"),
+        assumed=("nvlink-fabric", "iommu", "acs", "virtual-machine", "container"),
     ),
     DataPathSpec(
         name="cuda",
         title="software DPU, GPU memory (cuda)",
         what="A second process takes the DPU's place; the GPU's copy engine copies.",
-        goals=WITH_GPU,
+        goals=ANY_GPU,
         devices=(DeviceKind.GPU,),
-        required=("driver-loaded",),
-        assumed=("dgkit-core", "cuda-driver", "cuda-python"),
+        required=CUDA[:1],
+        assumed=("dgkit-core", *CUDA[1:], "cuda-python"),
     ),
     DataPathSpec(
         name="soft",

@@ -8,9 +8,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .data_path_specs import ANY_DEVICE_SUFFICES, DATA_PATH_SPECS, DataPathSpec, DeviceKind
-from .facts import pci
+from .data_path_specs import (
+    ANY_DEVICE_SUFFICES,
+    CUDA,
+    DATA_PATH_SPECS,
+    REPLACED,
+    DataPathSpec,
+    DeviceKind,
+)
+from .facts import pairs, pci
 from .finding import Finding, Verdict, worst
+from .goals import Goal
 from .machine import Case
 
 __all__ = ["DataPath", "judge_data_paths"]
@@ -142,8 +150,15 @@ def _devices_present(case: Case) -> dict[DeviceKind, bool | None]:
     return {
         DeviceKind.GPU: bool(tree.gpus),
         DeviceKind.BLUEFIELD: bool(tree.bluefields) or case.dpu is not None,
-        DeviceKind.NIC: any(nic.vendor == pci.MELLANOX for nic in tree.nics),
+        DeviceKind.NIC: _has_nic(case, tree),
     }
+
+
+def _has_nic(case: Case, tree: pci.PciTree) -> bool:
+    """Return whether there is a NIC for the goal: GPUNetIO takes NVIDIA's only."""
+    if case.host is None or any(nic.vendor == pci.MELLANOX for nic in tree.nics):
+        return case.host is not None
+    return case.goal is Goal.RDMA and bool(pairs.peers(case.host, case.goal))
 
 
 def _judge(
@@ -192,6 +207,8 @@ def _working(
     """Return a path that nothing blocks, with its provisos and warnings."""
     proviso = _proviso(spec, case, verdicts)
     substituted = tuple(verdicts.with_verdict(spec.substitute_on, Verdict.WARN))
+    if verdicts.with_verdict(CUDA, Verdict.FAIL):  # pinned memory is CUDA's
+        substituted = ()
     slow_why = "" if substituted else spec.slow_why
     make = partial(_data_path, spec, case, proviso=proviso, serves=bool(substituted))
     if warned or slow_why:
@@ -232,6 +249,9 @@ def _choose(spec: DataPathSpec, verdicts: _CheckVerdicts) -> _Choice:
     for checks in spec.alternatives:
         against = [check for check in checks if verdicts.rules_out(check)]
         silent = [checks[0]] if checks[0] not in verdicts else []
+        silent += [
+            check for check in checks[1:] if check in REPLACED and verdicts.not_applicable(check)
+        ]
         silent += verdicts.with_verdict(checks, Verdict.CANNOT_TELL)
         if not against and not silent:
             return _Choice(ruled_out=tuple(dict.fromkeys(ruled_out)), chosen=checks)

@@ -49,6 +49,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
             carries out (a BIOS setting).
         sources: Sections of documents that the verdict is based on.
         disagree: Where two documents disagree.
+        follows: Check whose failure or warning explains this one, "" if none; set by the runner.
         check: Name of the check; set by the runner, as are the next two.
         title: Title of the check.
         side: Side that was checked: `host`, `dpu` or `pair`.
@@ -62,6 +63,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     remedy: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
     disagree: str = ""
+    follows: str = ""
     check: str = ""
     title: str = ""
     side: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["ALL", "WITH_GPU", "Goal"]
+__all__ = ["ALL", "ANY_GPU", "WITH_GPU", "Goal"]
 
 
 class Goal(Enum):
@@ -13,6 +13,7 @@ class Goal(Enum):
     ARM_DMA = "arm-dma"
     RDMA = "rdma"
     GPUNETIO = "gpunetio"
+    P2P = "p2p"
     LAPTOP = "laptop"
 
     def __str__(self) -> str:
@@ -28,8 +29,11 @@ _TEXTS = {
     Goal.ARM_DMA: "the Arm cores of a BlueField in DPU mode read and write GPU memory",
     Goal.RDMA: "a NIC reads and writes GPU memory by RDMA",
     Goal.GPUNETIO: "GPU kernels drive a NIC through DOCA GPUNetIO (a BlueField in NIC mode)",
+    Goal.P2P: "GPUs of one machine read and write each other's memory",
     Goal.LAPTOP: "the software DPU, on a machine with neither DPU nor GPU",
 }
 
 ALL = frozenset(Goal)
+# Goals for which another device reaches GPU memory, and those for which any GPU is used.
 WITH_GPU = frozenset({Goal.ARM_DMA, Goal.RDMA, Goal.GPUNETIO})
+ANY_GPU = WITH_GPU | {Goal.P2P}

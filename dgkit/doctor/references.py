@@ -64,6 +64,7 @@ GRACE_CX8 = Document(
     "https://docs.nvidia.com/multi-node-nvlink-systems/grace-blackwell-cx8-gpudirect-rdma-guide/"
     "platform_software_and_configuration.html",
 )
+GRACE_SMMU = Document("NVIDIA/NV-Kernels", "https://github.com/NVIDIA/NV-Kernels/pull/22")
 NVIDIA_SMI = Document("nvidia-smi(1)", "https://docs.nvidia.com/deploy/nvidia-smi/index.html")
 OPEN_MODULES = Document(
     "NVIDIA open GPU kernel modules", "https://github.com/NVIDIA/open-gpu-kernel-modules"

@@ -17,7 +17,7 @@ __all__ = ["FAMILIES", "Check", "check", "checks", "named"]
 # One module of `checks` each, in the order in which findings are listed.
 FAMILIES = (
     *("dgkit", "kernel", "driver", "cuda", "dmabuf", "peermem", "gdrcopy", "bar1"),
-    *("iommu", "acs", "topology", "link", "numa", "virtual", "platform"),
+    *("iommu", "acs", "peers", "topology", "link", "numa", "virtual", "platform"),
     *("bluefield", "firmware", "doca", "rdma", "limits", "pair"),
 )
 

@@ -7,17 +7,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
 from . import finding
+from .causes import order
 from .collect.live import FAST_S, FULL_S, LiveReader
 from .data_paths import DataPath, judge_data_paths
 from .diagnosis import Diagnosis
 from .executor import Executor, Job
-from .facts import pci
+from .facts import pairs, pci
 from .facts.side import side
 from .finding import Finding
 from .goals import Goal
 from .machine import SIZE, Case, Machine
 from .registry import Check, checks, named
+from .remedies import fit
 
 __all__ = ["Progress", "diagnose", "live_machine", "read_everything"]
 
@@ -65,7 +69,7 @@ def diagnose(
     counting = (check for check in checks() if chosen_goal in check.goals)
     selected = tuple(dict.fromkeys(named(only) if only else counting))
     found = run.findings(run.start(selected, chosen_goal), progress)
-    findings = tuple(sorted(found, key=lambda finding: -finding.verdict))
+    findings = order(found, chosen_goal)
     case = run.case(run.main, chosen_goal)
     ways = () if only else run.data_paths(case, findings)
     took = time.monotonic() - start
@@ -188,9 +192,13 @@ class _Run:
 
 def _run_check(check: Check, case: Case) -> tuple[Finding, ...]:
     if case.goal in check.goals:
-        return tuple(check.judge(case))
+        return tuple(_fitting(case.machine, result) for result in check.judge(case))
     goals = ", ".join(str(goal) for goal in Goal if goal in check.goals)
     return (finding.n_a(f"{case.goal} does not need it", needed=f"--goal {goals}"),)
+
+
+def _fitting(machine: Machine, result: Finding) -> Finding:
+    return msgspec.structs.replace(result, remedy=fit(machine, result.remedy))
 
 
 def _choose_goal(sides: Mapping[str, Machine]) -> tuple[Goal, str]:
@@ -200,8 +208,10 @@ def _choose_goal(sides: Mapping[str, Machine]) -> tuple[Goal, str]:
     devices = sides["host"].know(pci.tree)
     if devices.bluefields:
         return Goal.ARM_DMA, f"there is a {devices.bluefields[0].bluefield}"
-    if devices.gpus and any(nic.vendor == pci.MELLANOX for nic in devices.nics):
+    if devices.gpus and pairs.peers(sides["host"], Goal.RDMA):
         return Goal.RDMA, "there are a GPU and a NIC, and no BlueField"
+    if len(devices.gpus) > 1:
+        return Goal.P2P, "there are several GPUs, and no NIC with RDMA"
     if devices.gpus:
         return Goal.ARM_DMA, "there is a GPU, and no BlueField yet"
     return Goal.LAPTOP, "there is neither a GPU nor a BlueField"

@@ -31,8 +31,8 @@ def one(check: str, on: Machine, size: int = 64 << 20) -> Finding:
         (A100, 64 << 30, Verdict.OK, "131072 MiB, 131071 MiB free"),
         (A100, 131072 << 20, Verdict.FAIL, "131072 MiB, 131071 MiB free"),
         (SMALL, 64 << 20, Verdict.WARN, "256 MiB, 250 MiB free"),
-        (SMALL, 250 << 20, Verdict.WARN, "256 MiB, 250 MiB free"),
-        (SMALL, (250 << 20) + 1, Verdict.FAIL, "256 MiB, 250 MiB free"),
+        (SMALL, 214 << 20, Verdict.WARN, "256 MiB, 250 MiB free"),
+        (SMALL, (214 << 20) + 1, Verdict.FAIL, "256 MiB, 250 MiB free"),
         (SMALL, 1 << 30, Verdict.FAIL, "256 MiB, 250 MiB free"),
     ],
 )

@@ -73,9 +73,11 @@ def test_a_missing_libcuda_fails_in_the_loaders_words() -> None:
     assert why in found.why
 
 
-def test_cuda_11_is_too_old() -> None:
-    found = one("cuda-driver", h200({PROBE: answer(driver=11080)}))
+def test_cuda_11_is_too_old_for_gpunetio_alone() -> None:
+    old = h200({PROBE: answer(driver=11080)})
+    found = one("cuda-driver", old, Goal.GPUNETIO)
     assert (found.verdict, found.found) == (Verdict.FAIL, "CUDA 11.8")
+    assert one("cuda-driver", old).verdict is Verdict.OK  # other programs work with it
 
 
 @pytest.mark.parametrize("fault", ["late", "failed"])

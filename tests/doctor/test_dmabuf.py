@@ -36,7 +36,7 @@ def test_what_cuda_says_counts() -> None:
     yes, no = asked(DMA_BUF_SUPPORTED=1), asked(DMA_BUF_SUPPORTED=0)
     assert one(h200({**yes, VERSION: CLOSED})).verdict is Verdict.OK
     assert one(h200({**no, PEERMEM: NO_MODULE})).verdict is Verdict.FAIL
-    assert one(h200({**no, **LOADED})).verdict is Verdict.WARN
+    assert one(h200({**no, **LOADED})).verdict is Verdict.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_the_older_way_decides_between_a_warning_and_a_failure() -> None:
     ubuntu = {"text /etc/os-release": "ID=ubuntu\n", **linux("6.8.0-51-generic")}
     kernel = one(h200({**closed, **ubuntu, PEERMEM: "/lib/modules/6.8.0/nvidia-peermem.ko\n"}))
     assert "sudo modprobe nvidia-peermem" not in kernel.remedy
-    assert one(h200({**closed, **LOADED})).verdict is Verdict.WARN
+    assert one(h200({**closed, **LOADED})).verdict is Verdict.NOT_APPLICABLE
     assert one(h200(closed)).verdict is Verdict.WARN  # not known whether it is there
 
 

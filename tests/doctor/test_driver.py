@@ -108,7 +108,7 @@ def test_the_key_that_secure_boot_asks_for_is_where_the_distribution_has_it() ->
         ("ID=rocky\n", "dkms/mok.pub"),
     ):
         found = one("driver-loaded", with_gpu({**known, "text /etc/os-release": release}))
-        assert key in found.remedy[-1]
+        assert key in found.remedy[-2]
 
 
 def test_what_is_not_there_without_a_gpu_is_said_where_errors_point_to() -> None:
@@ -119,7 +119,7 @@ def test_what_is_not_there_without_a_gpu_is_said_where_errors_point_to() -> None
 
 def test_red_hat_gets_its_own_command() -> None:
     found = one("driver-loaded", with_gpu({"text /etc/os-release": 'ID="rocky"\nVERSION="9"\n'}))
-    assert "sudo dnf -y install nvidia-open && sudo reboot" in found.remedy
+    assert "sudo dnf -y install nvidia-open" in found.remedy
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_driver_that_may_not_be_looked_at_is_not_judged() -> None:
     [
         ({}, Verdict.OK),
         ({VERSION: CLOSED, PEERMEM: "/lib/modules/6.8.0/nvidia-peermem.ko\n"}, Verdict.WARN),
-        ({VERSION: CLOSED, "names /sys/module/nvidia_peermem": ("version",)}, Verdict.WARN),
+        ({VERSION: CLOSED, "names /sys/module/nvidia_peermem": ("version",)}, Verdict.OK),
         ({VERSION: CLOSED, PEERMEM: NO_MODULE}, Verdict.FAIL),
         ({VERSION: DENIED}, Verdict.CANNOT_TELL),
     ],
@@ -183,7 +183,7 @@ def test_closed_modules_fail_only_where_peermem_is_missing_too(
     found = one("driver-flavour", h200(readings))
     assert found.verdict is verdict
     if verdict in (Verdict.WARN, Verdict.FAIL):
-        assert "nvidia-open && sudo reboot" in found.remedy[-1]
+        assert "nvidia-open" in found.remedy[-2]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_closed_modules_fail_only_where_peermem_is_missing_too(
         ("570.124.06", Goal.GPUNETIO, Verdict.WARN),
         ("570.124.06", Goal.ARM_DMA, Verdict.OK),
         ("525.60.13", Goal.RDMA, Verdict.OK),
-        ("470.199.02", Goal.RDMA, Verdict.FAIL),
+        ("470.199.02", Goal.RDMA, Verdict.OK),
         ("470.199.02", Goal.GPUNETIO, Verdict.FAIL),
     ],
 )

@@ -38,10 +38,10 @@ pxb arm-dma 1 cuda
     bluefield-mode=fail topology=ok bluefield-tmfifo=warn
 phb rdma 0 rdma-gpu-dmabuf
     topology=ok numa=ok rdma-devices=ok
-node rdma 5 rdma-gpu-dmabuf
-    topology=warn numa=ok
-node gpunetio 5 gpunetio-ethernet
-    topology=warn
+node rdma 0 rdma-gpu-dmabuf
+    topology=ok numa=ok
+node gpunetio 0 gpunetio-ethernet
+    topology=ok
 sys rdma 5 rdma-gpu-dmabuf
     topology=warn numa=warn
 dgx-a100 rdma 0 rdma-gpu-dmabuf
@@ -81,7 +81,7 @@ bf3-dpu-mode+bf2-arm arm-dma 1 cuda
 small-bar1 arm-dma 5 doca-gpu-dmabuf
     bar1-size=warn bar1-resizable=warn link=ok
 closed-driver arm-dma 1 doca-host
-    driver-flavour=warn dmabuf-gpu=fail peermem=fail driver-persistence=warn topology=warn
+    driver-flavour=warn dmabuf-gpu=fail peermem=fail driver-persistence=warn topology=ok
 acs-on arm-dma 5 doca-gpu-dmabuf
     acs=warn iommu=ok topology=ok
 acs-on rdma 5 rdma-gpu-dmabuf
@@ -98,9 +98,9 @@ nouveau arm-dma 1 doca-host
     driver-loaded=fail gpu-present=ok topology=ok
 old-kernel arm-dma 0 doca-gpu-dmabuf
     kernel-version=ok dmabuf-gpu=ok driver-flavour=ok peermem=na
-peermem-fallback arm-dma 5 doca-gpu-peermem
-    kernel-version=ok driver-flavour=warn dmabuf-gpu=warn peermem=ok
-peermem-fallback rdma 5 rdma-gpu-peermem
+peermem-fallback arm-dma 0 doca-gpu-peermem
+    kernel-version=ok driver-flavour=ok dmabuf-gpu=na peermem=ok
+peermem-fallback rdma 0 rdma-gpu-peermem
     peermem=ok
 driver-broken arm-dma 1 doca-host
     driver-loaded=fail cuda-driver=fail topology-nvidia-smi=dark topology=ok
@@ -109,8 +109,8 @@ not-root arm-dma 6 cuda
     acs=dark bluefield-mode=dark memlock=fail topology=ok
 container arm-dma 1 cuda
     container=fail doca-libraries=fail bluefield-mode=dark dgkit-providers=fail
-vm-passthrough rdma 5 rdma-gpu-dmabuf
-    virtual-machine=warn topology=dark acs=dark iommu=dark
+vm-passthrough rdma 6 rdma-gpu-dmabuf
+    virtual-machine=ok topology=dark acs=dark iommu=dark
 h200 arm-dma 1 cuda
     bluefield-present=fail dmabuf-gpu=ok driver-flavour=ok bar1-size=ok kernel-version=ok iommu=dark
 h200-x2 arm-dma 1 cuda

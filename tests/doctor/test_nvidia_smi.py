@@ -133,7 +133,8 @@ def test_several_gpus_keep_their_order_and_their_own_values() -> None:
             "lost",
         ),
         ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n", 12, "library"),
-        ("Failed to initialize NVML: Unknown Error\n", 255, "other"),
+        ("Failed to initialize NVML: Unknown Error\n", 255, "unknown"),
+        ("Failed to initialize NVML: GPU access blocked by the operating system\n", 17, "other"),
         ("", 1, "other"),
     ],
 )

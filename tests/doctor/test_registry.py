@@ -26,14 +26,32 @@ NAMES = {
     *("dgkit-core", "dgkit-providers", "dgkit-extras"),
     *("kernel-version", "kernel-p2pdma", "kernel-hmm"),
     *("gpu-present", "driver-loaded", "driver-flavour", "driver-version", "driver-persistence"),
-    *("driver-registry", "cuda-driver", "cuda-toolkit", "cuda-python", "dmabuf-gpu", "dmabuf-mmap"),
+    *(
+        "driver-registry",
+        "cuda-driver",
+        "cuda-context",
+        "cuda-toolkit",
+        "cuda-python",
+        "dmabuf-gpu",
+        "dmabuf-mmap",
+    ),
     *("peermem", "gdrcopy", "bar1-size", "bar1-resizable", "iommu", "acs"),
     *("topology", "topology-nvidia-smi", "link", "numa", "virtual-machine", "container"),
     *("gpudirect-platform", "bluefield-present", "bluefield-mode", "bluefield-link"),
     *("bluefield-representors", "bluefield-tmfifo", "firmware-version"),
     *("doca-version", "doca-libraries", "gpunetio-ethernet", "gpunetio-rdma", "gpunetio-verbs"),
     *("gpunetio-dma", "ofed-version", "rdma-core", "rdma-devices", "rdma-dmabuf"),
-    *("memlock", "page-size", "open-files", "pair-bluefield", "pair-versions", "pair-memory"),
+    *(
+        "memlock",
+        "memlock-queues",
+        "gpu-peers",
+        "nvlink-fabric",
+        "page-size",
+        "open-files",
+        "pair-bluefield",
+        "pair-versions",
+        "pair-memory",
+    ),
 }
 # Of the machine itself: no document says how these must be.
 FACTS = {"dgkit-core", "dgkit-providers", "dgkit-extras", "pair-versions"}
@@ -62,7 +80,9 @@ def test_each_check_is_tested(name: str) -> None:
 
 def test_checks_are_found_by_name_and_by_family_and_unknown_ones_are_refused() -> None:
     assert [one.name for one in named(["iommu"])] == ["iommu"]
-    assert [one.name for one in named(["limits"])] == ["memlock", "page-size", "open-files"]
+    assert [one.name for one in named(["limits"])] == [
+        *("memlock", "memlock-queues", "page-size", "open-files")
+    ]
     assert [one.name for one in named(["IOMMU"])] == ["iommu"]
     with pytest.raises(ValueError, match=r"no check 'nothing'; `dgkit doctor --list` lists all"):
         list(named(["nothing"]))
@@ -125,7 +145,7 @@ def test_what_was_found_and_needed_fits_a_cell(path: Path) -> None:
 def test_what_is_wrong_says_why_and_what_to_do(path: Path) -> None:
     for one in said(path):
         if one.verdict in (Verdict.WARN, Verdict.FAIL):
-            assert one.remedy, one
+            assert one.remedy or one.follows, one
         if one.verdict not in (Verdict.OK, Verdict.NOT_APPLICABLE):
             assert one.why, one
         assert all(line.strip() and "\n" not in line for line in one.remedy), one

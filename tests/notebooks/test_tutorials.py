@@ -24,7 +24,7 @@ for at in range(16, 128, 16):
 """,
     "07_doctor": """
 answers = {
-    "machine-a": ("bar1-resizable", "# Or export less than 250 MiB at once."),
+    "machine-a": ("bar1-resizable", "# Or export less than 214 MiB at once."),
     "machine-b": ("topology", "nvidia-smi topo -m"),
     "machine-c": ("bluefield-tmfifo", "sudo apt install rshim"),
 }
@@ -57,7 +57,7 @@ for at in range(96, -16, -16):
 """,
     "07_doctor": """
 answers = {
-    "machine-a": ("bar1-size", "Or export less than 250 MiB at once."),
+    "machine-a": ("bar1-size", "Or export less than 214 MiB at once."),
     "machine-b": ("peermem", "sudo modprobe nvidia-peermem"),
     "machine-c": ("bluefield-mode", machines["machine-c"].of("bluefield-mode")[0].remedy[0]),
 }

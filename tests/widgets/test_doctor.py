@@ -4,6 +4,7 @@ import json
 import threading
 
 import pytest
+from doctor.snapshots import snapshot_file
 from msgspec.structs import replace
 from support.doctor.panel import DPU, FAR, GPU, large, saved
 from support.jupyter.panels import PanelError, View
@@ -113,6 +114,23 @@ def test_one_check_is_run_again_and_the_rest_stays(tmp_path, panel):
     assert after.chosen == before.chosen
     blocked = {name for way in after.ways for name in way.blocked_by}
     assert "kernel-version" not in blocked
+
+
+def test_what_followed_from_a_cause_that_is_gone_is_judged_again(tmp_path):
+    path, whole = tmp_path / "x.snap", load(snapshot_file("driver-broken"))
+    whole.save(path)
+    before = diagnosis_task.run([path], diagnosis_task.Request(Goal.RDMA), None, print)
+    (cuda,) = before.diagnosis.of("cuda-driver")
+    assert (cuda.follows, cuda.remedy) == ("driver-loaded", ())
+    well = load(snapshot_file("pix")).readings
+    whole.readings["run nvidia-smi -q"] = well["run nvidia-smi -q"]
+    whole.save(path)
+    only = diagnosis_task.Request(Goal.RDMA, check="driver-loaded")
+    after = diagnosis_task.run([path], only, before, print).diagnosis
+    (loaded,), (cuda,) = after.of("driver-loaded"), after.of("cuda-driver")
+    assert loaded.verdict is Verdict.OK
+    assert (cuda.verdict, cuda.follows) == (Verdict.FAIL, "")
+    assert cuda.remedy
 
 
 def test_run_again_it_reads_the_snapshot_anew(tmp_path, panel):

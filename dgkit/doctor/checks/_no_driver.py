@@ -35,6 +35,11 @@ SMI_FAILURES = {
         "The GPU no longer answers; only a restart brings it back.",
         ("sudo dmesg | grep -i xid", "# Power the machine off and on."),
     ),
+    "unknown": (
+        "device files cannot be opened",
+        "The rules for this container's devices exclude the GPUs.",
+        ("# Start a new container", "# or name the GPUs: --device /dev/nvidia0 (for each)"),
+    ),
     "denied": (
         "device files are not for this user",
         "This user may not open /dev/nvidia*.",

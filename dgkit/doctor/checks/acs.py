@@ -10,7 +10,7 @@ from ..facts.bridges import Bridge
 from ..facts.distribution import as_root
 from ..facts.topology import Near
 from ..finding import Finding
-from ..goals import WITH_GPU
+from ..goals import ANY_GPU
 from ..machine import Case, Machine
 from ..registry import check
 from . import _data_direct
@@ -38,7 +38,7 @@ _DISAGREE = (
     "acs",
     "PCIe Access Control Services",
     asks="Does a bridge between GPU and NIC redirect their traffic to the CPU?",
-    goals=WITH_GPU,
+    goals=ANY_GPU,
 )
 def _acs(case: Case) -> Iterator[Finding]:
     missing = not_applicable(case)

@@ -20,6 +20,8 @@ from ._per_gpu import per_gpu, smi_command
 
 _SOURCE = (references.GPUNETIO("GPU BAR1 Size"), references.GPUDIRECT("Displaying GPU BAR space"))
 _SMALL = 256 << 20  # bytes: BAR1 of a GPU without resizable BAR (the guide's example)
+# The driver keeps a part of BAR1: of 256 MiB about 220 can be pinned (NVIDIA/gdrcopy, issue 301).
+_RESERVE = 36 << 20
 _BIOS = (
     "# BIOS: enable Above 4G Decoding and Resizable BAR, then restart.",
     "# On servers: Large BAR, or MMIO High Size (at least the memory of all GPUs).",
@@ -48,11 +50,11 @@ def _bar1_size(case: Case) -> Iterator[Finding]:
         total, free = gpu.bar1_total, gpu.bar1_free
         if total is None:
             return _no_size(case.machine, gpu, needed)
-        left = total if free is None else free
+        left = (total if free is None else free) - _RESERVE * (total <= _SMALL)
         found = f"{_mib(total)}, {'free not known' if free is None else _mib(free) + ' free'}"
-        if total < case.size:
-            why = f"Other devices can map at most {_mib(total)} of GPU memory."
-            do = [*_BIOS, f"# Or export less than {_mib(left)} at once."]
+        if total < case.size or (total <= _SMALL and left < case.size):
+            why = f"Other devices can map at most {_mib(left)}: the driver keeps a part."
+            do = [*_enlarge(case.machine, gpu), f"# Or export less than {_mib(left)} at once."]
             return finding.fail(found, needed=needed, why=why, remedy=do, sources=_SOURCE)
         if left < case.size:
             why = "Other programs have GPU memory mapped for devices, until they end."
@@ -60,10 +62,20 @@ def _bar1_size(case: Case) -> Iterator[Finding]:
             return finding.fail(found, needed=needed, why=why, remedy=do, sources=_SOURCE)
         if total <= _SMALL:
             why = "Enough now, but all exported memory together must fit into it."
-            return finding.warn(found, needed=needed, why=why, remedy=_BIOS, sources=_SOURCE)
+            return finding.warn(
+                found, needed=needed, why=why, remedy=_enlarge(case.machine, gpu), sources=_SOURCE
+            )
         return finding.ok(found, needed=needed, sources=_SOURCE)
 
     yield from per_gpu(case, judge, driver=False)
+
+
+def _enlarge(machine: Machine, gpu: Gpu) -> tuple[str, ...]:
+    """Return what enlarges BAR1; nothing if its size is fixed."""
+    raw = machine.read.raw(f"/sys/bus/pci/devices/{gpu.address}/config").raw
+    bars = [bar for bar in config_space.resizable_bars(raw) if bar.number]
+    fixed = config_space.has_extended(raw) and not bars
+    return ("# The BAR1 of this GPU has a fixed size.",) if fixed else _BIOS
 
 
 def _no_size(machine: Machine, gpu: Gpu, needed: str) -> Finding:

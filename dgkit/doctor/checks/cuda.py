@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import cuda
-from ..facts.cuda import Cuda, Toolkits
+from ..facts import coherent, cuda
+from ..facts.cuda import Context, Cuda, Toolkits
 from ..facts.distribution import install, install_dgkit, install_driver
+from ..facts.gpus import Gpu
+from ..facts.kconfig import kconfig
 from ..facts.nvidia_proc import version_key
+from ..facts.nvidia_smi import smi
+from ..facts.virtual import container
 from ..finding import Finding
-from ..goals import WITH_GPU, Goal
+from ..goals import ANY_GPU, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import not_applicable
+from ._per_gpu import not_applicable, per_gpu
 
 _HOST = ("host",)
 _RESULTS = references.CUDA_DRIVER_API("CUresult")
@@ -50,7 +54,7 @@ _ERRORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cuda-driver",
     "CUDA of the driver",
     asks="Does CUDA start, and is it new enough for dgkit and for GPUNetIO?",
-    goals=WITH_GPU,
+    goals=ANY_GPU,
     sides=_HOST,
 )
 def _cuda_driver(case: Case) -> Iterator[Finding]:
@@ -59,7 +63,7 @@ def _cuda_driver(case: Case) -> Iterator[Finding]:
     if missing is not None:
         yield missing
     elif known.code:
-        name, why, remedy = _cuinit_error(known)
+        name, why, remedy = _cuinit_error(known, case.machine)
         yield finding.fail(name, needed="12.0", why=why, remedy=remedy, sources=[_RESULTS])
     elif known.missing:
         do = ["# In a container: start it with --gpus all", "# or:", *install_driver(case.machine)]
@@ -71,26 +75,126 @@ def _cuda_driver(case: Case) -> Iterator[Finding]:
             "?", needed="12.0", why=why, remedy=["nvidia-smi"], sources=[_RESULTS]
         )
     else:
-        yield _version(known, case.machine)
+        yield _version(known, case)
 
 
-def _cuinit_error(known: Cuda) -> tuple[str, str, tuple[str, ...]]:
+def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, ...]]:
     """Return the name of cuInit's error, what it means, and the remedy."""
     name = known.error or f"cuInit: {known.code}"
+    inside = bool(machine.know(container).engine)
+    if inside and machine.know(smi).trouble == "unknown":
+        return name, _LOST_RULES, _NEW_CONTAINER
+    if coherent.is_coherent(machine) and _lacks_sva(machine):
+        return name, _NO_SVA, ("# Use a kernel that is built with CONFIG_ARM_SMMU_V3_SVA=y",)
+    if inside and name == "CUDA_ERROR_NO_DEVICE":
+        return (
+            name,
+            _ERRORS[name][0],
+            ("echo $CUDA_VISIBLE_DEVICES", "# Or start it with --gpus all"),
+        )
+    if inside and name == "CUDA_ERROR_UNKNOWN":
+        why = "Usually the container lacks the device file /dev/nvidia-uvm."
+        return name, why, ("ls -l /dev/nvidia*", "# Start it with --gpus all")
     return (
         name,
         *_ERRORS.get(name, ("CUDA does not start.", ("sudo dmesg | grep -i nvrm",))),
     )
 
 
-def _version(known: Cuda, machine: Machine) -> Finding:
+_LOST_RULES = (
+    "This container lost its GPUs while it ran: `systemctl daemon-reload` on the host wrote its "
+    "device rules again, without them."
+)
+_NEW_CONTAINER = (
+    "# Start a new container: in this one it cannot be mended.",
+    "# For good, name the GPUs by CDI: docker run --device nvidia.com/gpu=all",
+)
+_NO_SVA = (
+    "The kernel is built without CONFIG_ARM_SMMU_V3_SVA: a GPU that shares the CPU's page tables "
+    "cannot be used."
+)
+
+
+def _lacks_sva(machine: Machine) -> bool:
+    known = machine.know(kconfig)
+    smmu = known["CONFIG_ARM_SMMU_V3"] == "y"
+    return smmu and known.options.get("CONFIG_ARM_SMMU_V3_SVA") == "n"
+
+
+def _version(known: Cuda, case: Case) -> Finding:
+    machine = case.machine
     found = f"CUDA {known.text}" + ("" if known.by == "CUDA" else f", says {known.by}")
     if known.version < (12, 0):
         why = "dgkit's CUDA libraries and GPUNetIO take CUDA 12 or newer."
+        if case.goal is not Goal.GPUNETIO:  # other programs work with what there is
+            return finding.ok(found, needed="12.0 for dgkit", why=why, sources=[_TABLE])
         remedy = install_driver(machine)
         return finding.fail(found, needed="12.0", why=why, remedy=remedy, sources=[_TABLE])
     why = "" if known.by == "CUDA" else f"CUDA itself was not queried: {known.why}."
     return finding.ok(found, needed="12.0", why=why, sources=[_TABLE])
+
+
+@check(
+    "cuda-context",
+    "CUDA context",
+    asks="Can CUDA create a context on each GPU, without which no memory of it can be used?",
+    goals=ANY_GPU,
+    sides=_HOST,
+)
+def _cuda_context(case: Case) -> Iterator[Finding]:
+    machine, known = case.machine, case.machine.know(cuda.cuda)
+    missing = not_applicable(case)
+    reading = machine.read.probe("context")
+    if missing is not None:
+        yield missing
+    elif known.code or known.missing:
+        yield finding.n_a("CUDA does not start: see cuda-driver")
+    elif reading.absent:
+        yield finding.n_a("not probed")
+    elif reading.fault:
+        found = "not created in time" if reading.fault == "late" else "not probed"
+        why = finding.sentence(reading.why)
+        yield finding.unknown(found, needed="one", why=why, sources=[_CONTEXTS])
+    else:
+        created = machine.know(cuda.contexts)
+        yield from per_gpu(case, lambda gpu: _judge_context(machine, gpu, created.get(gpu.address)))
+
+
+_CONTEXTS = references.CUDA_DRIVER_API("cuDevicePrimaryCtxRetain")
+_OUT_OF_MEMORY, _UNAVAILABLE = 2, 46
+
+
+def _judge_context(machine: Machine, gpu: Gpu, created: Context | None) -> Finding:
+    if created is None or created.code is None:
+        why = finding.sentence((created and created.why) or "CUDA does not list this GPU")
+        return finding.unknown(
+            "not created", needed="one", why=why, remedy=["nvidia-smi"], sources=[_CONTEXTS]
+        )
+    if created.code == 0:
+        return finding.ok("created", needed="one", sources=[_CONTEXTS])
+    name = created.error or f"error {created.code}"
+    listed = (one for one in machine.know(smi).gpus if one.address == gpu.address)
+    mode = next((one.value("Compute Mode") for one in listed), "")
+    if created.code == _UNAVAILABLE and mode.startswith("Exclusive"):
+        why = f"The GPU's mode is {mode}, and a process uses it: a second one gets no context."
+        remedy = ["nvidia-smi", "# End that process, use MPS, or allow several: nvidia-smi -c 0"]
+        return finding.warn(
+            f"in use, {mode}", needed="one", why=why, remedy=remedy, sources=[_CONTEXTS]
+        )
+    if created.code == _OUT_OF_MEMORY:
+        why = "No memory of the GPU is left for a context."
+        remedy = ["nvidia-smi", "# End the processes that hold its memory."]
+        return finding.warn(
+            "GPU memory is full", needed="one", why=why, remedy=remedy, sources=[_CONTEXTS]
+        )
+    if coherent.smmu_passthrough(machine):
+        why = "The SMMU is in passthrough, which CUDA cannot use on this GPU before Linux 6.11."
+        return finding.fail(
+            name, needed="one", why=why, remedy=["dgkit doctor iommu"], sources=[_CONTEXTS]
+        )
+    why = "CUDA starts, but cannot use this GPU."
+    remedy = ["nvidia-smi", "sudo dmesg | grep -i -e nvrm -e xid"]
+    return finding.fail(name, needed="one", why=why, remedy=remedy, sources=[_CONTEXTS])
 
 
 @check(
@@ -186,7 +290,7 @@ def _cuda_python(case: Case) -> Iterator[Finding]:
     needed = "CuPy 13.6, cuda-core 1.2"
     why = _wrong_versions(listed, known.version)
     if not why and known.code:
-        name, _, do = _cuinit_error(known)
+        name, _, do = _cuinit_error(known, case.machine)
         why = f"They could not be tested, since CUDA does not start ({name}): see cuda-driver."
         yield finding.unknown(found, needed=needed, why=why, remedy=do, sources=[_RESULTS])
         return
@@ -206,6 +310,8 @@ def _wrong_versions(listed: dict[str, object], supported: tuple[int, ...]) -> st
             return f"{name} is not installed: dgkit.empty(on='gpu') does not work."
         if () < version_key(version) < least:
             return f"{name} {version} is older than {'.'.join(map(str, least))}."
+    if () < supported < (12, 0):
+        return "dgkit's CUDA libraries take CUDA 12: driver 525 or later."
     bindings = version_key(str(listed.get("cuda-bindings", "")))
     if bindings and supported and bindings[0] > supported[0]:
         driver = ".".join(map(str, supported))

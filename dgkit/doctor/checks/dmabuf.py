@@ -65,6 +65,11 @@ def _unknown(dma_buf: DmaBuf, machine: Machine) -> Finding:
 
 def _no_dma_buf(dma_buf: DmaBuf, machine: Machine, gpu: Gpu) -> Finding:
     """Return a warning if there is an alternative, nvidia-peermem or pinned memory; else fail."""
+    if gpudirect.kind(machine, gpu).direct and machine.know(gpudirect.peermem) == "loaded":
+        return finding.n_a(
+            "no; nvidia-peermem is loaded instead",
+            why=finding.sentence(dma_buf.why or "CUDA reports none"),
+        )
     cause = dma_buf.why or "CUDA reports none although the kernel modules are open"
     peermem, direct = machine.know(gpudirect.peermem), gpudirect.kind(machine, gpu).direct
     instead = {

@@ -14,8 +14,9 @@ from ..facts.gpus import Gpu
 from ..facts.nvidia_proc import Driver, version_key
 from ..facts.nvidia_smi import smi
 from ..facts.uname import uname
+from ..facts.virtual import container, has_admin
 from ..finding import Finding
-from ..goals import WITH_GPU, Goal
+from ..goals import ANY_GPU, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from ._no_driver import MODULES, SMI_FAILURES, driver_not_loaded
@@ -33,7 +34,7 @@ _PLAIN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # key or value that may be writt
     "gpu-present",
     "NVIDIA GPU",
     asks="Is there an NVIDIA GPU in this machine?",
-    goals=WITH_GPU,
+    goals=ANY_GPU,
     sides=_HOST,
 )
 def _gpu_present(case: Case) -> Iterator[Finding]:
@@ -88,7 +89,7 @@ def _present(machine: Machine, source: list[references.Source]) -> Finding:
     "driver-loaded",
     "NVIDIA driver",
     asks="Is NVIDIA's kernel driver loaded, and do its libraries and device files work?",
-    goals=WITH_GPU,
+    goals=ANY_GPU,
     sides=_HOST,
 )
 def _driver_loaded(case: Case) -> Iterator[Finding]:
@@ -100,7 +101,7 @@ def _driver_loaded(case: Case) -> Iterator[Finding]:
     driver, nvidia_smi = case.machine.know(nvidia_proc.driver), case.machine.know(smi)
     if driver.loaded is False and not nvidia_smi.driver:
         yield driver_not_loaded(case.machine)
-    elif nvidia_smi.trouble in SMI_FAILURES:
+    elif nvidia_smi.trouble in SMI_FAILURES and not _unexplained(case.machine):
         found, why, remedy = SMI_FAILURES[nvidia_smi.trouble]
         why = f"{why} nvidia-smi: {nvidia_smi.why.rstrip('.')}."
         source = [references.NVIDIA_SMI()]
@@ -120,6 +121,11 @@ def _driver_loaded(case: Case) -> Iterator[Finding]:
         yield _restricted(case.machine) or finding.ok(
             f"{version}, loaded", needed="loaded", sources=[MODULES]
         )
+
+
+def _unexplained(machine: Machine) -> bool:
+    """Return whether NVML's error is unknown and no container's rules explain it."""
+    return machine.know(smi).trouble == "unknown" and not machine.know(container).engine
 
 
 def _lacks_device_files(machine: Machine) -> bool:
@@ -177,7 +183,7 @@ def _driver_flavour(case: Case) -> Iterator[Finding]:
         )
     elif len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus)):
         why = "The open modules support no GPU before Turing: use nvidia-peermem with the closed "
-        why += "ones, whose last branch for it is 580."
+        why += f"ones, whose last branch for it is {gpudirect.last_branch(machine) or 580}."
         found, needed = f"closed, {driver.version}", "closed: before Turing"
         yield finding.ok(found, needed=needed, why=why, sources=[_KERNEL_MODULES])
     else:
@@ -188,6 +194,15 @@ def _closed(machine: Machine, driver: Driver) -> Finding:
     states = {"loaded": "is loaded", "loadable": "can be loaded", "absent": "is not installed"}
     state = machine.know(gpudirect.peermem)
     peermem = f"The older alternative, nvidia-peermem, {states.get(state, 'may be installed')}."
+    if state == "loaded":
+        found, why = f"closed, {driver.version}", f"There is no dma-buf. {peermem}"
+        return finding.ok(found, needed="open, or peermem", why=why, sources=[_INSTALL])
+    if machine.know(nvidia_proc.modules) is None:
+        found, why = f"closed, {driver.version}", "Whether nvidia-peermem is loaded is not known."
+        do = ["grep -E 'nvidia_peermem|nv_peer_mem' /proc/modules"]
+        return finding.unknown(
+            found, needed="open, or peermem", why=why, remedy=do, sources=[_INSTALL]
+        )
     make = finding.fail if state == "absent" else finding.warn
     return make(
         f"closed, {driver.version}",
@@ -229,7 +244,10 @@ def _driver_version(case: Case) -> Iterator[Finding]:
         return
     needed = "580" if case.goal is Goal.GPUNETIO else "525"
     remedy = install_driver(machine)
-    if version_key(known) < (525,):
+    if version_key(known) < (525,) and case.goal is not Goal.GPUNETIO:
+        why = "Programs of CUDA 12, as dgkit's, need driver 525; older ones work with this driver."
+        yield finding.ok(known, needed="525 for dgkit", why=why, sources=[source])
+    elif version_key(known) < (525,):
         why = "CUDA 12, the oldest that dgkit and GPUNetIO support, needs driver 525."
         yield finding.fail(known, needed=needed, why=why, remedy=remedy, sources=[source])
     elif needed == "580" and version_key(known) < (580,):
@@ -285,7 +303,7 @@ def _driver_registry(case: Case) -> Iterator[Finding]:
     missing = not_applicable(case)
     if missing is not None:
         yield missing
-    elif params.absent or case.machine.read.ask("euid").data == 0:
+    elif params.absent or has_admin(case.machine):
         yield finding.n_a("the driver has no such file" if params.absent else "runs as root")
     elif not params.ok:
         ask = ["sudo grep RegistryDwords /proc/driver/nvidia/params"]
@@ -297,14 +315,21 @@ def _driver_registry(case: Case) -> Iterator[Finding]:
     else:
         written = "PeerMappingOverride=1" in case.machine.read.text(_CONF).text
         write = [] if written else [_set_override(nvidia_proc.registry(params.text))]
+        inside = case.machine.know(container).engine
         restart = "# Switch the machine off and on: the guide requires a cold reboot."
         yield finding.warn(
             "written, not in force yet" if written else "not set",
             needed=needed,
             why="GPUNetIO Verbs, RDMA and DMA programs need root; Ethernet programs always do.",
-            remedy=[*write, initramfs(case.machine), restart],
+            remedy=_PRIVILEGED if inside else [*write, initramfs(case.machine), restart],
             sources=[source],
         )
+
+
+_PRIVILEGED = (
+    "# Start the container with --privileged, or with --cap-add=SYS_ADMIN; without either, the key",
+    "# must be set on the host: dgkit doctor driver-registry, there",
+)
 
 
 def _set_override(registry: dict[str, str]) -> str:

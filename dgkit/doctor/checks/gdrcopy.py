@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc
 from ..facts.distribution import family
+from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine
@@ -48,6 +49,9 @@ def _gdrcopy(case: Case) -> Iterator[Finding]:
         yield finding.n_a("not on this machine: see gpudirect-platform")
         return
     module, library = _module(machine), _library(machine)
+    if module and _lacks_node(machine):
+        yield _no_node(machine)
+        return
     parts = (("gdrdrv", module), ("libgdrapi", library))
     lacks = [name for name, found in parts if found is False]
     needed = "module gdrdrv, libgdrapi"
@@ -68,6 +72,24 @@ def _gdrcopy(case: Case) -> Iterator[Finding]:
         )
         ask = ["lsmod | grep gdrdrv", "ldconfig -p | grep libgdrapi"]
         yield finding.unknown("?", needed=needed, why=why, remedy=ask, sources=_SOURCES)
+
+
+def _lacks_node(machine: Machine) -> bool:
+    """Return whether /dev was read and has no gdrdrv, although the module is loaded."""
+    listing, loaded = machine.read.names("/dev"), machine.know(nvidia_proc.modules)
+    return listing.ok and "gdrdrv" not in listing.names and "gdrdrv" in (loaded or {})
+
+
+def _no_node(machine: Machine) -> Finding:
+    if machine.know(container).engine:
+        do = ["# Start the container with --device=/dev/gdrdrv"]
+    else:
+        make = "sudo mknod -m 666 /dev/gdrdrv c $(awk '$2==\"gdrdrv\"{print $1}' /proc/devices) 0"
+        do = [make]
+    why = "The module is loaded, but programs open /dev/gdrdrv, which is missing."
+    return finding.warn(
+        "no /dev/gdrdrv", needed="module, device file", why=why, remedy=do, sources=_SOURCES
+    )
 
 
 def _module(machine: Machine) -> bool | None:

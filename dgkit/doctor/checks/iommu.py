@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from .. import finding, references
 from ..collect.reader import Reading
-from ..facts import data_direct, pci, virtual
+from ..facts import coherent, cuda, data_direct, gpus, pci, virtual
 from ..facts.cmdline import Cmdline, add_parameter, cmdline
 from ..facts.kconfig import kconfig
 from ..facts.pci import PciDevice
 from ..facts.uname import uname
 from ..finding import Finding
-from ..goals import WITH_GPU
+from ..goals import ANY_GPU
 from ..machine import Case, Machine
 from ..registry import check
 from . import _data_direct
@@ -46,7 +46,7 @@ _TYPES = {
     "iommu",
     "IOMMU",
     asks="Does the IOMMU leave the addresses between GPU and NIC untranslated?",
-    goals=WITH_GPU,
+    goals=ANY_GPU,
     sides=("host",),
 )
 def _iommu(case: Case) -> Iterator[Finding]:
@@ -62,6 +62,9 @@ def _iommu(case: Case) -> Iterator[Finding]:
     if machine.know(virtual.virtual).is_vm:
         yield _guest()
         return
+    if coherent.is_coherent(machine):
+        yield _coherent(machine)
+        return
     if tree.gpus and data_direct.functions(machine):
         yield from _data_direct.judge_groups(machine)
         return
@@ -72,6 +75,27 @@ def _iommu(case: Case) -> Iterator[Finding]:
     for state, alike in states.items():
         subject = _names(alike) if len(states) > 1 else ""
         yield _judge(machine, state, subject, words)
+
+
+def _coherent(machine: Machine) -> Finding:
+    """Return the finding on a GPU that is coherent with the CPU: its bytes do not pass the SMMU."""
+    sources = [references.GRACE_SMMU("pull request 22")]
+    if not coherent.smmu_passthrough(machine):
+        return finding.ok("translating or new enough", needed="any", sources=sources)
+    contexts = machine.know(cuda.contexts)
+    codes = {contexts[gpu.address].code for gpu in gpus.usable(machine) if gpu.address in contexts}
+    if codes == {0}:
+        why = "This kernel has NVIDIA's change that allows it: a CUDA context was created."
+        return finding.ok("passthrough", needed="any", why=why, sources=sources)
+    make = finding.fail if codes - {0, None} else finding.warn
+    return make(
+        "passthrough, before Linux 6.11",
+        needed="translating",
+        why="Before Linux 6.11 CUDA creates no context on a GPU that shares the CPU's page tables "
+        "while the SMMU is in passthrough.",
+        remedy=[add_parameter(machine, "iommu.passthrough=0", "iommu")],
+        sources=sources,
+    )
 
 
 def _guest() -> Finding:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from ...units import size_text
 from .. import finding, references
 from ..collect.reader import Reading
-from ..facts import pci
+from ..facts import pairs
 from ..finding import Finding
-from ..goals import WITH_GPU
+from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from ._per_gpu import missing_device
@@ -58,7 +58,7 @@ def _is_exempt(machine: Machine) -> bool | None:
     goals=WITH_GPU,
 )
 def _memlock(case: Case) -> Iterator[Finding]:
-    if not any(nic.vendor == pci.MELLANOX for nic in case.machine.know(pci.tree).nics):
+    if not pairs.peers(case.machine, case.goal):
         yield missing_device(case.machine, "no NIC to register memory with")
         return
     reading = case.machine.read.ask("memlock")
@@ -86,7 +86,7 @@ def _limited(case: Case, soft: int, hard: int | None) -> Finding:
     enough = soft >= case.size
     make = finding.warn if enough else finding.fail
     why = f"Registering host memory locks it: a process can register {size_text(soft)} at most. "
-    why += "GPU memory that is a dma-buf locks none."
+    why += "That holds for GPU memory through nvidia-peermem, too; as a dma-buf it locks none."
     return make(
         size_text(soft),
         needed="unlimited" if enough else f"unlimited, at least {size_text(case.size)}",
@@ -94,6 +94,36 @@ def _limited(case: Case, soft: int, hard: int | None) -> Finding:
         remedy=_unlock(hard),
         sources=_MEMLOCK_SOURCES,
     )
+
+
+_QUEUES = 1 << 20  # bytes: a completion queue of 4,096 entries and two work queues
+
+
+@check(
+    "memlock-queues",
+    "Locked memory for queues",
+    asks="May a program lock the memory of an RDMA device's queues?",
+    goals={Goal.RDMA, Goal.GPUNETIO},
+)
+def _memlock_queues(case: Case) -> Iterator[Finding]:
+    known, exempt = _soft_and_hard(case.machine.read.ask("memlock")), _is_exempt(case.machine)
+    needed = size_text(_QUEUES)
+    if not pairs.peers(case.machine, case.goal):
+        yield missing_device(case.machine, "no NIC with queues")
+    elif known is None or (known[0] is not None and known[0] < _QUEUES and exempt is None):
+        why = "The limit, or whether it applies to this user, is not known: see memlock."
+        yield finding.unknown("?", needed=needed, why=why, sources=_MEMLOCK_SOURCES)
+    elif known[0] is None or known[0] >= _QUEUES or exempt:
+        yield finding.ok("enough", needed=needed, sources=_MEMLOCK_SOURCES)
+    else:
+        yield finding.fail(
+            size_text(known[0]),
+            needed=f"unlimited, at least {needed}",
+            why="The queues of an RDMA device are locked memory, whatever memory is transferred: "
+            "creating one fails with 'Cannot allocate memory'.",
+            remedy=_unlock(known[1]),
+            sources=_MEMLOCK_SOURCES,
+        )
 
 
 def _unlock(hard: int | None) -> list[str]:

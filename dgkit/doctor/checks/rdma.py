@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import distribution, firmware, ibv_devinfo, rdma, virtual
+from ..facts import distribution, firmware, gpudirect, ibv_devinfo, rdma, virtual
 from ..facts.rdma import RdmaDevice
 from ..facts.uname import uname
 from ..finding import Finding
@@ -56,9 +56,9 @@ def _no_devices(case: Case) -> Finding:
         why = "No NIC supports RDMA; Soft-RoCE replaces it in tests."
         guest = case.machine.know(virtual.virtual).is_vm
         remedy = [
-            "# pass a ConnectX or BlueField through to this virtual machine"
+            "# pass a NIC with RDMA through to this virtual machine"
             if guest
-            else "# install a ConnectX or BlueField",
+            else "# install a NIC with RDMA",
             *_soft_roce(case),
         ]
     return finding.fail(
@@ -179,6 +179,8 @@ def _refused(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
             remedy=["# use host memory on this device, or a ConnectX for GPU memory"],
         )  # fmt: skip
     linux = case.machine.know(uname)
+    if case.machine.know(gpudirect.peermem) == "loaded":
+        return finding.n_a(f"{found}; nvidia-peermem is loaded instead")
     if () < linux.version < _KERNEL:
         why = f"Linux {linux.release} is older than 5.12, from which mlx5 supports it."
     else:

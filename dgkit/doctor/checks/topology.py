@@ -23,6 +23,7 @@ from ..facts import (
 from ..facts.distribution import initramfs, restart
 from ..facts.gpudirect import Kind
 from ..facts.pairs import Pair
+from ..facts.processor import is_intel_client
 from ..facts.topology import Near
 from ..finding import Finding
 from ..goals import WITH_GPU
@@ -141,6 +142,21 @@ def _judge(machine: Machine, pair: Pair) -> Finding:
         )
     elif path.near <= Near.PXB:
         judged = finding.ok(found, sources=[_GUIDE])
+    elif path.near <= Near.NODE and machine.know(is_intel_client):
+        judged = finding.warn(
+            found,
+            why="Intel's client processors forward writes between root ports, not reads: a NIC "
+            "that reads GPU memory ends with an error (CQE syndrome 0x89).",
+            remedy=["# Put GPU and NIC below one PCIe switch, or read through host memory"],
+            sources=[references.OPEN_MODULES("issue 1253")],
+        )
+    elif path.near is Near.NODE and _plain(machine, pair):
+        judged = finding.ok(
+            found,
+            why=f"Bytes pass {path.near.text}: slower than a switch. {_driver_test(machine)}",
+            sources=[_GUIDE, _RDMA, _KERNEL, _DRIVER],
+            disagree=_FAR,
+        )
     elif path.near is Near.PHB:
         judged = finding.ok(
             found,
@@ -153,6 +169,12 @@ def _judge(machine: Machine, pair: Pair) -> Finding:
         judged = _far(machine, pair)
     subject = _subject(machine, pair)
     return msgspec.structs.replace(judged, needed="PIX or PXB; PHB is acceptable", subject=subject)
+
+
+def _plain(machine: Machine, pair: Pair) -> bool:
+    """Return whether bytes take the path of the PCIe tree: neither Data Direct nor NVLink-C2C."""
+    grace = _kind(machine, pair.gpu.address) is Kind.GRACE
+    return not grace and _data_direct(machine, pair) is None
 
 
 def _far(machine: Machine, pair: Pair) -> Finding:
@@ -274,6 +296,6 @@ def _difference(
     a, b = pair
     theirs = matrix.near(a, b)
     ours = topology.path(tree, known[a], known[b])
-    if ours.why or theirs is ours.near:
-        return ""
+    if ours.why or theirs is ours.near or {theirs, ours.near} == {Near.NODE, Near.SYS}:
+        return ""  # where a NUMA node ends is a matter of the BIOS, and of no consequence here
     return f"{a} and {b}: {theirs}, in sysfs {ours.near}"

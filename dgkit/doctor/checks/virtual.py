@@ -9,7 +9,7 @@ from ..facts import pci
 from ..facts.pairs import peers
 from ..facts.virtual import Container, container, virtual
 from ..finding import Finding
-from ..goals import WITH_GPU, Goal
+from ..goals import ANY_GPU, Goal
 from ..machine import Case
 from ..registry import check
 from ._per_gpu import pci_unread
@@ -21,7 +21,7 @@ _GUIDE = references.GPUNETIO("GPUNetIO Installation and Setup")
     "virtual-machine",
     "Virtual machine",
     asks="Is this a virtual machine, in which the hypervisor controls the devices?",
-    goals=WITH_GPU,
+    goals=ANY_GPU,
     sides=("host",),
 )
 def _virtual_machine(case: Case) -> Iterator[Finding]:
@@ -44,9 +44,10 @@ def _virtual_machine(case: Case) -> Iterator[Finding]:
     if not tree.why and not (tree.gpus and peers(case.machine, case.goal)):
         yield finding.n_a(f"{by}, but with no GPU and NIC")
         return
-    note = "GPUNetIO support of virtual machines is experimental. "
-    note *= case.goal is Goal.GPUNETIO
-    yield finding.warn(
+    experimental = case.goal is Goal.GPUNETIO
+    note = "GPUNetIO support of virtual machines is experimental. " * experimental
+    make = finding.warn if experimental else finding.ok
+    yield make(
         by,
         needed="no",
         why=f"{note}GPU and NIC must be passed through whole. What is between them (ACS, IOMMU, "
@@ -60,7 +61,7 @@ def _virtual_machine(case: Case) -> Iterator[Finding]:
     "container",
     "Container",
     asks="If this is a container, does it see the devices?",
-    goals=WITH_GPU,
+    goals=ANY_GPU,
 )
 def _container(case: Case) -> Iterator[Finding]:
     found = case.machine.know(container)
@@ -97,7 +98,7 @@ def _missing(case: Case, found: Container) -> Iterator[tuple[str, str]]:
     tree = case.machine.know(pci.tree)
     if tree.gpus and not any(_numbered(name, "nvidia") for name in found.devices):
         yield "GPU", "--gpus all"
-    nics = any(nic.vendor == pci.MELLANOX for nic in tree.nics)
+    nics = case.goal is not Goal.P2P and any(nic.vendor == pci.MELLANOX for nic in tree.nics)
     if nics and not any(_numbered(name, "uverbs") for name in found.infiniband):
         yield "/dev/infiniband", "--device=/dev/infiniband"
 

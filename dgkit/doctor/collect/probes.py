@@ -1,8 +1,8 @@
 """Library probes, run in a child process so that a crash or a hang of a library is contained.
 
-`python probes.py QUERY...` prints one JSON document. The queries are `cuda`, `rdma-dmabuf DEVICE`
-and `libraries`. The file imports nothing of dgkit and runs in an isolated Python. It allocates no
-GPU memory, creates no CUDA context and registers no memory.
+`python probes.py QUERY...` prints one JSON document. The queries are `cuda`, `context`,
+`rdma-dmabuf DEVICE` and `libraries`. The file imports nothing of dgkit and runs in an isolated
+Python. Only `context` creates CUDA contexts, and destroys them; none registers memory.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ LIBRARIES = (
     *(f"libdoca_{part}.so{end}" for part in _DOCA for end in (".3", ".2", "")),
 )
 _LIBRARIES_S = 3.0  # time limit for all of them
+_CONTEXT_S = 4.0  # for the contexts on all GPUs, which are created side by side
+_MAX_GPUS = 64
 # Directory of DOCA's packages, which dgkit searches after the loader's directories.
 _DOCA_FOLDER = f"/opt/mellanox/doca/lib/{os.uname().machine}-linux-gnu"
 
@@ -98,6 +100,58 @@ def cuda() -> dict[str, Any]:
     if code == 0 and driver.cuDeviceGetCount(ctypes.byref(number)) == 0:
         answer["devices"] = [_gpu(driver, ordinal) for ordinal in range(number.value)]
     return answer
+
+
+def context() -> dict[str, Any]:
+    """Create and destroy a CUDA context on each GPU, each in a child process.
+
+    CUDA must not be used before a fork, so the GPUs are counted in a child, too.
+    """
+    until = time.monotonic() + _CONTEXT_S
+    first = _result(*_fork(_count), until)
+    count = min(int(first.get("count", "0")), _MAX_GPUS)
+    children = [_fork(lambda ordinal=at: _create(ordinal)) for at in range(count)]  # type: ignore[misc]
+    found = [_result(*child, until) for child in children]
+    return {"why": first.get("why", ""), "devices": [_context_answer(one) for one in found]}
+
+
+def _context_answer(answer: dict[str, str]) -> dict[str, Any]:
+    code = int(answer["code"]) if "code" in answer else None
+    parts = {name: answer.get(name, "") for name in ("address", "name", "why")}
+    return {**parts, "code": code}
+
+
+def _count() -> dict[str, str]:
+    """Return the number of GPUs, or why it is not known."""
+    driver, why = _load("libcuda.so.1")
+    if driver is None:
+        return {"why": why}
+    count = ctypes.c_int()
+    code = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    return (
+        {"why": _error_name(driver, code) or f"error {code}"}
+        if code
+        else {"count": str(count.value)}
+    )
+
+
+def _create(ordinal: int) -> dict[str, str]:
+    """Create a context on a GPU, and destroy it; return the result of the first call that fails."""
+    driver, why = _load("libcuda.so.1")
+    if driver is None:
+        return {"why": why}
+    device, text = ctypes.c_int(), ctypes.create_string_buffer(256)
+    code = driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), ordinal)
+    if not code and not driver.cuDeviceGetPCIBusId(text, len(text), device):
+        address = text.value.decode("ascii", "replace").lower()
+    else:
+        address = ""
+    handle = ctypes.c_void_p()
+    if not code:
+        code = driver.cuDevicePrimaryCtxRetain(ctypes.byref(handle), device)
+    if not code:
+        driver.cuDevicePrimaryCtxRelease(device)
+    return {"address": address, "code": str(code), "name": _error_name(driver, code)}
 
 
 def _error_name(driver: Any, code: int) -> str:
@@ -251,6 +305,7 @@ def _result(child: int, end: int, until: float) -> dict[str, str]:
 
 _QUERIES: dict[str, tuple[Callable[..., dict[str, Any]], int]] = {
     "cuda": (cuda, 0),
+    "context": (context, 0),
     "rdma-dmabuf": (rdma_dmabuf, 1),
     "libraries": (libraries, 0),
 }

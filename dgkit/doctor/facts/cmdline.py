@@ -24,6 +24,9 @@ RECORDED = frozenset(
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')  # quotes protect spaces, as in dyndbg="file x +p"
 
 
+_BOOLEANS = {"1": True, "y": True, "on": True, "0": False, "n": False, "off": False}  # kstrtobool
+
+
 class Cmdline(msgspec.Struct, frozen=True):
     """Kernel command line.
 
@@ -54,8 +57,8 @@ class Cmdline(msgspec.Struct, frozen=True):
         # The last one takes effect: all set the same default in the kernel.
         requested = ""
         for word, value in self.words:
-            if word == "iommu.passthrough" and value in ("0", "1"):
-                requested = "passthrough" if value == "1" else "on"
+            if word == "iommu.passthrough" and value.lower() in _BOOLEANS:
+                requested = "passthrough" if _BOOLEANS[value.lower()] else "on"
             elif word == "iommu" and {"pt", "nopt"} & {*value.split(",")}:
                 requested = "passthrough" if "pt" in value.split(",") else "on"
         return requested or ("on" if "on" in vendors else "")

@@ -12,7 +12,7 @@ from .gpus import Gpu
 from .nvidia_proc import version_key
 from .nvidia_smi import pci_address, smi
 
-__all__ = ["Cuda", "Toolkits", "attribute", "cuda", "read_nvcc", "toolkits"]
+__all__ = ["Context", "Cuda", "Toolkits", "attribute", "contexts", "cuda", "read_nvcc", "toolkits"]
 
 
 class Cuda(msgspec.Struct, frozen=True):
@@ -42,6 +42,20 @@ class Cuda(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """Version as text, `?` if unknown."""
         return ".".join(map(str, self.version)) if self.version else "?"
+
+
+class Context(msgspec.Struct, frozen=True):
+    """Result of creating a CUDA context on a GPU.
+
+    Attributes:
+        code: Result of CUDA; None if the attempt crashed or took too long.
+        error: Name of that result.
+        why: Reason why there is no result.
+    """
+
+    code: int | None
+    error: str = ""
+    why: str = ""
 
 
 class Toolkits(msgspec.Struct, frozen=True):
@@ -93,6 +107,22 @@ def _devices(answer: Any) -> dict[str, dict[str, int]]:
             values = {name: v for name, v in entry["attributes"].items() if isinstance(v, int)}
             devices[pci_address(str(entry.get("address", "")))] = values
     return devices
+
+
+def contexts(machine: Machine) -> dict[str, Context]:
+    """Return the contexts that were tried, by PCI address of the GPU."""
+    answer = machine.read.probe("context").data
+    listed = answer.get("devices") if isinstance(answer, dict) else None
+    found = {}
+    for entry in listed if isinstance(listed, list) else []:
+        if isinstance(entry, dict):
+            code = entry.get("code")
+            found[pci_address(str(entry.get("address", "")))] = Context(
+                code if isinstance(code, int) and not isinstance(code, bool) else None,
+                str(entry.get("name") or ""),
+                str(entry.get("why") or ""),
+            )
+    return found
 
 
 def attribute(machine: Machine, gpu: Gpu, name: str) -> int | None:

@@ -6,9 +6,10 @@ from ..machine import Machine
 from . import gpudirect, nvidia_proc
 
 __all__ = ["as_root", "family", "initramfs", "install", "install_dgkit", "install_driver"]
-__all__ += ["os_release", "restart"]
+__all__ += ["os_release", "package_manager", "restart"]
 
 _RED_HAT = frozenset({"rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"})
+_DEBIAN = frozenset({"debian", "ubuntu", "linuxmint", "pop", "raspbian", "devuan", "dgx"})
 _MODULAR = frozenset({"8", "9", "2023"})  # Red Hat 8 and 9, Amazon Linux 2023: module streams
 _LAST = "580"  # the last driver branch for GPUs before Turing
 _REPOSITORY = {
@@ -29,6 +30,15 @@ def family(machine: Machine) -> str:
     release = machine.know(os_release)
     ids = {release.get("ID", "").lower(), *release.get("ID_LIKE", "").lower().split()}
     return "dnf" if ids & _RED_HAT else "apt"
+
+
+def package_manager(machine: Machine) -> str:
+    """Return `apt`, `dnf`, or `other` if the distribution is known to have neither."""
+    release = machine.know(os_release)
+    ids = {release.get("ID", "").lower(), *release.get("ID_LIKE", "").lower().split()} - {""}
+    if not ids or ids & _DEBIAN:
+        return "apt"
+    return "dnf" if ids & _RED_HAT else "other"
 
 
 def install(machine: Machine, apt: str, dnf: str) -> str:
@@ -69,6 +79,11 @@ def install_driver(machine: Machine) -> list[str]:
     """
     red_hat = machine.know(family) == "dnf"
     where = _REPOSITORY[machine.know(family)]
+    if oldest := gpudirect.last_branch(machine):
+        names = ", ".join(gpu.name or gpu.address for gpu in machine.know(gpudirect.before_turing))
+        return [
+            f"# {names}: {oldest} is the last driver branch for it; keep it, or use another GPU"
+        ]
     if old := machine.know(gpudirect.before_turing):
         names = ", ".join(gpu.name or gpu.address for gpu in old)
         comment = f"# {names}: closed modules only; {_LAST} is the last branch for it"

@@ -13,7 +13,7 @@ from .gpus import Gpu
 from .nvidia_proc import version_key
 from .uname import uname
 
-__all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "kind", "peermem"]
+__all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "kind", "last_branch", "peermem"]
 
 # Architectures before Turing: without open kernel modules, and therefore without dma-buf.
 _TOO_OLD = frozenset({"fermi", "kepler", "maxwell", "pascal", "volta"})
@@ -80,6 +80,24 @@ def before_turing(machine: Machine) -> tuple[Gpu, ...]:
         return gpu.address in devices and 0 < devices[gpu.address].device < _TURING
 
     return tuple(gpu for gpu in machine.know(gpus.gpus) if older(gpu))
+
+
+# Last driver branch of each architecture before Maxwell, and its PCI device IDs.
+# NVIDIA, CUDA GPU driver support: Fermi 390, Kepler 470.
+_BRANCHES = {"fermi": 390, "kepler": 470}
+_KEPLER, _MAXWELL = 0x0FC0, 0x1340
+
+
+def last_branch(machine: Machine) -> int:
+    """Return the last driver branch for the oldest GPU, if that is before 580; else 0."""
+    devices = machine.know(pci.tree).devices
+    found = []
+    for gpu in machine.know(before_turing):
+        device = devices[gpu.address].device if gpu.address in devices else 0
+        by_id = "fermi" if 0x06C0 <= device < _KEPLER else ""
+        by_id = "kepler" if _KEPLER <= device < _MAXWELL and device < 0x1140 else by_id
+        found.append(_BRANCHES.get(gpu.architecture.lower() or by_id, 0))
+    return min((branch for branch in found if branch), default=0)
 
 
 def _against(machine: Machine, gpu: Gpu) -> str:

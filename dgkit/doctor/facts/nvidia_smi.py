@@ -60,8 +60,8 @@ class Smi(msgspec.Struct, frozen=True):
         gpus: GPUs in the order of their index.
         trouble: Kind of failure: "" (none), "absent" (no such command), "driver" (the driver does
             not respond), "mismatch" (library and kernel module differ), "devices" (none found),
-            "lost" (a GPU is off the bus), "denied", "library" (libnvidia-ml is missing), "late",
-            "other".
+            "lost" (a GPU is off the bus), "denied", "library" (libnvidia-ml is missing), "unknown"
+            (NVML's Unknown Error: device files that may not be opened), "late", "other".
         why: Error message of nvidia-smi or of the reader.
     """
 
@@ -82,6 +82,7 @@ _TROUBLES = (
     ("denied", "insufficient permissions"),
     ("library", "couldn't find libnvidia-ml"),
     ("library", "library not found"),
+    ("unknown", "failed to initialize nvml: unknown error"),
 )
 
 

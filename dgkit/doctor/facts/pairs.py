@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import combinations
 
 import msgspec
 
@@ -19,11 +20,14 @@ __all__ = ["Pair", "label", "pairs", "peers"]
 def peers(machine: Machine, goal: Goal) -> tuple[PciDevice, ...]:
     """Return the NICs and DPUs that could access GPU memory, one function per card.
 
-    NICs of NVIDIA, and those of other vendors that are RDMA devices. For DMA by Arm cores only the
-    BlueFields, if there are any. Virtual functions belong to their card; they are returned only if
-    the physical function is not visible, as in a virtual machine.
+    For GPUs among themselves, the GPUs. NICs of NVIDIA, and those of other vendors that are RDMA
+    devices. For DMA by Arm cores only the BlueFields, if there are any. Virtual functions belong to
+    their card; they are returned only if the physical function is not visible, as in a virtual
+    machine.
     """
     tree = machine.know(pci.tree)
+    if goal is Goal.P2P:
+        return tree.gpus if len(tree.gpus) > 1 else ()
     rdma_capable = {device.address for device in machine.know(rdma.devices).devices}
     nics = [nic for nic in tree.nics if nic.vendor == pci.MELLANOX or nic.address in rdma_capable]
     if goal is Goal.ARM_DMA and any(nic.bluefield for nic in nics):
@@ -55,6 +59,8 @@ def _pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
     tree, candidates = machine.know(pci.tree), peers(machine, goal)
     if not candidates:
         return ()
+    if goal is Goal.P2P:
+        return tuple(_pair(tree, *both) for both in combinations(tree.gpus, 2))
     chosen: list[Pair] = []
     for gpu in tree.gpus:
         taken = {pair.peer.address for pair in chosen}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..diagnosis import Diagnosis
@@ -57,8 +57,11 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
     two = None not in (diagnosis.case.host, diagnosis.case.dpu)
     writer = _Writer(width, verbose=verbose, two_sides=two)
     short = False
+    shown = {one.check for one in diagnosis.findings}
     for group in group_findings(diagnosis.findings):
         verdict = group.finding.verdict
+        if group.finding.follows in shown and not every:
+            continue  # named below its cause
         if verdict < Verdict.WARN and not every:
             break
         new = verdict is Verdict.FAIL and not writer.has_remedy(group)
@@ -66,6 +69,7 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
         if full or not short:
             lines.append(())
         lines += writer.full(group) if full else writer.short(group)
+        lines += writer.consequences(group, diagnosis.findings)
         short = not full
     if not diagnosis.findings:
         lines += [(), *_paragraph(_OTHER_SIDE, width, _MARGIN)]
@@ -139,6 +143,7 @@ class _Writer:
         self._width, self._verbose, self._two_sides = width, verbose, two_sides
         self._remedies: dict[tuple[str, ...], str] = {}
         self._last_check = ""
+        self._explained: set[str] = set()
         self._asks = {check.name: check.asks for check in checks()} if verbose else {}
 
     def has_remedy(self, group: FindingGroup) -> bool:
@@ -166,6 +171,18 @@ class _Writer:
         reason = group.finding.why.rstrip(".")
         yield from self._heading(group, f" ({reason})" if why and reason else "")
         yield from self._commands(group.finding)
+
+    def consequences(self, group: FindingGroup, findings: Iterable[Finding]) -> Iterator[Line]:
+        """Yield the checks whose failures and warnings follow from this one, once."""
+        cause = group.finding
+        if cause.check in self._explained or self._verbose:
+            return
+        self._explained.add(cause.check)
+        names = dict.fromkeys(
+            one.check for one in findings if one.follows == cause.check and one.side == cause.side
+        )
+        if names:
+            yield from _paragraph(f"From it follow: {', '.join(names)}.", self._width, _INDENT)
 
     def _heading(self, group: FindingGroup, more: str = "") -> Iterator[Line]:
         finding = group.finding

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...doctor.api import load_machine
+from ...doctor.causes import order
 from ...doctor.data_paths import judge_data_paths
 from ...doctor.diagnosis import Diagnosis
 from ...doctor.goals import Goal
@@ -59,7 +60,8 @@ def run(
 ) -> Result:
     """Run the doctor. Blocks for seconds: never call it on the kernel's event loop.
 
-    The findings of a single check replace those in the result `before`.
+    The findings of a single check, and of those that followed from it, replace those in the result
+    `before`.
 
     Raises:
         ValueError: As `diagnose`.
@@ -70,9 +72,10 @@ def run(
         if not request.check or before is None:
             made = diagnose(machines, goal=request.goal, size=size, progress=progress)
             return Result(made, _topology(made))
-        old, only = before.diagnosis, [request.check]
+        old = before.diagnosis
+        only = _with_consequences(old, request.check)
         new = diagnose(machines, goal=old.goal, only=only, size=size, progress=progress)
-        return Result(_merge(old, new, request.check), before.topology)
+        return Result(_merge(old, new, only), before.topology)
 
 
 def _topology(made: Diagnosis) -> TopologyModel | None:
@@ -82,14 +85,21 @@ def _topology(made: Diagnosis) -> TopologyModel | None:
         return None
 
 
-def _merge(old: Diagnosis, new: Diagnosis, check: str) -> Diagnosis:
+def _with_consequences(old: Diagnosis, check: str) -> list[str]:
+    """Return a check and those that followed from it: their findings lack their own remedies."""
+    only = [check]
+    for cause in only:  # it grows: a consequence is a cause of others
+        follow = {one.check for one in old.findings if one.follows == cause}
+        only += sorted(follow.difference(only))
+    return only
+
+
+def _merge(old: Diagnosis, new: Diagnosis, only: Sequence[str]) -> Diagnosis:
     position = {known.name: index for index, known in enumerate(checks())}
-    others = [finding for finding in old.findings if finding.check != check]
-    findings = sorted(
-        [*others, *new.findings],
-        key=lambda finding: (-finding.verdict, position.get(finding.check, 0)),
-    )
+    others = [finding for finding in old.findings if finding.check not in only]
+    found = sorted([*others, *new.findings], key=lambda finding: position.get(finding.check, 0))
+    findings = order(found, new.goal)
     return Diagnosis(
-        case=new.case, findings=tuple(findings), ways=judge_data_paths(new.case, findings),
+        case=new.case, findings=findings, ways=judge_data_paths(new.case, findings),
         chosen=old.chosen, took_s=new.took_s,
     )  # fmt: skip

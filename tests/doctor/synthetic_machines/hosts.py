@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from doctor.synthetic_machines import network, nvidia, probes, sysfs, system
+from doctor.synthetic_machines.kinds import KINDS, Kind
 from doctor.synthetic_machines.nvidia import Driver
 from doctor.synthetic_machines.system import System
 from doctor.synthetic_machines.tree import Node, nodes
@@ -26,6 +27,7 @@ class Host:
         rshim: Mode reported by the rshim driver, "" without rshim.
         tools: mlxconfig is installed.
         more: Further readings, by key.
+        kinds: Devices that the tree names.
     """
 
     tree: str
@@ -41,11 +43,12 @@ class Host:
     rshim: str = ""
     tools: bool = True
     more: Mapping[str, object] = field(default_factory=dict)
+    kinds: Mapping[str, Kind] = field(default_factory=lambda: KINDS)
 
 
 def readings(host: Host) -> dict[str, object]:
     """Return all readings of a host."""
-    tree = nodes(host.tree)
+    tree = nodes(host.tree, host.kinds)
     loaded = nvidia.modules(host.driver) if host.driver else []
     made = {
         **sysfs.pci(tree, root=host.root, iommu=host.iommu),
@@ -66,7 +69,7 @@ def readings(host: Host) -> dict[str, object]:
 def _cards(host: Host, tree: Sequence[Node]) -> dict[str, object]:
     made: dict[str, object] = {}
     for node in tree if host.tools else ():
-        if node.kind.rdma is None or not node.slot.endswith(".0"):
+        if node.kind.rdma is None or node.kind.vendor != 0x15B3 or not node.slot.endswith(".0"):
             continue
         if host.root:
             now = host.firmware.get(node.address, {})

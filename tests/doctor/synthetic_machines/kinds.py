@@ -23,7 +23,10 @@ _NIC_BARS = ((0, 32 * MIB, PREFETCHABLE),)
 
 @dataclass(frozen=True)
 class Kind:
-    """`name`: of a GPU, its product. `rdma`: MT number, firmware, PSID."""
+    """`name`: of a GPU, its product. `rdma`: MT number, firmware, PSID.
+
+    `age`, `memory` (GiB) and `speed` (Gb/s) of a device that is in no table of its own.
+    """
 
     vendor: int
     device: int
@@ -34,6 +37,9 @@ class Kind:
     bars: tuple[tuple[int, int, int], ...] = ()
     name: str = ""
     rdma: tuple[str, str, str] | None = None
+    age: str = ""
+    memory: int = 0
+    speed: int = 0
 
     @property
     def is_gpu(self) -> bool:

@@ -96,7 +96,7 @@ def _device(node: Node) -> dict[str, object]:
         "ports/1/link_layer": "InfiniBand" if infiniband else "Ethernet",
         "ports/1/state": "1: DOWN" if "down" in words else "4: ACTIVE",
         "ports/1/phys_state": "3: Disabled" if "down" in words else "5: LinkUp",
-        "ports/1/rate": f"{_SPEED[node.word]} Gb/sec (4X HDR)",
+        "ports/1/rate": f"{node.kind.speed or _SPEED[node.word]} Gb/sec (4X HDR)",
     }
     made: dict[str, object] = {
         f"text {folder}/{name}": f"{value}\n" for name, value in files.items()
@@ -114,6 +114,8 @@ def devinfo(rdma: Sequence[Node]) -> str:
     blocks = []
     for number, node in enumerate(rdma):
         model, firmware, board = node.kind.rdma or ("MT0", "", "")
+        part = model.removeprefix("MT") if node.kind.vendor == 0x15B3 else str(node.kind.device)
+        vendor = 0x02C9 if node.kind.vendor == 0x15B3 else node.kind.vendor
         infiniband, down = node.kind.code == 0x020700, "down" in node.words
         blocks.append(
             f"hca_id:\t{node.words['rdma']}\n"
@@ -121,8 +123,8 @@ def devinfo(rdma: Sequence[Node]) -> str:
             f"\tfw_ver:\t\t\t\t{node.words.get('fw', firmware)}\n"
             f"\tnode_guid:\t\t\t0000:0000:0000:{number + 1:04x}\n"
             f"\tsys_image_guid:\t\t\t0000:0000:0000:{number + 1:04x}\n"
-            "\tvendor_id:\t\t\t0x02c9\n"
-            f"\tvendor_part_id:\t\t\t{model.removeprefix('MT')}\n"
+            f"\tvendor_id:\t\t\t0x{vendor:04x}\n"
+            f"\tvendor_part_id:\t\t\t{part}\n"
             "\thw_ver:\t\t\t\t0x1\n"
             f"\tboard_id:\t\t\t{board}\n"
             "\tphys_port_cnt:\t\t\t1\n"
@@ -150,7 +152,7 @@ def settings(
     node: Node, now: Mapping[str, str], later: Mapping[str, str] | None = None
 ) -> dict[str, object]:
     """`mlxconfig -d ADDRESS -e q NAMES`: what is in force, and what will be."""
-    kind, name, words = _DESCRIBED[node.word]
+    kind, name, words = _DESCRIBED.get(node.word, _DESCRIBED["cx6dx"])
     asked = _asked(node)
     known = {**_LINKS, **_MORE, **now}
     columns = [

@@ -52,6 +52,7 @@ class Driver:
     virtual: str = "None"
     registry: str = ""
     broken: str = ""
+    compute: str = "Default"
     modules: tuple[str, ...] = field(default=("nvidia_uvm", "nvidia_modeset"))
 
 
@@ -172,7 +173,7 @@ GPU {bus}
         Total: {bar1[0]}
         Used: {bar1[1]}
         Free: {bar1[2]}
-    Compute Mode: Default
+    Compute Mode: {made.compute}
     Processes: None
 
 """
@@ -191,13 +192,14 @@ def query(made: Driver, gpus: Sequence[Node]) -> str:
 def _query_gpu(made: Driver, node: Node, number: int) -> str:
     domain, _, rest = node.address.partition(":")
     spark, opened = node.word == "gb10", made.flavour == "open"
-    bar1, memory = window(node) // MIB, _MEMORY.get(node.word, 0) * 1024
+    bar1 = window(node) // MIB
+    memory = (node.kind.memory or _MEMORY.get(node.word, 0)) * 1024
     return _QUERY_GPU.format(
         made=made,
         node=node,
         number=number,
         bus=f"{int(domain, 16):08X}:{rest.upper()}",
-        age=_AGES[node.word],
+        age=node.kind.age or _AGES[node.word],
         state="P8" if "now" in node.words else "P0",
         persistence="Enabled" if made.persistence else "Disabled",
         addressing="ATS" if spark else "HMM" if opened else "None",

@@ -35,6 +35,7 @@ def probes(host: Host, tree: Sequence[Node]) -> dict[str, object]:
     machine = host.system.machine
     made: dict[str, object] = {"probe libraries": _libraries(host, machine)}
     made["probe cuda"] = _cuda(host, [node for node in tree if node.kind.is_gpu])
+    made["probe context"] = _contexts(made["probe cuda"])
     for node in tree:
         if "rdma" in node.words:
             made[f"probe rdma-dmabuf {node.words['rdma']}"] = _dmabuf(
@@ -142,6 +143,13 @@ def _cuda(host: Host, gpus: Sequence[Node]) -> dict[str, Any]:
     return {"library": library, "why": "", "init": init, "driver": number, "devices": devices}
 
 
+def _contexts(cuda: Any) -> dict[str, Any]:
+    """One context on each GPU."""
+    about = {"code": 0, "name": "CUDA_SUCCESS", "why": ""}
+    devices = [{"address": device["address"], **about} for device in cuda["devices"]]
+    return {"why": "" if cuda["init"] else cuda["why"], "devices": devices}
+
+
 def takes_dmabuf(host: Host, node: Node) -> bool:
     """Whether CUDA hands the memory of this GPU on as a dma-buf."""
     if host.dmabuf is not None:
@@ -151,6 +159,7 @@ def takes_dmabuf(host: Host, node: Node) -> bool:
 
 def _gpu(host: Host, node: Node, at: int) -> dict[str, Any]:
     dmabuf, spark = int(takes_dmabuf(host, node)), int(node.word == "gb10")
+    direct = int(not spark and "GeForce" not in node.kind.name)
     return {
         "ordinal": at,
         "address": node.address,
@@ -160,7 +169,7 @@ def _gpu(host: Host, node: Node, at: int) -> dict[str, Any]:
         "attributes": {
             "DMA_BUF_SUPPORTED": dmabuf,
             "DMA_BUF_MMAP_SUPPORTED": None,
-            "GPU_DIRECT_RDMA_SUPPORTED": 1 - spark,
+            "GPU_DIRECT_RDMA_SUPPORTED": direct,
             "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED": 1 - spark,
             "GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS": 1,
             "GPU_DIRECT_RDMA_WRITES_ORDERING": 100,

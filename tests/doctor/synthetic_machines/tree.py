@@ -14,7 +14,7 @@ BIOS does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from doctor.synthetic_machines.config_space import Link
@@ -50,13 +50,13 @@ class Node:
         return _link(self.words.get("most", ""), self.kind.link)
 
 
-def nodes(drawing: str) -> list[Node]:
+def nodes(drawing: str, kinds: Mapping[str, Kind] = KINDS) -> list[Node]:
     """All of them, as the system lists them: by address."""
     found: list[Node] = []
     for head, lines in _bridges(drawing):
         name, words = head[0], _words(head[1:])
         numa, cpus = int(words.get("numa", "-1")), words.get("cpus", "")
-        top = _nested(lines)
+        top = _nested(lines, kinds)
         _number(top, name, int(name.split(":")[1], 16))
         for one in _all(top):
             one.numa, one.cpus = numa, cpus
@@ -87,13 +87,13 @@ def _words(words: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in (word.partition("=") for word in words)}
 
 
-def _nested(lines: list[tuple[int, list[str]]]) -> list[Node]:
+def _nested(lines: list[tuple[int, list[str]]], kinds: Mapping[str, Kind]) -> list[Node]:
     top: list[Node] = []
     above: list[tuple[int, Node]] = []
     for depth, (slot, word, *rest) in lines:
         while above and above[-1][0] >= depth:
             above.pop()
-        node = Node(KINDS[word], word, slot, _words(rest))
+        node = Node(kinds[word], word, slot, _words(rest))
         if above:
             node.parent = above[-1][1]
             node.parent.children.append(node)

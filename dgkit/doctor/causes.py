@@ -1,0 +1,104 @@
+"""Order of findings: a cause before what follows from it, what is dgkit's own last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from .data_path_specs import DATA_PATH_SPECS
+from .finding import Finding, Verdict
+from .goals import Goal
+
+__all__ = ["CONSEQUENCES", "OWN", "order"]
+
+_USE = ("cuda-context", "cuda-python", "dgkit-providers", "driver-persistence")
+_ACCESS = ("dmabuf-gpu", "peermem", "driver-flavour", "bar1-size", "bar1-resizable", "gdrcopy")
+# A check that fails or warns: the checks whose failures and warnings follow from it.
+CONSEQUENCES: dict[str, tuple[str, ...]] = {
+    "gpu-present": ("driver-loaded", "cuda-driver", *_USE, *_ACCESS),
+    "container": (
+        *("driver-loaded", "cuda-driver", "gdrcopy", "rdma-devices", "rdma-dmabuf", "memlock"),
+        *("memlock-queues", "doca-libraries", "rdma-core", "driver-registry", *_USE),
+    ),
+    "driver-loaded": ("cuda-driver", "cuda-toolkit", *_USE, *_ACCESS),
+    "iommu": ("cuda-context", "cuda-python", "dgkit-providers"),
+    "cuda-driver": ("nvlink-fabric", *_USE),
+    "nvlink-fabric": ("cuda-context",),
+    "cuda-context": ("cuda-python", "dgkit-providers"),
+    "gpudirect-platform": _ACCESS,
+    "driver-flavour": ("dmabuf-gpu", "kernel-version"),
+    "kernel-version": ("rdma-dmabuf", "dmabuf-gpu"),
+    "rdma-devices": ("rdma-dmabuf",),
+    "memlock": ("memlock-queues",),
+    "bar1-resizable": (),
+    "bar1-size": ("bar1-resizable",),
+    "bluefield-mode": ("bluefield-representors", "bluefield-tmfifo", "doca-libraries"),
+    "topology": ("numa",),
+}
+# What only dgkit and its packages need.
+OWN = frozenset(
+    {"cuda-python", "dgkit-core", "dgkit-providers", "dgkit-extras", "open-files", "cuda-toolkit"}
+)
+_ALARMS = (Verdict.WARN, Verdict.FAIL)
+
+
+def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
+    """Return the findings, the worst first, each that follows from another marked and after it.
+
+    A cause ranks as high as the worst that follows from it. Of equal verdicts, what blocks a data
+    path to the goal comes before what does not, and dgkit's own wants come last.
+    """
+    found = tuple(findings)
+    marked = [_mark(one, found) for one in found]
+    return tuple(sorted(marked, key=lambda one: _rank(one, marked, _serving(goal))))
+
+
+def _mark(finding: Finding, found: Sequence[Finding]) -> Finding:
+    """Return a finding with its cause; its remedy is left out while the cause fails."""
+    follows = _cause(finding, found)
+    fails = any(one.check == follows and one.verdict is Verdict.FAIL for one in found)
+    remedy = () if fails else finding.remedy
+    return msgspec.structs.replace(finding, follows=follows, remedy=remedy)
+
+
+def _cause(finding: Finding, found: Sequence[Finding]) -> str:
+    """Return the check that a warning or failure follows from; "" if it is a cause itself."""
+    if finding.verdict not in _ALARMS or finding.side == "pair":
+        return ""
+    for other in found:
+        related = finding.check in CONSEQUENCES.get(other.check, ())
+        if related and other.side == finding.side and _explains(other, finding):
+            return other.check
+    return ""
+
+
+def _explains(cause: Finding, finding: Finding) -> bool:
+    if cause.check == "driver-flavour":  # a warning about the modules explains what lacks dma-buf
+        return cause.verdict in _ALARMS
+    return cause.verdict is Verdict.FAIL or cause.verdict is finding.verdict is Verdict.WARN
+
+
+def _serving(goal: Goal) -> frozenset[str]:
+    """Return the checks on which a path to the goal depends."""
+    return frozenset(
+        check
+        for path in DATA_PATH_SPECS
+        if goal in path.serves
+        for check in (*path.required, *path.assumed, *(c for s in path.alternatives for c in s))
+    )
+
+
+def _rank(
+    finding: Finding, found: Sequence[Finding], serving: frozenset[str]
+) -> tuple[int, bool, bool, bool]:
+    worst = finding.verdict
+    if worst in _ALARMS:
+        following = [
+            one.verdict
+            for one in found
+            if one.follows == finding.check and one.side == finding.side and one.check not in OWN
+        ]
+        worst = max([worst, *following])
+    own = finding.check in OWN
+    return (-worst, own, bool(finding.follows), finding.check not in serving)

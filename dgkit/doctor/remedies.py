@@ -1,0 +1,59 @@
+"""Remedies, changed to what can be carried out on the machine that they are printed for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from .facts.distribution import os_release, package_manager
+from .facts.virtual import container
+from .machine import Machine
+
+__all__ = ["fit"]
+
+_REBOOT = " && sudo reboot"
+_RESTART = "# Then restart the machine: sudo reboot"
+_ON_HOST = "# On the host, outside the container:"
+_INSTALLS = ("sudo apt ", "sudo dnf ", "sudo do-release-upgrade")
+# What changes the system or its devices: nothing of it works in a container, or it would break it.
+_SYSTEM = (
+    *("sudo apt", "sudo dnf", "sudo modprobe", "sudo systemctl", "sudo reboot", "sudo grubby"),
+    *("sudo update-", "sudo dracut", "sudo setpci", "sudo mlxconfig", "sudo mstconfig", "sudo rpm"),
+    *("sudo dpkg", "sudo nvidia-modprobe", "sudo nvidia-smi", "sudo mokutil", "sudo usermod"),
+    *("sudo ip ", "sudo do-release", "echo ", "git clone"),
+)
+
+
+def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
+    """Return a remedy as this machine can carry it out.
+
+    A restart is a separate instruction. In a container, what changes the system is marked as the
+    host's. Without apt and dnf, a command of theirs becomes an instruction in words.
+    """
+    lines = list(_restarts_apart(remedy))
+    if machine.know(package_manager) == "other":
+        lines = [_in_words(line, machine) for line in lines]
+    if machine.know(container).engine and any(line.startswith(_SYSTEM) for line in lines):
+        lines = [_ON_HOST, *(f"# {line}" if line.startswith(_SYSTEM) else line for line in lines)]
+    return tuple(lines)
+
+
+def _restarts_apart(remedy: Iterable[str]) -> Iterator[str]:
+    for line in remedy:
+        if line == "sudo reboot":
+            yield "# Restart the machine: sudo reboot"
+        elif line.endswith(_REBOOT):
+            yield from (line.removesuffix(_REBOOT), _RESTART)
+        else:
+            yield line
+
+
+def _in_words(line: str, machine: Machine) -> str:
+    """Return an instruction for a distribution whose commands are not known."""
+    if not line.startswith(_INSTALLS):
+        return line
+    packages = [word for word in line.split() if word[0] != "-" and word not in _COMMAND_WORDS]
+    name = machine.know(os_release).get("ID", "this distribution") or "this distribution"
+    return f"# Install, with the means of {name}: {' '.join(packages)}"
+
+
+_COMMAND_WORDS = frozenset({"sudo", "apt", "dnf", "install", "&&", "module", "enable", "upgrade"})

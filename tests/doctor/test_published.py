@@ -1,0 +1,70 @@
+"""Machines that users published: their files are whole, and each can be judged."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from doctor import score
+from doctor.published import FOLDER, Published, load, load_all
+
+from dgkit.doctor.goals import Goal
+from dgkit.doctor.registry import checks
+from dgkit.doctor.runner import diagnose
+
+FIRST, SECOND = load_all("first"), load_all("second")
+LACKING = {"imex"}  # what a thread arrived at, and no check asks
+
+
+@pytest.mark.parametrize(
+    ("machines", "least"), [(FIRST, 20), (SECOND, 40)], ids=["first", "second"]
+)
+def test_a_third_of_the_machines_work(machines: list[Published], least: int) -> None:
+    assert len(machines) >= least
+    assert sum(machine.works for machine in machines) * 3 >= len(machines)
+
+
+@pytest.mark.parametrize("machine", FIRST + SECOND, ids=lambda machine: machine.name)
+def test_a_machine_names_its_source_and_checks_that_exist(machine: Published) -> None:
+    assert machine.head["source"].startswith("https://")
+    assert all(machine.head[name] for name in ("saw", "cause", "made up"))
+    names = {check.name for check in checks()}
+    asked = {*machine.words("quiet"), *machine.choices("lead")} - {"-"}
+    assert not LACKING & names
+    assert asked <= names | LACKING
+    assert all(re.fullmatch(r"[a-z-]+=(works|blocked|unknown|unset)", word)
+               for word in machine.words("paths"))  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", FIRST + SECOND, ids=lambda machine: machine.name)
+def test_a_shell_parses_each_remedy(machine: Published) -> None:
+    for goal in Goal:
+        for finding in diagnose([machine.machine()], goal=goal).findings:
+            for line in finding.remedy:
+                assert line.startswith("#") or shlex.split(line, comments=True), line
+
+
+def test_only_equals_signs_and_a_space_begin_a_section(tmp_path: Path) -> None:
+    path, rule = tmp_path / "x.txt", "=" * 40
+    made = (FOLDER / "first" / "gdrcopy-301.txt").read_text("utf-8")
+    path.write_text(f"{made.rstrip()}\n=== run nvidia-smi\n{rule}\n| GPU |\n{rule}\n")
+    assert load(path).sections["run nvidia-smi"] == f"{rule}\n| GPU |\n{rule}\n"
+
+
+def test_an_unknown_line_of_the_head_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text(
+        (FOLDER / "first" / "gdrcopy-301.txt").read_text("utf-8").replace("quiet:", "silent:")
+    )
+    with pytest.raises(ValueError, match="silent"):
+        load(path)
+
+
+def test_what_differs_from_the_expected_verdict_is_listed() -> None:
+    machine = next(one for one in FIRST if one.name == "gdrcopy-301")
+    wrong = Published(machine.name, {**machine.head, "exit": "9", "lead": "acs"}, machine.sections)
+    problems = " ".join(score.judge(wrong)["problems"])
+    assert "instead of 9" in problems
+    assert "leads instead of acs" in problems
