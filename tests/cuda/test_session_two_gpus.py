@@ -38,7 +38,7 @@ def test_large_gpu_memory_is_copied_directly(pair, fake_cuda):
 
 
 def test_what_is_larger_than_a_chunk_is_copied_in_several(fake_cuda):
-    assert copied("cuda:0", "cuda:1", 130 * MIB)[0] == "True WRITE True 3"
+    assert copied("cuda:0", "cuda:1", 258 * MIB)[0] == "True WRITE True 2"
 
 
 @pytest.mark.parametrize("pair", [("cuda:0", "host"), ("host", "cuda:1"), ("pinned", "cuda:0")])
