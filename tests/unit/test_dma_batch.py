@@ -301,7 +301,7 @@ def test_an_array_that_loses_its_dimension_in_place_is_not_flat_any_more():
         batch, out = batch_of(r, 1), np.zeros(1, WC_DTYPE)
         r.queue.run(batch, out)
         batch.shape = ()
-        with pytest.raises(TypeError, match="a flat array of dgkit.WR_DTYPE is needed"):
+        with pytest.raises(TypeError, match=r"a flat array of dgkit\.WR_DTYPE is needed"):
             r.queue.post(batch)
 
 
