@@ -251,8 +251,9 @@ class Device:
     def _close_children(self, timeout: float) -> None:
         for gpu_queue in self._gpu_queues:
             gpu_queue.close()
-        if self._proxy is not None:
-            self._proxy.close()
+        proxy = self._proxy
+        if proxy is not None:
+            proxy.close()
             self._proxy = None
         for queue in self._queues:
             queue.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from dataclasses import dataclass
 
@@ -107,17 +108,29 @@ class Proxy:
 
     def __init__(self, device: Device, spin_us: float) -> None:
         self._p: Any = None
+        self._pid, self._using = os.getpid(), threading.RLock()
         out = ffi.new("dg_proxy **")
         spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
         check(lib.dg_proxy_open(device._handle(), spin_ns, out))
         self._p = out[0]
 
-    def stats(self) -> ProxyStats:
-        """Return its counts until now."""
+    @property
+    def using(self) -> threading.RLock:
+        """Lock of the calls to the proxy and its queues, which another thread may close."""
+        if self._pid != os.getpid():  # forked: another thread of the parent may hold it
+            self._pid, self._using = os.getpid(), threading.RLock()
+        return self._using
+
+    def _handle(self) -> Any:
         if self._p is None:
             raise ClosedError("the proxy is closed")
+        return self._p
+
+    def stats(self) -> ProxyStats:
+        """Return its counts until now."""
         raw = ffi.new("dg_proxy_stats *")
-        check(lib.dg_proxy_stats_get(self._p, raw))
+        with self.using:
+            check(lib.dg_proxy_stats_get(self._handle(), raw))
         return ProxyStats(
             raw.rings, raw.passes, raw.idle, raw.spun_ns, raw.sleeps, raw.slept_ns, raw.records,
             raw.batches,
@@ -125,9 +138,10 @@ class Proxy:
 
     def close(self) -> None:
         """Stop the thread; its queues are closed. Idempotent."""
-        if self._p is not None:
-            check(lib.dg_proxy_close(self._p))
-        self._p = None
+        with self.using:
+            if self._p is not None:
+                check(lib.dg_proxy_close(self._p))
+            self._p = None
 
 
 def ring_depth(depth: int) -> int:
@@ -185,7 +199,8 @@ class GpuQueue:
         # The emulated GPU's clock counts nanoseconds.
         raw.first, raw.limit = first, min(nanoseconds(limit, "limit"), (1 << 62))
         out = ffi.new("dg_ring **")
-        check(lib.dg_ring_open(proxy._p, raw, out))
+        with proxy.using:
+            check(lib.dg_ring_open(proxy._handle(), raw, out))
         self._r = out[0]
         info = self._info()
         self.depth, self.index, self.limit = int(info.depth), int(info.index), limit
@@ -201,7 +216,8 @@ class GpuQueue:
 
     def _info(self) -> Any:
         raw = ffi.new("dg_ring_info *")
-        check(lib.dg_ring_info_get(self._handle(), raw))
+        with self._proxy.using:
+            check(lib.dg_ring_info_get(self._handle(), raw))
         return raw
 
     def _shared_memory(self) -> tuple[int, int, int, int]:
@@ -226,12 +242,16 @@ class GpuQueue:
             RegionBusy: One of them was connected before.
             ValueError: They are one queue, or of two devices.
         """
-        check(lib.dg_ring_connect(self._handle(), other._handle()))
+        if self._proxy is not other._proxy:
+            raise ValueError("a GPU queue is connected to another one of the same device")
+        with self._proxy.using:
+            check(lib.dg_ring_connect(self._handle(), other._handle()))
 
     def stats(self) -> GpuQueueStats:
         """Return the counts of this queue."""
         raw = ffi.new("dg_ring_stats *")
-        check(lib.dg_ring_stats_get(self._handle(), raw))
+        with self._proxy.using:
+            check(lib.dg_ring_stats_get(self._handle(), raw))
         failed = bool(raw.first_error)
         return GpuQueueStats(
             raw.taken, raw.completed, raw.failed, bool(raw.waiting),
@@ -242,7 +262,8 @@ class GpuQueue:
     def trace(self) -> list[GpuStamp]:
         """Return the stamps of the latest operations, at most `depth`, oldest first."""
         raw = ffi.new("dg_ring_stamp[]", self.depth)
-        count = check(lib.dg_ring_trace(self._handle(), raw, self.depth))
+        with self._proxy.using:
+            count = check(lib.dg_ring_trace(self._handle(), raw, self.depth))
         return [
             GpuStamp(
                 s.ticket, _OPS[s.op] if s.op < len(_OPS) else f"op {s.op}", Status(s.status),
@@ -271,10 +292,11 @@ class GpuQueue:
 
         Idempotent. Never waits for a kernel: its waits end as FLUSHED or CLOSED.
         """
-        if self._r is None:
-            return
-        check(lib.dg_ring_close(self._r))
-        ring, self._r = self._r, None
+        with self._proxy.using:
+            if self._r is None:
+                return
+            check(lib.dg_ring_close(self._r))
+            ring, self._r = self._r, None
         for release in self._on_close[:1]:
             release(lambda: lib.dg_ring_free(ring))
         if not self._on_close:

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Generator
 
 from ..errors import DgkitError
-from ._ffi import check, ffi, lib, nanoseconds, native, raise_for
+from ._ffi import check, error_of, ffi, lib, nanoseconds, native, raise_for
 from .completion import Completion, raise_failed
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -114,9 +114,14 @@ class CompletionQueue(native.QueueHandle):
 
     def _raise_for(self, rc: int) -> NoReturn:
         """Drop the tickets that finalizers could not drop, then raise the error of `rc`."""
+        error = error_of(rc)  # before a drop that fails overwrites its text
+        kept = []
         while self._undropped:
-            lib.dg_transfer_drop(self._undropped.pop())
-        raise_for(rc)
+            ticket = self._undropped.pop()
+            if lib.dg_transfer_drop(ticket) == -errno.EALREADY:
+                kept.append(ticket)  # another thread is still using the queue
+        self._undropped += kept
+        raise error
 
     def _drop_later(self, ticket: int) -> None:
         """Note a transfer that was given up while another thread was using the queue."""

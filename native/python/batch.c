@@ -41,7 +41,8 @@ static const struct array_entry *array_of(PyObject *self, PyObject *array, int c
 	for (unsigned i = 0; i < ARRAYS && !e; i++)
 		if (h->arrays[i].array == array && h->arrays[i].completions == completions)
 			e = &h->arrays[i];
-	if (e && e->n != PyObject_Size(array)) { /* resized in place */
+	if (e && e->n != PyObject_Size(array)) { /* resized in place, or no longer flat */
+		PyErr_Clear();
 		Py_CLEAR(e->array);
 		e = NULL;
 	}

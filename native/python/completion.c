@@ -144,17 +144,19 @@ static PyMethodDef ready_methods[] = {
  * negative errno. */
 static int look(struct pending *p, uint64_t timeout_ns)
 {
-	const dg_queue *q = ((struct queue_handle *)p->queue)->q;
 	int64_t ticket = p->ticket;
 	int rc = -ETIME;
 	dg_wc wc;
-	if (!ticket)
+	if (!ticket) /* p may have no queue: one that Python made without a post */
 		return 0;
+	const dg_queue *q = ((struct queue_handle *)p->queue)->q;
 	if (!q)
 		return dg_fail(ESTALE, "the queue is closed");
-	if (q->prompt && (q->spin_ns || !timeout_ns))
+	/* Without spinning a wait sleeps at once: without the GIL, however short it is. */
+	bool held = q->prompt && (q->spin_ns || !timeout_ns);
+	if (held)
 		rc = dg_transfer_wait(ticket, timeout_ns < HELD_NS ? timeout_ns : HELD_NS, &wc);
-	if (rc == -ETIME && (timeout_ns > HELD_NS || !q->prompt)) {
+	if (rc == -ETIME && (timeout_ns > HELD_NS || !held)) {
 		PyThreadState *state = PyEval_SaveThread();
 		rc = dg_transfer_wait(ticket, timeout_ns, &wc);
 		PyEval_RestoreThread(state);

@@ -296,6 +296,15 @@ def test_an_array_whose_dtype_is_changed_in_place_is_not_read_past_its_end():
         assert dgkit.Status(int(out["status"][0])) is Status.OK
 
 
+def test_an_array_that_loses_its_dimension_in_place_is_not_flat_any_more():
+    with rig() as r:
+        batch, out = batch_of(r, 1), np.zeros(1, WC_DTYPE)
+        r.queue.run(batch, out)
+        batch.shape = ()
+        with pytest.raises(TypeError, match=r"a flat array of dgkit\.WR_DTYPE is needed"):
+            r.queue.post(batch)
+
+
 @pytest.mark.parametrize("size", [1, 8, 33, 64])
 @pytest.mark.parametrize("path", ["auto", "inline", "worker"])
 def test_requests_of_one_size_each_get_their_completion_in_order(path, size):

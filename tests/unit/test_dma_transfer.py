@@ -1,6 +1,8 @@
 """Single transfers: bytes, arguments, completions, waiting, rows and parts."""
 
 import gc
+import threading
+import time
 from decimal import Decimal
 from fractions import Fraction
 
@@ -10,7 +12,8 @@ from support.dma import pattern, rig
 
 import dgkit
 from dgkit import FaultRule, Op, Status
-from dgkit.errors import BoundsError, ClosedError
+from dgkit.dma.transfer import Pending
+from dgkit.errors import BoundsError, ClosedError, DgkitError, QueueFull, QueueInUse
 
 PATHS = ["auto", "inline", "worker"]
 
@@ -308,3 +311,52 @@ def test_a_transfer_keeps_its_queue():
         del queue
         gc.collect()
         assert transfer.wait(5).size == 8
+
+
+def test_a_transfer_that_was_never_posted_has_no_completion():
+    with pytest.raises(DgkitError, match="not complete"):
+        _ = Pending().wait().size
+    assert Pending().done()
+
+
+def test_the_shortest_wait_looks_for_the_completion_also_without_spinning():
+    with rig("soft", path="worker", spin_us=0) as r:
+        transfer = r.queue.write(*r.pair, size=8)
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            try:
+                assert transfer.wait(1e-6).size == 8
+                return
+            except TimeoutError:
+                pass
+    pytest.fail("no completion within 20 s")
+
+
+def _in_use(queue):
+    try:
+        queue.arm()
+    except QueueInUse:
+        return True
+    return False
+
+
+def test_a_transfer_given_up_twice_while_another_thread_waits_leaves_its_place():
+    with rig("fault", depth=2, rules=[FaultRule("delay", delay_us=500_000, count=2)]) as r:
+        first, second = r.queue.write(*r.pair, size=8), r.queue.write(*r.pair, size=8)
+        thread = threading.Thread(target=first.wait, args=(20,))
+        thread.start()
+        while not _in_use(r.queue):
+            assert thread.is_alive()
+        del second
+        with pytest.raises(QueueInUse):
+            r.queue.write(*r.pair, size=8)
+        thread.join(20)
+        third = r.queue.write(*r.pair, size=8)
+        end = time.monotonic() + 20
+        while True:
+            try:
+                assert r.queue.write(*r.pair, size=8).wait(5).size == 8
+                break
+            except QueueFull:  # until the second one is complete, too
+                assert time.monotonic() < end
+        assert third.wait(5).size == 8

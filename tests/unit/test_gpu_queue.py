@@ -1,6 +1,7 @@
 """Kernels of the emulated GPU post operations to a GPU queue; the proxy runs them over soft."""
 
 import hashlib
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -430,3 +431,29 @@ def test_a_queue_is_closed_once_and_used_no_more() -> None:
             q.stats()
         assert "closed" in repr(q)
     assert other.closed
+
+
+def test_threads_may_close_a_gpu_queue_that_others_close_and_query():
+    errors: list[BaseException] = []
+
+    def call(method: Any, barrier: threading.Barrier) -> None:
+        barrier.wait(20)
+        try:
+            method()
+        except dgkit.ClosedError:
+            pass
+        except BaseException as error:
+            errors.append(error)
+
+    for _ in range(60):
+        device = dgkit.Device("soft")
+        queue = device.gpu_queue()
+        proxy, barrier = queue.proxy, threading.Barrier(6)
+        methods = (queue.close, queue.close, queue.stats, queue.trace, proxy.stats, device.close)
+        threads = [threading.Thread(target=call, args=(method, barrier)) for method in methods]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        device.close()
+    assert not errors
