@@ -81,7 +81,7 @@ static PyObject *transfer_of(PyObject *self, int64_t ticket, const dg_wc *wc)
 	if (!ticket && wc->status == DG_OK)
 		return (PyObject *)dg_completion_new(dg_hooks.transfer, wc);
 	struct completion *c = dg_completion_new(dg_hooks.pending, ticket ? NULL : wc);
-	if (!c) { /* out of memory, and nobody has the ticket */
+	if (!c) { /* out of memory: the ticket is lost otherwise */
 		if (ticket)
 			dg_transfer_drop(ticket);
 		return NULL;

@@ -341,7 +341,7 @@ def _in_use(queue):
 
 
 def test_a_transfer_given_up_twice_while_another_thread_waits_leaves_its_place():
-    with rig("fault", depth=2, rules=[FaultRule("delay", delay_us=500_000, count=2)]) as r:
+    with rig("fault", depth=2, rules=[FaultRule("delay", delay_us=2_000_000, count=2)]) as r:
         first, second = r.queue.write(*r.pair, size=8), r.queue.write(*r.pair, size=8)
         thread = threading.Thread(target=first.wait, args=(20,))
         thread.start()
