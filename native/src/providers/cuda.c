@@ -190,8 +190,8 @@ static void cuda_close(struct dg_device *dev, void *state)
 	free(c);
 }
 
-/* A part of the scratch granule's first half. What lies there does not matter; queues of their own
- * parts, as the first 32 are, do not write the same words at the same time. */
+/* A part of the scratch granule's first half, whose contents do not matter. The first 32 queues have
+ * a part each, so that two of them never write the same words at the same time. */
 static uint64_t scratch_part(struct cuda *c)
 {
 	uint64_t parts = c->granularity / 2 / PLAIN_FROM;

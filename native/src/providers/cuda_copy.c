@@ -94,7 +94,7 @@ static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, u
 	if (away <= q->c->max_pitch)
 		return rows(q, &op, n, 2, away, src_pitch);
 	/* Too far apart for a pitch: two planes of one row, a number of half granules apart such
-	 * that the second one begins in the first half of the scratch granule, in whoever's part. */
+	 * that the second one begins in the first half of the scratch granule, in any part. */
 	CUDA_MEMCPY3D c = {
 		.srcMemoryType = CU_MEMORYTYPE_HOST,
 		.srcHost = src,
