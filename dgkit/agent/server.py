@@ -155,6 +155,8 @@ class Agent:
                 self._retry()
             if time.monotonic() - self._drained > _DRAIN_S:
                 self._drain(router)
+                if self._stop:  # drained what would have ended recv()
+                    return
             if (self._waiting or self._hellos) and self._serve_waiting():
                 continue
             try:
