@@ -105,9 +105,10 @@ def _reusable() -> bool:
     """Return whether this interpreter counts references, and has the hash where it is looked up.
 
     A free-threaded build has no such count, even while its GIL is on: importing an extension turns
-    the GIL on, at times for the import only.
+    the GIL on, at times for the import only. From 3.14 on a reference on the stack may
+    not be counted, so there nothing is reused.
     """
-    if sys.implementation.name != "cpython" or "t" in sys.abiflags:
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags or sys.version_info >= (3, 14):
         return False
     data = bytes(16)
     counts = not _is_alone([data], 0) and _is_alone([bytes(16)], 0)

@@ -90,7 +90,7 @@ def run_until_kernel(r, fake_cuda, batch):
     Returns the completions.
     """
     out, end = np.zeros(len(batch), WC_DTYPE), time.monotonic() + 60
-    fake_cuda.order("copy_us=1")
+    fake_cuda.order("copy_us=50")
     while not (out["flags"] & BY_KERNEL).any():
         assert time.monotonic() < end
         assert r.queue.run(batch, out, timeout=20) == len(batch)
