@@ -10,7 +10,6 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.processes.agents import agent
-from support.processes.waiting import until
 
 import dgkit
 from dgkit.errors import PeerLost, PeerRefused, PeerVersion
