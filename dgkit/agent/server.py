@@ -155,8 +155,7 @@ class Agent:
                 self._retry()
             if time.monotonic() - self._drained > _DRAIN_S:
                 self._drain(router)
-                if self._stop:  # drained what would have ended recv()
-                    return
+                continue  # a stop may have been drained, which would have ended recv()
             if (self._waiting or self._hellos) and self._serve_waiting():
                 continue
             try:

@@ -55,7 +55,8 @@ def test_a_recording_says_when_and_by_which_dgkit_it_was_made(tmp_path, capsys):
 
 def test_a_failure_that_only_blocks_another_way_is_a_warning(capsys):
     """As --help and README say of exit code 5."""
-    code = main(["doctor", "--json", "--from", str(snapshot_file("peermem-fallback"))])
+    spark = str(snapshot_file("dgx-spark"))
+    code = main(["doctor", "--json", "--goal", "rdma", "--from", spark])
     told = json.loads(capsys.readouterr().out)
     assert "fail" in {one["verdict"] for one in told["findings"] + told["ways"]}
     assert code == 5
@@ -128,7 +129,7 @@ def test_the_list_takes_names_and_families(capsys):
     assert main(["doctor", "--list", "bar1-size", "LIMITS", "memlock"]) == 0
     lines = capsys.readouterr().out.splitlines()
     names = [line.split()[0] for line in lines if re.match("  [a-z]", line)]
-    assert names == ["bar1-size", "memlock", "page-size", "open-files"]
+    assert names == ["bar1-size", "memlock", "memlock-queues", "page-size", "open-files"]
     assert main(["doctor", "--list", "bar1-sise"]) == 2
     assert "bar1-size" in capsys.readouterr().err
 
