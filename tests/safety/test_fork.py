@@ -142,7 +142,8 @@ print(len(ended), [status for status in ended if status])
 
 
 def test_children_end_by_themselves_while_threads_of_the_parent_open_and_close():
-    assert run(FORKS) == "200 []\n"
+    # coverage's tracer has a lock that a child inherits as another thread held it
+    assert run(FORKS, covered=False) == "200 []\n"
 
 
 def test_a_child_that_ends_by_itself_leaves_the_parents_files():

@@ -120,8 +120,14 @@ def child(program: str, *args: object, **environment: str) -> Iterator[Child]:
             stream.close()
 
 
-def run(program: str, *args: object, timeout: float = 60.0, **environment: str) -> str:
-    """Runs a program to its good end; its output."""
+def run(
+    program: str, *args: object, timeout: float = 60.0, covered: bool = True, **environment: str
+) -> str:
+    """Runs a program to its good end, with its coverage measured where ours is; its output."""
+    environ = {**os.environ, **environment}
+    if not covered:
+        for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
+            environ.pop(name, None)
     command = f"import sys; sys.path[:] = {sys.path!r}\n{program}"
     done = subprocess.run(
         [sys.executable, "-c", command, *map(str, args)],
@@ -129,7 +135,7 @@ def run(program: str, *args: object, timeout: float = 60.0, **environment: str) 
         text=True,
         timeout=timeout,
         check=False,
-        env={**os.environ, **environment},
+        env=environ,
     )
     assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr}"
     return done.stdout
