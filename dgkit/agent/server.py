@@ -286,6 +286,8 @@ class Agent:
         if news == Wakeup.REPLIES:
             self._flush()
             return
+        if news == Wakeup.GROWTH:
+            self._guard("handling connections", self._listener.end_endless, self._progress)
         self._serviced = time.monotonic()
         if news == Wakeup.PARENT_EXIT:
             self._stop = True
@@ -301,6 +303,14 @@ class Agent:
         if self._state.telemetry is not None:
             for fd in subscribers:
                 self._state.telemetry.ended(fd)
+
+    def _progress(self, fd: int) -> int:
+        """Return a number that each message of the client of a connection changes; 0 for none."""
+        client = self._clients.get(self._by_fd.get(fd, b""))
+        if client is None:
+            return 0
+        waiting = self._waiting.get(client.route)
+        return client.next_id + (len(waiting.messages) if waiting else 0)
 
     def _add_client(self, route: bytes, frame: zmq.Frame) -> None:
         hello = decode_request(frame.bytes)

@@ -13,11 +13,12 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import zmq
 
+from .inflow import Inflow
 from .sockets import drain
 
 __all__ = ["Acceptor"]
@@ -30,6 +31,7 @@ _HELLO_S = 5.0
 class _Connection:
     inode: int  # of the socket; a descriptor's number may be another's by the time it is used
     accepted: float = field(default_factory=time.monotonic)
+    inflow: Inflow = field(default_factory=Inflow)
     known: bool = False
     ended: bool = False  # shut down; its event follows
 
@@ -56,6 +58,9 @@ class Acceptor:
         """Return whether service() has deadlines to watch. Safe in any thread."""
         return any(not one.known for one in list(self._connections.values()))
 
+    def __len__(self) -> int:
+        return len(self._connections)
+
     def __contains__(self, fd: int) -> bool:
         return fd in self._connections
 
@@ -77,6 +82,16 @@ class Acceptor:
         """Shut a connection down, at which libzmq closes it."""
         if fd in self._connections:
             _shutdown(fd, self._connections[fd])
+
+    def end_endless(self, progress: Callable[[int], int]) -> None:
+        """Shut down the connections that send without end, and no whole message.
+
+        Args:
+            progress: Number of a connection that each whole message changes, from its descriptor.
+        """
+        for fd, connection in self._connections.items():
+            if not connection.ended and connection.inflow.is_endless(fd, progress(fd)):
+                _shutdown(fd, connection)
 
     def _enforce_limit(self) -> None:
         live = {fd: one for fd, one in self._connections.items() if not one.ended}

@@ -197,6 +197,21 @@ class Listener:
         """Return whether service() is due within a second, without an event. Thread-safe."""
         return any(acceptor.waiting for acceptor in list(self._acceptors))
 
+    @property
+    def connected(self) -> bool:
+        """Return whether there is a connection. Thread-safe."""
+        return any(map(len, list(self._acceptors)))
+
+    def end_endless(self, progress: Callable[[int], int]) -> None:
+        """Shut down the connections that send without end, and no whole message.
+
+        Args:
+            progress: Number of a client that each of its messages changes, from the descriptor of
+                its connection.
+        """
+        for acceptor in self._acceptors:
+            acceptor.end_endless(progress if acceptor is self._acceptors[0] else _no_message)
+
     def know(self, fd: int) -> None:
         """Exempt the connection of an admitted client from the deadline for a Hello."""
         self._acceptors[0].know(fd)
@@ -251,6 +266,11 @@ class Listener:
             with contextlib.suppress(FileNotFoundError):  # removed by another process
                 if path.lstat().st_ino == inode:  # else a new agent listens there
                     path.unlink()
+
+
+def _no_message(_fd: int) -> int:
+    """Return the progress of a connection to the publisher, whose subscriptions are few."""
+    return 0
 
 
 def _ignore(_place: str, _exc: Exception) -> None:

@@ -8,6 +8,7 @@ only; of the others it watches the descriptors, edge-triggered.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import threading
@@ -17,21 +18,24 @@ from typing import ClassVar
 
 import zmq
 
+from .inflow import Growth, give_back
 from .listener import Listener
 from .sockets import fd_of
 
 __all__ = ["Wakeup"]
 
 _TICK_S = 1.0  # between two wake-ups while a connection has a deadline
+_GROWTH_S = 0.05  # between two looks at the process's memory while there is a connection
 _INTERVAL_S = 0.003  # at least, between two for connections: a storm of them is handled at once
 
 
 class Wakeup:
     """Context manager around the wake-up thread of an agent's loop.
 
-    The loop receives REPLIES after an event of `wake_fds`, EVENT after one of the connections, or
-    PARENT_EXIT once `parent_fd` is readable, from `route`: 16 random bytes, since a client that
-    could guess them could send these messages, or connect first and so keep them from the loop.
+    The loop receives REPLIES after an event of `wake_fds`, EVENT after one of the connections,
+    GROWTH when the process's memory has grown, or PARENT_EXIT once `parent_fd` is readable, from
+    `route`: 16 random bytes, since a client that could guess them could send these messages, or
+    connect first and so keep them from the loop.
 
     Args:
         listener: The agent's sockets.
@@ -41,6 +45,7 @@ class Wakeup:
 
     EVENT: ClassVar[bytes] = b"e"
     REPLIES: ClassVar[bytes] = b"r"
+    GROWTH: ClassVar[bytes] = b"g"
     PARENT_EXIT: ClassVar[bytes] = b"p"
 
     def __init__(self, listener: Listener, wake_fds: Sequence[int], parent_fd: int) -> None:
@@ -54,6 +59,7 @@ class Wakeup:
         for fd in (*edges, *wake_fds, parent_fd, self._end):
             if fd >= 0:
                 self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
+        self._grown, self._looked, self._trim_at = Growth(), 0.0, math.inf
         self._socket = listener.context.socket(zmq.DEALER)
         self._socket.linger = 0
         self._socket.routing_id = self.route
@@ -73,22 +79,38 @@ class Wakeup:
         os.close(self._end)
 
     def _run(self) -> None:
-        timeout: float | None = _TICK_S
+        heard = tick = 0.0  # the latest event; when the deadlines were last looked at
         due, held = 0.0, False  # when the next EVENT may be sent, and whether one is to be
         while True:
-            left = max(0.0, due - time.monotonic()) if held else timeout
-            ready = {fd for fd, _ in self._epoll.poll(left)}
+            now = time.monotonic()
+            # the loop learns from EVENT, within a second, whether there is a connection to watch
+            watched = self._listener.connected or now - heard < _TICK_S
+            ready = self._wait(max(0.0, due - now) if held else _GROWTH_S if watched else None)
             if self._end in ready:
                 return
-            if not ready and not held and not self._listener.waiting:
-                timeout = None
-                continue
-            timeout = _TICK_S  # the loop learns from EVENT whether there is a deadline
+            now = time.monotonic()
+            heard = now if ready else heard
+            self._look_at_memory(now)
             if self._parent_fd in ready:
                 self._socket.send(self.PARENT_EXIT)
             if ready & self._wake_fds:
                 self._socket.send(self.REPLIES)
-            held = held or not ready or not ready <= self._wake_fds
-            if held and time.monotonic() >= due:
-                due, held = time.monotonic() + _INTERVAL_S, False
+            is_tick = now - tick >= _TICK_S and self._listener.waiting
+            held = held or is_tick or not ready <= self._wake_fds
+            if held and now >= due:
+                due, held, tick = now + _INTERVAL_S, False, now
                 self._socket.send(self.EVENT)
+
+    def _wait(self, seconds: float | None) -> set[int]:
+        return {fd for fd, _ in self._epoll.poll(seconds)}
+
+    def _look_at_memory(self, now: float) -> None:
+        if now - self._looked < _GROWTH_S:
+            return
+        self._looked = now
+        if self._grown():
+            self._trim_at = now + _TICK_S  # the connection that is ended now is gone by then
+            self._socket.send(self.GROWTH)
+        elif now > self._trim_at:
+            self._trim_at = math.inf
+            give_back()

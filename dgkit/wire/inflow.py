@@ -1,0 +1,109 @@
+"""What connections send without end: parts of a message that is never complete.
+
+libzmq keeps the parts of a message until the last one is there; no option limits them (ZMQ_RCVHWM
+counts whole messages, ZMQ_MAXMSGSIZE limits one part). So the memory of the process is watched, and
+when it has grown, what each connection has sent since its last whole message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+import termios
+from pathlib import Path
+
+__all__ = ["Growth", "Inflow", "give_back"]
+
+_STEP = 32 << 20  # bytes of growth from one look at the connections to the next
+_MOST = 8 << 20  # bytes of a connection without a message: what may wait, and what waits to be read
+_BYTES_RECEIVED = 128  # offset of tcpi_bytes_received in struct tcp_info, linux/tcp.h
+_STATM = Path("/proc/self/statm")
+
+
+class Growth:
+    """Growth of this process's own memory, without what is mapped from files or shared.
+
+    Args:
+        step: Bytes by which it must have grown.
+    """
+
+    def __init__(self, step: int = _STEP) -> None:
+        self._step = step
+        self._base = _own_bytes()
+
+    def __call__(self) -> bool:
+        """Return whether the memory has grown by a step since the last time, or since it shrank."""
+        size = _own_bytes()
+        if self._base <= size < self._base + self._step:
+            return False
+        grown = size > self._base
+        self._base = size
+        return grown
+
+
+def _own_bytes() -> int:
+    _, resident, shared, *_ = map(int, _STATM.read_bytes().split())
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+def give_back() -> None:
+    """Return freed memory to the kernel: else the next growth would be seen too late."""
+    with contextlib.suppress(AttributeError):  # only glibc has the function
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class Inflow:
+    """What one connection has sent since its last whole message, as far as the kernel tells.
+
+    Over TCP the kernel counts the bytes. On a Unix socket it does not: there, bytes that wait to be
+    read at two looks tell, since libzmq reads at once what arrives.
+    """
+
+    def __init__(self) -> None:
+        self._progress = -1
+        self._mark = 0  # bytes received by the last progress
+        self._waited = 0  # looks since then at which bytes waited
+
+    def is_endless(self, fd: int, progress: int) -> bool:
+        """Look at a connection.
+
+        Args:
+            fd: Its descriptor.
+            progress: A number that each whole message changes; 0 if there was none.
+
+        Returns:
+            Whether it has sent more than it may since its last whole message.
+        """
+        received = _received(fd)
+        if progress != self._progress:
+            self._mark = received if progress else 0
+            self._progress, self._waited = progress, 0
+        if received:
+            return received - self._mark > _MOST
+        self._waited += _waits(fd)
+        return self._waited > 1
+
+
+def _received(fd: int) -> int:
+    """Return the bytes that a TCP connection has received; 0 for another or an ended one."""
+    try:
+        copy = os.dup(fd)
+    except OSError:
+        return 0
+    with contextlib.suppress(OSError), socket.socket(fileno=copy) as duplicate:
+        info = duplicate.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED + 8)
+        if len(info) == _BYTES_RECEIVED + 8:  # Linux 4.1
+            return int(struct.unpack_from("=Q", info, _BYTES_RECEIVED)[0])
+    return 0
+
+
+def _waits(fd: int) -> bool:
+    """Return whether there are bytes to read."""
+    size = bytearray(4)
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(fd, termios.FIONREAD, size)
+    return any(size)

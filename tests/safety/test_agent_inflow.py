@@ -1,0 +1,183 @@
+"""A message whose parts never end takes little memory, and ends the connection that sends it."""
+
+import contextlib
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from support.processes.agents import agent
+
+import dgkit
+from dgkit.wire import inflow
+from dgkit.wire import messages as m
+from dgkit.wire.address import parse
+
+MIB = 1 << 20
+PART = b"\x03" + struct.pack(">Q", 60_000) + b"a" * 60_000  # a long frame; more follow
+SENT = 4096 * MIB
+AT_MOST = 1024 * MIB  # what arrives in a tenth of a second; 32 MiB apart from it
+
+
+class Zmtp:
+    """A client of ZMTP 3.1 without authentication, by bytes (rfc.zeromq.org/spec/37)."""
+
+    def __init__(self, address):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(10)
+        self.socket.connect(str(parse(address).path))
+        self.socket.sendall(
+            b"\xff" + b"\0" * 8 + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" * 32
+        )
+        self._read(64)
+        self._frame(4, b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER")
+        self._read_frame()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.socket.close()
+
+    def _read(self, size):
+        found = b""
+        while len(found) < size:
+            more = self.socket.recv(size - len(found))
+            assert more, "the agent has ended the connection"
+            found += more
+        return found
+
+    def _frame(self, flags, body):
+        self.socket.sendall(bytes([flags, len(body)]) + body)
+
+    def _read_frame(self):
+        (flags,) = self._read(1)
+        (size,) = struct.unpack(">Q", self._read(8)) if flags & 2 else self._read(1)
+        return self._read(size)
+
+    def greet(self):
+        self._frame(0, m.encode(m.Hello(0, m.VERSION, os.getpid(), "b", "m", "0")))
+        return m.decode_reply(self._read_frame()).first_id
+
+    def flood(self, size):
+        """Sends parts of one message; whether the agent has ended the connection."""
+        for _ in range(0, size, len(PART)):
+            try:
+                self.socket.sendall(PART)
+            except (BrokenPipeError, ConnectionResetError):
+                return True
+        return False
+
+
+def own_bytes(pid):
+    """As dgkit.wire.inflow counts them."""
+    _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+def most_during(pid, flood):
+    """The most memory that the agent had while a child floods it, and the child's exit code."""
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            os._exit(0 if flood() else 3)
+        os._exit(4)
+    most = 0
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        most = max(most, own_bytes(pid))
+        time.sleep(0.005)
+    return max(most, own_bytes(pid)), os.waitstatus_to_exitcode(ended[1])
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_parts_without_end_end_the_connection(known):
+    with agent() as served, dgkit.connect(served.address) as session:
+        before = own_bytes(served.pid)
+        for _ in range(2):  # the second finds no memory that the first has left
+            with Zmtp(served.address) as client:
+                if known:
+                    assert client.greet()
+                most, code = most_during(served.pid, lambda c=client: c.flood(SENT))
+            assert code == 0, "the agent has taken four gigabytes"
+            assert most - before < AT_MOST
+        with session.empty(MIB) as region:
+            session.write(region, b"x" * MIB)
+            assert session.read(region, MIB) == b"x" * MIB
+
+
+@pytest.fixture
+def tcp():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+        with near, far:
+            yield near, far
+
+
+def _send_all(near, far, size):
+    left = size
+    while left:
+        near.sendall(b"x" * min(left, MIB))
+        taken = min(left, MIB)
+        while taken:
+            taken -= len(far.recv(taken))
+        left -= min(left, MIB)
+
+
+def test_bytes_over_tcp_are_counted_since_the_last_message(tcp):
+    near, far = tcp
+    seen = inflow.Inflow()
+    assert not seen.is_endless(far.fileno(), 5)
+    for number in range(6, 10):
+        _send_all(near, far, 6 * MIB)
+        assert not seen.is_endless(far.fileno(), number)
+    _send_all(near, far, 6 * MIB)
+    assert not seen.is_endless(far.fileno(), 9)
+    _send_all(near, far, 3 * MIB)
+    assert seen.is_endless(far.fileno(), 9)
+
+
+def test_a_connection_without_a_message_may_send_little(tcp):
+    near, far = tcp
+    seen = inflow.Inflow()
+    assert not seen.is_endless(far.fileno(), 0)
+    _send_all(near, far, 9 * MIB)
+    assert seen.is_endless(far.fileno(), 0)
+    late = inflow.Inflow()  # first looked at when it has sent all of it
+    assert late.is_endless(far.fileno(), 0)
+
+
+def test_bytes_that_wait_at_two_looks_tell_on_a_unix_socket():
+    near, far = socket.socketpair()
+    with near, far:
+        seen = inflow.Inflow()
+        near.sendall(b"x")
+        assert not seen.is_endless(far.fileno(), 3)
+        assert not seen.is_endless(far.fileno(), 4)  # a message has come meanwhile
+        assert seen.is_endless(far.fileno(), 4)
+        far.recv(1)
+        assert not seen.is_endless(far.fileno(), 5)
+        assert not seen.is_endless(far.fileno(), 5)
+
+
+def test_a_descriptor_that_is_closed_is_no_flood():
+    near, far = socket.socketpair()
+    number = far.fileno()
+    near.close()
+    far.close()
+    assert not inflow.Inflow().is_endless(number, 1)
+
+
+def test_growth_is_of_this_process_own_memory():
+    grown = inflow.Growth(step=16 * MIB)
+    assert not grown()
+    held = bytearray(os.urandom(1)) * (48 * MIB)
+    assert grown()
+    assert not grown()
+    del held
+    assert not grown()
+    held = bytearray(os.urandom(1)) * (48 * MIB)
+    assert grown()
+    del held
