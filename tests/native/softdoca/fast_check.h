@@ -203,7 +203,8 @@ UNUSED static uint32_t a_consumer(struct end *e, struct side *s, size_t size)
 	return id;
 }
 
-UNUSED static void a_producer(struct end *e, struct side *s, size_t size)
+/* Not started. */
+UNUSED static void make_producer(struct end *e, struct side *s, size_t size)
 {
 	make_end(e, s, size);
 	OK(doca_comch_producer_create(s->peer, &e->producer));
@@ -211,6 +212,11 @@ UNUSED static void a_producer(struct end *e, struct side *s, size_t size)
 						  FAST_TASKS));
 	e->ctx = doca_comch_producer_as_ctx(e->producer);
 	join_end(e);
+}
+
+UNUSED static void a_producer(struct end *e, struct side *s, size_t size)
+{
+	make_producer(e, s, size);
 	OK(doca_ctx_start(e->ctx));
 }
 

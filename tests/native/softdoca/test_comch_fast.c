@@ -780,6 +780,104 @@ static void a_connection_has_a_number_of_consumers(void)
 	done(&to, &from);
 }
 
+/* ---- what programs do in callbacks ---- */
+
+#define ROUNDS 200u
+
+static void received_again(struct end *e, struct doca_comch_consumer_task_post_recv *task)
+{
+	struct doca_buf *b = doca_comch_consumer_task_post_recv_get_buf(task);
+
+	CHECK_EQ(data_len(b), 64);
+	CHECK_EQ(e->bytes[0], (uint8_t)e->done);
+	if (e->done < ROUNDS) {
+		OK(doca_buf_reset_data_len(b));
+		OK(doca_task_submit(doca_comch_consumer_task_post_recv_as_task(task)));
+		return;
+	}
+	doca_task_free(doca_comch_consumer_task_post_recv_as_task(task));
+	let_go(b);
+	doca_error_t error = doca_ctx_stop(e->ctx);
+	CHECK(error == DOCA_SUCCESS || error == DOCA_ERROR_IN_PROGRESS);
+}
+
+static void sent_again(struct end *e, struct doca_comch_producer_task_send *task)
+{
+	struct doca_task *base = doca_comch_producer_task_send_as_task(task);
+
+	if (e->done < ROUNDS) {
+		e->bytes[0]++;
+		OK(submit_soon(base));
+		return;
+	}
+	doca_task_free(base);
+	doca_error_t error = doca_ctx_stop(e->ctx);
+	CHECK(error == DOCA_SUCCESS || error == DOCA_ERROR_IN_PROGRESS);
+}
+
+/* Posts its receive once it runs, and is destroyed once it is idle. */
+static void post_or_destroy(const union doca_data data, struct doca_ctx *ctx,
+			    enum doca_ctx_states prev, enum doca_ctx_states next)
+{
+	struct end *e = data.ptr;
+
+	end_state_cb(data, ctx, prev, next);
+	if (next == DOCA_CTX_STATE_RUNNING && e->consumer)
+		receive_into(e, room_at(e, 0, 64));
+	if (next != DOCA_CTX_STATE_IDLE)
+		return;
+	if (e->consumer)
+		OK(doca_comch_consumer_destroy(e->consumer));
+	else
+		OK(doca_comch_producer_destroy(e->producer));
+	e->ctx = NULL;
+}
+
+static void *progress_until_it_is_gone(void *of)
+{
+	UNTIL((struct end *)of, !((struct end *)of)->ctx);
+	return NULL;
+}
+
+static void free_what_is_left(struct end *e)
+{
+	OK(doca_pe_destroy(e->pe));
+	CHECK_EQ(free_bufs(e->inv), 256);
+	OK(doca_buf_inventory_destroy(e->inv));
+	OK(doca_mmap_destroy(e->map));
+	free(e->bytes);
+}
+
+static void callbacks_may_submit_stop_and_destroy(void)
+{
+	struct end to = {.on_received = received_again}, from = {.on_sent = sent_again};
+	pthread_t sender;
+
+	a_fast_pair(&s, &c, "fast");
+	make_consumer(&to, &s, 64);
+	OK(doca_ctx_set_state_changed_cb(to.ctx, post_or_destroy));
+	REFUSED(doca_ctx_start(to.ctx), IN_PROGRESS);
+	UNTIL(&to, end_state(&to) == DOCA_CTX_STATE_RUNNING);
+	UNTIL(&c, of_client.added);
+	make_producer(&from, &c, 64);
+	OK(doca_ctx_set_state_changed_cb(from.ctx, post_or_destroy));
+	OK(doca_ctx_start(from.ctx));
+	struct doca_buf *out = data_at(&from, 0, 64);
+	from.bytes[0] = 1;
+	OK(submit_soon(a_send(&from, out, NULL, of_client.last)));
+	CHECK(!pthread_create(&sender, NULL, progress_until_it_is_gone, &from));
+	progress_until_it_is_gone(&to);
+	CHECK(!pthread_join(sender, NULL));
+	CHECK_EQ(to.done, ROUNDS);
+	CHECK_EQ(from.done, ROUNDS);
+	CHECK(!to.failed && !from.failed);
+	let_go(out);
+	free_what_is_left(&from);
+	free_what_is_left(&to);
+	UNTIL(&c, of_client.expired);
+	both_stopped(&s, &c);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -805,6 +903,7 @@ int main(int argc, char **argv)
 		TEST(immediate_data_above_what_a_consumer_takes_is_refused),
 		TEST(settings_and_tasks_have_their_states),
 		TEST(a_connection_has_a_number_of_consumers),
+		TEST(callbacks_may_submit_stop_and_destroy),
 	};
 	return in_a_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
 }
