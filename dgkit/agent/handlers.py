@@ -264,14 +264,17 @@ class Handlers:
         return m.Subscribed(request.id, telemetry.endpoint, telemetry.number(client))
 
     def _stepper(self, client: Client, number: int, total: int) -> Callable[[int], None]:
-        """Return a step function that checks for cancellation and reports progress."""
+        """Return a step function that checks for cancellation and reports progress.
+
+        A client that does not read its replies gets no reports: they would end it as flooding.
+        """
         reported = time.monotonic()
 
         def step(done: int) -> None:
             nonlocal reported
             _check(client, number)
             now = time.monotonic()
-            if now - reported > _PROGRESS_S:
+            if now - reported > _PROGRESS_S and not client.unsent:
                 reported = now
                 self._state.send(client, m.Progress(number, done, total))
 

@@ -365,11 +365,14 @@ class Agent:
             self._state.count(client, "failed")
             reply = to_wire(exc, number)
         if reply is not None:
-            self._reply(client.route, reply)
-            if type(reply) is Moved:
-                self._state.count_move(client, reply)
-                if self._state.telemetry is not None:
-                    self._state.telemetry.add(client, reply.complete_ns - reply.submit_ns)
+            self._answer(client, reply)
+            if type(reply) is Moved and self._state.telemetry is not None:
+                self._state.telemetry.add(client, reply.complete_ns - reply.submit_ns)
+
+    def _answer(self, client: Client, message: Any) -> None:
+        self._reply(client.route, message)
+        if type(message) is Moved:
+            self._state.count_move(client, message)
 
     def _flush(self) -> None:
         """Send the messages that workers and monitors have queued."""
@@ -397,9 +400,7 @@ class Agent:
         if type(message) is OutstandingDone:  # exact: what is not sent by now comes after it
             message.numbers = list(client.active)
         client.blocks_sent += type(message) is Block
-        self._reply(client.route, message)
-        if type(message) is Moved:
-            self._state.count_move(client, message)
+        self._answer(client, message)
         if telemetry is not None and isinstance(message, Block):
             telemetry.publish(client, "latency", message.samples)
 

@@ -59,7 +59,7 @@ class SerialWorker:
             self._condition.notify()
 
     def start(self) -> None:
-        """Start the thread, which finish() then needs no longer.
+        """Start the thread, without which finish() cannot run its last job.
 
         Raises:
             LimitReached: The system has no thread left.
@@ -82,15 +82,16 @@ class SerialWorker:
         self._thread = thread
 
     def finish(self, last: Callable[[], None] | None = None) -> None:
-        """Drop the queued jobs, run `last` after the job in progress, then end the thread."""
+        """Drop the queued jobs, run `last` after the job in progress, then end the thread.
+
+        `last` requires start(), so that the end of a client needs no new thread.
+        """
         with self._condition:
             if self.stopping:
                 return
             self.stopping = True
             self._last = last
             self._jobs.clear()
-            if last is not None:
-                self._start()
             self._condition.notify()
 
     def _run(self) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zmq
@@ -11,6 +12,7 @@ from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
+from dgkit.agent import handlers
 from dgkit.wire import keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
@@ -151,6 +153,17 @@ def test_a_session_that_is_busy_elsewhere_gets_all_its_replies(served):
         for each in posted:
             assert link.wait(each, 10.0)
             assert each.result().size == 64
+
+
+def test_a_client_that_does_not_read_gets_no_reports_of_progress(monkeypatch):
+    monkeypatch.setattr(handlers, "_PROGRESS_S", -1.0)
+    sent, client = [], SimpleNamespace(unsent=[], leaving=False, cancelled=())
+    state = SimpleNamespace(send=lambda _client, message: sent.append(message.done))
+    step = handlers.Handlers(state)._stepper(client, 1, 4)
+    for done, unsent in enumerate([[], [b"a reply"], [b"a reply"], []]):
+        client.unsent = unsent
+        step(done)
+    assert sent == [0, 3]
 
 
 def test_blocks_that_a_subscriber_does_not_read_take_little_memory(served):
