@@ -23,12 +23,13 @@ from pathlib import Path
 
 from ..errors import AccessDenied, PeerRefused
 
-__all__ = ["KeyInfo", "KeyPair", "allow", "allowed", "check_public", "folder", "listing", "load"]
-__all__ += ["make", "remove"]
+__all__ = ["AllowedKeys", "KeyInfo", "KeyPair", "allow", "allowed", "check_public", "folder"]
+__all__ += ["listing", "load", "make", "remove"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _LOCK_S = 30.0  # maximum wait for another process that changes keys
+_SETTLED_NS = 2_000_000_000  # two changes within a tick of a file's clock may have the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,21 @@ def folder() -> Path:
     Raises:
         AccessDenied: Other users can write to it.
     """
-    config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    path = Path(config) / "dgkit" / "keys"
+    path = Path(_folder_path())
     _make_folder(path)
-    stat = path.stat()
+    _check_folder(str(path))
+    return path
+
+
+def _folder_path() -> str:
+    config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return f"{config}/dgkit/keys"
+
+
+def _check_folder(path: str) -> None:
+    stat = os.stat(path)  # noqa: PTH116 - at each handshake: pathlib takes five times as long
     if stat.st_uid != os.geteuid() or stat.st_mode & 0o022:
         raise AccessDenied(f"{path} is writable by other users, or not yours: `chmod 700 {path}`")
-    return path
 
 
 def _make_folder(path: Path) -> None:
@@ -181,12 +190,49 @@ def remove(public: str) -> str:
 
 def allowed() -> dict[str, str]:
     """Return the allowed public keys and their names."""
-    path = folder() / "allowed"
-    if not path.exists():
-        return {}
-    if path.stat().st_mode & 0o022:
-        raise AccessDenied(f"{path} is writable by other users: `chmod 600 {path}`")
-    rows = (line.partition(" ") for line in path.read_text(encoding="utf-8").splitlines())
+    return AllowedKeys().read()
+
+
+class AllowedKeys:
+    """List of allowed clients, whose file is read again once it has changed. Not thread-safe.
+
+    The file is opened at each read: that is when a network file system asks for its state.
+    """
+
+    def __init__(self) -> None:
+        self._state: tuple[int, ...] | None = None
+        self._keys: dict[str, str] = {}
+
+    def read(self) -> dict[str, str]:
+        """Return the allowed public keys and their names.
+
+        Raises:
+            AccessDenied: Other users can write to the file or its folder.
+        """
+        where = _folder_path()
+        path = f"{where}/allowed"
+        try:
+            _check_folder(where)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return {}
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.close, fd)
+            stat = os.fstat(fd)
+            if stat.st_mode & 0o022:
+                raise AccessDenied(f"{path} is writable by other users: `chmod 600 {path}`")
+            state = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+            if state != self._state:
+                self._state = None
+                self._keys = _keys_in(fd)
+                if abs(time.time_ns() - stat.st_ctime_ns) > _SETTLED_NS:
+                    self._state = state
+        return self._keys
+
+
+def _keys_in(fd: int) -> dict[str, str]:
+    with open(fd, encoding="utf-8", closefd=False) as file:
+        rows = [line.partition(" ") for line in file.read().splitlines()]
     return {key: name.strip() for key, _, name in rows if _HEX.fullmatch(key)}
 
 

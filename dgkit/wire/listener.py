@@ -39,6 +39,7 @@ _REQUESTS_HWM = 0
 _SUBSCRIPTIONS_HWM = 64  # subscriptions of one connection that wait to be read
 _KEEPALIVE_S = 5  # of connections to the publisher, by the kernel
 _MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE has up to 500
+_PART, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _serial = itertools.count()
 
 
@@ -87,6 +88,7 @@ class Listener:
     ) -> None:
         self._requested = parse(address) if address else fresh()
         self._pair = keyring.load(keys or "default") if self._requested.tcp else None
+        self._allowed = keyring.AllowedKeys()
         self.on_error: Callable[[str, Exception], None] = _ignore
         self.keys_allowed = 0
         self._connections = connections
@@ -249,13 +251,15 @@ class Listener:
             route, empty, version, request_id, *_, mechanism = frames[:8]
             key = frames[8].hex() if len(frames) == 9 else ""
             try:
-                known = keyring.allowed() if mechanism == b"CURVE" and key else {}
+                known = self._allowed.read() if mechanism == b"CURVE" and key else {}
                 self.keys_allowed = len(known) or self.keys_allowed
                 verdict = (b"200", b"OK") if key in known else (b"400", b"key is not allowed")
             except Exception as exc:  # the file or its folder is damaged: refuse, and go on
                 self.on_error("reading the allowed keys", exc)
                 verdict = (b"500", b"the allowed keys cannot be read")
-            zap.send_multipart([route, empty, version, request_id, *verdict, key.encode(), b""])
+            for frame in (route, empty, version, request_id, *verdict, key.encode()):
+                zap.send(frame, _PART)
+            zap.send(b"", _LAST)
 
     def close(self) -> None:
         """Close the sockets, end libzmq's threads and remove the socket files."""

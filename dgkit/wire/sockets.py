@@ -24,7 +24,10 @@ _HEARTBEAT_MS = 300
 _HEARTBEAT_TIMEOUT_MS = 600
 TELEMETRY_HWM = 1000  # blocks queued at a subscriber; later ones are lost
 PUBLISHED_HWM = 32  # blocks of up to 32 KiB queued at the agent for each subscriber
+# Numbers, since an operation on pyzmq's flags takes longer than the call that they are for.
 _POLLIN = int(zmq.POLLIN)
+_NOBLOCK = int(zmq.NOBLOCK)
+_RCVMORE = int(zmq.RCVMORE)
 
 
 def set_heartbeat(sock: zmq.Socket[bytes]) -> None:
@@ -58,7 +61,10 @@ def drain(sock: zmq.Socket[bytes]) -> Iterator[list[bytes]]:
     """Receive messages until there is none."""
     with contextlib.suppress(zmq.Again):
         while True:
-            yield sock.recv_multipart(zmq.NOBLOCK)
+            frames = [sock.recv(_NOBLOCK)]
+            while sock.get(_RCVMORE):
+                frames.append(sock.recv(_NOBLOCK))
+            yield frames
 
 
 def fd_of(sock: zmq.Socket[bytes]) -> int:

@@ -272,3 +272,42 @@ def test_the_folder_and_its_files_have_their_modes_under_any_umask(tmp_path, mon
     assert {modes[name] for name in ("lab.secret", "allowed", ".lock")} == {0o600}
     assert modes["lab.public"] == 0o644
     assert keys.load("lab") == pair
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Files of allowed keys that were read."""
+    done, read = [], keys._keys_in
+    monkeypatch.setattr(keys, "_keys_in", lambda fd: done.append(fd) or read(fd))
+    return done
+
+
+def test_a_list_that_has_settled_is_not_read_again_and_each_change_is_seen(monkeypatch, reads):
+    monkeypatch.setattr(keys, "_SETTLED_NS", -1)
+    listed, where = keys.AllowedKeys(), keys.folder()
+    assert listed.read() == {}
+    keys.allow("ab" * 32, "one")
+    for _ in range(3):
+        assert listed.read() == {"ab" * 32: "one"}
+    assert len(reads) == 1
+    path = where / "allowed"
+    with path.open("r+") as file:  # in place, of the same size
+        file.write("cd" * 32)
+    assert listed.read() == {"cd" * 32: "one"}
+    for each, mode in ((path, 0o600), (where, 0o700)):
+        each.chmod(0o777)
+        with pytest.raises(AccessDenied, match="is writable by other users"):
+            listed.read()
+        each.chmod(mode)
+    keys.remove("cd" * 32)
+    assert listed.read() == {}
+    path.unlink()
+    assert listed.read() == {}
+
+
+def test_a_list_that_has_just_changed_is_read_again(reads):
+    keys.allow("ab" * 32)
+    listed = keys.AllowedKeys()
+    for _ in range(3):
+        listed.read()
+    assert len(reads) == 3
