@@ -32,7 +32,6 @@ class _Connection:
     inode: int  # of the socket; a descriptor's number may be another's by the time it is used
     accepted: float = field(default_factory=time.monotonic)
     inflow: Inflow = field(default_factory=Inflow)
-    known: bool = False
     ended: bool = False  # shut down; its event follows
 
 
@@ -48,6 +47,7 @@ class Acceptor:
     def __init__(self, sock: zmq.Socket[bytes], name: str, limit: int) -> None:
         self.limit = limit
         self._connections: dict[int, _Connection] = {}
+        self._silent: dict[int, _Connection] = {}  # those without a Hello, the oldest first
         sock.monitor(name, _EVENTS)
         self.monitor = sock.context.socket(zmq.PAIR)
         self.monitor.linger = 0
@@ -56,7 +56,7 @@ class Acceptor:
     @property
     def waiting(self) -> bool:
         """Return whether service() has deadlines to watch. Safe in any thread."""
-        return any(not one.known for one in list(self._connections.values()))
+        return bool(self._silent)
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -66,15 +66,16 @@ class Acceptor:
 
     def know(self, fd: int) -> None:
         """Exempt a connection from the deadline for a Hello."""
-        if fd in self._connections:
-            self._connections[fd].known = True
+        self._silent.pop(fd, None)
 
     def service(self) -> list[int]:
         """Enforce limit and deadlines; return the descriptors of the connections that ended."""
         ended = list(self._events())
         oldest = time.monotonic() - _HELLO_S
-        for fd, connection in self._connections.items():
-            if not connection.known and connection.accepted < oldest:
+        for fd, connection in self._silent.items():
+            if connection.accepted > oldest:
+                break
+            if not connection.ended:
                 _shutdown(fd, connection)
         return ended
 
@@ -94,22 +95,28 @@ class Acceptor:
                 _shutdown(fd, connection)
 
     def _enforce_limit(self) -> None:
-        live = {fd: one for fd, one in self._connections.items() if not one.ended}
-        for fd in [fd for fd, one in live.items() if not one.known][: len(live) - self.limit]:
-            _shutdown(fd, live[fd])
+        silent = [fd for fd, one in self._silent.items() if not one.ended]
+        live = len(self._connections) - len(self._silent) + len(silent)
+        for fd in silent[: max(0, live - self.limit)]:
+            _shutdown(fd, self._silent[fd])
 
     def _events(self) -> Iterator[int]:
         for frames in drain(self.monitor):
             event, fd = struct.unpack("=Hi", frames[0])  # the manual
             if event == zmq.EVENT_ACCEPTED:
                 with contextlib.suppress(OSError):  # ended already; its event follows
-                    self._connections.pop(fd, None)  # the newest comes last
-                    self._connections[fd] = _Connection(os.fstat(fd).st_ino)
+                    self._forget(fd)  # the newest comes last
+                    connection = _Connection(os.fstat(fd).st_ino)
+                    self._connections[fd] = self._silent[fd] = connection
                     if len(self._connections) > self.limit:
                         self._enforce_limit()
             else:
-                self._connections.pop(fd, None)
+                self._forget(fd)
                 yield fd
+
+    def _forget(self, fd: int) -> None:
+        self._connections.pop(fd, None)
+        self._silent.pop(fd, None)
 
 
 def _shutdown(fd: int, connection: _Connection) -> None:
