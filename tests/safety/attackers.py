@@ -4,10 +4,10 @@
     tests/run attack --hours 1      by hand; CI does not run it
 
 The honest client writes, reads, registers, allocates and connects anew, and compares every byte:
-first beside eight programs that burn CPU and never touch the agent, then beside eight attackers,
-each with an allowed key of its own and a way of its own. The verdict is FAILED if anything of the
-honest client fails, if its p99 under attack is more than twice that beside the burners, if the
-agent ends, or if an attacker does nothing.
+before and after beside eight programs that burn CPU and never touch the agent, in between beside
+eight attackers, each with an allowed key of its own and a way of its own. The verdict is FAILED if
+anything of the honest client fails, if its p99 under attack is more than twice that beside the
+burners, if the agent ends, or if an attacker does nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 DESCRIPTORS = 1024
 MAX_RATIO = 2.0  # of the p99 under attack to that beside the burners
-BASELINE_S = 60.0  # at most; of a short run, a third
+BASELINE_S = 60.0  # at most, half of it before the attack and half after; of a short run, a third
 CONNECT_EVERY_S = 1.0  # between two connections that the honest client opens anew
 MIB = 1 << 20
 EXPORTER = """
@@ -335,10 +335,14 @@ class Honest:
                 self.round(session, region)
 
     def report(self) -> dict[str, Any]:
-        """Return the failures and, of each kind of call and of all, the latencies in us."""
-        everything = [ns for name, each in self.taken.items() if name != "connect" for ns in each]
-        kinds = {name: summary(each) for name, each in (self.taken | {"all": everything}).items()}
-        return {"failures": self.failures, "latency_us": kinds}
+        """Return the failures and how long each call took, in ns by kind."""
+        return {"failures": self.failures, "taken": self.taken}
+
+
+def latencies(taken: dict[str, list[int]]) -> dict[str, dict[str, float]]:
+    """Return, of each kind of call and of all, the latencies in us."""
+    everything = [ns for name, each in taken.items() if name != "connect" for ns in each]
+    return {name: summary(each) for name, each in (taken | {"all": everything}).items() if each}
 
 
 def summary(taken: list[int]) -> dict[str, float]:
@@ -406,12 +410,28 @@ def phase(seconds: float, others: list[list[str]], max_memory: int) -> dict[str,
                 peak = tuple(map(max, peak, _held(agent.pid)))
             time.sleep(0.2)
         ended = agent.poll()
-        report = {"failures": []} if ended is not None else json.loads(honest.stdout.read())
+        report = {"failures": [], "taken": {}}
+        if ended is None:
+            report = json.loads(honest.stdout.read() or json.dumps(report))
         if ended is not None:
             report["failures"].append(f"the agent ended with {ended}")
         elif honest.returncode:
             report["failures"].append(f"the honest client ended with {honest.returncode}")
-    return report | {"agent_rss_mib": peak[0], "agent_fds": peak[1]}
+    return report | {"agent_rss_mib": peak[0], "agent_fds": peak[1], "load": os.getloadavg()[0]}
+
+
+def merged(phases: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return several phases as one, with the latencies of all calls."""
+    taken: dict[str, list[int]] = {}
+    for each in phases:
+        for name, ns in each["taken"].items():
+            taken.setdefault(name, []).extend(ns)
+    return {
+        "failures": [text for each in phases for text in each["failures"]],
+        "latency_us": latencies(taken),
+        **{key: max(each[key] for each in phases) for key in ("agent_rss_mib", "agent_fds")},
+        "load": [round(each["load"], 1) for each in phases],
+    }
 
 
 def judge(
@@ -422,7 +442,7 @@ def judge(
     failures += attacked["failures"]
     failures += [f"the attacker {name} did nothing" for name, each in attempts.items() if not each]
     ratio = None
-    if "latency_us" in baseline and "latency_us" in attacked:
+    if all("all" in each.get("latency_us", {}) for each in (baseline, attacked)):
         p99 = [each["latency_us"]["all"]["p99"] for each in (baseline, attacked)]
         ratio = round(p99[1] / p99[0], 2)
         if ratio > MAX_RATIO:
@@ -437,31 +457,36 @@ def judge(
 
 
 def run(seconds: float, max_memory: int = 256 * MIB) -> dict[str, Any]:
-    """Run both phases in a home of their own, and return the report."""
+    """Run all phases in a home of their own, and return the report."""
     with tempfile.TemporaryDirectory(prefix="dgkit-") as home:
         previous = os.environ.get("XDG_CONFIG_HOME")
         os.environ["XDG_CONFIG_HOME"] = home
         try:
             make_keys()
             burners = [["--burn"]] * len(ATTACKS)
-            baseline = phase(min(BASELINE_S, max(5.0, seconds / 3)), burners, max_memory)
+            part = min(BASELINE_S, max(5.0, seconds / 3)) / 2
+            beside = [phase(part, burners, max_memory)]
             tallies = {each.__name__: Path(home) / each.__name__ for each in ATTACKS}
             attackers = [["--attack", name, "ADDRESS", str(at)] for name, at in tallies.items()]
             attacked = phase(seconds, attackers, max_memory)
             attempts = {name: int(at.read_text() or 0) if at.exists() else 0 for name, at in
                         tallies.items()}  # fmt: skip
+            beside.append(phase(part, burners, max_memory))
         finally:
             del os.environ["XDG_CONFIG_HOME"]
             if previous is not None:
                 os.environ["XDG_CONFIG_HOME"] = previous
-    return judge(baseline, attacked, attempts)
+    return judge(merged(beside), merged([attacked]), attempts)
 
 
 def show(report: dict[str, Any]) -> None:
     """Print the report as text."""
     for title in ("baseline", "attacked"):
         part = report[title]
-        print(f"{title}: agent {part['agent_rss_mib']} MiB, {part['agent_fds']} fds at most")
+        print(
+            f"{title}: agent {part['agent_rss_mib']} MiB, {part['agent_fds']} fds at most, load of "
+            f"the machine {' and '.join(map(str, part['load']))}"
+        )
         for kind, row in part.get("latency_us", {}).items():
             print(
                 f"  {kind:<9} {row['count']:>8,} calls  p50 {row['p50']:>10,} us  "
