@@ -97,14 +97,19 @@ class Account:
         self._refused_until = now + self._penalty_s
         self._penalty_s = min(2 * self._penalty_s, _MAX_PENALTY_S)
 
+    @property
+    def penalized(self) -> bool:
+        """Return whether no new client of this account is let in now."""
+        return time.monotonic() < self._refused_until
+
     def check_penalty(self) -> None:
         """Check that a client of this account may come in; raise LimitReached if not."""
         left = self._refused_until - time.monotonic()
         if left > 0:
             raise LimitReached(
                 errno.EAGAIN,
-                f"{self.name} sent more requests than the agent could serve, or did not read their "
-                f"replies, and so is not let in for {math.ceil(left)} s",
+                f"{self.name} sent more requests or subscriptions than the agent could serve, or "
+                f"did not read its replies, and so is not let in for {math.ceil(left)} s",
             )
 
     def check(self, kind: str) -> None:

@@ -257,8 +257,10 @@ class Handlers:
         """Return the endpoint of the telemetry, which the first call opens.
 
         Raises:
-            LimitReached: The client's key or user has as many subscriptions as it may.
+            LimitReached: The client's key or user has as many subscriptions as it may, or has
+                flooded the agent.
         """
+        client.allowance.account.check_penalty()
         client.allowance.account.check("subscriptions")
         telemetry = self._state.start_telemetry()
         return m.Subscribed(request.id, telemetry.endpoint, telemetry.number(client))

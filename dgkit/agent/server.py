@@ -123,6 +123,7 @@ class Agent:
         self._wakeup_route = b""
         self._handlers = Handlers(self._state).table()
         self._listener.on_error = self._state.report
+        self._listener.is_penalized = self._state.is_penalized
 
     @property
     def endpoint(self) -> str:

@@ -103,6 +103,11 @@ class AgentState:
         account.quota = quota
         return account
 
+    def is_penalized(self, owner: str) -> bool:
+        """Return whether a key or user has flooded the agent a short time ago."""
+        account = self._accounts.get(owner)
+        return account is not None and account.penalized
+
     def count(self, client: Client, name: str, number: int = 1) -> None:
         """Add to a counter of the agent and of a client."""
         self.counters[name] += number

@@ -47,9 +47,10 @@ class Telemetry:
     """Collects the samples of moves and publishes them in blocks. Not thread-safe.
 
     A client's samples have a number that only this client knows, and a subscription must name one
-    number in full, so a client sees its own samples only. libzmq stores each subscription: a
-    connection with more than SUBSCRIPTIONS is closed, and so is one whose key or user has as many
-    as it may, or that is another user's.
+    number in full, so a client sees its own samples only. libzmq stores each subscription, byte by
+    byte: a connection with more than SUBSCRIPTIONS is closed, and so is one whose key or user has
+    as many as it may, or that is another user's. What no client of dgkit sends, too many or too
+    long ones, keeps the key out for a while, since it takes milliseconds.
 
     Args:
         listener: The agent's sockets; one more is opened.
@@ -133,6 +134,7 @@ class Telemetry:
                 continue
             sender = self._listener.sender(frame)
             try:
+                self._check_topic(sender, name)
                 self._charge(sender)
             except (LimitReached, PeerRefused):
                 self._listener.disconnect_subscriber(sender.fd)
@@ -140,6 +142,15 @@ class Telemetry:
             self._listener.know_subscriber(sender.fd)
             if self._allows(name):
                 self._socket.setsockopt(zmq.SUBSCRIBE, name)
+
+    def _check_topic(self, sender: Caller, name: bytes) -> None:
+        if len(name) > _MAX_TOPIC:
+            self._penalize(self._account_of(sender), sender)
+            raise LimitReached(errno.EDQUOT, f"a topic has {_MAX_TOPIC} bytes or fewer")
+
+    def _penalize(self, account: Account, sender: Caller) -> None:
+        if sender.key and not account.penalized:
+            account.penalize()
 
     def _charge(self, sender: Caller) -> None:
         """Charge one subscription; those of a connection are given back when it ends.
@@ -158,6 +169,7 @@ class Telemetry:
             account.take(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
             self._subscribers[sender.fd] = _Subscriber(inode, account, 1)
         elif found.subscriptions >= SUBSCRIPTIONS:
+            self._penalize(found.account, sender)
             raise LimitReached(errno.EDQUOT, f"a connection has {SUBSCRIPTIONS} subscriptions")
         else:
             found.account.take(subscriptions=1)
@@ -175,7 +187,7 @@ class Telemetry:
     def _allows(self, name: bytes) -> bool:
         """Return whether `name` is a topic in full: a prefix would match other clients' numbers."""
         if self._shared:
-            return len(name) <= _MAX_TOPIC
+            return True
         try:
             number = msgspec.msgpack.decode(name[1:], type=int)
             return number > 0 and topic(number) == name

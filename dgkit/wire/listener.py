@@ -26,6 +26,10 @@ from .sockets import PUBLISHED_HWM, drain, set_heartbeat, z85_of
 
 __all__ = ["CONNECTIONS", "Caller", "Listener"]
 
+# libzmq's threads, as bits of ZMQ_AFFINITY: what floods the publisher delays no request. Never two
+# for one socket, since the monitor could then report the end of a connection before its start.
+_ROUTER_THREAD, _PUBLISHER_THREAD = 1, 2
+_THREADS = 2
 _HANDSHAKE_MS = 5000  # libzmq's default lets an unfinished handshake occupy a connection for 30 s
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
 CONNECTIONS = 320  # at a time, to each of the two sockets
@@ -40,6 +44,7 @@ _SUBSCRIPTIONS_HWM = 64  # subscriptions of one connection that wait to be read
 _KEEPALIVE_S = 5  # of connections to the publisher, by the kernel
 _MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE has up to 500
 _PART, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
+_ROUTER, _PUBLISHER = b"dgkit", b"dgkit telemetry"  # domains of ZAP
 _serial = itertools.count()
 
 
@@ -59,7 +64,7 @@ class Caller:
     @property
     def owner(self) -> str:
         """Key or user that the connection is of."""
-        return f"key {self.key}" if self.key else f"user {self.uid}"
+        return owner_of(self.key) if self.key else f"user {self.uid}"
 
 
 class Listener:
@@ -72,6 +77,8 @@ class Listener:
         stop_fds: Descriptors that are readable when the agent is to end; negative ones are ignored.
 
     Attributes:
+        is_penalized: Called with an owner, as of Caller; returns whether its connections to the
+            publisher are refused. Those to the router are told why, by the reply to Hello.
         on_error: Called with a place and an exception for each handshake that could not be judged.
         keys_allowed: How many keys the list had at the latest handshake; 0 over ipc://.
 
@@ -89,17 +96,19 @@ class Listener:
         self._requested = parse(address) if address else fresh()
         self._pair = keyring.load(keys or "default") if self._requested.tcp else None
         self._allowed = keyring.AllowedKeys()
+        self.is_penalized: Callable[[str], bool] = _never
         self.on_error: Callable[[str, Exception], None] = _ignore
         self.keys_allowed = 0
         self._connections = connections
         self._stop_fds = stop_fds
         self._acceptors: list[Acceptor] = []  # of the router, then of the publisher
         self._files: list[tuple[Path, int]] = []
-        self.context = zmq.Context()
+        self.context = zmq.Context(_THREADS)
         self._open: list[zmq.Socket[bytes]] = []
         try:
             self._zap = self._bind_zap() if self._pair else None
             self.router = self._socket(zmq.ROUTER)
+            self.router.affinity = _ROUTER_THREAD
             self.router.rcvhwm, self.router.sndhwm = _REQUESTS_HWM, _REPLIES_HWM
             self.router.sndbuf, self.router.rcvbuf = _SEND_BUFFER, _RECEIVE_BUFFER
             self.router.router_mandatory = True  # a reply that is not taken is an error
@@ -120,7 +129,7 @@ class Listener:
             set_heartbeat(sock)
             sock.curve_server = True
             sock.curve_secretkey = z85_of(self._pair.secret)
-            sock.zap_domain = b"dgkit"
+            sock.zap_domain = _ROUTER
         return sock
 
     def _bind(self, sock: zmq.Socket[bytes], address: Address) -> Address:
@@ -156,6 +165,8 @@ class Listener:
         sock = self._socket(zmq.XPUB)
         try:
             sock.setsockopt(zmq.XPUB_MANUAL, 1)
+            sock.zap_domain = _PUBLISHER
+            sock.affinity = _PUBLISHER_THREAD
             sock.maxmsgsize = _MAX_SUBSCRIPTION
             sock.rcvhwm = _SUBSCRIPTIONS_HWM
             sock.heartbeat_ivl = 0  # see _REQUESTS_HWM; this queue has a limit
@@ -248,18 +259,26 @@ class Listener:
 
     def _authenticate(self, zap: zmq.Socket[bytes]) -> None:
         for frames in drain(zap):
-            route, empty, version, request_id, *_, mechanism = frames[:8]
-            key = frames[8].hex() if len(frames) == 9 else ""
-            try:
-                known = self._allowed.read() if mechanism == b"CURVE" and key else {}
-                self.keys_allowed = len(known) or self.keys_allowed
-                verdict = (b"200", b"OK") if key in known else (b"400", b"key is not allowed")
-            except Exception as exc:  # the file or its folder is damaged: refuse, and go on
-                self.on_error("reading the allowed keys", exc)
-                verdict = (b"500", b"the allowed keys cannot be read")
+            route, empty, version, request_id, domain, *_, mechanism = frames[:8]
+            key = frames[8].hex() if len(frames) == 9 and mechanism == b"CURVE" else ""
+            verdict = self._verdict(domain, key)
             for frame in (route, empty, version, request_id, *verdict, key.encode()):
                 zap.send(frame, _PART)
             zap.send(b"", _LAST)
+
+    def _verdict(self, domain: bytes, key: str) -> tuple[bytes, bytes]:
+        """Return ZAP's status code and text for a client; `key` is empty if it has none."""
+        try:
+            known = self._allowed.read() if key else {}
+        except Exception as exc:  # the file or its folder is damaged: refuse, and go on
+            self.on_error("reading the allowed keys", exc)
+            return b"500", b"the allowed keys cannot be read"
+        self.keys_allowed = len(known) or self.keys_allowed
+        if key not in known:
+            return b"400", b"key is not allowed"
+        if domain == _PUBLISHER and self.is_penalized(owner_of(key)):
+            return b"400", b"key has flooded the agent"
+        return b"200", b"OK"
 
     def close(self) -> None:
         """Close the sockets, end libzmq's threads and remove the socket files."""
@@ -275,6 +294,16 @@ class Listener:
 def _no_message(_fd: int) -> int:
     """Return the progress of a connection to the publisher, whose subscriptions are few."""
     return 0
+
+
+def owner_of(key: str) -> str:
+    """Return the owner, as of Caller, of the connections of a key."""
+    return f"key {key}"
+
+
+def _never(_owner: str) -> bool:
+    """Return False: the default of Listener.is_penalized."""
+    return False
 
 
 def _ignore(_place: str, _exc: Exception) -> None:

@@ -10,7 +10,10 @@ from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
+from dgkit.wire import keys
 from dgkit.wire.address import parse
+from dgkit.wire.sockets import set_client_curve
+from dgkit.wire.subscriber import Subscriber
 from dgkit.wire.telemetry import decode_sampled, topic
 
 
@@ -84,3 +87,44 @@ def test_a_flood_of_subscriptions_takes_no_memory(private, size):
         region = session.empty(64)
         with session.monitor(region, every_s=0.01) as monitor:
             until(monitor.read, "a block")
+
+
+@pytest.mark.parametrize("topics", [[b"\x99" + bytes(900)], [topic(n) for n in range(1, 200)]])
+def test_a_key_that_floods_subscriptions_is_kept_out_and_others_are_not(
+    tmp_path, monkeypatch, topics
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("default", "flood"):
+        keys.allow(keys.make(name).public)
+    with agent(address="tcp://127.0.0.1:0", max_share=90) as served, zmq.Context() as context:
+        flooding = dgkit.connect(served.address, keys="flood")
+        endpoint = parse(flooding.telemetry())
+        sub = context.socket(zmq.SUB)
+        sub.linger = 0
+        sub.reconnect_ivl = -1
+        pair = keys.load("flood")
+        set_client_curve(sub, (pair.public, pair.secret), endpoint.key)
+        sub.connect(endpoint.endpoint)
+        for each in topics:
+            sub.subscribe(each)
+
+        def refused():
+            try:
+                dgkit.connect(served.address, keys="flood").close()
+            except dgkit.LimitReached as exc:
+                return "requests or subscriptions" in str(exc)
+            return False
+
+        until(refused, "the key is kept out")
+        with pytest.raises(dgkit.LimitReached, match="is not let in"):
+            flooding.telemetry()
+        again = Subscriber(context, endpoint, (pair.public, pair.secret), b"\x99")
+        with pytest.raises(dgkit.PeerRefused):
+            again.wait_connected(5.0)
+        again.close()
+        sub.close()
+        with dgkit.connect(served.address) as other:
+            region = other.empty(64)
+            with other.monitor(region, every_s=0.01) as monitor:
+                until(monitor.read, "a block")
+        flooding.close()
