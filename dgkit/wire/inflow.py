@@ -1,14 +1,13 @@
-"""What connections send without end: parts of a message that is never complete.
+"""A limit for messages that are never complete: parts of them without end.
 
 libzmq keeps the parts of a message until the last one is there; no option limits them (ZMQ_RCVHWM
 counts whole messages, ZMQ_MAXMSGSIZE limits one part). So the memory of the process is watched, and
-when it has grown, what each connection has sent since its last whole message.
+when it has grown, the bytes of each connection since its last whole message.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import socket
@@ -52,15 +51,17 @@ def _own_bytes() -> int:
 
 def give_back() -> None:
     """Return freed memory to the kernel: else the next growth would be seen too late."""
+    import ctypes  # needed after an attack only
+
     with contextlib.suppress(AttributeError):  # only glibc has the function
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class Inflow:
-    """What one connection has sent since its last whole message, as far as the kernel tells.
+    """Bytes of one connection since its last whole message, as far as the kernel counts them.
 
-    Over TCP the kernel counts the bytes. On a Unix socket it does not: there, bytes that wait to be
-    read at two looks tell, since libzmq reads at once what arrives.
+    It does so over TCP. On a Unix socket, bytes that wait to be read at two looks show a message
+    without end, since libzmq reads at once what arrives.
     """
 
     def __init__(self) -> None:

@@ -78,7 +78,7 @@ class Listener:
 
     Attributes:
         is_penalized: Called with an owner, as of Caller; returns whether its connections to the
-            publisher are refused. Those to the router are told why, by the reply to Hello.
+            publisher are refused. Those to the router get the reason by the reply to Hello.
         on_error: Called with a place and an exception for each handshake that could not be judged.
         keys_allowed: How many keys the list had at the latest handshake; 0 over ipc://.
 
