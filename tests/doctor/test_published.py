@@ -14,19 +14,22 @@ from dgkit.doctor.goals import Goal
 from dgkit.doctor.registry import checks
 from dgkit.doctor.runner import diagnose
 
-FIRST, SECOND = load_all("first"), load_all("second")
+FIRST, SECOND, THIRD = (load_all(folder) for folder in ("first", "second", "third"))
+EVERY = FIRST + SECOND + THIRD
 LACKING = {"imex"}  # what a thread arrived at, and no check asks
 
 
 @pytest.mark.parametrize(
-    ("machines", "least"), [(FIRST, 20), (SECOND, 40)], ids=["first", "second"]
+    ("machines", "least"),
+    [(FIRST, 20), (SECOND, 40), (THIRD, 20)],
+    ids=["first", "second", "third"],
 )
 def test_a_third_of_the_machines_work(machines: list[Published], least: int) -> None:
     assert len(machines) >= least
     assert sum(machine.works for machine in machines) * 3 >= len(machines)
 
 
-@pytest.mark.parametrize("machine", FIRST + SECOND, ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", EVERY, ids=lambda machine: machine.name)
 def test_a_machine_names_its_source_and_checks_that_exist(machine: Published) -> None:
     assert machine.head["source"].startswith("https://")
     assert all(machine.head[name] for name in ("saw", "cause", "made up"))
@@ -38,7 +41,7 @@ def test_a_machine_names_its_source_and_checks_that_exist(machine: Published) ->
                for word in machine.words("paths"))  # fmt: skip
 
 
-@pytest.mark.parametrize("machine", FIRST + SECOND, ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", EVERY, ids=lambda machine: machine.name)
 def test_a_shell_parses_each_remedy(machine: Published) -> None:
     for goal in Goal:
         for finding in diagnose([machine.machine()], goal=goal).findings:

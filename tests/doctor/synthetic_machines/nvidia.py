@@ -38,7 +38,10 @@ Legend:
 
 @dataclass(frozen=True)
 class Driver:
-    """`flavour`: open or closed. `broken`: what nvidia-smi says instead. `used`: MiB of BAR1."""
+    """`flavour`: open or closed. `broken`: what nvidia-smi says instead. `used`: MiB of BAR1.
+
+    `fabric`: state and status, as `Completed/Success`; `cluster`: the fabric's UUID.
+    """
 
     version: str = "580.95.05"
     cuda: str = "13.0"
@@ -53,6 +56,9 @@ class Driver:
     registry: str = ""
     broken: str = ""
     compute: str = "Default"
+    mig: bool = False
+    fabric: str = ""
+    cluster: str = "00000000-0000-0000-0000-000000000000"
     modules: tuple[str, ...] = field(default=("nvidia_uvm", "nvidia_modeset"))
 
 
@@ -143,8 +149,8 @@ GPU {bus}
     Persistence Mode: {persistence}
     Addressing Mode: {addressing}
     MIG Mode
-        Current: Disabled
-        Pending: Disabled
+        Current: {mig}
+        Pending: {mig}
     Serial Number: N/A
     GPU UUID: {uuid}
     Minor Number: {number}
@@ -175,7 +181,14 @@ GPU {bus}
         Free: {bar1[2]}
     Compute Mode: {made.compute}
     Processes: None
-
+{fabric}
+"""
+_FABRIC = """\
+    Fabric
+        State: {state}
+        Status: {status}
+        CliqueId: 0
+        ClusterUUID: {made.cluster}
 """
 
 
@@ -205,9 +218,16 @@ def _query_gpu(made: Driver, node: Node, number: int) -> str:
         addressing="ATS" if spark else "HMM" if opened else "None",
         uuid=_uuid(number),
         gsp=made.version if opened else "N/A",
+        mig="Enabled" if made.mig else "Disabled",
+        fabric=_fabric(made),
         memory=_mib(memory, 600, 4, memory - 604) if memory else ["N/A"] * 4,
         bar1=_mib(bar1, made.used, bar1 - made.used) if bar1 else ["N/A"] * 3,
     )
+
+
+def _fabric(made: Driver) -> str:
+    state, _, status = made.fabric.partition("/")
+    return _FABRIC.format(made=made, state=state, status=status or "N/A") if state else ""
 
 
 def _mib(*sizes: int) -> list[str]:
