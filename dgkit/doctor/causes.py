@@ -19,12 +19,15 @@ CONSEQUENCES: dict[str, tuple[str, ...]] = {
     "gpu-present": ("driver-loaded", "cuda-driver", *_USE, *_ACCESS),
     "container": (
         *("driver-loaded", "cuda-driver", "gdrcopy", "rdma-devices", "rdma-dmabuf", "memlock"),
-        *("memlock-queues", "doca-libraries", "rdma-core", "driver-registry", *_USE),
+        *("memlock-queues", "doca-libraries", "rdma-core", "driver-registry", "imex", *_USE),
     ),
-    "driver-loaded": ("cuda-driver", "cuda-toolkit", *_USE, *_ACCESS),
+    "driver-loaded": (
+        *("cuda-driver", "cuda-toolkit", "topology-nvidia-smi"),
+        *(*_USE, *_ACCESS),
+    ),
     "iommu": ("cuda-context", "cuda-python", "dgkit-providers"),
     "cuda-driver": ("nvlink-fabric", *_USE),
-    "nvlink-fabric": ("cuda-context",),
+    "nvlink-fabric": ("cuda-context", "imex"),
     "cuda-context": ("cuda-python", "dgkit-providers"),
     "gpudirect-platform": _ACCESS,
     "driver-flavour": ("dmabuf-gpu", "kernel-version"),
@@ -63,8 +66,8 @@ def _mark(finding: Finding, found: Sequence[Finding]) -> Finding:
 
 
 def _cause(finding: Finding, found: Sequence[Finding]) -> str:
-    """Return the check that a warning or failure follows from; "" if it is a cause itself."""
-    if finding.verdict not in _ALARMS or finding.side == "pair":
+    """Return the check that a finding follows from; "" if it is a cause itself, or says nothing."""
+    if finding.verdict < Verdict.CANNOT_TELL or finding.side == "pair":
         return ""
     for other in found:
         related = finding.check in CONSEQUENCES.get(other.check, ())
@@ -74,8 +77,8 @@ def _cause(finding: Finding, found: Sequence[Finding]) -> str:
 
 
 def _explains(cause: Finding, finding: Finding) -> bool:
-    if cause.check == "driver-flavour":  # a warning about the modules explains what lacks dma-buf
-        return cause.verdict in _ALARMS
+    if cause.check == "driver-flavour" and finding.verdict in _ALARMS:
+        return cause.verdict in _ALARMS  # a warning about the modules explains a lack of dma-buf
     return cause.verdict is Verdict.FAIL or cause.verdict is finding.verdict is Verdict.WARN
 
 

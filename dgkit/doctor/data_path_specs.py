@@ -214,7 +214,7 @@ DATA_PATH_SPECS = (
         serves=_P2P,
         devices=(DeviceKind.GPU,),
         required=(*CUDA, "gpu-peers"),
-        assumed=("nvlink-fabric", "iommu", "acs", "virtual-machine", "container"),
+        assumed=("nvlink-fabric", "imex", "iommu", "acs", "virtual-machine", "container"),
     ),
     DataPathSpec(
         name="cuda",

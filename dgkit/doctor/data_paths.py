@@ -40,6 +40,7 @@ class DataPath(msgspec.Struct, frozen=True, kw_only=True):
         proviso: Why the path "should work" rather than "works": what it depends on and was not
             verified.
         blocked_by: Names of the checks that block the path, worst first.
+        caused_by: Those of them that do not follow from another one, in the order of the findings.
         warned_by: Names of the checks that warn of it, worst first.
     """
 
@@ -51,12 +52,18 @@ class DataPath(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     proviso: str = ""
     blocked_by: tuple[str, ...] = ()
+    caused_by: tuple[str, ...] = ()
     warned_by: tuple[str, ...] = ()
 
     @property
     def works(self) -> bool:
         """True if bytes can take this path, even if slower."""
         return self.verdict in (Verdict.OK, Verdict.WARN)
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Names of the checks to begin with."""
+        return self.caused_by or self.blocked_by
 
     @property
     def word(self) -> str:
@@ -133,6 +140,18 @@ class _CheckVerdicts:
         """Return those of the checks that have this verdict, each once."""
         return [check for check in dict.fromkeys(checks) if self.verdict(check) is verdict]
 
+    def causes(self, checks: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the checks that follow from no other, in the findings' order."""
+        order = list(self._findings)
+        following = {
+            check
+            for check in checks
+            for finding in self._findings.get(check, ())
+            if finding.follows in checks
+        }
+        roots = [check for check in checks if check not in following] or checks
+        return tuple(sorted(roots, key=lambda check: order.index(check) if check in order else 0))
+
     def why(self, checks: Sequence[str]) -> str:
         """Return the reason that the first of these checks gives in its worst finding."""
         findings = self._findings.get(checks[0], []) if checks else []
@@ -174,8 +193,9 @@ def _judge(
     rest = (*spec.required, *spec.assumed)
     failed = verdicts.with_verdict(rest, Verdict.FAIL)
     if blocking := tuple(dict.fromkeys((*choice.blocking, *failed))):
-        why = verdicts.why(blocking)
-        return _data_path(spec, case, Verdict.FAIL, why, blocked_by=blocking)
+        causes = verdicts.causes(blocking)
+        why = verdicts.why(causes)
+        return _data_path(spec, case, Verdict.FAIL, why, blocked_by=blocking, caused_by=causes)
     unknown = [kind for kind in spec.devices if present[kind] is None]
     if choice.unanswered and not unknown and all(map(verdicts.not_applicable, choice.unanswered)):
         why = verdicts.why(choice.unanswered)
@@ -198,7 +218,7 @@ def _without_devices(
     looked_for = (check for kind in missing for check in kind.checks)
     blocking = tuple(verdicts.with_verdict(looked_for, Verdict.FAIL))
     why = " ".join(kind.missing for kind in missing)
-    return _data_path(spec, case, Verdict.FAIL, why, blocked_by=blocking)
+    return _data_path(spec, case, Verdict.FAIL, why, blocked_by=blocking, caused_by=blocking)
 
 
 def _working(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from .collect.trace import Trace
 from .data_paths import DataPath
 from .finding import Finding, Verdict, worst
 from .goals import Goal
@@ -26,6 +27,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         ways: The data paths, best first; none if only some of the checks were requested.
         chosen: Why this goal was chosen, "" if it was given.
         took_s: Duration of the run, in seconds.
+        traces: Readings and facts that each check used, by name and side.
     """
 
     case: Case
@@ -33,6 +35,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     ways: tuple[DataPath, ...]
     chosen: str
     took_s: float
+    traces: Mapping[tuple[str, str], Trace] = {}
 
     @property
     def goal(self) -> Goal:
@@ -136,7 +139,7 @@ def _why_not(better: Sequence[DataPath]) -> str:
     first, why = better[0], better[0].why.rstrip(".")
     if first.verdict is Verdict.CANNOT_TELL:
         return f"; whether {first.title} does cannot be determined{f' ({why})' if why else ''}"
-    by = f" by {_and(first.blocked_by)}" if first.blocked_by else f": {why}"
+    by = f" by {_and(first.causes)}" if first.causes else f": {why}"
     return f"; {first.title} is blocked{by}"
 
 

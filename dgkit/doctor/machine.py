@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from .collect.reader import Reader
+from .collect.trace import Trace, note_fact, tracing
 from .goals import Goal
 
 __all__ = ["SIZE", "Case", "Machine"]
@@ -21,7 +23,7 @@ T = TypeVar("T")
 class _CachedFact:
     """Value or exception of a fact, computed by the first caller while others wait."""
 
-    __slots__ = ("computed", "error", "lock", "started", "value")
+    __slots__ = ("computed", "error", "lock", "started", "trace", "value")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -29,6 +31,7 @@ class _CachedFact:
         self.computed = False
         self.value: Any = None
         self.error: Exception | None = None
+        self.trace = Trace()
 
 
 class Machine:
@@ -68,16 +71,24 @@ class Machine:
         with cached.lock:
             if not cached.computed:
                 if cached.started:  # by this thread: the lock excludes the others
-                    raise RuntimeError(f"the fact {fact.__name__} depends on itself")
+                    raise RuntimeError(f"the fact {_name(fact)} depends on itself")
                 cached.started = True
-                try:
-                    cached.value = fact(self)
-                except Exception as error:
-                    cached.error = error
+                with tracing() as cached.trace:
+                    try:
+                        cached.value = fact(self)
+                    except Exception as error:
+                        cached.error = error
                 cached.computed = True
+        note_fact(_name(fact), cached.error or cached.value, cached.trace)
         if cached.error is not None:
             raise cached.error.with_traceback(None)  # else it would grow with each raise
         return cached.value  # type: ignore[no-any-return]
+
+
+def _name(fact: Callable[[Machine], Any]) -> str:
+    while isinstance(fact, partial):
+        fact = fact.func
+    return fact.__name__.lstrip("_")
 
 
 class Case(msgspec.Struct, frozen=True):

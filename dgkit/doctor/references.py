@@ -66,6 +66,33 @@ GRACE_CX8 = Document(
 )
 GRACE_SMMU = Document("NVIDIA/NV-Kernels", "https://github.com/NVIDIA/NV-Kernels/pull/22")
 NVIDIA_SMI = Document("nvidia-smi(1)", "https://docs.nvidia.com/deploy/nvidia-smi/index.html")
+IMEX = Document(
+    "NVIDIA IMEX guide",
+    "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/imexchannels.html",
+)
+MIG = Document("NVIDIA MIG user guide", "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/")
+NCCL = Document("NVIDIA/nccl", "https://github.com/NVIDIA/nccl")
+NCCL_ENVIRONMENT = Document(
+    "NCCL documentation",
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
+)
+NVSHMEM = Document(
+    "NVSHMEM documentation",
+    "https://docs.nvidia.com/nvshmem/release-notes-install-guide/install-guide/abstract.html",
+)
+UCX = Document("UCX documentation", "https://openucx.readthedocs.io/en/master/faq.html")
+CONFIDENTIAL = Document("NVIDIA/nvtrust", "https://github.com/NVIDIA/nvtrust")
+USER_NAMESPACES = Document(
+    "user_namespaces(7)", "https://man7.org/linux/man-pages/man7/user_namespaces.7.html"
+)
+CGROUP_DEVICES = Document(
+    "Linux kernel, device whitelist controller",
+    "https://docs.kernel.org/admin-guide/cgroup-v1/devices.html",
+)
+CDI = Document(
+    "NVIDIA Container Toolkit, CDI",
+    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",
+)
 OPEN_MODULES = Document(
     "NVIDIA open GPU kernel modules", "https://github.com/NVIDIA/open-gpu-kernel-modules"
 )

@@ -17,8 +17,8 @@ __all__ = ["FAMILIES", "Check", "check", "checks", "named"]
 # One module of `checks` each, in the order in which findings are listed.
 FAMILIES = (
     *("dgkit", "kernel", "driver", "cuda", "dmabuf", "peermem", "gdrcopy", "bar1"),
-    *("iommu", "acs", "peers", "topology", "link", "numa", "virtual", "platform"),
-    *("bluefield", "firmware", "doca", "rdma", "limits", "pair"),
+    *("iommu", "acs", "peers", "imex", "topology", "link", "numa", "virtual", "platform"),
+    *("bluefield", "firmware", "doca", "rdma", "limits", "programs", "pair"),
 )
 
 Judge = Callable[[Case], Iterable[Finding]]

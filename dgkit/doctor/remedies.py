@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from .facts.distribution import os_release, package_manager
+from .facts.bluefield import settings_tool
+from .facts.distribution import install, os_release, package_manager
 from .facts.virtual import container
 from .machine import Machine
 
@@ -17,24 +18,31 @@ _INSTALLS = ("sudo apt ", "sudo dnf ", "sudo do-release-upgrade")
 # What changes the system or its devices: nothing of it works in a container, or it would break it.
 _SYSTEM = (
     *("sudo apt", "sudo dnf", "sudo modprobe", "sudo systemctl", "sudo reboot", "sudo grubby"),
-    *("sudo update-", "sudo dracut", "sudo setpci", "sudo mlxconfig", "sudo mstconfig", "sudo rpm"),
+    *("sudo update-", "sudo dracut", "sudo setpci", "sudo mlx", "sudo mst", "sudo flint"),
+    *("sudo rpm", "sudo tee"),
     *("sudo dpkg", "sudo nvidia-modprobe", "sudo nvidia-smi", "sudo mokutil", "sudo usermod"),
-    *("sudo ip ", "sudo do-release", "echo ", "git clone"),
+    *("sudo ip ", "sudo do-release", "sudo mknod", "sudo mkdir", "git clone"),
 )
 
 
 def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
     """Return a remedy as this machine can carry it out.
 
-    A restart is a separate instruction. In a container, what changes the system is marked as the
-    host's. Without apt and dnf, a command of theirs becomes an instruction in words.
+    A restart is a separate instruction. Where NVIDIA's firmware tools (MFT) are missing, mstflint's
+    take their place, which are installed first if those are missing, too. In a container, what
+    changes the system is marked as the host's. Without apt and dnf, a command of theirs becomes an
+    instruction in words.
     """
-    lines = list(_restarts_apart(remedy))
+    lines = list(_with_mstflint(machine, list(_restarts_apart(remedy))))
     if machine.know(package_manager) == "other":
         lines = [_in_words(line, machine) for line in lines]
-    if machine.know(container).engine and any(line.startswith(_SYSTEM) for line in lines):
-        lines = [_ON_HOST, *(f"# {line}" if line.startswith(_SYSTEM) else line for line in lines)]
+    if machine.know(container).engine and any(map(_changes_system, lines)):
+        lines = [_ON_HOST, *(f"# {line}" if _changes_system(line) else line for line in lines)]
     return tuple(lines)
+
+
+def _changes_system(line: str) -> bool:
+    return line.startswith(_SYSTEM) or (line[:1] != "#" and "| sudo tee " in line)
 
 
 def _restarts_apart(remedy: Iterable[str]) -> Iterator[str]:
@@ -45,6 +53,32 @@ def _restarts_apart(remedy: Iterable[str]) -> Iterator[str]:
             yield from (line.removesuffix(_REBOOT), _RESTART)
         else:
             yield line
+
+
+_MFT = {"mlxconfig": "mstconfig", "mlxfwreset": "mstfwreset", "flint": "mstflint"}
+_ONLINE = "# mstflint has no online update: take the firmware from NVIDIA's download page"
+
+
+def _with_mstflint(machine: Machine, lines: list[str]) -> Iterator[str]:
+    """Yield the lines, with mstflint's programs where MFT's are not installed."""
+    names = (*_MFT, "mlxfwmanager")
+    used = [name for name in names if any(_runs(line, name) for line in lines)]
+    tool = machine.know(settings_tool) if used else "mlxconfig"
+    if tool == "mlxconfig":
+        yield from lines
+        return
+    if not tool:
+        yield install(machine, "mstflint", "mstflint")
+    for line in lines:
+        name = next((name for name in used if _runs(line, name)), "")
+        if name == "mlxfwmanager":
+            yield _ONLINE
+        else:
+            yield line.replace(f"sudo {name} ", f"sudo {_MFT[name]} ", 1) if name else line
+
+
+def _runs(line: str, name: str) -> bool:
+    return f"sudo {name} " in line
 
 
 def _in_words(line: str, machine: Machine) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from . import finding
 from .causes import order
 from .collect.live import FAST_S, FULL_S, LiveReader
+from .collect.trace import Trace, tracing
 from .data_paths import DataPath, judge_data_paths
 from .diagnosis import Diagnosis
 from .executor import Executor, Job
@@ -73,7 +74,9 @@ def diagnose(
     case = run.case(run.main, chosen_goal)
     ways = () if only else run.data_paths(case, findings)
     took = time.monotonic() - start
-    return Diagnosis(case=case, findings=findings, ways=ways, chosen=chosen, took_s=took)
+    return Diagnosis(
+        case=case, findings=findings, ways=ways, chosen=chosen, took_s=took, traces=run.traces
+    )
 
 
 def read_everything(
@@ -93,12 +96,19 @@ def read_everything(
     run.findings(jobs, progress)
 
 
+class _Judged(NamedTuple):
+    """Result of a check, and what it used."""
+
+    findings: tuple[Finding, ...]
+    trace: Trace
+
+
 class _CheckJob(NamedTuple):
     """Check that was started on one side."""
 
     check: Check
     side: str
-    job: Job[tuple[Finding, ...]]
+    job: Job[_Judged]
 
 
 class _Run:
@@ -108,12 +118,14 @@ class _Run:
         until: Deadline, by `time.monotonic()`.
         sides: Machines by side, `host` and `dpu`.
         main: The host if there is one, else the DPU.
+        traces: What the checks used, by name and side.
     """
 
     def __init__(self, machines: Sequence[Machine], size: int, until: float) -> None:
         if not machines:
             raise ValueError("there is no machine to judge")
         self.size, self.until = size, until
+        self.traces: dict[tuple[str, str], Trace] = {}
         self.executor = Executor("dgkit-doctor-check", max_threads=_MAX_THREADS)
         self.sides = self._sides(machines)
         self.main = self.sides.get("host") or machines[0]
@@ -171,18 +183,21 @@ class _Run:
         found: list[Finding] = []
         for index, (check, name, job) in enumerate(jobs):
             origin = {"check": check.name, "title": check.title, "side": name}
-            found += [finding.attribute(result, **origin) for result in self._found(job)]
+            results, trace = self._found(job)
+            self.traces[check.name, name] = trace
+            found += [finding.attribute(result, **origin) for result in results]
             if progress is not None:
                 progress(index + 1, len(jobs))
         return found
 
-    def _found(self, job: Job[tuple[Finding, ...]]) -> tuple[Finding, ...]:
+    def _found(self, job: Job[_Judged]) -> _Judged:
         try:
             return job.result(self.until)
         except TimeoutError:
-            return (finding.unknown("no answer", why="It did not end before the deadline."),)
+            why = "It did not end before the deadline."
         except Exception as error:  # a check that fails affects no other
-            return (finding.unknown("no answer", why=f"The check failed: {error!r}"),)
+            why = f"The check failed: {error!r}"
+        return _Judged((finding.unknown("no answer", why=why),), Trace())
 
     def choose_goal(self) -> tuple[Goal, str]:
         """Return the goal that fits the machine's devices, and the reason."""
@@ -190,11 +205,14 @@ class _Run:
         return self._result(self.executor.submit(partial(_choose_goal, self.sides)), default)
 
 
-def _run_check(check: Check, case: Case) -> tuple[Finding, ...]:
+def _run_check(check: Check, case: Case) -> _Judged:
     if case.goal in check.goals:
-        return tuple(_fitting(case.machine, result) for result in check.judge(case))
+        with tracing() as trace:
+            results = tuple(check.judge(case))
+        return _Judged(tuple(_fitting(case.machine, result) for result in results), trace)
     goals = ", ".join(str(goal) for goal in Goal if goal in check.goals)
-    return (finding.n_a(f"{case.goal} does not need it", needed=f"--goal {goals}"),)
+    needed = f"--goal {goals}"
+    return _Judged((finding.n_a(f"{case.goal} does not need it", needed=needed),), Trace())
 
 
 def _fitting(machine: Machine, result: Finding) -> Finding:

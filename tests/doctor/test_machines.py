@@ -137,6 +137,12 @@ names /dev/infiniband
 names /sys/bus/platform/devices
 names /sys/class/infiniband
 names /sys/module/nvidia_peermem
+names /sys/kernel/mm/memory_peers
+names /dev/nvidia-caps-imex-channels
+ask device-files
+run (dmesg|modinfo -F depends nvidia-peermem|nvidia-smi topo -p2p r)
+run (systemctl is-active|pgrep -x) nvidia-imex
+text /sys/fs/cgroup/devices/devices.list
 run (modinfo -F filename nvidia-peermem|nvcc --version|nvidia-smi .*|ofed_info -s)
 run (mlxconfig|mstconfig) .*
 text /\.dockerenv

@@ -96,3 +96,53 @@ def test_machines_without_gpudirect_a_gpu_or_a_driver_are_not_asked() -> None:
     spark = h200({"run nvidia-smi -q": smi("NVIDIA GB10")})
     for on in (spark, with_gpu(), machine({})):
         assert one(on).verdict is Verdict.NOT_APPLICABLE
+
+
+PEERS = "names /sys/kernel/mm/memory_peers"
+DEPENDS = "run modinfo -F depends nvidia-peermem"
+USED = "ib_core 524288 4 nvidia_peermem,mlx5_ib, Live 0x0\n"
+
+
+@pytest.mark.parametrize(
+    ("readings", "verdict"),
+    [
+        ({LIST: MODULES + PEERMEM + CORE}, Verdict.FAIL),
+        ({LIST: MODULES + PEERMEM + USED}, Verdict.OK),
+        ({LIST: MODULES + PEERMEM, PEERS: ["amdkfd"]}, Verdict.FAIL),
+        ({LIST: MODULES + PEERMEM + CORE, PEERS: ["nv_mem"]}, Verdict.OK),
+        # later kernels register it without the folder, and some list no users
+        ({LIST: MODULES + PEERMEM + "ib_core 524288 - - Live 0x0\n"}, Verdict.OK),
+    ],
+)
+def test_a_module_that_ib_core_does_not_know_registers_nothing(
+    readings: dict[str, object], verdict: Verdict
+) -> None:
+    found = one(h200({VERSION: CLOSED, **readings}))
+    assert found.verdict is verdict
+    assert ("registered" in found.found) == (verdict is Verdict.FAIL)
+    with_dma_buf = one(h200(readings))
+    assert with_dma_buf.verdict in (Verdict.OK, Verdict.NOT_APPLICABLE)
+
+
+REFUSED = "[1] nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)\n"
+
+
+@pytest.mark.parametrize(
+    ("readings", "text"),
+    [
+        ({"run dmesg": f"[0] Linux\n{REFUSED}"}, "refused by ib_core (err -22)"),
+        ({DEPENDS: "nvidia\n"}, "built without ib_core"),
+        ({DEPENDS: "nvidia,ib_core\n"}, "installed, not loaded"),
+        ({DEPENDS: ""}, "installed, not loaded"),
+        ({"run dmesg": Reading(code=1, said="dmesg: read kernel buffer failed")}, "installed"),
+    ],
+)
+def test_why_modprobe_refuses_it_is_said_where_it_can_be_seen(
+    readings: dict[str, object], text: str
+) -> None:
+    module = {VERSION: CLOSED, MODINFO: FILE, LIST: MODULES + CORE, **UBUNTU}
+    found = one(h200({**module, **linux("5.15.0-91-generic"), **readings}))
+    assert found.verdict is Verdict.FAIL
+    assert text in found.found
+    rebuilt = any("Reinstall NVIDIA's driver" in line for line in found.remedy)
+    assert rebuilt == (text not in "installed, not loaded")

@@ -16,7 +16,6 @@ from dgkit.doctor.runner import diagnose
 
 FIRST, SECOND, THIRD = (load_all(folder) for folder in ("first", "second", "third"))
 EVERY = FIRST + SECOND + THIRD
-LACKING = {"imex"}  # what a thread arrived at, and no check asks
 
 
 @pytest.mark.parametrize(
@@ -35,8 +34,7 @@ def test_a_machine_names_its_source_and_checks_that_exist(machine: Published) ->
     assert all(machine.head[name] for name in ("saw", "cause", "made up"))
     names = {check.name for check in checks()}
     asked = {*machine.words("quiet"), *machine.choices("lead")} - {"-"}
-    assert not LACKING & names
-    assert asked <= names | LACKING
+    assert asked <= names
     assert all(re.fullmatch(r"[a-z-]+=(works|blocked|unknown|unset)", word)
                for word in machine.words("paths"))  # fmt: skip
 

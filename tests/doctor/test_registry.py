@@ -46,6 +46,8 @@ NAMES = {
         "memlock-queues",
         "gpu-peers",
         "nvlink-fabric",
+        "imex",
+        "other-programs",
         "page-size",
         "open-files",
         "pair-bluefield",

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from .. import finding, references
-from ..facts import bluefield, distribution, firmware, mlxconfig
+from ..facts import bluefield, firmware, mlxconfig
 from ..facts.bluefield import Mode
 from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
@@ -37,13 +37,10 @@ def nics(machine: Machine) -> list[_Card]:
     return found or cards
 
 
-def query_commands(case: Case, cards: Sequence[_Card], names: tuple[str, ...]) -> list[str]:
-    """Return the commands that read the settings as root; mstconfig is in every distribution."""
+def query_commands(cards: Sequence[_Card], names: tuple[str, ...]) -> list[str]:
+    """Return the commands that read the settings as root."""
     queries = [f"sudo {shlex.join(mlxconfig.command(card.address, names))}" for card, _ in cards]
-    if any(settings.fault == "absent" for _, settings in cards):
-        install = distribution.install(case.machine, "mstflint", "mstflint")
-        return [install, *(query.replace("mlxconfig", "mstconfig") for query in queries[:4])]
-    return queries[:4]
+    return queries[:4]  # remedies.py names mstconfig where there is no mlxconfig
 
 
 def infiniband_only(case: Case) -> _Card | None:

@@ -38,7 +38,7 @@ SMI_FAILURES = {
     "unknown": (
         "device files cannot be opened",
         "The rules for this container's devices exclude the GPUs.",
-        ("# Start a new container", "# or name the GPUs: --device /dev/nvidia0 (for each)"),
+        ("# Start a new container.",),
     ),
     "denied": (
         "device files are not for this user",

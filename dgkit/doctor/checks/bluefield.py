@@ -190,7 +190,7 @@ def _unknown_mode(case: Case, card: Adapter, settings: Config) -> Finding:
         needed=str(required),
         why=settings.why or "mlxconfig does not list INTERNAL_CPU_OFFLOAD_ENGINE.",
         subject=card_label(card),
-        remedy=_link_type.query_commands(case, [(card, settings)], bluefield.MODE),
+        remedy=_link_type.query_commands([(card, settings)], bluefield.MODE),
         sources=[MODES],
     )
 
@@ -217,7 +217,7 @@ def _bluefield_link(case: Case) -> Iterator[Finding]:
             why=unread[0][1].why,
             subject=", ".join(card.address for card, _ in unread),
             # all settings: an Ethernet-only card has no LINK_TYPE_P1
-            remedy=_link_type.query_commands(case, unread, ()),
+            remedy=_link_type.query_commands(unread, ()),
             sources=[GUIDE],
         )
 

@@ -17,6 +17,7 @@ from ..finding import Finding
 from ..goals import ANY_GPU, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
+from ._container import with_devices
 from ._per_gpu import not_applicable, per_gpu
 
 _HOST = ("host",)
@@ -28,7 +29,7 @@ _FILES = ("ls -l /dev/nvidia*", "sudo nvidia-modprobe -u -c 0")
 _ERRORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "CUDA_ERROR_NO_DEVICE": (
         "CUDA sees no GPU: CUDA_VISIBLE_DEVICES hides it, or this container has no access to it.",
-        ("echo $CUDA_VISIBLE_DEVICES", *_FILES, "# In a container: start it with --gpus all"),
+        ("echo $CUDA_VISIBLE_DEVICES", *_FILES),
     ),
     "CUDA_ERROR_SYSTEM_NOT_READY": (
         "The GPUs are connected by NVSwitch, and the service that configures it does not run.",
@@ -66,7 +67,9 @@ def _cuda_driver(case: Case) -> Iterator[Finding]:
         name, why, remedy = _cuinit_error(known, case.machine)
         yield finding.fail(name, needed="12.0", why=why, remedy=remedy, sources=[_RESULTS])
     elif known.missing:
-        do = ["# In a container: start it with --gpus all", "# or:", *install_driver(case.machine)]
+        do = install_driver(case.machine)
+        if case.machine.know(container).engine:
+            do = with_devices(case.machine, gpu=True)
         why = f"CUDA's library libcuda.so.1 cannot be loaded ({known.why})."
         yield finding.fail("no libcuda", needed="12.0", why=why, remedy=do, sources=[_TABLE])
     elif known.stuck or not known.version:
@@ -83,18 +86,18 @@ def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, .
     name = known.error or f"cuInit: {known.code}"
     inside = bool(machine.know(container).engine)
     if inside and machine.know(smi).trouble == "unknown":
-        return name, _LOST_RULES, _NEW_CONTAINER
+        return name, _LOST_RULES, (_NEW_CONTAINER, *with_devices(machine, gpu=True))
     if coherent.is_coherent(machine) and _lacks_sva(machine):
         return name, _NO_SVA, ("# Use a kernel that is built with CONFIG_ARM_SMMU_V3_SVA=y",)
     if inside and name == "CUDA_ERROR_NO_DEVICE":
         return (
             name,
             _ERRORS[name][0],
-            ("echo $CUDA_VISIBLE_DEVICES", "# Or start it with --gpus all"),
+            ("echo $CUDA_VISIBLE_DEVICES", *with_devices(machine, gpu=True)),
         )
     if inside and name == "CUDA_ERROR_UNKNOWN":
         why = "Usually the container lacks the device file /dev/nvidia-uvm."
-        return name, why, ("ls -l /dev/nvidia*", "# Start it with --gpus all")
+        return name, why, ("ls -l /dev/nvidia*", *with_devices(machine, gpu=True))
     return (
         name,
         *_ERRORS.get(name, ("CUDA does not start.", ("sudo dmesg | grep -i nvrm",))),
@@ -105,10 +108,7 @@ _LOST_RULES = (
     "This container lost its GPUs while it ran: `systemctl daemon-reload` on the host wrote its "
     "device rules again, without them."
 )
-_NEW_CONTAINER = (
-    "# Start a new container: in this one it cannot be mended.",
-    "# For good, name the GPUs by CDI: docker run --device nvidia.com/gpu=all",
-)
+_NEW_CONTAINER = "# Start a new container: in this one it cannot be mended."
 _NO_SVA = (
     "The kernel is built without CONFIG_ARM_SMMU_V3_SVA: a GPU that shares the CPU's page tables "
     "cannot be used."

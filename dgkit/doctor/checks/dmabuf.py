@@ -9,7 +9,7 @@ from ..facts import cuda, gpudirect, gpus, nvidia_proc
 from ..facts.distribution import install_driver
 from ..facts.gpudirect import DmaBuf
 from ..facts.gpus import Gpu
-from ..facts.peermem import lacks_interface
+from ..facts.peermem import lacks_interface, peermem_state, trouble
 from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU
@@ -65,24 +65,26 @@ def _unknown(dma_buf: DmaBuf, machine: Machine) -> Finding:
 
 def _no_dma_buf(dma_buf: DmaBuf, machine: Machine, gpu: Gpu) -> Finding:
     """Return a warning if there is an alternative, nvidia-peermem or pinned memory; else fail."""
-    if gpudirect.kind(machine, gpu).direct and machine.know(gpudirect.peermem) == "loaded":
+    if gpudirect.kind(machine, gpu).direct and machine.know(peermem_state) == "loaded":
         return finding.n_a(
             "no; nvidia-peermem is loaded instead",
             why=finding.sentence(dma_buf.why or "CUDA reports none"),
         )
     cause = dma_buf.why or "CUDA reports none although the kernel modules are open"
-    peermem, direct = machine.know(gpudirect.peermem), gpudirect.kind(machine, gpu).direct
+    peermem, direct = machine.know(peermem_state), gpudirect.kind(machine, gpu).direct
     instead = {
         "loaded": "The alternative, nvidia-peermem, is loaded.",
+        "unregistered": "The alternative, nvidia-peermem, is loaded but not registered.",
         "loadable": "The alternative, nvidia-peermem, is installed but not loaded.",
         "absent": "The alternative, nvidia-peermem, is not installed either.",
     }.get(peermem, "Whether the alternative, nvidia-peermem, is installed is not known.")
-    make = finding.fail if direct and peermem in ("loadable", "absent") else finding.warn
+    unusable = peermem in ("loadable", "absent", "unregistered")
+    make = finding.fail if direct and unusable else finding.warn
     return make(
         "no, according to CUDA" if dma_buf.asked else "not expected",
         needed="yes",
         why=f"{finding.sentence(cause)} {instead if direct else 'Use pinned memory instead.'}",
-        remedy=_remedy(machine, peermem=direct and peermem == "loadable"),
+        remedy=_remedy(machine, peermem=direct and peermem in ("loadable", "unregistered")),
         sources=_SOURCES,
     )
 
@@ -93,7 +95,9 @@ def _remedy(machine: Machine, *, peermem: bool) -> list[str]:
     ways = [["# Pinned memory needs neither: dgkit.empty(..., on='pinned')"]]
     if peermem:
         more = "# nvidia-peermem needs more than its module here: dgkit doctor peermem"
-        ways.insert(0, [more if machine.know(lacks_interface) else "sudo modprobe nvidia-peermem"])
+        plain = machine.know(peermem_state) == "loadable" and not machine.know(trouble)
+        plain &= not machine.know(lacks_interface)
+        ways.insert(0, ["sudo modprobe nvidia-peermem" if plain else more])
     if closed and not machine.know(gpudirect.before_turing):
         ways.append(install_driver(machine))
     return [line for at, way in enumerate(ways) for line in (["# or:"] if at else []) + way]

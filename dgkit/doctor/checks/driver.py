@@ -13,12 +13,15 @@ from ..facts.distribution import initramfs, install_driver
 from ..facts.gpus import Gpu
 from ..facts.nvidia_proc import Driver, version_key
 from ..facts.nvidia_smi import smi
+from ..facts.peermem import peermem_state
+from ..facts.privileges import has_admin, in_user_namespace
 from ..facts.uname import uname
-from ..facts.virtual import container, has_admin
+from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import ANY_GPU, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
+from ._container import with_devices
 from ._no_driver import MODULES, SMI_FAILURES, driver_not_loaded
 from ._per_gpu import NO_GPU, not_applicable, per_gpu
 
@@ -103,12 +106,16 @@ def _driver_loaded(case: Case) -> Iterator[Finding]:
         yield driver_not_loaded(case.machine)
     elif nvidia_smi.trouble in SMI_FAILURES and not _unexplained(case.machine):
         found, why, remedy = SMI_FAILURES[nvidia_smi.trouble]
+        if nvidia_smi.trouble == "unknown":
+            remedy = ("# Start a new container.", *with_devices(case.machine, gpu=True))
         why = f"{why} nvidia-smi: {nvidia_smi.why.rstrip('.')}."
         source = [references.NVIDIA_SMI()]
         yield finding.fail(found, needed="loaded", why=why, remedy=remedy, sources=source)
     elif _lacks_device_files(case.machine):
         why = "Programs access the GPU through /dev/nvidia0 and /dev/nvidiactl, which are missing."
-        do = ["sudo nvidia-modprobe -c 0 -u", "# In a container: start it with --gpus all"]
+        do = ["sudo nvidia-modprobe -c 0 -u"]
+        if case.machine.know(container).engine:
+            do = with_devices(case.machine, gpu=True)
         yield finding.fail(
             "no device files", needed="loaded", why=why, remedy=do, sources=[MODULES]
         )
@@ -192,7 +199,8 @@ def _driver_flavour(case: Case) -> Iterator[Finding]:
 
 def _closed(machine: Machine, driver: Driver) -> Finding:
     states = {"loaded": "is loaded", "loadable": "can be loaded", "absent": "is not installed"}
-    state = machine.know(gpudirect.peermem)
+    states["unregistered"] = "is loaded, but not registered"
+    state = machine.know(peermem_state)
     peermem = f"The older alternative, nvidia-peermem, {states.get(state, 'may be installed')}."
     if state == "loaded":
         found, why = f"closed, {driver.version}", f"There is no dma-buf. {peermem}"
@@ -303,8 +311,12 @@ def _driver_registry(case: Case) -> Iterator[Finding]:
     missing = not_applicable(case)
     if missing is not None:
         yield missing
-    elif params.absent or has_admin(case.machine):
+    elif params.absent or (admin := has_admin(case.machine)):
         yield finding.n_a("the driver has no such file" if params.absent else "runs as root")
+    elif admin is None:
+        ask = ["grep CapEff /proc/self/status"]
+        why = "Whether root has CAP_SYS_ADMIN here is not known: /proc/self/status was not read."
+        yield finding.unknown("?", needed=needed, why=why, remedy=ask, sources=[source])
     elif not params.ok:
         ask = ["sudo grep RegistryDwords /proc/driver/nvidia/params"]
         yield finding.unknown(
@@ -313,23 +325,40 @@ def _driver_registry(case: Case) -> Iterator[Finding]:
     elif nvidia_proc.registry(params.text).get("PeerMappingOverride") == "1":
         yield finding.ok(needed, needed=needed, sources=[source])
     else:
-        written = "PeerMappingOverride=1" in case.machine.read.text(_CONF).text
-        write = [] if written else [_set_override(nvidia_proc.registry(params.text))]
-        inside = case.machine.know(container).engine
-        restart = "# Switch the machine off and on: the guide requires a cold reboot."
-        yield finding.warn(
-            "written, not in force yet" if written else "not set",
-            needed=needed,
-            why="GPUNetIO Verbs, RDMA and DMA programs need root; Ethernet programs always do.",
-            remedy=_PRIVILEGED if inside else [*write, initramfs(case.machine), restart],
-            sources=[source],
-        )
+        yield _not_for_users(case.machine, nvidia_proc.registry(params.text), source)
 
 
-_PRIVILEGED = (
-    "# Start the container with --privileged, or with --cap-add=SYS_ADMIN; without either, the key",
-    "# must be set on the host: dgkit doctor driver-registry, there",
-)
+def _not_for_users(
+    machine: Machine, registry: dict[str, str], source: references.Source
+) -> Finding:
+    """Return the warning that the GPU may not write to a NIC's doorbell without root's rights."""
+    inside = machine.know(container).engine
+    written = not inside and "PeerMappingOverride=1" in machine.read.text(_CONF).text
+    write = [] if written else [_set_override(registry)]
+    restart = "# Switch the machine off and on: the guide requires a cold reboot."
+    remedy = [*write, initramfs(machine), restart]
+    why = "GPUNetIO Verbs, RDMA and DMA, and NVSHMEM's IBGDA, need root; Ethernet always does."
+    if machine.know(in_user_namespace):
+        why += " Root of a rootless container is a user for the driver."
+        remedy = [_KEY_ON_HOST]
+    elif inside:
+        why += " Root of a container without CAP_SYS_ADMIN is a user for the driver."
+        remedy = [*_PRIVILEGED[machine.know(container).engine == "Kubernetes"], _KEY_ON_HOST]
+    return finding.warn(
+        "written, not in force yet" if written else "not set",
+        needed="PeerMappingOverride=1",
+        why=why,
+        remedy=remedy,
+        sources=[source, references.OPEN_MODULES("os-interface.c, os_is_administrator")],
+    )
+
+
+_KEY_ON_HOST = "# Or set the key on the host: dgkit doctor driver-registry, there."
+# How a container gets the right, by whether it is one of Kubernetes.
+_PRIVILEGED = {
+    False: ["# Start the container with --privileged, or with --cap-add=SYS_ADMIN."],
+    True: ["# In the pod: securityContext: privileged: true, or capabilities: add: [SYS_ADMIN]."],
+}
 
 
 def _set_override(registry: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pci, rdma
 from ..facts.distribution import as_root, os_release, restart
 from ..facts.kconfig import Kconfig, kconfig
+from ..facts.peermem import peermem_state
 from ..facts.side import side
 from ..facts.uname import uname
 from ..finding import Finding
@@ -84,7 +85,7 @@ def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
 def _closed_modules(machine: Machine, release: str) -> Finding:
     """Return the finding on an old kernel with closed modules: a newer one may break peermem."""
     old = len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus))
-    loaded = machine.know(gpudirect.peermem) == "loaded"
+    loaded = machine.know(peermem_state) == "loaded"
     sources = (*_VERSION_SOURCES, references.UBUNTU_PEERMEM())
     why = "With the closed modules no kernel exports a dma-buf. The alternative is nvidia-peermem, "
     why += "for which Ubuntu's kernels from 6.8 on have no interface: keep this one."

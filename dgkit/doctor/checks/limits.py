@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from ...units import size_text
 from .. import finding, references
 from ..collect.reader import Reading
 from ..facts import pairs
+from ..facts.privileges import IPC_LOCK, holds
+from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
@@ -36,21 +37,6 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 64
 
 
-_IPC_LOCK = 1 << 14  # linux/capability.h
-
-
-def _is_exempt(machine: Machine) -> bool | None:
-    """Return whether the process has CAP_IPC_LOCK, as root has outside containers.
-
-    None if the process is root and its capabilities are not known.
-    """
-    status, euid = machine.read.together(["text /proc/self/status", "ask euid"])
-    match = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status.text, re.MULTILINE)
-    if status.fault not in ("", "absent") and euid.data == 0:
-        return None
-    return bool(int(match[1], 16) & _IPC_LOCK) if match else euid.data == 0
-
-
 @check(
     "memlock",
     "Locked memory",
@@ -62,7 +48,7 @@ def _memlock(case: Case) -> Iterator[Finding]:
         yield missing_device(case.machine, "no NIC to register memory with")
         return
     reading = case.machine.read.ask("memlock")
-    known, exempt = _soft_and_hard(reading), _is_exempt(case.machine)
+    known, exempt = _soft_and_hard(reading), holds(case.machine, IPC_LOCK)
     if known is None:
         why = reading.why or "the system returned no number"
         yield finding.unknown("?", needed="unlimited", why=f"{why}.", sources=_MEMLOCK_SOURCES)
@@ -91,7 +77,7 @@ def _limited(case: Case, soft: int, hard: int | None) -> Finding:
         size_text(soft),
         needed="unlimited" if enough else f"unlimited, at least {size_text(case.size)}",
         why=why,
-        remedy=_unlock(hard),
+        remedy=_unlock(case.machine, hard),
         sources=_MEMLOCK_SOURCES,
     )
 
@@ -106,7 +92,7 @@ _QUEUES = 1 << 20  # bytes: a completion queue of 4,096 entries and two work que
     goals={Goal.RDMA, Goal.GPUNETIO},
 )
 def _memlock_queues(case: Case) -> Iterator[Finding]:
-    known, exempt = _soft_and_hard(case.machine.read.ask("memlock")), _is_exempt(case.machine)
+    known, exempt = _soft_and_hard(case.machine.read.ask("memlock")), holds(case.machine, IPC_LOCK)
     needed = size_text(_QUEUES)
     if not pairs.peers(case.machine, case.goal):
         yield missing_device(case.machine, "no NIC with queues")
@@ -121,17 +107,21 @@ def _memlock_queues(case: Case) -> Iterator[Finding]:
             needed=f"unlimited, at least {needed}",
             why="The queues of an RDMA device are locked memory, whatever memory is transferred: "
             "creating one fails with 'Cannot allocate memory'.",
-            remedy=_unlock(known[1]),
+            remedy=_unlock(case.machine, known[1]),
             sources=_MEMLOCK_SOURCES,
         )
 
 
-def _unlock(hard: int | None) -> list[str]:
+def _unlock(machine: Machine, hard: int | None) -> list[str]:
+    if engine := machine.know(container).engine:
+        if engine == "Kubernetes":
+            return ["# In the pod: securityContext: capabilities: add: [IPC_LOCK]"]
+        return [f"# Start the container with --ulimit memlock=-1 ({engine})"]
     if hard is None:
         return ["ulimit -l unlimited  # in the shell that starts the program"]
     return [
         "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/99-memlock.conf",
-        "# log in again; services: LimitMEMLOCK=infinity, docker: --ulimit memlock=-1",
+        "# log in again; for a service of systemd: LimitMEMLOCK=infinity",
     ]
 
 

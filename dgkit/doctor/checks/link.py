@@ -9,7 +9,7 @@ import msgspec
 
 from .. import finding, references
 from ..facts import link as link_facts
-from ..facts import pairs, pci, virtual
+from ..facts import pairs, pci
 from ..facts.link import PcieLink
 from ..facts.nvidia_smi import smi
 from ..facts.pci import PciDevice
@@ -17,6 +17,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case
 from ..registry import check
+from ._guest import only_good
 
 _FILES = references.SYSFS_PCI("current_link_speed, max_link_speed, current_link_width")
 _STATES = references.NVIDIA_SMI("Performance State")
@@ -40,7 +41,11 @@ def _link(case: Case) -> Iterator[Finding]:
     if not devices:
         yield finding.n_a("no GPU, NIC or DPU")
         return
-    found = pairs.pairs(case.machine, case.goal)
+    yield from only_good(case.machine, _links(case, devices), "links")
+
+
+def _links(case: Case, devices: tuple[PciDevice, ...]) -> Iterator[Finding]:
+    tree, found = case.machine.know(pci.tree), pairs.pairs(case.machine, case.goal)
     between = {bridge for pair in found for bridge in link_facts.traversed(pair.path)}
     above = {tree.parent(device.address) for device in devices} & set(tree.devices)
     addresses = sorted({device.address for device in devices} | above | between)
@@ -55,13 +60,12 @@ def _link(case: Case) -> Iterator[Finding]:
 def _judge(case: Case, device: PciDevice, link: PcieLink, port: PcieLink) -> Finding:
     subject = pairs.label(case.machine, device)
     if not link.known:
-        guest = case.machine.know(virtual.virtual).is_vm
         no_link = "The kernel shows no speed: a device inside the CPU or chipset has no link."
         return finding.unknown(
             "not in sysfs",
             needed="speed and width",
             subject=subject,
-            why="A virtual machine has no physical links." if guest else no_link,
+            why=no_link,
             remedy=[f"sudo lspci -s {device.address} -vvv | grep -E 'LnkCap:|LnkSta:'"],
             sources=[_FILES],
         )

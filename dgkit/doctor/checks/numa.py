@@ -11,6 +11,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case
 from ..registry import check
+from ._guest import only_good
 
 _GUIDE = references.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
 _ABI = references.NUMA_ABI("/sys/devices/system/node/nodeX/cpulist")
@@ -32,8 +33,8 @@ def _numa(case: Case) -> Iterator[Finding]:
     elif tree.why:
         yield finding.unknown("no PCI tree", why=tree.why)
     else:
-        for pair in pairs.pairs(case.machine, case.goal):
-            yield _judge_pair(case, pair)
+        found = [_judge_pair(case, pair) for pair in pairs.pairs(case.machine, case.goal)]
+        yield from only_good(case.machine, found, "nodes")
         yield _judge_cpus(case, sorted({tree.numa(device.address) for device in devices}))
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
 
 from .. import finding, references
-from ..facts import nvidia_topo, pairs
+from ..facts import cuda, gpus, nvidia_topo, pairs, virtual
 from ..facts.gpus import Gpu
 from ..facts.nvidia_smi import smi
+from ..facts.pairs import Pair
 from ..finding import Finding
 from ..goals import ANY_GPU, Goal
-from ..machine import Case
+from ..machine import Case, Machine
 from ..registry import check
 from ._per_gpu import not_applicable, per_gpu
 
 _HOST = ("host",)
 _SMI = references.NVIDIA_SMI("topo -m, Legend")
 _FABRIC = references.NVIDIA_SMI("Fabric")
+_NOT_READY = "CUDA does not start (802)"
 _RESTART_FABRIC = (
     "sudo systemctl restart nvidia-fabricmanager",
     "sudo journalctl -u nvidia-fabricmanager",
@@ -43,17 +44,65 @@ def _gpu_peers(case: Case) -> Iterator[Finding]:
             remedy=["nvidia-smi -L"], sources=[_SMI],
         )  # fmt: skip
         return
-    matrix = case.machine.know(nvidia_topo.topology_matrix)
-    links = {
-        cell
-        for pair in combinations(sorted({name for both in matrix.cells for name in both}), 2)
-        if all(name.startswith("GPU") for name in pair)
-        and (cell := matrix.cells.get(pair) or matrix.cells.get(pair[::-1]) or "").startswith("NV")
-    }
+    yield _without_access(case.machine) or _connected(case.machine, both)
+
+
+def _connected(machine: Machine, both: tuple[Pair, ...]) -> Finding:
+    """Return the finding on GPUs that reach each other, as far as is known."""
+    links, access = machine.know(_nvlinks), machine.know(nvidia_topo.peer_access)
     classes = sorted({pair.path.near for pair in both})
     found = ", ".join([*sorted(links), *(str(near) for near in classes if not links)])
-    why = "" if links else "Over PCIe; CUDA decides for each pair: nvidia-smi topo -p2p r."
-    yield finding.ok(found, why=why, sources=[_SMI])
+    why = "" if links else f"Over PCIe; CUDA decides for each pair: {nvidia_topo.PEERS}."
+    if "OK" in access.values():
+        without = sum(cell != "OK" for cell in access.values()) // 2
+        why = f"CUDA allows it for all but {without} pairs." if without else "CUDA allows it."
+    return finding.ok(found, why=why, sources=[_SMI])
+
+
+def _nvlinks(machine: Machine) -> frozenset[str]:
+    """Return the kinds of NVLink between GPUs, as NV18."""
+    cells = machine.know(nvidia_topo.topology_matrix).cells
+    gpus_only = (cell for pair, cell in cells.items() if all(n.startswith("GPU") for n in pair))
+    return frozenset(cell for cell in gpus_only if cell.startswith("NV"))
+
+
+def _without_access(machine: Machine) -> Finding | None:
+    """Return the finding if no GPU may reach another, else None."""
+    found = gpus.usable(machine)
+    if len([gpu for gpu in found if not gpu.mig]) < 2 and any(gpu.mig for gpu in found):
+        return finding.fail(
+            "MIG is on", needed="whole GPUs", sources=[references.MIG("Considerations")],
+            why="Instances of MIG do not reach each other's memory, neither over PCIe nor NVLink.",
+            remedy=["# Use whole GPUs; if no instance is in use: sudo nvidia-smi -mig 0"],
+        )  # fmt: skip
+    access = machine.know(nvidia_topo.peer_access)
+    cells = set(access.values())
+    if not cells or cells & {"OK", "U"} or machine.know(_nvlinks):
+        return None
+    cell = next((cell for cell in _REFUSED if cell in cells), "NS")
+    what, remedy = _REFUSED[cell]
+    if cell == "CNS" and machine.know(virtual.virtual).is_vm:
+        remedy = _CLIQUE
+    return finding.fail(
+        f"{cell}: {what}", needed="OK", why=f"NVIDIA's driver lets no GPU reach another. {_STAGED}",
+        remedy=[remedy, nvidia_topo.PEERS], sources=[_P2P],
+    )  # fmt: skip
+
+
+_P2P = references.NVIDIA_SMI("topo -p2p, Legend")
+_STAGED = "Programs copy through host memory instead, as NCCL does by itself."
+_CLIQUE = (
+    "# On the hypervisor, if its tree allows it: QEMU's x-nv-gpudirect-clique=0 for each GPU, "
+    "without which the guest's chip set is unknown to the driver."
+)
+# Cells of nvidia-smi topo -p2p: what they mean, and what to do.
+_REFUSED = {
+    "CNS": ("chip set not supported", "# Use a server whose chip set NVIDIA's driver knows."),
+    "GNS": ("GPU not supported", "# GPUs of data centres and workstations have it, GeForce not."),
+    "TNS": ("topology not supported", "# Put the GPUs below one CPU or PCIe switch."),
+    "DR": ("disabled by a registry key", "grep -rn -i p2p /etc/modprobe.d"),
+    "NS": ("not supported", "# It takes two GPUs of one kind that have it."),
+}
 
 
 @check(
@@ -75,12 +124,16 @@ def _nvlink_fabric(case: Case) -> Iterator[Finding]:
         if state == "Completed" and status in ("", "N/A", "Success"):
             return finding.ok("completed", needed="completed", sources=[_FABRIC])
         found = f"{state}, {status}" if status not in ("", "N/A") else state
-        why = (
-            "Until the fabric manager has connected the GPUs, CUDA does not start (802), or has no "
-        )
-        why += "NVLink."
-        return finding.fail(
-            found[:45], needed="completed", why=why, remedy=_RESTART_FABRIC, sources=[_FABRIC]
+        created = case.machine.know(cuda.contexts).get(gpu.address)
+        starts = created is not None and created.code == 0
+        make = finding.warn if starts else finding.fail
+        why = "CUDA starts, but has no NVLink to other GPUs" if starts else _NOT_READY
+        return make(
+            found[:45],
+            needed="completed",
+            why=f"{why} until the fabric manager has connected them.",
+            remedy=_RESTART_FABRIC,
+            sources=[_FABRIC],
         )
 
     yield from per_gpu(case, judge)

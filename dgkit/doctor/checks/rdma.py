@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import distribution, firmware, gpudirect, ibv_devinfo, rdma, virtual
+from ..facts import distribution, firmware, ibv_devinfo, rdma, virtual
+from ..facts.peermem import peermem_state
 from ..facts.rdma import RdmaDevice
 from ..facts.uname import uname
 from ..finding import Finding
@@ -179,7 +180,7 @@ def _refused(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
             remedy=["# use host memory on this device, or a ConnectX for GPU memory"],
         )  # fmt: skip
     linux = case.machine.know(uname)
-    if case.machine.know(gpudirect.peermem) == "loaded":
+    if case.machine.know(peermem_state) == "loaded":
         return finding.n_a(f"{found}; nvidia-peermem is loaded instead")
     if () < linux.version < _KERNEL:
         why = f"Linux {linux.release} is older than 5.12, from which mlx5 supports it."
@@ -191,7 +192,7 @@ def _refused(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
         why=f"{why} The alternative is nvidia-peermem.",
         subject=about,
         remedy=[
-            "sudo modprobe nvidia-peermem",
+            "# dgkit doctor peermem says how to load it",
             "# permanently: Linux 5.12 and rdma-core 34 or later",
         ],
         sources=[_DMABUF, references.RDMA_CORE("debian/libibverbs1.symbols")],

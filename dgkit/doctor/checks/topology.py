@@ -29,6 +29,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
+from ._guest import only_good
 
 __all__ = ["not_applicable"]
 
@@ -269,7 +270,7 @@ def _topology_nvidia_smi(case: Case) -> Iterator[Finding]:
         why = "one device" if len(names) < 2 else "NVLink, no PCIe class"
         yield finding.n_a(f"nothing to compare: {why}")
     elif different:
-        yield _different(different, len(both))
+        yield from only_good(case.machine, [_different(different, len(both))], "classes")
     else:
         count = f"{len(both)} pair{'s' if len(both) > 1 else ''}"
         yield finding.ok(f"the same for {count}", sources=[_SMI])

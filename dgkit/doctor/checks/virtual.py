@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import pci
+from ..facts import cuda, pci
+from ..facts.devices import refused
 from ..facts.pairs import peers
 from ..facts.virtual import Container, container, virtual
 from ..finding import Finding
 from ..goals import ANY_GPU, Goal
-from ..machine import Case
+from ..machine import Case, Machine
 from ..registry import check
+from ._container import with_devices
 from ._per_gpu import pci_unread
 
 _GUIDE = references.GPUNETIO("GPUNetIO Installation and Setup")
@@ -76,31 +78,54 @@ def _container(case: Case) -> Iterator[Finding]:
     if not missing and (unread := pci_unread(case.machine)):
         why = f"Which devices it should have is not known: {unread}"
         yield finding.unknown(found.engine, needed="devices", why=why, sources=[_GUIDE])
-        return
-    if not missing:
+    elif missing:
+        yield _without_devices(case, found, missing)
+    elif closed := _closed(case.machine):
+        yield closed
+    else:
         yield finding.ok(f"{found.engine}, with the devices", needed="devices", sources=[_GUIDE])
-        return
-    flags = " ".join(dict.fromkeys(flag for _, flag in missing))
-    yield finding.fail(
-        f"{found.engine}, without {' and '.join(name for name, _ in missing)}"[:45],
+
+
+def _without_devices(case: Case, found: Container, missing: list[str]) -> Finding:
+    infiniband = "/dev/infiniband" in missing
+    return finding.fail(
+        f"{found.engine}, without {' and '.join(missing)}"[:45],
         needed="devices",
         why="The machine has them on its PCI bus, but the container has no access to them.",
-        remedy=[
-            "# Start it with these further options of docker run:",
-            f"# {flags} --ulimit memlock=-1 --cap-add=IPC_LOCK",
-        ],
+        remedy=with_devices(case.machine, gpu="GPU" in missing, infiniband=infiniband),
         sources=[_GUIDE, references.CONTAINER_TOOLKIT("Running a Sample Workload")],
     )
 
 
-def _missing(case: Case, found: Container) -> Iterator[tuple[str, str]]:
-    """Yield the devices that the container lacks, and the option of Docker that adds them."""
+def _closed(machine: Machine) -> Finding | None:
+    """Return the finding if the container's device rules exclude files that it has, else None."""
+    paths = [path for path, error in machine.know(refused).items() if error == "EPERM"]
+    wanted = [path for path in paths if "gdrdrv" not in path and "imex" not in path]
+    if any(one.code == 0 for one in machine.know(cuda.contexts).values()):
+        wanted = [path for path in wanted if "nvidia" not in path]  # CUDA opened them
+    if not wanted:
+        return None
+    gpu = any("nvidia" in path for path in wanted)
+    infiniband = any("infiniband" in path for path in wanted)
+    return finding.fail(
+        f"{wanted[0]}: not permitted"[:45],
+        needed="device rules that allow it",
+        why="The file is there, but the container's device rules (cgroup) exclude it: it was "
+        "mounted as a file, or the rules were written again by `systemctl daemon-reload`.",
+        remedy=with_devices(machine, gpu=gpu, infiniband=infiniband),
+        sources=[references.CGROUP_DEVICES(), references.CDI()],
+    )
+
+
+def _missing(case: Case, found: Container) -> Iterator[str]:
+    """Yield the devices that the container lacks."""
     tree = case.machine.know(pci.tree)
     if tree.gpus and not any(_numbered(name, "nvidia") for name in found.devices):
-        yield "GPU", "--gpus all"
+        yield "GPU"
     nics = case.goal is not Goal.P2P and any(nic.vendor == pci.MELLANOX for nic in tree.nics)
+    nics |= case.goal is Goal.RDMA and bool(peers(case.machine, case.goal))
     if nics and not any(_numbered(name, "uverbs") for name in found.infiniband):
-        yield "/dev/infiniband", "--device=/dev/infiniband"
+        yield "/dev/infiniband"
 
 
 def _numbered(name: str, kind: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import itertools
 import os
 import platform
@@ -23,6 +24,7 @@ from typing import Any
 from ..executor import Executor, Job
 from .commands import COMMAND_S, Commands
 from .reader import KINDS, Reader, Reading
+from .trace import note
 
 __all__ = ["COMMAND_S", "FAST_S", "FILE_S", "FULL_S", "QUERIES", "LiveReader"]
 
@@ -68,6 +70,27 @@ def _packages() -> dict[str, str]:
     return {name: version(name) for name in _PACKAGES}
 
 
+# Device files that are opened and closed: none of them wakes a GPU.
+_OPENED = (
+    *("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/gdrdrv", "/dev/infiniband/uverbs*"),
+    "/dev/nvidia-caps-imex-channels/channel*",
+)
+_MAX_OPENED = 64
+
+
+def _device_files() -> dict[str, str]:
+    """Try to open device files; return the name of each one's error, "" if it was opened."""
+    found = {}
+    paths = (path for pattern in _OPENED for path in sorted(glob.glob(pattern)))  # noqa: PTH207
+    for path in itertools.islice(paths, _MAX_OPENED):
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+            found[path] = ""
+        except OSError as error:
+            found[path] = errno.errorcode.get(error.errno or 0, "?")
+    return found
+
+
 _ENVIRON = ("GDRCOPY_PATH_L", "SOFTDOCA_LIB")
 _UNAME = ("system", "node", "release", "version", "machine")
 # The system queries of `ask`.
@@ -77,6 +100,7 @@ QUERIES: dict[str, Callable[[], Any]] = {
     "memlock": lambda: _limit(resource.RLIMIT_MEMLOCK),
     "open-files": lambda: _limit(resource.RLIMIT_NOFILE),
     "euid": os.geteuid,
+    "device-files": _device_files,
     "cpus": lambda: sorted(os.sched_getaffinity(0)),
     "libc": lambda: list(platform.libc_ver()),
     "python": platform.python_version,
@@ -127,6 +151,9 @@ class LiveReader(Reader):
         Raises:
             ValueError: The key does not begin with one of KINDS.
         """
+        return note(key, self._first(key))
+
+    def _first(self, key: str) -> Reading:
         job = self._start(key)
         if job is None:
             return self._late[key]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from .reader import Reader, Reading
+from .trace import note
 
 __all__ = ["RecordedReader", "Snapshot", "load"]
 
@@ -52,6 +53,9 @@ class RecordedReader(Reader):
 
     def read(self, key: str) -> Reading:
         """Return the recorded reading, or one whose fault says why there is none."""
+        return note(key, self._recorded(key))
+
+    def _recorded(self, key: str) -> Reading:
         found = self.snapshot.readings.get(key)
         if found is not None:
             return found
@@ -112,4 +116,5 @@ _ANSWERS: dict[str, Any] = {
     "environ": dict[str, str],
     "dgkit": dict[str, str | _Number],
     "packages": dict[str, str],
+    "device-files": dict[str, str],
 }

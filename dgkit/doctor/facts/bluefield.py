@@ -28,6 +28,7 @@ __all__ = [
     "mode",
     "representors",
     "rshim",
+    "settings_tool",
     "tmfifo",
     "zero_trust_card",
 ]
@@ -107,6 +108,19 @@ def configs(machine: Machine) -> tuple[tuple[Adapter, Config], ...]:
     found = cards(machine)
     settings = mlxconfig.queries(machine, [card.address for card in found], QUERIED)
     return tuple(zip(found, settings, strict=True))
+
+
+def settings_tool(machine: Machine) -> str:
+    """Return the program that changes settings of cards: mlxconfig, mstconfig, or "" for neither.
+
+    Without a card, or where no query was recorded: mlxconfig.
+    """
+    cards = machine.know(firmware.adapters)
+    if not cards:
+        return "mlxconfig"
+    names = QUERIED if cards[0].bluefield else LINKS
+    found = mlxconfig.query(machine, cards[0].address, names)
+    return found.tool or ("" if found.fault == "absent" else "mlxconfig")
 
 
 def mode(settings: Config, *, after: bool = False) -> Mode:

@@ -13,7 +13,7 @@ from .gpus import Gpu
 from .nvidia_proc import version_key
 from .uname import uname
 
-__all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "kind", "last_branch", "peermem"]
+__all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "kind", "last_branch"]
 
 # Architectures before Turing: without open kernel modules, and therefore without dma-buf.
 _TOO_OLD = frozenset({"fermi", "kepler", "maxwell", "pascal", "volta"})
@@ -116,21 +116,6 @@ def _against(machine: Machine, gpu: Gpu) -> str:
         if kind(machine, gpu).direct
         else f"no GPUDirect on this kind: {kind(machine, gpu).value}"
     )
-
-
-def peermem(machine: Machine) -> str:
-    """Return the state of nvidia-peermem: "loaded", "loadable", "absent", or "" if unknown."""
-    loaded = machine.know(nvidia_proc.modules)
-    if loaded is not None and {"nvidia_peermem", "nv_peer_mem"} & set(loaded):
-        return "loaded"
-    if machine.read.names("/sys/module/nvidia_peermem").ok:
-        return "loaded"
-    if loaded is None:
-        return ""
-    found = machine.read.run("modinfo", "-F", "filename", "nvidia-peermem")
-    if found.ok and found.code == 0 and found.text.strip():
-        return "loadable"
-    return "absent" if found.ok and found.code else ""
 
 
 def kind(machine: Machine, gpu: Gpu) -> Kind:

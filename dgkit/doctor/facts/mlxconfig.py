@@ -50,6 +50,7 @@ class Config(msgspec.Struct, frozen=True):
     Attributes:
         device: Device that was queried.
         type: Device type, as BlueField3 or ConnectX7.
+        tool: Program that answered, mlxconfig or mstconfig; "" if there is neither.
         fault: As in a Reading; "" if there are settings.
         why: Description of the fault.
     """
@@ -60,6 +61,7 @@ class Config(msgspec.Struct, frozen=True):
     description: str = ""
     fault: Literal["", "absent", "denied", "late", "failed", "unrecorded"] = ""
     why: str = ""
+    tool: str = ""
 
     def now(self, name: str) -> int | None:
         """Return the numeric value in effect; None if unknown."""
@@ -148,12 +150,12 @@ def query(machine: Machine, address: str, names: Collection[str]) -> Config:
     if not found and re.search("support|unknown", reading.said + reading.text, re.IGNORECASE):
         found = _first(machine.read.run(tool, *command(address)[1:]))
     if found:
-        return found
+        return msgspec.structs.replace(found, tool=tool)
     if reading.absent:
         why = "neither mlxconfig nor mstconfig is installed"
         return Config(device=address, fault="absent", why=why)
     if not reading.ok:
-        return Config(device=address, fault=reading.fault, why=reading.why)
+        return Config(device=address, fault=reading.fault, why=reading.why, tool=tool)
     return _refused(machine, address, tool, reading)
 
 
@@ -165,5 +167,7 @@ def _refused(machine: Machine, address: str, tool: str, reading: Reading) -> Con
     error = re.search(r"-E-\s*(.*)", reading.text + "\n" + reading.said)
     message = error[1].strip() if error else (reading.said or reading.text).strip()[:200]
     if machine.read.ask("euid").data not in (0, None):
-        return Config(device=address, fault="denied", why=f"{tool} needs root: {message}")
-    return Config(device=address, fault="failed", why=f"{tool}: {message or 'no output'}")
+        why = f"{tool} needs root: {message}"
+        return Config(device=address, fault="denied", why=why, tool=tool)
+    why = f"{tool}: {message or 'no output'}"
+    return Config(device=address, fault="failed", why=why, tool=tool)

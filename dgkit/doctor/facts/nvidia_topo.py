@@ -1,4 +1,4 @@
-"""Parser of `nvidia-smi topo -m`: the driver's topology classes of GPUs and NICs.
+"""Parser of `nvidia-smi topo`: topology classes of GPUs and NICs (-m), peer access (-p2p).
 
 The header is underlined by ANSI escapes; columns are separated by tabs (by spaces in copied text).
 NICs appear since driver 384, as mlx5_0, and since 510 as NIC0 with a legend; the columns after the
@@ -16,9 +16,11 @@ from . import gpus as gpu_facts
 from . import rdma
 from .topology import Near
 
-__all__ = ["COMMAND", "TopologyMatrix", "addresses", "parse", "topology_matrix"]
+__all__ = ["COMMAND", "PEERS", "TopologyMatrix", "addresses", "parse", "parse_peers"]
+__all__ += ["peer_access", "topology_matrix"]
 
 COMMAND = "nvidia-smi topo -m"
+PEERS = "nvidia-smi topo -p2p r"
 _ESCAPE = re.compile(r"\x1b?\[[0-9;]*m|\x1b")  # copied text may lack the escape character
 _FIRST = re.compile(r"GPU\d{1,3}")
 _CELL = re.compile(r"X|PIX|PXB|PHB|NODE|SYS|SOC|PSB|NV\d{1,2}|N/A|\?+")
@@ -98,3 +100,27 @@ def addresses(machine: Machine, matrix: TopologyMatrix) -> dict[str, str]:
     names = sorted({name for pair in matrix.cells for name in pair})
     found = {name: gpus.get(name) or nics.get(matrix.nics.get(name, name)) for name in names}
     return {name: address for name, address in found.items() if address}
+
+
+# Cells of `nvidia-smi topo -p2p`, after its legend and nvmlGpuP2PStatus_t.
+_PEER = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
+
+
+def parse_peers(text: str) -> dict[tuple[str, str], str]:
+    """Parse an output of `nvidia-smi topo -p2p`: `("GPU0", "GPU1"): "OK"`, without the diagonal."""
+    cells: dict[tuple[str, str], str] = {}
+    header: list[str] = []
+    for line in _ESCAPE.sub("", text).splitlines():
+        words = line.split()
+        if not header:
+            header = _header(words)
+        elif words and words[0] in header and all(map(_PEER.fullmatch, words[1:])):
+            pairs = zip(header, words[1:], strict=False)
+            cells |= {(words[0], name): cell for name, cell in pairs if name != words[0]}
+    return cells
+
+
+def peer_access(machine: Machine) -> dict[tuple[str, str], str]:
+    """Run `nvidia-smi topo -p2p r` and parse its output; empty if it gives none."""
+    reading = machine.read.run(*PEERS.split())
+    return parse_peers(reading.text) if reading.ok and not reading.code else {}

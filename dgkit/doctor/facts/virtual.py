@@ -9,7 +9,7 @@ import msgspec
 from ..machine import Machine
 from .uname import uname
 
-__all__ = ["Container", "Virtual", "container", "has_admin", "virtual"]
+__all__ = ["Container", "Virtual", "container", "virtual"]
 
 _DMI = "/sys/class/dmi/id"
 # Names of hypervisors in the DMI tables, as in systemd-detect-virt.
@@ -76,19 +76,6 @@ def virtual(machine: Machine) -> Virtual:
     if firmware:
         return Virtual(False, firmware=firmware)
     return Virtual(None, why=cpu.why or "neither CPU flags nor DMI tables are available")
-
-
-_SYS_ADMIN = 1 << 21  # linux/capability.h
-
-
-def has_admin(machine: Machine) -> bool:
-    """Return whether the process has CAP_SYS_ADMIN, without which NVIDIA's driver grants no rights.
-
-    NVIDIA open GPU kernel modules, os-interface.c, os_is_administrator.
-    """
-    status, euid = machine.read.together(["text /proc/self/status", "ask euid"])
-    match = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status.text, re.MULTILINE)
-    return bool(int(match[1], 16) & _SYS_ADMIN) if match else euid.data == 0
 
 
 def _named(firmware: str, xen: str, tree: str) -> str:

@@ -90,9 +90,9 @@ def reason(path: DataPath) -> str:
 
     A `why` that repeats the proviso is left out.
     """
-    checks = path.blocked_by or path.warned_by
+    checks = path.causes or path.warned_by
     if checks:
-        return f" by {', '.join(checks)}" if path.blocked_by else f": {', '.join(checks)}"
+        return f" by {', '.join(checks)}" if path.causes else f": {', '.join(checks)}"
     return f": {path.why}" if path.why and path.why != path.proviso else ""
 
 

@@ -29,6 +29,7 @@ _OTHER_SIDE = (
     "These checks run on the other side, host or DPU: run the doctor there, or record that side "
     "(dgkit doctor --record FILE) and judge both (--from)."
 )
+_MAX_ADVICE = 2  # that are written out; the rest are named
 _MARGIN, _INDENT, _REMEDY = " " * 2, " " * 6, " " * 8
 
 
@@ -71,6 +72,8 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
         lines += writer.full(group) if full else writer.short(group)
         lines += writer.consequences(group, diagnosis.findings)
         short = not full
+    if not every:
+        lines += _advice(diagnosis, width)
     if not diagnosis.findings:
         lines += [(), *_paragraph(_OTHER_SIDE, width, _MARGIN)]
     if not every:
@@ -120,11 +123,28 @@ def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[
 
 def _unanswered(diagnosis: Diagnosis, writer: _Writer) -> Iterator[Line]:
     """Yield the findings without an answer, in short."""
-    findings = [f for f in diagnosis.findings if f.verdict is Verdict.CANNOT_TELL]
+    shown = {one.check for one in diagnosis.findings}
+    findings = [
+        f for f in diagnosis.findings if f.verdict is Verdict.CANNOT_TELL and f.follows not in shown
+    ]
     if findings:
         yield ()
     for group in group_findings(findings):
         yield from writer.short(group, why=True)
+
+
+def _advice(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
+    """Yield what other programs need here, and what is not judged, in one line each."""
+    found = [one for one in diagnosis.findings if one.check == "other-programs" and one.subject]
+    if found:
+        yield ()
+    for one in found[:_MAX_ADVICE]:
+        text = f"{one.subject}: {one.found}. {one.why}"
+        yield from _paragraph(f"Note  {text}", width, "", "faint")
+    if len(found) > _MAX_ADVICE:
+        rest = ", ".join(one.subject for one in found[_MAX_ADVICE:])
+        text = f"Also: {rest}: dgkit doctor other-programs --verbose."
+        yield from _paragraph(text, width, "", "faint")
 
 
 def _foot(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[Line]:
@@ -179,7 +199,11 @@ class _Writer:
             return
         self._explained.add(cause.check)
         names = dict.fromkeys(
-            one.check for one in findings if one.follows == cause.check and one.side == cause.side
+            one.check
+            for one in findings
+            if one.follows == cause.check
+            and one.side == cause.side
+            and one.verdict > Verdict.CANNOT_TELL
         )
         if names:
             yield from _paragraph(f"From it follow: {', '.join(names)}.", self._width, _INDENT)

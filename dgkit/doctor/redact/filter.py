@@ -8,11 +8,13 @@ import re
 import msgspec
 
 from ..collect.reader import Reading
-from ..facts import cmdline, kconfig
+from ..facts import cmdline, kconfig, peermem
 
 __all__ = ["filter_reading"]
 
-_DEVICES = re.compile(r"null|nvidia|infiniband|gdrdrv|rshim|mst|dma_heap|udmabuf|dri|vfio|tmfifo")
+_DEVICES = re.compile(
+    r"null|nvidia|sev-guest|tdx_guest|infiniband|gdrdrv|rshim|mst|dma_heap|udmabuf|dri|vfio|tmfifo"
+)
 _CONTAINERS = re.compile(r"kubepods|docker|libpod|containerd|lxc|garden|podman|buildkit")
 # Virtual network interfaces, whose names may contain names of users or containers.
 _VIRTUAL = re.compile(
@@ -45,6 +47,14 @@ def _text(key: str, reading: Reading) -> str:
             return text.partition("\n\n")[0]
         case "text /proc/self/status":
             return "".join(line for line in text.splitlines(True) if line.startswith("Cap"))
+        case "text /proc/self/uid_map":  # without the user's number outside
+            return text if text.split() == ["0", "0", "4294967295"] or not text else "0 1 1\n"
+        case "text /proc/devices":
+            return "".join(line for line in text.splitlines(True) if "nvidia" in line)
+        case "run dmesg":
+            return "".join(f"{line}\n" for line in peermem.log_lines(text))
+        case "run pgrep -x nvidia-imex":  # without the number of the process
+            return ""
         case "text /proc/1/cgroup":
             return "".join(f"/{word}\n" for word in dict.fromkeys(_CONTAINERS.findall(text)))
         case "text /proc/modules":  # without kernel addresses

@@ -6,9 +6,9 @@ link-local), host names (host-ab12f3) and all names in their domain, user names,
 the system's, WWNs, disks.
 
 Kept: 127.0.0.0/8, 0.0.0.0, 255.*, ::, ::1; 192.168.100.0/24, by convention the tmfifo network
-between a BlueField and its host; PSIDs and part numbers, which name a product; PCI addresses,
-versions, dates, sizes. A host or user name on the allowlist is kept, except in a field that holds
-only a host name, and as a home directory.
+between a BlueField and its host; the UUID of zeros; PSIDs and part numbers, which name a product;
+PCI addresses, versions, dates, sizes. A host or user name on the allowlist is kept, except in a
+field that holds only a host name, and as a home directory.
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ class Redactor:
         """Return the replacement of a form that is secret in any context."""
         pseudonyms, digits = self._pseudonyms, re.sub("[:-]", "", found.lower())
         match kind:
+            case "uuid" if not digits.replace("-", "").strip("0"):
+                return found  # none: that of a fabric of one machine
             case "uuid" | "volume":
                 return match_format(found, pseudonyms.hex("uuid", digits))
             case "guid":

@@ -1,0 +1,100 @@
+"""IMEX: access of this machine's processes to GPU memory of others over multi-node NVLink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .. import finding, references
+from ..facts.devices import refused
+from ..facts.distribution import initramfs
+from ..facts.imex import CHANNELS, NAME, Imex, imex, is_multi_node
+from ..facts.virtual import container
+from ..finding import Finding
+from ..goals import Goal
+from ..machine import Case, Machine
+from ..registry import check
+from ._per_gpu import not_applicable
+
+_SOURCES = (references.IMEX("IMEX Channels"), references.NCCL("src/mnnvl.cc"))
+_NEEDED = "a channel, the service"
+_NCCL = "NCCL ends with 'MNNVL is available but not working' unless NCCL_MNNVL_ENABLE=0."
+_FILE = f"{CHANNELS}/channel0"
+_MAJOR = f"$(awk '$2==\"{NAME}\"{{print $1}}' /proc/devices)"
+
+
+@check(
+    "imex",
+    "Multi-node NVLink (IMEX)",
+    asks="Where NVLink joins several machines: is there an IMEX channel, and does the service run?",
+    goals=[Goal.P2P],
+    sides=("host",),
+)
+def _imex(case: Case) -> Iterator[Finding]:
+    machine = case.machine
+    missing = not_applicable(case)
+    if missing is not None:
+        yield missing
+        return
+    if not is_multi_node(machine):
+        why = "Only fabric handles (CU_MEM_HANDLE_TYPE_FABRIC) need an IMEX channel here."
+        yield finding.n_a("NVLink does not leave this machine", why=why)
+        return
+    yield _judge(machine, machine.know(imex))
+
+
+def _judge(machine: Machine, found: Imex) -> Finding:
+    inside = bool(machine.know(container).engine)
+    if found.channels is None:
+        return finding.unknown(
+            "not read", needed=_NEEDED, why=finding.sentence(found.why),
+            remedy=[f"ls -l {CHANNELS}"], sources=_SOURCES,
+        )  # fmt: skip
+    if not found.channels:
+        return _no_channel(machine, found, inside=inside)
+    if any(name.startswith(CHANNELS) for name in machine.know(refused)):
+        return finding.warn(
+            "the channel is not for this process", needed=_NEEDED,
+            why=f"Memory for other machines cannot be allocated (800, not permitted). {_NCCL}",
+            remedy=[f"ls -l {CHANNELS}"], sources=_SOURCES,
+        )  # fmt: skip
+    if found.runs is False and not inside:
+        return finding.warn(
+            "the service does not run", needed=_NEEDED,
+            why="Memory of this machine cannot be imported on others, nor theirs here.",
+            remedy=[
+                "# List the addresses of all machines in /etc/nvidia-imex/nodes_config.cfg, then:",
+                "sudo systemctl enable --now nvidia-imex",
+                "nvidia-imex-ctl -N",
+            ],
+            sources=_SOURCES,
+        )  # fmt: skip
+    why = "" if found.runs else "Whether the service runs is not visible here: nvidia-imex-ctl -N."
+    return finding.ok(", ".join(found.channels[:3]), needed=_NEEDED, why=why, sources=_SOURCES)
+
+
+def _no_channel(machine: Machine, found: Imex, *, inside: bool) -> Finding:
+    why = "Memory for other machines cannot be allocated: cuMemCreate ends with 800, not permitted."
+    return finding.warn(
+        "no IMEX channel", needed=_NEEDED, why=f"{why} {_NCCL}",
+        remedy=_in_container(machine) if inside else _on_host(machine, found), sources=_SOURCES,
+    )  # fmt: skip
+
+
+def _in_container(machine: Machine) -> list[str]:
+    if machine.know(container).engine == "Kubernetes":
+        return ["# Give the pod a channel: a ComputeDomain of NVIDIA's DRA driver"]
+    return [f"# Start the container with --device={_FILE}"]
+
+
+def _on_host(machine: Machine, found: Imex) -> list[str]:
+    """Return what creates channel 0: at each start of the driver, and now."""
+    if found.registered is False:
+        return ["# This driver has no IMEX channels: use the open kernel modules, 550 or later"]
+    option = "options nvidia NVreg_CreateImexChannel0=1"
+    return [
+        f"echo '{option}' | sudo tee /etc/modprobe.d/nvidia-imex.conf",
+        initramfs(machine),
+        "# That takes a restart. Until then; any user may then use the channel:",
+        f"sudo mkdir -p {CHANNELS}",
+        f"sudo mknod -m 666 {_FILE} c {_MAJOR} 0",
+    ]

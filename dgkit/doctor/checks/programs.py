@@ -1,0 +1,170 @@
+"""Conditions of other programs, and what the doctor does not judge: advice, never a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from .. import finding, references
+from ..facts import gpudirect, gpus, pairs, pci, rdma, virtual
+from ..facts.gpudirect import Kind
+from ..facts.nvidia_proc import key_values, registry
+from ..facts.peermem import PEERS, lists_peers, peermem_state
+from ..facts.topology import Near
+from ..finding import Finding
+from ..goals import ANY_GPU, Goal
+from ..machine import Case
+from ..registry import check
+from ._per_gpu import not_applicable
+
+_RDMA = (Goal.RDMA, Goal.GPUNETIO)
+_NOT_JUDGED = "not judged"
+
+
+@check(
+    "other-programs",
+    "Other programs",
+    asks="What do NCCL, NVSHMEM and UCX need here besides, and what is not judged?",
+    goals=ANY_GPU,
+    sides=("host",),
+)
+def _other_programs(case: Case) -> Iterator[Finding]:
+    missing = not_applicable(case)
+    if missing is not None:
+        yield missing
+        return
+    found = [advice for give in _ADVICE if (advice := give(case)) is not None]
+    yield from found or [finding.n_a("nothing to add")]
+
+
+def _advice(subject: str, found: str, why: str, source: references.Source) -> Finding:
+    return finding.n_a(found, subject=subject, why=why, sources=[source])
+
+
+def _old_peer_memory(case: Case) -> Finding | None:
+    """NCCL up to 2.22.3 and NVSHMEM know peermem by a folder that later kernels do not have."""
+    machine = case.machine
+    if case.goal not in _RDMA or machine.know(peermem_state) != "loaded":
+        return None
+    if machine.know(lists_peers) is not None or not machine.read.names(PEERS).absent:
+        return None
+    why = f"They look for {PEERS}/nv_mem, which this kernel does not have, and do not use "
+    why += "GPUDirect without a dma-buf: take later releases."
+    source = references.NCCL("issue 1676")
+    return _advice("NCCL up to 2.22.3, NVSHMEM's IBRC", "they miss nvidia-peermem", why, source)
+
+
+def _gdr_level(case: Case) -> Finding | None:
+    """NCCL uses GPUDirect up to PXB by itself, farther only if told so."""
+    if case.goal is not Goal.RDMA or case.machine.know(virtual.virtual).is_vm:
+        return None
+    near = [pair.path.near for pair in pairs.pairs(case.machine, case.goal) if not pair.path.why]
+    if not near or max(near) <= Near.PXB:
+        return None
+    level = "SYS" if max(near) is Near.SYS else "PHB"
+    why = f"For GPUs whose nearest NIC is at {max(near)} it copies through the host, unless "
+    why += f"NCCL_NET_GDR_LEVEL={level}."
+    source = references.NCCL_ENVIRONMENT("NCCL_NET_GDR_LEVEL")
+    return _advice("NCCL", "GPUDirect up to PXB by default", why, source)
+
+
+def _topology_file(case: Case) -> Finding | None:
+    """In a guest NCCL needs the host's topology."""
+    guest = case.machine.know(virtual.virtual).is_vm
+    if case.goal not in (Goal.RDMA, Goal.P2P) or not guest:
+        return None
+    why = "It takes the guest's PCIe tree, which the hypervisor makes up; NCCL_TOPO_FILE gives it "
+    why += "that of the host."
+    source = references.NCCL_ENVIRONMENT("NCCL_TOPO_FILE")
+    return _advice("NCCL", "topology of a virtual machine", why, source)
+
+
+def _ucx(case: Case) -> Finding | None:
+    """UCX shows by itself whether it registers GPU memory."""
+    machine = case.machine
+    if case.goal is not Goal.RDMA or machine.know(peermem_state) == "loaded":
+        return None
+    why = "Older releases register GPU memory only through nvidia-peermem: `ucx_info -d` has to "
+    why += "list cuda below the NIC's memory domain."
+    return _advice("UCX", "GPU memory without nvidia-peermem", why, references.UCX("GPU support"))
+
+
+def _stream_mem_ops(case: Case) -> Finding | None:
+    """NVSHMEM's guide sets two options of the driver for IBGDA."""
+    params = case.machine.read.text("/proc/driver/nvidia/params")
+    if case.goal is not Goal.GPUNETIO or not params.ok:
+        return None
+    streams = key_values(params.text).get("EnableStreamMemOPs") == "1"
+    if streams and registry(params.text).get("PeerMappingOverride") == "1":
+        return None
+    why = "Its guide sets NVreg_EnableStreamMemOPs=1 and PeerMappingOverride=1, in containers on "
+    why += "the host. From 3.4.5 it falls back to a CPU thread without them."
+    return _advice("NVSHMEM", "options for IBGDA", why, references.NVSHMEM("IBGDA"))
+
+
+def _bonded(case: Case) -> Finding | None:
+    devices = case.machine.know(rdma.devices).devices
+    names = [device.name for device in devices if "bond" in device.name]
+    if case.goal not in _RDMA or not names:
+        return None
+    why = "A queue sends through one of the bond's ports; which of them, and failover, the doctor "
+    why += "does not see."
+    source = references.GPUNETIO("ConnectX NIC")
+    return _advice(f"bonded ports ({names[0]})", _NOT_JUDGED, why, source)
+
+
+def _devx(case: Case) -> Finding | None:
+    """IBGDA makes queues by DEVX, which a container may not be allowed."""
+    inside = case.machine.know(virtual.container).engine
+    if case.goal is not Goal.GPUNETIO or not inside:
+        return None
+    why = "Queues that a GPU drives are made by DEVX, with a page of doorbells (UAR): without the "
+    why += "container's privileges that fails at mlx5dv_devx_alloc_uar."
+    return _advice("DEVX in a container", _NOT_JUDGED, why, references.NVSHMEM("IBGDA"))
+
+
+def _mig(case: Case) -> Finding | None:
+    if case.goal is Goal.P2P or not any(gpu.mig for gpu in gpus.usable(case.machine)):
+        return None
+    why = "Instances have GPUDirect RDMA; sizes and processes are judged of the whole GPU."
+    source = references.MIG("Application Considerations")
+    return _advice("MIG", _NOT_JUDGED, why, source)
+
+
+def _virtual_functions(case: Case) -> Finding | None:
+    tree = case.machine.know(pci.tree)
+    peers = pairs.peers(case.machine, case.goal) if case.goal is not Goal.P2P else ()
+    if not any(peer.name.endswith("VF") for peer in peers) or not tree.gpus:
+        return None
+    why = "ATS, ACS and trust of a virtual function are set on the host that has the card."
+    source = references.VM_TUNING("ATS and ACS configuration")
+    return _advice("virtual functions of a NIC", _NOT_JUDGED, why, source)
+
+
+def _confidential(case: Case) -> Finding | None:
+    """Guests with confidential computing: Linux, drivers/virt/coco."""
+    names = set(case.machine.read.names("/dev").names)
+    cpu = case.machine.read.text("/proc/cpuinfo").text
+    if not names & {"sev-guest", "tdx_guest"} and "tdx_guest" not in cpu.split():
+        return None
+    why = "A GPU in this mode lets no other device read its memory in clear; the modes of GPU and "
+    why += "guest have to match, or the driver finds no GPU."
+    source = references.CONFIDENTIAL("issue 124")
+    return _advice("confidential computing", _NOT_JUDGED, why, source)
+
+
+def _spark(case: Case) -> Finding | None:
+    machine = case.machine
+    kinds = {gpudirect.kind(machine, gpu) for gpu in gpus.usable(machine)}
+    if Kind.SPARK not in kinds or case.goal is Goal.P2P:
+        return None
+    why = "They use pinned memory here (cudaHostAlloc), which the GPU shares; the kernel must have "
+    why += "CONFIG_ARM_SMMU_V3_SVA."
+    return _advice(
+        "NCCL and UCX on GB10", "no GPUDirect", why, references.DGX_SPARK("GPUDirect RDMA")
+    )
+
+
+_ADVICE: tuple[Callable[[Case], Finding | None], ...] = (
+    *(_confidential, _old_peer_memory, _gdr_level, _topology_file, _ucx, _stream_mem_ops),
+    *(_devx, _bonded, _virtual_functions, _mig, _spark),
+)

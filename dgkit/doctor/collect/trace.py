@@ -1,0 +1,62 @@
+"""Traces: which readings and facts a check used, noted while it runs in its thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .reader import Reading
+
+__all__ = ["Trace", "note", "note_fact", "tracing"]
+
+
+class Trace:
+    """Readings by key, in the order in which they were used, and facts by name.
+
+    Attributes:
+        readings: The readings, also those of the facts.
+        facts: Values of the facts that were asked for directly.
+    """
+
+    __slots__ = ("facts", "readings")
+
+    def __init__(self) -> None:
+        self.readings: dict[str, Reading] = {}
+        self.facts: dict[str, Any] = {}
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.traces: list[Trace] = []
+
+
+_stack = _Stack()
+
+
+@contextmanager
+def tracing() -> Iterator[Trace]:
+    """Note what this thread reads, in a new trace; an outer one does not get it."""
+    trace = Trace()
+    _stack.traces.append(trace)
+    try:
+        yield trace
+    finally:
+        _stack.traces.remove(trace)
+
+
+def note(key: str, reading: Reading) -> Reading:
+    """Note a reading in this thread's trace, if there is one; return it."""
+    if _stack.traces:
+        _stack.traces[-1].readings.setdefault(key, reading)
+    return reading
+
+
+def note_fact(name: str, value: Any, used: Trace) -> None:
+    """Note a fact, and the readings that it was derived from, maybe in another thread."""
+    if _stack.traces:
+        trace = _stack.traces[-1]
+        trace.facts.setdefault(name, value)
+        for key, reading in used.readings.items():
+            trace.readings.setdefault(key, reading)

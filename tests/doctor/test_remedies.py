@@ -1,0 +1,108 @@
+"""Remedies: a shell parses each, and each fits the machine that it is printed for."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from doctor import snapshots
+from doctor.published import load_all
+from support.doctor.bluefield import AT, BF3, asked, cards, settings
+from support.doctor.machines import judge, machine
+
+from dgkit.doctor.facts import bluefield
+from dgkit.doctor.facts.distribution import package_manager
+from dgkit.doctor.facts.gpudirect import before_turing
+from dgkit.doctor.facts.peermem import peermem_state
+from dgkit.doctor.facts.uname import uname
+from dgkit.doctor.facts.virtual import container
+from dgkit.doctor.goals import Goal
+from dgkit.doctor.machine import Machine
+from dgkit.doctor.remedies import fit
+from dgkit.doctor.runner import diagnose
+
+PUBLISHED = [(one.name, one.machine()) for name in ("first", "third") for one in load_all(name)]
+MACHINES = [*PUBLISHED, *((name, snapshots.machine(name)) for name in snapshots.NAMES)]
+CHANGES = ("sudo apt", "sudo dnf", "sudo modprobe", "sudo systemctl", "sudo setpci", "sudo mknod")
+
+
+def remedies(made: Machine) -> Iterator[tuple[str, ...]]:
+    for goal in Goal:
+        yield from (found.remedy for found in diagnose([made], goal=goal).findings)
+
+
+@pytest.fixture(params=MACHINES, ids=lambda item: item[0])
+def made(request: pytest.FixtureRequest) -> Machine:
+    return request.param[1]  # type: ignore[no-any-return]
+
+
+def test_a_shell_parses_all_of_them(made: Machine) -> None:
+    script = "\n".join(line for remedy in remedies(made) for line in remedy)
+    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_each_fits_the_machine(made: Machine) -> None:
+    lines = [line for remedy in remedies(made) for line in remedy]
+    commands = [line for line in lines if not line.startswith("#")]
+    if made.know(container).engine:
+        assert [line for line in commands if line.startswith(CHANGES)] == []
+    if made.know(package_manager) == "other":
+        assert [line for line in commands if line.startswith(("sudo apt", "sudo dnf"))] == []
+    if made.know(peermem_state) == "loaded":
+        assert "sudo modprobe nvidia-peermem" not in commands
+    if made.know(before_turing):
+        assert not any("nvidia-open" in line for line in commands)
+    if made.know(uname).arm:
+        assert not any("intel_iommu" in line or "amd_iommu" in line for line in commands)
+    assert not any("&& sudo reboot" in line for line in lines)
+
+
+NIC = (1, 1, 1, 1, 1)
+
+
+def mode(answers: dict[str, object]) -> tuple[str, ...]:
+    (found,) = judge("bluefield-mode", machine({**cards((AT, BF3)), **answers}), goal=Goal.ARM_DMA)
+    return found.remedy
+
+
+def test_where_only_mstconfig_is_its_commands_are_printed() -> None:
+    mst = {key.replace("mlxconfig", "mstconfig"): text for key, text in settings(NIC).items()}
+    remedy = mode(mst)
+    assert remedy[0].startswith(f"sudo mstconfig -d {AT} --yes set ")
+    assert not any("mlxconfig" in line or "mlxfwreset" in line for line in remedy)
+    assert mode(settings(NIC))[0].startswith(f"sudo mlxconfig -d {AT} --yes set ")
+
+
+def test_where_there_is_neither_mstflint_is_installed_first() -> None:
+    made = machine({**cards((AT, BF3)), "text /etc/os-release": "ID=rocky\nVERSION_ID=9.4\n"})
+    assert made.know(bluefield.settings_tool) == ""
+    lines = fit(made, ["sudo mlxconfig -d X q", "sudo mlxfwmanager -d X --online -u"])
+    assert lines[:2] == ("sudo dnf install mstflint", "sudo mstconfig -d X q")
+    assert lines[2].startswith("#")
+
+
+def test_a_query_that_was_not_recorded_leaves_the_commands_as_they_are() -> None:
+    made = machine({**cards((AT, BF3)), **asked(bluefield.QUERIED, "")})
+    assert fit(made, ["sudo mlxconfig -d X q"]) == ("sudo mlxconfig -d X q",)
+
+
+@pytest.mark.parametrize(
+    ("readings", "words"),
+    [
+        ({"text /.dockerenv": ""}, "# --gpus all"),
+        ({"text /run/.containerenv": ""}, "# --device=nvidia.com/gpu=all"),
+        ({"text /proc/1/cgroup": "0::/kubepods/x"}, "nvidia.com/gpu: N"),
+        ({"text /proc/1/cgroup": "0::/lxc/x"}, "by the means of LXC"),
+        # those given by --gpus are lost at the next daemon-reload
+        (
+            {"text /.dockerenv": "", "ask device-files": {"/dev/nvidia-uvm": "EPERM"}},
+            "# --device=nvidia.com/gpu=all",
+        ),
+    ],
+)
+def test_each_engine_gives_gpus_in_its_own_way(readings: dict[str, object], words: str) -> None:
+    from dgkit.doctor.checks._container import with_devices
+
+    assert words in "\n".join(with_devices(machine(readings), gpu=True))
