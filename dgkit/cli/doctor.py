@@ -50,6 +50,18 @@ _MAX_WIDTH = 100
 @click.option("--fast", is_flag=True, help="Take at most 2 s instead of 10 s.")
 @click.option("--verbose", is_flag=True, help="Show all checks with their questions and sources.")
 @click.option(
+    "--explain",
+    "explained",
+    is_flag=True,
+    help="Show the chain from the readings to the verdict, of the CHECKs or of what is wrong.",
+)
+@click.option(
+    "--report",
+    "reported",
+    is_flag=True,
+    help="Print one screen of text for a forum or an issue, with pseudonyms.",
+)
+@click.option(
     "--from",
     "files",
     multiple=True,
@@ -78,6 +90,8 @@ def doctor(
     exported: int,
     fast: bool,
     verbose: bool,
+    explained: bool,
+    reported: bool,
     files: tuple[str, ...],
     file: str | None,
     word: str,
@@ -89,6 +103,9 @@ def doctor(
 
     Changes nothing and needs no root; what it cannot read is listed. You decide which of the
     printed commands to run.
+
+    `--explain` says what each check read, which facts follow, and why they give its verdict.
+    `--report` prints what a thread needs, with pseudonyms, on one screen.
 
     `--record FILE` stores the readings with pseudonyms for serial numbers, addresses and names;
     `--from FILE` diagnoses them elsewhere. A DPU's Arm cores cannot see the GPU, so record host and
@@ -107,6 +124,8 @@ def doctor(
       dgkit doctor
       dgkit doctor --goal gpunetio --size 4G
       dgkit doctor driver-flavour bar1-size --verbose
+      dgkit doctor peermem --explain
+      dgkit doctor --goal rdma --report
       dgkit doctor --record host.snap --word rack7
       dgkit doctor --from host.snap --from dpu.snap
     """
@@ -117,6 +136,14 @@ def doctor(
         return _record(file, word=word, size=exported, json_=json_)
     if word:
         raise click.UsageError("--word requires --record FILE")
+    _check_form(checks, explained=explained, reported=reported, verbose=verbose, json_=json_)
+    if reported:
+        return _report(goal, exported, files)
+    if explained:
+        names = _names(checks)
+        diagnosis = _diagnose((), goal=goal, size=exported, fast=fast, files=files)
+        _explain(diagnosis, names)
+        return diagnosis.exit_code
     diagnosis = _diagnose(checks, goal=goal, size=exported, fast=fast, files=files)
     if json_:
         print_json(diagnosis.as_dict())
@@ -139,6 +166,43 @@ def _diagnose(checks: tuple[str, ...], *, files: tuple[str, ...], **options: Any
             snapshots=files or None,
             progress=progress,
         )
+
+
+def _check_form(
+    checks: tuple[str, ...], *, explained: bool, reported: bool, verbose: bool, json_: bool
+) -> None:
+    """Refuse options of which each asks for another form of the answer."""
+    forms = {"--explain": explained, "--report": reported, "--verbose": verbose, "--json": json_}
+    given = [name for name, wanted in forms.items() if wanted]
+    if len(given) > 1 and (explained or reported):
+        raise click.UsageError(f"{' and '.join(given)} exclude each other")
+    if reported and checks:
+        raise click.UsageError(f"--report is about the whole machine: omit {checks[0]}")
+
+
+def _names(checks: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the requested checks and of those of requested families."""
+    from ..doctor.registry import named
+
+    with _usage():
+        return tuple(check.name for check in named(checks))
+
+
+def _explain(diagnosis: Diagnosis, names: tuple[str, ...]) -> None:
+    from ..doctor.format.explain import explain
+
+    out = console()
+    for line in explain(diagnosis, names, width=min(out.width, _MAX_WIDTH)):
+        out.print(_styled(line), soft_wrap=True)
+
+
+def _report(goal: str, size: int, files: tuple[str, ...]) -> int:
+    from ..doctor.api import report
+
+    with _usage(*files), _progress("Reading this machine") as progress:
+        text = report(goal.lower(), size=size, snapshots=files or None, progress=progress)
+    click.echo(text)
+    return 0
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import sys
 
-from .api import CallableModule, record
+from .api import CallableModule, record, report
 from .collect.snapshot import load
 from .diagnosis import Diagnosis, register_formatters
 from .finding import Finding, Verdict
@@ -29,7 +29,7 @@ from .format import notebook as _notebook
 from .goals import Goal
 from .runner import diagnose
 
-__all__ = ["Diagnosis", "Finding", "Goal", "Verdict", "diagnose", "load", "record"]
+__all__ = ["Diagnosis", "Finding", "Goal", "Verdict", "diagnose", "load", "record", "report"]
 
 register_formatters(text=_notebook.text, html=_notebook.html)
 sys.modules[__name__].__class__ = CallableModule

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from operator import index
 from os import PathLike
 from pathlib import Path
+from secrets import token_hex
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,7 @@ from .diagnosis import Diagnosis
 from .goals import Goal
 from .machine import SIZE, Machine
 from .record import record as store
+from .redact.redactor import Redactor
 from .registry import named
 from .runner import Progress, diagnose, live_machine
 
@@ -29,6 +31,8 @@ __all__ = [
     "parse_export_size",
     "parse_goal",
     "record",
+    "redacted_machine",
+    "report",
     "snapshot_paths",
 ]
 
@@ -175,6 +179,46 @@ def record(
     return snapshot
 
 
+def redacted_machine(snapshot: Snapshot, name: str, word: str) -> Machine:
+    """Return the machine of a snapshot with pseudonyms, also where it had some already."""
+    hidden = Redactor(word).redact(snapshot.readings)
+    return Machine(RecordedReader(structs.replace(snapshot, readings=hidden)), name)
+
+
+def report(
+    goal: Goal | str | None = None,
+    *,
+    size: int | str = SIZE,
+    snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+    progress: Progress | None = None,
+) -> str:
+    """Return a text of one screen about this machine, or recorded ones, fit to be published.
+
+    What identifies a machine or a person is replaced by pseudonyms before it is judged. Takes 10 s
+    at most.
+
+    Args:
+        goal: As in `examine`.
+        size: As in `examine`.
+        snapshots: As in `examine`.
+        progress: As in `examine`.
+
+    Raises:
+        ValueError: As in `examine`.
+        OSError: If a file cannot be read.
+    """
+    from .format.report import report as write
+
+    wanted, n_bytes, word = parse_goal(goal), parse_export_size(size), token_hex(16)
+    files = snapshot_paths(snapshots)
+    machines = [redacted_machine(load(path), path.name, word) for path in files]
+    if not machines:
+        with live_machine() as machine:
+            found = store(machine, word=word, size=n_bytes, limit_s=FULL_S, progress=progress)
+        machines = [Machine(RecordedReader(found), "this machine")]
+    return write(diagnose(machines, goal=wanted, size=n_bytes))
+
+
 class CallableModule(ModuleType):
     """Class of the module `dgkit.doctor`: calling the module calls `examine`."""
 
@@ -182,6 +226,7 @@ class CallableModule(ModuleType):
     diagnose = staticmethod(diagnose)
     load = staticmethod(load)
     record = staticmethod(record)
+    report = staticmethod(report)
 
 
 doctor: CallableModule  # type of `dgkit.doctor`, for type checkers

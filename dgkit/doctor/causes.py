@@ -14,6 +14,7 @@ __all__ = ["CONSEQUENCES", "OWN", "order"]
 
 _USE = ("cuda-context", "cuda-python", "dgkit-providers", "driver-persistence")
 _ACCESS = ("dmabuf-gpu", "peermem", "driver-flavour", "bar1-size", "bar1-resizable", "gdrcopy")
+_GPUNETIO = tuple(f"gpunetio-{part}" for part in ("ethernet", "rdma", "verbs", "dma"))
 # A check that fails or warns: the checks whose failures and warnings follow from it.
 CONSEQUENCES: dict[str, tuple[str, ...]] = {
     "gpu-present": ("driver-loaded", "cuda-driver", *_USE, *_ACCESS),
@@ -30,8 +31,11 @@ CONSEQUENCES: dict[str, tuple[str, ...]] = {
     "nvlink-fabric": ("cuda-context", "imex"),
     "cuda-context": ("cuda-python", "dgkit-providers"),
     "gpudirect-platform": _ACCESS,
+    "driver-version": ("cuda-driver",),
+    "doca-version": ("doca-libraries", *_GPUNETIO),
     "driver-flavour": ("dmabuf-gpu", "kernel-version"),
     "kernel-version": ("rdma-dmabuf", "dmabuf-gpu"),
+    "dmabuf-gpu": ("rdma-dmabuf",),
     "rdma-devices": ("rdma-dmabuf",),
     "memlock": ("memlock-queues",),
     "bar1-resizable": (),

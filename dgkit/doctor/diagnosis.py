@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from .causes import OWN
 from .collect.trace import Trace
 from .data_paths import DataPath
 from .finding import Finding, Verdict, worst
@@ -56,14 +57,23 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         serving = [path for path in self.ways if path.serves and path.verdict]
         if serving and all(path.verdict is Verdict.FAIL for path in serving):
             return Verdict.FAIL
-        verdict = worst(self.findings)
+        findings = [one for one in self.findings if self._counts(one)]
+        verdict = worst(findings)
         blocking = {check for path in self.ways for check in path.blocked_by}
-        failed = {f.check for f in self.findings if f.verdict is Verdict.FAIL}
+        failed = {f.check for f in findings if f.verdict is Verdict.FAIL}
         if not serving or not failed <= blocking:
             return verdict
         if not any(path.works for path in serving):
             return Verdict.CANNOT_TELL
         return min(verdict, Verdict.WARN)
+
+    def _counts(self, finding: Finding) -> bool:
+        """Return whether a finding counts for the verdict: what only dgkit needs, where it runs.
+
+        RDMA, GPUNetIO and GPUs among themselves are done by other programs.
+        """
+        by_others = self.goal in (Goal.RDMA, Goal.GPUNETIO, Goal.P2P) and bool(self.ways)
+        return not (by_others and finding.check in OWN - {"dgkit-core", "cuda-toolkit"})
 
     @property
     def exit_code(self) -> int:

@@ -81,7 +81,7 @@ bf3-dpu-mode+bf2-arm arm-dma 1 cuda
 small-bar1 arm-dma 5 doca-gpu-dmabuf
     bar1-size=warn bar1-resizable=warn link=ok
 closed-driver arm-dma 1 doca-host
-    driver-flavour=warn dmabuf-gpu=fail peermem=fail driver-persistence=warn topology=ok
+    driver-flavour=warn dmabuf-gpu=fail peermem=fail driver-persistence=ok topology=ok
 acs-on arm-dma 5 doca-gpu-dmabuf
     acs=warn iommu=ok topology=ok
 acs-on rdma 5 rdma-gpu-dmabuf

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import finding, references
-from ..facts import bridges, cmdline, data_direct, pairs, virtual
+from ..facts import bridges, cmdline, data_direct, pairs, pci, virtual
 from ..facts.bridges import Bridge
 from ..facts.distribution import as_root
 from ..facts.topology import Near
@@ -81,7 +81,7 @@ def _guest() -> Finding:
         "a virtual machine's own bridges",
         needed=_NEEDED,
         why="Only the host sees the real bridges.",
-        remedy=["# On the host:", _AS_ROOT],
+        remedy=["# On the hypervisor, as root: dgkit doctor acs"],
         sources=[_GUIDE, _VM],
         disagree=_DISAGREE,
     )
@@ -133,7 +133,13 @@ def _why(below_cpu: bool) -> str:
 
 
 def _remedy(machine: Machine, names: Sequence[str]) -> list[str]:
-    """Return the remedies: in the BIOS, until the next boot, and on the kernel command line."""
+    """Return the remedies: in the BIOS, until the next boot, and on the kernel command line.
+
+    Where devices are given to virtual machines, ACS isolates them.
+    """
+    if any(device.driver == "vfio-pci" for device in machine.know(pci.tree).devices.values()):
+        return ["# Devices of this machine are given to guests, which ACS isolates: keep it on,",
+                "# or put GPU and NIC below a switch of their own."]  # fmt: skip
     return [
         "# In the BIOS: switch off ACS (Access Control) for these bridges, if it has the option",
         *(f"sudo setpci -s {name} ECAP_ACS+0x6.w=0000" for name in names),

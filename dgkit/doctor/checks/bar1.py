@@ -62,12 +62,21 @@ def _bar1_size(case: Case) -> Iterator[Finding]:
             return finding.fail(found, needed=needed, why=why, remedy=do, sources=_SOURCE)
         if total <= _SMALL:
             why = "Enough now, but all exported memory together must fit into it."
+            if not _can_grow(case.machine, gpu):
+                return finding.ok(found, needed=needed, why=why, sources=_SOURCE)
             return finding.warn(
                 found, needed=needed, why=why, remedy=_enlarge(case.machine, gpu), sources=_SOURCE
             )
         return finding.ok(found, needed=needed, sources=_SOURCE)
 
     yield from per_gpu(case, judge, driver=False)
+
+
+def _can_grow(machine: Machine, gpu: Gpu) -> bool:
+    """Return whether the GPU is known to support a larger BAR1."""
+    raw = machine.read.raw(f"/sys/bus/pci/devices/{gpu.address}/config").raw
+    bars = (bar for bar in config_space.resizable_bars(raw) if bar.number)
+    return any(size > (gpu.bar1_total or 0) for bar in bars for size in bar.sizes)
 
 
 def _enlarge(machine: Machine, gpu: Gpu) -> tuple[str, ...]:
@@ -125,25 +134,19 @@ def _unknown_size(machine: Machine, gpu: Gpu, bars: list[Bar]) -> Finding:
 
 
 def _too_small(machine: Machine, gpu: Gpu, found: str, bars: list[Bar], *, known: bool) -> Finding:
-    most = max((size for bar in bars for size in bar.sizes), default=0)
-    remedy = [*_BIOS]
+    """Return a warning if BAR1 is known to become larger; else it is said: bar1-size judges it."""
+    needed, most = "all of the memory", max((n for bar in bars for n in bar.sizes), default=0)
+    sources = [*_SOURCE, references.OPEN_MODULES("kernel-open/nvidia/nv-reg.h")]
+    fits = "Memory that is exported at once must fit into BAR1."
     if most > (gpu.bar1_total or 0):
-        why = f"The GPU supports a BAR1 of {size_text(most)}; the BIOS assigned less."
+        why = f"The GPU supports a BAR1 of {size_text(most)}; the BIOS assigned less. {fits}"
         write = f"echo '{_BY_DRIVER}' | sudo tee /etc/modprobe.d/nvidia-bar.conf"
         remedy = [write, initramfs(machine), *_BIOS]  # the BIOS last: it takes a restart
-    elif known and not bars:
+        return finding.warn(found, needed=needed, why=why, remedy=remedy, sources=sources)
+    if known and not bars:
         why = "The GPU's BAR1 has a fixed size, unless its firmware has another mode."
-        remedy = ["# Some professional boards: NVIDIA's Display Mode Selector Tool, mode compute."]
     elif known:
         why = "It is the largest that the GPU supports."
-        remedy = ["# Export no more at once than fits: dgkit doctor --size"]
     else:
         why = "Only root can read whether the GPU supports more."
-        remedy.append(f"sudo lspci -vv -s {gpu.address} | grep -i -A 4 'resizable bar'")
-    return finding.warn(
-        found,
-        needed="all of the memory",
-        why=f"{why} Memory that is exported at once must fit into BAR1.",
-        remedy=remedy,
-        sources=[*_SOURCE, references.OPEN_MODULES("kernel-open/nvidia/nv-reg.h")],
-    )
+    return finding.ok(found, needed=needed, why=f"{why} {fits}", sources=sources)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import coherent, cuda
+from ..facts import coherent, cuda, imex, virtual
 from ..facts.cuda import Context, Cuda, Toolkits
 from ..facts.distribution import install, install_dgkit, install_driver
 from ..facts.gpus import Gpu
@@ -89,6 +89,8 @@ def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, .
         return name, _LOST_RULES, (_NEW_CONTAINER, *with_devices(machine, gpu=True))
     if coherent.is_coherent(machine) and _lacks_sva(machine):
         return name, _NO_SVA, ("# Use a kernel that is built with CONFIG_ARM_SMMU_V3_SVA=y",)
+    if name == "CUDA_ERROR_SYSTEM_NOT_READY" and (other := _not_ready(machine)):
+        return (name, *other)
     if inside and name == "CUDA_ERROR_NO_DEVICE":
         return (
             name,
@@ -102,6 +104,21 @@ def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, .
         name,
         *_ERRORS.get(name, ("CUDA does not start.", ("sudo dmesg | grep -i nvrm",))),
     )
+
+
+def _not_ready(machine: Machine) -> tuple[str, tuple[str, ...]] | None:
+    """Return what 802 means where no fabric manager of this machine mends it; None elsewhere."""
+    if machine.know(virtual.is_confidential):
+        why = "In a guest with confidential computing a GPU starts when it is set ready."
+        return why, ("nvidia-smi conf-compute -grs", "sudo nvidia-smi conf-compute -srs 1")
+    if machine.know(imex.is_multi_node):
+        why = "The switches outside of this machine have not connected its GPUs yet."
+        return why, ("nvidia-smi -q | grep -A 5 Fabric", "# Ask whoever runs the rack's fabric.")
+    if machine.know(virtual.virtual).is_vm:
+        why = "The GPUs are connected by NVSwitch, and the service that configures it does not run."
+        manager = "sudo systemctl enable --now nvidia-fabricmanager"
+        return why, (f"# Where the NVSwitches are, the hypervisor or this guest: {manager}",)
+    return None
 
 
 _LOST_RULES = (
@@ -243,9 +260,10 @@ def _judge_toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Find
     if supported and known.version[0] > supported[0]:
         driver = ".".join(map(str, supported))
         why = f"The driver supports CUDA {driver}: programs of a newer major version do not start."
+        if not building:  # other toolkits, and containers' compatibility packages, may serve
+            return finding.ok(found, needed=needed, why=why, sources=[_TABLE])
         remedy = install_driver(machine)
-        say = finding.fail if building else finding.warn
-        return say(found, needed=needed, why=why, remedy=remedy, sources=[_TABLE])
+        return finding.fail(found, needed=needed, why=why, remedy=remedy, sources=[_TABLE])
     if not building or known.version >= (13, 0):
         return finding.ok(found, needed=needed, sources=[_DEPENDENCY])
     remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
@@ -297,6 +315,8 @@ def _cuda_python(case: Case) -> Iterator[Finding]:
     if not why and isinstance(gpu, dict) and gpu.get("why"):
         why = f"{str(gpu['why']).rstrip('.')}."
     if why:
+        if () < known.version < (12, 0):
+            remedy = install_driver(case.machine)
         yield finding.fail(found, needed=needed, why=why, remedy=remedy, sources=source)
     else:
         yield finding.ok(found, needed=needed, sources=source)

@@ -9,6 +9,7 @@ import msgspec
 from .. import finding, references
 from ..facts import distribution, firmware, rdma, versions
 from ..facts.doca import doca
+from ..facts.peermem import peermem_state
 from ..facts.side import side
 from ..facts.versions import Version, version
 from ..finding import Finding, Verdict
@@ -237,8 +238,11 @@ def _judge_verbs(
 ) -> Finding:
     """Return the finding on a libibverbs of a known release of rdma-core."""
     old, current = release < _DMABUF_VERBS, not release < _GUIDE_VERBS
-    if current:
-        return finding.ok(found, needed="1.14.44", sources=sources, disagree=_VERBS_DISAGREE)
+    plain = case.goal is Goal.RDMA  # without DOCA
+    by_peermem = plain and case.machine.know(peermem_state) == "loaded"
+    if current or (plain and not old) or by_peermem:
+        needed = "1.12.34 for a dma-buf" if plain else "1.14.44"
+        return finding.ok(found, needed=needed, sources=sources, disagree=_VERBS_DISAGREE)
     make = finding.fail if old and case.goal is Goal.RDMA else finding.warn
     return make(
         found,

@@ -77,7 +77,12 @@ def _present(machine: Machine, source: list[references.Source]) -> Finding:
     text = ("" if len(used) == 1 else f"{len(used)} x ") + ", ".join(names)
     if len(used) == len(found):
         return finding.ok(text, needed="one or more", sources=source)
-    others = ", ".join(gpu.address for gpu in found if gpu not in used)
+    hidden = [gpu.address for gpu in found if gpu not in used]
+    others, devices = ", ".join(hidden), machine.know(pci.tree).devices
+    given = all(at in devices and devices[at].driver == "vfio-pci" for at in hidden)
+    if given or machine.know(container).engine:
+        why = f"{others}: not for this container." if not given else f"{others}: for guests (VFIO)."
+        return finding.ok(f"{text}, of {len(found)}", needed="one or more", why=why, sources=source)
     return finding.warn(
         f"{text}, of {len(found)}",
         needed="one or more",
@@ -286,10 +291,13 @@ def _driver_persistence(case: Case) -> Iterator[Finding]:
             return finding.unknown("?", needed="on", why=f"{why}.", remedy=ask, sources=[source])
         if gpu.persistence:
             return finding.ok("on", needed="on", sources=[source])
+        why = "The driver is initialised again for the first program, which takes seconds."
+        if case.goal is not Goal.GPUNETIO:
+            return finding.ok("off", needed="on saves seconds", why=why, sources=[source])
         return finding.warn(
             "off",
             needed="on",
-            why="The driver is initialised again for the first program, which takes seconds.",
+            why=why,
             remedy=["sudo nvidia-smi -pm 1", "sudo systemctl enable --now nvidia-persistenced"],
             sources=[source],
         )

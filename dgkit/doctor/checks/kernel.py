@@ -65,10 +65,14 @@ def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
     if driver.loaded and not driver.flavour and driver.why:
         why = f"Whether the open kernel modules are loaded is not known: {driver.why}."
         return finding.unknown(release[:45], needed="6.2 or later", why=why)
-    if maybe and _works(machine):
+    if _works(machine):  # Red Hat's 4.18 has backports: NVIDIA/nvshmem, issue 67
         why = "CUDA exports a dma-buf, and an RDMA device accepts it: both were tested."
         return finding.ok(
-            release[:45], needed="5.12", why=why, sources=_VERSION_SOURCES, disagree=_DISAGREE
+            release[:45],
+            needed="5.12 or backports",
+            why=why,
+            sources=_VERSION_SOURCES,
+            disagree=_DISAGREE,
         )
     too_old = "It may be too old to share GPU memory as a dma-buf"
     effect = too_old if maybe else "No device accepts GPU memory as a dma-buf"
@@ -119,10 +123,13 @@ def _newer(machine: Machine) -> list[str]:
     release = machine.know(os_release)
     name, number = release.get("ID", "").lower(), release.get("VERSION_ID", "")
     like = {name, *release.get("ID_LIKE", "").lower().split()}
+    flavour = machine.know(uname).release.rpartition("-")[2]
+    if name == "ubuntu" and flavour in ("aws", "azure", "gcp", "oracle", "nvidia", "64k"):
+        return [f"# Use a later kernel of this flavour, 6.2 or later: linux-{flavour}"]
     if name == "ubuntu" and re.fullmatch(r"[2-9]\d\.\d\d", number, re.ASCII) and number >= "22.04":
         return [restart(f"sudo apt install -y linux-generic-hwe-{number}")]
     if name == "ubuntu":
-        return ["# Ubuntu has it from 22.04 on", "sudo do-release-upgrade"]
+        return ["# Ubuntu has it from 22.04 on: upgrade to that or a later one"]
     if name == "debian" and number == "12":
         arch = "arm64" if machine.know(uname).arm else "amd64"
         names = f"linux-image-{arch} linux-headers-{arch}"  # DKMS builds NVIDIA's modules for it
@@ -160,7 +167,7 @@ def _kernel_p2pdma(case: Case) -> Iterator[Finding]:
     if not found:
         yield missing_device(case.machine, NO_GPU)
         return
-    others = sorted({gpu.driver for gpu in found} - {"nvidia", ""})
+    others = sorted({gpu.driver for gpu in found} - {"nvidia", "vfio-pci", ""})
     known = case.machine.know(kconfig)
     if known.options and known["CONFIG_PCI_P2PDMA"] != "n":
         yield finding.ok("PCI_P2PDMA=y", sources=_P2PDMA_SOURCES)

@@ -17,6 +17,7 @@ from ..registry import check
 from ._per_gpu import missing_device
 
 _MIN_FILES = 1024  # the usual default; a region uses two or three, a connection a few
+_PLENTY = 1 << 30  # bytes of locked memory
 _MEMLOCK_SOURCES = (
     references.RED_HAT_RDMA("Increasing the amount of memory that users are allowed to pin"),
     references.GETRLIMIT("RLIMIT_MEMLOCK"),
@@ -60,6 +61,9 @@ def _memlock(case: Case) -> Iterator[Finding]:
         found, why = size_text(soft), "Whether root has CAP_IPC_LOCK is not known: "
         why += "/proc/self/status was not read."
         yield finding.unknown(found, needed="unlimited", why=why, sources=_MEMLOCK_SOURCES)
+    elif soft >= max(case.size, _PLENTY):
+        why = "Registering host memory locks it: a process can register that much at most."
+        yield finding.ok(size_text(soft), needed="unlimited", why=why, sources=_MEMLOCK_SOURCES)
     elif exempt:
         found = f"{size_text(soft)}, which does not apply to this user"
         yield finding.ok(found, needed="unlimited", sources=_MEMLOCK_SOURCES)

@@ -69,10 +69,13 @@ def _judge(case: Case, device: PciDevice, link: PcieLink, port: PcieLink) -> Fin
             remedy=[f"sudo lspci -s {device.address} -vvv | grep -E 'LnkCap:|LnkSta:'"],
             sources=[_FILES],
         )
-    if link.lanes < link.max_lanes:
-        found = finding.warn(link.text, why=_few_lanes(link, port), remedy=_SEAT)
+    if by_design := _by_design(link, port):
+        found = finding.ok(link.text, why=by_design)
+    elif link.lanes < link.max_lanes:
+        why = f"{link.lanes} of {link.max_lanes} lanes are in use: check slot, riser and contacts."
+        found = finding.warn(link.text, why=why, remedy=_SEAT)
     elif link.speed < link.max_speed:
-        found = _slow(case, device, link, port)
+        found = _slow(case, device, link)
     else:
         found = finding.ok(link.text)
     return msgspec.structs.replace(
@@ -86,16 +89,17 @@ _SEAT = (
 )
 
 
-def _few_lanes(link: PcieLink, port: PcieLink) -> str:
-    if 0 < port.max_lanes < link.max_lanes:
-        return f"The slot has {port.max_lanes} lanes, the card {link.max_lanes}."
-    return f"{link.lanes} of {link.max_lanes} lanes are in use: check slot, riser and contacts."
+def _by_design(link: PcieLink, port: PcieLink) -> str:
+    """Return what limits a link that has all that its slot gives; "" if something else does."""
+    lanes, speed = min(link.max_lanes, port.max_lanes), min(link.max_speed, port.max_speed)
+    full = (link.lanes, link.speed) == (lanes, speed)
+    less = port.max_lanes < link.max_lanes or port.max_speed < link.max_speed
+    if not (port.max_lanes and full and less):
+        return ""
+    return f"The slot has {port.max_lanes} lanes at {port.max_speed:g} GT/s at most, and gives all."
 
 
-def _slow(case: Case, device: PciDevice, link: PcieLink, port: PcieLink) -> Finding:
-    if 0 < port.max_speed < link.max_speed:
-        why = f"The port above it, {port.address}, supports {port.max_speed:g} GT/s at most."
-        return finding.warn(link.text, why=why, remedy=_SEAT[:1])
+def _slow(case: Case, device: PciDevice, link: PcieLink) -> Finding:
     if device.is_gpu:
         return _slow_gpu(case, device, link)
     why = "Card and slot support more: check riser, cable and BIOS limits."
@@ -135,7 +139,7 @@ def _judge_narrowest(case: Case, pair: pairs.Pair, links: dict[str, PcieLink]) -
         return
     slowest = min(inner, key=lambda link: link.rate)
     needed = min(ends, key=lambda link: link.max_rate)
-    if slowest.rate < needed.max_rate:
+    if slowest.rate < min(needed.max_rate, slowest.max_rate):  # else it is so by design
         labels = [pairs.label(case.machine, device) for device in (pair.gpu, pair.peer)]
         yield finding.warn(
             f"{slowest.text} at {slowest.address}",

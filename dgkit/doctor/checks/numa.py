@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .. import finding, references
 from ..facts import pairs, pci
 from ..facts.pairs import Pair
-from ..finding import Finding
+from ..finding import Finding, Verdict
 from ..goals import WITH_GPU
 from ..machine import Case
 from ..registry import check
@@ -34,6 +34,8 @@ def _numa(case: Case) -> Iterator[Finding]:
         yield finding.unknown("no PCI tree", why=tree.why)
     else:
         found = [_judge_pair(case, pair) for pair in pairs.pairs(case.machine, case.goal)]
+        if any(one.verdict is Verdict.OK for one in found):  # a far NIC for the rest is no fault
+            found = [_said(one) for one in found]
         yield from only_good(case.machine, found, "nodes")
         yield _judge_cpus(case, sorted({tree.numa(device.address) for device in devices}))
 
@@ -60,6 +62,15 @@ def _judge_pair(case: Case, pair: Pair) -> Finding:
         remedy=[f"# Move one of the two, if it is a card, to a slot of node {gpu} or node {other}"],
         sources=[_GUIDE],
     )
+
+
+def _said(found: Finding) -> Finding:
+    if found.verdict is not Verdict.WARN:
+        return found
+    return finding.ok(
+        found.found, needed=found.needed, why=found.why, subject=found.subject,
+        sources=found.sources,
+    )  # fmt: skip
 
 
 def _judge_cpus(case: Case, nodes: list[int]) -> Finding:

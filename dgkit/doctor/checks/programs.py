@@ -141,10 +141,7 @@ def _virtual_functions(case: Case) -> Finding | None:
 
 
 def _confidential(case: Case) -> Finding | None:
-    """Guests with confidential computing: Linux, drivers/virt/coco."""
-    names = set(case.machine.read.names("/dev").names)
-    cpu = case.machine.read.text("/proc/cpuinfo").text
-    if not names & {"sev-guest", "tdx_guest"} and "tdx_guest" not in cpu.split():
+    if not case.machine.know(virtual.is_confidential):
         return None
     why = "A GPU in this mode lets no other device read its memory in clear; the modes of GPU and "
     why += "guest have to match, or the driver finds no GPU."

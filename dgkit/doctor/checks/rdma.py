@@ -15,6 +15,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
+from ._any_of import any_of
 from ._per_gpu import missing_device
 
 _KERNEL = (5, 12)  # first Linux in which mlx5 can register a dma-buf
@@ -99,7 +100,9 @@ def _judge(case: Case, device: RdmaDevice) -> Finding:
         return finding.unknown("not read", why=why, subject=device.name, sources=[_SOURCE])
     if device.software:
         over = f" over {device.parent}" if device.parent else ""
-        make = finding.warn if case.goal is Goal.RDMA else finding.ok
+        others = case.machine.know(rdma.devices).devices
+        alone = all(other.software for other in others)
+        make = finding.warn if case.goal is Goal.RDMA and alone else finding.ok
         why = "RDMA in software is good for tests, but does not support GPU memory."
         return make(f"in software{over}", why=why, subject=device.name, sources=[_SOURCE])
     if device.active or case.goal is Goal.ARM_DMA:
@@ -147,8 +150,7 @@ def _rdma_dmabuf(case: Case) -> Iterator[Finding]:
     for device in known.devices:  # the driver decides: one device of each kind is tested
         kinds.setdefault((device.model, device.software), []).append(device)
     case.machine.read.together([f"probe rdma-dmabuf {kind[0].name}" for kind in kinds.values()])
-    for kind in kinds.values():
-        yield _judge_dmabuf(case, kind)
+    yield from any_of([_judge_dmabuf(case, kind) for kind in kinds.values()])
 
 
 def _judge_dmabuf(case: Case, kind: list[RdmaDevice]) -> Finding:

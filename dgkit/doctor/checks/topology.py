@@ -25,7 +25,7 @@ from ..facts.gpudirect import Kind
 from ..facts.pairs import Pair
 from ..facts.processor import is_intel_client
 from ..facts.topology import Near
-from ..finding import Finding
+from ..finding import Finding, Verdict
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
@@ -84,8 +84,19 @@ def _topology(case: Case) -> Iterator[Finding]:
         return
     yield from _judge_override(case.machine)
     virtual_machine = case.machine.know(virtual.virtual).is_vm
-    for pair in pairs.pairs(case.machine, case.goal):
-        yield _guest(case.machine, pair) if virtual_machine else _judge(case.machine, pair)
+    found = pairs.pairs(case.machine, case.goal)
+    if virtual_machine:
+        yield from (_guest(case.machine, pair) for pair in found)
+        return
+    near = any(pair.path.near <= Near.NODE and not pair.path.why for pair in found)
+    for pair in found:
+        judged = _judge(case.machine, pair)
+        if near and pair.path.near is Near.SYS and judged.verdict is Verdict.WARN:
+            judged = finding.ok(
+                judged.found, subject=judged.subject, needed=judged.needed, sources=judged.sources,
+                why=f"No NIC is near this GPU; others have one. {judged.why}",
+            )  # fmt: skip
+        yield judged
 
 
 def _judge_override(machine: Machine) -> Iterator[Finding]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..machine import Machine
-from . import gpudirect, nvidia_proc
+from . import gpudirect, gpus, nvidia_proc
+from .uname import uname
 
 __all__ = ["as_root", "family", "initramfs", "install", "install_dgkit", "install_driver"]
 __all__ += ["os_release", "package_manager", "restart"]
@@ -77,6 +78,10 @@ def install_driver(machine: Machine) -> list[str]:
 
     NVIDIA driver installation guide, Kernel Modules and Advanced Options (switching).
     """
+    if machine.know(uname).wsl:
+        return ["# Under WSL the driver is installed in Windows, never here"]
+    if any(gpu.virtualization.upper() == "VGPU" for gpu in machine.know(gpus.gpus)):
+        return ["# The driver of a vGPU has to match its host's: NVIDIA's licence portal has both"]
     red_hat = machine.know(family) == "dnf"
     where = _REPOSITORY[machine.know(family)]
     if oldest := gpudirect.last_branch(machine):

@@ -9,7 +9,7 @@ import msgspec
 from ..machine import Machine
 from .uname import uname
 
-__all__ = ["Container", "Virtual", "container", "virtual"]
+__all__ = ["Container", "Virtual", "container", "is_confidential", "virtual"]
 
 _DMI = "/sys/class/dmi/id"
 # Names of hypervisors in the DMI tables, as in systemd-detect-virt.
@@ -81,6 +81,12 @@ def virtual(machine: Machine) -> Virtual:
 def _named(firmware: str, xen: str, tree: str) -> str:
     by = next((name for word, name in _NAMES if word in firmware.lower()), "")
     return by or xen.strip().capitalize() or tree.strip("\0 \n").rpartition(",")[2].upper()
+
+
+def is_confidential(machine: Machine) -> bool:
+    """Return whether this is a guest with confidential computing: Linux, drivers/virt/coco."""
+    devices, cpu = machine.read.together(["names /dev", "text /proc/cpuinfo"])
+    return bool({"sev-guest", "tdx_guest"} & set(devices.names)) or "tdx_guest" in cpu.text.split()
 
 
 class Container(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..diagnosis import Diagnosis
@@ -23,8 +23,8 @@ from .summary import (
 __all__ = ["WIDTH", "Line", "Span", "page"]
 
 WIDTH = 100
-# Lines; below them, warnings and failures with the same remedy as an earlier one are short.
-_FULL_LINES = 32
+_LINES = 40  # of a screen
+_SHORTEST_NOTE = 3
 _OTHER_SIDE = (
     "These checks run on the other side, host or DPU: run the doctor there, or record that side "
     "(dgkit doctor --record FILE) and judge both (--from)."
@@ -49,36 +49,51 @@ Line = tuple[Span, ...]
 
 
 def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> list[Line]:
-    """Return all lines, the worst finding first.
+    """Return all lines, the worst finding first; one screen, unless verbose or of named checks.
 
     No line is wider than `width`, except commands, which are not wrapped.
     """
     lines = [*_head(diagnosis, width), *_data_paths(diagnosis, width, verbose=verbose)]
     every = verbose or not diagnosis.ways  # without data paths, checks were requested by name
+    foot = [(), *_foot(diagnosis, width, every=every)]
     two = None not in (diagnosis.case.host, diagnosis.case.dpu)
     writer = _Writer(width, verbose=verbose, two_sides=two)
-    short = False
-    shown = {one.check for one in diagnosis.findings}
-    for group in group_findings(diagnosis.findings):
-        verdict = group.finding.verdict
-        if group.finding.follows in shown and not every:
-            continue  # named below its cause
-        if verdict < Verdict.WARN and not every:
-            break
-        new = verdict is Verdict.FAIL and not writer.has_remedy(group)
-        full = every or new or len(lines) < _FULL_LINES
-        if full or not short:
-            lines.append(())
-        lines += writer.full(group) if full else writer.short(group)
-        lines += writer.consequences(group, diagnosis.findings)
-        short = not full
-    if not every:
-        lines += _advice(diagnosis, width)
+    if every:
+        for group in group_findings(diagnosis.findings):
+            lines += [(), *writer.full(group), *writer.consequences(group, diagnosis.findings)]
+    else:
+        lines += _fitting(diagnosis, writer, _LINES - len(lines) - len(foot))
     if not diagnosis.findings:
         lines += [(), *_paragraph(_OTHER_SIDE, width, _MARGIN)]
-    if not every:
-        lines += _unanswered(diagnosis, writer)
-    return [*lines, (), *_foot(diagnosis, width, every=every)]
+    return [*lines, *foot]
+
+
+def _fitting(diagnosis: Diagnosis, writer: _Writer, room: int) -> list[Line]:
+    """Return the findings in the lines that are left: each whole, in short, or by its name only.
+
+    The first is whole in any case. What follows from a failure is named below it.
+    """
+    shown = {one.check for one in diagnosis.findings}
+    roots = [one for one in diagnosis.findings if one.follows not in shown]
+    groups = group_findings(one for one in roots if one.verdict >= Verdict.CANNOT_TELL)
+    lines: list[Line] = []
+    left: list[FindingGroup] = []
+    before = ""
+    for group in groups:
+        rest = writer.names([*left, *(one for one in groups[groups.index(group) + 1 :])])
+        free = room - len(lines) - (len(rest) + 1 if rest else 0)
+        for form, part in writer.forms(group, diagnosis.findings):
+            gap: list[Line] = [] if form == before == "short" else [()]
+            if not lines or len(gap) + len(part) <= free:
+                lines += [*gap, *part]
+                before = form
+                break
+        else:
+            left.append(group)
+            continue
+        writer.keep()
+    lines += [(), *writer.names(left)] if left else []
+    return [*lines, *_advice(diagnosis, writer.width, room - len(lines))]
 
 
 def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
@@ -121,30 +136,26 @@ def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[
         yield from _paragraph(f"Others: {after}.", width, _MARGIN)
 
 
-def _unanswered(diagnosis: Diagnosis, writer: _Writer) -> Iterator[Line]:
-    """Yield the findings without an answer, in short."""
-    shown = {one.check for one in diagnosis.findings}
-    findings = [
-        f for f in diagnosis.findings if f.verdict is Verdict.CANNOT_TELL and f.follows not in shown
-    ]
-    if findings:
-        yield ()
-    for group in group_findings(findings):
-        yield from writer.short(group, why=True)
-
-
-def _advice(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
-    """Yield what other programs need here, and what is not judged, in one line each."""
+def _advice(diagnosis: Diagnosis, width: int, room: int) -> Iterator[Line]:
+    """Yield what other programs need here, and what is not judged, as far as it fits."""
     found = [one for one in diagnosis.findings if one.check == "other-programs" and one.subject]
-    if found:
-        yield ()
+    parts: list[list[Line]] = []
     for one in found[:_MAX_ADVICE]:
-        text = f"{one.subject}: {one.found}. {one.why}"
-        yield from _paragraph(f"Note  {text}", width, "", "faint")
-    if len(found) > _MAX_ADVICE:
-        rest = ", ".join(one.subject for one in found[_MAX_ADVICE:])
+        text = f"Note  {one.subject}: {one.found}. {one.why}"
+        parts.append(list(_paragraph(text, width, "", "faint")))
+    rest = ", ".join(one.subject for one in found[_MAX_ADVICE:])
+    if rest:
         text = f"Also: {rest}: dgkit doctor other-programs --verbose."
-        yield from _paragraph(text, width, "", "faint")
+        parts.append(list(_paragraph(text, width, "", "faint")))
+    if parts and 1 + sum(map(len, parts)) <= room:
+        yield ()
+        for part in parts:
+            yield from part
+    elif found and room >= _SHORTEST_NOTE:
+        yield ()
+        names = ", ".join(one.subject for one in found)
+        text = f"Notes on {names}: dgkit doctor other-programs --verbose."
+        yield from list(_paragraph(text, width, "", "faint"))[: room - 1]
 
 
 def _foot(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[Line]:
@@ -164,11 +175,48 @@ class _Writer:
         self._remedies: dict[tuple[str, ...], str] = {}
         self._last_check = ""
         self._explained: set[str] = set()
+        self._kept = self._state()
         self._asks = {check.name: check.asks for check in checks()} if verbose else {}
 
-    def has_remedy(self, group: FindingGroup) -> bool:
-        """Return whether the group's remedy is on the page already."""
-        return group.finding.remedy in self._remedies
+    @property
+    def width(self) -> int:
+        """Length of the longest line."""
+        return self._width
+
+    def _state(self) -> tuple[dict[tuple[str, ...], str], str, set[str]]:
+        return dict(self._remedies), self._last_check, set(self._explained)
+
+    def keep(self) -> None:
+        """Take the form that was yielded last as written: later ones may refer to it."""
+        self._kept = self._state()
+
+    def forms(
+        self, group: FindingGroup, findings: Sequence[Finding]
+    ) -> Iterator[tuple[str, list[Line]]]:
+        """Yield the forms of a finding, the longest first; `keep` the one that is written."""
+        unanswered = group.finding.verdict is Verdict.CANNOT_TELL
+        if not unanswered:
+            yield "full", [*self.full(group), *self.consequences(group, findings)]
+            self._restore()
+        yield "short", list(self.short(group, why=unanswered))
+        self._restore()
+
+    def _restore(self) -> None:
+        remedies, self._last_check, explained = self._kept
+        self._remedies, self._explained = dict(remedies), set(explained)
+
+    def names(self, groups: Sequence[FindingGroup]) -> list[Line]:
+        """Return the names of findings that do not fit, with how to see them."""
+        by_verdict: dict[str, list[str]] = {}
+        for group in groups:
+            names = by_verdict.setdefault(str(group.finding.verdict), [])
+            if group.finding.check not in names:
+                names.append(group.finding.check)
+        if not by_verdict:
+            return []
+        said = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_verdict.items())
+        text = f"Also {said}. `dgkit doctor NAME` shows each, --verbose all."
+        return list(_paragraph(text, self._width, ""))
 
     def full(self, group: FindingGroup) -> Iterator[Line]:
         """Yield what was found and needed, why it matters, the remedy and the sources."""

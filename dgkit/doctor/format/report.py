@@ -1,0 +1,122 @@
+"""A text of one screen to paste into a forum or an issue, for `dgkit doctor --report`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from ..._version import __version__
+from ..collect.reader import Reading
+from ..collect.snapshot import RecordedReader
+from ..diagnosis import Diagnosis
+from ..facts.distribution import os_release
+from ..facts.uname import uname
+from ..facts.virtual import container, virtual
+from ..finding import Finding, Verdict
+from ..machine import Machine
+from .summary import group_findings, needed_text, origins, printable, reason
+
+__all__ = ["LINES", "report"]
+
+LINES, _WIDTH = 40, 100
+_LABEL = 10
+# What a reader of a thread asks first, by line.
+_GROUPS = {
+    "GPU": ("gpu-present", "gpudirect-platform", "bar1-size", "nvlink-fabric", "gpu-peers", "imex"),
+    "driver": ("driver-loaded", "driver-flavour", "cuda-driver", "cuda-context", "dmabuf-gpu"),
+    "NIC": ("rdma-devices", "firmware-version", "ofed-version", "rdma-core", "rdma-dmabuf"),
+    "peermem": ("peermem", "gdrcopy", "driver-registry"),
+    "DPU": ("bluefield-present", "bluefield-mode", "doca-version"),
+    "PCIe": ("topology", "acs", "iommu", "link"),
+    "limits": ("container", "memlock", "memlock-queues"),
+}
+
+
+def report(diagnosis: Diagnosis) -> str:
+    """Return the report of a diagnosis of recordings, whose readings have pseudonyms."""
+    lines = [*_head(diagnosis), *_machine(diagnosis)]
+    last = _reading_counts(diagnosis)
+    found = list(_findings(diagnosis))
+    room = LINES - len(lines) - len(last) - 1
+    if len(found) > room:
+        found = [*found[: room - 1], f"and {len(found) - room + 1} more lines: dgkit doctor"]
+    return "\n".join([*lines, "", *found, *last][:LINES])
+
+
+def _head(diagnosis: Diagnosis) -> Iterator[str]:
+    verdict, code = diagnosis.verdict, diagnosis.exit_code
+    yield f"dgkit doctor {__version__}: {diagnosis.goal}: {verdict} (exit code {code})"
+    for line in origins(diagnosis):
+        if line.startswith("synthetic"):
+            yield from _row("", line)
+    for path in diagnosis.ways:
+        if path.serves or path is diagnosis.best:
+            yield from _row("path", f"{path.title}: {path.word}{reason(path)}")
+
+
+def _machine(diagnosis: Diagnosis) -> Iterator[str]:
+    case = diagnosis.case
+    for name, machine in (("host", case.host), ("dpu", case.dpu)):
+        if machine is not None:
+            yield from _row(name, _system(machine))
+    for label, names in _GROUPS.items():
+        parts = []
+        for name in names:
+            kinds = Counter(one.found for one in diagnosis.of(name) if _says(one))
+            parts += [f"{n} x {what}" if n > 1 else what for what, n in kinds.items()]
+        if parts:
+            yield from _row(label, "; ".join(dict.fromkeys(parts)))
+
+
+def _says(finding: Finding) -> bool:
+    return finding.verdict is not Verdict.NOT_APPLICABLE
+
+
+def _system(machine: Machine) -> str:
+    release, linux = machine.know(os_release), machine.know(uname)
+    names = [f"{release.get('ID', '?')} {release.get('VERSION_ID', '')}".strip()]
+    names.append(f"Linux {linux.release or '?'}{' aarch64' if linux.arm else ''}")
+    product = machine.read.text("/sys/class/dmi/id/product_name").text.strip()
+    guest, engine = machine.know(virtual), machine.know(container).engine
+    names += [product] if product else []
+    names += [f"virtual machine ({guest.by or '?'})"] if guest.is_vm else []
+    names += [f"container ({engine})"] if engine else []
+    return ", ".join(names)
+
+
+def _findings(diagnosis: Diagnosis) -> Iterator[str]:
+    shown = {one.check for one in diagnosis.findings}
+    loud = [one for one in diagnosis.findings if one.verdict >= Verdict.CANNOT_TELL]
+    for group in group_findings(one for one in loud if one.follows not in shown):
+        one = group.finding
+        about = f" [{group.about}]" if group.about else ""
+        word = {Verdict.CANNOT_TELL: "unknown"}.get(one.verdict, str(one.verdict))
+        yield from _row(word, f"{one.check}: {one.found}{needed_text(one)}{about}")
+
+
+def _reading_counts(diagnosis: Diagnosis) -> list[str]:
+    """Return what was read, and what could not be, by its fault."""
+    sides = (diagnosis.case.host, diagnosis.case.dpu)
+    found = [item for machine in sides if machine is not None for item in _readings(machine)]
+    counts = Counter(reading.fault for _, reading in found)
+    faults = [f"{counts[fault]} {fault}" for fault in ("absent", "denied", "late", "failed")
+              if counts[fault]]  # fmt: skip
+    kinds = Counter(key.partition(" ")[0] for key, _ in found)
+    what = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
+    text = f"{len(found)} readings ({what}); {', '.join(faults) or 'none missing'}."
+    lacks = [key for key, reading in found if reading.fault in ("denied", "late", "failed")]
+    text += f" Not read: {', '.join(lacks[:3])}{' ...' * (len(lacks) > 3)}." if lacks else ""
+    text += " Serial numbers, addresses and names are pseudonyms; nothing was sent."
+    return list(_row("read", text))
+
+
+def _readings(machine: Machine) -> Iterable[tuple[str, Reading]]:
+    reader = machine.read
+    return reader.snapshot.readings.items() if isinstance(reader, RecordedReader) else ()
+
+
+def _row(label: str, text: str) -> list[str]:
+    width = _WIDTH - _LABEL
+    wrapped = textwrap.wrap(printable(text), width, break_on_hyphens=False)
+    return [f"{label if not at else '':<{_LABEL}}{line}" for at, line in enumerate(wrapped)]
