@@ -72,7 +72,7 @@ SAME_NAME = {
 # A family of the doctor's checks, its facts, and the module whose subject they examine.
 for subject in ("bluefield", "cuda", "dmabuf", "doca", "firmware", "gdrcopy"):
     SAME_NAME[subject] = "checks, their facts, and what they examine"
-for subject in ("link", "peermem", "rdma", "topology", "virtual"):
+for subject in ("imex", "link", "peermem", "rdma", "topology", "virtual"):
     SAME_NAME[subject] = "checks and their facts"
 
 # Modules that may import a heavy package, or one that belongs to one layer.

@@ -1,4 +1,4 @@
-"""How a container of some engine is started with the devices that it lacks."""
+"""Options that start a container with the devices that it lacks, by its engine."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _remedy(machine: Machine, names: Sequence[str]) -> list[str]:
     """
     if any(device.driver == "vfio-pci" for device in machine.know(pci.tree).devices.values()):
         return ["# Devices of this machine are given to guests, which ACS isolates: keep it on,",
-                "# or put GPU and NIC below a switch of their own."]  # fmt: skip
+                "# or put GPU and NIC below a separate switch."]  # fmt: skip
     return [
         "# In the BIOS: switch off ACS (Access Control) for these bridges, if it has the option",
         *(f"sudo setpci -s {name} ECAP_ACS+0x6.w=0000" for name in names),

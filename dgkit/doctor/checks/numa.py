@@ -34,7 +34,7 @@ def _numa(case: Case) -> Iterator[Finding]:
         yield finding.unknown("no PCI tree", why=tree.why)
     else:
         found = [_judge_pair(case, pair) for pair in pairs.pairs(case.machine, case.goal)]
-        if any(one.verdict is Verdict.OK for one in found):  # a far NIC for the rest is no fault
+        if any(one.verdict is Verdict.OK for one in found):  # a far NIC for the rest is common
             found = [_said(one) for one in found]
         yield from only_good(case.machine, found, "nodes")
         yield _judge_cpus(case, sorted({tree.numa(device.address) for device in devices}))

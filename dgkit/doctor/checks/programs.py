@@ -54,7 +54,7 @@ def _old_peer_memory(case: Case) -> Finding | None:
 
 
 def _gdr_level(case: Case) -> Finding | None:
-    """NCCL uses GPUDirect up to PXB by itself, farther only if told so."""
+    """NCCL uses GPUDirect up to PXB by default, farther if NCCL_NET_GDR_LEVEL says so."""
     if case.goal is not Goal.RDMA or case.machine.know(virtual.virtual).is_vm:
         return None
     near = [pair.path.near for pair in pairs.pairs(case.machine, case.goal) if not pair.path.why]

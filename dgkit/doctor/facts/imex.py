@@ -34,7 +34,7 @@ class Imex(msgspec.Struct, frozen=True):
 def is_multi_node(machine: Machine) -> bool:
     """Return whether the GPUs are part of an NVLink fabric of several machines.
 
-    The fabric then has a UUID (nvmlGpuFabricInfo_t); on a machine of its own it is zero.
+    The fabric then has a UUID (nvmlGpuFabricInfo_t); on a single machine it is zero.
     """
     uuids = (gpu.value("Fabric/ClusterUUID") for gpu in machine.know(smi).gpus)
     return any(re.search("[1-9a-f]", uuid.lower()) for uuid in uuids)
