@@ -214,9 +214,12 @@ def test_a_version_in_no_known_words_is_not_judged() -> None:
     ("word", "verdict"),
     [("Enabled", Verdict.OK), ("Disabled", Verdict.WARN), ("N/A", Verdict.CANNOT_TELL)],
 )
-def test_persistence_mode_should_be_on(word: str, verdict: Verdict) -> None:
-    found = one("driver-persistence", h200({SMI: smi(persistence=word)}))
+def test_persistence_mode_should_be_on_for_gpunetio(word: str, verdict: Verdict) -> None:
+    made = h200({SMI: smi(persistence=word)})
+    (found,) = judge("driver-persistence", made, goal=Goal.GPUNETIO)
     assert found.verdict is verdict
+    otherwise = Verdict.OK if verdict is Verdict.WARN else verdict
+    assert one("driver-persistence", made).verdict is otherwise
     if verdict is Verdict.WARN:
         assert "sudo nvidia-smi -pm 1" in found.remedy
 
@@ -233,7 +236,8 @@ def test_gpus_that_are_alike_share_a_finding_and_others_do_not() -> None:
     assert alike.subject == "all 2 GPUs"
     text = smi(addresses=pair)
     at = text.rindex("Enabled")
-    mixed = judge("driver-persistence", h200({SMI: f"{text[:at]}Disabled{text[at + 7 :]}"}))
+    made = h200({SMI: f"{text[:at]}Disabled{text[at + 7 :]}"})
+    mixed = judge("driver-persistence", made, goal=Goal.GPUNETIO)
     assert {f.subject: f.verdict for f in mixed} == {
         "GPU 0 (0000:17:00.0)": Verdict.OK,
         f"GPU 1 ({ADDRESS})": Verdict.WARN,

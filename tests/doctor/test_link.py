@@ -78,10 +78,17 @@ def test_a_gpu_of_which_no_state_is_known_may_be_idle(state: str) -> None:
     assert judged(SLOW).verdict is Verdict.CANNOT_TELL
 
 
-def test_an_idle_gpu_in_a_slot_of_few_lanes_or_an_old_one_is_a_warning_all_the_same() -> None:
+def test_an_idle_gpu_with_few_lanes_is_a_warning_all_the_same() -> None:
     assert in_state("P8", link("2.5 GT/s PCIe", "8")).verdict is Verdict.WARN
     old = link("2.5 GT/s PCIe", "16", most="16.0 GT/s PCIe")
-    assert in_state("P8", port=old).verdict is Verdict.WARN
+    assert in_state("P8", port=old).verdict is Verdict.OK
+
+
+def test_a_card_that_gets_all_of_an_older_slot_is_well() -> None:
+    old = link("16.0 GT/s PCIe", "16", most="16.0 GT/s PCIe")
+    assert in_state("P0", link("16.0 GT/s PCIe", "16"), port=old).verdict is Verdict.OK
+    fewer = link("16.0 GT/s PCIe", "8")
+    assert in_state("P0", fewer, port=old).verdict is Verdict.WARN
 
 
 def test_a_nic_that_runs_slower_is_not_idle() -> None:

@@ -225,6 +225,14 @@ def test_pairs_are_worked_out_once_for_all_checks() -> None:
     assert len(pairs.pairs(made, Goal.ARM_DMA)) > len(pairs.pairs(made, Goal.RDMA))
 
 
+def test_a_gpu_far_from_any_nic_is_said_and_no_warning_where_another_is_near() -> None:
+    far = gpu("pci0000:90/0000:90:01.0/0000:91:00.0", 1)
+    found = judge("topology", box(GPU, nic(PLACES["PIX"]), far), goal=Goal.RDMA)
+    assert {said(one) for one in found} == {(Verdict.OK, "PIX"), (Verdict.OK, "SYS")}
+    (alone,) = judge("topology", box(GPU, nic(PLACES["SYS"], 1)), goal=Goal.RDMA)
+    assert said(alone) == (Verdict.WARN, "SYS")
+
+
 def test_for_the_arm_cores_each_dpu_is_told_its_nearest_gpu() -> None:
     devices = [GPU, dpu(PLACES["PIX"]), dpu(PLACES["SYS"], 1), nic(PLACES["PHB"])]
     found = judge("topology", box(*devices), goal=Goal.ARM_DMA)

@@ -72,7 +72,7 @@ def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
             needed="5.12 or backports",
             why=why,
             sources=_VERSION_SOURCES,
-            disagree=_DISAGREE,
+            disagree=_DISAGREE if maybe else "",
         )
     too_old = "It may be too old to share GPU memory as a dma-buf"
     effect = too_old if maybe else "No device accepts GPU memory as a dma-buf"

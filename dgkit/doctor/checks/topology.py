@@ -26,7 +26,7 @@ from ..facts.pairs import Pair
 from ..facts.processor import is_intel_client
 from ..facts.topology import Near
 from ..finding import Finding, Verdict
-from ..goals import WITH_GPU
+from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from ._guest import only_good
@@ -89,6 +89,7 @@ def _topology(case: Case) -> Iterator[Finding]:
         yield from (_guest(case.machine, pair) for pair in found)
         return
     near = any(pair.path.near <= Near.NODE and not pair.path.why for pair in found)
+    near &= case.goal is not Goal.ARM_DMA  # there each DPU counts
     for pair in found:
         judged = _judge(case.machine, pair)
         if near and pair.path.near is Near.SYS and judged.verdict is Verdict.WARN:
