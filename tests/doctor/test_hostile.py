@@ -96,6 +96,7 @@ def test_a_strangers_settings_become_no_command(
     known |= {"ask euid": Reading(data=1000), "run nvidia-smi -q": Reading(text="-")}
     known["text /proc/self/status"] = Reading(text=f"CapEff:\t{0:016x}\n")
     known["ask uname"] = Reading(data={"release": "5.4.0"})
+    known["probe cuda"] = Reading(fault="late", why="no answer")
     found = [
         one for _, one in findings(Goal.RDMA if check[0] == "k" else Goal.GPUNETIO, known, check)
     ]

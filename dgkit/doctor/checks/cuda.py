@@ -113,7 +113,7 @@ def _not_ready(machine: Machine) -> tuple[str, tuple[str, ...]] | None:
         return why, ("nvidia-smi conf-compute -grs", "sudo nvidia-smi conf-compute -srs 1")
     if machine.know(imex.is_multi_node):
         why = "The switches outside of this machine have not connected its GPUs yet."
-        return why, ("nvidia-smi -q | grep -A 5 Fabric", "# Ask the operator of the rack's fabric.")
+        return why, ("nvidia-smi -q | grep -A 5 Fabric", "# Ask the operator of these switches.")
     if machine.know(virtual.virtual).is_vm:
         why = "The GPUs are connected by NVSwitch, and the service that configures it does not run."
         manager = "sudo systemctl enable --now nvidia-fabricmanager"

@@ -45,7 +45,7 @@ def _both(judge: Callable[[Case, Machine, Machine], Iterator[Finding]]) -> Judge
     sides=("pair",),
 )
 @_both
-def _pair_bluefield(case: Case, host: Machine, dpu: Machine) -> Iterator[Finding]:
+def _pair_bluefield(_case: Case, host: Machine, dpu: Machine) -> Iterator[Finding]:
     trees = host.know(pci.tree), dpu.know(pci.tree)
     sources = [references.REPRESENTORS(), references.MODES("DPU mode, NIC mode")]
     for tree, name in zip(trees, ("host", "DPU"), strict=True):
@@ -59,7 +59,7 @@ def _pair_bluefield(case: Case, host: Machine, dpu: Machine) -> Iterator[Finding
         remedy = ["lspci -d 15b3:  # on the host: is the card there?"]
         yield finding.fail(found, needed="the same", why=why, remedy=remedy, sources=sources)
     elif not on_dpu or on_host & on_dpu:
-        yield _judge_modes(host, dpu, sources) or _judge_ports(case, host, dpu, found, sources)
+        yield _judge_modes(host, dpu, sources) or _judge_ports(host, dpu, found, sources)
     else:
         why = "They are of different generations: this DPU is in another machine."
         remedy = ["# Record the DPU and the host that it is installed in"]
@@ -89,7 +89,7 @@ def _judge_modes(host: Machine, dpu: Machine, sources: list[references.Source]) 
 
 
 def _judge_ports(
-    case: Case, host: Machine, dpu: Machine, found: str, sources: list[references.Source]
+    host: Machine, dpu: Machine, found: str, sources: list[references.Source]
 ) -> Finding:
     """Return the finding on the representors of the host's ports on the DPU."""
     listing = dpu.read.names("/sys/class/net")
@@ -100,8 +100,7 @@ def _judge_ports(
         why = f"{listing.why}."
         return finding.unknown(found, needed="representors", why=why, sources=sources)
     if not representors:
-        on_host = msgspec.structs.replace(case, machine=host)
-        lines = _link_type.query_commands(on_host, host.know(bluefield.configs), bluefield.MODE)
+        lines = _link_type.query_commands(host.know(bluefield.configs), bluefield.MODE)
         return finding.fail(
             "the DPU does not see the host",
             needed="pf0hpf on the DPU",
