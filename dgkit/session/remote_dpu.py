@@ -247,7 +247,8 @@ class RemoteTransfer(SessionTransfer):
         else:
             reply = pending.reply if pending.error is None else None
             self._finish_chunk(chunk, reply, pending.error)
-        self._post_chunks()
+        self._pool.wake()  # before its own next chunk: the others have waited for longer
+        self._go_on()
         if self._ended:
             calls, self._on_end = self._on_end, []
             for call in calls:
@@ -255,7 +256,7 @@ class RemoteTransfer(SessionTransfer):
 
     def _cancel_in_flight(self) -> None:
         self._pool.cancel_call(self._post_chunks)
-        self._post_chunks()  # posts nothing more; finishes chunks that were not posted
+        self._go_on()  # posts nothing more; finishes chunks that were not posted
         for chunk in list(self._in_flight):
             if chunk.request is not None:
                 self._dpu.cancel(chunk.request)
@@ -264,7 +265,7 @@ class RemoteTransfer(SessionTransfer):
         link = self._dpu.link
         if self._torn or not self._in_flight:  # no reply may post the next chunk
             with link.lock:
-                self._post_chunks()
+                self._go_on()
         pending = self._oldest_request() or link.oldest()
         if not timeout or pending is None:
             link.pump()

@@ -66,6 +66,10 @@ class StagingPool:
         """Return the number of free slots."""
         return sum(not self._in_use(owner) for owner in self._owners)
 
+    @property
+    def _has_free(self) -> bool:
+        return not all(map(self._in_use, self._owners))
+
     def acquire(self, chunk: Chunk) -> int | None:
         """Return the offset of a free slot, which is the chunk's from now on; None: all are in use.
 
@@ -85,17 +89,18 @@ class StagingPool:
         return None
 
     def wake(self) -> None:
-        """Call the functions that wait for a free slot; the caller has finished a chunk.
+        """Call the functions that wait for a slot, in their order, as long as one is free.
 
-        All are called, since the first may not need the slot any more.
+        Each call takes a slot, needs none any more, or waits again: then no slot is left. The
+        callers have freed slots; a function that is called here must not call wake().
         """
-        if self._waiting:
-            waiting, self._waiting = self._waiting, {}
-            for call in waiting:
-                call()
+        while self._waiting and self._has_free:
+            call = next(iter(self._waiting))
+            del self._waiting[call]
+            call()
 
     def call_on_release(self, call: Callable[[], None]) -> None:
-        """Call a function once, when a slot is released. Idempotent."""
+        """Call a function once, when a slot is free and those before it were called. Idempotent."""
         self._waiting[call] = None
 
     def cancel_call(self, call: Callable[[], None]) -> None:

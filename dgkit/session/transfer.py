@@ -187,13 +187,18 @@ class SessionTransfer(ABC):
         try:
             with self._lock:
                 self._prepare()
-                self._post_chunks()
+                self._go_on()
                 if self._error is not None:
                     raise self._error
             return self
         except BaseException:  # Ctrl-C, too: the caller has no transfer to cancel
             self.cancel()
             raise
+
+    def _go_on(self) -> None:
+        """Post chunks, then let others use the slots that this leaves. The caller holds the lock."""
+        self._post_chunks()
+        self._pool.wake()
 
     def _post_chunks(self) -> None:
         """Post chunks as long as staging slots are free. The caller holds the lock."""
@@ -265,7 +270,6 @@ class SessionTransfer(ABC):
             self._in_flight.remove(chunk)
         if self._ended:
             self._view = self._target = None
-        self._pool.wake()
 
     def _oldest_request(self) -> Any:
         """Return the request of the chunk that was posted first and is in flight, or None."""

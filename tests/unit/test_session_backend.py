@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import inspect
+import signal
 import threading
 from pathlib import Path
 
@@ -156,3 +157,64 @@ def test_all_who_wait_for_a_slot_are_woken():
         pool.wake()
         assert woken == [0, 1, 2]
         pool.close()
+
+
+def test_a_free_slot_is_offered_until_one_takes_it_and_not_to_all():
+    with dgkit.Device("soft") as device:
+        pool = StagingPool(device, 64, 1)
+        held, called = [], []
+
+        def wants_none():
+            called.append("none")
+
+        def wants_a_slot():
+            called.append("a slot")
+            chunk = Chunk(0, 64)
+            assert pool.acquire(chunk) is not None
+            held.append(chunk)
+
+        pool.call_on_release(wants_none)
+        pool.call_on_release(wants_a_slot)
+        for _ in range(1000):
+            pool.call_on_release(lambda: called.append("a slot that is not free"))
+        pool.wake()
+        assert called == ["none", "a slot"]
+        assert pool.waiting == 1000
+        pool.close()
+
+
+@pytest.fixture
+def looks_for_a_slot(monkeypatch):
+    looks = []
+    acquire = StagingPool.acquire
+    monkeypatch.setattr(
+        StagingPool, "acquire", lambda pool, chunk: looks.append(chunk.at) or acquire(pool, chunk)
+    )
+    return looks
+
+
+def test_the_work_of_transfers_that_wait_is_linear_in_their_number(looks_for_a_slot):
+    count = 1000
+    with agent() as running, dgkit.connect(running.address) as session:
+        region = session.empty(64 * count)
+        data = [b"%064d" % number for number in range(count)]
+        started = [
+            session.start_write(region, each, offset=64 * number)
+            for number, each in enumerate(data)
+        ]
+        for transfer in started:
+            transfer.wait(30)
+        assert bytes(region.array) == b"".join(data)
+        assert len(looks_for_a_slot) < 4 * count
+
+
+def test_thousands_that_wait_for_a_slot_end_with_the_agent():
+    with agent() as running, dgkit.connect(running.address) as session:
+        region = session.empty(64)
+        session.start_write(region, b"x" * 64).wait()
+        running.send(signal.SIGSTOP)  # no slot becomes free
+        started = [session.start_write(region, b"x" * 64) for _ in range(3000)]
+        running.send(signal.SIGKILL)
+        for transfer in started:
+            with pytest.raises(PeerError):
+                transfer.wait(30)
