@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ class Session:
         self._local_info = describe.local_info(device)
         self._owned = owned
         self._closed = False
-        self._unclosed = [self._dpu]  # taken out by the thread that closes the session
+        self._closer: dict[str, int] = {}  # which thread closes the session
         lifecycle.open_sessions.add(self)
         lifecycle.close_at_exit()
 
@@ -341,20 +342,27 @@ class Session:
     def close(self) -> None:
         """Free everything on both sides, and end the software DPU if it started one. Idempotent.
 
+        After an exception such as Ctrl-C, call it again.
+
         Raises:
             RegionBusy: Another process has a transfer in flight with memory of this session.
         """
-        if self._closed:
-            return
+        me = threading.get_ident()
         try:
-            self._unclosed.pop()
-        except IndexError:  # another thread is closing it
-            return
-        self._closed = True
-        lifecycle.open_sessions.discard(self)
-        lifecycle.close(
-            self._dpu, self.device, self.registry, self.monitors, self._owned, self.timeout
-        )
+            if self._closed or self._closer.setdefault("thread", me) != me:
+                return  # closed, or another thread is closing it
+            self._closed = True
+            lifecycle.close(
+                self._dpu, self.device, self.registry, self.monitors, self._owned, self.timeout
+            )
+            lifecycle.open_sessions.discard(self)
+        except Exception:
+            raise  # the other steps were done
+        except BaseException:  # Ctrl-C: the next close() does what is left
+            if self._closer.get("thread") == me:
+                self._closed = False
+                self._closer.clear()
+            raise
 
     def abandon(self) -> None:
         """Detach in a forked child: the parent owns the connection and the software DPU."""

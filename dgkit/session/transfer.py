@@ -196,7 +196,7 @@ class SessionTransfer(ABC):
             raise
 
     def _go_on(self) -> None:
-        """Post chunks, then let others use the slots that this leaves. The caller holds the lock."""
+        """Post chunks, then pass on the slots that are left. The caller holds the lock."""
         self._post_chunks()
         self._pool.wake()
 

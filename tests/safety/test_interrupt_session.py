@@ -12,13 +12,14 @@ import sys
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import pytest
 from support.processes.agents import agent
 from support.processes.waiting import stop
 
 import dgkit
-from dgkit.errors import PeerError, PeerTimeout
+from dgkit.errors import ClosedError, PeerError, PeerTimeout
 from dgkit.session import transfer as session_transfer
 
 pytestmark = [
@@ -273,3 +274,39 @@ def test_a_slot_is_not_given_to_a_transfer_that_was_cancelled_while_it_waited(se
                 if session.role == "host":
                     os.kill(pid, signal.SIGCONT)
             check(session, region, 3)
+
+
+@pytest.mark.parametrize("side", ["remote", "local"])
+def test_ctrl_c_at_any_bytecode_of_close_leaves_a_session_that_closes(side):
+    step = int(os.environ.get("DGKIT_INTERRUPT_STEP", "31"))
+    number = rounds = 0
+    with agent(role={"remote": "dpu", "local": "host"}[side]) as running:
+        while True:
+            # The first bytecodes, where the thread takes the closing over, one by one.
+            number += 1 if number < 30 else step
+            session = dgkit.connect(running.address)
+            region = session.empty(4096)
+            session.write(region, b"x")
+            interrupting = Interrupting(number)
+            with contextlib.suppress(KeyboardInterrupt), interrupting:
+                session.close()
+            if interrupting.left > 0:
+                break
+            rounds += 1
+            in_thread(session.close)
+            assert session.closed, f"at bytecode {number}"
+            assert session.device.closed, f"at bytecode {number}"
+            assert not session.regions, f"at bytecode {number}"
+            with pytest.raises(ClosedError):
+                session.stats()
+        assert session.closed
+        assert rounds > 30
+
+
+def test_ctrl_c_in_close_leaves_no_software_dpu():
+    for number in (2, 3, 4, 5, 40):
+        session = dgkit.connect()
+        with contextlib.suppress(KeyboardInterrupt), Interrupting(number):
+            session.close()
+        session.close()
+        assert not Path(f"/proc/{session.owned_pid}").exists(), f"at bytecode {number}"
