@@ -432,7 +432,8 @@ typedef struct dg_ring_stamp {
 /* Starts the proxy of a device. spin_ns: how long it spins when all rings are idle, before it sleeps
  * between looks (0 on one CPU). Any thread. */
 int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out);
-/* Stops the proxy and frees it. Errors: EBUSY while rings are open. */
+/* Stops the proxy and frees it: no other thread may use its handle meanwhile. Errors: EBUSY while
+ * rings are open. */
 int dg_proxy_close(dg_proxy *p);
 int dg_proxy_stats_get(dg_proxy *p, dg_proxy_stats *out);
 /* Opens a ring. Errors: EINVAL for a wrong configuration, ENOMEM, EMFILE. */
@@ -445,7 +446,8 @@ int dg_ring_trace(dg_ring *r, dg_ring_stamp *out, uint32_t n);
  * EBUSY if one is connected already, EINVAL for rings of two proxies or one ring twice. */
 int dg_ring_connect(dg_ring *a, dg_ring *b);
 /* Refuses new operations, ends those in progress (DG_FLUSHED), then lets every wait of a kernel end.
- * Never waits for a kernel, which may use the ring's memory until dg_ring_free(). Idempotent. */
+ * Never waits for a kernel, which may use the ring's memory until dg_ring_free(). Idempotent. Any
+ * thread, also while others use the ring; a second closer waits for the first. */
 int dg_ring_close(dg_ring *r);
 /* Closes the ring and frees it. The caller guarantees that no GPU accesses its memory any more; an
  * emulated GPU maps it itself. */

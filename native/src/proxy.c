@@ -108,10 +108,28 @@ static int same_process(const struct dg_proxy *p)
 	return dg_fail(EOWNERDEAD, "this GPU queue was opened before fork(): open one in the child");
 }
 
-/* The proxy of a closed ring may be closed, too. */
-static int usable(const struct dg_ring *r)
+/* Takes the lock for a call to an open ring, which another thread may be closing. */
+static int enter(struct dg_ring *r)
 {
-	return r->closed ? dg_fail(ESTALE, "the GPU queue is closed") : same_process(r->proxy);
+	const int rc = same_process(r->proxy);
+	if (rc)
+		return rc;
+	proxy_lock(r->proxy);
+	if (!r->closed)
+		return 0;
+	pthread_mutex_unlock(&r->proxy->lock);
+	return dg_fail(ESTALE, "the GPU queue is closed");
+}
+
+/* Drops a reference: of the handle, or of a ring that is not freed yet. */
+static void proxy_unref(struct dg_proxy *p)
+{
+	/* acq_rel: what each holder did with the proxy happens before the last one frees it. */
+	if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	pthread_mutex_destroy(&p->lock);
+	free(p->words);
+	free(p);
 }
 
 int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out)
@@ -124,6 +142,7 @@ int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out)
 	if (!p)
 		return dg_fail(ENOMEM, "out of memory for a proxy");
 	p->dev = dev;
+	atomic_init(&p->refs, 1);
 	p->spin_ns = dg_cpus() > 1 ? spin_ns : 0;
 	p->fork_generation = dev->fork_generation;
 	pthread_mutex_init(&p->lock, NULL);
@@ -142,13 +161,14 @@ int dg_proxy_close(dg_proxy *p)
 	/* In the child of a fork there is no thread, and the lock may be held for ever. */
 	if (p->fork_generation != atomic_load(&dg_fork_generation))
 		return 0;
-	if (p->rings)
+	proxy_lock(p);
+	const bool serves = p->rings;
+	pthread_mutex_unlock(&p->lock);
+	if (serves)
 		return dg_fail(EBUSY, "the proxy still serves GPU queues: close them first");
 	atomic_store_explicit(&p->stop, 1, memory_order_release);
 	pthread_join(p->thread, NULL);
-	pthread_mutex_destroy(&p->lock);
-	free(p->words);
-	free(p);
+	proxy_unref(p);
 	return 0;
 }
 
@@ -281,6 +301,9 @@ static void free_memory(struct dg_ring *r)
 		munmap(r->base, r->size);
 	if (r->fd >= 0)
 		close(r->fd);
+	/* In the child of a fork the lock may be held for ever, and the proxy stays. */
+	if (r->fork_generation == atomic_load(&dg_fork_generation))
+		proxy_unref(r->proxy);
 	free(r);
 }
 
@@ -296,6 +319,8 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 	if (!r)
 		return dg_fail(ENOMEM, "out of memory for a GPU queue");
 	r->proxy = p;
+	/* Relaxed: the caller has a reference. */
+	atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
 	r->fork_generation = p->fork_generation;
 	r->fd = -1;
 	r->depth = cfg->depth;
@@ -361,10 +386,9 @@ static uint64_t find_hole(struct dg_ring *r)
 
 int dg_ring_stats_get(dg_ring *r, dg_ring_stats *out)
 {
-	const int rc = usable(r);
+	const int rc = enter(r);
 	if (rc)
 		return rc;
-	proxy_lock(r->proxy);
 	*out = (dg_ring_stats){
 		.taken = r->head,
 		.completed = r->completed,
@@ -380,11 +404,10 @@ int dg_ring_stats_get(dg_ring *r, dg_ring_stats *out)
 
 int dg_ring_trace(dg_ring *r, dg_ring_stamp *out, uint32_t n)
 {
-	const int rc = usable(r);
+	const int rc = enter(r);
 	uint32_t stored = 0;
 	if (rc)
 		return rc;
-	proxy_lock(r->proxy);
 	const uint64_t kept = r->head < r->depth ? r->head : r->depth;
 	for (uint64_t count = r->head - (kept < n ? kept : n); count != r->head; count++) {
 		const struct place *p = place_of(r, count);
@@ -411,15 +434,14 @@ int dg_ring_trace(dg_ring *r, dg_ring_stamp *out, uint32_t n)
 
 int dg_ring_connect(dg_ring *a, dg_ring *b)
 {
-	int rc = usable(a);
-	if (!rc)
-		rc = usable(b);
-	if (rc)
-		return rc;
 	if (a == b || a->proxy != b->proxy)
 		return dg_fail(EINVAL, "a GPU queue is connected to another one of the same device");
-	proxy_lock(a->proxy);
-	if (a->peer || b->peer || a->peer_lost || b->peer_lost) {
+	int rc = enter(a);
+	if (rc)
+		return rc;
+	if (b->closed) {
+		rc = dg_fail(ESTALE, "the GPU queue is closed");
+	} else if (a->peer || b->peer || a->peer_lost || b->peer_lost) {
 		rc = dg_fail(EBUSY, "a GPU queue is connected once, to one other");
 	} else {
 		a->peer = b;
@@ -440,28 +462,49 @@ static void lose_peer(struct dg_ring *peer)
 			dg_ring_finish(peer, count, DG_PEER_LOST, 0);
 }
 
-int dg_ring_close(dg_ring *r)
+/* Takes an open ring from the thread that serves it and from its peer, under the lock. */
+static void retire(struct dg_ring *r)
 {
-	struct dg_proxy *p = r->proxy;
-	if (r->closed || r->fork_generation != atomic_load(&dg_fork_generation))
-		return 0; /* of the parent of a fork(), otherwise */
+	struct dg_ring **at = &r->proxy->rings;
 	r->closed = true;
 	ring_store(&r->out->closed, DG_RING_RETIRING, memory_order_release);
-	proxy_lock(p);
-	struct dg_ring **at = &p->rings;
 	while (*at != r)
 		at = &(*at)->next;
 	*at = r->next;
 	if (r->peer)
 		lose_peer(r->peer);
 	r->peer = NULL;
-	dg_signal_disown(p, r);
+	dg_signal_disown(r->proxy, r);
+}
+
+/* Waits for the thread that closes the ring. */
+static void wait_retired(struct dg_ring *r)
+{
+	for (uint32_t naps = 0; !atomic_load_explicit(&r->retired, memory_order_acquire);)
+		life_nap(&naps);
+}
+
+int dg_ring_close(dg_ring *r)
+{
+	struct dg_proxy *p = r->proxy;
+	if (r->fork_generation != atomic_load(&dg_fork_generation))
+		return 0; /* of the parent of a fork() */
+	proxy_lock(p);
+	const bool first = !r->closed;
+	if (first)
+		retire(r);
 	pthread_mutex_unlock(&p->lock);
+	if (!first) {
+		wait_retired(r);
+		return 0;
+	}
 	dg_queue_close(r->q);
 	dg_ring_flush(r);
 	/* Rule 6: after every completion. */
 	ring_store(&r->out->closed, DG_RING_RETIRED, memory_order_release);
 	free_tables(r);
+	/* Release: another closer frees the ring once it sees this. */
+	atomic_store_explicit(&r->retired, 1, memory_order_release);
 	return 0;
 }
 

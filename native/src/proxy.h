@@ -67,7 +67,9 @@ struct dg_ring {
 	uint64_t completed, failed;
 	uint64_t now; /* the last stamp, of what is completed next */
 	uint64_t first_error; /* as dg_gpu_ring.first_error */
-	bool waiting, changed, closed;
+	bool waiting, changed;
+	bool closed; /* guarded by the proxy's lock */
+	atomic_uint retired; /* the thread that closes it has done so */
 	struct place *places;
 	struct dg_ring *peer;
 	bool peer_lost;
@@ -94,6 +96,7 @@ struct dg_proxy {
 	struct dg_device *dev;
 	pthread_t thread;
 	pthread_mutex_t lock;
+	atomic_uint refs; /* one of its handle until it is closed, one of each ring that is not freed */
 	atomic_uint wanted; /* threads that want the lock */
 	atomic_uint stop;
 	uint64_t spin_ns;

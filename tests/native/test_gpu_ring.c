@@ -379,6 +379,78 @@ static void random_records_move_nothing_outside_and_stop_no_other(void)
 	world_close(&w);
 }
 
+/* A ring that several threads close and ask at once. */
+struct contested {
+	struct poster poster, other;
+	pthread_barrier_t start;
+};
+
+static void *close_contested(void *arg)
+{
+	struct contested *c = arg;
+	pthread_barrier_wait(&c->start);
+	CHECK_EQ(dg_ring_close(c->poster.ring), 0);
+	/* After each of the calls, not only after the first one. */
+	CHECK_EQ(ring_load(&c->poster.out->closed, memory_order_acquire), DG_RING_RETIRED);
+	return NULL;
+}
+
+static void *ask_contested(void *arg)
+{
+	struct contested *c = arg;
+	dg_ring_stamp stamps[DEPTH];
+	dg_ring_stats stats;
+	int rc;
+	pthread_barrier_wait(&c->start);
+	rc = dg_ring_connect(c->poster.ring, c->other.ring);
+	CHECK(rc == 0 || rc == -ESTALE);
+	do {
+		rc = dg_ring_stats_get(c->poster.ring, &stats);
+		CHECK(rc == 0 || rc == -ESTALE);
+		rc = dg_ring_trace(c->poster.ring, stamps, DEPTH);
+		CHECK(rc >= 0 || rc == -ESTALE);
+	} while (rc >= 0);
+	return NULL;
+}
+
+static void threads_close_and_ask_one_ring(void)
+{
+	enum { ROUNDS = 300, CLOSERS = 3, THREADS = CLOSERS + 1 };
+	struct world w;
+	world_open(&w);
+	for (int round = 0; round < ROUNDS; round++) {
+		pthread_t threads[THREADS];
+		struct contested c;
+		poster_open(&c.poster, &w, 0);
+		poster_open(&c.other, &w, 0);
+		pthread_barrier_init(&c.start, NULL, THREADS);
+		for (int i = 0; i < THREADS; i++)
+			CHECK_EQ(pthread_create(&threads[i], NULL,
+						i < CLOSERS ? close_contested : ask_contested, &c),
+				 0);
+		for (int i = 0; i < THREADS; i++)
+			pthread_join(threads[i], NULL);
+		pthread_barrier_destroy(&c.start);
+		dg_ring_free(c.poster.ring);
+		dg_ring_free(c.other.ring);
+	}
+	world_close(&w);
+}
+
+static void a_closed_ring_outlives_its_proxy(void)
+{
+	struct world w;
+	struct poster p;
+	dg_ring_stats stats;
+	world_open(&w);
+	poster_open(&p, &w, 0);
+	CHECK_EQ(dg_ring_close(p.ring), 0);
+	world_close(&w);
+	CHECK_EQ(dg_ring_stats_get(p.ring, &stats), -ESTALE);
+	CHECK_EQ(dg_ring_close(p.ring), 0);
+	dg_ring_free(p.ring);
+}
+
 static void a_wrong_configuration_is_refused(void)
 {
 	const dg_ring_config wrong[] = {{.depth = 32}, {.depth = 100}, {.depth = 32768},
@@ -408,6 +480,8 @@ int main(int argc, char **argv)
 		TEST(the_first_error_is_seen_before_what_overtakes_it),
 		TEST(closing_ends_every_wait),
 		TEST(random_records_move_nothing_outside_and_stop_no_other),
+		TEST(threads_close_and_ask_one_ring),
+		TEST(a_closed_ring_outlives_its_proxy),
 		TEST(a_wrong_configuration_is_refused),
 	};
 	return RUN_TESTS(tests, argc, argv);
