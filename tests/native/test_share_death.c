@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One side is revoked, stopped or killed while bytes move: the other side finds out in time. */
+#include "region.h"
 #include "two_sides.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <sys/syscall.h>
 
@@ -50,17 +53,23 @@ struct exporting {
 	dg_region *region;
 };
 
-static void export_to(struct exporting *e, enum how how, void (*importer)(int fd))
+/* Exports to the importer that was started. */
+static void export_to_started(struct exporting *e, enum how how)
 {
 	struct token token;
 
-	e->importer = start(importer);
 	e->dev = device_spinning(0);
 	e->memory = memory_for(how, BIG);
 	e->region = exportable(e->dev, &e->memory);
 	token = export_of(e->region, RW);
 	say(e->importer.fd, &token, sizeof(token));
 	CHECK_EQ(hear_int(e->importer.fd), how);
+}
+
+static void export_to(struct exporting *e, enum how how, void (*importer)(int fd))
+{
+	e->importer = start(importer);
+	export_to_started(e, how);
 }
 
 static void export_to_busy(struct exporting *e, enum how how)
@@ -179,6 +188,67 @@ static void a_program_that_was_executed_is_no_importer(void)
 	for (uint64_t end = dg_now_ns() + SECOND; info_of(e.region).importers;)
 		CHECK(dg_now_ns() < end);
 	kill_and_reap(e.importer);
+	let_go(&e);
+}
+
+/* From now on the system refuses pidfd_open, as a kernel before 5.3 does. False: it cannot be made
+ * to, as under an emulator. */
+static bool refuse_pidfds(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* Ends its connections to an exporter, as if it had closed their sockets. */
+static void hang_up(void)
+{
+	for (int fd = 3; fd < 256; fd++) {
+		int type = 0;
+		socklen_t size = sizeof(type);
+
+		if (!getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_SEQPACKET)
+			shutdown(fd, SHUT_RDWR);
+	}
+}
+
+/* Ends its connection with an operation in flight, and lives on. */
+static void importer_that_hangs_up(int fd)
+{
+	struct token token;
+	struct fix f;
+
+	hear(fd, &token, sizeof(token));
+	import_fix(&f, &token, BIG, DEPTH);
+	gate_enter(f.remote->entry->gate, 1);
+	hang_up();
+	say_int(fd, info_of(f.remote).method);
+	pause();
+}
+
+static void an_importer_without_a_pidfd_holds_what_it_uses_until_it_ends(void)
+{
+	struct exporting e;
+
+	choose(BY_MAP);
+	e.importer = start(importer_that_hangs_up);
+	if (!refuse_pidfds()) {
+		fprintf(stderr, "pidfd_open cannot be refused here\n");
+		kill_and_reap(e.importer);
+		return;
+	}
+	export_to_started(&e, BY_MAP);
+	CHECK_EQ(dg_region_close(e.region, 200 * MS), -EBUSY);
+	CHECK_SAYS(dg_last_error(), "in flight");
+	kill_and_reap(e.importer);
+	CHECK_EQ(dg_region_close(e.region, SECOND), 0);
 	let_go(&e);
 }
 
@@ -378,6 +448,7 @@ int main(int argc, char **argv)
 		TEST(an_importer_that_is_killed_holds_nothing),
 		TEST(an_importer_that_executes_another_program_holds_nothing),
 		TEST(a_program_that_was_executed_is_no_importer),
+		TEST(an_importer_without_a_pidfd_holds_what_it_uses_until_it_ends),
 		TEST(a_stopped_importer_holds_the_region_until_it_goes_on),
 		TEST(an_exporter_that_is_killed_ends_transfers_as_peer_lost),
 		TEST(a_stopped_exporter_is_named_at_import),

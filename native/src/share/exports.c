@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -224,9 +225,19 @@ static void import_remove(struct conn *c, uint32_t slot)
 	free(m);
 }
 
+/* Whether the importing process has ended and its memory and files are freed. Without a pidfd, as on
+ * kernels before 5.3, that is known once its parent has waited for it; if its number is then given to
+ * another process, when that has ended, too. */
+static bool process_ended(const struct conn *c)
+{
+	if (c->pidfd >= 0)
+		return dg_pidfd_dead(c->pidfd);
+	return c->pid > 0 && kill(c->pid, 0) && errno == ESRCH;
+}
+
 /* Whether no byte moves through the slot any more, once it is revoked or its connection has ended.
  * Either nothing is in flight, or all that could move the rest is gone:
- * - the process has ended (its pidfd is readable, which comes after its memory and files are freed);
+ * - the process has ended;
  * - or, if only its CPUs move the bytes, no thread uses the address space that the import was made
  *   for. That is so after an exec, which ends all other threads of the process before it leaves the
  *   address space. Its pid and pidfd go on then, and the end of the connection alone would prove
@@ -238,7 +249,7 @@ static void import_remove(struct conn *c, uint32_t slot)
 static bool import_over(const struct dg_import *m)
 {
 	const struct conn *c = m->conn;
-	return gate_quiet(gate_of(c, m->slot)) || dg_pidfd_dead(c->pidfd) ||
+	return gate_quiet(gate_of(c, m->slot)) || process_ended(c) ||
 	       (m->by_cpu && dg_address_space_gone(c->maps_fd));
 }
 
@@ -273,10 +284,23 @@ void dg_conn_free(struct conn *c)
 
 bool dg_conn_over(struct conn *c)
 {
-	for (uint32_t i = 0; c->pidfd >= 0 && i < c->slots; i++)
+	/* Of a process in another pid namespace, whose number is 0 here, nothing is known but the end of
+	 * its connection. */
+	bool known = c->pidfd >= 0 || c->pid > 0;
+	for (uint32_t i = 0; known && i < c->slots; i++)
 		if (c->imports[i] && !import_over(c->imports[i]))
 			return false;
 	return true;
+}
+
+void dg_conns_sweep(void)
+{
+	struct conn *next;
+	for (struct conn *c = conns; c; c = next) {
+		next = c->next;
+		if (c != self_conn && c->fd < 0 && c->pidfd < 0 && dg_conn_over(c))
+			dg_conn_free(c);
+	}
 }
 
 void dg_conns_free(void)

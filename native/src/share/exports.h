@@ -30,6 +30,8 @@ void dg_conn_free(struct conn *c);
 /* Whether a disconnected importer can do no more harm: nothing is in flight through any slot, or
  * what is in flight has ended with its process or address space. */
 bool dg_conn_over(struct conn *c);
+/* Ends the disconnected connections that are over and have no pidfd whose event would end them. */
+void dg_conns_sweep(void);
 void dg_conns_free(void);
 /* In a forked child: empties the table, as its regions belong to the parent. */
 void dg_exports_forget_all(void);

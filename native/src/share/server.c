@@ -181,6 +181,7 @@ static void on_listen(void)
 {
 	struct ucred cred;
 	socklen_t len = sizeof cred;
+	dg_conns_sweep();
 	int fd = accept4(server.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
 		reject_one();
@@ -204,6 +205,33 @@ static void on_listen(void)
 		dg_conn_free(c);
 }
 
+/* Opens the pidfd of an importer if fds were short when it connected. What it imports is not taken
+ * from it while it lives, so its end must be noticed. Where pidfds do not exist at all, exports.c has
+ * other means. */
+static int watch_process(struct conn *c)
+{
+	if (c->pidfd >= 0)
+		return 0;
+	int pidfd = dg_pidfd_open(c->pid);
+	if (pidfd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM)
+		return 0;
+	if (pidfd < 0 || watch(pidfd, EPOLLIN, (uint64_t)(uintptr_t)c | ON_CONN)) {
+		int rc = dg_fail_errno("cannot watch the importing process");
+		if (pidfd >= 0)
+			close(pidfd);
+		return rc;
+	}
+	c->pidfd = pidfd;
+	return 0;
+}
+
+static int import(struct conn *c, const struct dg_share_request *q, struct dg_share_reply *a,
+		  int fds[2], int *n_fds)
+{
+	int rc = watch_process(c);
+	return rc ? rc : dg_conn_import(c, q, a, fds, n_fds);
+}
+
 static void reply(struct conn *c, const struct dg_share_request *q)
 {
 	struct dg_share_reply a = {.magic = SHARE_MAGIC, .version = SHARE_VERSION, .tag = q->tag};
@@ -214,7 +242,7 @@ static void reply(struct conn *c, const struct dg_share_request *q)
 			     "release of dgkit on both sides",
 			     SHARE_VERSION, q->version);
 	else if (q->kind == SHARE_IMPORT)
-		rc = dg_conn_import(c, q, &a, fds, &n_fds);
+		rc = import(c, q, &a, fds, &n_fds);
 	else if (q->kind == SHARE_GET || q->kind == SHARE_PUT)
 		a.status = dg_conn_copy(c, q);
 	else
