@@ -352,11 +352,13 @@ int dg_prep_open(dg_queue *q, const dg_wr *wr, uint32_t n, dg_prep **out);
 int dg_prep_close(dg_prep *p);
 /* Posts and waits. Returns 0, the first failed dg_status (> 0), or a negative errno. */
 int dg_prep_run(dg_prep *p);
-/* The same in two calls, for a caller that holds a lock. The first one posts and waits at most
- * spin_ns, without sleeping. If it returns -EINPROGRESS, the caller is still inside the queue, and
- * the second one waits for the rest. */
+/* The same in two calls, for a caller that holds a lock or handles signals. The first one posts and
+ * waits at most spin_ns, without sleeping where the provider has a thread. If one of the two returns
+ * -EINPROGRESS or -EINTR, the caller is still inside the queue: dg_prep_finish() waits for the rest,
+ * dg_prep_cancel() abandons it, as dg_prep_run() does at a signal. */
 int dg_prep_start(dg_prep *p, uint64_t spin_ns);
 int dg_prep_finish(dg_prep *p);
+void dg_prep_cancel(dg_prep *p);
 /* Posts; the completions come from dg_queue_poll(). */
 int dg_prep_post(dg_prep *p);
 /* Returns the completions of the last dg_prep_run(), one for each request without DG_CHAIN. Owned

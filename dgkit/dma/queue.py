@@ -107,14 +107,14 @@ class Queue(BatchQueue):
         fence: bool = False,
     ) -> Transfer:
         """Post with each argument checked: the slow path of `read` and `write`."""
-        region_ids(local, remote)
+        ids = region_ids(local, remote)
         starts = (whole("local_offset", offsets[0]), whole("remote_offset", offsets[1]))
         length = max(1, local.size - starts[0]) if size is None else whole("size", size)
-        wc = ffi.new("dg_wc *")
-        ticket = lib.dg_transfer_post(
-            self._q, op, local.id, remote.id, length, *starts, bool(fence), wc
-        )
-        return self._transfer(ticket, int(ffi.cast("uintptr_t", wc)))
+        request = {
+            "op": op, "local": ids[0], "remote": ids[1], "size": length, "rows": 1,
+            "local_offset": starts[0], "remote_offset": starts[1], "flags": bool(fence),
+        }  # fmt: skip
+        return self._post_requests([request])
 
     def write_2d(self, local: Region, remote: RemoteRegion, **shape: int) -> Transfer:
         """Write rows of bytes that are a stride apart.
@@ -157,9 +157,7 @@ class Queue(BatchQueue):
 
     def _post_requests(self, requests: list[dict[str, int]]) -> Transfer:
         raw = ffi.new("dg_wr[]", requests)
-        wc = ffi.new("dg_wc *")
-        ticket = lib.dg_transfer_post_wr(self._q, raw, len(requests), wc)
-        return self._transfer(ticket, int(ffi.cast("uintptr_t", wc)))
+        return self._post_records(int(ffi.cast("uintptr_t", raw)), len(requests))
 
     def prepare_write(self, local: Region, remote: RemoteRegion, **shape: int) -> PreparedOp:
         """Check a write once and return it as a prepared operation.

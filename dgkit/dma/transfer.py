@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Generator
 
@@ -115,12 +116,11 @@ class CompletionQueue(native.QueueHandle):
     def _raise_for(self, rc: int) -> NoReturn:
         """Drop the tickets that finalizers could not drop, then raise the error of `rc`."""
         error = error_of(rc)  # before a drop that fails overwrites its text
-        kept = []
-        while self._undropped:
-            ticket = self._undropped.pop()
-            if lib.dg_transfer_drop(ticket) == -errno.EALREADY:
-                kept.append(ticket)  # another thread is still using the queue
-        self._undropped += kept
+        for ticket in list(self._undropped):
+            # EALREADY: another thread is still using the queue. To drop one twice is harmless.
+            if lib.dg_transfer_drop(ticket) != -errno.EALREADY:
+                with contextlib.suppress(ValueError):  # another thread has dropped it
+                    self._undropped.remove(ticket)
         raise error
 
     def _drop_later(self, ticket: int) -> None:

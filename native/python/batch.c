@@ -109,7 +109,7 @@ static PyObject *raise_in_queue(PyObject *self, int rc)
 	return NULL;
 }
 
-static PyObject *closed(PyObject *self)
+PyObject *dg_raise_closed(PyObject *self)
 {
 	dg_fail(ESTALE, "the queue is closed");
 	return raise_in_queue(self, -ESTALE);
@@ -123,7 +123,7 @@ PyObject *dg_batch_post(PyObject *self, PyObject *batch)
 	if (!e)
 		return NULL;
 	if (!q)
-		return closed(self);
+		return dg_raise_closed(self);
 	const dg_wr *wr = e->at;
 	uint32_t n = length(e);
 	if (q->prompt && q->path == DG_PATH_WORKER) { /* it copies nothing */
@@ -159,7 +159,7 @@ PyObject *dg_batch_poll(PyObject *self, PyObject *const *args, Py_ssize_t n_args
 	if (!e)
 		return NULL;
 	if (!q)
-		return closed(self);
+		return dg_raise_closed(self);
 	dg_wc *wc = e->at;
 	uint32_t n = length(e);
 	int rc = q->prompt ? dg_queue_poll(q, wc, n, 0) : poll_unlocked(q, wc, n, wait_ns);
@@ -173,6 +173,27 @@ PyObject *dg_batch_poll(PyObject *self, PyObject *const *args, Py_ssize_t n_args
 		rc = poll_unlocked(q, wc, n, end > now ? end - now : 0);
 	}
 	return rc < 0 ? raise_in_queue(self, rc) : PyLong_FromLong(rc);
+}
+
+/* Posts and waits without the GIL. -EINTR: a signal's handler raised an exception, and the run was
+ * abandoned. */
+static int run_to_end(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t wait_ns)
+{
+	PyThreadState *state = PyEval_SaveThread();
+	int rc = dg_queue_run_start(q, wr, n, wc, wait_ns);
+	PyEval_RestoreThread(state);
+	uint64_t end = rc == -EINTR ? add_sat(now_ns(), wait_ns) : 0;
+	while (rc == -EINTR) { /* a signal restarts the timeout once */
+		if (PyErr_CheckSignals()) {
+			dg_queue_run_cancel(q);
+			break;
+		}
+		uint64_t now = now_ns(), left = end > now ? end - now : 0;
+		state = PyEval_SaveThread();
+		rc = dg_queue_run_resume(q, left);
+		PyEval_RestoreThread(state);
+	}
+	return rc;
 }
 
 PyObject *dg_batch_run(PyObject *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
@@ -197,11 +218,13 @@ PyObject *dg_batch_run(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 		return PyErr_Format(PyExc_ValueError, "out has %u places for %u completions",
 				    length(out), n);
 	if (!q)
-		return closed(self);
-	PyThreadState *state = PyEval_SaveThread();
-	int rc = dg_queue_run(q, wr, n, wc, wait_ns);
-	PyEval_RestoreThread(state);
-	if (rc == -EINTR && PyErr_CheckSignals())
+		return dg_raise_closed(self);
+	/* The handler of a signal may use other arrays, whose entries replace these. */
+	PyObject *raw = out->raw;
+	Py_INCREF(raw);
+	int rc = run_to_end(q, wr, n, wc, wait_ns);
+	Py_DECREF(raw);
+	if (rc == -EINTR)
 		return NULL;
 	return rc < 0 ? raise_in_queue(self, rc) : PyLong_FromLong(rc);
 }

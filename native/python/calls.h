@@ -72,6 +72,8 @@ PyObject *dg_batch_post(PyObject *self, PyObject *batch);
 PyObject *dg_batch_poll(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names);
 PyObject *dg_batch_run(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names);
 void dg_drop_arrays(struct queue_handle *h);
+/* Raises ClosedError for a queue that is not open. Returns NULL. */
+PyObject *dg_raise_closed(PyObject *self);
 /* completion.c, queue.c, prepared.c: add their types to the module. Return 0 or -1. */
 int dg_add_completion_types(PyObject *module);
 int dg_add_queue_types(PyObject *module);

@@ -20,12 +20,32 @@ static struct prepared *opened(PyObject *self)
 	return NULL;
 }
 
-/* Posts and waits without the GIL: all of it, or what start() left. */
 static int unlocked(dg_prep *p, int (*run)(dg_prep *p))
 {
 	PyThreadState *state = PyEval_SaveThread();
 	int rc = run(p);
 	PyEval_RestoreThread(state);
+	return rc;
+}
+
+static int start_large(dg_prep *p)
+{
+	return dg_prep_start(p, 0);
+}
+
+/* Posts and waits; without the GIL but for the start of a small one. Returns the result of
+ * dg_prep_run(); -EINTR: a signal's handler raised an exception, and the run was abandoned. */
+static int run_to_end(dg_prep *p)
+{
+	bool held = p->q->prompt && p->total <= HELD_BYTES;
+	int rc = held ? dg_prep_start(p, HELD_NS) : unlocked(p, start_large);
+	while (rc == -EINPROGRESS || rc == -EINTR) {
+		if (rc == -EINTR && PyErr_CheckSignals()) {
+			dg_prep_cancel(p);
+			break;
+		}
+		rc = unlocked(p, dg_prep_finish);
+	}
 	return rc;
 }
 
@@ -43,16 +63,10 @@ static PyObject *prepared_run(PyObject *self, PyObject *none)
 	/* Another thread may close the object while this one waits. */
 	Py_INCREF(owner);
 	Py_INCREF(result);
-	if (p->q->prompt && p->total <= HELD_BYTES) {
-		rc = dg_prep_start(p, HELD_NS);
-		if (rc == -EINPROGRESS)
-			rc = unlocked(p, dg_prep_finish);
-	} else {
-		rc = unlocked(p, dg_prep_run);
-	}
+	rc = run_to_end(p);
 	if (rc > 0 && o->raises)
 		dg_call_hook(dg_hooks.raise_failed, result);
-	else if (rc < 0 && !(rc == -EINTR && PyErr_CheckSignals()))
+	else if (rc < 0 && rc != -EINTR)
 		dg_raise_for(rc);
 	else if (rc >= 0) {
 		Py_DECREF(owner);

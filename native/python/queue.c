@@ -123,14 +123,22 @@ static PyObject *queue_read(PyObject *self, PyObject *const *args, Py_ssize_t n,
 	return post(self, DG_READ, args, n, names);
 }
 
-/* _transfer(ticket, address): the transfer of a post through cffi, with the dg_wc at an address. */
-static PyObject *queue_transfer(PyObject *self, PyObject *args)
+/* _post_records(address, n): posts the n dg_wr at an address as one transfer. In one call, so that no
+ * signal's exception comes between the post and the transfer that has its ticket. */
+static PyObject *queue_post_records(PyObject *self, PyObject *args)
 {
-	long long ticket;
+	dg_queue *q = ((struct queue_handle *)self)->q;
 	unsigned long long address;
-	if (!PyArg_ParseTuple(args, "LK", &ticket, &address))
+	unsigned int n;
+	dg_wc wc;
+	if (!PyArg_ParseTuple(args, "KI", &address, &n))
 		return NULL;
-	return transfer_of(self, ticket, (const dg_wc *)(uintptr_t)address);
+	if (!q)
+		return dg_raise_closed(self);
+	PyThreadState *state = PyEval_SaveThread();
+	int64_t ticket = dg_transfer_post_wr(q, (const dg_wr *)(uintptr_t)address, n, &wc);
+	PyEval_RestoreThread(state);
+	return transfer_of(self, ticket, &wc);
 }
 
 /* _bind(address, owner): the dg_queue of this handle, which owner keeps valid. */
@@ -194,7 +202,7 @@ static PyMethodDef queue_methods[] = {
 	{"post", dg_batch_post, METH_O, POST_BATCH_DOC},
 	{"poll", (PyCFunction)(void (*)(void))dg_batch_poll, METH_FASTCALL | METH_KEYWORDS, POLL_DOC},
 	{"run", (PyCFunction)(void (*)(void))dg_batch_run, METH_FASTCALL | METH_KEYWORDS, RUN_DOC},
-	{"_transfer", queue_transfer, METH_VARARGS, NULL},
+	{"_post_records", queue_post_records, METH_VARARGS, NULL},
 	{"_bind", queue_bind, METH_VARARGS, NULL},
 	{0},
 };

@@ -190,7 +190,8 @@ static bool start_grouped(struct dg_prep *p, uint64_t submit_ns)
 	return true;
 }
 
-int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns)
+/* After -EINTR the run is in progress. */
+static int run_entered(struct dg_prep *p, uint64_t submit_ns)
 {
 	struct dg_queue *q = p->q;
 	bool inlined = queue_inline(q, p->inline_able, p->total);
@@ -208,6 +209,14 @@ int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns)
 				      NO_TIMEOUT);
 	}
 	return rc ? rc : first_failure(p);
+}
+
+int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns)
+{
+	int rc = run_entered(p, submit_ns);
+	if (rc == -EINTR)
+		dg_queue_abandon_run(p->q);
+	return rc;
 }
 
 int dg_prep_run(dg_prep *p)
@@ -229,7 +238,7 @@ int dg_prep_start(dg_prep *p, uint64_t spin_ns)
 	uint64_t submit_ns = now_ns();
 	bool inlined = queue_inline(q, p->inline_able, p->total);
 	if (inlined || !q->prompt) {
-		rc = dg_prep_run_entered(p, submit_ns);
+		rc = run_entered(p, submit_ns);
 	} else {
 		rc = begin(p, false);
 		if (!rc) {
@@ -242,7 +251,8 @@ int dg_prep_start(dg_prep *p, uint64_t spin_ns)
 			return rc;
 		rc = rc ? rc : first_failure(p);
 	}
-	queue_leave(q);
+	if (rc != -EINTR)
+		queue_leave(q);
 	return rc;
 }
 
@@ -250,10 +260,17 @@ int dg_prep_finish(dg_prep *p)
 {
 	struct dg_queue *q = p->q;
 	int rc = dg_queue_finish_run(q, p->total, NO_TIMEOUT);
+	if (rc == -EINTR)
+		return rc;
 	if (!rc)
 		rc = first_failure(p);
 	queue_leave(q);
 	return rc;
+}
+
+void dg_prep_cancel(dg_prep *p)
+{
+	dg_queue_run_cancel(p->q);
 }
 
 int dg_prep_post(dg_prep *p)

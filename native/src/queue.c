@@ -393,8 +393,7 @@ static int wait_run(struct dg_queue *q, uint64_t size, uint64_t timeout_ns)
 	return 0;
 }
 
-/* Abandons a run: its completions are discarded when they arrive. */
-static void abandon_run(struct dg_queue *q)
+void dg_queue_abandon_run(struct dg_queue *q)
 {
 	for (uint32_t i = 0; i < q->depth; i++)
 		if (q->slots[i].kind == KIND_RUN && q->slots[i].state == SLOT_PENDING)
@@ -433,8 +432,8 @@ int dg_queue_spin_run(struct dg_queue *q, uint64_t start_ns, uint64_t spin_ns)
 int dg_queue_finish_run(struct dg_queue *q, uint64_t size, uint64_t timeout_ns)
 {
 	int rc = wait_run(q, size, timeout_ns);
-	if (rc)
-		abandon_run(q);
+	if (rc && rc != -EINTR)
+		dg_queue_abandon_run(q);
 	return rc;
 }
 
@@ -457,6 +456,15 @@ int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uin
 	return dg_queue_finish_run(q, size, timeout_ns);
 }
 
+/* Leaves the queue, unless a signal interrupted the run. Returns the number of completions or rc. */
+static int leave_run(struct dg_queue *q, int rc)
+{
+	if (rc == -EINTR)
+		return rc;
+	queue_leave(q);
+	return rc ? rc : (int)q->run_n;
+}
+
 /* Runs what was staged: inline in this thread, or by the provider. */
 static int run_uniform(struct dg_queue *q, const struct dg_uniform *u, dg_wc *wc,
 		       uint64_t submit_ns, uint64_t timeout_ns)
@@ -469,7 +477,7 @@ static int run_uniform(struct dg_queue *q, const struct dg_uniform *u, dg_wc *wc
 	return dg_queue_finish_run(q, u->op.size * u->n, timeout_ns);
 }
 
-int dg_queue_run(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t timeout_ns)
+int dg_queue_run_start(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t timeout_ns)
 {
 	struct dg_uniform u;
 	bool able;
@@ -499,6 +507,25 @@ int dg_queue_run(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t t
 		n_wc += !(q->scratch[i].flags & DG_CHAIN);
 	rc = dg_queue_run_ops(q, q->scratch, wr, n, n_wc, wc, submit_ns, timeout_ns);
 leave:
+	q->run_n = n_wc;
+	return leave_run(q, rc);
+}
+
+int dg_queue_run_resume(dg_queue *q, uint64_t timeout_ns)
+{
+	return leave_run(q, dg_queue_finish_run(q, q->bytes_in_flight, timeout_ns));
+}
+
+void dg_queue_run_cancel(dg_queue *q)
+{
+	dg_queue_abandon_run(q);
 	queue_leave(q);
-	return rc ? rc : (int)n_wc;
+}
+
+int dg_queue_run(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t timeout_ns)
+{
+	int rc = dg_queue_run_start(q, wr, n, wc, timeout_ns);
+	if (rc == -EINTR)
+		dg_queue_run_cancel(q);
+	return rc;
 }

@@ -106,7 +106,7 @@ struct dg_queue {
 	struct dg_wc *ready; /* completions for dg_queue_poll() */
 	uint32_t ready_head, ready_tail, ready_mask;
 	struct dg_wc *run_wc; /* completions of KIND_RUN */
-	uint32_t run_left;
+	uint32_t run_left, run_n; /* of them: still to come, in all */
 	struct dg_queue *next; /* list of the device */
 	struct dg_pipe pipe;
 };
@@ -234,11 +234,21 @@ void dg_queue_start_run(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, 
 			uint32_t n_wc, dg_wc *wc, uint64_t submit_ns);
 /* Spins for the completions of a run until spin_ns after start_ns. Returns 0 or -EINPROGRESS. */
 int dg_queue_spin_run(struct dg_queue *q, uint64_t start_ns, uint64_t spin_ns);
-/* Waits for the completions of a run of `size` bytes; abandons it if that fails. */
+/* Abandons a run: its completions are discarded when they arrive. */
+void dg_queue_abandon_run(struct dg_queue *q);
+/* Waits for the completions of a run of `size` bytes; abandons it if that fails. After -EINTR the
+ * caller calls this again, or abandons the run. */
 int dg_queue_finish_run(struct dg_queue *q, uint64_t size, uint64_t timeout_ns);
 /* All of it. */
 int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uint32_t n,
 		     uint32_t n_wc, dg_wc *wc, uint64_t submit_ns, uint64_t timeout_ns);
+
+/* dg_queue_run() for a caller that handles signals. After -EINTR it is still inside the queue, with
+ * the run in progress: it resumes it (which may return -EINTR again) or cancels it. */
+int dg_queue_run_start(struct dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc,
+		       uint64_t timeout_ns);
+int dg_queue_run_resume(struct dg_queue *q, uint64_t timeout_ns);
+void dg_queue_run_cancel(struct dg_queue *q);
 
 /* Gives up a reference; the last one frees the queue. */
 void dg_queue_unref(struct dg_queue *q);

@@ -1,0 +1,65 @@
+"""KeyboardInterrupt at each bytecode of dgkit where a signal's handler may run."""
+
+import dis
+import functools
+import os
+import sys
+
+PARTS = [f"{os.sep}dgkit{os.sep}{part}{os.sep}" for part in ("session", "wire", "dma", "dpu")]
+PARTS += [f"{os.sep}{name}.py" for name in ("threading", "contextlib")]  # what locks are made of
+POLLS = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
+
+
+OPNAMES = dis.opname
+
+
+@functools.cache
+def table(code):
+    return dis._parse_exception_table(code)
+
+
+def handler(frame, offset):
+    """Where an exception at this bytecode goes."""
+    entries = table(frame.f_code)
+    return next((e.target for e in entries if e.start <= offset < e.end), None)
+
+
+class Interrupting:
+    """Raises KeyboardInterrupt at the n-th bytecode where CPython handles signals.
+
+    These are the first of a function, and those after a call or a jump back; a signal that arrives
+    elsewhere is handled at the next of them. A bytecode that follows a call but has another handler
+    than the call is left out: CPython would raise in the call (so that `with` releases its lock).
+    """
+
+    def __init__(self, n):
+        self.left = n
+        self.before = {}
+
+    def __call__(self, frame, event, _arg):
+        name = frame.f_code.co_filename
+        if not any(part in name for part in PARTS):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "call":
+            self.before[frame.f_back] = "", 0  # to return from Python code handles no signal
+            self.before[frame] = "RESUME", 0
+        elif event == "return":
+            self.before.pop(frame, None)
+        elif event == "opcode":
+            last, at = self.before.get(frame, ("", 0))
+            self.before[frame] = OPNAMES[frame.f_code.co_code[frame.f_lasti]], frame.f_lasti
+            if last.startswith(POLLS) and handler(frame, at) == handler(frame, frame.f_lasti):
+                self.left -= 1
+                if self.left == 0:
+                    raise KeyboardInterrupt
+        return self
+
+    def __enter__(self):
+        self.previous = sys.gettrace()
+        sys.settrace(self)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(self.previous)
+        self.before.clear()
