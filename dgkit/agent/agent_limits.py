@@ -108,6 +108,15 @@ class Limits:
             subscriptions=max(16, int(share * self.connections)),
         )
 
+    @property
+    def has_descriptors(self) -> bool:
+        """Return whether something new may take file descriptors."""
+        try:
+            self.check_descriptors()
+        except LimitReached:
+            return False
+        return True
+
     def check_descriptors(self) -> None:
         """Check that something new may take file descriptors.
 

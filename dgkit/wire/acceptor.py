@@ -4,12 +4,16 @@ libzmq accepts on its own thread and without a limit, and libzmq 4.3 aborts if i
 descriptors while it accepts on a Unix socket. zmq_unbind(3) would end the connections that exist,
 too. So beyond the limit, this side shuts down the oldest connection without a Hello: that of an
 honest client has sent it within milliseconds, and so is not kept out by any number of silent ones.
+
+A connection ends with the process that made it, too: a child that was forked without Python's
+functions keeps the socket open.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import struct
 import time
@@ -33,6 +37,7 @@ class _Connection:
     accepted: float = field(default_factory=time.monotonic)
     inflow: Inflow = field(default_factory=Inflow)
     ended: bool = False  # shut down; its event follows
+    process: int = -1  # pidfd of the process that made it
 
 
 class Acceptor:
@@ -46,8 +51,10 @@ class Acceptor:
 
     def __init__(self, sock: zmq.Socket[bytes], name: str, limit: int) -> None:
         self.limit = limit
+        self.ends = select.epoll()  # readable when the process of a connection has ended
         self._connections: dict[int, _Connection] = {}
         self._silent: dict[int, _Connection] = {}  # those without a Hello, the oldest first
+        self._by_process: dict[int, int] = {}  # connections, by pidfd
         sock.monitor(name, _EVENTS)
         self.monitor = sock.context.socket(zmq.PAIR)
         self.monitor.linger = 0
@@ -64,13 +71,30 @@ class Acceptor:
     def __contains__(self, fd: int) -> bool:
         return fd in self._connections
 
-    def know(self, fd: int) -> None:
-        """Exempt a connection from the deadline for a Hello."""
+    def know(self, fd: int, pid: int = 0) -> None:
+        """Exempt a connection from the deadline for a Hello, and end it with its process, if given.
+
+        Without a pidfd, as on kernels before 5.3, the end of the socket ends it.
+        """
         self._silent.pop(fd, None)
+        connection = self._connections.get(fd)
+        if connection is not None and pid and connection.process < 0:
+            try:
+                connection.process = os.pidfd_open(pid)
+                self._by_process[connection.process] = fd
+                self.ends.register(connection.process, select.EPOLLIN)
+            except ProcessLookupError:
+                _shutdown(fd, connection)
+            except OSError:
+                self._forget_process(connection)
 
     def service(self) -> list[int]:
         """Enforce limit and deadlines; return the descriptors of the connections that ended."""
         ended = list(self._events())
+        for process, _ in self.ends.poll(0):
+            fd = self._by_process[process]
+            _shutdown(fd, self._connections[fd])
+            self._forget_process(self._connections[fd])
         oldest = time.monotonic() - _HELLO_S
         for fd, connection in self._silent.items():
             if connection.accepted > oldest:
@@ -94,6 +118,23 @@ class Acceptor:
             if not connection.ended and connection.inflow.is_endless(fd, progress(fd)):
                 _shutdown(fd, connection)
 
+    def _remove(self, fd: int) -> None:
+        self._silent.pop(fd, None)
+        connection = self._connections.pop(fd, None)
+        if connection is not None:
+            self._forget_process(connection)
+
+    def _forget_process(self, connection: _Connection) -> None:
+        process, connection.process = connection.process, -1
+        if self._by_process.pop(process, None) is not None:
+            os.close(process)  # which removes it from `ends`
+
+    def close(self) -> None:
+        """Close the descriptors, after the socket was closed."""
+        for fd in list(self._connections):
+            self._remove(fd)
+        self.ends.close()
+
     def _enforce_limit(self) -> None:
         silent = [fd for fd, one in self._silent.items() if not one.ended]
         live = len(self._connections) - len(self._silent) + len(silent)
@@ -105,18 +146,14 @@ class Acceptor:
             event, fd = struct.unpack("=Hi", frames[0])  # the manual
             if event == zmq.EVENT_ACCEPTED:
                 with contextlib.suppress(OSError):  # ended already; its event follows
-                    self._forget(fd)  # the newest comes last
+                    self._remove(fd)  # the newest comes last
                     connection = _Connection(os.fstat(fd).st_ino)
                     self._connections[fd] = self._silent[fd] = connection
                     if len(self._connections) > self.limit:
                         self._enforce_limit()
             else:
-                self._forget(fd)
+                self._remove(fd)
                 yield fd
-
-    def _forget(self, fd: int) -> None:
-        self._connections.pop(fd, None)
-        self._silent.pop(fd, None)
 
 
 def _shutdown(fd: int, connection: _Connection) -> None:

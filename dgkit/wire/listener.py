@@ -185,6 +185,7 @@ class Listener:
         for acceptor in self._acceptors[1:]:
             sock.monitor(None, 0)
             acceptor.monitor.close(linger=0)
+            acceptor.close()
             self._open.remove(acceptor.monitor)
         del self._acceptors[1:]
         self._open.remove(sock)
@@ -193,6 +194,11 @@ class Listener:
     def sockets(self) -> list[zmq.Socket[bytes]]:
         """Return the sockets to poll for reading."""
         return [self.router, self._acceptors[0].monitor, *([self._zap] if self._zap else [])]
+
+    @property
+    def process_ends(self) -> int:
+        """Return a descriptor that is readable when the process of a client has ended."""
+        return self._acceptors[0].ends.fileno()
 
     def service(self) -> tuple[list[int], list[int]]:
         """Answer handshakes; return the fds of the connections that ended since the last call.
@@ -225,9 +231,14 @@ class Listener:
         for acceptor in self._acceptors:
             acceptor.end_endless(progress if acceptor is self._acceptors[0] else _no_message)
 
-    def know(self, fd: int) -> None:
-        """Exempt the connection of an admitted client from the deadline for a Hello."""
-        self._acceptors[0].know(fd)
+    def know(self, fd: int, pid: int = 0) -> None:
+        """Exempt the connection of an admitted client from the deadline for a Hello.
+
+        Args:
+            fd: The connection.
+            pid: Process with which the connection ends; 0: none.
+        """
+        self._acceptors[0].know(fd, pid)
 
     def disconnect(self, fd: int) -> None:
         """End the connection of a client."""
@@ -284,6 +295,8 @@ class Listener:
         """Close the sockets, end libzmq's threads and remove the socket files."""
         for sock in self._open:
             sock.close(linger=0)
+        for acceptor in self._acceptors:
+            acceptor.close()
         self.context.term()
         for path, inode in self._files:
             with contextlib.suppress(FileNotFoundError):  # removed by another process

@@ -59,6 +59,32 @@ def _holds(session, **wanted):
     return all(now[name] == value for name, value in wanted.items())
 
 
+FORK = """
+import ctypes
+libc = ctypes.CDLL(None)
+child = libc.fork()  # Python's own fork() would tell the session
+if child == 0:
+    libc.pause()
+print(child, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_client_that_is_killed_holds_nothing_though_its_child_has_its_sockets(dpu):
+    with dgkit.connect(dpu.address) as watcher:
+        before = watcher.stats()
+        with _client(dpu.address, (MIB, MIB), FORK) as client:
+            client.stdout.readline()
+            child = int(client.stdout.readline())
+            try:
+                assert _holds(watcher, clients=2)
+                client.kill()
+                until(lambda: _holds(watcher, clients=1, regions=before["regions"]), "it is gone")
+                os.kill(child, 0)  # it lives
+            finally:
+                os.kill(child, signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     ("sizes", "then"), [((MIB,), WAIT), ((GIB, GIB), COPY)], ids=["idle", "copy"]
 )
