@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many regions, many cycles, forks: nothing is left behind, and nothing is mixed up. */
 #include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/syscall.h>
 
 #include "two_sides.h"
@@ -439,6 +441,74 @@ static void a_dead_exporter_is_noticed_though_its_child_lives(void)
 	fix_close(&f);
 }
 
+static atomic_bool enough;
+
+/* Imports and closes one region: each time a new connection to its exporter. */
+static void *import_and_close(void *arg)
+{
+	const struct token *t = arg;
+	dg_device *dev = device_spinning(0);
+
+	while (!atomic_load(&enough))
+		CHECK_EQ(dg_region_close(import_of(dev, t), SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	return NULL;
+}
+
+/* In a forked child: the number of sockets of its parent's connections and share server. */
+static int sockets_left(void)
+{
+	int n = 0;
+
+	for (int fd = 3; fd < 256; fd++) {
+		int type = 0;
+		socklen_t size = sizeof(type);
+
+		n += !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_SEQPACKET;
+	}
+	return n;
+}
+
+static void waiting_exporter(int fd)
+{
+	dg_memory m = sealed_memory(4096);
+	struct token t = export_of(exportable(device_spinning(0), &m), RW);
+
+	say(fd, &t, sizeof(t));
+	pause();
+}
+
+static void a_child_that_is_forked_beside_an_import_keeps_no_socket(void)
+{
+	enum { IMPORTERS = 8, FORKS = SANITIZED ? 200 : 1000 };
+	struct other o[IMPORTERS]; /* an exporter for each: otherwise they share connections */
+	pthread_t importers[IMPORTERS];
+	struct token t[IMPORTERS];
+
+	for (int i = 0; i < IMPORTERS; i++)
+		o[i] = start(waiting_exporter);
+	for (int i = 0; i < IMPORTERS; i++) {
+		hear(o[i].fd, &t[i], sizeof(t[i]));
+		CHECK_EQ(pthread_create(&importers[i], NULL, import_and_close, &t[i]), 0);
+	}
+	for (int i = 0; i < FORKS; i++) {
+		int status;
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (pid == 0)
+			_exit(sockets_left());
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		CHECK(WIFEXITED(status));
+		CHECK_EQ(WEXITSTATUS(status), 0);
+	}
+	atomic_store(&enough, true);
+	for (int i = 0; i < IMPORTERS; i++) {
+		pthread_join(importers[i], NULL);
+		kill_and_reap(o[i]);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -450,6 +520,7 @@ int main(int argc, char **argv)
 		TEST(a_child_of_a_process_that_never_exported_gets_eownerdead),
 		TEST(a_forked_child_may_open_a_device_of_its_own),
 		TEST(a_dead_exporter_is_noticed_though_its_child_lives),
+		TEST(a_child_that_is_forked_beside_an_import_keeps_no_socket),
 	};
 
 	return RUN_WITH_OWN_FOLDER(tests, argc, argv);

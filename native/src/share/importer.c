@@ -248,7 +248,8 @@ static int exporter_new(const char *path, struct dg_exporter **out)
 }
 
 /* Drops a reference, under the lock. Returns p if it was the last one: then the caller frees it
- * without the lock. */
+ * without the lock. The fds are closed under the lock, as a child that is forked later closes those
+ * of the list only. */
 static struct dg_exporter *exporter_drop(struct dg_exporter *p)
 {
 	if (--p->refs)
@@ -259,6 +260,9 @@ static struct dg_exporter *exporter_drop(struct dg_exporter *p)
 	*at = p->next;
 	if (!p->connecting)
 		dg_share_server_unwatch(p->fd, p->pidfd);
+	close(p->fd);
+	if (p->pidfd >= 0)
+		close(p->pidfd);
 	return p;
 }
 
@@ -266,9 +270,6 @@ static void exporter_free(struct dg_exporter *p)
 {
 	if (!p)
 		return;
-	close(p->fd);
-	if (p->pidfd >= 0)
-		close(p->pidfd);
 	if (p->control)
 		munmap(p->control, CONTROL_SIZE);
 	pthread_mutex_destroy(&p->exchange_lock);
