@@ -32,6 +32,7 @@ class BytePool:
         self._most = most
         self._kept: list[bytes] = []
         self._lock = threading.Lock()
+        self._inside: dict[int, None] = {}  # threads in take()
 
     def take(self, size: int) -> bytes:
         """Return a bytes object of `size` bytes, whose content is undefined.
@@ -41,25 +42,30 @@ class BytePool:
         """
         if not _LEAST <= size <= self._most or not _REUSABLE:
             return _create(size)
-        with self._lock:
-            for number in range(len(self._kept)):
-                if len(self._kept[number]) == size and _is_free(self._kept, number):
-                    self._kept.append(self._kept.pop(number))
-                    return self._kept[-1]
-            self._trim(self._most - size)
-            data = _create(size)
-            self._kept.append(data)
-            return data
+        thread = threading.get_ident()
+        if thread in self._inside:  # in a finalizer or a signal's handler that interrupted take()
+            return _create(size)
+        self._inside[thread] = None
+        try:
+            with self._lock:
+                return self._take(self._kept, size)
+        finally:
+            self._inside.pop(thread, None)
 
-    def _trim(self, most: int) -> None:
-        """Forget the oldest objects, so that those kept have at most `most` bytes."""
-        while sum(map(len, self._kept)) > most:
-            del self._kept[0]
+    def _take(self, kept: list[bytes], size: int) -> bytes:
+        for number in range(len(kept)):
+            if len(kept[number]) == size and _is_free(kept, number):
+                kept.append(kept.pop(number))
+                return kept[-1]
+        while sum(map(len, kept)) > self._most - size:
+            del kept[0]  # the oldest
+        data = _create(size)
+        kept.append(data)
+        return data
 
     def clear(self) -> None:
-        """Forget all objects; those in use stay valid."""
-        with self._lock:
-            self._kept.clear()
+        """Forget all objects; those in use stay valid. A take() in progress keeps the old list."""
+        self._kept = []
 
     @staticmethod
     def view(data: bytes) -> memoryview:

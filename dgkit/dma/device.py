@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import threading
 import warnings
 from collections.abc import Sequence
 
@@ -81,6 +82,7 @@ class Device:
         self._queues = LiveSet()
         self._gpu_queues = LiveSet()
         self._proxy: Proxy | None = None
+        self._proxy_lock = threading.Lock()
         self._regions = LiveSet()
         _open_devices.add(self)
 
@@ -224,9 +226,11 @@ class Device:
             Unsupported: The provider cannot run a kernel's operations.
             ValueError: `depth` or `first` is out of range.
         """
-        if self._proxy is None:
-            self._proxy = Proxy(self, spin_us)
-        queue = GpuQueue(self, self._proxy, depth, weak=weak, limit=limit, trace=trace, first=first)
+        with self._proxy_lock:
+            proxy = self._proxy
+            if proxy is None:
+                proxy = self._proxy = Proxy(self, spin_us)
+        queue = GpuQueue(self, proxy, depth, weak=weak, limit=limit, trace=trace, first=first)
         self._gpu_queues.add(queue)
         return queue
 

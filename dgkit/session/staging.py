@@ -52,7 +52,7 @@ class StagingPool:
         self.buffer = self._memory.buffer
         self.handle = 0
         self._owners: list[weakref.ref[Chunk] | None] = [None] * count
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may call acquire() in the middle of it
         self._closed = False
         self._waiting: dict[Callable[[], None], None] = {}  # in the order of their calls
 
@@ -78,13 +78,16 @@ class StagingPool:
         Raises:
             ClosedError: The pool is closed.
         """
+        new = weakref.ref(chunk)
         with self._lock:
             if self._closed:
                 raise ClosedError("the session is closed")
             for number, owner in enumerate(self._owners):
-                if not self._in_use(owner):
+                # No call between the second condition and the assignment, so that no finalizer
+                # takes the slot meanwhile.
+                if not self._in_use(owner) and self._owners[number] is owner:
+                    self._owners[number] = new
                     chunk.slot = number * self.slot_size
-                    self._owners[number] = weakref.ref(chunk)
                     return chunk.slot
         return None
 

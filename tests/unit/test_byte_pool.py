@@ -169,3 +169,23 @@ def test_threads_never_share_an_object():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_finalizer_in_the_middle_of_a_take_may_take_too(monkeypatch):
+    pool, inner, outer = BytePool(), [], []
+    create = byte_pool._create
+
+    def create_as_a_collection_starts(size):
+        if not inner:
+            inner.append(None)
+            inner[0] = pool.take(2 * MIB)  # by the finalizer
+            pool.clear()  # as at the close of a session
+        return create(size)
+
+    monkeypatch.setattr(byte_pool, "_create", create_as_a_collection_starts)
+    thread = threading.Thread(target=lambda: outer.append(pool.take(2 * MIB)), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert outer[0] is not inner[0]
+    assert len(pool.take(2 * MIB)) == 2 * MIB

@@ -1,5 +1,6 @@
 """Devices, providers and what this machine offers."""
 
+import concurrent.futures
 import gc
 import os
 import tempfile
@@ -11,6 +12,7 @@ import pytest
 
 import dgkit
 from dgkit import Device, FaultRule, dma
+from dgkit.dma.gpu_queue import Proxy
 from dgkit.errors import ClosedError, DeviceUnavailable, PeerRefused
 
 
@@ -275,3 +277,16 @@ def test_a_device_counts_how_often_its_engine_slept():
         assert "Engine slept" in device._repr_html_()
     with pytest.raises(ClosedError):
         _ = device.stats
+
+
+def test_threads_that_open_the_first_gpu_queues_share_one_proxy(monkeypatch):
+    class SlowProxy(Proxy):
+        def __init__(self, *args):
+            super().__init__(*args)
+            time.sleep(0.05)  # the other thread looks meanwhile
+
+    monkeypatch.setattr(dma.device, "Proxy", SlowProxy)
+    with dgkit.Device() as device, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        queues = list(pool.map(lambda _: device.gpu_queue(), range(4)))
+        assert len({id(queue.proxy) for queue in queues}) == 1
+        assert queues[0].proxy.stats().rings == 4

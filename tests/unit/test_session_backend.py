@@ -183,6 +183,28 @@ def test_a_free_slot_is_offered_until_one_takes_it_and_not_to_all():
         pool.close()
 
 
+def test_a_finalizer_in_the_middle_of_an_acquire_gets_another_slot(monkeypatch):
+    with dgkit.Device("soft") as device:
+        pool = StagingPool(device, 64, 2)
+        first, second = Chunk(0, 64), Chunk(64, 64)
+        in_use = StagingPool._in_use
+        finalizers = [lambda: pool.acquire(second)]
+
+        def look(owner):
+            found = in_use(owner)
+            if finalizers:
+                finalizers.pop()()
+            return found
+
+        monkeypatch.setattr(StagingPool, "_in_use", staticmethod(look))
+        thread = threading.Thread(target=pool.acquire, args=[first], daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+        assert {first.slot, second.slot} == {0, 64}
+        pool.close()
+
+
 @pytest.fixture
 def looks_for_a_slot(monkeypatch):
     looks = []
