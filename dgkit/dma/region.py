@@ -63,6 +63,10 @@ class _Base(native.RegionHandle):
         info = self._info()
         if not info.size:
             raise ClosedError("another thread has closed the device")
+        self._describe_as(info)
+
+    def _describe_as(self, info: Any) -> None:
+        """Set the attributes of a region that was made; `access` last, see `__del__`."""
         self.id, self.size, self.access = info.id, info.size, Access(info.access)
 
     def _info(self) -> Any:
@@ -111,10 +115,14 @@ class _Base(native.RegionHandle):
     def __del__(self) -> None:
         if getattr(self, "_r", None) is None or self.closed:
             return
-        if self._pid == os.getpid() and hasattr(
-            self, "access"
-        ):  # else Ctrl-C kept it from its user
-            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
+        try:
+            # Without access Ctrl-C kept it from its user.
+            if self._pid == os.getpid() and hasattr(self, "access"):
+                warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
+        finally:
+            self._close_or_leak()
+
+    def _close_or_leak(self) -> None:
         try:
             self.close(timeout=0.1)
         except DgkitError:
@@ -290,9 +298,11 @@ class RemoteRegion(_Base):
         raw = bytes(memoryview(descriptor))
         limit = nanoseconds(timeout)
         self._open(lib.dg_region_import, device._handle(), raw, len(raw), limit)
-        info = self._info()
+
+    def _describe_as(self, info: Any) -> None:
         self.method = _METHODS[info.method]
         self.peer_pid = int(info.peer_pid)
+        super()._describe_as(info)
 
     @property
     def lost(self) -> bool:

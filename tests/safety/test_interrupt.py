@@ -226,6 +226,30 @@ def test_a_region_that_ctrl_c_left_half_made_is_freed_without_a_warning(monkeypa
     assert refused == []
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was made, and no one got it
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_an_imported_region_that_ctrl_c_left_half_made_is_given_back(monkeypatch, calls):
+    refused, left = [], [calls]
+    monkeypatch.setattr(sys, "unraisablehook", refused.append)
+    real = dma.region.RemoteRegion._info
+
+    def info(region):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return real(region)
+
+    with dgkit.Device() as device:
+        target = device.register(bytearray(4096))
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            patch.setattr(dma.region.RemoteRegion, "_info", info)
+            device.import_region(target.export())
+        gc.collect()
+        assert target.importers == 0
+        target.close()
+    assert all(each.exc_type is KeyboardInterrupt for each in refused)
+
+
 POSTS = {
     "fence": lambda r: r.queue.write(*r.pair, size=8, fence=True),
     "no size": lambda r: r.queue.read(*r.pair),
