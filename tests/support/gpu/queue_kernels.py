@@ -3,7 +3,9 @@
 # One parameter list for most kernels: the queue, the region ids and the threads' results.
 KERNELS = """
 #include <dgkit_device.cuh>
-#define ARGS dg_gpu_queue *q, unsigned remote, unsigned local, int *status
+#define ARGS \\
+    dg_gpu_queue *q, [[maybe_unused]] unsigned remote, [[maybe_unused]] unsigned local, \\
+        int *status
 typedef unsigned long long u64;
 #define ME (threadIdx.x + blockIdx.x * blockDim.x)
 
