@@ -8,15 +8,16 @@ Modules:
     compiler: Compiles a source for the emulated GPU.
     launch: Runs one grid in a child process, and reports where its threads were stopped.
     kernel_arguments: Kernel arguments, and the memory that they point to.
-    gpu_module: Kernels for a real GPU, compiled by CuPy.
+    gpu_module: Kernels for a real GPU, compiled by CuPy; launches by other libraries.
+    numba_functions: What a kernel of Numba calls; imported by its user, as it needs Numba.
     headers: Folder of the device header.
 """
 
 from __future__ import annotations
 
 from .emulate import EmulatedKernel, EmulatedModule, emulate
-from .gpu_module import GpuKernel, GpuModule, raw_module
+from .gpu_module import GpuKernel, GpuModule, launching, raw_module
 from .headers import include_dir
 
 __all__ = ["EmulatedKernel", "EmulatedModule", "GpuKernel", "GpuModule", "emulate", "include_dir"]
-__all__ += ["raw_module"]
+__all__ += ["launching", "raw_module"]

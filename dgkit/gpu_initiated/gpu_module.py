@@ -11,10 +11,10 @@ from .headers import include_dir
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-__all__ = ["GpuKernel", "GpuModule", "raw_module"]
+__all__ = ["GpuKernel", "GpuModule", "launching", "raw_module"]
 
 # Of struct dg_gpu_queue in native/device/dgkit_device.cuh.
 _HANDLE_SIZE = 384
@@ -168,6 +168,37 @@ def _argument(value: Any) -> Any:
     if getattr(value, "gpu", None) is not None:
         return value.array
     return value
+
+
+def _cupy_stream(stream: Any) -> Any:
+    """Return CuPy's stream for one of any library, or its current one."""
+    cupy = cuda.require_cupy()
+    if stream is None:
+        return cupy.cuda.get_current_stream()
+    if hasattr(stream, "ptr"):
+        return stream
+    address = stream if isinstance(stream, int) else int(stream.__cuda_stream__()[1])
+    return cupy.cuda.ExternalStream(address)
+
+
+@contextlib.contextmanager
+def launching(queue: GpuQueue, *, stream: Any = None) -> Iterator[int]:
+    """Launch kernels of Numba, cuda.core or CuPy itself that post to a queue.
+
+    The queue's memory is freed after the launches in this block have ended, whenever it is closed.
+
+    Args:
+        queue: Which the kernels get as one argument, the address that this yields.
+        stream: Of all launches in the block: CuPy's, an object with `__cuda_stream__`, or the
+            address of a CUDA stream; by default CuPy's current one.
+    """
+    launched = _cupy_stream(stream)
+    ring = _attach(queue)
+    address = int(ring.handle(queue).data.ptr)
+    try:
+        yield address
+    finally:
+        ring.used(launched)
 
 
 class GpuModule:

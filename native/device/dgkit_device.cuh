@@ -927,36 +927,69 @@ DG_FN void dg_queue_info(const dg_gpu_queue *q, U64 *next, U32 *mask)
 }
 
 #ifdef DG_NUMBA
-/* Numba passes the address of the result first and expects 0 to be returned. */
+/* For Numba, whose calling convention passes the address of the result first and returns 0 (see
+ * dgkit/gpu_initiated/numba_functions.py for their declarations). Each is the form of the function
+ * with its default template parameters. */
 #define DG_SHIM(name, type, call, ...)                                                             \
 	extern "C" __device__ int dg_numba_##name(type *result, dg_gpu_queue *q, ##__VA_ARGS__)    \
 	{                                                                                          \
 		*result = call;                                                                    \
 		return 0;                                                                          \
 	}
-DG_SHIM(put, dg_u64, dg_put(q, remote, remote_offset, local, local_offset, size), dg_u32 remote,
-	dg_u64 remote_offset, dg_u32 local, dg_u64 local_offset, dg_u64 size)
-DG_SHIM(get, dg_u64, dg_get(q, remote, remote_offset, local, local_offset, size), dg_u32 remote,
-	dg_u64 remote_offset, dg_u32 local, dg_u64 local_offset, dg_u64 size)
-DG_SHIM(put_signal, dg_u64,
-	dg_put_signal(q, remote, remote_offset, local, local_offset, size, signal_region,
-		      signal_offset, addend),
-	dg_u32 remote, dg_u64 remote_offset, dg_u32 local, dg_u64 local_offset, dg_u64 size,
-	dg_u32 signal_region, dg_u64 signal_offset, dg_u64 addend)
-DG_SHIM(signal, dg_u64, dg_signal(q, signal_region, signal_offset, addend), dg_u32 signal_region,
-	dg_u64 signal_offset, dg_u64 addend)
-DG_SHIM(put_inline_u64, dg_u64, dg_put_inline(q, remote, remote_offset, &value, 8), dg_u32 remote,
-	dg_u64 remote_offset, dg_u64 value)
-DG_SHIM(send, dg_u64, dg_send(q, local, local_offset, size, immediate), dg_u32 local,
-	dg_u64 local_offset, dg_u64 size, dg_u32 immediate)
-DG_SHIM(recv, dg_u64, dg_recv(q, local, local_offset, size), dg_u32 local, dg_u64 local_offset,
-	dg_u64 size)
+#define DG_SPREAD(...) __VA_ARGS__
+/* A function that posts, and its weak form. `arguments` are in parentheses. */
+#define DG_SHIM_POSTED(name, arguments, ...)                                                       \
+	DG_SHIM(name, dg_u64, dg_##name(q, DG_SPREAD arguments), __VA_ARGS__)                      \
+	DG_SHIM(name##_weak, dg_u64, dg_##name##_weak(q, place, DG_SPREAD arguments),              \
+		dg_u64 place, __VA_ARGS__)
+#define DG_REMOTE_PARAMETERS dg_u32 remote, dg_u64 remote_offset
+#define DG_LOCAL_PARAMETERS  dg_u32 local, dg_u64 local_offset, dg_u64 size
+#define DG_COPY_PARAMETERS   DG_REMOTE_PARAMETERS, DG_LOCAL_PARAMETERS
+DG_SHIM_POSTED(put, (remote, remote_offset, local, local_offset, size), DG_COPY_PARAMETERS)
+DG_SHIM_POSTED(get, (remote, remote_offset, local, local_offset, size), DG_COPY_PARAMETERS)
+DG_SHIM_POSTED(put_signal,
+	       (remote, remote_offset, local, local_offset, size, signal_region, signal_offset,
+		addend),
+	       DG_COPY_PARAMETERS, dg_u32 signal_region, dg_u64 signal_offset, dg_u64 addend)
+DG_SHIM_POSTED(signal, (signal_region, signal_offset, addend), dg_u32 signal_region,
+	       dg_u64 signal_offset, dg_u64 addend)
+DG_SHIM_POSTED(put_counter, (remote, remote_offset, local, local_offset, size, other, count),
+	       DG_COPY_PARAMETERS, const dg_gpu_queue *other, dg_u64 count)
+DG_SHIM_POSTED(put_immediate, (remote, remote_offset, local, local_offset, size, immediate),
+	       DG_COPY_PARAMETERS, dg_u32 immediate)
+DG_SHIM_POSTED(send, (local, local_offset, size, immediate), DG_LOCAL_PARAMETERS, dg_u32 immediate)
+DG_SHIM_POSTED(recv, (local, local_offset, size), DG_LOCAL_PARAMETERS)
+DG_SHIM(put_inline_u64, dg_u64, dg_put_inline(q, remote, remote_offset, &value, 8),
+	DG_REMOTE_PARAMETERS, dg_u64 value)
+DG_SHIM(put_inline_u64_weak, dg_u64,
+	dg_put_inline_weak(q, place, remote, remote_offset, &value, 8), dg_u64 place,
+	DG_REMOTE_PARAMETERS, dg_u64 value)
+DG_SHIM(fence, dg_u64, dg_fence(q))
+DG_SHIM(fence_weak, dg_u64, dg_fence_weak(q, place), dg_u64 place)
+DG_SHIM(commit, dg_u64, dg_commit(q))
+DG_SHIM(commit_weak, dg_u64, dg_commit_weak(q, place), dg_u64 place)
 DG_SHIM(wait, int, dg_wait(q, ticket), dg_u64 ticket)
 DG_SHIM(get_wait, int, dg_get_wait(q, ticket), dg_u64 ticket)
 DG_SHIM(test, int, dg_test(q, ticket), dg_u64 ticket)
 DG_SHIM(quiet, int, dg_quiet(q))
-DG_SHIM(fence, dg_u64, dg_fence(q))
-DG_SHIM(commit, dg_u64, dg_commit(q))
+DG_SHIM(hole, dg_u64, dg_hole(q, ticket), dg_u64 ticket)
+
+/* dg_recv_wait() in two calls: its status, then size << 32 | immediate. */
+DG_SHIM(recv_wait, int, dg_get_wait(q, ticket), dg_u64 ticket)
+extern "C" __device__ int dg_numba_received(dg_u64 *result, dg_gpu_queue *q, dg_u64 ticket)
+{
+	dg_u32 size, immediate;
+	dg_recv_wait(q, ticket, &size, &immediate);
+	*result = (dg_u64)size << 32 | immediate;
+	return 0;
+}
+
+extern "C" __device__ int dg_numba_next_place(dg_u64 *result, dg_gpu_queue *q)
+{
+	dg_u32 mask;
+	dg_queue_info(q, result, &mask);
+	return 0;
+}
 #endif
 
 #endif

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 import dgkit
-from dgkit.gpu_initiated import gpu_module
+from dgkit.gpu_initiated import gpu_module, launching
 from dgkit.memory import cuda
 
 
 class FakeStream(contextlib.nullcontext):
-    ptr = 0
+    def __init__(self, ptr=0):
+        super().__init__()
+        self.ptr = ptr
 
     def synchronize(self):
         pass
@@ -21,22 +23,24 @@ class FakeStream(contextlib.nullcontext):
 class FakeEvent:
     done = True
 
-    def __init__(self, gpu):
-        self.gpu = gpu
+    def __init__(self, gpu, recorded):
+        self.gpu, self.recorded = gpu, recorded
 
-    def record(self, _stream):
+    def record(self, stream):
         assert cuda.current_device() == self.gpu, "an event of another GPU"
+        self.recorded.append(stream.ptr)
 
 
 class FakeCuda:
     def __init__(self):
         self.gpu, self.fails = 0, False
-        self.registered, self.launches = [], []
+        self.registered, self.launches, self.recorded = [], [], []
         self.cupy = SimpleNamespace(
             asarray=self.asarray,
             cuda=SimpleNamespace(
                 get_current_stream=FakeStream,
-                Event=lambda **_: FakeEvent(self.gpu),
+                Event=lambda **_: FakeEvent(self.gpu, self.recorded),
+                ExternalStream=FakeStream,
                 Device=lambda: SimpleNamespace(attributes={"ClockRate": 1000}),
             ),
         )
@@ -44,7 +48,10 @@ class FakeCuda:
     def asarray(self, words):
         if self.fails:
             raise MemoryError("the fake GPU is full")
-        return SimpleNamespace(gpu=self.gpu, words=np.array(words))
+        self.copied = np.array(words)
+        return SimpleNamespace(
+            gpu=self.gpu, words=self.copied, data=SimpleNamespace(ptr=self.copied.ctypes.data)
+        )
 
     def call(self, function, *args):
         if function == "cuMemHostRegister":
@@ -96,3 +103,32 @@ def test_a_handle_that_does_not_fit_leaves_no_ring_registered(fake):
         kernel(1, 1, (queue,))
         assert len(fake.launches) == 1
     assert not fake.registered
+
+
+class StreamOfAnother:
+    def __cuda_stream__(self):
+        return 0, 0x300
+
+
+def test_launches_of_other_libraries_get_an_address_and_keep_the_ring(fake, monkeypatch):
+    with dgkit.Device("soft") as device:
+        queue = device.gpu_queue()
+        with launching(queue, stream=StreamOfAnother()) as address:
+            assert address == fake.copied.ctypes.data
+            assert not fake.recorded
+        with launching(queue, stream=0x400), launching(queue):
+            pass
+        assert fake.recorded == [0x300, 0, 0x400]
+        monkeypatch.setattr(FakeEvent, "done", False)
+        queue.close()
+        assert len(fake.registered) == 1  # a launch may still run
+        monkeypatch.setattr(FakeEvent, "done", True)
+        gpu_module._collect()
+        assert not fake.registered
+
+
+def test_a_launch_that_raises_may_have_started(fake):
+    with dgkit.Device("soft") as device, device.gpu_queue() as queue:
+        with pytest.raises(RuntimeError), launching(queue):
+            raise RuntimeError
+        assert fake.recorded == [0]

@@ -95,6 +95,7 @@ ONLY = {
     "msgspec": {"doctor/", "wire/", "agent", "dpu", "session"},
     "cupy": {"memory/"},
     "cuda": {"memory/"},
+    "numba": {"gpu_initiated/numba_functions.py"},
     "ipywidgets": {"widgets/"},
     "anywidget": {"widgets/"},
     "traitlets": {"widgets/"},

@@ -1,0 +1,52 @@
+"""What a kernel of Numba calls: the functions of dgkit_device.cuh, declared for `numba.cuda`.
+
+    from numba import cuda
+    from dgkit.gpu_initiated import launching, numba_functions as dg
+
+    @cuda.jit
+    def kernel(queue, remote, local, status):
+        status[0] = dg.wait(queue, dg.put(queue, remote, 0, local, 0, 4096))
+
+    with launching(queue) as address:
+        kernel[1, 1](address, remote.id, local.id, status)
+
+Each function has the name and the arguments of its C form, without `dg_`. Where they differ:
+`put_inline_u64(queue, remote, remote_offset, value)` puts the 8 bytes of an integer;
+`received(queue, ticket)`, after `recv_wait(queue, ticket)`, is `size << 32 | immediate`;
+`next_place(queue)` is what `dg_queue_info` stores first. A ticket is a uint64. Importing this
+module needs numba-cuda, no GPU.
+"""
+
+from __future__ import annotations
+
+from numba import cuda, types
+
+from .headers import include_dir
+
+__all__ = ["DECLARED", "SHIMS"]  # and each name of DECLARED
+
+_TYPES = {"i": types.int32, "I": types.uint32, "Q": types.uint64}
+_COPY = "QIQIQQ"  # queue, remote and its offset, local and its offset, size
+_POSTED = {
+    "put": _COPY, "get": _COPY, "put_signal": _COPY + "IQQ", "signal": "QIQQ",
+    "put_counter": _COPY + "QQ", "put_immediate": _COPY + "I", "send": "QIQQI", "recv": "QIQQ",
+    "put_inline_u64": "QIQQ", "fence": "Q", "commit": "Q",
+}  # fmt: skip
+
+# Result and arguments of each function; the queue is an address.
+DECLARED = {
+    **{name: "Q" + arguments for name, arguments in _POSTED.items()},
+    **{f"{name}_weak": "QQQ" + arguments[1:] for name, arguments in _POSTED.items()},
+    "wait": "iQQ", "get_wait": "iQQ", "recv_wait": "iQQ", "test": "iQQ", "quiet": "iQ",
+    "received": "QQQ", "hole": "QQQ", "next_place": "QQ",
+}  # fmt: skip
+
+# Source of what they call, which Numba compiles by NVRTC and links to each kernel that uses it.
+# In a header, NVRTC does not warn of a function that nobody calls (177).
+SHIMS = "#define DG_NUMBA\n#pragma nv_diag_suppress 177\n"
+SHIMS += (include_dir() / "dgkit_device.cuh").read_text(encoding="utf-8")
+
+_source = cuda.CUSource(SHIMS, name="dgkit_device.cu")
+for _name, _letters in DECLARED.items():
+    _result, *_arguments = [_TYPES[letter] for letter in _letters]
+    globals()[_name] = cuda.declare_device(f"dg_numba_{_name}", _result(*_arguments), link=_source)
