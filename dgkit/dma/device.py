@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
@@ -209,6 +209,7 @@ class Device:
         trace: bool = False,
         first: int = 0,
         spin_us: float = 1000.0,
+        regions: Iterable[Region | RemoteRegion] = (),
     ) -> GpuQueue:
         """Open a queue that kernels post to (dgkit_device.cuh). A thread of this process serves it.
 
@@ -221,16 +222,20 @@ class Device:
             first: Number of the first operation, up to 2**56 - 1.
             spin_us: How long the thread spins when all queues are idle, in microseconds; taken
                 from the first queue of the device.
+            regions: Regions that the kernels will name, to find out now whether the provider can
+                copy between them; a kernel learns it as UNSUPPORTED.
 
         Raises:
-            Unsupported: The provider cannot run a kernel's operations.
-            ValueError: `depth` or `first` is out of range.
+            Unsupported: The provider cannot run a kernel's operations, or not with these regions.
+            ValueError: `depth` or `first` is out of range, or a region is of another device.
         """
         with self._proxy_lock:
             proxy = self._proxy
             if proxy is None:
                 proxy = self._proxy = Proxy(self, spin_us)
-        queue = GpuQueue(self, proxy, depth, weak=weak, limit=limit, trace=trace, first=first)
+        queue = GpuQueue(
+            self, proxy, depth, weak=weak, limit=limit, trace=trace, first=first, regions=regions,
+        )  # fmt: skip
         self._gpu_queues.add(queue)
         return queue
 

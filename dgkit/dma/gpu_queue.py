@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import warnings
@@ -11,13 +12,15 @@ from ..errors import ClosedError, Unsupported
 from ..types import Status
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
+from .region import region_method
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from .device import Device
+    from .region import Region, RemoteRegion
 
 __all__ = ["GpuQueue", "GpuQueueStats", "GpuStamp", "Proxy", "ProxyStats"]
 
@@ -26,8 +29,18 @@ _DEPTH_MIN, _DEPTH_MAX = 64, 16384
 _TICKET_MAX = (1 << 56) - 1
 _NO_HOLE = (1 << 64) - 1
 _OPS = ("none", "put", "get", "put_inline", "signal", "send", "recv", "fence", "commit")
-# What the proxy can serve today: a ring in host memory, and a provider of the CPU.
-_SERVES = ("soft",)
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """Methods of the regions (enum dg_method) between which a provider copies for a kernel."""
+
+    local: frozenset[str]
+    remote: frozenset[str]
+
+
+# By provider. A signal needs a remote region that is mapped, whatever the provider.
+_SERVED = {"soft": _Served(frozenset({"map"}), frozenset({"map", "vm", "ask"}))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +169,35 @@ def ring_depth(depth: int) -> int:
     return int(max(_DEPTH_MIN, 1 << (wanted - 1).bit_length()))
 
 
+def check_served(device: Device, regions: Iterable[Region | RemoteRegion]) -> None:
+    """Check that a device's provider can copy for kernels, and between these regions.
+
+    Raises:
+        Unsupported: It cannot; the error names the region and the way out.
+        ValueError: A region belongs to another device.
+        ClosedError: A region is closed.
+    """
+    served = _SERVED.get(device.provider)
+    if served is None:
+        raise Unsupported(
+            errno.EOPNOTSUPP,
+            f"a kernel's operations cannot be run by the provider {device.provider}: open "
+            f"the GPU queue of a device with {' or '.join(_SERVED)}",
+        )
+    for region in regions:
+        side = "remote" if hasattr(region, "method") else "local"
+        if region.device is not device:
+            raise ValueError(f"{region!r} belongs to another device than the GPU queue: {device!r}")
+        if region.closed:
+            raise ClosedError(f"{region!r} is closed")
+        if region_method(region) not in getattr(served, side):
+            raise Unsupported(
+                errno.EOPNOTSUPP,
+                f"{region!r} is GPU memory, which the provider {device.provider} cannot copy for "
+                "a kernel: use host memory that the GPU can access (on='pinned')",
+            )
+
+
 class GpuQueue:
     """Ring that kernels post to. Created by `Device.gpu_queue`.
 
@@ -170,6 +212,7 @@ class GpuQueue:
         limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
         trace: Kernels store their clock for each operation.
         first: Number of the first operation.
+        regions: Checked now: those that kernels will name.
     """
 
     def __init__(
@@ -182,15 +225,11 @@ class GpuQueue:
         limit: float,
         trace: bool,
         first: int,
+        regions: Iterable[Region | RemoteRegion],
     ) -> None:
         self._r: Any = None
         self._device, self._proxy, self._pid = device, proxy, os.getpid()
-        if device.provider not in _SERVES:
-            raise Unsupported(
-                95,
-                f"a kernel's operations cannot be run by the provider {device.provider}: open "
-                f"the GPU queue of a device with {' or '.join(_SERVES)}",
-            )
+        check_served(device, regions)
         if not 0 <= whole("first", first) <= _TICKET_MAX:
             raise ValueError(f"first is {first}; the limit is {_TICKET_MAX}")
         self.weak = bool(weak)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .device import Device
 
-__all__ = ["Region", "RemoteRegion", "region_ids"]
+__all__ = ["Region", "RemoteRegion", "region_ids", "region_method"]
 
 _SHARE_PROCESS, _MAY_FAULT = 2, 4
 _METHODS = ("map", "vm", "ask", "gpu", "lent", "doca")
@@ -322,6 +322,11 @@ class RemoteRegion(_Base):
     def _rows(self) -> list[tuple[str, object]]:
         method, owner = _METHOD_TEXTS[self.method], f"process {self.peer_pid}"
         return [("Owner", owner), ("Reached", method), *super()._rows()]
+
+
+def region_method(region: Any) -> str:
+    """Return how the device reaches a region's bytes; "lent": it can only export them."""
+    return _METHODS[region._info().method]
 
 
 def region_ids(local: Any, remote: Any) -> tuple[int, int]:

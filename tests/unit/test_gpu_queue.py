@@ -415,6 +415,24 @@ def test_another_provider_is_unsupported_and_named() -> None:
         device.gpu_queue()
 
 
+def test_regions_are_checked_before_a_kernel_runs() -> None:
+    with (
+        children.child(children.EXPORTER, SIZE, "bytearray", "rw") as child,
+        dgkit.Device("soft") as device,
+        dgkit.Device("soft") as other,
+        dgkit.empty(SIZE) as memory,
+    ):
+        local, elsewhere = device.register(memory), other.register(memory)
+        remote = device.import_region(bytes.fromhex(child.line()))
+        assert remote.method != "map"  # puts and gets work with it
+        device.gpu_queue(regions=(local, remote)).close()
+        with pytest.raises(ValueError, match=r"dgkit.Region id .* belongs to another device"):
+            device.gpu_queue(regions=(remote, elsewhere))
+        local.close()
+        with pytest.raises(dgkit.ClosedError, match="is closed"):
+            device.gpu_queue(regions=(local,))
+
+
 def test_a_queue_is_closed_once_and_used_no_more() -> None:
     with dgkit.Device("soft") as device:
         q, other = device.gpu_queue(100), device.gpu_queue()
