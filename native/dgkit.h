@@ -391,12 +391,22 @@ int dg_copy_with(uint32_t method, void *dst, const void *src, uint64_t size);
 /* GPU-initiated operations: a kernel posts records to a ring (device/dgkit_device.cuh), and a proxy, a
  * thread of this process, takes them and has the device's provider run them. */
 
+enum { DG_RING_PEERS = 8 };
 /* depth: a power of two, DG_RING_DEPTH_MIN to DG_RING_DEPTH_MAX. weak: the kernel names the places.
  * first: number of the first operation. limit: most cycles of the GPU's clock in one wait of a
- * kernel. trace: 1: the kernel stores its clock at post and completion of each operation. */
+ * kernel. trace: 1: the kernel stores its clock at post and completion of each operation. index:
+ * the number by which counters name the ring; 0: the proxy's next one.
+ *
+ * A ring for a kernel of another process: `memory` is the id of an imported region, which that
+ * process filled by dg_ring_lay_out(); it stays open until dg_ring_free(). To the kernel, memory of
+ * this process is remote: `own`, which is also imported here, as own_import (where the core writes
+ * inline bytes and signals). Its local regions are imports, too: peers. It can name no other
+ * region, sends no messages, and has no trace. */
 typedef struct dg_ring_config {
-	uint32_t depth, weak, trace, reserved;
+	uint32_t depth, weak, trace, index;
 	uint64_t first, limit;
+	uint32_t memory, own, own_import, n_peers;
+	uint32_t peers[DG_RING_PEERS];
 } dg_ring_config;
 
 /* fd: memfd with the ring; `size` bytes, mapped at `address` here. handle: address of the
@@ -438,8 +448,23 @@ int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out);
  * rings are open. */
 int dg_proxy_close(dg_proxy *p);
 int dg_proxy_stats_get(dg_proxy *p, dg_proxy_stats *out);
-/* Opens a ring. Errors: EINVAL for a wrong configuration, ENOMEM, EMFILE. */
+/* Opens a ring. Errors: EINVAL for a wrong configuration, ENOMEM, EMFILE; ESTALE, EOPNOTSUPP and
+ * ERANGE for memory that is closed, cannot be used, or is too small. */
 int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out);
+/* Returns the bytes that a ring takes. */
+uint64_t dg_ring_memory_size(const dg_ring_config *cfg);
+/* Fills memory for a ring that another process will serve: before the region is exported. base: at
+ * a page. Errors: EINVAL. */
+int dg_ring_lay_out(void *base, const dg_ring_config *cfg);
+/* Of a ring that another process serves: how many operations are complete, the state of the first
+ * that failed (as dg_gpu_ring.first_error), whether it is closed. */
+typedef struct dg_ring_words {
+	uint64_t done, first_error, closed;
+} dg_ring_words;
+void dg_ring_words_get(const void *base, const dg_ring_config *cfg, dg_ring_words *out);
+/* Has `closed` of the ring in a region's memory stored when the region's last import ends, also if
+ * the importing process dies: every wait of a kernel then ends. `base`: where the memory begins. */
+void dg_ring_watch(dg_region *r, void *base, const dg_ring_config *cfg);
 int dg_ring_info_get(dg_ring *r, dg_ring_info *out);
 int dg_ring_stats_get(dg_ring *r, dg_ring_stats *out);
 /* Stores the stamps of the latest operations, at most n of them, oldest first. Returns how many. */

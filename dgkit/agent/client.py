@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..dpu.copier import Copier
 from ..errors import ClosedError, PeerRefused, RegionBusy
 from .agent_limits import REGION_FDS
+from .gpu_rings import ClientRings
 from .worker import SerialWorker
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Client:
         self.monitors: dict[int, RunningMonitor] = {}  # by the id of the request
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.secret = int.from_bytes(os.urandom(7), "little") + 1  # number of its samples
+        self.rings = ClientRings(self)
         self._copier: Copier | None = None
         self._handles = 0
         self._window_ns = 0
@@ -212,6 +214,7 @@ class Client:
             self._step("the end of a monitor", partial(monitor.join, _RELEASE_TRIES))
         if self._copier is not None:
             self._step("release of a queue", self._copier.close)
+        self._step("release of a GPU queue", self.rings.close_all)
         # What counts against the memory limit first: to unmap a large import takes a while.
         regions = sorted(self.regions.items(), key=lambda each: each[1].charged, reverse=True)
         for handle, _ in regions:

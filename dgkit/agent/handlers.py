@@ -55,6 +55,8 @@ class Handlers:
             m.Latency: self.latency,
             m.Rate: self.rate,
             m.Watch: self.watch,
+            m.OpenRing: self.open_ring,
+            m.CloseRing: self.close_ring,
         }
         if self._state.role == "host":
             return common | dict.fromkeys(of_dpu, self.unsupported)
@@ -200,6 +202,25 @@ class Handlers:
         self._state.limits.check_descriptors()
         self._state.start_telemetry()
         Monitor(self._state, client, request, ref).start()
+
+    def open_ring(self, client: Client, request: m.OpenRing) -> None:
+        """Serve a GPU queue of the client; its rings are the control worker's."""
+        state = self._state
+
+        def work() -> m.RingOpened:
+            state.limits.check_descriptors()
+            return client.rings.open(state.device, request)
+
+        state.run_job(client, client.control, request, work)
+
+    def close_ring(self, client: Client, request: m.CloseRing) -> None:
+        """Close a GPU queue."""
+
+        def work() -> m.Done:
+            client.rings.close(request.ring)
+            return m.Done(request.id)
+
+        self._state.run_job(client, client.control, request, work)
 
     def cancel(self, client: Client, request: m.Cancel) -> m.Done | None:
         """End a request early: a job at its next slice; for a monitor, reply once it has ended."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from .completion import Completion
 from .device import Device
-from .gpu_queue import GpuQueue
+from .gpu_queue import GpuQueue, KernelQueue
 from .queue import Queue
 from .region import Region, RemoteRegion
 from .transfer import Transfer
@@ -67,6 +67,7 @@ __all__ = [
     "DeviceStats",
     "FaultRule",
     "GpuQueue",
+    "KernelQueue",
     "ProviderInfo",
     "Queue",
     "Region",

@@ -16,13 +16,14 @@ from .region import region_method
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from .device import Device
     from .region import Region, RemoteRegion
 
-__all__ = ["GpuQueue", "GpuQueueStats", "GpuStamp", "Proxy", "ProxyStats"]
+__all__ = ["GpuQueue", "GpuQueueStats", "GpuStamp", "KernelQueue", "LentRing", "Proxy"]
+__all__ += ["ProxyStats", "ServedRing", "check_served", "ring_depth"]
 
 # Of native/device/dgkit_device.cuh.
 _DEPTH_MIN, _DEPTH_MAX = 64, 16384
@@ -198,7 +199,42 @@ def check_served(device: Device, regions: Iterable[Region | RemoteRegion]) -> No
             )
 
 
-class GpuQueue:
+class KernelQueue:
+    """Queue that a kernel gets as one pointer: of a device, or of a session.
+
+    Attributes:
+        limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
+        depth: Most operations that are posted and not complete.
+        weak: Kernels name the places themselves.
+    """
+
+    limit: float
+    depth: int
+    weak: bool
+
+    def __init__(self) -> None:
+        # Functions that release what a GPU has of the ring's memory, each given the function that
+        # frees that memory.
+        self._on_close: list[Callable[[Callable[[], None]], None]] = []
+
+    def _shared_memory(self) -> tuple[int, int, int, int]:
+        """Return fd, size and address of the ring's memory, and the address of `dg_gpu_queue`."""
+        raise NotImplementedError
+
+    def _handle_bytes(self, size: int) -> bytes:
+        """Return the first bytes of the queue's `dg_gpu_queue`, with addresses of this process."""
+        address = self._shared_memory()[3]
+        return bytes(ffi.buffer(ffi.cast("char *", address), size))
+
+    def _free(self, free: Callable[[], None]) -> None:
+        """Free the ring's memory, once no launch on a GPU uses it."""
+        for release in self._on_close[:1]:
+            release(free)
+        if not self._on_close:
+            free()
+
+
+class GpuQueue(KernelQueue):
     """Ring that kernels post to. Created by `Device.gpu_queue`.
 
     A kernel gets it as one pointer, `dg_gpu_queue *`, and calls the functions of
@@ -227,6 +263,7 @@ class GpuQueue:
         first: int,
         regions: Iterable[Region | RemoteRegion],
     ) -> None:
+        super().__init__()
         self._r: Any = None
         self._device, self._proxy, self._pid = device, proxy, os.getpid()
         check_served(device, regions)
@@ -243,9 +280,6 @@ class GpuQueue:
         self._r = out[0]
         info = self._info()
         self.depth, self.index, self.limit = int(info.depth), int(info.index), limit
-        # Functions that release what a GPU has of the ring's memory, each given the function that
-        # frees that memory.
-        self._on_close: list[Callable[[Callable[[], None]], None]] = []
 
     def _handle(self) -> Any:
         if self._r is None:
@@ -260,14 +294,8 @@ class GpuQueue:
         return raw
 
     def _shared_memory(self) -> tuple[int, int, int, int]:
-        """Return fd, size and address of the ring's memory, and the address of `dg_gpu_queue`."""
         info = self._info()
         return int(info.fd), int(info.size), int(info.address), int(info.handle)
-
-    def _handle_bytes(self, size: int) -> bytes:
-        """Return the first bytes of the queue's `dg_gpu_queue`, with addresses of this process."""
-        address = self._shared_memory()[3]
-        return bytes(ffi.buffer(ffi.cast("char *", address), size))
 
     def connect(self, other: GpuQueue) -> None:
         """Join two queues of one device: a send of one is a message to the other's next receive.
@@ -336,10 +364,7 @@ class GpuQueue:
                 return
             check(lib.dg_ring_close(self._r))
             ring, self._r = self._r, None
-        for release in self._on_close[:1]:
-            release(lambda: lib.dg_ring_free(ring))
-        if not self._on_close:
-            lib.dg_ring_free(ring)
+        self._free(lambda: lib.dg_ring_free(ring))
 
     def __enter__(self) -> GpuQueue:
         self._handle()
@@ -359,3 +384,97 @@ class GpuQueue:
         state = "closed" if self._r is None else "weak" if self.weak else "strong"
         depth = getattr(self, "depth", 0)
         return f"<dgkit.GpuQueue on {self._device.provider}, depth {depth}, {state}>"
+
+
+class LentRing:
+    """Ring in memory of this process that another process serves.
+
+    Args:
+        region: Region of `dgkit.empty()` memory of this process, at least `size_of` bytes.
+        config: Of the ring.
+    """
+
+    def __init__(self, region: Region, config: Any) -> None:
+        self._config, self.region = config, region
+        self._bytes = ffi.from_buffer("char[]", region.memory.buffer)
+        check(lib.dg_ring_lay_out(self._bytes, config))
+        lib.dg_ring_watch(region._r, self._bytes, config)
+
+    @staticmethod
+    def config(depth: int, *, weak: bool, limit: float, index: int) -> Any:
+        """Return the configuration of a ring: `depth` is a number of `ring_depth`."""
+        raw = ffi.new("dg_ring_config *")
+        raw.depth, raw.weak, raw.index = depth, weak, index
+        raw.limit = min(nanoseconds(limit, "limit"), 1 << 62)
+        return raw
+
+    @staticmethod
+    def size_of(config: Any) -> int:
+        """Return the bytes that a ring takes."""
+        return int(lib.dg_ring_memory_size(config))
+
+    @property
+    def address(self) -> int:
+        """Address of the ring's memory, which begins with its `dg_gpu_queue`."""
+        return int(ffi.cast("uintptr_t", self._bytes))
+
+    def words(self) -> tuple[int, int, Status, int | None]:
+        """Return whether it is closed, how many are done, the first error and its ticket."""
+        raw = ffi.new("dg_ring_words *")
+        lib.dg_ring_words_get(self._bytes, self._config, raw)
+        error = int(raw.first_error)
+        ticket = ((error >> 8) - 1) & _TICKET_MAX if error else None
+        return int(raw.closed), int(raw.done), Status(error & 255), ticket
+
+    def release(self) -> None:
+        """Give up the memory."""
+        ffi.release(self._bytes)
+
+
+class ServedRing:
+    """Ring in the memory of another process, whose kernels read and write memory of this one.
+
+    Args:
+        proxy: It serves the ring.
+        memory: The ring.
+        own: Memory of this process; to a kernel it is the remote region.
+        own_import: The same, imported.
+        peers: Memory of the other process; to a kernel they are local regions.
+        depth: Of the ring.
+        weak: Kernels name the places themselves.
+        index: Number by which a kernel's counters name the ring.
+
+    Raises:
+        Unsupported, BoundsError, ClosedError: `memory` cannot be used.
+    """
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        memory: RemoteRegion,
+        *,
+        own: Region,
+        own_import: RemoteRegion,
+        peers: Sequence[RemoteRegion],
+        depth: int,
+        weak: bool,
+        index: int,
+    ) -> None:
+        self._r: Any = None
+        self._proxy, self._keep = proxy, (memory, own, own_import, *peers)
+        raw = ffi.new("dg_ring_config *")
+        raw.depth, raw.weak, raw.index, raw.memory = depth, weak, index, memory.id
+        raw.own, raw.own_import, raw.n_peers = own.id, own_import.id, len(peers)
+        for i, peer in enumerate(peers):
+            raw.peers[i] = peer.id
+        out = ffi.new("dg_ring **")
+        with proxy.using:
+            check(lib.dg_ring_open(proxy._handle(), raw, out))
+        self._r = out[0]
+
+    def close(self) -> None:
+        """End every operation and every wait of a kernel, then let go of the memory. Idempotent."""
+        with self._proxy.using:
+            ring, self._r = self._r, None
+            if ring is not None:
+                lib.dg_ring_free(ring)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from ..dma import GpuQueue, Region
+from ..dma import KernelQueue, Region
 from ..live_set import LiveSet
 from ..memory import cuda
 from .headers import include_dir
@@ -28,7 +28,7 @@ _retired: list[_Attached] = []
 class _Attached:
     """Ring of a queue registered with CUDA, and its `dg_gpu_queue` in the memory of each GPU."""
 
-    def __init__(self, queue: GpuQueue) -> None:
+    def __init__(self, queue: KernelQueue) -> None:
         self._events: dict[tuple[int, int], Any] = {}  # the latest launch, by GPU and stream
         self._handles: dict[int, Any] = {}  # by GPU
         self._free: Callable[[], None] | None = None
@@ -40,7 +40,7 @@ class _Attached:
             cuda.call("cuMemHostRegister", self._address, size, flags)
         _live.add(self)
 
-    def handle(self, queue: GpuQueue) -> Any:
+    def handle(self, queue: KernelQueue) -> Any:
         """Return the queue's `dg_gpu_queue` in the memory of the current GPU."""
         gpu = cuda.current_device()
         if gpu not in self._handles:
@@ -86,7 +86,7 @@ def _collect() -> None:
         attached.free()
 
 
-def _copy_handle(queue: GpuQueue, address: int, gpu: int) -> Any:
+def _copy_handle(queue: KernelQueue, address: int, gpu: int) -> Any:
     """Return a CuPy array with a queue's `dg_gpu_queue`, for its ring registered at `address`."""
     import numpy as np
 
@@ -135,7 +135,7 @@ class GpuKernel:
         """
         cupy = cuda.require_cupy()
         stream = cupy.cuda.get_current_stream() if stream is None else stream
-        attached = [_attach(value) for value in args if isinstance(value, GpuQueue)]
+        attached = [_attach(value) for value in args if isinstance(value, KernelQueue)]
         sizes = [(v,) if isinstance(v, int) else tuple(v) for v in (grid, block)]
         with stream:
             self._function(*sizes, tuple(map(_argument, args)), shared_mem=shared_mem)
@@ -146,7 +146,7 @@ class GpuKernel:
         return f"<dgkit kernel {self.name}, GPU>"
 
 
-def _attach(queue: GpuQueue) -> _Attached:
+def _attach(queue: KernelQueue) -> _Attached:
     """Return the queue's ring; the first time it is registered."""
     _collect()
     for release in queue._on_close:
@@ -159,7 +159,7 @@ def _attach(queue: GpuQueue) -> _Attached:
 
 
 def _argument(value: Any) -> Any:
-    if isinstance(value, GpuQueue):
+    if isinstance(value, KernelQueue):
         return _attach(value).handle(value)
     if isinstance(value, Region):
         value = value.memory
@@ -182,7 +182,7 @@ def _cupy_stream(stream: Any) -> Any:
 
 
 @contextlib.contextmanager
-def launching(queue: GpuQueue, *, stream: Any = None) -> Iterator[int]:
+def launching(queue: KernelQueue, *, stream: Any = None) -> Iterator[int]:
     """Launch kernels of Numba, cuda.core or CuPy itself that post to a queue.
 
     The queue's memory is freed after the launches in this block have ended, whenever it is closed.

@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 
 from ..buffers import flat_view
-from ..dma import GpuQueue, Region
+from ..dma import KernelQueue, Region
 from ..dma._ffi import ffi
 from ..types import is_memory
 
@@ -99,7 +99,7 @@ class Arguments:
 
     def _address(self, i: int, value: Any) -> int:
         """Return the address of an argument's first byte, and note its mapping."""
-        if isinstance(value, GpuQueue):
+        if isinstance(value, KernelQueue):
             fd, size, address, handle = value._shared_memory()
             self._map(Mapping(fd, 0, size, address))
             return handle

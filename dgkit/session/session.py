@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ClosedError
+from ..live_set import LiveSet
 from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe
 from ..wire.telemetry import topic
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from ..dma import Device
     from ..report import BandwidthReport, LatencyReport
     from .backend import Backend
+    from .gpu_queue import SessionGpuQueue
     from .monitor import Monitor
     from .spawn import SoftwareDpu
     from .transfer import SessionTransfer, TransferReport
@@ -48,6 +51,7 @@ class Session:
         self.timeout = timeout
         self.registry = RegionRegistry()
         self.monitors: set[Monitor] = set()
+        self._gpu_queues = LiveSet()
         self._dpu = backend
         self._link = backend.link
         self._local_info = describe.local_info(device)
@@ -286,6 +290,38 @@ class Session:
             siblings=self.monitors, info=self.info, timeout=self.timeout,
         )  # fmt: skip
 
+    def gpu_queue(
+        self,
+        region: SessionRegion,
+        local: SessionRegion | Sequence[SessionRegion],
+        *,
+        depth: int = 1024,
+        weak: bool = False,
+        limit: float = 10.0,
+    ) -> SessionGpuQueue:
+        """Open a queue that kernels of this process post to (dgkit_device.cuh); the DPU serves it.
+
+        Args:
+            region: Memory of the DPU (on="dpu"): the remote region of the kernels.
+            local: Memory of the host: the kernels' local regions, at most 8.
+            depth: Most operations posted and not complete: rounded up to a power of two, 64 to
+                16,384.
+            weak: Kernels name the place of each operation, instead of taking the next one.
+            limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
+
+        Raises:
+            Unsupported: This process is the DPU, the DPU is on another machine, or its provider
+                cannot run a kernel's operations.
+            ValueError: A region is on the wrong side, or `depth` is out of range.
+            LimitReached: The session has 8 GPU queues, or the agent has too little memory left.
+        """
+        from .gpu_queue import open_gpu_queue
+
+        self._check()
+        queue = open_gpu_queue(self, region, local, depth=depth, weak=weak, limit=limit)
+        self._gpu_queues.add(queue)
+        return queue
+
     def stats(self) -> dict[str, int]:
         """Return the agent's counters, and the number of this session's regions.
 
@@ -352,9 +388,7 @@ class Session:
             if self._closed or self._closer.setdefault("thread", me) != me:
                 return  # closed, or another thread is closing it
             self._closed = True
-            lifecycle.close(
-                self._dpu, self.device, self.registry, self.monitors, self._owned, self.timeout
-            )
+            self._free()
             lifecycle.open_sessions.discard(self)
         except Exception:
             raise  # the other steps were done
@@ -363,6 +397,15 @@ class Session:
                 self._closed = False
                 self._closer.clear()
             raise
+
+    def _free(self) -> None:
+        with contextlib.ExitStack() as last_to_first:
+            last_to_first.callback(
+                lifecycle.close,
+                self._dpu, self.device, self.registry, self.monitors, self._owned, self.timeout,
+            )  # fmt: skip
+            for queue in self._gpu_queues:
+                last_to_first.callback(queue.close)
 
     def abandon(self) -> None:
         """Detach in a forked child: the parent owns the connection and the software DPU."""

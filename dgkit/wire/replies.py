@@ -6,7 +6,7 @@ from typing import Annotated, Union
 
 from msgspec import Meta, Struct
 
-from .requests import Handle, Message, Size
+from .requests import RING_LOCALS, Handle, Message, Size
 
 __all__ = [
     "Allocated",
@@ -24,6 +24,7 @@ __all__ = [
     "Progress",
     "RateDone",
     "Reply",
+    "RingOpened",
     "StatsDone",
     "Subscribed",
     "Watching",
@@ -193,6 +194,14 @@ class OutstandingDone(Message, tag=79):
     numbers: Annotated[list[int], Meta(max_length=1 << 14)]
 
 
+class RingOpened(Message, tag=80):
+    """Reply to OpenRing: the ids by which kernels name `region` and each of `locals`."""
+
+    ring: Handle
+    remote: Annotated[int, Meta(ge=1, lt=2**32)]
+    locals: Annotated[list[Annotated[int, Meta(ge=1, lt=2**32)]], Meta(max_length=RING_LOCALS)]
+
+
 class Failed(Message, tag=127):
     """An exception: class name, message, errno, and the doctor's check that explains it.
 
@@ -237,5 +246,6 @@ Reply = Union[  # noqa: UP007
     Watching,
     Ended,
     OutstandingDone,
+    RingOpened,
     Failed,
 ]

@@ -30,6 +30,8 @@ REPLIES: dict[type, type] = {
     m.Bye: m.Done,
     m.Watch: m.Watching,
     m.Outstanding: m.OutstandingDone,
+    m.OpenRing: m.RingOpened,
+    m.CloseRing: m.Done,
 }
 _TEXTS = (
     m.Welcome, m.Allocated, m.Imported, m.Digested, m.LatencyDone, m.RateDone, m.StatsDone,

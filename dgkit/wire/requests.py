@@ -12,13 +12,16 @@ from msgspec import Meta, Struct
 
 __all__ = [
     "EVERY_S",
+    "MAX_RINGS",
     "MAX_SAMPLES",
     "MONITORS",
     "MONITOR_SAMPLES",
+    "RING_LOCALS",
     "VERSION",
     "Allocate",
     "Bye",
     "Cancel",
+    "CloseRing",
     "Digest",
     "Export",
     "Free",
@@ -27,6 +30,7 @@ __all__ = [
     "Latency",
     "Message",
     "Move",
+    "OpenRing",
     "Outstanding",
     "Rate",
     "Request",
@@ -35,8 +39,10 @@ __all__ = [
     "Watch",
 ]
 
-VERSION = 5
+VERSION = 6
 MAX_SAMPLES = 1_000_000  # of one latency request
+MAX_RINGS = 8  # GPU queues of one client at a time
+RING_LOCALS = 8  # regions of a GPU queue's owner; DG_RING_PEERS of native/dgkit.h
 MONITORS = 8  # of one client at a time
 MONITOR_SAMPLES = 4096  # of one block of a monitor
 EVERY_S = (0.01, 60.0)  # from one block of a monitor to the next
@@ -188,6 +194,27 @@ class Watch(Message, tag=14):
     every_s: Annotated[float, Meta(ge=EVERY_S[0], le=EVERY_S[1])]
 
 
+class OpenRing(Message, tag=16):
+    """Serve a ring that kernels of the client post to.
+
+    `memory` is the descriptor of the ring, `region` the DPU's memory, `locals` the client's regions
+    that kernels read and write. `index` is the client's number of the ring.
+    """
+
+    memory: Token
+    region: Handle
+    locals: Annotated[list[Handle], Meta(min_length=1, max_length=RING_LOCALS)]
+    depth: Annotated[int, Meta(ge=64, le=16384)]
+    weak: bool
+    index: Annotated[int, Meta(ge=1, lt=2**32)]
+
+
+class CloseRing(Message, tag=17):
+    """Close a ring: every wait of a kernel ends. Done is sent once the agent does not use it."""
+
+    ring: Handle
+
+
 Request = Union[  # noqa: UP007 (evaluated at run time, on Python 3.10 too)
     Hello,
     Allocate,
@@ -204,4 +231,6 @@ Request = Union[  # noqa: UP007 (evaluated at run time, on Python 3.10 too)
     Bye,
     Watch,
     Outstanding,
+    OpenRing,
+    CloseRing,
 ]

@@ -58,6 +58,11 @@
  * 6. `closed` has two values. RETIRING: posts are refused. RETIRED: every completion there will ever
  *    be is stored (release); a wait that loads it (acquire) looks at its completion once more, then
  *    ends as DG_CLOSED. Forbidden: a wait ends as DG_CLOSED although its completion was stored.
+ *    If the proxy was in another process, which has ended, the share server of the kernel's process
+ *    stores RETIRED (release) instead. It learns of the end from the kernel of the operating system,
+ *    to which the last instruction of the other process precedes the news of its end, on every
+ *    architecture: so the completions precede RETIRED here, too, and the word has one writer at a
+ *    time.
  */
 #ifndef DGKIT_DEVICE_CUH
 #define DGKIT_DEVICE_CUH

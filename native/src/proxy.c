@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "region.h"
+#include "share/server.h"
 #include "thread.h"
 
 /* Between two looks at idle rings the thread sleeps an eighth of the idle time, within these. */
@@ -196,38 +197,107 @@ static int check_config(const dg_ring_config *cfg)
 	if (cfg->first & ~DG_SEQUENCE_MASK)
 		return dg_fail(EINVAL, "first is %llu; a ticket has %u bits",
 			       (unsigned long long)cfg->first, DG_SEQUENCE_BITS);
+	if (cfg->memory && (cfg->trace || cfg->n_peers > DG_RING_PEERS))
+		return dg_fail(EINVAL, "a GPU queue of another process has no trace and at most %u "
+				       "local regions; %u were given",
+			       DG_RING_PEERS, cfg->n_peers);
 	return 0;
 }
 
-/* The memfd: dg_gpu_queue in the first page, then the trace, then the ring. */
+/* The memory: dg_gpu_queue in the first page, then the trace, then the ring. */
+struct layout {
+	uint64_t trace, ring, size;
+};
+
+static struct layout layout_of(const dg_ring_config *cfg)
+{
+	struct layout l = {.trace = cfg->trace ? 16ull * cfg->depth : 0};
+	l.ring = PAGE + (l.trace + PAGE - 1) / PAGE * PAGE;
+	l.size = (l.ring + DG_RING_SIZE((uint64_t)cfg->depth) + PAGE - 1) / PAGE * PAGE;
+	return l;
+}
+
+uint64_t dg_ring_memory_size(const dg_ring_config *cfg)
+{
+	return layout_of(cfg).size;
+}
+
+static void place_ring(struct dg_ring *r, char *base, const dg_ring_config *cfg)
+{
+	const struct layout l = layout_of(cfg);
+	r->base = base;
+	r->size = l.size;
+	r->handle = (struct dg_gpu_queue *)base;
+	r->gpu_trace = l.trace ? (uint64_t *)(base + PAGE) : NULL;
+	r->out = (struct dg_gpu_ring *)(base + l.ring);
+	r->completions = (struct dg_gpu_completion *)(base + l.ring + DG_RING_COMPLETIONS);
+	r->records = (struct dg_gpu_record *)(base + l.ring + DG_RING_RECORDS((uint64_t)cfg->depth));
+}
+
+/* Own memory: a memfd. */
 static int map_ring(struct dg_ring *r, const dg_ring_config *cfg)
 {
-	const uint64_t trace = cfg->trace ? 16ull * r->depth : 0;
-	const uint64_t ring = PAGE + (trace + PAGE - 1) / PAGE * PAGE;
-	r->size = (ring + DG_RING_SIZE((uint64_t)r->depth) + PAGE - 1) / PAGE * PAGE;
+	const uint64_t size = layout_of(cfg).size;
 	r->fd = memfd_create("dgkit-ring", MFD_CLOEXEC);
 	if (r->fd < 0)
 		return dg_fail_errno("cannot create the memory of a GPU queue");
-	const int rc = posix_fallocate(r->fd, 0, (off_t)r->size);
+	const int rc = posix_fallocate(r->fd, 0, (off_t)size);
 	if (rc)
 		return dg_fail(rc, "cannot allocate %llu bytes for a GPU queue: %s",
-			       (unsigned long long)r->size, strerror(rc));
-	r->base = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
-	if (r->base == MAP_FAILED) {
-		r->base = NULL;
+			       (unsigned long long)size, strerror(rc));
+	void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+	if (base == MAP_FAILED)
 		return dg_fail_errno("cannot map the memory of a GPU queue");
-	}
-	r->handle = (struct dg_gpu_queue *)r->base;
-	r->gpu_trace = trace ? (uint64_t *)(r->base + PAGE) : NULL;
-	r->out = (struct dg_gpu_ring *)(r->base + ring);
-	r->completions = (struct dg_gpu_completion *)(r->base + ring + DG_RING_COMPLETIONS);
-	r->records = (struct dg_gpu_record *)(r->base + ring + DG_RING_RECORDS((uint64_t)r->depth));
+	place_ring(r, base, cfg);
 	return 0;
 }
 
-/* Addresses as an emulated GPU sees them, which are those of this process. */
-static void fill_handle(struct dg_ring *r, const dg_ring_config *cfg)
+/* Memory of another process, which is imported. Its gate stays entered until dg_ring_free(): if
+ * this process dies, the exporter waits for its end before it takes the ring's words for final. */
+static int adopt_ring(struct dg_ring *r, const dg_ring_config *cfg)
 {
+	struct dg_region_entry *entry = dg_region_table_find(cfg->memory);
+	const uint64_t size = layout_of(cfg).size;
+	if (!entry || !entry->remote || entry->device != r->proxy->dev->number)
+		return dg_fail(ESTALE, "the memory of the GPU queue, region %u, is closed",
+			       cfg->memory);
+	if (entry->method != DG_METHOD_MAP || entry->may_fault ||
+	    entry->access != (DG_ACCESS_READ | DG_ACCESS_WRITE) || (uintptr_t)entry->base % PAGE)
+		return dg_fail(EOPNOTSUPP, "the memory of a GPU queue must be whole pages of "
+					   "dgkit.empty(), exported for reading and writing");
+	if (entry->size < size)
+		return dg_fail(ERANGE,
+			       "the memory of the GPU queue has %llu bytes; depth %u needs %llu",
+			       (unsigned long long)entry->size, cfg->depth,
+			       (unsigned long long)size);
+	gate_enter(entry->gate, 1);
+	if (gate_revoked(entry->gate)) {
+		gate_leave(entry->gate, 1);
+		return dg_fail(ESTALE, "the memory of the GPU queue was closed by its owner");
+	}
+	r->gate = entry->gate;
+	r->own = cfg->own;
+	r->own_import = cfg->own_import;
+	r->n_peers = cfg->n_peers;
+	memcpy(r->peers, cfg->peers, sizeof r->peers);
+	place_ring(r, entry->base, cfg);
+	return 0;
+}
+
+static void set_numbers(struct dg_ring *r, const dg_ring_config *cfg)
+{
+	r->depth = cfg->depth;
+	r->mask = cfg->depth - 1;
+	r->shift = (uint32_t)__builtin_ctz(cfg->depth);
+	r->first = cfg->first;
+	r->weak = cfg->weak != 0;
+	r->index = cfg->index;
+}
+
+/* Fills the ring, with addresses as an emulated GPU sees them, which are those of this process. */
+static void fill_ring(struct dg_ring *r, const dg_ring_config *cfg)
+{
+	ring_reset(r->out, r->completions, r->records, r->depth, r->shift, r->first);
 	*r->handle = (struct dg_gpu_queue){
 		.ring = (uintptr_t)r->out,
 		.completions = (uintptr_t)r->completions,
@@ -243,6 +313,34 @@ static void fill_handle(struct dg_ring *r, const dg_ring_config *cfg)
 		.next = r->first,
 		.credits = r->depth,
 	};
+}
+
+int dg_ring_lay_out(void *base, const dg_ring_config *cfg)
+{
+	struct dg_ring r = {0};
+	const int rc = check_config(cfg);
+	if (rc)
+		return rc;
+	set_numbers(&r, cfg);
+	place_ring(&r, base, cfg);
+	fill_ring(&r, cfg);
+	return 0;
+}
+
+void dg_ring_words_get(const void *base, const dg_ring_config *cfg, dg_ring_words *out)
+{
+	const struct dg_gpu_ring *ring =
+		(const struct dg_gpu_ring *)((const char *)base + layout_of(cfg).ring);
+	/* As a wait of a kernel: what is complete is visible, then its error. */
+	out->closed = ring_load(&ring->closed, memory_order_acquire);
+	out->done = ring_load(&ring->done, memory_order_acquire);
+	out->first_error = ring_load(&ring->first_error, memory_order_relaxed);
+}
+
+void dg_ring_watch(dg_region *region, void *base, const dg_ring_config *cfg)
+{
+	struct dg_gpu_ring *ring = (struct dg_gpu_ring *)((char *)base + layout_of(cfg).ring);
+	dg_share_watch(region, (_Atomic uint64_t *)&ring->closed, DG_RING_RETIRED);
 }
 
 /* Memory of the proxy that a provider copies from: inline bytes and the values of signals. */
@@ -297,7 +395,9 @@ static void free_tables(struct dg_ring *r)
 
 static void free_memory(struct dg_ring *r)
 {
-	if (r->base)
+	if (r->gate)
+		gate_leave(r->gate, 1);
+	else if (r->base)
 		munmap(r->base, r->size);
 	if (r->fd >= 0)
 		close(r->fd);
@@ -323,13 +423,9 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 	atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
 	r->fork_generation = p->fork_generation;
 	r->fd = -1;
-	r->depth = cfg->depth;
-	r->mask = cfg->depth - 1;
-	r->shift = (uint32_t)__builtin_ctz(cfg->depth);
-	r->first = cfg->first;
-	r->weak = cfg->weak != 0;
 	r->inline_able = true;
-	rc = map_ring(r, cfg);
+	set_numbers(r, cfg);
+	rc = cfg->memory ? adopt_ring(r, cfg) : map_ring(r, cfg);
 	if (!rc)
 		rc = open_tables(r);
 	if (!rc)
@@ -343,9 +439,10 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 		return rc;
 	}
 	proxy_lock(p);
-	r->index = ++p->n_indices;
-	ring_reset(r->out, r->completions, r->records, r->depth, r->shift, r->first);
-	fill_handle(r, cfg);
+	if (!r->index)
+		r->index = ++p->n_indices;
+	if (!r->gate) /* else its owner has filled it, and only the GPU writes records */
+		fill_ring(r, cfg);
 	r->next = p->rings;
 	p->rings = r;
 	pthread_mutex_unlock(&p->lock);

@@ -58,6 +58,8 @@ struct dg_ring {
 	char *base;
 	uint64_t size;
 	int fd;
+	struct dg_gate *gate; /* of the import that the memory is, if another process made it */
+	uint32_t own, own_import, n_peers, peers[DG_RING_PEERS]; /* see dg_ring_config */
 	uint32_t fork_generation;
 	uint32_t depth, mask, shift, weak;
 	uint64_t first;

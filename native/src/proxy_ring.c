@@ -77,6 +77,43 @@ uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr)
 	return DG_OK;
 }
 
+/* To a kernel of another process this process's memory is the remote one, and its own the local. */
+static bool mirrored(const struct dg_ring *r, const struct dg_gpu_request *q)
+{
+	return r->own && (q->op == DG_OP_PUT || q->op == DG_OP_GET);
+}
+
+static uint32_t kernel_status(const struct dg_ring *r, const struct dg_gpu_request *q,
+			      uint32_t status)
+{
+	if (mirrored(r, q) && status == DG_LOCAL_ERROR)
+		return DG_REMOTE_ACCESS_ERROR;
+	if (mirrored(r, q) && status == DG_REMOTE_ACCESS_ERROR)
+		return DG_LOCAL_ERROR;
+	return status;
+}
+
+/* Admits only the regions that the ring of another process was opened with. Returns a dg_status. */
+static uint32_t admit(const struct dg_ring *r, struct dg_gpu_request *q)
+{
+	bool known = q->op != DG_OP_PUT && q->op != DG_OP_GET;
+	if (!r->own)
+		return DG_OK;
+	for (uint32_t i = 0; i < r->n_peers; i++)
+		known |= q->local == r->peers[i];
+	if (!known)
+		return DG_LOCAL_ERROR;
+	if (mirrored(r, q) && q->remote != r->own)
+		return DG_REMOTE_ACCESS_ERROR;
+	/* What the core itself writes. */
+	if (q->op == DG_OP_PUT_INLINE || q->op == DG_OP_SIGNAL || q->flags & DG_SIGNAL) {
+		if (q->signal_region != r->own)
+			return DG_REMOTE_ACCESS_ERROR;
+		q->signal_region = r->own_import;
+	}
+	return DG_OK;
+}
+
 static void bytes_complete(struct dg_ring *r, const dg_wc *wc);
 
 /* Posts what was staged, in one batch; small ones are copied here. */
@@ -106,6 +143,8 @@ static void bytes_complete(struct dg_ring *r, const dg_wc *wc)
 	struct place *p = place_of(r, wc->user);
 	const struct dg_gpu_request *request = &p->request;
 	uint32_t status = (uint32_t)wc->status;
+	if (p->state == PLACE_POSTED)
+		status = kernel_status(r, request, status);
 	r->now = wc->complete_ns;
 	if (status == DG_OK && p->state == PLACE_POSTED && (request->flags & DG_SIGNAL)) {
 		p->state = PLACE_SIGNALLING;
@@ -136,6 +175,12 @@ static dg_wr work_request(struct dg_ring *r, uint64_t count, const struct dg_gpu
 		wr.local_offset = ((r->first + count) & r->mask) * PLACE_STAGING;
 		wr.remote = q->signal_region;
 		wr.size = q->length;
+	} else if (mirrored(r, q)) {
+		wr.local = q->remote;
+		wr.remote = q->local;
+		wr.local_offset = q->remote_offset;
+		wr.remote_offset = q->local_offset;
+		wr.op = q->op == DG_OP_GET ? DG_WRITE : DG_READ;
 	}
 	return wr;
 }
@@ -181,7 +226,7 @@ static uint32_t start_copy(struct dg_ring *r, uint64_t count, const dg_u64 *word
 		q->flags = 0;
 	}
 	const dg_wr wr = work_request(r, count, q);
-	const uint32_t status = dg_ring_stage(r, &wr);
+	const uint32_t status = kernel_status(r, q, dg_ring_stage(r, &wr));
 	if (status != DG_OK && q->op == DG_OP_PUT && q->flags & DG_IMMEDIATE)
 		dg_ring_finish_peer(r, p->receive, status, 0);
 	return status;
@@ -192,7 +237,9 @@ static uint32_t start_copy(struct dg_ring *r, uint64_t count, const dg_u64 *word
 static int start(struct dg_ring *r, uint64_t count, const dg_u64 *words)
 {
 	struct place *p = place_of(r, count);
-	int status = may_start(r, count, p);
+	int status = (int)admit(r, &p->request);
+	if (status == DG_OK)
+		status = may_start(r, count, p);
 	if (status != DG_OK)
 		return status;
 	p->state = PLACE_POSTED;

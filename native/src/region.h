@@ -30,6 +30,8 @@ struct dg_region {
 	struct dg_export *exports;
 	struct dg_import *imports;
 	uint32_t importers_lost; /* processes that ended without releasing their import */
+	_Atomic uint64_t *watched; /* gets watched_value when the last import ends, or NULL */
+	uint64_t watched_value;
 	/* imported: guarded by the lock of share/importer.c */
 	struct dg_exporter *exporter; /* NULL: this process, or another machine */
 	struct dg_mapping *mapping;

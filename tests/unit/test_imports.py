@@ -59,6 +59,7 @@ SAME_NAME = {
     "device": "a device, in dgkit's and in DOCA's terms",
     "doctor": "the command and the panel of the doctor",
     "errors": "exception classes: of dgkit and of DOCA",
+    "gpu_queue": "queues that kernels post to: of a device and of a session",
     "handshake": "the two ends of one handshake",
     "keys": "CURVE keys, and the command for them",
     "latency": "the latency report, and the panel that shows it",

@@ -29,6 +29,8 @@ REQUESTS = [
     m.Bye(12),
     m.Watch(13, 7, 1, 0, 64, 1, 50, 0, 0.05),
     m.Outstanding(14),
+    m.OpenRing(15, b"x" * 768, 1, [2, 3], 64, True, 1),
+    m.CloseRing(16, 1),
 ]
 
 
@@ -69,6 +71,13 @@ def test_random_bytes_are_refused_or_are_a_message(data):
         m.Rate(1, 1, 64, 1, 65537, 1.0, 0),
         m.Rate(1, 1, 64, 1, 1, 1e9, 0),
         m.Free(1, 1, -1.0),
+        m.OpenRing(1, b"x" * 769, 1, [2], 64, False, 1),
+        m.OpenRing(1, b"x", 1, [], 64, False, 1),
+        m.OpenRing(1, b"x", 1, [2] * 9, 64, False, 1),
+        m.OpenRing(1, b"x", 1, [2], 63, False, 1),
+        m.OpenRing(1, b"x", 1, [2], 16385, False, 1),
+        m.OpenRing(1, b"x", 1, [2], 64, False, 0),
+        m.CloseRing(1, 0),
         m.Watch(1, 0, 1, 0, 64, 1, 50, 0, 0.05),
         m.Watch(1, 7, 1, 0, 0, 1, 50, 0, 0.05),
         m.Watch(1, 7, 1, 0, 64, 1, 4097, 0, 0.05),

@@ -211,7 +211,20 @@ static void import_unlink(struct dg_import *m)
 	while (*at != m)
 		at = &(*at)->next;
 	*at = m->next;
+	/* Release: whoever sees the value sees what the importer stored before it ended. The kernel
+	 * orders that end before the news of it, and the importer's stores precede its end. */
+	if (m->region->watched && !m->region->imports)
+		atomic_store_explicit(m->region->watched, m->region->watched_value,
+				      memory_order_release);
 	m->region = NULL;
+}
+
+void dg_share_watch(struct dg_region *r, _Atomic uint64_t *word, uint64_t value)
+{
+	dg_share_lock();
+	r->watched_value = value;
+	r->watched = word;
+	dg_share_unlock();
 }
 
 static void import_remove(struct conn *c, uint32_t slot)

@@ -1,0 +1,123 @@
+"""GPU queues of a client: rings in its memory, which a proxy of this process serves."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from typing import TYPE_CHECKING
+
+from ..dma.gpu_queue import Proxy, ServedRing, check_served
+from ..errors import ClosedError, LimitReached, PeerError, Unsupported
+from ..wire.messages import MAX_RINGS, OpenRing, RingOpened
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from ..dma import Device, Region, RemoteRegion
+    from ..dpu.region_ref import RegionRef
+    from .account import Allowance
+
+    class RingClient(Protocol):
+        """Client as far as its rings need it: client.Client, which imports this module."""
+
+        allowance: Allowance
+
+        def region(self, handle: int) -> RegionRef: ...
+
+        def take_region(self) -> None: ...
+
+        def give_region(self) -> None: ...
+
+
+__all__ = ["ClientRings"]
+
+_SPIN_US = 1000.0
+_PLACE_BYTES = 512  # what the core keeps for each place of a ring
+
+
+class ClientRings:
+    """Rings of one client, and the proxy that serves them alone. Its control worker calls it."""
+
+    def __init__(self, client: RingClient) -> None:
+        self._client = client
+        self._rings: dict[int, tuple[ServedRing, RemoteRegion, int]] = {}
+        self._proxy: Proxy | None = None
+        self._handles = 0
+
+    def open(self, device: Device, request: OpenRing) -> RingOpened:
+        """Serve a ring.
+
+        Raises:
+            LimitReached: The client has as many rings as it may, or too little memory is left.
+            Unsupported: The provider, the ring's memory or a region cannot be used.
+            ClosedError: A region is unknown.
+            PeerError: A region is on the wrong side.
+        """
+        if len(self._rings) >= MAX_RINGS:
+            raise LimitReached(
+                errno.ENOSPC,
+                f"a client may have {MAX_RINGS} GPU queues at an agent: close one first",
+            )
+        check_served(device, ())
+        own, own_import, peers = self._regions(request)
+        client, charged = self._client, request.depth * _PLACE_BYTES
+        with contextlib.ExitStack() as undo:
+            client.allowance.take_memory(charged)
+            undo.callback(client.allowance.give_memory, charged)
+            client.take_region()
+            undo.callback(client.give_region)
+            memory = device.import_region(request.memory)
+            undo.callback(memory.close)
+            self._proxy = self._proxy or Proxy(device, _SPIN_US)
+            ring = ServedRing(
+                self._proxy, memory, own=own, own_import=own_import, peers=peers,
+                depth=request.depth, weak=request.weak, index=request.index,
+            )  # fmt: skip
+            undo.pop_all()
+        self._handles += 1
+        self._rings[self._handles] = ring, memory, charged
+        return RingOpened(request.id, self._handles, own.id, [peer.id for peer in peers])
+
+    def _regions(self, request: OpenRing) -> tuple[Region, RemoteRegion, list[RemoteRegion]]:
+        """Return the DPU's region, its import, and the client's regions."""
+        ref = self._client.region(request.region)
+        own = ref.region
+        if own is None:
+            raise PeerError(
+                f"region {request.region} is the host's: kernels put into memory of the DPU"
+            )
+        peers = []
+        for handle in request.locals:
+            peer = self._client.region(handle).remote
+            if peer is None:
+                raise PeerError(f"region {handle} is the DPU's: kernels put from the host's memory")
+            if peer.method not in ("map", "vm", "ask"):
+                raise Unsupported(
+                    errno.EOPNOTSUPP,
+                    f"region {handle} is reached by {peer.method!r}: use host memory",
+                )
+            peers.append(peer)
+        return own, ref.as_remote(), peers
+
+    def close(self, handle: int) -> None:
+        """Close a ring; every wait of its kernels ends.
+
+        Raises:
+            ClosedError: The handle is unknown.
+        """
+        if handle not in self._rings:
+            raise ClosedError(f"GPU queue {handle} is unknown to the agent, or was closed")
+        ring, memory, charged = self._rings.pop(handle)
+        with contextlib.ExitStack() as steps:  # in reverse order
+            steps.callback(self._client.give_region)
+            steps.callback(self._client.allowance.give_memory, charged)
+            steps.callback(memory.close)
+            steps.callback(ring.close)
+
+    def close_all(self) -> None:
+        """Close all rings and stop the proxy: before the client's regions are closed."""
+        with contextlib.ExitStack() as steps:
+            if self._proxy is not None:
+                steps.callback(self._proxy.close)
+            for handle in list(self._rings):
+                steps.callback(self.close, handle)

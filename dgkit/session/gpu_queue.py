@@ -1,0 +1,213 @@
+"""GPU queue of a session: the host's kernels read and write memory of the DPU."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .. import memory
+from ..dma.gpu_queue import KernelQueue, LentRing, ring_depth
+from ..errors import ClosedError, DgkitError, PeerError, Unsupported
+from ..types import Access, Status
+from ..validate import whole
+from ..wire.host_id import boot_id
+from ..wire.messages import RING_LOCALS, CloseRing, OpenRing
+from .region import SessionRegion, not_of_session
+
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    from ..dma import Device
+    from ..wire.connection import Connection
+
+    class QueueSession(Protocol):
+        """Session as far as a GPU queue needs it: session.Session, which imports this module."""
+
+        role: str
+        agent: Any
+        device: Device
+        timeout: float
+
+        @property
+        def dpu(self) -> Any: ...
+
+        @property
+        def regions(self) -> tuple[SessionRegion, ...]: ...
+
+
+__all__ = ["SessionGpuQueue", "open_gpu_queue"]
+
+_numbers = itertools.count(1)
+
+
+def _check(session: QueueSession, region: SessionRegion, local: Sequence[SessionRegion]) -> None:
+    """Check that the agent can serve a ring of this process, between these regions."""
+    if session.role != "host":
+        raise Unsupported(
+            errno.EOPNOTSUPP,
+            "this process is the DPU: kernels run at the host, whose session opens their queue",
+        )
+    if session.agent.boot != boot_id():
+        raise Unsupported(
+            errno.EXDEV,
+            f"the DPU is on another machine ({session.agent.machine}): a GPU queue is memory that "
+            "its kernels and the DPU share, so both are on one machine; start the transfers here "
+            "(session.write, session.read)",
+        )
+    for each in (region, *local):
+        if each not in session.regions:
+            raise not_of_session(session, each)
+    if region.on != "dpu":
+        raise ValueError(f"{region!r} is the host's: kernels put into a region with on='dpu'")
+    if not 1 <= len(local) <= RING_LOCALS:
+        raise ValueError(
+            f"{len(local)} local regions were given; a GPU queue has 1 to {RING_LOCALS}"
+        )
+    for each in local:
+        if each.on != "host":
+            raise ValueError(f"{each!r} is the DPU's: kernels put from the host's memory")
+
+
+class SessionGpuQueue(KernelQueue):
+    """Queue of a session that kernels of this process post to. Created by `Session.gpu_queue`.
+
+    Its ring is in this process's memory; the DPU serves it. If the DPU's process dies, every wait
+    of a kernel ends as CLOSED.
+    """
+
+    def __init__(
+        self,
+        session: QueueSession,
+        region: SessionRegion,
+        local: Sequence[SessionRegion],
+        *,
+        depth: int,
+        weak: bool,
+        limit: float,
+    ) -> None:
+        super().__init__()
+        self._closed, self._pid = True, os.getpid()
+        self._link: Connection = session.dpu.link
+        self._timeout = session.timeout
+        self.provider = session.dpu.provider
+        self.depth, self.weak, self.limit = ring_depth(depth), bool(weak), limit
+        index = next(_numbers)
+        config = LentRing.config(self.depth, weak=self.weak, limit=limit, index=index)
+        self._memory = memory.empty(LentRing.size_of(config))
+        self._region = session.device.register(self._memory, Access.RW)
+        self._ring = LentRing(self._region, config)
+        try:
+            opened = self._link.ask(
+                OpenRing, self._region.export(), region.handle, [each.handle for each in local],
+                self.depth, self.weak, index, timeout=self._timeout,
+            )  # fmt: skip
+        except BaseException:
+            self._give_back()
+            raise
+        self._handle = opened.ring
+        ids = zip((region, *local), (opened.remote, *opened.locals), strict=True)
+        self._ids: dict[int, int] = {each.id: number for each, number in ids}
+        self._closed = False
+
+    def id_of(self, region: SessionRegion) -> int:
+        """Return the id by which kernels name a region of this queue.
+
+        Raises:
+            KeyError: The queue was not opened with it.
+        """
+        if region.id not in self._ids:
+            raise KeyError(f"the GPU queue was not opened with {region!r}")
+        return self._ids[region.id]
+
+    def _shared_memory(self) -> tuple[int, int, int, int]:
+        if self._closed:
+            raise ClosedError("this GPU queue is closed")
+        address = self._ring.address
+        return self._memory.fd, self._memory.size, address, address
+
+    @property
+    def completed(self) -> int:
+        """Operations that are complete, counted without a gap."""
+        return self._words()[1]
+
+    @property
+    def first_error(self) -> tuple[Status, int | None]:
+        """Status and ticket of the first operation that failed; OK and None if none did."""
+        _, _, status, ticket = self._words()
+        return status, ticket
+
+    @property
+    def lost(self) -> bool:
+        """True if the DPU does not serve the queue any more."""
+        return bool(self._words()[0])
+
+    def _words(self) -> tuple[int, int, Status, int | None]:
+        if self._closed:
+            raise ClosedError("this GPU queue is closed")
+        return self._ring.words()
+
+    @property
+    def closed(self) -> bool:
+        """True if the queue is closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Refuse new operations and let every wait of a kernel end. Idempotent.
+
+        Never waits for a kernel.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._link.dead is None:
+                self._link.ask(CloseRing, self._handle, timeout=self._timeout)
+        except (PeerError, ClosedError):
+            pass  # the agent is gone, and with it the ring's user
+        finally:
+            self._free(self._give_back)
+
+    def _give_back(self) -> None:
+        self._ring.release()
+        self._region.close(self._timeout)
+        self._memory.close()
+
+    def __enter__(self) -> SessionGpuQueue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True) or self._pid != os.getpid():
+            return
+        warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
+        try:
+            self.close()
+        except DgkitError:
+            return
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "weak" if self.weak else "strong"
+        return f"<dgkit.SessionGpuQueue on {self.provider}, depth {self.depth}, {state}>"
+
+
+def open_gpu_queue(
+    session: QueueSession,
+    region: SessionRegion,
+    local: SessionRegion | Sequence[SessionRegion],
+    *,
+    depth: int,
+    weak: bool,
+    limit: float,
+) -> SessionGpuQueue:
+    """Open a queue as Session.gpu_queue()."""
+    locals_ = [local] if isinstance(local, SessionRegion) else list(local)
+    _check(session, region, locals_)
+    return SessionGpuQueue(
+        session, region, locals_, depth=whole("depth", depth, 1), weak=weak, limit=limit
+    )

@@ -1,0 +1,235 @@
+"""A session's GPU queue: the host's kernels read and write memory of the DPU, which serves it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.dma import pattern
+from support.gpu.queue_kernels import KERNELS
+from support.processes.agents import agent
+
+import dgkit
+from dgkit import Status
+from dgkit.gpu_initiated import emulate
+
+SIZE = 8192
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Any:
+    return emulate(KERNELS)
+
+
+@dataclass
+class Rig:
+    session: dgkit.Session
+    queue: Any
+    host: Any
+    dpu: Any
+    kernels: Any
+
+    def arguments(self, status: Any) -> tuple[Any, ...]:
+        ids = self.queue.id_of(self.dpu), self.queue.id_of(self.host)
+        return (self.queue, *ids, status)
+
+    def run(self, name: str, *args: Any, threads: int = 1, grid: int = 1, **more: Any) -> Any:
+        status = np.full(max(16, threads * grid), -7, np.int32)
+        self.kernels[name](grid, threads, (*self.arguments(status), *args), **more)
+        return status[: threads * grid]
+
+    @property
+    def dpu_bytes(self) -> bytes:
+        return self.session.read(self.dpu, SIZE)
+
+
+@contextmanager
+def rig(kernels: Any, **queue: Any) -> Iterator[Rig]:
+    with dgkit.connect() as session:
+        host, dpu = session.empty(SIZE), session.empty(SIZE, on="dpu")
+        host.array[:] = np.frombuffer(pattern(SIZE), np.uint8)
+        with session.gpu_queue(dpu, host, **{"depth": 64, **queue}) as q:
+            yield Rig(session, q, host, dpu, kernels)
+
+
+def test_a_kernel_puts_into_the_dpus_memory(kernels: Any) -> None:
+    with rig(kernels) as r:
+        assert not r.run("put", 64, 0, 4096).any()
+        assert r.dpu_bytes == bytes(64) + pattern(SIZE)[:4096] + bytes(SIZE - 4160)
+        assert r.queue.completed == 1
+        assert r.queue.first_error == (Status.OK, None)
+
+
+def test_a_kernel_gets_from_the_dpus_memory(kernels: Any) -> None:
+    with rig(kernels) as r:
+        r.session.write(r.dpu, pattern(SIZE, 5))
+        seen = bytearray(32 * 16)
+        assert not r.run("get", r.host.local, seen, threads=32).any()
+        assert bytes(seen) == pattern(SIZE, 5)[: 32 * 16]
+
+
+def test_many_threads_signals_and_inline_records(kernels: Any) -> None:
+    with rig(kernels) as r:
+        for seed in range(3):
+            assert not r.run("put_each", 8, 3, threads=128, grid=4, seed=seed).any()
+        assert r.dpu_bytes[:4096] == pattern(SIZE)[:4096]
+        r.session.write(r.dpu, bytes(SIZE))
+        assert not r.run("put_signal", 3, threads=64, grid=2).any()
+        assert int.from_bytes(r.dpu_bytes[:8], "little") == 3 * 128
+        assert not r.run("put_inline", threads=5).any()
+        wanted = bytes((t * 50 + i) & 255 for t in range(5) for i in range(40))
+        assert r.dpu_bytes[:200] == wanted
+
+
+def test_in_weak_mode_the_kernel_names_the_places(kernels: Any) -> None:
+    with rig(kernels, weak=True) as r:
+        assert r.run("put", 0, 0, 8)[0] == Status.BAD_RECORD  # the strong form
+
+
+def test_a_kernel_names_no_other_region(kernels: Any) -> None:
+    with rig(kernels) as r:
+        status = np.zeros(16, np.int32)
+        q, remote, local, _ = r.arguments(status)
+        put = r.kernels["put"]
+        for ids, wanted in (
+            ((local, local), Status.REMOTE_ACCESS_ERROR),
+            ((remote, remote), Status.LOCAL_ERROR),
+            ((remote, local + 1), Status.LOCAL_ERROR),
+            ((remote + 1, local), Status.REMOTE_ACCESS_ERROR),
+        ):
+            put(1, 1, (q, *ids, status, 0, 0, 8))
+            assert status[0] == wanted
+        put(1, 1, (q, remote, local, status, SIZE - 4, 0, 8))
+        assert status[0] == Status.OUT_OF_BOUNDS
+        assert r.run("signal", 0, 1)[0] == Status.OK
+        status[:] = 0
+        r.kernels["signal"](1, 1, (q, remote + 1, local, status, 0, 1))
+        assert status[0] == Status.REMOTE_ACCESS_ERROR
+        assert r.dpu_bytes == (1).to_bytes(8, "little") + bytes(SIZE - 8)
+        assert r.queue.first_error[0] == Status.REMOTE_ACCESS_ERROR
+
+
+def test_a_closed_region_fails_on_its_own_side(kernels: Any) -> None:
+    with rig(kernels) as r:
+        args = r.arguments(status := np.zeros(16, np.int32))
+        r.host.close()
+        r.kernels["put"](1, 1, (*args, 0, 0, 8))
+        assert status[0] == Status.LOCAL_ERROR
+        r.dpu.close()
+        r.kernels["put"](1, 1, (*args, 0, 0, 8))
+        assert status[0] == Status.REMOTE_ACCESS_ERROR
+
+
+def wait_for(reached: Any) -> None:
+    limit = time.monotonic() + 20
+    while not reached():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+def test_the_dpus_death_ends_the_waits_of_a_running_kernel(kernels: Any) -> None:
+    with rig(kernels, limit=60) as r:
+        status = np.full(64, -7, np.int32)
+        launch = r.kernels["forever"].start(1, 64, r.arguments(status))
+        wait_for(lambda: r.queue.completed > 1000)
+        os.kill(r.session.owned_pid, signal.SIGKILL)
+        begin = time.monotonic()
+        launch.wait()
+        assert time.monotonic() - begin < 5
+        assert set(status) == {Status.CLOSED}
+        assert r.queue.lost
+
+
+def test_closing_the_queue_ends_the_waits_of_a_running_kernel(kernels: Any) -> None:
+    with rig(kernels, limit=60) as r:
+        status = np.full(64, -7, np.int32)
+        launch = r.kernels["forever"].start(1, 64, r.arguments(status))
+        wait_for(lambda: r.queue.completed > 1000)
+        r.queue.close()
+        launch.wait()
+        assert set(status) <= {Status.CLOSED, Status.FLUSHED}
+        with pytest.raises(dgkit.ClosedError):
+            r.queue.completed  # noqa: B018
+
+
+OWNER = """
+import os, sys, time
+import numpy as np
+sys.path.insert(0, {tests!r})
+from support.gpu.queue_kernels import KERNELS
+import dgkit
+from dgkit.gpu_initiated import emulate
+session = dgkit.connect({address!r})
+host, dpu = session.empty(8192), session.empty(8192, on="dpu")
+queue = session.gpu_queue(dpu, host, limit=60)
+ids = queue.id_of(dpu), queue.id_of(host)
+launch = emulate(KERNELS)["forever"].start(1, 64, (queue, *ids, np.zeros(64, np.int32)))
+while queue.completed < 1000:
+    time.sleep(0.005)
+print(launch.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_owners_death_ends_its_ring_at_the_agent(kernels: Any) -> None:
+    with agent() as served, dgkit.connect(served.address) as other:
+        tests = str(Path(__file__).parents[1])
+        code = OWNER.format(tests=tests, address=served.address)
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as owner:
+            assert owner.stdout is not None
+            kernel = int(owner.stdout.readline())
+            owner.kill()
+        wait_for(lambda: not running(kernel))  # its waits ended: the ring is retired
+        wait_for(lambda: other.stats()["user_regions"] == 0)
+        host, dpu = other.empty(64), other.empty(64, on="dpu")
+        with other.gpu_queue(dpu, host) as q:  # the agent serves others
+            status = np.full(1, -7, np.int32)
+            ids = q.id_of(dpu), q.id_of(host)
+            kernels["put"](1, 1, (q, *ids, status, 0, 0, 64))
+            assert status[0] == Status.OK
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_what_cannot_be_served_is_refused_with_the_way_out(monkeypatch: Any) -> None:
+    with dgkit.connect() as session, dgkit.connect() as another:
+        host, dpu = session.empty(64), session.empty(64, on="dpu")
+        for wrong, text in (
+            ((host, host), "kernels put into a region with on='dpu'"),
+            ((dpu, dpu), "kernels put from the host's memory"),
+            ((dpu, []), "0 local regions were given"),
+            ((dpu, [host] * 9), "9 local regions were given; a GPU queue has 1 to 8"),
+            ((dpu, another.empty(64)), "another session"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                session.gpu_queue(*wrong)
+        with pytest.raises(ValueError, match="the limit of a GPU queue is 16384"):
+            session.gpu_queue(dpu, host, depth=1 << 15)
+        queues = [session.gpu_queue(dpu, host) for _ in range(8)]
+        with pytest.raises(dgkit.errors.LimitReached, match="8 GPU queues"):
+            session.gpu_queue(dpu, host)
+        queues[0].close()
+        session.gpu_queue(dpu, host).close()
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr("dgkit.session.gpu_queue.boot_id", lambda: "another")
+            with pytest.raises(dgkit.Unsupported, match=r"on another machine .*session.write"):
+                session.gpu_queue(dpu, host)
+    assert all(queue.closed for queue in queues)
+    with (
+        dgkit.connect(provider="fault") as session,
+        pytest.raises(dgkit.Unsupported, match="by the provider fault: open the GPU queue of"),
+    ):
+        session.gpu_queue(session.empty(64, on="dpu"), session.empty(64))
