@@ -1,4 +1,4 @@
-"""What a kernel of Numba calls: the functions of dgkit_device.cuh, declared for `numba.cuda`.
+"""Functions of dgkit_device.cuh for kernels of Numba, declared for `numba.cuda`.
 
     from numba import cuda
     from dgkit.gpu_initiated import launching, numba_functions as dg

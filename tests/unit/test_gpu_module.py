@@ -132,3 +132,18 @@ def test_a_launch_that_raises_may_have_started(fake):
         with pytest.raises(RuntimeError), launching(queue):
             raise RuntimeError
         assert fake.recorded == [0]
+
+
+def test_the_ring_of_a_sessions_queue_is_registered_and_freed_likewise(fake, monkeypatch):
+    with dgkit.connect() as session:
+        host, dpu = session.empty(64), session.empty(64, on="dpu")
+        queue = session.gpu_queue(dpu, host)
+        fake.kernel()(1, 1, (queue,))
+        assert fake.registered == [queue._shared_memory()[2]]
+        monkeypatch.setattr(FakeEvent, "done", False)
+        queue.close()
+        assert not queue._memory.closed  # a launch may still run
+        monkeypatch.setattr(FakeEvent, "done", True)
+        gpu_module._collect()
+        assert not fake.registered
+        assert queue._memory.closed

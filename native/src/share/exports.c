@@ -211,7 +211,7 @@ static void import_unlink(struct dg_import *m)
 	while (*at != m)
 		at = &(*at)->next;
 	*at = m->next;
-	/* Release: whoever sees the value sees what the importer stored before it ended. The kernel
+	/* Release: a reader that sees the value sees what the importer stored before it ended. The kernel
 	 * orders that end before the news of it, and the importer's stores precede its end. */
 	if (m->region->watched && !m->region->imports)
 		atomic_store_explicit(m->region->watched, m->region->watched_value,
