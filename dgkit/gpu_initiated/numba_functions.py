@@ -42,7 +42,7 @@ DECLARED = {
 }  # fmt: skip
 
 # Source of what they call, which Numba compiles by NVRTC and links to each kernel that uses it.
-# In a header, NVRTC does not warn of a function that nobody calls (177).
+# In a header, NVRTC does not warn of a function without a caller (177).
 SHIMS = "#define DG_NUMBA\n#pragma nv_diag_suppress 177\n"
 SHIMS += (include_dir() / "dgkit_device.cuh").read_text(encoding="utf-8")
 

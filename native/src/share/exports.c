@@ -211,8 +211,8 @@ static void import_unlink(struct dg_import *m)
 	while (*at != m)
 		at = &(*at)->next;
 	*at = m->next;
-	/* Release: a reader that sees the value sees what the importer stored before it ended. The kernel
-	 * orders that end before the news of it, and the importer's stores precede its end. */
+	/* Release: a reader that sees the value sees what the importer stored before it ended. The
+	 * kernel orders that end before the news of it, and the stores precede the end. */
 	if (m->region->watched && !m->region->imports)
 		atomic_store_explicit(m->region->watched, m->region->watched_value,
 				      memory_order_release);
