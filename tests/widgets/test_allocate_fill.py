@@ -59,7 +59,7 @@ def test_closed_before_its_first_step_a_fill_has_ended_for_who_waits(panel, sess
         until(lambda: any(job.task for job in panel.panel._jobs.values()), "the fill waits")
         panel.panel.close()
         assert made.result(20) is session.regions[0]
-    assert not panel.panel._jobs
+    assert panel.panel.closed
 
 
 def test_a_region_that_is_being_filled_is_freed_only_when_that_is_meant(panel, session, slow):

@@ -86,7 +86,7 @@ def test_show_displays_it_and_the_next_run_of_the_cell_closes_it(monkeypatch):
         monkeypatch.setattr(cell_lifetime, "current_run", lambda run=run: ("cell", run))
         assert widgets.show(picture(), alt=run) is None
     first, second = shown
-    assert first.comm is None
+    assert first.closed
     assert second.alt == "run 2"
     second.close()
     assert widgets.show is bokeh_view.show

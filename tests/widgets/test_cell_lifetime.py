@@ -44,17 +44,18 @@ def test_the_first_new_panel_closes_what_the_last_run_made_and_nothing_else(book
         elsewhere = view(Sample()).panel
     with book("one"):
         again = view(Sample()).panel
-        assert first.comm is other.comm is None
-    assert elsewhere.comm is not None
-    assert again.comm is not None
+        assert first.closed
+        assert other.closed
+    assert not elsewhere.closed
+    assert not again.closed
 
 
 def test_a_cell_that_makes_none_any_more_closes_them_when_it_ends(book):
     with book("one"):
         panel = Sample()
     with book("one"):
-        assert panel.comm is not None
-    assert panel.comm is None
+        assert not panel.closed
+    assert panel.closed
 
 
 def test_a_panel_that_its_cell_shows_again_stays(book, view):
@@ -62,7 +63,7 @@ def test_a_panel_that_its_cell_shows_again_stays(book, view):
         panel = view(Sample()).panel
     with book("one"):
         panel._repr_mimebundle_()
-    assert panel.comm is not None
+    assert not panel.closed
 
 
 def test_one_that_cannot_be_closed_is_logged_and_the_cell_continues(
@@ -73,7 +74,7 @@ def test_one_that_cannot_be_closed_is_logged_and_the_cell_continues(
     with monkeypatch.context() as broken, book("one"):
         broken.setattr(bad, "close", lambda: 1 / 0)
         view(Sample())
-    assert good.comm is None
+    assert good.closed
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -82,7 +83,7 @@ def test_what_is_made_apart_is_of_no_cell(book, view):
         panel = view(Sample()).panel
     with book("one"):
         pass
-    assert panel.comm is not None
+    assert not panel.closed
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -92,9 +93,9 @@ def test_a_dashboard_that_its_cell_asks_for_again_stays_whole(book, session, vie
             other = None if first else view(Sample()).panel
             board = view(dashboard(session)).panel
             other = other or view(Sample()).panel
-    assert board.comm is not None
-    assert all(panel.comm is not None for panel in board.panels)
-    assert other.comm is not None
+    assert not board.closed
+    assert not any(panel.closed for panel in board.panels)
+    assert not other.closed
     board.panels.plot.start()
 
 
@@ -104,8 +105,8 @@ def test_a_dashboard_of_a_session_that_its_cell_no_longer_has_is_closed(book, se
         panels = board.panels
     with book("one"):
         pass
-    assert board.comm is None
-    assert all(panel.comm is None for panel in panels)
+    assert board.closed
+    assert all(panel.closed for panel in panels)
     assert not session.closed
 
 
@@ -116,7 +117,7 @@ def test_a_dashboard_that_another_cell_asked_for_too_stays(book, session, view):
         view(dashboard(session))
     with book("one"):
         pass
-    assert board.comm is not None
+    assert not board.closed
 
 
 def test_a_dashboard_that_owns_its_dpu_stays_with_its_regions(book, view):
@@ -124,4 +125,4 @@ def test_a_dashboard_that_owns_its_dpu_stays_with_its_regions(book, view):
         board = view(dashboard()).panel
     with book("one"):
         pass
-    assert board.comm is not None
+    assert not board.closed

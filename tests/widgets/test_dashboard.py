@@ -7,12 +7,14 @@ import signal
 import threading
 
 import pytest
+from ipywidgets import Layout
 from ipywidgets.widgets.widget import _instances
 from support.processes.children import run
 from support.processes.waiting import children, gone, held, steady, until
 
 import dgkit
-from dgkit.errors import PeerLost
+from dgkit.errors import ClosedError, PeerLost
+from dgkit.session import Session
 from dgkit.widgets.dashboard.dashboard import dashboard
 
 
@@ -91,13 +93,16 @@ def test_closed_it_leaves_a_session_that_was_given_open(session):
 def test_its_close_ends_the_dpu_that_it_started():
     board = dashboard()
     pid = board.session.owned_pid
+    session = board.session
     board.close()
     board.close()
-    assert board.session.closed
+    assert session.closed
+    with pytest.raises(ClosedError):
+        _ = board.session
     until(lambda: gone(pid), "the DPU has ended")
 
 
-def test_made_and_closed_again_and_again_it_leaves_nothing():
+def test_made_and_closed_again_and_again_it_leaves_models_that_are_closed_and_nothing_else():
     dashboard().close()
     gc.collect()
     before, widgets = steady(held), set(_instances)
@@ -106,15 +111,17 @@ def test_made_and_closed_again_and_again_it_leaves_nothing():
     gc.collect()
     assert steady(held) == before
     assert not children()
-    assert set(_instances) == widgets
+    left = [_instances[key] for key in set(_instances) - widgets]
+    assert all(isinstance(one, Layout) or one.closed for one in left)
+    assert not [one for one in gc.get_objects() if isinstance(one, Session) and one.owned_pid]
 
 
 def test_one_of_a_closed_session_is_closed_by_the_next(session, owned):
     with dgkit.connect() as other:
         board = dashboard(other)
-    assert board.comm is not None
+    assert not board.closed
     dashboard(session).close()
-    assert board.comm is None
+    assert board.closed
 
 
 def test_a_view_that_is_visible_hears_of_new_counters_and_no_other(session, view):
@@ -224,17 +231,17 @@ def test_it_can_be_closed_while_the_frame_thread_looks_who_sees_it(session, view
     looks, go = threading.Event(), threading.Event()
     look = board.panel._is_visible
 
-    def is_seen():
+    def is_seen(_board):
         looks.set()
         assert go.wait(20)
         return look()
 
-    monkeypatch.setattr(board.panel, "_is_visible", is_seen)
+    monkeypatch.setattr(type(board.panel), "_is_visible", is_seen)
     board.ask("set_visible", view="one", visible=True)
     assert looks.wait(20)
     closing = threading.Thread(target=board.panel.close)
     closing.start()
-    until(lambda: board.panel._closed, "close() has begun")
+    until(lambda: board.panel._ending or board.panel.closed, "close() has begun")
     go.set()
     closing.join(20)
     assert not closing.is_alive()

@@ -14,6 +14,7 @@ import dgkit.widgets.doctor.diagnosis_task as diagnosis_task
 from dgkit.doctor import Goal, Verdict
 from dgkit.doctor.collect.snapshot import load
 from dgkit.doctor.finding import Finding
+from dgkit.errors import ClosedError
 from dgkit.widgets.doctor import DoctorPanel
 from dgkit.widgets.doctor.serialize import MAX_FINDINGS, serialize_diagnosis
 
@@ -292,7 +293,7 @@ def test_closed_while_it_runs_it_tells_nothing_more_and_leaves_no_thread(tmp_pat
     shown.panel.close()
     told = len(shown.messages)
     assert not shown.panel.running
-    with pytest.raises(ValueError, match="was closed"):
+    with pytest.raises(ClosedError, match=r"was closed|is closed"):
         shown.panel.wait(0)
     held.set()
     names = lambda: {thread.name for thread in threading.enumerate()}  # noqa: E731

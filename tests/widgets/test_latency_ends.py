@@ -111,18 +111,19 @@ def test_a_cell_that_is_run_again_closes_the_plot_of_its_last_run(session, monke
     elsewhere = LatencyPlot(session)
     monkeypatch.setattr(cell_lifetime, "current_run", lambda: ("cell 1", "run 3"))
     again = LatencyPlot(session)
-    assert first.comm is beside.comm is None
+    assert first.closed
+    assert beside.closed
     assert not first.running
     assert session.monitors == set()
-    assert elsewhere.comm is not None
-    assert again.comm is not None
+    assert not elsewhere.closed
+    assert not again.closed
     elsewhere.close()
     again.close()
 
 
 def test_outside_a_cell_no_plot_closes_another(session):
     first, second = LatencyPlot(session), LatencyPlot(session)
-    assert first.comm is not None
+    assert not first.closed
     first.close()
     second.close()
 

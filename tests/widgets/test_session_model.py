@@ -67,24 +67,16 @@ def test_the_first_region_is_looked_at_until_another_is_chosen(session, shown):
         model.select(second.id)
 
 
-def test_who_listens_is_called_for_as_long_as_it_lives(session):
-    class Listener:
-        def __init__(self):
-            self.heard = heard
-
-        def hear(self, what):
-            self.heard.append(what)
-
+def test_who_listens_is_called_until_that_is_undone(session):
     heard = []
-    listener = Listener()
     model = SessionModel.of(session)
-    model.listen(listener.hear)
+    undo = model.listen(heard.append)
     region = session.empty(64)
     until(lambda: heard == ["regions"], "it heard of the region")
     model.written(region.id)
     assert heard == ["regions", "written"]
-    del listener
-    gc.collect()
+    undo()
+    undo()
     model.written(region.id)
     assert heard == ["regions", "written"]
 

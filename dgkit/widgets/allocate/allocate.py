@@ -134,7 +134,8 @@ class AllocatePanel(Panel):
             while not job.ended.wait(0.1):
                 pass
         finally:
-            self.cancel(job.number)
+            if job.task is not None:
+                job.task.cancel()
         if job.error is not None:
             raise job.error
         assert job.region is not None
@@ -313,12 +314,11 @@ class AllocatePanel(Panel):
         self._model.select(region.id)
         self._set_status(f"{region.name}: {size_text(region.size)}, registered in place")
 
-    def close(self) -> None:
-        """Close the panel and end its fills. Its regions stay, unless still being allocated."""
+    def end(self) -> None:
+        """End the fills. The regions stay, unless still being allocated."""
         for job in list(self._jobs.values()):
             if job.task is not None:
                 job.task.cancel()
-        super().close()
 
     def static_html(self) -> str:
         """Return the regions at the time of the call as a card."""

@@ -3,17 +3,23 @@
 A panel's only traits are its JavaScript module and its style sheet. Python holds the state, and a
 view requests all of it with `hello` when it is drawn. So a reloaded page loses nothing, all views
 show the same, and a saved notebook contains no state.
+
+A closed panel keeps its model, which says that it is closed. A container of an earlier output may
+refer to the model, and a page that is reloaded loads either all models of the kernel or none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import html
 import inspect
+import json
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import anywidget
 import traitlets
@@ -30,6 +36,16 @@ Reply = tuple[dict[str, Any], list[bytes]]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _WIDGETS = Path(__file__).parent.parent
+_HAS_TRAITS = frozenset(vars(traitlets.HasTraits()))  # attributes of each instance
+_CLOSED_MODULE = """export default { render({ el }) {
+  const note = document.createElement("p");
+  note.setAttribute("role", "status");
+  note.className = "dgkit-closed";
+  note.textContent = %s;
+  el.replaceChildren(note);
+} };
+"""
+_close_lock = threading.Lock()  # guards the panels' _closing
 _log = logging.getLogger("dgkit.widgets")
 
 
@@ -61,6 +77,10 @@ def source(name: str, kind: str, parts: tuple[str, ...] = ()) -> str:
     return "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
 
 
+class PanelClosed(ClosedError, AttributeError):
+    """A use of a closed panel, which has none of its attributes any more."""
+
+
 class Panel(anywidget.AnyWidget):
     """A widget that renders a session.
 
@@ -71,21 +91,36 @@ class Panel(anywidget.AnyWidget):
         title: The heading that the user sees.
         parts: Further files of its module and style sheet: `hexview/grid`.
         shared: A later run of the cell may return this same panel.
+        closed: The panel was closed.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     parts: ClassVar[tuple[str, ...]] = ()
     shared: ClassVar[bool] = False
+    closed = False
+    _closing = False
 
     _esm = traitlets.Unicode().tag(sync=True)
     _css = traitlets.Unicode().tag(sync=True)
 
     def __init__(self) -> None:
         module, style = (source(self.name, kind, self.parts) for kind in ("js", "css"))
+        own = vars(self).keys() - _HAS_TRAITS
+        self._on_close = contextlib.ExitStack()
         super().__init__(_esm=module, _css=style)
+        self._widget_attributes = frozenset(vars(self)) - own - {"_on_close"}
         self.on_msg(self._received)
         cell_lifetime.register(self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise PanelClosed for what close() removed."""
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if vars(self).get("closed"):
+                raise PanelClosed(f"the panel is closed: {text}")
+            raise AttributeError(text, name=name, obj=self)
 
     def state(self) -> dict[str, Any]:
         """Return everything that a new view draws."""
@@ -105,7 +140,7 @@ class Panel(anywidget.AnyWidget):
 
         Call it in a handler or on the frame thread.
         """
-        if self.comm is not None:
+        if self.comm is not None and not self.closed:
             self.send({"kind": kind, **fields}, list(buffers))
 
     def fail(self, error: Exception) -> None:
@@ -140,13 +175,36 @@ class Panel(anywidget.AnyWidget):
         result = method(self, **fields)
         return result if isinstance(result, tuple) else (result or {}, [])
 
+    def on_close(self, call: Callable[[], object]) -> None:
+        """Call a function when the panel is closed."""
+        self._on_close.callback(call)
+
+    def end(self) -> None:
+        """End what the panel runs and free what it owns, for close()."""
+
     def close(self) -> None:
-        """Close the panel and its views. Idempotent."""
-        if self.comm is None:
-            return
+        """Close the panel: its views say so, and all that it held is freed. Idempotent.
+
+        Of its attributes, those of a widget remain.
+        """
+        with _close_lock:
+            if self.comm is None or self.closed or self._closing:  # None: the constructor raised
+                return
+            self._closing = True
         self.on_msg(self._received, remove=True)
-        super().close()
-        self.layout.close()  # ipywidgets would keep it for the life of the kernel
+        with contextlib.ExitStack() as last_to_first:
+            last_to_first.callback(self._release)
+            last_to_first.callback(self._on_close.close)
+            last_to_first.callback(self.end)
+
+    def _release(self) -> None:
+        text = f"{self.title}: this panel was closed. Run its cell for a new one."
+        kept = {"closed"} | self._widget_attributes
+        self.closed = True  # first: another thread finds an attribute, or that the panel is closed
+        for name in vars(self).keys() - kept:
+            vars(self).pop(name, None)
+        with self.hold_sync():
+            self._esm, self._css = _CLOSED_MODULE % json.dumps(text), ""
 
     def static_html(self) -> str:
         """Return what is shown without a kernel: in an untrusted notebook, or by nbconvert."""
@@ -160,7 +218,15 @@ class Panel(anywidget.AnyWidget):
         cell_lifetime.mark_used(self)
         bundle = super()._repr_mimebundle_(**kwargs)
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle or {},)
-        data = {**data, "text/html": self.static_html(), "text/plain": self.static_text()}
+        page, text = (
+            (self.static_html(), self.static_text())
+            if not self.closed
+            else (
+                f"<p>{html.escape(self.title)}: this panel was closed.</p>",
+                f"<closed dgkit.{type(self).__name__}>",
+            )
+        )
+        data = {**data, "text/html": page, "text/plain": text}
         return (data, *rest) if rest else data
 
 

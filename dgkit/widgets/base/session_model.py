@@ -7,6 +7,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError
@@ -55,7 +56,7 @@ class SessionModel:
         self._session = weakref.ref(session)
         self._lock = threading.RLock()  # guards panels, listeners and the pending notification
         self._panels: weakref.WeakSet[Panel] = weakref.WeakSet()
-        self._listeners: list[weakref.WeakMethod[Callable[[str], None]]] = []
+        self._listeners: list[Callable[[str], None]] = []
         self._selected = 0
         self._hidden: set[int] = set()
         self._notifying: scheduler.Task | None = None
@@ -142,18 +143,30 @@ class SessionModel:
         self._notify("written", id=number)  # the state itself is unchanged
 
     def subscribe(self, panel: Panel) -> None:
-        """Send `session` messages to the panel's views for as long as the panel exists."""
+        """Send `session` messages to the panel's views until the panel is closed."""
         with self._lock:
             self._panels.add(panel)
+        panel.on_close(partial(self._unsubscribe, panel))
 
-    def listen(self, call: Callable[[str], None]) -> None:
-        """Call a bound method with `regions`, `select` or `written` after each change.
+    def _unsubscribe(self, panel: Panel) -> None:
+        with self._lock:
+            self._panels.discard(panel)
 
-        The method's object is referenced weakly.
+    def listen(self, call: Callable[[str], None]) -> Callable[[], None]:
+        """Call a function with `regions`, `select` or `written` after each change.
+
+        Returns:
+            A function that undoes this.
         """
         with self._lock:
-            self._listeners = [ref for ref in self._listeners if ref() is not None]
-            self._listeners.append(weakref.WeakMethod(call))
+            self._listeners.append(call)
+
+        def undo() -> None:
+            with self._lock:
+                if call in self._listeners:
+                    self._listeners.remove(call)
+
+        return undo
 
     def _schedule(self) -> None:
         """Have the frame thread notify once for all changes until then; called in any thread."""
@@ -177,11 +190,9 @@ class SessionModel:
                 panel.broadcast("session", change=change, **fields)
             except Exception as error:
                 _failed(error)
-        for ref in listeners:
-            call = ref()
+        for call in listeners:
             try:
-                if call is not None:
-                    call(change)
+                call(change)
             except Exception as error:
                 _failed(error)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ClosedError, DgkitError
+from ...errors import DgkitError
 from ...units import size_text
 from ..base import cell_lifetime, scheduler
 from ..base.background import in_background
@@ -76,6 +76,8 @@ class Dashboard(Panel):
     """The panels of one session; opened by dgkit.dashboard().
 
     Attributes:
+        session: The session shown.
+        panels: The panels `allocate`, `transfer`, `hex` and `plot`.
         owned: The dashboard started the DPU: it closes `session` when it is closed, and can start
             another DPU.
         lost: Why the DPU does not answer (see panel.explain), or None.
@@ -84,42 +86,21 @@ class Dashboard(Panel):
     name = "dashboard"
     title = "dgkit dashboard"
     shared = True
+    _ending = False  # set under _lock
 
     def __init__(self, session: Session, owned: bool = False) -> None:
-        self._session: Session | None = session
+        self.session = session
         self.owned = owned
         self.lost: dict[str, str] | None = None
         self._lock = threading.Lock()  # taken by the frame thread: never wait for a task under it
-        self._closed = self._restarting = False
+        self._restarting = False
         self._visible: dict[str, float] = {}  # view -> time of its last report
         self._updates: scheduler.Task | None = None
         self._counters: dict[str, int] = {}
         self._sent_status: dict[str, Any] | None = None
-        self._panels: Panels | None = create_panels(session)
+        self.panels: Panels = create_panels(session)
         super().__init__()
         _open.append(self)
-
-    @property
-    def session(self) -> Session:
-        """The session shown.
-
-        Raises:
-            ClosedError: The dashboard is closed and did not start the session.
-        """
-        if self._session is None:
-            raise ClosedError("the dashboard is closed")
-        return self._session
-
-    @property
-    def panels(self) -> Panels:
-        """The panels `allocate`, `transfer`, `hex` and `plot`.
-
-        Raises:
-            ClosedError: The dashboard is closed and did not start the session.
-        """
-        if self._panels is None:
-            raise ClosedError("the dashboard is closed")
-        return self._panels
 
     def state(self) -> dict[str, Any]:
         """Return the two sides, their status, and the models of the four panels."""
@@ -140,7 +121,7 @@ class Dashboard(Panel):
             counters = session.stats()
         except DgkitError as error:
             lost = explain(error)
-        if session is self._session:
+        if session is self.session:
             self._counters, self.lost = counters, lost
 
     # Visible views
@@ -234,7 +215,7 @@ class Dashboard(Panel):
         self._restarting = True
         try:
             yield from in_background(self._query_agent)
-            if self.lost is not None and not self._closed:
+            if self.lost is not None:
                 yield from self._replace()
         finally:
             self._restarting = False
@@ -242,13 +223,14 @@ class Dashboard(Panel):
     def _replace(self) -> scheduler.Steps:
         from ...session import connect
 
+        lock, session, (*panels, plot) = self._lock, self.session, self.panels
         new = yield from in_background(connect)
-        session, (*panels, plot) = self.session, self.panels
         new_panels = create_panels(new, plot)
-        with self._lock:
-            if not self._closed:
-                self._session, self._panels = new, new_panels
-        if self._session is not new:
+        with lock:
+            ended = self._ending or self.closed
+            if not ended:
+                self.session, self.panels = new, new_panels
+        if ended:
             yield from in_background(partial(close_all, new_panels[:3], new))
             return
         yield from in_background(partial(setattr, plot, "session", new))  # keeps its samples
@@ -257,30 +239,20 @@ class Dashboard(Panel):
         self.broadcast("restarted", state={"title": self.title, **self.state()})
         yield from in_background(partial(close_all, panels, session))
 
-    def close(self) -> None:
-        """Close the dashboard, its views and its panels. Idempotent.
-
-        A DPU that the dashboard started ends; a session that was given stays open.
-        """
+    def end(self) -> None:
+        """Close the panels. A DPU that the dashboard started ends; a given session stays open."""
         with _lock:
-            if self not in _open:
-                return
             _open.remove(self)
         with self._lock:
-            self._closed = True
+            self._ending = True
             self._visible.clear()
             updates, self._updates = self._updates, None
         if updates is not None:
             updates.cancel()
-        super().close()
         close_all(self.panels, self.session if self.owned else None)
-        if not self.owned:  # a reference to the dashboard (Out[3]) must not keep the session alive
-            self._session = self._panels = None
 
     def static_html(self) -> str:
         """Return the session as a card, for untrusted notebooks and printed pages."""
-        if self._session is None:
-            return super().static_html()
         return (
             f"{self.session._repr_html_()}<p>This is a dashboard of dgkit: run the cell, in a "
             "notebook that you trust, for its live view.</p>"
@@ -288,7 +260,7 @@ class Dashboard(Panel):
 
     def static_text(self) -> str:
         """Return the session in one line."""
-        return f"<dgkit.Dashboard of {self._session!r}>" if self._session else "<closed Dashboard>"
+        return f"<dgkit.Dashboard of {self.session!r}>"
 
 
 def _counters(counters: dict[str, int]) -> Iterator[tuple[str, str]]:

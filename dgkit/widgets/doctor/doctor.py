@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...doctor.api import parse_export_size, parse_goal, snapshot_paths
 from ...doctor.goals import Goal
 from ...doctor.machine import SIZE
+from ...errors import ClosedError
 from ..base import scheduler
 from ..base.background import BackgroundCall
 from ..base.panel import explain, handler
@@ -86,7 +87,7 @@ class DoctorPanel(BokehPanel):
     @property
     def running(self) -> bool:
         """True if checks are running."""
-        return not self._idle.is_set()
+        return not self.closed and not self._idle.is_set()
 
     def wait(self, timeout: float | None = None) -> Diagnosis:
         """Wait until no check runs and return the result, or raise what the run raised.
@@ -96,14 +97,14 @@ class DoctorPanel(BokehPanel):
 
         Raises:
             TimeoutError: If checks are still running.
-            ValueError: If the panel was closed before the first run ended.
+            ClosedError: If the panel was closed.
         """
         if not self._idle.wait(timeout):
             raise TimeoutError(f"the doctor did not finish within {timeout} s")
         if self._error is not None:
             raise self._error
         if self._result is None:
-            raise ValueError("the panel was closed before the doctor finished")
+            raise ClosedError("the panel was closed before the doctor finished")
         return self._result.diagnosis
 
     @handler
@@ -219,16 +220,13 @@ class DoctorPanel(BokehPanel):
     def _send_state(self) -> None:
         self.broadcast("state", **self._state())
 
-    def close(self) -> None:
-        """Close the views. Running checks end on their own; their result is discarded."""
-        if "_lock" not in vars(self):
-            return  # __init__ raised
+    def end(self) -> None:
+        """Discard the result of running checks, which end on their own."""
         with self._lock:
             self._closed = True
         if self._task is not None:
             self._task.cancel()
         self._idle.set()
-        super().close()
 
     def static_html(self) -> str:
         """Return the doctor's card, if the run ended soon after the cell."""

@@ -51,7 +51,7 @@ class HexView(Panel):
         self._region_selection = RegionSelection(session, region, self._region_changed)
         super().__init__()
         self._region_selection.model.subscribe(self)
-        self._region_selection.model.listen(self._session_changed)
+        self.on_close(self._region_selection.model.listen(self._session_changed))
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -241,12 +241,11 @@ class HexView(Panel):
         """
         self._start_edit(offset, bytes(data)).transfer.wait(self._session.timeout)
 
-    def close(self) -> None:
-        """End the views, the search and live viewing."""
+    def end(self) -> None:
+        """End the search and live viewing."""
         self._live.switch(False)
         self._search.cancel()
         self._live.reset()
-        super().close()
 
     # Implementation.
 

@@ -10,7 +10,7 @@ import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import ClosedError, PeerTimeout
+from ...errors import PeerTimeout
 from ..base import scheduler
 from ..base.panel import Reply, explain, handler
 from ..base.session_model import SessionModel
@@ -63,7 +63,7 @@ class LatencyPlot(BokehPanel):
     ) -> None:  # fmt: skip
         wanted = {"region": region, "size": size, "op": op, "path": path, "count": count}
         self._setting = Setting().updated(wanted)
-        self._measurement: Measurement | None = Measurement(session)
+        self._measurement = Measurement(session)
         self._view_model = ViewModel()
         self._control = (
             threading.RLock()
@@ -82,29 +82,23 @@ class LatencyPlot(BokehPanel):
         Setting another one stops the measurement and keeps its samples; start() then starts a new
         run.
         """
-        return self._require_open().session
+        return self._measurement.session
 
     @session.setter
     def session(self, session: Session) -> None:
         with self._control:
-            measurement = self._require_open()
             self._end_task()
-            measurement.close()
+            self._measurement.close()
             self._measurement = Measurement(session)
             self._setting = self._setting.updated({"region": None})
             self._error = None
             SessionModel.of(session).subscribe(self)
         self._send_state()
 
-    def _require_open(self) -> Measurement:
-        if self._measurement is None:
-            raise ClosedError("the plot is closed")
-        return self._measurement
-
     @property
     def running(self) -> bool:
         """True while it measures."""
-        return self._monitor is not None
+        return not self.closed and self._monitor is not None
 
     @property
     def setting(self) -> Setting:
@@ -140,7 +134,7 @@ class LatencyPlot(BokehPanel):
     def _switch(self, setting: Setting) -> None:
         if self.running and setting == self._setting:
             return
-        measurement, refused = self._require_open(), None
+        measurement, refused = self._measurement, None
         if self.running:
             monitor, refused = measurement.switch(self._setting, setting, self._stop)
         else:
@@ -292,8 +286,8 @@ class LatencyPlot(BokehPanel):
     def state(self) -> dict[str, Any]:
         """Return the state without the buffers."""
         measurement = self._measurement
-        shared = SessionModel.of(measurement.session).state() if measurement is not None else {}
-        if measurement is not None and not shared["closed"]:
+        shared = SessionModel.of(measurement.session).state()
+        if not shared["closed"]:
             shared["label"] = measurement.label(self._setting, self._view_model.run)
         return {
             **super().state(), **shared, **self._view_model.state(), "running": self.running,
@@ -316,11 +310,8 @@ class LatencyPlot(BokehPanel):
             return "<p>Latency plot: no samples yet. Run the cell for the live view.</p>"
         return "".join(run.report()._repr_html_() for run in runs)
 
-    def close(self) -> None:
-        """End the views and the measurement, and free the plot's own memory. Idempotent."""
+    def end(self) -> None:
+        """End the measurement and free the plot's own memory."""
         with self._control:
             self._end_task()
-            measurement, self._measurement = self._measurement, None
-        super().close()
-        if measurement is not None:
-            measurement.close()
+            self._measurement.close()

@@ -302,12 +302,11 @@ class TransferPanel(Panel):
         self._read_result.discard()
         self._send_results()
 
-    def close(self) -> None:
-        """Close the panel and its views, and cancel its transfers."""
+    def end(self) -> None:
+        """Cancel the transfers."""
         if self._run is not None and self._run.task is not None:
             self._run.task.cancel()
         self._read_result.discard()
-        super().close()
 
     def static_html(self) -> str:
         """Return the last completions at the time of the call as a card."""

@@ -1,0 +1,75 @@
+"""Panels in containers of ipywidgets, in cells that are run again, after a reload and a restart."""
+
+import pytest
+from playwright.sync_api import expect
+from support.processes.waiting import until
+
+SETUP = """
+import dgkit, ipywidgets as W
+from IPython.display import display
+s = dgkit.connect()
+s.empty(4096, name="held")
+"""
+CONTAINERS = {
+    "HBox": "W.HBox([dgkit.HexView(s)])",
+    "Tab": "W.Tab([dgkit.HexView(s), dgkit.TransferPanel(s)])",
+    "nested": "W.Accordion([W.VBox([W.HBox([dgkit.HexView(s)])])], selected_index=0)",
+    "Output": "out = W.Output()\nwith out:\n    display(dgkit.HexView(s))\nW.VBox([out])",
+    "interact": "W.interactive(lambda n: display(dgkit.HexView(s)), n=3)",
+}
+
+
+def slider(notebook):
+    return notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .widget-slider")
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_a_container_of_a_panel_that_ran_twice_is_there_after_a_reload_with_all_others(
+    notebook, container
+):
+    notebook.cell(SETUP)
+    notebook.cell("W.IntSlider(description='plain')")
+    cell = notebook.add(CONTAINERS[container])
+    for _ in range(2):
+        notebook.run(cell)
+    notebook.ready("hexview")
+    notebook.save()
+    notebook.lab_page.reload()
+    notebook.open()
+    notebook.ready("hexview")
+    expect(slider(notebook).first).to_be_visible()
+    expect(notebook.page.get_by_text("Loading widget")).to_have_count(0)
+    notebook.lab_page.shot(f"container-{container}")
+
+
+def test_a_container_that_still_shows_a_closed_panel_says_so_at_once_and_after_a_reload(notebook):
+    notebook.cell(SETUP)
+    cell = notebook.add("view = dgkit.HexView(s); view")
+    notebook.run(cell)
+    notebook.cell("W.HBox([view, W.IntSlider()])")
+    notebook.ready("hexview", 1)
+    notebook.run(cell)
+    closed = notebook.page.get_by_text("this panel was closed")
+    expect(closed).to_have_count(1)
+    expect(notebook.panel("hexview")).to_have_count(1)
+    notebook.save()
+    notebook.lab_page.reload()
+    notebook.open()
+    notebook.ready("hexview")
+    expect(closed).to_have_count(1)
+    expect(slider(notebook)).to_be_visible()
+    notebook.lab_page.shot("container-closed")
+
+
+def test_after_a_restart_the_cells_make_all_of_it_again(notebook):
+    setup = notebook.add(SETUP)
+    notebook.run(setup)
+    cell = notebook.add(CONTAINERS["nested"])
+    for _ in range(2):
+        notebook.run(cell)
+    notebook.ready("hexview")
+    notebook.restart_kernel()
+    notebook.run(setup)
+    notebook.run(cell)
+    notebook.ready("hexview")
+    until(lambda: notebook.panel("hexview").count() == 1, "the view of the last kernel is gone")

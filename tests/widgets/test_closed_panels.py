@@ -1,0 +1,131 @@
+"""Closed panels: their models stay, so that containers with them load; all else is freed."""
+
+import gc
+import json
+import threading
+import tracemalloc
+import weakref
+from pathlib import Path
+
+import ipywidgets
+import pytest
+from ipywidgets.widgets.widget import _instances
+from support.processes.waiting import steady
+
+import dgkit
+from dgkit.errors import ClosedError
+from dgkit.widgets.base.panel import Panel
+from dgkit.widgets.base.session_model import SessionModel
+
+PANELS = ("AllocatePanel", "TransferPanel", "HexView", "LatencyPlot")
+RUNS = 100
+
+
+class Sample(Panel):
+    name = "sample"
+    title = 'A "sample" panel'
+
+
+def used():
+    """Threads, descriptors."""
+    return threading.active_count(), len([*Path("/proc/self/fd").iterdir()])
+
+
+def sent_upon_reload(model_ids):
+    """The bytes that a page receives of these models when it loads."""
+    models = [_instances[model_id] for model_id in model_ids]
+    return sum(len(json.dumps(ipywidgets.Widget.get_manager_state(widgets=[m]))) for m in models)
+
+
+@pytest.mark.parametrize("box", [ipywidgets.HBox, ipywidgets.Tab, ipywidgets.Accordion])
+def test_a_container_of_a_closed_panel_can_be_loaded_with_all_other_widgets(box):
+    panel = Sample()
+    outer = ipywidgets.VBox([box([panel])])
+    panel.close()
+    state = ipywidgets.Widget.get_manager_state()["state"]  # what a page asks for when it loads
+    assert state[outer.children[0].model_id]["state"]["children"] == [f"IPY_MODEL_{panel.model_id}"]
+    layout = state[panel.model_id]["state"]["layout"].removeprefix("IPY_MODEL_")
+    assert layout in state
+    for widget in (outer, outer.children[0]):
+        widget.close()
+
+
+def test_its_view_says_that_it_is_closed_and_why_in_valid_text():
+    panel = Sample()
+    panel.close()
+    state = panel.get_state()
+    assert r"A \"sample\" panel: this panel was closed" in state["_esm"]
+    assert state["_css"] == ""
+    bundle = panel._repr_mimebundle_()
+    data = bundle[0] if isinstance(bundle, tuple) else bundle
+    assert "was closed" in data["text/html"]
+    assert data["text/plain"] == "<closed dgkit.Sample>"
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_use_of_a_closed_panel_is_refused(session, panel):
+    made = getattr(dgkit, panel)(session)
+    made.close()
+    with pytest.raises(ClosedError, match="the panel is closed"):
+        made.state()
+    assert not hasattr(made, "anything")
+    session.empty(64)  # nobody is notified, and nothing is logged
+    assert made not in SessionModel.of(session)._panels
+    assert not SessionModel.of(session)._listeners
+
+
+def test_an_attribute_that_a_panel_never_had_is_an_attribute_error():
+    panel = Sample()
+    with pytest.raises(AttributeError, match="no attribute 'absent'") as caught:
+        _ = panel.absent
+    assert not isinstance(caught.value, ClosedError)
+    panel.close()
+
+
+def test_a_closed_panel_keeps_no_session():
+    session = dgkit.connect()
+    panels = [getattr(dgkit, name)(session) for name in PANELS]
+    boxes = [ipywidgets.HBox([panel]) for panel in panels]
+    for panel in panels:
+        panel.close()
+    session.close()
+    kept = weakref.ref(session)
+    del session
+    gc.collect()
+    assert kept() is None
+    for box in boxes:
+        box.close()
+
+
+@pytest.mark.parametrize("name", PANELS)
+def test_what_is_left_of_100_runs_of_a_cell(session, name):
+    region = session.empty(1 << 16)
+
+    def run():
+        panel = getattr(dgkit, name)(session)
+        panel._repr_mimebundle_()
+        if name == "LatencyPlot":
+            panel.start()
+        panel.close()
+
+    run()
+    gc.collect()
+    before, models = steady(used), set(_instances)
+    tracemalloc.start()
+    try:
+        for _ in range(RUNS):
+            run()
+        gc.collect()
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    left = set(_instances) - models
+    print(
+        f"{name}: {size / RUNS:.0f} bytes in the kernel, {sent_upon_reload(left) / RUNS:.0f} sent"
+    )
+    assert steady(used) == before
+    assert session.regions == (region,)
+    assert not session.monitors
+    assert len(left) == 2 * RUNS  # the panel's model, and its layout's
+    assert size < RUNS * 30_000
+    assert sent_upon_reload(left) < RUNS * 4_000
