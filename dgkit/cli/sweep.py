@@ -56,6 +56,7 @@ def latencies(
             path=case.path,
             count=samples_for(case.size, count),
             progress=inner,
+            destructive=True,  # the region is the sweep's own
         )
 
 
@@ -77,6 +78,7 @@ def rates(
             seconds=seconds,
             window=case.depth,
             progress=inner,
+            destructive=True,  # the region is the sweep's own
         )
 
 

@@ -57,8 +57,12 @@ def latency(
     path: str,
     progress: ProgressCall,
     info: Info,
+    where: str,
 ) -> LatencyReport:
-    """Measure latencies as Session.latency(); `info` is Session.info."""
+    """Measure latencies as Session.latency().
+
+    `info` is Session.info, `where` names the region (see describe_sides).
+    """
     count = argument_checks.within("count", count, 1, MAX_SAMPLES)
     argument_checks.function("progress", progress)
     listener = _Listener(progress)
@@ -70,7 +74,7 @@ def latency(
     return LatencyReport.of(
         listener.samples, size=size, op=op, provider=backend.provider, path=done.path,
         floor_ns=floors, machine=machine_of(done.machine),
-        spinning=spinning(info), where=describe_sides(info, region), sleeps=done.sleeps,
+        spinning=spinning(info), where=where, sleeps=done.sleeps,
     )  # fmt: skip
 
 
@@ -85,8 +89,9 @@ def bandwidth(
     path: str,
     progress: ProgressCall,
     info: Info,
+    where: str,
 ) -> BandwidthReport:
-    """Measure bandwidth as Session.bandwidth(); `info` is Session.info."""
+    """Measure bandwidth as Session.bandwidth(); `info` and `where` as in latency()."""
     seconds = argument_checks.seconds("seconds", seconds)
     window = argument_checks.within("window", window, 1, 65536)
     argument_checks.function("progress", progress)
@@ -97,7 +102,7 @@ def bandwidth(
         done.moved, done.ops, done.elapsed_ns, size=size, op=op, window=window,
         provider=backend.provider, path=done.path, floor_gbps=floors,
         machine=machine_of(done.machine), spinning=spinning(info),
-        where=describe_sides(info, region), failed=done.failed, sleeps=done.sleeps,
+        where=where, failed=done.failed, sleeps=done.sleeps,
     )  # fmt: skip
 
 

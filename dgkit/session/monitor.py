@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ClosedError, LimitReached
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ..report import Machine
     from .backend import Backend
     from .region import SessionRegion
+    from .scratch import Scratch
 
 __all__ = ["Monitor", "Sampled"]
 
@@ -37,6 +39,7 @@ class Monitor:
         self, backend: Backend, region: SessionRegion, offset: int, size: int, *,
         op: str, path: str, count: int, every_s: float,
         siblings: set[Monitor], info: dict[str, Any], timeout: float,
+        scratch: Callable[[], Scratch | None],
     ) -> None:  # fmt: skip
         self.region, self.offset, self.size, self.op = region, offset, size, op
         self.count = argument_checks.within("count", count, 1, MONITOR_SAMPLES)
@@ -52,18 +55,23 @@ class Monitor:
         self.lost = 0
         self.provider = backend.provider
         self.spinning = spinning(info)
-        self.where = describe_sides(info, region)
+        self._scratch: Scratch | None = None
         self._enrol()
         try:
-            fields = (offset, size, op_code, self.count, path_code, self.every_s)
-            source = backend.monitor(region, fields, timeout)
+            self._scratch = made = scratch()
+            used, start = (region, offset) if made is None else (made.region, made.offset)
+            self.where = describe_sides(info, used)
+            fields = (start, size, op_code, self.count, path_code, self.every_s)
+            source = backend.monitor(used, fields, timeout)
         except BaseException:
             siblings.discard(self)
+            self._free_scratch()
             raise
         with self._lock:
             self._source = source
         if self.closed:  # by another thread, with the session
             source.stop()
+            self._free_scratch()
             raise ClosedError("the session is closed")
 
     def _enrol(self) -> None:
@@ -74,6 +82,11 @@ class Monitor:
                 errno.ENOSPC,
                 f"this session has {MONITORS} monitors open, the maximum: close one first",
             )
+
+    def _free_scratch(self) -> None:
+        scratch, self._scratch = self._scratch, None
+        if scratch is not None:
+            scratch.free()
 
     @property
     def path(self) -> str:
@@ -109,6 +122,8 @@ class Monitor:
         with self._lock:
             if self._dead is not None:
                 raise self._dead.with_traceback(None)
+            if self.region.closed:  # of scratch memory, blocks would still come
+                self._raise_if_ended()
             blocks = self._source.take()
             for block in blocks:
                 self.lost += block.number - self._next
@@ -120,13 +135,18 @@ class Monitor:
     def _raise_if_ended(self) -> None:
         """If an error ended the monitor, free this process's part and raise the error."""
         error = self._source.ended or self._link.dead
-        if error is None:
+        freed = self.region.closed and (error is not None or self._scratch is not None)
+        if error is None and not freed:
             return
-        if self.region.closed:
+        if freed:
             error = ClosedError(f"region {self.region.name!r} was closed while it was monitored")
         self._dead = error
         self._siblings.discard(self)
         self._source.stop()
+        if self._scratch is not None:
+            self._source.free()
+            self._free_scratch()
+        assert error is not None
         raise error
 
     def close(self) -> None:
@@ -141,6 +161,7 @@ class Monitor:
                 return
             source.stop()
         source.free()
+        self._free_scratch()
 
     @property
     def closed(self) -> bool:

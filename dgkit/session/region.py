@@ -61,6 +61,8 @@ if TYPE_CHECKING:
             count: int = 10_000,
             path: str = "auto",
             progress: Callable[[int, int], None] | None = None,
+            *,
+            destructive: bool = False,
         ) -> LatencyReport: ...
 
 

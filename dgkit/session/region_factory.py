@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         def owned_pid(self) -> int: ...
 
 
-__all__ = ["empty", "register"]
+__all__ = ["empty", "like", "register"]
 
 _PAGES_PER_S = 1 << 27  # bytes: lower bound of the rate at which a machine provides pages
 
@@ -48,15 +48,41 @@ def empty(
     side, place = _parse_on(on)
     place, chosen = _reachable_place(session, place, local=side == session.role)
     if side != session.role:
-        return _at_agent(session, side, place, chosen, total_size(as_shape(shape), dtype), name)
+        size = total_size(as_shape(shape), dtype)
+        return session.registry.add(_at_agent(session, side, place, chosen, size, name))
     mem = memory.empty(shape, dtype, on=place, name=name)
+    region = _owning(session, mem, Access.RW, side, name)
+    region.chosen = chosen or getattr(mem, "chosen", "")
+    return session.registry.add(region)
+
+
+def like(session: FactorySession, region: SessionRegion, size: int, name: str) -> SessionRegion:
+    """Create a region with the place, the access and the method of another.
+
+    It is not in the registry. A user's array on the host is replaced by a bytearray, which the DPU
+    reaches in the same way; one on a GPU by memory that dgkit allocates there.
+    """
+    if region.local is None:
+        return _at_agent(session, region.on, region.place, "", size, name)
+    old = region.local.memory
+    if old.gpu is None and old.fd < 0 and region.place == "host":
+        share = bool(getattr(old, "share_process", False))
+        mem: Any = memory.wrap(bytearray(size), share_process=share, name=name)
+    else:
+        mem = memory.empty(size, on=region.place, name=name)
+    return _owning(session, mem, region.access, region.on, name)
+
+
+def _owning(
+    session: FactorySession, mem: Any, access: Access, on: str, name: str | None
+) -> SessionRegion:
+    """Return a region that closes its memory, which is closed at once if this fails."""
     try:
-        region = _registered(session, mem, Access.RW, side, name)
+        region = _registered(session, mem, access, on, name)
     except BaseException:
         mem.close()
         raise
     region.own(mem)
-    region.chosen = chosen or getattr(mem, "chosen", "")
     return region
 
 
@@ -126,7 +152,7 @@ def _at_agent(
         except BaseException:
             link.ask(Free, made.region, 0.0, timeout=session.timeout)
             raise
-    return session.registry.add(region)
+    return region
 
 
 def _new(
@@ -147,7 +173,7 @@ def register(
         mem = memory.wrap(obj, share_block=share_block, name=name)
     elif share_block and not getattr(obj, "share_block", False):
         raise ValueError(f"{obj!r} was made without share_block: dgkit.wrap(obj, share_block=True)")
-    return _registered(session, mem, access, session.role, name)
+    return session.registry.add(_registered(session, mem, access, session.role, name))
 
 
 def _registered(
@@ -164,4 +190,4 @@ def _registered(
     except BaseException:
         local.close()
         raise
-    return session.registry.add(region)
+    return region

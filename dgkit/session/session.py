@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ClosedError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .transfer import SessionTransfer, TransferReport
 
 __all__ = ["Session"]
+
+_SPREAD = 16 << 20  # bytes of scratch memory that a window of transfers spreads over
 
 
 class Session:
@@ -214,25 +216,46 @@ class Session:
         count: int = 10_000,
         path: str = "auto",
         progress: Callable[[int, int], None] | None = None,
+        *,
+        destructive: bool = False,
     ) -> LatencyReport:
         """Measure the latency of transfers, in C, at the DPU. Ctrl-C ends it early.
 
         Args:
-            region: Region at the remote end; a write overwrites its first `size` bytes.
+            region: Region at the remote end. Writes go to scratch memory of the same kind, which
+                `where` of the report names, so the region keeps its bytes.
             size: Bytes of each transfer.
             op: "read" or "write", seen from the DPU.
             count: Transfers, at most 1,000,000.
             path: "auto", "inline" or "worker".
             progress: Called with (transfers done, total) now and then, in this thread.
+            destructive: Write to the region itself: its first `size` bytes become zeros.
         """
         from . import measure
 
         self._check()
         _, size = self._span(region, 0, size)
-        return measure.latency(
-            self._dpu, region, size,
-            op=op, count=count, path=path, progress=progress, info=self.info,
-        )  # fmt: skip
+        with self._measured(region, size, op, destructive) as (used, where):
+            return measure.latency(
+                self._dpu, used, size, op=op, count=count, path=path, progress=progress,
+                info=self.info, where=where,
+            )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _measured(
+        self, region: SessionRegion, size: int, op: str, destructive: bool
+    ) -> Iterator[tuple[SessionRegion, str]]:
+        """Give the region to measure, scratch memory or `region` itself, and what names it."""
+        from .measure import describe_sides
+        from .scratch import scratch_for
+
+        made = scratch_for(self, region, 0, size, op=op, destructive=destructive)
+        used = region if made is None else made.region
+        try:
+            yield used, describe_sides(self.info, used)
+        finally:
+            if made is not None:
+                made.free()
 
     def bandwidth(
         self,
@@ -243,19 +266,24 @@ class Session:
         window: int = 32,
         path: str = "auto",
         progress: Callable[[int, int], None] | None = None,
+        *,
+        destructive: bool = False,
     ) -> BandwidthReport:
         """Measure bandwidth, in C, at the DPU, with `window` transfers in flight for `seconds`.
 
-        Other arguments as for latency().
+        Other arguments as for latency(). Scratch memory is as large as the region, at most 16 MiB
+        or `size`; a destructive write fills as much of the region with zeros.
         """
         from . import measure
 
         self._check()
         _, size = self._span(region, 0, size)
-        return measure.bandwidth(
-            self._dpu, region, size, op=op, seconds=seconds, window=window, path=path,
-            progress=progress, info=self.info,
-        )  # fmt: skip
+        spread = max(size, min(region.size, _SPREAD))
+        with self._measured(region, spread, op, destructive) as (used, where):
+            return measure.bandwidth(
+                self._dpu, used, size, op=op, seconds=seconds, window=window, path=path,
+                progress=progress, info=self.info, where=where,
+            )  # fmt: skip
 
     def monitor(
         self,
@@ -266,28 +294,36 @@ class Session:
         count: int = 50,
         every_s: float = 0.05,
         offset: int = 0,
+        *,
+        destructive: bool = False,
     ) -> Monitor:
         """Start continuous latency measurement, in C, at the DPU; Monitor.read() has the samples.
 
         Args:
-            region: Region at the remote end; a write fills the span with zeros.
+            region: Region at the remote end. Writes go to scratch memory of the same kind, which
+                `where` of the monitor names, so the region keeps its bytes.
             size: Bytes of each transfer.
             op: "read" or "write", seen from the DPU.
             path: "auto", "inline" or "worker".
             count: Samples in a block, 1 to 4,096.
             every_s: Seconds from block to block, 0.01 to 60.
             offset: Byte of the region to start at.
+            destructive: Write to the region itself: the span becomes zeros.
 
         Raises:
             LimitReached: The session has 8 monitors open.
         """
         from .monitor import Monitor
+        from .scratch import scratch_for
 
         self._check()
         offset, size = self._span(region, offset, size)
         return Monitor(
             self._dpu, region, offset, size, op=op, path=path, count=count, every_s=every_s,
             siblings=self.monitors, info=self.info, timeout=self.timeout,
+            scratch=lambda: scratch_for(
+                self, region, offset, size, op=op, destructive=destructive
+            ),
         )  # fmt: skip
 
     def gpu_queue(

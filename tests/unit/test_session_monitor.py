@@ -132,7 +132,7 @@ def test_a_monitor_says_what_it_is(session, region):
 
 def test_a_write_puts_its_bytes_where_it_was_told_and_nowhere_else(session, region):
     session.write(region, b"\xff" * 4096)
-    with session.monitor(region, size=16, offset=100, every_s=0.01) as monitor:
+    with session.monitor(region, size=16, offset=100, every_s=0.01, destructive=True) as monitor:
         blocks_of(monitor, 1)
     data = session.read(region, 4096)
     assert data == b"\xff" * 100 + bytes(16) + b"\xff" * (4096 - 116)
@@ -283,7 +283,7 @@ def test_a_region_that_is_closed_ends_its_monitor_with_an_error_that_names_it(se
 
 def test_a_region_that_is_revoked_ends_its_monitor_with_a_typed_error(mine):
     region = mine.empty(4096)
-    with mine.monitor(region, every_s=0.01) as monitor:
+    with mine.monitor(region, every_s=0.01, destructive=True) as monitor:
         blocks_of(monitor, 1)
         region.local.close()
         assert isinstance(raised(monitor), dgkit.DgkitError)

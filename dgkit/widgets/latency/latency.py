@@ -44,9 +44,10 @@ class LatencyPlot(BokehPanel):
     """Live latency of one operation: p50, p99 and max over time, distribution, percentiles.
 
     The DPU takes `count` samples of `size` bytes every 50 ms, also while a cell is busy. Without
-    `region` the plot allocates its own region, since a write overwrites the region with zeros. A
-    change while it runs starts a new run: samples of two settings are never mixed. It keeps a
-    point per block for 2 minutes, a point per second for an hour, and the last 1,000,000 samples.
+    `region` the plot allocates its own region. With one, writes go to scratch memory of the same
+    kind (see Session.monitor). A change while it runs starts a new run: samples of two settings are
+    never mixed. It keeps a point per block for 2 minutes, a point per second for an hour, and the
+    last 1,000,000 samples.
 
     Its views and the measurement end when its cell is run again.
     """

@@ -108,7 +108,7 @@ class Measurement:
         region = self._region(setting)
         return self.session.monitor(
             region, size=setting.size, op=setting.op, path=setting.path, count=setting.count,
-            every_s=_EVERY_S,
+            every_s=_EVERY_S, destructive=region is self._own,
         )  # fmt: skip
 
     def switch(

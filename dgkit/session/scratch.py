@@ -1,0 +1,70 @@
+"""Scratch memory for measurements: transfers that write do not touch a region's bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..types import Access, Op
+from . import argument_checks, region_factory
+
+if TYPE_CHECKING:
+    from .region import SessionRegion
+    from .region_factory import FactorySession
+
+__all__ = ["Scratch", "scratch_for"]
+
+_PAGE = 4096  # bytes: an offset is kept modulo this, so that its alignment is that of the region
+_MAX_NAME = 128  # characters of a region's name
+
+
+class Scratch:
+    """Memory like a region's, which belongs to a measurement and not to the session.
+
+    It has the region's place, access and method (how the DPU reaches it): memory that dgkit
+    allocated is allocated in the same way, an array of the user is replaced by another array.
+
+    Attributes:
+        region: What to measure instead of the user's region.
+        offset: Where to start in it; equal to the requested offset modulo 4,096.
+    """
+
+    def __init__(
+        self, session: FactorySession, like: SessionRegion, offset: int, size: int
+    ) -> None:
+        self._session = session
+        self.offset = offset % _PAGE
+        name = f"scratch memory like {like.name}"[:_MAX_NAME]
+        self.region = region_factory.like(session, like, self.offset + size, name)
+
+    def free(self) -> None:
+        """Free the memory on both sides. Idempotent."""
+        region = self.region
+        if not region.closed:
+            timeout = self._session.timeout
+            if self._session.dpu.link.dead is None:
+                self._session.dpu.forget(region, timeout)
+            region.free(timeout)
+            region.closed = True
+
+
+def scratch_for(
+    session: FactorySession,
+    region: SessionRegion,
+    offset: int,
+    size: int,
+    *,
+    op: str,
+    destructive: bool,
+) -> Scratch | None:
+    """Return scratch memory for a measurement that writes.
+
+    Returns:
+        None if the measurement may use the region itself: it reads, `destructive` is true, or the
+        region refuses writes.
+    """
+    if type(destructive) is not bool:
+        raise TypeError(f"destructive is {destructive!r}; it must be True or False")
+    writes = argument_checks.op(op) == Op.WRITE and bool(region.access & Access.WRITE)
+    if destructive or not writes:
+        return None
+    return Scratch(session, region, offset, size)
