@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..dma import Region, RemoteRegion
     from ..report import LatencyReport
+    from .region_registry import RegionRegistry
     from .transfer import SessionTransfer, TransferReport
 
     class Closable(Protocol):
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     class RegionSession(Protocol):
         """Session of a region: session.Session, which imports this module."""
+
+        registry: RegionRegistry
 
         @property
         def closed(self) -> bool: ...
@@ -141,6 +144,12 @@ class SessionRegion:
     def own(self, memory: Closable) -> None:
         """Set the memory to be closed with the region."""
         self._owner = memory
+
+    def move(self, session: RegionSession, number: int, local: Region) -> None:
+        """Make it a region of another session, with the same memory, which that registered."""
+        self.session, self.id, self.closed = session, number, False
+        self.remote, self.handle, self.token = None, 0, b""
+        self.attach(local)
 
     @property
     def where(self) -> str:

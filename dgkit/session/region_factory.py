@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         def owned_pid(self) -> int: ...
 
 
-__all__ = ["empty", "like", "register"]
+__all__ = ["empty", "like", "register", "take_over"]
 
 _PAGES_PER_S = 1 << 27  # bytes: lower bound of the rate at which a machine provides pages
 
@@ -174,6 +174,23 @@ def register(
     elif share_block and not getattr(obj, "share_block", False):
         raise ValueError(f"{obj!r} was made without share_block: dgkit.wrap(obj, share_block=True)")
     return session.registry.add(_registered(session, mem, access, session.role, name))
+
+
+def take_over(session: FactorySession, region: SessionRegion) -> None:
+    """Move a region of this process's memory to another session as Session.take_over()."""
+    assert region.local is not None
+    memory_, lost = region.local.memory, region.session
+    region.local.close(session.timeout)  # raises RegionBusy; then it can be tried again
+    local = session.device.register(memory_, region.access, name=region.name)
+    lost.registry.remove(region)
+    region.move(session, session.registry.next_id(), local)
+    try:
+        session.dpu.adopt(region)
+    except BaseException:
+        region.free(session.timeout)
+        region.closed = True
+        raise
+    session.registry.add(region)
 
 
 def _registered(

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ClosedError
+from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
 from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe
@@ -128,6 +128,31 @@ class Session:
         argument_checks.name(name)
         wanted = None if access is None else parse_access(access)
         return region_factory.register(self, obj, wanted, name, share_block)
+
+    def take_over(self, lost: Session) -> dict[SessionRegion, DgkitError | None]:
+        """Take the regions of this process's memory from a session whose other side is lost.
+
+        The same region objects become regions of this session, with their names, bytes and access,
+        registered and exported again. Memory that the lost side had is gone with it.
+
+        Returns:
+            Each such region, and None or why it could not be taken over.
+
+        Raises:
+            ValueError: `lost` is this session, or its process has the other role.
+        """
+        self._check()
+        if lost is self or lost.role != self.role:
+            raise ValueError(f"{lost!r} is not another session of a {self.role}")
+        done: dict[SessionRegion, DgkitError | None] = {}
+        for region in lost.regions:
+            if region.local is not None:
+                try:
+                    region_factory.take_over(self, region)
+                    done[region] = None
+                except DgkitError as error:
+                    done[region] = error
+        return done
 
     def forget(self, region: SessionRegion, timeout: float) -> None:
         """Close both sides of a region, for SessionRegion.close()."""

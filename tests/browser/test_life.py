@@ -109,6 +109,7 @@ def test_two_notebooks_have_a_dpu_each(own_board):
 
 
 def test_a_dpu_that_is_killed_is_said_and_started_again_and_the_plot_keeps_its_history(own_board):
+    own_board.value("d.session.empty(4096, name='of the host').id")
     start(own_board)
     dashboard = own_board.panel("dashboard")
     pid = own_board.value("d.session.owned_pid")
@@ -126,8 +127,11 @@ def test_a_dpu_that_is_killed_is_said_and_started_again_and_the_plot_keeps_its_h
     expect(dashboard.get_by_role("alert").first).to_be_hidden()
     assert samples(own_board) >= drawn > 0
     assert own_board.value("d.session.owned_pid") not in (0, pid)
+    expect(own_board.panel("latency").locator(".dg-badge")).to_have_text("software DPU")
+    kept = own_board.ready("allocate").get_by_role("rowheader", name="of the host")
+    expect(kept).to_have_count(1)
     own_board.ready("allocate").get_by_role("button", name="Allocate").click()
-    expect(own_board.panel("allocate").get_by_role("rowheader")).to_have_count(1)
+    expect(own_board.panel("allocate").get_by_role("rowheader")).to_have_count(2)
     own_board.ready("latency").get_by_role("button", name="Start", exact=True).click()
     expect(own_board.panel("latency")).to_have_attribute("data-running", "true")
 

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 
+import numpy as np
 import pytest
 from ipywidgets import Layout
 from ipywidgets.widgets.widget import _instances
@@ -15,6 +16,7 @@ from support.processes.waiting import children, gone, held, steady, until
 import dgkit
 from dgkit.errors import ClosedError, PeerLost
 from dgkit.session import Session
+from dgkit.widgets.base.session_model import SessionModel
 from dgkit.widgets.dashboard.dashboard import dashboard
 
 
@@ -156,6 +158,42 @@ def test_a_lost_dpu_is_started_again_and_the_plot_stays(view, owned):
     same = {name for name, model in restarted["panels"].items() if before["panels"][name] == model}
     assert same == {"plot"}
     owned.session.write(owned.session.empty(64), b"alive")
+
+
+def test_a_dpu_that_is_started_again_has_the_regions_of_the_host_and_no_memory_of_the_last(
+    view, owned
+):
+    board, lost = view(owned), owned.session
+    array = np.arange(64, dtype="u4")
+    kept = [lost.empty(4096, name="first"), lost.register(array, name="array")]
+    lost.empty(64, on="dpu", name="at the DPU")
+    lost.write(kept[0], b"bytes of the host")
+    pointer = kept[0].array.ctypes.data
+    SessionModel.of(lost).select(kept[1].id)
+    owned.panels.plot.change(region=kept[0], size=64)
+    plot = view(owned.panels.plot)
+    kill_dpu(owned)
+    board.ask("restart")
+    restarted = board.wait_for("restarted")
+    until(idle, "it has ended")
+    new = owned.session
+    assert new.regions == tuple(kept)
+    assert [region.name for region in new.regions] == ["first", "array"]
+    assert all(region.session is new and region.token and not region.closed for region in kept)
+    assert kept[0].array.ctypes.data == pointer
+    assert new.read(kept[0], 17) == b"bytes of the host"
+    assert new.read(kept[1], array.nbytes) == array.tobytes()
+    new.write(kept[1], b"\xff" * 4)
+    assert array[0] == 0xFFFFFFFF
+    assert board.ask("hello")["lost"] is None
+    names = [one["name"] for one in view(owned.panels.hex).ask("hello")["regions"]]
+    assert names == ["first", "array"]
+    assert SessionModel.of(new).selected == kept[1].id
+    assert owned.panels.plot.setting.region == kept[0].id
+    assert restarted["state"]["lost"] is None
+    states = [*plot.of("full_state"), *(one["session"] for one in plot.of("session"))]
+    assert states[-1]["label"] == "software DPU"
+    owned.panels.plot.start()
 
 
 def test_a_dpu_that_lives_is_not_started_again(view, owned):

@@ -29,7 +29,7 @@ from ...html_cards import provider_label
 from . import cell_lifetime
 from .error_hints import hint_for
 
-__all__ = ["Buffers", "Panel", "Reply", "handler", "source"]
+__all__ = ["Buffers", "Panel", "PanelClosed", "Reply", "handler", "source"]
 
 Buffers = Sequence[memoryview]
 Reply = tuple[dict[str, Any], list[bytes]]

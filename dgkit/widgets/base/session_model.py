@@ -146,9 +146,10 @@ class SessionModel:
         """Send `session` messages to the panel's views until the panel is closed."""
         with self._lock:
             self._panels.add(panel)
-        panel.on_close(partial(self._unsubscribe, panel))
+        panel.on_close(partial(self.unsubscribe, panel))
 
-    def _unsubscribe(self, panel: Panel) -> None:
+    def unsubscribe(self, panel: Panel) -> None:
+        """Undo subscribe()."""
         with self._lock:
             self._panels.discard(panel)
 

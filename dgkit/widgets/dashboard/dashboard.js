@@ -52,7 +52,7 @@ function makeStatus(view) {
 // The remedy for a lost DPU depends on whether the dashboard started it.
 function lostError(lost, owned) {
   const hint = owned
-    ? "“Start the DPU again” starts a new one; the regions of the lost one are gone."
+    ? "“Start the DPU again” starts a new one. Regions of the host keep their bytes and names; memory of the lost DPU is gone."
     : "Run the cell that connects to it again.";
   return { text: lost.text, hint };
 }

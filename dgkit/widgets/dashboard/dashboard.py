@@ -18,11 +18,13 @@ from ...errors import DgkitError
 from ...units import size_text
 from ..base import cell_lifetime, scheduler
 from ..base.background import in_background
-from ..base.panel import Panel, explain, handler
+from ..base.panel import Panel, PanelClosed, explain, handler
+from ..base.session_model import SessionModel
 from .panels import Panels, close_all, create_panels, sides_state
 
 if TYPE_CHECKING:
     from ...session import Session
+    from ..latency.latency import LatencyPlot
 
 __all__ = ["Dashboard", "dashboard"]
 
@@ -181,7 +183,8 @@ class Dashboard(Panel):
     def restart(self) -> None:
         """Begin to replace a lost software DPU by a new one; a `restarted` message reports it.
 
-        The regions of the lost DPU are gone; the plot keeps its samples.
+        Regions of this process's memory are exported to the new DPU, under their names; memory of
+        the lost DPU is gone. The plot keeps its samples.
         """
         if not self.owned:
             raise ValueError(
@@ -225,6 +228,11 @@ class Dashboard(Panel):
 
         lock, session, (*panels, plot) = self._lock, self.session, self.panels
         new = yield from in_background(connect)
+        try:
+            yield from in_background(partial(self._take_regions, session, new, plot))
+        except PanelClosed:  # the dashboard was closed meanwhile
+            yield from in_background(new.close)
+            return
         new_panels = create_panels(new, plot)
         with lock:
             ended = self._ending or self.closed
@@ -233,11 +241,24 @@ class Dashboard(Panel):
         if ended:
             yield from in_background(partial(close_all, new_panels[:3], new))
             return
-        yield from in_background(partial(setattr, plot, "session", new))  # keeps its samples
         yield from in_background(self._query_agent)
         self._sent_status = None
         self.broadcast("restarted", state={"title": self.title, **self.state()})
         yield from in_background(partial(close_all, panels, session))
+
+    def _take_regions(self, lost: Session, new: Session, plot: LatencyPlot) -> None:
+        """Move the regions to the new session; the selected and the measured one stay the same."""
+        known = {region.id: region for region in lost.regions}
+        selected = known.get(0 if lost.closed else SessionModel.of(lost).selected)
+        measured = known.get(plot.setting.region)
+        plot.session = new  # frees the plot's own memory, and keeps its samples
+        errors = new.take_over(lost)
+        if selected in new.regions:
+            SessionModel.of(new).select(selected.id)
+        if measured in new.regions:
+            plot.change(region=measured)
+        for error in filter(None, errors.values()):
+            self.fail(error)
 
     def end(self) -> None:
         """Close the panels. A DPU that the dashboard started ends; a given session stays open."""

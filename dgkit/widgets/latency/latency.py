@@ -81,7 +81,7 @@ class LatencyPlot(BokehPanel):
         """The session whose DPU is measured.
 
         Setting another one stops the measurement and keeps its samples; start() then starts a new
-        run.
+        run, of the plot's own memory.
         """
         return self._measurement.session
 
@@ -89,6 +89,7 @@ class LatencyPlot(BokehPanel):
     def session(self, session: Session) -> None:
         with self._control:
             self._end_task()
+            SessionModel.of(self._measurement.session).unsubscribe(self)
             self._measurement.close()
             self._measurement = Measurement(session)
             self._setting = self._setting.updated({"region": None})
