@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from ..dma import Region, RemoteRegion
     from ..report import LatencyReport
-    from .region_registry import RegionRegistry
     from .transfer import SessionTransfer, TransferReport
 
     class Closable(Protocol):
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
     class RegionSession(Protocol):
         """Session of a region: session.Session, which imports this module."""
-
-        registry: RegionRegistry
 
         @property
         def closed(self) -> bool: ...

@@ -176,10 +176,10 @@ def register(
     return session.registry.add(_registered(session, mem, access, session.role, name))
 
 
-def take_over(session: FactorySession, region: SessionRegion) -> None:
+def take_over(session: FactorySession, lost: FactorySession, region: SessionRegion) -> None:
     """Move a region of this process's memory to another session as Session.take_over()."""
     assert region.local is not None
-    memory_, lost = region.local.memory, region.session
+    memory_ = region.local.memory
     region.local.close(session.timeout)  # raises RegionBusy; then it can be tried again
     local = session.device.register(memory_, region.access, name=region.name)
     lost.registry.remove(region)

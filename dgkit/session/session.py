@@ -148,7 +148,7 @@ class Session:
         for region in lost.regions:
             if region.local is not None:
                 try:
-                    region_factory.take_over(self, region)
+                    region_factory.take_over(self, lost, region)
                     done[region] = None
                 except DgkitError as error:
                     done[region] = error

@@ -124,6 +124,9 @@ def test_panels_may_come_while_others_are_notified(session):
         def broadcast(self, *_, **__):
             pass
 
+        def on_close(self, _call):
+            pass
+
     model, ended, kept, errors = SessionModel.of(session), threading.Event(), [], []
 
     def notify():
