@@ -201,8 +201,8 @@ class Panel(anywidget.AnyWidget):
         text = f"{self.title}: this panel was closed. Run its cell for a new one."
         kept = {"closed"} | self._widget_attributes
         self.closed = True  # first: another thread finds an attribute, or that the panel is closed
-        for name in vars(self).keys() - kept:
-            vars(self).pop(name, None)
+        for name in self.__dict__.keys() - kept:
+            self.__dict__.pop(name, None)
         with self.hold_sync():
             self._esm, self._css = _CLOSED_MODULE % json.dumps(text), ""
 
