@@ -270,10 +270,9 @@ function makeView(name, model, signal) {
   };
   channel.on("failed", (message) => show(message.error));
   const attempt = async (name, fields, buffers) => {
+    clear(); // before: what the call starts may fail, and say so, before the reply
     try {
-      const reply = await channel.call(name, fields, buffers);
-      clear();
-      return reply;
+      return await channel.call(name, fields, buffers);
     } catch (error) {
       show(error);
       return null;

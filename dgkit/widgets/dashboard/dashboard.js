@@ -24,10 +24,7 @@ function makeStatus(view) {
   const buttons = h("div", { class: "dg-row", role: "group", "aria-label": "Session" }, monitor, restart);
   const element = h("div", { class: "dgd-status" }, buttons, sides, counters, why);
   let running = false, shownError = "";
-  const toggle = () => { // a message `status` or `failed` follows, possibly before the reply
-    view.clear();
-    view.call(running ? "stop" : "start").catch(view.fail);
-  };
+  const toggle = () => view.attempt(running ? "stop" : "start");
   const show = (status) => keepFocus(() => update(status), restart, monitor, view.root);
   const update = (status) => {
     running = status.running;
