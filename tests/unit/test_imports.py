@@ -101,6 +101,7 @@ ONLY = {
     "anywidget": {"widgets/"},
     "traitlets": {"widgets/"},
     "bokeh": {"widgets/"},
+    "PIL": {"widgets/"},
     "IPython": {"widgets/", "jupyter/"},
     "ipykernel": {"widgets/", "jupyter/"},
     "jupyter_server": {"jupyter/"},

@@ -24,6 +24,7 @@ from .placement_options import placement_options
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
+    from ..base.picture import Picture
 
 __all__ = ["DTYPES", "AllocatePanel"]
 
@@ -319,6 +320,20 @@ class AllocatePanel(Panel):
         for job in list(self._jobs.values()):
             if job.task is not None:
                 job.task.cancel()
+
+    def picture(self) -> Picture:
+        """Return the table of regions."""
+        from ..base.picture import Picture
+
+        state = self._model.state()
+        rows = [
+            (region["name"], region["text"], region["where"], region["access_text"])
+            for region in state["regions"][-_MAX_STATIC_ROWS:]
+        ]
+        picture = Picture(f"{self.title}: {state['count']} regions")
+        picture.heading(self.title, state["label"])
+        picture.table(("Name", "Size", "Place", "Access"), rows)
+        return picture
 
     def static_html(self) -> str:
         """Return the regions at the time of the call as a card."""

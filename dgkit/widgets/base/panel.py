@@ -16,6 +16,7 @@ import inspect
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,10 @@ from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
 from . import cell_lifetime
 from .error_hints import hint_for
+from .static_output import StaticOutput
+
+if TYPE_CHECKING:
+    from .picture import Picture
 
 __all__ = ["Buffers", "Panel", "PanelClosed", "Reply", "handler", "source"]
 
@@ -45,6 +50,7 @@ _CLOSED_MODULE = """export default { render({ el }) {
   el.replaceChildren(note);
 } };
 """
+_NO_CHANGE = frozenset({"reply", "frame", "bytes", "jobs", "progress", "run", "waiting", "places"})
 _close_lock = threading.Lock()  # guards the panels' _closing
 _log = logging.getLogger("dgkit.widgets")
 
@@ -108,8 +114,11 @@ class Panel(anywidget.AnyWidget):
         module, style = (source(self.name, kind, self.parts) for kind in ("js", "css"))
         own = vars(self).keys() - _HAS_TRAITS
         self._on_close = contextlib.ExitStack()
+        self._static = StaticOutput(self.dated_picture)
+        self._on_close.callback(self._static.end)
+        self._host: Panel | None = None
         super().__init__(_esm=module, _css=style)
-        self._widget_attributes = frozenset(vars(self)) - own - {"_on_close"}
+        self._widget_attributes = frozenset(vars(self)) - own - {"_on_close", "_static", "_host"}
         self.on_msg(self._received)
         cell_lifetime.register(self)
 
@@ -142,6 +151,8 @@ class Panel(anywidget.AnyWidget):
         """
         if self.comm is not None and not self.closed:
             self.send({"kind": kind, **fields}, list(buffers))
+            if kind not in _NO_CHANGE:
+                self.renew_picture()
 
     def fail(self, error: Exception) -> None:
         """Show an error and its remedy in the panel's error strip."""
@@ -213,6 +224,40 @@ class Panel(anywidget.AnyWidget):
     def static_text(self) -> str:
         """Return the same as plain text."""
         return f"<dgkit.{type(self).__name__}>"
+
+    def picture(self) -> Picture:
+        """Return the last state as a static picture. Called in any thread."""
+        from .picture import Picture
+
+        return Picture(self.title)
+
+    def dated_picture(self) -> Picture:
+        """Return the picture with the time at which it was drawn."""
+        picture = self.picture()
+        picture.text(f"State of {time.strftime('%Y-%m-%d %H:%M:%S')}", size=10, colour="#6b6f73")
+        return picture
+
+    def renew_picture(self) -> None:
+        """Replace the static picture in the output soon: the state has changed."""
+        if self.closed:
+            return
+        self._static.renew()
+        if self._host is not None:
+            self._host.renew_picture()
+
+    def hosted_by(self, host: Panel) -> None:
+        """Renew the picture of another panel, which shows this one, too."""
+        self._host = host
+
+    def _ipython_display_(self) -> None:
+        """Put out the panel and, below it, its static picture."""
+        from IPython.display import publish_display_data
+
+        bundle = self._repr_mimebundle_()
+        data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
+        publish_display_data(data, rest[0] if rest else None)
+        if not self.closed:
+            self._static.publish()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         cell_lifetime.mark_used(self)

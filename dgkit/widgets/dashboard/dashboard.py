@@ -24,6 +24,7 @@ from .panels import Panels, close_all, create_panels, sides_state
 
 if TYPE_CHECKING:
     from ...session import Session
+    from ..base.picture import Picture
     from ..latency.latency import LatencyPlot
 
 __all__ = ["Dashboard", "dashboard"]
@@ -102,7 +103,12 @@ class Dashboard(Panel):
         self._sent_status: dict[str, Any] | None = None
         self.panels: Panels = create_panels(session)
         super().__init__()
+        self._host_panels()
         _open.append(self)
+
+    def _host_panels(self) -> None:
+        for panel in self.panels:
+            panel.hosted_by(self)
 
     def state(self) -> dict[str, Any]:
         """Return the two sides, their status, and the models of the four panels."""
@@ -238,6 +244,7 @@ class Dashboard(Panel):
             ended = self._ending or self.closed
             if not ended:
                 self.session, self.panels = new, new_panels
+                self._host_panels()
         if ended:
             yield from in_background(partial(close_all, new_panels[:3], new))
             return
@@ -271,6 +278,16 @@ class Dashboard(Panel):
         if updates is not None:
             updates.cancel()
         close_all(self.panels, self.session if self.owned else None)
+
+    def picture(self) -> Picture:
+        """Return the pictures of the four panels, one below the other."""
+        from ..base.picture import Picture
+
+        picture = Picture(f"{self.title} of {self.session!r}")
+        picture.heading(self.title, sides_state(self.session)["label"])
+        for panel in self.panels:
+            picture.add(panel.picture())
+        return picture
 
     def static_html(self) -> str:
         """Return the session as a card, for untrusted notebooks and printed pages."""

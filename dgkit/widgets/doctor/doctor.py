@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from bokeh.document import Document
 
     from ...doctor.diagnosis import Diagnosis
+    from ..base.picture import Picture
 
 __all__ = ["DoctorPanel"]
 
 AUTO = "auto"
+_PICTURE_ROWS = 12  # findings in the static picture
 _CARD_S = 0.5  # a cell waits so long for the card of a saved notebook; snapshots take less
 
 
@@ -227,6 +229,26 @@ class DoctorPanel(BokehPanel):
         if self._task is not None:
             self._task.cancel()
         self._idle.set()
+
+    def picture(self) -> Picture:
+        """Return the verdict and the first findings, and the drawing of the PCIe tree."""
+        from ..base.picture import Picture
+        from ..figure.static_figure import figure_picture
+
+        found, document = self.diagnosis, self.document(False)
+        if found is None:
+            picture = Picture(f"{self.title}: no result yet")
+            picture.heading(self.title)
+            picture.text("no result yet")
+            return picture
+        picture = Picture(f"{self.title}: {found.verdict} for {found.goal}")
+        picture.heading(self.title)
+        picture.text(f"{found.verdict} for {found.goal}")
+        rows = [(one.verdict, one.title, one.found) for one in found.findings[:_PICTURE_ROWS]]
+        picture.table(("Verdict", "Check", "Finding"), rows)
+        if document.roots:
+            picture.add(figure_picture(document, self.title))
+        return picture
 
     def static_html(self) -> str:
         """Return the doctor's card, if the run ended soon after the cell."""

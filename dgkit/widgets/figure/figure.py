@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bokeh.document import Document
     from bokeh.model import Model
 
+    from ..base.picture import Picture
+
 __all__ = ["BokehPanel", "BokehView", "document_state", "show"]
 
 
@@ -90,6 +92,12 @@ class BokehView(BokehPanel):
         """Return the text alternative and the ids of this panel's roots in the document."""
         roots = [root.id for root in self._roots]
         return {**super().state(), "alt": self.alt, "roots": roots}
+
+    def picture(self) -> Picture:
+        """Return the figures."""
+        from .static_figure import figure_picture
+
+        return figure_picture(self._document, self.alt or "Figure")
 
     def static_html(self) -> str:
         """Return the text alternative."""

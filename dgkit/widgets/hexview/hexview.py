@@ -21,6 +21,7 @@ from .selection import RegionSelection
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
+    from ..base.picture import Picture
 
 __all__ = ["HexView"]
 
@@ -99,7 +100,9 @@ class HexView(Panel):
         page = self._live.fetch(str(view), int(at), int(n))
         if page is None:
             return {"region": 0, "at": 0, "size": 0, "sources": 0, "flags": False}, []
-        self._at = page.at
+        if page.at != self._at:
+            self._at = page.at
+            self.renew_picture()
         return page.reply()
 
     @handler
@@ -299,6 +302,29 @@ class HexView(Panel):
         )  # fmt: skip
         if error is None and not self._session.closed:
             self._region_selection.model.written(edit.region)
+
+    def picture(self) -> Picture:
+        """Return the bytes in view."""
+        from ..base.picture import Picture
+
+        region = self._region()
+        if region is None:
+            picture = Picture(f"{self.title}: {self._region_selection.empty_reason}")
+            picture.heading(self.title)
+            picture.text(self._region_selection.empty_reason)
+            return picture
+        at = self._at - self._at % 16
+        size = min(STATIC_BYTES, region.size - at)
+        about = f"{region.name} on {region.where}, {size_text(region.size)}"
+        picture = Picture(f"{self.title}: {size} bytes at offset {at:#x} of {about}")
+        picture.heading(self.title, self._region_selection.model.state()["label"])
+        picture.text(f"{about}; {size:,} bytes at offset {at:#x}")
+        try:
+            data = self.reader.read(region, self.sources[:1], at, size)[0]
+            picture.fixed(hex_lines(data, offset=at))
+        except DgkitError as error:
+            picture.text(str(error))
+        return picture
 
     def static_html(self) -> str:
         """Return the first bytes of the region as HTML."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ...report import LatencyReport
     from ...session import Session, SessionRegion
     from ...session.monitor import Monitor
+    from ..base.picture import Picture
 
 __all__ = ["LatencyPlot", "Setting"]
 
@@ -303,6 +304,17 @@ class LatencyPlot(BokehPanel):
     def _send_state(self) -> None:
         with self._view_model.lock:
             self.broadcast("full_state", self.state_buffers(), title=self.title, **self.state())
+
+    def picture(self) -> Picture:
+        """Return latency over time and the percentiles of the runs."""
+        from .static_plot import latency_picture
+
+        state = SessionModel.of(self.session).state()
+        try:
+            runs = self._view_model.runs()
+        except ValueError:
+            runs = {}
+        return latency_picture(self.title, state["label"], runs)
 
     def static_html(self) -> str:
         """Return the reports of the runs as HTML."""

@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ... import html_cards
-from ...units import size_text
+from ...units import size_text, us
 from ..base import scheduler
 from ..base.fill_patterns import KINDS
 from ..base.forms import for_field
@@ -24,6 +24,7 @@ from .uploads import CHUNK, MAX_FILE, Uploads
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion, SessionTransfer
+    from ..base.picture import Picture
 
 __all__ = ["MAX_COMPLETIONS", "TransferPanel"]
 
@@ -308,6 +309,22 @@ class TransferPanel(Panel):
             self._run.task.cancel()
         self._read_result.discard()
 
+    def picture(self) -> Picture:
+        """Return the table of the last completions."""
+        from ..base.picture import Picture
+
+        last = list(self._completions)[: -_MAX_STATIC_ROWS - 1 : -1]
+        picture = Picture(f"{self.title}: the last {len(last)} completions")
+        picture.heading(self.title, self._model.state()["label"])
+        header = ("", "Transfer", "Status", "Size", "Path", "Submit to post, us", "to complete, us")
+        rows = [
+            (record["number"], record["what"], record["status"], size_text(record["size"]),
+             record.get("path", ""), *_times(record))
+            for record in last
+        ]  # fmt: skip
+        picture.table(header, rows)
+        return picture
+
     def static_html(self) -> str:
         """Return the last completions at the time of the call as a card."""
         last = list(self._completions)[: -_MAX_STATIC_ROWS - 1 : -1]
@@ -323,6 +340,12 @@ class TransferPanel(Panel):
         more = [("Live view", "run the cell"), *([] if closed else [("Clock", self._clock())])]
         note = "The session is closed." if closed else ""
         return html_cards.card(self.title, more, badge=badge, body=body, note=note)
+
+
+def _times(record: dict[str, Any]) -> tuple[str, str]:
+    if "complete_ns" not in record:
+        return "", ""
+    return us(record["post_ns"]), us(record["complete_ns"])
 
 
 def _outcome(run: Run) -> str:

@@ -1,0 +1,130 @@
+"""Static pictures of panels as PNG, for where no live view can be: GitHub, printed pages.
+
+Pillow draws them, which bokeh installs. They are light in every theme, since a file that is saved
+has one picture for all.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+
+from PIL import Image, ImageDraw
+
+from .chart import GREY, TEXT, Chart, font
+
+__all__ = ["WIDTH", "Picture"]
+
+WIDTH = 720  # px
+_MARGIN = 10  # px
+_CELL = 7  # px, width of a character of fixed width
+_COLOURS = 48  # of the palette: enough for antialiased text and a palette of bytes
+
+_Block = tuple[int, Callable[[Image.Image, int], None]]  # height in px, and how to draw it at y
+
+
+class Picture:
+    """A picture, built from the top: lines of text, tables, charts.
+
+    Attributes:
+        alt: What it shows, as text.
+    """
+
+    def __init__(self, alt: str) -> None:
+        self.alt = alt
+        self._blocks: list[_Block] = []
+
+    def text(self, text: str, *, size: int = 12, colour: str = TEXT) -> None:
+        """Add a line, cut where the picture ends."""
+        line = _cut(text, font(size), WIDTH - 2 * _MARGIN)
+
+        def draw(image: Image.Image, y: int) -> None:
+            ImageDraw.Draw(image).text((_MARGIN, y + 2), line, colour, font(size))
+
+        self._blocks.append((size + 6, draw))
+
+    def heading(self, title: str, label: str = "") -> None:
+        """Add a title, and after it a label such as `software DPU`."""
+
+        def draw(image: Image.Image, y: int) -> None:
+            pen = ImageDraw.Draw(image)
+            pen.text((_MARGIN, y + 4), title, TEXT, font(15))
+            left = _MARGIN + font(15).getlength(title) + 12
+            if label:
+                right = left + font(11).getlength(label) + 14
+                pen.rounded_rectangle((left, y + 5, right, y + 21), 8, fill="#a34a00")
+                pen.text((left + 7, y + 6), label, "white", font(11))
+
+        self._blocks.append((26, draw))
+
+    def fixed(self, lines: Sequence[str]) -> None:
+        """Add lines whose characters have the same width."""
+
+        def draw(image: Image.Image, y: int) -> None:
+            pen = ImageDraw.Draw(image)
+            for row, line in enumerate(lines):
+                for column, character in enumerate(line):
+                    at = _MARGIN + _CELL * column + _CELL / 2, y + 15 * row + 12
+                    pen.text(at, character, TEXT, font(12), anchor="ms")
+
+        self._blocks.append((15 * len(lines) + 6, draw))
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Add a table, its columns as wide as their share of the text."""
+        cells = [list(header), *([str(cell) for cell in row] for row in rows)]
+        needed = [max(font(12).getlength(row[i]) for row in cells) + 14 for i in range(len(header))]
+        scale = min(1.0, (WIDTH - 2 * _MARGIN) / sum(needed))
+        widths = [scale * width for width in needed]
+
+        def draw(image: Image.Image, y: int) -> None:
+            pen = ImageDraw.Draw(image)
+            for number, row in enumerate(cells):
+                x, top = float(_MARGIN), y + 18 * number
+                for cell, width in zip(row, widths, strict=True):
+                    line = _cut(cell, font(12), width - 6)
+                    pen.text((x, top + 2), line, TEXT if number else GREY, font(12))
+                    x += width
+                pen.line((_MARGIN, top + 18, WIDTH - _MARGIN, top + 18), fill="#dddddd")
+
+        self._blocks.append((18 * len(cells) + 8, draw))
+
+    def chart(self, chart: Chart) -> None:
+        """Add a chart."""
+
+        def draw(image: Image.Image, y: int) -> None:
+            chart.draw(image, (_MARGIN, y, WIDTH - _MARGIN, y + chart.height))
+
+        self._blocks.append((chart.height, draw))
+
+    def add(self, other: Picture) -> None:
+        """Add what another picture shows."""
+        self._blocks.append((8, _rule))
+        self._blocks += other._blocks
+
+    def png(self) -> bytes:
+        """Draw the picture."""
+        height = sum(block for block, _ in self._blocks) + 2 * _MARGIN
+        image = Image.new("RGB", (WIDTH, height), "white")
+        y = _MARGIN
+        for block, draw in self._blocks:
+            draw(image, y)
+            y += block
+        ImageDraw.Draw(image).rectangle((0, 0, WIDTH - 1, height - 1), outline="#bdbdbd")
+        out = io.BytesIO()
+        image.quantize(_COLOURS, Image.Quantize.FASTOCTREE).save(out, "PNG")
+        return out.getvalue()
+
+
+def _rule(image: Image.Image, y: int) -> None:
+    ImageDraw.Draw(image).line((_MARGIN, y + 4, WIDTH - _MARGIN, y + 4), fill="#bdbdbd")
+
+
+def _cut(text: str, face: object, width: float) -> str:
+    """Shorten a line to a width in px."""
+    length: Callable[[str], float] = face.getlength  # type: ignore[attr-defined]
+    text = " ".join(text.split())
+    if length(text) <= width:
+        return text
+    while text and length(f"{text}...") > width:
+        text = text[:-1]
+    return f"{text}..."

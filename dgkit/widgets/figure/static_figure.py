@@ -1,0 +1,256 @@
+"""Static charts of Bokeh figures: the glyphs that dgkit and its tutorials use.
+
+A figure with other glyphs is drawn without them, and the picture says which are missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from bokeh.document import Document
+from bokeh.models import FactorRange, GlyphRenderer, Label, Legend, LogScale, Plot
+from PIL import Image, ImageColor
+
+from ..base.chart import Axis, Chart
+from ..base.picture import Picture
+
+__all__ = ["figure_picture"]
+
+_TITLE_HEIGHT = 280  # px, height of a chart unless its figure is lower
+_AXIS_OF = {"x": 0, "left": 0, "right": 0, "y": 1, "top": 1, "bottom": 1}
+_MOST_POINTS = 2000  # of a line or a scatter: a picture is 720 px wide
+
+
+def figure_picture(document: Document, alt: str) -> Picture:
+    """Return a picture of the plots of a document, one below the other."""
+    picture = Picture(alt)
+    plots = [plot for plot in document.select({"type": Plot}) if isinstance(plot, Plot)]
+    for plot in plots:
+        drawing = _PlotDrawing(plot)
+        picture.chart(drawing.chart)
+        if drawing.missing:
+            picture.text(f"not in this picture: {', '.join(sorted(drawing.missing))}")
+    if not plots:
+        picture.text(alt or "This output has no figure that a static picture can show.")
+    return picture
+
+
+class _PlotDrawing:
+    """The chart of one plot; `missing` names the glyphs that it lacks."""
+
+    def __init__(self, plot: Any) -> None:
+        self.missing: set[str] = set()
+        self._plot = plot
+        self._factors = [_positions(each) for each in (plot.x_range, plot.y_range)]
+        height = min(_TITLE_HEIGHT, plot.height or _TITLE_HEIGHT)
+        title = getattr(plot.title, "text", "") or ""
+        self.chart = Chart(str(title), self._axis(0), self._axis(1), height=int(height))
+        for renderer in plot.renderers:
+            if isinstance(renderer, GlyphRenderer) and renderer.visible:
+                self._add(renderer)
+        for label in plot.select({"type": Label}):
+            self.chart.text(float(label.x), float(label.y), str(label.text))
+        for legend in plot.select({"type": Legend}):
+            self._add_legend(legend)
+
+    def _axis(self, which: int) -> Axis:
+        plot, factors = self._plot, self._factors[which]
+        log = isinstance((plot.x_scale, plot.y_scale)[which], LogScale)
+        axes = (plot.xaxis, plot.yaxis)[which]
+        axis = axes[0] if axes else None
+        result = Axis(log=log, hidden=axis is None or not axis.visible)
+        result.label = str(getattr(axis, "axis_label", None) or "")
+        span = (plot.x_range, plot.y_range)[which]
+        low, high = getattr(span, "start", None), getattr(span, "end", None)
+        if factors:
+            names = [(at, " ".join(key)) for key, at in factors.items()]
+            result.names = names if len(names) <= 6 else _groups(factors)
+            result.span = (0, math.ceil(max(factors.values()) + 0.4))
+        elif _is_number(low) and _is_number(high):
+            result.span = (float(low), float(high))
+        named = dict(getattr(axis, "major_label_overrides", None) or {})
+        if named:
+            result.names = [(float(at), str(text)) for at, text in named.items()]
+        return result
+
+    def _add(self, renderer: Any) -> None:
+        glyph = renderer.glyph
+        name = type(glyph).__name__
+        add = {
+            "Line": self._line, "Scatter": self._scatter, "Circle": self._scatter,
+            "VBar": self._vbar, "HBar": self._hbar, "Image": self._image, "Text": self._text,
+            "VSpan": self._span, "HSpan": self._span, "Quad": self._quad,
+            "Rect": self._rect, "MultiLine": self._multi_line,
+        }.get(name)  # fmt: skip
+        if add is None:
+            self.missing.add(name)
+            return
+        add(glyph, renderer.data_source.data)
+
+    def _values(self, glyph: Any, data: Any, name: str) -> list[Any]:
+        """Return a property's values, one for each row; numbers for names of a range."""
+        spec, rows = getattr(glyph, name), max((len(v) for v in data.values()), default=1)
+        column = getattr(spec, "field", spec)
+        if isinstance(column, dict):
+            column = column.get("field")
+        if isinstance(column, str) and column in data:
+            values = list(data[column])
+            transform = getattr(spec, "transform", None)
+            if hasattr(transform, "factors"):
+                values = [_mapped(transform, value) for value in values]
+        else:
+            values = [getattr(spec, "value", spec)] * rows
+        known = self._factors[_AXIS_OF[name]] if name in _AXIS_OF else {}
+        keys = [tuple([v] if isinstance(v, str) else v) if _named(v) else v for v in values]
+        return [known.get(v, v) if isinstance(v, tuple) else v for v in keys] if known else values
+
+    def _colour(self, glyph: Any, data: Any, name: str = "line_color") -> list[str]:
+        colours = self._values(glyph, data, name)
+        return [colour if isinstance(colour, str) else "#1e88e5" for colour in colours]
+
+    def _thinned(self, glyph: Any, data: Any) -> tuple[Any, Any]:
+        x, y = (np.asarray(self._values(glyph, data, name), float) for name in ("x", "y"))
+        step = -(-len(x) // _MOST_POINTS) or 1
+        return x[::step].tolist(), y[::step].tolist()
+
+    def _line(self, glyph: Any, data: Any) -> None:
+        dashed = bool(glyph.line_dash) and glyph.line_dash != "solid"
+        colour = self._colour(glyph, data)[0] if data else "#1e88e5"
+        self.chart.line(*self._thinned(glyph, data), colour, dashed=dashed)
+
+    def _scatter(self, glyph: Any, data: Any) -> None:
+        colours = self._colour(glyph, data, "fill_color")
+        points = zip(*(self._values(glyph, data, name) for name in ("x", "y")), strict=False)
+        step = -(-len(colours) // _MOST_POINTS) or 1
+        for (x, y), colour in list(zip(points, colours, strict=False))[::step]:
+            self.chart.points([float(x)], [float(y)], colour)
+
+    def _vbar(self, glyph: Any, data: Any) -> None:
+        names = ("x", "top", "bottom", "width")
+        columns = [self._values(glyph, data, name) for name in names]
+        colours = self._colour(glyph, data, "fill_color")
+        for x, top, bottom, width, colour in zip(*columns, colours, strict=False):
+            self.chart.box((x - width / 2, x + width / 2), (bottom, top), colour)
+
+    def _hbar(self, glyph: Any, data: Any) -> None:
+        names = ("y", "left", "right", "height")
+        columns = [self._values(glyph, data, name) for name in names]
+        colours = self._colour(glyph, data, "fill_color")
+        for y, left, right, height, colour in zip(*columns, colours, strict=False):
+            self.chart.box((left, right), (y - height / 2, y + height / 2), colour)
+
+    def _quad(self, glyph: Any, data: Any) -> None:
+        columns = [self._values(glyph, data, n) for n in ("left", "right", "bottom", "top")]
+        colours = self._colour(glyph, data, "fill_color")
+        for left, right, bottom, top, colour in zip(*columns, colours, strict=False):
+            self.chart.box((left, right), (bottom, top), colour)
+
+    def _rect(self, glyph: Any, data: Any) -> None:
+        columns = [self._values(glyph, data, name) for name in ("x", "y", "width", "height")]
+        colours = self._colour(glyph, data, "fill_color")
+        for x, y, width, height, colour in zip(*columns, colours, strict=False):
+            across, up = (x - width / 2, x + width / 2), (y - height / 2, y + height / 2)
+            self.chart.box(across, up, colour)
+
+    def _multi_line(self, glyph: Any, data: Any) -> None:
+        columns = [self._values(glyph, data, name) for name in ("xs", "ys")]
+        for xs, ys, colour in zip(*columns, self._colour(glyph, data), strict=False):
+            self.chart.line(list(xs), list(ys), colour)
+
+    def _span(self, glyph: Any, data: Any) -> None:
+        vertical = type(glyph).__name__ == "VSpan"
+        colours = self._colour(glyph, data)
+        for at, colour in zip(
+            self._values(glyph, data, "x" if vertical else "y"), colours, strict=False
+        ):
+            self.chart.across(float(at), colour, vertical=vertical)
+
+    def _text(self, glyph: Any, data: Any) -> None:
+        columns = [self._values(glyph, data, name) for name in ("x", "y", "text")]
+        for x, y, text in zip(*columns, strict=False):
+            self.chart.text(float(x), float(y), str(text), centred=True)
+
+    def _image(self, glyph: Any, data: Any) -> None:
+        names = ("image", "x", "y", "dw", "dh")
+        columns = [self._values(glyph, data, name) for name in names]
+        for pixels, x, y, dw, dh in zip(*columns, strict=False):
+            picture = Image.fromarray(_coloured(np.asarray(pixels)[::-1], glyph.color_mapper))
+            self.chart.image(picture, (x, x + dw), (y, y + dh))
+
+    def _add_legend(self, legend: Any) -> None:
+        for item in legend.items:
+            if not item.renderers:
+                continue
+            renderer = item.renderers[0]
+            glyph, data = renderer.glyph, renderer.data_source.data
+            filled = "fill_color" in glyph.properties()
+            colours = self._colour(glyph, data, "fill_color" if filled else "line_color")
+            rows = self._label_rows(item, data)
+            for row, name in rows:
+                self.chart.legend(name, colours[min(row, len(colours) - 1)] if colours else "gray")
+
+    def _label_rows(self, item: Any, data: Any) -> Iterator[tuple[int, str]]:
+        label = item.label
+        column = getattr(label, "field", None)
+        if column in data:
+            seen: set[str] = set()
+            for row, value in enumerate(data[column]):
+                if str(value) not in seen:
+                    seen.add(str(value))
+                    yield row, str(value)
+            return
+        yield item.index or 0, str(getattr(label, "value", label))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _named(value: Any) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, tuple | list) and all(isinstance(part, str) for part in value)
+    )
+
+
+def _positions(span: Any) -> dict[tuple[str, ...], float]:
+    """Return the position of each factor of a range: Bokeh's, with a gap between groups."""
+    if not isinstance(span, FactorRange):
+        return {}
+    keys = [(key,) if isinstance(key, str) else tuple(key) for key in span.factors]
+    positions, at, group = {}, 0.5, keys[0][0] if keys else ""
+    for key in keys:
+        if len(key) > 1 and key[0] != group:
+            at, group = at + 1.0, key[0]
+        positions[key] = at
+        at += 1.0
+    return positions
+
+
+def _groups(factors: dict[tuple[str, ...], float]) -> list[tuple[float, str]]:
+    """Return the middle of each group of factors, with its name."""
+    groups: dict[str, list[float]] = {}
+    for key, at in factors.items():
+        groups.setdefault(key[0], []).append(at)
+    return [(sum(at) / len(at), name) for name, at in groups.items()]
+
+
+def _mapped(mapper: Any, value: Any) -> str:
+    """Return the colour that a CategoricalColorMapper gives to a factor."""
+    if not isinstance(value, str):
+        start, end = mapper.start or 0, mapper.end
+        part = tuple(value)[start:end]
+        value = part[0] if len(part) == 1 else part
+    factors: Sequence[Any] = mapper.factors
+    return str(mapper.palette[list(factors).index(value) % len(mapper.palette)])
+
+
+def _coloured(values: Any, mapper: Any) -> Any:
+    """Return the values of an image as RGB."""
+    palette = np.array([ImageColor.getrgb(colour)[:3] for colour in mapper.palette], np.uint8)
+    low = float(values.min()) if mapper.low is None else float(mapper.low)
+    high = float(values.max()) if mapper.high is None else float(mapper.high)
+    share = (values.astype(float) - low) / ((high - low) or 1.0)
+    return palette[np.clip((share * len(palette)).astype(int), 0, len(palette) - 1)]
