@@ -74,8 +74,8 @@ class Axis:
                 for part in parts
             ]
             inside = [value for value in values if low <= math.log10(value) <= high]
-            step = -(-len(inside) // (2 * _MAX_TICKS)) or 1
-            return [(math.log10(value), f"{value:,.10g}") for value in inside[::step]]
+            every = -(-len(inside) // (2 * _MAX_TICKS)) or 1
+            return [(math.log10(value), f"{value:,.10g}") for value in inside[::every]]
         raw = (high - low) / _MAX_TICKS
         power = 10.0 ** math.floor(math.log10(raw))
         step = next(part * power for part in (1, 2, 5, 10) if part * power >= raw)
@@ -156,7 +156,7 @@ class _Drawing:
         self._y = chart.y.ends(value for _, _, y, _ in chart.marks for value in y)
 
     def _legend_rows(self, width: int) -> int:
-        used = sum(self._font.getlength(name) + 34 for name in self._chart.names)
+        used: float = sum(self._font.getlength(name) + 34 for name in self._chart.names)
         return math.ceil(used / max(width, 1))
 
     def _at(self, x: float, y: float) -> tuple[float, float] | None:

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 from bokeh.document import Document
-from bokeh.models import FactorRange, GlyphRenderer, Label, Legend, LogScale, Plot
+from bokeh.models import FactorRange, LogScale, Plot
+from bokeh.models.annotations import Label, Legend
+from bokeh.models.renderers import GlyphRenderer
 from PIL import Image, ImageColor
 
 from ..base.chart import Axis, Chart
@@ -69,7 +71,7 @@ class _PlotDrawing:
             names = [(at, " ".join(key)) for key, at in factors.items()]
             result.names = names if len(names) <= 6 else _groups(factors)
             result.span = (0, math.ceil(max(factors.values()) + 0.4))
-        elif _is_number(low) and _is_number(high):
+        elif low is not None and high is not None and _is_number(low) and _is_number(high):
             result.span = (float(low), float(high))
         named = dict(getattr(axis, "major_label_overrides", None) or {})
         if named:
