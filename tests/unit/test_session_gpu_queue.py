@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 from support.dma import pattern
 from support.gpu.queue_kernels import KERNELS
-from support.processes.agents import agent
+from support.processes.agents import agent, python
 
 import dgkit
 from dgkit import Status
@@ -163,11 +162,10 @@ def test_closing_the_queue_ends_the_waits_of_a_running_kernel(kernels: Any) -> N
 OWNER = """
 import os, sys, time
 import numpy as np
-sys.path.insert(0, {tests!r})
 from support.gpu.queue_kernels import KERNELS
 import dgkit
 from dgkit.gpu_initiated import emulate
-session = dgkit.connect({address!r})
+session = dgkit.connect(sys.argv[1])
 host, dpu = session.empty(8192), session.empty(8192, on="dpu")
 queue = session.gpu_queue(dpu, host, limit=60)
 ids = queue.id_of(dpu), queue.id_of(host)
@@ -181,9 +179,8 @@ time.sleep(60)
 
 def test_the_owners_death_ends_its_ring_at_the_agent(kernels: Any) -> None:
     with agent() as served, dgkit.connect(served.address) as other:
-        tests = str(Path(__file__).parents[1])
-        code = OWNER.format(tests=tests, address=served.address)
-        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as owner:
+        command = python(OWNER, served.address)
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as owner:
             assert owner.stdout is not None
             kernel = int(owner.stdout.readline())
             owner.kill()
