@@ -24,6 +24,7 @@ LAB = {
     "ipywidgets": (8, 1),
     "anywidget": (0, 9, 13),
     "bokeh": (3, 5),
+    "pillow": (10, 1),
 }
 _INFO = ("dgkit info",)
 _START = references.DGKIT("Try it")
@@ -149,9 +150,10 @@ def _dgkit_extras(case: Case) -> Iterator[Finding]:
         why = f"{reading.why or 'no packages are listed'}."
         yield finding.unknown("?", why=why, remedy=["pip list"], sources=source)
         return
-    versions = {name: str(reading.data[name]) for name in LAB if reading.data.get(name)}
+    asked = [name for name in LAB if name in reading.data] or list(LAB)  # of an older recording
+    versions = {name: str(reading.data[name]) for name in asked if reading.data.get(name)}
     old = [name for name in versions if () < version_key(versions[name]) < LAB[name]]
-    missing = [name for name in LAB if name not in versions]
+    missing = [name for name in asked if name not in versions]
     if not old and not missing:
         found = f"JupyterLab {versions['jupyterlab']}, bokeh {versions['bokeh']}"
         yield finding.ok(found, sources=source)
@@ -164,7 +166,7 @@ def _dgkit_extras(case: Case) -> Iterator[Finding]:
         why += f"Too old; needed at least: {least}. " if old else ""
         yield finding.warn(
             f"{len(missing)} missing, {len(old)} too old",
-            needed=", ".join(LAB) if len(missing) == len(LAB) else names or least,
+            needed=", ".join(LAB) if len(missing) == len(asked) else names or least,
             why=f"{why}Panels, plots and `dgkit lab` need them.",
             remedy=install_dgkit(".[lab]"),
             sources=source,

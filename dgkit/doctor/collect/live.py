@@ -52,7 +52,7 @@ def _dgkit() -> dict[str, str | int]:
 
 
 _PACKAGES = (
-    *("jupyterlab", "ipython", "ipywidgets", "anywidget", "bokeh", "numpy"),
+    *("jupyterlab", "ipython", "ipywidgets", "anywidget", "bokeh", "pillow", "numpy"),
     *("cupy-cuda13x", "cupy-cuda12x", "cupy", "cuda-core", "cuda-bindings"),
 )
 
