@@ -21,7 +21,10 @@ def next_of(monitor):
 def test_the_samples_are_the_copy_engines(session, op):
     with session.empty(4096, on="gpu", name="g") as region:
         region.array[:] = 7
-        with session.monitor(region, 64, op, count=20, every_s=0.01, offset=128) as monitor:
+        monitored = session.monitor(
+            region, 64, op, count=20, every_s=0.01, offset=128, destructive=True
+        )
+        with monitored as monitor:
             assert monitor.label == "software DPU, GPU copy engine"
             assert "g on host, cuda:0" in monitor.where
             assert "dgkit fake GPU" in monitor.machine.engine

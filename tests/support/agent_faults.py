@@ -23,7 +23,7 @@ BOUNDARIES = {
     "hello": (server, "check_hello"),
     "welcome": (server, "welcome"),
     "encoding": (server, "encode"),
-    "keys": (keys, "allowed"),
+    "keys": (keys.AllowedKeys, "read"),
     "events": (Listener, "service"),
     "caller": (Listener, "caller"),
     "publisher": (Listener, "publisher"),
