@@ -292,6 +292,7 @@ static void query(struct cuda_queue *q, uint64_t now)
 	q->last_query_ns = now;
 	bool entered = cuda_enter(q->c);
 	cuda_check(q);
+	cuda_renew_canary(q);
 	cuda_leave(entered);
 }
 

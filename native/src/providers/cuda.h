@@ -90,6 +90,7 @@ struct cuda_queue {
 	bool engine_ran;
 	uint32_t close_calls;
 	bool wants_canary; /* a batch was left to the copy engine */
+	uint32_t canary_upto; /* where that batch ends */
 	int submit_chain, publish_chain; /* status of the current chain */
 	uint64_t last_poll_ns, last_query_ns;
 };
@@ -170,6 +171,8 @@ bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n);
 void cuda_measure(struct cuda_queue *q, uint32_t upto, uint64_t now_ns);
 /* Sends a canary if a batch would have used its answer, and the last answer is too old. */
 void cuda_send_canary(struct cuda_queue *q);
+/* The same while a batch runs: the answer to the canary sent behind it may be old at its end. */
+void cuda_renew_canary(struct cuda_queue *q);
 /* Reads the canary's flag. */
 void cuda_read_canary(struct cuda_queue *q, uint64_t now_ns);
 

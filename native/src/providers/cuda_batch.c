@@ -8,8 +8,9 @@
  * does. Which one pays is measured, not assumed: the copy engine's time by the batches that it
  * runs, the compute engine's by a canary, an empty kernel in another stream that carries no bytes,
  * and by the batches that a kernel runs. A measurement is believed for FRESH_NS: where there is
- * none, the copy engine runs the batch and a canary is sent behind it. So of a GPU that becomes
- * busy at most one batch notices, and a GPU that stays busy gets few canaries.
+ * none, the copy engine runs the batch and a canary is sent behind it, and others while the batch
+ * runs, as the answer to the first would be old at its end. So of a GPU that becomes busy at most
+ * one batch notices, and a GPU that stays busy gets few canaries.
  *
  * The driver sends the small writes of such a batch inline, through the channel of the compute
  * engine, unless the stream is with a copy engine when they come. So they follow a copy that only a
@@ -28,6 +29,7 @@ enum {
 	THREADS = 256, /* per block */
 	CHUNK = 256, /* copies of one call of the driver */
 	FRESH_NS = 1000000, /* how long a measured answer is believed */
+	FRESH_PART = 4, /* or one part of so many of the time that the copy engine would take */
 	SLOW_NS = 250000, /* no write-value takes so long in a copy engine's channel */
 	REST = 8, /* a slow canary's time is at most one part of so many */
 	REST_NS = 20000000, /* and no longer than this until the next one */
@@ -179,7 +181,10 @@ void cuda_flush(struct cuda_queue *q, struct group *g)
 		.n = g->n,
 		.since_ns = now_ns(),
 	};
-	q->wants_canary |= !kernel && g->n >= GATHER_MIN;
+	if (!kernel && g->n >= GATHER_MIN) {
+		q->wants_canary = true;
+		q->canary_upto = g->first + g->n;
+	}
 	if (kernel)
 		by_kernel(q, g);
 	else
@@ -218,8 +223,9 @@ CUresult cuda_led_copy(struct cuda_queue *q, CUdeviceptr dst, const char *src, u
 bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n)
 {
 	uint64_t now = now_ns(), engine_ns = n * q->engine_ns;
+	uint64_t fresh_ns = engine_ns / FRESH_PART > FRESH_NS ? engine_ns / FRESH_PART : FRESH_NS;
 	cuda_read_canary(q, now);
-	if (!q->answer_at_ns || now - q->answer_at_ns >= FRESH_NS || q->answer_ns >= engine_ns ||
+	if (!q->answer_at_ns || now - q->answer_at_ns >= fresh_ns || q->answer_ns >= engine_ns ||
 	    !gather_function(q->c))
 		return false;
 	/* Where it is a close call, the copy engine's time is taken again now and then. */
@@ -263,7 +269,8 @@ void cuda_read_canary(struct cuda_queue *q, uint64_t now)
 	q->answer_at_ns = now;
 }
 
-void cuda_send_canary(struct cuda_queue *q)
+/* Sends a canary if one is wanted and the last answer is at least `old_ns` old. */
+static void send_canary(struct cuda_queue *q, uint64_t old_ns)
 {
 	struct canary *c = &q->canary;
 	uint64_t rest = q->answer_ns < REST_NS / REST ? q->answer_ns * REST : REST_NS;
@@ -271,7 +278,7 @@ void cuda_send_canary(struct cuda_queue *q)
 		return;
 	q->wants_canary = false;
 	uint64_t now = now_ns();
-	if (q->answer_at_ns && now - q->answer_at_ns < (rest > FRESH_NS ? rest : FRESH_NS))
+	if (q->answer_at_ns && now - q->answer_at_ns < (rest > old_ns ? rest : old_ns))
 		return;
 	if (!c->stream && cuda.cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING))
 		return;
@@ -279,4 +286,18 @@ void cuda_send_canary(struct cuda_queue *q)
 	if (!launch(q, c->stream, 0, 0, 0) &&
 	    !cuda.cuStreamWriteValue32(c->stream, gpu_ptr(c->flag), c->sent + 1, 0))
 		c->sent++;
+}
+
+void cuda_send_canary(struct cuda_queue *q)
+{
+	send_canary(q, FRESH_NS);
+}
+
+void cuda_renew_canary(struct cuda_queue *q)
+{
+	/* Serial numbers: the batch is not done. */
+	if ((int32_t)(q->done - q->canary_upto) >= 0)
+		return;
+	q->wants_canary = true;
+	send_canary(q, FRESH_NS / 2);
 }
