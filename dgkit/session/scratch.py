@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
+from ..errors import PeerError
 from ..types import Access, Op
 from . import argument_checks, region_factory
 
@@ -41,7 +43,7 @@ class Scratch:
         region = self.region
         if not region.closed:
             timeout = self._session.timeout
-            if self._session.dpu.link.dead is None:
+            with contextlib.suppress(PeerError):  # gone or stuck: it frees its side by itself
                 self._session.dpu.forget(region, timeout)
             region.free(timeout)
             region.closed = True

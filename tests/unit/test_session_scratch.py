@@ -130,3 +130,16 @@ def test_where_this_process_is_the_dpu_its_memory_is_kept_too():
             with session.monitor(region, every_s=0.01) as monitor:
                 until(monitor.read, "a block")
             assert session.read(region, SIZE) == BYTES
+
+
+@pytest.mark.parametrize("role", ["host", "dpu"])
+def test_a_killed_agent_leaves_no_error_for_the_end_of_a_monitor_with_scratch_memory(role):
+    with agent(role=role) as one:
+        session = dgkit.connect(one.address)
+        monitor = session.monitor(session.empty(SIZE), 64, "write", every_s=0.01)
+        until(monitor.read, "a block")
+        one.process.kill()
+        monitor.close()
+        session.close()
+        assert monitor.closed
+        assert session.closed
