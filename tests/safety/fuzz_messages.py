@@ -108,6 +108,14 @@ def _exchange(socket: zmq.Socket[bytes], body: bytes) -> int:
             return reply.id
 
 
+def _is_bye(body: bytes) -> bool:
+    """Return whether a message is a Bye; one with a wrong number is taken for one, too."""
+    try:
+        return type(m.decode_request(body)) is m.Bye
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+
+
 def batch(running: agents.Agent, number: int, examples: int) -> None:
     """Let one client each send five requests; then a client that behaves is served."""
 
@@ -127,8 +135,9 @@ def batch(running: agents.Agent, number: int, examples: int) -> None:
             assert socket.poll(REPLY_MS), "no Welcome"
             first = m.decode_reply(socket.recv()).first_id
             for drawn in bodies:
-                first = max(first, _exchange(socket, message(drawn, first)) + 1)
-                if first >= 2**63:
+                body = message(drawn, first)
+                first = max(first, _exchange(socket, body) + 1)
+                if first >= 2**63 or _is_bye(body):  # what follows Bye is dropped
                     break
         finally:
             socket.close()
