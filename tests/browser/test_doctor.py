@@ -196,16 +196,15 @@ def test_reloaded_it_has_what_it_had(book):
     expect(panel).to_have_attribute("data-drawn", f"{FAR} {DPU}")
 
 
-def test_run_again_it_leaves_no_thread_and_no_widget_more(book):
+def test_run_again_it_leaves_no_thread_and_no_fd_and_of_widgets_the_closed_panels_only(book):
     book.cell("import threading, ipywidgets, os")
-    now = (
-        "[threading.active_count(), len(ipywidgets.widgets.widget._instances), "
-        "len(os.listdir('/proc/self/fd'))]"
-    )
+    instances = "ipywidgets.widgets.widget._instances"
+    now = f"[threading.active_count(), len(os.listdir('/proc/self/fd')), len({instances})]"
     book.run(book.made)
     judged(book)
     book.quiet()
     before = book.value(now)
+    before[2] += 3 * 2  # a closed panel and its layout, to which a container may refer
     for _ in range(3):
         book.run(book.made)
         judged(book)
@@ -214,7 +213,7 @@ def test_run_again_it_leaves_no_thread_and_no_widget_more(book):
         """ipykernel closes the pipe of a thread that has ended within 10 s (iostream.py)."""
         return all(one <= was for one, was in zip(book.value(now), before, strict=True))
 
-    until(no_more, "no thread, no widget and no fd more than before", timeout=30)
+    until(no_more, f"no more threads, fds and widgets than {before}", timeout=30)
 
 
 def test_it_judges_while_a_cell_is_busy(book):

@@ -23,6 +23,7 @@ def samples(notebook, nth=0):
 
 def start(notebook):
     notebook.panel("dashboard").get_by_role("button", name="Start monitor").click()
+    notebook.panel("latency").scroll_into_view_if_needed()  # what is out of sight gets no frames
     until(lambda: samples(notebook) > 100, "the plot moves", timeout=20)
 
 
