@@ -109,8 +109,9 @@ def lab(
     """Start JupyterLab in FOLDER, and a software DPU for its notebooks, until Ctrl-C.
 
     FOLDER is ./notebooks by default if it exists, else the current folder. Options after -- are
-    passed to JupyterLab. Prints the URL with its token as the only line on stdout. The server
-    listens on 127.0.0.1 only; each user of a machine gets a separate port, DPU and runtime folder.
+    passed to JupyterLab. Prints the URL with its token as the only line on stdout. The page opens
+    dgkit-welcome.ipynb, which it adds to FOLDER if it is not there. The server listens on 127.0.0.1
+    only; each user of a machine gets a separate port, DPU and runtime folder.
 
     Notebooks connect to the DPU by dgkit.connect(os.environ["DGKIT_ADDRESS"]). dgkit.connect()
     without an address starts another software DPU for that notebook.

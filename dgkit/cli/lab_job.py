@@ -21,6 +21,7 @@ from ..dma import runtime_dir
 __all__ = ["HOST", "Lab", "agent", "own_port", "runtime_folder"]
 
 HOST = "127.0.0.1"
+_WELCOME = "dgkit=welcome"  # has dgkit's extension of JupyterLab open the welcome notebook
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split(':'); "
     "from dgkit.jupyter.lab_server import main; sys.exit(main(int(sys.argv[1])))"
@@ -85,7 +86,7 @@ def _argv(folder: Path, port: int, token: str, *, fixed: bool, browser: bool) ->
     options = {"ip": HOST, "port": port, "port_retries": retries, "root_dir": folder}
     argv = [f"--ServerApp.{name}={value}" for name, value in options.items()]
     argv += [f"--IdentityProvider.token={token}", "--log-level=WARN"]
-    argv += [] if browser else ["--no-browser"]
+    argv += [f"--LabApp.default_url=/lab?{_WELCOME}"] if browser else ["--no-browser"]
     return argv + (["--allow-root"] if os.geteuid() == 0 else [])
 
 
@@ -153,7 +154,8 @@ class Lab:
                 f"a Jupyter configuration file overrides the address ({info['hostname']}) or the "
                 "token: `jupyter --paths` lists where to look"
             )
-        return {"url": f"{info['url']}lab?token={self._token}", "port": info["port"]}
+        url = f"{info['url']}lab?token={self._token}&{_WELCOME}"
+        return {"url": url, "port": info["port"]}
 
     def wait(self) -> int:
         """Wait until it ends; return its exit status."""

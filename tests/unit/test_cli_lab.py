@@ -224,7 +224,7 @@ def test_a_server_that_is_open_after_all_is_not_taken(change):
     lab = lab_job.Lab.__new__(lab_job.Lab)
     lab._token = "t"
     lab._pipe = SimpleNamespace(recv=lambda _: json.dumps(told).encode())
-    assert lab.ready() == {"url": "http://x/lab?token=t", "port": 1}
+    assert lab.ready() == {"url": "http://x/lab?token=t&dgkit=welcome", "port": 1}
     told |= change
     with pytest.raises(PermissionError, match="jupyter --paths"):
         lab.ready()

@@ -120,9 +120,16 @@ def test_an_installed_package_has_the_file_where_jupyter_looks():
         files = importlib.metadata.distribution("dgkit").files
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("dgkit is not installed here, it is used in place")
-    (found,) = [file for file in files if str(file).endswith(INSTALLED)]
-    assert found.locate().resolve() == Path(sys.prefix, INSTALLED).resolve()
-    assert found.locate().read_bytes() == SHIPPED.read_bytes()
+    extension = SHIPPED.parent / "labextensions"
+    shipped = {INSTALLED: SHIPPED} | {
+        f"share/jupyter/labextensions/{path.relative_to(extension)}": path
+        for path in extension.rglob("*.*")
+    }
+    assert len(shipped) == 4
+    for installed, path in shipped.items():
+        (found,) = [file for file in files if str(file).endswith(installed)]
+        assert found.locate().resolve() == Path(sys.prefix, installed).resolve()
+        assert found.locate().read_bytes() == path.read_bytes()
 
 
 class Socket:

@@ -65,8 +65,10 @@ class Lab:
             "LabApp.expose_app_in_browser": True,
             "LabApp.extension_manager": "readonly",
         }
-        if find_spec("dgkit") and find_spec(EXTENSION):  # also where dgkit is not installed
+        if find_spec("dgkit") and (found := find_spec(EXTENSION)):  # also where it is not installed
             options["ServerApp.jpserver_extensions"] = f"{EXTENSION}=True"
+            extensions = Path(str(found.origin)).parent / "labextensions"
+            options["LabApp.extra_labextensions_path"] = extensions
         words = [f"--{name}={value}" for name, value in options.items()]
         return [sys.executable, "-m", "jupyterlab", *words]
 

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prebuilt extension of JupyterLab 4: cards in the launcher, commands, a sidebar.
+//
+// It is written in the form in which JupyterLab loads one, a container of webpack's module
+// federation (init and get), so that no bundler is needed. JupyterLab's own modules come from the
+// scope that it shares; a module that is missing there only leaves out what needs it.
+(() => {
+  const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
+    <g class="jp-icon3" fill="#616161"><path d="M3 5h7v14H3zm2 2v10h3V7zM14 5h7v14h-7zm2 2v10h3V7z"/>
+    <path d="M9 9h4V7l3 3-3 3v-2H9zm6 6h-4v2l-3-3 3-3v2h4z"/></g></svg>`;
+  const WELCOME = "dgkit-welcome.ipynb";
+  const SESSION = [
+    "import os", "", "import dgkit", "",
+    "# The DPU that `dgkit lab` has started or was given; without one, a software DPU.",
+    'session = dgkit.connect(os.environ.get("DGKIT_ADDRESS"))',
+  ];
+  const NOTEBOOKS = {
+    dashboard: {
+      label: "dgkit dashboard",
+      caption: "A new notebook with all panels of dgkit: allocate, transfer, look, measure",
+      source: [...SESSION, "dashboard = dgkit.dashboard(session)", "dashboard"].join("\n"),
+    },
+    doctor: {
+      label: "dgkit doctor",
+      caption: "A new notebook that says what this machine can do, and what is in the way",
+      source: ["import dgkit", "", "doctor = dgkit.DoctorPanel()", "doctor"].join("\n"),
+    },
+  };
+  // As the page was opened: JupyterLab changes its address when it opens a file.
+  const wanted = new URLSearchParams(window.location.search).get("dgkit");
+  const files = new URL(".", document.currentScript.src);
+  let scope = {};
+
+  async function shared(name) {
+    const [version] = Object.values(scope[name] ?? {});
+    return version ? (await version.get())() : null;
+  }
+
+  async function open(app, path) {
+    const panel = await app.commands.execute("docmanager:open", { path, factory: "Notebook" });
+    await panel.context.ready;
+    await panel.sessionContext.ready;
+    return panel;
+  }
+
+  async function openNew(app, source) {
+    const kernel = app.serviceManager.kernelspecs.specs?.default ?? "python3";
+    const { path } = await app.serviceManager.contents.newUntitled({ type: "notebook", path: "" });
+    const panel = await app.commands.execute(
+      "docmanager:open", { path, factory: "Notebook", kernel: { name: kernel } });
+    await panel.context.ready;
+    await panel.sessionContext.ready;
+    const cells = panel.content.model.sharedModel;
+    cells.insertCell(0, { cell_type: "code", source });
+    panel.content.activeCellIndex = 0;
+    app.shell.activateById(panel.id);
+    await app.commands.execute("notebook:run-cell");
+    return panel;
+  }
+
+  // A student keeps what he wrote: the file is made only where there is none.
+  async function openWelcome(app) {
+    const { contents } = app.serviceManager;
+    const there = (await contents.get("", { content: true })).content
+      .some(({ name }) => name === WELCOME);
+    if (!there) {
+      const answer = await fetch(new URL("welcome.ipynb", files));
+      if (!answer.ok) throw new Error(`welcome.ipynb: ${answer.status} ${answer.statusText}`);
+      const content = await answer.json();
+      await contents.save(WELCOME, { type: "notebook", format: "json", content });
+    }
+    return open(app, WELCOME);
+  }
+
+  function addCommands(app, launcher, palette, icon) {
+    const add = (id, options, execute) => {
+      app.commands.addCommand(id, { ...options, icon, execute });
+      launcher?.add({ command: id, category: "dgkit" });
+      palette?.addItem({ command: id, category: "dgkit" });
+    };
+    add("dgkit:welcome", {
+      label: "Welcome to dgkit",
+      caption: `Open ${WELCOME}: the first DMA, and where to go on`,
+    }, () => openWelcome(app));
+    for (const [name, { label, caption, source }] of Object.entries(NOTEBOOKS)) {
+      add(`dgkit:${name}`, { label, caption }, () => openNew(app, source));
+    }
+    return ["dgkit:welcome", ...Object.keys(NOTEBOOKS).map((name) => `dgkit:${name}`)];
+  }
+
+  function addSidebar(app, Widget, commands, icon) {
+    const node = document.createElement("div");
+    node.style.cssText = "padding: 12px; overflow: auto; display: grid; gap: 8px; align-content: start;";
+    const title = document.createElement("h2");
+    title.textContent = "dgkit";
+    title.style.cssText = "margin: 0; font-size: var(--jp-ui-font-size2);";
+    node.append(title);
+    for (const command of commands) {
+      const button = document.createElement("button");
+      button.className = "jp-mod-styled jp-mod-accept";
+      button.textContent = app.commands.label(command);
+      button.title = app.commands.caption(command);
+      button.style.cssText = "height: auto; min-height: 32px; text-align: left; white-space: normal;";
+      button.onclick = () => app.commands.execute(command);
+      const text = document.createElement("p");
+      text.textContent = app.commands.caption(command);
+      text.style.cssText = "margin: 0 0 8px; color: var(--jp-ui-font-color1); line-height: 1.4;";
+      node.append(button, text);
+    }
+    const widget = new Widget({ node });
+    widget.id = "dgkit-sidebar";
+    widget.title.caption = "dgkit";
+    widget.title.icon = icon;
+    app.shell.add(widget, "left", { rank: 900 });
+  }
+
+  async function plugins() {
+    const [launcher, apputils, widgets, ui] = await Promise.all(
+      ["@jupyterlab/launcher", "@jupyterlab/apputils", "@lumino/widgets",
+        "@jupyterlab/ui-components"].map(shared));
+    const optional = [launcher?.ILauncher, apputils?.ICommandPalette].filter(Boolean);
+    return {
+      id: "dgkit:extension",
+      description: "Cards in the launcher, commands and a sidebar for dgkit.",
+      autoStart: true,
+      optional,
+      activate: (app, ...services) => {
+        const given = (token) => token ? services[optional.indexOf(token)] : null;
+        const icon = ui ? new ui.LabIcon({ name: "dgkit:icon", svgstr: ICON }) : undefined;
+        const commands = addCommands(
+          app, given(launcher?.ILauncher), given(apputils?.ICommandPalette), icon);
+        if (widgets && app.name === "JupyterLab") addSidebar(app, widgets.Widget, commands, icon);
+        if (commands.includes(`dgkit:${wanted}`)) {
+          app.restored.then(() => app.commands.execute(`dgkit:${wanted}`)).catch((error) => {
+            console.warn("dgkit:", error);
+            apputils?.Notification?.warning(`dgkit: ${error.message}`, { autoClose: 5000 });
+          });
+        }
+      },
+    };
+  }
+
+  window._JUPYTERLAB ??= {};
+  window._JUPYTERLAB.dgkit = {
+    init(given) { scope = given; },
+    async get(name) {
+      if (name !== "./extension") throw new Error(`dgkit has no module ${name}`);
+      const plugin = await plugins();
+      return () => ({ __esModule: true, default: plugin });
+    },
+  };
+})();

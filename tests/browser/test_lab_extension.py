@@ -1,0 +1,74 @@
+"""dgkit's extension of JupyterLab: launcher cards, commands, sidebar, welcome notebook."""
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from playwright.sync_api import expect
+from support.jupyter.page import Notebook
+
+import dgkit.jupyter
+
+FOLDER = Path(dgkit.jupyter.__file__).parent / "labextensions/dgkit"
+CARDS = ("Welcome to dgkit", "dgkit dashboard", "dgkit doctor")
+WELCOME = "dgkit-welcome.ipynb"
+
+
+@pytest.fixture
+def page(lab_page):
+    for path in lab_page.lab.root.glob("*.ipynb"):
+        path.unlink()
+    return lab_page.go().page
+
+
+def test_its_package_names_this_version_and_a_file_that_is_there():
+    package = json.loads((FOLDER / "package.json").read_text())
+    assert package["version"] == dgkit.__version__
+    assert (FOLDER / package["jupyterlab"]["_build"]["load"]).is_file()
+
+
+def test_the_launcher_has_its_cards_and_the_page_no_error(page, lab_page):
+    launcher = page.locator(".jp-Launcher")
+    for card in CARDS:
+        expect(launcher.get_by_text(card, exact=True)).to_be_visible()
+    lab_page.shot("launcher")
+    assert lab_page.errors == []
+    assert lab_page.strangers() == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_sidebar_opens_a_dashboard_that_works(page, lab_page, dark):
+    lab_page.theme(dark)
+    page.locator(".jp-SideBar").get_by_title("dgkit", exact=True).click()
+    sidebar = page.locator("#dgkit-sidebar")
+    expect(sidebar.get_by_role("button")).to_have_count(len(CARDS))
+    lab_page.shot(f"sidebar-{'dark' if dark else 'light'}")
+    sidebar.get_by_role("button", name="dgkit dashboard").click()
+    dashboard = page.locator(".dgkit-dashboard").first
+    expect(dashboard.get_by_role("button", name="Start monitor")).to_be_visible(timeout=60_000)
+    assert lab_page.errors == []
+
+
+def test_the_welcome_notebook_is_made_once_and_what_is_written_there_stays(page, lab_page):
+    page.locator(".jp-Launcher").get_by_text("Welcome to dgkit", exact=True).click()
+    expect(page.get_by_role("heading", name="Welcome to dgkit")).to_be_visible()
+    path = lab_page.lab.root / WELCOME
+    book = nbformat.read(path, as_version=4)
+    book.cells[0].source = "# Mine"
+    nbformat.write(book, path)
+    lab_page.go()
+    lab_page.ask("async () => { await app.commands.execute('dgkit:welcome'); }")
+    expect(page.get_by_role("heading", name="Mine")).to_be_visible()
+
+
+def test_the_address_that_dgkit_lab_prints_opens_the_welcome_notebook(page, lab_page):
+    page.goto(f"{lab_page.lab.url}lab?token={lab_page.lab.token}&dgkit=welcome")
+    expect(page.get_by_role("heading", name="Welcome to dgkit")).to_be_visible(timeout=60_000)
+    assert (lab_page.lab.root / WELCOME).is_file()
+    notebook = Notebook(lab_page, WELCOME).open()
+    lab_page.ask("async () => { await app.commands.execute('notebook:run-all-cells'); }")
+    notebook.ready("dashboard")
+    assert notebook.value("bytes(region.array[:18])") == b"hello from the DPU"
+    expect(page.get_by_text("dgkit doctor:")).to_be_visible()
+    lab_page.shot("welcome")
