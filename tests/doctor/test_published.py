@@ -14,14 +14,14 @@ from dgkit.doctor.goals import Goal
 from dgkit.doctor.registry import checks
 from dgkit.doctor.runner import diagnose
 
-FIRST, SECOND, THIRD = (load_all(folder) for folder in ("first", "second", "third"))
-EVERY = FIRST + SECOND + THIRD
+FIRST, SECOND, THIRD, FOURTH = map(load_all, ("first", "second", "third", "fourth"))
+EVERY = FIRST + SECOND + THIRD + FOURTH
 
 
 @pytest.mark.parametrize(
     ("machines", "least"),
-    [(FIRST, 20), (SECOND, 40), (THIRD, 20)],
-    ids=["first", "second", "third"],
+    [(FIRST, 20), (SECOND, 40), (THIRD, 20), (FOURTH, 24)],
+    ids=["first", "second", "third", "fourth"],
 )
 def test_a_third_of_the_machines_work(machines: list[Published], least: int) -> None:
     assert len(machines) >= least
