@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import msgspec
 
@@ -10,7 +11,7 @@ from .data_path_specs import DATA_PATH_SPECS
 from .finding import Finding, Verdict
 from .goals import Goal
 
-__all__ = ["CONSEQUENCES", "OWN", "order"]
+__all__ = ["BY_OTHERS", "CONSEQUENCES", "OWN", "order"]
 
 _USE = ("cuda-context", "cuda-python", "dgkit-providers", "driver-persistence")
 _ACCESS = ("dmabuf-gpu", "peermem", "driver-flavour", "bar1-size", "bar1-resizable", "gdrcopy")
@@ -34,6 +35,8 @@ CONSEQUENCES: dict[str, tuple[str, ...]] = {
     "driver-version": ("cuda-driver",),
     "doca-version": ("doca-libraries", *_GPUNETIO),
     "driver-flavour": ("dmabuf-gpu", "kernel-version"),
+    "kernel-p2pdma": ("dmabuf-gpu", "peermem"),
+    "peermem": ("dmabuf-gpu", "kernel-version", "rdma-dmabuf"),
     "kernel-version": ("rdma-dmabuf", "dmabuf-gpu"),
     "dmabuf-gpu": ("rdma-dmabuf",),
     "rdma-devices": ("rdma-dmabuf",),
@@ -47,6 +50,9 @@ CONSEQUENCES: dict[str, tuple[str, ...]] = {
 OWN = frozenset(
     {"cuda-python", "dgkit-core", "dgkit-providers", "dgkit-extras", "open-files", "cuda-toolkit"}
 )
+# Goals that other programs than dgkit serve.
+BY_OTHERS = frozenset({Goal.RDMA, Goal.GPUNETIO, Goal.P2P})
+_BELOW_WARNINGS = (Verdict.WARN + Verdict.CANNOT_TELL) / 2
 _ALARMS = (Verdict.WARN, Verdict.FAIL)
 
 
@@ -54,11 +60,14 @@ def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
     """Return the findings, the worst first, each that follows from another marked and after it.
 
     A cause ranks as high as the worst that follows from it. Of equal verdicts, what blocks a data
-    path to the goal comes before what does not, and dgkit's own wants come last.
+    path to the goal comes before what does not, and dgkit's own wants come last; where other
+    programs serve the goal, after all other failures and warnings.
     """
     found = tuple(findings)
     marked = [_mark(one, found) for one in found]
-    return tuple(sorted(marked, key=lambda one: _rank(one, marked, _serving(goal))))
+    ranks = [_rank(one, marked, goal) for one in marked]
+    order = sorted(range(len(marked)), key=ranks.__getitem__)
+    return tuple(marked[at] for at in order)
 
 
 def _mark(finding: Finding, found: Sequence[Finding]) -> Finding:
@@ -86,6 +95,7 @@ def _explains(cause: Finding, finding: Finding) -> bool:
     return cause.verdict is Verdict.FAIL or cause.verdict is finding.verdict is Verdict.WARN
 
 
+@cache
 def _serving(goal: Goal) -> frozenset[str]:
     """Return the checks on which a path to the goal depends."""
     return frozenset(
@@ -96,10 +106,8 @@ def _serving(goal: Goal) -> frozenset[str]:
     )
 
 
-def _rank(
-    finding: Finding, found: Sequence[Finding], serving: frozenset[str]
-) -> tuple[int, bool, bool, bool]:
-    worst = finding.verdict
+def _rank(finding: Finding, found: Sequence[Finding], goal: Goal) -> tuple[float, bool, bool, bool]:
+    worst: float = finding.verdict
     if worst in _ALARMS:
         following = [
             one.verdict
@@ -108,4 +116,6 @@ def _rank(
         ]
         worst = max([worst, *following])
     own = finding.check in OWN
-    return (-worst, own, bool(finding.follows), finding.check not in serving)
+    if own and goal in BY_OTHERS:
+        worst = min(worst, _BELOW_WARNINGS)
+    return (-worst, own, bool(finding.follows), finding.check not in _serving(goal))

@@ -165,7 +165,7 @@ def test_a_cause_comes_before_what_follows_from_it() -> None:
     names = [(one.check, one.follows) for one in order(found, Goal.RDMA)]
     assert names[0] == ("driver-flavour", "")
     assert names[1] == ("dmabuf-gpu", "driver-flavour")
-    assert names[2] == ("cuda-python", "")
+    assert names[2:] == [("link", ""), ("cuda-python", "")]
 
 
 def test_what_follows_from_a_failure_has_no_remedy_of_its_own() -> None:
