@@ -138,12 +138,19 @@ def _driver_loaded(case: Case) -> Iterator[Finding]:
 
 
 def _unsupported(machine: Machine, driver: Driver) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return why this driver refuses a GPU: its branch or its modules are too new; None if not."""
-    old = machine.know(gpudirect.before_turing)
-    if len(old) < len(machine.know(gpus.gpus)):
+    """Return why this driver refuses a GPU, by its branch or its modules; None if not known.
+
+    NVIDIA's driver README, Open Linux Kernel Modules: GPUs from Turing on, Blackwell by them only.
+    """
+    old, every = machine.know(gpudirect.before_turing), machine.know(gpus.gpus)
+    if driver.flavour == "closed" and any(gpudirect.is_open_only(machine, gpu) for gpu in every):
+        why = "Blackwell and later GPUs are supported by the open modules only."
+        do = tuple(install_driver(machine))
+        return f"{driver.version}, closed: not for this GPU", why, do
+    if len(old) < len(every):
         return None
-    last = gpudirect.last_branch(machine)
-    if last and version_key(driver.version) > (last + 1,):
+    last = gpudirect.last_branch(machine) or 580
+    if version_key(driver.version) > (last + 1,):
         why = f"The last driver branch for this GPU is {last}."
         return f"{driver.version}, too new for this GPU", why, (f"# Install its branch {last}",)
     if driver.flavour == "open":
