@@ -104,7 +104,7 @@ class Published:
 
 
 def load_all(folder: str) -> list[Published]:
-    """Return all machines of a folder, `first`, `second`, `third` or `fourth`, by name."""
+    """Return all machines of a folder, `first`, `second` to `fifth`, by name."""
     return [load(path) for path in sorted((FOLDER / folder).glob("*.txt"))]
 
 

@@ -14,14 +14,15 @@ from dgkit.doctor.goals import Goal
 from dgkit.doctor.registry import checks
 from dgkit.doctor.runner import diagnose
 
-FIRST, SECOND, THIRD, FOURTH = map(load_all, ("first", "second", "third", "fourth"))
-EVERY = FIRST + SECOND + THIRD + FOURTH
+FOLDERS = ("first", "second", "third", "fourth", "fifth")
+FIRST, SECOND, THIRD, FOURTH, FIFTH = map(load_all, FOLDERS)
+EVERY = FIRST + SECOND + THIRD + FOURTH + FIFTH
 
 
 @pytest.mark.parametrize(
     ("machines", "least"),
-    [(FIRST, 20), (SECOND, 40), (THIRD, 20), (FOURTH, 24)],
-    ids=["first", "second", "third", "fourth"],
+    [(FIRST, 20), (SECOND, 40), (THIRD, 20), (FOURTH, 24), (FIFTH, 20)],
+    ids=FOLDERS,
 )
 def test_a_third_of_the_machines_work(machines: list[Published], least: int) -> None:
     assert len(machines) >= least

@@ -149,7 +149,7 @@ def _not_for_this_kernel(machine: Machine, ofed: str) -> Finding:
         "interface for peer memory, so the module does not load.",
         remedy=[
             "# Install MLNX_OFED again, for this kernel: mlnxofedinstall --add-kernel-support",
-            "sudo /etc/init.d/openibd restart",
+            "# Then restart the machine: the NIC's network is down while its drivers are changed.",
             f"sudo modprobe {_module(machine)}",
         ],
         sources=[*_SOURCES, _NV_PEER_MEM],
