@@ -93,7 +93,9 @@ REPLACED = frozenset({"dmabuf-gpu"})
 ADVISORY = frozenset({"acs", "topology", "topology-nvidia-smi", "numa", "link"})
 # Checks without which CUDA cannot be used.
 CUDA = ("driver-loaded", "cuda-driver", "cuda-context")
-_DMABUF = ("dmabuf-gpu", "driver-flavour", "kernel-version", "gpudirect-platform")
+_DMABUF = (
+    *("dmabuf-gpu", "driver-flavour", "kernel-version", "kernel-p2pdma", "gpudirect-platform"),
+)
 _PEERMEM = ("peermem", "gpudirect-platform")
 _RDMA_DMABUF = ("rdma-dmabuf", *_DMABUF)
 _PEER_TO_PEER = ("bar1-size", "iommu", "acs", "topology", "virtual-machine", "container")

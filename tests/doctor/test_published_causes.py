@@ -113,6 +113,7 @@ def test_without_cuda_a_missing_bluefield_is_not_the_next_thing() -> None:
 def test_a_container_that_lost_its_gpus_is_the_cause() -> None:
     found = diagnose([published("toolkit-1227-reload").machine()], goal=Goal.P2P).findings
     assert (found[0].check, found[0].verdict) == ("container", Verdict.FAIL)
+    assert any("nvidia.com/gpu=all" in line for line in found[0].remedy)  # CDI keeps the rules
     assert {f.check: f.follows for f in found}["driver-loaded"] == "container"
 
 

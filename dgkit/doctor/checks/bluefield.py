@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from .. import finding, references
-from ..facts import bluefield, cuda, distribution, firmware, gpus, pci, virtual
+from ..facts import bluefield, cuda, distribution, firmware, gpus, nvidia_proc, pci, virtual
 from ..facts.bluefield import Mode, Tmfifo
 from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
@@ -78,7 +78,9 @@ def _lacks_cuda(machine: Machine) -> bool:
     """Return whether there are GPUs, and CUDA cannot use them."""
     if not machine.know(gpus.gpus):
         return False
-    return machine.know(smi).trouble == "devices" or bool(machine.know(cuda.cuda).code)
+    loaded = machine.know(nvidia_proc.driver).loaded
+    refused = machine.know(smi).trouble == "devices"
+    return loaded is False or refused or bool(machine.know(cuda.cuda).code)
 
 
 _ARM_WITHOUT_NIC = finding.fail(

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from .. import finding, references
 from ..facts import cuda, pci
 from ..facts.devices import refused
-from ..facts.nvidia_smi import smi
 from ..facts.pairs import peers
 from ..facts.virtual import Container, container, virtual
 from ..finding import Finding
@@ -101,8 +100,6 @@ def _without_devices(case: Case, found: Container, missing: list[str]) -> Findin
 def _closed(machine: Machine) -> Finding | None:
     """Return the finding if the container's device rules exclude files that it has, else None."""
     paths = [path for path, error in machine.know(refused).items() if error == "EPERM"]
-    if machine.know(smi).trouble == "unknown":  # NVML could not open a file that is there
-        paths = [*paths, "/dev/nvidiactl"]
     wanted = [path for path in paths if "gdrdrv" not in path and "imex" not in path]
     if any(one.code == 0 for one in machine.know(cuda.contexts).values()):
         wanted = [path for path in wanted if "nvidia" not in path]  # CUDA opened them
