@@ -33,6 +33,14 @@ def test_geforce_without_nvlink_has_no_peer_access_unless_the_driver_says_so() -
     assert one("gpu-peers", patched).verdict is Verdict.OK
 
 
+@pytest.mark.parametrize(("age", "verdict"), [("Ampere", Verdict.OK), ("Blackwell", Verdict.FAIL)])
+def test_geforce_that_may_have_nvlink_is_not_judged_unread(age: str, verdict: Verdict) -> None:
+    made = published("club3090-1133-gns")
+    kinds = made.sections["kinds"].replace("age=Blackwell", f"age={age}")
+    unread = {"run nvidia-smi topo -p2p rw": "", "run nvidia-smi topo -m": "", "kinds": kinds}
+    assert one("gpu-peers", published("club3090-1133-gns", **unread)).verdict is verdict
+
+
 @pytest.mark.parametrize(
     ("product", "verdict"),
     [

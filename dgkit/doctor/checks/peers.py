@@ -80,7 +80,7 @@ def _without_access(machine: Machine) -> Finding | None:
     if machine.know(_nvlinks) or cells & {"OK", "U"}:
         return None
     if not cells:
-        return _geforce(found)
+        return _geforce(machine, found)
     cell = next((cell for cell in _REFUSED if cell in cells), "NS")
     what, remedy = _REFUSED[cell]
     if cell == "CNS" and machine.know(virtual.virtual).is_vm:
@@ -91,13 +91,15 @@ def _without_access(machine: Machine) -> Finding | None:
     )  # fmt: skip
 
 
-_WITHOUT_P2P = frozenset({"turing", "ampere", "ada", "ada lovelace", "blackwell"})
+_WITHOUT_NVLINK = frozenset({"ada", "ada lovelace", "blackwell"})
+_WITHOUT_P2P = _WITHOUT_NVLINK | {"turing", "ampere"}
 
 
-def _geforce(found: tuple[Gpu, ...]) -> Finding | None:
+def _geforce(machine: Machine, found: tuple[Gpu, ...]) -> Finding | None:
     """Return the finding on GeForce GPUs from Turing on, between which there is NVLink at most."""
     ages = {gpu.architecture.lower() for gpu in found}
-    if not (ages <= _WITHOUT_P2P and all("geforce" in gpu.name.lower() for gpu in found)):
+    without = _WITHOUT_NVLINK if machine.know(nvidia_topo.topology_matrix).why else _WITHOUT_P2P
+    if not (ages <= without and all("geforce" in gpu.name.lower() for gpu in found)):
         return None
     return finding.fail(
         f"{found[0].name}, no NVLink", needed="OK",
