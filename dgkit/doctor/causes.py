@@ -8,10 +8,11 @@ from functools import cache
 import msgspec
 
 from .data_path_specs import DATA_PATH_SPECS
+from .data_paths import DataPath
 from .finding import Finding, Verdict
 from .goals import Goal
 
-__all__ = ["BY_OTHERS", "CONSEQUENCES", "OWN", "order"]
+__all__ = ["BY_OTHERS", "CONSEQUENCES", "OWN", "lead", "order"]
 
 _USE = ("cuda-context", "cuda-python", "dgkit-providers", "driver-persistence")
 _ACCESS = ("dmabuf-gpu", "peermem", "driver-flavour", "bar1-size", "bar1-resizable", "gdrcopy")
@@ -68,6 +69,27 @@ def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
     ranks = [_rank(one, marked, goal) for one in marked]
     order = sorted(range(len(marked)), key=ranks.__getitem__)
     return tuple(marked[at] for at in order)
+
+
+def lead(findings: Sequence[Finding], paths: Iterable[DataPath]) -> tuple[Finding, ...]:
+    """Return ordered findings, those first that concern a data path to the goal that works.
+
+    What fails and blocks other paths only comes after them, as it counts as a warning there.
+    """
+    every = tuple(paths)
+    working = [path for path in every if path.serves and path.works]
+    if not working:
+        return tuple(findings)
+    concerned = {check for path in working for check in path.warned_by}
+    blocking = {check for path in every for check in path.blocked_by}
+
+    def rank(finding: Finding) -> int:
+        if finding.verdict not in _ALARMS or finding.check in OWN:
+            return 2
+        other = finding.verdict is Verdict.WARN or finding.check in blocking
+        return int(other and not {finding.check, finding.follows} & concerned)
+
+    return tuple(sorted(findings, key=rank))
 
 
 def _mark(finding: Finding, found: Sequence[Finding]) -> Finding:

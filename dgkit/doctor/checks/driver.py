@@ -155,8 +155,8 @@ def _unsupported(machine: Machine, driver: Driver) -> tuple[str, str, tuple[str,
         return f"{driver.version}, too new for this GPU", why, (f"# Install its branch {last}",)
     if driver.flavour == "open":
         why = "The open modules support no GPU before Turing, which has no GSP."
-        do = "# Install the closed modules of this branch, or of an earlier one: 580 is the last"
-        return f"{driver.version}, open: not for this GPU", why, (do,)
+        do = ("# Install the closed modules of this branch, or of an earlier one: 580 is the last",)
+        return f"{driver.version}, open: not for this GPU", why, do
     return None
 
 
