@@ -40,7 +40,7 @@ CONSEQUENCES: dict[str, tuple[str, ...]] = {
     "peermem": ("dmabuf-gpu", "kernel-version", "rdma-dmabuf"),
     "kernel-version": ("rdma-dmabuf", "dmabuf-gpu"),
     "dmabuf-gpu": ("rdma-dmabuf",),
-    "rdma-devices": ("rdma-dmabuf",),
+    "rdma-devices": ("rdma-dmabuf", "peermem"),
     "memlock": ("memlock-queues",),
     "bar1-resizable": (),
     "bar1-size": ("bar1-resizable",),

@@ -118,6 +118,16 @@ def test_without_cuda_a_missing_bluefield_is_not_the_next_thing() -> None:
     assert diagnose([made.machine()]).exit_code == 1
 
 
+def test_stopped_drivers_of_mlnx_ofed_are_started() -> None:
+    made = published("oneflow-9115-openibd")
+    found = diagnose([made.machine()], goal=Goal.RDMA).findings
+    assert found[0].check == "rdma-devices"
+    assert found[0].remedy == ("sudo /etc/init.d/openibd start",)
+    assert {f.check: f.follows for f in found}["peermem"] == "rdma-devices"
+    kept = published("talos-pkgs-855-mlx5ib")
+    assert one("rdma-devices", kept).remedy == ("sudo modprobe mlx5_ib",)
+
+
 def test_a_container_that_lost_its_gpus_is_the_cause() -> None:
     found = diagnose([published("toolkit-1227-reload").machine()], goal=Goal.P2P).findings
     assert (found[0].check, found[0].verdict) == ("container", Verdict.FAIL)

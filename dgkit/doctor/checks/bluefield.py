@@ -80,7 +80,9 @@ def _lacks_cuda(machine: Machine) -> bool:
         return False
     loaded = machine.know(nvidia_proc.driver).loaded
     refused = machine.know(smi).trouble == "devices"
-    return loaded is False or refused or bool(machine.know(cuda.cuda).code)
+    codes = {context.code for context in machine.know(cuda.contexts).values()} - {None}
+    without = bool(codes) and 0 not in codes
+    return loaded is False or refused or without or bool(machine.know(cuda.cuda).code)
 
 
 _ARM_WITHOUT_NIC = finding.fail(

@@ -66,8 +66,7 @@ def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
     if driver.loaded and not driver.flavour and driver.why:
         why = f"Whether the open kernel modules are loaded is not known: {driver.why}."
         return finding.unknown(release[:45], needed="6.2 or later", why=why)
-    if _works(machine):  # Red Hat's 4.18 has backports: NVIDIA/nvshmem, issue 67
-        why = "CUDA exports a dma-buf, and an RDMA device accepts it: both were tested."
+    if why := _works(machine, maybe=maybe):  # Red Hat's 4.18 has backports: nvshmem, issue 67
         return finding.ok(
             release[:45],
             needed="5.12 or backports",
@@ -109,14 +108,20 @@ def _closed_modules(machine: Machine, release: str) -> Finding:
     )
 
 
-def _works(machine: Machine) -> bool:
-    """Return whether tests showed that all GPUs export a dma-buf and an RDMA device accepts it."""
+def _works(machine: Machine, *, maybe: bool) -> str:
+    """Return what tests showed, as a sentence, if all GPUs export a dma-buf; "" otherwise.
+
+    An RDMA device has to accept one; if there is none, the kernel has to be one that may.
+    """
     dma_bufs = [gpudirect.dma_buf(machine, gpu) for gpu in gpus.usable(machine)]
     if not dma_bufs or not all(dma_buf.asked and dma_buf.works for dma_buf in dma_bufs):
-        return False
+        return ""
     models = {nic.model: nic.name for nic in reversed(machine.know(rdma.devices).devices)}
     answers = [machine.read.probe("rdma-dmabuf", name).data for name in models.values()]
-    return any(isinstance(data, Mapping) and data.get("takes") is True for data in answers)
+    if any(isinstance(data, Mapping) and data.get("takes") is True for data in answers):
+        return "CUDA exports a dma-buf, and an RDMA device accepts it: both were tested."
+    alone = maybe and not models and not machine.know(rdma.devices).why
+    return "CUDA exports a dma-buf; there is no RDMA device that could refuse it." if alone else ""
 
 
 def _newer(machine: Machine) -> list[str]:
