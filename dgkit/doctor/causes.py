@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import msgspec
 
 from .data_path_specs import DATA_PATH_SPECS
+from .data_paths import DataPath
 from .finding import Finding, Verdict
 from .goals import Goal
 
-__all__ = ["CONSEQUENCES", "OWN", "order"]
+__all__ = ["BY_OTHERS", "CONSEQUENCES", "OWN", "lead", "order"]
 
 _USE = ("cuda-context", "cuda-python", "dgkit-providers", "driver-persistence")
 _ACCESS = ("dmabuf-gpu", "peermem", "driver-flavour", "bar1-size", "bar1-resizable", "gdrcopy")
@@ -34,9 +36,11 @@ CONSEQUENCES: dict[str, tuple[str, ...]] = {
     "driver-version": ("cuda-driver",),
     "doca-version": ("doca-libraries", *_GPUNETIO),
     "driver-flavour": ("dmabuf-gpu", "kernel-version"),
+    "kernel-p2pdma": ("dmabuf-gpu", "peermem"),
+    "peermem": ("dmabuf-gpu", "kernel-version", "rdma-dmabuf"),
     "kernel-version": ("rdma-dmabuf", "dmabuf-gpu"),
     "dmabuf-gpu": ("rdma-dmabuf",),
-    "rdma-devices": ("rdma-dmabuf",),
+    "rdma-devices": ("rdma-dmabuf", "peermem"),
     "memlock": ("memlock-queues",),
     "bar1-resizable": (),
     "bar1-size": ("bar1-resizable",),
@@ -47,6 +51,9 @@ CONSEQUENCES: dict[str, tuple[str, ...]] = {
 OWN = frozenset(
     {"cuda-python", "dgkit-core", "dgkit-providers", "dgkit-extras", "open-files", "cuda-toolkit"}
 )
+# Goals that other programs than dgkit serve.
+BY_OTHERS = frozenset({Goal.RDMA, Goal.GPUNETIO, Goal.P2P})
+_BELOW_WARNINGS = (Verdict.WARN + Verdict.CANNOT_TELL) / 2
 _ALARMS = (Verdict.WARN, Verdict.FAIL)
 
 
@@ -54,11 +61,35 @@ def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
     """Return the findings, the worst first, each that follows from another marked and after it.
 
     A cause ranks as high as the worst that follows from it. Of equal verdicts, what blocks a data
-    path to the goal comes before what does not, and dgkit's own wants come last.
+    path to the goal comes before what does not, and dgkit's own wants come last; where other
+    programs serve the goal, after all other failures and warnings.
     """
     found = tuple(findings)
     marked = [_mark(one, found) for one in found]
-    return tuple(sorted(marked, key=lambda one: _rank(one, marked, _serving(goal))))
+    ranks = [_rank(one, marked, goal) for one in marked]
+    order = sorted(range(len(marked)), key=ranks.__getitem__)
+    return tuple(marked[at] for at in order)
+
+
+def lead(findings: Sequence[Finding], paths: Iterable[DataPath]) -> tuple[Finding, ...]:
+    """Return ordered findings, those first that concern a data path to the goal that works.
+
+    What fails and blocks other paths only comes after them, as it counts as a warning there.
+    """
+    every = tuple(paths)
+    working = [path for path in every if path.serves and path.works]
+    if not working:
+        return tuple(findings)
+    concerned = {check for path in working for check in path.warned_by}
+    blocking = {check for path in every for check in path.blocked_by}
+
+    def rank(finding: Finding) -> int:
+        if finding.verdict not in _ALARMS or finding.check in OWN:
+            return 2
+        other = finding.verdict is Verdict.WARN or finding.check in blocking
+        return int(other and not {finding.check, finding.follows} & concerned)
+
+    return tuple(sorted(findings, key=rank))
 
 
 def _mark(finding: Finding, found: Sequence[Finding]) -> Finding:
@@ -86,6 +117,7 @@ def _explains(cause: Finding, finding: Finding) -> bool:
     return cause.verdict is Verdict.FAIL or cause.verdict is finding.verdict is Verdict.WARN
 
 
+@cache
 def _serving(goal: Goal) -> frozenset[str]:
     """Return the checks on which a path to the goal depends."""
     return frozenset(
@@ -96,10 +128,8 @@ def _serving(goal: Goal) -> frozenset[str]:
     )
 
 
-def _rank(
-    finding: Finding, found: Sequence[Finding], serving: frozenset[str]
-) -> tuple[int, bool, bool, bool]:
-    worst = finding.verdict
+def _rank(finding: Finding, found: Sequence[Finding], goal: Goal) -> tuple[float, bool, bool, bool]:
+    worst: float = finding.verdict
     if worst in _ALARMS:
         following = [
             one.verdict
@@ -108,4 +138,6 @@ def _rank(
         ]
         worst = max([worst, *following])
     own = finding.check in OWN
-    return (-worst, own, bool(finding.follows), finding.check not in serving)
+    if own and goal in BY_OTHERS:
+        worst = min(worst, _BELOW_WARNINGS)
+    return (-worst, own, bool(finding.follows), finding.check not in _serving(goal))

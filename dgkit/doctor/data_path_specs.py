@@ -9,6 +9,7 @@ import msgspec
 from .goals import ALL, ANY_GPU, Goal
 
 __all__ = [
+    "ADVISORY",
     "ANY_DEVICE_SUFFICES",
     "CUDA",
     "DATA_PATH_SPECS",
@@ -88,9 +89,13 @@ ANY_DEVICE_SUFFICES = frozenset(
 
 # Checks that are not applicable where an alternative is set up instead.
 REPLACED = frozenset({"dmabuf-gpu"})
+# Checks that warn at most: without their answer a path should work.
+ADVISORY = frozenset({"acs", "topology", "topology-nvidia-smi", "numa", "link"})
 # Checks without which CUDA cannot be used.
 CUDA = ("driver-loaded", "cuda-driver", "cuda-context")
-_DMABUF = ("dmabuf-gpu", "driver-flavour", "kernel-version", "gpudirect-platform")
+_DMABUF = (
+    *("dmabuf-gpu", "driver-flavour", "kernel-version", "kernel-p2pdma", "gpudirect-platform"),
+)
 _PEERMEM = ("peermem", "gpudirect-platform")
 _RDMA_DMABUF = ("rdma-dmabuf", *_DMABUF)
 _PEER_TO_PEER = ("bar1-size", "iommu", "acs", "topology", "virtual-machine", "container")

@@ -16,7 +16,7 @@ from .data_path_specs import (
     DataPathSpec,
     DeviceKind,
 )
-from .facts import pairs, pci
+from .facts import pairs, pci, virtual
 from .finding import Finding, Verdict, worst
 from .goals import Goal
 from .machine import Case
@@ -289,11 +289,17 @@ def _why_unknown(case: Case, verdicts: _CheckVerdicts, checks: Sequence[str]) ->
     return why or (f"{checks[0]} has no answer." if checks else "The PCI devices are not known.")
 
 
+_IN_GUEST = "What connects the devices is the hypervisor's, and not visible here."
+
+
 def _proviso(spec: DataPathSpec, case: Case, verdicts: _CheckVerdicts) -> str:
     """Return what the path depends on and was not verified, as sentences."""
     sentences = [spec.unverified] if spec.unverified else []
     if DeviceKind.BLUEFIELD in spec.devices and case.dpu is None:
         sentences.append("The DPU was not examined.")
+    guest = case.host is not None and case.host.know(virtual.virtual).is_vm
+    if guest and "virtual-machine" in spec.assumed:
+        sentences.append(_IN_GUEST)
     unanswered = verdicts.with_verdict(spec.assumed, Verdict.CANNOT_TELL)
     if unanswered:
         sentences.append(f"No answer: {', '.join(unanswered)}.")

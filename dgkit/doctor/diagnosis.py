@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from .causes import OWN
+from .causes import BY_OTHERS, OWN
 from .collect.trace import Trace
+from .data_path_specs import ADVISORY
 from .data_paths import DataPath
 from .finding import Finding, Verdict, worst
 from .goals import Goal
@@ -57,22 +58,26 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         serving = [path for path in self.ways if path.serves and path.verdict]
         if serving and all(path.verdict is Verdict.FAIL for path in serving):
             return Verdict.FAIL
-        findings = [one for one in self.findings if self._counts(one)]
+        runs = any(path.works for path in serving)
+        findings = [one for one in self.findings if self._counts(one, runs=runs)]
         verdict = worst(findings)
         blocking = {check for path in self.ways for check in path.blocked_by}
         failed = {f.check for f in findings if f.verdict is Verdict.FAIL}
         if not serving or not failed <= blocking:
             return verdict
-        if not any(path.works for path in serving):
+        if not runs:
             return Verdict.CANNOT_TELL
         return min(verdict, Verdict.WARN)
 
-    def _counts(self, finding: Finding) -> bool:
-        """Return whether a finding counts for the verdict: what only dgkit needs, where it runs.
+    def _counts(self, finding: Finding, *, runs: bool) -> bool:
+        """Return whether a finding counts for the verdict.
 
-        RDMA, GPUNetIO and GPUs among themselves are done by other programs.
+        What only dgkit needs counts where it runs: RDMA, GPUNetIO and GPUs among themselves are
+        done by other programs. If a data path works, a check that warns at most needs no answer.
         """
-        by_others = self.goal in (Goal.RDMA, Goal.GPUNETIO, Goal.P2P) and bool(self.ways)
+        if runs and finding.verdict is Verdict.CANNOT_TELL and finding.check in ADVISORY:
+            return False
+        by_others = self.goal in BY_OTHERS and bool(self.ways)
         return not (by_others and finding.check in OWN - {"dgkit-core", "cuda-toolkit"})
 
     @property

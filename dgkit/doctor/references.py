@@ -65,6 +65,10 @@ GRACE_CX8 = Document(
     "platform_software_and_configuration.html",
 )
 GRACE_SMMU = Document("NVIDIA/NV-Kernels", "https://github.com/NVIDIA/NV-Kernels/pull/22")
+NODEWRIGHT = Document("NVIDIA/nodewright-packages", "https://github.com/NVIDIA/nodewright-packages")
+TALOS = Document("siderolabs/talos", "https://github.com/siderolabs/talos")
+DEEPEP = Document("deepseek-ai/DeepEP", "https://github.com/deepseek-ai/DeepEP")
+EFA_NCCL = Document("aws-ofi-nccl", "https://github.com/aws/aws-ofi-nccl")
 NVIDIA_SMI = Document("nvidia-smi(1)", "https://docs.nvidia.com/deploy/nvidia-smi/index.html")
 IMEX = Document(
     "NVIDIA IMEX guide",
@@ -104,6 +108,7 @@ UBUNTU_PEERMEM = Document(
     "Ubuntu, NVIDIA GPUDirect over InfiniBand migration paths",
     "https://discourse.ubuntu.com/t/nvidia-gpudirect-over-infiniband-migration-paths/44425",
 )
+NV_PEER_MEMORY = Document("Mellanox/nv_peer_memory", "https://github.com/Mellanox/nv_peer_memory")
 GDRCOPY = Document("GDRCopy", "https://github.com/NVIDIA/gdrcopy")
 MODES = Document(
     "NVIDIA BlueField modes of operation",

@@ -19,7 +19,7 @@ _INSTALLS = ("sudo apt ", "sudo dnf ", "sudo do-release-upgrade")
 _SYSTEM = (
     *("sudo apt", "sudo dnf", "sudo modprobe", "sudo systemctl", "sudo reboot", "sudo grubby"),
     *("sudo update-", "sudo dracut", "sudo setpci", "sudo mlx", "sudo mst", "sudo flint"),
-    *("sudo rpm", "sudo tee"),
+    *("sudo rpm", "sudo tee", "sudo /etc/init.d/"),
     *("sudo dpkg", "sudo nvidia-modprobe", "sudo nvidia-smi", "sudo mokutil", "sudo usermod"),
     *("sudo ip ", "sudo do-release", "sudo mknod", "sudo mkdir", "git clone"),
 )

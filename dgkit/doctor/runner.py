@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from . import finding
-from .causes import order
+from .causes import lead, order
 from .collect.live import FAST_S, FULL_S, LiveReader
 from .collect.trace import Trace, tracing
 from .data_paths import DataPath, judge_data_paths
@@ -73,6 +73,7 @@ def diagnose(
     findings = order(found, chosen_goal)
     case = run.case(run.main, chosen_goal)
     ways = () if only else run.data_paths(case, findings)
+    findings = lead(findings, ways)
     took = time.monotonic() - start
     return Diagnosis(
         case=case, findings=findings, ways=ways, chosen=chosen, took_s=took, traces=run.traces

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from doctor.snapshots import snapshot_file
 from playwright.sync_api import Locator, expect
 from support.doctor.panel import DPU, FAR, large, saved
 from support.jupyter.page import LabPage, Notebook
@@ -250,6 +251,28 @@ def test_it_fits(book, width, dark):
         assert wide[0] <= wide[1], f"the panel is cut at {width}"
     finally:
         page.theme(False)
+        page.page.set_viewport_size({"width": 1600, "height": 1800})
+
+
+def test_a_machine_with_one_warning_fits_a_picture(book):
+    """`.cache/browser/doctor-acs-on.png` is notebooks/doctor-light.png."""
+    page = book.lab_page
+    page.page.set_viewport_size({"width": 1280, "height": 2400})
+    try:
+        book.cell(f"s = DoctorPanel({str(snapshot_file('acs-on'))!r})\ns")
+        panel = book.ready("doctor", 1)
+        expect(panel).to_have_attribute("data-running", "false")
+        warning = finding(panel, "acs")
+        open_(warning)
+        expect(warning.locator("code").first).to_contain_text("sudo setpci")
+        tree = panel.get_by_role("region", name="Drawing of the PCIe tree")
+        tree.scroll_into_view_if_needed()
+        expect(tree.locator("canvas").first).to_be_visible()
+        page.shot("doctor-acs-on", panel)
+        wide = panel.evaluate("one => [one.scrollWidth, one.clientWidth]")
+        assert wide[0] <= wide[1]
+        book.value("s.close()")
+    finally:
         page.page.set_viewport_size({"width": 1600, "height": 1800})
 
 

@@ -8,8 +8,9 @@ from support.doctor.machines import judge, machine
 from support.doctor.pci import gpu, nic, sysfs
 
 from dgkit.doctor import Goal, Verdict, finding
-from dgkit.doctor.causes import order
+from dgkit.doctor.causes import lead, order
 from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.data_paths import DataPath
 from dgkit.doctor.finding import Finding, attribute
 from dgkit.doctor.remedies import fit
 
@@ -165,7 +166,24 @@ def test_a_cause_comes_before_what_follows_from_it() -> None:
     names = [(one.check, one.follows) for one in order(found, Goal.RDMA)]
     assert names[0] == ("driver-flavour", "")
     assert names[1] == ("dmabuf-gpu", "driver-flavour")
-    assert names[2] == ("cuda-python", "")
+    assert names[2:] == [("link", ""), ("cuda-python", "")]
+
+
+def path(verdict: Verdict, **checks: tuple[str, ...]) -> DataPath:
+    return DataPath(name="p", title="P", what="It moves.", serves=True, verdict=verdict, **checks)
+
+
+def test_what_concerns_the_path_that_works_comes_before_what_blocks_others() -> None:
+    found = [of("gpunetio-rdma", finding.fail), of("dgkit-extras", finding.fail)]
+    found += [of("link", finding.warn), of("driver-registry", finding.warn)]
+    found += [of("acs", finding.unknown)]
+    works = path(Verdict.WARN, warned_by=("driver-registry",))
+    blocked = path(Verdict.FAIL, blocked_by=("gpunetio-rdma",))
+    names = [one.check for one in lead(found, [works, blocked])]
+    assert names == ["driver-registry", "gpunetio-rdma", "link", "dgkit-extras", "acs"]
+    assert lead(found, [blocked]) == tuple(found), "nothing works: the worst comes first"
+    alone = [one.check for one in lead(found, [works])]
+    assert alone[:2] == ["gpunetio-rdma", "driver-registry"], "it blocks no path: a failure"
 
 
 def test_what_follows_from_a_failure_has_no_remedy_of_its_own() -> None:

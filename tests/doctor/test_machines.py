@@ -42,8 +42,8 @@ node rdma 0 rdma-gpu-dmabuf
     topology=ok numa=ok
 node gpunetio 0 gpunetio-ethernet
     topology=ok
-sys rdma 5 rdma-gpu-dmabuf
-    topology=warn numa=warn
+sys rdma 0 rdma-gpu-dmabuf
+    topology=ok numa=ok
 dgx-a100 rdma 0 rdma-gpu-dmabuf
     topology=ok numa=ok acs=ok link=ok peermem=ok
 dgx-spark rdma 5 rdma-host
@@ -81,7 +81,7 @@ bf3-dpu-mode+bf2-arm arm-dma 1 cuda
 small-bar1 arm-dma 5 doca-gpu-dmabuf
     bar1-size=warn bar1-resizable=warn link=ok
 closed-driver arm-dma 1 doca-host
-    driver-flavour=warn dmabuf-gpu=fail peermem=fail driver-persistence=ok topology=ok
+    driver-flavour=ok dmabuf-gpu=fail peermem=fail driver-persistence=ok topology=ok
 acs-on arm-dma 5 doca-gpu-dmabuf
     acs=warn iommu=ok topology=ok
 acs-on rdma 5 rdma-gpu-dmabuf
@@ -109,10 +109,10 @@ not-root arm-dma 6 cuda
     acs=dark bluefield-mode=dark memlock=fail topology=ok
 container arm-dma 1 cuda
     container=fail doca-libraries=fail bluefield-mode=dark dgkit-providers=fail
-vm-passthrough rdma 6 rdma-gpu-dmabuf
-    virtual-machine=ok topology=dark acs=dark iommu=dark
+vm-passthrough rdma 0 rdma-gpu-dmabuf
+    virtual-machine=ok topology=na acs=na iommu=na
 h200 arm-dma 1 cuda
-    bluefield-present=fail dmabuf-gpu=ok driver-flavour=ok bar1-size=ok kernel-version=ok iommu=dark
+    bluefield-present=fail dmabuf-gpu=ok driver-flavour=ok bar1-size=ok kernel-version=ok iommu=na
 h200-x2 arm-dma 1 cuda
     dmabuf-gpu=ok topology-nvidia-smi=na link=ok numa=ok bar1-size=ok bar1-resizable=ok
 laptop arm-dma 1 soft
@@ -140,7 +140,7 @@ names /sys/module/nvidia_peermem
 names /sys/kernel/mm/memory_peers
 names /dev/nvidia-caps-imex-channels
 ask device-files
-run (dmesg|modinfo -F depends nvidia-peermem|nvidia-smi topo -p2p r)
+run (dmesg|modinfo -F depends nvidia-peermem|nvidia-smi topo -p2p rw?)
 run (systemctl is-active|pgrep -x) nvidia-imex
 text /sys/fs/cgroup/devices/devices.list
 run (modinfo -F filename nvidia-peermem|nvcc --version|nvidia-smi .*|ofed_info -s)

@@ -14,14 +14,15 @@ from dgkit.doctor.goals import Goal
 from dgkit.doctor.registry import checks
 from dgkit.doctor.runner import diagnose
 
-FIRST, SECOND, THIRD = (load_all(folder) for folder in ("first", "second", "third"))
-EVERY = FIRST + SECOND + THIRD
+FOLDERS = ("first", "second", "third", "fourth", "fifth", "sixth")
+FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH = map(load_all, FOLDERS)
+EVERY = FIRST + SECOND + THIRD + FOURTH + FIFTH + SIXTH
 
 
 @pytest.mark.parametrize(
     ("machines", "least"),
-    [(FIRST, 20), (SECOND, 40), (THIRD, 20)],
-    ids=["first", "second", "third"],
+    [(FIRST, 20), (SECOND, 40), (THIRD, 20), (FOURTH, 24), (FIFTH, 20), (SIXTH, 11)],
+    ids=FOLDERS,
 )
 def test_a_third_of_the_machines_work(machines: list[Published], least: int) -> None:
     assert len(machines) >= least

@@ -55,7 +55,8 @@ def said(found: Finding) -> tuple[Verdict, str]:
 @pytest.mark.parametrize("goal", [Goal.ARM_DMA, Goal.RDMA, Goal.GPUNETIO])
 def test_a_pair_is_judged_by_its_class(near: str, verdict: Verdict, goal: Goal) -> None:
     (found,) = judge("topology", placed(near), goal=goal)
-    assert said(found) == (verdict, near)
+    slow = near == "SYS" and goal is not Goal.ARM_DMA  # known to work, but for the first QPI
+    assert said(found) == (Verdict.OK if slow else verdict, near)
     assert found.subject == f"{GPU.address} and BlueField-3 {PLACES[near][-12:]}"
     assert found.sources
 
@@ -151,7 +152,7 @@ def test_without_numa_nodes_the_class_is_not_told() -> None:
 def test_a_guest_is_not_believed() -> None:
     guest = machine({**sysfs([GPU, dpu(PLACES["PIX"])]), **GUEST})
     (found,) = judge("topology", guest)
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.NOT_APPLICABLE
     assert "hypervisor" in found.why
 
 
@@ -185,7 +186,7 @@ def test_a_nic_that_knows_no_rdma_is_no_partner() -> None:
         "link /sys/class/infiniband/irdma0/device": f"/sys/devices/{intel.path}",
     }
     names = {"run lspci -D -nn": f"{intel.address} Ethernet controller [0200]: E810 [8086:1593]\n"}
-    for more, name in ((names, "E810"), ({}, "8086:1593")):
+    for more, name in ((names, "E810"), ({}, "Intel 1593")):
         (found,) = judge("topology", box(GPU, intel, **able, **more), goal=Goal.RDMA)
         assert found.verdict is Verdict.OK
         assert found.subject.endswith(f" and {name} {intel.address}")
@@ -230,7 +231,22 @@ def test_a_gpu_far_from_any_nic_is_said_and_no_warning_where_another_is_near() -
     found = judge("topology", box(GPU, nic(PLACES["PIX"]), far), goal=Goal.RDMA)
     assert {said(one) for one in found} == {(Verdict.OK, "PIX"), (Verdict.OK, "SYS")}
     (alone,) = judge("topology", box(GPU, nic(PLACES["SYS"], 1)), goal=Goal.RDMA)
-    assert said(alone) == (Verdict.WARN, "SYS")
+    assert said(alone) == (Verdict.OK, "SYS")
+
+
+@pytest.mark.parametrize(
+    ("model", "verdict"),
+    [
+        ("Intel(R) Xeon(R) CPU E5-2670 0 @ 2.60GHz", Verdict.WARN),
+        ("Intel(R) Xeon(R) CPU E5-2680 v2 @ 2.80GHz", Verdict.WARN),
+        ("Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz", Verdict.OK),
+        ("AMD EPYC 7763 64-Core Processor", Verdict.OK),
+    ],
+)
+def test_between_sockets_the_first_qpi_is_slow(model: str, verdict: Verdict) -> None:
+    cpu = {"text /proc/cpuinfo": f"model name\t: {model}\nflags\t\t: fpu\n"}
+    (found,) = judge("topology", placed("SYS", **cpu), goal=Goal.RDMA)
+    assert found.verdict is verdict
 
 
 def test_for_the_arm_cores_each_dpu_is_told_its_nearest_gpu() -> None:

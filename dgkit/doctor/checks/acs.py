@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import finding, references
-from ..facts import bridges, cmdline, data_direct, pairs, pci, virtual
+from ..facts import bridges, cmdline, coherent, data_direct, pairs, pci, virtual
 from ..facts.bridges import Bridge
 from ..facts.distribution import as_root
 from ..facts.topology import Near
@@ -20,6 +20,7 @@ _GUIDE = references.GPUNETIO("Installation and Setup, ACSCtl")
 _LINUX = references.P2PDMA_CODE("pci_bridge_has_acs_redir")
 _VFIO = references.VFIO("Groups, Devices, and IOMMUs")
 _VM = references.VM_TUNING("ATS and ACS configuration")
+_SMMU = references.NODEWRIGHT("pull request 121")
 _PARAMETERS = references.KERNEL_PARAMETERS("pci=disable_acs_redir=")
 # These redirect peer-to-peer traffic to the CPU (Linux, drivers/pci/p2pdma.c,
 # pci_bridge_has_acs_redir); pci=disable_acs_redir= clears only these (pci.c, pci_enable_acs).
@@ -51,6 +52,9 @@ def _acs(case: Case) -> Iterator[Finding]:
     if data_direct.functions(case.machine):
         yield from _data_direct.judge_acs(case.machine)
         return
+    if coherent.is_coherent(case.machine):
+        yield _coherent()
+        return
     below_cpu = _bridges(case)
     if not below_cpu:
         yield finding.n_a("no bridge between GPU and NIC")
@@ -77,13 +81,21 @@ def _group(found: Sequence[Bridge], below_cpu: Mapping[str, bool]) -> list[list[
 
 
 def _guest() -> Finding:
-    return finding.unknown(
-        "a virtual machine's own bridges",
-        needed=_NEEDED,
+    return finding.n_a(
+        "the hypervisor's: these bridges are virtual",
+        needed="on the hypervisor: dgkit doctor acs",
         why="Only the host sees the real bridges.",
-        remedy=["# On the hypervisor, as root: dgkit doctor acs"],
         sources=[_GUIDE, _VM],
-        disagree=_DISAGREE,
+    )
+
+
+def _coherent() -> Finding:
+    """Return the finding on GPUs that are coherent with an Arm CPU, which need ACS."""
+    return finding.ok(
+        "not in the way: GPU by NVLink-C2C",
+        needed="any",
+        why="Other devices reach GPU memory through the CPU, for which Grace's guide keeps ACS on.",
+        sources=[references.GRACE_CX8("Platform Software and Configuration"), _SMMU],
     )
 
 

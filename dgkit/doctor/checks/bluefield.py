@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import msgspec
 
 from .. import finding, references
-from ..facts import bluefield, distribution, firmware, pci, virtual
+from ..facts import bluefield, cuda, distribution, firmware, gpus, nvidia_proc, pci, virtual
 from ..facts.bluefield import Mode, Tmfifo
 from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
+from ..facts.nvidia_smi import smi
 from ..facts.side import side
 from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
@@ -62,6 +63,8 @@ def _judge_card(case: Case, card: Adapter, arm: bool) -> Finding:
 def _no_card(case: Case, arm: bool) -> Finding:
     others = [card.model for card in case.machine.know(firmware.adapters)]
     missing = _ARM_WITHOUT_NIC if arm else _MISSING.get(case.goal)
+    if case.goal is Goal.ARM_DMA and not arm and _lacks_cuda(case.machine):
+        missing = None  # first the GPU needs a driver that works
     if missing is None or (case.goal is Goal.GPUNETIO and others):
         return finding.n_a(f"none; there is {others[0]}" if others else _NO_BLUEFIELD)
     if not arm and case.machine.know(virtual.virtual).is_vm:
@@ -69,6 +72,17 @@ def _no_card(case: Case, arm: bool) -> Finding:
             missing, remedy=(f"# pass one through to this virtual machine: {missing.needed}",)
         )
     return missing
+
+
+def _lacks_cuda(machine: Machine) -> bool:
+    """Return whether there are GPUs, and CUDA cannot use them."""
+    if not machine.know(gpus.gpus):
+        return False
+    loaded = machine.know(nvidia_proc.driver).loaded
+    refused = machine.know(smi).trouble == "devices"
+    codes = {context.code for context in machine.know(cuda.contexts).values()} - {None}
+    without = bool(codes) and 0 not in codes
+    return loaded is False or refused or without or bool(machine.know(cuda.cuda).code)
 
 
 _ARM_WITHOUT_NIC = finding.fail(

@@ -316,7 +316,7 @@ def _cuda_python(case: Case) -> Iterator[Finding]:
         why = f"{str(gpu['why']).rstrip('.')}."
     if why:
         if () < known.version < (12, 0):
-            remedy = install_driver(case.machine)
+            remedy = []  # no driver is changed for dgkit alone: other programs may need this one
         yield finding.fail(found, needed=needed, why=why, remedy=remedy, sources=source)
     else:
         yield finding.ok(found, needed=needed, sources=source)

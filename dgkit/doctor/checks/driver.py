@@ -13,7 +13,7 @@ from ..facts.distribution import initramfs, install_driver
 from ..facts.gpus import Gpu
 from ..facts.nvidia_proc import Driver, version_key
 from ..facts.nvidia_smi import smi
-from ..facts.peermem import peermem_state
+from ..facts.peermem import peermem_state, prefers_peermem
 from ..facts.privileges import has_admin, in_user_namespace
 from ..facts.uname import uname
 from ..facts.virtual import container
@@ -111,6 +111,8 @@ def _driver_loaded(case: Case) -> Iterator[Finding]:
         yield driver_not_loaded(case.machine)
     elif nvidia_smi.trouble in SMI_FAILURES and not _unexplained(case.machine):
         found, why, remedy = SMI_FAILURES[nvidia_smi.trouble]
+        if nvidia_smi.trouble == "devices" and (unsupported := _unsupported(case.machine, driver)):
+            found, why, remedy = unsupported
         if nvidia_smi.trouble == "unknown":
             remedy = ("# Start a new container.", *with_devices(case.machine, gpu=True))
         why = f"{why} nvidia-smi: {nvidia_smi.why.rstrip('.')}."
@@ -133,6 +135,29 @@ def _driver_loaded(case: Case) -> Iterator[Finding]:
         yield _restricted(case.machine) or finding.ok(
             f"{version}, loaded", needed="loaded", sources=[MODULES]
         )
+
+
+def _unsupported(machine: Machine, driver: Driver) -> tuple[str, str, tuple[str, ...]] | None:
+    """Return why this driver refuses a GPU, by its branch or its modules; None if not known.
+
+    NVIDIA's driver README, Open Linux Kernel Modules: GPUs from Turing on, Blackwell by them only.
+    """
+    old, every = machine.know(gpudirect.before_turing), machine.know(gpus.gpus)
+    if driver.flavour == "closed" and any(gpudirect.is_open_only(machine, gpu) for gpu in every):
+        why = "Blackwell and later GPUs are supported by the open modules only."
+        do = tuple(install_driver(machine))
+        return f"{driver.version}, closed: not for this GPU", why, do
+    if len(old) < len(every):
+        return None
+    last = gpudirect.last_branch(machine) or 580
+    if version_key(driver.version) > (last + 1,):
+        why = f"The last driver branch for this GPU is {last}."
+        return f"{driver.version}, too new for this GPU", why, (f"# Install its branch {last}",)
+    if driver.flavour == "open":
+        why = "The open modules support no GPU before Turing, which has no GSP."
+        do = ("# Install the closed modules of this branch, or of an earlier one: 580 is the last",)
+        return f"{driver.version}, open: not for this GPU", why, do
+    return None
 
 
 def _unexplained(machine: Machine) -> bool:
@@ -210,6 +235,9 @@ def _closed(machine: Machine, driver: Driver) -> Finding:
     if state == "loaded":
         found, why = f"closed, {driver.version}", f"There is no dma-buf. {peermem}"
         return finding.ok(found, needed="open, or peermem", why=why, sources=[_INSTALL])
+    if why := machine.know(prefers_peermem):
+        found, needed = f"closed, {driver.version}", "any, for peermem"
+        return finding.ok(found, needed=needed, why=f"{why}: see peermem.", sources=[_INSTALL])
     if machine.know(nvidia_proc.modules) is None:
         found, why = f"closed, {driver.version}", "Whether nvidia-peermem is loaded is not known."
         do = ["grep -E 'nvidia_peermem|nv_peer_mem' /proc/modules"]

@@ -99,12 +99,11 @@ def _coherent(machine: Machine) -> Finding:
 
 
 def _guest() -> Finding:
-    return finding.unknown(
+    return finding.n_a(
         "the hypervisor's",
-        needed=_NEEDED,
+        needed="on the hypervisor: dgkit doctor iommu",
         why="Devices passed through to a virtual machine use the host's IOMMU, which is not "
         "visible here. NVIDIA's guide enables ATS there (mlxconfig, ATS_ENABLED).",
-        remedy=["# On the host: dgkit doctor iommu"],
         sources=[*_SOURCES, references.VM_TUNING("ATS and ACS configuration")],
     )
 

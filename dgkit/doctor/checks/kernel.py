@@ -9,7 +9,8 @@ from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pci, rdma
 from ..facts.distribution import as_root, os_release, restart
 from ..facts.kconfig import Kconfig, kconfig
-from ..facts.peermem import peermem_state
+from ..facts.nvidia_proc import version_key
+from ..facts.peermem import peermem_state, prefers_peermem
 from ..facts.side import side
 from ..facts.uname import uname
 from ..finding import Finding
@@ -65,8 +66,7 @@ def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
     if driver.loaded and not driver.flavour and driver.why:
         why = f"Whether the open kernel modules are loaded is not known: {driver.why}."
         return finding.unknown(release[:45], needed="6.2 or later", why=why)
-    if _works(machine):  # Red Hat's 4.18 has backports: NVIDIA/nvshmem, issue 67
-        why = "CUDA exports a dma-buf, and an RDMA device accepts it: both were tested."
+    if why := _works(machine, maybe=maybe):  # Red Hat's 4.18 has backports: nvshmem, issue 67
         return finding.ok(
             release[:45],
             needed="5.12 or backports",
@@ -89,7 +89,7 @@ def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
 def _closed_modules(machine: Machine, release: str) -> Finding:
     """Return the finding on an old kernel with closed modules: a newer one may break peermem."""
     old = len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus))
-    loaded = machine.know(peermem_state) == "loaded"
+    loaded = machine.know(peermem_state) == "loaded" or bool(machine.know(prefers_peermem))
     sources = (*_VERSION_SOURCES, references.UBUNTU_PEERMEM())
     why = "With the closed modules no kernel exports a dma-buf. The alternative is nvidia-peermem, "
     why += "for which Ubuntu's kernels from 6.8 on have no interface: keep this one."
@@ -108,14 +108,20 @@ def _closed_modules(machine: Machine, release: str) -> Finding:
     )
 
 
-def _works(machine: Machine) -> bool:
-    """Return whether tests showed that all GPUs export a dma-buf and an RDMA device accepts it."""
+def _works(machine: Machine, *, maybe: bool) -> str:
+    """Return what tests showed, as a sentence, if all GPUs export a dma-buf; "" otherwise.
+
+    An RDMA device has to accept one; if there is none, the kernel has to be one that may.
+    """
     dma_bufs = [gpudirect.dma_buf(machine, gpu) for gpu in gpus.usable(machine)]
     if not dma_bufs or not all(dma_buf.asked and dma_buf.works for dma_buf in dma_bufs):
-        return False
+        return ""
     models = {nic.model: nic.name for nic in reversed(machine.know(rdma.devices).devices)}
     answers = [machine.read.probe("rdma-dmabuf", name).data for name in models.values()]
-    return any(isinstance(data, Mapping) and data.get("takes") is True for data in answers)
+    if any(isinstance(data, Mapping) and data.get("takes") is True for data in answers):
+        return "CUDA exports a dma-buf, and an RDMA device accepts it: both were tested."
+    alone = maybe and not models and not machine.know(rdma.devices).why
+    return "CUDA exports a dma-buf; there is no RDMA device that could refuse it." if alone else ""
 
 
 def _newer(machine: Machine) -> list[str]:
@@ -163,6 +169,9 @@ _P2PDMA_SOURCES = (
     sides=("host",),
 )
 def _kernel_p2pdma(case: Case) -> Iterator[Finding]:
+    if _lacks_p2pdma(case.machine):
+        yield _without_p2pdma()
+        return
     found = case.machine.know(pci.tree).gpus
     if not found:
         yield missing_device(case.machine, NO_GPU)
@@ -188,6 +197,32 @@ def _kernel_p2pdma(case: Case) -> Iterator[Finding]:
         )
     else:
         yield _no_config(known, "PCI_P2PDMA=y", "kernel-p2pdma", _P2PDMA_SOURCES)
+
+
+def _lacks_p2pdma(machine: Machine) -> bool:
+    """Return whether the option is off, and CUDA exports no dma-buf though its modules are open."""
+    known, driver = machine.know(kconfig), machine.know(nvidia_proc.driver)
+    if not known.options or known["CONFIG_PCI_P2PDMA"] != "n" or driver.flavour != "open":
+        return False
+    if machine.know(peermem_state) == "loaded" or version_key(driver.version) < (515,):
+        return False
+    dma_bufs = [
+        gpudirect.dma_buf(machine, gpu)
+        for gpu in gpus.usable(machine)
+        if gpudirect.kind(machine, gpu).direct
+    ]
+    return any(one.asked and one.works is False and not one.why for one in dma_bufs)
+
+
+def _without_p2pdma() -> Finding:
+    return finding.fail(
+        "PCI_P2PDMA not set",
+        needed="PCI_P2PDMA=y",
+        why="CUDA exports no dma-buf although its modules are open: they were built for a kernel "
+        "without PCI peer-to-peer DMA.",
+        remedy=["# Use a kernel with CONFIG_PCI_P2PDMA=y, and NVIDIA's modules built for it"],
+        sources=[*_P2PDMA_SOURCES, references.TALOS("issue 12021")],
+    )
 
 
 @check(

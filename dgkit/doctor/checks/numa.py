@@ -8,7 +8,7 @@ from .. import finding, references
 from ..facts import pairs, pci
 from ..facts.pairs import Pair
 from ..finding import Finding, Verdict
-from ..goals import WITH_GPU
+from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
 from ._guest import only_good
@@ -34,7 +34,7 @@ def _numa(case: Case) -> Iterator[Finding]:
         yield finding.unknown("no PCI tree", why=tree.why)
     else:
         found = [_judge_pair(case, pair) for pair in pairs.pairs(case.machine, case.goal)]
-        if any(one.verdict is Verdict.OK for one in found):  # a far NIC for the rest is common
+        if case.goal is not Goal.ARM_DMA or any(one.verdict is Verdict.OK for one in found):
             found = [_said(one) for one in found]
         yield from only_good(case.machine, found, "nodes")
         yield _judge_cpus(case, sorted({tree.numa(device.address) for device in devices}))

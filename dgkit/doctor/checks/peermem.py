@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc
 from ..facts.distribution import install, os_release, restart
-from ..facts.peermem import lacks_interface, peermem_state, trouble
+from ..facts.peermem import (
+    is_outdated,
+    is_separate,
+    lacks_interface,
+    other_ofed,
+    peermem_state,
+    trouble,
+)
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
@@ -20,6 +27,7 @@ _SOURCES = (
     references.GPUDIRECT("Changes in CUDA 13.0, Deprecation Notice: NV-P2P API Support"),
 )
 _PEER_MEMORY = references.OPEN_MODULES("nvidia-peermem/nvidia-peermem.c")
+_NV_PEER_MEM = references.NV_PEER_MEMORY("README")
 _DEPRECATED = "CUDA 13.0 deprecates the interface below it (NV-P2P) in favour of dma-buf."
 _INVALID_ARGUMENT = (
     "# On 'Invalid argument': it was built for another ib_core. Install MLNX_OFED or DOCA-OFED, "
@@ -49,6 +57,8 @@ def _peermem(case: Case) -> Iterator[Finding]:
         yield missing
     elif not direct:
         yield finding.n_a("not on this machine: see gpudirect-platform")
+    elif state == "loaded" and False in works and machine.know(is_outdated):
+        yield _outdated()
     elif state == "loaded":
         needed = "if there is no dma-buf"
         yield finding.ok("loaded", needed=needed, why=_DEPRECATED, sources=_SOURCES)
@@ -75,6 +85,7 @@ _STATES = {
     "absent": "not installed",
     "unregistered": "loaded, not registered",
 }
+_REBUILD_OLD = "# Build nv_peer_mem again, for the running kernel and ib_core: ./build_module.sh"
 _REBUILD = "# Reinstall NVIDIA's driver: it builds the module for the ib_core that is installed."
 
 
@@ -89,6 +100,19 @@ def _unregistered() -> Finding:
     )
 
 
+def _outdated() -> Finding:
+    """Return the warning that the module is Mellanox's, which the driver's has replaced."""
+    return finding.warn(
+        "nv_peer_mem, outdated",
+        needed="nvidia-peermem",
+        why="Mellanox's nv_peer_mem is loaded, which nvidia-peermem of the driver has replaced; "
+        "with it, queues in GPU memory (mlx5dv_devx_umem_reg) may fail.",
+        remedy=["sudo modprobe -r nv_peer_mem", "sudo modprobe nvidia-peermem"],
+        sources=[*_SOURCES, _NV_PEER_MEM, references.DEEPEP("issue 36")],
+        disagree="Mellanox's README still describes it for later drivers; NVIDIA's guides do not.",
+    )
+
+
 def _cannot_load(machine: Machine, trouble: str) -> Finding:
     """Return the finding on a module that modprobe refuses, although the kernel has ib_core."""
     refused = trouble == "refused"
@@ -96,15 +120,54 @@ def _cannot_load(machine: Machine, trouble: str) -> Finding:
     why = "There is no dma-buf, so a NIC needs this module, and modprobe ends with 'Invalid "
     why += "argument': it was built "
     why += "for another ib_core." if refused else "when there was no ib_core with peer memory."
+    if other := machine.know(other_ofed):
+        return _not_for_this_kernel(machine, other)
+    rebuild = _REBUILD_OLD if machine.know(is_separate) else _REBUILD
     ofed = machine.read.run("ofed_info", "-s")
     first = [] if ofed.ok and ofed.code == 0 else [install(machine, "doca-ofed", "doca-ofed")]
     return finding.fail(
         found,
         needed="loaded",
         why=why,
-        remedy=[*first, _REBUILD, "sudo modprobe nvidia-peermem"],
+        remedy=[*first, rebuild, f"sudo modprobe {_module(machine)}"],
         sources=[*_SOURCES, _PEER_MEMORY],
         disagree=_ORIGIN_DISAGREES,
+    )
+
+
+def _module(machine: Machine) -> str:
+    """Return the name of the module: Mellanox's before driver 470."""
+    return "nv_peer_mem" if machine.know(is_separate) else "nvidia-peermem"
+
+
+def _not_for_this_kernel(machine: Machine, ofed: str) -> Finding:
+    """Return the finding where MLNX_OFED is installed, and the kernel's own ib_core runs."""
+    return finding.fail(
+        "MLNX_OFED is not of this kernel",
+        needed="MLNX_OFED's ib_core",
+        why=f"MLNX_OFED {ofed} is installed, but the kernel's own drivers run: theirs has no "
+        "interface for peer memory, so the module does not load.",
+        remedy=[
+            "# Install MLNX_OFED again, for this kernel: mlnxofedinstall --add-kernel-support",
+            "# Then restart the machine: the NIC's network is down while its drivers are changed.",
+            f"sudo modprobe {_module(machine)}",
+        ],
+        sources=[*_SOURCES, _NV_PEER_MEM],
+    )
+
+
+def _without_module() -> Finding:
+    """Return the finding on a driver before 470, which comes without the module."""
+    return finding.fail(
+        _STATES["absent"],
+        needed="nv_peer_mem",
+        why="Drivers before 470 come without nvidia-peermem; Mellanox's nv_peer_mem takes its "
+        "place, with MLNX_OFED.",
+        remedy=[
+            "# Build and install it: github.com/Mellanox/nv_peer_memory, ./build_module.sh",
+            "sudo modprobe nv_peer_mem",
+        ],
+        sources=[*_SOURCES, _NV_PEER_MEM],
     )
 
 
@@ -132,8 +195,11 @@ def _without_interface(machine: Machine, state: str) -> Finding:
 def _not_loaded(machine: Machine, state: str) -> Finding:
     if machine.know(lacks_interface):
         return _without_interface(machine, state)
-    if state == "loadable" and (why_not := machine.know(trouble)):
-        return _cannot_load(machine, why_not)
+    refused = machine.know(trouble)
+    if refused == "refused" or (refused and state == "loadable"):
+        return _cannot_load(machine, refused)
+    if state == "absent" and machine.know(is_separate):
+        return _without_module()
     core = machine.know(nvidia_proc.modules)
     lacks = core is not None and "ib_core" not in core
     ofed = install(machine, "doca-ofed", "doca-ofed")

@@ -77,8 +77,10 @@ def _without_access(machine: Machine) -> Finding | None:
         )  # fmt: skip
     access = machine.know(nvidia_topo.peer_access)
     cells = set(access.values())
-    if not cells or cells & {"OK", "U"} or machine.know(_nvlinks):
+    if machine.know(_nvlinks) or cells & {"OK", "U"}:
         return None
+    if not cells:
+        return _geforce(machine, found)
     cell = next((cell for cell in _REFUSED if cell in cells), "NS")
     what, remedy = _REFUSED[cell]
     if cell == "CNS" and machine.know(virtual.virtual).is_vm:
@@ -86,6 +88,23 @@ def _without_access(machine: Machine) -> Finding | None:
     return finding.fail(
         f"{cell}: {what}", needed="OK", why=f"NVIDIA's driver lets no GPU reach another. {_STAGED}",
         remedy=[remedy, nvidia_topo.PEERS], sources=[_P2P],
+    )  # fmt: skip
+
+
+_WITHOUT_NVLINK = frozenset({"ada", "ada lovelace", "blackwell"})
+_WITHOUT_P2P = _WITHOUT_NVLINK | {"turing", "ampere"}
+
+
+def _geforce(machine: Machine, found: tuple[Gpu, ...]) -> Finding | None:
+    """Return the finding on GeForce GPUs from Turing on, between which there is NVLink at most."""
+    ages = {gpu.architecture.lower() for gpu in found}
+    without = _WITHOUT_NVLINK if machine.know(nvidia_topo.topology_matrix).why else _WITHOUT_P2P
+    if not (ages <= without and all("geforce" in gpu.name.lower() for gpu in found)):
+        return None
+    return finding.fail(
+        f"{found[0].name}, no NVLink", needed="OK",
+        why=f"NVIDIA's driver has no peer access between these GeForce GPUs over PCIe. {_STAGED}",
+        remedy=[nvidia_topo.PEERS], sources=[_P2P],
     )  # fmt: skip
 
 

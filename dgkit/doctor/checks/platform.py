@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import cuda, gpudirect, pci
+from ..facts import cuda, gpudirect, pairs, pci
 from ..facts.distribution import restart
 from ..facts.gpudirect import Kind
 from ..facts.gpus import Gpu
@@ -16,6 +17,7 @@ from ..machine import Case, Machine
 from ..registry import check
 from ._per_gpu import per_gpu, smi_command
 
+_AMAZON = 0x1D0F
 _CONNECTX8 = frozenset({0x1023, 0x1025})  # PCI ID list, vendor 15b3: ConnectX-8, ConnectX-9
 _PINNED = "# Use pinned memory: dgkit.empty(..., on='pinned')"
 _VGPU = references.AI_ENTERPRISE("GPUDirect RDMA and GPUDirect Storage")
@@ -58,6 +60,8 @@ def _gpudirect_platform(case: Case) -> Iterator[Finding]:
         source: list[references.Source] = [references.GPUDIRECT("Supported Systems")]
         if supported is False or (supported is None and not kind.direct):
             return _no_gpudirect(found, kind, case.goal)
+        if without := _efa_only(case):
+            return without
         if supported is None and gpu.virtualization.upper() == "VGPU":
             why = "Only some vGPUs and guest systems have GPUDirect, and CUDA was not queried."
             info = ["dgkit info"]
@@ -74,6 +78,26 @@ def _gpudirect_platform(case: Case) -> Iterator[Finding]:
         )
 
     yield from per_gpu(case, judge, driver=False)
+
+
+# EC2's types with EFA and NVIDIA GPUs, but without GPUDirect between them; from p4d on there is.
+_EC2 = re.compile(r"(?:g4dn|g5|g6|g6e|gr6|p3dn)\.\w+")
+
+
+def _efa_only(case: Case) -> Finding | None:
+    """Return a failure on an instance of EC2 whose EFA does not reach GPU memory, else None."""
+    product = case.machine.read.text("/sys/class/dmi/id/product_name").text.strip()
+    nics = pairs.peers(case.machine, case.goal)
+    if not nics or any(nic.vendor != _AMAZON for nic in nics) or not _EC2.fullmatch(product):
+        return None
+    return finding.fail(
+        f"{product}: no GPUDirect",
+        needed="an instance type from p4d on",
+        why="The GPU has GPUDirect, but EFA does not reach its memory on this type of instance: "
+        "data passes host memory.",
+        remedy=["# Use an instance of the types p4d, p5 or p6, or RDMA to host memory"],
+        sources=[references.EFA_NCCL("issue 547")],
+    )
 
 
 def _cuda_support(machine: Machine, gpu: Gpu) -> bool | None:

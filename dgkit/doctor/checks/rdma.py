@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import distribution, firmware, ibv_devinfo, rdma, virtual
+from ..facts import distribution, firmware, ibv_devinfo, pci, rdma, virtual
 from ..facts.peermem import peermem_state
 from ..facts.rdma import RdmaDevice
 from ..facts.uname import uname
@@ -52,8 +52,7 @@ def _no_devices(case: Case) -> Finding:
     if not cards and (case.goal is not Goal.RDMA or missing.why):
         return missing
     if cards:
-        why = "There is a NIC, but the kernel has no RDMA device for it: mlx5_ib is not loaded."
-        remedy = ["sudo modprobe mlx5_ib"]
+        why, remedy = _without_driver(case, cards[0].address)
     else:
         why = "No NIC supports RDMA; Soft-RoCE replaces it in tests."
         guest = case.machine.know(virtual.virtual).is_vm
@@ -66,6 +65,19 @@ def _no_devices(case: Case) -> Finding:
     return finding.fail(
         "none", needed="mlx5_0 or similar", why=why, remedy=remedy, sources=[_SOURCE]
     )
+
+
+def _without_driver(case: Case, address: str) -> tuple[str, list[str]]:
+    """Return why a NIC has no RDMA device, as a sentence, and the remedy."""
+    device = case.machine.know(pci.tree).devices.get(address)
+    if device is not None and device.driver:
+        why = "There is a NIC, but the kernel has no RDMA device for it: mlx5_ib is not loaded."
+        return why, ["sudo modprobe mlx5_ib"]
+    ofed = case.machine.read.run("ofed_info", "-s")
+    start = (
+        "sudo /etc/init.d/openibd start" if ofed.ok and not ofed.code else "sudo modprobe mlx5_ib"
+    )
+    return "There is a NIC, and no driver holds it: mlx5_core is not loaded.", [start]
 
 
 def _soft_roce(case: Case) -> list[str]:

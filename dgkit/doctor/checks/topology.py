@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import msgspec
@@ -23,7 +23,7 @@ from ..facts import (
 from ..facts.distribution import initramfs, restart
 from ..facts.gpudirect import Kind
 from ..facts.pairs import Pair
-from ..facts.processor import is_intel_client
+from ..facts.processor import is_first_qpi, is_intel_client
 from ..facts.topology import Near
 from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
@@ -86,12 +86,12 @@ def _topology(case: Case) -> Iterator[Finding]:
     virtual_machine = case.machine.know(virtual.virtual).is_vm
     found = pairs.pairs(case.machine, case.goal)
     if virtual_machine:
-        yield from (_guest(case.machine, pair) for pair in found)
+        yield _guest(found)
         return
     near = any(pair.path.near <= Near.NODE and not pair.path.why for pair in found)
     near &= case.goal is not Goal.ARM_DMA  # there each DPU counts
     for pair in found:
-        judged = _judge(case.machine, pair)
+        judged = _judge(case.machine, pair, case.goal)
         if near and pair.path.near is Near.SYS and judged.verdict is Verdict.WARN:
             judged = finding.ok(
                 judged.found, subject=judged.subject, needed=judged.needed, sources=judged.sources,
@@ -132,18 +132,29 @@ def _subject(machine: Machine, pair: Pair) -> str:
     return " and ".join(pairs.label(machine, end) for end in (pair.gpu, pair.peer))
 
 
-def _guest(machine: Machine, pair: Pair) -> Finding:
-    return finding.unknown(
-        f"{pair.path.near} in this virtual machine",
-        needed="PIX or PXB",
-        subject=_subject(machine, pair),
+def _guest(found: Sequence[Pair]) -> Finding:
+    nearest = min(pair.path.near for pair in found)
+    return finding.n_a(
+        f"{nearest}, in the guest's own PCI tree",
+        needed="on the hypervisor: nvidia-smi topo -m",
         why="The hypervisor defines the PCI tree of a guest; only the host shows the real one.",
-        remedy=["# On the host: nvidia-smi topo -m, or dgkit doctor topology"],
         sources=[_GUIDE],
     )
 
 
-def _judge(machine: Machine, pair: Pair) -> Finding:
+def _is_distant(machine: Machine, pair: Pair, goal: Goal) -> bool:
+    """Return whether the two are on different host bridges of a server on which that works.
+
+    Between sockets it is slower still, and works on all but the oldest of Intel's servers. DMA by
+    Arm cores was never tried.
+    """
+    if pair.path.near is Near.NODE:
+        return True
+    known = goal is not Goal.ARM_DMA and not machine.know(is_first_qpi)
+    return pair.path.near is Near.SYS and not pair.path.why and known
+
+
+def _judge(machine: Machine, pair: Pair, goal: Goal) -> Finding:
     path = pair.path
     found = f"{path.near}: {path.near.text}"
     if path.why:
@@ -163,7 +174,7 @@ def _judge(machine: Machine, pair: Pair) -> Finding:
             remedy=["# Put GPU and NIC below one PCIe switch, or read through host memory"],
             sources=[references.OPEN_MODULES("issue 1253")],
         )
-    elif path.near is Near.NODE and _plain(machine, pair):
+    elif _is_distant(machine, pair, goal) and _plain(machine, pair):
         judged = finding.ok(
             found,
             why=f"Bytes pass {path.near.text}: slower than a switch. {_driver_test(machine)}",

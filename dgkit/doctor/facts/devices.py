@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from ..machine import Machine
+from .nvidia_smi import smi
+from .virtual import container
 
 __all__ = ["RULES", "read_rules", "refused"]
 
@@ -24,6 +26,8 @@ def refused(machine: Machine) -> dict[str, str]:
     rules = machine.read.text(RULES)
     if rules.ok and rules.text.strip() and not read_rules(rules.text, _NVIDIA):
         found.setdefault("/dev/nvidiactl", "EPERM")
+    if machine.know(smi).trouble == "unknown" and machine.know(container).engine:
+        found.setdefault("/dev/nvidiactl", "EPERM")  # NVML could not open a file that is there
     return found
 
 

@@ -13,7 +13,7 @@ from .gpus import Gpu
 from .nvidia_proc import version_key
 from .uname import uname
 
-__all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "kind", "last_branch"]
+__all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "is_open_only", "kind", "last_branch"]
 
 # Architectures before Turing: without open kernel modules, and therefore without dma-buf.
 _TOO_OLD = frozenset({"fermi", "kepler", "maxwell", "pascal", "volta"})
@@ -82,10 +82,22 @@ def before_turing(machine: Machine) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in machine.know(gpus.gpus) if older(gpu))
 
 
-# Last driver branch of each architecture before Maxwell, and its PCI device IDs.
-# NVIDIA, CUDA GPU driver support: Fermi 390, Kepler 470.
+# The PCI ID list: Blackwell's first device is 2900 (GB100); Hopper's and Ada's end at 28ff.
+_BLACKWELL = 0x2900
+
+
+def is_open_only(machine: Machine, gpu: Gpu) -> bool:
+    """Return whether only the open kernel modules drive a GPU: Blackwell and later."""
+    devices = machine.know(pci.tree).devices
+    return gpu.address in devices and devices[gpu.address].device >= _BLACKWELL
+
+
+# Last driver branch of each architecture before Turing, and its PCI device IDs.
+# NVIDIA, CUDA GPU driver support: Fermi 390, Kepler 470, Maxwell, Pascal and Volta 580.
 _BRANCHES = {"fermi": 390, "kepler": 470}
-_KEPLER, _MAXWELL = 0x0FC0, 0x1340
+# The PCI ID list: GK107 and GK110, GK104 and GK106, GK208; Fermi's lie around them.
+_KEPLER = (range(0x0FC0, 0x1040), range(0x1180, 0x1200), range(0x1280, 0x12C0))
+_FERMI = range(0x06C0, 0x1340)
 
 
 def last_branch(machine: Machine) -> int:
@@ -94,8 +106,8 @@ def last_branch(machine: Machine) -> int:
     found = []
     for gpu in machine.know(before_turing):
         device = devices[gpu.address].device if gpu.address in devices else 0
-        by_id = "fermi" if 0x06C0 <= device < _KEPLER else ""
-        by_id = "kepler" if _KEPLER <= device < _MAXWELL and device < 0x1140 else by_id
+        by_id = "fermi" if device in _FERMI else ""
+        by_id = "kepler" if any(device in ids for ids in _KEPLER) else by_id
         found.append(_BRANCHES.get(gpu.architecture.lower() or by_id, 0))
     return min((branch for branch in found if branch), default=0)
 

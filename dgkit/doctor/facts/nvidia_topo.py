@@ -121,6 +121,12 @@ def parse_peers(text: str) -> dict[tuple[str, str], str]:
 
 
 def peer_access(machine: Machine) -> dict[tuple[str, str], str]:
-    """Run `nvidia-smi topo -p2p r` and parse its output; empty if it gives none."""
-    reading = machine.read.run(*PEERS.split())
-    return parse_peers(reading.text) if reading.ok and not reading.code else {}
+    """Run `nvidia-smi topo -p2p r` and parse its output; empty if it gives none.
+
+    Recordings of others may have that of `rw`, both capabilities.
+    """
+    for command in (PEERS, f"{PEERS}w"):
+        reading = machine.read.run(*command.split())
+        if reading.ok and not reading.code and (cells := parse_peers(reading.text)):
+            return cells
+    return {}

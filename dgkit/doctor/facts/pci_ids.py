@@ -58,6 +58,24 @@ CONNECTX = {
 DATA_DIRECT = 0x2100
 
 
+# Vendors of GPUs, and of NICs with RDMA.
+_VENDORS = {
+    NVIDIA: "NVIDIA",
+    MELLANOX: "Mellanox",
+    0x1022: "AMD",
+    0x1077: "QLogic",
+    0x1425: "Chelsio",
+    0x14E4: "Broadcom",
+    0x177D: "Marvell",
+    0x19E5: "Huawei",
+    0x1AE0: "Google",
+    0x1D0F: "Amazon",
+    0x1DD8: "AMD Pensando",
+    0x1DED: "Alibaba",
+    0x8086: "Intel",
+}
+
+
 def known(vendor: int, device: int) -> str:
     """Return the name of a listed device, `BlueField-3` or `ConnectX-7`; "" for others."""
     if vendor != MELLANOX:
@@ -69,5 +87,5 @@ def known(vendor: int, device: int) -> str:
 
 def name(vendor: int, device: int) -> str:
     """Return the name of any device: that of `known`, else vendor and ID, `NVIDIA 2330`."""
-    vendor_name = {NVIDIA: "NVIDIA ", MELLANOX: "Mellanox "}.get(vendor, f"{vendor:04x}:")
+    vendor_name = f"{_VENDORS[vendor]} " if vendor in _VENDORS else f"{vendor:04x}:"
     return known(vendor, device) or f"{vendor_name}{device:04x}"

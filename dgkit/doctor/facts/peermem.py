@@ -7,14 +7,19 @@ import re
 from ..machine import Machine
 from . import nvidia_proc, versions
 from .distribution import os_release
+from .nvidia_proc import version_key
 from .uname import uname
 
 __all__ = [
     "PEERS",
+    "is_outdated",
+    "is_separate",
     "lacks_interface",
     "lists_peers",
     "log_lines",
+    "other_ofed",
     "peermem_state",
+    "prefers_peermem",
     "registered",
     "trouble",
 ]
@@ -87,6 +92,48 @@ def peermem_state(machine: Machine) -> str:
     if found.ok and found.code == 0 and found.text.strip():
         return "loadable"
     return "absent" if found.ok and found.code else ""
+
+
+_OPEN = (515,)  # the first driver with open modules
+_COMES_WITH_DRIVER = (470,)  # before it there was Mellanox's nv_peer_mem
+
+
+def is_separate(machine: Machine) -> bool:
+    """Return whether the driver is one of those that come without nvidia-peermem."""
+    return () < version_key(machine.know(nvidia_proc.driver).version) < _COMES_WITH_DRIVER
+
+
+def is_outdated(machine: Machine) -> bool:
+    """Return whether Mellanox's nv_peer_mem is loaded though the driver has nvidia-peermem."""
+    loaded = machine.know(nvidia_proc.modules) or {}
+    old = "nv_peer_mem" in loaded and "nvidia_peermem" not in loaded
+    known = version_key(machine.know(nvidia_proc.driver).version)
+    return old and known >= _COMES_WITH_DRIVER
+
+
+def prefers_peermem(machine: Machine) -> str:
+    """Return why nvidia-peermem is nearer than a dma-buf where the modules are closed; "" if not.
+
+    NVIDIA GPU Operator documentation, GPUDirect RDMA, Prerequisites.
+    """
+    state = machine.know(peermem_state)
+    if () < version_key(machine.know(nvidia_proc.driver).version) < _OPEN:
+        return "Drivers before 515 have no open modules"
+    if state and () < machine.know(uname).version < (5, 12):
+        return "Linux before 5.12 registers no dma-buf, whichever the modules are"
+    refused = machine.know(lacks_interface) or machine.know(trouble)
+    return "nvidia-peermem is installed" if state == "loadable" and not refused else ""
+
+
+def other_ofed(machine: Machine) -> str:
+    """Return the MLNX_OFED that is installed while the kernel's own drivers run; "" if none.
+
+    The kernel's mlx5_core has no version, or 5.0-0: MLNX_OFED's was not built for this kernel.
+    """
+    info, module = machine.read.together(["run ofed_info -s", "text /sys/module/mlx5_core/version"])
+    installed = versions.ofed(info.text) if info.ok else None
+    known = module.ok or module.absent
+    return str(installed) if installed and known and not versions.driver(module.text) else ""
 
 
 def trouble(machine: Machine) -> str:

@@ -162,4 +162,6 @@ def _rule(diagnosis: Diagnosis, serving: list[DataPath]) -> str:
         return f"A data path to the goal works{blocked}; there are warnings: 5."
     if verdict is Verdict.CANNOT_TELL:
         return "Whether a data path works, or the answer of a check, is not known: 6."
-    return "A data path to the goal works, and no check warns: 0."
+    unread = {one.check for one in diagnosis.findings if one.verdict is Verdict.CANNOT_TELL}
+    more = f"; {', '.join(sorted(unread))}, without an answer, can only warn" if unread else ""
+    return f"A data path to the goal works, and no check warns{more}: 0."
