@@ -57,7 +57,8 @@ function draw(view) {
   const grid = new HexBox(view), tools = {};
   const commands = makeCommands(view, grid, tools);
   tools.choices = makeChoices(commands);
-  tools.search = makeSearch(commands);
+  tools.search = makeSearch(commands, pythonButton(view, (text) => grid.setStatus(text), undefined,
+    { title: "The lines that do what the last search did" }));
   tools.actions = makeActions(commands);
   const shortcuts = { goto: () => tools.choices.offset.focus(), find: () => tools.search.text.focus() };
   grid.run = (command) => (shortcuts[command] ?? commands[command])();
@@ -141,9 +142,14 @@ function subscribe(view, grid, tools, apply) {
     grid.notice = search.status === "running" ? "" : searchText(search);
     grid.setStatus(searchText(search));
   });
+  view.on("scroll", ({ at }) => {
+    view.state.at = at;
+    grid.scrollTo(at);
+  });
   view.on("goto", ({ start, stop }) => {
     view.state.at = start; // for a view that has no rows yet
     grid.show(start, true);
+    grid.moved = false;
     grid.cursor.select(start, stop);
   });
 }

@@ -9,13 +9,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ... import html_cards
-from ...units import size_text, us
+from ...units import plural, size_text, us
 from ..base import scheduler
 from ..base.fill_patterns import KINDS
 from ..base.forms import for_field
 from ..base.panel import Buffers, Panel, handler
 from ..base.session_model import SessionModel
-from .completions import timeline_html
+from ..base.traits import State
+from .completions import as_json, timeline_html
 from .payload import MAX_PAYLOAD, Payload, from_form, from_python
 from .read_result import ReadResult
 from .request import MAX_DEPTH, MAX_REPEAT, Request, check_list_size, make_request
@@ -36,11 +37,33 @@ _LIMITS = {"chunk": CHUNK, "upload": MAX_FILE, "largest": MAX_PAYLOAD, "repeat":
 
 
 class TransferPanel(Panel):
-    """Panel that starts transfers of a session and lists their completions."""
+    """Panel that starts transfers of a session and lists their completions.
+
+    A completion is a dict: `number`, `what`, `op`, `region` (its name), `offset`, `size`, `status`
+    (`OK`, or the error's name with its text in `error`), and if a DMA took place `path`, `dma` (the
+    last one's operation), `submit_ns`, `post_ns` and `complete_ns` (the last two relative to the
+    first); of a success also `provider`, `read_ns`, `write_ns` and `chunks`.
+
+    Attributes:
+        last_completion: The last completion, or None; read-only. While a run lasts, it changes
+            four times a second.
+        transfers: The completions listed, oldest first, at most 50; read-only.
+    """
 
     name = "transfer"
     title = "Transfer"
     parts = ("base/forms", "transfer/form")
+
+    last_completion: State[dict[str, Any] | None] = State(
+        lambda panel: panel._transfers[-1] if panel._transfers else None,
+        to_json=lambda record: record and as_json(record),
+        help="The last completion, or None. Read-only.",
+    )
+    transfers: State[tuple[dict[str, Any], ...]] = State(
+        lambda panel: panel._transfers,
+        to_json=lambda records: [as_json(record) for record in records or ()],
+        help="The completions listed, oldest first, at most 50. Read-only.",
+    )
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -48,6 +71,9 @@ class TransferPanel(Panel):
         self._requests: list[Request] = []
         self._ids, self._numbers = itertools.count(1), itertools.count(1)
         self._completions: deque[dict[str, Any]] = deque(maxlen=MAX_COMPLETIONS)
+        self._python: dict[int, str] = {}  # by the number of a completion
+        self._run_python: dict[int, str] = {}  # by the id of a request of the run
+        self._transfers: tuple[dict[str, Any], ...] = ()
         self._results_sent = 0.0
         self._run: Run | None = None
         self._lock = threading.Lock()
@@ -58,6 +84,11 @@ class TransferPanel(Panel):
         self._summary: dict[str, Any] | None = None
         super().__init__()
         self._model.subscribe(self)
+
+    @property
+    def session(self) -> Session:
+        """The session of the panel."""
+        return self._session
 
     # State
 
@@ -72,7 +103,8 @@ class TransferPanel(Panel):
 
     def _results(self) -> dict[str, Any]:
         return {
-            "completions": list(self._completions), "summary": self._summary,
+            "completions": [as_json(record) for record in self._completions],
+            "summary": self._summary,
             "clock": self._clock(), "read_result": self._read_result.state(),
         }  # fmt: skip
 
@@ -236,13 +268,17 @@ class TransferPanel(Panel):
     # Running
 
     def _start(self, requests: list[Request]) -> Run:
-        run = Run(requests, lambda: next(self._numbers), self._on_record, self._on_progress)
+        run = Run(
+            requests, lambda: next(self._numbers), self._on_record, self._on_progress,
+            self._store_traits,
+        )  # fmt: skip
         with self._lock:  # two views may call at once, each in a subshell's thread
             if self._run is not None and not self._run.ended:
                 raise ValueError(
                     "transfers are running: wait, cancel them, or add this to the list"
                 )
             self._run, self._summary, self._results_sent = run, None, 0.0
+        self._run_python = {request.id: request.python() for request in requests}
         for request in requests:
             request.state, request.done = "waiting", 0
         run.task = scheduler.start(run.steps(), self.fail, run.finish)
@@ -252,7 +288,10 @@ class TransferPanel(Panel):
     def _on_record(
         self, request: Request, record: dict[str, Any], transfer: SessionTransfer | None
     ) -> None:
+        if len(self._completions) == MAX_COMPLETIONS:
+            self._python.pop(self._completions[0]["number"], None)
         self._completions.append(record)
+        self._python[record["number"]] = self._run_python.get(request.id, "")
         if request.op == "write":
             self._written.add(request.region.id)
         elif transfer is not None:
@@ -274,6 +313,8 @@ class TransferPanel(Panel):
     def _send_results(self) -> None:
         self._results_sent = time.monotonic()
         self.broadcast("results", **self._results())
+        self._transfers = tuple(self._completions)
+        self.refresh_traits()
 
     def _show_outcome(self, run: Run) -> None:
         last = next((each for each in run.requests if each.state != "done"), run.requests[-1])
@@ -295,13 +336,20 @@ class TransferPanel(Panel):
         with for_field("keep"):
             size = self._read_result.keep(name)
         self._send_results()
-        return {"text": f"{name} now holds {size:,} bytes"}
+        return {"text": f"{name} now holds {plural(size, 'byte')}"}
 
     @handler
     def discard(self) -> None:
         """Release the memory of the last read."""
         self._read_result.discard()
         self._send_results()
+
+    @handler
+    def as_python(self, number: int) -> dict[str, str]:
+        """Return the lines of Python that do what the request of a completion did."""
+        if number not in self._python:
+            raise ValueError(f"no completion {number} is listed")
+        return {"text": self._python[number]}
 
     def end(self) -> None:
         """Cancel the transfers."""
@@ -314,9 +362,9 @@ class TransferPanel(Panel):
         from ..base.picture import Picture
 
         last = list(self._completions)[: -_MAX_STATIC_ROWS - 1 : -1]
-        picture = Picture(f"{self.title}: the last {len(last)} completions")
+        picture = Picture(f"{self.title}: the last {plural(len(last), 'completion')}")
         picture.heading(self.title, self._model.state()["label"])
-        header = ("", "Transfer", "Status", "Size", "Path", "Submit to post, us", "to complete, us")
+        header = ("", "Transfer", "Status", "Size", "Path", "Submit to post, µs", "to complete, µs")
         rows = [
             (record["number"], record["what"], record["status"], size_text(record["size"]),
              record.get("path", ""), *_times(record))
@@ -328,7 +376,7 @@ class TransferPanel(Panel):
     def static_html(self) -> str:
         """Return the last completions at the time of the call as a card."""
         last = list(self._completions)[: -_MAX_STATIC_ROWS - 1 : -1]
-        header = ("", "Transfer", "Status", "Size", "Path", "Submit, post, complete: us")
+        header = ("", "Transfer", "Status", "Size", "Path", "Submit, post, complete: µs")
         rows = [
             (record["number"], record["what"], record["status"], size_text(record["size"]),
              record.get("path", ""), timeline_html(record))
@@ -351,7 +399,7 @@ def _times(record: dict[str, Any]) -> tuple[str, str]:
 def _outcome(run: Run) -> str:
     """Describe how a run ended."""
     done = sum(request.done for request in run.requests)
-    text = "1 transfer completed" if done == 1 else f"{done:,} transfers completed"
+    text = f"{plural(done, 'transfer')} completed"
     endings = {"failed": ", then one failed", "cancelled": ", then the run was cancelled"}
     states = [request.state for request in run.requests]
     return text + next((endings[state] for state in states if state in endings), "") + "."
