@@ -16,7 +16,7 @@ import inspect
 import json
 import logging
 import threading
-import time
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -27,10 +27,10 @@ import traitlets
 
 from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
-from . import cell_lifetime
+from . import cell_lifetime, container_output
 from .aio import Later
 from .error_hints import hint_for
-from .static_output import StaticOutput
+from .static_output import StaticOutput, dated
 from .traits import State, as_stored
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _WIDGETS = Path(__file__).parent.parent
 _HAS_TRAITS = frozenset(vars(traitlets.HasTraits()))  # attributes of each instance
-_OWN_ATTRIBUTES = {"_on_close", "_static", "_host", "_refresh", "_states"}
+_OWN_ATTRIBUTES = {"_on_close", "_static", "_hosts", "_refresh", "_states"}
 _CLOSED_MODULE = """export default { render({ el }) {
   const note = document.createElement("p");
   note.setAttribute("role", "status");
@@ -54,7 +54,8 @@ _CLOSED_MODULE = """export default { render({ el }) {
 } };
 """
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError, traitlets.TraitError)
-_NO_CHANGE = frozenset({"reply", "frame", "bytes", "jobs", "progress", "run", "waiting", "places"})
+_NO_CHANGE = frozenset({"reply", "jobs", "waiting", "places"})
+_LIVE = frozenset({"frame", "bytes", "progress", "run"})  # sent many times a second
 _close_lock = threading.Lock()  # guards the panels' _closing
 _log = logging.getLogger("dgkit.widgets")
 
@@ -118,15 +119,16 @@ class Panel(anywidget.AnyWidget):
         module, style = (source(self.name, kind, self.parts) for kind in ("js", "css"))
         own = vars(self).keys() - _HAS_TRAITS
         self._on_close = contextlib.ExitStack()
-        self._static = StaticOutput(self.dated_picture)
+        self._static = StaticOutput(self.picture)
         self._on_close.callback(self._static.end)
-        self._host: Panel | None = None
+        self._hosts: weakref.WeakSet[Any] = weakref.WeakSet()
         self._refresh = Later(self._store_traits)
         traits = self.traits().items()
         self._states = {name: trait for name, trait in traits if isinstance(trait, State)}
         super().__init__(_esm=module, _css=style)
         self._widget_attributes = frozenset(vars(self)) - own - _OWN_ATTRIBUTES
         self.on_msg(self._received)
+        container_output.install()
         cell_lifetime.register(self)
 
     if not TYPE_CHECKING:
@@ -195,7 +197,7 @@ class Panel(anywidget.AnyWidget):
         if self.comm is not None and not self.closed:
             self.send({"kind": kind, **fields}, list(buffers))
             if kind not in _NO_CHANGE:
-                self.renew_picture()
+                self.renew_picture(live=kind in _LIVE)
 
     def fail(self, error: Exception) -> None:
         """Show an error and its remedy in the panel's error strip."""
@@ -279,21 +281,23 @@ class Panel(anywidget.AnyWidget):
 
     def dated_picture(self) -> Picture:
         """Return the picture with the time at which it was drawn."""
-        picture = self.picture()
-        picture.text(f"State of {time.strftime('%Y-%m-%d %H:%M:%S')}", size=10, colour="#6b6f73")
-        return picture
+        return dated(self.picture())
 
-    def renew_picture(self) -> None:
-        """Replace the static picture in the output soon: the state has changed."""
+    def renew_picture(self, *, live: bool = False) -> None:
+        """Replace the static picture in the output soon: the state has changed.
+
+        Args:
+            live: It changes all the time; the picture is replaced every 10 s.
+        """
         if self.closed:
             return
-        self._static.renew()
-        if self._host is not None:
-            self._host.renew_picture()
+        self._static.renew(live=live)
+        for host in list(self._hosts):
+            host.renew_picture(live=live)
 
-    def hosted_by(self, host: Panel) -> None:
-        """Renew the picture of another panel, which shows this one, too."""
-        self._host = host
+    def hosted_by(self, host: Any) -> None:
+        """Renew also the picture of another panel or a container, which shows this one, too."""
+        self._hosts.add(host)
 
     def _ipython_display_(self) -> None:
         """Put out the panel and, below it, its static picture."""
@@ -302,6 +306,7 @@ class Panel(anywidget.AnyWidget):
         bundle = self._repr_mimebundle_()
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
         publish_display_data(data, rest[0] if rest else None)
+        container_output.note_displayed(self)
         if not self.closed:
             self._static.publish()
 
