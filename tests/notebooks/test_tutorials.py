@@ -29,6 +29,10 @@ answers = {
     "machine-c": ("bluefield-tmfifo", "sudo apt install rshim"),
 }
 """,
+    "08_gpu_initiated": """
+low = min(s.completed_ns - s.gpu_complete_ns for s in stamps)
+high = max(s.seen_ns - s.gpu_post_ns for s in stamps)
+""",
 }
 RIGHT = {
     "01_first_dma": "session.write(target, bytes(range(256)), offset=1000)",
@@ -61,6 +65,10 @@ answers = {
     "machine-b": ("peermem", "sudo modprobe nvidia-peermem"),
     "machine-c": ("bluefield-mode", machines["machine-c"].of("bluefield-mode")[0].remedy[0]),
 }
+""",
+    "08_gpu_initiated": """
+low = max(s.completed_ns - s.gpu_complete_ns for s in stamps)
+high = min(s.seen_ns - s.gpu_post_ns for s in stamps)
 """,
 }
 NAMES = sorted(path.stem for path in TUTORIALS.glob("*.ipynb"))
