@@ -52,7 +52,7 @@ class _Case:
 
 def _cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Case], list[_Case]]:
     """Return the cases of latencies and of rates."""
-    single = (("doorbell", 0, None), ("write", 8, True), ("write", 8, False), ("read", 8, True))
+    single = (("doorbell", 0, None), ("put", 8, True), ("put", 8, False), ("get", 8, True))
     many = ((1, 32), (8, 256))
     places = [(owner, proxy) for proxy in proxies for owner in owners]
     return (
@@ -62,7 +62,7 @@ def _cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Case], 
             for op, size, fenced in single
         ],
         [
-            _Case("write", 64, fenced, rings, threads, owner, proxy)
+            _Case("put", 64, fenced, rings, threads, owner, proxy)
             for owner, proxy in places
             for rings, threads in many
             for fenced in (True, False)
@@ -160,8 +160,7 @@ class _Rig:
 
     def __init__(self, meter: Meter, session: Session, seconds: float) -> None:
         from .. import Device, empty
-        from ..gpu_initiated.measure import RATE_RINGS, RATE_SIZE, RATE_THREADS
-        from ..memory import cuda, gpus
+        from ..gpu_initiated.measure import RATE_RINGS, RATE_SIZE, RATE_THREADS, gpu_name
 
         size = RATE_RINGS * RATE_THREADS * RATE_SIZE
         self._meter, self._session, self._seconds = meter, session, seconds
@@ -172,7 +171,7 @@ class _Rig:
         self._local = self._device.register(self._host.local.memory)
         self._owned = self._device.register(self._own)
         self._remote = self._device.import_region(self._owned.export())
-        self.gpu = meter.label if meter.emulated else gpus()[cuda.current_device()].name
+        self.gpu = gpu_name()
 
     @contextlib.contextmanager
     def opened(self, case: _Case) -> Iterator[tuple[list[KernelQueue], tuple[int, int]]]:

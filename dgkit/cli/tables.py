@@ -104,7 +104,7 @@ def posted_latency_table(reports: Sequence[PostedLatencyReport], title: str) -> 
     columns = ("operation", *_HOW, "p50", "p99", "floor", "x floor")
     table = _table(title, columns, left=("operation", *_HOW))
     for r in reports:
-        name = f"{'put' if r.op == 'write' else 'get'} {size_text(r.size)}" if r.size else r.op
+        name = f"{r.op} {size_text(r.size)}" if r.size else r.op
         figures = [us(ns) for ns in (r.p50_ns, r.p99_ns, int(median(r.floor_ns)))]
         table.add_row(name, *_how(r), *figures, _ratio(r, 2))
     return table

@@ -7,13 +7,14 @@ nothing about a GPU.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from array import array
 from typing import NamedTuple
 
 from ..dma import measure
 from ..errors import KernelError
-from ..memory import cuda, empty, why_no_gpu
+from ..memory import cuda, empty, gpus, why_no_gpu
 from ..types import Status
 from ..validate import whole
 from .emulate import LABEL, emulate
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
     from ..dma import KernelQueue
     from .launch import Launch
 
-__all__ = ["RATE_RINGS", "RATE_SIZE", "RATE_THREADS", "Counted", "Meter"]
+__all__ = [
+    "RATE_RINGS",
+    "RATE_SIZE",
+    "RATE_THREADS",
+    "Counted",
+    "Meter",
+    "Pending",
+    "gpu_name",
+    "shared_meter",
+]
 
 RATE_RINGS, RATE_THREADS, RATE_SIZE = 8, 256, 64  # most rings and threads of one; bytes of a put
 _LIMIT = 10.0  # seconds that a kernel waits for its other side
@@ -191,6 +201,48 @@ extern "C" __global__ void busy(const u64 *stop, u64 ns, double *sink)
 """
 
 
+class _GpuLaunch:
+    """Launch on CuPy's current stream, as far as one of the emulated GPU has the same."""
+
+    def __init__(self) -> None:
+        self._event: Any = cuda.require_cupy().cuda.Event(disable_timing=True)
+        self._event.record()
+
+    @property
+    def running(self) -> bool:
+        return not self._event.done
+
+    def wait(self) -> None:
+        self._event.synchronize()
+
+
+class Pending:
+    """Kernel that takes samples. Created by `Meter.start_single`."""
+
+    def __init__(
+        self, meter: Meter, name: str, launch: Launch | _GpuLaunch, out: Any, samples: Any
+    ) -> None:
+        self._meter, self._name, self._launch = meter, name, launch
+        self._out, self._samples = out, samples
+
+    @property
+    def running(self) -> bool:
+        """True until the kernel has ended."""
+        return self._launch.running
+
+    def take(self) -> array[int]:
+        """Wait for the end, and return the samples in ns.
+
+        Raises:
+            KernelError: An operation failed.
+        """
+        self._launch.wait()
+        n, ns, cycles, worst = (int(v) for v in self._meter.read(self._out))
+        _check(self._name, worst)
+        taken = self._meter.read(self._samples)[:n] * (ns / max(cycles, 1))
+        return array("Q", taken.round().astype("u8").tobytes())
+
+
 class Counted(NamedTuple):
     """Operations, and the ns from the first post until all were complete."""
 
@@ -244,7 +296,7 @@ class Meter:
             queue: Strong queue that no other kernel uses.
             remote: Id of the remote region.
             local: Id of the local region.
-            op: "write" (a put), "read" (a get), or "doorbell", which moves no bytes.
+            op: "put", "get", or "doorbell", which moves no bytes.
             size: Bytes of each operation.
             count: Most samples.
             seconds: Most time.
@@ -256,8 +308,25 @@ class Meter:
         Raises:
             KernelError: An operation failed.
         """
-        write = "put_fenced" if fenced else "put_free"
-        name = {"write": write, "read": "get", "doorbell": "doorbell"}[op]
+        return self.start_single(
+            queue, remote, local, op=op, size=size, count=count, seconds=seconds, fenced=fenced
+        ).take()
+
+    def start_single(
+        self,
+        queue: KernelQueue,
+        remote: int,
+        local: int,
+        *,
+        op: str,
+        size: int = 8,
+        count: int = 10_000,
+        seconds: float = 1.0,
+        fenced: bool = True,
+    ) -> Pending:
+        """Start what `single` measures, without waiting for its end; arguments as there."""
+        put = "put_fenced" if fenced else "put_free"
+        name = {"put": put, "get": "get", "doorbell": "doorbell"}[op]
         return self._samples(name, (queue, _u32(remote), _u32(local), _u64(size)), count, seconds)
 
     def bare(self, count: int = 10_000, seconds: float = 1.0) -> array[int]:
@@ -271,7 +340,7 @@ class Meter:
             answers.start()
             try:
                 limit = _u64(int(_LIMIT * self._cycles_per_second()))
-                return self._samples("bare", (words,), count, seconds, limit)
+                return self._samples("bare", (words,), count, seconds, limit).take()
             finally:
                 if not self.emulated:
                     cuda.require_cupy().cuda.get_current_stream().synchronize()
@@ -350,17 +419,11 @@ class Meter:
 
     def _samples(
         self, name: str, first: tuple[Any, ...], count: int, seconds: float, *more: Any
-    ) -> array[int]:
+    ) -> Pending:
         count = min(whole("count", count, 1), _MOST)
         out, samples = self._zeros(4), self._zeros(count)
-        self._launch(
-            name, 1, 1,
-            (*first, _u64(count), _u64(int(seconds * 1e9)), *more, out, samples), seconds,
-        )  # fmt: skip
-        n, ns, cycles, worst = (int(v) for v in self._read(out))
-        _check(name, worst)
-        taken = self._read(samples)[:n] * (ns / max(cycles, 1))
-        return array("Q", taken.round().astype("u8").tobytes())
+        args = (*first, _u64(count), _u64(int(seconds * 1e9)), *more, out, samples)
+        return Pending(self, name, self._start(name, 1, 1, args, seconds), out, samples)
 
     def _rate(
         self, name: str, blocks: int, threads: int, args: tuple[Any, ...], seconds: float
@@ -381,20 +444,22 @@ class Meter:
         seconds: float,
     ) -> Counted:
         out = self._zeros(4 * blocks)
-        self._launch(name, blocks, threads, (*args, _u64(each), out), seconds)
-        rows = self._read(out).reshape(blocks, 4)
+        self._start(name, blocks, threads, (*args, _u64(each), out), seconds).wait()
+        rows = self.read(out).reshape(blocks, 4)
         for status in rows[:, 2]:
             _check(name, int(status))
         elapsed_ns = int(rows[:, 1].max()) - int(rows[:, 0].min())
         return Counted(blocks * threads * each, max(elapsed_ns, 1))
 
-    def _launch(
+    def _start(
         self, name: str, grid: int, block: int, args: tuple[Any, ...], seconds: float
-    ) -> None:
+    ) -> Launch | _GpuLaunch:
         if self.emulated:
-            self._module[name](grid, block, args, timeout=10 * seconds + 2 * _LIMIT)
-        else:
-            self._module[name](grid, block, args)
+            timeout = 10 * seconds + 2 * _LIMIT
+            launch: Launch = self._module[name].start(grid, block, args, timeout=timeout)
+            return launch
+        self._module[name](grid, block, args)
+        return _GpuLaunch()
 
     def _zeros(self, n: int) -> Any:
         """Return `n` words that a kernel writes."""
@@ -402,9 +467,20 @@ class Meter:
 
         return np.zeros(n, np.uint64) if self.emulated else cuda.require_cupy().zeros(n, np.uint64)
 
-    def _read(self, words: Any) -> Any:
+    def read(self, words: Any) -> Any:
         """Return what a kernel wrote, after its end, as a NumPy array."""
         return words if self.emulated else words.get()
+
+
+@functools.cache
+def shared_meter() -> Meter:
+    """Return the meter of this process, whose kernels are compiled and loaded once."""
+    return Meter()
+
+
+def gpu_name() -> str:
+    """Return the name of the GPU that measures: the current one, or "emulated GPU"."""
+    return LABEL if why_no_gpu() else gpus()[cuda.current_device()].name
 
 
 def _answer(words: Any) -> None:

@@ -67,7 +67,7 @@ def figures(b: Bench) -> Iterator[Figure]:
         lambda v, r: v <= 1.25 * r, "bare loop",
     )  # fmt: skip
     for fenced, how in ((True, "fenced"), (False, "DG_NO_RELEASE")):
-        taken = rounds(lambda fenced=fenced: b.single("write", fenced=fenced), b.bare)
+        taken = rounds(lambda fenced=fenced: b.single("put", fenced=fenced), b.bare)
         yield taken.figure(
             f"put of 8 B, {how}", "ns", "bare + 400 ns", lambda v, r: v <= r + 400, "bare loop"
         )

@@ -151,7 +151,7 @@ def test_operations_of_a_kernel_each_say_how_they_were_posted(home):
         (op, size, fenced, owner)
         for owner in ("idle", "busy")
         for op, size, fenced in (
-            ("doorbell", 0, None), ("write", 8, True), ("write", 8, False), ("read", 8, True),
+            ("doorbell", 0, None), ("put", 8, True), ("put", 8, False), ("get", 8, True),
         )
     ]  # fmt: skip
     assert [(r["rings"], r["threads"], r["fenced"], r["owner"]) for r in found["rates"]] == [

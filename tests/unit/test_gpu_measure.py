@@ -32,18 +32,18 @@ def regions(device: dgkit.Device) -> Any:
     return owned, device.import_region(owned.export()), local
 
 
-@pytest.mark.parametrize(("op", "fenced"), [("write", True), ("write", False), ("read", True)])
+@pytest.mark.parametrize(("op", "fenced"), [("put", True), ("put", False), ("get", True)])
 def test_each_sample_is_an_operation_that_moved_its_bytes(
     meter: Meter, device: dgkit.Device, regions: Any, op: str, fenced: bool
 ) -> None:
     owned, remote, local = regions
-    local.memory.array[:8] = np.arange(8) if op == "write" else 0
-    owned.memory.array[:8] = 0 if op == "write" else np.arange(8)
+    local.memory.array[:8] = np.arange(8) if op == "put" else 0
+    owned.memory.array[:8] = 0 if op == "put" else np.arange(8)
     with device.gpu_queue(64) as queue:
         taken = meter.single(queue, remote.id, local.id, op=op, fenced=fenced, count=100)
         assert queue.stats().completed == len(taken) == 100
     assert min(taken) > 0
-    moved = owned if op == "write" else local
+    moved = owned if op == "put" else local
     assert list(moved.memory.array[:9]) == [*range(8), 0]
 
 
@@ -83,7 +83,7 @@ def test_an_operation_that_fails_is_no_figure(
 ) -> None:
     _, remote, local = regions
     with device.gpu_queue(64) as queue, pytest.raises(dgkit.errors.KernelError) as raised:
-        meter.single(queue, remote.id, 12345, op="write", count=10)
+        meter.single(queue, remote.id, 12345, op="put", count=10)
     assert str(raised.value) == "the kernel put_fenced ended with LOCAL_ERROR"
     with (
         device.gpu_queue(64, weak=True) as queue,

@@ -33,13 +33,13 @@ ALLOWED = {
     "doca": _BASE | {"dma"},  # for the GPU memory that both register
     "report": _BASE,
     "wire": _BASE | {"dma"},  # for the runtime folder, which it shares with share/server.c
-    "gpu_initiated": _BASE | {"dma", "memory"},
+    "gpu_initiated": _BASE | {"dma", "memory", "report"},
     "doctor": _BASE | {"_version", "wire"},  # for the number of its version
     "dpu": _BOTTOM,
     "agent": _BOTTOM | {"_version", "dpu"},
     "session": _BOTTOM | {"_version", "dpu"},
-    "widgets": _BASE | {"doctor", "memory", "report", "session"},
-    "jupyter": _BASE | {"doctor", "memory", "report", "session", "widgets"},
+    "widgets": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session"},
+    "jupyter": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session", "widgets"},
     "cli": _BOTTOM
     | {"__init__", "_version", "agent", "doca", "doctor", "gpu_initiated", "session"},
     "__init__": _BASE
