@@ -159,7 +159,7 @@ class TransferError(DgkitError):
 
 
 class KernelError(DgkitError):
-    """A kernel did not compile, or the emulated GPU stopped it. The message says where."""
+    """A kernel did not compile, failed, or was stopped by the emulated GPU."""
 
 
 class ExportError(_Explained):

@@ -377,6 +377,10 @@ int dg_measure_rate(dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t window, u
  * `size` bytes with memcpy and sets a flag (handoff != 0), or one memcpy in this thread (handoff ==
  * 0). Returns the number of samples. Errors: EOPNOTSUPP for a hand-off on one CPU. */
 int dg_measure_floor(uint32_t handoff, uint64_t size, uint32_t count, uint64_t *samples_ns);
+/* The CPU's side of the lower bound of what a GPU's kernel posts: stores each new value of words[0]
+ * to words[8], until that value is UINT64_MAX. `words` has 128 bytes, which GPU and CPU access.
+ * Errors: ETIMEDOUT if words[0] does not change for timeout_ns. */
+int dg_measure_answer(uint64_t *words, uint64_t timeout_ns);
 /* Measures the lower bound of p, an operation of one request, with its provider's own calls only:
  * no queue, no checks. samples_ns[i] is the time from the end of copy i - 1 to the end of copy i,
  * with `window` in flight. Returns the number of samples. Errors: EOPNOTSUPP if the provider has no

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..types import DOCA
-from .console import console, print_json, progress_bars, say
+from .bench_gpu import gpu_initiated
+from .console import console, progress_bars
+from .json_file import STDOUT, json_option, output_file, write_document
 from .options import address, choice, comma_separated, duration, integer, size
 from .place_option import Place, on_option, resolve_place
 from .sweep import Case
@@ -21,10 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["bench"]
 
-_STDOUT = "-"
 
-
-@click.command(short_help="Measure latency and bandwidth.")
+@click.group(short_help="Measure latency and bandwidth.", invoke_without_command=True)
 @click.option(
     "--sizes",
     type=comma_separated(size),
@@ -85,15 +84,10 @@ _STDOUT = "-"
     help="Address of a running agent. Default: start a software DPU.",
 )
 @click.option("--keys", metavar="NAME", help="Key pair of this side, for tcp://.")
-@click.option(
-    "--json",
-    "json_",
-    is_flag=False,
-    flag_value=_STDOUT,
-    metavar="[FILE]",
-    help="Write all reports to FILE; without FILE, print only JSON on stdout.",
-)
+@json_option
+@click.pass_context
 def bench(
+    context: click.Context,
     sizes: Sequence[int],
     depths: Sequence[int],
     ops: Sequence[str],
@@ -119,10 +113,13 @@ def bench(
       dgkit bench --sizes 64,4K --ops write --paths worker --depths 32
       dgkit bench --on gpu --sizes 8,4K,1M,32M
       dgkit bench --address "$(cat agent-address)" --json result.json
+      dgkit bench gpu-initiated
     """
     from .. import connect
 
-    path = _output_file(json_)
+    if context.invoked_subcommand is not None:
+        return _check_alone(context)
+    path = output_file(json_)
     place = resolve_place(on, provider, local=endpoint is None)
     with connect(endpoint, provider=place.provider, gpu=place.gpu, keys=keys) as session:
         single_path = session.dpu.provider in {"cuda", *DOCA}
@@ -130,10 +127,29 @@ def bench(
         cases = [Case(*row) for row in product(ops, paths, sizes)]
         deep = [Case(*row) for row in product(ops, paths, sizes, depths)]
         results = _measure(session, place, cases, deep, count=count, seconds=seconds)
-    if json_ != _STDOUT:
+    if json_ != STDOUT:
         _show(results)
     if json_:
-        _write(path, results)
+        rows = {key: [r.to_dict() for r in results[key]] for key in ("latency", "bandwidth")}
+        write_document(path, "dgkit bench", {**results, **rows})
+    return 0
+
+
+bench.add_command(gpu_initiated)
+
+
+def _check_alone(context: click.Context) -> int:
+    """Refuse options of `bench` itself before the name of a subcommand, which has others."""
+    given = [
+        option.opts[0]
+        for option in context.command.params
+        if option.name is not None
+        and context.get_parameter_source(option.name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(
+            f"{given[0]} is not an option of {context.invoked_subcommand}; its own follow its name"
+        )
     return 0
 
 
@@ -173,35 +189,3 @@ def _show(results: dict[str, Any]) -> None:
     if note := floor_note([*latency, *rate]):
         out.print(f"[yellow]{note}[/]")
     out.print(f"[dim]{latency[0].where}; {latency[0].machine}[/]", soft_wrap=True)
-
-
-def _output_file(json_: str | None) -> Path | None:
-    """Return the file to write, or None for stdout, after checking its folder."""
-    if json_ in (None, _STDOUT):
-        return None
-    path = Path(json_ or "")
-    if path.is_dir() or not path.parent.is_dir():
-        raise click.UsageError(f"--json {path}: a folder, or its folder does not exist")
-    return path
-
-
-def _write(path: Path | None, results: dict[str, Any]) -> None:
-    """Write all reports as JSON; a file is replaced atomically."""
-    import json
-
-    from .._version import __version__
-
-    rows = {
-        name: [report.to_dict() for report in results[name]] for name in ("latency", "bandwidth")
-    }
-    document = {"kind": "dgkit bench", "dgkit": __version__, **results, **rows}
-    if path is None:
-        print_json(document)
-        return
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    say(f"written to {path}")

@@ -8,14 +8,22 @@ from math import log10
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ..report import FLOOR_MOVED, BandwidthReport, Histogram, LatencyReport
+from ..report import (
+    FLOOR_MOVED,
+    BandwidthReport,
+    Histogram,
+    LatencyReport,
+    PostedLatencyReport,
+    PostedRateReport,
+)
 from ..types import DOCA
 from ..units import size_text, us
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["bar", "floor_note", "latency_table", "rate_table", "spark"]
+__all__ = ["bar", "floor_note", "latency_table", "posted_latency_table", "posted_rate_table"]
+__all__ += ["rate_table", "spark"]
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 
@@ -78,6 +86,38 @@ def rate_table(reports: Sequence[BandwidthReport], title: str) -> Table:
         rate = (f"{r.ops_per_s:,.0f}", f"{r.gb_per_s:,.2f}", _ratio(r, 2))
         drawn = bar(r.gb_per_s / top) if top else ""
         table.add_row(r.path, size_text(r.size), str(r.window), *rate, drawn)
+    return table
+
+
+_FENCED = {True: "yes", False: "no", None: "-"}
+_HOW = ("fenced", "owner", "proxy", "GPU")
+
+
+def _how(report: PostedLatencyReport | PostedRateReport) -> tuple[str, ...]:
+    """Return how a kernel's operations were posted, as four cells."""
+    gpu = "emulated" if report.emulated else "real"
+    return _FENCED[report.fenced], report.owner, report.proxy.split()[0], gpu
+
+
+def posted_latency_table(reports: Sequence[PostedLatencyReport], title: str) -> Table:
+    """Return a table with one row per latency of a kernel's operations; times in us."""
+    columns = ("operation", *_HOW, "p50", "p99", "floor", "x floor")
+    table = _table(title, columns, left=("operation", *_HOW))
+    for r in reports:
+        name = f"{r.op} {size_text(r.size)}" if r.size else r.op
+        figures = [us(ns) for ns in (r.p50_ns, r.p99_ns, int(median(r.floor_ns)))]
+        table.add_row(name, *_how(r), *figures, _ratio(r, 2))
+    return table
+
+
+def posted_rate_table(reports: Sequence[PostedRateReport], title: str) -> Table:
+    """Return a table with one row per rate of a kernel's operations; in millions per second."""
+    columns = ("queues x threads", *_HOW, "rate", "floor", "of floor")
+    table = _table(title, columns, left=("queues x threads", *_HOW))
+    for r in reports:
+        floor = median(r.floor_gbps) * 1e3 / r.size
+        rates = (f"{r.ops_per_s / 1e6:,.2f}", f"{floor:,.2f}")
+        table.add_row(f"{r.rings} x {r.threads}", *_how(r), *rates, _ratio(r, 2))
     return table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..types import Op, Status
 from ..validate import whole
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .queue import Queue
     from .region import Region, RemoteRegion
 
-__all__ = ["Rate", "Samples", "copy_methods", "copy_ns", "floor", "latency"]
+__all__ = ["Rate", "Samples", "answer", "copy_methods", "copy_ns", "floor", "latency"]
 __all__ += ["measure_bare", "rate"]
 
 _BLOCK = 2000  # samples between two checks for signals and updates of a progress bar
@@ -188,6 +188,21 @@ def floor(size: int, count: int = 2000, handoff: bool = True) -> array[int]:
     raw = ffi.from_buffer("uint64_t[]", samples, require_writable=True)
     check(lib.dg_measure_floor(int(handoff), whole("size", size, 1), count, raw))
     return samples
+
+
+def answer(memory: Any, timeout: float) -> None:
+    """Answer the doorbells of a kernel: the CPU's side of the lower bound of what it posts.
+
+    Args:
+        memory: From `dgkit.empty`, host or pinned. The kernel stores 1, 2, ... to its first 8
+            bytes, each time waits for the same value at byte 64, and at the end stores 2**64 - 1.
+        timeout: Most seconds without a doorbell.
+
+    Raises:
+        PeerTimeout: No doorbell was rung for so long.
+    """
+    words = ffi.from_buffer("uint64_t[16]", memory.buffer, require_writable=True)
+    check(lib.dg_measure_answer(words, nanoseconds(timeout, "timeout")))
 
 
 def measure_bare(prepared: PreparedOp, count: int = 2000, window: int = 1) -> array[int]:

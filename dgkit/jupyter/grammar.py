@@ -6,6 +6,7 @@ import argparse
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from ..report import GPU_INITIATED
 from ..units import parse_size
 from .tokenizer import Token, tokenize, unquote
 
@@ -171,7 +172,10 @@ def _write() -> Command:
 
 def _latency() -> Command:
     usage = " REGION [--size N] [--op OP] [--count N] [--path PATH] [-o VAR]"
-    about = "Measure the latency of single transfers, timed in C at the DPU."
+    about = (
+        "Measure the latency of single transfers, timed in C at the DPU; of those that are\n"
+        f"{GPU_INITIATED}, by the clock of the kernel of the host that starts them."
+    )
     latency = _command("latency", usage, about, out="the report")
     latency.option(
         "--size",
@@ -194,7 +198,7 @@ def _latency() -> Command:
     )
     latency.option(
         "--path",
-        choices=("auto", "inline", "worker"),
+        choices=("auto", "inline", "worker", GPU_INITIATED),
         default="auto",
         help="path of the transfers (default: auto)",
     )

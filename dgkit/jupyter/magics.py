@@ -10,6 +10,7 @@ from IPython.core.magic import no_var_expand
 from IPython.display import display
 
 from ..errors import DgkitError
+from ..report import GPU_INITIATED
 from ..session import SessionRegion
 from . import arguments, completer
 from .display import BytesRead, Help, Overview
@@ -119,6 +120,11 @@ class Dma:
         times = arguments.integer(self.shell, count, "--count")
         with ProgressBar(self.shell, f"latency of {op}, samples") as bar:
             try:
+                if path == GPU_INITIATED:
+                    from ..gpu_initiated.session_latency import latency
+
+                    session = found.session
+                    return latency(session, found, each, op=op, count=times, progress=bar)
                 return found.session.latency(
                     found, each, op=op, count=times, path=path, progress=bar
                 )

@@ -3,6 +3,7 @@
 base.py         fields, floor and output formats that both reports share
 latency.py      LatencyReport
 bandwidth.py    BandwidthReport
+posted.py       reports of operations that a GPU's kernels post
 samples.py      percentiles and histograms
 system_info.py  the machine that took the figures
 """
@@ -10,7 +11,9 @@ system_info.py  the machine that took the figures
 from .bandwidth import BandwidthReport
 from .base import FLOOR_MOVED
 from .latency import LatencyReport
+from .posted import GPU_INITIATED, PostedLatencyReport, PostedRateReport, posted_label
 from .samples import Histogram, Percentiles
 from .system_info import Machine
 
 __all__ = ["FLOOR_MOVED", "BandwidthReport", "Histogram", "LatencyReport", "Machine", "Percentiles"]
+__all__ += ["GPU_INITIATED", "PostedLatencyReport", "PostedRateReport", "posted_label"]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..units import size_text
 from .base import Report, ends, own_fields
 from .system_info import Machine
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["BandwidthReport"]
 
@@ -47,18 +50,22 @@ class BandwidthReport(Report):
         where: str = "",
         sleeps: int = 0,
         failed: int = 0,
-    ) -> BandwidthReport:
-        """Make the report of one run; raise ValueError unless `elapsed_ns` is positive."""
+        **more: Any,
+    ) -> Self:
+        """Make the report of one run; raise ValueError unless `elapsed_ns` is positive.
+
+        `more`: the fields that a subclass adds.
+        """
         if elapsed_ns <= 0:
             raise ValueError(f"elapsed_ns is {elapsed_ns}; it must be 1 or more")
         return cls(
             size=size, op=op, provider=provider, path=path, spinning=spinning, machine=machine,
             where=where, sleeps=sleeps, bytes=bytes, ops=ops, elapsed_ns=elapsed_ns, window=window,
-            floor_gbps=tuple(floor_gbps), failed=failed,
+            floor_gbps=tuple(floor_gbps), failed=failed, **more,
         )  # fmt: skip
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> BandwidthReport:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Make a report from to_dict(), also after JSON; raise ValueError for other data."""
         return cls(**own_fields(cls, data) | {"floor_gbps": tuple(data["floor_gbps"])})
 

@@ -182,7 +182,7 @@ class Report(ABC):
 
     def _card(self, body: str = "") -> str:
         name = type(self).__name__.removesuffix("Report")
-        tag = html_cards.provider_badge(self._copied_by)
+        tag = html_cards.badge(self.label, warn=self.label != "hardware")
         note = FLOOR_MOVED if self.floor_moved else ""
         return html_cards.card(
             f"{name}: {self._title()}", self._rows(), badge=tag, body=body, note=note

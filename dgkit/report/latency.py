@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import html_cards
 from ..units import us
 from .base import Report, ends, own_fields
 from .samples import Histogram, Percentiles
 from .system_info import Machine
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["LatencyReport"]
 
@@ -41,19 +44,23 @@ class LatencyReport(Report):
         spinning: bool,
         where: str = "",
         sleeps: int = 0,
-    ) -> LatencyReport:
-        """Make the report of samples in ns, in any order; raise ValueError if there are none."""
+        **more: Any,
+    ) -> Self:
+        """Make the report of samples in ns, in any order; raise ValueError if there are none.
+
+        `more`: the fields that a subclass adds.
+        """
         if not len(samples_ns):
             raise ValueError("a latency report requires at least one sample")
         ordered = sorted(samples_ns)
         return cls(
             size=size, op=op, provider=provider, path=path, spinning=spinning, machine=machine,
             where=where, sleeps=sleeps, percentiles=Percentiles.of(ordered),
-            histogram=Histogram.of(ordered), floor_ns=tuple(floor_ns),
+            histogram=Histogram.of(ordered), floor_ns=tuple(floor_ns), **more,
         )  # fmt: skip
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> LatencyReport:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Make a report from to_dict(), also after JSON; raise ValueError for other data."""
         own = own_fields(cls, data)
         own["percentiles"] = Percentiles(**data["percentiles"])

@@ -63,6 +63,11 @@
  *    to which the last instruction of the other process precedes the news of its end, on every
  *    architecture: so the completions precede RETIRED here, too, and the word has one writer at a
  *    time.
+ * 7. Bytes, then signal. The proxy posts the store of a signal's word only after the provider has
+ *    completed the bytes of its put: with DG_FENCE, or to a provider that makes the writes of one
+ *    queue visible in posting order. The CPU's copies have a store barrier between two operations
+ *    (dmb ishst on Arm; x86 keeps the order of stores), and the word is one aligned store of 8 bytes.
+ *    Forbidden: a reader loads the word with acquire, sees its value, and does not see the bytes.
  */
 #ifndef DGKIT_DEVICE_CUH
 #define DGKIT_DEVICE_CUH

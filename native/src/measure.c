@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu_ring.h"
 #include "queue.h"
 #include "thread.h"
 
@@ -222,4 +223,35 @@ int dg_measure_floor(uint32_t handoff, uint64_t size, uint32_t count, uint64_t *
 	free(f.dst);
 	free(src);
 	return rc;
+}
+
+/* Polls between two looks at the clock. */
+#define ANSWER_POLLS 1024
+
+/* The answer is the doorbell's own value, so there is nothing else that either could be ordered
+ * against: the orders are those of a record and of its completion, for the same cost. */
+int dg_measure_answer(uint64_t *words, uint64_t timeout_ns)
+{
+	dg_u64 *doorbell = (dg_u64 *)words, *answer = (dg_u64 *)words + 8;
+	dg_u64 latest = 0;
+	uint64_t since = now_ns();
+	bool active = false;
+	for (uint32_t polls = 1;; polls++) {
+		const dg_u64 rung = ring_load(doorbell, memory_order_acquire);
+		if (rung == UINT64_MAX)
+			return 0;
+		if (rung != latest) {
+			ring_store(answer, rung, memory_order_release);
+			latest = rung;
+			active = true;
+		}
+		if (polls % ANSWER_POLLS)
+			continue;
+		const uint64_t now = now_ns();
+		if (!active && now - since > timeout_ns)
+			return dg_fail(ETIMEDOUT, "no doorbell was rung for %.3f s",
+				       (double)timeout_ns / 1e9);
+		since = active ? now : since;
+		active = false;
+	}
 }

@@ -1,7 +1,7 @@
-"""The panels, a monitor and the tutorial over a real GPU's memory."""
+"""The panels, a monitor and the tutorials over a real GPU's memory."""
 
 import pytest
-from support.jupyter.notebooks import pictures, read, run, said
+from support.jupyter.notebooks import attempted, pictures, read, run, said
 from support.jupyter.panels import View
 from support.processes.waiting import until
 
@@ -53,3 +53,15 @@ def test_the_tutorial_leaves_nothing_out(tmp_path):
     code = [cell for cell in done.cells if cell.cell_type == "code"]
     assert [cell.id for cell in code if "Left out" in said(cell)] == []
     assert pictures(done)
+
+
+def test_the_kernels_of_the_tutorial_run_on_the_gpu(tmp_path):
+    right = """
+low = max(s.completed_ns - s.gpu_complete_ns for s in stamps)
+high = min(s.seen_ns - s.gpu_post_ns for s in stamps)
+"""
+    done = run(attempted(read("08_gpu_initiated"), right), tmp_path)
+    cells = {cell.id: said(cell) for cell in done.cells if cell.cell_type == "code"}
+    assert "The kernels run on a GPU" in cells["kernels"]
+    (answer,) = [cell for cell in done.cells if "answer" in cell.metadata.get("tags", [])]
+    assert "(GPU)" in said(answer), said(answer)

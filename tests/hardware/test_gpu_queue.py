@@ -1,6 +1,7 @@
 """Kernels of a real GPU post to a GPU queue; the proxy runs their operations over soft."""
 
 import hashlib
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from support.dma import pattern
 from support.gpu.queue_kernels import KERNELS
-from support.processes import children
+from support.processes import children, cli
 
 import dgkit
 from dgkit import Status
@@ -194,3 +195,19 @@ def test_two_clocks_of_a_put(kernels: Any) -> None:
         for s in r.queue.trace():
             assert s.gpu_post_ns <= s.gpu_complete_ns
             assert s.seen_ns <= s.posted_ns <= s.completed_ns
+
+
+def test_dgkit_bench_measures_kernels_of_the_gpu(tmp_path: Any) -> None:
+    done = cli.run(tmp_path, "bench", "gpu-initiated", "--seconds", "0.05", "--json", timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert not found["emulated"]
+    assert found["why_emulated"] == ""
+    rows = [*found["latency"], *found["rates"]]
+    assert {(row["owner"], row["proxy"]) for row in rows} == {
+        (owner, proxy) for owner in ("idle", "busy") for proxy in ("this process", "DPU process")
+    }
+    for row in rows:
+        assert row["label"] == "software DPU"
+        assert "emulated" not in row["gpu"]
+    assert all(row["percentiles"]["p50_ns"] > 500 for row in found["latency"])  # over PCIe

@@ -42,6 +42,10 @@ answers = {
     "machine-c": ("bluefield-tmfifo", "sudo apt install rshim"),
 }
 """,
+    "08_gpu_initiated": """
+low = min(s.completed_ns - s.gpu_complete_ns for s in stamps)
+high = max(s.seen_ns - s.gpu_post_ns for s in stamps)
+""",
 }
 EACH_NAME_ONCE = """
 names = [r.name for r in (session.regions if "session" in globals() else ())]
@@ -58,6 +62,7 @@ ABSURD = {
     "05_when_things_go_wrong": "    raise KeyError('careful')",
     "06_doca_in_python": "last_first = 'HGFEDCBA'",
     "07_doctor": "answers['machine-a'] = ['bar1-size']",
+    "08_gpu_initiated": "low = high = 'both at once'",
 }
 
 

@@ -137,3 +137,57 @@ def test_ctrl_c_while_it_measures_leaves_no_process_and_no_file(signal, home):
     assert "Traceback" not in err
     cli.until(lambda: not cli.alive(dpu), seconds=1)
     assert not cli.files_under(home)
+
+
+def test_operations_of_a_kernel_each_say_how_they_were_posted(home):
+    from dgkit.report import PostedLatencyReport, PostedRateReport
+
+    path = home / "result.json"
+    done = cli.run(home, "bench", "gpu-initiated", "--owners", "idle,busy", "--proxies", "here",
+                   "--seconds", "0.01", "--json", path, timeout=200)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(path.read_text())
+    assert [(r["op"], r["size"], r["fenced"], r["owner"]) for r in found["latency"]] == [
+        (op, size, fenced, owner)
+        for owner in ("idle", "busy")
+        for op, size, fenced in (
+            ("doorbell", 0, None), ("put", 8, True), ("put", 8, False), ("get", 8, True),
+        )
+    ]  # fmt: skip
+    assert [(r["rings"], r["threads"], r["fenced"], r["owner"]) for r in found["rates"]] == [
+        (rings, threads, fenced, owner)
+        for owner in ("idle", "busy")
+        for rings, threads in ((1, 32), (8, 256))
+        for fenced in (True, False)
+    ]
+    for row in found["latency"]:
+        assert PostedLatencyReport.from_dict(row).to_dict() == row
+        assert len(row["floor_ns"]) == 2
+    for row in found["rates"]:
+        assert PostedRateReport.from_dict(row).to_dict() == row
+        assert row["bytes"] == row["ops"] * 64 > 0
+        assert all(row["floor_gbps"])
+    for row in (*found["latency"], *found["rates"]):
+        assert (row["path"], row["proxy"]) == ("GPU-initiated", "this process")
+        assert (row["label"], row["emulated"]) == ("software DPU, emulated GPU", True)
+    assert found["not_measured"]
+    assert done.stdout.startswith("The kernels ran on the emulated GPU")
+    assert done.stdout.count("emulated GPU)") == 2  # in each table's title
+    assert done.stdout.count(" emulated ") >= 16  # in each row
+
+
+def test_a_kernels_operations_are_served_by_the_dpu(home):
+    done = cli.run(home, "bench", "gpu-initiated", "--owners", "idle", "--proxies", "dpu",
+                   "--seconds", "0.01", "--json", timeout=200)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {row["proxy"] for row in found["latency"] + found["rates"]} == {"DPU process"}
+
+
+def test_options_of_another_command_are_refused(home):
+    done = cli.run(home, "bench", "--sizes", "64", "gpu-initiated")
+    assert done.returncode == 2
+    assert "--sizes is not an option of gpu-initiated" in done.stderr
+    done = cli.run(home, "bench", "gpu-initiated", "--owners", "away")
+    assert done.returncode == 2
+    assert "'away' is not one of: idle, busy" in done.stderr

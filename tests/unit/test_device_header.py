@@ -1,5 +1,6 @@
 """The header that kernels include: the same constants as elsewhere, and every compiler takes it."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -11,8 +12,21 @@ from support.gpu.queue_kernels import KERNELS
 
 from dgkit import Status
 from dgkit.dma import gpu_queue
+from dgkit.gpu_initiated import measure
 from dgkit.gpu_initiated.compiler import translate
 from dgkit.gpu_initiated.headers import include_dir
+
+TUTORIAL = Path(__file__).parents[2] / "notebooks/tutorials/08_gpu_initiated.ipynb"
+
+
+def tutorial_kernels() -> str:
+    """Return the CUDA source in the tutorial about GPU-initiated transfers."""
+    cells = json.loads(TUTORIAL.read_text())["cells"]
+    (source,) = ["".join(cell["source"]) for cell in cells if cell["id"] == "kernels"]
+    found = re.search('KERNELS = r"""(.*?)"""', source, re.DOTALL)
+    assert found
+    return found[1]
+
 
 NATIVE = Path(__file__).parents[2] / "native"
 DEVICE = (NATIVE / "device/dgkit_device.cuh").read_text()
@@ -20,7 +34,8 @@ PUBLIC = (NATIVE / "dgkit.h").read_text()
 SHIMS = "#define DG_NUMBA\n#include <dgkit_device.cuh>\n"
 # As a library: otherwise a function that no kernel calls is left out.
 OPTIONS = ["--std=c++17", "--device-c", f"-I{include_dir()}"]
-SOURCES = {"kernels": KERNELS, "Numba": SHIMS}
+SOURCES = {"kernels": KERNELS, "Numba": SHIMS, "measure": measure.KERNELS}
+SOURCES["tutorial"] = tutorial_kernels()
 
 
 def enum(text: str, name: str) -> dict[str, int]:
@@ -62,8 +77,10 @@ def test_nvrtc_takes_it_without_a_warning(major: int, arch: int, source: str):
     ptx = nvrtc.compile_ptx(major, SOURCES[source], [*OPTIONS, f"-arch=compute_{arch}"])
     assert f".target sm_{arch}" in ptx
     # Rule 1: the release at system scope precedes the record, whose words go two a store.
-    fence, store = ptx.index("fence.acq_rel.sys"), ptx.index("st.relaxed.sys.v2.u64")
-    assert fence < store
+    released = [part for part in re.split(r"\.(?:entry|func) ", ptx) if "fence.acq_rel.sys" in part]
+    assert released
+    for part in released:
+        assert part.index("fence.acq_rel.sys") < part.index("st.relaxed.sys.v2.u64")
     assert "ld.acquire.sys.u64" in ptx
 
 

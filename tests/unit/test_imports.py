@@ -33,14 +33,15 @@ ALLOWED = {
     "doca": _BASE | {"dma"},  # for the GPU memory that both register
     "report": _BASE,
     "wire": _BASE | {"dma"},  # for the runtime folder, which it shares with share/server.c
-    "gpu_initiated": _BASE | {"dma", "memory"},
+    "gpu_initiated": _BASE | {"dma", "memory", "report"},
     "doctor": _BASE | {"_version", "wire"},  # for the number of its version
     "dpu": _BOTTOM,
     "agent": _BOTTOM | {"_version", "dpu"},
     "session": _BOTTOM | {"_version", "dpu"},
-    "widgets": _BASE | {"doctor", "memory", "report", "session"},
-    "jupyter": _BASE | {"doctor", "memory", "report", "session", "widgets"},
-    "cli": _BOTTOM | {"__init__", "_version", "agent", "doca", "doctor", "session"},
+    "widgets": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session"},
+    "jupyter": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session", "widgets"},
+    "cli": _BOTTOM
+    | {"__init__", "_version", "agent", "doca", "doctor", "gpu_initiated", "session"},
     "__init__": _BASE
     | {"_version", "dma", "doctor", "jupyter", "memory", "report", "session", "widgets"},
     "__main__": {"cli"},
@@ -63,7 +64,7 @@ SAME_NAME = {
     "handshake": "the two ends of one handshake",
     "keys": "CURVE keys, and the command for them",
     "latency": "the latency report, and the panel that shows it",
-    "measure": "latency and rate measurements: of a queue and of a session",
+    "measure": "latency and rate measurements: of a queue, of a session and of kernels",
     "monitor": "continuous latency monitoring: both ends",
     "region": "memory regions: of a device and of a session",
     "serve": "the agent's main function, and the command for it",

@@ -95,6 +95,9 @@ def test_latency_times_what_was_asked_for(ip, session):
     assert isinstance(report, dgkit.LatencyReport)
     assert (report.size, report.op, report.path) == (1024, "read", "worker")
     assert report.percentiles.n == 50
+    report = run(ip, "%dma latency r --size 8 --op read --count 50 --path GPU-initiated")
+    assert (report.size, report.op, report.path) == (8, "read", "GPU-initiated")
+    assert (report.percentiles.n, report.label) == (50, "software DPU, emulated GPU")
     session.empty(7, name="small")
     assert run(ip, "%dma latency small --count 5").size == 7
 

@@ -37,7 +37,7 @@ def test_tab_offers_what_can_follow(notebook, jedi):
     assert notebook.complete("%dma read reg") == ["%dma read region"]
     assert notebook.complete("%%dma\nread gr") == ["%%dma\nread grid"]
     assert notebook.complete("%dma latency grid --path ") == [
-        f"%dma latency grid --path {path}" for path in ("auto", "inline", "worker")
+        f"%dma latency grid --path {path}" for path in ("auto", "inline", "worker", "GPU-initiated")
     ]
     assert "session.empty" in notebook.complete("session.emp")
 

@@ -19,6 +19,8 @@ from dgkit.report import (
     LatencyReport,
     Machine,
     Percentiles,
+    PostedLatencyReport,
+    PostedRateReport,
 )
 
 MACHINE = Machine("A CPU <1>", 2, "x86_64", "6.1", 4096, None)
@@ -308,3 +310,46 @@ def test_a_report_stored_before_sleeps_were_counted_can_be_read():
         data = report.to_dict()
         del data["sleeps"]
         assert type(report).from_dict(data) == report
+
+
+POSTED = {
+    "fenced": True, "gpu": "emulated GPU", "emulated": True, "owner": "busy",
+    "proxy": "DPU process", "rings": 8, "threads": 256,
+}  # fmt: skip
+
+
+def posted(**changes):
+    common = {"size": 64, "op": "write", "provider": "soft", "path": "GPU-initiated"}
+    common |= {"machine": MACHINE, "spinning": True, **POSTED, **changes}
+    return (
+        PostedLatencyReport.of([2000, 3000], floor_ns=(1000, 1100), **common),
+        PostedRateReport.of(
+            6400, 100, 50_000, window=4096, floor_gbps=(0.5, 0.5), **common
+        ),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("show", [str, repr, lambda r: r._repr_html_(), lambda r: r.to_csv()])
+def test_a_figure_of_the_emulated_gpu_never_passes_for_one_of_a_gpu(show):
+    for report in posted():
+        assert report.label == "software DPU, emulated GPU"
+        assert "software DPU, emulated GPU" in show(report)
+    for report in posted(gpu="NVIDIA H200", emulated=False):
+        assert report.label == "software DPU"
+        assert "emulated" not in show(report).replace("emulated,", "")  # the column's name
+
+
+def test_reports_of_kernels_say_how_the_operations_were_posted():
+    for report in posted():
+        text = str(report)
+        assert "emulated GPU, 8 x 256 threads, fenced" in text
+        assert "in DPU process; owner busy" in text
+        row = next(csv.DictReader(io.StringIO(report.to_csv())))
+        assert (row["fenced"], row["owner"], row["rings"]) == ("True", "busy", "8")
+        assert type(report).from_dict(json.loads(report.to_json())) == report
+        assert (2.0 if isinstance(report, LatencyReport) else 0.256) == pytest.approx(
+            report.floor_ratio, rel=0.1
+        )
+    one, _ = posted(fenced=False, rings=1, threads=1)
+    assert "emulated GPU, one thread, DG_NO_RELEASE" in str(one)
+    assert "bare doorbell, answered by a C loop" in str(one)

@@ -23,12 +23,17 @@ from .run import RunConfig
 from .view_model import ViewModel
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from bokeh.document import Document
 
+    from ...gpu_initiated.session_latency import KernelMonitor
     from ...report import LatencyReport
     from ...session import Session, SessionRegion
-    from ...session.monitor import Monitor
+    from ...session.monitor import Monitor as SessionMonitor
     from ..base.picture import Picture
+
+    Monitor: TypeAlias = SessionMonitor | KernelMonitor
 
 __all__ = ["LatencyPlot", "Setting"]
 
@@ -48,7 +53,8 @@ def _empty_figures(dark: bool) -> dict[str, Any]:
 class LatencyPlot(BokehPanel):
     """Live latency of one operation: p50, p99 and max over time, distribution, percentiles.
 
-    The DPU takes `count` samples of `size` bytes every 50 ms, also while a cell is busy. Without
+    The DPU takes `count` samples of `size` bytes every 50 ms, also while a cell is busy; with the
+    path "GPU-initiated" a kernel of this process does, or of the emulated GPU. Without
     `region` the plot allocates its own region. With one, writes go to scratch memory of the same
     kind (see Session.monitor). A change while it runs starts a new run: samples of two settings are
     never mixed. It keeps a point per block for 2 minutes, a point per second for an hour, and the

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BoundsError, LimitReached
 from ...html_cards import provider_label
+from ...memory import why_no_gpu
 from ...memory.placement import parse_on
+from ...report import GPU_INITIATED, posted_label
 from ...units import size_text
 from ..base import forms
 from ..base.as_python import region_lines, script, session_expression
 from ..base.session_model import SessionModel
 
 if TYPE_CHECKING:
+    from ...gpu_initiated.session_latency import KernelMonitor
     from ...session import Session, SessionRegion
     from ...session.monitor import Monitor
     from .run import Run
@@ -43,7 +46,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "region": _region_of,
     "size": forms.to_size,
     "op": lambda value: _choice_of(value, ("read", "write")),
-    "path": lambda value: _choice_of(value, ("auto", "inline", "worker")),
+    "path": lambda value: _choice_of(value, ("auto", "inline", "worker", GPU_INITIATED)),
     "count": lambda value: forms.bounded_int("samples per block", value, 1, 4096),
 }
 
@@ -56,7 +59,7 @@ class Setting:
         region: The id of a region; 0 for the plot's own memory.
         size: Bytes per operation.
         op: "write" or "read".
-        path: "auto", "inline" or "worker".
+        path: "auto", "inline", "worker" or "GPU-initiated": started by kernels of the host.
         count: Samples per block.
     """
 
@@ -116,7 +119,7 @@ class Measurement:
                     f"region {region.name!r}"
                 )
 
-    def open(self, setting: Setting) -> Monitor:
+    def open(self, setting: Setting) -> Monitor | KernelMonitor:
         """Open a monitor, which starts to measure.
 
         Raises:
@@ -124,13 +127,15 @@ class Measurement:
             DgkitError: As raised by Session.monitor: BoundsError, AccessDenied, PeerLost, ...
         """
         region = self._region(setting)
+        if setting.path == GPU_INITIATED:
+            return self._open_kernel(setting, region)
         return self.session.monitor(
             region, size=setting.size, op=setting.op, path=setting.path, count=setting.count,
             every_s=_EVERY_S, destructive=region is self._own,
         )  # fmt: skip
 
     def python(self, setting: Setting) -> str:
-        """Return the lines of Python that measure for five seconds.
+        """Return the lines of Python that measure: for five seconds, or 10,000 transfers of kernels.
 
         Raises:
             ValueError: The region does not exist.
@@ -144,6 +149,13 @@ class Measurement:
             lines = [] if session == "session" else [f"session = {session}"]
             lines.append(f"region = session.empty({max(setting.size, _OWN_BYTES)})")
             options += ", destructive=True"
+        if setting.path == GPU_INITIATED:
+            return script([
+                "from dgkit.gpu_initiated import session_latency",
+                "",
+                *lines,
+                f'session_latency.latency(session, region, {setting.size}, op="{setting.op}")',
+            ])
         return script([
             *lines,
             f"with session.monitor(region, {options}) as monitor:",
@@ -155,9 +167,20 @@ class Measurement:
             "    print(share, samples[-(-len(samples) * share // 100) - 1] / 1000, 'µs')",
         ])  # fmt: skip
 
+    def _open_kernel(self, setting: Setting, region: SessionRegion) -> KernelMonitor:
+        from ...gpu_initiated.session_latency import KernelMonitor
+
+        monitor = KernelMonitor(
+            self.session, region, size=setting.size, op=setting.op, count=setting.count,
+            every_s=_EVERY_S,
+        )  # fmt: skip
+        for scratch in monitor.scratch:
+            SessionModel.of(self.session).hide(scratch)
+        return monitor
+
     def switch(
         self, old: Setting, new: Setting, end: Callable[[], None]
-    ) -> tuple[Monitor, Exception | None]:
+    ) -> tuple[Monitor | KernelMonitor, Exception | None]:
         """Open a monitor of `new` while one of `old` runs.
 
         At the limit of monitors, end the old one first; if the new one then cannot be opened,
@@ -193,7 +216,8 @@ class Measurement:
             return run.config.label
         places = [region.place for region in self.session.regions if region.id == setting.region]
         by_cpu = provider == "cuda" and not any(parse_on(place)[0] == "gpu" for place in places)
-        return provider_label("soft" if by_cpu else provider)
+        emulated = setting.path == GPU_INITIATED and bool(why_no_gpu())
+        return posted_label(provider_label("soft" if by_cpu else provider), emulated=emulated)
 
     def _region(self, setting: Setting) -> SessionRegion:
         if setting.region:

@@ -24,7 +24,8 @@ function latencyActions(call, { pause, range }, python) {
 function latencySettings(call) {
   const controls = {
     region: choice([], {}), op: choice(["write", "read"]), size: h("input", { size: 8 }),
-    path: choice([["auto", "auto"], ["inline", "inline"], ["worker", "worker"]]),
+    path: choice([["auto", "auto"], ["inline", "inline"], ["worker", "worker"],
+      ["GPU-initiated", "GPU-initiated"]]),
     count: h("input", { type: "number", min: 1, max: 4096, step: 1 }),
   };
   const labels = {

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import PeerError
 from ...html_cards import provider_label
-from ...report import LatencyReport, Machine
+from ...report import LatencyReport, Machine, PostedLatencyReport, posted_label
 from ...types import DOCA, MIXED
 from ...units import size_text
 from .history import History
@@ -31,17 +31,21 @@ class RunConfig:
     spinning: bool
     count: int
     every_s: float
+    posted: tuple[tuple[str, Any], ...] = ()  # what a report of a kernel's operations adds
 
     @classmethod
     def of(cls, monitor: Any) -> RunConfig:
         """Return the configuration of an open monitor."""
         taken = monitor.size, monitor.op, monitor.path, monitor.provider, monitor.machine
-        return cls(*taken, monitor.where, monitor.spinning, monitor.count, monitor.every_s)
+        posted = getattr(monitor, "posted", ())
+        rate = monitor.count, monitor.every_s
+        return cls(*taken, monitor.where, monitor.spinning, *rate, posted)
 
     @property
     def label(self) -> str:
         """The label of the provider, as in a report: `software DPU` unless it is hardware."""
-        return provider_label(self.machine.mover(self.provider))
+        label = provider_label(self.machine.mover(self.provider))
+        return posted_label(label, emulated=bool(dict(self.posted).get("emulated")))
 
     @property
     def path_text(self) -> str:
@@ -136,10 +140,11 @@ class Run:
         about += f", {config.requested_rate}"
         about += f", measured {history.rate:,.0f} samples/s" if history.rate else ""
         lost = f", {history.lost:,} blocks lost" if history.lost else ""
-        return LatencyReport.of(
+        kind = PostedLatencyReport if config.posted else LatencyReport
+        return kind.of(
             samples.tolist(), size=config.size, op=config.op, provider=config.provider,
             path=config.path, floor_ns=(), machine=config.machine, spinning=config.spinning,
-            where=f"{config.where}; {about}{lost}",
+            where=f"{config.where}; {about}{lost}", **dict(config.posted),
         )  # fmt: skip
 
     def state(self) -> dict[str, Any]:

@@ -1,0 +1,271 @@
+"""`dgkit bench gpu-initiated`: measure operations that a kernel posts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .console import console, progress_bar, progress_bars
+from .json_file import STDOUT, json_option, output_file, write_document
+from .options import choice, comma_separated, duration
+
+if TYPE_CHECKING:
+    from ..dma.gpu_queue import KernelQueue
+    from ..gpu_initiated.measure import Meter
+    from ..report import PostedLatencyReport, PostedRateReport
+    from ..session import Session
+
+__all__ = ["gpu_initiated"]
+
+_HERE, _DPU = "here", "dpu"
+_PROXIES = {_HERE: "this process", _DPU: "DPU process"}
+_SAMPLES = 100_000  # at most, of one latency
+_FLOOR_SAMPLES = 2000
+_NOT_MEASURED = (
+    "puts into GPU memory, and between GPU memories: no provider copies GPU memory for kernels"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One row: `rings` queues with a block of `threads` threads each."""
+
+    op: str
+    size: int
+    fenced: bool | None
+    rings: int
+    threads: int
+    owner: str
+    proxy: str
+
+    def __str__(self) -> str:
+        shape = f", {self.rings} x {self.threads} threads" if self.threads > 1 else ""
+        return f"{self.op}{shape}, owner {self.owner}, proxy {self.proxy}"
+
+
+def _cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Case], list[_Case]]:
+    """Return the cases of latencies and of rates."""
+    single = (("doorbell", 0, None), ("put", 8, True), ("put", 8, False), ("get", 8, True))
+    many = ((1, 32), (8, 256))
+    places = [(owner, proxy) for proxy in proxies for owner in owners]
+    return (
+        [
+            _Case(op, size, fenced, 1, 1, owner, proxy)
+            for owner, proxy in places
+            for op, size, fenced in single
+        ],
+        [
+            _Case("put", 64, fenced, rings, threads, owner, proxy)
+            for owner, proxy in places
+            for rings, threads in many
+            for fenced in (True, False)
+        ],
+    )
+
+
+@click.command("gpu-initiated", short_help="Measure operations that a GPU's kernel posts.")
+@click.option(
+    "--proxies",
+    type=comma_separated(choice(_HERE, _DPU)),
+    default="here,dpu",
+    show_default=True,
+    metavar="LIST",
+    help="Process of the proxy, the CPU thread that serves a kernel; here: the kernel's.",
+)
+@click.option(
+    "--owners",
+    type=comma_separated(choice("idle", "busy")),
+    default="idle,busy",
+    show_default=True,
+    metavar="LIST",
+    help="busy: another kernel of this process computes meanwhile.",
+)
+@click.option(
+    "--seconds",
+    type=duration(0.01, 10),
+    default=0.1,
+    show_default=True,
+    metavar="SECONDS",
+    help="Duration of each measurement.",
+)
+@json_option
+def gpu_initiated(
+    proxies: Sequence[str], owners: Sequence[str], seconds: float, json_: str | None
+) -> int:
+    """Measure puts and gets of a kernel, from its post until it sees the completion.
+
+    They reach host memory of the proxy's process by the provider soft. Samples are taken by the
+    kernel's clock. The floor of a latency is a doorbell of a kernel, answered by a loop in C; the
+    floor of a rate is the same threads storing records that are not taken. A row is marked if its
+    floor moved meanwhile: do not compare it.
+
+    Without a GPU, or without CuPy, the kernels run on the emulated GPU, and each row says so: its
+    figures are those of this CPU, and say nothing about a GPU.
+
+    \b
+    Examples:
+      dgkit bench gpu-initiated
+      dgkit bench gpu-initiated --proxies dpu --owners idle
+      dgkit bench gpu-initiated --seconds 1 --json result.json
+    """
+    from ..gpu_initiated.measure import Meter
+
+    path = output_file(json_)
+    results = _measure(Meter(), *_cases(owners, proxies), seconds=seconds)
+    if json_ != STDOUT:
+        _show(results)
+    if json_:
+        rows = {key: [r.to_dict() for r in results[key]] for key in ("latency", "rates")}
+        write_document(path, "dgkit bench gpu-initiated", {**results, **rows})
+    return 0
+
+
+def _measure(
+    meter: Meter, single: Sequence[_Case], many: Sequence[_Case], *, seconds: float
+) -> dict[str, Any]:
+    from .. import connect
+
+    latency: list[PostedLatencyReport] = []
+    rates: list[PostedRateReport] = []
+    with connect() as session, progress_bars() as progress:
+        rig = _Rig(meter, session, seconds)
+        with progress_bar(progress, "GPU-initiated", len(single) + len(many)) as advance:
+            for number, case in enumerate((*single, *many)):
+                with progress_bar(progress, f"  {case}"), rig.opened(case) as (queues, ids):
+                    if case.threads == 1:
+                        latency.append(rig.latency(case, queues[0], ids))
+                    else:
+                        rates.append(rig.rate(case, queues, ids))
+                advance(number + 1, len(single) + len(many))
+        rig.close()
+        info = session.info
+    about = {"gpu": rig.gpu, "emulated": meter.emulated, "why_emulated": meter.why_emulated}
+    figures = {"latency": latency, "rates": rates}
+    return {"info": info, **about, **figures, "not_measured": [_NOT_MEASURED]}
+
+
+class _Rig:
+    """Memory of both processes, and queues between them.
+
+    Attributes:
+        gpu: Name of the GPU, or "emulated GPU".
+    """
+
+    def __init__(self, meter: Meter, session: Session, seconds: float) -> None:
+        from .. import Device, empty
+        from ..gpu_initiated.measure import RATE_RINGS, RATE_SIZE, RATE_THREADS, gpu_name
+
+        size = RATE_RINGS * RATE_THREADS * RATE_SIZE
+        self._meter, self._session, self._seconds = meter, session, seconds
+        self._host = session.empty(size, on=meter.local_kind, name="bench host")
+        self._dpu = session.empty(size, on="dpu", name="bench DPU")
+        self._own, self._device = empty(size), Device("soft")
+        assert self._host.local is not None
+        self._local = self._device.register(self._host.local.memory)
+        self._owned = self._device.register(self._own)
+        self._remote = self._device.import_region(self._owned.export())
+        self.gpu = gpu_name()
+
+    @contextlib.contextmanager
+    def opened(self, case: _Case) -> Iterator[tuple[list[KernelQueue], tuple[int, int]]]:
+        """Open the queues of a case, with the ids of the remote and the local region."""
+        with ExitStack() as stack:
+            queues: list[KernelQueue] = []
+            for _ in range(case.rings):
+                queue: Any
+                if case.proxy == _HERE:
+                    queue = self._device.gpu_queue(4096, regions=(self._local, self._remote))
+                    ids = self._remote.id, self._local.id
+                else:
+                    queue = self._session.gpu_queue(self._dpu, self._host, depth=4096)
+                    ids = queue.id_of(self._dpu), queue.id_of(self._host)
+                queues.append(stack.enter_context(queue))
+            if case.owner == "busy":
+                stack.enter_context(self._meter.busy())
+            yield queues, ids
+
+    def latency(self, case: _Case, queue: KernelQueue, ids: tuple[int, int]) -> PostedLatencyReport:
+        """Measure one operation at a time, with the floor before and after."""
+        from ..report import PostedLatencyReport
+
+        before = self._bare()
+        taken = self._meter.single(
+            queue, *ids, op=case.op, size=case.size, fenced=case.fenced is not False,
+            count=_SAMPLES, seconds=self._seconds,
+        )  # fmt: skip
+        return PostedLatencyReport.of(
+            taken, op=case.op, size=case.size, floor_ns=(before, self._bare()), **self._about(case)
+        )
+
+    def rate(
+        self, case: _Case, queues: Sequence[KernelQueue], ids: tuple[int, int]
+    ) -> PostedRateReport:
+        """Measure many puts at a time, with the floor before and after."""
+        from ..report import PostedRateReport
+
+        before = self._stored(case)
+        done = self._meter.rate(
+            queues, *ids, threads=case.threads, fenced=bool(case.fenced), seconds=self._seconds
+        )
+        return PostedRateReport.of(
+            done.ops * case.size, done.ops, done.elapsed_ns, size=case.size, op=case.op,
+            window=sum(queue.depth for queue in queues),
+            floor_gbps=(before, self._stored(case)), **self._about(case),
+        )  # fmt: skip
+
+    def _bare(self) -> int:
+        return int(median(self._meter.bare(_FLOOR_SAMPLES, self._seconds)))
+
+    def _stored(self, case: _Case) -> float:
+        found = self._meter.stored(
+            case.rings, case.threads, fenced=bool(case.fenced), seconds=self._seconds
+        )
+        return found.per_s * case.size / 1e9
+
+    def _about(self, case: _Case) -> dict[str, Any]:
+        from ..dma import cpus
+        from ..report import GPU_INITIATED, Machine
+
+        owner = os.getpid() if case.proxy == _HERE else self._session.info["dpu"]["pid"]
+        pids = f"kernel of pid {os.getpid()}, proxy and memory of pid {owner}"
+        return {
+            "provider": "soft", "path": GPU_INITIATED, "machine": Machine.here(),
+            "spinning": cpus() > 1, "where": pids, "fenced": case.fenced, "gpu": self.gpu,
+            "emulated": self._meter.emulated, "owner": case.owner, "proxy": _PROXIES[case.proxy],
+            "rings": case.rings, "threads": case.threads,
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """Close what is not the session's."""
+        self._device.close()
+        self._own.close()
+
+
+def _show(results: dict[str, Any]) -> None:
+    from .tables import floor_note, posted_latency_table, posted_rate_table
+
+    latency: Sequence[PostedLatencyReport] = results["latency"]
+    rates: Sequence[PostedRateReport] = results["rates"]
+    label, out = latency[0].label, console()
+    if results["emulated"]:
+        out.print(
+            f"The kernels ran on the emulated GPU, which is this CPU: no figure of a GPU.\n"
+            f"{results['why_emulated']}\n",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
+    title = f"Latency of one operation of a kernel's thread, us ({label})"
+    out.print(posted_latency_table(latency, title), "")
+    title = f"Puts of 64 B, millions per second ({label})"
+    out.print(posted_rate_table(rates, title), "")
+    if note := floor_note([*latency, *rates]):
+        out.print(f"[yellow]{note}[/]")
+    for what in results["not_measured"]:
+        out.print(f"[dim]not measured: {what}[/]", soft_wrap=True)
+    out.print(f"[dim]{results['gpu']}; {latency[0].machine}[/]", soft_wrap=True)

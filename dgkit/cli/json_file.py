@@ -1,0 +1,58 @@
+"""Option --json [FILE] of the commands that measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from .console import print_json, say
+
+__all__ = ["STDOUT", "json_option", "output_file", "write_document"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STDOUT = "-"  # what the option gives without FILE
+
+
+def json_option(command: F) -> F:
+    """Add the option."""
+    return click.option(
+        "--json",
+        "json_",
+        is_flag=False,
+        flag_value=STDOUT,
+        metavar="[FILE]",
+        help="Write all reports to FILE; without FILE, print only JSON on stdout.",
+    )(command)
+
+
+def output_file(json_: str | None) -> Path | None:
+    """Return the file to write, or None for stdout, after checking its folder."""
+    if json_ in (None, STDOUT):
+        return None
+    path = Path(json_ or "")
+    if path.is_dir() or not path.parent.is_dir():
+        raise click.UsageError(f"--json {path}: a folder, or its folder does not exist")
+    return path
+
+
+def write_document(path: Path | None, kind: str, results: dict[str, Any]) -> None:
+    """Write results as JSON, to stdout if `path` is None; a file is replaced atomically."""
+    import json
+
+    from .._version import __version__
+
+    document = {"kind": kind, "dgkit": __version__, **results}
+    if path is None:
+        print_json(document)
+        return
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    say(f"written to {path}")

@@ -1,0 +1,98 @@
+"""Memory by GPUNetIO's three types: for kernels, for kernels and the CPU, on either side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import Unsupported
+from ..memory import empty, why_no_gpu
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["TYPES", "KernelMemory", "alloc"]
+
+TYPES = ("gpu", "gpu_cpu", "cpu_gpu")  # DOCA_GPU_MEM_TYPE_GPU, _GPU_CPU, _CPU_GPU
+_ON_GPU, _MAPPED = "GPU memory", "GPU memory, mapped for the CPU"
+_PINNED, _HOST = "pinned host memory", "host memory"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelMemory:
+    """Memory that kernels access. Created by `alloc`; a context manager.
+
+    Attributes:
+        type: "gpu", "gpu_cpu" or "cpu_gpu".
+        memory: What a kernel gets as an argument, and what a device registers.
+        cpu: The same bytes for the CPU; None for the type "gpu" on a GPU.
+        where: Where the bytes are: "GPU memory", "GPU memory, mapped for the CPU", "pinned host
+            memory" or "host memory".
+        why: Why they are not in GPU memory although the type asks for it; else "".
+    """
+
+    type: str
+    memory: Any
+    cpu: memoryview | None
+    where: str
+    why: str
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return int(self.memory.size)
+
+    def close(self) -> None:
+        """Free the memory. Idempotent."""
+        self.memory.close()
+
+    def __enter__(self) -> KernelMemory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        why = f"; {self.why}" if self.why else ""
+        return f"<dgkit.KernelMemory {self.type}, {self.size} bytes, {self.where}{why}>"
+
+
+def alloc(size: int, type: str = "gpu") -> KernelMemory:  # GPUNetIO's name of it
+    """Allocate memory for kernels, zeroed. The result says where the bytes are.
+
+    What a GPU queue moves must be host memory: of the type "cpu_gpu", or another one whose `where`
+    says so.
+
+    Args:
+        size: Bytes.
+        type: "gpu": the GPU's memory. "gpu_cpu": the same, mapped for the CPU by a dma-buf or by
+            GDRCopy; pinned host memory where neither works. "cpu_gpu": pinned host memory. For the
+            emulated GPU, where there is no other, each is host memory.
+
+    Raises:
+        ValueError: The type is unknown.
+        OutOfMemory: Too little is free.
+    """
+    if type not in TYPES:
+        raise ValueError(f"type is {type!r}; it must be one of: {', '.join(TYPES)}")
+    if missing := why_no_gpu():
+        host = empty(size)
+        return KernelMemory(type, host, host.buffer, _HOST, f"emulated GPU: {missing}")
+    if type == "cpu_gpu":
+        return _pinned(size, type, "")
+    on_gpu = empty(size, on="gpu")
+    if type == "gpu":
+        return KernelMemory(type, on_gpu, None, _ON_GPU, "")
+    try:
+        return KernelMemory(type, on_gpu, on_gpu.cpu_view(), _MAPPED, "")
+    except Unsupported as error:
+        on_gpu.close()
+        return _pinned(size, type, str(error.strerror))
+    except BaseException:
+        on_gpu.close()
+        raise
+
+
+def _pinned(size: int, type: str, why: str) -> KernelMemory:
+    memory = empty(size, on="pinned")
+    return KernelMemory(type, memory, memory.buffer, _PINNED, why)

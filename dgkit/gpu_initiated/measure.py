@@ -1,0 +1,505 @@
+"""Kernels that measure their own operations, on a GPU or on the emulated one.
+
+Every time is taken by the kernel's clock. A figure of the emulated GPU is one of this CPU: it says
+nothing about a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from array import array
+from typing import NamedTuple
+
+from ..dma import measure
+from ..errors import KernelError
+from ..memory import cuda, empty, gpus, why_no_gpu
+from ..types import Status
+from ..validate import whole
+from .emulate import LABEL, emulate
+from .gpu_module import raw_module
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from ..dma import KernelQueue
+    from .launch import Launch
+
+__all__ = [
+    "RATE_RINGS",
+    "RATE_SIZE",
+    "RATE_THREADS",
+    "Counted",
+    "Meter",
+    "Pending",
+    "gpu_name",
+    "shared_meter",
+]
+
+RATE_RINGS, RATE_THREADS, RATE_SIZE = 8, 256, 64  # most rings and threads of one; bytes of a put
+_LIMIT = 10.0  # seconds that a kernel waits for its other side
+_PLACES = 4096  # of a ring without a proxy
+_CALIBRATION = 64  # operations of each thread before a rate is measured
+_MOST = 1 << 20  # operations of a thread in one launch
+
+KERNELS = r"""
+#include <dgkit_device.cuh>
+typedef dg_u64 u64;
+#define ME (threadIdx.x + blockIdx.x * blockDim.x)
+#define TIMES 16 /* operations between two looks at the clock */
+
+__device__ static void store_sys(u64 *p, u64 v)
+{
+#ifdef DG_CUDA
+    asm volatile("st.relaxed.sys.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
+#else
+    __atomic_store_n(p, v, __ATOMIC_RELAXED);
+#endif
+}
+
+/* out: samples, ns, cycles, worst status. samples: in cycles. */
+struct taken {
+    u64 n, begin_ns, begin;
+};
+__device__ static taken start()
+{
+    return {0, dg_clock_ns(), (u64)clock64()};
+}
+__device__ static void finish(taken t, u64 worst, u64 *out)
+{
+    out[0] = t.n;
+    out[1] = dg_clock_ns() - t.begin_ns;
+    out[2] = (u64)clock64() - t.begin;
+    out[3] = worst;
+}
+#define MORE(t, count, ns) (t.n < count && (t.n % TIMES || dg_clock_ns() - t.begin_ns < ns))
+
+extern "C" __global__ void bare(u64 *words, u64 count, u64 ns, u64 limit, u64 *out, u64 *samples)
+{
+    taken t = start();
+    u64 worst = DG_OK;
+    while (worst == DG_OK && MORE(t, count, ns)) {
+        const u64 before = (u64)clock64();
+        store_sys(&words[0], t.n + 1);
+        while (dg_load_relaxed_sys(&words[8]) != t.n + 1)
+            if ((u64)clock64() - before > limit) {
+                worst = DG_TIMED_OUT;
+                break;
+            }
+        samples[t.n++] = (u64)clock64() - before;
+    }
+    finish(t, worst, out);
+    store_sys(&words[0], ~0ull);
+}
+
+#define SINGLE dg_gpu_queue *q, unsigned remote, unsigned local, u64 size, u64 count, u64 ns,      \
+               u64 *out, u64 *samples
+template <int op, unsigned flags> __device__ static u64 posted(dg_gpu_queue *q, unsigned remote,
+                                                               unsigned local, u64 size)
+{
+    const int thread = DG_SHARING_THREAD, scope = DG_SCOPE_THREAD;
+    if (op == DG_OP_PUT)
+        return dg_put<thread, scope, flags>(q, remote, 0, local, 0, size);
+    if (op == DG_OP_GET)
+        return dg_get<thread, scope, flags>(q, remote, 0, local, 0, size);
+    return dg_commit<thread>(q);
+}
+template <int op, unsigned flags> __device__ static void single(SINGLE)
+{
+    taken t = start();
+    u64 worst = DG_OK;
+    while (worst == DG_OK && MORE(t, count, ns)) {
+        const u64 before = (u64)clock64();
+        const u64 ticket = posted<op, flags>(q, remote, local, size);
+        worst = (u64)(op == DG_OP_GET ? dg_get_wait<DG_SHARING_THREAD>(q, ticket)
+                                      : dg_wait<DG_SHARING_THREAD>(q, ticket));
+        samples[t.n++] = (u64)clock64() - before;
+    }
+    finish(t, worst, out);
+}
+#define CALL q, remote, local, size, count, ns, out, samples
+extern "C" __global__ void doorbell(SINGLE) { single<DG_OP_COMMIT, 0>(CALL); }
+extern "C" __global__ void put_fenced(SINGLE) { single<DG_OP_PUT, 0>(CALL); }
+extern "C" __global__ void put_free(SINGLE) { single<DG_OP_PUT, DG_NO_RELEASE>(CALL); }
+extern "C" __global__ void get(SINGLE) { single<DG_OP_GET, 0>(CALL); }
+
+/* out: for each block its begin and its end in ns, its worst status, and an unused word. */
+#define RINGS dg_gpu_queue *a, dg_gpu_queue *b, dg_gpu_queue *c, dg_gpu_queue *d,                  \
+              dg_gpu_queue *e, dg_gpu_queue *f, dg_gpu_queue *g, dg_gpu_queue *h,                  \
+              unsigned remote, unsigned local, u64 count, u64 *out
+template <unsigned flags> __device__ static void rate(RINGS)
+{
+    dg_gpu_queue *const all[] = {a, b, c, d, e, f, g, h};
+    dg_gpu_queue *const q = all[blockIdx.x];
+    const u64 at = ME * 64;
+    const u64 begin = dg_clock_ns();
+    int refused = DG_OK;
+    for (u64 i = 0; i < count; i++) {
+        const u64 ticket =
+            dg_put<DG_SHARING_BLOCK, DG_SCOPE_THREAD, flags>(q, remote, at, local, at, 64);
+        refused = ticket & DG_REFUSED ? (int)(ticket & 255) : refused;
+    }
+    const int lost = __syncthreads_or(refused);
+    if (threadIdx.x == 0) {
+        u64 *const own = out + 4 * blockIdx.x;
+        const int status = dg_quiet(q);
+        own[0] = begin;
+        own[1] = dg_clock_ns();
+        own[2] = (u64)(status ? status : refused ? refused : lost ? DG_QUEUE_FULL : DG_OK);
+    }
+}
+#define RATE a, b, c, d, e, f, g, h, remote, local, count, out
+extern "C" __global__ void rate_fenced(RINGS) { rate<0>(RATE); }
+extern "C" __global__ void rate_free(RINGS) { rate<DG_NO_RELEASE>(RATE); }
+
+/* Records stored with no one to take them: the limit of a rate. */
+template <bool release> __device__ static void stored(dg_gpu_record *records, u64 places, u64 count,
+                                                      u64 *out)
+{
+    u64 words[DG_RECORD_WORDS] = {};
+    dg_gpu_record *const ring = records + places * blockIdx.x;
+    const u64 begin = dg_clock_ns();
+    for (u64 i = 0; i < count; i++) {
+        words[0] = i;
+        dg_store_record<release>(ring[(i * blockDim.x + threadIdx.x) % places].word, words, 0);
+    }
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        u64 *const own = out + 4 * blockIdx.x;
+        own[0] = begin;
+        own[1] = dg_clock_ns();
+        own[2] = DG_OK;
+    }
+}
+#define STORED dg_gpu_record *records, u64 places, u64 count, u64 *out
+extern "C" __global__ void stored_fenced(STORED) { stored<true>(records, places, count, out); }
+extern "C" __global__ void stored_free(STORED) { stored<false>(records, places, count, out); }
+
+/* Computes until `stop`, which one thread of a block polls. */
+extern "C" __global__ void busy(const u64 *stop, u64 ns, double *sink)
+{
+    __shared__ int ended;
+    const u64 begin = dg_clock_ns();
+    double x = ME;
+    if (threadIdx.x == 0)
+        ended = 0;
+    __syncthreads();
+    while (!ended) {
+        for (int i = 0; i < 1000; i++)
+            x = x * 1.0000001 + 1;
+        __syncthreads();
+        if (threadIdx.x == 0)
+            ended = dg_load_relaxed_sys(stop) || dg_clock_ns() - begin > ns;
+        __syncthreads();
+    }
+    sink[ME] = x;
+}
+"""
+
+
+class _GpuLaunch:
+    """Launch on CuPy's current stream, as far as one of the emulated GPU has the same."""
+
+    def __init__(self) -> None:
+        self._event: Any = cuda.require_cupy().cuda.Event(disable_timing=True)
+        self._event.record()
+
+    @property
+    def running(self) -> bool:
+        return not self._event.done
+
+    def wait(self) -> None:
+        self._event.synchronize()
+
+
+class Pending:
+    """Kernel that takes samples. Created by `Meter.start_single`."""
+
+    def __init__(
+        self, meter: Meter, name: str, launch: Launch | _GpuLaunch, out: Any, samples: Any
+    ) -> None:
+        self._meter, self._name, self._launch = meter, name, launch
+        self._out, self._samples = out, samples
+
+    @property
+    def running(self) -> bool:
+        """True until the kernel has ended."""
+        return self._launch.running
+
+    def take(self) -> array[int]:
+        """Wait for the end, and return the samples in ns.
+
+        Raises:
+            KernelError: An operation failed.
+        """
+        self._launch.wait()
+        n, ns, cycles, worst = (int(v) for v in self._meter.read(self._out))
+        _check(self._name, worst)
+        taken = self._meter.read(self._samples)[:n] * (ns / max(cycles, 1))
+        return array("Q", taken.round().astype("u8").tobytes())
+
+
+class Counted(NamedTuple):
+    """Operations, and the ns from the first post until all were complete."""
+
+    ops: int
+    elapsed_ns: int
+
+    @property
+    def per_s(self) -> float:
+        """Operations per second."""
+        return self.ops * 1e9 / self.elapsed_ns
+
+
+class Meter:
+    """Compiled kernels: on the GPU if one is usable, else on the emulated GPU.
+
+    Attributes:
+        emulated: The kernels run on the emulated GPU.
+        label: "emulated GPU", or "GPU": belongs beside every figure.
+        why_emulated: Why no GPU is used; "" if one is.
+
+    Raises:
+        Unsupported: There is neither a GPU nor a C++ compiler for the emulated one.
+    """
+
+    def __init__(self) -> None:
+        self.why_emulated = why_no_gpu()
+        self.emulated = bool(self.why_emulated)
+        self._module: Any = emulate(KERNELS) if self.emulated else raw_module(KERNELS)
+        self.label = LABEL if self.emulated else "GPU"
+
+    @property
+    def local_kind(self) -> str:
+        """Memory from which kernels put: the `on` of `dgkit.empty`."""
+        return "host" if self.emulated else "pinned"
+
+    def single(
+        self,
+        queue: KernelQueue,
+        remote: int,
+        local: int,
+        *,
+        op: str,
+        size: int = 8,
+        count: int = 10_000,
+        seconds: float = 1.0,
+        fenced: bool = True,
+    ) -> array[int]:
+        """Measure operations of one thread, each until its wait has seen the completion.
+
+        Args:
+            queue: Strong queue that no other kernel uses.
+            remote: Id of the remote region.
+            local: Id of the local region.
+            op: "put", "get", or "doorbell", which moves no bytes.
+            size: Bytes of each operation.
+            count: Most samples.
+            seconds: Most time.
+            fenced: False for DG_NO_RELEASE; puts only.
+
+        Returns:
+            Times in ns, one for each operation.
+
+        Raises:
+            KernelError: An operation failed.
+        """
+        return self.start_single(
+            queue, remote, local, op=op, size=size, count=count, seconds=seconds, fenced=fenced
+        ).take()
+
+    def start_single(
+        self,
+        queue: KernelQueue,
+        remote: int,
+        local: int,
+        *,
+        op: str,
+        size: int = 8,
+        count: int = 10_000,
+        seconds: float = 1.0,
+        fenced: bool = True,
+    ) -> Pending:
+        """Start what `single` measures, without waiting for its end; arguments as there."""
+        put = "put_fenced" if fenced else "put_free"
+        name = {"put": put, "get": "get", "doorbell": "doorbell"}[op]
+        return self._samples(name, (queue, _u32(remote), _u32(local), _u64(size)), count, seconds)
+
+    def bare(self, count: int = 10_000, seconds: float = 1.0) -> array[int]:
+        """Measure the floor: a doorbell in memory that both access, answered by a loop in C.
+
+        Returns:
+            Times in ns, one for each round trip.
+        """
+        with empty(4096, on=self.local_kind) as words:
+            answers = threading.Thread(target=_answer, args=(words,))
+            answers.start()
+            try:
+                limit = _u64(int(_LIMIT * self._cycles_per_second()))
+                return self._samples("bare", (words,), count, seconds, limit).take()
+            finally:
+                if not self.emulated:
+                    cuda.require_cupy().cuda.get_current_stream().synchronize()
+                words.buffer[:8] = b"\xff" * 8  # also if the kernel was not launched
+                answers.join()
+
+    def rate(
+        self,
+        queues: Sequence[KernelQueue],
+        remote: int,
+        local: int,
+        *,
+        threads: int = RATE_THREADS,
+        seconds: float = 0.2,
+        fenced: bool = True,
+    ) -> Counted:
+        """Measure puts of 64 B by one block for each queue, until all are complete.
+
+        Args:
+            queues: Strong queues, at most 8.
+            remote: Id of the remote region, as the local one of `RATE_RINGS * RATE_THREADS * 64`
+                bytes.
+            local: Id of the local region.
+            threads: Of each block.
+            seconds: About how long to measure.
+            fenced: False for DG_NO_RELEASE.
+
+        Raises:
+            KernelError: A put failed.
+        """
+        name = "rate_fenced" if fenced else "rate_free"
+        given = (*queues, *[queues[0]] * (RATE_RINGS - len(queues)), _u32(remote), _u32(local))
+        return self._rate(name, len(queues), threads, given, seconds)
+
+    def stored(
+        self, rings: int, threads: int, *, seconds: float = 0.2, fenced: bool = True
+    ) -> Counted:
+        """Measure the limit of `rate`: records stored to memory that both access, and no more."""
+        name = "stored_fenced" if fenced else "stored_free"
+        with empty(RATE_RINGS * _PLACES * 64, on=self.local_kind) as records:
+            return self._rate(name, rings, threads, (records, _u64(_PLACES)), seconds)
+
+    @contextlib.contextmanager
+    def busy(self, seconds: float = 60.0) -> Iterator[None]:
+        """Let another kernel compute meanwhile, on every multiprocessor, for at most `seconds`.
+
+        The emulated GPU has one such block, which takes a CPU.
+        """
+        with empty(4096, on=self.local_kind) as stop:
+            ns = _u64(int(seconds * 1e9))
+            wait = (self._busy_emulated if self.emulated else self._busy_on_gpu)(stop, ns, seconds)
+            try:
+                yield
+            finally:
+                stop.buffer[:1] = b"\1"
+                wait()
+
+    def _busy_emulated(self, stop: Any, ns: Any, seconds: float) -> Callable[[], object]:
+        sink = bytearray(8 * 32)
+        launch: Launch = self._module["busy"].start(1, 32, (stop, ns, sink), timeout=seconds + 5)
+        return launch.wait
+
+    def _busy_on_gpu(self, stop: Any, ns: Any, _seconds: float) -> Callable[[], object]:
+        cupy = cuda.require_cupy()
+        blocks = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
+        sink, stream = cupy.zeros(blocks * 256), cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.get_current_stream().synchronize()
+        self._module["busy"](blocks, 256, (stop, ns, sink), stream=stream)
+        return lambda: stream.synchronize()  # noqa: PLW0108 # of type Any
+
+    def _cycles_per_second(self) -> float:
+        """Return the rate of clock64(): of the emulated GPU it counts nanoseconds."""
+        if self.emulated:
+            return 1e9
+        return float(cuda.require_cupy().cuda.Device().attributes["ClockRate"] * 1000)
+
+    def _samples(
+        self, name: str, first: tuple[Any, ...], count: int, seconds: float, *more: Any
+    ) -> Pending:
+        count = min(whole("count", count, 1), _MOST)
+        out, samples = self._zeros(4), self._zeros(count)
+        args = (*first, _u64(count), _u64(int(seconds * 1e9)), *more, out, samples)
+        return Pending(self, name, self._start(name, 1, 1, args, seconds), out, samples)
+
+    def _rate(
+        self, name: str, blocks: int, threads: int, args: tuple[Any, ...], seconds: float
+    ) -> Counted:
+        found = self._counted(name, blocks, threads, args, _CALIBRATION, seconds)
+        each = int(found.per_s * seconds / (blocks * threads))
+        if each <= _CALIBRATION:
+            return found
+        return self._counted(name, blocks, threads, args, min(each, _MOST), seconds)
+
+    def _counted(
+        self,
+        name: str,
+        blocks: int,
+        threads: int,
+        args: tuple[Any, ...],
+        each: int,
+        seconds: float,
+    ) -> Counted:
+        out = self._zeros(4 * blocks)
+        self._start(name, blocks, threads, (*args, _u64(each), out), seconds).wait()
+        rows = self.read(out).reshape(blocks, 4)
+        for status in rows[:, 2]:
+            _check(name, int(status))
+        elapsed_ns = int(rows[:, 1].max()) - int(rows[:, 0].min())
+        return Counted(blocks * threads * each, max(elapsed_ns, 1))
+
+    def _start(
+        self, name: str, grid: int, block: int, args: tuple[Any, ...], seconds: float
+    ) -> Launch | _GpuLaunch:
+        if self.emulated:
+            timeout = 10 * seconds + 2 * _LIMIT
+            launch: Launch = self._module[name].start(grid, block, args, timeout=timeout)
+            return launch
+        self._module[name](grid, block, args)
+        return _GpuLaunch()
+
+    def _zeros(self, n: int) -> Any:
+        """Return `n` words that a kernel writes."""
+        import numpy as np
+
+        return np.zeros(n, np.uint64) if self.emulated else cuda.require_cupy().zeros(n, np.uint64)
+
+    def read(self, words: Any) -> Any:
+        """Return what a kernel wrote, after its end, as a NumPy array."""
+        return words if self.emulated else words.get()
+
+
+@functools.cache
+def shared_meter() -> Meter:
+    """Return the meter of this process, whose kernels are compiled and loaded once."""
+    return Meter()
+
+
+def gpu_name() -> str:
+    """Return the name of the GPU that measures: the current one, or "emulated GPU"."""
+    return LABEL if why_no_gpu() else gpus()[cuda.current_device()].name
+
+
+def _answer(words: Any) -> None:
+    with contextlib.suppress(Exception):  # the kernel's own time-out reports it
+        measure.answer(words, 2 * _LIMIT)
+
+
+def _check(name: str, status: int) -> None:
+    if status:
+        raise KernelError(f"the kernel {name} ended with {Status(status).name}")
+
+
+def _u32(value: int) -> Any:
+    import numpy as np
+
+    return np.uint32(value)
+
+
+def _u64(value: int) -> Any:
+    import numpy as np
+
+    return np.uint64(value)
