@@ -37,6 +37,19 @@ static int any_device(void)
 			       "interface will do (rdma link add rxe0 type rxe netdev INTERFACE)");
 }
 
+/* librdmacm opens every RDMA device once for a process, and the kernel refuses what a forked child
+ * writes to files that its parent opened. Errors: ENODEV. */
+static int check_process(void)
+{
+	static atomic_int opened_by;
+	int nobody = 0;
+	if (atomic_compare_exchange_strong(&opened_by, &nobody, (int)getpid()) ||
+	    nobody == (int)getpid())
+		return 0;
+	return dg_fail(ENODEV, "RDMA was used before fork() and cannot be used in the child: start "
+			       "processes with the spawn method (multiprocessing.set_start_method)");
+}
+
 static bool port_is_active(const struct rdma_cm_id *id)
 {
 	struct ibv_port_attr port = {0};
@@ -115,6 +128,9 @@ static int find_port(struct verbs *d, const char *wanted)
 	static const int families[] = {AF_INET, AF_INET6};
 	struct search s = {.wanted = wanted};
 	struct ifaddrs *all;
+	int rc = check_process();
+	if (rc)
+		return rc;
 	d->channel = dg_verbs.rdma_create_event_channel();
 	if (!d->channel)
 		return dg_fail(ENODEV,
