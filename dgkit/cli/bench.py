@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..types import DOCA
+from ..types import OWN_EXPORT
 from .console import console, print_json, progress_bars, say
 from .options import address, choice, comma_separated, duration, integer, size
 from .place_option import Place, on_option, resolve_place
@@ -125,7 +125,7 @@ def bench(
     path = _output_file(json_)
     place = resolve_place(on, provider, local=endpoint is None)
     with connect(endpoint, provider=place.provider, gpu=place.gpu, keys=keys) as session:
-        single_path = session.dpu.provider in {"cuda", *DOCA}
+        single_path = session.dpu.provider in {"cuda", *OWN_EXPORT}
         paths = paths or (("auto",) if single_path else ("inline", "worker"))
         cases = [Case(*row) for row in product(ops, paths, sizes)]
         deep = [Case(*row) for row in product(ops, paths, sizes, depths)]

@@ -209,9 +209,18 @@ static int make_objects(struct verbs *d)
 	return rc ? rc : dg_verbs_control_start(d);
 }
 
+/* Whether there is hardware behind the device: one in software has no parent in sysfs. */
+static bool is_adapter(const struct verbs *d)
+{
+	char path[128];
+	snprintf(path, sizeof path, "/sys/class/infiniband/%s/device", d->name);
+	return !access(path, F_OK);
+}
+
 static void describe(struct dg_device *dev, const struct verbs *d)
 {
-	snprintf(dev->caps.engine, sizeof dev->caps.engine, "RDMA device %s", d->name);
+	snprintf(dev->caps.engine, sizeof dev->caps.engine, "RDMA device %.40s%s", d->name,
+		 is_adapter(d) ? "" : ", in software: this machine's CPU");
 	dev->blob_provider = "verbs";
 	dev->registers = true;
 	dev->connects = true;

@@ -5,7 +5,7 @@
  *   importer                                             exporter
  *   link: one connection for each import      <------>   a guest of the region: its rights
  *   lane: one connection for each queue and   <------>   a guest of the region, with a
- *         import, made at its first operation            registration and an rkey of its own
+ *         import, made at its first operation            separate registration and rkey
  *
  * One control thread for each device makes and ends all connections, on both sides. Operations are
  * posted and polled in the caller's thread.

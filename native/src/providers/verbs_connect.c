@@ -324,7 +324,7 @@ void dg_verbs_conn_free(struct verbs_conn *c)
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
-	/* Without a queue pair this fails, and the end of the id tells the exporter. */
+	/* Without a queue pair this fails, and the exporter learns of it by the end of the id. */
 	dg_verbs.rdma_disconnect(c->id);
 	if (c->id->qp)
 		dg_verbs.rdma_destroy_qp(c->id);

@@ -2,8 +2,8 @@
 /*
  * The exporter's side of the provider verbs: connections of importers, and their rights.
  *
- * Each lane gets a protection domain and a registration of its own, with the access of the export
- * that its key names. An rkey opens nothing to another connection, and the registration ends when
+ * Each lane gets a separate protection domain and registration, with the access of the export that
+ * its key names. An rkey opens nothing to another connection, and the registration ends when
  * the region is closed: from then on the adapter itself refuses the importer's operations.
  */
 #include <errno.h>
