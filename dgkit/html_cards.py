@@ -18,7 +18,7 @@ from .units import us
 __all__ = ["Html", "access_text", "badge", "card", "chart", "hex_lines"]
 __all__ += ["provider_badge", "provider_label", "table"]
 
-_HARDWARE = frozenset({"verbs", "doca"})
+_HARDWARE = frozenset({"doca"})
 _SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine", "softdoca": ", softdoca"}
 _GREY = "#8a8a8a"
 _LINE = 13  # px, height of one line of the smallest text
@@ -35,10 +35,13 @@ def provider_label(provider: str) -> str:
     """Return `hardware` for providers of a DPU, else `software DPU` with what copies.
 
     `cuda` is a software DPU: the copy engine is a GPU's, but a process uses it in place of a DPU.
-    `softdoca` is one, too: DOCA's interface, implemented by the CPU.
+    `softdoca` is one, too: DOCA's interface, implemented by the CPU. `verbs` is `RDMA`: the
+    device's `engine` says whether an adapter or Soft-RoCE, this machine's CPU, moves the bytes.
     """
     if provider in _HARDWARE:
         return "hardware"
+    if provider == "verbs":
+        return "RDMA"
     return "software DPU" + _SOFTWARE.get(provider, "")
 
 

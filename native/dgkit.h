@@ -96,7 +96,8 @@ enum dg_method {
 	DG_METHOD_PROXY = 2,
 	DG_METHOD_GPU = 3,
 	DG_METHOD_EXPORT_ONLY = 4,
-	DG_METHOD_DOCA = 5
+	DG_METHOD_DOCA = 5,
+	DG_METHOD_RDMA = 6
 };
 enum dg_memory_kind {
 	DG_KIND_HOST = 0,
@@ -184,6 +185,7 @@ typedef struct dg_device_config {
 	uint32_t n_rules;
 	uint32_t gpu; /* cuda: device ordinal, from 0 */
 	const char *pci; /* doca: PCI address, such as 03:00.0; NULL: the first capable function */
+	const char *rdma; /* verbs: name of the RDMA device, such as mlx5_0; NULL: the first active port */
 	uint32_t shared; /* threads share the handles: see dg_device_free() */
 } dg_device_config;
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..types import DOCA
+from ..types import OWN_EXPORT
 from .bench_gpu import gpu_initiated
 from .console import console, progress_bars
 from .json_file import STDOUT, json_option, output_file, write_document
@@ -122,7 +122,7 @@ def bench(
     path = output_file(json_)
     place = resolve_place(on, provider, local=endpoint is None)
     with connect(endpoint, provider=place.provider, gpu=place.gpu, keys=keys) as session:
-        single_path = session.dpu.provider in {"cuda", *DOCA}
+        single_path = session.dpu.provider in {"cuda", *OWN_EXPORT}
         paths = paths or (("auto",) if single_path else ("inline", "worker"))
         cases = [Case(*row) for row in product(ops, paths, sizes)]
         deep = [Case(*row) for row in product(ops, paths, sizes, depths)]

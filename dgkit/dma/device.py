@@ -42,9 +42,9 @@ class Device:
 
     Args:
         provider: `"soft"` (this machine's CPU copies: the software DPU), `"cuda"` (a GPU's copy
-            engine), `"doca"` (a BlueField's DMA engine, through DOCA), `"softdoca"` (the same code
-            over DOCA in software; a process can use only one of the two) or `"fault"` (wraps
-            another provider and injects faults).
+            engine), `"verbs"` (an RDMA adapter, or Soft-RoCE), `"doca"` (a BlueField's DMA engine,
+            through DOCA), `"softdoca"` (the same code over DOCA in software; a process can use only
+            one of the two) or `"fault"` (wraps another provider and injects faults).
         spin_us: How long the engine spins before it sleeps, in microseconds. On one CPU it sleeps
             at once.
         over: Provider that `"fault"` wraps.

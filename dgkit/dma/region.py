@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["Region", "RemoteRegion", "region_ids", "region_method"]
 
 _SHARE_PROCESS, _MAY_FAULT = 2, 4
-_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca")
+_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca", "rdma")
 _METHOD_TEXTS = {
     "map": "mapped into this process",
     "vm": "copied by the kernel (process_vm_readv)",
     "ask": "copied by its owner on request",
     "gpu": "mapped on the GPU",
     "doca": "by DOCA, from the owner's DOCA export",
+    "rdma": "by RDMA, on a connection to its owner",
 }
 
 # Regions that a finalizer could not close because transfers are in flight: keep their memory.

@@ -62,6 +62,7 @@ class ProviderInfo:
 _DESCRIPTIONS = {
     "soft": "the software DPU: this machine's CPU copies",
     "cuda": "a software DPU whose copies the GPU's copy engine does, for GPU memory",
+    "verbs": "one-sided RDMA by libibverbs: an adapter, or Soft-RoCE",
     "doca": "the DMA engine of a BlueField, through DOCA",
     "softdoca": "a software DPU, softdoca: DOCA's interface, and this machine's CPU behind it",
     "fault": "wraps another provider and injects errors by rule",

@@ -27,8 +27,8 @@ class Baseline:
     For GPU memory it is a bare C loop over the driver that makes the same copy, with up to `window`
     copies in flight; for the providers `doca` and `softdoca`, a bare C loop over DOCA's own calls,
     whatever the memory. For other memory it is the machine's: one memcpy, or with `handoff` one
-    memcpy by another thread, including its doorbell and its flag; the provider `cuda` copies in the
-    calling thread, so `handoff` is ignored for it.
+    memcpy by another thread, including its doorbell and its flag; the providers `cuda` and `verbs`
+    have no worker thread, so `handoff` is ignored for them.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Baseline:
 
         if self._remote.method == "gpu" or self._queue.device.provider in DOCA:
             return self._mean_interval() if self._window > 1 else self._median_latency()
-        handoff = self._handoff and self._queue.device.provider != "cuda"
+        handoff = self._handoff and self._queue.device.provider not in ("cuda", "verbs")
         if handoff and cpus() == 1:
             return 0
         return _median(measure.floor(self._size, self._count, handoff=handoff))

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from .. import memory
-from ..types import DOCA, Op, Path
+from ..types import OWN_EXPORT, Op, Path
 from ..wire.messages import (
     SAMPLES_A_BLOCK,
     Block,
@@ -180,5 +180,5 @@ def machine_fields(device: Device, remote: RemoteRegion) -> dict[str, str | int 
     from ..dma import cpus
     from ..report import Machine
 
-    has_engine = remote.method == "gpu" or device.provider in DOCA
+    has_engine = remote.method == "gpu" or device.provider in OWN_EXPORT
     return asdict(Machine.here(cpus(), device.caps.engine if has_engine else ""))

@@ -158,6 +158,8 @@ class Report(ABC):
             return "copy engine" if self.by_gpu else "copied by the CPU"
         if self.provider in DOCA:
             return "DMA tasks"
+        if self.provider == "verbs":
+            return "RDMA"
         return f"worker path ({'spinning' if self.spinning else 'sleeping'})"
 
     def _rows(self) -> list[tuple[str, str]]:

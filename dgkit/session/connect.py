@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LimitReached
-from ..types import DOCA
+from ..types import DOCA, OWN_EXPORT
 from . import argument_checks
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def connect(
         address: What `dgkit serve` prints: ipc:///PATH, or tcp://HOST:PORT?key=KEY. None: start a
             software DPU. The arguments from `provider` to `max_memory` are those of the software
             DPU, or, if the agent is a host's, of this process, which then moves the bytes.
-        provider: How bytes move. With "doca" and "softdoca" both sides use DOCA.
+        provider: How bytes move. With "verbs", "doca" and "softdoca" both sides use it.
         rules: Faults to inject, for the provider "fault".
         keys: Name of this side's key pair, for tcp; "default" if None.
         timeout: Seconds, for the start and for each plain request. None: 5, but 30 for the start
@@ -119,9 +119,9 @@ def _with_software_dpu(
 def _lender(provider: str, pci: str | None) -> dict[str, Any]:
     """Return the options of the device that lends memory to a DPU with that provider.
 
-    Where DOCA moves the bytes, it also exports the memory.
+    Where DOCA or RDMA moves the bytes, it also exports the memory.
     """
-    if provider in DOCA:
+    if provider in OWN_EXPORT:
         return {"provider": provider, "pci": pci}
     if pci is not None:
         raise ValueError(f"pci={pci!r} is for a DPU that uses DOCA; the agent's uses {provider!r}")

@@ -63,7 +63,7 @@ def greet(link: Connection, provider: str, timeout: float) -> Any:
         raise Unsupported(
             errno.EXDEV,
             f"the agent runs on another machine ({welcome.machine}) and provider {mover!r} reaches "
-            "only memory of the same machine; use 'doca'",
+            "only memory of the same machine; use 'verbs' or 'doca'",
         )
     elif mover in DOCA and welcome.provider not in DOCA:
         raise Unsupported(
@@ -71,5 +71,12 @@ def greet(link: Connection, provider: str, timeout: float) -> Any:
             f"the agent on {welcome.machine} lends its memory by {welcome.provider!r}, and across "
             f"machines DOCA reaches only what DOCA exports: start it by "
             f"`dgkit serve --role host --provider {mover}`",
+        )
+    elif mover == "verbs" and welcome.provider != "verbs":
+        raise Unsupported(
+            errno.EXDEV,
+            f"the agent on {welcome.machine} lends its memory by {welcome.provider!r}, and 'verbs' "
+            "reaches only what 'verbs' exports: start it by "
+            "`dgkit serve --role host --provider verbs`",
         )
     return welcome

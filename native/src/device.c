@@ -14,7 +14,7 @@
 #include "region.h"
 
 static const struct dg_ops *const providers[] = {
-	&dg_soft_ops, &dg_cuda_ops, &dg_doca_ops, &dg_softdoca_ops, &dg_fault_ops,
+	&dg_soft_ops, &dg_cuda_ops, &dg_verbs_ops, &dg_doca_ops, &dg_softdoca_ops, &dg_fault_ops,
 };
 #define N_PROVIDERS (sizeof providers / sizeof providers[0])
 static atomic_uint last_number;
@@ -39,8 +39,8 @@ int dg_provider_probe(const char *provider, uint32_t deep)
 	const struct dg_ops *ops = dg_ops_find(provider);
 	if (!ops)
 		return dg_fail(ENODEV,
-			       "no provider is called '%s'; the providers are soft, cuda, doca, "
-			       "softdoca and fault",
+			       "no provider is called '%s'; the providers are soft, cuda, verbs, "
+			       "doca, softdoca and fault",
 			       provider ? provider : "");
 	return ops->probe ? ops->probe(deep) : 0;
 }

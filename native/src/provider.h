@@ -107,6 +107,7 @@ struct dg_device {
 	bool uses_share_server; /* the device holds a reference to the share server */
 	bool gpu; /* the provider can copy GPU memory */
 	bool registers; /* the provider copies only memory that map() was given */
+	bool connects; /* even what this process exports is imported by map() of the blob */
 	/* provider name of descriptors whose blob map() reads and export() writes, or NULL */
 	const char *blob_provider;
 	dg_caps caps;
@@ -179,7 +180,8 @@ struct dg_ops {
 	bool groups;
 };
 
-extern const struct dg_ops dg_soft_ops, dg_fault_ops, dg_cuda_ops, dg_doca_ops, dg_softdoca_ops;
+extern const struct dg_ops dg_soft_ops, dg_cuda_ops, dg_verbs_ops, dg_doca_ops, dg_softdoca_ops,
+	dg_fault_ops;
 /* region.c: map() of a provider that cannot copy GPU memory: host memory is used as it is, GPU
  * memory can only be exported. */
 int dg_map_default(struct dg_device *dev, const dg_memory *m, struct dg_region_entry *entry);

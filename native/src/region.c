@@ -284,7 +284,7 @@ static int check_machine(const struct dg_descriptor *d, struct dg_region *r)
 	return dg_fail(EXDEV,
 		       "the descriptor is of another machine (or of an earlier boot of this one), "
 		       "and the provider %s reaches only memory of this machine: use a provider "
-		       "that crosses machines (doca) on both sides",
+		       "that crosses machines (verbs, doca) on both sides",
 		       r->dev->caps.provider);
 }
 
@@ -298,7 +298,8 @@ static int import_from(struct dg_region *r, const struct dg_descriptor *d, uint6
 		return rc;
 	if (strcmp(d->path, dg_share_server_path()))
 		return dg_importer_import(r, d, timeout_ns, entry);
-	r->descriptor = NULL; /* not needed: the memory is in this process */
+	if (!r->dev->connects)
+		r->descriptor = NULL; /* not needed: the memory is in this process */
 	return import_self(r, d, entry);
 }
 

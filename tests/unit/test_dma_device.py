@@ -70,27 +70,27 @@ def test_spin_us_is_in_force_or_zero_on_one_cpu():
 
 def test_why_names_every_other_provider():
     with Device() as device:
-        assert set(device.why) == {"cuda", "doca", "softdoca", "fault"}
+        assert set(device.why) == {"cuda", "verbs", "doca", "softdoca", "fault"}
         assert device.why["fault"] == "not asked for"
         assert device.why["cuda"] == "not asked for" or "libcuda.so.1" in device.why["cuda"]
 
 
 def test_providers_says_for_each_whether_it_is_usable_and_why():
     found = {p.name: p for p in dma.providers()}
-    assert list(found) == ["soft", "cuda", "doca", "softdoca", "fault"]
+    assert list(found) == ["soft", "cuda", "verbs", "doca", "softdoca", "fault"]
     assert found["soft"].usable
     assert found["fault"].usable
     assert all(p.why for p in found.values())
 
 
-@pytest.mark.parametrize("name", ["verbs", "", "SOFT"])
+@pytest.mark.parametrize("name", ["rdma", "", "SOFT"])
 def test_an_unknown_provider_is_unavailable_and_named(name):
     with pytest.raises(DeviceUnavailable, match=f"no provider is called '{name}'"):
         Device(name)
 
 
 def test_fault_over_an_unknown_provider_or_itself_is_unavailable():
-    for over in ("verbs", "fault"):
+    for over in ("rdma", "fault"):
         with pytest.raises(DeviceUnavailable, match=f"the provider fault cannot wrap '{over}'"):
             Device("fault", over=over)
 
@@ -151,7 +151,7 @@ def test_a_device_that_could_not_open_warns_of_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(DeviceUnavailable):
-            Device("verbs")
+            Device("rdma")
         gc.collect()
 
 

@@ -98,7 +98,7 @@ def test_an_axis_has_from_two_to_twelve_ticks(edges):
 @pytest.mark.parametrize(
     ("provider", "label"),
     [("soft", "software DPU"), ("fault", "software DPU, injected faults"), ("doca", "hardware"),
-     ("cuda", "software DPU, GPU copy engine"), ("verbs", "hardware"), ("new", "software DPU")],
+     ("cuda", "software DPU, GPU copy engine"), ("verbs", "RDMA"), ("new", "software DPU")],
 )  # fmt: skip
 def test_only_a_dpu_of_its_own_is_called_hardware(provider, label):
     assert html_cards.provider_label(provider) == label

@@ -63,6 +63,7 @@ def test_a_report_of_more_than_is_kept_says_so():
         ({}, "software DPU", "inline path"),
         ({"path": "worker"}, "software DPU", "worker path (spinning)"),
         ({"provider": "doca", "path": "worker"}, "hardware", "DMA tasks"),
+        ({"provider": "verbs", "path": "worker"}, "RDMA", "RDMA"),
         ({"provider": "softdoca", "path": "worker"}, "software DPU, softdoca", "DMA tasks"),
         ({"provider": "cuda", "path": "worker"}, "software DPU", "copied by the CPU"),
         (

@@ -56,6 +56,8 @@ class RunConfig:
             return "copy engine" if self.machine.engine else "copied by the CPU"
         if self.provider in DOCA:
             return "DMA tasks"
+        if self.provider == "verbs":
+            return "RDMA"
         return f"worker path ({'spinning' if self.spinning else 'sleeping'})"
 
     @property

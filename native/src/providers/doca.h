@@ -5,6 +5,7 @@
 
 #include "doca_api.h"
 #include "provider.h"
+#include "queue_guard.h"
 #include "region.h"
 
 enum {
@@ -91,12 +92,7 @@ struct doca_queue {
 	bool broken, dead;
 	bool closing; /* what fails now is FLUSHED */
 	uint32_t *completed_count; /* if not NULL, a task that ends is only counted here */
-	/* Mutual exclusion of the queue's user and a thread that unmaps a region: the user stores
-	 * busy and then loads region_waiting; the other stores region_waiting and then loads busy.
-	 * Forbidden outcome: both proceed. The argument is that of the sleeping protocol in
-	 * ring.h. */
-	_Alignas(64) atomic_uint busy;
-	atomic_uint region_waiting;
+	struct queue_guard guard;
 };
 
 /* doca_map.c */

@@ -20,29 +20,17 @@ enum {
 
 static void enter(struct doca_queue *q)
 {
-	for (;;) {
-		publish_seq(&q->busy, 1);
-		if (__builtin_expect(
-			    !atomic_load_explicit(&q->region_waiting, memory_order_seq_cst), 1))
-			return;
-		atomic_store_explicit(&q->busy, 0, memory_order_release);
-		while (atomic_load_explicit(&q->region_waiting, memory_order_acquire))
-			cpu_relax();
-	}
+	guard_enter(&q->guard);
 }
 
 static void leave(struct doca_queue *q)
 {
-	/* Release: a thread that waits for the queue sees everything done in it. */
-	atomic_store_explicit(&q->busy, 0, memory_order_release);
+	guard_leave(&q->guard);
 }
 
 static void release_in_queue(struct doca_queue *q, uint32_t region)
 {
-	atomic_store_explicit(&q->region_waiting, 1, memory_order_seq_cst);
-	dg_sleeper_barrier();
-	while (atomic_load_explicit(&q->busy, memory_order_seq_cst))
-		cpu_relax();
+	guard_exclude(&q->guard);
 	/* None of these buffers is in flight, as the region's gate is quiet. The device's lock is
 	 * needed because releasing a buffer changes a counter of its map, which other queues
 	 * change, too. */
@@ -54,7 +42,7 @@ static void release_in_queue(struct doca_queue *q, uint32_t region)
 				q->tasks[i].region[side] = NO_REGION;
 			}
 	pthread_mutex_unlock(&q->d->lock);
-	atomic_store_explicit(&q->region_waiting, 0, memory_order_release);
+	guard_readmit(&q->guard);
 }
 
 void dg_doca_release_region(struct doca *d, uint32_t region)

@@ -91,6 +91,21 @@ unlock:
 	return rc;
 }
 
+int dg_share_enter(const uint8_t key[16], const struct dg_device *dev, struct dg_region **out,
+		   uint32_t *access)
+{
+	dg_share_lock();
+	/* Under the lock: a region that is in the table is not freed. */
+	struct dg_export *e = find(key);
+	bool entered = e && e->region->dev == dev && life_enter(&e->region->life);
+	if (entered) {
+		*out = e->region;
+		*access = e->access;
+	}
+	dg_share_unlock();
+	return entered ? 0 : -ENOKEY;
+}
+
 static void remove_exports(struct dg_region *r)
 {
 	while (r->exports) {

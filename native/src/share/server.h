@@ -80,6 +80,10 @@ const char *dg_share_server_path(void);
 /* Enters a region in the table of exports and returns its key: a new one, or that of an earlier
  * export with the same access. */
 int dg_share_export(struct dg_region *r, uint32_t access, uint8_t key[16]);
+/* Enters the region of dev that the key opens, so that it stays open until life_leave(&r->life), and
+ * returns the export's access. Errors, without a text: ENOKEY. */
+int dg_share_enter(const uint8_t key[16], const struct dg_device *dev, struct dg_region **out,
+		   uint32_t *access);
 /* Stores a value to a word of the region's memory when its last import ends, in whatever way. */
 void dg_share_watch(struct dg_region *r, _Atomic uint64_t *word, uint64_t value);
 /* Imports a region of this very process: the same reply without a socket. Fills the entry's gate

@@ -1,6 +1,7 @@
 """The programs that tests/run needs, and how to get them."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,19 @@ def has_libfuzzer() -> bool:
     return any(Path(library).exists() for library in libraries)
 
 
+def _has_rdma() -> bool:
+    """Whether libibverbs and librdmacm are there, with the driver of Soft-RoCE."""
+    command = ["ldconfig", "-p"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    drivers = any(Path("/usr").glob("lib*/**/libibverbs/librxe*.so"))
+    return "libibverbs.so.1" in found and "librdmacm.so.1" in found and drivers
+
+
+def _has_guest_tools() -> bool:
+    names = (f"qemu-system-{platform.machine()}", "busybox", "cpio", "modprobe", "depmod", "rdma")
+    return all(shutil.which(name) for name in names)
+
+
 def _can_make_venvs(python: str = sys.executable) -> bool:
     command = [python, "-c", "import ensurepip, venv"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
@@ -50,6 +64,11 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
         "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
     ),
     "emulator": (lambda: bool(shutil.which("qemu-aarch64-static")), "qemu-user-static"),
+    "machine emulator": (
+        _has_guest_tools,
+        "qemu-system-x86 qemu-system-arm busybox-static cpio kmod iproute2",
+    ),
+    "RDMA libraries": (_has_rdma, "libibverbs1 librdmacm1 ibverbs-providers"),
     "make, pkg-config": (
         lambda: bool(shutil.which("make") and shutil.which("pkg-config")),
         "make pkg-config",

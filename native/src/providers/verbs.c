@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Provider verbs: an RDMA adapter moves the bytes, by one-sided operations of libibverbs on reliable
+ * connections that the RDMA connection manager makes. It reaches other machines. Callers post and
+ * poll in their own threads; one thread for each device makes and ends connections.
+ */
+#include "verbs.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "share/server.h"
+
+#define MAX_PIECE ((uint64_t)1 << 20) /* bytes of one work request */
+
+/* Counts the RDMA devices. Errors: ENODEV. */
+static int any_device(void)
+{
+	int n = 0;
+	int rc = dg_verbs_load();
+	if (rc)
+		return rc;
+	struct ibv_device **list = dg_verbs.ibv_get_device_list(&n);
+	if (list)
+		dg_verbs.ibv_free_device_list(list);
+	if (list && n)
+		return 0;
+	return dg_fail(ENODEV, "there is no RDMA device: check that there is an adapter (lspci), that "
+			       "its driver and ib_uverbs are loaded (rdma link), and that this "
+			       "user may open /dev/infiniband; without one, Soft-RoCE over a network "
+			       "interface will do (rdma link add rxe0 type rxe netdev INTERFACE)");
+}
+
+/* librdmacm opens every RDMA device once for a process, and the kernel refuses what a forked child
+ * writes to files that its parent opened. Errors: ENODEV. */
+static int check_process(void)
+{
+	static atomic_int opened_by;
+	int nobody = 0;
+	if (atomic_compare_exchange_strong(&opened_by, &nobody, (int)getpid()) ||
+	    nobody == (int)getpid())
+		return 0;
+	return dg_fail(ENODEV, "RDMA was used before fork() and cannot be used in the child: start "
+			       "processes with the spawn method (multiprocessing.set_start_method)");
+}
+
+static bool port_is_active(const struct rdma_cm_id *id)
+{
+	struct ibv_port_attr port = {0};
+	return !dg_verbs.ibv_query_port(id->verbs, id->port_num, &port) &&
+	       port.state == IBV_PORT_ACTIVE;
+}
+
+/* Whether an address is worth trying: of an interface that is up, and of no single link. */
+static bool usable(const struct ifaddrs *a)
+{
+	if (!a->ifa_addr || !(a->ifa_flags & IFF_UP) || (a->ifa_flags & IFF_LOOPBACK))
+		return false;
+	if (a->ifa_addr->sa_family == AF_INET)
+		return true;
+	return a->ifa_addr->sa_family == AF_INET6 &&
+	       !IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)a->ifa_addr)->sin6_addr);
+}
+
+/* What a search for a device finds. */
+struct search {
+	const char *wanted; /* name of the device, or NULL */
+	char down[64]; /* a device whose port has no link */
+	char other[64]; /* a device with an address that is not the wanted one */
+};
+
+/* Binds an id to the address. Returns whether that is one of the wanted device's active ports, whose
+ * id is then d->listener. */
+static bool try_address(struct verbs *d, struct search *s, struct sockaddr *address)
+{
+	struct rdma_cm_id *id;
+	if (dg_verbs.rdma_create_id(d->channel, &id, NULL, RDMA_PS_TCP))
+		return false;
+	if (dg_verbs.rdma_bind_addr(id, address) || !id->verbs)
+		goto no;
+	const char *name = dg_verbs.ibv_get_device_name(id->verbs->device);
+	if (s->wanted && strcmp(name, s->wanted)) {
+		snprintf(s->other, sizeof s->other, "%s", name);
+		goto no;
+	}
+	if (!port_is_active(id)) {
+		snprintf(s->down, sizeof s->down, "%s", name);
+		goto no;
+	}
+	snprintf(d->name, sizeof d->name, "%s", name);
+	memcpy(&d->address, address,
+	       address->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+					     : sizeof(struct sockaddr_in6));
+	d->context = id->verbs;
+	d->listener = id;
+	return true;
+no:
+	dg_verbs.rdma_destroy_id(id);
+	return false;
+}
+
+static int not_found(const struct search *s)
+{
+	if (s->down[0])
+		return dg_fail(ENODEV,
+			       "the port of the RDMA device %s has no link: check its cable and the "
+			       "network interface (rdma link; ip link)",
+			       s->down);
+	if (s->wanted)
+		return dg_fail(ENODEV,
+			       "no RDMA device '%s' has a network address%s%s%s: rdma link lists the "
+			       "devices and their interfaces",
+			       s->wanted, s->other[0] ? " (" : "", s->other,
+			       s->other[0] ? " has one)" : "");
+	return dg_fail(ENODEV, "no RDMA device has a network address, which connections are made by: "
+			       "give its interface one (rdma link; ip addr add ADDRESS dev INTERFACE)");
+}
+
+/* Finds the device, its first active port and the address of that. IPv4 is preferred. */
+static int find_port(struct verbs *d, const char *wanted)
+{
+	static const int families[] = {AF_INET, AF_INET6};
+	struct search s = {.wanted = wanted};
+	struct ifaddrs *all;
+	int rc = check_process();
+	if (rc)
+		return rc;
+	d->channel = dg_verbs.rdma_create_event_channel();
+	if (!d->channel)
+		return dg_fail(ENODEV,
+			       "the RDMA connection manager cannot be opened (%s): load rdma_ucm, and "
+			       "let this user open /dev/infiniband/rdma_cm",
+			       strerror(errno));
+	if (getifaddrs(&all))
+		return dg_fail_errno("cannot list the network addresses");
+	for (int i = 0; i < 2 && !d->listener; i++)
+		for (struct ifaddrs *a = all; a && !d->listener; a = a->ifa_next)
+			if (usable(a) && a->ifa_addr->sa_family == families[i])
+				try_address(d, &s, a->ifa_addr);
+	freeifaddrs(all);
+	return d->listener ? 0 : not_found(&s);
+}
+
+static void close_port(struct verbs *d)
+{
+	if (d->listener)
+		dg_verbs.rdma_destroy_id(d->listener);
+	if (d->channel)
+		dg_verbs.rdma_destroy_event_channel(d->channel);
+}
+
+static int probe(bool deep)
+{
+	struct verbs d = {0};
+	int rc = any_device();
+	if (rc || !deep)
+		return rc;
+	rc = find_port(&d, NULL);
+	close_port(&d);
+	return rc;
+}
+
+static uint32_t smaller(uint64_t a, uint64_t b)
+{
+	return (uint32_t)(a < b ? a : b);
+}
+
+static int read_limits(struct verbs *d)
+{
+	struct ibv_device_attr a = {0};
+	struct ibv_port_attr port = {0};
+	int rc = dg_verbs.ibv_query_device(d->context, &a);
+	if (!rc)
+		rc = dg_verbs.ibv_query_port(d->context, d->listener->port_num, &port);
+	if (rc)
+		return dg_fail(EIO, "the limits of the RDMA device %s cannot be read: %s", d->name,
+			       strerror(rc > 0 ? rc : errno));
+	d->max_piece = smaller(port.max_msg_sz, MAX_PIECE);
+	d->max_sge = smaller((uint32_t)(a.max_sge < a.max_sge_rd ? a.max_sge : a.max_sge_rd),
+			     VERBS_SGES);
+	d->max_wr = smaller((uint32_t)a.max_qp_wr, VERBS_LANE_WRS);
+	d->max_reads = smaller((uint32_t)(a.max_qp_rd_atom < a.max_qp_init_rd_atom
+						  ? a.max_qp_rd_atom
+						  : a.max_qp_init_rd_atom),
+			       16);
+	if (!d->max_piece || !d->max_sge || !d->max_wr)
+		return dg_fail(EOPNOTSUPP, "the RDMA device %s takes no work requests", d->name);
+	return 0;
+}
+
+static int make_objects(struct verbs *d)
+{
+	int rc = read_limits(d);
+	if (rc)
+		return rc;
+	d->pd = dg_verbs.ibv_alloc_pd(d->context);
+	if (d->pd)
+		d->idle_cq = dg_verbs.ibv_create_cq(d->context, 16, NULL, NULL, 0);
+	if (!d->idle_cq)
+		return dg_fail_errno("the RDMA device %s has no more %s", d->name,
+				     d->pd ? "completion queues" : "protection domains");
+	rc = dg_verbs_listen(d);
+	return rc ? rc : dg_verbs_control_start(d);
+}
+
+/* Whether there is hardware behind the device: one in software has no parent in sysfs. */
+static bool is_adapter(const struct verbs *d)
+{
+	char path[128];
+	snprintf(path, sizeof path, "/sys/class/infiniband/%s/device", d->name);
+	return !access(path, F_OK);
+}
+
+static void describe(struct dg_device *dev, const struct verbs *d)
+{
+	snprintf(dev->caps.engine, sizeof dev->caps.engine, "RDMA device %.40s%s", d->name,
+		 is_adapter(d) ? "" : ", in software: this machine's CPU");
+	dev->blob_provider = "verbs";
+	dev->registers = true;
+	dev->connects = true;
+	dev->caps.max_size = INT64_MAX;
+	dev->caps.inline_max = 0;
+	dev->caps.spin_ns = 0;
+	dev->caps.ordered = 0;
+	dev->caps.max_queues = VERBS_MAX_QUEUES;
+}
+
+static void free_device(struct verbs *d)
+{
+	dg_verbs_guests_free(d);
+	close_port(d);
+	if (d->idle_cq)
+		dg_verbs.ibv_destroy_cq(d->idle_cq);
+	if (d->pd)
+		dg_verbs.ibv_dealloc_pd(d->pd);
+	if (d->wake_fd >= 0)
+		close(d->wake_fd);
+	pthread_cond_destroy(&d->changed);
+	pthread_mutex_destroy(&d->lock);
+	pthread_mutex_destroy(&d->queues_lock);
+	free(d);
+}
+
+static int open_device(struct dg_device *dev, const dg_device_config *cfg, void **state)
+{
+	pthread_condattr_t monotonic;
+	int rc = any_device();
+	if (rc)
+		return rc;
+	struct verbs *d = calloc(1, sizeof *d);
+	if (!d)
+		return dg_fail(ENOMEM, "out of memory for a device");
+	d->dev = dev;
+	d->wake_fd = -1;
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->queues_lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&d->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	rc = find_port(d, cfg->rdma);
+	if (!rc)
+		rc = dg_fork_watch_last();
+	if (!rc)
+		rc = make_objects(d);
+	if (rc) {
+		free_device(d);
+		return rc;
+	}
+	describe(dev, d);
+	*state = d;
+	return 0;
+}
+
+static void close_device(struct dg_device *dev, void *state)
+{
+	struct verbs *d = state;
+	(void)dev;
+	dg_verbs_control_stop(d);
+	free_device(d);
+}
+
+const struct dg_ops dg_verbs_ops = {
+	.name = "verbs",
+	.probe = probe,
+	.open = open_device,
+	.close = close_device,
+	.attach = dg_verbs_attach,
+	.detach = dg_verbs_detach,
+	.doorbell = dg_verbs_doorbell,
+	.poll = dg_verbs_poll,
+	.arm = dg_verbs_arm,
+	.map = dg_verbs_map,
+	.unmap = dg_verbs_unmap,
+	.export = dg_verbs_export,
+	.inline_copies = false,
+};

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From the submission ring into work requests, and from work completions to completions.
+ *
+ * Each queue has a lane for each import that it uses, made at the first operation: until it is
+ * ready, that operation stays at the head of the ring. On a lane work requests complete in order, so
+ * one in 16 asks for a work completion, and the last of each doorbell. An error puts the lane's queue
+ * pair into the error state: what was posted after it is flushed, and not executed.
+ *
+ * An operation is one work request, or several if it has rows or is large; its gates are left when
+ * the last one has ended.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "share/importer.h"
+#include "verbs.h"
+
+enum {
+	NO_REGION = UINT32_MAX,
+	STAMP_GROUP = 16,
+	WC_BATCH = 32,
+	LATE_NS = 1000, /* a completion found after a longer gap between polls has a late stamp */
+};
+/* Bytes in flight at a time, so that a revocation does not wait long. */
+#define MAX_IN_FLIGHT ((uint64_t)16 << 20)
+
+void dg_verbs_publish(struct verbs_queue *q)
+{
+	/* The gates first: after seeing the completion, a caller may close the region without
+	 * waiting. */
+	gates_flush(&q->gates);
+	if (!q->n_done)
+		return;
+	uint64_t now = now_ns();
+	if (q->first)
+		q->late = now - q->last_poll_ns > LATE_NS;
+	q->first = false;
+	q->last_poll_ns = now;
+	for (uint32_t i = 0; q->late && i < q->n_done; i++)
+		q->done[i] |= CQE_LATE;
+	cq_publish(q->p, q->done, q->n_done, now);
+	q->n_done = 0;
+}
+
+/* A work request of w, or its submission, has ended. */
+static void work_ended(struct verbs_queue *q, struct verbs_work *w, int status)
+{
+	while (w) {
+		struct verbs_work *chain = w->chain;
+		if (status && !w->status)
+			w->status = status;
+		if (--w->left)
+			return;
+		status = w->status;
+		if (w->local != NO_REGION)
+			gates_pair(&q->gates, w->local, w->remote);
+		if (!chain) {
+			q->done[q->n_done++] = slot_status(w->slot, status);
+			if (q->n_done == STAMP_GROUP)
+				dg_verbs_publish(q);
+		}
+		q->free_works[q->n_free_works++] = w;
+		w = chain;
+	}
+}
+
+/* The oldest work request of the lane has ended. */
+static void oldest_ended(struct verbs_queue *q, struct verbs_lane *l, int status)
+{
+	uint32_t i = l->head++ & (VERBS_LANE_WRS - 1);
+	q->in_flight--;
+	q->bytes -= l->wrs[i].bytes;
+	work_ended(q, l->wrs[i].work, status);
+}
+
+static int status_of(int wc_status)
+{
+	switch (wc_status) {
+	case IBV_WC_SUCCESS:
+		return DG_OK;
+	case IBV_WC_REM_ACCESS_ERR:
+		return DG_REMOTE_ACCESS_ERROR;
+	case IBV_WC_LOC_LEN_ERR:
+	case IBV_WC_LOC_QP_OP_ERR:
+	case IBV_WC_LOC_PROT_ERR:
+	case IBV_WC_LOC_ACCESS_ERR:
+		return DG_LOCAL_ERROR;
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+	case IBV_WC_REM_ABORT_ERR:
+	case IBV_WC_RESP_TIMEOUT_ERR:
+		return DG_PEER_LOST;
+	default:
+		return DG_IO_FAILED;
+	}
+}
+
+/* Whether the exporter has ended, as far as is known. */
+static bool exporter_gone(const struct verbs_lane *l)
+{
+	struct dg_region_entry *remote = region_entry_at(l->region);
+	const struct verbs_region *t = remote->region->provider_state;
+	if (atomic_load_explicit(&t->link->state, memory_order_acquire) == CONN_ENDED)
+		atomic_store(&remote->lost, 1);
+	return atomic_load(&remote->lost) || dg_importer_exporter_gone(remote->region);
+}
+
+/* Returns the status of a failed work request, which breaks the lane. */
+static int failure(struct verbs_queue *q, struct verbs_lane *l, int wc_status)
+{
+	struct dg_region_entry *remote = region_entry_at(l->region);
+	l->broken = q->any_broken = true;
+	if (!l->status && wc_status != IBV_WC_WR_FLUSH_ERR)
+		l->status = status_of(wc_status);
+	if (gate_revoked(remote->gate) || l->status == DG_REMOTE_ACCESS_ERROR) {
+		/* The exporter has closed the region: nothing more is posted to it. */
+		atomic_store_explicit(&remote->gate->revoked, 1, memory_order_seq_cst);
+		return DG_REMOTE_ACCESS_ERROR;
+	}
+	if (l->status == DG_PEER_LOST || exporter_gone(l)) {
+		atomic_store(&remote->lost, 1);
+		return DG_PEER_LOST;
+	}
+	if (q->closing)
+		return DG_FLUSHED;
+	return l->status ? l->status : DG_IO_FAILED;
+}
+
+static void take(struct verbs_queue *q, const struct ibv_wc *wc)
+{
+	uint32_t number = (uint32_t)(wc->wr_id >> 32), place = (uint32_t)wc->wr_id;
+	struct verbs_lane *l = q->lanes[number & (VERBS_LANES - 1)];
+	if (!l || l->number != number || place - l->head >= l->tail - l->head)
+		return; /* of a lane that has ended */
+	while (l->head != place)
+		oldest_ended(q, l, DG_OK);
+	oldest_ended(q, l, wc->status ? failure(q, l, wc->status) : DG_OK);
+}
+
+/* Lanes. */
+
+static void lane_free(struct verbs_queue *q, struct verbs_lane *l)
+{
+	struct verbs_lane **at = &q->buckets[l->region & (VERBS_LANES - 1)];
+	while (*at != l)
+		at = &(*at)->next;
+	*at = l->next;
+	q->lanes[l->number & (VERBS_LANES - 1)] = NULL;
+	if (l->conn)
+		dg_verbs_conn_free(l->conn);
+	free(l);
+}
+
+static struct verbs_lane *lane_find(const struct verbs_queue *q, uint32_t region)
+{
+	struct verbs_lane *l = q->buckets[region & (VERBS_LANES - 1)];
+	while (l && l->region != region)
+		l = l->next;
+	return l;
+}
+
+void dg_verbs_lane_close(struct verbs_queue *q, uint32_t region)
+{
+	struct verbs_lane *l = lane_find(q, region);
+	if (l)
+		lane_free(q, l);
+}
+
+/* Returns a free place of q->lanes; ends an idle lane if there is none. */
+static uint32_t lane_place(struct verbs_queue *q)
+{
+	uint32_t idle = VERBS_LANES;
+	for (uint32_t i = 0; i < VERBS_LANES; i++) {
+		if (!q->lanes[i])
+			return i;
+		if (q->lanes[i]->head == q->lanes[i]->tail)
+			idle = i;
+	}
+	if (idle < VERBS_LANES)
+		lane_free(q, q->lanes[idle]);
+	return idle;
+}
+
+static struct verbs_lane *lane_new(struct verbs_queue *q, uint32_t region)
+{
+	const struct verbs_region *t = region_entry_at(region)->region->provider_state;
+	uint32_t place = lane_place(q);
+	struct verbs_lane *l = place < VERBS_LANES ? calloc(1, sizeof *l) : NULL;
+	if (!l)
+		return NULL;
+	l->region = region;
+	l->number = place | ++q->last_generation * VERBS_LANES;
+	l->conn = dg_verbs_connect(q->d, t, q->cq, q->p);
+	if (!l->conn) {
+		free(l);
+		return NULL;
+	}
+	q->lanes[place] = l;
+	l->next = q->buckets[region & (VERBS_LANES - 1)];
+	q->buckets[region & (VERBS_LANES - 1)] = l;
+	return l;
+}
+
+/* The lane's connection was refused, or has ended: the status of what would have used it. */
+static int not_connected(struct verbs_queue *q, struct verbs_lane *l)
+{
+	struct dg_region_entry *remote = region_entry_at(l->region);
+	bool refused = atomic_load_explicit(&l->conn->state, memory_order_acquire) == CONN_FAILED;
+	int error = refused ? l->conn->error : 0, status = DG_IO_FAILED;
+	if (gate_revoked(remote->gate) || error == ENOKEY) {
+		atomic_store_explicit(&remote->gate->revoked, 1, memory_order_seq_cst);
+		status = DG_REMOTE_ACCESS_ERROR;
+	} else if (exporter_gone(l) || !error || error == ENOTCONN || error == ETIMEDOUT) {
+		atomic_store(&remote->lost, 1);
+		status = DG_PEER_LOST;
+	}
+	lane_free(q, l);
+	return status;
+}
+
+/* Finds the lane to this region, or starts one. Returns DG_OK; OP_MORE: it is not ready; or the
+ * status of an operation that needs it. */
+static int lane_get(struct verbs_queue *q, uint32_t region, struct verbs_lane **out)
+{
+	struct verbs_lane *l = lane_find(q, region);
+	if (!l)
+		l = lane_new(q, region);
+	if (!l)
+		return DG_IO_FAILED;
+	*out = l;
+	/* seq_cst: the sleeper's load, see settle() in verbs_connect.c. */
+	uint32_t state = atomic_load_explicit(&l->conn->state, memory_order_seq_cst);
+	if (__builtin_expect(state == CONN_READY && !l->broken, 1))
+		return DG_OK;
+	if (state == CONN_CONNECTING || l->head != l->tail)
+		return OP_MORE;
+	if (state != CONN_READY)
+		return not_connected(q, l);
+	lane_free(q, l); /* broken, and all that was posted has ended: another one */
+	return OP_MORE;
+}
+
+static void free_broken(struct verbs_queue *q)
+{
+	q->any_broken = false;
+	for (uint32_t i = 0; i < VERBS_LANES; i++) {
+		struct verbs_lane *l = q->lanes[i];
+		if (!l || !l->broken)
+			continue;
+		if (l->head == l->tail && l != q->batch_lane)
+			lane_free(q, l);
+		else
+			q->any_broken = true;
+	}
+}
+
+/* Ends the lane's queue pair, and what is in flight on it. */
+static void lane_abort(struct verbs_queue *q, struct verbs_lane *l)
+{
+	dg_verbs_conn_abort(l->conn);
+	while (l->head != l->tail)
+		oldest_ended(q, l, failure(q, l, IBV_WC_WR_FLUSH_ERR));
+}
+
+/* Posting. */
+
+/* Rings the doorbell for the work requests that were collected. */
+static void ring(struct verbs_queue *q)
+{
+	struct verbs_lane *l = q->batch_lane;
+	struct ibv_send_wr *bad;
+	struct ibv_qp *qp = l ? l->conn->id->qp : NULL;
+	if (!l)
+		return;
+	q->batch[q->n_batch - 1].next = NULL;
+	q->batch[q->n_batch - 1].send_flags |= IBV_SEND_SIGNALED;
+	l->unsignaled = 0;
+	q->batch_lane = NULL;
+	q->n_batch = 0;
+	/* Those before the one that is not accepted may be unsignaled, and then nothing would say when
+	 * they end. */
+	if (__builtin_expect(!qp || qp->context->post_send(qp, q->batch, &bad), 0))
+		lane_abort(q, l);
+}
+
+/* Appends a work request with n_sge filled in elements and `bytes` bytes. */
+static void collect(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op,
+		    uint64_t remote, int n_sge, uint64_t bytes)
+{
+	struct ibv_send_wr *wr = &q->batch[q->n_batch];
+	uint32_t place = l->tail++;
+	bool write = op->opcode == DG_WRITE;
+	*wr = (struct ibv_send_wr){
+		.wr_id = (uint64_t)l->number << 32 | place,
+		.next = wr + 1,
+		.sg_list = q->sges[q->n_batch],
+		.num_sge = n_sge,
+		.opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+		.rdma = {.remote_addr = remote, .rkey = l->conn->reply.rkey},
+	};
+	if (write && bytes <= l->conn->max_inline)
+		wr->send_flags |= IBV_SEND_INLINE;
+	if (++l->unsignaled == VERBS_SIGNAL_EVERY) {
+		wr->send_flags |= IBV_SEND_SIGNALED;
+		l->unsignaled = 0;
+	}
+	l->wrs[place & (VERBS_LANE_WRS - 1)].work = q->current;
+	l->wrs[place & (VERBS_LANE_WRS - 1)].bytes = bytes;
+	q->current->left++;
+	q->in_flight++;
+	q->bytes += bytes;
+	q->batch_lane = l;
+	if (++q->n_batch == VERBS_BATCH)
+		ring(q);
+}
+
+/* Makes a work request of op's next bytes, from q->p->progress on: of one row, or of the rows that
+ * are next to each other on the remote side. Returns how many bytes. */
+static uint64_t next_piece(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op)
+{
+	const struct verbs *d = q->d;
+	const struct verbs_region *t = region_entry_at(op->local)->region->provider_state;
+	bool write = op->opcode == DG_WRITE;
+	uint64_t remote_stride = write ? op->dst_stride : op->src_stride;
+	uint64_t local_stride = write ? op->src_stride : op->dst_stride;
+	uint64_t remote = (uintptr_t)(write ? op->dst : op->src);
+	uint64_t local = (uintptr_t)(write ? op->src : op->dst);
+	uint64_t at = q->p->progress, left = op->size * op->rows - at, row_size = op->size, n = 0;
+	uint32_t n_sge = 0;
+	if (op->rows == 1 || (remote_stride == op->size && local_stride == op->size))
+		row_size = op->size * op->rows;
+	uint64_t row = at / row_size, within = at % row_size;
+	remote += row * remote_stride + within;
+	do {
+		uint64_t part = row_size - within;
+		if (part > d->max_piece - n)
+			part = d->max_piece - n;
+		q->sges[q->n_batch][n_sge++] = (struct ibv_sge){
+			.addr = local + row++ * local_stride + within,
+			.length = (uint32_t)part,
+			.lkey = t->mr->lkey,
+		};
+		n += part;
+		within = 0;
+	} while (remote_stride == op->size && n < left && n < d->max_piece && n_sge < d->max_sge &&
+		 row_size == op->size);
+	collect(q, l, op, remote, (int)n_sge, n);
+	return n;
+}
+
+static bool has_room(const struct verbs_queue *q, const struct verbs_lane *l)
+{
+	return l->tail - l->head < q->d->max_wr && q->in_flight < VERBS_QUEUE_WRS &&
+	       q->bytes < MAX_IN_FLIGHT;
+}
+
+static struct verbs_work *work_new(struct verbs_queue *q, uint32_t local, uint32_t remote)
+{
+	struct verbs_work *w = q->free_works[--q->n_free_works];
+	*w = (struct verbs_work){.left = 1, .local = local, .remote = remote};
+	return w;
+}
+
+static void begin(struct verbs_queue *q, const struct dg_op *op)
+{
+	if ((op->flags & DG_CHAIN) && !q->chain)
+		q->chain = work_new(q, NO_REGION, NO_REGION);
+	q->current = work_new(q, op->local, op->remote);
+	q->current->slot = op->slot;
+	q->current->chain = q->chain;
+	if (q->chain)
+		q->chain->left++;
+}
+
+/* All of the operation was posted, or it has failed. */
+static void finish(struct verbs_queue *q, const struct dg_op *op, int status)
+{
+	struct verbs_work *w = q->current, *chain = q->chain;
+	bool last = chain && !(op->flags & DG_CHAIN);
+	if (last) {
+		chain->slot = op->slot;
+		q->chain = NULL;
+	}
+	q->current = NULL;
+	q->p->progress = 0;
+	q->p->sq_head++;
+	work_ended(q, w, status);
+	if (last)
+		work_ended(q, chain, DG_OK);
+}
+
+/* Posts work requests for the rest of op. Returns whether that is all of it. */
+static bool submit_op(struct verbs_queue *q, const struct dg_op *op)
+{
+	struct dg_pipe *p = q->p;
+	struct verbs_lane *l = NULL;
+	uint64_t total = op->size * op->rows;
+	if (!q->current) {
+		if ((op->flags & DG_FENCE) && q->in_flight)
+			return false;
+		begin(q, op);
+	}
+	int status = DG_OK;
+	while (p->progress < total) {
+		status = q->current->status;
+		if (!status && q->chain)
+			status = q->chain->status;
+		if (!status)
+			status = dg_op_allowed(op);
+		if (!status)
+			status = lane_get(q, op->remote, &l);
+		if (status == OP_MORE || (!status && !has_room(q, l)))
+			return false;
+		if (status)
+			break;
+		if (q->batch_lane && q->batch_lane != l) {
+			ring(q);
+			continue; /* that may have ended lanes */
+		}
+		p->progress += next_piece(q, l, op);
+	}
+	finish(q, op, status);
+	return true;
+}
+
+static struct dg_op *next_op(struct verbs_queue *q)
+{
+	struct dg_pipe *p = q->p;
+	return sq_has(p, p->sq_head) ? sq_entry(p, p->sq_head) : NULL;
+}
+
+void dg_verbs_submit(struct verbs_queue *q)
+{
+	/* Operations that end here were not in flight. If nothing was in flight, the post counts as the
+	 * last poll. */
+	q->first = q->late = false;
+	if (!q->in_flight && q->p->posted_ns > q->last_poll_ns)
+		q->last_poll_ns = q->p->posted_ns;
+	for (struct dg_op *op; (op = next_op(q)) && submit_op(q, op);)
+		;
+	ring(q);
+	dg_verbs_publish(q);
+}
+
+static void take_all(struct verbs_queue *q)
+{
+	struct ibv_wc wcs[WC_BATCH];
+	int n = WC_BATCH;
+	while (q->in_flight && n == WC_BATCH) {
+		n = q->cq->context->poll_cq(q->cq, WC_BATCH, wcs);
+		for (int i = 0; i < n; i++)
+			take(q, &wcs[i]);
+	}
+}
+
+void dg_verbs_progress(struct verbs_queue *q)
+{
+	if (q->in_flight) {
+		q->first = true;
+		take_all(q);
+		dg_verbs_publish(q);
+		if (q->first)
+			q->last_poll_ns = now_ns();
+	}
+	if (__builtin_expect(q->any_broken, 0))
+		free_broken(q);
+	if (next_op(q))
+		dg_verbs_submit(q);
+}
+
+void dg_verbs_flush(struct verbs_queue *q)
+{
+	take_all(q);
+	q->closing = true;
+	for (uint32_t i = 0; i < VERBS_LANES; i++) {
+		if (!q->lanes[i])
+			continue;
+		lane_abort(q, q->lanes[i]);
+		lane_free(q, q->lanes[i]);
+	}
+	for (struct dg_op *op; (op = next_op(q));) {
+		if (!q->current)
+			begin(q, op);
+		finish(q, op, DG_FLUSHED);
+	}
+	dg_verbs_publish(q);
+}

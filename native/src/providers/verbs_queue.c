@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A queue of the provider verbs: its completion queue, waiting, and the end of lanes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "verbs.h"
+
+static int make_cq(struct verbs_queue *q)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	struct verbs *d = q->d;
+	q->channel = dg_verbs.ibv_create_comp_channel(d->context);
+	if (!q->channel)
+		return dg_fail_errno("%s has no more completion channels", d->name);
+	q->cq = dg_verbs.ibv_create_cq(d->context, VERBS_QUEUE_WRS, NULL, q->channel, 0);
+	if (!q->cq)
+		return dg_fail_errno("%s has no more completion queues", d->name);
+	int flags = fcntl(q->channel->fd, F_GETFL);
+	q->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (fcntl(q->channel->fd, F_SETFL, flags | O_NONBLOCK) || q->epoll_fd < 0 ||
+	    epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, q->channel->fd, &event) ||
+	    epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, q->p->event_fd, &event))
+		return dg_fail_errno("cannot create the fd that a queue waits on");
+	return 0;
+}
+
+static void queue_free(struct verbs_queue *q)
+{
+	if (q->epoll_fd >= 0)
+		close(q->epoll_fd);
+	if (q->cq)
+		dg_verbs.ibv_destroy_cq(q->cq);
+	if (q->channel)
+		dg_verbs.ibv_destroy_comp_channel(q->channel);
+	free(q->works);
+	free(q->free_works);
+	free(q);
+}
+
+static int queue_new(struct verbs *d, struct dg_pipe *p, struct verbs_queue **out)
+{
+	/* An operation each, and a chain for each. */
+	uint32_t n = 2 * (p->mask + 1);
+	struct verbs_queue *q = aligned_alloc(64, (sizeof *q + 63) / 64 * 64);
+	if (!q)
+		return dg_fail(ENOMEM, "out of memory for a queue");
+	memset(q, 0, sizeof *q);
+	q->d = d;
+	q->p = p;
+	q->epoll_fd = -1;
+	q->gates.pass = gate_leave;
+	q->works = calloc(n, sizeof *q->works);
+	q->free_works = calloc(n, sizeof(void *));
+	int rc = q->works && q->free_works ? make_cq(q)
+					   : dg_fail(ENOMEM, "out of memory for a queue");
+	if (rc) {
+		queue_free(q);
+		return rc;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		q->free_works[i] = &q->works[i];
+	q->n_free_works = n;
+	*out = q;
+	return 0;
+}
+
+int dg_verbs_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
+{
+	struct verbs *d = state;
+	struct verbs_queue *q = NULL;
+	(void)dev;
+	pthread_mutex_lock(&d->queues_lock);
+	int rc = d->n_queues < VERBS_MAX_QUEUES
+			 ? queue_new(d, p, &q)
+			 : dg_fail(EMFILE,
+				   "this verbs device has %u queues open, which is the maximum: "
+				   "close one",
+				   VERBS_MAX_QUEUES);
+	if (!rc) {
+		q->next = d->queues;
+		d->queues = q;
+		d->n_queues++;
+		p->provider = q;
+		p->wait_fd = q->epoll_fd;
+	}
+	pthread_mutex_unlock(&d->queues_lock);
+	return rc;
+}
+
+static void unlist(struct verbs_queue *q)
+{
+	struct verbs *d = q->d;
+	pthread_mutex_lock(&d->queues_lock);
+	struct verbs_queue **at = &d->queues;
+	while (*at != q)
+		at = &(*at)->next;
+	*at = q->next;
+	d->n_queues--;
+	pthread_mutex_unlock(&d->queues_lock);
+}
+
+void dg_verbs_detach(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct verbs_queue *q = p->provider;
+	(void)dev;
+	guard_enter(&q->guard);
+	dg_verbs_flush(q);
+	p->wait_fd = p->event_fd;
+	p->provider = NULL;
+	guard_leave(&q->guard);
+	/* After guard_leave(): a thread that unmaps a region holds the list's lock while it waits for
+	 * users inside. */
+	unlist(q);
+	queue_free(q);
+}
+
+void dg_verbs_doorbell(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct verbs_queue *q = p->provider;
+	(void)dev;
+	guard_enter(&q->guard);
+	dg_verbs_submit(q);
+	guard_leave(&q->guard);
+	/* The queue was armed before this post: its caller may already be asleep. */
+	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed) && cq_peek(p))
+		dg_pipe_wake(p);
+}
+
+void dg_verbs_poll(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct verbs_queue *q = p->provider;
+	(void)dev;
+	if (!q)
+		return; /* detached */
+	guard_enter(&q->guard);
+	dg_verbs_progress(q);
+	guard_leave(&q->guard);
+}
+
+/* Has the adapter make the channel readable at the next completion. */
+static bool request_notification(struct verbs_queue *q)
+{
+	struct ibv_cq *cq;
+	void *context;
+	unsigned n = 0;
+	while (!dg_verbs.ibv_get_cq_event(q->channel, &cq, &context))
+		n++;
+	if (n)
+		dg_verbs.ibv_ack_cq_events(q->cq, n);
+	return !q->cq->context->req_notify_cq(q->cq, 0);
+}
+
+int dg_verbs_arm(struct dg_device *dev, struct dg_pipe *p)
+{
+	struct verbs_queue *q = p->provider;
+	dg_verbs_poll(dev, p);
+	if (!dg_pipe_arm(p))
+		return 0;
+	guard_enter(&q->guard);
+	bool requested = request_notification(q);
+	/* What completed before the request gives no notification. */
+	dg_verbs_progress(q);
+	guard_leave(&q->guard);
+	if (requested && !cq_peek(p))
+		return 1;
+	atomic_store_explicit(&p->cq_armed, 0, memory_order_relaxed);
+	return 0;
+}
+
+void dg_verbs_release_region(struct verbs *d, uint32_t region)
+{
+	pthread_mutex_lock(&d->queues_lock);
+	for (struct verbs_queue *q = d->queues; q; q = q->next) {
+		guard_exclude(&q->guard);
+		dg_verbs_lane_close(q, region);
+		guard_readmit(&q->guard);
+	}
+	pthread_mutex_unlock(&d->queues_lock);
+}

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The provider verbs beyond the conformance suite: two processes, importers as on another machine,
+ * rights, and ends of all kinds. Without an RDMA device only the first test runs.
+ *
+ * A descriptor with another boot id is one of another machine: then nothing but RDMA connects the two
+ * sides, neither the share server nor shared gates.
+ */
+#include "providers/verbs.h"
+#include "share/descriptor.h"
+#include "two_sides.h"
+
+#define SIZE 65536
+
+/* Not deep: that opens the devices, and the other process is forked after it. */
+static void need_device(void)
+{
+	if (dg_provider_probe("verbs", false))
+		SKIP(dg_last_error());
+}
+
+static void without_a_device_the_reason_and_a_remedy_are_given(void)
+{
+	dg_device *dev;
+
+	if (!dg_provider_probe("verbs", true)) {
+		CHECK_EQ(dg_device_open("verbs", NULL, &dev), 0);
+		CHECK_EQ(dg_device_close(dev, SECOND), 0);
+		return;
+	}
+	CHECK(strstr(dg_last_error(), "RDMA"));
+	CHECK_EQ(dg_device_open("verbs", NULL, &dev), -ENODEV);
+	CHECK(strstr(dg_last_error(), "install rdma-core") || strstr(dg_last_error(), "rdma link"));
+}
+
+static void a_device_that_does_not_exist_is_named(void)
+{
+	dg_device_config config = { .rdma = "nowhere0" };
+	dg_device *dev;
+
+	need_device();
+	CHECK_EQ(dg_device_open("verbs", &config, &dev), -ENODEV);
+	CHECK_SAYS(dg_last_error(), "'nowhere0'");
+}
+
+static void opening_in_a_child(int fd)
+{
+	dg_device *dev;
+
+	CHECK_EQ(dg_device_open("verbs", NULL, &dev), -ENODEV);
+	CHECK_SAYS(dg_last_error(), "fork()");
+	say_int(fd, 1);
+}
+
+static void a_forked_child_of_a_process_that_used_it_is_refused(void)
+{
+	dg_device *dev;
+	struct other o;
+
+	need_device();
+	dev = device_spinning(0);
+	o = start(opening_in_a_child);
+	CHECK_EQ(hear_int(o.fd), 1);
+	join(o);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+/* Changes a descriptor and packs it again. */
+static struct token changed(const struct token *t, void (*change)(struct dg_descriptor *d))
+{
+	struct dg_descriptor d;
+	struct token out;
+
+	CHECK_EQ(dg_descriptor_parse(t->bytes, t->len, &d), 0);
+	change(&d);
+	out.len = dg_descriptor_pack(&d, out.bytes, sizeof(out.bytes));
+	CHECK(out.len > 0);
+	return out;
+}
+
+static void other_machine(struct dg_descriptor *d)
+{
+	d->boot_id[0] ^= 1;
+}
+
+static void other_key(struct dg_descriptor *d)
+{
+	other_machine(d);
+	d->key[3] ^= 1;
+}
+
+static void other_size(struct dg_descriptor *d)
+{
+	other_machine(d);
+	d->size++;
+}
+
+static void other_access(struct dg_descriptor *d)
+{
+	other_machine(d);
+	d->access = RW;
+}
+
+static void other_port(struct dg_descriptor *d)
+{
+	other_machine(d);
+	d->blob[2] = 0;
+	d->blob[3] = 7;
+}
+
+static void other_family(struct dg_descriptor *d)
+{
+	other_machine(d);
+	d->blob[1] = 5;
+}
+
+static void short_blob(struct dg_descriptor *d)
+{
+	other_machine(d);
+	d->blob_length--;
+}
+
+/* The exporting process: two regions, the second one to be read only. Says their descriptors, then
+ * does what it is asked until the other side ends. */
+enum ask { CLOSE_FIRST = 1, CHECK_FIRST, END };
+
+static void exporting(int fd)
+{
+	dg_device *dev = device_spinning(0);
+	uint8_t *bytes[2] = { pages(SIZE), pages(SIZE) };
+	dg_region *r[2];
+	struct token t;
+
+	for (int i = 0; i < 2; i++) {
+		fill(bytes[i], SIZE, i);
+		r[i] = registered(dev, bytes[i], SIZE, RW);
+		t = export_of(r[i], i ? DG_ACCESS_READ : RW);
+		say(fd, &t, sizeof(t));
+	}
+	for (int what; hears(fd, &what, sizeof(what)) && what != END;) {
+		if (what == CLOSE_FIRST)
+			CHECK_EQ(dg_region_close(r[0], SECOND), 0);
+		else
+			check_pattern(bytes[0], 0, SIZE, 7);
+		say_int(fd, what);
+	}
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+static void asked(struct other o, int what)
+{
+	say_int(o.fd, what);
+	CHECK_EQ(hear_int(o.fd), what);
+}
+
+struct pair_fix {
+	struct other o;
+	struct fix f;
+	struct token t[2];
+	dg_region *second;
+};
+
+static void pair_open(struct pair_fix *p, bool far)
+{
+	need_device();
+	p->o = start(exporting);
+	for (int i = 0; i < 2; i++) {
+		hear(p->o.fd, &p->t[i], sizeof(p->t[i]));
+		if (far)
+			p->t[i] = changed(&p->t[i], other_machine);
+	}
+	import_fix(&p->f, &p->t[0], SIZE, 16);
+	p->second = import_of(p->f.dev, &p->t[1]);
+}
+
+static void pair_close(struct pair_fix *p)
+{
+	fix_close(&p->f);
+	say_int(p->o.fd, END);
+	join(p->o);
+}
+
+static int status_of_read(struct pair_fix *p, dg_region *from)
+{
+	dg_wr wr = record(&p->f, DG_READ, SIZE, 0, 0);
+
+	wr.remote = id_of(from);
+	return done(&p->f.tq, &wr).status;
+}
+
+static void both_ways(bool far)
+{
+	struct pair_fix p;
+	dg_wr wr;
+
+	pair_open(&p, far);
+	CHECK_EQ(info_of(p.f.remote).method, DG_METHOD_RDMA);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(status_of_read(&p, i ? p.second : p.f.remote), DG_OK);
+		check_pattern(p.f.local_bytes, 0, SIZE, i);
+	}
+	fill(p.f.local_bytes, SIZE, 7);
+	wr = record(&p.f, DG_WRITE, SIZE, 0, 0);
+	CHECK_EQ(done(&p.f.tq, &wr).status, DG_OK);
+	asked(p.o, CHECK_FIRST);
+	wr.remote = id_of(p.second);
+	CHECK_EQ(dg_queue_post(p.f.q, &wr, 1), -EACCES);
+	pair_close(&p);
+}
+
+static void another_process_reads_and_writes(void)
+{
+	both_ways(false);
+}
+
+static void another_machine_reads_and_writes(void)
+{
+	both_ways(true);
+}
+
+static void closing(bool far)
+{
+	struct pair_fix p;
+
+	pair_open(&p, far);
+	CHECK_EQ(status_of_read(&p, p.f.remote), DG_OK);
+	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
+	asked(p.o, CLOSE_FIRST);
+	fill(p.f.local_bytes, SIZE, 9);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(status_of_read(&p, p.f.remote), DG_REMOTE_ACCESS_ERROR);
+	check_pattern(p.f.local_bytes, 0, SIZE, 9);
+	CHECK_EQ(info_of(p.f.remote).revoked, 1);
+	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
+	pair_close(&p);
+}
+
+static void a_closed_region_refuses_another_process_and_others_go_on(void)
+{
+	closing(false);
+}
+
+static void a_closed_region_refuses_another_machine_and_others_go_on(void)
+{
+	closing(true);
+}
+
+/* The region is closed before the importer's queue has a connection for it. */
+static void a_region_closed_before_its_first_transfer_is_refused(void)
+{
+	struct pair_fix p;
+
+	pair_open(&p, true);
+	asked(p.o, CLOSE_FIRST);
+	CHECK_EQ(status_of_read(&p, p.f.remote), DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
+	pair_close(&p);
+}
+
+static void killing_the_exporter(bool far, bool used)
+{
+	struct pair_fix p;
+	dg_region *own;
+	uint8_t *bytes;
+
+	pair_open(&p, far);
+	bytes = pages(SIZE);
+	own = imported(p.f.dev, registered(p.f.dev, bytes, SIZE, RW), RW);
+	if (used)
+		CHECK_EQ(status_of_read(&p, p.f.remote), DG_OK);
+	kill_and_reap(p.o);
+	CHECK_EQ(status_of_read(&p, p.f.remote), DG_PEER_LOST);
+	CHECK_EQ(status_of_read(&p, p.f.remote), DG_PEER_LOST);
+	CHECK_EQ(info_of(p.f.remote).lost, 1);
+	CHECK_EQ(status_of_read(&p, own), DG_OK);
+	fix_close(&p.f);
+}
+
+static void a_killed_exporter_is_lost_and_others_go_on(void)
+{
+	killing_the_exporter(false, true);
+}
+
+static void a_killed_exporter_on_another_machine_is_lost(void)
+{
+	killing_the_exporter(true, true);
+}
+
+static void an_exporter_killed_before_the_first_transfer_is_lost(void)
+{
+	killing_the_exporter(true, false);
+}
+
+/* Imports as on another machine, and posts reads until it is killed. */
+static void reading_on(int fd)
+{
+	struct token t;
+	struct fix f;
+	dg_wc wc;
+
+	hear(fd, &t, sizeof(t));
+	import_fix(&f, &t, SIZE, 16);
+	for (int i = 0;; i++) {
+		const dg_wr wr = record(&f, DG_READ, SIZE, 0, 0);
+
+		CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), 1);
+		CHECK_EQ(wc.status, DG_OK);
+		if (!i)
+			say_int(fd, 1);
+	}
+}
+
+static void a_killed_importer_does_not_delay_a_close(void)
+{
+	struct other o;
+	dg_device *dev;
+	uint8_t *bytes;
+	dg_region *r;
+	struct token t;
+
+	need_device();
+	o = start(reading_on);
+	dev = device_spinning(0);
+	bytes = pages(SIZE);
+	r = registered(dev, bytes, SIZE, RW);
+	t = export_of(r, RW);
+	t = changed(&t, other_machine);
+	say(o.fd, &t, sizeof(t));
+	CHECK_EQ(hear_int(o.fd), 1);
+	kill_and_reap(o);
+	CHECK_EQ(dg_region_close(r, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+static void refused_import(struct pair_fix *p, int which, void (*change)(struct dg_descriptor *d), int want,
+			   const char *text)
+{
+	struct token t = changed(&p->t[which], change);
+	dg_region *r;
+
+	CHECK_EQ(dg_region_import(p->f.dev, t.bytes, t.len, 10 * SECOND, &r), want);
+	CHECK_SAYS(dg_last_error(), text);
+}
+
+static void forged_and_stale_descriptors_are_refused(void)
+{
+	struct pair_fix p;
+
+	pair_open(&p, false);
+	refused_import(&p, 0, other_key, -ENOKEY, "no region for this descriptor");
+	refused_import(&p, 0, other_size, -EBADMSG, "65537 bytes");
+	refused_import(&p, 1, other_access, -EBADMSG, "was altered");
+	refused_import(&p, 0, other_family, -EBADMSG, "IPv5");
+	refused_import(&p, 0, short_blob, -EBADMSG, "19 bytes");
+	refused_import(&p, 0, other_port, -ENOTCONN, "nothing listens");
+	asked(p.o, CLOSE_FIRST);
+	refused_import(&p, 0, other_machine, -ENOKEY, "no region for this descriptor");
+	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
+	pair_close(&p);
+}
+
+/* The connections to the device's regions, by whether they are lanes. */
+static struct verbs_conn *lane_of(dg_device *dev, const struct verbs_region *t)
+{
+	struct verbs *d = dev->provider;
+
+	for (struct verbs_conn *c = d->conns; c; c = c->next)
+		if (c->request.lane && !memcmp(c->request.key, t->key, sizeof(t->key)))
+			return c;
+	return NULL;
+}
+
+/* An importer that puts the rkey of a region that it may write into its requests for one that it may
+ * only read, and the other way round, opens nothing: it has both rkeys from the exporter. */
+static void an_rkey_opens_nothing_to_another_connection(void)
+{
+	struct pair_fix p;
+	struct verbs_conn *first, *second;
+
+	pair_open(&p, true);
+	CHECK_EQ(status_of_read(&p, p.f.remote), DG_OK);
+	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
+	first = lane_of(p.f.dev, p.f.remote->provider_state);
+	second = lane_of(p.f.dev, p.second->provider_state);
+	CHECK(first && second && first != second);
+	second->reply.rkey = first->reply.rkey;
+	fill(p.f.local_bytes, SIZE, 9);
+	CHECK_EQ(status_of_read(&p, p.second), DG_REMOTE_ACCESS_ERROR);
+	check_pattern(p.f.local_bytes, 0, SIZE, 9);
+	CHECK_EQ(status_of_read(&p, p.f.remote), DG_OK);
+	pair_close(&p);
+}
+
+/* The adapter, and not only the importer's own check, keeps a region that is exported to be read from
+ * being written. */
+static void a_write_to_a_read_only_export_is_refused_by_the_adapter(void)
+{
+	struct pair_fix p;
+	dg_wr wr;
+
+	pair_open(&p, true);
+	p.second->entry->access = RW;
+	fill(p.f.local_bytes, SIZE, 9);
+	wr = record(&p.f, DG_WRITE, SIZE, 0, 0);
+	wr.remote = id_of(p.second);
+	CHECK_EQ(done(&p.f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	pair_close(&p);
+}
+
+static void a_queue_reaches_more_regions_than_it_has_lanes(void)
+{
+	enum { N = VERBS_LANES + 20 };
+	static dg_region *source[N], *remote[N];
+	struct fix f;
+	uint8_t *bytes;
+
+	need_device();
+	fix_open(&f, 4096, 16);
+	bytes = pages(N * 4096);
+	for (int i = 0; i < N; i++) {
+		bytes[i * 4096] = (uint8_t)i;
+		source[i] = registered(f.dev, bytes + i * 4096, 4096, RW);
+		remote[i] = imported(f.dev, source[i], RW);
+	}
+	for (int i = 0; i < N; i++) {
+		dg_wr wr = record(&f, DG_READ, 4096, 0, 0);
+
+		wr.remote = id_of(remote[i]);
+		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+		CHECK_EQ(f.local_bytes[0], (uint8_t)i);
+	}
+	fix_close(&f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(without_a_device_the_reason_and_a_remedy_are_given),
+		TEST(a_device_that_does_not_exist_is_named),
+		TEST(a_forked_child_of_a_process_that_used_it_is_refused),
+		TEST(another_process_reads_and_writes),
+		TEST(another_machine_reads_and_writes),
+		TEST(a_closed_region_refuses_another_process_and_others_go_on),
+		TEST(a_closed_region_refuses_another_machine_and_others_go_on),
+		TEST(a_region_closed_before_its_first_transfer_is_refused),
+		TEST(a_killed_exporter_is_lost_and_others_go_on),
+		TEST(a_killed_exporter_on_another_machine_is_lost),
+		TEST(an_exporter_killed_before_the_first_transfer_is_lost),
+		TEST(a_killed_importer_does_not_delay_a_close),
+		TEST(forged_and_stale_descriptors_are_refused),
+		TEST(an_rkey_opens_nothing_to_another_connection),
+		TEST(a_write_to_a_read_only_export_is_refused_by_the_adapter),
+		TEST(a_queue_reaches_more_regions_than_it_has_lanes),
+	};
+
+	provider = "verbs";
+	return RUN_TESTS(tests, argc, argv);
+}
