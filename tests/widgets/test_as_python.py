@@ -130,7 +130,8 @@ def test_the_lines_of_a_registration_register_the_same_variable(session, view, n
     named["mine"] = bytearray(b"in place")
     panel = view(dgkit.AllocatePanel(session))
     panel.ask("register", variable="mine", access="r", name="of mine")
-    made = until(lambda: session.regions and session.regions[0], "registered")
+    until(lambda: panel.panel._variables, "registered")
+    (made,) = session.regions
     text = copied(panel, region=made.id)
     made.close()
     other = run(text, named)["region"]

@@ -126,7 +126,7 @@ def test_a_search_can_be_cancelled_and_a_new_one_takes_its_place(session, view):
     ("name", "fields", "words"),
     [
         ("search", {"text": "zz", "kind": "hex", "start": 0}, "hex digits"),
-        ("search", {"text": "", "kind": "text", "start": 0}, "1 to 4096"),
+        ("search", {"text": "", "kind": "text", "start": 0}, "1 to 4,096"),
         ("show", {"source": "moon"}, "moon"),
         ("show", {"colour": "red"}, "colour"),
         ("choose", {"number": 99}, "no live region 99"),
@@ -207,7 +207,7 @@ def test_the_cells_own_calls_say_what_is_wrong(hexview, region):
         panel.select("a", 3)
     with pytest.raises(dgkit.BoundsError):
         panel.edit(SIZE - 1, b"ab")
-    with pytest.raises(ValueError, match="1 to 4096"):
+    with pytest.raises(ValueError, match="1 to 4,096"):
         panel.find(b"")
     panel.goto("0x10")
     hexview.wait_for("goto", lambda fields: fields["start"] == 16)

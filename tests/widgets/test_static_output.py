@@ -68,7 +68,7 @@ def test_a_panel_is_put_out_with_its_picture_below(session, view, published):
     assert display_id
     assert not update
     assert opened(base64.b64decode(static["image/png"])).width == 720
-    assert "1 regions" in static["text/plain"]
+    assert "1 region" in static["text/plain"]
 
 
 def test_the_picture_is_renewed_when_the_state_changes_and_not_after_the_close(

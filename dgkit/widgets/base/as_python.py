@@ -1,8 +1,9 @@
-"""What a panel did, as lines of Python that do the same in a cell of the notebook."""
+"""Lines of Python that do what a panel did, for a cell of the notebook."""
 
 from __future__ import annotations
 
 import base64
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,13 @@ from .fill_patterns import Pattern
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-__all__ = ["bytes_expression", "pattern_expression", "region_lines", "script", "session_expression"]
+__all__ = [
+    "bytes_expression", "dashboard_sessions", "pattern_expression", "region_lines", "script",
+    "session_expression",
+]  # fmt: skip
+
+#: Sessions that dgkit.dashboard() started.
+dashboard_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 _MAX_LITERAL = 1 << 10  # bytes written as a literal
 _MAX_ENCODED = 1 << 16  # bytes written in base64
@@ -27,9 +34,7 @@ def session_expression(session: Session) -> str:
     for name, value in variables.items():
         if not name.startswith("_") and getattr(value, "session", None) is session:
             return f"{name}.session"
-    from ..dashboard.dashboard import owned_session
-
-    return "dgkit.dashboard().session" if owned_session() is session else "session"
+    return "dgkit.dashboard().session" if session in dashboard_sessions else "session"
 
 
 def region_lines(region: SessionRegion) -> list[str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import DgkitError
 from ...units import size_text
 from ..base import cell_lifetime, scheduler
+from ..base.as_python import dashboard_sessions
 from ..base.background import in_background
 from ..base.panel import Panel, PanelClosed, explain, handler
 from ..base.session_model import SessionModel, regions_trait, selected_trait
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ..base.picture import Picture
     from ..latency.latency import LatencyPlot
 
-__all__ = ["Dashboard", "dashboard", "owned_session"]
+__all__ = ["Dashboard", "dashboard"]
 
 _UPDATE_INTERVAL_S = 1.0  # of the counters
 _VIEW_EXPIRY_S = 60.0  # a view without a report for this long is gone with its page
@@ -66,12 +67,6 @@ def dashboard(session: Session | None = None) -> Dashboard:
     return known
 
 
-def owned_session() -> Session | None:
-    """Return the session of the dashboard that dashboard() returns, if there is one."""
-    with _lock:
-        return next((known.session for known in _open if known.owned), None)
-
-
 def _new(session: Session | None) -> Dashboard:
     if session is not None:
         return Dashboard(session)
@@ -105,6 +100,8 @@ class Dashboard(Panel):
     def __init__(self, session: Session, owned: bool = False) -> None:
         self.session = session
         self.owned = owned
+        if owned:
+            dashboard_sessions.add(session)
         self.lost: dict[str, str] | None = None
         self._lock = threading.Lock()  # taken by the frame thread: never wait for a task under it
         self._restarting = False
@@ -253,6 +250,7 @@ class Dashboard(Panel):
 
         lock, session, (*panels, plot) = self._lock, self.session, self.panels
         new = yield from in_background(connect)
+        dashboard_sessions.add(new)
         try:
             yield from in_background(partial(self._take_regions, session, new, plot))
         except PanelClosed:  # the dashboard was closed meanwhile

@@ -479,7 +479,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             self._region_selection.model.written(edit.region)
 
     def picture(self) -> Picture:
-        """Return the bytes in view."""
+        """Return the bytes in view. The host reads them where it can: a picture moves no bytes."""
         from ..base.picture import Picture
 
         region = self._region()
@@ -495,7 +495,8 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         picture.heading(self.title, self._region_selection.model.state()["label"])
         picture.text(f"{about}; {plural(size, 'byte')} at offset {at:#x}")
         try:
-            data = self.reader.read(region, self.sources[:1], at, size)[0]
+            sources = self.sources[:1] if why_no_host(region) else ["host"]
+            data = self.reader.read(region, sources, at, size)[0]
             picture.fixed(hex_lines(data, offset=at))
         except DgkitError as error:
             picture.text(str(error))

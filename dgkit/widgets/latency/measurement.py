@@ -135,7 +135,7 @@ class Measurement:
         )  # fmt: skip
 
     def python(self, setting: Setting) -> str:
-        """Return the lines of Python that measure: for five seconds, or 10,000 transfers of kernels.
+        """Return lines of Python that measure: for five seconds, or 10,000 transfers of kernels.
 
         Raises:
             ValueError: The region does not exist.
@@ -150,12 +150,14 @@ class Measurement:
             lines.append(f"region = session.empty({max(setting.size, _OWN_BYTES)})")
             options += ", destructive=True"
         if setting.path == GPU_INITIATED:
-            return script([
-                "from dgkit.gpu_initiated import session_latency",
-                "",
-                *lines,
-                f'session_latency.latency(session, region, {setting.size}, op="{setting.op}")',
-            ])
+            return script(
+                [
+                    "from dgkit.gpu_initiated import session_latency",
+                    "",
+                    *lines,
+                    f'session_latency.latency(session, region, {setting.size}, op="{setting.op}")',
+                ]
+            )
         return script([
             *lines,
             f"with session.monitor(region, {options}) as monitor:",
