@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import threading
 from array import array
 from typing import NamedTuple
@@ -272,6 +273,8 @@ class Meter:
         self.emulated = bool(self.why_emulated)
         self._module: Any = emulate(KERNELS) if self.emulated else raw_module(KERNELS)
         self.label = LABEL if self.emulated else "GPU"
+        self._memory: dict[str, Any] = {}
+        self._lock = threading.Lock()
 
     @property
     def local_kind(self) -> str:
@@ -335,7 +338,9 @@ class Meter:
         Returns:
             Times in ns, one for each round trip.
         """
-        with empty(4096, on=self.local_kind) as words:
+        with self._lock:
+            words = self._kept("words", 4096)
+            words.buffer[:128] = bytes(128)
             answers = threading.Thread(target=_answer, args=(words,))
             answers.start()
             try:
@@ -346,6 +351,15 @@ class Meter:
                     cuda.require_cupy().cuda.get_current_stream().synchronize()
                 words.buffer[:8] = b"\xff" * 8  # also if the kernel was not launched
                 answers.join()
+
+    def _kept(self, name: str, size: int) -> Any:
+        """Return memory that CPU and kernels access, allocated once.
+
+        It is not freed: while another kernel runs, freeing pinned memory waits for its end.
+        """
+        if name not in self._memory:
+            self._memory[name] = empty(size, on=self.local_kind)
+        return self._memory[name]
 
     def rate(
         self,
@@ -380,8 +394,8 @@ class Meter:
     ) -> Counted:
         """Measure the limit of `rate`: records stored to memory that both access, and no more."""
         name = "stored_fenced" if fenced else "stored_free"
-        with empty(RATE_RINGS * _PLACES * 64, on=self.local_kind) as records:
-            return self._rate(name, rings, threads, (records, _u64(_PLACES)), seconds)
+        records = self._kept("records", RATE_RINGS * _PLACES * 64)
+        return self._rate(name, rings, threads, (records, _u64(_PLACES)), seconds)
 
     @contextlib.contextmanager
     def busy(self, seconds: float = 60.0) -> Iterator[None]:
@@ -472,9 +486,14 @@ class Meter:
         return words if self.emulated else words.get()
 
 
-@functools.cache
 def shared_meter() -> Meter:
     """Return the meter of this process, whose kernels are compiled and loaded once."""
+    return _meter_of(os.getpid())
+
+
+@functools.cache
+def _meter_of(_pid: int) -> Meter:
+    """Return another one in the child of a fork: its memory is shared with the parent's."""
     return Meter()
 
 

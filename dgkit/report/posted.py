@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .bandwidth import BandwidthReport
 from .latency import LatencyReport
+
+if TYPE_CHECKING:  # of inherited fields, for the API reference
+    from .samples import Histogram, Percentiles  # noqa: F401
+    from .system_info import Machine  # noqa: F401
 
 __all__ = ["GPU_INITIATED", "PostedLatencyReport", "PostedRateReport", "posted_label"]
 

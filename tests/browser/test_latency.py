@@ -130,3 +130,13 @@ def test_it_moves_while_a_cell(board, panel, busy):
     moves(board, 5)
     assert board.busy()
     board.interrupt()
+
+
+def test_kernels_can_start_the_transfers_and_the_page_says_which_gpu(board, panel):
+    path, caption = panel.get_by_label("Path"), panel.locator(".dg-caption")
+    path.select_option("GPU-initiated")
+    expect(caption).to_contain_text("GPU-initiated path", timeout=60_000)
+    expect(caption).to_contain_text("software DPU, emulated GPU")
+    moves(board)
+    path.select_option("auto")
+    expect(caption).not_to_contain_text("emulated GPU")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pdoc
 
 PAGES = ("dma", "memory", "session", "report", "errors", "types", "doca", "doctor", "widgets")
-PAGES += ("jupyter", "agent", "wire")
+PAGES += ("jupyter", "agent", "wire", "gpu_initiated")
 
 
 def resolve(name: str) -> None:

@@ -144,7 +144,7 @@ def test_operations_of_a_kernel_each_say_how_they_were_posted(home):
 
     path = home / "result.json"
     done = cli.run(home, "bench", "gpu-initiated", "--owners", "idle,busy", "--proxies", "here",
-                   "--seconds", "0.01", "--json", path, timeout=200)  # fmt: skip
+                   "--seconds", "0.01", "--json", path, timeout=110)  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(path.read_text())
     assert [(r["op"], r["size"], r["fenced"], r["owner"]) for r in found["latency"]] == [
@@ -178,7 +178,7 @@ def test_operations_of_a_kernel_each_say_how_they_were_posted(home):
 
 def test_a_kernels_operations_are_served_by_the_dpu(home):
     done = cli.run(home, "bench", "gpu-initiated", "--owners", "idle", "--proxies", "dpu",
-                   "--seconds", "0.01", "--json", timeout=200)  # fmt: skip
+                   "--seconds", "0.01", "--json", timeout=110)  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert {row["proxy"] for row in found["latency"] + found["rates"]} == {"DPU process"}
