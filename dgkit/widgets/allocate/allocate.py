@@ -18,7 +18,7 @@ from ..base.background import BackgroundCall, in_background
 from ..base.fill_patterns import KINDS, Pattern
 from ..base.forms import for_field, to_shape
 from ..base.panel import Panel, handler
-from ..base.session_model import SessionModel
+from ..base.session_model import SessionModel, regions_trait, selected_trait
 from .fill import fill_region
 from .placement_options import placement_options
 
@@ -65,11 +65,20 @@ class Job:
 
 
 class AllocatePanel(Panel):
-    """Panel that allocates and fills memory for a session and lists its live regions."""
+    """Panel that allocates and fills memory for a session and lists its live regions.
+
+    Attributes:
+        regions: The live regions of the session; read-only.
+        selected: The region that the panels of the session show, or None; assigning one selects it
+            in all of them.
+    """
 
     name = "allocate"
     title = "Allocate memory"
     parts = ("base/forms",)
+
+    regions = regions_trait(lambda panel: panel._model)
+    selected = selected_trait(lambda panel: panel._model)
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -79,6 +88,11 @@ class AllocatePanel(Panel):
         self._places: list[dict[str, Any]] = []
         super().__init__()
         self._model.subscribe(self)
+        self.on_close(self._model.listen(self._session_changed))
+
+    def _session_changed(self, what: str) -> None:
+        if what != "written":
+            self.refresh_traits()
 
     def state(self) -> dict[str, Any]:
         """Return the regions, the running fills and the choices of the form."""
@@ -140,6 +154,7 @@ class AllocatePanel(Panel):
         if job.error is not None:
             raise job.error
         assert job.region is not None
+        self.refresh_traits()
         return job.region
 
     @handler

@@ -1,8 +1,8 @@
 """Base class of all panels: calls from a view, errors, and the display without a kernel.
 
-A panel's only traits are its JavaScript module and its style sheet. Python holds the state, and a
-view requests all of it with `hello` when it is drawn. So a reloaded page loses nothing, all views
-show the same, and a saved notebook contains no state.
+Python holds the state, and a view requests all of it with `hello` when it is drawn. So a reloaded
+page loses nothing, and all views show the same. Views do not read the panel's traits (see
+`traits`): these are for cells and for other widgets.
 
 A closed panel keeps its model, which says that it is closed. A container of an earlier output may
 refer to the model, and a page that is reloaded loads either all models of the kernel or none.
@@ -10,6 +10,7 @@ refer to the model, and a page that is reloaded loads either all models of the k
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import html
 import inspect
@@ -30,6 +31,7 @@ from ...html_cards import provider_label
 from . import cell_lifetime
 from .error_hints import hint_for
 from .static_output import StaticOutput
+from .traits import State, as_stored, kernel_loop, remember_loop
 
 if TYPE_CHECKING:
     from .picture import Picture
@@ -42,6 +44,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _WIDGETS = Path(__file__).parent.parent
 _HAS_TRAITS = frozenset(vars(traitlets.HasTraits()))  # attributes of each instance
+_OWN_ATTRIBUTES = {"_on_close", "_static", "_host", "_refreshing", "_states"}
 _CLOSED_MODULE = """export default { render({ el }) {
   const note = document.createElement("p");
   note.setAttribute("role", "status");
@@ -50,6 +53,7 @@ _CLOSED_MODULE = """export default { render({ el }) {
   el.replaceChildren(note);
 } };
 """
+_EXPECTED = (DgkitError, ValueError, TypeError, OSError, traitlets.TraitError)
 _NO_CHANGE = frozenset({"reply", "frame", "bytes", "jobs", "progress", "run", "waiting", "places"})
 _close_lock = threading.Lock()  # guards the panels' _closing
 _log = logging.getLogger("dgkit.widgets")
@@ -117,8 +121,12 @@ class Panel(anywidget.AnyWidget):
         self._static = StaticOutput(self.dated_picture)
         self._on_close.callback(self._static.end)
         self._host: Panel | None = None
+        self._refreshing: asyncio.AbstractEventLoop | None = None  # its next callback stores traits
+        traits = self.traits().items()
+        self._states = {name: trait for name, trait in traits if isinstance(trait, State)}
+        remember_loop()
         super().__init__(_esm=module, _css=style)
-        self._widget_attributes = frozenset(vars(self)) - own - {"_on_close", "_static", "_host"}
+        self._widget_attributes = frozenset(vars(self)) - own - _OWN_ATTRIBUTES
         self.on_msg(self._received)
         cell_lifetime.register(self)
 
@@ -130,6 +138,50 @@ class Panel(anywidget.AnyWidget):
             if vars(self).get("closed"):
                 raise PanelClosed(f"the panel is closed: {text}")
             raise AttributeError(text, name=name, obj=self)
+
+    # Traits
+
+    def check_open(self, name: str) -> None:
+        """Raise PanelClosed if the panel is closed: `name` cannot be assigned any more."""
+        if self.closed:
+            raise PanelClosed(f"the panel is closed: {type(self).__name__}.{name} was assigned")
+
+    def refresh_traits(self) -> None:
+        """Let the traits have the panel's state: at once, or when the running cell has ended."""
+        loop = kernel_loop()
+        if loop is None:
+            self._store_traits()
+        elif loop is not self._refreshing:
+            self._refreshing = loop
+            with contextlib.suppress(RuntimeError):  # the kernel ends
+                loop.call_soon_threadsafe(self._store_traits)
+
+    def _store_traits(self) -> None:
+        try:
+            self._refreshing = None  # first: what changes meanwhile is stored by the next call
+            for trait in self._states.values():
+                trait.store(self)
+        except PanelClosed:
+            return
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the stored values of the traits, for a page."""
+        token = as_stored.set(True)
+        try:
+            state: dict[str, Any] = super().get_state(*args, **kwargs)
+            return state
+        finally:
+            as_stored.reset(token)
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take values of traits from a page; refused ones are shown, and the page gets the true."""
+        try:
+            super().set_state(sync_data)
+        except (traitlets.TraitError, DgkitError) as error:
+            self.fail(error)
+            self.send_state([name for name in sync_data if name in self.keys])
+
+    # State
 
     def state(self) -> dict[str, Any]:
         """Return everything that a new view draws."""
@@ -156,7 +208,7 @@ class Panel(anywidget.AnyWidget):
 
     def fail(self, error: Exception) -> None:
         """Show an error and its remedy in the panel's error strip."""
-        if not isinstance(error, (DgkitError, ValueError, TypeError, OSError)):
+        if not isinstance(error, _EXPECTED):
             _log.error("in %s", type(self).__name__, exc_info=error)
         self.broadcast("failed", error=explain(error))
 
@@ -168,7 +220,7 @@ class Panel(anywidget.AnyWidget):
         try:
             reply, out = self._call(name, content.get("fields") or {}, buffers)
         except Exception as error:  # the view awaits a reply in every case
-            if not isinstance(error, (DgkitError, ValueError, TypeError, OSError)):
+            if not isinstance(error, _EXPECTED):
                 _log.error("in %s.%s", type(self).__name__, name, exc_info=error)
             self.broadcast("reply", id=number, error=explain(error))
             return
@@ -212,6 +264,9 @@ class Panel(anywidget.AnyWidget):
         text = f"{self.title}: this panel was closed. Run its cell for a new one."
         kept = {"closed"} | self._widget_attributes
         self.closed = True  # first: another thread finds an attribute, or that the panel is closed
+        for name in self._states:
+            self.unobserve_all(name)
+            self._trait_values.pop(name, None)
         for name in self.__dict__.keys() - kept:
             self.__dict__.pop(name, None)
         with self.hold_sync():

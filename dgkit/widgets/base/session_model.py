@@ -15,11 +15,12 @@ from ...html_cards import access_text
 from ...units import size_text
 from . import scheduler
 from .panel import Panel, label_of
+from .traits import State, choose_region, region_id
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-__all__ = ["SessionModel", "describe"]
+__all__ = ["SessionModel", "describe", "regions_trait", "selected_trait"]
 
 _MAX_REGIONS = 200  # in one message: the newest
 
@@ -43,6 +44,33 @@ def describe(region: SessionRegion) -> dict[str, Any]:
         "provider": region.session.dpu.provider, "chosen": region.chosen,
         "local": local is not None, "exported": bool(region.token),
     }  # fmt: skip
+
+
+def regions_trait(model: Callable[[Any], SessionModel]) -> State[tuple[SessionRegion, ...]]:
+    """Return the trait `regions` of a panel whose model `model(panel)` returns."""
+
+    def to_json(regions: tuple[SessionRegion, ...] | None) -> list[dict[str, Any]]:
+        shown = (regions or ())[-_MAX_REGIONS:]
+        return [{"id": one.id, "name": one.name, "size": one.size} for one in shown]
+
+    help = "The live regions of the session. Read-only."
+    return State(lambda panel: model(panel).live(), to_json=to_json, help=help)
+
+
+def selected_trait(model: Callable[[Any], SessionModel]) -> State[SessionRegion | None]:
+    """Return the trait `selected` of a panel whose model `model(panel)` returns."""
+
+    def assign(panel: Any, value: Any) -> None:
+        shared = model(panel)
+        if value is not shared.selected_region():
+            shared.select(choose_region(shared.session, value, shared.live()))
+
+    return State(
+        lambda panel: model(panel).selected_region(),
+        assign,
+        to_json=region_id,
+        help="The region that the panels of the session show, or None.",
+    )
 
 
 class SessionModel:
@@ -99,6 +127,16 @@ class SessionModel:
         if self._selected not in ids:
             self._selected = ids[0] if ids else 0
         return self._selected
+
+    def live(self) -> tuple[SessionRegion, ...]:
+        """Return `regions`, none of a closed session."""
+        return () if self.session.closed else self.regions
+
+    def selected_region(self) -> SessionRegion | None:
+        """Return the selected region; None if there is none."""
+        regions = self.live()
+        selected = self.selected if regions else 0
+        return next((region for region in regions if region.id == selected), None)
 
     def region(self, number: int | None = None) -> SessionRegion:
         """Return the region with this id, or the selected region.

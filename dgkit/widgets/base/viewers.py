@@ -36,6 +36,11 @@ class Viewers:
             while len(self._reported) > _MAX_VIEWS:
                 del self._reported[next(iter(self._reported))]
 
+    def any_recent(self) -> bool:
+        """Return whether a view has reported within a minute that it is visible."""
+        last = max(self._reported.values(), default=None)
+        return last is not None and time.monotonic() - last <= _RECENT_S
+
     def due(self) -> bool:
         """Return whether to draw a frame now.
 

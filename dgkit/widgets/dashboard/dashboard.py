@@ -19,7 +19,7 @@ from ...units import size_text
 from ..base import cell_lifetime, scheduler
 from ..base.background import in_background
 from ..base.panel import Panel, PanelClosed, explain, handler
-from ..base.session_model import SessionModel
+from ..base.session_model import SessionModel, regions_trait, selected_trait
 from .panels import Panels, close_all, create_panels, sides_state
 
 if TYPE_CHECKING:
@@ -84,12 +84,17 @@ class Dashboard(Panel):
         owned: The dashboard started the DPU: it closes `session` when it is closed, and can start
             another DPU.
         lost: Why the DPU does not answer (see panel.explain), or None.
+        regions: The live regions of the session; read-only.
+        selected: The region that the panels show, or None; assigning one selects it in all of them.
     """
 
     name = "dashboard"
     title = "dgkit dashboard"
     shared = True
     _ending = False  # set under _lock
+
+    regions = regions_trait(lambda panel: SessionModel.of(panel.session))
+    selected = selected_trait(lambda panel: SessionModel.of(panel.session))
 
     def __init__(self, session: Session, owned: bool = False) -> None:
         self.session = session
@@ -102,6 +107,7 @@ class Dashboard(Panel):
         self._counters: dict[str, int] = {}
         self._sent_status: dict[str, Any] | None = None
         self.panels: Panels = create_panels(session)
+        self._unlisten: Callable[[], None] = lambda: None
         super().__init__()
         self._host_panels()
         _open.append(self)
@@ -109,6 +115,13 @@ class Dashboard(Panel):
     def _host_panels(self) -> None:
         for panel in self.panels:
             panel.hosted_by(self)
+        self._unlisten()
+        self._unlisten = SessionModel.of(self.session).listen(self._session_changed)
+        self.refresh_traits()
+
+    def _session_changed(self, what: str) -> None:
+        if what != "written":
+            self.refresh_traits()
 
     def state(self) -> dict[str, Any]:
         """Return the two sides, their status, and the models of the four panels."""
@@ -119,7 +132,7 @@ class Dashboard(Panel):
         """Return the status as of the last query of the agent."""
         if self.session.closed:
             self._query_agent()  # returns at once
-        running = self.panels.plot.running
+        running = self.panels.plot.measuring
         return {"counters": list(_counters(self._counters)), "lost": self.lost, "running": running}
 
     def _query_agent(self) -> None:
@@ -277,6 +290,7 @@ class Dashboard(Panel):
             updates, self._updates = self._updates, None
         if updates is not None:
             updates.cancel()
+        self._unlisten()
         close_all(self.panels, self.session if self.owned else None)
 
     def picture(self) -> Picture:

@@ -6,14 +6,14 @@ const SLOW_MS = 1000, STATUS_MS = 150, EDGE_PX = 32, WIDE_PX = 1000;
 
 class HexBox {
   constructor(view) {
-    Object.assign(this, { view, id: dgId(), page: null, count: INITIAL_ROWS, layout: null, writing: new Map(), notice: "" });
+    Object.assign(this, { view, id: dgId(), moved: false, page: null, count: INITIAL_ROWS, layout: null, writing: new Map(), notice: "" });
     this.block = h("div", { class: "dg-hex-rows", role: "presentation" });
     const spacer = h("div", { class: "dg-hex-spacer", role: "presentation" });
     this.box = h("div", { class: "dg-hex-box", role: "grid", tabindex: "0", "aria-multiselectable": "true",
       "aria-label": "Bytes" }, this.block, spacer);
     this.ruler = h("span", { class: "dg-hex-ruler", "aria-hidden": "true" }, "0".repeat(100));
     this.status = h("p", { class: "dg-hex-status", role: "status" });
-    this.scroller = new Scroller(this.box, spacer, () => this.refresh());
+    this.scroller = new Scroller(this.box, spacer, () => { this.moved = true; this.refresh(); });
     this.cursor = new Cursor(this);
     this.inspector = makeInspector();
     this.main = h("div", { class: "dg-hex-main" }, this.ruler, this.box, this.inspector.box);
@@ -31,7 +31,7 @@ class HexBox {
       this.inspector.box.open = this.view.body.clientWidth >= WIDE_PX;
     }
     const char = this.ruler.offsetWidth / 100, sources = state.source === "both" ? 2 : 1;
-    const layout = layoutFor((room - EDGE_PX) / char, { dtype: state.dtype, sources, size });
+    const layout = layoutFor((room - EDGE_PX) / char, { dtype: state.dtype, sources, size, columns: state.columns });
     this.box.style.width = `${Math.ceil(layout.chars * char) + EDGE_PX}px`;
     const count = Math.max(4, Math.min(64, Math.floor(this.box.clientHeight / ROW_PX) - sources));
     const key = JSON.stringify([layout, count, size, state.source]);
@@ -82,7 +82,8 @@ class HexBox {
   async #fetch() {
     if (!this.layout || !this.size()) return;
     const { per } = this.layout;
-    const fields = { view: this.id, at: this.scroller.top * per, n: this.count * per + TAIL };
+    const fields = { view: this.id, at: this.scroller.top * per, n: this.count * per + TAIL, scrolled: this.moved };
+    this.moved = false; // since the user scrolled, not the kernel
     const reply = await this.view.call("fetch", fields);
     if (!reply.region) return this.setStatus("The region is being freed.");
     if (this.fetchAgain || reply.region !== this.view.state.region?.id || reply.sources !== this.layout.sources) return;
@@ -199,7 +200,16 @@ class HexBox {
     if (!this.layout || this.isVisible(at)) return;
     const row = Math.floor(at / this.layout.per), { top } = this.scroller;
     this.scroller.go(middle ? row - (this.count >> 2) : row < top ? row : row - this.count + 1);
-    if (this.scroller.top !== top) this.refresh();
+    if (this.scroller.top === top) return;
+    this.moved = true;
+    this.refresh();
+  }
+  // Scrolls as the kernel says, so that the row of a byte is the first.
+  scrollTo(at) {
+    if (!this.layout) return;
+    this.scroller.go(Math.floor(at / this.layout.per));
+    this.moved = false;
+    this.refresh();
   }
   mayWrite() {
     const why = this.view.state.region?.no_write || (this.layout.hex ? "" : "Values cannot be edited: set Values to bytes (hex).");

@@ -141,9 +141,14 @@ function subscribe(view, grid, tools, apply) {
     grid.notice = search.status === "running" ? "" : searchText(search);
     grid.setStatus(searchText(search));
   });
+  view.on("scroll", ({ at }) => {
+    view.state.at = at;
+    grid.scrollTo(at);
+  });
   view.on("goto", ({ start, stop }) => {
     view.state.at = start; // for a view that has no rows yet
     grid.show(start, true);
+    grid.moved = false;
     grid.cursor.select(start, stop);
   });
 }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from ...errors import AccessDenied, DgkitError
+from ipywidgets import ValueWidget
+
+from ...errors import AccessDenied, BoundsError, DgkitError
 from ...html_cards import Html, card, hex_lines, provider_badge
 from ...units import parse_size, size_text
 from ..base import scheduler
 from ..base.panel import Buffers, Panel, Reply, handler
+from ..base.traits import State, choose_region, in_own_thread, region_id
 from .clipboard import DTYPES, MAX_BYTES, format_bytes
 from .edit import Edit, EditHistory
 from .fetch import SOURCES, Reader, why_no_dpu, why_no_host, why_no_write
@@ -26,23 +30,76 @@ if TYPE_CHECKING:
 __all__ = ["HexView"]
 
 STATIC_BYTES = 256  # shown without a kernel
-OPTIONS = {"source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big")}
+MAX_VALUE = 1 << 16  # bytes of the trait `value`
+COLUMNS = (0, 8, 16, 32, 64)
+OPTIONS: dict[str, tuple[Any, ...]] = {
+    "source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big"),
+    "columns": COLUMNS,
+}  # fmt: skip
 
 
-class HexView(Panel):
+class HexView(Panel, ValueWidget):  # type: ignore[misc]
     """Hex view of the region selected in the session, or of the given one.
 
-    goto(), select(), find() and edit() do from a cell what the controls of the panel do.
+    goto(), select(), find() and edit() do from a cell what the controls of the panel do. As a
+    widget with a value it can be an argument of ipywidgets.interact().
+
+    Attributes:
+        region: The region shown, or None. A view that was made without a region selects the
+            assigned one in all panels of the session.
+        offset: The byte to which the views were scrolled last; assigning it scrolls them.
+        selection: The selected bytes, as (start, stop) with the offset after the last; assigning
+            it scrolls the views to them.
+        value: The bytes of the selection, its first 64 KiB at most; read-only. They are read again
+            when a panel writes to the region, and with each change that live viewing shows.
+        columns: Bytes per row: 8, 16, 32 or 64; 0 for 16 or 8, as the width allows.
+        source: What is shown: `dpu` (read by DMA), `host` or `both`.
     """
 
     name = "hexview"
     title = "Memory"
     parts = tuple(f"hexview/{part}" for part in ("values", "grid", "keys", "tools", "box"))
 
+    region: State[SessionRegion | None] = State(
+        lambda panel: panel._region(),
+        lambda panel, value: panel._assign_region(value),
+        to_json=region_id,
+        help="The region shown, or None.",
+    )
+    offset: State[int] = State(
+        lambda panel: panel._offset,
+        lambda panel, value: panel._assign_offset(value),
+        help="The byte to which the views were scrolled last.",
+    )
+    selection: State[tuple[int, int]] = State(
+        lambda panel: panel._byte_range,
+        lambda panel, value: panel._assign_selection(value),
+        help="The selected bytes: (start, stop).",
+    )
+    value: State[bytes] = State(
+        lambda panel: panel._value,
+        freshen=lambda panel: panel._freshen_value(),
+        help="The bytes of the selection, its first 64 KiB at most. Read-only.",
+    )
+    columns: State[int] = State(
+        lambda panel: panel._options["columns"],
+        lambda panel, value: panel._assign_option("columns", value),
+        help="Bytes per row: 8, 16, 32 or 64; 0 for 16 or 8, as the width allows.",
+    )
+    source: State[str] = State(
+        lambda panel: panel._source(),
+        lambda panel, value: panel._assign_option("source", value),
+        help="What is shown: dpu (read by DMA), host or both.",
+    )
+
     def __init__(self, session: Session, region: SessionRegion | None = None) -> None:
         self._session = session
-        self._options = {name: choices[0] for name, choices in OPTIONS.items()}
-        self._at, self._byte_range = 0, (0, 1)
+        self._options: dict[str, Any] = {name: choices[0] for name, choices in OPTIONS.items()}
+        self._at = self._offset = 0
+        self._byte_range = (0, 1)
+        self._value = b""
+        self._value_task: scheduler.Task | None = None
+        self._value_stale = True
         self.reader = Reader()
         self._edits = EditHistory(self._edited, self.fail)
         self._search = SearchTask(self.reader, self.broadcast, self.fail)
@@ -71,7 +128,8 @@ class HexView(Panel):
 
     def _region_changed(self) -> None:
         """Discard everything that belongs to the previous region."""
-        self._at, self._byte_range = 0, (0, 1)
+        self._at = self._offset = 0
+        self._byte_range = (0, 1)
         self._live.reset()
         self._edits.clear()
         self._search.reset()
@@ -80,6 +138,95 @@ class HexView(Panel):
         if what != "written":
             self._region_selection.session_changed(what)
             self.broadcast("state", **self.state())
+        self._update_traits()
+
+    # Traits.
+
+    def _assign_region(self, value: Any) -> None:
+        shown = self._region()
+        if value is shown:  # None, too: a linked panel has no region either
+            return
+        model = self._region_selection.model
+        self.choose(choose_region(self._session, value, model.regions))
+
+    def _assign_offset(self, value: Any) -> None:
+        region = self._region_selection.require()
+        if type(value) is not int or not 0 <= value < region.size:
+            raise BoundsError(
+                f"offset is {value!r}; it must be 0 to {region.size - 1:,}: region "
+                f"{region.name!r} has {region.size:,} bytes"
+            )
+        self._at = self._offset = value
+        self.broadcast("scroll", at=value)
+
+    def _assign_selection(self, value: Any) -> None:
+        try:
+            start, stop = value
+        except (TypeError, ValueError):
+            raise ValueError(f"selection is {value!r}; it must be (start, stop)") from None
+        wanted = self._region_selection.check_range(start, stop)
+        if wanted != self._byte_range:
+            self._go(*wanted)
+
+    def _assign_option(self, name: str, value: Any) -> None:
+        region = self._region()
+        if name == "source" and region is not None and value != self._source():
+            why = "" if value == "dpu" else why_no_host(region)
+            why = why or ("" if value == "host" else why_no_dpu(region))
+            if why and value in SOURCES:
+                raise ValueError(why)
+        self.show(**{name: value})
+
+    def _update_traits(self) -> None:
+        """Refresh the traits; read the selected bytes if a view or an observer awaits them."""
+        self._value_stale = True
+        observed = self._trait_notifiers.get("value", {}).get("change")
+        if not observed and not self._live.viewed:
+            self.refresh_traits()
+        elif not in_own_thread():
+            self._freshen_value()
+            self.refresh_traits()
+        elif self._value_task is None or self._value_task.done:
+            self._value_task = scheduler.start(self._read_in_steps(), lambda _error: None)
+
+    def _freshen_value(self) -> None:
+        if self._value_stale:
+            self._value_stale, self._value = False, b""  # b"": the DPU does not answer
+            region, start, size = self._selected_bytes()
+            if region is not None:
+                with contextlib.suppress(DgkitError):
+                    self._value = self.reader.read(region, self.sources[:1], start, size)[0]
+
+    def _take_value(self, page: Page) -> None:
+        """Take the selected bytes from a page that was read, if it has them."""
+        region, start, size = self._selected_bytes()
+        at = start - page.at
+        if region is not None and region.id == page.region and 0 <= at <= len(page.parts[0]) - size:
+            self._value_stale, self._value = False, page.parts[0][at : at + size]
+            self.refresh_traits()
+        else:
+            self._update_traits()
+
+    def _selected_bytes(self) -> tuple[SessionRegion | None, int, int]:
+        region, (start, stop) = self._region(), self._byte_range
+        end = stop if region is None else min(stop, region.size)
+        return region, start, min(end - start, MAX_VALUE)
+
+    def _read_in_steps(self) -> Generator[Any, None, None]:
+        while self._value_stale:
+            self._value_stale = False
+            region, start, size = self._selected_bytes()
+            value = b""
+            if region is not None:
+                with contextlib.suppress(DgkitError):
+                    fetch = self.reader.start(region, self.sources[:1], start, size)
+                    try:
+                        value = (yield from fetch.steps())[0]
+                    finally:
+                        self.reader.abandon(fetch)
+            self._value = value
+            self.refresh_traits()
+            yield
 
     def state(self) -> dict[str, Any]:
         """Return the shown region, the options, the selection and the search."""
@@ -92,10 +239,11 @@ class HexView(Panel):
     # Requests of a view.
 
     @handler
-    def fetch(self, view: str, at: int, n: int) -> Reply:
+    def fetch(self, view: str, at: int, n: int, scrolled: bool = False) -> Reply:
         """Return the bytes in view: one buffer per source, then one of flags if `flags`.
 
-        `region` is 0 if the region was freed or replaced; a `state` message follows.
+        `region` is 0 if the region was freed or replaced; a `state` message follows. `scrolled`:
+        the user scrolled to these bytes.
         """
         page = self._live.fetch(str(view), int(at), int(n))
         if page is None:
@@ -103,6 +251,11 @@ class HexView(Panel):
         if page.at != self._at:
             self._at = page.at
             self.renew_picture()
+        if scrolled:
+            self._offset = page.at
+            self.refresh_traits()
+        if self._value_stale:
+            self._take_value(page)
         return page.reply()
 
     @handler
@@ -117,18 +270,23 @@ class HexView(Panel):
 
     @handler
     def show(self, **options: Any) -> None:
-        """Set `source`, `dtype` and `endian` for all views."""
+        """Set `source`, `dtype`, `endian` and `columns` for all views."""
         for name, value in options.items():
-            if value not in OPTIONS.get(name, ()):
-                raise ValueError(f"the hex view has no option {name}={value!r}")
+            if name not in OPTIONS:
+                raise ValueError(f"the hex view has no option {name!r}")
+            if isinstance(value, bool) or value not in OPTIONS[name]:
+                known = ", ".join(str(choice) for choice in OPTIONS[name])
+                raise ValueError(f"{name} is {value!r}; it must be one of: {known}")
         self._options.update(options)
         self.broadcast("state", **self.state())
+        self._update_traits()
 
     @handler
     def choose(self, number: int) -> None:
         """Show the region with this id; a view that follows the session selects it everywhere."""
         self._region_selection.choose(number)
         self.broadcast("state", **self.state())
+        self._update_traits()
 
     @handler
     def mark(self) -> None:
@@ -146,6 +304,7 @@ class HexView(Panel):
     def set_selection(self, start: int, stop: int) -> None:
         """Record the selected bytes for views that are drawn later."""
         self._byte_range = self._region_selection.check_range(start, stop)
+        self._update_traits()
 
     @handler
     def search(self, text: str, kind: str, start: int, backward: bool = False) -> None:
@@ -212,7 +371,7 @@ class HexView(Panel):
             ClosedError: No region is shown.
         """
         start, stop = self._region_selection.check_range(start, stop)
-        self._on_frame_thread(lambda: self._go(start, stop))
+        self._go(start, stop)
 
     def find(
         self, pattern: bytes | str, *, start: int | None = None, backward: bool = False
@@ -249,12 +408,15 @@ class HexView(Panel):
         self._live.switch(False)
         self._search.cancel()
         self._live.reset()
+        if self._value_task is not None:
+            self._value_task.cancel()
 
     # Implementation.
 
     def _send_page(self, view: str, page: Page) -> None:
         about, buffers = page.reply()
         self.broadcast("bytes", buffers, view=view, **about)
+        self._take_value(page)
 
     def _live_failed(self, error: Exception) -> None:
         self.fail(error)
@@ -269,8 +431,10 @@ class HexView(Panel):
         self._go(at, at + size)
 
     def _go(self, start: int, stop: int) -> None:
-        self._at, self._byte_range = start, (start, stop)
+        self._at = self._offset = start
+        self._byte_range = (start, stop)
         self.broadcast("goto", start=start, stop=stop)
+        self._update_traits()
 
     def _on_frame_thread(self, call: Callable[[], None]) -> None:
         """Run a call of a cell on the frame thread, which alone sends messages."""

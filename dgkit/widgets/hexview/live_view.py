@@ -105,6 +105,11 @@ class LiveView:
         """True while views are sent changes."""
         return self._task is not None and not self._task.done
 
+    @property
+    def viewed(self) -> bool:
+        """True if a view shows the region."""
+        return bool(self._state.views)
+
     def fetch(self, view: str, at: int, n: int) -> Page | None:
         """Read the page that a view shows from now on, waiting a bounded time.
 

@@ -16,11 +16,12 @@ function makeChoices(commands) {
   const dtype = choice(Object.entries(DTYPE_NAMES), { onchange: () => commands.show({ dtype: dtype.value }) });
   const endian = choice([["little", "little-endian"], ["big", "big-endian"]],
     { onchange: () => commands.show({ endian: endian.value }) });
+  const columns = choice([[0, "as many as fit"], 8, 16, 32, 64], { onchange: () => commands.show({ columns: Number(columns.value) }) });
   const offset = h("input", { size: 12, spellcheck: "false", autocomplete: "off", placeholder: "0x40, 4K, +16, end",
     onkeydown: (event) => event.key === "Enter" && commands.goto(offset) });
   const go = button("Go", () => commands.goto(offset), { "aria-label": "Go to offset" });
   const row = h("div", { class: "dg-hex-group" }, field("Region", region), field("Source", source),
-    field("Values", dtype), field("Byte order", endian),
+    field("Values", dtype), field("Byte order", endian), field("Bytes per row", columns),
     h("div", { class: "dg-join" }, field("Go to offset", offset), go));
   const note = h("p", { class: "dg-help" });
   const apply = (state) => {
@@ -30,8 +31,8 @@ function makeChoices(commands) {
     region.disabled = !state.regions.length;
     for (const option of source.options)
       option.disabled = Boolean(about && (option.value !== "dpu" && about.no_host || option.value !== "host" && about.no_dpu));
-    [source.value, dtype.value, endian.value] = [state.source, state.dtype, state.endian];
-    for (const control of [source, dtype, endian, offset, go]) control.disabled = !about;
+    [source.value, dtype.value, endian.value, columns.value] = [state.source, state.dtype, state.endian, state.columns];
+    for (const control of [source, dtype, endian, columns, offset, go]) control.disabled = !about;
     note.textContent = about ? [about.no_host, about.no_dpu, about.no_write].filter(Boolean).join(" ") : "";
     note.hidden = !note.textContent;
   };

@@ -7,6 +7,7 @@ visible views, in numbered frames. A view that misses a frame requests the full 
 from __future__ import annotations
 
 import threading
+import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +15,7 @@ from ...errors import PeerTimeout
 from ..base import scheduler
 from ..base.panel import Reply, explain, handler
 from ..base.session_model import SessionModel
+from ..base.traits import State, choose_region, region_id
 from ..figure.figure import BokehPanel, document_state
 from .export import csv_table, export_file
 from .measurement import Measurement, Setting
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = ["LatencyPlot", "Setting"]
 
+_FIGURES = ("p50_ns", "p99_ns", "max_ns")
+_FIGURES_S = 0.4  # between updates of these traits
 _KEPT = "The samples measured so far stay on the plot."
 
 
 @lru_cache(maxsize=2)
-def _figures(dark: bool) -> dict[str, Any]:
+def _empty_figures(dark: bool) -> dict[str, Any]:
     """Return the figures as JSON, which is the same for all plots."""
     from .figures import document
 
@@ -51,12 +55,59 @@ class LatencyPlot(BokehPanel):
     last 1,000,000 samples.
 
     Its views and the measurement end when its cell is run again.
+
+    Attributes:
+        running: It measures; assigning True or False starts or stops it.
+        region: The region that is measured; None: the plot's own memory.
+        size: Bytes per operation, at most those of the region.
+        op: `write` or `read`.
+        path: `auto`, `inline` or `worker`.
+        p50_ns: The median of the run so far, in ns; None without samples. Read-only.
+        p99_ns: The 99th percentile, in ns; None with fewer than 100 samples. Read-only.
+        max_ns: The maximum, in ns; None without samples. Read-only.
     """
 
     name = "latency"
     title = "Latency"
     parts: ClassVar[tuple[str, ...]] = (
         *("figure/bokehjs", "latency/data", "latency/draw", "latency/parts"),
+    )
+
+    running: State[bool] = State(
+        lambda plot: plot.measuring,
+        lambda plot, value: plot._assign_running(value),
+        help="It measures; assigning True or False starts or stops it.",
+    )
+    region: State[SessionRegion | None] = State(
+        lambda plot: plot._region(),
+        lambda plot, value: plot._assign_region(value),
+        to_json=region_id,
+        help="The region that is measured; None: the plot's own memory.",
+    )
+    size: State[int] = State(
+        lambda plot: plot._setting.size,
+        lambda plot, value: plot.change(size=value),
+        help="Bytes per operation.",
+    )
+    op: State[str] = State(
+        lambda plot: plot._setting.op,
+        lambda plot, value: plot.change(op=value),
+        help="write or read.",
+    )
+    path: State[str] = State(
+        lambda plot: plot._setting.path,
+        lambda plot, value: plot.change(path=value),
+        help="auto, inline or worker.",
+    )
+    p50_ns: State[float | None] = State(
+        lambda plot: plot._figures.get("p50"), help="Median of the run so far, ns. Read-only."
+    )
+    p99_ns: State[float | None] = State(
+        lambda plot: plot._figures.get("p99"),
+        help="99th percentile of the run so far, ns; None with fewer than 100 samples. Read-only.",
+    )
+    max_ns: State[float | None] = State(
+        lambda plot: plot._figures.get("max"), help="Maximum of the run so far, ns. Read-only."
     )
 
     def __init__(
@@ -74,6 +125,8 @@ class LatencyPlot(BokehPanel):
         self._task: scheduler.Task | None = None
         self._error: dict[str, str] | None = None
         self._waiting = ""
+        self._figures: dict[str, float] = {}
+        self._figures_at = 0.0
         super().__init__()
         SessionModel.of(session).subscribe(self)
 
@@ -99,8 +152,8 @@ class LatencyPlot(BokehPanel):
         self._send_state()
 
     @property
-    def running(self) -> bool:
-        """True while it measures."""
+    def measuring(self) -> bool:
+        """True while it measures, also in the middle of a cell; `running` follows at its end."""
         return not self.closed and self._monitor is not None
 
     @property
@@ -128,17 +181,18 @@ class LatencyPlot(BokehPanel):
         """Change `region`, `size`, `op`, `path` or `count`; if it runs, a new run starts."""
         with self._control:
             setting = self._setting.updated(changes)
-            if self.running:
+            if self.measuring:
                 self._switch(setting)
             else:
+                self._measurement.check(setting)
                 self._setting = setting
                 self._send_state()
 
     def _switch(self, setting: Setting) -> None:
-        if self.running and setting == self._setting:
+        if self.measuring and setting == self._setting:
             return
         measurement, refused = self._measurement, None
-        if self.running:
+        if self.measuring:
             monitor, refused = measurement.switch(self._setting, setting, self._stop)
         else:
             monitor = measurement.open(setting)
@@ -164,7 +218,36 @@ class LatencyPlot(BokehPanel):
             frame = self._view_model.frame()
             if frame is not None:
                 self.broadcast("frame", frame[1], **frame[0])
+            if time.monotonic() - self._figures_at >= _FIGURES_S:
+                self._update_figures()
             yield
+
+    def _update_figures(self) -> None:
+        self._figures_at = time.monotonic()
+        self._figures = self._view_model.figures()
+        self.refresh_traits()
+
+    def _region(self) -> SessionRegion | None:
+        live = SessionModel.of(self.session).live()
+        return next((region for region in live if region.id == self._setting.region), None)
+
+    def _assign_running(self, value: Any) -> None:
+        if not isinstance(value, bool):
+            raise ValueError(f"running is {value!r}; it must be True or False")
+        if value:
+            self.start()
+        else:
+            self.stop()
+
+    def _assign_region(self, value: Any) -> None:
+        live = SessionModel.of(self.session).live()
+        self.change(region=None if value is None else choose_region(self.session, value, live))
+
+    def _should_send_property(self, key: str, value: Any) -> bool:
+        """Return False for the figures while no view is visible: their messages would pile up."""
+        if key in _FIGURES and not self._view_model.viewers.any_recent():
+            return False
+        return bool(super()._should_send_property(key, value))
 
     def _read(self, monitor: Monitor) -> None:
         try:
@@ -261,8 +344,13 @@ class LatencyPlot(BokehPanel):
     def watch(self, view: str, on: bool) -> dict[str, Any]:
         """Record that a view is still visible (`on`), or no longer; then it is sent no frames."""
         with self._view_model.lock:
-            self._view_model.viewers.update(view, on)
-            return {"n": self._view_model.number}
+            viewers = self._view_model.viewers
+            unseen = not viewers.any_recent()
+            viewers.update(view, on)
+            number = self._view_model.number
+        if unseen and on:
+            self.send_state(list(_FIGURES))
+        return {"n": number}
 
     @handler
     def full_state(self) -> Reply:
@@ -278,7 +366,7 @@ class LatencyPlot(BokehPanel):
     @handler
     def figures(self, dark: bool) -> dict[str, Any]:
         """Return the empty figures; views fill them."""
-        return _figures(dark)
+        return _empty_figures(dark)
 
     def document(self, dark: bool) -> Document:
         """Return the figures as a Bokeh document."""
@@ -293,7 +381,7 @@ class LatencyPlot(BokehPanel):
         if not shared["closed"]:
             shared["label"] = measurement.label(self._setting, self._view_model.run)
         return {
-            **super().state(), **shared, **self._view_model.state(), "running": self.running,
+            **super().state(), **shared, **self._view_model.state(), "running": self.measuring,
             "error": self._error, "waiting": self._waiting, "setting": self._setting.state(),
         }  # fmt: skip
 
@@ -304,6 +392,7 @@ class LatencyPlot(BokehPanel):
     def _send_state(self) -> None:
         with self._view_model.lock:
             self.broadcast("full_state", self.state_buffers(), title=self.title, **self.state())
+        self._update_figures()
 
     def picture(self) -> Picture:
         """Return latency over time and the percentiles of the runs."""

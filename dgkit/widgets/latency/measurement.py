@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...errors import LimitReached
+from ...errors import BoundsError, LimitReached
 from ...html_cards import provider_label
 from ...memory.placement import parse_on
 from ...units import size_text
@@ -97,6 +97,23 @@ class Measurement:
         self.session = session
         self._own: SessionRegion | None = None
         self._outgrown: list[SessionRegion] = []
+
+    def check(self, setting: Setting) -> None:
+        """Check that a setting can be measured, without measuring.
+
+        Raises:
+            ValueError: The region does not exist, or the size exceeds it.
+        """
+        if not setting.region or self.session.closed:
+            return
+        with forms.for_field("region"):
+            region = SessionModel.of(self.session).region(setting.region)
+        if setting.size > region.size:
+            with forms.for_field("size"):
+                raise BoundsError(
+                    f"size is {setting.size:,}; it must be 1 to {region.size:,}, the size of "
+                    f"region {region.name!r}"
+                )
 
     def open(self, setting: Setting) -> Monitor:
         """Open a monitor, which starts to measure.

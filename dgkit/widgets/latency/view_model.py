@@ -109,6 +109,11 @@ class ViewModel:
         return {"before": self.before.copy()} | ({"after": after.copy()} if after else {})
 
     @_locked
+    def figures(self) -> dict[str, float]:
+        """Return min, max and the percentiles of the run, in ns; empty without samples."""
+        return self.run.history.figures() if self.run is not None else {}
+
+    @_locked
     def frame(self) -> Frame | None:
         """Return what is new since the last frame, or None if nothing is or no view is visible.
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...session import TransferReport
     from .request import Request
 
-__all__ = ["Timings", "failure_record", "success_record", "timeline_html"]
+__all__ = ["Timings", "as_json", "failure_record", "success_record", "timeline_html"]
 
 # The rows of a repeat's statistics: times on the DPU's clock, stamped in C.
 _ROWS = (
@@ -27,7 +27,7 @@ def success_record(number: int, request: Request, report: TransferReport) -> dic
     """Describe a completed transfer; times are in ns after the submit of its last DMA."""
     return _record(number, request, "OK", report.size) | {
         "path": report.path, "dma": report.op.name, "provider": report.provider,
-        "submit_ns": str(report.submit_ns),  # text: a JavaScript number has only 53 bits
+        "submit_ns": report.submit_ns,
         "post_ns": report.post_ns - report.submit_ns,
         "complete_ns": report.complete_ns - report.submit_ns,
         "read_ns": report.read_ns, "write_ns": report.write_ns, "chunks": report.chunks,
@@ -41,7 +41,7 @@ def failure_record(number: int, request: Request, error: Exception, moved: int) 
         return record
     last = error.completion
     return record | {
-        "path": str(last.path), "dma": last.op.name, "submit_ns": str(last.submit_ns),
+        "path": str(last.path), "dma": last.op.name, "submit_ns": last.submit_ns,
         "post_ns": last.post_ns - last.submit_ns,
         "complete_ns": last.complete_ns - last.submit_ns,
     }  # fmt: skip
@@ -50,6 +50,7 @@ def failure_record(number: int, request: Request, error: Exception, moved: int) 
 def _record(number: int, request: Request, status: str, size: int) -> dict[str, Any]:
     what = f"{request.op} {request.region.name}"
     record = {"number": number, "what": what, "status": status}
+    record |= {"op": request.op, "region": request.region.name}
     return record | {"size": size, "offset": request.offset}
 
 
@@ -58,6 +59,11 @@ def _status(error: Exception) -> str:
         return str(error.completion.status.name)
     named = ((PeerLost, "PEER_LOST"), (PeerTimeout, "TIMED_OUT"), (ClosedError, "CLOSED"))
     return next((name for kind, name in named if isinstance(error, kind)), type(error).__name__)
+
+
+def as_json(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record for a view: a JavaScript number has only 53 bits, so `submit_ns` is text."""
+    return record | {"submit_ns": str(record["submit_ns"])} if "submit_ns" in record else record
 
 
 class Timings:

@@ -40,6 +40,7 @@ class Run:
         number: Callable[[], int],
         on_record: Callable[[Request, dict[str, Any], SessionTransfer | None], None],
         on_progress: Callable[[Run], None],
+        on_waited: Callable[[], None],
     ) -> None:
         """Prepare a run; `steps` runs it.
 
@@ -49,6 +50,7 @@ class Run:
             on_record: Called for each transfer that ended, with its request, its record and, if it
                 is complete, the transfer.
             on_progress: Called at most once a tick, and when the run has ended.
+            on_waited: Called by wait() in the caller's thread once the run has ended.
         """
         self.requests = list(requests)
         self.error: Exception | None = None
@@ -57,6 +59,7 @@ class Run:
         self.silent_s = 0.0
         self.task: Task | None = None
         self._number, self._on_record, self._on_progress = number, on_record, on_progress
+        self._on_waited = on_waited
         self._index = 0
         self._in_flight: deque[SessionTransfer] = deque()
         self._fraction = 0.0
@@ -81,6 +84,7 @@ class Run:
         """
         if not self._finished.wait(timeout):
             raise TimeoutError(f"not done within {timeout} s: {self!r}")
+        self._on_waited()
         if self.error is not None:
             raise self.error
         return self

@@ -15,7 +15,8 @@ from ..base.fill_patterns import KINDS
 from ..base.forms import for_field
 from ..base.panel import Buffers, Panel, handler
 from ..base.session_model import SessionModel
-from .completions import timeline_html
+from ..base.traits import State
+from .completions import as_json, timeline_html
 from .payload import MAX_PAYLOAD, Payload, from_form, from_python
 from .read_result import ReadResult
 from .request import MAX_DEPTH, MAX_REPEAT, Request, check_list_size, make_request
@@ -36,11 +37,33 @@ _LIMITS = {"chunk": CHUNK, "upload": MAX_FILE, "largest": MAX_PAYLOAD, "repeat":
 
 
 class TransferPanel(Panel):
-    """Panel that starts transfers of a session and lists their completions."""
+    """Panel that starts transfers of a session and lists their completions.
+
+    A completion is a dict: `number`, `what`, `op`, `region` (its name), `offset`, `size`, `status`
+    (`OK`, or the error's name with its text in `error`), and if a DMA took place `path`, `dma` (the
+    last one's operation), `submit_ns`, `post_ns` and `complete_ns` (the last two relative to the
+    first); of a success also `provider`, `read_ns`, `write_ns` and `chunks`.
+
+    Attributes:
+        last_completion: The last completion, or None; read-only. While a run lasts, it changes
+            four times a second.
+        transfers: The completions listed, oldest first, at most 50; read-only.
+    """
 
     name = "transfer"
     title = "Transfer"
     parts = ("base/forms", "transfer/form")
+
+    last_completion: State[dict[str, Any] | None] = State(
+        lambda panel: panel._transfers[-1] if panel._transfers else None,
+        to_json=lambda record: record and as_json(record),
+        help="The last completion, or None. Read-only.",
+    )
+    transfers: State[tuple[dict[str, Any], ...]] = State(
+        lambda panel: panel._transfers,
+        to_json=lambda records: [as_json(record) for record in records or ()],
+        help="The completions listed, oldest first, at most 50. Read-only.",
+    )
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -48,6 +71,7 @@ class TransferPanel(Panel):
         self._requests: list[Request] = []
         self._ids, self._numbers = itertools.count(1), itertools.count(1)
         self._completions: deque[dict[str, Any]] = deque(maxlen=MAX_COMPLETIONS)
+        self._transfers: tuple[dict[str, Any], ...] = ()
         self._results_sent = 0.0
         self._run: Run | None = None
         self._lock = threading.Lock()
@@ -72,7 +96,8 @@ class TransferPanel(Panel):
 
     def _results(self) -> dict[str, Any]:
         return {
-            "completions": list(self._completions), "summary": self._summary,
+            "completions": [as_json(record) for record in self._completions],
+            "summary": self._summary,
             "clock": self._clock(), "read_result": self._read_result.state(),
         }  # fmt: skip
 
@@ -236,7 +261,10 @@ class TransferPanel(Panel):
     # Running
 
     def _start(self, requests: list[Request]) -> Run:
-        run = Run(requests, lambda: next(self._numbers), self._on_record, self._on_progress)
+        run = Run(
+            requests, lambda: next(self._numbers), self._on_record, self._on_progress,
+            self._store_traits,
+        )  # fmt: skip
         with self._lock:  # two views may call at once, each in a subshell's thread
             if self._run is not None and not self._run.ended:
                 raise ValueError(
@@ -274,6 +302,8 @@ class TransferPanel(Panel):
     def _send_results(self) -> None:
         self._results_sent = time.monotonic()
         self.broadcast("results", **self._results())
+        self._transfers = tuple(self._completions)
+        self.refresh_traits()
 
     def _show_outcome(self, run: Run) -> None:
         last = next((each for each in run.requests if each.state != "done"), run.requests[-1])

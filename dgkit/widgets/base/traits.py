@@ -1,0 +1,146 @@
+"""Traits of panels: synced, observable, and backed by the panel's own state.
+
+A `State` holds what the panel's state was when its observers were last called. They are called in
+the thread of the kernel that runs cells and handlers: what a sample, a completion or another
+process changes reaches them when the running cell has ended. Assigning such a trait acts on the
+panel first; if that is refused, nothing has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from traitlets import TraitError, TraitType
+
+from ...errors import AccessDenied
+
+if TYPE_CHECKING:
+    from ...session import Session, SessionRegion
+
+__all__ = [
+    "State",
+    "as_stored",
+    "choose_region",
+    "in_own_thread",
+    "kernel_loop",
+    "region_id",
+    "remember_loop",
+]
+
+T = TypeVar("T")
+
+_OWN_THREADS = ("dgkit-frames", "dgkit-background")
+as_stored: ContextVar[bool] = ContextVar("dgkit_as_stored", default=False)
+_loops: list[asyncio.AbstractEventLoop] = []  # the last one that a panel was made on
+
+
+class State(TraitType[T, Any]):
+    """Trait that mirrors a part of a panel's state.
+
+    Args:
+        read: Returns the value, given the panel.
+        assign: Acts on the panel, given the panel and the new value; without it the trait is
+            read-only.
+        to_json: Returns what a view is sent, given the value.
+        freshen: Called before a cell gets the value, given the panel: brings it up to date.
+        help: What the trait is.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Any], T],
+        assign: Callable[[Any, Any], object] | None = None,
+        *,
+        to_json: Callable[[T], Any] | None = None,
+        freshen: Callable[[Any], object] | None = None,
+        help: str,
+    ) -> None:
+        super().__init__(None, allow_none=True, help=help)
+        self._read, self._assign, self._freshen = read, assign, freshen
+        self.tag(sync=True)
+        if to_json is not None:
+            self.tag(to_json=lambda value, _panel: to_json(value))
+
+    def default(self, obj: Any = None) -> Any:
+        """Return the panel's state; None of a closed panel."""
+        return None if obj is None or obj.closed else self._read(obj)
+
+    def get(self, obj: Any, cls: Any = None) -> Any:
+        """Return the stored value, brought up to date unless it is for a page."""
+        if self._freshen is not None and not as_stored.get() and not obj.closed:
+            self._freshen(obj)
+            value = self._read(obj)
+            if obj._trait_values.get(self.name, value) != value:  # nobody awaited it until now
+                obj._trait_values[self.name] = value
+                obj.send_state(self.name)
+        return super().get(obj, cls)
+
+    def set(self, obj: Any, value: Any) -> None:
+        """Act on the panel, then store its new state.
+
+        Raises:
+            TraitError: The value is refused, or the trait is read-only.
+            ClosedError: The panel is closed.
+            DgkitError: The action failed for another reason than the value.
+        """
+        name = self.name
+        if self._assign is None:
+            if value is obj._trait_values.get(name) or value == obj._trait_values.get(name):
+                return  # set anew by hold_trait_notifications()
+            raise TraitError(f"{type(obj).__name__}.{name} is read-only; {value!r} was assigned")
+        obj.check_open(name)
+        try:
+            self._assign(obj, value)
+        except (ValueError, TypeError, AccessDenied) as error:
+            raise TraitError(_text_of(name, value, error)) from error
+        obj.refresh_traits()
+
+    def store(self, obj: Any) -> None:
+        """Store the panel's state and call the observers if it is new."""
+        super().set(obj, self._read(obj))
+
+
+def _text_of(name: str | None, value: object, error: Exception) -> str:
+    text = str(error)
+    return text if text.startswith(f"{name} is ") else f"{name} is {value!r}: {text}"
+
+
+def choose_region(session: Session, value: Any, regions: tuple[SessionRegion, ...]) -> int:
+    """Return the id of a region that was assigned to a trait: as a region, its id or its name.
+
+    Raises:
+        ValueError: It is none of these regions.
+    """
+    for region in regions:
+        if value is region or (not isinstance(value, bool) and value in (region.id, region.name)):
+            return region.id
+    known = ", ".join(repr(region.name) for region in regions) or "none"
+    raise ValueError(f"region is {value!r}; it must be a live region of {session!r}: {known}")
+
+
+def region_id(region: SessionRegion | None) -> int | None:
+    """Return what a page is sent of a region."""
+    return None if region is None else region.id
+
+
+def remember_loop() -> None:
+    """Remember the loop of the main thread, if it runs: that of a kernel runs the cells, too."""
+    if threading.current_thread() is threading.main_thread():
+        try:
+            _loops[:] = [asyncio.get_running_loop()]
+        except RuntimeError:
+            return
+
+
+def in_own_thread() -> bool:
+    """Return whether this is a thread of dgkit's panels: it must not wait, nor call observers."""
+    return threading.current_thread().name in _OWN_THREADS
+
+
+def kernel_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the kernel's loop in dgkit's own threads, if there is one: traits change there."""
+    return next((loop for loop in _loops if loop.is_running()), None) if in_own_thread() else None
