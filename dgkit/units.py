@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["gb_per_s", "parse_size", "size_text", "us"]
+__all__ = ["gb_per_s", "parse_size", "plural", "size_text", "us"]
 
 _SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
 _UNITS = ("", "k", "m", "g", "t")
 _LARGEST = 2**63 - 1  # limit of a size in a request (wire/requests.py)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number of things, thousands separated: `1 byte`, `4,096 bytes`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def us(ns: float) -> str:

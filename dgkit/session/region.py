@@ -149,6 +149,11 @@ class SessionRegion:
         self.attach(local)
 
     @property
+    def allocated(self) -> bool:
+        """Whether the session allocated the memory; False if it was registered."""
+        return self.on == "dpu" or self._owner is not None
+
+    @property
     def where(self) -> str:
         """Return the side, and the place unless it is plain host memory."""
         return self.on if self.place == "host" else f"{self.on}, {self.place}"
@@ -185,9 +190,12 @@ class SessionRegion:
         if type(offset) is not int or type(size) is not int or offset < 0 or size < 1:
             offset, size = whole("offset", offset), whole("size", size, 1)
         if offset + size > self.size:
+            from ..units import plural  # late: connect() must be quick
+
+            verb = "leaves" if size == 1 else "leave"
             raise BoundsError(
-                f"{size} bytes at offset {offset} leave region {self.name!r}, which has "
-                f"{self.size} bytes"
+                f"{plural(size, 'byte')} at offset {offset:,} {verb} region {self.name!r}, "
+                f"which has {plural(self.size, 'byte')}"
             )
         return offset, size
 
@@ -226,11 +234,12 @@ class SessionRegion:
 
     def _repr_html_(self) -> str:
         from ..html_cards import access_text, card, provider_badge
+        from ..units import plural
 
         rows = [
             ("Name", self.name),
             ("On", self.where),
-            ("Size", f"{self.size} bytes"),
+            ("Size", plural(self.size, "byte")),
             ("Access", access_text(self.access)),
             *([("Chosen", self.chosen)] if self.chosen else []),
         ]

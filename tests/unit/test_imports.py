@@ -54,7 +54,7 @@ FAMILIES = [{f"dgkit.{package}.{name}" for name in FAMILY} for package in ("dma"
 SAME_NAME = {
     "__init__": "Python",
     "__main__": "Python",
-    "aio": "asyncio support of transfers: of dma and of a session",
+    "aio": "asyncio support: of transfers of dma and of a session, of panels' traits",
     "allocate": "allocation, and the panel for it",
     "device": "a device, in dgkit's and in DOCA's terms",
     "doctor": "the command and the panel of the doctor",
@@ -255,7 +255,7 @@ def test_only_modules_called_aio_know_asyncio() -> None:
         for name, _ in _imports(path)
         if name.split(".")[0] == "asyncio"
     }
-    assert knows == {"dma/aio.py", "session/aio.py"}
+    assert knows == {"dma/aio.py", "session/aio.py", "widgets/base/aio.py"}
 
 
 def test_wire_takes_nothing_from_dma_but_the_runtime_folder() -> None:

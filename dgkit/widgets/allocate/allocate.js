@@ -93,6 +93,8 @@ function makeRegions(view, status, exported, form) {
     button("Select", () => view.attempt("select", { region: region.id }), {
       "aria-pressed": String(region.id === selected), "aria-label": `Select ${region.name}`, "data-key": `select:${region.id}` }),
     button("Export", () => exported.open(region), { "aria-label": `Export ${region.name}`, "data-key": `export:${region.id}` }),
+    pythonButton(view, (text) => (status.textContent = text), () => ({ region: region.id }),
+      { "aria-label": `Copy as Python: ${region.name}`, "data-key": `python:${region.id}` }),
     ...(confirming === region.id ? confirmation(region)
       : [button("Free", () => free(region, false), { "aria-label": `Free ${region.name}`, "data-key": `free:${region.id}` })]),
   ];

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from ... import html_cards
 from ...errors import RegionBusy, Unsupported
-from ...units import size_text
+from ...units import plural, size_text
 from ..base import namespace, region_usage, scheduler
+from ..base.as_python import pattern_expression, script, session_expression
 from ..base.background import BackgroundCall, in_background
 from ..base.fill_patterns import KINDS, Pattern
 from ..base.forms import for_field, to_shape
 from ..base.panel import Panel, handler
-from ..base.session_model import SessionModel, regions_trait, selected_trait
+from ..base.session_model import SessionModel, describe, regions_trait, selected_trait
 from .fill import fill_region
 from .placement_options import placement_options
 
@@ -86,9 +87,16 @@ class AllocatePanel(Panel):
         self._jobs: dict[int, Job] = {}
         self._job_count = 0
         self._places: list[dict[str, Any]] = []
+        self._fills: dict[int, tuple[Pattern, str]] = {}  # by the id of a region that was filled
+        self._variables: dict[int, str] = {}  # by the id of a region that was registered
         super().__init__()
         self._model.subscribe(self)
         self.on_close(self._model.listen(self._session_changed))
+
+    @property
+    def session(self) -> Session:
+        """The session of the panel."""
+        return self._session
 
     def _session_changed(self, what: str) -> None:
         if what != "written":
@@ -217,6 +225,7 @@ class AllocatePanel(Panel):
                     reported = time.monotonic()
                     self.broadcast("jobs", jobs=self._job_states())
                 yield True
+            self._fills[region.id] = pattern, dtype
             self._model.written(region.id)
             size = size_text(region.size)
             self._set_status(f"{region.name}: {size} on {region.where}, filled with {pattern}")
@@ -265,6 +274,32 @@ class AllocatePanel(Panel):
         text = _CAPABILITY.format(access=access, provider=self._session.dpu.provider)
         encoded = base64.b64encode(token).decode()
         return {"name": found.name, "hex": token.hex(), "base64": encoded, "what": text}
+
+    @handler
+    def as_python(self, region: int) -> dict[str, str]:
+        """Return the lines of Python that make and fill a region like this one."""
+        found = self._model.region(region)
+        session = session_expression(self._session)
+        lines = [] if session == "session" else [f"session = {session}"]
+        lines += self._creation(found)
+        if found.id in self._fills:
+            pattern, dtype = self._fills[found.id]
+            if pattern.kind != "zeros":
+                data = pattern_expression(pattern, found.size, dtype)
+                lines.append(f"session.write(region, {data})")
+        return {"text": script(lines)}
+
+    def _creation(self, region: SessionRegion) -> list[str]:
+        about = describe(region)
+        shape = about["shape"][0] if len(about["shape"]) == 1 else tuple(about["shape"])
+        place = "dpu" if region.on == "dpu" else region.place
+        if region.allocated:
+            where = "" if place == "host" else f', on="{place}"'
+            dtype = "" if about["dtype"] == "uint8" else f', dtype="{about["dtype"]}"'
+            return [f"region = session.empty({shape}{dtype}{where}, name={region.name!r})"]
+        variable = self._variables.get(region.id, "memory")
+        call = f'session.register({variable}, access="{region.access}", name={region.name!r})'
+        return [f"region = {call}"]
 
     @handler
     def free(self, region: int, sure: bool = False) -> dict[str, Any]:
@@ -317,16 +352,20 @@ class AllocatePanel(Panel):
         """Start to register a variable of the notebook, in place; `access` "": all it allows."""
         with for_field("variable"):
             value = namespace.variable(variable)
-        scheduler.start(self._register(value, access, share_block, name or variable), self.fail)
+        steps = self._register(variable, value, access, share_block, name or variable)
+        scheduler.start(steps, self.fail)
         return {}
 
-    def _register(self, value: Any, access: str, share_block: bool, name: str) -> Steps:
+    def _register(
+        self, variable: str, value: Any, access: str, share_block: bool, name: str
+    ) -> Steps:
         yield True
         options: dict[str, Any] = {
             "access": access or None, "name": name, "share_block": share_block,
         }  # fmt: skip
         with for_field("variable"):
             region = yield from in_background(partial(self._session.register, value, **options))
+        self._variables[region.id] = variable
         self._model.select(region.id)
         self._set_status(f"{region.name}: {size_text(region.size)}, registered in place")
 
@@ -345,7 +384,7 @@ class AllocatePanel(Panel):
             (region["name"], region["text"], region["where"], region["access_text"])
             for region in state["regions"][-_MAX_STATIC_ROWS:]
         ]
-        picture = Picture(f"{self.title}: {state['count']} regions")
+        picture = Picture(f"{self.title}: {plural(state['count'], 'region')}")
         picture.heading(self.title, state["label"])
         picture.table(("Name", "Size", "Place", "Access"), rows)
         return picture
@@ -362,5 +401,5 @@ class AllocatePanel(Panel):
         body = html_cards.table("Regions of the session", header, rows) if rows else ""
         note = "The session is closed." if state["closed"] else ""
         badge = "" if state["closed"] else html_cards.provider_badge(state["provider"])
-        more = [("Regions", state["count"]), ("Live view", "run the cell")]
+        more = [("Regions", f"{state['count']:,}"), ("Live view", "run the cell")]
         return html_cards.card(self.title, more, badge=badge, body=body, note=note)

@@ -45,7 +45,7 @@ def _fill_array(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
     flat = array.reshape(-1).view("u1")
     for block in blocks:
         if region.closed:
-            raise ClosedError(f"region {region.name!r} was freed after {done} bytes were filled")
+            raise ClosedError(f"region {region.name!r} was freed after {done:,} bytes were filled")
         part = flat[done : done + len(block)]
         if region.place.startswith("cuda"):
             with array.device:  # the current device is per thread; other tasks share it

@@ -49,13 +49,13 @@ class Pattern:
             raise ValueError(f"the pattern {kind!r} takes no value, but {value!r} was given")
         self.text = text
         self.kind = kind
-        self._seed = _number("the seed", value or "0", (1 << 64) - 1) if kind == "random" else 0
-        self._unit = _UNITS.get(kind, b"")
+        self.seed = _number("the seed", value or "0", (1 << 64) - 1) if kind == "random" else 0
+        self.unit = _UNITS.get(kind, b"")
         if kind == "byte":
-            self._unit = bytes([_number("the byte", value, 255)])
+            self.unit = bytes([_number("the byte", value, 255)])
         if kind == "text":
-            self._unit = value.encode()
-            if not self._unit:
+            self.unit = value.encode()
+            if not self.unit:
                 raise ValueError("the text of the pattern is empty")
 
     def blocks(self, size: int, dtype: str = "u1") -> Iterator[Block]:
@@ -70,7 +70,11 @@ class Pattern:
         """
         if self.kind == "counter":
             return _counter(size, dtype)
-        return _random(size, self._seed) if self.kind == "random" else _repeat(size, self._unit)
+        return _random(size, self.seed) if self.kind == "random" else _repeat(size, self.unit)
+
+    def counter_bits(self, dtype: str) -> int:
+        """Return the number of bits after which `counter` restarts at 0."""
+        return _counter_bits(dtype)
 
     def __str__(self) -> str:
         return self.text
@@ -112,11 +116,18 @@ def _random(size: int, seed: int) -> Iterator[Block]:
         yield np.frombuffer(generator.bytes(count), "u1")
 
 
-def _counter(size: int, dtype: str) -> Iterator[Block]:
+def _counter_bits(dtype: str) -> int:
+    """Return the bits of the largest number up to which the dtype holds each integer exactly."""
     import numpy as np
 
     kind = np.dtype(dtype)
-    bits = np.finfo(kind).nmant + 1 if kind.kind == "f" else np.iinfo(kind).max.bit_length()
+    return np.finfo(kind).nmant + 1 if kind.kind == "f" else np.iinfo(kind).max.bit_length()
+
+
+def _counter(size: int, dtype: str) -> Iterator[Block]:
+    import numpy as np
+
+    kind, bits = np.dtype(dtype), _counter_bits(dtype)
     for start, count in _spans(size):
         first, items = start // kind.itemsize, -(-count // kind.itemsize)
         numbers = np.arange(first, first + items, dtype="u8")

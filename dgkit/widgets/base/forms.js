@@ -51,7 +51,7 @@ function sizeText(size) {
   let value = size;
   for (; value >= 1024 && unit < units.length - 1; unit++) value /= 1024;
   const text = Number.isInteger(value) ? String(value) : value.toFixed(2);
-  return unit ? `${text} ${units[unit]} (${size.toLocaleString("en-US")} bytes)` : `${text} bytes`;
+  return unit ? `${text} ${units[unit]} (${plural(size, "byte")})` : plural(size, "byte");
 }
 
 // A table with a caption and headers; ">" at the start of a header marks a column of numbers. A last

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from ... import memory
 from ...buffers import has_objects
-from ...units import size_text
+from ...units import plural, size_text
 
-__all__ = ["bind", "candidates", "check_available", "evaluate", "still_bound", "variable"]
+__all__ = ["all_variables", "bind", "candidates", "check_available", "evaluate"]
+__all__ += ["still_bound", "variable"]
 
 T = TypeVar("T")
 
@@ -34,6 +35,14 @@ def user_namespace() -> dict[str, Any]:
         raise ValueError("no notebook variables: this process is not an IPython kernel")
     found: dict[str, Any] = shell.user_ns
     return found
+
+
+def all_variables() -> dict[str, Any]:
+    """Return a copy of the user's variables; none outside a kernel."""
+    try:
+        return dict(user_namespace())
+    except ValueError:
+        return {}
 
 
 def variable(name: str) -> Any:
@@ -119,13 +128,13 @@ def _bytes_of(result: Any, max_size: int) -> tuple[bytes, str]:
         result = result.get() if hasattr(result, "get") else np.from_dlpack(result.cpu())
     if isinstance(result, bytes | bytearray | memoryview):
         data = bytes(result)
-        return data, f"{type(result).__name__}, {len(data)} bytes"
+        return data, f"{type(result).__name__}, {plural(len(data), 'byte')}"
     array = np.asarray(result)
     if array.dtype.hasobject:
         raise TypeError(f"the result has type {type(result).__name__}, which has no bytes to write")
     _check_size(array, max_size)
     text = f"{array.dtype} array {array.shape}" if array.shape else f"{array.dtype} {array}"
-    return array.tobytes(), f"{text}, {array.nbytes} bytes"
+    return array.tobytes(), f"{text}, {plural(array.nbytes, 'byte')}"
 
 
 def _check_size(result: Any, max_size: int) -> None:

@@ -84,6 +84,22 @@ async function toClipboard(text) {
   if (!done) throw new Error("the browser denied access to the clipboard");
 }
 
+// A button that copies the lines of Python that do what the panel did; `fields()` are those of the
+// kernel's handler, `say(text)` reports it.
+const pythonButton = (view, say, fields = () => ({}), attributes = {}) =>
+  button("Copy as Python", async () => {
+    const reply = await view.attempt("as_python", fields());
+    if (!reply) return;
+    try {
+      await toClipboard(reply.text);
+      say(`Copied ${plural(reply.text.trimEnd().split("\n").length, "line")} of Python.`);
+    } catch (error) {
+      view.fail(error);
+    }
+  }, attributes);
+
+const plural = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
+
 function download(name, type, data) {
   const url = URL.createObjectURL(new Blob([data], { type }));
   h("a", { href: url, download: name }).click();

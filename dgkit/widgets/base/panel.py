@@ -10,7 +10,6 @@ refer to the model, and a page that is reloaded loads either all models of the k
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import html
 import inspect
@@ -29,9 +28,10 @@ import traitlets
 from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
 from . import cell_lifetime
+from .aio import Later
 from .error_hints import hint_for
 from .static_output import StaticOutput
-from .traits import State, as_stored, kernel_loop, remember_loop
+from .traits import State, as_stored
 
 if TYPE_CHECKING:
     from .picture import Picture
@@ -44,7 +44,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _WIDGETS = Path(__file__).parent.parent
 _HAS_TRAITS = frozenset(vars(traitlets.HasTraits()))  # attributes of each instance
-_OWN_ATTRIBUTES = {"_on_close", "_static", "_host", "_refreshing", "_states"}
+_OWN_ATTRIBUTES = {"_on_close", "_static", "_host", "_refresh", "_states"}
 _CLOSED_MODULE = """export default { render({ el }) {
   const note = document.createElement("p");
   note.setAttribute("role", "status");
@@ -121,10 +121,9 @@ class Panel(anywidget.AnyWidget):
         self._static = StaticOutput(self.dated_picture)
         self._on_close.callback(self._static.end)
         self._host: Panel | None = None
-        self._refreshing: asyncio.AbstractEventLoop | None = None  # its next callback stores traits
+        self._refresh = Later(self._store_traits)
         traits = self.traits().items()
         self._states = {name: trait for name, trait in traits if isinstance(trait, State)}
-        remember_loop()
         super().__init__(_esm=module, _css=style)
         self._widget_attributes = frozenset(vars(self)) - own - _OWN_ATTRIBUTES
         self.on_msg(self._received)
@@ -148,21 +147,13 @@ class Panel(anywidget.AnyWidget):
 
     def refresh_traits(self) -> None:
         """Let the traits have the panel's state: at once, or when the running cell has ended."""
-        loop = kernel_loop()
-        if loop is None:
-            self._store_traits()
-        elif loop is not self._refreshing:
-            self._refreshing = loop
-            with contextlib.suppress(RuntimeError):  # the kernel ends
-                loop.call_soon_threadsafe(self._store_traits)
+        with contextlib.suppress(PanelClosed):
+            self._refresh()
 
     def _store_traits(self) -> None:
-        try:
-            self._refreshing = None  # first: what changes meanwhile is stored by the next call
+        with contextlib.suppress(PanelClosed):
             for trait in self._states.values():
                 trait.store(self)
-        except PanelClosed:
-            return
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the stored values of the traits, for a page."""

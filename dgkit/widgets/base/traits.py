@@ -8,8 +8,6 @@ panel first; if that is refused, nothing has changed.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,21 +19,11 @@ from ...errors import AccessDenied
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-__all__ = [
-    "State",
-    "as_stored",
-    "choose_region",
-    "in_own_thread",
-    "kernel_loop",
-    "region_id",
-    "remember_loop",
-]
+__all__ = ["State", "as_stored", "choose_region", "region_id"]
 
 T = TypeVar("T")
 
-_OWN_THREADS = ("dgkit-frames", "dgkit-background")
 as_stored: ContextVar[bool] = ContextVar("dgkit_as_stored", default=False)
-_loops: list[asyncio.AbstractEventLoop] = []  # the last one that a panel was made on
 
 
 class State(TraitType[T, Any]):
@@ -125,22 +113,3 @@ def choose_region(session: Session, value: Any, regions: tuple[SessionRegion, ..
 def region_id(region: SessionRegion | None) -> int | None:
     """Return what a page is sent of a region."""
     return None if region is None else region.id
-
-
-def remember_loop() -> None:
-    """Remember the loop of the main thread, if it runs: that of a kernel runs the cells, too."""
-    if threading.current_thread() is threading.main_thread():
-        try:
-            _loops[:] = [asyncio.get_running_loop()]
-        except RuntimeError:
-            return
-
-
-def in_own_thread() -> bool:
-    """Return whether this is a thread of dgkit's panels: it must not wait, nor call observers."""
-    return threading.current_thread().name in _OWN_THREADS
-
-
-def kernel_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the kernel's loop in dgkit's own threads, if there is one: traits change there."""
-    return next((loop for loop in _loops if loop.is_running()), None) if in_own_thread() else None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..base.picture import Picture
     from ..latency.latency import LatencyPlot
 
-__all__ = ["Dashboard", "dashboard"]
+__all__ = ["Dashboard", "dashboard", "owned_session"]
 
 _UPDATE_INTERVAL_S = 1.0  # of the counters
 _VIEW_EXPIRY_S = 60.0  # a view without a report for this long is gone with its page
@@ -64,6 +64,12 @@ def dashboard(session: Session | None = None) -> Dashboard:
     else:
         cell_lifetime.register(known)
     return known
+
+
+def owned_session() -> Session | None:
+    """Return the session of the dashboard that dashboard() returns, if there is one."""
+    with _lock:
+        return next((known.session for known in _open if known.owned), None)
 
 
 def _new(session: Session | None) -> Dashboard:

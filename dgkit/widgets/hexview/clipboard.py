@@ -51,6 +51,6 @@ def format_bytes(data: bytes, form: str, dtype: str = "u8", endian: str = "littl
         raise ValueError(f"unknown copy format {form!r}; formats: {known}, numpy")
     size, code = DTYPES.get(dtype, DTYPES["u8"])
     if len(data) % size:
-        raise ValueError(f"{len(data)} bytes are not a multiple of the {size} bytes of a {dtype}")
+        raise ValueError(f"{len(data):,} bytes are not a multiple of the {size} bytes of a {dtype}")
     order = "|" if size == 1 else "<" if endian == "little" else ">"
     return f'np.frombuffer(bytes.fromhex("{data.hex()}"), dtype="{order}{code}")'

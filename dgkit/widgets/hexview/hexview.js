@@ -57,7 +57,8 @@ function draw(view) {
   const grid = new HexBox(view), tools = {};
   const commands = makeCommands(view, grid, tools);
   tools.choices = makeChoices(commands);
-  tools.search = makeSearch(commands);
+  tools.search = makeSearch(commands, pythonButton(view, (text) => grid.setStatus(text), undefined,
+    { title: "The lines that do what the last search did" }));
   tools.actions = makeActions(commands);
   const shortcuts = { goto: () => tools.choices.offset.focus(), find: () => tools.search.text.focus() };
   grid.run = (command) => (shortcuts[command] ?? commands[command])();

@@ -11,10 +11,11 @@ from ipywidgets import ValueWidget
 
 from ...errors import AccessDenied, BoundsError, DgkitError
 from ...html_cards import Html, card, hex_lines, provider_badge
-from ...units import parse_size, size_text
+from ...units import parse_size, plural, size_text
 from ..base import scheduler
+from ..base.aio import in_own_thread
 from ..base.panel import Buffers, Panel, Reply, handler
-from ..base.traits import State, choose_region, in_own_thread, region_id
+from ..base.traits import State, choose_region, region_id
 from .clipboard import DTYPES, MAX_BYTES, format_bytes
 from .edit import Edit, EditHistory
 from .fetch import SOURCES, Reader, why_no_dpu, why_no_host, why_no_write
@@ -110,6 +111,11 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         super().__init__()
         self._region_selection.model.subscribe(self)
         self.on_close(self._region_selection.model.listen(self._session_changed))
+
+    @property
+    def session(self) -> Session:
+        """The session of the panel."""
+        return self._session
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -318,6 +324,11 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._search.compare(region, _within(start, region), backward, count, self._on_match)
 
     @handler
+    def as_python(self) -> dict[str, str]:
+        """Return the lines of Python that do what the last search did."""
+        return {"text": self._search.python()}
+
+    @handler
     def stop(self) -> None:
         """Cancel the search."""
         self._search.cancel()
@@ -480,9 +491,9 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         at = self._at - self._at % 16
         size = min(STATIC_BYTES, region.size - at)
         about = f"{region.name} on {region.where}, {size_text(region.size)}"
-        picture = Picture(f"{self.title}: {size} bytes at offset {at:#x} of {about}")
+        picture = Picture(f"{self.title}: {plural(size, 'byte')} at offset {at:#x} of {about}")
         picture.heading(self.title, self._region_selection.model.state()["label"])
-        picture.text(f"{about}; {size:,} bytes at offset {at:#x}")
+        picture.text(f"{about}; {plural(size, 'byte')} at offset {at:#x}")
         try:
             data = self.reader.read(region, self.sources[:1], at, size)[0]
             picture.fixed(hex_lines(data, offset=at))
@@ -501,7 +512,9 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             data = self.reader.read(region, self.sources[:1], 0, size)[0]
             lines = html.escape("\n".join(hex_lines(data)))
             body = f'<pre style="font-size:12px;overflow:auto">{lines}</pre>'
-            about.append(("Shown", f"the first {len(data)} bytes; run the cell for the live view"))
+            about.append(
+                ("Shown", f"the first {plural(len(data), 'byte')}; run the cell for the live view")
+            )
         except DgkitError as error:
             body = f"<p>{html.escape(str(error))}</p>"
         badge = provider_badge(self._session.dpu.provider)

@@ -103,7 +103,9 @@ def parse_pattern(text: str, kind: str) -> bytes:
     except ValueError:
         raise ValueError(f"{text!r} is not hex: use two hex digits per byte, as in 00 ff") from None
     if not 1 <= len(pattern) <= MAX_PATTERN:
-        raise ValueError(f"the pattern has {len(pattern)} bytes; it must have 1 to {MAX_PATTERN}")
+        raise ValueError(
+            f"the pattern has {len(pattern):,} bytes; it must have 1 to {MAX_PATTERN:,}"
+        )
     return pattern
 
 

@@ -9,6 +9,7 @@ from ...errors import ClosedError
 from ..base import scheduler
 from .fetch import why_no_dpu, why_no_host
 from .search import DifferenceMatcher, Match, Matcher, PatternMatcher, run_search
+from .search_lines import compare_lines, find_lines
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
@@ -32,6 +33,7 @@ class SearchTask:
     ) -> None:
         self._reader, self._send, self._fail = reader, send, fail
         self._task: scheduler.Task | None = None
+        self._python = ""
         self.state: dict[str, Any] = {}
 
     def find(
@@ -45,6 +47,7 @@ class SearchTask:
     ) -> None:
         """Search for bytes; `on_match(at, size)` is called on the frame thread for a match."""
         about = {"mode": "find", "length": len(pattern)}
+        self._python = find_lines(region, sources[0], pattern, start, backward)
         self._start(about, region, sources, PatternMatcher(pattern), start, backward, on_match)
 
     def compare(
@@ -60,6 +63,7 @@ class SearchTask:
         about = {"mode": "count" if count else "difference", "length": 1}
         matcher = DifferenceMatcher(count=count)
         both = ("dpu", "host")
+        self._python = compare_lines(region, start, backward, count)
         self._start(about, region, both, matcher, 0 if count else start, backward, on_match)
 
     def _start(
@@ -121,4 +125,14 @@ class SearchTask:
     def reset(self) -> None:
         """Cancel the search and discard its result: the region changed or was freed."""
         self.cancel()
-        self.state = {}
+        self.state, self._python = {}, ""
+
+    def python(self) -> str:
+        """Return the lines of Python that do what the last search did.
+
+        Raises:
+            ValueError: Nothing was searched in this region.
+        """
+        if not self._python:
+            raise ValueError("nothing was searched yet")
+        return self._python

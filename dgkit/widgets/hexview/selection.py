@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BoundsError, ClosedError
-from ...units import size_text
+from ...units import plural, size_text
 from ..base.session_model import SessionModel
 from .fetch import why_no_dpu, why_no_host, why_no_write
 
@@ -108,8 +108,8 @@ class RegionSelection:
             raise TypeError(f"offsets must be whole numbers, not {start!r} and {stop!r}")
         if not 0 <= start < stop <= region.size:
             raise BoundsError(
-                f"bytes {start} to {stop} are not in region {region.name!r}, which has "
-                f"{region.size} bytes"
+                f"bytes {start:,} to {stop:,} are not in region {region.name!r}, which has "
+                f"{plural(region.size, 'byte')}"
             )
         return start, stop
 

@@ -40,7 +40,7 @@ function makeChoices(commands) {
 }
 
 // Find, compare, and the progress of the search.
-function makeSearch(commands) {
+function makeSearch(commands, python) {
   const text = h("input", { size: 18, spellcheck: "false", autocomplete: "off", onkeydown: (event) => {
     if (event.key === "Enter") commands.find(event.shiftKey);
     if (event.key === "Escape") commands.stop();
@@ -56,11 +56,12 @@ function makeSearch(commands) {
   const cancel = button("Cancel", () => commands.stop(), { "aria-label": "Cancel the search" });
   const running = h("div", { class: "dg-join" }, bar, cancel);
   const row = h("div", { class: "dg-hex-group" },
-    h("div", { class: "dg-join" }, field("Find", text), field("Find as", kind), previous, next), differences, running);
+    h("div", { class: "dg-join" }, field("Find", text), field("Find as", kind), previous, next, python), differences, running);
   const apply = (state) => {
     const { search } = state;
     differences.hidden = !state.region || Boolean(state.region.no_host || state.region.no_dpu) || state.source !== "both";
     running.hidden = search.status !== "running";
+    python.hidden = !search.status;
     bar.value = search.size ? search.done / search.size : 0;
     for (const control of [text, kind, next, previous]) control.disabled = !state.region;
   };

@@ -62,7 +62,6 @@ function valueAt(view, at, dtype, little) {
 }
 
 const hexOffset = (at) => `0x${at.toString(16)}`;
-const plural = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 
 // "4096", "0x1000", "4K", "end", or relative to the cursor "+64", "-0x10"; NaN if invalid.
 function parseOffset(text, cursor, size) {

@@ -1,5 +1,5 @@
 // The data of a view of a LatencyPlot: points over time, histogram and percentiles. Times arrive in
-// ns and are drawn in us.
+// ns and are drawn in µs.
 
 const LATENCY_COLUMNS = 5; // seconds, p50, p99, max, samples
 
@@ -35,7 +35,7 @@ class Points {
     this.#rows.copyWithin(0, this.#capacity * LATENCY_COLUMNS);
     this.#length = this.#capacity;
   }
-  // The columns from time `from` (s) on, in us; `x` is the time before `now` in units of `unit` s,
+  // The columns from time `from` (s) on, in µs; `x` is the time before `now` in units of `unit` s,
   // negative.
   window(from, now, unit) {
     let first = this.#length;
@@ -56,7 +56,7 @@ class Points {
   }
 }
 
-// Rows of (from, to, count) as bars in us and %, and their outline.
+// Rows of (from, to, count) as bars in µs and %, and their outline.
 function histogramOf(rows, samples) {
   const bins = { left: [], right: [], top: [], count: [] };
   const outline = { x: [], y: [] };
@@ -72,7 +72,7 @@ function histogramOf(rows, samples) {
   return { bins, outline };
 }
 
-// Rows of (1/(1-p), ns) as a curve in us.
+// Rows of (1/(1-p), ns) as a curve in µs.
 function curveOf(rows) {
   const curve = { x: [], us: [], percentile: [] };
   for (let at = 0; at < rows.length; at += 2) {

@@ -27,9 +27,9 @@ __all__ = ["document"]
 _NINES = 9
 _TIPS = [
     ("ago", "@ago{0.0} s"),
-    ("p50", "@p50{0,0.000} us"),
-    ("p99", "@p99{0,0.000} us"),
-    ("max", "@max{0,0.000} us"),
+    ("p50", "@p50{0,0.000} µs"),
+    ("p99", "@p99{0,0.000} µs"),
+    ("max", "@max{0,0.000} µs"),
     ("samples", "@samples{0,0}"),
 ]
 
@@ -126,7 +126,7 @@ def _legend_only(fig: Any, drawn: Any) -> Any:
 def _time(colours: _Colours) -> Any:
     fig = _figure("time", "Latency over time", colours, x=(-30, 0), y=(0.1, 10))
     fig.xaxis.axis_label = "seconds before the last sample"
-    fig.yaxis.axis_label = "latency, us (log scale)"
+    fig.yaxis.axis_label = "latency, µs (log scale)"
     source, before = _source("points", "x ago p50 p99 max samples"), _source("levels", "x p50 p99")
     maximum = fig.scatter(
         "x", "max", source=source, marker="triangle", size=5, color=colours.max, alpha=0.8
@@ -147,7 +147,7 @@ def _spread(colours: _Colours) -> Any:
     fig = _figure(
         "spread", "Distribution", colours, x=(0.01, 10), y=(0.001, 100), x_axis_type="log"
     )
-    fig.xaxis.axis_label = "latency, us (log scale)"
+    fig.xaxis.axis_label = "latency, µs (log scale)"
     fig.yaxis.axis_label = "samples, % (log scale)"
     source = _source("bins", "left right bottom top count")
     outline = _source("bins_before", "x y")
@@ -158,7 +158,7 @@ def _spread(colours: _Colours) -> Any:
     before = fig.line("x", "y", source=outline, color=colours.before, line_width=1.6)
     _legend(fig, [("now", [bars]), ("before", [before])])
     tips = [
-        ("time", "@left{0,0.000} to @right{0,0.000} us"),
+        ("time", "@left{0,0.000} to @right{0,0.000} µs"),
         ("samples", "@count{0,0} (@top{0.0000} %)"),
     ]
     fig.add_tools(HoverTool(renderers=[bars], mode="vline", tooltips=tips))
@@ -168,7 +168,7 @@ def _spread(colours: _Colours) -> Any:
 def _curve(colours: _Colours) -> Any:
     fig = _figure("curve", "Percentiles", colours, x=(1, 100), y=(0.1, 10), x_axis_type="log")
     fig.xaxis.axis_label = "percentile (limited by the number of samples)"
-    fig.yaxis.axis_label = "latency, us (log scale)"
+    fig.yaxis.axis_label = "latency, µs (log scale)"
     names = {2: "50"} | {10**nines: _nines(nines) for nines in range(1, _NINES + 1)}
     fig.xaxis.ticker = FixedTicker(ticks=list(names), minor_ticks=[])
     fig.xaxis.major_label_overrides = {tick: f"{name} %" for tick, name in names.items()}
@@ -181,7 +181,7 @@ def _curve(colours: _Colours) -> Any:
         "x", "us", source=before, color=colours.before, line_width=1.8, line_dash=[6, 2]
     )
     _legend(fig, [("now", [current, dots]), ("before", [earlier])])
-    tips = [("percentile", "@percentile %"), ("time", "@us{0,0.000} us")]
+    tips = [("percentile", "@percentile %"), ("time", "@us{0,0.000} µs")]
     fig.add_tools(HoverTool(renderers=[current, earlier], mode="vline", tooltips=tips))
     return fig
 

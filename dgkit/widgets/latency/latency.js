@@ -24,7 +24,8 @@ class LatencyView {
     this.actions = latencyActions((...args) => this.#call(...args), {
       pause: (control) => this.#pause(control),
       range: (seconds) => { this.#seconds = seconds; this.#redraw(); },
-    });
+    }, pythonButton(view, (text) => (this.status.textContent = text), undefined,
+      { title: "The lines that measure this for five seconds" }));
     this.settings = latencySettings((...args) => this.#call(...args));
     this.table = latencyTable();
     view.body.append(this.actions.row, this.settings.row, this.status, this.caption,

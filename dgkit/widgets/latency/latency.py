@@ -341,6 +341,11 @@ class LatencyPlot(BokehPanel):
         return {"name": name}, [text.encode()]
 
     @handler
+    def as_python(self) -> dict[str, str]:
+        """Return the lines of Python that measure for five seconds what the plot measures."""
+        return {"text": self._measurement.python(self._setting)}
+
+    @handler
     def watch(self, view: str, on: bool) -> dict[str, Any]:
         """Record that a view is still visible (`on`), or no longer; then it is sent no frames."""
         with self._view_model.lock:

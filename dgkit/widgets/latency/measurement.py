@@ -11,6 +11,7 @@ from ...html_cards import provider_label
 from ...memory.placement import parse_on
 from ...units import size_text
 from ..base import forms
+from ..base.as_python import region_lines, script, session_expression
 from ..base.session_model import SessionModel
 
 if TYPE_CHECKING:
@@ -127,6 +128,32 @@ class Measurement:
             region, size=setting.size, op=setting.op, path=setting.path, count=setting.count,
             every_s=_EVERY_S, destructive=region is self._own,
         )  # fmt: skip
+
+    def python(self, setting: Setting) -> str:
+        """Return the lines of Python that measure for five seconds.
+
+        Raises:
+            ValueError: The region does not exist.
+        """
+        options = f'size={setting.size}, op="{setting.op}", path="{setting.path}", '
+        options += f"count={setting.count}, every_s={_EVERY_S}"
+        if setting.region:
+            lines = region_lines(self._region(setting))
+        else:
+            session = session_expression(self.session)
+            lines = [] if session == "session" else [f"session = {session}"]
+            lines.append(f"region = session.empty({max(setting.size, _OWN_BYTES)})")
+            options += ", destructive=True"
+        return script([
+            *lines,
+            f"with session.monitor(region, {options}) as monitor:",
+            "    time.sleep(5)  # the DPU measures meanwhile",
+            "    blocks = monitor.read()",
+            'samples = [np.frombuffer(block.samples, "u8") for block in blocks]',
+            "samples = np.sort(np.concatenate(samples))",
+            "for share in (50, 99, 100):  # percentiles by nearest rank",
+            "    print(share, samples[-(-len(samples) * share // 100) - 1] / 1000, 'µs')",
+        ])  # fmt: skip
 
     def switch(
         self, old: Setting, new: Setting, end: Callable[[], None]

@@ -3,14 +3,14 @@
 const LATENCY_RANGES = [[30, "30 s"], [120, "2 min"], [600, "10 min"], [3600, "1 h"]];
 
 // The row of actions; `call(name, fields)` calls the kernel.
-function latencyActions(call, { pause, range }) {
+function latencyActions(call, { pause, range }, python) {
   const start = button("Start", () => call(start.dataset.action), { class: "dg-button dg-main" });
   const pauseButton = button("Pause drawing", () => pause(pauseButton), { "aria-pressed": "false" });
   const span = choice(LATENCY_RANGES, { onchange: () => range(Number(span.value)) });
   const keep = button("Keep for comparison", () => call("keep"));
   const drop = button("Remove comparison", () => call("drop"), { hidden: true });
   const row = h("div", { class: "dg-row" }, start, pauseButton, button("Clear", () => call("clear")), keep, drop,
-    field("Time shown", span));
+    python, field("Time shown", span));
   const update = (state) => {
     start.textContent = state.running ? "Stop" : "Start";
     start.dataset.action = state.running ? "stop" : "start";
@@ -70,7 +70,7 @@ function latencyTable() {
     body.replaceChildren(...rows);
     table.hidden = !rows.length;
   };
-  const caption = h("caption", { class: "dg-help" }, "Latency in us; percentiles by nearest rank, accurate to 0.6 %. " +
+  const caption = h("caption", { class: "dg-help" }, "Latency in µs; percentiles by nearest rank, accurate to 0.6 %. " +
     "Over time: p50 and max of each block, p99 of the last second or 1,000 samples.");
   const table = h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": "Percentiles" },
     h("table", {}, caption, h("thead", {}, head), body));

@@ -112,8 +112,8 @@ class Run:
         config = self.config
         if (block.provider, block.op, block.size) != (config.provider, config.op, config.size):
             raise PeerError(
-                f"received samples of a {block.op} of {block.size} bytes by {block.provider}, but "
-                f"a {config.op} of {config.size} bytes by {config.provider} was requested"
+                f"received samples of a {block.op} of {block.size:,} bytes by {block.provider}, "
+                f"but a {config.op} of {config.size:,} bytes by {config.provider} was requested"
             )
         if config.path not in (block.path, MIXED):
             self.config = replace(config, path=MIXED)

@@ -35,7 +35,7 @@ def latency_picture(title: str, label: str, runs: Mapping[str, Run]) -> Picture:
     for name, run in runs.items():
         figures = ", ".join(f"{key} {us(ns)}" for key, ns in run.history.figures().items())
         picture.text(f"{name}: {run.config.description}; {run.history.samples:,} samples")
-        picture.text(f"{figures} us")
+        picture.text(f"{figures} µs")
     return picture
 
 
@@ -43,7 +43,7 @@ def _over_time(run: Run) -> Chart:
     rows = run.history.fine.all()
     rows = rows[:: -(-len(rows) // _POINTS) or 1]
     chart = Chart(
-        run.config.description, Axis("seconds before the last sample"), Axis("us (log scale)", True)
+        run.config.description, Axis("seconds before the last sample"), Axis("µs (log scale)", True)
     )
     ago = (rows[:, 0] - rows[-1, 0]).tolist() if len(rows) else []
     for column, (name, colour) in enumerate(_COLOURS.items(), start=1):

@@ -151,7 +151,7 @@ function showFields(state, { kind, size, output }) {
   size.hidden = !state.hasSize;
   state.check();
   const { repeat } = state.c, bytes = state.size;
-  output.textContent = bytes > 0 ? `= ${sizeText(bytes)}${repeat.value > 1 ? ` × ${repeat.value}` : ""}` : "";
+  output.textContent = bytes > 0 ? `= ${sizeText(bytes)}${repeat.value > 1 ? ` × ${Number(repeat.value).toLocaleString("en-US")}` : ""}` : "";
 }
 
 function makeTransferForm(view, report) {

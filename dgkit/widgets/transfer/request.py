@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import AccessDenied
 from ...types import Access
 from ...units import size_text
+from ..base.as_python import region_lines, script
 from ..base.forms import bounded_int, for_field, to_offset, to_size
 from .payload import MAX_PAYLOAD, Payload
 
@@ -47,6 +48,30 @@ class Request:
         if self.op == "write":
             return session.start_write(self.region, data, self.offset)
         return session.start_read(self.region, self.size, self.offset)
+
+    def python(self) -> str:
+        """Return the lines of Python that do the same."""
+        lines = region_lines(self.region)
+        at = f", offset={self.offset}" if self.offset else ""
+        if self.payload is not None:
+            lines.append(f"data = {self.payload.python}")
+            call = f"write(region, data{at})"
+        else:
+            call = f"read(region, {self.size}{at})"
+        if self.depth == 1:
+            result = "" if self.payload is not None else "data = "
+            loop = [] if self.repeat == 1 else [f"for _ in range({self.repeat}):"]
+            return script([*lines, *loop, f"{'    ' * len(loop)}{result}session.{call}"])
+        return script([
+            *lines,
+            "in_flight = []",
+            f"for _ in range({self.repeat}):",
+            f"    if len(in_flight) == {self.depth}:",
+            "        in_flight.pop(0).wait()",
+            f"    in_flight.append(session.start_{call})",
+            "for transfer in in_flight:",
+            "    transfer.wait()",
+        ])  # fmt: skip
 
     def describe(self) -> dict[str, Any]:
         """Describe the request in plain values, for a table."""

@@ -10,8 +10,8 @@ function makeList(view, form) {
   const line = (request, at, requests) => h("tr", { "data-row": request.id },
     h("th", { scope: "row" }, request.op), h("td", {}, request.region + (request.freed ? " (freed)" : "")),
     h("td", { class: "dg-number" }, request.offset.toLocaleString("en-US")), h("td", { class: "dg-number" }, request.text),
-    h("td", { class: "dg-cut", title: request.payload }, request.payload), h("td", { class: "dg-number" }, String(request.repeat)),
-    h("td", { class: "dg-number" }, String(request.depth)), h("td", {}, request.state + (request.done && request.state !== "done" ? `, ${request.done} done` : "")),
+    h("td", { class: "dg-cut", title: request.payload }, request.payload), h("td", { class: "dg-number" }, request.repeat.toLocaleString("en-US")),
+    h("td", { class: "dg-number" }, String(request.depth)), h("td", {}, request.state + (request.done && request.state !== "done" ? `, ${request.done.toLocaleString("en-US")} done` : "")),
     h("td", {}, act(request, "up", "↑", "Move up", () => view.attempt("move", { request: request.id, by: -1 }), at === 0),
       act(request, "down", "↓", "Move down", () => view.attempt("move", { request: request.id, by: 1 }), at === requests.length - 1),
       act(request, "remove", "Remove", "Remove", () => view.attempt("remove", { request: request.id }))));
@@ -57,21 +57,23 @@ function timelineOf(record) {
     h("span", { title: `submitted at ${record.submit_ns} ns` }, text));
 }
 
-function makeCompletions() {
-  const headers = [">No.", "Transfer", "Status", ">Size", "Path", "Last DMA: submit → post → complete, us", ">READs, us", ">WRITEs, us", ">Chunks"];
+function makeCompletions(view, status) {
+  const headers = [">No.", "Transfer", "Status", ">Size", "Path", "Last DMA: submit → post → complete, µs", ">READs, µs", ">WRITEs, µs", ">Chunks", "Actions"];
   const { table, body, box } = tableOf("Completions, newest first", headers);
   const clock = h("p", { class: "dg-help" });
   const part = h("div", { hidden: true }, box, clock);
+  const python = ({ number }) => pythonButton(view, (text) => (status.textContent = text), () => ({ number }),
+    { "aria-label": `Copy as Python: No. ${number}`, "data-key": `python:${number}` });
   const time = (ns) => (ns === undefined ? "" : micros(ns));
-  const line = (record) => h("tr", { class: record.status === "OK" ? false : "dg-bad" },
+  const line = (record) => h("tr", { "data-row": record.number, class: record.status === "OK" ? false : "dg-bad" },
     h("td", { class: "dg-number" }, String(record.number)), h("th", { scope: "row" }, `${record.what} +${record.offset.toLocaleString("en-US")}`),
     h("td", { title: record.error ?? null }, record.status), h("td", { class: "dg-number" }, record.size.toLocaleString("en-US")),
     h("td", {}, record.path ?? ""), h("td", {}, record.dma ? h("span", { class: "dg-dma" }, record.dma) : null, timelineOf(record)),
     h("td", { class: "dg-number" }, time(record.read_ns)), h("td", { class: "dg-number" }, time(record.write_ns)),
-    h("td", { class: "dg-number" }, String(record.chunks ?? "")));
+    h("td", { class: "dg-number" }, record.chunks?.toLocaleString("en-US") ?? ""), h("td", {}, python(record)));
   const draw = ({ completions, clock: source }) => {
     part.hidden = completions.length === 0;
-    body.replaceChildren(...completions.map(line).reverse());
+    replaceRows(body, completions.map(line).reverse(), table);
     const { submit_ns: at } = completions.findLast((record) => record.submit_ns) ?? {};
     clock.textContent = `Clock: ${source}${at ? `; the newest DMA was submitted at ${(Number(at) / 1e9).toFixed(6)} s` : ""}. Each bar has its own scale: ` +
       "orange is submit to post, blue is post to complete. Transfers to or from this process take two DMAs per chunk: a READ from one side and a WRITE to the other.";
@@ -81,7 +83,7 @@ function makeCompletions() {
 }
 
 function makeSummary() {
-  const { table, body, box } = tableOf("", ["us, from the completions' timestamps", ">min", ">median", ">max"]);
+  const { table, body, box } = tableOf("", ["µs, from the completions' timestamps", ">min", ">median", ">max"]);
   box.hidden = true;
   box.classList.add("dg-summary");
   const draw = (summary) => {
@@ -141,7 +143,7 @@ function drawTransfer(view) {
   const progress = makeProgress(view, status, setRunning);
   const summary = makeSummary();
   const readResult = makeReadResult(view, status);
-  const completions = makeCompletions();
+  const completions = makeCompletions(view, status);
   const fields = h("fieldset", {}, form.form, list.part);
   view.body.append(fields, progress.part, status, summary.part, readResult.part, completions.part);
   const showSession = (state, select) => {

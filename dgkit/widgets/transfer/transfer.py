@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ... import html_cards
-from ...units import size_text, us
+from ...units import plural, size_text, us
 from ..base import scheduler
 from ..base.fill_patterns import KINDS
 from ..base.forms import for_field
@@ -71,6 +71,8 @@ class TransferPanel(Panel):
         self._requests: list[Request] = []
         self._ids, self._numbers = itertools.count(1), itertools.count(1)
         self._completions: deque[dict[str, Any]] = deque(maxlen=MAX_COMPLETIONS)
+        self._python: dict[int, str] = {}  # by the number of a completion
+        self._run_python: dict[int, str] = {}  # by the id of a request of the run
         self._transfers: tuple[dict[str, Any], ...] = ()
         self._results_sent = 0.0
         self._run: Run | None = None
@@ -82,6 +84,11 @@ class TransferPanel(Panel):
         self._summary: dict[str, Any] | None = None
         super().__init__()
         self._model.subscribe(self)
+
+    @property
+    def session(self) -> Session:
+        """The session of the panel."""
+        return self._session
 
     # State
 
@@ -271,6 +278,7 @@ class TransferPanel(Panel):
                     "transfers are running: wait, cancel them, or add this to the list"
                 )
             self._run, self._summary, self._results_sent = run, None, 0.0
+        self._run_python = {request.id: request.python() for request in requests}
         for request in requests:
             request.state, request.done = "waiting", 0
         run.task = scheduler.start(run.steps(), self.fail, run.finish)
@@ -280,7 +288,10 @@ class TransferPanel(Panel):
     def _on_record(
         self, request: Request, record: dict[str, Any], transfer: SessionTransfer | None
     ) -> None:
+        if len(self._completions) == MAX_COMPLETIONS:
+            self._python.pop(self._completions[0]["number"], None)
         self._completions.append(record)
+        self._python[record["number"]] = self._run_python.get(request.id, "")
         if request.op == "write":
             self._written.add(request.region.id)
         elif transfer is not None:
@@ -325,13 +336,20 @@ class TransferPanel(Panel):
         with for_field("keep"):
             size = self._read_result.keep(name)
         self._send_results()
-        return {"text": f"{name} now holds {size:,} bytes"}
+        return {"text": f"{name} now holds {plural(size, 'byte')}"}
 
     @handler
     def discard(self) -> None:
         """Release the memory of the last read."""
         self._read_result.discard()
         self._send_results()
+
+    @handler
+    def as_python(self, number: int) -> dict[str, str]:
+        """Return the lines of Python that do what the request of a completion did."""
+        if number not in self._python:
+            raise ValueError(f"no completion {number} is listed")
+        return {"text": self._python[number]}
 
     def end(self) -> None:
         """Cancel the transfers."""
@@ -344,9 +362,9 @@ class TransferPanel(Panel):
         from ..base.picture import Picture
 
         last = list(self._completions)[: -_MAX_STATIC_ROWS - 1 : -1]
-        picture = Picture(f"{self.title}: the last {len(last)} completions")
+        picture = Picture(f"{self.title}: the last {plural(len(last), 'completion')}")
         picture.heading(self.title, self._model.state()["label"])
-        header = ("", "Transfer", "Status", "Size", "Path", "Submit to post, us", "to complete, us")
+        header = ("", "Transfer", "Status", "Size", "Path", "Submit to post, µs", "to complete, µs")
         rows = [
             (record["number"], record["what"], record["status"], size_text(record["size"]),
              record.get("path", ""), *_times(record))
@@ -358,7 +376,7 @@ class TransferPanel(Panel):
     def static_html(self) -> str:
         """Return the last completions at the time of the call as a card."""
         last = list(self._completions)[: -_MAX_STATIC_ROWS - 1 : -1]
-        header = ("", "Transfer", "Status", "Size", "Path", "Submit, post, complete: us")
+        header = ("", "Transfer", "Status", "Size", "Path", "Submit, post, complete: µs")
         rows = [
             (record["number"], record["what"], record["status"], size_text(record["size"]),
              record.get("path", ""), timeline_html(record))
@@ -381,7 +399,7 @@ def _times(record: dict[str, Any]) -> tuple[str, str]:
 def _outcome(run: Run) -> str:
     """Describe how a run ended."""
     done = sum(request.done for request in run.requests)
-    text = "1 transfer completed" if done == 1 else f"{done:,} transfers completed"
+    text = f"{plural(done, 'transfer')} completed"
     endings = {"failed": ", then one failed", "cancelled": ", then the run was cancelled"}
     states = [request.state for request in run.requests]
     return text + next((endings[state] for state in states if state in endings), "") + "."

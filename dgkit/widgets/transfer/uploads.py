@@ -57,7 +57,9 @@ class Uploads:
             raise ValueError(f"a chunk of {name!r} is missing: choose the file again")
         for chunk in chunks:
             if len(file.data) + chunk.nbytes > size:
-                raise ValueError(f"{name!r} has more than its {size} bytes: choose the file again")
+                raise ValueError(
+                    f"{name!r} has more than its {size:,} bytes: choose the file again"
+                )
             file.data += chunk
         return len(file.data)
 
@@ -74,6 +76,6 @@ class Uploads:
             )
         if len(file.data) != file.size:
             raise ValueError(
-                f"{file.name!r} is still being sent: {len(file.data)} of {file.size} bytes"
+                f"{file.name!r} is still being sent: {len(file.data):,} of {file.size:,} bytes"
             )
         return file.name, bytes(file.data)

@@ -1,0 +1,46 @@
+"""The kernel's event loop, on which traits change and observers are called."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+
+__all__ = ["Later", "in_own_thread"]
+
+_OWN_THREADS = ("dgkit-frames", "dgkit-background")
+_loops: list[asyncio.AbstractEventLoop] = []  # the last one that a panel was made on
+
+
+def in_own_thread() -> bool:
+    """Return whether this is a thread of dgkit's panels: it must not wait, nor call observers."""
+    return threading.current_thread().name in _OWN_THREADS
+
+
+class Later:
+    """A call that is made at once, but from dgkit's own threads on the kernel's loop.
+
+    That is, when the running cell has ended; several calls until then are one.
+    """
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._due: asyncio.AbstractEventLoop | None = None
+        if threading.current_thread() is threading.main_thread():
+            with contextlib.suppress(RuntimeError):  # no kernel
+                _loops[:] = [asyncio.get_running_loop()]
+
+    def __call__(self) -> None:
+        """Call, or have it called."""
+        loop = next((loop for loop in _loops if loop.is_running()), None)
+        if loop is None or not in_own_thread():
+            self._run()
+        elif loop is not self._due:
+            self._due = loop
+            with contextlib.suppress(RuntimeError):  # the kernel ends
+                loop.call_soon_threadsafe(self._run)
+
+    def _run(self) -> None:
+        self._due = None  # first: what changes meanwhile causes another call
+        self._call()
