@@ -58,9 +58,9 @@ def access_text(access: object) -> str:
     return {"r": "read", "w": "write", "rw": "read and write"}[str(access)]
 
 
-def badge(text: str, *, warn: bool = False) -> Html:
-    """Return a short label in a box, in the warning colour if `warn`."""
-    back = "#a34a00" if warn else "#5f6368"
+def badge(text: str, *, warn: bool = False, back: str = "") -> Html:
+    """Return a short label in a box, in the colour `back`; else in that of a warning if `warn`."""
+    back = back or ("#a34a00" if warn else "#5f6368")
     return Html(
         f'<span style="color:#ffffff;background-color:{back};padding:1px 8px;'
         f'border-radius:9px;font-size:11px">{html.escape(text)}</span>'
@@ -175,7 +175,7 @@ def _span(first: int, last: int) -> tuple[float, float]:
 
 
 def _bin(left: int, right: int, count: int) -> str:
-    return f"{us(left)} to {us(right)} us: {count:,} samples"
+    return f"{us(left)} to {us(right)} µs: {count:,} samples"
 
 
 def _bar(left: float, right: float, height: float, tip: str) -> str:
@@ -230,5 +230,5 @@ def _frame(boxes: Iterable[str], *, rows: int) -> Html:
         f'<div style="{note};margin:10px 0px 0px 0px">samples, log scale</div>'
         f'<div style="position:relative;height:110px;{axis};'
         f'margin:{6 + _LINE * rows}px 40px 20px 52px">{"".join(boxes)}</div>'
-        f'<div style="{note};text-align:center">time of one operation, us, log scale</div>'
+        f'<div style="{note};text-align:center">time of one operation, µs, log scale</div>'
     )

@@ -167,7 +167,7 @@ def _show(results: dict[str, Any]) -> None:
     label = latency[0].label
     for op in dict.fromkeys(report.op for report in latency):
         single = [report for report in latency if report.op == op]
-        out.print(latency_table(single, f"Latency of one {op}, us ({label})"), "")
+        out.print(latency_table(single, f"Latency of one {op}, µs ({label})"), "")
         many = [report for report in rate if report.op == op]
         out.print(rate_table(many, f"Rates of {op}s ({label})"), "")
     if note := floor_note([*latency, *rate]):

@@ -72,7 +72,7 @@ def show_times(latency: Sequence[LatencyReport], rate: BandwidthReport) -> None:
     out = console()
     label = latency[0].label
     out.print()
-    out.print(latency_table(latency, f"Latency of one write, us ({label})"))
+    out.print(latency_table(latency, f"Latency of one write, µs ({label})"))
     floor = rate.floor_kind.partition(",")[0]
     ratio = f", {rate.floor_ratio:.2f} of {floor}" if rate.floor_ratio else ""
     ratio = ", floor moved" if rate.floor_moved else ratio

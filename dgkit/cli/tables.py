@@ -51,7 +51,7 @@ def _table(title: str, columns: Sequence[str], *, left: Sequence[str]) -> Table:
 
 
 def latency_table(reports: Sequence[LatencyReport], title: str) -> Table:
-    """Return a table with one row per report of the same op; times in us."""
+    """Return a table with one row per report of the same op; times in µs."""
     columns = ("path", "size", "p50", "p99", "max", "floor", "x floor", "spread")
     table = _table(title, columns, left=("path", "spread"))
     for r in reports:

@@ -84,13 +84,14 @@ class Completion(native.Completion):
 
     def _repr_html_(self) -> str:
         from ..html_cards import badge, card
+        from ..units import plural, us
 
         rows = (
             ("Operation", self.op.name.lower()),
-            ("Size", f"{self.size} bytes"),
+            ("Size", plural(self.size, "byte")),
             ("Path", self.path + self._form()),
-            ("Submit to post", f"{self.post_ns - self.submit_ns} ns"),
-            ("Post to complete", f"{self.complete_ns - self.post_ns} ns"),
+            ("Submit to post", f"{us(self.post_ns - self.submit_ns)} µs"),
+            ("Post to complete", f"{us(self.complete_ns - self.post_ns)} µs"),
             ("Stamp", _STAMPS[self._flags & 3]),
         )
         tag = badge(self.status.name, warn=self.status is not Status.OK)

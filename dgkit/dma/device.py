@@ -300,7 +300,7 @@ class Device:
             rows += [("Engine", caps.engine)] if caps.engine else []
             rows += [
                 ("Largest inline copy", f"{caps.inline_max} bytes"),
-                ("Engine spins", f"{caps.spin_ns / 1000:g} us before it sleeps"),
+                ("Engine spins", f"{caps.spin_ns / 1000:g} µs before it sleeps"),
                 ("Engine slept", f"{self.stats.engine_sleeps:,} times"),
                 ("Keeps order", "yes" if caps.ordered else _ORDER.get(self.provider, _FENCED)),
             ]

@@ -144,8 +144,13 @@ class _Base(native.RegionHandle):
 
     def _repr_html_(self) -> str:
         from ..html_cards import access_text, card, provider_badge
+        from ..units import plural
 
-        rows = [("Size", f"{self.size} bytes"), ("Access", access_text(self.access)), *self._rows()]
+        rows = [
+            ("Size", plural(self.size, "byte")),
+            ("Access", access_text(self.access)),
+            *self._rows(),
+        ]
         state = self._state()
         title = type(self).__name__ + (f" ({state})" if state else "")
         return card(title, rows, badge=provider_badge(self._device.provider))

@@ -214,7 +214,7 @@ class Mmap(Handle):
 
     def _rows(self) -> list[tuple[str, object]]:
         flags = "set by the exporter" if self._permissions is None else self._permissions
-        rows: list[tuple[str, object]] = [("Size", f"{self.size} bytes")]
+        rows: list[tuple[str, object]] = [("Size", f"{self.size:,} bytes")]
         rows += [("Address", f"{self.address:#x}"), ("Place", self._place_text)]
         rows += [("Permissions", flags), ("Buffers", self.bufs)]
         return [*rows, ("State", "started" if self._started else "not started")]

@@ -87,15 +87,15 @@ class LatencyReport(Report):
         figures = self.percentiles.rows()
         width = max(len(us(ns)) for _, ns in figures)
         rows = [("samples", f"{self.percentiles.n:,}")]
-        rows += [(name, f"{us(ns):>{width}} us") for name, ns in figures]
+        rows += [(name, f"{us(ns):>{width}} µs") for name, ns in figures]
         floors = " then ".join(us(ns) for ns in self.floor_ns)
         ratio = f"; ratio {self.floor_ratio:.2f}" if self.floor_ratio else ""
-        floor = f"{floors} us ({self.floor_kind}){ratio}"
+        floor = f"{floors} µs ({self.floor_kind}){ratio}"
         return [*rows, ("floor p50", floor if floors else f"no floor: {self.no_floor}")]
 
     def _short(self) -> str:
         n = self.percentiles.n
-        return f"p50 {us(self.p50_ns)} us, p99 {us(self.p99_ns)} us, {n:,} samples"
+        return f"p50 {us(self.p50_ns)} µs, p99 {us(self.p99_ns)} µs, {n:,} samples"
 
     def _flat(self) -> dict[str, Any]:
         return asdict(self.percentiles) | ends("floor_{}_ns", self.floor_ns)

@@ -70,9 +70,9 @@ class TransferReport:
     def __repr__(self) -> str:
         from ..units import us  # late: connect() must be quick
 
-        dma = f"DMA read {us(self.read_ns)} us, write {us(self.write_ns)} us"
+        dma = f"DMA read {us(self.read_ns)} µs, write {us(self.write_ns)} µs"
         if self.direct:
-            dma = f"DMA {self.op.name.lower()} {us(self.read_ns + self.write_ns)} us, direct"
+            dma = f"DMA {self.op.name.lower()} {us(self.read_ns + self.write_ns)} µs, direct"
         return (
             f"<TransferReport OK, {self.size} bytes by {self.provider}, {self.path}: {dma}, "
             f"in {_pieces(self.chunks)}>"
@@ -86,15 +86,17 @@ class TransferReport:
         rows = [
             ("Status", "OK"),
             ("Size", f"{size_text(self.size)}, in {_pieces(self.chunks)}"),
-            *((name, f"{us(took)} us in all") for name, took in moved if took),
+            *((name, f"{us(took)} µs in all") for name, took in moved if took),
             ("Route", "direct" if self.direct else "through the DPU's memory"),
-            ("Last DMA", f"{self.op.name}, {self.path}, {us(self.latency_ns)} us"),
+            ("Last DMA", f"{self.op.name}, {self.path}, {us(self.latency_ns)} µs"),
         ]
         return card("Transfer", rows, badge=provider_badge(self.provider))
 
 
 def _pieces(count: int) -> str:
-    return "1 piece" if count == 1 else f"{count} pieces"
+    from ..units import plural
+
+    return plural(count, "piece")
 
 
 class _Totals:
@@ -317,7 +319,7 @@ class SessionTransfer(ABC):
             left = 1.0 if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 done = self._totals.done
-                raise PeerTimeout(f"{done} of {self.size} bytes moved in {timeout} s")
+                raise PeerTimeout(f"{done:,} of {self.size:,} bytes moved in {timeout} s")
             self._advance(min(left, 1.0))
             if progress is not None:
                 progress(self._totals.done, self.size)

@@ -58,7 +58,7 @@ def test_a_person_sees_where_the_bytes_are_and_who_moves_them(tmp_path):
     assert done.returncode == 0, done.stderr
     for words in (
         f"{LABEL} (provider cuda)", "place cuda:0, both regions", "into a GPU region",
-        "equal on both sides", f"Latency of one write, us ({LABEL})", "x floor",
+        "equal on both sides", f"Latency of one write, µs ({LABEL})", "x floor",
     ):  # fmt: skip
         assert words in done.stdout
     assert "hardware" not in done.stdout

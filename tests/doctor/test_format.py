@@ -1,5 +1,8 @@
 """A diagnosis as a page and as a card: what is on it, and that nothing a machine said breaks it."""
 
+import re
+from pathlib import Path
+
 import pytest
 from doctor.published import load_all
 from doctor.snapshots import NAMES, snapshot_file
@@ -252,6 +255,19 @@ def test_the_card_needs_nothing_that_jupyterlab_would_drop():
 
 def test_a_synthetic_machine_says_so_on_the_card():
     assert "synthetic machine: a test" in html(diagnosis(named(BAD)))
+
+
+def test_the_card_has_the_colours_of_the_panel():
+    style = (Path(dgkit.__file__).parent / "widgets/doctor/doctor.css").read_text()
+    variables = dict(re.findall(r"(--dg-\w+): (#\w{6})", style))
+    kinds = {
+        "fail": Verdict.FAIL, "warn": Verdict.WARN, "unknown": Verdict.CANNOT_TELL,
+        "ok": Verdict.OK,
+    }  # fmt: skip
+    for name, verdict in kinds.items():
+        shown = re.search(rf"\.dg-verdict\.dg-{name} {{ background: var\((--dg-\w+)\)", style)
+        card = html(diagnosis(ways=(way("path", verdict),)))
+        assert f"background-color:{variables[shown[1]]}" in card
 
 
 def test_str_and_the_card_are_those_of_a_diagnosis():

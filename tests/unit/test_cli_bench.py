@@ -73,7 +73,7 @@ def test_reports_in_the_file_can_be_read_back(home):
         assert LatencyReport.from_dict(row).to_dict() == row
     for row in found["bandwidth"]:
         assert BandwidthReport.from_dict(row).to_dict() == row
-    assert "Latency of one read, us (software DPU)" in done.stdout
+    assert "Latency of one read, µs (software DPU)" in done.stdout
     assert "Rates of reads (software DPU)" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
     assert cli.files_under(home) == [str(path)]

@@ -66,7 +66,7 @@ def test_a_person_sees_digests_hex_table_and_rate(tmp_path):
     text = done.stdout
     for part in (
         "software DPU (provider soft)", "equal on both sides", "64 67 6b 69 74", "|dgkit"[1:],
-        "Latency of one write, us (software DPU)", "GB/s", "1 MiB", "x floor",
+        "Latency of one write, µs (software DPU)", "GB/s", "1 MiB", "x floor",
     ):  # fmt: skip
         assert part in text
     assert "\x1b" not in text + done.stderr

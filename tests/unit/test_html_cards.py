@@ -85,7 +85,7 @@ def test_nothing_that_jupyterlab_would_drop_is_needed(text):
 
 def test_the_axis_names_its_unit_and_its_scale():
     page = html_cards.chart([100, 200, 400], [3, 1])
-    assert "us, log scale" in page
+    assert "µs, log scale" in page
     assert "samples, log scale" in page
 
 
@@ -113,5 +113,5 @@ def test_a_transfer_s_report_is_a_card_with_what_each_dma_took():
         report = session.write(session.empty(64), b"abc")
         texts = Reader(report._repr_html_()).texts
     assert {"Transfer", "software DPU", "OK", "3 B, in 1 piece", "DMA reads"} <= set(texts)
-    assert f"{report.write_ns / 1000:.2f} us in all" in texts
+    assert f"{report.write_ns / 1000:.2f} µs in all" in texts
     assert any(text.startswith("WRITE, inline, ") for text in texts)

@@ -193,7 +193,7 @@ def test_a_copy_by_the_cpu_is_not_called_a_gpu_s_whatever_the_provider():
 def test_its_repr_is_one_line_with_the_figures_that_count():
     assert repr(latency([1000, 2000])) == (
         "<dgkit.LatencyReport write 64 B, worker path (spinning): "
-        "p50 1.00 us, p99 2.00 us, 2 samples, software DPU>"
+        "p50 1.00 µs, p99 2.00 µs, 2 samples, software DPU>"
     )
     assert repr(bandwidth(floor_gbps=(1.0, 9.0))) == (
         "<dgkit.BandwidthReport read 1 MiB, worker path (sleeping): "
@@ -234,7 +234,7 @@ def test_csv_rows_of_a_sweep_stand_under_one_header():
 
 def test_text_has_every_figure_in_microseconds():
     text = str(latency([1234, 5678, 91011]))
-    for figure in ("1.23 us", "5.68 us", "91.01 us", "0.10 then 0.12 us"):
+    for figure in ("1.23 µs", "5.68 µs", "91.01 µs", "0.10 then 0.12 µs"):
         assert figure in text
     assert "64 B, worker path (spinning)" in text
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ... import html_cards
 from ...html_cards import Html
+from ...units import plural
 from ..data_paths import DataPath
 from ..diagnosis import Diagnosis
 from ..finding import Finding, Verdict
@@ -28,6 +29,13 @@ __all__ = ["html", "text"]
 _QUIET = (Verdict.OK, Verdict.NOT_APPLICABLE)
 _OTHER_SIDE = "none: these checks run on the other side, host or DPU"
 _GREY = "#8a8a8a"
+_COLOURS = {  # those of the panel: widgets/doctor/doctor.css
+    Verdict.FAIL: "#c62828",
+    Verdict.WARN: "#a34a00",
+    Verdict.CANNOT_TELL: "#6a4c93",
+    Verdict.OK: "#1b6e3a",
+    Verdict.NOT_APPLICABLE: "#5f6368",
+}
 _BLOCK = (
     f"font-size:12px;margin:8px 0px 0px 0px;padding:6px 4px 0px 4px;border-top:1px solid {_GREY}"
 )
@@ -45,7 +53,8 @@ def html(diagnosis: Diagnosis) -> Html:
     quiet = [finding for finding in diagnosis.findings if finding.verdict in _QUIET]
     body = _data_paths(diagnosis) + "".join(_group(group) for group in group_findings(loud))
     if quiet:
-        title = f"{len(quiet)} findings that are ok or not applicable"
+        verb = "is" if len(quiet) == 1 else "are"
+        title = f"{plural(len(quiet), 'finding')} that {verb} ok or not applicable"
         body += _collapsed(title, _table(group_findings(quiet)))
     return html_cards.card(
         f"dgkit doctor: {diagnosis.goal}",
@@ -72,7 +81,7 @@ def _is_synthetic(diagnosis: Diagnosis) -> bool:
 
 def _badge(verdict: Verdict, word: str = "") -> Html:
     label = (word or str(verdict)).replace(" ", "\N{NO-BREAK SPACE}")
-    return html_cards.badge(label, warn=verdict not in _QUIET)
+    return html_cards.badge(label, back=_COLOURS[verdict])
 
 
 def _data_paths(diagnosis: Diagnosis) -> str:

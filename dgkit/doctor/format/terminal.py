@@ -163,7 +163,8 @@ def _foot(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[Line]:
     verdict = str(diagnosis.verdict).rstrip(".")
     text = f"{diagnosis.goal}: {verdict}. Took {diagnosis.took_s:.1f} s."
     if hidden and not every:
-        text += f" --verbose shows the {hidden} findings that are ok or n.a."
+        findings = "the finding that is" if hidden == 1 else f"the {hidden} findings that are"
+        text += f" --verbose shows {findings} ok or n.a."
     yield from _paragraph(text, width, "", "faint")
 
 
