@@ -44,12 +44,12 @@ def test_its_button_starts_and_stops_the_monitor(board, dashboard):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [900, 1600])
+@pytest.mark.parametrize("width", [900, 1000, 1600])
 def test_it_fits(board, dashboard, width, dark):
     page = board.lab_page
     board.cell("d.session.empty((64, 1024), 'f4', name='image').array[:] = np.eye(64, 1024)")
     page.theme(dark)
-    page.page.set_viewport_size({"width": width, "height": 2600 if width == 900 else 1800})
+    page.page.set_viewport_size({"width": width, "height": 1800 if width == 1600 else 2600})
     try:
         page.shot(f"dashboard-{width}-{'dark' if dark else 'light'}")
         for name in ("dashboard", *PANELS):
