@@ -150,7 +150,7 @@ class SessionRegion:
 
     @property
     def allocated(self) -> bool:
-        """Whether the session allocated the memory; False if it was registered."""
+        """True if the session allocated the memory, False if it was registered."""
         return self.on == "dpu" or self._owner is not None
 
     @property

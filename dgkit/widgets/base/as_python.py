@@ -1,9 +1,9 @@
-"""What a panel did, as lines of Python that do the same in a cell of the notebook."""
+"""Lines of Python that do in a cell of the notebook what a panel did."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import namespace
@@ -12,8 +12,10 @@ from .fill_patterns import Pattern
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-__all__ = ["bytes_expression", "pattern_expression", "region_lines", "script", "session_expression"]
+__all__ = ["add_namer", "bytes_expression", "pattern_expression", "region_lines", "script"]
+__all__ += ["session_expression"]
 
+_namers: list[Callable[[Session], str]] = []
 _MAX_LITERAL = 1 << 10  # bytes written as a literal
 _MAX_ENCODED = 1 << 16  # bytes written in base64
 
@@ -27,9 +29,12 @@ def session_expression(session: Session) -> str:
     for name, value in variables.items():
         if not name.startswith("_") and getattr(value, "session", None) is session:
             return f"{name}.session"
-    from ..dashboard.dashboard import owned_session
+    return next(filter(None, (name_of(session) for name_of in _namers)), "session")
 
-    return "dgkit.dashboard().session" if owned_session() is session else "session"
+
+def add_namer(name_of: Callable[[Session], str]) -> None:
+    """Add a function that returns an expression for a session, or ""."""
+    _namers.append(name_of)
 
 
 def region_lines(region: SessionRegion) -> list[str]:

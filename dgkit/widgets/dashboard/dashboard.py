@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import DgkitError
 from ...units import size_text
 from ..base import cell_lifetime, scheduler
+from ..base.as_python import add_namer
 from ..base.background import in_background
 from ..base.panel import Panel, PanelClosed, explain, handler
 from ..base.session_model import SessionModel, regions_trait, selected_trait
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ..base.picture import Picture
     from ..latency.latency import LatencyPlot
 
-__all__ = ["Dashboard", "dashboard", "owned_session"]
+__all__ = ["Dashboard", "dashboard"]
 
 _UPDATE_INTERVAL_S = 1.0  # of the counters
 _VIEW_EXPIRY_S = 60.0  # a view without a report for this long is gone with its page
@@ -67,10 +68,14 @@ def dashboard(session: Session | None = None) -> Dashboard:
     return known
 
 
-def owned_session() -> Session | None:
-    """Return the session of the dashboard that dashboard() returns, if there is one."""
+def _name_session(session: Session) -> str:
+    """Return the expression for a session that dashboard() started, or ""."""
     with _lock:
-        return next((known.session for known in _open if known.owned), None)
+        owned = any(known.owned and known.session is session for known in _open)
+    return "dgkit.dashboard().session" if owned else ""
+
+
+add_namer(_name_session)
 
 
 def _new(session: Session | None) -> Dashboard:

@@ -1,4 +1,4 @@
-"""What the button "Show me" does: allocate, write, look, measure; each step with its Python."""
+"""Steps of the button "Show me": allocate, write, look, measure; each with its Python."""
 
 from __future__ import annotations
 
