@@ -30,10 +30,35 @@ def test_its_counters_follow_the_session(board, dashboard):
     expect(moved).not_to_have_text(before)
 
 
-def test_every_panel_and_plot_names_the_provider(board):
-    for name in ("dashboard", *PANELS):
-        badge = board.panel(name).locator(".dg-badge").first
-        expect(badge).to_have_text("software DPU")
+def test_one_badge_names_the_provider_and_each_panel_alone_has_one(board, dashboard):
+    expect(dashboard.locator(".dg-badge:visible")).to_have_text(["software DPU"])
+    cell = board.add("alone = dgkit.LatencyPlot(d.session); alone")
+    board.run(cell)
+    expect(board.ready("latency", 1).locator(".dg-badge:visible")).to_have_text("software DPU")
+    board.cell("alone.close()")
+
+
+def test_an_empty_dashboard_shows_what_it_can_do_step_by_step(board, dashboard):
+    button = dashboard.get_by_role("button", name="Show me")
+    expect(button).to_be_visible()
+    board.lab_page.shot("dashboard-empty")
+    button.click()
+    steps = dashboard.get_by_role("list", name="Steps").get_by_role("listitem")
+    expect(steps).to_have_count(4)
+    expect(steps.last).to_have_attribute("aria-current", "step")
+    expect(board.panel("latency")).to_have_attribute("data-running", "true")
+    board.lab_page.shot("dashboard-steps")
+    expect(steps.last).to_have_class("dgd-done")
+    expect(board.panel("latency")).to_have_attribute("data-running", "false")
+    expect(board.panel("hexview").locator(".dg-hex-bytes .dg-selected")).to_have_count(18)
+    board.lab_page.theme(True)
+    board.lab_page.shot("dashboard-steps-dark")
+    board.lab_page.theme(False)
+    lines = [step.text_content() for step in steps.locator("code").all()]
+    assert "hello from the DPU" in str(board.cell("\n".join(lines))[0])
+    expect(button).to_be_hidden()
+    dashboard.get_by_role("button", name="Hide the steps").click()
+    expect(steps).to_have_count(0)
 
 
 def test_its_button_starts_and_stops_the_monitor(board, dashboard):
@@ -47,7 +72,11 @@ def test_its_button_starts_and_stops_the_monitor(board, dashboard):
 @pytest.mark.parametrize("width", [900, 1000, 1600])
 def test_it_fits(board, dashboard, width, dark):
     page = board.lab_page
-    board.cell("d.session.empty((64, 1024), 'f4', name='image').array[:] = np.eye(64, 1024)")
+    board.cell(
+        "image = d.session.empty((64, 1024), 'f4', name='image')\n"
+        "image.array[:] = np.eye(64, 1024)\n"
+        "d.panels.transfer.transfer('write', image, bytes(1 << 17), offset=1 << 16).wait()"
+    )
     page.theme(dark)
     page.page.set_viewport_size({"width": width, "height": 1800 if width == 1600 else 2600})
     try:
@@ -56,7 +85,11 @@ def test_it_fits(board, dashboard, width, dark):
             panel = board.panel(name)
             wide = panel.evaluate("one => [one.scrollWidth, one.clientWidth]")
             assert wide[0] <= wide[1], f"{name} is cut at {width}"
-        left, right = (board.panel(name).bounding_box() for name in ("allocate", "latency"))
+        table = board.panel("allocate").get_by_role("region", name="Live regions")
+        done = board.panel("transfer").get_by_role("region", name="Completions, newest first")
+        for box in (table, done):
+            assert box.evaluate("one => one.scrollWidth <= one.clientWidth"), f"cut at {width}"
+        left, right = (board.panel(name).bounding_box() for name in ("allocate", "hexview"))
         beside = right["x"] > left["x"] + left["width"] - 1
         assert beside == (width == 1600)
     finally:

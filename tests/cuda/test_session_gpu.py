@@ -123,7 +123,7 @@ def test_auto_takes_the_gpu_and_says_so(session):
 
 
 def test_a_span_that_leaves_the_region_is_refused(session, region):
-    with pytest.raises(dgkit.BoundsError, match="'r', which has 1048576 bytes"):
+    with pytest.raises(dgkit.BoundsError, match="'r', which has 1,048,576 bytes"):
         session.write(region, b"x", offset=MIB)
     with pytest.raises(dgkit.BoundsError):
         session.read(region, 2, MIB - 1)

@@ -32,7 +32,7 @@ def test_large_gpu_memory_is_copied_directly(pair, fake_cuda):
     assert (said, card) == ("True WRITE True 1", "True False")
     assert re.fullmatch(
         r"<TransferReport OK, 3145729 bytes by cuda, worker: "
-        r"DMA write [\d.,]+ us, direct, in 1 piece>",
+        r"DMA write [\d.,]+ µs, direct, in 1 piece>",
         shown,
     )
 
@@ -46,7 +46,7 @@ def test_all_else_goes_through_the_memory_of_the_dpu(pair, fake_cuda):
     said, shown, card = copied(*pair, MIB)
     assert said.startswith("False WRITE True")
     assert card == "False True"
-    assert re.search(r"DMA read [\d.,]+ us, write [\d.,]+ us, in", shown)
+    assert re.search(r"DMA read [\d.,]+ µs, write [\d.,]+ µs, in", shown)
 
 
 def test_a_small_copy_waits_for_no_kernel_of_the_gpu(fake_cuda):

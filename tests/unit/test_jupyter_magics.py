@@ -135,7 +135,7 @@ def test_without_a_region_it_says_how_to_make_one(ip):
 
 
 def test_errors_of_a_session_keep_their_type(ip, session):
-    with pytest.raises(dgkit.BoundsError, match="which has 4096 bytes"):
+    with pytest.raises(dgkit.BoundsError, match="which has 4,096 bytes"):
         run(ip, "%dma read r --offset 4000 --size 97")
     assert "start_read" not in run.text  # without dgkit's frames
     with pytest.raises(dgkit.BoundsError):

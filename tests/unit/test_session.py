@@ -94,7 +94,9 @@ def test_a_region_says_what_it_is(session):
         assert len(region.token) <= 512
         assert "'grid' on host, 1024 bytes" in repr(region)
         shown = region._repr_html_()
-        assert all(words in shown for words in ("grid", "1024 bytes", "read and write", "software"))
+        assert all(
+            words in shown for words in ("grid", "1,024 bytes", "read and write", "software")
+        )
     assert region.closed
     assert "(closed)" in region._repr_html_()
     with pytest.raises(ClosedError):
@@ -135,7 +137,9 @@ def test_a_span_that_leaves_the_region_is_refused_before_anything_moves(
 
 
 def test_a_write_past_the_end_names_the_region_and_its_size(session, region):
-    with pytest.raises(BoundsError, match=r"5 bytes at offset 1048572 leave region 'r'.*1048576"):
+    with pytest.raises(
+        BoundsError, match=r"5 bytes at offset 1,048,572 leave region 'r'.*1,048,576"
+    ):
         session.write(region, b"hello", offset=MIB - 4)
     with pytest.raises(ValueError, match="size is 0"):
         session.write(region, b"")

@@ -204,7 +204,7 @@ def test_a_transfer_says_how_far_it_is(session):
     report = write.wait()
     assert repr(write) == "<SessionTransfer write of 64 bytes, done>"
     assert "OK, 64 bytes by soft" in repr(report)
-    assert " us, in 1 piece" in repr(report)
+    assert " µs, in 1 piece" in repr(report)
 
 
 def test_a_gpu_is_chosen_for_the_provider_cuda_alone():

@@ -210,8 +210,8 @@ def test_the_dpu_samples_on_while_this_process_does_not_look(mine):
 @pytest.mark.parametrize(
     ("values", "error", "words"),
     [
-        ({"size": 4097}, BoundsError, "4097 bytes at offset 0 leave region 'r', which has 4096"),
-        ({"offset": 4090}, BoundsError, "64 bytes at offset 4090 leave region 'r'"),
+        ({"size": 4097}, BoundsError, "4,097 bytes at offset 0 leave region 'r', which has 4,096"),
+        ({"offset": 4090}, BoundsError, "64 bytes at offset 4,090 leave region 'r'"),
         ({"size": 0}, ValueError, "size is 0"),
         ({"count": 0}, ValueError, "count is 0; it must be 1 to 4096"),
         ({"count": 4097}, ValueError, "count is 4097; it must be 1 to 4096"),

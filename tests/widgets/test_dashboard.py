@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from ipywidgets import Layout
 from ipywidgets.widgets.widget import _instances
+from support.jupyter.panels import PanelError
 from support.processes.children import run
 from support.processes.waiting import children, gone, held, steady, until
 
@@ -75,6 +76,44 @@ def test_its_counters_move_with_the_session(session, view):
     session.write(session.empty(4096), bytes(4096))
     board.wait_for("status", lambda status: counted(status) == ["1", "4 KiB", "1"])
     assert counted(board.ask("hello")) == ["1", "4 KiB", "1"]
+
+
+def test_show_me_runs_each_step_and_names_its_python(session, view):
+    board = view(dashboard(session))
+    assert board.ask("hello")["empty"]
+    board.ask("show_me")
+    with pytest.raises(PanelError, match="the steps are running"):
+        board.ask("show_me")
+    done = lambda fields: [step["state"] for step in fields["sample"]] == ["done"] * 4  # noqa: E731
+    shown = board.wait_for("sample", done)["sample"]
+    [region] = SessionModel.of(session).regions  # without the memory of the plot
+    text = b"hello from the DPU"
+    panels = board.panel.panels
+    assert (region.name, region.size, bytes(region.array[:18])) == ("sample", 1 << 20, text)
+    assert panels.transfer.last_completion["status"] == "OK"
+    assert (panels.hex.region, panels.hex.value) == (region, text)
+    assert (panels.plot.running, panels.plot.p50_ns > 0) == (False, True)
+    state = board.ask("hello")
+    assert (state["empty"], state["sample"]) == (False, shown)
+    scope = {"session": session}
+    exec("\n".join(step["python"] for step in shown), scope)
+    copy = scope["region"]
+    assert (copy.name, copy.size, bytes(copy.array[:18])) == ("sample", 1 << 20, text)
+    board.ask("hide_sample")
+    assert board.ask("hello")["sample"] == []
+
+
+def test_a_step_that_fails_says_so_and_ends_the_steps(session, view, monkeypatch):
+    board = view(dashboard(session))
+
+    def refuse(*_args, **_how):
+        raise dgkit.AccessDenied("not today")
+
+    monkeypatch.setattr(session, "empty", refuse)
+    board.ask("show_me")
+    states = lambda fields: [step["state"] for step in fields["sample"]]  # noqa: E731
+    board.wait_for("sample", lambda fields: states(fields) == ["failed"] + 3 * ["waiting"])
+    until(lambda: board.errors == ["not today"], "the error is shown")
 
 
 def test_called_again_it_is_the_same_one(session, owned):

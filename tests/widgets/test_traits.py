@@ -96,7 +96,7 @@ def test_what_only_the_panel_can_know_is_read_only(session, view, name):
         ("offset", SIZE, "offset is 1048576; it must be 0 to 1,048,575: .*'bytes'"),
         ("offset", -1, "offset is -1; it must be 0 to 1,048,575"),
         ("offset", "0", "offset is '0'; it must be 0 to"),
-        ("selection", (0, SIZE + 1), "1048577.* not in region 'bytes', which has 1048576"),
+        ("selection", (0, SIZE + 1), "1,048,577 are not in region 'bytes', which has 1,048,576"),
         ("selection", 5, r"selection is 5; it must be \(start, stop\)"),
         ("selection", (1.5, 2), "whole numbers, not 1.5"),
         ("columns", 7, "columns is 7; it must be one of: 0, 8, 16, 32, 64"),
@@ -132,7 +132,7 @@ def test_a_bad_value_of_a_plot_names_value_and_limit_and_changes_nothing(
     plot.region, plot.running = region, running
     before = plot.setting
     if name == "size" and value and running:
-        text = "size is 1048577: .*1048577.*1048576"
+        text = "size is 1048577: 1,048,577 bytes .*1,048,576"
     with pytest.raises(TraitError, match=text):
         setattr(plot, name, value)
     assert (plot.setting, plot.running) == (before, running)

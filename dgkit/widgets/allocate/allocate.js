@@ -75,7 +75,7 @@ function showPlaces(select, why, places) {
 }
 
 function makeRegions(view, status, exported, form) {
-  const headers = ["Name", ">Size", "Items", "Location", "Provider", "Access", "Exported", "Actions"];
+  const headers = ["Name", ">Size", "Items", "Location", "Access", "Actions"];
   const { table, body, box } = tableOf("Live regions", headers);
   const none = h("p", { class: "dg-help" }, "No regions yet: allocate memory, or register a variable.");
   let confirming = 0;
@@ -92,17 +92,24 @@ function makeRegions(view, status, exported, form) {
   const actions = (region, selected) => [
     button("Select", () => view.attempt("select", { region: region.id }), {
       "aria-pressed": String(region.id === selected), "aria-label": `Select ${region.name}`, "data-key": `select:${region.id}` }),
+<<<<<<< HEAD
     button("Export", () => exported.open(region), { "aria-label": `Export ${region.name}`, "data-key": `export:${region.id}` }),
     pythonButton(view, (text) => (status.textContent = text), () => ({ region: region.id }),
       { "aria-label": `Copy as Python: ${region.name}`, "data-key": `python:${region.id}` }),
+=======
+    button("Export", () => exported.open(region), { "aria-label": `Export ${region.name}`,
+      title: region.exported ? "Show its descriptor" : "It has no descriptor", "data-key": `export:${region.id}` }),
+    pythonButton(view, (text) => (status.textContent = text), () => ({ region: region.id }),
+      { text: "Python", title: "Copy as Python", "aria-label": `Copy as Python: ${region.name}`, "data-key": `python:${region.id}` }),
+>>>>>>> traits
     ...(confirming === region.id ? confirmation(region)
       : [button("Free", () => free(region, false), { "aria-label": `Free ${region.name}`, "data-key": `free:${region.id}` })]),
   ];
   const line = (region, selected) => h("tr", { "data-row": region.id, class: region.id === selected ? "dg-row-chosen" : false },
     h("th", { scope: "row", title: region.chosen || null }, region.name), h("td", { class: "dg-number", title: `${region.size.toLocaleString("en-US")} bytes` }, region.text),
-    h("td", {}, region.local ? `${region.shape.join(" × ")} ${region.dtype}` : "bytes, at the agent"),
-    h("td", {}, region.where), h("td", {}, region.provider), h("td", { title: region.access_text }, region.access),
-    h("td", {}, region.exported ? "yes" : "no"), h("td", {}, ...actions(region, selected)));
+    h("td", {}, region.local ? `${region.shape.map((length) => length.toLocaleString("en-US")).join(" × ")} ${region.dtype}` : "bytes, at the agent"),
+    h("td", {}, region.where), h("td", { title: region.access_text }, region.access),
+    h("td", {}, ...actions(region, selected)));
   const draw = (session) => {
     view.session = session;
     replaceRows(body, session.regions.map((region) => line(region, session.selected)), form.submit);

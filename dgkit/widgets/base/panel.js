@@ -86,8 +86,13 @@ async function toClipboard(text) {
 
 // A button that copies the lines of Python that do what the panel did; `fields()` are those of the
 // kernel's handler, `say(text)` reports it.
+<<<<<<< HEAD
 const pythonButton = (view, say, fields = () => ({}), attributes = {}) =>
   button("Copy as Python", async () => {
+=======
+const pythonButton = (view, say, fields = () => ({}), { text = "Copy as Python", ...attributes } = {}) =>
+  button(text, async () => {
+>>>>>>> traits
     const reply = await view.attempt("as_python", fields());
     if (!reply) return;
     try {
@@ -282,6 +287,7 @@ function makeView(name, model, signal) {
   keepKeys(root, signal);
   const titled = (state) => {
     const badge = state.label ? badgeOf(state.label, state.provider) : null;
+    if (badge && !state.own_label) badge.classList.add("dg-same"); // as its session; see dashboard.css
     head.replaceChildren(...[h("h2", { class: "dg-title" }, state.title), badge].filter(Boolean));
   };
   channel.on("failed", (message) => show(message.error));

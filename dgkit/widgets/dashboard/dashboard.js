@@ -1,6 +1,6 @@
 // The dashboard: a status line, and the views of the four panels in a grid.
 
-const COLUMNS = [["allocate", "transfer"], ["hex", "plot"]]; // in tab order
+const COLUMNS = [["allocate", "transfer"], ["hex"], ["plot"]]; // in tab order; the last is as wide as all
 const REPORT_MS = 20000; // between reports of a visible view
 
 function pairs(list) {
@@ -44,6 +44,25 @@ function makeStatus(view) {
     show(state);
   };
   return { element, draw, show };
+}
+
+// The steps of "Show me", and its button while the session has no region.
+function makeSample(view) {
+  const start = button("Show me", () => view.attempt("show_me"), { class: "dg-button dg-main" });
+  const offer = h("div", { class: "dgd-sample" }, start,
+    h("span", {}, "No memory yet. This allocates some, writes to it by DMA, looks at the bytes and measures the latency."));
+  const list = h("ol", { "aria-label": "Steps" });
+  const hide = button("Hide the steps", () => keepFocus(() => view.attempt("hide_sample"), start, view.root));
+  const steps = h("div", { class: "dgd-sample dgd-steps" }, list, hide);
+  const element = h("div", { role: "status" }, offer, steps);
+  const line = ({ title, python, state }) => h("li", { class: `dgd-${state}`, "aria-current": state === "running" ? "step" : false },
+    h("span", {}, title), " ", h("span", { class: "dg-help" }, state === "waiting" ? "" : state), h("code", { class: "dg-mono" }, python));
+  const draw = (sample, empty) => {
+    offer.hidden = !empty || sample.length > 0;
+    steps.hidden = !sample.length;
+    list.replaceChildren(...sample.map(line));
+  };
+  return { element, draw };
 }
 
 // The remedy for a lost DPU depends on whether the dashboard started it.
@@ -106,15 +125,24 @@ function reportVisibility(view) {
 }
 
 function drawDashboard(view) {
-  const status = makeStatus(view), slots = new Slots(view);
-  view.body.append(status.element, slots.element);
+  const status = makeStatus(view), sample = makeSample(view), slots = new Slots(view);
+  view.body.append(status.element, sample.element, slots.element);
   const draw = (state) => {
     view.state = state;
     view.titled(state);
     status.draw(state);
+    sample.draw(state.sample, state.empty);
     slots.fill(state.panels);
   };
-  view.on("status", status.show);
+  view.on("status", (message) => {
+    status.show(message);
+    view.state.empty = message.empty;
+    sample.draw(view.state.sample, message.empty);
+  });
+  view.on("sample", (message) => {
+    view.state.sample = message.sample;
+    sample.draw(message.sample, view.state.empty);
+  });
   view.on("restarted", ({ state }) => draw(state));
   draw(view.state);
   reportVisibility(view);

@@ -17,11 +17,16 @@ from typing import TYPE_CHECKING, Any
 from ...errors import DgkitError
 from ...units import size_text
 from ..base import cell_lifetime, scheduler
+<<<<<<< HEAD
 from ..base.as_python import dashboard_sessions
+=======
+from ..base.as_python import add_namer
+>>>>>>> traits
 from ..base.background import in_background
 from ..base.panel import Panel, PanelClosed, explain, handler
 from ..base.session_model import SessionModel, regions_trait, selected_trait
 from .panels import Panels, close_all, create_panels, sides_state
+from .sample_run import SampleRun
 
 if TYPE_CHECKING:
     from ...session import Session
@@ -65,6 +70,16 @@ def dashboard(session: Session | None = None) -> Dashboard:
     else:
         cell_lifetime.register(known)
     return known
+
+
+def _name_session(session: Session) -> str:
+    """Return the expression for a session that dashboard() started, or ""."""
+    with _lock:
+        owned = any(known.owned and known.session is session for known in _open)
+    return "dgkit.dashboard().session" if owned else ""
+
+
+add_namer(_name_session)
 
 
 def _new(session: Session | None) -> Dashboard:
@@ -111,6 +126,11 @@ class Dashboard(Panel):
         self._sent_status: dict[str, Any] | None = None
         self.panels: Panels = create_panels(session)
         self._unlisten: Callable[[], None] = lambda: None
+<<<<<<< HEAD
+=======
+        self._sample: SampleRun | None = None
+        self._sample_task: scheduler.Task | None = None
+>>>>>>> traits
         super().__init__()
         self._host_panels()
         _open.append(self)
@@ -123,20 +143,58 @@ class Dashboard(Panel):
         self.refresh_traits()
 
     def _session_changed(self, what: str) -> None:
+<<<<<<< HEAD
         if what != "written":
             self.refresh_traits()
+=======
+        if what == "regions":
+            self.broadcast("status", **self._status())
+        if what != "written":
+            self.refresh_traits()
+
+    # The sample run
+
+    @handler
+    def show_me(self) -> None:
+        """Begin to allocate, write, look and measure; `sample` messages report each step."""
+        if self._sample_task is not None and not self._sample_task.done:
+            raise ValueError("the steps are running: wait until they have ended")
+        self._sample = SampleRun(self.session, self.panels, self._sample_changed)
+        self._sample_task = scheduler.start(self._sample.steps(), self.fail)
+
+    @handler
+    def hide_sample(self) -> None:
+        """Remove the steps of the sample run from the views; if it runs, it ends."""
+        if self._sample_task is not None:
+            self._sample_task.cancel()
+        self._sample = None
+        self._sample_changed()
+
+    def _sample_state(self) -> list[dict[str, Any]]:
+        return [] if self._sample is None else self._sample.state()
+
+    def _sample_changed(self) -> None:
+        self.broadcast("sample", sample=self._sample_state())
+>>>>>>> traits
 
     def state(self) -> dict[str, Any]:
         """Return the two sides, their status, and the models of the four panels."""
         models = {name: panel.model_id for name, panel in self.panels._asdict().items()}
-        return sides_state(self.session) | self._status() | {"panels": models, "owned": self.owned}
+        own = {"panels": models, "owned": self.owned, "sample": self._sample_state()}
+        return sides_state(self.session) | self._status() | own
 
     def _status(self) -> dict[str, Any]:
         """Return the status as of the last query of the agent."""
         if self.session.closed:
             self._query_agent()  # returns at once
         running = self.panels.plot.measuring
+<<<<<<< HEAD
         return {"counters": list(_counters(self._counters)), "lost": self.lost, "running": running}
+=======
+        empty = not SessionModel.of(self.session).live()
+        counters = list(_counters(self._counters))
+        return {"counters": counters, "lost": self.lost, "running": running, "empty": empty}
+>>>>>>> traits
 
     def _query_agent(self) -> None:
         """Query the agent's counters; blocks, so never call it on the frame thread."""
@@ -295,6 +353,11 @@ class Dashboard(Panel):
         if updates is not None:
             updates.cancel()
         self._unlisten()
+<<<<<<< HEAD
+=======
+        if self._sample_task is not None:
+            self._sample_task.cancel()
+>>>>>>> traits
         close_all(self.panels, self.session if self.owned else None)
 
     def picture(self) -> Picture:

@@ -115,7 +115,7 @@ class LatencyView {
   }
   #sessionChanged(session) {
     const { label, ...rest } = session; // the label shown is that of the measurement
-    Object.assign(this.state, rest, session.closed ? { label } : {});
+    Object.assign(this.state, rest, session.closed ? { label, own_label: false } : {});
     this.#view.titled(this.state);
     this.settings.update(this.state);
   }

@@ -391,7 +391,8 @@ class LatencyPlot(BokehPanel):
         measurement = self._measurement
         shared = SessionModel.of(measurement.session).state()
         if not shared["closed"]:
-            shared["label"] = measurement.label(self._setting, self._view_model.run)
+            label = measurement.label(self._setting, self._view_model.run)
+            shared |= {"label": label, "own_label": label != shared["label"]}
         return {
             **super().state(), **shared, **self._view_model.state(), "running": self.measuring,
             "error": self._error, "waiting": self._waiting, "setting": self._setting.state(),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DgkitError, PeerLost
+from ...units import plural
 from ..base import region_usage
 from ..base.scheduler import TICK_S, Task
 from ..base.stall import STEP_S, StallTimer, cancel_all, wait_done
@@ -105,8 +106,9 @@ class Run:
 
     def __repr__(self) -> str:
         state = "ended" if self.ended else "running"
-        done = sum(request.done for request in self.requests)
-        return f"<Run of {len(self.requests)} requests, {done} transfers done, {state}>"
+        requests = plural(len(self.requests), "request")
+        done = plural(sum(request.done for request in self.requests), "transfer")
+        return f"<Run of {requests}, {done} done, {state}>"
 
     # On the frame thread
 
