@@ -48,6 +48,11 @@ def test_a_shell_parses_each_remedy(machine: Published) -> None:
                 assert line.startswith("#") or shlex.split(line, comments=True), line
 
 
+@pytest.mark.parametrize("machine", EVERY, ids=lambda machine: machine.name)
+def test_a_machine_is_judged_as_its_thread_ended(machine: Published) -> None:
+    assert score.judge(machine)["problems"] == []
+
+
 def test_only_equals_signs_and_a_space_begin_a_section(tmp_path: Path) -> None:
     path, rule = tmp_path / "x.txt", "=" * 40
     made = (FOLDER / "first" / "gdrcopy-301.txt").read_text("utf-8")
