@@ -150,11 +150,7 @@ class SessionRegion:
 
     @property
     def allocated(self) -> bool:
-<<<<<<< HEAD
-        """Return whether the session allocated the memory; False if it was registered."""
-=======
         """True if the session allocated the memory, False if it was registered."""
->>>>>>> traits
         return self.on == "dpu" or self._owner is not None
 
     @property

@@ -92,16 +92,10 @@ function makeRegions(view, status, exported, form) {
   const actions = (region, selected) => [
     button("Select", () => view.attempt("select", { region: region.id }), {
       "aria-pressed": String(region.id === selected), "aria-label": `Select ${region.name}`, "data-key": `select:${region.id}` }),
-<<<<<<< HEAD
-    button("Export", () => exported.open(region), { "aria-label": `Export ${region.name}`, "data-key": `export:${region.id}` }),
-    pythonButton(view, (text) => (status.textContent = text), () => ({ region: region.id }),
-      { "aria-label": `Copy as Python: ${region.name}`, "data-key": `python:${region.id}` }),
-=======
     button("Export", () => exported.open(region), { "aria-label": `Export ${region.name}`,
       title: region.exported ? "Show its descriptor" : "It has no descriptor", "data-key": `export:${region.id}` }),
     pythonButton(view, (text) => (status.textContent = text), () => ({ region: region.id }),
       { text: "Python", title: "Copy as Python", "aria-label": `Copy as Python: ${region.name}`, "data-key": `python:${region.id}` }),
->>>>>>> traits
     ...(confirming === region.id ? confirmation(region)
       : [button("Free", () => free(region, false), { "aria-label": `Free ${region.name}`, "data-key": `free:${region.id}` })]),
   ];

@@ -1,18 +1,9 @@
-<<<<<<< HEAD
-"""Lines of Python that do what a panel did, for a cell of the notebook."""
-=======
 """Lines of Python that do in a cell of the notebook what a panel did."""
->>>>>>> traits
 
 from __future__ import annotations
 
 import base64
-<<<<<<< HEAD
-import weakref
-from collections.abc import Sequence
-=======
 from collections.abc import Callable, Sequence
->>>>>>> traits
 from typing import TYPE_CHECKING, Any
 
 from . import namespace
@@ -21,21 +12,10 @@ from .fill_patterns import Pattern
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-<<<<<<< HEAD
-__all__ = [
-    "bytes_expression", "dashboard_sessions", "pattern_expression", "region_lines", "script",
-    "session_expression",
-]  # fmt: skip
-
-#: Sessions that dgkit.dashboard() started.
-dashboard_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-
-=======
 __all__ = ["add_namer", "bytes_expression", "pattern_expression", "region_lines", "script"]
 __all__ += ["session_expression"]
 
 _namers: list[Callable[[Session], str]] = []
->>>>>>> traits
 _MAX_LITERAL = 1 << 10  # bytes written as a literal
 _MAX_ENCODED = 1 << 16  # bytes written in base64
 
@@ -49,16 +29,12 @@ def session_expression(session: Session) -> str:
     for name, value in variables.items():
         if not name.startswith("_") and getattr(value, "session", None) is session:
             return f"{name}.session"
-<<<<<<< HEAD
-    return "dgkit.dashboard().session" if session in dashboard_sessions else "session"
-=======
     return next(filter(None, (name_of(session) for name_of in _namers)), "session")
 
 
 def add_namer(name_of: Callable[[Session], str]) -> None:
     """Add a function that returns an expression for a session, or ""."""
     _namers.append(name_of)
->>>>>>> traits
 
 
 def region_lines(region: SessionRegion) -> list[str]:

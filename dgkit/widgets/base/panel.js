@@ -86,13 +86,8 @@ async function toClipboard(text) {
 
 // A button that copies the lines of Python that do what the panel did; `fields()` are those of the
 // kernel's handler, `say(text)` reports it.
-<<<<<<< HEAD
-const pythonButton = (view, say, fields = () => ({}), attributes = {}) =>
-  button("Copy as Python", async () => {
-=======
 const pythonButton = (view, say, fields = () => ({}), { text = "Copy as Python", ...attributes } = {}) =>
   button(text, async () => {
->>>>>>> traits
     const reply = await view.attempt("as_python", fields());
     if (!reply) return;
     try {

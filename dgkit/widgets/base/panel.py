@@ -27,17 +27,10 @@ import traitlets
 
 from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
-<<<<<<< HEAD
 from . import cell_lifetime, container_output
 from .aio import Later
 from .error_hints import hint_for
 from .static_output import StaticOutput, dated
-=======
-from . import cell_lifetime
-from .aio import Later
-from .error_hints import hint_for
-from .static_output import StaticOutput
->>>>>>> traits
 from .traits import State, as_stored
 
 if TYPE_CHECKING:
@@ -51,11 +44,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _WIDGETS = Path(__file__).parent.parent
 _HAS_TRAITS = frozenset(vars(traitlets.HasTraits()))  # attributes of each instance
-<<<<<<< HEAD
 _OWN_ATTRIBUTES = {"_on_close", "_static", "_hosts", "_refresh", "_states"}
-=======
-_OWN_ATTRIBUTES = {"_on_close", "_static", "_host", "_refresh", "_states"}
->>>>>>> traits
 _CLOSED_MODULE = """export default { render({ el }) {
   const note = document.createElement("p");
   note.setAttribute("role", "status");
@@ -65,12 +54,8 @@ _CLOSED_MODULE = """export default { render({ el }) {
 } };
 """
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError, traitlets.TraitError)
-<<<<<<< HEAD
 _NO_CHANGE = frozenset({"reply", "jobs", "waiting", "places"})
 _LIVE = frozenset({"frame", "bytes", "progress", "run"})  # sent many times a second
-=======
-_NO_CHANGE = frozenset({"reply", "frame", "bytes", "jobs", "progress", "run", "waiting", "places"})
->>>>>>> traits
 _close_lock = threading.Lock()  # guards the panels' _closing
 _log = logging.getLogger("dgkit.widgets")
 
@@ -136,11 +121,7 @@ class Panel(anywidget.AnyWidget):
         self._on_close = contextlib.ExitStack()
         self._static = StaticOutput(self.picture)
         self._on_close.callback(self._static.end)
-<<<<<<< HEAD
         self._hosts: weakref.WeakSet[Any] = weakref.WeakSet()
-=======
-        self._host: Panel | None = None
->>>>>>> traits
         self._refresh = Later(self._store_traits)
         traits = self.traits().items()
         self._states = {name: trait for name, trait in traits if isinstance(trait, State)}

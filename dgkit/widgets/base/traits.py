@@ -62,11 +62,7 @@ class State(TraitType[T, Any]):
         if self._freshen is not None and not as_stored.get() and not obj.closed:
             self._freshen(obj)
             value = self._read(obj)
-<<<<<<< HEAD
-            if obj._trait_values.get(self.name, value) != value:  # it was not awaited until now
-=======
             if obj._trait_values.get(self.name, value) != value:  # the first that asks for it
->>>>>>> traits
                 obj._trait_values[self.name] = value
                 obj.send_state(self.name)
         return super().get(obj, cls)

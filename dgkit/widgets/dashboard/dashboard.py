@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import DgkitError
 from ...units import size_text
 from ..base import cell_lifetime, scheduler
-<<<<<<< HEAD
-from ..base.as_python import dashboard_sessions
-=======
 from ..base.as_python import add_namer
->>>>>>> traits
 from ..base.background import in_background
 from ..base.panel import Panel, PanelClosed, explain, handler
 from ..base.session_model import SessionModel, regions_trait, selected_trait
@@ -115,8 +111,6 @@ class Dashboard(Panel):
     def __init__(self, session: Session, owned: bool = False) -> None:
         self.session = session
         self.owned = owned
-        if owned:
-            dashboard_sessions.add(session)
         self.lost: dict[str, str] | None = None
         self._lock = threading.Lock()  # taken by the frame thread: never wait for a task under it
         self._restarting = False
@@ -126,11 +120,8 @@ class Dashboard(Panel):
         self._sent_status: dict[str, Any] | None = None
         self.panels: Panels = create_panels(session)
         self._unlisten: Callable[[], None] = lambda: None
-<<<<<<< HEAD
-=======
         self._sample: SampleRun | None = None
         self._sample_task: scheduler.Task | None = None
->>>>>>> traits
         super().__init__()
         self._host_panels()
         _open.append(self)
@@ -143,10 +134,6 @@ class Dashboard(Panel):
         self.refresh_traits()
 
     def _session_changed(self, what: str) -> None:
-<<<<<<< HEAD
-        if what != "written":
-            self.refresh_traits()
-=======
         if what == "regions":
             self.broadcast("status", **self._status())
         if what != "written":
@@ -175,7 +162,6 @@ class Dashboard(Panel):
 
     def _sample_changed(self) -> None:
         self.broadcast("sample", sample=self._sample_state())
->>>>>>> traits
 
     def state(self) -> dict[str, Any]:
         """Return the two sides, their status, and the models of the four panels."""
@@ -188,13 +174,9 @@ class Dashboard(Panel):
         if self.session.closed:
             self._query_agent()  # returns at once
         running = self.panels.plot.measuring
-<<<<<<< HEAD
-        return {"counters": list(_counters(self._counters)), "lost": self.lost, "running": running}
-=======
         empty = not SessionModel.of(self.session).live()
         counters = list(_counters(self._counters))
         return {"counters": counters, "lost": self.lost, "running": running, "empty": empty}
->>>>>>> traits
 
     def _query_agent(self) -> None:
         """Query the agent's counters; blocks, so never call it on the frame thread."""
@@ -308,7 +290,6 @@ class Dashboard(Panel):
 
         lock, session, (*panels, plot) = self._lock, self.session, self.panels
         new = yield from in_background(connect)
-        dashboard_sessions.add(new)
         try:
             yield from in_background(partial(self._take_regions, session, new, plot))
         except PanelClosed:  # the dashboard was closed meanwhile
@@ -353,11 +334,8 @@ class Dashboard(Panel):
         if updates is not None:
             updates.cancel()
         self._unlisten()
-<<<<<<< HEAD
-=======
         if self._sample_task is not None:
             self._sample_task.cancel()
->>>>>>> traits
         close_all(self.panels, self.session if self.owned else None)
 
     def picture(self) -> Picture:

@@ -119,11 +119,7 @@ class Measurement:
                     f"region {region.name!r}"
                 )
 
-<<<<<<< HEAD
     def open(self, setting: Setting) -> Monitor | KernelMonitor:
-=======
-    def open(self, setting: Setting) -> Monitor:
->>>>>>> traits
         """Open a monitor, which starts to measure.
 
         Raises:
@@ -139,11 +135,7 @@ class Measurement:
         )  # fmt: skip
 
     def python(self, setting: Setting) -> str:
-<<<<<<< HEAD
         """Return lines of Python that measure: for five seconds, or 10,000 transfers of kernels.
-=======
-        """Return the lines of Python that measure for five seconds.
->>>>>>> traits
 
         Raises:
             ValueError: The region does not exist.
@@ -157,7 +149,6 @@ class Measurement:
             lines = [] if session == "session" else [f"session = {session}"]
             lines.append(f"region = session.empty({max(setting.size, _OWN_BYTES)})")
             options += ", destructive=True"
-<<<<<<< HEAD
         if setting.path == GPU_INITIATED:
             return script(
                 [
@@ -167,8 +158,6 @@ class Measurement:
                     f'session_latency.latency(session, region, {setting.size}, op="{setting.op}")',
                 ]
             )
-=======
->>>>>>> traits
         return script([
             *lines,
             f"with session.monitor(region, {options}) as monitor:",
@@ -180,7 +169,6 @@ class Measurement:
             "    print(share, samples[-(-len(samples) * share // 100) - 1] / 1000, 'µs')",
         ])  # fmt: skip
 
-<<<<<<< HEAD
     def _open_kernel(self, setting: Setting, region: SessionRegion) -> KernelMonitor:
         from ...gpu_initiated.session_latency import KernelMonitor
 
@@ -192,8 +180,6 @@ class Measurement:
             SessionModel.of(self.session).hide(scratch)
         return monitor
 
-=======
->>>>>>> traits
     def switch(
         self, old: Setting, new: Setting, end: Callable[[], None]
     ) -> tuple[Monitor | KernelMonitor, Exception | None]:

@@ -58,25 +58,11 @@ function timelineOf(record) {
 }
 
 function makeCompletions(view, status) {
-<<<<<<< HEAD
-  const headers = [">No.", "Transfer", "Status", ">Size", "Path", "Last DMA: submit → post → complete, µs", ">READs, µs", ">WRITEs, µs", ">Chunks", "Actions"];
-=======
   const headers = [">No.", "Transfer", "Status", ">Size", "Last DMA: submit → post → complete, µs", "All DMAs, µs", "Actions"];
->>>>>>> traits
   const { table, body, box } = tableOf("Completions, newest first", headers);
   const clock = h("p", { class: "dg-help" });
   const part = h("div", { hidden: true }, box, clock);
   const python = ({ number }) => pythonButton(view, (text) => (status.textContent = text), () => ({ number }),
-<<<<<<< HEAD
-    { "aria-label": `Copy as Python: No. ${number}`, "data-key": `python:${number}` });
-  const time = (ns) => (ns === undefined ? "" : micros(ns));
-  const line = (record) => h("tr", { "data-row": record.number, class: record.status === "OK" ? false : "dg-bad" },
-    h("td", { class: "dg-number" }, String(record.number)), h("th", { scope: "row" }, `${record.what} +${record.offset.toLocaleString("en-US")}`),
-    h("td", { title: record.error ?? null }, record.status), h("td", { class: "dg-number" }, record.size.toLocaleString("en-US")),
-    h("td", {}, record.path ?? ""), h("td", {}, record.dma ? h("span", { class: "dg-dma" }, record.dma) : null, timelineOf(record)),
-    h("td", { class: "dg-number" }, time(record.read_ns)), h("td", { class: "dg-number" }, time(record.write_ns)),
-    h("td", { class: "dg-number" }, record.chunks?.toLocaleString("en-US") ?? ""), h("td", {}, python(record)));
-=======
     { text: "Python", title: "Copy as Python", "aria-label": `Copy as Python: No. ${number}`, "data-key": `python:${number}` });
   const all = ({ read_ns: read, write_ns: write, chunks = 0 }) =>
     [read && `READ ${micros(read)}`, write && `WRITE ${micros(write)}`, chunks > 1 && plural(chunks, "chunk")]
@@ -86,7 +72,6 @@ function makeCompletions(view, status) {
     h("td", { title: record.error ?? null }, record.path ? `${record.status}, ${record.path}` : record.status), h("td", { class: "dg-number" }, record.size.toLocaleString("en-US")),
     h("td", {}, record.dma ? h("span", { class: "dg-dma" }, record.dma) : null, timelineOf(record)),
     h("td", {}, ...all(record)), h("td", {}, python(record)));
->>>>>>> traits
   const draw = ({ completions, clock: source }) => {
     part.hidden = completions.length === 0;
     replaceRows(body, completions.map(line).reverse(), table);
