@@ -58,9 +58,17 @@ def text(what: str, value: Any) -> None:
         raise TypeError(f"{what} is {value!r}; it must be text")
 
 
-def name(value: Any) -> None:
-    """Check the name of a region. Raises TypeError or ValueError if invalid."""
+def name(value: Any, *, required: Any = False) -> None:
+    """Check the name of a region, which replace=True requires.
+
+    Raises:
+        TypeError, ValueError: It is invalid, or missing; or `required` is no bool.
+    """
+    if not isinstance(required, bool):
+        raise TypeError(f"replace is {required!r}; it must be True or False")
     text("name", value)
+    if required and not value:
+        raise ValueError("replace=True replaces the region of a name: pass name=")
     if value is not None and len(value) > NAME:
         raise ValueError(f"name has {len(value)} characters; it may have at most {NAME}")
 

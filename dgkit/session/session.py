@@ -82,6 +82,8 @@ class Session:
         dtype: str = "u1",
         on: str = "host",
         name: str | None = None,
+        *,
+        replace: bool = False,
     ) -> SessionRegion:
         """Allocate a region, filled with zeros and registered with both sides.
 
@@ -92,13 +94,15 @@ class Session:
                 it), "gpu" (the current or the first), "cuda:1", or "auto" (a GPU if one is usable
                 and this session's DPU reaches it, else "host"; the region says which, and why).
             name: At most 128 characters.
+            replace: Close the open regions of this name once the new one exists.
 
         Raises:
             OutOfMemory, DeviceUnavailable, Unsupported: Nothing was allocated.
+            RegionBusy: A region to be replaced has a transfer in flight; the new one was freed.
         """
         self._check()
-        argument_checks.name(name)
-        return region_factory.empty(self, shape, dtype, on, name)
+        argument_checks.name(name, required=replace)
+        return self._replacing(region_factory.empty(self, shape, dtype, on, name), replace)
 
     def register(
         self,
@@ -106,6 +110,8 @@ class Session:
         access: str | Access | None = None,
         name: str | None = None,
         share_block: bool = False,
+        *,
+        replace: bool = False,
     ) -> SessionRegion:
         """Register existing memory of this process, in place.
 
@@ -117,17 +123,31 @@ class Session:
             name: At most 128 characters.
             share_block: Allow an array that shares its CUDA allocation with other data (CuPy's
                 pool): CUDA exports whole allocations only.
+            replace: Close the open regions of this name once the new one exists.
 
         Raises:
             AccessDenied: `access` is more than the object allows.
             ExportError: Another process cannot import the memory; the error names the remedy.
             Unsupported: The DPU cannot reach the memory, or it is a PyTorch tensor that requires
                 grad.
+            RegionBusy: A region to be replaced has a transfer in flight; the new one was closed.
         """
         self._check()
-        argument_checks.name(name)
+        argument_checks.name(name, required=replace)
         wanted = None if access is None else parse_access(access)
-        return region_factory.register(self, obj, wanted, name, share_block)
+        region = region_factory.register(self, obj, wanted, name, share_block)
+        return self._replacing(region, replace)
+
+    def _replacing(self, made: SessionRegion, replace: bool) -> SessionRegion:
+        """Return a new region, after closing the others of its name if `replace`."""
+        for other in self.regions if replace else ():
+            if other is not made and other.name == made.name:
+                try:
+                    other.close()
+                except BaseException:
+                    made.close()
+                    raise
+        return made
 
     def take_over(self, lost: Session) -> dict[SessionRegion, DgkitError | None]:
         """Take the regions of this process's memory from a session whose other side is lost.

@@ -59,3 +59,39 @@ def test_a_call_that_fails_is_warned_of_and_stops_nothing(session):
     with pytest.warns(RuntimeWarning, match="ZeroDivisionError"):
         session.close()
     assert session.closed
+
+
+@pytest.mark.parametrize("make", ["empty", "register"])
+def test_replace_closes_the_regions_of_the_same_name_and_no_other(session, make):
+    argument = {"empty": 64, "register": bytearray(64)}[make]
+    other = session.empty(64, name="other")
+    old = [session.empty(64, name="mine") for _ in range(2)]
+    new = getattr(session, make)(argument, name="mine", replace=True)
+    assert session.regions == (other, new)
+    assert [region.closed for region in old] == [True, True]
+    assert session.read(new, 64) == bytes(64)
+
+
+def test_replace_closes_nothing_if_the_new_region_cannot_be_made(session):
+    old = session.empty(64, name="mine")
+    with pytest.raises(ValueError, match="-1"):
+        session.empty(-1, name="mine", replace=True)
+    for wrong, text in ((None, "pass name="), ("", "pass name=")):
+        with pytest.raises(ValueError, match=text):
+            session.empty(64, name=wrong, replace=True)
+    with pytest.raises(TypeError, match="replace is 1"):
+        session.empty(64, name="mine", replace=1)
+    assert session.regions == (old,)
+
+
+def test_the_new_region_is_freed_if_the_old_one_is_busy(session, monkeypatch):
+    old = session.empty(64, name="mine")
+
+    def busy(*_):
+        raise dgkit.RegionBusy(16, "a transfer is in flight")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session._dpu, "forget", lambda region, _: busy() if region is old else None)
+        with pytest.raises(dgkit.RegionBusy):
+            session.empty(64, name="mine", replace=True)
+    assert session.regions == (old,)
