@@ -1,15 +1,28 @@
 """The tutorials as a reader runs them: from top to bottom, in a fresh kernel."""
 
+import ast
+import json
 import re
 import shutil
 
 import nbformat
 import pytest
-from support.jupyter.notebooks import TUTORIALS, attempted, cell, pictures, read, run, said
+from support.jupyter.notebooks import (
+    TUTORIALS,
+    attempted,
+    cell,
+    pictures,
+    read,
+    run,
+    said,
+    solution,
+)
 
-# For each: lines that look right in its exercise, and lines that are.
+RESULTS = TUTORIALS.parents[1] / "tests/bench/results"
+
+# For each: lines that look right in its exercise. Those that are right are in its solution.
 WRONG = {
-    "01_first_dma": "session.write(target, bytes(range(256)))",
+    "01_first_dma": "target.array[1000:1256] = range(256)",
     "02_two_sides": """
 public = vault_device.register(vault, offset=16)
 public_token = public.export()
@@ -30,56 +43,41 @@ answers = {
 }
 """,
 }
-RIGHT = {
-    "01_first_dma": "session.write(target, bytes(range(256)), offset=1000)",
-    "02_two_sides": """
-public = vault_device.register(vault, access="r", offset=16)
-public_token = public.export()
-""",
-    "03_latency_and_bandwidth": "time_us = [rate.window / rate.ops_per_s * 1e6 for rate in rates]",
-    "04_gpu_memory": """
-    start = address // page * page
-    end = -(-(address + size) // page) * page
-    return start, end - start
-""",
-    "05_when_things_go_wrong": """
-    for left in reversed(range(tries)):
-        try:
-            return queue.write(local, remote, size=64).wait()
-        except dgkit.TransferError as error:
-            if error.completion.status != Status.IO_FAILED or not left:
-                raise
-""",
-    "06_doca_in_python": """
-last_first = inventory.buf_by_data(blocks_map, 112, 16)
-for at in range(96, -16, -16):
-    last_first.chain(inventory.buf_by_data(blocks_map, at, 16))
-""",
-    "07_doctor": """
-answers = {
-    "machine-a": ("bar1-size", "Or export less than 214 MiB at once."),
-    "machine-b": ("peermem", "sudo modprobe nvidia-peermem"),
-    "machine-c": ("bluefield-mode", machines["machine-c"].of("bluefield-mode")[0].remedy[0]),
-}
-""",
-}
+EACH_NAME_ONCE = """
+names = [r.name for r in (session.regions if "session" in globals() else ())]
+assert len(set(names)) == len(names), names
+"""
 NAMES = sorted(path.stem for path in TUTORIALS.glob("*.ipynb"))
 MAX_BYTES = 30_000
+# What is no answer at all in each exercise: also of this the check says it in a sentence.
+ABSURD = {
+    "01_first_dma": "session.write(target, b'all wrong')",
+    "02_two_sides": "public_token = b'not a descriptor'",
+    "03_latency_and_bandwidth": "time_us = ['a long time']",
+    "04_gpu_memory": "    return address / 0",
+    "05_when_things_go_wrong": "    raise KeyError('careful')",
+    "06_doca_in_python": "last_first = 'HGFEDCBA'",
+    "07_doctor": "answers['machine-a'] = ['bar1-size']",
+}
 
 
 def test_each_tutorial_is_tested():
-    assert sorted(RIGHT) == sorted(WRONG) == NAMES
+    assert sorted(WRONG) == sorted(ABSURD) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_runs_from_top_to_bottom_and_leaves_no_process_behind(name, tmp_path):
     shutil.copytree(TUTORIALS / "machines", tmp_path / "machines")
     there = sorted(tmp_path.rglob("*"))
-    done = run(attempted(read(name), WRONG[name], RIGHT[name]), tmp_path)
+    notebook = read(name)
+    notebook = attempted(notebook, ABSURD[name], WRONG[name], solution(notebook))
+    notebook.cells.append(nbformat.v4.new_code_cell(EACH_NAME_ONCE))
+    done = run(notebook, tmp_path)
     answers = [one for one in done.cells if "answer" in one.metadata.get("tags", [])]
     assert said(cell(done, "check")).startswith("Not done yet"), "an exercise that nobody did"
-    assert said(answers[0]) == "AssertionError", "a wrong answer"
-    assert "Right" in said(answers[1]), said(answers[1])
+    for wrong in answers[:2]:
+        assert "Not right yet: " in said(wrong), said(wrong)
+    assert "Right" in said(answers[2]), said(answers[2])
     assert pictures(done), "it draws at least one picture from its own data"
     assert sorted(tmp_path.rglob("*")) == there, "it leaves no file behind"
 
@@ -92,7 +90,9 @@ def test_it_is_valid_small_and_stripped(name):
     assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
     assert len(text.encode()) < MAX_BYTES
     for one in notebook.cells:
-        assert set(one.metadata) <= {"tags"}
+        folded = "hide-input" in one.metadata.get("tags", [])
+        assert one.metadata.get("jupyter", {}) == ({"source_hidden": True} if folded else {})
+        assert set(one.metadata) <= {"tags", "jupyter"}
         if one.cell_type == "code":
             assert (one.outputs, one.execution_count) == ([], None)
 
@@ -117,3 +117,64 @@ def test_its_links_lead_somewhere(name):
     linked = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
     assert linked
     assert [link for link in linked if not (TUTORIALS / link).exists()] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_draws_and_what_checks_is_folded_and_what_it_teaches_is_not(name):
+    for one in read(name).cells:
+        if one.cell_type == "code":
+            tags = one.metadata.get("tags", [])
+            draws = "figure(" in one.source or "check" in tags
+            assert draws <= ("hide-input" in tags), one.id
+
+
+def recorded(name, variable):
+    """A dict of recorded figures in a tutorial's code."""
+    (found,) = [
+        node.value
+        for one in read(name).cells
+        if one.cell_type == "code" and variable in one.source and not one.source.startswith("%%")
+        for node in ast.parse(one.source).body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == variable
+    ]
+    return ast.literal_eval(found)
+
+
+def results(file):
+    """The figures of a recorded run, by what was measured."""
+    figures = json.loads((RESULTS / file).read_text(encoding="utf-8"))["figures"]
+    return {figure["what"]: figure for figure in figures}
+
+
+def test_the_figures_recorded_on_16_cores_are_those_of_the_file_that_is_named():
+    runs = results("table-xeon-1.json")
+    assert "table-xeon-1.json" in "".join(one.source for one in read(NAMES[2]).cells)
+    given = recorded("03_latency_and_bandwidth", "RECORDED_NS")
+    spinning = "64 B, worker path, 30 runs, {}: p50 of the median run"
+    whats = (
+        spinning.format("idle cores"),
+        spinning.format("a busy process on each core"),
+        "64 B, prepared, op.run(), sleeping worker",
+    )
+    for shown, what in zip(given.values(), whats, strict=True):
+        found = runs[what]
+        wanted = (found["value"], min(found["rounds"]), max(found["rounds"]))
+        assert shown == pytest.approx(wanted, abs=1)
+    floor = runs["64 B, prepared, op.run(), worker path, spinning"]["reference"]
+    assert recorded("03_latency_and_bandwidth", "RECORDED_FLOOR_NS") == pytest.approx(floor, abs=1)
+
+
+def test_the_figures_recorded_on_a_gpu_are_those_of_the_file_that_is_named():
+    runs = results("gpu-h200-3.json")
+    assert "gpu-h200-3.json" in "".join(one.source for one in read("04_gpu_memory").cells)
+    for name, shown in recorded("04_gpu_memory", "RECORDED_US").items():
+        found = runs[f"{name.replace('4 KiB', '4096 B')}, prepared"]
+        wanted = [
+            part
+            for value, rounds in (("value", "rounds"), ("reference", "references"))
+            for part in (found[value], min(found[rounds]), max(found[rounds]))
+        ]
+        assert [1000 * us for us in shown] == pytest.approx(wanted, abs=6)
+    for name, shown in recorded("04_gpu_memory", "RECORDED_GB_PER_S").items():
+        wanted = (runs[name]["value"], runs[name]["reference"])
+        assert shown == pytest.approx(wanted, abs=0.06)

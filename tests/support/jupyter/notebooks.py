@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import sys
 import uuid
 from pathlib import Path
@@ -67,6 +68,12 @@ def cell(notebook: Any, tag: str) -> Any:
     """The one cell with this tag."""
     (found,) = [one for one in notebook.cells if tag in one.metadata.get("tags", [])]
     return found
+
+
+def solution(notebook: Any) -> str:
+    """The code of a tutorial's solution, which is folded in a cell with this tag."""
+    (code,) = re.findall(r"```python\n(.*?)\n```", cell(notebook, "solution").source, re.DOTALL)
+    return code
 
 
 def attempted(notebook: Any, *answers: str) -> Any:
