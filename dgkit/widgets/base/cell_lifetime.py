@@ -13,7 +13,7 @@ import gc
 import logging
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
 
 
-__all__ = ["close_stale", "current_run", "detached", "mark_used", "register"]
+__all__ = ["after_each_cell", "close_stale", "current_run", "detached", "mark_used", "register"]
 
 _log = logging.getLogger("dgkit.widgets")
 _lock = threading.Lock()
 _panels: dict[str, weakref.WeakKeyDictionary[Any, str]] = {}  # cell -> panel -> last run using it
 _detached: ContextVar[bool] = ContextVar("dgkit_detached", default=False)
-_hooked: weakref.WeakSet[Any] = weakref.WeakSet()  # shells
+_hooks: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()  # by shell
 
 
 def current_run() -> tuple[str, str]:
@@ -73,7 +73,7 @@ def register(panel: Closable) -> None:
     cell, run = current_run()
     if not cell or _detached.get():
         return
-    _hook()
+    after_each_cell(close_stale)
     with _lock:
         _panels.setdefault(cell, weakref.WeakKeyDictionary())[panel] = run
     _close(cell, run, shared=False)
@@ -111,11 +111,11 @@ def _close(cell: str, run: str, *, shared: bool) -> bool:
     return bool(unused)
 
 
-def _hook() -> None:
-    """Register `close_stale` to be called after each cell of the shell, once."""
+def after_each_cell(call: Callable[[object], None]) -> None:
+    """Have the shell call a function after each cell. Idempotent."""
     shell = get_ipython()
     with _lock:
-        if shell is None or shell in _hooked:
+        if shell is None or call in _hooks.setdefault(shell, set()):
             return
-        _hooked.add(shell)
-    shell.events.register("post_run_cell", close_stale)
+        _hooks[shell].add(call)
+    shell.events.register("post_run_cell", call)

@@ -15,6 +15,7 @@ __all__ = ["GREY", "TEXT", "Axis", "Chart", "font"]
 
 TEXT, GREY, _LINE = "#212121", "#6b6f73", "#d0d0d0"
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 24, 40  # px around the plot area
+_MAX_LEFT = 260  # px, for long names on the y axis
 _LEGEND_ROW = 16  # px
 _MAX_TICKS = 7
 
@@ -105,6 +106,11 @@ class Chart:
         """Add points."""
         self._marks.append(("points", x, y, colour))
 
+    def area(self, x: Points, low: Points, high: Points, colour: str) -> None:
+        """Fill the area between two lines over the same x values."""
+        around = [*x, *reversed(list(x))], [*low, *reversed(list(high))]
+        self._marks.append(("area", *around, colour))
+
     def box(self, x: tuple[float, float], y: tuple[float, float], colour: str) -> None:
         """Add a filled box between two values of each axis."""
         self._marks.append(("box", x, y, colour))
@@ -147,13 +153,20 @@ class _Drawing:
     def __init__(self, chart: Chart, image: Image.Image, box: Box) -> None:
         self._chart, self._image = chart, image
         self._pen, self._font = ImageDraw.Draw(image), font(11)
-        left, top, right, bottom = box
-        rows = self._legend_rows(right - left - _LEFT)
-        top += _TOP if chart.title else 8
-        self._area = (left + _LEFT, top, right - _RIGHT, bottom - _BOTTOM - _LEGEND_ROW * rows)
         self._box = box
         self._x = chart.x.ends(value for _, x, _, _ in chart.marks for value in x)
         self._y = chart.y.ends(value for _, _, y, _ in chart.marks for value in y)
+        left, top, right, bottom = box
+        left += self._left_margin()
+        rows = self._legend_rows(right - left)
+        top += _TOP if chart.title else 8
+        self._area = (left, top, right - _RIGHT, bottom - _BOTTOM - _LEGEND_ROW * rows)
+
+    def _left_margin(self) -> int:
+        """Return the room for the labels of the y axis."""
+        names = () if self._chart.y.hidden else self._chart.y.ticks(*self._y)
+        widest = max((self._font.getlength(name) for _, name in names), default=0.0)
+        return max(_LEFT, min(_MAX_LEFT, math.ceil(widest) + 24))
 
     def _legend_rows(self, width: int) -> int:
         used: float = sum(self._font.getlength(name) + 34 for name in self._chart.names)
@@ -244,6 +257,11 @@ class _Drawing:
             for across, up in piece:
                 self._pen.ellipse((across - 3, up - 3, across + 3, up + 3), fill=colour)
 
+    def _area_mark(self, x: Points, y: Points, colour: str) -> None:
+        around = [at for piece in self._pieces(x, y) for at in piece]
+        if len(around) > 2:
+            self._pen.polygon(around, fill=colour)
+
     def _corners(self, x: Points, y: Points) -> tuple[float, float, float, float] | None:
         first, last = self._at(x[0], y[0]), self._at(x[1], y[1])
         if first is None or last is None:
@@ -292,6 +310,7 @@ class _Drawing:
             x += width
 
     _marks_by_kind: ClassVar[dict[str, Callable[..., None]]] = {
-        "line": _line, "dash": _dash, "points": _points, "box": _box_mark, "image": _image_mark,
+        "line": _line, "dash": _dash, "points": _points, "area": _area_mark, "box": _box_mark,
+        "image": _image_mark,
         "vertical": _vertical, "horizontal": _horizontal, "text": _text, "centred": _centred,
     }  # fmt: skip

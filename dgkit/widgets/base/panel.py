@@ -16,7 +16,7 @@ import inspect
 import json
 import logging
 import threading
-import time
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -27,9 +27,9 @@ import traitlets
 
 from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
-from . import cell_lifetime
+from . import cell_lifetime, container_output
 from .error_hints import hint_for
-from .static_output import StaticOutput
+from .static_output import StaticOutput, dated, renew_all
 
 if TYPE_CHECKING:
     from .picture import Picture
@@ -114,12 +114,13 @@ class Panel(anywidget.AnyWidget):
         module, style = (source(self.name, kind, self.parts) for kind in ("js", "css"))
         own = vars(self).keys() - _HAS_TRAITS
         self._on_close = contextlib.ExitStack()
-        self._static = StaticOutput(self.dated_picture)
+        self._static = StaticOutput(self.picture)
         self._on_close.callback(self._static.end)
-        self._host: Panel | None = None
+        self._hosts: weakref.WeakSet[Any] = weakref.WeakSet()
         super().__init__(_esm=module, _css=style)
-        self._widget_attributes = frozenset(vars(self)) - own - {"_on_close", "_static", "_host"}
+        self._widget_attributes = frozenset(vars(self)) - own - {"_on_close", "_static", "_hosts"}
         self.on_msg(self._received)
+        container_output.install()
         cell_lifetime.register(self)
 
     if not TYPE_CHECKING:
@@ -233,21 +234,24 @@ class Panel(anywidget.AnyWidget):
 
     def dated_picture(self) -> Picture:
         """Return the picture with the time at which it was drawn."""
-        picture = self.picture()
-        picture.text(f"State of {time.strftime('%Y-%m-%d %H:%M:%S')}", size=10, colour="#6b6f73")
-        return picture
+        return dated(self.picture())
 
     def renew_picture(self) -> None:
         """Replace the static picture in the output soon: the state has changed."""
         if self.closed:
             return
         self._static.renew()
-        if self._host is not None:
-            self._host.renew_picture()
+        for host in list(self._hosts):
+            host.renew_picture()
 
-    def hosted_by(self, host: Panel) -> None:
-        """Renew the picture of another panel, which shows this one, too."""
-        self._host = host
+    def hosted_by(self, host: Any) -> None:
+        """Renew also the picture of another panel or a container, which shows this one, too."""
+        self._hosts.add(host)
+
+    @handler
+    def saved(self) -> dict[str, Any]:
+        """Renew all pictures in the notebook, which was saved; return how many have changed."""
+        return {"renewed": renew_all()}
 
     def _ipython_display_(self) -> None:
         """Put out the panel and, below it, its static picture."""
@@ -256,6 +260,7 @@ class Panel(anywidget.AnyWidget):
         bundle = self._repr_mimebundle_()
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
         publish_display_data(data, rest[0] if rest else None)
+        container_output.note_displayed(self)
         if not self.closed:
             self._static.publish()
 

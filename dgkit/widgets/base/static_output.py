@@ -1,4 +1,4 @@
-"""The static picture in a panel's output: published with the panel, and renewed.
+"""The static picture in an output: published with a panel or a container, and renewed.
 
 The picture is a second output, a PNG, which every reader of notebooks shows, also for a
 notebook that it does not trust. While the live view is there, the panel's style sheet hides it.
@@ -10,23 +10,26 @@ import base64
 import logging
 import time
 import uuid
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import scheduler
+from . import cell_lifetime, scheduler
 from .background import in_background
 
 if TYPE_CHECKING:
     from .picture import Picture
 
-__all__ = ["StaticOutput"]
+__all__ = ["StaticOutput", "dated", "renew_all"]
 
 _INTERVAL_S = 2.0  # between two pictures of a panel, at least
+_MARK = {"needs_background": "light"}  # becomes a class of the image, by which it is hidden
 _log = logging.getLogger("dgkit.widgets")
+_published: weakref.WeakSet[StaticOutput] = weakref.WeakSet()
 
 
 class StaticOutput:
-    """The picture of one display of a panel; a later display replaces it."""
+    """The picture of one display of a panel or a container; a later display replaces it."""
 
     def __init__(self, draw: Callable[[], Picture]) -> None:
         """Make an output, which nothing is published of.
@@ -40,48 +43,87 @@ class StaticOutput:
         self._published = 0.0
         self._last = b""
 
+    @property
+    def published(self) -> bool:
+        """Whether the picture was published and can be renewed."""
+        return bool(self._display_id)
+
     def publish(self) -> None:
         """Publish the picture below what the running cell has put out so far."""
         self._display_id = uuid.uuid4().hex
-        self._publish(self._png(), update=False)
+        self._last = b""
+        self.flush()
+        _published.add(self)
+        cell_lifetime.after_each_cell(_renew_for_headless)
 
     def renew(self) -> None:
         """Have the frame thread replace the picture soon, if it was published and has changed."""
         if self._display_id and (self._task is None or self._task.done):
             self._task = scheduler.start(self._renew(), self._failed)
 
+    def flush(self) -> bool:
+        """Replace the picture now if it has changed; return whether it has."""
+        return self._publish(self._drawn())
+
     def end(self) -> None:
         """Leave the picture as it is."""
         self._display_id = ""
+        _published.discard(self)
         if self._task is not None:
             self._task.cancel()
 
     def _renew(self) -> scheduler.Steps:
         yield from scheduler.sleep(self._published + _INTERVAL_S - time.monotonic())
-        png = yield from in_background(self._png)
-        if self._display_id and png[1] != self._last:
-            self._publish(png, update=True)
+        drawn = yield from in_background(self._drawn)
+        self._publish(drawn)
 
-    def _png(self) -> tuple[str, bytes]:
+    def _drawn(self) -> tuple[Picture, bytes]:
         """Draw; what cannot be drawn is logged, and costs the picture but not the output."""
         from .picture import Picture
 
         try:
             picture = self._draw()
-            return picture.alt, picture.png()
+            return picture, picture.png()
         except Exception as error:
             self._failed(error)
         picture = Picture("no static picture")
         picture.text("There is no static picture of this output: run the cell to see it.")
-        return picture.alt, picture.png()
+        return picture, picture.png()
 
-    def _publish(self, png: tuple[str, bytes], *, update: bool) -> None:
+    def _publish(self, drawn: tuple[Picture, bytes]) -> bool:
         from IPython.display import publish_display_data
 
-        alt, self._last = png
+        picture, png = drawn
+        if not self._display_id or png == self._last:
+            return False
+        update, self._last = bool(self._last), png
         self._published = time.monotonic()
-        data = {"image/png": base64.b64encode(self._last).decode(), "text/plain": alt}
-        publish_display_data(data, transient={"display_id": self._display_id}, update=update)
+        image = base64.b64encode(dated(picture).png()).decode()
+        publish_display_data(
+            {"image/png": image, "text/plain": picture.alt}, _MARK,
+            transient={"display_id": self._display_id}, update=update,
+        )  # fmt: skip
+        return True
 
     def _failed(self, error: Exception) -> Any:
         _log.error("cannot draw the picture of a panel", exc_info=error)
+
+
+def dated(picture: Picture) -> Picture:
+    """Add the time of now to a picture; return it."""
+    picture.text(f"State of {time.strftime('%Y-%m-%d %H:%M:%S')}", size=10, colour="#6b6f73")
+    return picture
+
+
+def renew_all() -> int:
+    """Replace now all published pictures that have changed; return how many that were."""
+    return sum(output.flush() for output in list(_published))
+
+
+def _renew_for_headless(_result: object = None) -> None:
+    """Renew the pictures at the end of a cell of nbclient, which reads no later output.
+
+    Front ends that show a live view name the cell, and receive updates at any time.
+    """
+    if not cell_lifetime.current_run()[0]:
+        renew_all()

@@ -70,11 +70,21 @@ def components(document: Document) -> list[str]:
     return [name for name in _PARTS if name in needed]
 
 
+@lru_cache(maxsize=1)
+def _dark_theme() -> Any:
+    """Return Bokeh's dark theme, with labels that are light, too."""
+    from bokeh.themes import Theme, built_in_themes
+
+    attributes = built_in_themes[DARK]._json["attrs"]
+    light = attributes["Title"]["text_color"]
+    return Theme(json={"attrs": {**attributes, "Label": {"text_color": light}}})
+
+
 def snapshot(document: Document, *, dark: bool) -> str:
     """Return a document as JSON for `Document.from_json`, in the theme of a dark or light page."""
     from bokeh.core.json_encoder import serialize_json
-    from bokeh.themes import built_in_themes, default
+    from bokeh.themes import default
 
-    document.theme = built_in_themes[DARK] if dark else default
+    document.theme = _dark_theme() if dark else default
     content: Any = document.to_json(deferred=False)  # NumPy arrays inline, not as buffers
     return serialize_json(content)

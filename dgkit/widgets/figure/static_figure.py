@@ -22,7 +22,7 @@ from ..base.picture import Picture
 __all__ = ["figure_picture"]
 
 _TITLE_HEIGHT = 280  # px, height of a chart unless its figure is lower
-_AXIS_OF = {"x": 0, "left": 0, "right": 0, "y": 1, "top": 1, "bottom": 1}
+_AXIS_OF = {"x": 0, "left": 0, "right": 0, "y": 1, "y1": 1, "y2": 1, "top": 1, "bottom": 1}
 _MOST_POINTS = 2000  # of a line or a scatter: a picture is 720 px wide
 
 
@@ -85,7 +85,7 @@ class _PlotDrawing:
             "Line": self._line, "Scatter": self._scatter, "Circle": self._scatter,
             "VBar": self._vbar, "HBar": self._hbar, "Image": self._image, "Text": self._text,
             "VSpan": self._span, "HSpan": self._span, "Quad": self._quad,
-            "Rect": self._rect, "MultiLine": self._multi_line,
+            "Rect": self._rect, "MultiLine": self._multi_line, "VArea": self._varea,
         }.get(name)  # fmt: skip
         if add is None:
             self.missing.add(name)
@@ -110,8 +110,13 @@ class _PlotDrawing:
         return [known.get(v, v) if isinstance(v, tuple) else v for v in keys] if known else values
 
     def _colour(self, glyph: Any, data: Any, name: str = "line_color") -> list[str]:
+        """Return a colour for each row, mixed with white where the glyph is transparent."""
         colours = self._values(glyph, data, name)
-        return [colour if isinstance(colour, str) else "#1e88e5" for colour in colours]
+        alphas = self._values(glyph, data, name.replace("_color", "_alpha"))
+        return [
+            _mixed(colour if isinstance(colour, str) else "#1e88e5", alpha)
+            for colour, alpha in zip(colours, alphas, strict=False)
+        ]
 
     def _thinned(self, glyph: Any, data: Any) -> tuple[Any, Any]:
         x, y = (np.asarray(self._values(glyph, data, name), float) for name in ("x", "y"))
@@ -162,6 +167,10 @@ class _PlotDrawing:
         for xs, ys, colour in zip(*columns, self._colour(glyph, data), strict=False):
             self.chart.line(list(xs), list(ys), colour)
 
+    def _varea(self, glyph: Any, data: Any) -> None:
+        columns = [self._values(glyph, data, name) for name in ("x", "y1", "y2")]
+        self.chart.area(*columns, self._colour(glyph, data, "fill_color")[0])
+
     def _span(self, glyph: Any, data: Any) -> None:
         vertical = type(glyph).__name__ == "VSpan"
         colours = self._colour(glyph, data)
@@ -205,6 +214,14 @@ class _PlotDrawing:
                     yield row, str(value)
             return
         yield item.index or 0, str(getattr(label, "value", label))
+
+
+def _mixed(colour: str, alpha: Any) -> str:
+    """Return a colour on white; `alpha` is 1 for an opaque one."""
+    if not _is_number(alpha) or alpha >= 1:
+        return colour
+    parts = ImageColor.getrgb(colour)[:3]
+    return "#" + "".join(f"{round(255 + (part - 255) * alpha):02x}" for part in parts)
 
 
 def _is_number(value: Any) -> bool:
