@@ -74,3 +74,96 @@ def test_a_picture_is_hidden_beside_its_live_view_renewed_and_shown_without_it(n
         tab.screenshot(path=path.with_suffix(".png"), full_page=True)
     finally:
         context.close()
+
+
+CONTAINERS = """
+import ipywidgets as W
+plot = dgkit.LatencyPlot(s, region)
+display(W.HBox([dgkit.HexView(s, region)]))
+display(W.Tab([plot]))
+W.interact(lambda number: dgkit.TransferPanel(s), number=(0, 3));
+"""
+TEXTS = ("Loading widget", "Error displaying widget", "model not found")
+
+
+def shown(notebook):
+    """The pictures of the notebook in front."""
+    return notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-RenderedImage img")
+
+
+def text(notebook):
+    """The text of its outputs."""
+    return notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").inner_text()
+
+
+def test_pictures_of_containers_are_hidden_beside_them_and_shown_where_the_notebook_is_reopened(
+    notebook,
+):
+    notebook.cell(SETUP)
+    notebook.cell(CONTAINERS)
+    for name in ("hexview", "latency", "transfer"):
+        notebook.ready(name)
+    expect(shown(notebook)).to_have_count(5)  # the one within interact's Output, too
+    for nth in range(5):
+        expect(shown(notebook).nth(nth)).to_be_hidden()
+    path = notebook.save()
+    assert len(pictures(path)) == 4
+    path.with_name("again.ipynb").write_bytes(path.read_bytes())
+    again = Notebook(notebook.lab_page, "again.ipynb").open()
+    expect(shown(again)).to_have_count(4)
+    for nth in range(4):
+        expect(shown(again).nth(nth)).to_be_visible()
+    again.quiet()
+    expect(again.page.get_by_text("model not found").first).to_be_hidden()
+    assert [said for said in TEXTS if said in text(again)] == []
+    notebook.lab_page.shot("static-reopened")
+
+
+def test_a_notebook_that_is_reopened_without_a_kernel_shows_its_pictures(notebook):
+    notebook.cell(SETUP)
+    notebook.ready("hexview")
+    path = notebook.save()
+    path.with_name("no_kernel.ipynb").write_bytes(path.read_bytes())
+    opening = {"path": "no_kernel.ipynb", "factory": "Notebook"}
+    alone = {
+        "kernelPreference": {"shouldStart": False, "canStart": False, "autoStartDefault": False}
+    }
+    notebook.lab_page.ask(
+        "async (args) => { const made = await app.commands.execute('docmanager:open', args);"
+        " await made.context.ready; app.shell.activateById(made.id); }",
+        opening | alone,
+    )
+    expect(shown(notebook)).to_be_visible()
+    assert [said for said in TEXTS if said in text(notebook)] == []
+    # ipywidgets' manager itself fails where a notebook has no kernel
+    errors = notebook.lab_page.errors
+    errors[:] = [error for error in errors if "jupyterlab-manager/static" not in error]
+
+
+def test_the_picture_of_a_plot_is_renewed_while_it_runs(notebook):
+    notebook.cell(SETUP)
+    notebook.cell(
+        "from dgkit.widgets.base import static_output\n"
+        "static_output._LIVE_INTERVAL_S = 0.5\n"
+        "plot = dgkit.LatencyPlot(s, region)\nplot.start()\nplot"
+    )
+    notebook.ready("latency")
+    before = pictures(notebook.save())[1]
+    until(lambda: pictures(notebook.save())[1] != before, "the saved picture is renewed", 20)
+    notebook.cell("plot.stop()")
+
+
+def test_without_a_widget_manager_the_file_has_a_picture_and_no_text_of_widgets(notebook):
+    notebook.cell(SETUP)
+    notebook.cell("import ipywidgets as W\nW.VBox([dgkit.AllocatePanel(s)])")
+    notebook.ready("allocate")
+    path = notebook.save()
+    cells = nbformat.read(path, as_version=4).cells
+    for cell in cells:
+        shown_as = [
+            next((kind for kind in ("text/html", "image/png", "text/plain") if kind in data), "")
+            for data in (output["data"] for output in cell.outputs)
+        ]  # what a reader of notebooks without widgets prefers
+        assert not cell.outputs or "image/png" in shown_as
+    page, _ = HTMLExporter().from_filename(str(path))
+    assert [said for said in TEXTS if said in page] == []

@@ -32,6 +32,8 @@ def published(monkeypatch):
     made = []
 
     def publish(data, metadata=None, transient=None, update=False):
+        if "text/html" in data and len(data) == 1:  # the style of pictures
+            return
         made.append((data, (transient or {}).get("display_id"), update))
 
     monkeypatch.setattr("IPython.display.publish_display_data", publish)

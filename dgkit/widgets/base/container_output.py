@@ -64,9 +64,9 @@ class ContainerPicture:
         if self._run == cell_lifetime.current_run() and not self._static.published:
             self.publish()
 
-    def renew_picture(self) -> None:
-        """Replace the picture soon: the state of a panel has changed."""
-        self._static.renew()
+    def renew_picture(self, *, live: bool = False) -> None:
+        """Replace the picture soon, as Panel.renew_picture(): the state of a panel has changed."""
+        self._static.renew(live=live)
 
     def _draw(self) -> Picture:
         from .picture import Picture
@@ -114,6 +114,8 @@ def _display(container: Any) -> None:
     else:
         bundle = container._repr_mimebundle_()
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
+        if next(_panels_in(container), None) is not None:
+            data = {**data, "text/plain": f"<{type(container).__name__}>"}  # not of all its traits
         publish_display_data(data, rest[0] if rest else None)
     _pictures[container] = picture = ContainerPicture(container)
     picture.publish()

@@ -109,33 +109,6 @@ function onVisible(element, change, signal) {
   signal.addEventListener("abort", () => watch.disconnect());
 }
 
-// When JupyterLab has saved the notebook of a view, its kernel renews the static pictures; if any has
-// changed, the notebook is saved once more. Of the views of a notebook the first that is left asks.
-const savedBy = (window.__dgkitSavedBy ??= new WeakMap()); // notebook's context -> its views
-function renewOnSave(view) {
-  const context = view.model.widget_manager?.context;
-  if (!context?.saveState) return;
-  if (!savedBy.has(context)) {
-    const views = new Set();
-    let renewing = false;
-    savedBy.set(context, views);
-    context.saveState.connect(async (_, state) => {
-      const [first] = views;
-      if (renewing || !first || !state.startsWith("completed")) return;
-      renewing = true;
-      try {
-        const { renewed } = await first.call("saved");
-        if (renewed && !context.isDisposed) await context.save();
-      } catch { /* the kernel is gone: the pictures are the last */
-      } finally {
-        renewing = false;
-      }
-    });
-  }
-  savedBy.get(context).add(view);
-  view.live.addEventListener("abort", () => savedBy.get(context).delete(view));
-}
-
 // An exception raised by a handler in the kernel.
 class KernelError extends Error {
   constructor({ kind, text, hint, field }) {
@@ -253,7 +226,6 @@ function panel({ name, draw }) {
         view.titled(state);
         cleanUp = draw(view);
         view.root.dataset.ready = "";
-        renewOnSave(view);
       }).catch(view.fail).finally(() => clearTimeout(slow));
       return () => {
         clearTimeout(slow);

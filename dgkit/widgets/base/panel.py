@@ -29,7 +29,7 @@ from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
 from . import cell_lifetime, container_output
 from .error_hints import hint_for
-from .static_output import StaticOutput, dated, renew_all
+from .static_output import StaticOutput, dated
 
 if TYPE_CHECKING:
     from .picture import Picture
@@ -50,7 +50,8 @@ _CLOSED_MODULE = """export default { render({ el }) {
   el.replaceChildren(note);
 } };
 """
-_NO_CHANGE = frozenset({"reply", "frame", "bytes", "jobs", "progress", "run", "waiting", "places"})
+_NO_CHANGE = frozenset({"reply", "jobs", "waiting", "places"})
+_LIVE = frozenset({"frame", "bytes", "progress", "run"})  # sent many times a second
 _close_lock = threading.Lock()  # guards the panels' _closing
 _log = logging.getLogger("dgkit.widgets")
 
@@ -153,7 +154,7 @@ class Panel(anywidget.AnyWidget):
         if self.comm is not None and not self.closed:
             self.send({"kind": kind, **fields}, list(buffers))
             if kind not in _NO_CHANGE:
-                self.renew_picture()
+                self.renew_picture(live=kind in _LIVE)
 
     def fail(self, error: Exception) -> None:
         """Show an error and its remedy in the panel's error strip."""
@@ -236,22 +237,21 @@ class Panel(anywidget.AnyWidget):
         """Return the picture with the time at which it was drawn."""
         return dated(self.picture())
 
-    def renew_picture(self) -> None:
-        """Replace the static picture in the output soon: the state has changed."""
+    def renew_picture(self, *, live: bool = False) -> None:
+        """Replace the static picture in the output soon: the state has changed.
+
+        Args:
+            live: It changes all the time; the picture is replaced every 10 s.
+        """
         if self.closed:
             return
-        self._static.renew()
+        self._static.renew(live=live)
         for host in list(self._hosts):
-            host.renew_picture()
+            host.renew_picture(live=live)
 
     def hosted_by(self, host: Any) -> None:
         """Renew also the picture of another panel or a container, which shows this one, too."""
         self._hosts.add(host)
-
-    @handler
-    def saved(self) -> dict[str, Any]:
-        """Renew all pictures in the notebook, which was saved; return how many have changed."""
-        return {"renewed": renew_all()}
 
     def _ipython_display_(self) -> None:
         """Put out the panel and, below it, its static picture."""

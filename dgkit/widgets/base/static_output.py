@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["StaticOutput", "dated", "renew_all"]
 
 _INTERVAL_S = 2.0  # between two pictures of a panel, at least
+_LIVE_INTERVAL_S = 10.0  # the same while its state changes all the time
 _MARK = {"needs_background": "light"}  # becomes a class of the image, by which it is hidden
+# Hides "Loading widget..." and "model not found" of JupyterLab where a picture follows. For a trusted
+# notebook only; in others the view's text is shown instead.
+_STYLE = """<style class="dgkit-static">
+.jp-OutputArea-child:has(> .lm-Panel.jp-OutputArea-output):not(:has(> .jp-OutputArea-output > *)):has(
+  + .jp-OutputArea-child > .jp-RenderedImage > img.jp-needs-light-background),
+.jp-OutputArea-child:has(> .jp-OutputArea-output > style.dgkit-static) { display: none }
+</style>"""
 _log = logging.getLogger("dgkit.widgets")
 _published: weakref.WeakSet[StaticOutput] = weakref.WeakSet()
 
@@ -41,6 +49,7 @@ class StaticOutput:
         self._display_id = ""
         self._task: scheduler.Task | None = None
         self._published = 0.0
+        self._due = 0.0
         self._last = b""
 
     @property
@@ -50,16 +59,29 @@ class StaticOutput:
 
     def publish(self) -> None:
         """Publish the picture below what the running cell has put out so far."""
+        from IPython.display import publish_display_data
+
         self._display_id = uuid.uuid4().hex
         self._last = b""
         self.flush()
+        publish_display_data({"text/html": _STYLE})
         _published.add(self)
         cell_lifetime.after_each_cell(_renew_for_headless)
 
-    def renew(self) -> None:
-        """Have the frame thread replace the picture soon, if it was published and has changed."""
-        if self._display_id and (self._task is None or self._task.done):
+    def renew(self, *, live: bool = False) -> None:
+        """Have the frame thread replace the picture soon, if it was published and has changed.
+
+        Args:
+            live: The state changes all the time: every 10 s is enough.
+        """
+        due = self._published + (_LIVE_INTERVAL_S if live else _INTERVAL_S)
+        if not self._display_id:
+            return
+        if self._task is None or self._task.done:
+            self._due = due
             self._task = scheduler.start(self._renew(), self._failed)
+        else:
+            self._due = min(self._due, due)
 
     def flush(self) -> bool:
         """Replace the picture now if it has changed; return whether it has."""
@@ -73,7 +95,8 @@ class StaticOutput:
             self._task.cancel()
 
     def _renew(self) -> scheduler.Steps:
-        yield from scheduler.sleep(self._published + _INTERVAL_S - time.monotonic())
+        while time.monotonic() < self._due:
+            yield
         drawn = yield from in_background(self._drawn)
         self._publish(drawn)
 

@@ -176,6 +176,7 @@ class LatencyPlot(BokehPanel):
             if self._view_model.add(blocks):
                 self._send_state()
             self._set_waiting("")
+            self.renew_picture(live=True)  # frames are sent to visible views only
 
     def _set_waiting(self, text: str) -> None:
         """Report once why no samples arrive, and once (empty) that they arrive again."""
