@@ -25,10 +25,10 @@ __all__ = ["StaticOutput", "dated", "renew_all"]
 _INTERVAL_S = 2.0  # between two pictures of a panel, at least
 _LIVE_INTERVAL_S = 10.0  # the same while its state changes all the time
 _MARK = {"needs_background": "light"}  # becomes a class of the image, by which it is hidden
-# Hides "Loading widget..." and "model not found" of JupyterLab where a picture follows. For a trusted
-# notebook only; in others the view's text is shown instead.
+# Hides "Loading widget..." and "model not found" of JupyterLab where a picture follows. For trusted
+# notebooks only: in others the view's text is shown instead.
 _STYLE = """<style class="dgkit-static">
-.jp-OutputArea-child:has(> .lm-Panel.jp-OutputArea-output):not(:has(> .jp-OutputArea-output > *)):has(
+.jp-OutputArea-child:has(> .lm-Panel.jp-OutputArea-output):not(:has(> div > *)):has(
   + .jp-OutputArea-child > .jp-RenderedImage > img.jp-needs-light-background),
 .jp-OutputArea-child:has(> .jp-OutputArea-output > style.dgkit-static) { display: none }
 </style>"""
