@@ -11,7 +11,7 @@ from bokeh.plotting import figure
 from support.jupyter.notebooks import WIDGET, run
 
 from dgkit.widgets.base.picture import Picture
-from dgkit.widgets.base.static_output import StaticOutput, renew_all
+from dgkit.widgets.base.static_output import StaticOutput
 from dgkit.widgets.figure import bokehjs
 from dgkit.widgets.figure.figure import BokehView
 
@@ -108,10 +108,10 @@ def test_a_picture_that_has_not_changed_is_not_published_again(monkeypatch):
 
     output = StaticOutput(draw)
     output.publish()
-    assert renew_all() == 0
+    assert not output.flush()
     text[0] = "two"
-    assert renew_all() == 1
+    assert output.flush()
     assert [options["update"] for options in published] == [False, True]
     output.end()
     text[0] = "three"
-    assert renew_all() == 0
+    assert not output.flush()

@@ -21,7 +21,7 @@ from dgkit.widgets.base.chart import Axis
 from dgkit.widgets.base.picture import Picture
 from dgkit.widgets.dashboard.dashboard import dashboard
 from dgkit.widgets.figure.figure import BokehView
-from dgkit.widgets.figure.static_figure import figure_picture
+from dgkit.widgets.figure.static_figure import _PlotDrawing, figure_picture
 
 BLUE, ORANGE = (30, 136, 229), (216, 67, 21)
 
@@ -199,4 +199,33 @@ def test_long_text_is_cut_and_a_table_stays_within_the_picture():
     picture.text("word " * 200)
     picture.table(("a", "b"), [("x" * 300, json.dumps("y" * 300))])
     edge = np.asarray(opened(picture.png()))[2:-2, 712:719]  # between the text and the frame
+    assert (edge > 200).all()
+
+
+def test_an_area_and_the_start_of_an_axis_are_drawn_as_they_are_given():
+    fig = figure(height=300)
+    fig.varea([0, 1, 2], [1, 1, 1], [3, 3, 3], color="#1e88e5", fill_alpha=0.25)
+    fig.y_range.start = 0
+    document = Document()
+    document.add_root(fig)
+    drawing = _PlotDrawing(fig)
+    assert drawing.missing == set()
+    assert drawing.chart.y.ends([1, 3])[0] == 0
+    assert share(drawn_again(fig), (199, 225, 249), near=10) > 0.2
+
+
+def drawn_again(fig):
+    return figure_picture(fig.document, "alt").png()
+
+
+def test_bars_in_groups_have_a_legend_and_long_names_have_room():
+    factors = [(size, way) for size in "abcd" for way in ("direct", "staged")]
+    fig = figure(x_range=FactorRange(*factors), height=300)
+    colours = factor_cmap("x", palette=Colorblind8[:2], factors=["direct", "staged"], start=1)
+    fig.vbar(x=factors, top=[4] * 8, width=0.8, fill_color=colours, line_color=None)
+    assert _PlotDrawing(fig).chart.names == {"direct": "#0072B2", "staged": "#E69F00"}
+    names = ["a name that is longer than the margin", "b"]
+    fig = figure(y_range=names, height=300)
+    fig.hbar(y=names, left=[0, 0], right=[1, 2], height=0.5, color="#1e88e5")
+    edge = np.asarray(opened(drawn(fig).png()))[30:250, 2:8]  # beyond the frame
     assert (edge > 200).all()

@@ -18,6 +18,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 24, 40  # px around the plot area
 _MAX_LEFT = 260  # px, for long names on the y axis
 _LEGEND_ROW = 16  # px
 _MAX_TICKS = 7
+_ASCII = str.maketrans({"←": "<-", "→": "->"})  # Pillow's font has no arrows
 
 Box = tuple[int, int, int, int]
 Points = Sequence[float]
@@ -37,6 +38,7 @@ class Axis:
         label: Quantity and unit.
         log: Logarithmic; values of 0 or less are not drawn.
         span: Start and end, or None for those of the values.
+        start: Start, where the end is that of the values.
         names: Positions with their names, instead of numbers.
         hidden: Draw neither ticks nor label.
     """
@@ -44,6 +46,7 @@ class Axis:
     label: str = ""
     log: bool = False
     span: tuple[float, float] | None = None
+    start: float | None = None
     names: Sequence[tuple[float, str]] = ()
     hidden: bool = False
 
@@ -61,7 +64,8 @@ class Axis:
         if low == high:
             return low - 0.5, high + 0.5
         spare = 0.0 if self.span is not None else 0.04 * (high - low)
-        return low - spare, high + spare
+        first = math.nan if self.start is None else self.scaled(self.start)
+        return first if first < high else low - spare, high + spare
 
     def ticks(self, low: float, high: float) -> list[tuple[float, str]]:
         """Return scaled positions and their labels."""
@@ -115,6 +119,10 @@ class Chart:
         """Add a filled box between two values of each axis."""
         self._marks.append(("box", x, y, colour))
 
+    def frame(self, x: tuple[float, float], y: tuple[float, float], colour: str) -> None:
+        """Add the outline of a box."""
+        self._marks.append(("frame", x, y, colour))
+
     def image(self, picture: Image.Image, x: tuple[float, float], y: tuple[float, float]) -> None:
         """Add an image between two values of each axis; its first row is at the top."""
         self._marks.append(("image", x, y, picture))
@@ -130,7 +138,7 @@ class Chart:
 
     def legend(self, name: str, colour: str) -> None:
         """Add an entry of the legend."""
-        self._legend[name] = colour
+        self._legend[name.translate(_ASCII)] = colour
 
     def draw(self, image: Image.Image, box: Box) -> None:
         """Draw the chart into a box (left, top, right, bottom) of an image."""
@@ -274,6 +282,11 @@ class _Drawing:
         if corners is not None:
             self._pen.rectangle(corners, fill=colour)
 
+    def _frame_mark(self, x: Points, y: Points, colour: str) -> None:
+        corners = self._corners(x, y)
+        if corners is not None:
+            self._pen.rectangle(corners, outline=colour)
+
     def _image_mark(self, x: Points, y: Points, picture: Image.Image) -> None:
         corners = self._corners(x, y)
         if corners is not None:
@@ -311,6 +324,6 @@ class _Drawing:
 
     _marks_by_kind: ClassVar[dict[str, Callable[..., None]]] = {
         "line": _line, "dash": _dash, "points": _points, "area": _area_mark, "box": _box_mark,
-        "image": _image_mark,
-        "vertical": _vertical, "horizontal": _horizontal, "text": _text, "centred": _centred,
+        "frame": _frame_mark, "image": _image_mark, "vertical": _vertical,
+        "horizontal": _horizontal, "text": _text, "centred": _centred,
     }  # fmt: skip

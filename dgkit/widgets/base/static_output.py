@@ -20,7 +20,7 @@ from .background import in_background
 if TYPE_CHECKING:
     from .picture import Picture
 
-__all__ = ["StaticOutput", "dated", "renew_all"]
+__all__ = ["StaticOutput", "dated"]
 
 _INTERVAL_S = 2.0  # between two pictures of a panel, at least
 _LIVE_INTERVAL_S = 10.0  # the same while its state changes all the time
@@ -37,7 +37,11 @@ _published: weakref.WeakSet[StaticOutput] = weakref.WeakSet()
 
 
 class StaticOutput:
-    """The picture of one display of a panel or a container; a later display replaces it."""
+    """The picture of one display of a panel or a container; a later display replaces it.
+
+    Attributes:
+        headless: It was displayed in a cell of nbclient: it is renewed at the end of each cell.
+    """
 
     def __init__(self, draw: Callable[[], Picture]) -> None:
         """Make an output, which nothing is published of.
@@ -50,6 +54,7 @@ class StaticOutput:
         self._task: scheduler.Task | None = None
         self._published = 0.0
         self._due = 0.0
+        self.headless = False
         self._last = b""
 
     @property
@@ -62,6 +67,8 @@ class StaticOutput:
         from IPython.display import publish_display_data
 
         self._display_id = uuid.uuid4().hex
+        cell, run = cell_lifetime.current_run()
+        self.headless = bool(run) and not cell
         self._last = b""
         self.flush()
         publish_display_data({"text/html": _STYLE})
@@ -75,7 +82,7 @@ class StaticOutput:
             live: The state changes all the time: every 10 s is enough.
         """
         due = self._published + (_LIVE_INTERVAL_S if live else _INTERVAL_S)
-        if not self._display_id:
+        if not self._display_id or self.headless:
             return
         if self._task is None or self._task.done:
             self._due = due
@@ -138,15 +145,11 @@ def dated(picture: Picture) -> Picture:
     return picture
 
 
-def renew_all() -> int:
-    """Replace now all published pictures that have changed; return how many that were."""
-    return sum(output.flush() for output in list(_published))
-
-
 def _renew_for_headless(_result: object = None) -> None:
-    """Renew the pictures at the end of a cell of nbclient, which reads no later output.
+    """Renew the pictures at the end of a cell of nbclient, which reads no output of another time.
 
     Front ends that show a live view name the cell, and receive updates at any time.
     """
-    if not cell_lifetime.current_run()[0]:
-        renew_all()
+    for output in list(_published):
+        if output.headless:
+            output.flush()

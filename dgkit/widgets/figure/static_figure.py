@@ -22,6 +22,7 @@ from ..base.picture import Picture
 __all__ = ["figure_picture"]
 
 _TITLE_HEIGHT = 280  # px, height of a chart unless its figure is lower
+_MOST_NAMES = 6  # of factors on an axis; of more, the groups are named
 _AXIS_OF = {"x": 0, "left": 0, "right": 0, "y": 1, "y1": 1, "y2": 1, "top": 1, "bottom": 1}
 _MOST_POINTS = 2000  # of a line or a scatter: a picture is 720 px wide
 
@@ -57,6 +58,9 @@ class _PlotDrawing:
             self.chart.text(float(label.x), float(label.y), str(label.text))
         for legend in plot.select({"type": Legend}):
             self._add_legend(legend)
+        for renderer in plot.renderers:
+            if len(self._factors[0]) > _MOST_NAMES:
+                self._add_factors(renderer.glyph)
 
     def _axis(self, which: int) -> Axis:
         plot, factors = self._plot, self._factors[which]
@@ -69,10 +73,12 @@ class _PlotDrawing:
         low, high = getattr(span, "start", None), getattr(span, "end", None)
         if factors:
             names = [(at, " ".join(key)) for key, at in factors.items()]
-            result.names = names if len(names) <= 6 else _groups(factors)
+            result.names = names if len(names) <= _MOST_NAMES else _groups(factors)
             result.span = (0, math.ceil(max(factors.values()) + 0.4))
         elif low is not None and high is not None and _is_number(low) and _is_number(high):
             result.span = (float(low), float(high))
+        elif low is not None and _is_number(low):
+            result.start = float(low)
         named = dict(getattr(axis, "major_label_overrides", None) or {})
         if named:
             result.names = [(float(at), str(text)) for at, text in named.items()]
@@ -157,10 +163,15 @@ class _PlotDrawing:
 
     def _rect(self, glyph: Any, data: Any) -> None:
         columns = [self._values(glyph, data, name) for name in ("x", "y", "width", "height")]
-        colours = self._colour(glyph, data, "fill_color")
-        for x, y, width, height, colour in zip(*columns, colours, strict=False):
+        columns += [
+            self._colour(glyph, data, "fill_color"),
+            self._values(glyph, data, "line_color"),
+        ]
+        for x, y, width, height, fill, edge in zip(*columns, strict=False):
             across, up = (x - width / 2, x + width / 2), (y - height / 2, y + height / 2)
-            self.chart.box(across, up, colour)
+            self.chart.box(across, up, fill)
+            if edge:
+                self.chart.frame(across, up, str(edge))
 
     def _multi_line(self, glyph: Any, data: Any) -> None:
         columns = [self._values(glyph, data, name) for name in ("xs", "ys")]
@@ -202,6 +213,13 @@ class _PlotDrawing:
             rows = self._label_rows(item, data)
             for row, name in rows:
                 self.chart.legend(name, colours[min(row, len(colours) - 1)] if colours else "gray")
+
+    def _add_factors(self, glyph: Any) -> None:
+        """Add a legend of the bars' colours, as the axis names groups of bars only."""
+        mapper = getattr(getattr(glyph, "fill_color", None), "transform", None)
+        for factor in getattr(mapper, "factors", ()):
+            if isinstance(factor, str):
+                self.chart.legend(factor, str(mapper.palette[list(mapper.factors).index(factor)]))
 
     def _label_rows(self, item: Any, data: Any) -> Iterator[tuple[int, str]]:
         label = item.label
