@@ -62,7 +62,7 @@ def name(value: Any, *, required: Any = False) -> None:
     """Check the name of a region, which replace=True requires.
 
     Raises:
-        TypeError, ValueError: It is invalid, or missing; or `required` is no bool.
+        TypeError, ValueError: It is invalid, or missing; or `required` is not a bool.
     """
     if not isinstance(required, bool):
         raise TypeError(f"replace is {required!r}; it must be True or False")

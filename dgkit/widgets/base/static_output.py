@@ -59,7 +59,7 @@ class StaticOutput:
 
     @property
     def published(self) -> bool:
-        """Whether the picture was published and can be renewed."""
+        """Return whether the picture was published and can be renewed."""
         return bool(self._display_id)
 
     def publish(self) -> None:
