@@ -274,8 +274,8 @@ static void bytes_and_completions_are_seen_in_order(void)
 }
 
 #ifndef __SANITIZE_THREAD__ /* it does not know store barriers, which order the copies on Arm */
-/* Puts with a signal, each into one of SLOTS slots behind the signal's word; and how many of them the
- * reader has checked. */
+/* Puts with a signal, each into one of SLOTS slots behind the signal's word; and how many of them
+ * the reader has checked. */
 enum { SLOTS = 16, SLOT = 64, SIGNALS = 20000 };
 struct signals {
 	struct world *w;
