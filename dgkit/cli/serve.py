@@ -34,7 +34,7 @@ __all__ = ["serve"]
     "--provider",
     default="soft",
     show_default=True,
-    help="What moves the bytes: soft, cuda, doca, softdoca.",
+    help="What moves the bytes: soft, cuda, verbs, doca, softdoca.",
 )
 @click.option(
     "--gpu",

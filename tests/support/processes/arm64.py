@@ -17,7 +17,7 @@ def python(folder: Path) -> list[str | Path]:
     root = folder / "root"
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
-        _unpack(_download(folder / "apt"), root)
+        unpack(_download(folder / "apt"), root)
         (folder / "complete").touch()
     program = next((root / "usr/bin").glob("python3.[0-9]*"))
     return ["qemu-aarch64-static", "-cpu", CPU, "-L", root, program]
@@ -37,8 +37,18 @@ def _sources() -> str:
     return "".join(f"deb [arch=arm64{signed}] {line}\n" for line in sorted(set(lines)))
 
 
-def _download(state: Path) -> list[Path]:
-    """The packages of a minimal Python, checked by apt, whose own state is not touched."""
+def apt_root(state: Path) -> dict[str, str]:
+    """Make an apt of arm64 packages in a folder, so that this machine's own apt is not touched.
+
+    Args:
+        state: Folder, which must not exist.
+
+    Returns:
+        The environment in which apt-get and apt-cache use it.
+
+    Raises:
+        NotAvailable: The lists of packages could not be downloaded.
+    """
     for part in ("lists/partial", "archives/partial", "parts"):
         (state / part).mkdir(parents=True)
     (state / "status").touch()
@@ -59,17 +69,31 @@ def _download(state: Path) -> list[Path]:
     }
     config = state / "apt.conf"
     config.write_text("".join(f'{name} "{value}";\n' for name, value in settings.items()))
-    apt = ["apt-get", "-qq", "-y"]
     environment = {"APT_CONFIG": str(config), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-    for step in (["update"], ["install", "--download-only", "python3", "libstdc++6"]):
-        done = subprocess.run([*apt, *step], env=environment, check=False)
-        if done.returncode:
-            raise NotAvailable(f"no arm64 Python from apt's sources: apt-get {step[0]} failed")
+    if subprocess.run(["apt-get", "-qq", "update"], env=environment, check=False).returncode:
+        raise NotAvailable("apt's sources have no lists of arm64 packages")
+    return environment
+
+
+def download(state: Path, environment: dict[str, str], *names: str) -> list[Path]:
+    """Return files of these packages and all that they need, checked by apt.
+
+    Raises:
+        NotAvailable: They could not be downloaded.
+    """
+    command = ["apt-get", "-qq", "-y", "install", "--download-only", *names]
+    if subprocess.run(command, env=environment, check=False).returncode:
+        raise NotAvailable(f"apt's sources have no arm64 packages of {', '.join(names)}")
     return sorted((state / "archives").glob("*.deb"))
 
 
-def _unpack(packages: list[Path], root: Path) -> None:
-    """Unpacks the files; runs nothing of them."""
+def _download(state: Path) -> list[Path]:
+    """Return the packages of a minimal Python."""
+    return download(state, apt_root(state), "python3", "libstdc++6")
+
+
+def unpack(packages: list[Path], root: Path) -> None:
+    """Unpack the files; run nothing of them."""
     root.mkdir()
     for package in packages:
         subprocess.run(["dpkg-deb", "-x", package, root], check=True)

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two machines move bytes by RDMA; they may be of different architectures.
+ *
+ *	far_pair export PORT            exports a region to the first that connects
+ *	far_pair import ADDRESS PORT    imports it, checks, reads, writes; then the exporter closes it
+ *
+ * Descriptors and turns go over TCP, the bytes by RDMA.
+ */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <arpa/inet.h>
+
+#include "two_sides.h"
+
+#define SIZE (1 << 20)
+#define EDGE 4093 /* an odd offset, so that no copy is aligned */
+#define CONNECT_S 240 /* the other machine may still be starting, or at other tests */
+
+static int accepted(uint16_t port)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int one = 1, fd, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(listener >= 0);
+	CHECK_EQ(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+	CHECK_EQ(bind(listener, (struct sockaddr *)&a, sizeof(a)), 0);
+	CHECK_EQ(listen(listener, 1), 0);
+	fd = accept(listener, NULL, NULL);
+	CHECK(fd >= 0);
+	close(listener);
+	return fd;
+}
+
+static int connected(const char *address, uint16_t port)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
+
+	CHECK_EQ(inet_pton(AF_INET, address, &a.sin_addr), 1);
+	for (int tries = 0; tries < CONNECT_S * 5; tries++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		CHECK(fd >= 0);
+		if (!connect(fd, (struct sockaddr *)&a, sizeof(a)))
+			return fd;
+		close(fd);
+		usleep(200000);
+	}
+	check_failed(__FILE__, __LINE__, "%s does not answer", address);
+}
+
+static void export_side(uint16_t port)
+{
+	dg_device *dev = device_spinning(0);
+	uint8_t *bytes = pages(SIZE);
+	dg_region *r = registered(dev, bytes, SIZE, RW);
+	struct token t = export_of(r, RW);
+	int fd = accepted(port);
+
+	fill(bytes, SIZE, 1);
+	say(fd, &t, sizeof(t));
+	CHECK_EQ(hear_int(fd), 1);
+	check_pattern(bytes, 0, EDGE, 1); /* not written by the importer */
+	for (size_t i = EDGE; i < SIZE; i++)
+		CHECK_EQ(bytes[i], pattern(i - EDGE, 2));
+	CHECK_EQ(dg_region_close(r, SECOND), 0);
+	memset(bytes, 0, SIZE);
+	say_int(fd, 2);
+	CHECK_EQ(hear_int(fd), 3);
+	for (size_t i = 0; i < SIZE; i++)
+		CHECK_EQ(bytes[i], 0);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+static void import_side(const char *address, uint16_t port)
+{
+	int fd = connected(address, port);
+	struct token t;
+	struct fix f;
+	dg_wr wr;
+
+	hear(fd, &t, sizeof(t));
+	import_fix(&f, &t, SIZE, 16);
+	wr = record(&f, DG_READ, SIZE, 0, 0);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	check_pattern(f.local_bytes, 0, SIZE, 1);
+	fill(f.local_bytes, SIZE, 2);
+	wr = record(&f, DG_WRITE, SIZE - EDGE, 0, EDGE);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	say_int(fd, 1);
+	CHECK_EQ(hear_int(fd), 2);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(info_of(f.remote).revoked, 1);
+	say_int(fd, 3);
+	fix_close(&f);
+}
+
+int main(int argc, char **argv)
+{
+	provider = "verbs";
+	if (argc == 3 && !strcmp(argv[1], "export"))
+		export_side((uint16_t)atoi(argv[2]));
+	else if (argc == 4 && !strcmp(argv[1], "import"))
+		import_side(argv[2], (uint16_t)atoi(argv[3]));
+	else
+		return fprintf(stderr, "usage: far_pair export PORT | import ADDRESS PORT\n"), 2;
+	printf("ok   %s\n", argv[1]);
+	return 0;
+}
