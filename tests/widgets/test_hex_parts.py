@@ -131,7 +131,7 @@ def test_an_invalid_pattern_is_refused(text, kind):
 
 
 def test_a_pattern_of_more_than_4096_bytes_is_refused():
-    with pytest.raises(ValueError, match="1 to 4096"):
+    with pytest.raises(ValueError, match="1 to 4,096"):
         parse_pattern("a" * 4097, "text")
 
 

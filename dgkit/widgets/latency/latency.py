@@ -67,7 +67,7 @@ class LatencyPlot(BokehPanel):
         region: The region that is measured; None: the plot's own memory.
         size: Bytes per operation, at most those of the region.
         op: `write` or `read`.
-        path: `auto`, `inline` or `worker`.
+        path: `auto`, `inline`, `worker` or `GPU-initiated`.
         p50_ns: The median of the run so far, in ns; None without samples. Read-only.
         p99_ns: The 99th percentile, in ns; None with fewer than 100 samples. Read-only.
         max_ns: The maximum, in ns; None without samples. Read-only.
@@ -103,7 +103,7 @@ class LatencyPlot(BokehPanel):
     path: State[str] = State(
         lambda plot: plot._setting.path,
         lambda plot, value: plot.change(path=value),
-        help="auto, inline or worker.",
+        help="auto, inline, worker or GPU-initiated.",
     )
     p50_ns: State[float | None] = State(
         lambda plot: plot._figures.get("p50"), help="Median of the run so far, ns. Read-only."
