@@ -179,8 +179,8 @@ class _PlotDrawing:
             self.chart.line(list(xs), list(ys), colour)
 
     def _varea(self, glyph: Any, data: Any) -> None:
-        columns = [self._values(glyph, data, name) for name in ("x", "y1", "y2")]
-        self.chart.area(*columns, self._colour(glyph, data, "fill_color")[0])
+        x, low, high = (self._values(glyph, data, name) for name in ("x", "y1", "y2"))
+        self.chart.area(x, low, high, self._colour(glyph, data, "fill_color")[0])
 
     def _span(self, glyph: Any, data: Any) -> None:
         vertical = type(glyph).__name__ == "VSpan"
@@ -216,10 +216,10 @@ class _PlotDrawing:
 
     def _add_factors(self, glyph: Any) -> None:
         """Add a legend of the bars' colours, as the axis names groups of bars only."""
-        mapper = getattr(getattr(glyph, "fill_color", None), "transform", None)
-        for factor in getattr(mapper, "factors", ()):
+        mapper: Any = getattr(getattr(glyph, "fill_color", None), "transform", None)
+        for at, factor in enumerate(getattr(mapper, "factors", ())):
             if isinstance(factor, str):
-                self.chart.legend(factor, str(mapper.palette[list(mapper.factors).index(factor)]))
+                self.chart.legend(factor, str(mapper.palette[at % len(mapper.palette)]))
 
     def _label_rows(self, item: Any, data: Any) -> Iterator[tuple[int, str]]:
         label = item.label
