@@ -16,12 +16,11 @@ function makeChoices(commands) {
   const dtype = choice(Object.entries(DTYPE_NAMES), { onchange: () => commands.show({ dtype: dtype.value }) });
   const endian = choice([["little", "little-endian"], ["big", "big-endian"]],
     { onchange: () => commands.show({ endian: endian.value }) });
-  const columns = choice([[0, "as many as fit"], 8, 16, 32, 64], { onchange: () => commands.show({ columns: Number(columns.value) }) });
   const offset = h("input", { size: 12, spellcheck: "false", autocomplete: "off", placeholder: "0x40, 4K, +16, end",
     onkeydown: (event) => event.key === "Enter" && commands.goto(offset) });
   const go = button("Go", () => commands.goto(offset), { "aria-label": "Go to offset" });
   const row = h("div", { class: "dg-hex-group" }, field("Region", region), field("Source", source),
-    field("Values", dtype), field("Byte order", endian), field("Bytes per row", columns),
+    field("Values", dtype), field("Byte order", endian),
     h("div", { class: "dg-join" }, field("Go to offset", offset), go));
   const note = h("p", { class: "dg-help" });
   const apply = (state) => {
@@ -31,8 +30,8 @@ function makeChoices(commands) {
     region.disabled = !state.regions.length;
     for (const option of source.options)
       option.disabled = Boolean(about && (option.value !== "dpu" && about.no_host || option.value !== "host" && about.no_dpu));
-    [source.value, dtype.value, endian.value, columns.value] = [state.source, state.dtype, state.endian, state.columns];
-    for (const control of [source, dtype, endian, columns, offset, go]) control.disabled = !about;
+    [source.value, dtype.value, endian.value] = [state.source, state.dtype, state.endian];
+    for (const control of [source, dtype, endian, offset, go]) control.disabled = !about;
     note.textContent = about ? [about.no_host, about.no_dpu, about.no_write].filter(Boolean).join(" ") : "";
     note.hidden = !note.textContent;
   };
@@ -89,17 +88,19 @@ function searchText(search) {
 function makeActions(commands) {
   const live = toggleButton("Watch live", (on) => commands.watch(on));
   const form = choice(FORM_NAMES);
+  const columns = choice([[0, "auto"], 8, 16, 32, 64], { onchange: () => commands.show({ columns: Number(columns.value) }) });
   const undo = button("Undo edit", () => commands.undo());
   const mark = button("Mark as seen", () => commands.mark(), { title: "Clear the marks of changed bytes" });
   const refresh = button("Refresh", () => commands.refresh());
   const copy = button("Copy", () => commands.copy(), { "aria-label": "Copy the selection" });
   const row = h("div", { class: "dg-hex-group" },
     h("div", { class: "dg-join" }, refresh, live, mark, undo),
-    h("div", { class: "dg-join" }, field("Copy as", form), copy));
+    h("div", { class: "dg-join" }, field("Copy as", form), copy), field("Bytes per row", columns));
   const apply = (state) => {
     live.setAttribute("aria-pressed", String(state.live));
     undo.disabled = !state.undoable || !state.region;
-    for (const control of [live, mark, refresh, copy, form]) control.disabled = !state.region;
+    columns.value = state.columns;
+    for (const control of [live, mark, refresh, copy, form, columns]) control.disabled = !state.region;
   };
   return { row, form, apply };
 }
