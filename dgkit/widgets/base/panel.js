@@ -98,7 +98,7 @@ const pythonButton = (view, say, fields = () => ({}), { text = "Copy as Python",
     }
   }, attributes);
 
-const plural = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
+const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en-US")} ${count === 1 ? one : many}`;
 
 function download(name, type, data) {
   const url = URL.createObjectURL(new Blob([data], { type }));

@@ -5,8 +5,6 @@ const WRONG = ["fail", "warn", "cannot tell"];
 
 const verdictOf = (word) => h("span", { class: `dg-verdict ${verdictClass[word] ?? "dg-na"}` }, word);
 
-const plural = (count, singular, many = `${singular}s`) => `${count.toLocaleString("en-US")} ${count === 1 ? singular : many}`;
-
 // A button that keeps the focus while it is disabled.
 function focusable(text, onclick, attributes = {}) {
   const made = button(text, (event) => made.getAttribute("aria-disabled") || onclick(event), attributes);
