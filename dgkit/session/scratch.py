@@ -43,10 +43,12 @@ class Scratch:
         region = self.region
         if not region.closed:
             timeout = self._session.timeout
-            with contextlib.suppress(PeerError):  # gone or stuck: it frees its side by itself
-                self._session.dpu.forget(region, timeout)
-            region.free(timeout)
-            region.closed = True
+            try:
+                with contextlib.suppress(PeerError):  # gone or stuck: it frees its side by itself
+                    self._session.dpu.forget(region, timeout)
+            finally:  # also after Ctrl-C
+                region.free(timeout)
+                region.closed = True
 
 
 def scratch_for(
