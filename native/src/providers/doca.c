@@ -245,7 +245,7 @@ static int open_kind(enum doca_kind kind, struct dg_device *dev, const dg_device
 	}
 	d->kind = kind;
 	pthread_mutex_init(&d->lock, NULL);
-	pthread_mutex_init(&d->queues_lock, NULL);
+	pthread_mutex_init(&d->queues.lock, NULL);
 	rc = find_function(d, cfg->pci, true, name, sizeof name);
 	if (rc)
 		goto free_device;
@@ -284,7 +284,7 @@ static void close_device(struct dg_device *dev, void *state)
 	dg_doca_map_free(d->scratch_map);
 	dg_doca.doca_dev_close(d->dev);
 	pthread_mutex_destroy(&d->lock);
-	pthread_mutex_destroy(&d->queues_lock);
+	pthread_mutex_destroy(&d->queues.lock);
 	free(d->scratch);
 	free(d);
 }

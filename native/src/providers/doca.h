@@ -4,13 +4,13 @@
 #define DG_DOCA_H
 
 #include "doca_api.h"
+#include "ended.h"
 #include "provider.h"
-#include "queue_guard.h"
+#include "queue_list.h"
 #include "region.h"
 
 enum {
 	DOCA_MAX_QUEUES = 1024, /* per device */
-	STAMP_GROUP = 16, /* completions that share a stamp */
 	NO_GROUP = UINT16_MAX, /* of a task that is its whole operation */
 	NO_REGION = UINT32_MAX,
 	NO_SLOT = UINT32_MAX, /* of a task group without a completion */
@@ -25,9 +25,7 @@ struct doca {
 	pthread_mutex_t lock; /* guards dev and the maps: DOCA's objects are not thread-safe */
 	void *scratch; /* a page; tasks are allocated over it, before they have work */
 	struct doca_mmap *scratch_map;
-	pthread_mutex_t queues_lock;
-	struct doca_queue *queues;
-	uint32_t n_queues;
+	struct queue_list queues;
 };
 
 /* A region's provider_state. */
@@ -60,9 +58,9 @@ struct task_group {
 
 /* The provider's end of a queue: a progress engine with one DMA context. */
 struct doca_queue {
+	struct listed_queue listed;
 	struct doca *d;
 	struct dg_pipe *p;
-	struct doca_queue *next;
 	struct doca_pe *pe;
 	struct doca_dma *dma;
 	struct doca_ctx *ctx;
@@ -82,17 +80,11 @@ struct doca_queue {
 	struct task *pending_task; /* not yet given to DOCA: a batch's last task has its own flag */
 	struct task_group *open_group; /* of the current operation or chain */
 	bool started; /* the operation at sq_head */
-	/* Ended, and not yet published. */
-	struct dg_gates gates;
-	uint32_t n_done, done[STAMP_GROUP];
-	uint64_t last_poll_ns;
-	bool first,
-		late; /* first: no stamp of this poll yet; late: the stamps of this poll are late */
+	struct ended ended;
 	/* After an error that stopped the context. */
 	bool broken, dead;
 	bool closing; /* what fails now is FLUSHED */
 	uint32_t *completed_count; /* if not NULL, a task that ends is only counted here */
-	struct queue_guard guard;
 };
 
 /* doca_map.c */
@@ -114,7 +106,6 @@ void dg_doca_progress(struct doca_queue *q);
 /* Completes what is still in the submission ring with `status`. */
 void dg_doca_flush(struct doca_queue *q, int status);
 /* Publishes the completions of ended operations. */
-void dg_doca_publish(struct doca_queue *q);
 /* DOCA's callbacks for tasks of the context. */
 void dg_doca_task_completed(struct doca_dma_task_memcpy *task, union doca_data task_data,
 			    union doca_data ctx_data);

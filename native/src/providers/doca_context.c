@@ -18,19 +18,9 @@ enum {
 };
 #define STATE_NS 5000000000ull /* how long a context may take to start, or to stop */
 
-static void enter(struct doca_queue *q)
+static void release_in_queue(struct listed_queue *listed, uint32_t region)
 {
-	guard_enter(&q->guard);
-}
-
-static void leave(struct doca_queue *q)
-{
-	guard_leave(&q->guard);
-}
-
-static void release_in_queue(struct doca_queue *q, uint32_t region)
-{
-	guard_exclude(&q->guard);
+	struct doca_queue *q = (struct doca_queue *)listed;
 	/* None of these buffers is in flight, as the region's gate is quiet. The device's lock is
 	 * needed because releasing a buffer changes a counter of its map, which other queues
 	 * change, too. */
@@ -42,15 +32,11 @@ static void release_in_queue(struct doca_queue *q, uint32_t region)
 				q->tasks[i].region[side] = NO_REGION;
 			}
 	pthread_mutex_unlock(&q->d->lock);
-	guard_readmit(&q->guard);
 }
 
 void dg_doca_release_region(struct doca *d, uint32_t region)
 {
-	pthread_mutex_lock(&d->queues_lock);
-	for (struct doca_queue *q = d->queues; q; q = q->next)
-		release_in_queue(q, region);
-	pthread_mutex_unlock(&d->queues_lock);
+	queue_list_release(&d->queues, release_in_queue, region);
 }
 
 static enum doca_ctx_states state_of(struct doca_queue *q)
@@ -229,7 +215,7 @@ static int queue_new(struct doca *d, struct dg_pipe *p, struct doca_queue **out)
 	q->d = d;
 	q->p = p;
 	q->epoll_fd = -1;
-	q->gates.pass = gate_leave;
+	q->ended.gates.pass = gate_leave;
 	pthread_mutex_lock(&d->lock);
 	int rc = make_context(q);
 	if (!rc)
@@ -253,33 +239,19 @@ int dg_doca_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 			       "%s cannot do DMA (doca_dma_cap_task_memcpy_is_supported): it can "
 			       "only export memory",
 			       dev->caps.engine);
-	pthread_mutex_lock(&d->queues_lock);
-	int rc = d->n_queues < DOCA_MAX_QUEUES ? queue_new(d, p, &q)
+	pthread_mutex_lock(&d->queues.lock);
+	int rc = d->queues.n < DOCA_MAX_QUEUES ? queue_new(d, p, &q)
 					       : dg_fail(EMFILE,
 							 "this %s device has %u queues open, which "
 							 "is the maximum: close one",
 							 dev->blob_provider, DOCA_MAX_QUEUES);
 	if (!rc) {
-		q->next = d->queues;
-		d->queues = q;
-		d->n_queues++;
+		queue_list_add(&d->queues, &q->listed);
 		p->provider = q;
 		p->wait_fd = q->epoll_fd;
 	}
-	pthread_mutex_unlock(&d->queues_lock);
+	pthread_mutex_unlock(&d->queues.lock);
 	return rc;
-}
-
-static void unlist(struct doca_queue *q)
-{
-	struct doca *d = q->d;
-	pthread_mutex_lock(&d->queues_lock);
-	struct doca_queue **at = &d->queues;
-	while (*at != q)
-		at = &(*at)->next;
-	*at = q->next;
-	d->n_queues--;
-	pthread_mutex_unlock(&d->queues_lock);
 }
 
 void dg_doca_detach(struct dg_device *dev, struct dg_pipe *p)
@@ -287,17 +259,15 @@ void dg_doca_detach(struct dg_device *dev, struct dg_pipe *p)
 	struct doca_queue *q = p->provider;
 	struct doca *d = q->d;
 	(void)dev;
-	enter(q);
+	guard_enter(&q->listed.guard);
 	q->closing = true;
 	dg_doca_flush(q, DG_FLUSHED);
 	bool stopped = stop(q);
-	dg_doca_publish(q);
+	ended_publish(&q->ended, q->p);
 	p->wait_fd = p->event_fd;
 	p->provider = NULL;
-	leave(q);
-	/* After leave(): a thread that unmaps a region holds the list's lock while it waits for
-	 * users inside. */
-	unlist(q);
+	guard_leave(&q->listed.guard);
+	queue_list_remove(&d->queues, &q->listed);
 	/* A context that does not stop may still write: it keeps its buffers, and its regions'
 	 * gates stay entered. */
 	if (!stopped)
@@ -311,9 +281,9 @@ void dg_doca_doorbell(struct dg_device *dev, struct dg_pipe *p)
 {
 	struct doca_queue *q = p->provider;
 	(void)dev;
-	enter(q);
+	guard_enter(&q->listed.guard);
 	dg_doca_submit(q);
-	leave(q);
+	guard_leave(&q->listed.guard);
 	/* The queue was armed before this post: its caller may already be asleep. */
 	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed) && (cq_peek(p) || q->broken))
 		dg_pipe_wake(p);
@@ -325,18 +295,18 @@ void dg_doca_poll(struct dg_device *dev, struct dg_pipe *p)
 	(void)dev;
 	if (!q)
 		return; /* detached */
-	enter(q);
+	guard_enter(&q->listed.guard);
 	dg_doca_progress(q);
-	leave(q);
+	guard_leave(&q->listed.guard);
 }
 
 int dg_doca_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op)
 {
 	struct doca_queue *q = p->provider;
 	(void)dev;
-	enter(q);
+	guard_enter(&q->listed.guard);
 	int status = dg_doca_run(q, op);
-	leave(q);
+	guard_leave(&q->listed.guard);
 	return status;
 }
 
@@ -355,10 +325,10 @@ int dg_doca_arm(struct dg_device *dev, struct dg_pipe *p)
 	dg_doca_poll(dev, p);
 	if (!dg_pipe_arm(p))
 		return 0;
-	enter(q);
+	guard_enter(&q->listed.guard);
 	bool requested = !q->broken && request_notification(q);
 	dg_doca_progress(q);
-	leave(q);
+	guard_leave(&q->listed.guard);
 	if (requested && !q->broken && !cq_peek(p))
 		return 1;
 	atomic_store_explicit(&p->cq_armed, 0, memory_order_relaxed);
@@ -432,7 +402,7 @@ int dg_doca_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *o
 			       "the bare copy loop of DOCA takes an operation of one row and at "
 			       "most %llu bytes, with at most %u in flight",
 			       (unsigned long long)q->d->max_size, q->n_free);
-	enter(q);
+	guard_enter(&q->listed.guard);
 	if (q->broken || q->dead)
 		rc = dg_fail(
 			EIO,
@@ -450,6 +420,6 @@ int dg_doca_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *o
 	}
 	rc = rc ? dg_fail(EIO, "cannot set up the DMA tasks of the measurement")
 		: bare_loop(q, op, count, window, samples_ns);
-	leave(q);
+	guard_leave(&q->listed.guard);
 	return rc;
 }

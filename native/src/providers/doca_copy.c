@@ -18,36 +18,14 @@
 enum {
 	LOCAL,
 	REMOTE,
-	LATE_NS = 1000, /* a completion found after a longer gap between polls has a late stamp */
 };
 /* Bytes in flight at a time: enough to keep any device busy, not so much that a revocation waits
  * long. */
 #define MAX_IN_FLIGHT ((uint64_t)64 << 20)
 
-void dg_doca_publish(struct doca_queue *q)
-{
-	/* The gates first: after seeing the completion, a caller may close the region without
-	 * waiting. */
-	gates_flush(&q->gates);
-	if (!q->n_done)
-		return;
-	uint64_t now = now_ns();
-	/* The completions of one poll were available together: all are as late as the first one. */
-	if (q->first)
-		q->late = now - q->last_poll_ns > LATE_NS;
-	q->first = false;
-	q->last_poll_ns = now;
-	for (uint32_t i = 0; q->late && i < q->n_done; i++)
-		q->done[i] |= CQE_LATE;
-	cq_publish(q->p, q->done, q->n_done, now);
-	q->n_done = 0;
-}
-
 static inline void done(struct doca_queue *q, uint32_t slot, int status)
 {
-	q->done[q->n_done++] = slot_status(slot, status);
-	if (q->n_done == STAMP_GROUP)
-		dg_doca_publish(q);
+	ended_add(&q->ended, q->p, slot, status);
 }
 
 /* One task of the group, or the submission itself, has ended. */
@@ -69,7 +47,7 @@ static inline void task_ended(struct doca_queue *q, struct task *t, uint32_t loc
 	q->in_flight--;
 	q->bytes -= t->size;
 	q->free[q->n_free++] = t;
-	gates_pair(&q->gates, local, remote);
+	gates_pair(&q->ended.gates, local, remote);
 	if (__builtin_expect(t->task_group == NO_GROUP, 1))
 		done(q, t->slot, status);
 	else
@@ -229,7 +207,7 @@ int dg_doca_run(struct doca_queue *q, const struct dg_op *op)
 	t->size = (uint32_t)op->size;
 	q->in_flight = 1;
 	q->bytes = op->size;
-	q->last_poll_ns = q->p->posted_ns;
+	q->ended.last_poll_ns = q->p->posted_ns;
 	return OP_MORE;
 }
 
@@ -241,7 +219,7 @@ static inline bool has_room(const struct doca_queue *q)
 /* Completes op, which has no task, at once. */
 static void complete_now(struct doca_queue *q, const struct dg_op *op, int status)
 {
-	gates_add(&q->gates, op);
+	gates_add(&q->ended.gates, op);
 	done(q, op->slot, status);
 }
 
@@ -250,7 +228,7 @@ static void end_op(struct doca_queue *q, const struct dg_op *op, int status)
 {
 	struct task_group *f = q->open_group;
 	struct dg_pipe *p = q->p;
-	gates_add(&q->gates, op);
+	gates_add(&q->ended.gates, op);
 	p->progress = 0;
 	p->sq_head++;
 	q->started = false;
@@ -326,11 +304,7 @@ void dg_doca_submit(struct doca_queue *q)
 	struct dg_pipe *p = q->p;
 	if (q->dead)
 		dg_doca_flush(q, DG_IO_FAILED);
-	/* Operations that end here were not in flight. If nothing was in flight, the post counts as
-	 * the last poll. */
-	q->first = q->late = false;
-	if (!q->in_flight && p->posted_ns > q->last_poll_ns)
-		q->last_poll_ns = p->posted_ns;
+	ended_before_submit(&q->ended, p, q->in_flight);
 	/* All operations in the ring have entered their gates, so one check serves a run between
 	 * the same regions. */
 	uint32_t local = NO_REGION, remote = NO_REGION;
@@ -356,7 +330,7 @@ void dg_doca_submit(struct doca_queue *q)
 	}
 	if (q->pending_task)
 		submit_pending(q, DOCA_TASK_SUBMIT_FLAG_FLUSH);
-	dg_doca_publish(q);
+	ended_publish(&q->ended, q->p);
 }
 
 void dg_doca_flush(struct doca_queue *q, int status)
@@ -373,7 +347,7 @@ void dg_doca_flush(struct doca_queue *q, int status)
 			complete_now(q, op, status);
 		}
 	}
-	dg_doca_publish(q);
+	ended_publish(&q->ended, q->p);
 }
 
 /* Recovers from an error. A context that was stopped by it becomes idle once all its tasks are
@@ -400,12 +374,10 @@ static void restart_context(struct doca_queue *q)
 void dg_doca_progress(struct doca_queue *q)
 {
 	if (q->in_flight) {
-		q->first = true;
+		q->ended.first = true;
 		while (q->in_flight && dg_doca.doca_pe_progress(q->pe))
 			;
-		dg_doca_publish(q);
-		if (q->first)
-			q->last_poll_ns = now_ns();
+		ended_after_poll(&q->ended, q->p);
 	}
 	if (__builtin_expect(q->broken, 0))
 		restart_context(q);

@@ -243,7 +243,7 @@ static void free_device(struct verbs *d)
 		close(d->wake_fd);
 	pthread_cond_destroy(&d->changed);
 	pthread_mutex_destroy(&d->lock);
-	pthread_mutex_destroy(&d->queues_lock);
+	pthread_mutex_destroy(&d->queues.lock);
 	free(d);
 }
 
@@ -259,7 +259,7 @@ static int open_device(struct dg_device *dev, const dg_device_config *cfg, void 
 	d->dev = dev;
 	d->wake_fd = -1;
 	pthread_mutex_init(&d->lock, NULL);
-	pthread_mutex_init(&d->queues_lock, NULL);
+	pthread_mutex_init(&d->queues.lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->changed, &monotonic);

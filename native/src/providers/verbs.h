@@ -15,8 +15,9 @@
 
 #include <netinet/in.h>
 
+#include "ended.h"
 #include "provider.h"
-#include "queue_guard.h"
+#include "queue_list.h"
 #include "region.h"
 #include "verbs_api.h"
 
@@ -115,9 +116,7 @@ struct verbs {
 	struct verbs_conn *conns;
 	struct verbs_guest *guests;
 	uint32_t n_guests;
-	pthread_mutex_t queues_lock;
-	struct verbs_queue *queues;
-	uint32_t n_queues;
+	struct queue_list queues;
 };
 
 /* A part of an operation that is complete when `left` is 0: the operation itself, or a chain. */
@@ -144,9 +143,9 @@ struct verbs_lane {
 };
 
 struct verbs_queue {
+	struct listed_queue listed;
 	struct verbs *d;
 	struct dg_pipe *p;
-	struct verbs_queue *next;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	int epoll_fd;
@@ -163,13 +162,8 @@ struct verbs_queue {
 	uint64_t bytes;
 	struct verbs_work *works, **free_works, *current, *chain;
 	uint32_t n_free_works;
-	/* Ended, and not yet published. */
-	struct dg_gates gates;
-	uint32_t n_done, done[16];
-	uint64_t last_poll_ns;
-	bool first, late; /* as in struct doca_queue */
+	struct ended ended;
 	bool closing; /* what fails now is FLUSHED */
-	struct queue_guard guard;
 };
 
 /* verbs_listen.c: the exporter's side. Called by the control thread with the device's lock. */
@@ -216,7 +210,6 @@ void dg_verbs_submit(struct verbs_queue *q);
 void dg_verbs_progress(struct verbs_queue *q);
 /* Completes everything with DG_FLUSHED, and ends all lanes. */
 void dg_verbs_flush(struct verbs_queue *q);
-void dg_verbs_publish(struct verbs_queue *q);
 /* Ends the lane to this region, on which nothing is in flight. */
 void dg_verbs_lane_close(struct verbs_queue *q, uint32_t region);
 

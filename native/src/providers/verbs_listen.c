@@ -30,7 +30,8 @@ static struct rdma_conn_param answer(const struct verbs *d, const struct verbs_r
 	};
 }
 
-static void guest_free(struct verbs_guest *g)
+/* Frees a guest but for its id. */
+static void rights_free(struct verbs_guest *g)
 {
 	/* The registration first: the adapter may still serve the importer. */
 	if (g->mr)
@@ -39,8 +40,14 @@ static void guest_free(struct verbs_guest *g)
 		dg_verbs.rdma_destroy_qp(g->id);
 	if (g->pd)
 		dg_verbs.ibv_dealloc_pd(g->pd);
-	dg_verbs.rdma_destroy_id(g->id);
 	free(g);
+}
+
+static void guest_free(struct verbs_guest *g)
+{
+	struct rdma_cm_id *id = g->id;
+	rights_free(g);
+	dg_verbs.rdma_destroy_id(id);
 }
 
 /* Registers the region's memory for this guest alone. */
@@ -127,13 +134,8 @@ static int serve(struct verbs *d, struct rdma_cm_id *id, const struct rdma_conn_
 		d->n_guests++;
 		return 0;
 	}
-	if (g && g->mr)
-		dg_verbs.ibv_dereg_mr(g->mr);
-	if (id->qp)
-		dg_verbs.rdma_destroy_qp(id);
-	if (g && g->pd)
-		dg_verbs.ibv_dealloc_pd(g->pd);
-	free(g);
+	if (g)
+		rights_free(g);
 	return rc;
 }
 

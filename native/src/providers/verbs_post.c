@@ -19,30 +19,10 @@
 
 enum {
 	NO_REGION = UINT32_MAX,
-	STAMP_GROUP = 16,
 	WC_BATCH = 32,
-	LATE_NS = 1000, /* a completion found after a longer gap between polls has a late stamp */
 };
 /* Bytes in flight at a time, so that a revocation does not wait long. */
 #define MAX_IN_FLIGHT ((uint64_t)16 << 20)
-
-void dg_verbs_publish(struct verbs_queue *q)
-{
-	/* The gates first: after seeing the completion, a caller may close the region without
-	 * waiting. */
-	gates_flush(&q->gates);
-	if (!q->n_done)
-		return;
-	uint64_t now = now_ns();
-	if (q->first)
-		q->late = now - q->last_poll_ns > LATE_NS;
-	q->first = false;
-	q->last_poll_ns = now;
-	for (uint32_t i = 0; q->late && i < q->n_done; i++)
-		q->done[i] |= CQE_LATE;
-	cq_publish(q->p, q->done, q->n_done, now);
-	q->n_done = 0;
-}
 
 /* A work request of w, or its submission, has ended. */
 static void work_ended(struct verbs_queue *q, struct verbs_work *w, int status)
@@ -55,12 +35,9 @@ static void work_ended(struct verbs_queue *q, struct verbs_work *w, int status)
 			return;
 		status = w->status;
 		if (w->local != NO_REGION)
-			gates_pair(&q->gates, w->local, w->remote);
-		if (!chain) {
-			q->done[q->n_done++] = slot_status(w->slot, status);
-			if (q->n_done == STAMP_GROUP)
-				dg_verbs_publish(q);
-		}
+			gates_pair(&q->ended.gates, w->local, w->remote);
+		if (!chain)
+			ended_add(&q->ended, q->p, w->slot, status);
 		q->free_works[q->n_free_works++] = w;
 		w = chain;
 	}
@@ -433,15 +410,11 @@ static struct dg_op *next_op(struct verbs_queue *q)
 
 void dg_verbs_submit(struct verbs_queue *q)
 {
-	/* Operations that end here were not in flight. If nothing was in flight, the post counts as the
-	 * last poll. */
-	q->first = q->late = false;
-	if (!q->in_flight && q->p->posted_ns > q->last_poll_ns)
-		q->last_poll_ns = q->p->posted_ns;
+	ended_before_submit(&q->ended, q->p, q->in_flight);
 	for (struct dg_op *op; (op = next_op(q)) && submit_op(q, op);)
 		;
 	ring(q);
-	dg_verbs_publish(q);
+	ended_publish(&q->ended, q->p);
 }
 
 static void take_all(struct verbs_queue *q)
@@ -458,11 +431,9 @@ static void take_all(struct verbs_queue *q)
 void dg_verbs_progress(struct verbs_queue *q)
 {
 	if (q->in_flight) {
-		q->first = true;
+		q->ended.first = true;
 		take_all(q);
-		dg_verbs_publish(q);
-		if (q->first)
-			q->last_poll_ns = now_ns();
+		ended_after_poll(&q->ended, q->p);
 	}
 	if (__builtin_expect(q->any_broken, 0))
 		free_broken(q);
@@ -485,5 +456,5 @@ void dg_verbs_flush(struct verbs_queue *q)
 			begin(q, op);
 		finish(q, op, DG_FLUSHED);
 	}
-	dg_verbs_publish(q);
+	ended_publish(&q->ended, q->p);
 }

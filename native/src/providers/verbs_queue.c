@@ -53,7 +53,7 @@ static int queue_new(struct verbs *d, struct dg_pipe *p, struct verbs_queue **ou
 	q->d = d;
 	q->p = p;
 	q->epoll_fd = -1;
-	q->gates.pass = gate_leave;
+	q->ended.gates.pass = gate_leave;
 	q->works = calloc(n, sizeof *q->works);
 	q->free_works = calloc(n, sizeof(void *));
 	int rc = q->works && q->free_works ? make_cq(q)
@@ -74,48 +74,32 @@ int dg_verbs_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 	struct verbs *d = state;
 	struct verbs_queue *q = NULL;
 	(void)dev;
-	pthread_mutex_lock(&d->queues_lock);
-	int rc = d->n_queues < VERBS_MAX_QUEUES
+	pthread_mutex_lock(&d->queues.lock);
+	int rc = d->queues.n < VERBS_MAX_QUEUES
 			 ? queue_new(d, p, &q)
 			 : dg_fail(EMFILE,
 				   "this verbs device has %u queues open, which is the maximum: "
 				   "close one",
 				   VERBS_MAX_QUEUES);
 	if (!rc) {
-		q->next = d->queues;
-		d->queues = q;
-		d->n_queues++;
+		queue_list_add(&d->queues, &q->listed);
 		p->provider = q;
 		p->wait_fd = q->epoll_fd;
 	}
-	pthread_mutex_unlock(&d->queues_lock);
+	pthread_mutex_unlock(&d->queues.lock);
 	return rc;
-}
-
-static void unlist(struct verbs_queue *q)
-{
-	struct verbs *d = q->d;
-	pthread_mutex_lock(&d->queues_lock);
-	struct verbs_queue **at = &d->queues;
-	while (*at != q)
-		at = &(*at)->next;
-	*at = q->next;
-	d->n_queues--;
-	pthread_mutex_unlock(&d->queues_lock);
 }
 
 void dg_verbs_detach(struct dg_device *dev, struct dg_pipe *p)
 {
 	struct verbs_queue *q = p->provider;
 	(void)dev;
-	guard_enter(&q->guard);
+	guard_enter(&q->listed.guard);
 	dg_verbs_flush(q);
 	p->wait_fd = p->event_fd;
 	p->provider = NULL;
-	guard_leave(&q->guard);
-	/* After guard_leave(): a thread that unmaps a region holds the list's lock while it waits for
-	 * users inside. */
-	unlist(q);
+	guard_leave(&q->listed.guard);
+	queue_list_remove(&q->d->queues, &q->listed);
 	queue_free(q);
 }
 
@@ -123,9 +107,9 @@ void dg_verbs_doorbell(struct dg_device *dev, struct dg_pipe *p)
 {
 	struct verbs_queue *q = p->provider;
 	(void)dev;
-	guard_enter(&q->guard);
+	guard_enter(&q->listed.guard);
 	dg_verbs_submit(q);
-	guard_leave(&q->guard);
+	guard_leave(&q->listed.guard);
 	/* The queue was armed before this post: its caller may already be asleep. */
 	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed) && cq_peek(p))
 		dg_pipe_wake(p);
@@ -137,9 +121,9 @@ void dg_verbs_poll(struct dg_device *dev, struct dg_pipe *p)
 	(void)dev;
 	if (!q)
 		return; /* detached */
-	guard_enter(&q->guard);
+	guard_enter(&q->listed.guard);
 	dg_verbs_progress(q);
-	guard_leave(&q->guard);
+	guard_leave(&q->listed.guard);
 }
 
 /* Has the adapter make the channel readable at the next completion. */
@@ -161,24 +145,23 @@ int dg_verbs_arm(struct dg_device *dev, struct dg_pipe *p)
 	dg_verbs_poll(dev, p);
 	if (!dg_pipe_arm(p))
 		return 0;
-	guard_enter(&q->guard);
+	guard_enter(&q->listed.guard);
 	bool requested = request_notification(q);
 	/* What completed before the request gives no notification. */
 	dg_verbs_progress(q);
-	guard_leave(&q->guard);
+	guard_leave(&q->listed.guard);
 	if (requested && !cq_peek(p))
 		return 1;
 	atomic_store_explicit(&p->cq_armed, 0, memory_order_relaxed);
 	return 0;
 }
 
+static void close_lane(struct listed_queue *q, uint32_t region)
+{
+	dg_verbs_lane_close((struct verbs_queue *)q, region);
+}
+
 void dg_verbs_release_region(struct verbs *d, uint32_t region)
 {
-	pthread_mutex_lock(&d->queues_lock);
-	for (struct verbs_queue *q = d->queues; q; q = q->next) {
-		guard_exclude(&q->guard);
-		dg_verbs_lane_close(q, region);
-		guard_readmit(&q->guard);
-	}
-	pthread_mutex_unlock(&d->queues_lock);
+	queue_list_release(&d->queues, close_lane, region);
 }

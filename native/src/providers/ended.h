@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations of a queue that have ended and are not yet published, where the provider learns of
+ * completions by polling. Those of one poll were available together: they share a stamp, and all
+ * are as late as the first one.
+ */
+#ifndef DG_ENDED_H
+#define DG_ENDED_H
+
+#include "clock.h"
+#include "region.h"
+#include "ring.h"
+
+enum {
+	STAMP_GROUP = 16, /* completions that share a stamp */
+	LATE_NS = 1000, /* a completion found after a longer gap between polls has a late stamp */
+};
+
+struct ended {
+	struct dg_gates gates;
+	uint32_t n, done[STAMP_GROUP];
+	uint64_t last_poll_ns;
+	bool first; /* no stamp of this poll yet */
+	bool late; /* the stamps of this poll are late */
+};
+
+static inline void ended_publish(struct ended *e, struct dg_pipe *p)
+{
+	/* The gates first: after seeing the completion, a caller may close the region without
+	 * waiting. */
+	gates_flush(&e->gates);
+	if (!e->n)
+		return;
+	uint64_t now = now_ns();
+	if (e->first)
+		e->late = now - e->last_poll_ns > LATE_NS;
+	e->first = false;
+	e->last_poll_ns = now;
+	for (uint32_t i = 0; e->late && i < e->n; i++)
+		e->done[i] |= CQE_LATE;
+	cq_publish(p, e->done, e->n, now);
+	e->n = 0;
+}
+
+static inline void ended_add(struct ended *e, struct dg_pipe *p, uint32_t slot, int status)
+{
+	e->done[e->n++] = slot_status(slot, status);
+	if (e->n == STAMP_GROUP)
+		ended_publish(e, p);
+}
+
+/* Before operations are submitted: those that end there were not in flight. If nothing was in
+ * flight, the post counts as the last poll. */
+static inline void ended_before_submit(struct ended *e, const struct dg_pipe *p, bool in_flight)
+{
+	e->first = e->late = false;
+	if (!in_flight && p->posted_ns > e->last_poll_ns)
+		e->last_poll_ns = p->posted_ns;
+}
+
+/* After a poll, before which `first` was set. */
+static inline void ended_after_poll(struct ended *e, struct dg_pipe *p)
+{
+	ended_publish(e, p);
+	if (e->first)
+		e->last_poll_ns = now_ns();
+}
+
+#endif
