@@ -459,10 +459,11 @@ int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uin
 /* Leaves the queue, unless a signal interrupted the run. Returns the number of completions or rc. */
 static int leave_run(struct dg_queue *q, int rc)
 {
+	int n = (int)q->run_n;
 	if (rc == -EINTR)
 		return rc;
-	queue_leave(q);
-	return rc ? rc : (int)q->run_n;
+	queue_leave(q); /* from here on run_n is another thread's */
+	return rc ? rc : n;
 }
 
 /* Runs what was staged: inline in this thread, or by the provider. */
