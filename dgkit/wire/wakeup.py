@@ -80,7 +80,8 @@ class Wakeup:
         os.close(self._end)
 
     def _run(self) -> None:
-        heard = tick = 0.0  # the latest event; when the deadlines were last looked at
+        tick = 0.0  # when the deadlines were last looked at
+        heard = time.monotonic()  # the latest event; the first may precede the registration
         due, held = 0.0, False  # when the next EVENT may be sent, and whether one is to be
         while True:
             now = time.monotonic()

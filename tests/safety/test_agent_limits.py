@@ -15,16 +15,19 @@ from dgkit.wire import keys
 from dgkit.wire.address import parse
 
 AGENT = """
-import resource, sys
+import resource, sys, time
 from dgkit.agent import serve
 resource.setrlimit(resource.RLIMIT_NOFILE, tuple(eval(sys.argv[2])))
-serve(**eval(sys.argv[1]), shared_telemetry=True, ready=lambda where: print(where, flush=True))
+def ready(where):
+    print(where, flush=True)
+    time.sleep(float(sys.argv[3]))
+serve(**eval(sys.argv[1]), shared_telemetry=True, ready=ready)
 """
 
 
 @contextlib.contextmanager
-def agent(limit=(1024, 1024), **options):
-    command = python(AGENT, repr(options), repr(limit))
+def agent(limit=(1024, 1024), delay=0, **options):
+    command = python(AGENT, repr(options), repr(limit), str(delay))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process.stdout.readline().strip(), process
@@ -116,10 +119,11 @@ def _connects(address):
     return False
 
 
-def test_a_client_that_never_says_hello_is_disconnected():
+@pytest.mark.parametrize("delay", [0, 0.5], ids=["", "connected-before-the-agent-serves"])
+def test_a_client_that_never_says_hello_is_disconnected(delay):
     import zmq
 
-    with agent() as (address, _), zmq.Context() as context:
+    with agent(delay=delay) as (address, _), zmq.Context() as context:
         mute = context.socket(zmq.DEALER)
         mute.linger = 0
         mute.reconnect_ivl = -1
