@@ -90,7 +90,7 @@ def test_a_variable_of_the_notebook_is_registered_by_its_name(board, panel):
     panel.get_by_text("Register a variable of the notebook").click()
     panel.get_by_label("Variable").fill("mine")
     panel.get_by_role("button", name="Register").click()
-    expect(row(panel, "mine")).to_contain_text("4000 uint8")
+    expect(row(panel, "mine")).to_contain_text("4,000 uint8")
     board.cell(f"d.session.write({region('mine')}, bytes(4))")
     assert board.value("int(mine[0]), int(mine[1])") == (0, 1)
     panel.get_by_text("Register a variable of the notebook").click()

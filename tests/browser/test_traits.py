@@ -84,7 +84,7 @@ def test_interact_moves_a_view_and_reads_its_selection(shown):
 def test_panels_of_a_tab_are_drawn_when_it_is_opened(shown):
     shown.cell("plot = dgkit.LatencyPlot(s)\ntab = W.Tab([plot, dgkit.HexView(s, r)])\ntab")
     shown.ready("latency")
-    shown.cell("plot.running = True; tab.selected_index = 1; tab.children[1].selection = (32, 40)")
+    shown.cell("plot.running = True; tab.children[1].selection = (32, 40); tab.selected_index = 1")
     hexview = shown.ready("hexview", 1)
     expect_row(hexview, 32)
     expect(hexview.locator(".dg-hex-bytes .dg-selected")).to_have_count(8)

@@ -104,7 +104,7 @@ def test_another_version_is_a_peer_version_error(device, token):
 
 def test_another_boot_id_is_another_machine_and_the_error_names_what_could_cross(device, token):
     forged = altered(token, BOOT_ID, os.urandom(16))
-    refused(device, forged, Unsupported, r"of another machine.*\(doca\)")
+    refused(device, forged, Unsupported, r"of another machine.*\(verbs, doca\)")
 
 
 def test_another_key_opens_nothing(device, token):
