@@ -457,6 +457,26 @@ DG_FN const dg_gpu_ring *dg_ring_of(const dg_gpu_queue *q)
 	return (const dg_gpu_ring *)q->ring;
 }
 
+/* The constant line of a queue, in registers: a load of it that follows an acquire, as in each turn
+ * of a wait, would miss the cache. */
+struct dg_queue_line {
+	dg_u64 completions, records, trace, limit;
+	dg_u32 mask, shift, weak;
+};
+
+DG_FN dg_queue_line dg_line(const dg_gpu_queue *q)
+{
+	dg_queue_line k;
+	k.completions = q->completions;
+	k.records = q->records;
+	k.trace = q->trace;
+	k.limit = q->limit;
+	k.mask = q->mask;
+	k.shift = q->shift;
+	k.weak = q->weak;
+	return k;
+}
+
 DG_FN dg_u64 dg_refused(int status)
 {
 	return DG_REFUSED | (dg_u64)status;
@@ -504,12 +524,27 @@ DG_FN dg_u64 dg_closed(const dg_gpu_queue *q)
 	return dg_load_acquire_sys(&dg_ring_of(q)->closed);
 }
 
-/* Takes n credits. Returns a dg_status. The first load keeps a full queue from being hammered. */
-template <int sharing> DG_FN int dg_take_credits(dg_gpu_queue *q, dg_u32 n)
+/* The words of a queue that a post reads first, loaded together: one latency. With other sharings
+ * `next` is not read ahead. */
+struct dg_places {
+	dg_u64 next, credits;
+};
+
+template <int sharing> DG_FN dg_places dg_places_of(const dg_gpu_queue *q)
+{
+	dg_places p;
+	p.next = sharing == DG_SHARING_THREAD ? dg_load_gpu(&q->next) : 0;
+	p.credits = dg_load_gpu(&q->credits);
+	return p;
+}
+
+/* Takes n credits, of which there were `credits`. Returns a dg_status. The load before keeps a full
+ * queue from being hammered. */
+template <int sharing> DG_FN int dg_take_credits(dg_gpu_queue *q, dg_u64 credits, dg_u32 n)
 {
 	dg_waiter w = dg_wait_begin();
-	for (;;) {
-		const long long free = (long long)dg_load_gpu(&q->credits);
+	for (;; credits = dg_load_gpu(&q->credits)) {
+		const long long free = (long long)credits;
 		if (free >= (long long)n) {
 			if (sharing == DG_SHARING_THREAD) {
 				dg_store_gpu(&q->credits, (dg_u64)(free - n));
@@ -532,23 +567,29 @@ template <int sharing> DG_FN int dg_take_credits(dg_gpu_queue *q, dg_u32 n)
 }
 
 /* Reserves n places. Returns the first sequence number, or a refused ticket. */
-template <int sharing> DG_FN dg_u64 dg_take(dg_gpu_queue *q, dg_u32 n)
+template <int sharing> DG_FN dg_u64 dg_take(dg_gpu_queue *q, dg_places p, dg_u32 n)
 {
-	const int status = dg_take_credits<sharing>(q, n);
-	return status ? dg_refused(status) : dg_add<sharing>(&q->next, n) & DG_SEQUENCE_MASK;
+	const int status = dg_take_credits<sharing>(q, p.credits, n);
+	if (status)
+		return dg_refused(status);
+	if (sharing == DG_SHARING_THREAD)
+		dg_store_gpu(&q->next, p.next + n);
+	else
+		p.next = dg_add<sharing>(&q->next, n);
+	return p.next & DG_SEQUENCE_MASK;
 }
 
 /* Reserves a place. The threads of a warp that are here together reserve theirs at once. */
-template <int sharing> DG_FN dg_u64 dg_reserve(dg_gpu_queue *q)
+template <int sharing> DG_FN dg_u64 dg_reserve(dg_gpu_queue *q, dg_places p)
 {
 	if (sharing == DG_SHARING_THREAD)
-		return dg_take<sharing>(q, 1);
+		return dg_take<sharing>(q, p, 1);
 	const dg_u32 lane = dg_thread_of_block() & 31;
 	const dg_u32 same = __match_any_sync(__activemask(), (dg_u64)q);
 	const dg_u32 leader = (dg_u32)__ffs((int)same) - 1;
 	dg_u64 first = 0;
 	if (lane == leader)
-		first = dg_take<sharing>(q, (dg_u32)__popc(same));
+		first = dg_take<sharing>(q, p, (dg_u32)__popc(same));
 	first = __shfl_sync(same, first, (int)leader);
 	if (first & DG_REFUSED)
 		return first;
@@ -575,23 +616,28 @@ DG_FN dg_u64 dg_claim(dg_gpu_queue *q, dg_u64 place)
 	return place;
 }
 
-template <bool release> DG_FN void dg_publish(dg_gpu_queue *q, dg_u64 place, const dg_u64 *w)
+template <bool release>
+DG_FN void dg_publish(const dg_queue_line &k, dg_u64 place, const dg_u64 *w)
 {
-	dg_gpu_record *records = (dg_gpu_record *)q->records;
-	if (q->trace)
-		dg_store_gpu((dg_u64 *)q->trace + 2 * (place & q->mask), dg_clock_ns());
-	dg_store_record<release>(records[place & q->mask].word, w, dg_record_epoch(place, q->shift));
+	dg_gpu_record *records = (dg_gpu_record *)k.records;
+	if (k.trace)
+		dg_store_gpu((dg_u64 *)k.trace + 2 * (place & k.mask), dg_clock_ns());
+	dg_store_record<release>(records[place & k.mask].word, w, dg_record_epoch(place, k.shift));
 }
 
 /* One thread posts. `named`: weak mode, and `place` is the caller's. */
 template <int sharing, bool release, bool named>
 DG_FN dg_u64 dg_post_one(dg_gpu_queue *q, dg_u64 place, const dg_u64 *w)
 {
-	if ((q->weak != 0) != named)
+	dg_places places = {};
+	if (!named)
+		places = dg_places_of<sharing>(q);
+	const dg_queue_line k = dg_line(q);
+	if ((k.weak != 0) != named)
 		return dg_refused(DG_BAD_RECORD);
-	const dg_u64 ticket = named ? dg_claim(q, place) : dg_reserve<sharing>(q);
+	const dg_u64 ticket = named ? dg_claim(q, place) : dg_reserve<sharing>(q, places);
 	if (!(ticket & DG_REFUSED))
-		dg_publish<release>(q, ticket, w);
+		dg_publish<release>(k, ticket, w);
 	return ticket;
 }
 
@@ -805,15 +851,15 @@ DG_POSTED_BARE(dg_commit, DG_OP_COMMIT)
 
 /* Returns the dg_status of a ticket, or DG_PENDING. A ticket whose place was used again since gives
  * DG_OK if it precedes the queue's first error (or there was none), else that error. */
-DG_FN int dg_look(const dg_gpu_queue *q, dg_u64 ticket)
+DG_FN int dg_look(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket)
 {
-	const dg_gpu_completion *c = (const dg_gpu_completion *)q->completions;
-	const dg_u64 state = dg_load_acquire_sys(&c[ticket & q->mask].state);
+	const dg_gpu_completion *c = (const dg_gpu_completion *)k.completions;
+	const dg_u64 state = dg_load_acquire_sys(&c[ticket & k.mask].state);
 	const long long ahead = dg_completion_ahead(state, ticket);
 	if (ahead < 0)
 		return DG_PENDING;
-	if (q->trace && ahead == 0)
-		dg_store_gpu((dg_u64 *)q->trace + 2 * (ticket & q->mask) + 1, dg_clock_ns());
+	if (k.trace && ahead == 0)
+		dg_store_gpu((dg_u64 *)k.trace + 2 * (ticket & k.mask) + 1, dg_clock_ns());
 	if (ahead == 0)
 		return (int)(state & 255);
 	const dg_u64 error = dg_load_relaxed_sys(&dg_ring_of(q)->first_error);
@@ -821,17 +867,23 @@ DG_FN int dg_look(const dg_gpu_queue *q, dg_u64 ticket)
 	return before ? DG_OK : (int)(error & 255);
 }
 
+/* As dg_look(); if the queue is closed for good, DG_CLOSED in the place of DG_PENDING. */
+DG_FN int dg_look_or_closed(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket)
+{
+	int status = dg_look(q, k, ticket);
+	if (status == DG_PENDING && dg_closed(q) == DG_RING_RETIRED) {
+		status = dg_look(q, k, ticket);
+		status = status == DG_PENDING ? DG_CLOSED : status;
+	}
+	return status;
+}
+
 /* Returns whether a ticket is complete: its dg_status, or DG_PENDING. */
 DG_FN int dg_test(const dg_gpu_queue *q, dg_u64 ticket)
 {
 	if (ticket & DG_REFUSED)
 		return (int)(ticket & 255);
-	int status = dg_look(q, ticket);
-	if (status == DG_PENDING && dg_closed(q) == DG_RING_RETIRED) {
-		status = dg_look(q, ticket);
-		status = status == DG_PENDING ? DG_CLOSED : status;
-	}
-	return status;
+	return dg_look_or_closed(q, dg_line(q), ticket);
 }
 
 /* Returns the first place up to `ticket` that was never filled, or DG_NO_HOLE: in weak mode a place
@@ -858,7 +910,8 @@ DG_FN dg_u64 dg_hole(const dg_gpu_queue *q, dg_u64 ticket)
  * beside it, whose own ticket is complete, does next. Whether the queue is closed is a second load:
  * in every 16th turn. */
 template <int sharing>
-DG_FN bool dg_turn(const dg_gpu_queue *q, dg_u64 ticket, dg_u32 polls, int *status)
+DG_FN bool dg_turn(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket, dg_u32 polls,
+		   int *status)
 {
 	const bool own = sharing == DG_SHARING_THREAD || polls % 8 == 0;
 	const dg_u32 together = sharing == DG_SHARING_THREAD ? 0 : __activemask();
@@ -866,11 +919,11 @@ DG_FN bool dg_turn(const dg_gpu_queue *q, dg_u64 ticket, dg_u32 polls, int *stat
 	const bool looks = own || lane == (dg_u32)__ffs((int)together) - 1;
 	*status = DG_PENDING;
 	if (looks)
-		*status = polls % 16 == 8 ? dg_test(q, ticket) : dg_look(q, ticket);
+		*status = polls % 16 == 8 ? dg_look_or_closed(q, k, ticket) : dg_look(q, k, ticket);
 	if (sharing == DG_SHARING_THREAD)
 		return *status != DG_PENDING;
 	if (__any_sync(together, *status != DG_PENDING) && !looks)
-		*status = dg_look(q, ticket);
+		*status = dg_look(q, k, ticket);
 	return *status != DG_PENDING;
 }
 
@@ -880,11 +933,12 @@ DG_FN bool dg_turn(const dg_gpu_queue *q, dg_u64 ticket, dg_u32 polls, int *stat
 template <int sharing = DG_SHARING_GPU> DG_FN int dg_wait(const dg_gpu_queue *q, dg_u64 ticket)
 {
 	int status;
+	const dg_queue_line k = dg_line(q);
 	dg_waiter w = dg_wait_begin();
 	if (ticket & DG_REFUSED)
 		return (int)(ticket & 255);
-	while (!dg_turn<sharing>(q, ticket, w.polls, &status))
-		if (!dg_wait_more(&w, q->limit))
+	while (!dg_turn<sharing>(q, k, ticket, w.polls, &status))
+		if (!dg_wait_more(&w, k.limit))
 			return dg_hole(q, ticket) == DG_NO_HOLE ? DG_TIMED_OUT : DG_HOLE;
 	return status;
 }

@@ -33,6 +33,7 @@ static inline bool ring_take(const struct dg_gpu_record *record, dg_u64 sequence
 {
 	const dg_u64 epoch = dg_record_epoch(sequence, shift);
 	dg_u64 differ = 0;
+#pragma GCC unroll 8 /* so that the words stay in registers */
 	for (int i = 0; i < DG_RECORD_WORDS; i++) {
 		words[i] = ring_load(&record->word[i], memory_order_acquire);
 		differ |= words[i] ^ epoch;

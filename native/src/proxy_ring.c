@@ -290,6 +290,17 @@ static uint64_t seen_stamp(struct dg_ring *r)
 	return r->now;
 }
 
+/* A ring's places, records and completions are more than a core's own caches have room for. */
+static void prefetch(struct dg_ring *r, uint64_t count)
+{
+	const struct place *p = place_of(r, count);
+	const uint64_t slot = (r->first + count) & r->mask;
+	__builtin_prefetch(&r->records[slot]);
+	__builtin_prefetch(&r->completions[slot], 1);
+	__builtin_prefetch(p, 1);
+	__builtin_prefetch(&p->completed_ns, 1);
+}
+
 static bool take_one(struct dg_ring *r)
 {
 	const uint64_t count = r->head;
@@ -300,7 +311,7 @@ static bool take_one(struct dg_ring *r)
 	    !ring_take(&r->records[(r->first + count) & r->mask], sequence_of(r, count), r->shift,
 		       words))
 		return false;
-	__builtin_prefetch(&r->records[(r->first + count + AHEAD) & r->mask]);
+	prefetch(r, count + AHEAD);
 	if (!r->waiting)
 		p->seen_ns = seen_stamp(r);
 	dg_record_unpack(words, &p->request);

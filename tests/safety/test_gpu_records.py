@@ -19,12 +19,12 @@ KERNEL = """
 extern "C" __global__ void post(dg_gpu_queue *q, const dg_u64 *words, int n, int *status)
 {
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        const dg_u64 place = dg_reserve<DG_SHARING_GPU>(q);
+        const dg_u64 place = dg_reserve<DG_SHARING_GPU>(q, dg_places_of<DG_SHARING_GPU>(q));
         if (place & DG_REFUSED) {
             status[i] = (int)(place & 255);
             continue;
         }
-        dg_publish<true>(q, place, words + 8 * i);
+        dg_publish<true>(dg_line(q), place, words + 8 * i);
         status[i] = dg_wait(q, place);
     }
 }
