@@ -46,6 +46,10 @@ answers = {
 low = min(s.completed_ns - s.gpu_complete_ns for s in stamps)
 high = max(s.seen_ns - s.gpu_post_ns for s in stamps)
 """,
+    "09_rdma_and_two_machines": """
+def adapter_completions(count):
+    return count // 16 + 1
+""",
 }
 EACH_NAME_ONCE = """
 for each in {"session", "practice"} & globals().keys():
@@ -64,6 +68,7 @@ ABSURD = {
     "06_doca_in_python": "last_first = 'HGFEDCBA'",
     "07_doctor": "answers['machine-a'] = ['bar1-size']",
     "08_gpu_initiated": "low = high = 'both at once'",
+    "09_rdma_and_two_machines": "    return 'as many as operations'",
 }
 
 
