@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
 
 from .facts.bluefield import settings_tool
 from .facts.distribution import install, os_release, package_manager
 from .facts.virtual import container
+from .finding import Finding, Verdict
 from .machine import Machine
 
-__all__ = ["fit"]
+__all__ = ["OFF_AND_ON", "fit", "restart_once"]
 
+OFF_AND_ON = "shut the host down, and switch its power off and on"
 _REBOOT = " && sudo reboot"
 _RESTART = "# Then restart the machine: sudo reboot"
+_RESTARTS = (_RESTART, "# Restart the machine: sudo reboot")
 _ON_HOST = "# On the host, outside the container:"
 _INSTALLS = ("sudo apt ", "sudo dnf ", "sudo do-release-upgrade")
 # What changes the system or its devices: nothing of it works in a container, or it would break it.
@@ -41,6 +46,25 @@ def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def restart_once(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings whose remedies restart the machine once.
+
+    Settings of a card take effect at a power cycle, never at a restart, so where one finding asks
+    for the cycle, it takes the place of the restarts that the others ask for.
+    """
+    alarms = (one for one in findings if one.verdict in (Verdict.WARN, Verdict.FAIL))
+    asking = next((one for one in alarms if any(OFF_AND_ON in line for line in one.remedy)), None)
+    if asking is None:
+        return list(findings)
+    cycle = f"# The power cycle of {asking.check} restarts the machine, too."
+    return [
+        msgspec.structs.replace(
+            one, remedy=tuple(cycle if line in _RESTARTS else line for line in one.remedy)
+        )
+        for one in findings
+    ]
+
+
 def _changes_system(line: str) -> bool:
     return line.startswith(_SYSTEM) or (line[:1] != "#" and "| sudo tee " in line)
 
@@ -48,7 +72,7 @@ def _changes_system(line: str) -> bool:
 def _restarts_apart(remedy: Iterable[str]) -> Iterator[str]:
     for line in remedy:
         if line == "sudo reboot":
-            yield "# Restart the machine: sudo reboot"
+            yield _RESTARTS[1]
         elif line.endswith(_REBOOT):
             yield from (line.removesuffix(_REBOOT), _RESTART)
         else:

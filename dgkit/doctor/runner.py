@@ -22,7 +22,7 @@ from .finding import Finding
 from .goals import Goal
 from .machine import SIZE, Case, Machine
 from .registry import Check, checks, named
-from .remedies import fit
+from .remedies import fit, restart_once
 
 __all__ = ["Progress", "diagnose", "live_machine", "read_everything"]
 
@@ -70,7 +70,7 @@ def diagnose(
     counting = (check for check in checks() if chosen_goal in check.goals)
     selected = tuple(dict.fromkeys(named(only) if only else counting))
     found = run.findings(run.start(selected, chosen_goal), progress)
-    findings = order(found, chosen_goal)
+    findings = order(restart_once(found), chosen_goal)
     case = run.case(run.main, chosen_goal)
     ways = () if only else run.data_paths(case, findings)
     findings = lead(findings, ways)

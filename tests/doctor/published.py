@@ -1,6 +1,6 @@
 """Machines that users published: their files, and the snapshots that are made of them.
 
-A file of `published/first` to `sixth` is one machine. It begins with `name: value`:
+A file of `published/first` to `seventh` is one machine. It begins with `name: value`:
 
     source     address of the thread or page
     saw        what the user saw
@@ -104,7 +104,7 @@ class Published:
 
 
 def load_all(folder: str) -> list[Published]:
-    """Return all machines of a folder, `first` to `sixth`, by name."""
+    """Return all machines of a folder, `first` to `seventh`, by name."""
     return [load(path) for path in sorted((FOLDER / folder).glob("*.txt"))]
 
 

@@ -210,3 +210,17 @@ def test_nothing_is_asked_where_no_driver_is_loaded() -> None:
 def test_nvcc_is_read_whatever_stands_around(noise: str, major: int, minor: int) -> None:
     read_nvcc(noise)
     assert read_nvcc(nvcc(f"{major}.{minor}")) == (major, minor)
+
+
+def test_a_device_file_that_a_container_has_is_not_said_to_be_missing() -> None:
+    inside: dict[str, object] = {
+        "text /.dockerenv": "",
+        "text /proc/1/cgroup": f"0::/system.slice/docker-{1:064x}.scope\n",
+        PROBE: answer(999, "CUDA_ERROR_UNKNOWN"),
+    }
+    lacking = one("cuda-driver", h200({**inside, "names /dev": ["nvidia0", "nvidiactl"]}))
+    assert "lacks" in lacking.why
+    having = one("cuda-driver", h200({**inside, "names /dev": ["nvidia0", "nvidia-uvm"]}))
+    assert "may not open" in having.why
+    assert "nvidia-modprobe -u -c 0" in having.remedy[0]
+    assert "new container" in having.remedy[-1]

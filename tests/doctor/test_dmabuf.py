@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.doctor.gpus import ADDRESS, CLOSED, NO_MODULE, OPEN, h200, smi
+from support.doctor.gpus import ADDRESS, CLOSED, NO_MODULE, OPEN, h200, h200_and_nic, smi
 from support.doctor.machines import UNAME, judge
 
 from dgkit.doctor import Verdict
@@ -34,9 +34,9 @@ def one(on: Machine, check: str = "dmabuf-gpu") -> Finding:
 
 def test_what_cuda_says_counts() -> None:
     yes, no = asked(DMA_BUF_SUPPORTED=1), asked(DMA_BUF_SUPPORTED=0)
-    assert one(h200({**yes, VERSION: CLOSED})).verdict is Verdict.OK
-    assert one(h200({**no, PEERMEM: NO_MODULE})).verdict is Verdict.FAIL
-    assert one(h200({**no, **LOADED})).verdict is Verdict.NOT_APPLICABLE
+    assert one(h200_and_nic({**yes, VERSION: CLOSED})).verdict is Verdict.OK
+    assert one(h200_and_nic({**no, PEERMEM: NO_MODULE})).verdict is Verdict.FAIL
+    assert one(h200_and_nic({**no, **LOADED})).verdict is Verdict.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_what_cuda_says_counts() -> None:
 def test_each_cause_that_rules_a_dma_buf_out_is_named(
     readings: dict[str, object], names: str
 ) -> None:
-    found = one(h200({**readings, PEERMEM: NO_MODULE}))
+    found = one(h200_and_nic({**readings, PEERMEM: NO_MODULE}))
     assert found.verdict is Verdict.FAIL
     assert names in found.why
 
 
 def test_without_cuda_it_follows_from_modules_and_kernel_which_are_named() -> None:
-    found = one(h200())
+    found = one(h200_and_nic())
     assert found.verdict is Verdict.OK
     assert "580.159.04" in found.why
     assert "6.8" in found.why
@@ -65,15 +65,17 @@ def test_without_cuda_it_follows_from_modules_and_kernel_which_are_named() -> No
 
 def test_the_older_way_decides_between_a_warning_and_a_failure() -> None:
     closed = {VERSION: CLOSED}
-    loadable = one(h200({**closed, PEERMEM: "/lib/modules/6.8.0/nvidia-peermem.ko\n"}))
+    loadable = one(h200_and_nic({**closed, PEERMEM: "/lib/modules/6.8.0/nvidia-peermem.ko\n"}))
     assert loadable.verdict is Verdict.FAIL
     assert loadable.remedy[0] == "sudo modprobe nvidia-peermem"
     assert loadable.remedy.count("# or:") == 2  # the module, pinned memory, another driver
     ubuntu = {"text /etc/os-release": "ID=ubuntu\n", **linux("6.8.0-51-generic")}
-    kernel = one(h200({**closed, **ubuntu, PEERMEM: "/lib/modules/6.8.0/nvidia-peermem.ko\n"}))
+    kernel = one(
+        h200_and_nic({**closed, **ubuntu, PEERMEM: "/lib/modules/6.8.0/nvidia-peermem.ko\n"})
+    )
     assert "sudo modprobe nvidia-peermem" not in kernel.remedy
-    assert one(h200({**closed, **LOADED})).verdict is Verdict.NOT_APPLICABLE
-    assert one(h200(closed)).verdict is Verdict.WARN  # not known whether it is there
+    assert one(h200_and_nic({**closed, **LOADED})).verdict is Verdict.NOT_APPLICABLE
+    assert one(h200_and_nic(closed)).verdict is Verdict.WARN  # not known whether it is there
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_the_older_way_decides_between_a_warning_and_a_failure() -> None:
 def test_between_the_two_kernels_that_documents_name_the_check_says_so(
     release: str, both: bool
 ) -> None:
-    found = one(h200(linux(release)))
+    found = one(h200_and_nic(linux(release)))
     assert found.verdict is Verdict.OK
     assert bool(found.disagree) is both
     assert not both or ("6.2" in found.disagree and "5.12" in found.disagree)
@@ -90,13 +92,15 @@ def test_between_the_two_kernels_that_documents_name_the_check_says_so(
 
 def test_a_flavour_that_is_not_known_leaves_it_open() -> None:
     denied = Reading(fault="denied", why="it may be read by root alone")
-    found = one(h200({VERSION: denied}))
+    found = one(h200_and_nic({VERSION: denied}))
     assert found.verdict is Verdict.CANNOT_TELL
     assert "flavour" in found.why
 
 
 def test_a_dgx_spark_is_a_warning_that_leads_to_pinned_memory() -> None:
-    spark = h200({SMI: smi("NVIDIA GB10", bar1=("N/A", "N/A")), **asked(DMA_BUF_SUPPORTED=0)})
+    spark = h200_and_nic(
+        {SMI: smi("NVIDIA GB10", bar1=("N/A", "N/A")), **asked(DMA_BUF_SUPPORTED=0)}
+    )
     found = one(spark)
     assert found.verdict is Verdict.WARN
     assert "pinned" in found.remedy[0]
@@ -113,6 +117,12 @@ def test_a_dgx_spark_is_a_warning_that_leads_to_pinned_memory() -> None:
 def test_a_mapping_by_the_cpu_is_told_and_never_asked_for(
     value: int | None, verdict: Verdict, text: str
 ) -> None:
-    found = one(h200(asked(DMA_BUF_MMAP_SUPPORTED=value)), "dmabuf-mmap")
+    found = one(h200_and_nic(asked(DMA_BUF_MMAP_SUPPORTED=value)), "dmabuf-mmap")
     assert found.verdict is verdict
     assert text in found.found
+
+
+def test_a_dma_buf_that_no_device_would_import_is_not_asked_for() -> None:
+    found = one(h200({VERSION: CLOSED, PEERMEM: NO_MODULE}))
+    assert (found.verdict, found.remedy) == (Verdict.NOT_APPLICABLE, ())
+    assert one(h200(asked(DMA_BUF_SUPPORTED=1))).verdict is Verdict.OK

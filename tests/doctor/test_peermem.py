@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.doctor.gpus import CLOSED, MODULES, NO_MODULE, h200, smi, with_gpu
+from support.doctor.gpus import CLOSED, MODULES, NO_MODULE, h200, h200_and_nic, smi, with_gpu
 from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
@@ -40,21 +40,21 @@ def one(on: Machine) -> Finding:
 def test_it_counts_only_where_there_is_no_dma_buf(
     readings: dict[str, object], verdict: Verdict
 ) -> None:
-    assert one(h200(readings)).verdict is verdict
+    assert one(h200_and_nic(readings)).verdict is verdict
 
 
 def test_a_module_that_can_be_loaded_is_and_needs_ib_core() -> None:
-    alone = one(h200({VERSION: CLOSED, MODINFO: FILE}))
+    alone = one(h200_and_nic({VERSION: CLOSED, MODINFO: FILE}))
     assert "ib_core" in alone.why
     assert alone.remedy.index("sudo modprobe nvidia-peermem") > 0
-    beside = one(h200({VERSION: CLOSED, MODINFO: FILE, LIST: MODULES + CORE}))
+    beside = one(h200_and_nic({VERSION: CLOSED, MODINFO: FILE, LIST: MODULES + CORE}))
     assert "ib_core" not in beside.why
     assert beside.remedy[0] == "sudo modprobe nvidia-peermem"
 
 
 def test_kernels_of_other_distributions_need_an_ofed_too() -> None:
     red_hat = {"text /etc/os-release": "ID=rhel\n", **linux("5.14.0-503.el9.x86_64")}
-    found = one(h200({**UBUNTU, **red_hat, MODINFO: FILE}))
+    found = one(h200_and_nic({**UBUNTU, **red_hat, MODINFO: FILE}))
     assert found.remedy[0] == "sudo dnf install doca-ofed"
     assert "linux-nvidia" not in "\n".join(found.remedy)
 
@@ -68,7 +68,7 @@ def linux(release: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("state", [FILE, NO_MODULE])
 def test_ubuntus_newer_kernels_need_an_ofed_first_and_documents_disagree(state: object) -> None:
-    found = one(h200({**UBUNTU, **linux("6.8.0-51-generic"), MODINFO: state}))
+    found = one(h200_and_nic({**UBUNTU, **linux("6.8.0-51-generic"), MODINFO: state}))
     assert found.verdict is Verdict.FAIL
     assert found.remedy[0] == "sudo apt install doca-ofed"
     assert "linux-nvidia" in "\n".join(found.remedy)
@@ -88,12 +88,12 @@ def test_ubuntus_newer_kernels_need_an_ofed_first_and_documents_disagree(state: 
     ],
 )
 def test_other_kernels_load_it_as_it_is(more: dict[str, object]) -> None:
-    found = one(h200({**UBUNTU, MODINFO: FILE, **more}))
+    found = one(h200_and_nic({**UBUNTU, MODINFO: FILE, **more}))
     assert found.remedy[0] == "sudo modprobe nvidia-peermem"
 
 
 def test_machines_without_gpudirect_a_gpu_or_a_driver_are_not_asked() -> None:
-    spark = h200({"run nvidia-smi -q": smi("NVIDIA GB10")})
+    spark = h200_and_nic({"run nvidia-smi -q": smi("NVIDIA GB10")})
     for on in (spark, with_gpu(), machine({})):
         assert one(on).verdict is Verdict.NOT_APPLICABLE
 
@@ -117,10 +117,10 @@ USED = "ib_core 524288 4 nvidia_peermem,mlx5_ib, Live 0x0\n"
 def test_a_module_that_ib_core_does_not_know_registers_nothing(
     readings: dict[str, object], verdict: Verdict
 ) -> None:
-    found = one(h200({VERSION: CLOSED, **readings}))
+    found = one(h200_and_nic({VERSION: CLOSED, **readings}))
     assert found.verdict is verdict
     assert ("registered" in found.found) == (verdict is Verdict.FAIL)
-    with_dma_buf = one(h200(readings))
+    with_dma_buf = one(h200_and_nic(readings))
     assert with_dma_buf.verdict in (Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
@@ -141,8 +141,20 @@ def test_why_modprobe_refuses_it_is_said_where_it_can_be_seen(
     readings: dict[str, object], text: str
 ) -> None:
     module = {VERSION: CLOSED, MODINFO: FILE, LIST: MODULES + CORE, **UBUNTU}
-    found = one(h200({**module, **linux("5.15.0-91-generic"), **readings}))
+    found = one(h200_and_nic({**module, **linux("5.15.0-91-generic"), **readings}))
     assert found.verdict is Verdict.FAIL
     assert text in found.found
     rebuilt = any("Reinstall NVIDIA's driver" in line for line in found.remedy)
     assert rebuilt == (text not in "installed, not loaded")
+
+
+def test_a_machine_without_a_nic_gets_no_drivers_of_one() -> None:
+    found = one(h200({VERSION: CLOSED, MODINFO: FILE}))
+    assert (found.verdict, found.remedy) == (Verdict.NOT_APPLICABLE, ())
+    assert found.found == "no NIC or DPU that would use it"
+
+
+def test_devices_that_were_not_read_are_no_missing_nic() -> None:
+    unread = {"names /sys/bus/pci/devices": Reading(fault="denied", why="no permission")}
+    module = {"run nvidia-smi -q": smi(), VERSION: CLOSED, MODINFO: FILE}
+    assert one(machine({**module, **unread})).verdict is Verdict.CANNOT_TELL

@@ -11,6 +11,7 @@ from doctor.published import load_all
 from support.doctor.bluefield import AT, BF3, asked, cards, settings
 from support.doctor.machines import judge, machine
 
+from dgkit.doctor import finding
 from dgkit.doctor.facts import bluefield
 from dgkit.doctor.facts.distribution import package_manager
 from dgkit.doctor.facts.gpudirect import before_turing
@@ -19,7 +20,7 @@ from dgkit.doctor.facts.uname import uname
 from dgkit.doctor.facts.virtual import container
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.remedies import fit
+from dgkit.doctor.remedies import OFF_AND_ON, fit, restart_once
 from dgkit.doctor.runner import diagnose
 
 PUBLISHED = [(one.name, one.machine()) for name in ("first", "third") for one in load_all(name)]
@@ -106,3 +107,22 @@ def test_each_engine_gives_gpus_in_its_own_way(readings: dict[str, object], word
     from dgkit.doctor.checks._container import with_devices
 
     assert words in "\n".join(with_devices(machine(readings), gpu=True))
+
+
+RESTARTS = ("# Then restart the machine: sudo reboot", "# Restart the machine: sudo reboot")
+
+
+@pytest.mark.parametrize("restart", RESTARTS)
+def test_a_power_cycle_takes_the_place_of_restarts(restart: str) -> None:
+    asking = finding.attribute(
+        finding.fail("DPU mode", remedy=[f"# then {OFF_AND_ON}"]),
+        check="bluefield-mode", title="", side="host",
+    )  # fmt: skip
+    driver = finding.warn("570", remedy=["sudo apt install -y nvidia-open", restart])
+    first, second = restart_once([asking, driver])
+    assert first == asking
+    assert second.remedy[0] == driver.remedy[0]
+    assert second.remedy[1] == "# The power cycle of bluefield-mode restarts the machine, too."
+    assert restart_once([driver]) == [driver]
+    well = finding.n_a("set", remedy=[f"# then {OFF_AND_ON}"])
+    assert restart_once([well, driver]) == [well, driver]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from .. import references
+from ..remedies import OFF_AND_ON
 
 __all__ = ["RESETS", "RESETS_DISAGREE", "SettingsAccess", "power_cycle"]
 
@@ -36,7 +37,6 @@ class SettingsAccess(msgspec.Struct, frozen=True):
         return command(address)
 
 
-_OFF_AND_ON = "shut the host down, and switch its power off and on"
 _CUT = "(sudo ipmitool power cycle cuts it at once, without a shutdown)"
 
 
@@ -49,8 +49,8 @@ def power_cycle(address: str, access: SettingsAccess, *, arm_running: bool) -> l
         arm_running: Whether Arm cores may be running.
     """
     if access.on_arm:
-        return [f"# then shut these Arm cores down (sudo shutdown -h now), and {_OFF_AND_ON}"]
-    off_and_on = f"# then {_OFF_AND_ON} {_CUT}"
+        return [f"# then shut these Arm cores down (sudo shutdown -h now), and {OFF_AND_ON}"]
+    off_and_on = f"# then {OFF_AND_ON} {_CUT}"
     if not arm_running:
         return [off_and_on]
     if access.arm_address:

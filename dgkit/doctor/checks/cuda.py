@@ -97,6 +97,8 @@ def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, .
             _ERRORS[name][0],
             ("echo $CUDA_VISIBLE_DEVICES", *with_devices(machine, gpu=True)),
         )
+    if inside and name == "CUDA_ERROR_UNKNOWN" and _UVM in machine.read.names("/dev").names:
+        return name, _NO_UVM_RULE, (*_UVM_FIRST, _NEW_CONTAINER)
     if inside and name == "CUDA_ERROR_UNKNOWN":
         why = "Usually the container lacks the device file /dev/nvidia-uvm."
         return name, why, ("ls -l /dev/nvidia*", *with_devices(machine, gpu=True))
@@ -125,6 +127,12 @@ _LOST_RULES = (
     "This container lost its GPUs while it ran: `systemctl daemon-reload` on the host wrote its "
     "device rules again, without them."
 )
+_UVM = "nvidia-uvm"
+_NO_UVM_RULE = (
+    "This container has the device file /dev/nvidia-uvm, and usually may not open it: it was "
+    "started before the host loaded nvidia-uvm."
+)
+_UVM_FIRST = ("# On the host, at each start before that of containers: nvidia-modprobe -u -c 0",)
 _NEW_CONTAINER = "# Start a new container: in this one it cannot be mended."
 _NO_SVA = (
     "The kernel is built without CONFIG_ARM_SMMU_V3_SVA: a GPU that shares the CPU's page tables "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import cuda, gpudirect, gpus, nvidia_proc
+from ..facts import cuda, gpudirect, gpus, nvidia_proc, pairs
 from ..facts.distribution import install_driver
 from ..facts.gpudirect import DmaBuf
 from ..facts.gpus import Gpu
@@ -15,7 +15,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import not_applicable, per_gpu
+from ._per_gpu import missing_device, not_applicable, per_gpu
 
 _HOST = ("host",)
 _SOURCES = (
@@ -47,6 +47,8 @@ def _dmabuf_gpu(case: Case) -> Iterator[Finding]:
             found = "yes, according to CUDA" if dma_buf.asked else "expected"
             why = "" if dma_buf.asked else f"CUDA was not queried; it follows from: {dma_buf.why}."
             return finding.ok(found, needed="yes", why=why, sources=_SOURCES, disagree=both)
+        if not pairs.peers(machine, case.goal):
+            return missing_device(machine, "no NIC or DPU that would use it")
         return _no_dma_buf(dma_buf, machine, gpu)
 
     yield from per_gpu(case, judge)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import gpudirect, gpus, nvidia_proc
+from ..facts import gpudirect, gpus, nvidia_proc, pairs
 from ..facts.distribution import install, os_release, restart
 from ..facts.peermem import (
     is_outdated,
@@ -19,7 +19,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import not_applicable
+from ._per_gpu import missing_device, not_applicable
 
 _SOURCES = (
     references.GPUNETIO("GPU Memory Mapping, Using nvidia-peermem"),
@@ -64,6 +64,8 @@ def _peermem(case: Case) -> Iterator[Finding]:
         yield finding.ok("loaded", needed=needed, why=_DEPRECATED, sources=_SOURCES)
     elif works == {True}:
         yield finding.n_a(f"{_STATES.get(state, 'not read')}; dma-buf does not need it")
+    elif not pairs.peers(machine, case.goal):
+        yield missing_device(machine, "no NIC or DPU that would use it")
     elif state == "unregistered":
         yield _unregistered()
     elif state and False in works:

@@ -90,3 +90,17 @@ def h200(readings: dict[str, object] | None = None, *, without: tuple[str, ...] 
         **(readings or {}),
     }
     return with_gpu({key: value for key, value in well.items() if key not in without})
+
+
+_NIC = "0000:cb:00.0"
+_FOLDER = f"/sys/bus/pci/devices/{_NIC}"
+WITH_NIC: dict[str, object] = {
+    "names /sys/bus/pci/devices": (ADDRESS, _NIC),
+    f"link {_FOLDER}": f"/sys/devices/pci0000:b0/0000:b0:03.0/{_NIC}",
+    f"text {_FOLDER}/uevent": "DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=15B3:1021\n",
+}
+
+
+def h200_and_nic(readings: dict[str, object] | None = None, **more: tuple[str, ...]) -> Machine:
+    """The same with a ConnectX-7, which may use GPU memory."""
+    return h200({**WITH_NIC, **(readings or {})}, **more)
