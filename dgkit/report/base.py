@@ -138,6 +138,7 @@ class Report(ABC):
         """Return one row of figures in ns and bytes, after a row of column names if `header`."""
         row = {"op": self.op, "size": self.size, "provider": self.provider, "label": self.label}
         row |= {"path": self.path, "spinning": self.spinning, **self._flat()}
+        row |= self._added()
         row |= {"floor_kind": self.floor_kind, "floor_moved": self.floor_moved}
         row |= {"no_floor": self.no_floor, "sleeps": self.sleeps}
         row |= {**asdict(self.machine), "where": self.where}
@@ -147,6 +148,10 @@ class Report(ABC):
             writer.writeheader()
         writer.writerow(row)
         return out.getvalue()
+
+    def _added(self) -> dict[str, Any]:
+        """Return the columns that a subclass adds to those of its figures."""
+        return {}
 
     def _title(self) -> str:
         return f"{self.op} {size_text(self.size)}, {self._how()}"
