@@ -16,7 +16,7 @@ from ..types import DOCA
 from ..units import size_text
 from .system_info import Machine
 
-__all__ = ["FLOOR_MOVED", "Report", "ends", "own_fields"]
+__all__ = ["FLOOR_MOVED", "Report", "ends", "own_fields", "path_text"]
 
 FLOOR_MOVED = "floor moved: figures not comparable"
 _FLOOR_RATIO = 1.5  # a machine's floor has two states more than 4x apart; its noise is below 1.5x
@@ -27,6 +27,19 @@ def ends(name: str, floors: Sequence[float]) -> dict[str, float | str]:
     first, last = floors[:1], floors[1:][-1:]
     pairs = (("before", first), ("after", last))
     return {name.format(when): value[0] if value else "" for when, value in pairs}
+
+
+def path_text(path: str, provider: str, machine: Machine, *, spinning: bool) -> str:
+    """Return the path of transfers for a title, and what copies the bytes."""
+    if path != "worker":
+        return f"{path} path"
+    if provider == "cuda":  # which has no worker thread
+        return "copy engine" if machine.engine else "copied by the CPU"
+    if provider in DOCA:
+        return "DMA tasks"
+    if provider == "verbs":
+        return "RDMA"
+    return f"worker path ({'spinning' if spinning else 'sleeping'})"
 
 
 def _plain(value: Any) -> Any:
@@ -154,18 +167,8 @@ class Report(ABC):
         return {}
 
     def _title(self) -> str:
-        return f"{self.op} {size_text(self.size)}, {self._how()}"
-
-    def _how(self) -> str:
-        if self.path != "worker":
-            return f"{self.path} path"
-        if self.provider == "cuda":  # which has no worker thread
-            return "copy engine" if self.by_gpu else "copied by the CPU"
-        if self.provider in DOCA:
-            return "DMA tasks"
-        if self.provider == "verbs":
-            return "RDMA"
-        return f"worker path ({'spinning' if self.spinning else 'sleeping'})"
+        how = path_text(self.path, self.provider, self.machine, spinning=self.spinning)
+        return f"{self.op} {size_text(self.size)}, {how}"
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [("provider", f"{self.provider} ({self.label})")]
