@@ -196,10 +196,11 @@ class _Rig:
         from ..report import PostedLatencyReport
 
         before = self._bare()
-        taken = self._meter.single(
+        kernel = self._meter.start_single(
             queue, *ids, op=case.op, size=case.size, fenced=case.fenced is not False,
             count=_SAMPLES, seconds=self._seconds,
         )  # fmt: skip
+        taken = kernel.take()
         return PostedLatencyReport.of(
             taken, op=case.op, size=case.size, floor_ns=(before, self._bare()), **self._about(case)
         )
