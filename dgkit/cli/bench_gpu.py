@@ -261,7 +261,7 @@ def _show(results: dict[str, Any]) -> None:
             f"{results['why_emulated']}\n",
             markup=False, soft_wrap=True,
         )  # fmt: skip
-    title = f"Latency of one operation of a kernel's thread, us ({label})"
+    title = f"Latency of one operation of a kernel's thread, µs ({label})"
     out.print(posted_latency_table(latency, title), "")
     title = f"Puts of 64 B, millions per second ({label})"
     out.print(posted_rate_table(rates, title), "")
