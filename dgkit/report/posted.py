@@ -25,7 +25,7 @@ def posted_label(label: str, *, emulated: bool) -> str:
 
 
 class _Posted(Report):
-    """How the operations of a report were posted."""
+    """Report of posted operations: how they were posted."""
 
     __slots__ = ()
 
